@@ -1,0 +1,109 @@
+#include "base/file.h"
+
+#include <fcntl.h>
+#include <fmt/core.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <utility>
+
+namespace lowtide {
+namespace {
+
+tl::unexpected<Error> system_error(const std::string& path, const char* doing) {
+  return error(ErrorCode::kInput, fmt::format("{}: cannot {}: {}", path, doing, std::strerror(errno)));
+}
+
+class Descriptor {
+ public:
+  explicit Descriptor(int fd) : fd_(fd) {}
+  ~Descriptor() {
+    if (fd_ >= 0) ::close(fd_);
+  }
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+  int get() const { return fd_; }
+  int close() { return ::close(std::exchange(fd_, -1)); }
+
+ private:
+  int fd_;
+};
+
+bool write_all(int fd, std::string_view rest) {
+  while (!rest.empty()) {
+    const ssize_t written = ::write(fd, rest.data(), rest.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written <= 0) return false;
+    rest.remove_prefix(static_cast<size_t>(written));
+  }
+  return true;
+}
+
+}  // namespace
+
+Result<std::string> read_file(const std::string& path) {
+  Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (file.get() < 0) return system_error(path, "open");
+  std::string contents;
+  char buffer[1 << 16];
+  for (;;) {
+    const ssize_t n = ::read(file.get(), buffer, sizeof buffer);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return system_error(path, "read");
+    if (n == 0) return contents;
+    contents.append(buffer, static_cast<size_t>(n));
+  }
+}
+
+Status write_file_atomically(const std::string& path, std::string_view contents) {
+  const std::string temporary = fmt::format("{}.tmp.{}", path, ::getpid());
+  Descriptor file(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
+  if (file.get() < 0) return system_error(temporary, "create");
+  const auto fail = [&](const char* doing) {
+    const auto failure = system_error(path, doing);
+    ::unlink(temporary.c_str());
+    return failure;
+  };
+  if (!write_all(file.get(), contents)) return fail("write");
+  if (::fsync(file.get()) != 0) return fail("sync");
+  if (file.close() != 0) return fail("close");
+  if (::rename(temporary.c_str(), path.c_str()) != 0) return fail("rename into place");
+  const std::filesystem::path parent = std::filesystem::path(path).parent_path();
+  Descriptor folder(::open(parent.empty() ? "." : parent.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (folder.get() >= 0) ::fsync(folder.get());  // the rename itself; file systems without it refuse harmlessly
+  return {};
+}
+
+MappedFile::~MappedFile() {
+  if (data_ != nullptr) ::munmap(const_cast<char*>(data_), size_);
+}
+
+MappedFile::MappedFile(MappedFile&& other) noexcept
+    : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
+
+MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
+  std::swap(data_, other.data_);
+  std::swap(size_, other.size_);
+  return *this;
+}
+
+Result<MappedFile> MappedFile::open(const std::string& path) {
+  Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (file.get() < 0) return system_error(path, "open");
+  struct stat info {};
+  if (::fstat(file.get(), &info) != 0) return system_error(path, "inspect");
+  if (!S_ISREG(info.st_mode)) return error(ErrorCode::kInput, fmt::format("{}: not a regular file", path));
+  MappedFile mapped;
+  if (info.st_size == 0) return mapped;
+  void* data = ::mmap(nullptr, static_cast<size_t>(info.st_size), PROT_READ, MAP_PRIVATE, file.get(), 0);
+  if (data == MAP_FAILED) return system_error(path, "map");
+  mapped.data_ = static_cast<const char*>(data);
+  mapped.size_ = static_cast<size_t>(info.st_size);
+  return mapped;
+}
+
+}  // namespace lowtide

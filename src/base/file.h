@@ -1,0 +1,37 @@
+// Whole files in and out. Writing goes to a temporary name beside the target, is synced and renamed, so that a reader sees
+// either the old file or the new one and a full disk leaves nothing half-written.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "base/result.h"
+
+namespace lowtide {
+
+// Error: kInput, naming the path and the system's reason.
+Result<std::string> read_file(const std::string& path);
+
+// Error: kInput, naming the path and the system's reason; the old file, if any, is untouched.
+Status write_file_atomically(const std::string& path, std::string_view contents);
+
+// A read-only mapping of a file; unmapped when destroyed. Movable.
+class MappedFile {
+ public:
+  MappedFile() = default;
+  ~MappedFile();
+  MappedFile(MappedFile&& other) noexcept;
+  MappedFile& operator=(MappedFile&& other) noexcept;
+  MappedFile(const MappedFile&) = delete;
+  MappedFile& operator=(const MappedFile&) = delete;
+
+  static Result<MappedFile> open(const std::string& path);
+  std::string_view bytes() const { return {data_, size_}; }
+
+ private:
+  const char* data_ = nullptr;
+  size_t size_ = 0;
+};
+
+}  // namespace lowtide

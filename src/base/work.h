@@ -1,0 +1,43 @@
+// Limits. Solvers count units of work (states, nodes, placements) against a budget, so that the same input gives the same
+// answer on every machine; wall time is only a safety stop and its use is visible in the outcome.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+
+namespace lowtide {
+
+class WorkBudget {
+ public:
+  // max_units: work units; max_seconds: safety stop in wall time, looked at every 1,024 units.
+  explicit WorkBudget(int64_t max_units, double max_seconds = 1e9)
+      : max_units_(max_units), start_(Clock::now()), max_seconds_(max_seconds) {}
+
+  // Counts work; false when the budget is spent.
+  bool spend(int64_t units = 1) {
+    used_ += units;
+    if (used_ > max_units_) exhausted_ = true;
+    if ((used_ >> 10) != (looked_ >> 10)) {
+      looked_ = used_;
+      if (seconds() > max_seconds_) exhausted_ = timed_out_ = true;
+    }
+    return !exhausted_;
+  }
+  bool exhausted() const { return exhausted_; }
+  bool timed_out() const { return timed_out_; }
+  int64_t used() const { return used_; }
+  int64_t remaining() const { return max_units_ > used_ ? max_units_ - used_ : 0; }
+  double seconds() const { return std::chrono::duration<double>(Clock::now() - start_).count(); }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  int64_t max_units_;
+  int64_t used_ = 0;
+  int64_t looked_ = 0;
+  Clock::time_point start_;
+  double max_seconds_;
+  bool exhausted_ = false;
+  bool timed_out_ = false;
+};
+
+}  // namespace lowtide
