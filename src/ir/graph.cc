@@ -1,0 +1,198 @@
+#include "ir/graph.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <set>
+
+#include "base/bytes.h"
+
+namespace lowtide::ir {
+
+ValueId Graph::add_value(Value value) {
+  LT_CHECK(value.alias == Alias::kOwn && !value.producer.valid(), "only ops make views and updates");
+  LT_CHECK(!value_by_name_.contains(value.name), value.name);
+  const ValueId id(values_.size());
+  value.storage = storages_.push_back(Storage{id});
+  members_.push_back({id});
+  value_by_name_.emplace(value.name, id);
+  values_.push_back(std::move(value));
+  readers_.push_back({});
+  return id;
+}
+
+OpId Graph::add_op(Op op, std::vector<Value> outputs) {
+  const OpId id(ops_.size());
+  LT_CHECK(op_by_name_.emplace(op.name, id).second, op.name);
+  for (ValueId input : op.inputs) {
+    if (!input.valid()) continue;
+    auto& readers = readers_[input];
+    if (readers.empty() || readers.back() != id) readers.push_back(id);
+  }
+  op.outputs.clear();
+  for (Value& value : outputs) {
+    const ValueId made(values_.size());
+    value.producer = id;
+    if (value.alias == Alias::kOwn) {
+      value.storage = storages_.push_back(Storage{made});
+      members_.push_back({made});
+    } else {
+      LT_CHECK(std::find(op.inputs.begin(), op.inputs.end(), value.base) != op.inputs.end(), value.name);
+      value.storage = values_[value.base].storage;
+      members_[value.storage].push_back(made);
+    }
+    LT_CHECK(value_by_name_.emplace(value.name, made).second, value.name);
+    values_.push_back(std::move(value));
+    readers_.push_back({});
+    op.outputs.push_back(made);
+  }
+  ops_.push_back(std::move(op));
+  return id;
+}
+
+std::optional<ValueId> Graph::find_value(std::string_view wanted) const {
+  const auto found = value_by_name_.find(wanted);
+  if (found == value_by_name_.end()) return std::nullopt;
+  return found->second;
+}
+
+void Graph::add_control(OpId before, OpId after) {
+  LT_CHECK(before < after, "control edges follow the order");
+  auto& control = ops_[after].control;
+  if (std::find(control.begin(), control.end(), before) == control.end()) control.push_back(before);
+}
+
+std::string Graph::fresh_name(std::string_view wanted) const {
+  const auto taken = [&](const std::string& n) { return value_by_name_.contains(n) || op_by_name_.contains(n); };
+  std::string candidate(wanted);
+  for (int i = 1; taken(candidate); ++i) candidate = fmt::format("{}.{}", wanted, i);
+  return candidate;
+}
+
+bool Graph::operator==(const Graph& other) const {
+  return ops_ == other.ops_ && values_ == other.values_ && storages_ == other.storages_ && name == other.name &&
+         producer == other.producer && bindings == other.bindings;
+}
+
+sym::Expr element_count(const Value& value) {
+  sym::Expr count = 1;
+  for (const sym::Expr& dim : value.dims) count = count * dim;
+  return count;
+}
+
+sym::Expr size_bytes(const Value& value) {
+  if (!value.layout.blocked.empty()) return value.layout.blocked_bytes;
+  return element_count(value) * sym::Expr(lowtide::size_bytes(value.dtype));
+}
+
+namespace {
+
+tl::unexpected<Error> bad(std::string message) { return error(ErrorCode::kInput, std::move(message)); }
+
+Status check_value(const Graph& graph, ValueId id) {
+  const Value& value = graph.value(id);
+  for (const sym::Expr& dim : value.dims)
+    if (dim.constant() && *dim.constant() < 0)
+      return bad(fmt::format("value '{}' has a dimension of {}; sizes are not negative", value.name, *dim.constant()));
+  const auto bytes = size_bytes(value).constant();
+  if (size_bytes(value).is_constant() && (!bytes || *bytes > kMaxBytes))
+    return bad(fmt::format("value '{}' is larger than 2^62 bytes", value.name));
+  if (!value.layout.order.empty() && value.layout.order.size() != value.dims.size())
+    return bad(fmt::format("value '{}' has {} dimensions and a layout of {}", value.name, value.dims.size(),
+                           value.layout.order.size()));
+  if (value.alias == Alias::kOwn) return {};
+  const Value& root = graph.value(graph.storage(value.storage).root);
+  const auto room = size_bytes(root).constant();
+  const auto end = (value.offset_bytes + size_bytes(value)).constant();
+  const auto begin = value.offset_bytes.constant();
+  if (begin && *begin < 0) return bad(fmt::format("value '{}' starts {} bytes before its storage", value.name, -*begin));
+  if (room && end && *end > *room)
+    return bad(fmt::format("value '{}' ends at byte {} of the storage of '{}', which has {}", value.name, *end, root.name, *room));
+  return {};
+}
+
+// Nobody may read a value of a storage once a later op has overwritten that storage, unless through the new version.
+Status check_updates(const Graph& graph) {
+  IdVector<StorageId, ValueId> version(graph.storage_count());
+  const auto version_of = [&](ValueId v) {
+    while (graph.value(v).alias == Alias::kView) v = graph.value(v).base;
+    return v;
+  };
+  for (StorageId s : graph.storages()) version[s] = graph.storage(s).root;
+  for (OpId id : graph.ops()) {
+    const Op& op = graph.op(id);
+    for (ValueId input : op.inputs) {
+      if (!input.valid()) continue;
+      if (version[graph.value(input).storage] != version_of(input))
+        return bad(fmt::format("op '{}' reads '{}' after it was overwritten", op.name, graph.value(input).name));
+    }
+    for (ValueId output : op.outputs)
+      if (graph.value(output).alias == Alias::kUpdate) version[graph.value(output).storage] = output;
+  }
+  return {};
+}
+
+}  // namespace
+
+Status check(const Graph& graph) {
+  for (ValueId id : graph.values()) LT_RETURN_IF_ERROR(check_value(graph, id));
+  for (OpId id : graph.ops()) {
+    const Op& op = graph.op(id);
+    for (ValueId input : op.inputs) {
+      if (!input.valid()) continue;
+      const OpId producer = graph.value(input).producer;
+      if (producer.valid() && !(producer < id))
+        return bad(fmt::format("op '{}' reads '{}', which is made later", op.name, graph.value(input).name));
+    }
+    for (OpId before : op.control)
+      if (!(before < id)) return bad(fmt::format("op '{}' waits for an op that comes later", op.name));
+  }
+  return check_updates(graph);
+}
+
+Result<Graph> bind(const Graph& graph, const sym::Bindings& bindings) {
+  const auto bound = [&](const Dims& dims) {
+    Dims result;
+    for (const sym::Expr& dim : dims) result.push_back(dim.substitute(bindings));
+    return result;
+  };
+  const auto bound_value = [&](Value value) {
+    value.dims = bound(value.dims);
+    value.offset_bytes = value.offset_bytes.substitute(bindings);
+    return value;
+  };
+  Graph result;
+  result.name = graph.name;
+  result.producer = graph.producer;
+  result.bindings = graph.bindings;
+  for (const std::string& symbol : free_symbols(graph))
+    if (const auto found = bindings.find(symbol); found != bindings.end()) result.bindings[symbol] = found->second;
+  // Ids must not change, so values are added in their own order: those of an op with the op.
+  size_t next_op = 0;
+  const auto add_next_op = [&] {
+    Op op = graph.op(OpId(next_op++));
+    for (auto& [key, attr] : op.attrs)
+      if (Dims* dims = std::get_if<Dims>(&attr)) *dims = bound(*dims);
+    std::vector<Value> outputs;
+    for (ValueId output : op.outputs) outputs.push_back(bound_value(graph.value(output)));
+    result.add_op(std::move(op), std::move(outputs));
+  };
+  for (ValueId v : graph.values()) {
+    const Value& value = graph.value(v);
+    if (!value.producer.valid()) result.add_value(bound_value(value));
+    while (value.producer.valid() && next_op <= value.producer.index()) add_next_op();
+  }
+  while (next_op < graph.op_count()) add_next_op();
+  LT_RETURN_IF_ERROR(check(result));
+  return result;
+}
+
+std::vector<std::string> free_symbols(const Graph& graph) {
+  std::set<std::string> names;
+  for (ValueId id : graph.values())
+    for (const sym::Expr& dim : graph.value(id).dims)
+      for (std::string& symbol : dim.symbols()) names.insert(std::move(symbol));
+  return {names.begin(), names.end()};
+}
+
+}  // namespace lowtide::ir

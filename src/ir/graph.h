@@ -1,0 +1,161 @@
+// The Graph: ops and values of one step, in a valid order, as a structure of arrays.
+//
+// An op reads values and makes values. A value without producer is there before the step (input, parameter, optimizer state,
+// constant) and stays to its end. Every value lies in a storage; a storage is what occupies memory. Three ways for a value to
+// get one (`Alias`):
+//
+//   kOwn     a storage of its own, made by the value's producer (or there from the start)
+//   kView    other dimensions of the storage of `base`, an input of its producer: no bytes, no copy
+//   kUpdate  the storage of `base`, an input of its producer, overwritten: base is dead from then on. Who reads base (or a view
+//            of it) must run before; the graph's order does so, and analysis makes it explicit (control edges).
+//
+// Whether an op may *reuse* the storage of a dying input for an own output is not said here: it is a trait of the op (src/ops)
+// and a choice of the planner. Dimensions are symbolic (sym::Expr). Kinds of ops are names; what they mean is in src/ops.
+// A graph only grows, by add_value and add_op; passes make new graphs. Invariants: see check().
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "base/dtype.h"
+#include "base/id.h"
+#include "base/layout.h"
+#include "base/result.h"
+#include "sym/expr.h"
+
+namespace lowtide::ir {
+
+struct OpTag;
+struct ValueTag;
+struct StorageTag;
+using OpId = Id<OpTag>;
+using ValueId = Id<ValueTag>;
+using StorageId = Id<StorageTag>;
+
+using Dims = std::vector<sym::Expr>;
+
+// An attribute: an integer (also used for booleans), a real, a word, or a list of sizes (axes, strides, target shapes).
+using AttrValue = std::variant<int64_t, double, std::string, Dims>;
+using Attrs = std::map<std::string, AttrValue, std::less<>>;
+
+enum class Alias : uint8_t { kOwn, kView, kUpdate };
+
+// Where the contents of a value without producer come from.
+struct InitialValue {
+  enum class Kind : uint8_t {
+    kFed,       // given by the caller for every step (data, labels)
+    kSeeded,    // drawn from (seed, name): parameters of files without weights
+    kZero,      // optimizer state
+    kInline,    // `bytes`: constants and small weights
+    kExternal,  // `length` bytes at `offset` of `file` (relative to the model's folder)
+  };
+  Kind kind = Kind::kFed;
+  std::string bytes;  // row-major, little endian
+  std::string file;
+  int64_t offset = 0;
+  int64_t length = 0;
+  bool operator==(const InitialValue&) const = default;
+};
+
+struct Value {
+  std::string name;   // unique in the graph
+  DType dtype = DType::kF32;
+  Dims dims;
+  Layout layout;
+  Alias alias = Alias::kOwn;
+  ValueId base;            // for kView and kUpdate: an input of the producer
+  sym::Expr offset_bytes;  // of the first element in the storage; 0 unless a view starts later
+  StorageId storage;       // set by the graph
+  OpId producer;           // none: there from the start
+  Category category = Category::kActivation;
+  bool is_output = false;  // a result of the step: stays to its end
+  InitialValue initial;    // only when producer is none
+  bool operator==(const Value&) const = default;
+};
+
+struct Op {
+  std::string kind;               // a name of the op table
+  std::string name;               // unique in the graph; from the model where it has one
+  std::string module;             // path of the module it comes from, for reports; may be empty
+  Phase phase = Phase::kForward;
+  Attrs attrs;
+  std::vector<ValueId> inputs;    // none() for an optional input that is absent
+  std::vector<ValueId> outputs;   // set by the graph
+  std::vector<OpId> control;      // ops that must run before, beyond what inputs say
+  bool operator==(const Op&) const = default;
+};
+
+struct Storage {
+  ValueId root;   // the value that brought it (alias kOwn)
+  bool operator==(const Storage&) const = default;
+};
+
+class Graph {
+ public:
+  // Adds a value that is there before the step. alias must be kOwn, producer none.
+  ValueId add_value(Value value);
+  // Adds an op at the end of the order, with its outputs. Inputs must exist. ids of op and outputs are set here.
+  OpId add_op(Op op, std::vector<Value> outputs);
+
+  size_t op_count() const { return ops_.size(); }
+  size_t value_count() const { return values_.size(); }
+  size_t storage_count() const { return storages_.size(); }
+  IdRange<OpId> ops() const { return ops_.ids(); }          // a valid order
+  IdRange<ValueId> values() const { return values_.ids(); }
+  IdRange<StorageId> storages() const { return storages_.ids(); }
+  const Op& op(OpId id) const { return ops_[id]; }
+  const Value& value(ValueId id) const { return values_[id]; }
+  const Storage& storage(StorageId id) const { return storages_[id]; }
+  // The ops that read a value, ascending, each once.
+  std::span<const OpId> readers(ValueId id) const { return readers_[id]; }
+  // All values in a storage, ascending: root, views, later versions.
+  std::span<const ValueId> values_in(StorageId id) const { return members_[id]; }
+  std::optional<ValueId> find_value(std::string_view name) const;
+
+  // The few facts that may change after a value or op was added; none of them changes dependencies.
+  void set_output(ValueId id, bool is_output) { values_[id].is_output = is_output; }
+  void set_category(ValueId id, Category category) { values_[id].category = category; }
+  void set_initial(ValueId id, InitialValue initial) { values_[id].initial = std::move(initial); }
+  void add_control(OpId before, OpId after);
+
+  // A name nobody has yet: `wanted`, or `wanted` with a number behind it.
+  std::string fresh_name(std::string_view wanted) const;
+
+  std::string name;      // of the model
+  std::string producer;  // the exporter that wrote it
+  std::map<std::string, int64_t, std::less<>> bindings;  // symbols that were given numbers, for the record
+
+  bool operator==(const Graph& other) const;
+
+ private:
+  IdVector<OpId, Op> ops_;
+  IdVector<ValueId, Value> values_;
+  IdVector<StorageId, Storage> storages_;
+  IdVector<ValueId, std::vector<OpId>> readers_;
+  IdVector<StorageId, std::vector<ValueId>> members_;
+  std::map<std::string, ValueId, std::less<>> value_by_name_;
+  std::map<std::string, OpId, std::less<>> op_by_name_;
+};
+
+// Elements times element size, or the blocked size. Unaligned. (The product of a value's dims.)
+sym::Expr element_count(const Value& value);
+sym::Expr size_bytes(const Value& value);
+
+// The structural check: inputs are made before they are read; views and updates lie inside their storage (where sizes are
+// constant); nobody reads a value after it was overwritten; names are unique; dims are not negative. Error: kInput.
+Status check(const Graph& graph);
+
+// Replaces bound symbols everywhere (dims, attributes, offsets) and records them. Error: kInput when a dim becomes negative
+// or a size exceeds 2^62 bytes.
+Result<Graph> bind(const Graph& graph, const sym::Bindings& bindings);
+// The symbols that occur in any dim, sorted.
+std::vector<std::string> free_symbols(const Graph& graph);
+
+}  // namespace lowtide::ir
