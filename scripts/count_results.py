@@ -1,0 +1,43 @@
+#!/usr/bin/env python3
+"""Adds up the JUnit files that ctest and pytest wrote.
+
+    count_results.py FOLDER [--skipped N]     prints skipped tests with their reasons, then "N passed, N failed, N skipped"
+
+Exit code 1 if a test failed or none ran.
+"""
+
+import argparse
+import pathlib
+import sys
+import xml.etree.ElementTree as ElementTree
+
+
+def outcome(case: ElementTree.Element) -> str:
+    if case.find("failure") is not None or case.find("error") is not None or case.get("status") == "fail":
+        return "failed"
+    if case.find("skipped") is not None or case.get("status") in ("notrun", "disabled"):
+        return "skipped"
+    return "passed"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("folder", type=pathlib.Path)
+    parser.add_argument("--skipped", type=int, default=0, help="test sets that did not start at all")
+    arguments = parser.parse_args()
+
+    counts = {"passed": 0, "failed": 0, "skipped": arguments.skipped}
+    for path in sorted(arguments.folder.glob("*.xml")):
+        for case in ElementTree.parse(path).iter("testcase"):
+            result = outcome(case)
+            counts[result] += 1
+            if result != "passed":
+                detail = case.find("skipped")
+                reason = (detail.get("message") or "").strip() if detail is not None else ""
+                print(f"{result} {case.get('name')}{': ' + reason if reason else ''}")
+    print(f"{counts['passed']} passed, {counts['failed']} failed, {counts['skipped']} skipped")
+    return 0 if counts["passed"] and not counts["failed"] else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,142 @@
+#!/usr/bin/env python3
+"""Holds every #include below src/ and include/ against cmake/layers.txt and the third-party rules below.
+
+    python3 tests/layering_test.py [ROOT]       prints one line per violation; exit code 1 if there is any
+
+Rules:
+ 1. layers.txt is a list in which a folder depends only on folders above it, so there are no cycles.
+ 2. A file in src/F includes "G/..." only if G is F itself or listed for F. A test in F may also include "support/..." and
+    folders that F's test_packages.cmake links.
+ 3. Public headers include only each other and the standard library: what a user sees depends on nothing of ours.
+ 4. A third-party header is included only where THIRD_PARTY allows it, so that a library can be replaced in one place.
+    One header of a folder may be the seam to such a library if it carries the line "// layering: seam to NAME".
+"""
+
+import pathlib
+import re
+import sys
+
+INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^">]+)[">]', re.MULTILINE)
+SEAM = re.compile(r"^// layering: seam to (\w+)", re.MULTILINE)
+LINKED = re.compile(r"\blowtide_([a-z_]+)\b")
+
+# name: (pattern of the header, pattern of the files that may include it)
+THIRD_PARTY = {
+    "dnnl": (r"(oneapi/dnnl/)?dnnl.*", r"src/exec/cpu/.*\.cc"),
+    "protobuf": (r"google/protobuf/.*|.*\.pb\.h", r"src/io/.*\.cc"),
+    "json": (r"nlohmann/.*", r"(src|tools|tests|bench|fuzz)/.*\.cc"),
+    "cli11": (r"CLI/.*", r"tools/.*"),
+    "xxhash": (r"xxhash\.h", r"(src|tools|tests|bench)/.*\.cc"),
+    "expected": (r"tl/expected\.hpp", r"src/base/.*"),
+    "fmt": (r"fmt/.*", r".*"),
+    "gtest": (r"(gtest|gmock)/.*", r".*_test\.cc|tests/.*|src/.*/testing\.h"),
+    "rapidcheck": (r"rapidcheck.*", r".*_test\.cc|tests/.*"),
+    "benchmark": (r"benchmark/.*", r"bench/.*"),
+}
+SYSTEM_HEADER = re.compile(
+    r"[a-z0-9_]+|sys/\w+\.h|linux/\w+\.h|(unistd|fcntl|sched|pthread|dlfcn|signal|omp|termios|time|immintrin|x86intrin|cpuid)\.h"
+)
+
+
+def read_layers(root: pathlib.Path) -> tuple[dict[str, list[str]], list[str]]:
+    layers: dict[str, list[str]] = {}
+    problems = []
+    for line in (root / "cmake/layers.txt").read_text().splitlines():
+        if not re.match(r"[a-z]", line):
+            continue
+        folder, _, below = line.partition(":")
+        for dependency in below.split():
+            if dependency not in layers:
+                problems.append(f"cmake/layers.txt: {folder} depends on {dependency}, which is not above it")
+        layers[folder.strip()] = below.split()
+    return layers, problems
+
+
+def folder_of(path: str, layers: dict[str, list[str]]) -> str | None:
+    """The listed folder that a path relative to src/ lies in; the longest, as exec/cpu is not exec."""
+    candidates = [folder for folder in layers if path.startswith(folder + "/")]
+    return max(candidates, key=len, default=None)
+
+
+def extra_test_folders(root: pathlib.Path, folder: str, layers: dict[str, list[str]]) -> set[str]:
+    file = root / "src" / folder / "test_packages.cmake"
+    if not file.exists():
+        return set()
+    linked = set(LINKED.findall(file.read_text()))
+    direct = {other for other in layers if other.replace("/", "_") in linked}
+    return direct.union(*(layers[other] for other in direct))
+
+
+def check_own_include(root, relative: str, header: str, layers) -> str | None:
+    """A violation of rules 2 and 3 by a quoted include, or None."""
+    if relative.startswith("include/"):
+        return None if header.startswith("lowtide/") else "a public header includes only public headers"
+    if not relative.startswith("src/"):
+        return None
+    folder = folder_of(relative.removeprefix("src/"), layers)
+    if folder is None:
+        return "its folder is not in cmake/layers.txt"
+    target = folder_of(header, layers)
+    is_test = relative.endswith("_test.cc")
+    if target is None:
+        if header.startswith("lowtide/") and (root / "include" / header).exists():
+            return None
+        if is_test and header.startswith("support/"):
+            return None
+        return "not a header of a folder in cmake/layers.txt"
+    allowed = {folder, *layers[folder]}
+    if is_test:
+        allowed |= extra_test_folders(root, folder, layers)
+    return None if target in allowed else f"{folder} may not include {target}"
+
+
+def check_third_party(relative: str, header: str, seams: set[str]) -> tuple[bool, str | None]:
+    """Whether the header is a listed third-party one, and its violation of rule 4 if there is one."""
+    for name, (header_pattern, file_pattern) in THIRD_PARTY.items():
+        if re.fullmatch(header_pattern, header):
+            if re.fullmatch(file_pattern, relative) or name in seams:
+                return True, None
+            return True, f"{name} may be included only in {file_pattern}"
+    return False, None
+
+
+def check_file(root, relative: str, layers, seam_files: dict[tuple[str, str], str]) -> list[str]:
+    text = (root / relative).read_text()
+    problems = []
+    seams = set(SEAM.findall(text))
+    for name in seams:
+        first = seam_files.setdefault((str(pathlib.PurePath(relative).parent), name), relative)
+        if first != relative:
+            problems.append(f"{relative}: {first} is the seam to {name} already")
+    for match in INCLUDE.finditer(text):
+        quote, header = match.groups()
+        known, problem = check_third_party(relative, header, seams)
+        if not known and quote == '"':
+            problem = check_own_include(root, relative, header, layers)
+        elif not known and not SYSTEM_HEADER.fullmatch(header):
+            problem = "neither standard nor listed in THIRD_PARTY of tests/layering_test.py"
+        if problem:
+            line = text.count("\n", 0, match.start(2)) + 1
+            problems.append(f"{relative}:{line}: #include {header}: {problem}")
+    return problems
+
+
+def check(root: pathlib.Path) -> list[str]:
+    layers, problems = read_layers(root)
+    seam_files: dict[tuple[str, str], str] = {}
+    for top in ("include", "src"):
+        for path in sorted((root / top).rglob("*")):
+            if path.suffix in (".h", ".cc"):
+                problems += check_file(root, path.relative_to(root).as_posix(), layers, seam_files)
+    return problems
+
+
+def main() -> int:
+    root = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else pathlib.Path(__file__).parent.parent)
+    problems = check(root)
+    print("\n".join(problems) if problems else "every include is allowed")
+    return 1 if problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
