@@ -13,7 +13,7 @@
 namespace lowtide::pack {
 namespace {
 
-constexpr int64_t kLooksPerUnit = 64;
+constexpr int64_t kLooksPerUnit = 512;
 
 struct Placed {
   int64_t low;

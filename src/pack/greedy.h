@@ -19,7 +19,7 @@ struct GreedyResult {
 };
 
 // Descending size, size x life or life; kStart is ascending begin (ties: larger first). Stops when more than `work_limit` units
-// (64 placed buffers looked at) are spent. O(n^2) at worst, in little memory: no pairs are stored.
+// (512 placed buffers looked at) are spent. O(n^2) at worst, in little memory: no pairs are stored.
 GreedyResult pack_greedily(const Part& part, GreedyOrder order, GreedyFit fit, int64_t work_limit);
 
 }  // namespace lowtide::pack

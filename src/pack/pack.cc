@@ -1,0 +1,228 @@
+// The stages of pack.h, in order. All parts of an instance share one arena, so the height is the greatest of theirs and
+// so is the bound: a part that fits below the bound of another one is not worked on. Capacities are decided one by one:
+//
+//     bound .......... low ............ height - 1   height
+//     refuted: bound rises | open: low rises | fits: height falls
+//
+// An undecided capacity moves `low`, which steers the bisection, but never the bound.
+#include "pack/pack.h"
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+#include <optional>
+
+#include "base/check.h"
+#include "base/work.h"
+#include "pack/greedy.h"
+#include "pack/instance.h"
+#include "pack/portfolio.h"
+#include "pack/stop_signal.h"
+
+namespace lowtide::pack {
+namespace {
+
+constexpr int64_t kGreedyUnits = 1'000'000;  // for all list heuristics but the first of each part
+constexpr int64_t kFineness = 2048;          // of the bisection once something was undecided: a part of the bound
+
+struct PartResult {
+  std::vector<int64_t> offsets;  // by item
+  int64_t height = 0;
+  int64_t bound = 0;
+};
+
+struct Recipe {
+  GreedyOrder order;
+  GreedyFit fit;
+};
+
+// The cheapest heuristic comes first; it alone is run on every instance whatever its size.
+std::vector<Recipe> recipes(const PackOptions& options) {
+  std::vector<Recipe> list;
+  const auto add = [&](bool wanted, GreedyOrder order) {
+    if (wanted && options.first_fit) list.push_back({order, GreedyFit::kFirst});
+    if (wanted && options.best_fit) list.push_back({order, GreedyFit::kBest});
+  };
+  add(options.order_by_start, GreedyOrder::kStart);
+  add(options.order_by_size, GreedyOrder::kSize);
+  add(options.order_by_area, GreedyOrder::kArea);
+  add(options.order_by_duration, GreedyOrder::kDuration);
+  if (list.empty()) list.push_back({GreedyOrder::kStart, GreedyFit::kFirst});
+  return list;
+}
+
+// Solves the parts of one instance against a common target.
+class Packer {
+ public:
+  Packer(const Instance& instance, const PackOptions& options, std::optional<int64_t> capacity)
+      : instance_(instance),
+        options_(options),
+        capacity_(capacity),
+        stop_(options.max_seconds),
+        greedy_left_(std::min(kGreedyUnits, options.work_limit)) {}
+
+  void run();
+  int64_t height() const { return greatest(&PartResult::height); }
+  int64_t bound() const { return greatest(&PartResult::bound); }
+  bool refuted() const { return capacity_ && bound() > *capacity_; }
+  int64_t units() const { return units_; }
+  bool timed_out() const { return timed_out_; }
+  const std::vector<PartResult>& results() const { return results_; }
+
+ private:
+  // A part of this height needs no more work.
+  int64_t target() const { return capacity_ ? std::max(*capacity_, bound()) : bound(); }
+  int64_t greatest(int64_t PartResult::* field) const {
+    int64_t most = 0;
+    for (const PartResult& r : results_) most = std::max(most, r.*field);
+    return most;
+  }
+  void run_heuristics(const Part& part, PartResult& result);
+  void improve(const Part& part, PartResult& result, int64_t good_enough);
+  Verdict attempt(Portfolio& portfolio, const Part& part, int64_t capacity, int64_t budget,
+                  PartResult& result);
+
+  const Instance& instance_;
+  const PackOptions& options_;
+  std::optional<int64_t> capacity_;
+  StopSignal stop_;
+  int64_t greedy_left_;
+  int64_t units_ = 0;
+  bool timed_out_ = false;
+  std::vector<PartResult> results_;
+};
+
+void Packer::run_heuristics(const Part& part, PartResult& result) {
+  bool first = true;
+  for (const Recipe& recipe : recipes(options_)) {
+    if (!first && (result.height <= target() || greedy_left_ <= 0)) return;
+    const int64_t limit = first ? std::numeric_limits<int64_t>::max() : greedy_left_;
+    GreedyResult packed = pack_greedily(part, recipe.order, recipe.fit, limit);
+    units_ += packed.units;
+    greedy_left_ -= packed.units;
+    if (packed.complete && (first || packed.height < result.height)) {
+      result.offsets = std::move(packed.offsets);
+      result.height = packed.height;
+    }
+    first = false;
+  }
+}
+
+int64_t height_of(const Part& part, const std::vector<int64_t>& offsets) {
+  int64_t height = 0;
+  for (const Obstacle& o : part.obstacles) height = std::max(height, o.high);
+  for (size_t i = 0; i < offsets.size(); ++i)
+    height = std::max(height, offsets[i] + part.items[i].size);
+  return height;
+}
+
+Verdict Packer::attempt(Portfolio& portfolio, const Part& part, int64_t capacity, int64_t budget,
+                        PartResult& result) {
+  Decision decision = portfolio.decide(capacity, budget, stop_);
+  units_ += decision.units;
+  if (decision.verdict == Verdict::kFits) {
+    result.height = height_of(part, decision.offsets);
+    result.offsets = std::move(decision.offsets);
+  }
+  if (decision.verdict == Verdict::kRefuted) result.bound = std::max(result.bound, capacity + 1);
+  if (decision.verdict == Verdict::kOpen && stop_.timed_out()) timed_out_ = true;
+  return decision.verdict;
+}
+
+// Lowers `result` towards `good_enough` (at least its bound): that height first, with half of the work left; then bisection.
+void Packer::improve(const Part& part, PartResult& result, int64_t good_enough) {
+  if (!searchable(part)) return;
+  Portfolio portfolio(part, options_);
+  int64_t low = good_enough;  // this and below: decided, or given up
+  bool undecided = false;
+  for (bool first = true; !timed_out_; first = false) {
+    const int64_t left = options_.work_limit - units_;
+    const int64_t step = undecided ? std::max<int64_t>(1, low / kFineness) : 1;
+    if (left <= 0 || result.height <= good_enough) return;
+    if (!first && (refuted() || result.height - low <= step)) return;
+    const int64_t capacity = first ? good_enough : low + (result.height - low) / 2;
+    const Verdict verdict =
+        attempt(portfolio, part, capacity, first ? left / 2 + 1 : left / 4 + 1, result);
+    if (verdict != Verdict::kFits) low = capacity;
+    if (verdict == Verdict::kOpen) undecided = true;
+  }
+}
+
+void Packer::run() {
+  for (const Part& part : instance_.parts) results_.push_back({{}, 0, part.bound});
+  if (refuted()) return;
+  for (size_t p = 0; p < instance_.parts.size(); ++p)
+    run_heuristics(instance_.parts[p], results_[p]);
+  if (!options_.search) return;
+  std::vector<size_t> highest_first(results_.size());
+  std::iota(highest_first.begin(), highest_first.end(), size_t{0});
+  std::stable_sort(highest_first.begin(), highest_first.end(), [this](size_t a, size_t b) {
+    return results_[a].height > results_[b].height;
+  });
+  int64_t reached = 0;  // parts that are done: the others need not be lower
+  for (size_t p : highest_first) {
+    improve(instance_.parts[p], results_[p], std::max(target(), reached));
+    reached = std::max(reached, results_[p].height);
+    if (refuted()) return;
+  }
+}
+
+plan::SolveStatus status_of(const Packer& packer, std::optional<int64_t> capacity, bool searched) {
+  if (packer.refuted()) return plan::SolveStatus::kInfeasible;
+  const bool fits = !capacity || packer.height() <= *capacity;
+  if (fits && packer.height() == packer.bound()) return plan::SolveStatus::kOptimal;
+  if (fits && (capacity || !searched)) return plan::SolveStatus::kFeasible;
+  return plan::SolveStatus::kLimit;
+}
+
+// Zero-sized buffers are in no part: at their fixed offset, or at 0.
+IdVector<plan::BufferId, int64_t> offsets_in_bytes(const plan::PackProblem& problem,
+                                                   const Instance& instance,
+                                                   const std::vector<PartResult>& results) {
+  IdVector<plan::BufferId, int64_t> offsets(problem.buffers.size(), 0);
+  for (plan::BufferId id : problem.buffers.ids())
+    offsets[id] = problem.buffers[id].fixed_offset.value_or(0);
+  for (size_t p = 0; p < results.size(); ++p)
+    for (size_t i = 0; i < results[p].offsets.size(); ++i)
+      offsets[instance.parts[p].items[i].id] = results[p].offsets[i] * instance.unit_bytes;
+  return offsets;
+}
+
+// The highest end among fixed buffers without bytes: the height is no lower.
+int64_t empty_fixed_height(const plan::PackProblem& problem) {
+  int64_t height = 0;
+  for (const plan::Buffer& b : problem.buffers)
+    if (b.size_bytes == 0) height = std::max(height, b.fixed_offset.value_or(0));
+  return height;
+}
+
+}  // namespace
+
+plan::PackOutcome solve(const plan::PackProblem& problem, const PackOptions& options) {
+  LT_CHECK(plan::check(problem).has_value(), "pack::solve needs a problem that plan::check accepts");
+  const WorkBudget clock(0);
+  const Instance instance = make_instance(
+      problem, {.gcd_scaling = options.gcd_scaling, .partition = options.partition});
+  const int64_t unit = instance.unit_bytes;
+  const int64_t empty_height = empty_fixed_height(problem);
+  plan::PackOutcome outcome;
+  std::optional<int64_t> capacity;
+  if (problem.capacity_bytes) capacity = *problem.capacity_bytes / unit;
+  Packer packer(instance, options, capacity);
+  if (!instance.fixed_clash) packer.run();
+  outcome.lower_bound_bytes = std::max(packer.bound() * unit, empty_height);
+  outcome.status = status_of(packer, capacity, options.search);
+  if (instance.fixed_clash || (problem.capacity_bytes && empty_height > *problem.capacity_bytes))
+    outcome.status = plan::SolveStatus::kInfeasible;
+  if (outcome.status != plan::SolveStatus::kInfeasible) {
+    outcome.offsets = offsets_in_bytes(problem, instance, packer.results());
+    outcome.height_bytes = std::max(packer.height() * unit, empty_height);
+    if (outcome.height_bytes == outcome.lower_bound_bytes &&
+        outcome.status != plan::SolveStatus::kLimit)
+      outcome.status = plan::SolveStatus::kOptimal;
+  }
+  outcome.work = {packer.units(), clock.seconds(), packer.timed_out()};
+  return outcome;
+}
+
+}  // namespace lowtide::pack

@@ -1,0 +1,473 @@
+// The decision search: minimalloc's, with incremental state and two more inference rules.
+//
+// A node places one buffer at the lowest legal offset it has there. That loses nothing: in a packing in which no single
+// buffer can be lowered, taken in the order of its offsets, each buffer lies at the lowest offset that is legal given
+// those before it (one more step down would meet only buffers that lie lower). So only such sequences are searched:
+//   canonical     offsets never fall; at equal offsets ranks rise (equal offsets never coexist, so any order will do);
+//   dominance     a buffer is not placed at or above h = min over unplaced of (lowest offset + size), since the buffer that
+//                 attains h could then be lowered into the hole;
+//   obstacles     fixed buffers are holes in the address space: the lowest legal offset hops over them.
+// Inference, in each section (a maximal set of coexisting buffers), with `total` its unplaced bytes:
+//   floor + total <= capacity, floor = the least lowest offset of its unplaced buffers, or the last offset if higher;
+//   release bound: the same for each subset {buffers whose lowest offset >= r}: r + their sum <= capacity.
+// Decomposition: when no unplaced buffer crosses a boundary between two sections, both sides are searched on their own, and
+// if one has no packing the other is not tried again. Memo: what can be done below a node depends on its unplaced
+// buffers, their lowest offsets and the last placement only; refuted ones are remembered under a 128-bit hash.
+//
+// A frame is one component (a range of sections and its unplaced buffers). Frames are kept on an explicit stack, so the
+// search stops and resumes anywhere. State is undone from a trail. Cost of a node: O(unplaced + sections of the component
+// + neighbours), plus the members of those sections whose floor moved.
+#include "pack/search.h"
+
+#include <algorithm>
+#include <limits>
+#include <unordered_map>
+#include <utility>
+
+#include "base/bytes.h"
+#include "base/check.h"
+#include "base/rng.h"
+#include "pack/stop_signal.h"
+#include "pack/topology.h"
+
+namespace lowtide::pack {
+namespace {
+
+constexpr int64_t kMaxEntries = 40'000'000;
+// The lowest offset of a placed buffer: above all others.
+constexpr int64_t kPlaced = std::numeric_limits<int64_t>::max();
+constexpr int64_t kStepsPerUnit = 512;         // elementary steps in a unit; a usual node is one or two
+constexpr int32_t kNobody = -1;
+constexpr int32_t kPlacement = -2;  // marks a placement on the trail
+constexpr size_t kMemoSlots = size_t{1} << 18;
+
+struct Key {
+  uint64_t a = 0;
+  uint64_t b = 0;
+  bool operator==(const Key&) const = default;
+};
+
+// A good mix of two words (SplitMix64's finaliser over their combination).
+uint64_t mix(uint64_t x, uint64_t y) { return Rng(x * 0x9E3779B97F4A7C15u ^ y).next(); }
+
+struct Change {  // of lowest_[index] or of a section's floor (index < 0: section ~index)
+  int32_t index;
+  int32_t witness;  // of the section; or kPlacement: the item was placed, not raised
+  int64_t value;
+};
+
+struct Span {  // a component to be searched: a range of sections
+  int32_t begin;
+  int32_t end;
+};
+
+struct Frame {
+  Span span;
+  size_t unplaced_begin = 0, unplaced_end = 0;      // in unplaced_
+  size_t candidate_begin = 0, candidate_end = 0;    // in candidates_
+  size_t next = 0;                                  // candidate
+  size_t child_begin = 0, child_end = 0;            // in children_
+  size_t child = 0;                                 // being searched
+  size_t trail = 0;
+  int64_t last_offset = 0;
+  int32_t last_rank = kNobody;
+  int32_t placed = kNobody;
+  bool isolated = false;  // the placed one has no unplaced neighbour
+  Key key;
+};
+
+}  // namespace
+
+class DecisionSearch::Impl {
+ public:
+  Impl(const Part& part, const PackOptions& options, const std::string& static_order)
+      : topology_(make_topology(part, static_order)), options_(options) {
+    if (!options_.canonical) options_.memo = options_.hatless = options_.monotonic_floor = false;
+    if (!options_.dynamic_order) options_.hatless = false;
+    if (!options_.sections) options_.section_inference = options_.decomposition = false;
+    if (options_.memo) memo_.resize(kMemoSlots);
+    Rng rng(1);
+    for (size_t i = 0; i < topology_.items.size(); ++i) {
+      size_.push_back(topology_.items[i].size);
+      salt_.push_back({rng.next(), rng.next()});
+    }
+  }
+
+  void reset(int64_t capacity);
+  Verdict run(int64_t budget, const StopSignal* stop);
+  int64_t units() const { return steps_ / kStepsPerUnit; }
+  std::vector<int64_t> offsets() const;
+
+ private:
+  enum class Step { kDescend, kSuccess, kFail };
+
+  size_t items() const { return topology_.items.size(); }
+  const Item& item(int32_t i) const { return topology_.items[static_cast<size_t>(i)]; }
+  int64_t& lowest(int32_t i) { return lowest_[static_cast<size_t>(i)]; }
+  int64_t size(int32_t i) const { return size_[static_cast<size_t>(i)]; }
+
+  int64_t lift(int32_t i, int64_t offset) const;
+  bool raise(int32_t i, int64_t offset);
+  int64_t taken_above(int32_t section, int64_t floor) const;
+  bool find_floor(int32_t section);
+  bool release_bound_holds(int32_t section);
+  bool infer(Span span, int64_t offset);
+  bool place(int32_t i, const Frame& frame);
+  void lift_out(int32_t i);
+  void undo(Frame& frame);
+  void split(Frame& frame);
+  void open(Span span, const Frame& parent);
+  void choose(Frame& frame);
+  Key key_of(const Frame& frame) const;
+  bool refuted_before(const Frame& frame);
+  void close(bool refuted);
+  Step advance(bool returned, bool succeeded);
+
+  Topology topology_;
+  PackOptions options_;
+  std::vector<int64_t> size_;
+  std::vector<Key> salt_;
+  int64_t capacity_ = 0;
+
+  std::vector<int64_t> lowest_;   // per item: the lowest legal offset; kPlaced if placed
+  std::vector<int64_t> offset_;   // per item: where it was placed
+  std::vector<int64_t> total_;    // per section: unplaced bytes
+  std::vector<int64_t> floor_;    // per section: least lowest offset of its unplaced buffers
+  std::vector<int32_t> witness_;  // per section: one that attains the floor
+  std::vector<int32_t> crossing_;  // per boundary before a section: unplaced buffers alive on both sides
+  std::vector<Change> trail_;
+
+  std::vector<Frame> frames_;
+  std::vector<int32_t> unplaced_;
+  std::vector<int32_t> candidates_;
+  std::vector<Span> children_;
+  std::vector<Key> memo_;
+  std::vector<std::pair<int64_t, int64_t>> releases_;  // scratch
+
+  Verdict verdict_ = Verdict::kOpen;
+  bool returned_ = false;   // the frame on top has just got an answer from its child
+  bool succeeded_ = false;  // that answer
+  int64_t steps_ = 0;
+};
+
+// The lowest aligned offset from `offset` on at which item i meets no obstacle.
+int64_t DecisionSearch::Impl::lift(int32_t i, int64_t offset) const {
+  int64_t at = item(i).alignment == 1 ? offset : align_up(offset, item(i).alignment);
+  for (int32_t k : topology_.in_the_way[static_cast<size_t>(i)]) {
+    const Obstacle& o = topology_.obstacles[static_cast<size_t>(k)];
+    if (o.low >= at + size(i)) break;
+    if (o.high > at) at = align_up(o.high, item(i).alignment);
+  }
+  return at;
+}
+
+bool DecisionSearch::Impl::raise(int32_t i, int64_t offset) {
+  if (lowest(i) >= offset) return true;
+  trail_.push_back({i, kNobody, lowest(i)});
+  lowest(i) = lift(i, offset);
+  return lowest(i) + size(i) <= capacity_;
+}
+
+// Bytes of fixed buffers of a section above `floor`.
+int64_t DecisionSearch::Impl::taken_above(int32_t section, int64_t floor) const {
+  int64_t taken = 0;
+  for (int32_t k : topology_.section_obstacles[static_cast<size_t>(section)]) {
+    const Obstacle& o = topology_.obstacles[static_cast<size_t>(k)];
+    taken += std::max<int64_t>(0, o.high - std::max(o.low, floor));
+  }
+  return taken;
+}
+
+// Recomputes the floor of a section if its witness has moved; true if it has.
+bool DecisionSearch::Impl::find_floor(int32_t section) {
+  const size_t s = static_cast<size_t>(section);
+  if (witness_[s] != kNobody && lowest(witness_[s]) == floor_[s]) return false;
+  int64_t least = kPlaced;
+  int32_t who = kNobody;
+  for (int32_t i : topology_.members[s])
+    if (lowest(i) < least) {
+      least = lowest(i);
+      who = i;
+    }
+  steps_ += static_cast<int64_t>(topology_.members[s].size());
+  trail_.push_back({~section, witness_[s], floor_[s]});
+  floor_[s] = least;
+  witness_[s] = who;
+  return true;
+}
+
+// For each r: r + sizes of the section's unplaced buffers with lowest offset >= r fit below the capacity.
+bool DecisionSearch::Impl::release_bound_holds(int32_t section) {
+  const size_t s = static_cast<size_t>(section);
+  releases_.clear();
+  for (int32_t i : topology_.members[s])
+    if (lowest(i) != kPlaced) releases_.emplace_back(lowest(i), size(i));
+  steps_ += static_cast<int64_t>(2 * topology_.members[s].size());
+  std::sort(releases_.begin(), releases_.end());
+  int64_t end = 0;
+  for (const auto& [release, bytes] : releases_) end = std::max(end, release) + bytes;
+  return end <= capacity_;
+}
+
+// Every section of the component must still have room. `offset`: nothing will be placed below.
+bool DecisionSearch::Impl::infer(Span span, int64_t offset) {
+  steps_ += span.end - span.begin;
+  const bool fixed = !topology_.obstacles.empty();
+  for (int32_t section = span.begin; section < span.end; ++section) {
+    const size_t s = static_cast<size_t>(section);
+    if (total_[s] == 0) continue;
+    bool moved = false;
+    if (options_.unallocated_floor) moved = find_floor(section);
+    int64_t floor = options_.monotonic_floor ? offset : 0;
+    if (options_.unallocated_floor) floor = std::max(floor, floor_[s]);
+    int64_t need = floor + total_[s];
+    if (fixed) need += taken_above(section, floor);
+    if (need > capacity_) return false;
+    if (moved && options_.release_bound && !release_bound_holds(section)) return false;
+  }
+  return true;
+}
+
+// Places i at its lowest offset; false if that leaves no completion. To be undone in both cases.
+bool DecisionSearch::Impl::place(int32_t i, const Frame& frame) {
+  const int64_t offset = lowest(i);
+  const Item& placed = item(i);
+  offset_[static_cast<size_t>(i)] = offset;
+  trail_.push_back({i, kPlacement, offset});
+  lowest(i) = kPlaced;
+  for (int32_t s = placed.begin; s < placed.end; ++s) {
+    total_[static_cast<size_t>(s)] -= placed.size;
+    if (s > placed.begin) --crossing_[static_cast<size_t>(s)];
+  }
+  const auto neighbours = topology_.neighbours[static_cast<size_t>(i)];
+  steps_ += static_cast<int64_t>(neighbours.size()) + placed.end - placed.begin;
+  for (int32_t other : neighbours)
+    if (!raise(other, offset + placed.size)) return false;
+  return !options_.section_inference || infer(frame.span, offset);
+}
+
+void DecisionSearch::Impl::lift_out(int32_t i) {
+  for (int32_t s = item(i).begin; s < item(i).end; ++s) {
+    total_[static_cast<size_t>(s)] += size(i);
+    if (s > item(i).begin) ++crossing_[static_cast<size_t>(s)];
+  }
+}
+
+// Takes back the frame's placement and all that was placed after it.
+void DecisionSearch::Impl::undo(Frame& frame) {
+  while (trail_.size() > frame.trail) {
+    const Change& change = trail_.back();
+    if (change.index >= 0) {
+      lowest(change.index) = change.value;
+      if (change.witness == kPlacement) lift_out(change.index);
+    } else {
+      floor_[static_cast<size_t>(~change.index)] = change.value;
+      witness_[static_cast<size_t>(~change.index)] = change.witness;
+    }
+    trail_.pop_back();
+  }
+  frame.placed = kNobody;
+  children_.resize(frame.child_begin);
+}
+
+// The components that are left of the frame's one.
+void DecisionSearch::Impl::split(Frame& frame) {
+  frame.child_begin = frame.child = children_.size();
+  const auto add = [&](int32_t begin, int32_t end) {
+    for (int32_t s = begin; s < end; ++s)
+      if (total_[static_cast<size_t>(s)] > 0) {
+        children_.push_back({begin, end});
+        return;
+      }
+  };
+  int32_t begin = frame.span.begin;
+  if (options_.decomposition) {
+    const Item& placed = item(frame.placed);
+    for (int32_t s = placed.begin + 1; s < placed.end; ++s)
+      if (crossing_[static_cast<size_t>(s)] == 0) {
+        add(begin, s);
+        begin = s;
+      }
+  }
+  add(begin, frame.span.end);
+  frame.child_end = children_.size();
+}
+
+// Puts the frame of a component on the stack, below `parent` (a copy: the stack moves).
+void DecisionSearch::Impl::open(Span span, const Frame& parent) {
+  Frame frame;
+  frame.span = span;
+  frame.unplaced_begin = unplaced_.size();
+  for (size_t k = parent.unplaced_begin; k < parent.unplaced_end; ++k) {
+    const int32_t i = unplaced_[k];
+    if (lowest(i) == kPlaced || item(i).end <= span.begin || span.end <= item(i).begin) continue;
+    unplaced_.push_back(i);
+  }
+  frame.unplaced_end = unplaced_.size();
+  steps_ += static_cast<int64_t>(parent.unplaced_end - parent.unplaced_begin);
+  if (options_.canonical && parent.placed != kNobody) {
+    frame.last_offset = offset_[static_cast<size_t>(parent.placed)];
+    frame.last_rank = parent.placed;
+  }
+  frame.child_begin = frame.child_end = frame.child = children_.size();
+  frame.candidate_begin = candidates_.size();
+  if (options_.memo) frame.key = key_of(frame);
+  if (!options_.memo || !refuted_before(frame)) choose(frame);
+  frame.candidate_end = candidates_.size();
+  frame.next = frame.candidate_begin;
+  frames_.push_back(frame);
+}
+
+// Lists the frame's candidates in the order in which they are tried.
+void DecisionSearch::Impl::choose(Frame& frame) {
+  int64_t ceiling = kPlaced;
+  if (options_.dominance)
+    for (size_t k = frame.unplaced_begin; k < frame.unplaced_end; ++k)
+      ceiling = std::min(ceiling, lowest(unplaced_[k]) + size(unplaced_[k]));
+  for (size_t k = frame.unplaced_begin; k < frame.unplaced_end; ++k) {
+    const int32_t i = unplaced_[k];
+    const int64_t at = lowest(i);
+    if (at >= ceiling || at < frame.last_offset) continue;
+    if (at == frame.last_offset && i < frame.last_rank) continue;
+    candidates_.push_back(i);
+  }
+  if (options_.dynamic_order)
+    std::stable_sort(candidates_.begin() + static_cast<std::ptrdiff_t>(frame.candidate_begin),
+                     candidates_.end(),
+                     [this](int32_t a, int32_t b) { return lowest(a) < lowest(b); });
+  steps_ += static_cast<int64_t>(frame.unplaced_end - frame.unplaced_begin);
+}
+
+Key DecisionSearch::Impl::key_of(const Frame& frame) const {
+  Key key{mix(static_cast<uint64_t>(frame.last_offset), static_cast<uint64_t>(frame.last_rank)),
+          mix(static_cast<uint64_t>(frame.last_rank), static_cast<uint64_t>(frame.last_offset))};
+  for (size_t k = frame.unplaced_begin; k < frame.unplaced_end; ++k) {
+    const size_t i = static_cast<size_t>(unplaced_[k]);
+    key.a += mix(salt_[i].a, static_cast<uint64_t>(lowest_[i]));
+    key.b += mix(salt_[i].b, static_cast<uint64_t>(lowest_[i]));
+  }
+  return key;
+}
+
+bool DecisionSearch::Impl::refuted_before(const Frame& frame) {
+  return memo_[frame.key.a % kMemoSlots] == frame.key;
+}
+
+// Takes the top frame off; its parent goes on with the answer.
+void DecisionSearch::Impl::close(bool refuted) {
+  const Frame& frame = frames_.back();
+  if (refuted && options_.memo) memo_[frame.key.a % kMemoSlots] = frame.key;
+  unplaced_.resize(frame.unplaced_begin);
+  candidates_.resize(frame.candidate_begin);
+  children_.resize(std::min(children_.size(), frame.child_begin));
+  frames_.pop_back();
+  returned_ = true;
+  succeeded_ = !refuted;
+}
+
+// One step of the top frame: try its next candidate, or its next component, or close it.
+DecisionSearch::Impl::Step DecisionSearch::Impl::advance(bool returned, bool succeeded) {
+  Frame& frame = frames_.back();
+  if (returned && succeeded) ++frame.child;
+  if (returned && !succeeded) {
+    const bool give_up = options_.hatless && frame.isolated;
+    undo(frame);
+    if (give_up) return Step::kFail;
+  }
+  while (frame.placed == kNobody) {
+    if (frame.next == frame.candidate_end) return Step::kFail;
+    frame.placed = candidates_[frame.next++];
+    frame.trail = trail_.size();
+    frame.child_begin = children_.size();
+    if (!place(frame.placed, frame)) {
+      undo(frame);
+      steps_ += kStepsPerUnit / 4;
+      continue;
+    }
+    split(frame);
+    frame.isolated = std::none_of(topology_.neighbours[static_cast<size_t>(frame.placed)].begin(),
+                                  topology_.neighbours[static_cast<size_t>(frame.placed)].end(),
+                                  [this](int32_t x) { return lowest(x) != kPlaced; });
+  }
+  if (frame.child == frame.child_end) return Step::kSuccess;
+  return Step::kDescend;
+}
+
+void DecisionSearch::Impl::reset(int64_t capacity) {
+  capacity_ = capacity;
+  verdict_ = Verdict::kOpen;
+  returned_ = false;
+  trail_.clear();
+  frames_.clear();
+  unplaced_.clear();
+  candidates_.clear();
+  children_.clear();
+  std::fill(memo_.begin(), memo_.end(), Key());
+  const size_t sections = static_cast<size_t>(topology_.sections);
+  lowest_.assign(items(), 0);
+  offset_.assign(items(), 0);
+  total_.assign(sections, 0);
+  floor_.assign(sections, 0);
+  witness_.assign(sections, kNobody);
+  crossing_.assign(sections + 1, 0);
+  Frame root;
+  for (int32_t i = 0; i < static_cast<int32_t>(items()); ++i) {
+    lowest(i) = lift(i, 0);
+    if (lowest(i) + size(i) > capacity_) verdict_ = Verdict::kRefuted;
+    unplaced_.push_back(i);
+    lift_out(i);
+  }
+  for (const Obstacle& o : topology_.obstacles)
+    if (o.high > capacity_) verdict_ = Verdict::kRefuted;
+  root.unplaced_end = unplaced_.size();
+  const Span all{0, topology_.sections};
+  steps_ = 0;
+  if (verdict_ == Verdict::kOpen && options_.section_inference && !infer(all, 0))
+    verdict_ = Verdict::kRefuted;
+  if (items() == 0 && verdict_ == Verdict::kOpen) verdict_ = Verdict::kFits;
+  if (verdict_ == Verdict::kOpen) open(all, root);
+}
+
+Verdict DecisionSearch::Impl::run(int64_t budget, const StopSignal* stop) {
+  const int64_t limit = budget > std::numeric_limits<int64_t>::max() / kStepsPerUnit
+                            ? std::numeric_limits<int64_t>::max()
+                            : budget * kStepsPerUnit;
+  steps_ = 0;
+  for (int64_t nodes = 1; verdict_ == Verdict::kOpen; ++nodes) {
+    if (steps_ >= limit) return Verdict::kOpen;
+    if ((nodes & 255) == 0 && stop != nullptr && stop->set()) return Verdict::kOpen;
+    const Step step = advance(std::exchange(returned_, false), succeeded_);
+    if (step == Step::kDescend) {
+      const Frame parent = frames_.back();
+      open(children_[parent.child], parent);
+    } else {
+      close(step == Step::kFail);
+      if (frames_.empty())
+        verdict_ = step == Step::kFail ? Verdict::kRefuted : Verdict::kFits;
+    }
+  }
+  return verdict_;
+}
+
+std::vector<int64_t> DecisionSearch::Impl::offsets() const {
+  std::vector<int64_t> offsets(items());
+  for (size_t i = 0; i < items(); ++i) offsets[topology_.source[i]] = offset_[i];
+  return offsets;
+}
+
+bool searchable(const Part& part) { return topology_entries(part) <= kMaxEntries; }
+
+DecisionSearch::DecisionSearch(const Part& part, const PackOptions& options,
+                               const std::string& static_order)
+    : impl_(std::make_unique<Impl>(part, options, static_order)) {}
+DecisionSearch::~DecisionSearch() = default;
+DecisionSearch::DecisionSearch(DecisionSearch&&) noexcept = default;
+DecisionSearch& DecisionSearch::operator=(DecisionSearch&&) noexcept = default;
+void DecisionSearch::reset(int64_t capacity) { impl_->reset(capacity); }
+Verdict DecisionSearch::run(int64_t budget, const StopSignal* stop) {
+  return impl_->run(budget, stop);
+}
+int64_t DecisionSearch::units() const { return impl_->units(); }
+std::vector<int64_t> DecisionSearch::offsets() const { return impl_->offsets(); }
+
+}  // namespace lowtide::pack
