@@ -1,0 +1,104 @@
+"""The repository's own checks find what they are there to find: each rule is broken once in a small made-up tree."""
+
+import layering_test
+import pytest
+import size_test
+
+
+@pytest.fixture
+def tree(tmp_path):
+    def write(path: str, text: str = ""):
+        file = tmp_path / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+
+    write("cmake/layers.txt", "# comment\nbase:\nplan: base\nexec/cpu: base plan\nio: base\n")
+    write("src/base/id.h", "#include <vector>\n")
+    write("src/plan/plan.h", '#include "base/id.h"\n#include <fmt/core.h>\n')
+    for folder in ("base", "plan"):
+        write(f"src/{folder}/README.md", "# text\n")
+    write.root = tmp_path
+    return write
+
+
+def test_a_clean_tree_passes(tree):
+    assert layering_test.check(tree.root) == []
+    assert size_test.check(tree.root) == []
+
+
+@pytest.mark.parametrize(
+    "path, text, message",
+    [
+        ("src/base/a.cc", '#include "plan/plan.h"', "base may not include plan"),
+        ("src/io/a.cc", '#include "plan/plan.h"', "io may not include plan"),
+        ("src/exec/cpu/a.cc", '#include "io/a.h"', "exec/cpu may not include io"),
+        ("src/plan/a.cc", '#include "id.h"', "not a header of a folder"),
+        ("src/other/a.cc", '#include "base/id.h"', "its folder is not in cmake/layers.txt"),
+        ("src/plan/a.cc", "#include <oneapi/dnnl/dnnl.hpp>", "dnnl may be included only in"),
+        ("src/exec/cpu/a.h", "  #  include <oneapi/dnnl/dnnl.hpp>", "dnnl may be included only in"),
+        ("src/io/a.h", '#include "io/onnx.pb.h"', "protobuf may be included only in"),
+        ("src/plan/a.h", "#include <nlohmann/json.hpp>", "json may be included only in"),
+        ("src/plan/a.cc", "#include <boost/any.hpp>", "neither standard nor listed"),
+        ("src/plan/a.cc", "#include <gtest/gtest.h>", "gtest may be included only in"),
+        ("include/lowtide/a.h", '#include "base/id.h"', "a public header includes only public headers"),
+    ],
+)
+def test_each_forbidden_include_is_found(tree, path, text, message):
+    tree(path, f"\n{text}\n")
+    problems = layering_test.check(tree.root)
+    assert len(problems) == 1 and message in problems[0] and problems[0].startswith(f"{path}:2:")
+
+
+@pytest.mark.parametrize(
+    "path, text",
+    [
+        ("src/exec/cpu/a.cc", '#include "plan/plan.h"\n#include "exec/cpu/b.h"\n#include <dnnl.hpp>'),
+        ("src/exec/cpu/a.h", "// layering: seam to dnnl\n#include <dnnl.hpp>"),
+        ("src/plan/a_test.cc", '#include "support/zoo.h"\n#include <gtest/gtest.h>\n#include <rapidcheck.h>'),
+        ("src/io/a.cc", "#include <google/protobuf/message.h>\n#include <sys/stat.h>"),
+    ],
+)
+def test_each_allowed_include_passes(tree, path, text):
+    tree(path, text)
+    assert layering_test.check(tree.root) == []
+
+
+def test_a_second_seam_to_the_same_library_is_found(tree):
+    for name in ("a", "b"):
+        tree(f"src/exec/cpu/{name}.h", "// layering: seam to dnnl\n#include <dnnl.hpp>\n")
+    assert ["is the seam to dnnl already" in p for p in layering_test.check(tree.root)] == [True]
+
+
+def test_a_test_may_include_what_its_packages_link(tree):
+    tree("src/base/a_test.cc", '#include "plan/plan.h"\n')
+    assert len(layering_test.check(tree.root)) == 1
+    tree("src/base/test_packages.cmake", "target_link_libraries(${lowtide_target} PRIVATE lowtide_plan)\n")
+    assert layering_test.check(tree.root) == []
+
+
+def test_a_cycle_in_the_list_is_found(tree):
+    tree("cmake/layers.txt", "base: plan\nplan: base\n")
+    assert any("base depends on plan, which is not above it" in p for p in layering_test.check(tree.root))
+
+
+@pytest.mark.parametrize(
+    "path, lines, too_many",
+    [("src/plan/a.h", 300, 301), ("src/plan/a.cc", 600, 601), ("src/plan/a_test.cc", 800, 801)],
+)
+def test_line_limits(tree, path, lines, too_many):
+    tree(path, "\n" * lines)
+    assert size_test.check(tree.root) == []
+    tree(path, "\n" * too_many)
+    assert size_test.check(tree.root) == [f"{path}: {too_many} lines, the limit is {lines}"]
+
+
+def test_large_files_and_missing_readmes_are_found(tree):
+    tree("docs/big.bin", "x" * 1_000_001)
+    tree("src/io/a.cc")
+    tree("src/plan/README.md", "\n" * 41)
+    tree("build/big.bin", "x" * 2_000_000)
+    assert size_test.check(tree.root) == [
+        "docs/big.bin: 1000001 bytes, the limit is 1000000",
+        "src/io: no README.md",
+        "src/plan/README.md: 41 lines, the limit is 40",
+    ]

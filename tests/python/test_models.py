@@ -1,0 +1,83 @@
+"""The committed model files: what they promise, and that the exporter still writes them."""
+
+import collections
+import hashlib
+import math
+import pathlib
+import re
+
+import pytest
+
+onnx = pytest.importorskip("onnx")
+torch = pytest.importorskip("torch")
+from networks import NETWORKS  # noqa: E402
+
+MODELS = pathlib.Path(__file__).parents[2] / "models"
+KIND_KEY = "pkg.torch.export.graph_signature.InputSpec.kind"
+PARAMETER_ELEMENTS = {"resnet50": 25_557_032, "gpt2": 124_439_808, "unet": 31_037_698}
+
+
+@pytest.fixture(params=sorted(NETWORKS))
+def name(request):
+    return request.param
+
+
+@pytest.fixture
+def graph(name):
+    return onnx.load(MODELS / f"{name}.onnx", load_external_data=False).graph
+
+
+def kinds(graph) -> dict[str, str]:
+    return {v.name: p.value for v in graph.value_info for p in v.metadata_props if p.key == KIND_KEY}
+
+
+def test_parameters_are_those_of_the_module(name, graph):
+    kind = kinds(graph)
+    stored = {t.name: tuple(t.dims) for t in graph.initializer if kind.get(t.name) == "PARAMETER"}
+    assert stored == {key: tuple(p.shape) for key, p in NETWORKS[name].build().named_parameters()}
+    assert sum(math.prod(shape) for shape in stored.values()) == PARAMETER_ELEMENTS[name]
+
+
+def test_files_are_small_and_hold_no_weights(name, graph):
+    data = (MODELS / f"{name}.onnx").read_bytes()
+    assert len(data) < 400_000
+    kind = kinds(graph)
+    for tensor in graph.initializer:
+        is_weight = kind.get(tensor.name) in ("PARAMETER", "BUFFER")
+        assert (tensor.data_location == onnx.TensorProto.EXTERNAL) == is_weight, tensor.name
+        assert not (is_weight and tensor.raw_data), tensor.name
+
+
+def test_files_hold_no_paths(name):
+    data = (MODELS / f"{name}.onnx").read_bytes()
+    assert not re.search(rb"\.py\b|/usr/|/home/|site-packages|stack_trace", data)
+
+
+def test_the_graph_can_be_trained(name, graph):
+    ops = collections.Counter(node.op_type for node in graph.node)
+    expected = {
+        "resnet50": {"Conv": 53, "BatchNormalization": 53},
+        "gpt2": {"Dropout": 37, "LayerNormalization": 25, "Softmax": 12},
+        "unet": {"Conv": 19, "BatchNormalization": 18, "ConvTranspose": 4},
+    }[name]
+    assert {op: ops[op] for op in expected} == expected
+    dims = {d.dim_param or d.dim_value for d in graph.input[0].type.tensor_type.shape.dim}
+    assert set(NETWORKS[name].dynamic_dims.values()) <= dims
+    assert [v.name for v in graph.output] == ["logits"]
+
+
+def test_resnet50_halves_the_image_five_times():
+    model = NETWORKS["resnet50"].build().eval()
+    with torch.no_grad():
+        features = model.maxpool(model.relu(model.bn1(model.conv1(torch.zeros(1, 3, 64, 64)))))
+        for stage, channels, extent in ((1, 256, 16), (2, 512, 8), (3, 1024, 4), (4, 2048, 2)):
+            features = getattr(model, f"layer{stage}")(features)
+            assert features.shape == (1, channels, extent, extent)
+
+
+def test_exporting_again_gives_the_same_bytes():
+    pytest.importorskip("onnxscript")
+    import export
+
+    committed = (MODELS / "unet.onnx").read_bytes()
+    assert hashlib.sha256(export.export("unet")).digest() == hashlib.sha256(committed).digest()
