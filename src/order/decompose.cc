@@ -1,0 +1,183 @@
+#include "order/decompose.h"
+
+#include <algorithm>
+#include <functional>
+#include <numeric>
+#include <queue>
+
+namespace lowtide::order {
+namespace {
+
+using plan::ScheduleProblem;
+using plan::SchedValue;
+using plan::SchedValueId;
+
+struct BlockTag;
+using BlockId = Id<BlockTag>;
+
+// Disjoint sets of ops; the name of a set is its first op.
+class OpSets {
+ public:
+  explicit OpSets(size_t n) : parent_(n) {
+    for (OpId op : parent_.ids()) parent_[op] = op;
+  }
+  OpId find(OpId op) {
+    while (parent_[op] != op) op = parent_[op] = parent_[parent_[op]];
+    return op;
+  }
+  void join(OpId a, OpId b) {
+    a = find(a);
+    b = find(b);
+    parent_[std::max(a, b)] = std::min(a, b);
+  }
+
+ private:
+  IdVector<OpId, OpId> parent_;
+};
+
+// Arcs that hold no bytes: control, and values of size 0.
+std::vector<std::pair<OpId, OpId>> waiting_arcs(const ScheduleProblem& problem) {
+  auto arcs = problem.control;
+  for (const SchedValue& value : problem.values)
+    if (value.bytes == 0)
+      for (OpId reader : value.readers) arcs.emplace_back(value.producer, reader);
+  return arcs;
+}
+
+// Joins ops that share a value with bytes, then blocks that wait for each other in a circle
+// (Kosaraju's two passes: finish order of a depth-first search, then searches along reversed arcs
+// in the opposite of that order).
+OpSets make_blocks(const ScheduleProblem& problem,
+                   const std::vector<std::pair<OpId, OpId>>& waiting) {
+  const size_t n = problem.ops.size();
+  OpSets sets(n);
+  for (const SchedValue& value : problem.values)
+    if (value.bytes > 0)
+      for (OpId reader : value.readers) sets.join(value.producer, reader);
+  std::vector<std::pair<OpId, OpId>> out, in;
+  for (const auto& [first, second] : waiting) {
+    const OpId a = sets.find(first), b = sets.find(second);
+    if (a == b) continue;
+    out.emplace_back(a, b);
+    in.emplace_back(b, a);
+  }
+  if (out.empty()) return sets;
+  const Lists<OpId, OpId> next(n, out), back(n, in);
+  std::vector<OpId> finished;
+  IdVector<OpId, size_t> at(n, 0);
+  IdVector<OpId, char> seen(n, 0);
+  for (OpId root : problem.ops.ids()) {
+    if (seen[root]) continue;
+    std::vector<OpId> stack{root};
+    seen[root] = 1;
+    while (!stack.empty()) {
+      const OpId op = stack.back();
+      if (at[op] == next[op].size()) {
+        finished.push_back(op);
+        stack.pop_back();
+      } else if (const OpId to = next[op][at[op]++]; !seen[to]) {
+        seen[to] = 1;
+        stack.push_back(to);
+      }
+    }
+  }
+  IdVector<OpId, char> taken(n, 0);
+  for (size_t i = finished.size(); i-- > 0;) {
+    if (taken[finished[i]]) continue;
+    std::vector<OpId> stack{finished[i]};
+    taken[finished[i]] = 1;
+    while (!stack.empty()) {
+      const OpId op = stack.back();
+      stack.pop_back();
+      sets.join(op, finished[i]);
+      for (OpId to : back[op]) {
+        if (taken[to]) continue;
+        taken[to] = 1;
+        stack.push_back(to);
+      }
+    }
+  }
+  return sets;
+}
+
+struct Blocks {
+  IdVector<OpId, BlockId> of;
+  size_t count = 0;
+  std::vector<std::pair<BlockId, BlockId>> arcs;  // between different blocks
+  IdVector<BlockId, char> last;  // leaves bytes behind, or waits for a block that does
+};
+
+Blocks find_blocks(const ScheduleProblem& problem) {
+  const auto waiting = waiting_arcs(problem);
+  OpSets sets = make_blocks(problem, waiting);
+  Blocks blocks;
+  blocks.of = IdVector<OpId, BlockId>(problem.ops.size());
+  for (OpId op : problem.ops.ids()) {
+    const OpId name =
+        sets.find(op);  // the first op of its block, so numbered already unless it is op itself
+    blocks.of[op] = name == op ? BlockId(blocks.count++) : blocks.of[name];
+  }
+  for (const auto& [first, second] : waiting)
+    if (blocks.of[first] != blocks.of[second])
+      blocks.arcs.emplace_back(blocks.of[first], blocks.of[second]);
+  blocks.last = IdVector<BlockId, char>(blocks.count, 0);
+  for (const SchedValue& value : problem.values)
+    if (value.is_output && value.bytes > 0) blocks.last[blocks.of[value.producer]] = 1;
+  return blocks;
+}
+
+// Position in time of each block: a topological order, first by the first op; marks those that wait
+// for a last one.
+IdVector<BlockId, size_t> sort_blocks(Blocks& blocks) {
+  const Lists<BlockId, BlockId> next(blocks.count, blocks.arcs);
+  IdVector<BlockId, size_t> waits(blocks.count, 0), position(blocks.count, 0);
+  for (const auto& arc : blocks.arcs) ++waits[arc.second];
+  std::priority_queue<BlockId, std::vector<BlockId>, std::greater<>> ready;
+  for (BlockId b : waits.ids())
+    if (waits[b] == 0) ready.push(b);
+  for (size_t time = 0; !ready.empty(); ++time) {
+    const BlockId b = ready.top();
+    ready.pop();
+    position[b] = time;
+    for (BlockId to : next[b]) {
+      if (blocks.last[b]) blocks.last[to] = 1;
+      if (--waits[to] == 0) ready.push(to);
+    }
+  }
+  return position;
+}
+
+}  // namespace
+
+std::vector<OrderGraph> decompose(const ScheduleProblem& problem) {
+  Blocks blocks = find_blocks(problem);
+  const IdVector<BlockId, size_t> position = sort_blocks(blocks);
+  std::vector<BlockId> by_time(blocks.count);
+  for (BlockId b : position.ids()) by_time[position[b]] = b;
+  size_t parts = 0;
+  IdVector<BlockId, size_t> part_of(blocks.count, 0);
+  for (BlockId b : by_time)
+    if (!blocks.last[b]) part_of[b] = parts++;
+  for (BlockId b : by_time)
+    if (blocks.last[b]) part_of[b] = parts;
+  std::vector<PartMembers> members(parts + 1);
+  IdVector<OpId, OpId> local(problem.ops.size());
+  const auto part = [&](OpId op) { return part_of[blocks.of[op]]; };
+  for (OpId op : problem.ops.ids()) {
+    auto& ops = members[part(op)].ops;
+    local[op] = OpId(ops.size());
+    ops.push_back(op);
+  }
+  for (SchedValueId v : problem.values.ids())
+    members[part(problem.values[v].producer)].values.push_back(v);
+  for (const plan::InPlacePair& pair : problem.in_place)
+    members[part(pair.op)].pairs.push_back(pair);
+  for (const auto& arc : problem.control)
+    if (part(arc.first) == part(arc.second)) members[part(arc.first)].control.push_back(arc);
+  std::vector<OrderGraph> graphs;
+  for (const PartMembers& m : members)
+    if (!m.ops.empty()) graphs.push_back(make_order_graph(problem, m, local));
+  return graphs;
+}
+
+}  // namespace lowtide::order

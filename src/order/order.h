@@ -1,0 +1,47 @@
+// Ordering: which op runs when, each exactly once, so that the peak is least, with a proof.
+//
+// The question is MODeL's (section 3), without its integer program: live memory is a submodular
+// function of the executed set (order/prefix.h), which gives safe moves, a min-cut lower bound and
+// a small exact search. The portfolio, per exact part (order/decompose.h): list heuristics -> cut
+// bound -> closure greedy -> exact search and beam in turn with growing slices of work, until the
+// peak equals the bound or the limit is reached.
+//
+// Budget and link of the problem are ignored here: an order that runs each op once has no use for
+// them. Building blocks that other planners use (Prefix, SafeMoves, cut_of, the heuristics) have
+// headers of their own.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "plan/schedule_problem.h"
+
+namespace lowtide::order {
+
+struct OrderOptions {
+  bool decompose = true;       // split into parts that may be ordered on their own, without loss
+  bool list_rules = true;      // least-peak-first and most-freed-first lists
+  bool post_orders = true;     // depth-first orders from the sinks
+  bool closure_greedy = true;  // safe moves, else least growth; one pass per tie-break
+  int random_restarts =
+      2;                   // closure greedy with random tie-breaks, if the bound is not met by then
+  bool safe_moves = true;  // commit to single ops that cannot hurt
+  bool excursions = true;  // commit to short runs that cannot hurt, like gradient then update
+  bool cut_bound = true;   // min-cut lower bound; off: the largest op
+  bool exact_search = true;        // search with proof
+  bool beam = true;                // improver for wide graphs
+  size_t beam_width = 32;          // of the first beam; doubles each round
+  int64_t max_units = 20'000'000;  // work per part: op runs, about 10 to 20 million a second
+  double max_seconds = 1e9;        // safety stop; when it acts, work.timed_out says so
+  int64_t memo_bytes = int64_t{256} << 20;  // memory of the exact search
+  uint64_t seed = 1;                        // of the random restarts
+  int threads = 1;  // parts solved at once; the answer does not depend on it
+};
+
+// The best order found, its peak (never above that of the incoming order 0..n-1), a proven bound,
+// and the cut behind it. Status: kOptimal exactly when peak and bound are equal; kLimit when the
+// work or time limit ended the search; kFeasible when it stopped because what was left to do is
+// switched off. `problem` must pass plan::check.
+plan::ScheduleOutcome solve(const plan::ScheduleProblem& problem, const OrderOptions& options = {});
+
+}  // namespace lowtide::order

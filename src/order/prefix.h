@@ -1,0 +1,74 @@
+// Prefix: the state of a search. A set S of executed ops, closed under predecessors, and what it
+// costs.
+//
+//   live(S)     bytes that remain after S: held values made in S with a reader outside S, plus kept
+//   outputs made in S growth(v)   live(S+v) - live(S) peak(v)     bytes while v runs from S:
+//   live(S) + transient(v) - what v reuses in place
+//
+// live is submodular on closed sets (what S makes is modular; what it has freed, "producer and all
+// readers are in S", is supermodular), so growth(v) only falls as S grows; and what v reuses only
+// rises (see reuse_bytes). Everything in this folder rests on these two facts. run() and undo()
+// cost the degree of the op; a prefix can be copied.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "order/order_graph.h"
+
+namespace lowtide::order {
+
+class Prefix {
+ public:
+  // Borrows `graph`, which must outlive it.
+  explicit Prefix(const OrderGraph& graph);
+
+  const OrderGraph& graph() const { return *graph_; }
+  int64_t live_bytes() const { return live_bytes_; }
+  int64_t growth(OpId op) const { return graph_->made_bytes[op] - frees_[op]; }
+  int64_t peak(OpId op) const;
+  int64_t frees(OpId op) const { return frees_[op]; }
+  // Ready ops in no meaningful order; invalidated by run() and undo().
+  std::span<const OpId> ready() const { return ready_; }
+  std::span<const OpId> sequence() const { return sequence_; }
+  bool complete() const { return sequence_.size() == graph_->size(); }
+  bool is_ready(OpId op) const { return missing_[op] == 0 && !done(op); }
+  bool done(OpId op) const { return (words_[op.index() >> 6] >> (op.index() & 63)) & 1; }
+  // Predecessors that have not run.
+  uint32_t missing(OpId op) const { return missing_[op]; }
+  // The executed set as a bit set, and a hash of it that does not depend on the order.
+  std::span<const uint64_t> words() const { return words_; }
+  uint64_t hash() const { return hash_; }
+
+  // Runs a ready op.
+  void run(OpId op);
+  // Takes back the last run, or all runs after the first `length`.
+  void undo();
+  void undo_to(size_t length);
+
+ private:
+  void add_ready(OpId op);
+  void remove_ready(OpId op);
+  void flip(OpId op);
+
+  const OrderGraph* graph_;
+  IdVector<OpId, uint32_t> missing_;       // predecessors not yet run
+  IdVector<HeldId, uint32_t> unread_;      // readers not yet run
+  IdVector<HeldId, uint32_t> unread_xor_;  // exclusive-or of their indices: names the last one
+  IdVector<OpId, int64_t> frees_;          // bytes of inputs whose only unread reader is the op
+  IdVector<OpId, uint32_t> ready_at_;      // position in ready_
+  std::vector<OpId> ready_;
+  std::vector<OpId> sequence_;
+  std::vector<uint64_t> words_;
+  uint64_t hash_ = 0;
+  int64_t live_bytes_ = 0;
+};
+
+// The bytes while each op of `sequence` runs (a permutation that respects all arcs), and the
+// largest of them.
+std::vector<int64_t> step_peaks(const OrderGraph& graph, std::span<const OpId> sequence);
+int64_t peak_of(const OrderGraph& graph, std::span<const OpId> sequence);
+
+}  // namespace lowtide::order
