@@ -1,0 +1,175 @@
+#include "analysis/schedule_view.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <set>
+
+#include "base/bytes.h"
+#include "ops/op_table.h"
+
+namespace lowtide::analysis {
+namespace {
+
+using plan::SchedOpId;
+using plan::SchedValueId;
+
+class Builder {
+ public:
+  Builder(const ir::Graph& graph, const OpCosts& costs, int64_t alignment)
+      : graph_(graph), costs_(costs), alignment_(alignment) {}
+
+  Result<ScheduleView> build() {
+    add_ops();
+    LT_RETURN_IF_ERROR(add_storages());
+    for (ir::OpId id : graph_.ops()) add_dependences(id);
+    add_control();
+    for (SchedOpId id : view_.problem.ops.ids()) add_pairs(id);
+    LT_RETURN_IF_ERROR(plan::check(view_.problem));
+    return std::move(view_);
+  }
+
+ private:
+  void add_ops() {
+    view_.sched_op = IdVector<ir::OpId, SchedOpId>(graph_.op_count());
+    for (ir::OpId id : graph_.ops()) {
+      if (is_view_op(graph_, id)) continue;
+      const ir::Op& op = graph_.op(id);
+      const ops::Row* row = ops::find(op.kind);
+      plan::SchedOp sched;
+      sched.name = op.name;
+      sched.seconds = costs_.seconds[id];
+      sched.may_rerun = row != nullptr && ops::traits(*row).recomputable;
+      sched.workspace_bytes = align_up(costs_.workspace_bytes[id], alignment_);
+      view_.sched_op[id] = view_.problem.ops.push_back(std::move(sched));
+      view_.op.push_back(id);
+    }
+  }
+
+  Status add_storages() {
+    sched_value_ = IdVector<ir::StorageId, SchedValueId>(graph_.storage_count());
+    for (ir::StorageId id : graph_.storages()) {
+      const ir::Value& root = graph_.value(graph_.storage(id).root);
+      LT_ASSIGN(const int64_t bytes, aligned_size(root));
+      if (!root.producer.valid()) {
+        const auto sum = checked_add(view_.problem.resident_bytes, bytes);
+        if (!sum || *sum > kMaxBytes) return error(ErrorCode::kInput, "the resident values together exceed 2^62 bytes");
+        view_.problem.resident_bytes = *sum;
+        continue;
+      }
+      plan::SchedValue value;
+      value.name = root.name;
+      value.bytes = bytes;
+      value.producer = view_.sched_op[root.producer];
+      value.readers = readers_of(id, value.producer);
+      for (ir::ValueId member : graph_.values_in(id)) value.is_output |= graph_.value(member).is_output;
+      sched_value_[id] = view_.problem.values.push_back(std::move(value));
+      view_.storage.push_back(id);
+    }
+    return {};
+  }
+
+  Result<int64_t> aligned_size(const ir::Value& value) const {
+    const auto bytes = ir::size_bytes(value).constant();
+    if (!bytes)
+      return error(ErrorCode::kInput, fmt::format("the size of value '{}' is {}; bind its symbols first (--dim name=size)",
+                                                  value.name, sym::print(ir::size_bytes(value))));
+    if (*bytes < 0 || *bytes > kMaxBytes - alignment_)
+      return error(ErrorCode::kInput, fmt::format("value '{}' has {} bytes; at most 2^62 are possible", value.name, *bytes));
+    return align_up(*bytes, alignment_);
+  }
+
+  std::vector<SchedOpId> readers_of(ir::StorageId storage, SchedOpId producer) const {
+    std::set<SchedOpId> readers;
+    for (ir::ValueId member : graph_.values_in(storage))
+      for (ir::OpId reader : graph_.readers(member))
+        if (const SchedOpId sched = view_.sched_op[reader]; sched.valid() && sched != producer) readers.insert(sched);
+    return {readers.begin(), readers.end()};
+  }
+
+  // Control edges of one op: after the version it reads, if that is not the storage's first; and, if it overwrites a storage,
+  // after everyone else who reads the version it destroys.
+  void add_dependences(ir::OpId id) {
+    const SchedOpId sched = view_.sched_op[id];
+    if (!sched.valid()) return;
+    const ir::Op& op = graph_.op(id);
+    for (ir::ValueId input : op.inputs) {
+      if (!input.valid()) continue;
+      const ir::OpId version = version_producer(graph_, input);
+      const ir::OpId first = graph_.value(graph_.storage(graph_.value(input).storage).root).producer;
+      if (version.valid() && version != first) add_edge(view_.sched_op[version], sched);
+    }
+    for (ir::ValueId output : op.outputs)
+      if (graph_.value(output).alias == ir::Alias::kUpdate) add_anti_dependences(output, id);
+    for (ir::OpId before : op.control) add_edge(view_.sched_op[before], sched);
+  }
+
+  void add_anti_dependences(ir::ValueId updated, ir::OpId updater) {
+    const ir::Value& value = graph_.value(updated);
+    const ir::OpId old_version = version_producer(graph_, value.base);
+    for (ir::ValueId member : graph_.values_in(value.storage)) {
+      if (member == updated || version_producer(graph_, member) != old_version) continue;
+      for (ir::OpId reader : graph_.readers(member))
+        if (reader < updater) add_edge(view_.sched_op[reader], view_.sched_op[updater]);
+    }
+  }
+
+  void add_edge(SchedOpId before, SchedOpId after) {
+    if (before.valid() && after.valid() && before != after) edges_.emplace(before, after);
+  }
+
+  void add_control() { view_.problem.control.assign(edges_.begin(), edges_.end()); }
+
+  void add_pairs(SchedOpId sched) {
+    const ir::OpId id = view_.op[sched];
+    const ir::Op& op = graph_.op(id);
+    for (const auto& [in, out] : ops::in_place_pairs(ops::instance_of(graph_, id))) {
+      const ir::ValueId input = op.inputs[static_cast<size_t>(in)];
+      const ir::ValueId output = op.outputs[static_cast<size_t>(out)];
+      if (!input.valid() || !may_die_here(op, input)) continue;
+      if (graph_.value(output).alias != ir::Alias::kOwn) continue;
+      const SchedValueId from = sched_value_[graph_.value(input).storage];
+      const SchedValueId to = sched_value_[graph_.value(output).storage];
+      if (!from.valid() || view_.problem.values[from].bytes != view_.problem.values[to].bytes) continue;
+      view_.problem.in_place.push_back({sched, from, to});
+    }
+  }
+
+  bool may_die_here(const ir::Op& op, ir::ValueId input) const {
+    const ir::Value& value = graph_.value(input);
+    const ir::Value& root = graph_.value(graph_.storage(value.storage).root);
+    if (!root.producer.valid() || !(ir::size_bytes(value) == ir::size_bytes(root)) || !(value.offset_bytes == sym::Expr(0)))
+      return false;
+    const auto reads_storage = std::count_if(op.inputs.begin(), op.inputs.end(), [&](ir::ValueId other) {
+      return other.valid() && graph_.value(other).storage == value.storage;
+    });
+    return reads_storage == 1;
+  }
+
+  const ir::Graph& graph_;
+  const OpCosts& costs_;
+  const int64_t alignment_;
+  ScheduleView view_;
+  IdVector<ir::StorageId, SchedValueId> sched_value_;
+  std::set<std::pair<SchedOpId, SchedOpId>> edges_;
+};
+
+}  // namespace
+
+bool is_view_op(const ir::Graph& graph, ir::OpId id) {
+  const ir::Op& op = graph.op(id);
+  return !op.outputs.empty() && std::all_of(op.outputs.begin(), op.outputs.end(), [&](ir::ValueId output) {
+    return graph.value(output).alias == ir::Alias::kView;
+  });
+}
+
+ir::OpId version_producer(const ir::Graph& graph, ir::ValueId value) {
+  while (graph.value(value).alias == ir::Alias::kView) value = graph.value(value).base;
+  return graph.value(value).producer;
+}
+
+Result<ScheduleView> make_schedule_view(const ir::Graph& graph, const OpCosts& costs, int64_t alignment_bytes) {
+  return Builder(graph, costs, alignment_bytes).build();
+}
+
+}  // namespace lowtide::analysis

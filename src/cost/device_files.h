@@ -1,0 +1,16 @@
+// The profiles of devices/ as they were when the program was built. Internal to src/cost.
+#pragma once
+
+#include <span>
+#include <string_view>
+
+namespace lowtide::cost {
+
+struct DeviceFile {
+  std::string_view name;
+  std::string_view text;
+};
+
+std::span<const DeviceFile> device_files();
+
+}  // namespace lowtide::cost

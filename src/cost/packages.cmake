@@ -1,0 +1,15 @@
+find_package(nlohmann_json REQUIRED)
+target_link_libraries(${lowtide_target} PRIVATE nlohmann_json::nlohmann_json)
+
+# devices/*.json become one generated source file.
+file(GLOB device_files CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/devices/*.json)
+set(device_rows "")
+foreach(device_file IN LISTS device_files)
+  get_filename_component(device_name ${device_file} NAME_WE)
+  file(READ ${device_file} device_text)
+  string(APPEND device_rows "    {\"${device_name}\", R\"json(${device_text})json\"},\n")
+  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${device_file})
+endforeach()
+list(LENGTH device_files device_count)
+configure_file(${PROJECT_SOURCE_DIR}/src/cost/device_files.cc.in ${PROJECT_BINARY_DIR}/generated/device_files.cc @ONLY)
+target_sources(${lowtide_target} PRIVATE ${PROJECT_BINARY_DIR}/generated/device_files.cc)
