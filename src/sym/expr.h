@@ -6,6 +6,7 @@
 // Planning binds them first; the symbolic planner extends this interface with facts and ranges.
 #pragma once
 
+#include <compare>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -28,6 +29,8 @@ class Expr {
 
   bool is_constant() const { return terms_ == nullptr; }
   std::optional<int64_t> constant() const;
+  // True after an overflow, and beyond the limits on terms and nesting that keep hostile text harmless.
+  bool poisoned() const;
   // The names that occur, sorted.
   std::vector<std::string> symbols() const;
 
