@@ -1,0 +1,234 @@
+// A record reader that knows quotes, a header that says which column is where, and one conversion
+// per row. Every number is read by from_chars over the whole cell, so that "12x", "1e3" and
+// overflow are errors and never a guess.
+#include "plan/pack_text.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "base/check.h"
+
+namespace lowtide::plan {
+namespace {
+
+enum Column : size_t { kId, kLower, kUpper, kSize, kAlignment, kOffset, kColumns };
+constexpr std::array<std::string_view, kColumns> kNames = {"id",   "lower",     "upper",
+                                                           "size", "alignment", "offset"};
+constexpr size_t kRequired = 4;  // the first four
+
+std::string_view trimmed(std::string_view s) {
+  constexpr std::string_view kBlank = " \t\r";
+  const size_t begin = s.find_first_not_of(kBlank);
+  if (begin == std::string_view::npos) return {};
+  return s.substr(begin, s.find_last_not_of(kBlank) - begin + 1);
+}
+
+// What an error message shows of a cell: short and printable.
+std::string shown(std::string_view cell) {
+  constexpr size_t kMost = 40;
+  std::string out;
+  for (char c : cell.substr(0, kMost)) out += c >= ' ' && c <= '~' ? c : '?';
+  return cell.size() > kMost ? out + "..." : out;
+}
+
+// Walks the records (lines; quoted cells may hold line ends) of a text.
+class Records {
+ public:
+  Records(std::string_view text, std::string_view origin) : text_(text), origin_(origin) {
+    if (text_.starts_with("\xEF\xBB\xBF")) at_ = 3;  // a byte order mark
+  }
+
+  // The cells of the next record that is not blank; nothing at the end of the text.
+  Result<std::optional<std::vector<std::string>>> next();
+  tl::unexpected<Error> fail(std::string_view what) const {
+    return error(ErrorCode::kInput, fmt::format("{}:{}: {}", origin_, line_, what));
+  }
+
+ private:
+  Status read_quoted(std::string& cell);
+
+  std::string_view text_;
+  std::string_view origin_;
+  size_t at_ = 0;
+  int64_t line_ = 0;       // of the current record's first character
+  int64_t next_line_ = 1;  // of text_[at_]
+};
+
+// Reads from an opening quote to the closing one.
+Status Records::read_quoted(std::string& cell) {
+  for (++at_; at_ < text_.size(); ++at_) {
+    if (text_[at_] == '\n') ++next_line_;
+    if (text_[at_] != '"') {
+      cell += text_[at_];
+    } else if (at_ + 1 < text_.size() && text_[at_ + 1] == '"') {
+      cell += '"';
+      ++at_;
+    } else {
+      ++at_;
+      return {};
+    }
+  }
+  return fail("a quote is not closed");
+}
+
+Result<std::optional<std::vector<std::string>>> Records::next() {
+  while (at_ < text_.size()) {
+    line_ = next_line_;
+    std::vector<std::string> cells;
+    bool blank = true;
+    for (bool more = true; more;) {
+      std::string cell;
+      while (at_ < text_.size() && (text_[at_] == ' ' || text_[at_] == '\t')) ++at_;
+      const bool quoted = at_ < text_.size() && text_[at_] == '"';
+      if (quoted) LT_RETURN_IF_ERROR(read_quoted(cell));
+      const size_t begin = at_;
+      while (at_ < text_.size() && text_[at_] != ',' && text_[at_] != '\n') ++at_;
+      const std::string_view plain = trimmed(text_.substr(begin, at_ - begin));
+      if (quoted && !plain.empty())
+        return fail(fmt::format("'{}' follows a closing quote", shown(plain)));
+      cell += plain;
+      more = at_ < text_.size() && text_[at_] == ',';
+      blank = blank && !quoted && !more && cell.empty() && cells.empty();
+      if (at_ < text_.size()) ++at_;
+      cells.push_back(std::move(cell));
+    }
+    ++next_line_;
+    if (!blank) return cells;
+  }
+  return std::nullopt;
+}
+
+struct Header {
+  std::array<std::optional<size_t>, kColumns> place;  // which cell holds a column
+  size_t cells = 0;
+};
+
+Result<Header> read_header(const std::vector<std::string>& cells, const Records& records) {
+  Header header;
+  header.cells = cells.size();
+  for (size_t k = 0; k < cells.size(); ++k) {
+    const auto known = std::find(kNames.begin(), kNames.end(), cells[k]);
+    if (known == kNames.end())
+      return records.fail(
+          fmt::format("unknown column '{}'; known are id, lower, upper, size, alignment, offset",
+                      shown(cells[k])));
+    auto& place = header.place[static_cast<size_t>(known - kNames.begin())];
+    if (place) return records.fail(fmt::format("column '{}' comes twice", *known));
+    place = k;
+  }
+  for (size_t c = 0; c < kRequired; ++c)
+    if (!header.place[c]) return records.fail(fmt::format("column '{}' is missing", kNames[c]));
+  return header;
+}
+
+Result<int64_t> read_number(std::string_view cell, Column column, const Records& records) {
+  int64_t value = 0;
+  const auto [end, problem] = std::from_chars(cell.data(), cell.data() + cell.size(), value);
+  if (problem == std::errc::result_out_of_range)
+    return records.fail(
+        fmt::format("{} '{}' does not fit into 64 bits", kNames[column], shown(cell)));
+  if (problem != std::errc() || end != cell.data() + cell.size())
+    return records.fail(fmt::format("{} '{}' is not a whole number", kNames[column], shown(cell)));
+  return value;
+}
+
+// What plan::check asks of one buffer, said with the line.
+Status check_row(const Buffer& b, const Records& records) {
+  if (b.live.empty())
+    return records.fail(
+        fmt::format("upper {} must be greater than lower {}", b.live.end, b.live.begin));
+  if (b.size_bytes < 0) return records.fail(fmt::format("size {} is negative", b.size_bytes));
+  if (b.alignment_bytes <= 0)
+    return records.fail(fmt::format("alignment {} is not positive", b.alignment_bytes));
+  if (b.fixed_offset && (*b.fixed_offset < 0 || *b.fixed_offset % b.alignment_bytes != 0))
+    return records.fail(fmt::format("offset {} is negative or not a multiple of alignment {}",
+                                    *b.fixed_offset, b.alignment_bytes));
+  return {};
+}
+
+Result<Buffer> read_row(const std::vector<std::string>& cells, const Header& header,
+                        const Records& records) {
+  if (cells.size() != header.cells)
+    return records.fail(fmt::format("{} cells; the header has {}", cells.size(), header.cells));
+  const auto cell = [&](Column column) -> std::string_view {
+    return header.place[column] ? std::string_view(cells[*header.place[column]])
+                                : std::string_view();
+  };
+  Buffer b;
+  b.name = cell(kId);
+  LT_ASSIGN(b.live.begin, read_number(cell(kLower), kLower, records));
+  LT_ASSIGN(b.live.end, read_number(cell(kUpper), kUpper, records));
+  LT_ASSIGN(b.size_bytes, read_number(cell(kSize), kSize, records));
+  if (!cell(kAlignment).empty()) {
+    LT_ASSIGN(b.alignment_bytes, read_number(cell(kAlignment), kAlignment, records));
+  }
+  if (!cell(kOffset).empty()) {
+    LT_ASSIGN(b.fixed_offset, read_number(cell(kOffset), kOffset, records));
+  }
+  LT_RETURN_IF_ERROR(check_row(b, records));
+  return b;
+}
+
+std::string quoted_if_needed(const std::string& name) {
+  const bool plain = name.find_first_of(",\"\n\r") == std::string::npos && trimmed(name) == name;
+  if (plain) return name;
+  std::string out = "\"";
+  for (char c : name) out += c == '"' ? "\"\"" : std::string(1, c);
+  return out + "\"";
+}
+
+}  // namespace
+
+Result<PackProblem> parse_pack_csv(std::string_view text, std::string_view origin) {
+  Records records(text, origin);
+  LT_ASSIGN(const auto first, records.next());
+  if (!first)
+    return error(ErrorCode::kInput,
+                 fmt::format("{}: empty; expected a header such as id,lower,upper,size", origin));
+  LT_ASSIGN(const Header header, read_header(*first, records));
+  PackProblem problem;
+  while (true) {
+    LT_ASSIGN(const auto cells, records.next());
+    if (!cells) break;
+    LT_ASSIGN(Buffer buffer, read_row(*cells, header, records));
+    problem.buffers.push_back(std::move(buffer));
+  }
+  if (Status ok = check(problem); !ok)  // what concerns all rows together: sums
+    return error(ErrorCode::kInput, fmt::format("{}: {}", origin, ok.error().message));
+  return problem;
+}
+
+std::string print_pack_csv(const PackProblem& problem, const IdVector<BufferId, int64_t>* offsets) {
+  LT_CHECK(offsets == nullptr || offsets->size() == problem.buffers.size(),
+           "one offset per buffer");
+  bool alignments = false, fixed = false;
+  for (const Buffer& b : problem.buffers) {
+    alignments = alignments || b.alignment_bytes != 1;
+    fixed = fixed || b.fixed_offset.has_value();
+  }
+  std::string out = "id,lower,upper,size";
+  if (alignments) out += ",alignment";
+  if (fixed || offsets != nullptr) out += ",offset";
+  out += '\n';
+  for (BufferId id : problem.buffers.ids()) {
+    const Buffer& b = problem.buffers[id];
+    fmt::format_to(std::back_inserter(out), "{},{},{},{}", quoted_if_needed(b.name), b.live.begin,
+                   b.live.end, b.size_bytes);
+    if (alignments) fmt::format_to(std::back_inserter(out), ",{}", b.alignment_bytes);
+    if (offsets != nullptr) {
+      fmt::format_to(std::back_inserter(out), ",{}", (*offsets)[id]);
+    } else if (fixed) {
+      out += b.fixed_offset ? fmt::format(",{}", *b.fixed_offset) : ",";
+    }
+    out += '\n';
+  }
+  return out;
+}
+
+}  // namespace lowtide::plan
