@@ -1,7 +1,8 @@
-// The placed buffers are kept in one array by rising offset. A place for the next one is found by walking it: `top` is the
-// lowest free address above everything seen that coexists; where the next coexisting buffer begins high enough above
-// `top`, there is a gap. First fit stops at the first gap. Buffers that ended before everything still to come (order by
-// start) are dropped from the array as it is walked.
+// The placed buffers are kept in one array by rising offset. A place for the next one is found by
+// walking it: `top` is the lowest free address above everything seen that coexists; where the next
+// coexisting buffer begins high enough above `top`, there is a gap. First fit stops at the first
+// gap. Buffers that ended before everything still to come (order by start) are dropped from the
+// array as it is walked.
 #include "pack/greedy.h"
 
 #include <algorithm>
@@ -27,10 +28,14 @@ std::vector<size_t> list_order(const std::vector<Item>& items, GreedyOrder order
     const double size = static_cast<double>(item.size);
     const double life = static_cast<double>(item.upper) - static_cast<double>(item.lower);
     switch (order) {
-      case GreedyOrder::kSize: return -size;
-      case GreedyOrder::kArea: return -size * life;
-      case GreedyOrder::kDuration: return -life;
-      case GreedyOrder::kStart: return item.begin;
+      case GreedyOrder::kSize:
+        return -size;
+      case GreedyOrder::kArea:
+        return -size * life;
+      case GreedyOrder::kDuration:
+        return -life;
+      case GreedyOrder::kStart:
+        return item.begin;
     }
     return 0;
   };
@@ -71,8 +76,9 @@ int64_t find_place(const std::vector<Placed>& placed, const Item& item, GreedyFi
 }
 
 void insert_by_offset(std::vector<Placed>& placed, Placed p) {
-  const auto above = std::upper_bound(placed.begin(), placed.end(), p,
-                                      [](const Placed& a, const Placed& b) { return a.low < b.low; });
+  const auto above =
+      std::upper_bound(placed.begin(), placed.end(), p,
+                       [](const Placed& a, const Placed& b) { return a.low < b.low; });
   placed.insert(above, p);
 }
 

@@ -1,4 +1,5 @@
-// List heuristics: buffers in some order, each at the lowest (first fit) or the tightest (best fit) free place.
+// List heuristics: buffers in some order, each at the lowest (first fit) or the tightest (best fit)
+// free place.
 #pragma once
 
 #include <cstdint>
@@ -12,14 +13,15 @@ enum class GreedyOrder { kSize, kArea, kDuration, kStart };
 enum class GreedyFit { kFirst, kBest };
 
 struct GreedyResult {
-  bool complete = false;          // false: the work limit ended it
-  std::vector<int64_t> offsets;   // by item of the part, in units
-  int64_t height = 0;             // with obstacles
+  bool complete = false;         // false: the work limit ended it
+  std::vector<int64_t> offsets;  // by item of the part, in units
+  int64_t height = 0;            // with obstacles
   int64_t units = 0;
 };
 
-// Descending size, size x life or life; kStart is ascending begin (ties: larger first). Stops when more than `work_limit` units
-// (512 placed buffers looked at) are spent. O(n^2) at worst, in little memory: no pairs are stored.
+// Descending size, size x life or life; kStart is ascending begin (ties: larger first). Stops when
+// more than `work_limit` units (512 placed buffers looked at) are spent. O(n^2) at worst, in little
+// memory: no pairs are stored.
 GreedyResult pack_greedily(const Part& part, GreedyOrder order, GreedyFit fit, int64_t work_limit);
 
 }  // namespace lowtide::pack

@@ -1,12 +1,13 @@
 // From PackProblem to Instance.
 //
-// Units. If g divides all sizes and all fixed offsets, and each alignment either divides g or is a multiple of it, then every
-// packing in which no buffer can be lowered has offsets that are multiples of g: an offset is a sum of sizes rounded up to
-// alignments. So dividing by g is exact, and the capacity may be rounded down to a multiple of g.
+// Units. If g divides all sizes and all fixed offsets, and each alignment either divides g or is a
+// multiple of it, then every packing in which no buffer can be lowered has offsets that are
+// multiples of g: an offset is a sum of sizes rounded up to alignments. So dividing by g is exact,
+// and the capacity may be rounded down to a multiple of g.
 //
-// Bound. In one section buffers lie one above the other. If all offsets are multiples of A, each size but the top one can
-// be rounded up to A; so the section needs the rounded sum less the largest rounding. It is also at least the highest
-// fixed end.
+// Bound. In one section buffers lie one above the other. If all offsets are multiples of A, each
+// size but the top one can be rounded up to A; so the section needs the rounded sum less the
+// largest rounding. It is also at least the highest fixed end.
 #include "pack/instance.h"
 
 #include <algorithm>
@@ -118,7 +119,7 @@ bool obstacles_clash(const Part& part) {
   std::vector<Obstacle> sorted = part.obstacles;
   std::sort(sorted.begin(), sorted.end(),
             [](const Obstacle& a, const Obstacle& b) { return a.begin < b.begin; });
-  std::set<std::pair<int64_t, int64_t>> taken;           // (low, high) of those alive, disjoint
+  std::set<std::pair<int64_t, int64_t>> taken;  // (low, high) of those alive, disjoint
   std::multiset<std::pair<int32_t, std::pair<int64_t, int64_t>>> ends;  // by end section
   for (const Obstacle& o : sorted) {
     while (!ends.empty() && ends.begin()->first <= o.begin) {

@@ -1,8 +1,9 @@
-// The packer's own form of a problem: time reduced to sections, sizes to units, fixed buffers to obstacles, and the whole
-// cut into parts that never coexist.
+// The packer's own form of a problem: time reduced to sections, sizes to units, fixed buffers to
+// obstacles, and the whole cut into parts that never coexist.
 //
-// A section is a maximal set of buffers that are alive together, numbered along time; each buffer is alive in a range of
-// sections, and two buffers coexist exactly when their ranges meet. There are at most n sections.
+// A section is a maximal set of buffers that are alive together, numbered along time; each buffer
+// is alive in a range of sections, and two buffers coexist exactly when their ranges meet. There
+// are at most n sections.
 #pragma once
 
 #include <cstdint>
@@ -48,7 +49,8 @@ struct InstanceOptions {
   bool partition = true;
 };
 
-// O(n log n). Buffers of size zero do not appear: they overlap nothing and lie at 0 unless they are fixed.
+// O(n log n). Buffers of size zero do not appear: they overlap nothing and lie at 0 unless they are
+// fixed.
 Instance make_instance(const plan::PackProblem& problem, const InstanceOptions& options);
 
 }  // namespace lowtide::pack

@@ -1,5 +1,6 @@
-// The stages of pack.h, in order. All parts of an instance share one arena, so the height is the greatest of theirs and
-// so is the bound: a part that fits below the bound of another one is not worked on. Capacities are decided one by one:
+// The stages of pack.h, in order. All parts of an instance share one arena, so the height is the
+// greatest of theirs and so is the bound: a part that fits below the bound of another one is not
+// worked on. Capacities are decided one by one:
 //
 //     bound .......... low ............ height - 1   height
 //     refuted: bound rises | open: low rises | fits: height falls
@@ -23,7 +24,8 @@ namespace lowtide::pack {
 namespace {
 
 constexpr int64_t kGreedyUnits = 1'000'000;  // for all list heuristics but the first of each part
-constexpr int64_t kFineness = 2048;          // of the bisection once something was undecided: a part of the bound
+constexpr int64_t kFineness =
+    2048;  // of the bisection once something was undecided: a part of the bound
 
 struct PartResult {
   std::vector<int64_t> offsets;  // by item
@@ -72,7 +74,7 @@ class Packer {
  private:
   // A part of this height needs no more work.
   int64_t target() const { return capacity_ ? std::max(*capacity_, bound()) : bound(); }
-  int64_t greatest(int64_t PartResult::* field) const {
+  int64_t greatest(int64_t PartResult::*field) const {
     int64_t most = 0;
     for (const PartResult& r : results_) most = std::max(most, r.*field);
     return most;
@@ -129,7 +131,8 @@ Verdict Packer::attempt(Portfolio& portfolio, const Part& part, int64_t capacity
   return decision.verdict;
 }
 
-// Lowers `result` towards `good_enough` (at least its bound): that height first, with half of the work left; then bisection.
+// Lowers `result` towards `good_enough` (at least its bound): that height first, with half of the
+// work left; then bisection.
 void Packer::improve(const Part& part, PartResult& result, int64_t good_enough) {
   if (!searchable(part)) return;
   Portfolio portfolio(part, options_);
@@ -156,9 +159,8 @@ void Packer::run() {
   if (!options_.search) return;
   std::vector<size_t> highest_first(results_.size());
   std::iota(highest_first.begin(), highest_first.end(), size_t{0});
-  std::stable_sort(highest_first.begin(), highest_first.end(), [this](size_t a, size_t b) {
-    return results_[a].height > results_[b].height;
-  });
+  std::stable_sort(highest_first.begin(), highest_first.end(),
+                   [this](size_t a, size_t b) { return results_[a].height > results_[b].height; });
   int64_t reached = 0;  // parts that are done: the others need not be lower
   for (size_t p : highest_first) {
     improve(instance_.parts[p], results_[p], std::max(target(), reached));
@@ -199,10 +201,11 @@ int64_t empty_fixed_height(const plan::PackProblem& problem) {
 }  // namespace
 
 plan::PackOutcome solve(const plan::PackProblem& problem, const PackOptions& options) {
-  LT_CHECK(plan::check(problem).has_value(), "pack::solve needs a problem that plan::check accepts");
+  LT_CHECK(plan::check(problem).has_value(),
+           "pack::solve needs a problem that plan::check accepts");
   const WorkBudget clock(0);
-  const Instance instance = make_instance(
-      problem, {.gcd_scaling = options.gcd_scaling, .partition = options.partition});
+  const Instance instance =
+      make_instance(problem, {.gcd_scaling = options.gcd_scaling, .partition = options.partition});
   const int64_t unit = instance.unit_bytes;
   const int64_t empty_height = empty_fixed_height(problem);
   plan::PackOutcome outcome;

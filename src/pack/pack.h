@@ -1,17 +1,19 @@
-// The address packer: gives every buffer of a PackProblem its offset in one arena, as low as it can, with a proof of how
-// far from the best the answer is (dynamic storage allocation: MODeL section 4.2; minimalloc, Moffitt 2023).
+// The address packer: gives every buffer of a PackProblem its offset in one arena, as low as it
+// can, with a proof of how far from the best the answer is (dynamic storage allocation: MODeL
+// section 4.2; minimalloc, Moffitt 2023).
 //
-// Worked example. Four buffers, time to the right, address upwards; the max load is 4 and so is the height, so the
-// packing is optimal and no search was needed:
+// Worked example. Four buffers, time to the right, address upwards; the max load is 4 and so is the
+// height, so the packing is optimal and no search was needed:
 //
 //     4 |  . c c b b        a: [0,3) size 2     b: [3,5) size 3
 //     3 |  . c c b b        c: [1,3) size 2     d: [3,5) size 1
 //     2 |  a a a b b
 //     1 |  a a a d d
 //
-// Stages: (1) exact simplifications (units, time-independent parts), (2) list heuristics, the incumbent, (3) max load, the
-// bound, (4) a depth-first search that decides one capacity at a time, (5) bisection of the capacity with three-valued
-// answers. The result never depends on the number of threads, nor on the clock unless `timed_out` is set.
+// Stages: (1) exact simplifications (units, time-independent parts), (2) list heuristics, the
+// incumbent, (3) max load, the bound, (4) a depth-first search that decides one capacity at a time,
+// (5) bisection of the capacity with three-valued answers. The result never depends on the number
+// of threads, nor on the clock unless `timed_out` is set.
 #pragma once
 
 #include <cstdint>
@@ -22,11 +24,13 @@
 
 namespace lowtide::pack {
 
-// One field per idea, so that each can be switched off and measured. Switching off never makes an answer wrong.
+// One field per idea, so that each can be switched off and measured. Switching off never makes an
+// answer wrong.
 struct PackOptions {
   // Exact simplifications of the problem.
-  bool gcd_scaling = true;  // divide sizes by their common divisor: fewer distinct heights to bisect
-  bool partition = true;    // solve parts that never coexist one by one
+  bool gcd_scaling =
+      true;               // divide sizes by their common divisor: fewer distinct heights to bisect
+  bool partition = true;  // solve parts that never coexist one by one
 
   // List heuristics: {size, area, duration, start} x {first fit, best fit}.
   bool order_by_size = true;
@@ -37,33 +41,40 @@ struct PackOptions {
   bool best_fit = true;
 
   // The search and its inference rules (minimalloc's, except the last two).
-  bool search = true;             // off: the heuristics' answer only
-  bool sections = true;           // one constraint per maximal set of coexisting buffers; off: pairs only
-  bool canonical = true;          // offsets never fall along a branch, so that each packing is met once
-  bool dominance = true;          // no hole is left into which an unplaced buffer would fit
-  bool section_inference = true;  // floor + unplaced bytes of a section must stay within the capacity
-  bool monotonic_floor = true;    // nothing comes below the last offset: it is a floor of every section
-  bool unallocated_floor = true;  // the lowest legal offset of a section's unplaced buffers is its floor
-  bool dynamic_order = true;      // lowest legal offset first; off: static order only
-  bool decomposition = true;      // split in time as soon as no unplaced buffer crosses a moment
-  bool hatless = true;            // a buffer with nothing unplaced above it needs no alternatives
-  bool release_bound = true;      // section inference at every level of its buffers' lowest offsets, not only the least
-  bool memo = true;               // a refuted remainder is not searched again
+  bool search = true;     // off: the heuristics' answer only
+  bool sections = true;   // one constraint per maximal set of coexisting buffers; off: pairs only
+  bool canonical = true;  // offsets never fall along a branch, so that each packing is met once
+  bool dominance = true;  // no hole is left into which an unplaced buffer would fit
+  bool section_inference =
+      true;  // floor + unplaced bytes of a section must stay within the capacity
+  bool monotonic_floor =
+      true;  // nothing comes below the last offset: it is a floor of every section
+  bool unallocated_floor =
+      true;  // the lowest legal offset of a section's unplaced buffers is its floor
+  bool dynamic_order = true;  // lowest legal offset first; off: static order only
+  bool decomposition = true;  // split in time as soon as no unplaced buffer crosses a moment
+  bool hatless = true;        // a buffer with nothing unplaced above it needs no alternatives
+  bool release_bound =
+      true;  // section inference at every level of its buffers' lowest offsets, not only the least
+  bool memo = true;  // a refuted remainder is not searched again
 
-  // Static orders, tried round-robin with doubling budgets. Letters, each descending: A area, C sections, L lower,
-  // O overlaps, T largest section total, U upper, W width (life), Z size. Empty: no search.
-  std::vector<std::string> static_orders = {"WAT", "TAW", "TWA"};
+  // Static orders, tried round-robin with doubling budgets. Letters, each descending: A area, C
+  // sections, L lower, O overlaps, T largest section total, U upper, W width (life), Z size. Empty:
+  // no search.
+  std::vector<std::string> static_orders = {"TWA", "TAW", "WAT", "TCA", "TO"};
 
   int64_t work_limit = 20'000'000;  // units: about one placement tried each
   double max_seconds = 60;          // safety stop; if it strikes, work.timed_out is set
   int threads = 1;                  // static orders in parallel; same answer for any number
 };
 
-// Packs `problem`, which must satisfy plan::check. Without a capacity: minimises the height; kOptimal if it equals the
-// proven bound, else kLimit (or kFeasible if the search is switched off). With a capacity: decides whether all fits; stops
-// at the first packing that does (kOptimal if it also equals the bound, else kFeasible); kInfeasible only with a proof;
-// kLimit if undecided, with the best packing found, whose height is above the capacity. Fixed offsets are honoured;
-// fixed buffers that overlap each other are kInfeasible. Never higher than the best of the list heuristics.
+// Packs `problem`, which must satisfy plan::check. Without a capacity: minimises the height;
+// kOptimal if it equals the proven bound, else kLimit (or kFeasible if the search is switched off).
+// With a capacity: decides whether all fits; stops at the first packing that does (kOptimal if it
+// also equals the bound, else kFeasible); kInfeasible only with a proof; kLimit if undecided, with
+// the best packing found, whose height is above the capacity. Fixed offsets are honoured; fixed
+// buffers that overlap each other are kInfeasible. Never higher than the best of the list
+// heuristics.
 plan::PackOutcome solve(const plan::PackProblem& problem, const PackOptions& options = {});
 
 }  // namespace lowtide::pack

@@ -1,9 +1,10 @@
-// A search in a bad order can take a thousand times as long as in a good one, and which is which is not known before
-// (heavy tails); so each gets a small slice, then twice as much, and so on. A search keeps its place between slices.
+// A search in a bad order can take a thousand times as long as in a good one, and which is which is
+// not known before (heavy tails); so each gets a small slice, then twice as much, and so on. A
+// search keeps its place between slices.
 //
-// Determinism: a round gives every order the same slice, and the winner is the first in the list, not in time, that
-// decides. An order is stopped early only if one before it in the list has decided. Work is counted as if the orders had run one
-// after another.
+// Determinism: a round gives every order the same slice, and the winner is the first in the list,
+// not in time, that decides. An order is stopped early only if one before it in the list has
+// decided. Work is counted as if the orders had run one after another.
 #include "pack/portfolio.h"
 
 #include <algorithm>

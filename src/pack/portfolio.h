@@ -1,5 +1,6 @@
-// Several static orders race for one decision: round-robin with doubling slices of work, in parallel if wanted. Which
-// order wins, and so the packing, does not depend on the number of threads.
+// Several static orders race for one decision: round-robin with doubling slices of work, in
+// parallel if wanted. Which order wins, and so the packing, does not depend on the number of
+// threads.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +23,8 @@ struct Decision {
 class Portfolio {
  public:
   Portfolio(const Part& part, const PackOptions& options);
-  // Decides whether the part fits below `capacity` (in units of the part), within about `budget` units of work.
+  // Decides whether the part fits below `capacity` (in units of the part), within about `budget`
+  // units of work.
   Decision decide(int64_t capacity, int64_t budget, const StopSignal& stop);
 
  private:

@@ -1,27 +1,34 @@
 // The decision search: minimalloc's, with incremental state and two more inference rules.
 //
-// A node places one buffer at the lowest legal offset it has there. That loses nothing: in a packing in which no single
-// buffer can be lowered, taken in the order of its offsets, each buffer lies at the lowest offset that is legal given
-// those before it (one more step down would meet only buffers that lie lower). So only such sequences are searched:
-//   canonical     offsets never fall; at equal offsets ranks rise (equal offsets never coexist, so any order will do);
-//   dominance     a buffer is not placed at or above h = min over unplaced of (lowest offset + size), since the buffer that
+// A node places one buffer at the lowest legal offset it has there. That loses nothing: in a
+// packing in which no single buffer can be lowered, taken in the order of its offsets, each buffer
+// lies at the lowest offset that is legal given those before it (one more step down would meet only
+// buffers that lie lower). So only such sequences are searched:
+//   canonical     offsets never fall; at equal offsets ranks rise (equal offsets never coexist, so
+//   any order will do); dominance     a buffer is not placed at or above h = min over unplaced of
+//   (lowest offset + size), since the buffer that
 //                 attains h could then be lowered into the hole;
-//   obstacles     fixed buffers are holes in the address space: the lowest legal offset hops over them.
-// Inference, in each section (a maximal set of coexisting buffers), with `total` its unplaced bytes:
-//   floor + total <= capacity, floor = the least lowest offset of its unplaced buffers, or the last offset if higher;
-//   release bound: the same for each subset {buffers whose lowest offset >= r}: r + their sum <= capacity.
-// Decomposition: when no unplaced buffer crosses a boundary between two sections, both sides are searched on their own, and
-// if one has no packing the other is not tried again. Memo: what can be done below a node depends on its unplaced
-// buffers, their lowest offsets and the last placement only; refuted ones are remembered under a 128-bit hash.
+//   obstacles     fixed buffers are holes in the address space: the lowest legal offset hops over
+//   them.
+// Inference, in each section (a maximal set of coexisting buffers), with `total` its unplaced
+// bytes:
+//   floor + total <= capacity, floor = the least lowest offset of its unplaced buffers, or the last
+//   offset if higher; release bound: the same for each subset {buffers whose lowest offset >= r}: r
+//   + their sum <= capacity.
+// Decomposition: when no unplaced buffer crosses a boundary between two sections, both sides are
+// searched on their own, and if one has no packing the other is not tried again. Memo: what can be
+// done below a node depends on its unplaced buffers, their lowest offsets and the last placement
+// only; refuted ones are remembered under a 128-bit hash.
 //
-// A frame is one component (a range of sections and its unplaced buffers). Frames are kept on an explicit stack, so the
-// search stops and resumes anywhere. State is undone from a trail. Cost of a node: O(unplaced + sections of the component
+// A frame is one component (a range of sections and its unplaced buffers). Frames are kept on an
+// explicit stack, so the search stops and resumes anywhere. State is undone from a trail. Cost of a
+// node: O(unplaced + sections of the component
 // + neighbours), plus the members of those sections whose floor moved.
 #include "pack/search.h"
 
 #include <algorithm>
+#include <bit>
 #include <limits>
-#include <unordered_map>
 #include <utility>
 
 #include "base/bytes.h"
@@ -36,10 +43,10 @@ namespace {
 constexpr int64_t kMaxEntries = 40'000'000;
 // The lowest offset of a placed buffer: above all others.
 constexpr int64_t kPlaced = std::numeric_limits<int64_t>::max();
-constexpr int64_t kStepsPerUnit = 512;         // elementary steps in a unit; a usual node is one or two
+constexpr int64_t kStepsPerUnit = 512;  // elementary steps in a unit; a usual node is one or two
 constexpr int32_t kNobody = -1;
-constexpr int32_t kPlacement = -2;  // marks a placement on the trail
-constexpr size_t kMemoSlots = size_t{1} << 18;
+constexpr int32_t kPlacement = -2;                 // marks a placement on the trail
+constexpr size_t kMaxMemoSlots = size_t{1} << 18;  // 4 MiB
 
 struct Key {
   uint64_t a = 0;
@@ -48,7 +55,9 @@ struct Key {
 };
 
 // A good mix of two words (SplitMix64's finaliser over their combination).
-uint64_t mix(uint64_t x, uint64_t y) { return Rng(x * 0x9E3779B97F4A7C15u ^ y).next(); }
+uint64_t mix(uint64_t x, uint64_t y) {
+  return Rng(x * 0x9E3779B97F4A7C15u ^ y).next();
+}
 
 struct Change {  // of lowest_[index] or of a section's floor (index < 0: section ~index)
   int32_t index;
@@ -63,11 +72,11 @@ struct Span {  // a component to be searched: a range of sections
 
 struct Frame {
   Span span;
-  size_t unplaced_begin = 0, unplaced_end = 0;      // in unplaced_
-  size_t candidate_begin = 0, candidate_end = 0;    // in candidates_
-  size_t next = 0;                                  // candidate
-  size_t child_begin = 0, child_end = 0;            // in children_
-  size_t child = 0;                                 // being searched
+  size_t unplaced_begin = 0, unplaced_end = 0;    // in unplaced_
+  size_t candidate_begin = 0, candidate_end = 0;  // in candidates_
+  size_t next = 0;                                // candidate
+  size_t child_begin = 0, child_end = 0;          // in children_
+  size_t child = 0;                               // being searched
   size_t trail = 0;
   int64_t last_offset = 0;
   int32_t last_rank = kNobody;
@@ -85,7 +94,7 @@ class DecisionSearch::Impl {
     if (!options_.canonical) options_.memo = options_.hatless = options_.monotonic_floor = false;
     if (!options_.dynamic_order) options_.hatless = false;
     if (!options_.sections) options_.section_inference = options_.decomposition = false;
-    if (options_.memo) memo_.resize(kMemoSlots);
+    if (options_.memo) memo_.resize(std::min(kMaxMemoSlots, std::bit_ceil(64 * items() + 1)));
     Rng rng(1);
     for (size_t i = 0; i < topology_.items.size(); ++i) {
       size_.push_back(topology_.items[i].size);
@@ -134,7 +143,8 @@ class DecisionSearch::Impl {
   std::vector<int64_t> total_;    // per section: unplaced bytes
   std::vector<int64_t> floor_;    // per section: least lowest offset of its unplaced buffers
   std::vector<int32_t> witness_;  // per section: one that attains the floor
-  std::vector<int32_t> crossing_;  // per boundary before a section: unplaced buffers alive on both sides
+  std::vector<int32_t>
+      crossing_;  // per boundary before a section: unplaced buffers alive on both sides
   std::vector<Change> trail_;
 
   std::vector<Frame> frames_;
@@ -196,7 +206,8 @@ bool DecisionSearch::Impl::find_floor(int32_t section) {
   return true;
 }
 
-// For each r: r + sizes of the section's unplaced buffers with lowest offset >= r fit below the capacity.
+// For each r: r + sizes of the section's unplaced buffers with lowest offset >= r fit below the
+// capacity.
 bool DecisionSearch::Impl::release_bound_holds(int32_t section) {
   const size_t s = static_cast<size_t>(section);
   releases_.clear();
@@ -350,13 +361,13 @@ Key DecisionSearch::Impl::key_of(const Frame& frame) const {
 }
 
 bool DecisionSearch::Impl::refuted_before(const Frame& frame) {
-  return memo_[frame.key.a % kMemoSlots] == frame.key;
+  return memo_[frame.key.a & (memo_.size() - 1)] == frame.key;
 }
 
 // Takes the top frame off; its parent goes on with the answer.
 void DecisionSearch::Impl::close(bool refuted) {
   const Frame& frame = frames_.back();
-  if (refuted && options_.memo) memo_[frame.key.a % kMemoSlots] = frame.key;
+  if (refuted && options_.memo) memo_[frame.key.a & (memo_.size() - 1)] = frame.key;
   unplaced_.resize(frame.unplaced_begin);
   candidates_.resize(frame.candidate_begin);
   children_.resize(std::min(children_.size(), frame.child_begin));
@@ -442,8 +453,7 @@ Verdict DecisionSearch::Impl::run(int64_t budget, const StopSignal* stop) {
       open(children_[parent.child], parent);
     } else {
       close(step == Step::kFail);
-      if (frames_.empty())
-        verdict_ = step == Step::kFail ? Verdict::kRefuted : Verdict::kFits;
+      if (frames_.empty()) verdict_ = step == Step::kFail ? Verdict::kRefuted : Verdict::kFits;
     }
   }
   return verdict_;
@@ -455,7 +465,9 @@ std::vector<int64_t> DecisionSearch::Impl::offsets() const {
   return offsets;
 }
 
-bool searchable(const Part& part) { return topology_entries(part) <= kMaxEntries; }
+bool searchable(const Part& part) {
+  return topology_entries(part) <= kMaxEntries;
+}
 
 DecisionSearch::DecisionSearch(const Part& part, const PackOptions& options,
                                const std::string& static_order)
@@ -463,11 +475,17 @@ DecisionSearch::DecisionSearch(const Part& part, const PackOptions& options,
 DecisionSearch::~DecisionSearch() = default;
 DecisionSearch::DecisionSearch(DecisionSearch&&) noexcept = default;
 DecisionSearch& DecisionSearch::operator=(DecisionSearch&&) noexcept = default;
-void DecisionSearch::reset(int64_t capacity) { impl_->reset(capacity); }
+void DecisionSearch::reset(int64_t capacity) {
+  impl_->reset(capacity);
+}
 Verdict DecisionSearch::run(int64_t budget, const StopSignal* stop) {
   return impl_->run(budget, stop);
 }
-int64_t DecisionSearch::units() const { return impl_->units(); }
-std::vector<int64_t> DecisionSearch::offsets() const { return impl_->offsets(); }
+int64_t DecisionSearch::units() const {
+  return impl_->units();
+}
+std::vector<int64_t> DecisionSearch::offsets() const {
+  return impl_->offsets();
+}
 
 }  // namespace lowtide::pack

@@ -1,4 +1,5 @@
-// Does a part fit below a capacity? A depth-first search that can be stopped and resumed (minimalloc, Moffitt 2023).
+// Does a part fit below a capacity? A depth-first search that can be stopped and resumed
+// (minimalloc, Moffitt 2023).
 #pragma once
 
 #include <cstdint>
@@ -30,8 +31,8 @@ class DecisionSearch {
 
   // Begins anew with another capacity (in units of the part).
   void reset(int64_t capacity);
-  // Goes on for at most about `budget` units of work; resumable while the verdict is kOpen. `stop` (may be null) is polled
-  // now and then; when it is set the search returns kOpen.
+  // Goes on for at most about `budget` units of work; resumable while the verdict is kOpen. `stop`
+  // (may be null) is polled now and then; when it is set the search returns kOpen.
   Verdict run(int64_t budget, const class StopSignal* stop);
   int64_t units() const;                 // of the last run
   std::vector<int64_t> offsets() const;  // by item of the part; after kFits

@@ -1,5 +1,5 @@
-// When a search has to stop for reasons other than its budget: the clock ran out, or another order of the portfolio that
-// ranks before it has decided.
+// When a search has to stop for reasons other than its budget: the clock ran out, or another order
+// of the portfolio that ranks before it has decided.
 #pragma once
 
 #include <atomic>

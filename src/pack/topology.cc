@@ -1,5 +1,5 @@
-// All tables are made by walking the sections with the set of those alive: O(entries), which topology_entries tells first
-// in O(n + sections).
+// All tables are made by walking the sections with the set of those alive: O(entries), which
+// topology_entries tells first in O(n + sections).
 #include "pack/topology.h"
 
 #include <algorithm>
@@ -18,7 +18,8 @@ std::vector<int64_t> section_totals(const Part& part) {
   return totals;
 }
 
-// How many items coexist with each: those that begin before its end, less those that end before its begin, less itself.
+// How many items coexist with each: those that begin before its end, less those that end before its
+// begin, less itself.
 std::vector<int64_t> overlap_counts(const Part& part) {
   const size_t n = static_cast<size_t>(part.sections) + 1;
   std::vector<int64_t> begun(n, 0), ended(n, 0);
@@ -31,7 +32,8 @@ std::vector<int64_t> overlap_counts(const Part& part) {
   std::vector<int64_t> counts;
   counts.reserve(part.items.size());
   for (const Item& item : part.items)
-    counts.push_back(begun[static_cast<size_t>(item.end) - 1] - ended[static_cast<size_t>(item.begin)] - 1);
+    counts.push_back(begun[static_cast<size_t>(item.end) - 1] -
+                     ended[static_cast<size_t>(item.begin)] - 1);
   return counts;
 }
 
@@ -45,18 +47,33 @@ std::vector<std::vector<double>> rank_keys(const Part& part, const std::string& 
     const double size = static_cast<double>(item.size);
     for (char letter : letters) {
       switch (letter) {
-        case 'A': keys[i].push_back(-width * size); break;
-        case 'C': keys[i].push_back(item.begin - item.end); break;
-        case 'L': keys[i].push_back(-static_cast<double>(item.lower)); break;
-        case 'O': keys[i].push_back(-static_cast<double>(overlaps[i])); break;
+        case 'A':
+          keys[i].push_back(-width * size);
+          break;
+        case 'C':
+          keys[i].push_back(item.begin - item.end);
+          break;
+        case 'L':
+          keys[i].push_back(-static_cast<double>(item.lower));
+          break;
+        case 'O':
+          keys[i].push_back(-static_cast<double>(overlaps[i]));
+          break;
         case 'T':
           keys[i].push_back(-static_cast<double>(
               *std::max_element(totals.begin() + item.begin, totals.begin() + item.end)));
           break;
-        case 'U': keys[i].push_back(-static_cast<double>(item.upper)); break;
-        case 'W': keys[i].push_back(-width); break;
-        case 'Z': keys[i].push_back(-size); break;
-        default: break;
+        case 'U':
+          keys[i].push_back(-static_cast<double>(item.upper));
+          break;
+        case 'W':
+          keys[i].push_back(-width);
+          break;
+        case 'Z':
+          keys[i].push_back(-size);
+          break;
+        default:
+          break;
       }
     }
   }

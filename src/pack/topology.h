@@ -1,4 +1,5 @@
-// What the search looks up at each step: who coexists with whom, who is alive in which section, what is in the way.
+// What the search looks up at each step: who coexists with whom, who is alive in which section,
+// what is in the way.
 #pragma once
 
 #include <cstdint>
@@ -28,17 +29,18 @@ class Adjacency {
 };
 
 struct Topology {
-  std::vector<Item> items;        // sorted by static rank: rank = index
-  std::vector<size_t> source;     // index of each in the part
+  std::vector<Item> items;          // sorted by static rank: rank = index
+  std::vector<size_t> source;       // index of each in the part
   std::vector<Obstacle> obstacles;  // by rising low
-  Adjacency neighbours;           // items that coexist with an item
-  Adjacency members;              // items alive in a section
-  Adjacency in_the_way;           // obstacles that coexist with an item, by rising low
-  Adjacency section_obstacles;    // obstacles of a section
+  Adjacency neighbours;             // items that coexist with an item
+  Adjacency members;                // items alive in a section
+  Adjacency in_the_way;             // obstacles that coexist with an item, by rising low
+  Adjacency section_obstacles;      // obstacles of a section
   int32_t sections = 0;
 };
 
-// Items ordered by `letters` (see PackOptions::static_orders), each descending; unknown letters are passed over.
+// Items ordered by `letters` (see PackOptions::static_orders), each descending; unknown letters are
+// passed over.
 Topology make_topology(const Part& part, const std::string& letters);
 
 // Entries that the tables of `part` would take.
