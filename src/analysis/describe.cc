@@ -8,7 +8,8 @@ namespace {
 Result<int64_t> number(const sym::Expr& size, std::string_view what) {
   if (const auto constant = size.constant()) return *constant;
   return error(ErrorCode::kInput,
-               fmt::format("{} has the symbolic size {}; bind its symbols first (--dim name=size)", what, sym::print(size)));
+               fmt::format("{} has the symbolic size {}; bind its symbols first (--dim name=size)",
+                           what, sym::print(size)));
 }
 
 }  // namespace
@@ -30,7 +31,8 @@ Result<plan::Attrs> describe(const ir::Attrs& attrs, std::string_view op_name) {
     if (const auto* dims = std::get_if<ir::Dims>(&attr)) {
       std::vector<int64_t> numbers;
       for (const sym::Expr& dim : *dims) {
-        LT_ASSIGN(const int64_t size, number(dim, fmt::format("attribute '{}' of op '{}'", key, op_name)));
+        LT_ASSIGN(const int64_t size,
+                  number(dim, fmt::format("attribute '{}' of op '{}'", key, op_name)));
         numbers.push_back(size);
       }
       result[key] = std::move(numbers);

@@ -1,4 +1,5 @@
-// Graph ops as concrete plain data: the form in which kernels are asked about and plans are written.
+// Graph ops as concrete plain data: the form in which kernels are asked about and plans are
+// written.
 #pragma once
 
 #include "base/result.h"

@@ -53,7 +53,8 @@ class Builder {
       LT_ASSIGN(const int64_t bytes, aligned_size(root));
       if (!root.producer.valid()) {
         const auto sum = checked_add(view_.problem.resident_bytes, bytes);
-        if (!sum || *sum > kMaxBytes) return error(ErrorCode::kInput, "the resident values together exceed 2^62 bytes");
+        if (!sum || *sum > kMaxBytes)
+          return error(ErrorCode::kInput, "the resident values together exceed 2^62 bytes");
         view_.problem.resident_bytes = *sum;
         continue;
       }
@@ -62,7 +63,8 @@ class Builder {
       value.bytes = bytes;
       value.producer = view_.sched_op[root.producer];
       value.readers = readers_of(id, value.producer);
-      for (ir::ValueId member : graph_.values_in(id)) value.is_output |= graph_.value(member).is_output;
+      for (ir::ValueId member : graph_.values_in(id))
+        value.is_output |= graph_.value(member).is_output;
       sched_value_[id] = view_.problem.values.push_back(std::move(value));
       view_.storage.push_back(id);
     }
@@ -72,10 +74,14 @@ class Builder {
   Result<int64_t> aligned_size(const ir::Value& value) const {
     const auto bytes = ir::size_bytes(value).constant();
     if (!bytes)
-      return error(ErrorCode::kInput, fmt::format("the size of value '{}' is {}; bind its symbols first (--dim name=size)",
-                                                  value.name, sym::print(ir::size_bytes(value))));
+      return error(
+          ErrorCode::kInput,
+          fmt::format("the size of value '{}' is {}; bind its symbols first (--dim name=size)",
+                      value.name, sym::print(ir::size_bytes(value))));
     if (*bytes < 0 || *bytes > kMaxBytes - alignment_)
-      return error(ErrorCode::kInput, fmt::format("value '{}' has {} bytes; at most 2^62 are possible", value.name, *bytes));
+      return error(
+          ErrorCode::kInput,
+          fmt::format("value '{}' has {} bytes; at most 2^62 are possible", value.name, *bytes));
     return align_up(*bytes, alignment_);
   }
 
@@ -83,12 +89,13 @@ class Builder {
     std::set<SchedOpId> readers;
     for (ir::ValueId member : graph_.values_in(storage))
       for (ir::OpId reader : graph_.readers(member))
-        if (const SchedOpId sched = view_.sched_op[reader]; sched.valid() && sched != producer) readers.insert(sched);
+        if (const SchedOpId sched = view_.sched_op[reader]; sched.valid() && sched != producer)
+          readers.insert(sched);
     return {readers.begin(), readers.end()};
   }
 
-  // Control edges of one op: after the version it reads, if that is not the storage's first; and, if it overwrites a storage,
-  // after everyone else who reads the version it destroys.
+  // Control edges of one op: after the version it reads, if that is not the storage's first; and,
+  // if it overwrites a storage, after everyone else who reads the version it destroys.
   void add_dependences(ir::OpId id) {
     const SchedOpId sched = view_.sched_op[id];
     if (!sched.valid()) return;
@@ -96,7 +103,8 @@ class Builder {
     for (ir::ValueId input : op.inputs) {
       if (!input.valid()) continue;
       const ir::OpId version = version_producer(graph_, input);
-      const ir::OpId first = graph_.value(graph_.storage(graph_.value(input).storage).root).producer;
+      const ir::OpId first =
+          graph_.value(graph_.storage(graph_.value(input).storage).root).producer;
       if (version.valid() && version != first) add_edge(view_.sched_op[version], sched);
     }
     for (ir::ValueId output : op.outputs)
@@ -130,7 +138,8 @@ class Builder {
       if (graph_.value(output).alias != ir::Alias::kOwn) continue;
       const SchedValueId from = sched_value_[graph_.value(input).storage];
       const SchedValueId to = sched_value_[graph_.value(output).storage];
-      if (!from.valid() || view_.problem.values[from].bytes != view_.problem.values[to].bytes) continue;
+      if (!from.valid() || view_.problem.values[from].bytes != view_.problem.values[to].bytes)
+        continue;
       view_.problem.in_place.push_back({sched, from, to});
     }
   }
@@ -138,11 +147,13 @@ class Builder {
   bool may_die_here(const ir::Op& op, ir::ValueId input) const {
     const ir::Value& value = graph_.value(input);
     const ir::Value& root = graph_.value(graph_.storage(value.storage).root);
-    if (!root.producer.valid() || !(ir::size_bytes(value) == ir::size_bytes(root)) || !(value.offset_bytes == sym::Expr(0)))
+    if (!root.producer.valid() || !(ir::size_bytes(value) == ir::size_bytes(root)) ||
+        !(value.offset_bytes == sym::Expr(0)))
       return false;
-    const auto reads_storage = std::count_if(op.inputs.begin(), op.inputs.end(), [&](ir::ValueId other) {
-      return other.valid() && graph_.value(other).storage == value.storage;
-    });
+    const auto reads_storage =
+        std::count_if(op.inputs.begin(), op.inputs.end(), [&](ir::ValueId other) {
+          return other.valid() && graph_.value(other).storage == value.storage;
+        });
     return reads_storage == 1;
   }
 
@@ -158,9 +169,10 @@ class Builder {
 
 bool is_view_op(const ir::Graph& graph, ir::OpId id) {
   const ir::Op& op = graph.op(id);
-  return !op.outputs.empty() && std::all_of(op.outputs.begin(), op.outputs.end(), [&](ir::ValueId output) {
-    return graph.value(output).alias == ir::Alias::kView;
-  });
+  return !op.outputs.empty() &&
+         std::all_of(op.outputs.begin(), op.outputs.end(), [&](ir::ValueId output) {
+           return graph.value(output).alias == ir::Alias::kView;
+         });
 }
 
 ir::OpId version_producer(const ir::Graph& graph, ir::ValueId value) {
@@ -168,7 +180,8 @@ ir::OpId version_producer(const ir::Graph& graph, ir::ValueId value) {
   return graph.value(value).producer;
 }
 
-Result<ScheduleView> make_schedule_view(const ir::Graph& graph, const OpCosts& costs, int64_t alignment_bytes) {
+Result<ScheduleView> make_schedule_view(const ir::Graph& graph, const OpCosts& costs,
+                                        int64_t alignment_bytes) {
   return Builder(graph, costs, alignment_bytes).build();
 }
 

@@ -49,7 +49,8 @@ TEST(Id, NoneIsNotZero) {
 }
 
 TEST(File, WritesAtomicallyAndReadsBack) {
-  const std::string path = (std::filesystem::temp_directory_path() / "lowtide_base_test.bin").string();
+  const std::string path =
+      (std::filesystem::temp_directory_path() / "lowtide_base_test.bin").string();
   ASSERT_TRUE(write_file_atomically(path, std::string("a\0b", 3)).has_value());
   EXPECT_EQ(read_file(path).value(), std::string("a\0b", 3));
   EXPECT_EQ(MappedFile::open(path)->bytes(), std::string_view("a\0b", 3));

@@ -58,9 +58,9 @@ constexpr std::array<Unit, 12> kUnits = {{{"", 1},
 Result<int64_t> parse_bytes(std::string_view text, std::string_view what) {
   const std::string owned(text);
   const auto bad = [&] {
-    return error(ErrorCode::kUsage,
-                 fmt::format("{}: '{}' is not a size; write a number and one of B, KiB, MiB, GiB, TiB, KB, MB, GB, TB", what,
-                             text));
+    return error(ErrorCode::kUsage, fmt::format("{}: '{}' is not a size; write a number and one of "
+                                                "B, KiB, MiB, GiB, TiB, KB, MB, GB, TB",
+                                                what, text));
   };
   if (owned.empty() || !std::isdigit(static_cast<unsigned char>(owned[0]))) return bad();
   char* end = nullptr;

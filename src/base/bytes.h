@@ -1,5 +1,6 @@
-// Bytes: sizes, their checked arithmetic, and how people write them. Sizes are int64_t with the suffix _bytes; every
-// product or sum of sizes that comes from input goes through checked_mul / checked_add, which answer nothing on overflow.
+// Bytes: sizes, their checked arithmetic, and how people write them. Sizes are int64_t with the
+// suffix _bytes; every product or sum of sizes that comes from input goes through checked_mul /
+// checked_add, which answer nothing on overflow.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +26,8 @@ constexpr int64_t align_up(int64_t bytes, int64_t alignment) {
 // "1.50 GiB", "312 B": binary units, for people. Exact bytes belong in JSON.
 std::string format_bytes(int64_t bytes);
 
-// Reads "600MiB", "1.5 GiB", "2GB" (decimal), "4096" (bytes). Error: kUsage, naming `what` (the flag) and the accepted units.
+// Reads "600MiB", "1.5 GiB", "2GB" (decimal), "4096" (bytes). Error: kUsage, naming `what` (the
+// flag) and the accepted units.
 Result<int64_t> parse_bytes(std::string_view text, std::string_view what);
 
 }  // namespace lowtide

@@ -5,7 +5,8 @@
 namespace lowtide {
 namespace {
 
-constexpr std::array<std::string_view, 8> kDTypeNames = {"f32", "f64", "f16", "bf16", "i64", "i32", "u8", "bool"};
+constexpr std::array<std::string_view, 8> kDTypeNames = {"f32", "f64", "f16", "bf16",
+                                                         "i64", "i32", "u8",  "bool"};
 constexpr std::array<std::string_view, kCategories> kCategoryNames = {
     "parameter", "optimizer_state", "gradient", "activation", "temporary", "workspace", "input"};
 constexpr std::array<std::string_view, 3> kPhaseNames = {"forward", "backward", "update"};
@@ -19,13 +20,25 @@ std::optional<Enum> find(const std::array<std::string_view, n>& names, std::stri
 
 }  // namespace
 
-std::string_view name(DType dtype) { return kDTypeNames[static_cast<size_t>(dtype)]; }
-std::optional<DType> parse_dtype(std::string_view text) { return find<DType>(kDTypeNames, text); }
+std::string_view name(DType dtype) {
+  return kDTypeNames[static_cast<size_t>(dtype)];
+}
+std::optional<DType> parse_dtype(std::string_view text) {
+  return find<DType>(kDTypeNames, text);
+}
 
-std::string_view name(Category category) { return kCategoryNames[static_cast<size_t>(category)]; }
-std::optional<Category> parse_category(std::string_view text) { return find<Category>(kCategoryNames, text); }
+std::string_view name(Category category) {
+  return kCategoryNames[static_cast<size_t>(category)];
+}
+std::optional<Category> parse_category(std::string_view text) {
+  return find<Category>(kCategoryNames, text);
+}
 
-std::string_view name(Phase phase) { return kPhaseNames[static_cast<size_t>(phase)]; }
-std::optional<Phase> parse_phase(std::string_view text) { return find<Phase>(kPhaseNames, text); }
+std::string_view name(Phase phase) {
+  return kPhaseNames[static_cast<size_t>(phase)];
+}
+std::optional<Phase> parse_phase(std::string_view text) {
+  return find<Phase>(kPhaseNames, text);
+}
 
 }  // namespace lowtide

@@ -1,4 +1,5 @@
-// Element types of values, and the roles that memory reports speak of. Shared by the graph and the plan.
+// Element types of values, and the roles that memory reports speak of. Shared by the graph and the
+// plan.
 #pragma once
 
 #include <cstdint>
@@ -12,19 +13,24 @@ enum class DType : uint8_t { kF32, kF64, kF16, kBF16, kI64, kI32, kU8, kBool };
 constexpr int64_t size_bytes(DType dtype) {
   switch (dtype) {
     case DType::kF64:
-    case DType::kI64: return 8;
+    case DType::kI64:
+      return 8;
     case DType::kF32:
-    case DType::kI32: return 4;
+    case DType::kI32:
+      return 4;
     case DType::kF16:
-    case DType::kBF16: return 2;
+    case DType::kBF16:
+      return 2;
     case DType::kU8:
-    case DType::kBool: return 1;
+    case DType::kBool:
+      return 1;
   }
   return 0;
 }
 
 constexpr bool is_float(DType dtype) {
-  return dtype == DType::kF32 || dtype == DType::kF64 || dtype == DType::kF16 || dtype == DType::kBF16;
+  return dtype == DType::kF32 || dtype == DType::kF64 || dtype == DType::kF16 ||
+         dtype == DType::kBF16;
 }
 
 // "f32", "f64", "f16", "bf16", "i64", "i32", "u8", "bool": the words of every text form.

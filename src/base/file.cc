@@ -15,7 +15,8 @@ namespace lowtide {
 namespace {
 
 tl::unexpected<Error> system_error(const std::string& path, const char* doing) {
-  return error(ErrorCode::kInput, fmt::format("{}: cannot {}: {}", path, doing, std::strerror(errno)));
+  return error(ErrorCode::kInput,
+               fmt::format("{}: cannot {}: {}", path, doing, std::strerror(errno)));
 }
 
 class Descriptor {
@@ -73,8 +74,10 @@ Status write_file_atomically(const std::string& path, std::string_view contents)
   if (file.close() != 0) return fail("close");
   if (::rename(temporary.c_str(), path.c_str()) != 0) return fail("rename into place");
   const std::filesystem::path parent = std::filesystem::path(path).parent_path();
-  Descriptor folder(::open(parent.empty() ? "." : parent.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (folder.get() >= 0) ::fsync(folder.get());  // the rename itself; file systems without it refuse harmlessly
+  Descriptor folder(
+      ::open(parent.empty() ? "." : parent.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (folder.get() >= 0)
+    ::fsync(folder.get());  // the rename itself; file systems without it refuse harmlessly
   return {};
 }
 
@@ -96,10 +99,12 @@ Result<MappedFile> MappedFile::open(const std::string& path) {
   if (file.get() < 0) return system_error(path, "open");
   struct stat info {};
   if (::fstat(file.get(), &info) != 0) return system_error(path, "inspect");
-  if (!S_ISREG(info.st_mode)) return error(ErrorCode::kInput, fmt::format("{}: not a regular file", path));
+  if (!S_ISREG(info.st_mode))
+    return error(ErrorCode::kInput, fmt::format("{}: not a regular file", path));
   MappedFile mapped;
   if (info.st_size == 0) return mapped;
-  void* data = ::mmap(nullptr, static_cast<size_t>(info.st_size), PROT_READ, MAP_PRIVATE, file.get(), 0);
+  void* data =
+      ::mmap(nullptr, static_cast<size_t>(info.st_size), PROT_READ, MAP_PRIVATE, file.get(), 0);
   if (data == MAP_FAILED) return system_error(path, "map");
   mapped.data_ = static_cast<const char*>(data);
   mapped.size_ = static_cast<size_t>(info.st_size);

@@ -1,5 +1,6 @@
-// Strong ids and the arrays they index. An Id<Tag> is a 32-bit index that cannot be mixed with another kind of id or used
-// in arithmetic; IdVector<Id, T> is the array that accepts only its own kind. The absent id is Id::none(), never zero.
+// Strong ids and the arrays they index. An Id<Tag> is a 32-bit index that cannot be mixed with
+// another kind of id or used in arithmetic; IdVector<Id, T> is the array that accepts only its own
+// kind. The absent id is Id::none(), never zero.
 #pragma once
 
 #include <compare>
@@ -46,8 +47,15 @@ class IdRange {
     constexpr Iterator() = default;
     constexpr explicit Iterator(size_t i) : i_(i) {}
     constexpr IdType operator*() const { return IdType(i_); }
-    constexpr Iterator& operator++() { ++i_; return *this; }
-    constexpr Iterator operator++(int) { Iterator old = *this; ++i_; return old; }
+    constexpr Iterator& operator++() {
+      ++i_;
+      return *this;
+    }
+    constexpr Iterator operator++(int) {
+      Iterator old = *this;
+      ++i_;
+      return old;
+    }
     constexpr bool operator==(const Iterator&) const = default;
 
    private:
@@ -100,5 +108,7 @@ class IdVector {
 
 template <class Tag>
 struct std::hash<lowtide::Id<Tag>> {
-  size_t operator()(lowtide::Id<Tag> id) const noexcept { return std::hash<uint32_t>()(id.index()); }
+  size_t operator()(lowtide::Id<Tag> id) const noexcept {
+    return std::hash<uint32_t>()(id.index());
+  }
 };

@@ -13,7 +13,9 @@ struct Interval {
   constexpr int64_t length() const { return end - begin; }
   constexpr bool empty() const { return end <= begin; }
   constexpr bool contains(int64_t point) const { return begin <= point && point < end; }
-  constexpr bool overlaps(const Interval& other) const { return begin < other.end && other.begin < end; }
+  constexpr bool overlaps(const Interval& other) const {
+    return begin < other.end && other.begin < end;
+  }
   constexpr bool operator==(const Interval&) const = default;
 };
 

@@ -7,7 +7,9 @@ namespace lowtide {
 namespace {
 
 // Permutation digits: 0-9, then a-v, so that up to 32 dimensions take one character each.
-char digit(uint8_t d) { return static_cast<char>(d < 10 ? '0' + d : 'a' + d - 10); }
+char digit(uint8_t d) {
+  return static_cast<char>(d < 10 ? '0' + d : 'a' + d - 10);
+}
 
 int value_of(char c) {
   if (c >= '0' && c <= '9') return c - '0';
@@ -18,7 +20,8 @@ int value_of(char c) {
 }  // namespace
 
 std::string print(const Layout& layout) {
-  if (!layout.blocked.empty()) return "blocked:" + layout.blocked + ":" + std::to_string(layout.blocked_bytes);
+  if (!layout.blocked.empty())
+    return "blocked:" + layout.blocked + ":" + std::to_string(layout.blocked_bytes);
   if (layout.order.empty()) return "row_major";
   std::string text = "perm:";
   for (uint8_t d : layout.order) text += digit(d);

@@ -1,5 +1,6 @@
-// A small seeded generator (SplitMix64, Steele, Lea and Flood 2014). All randomness of planners and tests comes from one of
-// these, passed in, so that a run is repeated by its seed. Not the generator of dropout: see base/philox.h.
+// A small seeded generator (SplitMix64, Steele, Lea and Flood 2014). All randomness of planners and
+// tests comes from one of these, passed in, so that a run is repeated by its seed. Not the
+// generator of dropout: see base/philox.h.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +20,9 @@ class Rng {
   // Uniform in [0, n); n > 0. The modulo bias is below 2^-32 for n < 2^32.
   uint64_t below(uint64_t n) { return next() % n; }
   // Uniform in [lo, hi], both included.
-  int64_t between(int64_t lo, int64_t hi) { return lo + static_cast<int64_t>(below(static_cast<uint64_t>(hi - lo) + 1)); }
+  int64_t between(int64_t lo, int64_t hi) {
+    return lo + static_cast<int64_t>(below(static_cast<uint64_t>(hi - lo) + 1));
+  }
   // Uniform in [0, 1).
   double uniform() { return static_cast<double>(next() >> 11) * 0x1.0p-53; }
 

@@ -1,5 +1,6 @@
-// Limits. Solvers count units of work (states, nodes, placements) against a budget, so that the same input gives the same
-// answer on every machine; wall time is only a safety stop and its use is visible in the outcome.
+// Limits. Solvers count units of work (states, nodes, placements) against a budget, so that the
+// same input gives the same answer on every machine; wall time is only a safety stop and its use is
+// visible in the outcome.
 #pragma once
 
 #include <chrono>

@@ -11,14 +11,16 @@ namespace lowtide::cost {
 namespace {
 
 bool is_product(std::string_view kind) {
-  static constexpr std::array<std::string_view, 4> kProducts = {"MatMul", "Conv", "ConvDataGrad", "ConvWgtGrad"};
+  static constexpr std::array<std::string_view, 4> kProducts = {"MatMul", "Conv", "ConvDataGrad",
+                                                                "ConvWgtGrad"};
   return std::find(kProducts.begin(), kProducts.end(), kind) != kProducts.end();
 }
 
 bool only_views(const ir::Graph& graph, const ir::Op& op) {
-  return !op.outputs.empty() && std::all_of(op.outputs.begin(), op.outputs.end(), [&](ir::ValueId output) {
-    return graph.value(output).alias == ir::Alias::kView;
-  });
+  return !op.outputs.empty() &&
+         std::all_of(op.outputs.begin(), op.outputs.end(), [&](ir::ValueId output) {
+           return graph.value(output).alias == ir::Alias::kView;
+         });
 }
 
 }  // namespace
@@ -30,15 +32,21 @@ Result<double> op_seconds(const ir::Graph& graph, ir::OpId id, const DeviceProfi
   const auto flops = work.flops.constant();
   const auto bytes = (work.bytes_read + work.bytes_written).constant();
   if (!flops || !bytes)
-    return error(ErrorCode::kInput, fmt::format("op '{}' has a symbolic size; bind its symbols first (--dim name=size)", op.name));
-  const double rate = is_product(op.kind) ? device.matmul_flops_per_second : device.vector_flops_per_second;
+    return error(
+        ErrorCode::kInput,
+        fmt::format("op '{}' has a symbolic size; bind its symbols first (--dim name=size)",
+                    op.name));
+  const double rate =
+      is_product(op.kind) ? device.matmul_flops_per_second : device.vector_flops_per_second;
   const auto known = device.efficiency.find(op.kind);
   const double efficiency = known == device.efficiency.end() ? 1.0 : known->second;
-  const double busy = std::max(static_cast<double>(*flops) / rate, static_cast<double>(*bytes) / device.bytes_per_second);
+  const double busy = std::max(static_cast<double>(*flops) / rate,
+                               static_cast<double>(*bytes) / device.bytes_per_second);
   return device.launch_seconds + busy / efficiency;
 }
 
-Result<IdVector<ir::OpId, double>> all_op_seconds(const ir::Graph& graph, const DeviceProfile& device) {
+Result<IdVector<ir::OpId, double>> all_op_seconds(const ir::Graph& graph,
+                                                  const DeviceProfile& device) {
   IdVector<ir::OpId, double> seconds(graph.op_count());
   for (ir::OpId id : graph.ops()) {
     LT_ASSIGN(seconds[id], op_seconds(graph, id, device));

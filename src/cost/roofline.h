@@ -1,8 +1,11 @@
-// Seconds of one run of an op: the roofline (Williams, Waterman and Patterson 2009) over the work that the op table derives.
+// Seconds of one run of an op: the roofline (Williams, Waterman and Patterson 2009) over the work
+// that the op table derives.
 //
-//     seconds = launch + max( flops / flops_per_second(class), bytes / bytes_per_second ) / efficiency(kind)
+//     seconds = launch + max( flops / flops_per_second(class), bytes / bytes_per_second ) /
+//     efficiency(kind)
 //
-// Views take no time. This is the one cost table that scores every method of this project until kernel times are measured.
+// Views take no time. This is the one cost table that scores every method of this project until
+// kernel times are measured.
 #pragma once
 
 #include "base/id.h"
@@ -14,6 +17,7 @@ namespace lowtide::cost {
 
 // All dims must be constant. Error: kInput, naming the op whose size is symbolic.
 Result<double> op_seconds(const ir::Graph& graph, ir::OpId op, const DeviceProfile& device);
-Result<IdVector<ir::OpId, double>> all_op_seconds(const ir::Graph& graph, const DeviceProfile& device);
+Result<IdVector<ir::OpId, double>> all_op_seconds(const ir::Graph& graph,
+                                                  const DeviceProfile& device);
 
 }  // namespace lowtide::cost

@@ -10,7 +10,8 @@
 namespace lowtide::ir {
 
 ValueId Graph::add_value(Value value) {
-  LT_CHECK(value.alias == Alias::kOwn && !value.producer.valid(), "only ops make views and updates");
+  LT_CHECK(value.alias == Alias::kOwn && !value.producer.valid(),
+           "only ops make views and updates");
   LT_CHECK(!value_by_name_.contains(value.name), value.name);
   const ValueId id(values_.size());
   value.storage = storages_.push_back(Storage{id});
@@ -37,7 +38,8 @@ OpId Graph::add_op(Op op, std::vector<Value> outputs) {
       value.storage = storages_.push_back(Storage{made});
       members_.push_back({made});
     } else {
-      LT_CHECK(std::find(op.inputs.begin(), op.inputs.end(), value.base) != op.inputs.end(), value.name);
+      LT_CHECK(std::find(op.inputs.begin(), op.inputs.end(), value.base) != op.inputs.end(),
+               value.name);
       value.storage = values_[value.base].storage;
       members_[value.storage].push_back(made);
     }
@@ -63,15 +65,17 @@ void Graph::add_control(OpId before, OpId after) {
 }
 
 std::string Graph::fresh_name(std::string_view wanted) const {
-  const auto taken = [&](const std::string& n) { return value_by_name_.contains(n) || op_by_name_.contains(n); };
+  const auto taken = [&](const std::string& n) {
+    return value_by_name_.contains(n) || op_by_name_.contains(n);
+  };
   std::string candidate(wanted);
   for (int i = 1; taken(candidate); ++i) candidate = fmt::format("{}.{}", wanted, i);
   return candidate;
 }
 
 bool Graph::operator==(const Graph& other) const {
-  return ops_ == other.ops_ && values_ == other.values_ && storages_ == other.storages_ && name == other.name &&
-         producer == other.producer && bindings == other.bindings;
+  return ops_ == other.ops_ && values_ == other.values_ && storages_ == other.storages_ &&
+         name == other.name && producer == other.producer && bindings == other.bindings;
 }
 
 sym::Expr element_count(const Value& value) {
@@ -87,31 +91,37 @@ sym::Expr size_bytes(const Value& value) {
 
 namespace {
 
-tl::unexpected<Error> bad(std::string message) { return error(ErrorCode::kInput, std::move(message)); }
+tl::unexpected<Error> bad(std::string message) {
+  return error(ErrorCode::kInput, std::move(message));
+}
 
 Status check_value(const Graph& graph, ValueId id) {
   const Value& value = graph.value(id);
   for (const sym::Expr& dim : value.dims)
     if (dim.constant() && *dim.constant() < 0)
-      return bad(fmt::format("value '{}' has a dimension of {}; sizes are not negative", value.name, *dim.constant()));
+      return bad(fmt::format("value '{}' has a dimension of {}; sizes are not negative", value.name,
+                             *dim.constant()));
   const auto bytes = size_bytes(value).constant();
   if (size_bytes(value).is_constant() && (!bytes || *bytes > kMaxBytes))
     return bad(fmt::format("value '{}' is larger than 2^62 bytes", value.name));
   if (!value.layout.order.empty() && value.layout.order.size() != value.dims.size())
-    return bad(fmt::format("value '{}' has {} dimensions and a layout of {}", value.name, value.dims.size(),
-                           value.layout.order.size()));
+    return bad(fmt::format("value '{}' has {} dimensions and a layout of {}", value.name,
+                           value.dims.size(), value.layout.order.size()));
   if (value.alias == Alias::kOwn) return {};
   const Value& root = graph.value(graph.storage(value.storage).root);
   const auto room = size_bytes(root).constant();
   const auto end = (value.offset_bytes + size_bytes(value)).constant();
   const auto begin = value.offset_bytes.constant();
-  if (begin && *begin < 0) return bad(fmt::format("value '{}' starts {} bytes before its storage", value.name, -*begin));
+  if (begin && *begin < 0)
+    return bad(fmt::format("value '{}' starts {} bytes before its storage", value.name, -*begin));
   if (room && end && *end > *room)
-    return bad(fmt::format("value '{}' ends at byte {} of the storage of '{}', which has {}", value.name, *end, root.name, *room));
+    return bad(fmt::format("value '{}' ends at byte {} of the storage of '{}', which has {}",
+                           value.name, *end, root.name, *room));
   return {};
 }
 
-// Nobody may read a value of a storage once a later op has overwritten that storage, unless through the new version.
+// Nobody may read a value of a storage once a later op has overwritten that storage, unless through
+// the new version.
 Status check_updates(const Graph& graph) {
   IdVector<StorageId, ValueId> version(graph.storage_count());
   const auto version_of = [&](ValueId v) {
@@ -124,10 +134,12 @@ Status check_updates(const Graph& graph) {
     for (ValueId input : op.inputs) {
       if (!input.valid()) continue;
       if (version[graph.value(input).storage] != version_of(input))
-        return bad(fmt::format("op '{}' reads '{}' after it was overwritten", op.name, graph.value(input).name));
+        return bad(fmt::format("op '{}' reads '{}' after it was overwritten", op.name,
+                               graph.value(input).name));
     }
     for (ValueId output : op.outputs)
-      if (graph.value(output).alias == Alias::kUpdate) version[graph.value(output).storage] = output;
+      if (graph.value(output).alias == Alias::kUpdate)
+        version[graph.value(output).storage] = output;
   }
   return {};
 }
@@ -142,10 +154,12 @@ Status check(const Graph& graph) {
       if (!input.valid()) continue;
       const OpId producer = graph.value(input).producer;
       if (producer.valid() && !(producer < id))
-        return bad(fmt::format("op '{}' reads '{}', which is made later", op.name, graph.value(input).name));
+        return bad(fmt::format("op '{}' reads '{}', which is made later", op.name,
+                               graph.value(input).name));
     }
     for (OpId before : op.control)
-      if (!(before < id)) return bad(fmt::format("op '{}' waits for an op that comes later", op.name));
+      if (!(before < id))
+        return bad(fmt::format("op '{}' waits for an op that comes later", op.name));
   }
   return check_updates(graph);
 }
@@ -166,7 +180,8 @@ Result<Graph> bind(const Graph& graph, const sym::Bindings& bindings) {
   result.producer = graph.producer;
   result.bindings = graph.bindings;
   for (const std::string& symbol : free_symbols(graph))
-    if (const auto found = bindings.find(symbol); found != bindings.end()) result.bindings[symbol] = found->second;
+    if (const auto found = bindings.find(symbol); found != bindings.end())
+      result.bindings[symbol] = found->second;
   // Ids must not change, so values are added in their own order: those of an op with the op.
   size_t next_op = 0;
   const auto add_next_op = [&] {

@@ -1,17 +1,20 @@
 // The Graph: ops and values of one step, in a valid order, as a structure of arrays.
 //
-// An op reads values and makes values. A value without producer is there before the step (input, parameter, optimizer state,
-// constant) and stays to its end. Every value lies in a storage; a storage is what occupies memory. Three ways for a value to
-// get one (`Alias`):
+// An op reads values and makes values. A value without producer is there before the step (input,
+// parameter, optimizer state, constant) and stays to its end. Every value lies in a storage; a
+// storage is what occupies memory. Three ways for a value to get one (`Alias`):
 //
 //   kOwn     a storage of its own, made by the value's producer (or there from the start)
 //   kView    other dimensions of the storage of `base`, an input of its producer: no bytes, no copy
-//   kUpdate  the storage of `base`, an input of its producer, overwritten: base is dead from then on. Who reads base (or a view
-//            of it) must run before; the graph's order does so, and analysis makes it explicit (control edges).
+//   kUpdate  the storage of `base`, an input of its producer, overwritten: base is dead from then
+//   on. Who reads base (or a view
+//            of it) must run before; the graph's order does so, and analysis makes it explicit
+//            (control edges).
 //
-// Whether an op may *reuse* the storage of a dying input for an own output is not said here: it is a trait of the op (src/ops)
-// and a choice of the planner. Dimensions are symbolic (sym::Expr). Kinds of ops are names; what they mean is in src/ops.
-// A graph only grows, by add_value and add_op; passes make new graphs. Invariants: see check().
+// Whether an op may *reuse* the storage of a dying input for an own output is not said here: it is
+// a trait of the op (src/ops) and a choice of the planner. Dimensions are symbolic (sym::Expr).
+// Kinds of ops are names; what they mean is in src/ops. A graph only grows, by add_value and
+// add_op; passes make new graphs. Invariants: see check().
 #pragma once
 
 #include <cstdint>
@@ -41,7 +44,8 @@ using StorageId = Id<StorageTag>;
 
 using Dims = std::vector<sym::Expr>;
 
-// An attribute: an integer (also used for booleans), a real, a word, or a list of sizes (axes, strides, target shapes).
+// An attribute: an integer (also used for booleans), a real, a word, or a list of sizes (axes,
+// strides, target shapes).
 using AttrValue = std::variant<int64_t, double, std::string, Dims>;
 using Attrs = std::map<std::string, AttrValue, std::less<>>;
 
@@ -65,7 +69,7 @@ struct InitialValue {
 };
 
 struct Value {
-  std::string name;   // unique in the graph
+  std::string name;  // unique in the graph
   DType dtype = DType::kF32;
   Dims dims;
   Layout layout;
@@ -81,19 +85,19 @@ struct Value {
 };
 
 struct Op {
-  std::string kind;               // a name of the op table
-  std::string name;               // unique in the graph; from the model where it has one
-  std::string module;             // path of the module it comes from, for reports; may be empty
+  std::string kind;    // a name of the op table
+  std::string name;    // unique in the graph; from the model where it has one
+  std::string module;  // path of the module it comes from, for reports; may be empty
   Phase phase = Phase::kForward;
   Attrs attrs;
-  std::vector<ValueId> inputs;    // none() for an optional input that is absent
-  std::vector<ValueId> outputs;   // set by the graph
-  std::vector<OpId> control;      // ops that must run before, beyond what inputs say
+  std::vector<ValueId> inputs;   // none() for an optional input that is absent
+  std::vector<ValueId> outputs;  // set by the graph
+  std::vector<OpId> control;     // ops that must run before, beyond what inputs say
   bool operator==(const Op&) const = default;
 };
 
 struct Storage {
-  ValueId root;   // the value that brought it (alias kOwn)
+  ValueId root;  // the value that brought it (alias kOwn)
   bool operator==(const Storage&) const = default;
 };
 
@@ -101,13 +105,14 @@ class Graph {
  public:
   // Adds a value that is there before the step. alias must be kOwn, producer none.
   ValueId add_value(Value value);
-  // Adds an op at the end of the order, with its outputs. Inputs must exist. ids of op and outputs are set here.
+  // Adds an op at the end of the order, with its outputs. Inputs must exist. ids of op and outputs
+  // are set here.
   OpId add_op(Op op, std::vector<Value> outputs);
 
   size_t op_count() const { return ops_.size(); }
   size_t value_count() const { return values_.size(); }
   size_t storage_count() const { return storages_.size(); }
-  IdRange<OpId> ops() const { return ops_.ids(); }          // a valid order
+  IdRange<OpId> ops() const { return ops_.ids(); }  // a valid order
   IdRange<ValueId> values() const { return values_.ids(); }
   IdRange<StorageId> storages() const { return storages_.ids(); }
   const Op& op(OpId id) const { return ops_[id]; }
@@ -130,7 +135,8 @@ class Graph {
 
   std::string name;      // of the model
   std::string producer;  // the exporter that wrote it
-  std::map<std::string, int64_t, std::less<>> bindings;  // symbols that were given numbers, for the record
+  std::map<std::string, int64_t, std::less<>>
+      bindings;  // symbols that were given numbers, for the record
 
   bool operator==(const Graph& other) const;
 
@@ -148,12 +154,13 @@ class Graph {
 sym::Expr element_count(const Value& value);
 sym::Expr size_bytes(const Value& value);
 
-// The structural check: inputs are made before they are read; views and updates lie inside their storage (where sizes are
-// constant); nobody reads a value after it was overwritten; names are unique; dims are not negative. Error: kInput.
+// The structural check: inputs are made before they are read; views and updates lie inside their
+// storage (where sizes are constant); nobody reads a value after it was overwritten; names are
+// unique; dims are not negative. Error: kInput.
 Status check(const Graph& graph);
 
-// Replaces bound symbols everywhere (dims, attributes, offsets) and records them. Error: kInput when a dim becomes negative
-// or a size exceeds 2^62 bytes.
+// Replaces bound symbols everywhere (dims, attributes, offsets) and records them. Error: kInput
+// when a dim becomes negative or a size exceeds 2^62 bytes.
 Result<Graph> bind(const Graph& graph, const sym::Bindings& bindings);
 // The symbols that occur in any dim, sorted.
 std::vector<std::string> free_symbols(const Graph& graph);

@@ -44,8 +44,11 @@ Result<analysis::OpCosts> op_costs(const ir::Graph& graph, const OptimizeOptions
     if (analysis::is_view_op(graph, id)) continue;
     LT_ASSIGN(const plan::OpDesc desc, analysis::describe(graph, id));
     const auto bytes = options.kernels->workspace_bytes(desc);
-    if (bytes) costs.workspace_bytes[id] = *bytes;
-    else missing += fmt::format("{}op '{}': {}", missing.empty() ? "" : "; ", graph.op(id).name, bytes.error().message);
+    if (bytes)
+      costs.workspace_bytes[id] = *bytes;
+    else
+      missing += fmt::format("{}op '{}': {}", missing.empty() ? "" : "; ", graph.op(id).name,
+                             bytes.error().message);
   }
   if (!missing.empty()) return error(ErrorCode::kInput, std::move(missing));
   return costs;
@@ -71,8 +74,10 @@ Result<Solution> pack_order(const analysis::ScheduleView& view, std::vector<Sche
   return solution;
 }
 
-// Addresses for the best order; where they do not fit below the order's own peak, orders found with other seeds.
-Result<Solution> solve_addresses(const analysis::ScheduleView& view, const plan::ScheduleOutcome& order,
+// Addresses for the best order; where they do not fit below the order's own peak, orders found with
+// other seeds.
+Result<Solution> solve_addresses(const analysis::ScheduleView& view,
+                                 const plan::ScheduleOutcome& order,
                                  const OptimizeOptions& options) {
   LT_ASSIGN(Solution best, pack_order(view, order.sequence, options));
   const int64_t room = order.peak_bytes - view.problem.resident_bytes;
@@ -91,17 +96,21 @@ Status check_budget(const Optimized& result, const OptimizeOptions& options) {
   if (!options.budget_bytes || result.plan.arena_bytes <= *options.budget_bytes) return {};
   const plan::Claims& claims = result.plan.claims;
   const std::string setter =
-      claims.certificate ? fmt::format(", set by op '{}'", result.plan.ops[claims.certificate->op].name) : "";
+      claims.certificate
+          ? fmt::format(", set by op '{}'", result.plan.ops[claims.certificate->op].name)
+          : "";
   return error(ErrorCode::kInfeasible,
-               fmt::format("--budget: {} bytes ({}) is too small: every order needs at least {} bytes ({}){}; the smallest arena "
+               fmt::format("--budget: {} bytes ({}) is too small: every order needs at least {} "
+                           "bytes ({}){}; the smallest arena "
                            "found has {} bytes ({})",
-                           *options.budget_bytes, format_bytes(*options.budget_bytes), claims.lower_bound_bytes,
-                           format_bytes(claims.lower_bound_bytes), setter, result.plan.arena_bytes,
-                           format_bytes(result.plan.arena_bytes)));
+                           *options.budget_bytes, format_bytes(*options.budget_bytes),
+                           claims.lower_bound_bytes, format_bytes(claims.lower_bound_bytes), setter,
+                           result.plan.arena_bytes, format_bytes(result.plan.arena_bytes)));
 }
 
-plan::Claims make_claims(const ir::Graph& graph, const analysis::ScheduleView& view, const analysis::OpCosts& costs,
-                         const plan::ScheduleOutcome& order, const Solution& solution, int64_t before_bytes) {
+plan::Claims make_claims(const ir::Graph& graph, const analysis::ScheduleView& view,
+                         const analysis::OpCosts& costs, const plan::ScheduleOutcome& order,
+                         const Solution& solution, int64_t before_bytes) {
   plan::Claims claims;
   claims.peak_bytes = solution.profile.peak_bytes;
   claims.peak_before_bytes = before_bytes;
@@ -129,12 +138,14 @@ Result<Optimized> optimize(const ir::Graph& forward, const OptimizeOptions& opti
     stage.done("layouts");
   }
   LT_ASSIGN(const analysis::OpCosts costs, op_costs(graph, options));
-  LT_ASSIGN(const analysis::ScheduleView view, analysis::make_schedule_view(graph, costs, options.device.alignment_bytes));
+  LT_ASSIGN(const analysis::ScheduleView view,
+            analysis::make_schedule_view(graph, costs, options.device.alignment_bytes));
   stage.done("costs");
 
   std::vector<SchedOpId> program;
   for (SchedOpId op : view.problem.ops.ids()) program.push_back(op);
-  LT_ASSIGN(const plan::ScheduleProfile before, plan::simulate(view.problem, program, /*in_place=*/false));
+  LT_ASSIGN(const plan::ScheduleProfile before,
+            plan::simulate(view.problem, program, /*in_place=*/false));
   const plan::ScheduleOutcome order = order::solve(view.problem, options.order);
   if (order.sequence.empty() && !program.empty())
     return error(ErrorCode::kLimit, "the work limit ended before any order was found; raise it");
@@ -142,8 +153,9 @@ Result<Optimized> optimize(const ir::Graph& forward, const OptimizeOptions& opti
   LT_ASSIGN(const Solution solution, solve_addresses(view, order, options));
   stage.done("addresses");
 
-  LT_ASSIGN(result.plan, write_plan({graph, view, costs, solution.sequence, solution.profile, solution.buffers,
-                                     solution.packing, options.device.alignment_bytes}));
+  LT_ASSIGN(result.plan,
+            write_plan({graph, view, costs, solution.sequence, solution.profile, solution.buffers,
+                        solution.packing, options.device.alignment_bytes}));
   result.plan.claims = make_claims(graph, view, costs, order, solution, before.peak_bytes);
   stage.done("plan");
   result.order_status = order.status;

@@ -2,9 +2,10 @@
 //
 //     forward graph -> training graph -> layouts -> costs -> order -> addresses -> plan
 //
-// Order and addresses are solved one after the other: the order's optimum P* bounds the joint problem from below, so packing
-// at height P* proves joint optimality (MODeL's eq. 9 needs no joint search then). Where packing misses P*, other orders of the
-// same peak are tried, and what remains is printed as fragmentation.
+// Order and addresses are solved one after the other: the order's optimum P* bounds the joint
+// problem from below, so packing at height P* proves joint optimality (MODeL's eq. 9 needs no joint
+// search then). Where packing misses P*, other orders of the same peak are tried, and what remains
+// is printed as fragmentation.
 #pragma once
 
 #include <cstdint>
@@ -26,13 +27,14 @@
 namespace lowtide::pipeline {
 
 struct OptimizeOptions {
-  std::optional<autodiff::TrainingOptions> training;  // none: the graph is planned as it is (inference)
+  std::optional<autodiff::TrainingOptions>
+      training;  // none: the graph is planned as it is (inference)
   cost::DeviceProfile device;
-  const plan::KernelCatalog* kernels = nullptr;       // none: no workspace, layouts as they come
-  std::optional<int64_t> budget_bytes;                // of the whole device
+  const plan::KernelCatalog* kernels = nullptr;  // none: no workspace, layouts as they come
+  std::optional<int64_t> budget_bytes;           // of the whole device
   order::OrderOptions order;
   pack::PackOptions pack;
-  int pack_retries = 8;       // other orders of equal peak to try when packing misses the peak
+  int pack_retries = 8;  // other orders of equal peak to try when packing misses the peak
 };
 
 struct Stage {
@@ -45,12 +47,13 @@ struct Optimized {
   plan::SolveStatus order_status = plan::SolveStatus::kLimit;
   plan::SolveStatus pack_status = plan::SolveStatus::kLimit;
   plan::SolveWork order_work, pack_work;
-  std::vector<Stage> stages;   // wall time, for people; never part of the plan
+  std::vector<Stage> stages;  // wall time, for people; never part of the plan
   double planning_seconds = 0;
 };
 
-// The graph's dims must all be constant. Error: kInput (what cannot be differentiated, typed or executed, all named), kInfeasible
-// (the budget is below the smallest arena found; the message says the proven bound and the op that sets it).
+// The graph's dims must all be constant. Error: kInput (what cannot be differentiated, typed or
+// executed, all named), kInfeasible (the budget is below the smallest arena found; the message says
+// the proven bound and the op that sets it).
 Result<Optimized> optimize(const ir::Graph& forward, const OptimizeOptions& options);
 
 }  // namespace lowtide::pipeline

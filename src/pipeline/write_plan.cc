@@ -17,10 +17,17 @@ using plan::PlanValueId;
 using plan::SchedOpId;
 using plan::SchedValueId;
 
-// Ids of the plan are those of the graph: ops, values and storages are written in the graph's order.
-PlanOpId plan_id(ir::OpId id) { return id.valid() ? PlanOpId(id.index()) : PlanOpId::none(); }
-PlanValueId plan_id(ir::ValueId id) { return id.valid() ? PlanValueId(id.index()) : PlanValueId::none(); }
-PlanStorageId plan_id(ir::StorageId id) { return PlanStorageId(id.index()); }
+// Ids of the plan are those of the graph: ops, values and storages are written in the graph's
+// order.
+PlanOpId plan_id(ir::OpId id) {
+  return id.valid() ? PlanOpId(id.index()) : PlanOpId::none();
+}
+PlanValueId plan_id(ir::ValueId id) {
+  return id.valid() ? PlanValueId(id.index()) : PlanValueId::none();
+}
+PlanStorageId plan_id(ir::StorageId id) {
+  return PlanStorageId(id.index());
+}
 
 class Writer {
  public:
@@ -48,14 +55,15 @@ class Writer {
       out.alias = static_cast<plan::PlanAlias>(value.alias);
       out.base = plan_id(value.base);
       const auto offset = value.offset_bytes.constant();
-      if (!offset) return error(ErrorCode::kInput, "the offset of view '" + value.name + "' is symbolic");
+      if (!offset)
+        return error(ErrorCode::kInput, "the offset of view '" + value.name + "' is symbolic");
       out.offset_bytes = *offset;
       out.storage = plan_id(value.storage);
       out.producer = plan_id(value.producer);
       out.is_output = value.is_output;
       const ir::InitialValue& initial = value.initial;
-      out.initial = {static_cast<plan::PlanInitial::Kind>(initial.kind), initial.bytes, initial.file, initial.offset,
-                     initial.length};
+      out.initial = {static_cast<plan::PlanInitial::Kind>(initial.kind), initial.bytes,
+                     initial.file, initial.offset, initial.length};
       plan_.values.push_back(std::move(out));
     }
     return {};
@@ -79,7 +87,8 @@ class Writer {
       plan_.storages[plan_id(in_.view.storage[v])].address =
           resident_bytes_ + in_.packing.offsets[in_.buffers.of_value[v]];
     for (const plan::InPlacePair& pair : in_.profile.reused)
-      plan_.storages[plan_id(in_.view.storage[pair.output])].reuses = plan_id(in_.view.storage[pair.input]);
+      plan_.storages[plan_id(in_.view.storage[pair.output])].reuses =
+          plan_id(in_.view.storage[pair.input]);
   }
 
   Status write_ops() {
@@ -107,8 +116,10 @@ class Writer {
     for (ir::OpId id : graph_.ops()) {
       if (!analysis::is_view_op(graph_, id)) continue;
       const ir::OpId made = analysis::version_producer(graph_, graph_.op(id).outputs[0]);
-      if (made.valid()) views_after[made].push_back(id);
-      else add_compute(id, 0);
+      if (made.valid())
+        views_after[made].push_back(id);
+      else
+        add_compute(id, 0);
     }
     IdVector<SchedValueId, size_t> unread(in_.view.problem.values.size());
     for (SchedValueId v : unread.ids()) unread[v] = in_.view.problem.values[v].readers.size();
@@ -118,7 +129,8 @@ class Writer {
     const auto outputs = values_by_producer();
     for (SchedOpId sched : in_.sequence) {
       const BufferId workspace = in_.buffers.of_workspace[sched];
-      add_compute(in_.view.op[sched], workspace.valid() ? resident_bytes_ + in_.packing.offsets[workspace] : 0);
+      add_compute(in_.view.op[sched],
+                  workspace.valid() ? resident_bytes_ + in_.packing.offsets[workspace] : 0);
       for (ir::OpId view : views_after[in_.view.op[sched]]) add_compute(view, 0);
       for (SchedValueId v : inputs[sched])
         if (--unread[v] == 0 && !taken_over[v]) add_free(v);
@@ -151,7 +163,8 @@ class Writer {
 
   IdVector<SchedOpId, std::vector<SchedValueId>> values_by_producer() const {
     IdVector<SchedOpId, std::vector<SchedValueId>> result(in_.view.problem.ops.size());
-    for (SchedValueId v : in_.view.problem.values.ids()) result[in_.view.problem.values[v].producer].push_back(v);
+    for (SchedValueId v : in_.view.problem.values.ids())
+      result[in_.view.problem.values[v].producer].push_back(v);
     return result;
   }
 
@@ -195,17 +208,20 @@ BufferView make_buffer_view(const analysis::ScheduleView& view, std::span<const 
       continue;
     }
     buffers.of_value[v] = buffers.problem.buffers.push_back(
-        {value.name, Interval{when[value.producer], last_use(value)}, value.bytes, 1, std::nullopt});
+        {value.name, Interval{when[value.producer], last_use(value)}, value.bytes, 1,
+         std::nullopt});
   }
   for (SchedOpId op : problem.ops.ids())
     if (problem.ops[op].workspace_bytes > 0)
-      buffers.of_workspace[op] = buffers.problem.buffers.push_back({problem.ops[op].name + "/workspace",
-                                                                    Interval{when[op], when[op] + 1},
-                                                                    problem.ops[op].workspace_bytes, 1, std::nullopt});
+      buffers.of_workspace[op] = buffers.problem.buffers.push_back(
+          {problem.ops[op].name + "/workspace", Interval{when[op], when[op] + 1},
+           problem.ops[op].workspace_bytes, 1, std::nullopt});
   return buffers;
 }
 
-Result<plan::Plan> write_plan(const PlanInputs& inputs) { return Writer(inputs).write(); }
+Result<plan::Plan> write_plan(const PlanInputs& inputs) {
+  return Writer(inputs).write();
+}
 
 plan::BoundCertificate write_certificate(const ir::Graph& graph, const analysis::ScheduleView& view,
                                          const plan::CutCertificate& cut) {

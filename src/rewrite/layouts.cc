@@ -28,7 +28,8 @@ class Pass {
     for (ValueId v : old_.values()) {
       const ir::Value& value = old_.value(v);
       if (!value.producer.valid()) value_[v] = graph_.add_value(value);
-      while (value.producer.valid() && next_op <= value.producer.index()) LT_RETURN_IF_ERROR(copy_op(OpId(next_op++)));
+      while (value.producer.valid() && next_op <= value.producer.index())
+        LT_RETURN_IF_ERROR(copy_op(OpId(next_op++)));
     }
     while (next_op < old_.op_count()) LT_RETURN_IF_ERROR(copy_op(OpId(next_op++)));
     LT_RETURN_IF_ERROR(ir::check(graph_));
@@ -39,7 +40,8 @@ class Pass {
   Status copy_op(OpId id) {
     const ir::Op& op = old_.op(id);
     std::vector<ValueId> inputs;
-    for (ValueId input : op.inputs) inputs.push_back(input.valid() ? value_[input] : ValueId::none());
+    for (ValueId input : op.inputs)
+      inputs.push_back(input.valid() ? value_[input] : ValueId::none());
     ir::Attrs attrs = op.attrs;
     LT_ASSIGN(const bool wished, grant_wish(op, attrs, inputs));
     if (!wished) agree(op, attrs, inputs);
@@ -59,13 +61,15 @@ class Pass {
     const plan::LayoutWish wish = catalog_.wish(desc);
     for (size_t i = 0; i < wish.inputs.size() && i < inputs.size(); ++i)
       if (inputs[i].valid()) inputs[i] = in_layout(inputs[i], wish.inputs[i], op);
-    // The one output whose format a kernel may choose is a weight gradient's; the op carries the choice as an attribute.
+    // The one output whose format a kernel may choose is a weight gradient's; the op carries the
+    // choice as an attribute.
     if (op.kind == "ConvWgtGrad" && !wish.outputs.empty() && !wish.outputs[0].row_major())
       attrs["dw_layout"] = print(wish.outputs[0]);
     return !wish.inputs.empty();
   }
 
-  Result<plan::OpDesc> describe(const ir::Op& op, const ir::Attrs& attrs, const std::vector<ValueId>& inputs) const {
+  Result<plan::OpDesc> describe(const ir::Op& op, const ir::Attrs& attrs,
+                                const std::vector<ValueId>& inputs) const {
     plan::OpDesc desc;
     desc.kind = op.kind;
     LT_ASSIGN(desc.attrs, analysis::describe(attrs, op.name));
@@ -84,10 +88,12 @@ class Pass {
     return desc;
   }
 
-  // Operands of one rank but different layouts: all follow the first permuted one, if the op can be typed so.
+  // Operands of one rank but different layouts: all follow the first permuted one, if the op can be
+  // typed so.
   void agree(const ir::Op& op, const ir::Attrs& attrs, std::vector<ValueId>& inputs) {
     for (ValueId& input : inputs)
-      if (input.valid() && !graph_.value(input).layout.blocked.empty()) input = in_layout(input, Layout{}, op);
+      if (input.valid() && !graph_.value(input).layout.blocked.empty())
+        input = in_layout(input, Layout{}, op);
     const auto permuted = std::find_if(inputs.begin(), inputs.end(), [&](ValueId input) {
       return input.valid() && !graph_.value(input).layout.row_major();
     });
@@ -119,10 +125,12 @@ class Pass {
     if (source.layout == layout) return input;
     const bool shared = source.category != Category::kParameter;
     const auto key = std::pair(input, print(layout));
-    if (const auto known = reordered_.find(key); shared && known != reordered_.end()) return known->second;
+    if (const auto known = reordered_.find(key); shared && known != reordered_.end())
+      return known->second;
     ir::Attrs attrs{{"layout", print(layout)}};
     ir::Value made;
-    made.name = graph_.fresh_name(source.name + "/" + (layout.row_major() ? "row_major" : "reordered"));
+    made.name =
+        graph_.fresh_name(source.name + "/" + (layout.row_major() ? "row_major" : "reordered"));
     made.dtype = source.dtype;
     made.dims = source.dims;
     made.layout = layout;
@@ -142,7 +150,8 @@ class Pass {
     return result;
   }
 
-  void add(OpId id, ir::Attrs attrs, std::vector<ValueId> inputs, const std::vector<ops::OutputType>& types) {
+  void add(OpId id, ir::Attrs attrs, std::vector<ValueId> inputs,
+           const std::vector<ops::OutputType>& types) {
     const ir::Op& op = old_.op(id);
     ir::Op copy = op;
     copy.attrs = std::move(attrs);
@@ -152,12 +161,14 @@ class Pass {
     for (size_t i = 0; i < op.outputs.size(); ++i) {
       ir::Value value = old_.value(op.outputs[i]);
       value.layout = types[i].type.layout;
-      if (value.alias != ir::Alias::kOwn) value.base = inputs[static_cast<size_t>(types[i].base_input)];
+      if (value.alias != ir::Alias::kOwn)
+        value.base = inputs[static_cast<size_t>(types[i].base_input)];
       if (value.alias == ir::Alias::kView) value.offset_bytes = types[i].offset_bytes;
       outputs.push_back(std::move(value));
     }
     op_[id] = graph_.add_op(std::move(copy), std::move(outputs));
-    for (size_t i = 0; i < op.outputs.size(); ++i) value_[op.outputs[i]] = graph_.op(op_[id]).outputs[i];
+    for (size_t i = 0; i < op.outputs.size(); ++i)
+      value_[op.outputs[i]] = graph_.op(op_[id]).outputs[i];
   }
 
   const ir::Graph& old_;

@@ -1,5 +1,5 @@
-// The seam between the runtime and the kernels of a device. A kernel is built once, when a plan is loaded, from an OpDesc; then
-// it runs on raw pointers, allocates nothing and never fails.
+// The seam between the runtime and the kernels of a device. A kernel is built once, when a plan is
+// loaded, from an OpDesc; then it runs on raw pointers, allocates nothing and never fails.
 #pragma once
 
 #include <cstdint>
@@ -12,15 +12,17 @@
 
 namespace lowtide::runtime {
 
-// What changes from step to step. Random ops key their Philox counters by (seed, step, stream attribute, element).
+// What changes from step to step. Random ops key their Philox counters by (seed, step, stream
+// attribute, element).
 struct StepContext {
   uint64_t seed = 0;
   int64_t step = 1;  // counts from 1: AdamW's bias correction
 };
 
 struct KernelArgs {
-  std::span<void* const> inputs;    // null where an optional input is absent
-  std::span<void* const> outputs;   // may equal an input only where the op table lists the pair or the output updates it
+  std::span<void* const> inputs;   // null where an optional input is absent
+  std::span<void* const> outputs;  // may equal an input only where the op table lists the pair or
+                                   // the output updates it
   void* workspace = nullptr;
   StepContext context;
 };
@@ -31,7 +33,8 @@ class Kernel {
   virtual void run(const KernelArgs& args) = 0;
 };
 
-// Makes kernels; also what the planner asks about them (one object, so that what was planned is what runs).
+// Makes kernels; also what the planner asks about them (one object, so that what was planned is
+// what runs).
 class KernelFactory : public plan::KernelCatalog {
  public:
   virtual Result<std::unique_ptr<Kernel>> make(const plan::OpDesc& op) const = 0;

@@ -1,0 +1,154 @@
+// Lowtide's public C++ API: read a model, plan it, verify the plan, run steps inside one arena,
+// read results back.
+//
+//     auto model = lowtide::Model::read("gpt2.onnx", {.dims = {{"batch", 1}, {"seq", 64}},
+//     .training = true}); auto plan = lowtide::Plan::make(*model, {.train = true}); auto session =
+//     lowtide::Session::open(*plan); session->seed_inputs(); session->run(); auto loss =
+//     session->get("loss");
+//
+// Every function that can fail answers a Result (lowtide/result.h) whose error is one line. Objects
+// are movable, not copyable, and not thread-safe; different objects may be used from different
+// threads.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "lowtide/result.h"
+
+#if defined(__GNUC__)
+#define LOWTIDE_API __attribute__((visibility("default")))
+#else
+#define LOWTIDE_API
+#endif
+
+namespace lowtide {
+
+struct ReadOptions {
+  std::map<std::string, int64_t, std::less<>> dims =
+      {};                 // sizes of the model's symbolic dimensions
+  bool training = false;  // BatchNormalization in its training form, Dropout active
+  bool dropout = true;    // with training: false makes Dropout the identity
+};
+
+// A computation graph as a door read it. Symbolic dimensions that `dims` does not name stay
+// symbolic.
+class LOWTIDE_API Model {
+ public:
+  // An ONNX file. Error: kInput.
+  static Result<Model> read(const std::string& path, const ReadOptions& options = {});
+  Model(Model&&) noexcept;
+  Model& operator=(Model&&) noexcept;
+  ~Model();
+
+  std::string name() const;
+  std::vector<std::string> free_dims() const;  // symbols that still need a size, sorted
+
+  struct State;
+  const State& state() const { return *state_; }
+
+ private:
+  explicit Model(std::unique_ptr<State> state);
+  std::unique_ptr<State> state_;
+};
+
+struct PlanOptions {
+  bool train = false;                  // append loss, gradients and updates
+  std::string loss = "cross-entropy";  // or "mse"
+  std::string optimizer = "adamw";     // or "sgd"
+  double learning_rate = 1e-3;
+  double weight_decay = 0.01;
+  double momentum = 0.9;                     // sgd
+  std::string device = "cpu";                // a known profile or a profile file
+  std::optional<int64_t> budget_bytes = {};  // of the whole device
+  uint64_t seed = 0;                         // of the planner's tie-breaking
+  double time_limit_seconds = 60;  // safety stop; the work limits end a search long before
+};
+
+class LOWTIDE_API Plan {
+ public:
+  // Plans for the kernels of this library's CPU runtime, or (any other device) for a profile
+  // without kernels. Error: kInput, kUsage, kInfeasible (budget), kLimit.
+  static Result<Plan> make(const Model& model, const PlanOptions& options = {});
+  static Result<Plan> load(const std::string& path);
+  Plan(Plan&&) noexcept;
+  Plan& operator=(Plan&&) noexcept;
+  ~Plan();
+
+  Status save(const std::string& path) const;
+  // Recomputes every claim from the plan alone. Error: kVerification, with one line per finding.
+  Status verify() const;
+
+  int64_t peak_before_bytes() const;  // the ops in their given order
+  int64_t peak_bytes() const;
+  int64_t lower_bound_bytes() const;  // proven
+  int64_t arena_bytes() const;
+  bool order_proven() const;
+  std::string text() const;  // the verdict, for people
+  std::string json() const;  // the same, with stable keys (docs/formats.md)
+
+  struct State;
+  const State& state() const { return *state_; }
+
+ private:
+  explicit Plan(std::unique_ptr<State> state);
+  std::unique_ptr<State> state_;
+};
+
+// A value of the plan that can be set or read by name.
+struct ValueInfo {
+  std::string name;
+  std::string dtype;  // "f32", "i64", ...
+  std::vector<int64_t> dims;
+};
+
+struct RunOptions {
+  uint64_t seed = 0;              // of parameters without weights, and of dropout
+  std::string model_folder = {};  // where external weight files lie
+  bool unplanned =
+      false;  // one buffer per value, freed after its last use, in the given order: the baseline
+  int threads = 0;  // 0: as many as the machine has
+};
+
+// One arena and the steps that run in it.
+class LOWTIDE_API Session {
+ public:
+  static Result<Session> open(const Plan& plan, const RunOptions& options = {});
+  Session(Session&&) noexcept;
+  Session& operator=(Session&&) noexcept;
+  ~Session();
+
+  std::vector<ValueInfo> inputs() const;  // fed for every step: data, labels
+  std::vector<ValueInfo> parameters() const;
+  std::vector<ValueInfo> outputs() const;
+
+  // Row-major contents; the size must match. Error: kUsage, naming the value and both sizes.
+  Status set(std::string_view name, std::span<const std::byte> contents);
+  Result<std::vector<std::byte>> get(std::string_view name) const;
+  template <class T>
+  Status write(std::string_view name, const std::vector<T>& contents) {
+    return set(name, std::as_bytes(std::span(contents)));
+  }
+  // Fills every input that was not set with seeded values.
+  void seed_inputs();
+
+  Status run();                 // one step
+  int64_t arena_bytes() const;  // unplanned: the high-water mark so far
+
+ private:
+  struct State;
+  explicit Session(std::unique_ptr<State> state);
+  std::unique_ptr<State> state_;
+};
+
+// "0.1.0".
+LOWTIDE_API std::string_view version();
+
+}  // namespace lowtide

@@ -1,0 +1,207 @@
+#include "api/compare.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstring>
+#include <iterator>
+#include <limits>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "base/bytes.h"
+#include "base/check.h"
+
+namespace lowtide {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using plan::PlanOpId;
+using plan::PlanValueId;
+
+double median(std::vector<double> times) {
+  std::sort(times.begin(), times.end());
+  const size_t middle = times.size() / 2;
+  return times.size() % 2 == 1 ? times[middle] : (times[middle - 1] + times[middle]) / 2;
+}
+
+double value_at(DType dtype, const std::byte* data, size_t i) {
+  const auto read = [&]<class T>(T value) {
+    std::memcpy(&value, data + i * sizeof(T), sizeof(T));
+    return static_cast<double>(value);
+  };
+  switch (dtype) {
+    case DType::kF32:
+      return read(float{});
+    case DType::kF64:
+      return read(double{});
+    case DType::kI64:
+      return read(int64_t{});
+    case DType::kI32:
+      return read(int32_t{});
+    default:
+      return read(uint8_t{});
+  }
+}
+
+double largest_difference(DType dtype, std::span<const std::byte> a, std::span<const std::byte> b) {
+  if (std::memcmp(a.data(), b.data(), a.size()) == 0) return 0;
+  double most = 0;
+  for (size_t i = 0; i < a.size() / static_cast<size_t>(size_bytes(dtype)); ++i) {
+    const double x = value_at(dtype, a.data(), i), y = value_at(dtype, b.data(), i);
+    if (std::isnan(x) != std::isnan(y)) return std::numeric_limits<double>::infinity();
+    if (!std::isnan(x)) most = std::max(most, std::abs(x - y));
+  }
+  return most;
+}
+
+// Which values are results: outputs of the step, parameter gradients, and new versions of what was
+// there before.
+bool is_result(const plan::Plan& plan, PlanValueId id) {
+  const plan::PlanValue& value = plan.values[id];
+  const plan::PlanStorage& storage = plan.storages[value.storage];
+  return value.is_output || value.alias == plan::PlanAlias::kUpdate ||
+         storage.category == Category::kGradient;
+}
+
+class Comparison {
+ public:
+  Comparison(const plan::Plan& plan, RunReport& report) : plan_(plan), report_(report) {}
+
+  // Keeps the results of the unplanned step, then holds the planned step's against them.
+  Status run(runtime::Session& planned, runtime::Session& unplanned) {
+    const runtime::Observer keep = [this](PlanOpId, PlanValueId value,
+                                          std::span<const std::byte> bytes) {
+      if (is_result(plan_, value))
+        kept_.insert_or_assign(value, std::vector<std::byte>(bytes.begin(), bytes.end()));
+    };
+    const runtime::Observer hold = [this](PlanOpId, PlanValueId value,
+                                          std::span<const std::byte> bytes) {
+      if (is_result(plan_, value)) compare(value, bytes);
+    };
+    LT_RETURN_IF_ERROR(unplanned.run(&keep));
+    report_.max_abs_difference = 0;
+    LT_RETURN_IF_ERROR(planned.run(&hold));
+    LT_CHECK(kept_.empty(), "the planned step did not make every value of the unplanned one");
+    return {};
+  }
+
+ private:
+  void compare(PlanValueId id, std::span<const std::byte> bytes) {
+    const auto kept = kept_.find(id);
+    LT_CHECK(kept != kept_.end() && kept->second.size() == bytes.size(), plan_.values[id].name);
+    ++report_.values_compared;
+    if (std::memcmp(kept->second.data(), bytes.data(), bytes.size()) != 0) {
+      if (++report_.values_different == 1) report_.first_different = plan_.values[id].name;
+      const double difference =
+          largest_difference(plan_.values[id].type.dtype, kept->second, bytes);
+      report_.max_abs_difference = std::max(*report_.max_abs_difference, difference);
+    }
+    kept_.erase(kept);
+  }
+
+  const plan::Plan& plan_;
+  RunReport& report_;
+  std::map<PlanValueId, std::vector<std::byte>> kept_;
+};
+
+Result<double> timed_step(runtime::Session& session) {
+  const auto start = Clock::now();
+  LT_RETURN_IF_ERROR(session.run());
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+std::optional<double> loss_of(const runtime::Session& session) {
+  const auto bytes = session.get("loss");
+  if (!bytes || bytes->size() != sizeof(float)) return std::nullopt;
+  return value_at(DType::kF32, bytes->data(), 0);
+}
+
+}  // namespace
+
+Result<RunReport> run_plan(const plan::Plan& plan, const runtime::KernelFactory& kernels,
+                           const CompareOptions& options) {
+  RunReport report;
+  report.steps = options.steps;
+  report.arena_planned_bytes = plan.arena_bytes;
+  report.predicted_step_seconds = plan.claims.predicted_seconds;
+  runtime::SessionOptions resolved;
+  resolved.seed = options.seed;
+  resolved.model_folder = options.model_folder;
+  LT_ASSIGN(runtime::Session planned, runtime::Session::open(plan, kernels, resolved));
+  planned.seed_inputs(0);
+  std::optional<runtime::Session> unplanned;
+  if (options.compare) {
+    resolved.unplanned = true;
+    LT_ASSIGN(unplanned, runtime::Session::open(plan, kernels, resolved));
+    unplanned->seed_inputs(0);
+    LT_RETURN_IF_ERROR(Comparison(plan, report).run(planned, *unplanned));
+    report.loss_first = loss_of(planned);
+  }
+  std::vector<double> times, unplanned_times;
+  for (int64_t step = 0; step < options.steps; ++step) {
+    LT_ASSIGN(const double seconds, timed_step(planned));
+    times.push_back(seconds);
+    if (!report.loss_first) report.loss_first = loss_of(planned);
+    if (!unplanned) continue;
+    LT_ASSIGN(const double other, timed_step(*unplanned));
+    unplanned_times.push_back(other);
+  }
+  report.step_seconds = median(times);
+  report.loss_last = loss_of(planned);
+  report.arena_measured_bytes = planned.arena_bytes();
+  if (unplanned) {
+    report.unplanned_step_seconds = median(unplanned_times);
+    report.unplanned_bytes = unplanned->arena_bytes();
+  }
+  return report;
+}
+
+std::string print(const RunReport& report) {
+  std::string text;
+  auto out = std::back_inserter(text);
+  fmt::format_to(out, "arena  planned {} bytes ({}), measured {} bytes\n",
+                 report.arena_planned_bytes, format_bytes(report.arena_planned_bytes),
+                 report.arena_measured_bytes);
+  fmt::format_to(out, "step   predicted {:.1f} ms, measured {:.1f} ms (median of {})\n",
+                 report.predicted_step_seconds * 1e3, report.step_seconds * 1e3, report.steps);
+  if (report.loss_first && report.loss_last)
+    fmt::format_to(out, "loss   {:.6f} -> {:.6f}\n", *report.loss_first, *report.loss_last);
+  if (!report.max_abs_difference) return text;
+  fmt::format_to(
+      out,
+      "unplanned  {} bytes ({}) at its peak, {:.1f} ms a step; planned / unplanned time {:.3f}\n",
+      *report.unplanned_bytes, format_bytes(*report.unplanned_bytes),
+      *report.unplanned_step_seconds * 1e3, report.step_seconds / *report.unplanned_step_seconds);
+  fmt::format_to(
+      out,
+      "compared {} outputs, gradients and updated values: {} differ, largest difference {}{}\n",
+      report.values_compared, report.values_different, *report.max_abs_difference,
+      report.values_different == 0 ? " (bit for bit equal)"
+                                   : ", first in '" + report.first_different + "'");
+  return text;
+}
+
+std::string print_json(const RunReport& report) {
+  nlohmann::ordered_json json;
+  json["steps"] = report.steps;
+  json["arena_planned_bytes"] = report.arena_planned_bytes;
+  json["arena_measured_bytes"] = report.arena_measured_bytes;
+  json["predicted_step_seconds"] = report.predicted_step_seconds;
+  json["step_seconds"] = report.step_seconds;
+  if (report.loss_first) json["loss_first"] = *report.loss_first;
+  if (report.loss_last) json["loss_last"] = *report.loss_last;
+  if (report.max_abs_difference) {
+    json["max_abs_difference"] = *report.max_abs_difference;
+    json["values_compared"] = report.values_compared;
+    json["values_different"] = report.values_different;
+    json["first_different"] = report.first_different;
+    json["unplanned_step_seconds"] = *report.unplanned_step_seconds;
+    json["unplanned_bytes"] = *report.unplanned_bytes;
+  }
+  return json.dump(2) + "\n";
+}
+
+}  // namespace lowtide

@@ -1,0 +1,48 @@
+// Runs a plan and, beside it, the same ops unplanned, and says whether every result is the same,
+// bit for bit, and what each took. The evidence that `lowtide run` prints.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "plan/plan.h"
+#include "runtime/session.h"
+
+namespace lowtide {
+
+struct RunReport {
+  int64_t steps = 0;
+  int64_t arena_planned_bytes = 0;
+  int64_t arena_measured_bytes = 0;
+  double predicted_step_seconds = 0;
+  double step_seconds = 0;                      // median
+  std::optional<double> loss_first, loss_last;  // of a training step
+  // Only with compare:
+  std::optional<double>
+      unplanned_step_seconds;                // median of steps interleaved with the planned ones
+  std::optional<int64_t> unplanned_bytes;    // high-water mark of the unplanned steps
+  std::optional<double> max_abs_difference;  // infinite where one is NaN and the other is not
+  int64_t values_compared = 0;
+  int64_t values_different = 0;  // bitwise
+  std::string first_different;   // name of the first value that differs; empty if none
+};
+
+struct CompareOptions {
+  int64_t steps = 3;
+  bool compare = false;
+  uint64_t seed = 0;
+  std::string model_folder;
+};
+
+// Compared in the first step: every output, every gradient of a parameter, every updated parameter
+// and state. Error: as runtime::Session::open and run.
+Result<RunReport> run_plan(const plan::Plan& plan, const runtime::KernelFactory& kernels,
+                           const CompareOptions& options);
+
+std::string print(const RunReport& report);
+std::string print_json(const RunReport& report);
+
+}  // namespace lowtide

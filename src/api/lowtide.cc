@@ -1,0 +1,264 @@
+#include "lowtide/lowtide.h"
+
+#include <fmt/core.h>
+#include <fmt/format.h>
+
+#include <chrono>
+#include <filesystem>
+
+#include "api/state.h"
+#include "base/file.h"
+#include "exec/cpu/cpu.h"
+#include "io/onnx_reader.h"
+#include "plan/plan_text.h"
+#include "runtime/session.h"
+#include "verify/verify.h"
+
+namespace lowtide {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+// What would make the plan again; part of the plan file, so nothing here may differ from run to
+// run.
+std::map<std::string, std::string, std::less<>> provenance(
+    const PlanOptions& options, const pipeline::OptimizeOptions& resolved) {
+  std::map<std::string, std::string, std::less<>> facts;
+  facts["lowtide"] = std::string(version());
+  facts["device"] = resolved.device.name;
+  facts["seed"] = std::to_string(options.seed);
+  facts["train"] = options.train ? "yes" : "no";
+  if (!options.train) return facts;
+  facts["loss"] = options.loss;
+  facts["optimizer"] = options.optimizer;
+  facts["learning_rate"] = fmt::format("{}", options.learning_rate);
+  facts["weight_decay"] = fmt::format("{}", options.weight_decay);
+  if (options.optimizer == "sgd") facts["momentum"] = fmt::format("{}", options.momentum);
+  return facts;
+}
+
+report::PlanningFacts planning_facts(const pipeline::Optimized& optimized, double reading_seconds) {
+  report::PlanningFacts facts;
+  facts.order_status = optimized.order_status;
+  facts.pack_status = optimized.pack_status;
+  facts.order_units = optimized.order_work.units;
+  facts.pack_units = optimized.pack_work.units;
+  for (const pipeline::Stage& stage : optimized.stages)
+    facts.stages.emplace_back(stage.name, stage.seconds);
+  facts.planning_seconds = optimized.planning_seconds;
+  facts.reading_seconds = reading_seconds;
+  return facts;
+}
+
+}  // namespace
+
+std::string_view version() {
+  return LOWTIDE_VERSION;
+}
+
+Result<pipeline::OptimizeOptions> pipeline_options(const PlanOptions& options) {
+  pipeline::OptimizeOptions result;
+  LT_ASSIGN(result.device, cost::find_device(options.device));
+  result.budget_bytes = options.budget_bytes;
+  result.order.seed = options.seed;
+  result.order.max_seconds = options.time_limit_seconds;
+  result.pack.max_seconds = options.time_limit_seconds;
+  if (!options.train) return result;
+  autodiff::TrainingOptions training;
+  if (options.loss == "cross-entropy")
+    training.loss = autodiff::Loss::kCrossEntropy;
+  else if (options.loss == "mse")
+    training.loss = autodiff::Loss::kMse;
+  else
+    return error(
+        ErrorCode::kUsage,
+        fmt::format("--loss: '{}' is not known; known are cross-entropy, mse", options.loss));
+  if (options.optimizer == "adamw")
+    training.optimizer = autodiff::Optimizer::kAdamW;
+  else if (options.optimizer == "sgd")
+    training.optimizer = autodiff::Optimizer::kSgd;
+  else
+    return error(
+        ErrorCode::kUsage,
+        fmt::format("--optimizer: '{}' is not known; known are adamw, sgd", options.optimizer));
+  training.learning_rate = options.learning_rate;
+  training.weight_decay = options.weight_decay;
+  training.momentum = options.momentum;
+  result.training = training;
+  return result;
+}
+
+// ---- Model
+// --------------------------------------------------------------------------------------------------------
+
+Model::Model(std::unique_ptr<State> state) : state_(std::move(state)) {}
+Model::Model(Model&&) noexcept = default;
+Model& Model::operator=(Model&&) noexcept = default;
+Model::~Model() = default;
+
+Result<Model> Model::read(const std::string& path, const ReadOptions& options) {
+  const auto start = Clock::now();
+  io::OnnxOptions door;
+  door.bindings = {options.dims.begin(), options.dims.end()};
+  door.training = options.training;
+  door.dropout = options.dropout;
+  auto state = std::make_unique<State>();
+  LT_ASSIGN(state->graph, io::read_onnx(path, door));
+  if (state->graph.name.empty() || state->graph.name == "main_graph")
+    state->graph.name = std::filesystem::path(path).stem().string();
+  state->reading_seconds = seconds_since(start);
+  return Model(std::move(state));
+}
+
+std::string Model::name() const {
+  return state_->graph.name;
+}
+std::vector<std::string> Model::free_dims() const {
+  return ir::free_symbols(state_->graph);
+}
+
+// ---- Plan
+// ---------------------------------------------------------------------------------------------------------
+
+Plan::Plan(std::unique_ptr<State> state) : state_(std::move(state)) {}
+Plan::Plan(Plan&&) noexcept = default;
+Plan& Plan::operator=(Plan&&) noexcept = default;
+Plan::~Plan() = default;
+
+Result<Plan> Plan::make(const Model& model, const PlanOptions& options) {
+  LT_ASSIGN(pipeline::OptimizeOptions resolved, pipeline_options(options));
+  if (const auto open = model.free_dims(); !open.empty())
+    return error(
+        ErrorCode::kUsage,
+        fmt::format("the model has unbound dimensions: {}; give each a size, as in --dim {}=1",
+                    fmt::join(open, ", "), open.front()));
+  // Profiles of other devices have no kernels here: such a plan knows no workspace and keeps the
+  // layouts that came.
+  const auto kernels = options.device == "cpu" ? exec_cpu::make_cpu_kernels() : nullptr;
+  resolved.kernels = kernels.get();
+  LT_ASSIGN(pipeline::Optimized optimized, pipeline::optimize(model.state().graph, resolved));
+  optimized.plan.provenance = provenance(options, resolved);
+  auto state = std::make_unique<State>();
+  state->facts = planning_facts(optimized, model.state().reading_seconds);
+  state->plan = std::move(optimized.plan);
+  return Plan(std::move(state));
+}
+
+Result<Plan> Plan::load(const std::string& path) {
+  LT_ASSIGN(const std::string text, read_file(path));
+  auto state = std::make_unique<State>();
+  LT_ASSIGN(state->plan, plan::read_plan(text, path));
+  return Plan(std::move(state));
+}
+
+Status Plan::save(const std::string& path) const {
+  return write_file_atomically(path, plan::print_plan(state_->plan));
+}
+
+Status Plan::verify() const {
+  const verify::Report report = verify::verify(state_->plan);
+  if (report.ok()) return {};
+  std::string text;
+  for (const verify::Finding& finding : report.findings)
+    text += (text.empty() ? "" : "\n") + finding.message;
+  return error(ErrorCode::kVerification, std::move(text));
+}
+
+int64_t Plan::peak_before_bytes() const {
+  return state_->plan.claims.peak_before_bytes;
+}
+int64_t Plan::peak_bytes() const {
+  return state_->plan.claims.peak_bytes;
+}
+int64_t Plan::lower_bound_bytes() const {
+  return state_->plan.claims.lower_bound_bytes;
+}
+int64_t Plan::arena_bytes() const {
+  return state_->plan.arena_bytes;
+}
+bool Plan::order_proven() const {
+  return state_->plan.claims.order_proven;
+}
+std::string Plan::text() const {
+  return report::verdict_text(state_->plan, state_->facts);
+}
+std::string Plan::json() const {
+  return report::verdict_json(state_->plan, state_->facts);
+}
+
+// ---- Session
+// ------------------------------------------------------------------------------------------------------
+
+struct Session::State {
+  std::unique_ptr<runtime::KernelFactory> kernels;
+  runtime::Session session;
+};
+
+Session::Session(std::unique_ptr<State> state) : state_(std::move(state)) {}
+Session::Session(Session&&) noexcept = default;
+Session& Session::operator=(Session&&) noexcept = default;
+Session::~Session() = default;
+
+Result<Session> Session::open(const Plan& plan, const RunOptions& options) {
+  auto kernels = exec_cpu::make_cpu_kernels({.threads = options.threads});
+  runtime::SessionOptions resolved;
+  resolved.seed = options.seed;
+  resolved.model_folder = options.model_folder;
+  resolved.unplanned = options.unplanned;
+  LT_ASSIGN(runtime::Session session,
+            runtime::Session::open(plan.state().plan, *kernels, resolved));
+  return Session(std::make_unique<State>(State{std::move(kernels), std::move(session)}));
+}
+
+namespace {
+
+template <class Predicate>
+std::vector<ValueInfo> list_values(const plan::Plan& plan, const Predicate& wanted) {
+  std::vector<ValueInfo> values;
+  for (const plan::PlanValue& value : plan.values)
+    if (wanted(value))
+      values.push_back({value.name, std::string(name(value.type.dtype)), value.type.dims});
+  return values;
+}
+
+}  // namespace
+
+std::vector<ValueInfo> Session::inputs() const {
+  return list_values(state_->session.plan(), [](const plan::PlanValue& value) {
+    return !value.producer.valid() && value.initial.kind == plan::PlanInitial::Kind::kFed;
+  });
+}
+
+std::vector<ValueInfo> Session::parameters() const {
+  const plan::Plan& plan = state_->session.plan();
+  return list_values(plan, [&](const plan::PlanValue& value) {
+    return !value.producer.valid() && plan.storages[value.storage].category == Category::kParameter;
+  });
+}
+
+std::vector<ValueInfo> Session::outputs() const {
+  return list_values(state_->session.plan(),
+                     [](const plan::PlanValue& value) { return value.is_output; });
+}
+
+Status Session::set(std::string_view name, std::span<const std::byte> contents) {
+  return state_->session.set(name, contents);
+}
+Result<std::vector<std::byte>> Session::get(std::string_view name) const {
+  return state_->session.get(name);
+}
+void Session::seed_inputs() {
+  state_->session.seed_inputs(0);
+}
+Status Session::run() {
+  return state_->session.run();
+}
+int64_t Session::arena_bytes() const {
+  return state_->session.arena_bytes();
+}
+
+}  // namespace lowtide

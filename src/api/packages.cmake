@@ -1,0 +1,3 @@
+find_package(nlohmann_json REQUIRED)
+target_link_libraries(${lowtide_target} PRIVATE nlohmann_json::nlohmann_json)
+target_compile_definitions(${lowtide_target} PRIVATE LOWTIDE_VERSION="${PROJECT_VERSION}")

@@ -1,0 +1,26 @@
+// What the public objects hold. For src/api and tools/ only.
+#pragma once
+
+#include "ir/graph.h"
+#include "lowtide/lowtide.h"
+#include "pipeline/optimize.h"
+#include "plan/plan.h"
+#include "report/verdict.h"
+
+namespace lowtide {
+
+struct Model::State {
+  ir::Graph graph;
+  double reading_seconds = 0;
+};
+
+struct Plan::State {
+  plan::Plan plan;
+  report::PlanningFacts facts;  // empty for a plan that was loaded
+};
+
+// The options of the pipeline that a user's options mean. Error: kUsage, naming the flag and what
+// it accepts.
+Result<pipeline::OptimizeOptions> pipeline_options(const PlanOptions& options);
+
+}  // namespace lowtide

@@ -1,0 +1,140 @@
+#include "report/profile.h"
+
+#include <algorithm>
+
+namespace lowtide::report {
+namespace {
+
+using plan::PlanOpId;
+using plan::PlanStorageId;
+
+// Which storages occupy memory of their own at a moment. A storage that took over a buffer occupies
+// it in its giver's place.
+class LiveSet {
+ public:
+  explicit LiveSet(const plan::Plan& plan) : plan_(plan), live_(plan.storages.size(), 0) {
+    for (PlanStorageId s : plan.storages.ids())
+      if (plan.storages[s].resident) add(s);
+  }
+
+  void add(PlanStorageId s) {
+    if (live_[s]) return;
+    live_[s] = 1;
+    bytes_ += plan_.storages[s].bytes;
+  }
+  void remove(PlanStorageId s) {
+    if (!live_[s]) return;
+    live_[s] = 0;
+    bytes_ -= plan_.storages[s].bytes;
+  }
+  int64_t bytes() const { return bytes_; }
+  const IdVector<PlanStorageId, char>& live() const { return live_; }
+
+ private:
+  const plan::Plan& plan_;
+  IdVector<PlanStorageId, char> live_;
+  int64_t bytes_ = 0;
+};
+
+class Profiler {
+ public:
+  explicit Profiler(const plan::Plan& plan) : plan_(plan), live_(plan) {}
+
+  LiveSet& live() { return live_; }
+
+  // The outputs of the op exist from here on; `reuse`: heirs take their givers' place at once.
+  void compute(PlanOpId op, bool reuse) {
+    for (plan::PlanValueId output : plan_.ops[op].outputs) {
+      const plan::PlanValue& value = plan_.values[output];
+      if (value.alias != plan::PlanAlias::kOwn) continue;
+      if (reuse && plan_.storages[value.storage].reuses.valid())
+        live_.remove(plan_.storages[value.storage].reuses);
+      live_.add(value.storage);
+    }
+    const int64_t bytes = live_.bytes() + plan_.ops[op].workspace_bytes;
+    if (profile_.step_bytes.empty() || bytes > profile_.peak_bytes) {
+      profile_.peak_bytes = bytes;
+      profile_.peak_step = profile_.step_bytes.size();
+      profile_.peak_op = op;
+      peak_live_ = live_.live();
+    }
+    profile_.step_bytes.push_back(bytes);
+  }
+
+  MemoryProfile finish() {
+    if (!profile_.peak_op.valid()) {
+      peak_live_ = live_.live();
+      profile_.peak_bytes = live_.bytes();
+    } else {
+      profile_.by_category[static_cast<size_t>(Category::kWorkspace)] +=
+          plan_.ops[profile_.peak_op].workspace_bytes;
+    }
+    for (PlanStorageId s : plan_.storages.ids())
+      if (peak_live_[s]) describe(s);
+    std::sort(profile_.tensors.begin(), profile_.tensors.end(),
+              [](const TensorAtPeak& a, const TensorAtPeak& b) {
+                return a.bytes != b.bytes ? a.bytes > b.bytes : a.name < b.name;
+              });
+    return std::move(profile_);
+  }
+
+ private:
+  void describe(PlanStorageId s) {
+    const plan::PlanStorage& storage = plan_.storages[s];
+    const plan::PlanValue& root = plan_.values[storage.root];
+    profile_.by_category[static_cast<size_t>(storage.category)] += storage.bytes;
+    profile_.tensors.push_back(
+        {root.name, root.producer.valid() ? plan_.ops[root.producer].module : std::string(),
+         storage.category, storage.bytes});
+  }
+
+  const plan::Plan& plan_;
+  LiveSet live_;
+  IdVector<PlanStorageId, char> peak_live_;
+  MemoryProfile profile_;
+};
+
+bool makes_memory(const plan::Plan& plan, PlanOpId op) {
+  const auto& outputs = plan.ops[op].outputs;
+  return outputs.empty() ||
+         std::any_of(outputs.begin(), outputs.end(), [&](plan::PlanValueId output) {
+           return plan.values[output].alias != plan::PlanAlias::kView;
+         });
+}
+
+}  // namespace
+
+MemoryProfile profile_planned(const plan::Plan& plan) {
+  Profiler profiler(plan);
+  for (const plan::Step& step : plan.steps) {
+    if (step.kind == plan::Step::Kind::kFree)
+      profiler.live().remove(step.storage);
+    else if (makes_memory(plan, step.op))
+      profiler.compute(step.op, /*reuse=*/true);
+  }
+  return profiler.finish();
+}
+
+MemoryProfile profile_as_given(const plan::Plan& plan) {
+  IdVector<PlanStorageId, PlanOpId> last(plan.storages.size());
+  for (PlanOpId op : plan.ops.ids()) {
+    if (!makes_memory(plan, op)) continue;
+    for (plan::PlanValueId input : plan.ops[op].inputs)
+      if (input.valid()) last[plan.values[input].storage] = op;
+    for (plan::PlanValueId output : plan.ops[op].outputs) last[plan.values[output].storage] = op;
+  }
+  for (plan::PlanValueId v : plan.values.ids())
+    if (plan.values[v].is_output) last[plan.values[v].storage] = PlanOpId::none();
+  IdVector<PlanOpId, std::vector<PlanStorageId>> dies(plan.ops.size());
+  for (PlanStorageId s : plan.storages.ids())
+    if (last[s].valid() && !plan.storages[s].resident) dies[last[s]].push_back(s);
+  Profiler profiler(plan);
+  for (PlanOpId op : plan.ops.ids()) {
+    if (!makes_memory(plan, op)) continue;
+    profiler.compute(op, /*reuse=*/false);
+    for (PlanStorageId s : dies[op]) profiler.live().remove(s);
+  }
+  return profiler.finish();
+}
+
+}  // namespace lowtide::report

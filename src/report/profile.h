@@ -1,0 +1,35 @@
+// Where the bytes are: what is on the device at each compute step of a plan, by category and by
+// tensor, for the planned order and for the order the ops came in (each buffer freed after its last
+// use, nothing reused in place: what an eager framework does).
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "plan/plan.h"
+
+namespace lowtide::report {
+
+struct TensorAtPeak {
+  std::string name;
+  std::string module;  // of the op that made it; empty for what was there before the step
+  Category category = Category::kActivation;
+  int64_t bytes = 0;
+};
+
+struct MemoryProfile {
+  std::vector<int64_t>
+      step_bytes;  // present while each compute step runs, everything on the device
+  int64_t peak_bytes = 0;
+  size_t peak_step = 0;  // index into step_bytes, the first at the peak
+  plan::PlanOpId peak_op;
+  std::array<int64_t, kCategories> by_category{};  // at the peak
+  std::vector<TensorAtPeak> tensors;               // all at the peak, largest first (ties by name)
+};
+
+MemoryProfile profile_planned(const plan::Plan& plan);
+MemoryProfile profile_as_given(const plan::Plan& plan);
+
+}  // namespace lowtide::report

@@ -1,0 +1,131 @@
+#include "report/verdict.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <iterator>
+#include <nlohmann/json.hpp>
+
+#include "base/bytes.h"
+#include "report/profile.h"
+
+namespace lowtide::report {
+namespace {
+
+constexpr size_t kTensorsShown = 10;
+
+double percent(int64_t part, int64_t whole) {
+  return whole == 0 ? 0.0 : 100.0 * static_cast<double>(part) / static_cast<double>(whole);
+}
+
+// How far above the proven bound the plan is, and how much of the arena no tensor ever needs.
+int64_t gap_bytes(const plan::Plan& plan) {
+  return plan.claims.peak_bytes - plan.claims.lower_bound_bytes;
+}
+int64_t fragmentation_bytes(const plan::Plan& plan) {
+  return plan.arena_bytes - plan.claims.peak_bytes;
+}
+
+std::string sizes(const plan::Plan& plan) {
+  std::string text;
+  for (const auto& [symbol, size] : plan.bindings) text += fmt::format(" {}={}", symbol, size);
+  return text;
+}
+
+void append_peak(std::string& text, const plan::Plan& plan, const char* when,
+                 const MemoryProfile& profile) {
+  auto out = std::back_inserter(text);
+  if (!profile.peak_op.valid()) return;
+  const plan::PlanOp& op = plan.ops[profile.peak_op];
+  fmt::format_to(out, "peak {}: step {} of {}, op '{}' ({}){}\n", when, profile.peak_step + 1,
+                 profile.step_bytes.size(), op.name, op.kind,
+                 op.module.empty() ? "" : " in " + op.module);
+  for (size_t i = 0; i < std::min(kTensorsShown, profile.tensors.size()); ++i) {
+    const TensorAtPeak& tensor = profile.tensors[i];
+    fmt::format_to(out, "  {:>11}  {:<15}  {}{}\n", format_bytes(tensor.bytes),
+                   name(tensor.category), tensor.name,
+                   tensor.module.empty() ? "" : "  [" + tensor.module + "]");
+  }
+}
+
+nlohmann::ordered_json profile_json(const plan::Plan& plan, const MemoryProfile& profile) {
+  nlohmann::ordered_json json;
+  json["peak_bytes"] = profile.peak_bytes;
+  json["step"] = profile.peak_step;
+  json["op"] = profile.peak_op.valid() ? plan.ops[profile.peak_op].name : "";
+  for (size_t c = 0; c < kCategories; ++c)
+    json["by_category"][std::string(name(static_cast<Category>(c)))] = profile.by_category[c];
+  json["tensors"] = nlohmann::ordered_json::array();
+  for (size_t i = 0; i < std::min(kTensorsShown, profile.tensors.size()); ++i) {
+    const TensorAtPeak& tensor = profile.tensors[i];
+    json["tensors"].push_back({{"name", tensor.name},
+                               {"module", tensor.module},
+                               {"category", name(tensor.category)},
+                               {"bytes", tensor.bytes}});
+  }
+  return json;
+}
+
+}  // namespace
+
+std::string verdict_text(const plan::Plan& plan, const PlanningFacts& facts) {
+  const plan::Claims& claims = plan.claims;
+  const MemoryProfile before = profile_as_given(plan), after = profile_planned(plan);
+  std::string text;
+  auto out = std::back_inserter(text);
+  fmt::format_to(out, "{}:{}  {} ops, {} values\n", plan.model, sizes(plan), plan.ops.size(),
+                 plan.values.size());
+  fmt::format_to(out, "peak   {} -> {}  ({:+.1f} %)\n", format_bytes(claims.peak_before_bytes),
+                 format_bytes(claims.peak_bytes),
+                 percent(claims.peak_bytes - claims.peak_before_bytes, claims.peak_before_bytes));
+  fmt::format_to(out, "bound  {}  gap {:.2f} %  ({})\n", format_bytes(claims.lower_bound_bytes),
+                 percent(gap_bytes(plan), claims.lower_bound_bytes),
+                 claims.order_proven ? "order proven optimal" : "order not proven optimal");
+  fmt::format_to(out, "arena  {} ({} bytes)  fragmentation {:.2f} %\n",
+                 format_bytes(plan.arena_bytes), plan.arena_bytes,
+                 percent(fragmentation_bytes(plan), plan.arena_bytes));
+  fmt::format_to(out, "predicted step time {:.1f} ms\n\n", claims.predicted_seconds * 1e3);
+  fmt::format_to(out, "at the peak         before        after\n");
+  for (size_t c = 0; c < kCategories; ++c)
+    fmt::format_to(out, "{:<15} {:>11}  {:>11}\n", name(static_cast<Category>(c)),
+                   format_bytes(before.by_category[c]), format_bytes(after.by_category[c]));
+  text += "\n";
+  append_peak(text, plan, "before", before);
+  append_peak(text, plan, "after", after);
+  fmt::format_to(out, "\nplanned in {:.3f} s (read {:.3f}", facts.planning_seconds,
+                 facts.reading_seconds);
+  for (const auto& [stage, seconds] : facts.stages)
+    fmt::format_to(out, ", {} {:.3f}", stage, seconds);
+  fmt::format_to(out, ")\n");
+  return text;
+}
+
+std::string verdict_json(const plan::Plan& plan, const PlanningFacts& facts) {
+  const plan::Claims& claims = plan.claims;
+  nlohmann::ordered_json json;
+  json["model"] = plan.model;
+  json["dims"] = plan.bindings;
+  json["ops"] = plan.ops.size();
+  json["values"] = plan.values.size();
+  json["peak_before_bytes"] = claims.peak_before_bytes;
+  json["peak_bytes"] = claims.peak_bytes;
+  json["lower_bound_bytes"] = claims.lower_bound_bytes;
+  json["gap"] = percent(gap_bytes(plan), claims.lower_bound_bytes) / 100;
+  json["order_proven"] = claims.order_proven;
+  json["order_status"] = plan::name(facts.order_status);
+  json["pack_status"] = plan::name(facts.pack_status);
+  json["arena_bytes"] = plan.arena_bytes;
+  json["fragmentation_bytes"] = fragmentation_bytes(plan);
+  json["alignment_bytes"] = plan.alignment_bytes;
+  json["predicted_step_seconds"] = claims.predicted_seconds;
+  json["before"] = profile_json(plan, profile_as_given(plan));
+  json["after"] = profile_json(plan, profile_planned(plan));
+  json["order_work_units"] = facts.order_units;
+  json["pack_work_units"] = facts.pack_units;
+  json["reading_seconds"] = facts.reading_seconds;
+  json["planning_seconds"] = facts.planning_seconds;
+  for (const auto& [stage, seconds] : facts.stages) json["stage_seconds"][stage] = seconds;
+  return json.dump(2) + "\n";
+}
+
+}  // namespace lowtide::report

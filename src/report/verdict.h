@@ -1,0 +1,27 @@
+// The verdict on a plan: what people read first, and the same as JSON with stable keys
+// (docs/formats.md, "plan --json").
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "plan/outcome.h"
+#include "plan/plan.h"
+
+namespace lowtide::report {
+
+// What the plan file does not hold: how the planning went.
+struct PlanningFacts {
+  plan::SolveStatus order_status = plan::SolveStatus::kOptimal;
+  plan::SolveStatus pack_status = plan::SolveStatus::kOptimal;
+  int64_t order_units = 0, pack_units = 0;             // work done
+  std::vector<std::pair<std::string, double>> stages;  // name, seconds
+  double planning_seconds = 0;
+  double reading_seconds = 0;
+};
+
+std::string verdict_text(const plan::Plan& plan, const PlanningFacts& facts);
+std::string verdict_json(const plan::Plan& plan, const PlanningFacts& facts);
+
+}  // namespace lowtide::report

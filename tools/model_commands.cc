@@ -1,0 +1,203 @@
+// plan, verify, run, inspect: what a user does with a model.
+#include <fmt/format.h>
+
+#include <charconv>
+#include <cstdio>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "api/compare.h"
+#include "api/state.h"
+#include "base/bytes.h"
+#include "exec/cpu/cpu.h"
+#include "io/inspect.h"
+#include "lowtide/lowtide.h"
+#include "tools/commands.h"
+#include "verify/verify.h"
+
+namespace lowtide::tools {
+namespace {
+
+// "batch=1" -> dims["batch"] = 1.
+Status parse_dim(const std::string& text, std::map<std::string, int64_t, std::less<>>& dims) {
+  const size_t equals = text.find('=');
+  const std::string number = equals == std::string::npos ? "" : text.substr(equals + 1);
+  int64_t size = 0;
+  const auto parsed = std::from_chars(number.data(), number.data() + number.size(), size);
+  if (equals == 0 || number.empty() || parsed.ec != std::errc() ||
+      parsed.ptr != number.data() + number.size() || size < 1)
+    return error(
+        ErrorCode::kUsage,
+        fmt::format("--dim: '{}' is not name=size with a size of at least 1, as in batch=8", text));
+  if (!dims.emplace(text.substr(0, equals), size).second)
+    return error(ErrorCode::kUsage,
+                 fmt::format("--dim: '{}' is given twice", text.substr(0, equals)));
+  return {};
+}
+
+// ---- plan
+// ---------------------------------------------------------------------------------------------------------
+
+struct PlanFlags {
+  std::string model, output, budget, dropout = "on";
+  std::vector<std::string> dims;
+  PlanOptions options;
+  bool json = false, quiet = false;
+};
+
+Status run_plan_command(PlanFlags& flags) {
+  ReadOptions reading;
+  for (const std::string& dim : flags.dims) LT_RETURN_IF_ERROR(parse_dim(dim, reading.dims));
+  reading.training = flags.options.train;
+  reading.dropout = flags.dropout == "on";
+  if (!flags.budget.empty()) {
+    LT_ASSIGN(flags.options.budget_bytes, parse_bytes(flags.budget, "--budget"));
+  }
+  LT_ASSIGN(const Model model, Model::read(flags.model, reading));
+  LT_ASSIGN(const Plan plan, Plan::make(model, flags.options));
+  if (!flags.output.empty()) LT_RETURN_IF_ERROR(plan.save(flags.output));
+  if (!flags.quiet) std::fputs((flags.json ? plan.json() : plan.text()).c_str(), stdout);
+  return {};
+}
+
+void add_plan(CLI::App& app, Action& action) {
+  auto flags = std::make_shared<PlanFlags>();
+  CLI::App* command = app.add_subcommand("plan", "Plan a model: order, addresses, proof");
+  command->add_option("model", flags->model, "ONNX file")->required();
+  command->add_option("-o,--output", flags->output, "write the plan here (.lt)");
+  command->add_flag("--train", flags->options.train,
+                    "plan a training step: loss, gradients, updates");
+  command->add_option("--loss", flags->options.loss, "cross-entropy or mse");
+  command->add_option("--optimizer", flags->options.optimizer, "adamw or sgd");
+  command->add_option("--learning-rate", flags->options.learning_rate, "of the optimizer")
+      ->check(CLI::PositiveNumber);
+  command->add_option("--weight-decay", flags->options.weight_decay, "of the optimizer")
+      ->check(CLI::NonNegativeNumber);
+  command->add_option("--momentum", flags->options.momentum, "of sgd")
+      ->check(CLI::NonNegativeNumber);
+  command->add_option("--dim", flags->dims,
+                      "size of a symbolic dimension, as in batch=8; may be repeated");
+  command->add_option("--dropout", flags->dropout, "off makes Dropout the identity")
+      ->check(CLI::IsMember({"on", "off"}));
+  command->add_option("--device", flags->options.device,
+                      "a device profile: a known name or a file");
+  command->add_option("--budget", flags->budget, "bytes of the whole device, as in 1.5GiB");
+  command->add_option("--seed", flags->options.seed, "of the planner");
+  command->add_option("--time-limit", flags->options.time_limit_seconds, "seconds; a safety stop")
+      ->check(CLI::PositiveNumber);
+  command->add_flag("--json", flags->json, "print the verdict as JSON");
+  command->add_flag("--quiet", flags->quiet, "print nothing");
+  command->callback([flags, &action] { action = [flags] { return run_plan_command(*flags); }; });
+}
+
+// ---- verify
+// -------------------------------------------------------------------------------------------------------
+
+Status run_verify_command(const std::string& path, bool json) {
+  LT_ASSIGN(const Plan plan, Plan::load(path));
+  const verify::Report report = verify::verify(plan.state().plan);
+  if (json) {
+    nlohmann::ordered_json out;
+    out["ok"] = report.ok();
+    out["peak_bytes"] = report.peak_bytes;
+    out["lower_bound_bytes"] = plan.lower_bound_bytes();
+    out["arena_bytes"] = plan.arena_bytes();
+    out["findings"] = nlohmann::ordered_json::array();
+    for (const verify::Finding& finding : report.findings)
+      out["findings"].push_back(finding.message);
+    std::fputs((out.dump(2) + "\n").c_str(), stdout);
+  }
+  if (!report.ok()) {
+    std::string text = fmt::format("{}: {} finding{}", path, report.findings.size(),
+                                   report.findings.size() == 1 ? "" : "s");
+    for (const verify::Finding& finding : report.findings) text += "\n  " + finding.message;
+    return error(ErrorCode::kVerification, std::move(text));
+  }
+  if (!json)
+    fmt::print("{}: verified: {} steps, peak {} bytes, arena {} bytes, lower bound {} bytes{}\n",
+               path, plan.state().plan.steps.size(), report.peak_bytes, plan.arena_bytes(),
+               plan.lower_bound_bytes(), plan.order_proven() ? " (order proven optimal)" : "");
+  return {};
+}
+
+void add_verify(CLI::App& app, Action& action) {
+  auto path = std::make_shared<std::string>();
+  auto json = std::make_shared<bool>(false);
+  CLI::App* command =
+      app.add_subcommand("verify", "Recompute every claim of a plan from its file alone");
+  command->add_option("plan", *path, "plan file (.lt)")->required();
+  command->add_flag("--json", *json, "print the findings as JSON");
+  command->callback([path, json, &action] {
+    action = [path, json] { return run_verify_command(*path, *json); };
+  });
+}
+
+// ---- run
+// ----------------------------------------------------------------------------------------------------------
+
+struct RunFlags {
+  std::string plan;
+  CompareOptions options;
+  int threads = 0;
+  bool json = false;
+};
+
+Status run_run_command(const RunFlags& flags) {
+  LT_ASSIGN(const Plan plan, Plan::load(flags.plan));
+  LT_RETURN_IF_ERROR(plan.verify());
+  const auto kernels = exec_cpu::make_cpu_kernels({.threads = flags.threads});
+  LT_ASSIGN(const RunReport report, run_plan(plan.state().plan, *kernels, flags.options));
+  std::fputs((flags.json ? print_json(report) : print(report)).c_str(), stdout);
+  if (report.values_different != 0)
+    return error(
+        ErrorCode::kInternal,
+        fmt::format("{}: {} of {} values differ from the unplanned step, first '{}'", flags.plan,
+                    report.values_different, report.values_compared, report.first_different));
+  return {};
+}
+
+void add_run(CLI::App& app, Action& action) {
+  auto flags = std::make_shared<RunFlags>();
+  CLI::App* command = app.add_subcommand(
+      "run", "Run a plan on this CPU, inside one arena of exactly the planned size");
+  command->add_option("plan", flags->plan, "plan file (.lt)")->required();
+  command->add_option("--steps", flags->options.steps, "steps to time")->check(CLI::PositiveNumber);
+  command->add_flag("--compare", flags->options.compare,
+                    "also run the step unplanned and compare every result bit for bit");
+  command->add_option("--seed", flags->options.seed,
+                      "of parameters without weights, of inputs, of dropout");
+  command->add_option("--model-folder", flags->options.model_folder,
+                      "where external weight files lie");
+  command->add_option("--threads", flags->threads, "0: as many as the machine has")
+      ->check(CLI::NonNegativeNumber);
+  command->add_flag("--json", flags->json, "print the result as JSON");
+  command->callback([flags, &action] { action = [flags] { return run_run_command(*flags); }; });
+}
+
+// ---- inspect
+// ------------------------------------------------------------------------------------------------------
+
+void add_inspect(CLI::App& app, Action& action) {
+  auto path = std::make_shared<std::string>();
+  CLI::App* command =
+      app.add_subcommand("inspect", "Say what a model file holds and what of it is not supported");
+  command->add_option("model", *path, "ONNX file")->required();
+  command->callback([path, &action] {
+    action = [path]() -> Status {
+      LT_ASSIGN(const io::ModelSummary summary, io::inspect_onnx(*path));
+      std::fputs(io::print(summary).c_str(), stdout);
+      return {};
+    };
+  });
+}
+
+}  // namespace
+
+void add_model_commands(CLI::App& app, Action& action) {
+  add_plan(app, action);
+  add_verify(app, action);
+  add_run(app, action);
+  add_inspect(app, action);
+}
+
+}  // namespace lowtide::tools

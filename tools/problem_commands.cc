@@ -1,0 +1,145 @@
+// order, pack: bare problems, for people who bring their own.
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "base/bytes.h"
+#include "base/file.h"
+#include "order/order.h"
+#include "pack/pack.h"
+#include "plan/pack_text.h"
+#include "plan/schedule_text.h"
+#include "tools/commands.h"
+
+namespace lowtide::tools {
+namespace {
+
+void print_outcome(const char* measure, plan::SolveStatus status, int64_t value, int64_t bound,
+                   const plan::SolveWork& work, bool json) {
+  if (json) {
+    nlohmann::ordered_json out;
+    out["status"] = plan::name(status);
+    out[fmt::format("{}_bytes", measure)] = value;
+    out["lower_bound_bytes"] = bound;
+    out["seconds"] = work.seconds;
+    out["work_units"] = work.units;
+    std::fputs((out.dump(2) + "\n").c_str(), stdout);
+    return;
+  }
+  fmt::print(
+      "{}: {} {} bytes, lower bound {} bytes, gap {:.2f} %, {:.3f} s, {} units of work\n",
+      plan::name(status), measure, value, bound,
+      bound == 0 ? 0.0 : 100.0 * static_cast<double>(value - bound) / static_cast<double>(bound),
+      work.seconds, work.units);
+}
+
+// A proof that there is no solution, or a limit without one, has an exit code of its own.
+Status as_status(plan::SolveStatus status, bool has_solution, std::string what) {
+  if (status == plan::SolveStatus::kInfeasible)
+    return error(ErrorCode::kInfeasible, std::move(what));
+  if (!has_solution) return error(ErrorCode::kLimit, std::move(what));
+  return {};
+}
+
+// ---- order
+// --------------------------------------------------------------------------------------------------------
+
+struct OrderFlags {
+  std::string problem, output;
+  order::OrderOptions options;
+  bool json = false;
+};
+
+Status run_order_command(const OrderFlags& flags) {
+  LT_ASSIGN(const std::string text, read_file(flags.problem));
+  const bool own_format = text.starts_with("lowtide-schedule");
+  LT_ASSIGN(const plan::ScheduleProblem problem,
+            own_format ? plan::parse_schedule_problem(text, flags.problem)
+                       : plan::parse_order_file(text, flags.problem));
+  const plan::ScheduleOutcome outcome = order::solve(problem, flags.options);
+  print_outcome("peak", outcome.status, outcome.peak_bytes, outcome.lower_bound_bytes, outcome.work,
+                flags.json);
+  if (!flags.output.empty()) {
+    std::string sequence;
+    for (plan::SchedOpId op : outcome.sequence)
+      sequence += fmt::format("{}{}", sequence.empty() ? "" : " ", op.index());
+    LT_RETURN_IF_ERROR(write_file_atomically(flags.output, sequence + "\n"));
+  }
+  return as_status(outcome.status, problem.ops.empty() || !outcome.sequence.empty(),
+                   flags.problem + ": no order was found");
+}
+
+void add_order(CLI::App& app, Action& action) {
+  auto flags = std::make_shared<OrderFlags>();
+  CLI::App* command = app.add_subcommand(
+      "order", "Solve a bare ordering problem (.order or a lowtide schedule problem)");
+  command->add_option("problem", flags->problem, "problem file")->required();
+  command->add_option("-o,--output", flags->output, "write the op numbers in their new order here");
+  command->add_option("--max-units", flags->options.max_units, "limit of work")
+      ->check(CLI::PositiveNumber);
+  command->add_option("--time-limit", flags->options.max_seconds, "seconds; a safety stop")
+      ->check(CLI::PositiveNumber);
+  command->add_option("--seed", flags->options.seed, "of random tie-breaks");
+  command->add_option("--threads", flags->options.threads, "parts solved at once")
+      ->check(CLI::PositiveNumber);
+  command->add_flag("--json", flags->json, "print the outcome as JSON");
+  command->callback([flags, &action] { action = [flags] { return run_order_command(*flags); }; });
+}
+
+// ---- pack
+// ---------------------------------------------------------------------------------------------------------
+
+struct PackFlags {
+  std::string problem, output, capacity;
+  pack::PackOptions options;
+  bool json = false;
+};
+
+Status run_pack_command(const PackFlags& flags) {
+  LT_ASSIGN(const std::string text, read_file(flags.problem));
+  LT_ASSIGN(plan::PackProblem problem, plan::parse_pack_csv(text, flags.problem));
+  if (!flags.capacity.empty()) {
+    LT_ASSIGN(problem.capacity_bytes, parse_bytes(flags.capacity, "--capacity"));
+  }
+  const plan::PackOutcome outcome = pack::solve(problem, flags.options);
+  print_outcome("height", outcome.status, outcome.height_bytes, outcome.lower_bound_bytes,
+                outcome.work, flags.json);
+  const bool fits = outcome.offsets.size() == problem.buffers.size() &&
+                    (!problem.capacity_bytes || outcome.height_bytes <= *problem.capacity_bytes);
+  if (fits && !flags.output.empty())
+    LT_RETURN_IF_ERROR(
+        write_file_atomically(flags.output, plan::print_pack_csv(problem, &outcome.offsets)));
+  return as_status(outcome.status, fits,
+                   fmt::format("{}: no packing within the capacity was found; the best has {} "
+                               "bytes and every one has at least {}",
+                               flags.problem, outcome.height_bytes, outcome.lower_bound_bytes));
+}
+
+void add_pack(CLI::App& app, Action& action) {
+  auto flags = std::make_shared<PackFlags>();
+  CLI::App* command =
+      app.add_subcommand("pack", "Solve a bare packing problem (CSV: id,lower,upper,size)");
+  command->add_option("problem", flags->problem, "CSV file")->required();
+  command->add_option("--capacity", flags->capacity,
+                      "size of the arena; without it the height is minimised");
+  command->add_option("-o,--output", flags->output, "write the CSV with an offset column here");
+  command->add_option("--work-limit", flags->options.work_limit, "limit of work")
+      ->check(CLI::PositiveNumber);
+  command->add_option("--time-limit", flags->options.max_seconds, "seconds; a safety stop")
+      ->check(CLI::PositiveNumber);
+  command->add_option("--threads", flags->options.threads, "static orders tried at once")
+      ->check(CLI::PositiveNumber);
+  command->add_flag("--json", flags->json, "print the outcome as JSON");
+  command->callback([flags, &action] { action = [flags] { return run_pack_command(*flags); }; });
+}
+
+}  // namespace
+
+void add_problem_commands(CLI::App& app, Action& action) {
+  add_order(app, action);
+  add_pack(app, action);
+}
+
+}  // namespace lowtide::tools
