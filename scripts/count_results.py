@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """Adds up the JUnit files that ctest and pytest wrote.
 
-    count_results.py FOLDER [--skipped N]     prints skipped tests with their reasons, then "N passed, N failed, N skipped"
+    count_results.py FOLDER [--skipped N] [--failed N]
 
+Prints failed and skipped tests with their reasons, then "N passed, N failed, N skipped".
 Exit code 1 if a test failed or none ran.
 """
 
@@ -24,9 +25,10 @@ def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("folder", type=pathlib.Path)
     parser.add_argument("--skipped", type=int, default=0, help="test sets that did not start at all")
+    parser.add_argument("--failed", type=int, default=0, help="failures outside of any test, such as the build")
     arguments = parser.parse_args()
 
-    counts = {"passed": 0, "failed": 0, "skipped": arguments.skipped}
+    counts = {"passed": 0, "failed": arguments.failed, "skipped": arguments.skipped}
     for path in sorted(arguments.folder.glob("*.xml")):
         for case in ElementTree.parse(path).iter("testcase"):
             result = outcome(case)

@@ -75,6 +75,7 @@ def test_resnet50_halves_the_image_five_times():
             assert features.shape == (1, channels, extent, extent)
 
 
+@pytest.mark.filterwarnings("ignore")
 def test_exporting_again_gives_the_same_bytes():
     pytest.importorskip("onnxscript")
     import export

@@ -1,0 +1,39 @@
+"""The total that scripts/test prints, on reports in the forms that ctest and pytest write."""
+
+import pathlib
+import subprocess
+import sys
+
+SCRIPT = pathlib.Path(__file__).parents[2] / "scripts/count_results.py"
+CTEST = """<testsuite name="Linux-c++" tests="4" failures="1" skipped="1">
+<testcase name="a" status="run"/><testcase name="b" status="fail"><failure message=""/></testcase>
+<testcase name="c" status="notrun"><skipped message="SKIP_REGULAR_EXPRESSION_MATCHED"/></testcase>
+<testcase name="d" status="run"/></testsuite>"""
+PYTEST = """<testsuites><testsuite name="pytest"><testcase name="e"/>
+<testcase name="f"><error message="broken fixture"/></testcase>
+<testcase name="g"><skipped message="no torch"/></testcase></testsuite></testsuites>"""
+NOT_BUILT = '<testsuite><testcase name="x_NOT_BUILT" status="fail"><failure message="Not Run"/></testcase></testsuite>'
+
+
+def run(folder: pathlib.Path, *arguments: str) -> tuple[int, list[str]]:
+    result = subprocess.run([sys.executable, SCRIPT, folder, *arguments], capture_output=True, text=True)
+    return result.returncode, result.stdout.splitlines()
+
+
+def test_both_forms_are_added_up(tmp_path):
+    (tmp_path / "ctest.xml").write_text(CTEST)
+    (tmp_path / "pytest.xml").write_text(PYTEST)
+    code, lines = run(tmp_path, "--skipped", "1", "--failed", "2")
+    assert (code, lines[-1]) == (1, "3 passed, 4 failed, 3 skipped")
+    assert "skipped g: no torch" in lines and "failed b" in lines
+
+
+def test_success_needs_a_test_that_passed(tmp_path):
+    assert run(tmp_path) == (1, ["0 passed, 0 failed, 0 skipped"])
+    (tmp_path / "ctest.xml").write_text('<testsuite><testcase name="a" status="run"/></testsuite>')
+    assert run(tmp_path) == (0, ["1 passed, 0 failed, 0 skipped"])
+
+
+def test_a_program_that_was_not_built_is_a_failure(tmp_path):
+    (tmp_path / "ctest.xml").write_text(NOT_BUILT)
+    assert run(tmp_path)[1][-1] == "0 passed, 1 failed, 0 skipped"
