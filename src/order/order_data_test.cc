@@ -1,0 +1,78 @@
+// The captured training steps and large synthetic graphs: known optima, with proof, in the time
+// that is promised.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "base/file.h"
+#include "order/order.h"
+#include "order/test_problems.h"
+#include "plan/schedule_simulator.h"
+#include "plan/schedule_text.h"
+
+namespace lowtide::order {
+namespace {
+
+std::filesystem::path shared_folder() {
+  const char* place = std::getenv("LOWTIDE_SHARED");
+  return place != nullptr ? place : LOWTIDE_SOURCE_DIR "/../shared/data";
+}
+
+struct Instance {
+  const char* name;
+  int64_t incoming_bytes;
+  int64_t optimum_bytes;
+};
+
+class CapturedSteps : public testing::TestWithParam<Instance> {};
+
+TEST_P(CapturedSteps, ReachTheKnownOptimumWithProof) {
+  const auto path = shared_folder() / "order" / (std::string(GetParam().name) + ".order");
+  if (!std::filesystem::exists(path)) GTEST_SKIP() << path << " is absent";
+  const auto text = read_file(path.string());
+  ASSERT_TRUE(text.has_value());
+  const auto problem = plan::parse_order_file(*text, path.string());
+  ASSERT_TRUE(problem.has_value()) << problem.error().message;
+  std::vector<plan::SchedOpId> incoming;
+  for (plan::SchedOpId op : problem->ops.ids()) incoming.push_back(op);
+  EXPECT_EQ(plan::simulate(*problem, incoming)->peak_bytes, GetParam().incoming_bytes);
+  const auto outcome = solve(*problem);
+  EXPECT_EQ(outcome.status, plan::SolveStatus::kOptimal);
+  EXPECT_EQ(outcome.peak_bytes, GetParam().optimum_bytes);
+  EXPECT_EQ(plan::simulate(*problem, outcome.sequence)->peak_bytes, outcome.peak_bytes);
+  EXPECT_EQ(plan::parse_schedule_problem(plan::print(*problem), "printed").value(), *problem);
+  EXPECT_LT(outcome.work.units, 1'000'000);
+}
+INSTANTIATE_TEST_SUITE_P(All, CapturedSteps,
+                         testing::Values(Instance{"resnet_b1_s1", 165'531'040, 87'440'800},
+                                         Instance{"bert_b1_s1", 625'584'360, 281'290'752},
+                                         Instance{"gpt2_s1", 2'212'648'960, 2'212'648'960},
+                                         Instance{"unet_s1", 751'876'616, 751'876'096}),
+                         [](const auto& test) { return std::string(test.param.name); });
+
+TEST(LargeGraphs, TrainingStepsAreProvenOptimal) {
+  const plan::ScheduleProblem problems[] = {
+      mlp_training(250, 10, 120), mlp_training(1250, 10, 120), mlp_training(333, 100, 15),
+      transformer_training(24, 40, 400), transformer_training(96, 40, 700)};
+  for (const auto& problem : problems) {
+    const auto outcome = solve(problem);
+    EXPECT_EQ(outcome.status, plan::SolveStatus::kOptimal) << problem.ops.size() << " ops";
+  }
+}
+
+TEST(LargeGraphs, WideRandomGraphsStopAtTheLimitWithAnHonestGap) {
+  Rng rng(7);
+  const auto problem = random_dag(1000, 100, 2, rng);
+  OrderOptions options;
+  options.max_units = 1'000'000;
+  const auto outcome = solve(problem, options);
+  EXPECT_EQ(outcome.status, plan::SolveStatus::kLimit);
+  EXPECT_GT(outcome.lower_bound_bytes, 0);
+  EXPECT_EQ(plan::simulate(problem, outcome.sequence)->peak_bytes, outcome.peak_bytes);
+}
+
+}  // namespace
+}  // namespace lowtide::order

@@ -1,0 +1,177 @@
+// The solver against the subset DP: tens of thousands of random small problems with in-place pairs,
+// workspace, control edges, outputs, dead values and empty values; and all graphs of up to five
+// ops.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "order/beam.h"
+#include "order/cut_bound.h"
+#include "order/exact_search.h"
+#include "order/heuristics.h"
+#include "order/order.h"
+#include "order/prefix.h"
+#include "order/subset_dp_oracle.h"
+#include "order/test_problems.h"
+#include "plan/schedule_simulator.h"
+#include "plan/schedule_text.h"
+
+namespace lowtide::order {
+namespace {
+
+using plan::ScheduleOutcome;
+using plan::ScheduleProblem;
+
+uint32_t mask_of(const std::vector<OpId>& ops) {
+  uint32_t mask = 0;
+  for (OpId op : ops) mask |= 1u << op.index();
+  return mask;
+}
+
+void expect_certificate(const ScheduleProblem& problem, const SubsetDp& dp,
+                        const ScheduleOutcome& outcome) {
+  ASSERT_TRUE(outcome.cut.has_value());
+  const auto& cut = *outcome.cut;
+  const uint32_t prefix = mask_of(cut.prefix);
+  EXPECT_TRUE(std::is_sorted(cut.prefix.begin(), cut.prefix.end()));
+  EXPECT_TRUE(dp.can_run(prefix, cut.op.index()));
+  EXPECT_EQ(cut.value_bytes, dp.cut(cut.op.index()));
+  EXPECT_LE(cut.value_bytes, outcome.lower_bound_bytes);
+  EXPECT_LE(std::max(cut.value_bytes, problem.resident_bytes), dp.optimum());
+  int64_t least = SubsetDp::kNever;  // the prefix attains the minimum
+  for (uint32_t set : dp.closed_sets())
+    if (dp.can_run(set, cut.op.index())) least = std::min(least, dp.live(set));
+  EXPECT_EQ(dp.live(prefix), least);
+}
+
+void expect_optimal(const ScheduleProblem& problem, const ScheduleOutcome& outcome,
+                    int64_t optimum) {
+  EXPECT_EQ(outcome.status, plan::SolveStatus::kOptimal);
+  EXPECT_EQ(outcome.peak_bytes, optimum);
+  EXPECT_EQ(outcome.lower_bound_bytes, optimum);
+  const auto profile = plan::simulate(problem, outcome.sequence);
+  ASSERT_TRUE(profile.has_value()) << profile.error().message;
+  EXPECT_EQ(profile->peak_bytes, optimum);
+}
+
+// Heuristics give valid orders that the oracle does not beat the wrong way; each cut is the
+// minimum; searches are right at and below the optimum.
+void expect_parts_agree(const ScheduleProblem& problem, const SubsetDp& dp, int64_t optimum,
+                        uint64_t seed) {
+  const OrderGraph graph = make_order_graph(problem);
+  const int64_t resident = problem.resident_bytes;
+  WorkBudget work(int64_t{1} << 40);
+  const auto expect_order = [&](const std::vector<OpId>& order) {
+    const auto profile = plan::simulate(problem, order);
+    ASSERT_TRUE(profile.has_value()) << profile.error().message;
+    EXPECT_EQ(profile->peak_bytes, std::max(resident, resident + peak_of(graph, order)));
+    EXPECT_GE(profile->peak_bytes, optimum);
+  };
+  expect_order(program_order(graph));
+  expect_order(least_peak_first(graph));
+  expect_order(most_freed_first(graph));
+  for (BranchRule rule : {BranchRule::kProgram, BranchRule::kFanOut, BranchRule::kBytes})
+    expect_order(post_order(graph, rule));
+  for (bool look_ahead : {false, true})
+    for (TieBreak tie : {TieBreak::kProgram, TieBreak::kLatest, TieBreak::kLeastTransient,
+                         TieBreak::kMostFreed, TieBreak::kMostUnlocked, TieBreak::kRandom})
+      expect_order(closure_greedy(graph, {tie, 0, look_ahead}, {}, Rng(seed), work));
+  for (size_t v = 0; v < graph.size(); ++v)
+    EXPECT_EQ(resident + cut_of(graph, OpId(v), work).bytes, dp.cut(v)) << "op " << v;
+  if (optimum == resident) return;
+  const BudgetAnswer at = search_within(graph, optimum - resident, {}, 1 << 20, work);
+  ASSERT_EQ(at.verdict, Verdict::kFound);
+  EXPECT_LE(peak_of(graph, at.sequence), optimum - resident);
+  const BudgetAnswer below = search_within(graph, optimum - resident - 1, {}, 1 << 20, work);
+  ASSERT_EQ(below.verdict, Verdict::kImpossible);
+  EXPECT_GT(below.next_budget_bytes, optimum - resident - 1);
+  EXPECT_LE(below.next_budget_bytes, optimum - resident);
+  const auto beam = beam_search(graph, optimum - resident, 4, {}, work);
+  if (!beam.empty()) {
+    expect_order(beam);
+    EXPECT_EQ(peak_of(graph, beam), optimum - resident);
+  }
+  EXPECT_TRUE(beam_search(graph, optimum - resident - 1, 4, {}, work).empty());
+}
+
+class RandomProblems : public testing::TestWithParam<int> {};
+
+TEST_P(RandomProblems, SolveMeetsTheSubsetDp) {
+  const RandomShape shapes[] = {
+      {},                                                 // a bit of everything
+      {.reader_rate = 0.12, .output_rate = 0.02},         // wide
+      {.max_bytes = 3, .window = 4, .reader_rate = 0.4},  // long, many ties
+      {.max_bytes = 100,
+       .reader_rate = 0.2,
+       .output_rate = 0,
+       .workspace_rate = 0,
+       .in_place_rate = 0.9,
+       .control_rate = 0},  // element-wise chains
+      {.extra_value_rate = 0.9, .in_place_rate = 0.8, .control_rate = 0.1},
+  };
+  Rng rng(1000 + static_cast<uint64_t>(GetParam()));
+  for (int i = 0; i < 8000; ++i) {
+    const ScheduleProblem problem = random_problem(shapes[GetParam()], rng);
+    ASSERT_TRUE(plan::check(problem).has_value());
+    const SubsetDp dp(problem);
+    const int64_t optimum = dp.optimum();
+    const ScheduleOutcome outcome = solve(problem);
+    expect_optimal(problem, outcome, optimum);
+    expect_certificate(problem, dp, outcome);
+    EXPECT_LE(dp.best_cut(), optimum);
+    if (i % 2 == 0) expect_parts_agree(problem, dp, optimum, static_cast<uint64_t>(i));
+    if (HasFailure())
+      FAIL() << "shape " << GetParam() << ", problem " << i << "\n" << plan::print(problem);
+  }
+}
+INSTANTIATE_TEST_SUITE_P(Shapes, RandomProblems, testing::Range(0, 5));
+
+// The graph with edge bits `edges`; op i makes one value of sizes[i] bytes.
+ScheduleProblem numbered_graph(size_t ops, uint32_t edges, uint32_t sizes, uint32_t outputs,
+                               bool in_place) {
+  ProblemMaker make;
+  for (size_t i = 0; i < ops; ++i, sizes /= 3) {
+    make.op();
+    make.value(OpId(i), 1 + sizes % 3, outputs >> i & 1);
+  }
+  for (size_t b = 1; b < ops; ++b)
+    for (size_t a = 0; a < b; ++a, edges >>= 1) {
+      if (!(edges & 1)) continue;
+      make.read(OpId(b), plan::SchedValueId(a));
+      if (in_place)
+        make.problem.in_place.push_back({OpId(b), plan::SchedValueId(a), plan::SchedValueId(b)});
+    }
+  return std::move(make.problem);
+}
+
+TEST(AllGraphs, UpToFourOpsWithEverySizeOneToThree) {
+  for (size_t ops = 0; ops <= 4; ++ops) {
+    const uint32_t pairs = static_cast<uint32_t>(ops * (ops - (ops > 0)) / 2);
+    uint32_t all_sizes = 1;
+    for (size_t i = 0; i < ops; ++i) all_sizes *= 3;
+    for (uint32_t edges = 0; edges < 1u << pairs; ++edges)
+      for (uint32_t sizes = 0; sizes < all_sizes; ++sizes)
+        for (uint32_t variant = 0; variant < 4; ++variant) {
+          // Outputs: none, or a set that differs from graph to graph.
+          const uint32_t outputs = variant & 1 ? (edges * 7 + sizes * 5) & ((1u << ops) - 1) : 0;
+          const auto problem = numbered_graph(ops, edges, sizes, outputs, variant & 2);
+          expect_optimal(problem, solve(problem), SubsetDp(problem).optimum());
+          if (HasFailure()) FAIL() << plan::print(problem);
+        }
+  }
+}
+
+TEST(AllGraphs, OfFiveOpsWithSampledSizes) {
+  Rng rng(5);
+  for (uint32_t edges = 0; edges < 1u << 10; ++edges)
+    for (int sample = 0; sample < 24; ++sample) {
+      const auto sizes = static_cast<uint32_t>(rng.below(243));
+      const auto outputs = sample % 3 == 0 ? static_cast<uint32_t>(rng.below(32)) : 0;
+      const auto problem = numbered_graph(5, edges, sizes, outputs, sample % 2 == 0);
+      expect_optimal(problem, solve(problem), SubsetDp(problem).optimum());
+      if (HasFailure()) FAIL() << plan::print(problem);
+    }
+}
+
+}  // namespace
+}  // namespace lowtide::order
