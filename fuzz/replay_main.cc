@@ -1,14 +1,17 @@
-// Runs a fuzz target over files instead of searching: the main() of fuzz programs that are built
-// without libFuzzer, so that every compiler and sanitizer replays the corpus. Arguments are files
-// or folders of files.
+// The main() of fuzz programs that are built without libFuzzer, so that every compiler and
+// sanitizer can run them. Arguments are files or folders of files; each is run as it is and then in
+// `mutations` seeded variations: bytes changed, spans deleted, doubled, swapped or taken from
+// another input. Deterministic: a crash is repeated by the same arguments.
 
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <string>
+#include <string_view>
 #include <vector>
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size);
@@ -25,23 +28,75 @@ std::vector<std::filesystem::path> files_of(const std::filesystem::path& path) {
   return files;
 }
 
+uint64_t next(uint64_t& state) {
+  uint64_t z = (state += 0x9E3779B97F4A7C15u);
+  z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
+  z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
+  return z ^ (z >> 31);
+}
+
+void mutate_once(std::string& text, const std::vector<std::string>& inputs, uint64_t& state) {
+  const auto position = [&] { return text.empty() ? 0 : next(state) % text.size(); };
+  const auto length = [&] { return 1 + next(state) % 16; };
+  switch (next(state) % 6) {
+    case 0:
+      if (!text.empty()) text[position()] = static_cast<char>(next(state));
+      break;
+    case 1:
+      if (!text.empty()) text[position()] ^= static_cast<char>(1u << (next(state) % 8));
+      break;
+    case 2:
+      text.erase(position(), length());
+      break;
+    case 3:
+      text.insert(position(), text.substr(position(), length()));
+      break;
+    case 4: {
+      const std::string& other = inputs[next(state) % inputs.size()];
+      if (!other.empty())
+        text.insert(position(), other.substr(next(state) % other.size(), length()));
+      break;
+    }
+    default: {
+      static constexpr std::string_view kTokens[] = {
+          "-1", "0", "9223372036854775807", "1e999", "\"", "\n", "\xff\xff\xff\x7f", "{", "]"};
+      text.insert(position(), kTokens[next(state) % std::size(kTokens)]);
+    }
+  }
+}
+
+void run(const std::string& bytes) {
+  LLVMFuzzerTestOneInput(reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size());
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
-  int count = 0;
+  long mutations = 0;
+  std::vector<std::string> inputs;
   for (int i = 1; i < argc; ++i) {
+    if (std::string_view(argv[i]).starts_with("--mutations=")) {
+      mutations = std::strtol(argv[i] + 12, nullptr, 10);
+      continue;
+    }
     for (const auto& file : files_of(argv[i])) {
       std::ifstream stream(file, std::ios::binary);
       if (!stream) {
         std::fprintf(stderr, "%s: cannot be read\n", file.c_str());
         return 1;
       }
-      const std::string bytes(std::istreambuf_iterator<char>(stream), {});
+      inputs.emplace_back(std::istreambuf_iterator<char>(stream), std::istreambuf_iterator<char>());
       std::fprintf(stderr, "%s\n", file.c_str());  // the last one printed is the one that crashed
-      LLVMFuzzerTestOneInput(reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size());
-      ++count;
+      run(inputs.back());
     }
   }
-  std::printf("%d inputs\n", count);
-  return count > 0 ? 0 : 1;
+  uint64_t state = 1;
+  for (long i = 0; i < mutations && !inputs.empty(); ++i) {
+    std::string text = inputs[next(state) % inputs.size()];
+    for (uint64_t changes = 1 + next(state) % 4; changes > 0; --changes)
+      mutate_once(text, inputs, state);
+    run(text);
+  }
+  std::printf("%zu inputs, %ld mutations\n", inputs.size(), mutations);
+  return inputs.empty() ? 1 : 0;
 }
