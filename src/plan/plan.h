@@ -36,45 +36,45 @@ enum class PlanAlias : uint8_t { kOwn, kView, kUpdate };
 struct PlanInitial {
   enum class Kind : uint8_t { kFed, kSeeded, kZero, kInline, kExternal };
   Kind kind = Kind::kFed;
-  std::string bytes;
-  std::string file;
+  std::string bytes{};
+  std::string file{};
   int64_t offset = 0;
   int64_t length = 0;
   bool operator==(const PlanInitial&) const = default;
 };
 
 struct PlanValue {
-  std::string name;
-  TensorDesc type;
+  std::string name{};
+  TensorDesc type{};
   PlanAlias alias = PlanAlias::kOwn;
-  PlanValueId base;          // for views and updates
+  PlanValueId base{};          // for views and updates
   int64_t offset_bytes = 0;  // of the first element in the storage
-  PlanStorageId storage;
-  PlanOpId producer;  // none: there before the step
+  PlanStorageId storage{};
+  PlanOpId producer{};  // none: there before the step
   bool is_output = false;
-  PlanInitial initial;  // when producer is none
+  PlanInitial initial{};  // when producer is none
   bool operator==(const PlanValue&) const = default;
 };
 
 struct PlanStorage {
-  PlanValueId root;
+  PlanValueId root{};
   int64_t bytes = 0;  // rounded up to the plan's alignment
   Category category = Category::kActivation;
   bool resident = false;
   int64_t address = 0;   // offset in the arena, a multiple of the alignment
-  PlanStorageId reuses;  // none, or the storage whose buffer this one took over
+  PlanStorageId reuses{};  // none, or the storage whose buffer this one took over
   bool operator==(const PlanStorage&) const = default;
 };
 
 struct PlanOp {
-  std::string kind;
-  std::string name;
-  std::string module;
+  std::string kind{};
+  std::string name{};
+  std::string module{};
   Phase phase = Phase::kForward;
-  Attrs attrs;
-  std::vector<PlanValueId> inputs;  // none() where an optional input is absent
-  std::vector<PlanValueId> outputs;
-  std::vector<PlanOpId> control;  // must run before this op
+  Attrs attrs{};
+  std::vector<PlanValueId> inputs{};  // none() where an optional input is absent
+  std::vector<PlanValueId> outputs{};
+  std::vector<PlanOpId> control{};  // must run before this op
   int64_t workspace_bytes = 0;    // rounded up to the alignment
   double predicted_seconds = 0;   // of one run, by the device profile
   bool operator==(const PlanOp&) const = default;
@@ -83,17 +83,17 @@ struct PlanOp {
 struct Step {
   enum class Kind : uint8_t { kCompute, kFree };
   Kind kind = Kind::kCompute;
-  PlanOpId op;                    // kCompute
+  PlanOpId op{};                    // kCompute
   int64_t workspace_address = 0;  // kCompute, when the op has workspace
-  PlanStorageId storage;  // kFree: not readable from here on (a reused one is freed by its heir)
+  PlanStorageId storage{};  // kFree: not readable from here on (a reused one is freed by its heir)
   bool operator==(const Step&) const = default;
 };
 
 // Evidence for the lower bound; see CutCertificate in schedule_problem.h, in terms of the plan's
 // ops.
 struct BoundCertificate {
-  PlanOpId op;
-  std::vector<PlanOpId> prefix;  // ops that ran before `op` in the cheapest such state, ascending
+  PlanOpId op{};
+  std::vector<PlanOpId> prefix{};  // ops that ran before `op` in the cheapest such state, ascending
   int64_t value_bytes = 0;
   bool operator==(const BoundCertificate&) const = default;
 };
@@ -111,7 +111,7 @@ struct Claims {
 
 struct Plan {
   static constexpr int kVersion = 1;
-  std::string model;  // name of the model
+  std::string model{};  // name of the model
   std::map<std::string, std::string, std::less<>>
       provenance;  // options, device, seed: what would make it again
   std::map<std::string, int64_t, std::less<>> bindings;  // guards: the sizes it holds for
@@ -120,7 +120,7 @@ struct Plan {
   IdVector<PlanValueId, PlanValue> values;
   IdVector<PlanStorageId, PlanStorage> storages;
   IdVector<PlanOpId, PlanOp> ops;  // in the given (program) order; steps say when they run
-  std::vector<Step> steps;
+  std::vector<Step> steps{};
   Claims claims;
   bool operator==(const Plan&) const = default;
 };

@@ -1,5 +1,6 @@
-// The file form of a Plan (.lt): JSON with a versioned schema, documented in docs/formats.md, whose last member is a checksum
-// over everything before it, so that a file with any byte changed is refused. read_plan(print_plan(p)) == p, byte for byte again.
+// The file form of a Plan (.lt): JSON with a versioned schema, documented in docs/formats.md, whose
+// last member is a checksum over everything before it, so that a file with any byte changed is
+// refused. read_plan(print_plan(p)) == p, byte for byte again.
 #pragma once
 
 #include <string>
@@ -9,9 +10,15 @@
 
 namespace lowtide::plan {
 
+// Bytes of names that are not UTF-8 are written as U+FFFD.
 std::string print_plan(const Plan& plan);
-// Error: kInput, naming origin and the member, id or number that is wrong (unknown version, checksum, ids out of range, sizes
-// negative or above 2^62). A plan that was read has consistent ids and sizes; whether its claims hold is src/verify's to say.
+// Error: kInput, naming origin and the member, id or number that is wrong (unknown version,
+// checksum, ids out of range, sizes negative or above 2^62). A plan that was read has consistent
+// ids and sizes; whether its claims hold is src/verify's to say.
 Result<Plan> read_plan(std::string_view text, std::string_view origin);
+
+// The same text with the checksum that belongs to it, in place of the one at its end or added
+// there: for files edited by hand, and for fuzzing the reader behind the checksum.
+std::string seal_plan_text(std::string_view text);
 
 }  // namespace lowtide::plan

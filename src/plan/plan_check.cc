@@ -1,0 +1,223 @@
+#include "plan/plan_check.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cmath>
+#include <string_view>
+#include <unordered_set>
+
+#include "base/bytes.h"
+
+namespace lowtide::plan {
+namespace {
+
+constexpr int64_t kMaxAlignment = int64_t{1} << 30;
+
+template <class... Args>
+tl::unexpected<Error> bad(fmt::format_string<Args...> format, Args&&... args) {
+  return error(ErrorCode::kInput, fmt::format(format, std::forward<Args>(args)...));
+}
+
+template <class IdType, class T>
+bool within(IdType id, const IdVector<IdType, T>& items) {
+  return id.valid() && id.index() < items.size();
+}
+
+bool is_size(int64_t number) {
+  return number >= 0 && number <= kMaxBytes;
+}
+bool is_time(double seconds) {
+  return std::isfinite(seconds) && seconds >= 0;
+}
+
+class Checker {
+ public:
+  explicit Checker(const Plan& plan) : plan_(plan) {}
+
+  Status run() {
+    LT_RETURN_IF_ERROR(check_totals());
+    for (PlanValueId v : plan_.values.ids()) LT_RETURN_IF_ERROR(check_value(plan_.values[v], v));
+    for (PlanStorageId s : plan_.storages.ids())
+      LT_RETURN_IF_ERROR(check_storage(plan_.storages[s], s));
+    for (PlanOpId o : plan_.ops.ids()) LT_RETURN_IF_ERROR(check_op(plan_.ops[o], o));
+    LT_RETURN_IF_ERROR(check_outputs());
+    LT_RETURN_IF_ERROR(check_names());
+    for (size_t i = 0; i < plan_.steps.size(); ++i)
+      LT_RETURN_IF_ERROR(check_step(plan_.steps[i], i));
+    return check_claims();
+  }
+
+ private:
+  Status check_totals() const {
+    const int64_t alignment = plan_.alignment_bytes;
+    if (alignment < 1 || alignment > kMaxAlignment || (alignment & (alignment - 1)) != 0)
+      return bad("alignment_bytes is {}; it must be a power of two up to 2^30", alignment);
+    if (!is_size(plan_.arena_bytes)) return bad("arena_bytes is {}", plan_.arena_bytes);
+    int64_t total = 0;
+    const auto add = [&total](int64_t bytes) {
+      if (!is_size(bytes) || bytes > kMaxBytes - total) return false;
+      total += bytes;
+      return true;
+    };
+    for (PlanStorageId s : plan_.storages.ids())
+      if (!add(plan_.storages[s].bytes))
+        return bad("storage {} has {} bytes, or all storages more than 2^62", s.index(),
+                   plan_.storages[s].bytes);
+    for (const PlanOp& op : plan_.ops)
+      if (!add(op.workspace_bytes))
+        return bad("op '{}' has a workspace of {} bytes", op.name, op.workspace_bytes);
+    return {};
+  }
+
+  Status check_type(const PlanValue& value) const {
+    int64_t bytes = size_bytes(value.type.dtype);
+    for (int64_t dim : value.type.dims) {
+      if (!is_size(dim)) return bad("value '{}' has a dimension of {}", value.name, dim);
+      const auto product = checked_mul(bytes, dim);
+      if (!product || *product > kMaxBytes)
+        return bad("value '{}' is larger than 2^62 bytes", value.name);
+      bytes = *product;
+    }
+    const Layout& layout = value.type.layout;
+    if (!is_size(layout.blocked_bytes) || (layout.blocked.empty() && layout.blocked_bytes != 0))
+      return bad("value '{}' has a layout of {} blocked bytes", value.name, layout.blocked_bytes);
+    if (layout.order.empty()) return {};
+    std::vector<uint8_t> sorted = layout.order;
+    std::sort(sorted.begin(), sorted.end());
+    for (size_t i = 0; i < sorted.size(); ++i)
+      if (sorted[i] != i) return bad("the layout of value '{}' is no permutation", value.name);
+    if (sorted.size() != value.type.dims.size() || !layout.blocked.empty())
+      return bad("value '{}' has {} dimensions and a layout of {}", value.name,
+                 value.type.dims.size(), sorted.size());
+    return {};
+  }
+
+  Status check_value(const PlanValue& value, PlanValueId id) const {
+    LT_RETURN_IF_ERROR(check_type(value));
+    if (!within(value.storage, plan_.storages))
+      return bad("value '{}' lies in no storage", value.name);
+    if (value.producer.valid() && !within(value.producer, plan_.ops))
+      return bad("value '{}' is made by op {} of {}", value.name, value.producer.index(),
+                 plan_.ops.size());
+    if (!is_size(value.offset_bytes))
+      return bad("value '{}' starts at byte {}", value.name, value.offset_bytes);
+    if (value.producer.valid() && value.initial != PlanInitial{})
+      return bad("value '{}' is made by an op and has initial contents", value.name);
+    if (!is_size(value.initial.offset) || !is_size(value.initial.length))
+      return bad("the contents of value '{}' lie at {} and have {} bytes", value.name,
+                 value.initial.offset, value.initial.length);
+    if (value.alias == PlanAlias::kOwn) {
+      if (value.base.valid()) return bad("value '{}' owns its storage and has a base", value.name);
+      if (plan_.storages[value.storage].root != id)
+        return bad("value '{}' owns storage {}, whose root is another", value.name,
+                   value.storage.index());
+      return {};
+    }
+    if (!within(value.base, plan_.values)) return bad("value '{}' has no base", value.name);
+    const PlanValue& base = plan_.values[value.base];
+    if (base.storage != value.storage)
+      return bad("value '{}' lies in another storage than its base '{}'", value.name, base.name);
+    if (!value.producer.valid()) return bad("value '{}' is a view that no op makes", value.name);
+    const std::vector<PlanValueId>& inputs = plan_.ops[value.producer].inputs;
+    if (std::find(inputs.begin(), inputs.end(), value.base) == inputs.end())
+      return bad("the base '{}' of value '{}' is no input of its producer", base.name, value.name);
+    return {};
+  }
+
+  Status check_storage(const PlanStorage& storage, PlanStorageId id) const {
+    if (!within(storage.root, plan_.values) || plan_.values[storage.root].storage != id ||
+        plan_.values[storage.root].alias != PlanAlias::kOwn)
+      return bad("storage {} has a root that does not own it", id.index());
+    if (!is_size(storage.address) || storage.address > kMaxBytes - storage.bytes)
+      return bad("storage {} lies at address {}", id.index(), storage.address);
+    if (storage.reuses.valid() && (!within(storage.reuses, plan_.storages) || storage.reuses == id))
+      return bad("storage {} reuses storage {} of {}", id.index(), storage.reuses.index(),
+                 plan_.storages.size());
+    return {};
+  }
+
+  Status check_op(const PlanOp& op, PlanOpId id) const {
+    if (!is_time(op.predicted_seconds))
+      return bad("op '{}' takes {} seconds", op.name, op.predicted_seconds);
+    for (PlanValueId input : op.inputs) {
+      if (!input.valid()) continue;
+      if (!within(input, plan_.values))
+        return bad("op '{}' reads value {}", op.name, input.index());
+      const PlanValue& value = plan_.values[input];
+      if (value.producer.valid() && !(value.producer < id))
+        return bad("op '{}' reads '{}', which is made later in the program", op.name, value.name);
+    }
+    for (PlanOpId before : op.control)
+      if (!within(before, plan_.ops) || !(before < id))
+        return bad("op '{}' waits for op {}, which is not before it in the program", op.name,
+                   before.index());
+    return {};
+  }
+
+  // Each made value is an output of its producer, once; nothing else is an output.
+  Status check_outputs() const {
+    IdVector<PlanValueId, bool> made(plan_.values.size(), false);
+    for (PlanOpId o : plan_.ops.ids()) {
+      for (PlanValueId output : plan_.ops[o].outputs) {
+        if (!within(output, plan_.values) || plan_.values[output].producer != o || made[output])
+          return bad("op '{}' lists output {}, which is not its own or listed twice",
+                     plan_.ops[o].name, output.index());
+        made[output] = true;
+      }
+    }
+    for (PlanValueId v : plan_.values.ids())
+      if (plan_.values[v].producer.valid() && !made[v])
+        return bad("value '{}' is no output of its producer", plan_.values[v].name);
+    return {};
+  }
+
+  Status check_names() const {
+    std::unordered_set<std::string_view> values, ops;
+    for (const PlanValue& value : plan_.values)
+      if (!values.insert(value.name).second) return bad("two values are named '{}'", value.name);
+    for (const PlanOp& op : plan_.ops)
+      if (!ops.insert(op.name).second) return bad("two ops are named '{}'", op.name);
+    return {};
+  }
+
+  Status check_step(const Step& step, size_t index) const {
+    if (step.kind == Step::Kind::kFree) {
+      if (!within(step.storage, plan_.storages)) return bad("step {} frees no storage", index);
+      return {};
+    }
+    if (!within(step.op, plan_.ops)) return bad("step {} runs no op", index);
+    if (!is_size(step.workspace_address) ||
+        step.workspace_address > kMaxBytes - plan_.ops[step.op].workspace_bytes)
+      return bad("step {} has its workspace at address {}", index, step.workspace_address);
+    return {};
+  }
+
+  Status check_claims() const {
+    const Claims& claims = plan_.claims;
+    if (!is_size(claims.peak_bytes) || !is_size(claims.peak_before_bytes) ||
+        !is_size(claims.lower_bound_bytes))
+      return bad("the claims are a peak of {}, before {}, a bound of {} bytes", claims.peak_bytes,
+                 claims.peak_before_bytes, claims.lower_bound_bytes);
+    if (!is_time(claims.predicted_seconds))
+      return bad("the step is claimed to take {} seconds", claims.predicted_seconds);
+    if (!claims.certificate) return {};
+    if (!within(claims.certificate->op, plan_.ops) || !is_size(claims.certificate->value_bytes))
+      return bad("the certificate names no op, or {} bytes", claims.certificate->value_bytes);
+    const std::vector<PlanOpId>& prefix = claims.certificate->prefix;
+    for (size_t i = 0; i < prefix.size(); ++i)
+      if (!within(prefix[i], plan_.ops) || (i > 0 && !(prefix[i - 1] < prefix[i])))
+        return bad("entry {} of the certificate's prefix is no op, or not ascending", i);
+    return {};
+  }
+
+  const Plan& plan_;
+};
+
+}  // namespace
+
+Status check(const Plan& plan) {
+  return Checker(plan).run();
+}
+
+}  // namespace lowtide::plan

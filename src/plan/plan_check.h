@@ -1,0 +1,17 @@
+// The structural check of a Plan: its ids refer to what they should, its numbers are in range.
+// Whoever holds a plan that passed may follow ids and add sizes without looking. Whether the plan
+// is right (lives, addresses, claims) is src/verify's to say.
+#pragma once
+
+#include "base/result.h"
+#include "plan/plan.h"
+
+namespace lowtide::plan {
+
+// Demands: ids in range; values, ops and storages agree about who made what and who lies where; ops
+// are in a valid program order (what an op reads, waits for or makes views of exists before it);
+// names unique; sizes, addresses and times not negative; all bytes together at most 2^62; the
+// alignment a power of two. Error: kInput, naming the value, op, storage or step.
+Status check(const Plan& plan);
+
+}  // namespace lowtide::plan

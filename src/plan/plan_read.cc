@@ -1,0 +1,424 @@
+// The reader. The checksum is looked at first, so that a damaged file is refused before anything is
+// made of it; what passes is still only text from a stranger: every member is checked for type and
+// range, unknown members are refused (a member with a spelling mistake must not be taken for an
+// absent one), arrays grow as elements are read, and the structural check has the last word.
+// Messages give the path of the member, such as ops[12].attrs.axis.
+#include <fmt/core.h>
+
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "base/bytes.h"
+#include "plan/plan_check.h"
+#include "plan/plan_text.h"
+#include "plan/plan_words.h"
+
+namespace lowtide::plan {
+namespace {
+
+using Json = nlohmann::json;
+
+// A place in the document. Lives on the stack of the reader; the path is put together only for a
+// message.
+struct Place {
+  const Json* json = nullptr;
+  const Place* parent = nullptr;
+  std::string_view key;  // in an object, or
+  size_t index = 0;      // in an array
+
+  std::string path() const {
+    if (parent == nullptr) return "";
+    const std::string above = parent->path();
+    if (parent->json->is_array()) return fmt::format("{}[{}]", above, index);
+    return above.empty() ? std::string(key) : fmt::format("{}.{}", above, key);
+  }
+};
+
+class Reader {
+ public:
+  explicit Reader(std::string_view origin) : origin_(origin) {}
+
+  Result<Plan> plan(const Json& document);
+
+ private:
+  tl::unexpected<Error> fail(const Place& place, std::string_view expected) const {
+    const std::string path = place.path();
+    return error(ErrorCode::kInput,
+                 fmt::format("{}: {}: expected {}, found {}", origin_,
+                             path.empty() ? "the file" : path, expected, found(*place.json)));
+  }
+  static std::string found(const Json& json) {
+    if (json.is_number()) return json.dump();
+    if (json.is_string())
+      return fmt::format("'{}'", json.get_ref<const std::string&>().substr(0, 40));
+    return json.type_name();
+  }
+
+  // Calls read(key, place) for every member. Error when one of `required` is absent or read answers
+  // an unknown name.
+  template <class Read>
+  Status object(const Place& place, std::initializer_list<std::string_view> required,
+                Read read) const {
+    if (!place.json->is_object()) return fail(place, "an object");
+    size_t needed = 0;
+    for (const auto& [key, child] : place.json->items()) {
+      const Place member{&child, &place, key, 0};
+      LT_RETURN_IF_ERROR(read(std::string_view(key), member));
+      for (std::string_view name : required) needed += name == key ? 1 : 0;
+    }
+    if (needed == required.size()) return {};
+    for (std::string_view name : required)
+      if (!place.json->contains(name)) return fail(place, fmt::format("a member '{}'", name));
+    return {};
+  }
+  Status unknown(const Place& member) const { return fail(member, "no member of this name"); }
+
+  template <class Read>
+  Status array(const Place& place, Read read) const {
+    if (!place.json->is_array()) return fail(place, "an array");
+    size_t index = 0;
+    for (const Json& child : *place.json)
+      LT_RETURN_IF_ERROR(read(Place{&child, &place, {}, index++}));
+    return {};
+  }
+
+  Status integer(const Place& place, int64_t& out) const {
+    const Json& json = *place.json;
+    const bool fits = json.is_number_unsigned()
+                          ? json.get<uint64_t>() <= uint64_t{std::numeric_limits<int64_t>::max()}
+                          : json.is_number_integer();
+    if (!fits) return fail(place, "an integer of 64 bits");
+    out = json.get<int64_t>();
+    return {};
+  }
+  Status size(const Place& place, int64_t& out) const {
+    LT_RETURN_IF_ERROR(integer(place, out));
+    if (out < 0 || out > kMaxBytes) return fail(place, "a size from 0 to 2^62");
+    return {};
+  }
+  Status real(const Place& place, double& out) const {
+    if (!place.json->is_number_float()) return fail(place, "a number with a point or an exponent");
+    out = place.json->get<double>();
+    return {};
+  }
+  Status boolean(const Place& place, bool& out) const {
+    if (!place.json->is_boolean()) return fail(place, "true or false");
+    out = place.json->get<bool>();
+    return {};
+  }
+  Status text(const Place& place, std::string& out) const {
+    if (!place.json->is_string()) return fail(place, "a string");
+    out = place.json->get_ref<const std::string&>();
+    return {};
+  }
+
+  template <class IdType>
+  Status id(const Place& place, IdType& out) const {
+    const Json& json = *place.json;
+    if (!json.is_number_unsigned() || json.get<uint64_t>() >= std::numeric_limits<uint32_t>::max())
+      return fail(place, "an id");
+    out = IdType(json.get<uint32_t>());
+    return {};
+  }
+  template <class IdType>
+  Status ids(const Place& place, std::vector<IdType>& out, bool may_be_absent = false) const {
+    return array(place, [&](const Place& entry) -> Status {
+      IdType value;
+      if (!may_be_absent || !entry.json->is_null()) LT_RETURN_IF_ERROR(id(entry, value));
+      out.push_back(value);
+      return {};
+    });
+  }
+
+  // One of the words of an enumeration that starts at 0 without gaps.
+  template <class Enum, size_t n>
+  Status word(const Place& place, const std::array<std::string_view, n>& words, Enum& out) const {
+    for (size_t i = 0; place.json->is_string() && i < n; ++i) {
+      if (place.json->get_ref<const std::string&>() != words[i]) continue;
+      out = static_cast<Enum>(i);
+      return {};
+    }
+    return fail(place, fmt::format("a word such as '{}'", words[0]));
+  }
+  template <class Enum>
+  Status word(const Place& place, std::optional<Enum> (*parse_word)(std::string_view), Enum& out,
+              std::string_view what) const {
+    std::optional<Enum> parsed;
+    if (place.json->is_string()) parsed = parse_word(place.json->get_ref<const std::string&>());
+    if (!parsed) return fail(place, what);
+    out = *parsed;
+    return {};
+  }
+
+  Status bytes(const Place& place, std::string& out) const;
+  Status attr(const Place& place, AttrValue& out) const;
+  Status value(const Place& place, PlanValue& out) const;
+  Status initial(const Place& place, PlanInitial& out) const;
+  Status storage(const Place& place, PlanStorage& out) const;
+  Status op(const Place& place, PlanOp& out) const;
+  Status step(const Place& place, Step& out) const;
+  Status certificate(const Place& place, BoundCertificate& out) const;
+  Status claims(const Place& place, Claims& out) const;
+  Status header(std::string_view key, const Place& member, Plan& out) const;
+
+  template <class Items, class Item>
+  Status records(const Place& place, Status (Reader::*read)(const Place&, Item&) const,
+                 Items& out) const {
+    return array(place, [&](const Place& entry) -> Status {
+      Item item;
+      LT_RETURN_IF_ERROR((this->*read)(entry, item));
+      out.push_back(std::move(item));
+      return {};
+    });
+  }
+
+  std::string_view origin_;
+};
+
+Status Reader::bytes(const Place& place, std::string& out) const {
+  std::string encoded;
+  LT_RETURN_IF_ERROR(text(place, encoded));
+  const auto digit = [](char c) -> int {
+    if (c >= 'A' && c <= 'Z') return c - 'A';
+    if (c >= 'a' && c <= 'z') return c - 'a' + 26;
+    if (c >= '0' && c <= '9') return c - '0' + 52;
+    return c == '+' ? 62 : c == '/' ? 63 : -1;
+  };
+  const size_t padding = encoded.ends_with("==") ? 2 : encoded.ends_with("=") ? 1 : 0;
+  if (encoded.size() % 4 != 0) return fail(place, "base64");
+  uint32_t group = 0;
+  for (size_t i = 0; i < encoded.size(); ++i) {
+    const bool pad = i + padding >= encoded.size();
+    const int value = pad ? 0 : digit(encoded[i]);
+    if (value < 0) return fail(place, "base64");
+    group = group << 6 | static_cast<uint32_t>(value);
+    if (i % 4 != 3) continue;
+    for (int shift : {16, 8, 0}) out += static_cast<char>(group >> shift & 0xFFu);
+    group = 0;
+  }
+  for (size_t i = 0; i < padding; ++i) {
+    if (out.back() != '\0') return fail(place, "base64 without stray bits");
+    out.pop_back();
+  }
+  return {};
+}
+
+Status Reader::attr(const Place& place, AttrValue& out) const {
+  const Json& json = *place.json;
+  if (json.is_number_float()) {
+    out = json.get<double>();
+  } else if (json.is_number()) {
+    LT_RETURN_IF_ERROR(integer(place, out.emplace<int64_t>()));
+  } else if (json.is_string()) {
+    out = json.get_ref<const std::string&>();
+  } else if (json.is_array()) {
+    std::vector<int64_t> numbers;
+    const Status listed = array(place, [&](const Place& entry) -> Status {
+      int64_t number = 0;
+      LT_RETURN_IF_ERROR(integer(entry, number));
+      numbers.push_back(number);
+      return {};
+    });
+    if (!listed) return listed;
+    out = std::move(numbers);
+  } else {
+    return object(place, {"real"}, [&](std::string_view key, const Place& member) -> Status {
+      constexpr double kInfinity = std::numeric_limits<double>::infinity();
+      const bool is_real = key == "real" && member.json->is_string();
+      if (is_real && *member.json == "inf")
+        out = kInfinity;
+      else if (is_real && *member.json == "-inf")
+        out = -kInfinity;
+      else if (is_real && *member.json == "nan")
+        out = std::numeric_limits<double>::quiet_NaN();
+      else
+        return fail(member, "'inf', '-inf' or 'nan' in a member 'real'");
+      return {};
+    });
+  }
+  return {};
+}
+
+Status Reader::initial(const Place& place, PlanInitial& out) const {
+  return object(place, {"kind"}, [&](std::string_view key, const Place& member) -> Status {
+    if (key == "kind") return word(member, kInitialWords, out.kind);
+    if (key == "base64") return bytes(member, out.bytes);
+    if (key == "file") return text(member, out.file);
+    if (key == "offset") return size(member, out.offset);
+    if (key == "length") return size(member, out.length);
+    return unknown(member);
+  });
+}
+
+Status Reader::value(const Place& place, PlanValue& out) const {
+  const auto read = [&](std::string_view key, const Place& member) -> Status {
+    if (key == "name") return text(member, out.name);
+    if (key == "dtype") return word(member, parse_dtype, out.type.dtype, "a dtype such as 'f32'");
+    if (key == "dims")
+      return array(member,
+                   [&](const Place& entry) { return size(entry, out.type.dims.emplace_back()); });
+    if (key == "layout") {
+      std::string layout;
+      LT_RETURN_IF_ERROR(text(member, layout));
+      if (!lowtide::parse(layout, out.type.layout)) return fail(member, "a layout");
+      return {};
+    }
+    if (key == "alias") return word(member, kAliasWords, out.alias);
+    if (key == "base") return id(member, out.base);
+    if (key == "offset_bytes") return size(member, out.offset_bytes);
+    if (key == "storage") return id(member, out.storage);
+    if (key == "producer") return id(member, out.producer);
+    if (key == "is_output") return boolean(member, out.is_output);
+    if (key == "initial") return initial(member, out.initial);
+    return unknown(member);
+  };
+  LT_RETURN_IF_ERROR(object(place, {"name", "dtype", "dims", "storage"}, read));
+  if (!out.producer.valid() && !place.json->contains("initial"))
+    return fail(place, "a member 'initial' or 'producer'");
+  return {};
+}
+
+Status Reader::storage(const Place& place, PlanStorage& out) const {
+  const auto read = [&](std::string_view key, const Place& member) -> Status {
+    if (key == "root") return id(member, out.root);
+    if (key == "bytes") return size(member, out.bytes);
+    if (key == "category")
+      return word(member, parse_category, out.category, "a category such as 'activation'");
+    if (key == "resident") return boolean(member, out.resident);
+    if (key == "address") return size(member, out.address);
+    if (key == "reuses") return id(member, out.reuses);
+    return unknown(member);
+  };
+  return object(place, {"root", "bytes", "category", "address"}, read);
+}
+
+Status Reader::op(const Place& place, PlanOp& out) const {
+  const auto read = [&](std::string_view key, const Place& member) -> Status {
+    if (key == "kind") return text(member, out.kind);
+    if (key == "name") return text(member, out.name);
+    if (key == "module") return text(member, out.module);
+    if (key == "phase")
+      return word(member, parse_phase, out.phase, "'forward', 'backward' or 'update'");
+    if (key == "attrs")
+      return object(member, {}, [&](std::string_view name, const Place& entry) {
+        return attr(entry, out.attrs[std::string(name)]);
+      });
+    if (key == "inputs") return ids(member, out.inputs, true);
+    if (key == "outputs") return ids(member, out.outputs);
+    if (key == "control") return ids(member, out.control);
+    if (key == "workspace_bytes") return size(member, out.workspace_bytes);
+    if (key == "predicted_seconds") return real(member, out.predicted_seconds);
+    return unknown(member);
+  };
+  return object(place, {"kind", "name", "phase", "inputs", "outputs", "predicted_seconds"}, read);
+}
+
+Status Reader::step(const Place& place, Step& out) const {
+  const bool frees = place.json->is_object() && place.json->contains("free");
+  out.kind = frees ? Step::Kind::kFree : Step::Kind::kCompute;
+  return object(place, {frees ? "free" : "compute"},
+                [&](std::string_view key, const Place& member) -> Status {
+                  if (frees && key == "free") return id(member, out.storage);
+                  if (!frees && key == "compute") return id(member, out.op);
+                  if (!frees && key == "workspace_address")
+                    return size(member, out.workspace_address);
+                  return unknown(member);
+                });
+}
+
+Status Reader::certificate(const Place& place, BoundCertificate& out) const {
+  return object(place, {"op", "value_bytes", "prefix"},
+                [&](std::string_view key, const Place& member) -> Status {
+                  if (key == "op") return id(member, out.op);
+                  if (key == "value_bytes") return size(member, out.value_bytes);
+                  if (key == "prefix") return ids(member, out.prefix);
+                  return unknown(member);
+                });
+}
+
+Status Reader::claims(const Place& place, Claims& out) const {
+  const auto read = [&](std::string_view key, const Place& member) -> Status {
+    if (key == "peak_bytes") return size(member, out.peak_bytes);
+    if (key == "peak_before_bytes") return size(member, out.peak_before_bytes);
+    if (key == "lower_bound_bytes") return size(member, out.lower_bound_bytes);
+    if (key == "order_proven") return boolean(member, out.order_proven);
+    if (key == "certificate") return certificate(member, out.certificate.emplace());
+    if (key == "predicted_seconds") return real(member, out.predicted_seconds);
+    return unknown(member);
+  };
+  return object(
+      place,
+      {"peak_bytes", "peak_before_bytes", "lower_bound_bytes", "order_proven", "predicted_seconds"},
+      read);
+}
+
+Status Reader::header(std::string_view key, const Place& member, Plan& out) const {
+  if (key == "model") return text(member, out.model);
+  if (key == "provenance")
+    return object(member, {}, [&](std::string_view name, const Place& entry) {
+      return text(entry, out.provenance[std::string(name)]);
+    });
+  if (key == "bindings")
+    return object(member, {}, [&](std::string_view name, const Place& entry) {
+      return integer(entry, out.bindings[std::string(name)]);
+    });
+  if (key == "alignment_bytes") return size(member, out.alignment_bytes);
+  if (key == "arena_bytes") return size(member, out.arena_bytes);
+  if (key == "format" || key == "version" || key == "checksum") return {};
+  return unknown(member);
+}
+
+Result<Plan> Reader::plan(const Json& document) {
+  const Place root{&document, nullptr, {}, 0};
+  if (!document.is_object() || document.value("format", Json()) != kPlanFormat)
+    return fail(root, fmt::format("an object with the format '{}'", kPlanFormat));
+  const Json version = document.value("version", Json());
+  if (version != Plan::kVersion)
+    return fail(Place{&version, &root, "version", 0}, fmt::format("version {}", Plan::kVersion));
+  Plan out;
+  const auto read = [&](std::string_view key, const Place& member) -> Status {
+    if (key == "values") return records(member, &Reader::value, out.values);
+    if (key == "storages") return records(member, &Reader::storage, out.storages);
+    if (key == "ops") return records(member, &Reader::op, out.ops);
+    if (key == "steps") return records(member, &Reader::step, out.steps);
+    if (key == "claims") return claims(member, out.claims);
+    return header(key, member, out);
+  };
+  LT_RETURN_IF_ERROR(object(root,
+                            {"model", "provenance", "bindings", "alignment_bytes", "arena_bytes",
+                             "values", "storages", "ops", "steps", "claims"},
+                            read));
+  if (Status status = check(out); !status)
+    return error(status.error().code, fmt::format("{}: {}", origin_, status.error().message));
+  return out;
+}
+
+Result<Plan> parse(std::string_view text, std::string_view origin) {
+  try {
+    return Reader(origin).plan(Json::parse(text));
+  } catch (const Json::exception& problem) {
+    return error(ErrorCode::kInput, fmt::format("{}: no JSON: {}", origin, problem.what()));
+  }
+}
+
+}  // namespace
+
+Result<Plan> read_plan(std::string_view text, std::string_view origin) {
+  if (!ends_in_checksum(text))
+    return error(ErrorCode::kInput,
+                 fmt::format("{}: no plan, or cut short: it does not end in a checksum", origin));
+  const std::string_view before = text.substr(0, text.size() - kTailSize);
+  const std::string_view digits = text.substr(before.size() + kTailStart.size(), 16);
+  if (const std::string actual = plan_checksum(before); actual != digits)
+    return error(ErrorCode::kInput,
+                 fmt::format("{}: damaged or edited: its checksum is '{}', its contents give {}",
+                             origin, digits, actual));
+  Result<Plan> plan = parse(text, origin);
+  if (!plan)  // names from the file may hold anything; messages are one line
+    for (char& c : plan.error().message)
+      if (static_cast<unsigned char>(c) < 0x20) c = ' ';
+  return plan;
+}
+
+}  // namespace lowtide::plan

@@ -1,0 +1,302 @@
+// The printer. JSON is written by hand rather than through a document: one record per line, so that
+// two plans can be compared with diff, and numbers in a form that this file decides: integers as
+// such, reals always with a point or an exponent and with as many digits as bring back the same
+// bits. Members that hold their default are left out.
+#include "plan/plan_text.h"
+
+#define XXH_INLINE_ALL
+#include <fmt/core.h>
+#include <fmt/format.h>
+#include <xxhash.h>
+
+#include <algorithm>
+#include <cmath>
+#include <iterator>
+
+#include "plan/plan_words.h"
+
+namespace lowtide::plan {
+namespace {
+
+// The length of the UTF-8 sequence at the start of text; 0 when there is none (overlong forms and
+// surrogates are none).
+size_t utf8_length(std::string_view text) {
+  const auto byte = [&](size_t i) {
+    return i < text.size() ? static_cast<unsigned char>(text[i]) : 0u;
+  };
+  const auto tail = [&](size_t i) { return (byte(i) & 0xC0u) == 0x80u; };
+  const unsigned first = byte(0), second = byte(1);
+  if (first < 0x80) return 1;
+  if (first >= 0xC2 && first <= 0xDF && tail(1)) return 2;
+  if (first >= 0xE0 && first <= 0xEF && tail(1) && tail(2)) {
+    if ((first == 0xE0 && second < 0xA0) || (first == 0xED && second >= 0xA0)) return 0;
+    return 3;
+  }
+  if (first >= 0xF0 && first <= 0xF4 && tail(1) && tail(2) && tail(3)) {
+    if ((first == 0xF0 && second < 0x90) || (first == 0xF4 && second >= 0x90)) return 0;
+    return 4;
+  }
+  return 0;
+}
+
+std::string base64(std::string_view bytes) {
+  constexpr std::string_view kDigits =
+      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  std::string out;
+  out.reserve((bytes.size() + 2) / 3 * 4);
+  for (size_t i = 0; i < bytes.size(); i += 3) {
+    const auto byte = [&](size_t k) {
+      return i + k < bytes.size() ? static_cast<uint32_t>(static_cast<unsigned char>(bytes[i + k]))
+                                  : 0u;
+    };
+    const uint32_t group = byte(0) << 16 | byte(1) << 8 | byte(2);
+    for (size_t k = 0; k < 4; ++k)
+      out += k <= bytes.size() - i ? kDigits[(group >> (18 - 6 * k)) & 63u] : '=';
+  }
+  return out;
+}
+
+class Printer {
+ public:
+  std::string print(const Plan& plan) {
+    raw("{\n");
+    top("format");
+    text(kPlanFormat);
+    top("version");
+    number(Plan::kVersion);
+    top("model");
+    text(plan.model);
+    top("provenance");
+    map(plan.provenance, [this](const std::string& entry) { text(entry); });
+    top("bindings");
+    map(plan.bindings, [this](int64_t entry) { number(entry); });
+    top("alignment_bytes");
+    number(plan.alignment_bytes);
+    top("arena_bytes");
+    number(plan.arena_bytes);
+    top("values");
+    records(plan.values, [this](const PlanValue& entry) { value(entry); });
+    top("storages");
+    records(plan.storages, [this](const PlanStorage& entry) { storage(entry); });
+    top("ops");
+    records(plan.ops, [this](const PlanOp& entry) { op(entry); });
+    top("steps");
+    records(plan.steps, [this](const Step& entry) { step(entry); });
+    top("claims");
+    claims(plan.claims);
+    raw(",\n");
+    const std::string checksum = plan_checksum(out_);
+    return out_.append(kTailStart).append(checksum).append(kTailEnd);
+  }
+
+ private:
+  void raw(std::string_view piece) { out_ += piece; }
+  void number(int64_t value) { fmt::format_to(std::back_inserter(out_), "{}", value); }
+
+  void real(double value) {
+    if (!std::isfinite(value)) {
+      raw(std::isnan(value) ? "{\"real\": \"nan\"}"
+          : value > 0       ? "{\"real\": \"inf\"}"
+                            : "{\"real\": \"-inf\"}");
+      return;
+    }
+    const std::string digits = fmt::format("{}", value);
+    raw(digits);
+    if (digits.find_first_of(".e") == std::string::npos) raw(".0");
+  }
+
+  void text(std::string_view value) {
+    out_ += '"';
+    while (!value.empty()) {
+      const size_t length = utf8_length(value);
+      const char c = value[0];
+      if (length == 0) {
+        raw("\xEF\xBF\xBD");
+      } else if (c == '"' || c == '\\') {
+        out_ += '\\';
+        out_ += c;
+      } else if (static_cast<unsigned char>(c) < 0x20 || c == 0x7F) {
+        fmt::format_to(std::back_inserter(out_), "\\u{:04x}", static_cast<unsigned>(c));
+      } else {
+        raw(value.substr(0, length));
+      }
+      value.remove_prefix(std::max<size_t>(length, 1));
+    }
+    out_ += '"';
+  }
+
+  // Starts a member of the outermost object; of a record.
+  void top(std::string_view name) {
+    if (out_.size() > 2) raw(",\n");
+    text(name);
+    raw(": ");
+  }
+  void member(std::string_view name) {
+    raw(out_.back() == '{' ? "\"" : ", \"");
+    raw(name);
+    raw("\": ");
+  }
+
+  template <class Map, class Print>
+  void map(const Map& entries, Print print_entry) {
+    raw("{");
+    for (const auto& [key, entry] : entries) {
+      if (out_.back() != '{') raw(", ");
+      text(key);
+      raw(": ");
+      print_entry(entry);
+    }
+    raw("}");
+  }
+
+  template <class Items, class Print>
+  void records(const Items& items, Print print_item) {
+    raw("[");
+    bool first = true;
+    for (const auto& item : items) {
+      raw(first ? "\n{" : ",\n{");
+      print_item(item);
+      raw("}");
+      first = false;
+    }
+    raw(first ? "]" : "\n]");
+  }
+
+  void list(const std::vector<int64_t>& numbers) {
+    raw("[");
+    for (int64_t entry : numbers) {
+      if (out_.back() != '[') raw(", ");
+      number(entry);
+    }
+    raw("]");
+  }
+
+  template <class IdType>
+  void id(IdType value) {
+    if (value.valid()) {
+      number(value.index());
+    } else {
+      raw("null");
+    }
+  }
+  template <class IdType>
+  void ids(const std::vector<IdType>& values) {
+    raw("[");
+    for (IdType value : values) {
+      if (out_.back() != '[') raw(", ");
+      id(value);
+    }
+    raw("]");
+  }
+
+  void attr(const AttrValue& value) {
+    if (const auto* integer = std::get_if<int64_t>(&value)) {
+      number(*integer);
+    } else if (const auto* real_number = std::get_if<double>(&value)) {
+      real(*real_number);
+    } else if (const auto* word = std::get_if<std::string>(&value)) {
+      text(*word);
+    } else {
+      list(std::get<std::vector<int64_t>>(value));
+    }
+  }
+
+  void value(const PlanValue& v) {
+    member("name"), text(v.name);
+    member("dtype"), text(name(v.type.dtype));
+    member("dims"), list(v.type.dims);
+    if (v.type.layout != Layout{}) member("layout"), text(lowtide::print(v.type.layout));
+    if (v.alias != PlanAlias::kOwn)
+      member("alias"), text(kAliasWords[static_cast<size_t>(v.alias)]);
+    if (v.base.valid()) member("base"), id(v.base);
+    if (v.offset_bytes != 0) member("offset_bytes"), number(v.offset_bytes);
+    member("storage"), id(v.storage);
+    if (v.producer.valid()) member("producer"), id(v.producer);
+    if (v.is_output) member("is_output"), raw("true");
+    if (!v.producer.valid()) member("initial"), initial(v.initial);
+  }
+
+  void initial(const PlanInitial& contents) {
+    raw("{");
+    member("kind"), text(kInitialWords[static_cast<size_t>(contents.kind)]);
+    if (!contents.bytes.empty()) member("base64"), text(base64(contents.bytes));
+    if (!contents.file.empty()) member("file"), text(contents.file);
+    if (contents.offset != 0) member("offset"), number(contents.offset);
+    if (contents.length != 0) member("length"), number(contents.length);
+    raw("}");
+  }
+
+  void storage(const PlanStorage& s) {
+    member("root"), id(s.root);
+    member("bytes"), number(s.bytes);
+    member("category"), text(name(s.category));
+    if (s.resident) member("resident"), raw("true");
+    member("address"), number(s.address);
+    if (s.reuses.valid()) member("reuses"), id(s.reuses);
+  }
+
+  void op(const PlanOp& o) {
+    member("kind"), text(o.kind);
+    member("name"), text(o.name);
+    if (!o.module.empty()) member("module"), text(o.module);
+    member("phase"), text(name(o.phase));
+    if (!o.attrs.empty())
+      member("attrs"), map(o.attrs, [this](const AttrValue& entry) { attr(entry); });
+    member("inputs"), ids(o.inputs);
+    member("outputs"), ids(o.outputs);
+    if (!o.control.empty()) member("control"), ids(o.control);
+    if (o.workspace_bytes != 0) member("workspace_bytes"), number(o.workspace_bytes);
+    member("predicted_seconds"), real(o.predicted_seconds);
+  }
+
+  void step(const Step& s) {
+    if (s.kind == Step::Kind::kFree) {
+      member("free"), id(s.storage);
+      return;
+    }
+    member("compute"), id(s.op);
+    if (s.workspace_address != 0) member("workspace_address"), number(s.workspace_address);
+  }
+
+  void claims(const Claims& c) {
+    raw("{");
+    member("peak_bytes"), number(c.peak_bytes);
+    member("peak_before_bytes"), number(c.peak_before_bytes);
+    member("lower_bound_bytes"), number(c.lower_bound_bytes);
+    member("order_proven"), raw(c.order_proven ? "true" : "false");
+    if (c.certificate) {
+      member("certificate"), raw("{");
+      member("op"), id(c.certificate->op);
+      member("value_bytes"), number(c.certificate->value_bytes);
+      member("prefix"), ids(c.certificate->prefix);
+      raw("}");
+    }
+    member("predicted_seconds"), real(c.predicted_seconds);
+    raw("}");
+  }
+
+  std::string out_;
+};
+
+}  // namespace
+
+std::string plan_checksum(std::string_view before) {
+  return fmt::format("{:016x}", static_cast<uint64_t>(XXH3_64bits(before.data(), before.size())));
+}
+
+bool ends_in_checksum(std::string_view text) {
+  return text.size() >= kTailSize && text.ends_with(kTailEnd) &&
+         text.substr(text.size() - kTailSize).starts_with(kTailStart);
+}
+
+std::string seal_plan_text(std::string_view text) {
+  if (ends_in_checksum(text)) text.remove_suffix(kTailSize);
+  std::string sealed(text);
+  return sealed.append(kTailStart).append(plan_checksum(text)).append(kTailEnd);
+}
+
+std::string print_plan(const Plan& plan) {
+  return Printer().print(plan);
+}
+
+}  // namespace lowtide::plan
