@@ -22,7 +22,7 @@ LINKED = re.compile(r"\blowtide_([a-z_]+)\b")
 
 # name: (pattern of the header, pattern of the files that may include it)
 THIRD_PARTY = {
-    "dnnl": (r"(oneapi/dnnl/)?dnnl.*", r"src/exec/cpu/.*\.cc"),
+    "dnnl": (r"(oneapi/dnnl/)?dnnl.*", r"src/exec/cpu/(.*\.cc|dnnl_seam\.h)"),
     "protobuf": (r"google/protobuf/.*|.*\.pb\.h", r"src/io/.*\.cc"),
     "json": (r"nlohmann/.*", r"(src|tools|tests|bench|fuzz)/.*\.cc"),
     "cli11": (r"CLI/.*", r"tools/.*"),
