@@ -1,7 +1,9 @@
-// The op table: what each op means, said once. One row per op: an axis signature (which dimension of which operand each loop
-// walks) plus traits. Shapes, FLOPs, bytes, the edges of MAGIS's dimension graph (section 4.1 of its paper), how an op splits
-// and how parts merge, halos, in-place legality and views are derived from the row by the functions below. No other table in
-// this project repeats any of it. docs/ops.md lists the rows for people; the notation is explained there.
+// The op table: what each op means, said once. One row per op: an axis signature (which dimension
+// of which operand each loop walks) plus traits. Shapes, FLOPs, bytes, the edges of MAGIS's
+// dimension graph (section 4.1 of its paper), how an op splits and how parts merge, halos, in-place
+// legality and views are derived from the row by the functions below. No other table in this
+// project repeats any of it. docs/ops.md lists the rows for people; the notation is explained
+// there.
 #pragma once
 
 #include <array>
@@ -33,7 +35,8 @@ struct Instance {
   std::vector<std::optional<Type>> inputs;
 };
 
-// ---- rows ---------------------------------------------------------------------------------------------------------
+// ---- rows
+// ---------------------------------------------------------------------------------------------------------
 
 struct Row;  // opaque outside src/ops; ask it through the functions below
 
@@ -42,64 +45,77 @@ const Row* find(std::string_view kind);
 std::vector<std::string_view> kinds();
 
 struct Traits {
-  bool recomputable = true;     // may run again (pure, or random keyed by counter)
-  bool random = false;          // reads the step's random stream; same bits on every run within a step
-  bool has_effect = false;      // updates an input (an output has Alias::kUpdate)
+  bool recomputable = true;  // may run again (pure, or random keyed by counter)
+  bool random = false;       // reads the step's random stream; same bits on every run within a step
+  bool has_effect = false;   // updates an input (an output has Alias::kUpdate)
   bool may_use_reference_kernel = false;  // a oneDNN implementation named "ref" is acceptable here
-  std::string_view gradient;    // name of the gradient rule; empty: not differentiable
+  std::string_view gradient = {};         // name of the gradient rule; empty: not differentiable
 };
 const Traits& traits(const Row& row);
 
-// ---- shapes -------------------------------------------------------------------------------------------------------
+// ---- shapes
+// -------------------------------------------------------------------------------------------------------
 
 // How one output comes to its storage, and its type.
 struct OutputType {
   Type type;
   ir::Alias alias = ir::Alias::kOwn;
-  int base_input = -1;        // for kView and kUpdate
-  sym::Expr offset_bytes;     // for kView: where it starts in base_input's bytes
+  int base_input = -1;     // for kView and kUpdate
+  sym::Expr offset_bytes;  // for kView: where it starts in base_input's bytes
 };
 
-// Output types. Equality facts between symbolic extents that had to be assumed are appended to `facts` (if given) as pairs.
-// Error: kInput, naming the kind, the operands and the extents that disagree, a missing attribute, or a wrong operand count.
-Result<std::vector<OutputType>> infer(const Instance& instance,
-                                      std::vector<std::pair<sym::Expr, sym::Expr>>* facts = nullptr);
+// Output types. Equality facts between symbolic extents that had to be assumed are appended to
+// `facts` (if given) as pairs. Error: kInput, naming the kind, the operands and the extents that
+// disagree, a missing attribute, or a wrong operand count.
+Result<std::vector<OutputType>> infer(
+    const Instance& instance, std::vector<std::pair<sym::Expr, sym::Expr>>* facts = nullptr);
 
 // The instance of an op of a graph.
 Instance instance_of(const ir::Graph& graph, ir::OpId op);
 
-// Infers and appends: the one way in which doors, autodiff and optimizers add ops. Outputs are named `name`, `name.1`, ...
-// unless output_names says otherwise (made fresh where taken). `category` is given to outputs that own a storage.
+// Infers and appends: the one way in which doors, autodiff and optimizers add ops. Outputs are
+// named `name`, `name.1`, ... unless output_names says otherwise (made fresh where taken).
+// `category` is given to outputs that own a storage.
 struct AppendOptions {
-  std::string name;                       // of the op; made fresh where taken; empty: from kind
+  std::string name;  // of the op; made fresh where taken; empty: from kind
   std::string module;
   Phase phase = Phase::kForward;
   std::vector<std::string> output_names;
   Category category = Category::kActivation;
 };
-Result<ir::OpId> append(ir::Graph& graph, std::string_view kind, std::vector<ir::ValueId> inputs, ir::Attrs attrs,
-                        const AppendOptions& options = {});
+Result<ir::OpId> append(ir::Graph& graph, std::string_view kind, std::vector<ir::ValueId> inputs,
+                        ir::Attrs attrs, const AppendOptions& options = {});
 
-// ---- cost ---------------------------------------------------------------------------------------------------------
+// ---- cost
+// ---------------------------------------------------------------------------------------------------------
 
 struct Work {
-  sym::Expr flops;        // multiply-add counts two; cost per loop point from the row
-  sym::Expr bytes_read;   // inputs touched once (a Gather reads what it gathers)
+  sym::Expr flops;       // multiply-add counts two; cost per loop point from the row
+  sym::Expr bytes_read;  // inputs touched once (a Gather reads what it gathers)
   sym::Expr bytes_written;
 };
 Result<Work> work(const Instance& instance);
 
-// ---- memory -------------------------------------------------------------------------------------------------------
+// ---- memory
+// -------------------------------------------------------------------------------------------------------
 
-// (input, output) pairs whose storage may be shared when the input dies here, in order of preference; sizes already compared.
+// (input, output) pairs whose storage may be shared when the input dies here, in order of
+// preference; sizes already compared.
 std::vector<std::pair<int, int>> in_place_pairs(const Instance& instance);
-// The input whose buffer the op adds into, if the optional accumulator is present: its pair is also first in in_place_pairs.
+// The input whose buffer the op adds into, if the optional accumulator is present: its pair is also
+// first in in_place_pairs.
 std::optional<int> accumulator(const Instance& instance);
 
-// ---- axes: the dimension graph and fission ----------------------------------------------------------------------------
+// ---- axes: the dimension graph and fission
+// ----------------------------------------------------------------------------
 
 enum class AxisRole : uint8_t { kParallel, kReduction };
-enum class Merge : uint8_t { kConcat, kSum, kMax, kNone };  // kNone: parts along this axis do not combine
+enum class Merge : uint8_t {
+  kConcat,
+  kSum,
+  kMax,
+  kNone
+};  // kNone: parts along this axis do not combine
 
 struct Axis {
   std::string name;
@@ -109,18 +125,21 @@ struct Axis {
   bool coupled = false;          // [a]: cannot be split
 };
 
-// One dimension of one operand as an expression over axes: sum of stride * axis + constant, with notes.
+// One dimension of one operand as an expression over axes: sum of stride * axis + constant, with
+// notes.
 enum class LinkKind : uint8_t { kDirect, kWindow, kGroup, kShift, kPiece, kChosen, kBroadcast };
 struct AxisUse {
   int axis = -1;
-  int operand = 0;              // input index, or output index when is_output
+  int operand = 0;  // input index, or output index when is_output
   bool is_output = false;
   int dim = 0;
   LinkKind kind = LinkKind::kDirect;
-  sym::Expr stride = 1;         // window: elements per step of the axis; group: elements per unit of the outer axis
-  sym::Expr shift;              // kShift, kPiece: where the axis starts in the dimension
+  sym::Expr stride =
+      1;  // window: elements per step of the axis; group: elements per unit of the outer axis
+  sym::Expr shift;                // kShift, kPiece: where the axis starts in the dimension
   sym::Expr halo_low, halo_high;  // window: elements needed before and after stride * part
-  bool outermost = true;        // group: this axis is the outer one, so its slices are contiguous in the dimension
+  bool outermost =
+      true;  // group: this axis is the outer one, so its slices are contiguous in the dimension
 };
 
 struct AxisMap {
@@ -130,7 +149,8 @@ struct AxisMap {
 // The axis signature bound to an instance. Error: as infer.
 Result<AxisMap> axis_map(const Instance& instance);
 
-// An edge of MAGIS's dimension graph: one axis links an input dimension with an output dimension or a reduction.
+// An edge of MAGIS's dimension graph: one axis links an input dimension with an output dimension or
+// a reduction.
 struct DimEdge {
   int input = 0, input_dim = 0;
   int output = -1, output_dim = -1;  // -1: a reduction axis of the op
@@ -139,18 +159,19 @@ struct DimEdge {
 };
 Result<std::vector<DimEdge>> dimension_edges(const Instance& instance);
 
-// How part [begin, end) of `axis` is computed: which slice of each input it reads, which slice of each output it writes or
-// adds into, and the attributes of the part (halo paddings, random offsets). Error: kInput when the axis cannot be split.
+// How part [begin, end) of `axis` is computed: which slice of each input it reads, which slice of
+// each output it writes or adds into, and the attributes of the part (halo paddings, random
+// offsets). Error: kInput when the axis cannot be split.
 struct SliceOf {
   bool whole = true;
   int dim = 0;
-  sym::Expr begin, end;   // in elements of that dimension
+  sym::Expr begin, end;  // in elements of that dimension
 };
 struct Part {
   ir::Attrs attrs;
   std::vector<SliceOf> inputs, outputs;
   Merge merge = Merge::kConcat;
-  double scale = 1.0;     // of a mean: weight of this part's result before it is merged
+  double scale = 1.0;  // of a mean: weight of this part's result before it is merged
 };
 Result<Part> part(const Instance& instance, int axis, int64_t begin, int64_t end);
 

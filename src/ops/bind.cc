@@ -1,0 +1,263 @@
+// Unification of axis extents. Each dimension of a present input is an equation between its extent
+// and the axes in its index expression; so is each dimension of an output whose extent an attribute
+// says. Equations are solved in rounds: one with a single unknown axis gives it (a group by
+// division, a window by the output-size formula), one without unknowns is compared, others wait.
+// Two different constants are an error. When the two differ and one is symbolic, their equality
+// becomes a fact and the constant is kept where there is one.
+#include "ops/bind.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace lowtide::ops {
+namespace {
+
+using sym::Expr;
+
+struct Equation {
+  DimIndex* dim;
+  Expr extent;
+  std::string where;  // "input 1, dimension 0"
+  bool done = false;
+};
+
+// How many positions a window has over a dimension of `extent`. With ceil_mode a window may hang
+// over the end, but must begin inside of the dimension or its low padding.
+Expr window_count(const DimIndex& dim, const Expr& extent, const Expr& taps) {
+  const Expr span = dim.dilation * (taps - 1) + 1;
+  const Expr room = extent + dim.pad_low + dim.pad_high - span;
+  if (!dim.ceil_mode) return floordiv(room, dim.stride) + 1;
+  return min(ceildiv(room, dim.stride), floordiv(extent + dim.pad_low - 1, dim.stride)) + 1;
+}
+
+class Binder {
+ public:
+  Binder(Signature& signature, const Instance& instance, Facts* facts)
+      : signature_(signature), instance_(instance), facts_(facts) {}
+
+  Status run() {
+    collect();
+    for (bool progress = true; progress;) {
+      progress = false;
+      for (Equation& equation : equations_) {
+        if (equation.done) continue;
+        LT_RETURN_IF_ERROR(solve(equation));
+        progress |= equation.done;
+      }
+    }
+    for (Equation& equation : equations_)
+      if (!equation.done) LT_RETURN_IF_ERROR(settle(equation));
+    for (const SignatureAxis& axis : signature_.axes)
+      if (!axis.extent)
+        return fail(fmt::format("the extent of axis {} follows from no input", axis.name));
+    simplify_groups();
+    return {};
+  }
+
+ private:
+  void collect() {
+    for (size_t i = 0; i < signature_.inputs.size(); ++i) {
+      if (!signature_.inputs[i]) continue;
+      OperandIndex& operand = *signature_.inputs[i];
+      for (size_t d = 0; d < operand.size(); ++d)
+        equations_.push_back(
+            {&operand[d], instance_.inputs[i]->dims[d],
+             fmt::format("input {}, dimension {} of {}", i, d, print(instance_.inputs[i]->dims))});
+    }
+    for (size_t i = 0; i < signature_.outputs.size(); ++i)
+      for (DimIndex& dim : signature_.outputs[i])
+        if (dim.extent && dim.extent_source)
+          equations_.push_back(
+              {&dim, *dim.extent, fmt::format("attribute {}", dim.extent_source->name)});
+  }
+
+  std::optional<Expr>& extent(int axis) {
+    return signature_.axes[static_cast<size_t>(axis)].extent;
+  }
+
+  // Compares an axis with a second extent, or gives it its first.
+  Status unify(int axis, const Expr& found, const Equation& equation) {
+    std::optional<Expr>& known = extent(axis);
+    if (!known) {
+      known = found;
+      return {};
+    }
+    if (*known == found) return {};
+    if (known->is_constant() && found.is_constant())
+      return fail(fmt::format("{}: {} where axis {} has {}", equation.where, sym::print(found),
+                              signature_.axes[static_cast<size_t>(axis)].name, sym::print(*known)));
+    assume(*known, found);
+    if (found.is_constant()) known = found;
+    return {};
+  }
+
+  void assume(const Expr& a, const Expr& b) {
+    if (facts_ == nullptr) return;
+    const std::pair<Expr, Expr> fact(a, b);
+    if (std::find(facts_->begin(), facts_->end(), fact) == facts_->end()) facts_->push_back(fact);
+  }
+
+  Status solve(Equation& equation) {
+    DimIndex& dim = *equation.dim;
+    switch (dim.form) {
+      case LinkKind::kDirect:
+      case LinkKind::kChosen:
+        if (dim.may_broadcast && equation.extent == Expr(1)) return {};
+        equation.done = true;
+        return unify(dim.axes[0], equation.extent, equation);
+      case LinkKind::kBroadcast:
+        equation.done = true;
+        if (equation.extent == Expr(1)) return {};
+        if (equation.extent.is_constant()) return fail(fmt::format("{}: wanted 1", equation.where));
+        assume(equation.extent, 1);
+        return {};
+      case LinkKind::kGroup:
+        return solve_group(equation);
+      case LinkKind::kWindow:
+        return solve_window(equation);
+      case LinkKind::kShift:
+        return solve_shift(equation);
+      case LinkKind::kPiece:
+        return fail("pieces occur in outputs only");
+    }
+    return {};
+  }
+
+  Status solve_group(Equation& equation) {
+    Expr product = 1;
+    int open = -1, open_count = 0;
+    for (int axis : equation.dim->axes) {
+      if (extent(axis)) {
+        product = product * *extent(axis);
+      } else {
+        open = axis;
+        ++open_count;
+      }
+    }
+    if (open_count > 1) return {};
+    equation.done = true;
+    const auto whole = equation.extent.constant(), part = product.constant();
+    if (open_count == 1) {
+      if (whole && part && (*part == 0 || *whole % *part != 0))
+        return fail(fmt::format("{}: {} is no multiple of {}", equation.where, *whole, *part));
+      const Expr quotient = floordiv(equation.extent, product);
+      if (!(quotient * product == equation.extent)) assume(quotient * product, equation.extent);
+      return unify(open, quotient, equation);
+    }
+    if (product == equation.extent) return {};
+    if (whole && part)
+      return fail(fmt::format("{}: {}, wanted the product {}", equation.where, *whole, *part));
+    assume(product, equation.extent);
+    return {};
+  }
+
+  Status solve_window(Equation& equation) {
+    const DimIndex& dim = *equation.dim;
+    if (!extent(dim.axes[1])) return {};
+    equation.done = true;
+    const Expr count = window_count(dim, equation.extent, *extent(dim.axes[1]));
+    if (const auto number = count.constant(); number && *number < 1)
+      return fail(fmt::format("{}: a window of {} (dilation {}) does not fit", equation.where,
+                              sym::print(*extent(dim.axes[1])), sym::print(dim.dilation)));
+    return unify(dim.axes[0], count, equation);
+  }
+
+  Status solve_shift(Equation& equation) {
+    const DimIndex& dim = *equation.dim;
+    const bool given = extent(dim.axes[0]).has_value();
+    equation.done = true;
+    if (!given) {
+      const Expr length = equation.extent + dim.pad_low + dim.pad_high;
+      if (const auto number = length.constant(); number && *number < 0)
+        return fail(fmt::format("{}: {} is left of it", equation.where, *number));
+      return unify(dim.axes[0], length, equation);
+    }
+    const auto size = extent(dim.axes[0])->constant(), step = dim.stride.constant();
+    const auto begin = (-dim.pad_low).constant(), end = equation.extent.constant();
+    if ((size && *size < 0) || (begin && *begin < 0) || (step && *step < 1) ||
+        (size && begin && end && step &&
+         *begin + std::max<int64_t>(0, (*size - 1) * *step + 1) > *end))
+      return fail(fmt::format("{}: a slice of {} from {} by {} lies outside", equation.where,
+                              sym::print(*extent(dim.axes[0])), sym::print(-dim.pad_low),
+                              sym::print(dim.stride)));
+    return {};
+  }
+
+  // What is left are dimensions of extent 1 that may broadcast, and equations that no operand could
+  // solve.
+  Status settle(Equation& equation) {
+    DimIndex& dim = *equation.dim;
+    if (dim.form != LinkKind::kDirect)
+      return fail(fmt::format("{}: its axes follow from no input", equation.where));
+    std::optional<Expr>& known = extent(dim.axes[0]);
+    if (!known) known = equation.extent;
+    if (!(*known == equation.extent)) dim.form = LinkKind::kBroadcast;
+    return {};
+  }
+
+  // An axis of extent 1 in a group with others adds nothing to the index.
+  void simplify_groups() {
+    const auto simplify = [&](OperandIndex& operand) {
+      for (DimIndex& dim : operand) {
+        if (dim.form != LinkKind::kGroup) continue;
+        std::erase_if(dim.axes, [&](int axis) { return *extent(axis) == Expr(1); });
+        if (dim.axes.size() == 1) dim.form = LinkKind::kDirect;
+        if (dim.axes.empty()) dim.form = LinkKind::kBroadcast;
+      }
+    };
+    for (auto& operand : signature_.inputs)
+      if (operand) simplify(*operand);
+    for (OperandIndex& operand : signature_.outputs) simplify(operand);
+  }
+
+  tl::unexpected<Error> fail(const std::string& message) const {
+    return error(ErrorCode::kInput, fmt::format("{}: {}", instance_.kind, message));
+  }
+
+  Signature& signature_;
+  const Instance& instance_;
+  Facts* facts_;
+  std::vector<Equation> equations_;
+};
+
+}  // namespace
+
+Status bind(Signature& signature, const Instance& instance, Facts* facts) {
+  return Binder(signature, instance, facts).run();
+}
+
+Expr extent_of(const Signature& signature, const DimIndex& dim) {
+  if (dim.extent) return *dim.extent;
+  const auto axis = [&](size_t i) -> const Expr& {
+    return *signature.axes[static_cast<size_t>(dim.axes[i])].extent;
+  };
+  Expr extent = dim.form == LinkKind::kPiece ? 0 : 1;
+  switch (dim.form) {
+    case LinkKind::kBroadcast:
+      return 1;
+    case LinkKind::kDirect:
+    case LinkKind::kChosen:
+      return axis(0);
+    case LinkKind::kGroup:
+      for (size_t i = 0; i < dim.axes.size(); ++i) extent = extent * axis(i);
+      return extent;
+    case LinkKind::kPiece:
+      for (size_t i = 0; i < dim.axes.size(); ++i) extent = extent + axis(i);
+      return extent;
+    case LinkKind::kWindow:
+      return dim.stride * (axis(0) - 1) + dim.dilation * (axis(1) - 1) + 1 - dim.pad_low -
+             dim.pad_high;
+    case LinkKind::kShift:
+      return dim.stride * (axis(0) - 1) + 1 - dim.pad_low - dim.pad_high;
+  }
+  return extent;
+}
+
+ir::Dims dims_of(const Signature& signature, const OperandIndex& operand) {
+  ir::Dims dims;
+  for (const DimIndex& dim : operand) dims.push_back(extent_of(signature, dim));
+  return dims;
+}
+
+}  // namespace lowtide::ops

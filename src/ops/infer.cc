@@ -1,0 +1,102 @@
+// Output types of an instance, and where their storage comes from. A view of a slice exists when
+// the elements of the slice follow one another in the layout: from the innermost dimension that is
+// cut, every dimension outside of it has one element left.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/check.h"
+#include "ops/bind.h"
+#include "ops/row.h"
+
+namespace lowtide::ops {
+namespace {
+
+using sym::Expr;
+
+// Where a contiguous slice begins, in elements; nothing when the slice is not contiguous.
+std::optional<Expr> contiguous_begin(const Type& input, const OperandIndex& index,
+                                     const ir::Dims& sizes) {
+  const std::vector<size_t> order = order_of(input.layout, input.dims.size());
+  size_t innermost_cut = 0;
+  for (size_t p = 0; p < order.size(); ++p)
+    if (!(sizes[order[p]] == input.dims[order[p]])) innermost_cut = p;
+  Expr begin = 0, step = 1;
+  for (size_t p = order.size(); p-- > 0;) {
+    const DimIndex& dim = index[order[p]];
+    const bool single = sizes[order[p]] == Expr(1);
+    if (p < innermost_cut && !single) return std::nullopt;
+    if (!single && !(dim.stride == Expr(1))) return std::nullopt;
+    begin = begin - dim.pad_low * step;
+    step = step * input.dims[order[p]];
+  }
+  return begin;
+}
+
+void set_alias(const Bound& bound, const Instance& instance, std::vector<OutputType>& outputs) {
+  for (const auto& [input, output] : parse_pairs(bound.row->updates)) {
+    if (static_cast<size_t>(output) >= outputs.size()) continue;
+    outputs[static_cast<size_t>(output)].alias = ir::Alias::kUpdate;
+    outputs[static_cast<size_t>(output)].base_input = input;
+  }
+  if (bound.row->view == ViewRule::kNone) return;
+  OutputType& view = outputs[0];
+  if (bound.row->view == ViewRule::kWhenContiguous) {
+    const Type& input = *instance.inputs[0];
+    const auto begin = contiguous_begin(input, *bound.signature.inputs[0], view.type.dims);
+    if (!begin) return;
+    view.offset_bytes = *begin * size_bytes(input.dtype);
+  }
+  view.alias = ir::Alias::kView;
+  view.base_input = 0;
+}
+
+}  // namespace
+
+Result<std::vector<OutputType>> infer(const Instance& instance, Facts* facts) {
+  LT_ASSIGN(const Bound bound, bind_instance(instance, facts));
+  const size_t count = bound.signature.outputs.size();
+  LT_ASSIGN(const std::vector<DType> types, output_dtypes(*bound.row, instance, count));
+  LT_ASSIGN(std::vector<Layout> layouts, output_layouts(*bound.row, instance, bound.signature));
+  std::vector<OutputType> outputs(count);
+  for (size_t i = 0; i < count; ++i) {
+    outputs[i].type = {types[i], dims_of(bound.signature, bound.signature.outputs[i]),
+                       std::move(layouts[i])};
+  }
+  set_alias(bound, instance, outputs);
+  for (OutputType& output : outputs)
+    if (output.alias == ir::Alias::kUpdate) {
+      const Type& base = *instance.inputs[static_cast<size_t>(output.base_input)];
+      output.type.layout = base.layout;
+    }
+  return outputs;
+}
+
+std::vector<std::pair<int, int>> in_place_pairs(const Instance& instance) {
+  const Result<std::vector<OutputType>> outputs = infer(instance);
+  if (!outputs) return {};
+  const Row& row = *find(instance.kind);
+  std::vector<std::pair<int, int>> candidates = parse_pairs(row.in_place);
+  if (row.accumulator >= 0) candidates.insert(candidates.begin(), {row.accumulator, 0});
+  std::vector<std::pair<int, int>> pairs;
+  for (const auto& [input, output] : candidates) {
+    const auto i = static_cast<size_t>(input);
+    if (i >= instance.inputs.size() || !instance.inputs[i]) continue;
+    const Type& from = *instance.inputs[i];
+    const Type& to = (*outputs)[static_cast<size_t>(output)].type;
+    if (from.dims == to.dims && size_bytes(from.dtype) == size_bytes(to.dtype) &&
+        same_order(from.layout, to.layout, to.dims))
+      pairs.emplace_back(input, output);
+  }
+  return pairs;
+}
+
+std::optional<int> accumulator(const Instance& instance) {
+  const Row* row = find(instance.kind);
+  if (row == nullptr || row->accumulator < 0) return {};
+  const auto i = static_cast<size_t>(row->accumulator);
+  if (i >= instance.inputs.size() || !instance.inputs[i]) return {};
+  return row->accumulator;
+}
+
+}  // namespace lowtide::ops

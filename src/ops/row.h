@@ -1,0 +1,103 @@
+// What a row of the op table holds. Everything that the table answers is derived from these fields
+// by code that does not know the op. The strings are little languages, one word per operand, read
+// by the code named behind them; the test that walks over all rows checks that each of them parses
+// and has the right length.
+#pragma once
+
+#include <span>
+#include <string_view>
+
+#include "ops/signature.h"
+
+namespace lowtide::ops {
+
+enum class ViewRule : uint8_t { kNone, kAlways, kWhenContiguous };
+
+// What a part of the op needs beyond slices, pads and sizes.
+enum class PartRule : uint8_t {
+  kNone,
+  kRandom,        // draws by the index in the whole tensor: whole_dims and part_begin
+  kTriangle,      // the diagonal moves with the part
+  kMeanGradient,  // divides by the number of elements of the whole: scale shrinks with the part
+};
+
+struct Row {
+  std::string_view kind = {};
+  // The signature: a text (signature.h), or a function where it depends on more than ranks. Exactly
+  // one is given.
+  std::string_view axes = {};
+  Result<Signature> (*compute)(const Instance&) = nullptr;
+  // "T T i -> T": operand types. T: one float type; N: one numeric type (not bool); U: one type; b:
+  // bool; l: i64; i: i64 or i32; u: u8; *: any; @a: attribute a. A repeated last input stands for
+  // all further inputs.
+  std::string_view types = {};
+  // "x r w -> x": layouts. x: one common permutation; r: row-major; w: any, blocked too; d:
+  // attribute dw_layout or row-major;
+  // @a: attribute a.
+  std::string_view layouts = {};
+  // "axis:int alpha:real? ...": attributes and their types (int, real, word, list); ?: may be
+  // absent.
+  std::string_view attrs = {};
+  std::string_view in_place =
+      {};  // "0<-0 0<-1": output may take over the storage of an input, in order of preference
+  std::string_view updates = {};  // "0<-0 1<-2": output is the input's storage, overwritten
+  std::string_view added =
+      {};  // "2 3": optional inputs that are added to output 0 once: bias, accumulator
+  int accumulator = -1;  // the one of them whose buffer the op may add into
+  int shape_only = -1;   // the input of which only the shape counts
+  bool broadcast = false;
+  bool mean = false;  // what is summed over a reduction axis is a mean
+  Merge merge = Merge::kSum;
+  ViewRule view = ViewRule::kNone;
+  PartRule part = PartRule::kNone;
+  int64_t flops = 0;                           // per loop point
+  Status (*check)(const Instance&) = nullptr;  // limits of attribute values
+  Traits traits = {};
+};
+
+// The families of rows.
+std::span<const Row> elementwise_rows();
+std::span<const Row> product_rows();
+std::span<const Row> normalisation_rows();
+std::span<const Row> pooling_rows();
+std::span<const Row> movement_rows();
+std::span<const Row> update_rows();
+
+// The signature of an instance, its axes not yet bound. Error: as infer.
+Result<Signature> signature_of(const Row& row, const Instance& instance);
+// The same, bound. Checks kind, attributes and types as well, so that all that follows may rely on
+// them.
+struct Bound {
+  const Row* row = nullptr;
+  Signature signature;
+};
+Result<Bound> bind_instance(const Instance& instance,
+                            std::vector<std::pair<sym::Expr, sym::Expr>>* facts = nullptr);
+
+// "0<-0 0<-1" as (input, output) pairs; "2 3" as numbers.
+std::vector<std::pair<int, int>> parse_pairs(std::string_view text);
+std::vector<int> parse_numbers(std::string_view text);
+// "T T -> T" as two lists of words.
+struct OperandWords {
+  std::vector<std::string_view> inputs, outputs;
+};
+OperandWords parse_words(std::string_view text);
+// The word of input i; the last one stands for all further inputs.
+std::string_view input_word(const OperandWords& words, size_t i);
+
+// Checks the attributes against the row, and the input types; the types of the outputs. Error:
+// kInput.
+Status check_attrs(const Row& row, const Instance& instance);
+Result<std::vector<DType>> output_dtypes(const Row& row, const Instance& instance, size_t outputs);
+// Checks the input layouts; the layouts of the outputs. Error: kInput, naming the operands and
+// their layouts.
+Result<std::vector<Layout>> output_layouts(const Row& row, const Instance& instance,
+                                           const Signature& signature);
+
+// Whether elements of a value of `dims` lie in the same order in both layouts (dimensions of extent
+// 1 do not matter).
+bool same_order(const Layout& a, const Layout& b, const ir::Dims& dims);
+// Dimensions from outermost to innermost, also for row-major.
+std::vector<size_t> order_of(const Layout& layout, size_t rank);
+
+}  // namespace lowtide::ops

@@ -1,0 +1,168 @@
+// Rows of normalisations, softmax and losses. What a statistic is taken over is coupled; the other
+// axes are free. A label that may be ignored makes the mean's divisor depend on data, and so
+// couples the axes of the labels.
+#include <vector>
+
+#include "ops/row.h"
+
+namespace lowtide::ops {
+namespace {
+
+Result<Signature> cross_entropy_axes(const Instance& instance) {
+  LT_ASSIGN(const Pattern pattern,
+            parse_pattern(has_attr(instance, "ignore_index")
+                              ? "[a..@axis] [c] [b..], a.. b.. -> (), a.. b.."
+                              : "a..@axis [c] b.., a.. b.. -> (), a.. b.."));
+  return expand(pattern, instance, false);
+}
+
+Result<Signature> cross_entropy_grad_axes(const Instance& instance) {
+  LT_ASSIGN(const Pattern pattern,
+            parse_pattern(has_attr(instance, "ignore_index")
+                              ? "[a..@axis] [c] [b..], a.. b.., a.. b.. -> a.. [c] b.."
+                              : "a..@axis [c] b.., a.. b.., a.. b.. -> a.. [c] b.."));
+  return expand(pattern, instance, false);
+}
+
+constexpr std::string_view kAlong = "a..@axis [c] b.. -> a.. [c] b..";
+constexpr std::string_view kAlongTwo = "a..@axis [c] b.., a.. [c] b.. -> a.. [c] b..";
+
+Row along_axis(std::string_view kind) {
+  return {.kind = kind,
+          .axes = kAlong,
+          .types = "T -> T",
+          .layouts = "x -> x",
+          .attrs = "axis:int",
+          .in_place = "0<-0",
+          .flops = 5,
+          .traits = {.gradient = kind}};
+}
+
+Row along_axis_gradient(std::string_view kind) {
+  return {.kind = kind,
+          .axes = kAlongTwo,
+          .types = "T T -> T",
+          .layouts = "x x -> x",
+          .attrs = "axis:int",
+          .in_place = "0<-0 0<-1",
+          .flops = 4};
+}
+
+void add_batch_norm(std::vector<Row>& rows) {
+  rows.push_back({.kind = "BatchNormTrain",
+                  .axes = "[n] c [s..], c, c -> [n] c [s..], c, c",
+                  .types = "T T T -> T T T",
+                  .layouts = "x r r -> x r r",
+                  .attrs = "epsilon:real",
+                  .in_place = "0<-0",
+                  .flops = 6,
+                  .traits = {.gradient = "BatchNormTrain"}});
+  rows.push_back({.kind = "BatchNormInference",
+                  .axes = "n c s.., c, c, c, c -> n c s..",
+                  .types = "T T T T T -> T",
+                  .layouts = "x r r r r -> x",
+                  .attrs = "epsilon:real",
+                  .in_place = "0<-0",
+                  .flops = 2,
+                  .traits = {.gradient = "BatchNormInference"}});
+  rows.push_back({.kind = "BatchNormGrad",
+                  .axes = "[n] c [s..], n c s.., c, c, c -> [n] c [s..], c, c",
+                  .types = "T T T T T -> T T T",
+                  .layouts = "x x r r r -> x r r",
+                  .attrs = "epsilon:real",
+                  .in_place = "0<-0 0<-1",
+                  .flops = 9});
+  rows.push_back({.kind = "RunningUpdate",
+                  .axes = "a.., a.. -> a..",
+                  .types = "T T -> T",
+                  .layouts = "r r -> r",
+                  .attrs = "momentum:real correction:real?",
+                  .updates = "0<-0",
+                  .flops = 4,
+                  .traits = {.recomputable = false, .has_effect = true}});
+}
+
+void add_layer_norm(std::vector<Row>& rows) {
+  rows.push_back({.kind = "LayerNorm",
+                  .axes = "a..@axis [c..], c.., c..? -> a.. [c..], a.., a..",
+                  .types = "T T T -> T T T",
+                  .layouts = "r r r -> r r r",
+                  .attrs = "axis:int epsilon:real",
+                  .in_place = "0<-0",
+                  .flops = 8,
+                  .traits = {.gradient = "LayerNorm"}});
+  rows.push_back({.kind = "LayerNormGrad",
+                  .axes = "a..@axis [c..], a.. [c..], c.., a.., a.. -> a.. [c..], c.., c..",
+                  .types = "T T T T T -> T T T",
+                  .layouts = "r r r r r -> r r r",
+                  .attrs = "axis:int epsilon:real",
+                  .in_place = "0<-0 0<-1",
+                  .flops = 14});
+  rows.push_back({.kind = "RmsNorm",
+                  .axes = "a..@axis [c..], c.. -> a.. [c..], a..",
+                  .types = "T T -> T T",
+                  .layouts = "r r -> r r",
+                  .attrs = "axis:int epsilon:real",
+                  .in_place = "0<-0",
+                  .flops = 4,
+                  .traits = {.gradient = "RmsNorm"}});
+  rows.push_back({.kind = "RmsNormGrad",
+                  .axes = "a..@axis [c..], a.. [c..], c.., a.. -> a.. [c..], c..",
+                  .types = "T T T T -> T T",
+                  .layouts = "r r r r -> r r",
+                  .attrs = "axis:int epsilon:real",
+                  .in_place = "0<-0 0<-1",
+                  .flops = 11});
+}
+
+void add_losses(std::vector<Row>& rows) {
+  rows.push_back({.kind = "CrossEntropy",
+                  .compute = cross_entropy_axes,
+                  .types = "T l -> T T",
+                  .layouts = "x r -> r r",
+                  .attrs = "axis:int ignore_index:int?",
+                  .mean = true,
+                  .flops = 4,
+                  .traits = {.gradient = "CrossEntropy"}});
+  rows.push_back({.kind = "CrossEntropyGrad",
+                  .compute = cross_entropy_grad_axes,
+                  .types = "T l T -> T",
+                  .layouts = "x r r -> x",
+                  .attrs = "axis:int ignore_index:int? scale:real?",
+                  .in_place = "0<-0",
+                  .part = PartRule::kMeanGradient,
+                  .flops = 3});
+  rows.push_back({.kind = "MseLoss",
+                  .axes = "a.., a.. -> ()",
+                  .types = "T T -> T",
+                  .layouts = "x x -> r",
+                  .mean = true,
+                  .flops = 3,
+                  .traits = {.gradient = "MseLoss"}});
+  rows.push_back({.kind = "MseLossGrad",
+                  .axes = "a.., a.. -> a..",
+                  .types = "T T -> T",
+                  .layouts = "x x -> x",
+                  .attrs = "scale:real?",
+                  .in_place = "0<-0",
+                  .part = PartRule::kMeanGradient,
+                  .flops = 2});
+}
+
+}  // namespace
+
+std::span<const Row> normalisation_rows() {
+  static const std::vector<Row> rows = [] {
+    std::vector<Row> made;
+    add_batch_norm(made);
+    add_layer_norm(made);
+    for (std::string_view kind : {"Softmax", "LogSoftmax"}) made.push_back(along_axis(kind));
+    for (std::string_view kind : {"SoftmaxGrad", "LogSoftmaxGrad"})
+      made.push_back(along_axis_gradient(kind));
+    add_losses(made);
+    return made;
+  }();
+  return rows;
+}
+
+}  // namespace lowtide::ops

@@ -1,0 +1,151 @@
+// Rows of pooling, reductions and updates. The taps of a pooling window do not merge: a maximum
+// comes with its position, a mean with its divisor. A pooling gradient scatters, so overlapping
+// results of its parts add up.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "ops/row.h"
+
+namespace lowtide::ops {
+namespace {
+
+// "a0 r1 a2 -> a0 a2", with 1 in the place of a reduced dimension when keepdims is set.
+Result<Signature> reduce_axes(const Instance& instance) {
+  if (instance.inputs.empty() || !instance.inputs[0])
+    return error(ErrorCode::kInput, fmt::format("{}: input 0 is missing", instance.kind));
+  const size_t rank = instance.inputs[0]->dims.size();
+  LT_ASSIGN(const int64_t keep, int_attr(instance, "keepdims", 0));
+  std::vector<bool> reduced(rank, false);
+  const ir::AttrValue& value = instance.attrs->find("axes")->second;
+  for (const sym::Expr& axis : std::get<ir::Dims>(value)) {
+    const auto number = axis.constant();
+    if (!number || *number < 0 || *number >= static_cast<int64_t>(rank))
+      return error(ErrorCode::kInput, fmt::format("{}: axis {} is outside of rank {}",
+                                                  instance.kind, sym::print(axis), rank));
+    if (reduced[static_cast<size_t>(*number)])
+      return error(ErrorCode::kInput,
+                   fmt::format("{}: axis {} is given twice", instance.kind, *number));
+    reduced[static_cast<size_t>(*number)] = true;
+  }
+  std::string in, out;
+  for (size_t d = 0; d < rank; ++d) {
+    in += fmt::format("{}{} ", reduced[d] ? "r" : "a", d);
+    if (!reduced[d]) out += fmt::format("a{} ", d);
+    if (reduced[d] && keep != 0) out += "1 ";
+  }
+  LT_ASSIGN(const Pattern pattern,
+            parse_pattern((in.empty() ? "()" : in) + "-> " + (out.empty() ? "()" : out)));
+  return expand(pattern, instance, false);
+}
+
+Row reduction(std::string_view kind, std::string_view types, Merge merge, bool mean) {
+  return {.kind = kind,
+          .compute = reduce_axes,
+          .types = types,
+          .layouts = "x -> r",
+          .attrs = "axes:list keepdims:int?",
+          .mean = mean,
+          .merge = merge,
+          .flops = 1,
+          .traits = {.may_use_reference_kernel = true, .gradient = kind}};
+}
+
+// The index of the maximum is a byte.
+Status check_kernel_volume(const Instance& instance) {
+  int64_t volume = 1;
+  for (const sym::Expr& taps : std::get<ir::Dims>(instance.attrs->find("kernel")->second)) {
+    const auto number = taps.constant();
+    if (!number || *number < 1 || *number > 256)
+      return error(ErrorCode::kInput, fmt::format("{}: kernel {} is not in 1 to 256", instance.kind,
+                                                  sym::print(taps)));
+    volume = std::min<int64_t>(volume * *number, 1 << 20);
+  }
+  if (volume <= 256) return {};
+  return error(ErrorCode::kInput,
+               fmt::format("{}: a kernel of {} taps is larger than 256", instance.kind, volume));
+}
+
+void add_pooling(std::vector<Row>& rows) {
+  rows.push_back({.kind = "MaxPool",
+                  .axes = "n c (o*strides+r:kernel*dilations-pads).. -> n c o.., n c o..",
+                  .types = "T -> T u",
+                  .layouts = "x -> x x",
+                  .attrs = "kernel:list strides:list? pads:list? dilations:list? ceil_mode:int?",
+                  .merge = Merge::kNone,
+                  .flops = 1,
+                  .check = check_kernel_volume,
+                  .traits = {.gradient = "MaxPool"}});
+  rows.push_back({.kind = "MaxPoolGrad",
+                  .axes = "n c o.., n c o.. -> "
+                          "n c (o*strides+r:kernel*dilations-pads)..:input_spatial",
+                  .types = "T u -> T",
+                  .layouts = "x x -> x",
+                  .attrs = "kernel:list strides:list? pads:list? dilations:list? ceil_mode:int? "
+                           "input_spatial:list",
+                  .flops = 1,
+                  .check = check_kernel_volume});
+  rows.push_back({.kind = "AvgPool",
+                  .axes = "n c (o*strides+r:kernel-pads).. -> n c o..",
+                  .types = "T -> T",
+                  .layouts = "x -> x",
+                  .attrs = "kernel:list strides:list? pads:list? ceil_mode:int? "
+                           "count_include_pad:int?",
+                  .merge = Merge::kNone,
+                  .flops = 1,
+                  .traits = {.gradient = "AvgPool"}});
+  rows.push_back({.kind = "AvgPoolGrad",
+                  .axes = "n c o.. -> n c (o*strides+r:kernel-pads)..:input_spatial",
+                  .types = "T -> T",
+                  .layouts = "x -> x",
+                  .attrs = "kernel:list strides:list? pads:list? ceil_mode:int? "
+                           "count_include_pad:int? input_spatial:list",
+                  .flops = 1});
+}
+
+// PyTorch keeps the momentum only where there is one.
+Result<Signature> sgd_axes(const Instance& instance) {
+  const bool momentum = instance.inputs.size() > 2 && instance.inputs[2].has_value();
+  LT_ASSIGN(const Pattern pattern,
+            parse_pattern(momentum ? "a.., a.., a.. -> a.., a.." : "a.., a.., a..? -> a.."));
+  return expand(pattern, instance, false);
+}
+
+}  // namespace
+
+std::span<const Row> pooling_rows() {
+  static const std::vector<Row> rows = [] {
+    std::vector<Row> made;
+    add_pooling(made);
+    made.push_back(reduction("ReduceSum", "N -> N", Merge::kSum, false));
+    made.push_back(reduction("ReduceMean", "T -> T", Merge::kSum, true));
+    made.push_back(reduction("ReduceMax", "N -> N", Merge::kMax, false));
+    return made;
+  }();
+  return rows;
+}
+
+std::span<const Row> update_rows() {
+  static const std::vector<Row> rows = {
+      {.kind = "SgdUpdate",
+       .compute = sgd_axes,
+       .types = "T T T -> T T",
+       .layouts = "x x x -> x x",
+       .attrs = "learning_rate:real momentum:real? weight_decay:real?",
+       .updates = "0<-0 1<-2",
+       .flops = 6,
+       .traits = {.recomputable = false, .has_effect = true}},
+      {.kind = "AdamWUpdate",
+       .axes = "a.., a.., a.., a.. -> a.., a.., a..",
+       .types = "T T T T -> T T T",
+       .layouts = "x x x x -> x x x",
+       .attrs = "learning_rate:real beta1:real beta2:real epsilon:real weight_decay:real?",
+       .updates = "0<-0 1<-2 2<-3",
+       .flops = 14,
+       .traits = {.recomputable = false, .has_effect = true}},
+  };
+  return rows;
+}
+
+}  // namespace lowtide::ops

@@ -1,0 +1,69 @@
+// Rows of the products: matrix products and convolutions, two operations per loop point. A bias and
+// an accumulator are added once, so that of the parts of a split reduction only the first has them.
+#include <fmt/format.h>
+
+#include <vector>
+
+#include "ops/row.h"
+
+namespace lowtide::ops {
+namespace {
+
+// trans_a and trans_b say how the operands are stored, so they swap the axes of the last two
+// dimensions.
+Result<Signature> mat_mul_axes(const Instance& instance) {
+  LT_ASSIGN(const int64_t trans_a, int_attr(instance, "trans_a", 0));
+  LT_ASSIGN(const int64_t trans_b, int_attr(instance, "trans_b", 0));
+  const std::string text = fmt::format("b.. {}, b.. {}, n?, b.. m n? -> b.. m n",
+                                       trans_a != 0 ? "k m" : "m k", trans_b != 0 ? "n k" : "k n");
+  LT_ASSIGN(const Pattern pattern, parse_pattern(text));
+  return expand(pattern, instance, true);
+}
+
+constexpr std::string_view kWindow = "strides:list? pads:list? dilations:list? group:int?";
+
+}  // namespace
+
+std::span<const Row> product_rows() {
+  static const std::vector<Row> rows = {
+      {.kind = "MatMul",
+       .compute = mat_mul_axes,
+       .types = "T T T T -> T",
+       .layouts = "r r r r -> r",
+       .attrs = "trans_a:int? trans_b:int?",
+       .added = "2 3",
+       .accumulator = 3,
+       .broadcast = true,
+       .flops = 2,
+       .traits = {.gradient = "MatMul"}},
+      {.kind = "Conv",
+       .axes = "n (g:group c) (o*strides+r*dilations-pads).., (g k) c r.., (g k)? -> n (g k) o..",
+       .types = "T T T -> T",
+       .layouts = "x w r -> x",
+       .attrs = kWindow,
+       .added = "2",
+       .flops = 2,
+       .traits = {.gradient = "Conv"}},
+      {.kind = "ConvDataGrad",
+       .axes = "n (g:group k) o.., (g k) c r.., (g c)? -> "
+               "n (g c) (o*strides+r*dilations-pads)..:output_spatial",
+       .types = "T T T -> T",
+       .layouts = "x w r -> x",
+       .attrs = "strides:list? pads:list? dilations:list? group:int? output_spatial:list",
+       .added = "2",
+       .flops = 2,
+       .traits = {.gradient = "ConvDataGrad"}},
+      {.kind = "ConvWgtGrad",
+       .axes = "n (g:group c) (o*strides+r:kernel*dilations-pads).., n (g k) o.., "
+               "(g k) c r..? -> (g k) c r..",
+       .types = "T T T -> T",
+       .layouts = "x x d -> d",
+       .attrs = "strides:list? pads:list? dilations:list? group:int? kernel:list dw_layout:word?",
+       .added = "2",
+       .accumulator = 2,
+       .flops = 2},
+  };
+  return rows;
+}
+
+}  // namespace lowtide::ops

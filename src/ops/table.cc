@@ -1,0 +1,269 @@
+// Finding rows, and the checks that every use of a row shares: attributes against their list, types
+// against their words. The words are short, so they are read where they are needed.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+
+#include "base/check.h"
+#include "ops/bind.h"
+#include "ops/row.h"
+
+namespace lowtide::ops {
+namespace {
+
+const std::vector<const Row*>& sorted_rows() {
+  static const std::vector<const Row*> rows = [] {
+    std::vector<const Row*> made;
+    for (std::span<const Row> family : {elementwise_rows(), product_rows(), normalisation_rows(),
+                                        pooling_rows(), movement_rows(), update_rows()})
+      for (const Row& row : family) made.push_back(&row);
+    std::sort(made.begin(), made.end(),
+              [](const Row* a, const Row* b) { return a->kind < b->kind; });
+    return made;
+  }();
+  return rows;
+}
+
+// Calls use(word) for each word of a blank-separated text.
+template <class Use>
+void for_each_word(std::string_view text, Use use) {
+  while (!text.empty()) {
+    const size_t end = std::min(text.find(' '), text.size());
+    if (end > 0) use(text.substr(0, end));
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+}
+
+int parse_int(std::string_view text) {
+  int number = 0;
+  const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), number);
+  LT_CHECK(code == std::errc() && end == text.data() + text.size(), text);
+  return number;
+}
+
+bool has_type(const ir::AttrValue& value, std::string_view type) {
+  if (type == "int") return std::holds_alternative<int64_t>(value);
+  if (type == "real")
+    return std::holds_alternative<double>(value) || std::holds_alternative<int64_t>(value);
+  if (type == "word") return std::holds_alternative<std::string>(value);
+  LT_CHECK(type == "list", type);
+  return std::holds_alternative<ir::Dims>(value);
+}
+
+// The types that the letters of a row stand for in one instance.
+struct TypeVariables {
+  std::optional<DType> same;
+  int same_input = 0;
+};
+
+bool accepts(std::string_view word, DType type) {
+  switch (word[0]) {
+    case 'T':
+      return is_float(type);
+    case 'N':
+      return type != DType::kBool;
+    case 'U':
+    case '*':
+      return true;
+    case 'b':
+      return type == DType::kBool;
+    case 'l':
+      return type == DType::kI64;
+    case 'i':
+      return type == DType::kI64 || type == DType::kI32;
+    case 'u':
+      return type == DType::kU8;
+    default:
+      return false;
+  }
+}
+
+std::string_view wanted(std::string_view word) {
+  switch (word[0]) {
+    case 'T':
+      return "a float type";
+    case 'N':
+      return "a numeric type";
+    case 'b':
+      return "bool";
+    case 'l':
+      return "i64";
+    case 'i':
+      return "i64 or i32";
+    case 'u':
+      return "u8";
+    default:
+      return "any type";
+  }
+}
+
+bool is_variable(std::string_view word) {
+  return word == "T" || word == "N" || word == "U";
+}
+
+Result<DType> dtype_attr(const Instance& instance, std::string_view attr) {
+  LT_ASSIGN(const std::string word, word_attr(instance, attr));
+  if (const std::optional<DType> type = parse_dtype(word)) return *type;
+  return error(ErrorCode::kInput,
+               fmt::format("{}: attribute {} is {}, no element type", instance.kind, attr, word));
+}
+
+}  // namespace
+
+const Row* find(std::string_view kind) {
+  const auto& rows = sorted_rows();
+  const auto found =
+      std::lower_bound(rows.begin(), rows.end(), kind,
+                       [](const Row* row, std::string_view k) { return row->kind < k; });
+  return found != rows.end() && (*found)->kind == kind ? *found : nullptr;
+}
+
+std::vector<std::string_view> kinds() {
+  std::vector<std::string_view> names;
+  for (const Row* row : sorted_rows()) names.push_back(row->kind);
+  return names;
+}
+
+const Traits& traits(const Row& row) {
+  return row.traits;
+}
+
+std::vector<std::pair<int, int>> parse_pairs(std::string_view text) {
+  std::vector<std::pair<int, int>> pairs;
+  for_each_word(text, [&](std::string_view word) {
+    const size_t arrow = word.find("<-");
+    LT_CHECK(arrow != std::string_view::npos, word);
+    pairs.emplace_back(parse_int(word.substr(arrow + 2)), parse_int(word.substr(0, arrow)));
+  });
+  return pairs;
+}
+
+std::vector<int> parse_numbers(std::string_view text) {
+  std::vector<int> numbers;
+  for_each_word(text, [&](std::string_view word) { numbers.push_back(parse_int(word)); });
+  return numbers;
+}
+
+OperandWords parse_words(std::string_view text) {
+  const size_t arrow = text.find("->");
+  LT_CHECK(arrow != std::string_view::npos, text);
+  OperandWords words;
+  for_each_word(text.substr(0, arrow), [&](std::string_view w) { words.inputs.push_back(w); });
+  for_each_word(text.substr(arrow + 2), [&](std::string_view w) { words.outputs.push_back(w); });
+  return words;
+}
+
+std::string_view input_word(const OperandWords& words, size_t i) {
+  LT_CHECK(!words.inputs.empty(), "an op with inputs has words for them");
+  return words.inputs[std::min(i, words.inputs.size() - 1)];
+}
+
+Status check_attrs(const Row& row, const Instance& instance) {
+  size_t known = 0;
+  Status status;
+  for_each_word(row.attrs, [&](std::string_view word) {
+    const size_t colon = word.find(':');
+    const std::string_view name = word.substr(0, colon);
+    std::string_view type = word.substr(colon + 1);
+    const bool optional = type.ends_with('?');
+    if (optional) type.remove_suffix(1);
+    if (!status) return;
+    if (!has_attr(instance, name)) {
+      if (!optional)
+        status =
+            error(ErrorCode::kInput, fmt::format("{}: attribute {} is missing", row.kind, name));
+      return;
+    }
+    ++known;
+    if (!has_type(instance.attrs->find(name)->second, type))
+      status = error(ErrorCode::kInput,
+                     fmt::format("{}: attribute {} must be of type {}", row.kind, name, type));
+  });
+  if (!status || instance.attrs == nullptr || instance.attrs->size() == known) return status;
+  for (const auto& [name, value] : *instance.attrs)
+    if (fmt::format(" {}", row.attrs).find(fmt::format(" {}:", name)) == std::string::npos)
+      return error(ErrorCode::kInput,
+                   fmt::format("{}: has no attribute {}; it has: {}", row.kind, name, row.attrs));
+  return {};
+}
+
+Result<std::vector<DType>> output_dtypes(const Row& row, const Instance& instance, size_t outputs) {
+  const OperandWords words = parse_words(row.types);
+  TypeVariables variables;
+  for (size_t i = 0; i < instance.inputs.size(); ++i) {
+    if (!instance.inputs[i]) continue;
+    const std::string_view word = input_word(words, i);
+    const DType type = instance.inputs[i]->dtype;
+    if (!accepts(word, type))
+      return error(ErrorCode::kInput, fmt::format("{}: input {} has type {}, wanted {}", row.kind,
+                                                  i, name(type), wanted(word)));
+    if (!is_variable(word)) continue;
+    if (variables.same && *variables.same != type)
+      return error(ErrorCode::kInput,
+                   fmt::format("{}: input {} has type {}, but input {} has {}", row.kind, i,
+                               name(type), variables.same_input, name(*variables.same)));
+    if (!variables.same) variables = {type, static_cast<int>(i)};
+  }
+  std::vector<DType> types;
+  for (size_t i = 0; i < outputs; ++i) {
+    const std::string_view word = words.outputs[i];
+    if (word[0] == '@') {
+      LT_ASSIGN(const DType type, dtype_attr(instance, word.substr(1)));
+      types.push_back(type);
+    } else if (is_variable(word)) {
+      types.push_back(*variables.same);
+    } else {
+      types.push_back(word == "b" ? DType::kBool : DType::kU8);
+    }
+  }
+  return types;
+}
+
+Result<Signature> signature_of(const Row& row, const Instance& instance) {
+  if (row.compute != nullptr) return row.compute(instance);
+  LT_ASSIGN(const Pattern pattern, parse_pattern(row.axes));
+  return expand(pattern, instance, row.broadcast);
+}
+
+namespace {
+
+// An accumulator has the shape of what is added into it; a view has as many elements as its base.
+Status check_whole(const Row& row, const Instance& instance, const Signature& signature,
+                   Facts* facts) {
+  const auto accumulator = static_cast<size_t>(row.accumulator);
+  if (row.accumulator >= 0 && accumulator < instance.inputs.size() &&
+      instance.inputs[accumulator]) {
+    const ir::Dims result = dims_of(signature, signature.outputs[0]);
+    if (!(instance.inputs[accumulator]->dims == result))
+      return error(
+          ErrorCode::kInput,
+          fmt::format("{}: the accumulator, input {}, is {}, the result {}", row.kind, accumulator,
+                      print(instance.inputs[accumulator]->dims), print(result)));
+  }
+  if (row.view == ViewRule::kAlways && facts != nullptr) {
+    sym::Expr before = 1, after = 1;
+    for (const sym::Expr& dim : instance.inputs[0]->dims) before = before * dim;
+    for (const sym::Expr& dim : dims_of(signature, signature.outputs[0])) after = after * dim;
+    if (!(before == after)) facts->emplace_back(before, after);
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<Bound> bind_instance(const Instance& instance, Facts* facts) {
+  const Row* row = find(instance.kind);
+  if (row == nullptr)
+    return error(ErrorCode::kInput, fmt::format("there is no op of kind {}", instance.kind));
+  LT_RETURN_IF_ERROR(check_attrs(*row, instance));
+  if (row->check != nullptr) LT_RETURN_IF_ERROR(row->check(instance));
+  Bound bound;
+  bound.row = row;
+  LT_ASSIGN(bound.signature, signature_of(*row, instance));
+  LT_RETURN_IF_ERROR(bind(bound.signature, instance, facts));
+  LT_RETURN_IF_ERROR(check_whole(*row, instance, bound.signature, facts));
+  return bound;
+}
+
+}  // namespace lowtide::ops
