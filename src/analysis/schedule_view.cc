@@ -138,7 +138,8 @@ class Builder {
       if (graph_.value(output).alias != ir::Alias::kOwn) continue;
       const SchedValueId from = sched_value_[graph_.value(input).storage];
       const SchedValueId to = sched_value_[graph_.value(output).storage];
-      if (!from.valid() || view_.problem.values[from].bytes != view_.problem.values[to].bytes)
+      if (!from.valid() || view_.problem.values[from].is_output ||
+          view_.problem.values[from].bytes != view_.problem.values[to].bytes)
         continue;
       view_.problem.in_place.push_back({sched, from, to});
     }
