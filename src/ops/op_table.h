@@ -138,25 +138,30 @@ struct AxisUse {
       1;  // window: elements per step of the axis; group: elements per unit of the outer axis
   sym::Expr shift;                // kShift, kPiece: where the axis starts in the dimension
   sym::Expr halo_low, halo_high;  // window: elements needed before and after stride * part
-  bool outermost =
-      true;  // group: this axis is the outer one, so its slices are contiguous in the dimension
+  // Group: this axis is the outer one, so its slices are contiguous in the dimension. Window: this
+  // axis is the position, not the tap.
+  bool outermost = true;
 };
 
 struct AxisMap {
   std::vector<Axis> axes;
   std::vector<AxisUse> uses;
 };
-// The axis signature bound to an instance. Error: as infer.
+// The axis signature bound to an instance. Error: as infer. An axis that outputs reach only as the
+// position or tap of a window is a reduction: its parts overlap there and add up.
 Result<AxisMap> axis_map(const Instance& instance);
 
 // An edge of MAGIS's dimension graph: one axis links an input dimension with an output dimension or
-// a reduction.
+// a reduction. Only axes that part() can split have edges; a window has one along its position.
 struct DimEdge {
   int input = 0, input_dim = 0;
   int output = -1, output_dim = -1;  // -1: a reduction axis of the op
   int axis = 0;
   LinkKind kind = LinkKind::kDirect;
 };
+// Whether part() can split an axis: it is not coupled, its parts merge, and no group holds it
+// inside.
+bool can_split(const AxisMap& map, int axis);
 Result<std::vector<DimEdge>> dimension_edges(const Instance& instance);
 
 // How part [begin, end) of `axis` is computed: which slice of each input it reads, which slice of
@@ -166,12 +171,18 @@ struct SliceOf {
   bool whole = true;
   int dim = 0;
   sym::Expr begin, end;  // in elements of that dimension
+  bool absent =
+      false;  // of inputs: this part does without it (a bias is added by the first part only)
 };
 struct Part {
   ir::Attrs attrs;
   std::vector<SliceOf> inputs, outputs;
-  Merge merge = Merge::kConcat;
-  double scale = 1.0;  // of a mean: weight of this part's result before it is merged
+  Merge merge = Merge::kConcat;  // of output 0
+  // Per output. kConcat: the part is written into its slice. kSum, kMax: it is merged into the
+  // whole output, or (of a scatter) into its slice, which may overlap the slices of other parts;
+  // such a slice starts from zeros.
+  std::vector<Merge> merges;
+  double scale = 1.0;  // of a mean: weight of this part's summed outputs before they are merged
 };
 Result<Part> part(const Instance& instance, int axis, int64_t begin, int64_t end);
 

@@ -1,0 +1,10 @@
+// The axis map of a signature that is already bound: what axis_map, dimension_edges and part share.
+#pragma once
+
+#include "ops/row.h"
+
+namespace lowtide::ops {
+
+AxisMap map_of(const Bound& bound, const Instance& instance);
+
+}  // namespace lowtide::ops

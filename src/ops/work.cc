@@ -1,0 +1,74 @@
+// FLOPs and bytes of an instance. FLOPs: the product of the extents of all axes that the op walks
+// (a dimension chosen by data is not walked), times the row's cost per loop point; each bias or
+// accumulator adds one addition per result element. Bytes: every operand touched once, except for
+// what is not touched: the rest of a sliced or gathered input, and anything of a view.
+#include <algorithm>
+
+#include "ops/bind.h"
+#include "ops/row.h"
+
+namespace lowtide::ops {
+namespace {
+
+using sym::Expr;
+
+Expr product(const ir::Dims& dims) {
+  Expr result = 1;
+  for (const Expr& dim : dims) result = result * dim;
+  return result;
+}
+
+Expr storage_bytes(const Type& type) {
+  if (!type.layout.blocked.empty()) return type.layout.blocked_bytes;
+  return product(type.dims) * size_bytes(type.dtype);
+}
+
+Expr loop_points(const Signature& signature) {
+  Expr points = 1;
+  for (const SignatureAxis& axis : signature.axes)
+    if (!axis.chosen) points = points * *axis.extent;
+  return points;
+}
+
+Expr bytes_read(const Bound& bound, const Instance& instance, size_t i, const Expr& results) {
+  const Type& input = *instance.inputs[i];
+  if (static_cast<int>(i) == bound.row->shape_only) return 0;
+  if (!input.layout.blocked.empty()) return storage_bytes(input);
+  const OperandIndex& index = *bound.signature.inputs[i];
+  const bool chosen = std::any_of(index.begin(), index.end(), [](const DimIndex& dim) {
+    return dim.form == LinkKind::kChosen;
+  });
+  if (chosen && static_cast<int>(i) != bound.row->accumulator)
+    return results * size_bytes(input.dtype);
+  Expr elements = 1;
+  for (size_t d = 0; d < index.size(); ++d) {
+    const bool sliced = index[d].form == LinkKind::kShift && !index[d].pads;
+    elements =
+        elements * (sliced ? *bound.signature.axes[static_cast<size_t>(index[d].axes[0])].extent
+                           : input.dims[d]);
+  }
+  return elements * size_bytes(input.dtype);
+}
+
+}  // namespace
+
+Result<Work> work(const Instance& instance) {
+  LT_ASSIGN(const Bound bound, bind_instance(instance));
+  LT_ASSIGN(const std::vector<OutputType> outputs, infer(instance));
+  const Expr results = product(outputs[0].type.dims);
+  Work total;
+  total.flops = loop_points(bound.signature) * bound.row->flops;
+  for (int added : parse_numbers(bound.row->added)) {
+    const auto i = static_cast<size_t>(added);
+    if (i < instance.inputs.size() && instance.inputs[i]) total.flops = total.flops + results;
+  }
+  if (outputs[0].alias == ir::Alias::kView) return total;
+  for (size_t i = 0; i < instance.inputs.size(); ++i)
+    if (instance.inputs[i])
+      total.bytes_read = total.bytes_read + bytes_read(bound, instance, i, results);
+  for (const OutputType& output : outputs)
+    total.bytes_written = total.bytes_written + storage_bytes(output.type);
+  return total;
+}
+
+}  // namespace lowtide::ops
