@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -36,7 +37,7 @@ inline PackProblem problem_of(const std::vector<Buffer>& buffers,
 }
 
 inline bool clash(const Buffer& a, int64_t at_a, const Buffer& b, int64_t at_b) {
-  if (a.size_bytes == 0 || b.size_bytes == 0) return false;  // no bytes, no overlap
+  if (a.size_bytes == 0 || b.size_bytes == 0) return false;         // no bytes, no overlap
   return a.live.begin < b.live.end && b.live.begin < a.live.end &&  //
          at_a < at_b + b.size_bytes && at_b < at_a + a.size_bytes;
 }
@@ -138,6 +139,38 @@ inline std::vector<Buffer> random_buffers(Rng& rng, const RandomShape& shape) {
     buffers.push_back(b);
   }
   return buffers;
+}
+
+// Every moment is full: at each step some buffers end and others of the same sum begin. Many of
+// these cannot be packed at their load, which is rare among small random problems.
+inline std::vector<Buffer> tight_buffers(Rng& rng, int64_t load, int64_t steps) {
+  std::vector<Buffer> done, alive;
+  const auto start = [&](int64_t sum, int64_t time) {
+    while (sum > 0) {
+      const int64_t size = rng.between(1, sum);
+      alive.push_back(buffer(time, time + 1, size));
+      sum -= size;
+    }
+  };
+  start(load, 0);
+  for (int64_t time = 1; time < steps; ++time) {
+    int64_t freed = 0;
+    for (int64_t k = rng.between(1, 3); k > 0 && !alive.empty(); --k) {
+      const size_t i = rng.below(alive.size());
+      alive[i].live.end = time;
+      freed += alive[i].size_bytes;
+      done.push_back(alive[i]);
+      alive.erase(alive.begin() + static_cast<std::ptrdiff_t>(i));
+    }
+    start(freed, time);
+  }
+  for (Buffer& b : alive) {
+    b.live.end = steps;
+    done.push_back(b);
+  }
+  std::stable_sort(done.begin(), done.end(),
+                   [](const Buffer& a, const Buffer& b) { return a.live.begin < b.live.begin; });
+  return done;
 }
 
 }  // namespace lowtide::pack
