@@ -1,0 +1,133 @@
+// The minimalloc benchmark, and sizes beyond what can be searched. The benchmark's files are not
+// part of the repository: the test looks in $LOWTIDE_SHARED/data/minimalloc, then beside the
+// checkout, and is skipped, visibly, if there are none. Times are printed, not judged: the limits
+// are on work.
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <set>
+#include <string>
+
+#include "base/file.h"
+#include "pack/pack.h"
+#include "pack/pack_oracle.h"
+#include "plan/pack_text.h"
+
+namespace lowtide::pack {
+namespace {
+
+constexpr int64_t kBenchmarkCapacity = 1'048'576;
+
+std::filesystem::path benchmark_folder() {
+  if (const char* shared = std::getenv("LOWTIDE_SHARED"))
+    return std::filesystem::path(shared) / "data" / "minimalloc";
+  return std::filesystem::path(LOWTIDE_SOURCE_DIR) / ".." / "shared" / "data" / "minimalloc";
+}
+
+void print_row(const std::string& name, const PackProblem& problem, const PackOutcome& outcome) {
+  std::printf("%-20s %6zu buffers  %-8s height/bound %.4f  %9lld units  %.3f s\n", name.c_str(),
+              problem.buffers.size(), std::string(plan::name(outcome.status)).c_str(),
+              static_cast<double>(outcome.height_bytes) /
+                  static_cast<double>(std::max<int64_t>(outcome.lower_bound_bytes, 1)),
+              static_cast<long long>(outcome.work.units), outcome.work.seconds);
+}
+
+TEST(PackScale, TheMinimallocBenchmarkFitsItsCapacity) {
+  std::set<std::filesystem::path> files;
+  std::error_code none;
+  for (const auto& entry : std::filesystem::directory_iterator(benchmark_folder(), none))
+    if (entry.path().extension() == ".csv") files.insert(entry.path());
+  if (files.empty()) GTEST_SKIP() << "no benchmark files in " << benchmark_folder();
+  PackOptions options;
+  options.work_limit = 4'000'000;
+  options.max_seconds = 1e9;
+  for (const auto& file : files) {
+    const auto text = read_file(file.string());
+    ASSERT_TRUE(text) << text.error().message;
+    auto problem = plan::parse_pack_csv(*text, file.string());
+    ASSERT_TRUE(problem) << problem.error().message;
+    problem->capacity_bytes = kBenchmarkCapacity;
+    const PackOutcome outcome = solve(*problem, options);
+    print_row(file.filename().string(), *problem, outcome);
+    EXPECT_EQ(fault(*problem, outcome), "") << file;
+    EXPECT_LE(outcome.height_bytes, kBenchmarkCapacity) << file;
+    EXPECT_TRUE(outcome.status == SolveStatus::kOptimal || outcome.status == SolveStatus::kFeasible)
+        << file;
+  }
+}
+
+// Lives like those of a training step: each layer's activations wait for the backward pass,
+// gradients are short.
+std::vector<Buffer> training_lives(int64_t layers, uint64_t seed) {
+  Rng rng(seed);
+  std::vector<Buffer> buffers;
+  struct Saved {
+    int64_t time;
+    int64_t size;
+  };
+  std::vector<Saved> saved;
+  int64_t time = 0;
+  for (int64_t layer = 0; layer < layers; ++layer)
+    for (int64_t width : {64, 64, 64, 256, 64, 256, 64}) {
+      saved.push_back({time, width * 64 * (rng.below(4) == 0 ? 2 : 1)});
+      if (rng.below(2) == 0)
+        buffers.push_back(buffer(time, time + rng.between(1, 2), rng.between(1, 16) * 512));
+      ++time;
+    }
+  for (; !saved.empty(); saved.pop_back(), ++time) {
+    buffers.push_back(buffer(saved.back().time, time + 1, saved.back().size));
+    buffers.push_back(buffer(time, time + 2, saved.back().size));
+    buffers.push_back(buffer(time, time + 2, rng.between(1, 4) * 2048));
+  }
+  return buffers;
+}
+
+TEST(PackScale, TrainingLivesArePackedAtTheirLoad) {
+  for (int64_t layers : {12, 40, 85}) {
+    const PackProblem problem = problem_of(training_lives(layers, 7));
+    const PackOutcome outcome = solve(problem);
+    print_row("training", problem, outcome);
+    EXPECT_EQ(fault(problem, outcome), "");
+    EXPECT_EQ(outcome.status, SolveStatus::kOptimal);
+    EXPECT_EQ(outcome.lower_bound_bytes, plan::max_load_bytes(problem));
+  }
+}
+
+TEST(PackScale, FiftyThousandBuffersGetAGoodPackingWithLittleWork) {
+  PackOptions options;
+  options.work_limit = 2'000'000;
+  for (const bool training : {true, false}) {
+    Rng rng(5);
+    const PackProblem problem = problem_of(
+        training
+            ? training_lives(2100, 3)
+            : random_buffers(
+                  rng, {.buffers = 50'000, .times = 50'000, .longest = 3000, .largest = 1000}));
+    const PackOutcome outcome = solve(problem, options);
+    print_row(training ? "training" : "random", problem, outcome);
+    EXPECT_EQ(outcome.offsets.size(), problem.buffers.size());
+    EXPECT_LE(outcome.height_bytes, outcome.lower_bound_bytes * 11 / 10);
+  }
+}
+
+TEST(PackScale, ManyFixedBuffersAreHandled) {
+  Rng rng(11);
+  std::vector<Buffer> buffers;
+  for (int64_t k = 0; k < 3000; ++k)  // a fixed one at each moment, at one of two heights
+    buffers.push_back(buffer(k, k + 1, 5, 1, rng.below(2) == 0 ? 0 : 20));
+  for (int64_t k = 0; k < 3000; ++k) {
+    const int64_t begin = rng.between(0, 2990);
+    buffers.push_back(buffer(begin, begin + rng.between(1, 10), rng.between(1, 9)));
+  }
+  const PackProblem problem = problem_of(buffers);
+  PackOptions options;
+  options.work_limit = 50'000;
+  const PackOutcome outcome = solve(problem, options);
+  print_row("fixed", problem, outcome);
+  EXPECT_EQ(fault(problem, outcome), "");
+}
+
+}  // namespace
+}  // namespace lowtide::pack
