@@ -168,6 +168,8 @@ void add_run(CLI::App& app, Action& action) {
                       "of parameters without weights, of inputs, of dropout");
   command->add_option("--model-folder", flags->options.model_folder,
                       "where external weight files lie");
+  command->add_option("--dump", flags->options.dump_folder,
+                      "write the first step's outputs, gradients and updated values here (.npy)");
   command->add_option("--threads", flags->threads, "0: as many as the machine has")
       ->check(CLI::NonNegativeNumber);
   command->add_flag("--json", flags->json, "print the result as JSON");

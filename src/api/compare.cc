@@ -11,6 +11,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "api/dump.h"
 #include "base/bytes.h"
 #include "base/check.h"
 
@@ -57,15 +58,6 @@ double largest_difference(DType dtype, std::span<const std::byte> a, std::span<c
   return most;
 }
 
-// Which values are results: outputs of the step, parameter gradients, and new versions of what was
-// there before.
-bool is_result(const plan::Plan& plan, PlanValueId id) {
-  const plan::PlanValue& value = plan.values[id];
-  const plan::PlanStorage& storage = plan.storages[value.storage];
-  return value.is_output || value.alias == plan::PlanAlias::kUpdate ||
-         storage.category == Category::kGradient;
-}
-
 class Comparison {
  public:
   Comparison(const plan::Plan& plan, RunReport& report) : plan_(plan), report_(report) {}
@@ -107,6 +99,22 @@ class Comparison {
   std::map<PlanValueId, std::vector<std::byte>> kept_;
 };
 
+// One step whose row-major results are written to a folder.
+Status dumped_step(runtime::Session& session, const std::string& folder) {
+  const plan::Plan& plan = session.plan();
+  Dump dump(plan, folder);
+  LT_RETURN_IF_ERROR(dump.open());
+  Status status;
+  const runtime::Observer write = [&](PlanOpId, PlanValueId value,
+                                      std::span<const std::byte> bytes) {
+    if (status && is_result(plan, value) && plan.values[value].type.layout.row_major())
+      status = dump.add(value, bytes);
+  };
+  LT_RETURN_IF_ERROR(session.run(&write));
+  LT_RETURN_IF_ERROR(std::move(status));
+  return dump.close();
+}
+
 Result<double> timed_step(runtime::Session& session) {
   const auto start = Clock::now();
   LT_RETURN_IF_ERROR(session.run());
@@ -130,6 +138,11 @@ Result<RunReport> run_plan(const plan::Plan& plan, const runtime::KernelFactory&
   runtime::SessionOptions resolved;
   resolved.seed = options.seed;
   resolved.model_folder = options.model_folder;
+  if (!options.dump_folder.empty()) {
+    LT_ASSIGN(runtime::Session dumped, runtime::Session::open(plan, kernels, resolved));
+    dumped.seed_inputs(0);
+    LT_RETURN_IF_ERROR(dumped_step(dumped, options.dump_folder));
+  }
   LT_ASSIGN(runtime::Session planned, runtime::Session::open(plan, kernels, resolved));
   planned.seed_inputs(0);
   std::optional<runtime::Session> unplanned;

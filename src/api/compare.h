@@ -35,6 +35,8 @@ struct CompareOptions {
   bool compare = false;
   uint64_t seed = 0;
   std::string model_folder;
+  std::string
+      dump_folder;  // results of the first planned step go here (api/dump.h); empty: nowhere
 };
 
 // Compared in the first step: every output, every gradient of a parameter, every updated parameter

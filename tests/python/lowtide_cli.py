@@ -1,0 +1,42 @@
+"""Calls the lowtide program that the tests were built with."""
+
+import json
+import os
+import pathlib
+import subprocess
+
+import pytest
+
+ROOT = pathlib.Path(__file__).parents[2]
+MODELS = ROOT / "models"
+
+
+def program() -> pathlib.Path:
+    folder = pathlib.Path(os.environ.get("LOWTIDE_BUILD_DIR", ROOT / "build/release"))
+    path = folder / "tools/lowtide"
+    if not path.exists():
+        pytest.skip(f"there is no {path}; build first")
+    return path
+
+
+def run(*arguments, timeout: float = 600) -> subprocess.CompletedProcess:
+    command = [str(program()), *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=timeout)
+
+
+def run_json(*arguments, timeout: float = 600) -> dict:
+    result = run(*arguments, "--json", timeout=timeout)
+    assert result.returncode == 0, result.stderr
+    return json.loads(result.stdout)
+
+
+def expect_error(code: int, *words: str, arguments) -> str:
+    """The program fails with this exit code and one line that has all the words in it; nothing on stdout."""
+    result = run(*arguments)
+    assert result.returncode == code, (result.returncode, result.stderr)
+    lines = result.stderr.strip().splitlines()
+    assert len(lines) == 1, result.stderr
+    for word in words:
+        assert word in lines[0], lines[0]
+    assert result.stdout == ""
+    return lines[0]

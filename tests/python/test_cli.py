@@ -1,0 +1,138 @@
+"""The command line as a user meets it: the main job on a small model, and what bad input gets."""
+
+import json
+import os
+import pathlib
+
+import pytest
+from lowtide_cli import MODELS, ROOT, expect_error, run, run_json
+
+UNET = [MODELS / "unet.onnx", "--train", "--dim", "batch=1"]
+
+
+@pytest.fixture(scope="session")
+def unet_plan(tmp_path_factory) -> pathlib.Path:
+    path = tmp_path_factory.mktemp("plans") / "unet.lt"
+    result = run("plan", *UNET, "-o", path)
+    assert result.returncode == 0, result.stderr
+    return path
+
+
+def test_plan_prints_a_verdict_with_stable_keys():
+    verdict = run_json("plan", *UNET)
+    for key in ("peak_before_bytes", "peak_bytes", "lower_bound_bytes", "arena_bytes", "order_proven", "ops", "values",
+                "planning_seconds"):
+        assert key in verdict
+    assert verdict["lower_bound_bytes"] <= verdict["peak_bytes"] <= verdict["peak_before_bytes"]
+    assert verdict["arena_bytes"] >= verdict["peak_bytes"]
+    assert sum(verdict["after"]["by_category"].values()) == verdict["peak_bytes"]
+    assert sum(verdict["before"]["by_category"].values()) == verdict["peak_before_bytes"]
+    assert verdict["before"]["peak_bytes"] == verdict["peak_before_bytes"]
+    assert verdict["after"]["peak_bytes"] == verdict["peak_bytes"]
+
+
+def test_the_same_input_gives_the_same_bytes(unet_plan, tmp_path):
+    again = tmp_path / "again.lt"
+    assert run("plan", *UNET, "-o", again).returncode == 0
+    assert again.read_bytes() == unet_plan.read_bytes()
+
+
+def test_verify_accepts_the_plan_and_refuses_changed_bytes(unet_plan, tmp_path):
+    assert run("verify", unet_plan).returncode == 0
+    contents = unet_plan.read_bytes()
+    changed = tmp_path / "changed.lt"
+    for position in range(0, len(contents), max(1, len(contents) // 40)):
+        changed.write_bytes(contents[:position] + bytes([contents[position] ^ 1]) + contents[position + 1 :])
+        result = run("verify", changed)
+        assert result.returncode == 4, (position, result.stderr)
+        assert len(result.stderr.strip().splitlines()) == 1
+
+
+def test_inspect_says_what_the_file_holds():
+    result = run("inspect", MODELS / "gpt2.onnx")
+    assert result.returncode == 0, result.stderr
+    for word in ("MatMul", "batch", "seq"):
+        assert word in result.stdout
+
+
+def test_order_and_pack_on_bare_problems(tmp_path):
+    problem = tmp_path / "p.order"
+    problem.write_text("3 3\n64 0 1 2\n32 1 1 2\n8 2 0\n")
+    outcome = run_json("order", problem)
+    assert outcome["status"] == "optimal"
+    assert outcome["peak_bytes"] == outcome["lower_bound_bytes"] == 104
+    csv = tmp_path / "p.csv"
+    csv.write_text("id,lower,upper,size\na,0,3,4\nb,1,5,2\nc,3,5,4\n")
+    packed = tmp_path / "out.csv"
+    outcome = run_json("pack", csv, "--capacity", "6", "-o", packed)
+    assert outcome["height_bytes"] == 6
+    assert packed.read_text().splitlines()[0].split(",").count("offset") == 1
+
+
+def shared_folder() -> pathlib.Path:
+    folder = pathlib.Path(os.environ.get("LOWTIDE_SHARED", ROOT.parent / "shared")) / "data"
+    if not folder.is_dir():
+        pytest.skip(f"no test data in {folder}")
+    return folder
+
+
+OPTIMA = {"resnet_b1_s1": 87440800, "bert_b1_s1": 281290752, "gpt2_s1": 2212648960, "unet_s1": 751876096}
+
+
+@pytest.mark.parametrize("name", OPTIMA)
+def test_captured_steps_reach_their_optimum_with_proof(name):
+    outcome = run_json("order", shared_folder() / "order" / f"{name}.order")
+    assert outcome["status"] == "optimal"
+    assert outcome["peak_bytes"] == outcome["lower_bound_bytes"] == OPTIMA[name]
+
+
+@pytest.mark.parametrize("arguments, code, words", [
+    (["plan", "no-such-file.onnx"], 4, ["no-such-file.onnx"]),
+    (["plan", MODELS / "gpt2.onnx", "--train"], 2, ["batch", "--dim"]),
+    (["plan", *UNET, "--dim", "batch=2"], 2, ["--dim", "batch"]),
+    (["plan", MODELS / "unet.onnx", "--dim", "batch=zero"], 2, ["--dim", "batch=zero"]),
+    (["plan", *UNET, "--loss", "hinge"], 2, ["--loss", "hinge", "cross-entropy"]),
+    (["plan", *UNET, "--optimizer", "lion"], 2, ["--optimizer", "lion", "adamw"]),
+    (["plan", *UNET, "--device", "abacus"], 2, ["--device", "abacus", "h100"]),
+    (["plan", *UNET, "--budget", "3MiBB"], 2, ["--budget", "MiB"]),
+    (["plan", *UNET, "--budget", "3MiB"], 3, ["--budget", "3145728", "at least", "smallest arena"]),
+    (["verify", MODELS / "unet.onnx"], 4, ["unet.onnx"]),
+    (["run", MODELS / "unet.onnx"], 4, ["unet.onnx"]),
+    (["order", MODELS / "unet.onnx"], 4, ["unet.onnx"]),
+    (["pack", MODELS / "unet.onnx"], 4, ["unet.onnx"]),
+])
+def test_bad_input_gets_one_line_and_an_exit_code(arguments, code, words):
+    expect_error(code, *words, arguments=arguments)
+
+
+def test_usage_errors_exit_with_2():
+    for arguments in ([], ["frobnicate"], ["plan"], ["pack", "x.csv", "--nope"]):
+        assert run(*arguments).returncode == 2
+
+
+def test_packing_that_cannot_fit_is_infeasible(tmp_path):
+    csv = tmp_path / "p.csv"
+    csv.write_text("id,lower,upper,size\na,0,3,4\nb,1,5,2\n")
+    packed = tmp_path / "out.csv"
+    result = run("pack", csv, "--capacity", "5", "-o", packed)
+    assert result.returncode == 3
+    assert not packed.exists()
+
+
+def test_a_plan_that_cannot_be_written_leaves_nothing(tmp_path):
+    result = run("plan", *UNET, "-o", tmp_path / "no-such-folder" / "unet.lt")
+    assert result.returncode == 4
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_truncated_models_are_refused(tmp_path):
+    contents = (MODELS / "unet.onnx").read_bytes()
+    broken = tmp_path / "broken.onnx"
+    for length in (0, 1, 100, len(contents) // 2, len(contents) - 1):
+        broken.write_bytes(contents[:length])
+        expect_error(4, "broken.onnx", arguments=["plan", broken, "--train", "--dim", "batch=1"])
+
+
+def test_json_of_verify_lists_findings(unet_plan):
+    report = json.loads(run("verify", unet_plan, "--json").stdout)
+    assert report["ok"] is True and report["findings"] == []
