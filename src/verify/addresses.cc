@@ -1,0 +1,76 @@
+// Do buffers lie where they may, and apart? Every pair of buffers that share a moment is compared.
+// A storage and its heir meet at the step of the heir's op: the life of one ends where that of the
+// other begins.
+#include <fmt/core.h>
+
+#include <algorithm>
+
+#include "base/interval.h"
+#include "verify/facts.h"
+
+namespace lowtide::verify {
+namespace {
+
+struct Placed {
+  Interval live, range;
+  std::string_view name;
+  bool is_workspace = false;
+};
+
+std::vector<Placed> placed_buffers(const Facts& facts, const Lives& lives) {
+  const plan::Plan& plan = facts.plan;
+  std::vector<Placed> buffers;
+  for (PlanStorageId s : plan.storages.ids()) {
+    const plan::PlanStorage& storage = plan.storages[s];
+    const Lives::Life life = lives.of[s];
+    buffers.push_back({{life.begin, life.end},
+                       {storage.address, storage.address + storage.bytes},
+                       facts.storage_name(s)});
+    // What is resident is there even when nothing runs.
+    if (!facts.maker[s].valid())
+      buffers.back().live = {-1, static_cast<int64_t>(plan.steps.size()) + 1};
+  }
+  for (size_t i = 0; i < plan.steps.size(); ++i) {
+    const plan::Step& step = plan.steps[i];
+    if (step.kind != plan::Step::Kind::kCompute || plan.ops[step.op].workspace_bytes == 0) continue;
+    const auto now = static_cast<int64_t>(i);
+    buffers.push_back(
+        {{now, now + 1},
+         {step.workspace_address, step.workspace_address + plan.ops[step.op].workspace_bytes},
+         plan.ops[step.op].name,
+         true});
+  }
+  return buffers;
+}
+
+std::string describe(const Placed& buffer) {
+  return fmt::format("{}'{}' at [{}, {})", buffer.is_workspace ? "the workspace of " : "",
+                     buffer.name, buffer.range.begin, buffer.range.end);
+}
+
+}  // namespace
+
+void check_addresses(const Facts& facts, const Lives& lives, Report& report, Findings& findings) {
+  std::vector<Placed> buffers = placed_buffers(facts, lives);
+  for (const Placed& buffer : buffers) {
+    if (buffer.range.begin % facts.plan.alignment_bytes != 0)
+      findings.add(Violation::kMisaligned, fmt::format("{} is not aligned to {}", describe(buffer),
+                                                       facts.plan.alignment_bytes));
+    if (buffer.range.end > facts.plan.arena_bytes)
+      findings.add(Violation::kOutsideArena, fmt::format("{} ends behind the arena of {} bytes",
+                                                         describe(buffer), facts.plan.arena_bytes));
+    report.arena_high_water_bytes = std::max(report.arena_high_water_bytes, buffer.range.end);
+  }
+  std::erase_if(buffers,
+                [](const Placed& buffer) { return buffer.range.empty() || buffer.live.empty(); });
+  for (size_t i = 0; i < buffers.size(); ++i)
+    for (size_t j = i + 1; j < buffers.size(); ++j)
+      if (buffers[i].live.overlaps(buffers[j].live) && buffers[i].range.overlaps(buffers[j].range))
+        findings.add(Violation::kOverlap,
+                     fmt::format("{} and {} overlap in steps [{}, {})", describe(buffers[i]),
+                                 describe(buffers[j]),
+                                 std::max(buffers[i].live.begin, buffers[j].live.begin),
+                                 std::min(buffers[i].live.end, buffers[j].live.end)));
+}
+
+}  // namespace lowtide::verify

@@ -1,0 +1,109 @@
+#include "verify/facts.h"
+
+#include <algorithm>
+
+namespace lowtide::verify {
+namespace {
+
+ir::Attrs symbolic(const plan::Attrs& attrs) {
+  ir::Attrs result;
+  for (const auto& [key, attr] : attrs) {
+    if (const auto* numbers = std::get_if<std::vector<int64_t>>(&attr)) {
+      result[key] = ir::Dims(numbers->begin(), numbers->end());
+    } else if (const auto* integer = std::get_if<int64_t>(&attr)) {
+      result[key] = *integer;
+    } else if (const auto* real = std::get_if<double>(&attr)) {
+      result[key] = *real;
+    } else {
+      result[key] = std::get<std::string>(attr);
+    }
+  }
+  return result;
+}
+
+}  // namespace
+
+Facts::Facts(const plan::Plan& p)
+    : plan(p),
+      attrs(p.ops.size()),
+      is_view_op(p.ops.size(), 0),
+      version(p.values.size()),
+      maker(p.storages.size()),
+      is_output(p.storages.size(), 0),
+      readers(p.storages.size()),
+      makes(p.ops.size()),
+      pairs(p.ops.size()) {
+  for (PlanValueId v : p.values.ids()) {
+    PlanValueId shown = v;
+    while (p.values[shown].alias == plan::PlanAlias::kView) shown = p.values[shown].base;
+    version[v] = shown;
+    if (p.values[v].is_output) is_output[p.values[v].storage] = 1;
+  }
+  for (PlanStorageId s : p.storages.ids()) {
+    maker[s] = p.values[p.storages[s].root].producer;
+    if (maker[s].valid())
+      makes[maker[s]].push_back(s);
+    else
+      resident_bytes += p.storages[s].bytes;
+  }
+  for (PlanOpId o : p.ops.ids()) {
+    const plan::PlanOp& op = p.ops[o];
+    attrs[o] = symbolic(op.attrs);
+    is_view_op[o] = !op.outputs.empty() &&
+                    std::all_of(op.outputs.begin(), op.outputs.end(), [&](PlanValueId v) {
+                      return p.values[v].alias == plan::PlanAlias::kView;
+                    });
+    if (is_view_op[o]) continue;
+    for (PlanValueId input : op.inputs) {
+      if (!input.valid()) continue;
+      const PlanStorageId s = p.values[input].storage;
+      if (maker[s] != o && (readers[s].empty() || readers[s].back() != o)) readers[s].push_back(o);
+    }
+  }
+  for (PlanOpId o : p.ops.ids()) find_pairs(o);
+}
+
+ops::Instance Facts::instance(PlanOpId id) const {
+  const plan::PlanOp& op = plan.ops[id];
+  ops::Instance result{op.kind, &attrs[id], {}};
+  for (PlanValueId input : op.inputs) {
+    if (!input.valid()) {
+      result.inputs.emplace_back();
+      continue;
+    }
+    const plan::TensorDesc& type = plan.values[input].type;
+    result.inputs.emplace_back(
+        ops::Type{type.dtype, ir::Dims(type.dims.begin(), type.dims.end()), type.layout});
+  }
+  return result;
+}
+
+void Facts::find_pairs(PlanOpId id) {
+  const plan::PlanOp& op = plan.ops[id];
+  if (ops::find(op.kind) == nullptr) return;
+  for (const auto& [in, out] : ops::in_place_pairs(instance(id))) {
+    if (in < 0 || out < 0 || static_cast<size_t>(in) >= op.inputs.size() ||
+        static_cast<size_t>(out) >= op.outputs.size())
+      continue;
+    const PlanValueId input = op.inputs[static_cast<size_t>(in)];
+    const PlanValueId output = op.outputs[static_cast<size_t>(out)];
+    if (!input.valid() || plan.values[output].alias != plan::PlanAlias::kOwn) continue;
+    const plan::PlanValue& value = plan.values[input];
+    const PlanStorageId from = value.storage, heir = plan.values[output].storage;
+    const int64_t operands = std::count_if(
+        op.inputs.begin(), op.inputs.end(),
+        [&](PlanValueId other) { return other.valid() && plan.values[other].storage == from; });
+    const bool fills =
+        value.offset_bytes == 0 &&
+        size_bytes(value.type) == size_bytes(plan.values[plan.storages[from].root].type);
+    if (operands == 1 && fills && maker[from].valid() && !is_output[from] &&
+        plan.storages[from].bytes == plan.storages[heir].bytes)
+      pairs[id].emplace_back(from, heir);
+  }
+}
+
+bool Facts::may_reuse(PlanOpId op, PlanStorageId from, PlanStorageId heir) const {
+  return std::find(pairs[op].begin(), pairs[op].end(), std::pair(from, heir)) != pairs[op].end();
+}
+
+}  // namespace lowtide::verify

@@ -1,0 +1,79 @@
+// What the checks ask about a structurally sound plan, written down straight from the definitions.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "ops/op_table.h"
+#include "plan/plan.h"
+#include "verify/verify.h"
+
+namespace lowtide::verify {
+
+using plan::PlanOpId;
+using plan::PlanStorageId;
+using plan::PlanValueId;
+
+// Collects findings up to the limit.
+class Findings {
+ public:
+  explicit Findings(std::vector<Finding>& out) : out_(out) {}
+  void add(Violation kind, std::string message) {
+    if (out_.size() < kMaxFindings) out_.push_back({kind, std::move(message)});
+  }
+
+ private:
+  std::vector<Finding>& out_;
+};
+
+// A plan that passed plan::check, with lookups made once. Borrows the plan.
+struct Facts {
+  explicit Facts(const plan::Plan& plan);
+
+  // The op as the op table sees it.
+  ops::Instance instance(PlanOpId op) const;
+  // May `heir` (an output's storage) take over `from` when it dies at `op`?
+  bool may_reuse(PlanOpId op, PlanStorageId from, PlanStorageId heir) const;
+  const std::string& storage_name(PlanStorageId s) const {
+    return plan.values[plan.storages[s].root].name;
+  }
+
+  const plan::Plan& plan;
+  IdVector<PlanOpId, ir::Attrs> attrs;
+  IdVector<PlanOpId, char> is_view_op;  // all outputs are views
+  IdVector<PlanValueId, PlanValueId>
+      version;  // the own or updating value whose contents this one shows
+  IdVector<PlanStorageId, PlanOpId> maker;  // none: resident
+  IdVector<PlanStorageId, char> is_output;  // holds a result of the step
+  IdVector<PlanStorageId, std::vector<PlanOpId>>
+      readers;  // ascending; neither the maker nor ops that only make views
+  IdVector<PlanOpId, std::vector<PlanStorageId>> makes;
+  IdVector<PlanOpId, std::vector<std::pair<PlanStorageId, PlanStorageId>>>
+      pairs;  // (from, heir), filled by find_pairs
+  int64_t resident_bytes = 0;
+
+ private:
+  void find_pairs(PlanOpId op);
+};
+
+// The checks, each in its own file; all assume a plan that passed plan::check.
+void check_semantics(const Facts& facts, Findings& findings);  // semantics.cc
+struct Lives;
+Lives replay(const Facts& facts, Report& report, Findings& findings);  // replay.cc
+void check_addresses(const Facts& facts, const Lives& lives, Report& report,
+                     Findings& findings);                                        // addresses.cc
+int64_t peak_of_program_order(const Facts& facts);                               // replay.cc
+void check_certificate(const Facts& facts, Report& report, Findings& findings);  // bound.cc
+
+// When each storage's bytes are its own, in steps, half-open: from the step that makes it to its
+// free, or to the step in which an heir takes over, or to the end. Empty: never made.
+struct Lives {
+  struct Life {
+    int64_t begin = 0, end = 0;
+  };
+  IdVector<PlanStorageId, Life> of;
+};
+
+}  // namespace lowtide::verify

@@ -1,0 +1,103 @@
+// The independent verifier. It takes a Plan and nothing else, and recomputes by definition
+// everything the plan says or relies on: what each op makes of its inputs (from the op table), who
+// may read what when, which buffers are alive, that none of them overlap in time and address, the
+// peak before and after planning, and the evidence for the bound (with a maximum flow of its own).
+// No code is shared with the planners, so a mistake of theirs is not repeated here.
+//
+//   Report report = verify(plan);
+//   if (!report.ok()) for (const Finding& f : report.findings) ...  // "read_after_free: op 'add3'
+//   reads 'relu2.out' ..."
+//
+// The memory model is the one of plan/schedule_problem.h, with two readings made explicit. Ops
+// whose outputs are all views compute nothing: they must run while their base lives, but do not
+// count as readers in peak_before or in the bound. Where an output reuses a dying input, that input
+// must fill its storage from its first byte and be read through one operand only.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/dtype.h"
+#include "plan/plan.h"
+
+namespace lowtide::verify {
+
+// One kind for each way in which a plan can be wrong.
+enum class Violation : uint8_t {
+  kMalformed,    // ids or numbers that refer to nothing (plan/plan_check.h); nothing else is looked
+                 // at then
+  kUnknownOp,    // the op table has no such kind
+  kOperands,     // the op table refuses the operands or attributes
+  kOutputType,   // an output has another dtype, shape or layout than the op makes
+  kOutputAlias,  // an output owns, views or updates what the op does not
+  kViewOffset,   // a view or update starts at another byte than the op says
+  kViewOutside,  // a view or update ends behind its storage
+  kContents,     // initial contents of the wrong length
+  kStorageBytes,       // not the root's size rounded up to the alignment
+  kCategory,           // a role that a buffer of this kind cannot have
+  kResidency,          // resident although an op makes it, or the reverse
+  kProgramOrder,       // in program order already, an op reads a version that was overwritten
+  kOpMissing,          // never runs
+  kOpRepeated,         // runs twice
+  kInputNotReady,      // runs before its input is made
+  kControlOrder,       // runs before an op it must wait for
+  kStaleRead,          // reads a version that was overwritten
+  kReadAfterFree,      // reads a storage that was freed
+  kReadAfterReuse,     // reads a storage whose buffer was taken over
+  kFreeNotAlive,       // frees what is not there (not yet made, freed already, taken over)
+  kFreeResident,       // frees what must stay for the whole step
+  kFreeOutput,         // frees a result of the step
+  kNeverFreed,         // neither freed nor an output at the end
+  kOutputOverwritten,  // a result of the step was overwritten or taken over before the end
+  kReusePair,  // the op table does not list the pair, or the dying input is an output, resident or
+               // read twice
+  kReuseMisplaced,         // the heir has another address or size
+  kReuseNotAlive,          // takes over what its producer does not find alive
+  kMisaligned,             // an address or workspace size that is no multiple of the alignment
+  kOutsideArena,           // ends behind the arena
+  kOverlap,                // two buffers share bytes at the same time
+  kPeak,                   // claimed peak
+  kPeakBefore,             // claimed peak of the program order
+  kSeconds,                // claimed time
+  kBoundAbovePeak,         // claimed bound above the claimed peak
+  kBoundBelowCertificate,  // claimed bound below its own evidence
+  kProvenWithoutBound,     // order_proven, and the bound is not the peak
+  kCertificatePrefix,  // the state is not closed, or lacks an ancestor of the op, or has the op or
+                       // a descendant
+  kCertificateValue,   // the state costs another number of bytes
+  kCertificateNotLeast,  // another state is cheaper, so nothing is proven
+};
+inline constexpr int kViolations = 39;
+// "read_after_free"
+std::string_view name(Violation violation);
+
+struct Finding {
+  Violation kind;
+  std::string message;  // one line: names and numbers
+};
+
+struct Report {
+  std::vector<Finding> findings;   // at most kMaxFindings; empty: the plan is right
+  std::vector<std::string> notes;  // true and worth knowing, not wrong
+  int64_t peak_bytes = 0;          // of the steps
+  size_t peak_step = 0;            // first step at the peak
+  std::array<int64_t, kCategories> peak_by_category{};  // bytes by Category; sums to peak_bytes
+  int64_t peak_before_bytes = 0;                        // program order, nothing reused
+  int64_t cut_bytes =
+      0;  // the least state for the certificate's op, recomputed; 0 without certificate
+  int64_t arena_high_water_bytes = 0;  // end of the highest buffer
+  int64_t resident_bytes = 0;
+  double predicted_seconds = 0;  // sum over ops
+
+  bool ok() const { return findings.empty(); }
+  bool has(Violation kind) const;
+};
+inline constexpr size_t kMaxFindings = 200;
+
+// O(n^2) in buffers, and one maximum flow; well under 2 s for 2,500 ops. Survives any plan.
+Report verify(const plan::Plan& plan);
+
+}  // namespace lowtide::verify
