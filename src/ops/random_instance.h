@@ -1,0 +1,47 @@
+// Small random instances of any op, for tests: the reference executor against definitions, kernels
+// against the reference executor, parts against wholes. They are generated from the rows (axes get
+// extents, dimensions follow), so a new row has them without further work unless its signature is
+// computed. All sizes are constants, all layouts row-major.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/rng.h"
+#include "ops/op_table.h"
+
+namespace lowtide::ops {
+
+// What may stand in an input.
+struct InputValues {
+  enum class Kind : uint8_t {
+    kReal,      // any number of moderate size
+    kPositive,  // in [0.25, 2]: divisors, variances, arguments of logarithms
+    kInteger,   // in [low, high): labels, indices, taps
+    kBool,
+  };
+  Kind kind = Kind::kReal;
+  int64_t low = 0, high = 1;
+};
+
+struct RandomInstance {
+  std::string kind;
+  ir::Attrs attrs;
+  std::vector<std::optional<Type>> inputs;
+  std::vector<InputValues> values;  // one per input
+
+  Instance instance() const { return {.kind = kind, .attrs = &attrs, .inputs = inputs}; }
+};
+
+// A valid instance: infer() succeeds on it. Error: kInput, for a kind that the op table does not
+// have.
+Result<RandomInstance> random_instance(std::string_view kind, Rng& rng);
+
+// `count` elements as `values` says; integers and booleans as whole numbers. The first of several
+// labels is never `low`, which may be the ignored one.
+std::vector<double> random_values(const InputValues& values, int64_t count, Rng& rng);
+
+}  // namespace lowtide::ops

@@ -1,0 +1,157 @@
+// The generator of instances, and through it what must hold for every op of the table, whatever it
+// is.
+#include "ops/random_instance.h"
+
+#include <gtest/gtest.h>
+
+#include "ops/bind.h"
+#include "ops/row.h"
+
+namespace lowtide::ops {
+namespace {
+
+constexpr int kInstances = 60;
+
+// Calls use(instance, seed) on many instances of every op.
+template <class Use>
+void for_each_instance(Use use) {
+  for (std::string_view kind : kinds())
+    for (uint64_t seed = 0; seed < kInstances; ++seed) {
+      Rng rng(seed * 1000003 + 17);
+      const Result<RandomInstance> made = random_instance(kind, rng);
+      ASSERT_TRUE(made) << kind << " seed " << seed << ": " << made.error().message;
+      SCOPED_TRACE(testing::Message() << kind << " seed " << seed);
+      use(*made, rng);
+      if (testing::Test::HasFailure()) return;
+    }
+}
+
+TEST(RandomInstance, IsValidForEveryKind) {
+  for_each_instance([](const RandomInstance& made, Rng& rng) {
+    EXPECT_EQ(made.values.size(), made.inputs.size());
+    for (size_t i = 0; i < made.inputs.size(); ++i)
+      for (double value : random_values(made.values[i], 5, rng)) EXPECT_LT(value, 300);
+  });
+}
+
+TEST(EveryOp, TouchesNoMoreBytesThanItsOperandsHave) {
+  for_each_instance([](const RandomInstance& made, Rng&) {
+    const Result<Work> cost = work(made.instance());
+    ASSERT_TRUE(cost) << cost.error().message;
+    int64_t operands = 0, results = 0;
+    for (const auto& input : made.inputs)
+      if (input) {
+        int64_t count = size_bytes(input->dtype);
+        for (const sym::Expr& dim : input->dims) count *= *dim.constant();
+        operands += count;
+      }
+    const Result<std::vector<OutputType>> outputs = infer(made.instance());
+    for (const OutputType& output : *outputs) {
+      int64_t count = size_bytes(output.type.dtype);
+      for (const sym::Expr& dim : output.type.dims) count *= *dim.constant();
+      results += count;
+    }
+    EXPECT_GE(*cost->flops.constant(), 0);
+    const bool gathers = made.kind == "Gather";
+    EXPECT_LE(*cost->bytes_read.constant(), gathers ? operands + results : operands);
+    EXPECT_LE(*cost->bytes_written.constant(), results);
+  });
+}
+
+TEST(EveryOp, InPlacePairsHaveEqualSizes) {
+  for_each_instance([](const RandomInstance& made, Rng&) {
+    const auto outputs = infer(made.instance());
+    for (const auto& [input, output] : in_place_pairs(made.instance())) {
+      const Type& from = *made.inputs[static_cast<size_t>(input)];
+      const Type& to = (*outputs)[static_cast<size_t>(output)].type;
+      EXPECT_EQ(from.dims, to.dims);
+      EXPECT_EQ(size_bytes(from.dtype), size_bytes(to.dtype));
+    }
+    if (const auto into = accumulator(made.instance())) {
+      const auto pairs = in_place_pairs(made.instance());
+      ASSERT_FALSE(pairs.empty());
+      EXPECT_EQ(pairs[0], std::pair(*into, 0));
+    }
+  });
+}
+
+// A part is itself an instance of the op: from the slices that it names, inference gives exactly
+// the slices that it writes.
+TEST(EveryOp, PartsInferTheSlicesThatTheyWrite) {
+  int parts = 0;
+  for_each_instance([&](const RandomInstance& made, Rng& rng) {
+    const Result<AxisMap> map = axis_map(made.instance());
+    ASSERT_TRUE(map) << map.error().message;
+    const auto whole = infer(made.instance());
+    for (int axis = 0; axis < static_cast<int>(map->axes.size()); ++axis) {
+      const int64_t extent = *map->axes[static_cast<size_t>(axis)].extent.constant();
+      if (!can_split(*map, axis)) {
+        EXPECT_FALSE(part(made.instance(), axis, 0, extent));
+        continue;
+      }
+      const int64_t begin = static_cast<int64_t>(rng.below(static_cast<uint64_t>(extent)));
+      const int64_t end = rng.between(begin + 1, extent);
+      const Result<Part> made_part = part(made.instance(), axis, begin, end);
+      if (!made_part) {
+        EXPECT_NE(made_part.error().message.find("padding"), std::string::npos)
+            << made_part.error().message;
+        continue;
+      }
+      Instance piece{.kind = made.kind, .attrs = &made_part->attrs, .inputs = made.inputs};
+      for (size_t i = 0; i < piece.inputs.size(); ++i) {
+        const SliceOf& slice = made_part->inputs[i];
+        if (slice.absent) piece.inputs[i] = std::nullopt;
+        if (slice.whole || !piece.inputs[i]) continue;
+        piece.inputs[i]->dims[static_cast<size_t>(slice.dim)] = slice.end - slice.begin;
+      }
+      const auto outputs = infer(piece);
+      ASSERT_TRUE(outputs) << "axis " << axis << " [" << begin << ", " << end
+                           << "): " << outputs.error().message;
+      for (size_t o = 0; o < outputs->size(); ++o) {
+        ir::Dims wanted = (*whole)[o].type.dims;
+        const SliceOf& slice = made_part->outputs[o];
+        if (!slice.whole) wanted[static_cast<size_t>(slice.dim)] = slice.end - slice.begin;
+        EXPECT_EQ(print((*outputs)[o].type.dims), print(wanted)) << "axis " << axis;
+      }
+      ++parts;
+    }
+  });
+  EXPECT_GT(parts, 5000);
+}
+
+// Binding a symbol before inference and after it gives the same dimensions.
+TEST(EveryOp, InfersOnSymbolsWhatItInfersOnNumbers) {
+  for_each_instance([&](const RandomInstance& made, Rng& rng) {
+    // One axis that goes from an input dimension straight to an output is made a symbol.
+    const Result<AxisMap> map = axis_map(made.instance());
+    if (map->axes.empty()) return;
+    const int axis = static_cast<int>(rng.below(map->axes.size()));
+    const int64_t extent = *map->axes[static_cast<size_t>(axis)].extent.constant();
+    RandomInstance symbolic = made;
+    for (const AxisUse& use : map->uses) {
+      if (use.axis != axis) continue;
+      if (use.kind == LinkKind::kBroadcast) continue;
+      if (use.kind != LinkKind::kDirect || extent == 1) return;
+      if (!use.is_output)
+        symbolic.inputs[static_cast<size_t>(use.operand)]->dims[static_cast<size_t>(use.dim)] =
+            sym::Expr::symbol("s");
+    }
+    for (const auto& [name, value] : made.attrs)
+      if (name == "shape" || name == "sizes" || name == "dim" || name == "kernel") return;
+    const auto numbers = infer(made.instance());
+    const auto symbols = infer(symbolic.instance());
+    ASSERT_TRUE(symbols) << symbols.error().message;
+    for (size_t o = 0; o < numbers->size(); ++o)
+      for (size_t d = 0; d < (*numbers)[o].type.dims.size(); ++d)
+        EXPECT_EQ((*symbols)[o].type.dims[d].substitute({{"s", extent}}),
+                  (*numbers)[o].type.dims[d]);
+    const auto cost = work(made.instance()), symbolic_cost = work(symbolic.instance());
+    ASSERT_TRUE(symbolic_cost);
+    EXPECT_EQ(symbolic_cost->flops.substitute({{"s", extent}}), cost->flops);
+    EXPECT_EQ(symbolic_cost->bytes_read.substitute({{"s", extent}}), cost->bytes_read);
+    EXPECT_EQ(symbolic_cost->bytes_written.substitute({{"s", extent}}), cost->bytes_written);
+  });
+}
+
+}  // namespace
+}  // namespace lowtide::ops
