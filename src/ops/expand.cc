@@ -191,7 +191,7 @@ class Expander {
     int index = signature_.find_axis(name);
     if (index < 0) index = signature_.add_axis({.name = name});
     SignatureAxis& made = signature_.axes[static_cast<size_t>(index)];
-    made.coupled |= item.coupled;
+    made.coupled |= item.coupled || axis.coupled;
     made.chosen |= item.form == LinkKind::kChosen;
     if (!axis.extent_attr.empty() && !made.source) {
       LT_ASSIGN(made.extent, number(axis.extent_attr, entry, count));

@@ -81,7 +81,10 @@ class PatternParser {
   Status bracketed(PatternItem& item) {
     item.form = LinkKind::kGroup;
     for (skip_blanks(); peek() != ')'; skip_blanks()) {
+      const bool coupled = take_now('[');
       LT_ASSIGN(PatternAxis next, axis());
+      next.coupled = coupled;
+      if (coupled && !take_now(']')) return fail("']'");
       item.axes.push_back(std::move(next));
       if (take_now('*')) {
         item.form = LinkKind::kWindow;

@@ -1,4 +1,4 @@
-// Rows of pooling, reductions and updates. The taps of a pooling window do not merge: a maximum
+// Rows of pooling, reductions and updates. The taps of a pooling window are coupled: a maximum
 // comes with its position, a mean with its divisor. A pooling gradient scatters, so overlapping
 // results of its parts add up.
 #include <fmt/format.h>
@@ -69,17 +69,16 @@ Status check_kernel_volume(const Instance& instance) {
 
 void add_pooling(std::vector<Row>& rows) {
   rows.push_back({.kind = "MaxPool",
-                  .axes = "n c (o*strides+r:kernel*dilations-pads).. -> n c o.., n c o..",
+                  .axes = "n c (o*strides+[r:kernel]*dilations-pads).. -> n c o.., n c o..",
                   .types = "T -> T u",
                   .layouts = "x -> x x",
                   .attrs = "kernel:list strides:list? pads:list? dilations:list? ceil_mode:int?",
-                  .merge = Merge::kNone,
                   .flops = 1,
                   .check = check_kernel_volume,
                   .traits = {.gradient = "MaxPool"}});
   rows.push_back({.kind = "MaxPoolGrad",
                   .axes = "n c o.., n c o.. -> "
-                          "n c (o*strides+r:kernel*dilations-pads)..:input_spatial",
+                          "n c (o*strides+[r:kernel]*dilations-pads)..:input_spatial",
                   .types = "T u -> T",
                   .layouts = "x x -> x",
                   .attrs = "kernel:list strides:list? pads:list? dilations:list? ceil_mode:int? "
@@ -87,16 +86,15 @@ void add_pooling(std::vector<Row>& rows) {
                   .flops = 1,
                   .check = check_kernel_volume});
   rows.push_back({.kind = "AvgPool",
-                  .axes = "n c (o*strides+r:kernel-pads).. -> n c o..",
+                  .axes = "n c (o*strides+[r:kernel]-pads).. -> n c o..",
                   .types = "T -> T",
                   .layouts = "x -> x",
                   .attrs = "kernel:list strides:list? pads:list? ceil_mode:int? "
                            "count_include_pad:int?",
-                  .merge = Merge::kNone,
                   .flops = 1,
                   .traits = {.gradient = "AvgPool"}});
   rows.push_back({.kind = "AvgPoolGrad",
-                  .axes = "n c o.. -> n c (o*strides+r:kernel-pads)..:input_spatial",
+                  .axes = "n c o.. -> n c (o*strides+[r:kernel]-pads)..:input_spatial",
                   .types = "T -> T",
                   .layouts = "x -> x",
                   .attrs = "kernel:list strides:list? pads:list? ceil_mode:int? "

@@ -79,6 +79,7 @@ struct Signature {
 struct PatternAxis {
   std::string name;
   std::string extent_attr;
+  bool coupled = false;  // of a tap; other axes are coupled with their item
 };
 
 struct PatternItem {
