@@ -1,0 +1,148 @@
+#include "autodiff/backward.h"
+
+#include <fmt/core.h>
+
+#include "ops/op_table.h"
+
+namespace lowtide::autodiff {
+namespace {
+
+const RuleTable& rules() {
+  static const RuleTable table = [] {
+    RuleTable all;
+    add_elementwise_rules(all);
+    add_product_rules(all);
+    add_norm_rules(all);
+    add_window_rules(all);
+    add_move_rules(all);
+    return all;
+  }();
+  return table;
+}
+
+// Ops whose derivative is zero wherever it exists: nothing flows through them.
+bool is_flat(std::string_view kind) {
+  for (const std::string_view flat : {"Floor", "Ceil", "Round", "Sign", "RandomUniform"})
+    if (kind == flat) return true;
+  return false;
+}
+
+std::string_view gradient_name(std::string_view kind) {
+  const ops::Row* row = ops::find(kind);
+  return row ? ops::traits(*row).gradient : std::string_view();
+}
+
+}  // namespace
+
+bool has_rule(std::string_view gradient) {
+  return rules().contains(gradient);
+}
+
+Backward::Backward(ir::Graph& graph, std::span<const ir::ValueId> wrt,
+                   const GradientOptions& options)
+    : graph_(graph),
+      options_(options),
+      needs_(graph.value_count(), false),
+      slots_(graph.value_count()) {
+  find_needs(wrt);
+}
+
+// A value needs a gradient when it is asked for, or when it is a float made by an op from one that
+// needs it.
+void Backward::find_needs(std::span<const ir::ValueId> wrt) {
+  for (const ir::ValueId value : wrt) needs_[value] = true;
+  for (const ir::OpId id : graph_.ops()) {
+    const ir::Op& op = graph_.op(id);
+    if (is_flat(op.kind)) continue;
+    bool any = false;
+    for (const ir::ValueId input : op.inputs) any = any || needs(input);
+    if (!any) continue;
+    for (const ir::ValueId output : op.outputs)
+      if (is_float(graph_.value(output).dtype)) needs_[output] = true;
+  }
+}
+
+bool Backward::has_gradient(ir::ValueId value) const {
+  return slots_[value].value.valid() || slots_[value].constant.has_value();
+}
+
+std::optional<double> Backward::constant_gradient(ir::ValueId value) const {
+  return slots_[value].constant;
+}
+
+Result<ir::ValueId> Backward::gradient(ir::ValueId value) {
+  Slot& slot = slots_[value];
+  if (slot.constant) {
+    const ir::Value& like = graph_.value(value);
+    ir::Attrs attrs = {
+        {"shape", like.dims}, {"value", *slot.constant}, {"dtype", std::string(name(like.dtype))}};
+    LT_ASSIGN(const ir::OpId fill, append(visiting_, "Fill", {}, std::move(attrs)));
+    slot = Slot{std::nullopt, graph_.op(fill).outputs[0]};
+  }
+  return slot.value;
+}
+
+Status Backward::add_gradient(ir::ValueId value, ir::ValueId summand) {
+  LT_CHECK(graph_.value(value).dims == graph_.value(summand).dims,
+           "a gradient has the dims of its value");
+  if (!has_gradient(value)) {
+    slots_[value].value = summand;
+    return {};
+  }
+  LT_ASSIGN(const ir::ValueId so_far, gradient(value));
+  LT_ASSIGN(const ir::OpId sum, append(visiting_, "Add", {so_far, summand}, {}));
+  slots_[value].value = graph_.op(sum).outputs[0];
+  return {};
+}
+
+Status Backward::add_constant(ir::ValueId value, double constant) {
+  Slot& slot = slots_[value];
+  if (!has_gradient(value) || slot.constant) {
+    slot.constant = slot.constant.value_or(0) + constant;
+    return {};
+  }
+  ir::Attrs attrs = {{"scale", 1.0}, {"shift", constant}};
+  LT_ASSIGN(const ir::OpId sum, append(visiting_, "AffineScalar", {slot.value}, std::move(attrs)));
+  slots_[value].value = graph_.op(sum).outputs[0];
+  return {};
+}
+
+void Backward::replace_gradient(ir::ValueId value, ir::ValueId gradient) {
+  slots_[value] = Slot{std::nullopt, gradient};
+}
+
+Result<ir::OpId> Backward::append(const ir::Op& of, std::string_view kind,
+                                  std::vector<ir::ValueId> inputs, ir::Attrs attrs) {
+  ops::AppendOptions options;
+  options.name = fmt::format("{}/{}", of.name, kind);
+  options.module = of.module;
+  options.phase = Phase::kBackward;
+  options.category = Category::kTemporary;
+  return ops::append(graph_, kind, std::move(inputs), std::move(attrs), options);
+}
+
+Status Backward::visit(ir::OpId id) {
+  const ir::Op& op = graph_.op(id);
+  bool arrived = false, wanted = false;
+  for (const ir::ValueId output : op.outputs) arrived = arrived || has_gradient(output);
+  for (const ir::ValueId input : op.inputs) wanted = wanted || needs(input);
+  const std::string_view gradient = gradient_name(op.kind);
+  if (!arrived || !wanted || is_flat(op.kind)) return {};
+  const auto rule = rules().find(gradient);
+  if (rule == rules().end())
+    return error(
+        ErrorCode::kInput,
+        fmt::format("op '{}' ({}) lies between the loss and a parameter and has no gradient",
+                    op.name, op.kind));
+  visiting_ = op;
+  RuleContext context(*this, id);
+  return rule->second(context);
+}
+
+Status Backward::run(ir::ValueId loss) {
+  LT_RETURN_IF_ERROR(add_constant(loss, 1.0));
+  for (size_t i = graph_.op_count(); i-- > 0;) LT_RETURN_IF_ERROR(visit(ir::OpId(i)));
+  return {};
+}
+
+}  // namespace lowtide::autodiff

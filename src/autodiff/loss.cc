@@ -1,0 +1,101 @@
+#include "autodiff/loss.h"
+
+#include <fmt/core.h>
+
+#include "ops/op_table.h"
+
+namespace lowtide::autodiff {
+namespace {
+
+tl::unexpected<Error> bad(std::string message) {
+  return error(ErrorCode::kInput, std::move(message));
+}
+
+// Results of the model; the new contents of running statistics are not among them.
+std::vector<ir::ValueId> model_outputs(const ir::Graph& graph) {
+  std::vector<ir::ValueId> outputs;
+  for (const ir::ValueId id : graph.values())
+    if (graph.value(id).is_output && graph.value(id).alias != ir::Alias::kUpdate)
+      outputs.push_back(id);
+  return outputs;
+}
+
+Result<ir::ValueId> chosen_output(const ir::Graph& graph, const LossOptions& options) {
+  const std::vector<ir::ValueId> outputs = model_outputs(graph);
+  if (options.output.empty()) {
+    if (outputs.empty()) return bad(fmt::format("the model '{}' has no output", graph.name));
+    return outputs.front();
+  }
+  if (const auto found = graph.find_value(options.output)) return *found;
+  return bad(fmt::format("the model '{}' has no value '{}'", graph.name, options.output));
+}
+
+ir::ValueId add_input(ir::Graph& graph, std::string_view name, DType dtype, ir::Dims dims) {
+  ir::Value value;
+  value.name = graph.fresh_name(name);
+  value.dtype = dtype;
+  value.dims = std::move(dims);
+  value.category = Category::kInput;
+  return graph.add_value(std::move(value));
+}
+
+Result<ir::ValueId> append_loss(ir::Graph& graph, std::string_view kind,
+                                std::vector<ir::ValueId> inputs, ir::Attrs attrs) {
+  ops::AppendOptions append;
+  append.name = "loss";
+  append.module = "loss";
+  append.output_names = {"loss", "loss.log_sum_exp"};
+  LT_ASSIGN(const ir::OpId op,
+            ops::append(graph, kind, std::move(inputs), std::move(attrs), append));
+  return graph.op(op).outputs[0];
+}
+
+Result<ir::ValueId> cross_entropy(ir::Graph& graph, ir::ValueId logits,
+                                  const LossOptions& options) {
+  ir::Dims dims = graph.value(logits).dims;
+  const auto rank = static_cast<int64_t>(dims.size());
+  const std::string& name = graph.value(logits).name;
+  if (rank < 1) return bad(fmt::format("the output '{}' is a scalar; it has no classes", name));
+  int64_t axis = options.class_axis.value_or(rank == 3 || rank == 1 ? rank - 1 : 1);
+  if (axis < 0) axis += rank;
+  if (axis < 0 || axis >= rank)
+    return bad(
+        fmt::format("the class axis {} is not one of the {} dimensions of '{}'", axis, rank, name));
+  dims.erase(dims.begin() + axis);
+  ir::Attrs attrs = {{"axis", axis}};
+  if (options.ignore_index) attrs.emplace("ignore_index", *options.ignore_index);
+  const ir::ValueId labels = add_input(graph, "labels", DType::kI64, std::move(dims));
+  return append_loss(graph, "CrossEntropy", {logits, labels}, std::move(attrs));
+}
+
+}  // namespace
+
+Result<ir::ValueId> attach_loss(ir::Graph& graph, const LossOptions& options) {
+  LT_ASSIGN(const ir::ValueId output, chosen_output(graph, options));
+  const ir::Value value = graph.value(output);
+  if (!is_float(value.dtype))
+    return bad(
+        fmt::format("the output '{}' is {}; a loss wants floats", value.name, name(value.dtype)));
+  ir::ValueId loss = output;
+  switch (options.kind) {
+    case LossKind::kCrossEntropy: {
+      LT_ASSIGN(loss, cross_entropy(graph, output, options));
+      break;
+    }
+    case LossKind::kMeanSquaredError: {
+      const ir::ValueId target = add_input(graph, "target", value.dtype, value.dims);
+      LT_ASSIGN(loss, append_loss(graph, "MseLoss", {output, target}, {}));
+      break;
+    }
+    case LossKind::kModelOutput:
+      if (!value.dims.empty())
+        return bad(fmt::format("the output '{}' is not a scalar and so no loss", value.name));
+      break;
+  }
+  if (!options.keep_outputs)
+    for (const ir::ValueId id : model_outputs(graph)) graph.set_output(id, false);
+  graph.set_output(loss, true);
+  return loss;
+}
+
+}  // namespace lowtide::autodiff

@@ -1,0 +1,34 @@
+// Losses: attaches one to a forward graph, with the input that carries what is right.
+//
+//   cross-entropy   labels are i64, the logits' dims less the class axis: [b, s, v] -> [b, s]; [n,
+//   c, h, w] -> [n, h, w].
+//                   A language model's labels are given already shifted by one.
+//   mean squared    the target has the dims of the output
+//   none            the output is the loss already
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "base/result.h"
+#include "ir/graph.h"
+
+namespace lowtide::autodiff {
+
+enum class LossKind : uint8_t { kCrossEntropy, kMeanSquaredError, kModelOutput };
+
+struct LossOptions {
+  LossKind kind = LossKind::kCrossEntropy;
+  std::string output;  // of the forward graph; empty: the first one
+  std::optional<int64_t>
+      class_axis;  // default: 1 for rank 2 and for images (rank 4 and more), the last for rank 3
+  std::optional<int64_t> ignore_index;  // labels that do not count; absent: all count
+  bool keep_outputs = false;            // the model's outputs stay results of the step
+};
+
+// Appends the loss and returns it: an output named "loss". The fed input is named "labels" or
+// "target" (with a number behind it where the name is taken). Error: kInput, naming the output and
+// what does not fit.
+Result<ir::ValueId> attach_loss(ir::Graph& graph, const LossOptions& options = {});
+
+}  // namespace lowtide::autodiff

@@ -1,0 +1,107 @@
+// Losses: means over what counts, and their gradients. Labels equal to ignore_index (default -100)
+// count for nothing; a label outside the classes is treated the same way, so that bad data cannot
+// read past the logits.
+#include <cmath>
+#include <limits>
+
+#include "exec/ref/kernels.h"
+
+namespace lowtide::ref {
+namespace {
+
+constexpr int64_t kIgnored = -100;
+
+struct Labels {
+  const Tensor& labels;
+  Around split;  // of the logits
+  int64_t ignore;
+
+  Labels(const Call& call)
+      : labels(*call.in[1]),
+        split(around(call.in[0]->dims, call.attrs.integer("axis"))),
+        ignore(call.attrs.integer("ignore_index", kIgnored)) {}
+  int64_t label(int64_t line) const { return int_at(labels, line); }
+  bool counts(int64_t line) const {
+    return label(line) != ignore && label(line) >= 0 && label(line) < split.axis;
+  }
+  int64_t count() const {
+    int64_t n = 0;
+    for (int64_t line = 0; line < labels.count(); ++line) n += counts(line);
+    return n;
+  }
+  // Element of class a on a line; lines are numbered as the labels are.
+  int64_t at(int64_t line, int64_t a) const {
+    return split.at(line / split.inner, a, line % split.inner);
+  }
+};
+
+struct CrossEntropyKernel {
+  template <class T>
+  static void run(Call& call) {
+    const Tensor& x = *call.in[0];
+    const Labels labels(call);
+    T total = 0;
+    for (int64_t line = 0; line < labels.labels.count(); ++line) {
+      T highest = -std::numeric_limits<T>::infinity(), sum = 0;
+      for (int64_t a = 0; a < labels.split.axis; ++a)
+        highest = std::max(highest, get<T>(x, labels.at(line, a)));
+      for (int64_t a = 0; a < labels.split.axis; ++a)
+        sum += std::exp(get<T>(x, labels.at(line, a)) - highest);
+      const T lse = highest + std::log(sum);
+      set<T>(call.out[1], line, lse);
+      if (labels.counts(line)) total += lse - get<T>(x, labels.at(line, labels.label(line)));
+    }
+    set<T>(call.out[0], 0, total / static_cast<T>(labels.count()));
+  }
+};
+
+struct CrossEntropyGradKernel {
+  template <class T>
+  static void run(Call& call) {
+    const Tensor &x = *call.in[0], &lse = *call.in[2];
+    const Labels labels(call);
+    const T scale = static_cast<T>(call.attrs.real("scale", 1)) / static_cast<T>(labels.count());
+    for (int64_t line = 0; line < labels.labels.count(); ++line) {
+      if (!labels.counts(line)) continue;
+      for (int64_t a = 0; a < labels.split.axis; ++a) {
+        const T p = std::exp(get<T>(x, labels.at(line, a)) - get<T>(lse, line));
+        const T onehot = a == labels.label(line) ? T(1) : T(0);
+        set<T>(call.out[0], labels.at(line, a), scale * (p - onehot));
+      }
+    }
+  }
+};
+
+struct MseKernel {
+  template <class T>
+  static void run(Call& call) {
+    const Tensor &x = *call.in[0], &target = *call.in[1];
+    T total = 0;
+    for (int64_t e = 0; e < x.count(); ++e) {
+      const T d = get<T>(x, e) - get<T>(target, e);
+      total += d * d;
+    }
+    set<T>(call.out[0], 0, total / static_cast<T>(x.count()));
+  }
+};
+
+struct MseGradKernel {
+  template <class T>
+  static void run(Call& call) {
+    const Tensor &x = *call.in[0], &target = *call.in[1];
+    const T scale = 2 * static_cast<T>(call.attrs.real("scale", 1)) / static_cast<T>(x.count());
+    for (int64_t e = 0; e < x.count(); ++e)
+      set<T>(call.out[0], e, scale * (get<T>(x, e) - get<T>(target, e)));
+  }
+};
+
+}  // namespace
+
+void add_loss(KernelTable& table) {
+  table["CrossEntropy"] = kernel<CrossEntropyKernel>();
+  table["CrossEntropyGrad"] = kernel<CrossEntropyGradKernel>();
+  table["MseLoss"] = kernel<MseKernel>();
+  table["MseLossGrad"] = kernel<MseGradKernel>();
+}
+
+}  // namespace lowtide::ref
