@@ -115,20 +115,21 @@ OpCut cut_of(const OrderGraph& graph, OpId op, WorkBudget& work) {
   return CutNetwork(graph, op).solve(work);
 }
 
-std::optional<OpCut> best_cut(const OrderGraph& graph, std::span<const OpId> best_known,
-                              WorkBudget& work) {
-  const std::vector<int64_t> peaks = step_peaks(graph, best_known);
+void CutBound::improve(std::span<const OpId> best_known, WorkBudget& work) {
+  const std::vector<int64_t> peaks = step_peaks(graph_, best_known);
   std::vector<size_t> steps(peaks.size());
   std::iota(steps.begin(), steps.end(), size_t{0});
   std::stable_sort(steps.begin(), steps.end(),
                    [&](size_t a, size_t b) { return peaks[a] > peaks[b]; });
-  std::optional<OpCut> best;
   for (size_t step : steps) {
-    if ((best && peaks[step] <= best->bytes) || work.exhausted()) break;
-    OpCut cut = cut_of(graph, best_known[step], work);
-    if (!best || cut.bytes > best->bytes) best = std::move(cut);
+    if (best_ && peaks[step] <= best_->bytes) break;
+    if (cut_made_[best_known[step]]) continue;
+    if (work.exhausted()) return;
+    OpCut cut = cut_of(graph_, best_known[step], work);
+    cut_made_[best_known[step]] = 1;
+    if (!best_ || cut.bytes > best_->bytes) best_ = std::move(cut);
   }
-  return best;
+  finished_ = true;
 }
 
 int64_t largest_op_bytes(const OrderGraph& graph) {

@@ -35,14 +35,30 @@ struct OpCut {
   int64_t bytes = 0;         // the bound that follows from it
 };
 
-// The minimum for one op. `arcs_seen` (work) is added to.
+// The minimum for one op.
 OpCut cut_of(const OrderGraph& graph, OpId op, WorkBudget& work);
 
-// The best cut over all ops; stops early when it reaches the peak of `best_known` (nothing can be
-// higher) or when the work is spent (the bound so far is valid). Nothing if there are no ops or the
-// work was spent before the first cut.
-std::optional<OpCut> best_cut(const OrderGraph& graph, std::span<const OpId> best_known,
-                              WorkBudget& work);
+// The best cut over all ops, found in as many steps as the caller likes.
+class CutBound {
+ public:
+  // Borrows `graph`.
+  explicit CutBound(const OrderGraph& graph) : graph_(graph), cut_made_(graph.size(), 0) {}
+
+  // Makes cuts until no op can raise the bound, judged by `best_known` (any valid order; better
+  // ones need fewer cuts), or until the work is spent. What was found so far is a valid bound at
+  // any time; a later call goes on from there.
+  void improve(std::span<const OpId> best_known, WorkBudget& work);
+
+  bool finished() const { return finished_; }
+  // Nothing before the first cut.
+  const std::optional<OpCut>& best() const { return best_; }
+
+ private:
+  const OrderGraph& graph_;
+  IdVector<OpId, char> cut_made_;
+  std::optional<OpCut> best_;
+  bool finished_ = false;
+};
 
 // The largest op with its inputs, outputs and workspace, less the most it can reuse: the bound when
 // cuts are switched off.

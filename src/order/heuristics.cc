@@ -129,6 +129,7 @@ class ClosureGreedyRun {
 
   OpId choose(int64_t peak) {
     const std::vector<OpId> ready(prefix_.ready().begin(), prefix_.ready().end());
+    work_.spend(static_cast<int64_t>(ready.size() / 8));
     OpId best = ready[0];
     Key best_key{};
     for (size_t i = 0; i < ready.size(); ++i) {

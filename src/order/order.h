@@ -30,7 +30,7 @@ struct OrderOptions {
   bool cut_bound = true;   // min-cut lower bound; off: the largest op
   bool exact_search = true;        // search with proof
   bool beam = true;                // improver for wide graphs
-  size_t beam_width = 32;          // of the first beam; doubles each round
+  size_t beam_width = 4;           // of the first beam; doubles each round
   int64_t max_units = 20'000'000;  // work per part: op runs, about 10 to 20 million a second
   double max_seconds = 1e9;        // safety stop; when it acts, work.timed_out says so
   int64_t memo_bytes = int64_t{256} << 20;  // memory of the exact search

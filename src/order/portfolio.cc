@@ -10,15 +10,22 @@
 namespace lowtide::order {
 namespace {
 
-constexpr int64_t kFirstSlice =
-    20'000;  // units of the first exact search; each round has four times as many
-constexpr int kProbesPerRound = 4;  // budgets tried in one round
+// Units of the first exact probe. Each round has four times as many as the one before; cuts and
+// beams may use a fixed multiple of it, so that no one method starves the others.
+constexpr int64_t kFirstSlice = 20'000;
+constexpr int64_t kSliceGrowth = 4;
+constexpr int64_t kCutSlices = 50;
+constexpr int64_t kBeamSlices = 50;
+constexpr int kProbesPerRound = 4;  // budgets that one round leaves undecided
 constexpr size_t kWidestBeam = 4096;
 
 class Portfolio {
  public:
   Portfolio(const OrderGraph& graph, const OrderOptions& options)
-      : graph_(graph), options_(options), work_(options.max_units, options.max_seconds) {
+      : graph_(graph),
+        options_(options),
+        work_(options.max_units, options.max_seconds),
+        cuts_(graph) {
     safe_.single = options.safe_moves;
     safe_.excursions = options.excursions;
   }
@@ -68,10 +75,24 @@ class Portfolio {
 
   void make_bound() {
     if (!options_.cut_bound) return;
-    // One pass of the greedy first: the better the known order, the fewer cuts.
+    // The better the known order, the fewer cuts: a pass of the greedy and some short searches
+    // first.
     if (options_.closure_greedy && !done()) offer(greedy(TieBreak::kProgram, 0, false));
-    best_.cut = best_cut(graph_, best_.sequence, work_);
-    if (best_.cut) raise_bound(best_.cut->bytes);
+    if (options_.exact_search) halve_gap(kFirstSlice);
+    improve_bound(kCutSlices * kFirstSlice);
+  }
+
+  void improve_bound(int64_t units) {
+    WorkBudget part = slice_of_work(units);
+    cuts_.improve(best_.sequence, part);
+    work_.spend(part.used());
+    if (!cuts_.best()) return;
+    best_.cut = cuts_.best();
+    raise_bound(best_.cut->bytes);
+  }
+
+  WorkBudget slice_of_work(int64_t units) const {
+    return WorkBudget(std::min(units, work_.remaining()), options_.max_seconds - work_.seconds());
   }
 
   std::vector<OpId> greedy(TieBreak tie, uint64_t restart, bool look_ahead) {
@@ -88,29 +109,48 @@ class Portfolio {
       if (!done()) offer(greedy(tie, 0, false));
   }
 
-  // Rounds of exact probes and beams, each round with more work than the last.
+  // Rounds of exact probes, beams and what is left of the cuts, each round with more work than the
+  // last.
   void search() {
     int64_t slice = kFirstSlice;
-    size_t width = std::max<size_t>(options_.beam_width, 1);
-    int restarts = options_.random_restarts;
-    for (int round = 0; !done(); ++round, slice *= 4) {
-      if (options_.exact_search) probe_budgets(slice);
-      if (options_.closure_greedy && round == 0 && !done())
-        offer(greedy(TieBreak::kProgram, 0, true));
-      for (; options_.closure_greedy && round == 1 && restarts > 0 && !done(); --restarts)
-        offer(greedy(TieBreak::kRandom, static_cast<uint64_t>(restarts), false));
-      if (options_.beam && round > 0 && width <= kWidestBeam && !done()) {
-        run_beams(width);
-        width *= 2;
-      }
-      const bool more_beams = options_.beam && width <= kWidestBeam;
-      if (!options_.exact_search && !more_beams && round > 0) return;
-      if (memo_full_) return;
+    beam_width_ = std::max<size_t>(options_.beam_width, 1);
+    for (int round = 0; !done(); ++round, slice *= kSliceGrowth) {
+      const bool beams_left = options_.beam && beam_width_ <= kWidestBeam;
+      const bool cuts_left = options_.cut_bound && !cuts_.finished();
+      const bool probes_left = options_.exact_search && !memo_full_;
+      const bool greedy_left = options_.closure_greedy && round < 2;
+      if (!beams_left && !cuts_left && !probes_left && !greedy_left) return;
+      if (probes_left) probe_budgets(slice);
+      if (greedy_left && round == 0 && !done()) offer(greedy(TieBreak::kProgram, 0, true));
+      if (greedy_left && round == 1) restart_greedy();
+      if (beams_left && !done()) run_beams(kBeamSlices * slice);
+      if (cuts_left && !done()) improve_bound(kCutSlices * slice);
     }
   }
 
-  void run_beams(size_t width) {
-    while (!done() && offer(beam_search(graph_, best_.peak_bytes - 1, width, safe_, work_))) {
+  void restart_greedy() {
+    for (int restart = 1; restart <= options_.random_restarts && !done(); ++restart)
+      offer(greedy(TieBreak::kRandom, static_cast<uint64_t>(restart), false));
+  }
+
+  // Bisects the budget with beams of one width: a tight budget guides a beam, and one that is too
+  // tight ends it soon. The next round has a wider beam if this one could finish.
+  void run_beams(int64_t units) {
+    WorkBudget part = slice_of_work(units);
+    int64_t least = best_.lower_bound_bytes;
+    while (least < best_.peak_bytes && !part.exhausted()) {
+      const int64_t budget = least + (best_.peak_bytes - least) / 2;
+      if (!offer(beam_search(graph_, budget, beam_width_, safe_, part))) least = budget + 1;
+    }
+    if (!part.exhausted()) beam_width_ *= 2;
+    work_.spend(std::max<int64_t>(part.used(), 1));
+  }
+
+  // Budgets halfway between bound and best known order, as long as they are decided at once.
+  void halve_gap(int64_t slice) {
+    while (!done()) {
+      const int64_t gap = best_.peak_bytes - best_.lower_bound_bytes;
+      if (probe_budget(best_.lower_bound_bytes + gap / 2, slice) == Verdict::kUnknown) return;
     }
   }
 
@@ -128,8 +168,7 @@ class Portfolio {
   }
 
   Verdict probe_budget(int64_t budget_bytes, int64_t slice) {
-    const double seconds_left = options_.max_seconds - work_.seconds();
-    WorkBudget part(std::min(slice, work_.remaining()), seconds_left);
+    WorkBudget part = slice_of_work(slice);
     BudgetAnswer answer = search_within(graph_, budget_bytes, safe_, options_.memo_bytes, part);
     work_.spend(std::max<int64_t>(part.used(), 1));
     if (answer.verdict == Verdict::kFound) offer(std::move(answer.sequence));
@@ -142,7 +181,9 @@ class Portfolio {
   const OrderOptions& options_;
   SafeMoveOptions safe_;
   WorkBudget work_;
+  CutBound cuts_;
   PartAnswer best_;
+  size_t beam_width_ = 1;
   bool memo_full_ = false;  // more work would not help the exact search
 };
 

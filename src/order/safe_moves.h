@@ -41,7 +41,7 @@ class SafeMoves {
  public:
   static constexpr int64_t kNothingRejected = std::numeric_limits<int64_t>::max();
 
-  // Borrows `work`; one unit is one op run.
+  // Borrows `work`; one unit is one op run, or eight ready ops looked at.
   SafeMoves(const SafeMoveOptions& options, int64_t budget_bytes, WorkBudget& work)
       : options_(options), budget_bytes_(budget_bytes), work_(work) {}
 
@@ -53,6 +53,7 @@ class SafeMoves {
   int64_t least_rejected() const { return least_rejected_; }
 
  private:
+  void charge_scan(const Prefix& prefix);
   bool run_singles(Prefix& prefix);
   bool run_one_excursion(Prefix& prefix);
   bool excursion(Prefix& prefix, OpId first, int depth);
