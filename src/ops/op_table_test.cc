@@ -1,0 +1,251 @@
+// Every op once with numbers worked out by hand: the types of its outputs, its FLOPs, the bytes
+// that it reads and writes. A row without a case fails EveryKindHasACase.
+#include "ops/op_table.h"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <set>
+#include <sstream>
+
+#include "ops/instance_text.h"
+#include "ops/row.h"
+
+namespace lowtide::ops {
+namespace {
+
+using D = ir::Dims;
+
+struct Case {
+  std::string kind;
+  ir::Attrs attrs;
+  std::string inputs;
+  std::string outputs;
+  int64_t flops, bytes_read, bytes_written;
+};
+
+// Six elements of four bytes each way; per element what the kind costs.
+void add_elementwise(std::vector<Case>& cases) {
+  const std::vector<std::pair<const char*, int64_t>> unary = {
+      {"Relu", 1}, {"Sigmoid", 4},  {"Tanh", 1},      {"Erf", 1},        {"Exp", 1},
+      {"Log", 1},  {"Sqrt", 1},     {"Neg", 1},       {"Reciprocal", 1}, {"Abs", 1},
+      {"Sin", 1},  {"Cos", 1},      {"Floor", 1},     {"Ceil", 1},       {"Round", 1},
+      {"Sign", 1}, {"Softplus", 3}, {"HardSwish", 5}, {"Mish", 5},       {"Gelu", 5},
+      {"Silu", 5}, {"Clip", 2}};
+  for (const auto& [kind, cost] : unary)
+    cases.push_back({kind, {}, "f32[2,3]", "f32[2,3]", 6 * cost, 24, 24});
+  cases.push_back({"LeakyRelu", {{"alpha", 0.1}}, "f32[2,3]", "f32[2,3]", 12, 24, 24});
+  cases.push_back({"Elu", {{"alpha", 0.1}}, "f32[2,3]", "f32[2,3]", 24, 24, 24});
+  const ir::Attrs line = {{"alpha", 0.2}, {"beta", 0.5}};
+  cases.push_back({"HardSigmoid", line, "f32[2,3]", "f32[2,3]", 24, 24, 24});
+  cases.push_back({"HardSigmoidGrad", line, "f32[2,3] f32[2,3]", "f32[2,3]", 24, 48, 24});
+  cases.push_back({"PowScalar", {{"exponent", 2.0}}, "f32[2,3]", "f32[2,3]", 6, 24, 24});
+  cases.push_back(
+      {"AffineScalar", {{"scale", 2.0}, {"shift", 1.0}}, "f32[2,3]", "f32[2,3]", 12, 24, 24});
+  cases.push_back({"Not", {}, "bool[2,3]", "bool[2,3]", 6, 6, 6});
+  cases.push_back({"IsNaN", {}, "f32[2,3]", "bool[2,3]", 6, 24, 6});
+  cases.push_back({"Cast", {{"to", std::string("i64")}}, "f32[2,3]", "i64[2,3]", 6, 24, 48});
+  cases.push_back({"Copy", {}, "f32[2,3]", "f32[2,3]", 0, 24, 24});
+  for (const char* kind : {"Add", "Sub", "Mul", "Div", "Max", "Min", "Pow", "Mod"})
+    cases.push_back({kind, {}, "f32[2,3] f32[3]", "f32[2,3]", 6, 36, 24});
+  for (const char* kind : {"Equal", "Less", "LessOrEqual", "Greater", "GreaterOrEqual"})
+    cases.push_back({kind, {}, "f32[2,1] f32[1,3]", "bool[2,3]", 6, 20, 6});
+  for (const char* kind : {"And", "Or", "Xor"})
+    cases.push_back({kind, {}, "bool[2,3] bool[3]", "bool[2,3]", 6, 9, 6});
+  cases.push_back({"Where", {}, "bool[2,3] f32[2,3] f32[2,3]", "f32[2,3]", 6, 54, 24});
+  const std::vector<std::pair<const char*, int64_t>> gradients = {
+      {"ReluGrad", 1},  {"SigmoidGrad", 3}, {"TanhGrad", 3}, {"GeluGrad", 9},
+      {"SiluGrad", 8},  {"ErfGrad", 5},     {"ClipGrad", 3}, {"HardSwishGrad", 5},
+      {"MishGrad", 12}, {"SoftplusGrad", 5}};
+  for (const auto& [kind, cost] : gradients)
+    cases.push_back({kind, {}, "f32[2,3] f32[2,3]", "f32[2,3]", 6 * cost, 48, 24});
+  cases.push_back({"LeakyReluGrad", {{"alpha", 0.1}}, "f32[6] f32[6]", "f32[6]", 12, 48, 24});
+  cases.push_back({"EluGrad", {{"alpha", 0.1}}, "f32[6] f32[6]", "f32[6]", 24, 48, 24});
+  cases.push_back(
+      {"Dropout", {{"ratio", 0.5}, {"stream", int64_t{1}}}, "f32[2,3]", "f32[2,3]", 12, 24, 24});
+  cases.push_back({"RandomUniform",
+                   {{"low", 0.0}, {"high", 1.0}, {"stream", int64_t{1}}},
+                   "f32[2,3]",
+                   "f32[2,3]",
+                   12,
+                   0,
+                   24});
+}
+
+void add_products(std::vector<Case>& cases) {
+  // 2*4*3 results, 5 products each; one addition for the bias.
+  cases.push_back({"MatMul", {}, "f32[2,4,5] f32[5,3] f32[3]", "f32[2,4,3]", 264, 232, 96});
+  cases.push_back({"MatMul",
+                   {{"trans_a", int64_t{1}}, {"trans_b", int64_t{1}}},
+                   "f32[5,4] f32[3,5]",
+                   "f32[4,3]",
+                   120,
+                   140,
+                   48});
+  // 2 images, 2 groups, 3 outputs and 2 inputs per group, 3*3 positions, 3*3 taps, 2 operations.
+  const ir::Attrs window = {{"strides", D{2, 2}}, {"pads", D{1, 1, 1, 1}}, {"group", int64_t{2}}};
+  cases.push_back({"Conv", window, "f32[2,4,5,5] f32[6,2,3,3]", "f32[2,6,3,3]", 3888, 1232, 432});
+  ir::Attrs backward = window;
+  backward["output_spatial"] = D{5, 5};
+  cases.push_back(
+      {"ConvDataGrad", backward, "f32[2,6,3,3] f32[6,2,3,3]", "f32[2,4,5,5]", 3888, 864, 800});
+  ir::Attrs weights = window;
+  weights["kernel"] = D{3, 3};
+  cases.push_back({"ConvWgtGrad", weights, "f32[2,4,5,5] f32[2,6,3,3] f32[6,2,3,3]", "f32[6,2,3,3]",
+                   3888 + 108, 1664, 432});
+}
+
+void add_normalisations(std::vector<Case>& cases) {
+  const ir::Attrs epsilon = {{"epsilon", 1e-5}};
+  const ir::Attrs last = {{"axis", int64_t{1}}, {"epsilon", 1e-5}};
+  const ir::Attrs axis = {{"axis", int64_t{1}}};
+  cases.push_back({"BatchNormTrain", epsilon, "f32[2,3,4] f32[3] f32[3]",
+                   "f32[2,3,4] f32[3] f32[3]", 144, 120, 120});
+  cases.push_back({"BatchNormInference", epsilon, "f32[2,3,4] f32[3] f32[3] f32[3] f32[3]",
+                   "f32[2,3,4]", 48, 144, 96});
+  cases.push_back({"BatchNormGrad", epsilon, "f32[2,3,4] f32[2,3,4] f32[3] f32[3] f32[3]",
+                   "f32[2,3,4] f32[3] f32[3]", 216, 228, 120});
+  cases.push_back({"RunningUpdate", {{"momentum", 0.1}}, "f32[3] f32[3]", "f32[3]", 12, 24, 12});
+  cases.push_back({"LayerNorm", last, "f32[2,4] f32[4]", "f32[2,4] f32[2] f32[2]", 64, 48, 48});
+  cases.push_back({"LayerNormGrad", last, "f32[2,4] f32[2,4] f32[4] f32[2] f32[2]",
+                   "f32[2,4] f32[4] f32[4]", 112, 96, 64});
+  cases.push_back({"RmsNorm", last, "f32[2,4] f32[4]", "f32[2,4] f32[2]", 32, 48, 40});
+  cases.push_back(
+      {"RmsNormGrad", last, "f32[2,4] f32[2,4] f32[4] f32[2]", "f32[2,4] f32[4]", 88, 88, 48});
+  for (const char* kind : {"Softmax", "LogSoftmax"})
+    cases.push_back({kind, axis, "f32[2,4]", "f32[2,4]", 40, 32, 32});
+  for (const char* kind : {"SoftmaxGrad", "LogSoftmaxGrad"})
+    cases.push_back({kind, axis, "f32[2,4] f32[2,4]", "f32[2,4]", 32, 64, 32});
+  cases.push_back({"CrossEntropy", axis, "f32[2,4] i64[2]", "f32[] f32[2]", 32, 48, 12});
+  cases.push_back({"CrossEntropyGrad", axis, "f32[2,4] i64[2] f32[2]", "f32[2,4]", 24, 56, 32});
+  cases.push_back({"MseLoss", {}, "f32[2,4] f32[2,4]", "f32[]", 24, 64, 4});
+  cases.push_back({"MseLossGrad", {}, "f32[2,4] f32[2,4]", "f32[2,4]", 16, 64, 32});
+}
+
+void add_pooling(std::vector<Case>& cases) {
+  const ir::Attrs window = {{"kernel", D{2, 2}}, {"strides", D{2, 2}}};
+  ir::Attrs backward = window;
+  backward["input_spatial"] = D{4, 4};
+  cases.push_back({"MaxPool", window, "f32[1,2,4,4]", "f32[1,2,2,2] u8[1,2,2,2]", 32, 128, 40});
+  cases.push_back(
+      {"MaxPoolGrad", backward, "f32[1,2,2,2] u8[1,2,2,2]", "f32[1,2,4,4]", 32, 40, 128});
+  cases.push_back({"AvgPool", window, "f32[1,2,4,4]", "f32[1,2,2,2]", 32, 128, 32});
+  cases.push_back({"AvgPoolGrad", backward, "f32[1,2,2,2]", "f32[1,2,4,4]", 32, 32, 128});
+  for (const char* kind : {"ReduceSum", "ReduceMean", "ReduceMax"})
+    cases.push_back({kind, {{"axes", D{1}}}, "f32[2,3,4]", "f32[2,4]", 24, 96, 32});
+}
+
+void add_movements(std::vector<Case>& cases) {
+  cases.push_back({"Reshape", {{"shape", D{3, 4}}}, "f32[2,6]", "f32[3,4]", 0, 0, 0});
+  cases.push_back({"Transpose", {{"perm", D{1, 0}}}, "f32[2,3]", "f32[3,2]", 0, 24, 24});
+  cases.push_back(
+      {"Slice", {{"starts", D{0, 1}}, {"sizes", D{4, 2}}}, "f32[4,6]", "f32[4,2]", 0, 32, 32});
+  cases.push_back(
+      {"Pad", {{"begins", D{1, 0}}, {"ends", D{0, 1}}}, "f32[2,2]", "f32[3,3]", 0, 16, 36});
+  cases.push_back({"Concat", {{"axis", int64_t{1}}}, "f32[2,3] f32[2,1]", "f32[2,4]", 0, 32, 32});
+  cases.push_back({"Expand", {{"shape", D{2, 3}}}, "f32[3]", "f32[2,3]", 0, 12, 24});
+  cases.push_back({"Gather", {{"axis", int64_t{0}}}, "f32[10,4] i64[3]", "f32[3,4]", 0, 72, 48});
+  cases.push_back({"GatherGrad",
+                   {{"axis", int64_t{0}}, {"dim", int64_t{10}}},
+                   "f32[3,4] i64[3]",
+                   "f32[10,4]",
+                   12,
+                   72,
+                   160});
+  cases.push_back({"Reorder",
+                   {{"layout", std::string("perm:0231")}},
+                   "f32[1,2,2,2]",
+                   "f32[1,2,2,2]",
+                   0,
+                   32,
+                   32});
+  cases.push_back({"Fill",
+                   {{"shape", D{2, 3}}, {"value", 0.0}, {"dtype", std::string("i64")}},
+                   "",
+                   "i64[2,3]",
+                   0,
+                   0,
+                   48});
+  cases.push_back({"Trilu", {{"upper", int64_t{1}}}, "f32[3,3]", "f32[3,3]", 0, 36, 36});
+  cases.push_back({"SgdUpdate", {{"learning_rate", 0.1}}, "f32[6] f32[6]", "f32[6]", 36, 48, 24});
+  cases.push_back(
+      {"SgdUpdate", {{"learning_rate", 0.1}}, "f32[6] f32[6] f32[6]", "f32[6] f32[6]", 36, 72, 48});
+  cases.push_back({"AdamWUpdate",
+                   {{"learning_rate", 0.1}, {"beta1", 0.9}, {"beta2", 0.99}, {"epsilon", 1e-8}},
+                   "f32[6] f32[6] f32[6] f32[6]",
+                   "f32[6] f32[6] f32[6]",
+                   84,
+                   96,
+                   72});
+}
+
+const std::vector<Case>& all_cases() {
+  static const std::vector<Case> cases = [] {
+    std::vector<Case> made;
+    add_elementwise(made);
+    add_products(made);
+    add_normalisations(made);
+    add_pooling(made);
+    add_movements(made);
+    return made;
+  }();
+  return cases;
+}
+
+TEST(OpTable, EveryKindHasACase) {
+  std::set<std::string_view> covered;
+  for (const Case& c : all_cases()) covered.insert(c.kind);
+  for (std::string_view kind : kinds()) EXPECT_TRUE(covered.contains(kind)) << kind;
+}
+
+TEST(OpTable, InfersTypesAndCounts) {
+  for (const Case& c : all_cases()) {
+    SCOPED_TRACE(c.kind);
+    const Example example(c.kind, c.attrs, c.inputs);
+    EXPECT_EQ(inferred(example), c.outputs);
+    const auto cost = work(example.instance());
+    ASSERT_TRUE(cost) << cost.error().message;
+    EXPECT_EQ(cost->flops, sym::Expr(c.flops)) << sym::print(cost->flops);
+    EXPECT_EQ(cost->bytes_read, sym::Expr(c.bytes_read)) << sym::print(cost->bytes_read);
+    EXPECT_EQ(cost->bytes_written, sym::Expr(c.bytes_written)) << sym::print(cost->bytes_written);
+  }
+}
+
+TEST(OpTable, RowsAreWellFormed) {
+  for (std::string_view kind : kinds()) {
+    SCOPED_TRACE(kind);
+    const Row& row = *find(kind);
+    EXPECT_NE(row.axes.empty(), row.compute == nullptr);
+    const OperandWords types = parse_words(row.types), layouts = parse_words(row.layouts);
+    EXPECT_EQ(types.inputs.size(), layouts.inputs.size());
+    EXPECT_EQ(types.outputs.size(), layouts.outputs.size());
+    EXPECT_EQ(traits(row).has_effect, !row.updates.empty());
+    EXPECT_TRUE(traits(row).gradient.empty() || traits(row).gradient == kind);
+    if (row.axes.empty()) continue;
+    const auto pattern = parse_pattern(row.axes);
+    ASSERT_TRUE(pattern) << pattern.error().message;
+    EXPECT_EQ(pattern->inputs.size(), types.inputs.size());
+    EXPECT_EQ(pattern->outputs.size(), types.outputs.size());
+  }
+  EXPECT_EQ(find("NoSuchOp"), nullptr);
+}
+
+TEST(OpTable, IsWhatTheDocumentLists) {
+  std::ifstream file(LOWTIDE_SOURCE_DIR "/docs/ops.md");
+  std::stringstream text;
+  text << file.rdbuf();
+  std::set<std::string> words;
+  for (std::string line; std::getline(text, line);) {
+    if (!line.starts_with("| ")) continue;
+    std::istringstream cell(line.substr(2, line.find('|', 2) - 2));
+    for (std::string word; cell >> word;) words.insert(word);
+  }
+  for (std::string_view kind : kinds()) EXPECT_TRUE(words.contains(std::string(kind))) << kind;
+  for (const std::string& word : words)
+    if (word != "op" && std::isupper(static_cast<unsigned char>(word[0]))) {
+      EXPECT_NE(find(word), nullptr) << word;
+    }
+}
+
+}  // namespace
+}  // namespace lowtide::ops
