@@ -1,0 +1,364 @@
+// The walk over the nodes. A node whose inputs are all known is evaluated on the host; if that
+// fails and the op also has a conversion, its inputs become constants of the graph and it runs
+// there.
+#include "io/convert.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <set>
+
+#include "io/host_eval.h"
+#include "io/onnx_attrs.h"
+#include "io/onnx_ops.h"
+#include "io/shape_rules.h"
+#include "ops/op_table.h"
+
+namespace lowtide::io {
+namespace {
+
+using sym::Expr;
+
+constexpr size_t kNamesShown = 8;
+
+// The contents of a parameter: inline, from its file, or drawn. Running statistics that are not
+// there start where PyTorch starts them: mean 0, variance 1.
+ir::InitialValue initial_of(const OnnxModel& model, const OnnxTensor& tensor, TensorRole role) {
+  using Kind = ir::InitialValue::Kind;
+  ir::InitialValue initial;
+  if (!tensor.external) {
+    initial.kind = Kind::kInline;
+    initial.bytes = tensor.bytes;
+    return initial;
+  }
+  std::error_code code;
+  if (!model.folder.empty() &&
+      std::filesystem::exists(std::filesystem::path(model.folder) / tensor.file, code)) {
+    initial.kind = Kind::kExternal;
+    initial.file = tensor.file;
+    initial.offset = tensor.offset;
+    initial.length = tensor.length;
+    return initial;
+  }
+  initial.kind = Kind::kSeeded;
+  if (role != TensorRole::kBuffer || tensor.dtype != DType::kF32) return initial;
+  const bool variance = tensor.name.find("var") != std::string::npos;
+  initial.kind = variance ? Kind::kInline : Kind::kZero;
+  const float one = 1;
+  for (int64_t i = 0; variance && i < tensor.element_count(); ++i)
+    initial.bytes.append(reinterpret_cast<const char*>(&one), sizeof one);
+  return initial;
+}
+
+tl::unexpected<Error> node_error(const OnnxModel& model, const OnnxNode& node, const Error& cause) {
+  return error(cause.code, fmt::format("{}: {}: {}", model.origin, describe(node), cause.message));
+}
+
+// Constant's value, in any of its attribute forms.
+Result<HostValue> constant_value(const OnnxNode& node) {
+  for (const auto& [name, attr] : node.attrs) {
+    if (attr.tensor) return host_from_tensor(*attr.tensor);
+    HostValue value;
+    if (attr.real || !attr.reals.empty()) {
+      value.dtype = DType::kF32;
+      value.reals = attr.real ? std::vector<double>{*attr.real} : attr.reals;
+      if (!attr.real) value.dims = {Expr(static_cast<int64_t>(attr.reals.size()))};
+      return value;
+    }
+    if (attr.integer) return host_scalar(*attr.integer);
+    if (!attr.integers.empty()) return host_vector({attr.integers.begin(), attr.integers.end()});
+  }
+  return error(ErrorCode::kInput, "a Constant of a kind that is not read");
+}
+
+HostValue shape_of(const ir::Dims& dims, const OnnxNode& node) {
+  const int64_t rank = static_cast<int64_t>(dims.size());
+  const auto clamp = [&](int64_t place) {
+    return std::clamp<int64_t>(place < 0 ? place + rank : place, 0, rank);
+  };
+  const int64_t start = clamp(int_attr(node, "start", 0)), end = clamp(int_attr(node, "end", rank));
+  if (start >= end) return host_vector({});
+  return host_vector({dims.begin() + start, dims.begin() + end});
+}
+
+}  // namespace
+
+Conversion::Conversion(const OnnxModel& model, const OnnxOptions& options)
+    : model_(model), options_(options), roles_(tensor_roles(model)), done_(model.nodes.size()) {
+  for (size_t n = 0; n < model.nodes.size(); ++n)
+    for (const std::string& input : model.nodes[n].inputs)
+      if (!input.empty()) readers_[input].push_back(n);
+  for (const OnnxValueInfo& output : model.outputs) ++outputs_[output.name];
+}
+
+Result<ir::Graph> Conversion::run() {
+  graph_.name = model_.name;
+  graph_.producer = model_.producer;
+  LT_RETURN_IF_ERROR(check_ops());
+  LT_RETURN_IF_ERROR(add_inputs());
+  add_initializers();
+  for (size_t n = 0; n < model_.nodes.size(); ++n) {
+    if (done_[n]) continue;
+    auto status = convert(n);
+    if (!status) return node_error(model_, model_.nodes[n], status.error());
+  }
+  LT_RETURN_IF_ERROR(mark_outputs());
+  LT_RETURN_IF_ERROR(ir::check(graph_));
+  return std::move(graph_);
+}
+
+Status Conversion::check_ops() const {
+  std::map<std::string, std::vector<std::string>> refused;
+  for (const OnnxNode& node : model_.nodes) {
+    if (is_taken(node)) continue;
+    const std::string type = node.domain.empty() ? node.op_type : node.domain + "." + node.op_type;
+    refused[type].push_back(node.name.empty() && !node.outputs.empty() ? node.outputs[0]
+                                                                       : node.name);
+  }
+  if (refused.empty()) return {};
+  std::string text;
+  for (const auto& [type, nodes] : refused) {
+    const size_t shown = std::min(nodes.size(), kNamesShown);
+    text += fmt::format(
+        "{}{} {} ({}{})", text.empty() ? "" : ", ", type, nodes.size(),
+        fmt::join(nodes.begin(), nodes.begin() + static_cast<std::ptrdiff_t>(shown), " "),
+        shown < nodes.size() ? " ..." : "");
+  }
+  return error(ErrorCode::kInput, fmt::format("{}: unsupported ops: {}", model_.origin, text));
+}
+
+Status Conversion::add_inputs() {
+  std::set<std::string, std::less<>> initializers, symbols;
+  for (const OnnxTensor& tensor : model_.initializers) initializers.insert(tensor.name);
+  for (const OnnxValueInfo& input : model_.inputs) {
+    if (initializers.contains(input.name)) continue;
+    if (!input.is_tensor || !input.dtype)
+      return error(
+          ErrorCode::kInput,
+          fmt::format("{}: input '{}' is {}; only float, integer and bool tensors are read",
+                      model_.origin, input.name,
+                      input.is_tensor ? onnx_type_name(input.type_code) : "not a tensor"));
+    ir::Value value;
+    value.name = input.name;
+    value.dtype = *input.dtype;
+    value.category = Category::kInput;
+    for (size_t d = 0; d < input.dims.size(); ++d) {
+      const Expr dim =
+          input.dims[d] ? *input.dims[d] : Expr::symbol(fmt::format("{}_dim{}", input.name, d));
+      for (const std::string& symbol : dim.symbols()) symbols.insert(symbol);
+      value.dims.push_back(dim.substitute(options_.bindings));
+    }
+    slots_[input.name].value = graph_.add_value(std::move(value));
+  }
+  for (const auto& [symbol, number] : options_.bindings) {
+    if (number < 1)
+      return error(ErrorCode::kUsage, fmt::format("{}: --dim {}={}: a size is at least 1",
+                                                  model_.origin, symbol, number));
+    if (!symbols.contains(symbol) && !symbols.empty())
+      return error(ErrorCode::kUsage,
+                   fmt::format("{}: --dim {}={}: the model has no such dim, but {}", model_.origin,
+                               symbol, number, fmt::join(symbols, ", ")));
+    if (symbols.contains(symbol)) graph_.bindings[symbol] = number;
+  }
+  return {};
+}
+
+void Conversion::add_initializers() {
+  for (const OnnxTensor& tensor : model_.initializers) {
+    Slot& slot = slots_[tensor.name];
+    slot.initializer = &tensor;
+    if (roles_.find(tensor.name)->second != TensorRole::kConstant) continue;
+    if (auto host = host_from_tensor(tensor)) slot.host = std::move(*host);
+  }
+}
+
+Status Conversion::convert(size_t n) {
+  const OnnxNode& node = model_.nodes[n];
+  if (node.op_type == "Constant") {
+    LT_ASSIGN(slots_[node.outputs.at(0)].host, constant_value(node));
+    return {};
+  }
+  if (node.op_type == "Shape" || node.op_type == "Size") {
+    if (node.inputs.size() != 1 || node.outputs.empty())
+      return error(ErrorCode::kInput, "takes one input");
+    NodeCall call(*this, n);
+    const ir::Dims dims = call.dims(0);
+    call.set_host(0, node.op_type == "Shape" ? shape_of(dims, node) : host_scalar(product(dims)));
+    return {};
+  }
+  LT_ASSIGN(const bool on_host, convert_on_host(node));
+  if (on_host) return {};
+  const ConvertRow* row = find_conversion(node.op_type);
+  if (row == nullptr)
+    return error(ErrorCode::kInput, "is read only where its inputs are known constants");
+  NodeCall call(*this, n);
+  for (size_t i = 0; i < row->min_inputs; ++i)
+    if (!call.has(i)) return error(ErrorCode::kInput, fmt::format("input {} is missing", i));
+  if (!call.wants(0)) return error(ErrorCode::kInput, "has no first output");
+  return row->convert(call);
+}
+
+// Whether the node was evaluated. An op that has no conversion must be, so its obstacle is the
+// error.
+Result<bool> Conversion::convert_on_host(const OnnxNode& node) {
+  if (!is_folded(node.op_type)) return false;
+  std::vector<const HostValue*> inputs;
+  bool any = false;
+  for (const std::string& name : node.inputs) {
+    const Slot* slot = name.empty() ? nullptr : &slots_[name];
+    if (slot != nullptr && !slot->host) return false;
+    inputs.push_back(slot == nullptr ? nullptr : &*slot->host);
+    any |= slot != nullptr;
+  }
+  if (!any) return false;
+  auto folded = evaluate({node, inputs, model_.opset});
+  if (!folded) {
+    if (find_conversion(node.op_type) != nullptr) return false;
+    return tl::unexpected<Error>(folded.error());
+  }
+  for (size_t i = 0; i < std::min(node.outputs.size(), folded->size()); ++i)
+    if (!node.outputs[i].empty()) slots_[node.outputs[i]].host = std::move((*folded)[i]);
+  return true;
+}
+
+Status Conversion::mark_outputs() {
+  for (const OnnxValueInfo& output : model_.outputs) {
+    auto value = materialize(output.name);
+    if (!value)
+      return error(value.error().code, fmt::format("{}: output '{}': {}", model_.origin,
+                                                   output.name, value.error().message));
+    const ir::Value& made = graph_.value(*value);
+    ir::ValueId final = *value;
+    if (!made.producer.valid() || made.is_output) {
+      LT_ASSIGN(const ir::OpId copy,
+                ops::append(graph_, "Copy", {*value}, {},
+                            {.name = output.name, .module = {}, .output_names = {output.name}}));
+      final = graph_.op(copy).outputs[0];
+    } else if (made.name != output.name && made.layout.row_major() &&
+               !graph_.find_value(output.name)) {
+      // A view under the name that the model gives its output.
+      LT_ASSIGN(const ir::OpId view,
+                ops::append(graph_, "Reshape", {*value}, {{"shape", list(made.dims)}},
+                            {.name = output.name, .module = {}, .output_names = {output.name}}));
+      final = graph_.op(view).outputs[0];
+    }
+    graph_.set_output(final, true);
+  }
+  return {};
+}
+
+// ---- values
+// --------------------------------------------------------------------------------------------------------
+
+Result<ir::ValueId> Conversion::parameter(const OnnxTensor& tensor) {
+  if (!tensor.dtype)
+    return error(ErrorCode::kInput,
+                 fmt::format("tensor '{}' has type {}, which is not computed with", tensor.name,
+                             onnx_type_name(tensor.type_code)));
+  const TensorRole role = roles_.find(tensor.name)->second;
+  ir::Value value;
+  value.name = graph_.fresh_name(tensor.name);
+  value.dtype = *tensor.dtype;
+  value.dims.assign(tensor.dims.begin(), tensor.dims.end());
+  value.category = role == TensorRole::kConstant ? Category::kInput : Category::kParameter;
+  value.initial = initial_of(model_, tensor, role);
+  return graph_.add_value(std::move(value));
+}
+
+Result<ir::ValueId> Conversion::materialize(const std::string& name) {
+  Slot& slot = slots_[name];
+  if (slot.value) return *slot.value;
+  if (slot.transposed) {
+    std::vector<Expr> perm(slot.perm.begin(), slot.perm.end());
+    for (size_t d = 0; d < perm.size(); ++d) perm[d] = static_cast<int64_t>(slot.perm[d]);
+    LT_ASSIGN(const ir::OpId op, ops::append(graph_, "Transpose", {*slot.transposed},
+                                             {{"perm", list(std::move(perm))}},
+                                             {.name = name, .module = {}, .output_names = {name}}));
+    slot.value = graph_.op(op).outputs[0];
+  } else if (slot.initializer != nullptr) {
+    LT_ASSIGN(slot.value, parameter(*slot.initializer));
+  } else if (slot.host) {
+    LT_ASSIGN(slot.value, constant(*slot.host, name));
+  } else {
+    return error(ErrorCode::kInternal, fmt::format("'{}' was not made", name));
+  }
+  return *slot.value;
+}
+
+// A value with extents of 1 along dims where it does not vary; only for formulas.
+Result<ir::ValueId> Conversion::materialize_narrow(const std::string& name) {
+  Slot& slot = slots_[name];
+  if (slot.narrow) return *slot.narrow;
+  if (slot.value || !slot.host || slot.host->form != HostValue::Form::kIndexed)
+    return materialize(name);
+  HostValue narrow = *slot.host;
+  for (size_t d = 0; d < narrow.dims.size(); ++d) {
+    bool varies =
+        narrow.cell.integer.slope.size() > d && !(narrow.cell.integer.slope[d] == Expr(0));
+    for (const Affine& condition : narrow.cell.conditions)
+      varies |= !(condition.slope[d] == Expr(0));
+    if (!varies) narrow.dims[d] = 1;
+  }
+  LT_ASSIGN(slot.narrow, constant(narrow, name));
+  return *slot.narrow;
+}
+
+Result<ir::ValueId> Conversion::constant(const HostValue& host, const std::string& name) {
+  if (host.form == HostValue::Form::kIndexed && is_float(host.dtype) &&
+      (!host.cell.conditions.empty() || is_large(host.dims))) {
+    auto filled = fill(host, name);
+    if (filled) return filled;
+  }
+  LT_ASSIGN(const HostValue dense, densify(host));
+  ir::Value value;
+  value.name = graph_.fresh_name(name);
+  value.dtype = dense.dtype;
+  value.dims = dense.dims;
+  value.category = Category::kInput;
+  value.initial.kind = ir::InitialValue::Kind::kInline;
+  LT_ASSIGN(value.initial.bytes, host_bytes(dense));
+  return graph_.add_value(std::move(value));
+}
+
+// A float formula as ops: one number everywhere is a Fill, a triangle of one number with 0
+// elsewhere a Trilu of it. So a causal mask needs no bytes in the plan and no numbers for its dims.
+// Error: it is neither.
+Result<ir::ValueId> Conversion::fill(const HostValue& host, const std::string& name) {
+  const Cell& cell = host.cell;
+  const size_t rank = host.dims.size();
+  const auto emit = [&](std::string_view kind, std::vector<ir::ValueId> inputs, ir::Attrs attrs,
+                        const std::string& called) -> Result<ir::ValueId> {
+    LT_ASSIGN(const ir::OpId op,
+              ops::append(graph_, kind, std::move(inputs), std::move(attrs),
+                          {.name = called, .module = {}, .output_names = {called}}));
+    return graph_.op(op).outputs[0];
+  };
+  const bool triangle = !cell.conditions.empty();
+  if (triangle &&
+      (cell.conditions.size() != 1 || rank < 2 || (cell.real != 0 && cell.otherwise != 0)))
+    return error(ErrorCode::kInput, "not a triangle");
+  const bool inside = !triangle || cell.otherwise == 0;
+  const ir::Attrs attrs = {{"shape", list(host.dims)},
+                           {"value", inside ? cell.real : cell.otherwise},
+                           {"dtype", word(lowtide::name(host.dtype))}};
+  if (!triangle) return emit("Fill", {}, attrs, name);
+  // The condition s * (column - row) + base >= 0 with s = 1 (upper part) or -1 (lower part), or its
+  // opposite.
+  Affine condition = cell.conditions[0];
+  if (!inside) {
+    condition = scaled(condition, -1);
+    condition.base = condition.base - 1;
+  }
+  const auto row = condition.slope[rank - 2].constant(),
+             column = condition.slope[rank - 1].constant(), base = condition.base.constant();
+  bool only_these = row && column && base && *row == -*column && (*column == 1 || *column == -1);
+  for (size_t d = 0; d + 2 < rank; ++d) only_these &= condition.slope[d] == Expr(0);
+  if (!only_these) return error(ErrorCode::kInput, "not a triangle");
+  LT_ASSIGN(const ir::ValueId full, emit("Fill", {}, attrs, name + "/full"));
+  return emit("Trilu", {full},
+              {{"upper", int64_t{*column == 1}}, {"k", *column == 1 ? -*base : *base}}, name);
+}
+
+}  // namespace lowtide::io

@@ -1,0 +1,147 @@
+// The conversion of an ordered model into a Graph, and what an op's conversion sees of it
+// (NodeCall).
+//
+// Each ONNX name has a Slot: a value of the graph, a value known on the host, an initializer that
+// nobody has asked for yet, or a transposition that has not been written out (matrix products read
+// it as an attribute, other readers make it real). Constants become values of the graph when an op
+// asks for them, and only once.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "io/host_value.h"
+#include "io/onnx_model.h"
+#include "io/onnx_parameters.h"
+#include "io/onnx_reader.h"
+#include "ir/graph.h"
+
+namespace lowtide::io {
+
+struct Slot {
+  std::optional<ir::ValueId> value;
+  std::optional<HostValue> host;
+  const OnnxTensor* initializer = nullptr;  // a parameter not in the graph yet
+  // value = Transpose(source, perm), to be written when somebody needs it.
+  std::optional<ir::ValueId> transposed;
+  std::vector<size_t> perm;
+  ir::Dims known_dims;  // of a parameter or transposition that is not written yet
+  std::optional<ir::ValueId>
+      narrow;  // `host` made a value with extents of 1 where it does not vary
+};
+
+class Conversion {
+ public:
+  Conversion(const OnnxModel& model, const OnnxOptions& options);
+  Result<ir::Graph> run();
+
+ private:
+  friend class NodeCall;
+
+  Status check_ops() const;
+  Status add_inputs();
+  void add_initializers();
+  Status convert(size_t n);
+  Result<bool> convert_on_host(const OnnxNode& node);
+  Status mark_outputs();
+
+  Result<ir::ValueId> parameter(const OnnxTensor& tensor);
+  Result<ir::ValueId> materialize(const std::string& name);
+  Result<ir::ValueId> materialize_narrow(const std::string& name);
+  Result<ir::ValueId> constant(const HostValue& value, const std::string& name);
+  Result<ir::ValueId> fill(const HostValue& value, const std::string& name);
+
+  const OnnxModel& model_;
+  const OnnxOptions& options_;
+  ir::Graph graph_;
+  TensorRoles roles_;
+  std::map<std::string, Slot, std::less<>> slots_;
+  std::map<std::string, std::vector<size_t>, std::less<>> readers_;  // nodes, by the name they read
+  std::map<std::string, int, std::less<>> outputs_;                  // names of the model's outputs
+  std::vector<bool> done_;  // nodes that another node's conversion covered
+  int64_t stream_ = 0;      // of random ops, in file order
+};
+
+// One node while it is converted.
+class NodeCall {
+ public:
+  NodeCall(Conversion& door, size_t index);
+
+  const OnnxNode& node() const { return node_; }
+  int64_t opset() const { return door_.model_.opset; }
+  bool training() const { return door_.options_.training; }
+  bool dropout() const { return door_.options_.dropout; }
+  size_t inputs() const { return node_.inputs.size(); }
+  bool has(size_t i) const { return i < node_.inputs.size() && !node_.inputs[i].empty(); }
+  bool wants(size_t output) const {
+    return output < node_.outputs.size() && !node_.outputs[output].empty();
+  }
+
+  // What is known of an input without making it a value.
+  const ir::Dims& dims(size_t i) const;
+  DType dtype(size_t i) const;
+  const HostValue* host(size_t i) const;  // null unless known on the host
+  Result<std::vector<sym::Expr>> sizes(size_t i) const;
+  Result<std::vector<int64_t>> integers(size_t i) const;
+  // The number of a one-element float or integer constant; none when the input is anything else.
+  std::optional<double> scalar(size_t i) const;
+  bool is_parameter(size_t i) const;
+
+  // The input as a value of the graph. `operand` may have extents of 1 where numpy's broadcast
+  // fills them in anyway.
+  Result<ir::ValueId> value(size_t i);
+  Result<ir::ValueId> operand(size_t i);
+  Result<ir::ValueId> inline_constant(const HostValue& host, std::string_view suffix);
+  const ir::Value& of(ir::ValueId id) const { return door_.graph_.value(id); }
+
+  // The unwritten transposition behind an input: its source and perm.
+  std::optional<std::pair<ir::ValueId, std::vector<size_t>>> pending_transpose(size_t i) const;
+
+  // Adds an op whose result is intermediate.
+  Result<ir::ValueId> emit(std::string_view kind, std::vector<ir::ValueId> inputs,
+                           ir::Attrs attrs = {});
+  // Adds the op whose outputs are the node's first `outputs` outputs.
+  Status result(std::string_view kind, std::vector<ir::ValueId> inputs, ir::Attrs attrs = {},
+                size_t outputs = 1);
+  // The same for an op of which only output 0 is the node's; all its outputs.
+  Result<std::vector<ir::ValueId>> result_all(std::string_view kind,
+                                              std::vector<ir::ValueId> inputs, ir::Attrs attrs);
+  // As result, for one output of the node that is an op's first; its value.
+  Result<ir::ValueId> result_at(size_t output, std::string_view kind,
+                                std::vector<ir::ValueId> inputs, ir::Attrs attrs = {});
+  void set(size_t output, ir::ValueId value);
+  void set_host(size_t output, HostValue value);
+  // Output 0 is the same tensor as input i, whatever that is.
+  void pass(size_t i);
+  void set_transpose(ir::ValueId source, std::vector<size_t> perm);
+
+  // For fusing with what follows: the only reader of output 0 if there is exactly one and it is of
+  // this type, and its operand besides output 0. `absorb` makes output 0 stand for that node's
+  // output as well.
+  std::optional<size_t> sole_reader(std::string_view op_type) const;
+  NodeCall at(size_t index) const { return NodeCall(door_, index); }
+  void absorb(size_t reader);
+
+  int64_t next_stream() { return door_.stream_++; }
+
+ private:
+  const Slot& slot(size_t i) const;
+  std::vector<std::string> output_names(size_t outputs) const;
+
+  Conversion& door_;
+  size_t index_;
+  const OnnxNode& node_;
+  std::string label_;                      // name of ops and intermediate values
+  std::optional<std::string> final_name_;  // after absorb: what output 0 is called
+};
+
+// Attribute values.
+ir::AttrValue list(std::vector<sym::Expr> values);
+ir::AttrValue list(const std::vector<int64_t>& values);
+ir::AttrValue word(std::string_view text);
+
+}  // namespace lowtide::io

@@ -1,0 +1,295 @@
+// Elementwise ONNX ops. A scalar constant operand becomes an attribute (AffineScalar, PowScalar),
+// so that no tensor of one element is stored, broadcast and differentiated; all other constants
+// become values.
+#include <fmt/format.h>
+
+#include "io/convert.h"
+#include "io/onnx_attrs.h"
+#include "io/onnx_ops.h"
+#include "io/shape_rules.h"
+
+namespace lowtide::io {
+namespace {
+
+using ir::ValueId;
+
+// ONNX name and Lowtide name agree for these.
+Status same(NodeCall& call) {
+  LT_ASSIGN(const ValueId x, call.value(0));
+  return call.result(call.node().op_type, {x});
+}
+
+Status activation(NodeCall& call, std::vector<std::pair<std::string_view, double>> reals) {
+  LT_ASSIGN(const ValueId x, call.value(0));
+  ir::Attrs attrs;
+  for (const auto& [name, otherwise] : reals)
+    attrs.emplace(name, real_attr(call.node(), name, otherwise));
+  return call.result(call.node().op_type, {x}, std::move(attrs));
+}
+
+Status leaky_relu(NodeCall& call) {
+  return activation(call, {{"alpha", 0.01}});
+}
+Status elu(NodeCall& call) {
+  return activation(call, {{"alpha", 1.0}});
+}
+Status hard_sigmoid(NodeCall& call) {
+  return activation(call, {{"alpha", 0.2}, {"beta", 0.5}});
+}
+
+Status gelu(NodeCall& call) {
+  LT_ASSIGN(const ValueId x, call.value(0));
+  return call.result("Gelu", {x},
+                     {{"approximate", word(word_attr(call.node(), "approximate", "none"))}});
+}
+
+// x * sigmoid(alpha x).
+Status swish(NodeCall& call) {
+  LT_ASSIGN(const ValueId x, call.value(0));
+  const double alpha = real_attr(call.node(), "alpha", 1.0);
+  if (alpha == 1.0) return call.result("Silu", {x});
+  LT_ASSIGN(const ValueId scaled,
+            call.emit("AffineScalar", {x}, {{"scale", alpha}, {"shift", 0.0}}));
+  LT_ASSIGN(const ValueId gate, call.emit("Sigmoid", {scaled}));
+  return call.result("Mul", {x, gate});
+}
+
+// max(0, x) with a threshold: x where x > alpha, else 0.
+Status thresholded_relu(NodeCall& call) {
+  LT_ASSIGN(const ValueId x, call.value(0));
+  HostValue alpha = host_scalar(0), zero = host_scalar(0);
+  for (HostValue* constant : {&alpha, &zero}) constant->dtype = DType::kF32, constant->ints.clear();
+  alpha.reals = {real_attr(call.node(), "alpha", 1.0)};
+  zero.reals = {0.0};
+  LT_ASSIGN(const ValueId limit, call.inline_constant(alpha, "alpha"));
+  LT_ASSIGN(const ValueId nothing, call.inline_constant(zero, "zero"));
+  LT_ASSIGN(const ValueId above, call.emit("Greater", {x, limit}));
+  return call.result("Where", {above, x, nothing});
+}
+
+Status softsign(NodeCall& call) {
+  LT_ASSIGN(const ValueId x, call.value(0));
+  LT_ASSIGN(const ValueId size, call.emit("Abs", {x}));
+  LT_ASSIGN(const ValueId divisor,
+            call.emit("AffineScalar", {size}, {{"scale", 1.0}, {"shift", 1.0}}));
+  return call.result("Div", {x, divisor});
+}
+
+Status identity(NodeCall& call) {
+  call.pass(0);
+  return {};
+}
+
+Status cast_to(NodeCall& call, std::optional<DType> to, std::string_view named) {
+  if (!to)
+    return error(ErrorCode::kInput, fmt::format("a cast to {}, which is not computed with", named));
+  if (*to == call.dtype(0)) return identity(call);
+  LT_ASSIGN(const ValueId x, call.value(0));
+  return call.result("Cast", {x}, {{"to", word(lowtide::name(*to))}});
+}
+
+Status cast(NodeCall& call) {
+  const int32_t code = static_cast<int32_t>(int_attr(call.node(), "to", 0));
+  return cast_to(call, onnx_dtype(code), onnx_type_name(code));
+}
+
+Status cast_like(NodeCall& call) {
+  return cast_to(call, call.dtype(1), "the type of input 1");
+}
+
+// Clip's limits: attributes before opset 11, inputs since.
+Status clip(NodeCall& call) {
+  ir::Attrs attrs;
+  const char* names[] = {"min", "max"};
+  for (size_t i = 0; i < 2; ++i) {
+    if (has_attr(call.node(), names[i]))
+      attrs.emplace(names[i], real_attr(call.node(), names[i], 0));
+    if (!call.has(i + 1)) continue;
+    const auto limit = call.scalar(i + 1);
+    if (!limit)
+      return error(ErrorCode::kInput,
+                   fmt::format("input {} (the {}) must be a known number", i + 1, names[i]));
+    attrs.emplace(names[i], *limit);
+  }
+  LT_ASSIGN(const ValueId x, call.value(0));
+  if (attrs.empty()) return identity(call);
+  return call.result("Clip", {x}, std::move(attrs));
+}
+
+// ---- two operands
+// --------------------------------------------------------------------------------------------------
+
+// op(x, c) or op(c, x) for a float scalar c that leaves x's shape alone, as one op with attributes.
+// `constant` is c's position.
+Result<bool> with_scalar(NodeCall& call, size_t constant) {
+  const size_t other = 1 - constant;
+  const auto c = call.scalar(constant);
+  if (!c || !is_float(call.dtype(other)) || call.host(other) != nullptr) return false;
+  if (call.dims(constant).size() > call.dims(other).size()) return false;
+  const std::string& op = call.node().op_type;
+  LT_ASSIGN(const ValueId x, call.value(other));
+  const auto affine = [&](double scale, double shift) -> Result<bool> {
+    LT_RETURN_IF_ERROR(call.result("AffineScalar", {x}, {{"scale", scale}, {"shift", shift}}));
+    return true;
+  };
+  if (op == "Add") return affine(1.0, *c);
+  if (op == "Mul") return affine(*c, 0.0);
+  if (op == "Sub") return constant == 1 ? affine(1.0, -*c) : affine(-1.0, *c);
+  if (op == "Div" && constant == 1 && *c != 0) return affine(1.0 / *c, 0.0);
+  if (op == "Pow" && constant == 1) {
+    LT_RETURN_IF_ERROR(call.result("PowScalar", {x}, {{"exponent", *c}}));
+    return true;
+  }
+  return false;
+}
+
+// The operands, with formulas kept narrow where the other side fills in the extents.
+Result<std::pair<ValueId, ValueId>> operands(NodeCall& call) {
+  LT_ASSIGN(const ir::Dims dims, broadcast(call.dims(0), call.dims(1)));
+  LT_ASSIGN(const ValueId a, call.dims(1) == dims ? call.operand(0) : call.value(0));
+  LT_ASSIGN(const ValueId b,
+            call.dims(0) == dims && call.host(0) == nullptr ? call.operand(1) : call.value(1));
+  return std::pair(a, b);
+}
+
+Status arithmetic(NodeCall& call) {
+  if (call.inputs() != 2)
+    return error(ErrorCode::kInput, fmt::format("{} operands, not 2", call.inputs()));
+  for (const size_t constant : {size_t{1}, size_t{0}}) {
+    LT_ASSIGN(const bool done, with_scalar(call, constant));
+    if (done) return {};
+  }
+  LT_ASSIGN(const auto pair, operands(call));
+  return call.result(call.node().op_type, {pair.first, pair.second});
+}
+
+// Pow's exponent may have another type than its base, which decides.
+Status power(NodeCall& call) {
+  LT_ASSIGN(const bool done, with_scalar(call, 1));
+  if (done) return {};
+  LT_ASSIGN(const ValueId base, call.value(0));
+  LT_ASSIGN(ValueId exponent, call.value(1));
+  if (call.dtype(0) != call.dtype(1)) {
+    LT_ASSIGN(exponent,
+              call.emit("Cast", {exponent}, {{"to", word(lowtide::name(call.dtype(0)))}}));
+  }
+  return call.result("Pow", {base, exponent});
+}
+
+Status compare(NodeCall& call) {
+  LT_ASSIGN(const auto pair, operands(call));
+  return call.result(call.node().op_type, {pair.first, pair.second});
+}
+
+Status where(NodeCall& call) {
+  LT_ASSIGN(const ValueId condition, call.value(0));
+  LT_ASSIGN(const ValueId a, call.value(1));
+  LT_ASSIGN(const ValueId b, call.value(2));
+  return call.result("Where", {condition, a, b});
+}
+
+// ---- any number of operands
+// ----------------------------------------------------------------------------------------
+
+Result<ValueId> chain(NodeCall& call, std::string_view kind, size_t count) {
+  LT_ASSIGN(ValueId total, call.value(0));
+  for (size_t i = 1; i < count; ++i) {
+    LT_ASSIGN(const ValueId next, call.value(i));
+    LT_ASSIGN(total, call.emit(kind, {total, next}));
+  }
+  return total;
+}
+
+Status n_ary(NodeCall& call, std::string_view kind) {
+  if (call.inputs() == 1) return identity(call);
+  LT_ASSIGN(const ValueId left, chain(call, kind, call.inputs() - 1));
+  LT_ASSIGN(const ValueId last, call.value(call.inputs() - 1));
+  return call.result(kind, {left, last});
+}
+
+Status maximum(NodeCall& call) {
+  return n_ary(call, "Max");
+}
+Status minimum(NodeCall& call) {
+  return n_ary(call, "Min");
+}
+Status sum(NodeCall& call) {
+  return n_ary(call, "Add");
+}
+
+Status mean(NodeCall& call) {
+  if (call.inputs() == 1) return identity(call);
+  LT_ASSIGN(const ValueId total, chain(call, "Add", call.inputs()));
+  return call.result("AffineScalar", {total},
+                     {{"scale", 1.0 / static_cast<double>(call.inputs())}, {"shift", 0.0}});
+}
+
+Status modulo(NodeCall& call) {
+  const bool like_c = int_attr(call.node(), "fmod", 0) != 0;
+  if (like_c || is_float(call.dtype(0)))
+    return error(ErrorCode::kInput, "Mod with the sign of the dividend (fmod) is not taken");
+  return compare(call);
+}
+
+constexpr ConvertRow kRows[] = {
+    {"Relu", 1, same},
+    {"Sigmoid", 1, same},
+    {"Tanh", 1, same},
+    {"Erf", 1, same},
+    {"Exp", 1, same},
+    {"Log", 1, same},
+    {"Sqrt", 1, same},
+    {"Reciprocal", 1, same},
+    {"Neg", 1, same},
+    {"Abs", 1, same},
+    {"Sin", 1, same},
+    {"Cos", 1, same},
+    {"Floor", 1, same},
+    {"Ceil", 1, same},
+    {"Round", 1, same},
+    {"Sign", 1, same},
+    {"Softplus", 1, same},
+    {"HardSwish", 1, same},
+    {"Mish", 1, same},
+    {"Silu", 1, same},
+    {"Not", 1, same},
+    {"IsNaN", 1, same},
+    {"LeakyRelu", 1, leaky_relu},
+    {"Elu", 1, elu},
+    {"HardSigmoid", 1, hard_sigmoid},
+    {"Gelu", 1, gelu},
+    {"Swish", 1, swish},
+    {"ThresholdedRelu", 1, thresholded_relu},
+    {"Softsign", 1, softsign},
+    {"Identity", 1, identity},
+    {"Cast", 1, cast},
+    {"CastLike", 2, cast_like},
+    {"Clip", 1, clip},
+    {"Add", 2, arithmetic},
+    {"Sub", 2, arithmetic},
+    {"Mul", 2, arithmetic},
+    {"Div", 2, arithmetic},
+    {"Pow", 2, power},
+    {"Mod", 2, modulo},
+    {"Equal", 2, compare},
+    {"Less", 2, compare},
+    {"LessOrEqual", 2, compare},
+    {"Greater", 2, compare},
+    {"GreaterOrEqual", 2, compare},
+    {"And", 2, compare},
+    {"Or", 2, compare},
+    {"Xor", 2, compare},
+    {"Where", 3, where},
+    {"Max", 1, maximum},
+    {"Min", 1, minimum},
+    {"Sum", 1, sum},
+    {"Mean", 1, mean},
+};
+
+}  // namespace
+
+std::span<const ConvertRow> elementwise_conversions() {
+  return kRows;
+}
+
+}  // namespace lowtide::io

@@ -1,0 +1,114 @@
+// Reductions. Axes are an attribute in old opsets and an input in new ones (opset 13 for sums, 18
+// for the rest); both are read.
+#include <algorithm>
+
+#include "io/convert.h"
+#include "io/onnx_attrs.h"
+#include "io/onnx_ops.h"
+
+namespace lowtide::io {
+namespace {
+
+using ir::ValueId;
+
+// Attributes of the reduction op; none when the node changes nothing (no axes,
+// noop_with_empty_axes).
+Result<std::optional<ir::Attrs>> reduction_attrs(NodeCall& call) {
+  const size_t rank = call.dims(0).size();
+  std::vector<int64_t> axes = ints_attr(call.node(), "axes").value_or(std::vector<int64_t>());
+  if (call.has(1)) {
+    LT_ASSIGN(axes, call.integers(1));
+  }
+  if (axes.empty() && int_attr(call.node(), "noop_with_empty_axes", 0) != 0)
+    return std::optional<ir::Attrs>();
+  if (axes.empty())
+    for (size_t d = 0; d < rank; ++d) axes.push_back(static_cast<int64_t>(d));
+  LT_ASSIGN(std::vector<size_t> normal, normal_axes(axes, rank));
+  std::sort(normal.begin(), normal.end());
+  std::vector<int64_t> sorted(normal.begin(), normal.end());
+  return std::optional(ir::Attrs{{"axes", list(sorted)},
+                                 {"keepdims", int64_t{int_attr(call.node(), "keepdims", 1) != 0}}});
+}
+
+using Step = Result<ValueId> (*)(NodeCall&, ValueId);
+
+Result<ValueId> nothing(NodeCall&, ValueId x) {
+  return x;
+}
+Result<ValueId> square(NodeCall& call, ValueId x) {
+  return call.emit("Mul", {x, x});
+}
+Result<ValueId> magnitude(NodeCall& call, ValueId x) {
+  return call.emit("Abs", {x});
+}
+Result<ValueId> negative(NodeCall& call, ValueId x) {
+  return call.emit("Neg", {x});
+}
+Result<ValueId> exponential(NodeCall& call, ValueId x) {
+  return call.emit("Exp", {x});
+}
+
+// before, then the reduction, then `after` (an op without attributes, or none).
+Status reduce(NodeCall& call, Step before, std::string_view kind, std::string_view after) {
+  LT_ASSIGN(const auto attrs, reduction_attrs(call));
+  LT_ASSIGN(const ValueId x, call.value(0));
+  LT_ASSIGN(const ValueId prepared, before(call, x));
+  if (!attrs) {
+    if (after.empty() && prepared == x) {
+      call.pass(0);
+      return {};
+    }
+    return after.empty() ? call.result("Copy", {prepared}) : call.result(after, {prepared});
+  }
+  if (after.empty()) return call.result(kind, {prepared}, *attrs);
+  LT_ASSIGN(const ValueId reduced, call.emit(kind, {prepared}, *attrs));
+  return call.result(after, {reduced});
+}
+
+Status reduce_sum(NodeCall& call) {
+  return reduce(call, nothing, "ReduceSum", "");
+}
+Status reduce_mean(NodeCall& call) {
+  return reduce(call, nothing, "ReduceMean", "");
+}
+Status reduce_max(NodeCall& call) {
+  return reduce(call, nothing, "ReduceMax", "");
+}
+Status reduce_min(NodeCall& call) {
+  return reduce(call, negative, "ReduceMax", "Neg");
+}
+Status reduce_l1(NodeCall& call) {
+  return reduce(call, magnitude, "ReduceSum", "");
+}
+Status reduce_l2(NodeCall& call) {
+  return reduce(call, square, "ReduceSum", "Sqrt");
+}
+Status reduce_sum_square(NodeCall& call) {
+  return reduce(call, square, "ReduceSum", "");
+}
+Status reduce_log_sum(NodeCall& call) {
+  return reduce(call, nothing, "ReduceSum", "Log");
+}
+Status reduce_log_sum_exp(NodeCall& call) {
+  return reduce(call, exponential, "ReduceSum", "Log");
+}
+
+constexpr ConvertRow kRows[] = {
+    {"ReduceSum", 1, reduce_sum},
+    {"ReduceMean", 1, reduce_mean},
+    {"ReduceMax", 1, reduce_max},
+    {"ReduceMin", 1, reduce_min},
+    {"ReduceL1", 1, reduce_l1},
+    {"ReduceL2", 1, reduce_l2},
+    {"ReduceSumSquare", 1, reduce_sum_square},
+    {"ReduceLogSum", 1, reduce_log_sum},
+    {"ReduceLogSumExp", 1, reduce_log_sum_exp},
+};
+
+}  // namespace
+
+std::span<const ConvertRow> reduction_conversions() {
+  return kRows;
+}
+
+}  // namespace lowtide::io

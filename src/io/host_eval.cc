@@ -1,0 +1,81 @@
+#include "io/host_eval.h"
+
+#include <fmt/format.h>
+
+namespace lowtide::io {
+namespace {
+
+constexpr int64_t kLargeElements = 4096;
+
+const HostRow* find_row(std::string_view op_type) {
+  for (const std::span<const HostRow> family : {host_math_rows(), host_move_rows()})
+    for (const HostRow& row : family)
+      if (row.op_type == op_type) return &row;
+  return nullptr;
+}
+
+}  // namespace
+
+bool is_folded(std::string_view op_type) {
+  return find_row(op_type) != nullptr;
+}
+
+HostResult evaluate(const HostCall& call) {
+  const HostRow* row = find_row(call.node.op_type);
+  if (row == nullptr) return error(ErrorCode::kInput, "is not folded");
+  for (size_t i = 0; i < row->min_inputs; ++i)
+    if (!call.has(i)) return error(ErrorCode::kInput, fmt::format("input {} is missing", i));
+  return row->function(call);
+}
+
+bool is_large(const ir::Dims& dims) {
+  const auto count = constant_count(dims);
+  return !count || *count > kLargeElements;
+}
+
+std::vector<Affine> broadcast_map(const ir::Dims& from, size_t rank) {
+  std::vector<Affine> inner;
+  for (size_t d = 0; d < from.size(); ++d)
+    inner.push_back(from[d] == sym::Expr(1) ? flat(0, rank) : along(rank - from.size() + d, rank));
+  return inner;
+}
+
+Result<HostValue> remap(const HostValue& value, ir::Dims dims, const std::vector<Affine>& inner) {
+  if (value.form == HostValue::Form::kUnknown)
+    return host_unknown(value.dtype, std::move(dims), value.reason);
+  const bool formula = value.form == HostValue::Form::kIndexed || is_large(dims);
+  if (const auto indexed = formula ? as_indexed(value) : std::nullopt) {
+    HostValue result = *indexed;
+    result.cell = compose(indexed->cell, inner, dims.size());
+    result.dims = std::move(dims);
+    return result;
+  }
+  const auto dense = densify(value);
+  const auto count = constant_count(dims);
+  if (!dense || !count)
+    return host_unknown(value.dtype, std::move(dims),
+                        (dense ? count.error() : dense.error()).message);
+  LT_ASSIGN(const std::vector<int64_t> extents, constant_dims(dims));
+  LT_ASSIGN(const std::vector<int64_t> from, constant_dims(dense->dims));
+  HostValue result;
+  result.dtype = value.dtype;
+  result.dims = std::move(dims);
+  std::vector<int64_t> index(extents.size());
+  for (int64_t i = 0; i < *count; ++i, next_index(index, extents)) {
+    int64_t source = 0;
+    for (size_t d = 0; d < from.size(); ++d) {
+      const sym::Expr place = at(inner[d], index);
+      if (!place.constant() || *place.constant() < 0 || *place.constant() >= from[d])
+        return error(ErrorCode::kInput,
+                     fmt::format("an index outside dim {} of {} elements", d, from[d]));
+      source = source * from[d] + *place.constant();
+    }
+    if (is_float(value.dtype))
+      result.reals.push_back(dense->reals[static_cast<size_t>(source)]);
+    else
+      result.ints.push_back(dense->ints[static_cast<size_t>(source)]);
+  }
+  return result;
+}
+
+}  // namespace lowtide::io

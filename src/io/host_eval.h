@@ -1,0 +1,54 @@
+// Host-side evaluation: ONNX nodes whose inputs are all known while the model is read.
+//
+// The answer keeps symbols. Where an op has an indexed form (host_value.h) and an input is indexed,
+// or the result would be large or of symbolic size, the result is indexed; otherwise elements are
+// computed one by one, floats rounded as their type demands. Where neither is possible because a
+// symbol has no number, the result is `unknown` with its dims, if those are known.
+#pragma once
+
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "io/host_value.h"
+#include "io/onnx_model.h"
+
+namespace lowtide::io {
+
+struct HostCall {
+  const OnnxNode& node;
+  std::span<const HostValue* const> inputs;  // null for an absent one
+  int64_t opset = 0;
+
+  bool has(size_t i) const { return i < inputs.size() && inputs[i] != nullptr; }
+  const HostValue& in(size_t i) const { return *inputs[i]; }
+};
+
+using HostResult = Result<std::vector<HostValue>>;
+using HostFunction = HostResult (*)(const HostCall&);
+
+struct HostRow {
+  std::string_view op_type;
+  size_t min_inputs;
+  HostFunction function;
+};
+
+// The families; each is one file.
+std::span<const HostRow> host_math_rows();
+std::span<const HostRow> host_move_rows();
+
+bool is_folded(std::string_view op_type);
+// Error: kInput: what stands in the way (an unbound symbol, an index out of range). The caller
+// names the node.
+HostResult evaluate(const HostCall& call);
+
+// How a value looks along other dims: inner[d] is its index along d as a formula over the result's
+// index. Shared by the families.
+Result<HostValue> remap(const HostValue& value, ir::Dims dims, const std::vector<Affine>& inner);
+// The formula that reads `value` under numpy's broadcast to `dims`.
+std::vector<Affine> broadcast_map(const ir::Dims& from, size_t rank);
+// Whether to prefer a formula over written-out elements for a result of these dims.
+bool is_large(const ir::Dims& dims);
+
+}  // namespace lowtide::io

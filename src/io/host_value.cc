@@ -1,0 +1,321 @@
+#include "io/host_value.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstring>
+
+namespace lowtide::io {
+namespace {
+
+template <class T>
+void append_bytes(std::string& bytes, T value) {
+  char raw[sizeof(T)];
+  std::memcpy(raw, &value, sizeof(T));
+  bytes.append(raw, sizeof(T));
+}
+
+template <class T>
+T load(const std::string& bytes, int64_t i) {
+  T value;
+  std::memcpy(&value, bytes.data() + static_cast<size_t>(i) * sizeof(T), sizeof(T));
+  return value;
+}
+
+int64_t load_int(const OnnxTensor& tensor, int64_t i) {
+  switch (*tensor.dtype) {
+    case DType::kI64:
+      return load<int64_t>(tensor.bytes, i);
+    case DType::kI32:
+      return load<int32_t>(tensor.bytes, i);
+    case DType::kU8:
+    case DType::kBool:
+      return load<uint8_t>(tensor.bytes, i);
+    default:
+      LT_CHECK(false, "an integer type");
+      return 0;
+  }
+}
+
+Result<bool> decide(std::span<const Affine> conditions, std::span<const int64_t> index) {
+  bool all = true;
+  for (const Affine& condition : conditions) {
+    const sym::Expr value = at(condition, index);
+    if (!value.constant()) return error(ErrorCode::kInput, needs_number(value));
+    all &= *value.constant() >= 0;
+  }
+  return all;
+}
+
+Status write_element(const HostValue& value, std::span<const int64_t> index, HostValue& dense) {
+  const bool columns = value.form == HostValue::Form::kColumns;
+  const Cell& cell = columns ? value.columns[static_cast<size_t>(index.back())] : value.cell;
+  if (!is_float(value.dtype) && value.dtype != DType::kBool) {
+    dense.ints.push_back(at(cell.integer, index));
+    return {};
+  }
+  LT_ASSIGN(const bool holds, decide(cell.conditions, index));
+  if (value.dtype == DType::kBool)
+    dense.ints.emplace_back(holds ? 1 : 0);
+  else
+    dense.reals.push_back(holds ? cell.real : cell.otherwise);
+  return {};
+}
+
+}  // namespace
+
+bool Affine::is_flat() const {
+  return std::all_of(slope.begin(), slope.end(),
+                     [](const sym::Expr& s) { return s == sym::Expr(0); });
+}
+
+std::optional<int64_t> Affine::constant() const {
+  return is_flat() ? base.constant() : std::nullopt;
+}
+
+Affine flat(sym::Expr value, size_t rank) {
+  return {std::move(value), std::vector<sym::Expr>(rank)};
+}
+
+Affine along(size_t dim, size_t rank) {
+  Affine index = flat(0, rank);
+  index.slope[dim] = 1;
+  return index;
+}
+
+Affine operator+(const Affine& a, const Affine& b) {
+  Affine sum = a;
+  sum.base = a.base + b.base;
+  for (size_t d = 0; d < sum.slope.size(); ++d) sum.slope[d] = a.slope[d] + b.slope[d];
+  return sum;
+}
+
+Affine operator-(const Affine& a, const Affine& b) {
+  return a + scaled(b, -1);
+}
+
+Affine scaled(const Affine& a, const sym::Expr& factor) {
+  Affine product = a;
+  product.base = a.base * factor;
+  for (sym::Expr& s : product.slope) s = s * factor;
+  return product;
+}
+
+Affine compose(const Affine& a, std::span<const Affine> inner, size_t rank) {
+  Affine result = flat(a.base, rank);
+  for (size_t d = 0; d < a.slope.size(); ++d) result = result + scaled(inner[d], a.slope[d]);
+  return result;
+}
+
+Cell compose(const Cell& cell, std::span<const Affine> inner, size_t rank) {
+  Cell result = cell;
+  result.integer = compose(cell.integer, inner, rank);
+  for (Affine& condition : result.conditions) condition = compose(condition, inner, rank);
+  return result;
+}
+
+sym::Expr at(const Affine& a, std::span<const int64_t> index) {
+  sym::Expr value = a.base;
+  for (size_t d = 0; d < a.slope.size(); ++d)
+    if (!(a.slope[d] == sym::Expr(0))) value = value + a.slope[d] * sym::Expr(index[d]);
+  return value;
+}
+
+std::vector<Affine> truth(bool value, size_t rank) {
+  if (value) return {};
+  return {flat(-1, rank)};
+}
+
+std::optional<bool> known_truth(std::span<const Affine> conditions) {
+  bool all_known = true;
+  for (const Affine& condition : conditions) {
+    const auto value = condition.constant();
+    if (value && *value < 0) return false;
+    all_known &= value.has_value();
+  }
+  return all_known ? std::optional(true) : std::nullopt;
+}
+
+HostValue host_scalar(sym::Expr value) {
+  HostValue scalar;
+  scalar.ints.push_back(std::move(value));
+  return scalar;
+}
+
+HostValue host_vector(std::vector<sym::Expr> values) {
+  HostValue vector;
+  vector.dims = {sym::Expr(static_cast<int64_t>(values.size()))};
+  vector.ints = std::move(values);
+  return vector;
+}
+
+HostValue host_unknown(DType dtype, ir::Dims dims, std::string reason) {
+  HostValue value;
+  value.dtype = dtype;
+  value.dims = std::move(dims);
+  value.form = HostValue::Form::kUnknown;
+  value.reason = std::move(reason);
+  return value;
+}
+
+Result<HostValue> host_from_tensor(const OnnxTensor& tensor) {
+  if (!tensor.dtype || tensor.dtype == DType::kF16 || tensor.dtype == DType::kBF16)
+    return error(ErrorCode::kInput, fmt::format("constant '{}' has type {}, which is not folded",
+                                                tensor.name, onnx_type_name(tensor.type_code)));
+  if (tensor.external)
+    return error(ErrorCode::kInput,
+                 fmt::format("constant '{}' lies in another file ({})", tensor.name, tensor.file));
+  const int64_t count = tensor.element_count();
+  if (count > kMaxHostElements)
+    return error(ErrorCode::kInput,
+                 fmt::format("constant '{}' has {} elements, more than {} can be folded",
+                             tensor.name, count, kMaxHostElements));
+  HostValue value;
+  value.dtype = *tensor.dtype;
+  value.dims.assign(tensor.dims.begin(), tensor.dims.end());
+  for (int64_t i = 0; i < count; ++i) {
+    if (value.dtype == DType::kF32)
+      value.reals.push_back(static_cast<double>(load<float>(tensor.bytes, i)));
+    else if (value.dtype == DType::kF64)
+      value.reals.push_back(load<double>(tensor.bytes, i));
+    else
+      value.ints.emplace_back(load_int(tensor, i));
+  }
+  return value;
+}
+
+Result<std::vector<int64_t>> constant_dims(const ir::Dims& dims) {
+  std::vector<int64_t> numbers;
+  for (const sym::Expr& dim : dims) {
+    if (!dim.constant()) return error(ErrorCode::kInput, needs_number(dim));
+    numbers.push_back(*dim.constant());
+  }
+  return numbers;
+}
+
+Result<int64_t> constant_count(const ir::Dims& dims) {
+  LT_ASSIGN(const std::vector<int64_t> numbers, constant_dims(dims));
+  int64_t count = 1;
+  for (int64_t dim : numbers) {
+    if (dim < 0)
+      return error(ErrorCode::kInput, fmt::format("a constant with the negative dim {}", dim));
+    if (__builtin_mul_overflow(count, dim, &count) || count > kMaxHostElements)
+      return error(ErrorCode::kInput,
+                   fmt::format("a constant of dims ({}) has more than {} elements",
+                               fmt::join(numbers, ", "), kMaxHostElements));
+  }
+  return count;
+}
+
+Result<HostValue> densify(const HostValue& value) {
+  if (value.form == HostValue::Form::kDense) return value;
+  if (value.form == HostValue::Form::kUnknown) return error(ErrorCode::kInput, value.reason);
+  LT_ASSIGN(const int64_t count, constant_count(value.dims));
+  LT_ASSIGN(const std::vector<int64_t> extents, constant_dims(value.dims));
+  HostValue dense;
+  dense.dtype = value.dtype;
+  dense.dims = value.dims;
+  std::vector<int64_t> index(extents.size());
+  for (int64_t i = 0; i < count; ++i, next_index(index, extents))
+    LT_RETURN_IF_ERROR(write_element(value, index, dense));
+  return dense;
+}
+
+std::optional<HostValue> as_indexed(const HostValue& value) {
+  if (value.form == HostValue::Form::kIndexed) return value;
+  if (value.form != HostValue::Form::kDense) return std::nullopt;
+  const size_t rank = value.dims.size();
+  HostValue indexed;
+  indexed.dtype = value.dtype;
+  indexed.dims = value.dims;
+  indexed.form = HostValue::Form::kIndexed;
+  indexed.cell.integer = flat(0, rank);
+  if (is_float(value.dtype)) {
+    if (value.reals.empty()) return std::nullopt;
+    for (double v : value.reals)
+      if (std::bit_cast<uint64_t>(v) != std::bit_cast<uint64_t>(value.reals[0]))
+        return std::nullopt;
+    indexed.cell.real = indexed.cell.otherwise = value.reals[0];
+    return indexed;
+  }
+  if (value.ints.empty()) return std::nullopt;
+  for (const sym::Expr& v : value.ints)
+    if (!(v == value.ints[0])) return std::nullopt;
+  if (value.dtype == DType::kBool)
+    indexed.cell.conditions = truth(!(value.ints[0] == sym::Expr(0)), rank);
+  else
+    indexed.cell.integer = flat(value.ints[0], rank);
+  return indexed;
+}
+
+Result<std::vector<sym::Expr>> host_ints(const HostValue& value) {
+  if (is_float(value.dtype)) return error(ErrorCode::kInput, "floats where integers are expected");
+  LT_ASSIGN(HostValue dense, densify(value));
+  return std::move(dense.ints);
+}
+
+Result<std::vector<int64_t>> host_constants(const HostValue& value) {
+  LT_ASSIGN(const std::vector<sym::Expr> ints, host_ints(value));
+  std::vector<int64_t> numbers;
+  for (const sym::Expr& v : ints) {
+    if (!v.constant()) return error(ErrorCode::kInput, needs_number(v));
+    numbers.push_back(*v.constant());
+  }
+  return numbers;
+}
+
+Result<std::vector<double>> host_reals(const HostValue& value) {
+  if (is_float(value.dtype)) {
+    LT_ASSIGN(HostValue dense, densify(value));
+    return std::move(dense.reals);
+  }
+  LT_ASSIGN(const std::vector<int64_t> numbers, host_constants(value));
+  return std::vector<double>(numbers.begin(), numbers.end());
+}
+
+Result<std::string> host_bytes(const HostValue& value) {
+  std::string bytes;
+  if (is_float(value.dtype)) {
+    LT_ASSIGN(const std::vector<double> reals, host_reals(value));
+    for (double v : reals) {
+      if (value.dtype == DType::kF32)
+        append_bytes(bytes, static_cast<float>(v));
+      else
+        append_bytes(bytes, v);
+    }
+    return bytes;
+  }
+  LT_ASSIGN(const std::vector<int64_t> numbers, host_constants(value));
+  for (int64_t v : numbers) {
+    if (value.dtype == DType::kI64)
+      append_bytes(bytes, v);
+    else if (value.dtype == DType::kI32)
+      append_bytes(bytes, static_cast<int32_t>(v));
+    else
+      append_bytes(bytes, static_cast<uint8_t>(v));
+  }
+  return bytes;
+}
+
+std::string needs_number(const sym::Expr& expr) {
+  const std::vector<std::string> symbols = expr.symbols();
+  std::string flags;
+  for (const std::string& symbol : symbols) flags += fmt::format(" --dim {}=N", symbol);
+  return fmt::format("needs the number of {}: give{}", fmt::join(symbols, ", "), flags);
+}
+
+void next_index(std::vector<int64_t>& index, std::span<const int64_t> extents) {
+  for (size_t d = index.size(); d-- > 0;) {
+    if (++index[d] < extents[d]) return;
+    index[d] = 0;
+  }
+}
+
+double round_to(DType dtype, double value) {
+  return dtype == DType::kF32 ? static_cast<double>(static_cast<float>(value)) : value;
+}
+
+}  // namespace lowtide::io

@@ -1,0 +1,57 @@
+// What an ONNX file holds, told without converting it: works on any decodable file, bound or not,
+// supported or not.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+
+namespace lowtide::io {
+
+// An op type with its number of nodes and the names of some of them.
+struct OpCount {
+  std::string op_type;  // "domain.op" outside the default domain
+  int64_t count = 0;
+  std::vector<std::string> nodes;  // at most 8, in file order
+  bool operator==(const OpCount&) const = default;
+};
+
+// An input or output: its dims as written, "?" where the file says nothing.
+struct TensorSummary {
+  std::string name;
+  std::string dtype;
+  std::vector<std::string> dims;
+  bool operator==(const TensorSummary&) const = default;
+};
+
+struct ModelSummary {
+  std::string name, producer;
+  int64_t ir_version = 0, opset = 0;
+  int64_t nodes = 0;  // after functions were expanded
+  int64_t functions = 0;
+  std::vector<OpCount> ops;          // by falling count, then by name
+  std::vector<OpCount> unsupported;  // those of `ops` that the door does not take
+  int64_t parameters = 0;  // trained weights and running statistics: tensors, elements, bytes
+  int64_t parameter_elements = 0;
+  int64_t parameter_bytes = 0;
+  int64_t trained_elements =
+      0;  // the part of parameter_elements that is trained (running statistics are not)
+  int64_t external_bytes = 0;  // of all initializers that lie in other files
+  bool external_missing =
+      false;  // at least one of those files does not exist: weights are drawn from a seed
+  std::vector<std::string> symbols;  // in dims of inputs and outputs, sorted
+  std::vector<TensorSummary> inputs, outputs;
+};
+
+// Error: kInput: unreadable or undecodable file, cyclic or dangling nodes. Unsupported ops are not
+// an error here.
+Result<ModelSummary> inspect_onnx(const std::string& path);
+Result<ModelSummary> inspect_onnx_bytes(std::string_view bytes, const std::string& folder,
+                                        const std::string& origin);
+
+// The summary as a person reads it, one fact a line.
+std::string print(const ModelSummary& summary);
+
+}  // namespace lowtide::io

@@ -1,0 +1,34 @@
+// The registry: for each ONNX op the function that converts a node of it. Each family is one
+// convert_*.cc file.
+#pragma once
+
+#include <span>
+#include <string_view>
+
+#include "base/result.h"
+#include "io/onnx_model.h"
+
+namespace lowtide::io {
+
+class NodeCall;
+using Convert = Status (*)(NodeCall&);
+
+struct ConvertRow {
+  std::string_view op_type;
+  size_t min_inputs;
+  Convert convert;
+};
+
+std::span<const ConvertRow> elementwise_conversions();
+std::span<const ConvertRow> product_conversions();
+std::span<const ConvertRow> network_conversions();
+std::span<const ConvertRow> reduction_conversions();
+std::span<const ConvertRow> movement_conversions();
+std::span<const ConvertRow> attention_conversions();
+
+// null when no family has it. Names of the domain "lowtide" are made by onnx_peephole.
+const ConvertRow* find_conversion(std::string_view op_type);
+// Whether the door takes this node at all: converts it, or folds it when its inputs are known.
+bool is_taken(const OnnxNode& node);
+
+}  // namespace lowtide::io

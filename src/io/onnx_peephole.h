@@ -1,0 +1,26 @@
+// Chains of ONNX nodes that spell one op, replaced by that op: exporters write GELU and SiLU out,
+// and a memory planner should see one value instead of eight. Each rule has a name and keeps the
+// result exact up to rounding.
+//
+//   silu        x * Sigmoid(x)                                                   Silu(x)
+//   gelu_tanh   0.5 x * (1 + Tanh(sqrt(2/pi) (x + 0.044715 x^3)))                Gelu(x,
+//   approximate=tanh) gelu_erf    0.5 x * (1 + Erf(x / sqrt(2)))  in the orders seen Gelu(x)
+//
+// A rule applies only where the inner values have no other reader.
+#pragma once
+
+#include <map>
+#include <string>
+#include <string_view>
+
+#include "io/onnx_model.h"
+
+namespace lowtide::io {
+
+inline constexpr std::string_view kPeepholeDomain = "lowtide";
+
+// Rewrites model.nodes in place, which must be in order; the order stays valid. Returns how often
+// each rule applied.
+std::map<std::string, int> apply_peepholes(OnnxModel& model);
+
+}  // namespace lowtide::io

@@ -1,0 +1,29 @@
+#include "io/onnx_reader.h"
+
+#include <filesystem>
+
+#include "base/file.h"
+#include "io/convert.h"
+#include "io/onnx_functions.h"
+#include "io/onnx_order.h"
+#include "io/onnx_peephole.h"
+#include "io/onnx_wire.h"
+
+namespace lowtide::io {
+
+Result<ir::Graph> read_onnx_bytes(std::string_view bytes, const std::string& folder,
+                                  const std::string& origin, const OnnxOptions& options) {
+  LT_ASSIGN(OnnxModel model, decode_onnx_model(bytes, origin, folder));
+  LT_RETURN_IF_ERROR(expand_functions(model));
+  LT_RETURN_IF_ERROR(order_nodes(model));
+  apply_peepholes(model);
+  return Conversion(model, options).run();
+}
+
+Result<ir::Graph> read_onnx(const std::string& path, const OnnxOptions& options) {
+  LT_ASSIGN(const MappedFile file, MappedFile::open(path));
+  const std::string folder = std::filesystem::path(path).parent_path().string();
+  return read_onnx_bytes(file.bytes(), folder.empty() ? "." : folder, path, options);
+}
+
+}  // namespace lowtide::io
