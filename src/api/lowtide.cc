@@ -69,25 +69,27 @@ Result<pipeline::OptimizeOptions> pipeline_options(const PlanOptions& options) {
   result.pack.max_seconds = options.time_limit_seconds;
   if (!options.train) return result;
   autodiff::TrainingOptions training;
-  if (options.loss == "cross-entropy")
-    training.loss = autodiff::Loss::kCrossEntropy;
-  else if (options.loss == "mse")
-    training.loss = autodiff::Loss::kMse;
-  else
+  if (options.loss == "cross-entropy") {
+    training.loss.kind = autodiff::LossKind::kCrossEntropy;
+  } else if (options.loss == "mse") {
+    training.loss.kind = autodiff::LossKind::kMeanSquaredError;
+  } else {
     return error(
         ErrorCode::kUsage,
         fmt::format("--loss: '{}' is not known; known are cross-entropy, mse", options.loss));
-  if (options.optimizer == "adamw")
-    training.optimizer = autodiff::Optimizer::kAdamW;
-  else if (options.optimizer == "sgd")
-    training.optimizer = autodiff::Optimizer::kSgd;
-  else
+  }
+  if (options.optimizer == "adamw") {
+    training.optimizer.kind = autodiff::OptimizerKind::kAdamW;
+  } else if (options.optimizer == "sgd") {
+    training.optimizer.kind = autodiff::OptimizerKind::kSgd;
+  } else {
     return error(
         ErrorCode::kUsage,
         fmt::format("--optimizer: '{}' is not known; known are adamw, sgd", options.optimizer));
-  training.learning_rate = options.learning_rate;
-  training.weight_decay = options.weight_decay;
-  training.momentum = options.momentum;
+  }
+  training.optimizer.learning_rate = options.learning_rate;
+  training.optimizer.weight_decay = options.weight_decay;
+  training.optimizer.momentum = options.momentum;
   result.training = training;
   return result;
 }

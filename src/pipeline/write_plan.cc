@@ -81,7 +81,7 @@ class Writer {
         out.address = resident_bytes_;
         resident_bytes_ += out.bytes;
       }
-      plan_.storages.push_back(std::move(out));
+      plan_.storages.push_back(out);
     }
     for (SchedValueId v : in_.view.problem.values.ids())
       plan_.storages[plan_id(in_.view.storage[v])].address =
