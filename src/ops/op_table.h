@@ -77,10 +77,10 @@ Instance instance_of(const ir::Graph& graph, ir::OpId op);
 // named `name`, `name.1`, ... unless output_names says otherwise (made fresh where taken).
 // `category` is given to outputs that own a storage.
 struct AppendOptions {
-  std::string name;  // of the op; made fresh where taken; empty: from kind
-  std::string module;
+  std::string name = {};  // of the op; made fresh where taken; empty: from kind
+  std::string module = {};
   Phase phase = Phase::kForward;
-  std::vector<std::string> output_names;
+  std::vector<std::string> output_names = {};
   Category category = Category::kActivation;
 };
 Result<ir::OpId> append(ir::Graph& graph, std::string_view kind, std::vector<ir::ValueId> inputs,
