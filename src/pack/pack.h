@@ -54,8 +54,9 @@ struct PackOptions {
   bool dynamic_order = true;  // lowest legal offset first; off: static order only
   bool decomposition = true;  // split in time as soon as no unplaced buffer crosses a moment
   bool hatless = true;        // a buffer with nothing unplaced above it needs no alternatives
-  bool release_bound =
-      true;  // section inference at every level of its buffers' lowest offsets, not only the least
+  // Section inference at each level of lowest offsets, not only the least. Off: it costs more than
+  // it saves.
+  bool release_bound = false;
   bool memo = true;  // a refuted remainder is not searched again
 
   // Static orders, tried round-robin with doubling budgets. Letters, each descending: A area, C
