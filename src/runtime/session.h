@@ -1,4 +1,5 @@
-// A Session owns one arena and runs the steps of one plan inside it. Small on purpose; links without the planner.
+// A Session owns one arena and runs the steps of one plan inside it. Small on purpose; links
+// without the planner.
 #pragma once
 
 #include <cstdint>
@@ -16,11 +17,13 @@
 namespace lowtide::runtime {
 
 struct SessionOptions {
-  uint64_t seed = 0;           // of seeded parameters and random ops
-  std::string model_folder;    // where external weight files lie; seeded values when a file is absent and this is empty
-  bool unplanned = false;      // one buffer per storage, allocated when made and freed after its last reader, ops in program
-                               // order: the baseline that --compare runs. Same kernels.
-  bool poison = false;         // fill freed ranges with NaN bytes: for tests
+  uint64_t seed = 0;         // of seeded parameters and random ops
+  std::string model_folder;  // where external weight files lie; seeded values when a file is absent
+                             // and this is empty
+  bool unplanned =
+      false;  // one buffer per storage, allocated when made and freed after its last reader, ops in
+              // program order: the baseline that --compare runs. Same kernels.
+  bool poison = false;  // fill freed ranges with NaN bytes: for tests
 };
 
 // Called after a compute step with each of its outputs; the bytes are valid during the call only.
@@ -28,19 +31,24 @@ using Observer = std::function<void(plan::PlanOpId, plan::PlanValueId, std::span
 
 class Session {
  public:
-  // Allocates the arena (exactly plan.arena_bytes, aligned), makes all kernels, fills parameters, state and constants.
-  // Error: kInput (no kernel for an op; a weight file too short), kInternal (no memory).
-  static Result<Session> open(plan::Plan plan, const KernelFactory& kernels, const SessionOptions& options = {});
+  // Allocates the arena (exactly plan.arena_bytes, aligned), makes all kernels, fills parameters,
+  // state and constants. Error: kInput (no kernel for an op; a weight file too short), kInternal
+  // (no memory).
+  static Result<Session> open(plan::Plan plan, const KernelFactory& kernels,
+                              const SessionOptions& options = {});
   Session(Session&&) noexcept;
   Session& operator=(Session&&) noexcept;
   ~Session();
 
   const plan::Plan& plan() const;
-  // Row-major contents of a value without producer (data, labels, a parameter). Size must match. Layouts are converted.
+  // Row-major contents of a value without producer (data, labels, a parameter). Size must match.
+  // Layouts are converted.
   Status set(std::string_view value, std::span<const std::byte> row_major);
-  // Row-major copy of a value that is alive now: inputs, parameters, state, and after run() the outputs.
+  // Row-major copy of a value that is alive now: inputs, parameters, state, and after run() the
+  // outputs.
   Result<std::vector<std::byte>> get(std::string_view value) const;
-  // Fills every fed input that was never set with seeded values (floats in [-1,1), labels and tokens below `integer_limit`).
+  // Fills every fed input that was never set with seeded values (floats in [-1,1), labels and
+  // tokens below `integer_limit`).
   void seed_inputs(int64_t integer_limit);
 
   // One step. No allocation happens inside for tensors or kernels.
@@ -55,9 +63,5 @@ class Session {
   explicit Session(std::unique_ptr<State> state);
   std::unique_ptr<State> state_;
 };
-
-// The seeded contents of a parameter or input: deterministic in (seed, name, element); see docs/formats.md. f32/f64/i64/i32/...
-void fill_seeded(std::string_view name, const plan::TensorDesc& type, uint64_t seed, int64_t integer_limit,
-                 std::span<std::byte> row_major);
 
 }  // namespace lowtide::runtime

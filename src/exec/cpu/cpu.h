@@ -1,7 +1,9 @@
-// The CPU backend: oneDNN where it is fast, own kernels where it has none. The only public face of this folder.
+// The CPU backend: oneDNN where it is fast, own kernels where it has none. The only public face of
+// this folder.
 #pragma once
 
 #include <memory>
+#include <string>
 
 #include "runtime/kernel.h"
 
@@ -13,5 +15,10 @@ struct CpuOptions {
 
 // Thread-safe for make(); kernels of one factory share its thread pool and run one at a time.
 std::unique_ptr<runtime::KernelFactory> make_cpu_kernels(const CpuOptions& options = {});
+
+// Which implementation runs an op: oneDNN's own name, or "own". For reports and benchmarks. Error:
+// as workspace_bytes.
+Result<std::string> implementation_name(const runtime::KernelFactory& factory,
+                                        const plan::OpDesc& op);
 
 }  // namespace lowtide::exec_cpu

@@ -1,0 +1,74 @@
+// What a kernel is made of inside this folder: a function on raw pointers, its scratch size, and
+// the name of the implementation. Builders turn an OpDesc into one; they own all checks, so that
+// running needs none.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "plan/kernel_catalog.h"
+#include "plan/op_desc.h"
+#include "runtime/kernel.h"
+
+namespace lowtide::exec_cpu {
+
+using plan::OpDesc;
+using plan::TensorDesc;
+using runtime::KernelArgs;
+
+struct Built {
+  std::function<void(const KernelArgs&)> run;
+  int64_t workspace_bytes = 0;
+  std::string implementation = "own";
+};
+
+using Builder = Result<Built> (*)(const OpDesc& op);
+using Wish = plan::LayoutWish (*)(const OpDesc& op);
+
+struct Entry {
+  std::string_view kind;
+  Builder build;
+  Wish wish = nullptr;  // none: any layout is fine
+};
+
+// The kernels of each file, by kind.
+std::span<const Entry> elementwise_kernels();
+std::span<const Entry> product_kernels();
+std::span<const Entry> convolution_kernels();
+std::span<const Entry> normalization_kernels();
+std::span<const Entry> softmax_kernels();
+std::span<const Entry> loss_kernels();
+std::span<const Entry> pool_kernels();
+std::span<const Entry> reduction_kernels();
+std::span<const Entry> move_kernels();
+std::span<const Entry> gather_kernels();
+std::span<const Entry> random_kernels();
+std::span<const Entry> update_kernels();
+
+// Attributes with the value they have when absent. An integer is accepted where a real is asked
+// for.
+int64_t int_attr(const OpDesc& op, std::string_view name, int64_t absent);
+double real_attr(const OpDesc& op, std::string_view name, double absent);
+std::string word_attr(const OpDesc& op, std::string_view name, std::string_view absent);
+std::vector<int64_t> list_attr(const OpDesc& op, std::string_view name,
+                               std::vector<int64_t> absent);
+
+// "MatMul(f32[2,3] row_major, ...) -> f32[...] ...": for messages.
+std::string print(const OpDesc& op);
+// Error kInput: "no CPU kernel for <op>: <why>".
+tl::unexpected<Error> unsupported(const OpDesc& op, std::string_view why);
+
+// True when input i exists and is present.
+bool has_input(const OpDesc& op, size_t i);
+// Error unless the op has between `least` and `most` operands, the first `least` of them present,
+// and `outputs` outputs.
+Status check_counts(const OpDesc& op, size_t least, size_t most, size_t outputs);
+// Error unless every present operand and output is f32 and none is blocked.
+Status check_plain_f32(const OpDesc& op);
+
+}  // namespace lowtide::exec_cpu

@@ -1,0 +1,79 @@
+// The factory: finds the entry of a kind and builds it. Every kernel sets the number of threads
+// before it runs, because OpenMP keeps that per calling thread.
+#include <omp.h>
+
+#include <map>
+#include <string>
+
+#include "exec/cpu/build.h"
+#include "exec/cpu/cpu.h"
+
+namespace lowtide::exec_cpu {
+namespace {
+
+class CpuKernel final : public runtime::Kernel {
+ public:
+  CpuKernel(Built built, int threads) : built_(std::move(built)), threads_(threads) {}
+  void run(const KernelArgs& args) override {
+    if (omp_get_max_threads() != threads_) omp_set_num_threads(threads_);
+    built_.run(args);
+  }
+
+ private:
+  Built built_;
+  int threads_;
+};
+
+class CpuFactory final : public runtime::KernelFactory {
+ public:
+  explicit CpuFactory(int threads) : threads_(threads > 0 ? threads : omp_get_num_procs()) {
+    for (auto entries :
+         {elementwise_kernels(), product_kernels(), convolution_kernels(), normalization_kernels(),
+          softmax_kernels(), loss_kernels(), pool_kernels(), reduction_kernels(), move_kernels(),
+          gather_kernels(), random_kernels(), update_kernels()})
+      for (const Entry& entry : entries) entries_.emplace(entry.kind, &entry);
+  }
+
+  Result<int64_t> workspace_bytes(const OpDesc& op) const override {
+    LT_ASSIGN(const Built built, build(op));
+    return built.workspace_bytes;
+  }
+
+  plan::LayoutWish wish(const OpDesc& op) const override {
+    const auto entry = entries_.find(op.kind);
+    if (entry == entries_.end() || entry->second->wish == nullptr) return {};
+    omp_set_num_threads(threads_);
+    return entry->second->wish(op);
+  }
+
+  Result<std::unique_ptr<runtime::Kernel>> make(const OpDesc& op) const override {
+    LT_ASSIGN(Built built, build(op));
+    return std::make_unique<CpuKernel>(std::move(built), threads_);
+  }
+
+  Result<Built> build(const OpDesc& op) const {
+    const auto entry = entries_.find(op.kind);
+    if (entry == entries_.end()) return unsupported(op, "no kernel of this kind");
+    omp_set_num_threads(threads_);  // oneDNN sizes scratch and work by the team
+    return entry->second->build(op);
+  }
+
+ private:
+  int threads_;
+  std::map<std::string_view, const Entry*> entries_;
+};
+
+}  // namespace
+
+std::unique_ptr<runtime::KernelFactory> make_cpu_kernels(const CpuOptions& options) {
+  return std::make_unique<CpuFactory>(options.threads);
+}
+
+Result<std::string> implementation_name(const runtime::KernelFactory& factory, const OpDesc& op) {
+  const auto* cpu = dynamic_cast<const CpuFactory*>(&factory);
+  if (cpu == nullptr) return error(ErrorCode::kInternal, "not a CPU kernel factory");
+  LT_ASSIGN(const Built built, cpu->build(op));
+  return built.implementation;
+}
+
+}  // namespace lowtide::exec_cpu

@@ -1,0 +1,309 @@
+// Conv, ConvDataGrad (also the transposed convolution) and ConvWgtGrad on oneDNN. Data in
+// channels-last order and weights in the blocked format that oneDNN picks for the shape are the
+// fast form; wish() names them. Whatever layouts a plan then holds are passed on exactly, and a
+// combination for which oneDNN has only its reference code is refused.
+#include <memory>
+
+#include "exec/cpu/dnnl_seam.h"
+#include "exec/cpu/nest.h"
+#include "exec/cpu/parallel.h"
+#include "exec/cpu/simd.h"
+
+namespace lowtide::exec_cpu {
+namespace {
+
+using Dims = std::vector<int64_t>;
+
+// Which operand is what: x and dx are `data`, y and dy are `result`.
+struct Geometry {
+  TensorDesc data, weights, result;
+  Dims weight_dims;  // with the group in front when there is more than one
+  Dims strides = {}, dilations = {}, pads_begin = {}, pads_end = {};
+  int64_t group = 1;
+};
+
+Result<Geometry> geometry(const OpDesc& op, const TensorDesc& data, const TensorDesc& weights,
+                          const TensorDesc& result) {
+  Geometry g{.data = data, .weights = weights, .result = result, .weight_dims = weights.dims};
+  const size_t rank = data.dims.size();
+  if (rank < 3 || rank > 5 || weights.dims.size() != rank || result.dims.size() != rank)
+    return unsupported(op, "one to three spatial dims, the same for all operands");
+  const size_t spatial = rank - 2;
+  g.strides = list_attr(op, "strides", Dims(spatial, 1));
+  g.dilations = list_attr(op, "dilations", Dims(spatial, 1));
+  const Dims pads = list_attr(op, "pads", Dims(2 * spatial, 0));
+  if (g.strides.size() != spatial || g.dilations.size() != spatial || pads.size() != 2 * spatial)
+    return unsupported(op, "strides, dilations or pads do not match the spatial dims");
+  g.pads_begin.assign(pads.begin(), pads.begin() + static_cast<int64_t>(spatial));
+  g.pads_end.assign(pads.begin() + static_cast<int64_t>(spatial), pads.end());
+  for (int64_t& dilation : g.dilations) --dilation;  // oneDNN counts the gaps
+  g.group = int_attr(op, "group", 1);
+  if (g.group < 1 || weights.dims[0] % g.group != 0)
+    return unsupported(op, "the group does not divide the channels");
+  if (g.group > 1) {
+    g.weight_dims[0] /= g.group;
+    g.weight_dims.insert(g.weight_dims.begin(), g.group);
+  }
+  return g;
+}
+
+Result<Geometry> geometry(const OpDesc& op) {
+  if (op.kind == "Conv") return geometry(op, *op.inputs[0], *op.inputs[1], op.outputs[0]);
+  if (op.kind == "ConvDataGrad") return geometry(op, op.outputs[0], *op.inputs[1], *op.inputs[0]);
+  return geometry(op, *op.inputs[0], op.outputs[0], *op.inputs[1]);
+}
+
+Result<MemoryDesc> weights_desc(const OpDesc& op, const Geometry& g) {
+  if (!g.weights.layout.blocked.empty()) {
+    LT_ASSIGN(MemoryDesc desc, parse_blocked(op, g.weights));
+    if (desc.dims() != g.weight_dims)
+      return unsupported(op, "the weights are blocked for other dims");
+    return desc;
+  }
+  Dims strides = strides_of(g.weights);
+  if (g.group > 1) strides.insert(strides.begin(), strides[0] * g.weight_dims[1]);
+  return strided_desc(g.weight_dims, strides);
+}
+
+struct Descs {
+  MemoryDesc data, weights, result, bias;
+};
+
+dnnl::convolution_forward::primitive_desc forward_pd(const Geometry& g, const Descs& d) {
+  const auto kind = dnnl::prop_kind::forward_training;
+  const auto direct = dnnl::algorithm::convolution_direct;
+  const auto desc =
+      d.bias.data.ndims > 0
+          ? dnnl::convolution_forward::desc(kind, direct, d.data, d.weights, d.bias, d.result,
+                                            g.strides, g.dilations, g.pads_begin, g.pads_end)
+          : dnnl::convolution_forward::desc(kind, direct, d.data, d.weights, d.result, g.strides,
+                                            g.dilations, g.pads_begin, g.pads_end);
+  return {desc, scratchpad_attr(), dnnl_engine()};
+}
+
+// What the backward primitives ask for by way of introduction; its layouts are free.
+dnnl::convolution_forward::primitive_desc hint_pd(const Geometry& g) {
+  return forward_pd(g,
+                    {any_desc(g.data.dims), any_desc(g.weight_dims), any_desc(g.result.dims), {}});
+}
+
+dnnl::convolution_backward_data::primitive_desc data_pd(const Geometry& g, const Descs& d) {
+  const dnnl::convolution_backward_data::desc desc(dnnl::algorithm::convolution_direct, d.data,
+                                                   d.weights, d.result, g.strides, g.dilations,
+                                                   g.pads_begin, g.pads_end);
+  return {desc, scratchpad_attr(), dnnl_engine(), hint_pd(g)};
+}
+
+dnnl::convolution_backward_weights::primitive_desc weights_pd(const Geometry& g, const Descs& d) {
+  const dnnl::convolution_backward_weights::desc desc(dnnl::algorithm::convolution_direct, d.data,
+                                                      d.weights, d.result, g.strides, g.dilations,
+                                                      g.pads_begin, g.pads_end);
+  return {desc, scratchpad_attr(), dnnl_engine(), hint_pd(g)};
+}
+
+Result<Descs> descs_of(const OpDesc& op, const Geometry& g) {
+  if (!g.data.layout.blocked.empty() || !g.result.layout.blocked.empty())
+    return unsupported(op, "blocked layouts are for weights only");
+  Descs d{.data = plain_desc(g.data), .weights = {}, .result = plain_desc(g.result), .bias = {}};
+  LT_ASSIGN(d.weights, weights_desc(op, g));
+  return d;
+}
+
+template <class Pd>
+Result<Built> start(const OpDesc& op, const Pd& pd) {
+  Built built;
+  built.implementation = pd.impl_info_str();
+  LT_RETURN_IF_ERROR(check_fast(op, built.implementation));
+  built.workspace_bytes = static_cast<int64_t>(pd.scratchpad_desc().get_size());
+  return built;
+}
+
+Result<Built> make_forward(const OpDesc& op) {
+  LT_ASSIGN(const Geometry g, geometry(op));
+  LT_ASSIGN(Descs d, descs_of(op, g));
+  const bool biased = has_input(op, 2);
+  if (biased) d.bias = strided_desc(op.inputs[2]->dims, {1});
+  const auto pd = forward_pd(g, d);
+  LT_ASSIGN(Built built, start(op, pd));
+  auto primitive = std::make_shared<BoundPrimitive>(dnnl::convolution_forward(pd));
+  primitive->bind(DNNL_ARG_SRC, d.data);
+  primitive->bind(DNNL_ARG_WEIGHTS, d.weights);
+  primitive->bind(DNNL_ARG_DST, d.result);
+  if (biased) primitive->bind(DNNL_ARG_BIAS, d.bias);
+  primitive->bind(DNNL_ARG_SCRATCHPAD, pd.scratchpad_desc());
+  built.run = [primitive, biased](const KernelArgs& args) {
+    primitive->point(DNNL_ARG_SRC, args.inputs[0]);
+    primitive->point(DNNL_ARG_WEIGHTS, args.inputs[1]);
+    if (biased) primitive->point(DNNL_ARG_BIAS, args.inputs[2]);
+    primitive->point(DNNL_ARG_DST, args.outputs[0]);
+    primitive->point(DNNL_ARG_SCRATCHPAD, args.workspace);
+    primitive->execute();
+  };
+  return built;
+}
+
+// Adds bias[c] to every element of channel c; y is one or more images, plain layout.
+class ChannelBias {
+ public:
+  explicit ChannelBias(const TensorDesc& y) : view_(axis_view(y, 1)) {}
+  void run(float* y, const float* bias) const {
+    const Loops& simd = loops();
+    if (view_.inner == 1) {
+      parallel_ranges(view_.outer, 1 + 16384 / view_.extent, [&](int64_t begin, int64_t end) {
+        for (int64_t r = begin; r < end; ++r) simd.add(bias, view_.extent, y + r * view_.extent);
+      });
+      return;
+    }
+    parallel_ranges(view_.outer * view_.extent, 1 + 16384 / view_.inner,
+                    [&](int64_t begin, int64_t end) {
+                      for (int64_t r = begin; r < end; ++r)
+                        simd.affine_span(y + r * view_.inner, y + r * view_.inner, view_.inner,
+                                         1.0f, bias[r % view_.extent]);
+                    });
+  }
+
+ private:
+  AxisView view_;
+};
+
+Result<Built> make_data_grad(const OpDesc& op) {
+  LT_ASSIGN(const Geometry g, geometry(op));
+  LT_ASSIGN(const Descs d, descs_of(op, g));
+  const auto pd = data_pd(g, d);
+  LT_ASSIGN(Built built, start(op, pd));
+  auto primitive = std::make_shared<BoundPrimitive>(dnnl::convolution_backward_data(pd));
+  primitive->bind(DNNL_ARG_DIFF_DST, d.result);
+  primitive->bind(DNNL_ARG_WEIGHTS, d.weights);
+  primitive->bind(DNNL_ARG_DIFF_SRC, d.data);
+  primitive->bind(DNNL_ARG_SCRATCHPAD, pd.scratchpad_desc());
+  const bool biased = has_input(op, 2);
+  built.run = [primitive, biased, bias = ChannelBias(op.outputs[0])](const KernelArgs& args) {
+    primitive->point(DNNL_ARG_DIFF_DST, args.inputs[0]);
+    primitive->point(DNNL_ARG_WEIGHTS, args.inputs[1]);
+    primitive->point(DNNL_ARG_DIFF_SRC, args.outputs[0]);
+    primitive->point(DNNL_ARG_SCRATCHPAD, args.workspace);
+    primitive->execute();
+    if (biased)
+      bias.run(static_cast<float*>(args.outputs[0]), static_cast<const float*>(args.inputs[2]));
+  };
+  return built;
+}
+
+// oneDNN cannot add into the weight gradient, so an accumulating one is computed in scratch behind
+// oneDNN's own.
+Result<Built> make_weights_grad(const OpDesc& op) {
+  LT_ASSIGN(const Geometry g, geometry(op));
+  LT_ASSIGN(const Descs d, descs_of(op, g));
+  const bool accumulates = has_input(op, 2);
+  if (accumulates && op.inputs[2]->layout != op.outputs[0].layout)
+    return unsupported(op, "the accumulator's layout differs from the output's");
+  const auto pd = weights_pd(g, d);
+  LT_ASSIGN(Built built, start(op, pd));
+  auto primitive = std::make_shared<BoundPrimitive>(dnnl::convolution_backward_weights(pd));
+  primitive->bind(DNNL_ARG_SRC, d.data);
+  primitive->bind(DNNL_ARG_DIFF_DST, d.result);
+  primitive->bind(DNNL_ARG_DIFF_WEIGHTS, d.weights);
+  primitive->bind(DNNL_ARG_SCRATCHPAD, pd.scratchpad_desc());
+  const int64_t scratch = (built.workspace_bytes + 63) / 64 * 64;
+  const int64_t bytes = plan::size_bytes(op.outputs[0]);
+  if (accumulates) built.workspace_bytes = scratch + bytes;
+  built.run = [primitive, accumulates, scratch, bytes](const KernelArgs& args) {
+    void* own = accumulates ? static_cast<char*>(args.workspace) + scratch : args.outputs[0];
+    primitive->point(DNNL_ARG_SRC, args.inputs[0]);
+    primitive->point(DNNL_ARG_DIFF_DST, args.inputs[1]);
+    primitive->point(DNNL_ARG_DIFF_WEIGHTS, own);
+    primitive->point(DNNL_ARG_SCRATCHPAD, args.workspace);
+    primitive->execute();
+    if (!accumulates) return;
+    parallel_copy(args.outputs[0], args.inputs[2], bytes);
+    parallel_ranges(bytes / 4, 32768, [&](int64_t begin, int64_t end) {
+      loops().add(static_cast<const float*>(own) + begin, end - begin,
+                  static_cast<float*>(args.outputs[0]) + begin);
+    });
+  };
+  return built;
+}
+
+Status check(const OpDesc& op) {
+  LT_RETURN_IF_ERROR(check_counts(op, 2, 3, 1));
+  for (const auto& input : op.inputs)
+    if (input && input->dtype != DType::kF32) return unsupported(op, "operands must be f32");
+  if (op.outputs[0].dtype != DType::kF32) return unsupported(op, "the output must be f32");
+  return {};
+}
+
+Result<Built> build_convolution(const OpDesc& op) {
+  LT_RETURN_IF_ERROR(check(op));
+  return guard_dnnl(op, [&] {
+    if (op.kind == "Conv") return make_forward(op);
+    return op.kind == "ConvDataGrad" ? make_data_grad(op) : make_weights_grad(op);
+  });
+}
+
+// The weights' format for channels-last data, chosen by oneDNN. Error when it has no fast one.
+Result<Layout> chosen_weights(const OpDesc& op, const Geometry& g) {
+  const Layout last = Layout::channels_last(g.data.dims.size());
+  TensorDesc data = g.data, result = g.result;
+  data.layout = result.layout = last;
+  const Descs d{plain_desc(data), any_desc(g.weight_dims), plain_desc(result), {}};
+  MemoryDesc weights;
+  std::string implementation;
+  auto take = [&](const auto& pd, const MemoryDesc& desc) {
+    weights = desc;
+    implementation = pd.impl_info_str();
+  };
+  if (op.kind == "Conv") {
+    Descs with_bias = d;
+    if (has_input(op, 2)) with_bias.bias = strided_desc(op.inputs[2]->dims, {1});
+    const auto pd = forward_pd(g, with_bias);
+    take(pd, pd.weights_desc());
+  } else if (op.kind == "ConvDataGrad") {
+    const auto pd = data_pd(g, d);
+    take(pd, pd.weights_desc());
+  } else {
+    const auto pd = weights_pd(g, d);
+    take(pd, pd.diff_weights_desc());
+  }
+  LT_RETURN_IF_ERROR(check_fast(op, implementation));
+  TensorDesc plain = g.weights;
+  plain.layout = {};
+  Geometry row_major = g;
+  row_major.weights = plain;
+  LT_ASSIGN(const MemoryDesc row_major_desc, weights_desc(op, row_major));
+  return weights == row_major_desc ? Layout{} : blocked_layout(weights);
+}
+
+plan::LayoutWish wish_convolution(const OpDesc& op) {
+  if (!check(op)) return {};
+  Result<Geometry> g = geometry(op);
+  if (!g) return {};
+  const Result<Layout> weights = guard_dnnl(op, [&] { return chosen_weights(op, *g); });
+  if (!weights) return {};
+  const Layout last = Layout::channels_last(g->data.dims.size());
+  plan::LayoutWish wish;
+  wish.inputs.resize(op.inputs.size());
+  if (op.kind == "ConvWgtGrad") {
+    wish.inputs[0] = wish.inputs[1] = last;
+    if (has_input(op, 2)) wish.inputs[2] = *weights;
+    wish.outputs = {*weights};
+  } else {
+    wish.inputs[0] = last;
+    wish.inputs[1] = *weights;
+    wish.outputs = {last};
+  }
+  return wish;
+}
+
+constexpr Entry kEntries[] = {
+    {"Conv", build_convolution, wish_convolution},
+    {"ConvDataGrad", build_convolution, wish_convolution},
+    {"ConvWgtGrad", build_convolution, wish_convolution},
+};
+
+}  // namespace
+
+std::span<const Entry> convolution_kernels() {
+  return kEntries;
+}
+
+}  // namespace lowtide::exec_cpu

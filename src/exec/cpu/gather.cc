@@ -1,0 +1,131 @@
+// Gather and its gradient. The gradient adds rows of dy in the order of the indices; threads share
+// out columns (or whole outer slices), never indices, so that two equal indices are added by one
+// thread and the result has the same bits always.
+#include <algorithm>
+#include <cstring>
+
+#include "exec/cpu/build.h"
+#include "exec/cpu/nest.h"
+#include "exec/cpu/parallel.h"
+#include "exec/cpu/simd.h"
+
+namespace lowtide::exec_cpu {
+namespace {
+
+// data is [outer, dim, inner]; dy and y are [outer, indices, inner].
+struct Shape {
+  int64_t outer = 1, dim = 1, inner = 1, indices = 1;
+  bool wide = true;  // i64 indices
+};
+
+Result<Shape> shape_of(const OpDesc& op, const TensorDesc& data, const TensorDesc& indices) {
+  for (const auto& input : op.inputs)
+    if (input && !same_order(*input, {.dtype = input->dtype, .dims = input->dims, .layout = {}}))
+      return unsupported(op, "operands must be row-major");
+  if (!op.outputs[0].layout.row_major()) return unsupported(op, "the output must be row-major");
+  if (indices.dtype != DType::kI64 && indices.dtype != DType::kI32)
+    return unsupported(op, "indices must be i64 or i32");
+  const int64_t rank = static_cast<int64_t>(data.dims.size());
+  int64_t axis = int_attr(op, "axis", 0);
+  if (axis < 0) axis += rank;
+  if (axis < 0 || axis >= rank) return unsupported(op, "the axis is out of range");
+  Shape shape;
+  for (int64_t d = 0; d < rank; ++d)
+    (d < axis    ? shape.outer
+     : d == axis ? shape.dim
+                 : shape.inner) *= data.dims[static_cast<size_t>(d)];
+  shape.indices = plan::element_count(indices);
+  shape.wide = indices.dtype == DType::kI64;
+  return shape;
+}
+
+// The row that index i names, or -1 when there is none.
+int64_t row_at(const void* indices, int64_t i, const Shape& shape) {
+  int64_t row = shape.wide ? static_cast<const int64_t*>(indices)[i]
+                           : static_cast<const int32_t*>(indices)[i];
+  if (row < 0) row += shape.dim;
+  return row >= 0 && row < shape.dim ? row : -1;
+}
+
+Result<Built> build_gather(const OpDesc& op) {
+  LT_RETURN_IF_ERROR(check_counts(op, 2, 2, 1));
+  LT_ASSIGN(const Shape shape, shape_of(op, *op.inputs[0], *op.inputs[1]));
+  if (op.inputs[0]->dtype != op.outputs[0].dtype)
+    return unsupported(op, "data and output of two types");
+  const int64_t bytes = size_bytes(op.outputs[0].dtype) * shape.inner;
+  Built built;
+  built.run = [=](const KernelArgs& args) {
+    const char* data = static_cast<const char*>(args.inputs[0]);
+    char* y = static_cast<char*>(args.outputs[0]);
+    parallel_ranges(
+        shape.outer * shape.indices, 1 + 65536 / std::max<int64_t>(bytes, 1),
+        [&](int64_t begin, int64_t end) {
+          for (int64_t i = begin; i < end; ++i) {
+            const int64_t row = row_at(args.inputs[1], i % shape.indices, shape);
+            char* to = y + i * bytes;
+            if (row < 0)  // no such row: zeros, so that bad data cannot read past the table
+              std::memset(to, 0, static_cast<size_t>(bytes));
+            else
+              std::memcpy(to, data + (i / shape.indices * shape.dim + row) * bytes,
+                          static_cast<size_t>(bytes));
+          }
+        });
+  };
+  return built;
+}
+
+void add_rows(const Shape& shape, const void* indices, const float* dy, float* out, int64_t outer,
+              int64_t column, int64_t width) {
+  const Loops& simd = loops();
+  for (int64_t i = 0; i < shape.indices; ++i) {
+    const int64_t row = row_at(indices, i, shape);
+    if (row < 0) continue;
+    const float* from = dy + (outer * shape.indices + i) * shape.inner + column;
+    float* to = out + (outer * shape.dim + row) * shape.inner + column;
+    if (width == 1)
+      *to += *from;
+    else
+      simd.add(from, width, to);
+  }
+}
+
+Result<Built> build_gather_grad(const OpDesc& op) {
+  LT_RETURN_IF_ERROR(check_counts(op, 2, 3, 1));
+  LT_ASSIGN(const Shape shape, shape_of(op, op.outputs[0], *op.inputs[1]));
+  if (op.inputs[0]->dtype != DType::kF32 || op.outputs[0].dtype != DType::kF32)
+    return unsupported(op, "gradients must be f32");
+  const bool accumulates = has_input(op, 2);
+  const int64_t bytes = plan::size_bytes(op.outputs[0]);
+  Built built;
+  built.run = [=](const KernelArgs& args) {
+    const float* dy = static_cast<const float*>(args.inputs[0]);
+    float* out = static_cast<float*>(args.outputs[0]);
+    if (accumulates)
+      parallel_copy(out, args.inputs[2], bytes);
+    else
+      parallel_zero(out, bytes);
+    const int64_t columns = (shape.inner + 63) / 64;  // units of 64 columns
+    parallel_ranges(shape.outer * columns, 1 + 16384 / (64 * std::max<int64_t>(shape.indices, 1)),
+                    [&](int64_t begin, int64_t end) {
+                      for (int64_t unit = begin; unit < end;) {
+                        const int64_t outer = unit / columns, first = unit % columns * 64;
+                        const int64_t last = std::min(end, (outer + 1) * columns);
+                        const int64_t width =
+                            std::min(shape.inner, (last - outer * columns) * 64) - first;
+                        add_rows(shape, args.inputs[1], dy, out, outer, first, width);
+                        unit = last;
+                      }
+                    });
+  };
+  return built;
+}
+
+constexpr Entry kEntries[] = {{"Gather", build_gather}, {"GatherGrad", build_gather_grad}};
+
+}  // namespace
+
+std::span<const Entry> gather_kernels() {
+  return kEntries;
+}
+
+}  // namespace lowtide::exec_cpu

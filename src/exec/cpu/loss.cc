@@ -1,0 +1,196 @@
+// Losses. CrossEntropy reads the logits once (a running maximum with a rescaled sum, see
+// simd_rows.h) and its gradient is one pass that may overwrite them. Labels that are ignored or
+// outside the classes count for nothing. Lines (one per label) are summed in double in their order,
+// so the loss does not depend on the number of threads.
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "exec/cpu/build.h"
+#include "exec/cpu/nest.h"
+#include "exec/cpu/parallel.h"
+#include "exec/cpu/simd.h"
+
+namespace lowtide::exec_cpu {
+namespace {
+
+constexpr int64_t kNoIndex = -100;  // PyTorch's default
+
+// Logits as [outer, classes, inner] in the order of memory; line = outer index * inner + inner
+// index.
+struct Lines {
+  AxisView view;
+  bool wide = true;  // i64 labels
+  int64_t ignore = kNoIndex;
+
+  int64_t count() const { return view.outer * view.inner; }
+  // The class of a line, or -1 when it counts for nothing.
+  int64_t label(const void* labels, int64_t line) const {
+    const int64_t c = wide ? static_cast<const int64_t*>(labels)[line]
+                           : static_cast<const int32_t*>(labels)[line];
+    return c == ignore || c < 0 || c >= view.extent ? -1 : c;
+  }
+  int64_t first(int64_t line) const {
+    return line / view.inner * view.extent * view.inner + line % view.inner;
+  }
+};
+
+Result<Lines> lines_of(const OpDesc& op, const TensorDesc& lse) {
+  const TensorDesc& logits = *op.inputs[0];
+  const TensorDesc& labels = *op.inputs[1];
+  if (logits.dtype != DType::kF32 || lse.dtype != DType::kF32 || !logits.layout.blocked.empty())
+    return unsupported(op, "logits must be f32 in a plain layout");
+  if (labels.dtype != DType::kI64 && labels.dtype != DType::kI32)
+    return unsupported(op, "labels must be i64 or i32");
+  int64_t axis = int_attr(op, "axis", 1);
+  if (axis < 0) axis += static_cast<int64_t>(logits.dims.size());
+  if (axis < 0 || axis >= static_cast<int64_t>(logits.dims.size()))
+    return unsupported(op, "the axis is out of range");
+  const TensorDesc rest = without_axis(logits, static_cast<size_t>(axis));
+  if (!same_order(rest, labels) || !same_order(rest, lse))
+    return unsupported(op, "labels must lie in the order of the logits without their classes");
+  return Lines{axis_view(logits, static_cast<size_t>(axis)), labels.dtype == DType::kI64,
+               int_attr(op, "ignore_index", kNoIndex)};
+}
+
+void log_sum_exp(const Lines& lines, const float* x, float* lse) {
+  const Loops& simd = loops();
+  const AxisView& v = lines.view;
+  if (v.inner == 1) {
+    parallel_ranges(v.outer, 1 + 4096 / v.extent, [&](int64_t begin, int64_t end) {
+      for (int64_t r = begin; r < end; ++r) {
+        float max = 0, sum = 0;
+        simd.max_and_sum(x + r * v.extent, v.extent, &max, &sum);
+        lse[r] = max + std::log(sum);
+      }
+    });
+    return;
+  }
+  const int64_t groups = (v.inner + kColumns - 1) / kColumns;
+  parallel_ranges(v.outer * groups, 1 + 16 / v.extent, [&](int64_t begin, int64_t end) {
+    for (int64_t unit = begin; unit < end; ++unit) {
+      const int64_t o = unit / groups, i = unit % groups * kColumns;
+      simd.log_sum_exp_columns(x + o * v.extent * v.inner + i, v.extent, v.inner,
+                               std::min(kColumns, v.inner - i), lse + o * v.inner + i);
+    }
+  });
+}
+
+Result<Built> build_cross_entropy(const OpDesc& op) {
+  LT_RETURN_IF_ERROR(check_counts(op, 2, 2, 2));
+  LT_ASSIGN(const Lines lines, lines_of(op, op.outputs[1]));
+  Built built;
+  built.run = [=](const KernelArgs& args) {
+    const float* x = static_cast<const float*>(args.inputs[0]);
+    float* lse = static_cast<float*>(args.outputs[1]);
+    log_sum_exp(lines, x, lse);
+    double total = 0;
+    int64_t counted = 0;
+    for (int64_t line = 0; line < lines.count(); ++line) {
+      const int64_t c = lines.label(args.inputs[1], line);
+      if (c < 0) continue;
+      total += static_cast<double>(lse[line]) -
+               static_cast<double>(x[lines.first(line) + c * lines.view.inner]);
+      ++counted;
+    }
+    *static_cast<float*>(args.outputs[0]) =
+        static_cast<float>(total / static_cast<double>(counted));
+  };
+  return built;
+}
+
+// One line at a time where classes are neighbours.
+void grad_rows(const Lines& lines, const float* x, const void* labels, const float* lse,
+               float scale, float* dx) {
+  const Loops& simd = loops();
+  const int64_t classes = lines.view.extent;
+  parallel_ranges(lines.view.outer, 1 + 4096 / classes, [&](int64_t begin, int64_t end) {
+    for (int64_t r = begin; r < end; ++r) {
+      const int64_t c = lines.label(labels, r);
+      float* out = dx + r * classes;
+      if (c < 0) {
+        std::memset(out, 0, static_cast<size_t>(classes) * sizeof(float));
+        continue;
+      }
+      simd.scaled_exp_row(x + r * classes, out, classes, lse[r], scale);
+      out[c] -= scale;
+    }
+  });
+}
+
+// Class by class where lines are neighbours.
+void grad_columns(const Lines& lines, const float* x, const void* labels, const float* lse,
+                  float scale, float* dx) {
+  const AxisView& v = lines.view;
+  parallel_ranges(v.outer * v.inner, 1 + 4096 / v.extent, [&](int64_t begin, int64_t end) {
+    for (int64_t line = begin; line < end; ++line) {
+      const int64_t c = lines.label(labels, line), first = lines.first(line);
+      for (int64_t a = 0; a < v.extent; ++a) {
+        const int64_t at = first + a * v.inner;
+        dx[at] = c < 0 ? 0.0f : scale * (std::exp(x[at] - lse[line]) - (a == c ? 1.0f : 0.0f));
+      }
+    }
+  });
+}
+
+Result<Built> build_cross_entropy_grad(const OpDesc& op) {
+  LT_RETURN_IF_ERROR(check_counts(op, 3, 3, 1));
+  LT_ASSIGN(const Lines lines, lines_of(op, *op.inputs[2]));
+  if (op.outputs[0].dtype != DType::kF32 || !same_order(*op.inputs[0], op.outputs[0]))
+    return unsupported(op, "the gradient must be f32 and lie as the logits do");
+  const double scale = real_attr(op, "scale", 1);
+  Built built;
+  built.run = [=](const KernelArgs& args) {
+    const float* x = static_cast<const float*>(args.inputs[0]);
+    const float* lse = static_cast<const float*>(args.inputs[2]);
+    float* dx = static_cast<float*>(args.outputs[0]);
+    int64_t counted = 0;
+    for (int64_t line = 0; line < lines.count(); ++line)
+      counted += lines.label(args.inputs[1], line) >= 0 ? 1 : 0;
+    const float weight =
+        static_cast<float>(scale / static_cast<double>(std::max<int64_t>(counted, 1)));
+    (lines.view.inner == 1 ? grad_rows : grad_columns)(lines, x, args.inputs[1], lse, weight, dx);
+  };
+  return built;
+}
+
+// Fixed chunks of 2^16 elements, summed in their order.
+Result<Built> build_mse(const OpDesc& op) {
+  LT_RETURN_IF_ERROR(check_counts(op, 2, 2, 1));
+  LT_RETURN_IF_ERROR(check_plain_f32(op));
+  if (!same_order(*op.inputs[0], *op.inputs[1]))
+    return unsupported(op, "operands in different layouts");
+  const int64_t count = plan::element_count(*op.inputs[0]);
+  constexpr int64_t kChunk = 1 << 16;
+  const int64_t chunks = (count + kChunk - 1) / kChunk;
+  Built built;
+  built.workspace_bytes = chunks * static_cast<int64_t>(sizeof(double));
+  built.run = [=](const KernelArgs& args) {
+    const float* x = static_cast<const float*>(args.inputs[0]);
+    const float* target = static_cast<const float*>(args.inputs[1]);
+    double* sums = static_cast<double*>(args.workspace);
+    parallel_ranges(chunks, 1, [&](int64_t begin, int64_t end) {
+      for (int64_t c = begin; c < end; ++c)
+        sums[c] = loops().sum_of_squared_differences(x + c * kChunk, target + c * kChunk,
+                                                     std::min(kChunk, count - c * kChunk));
+    });
+    double total = 0;
+    for (int64_t c = 0; c < chunks; ++c) total += sums[c];
+    *static_cast<float*>(args.outputs[0]) = static_cast<float>(total / static_cast<double>(count));
+  };
+  return built;
+}
+
+constexpr Entry kEntries[] = {
+    {"CrossEntropy", build_cross_entropy},
+    {"CrossEntropyGrad", build_cross_entropy_grad},
+    {"MseLoss", build_mse},
+};
+
+}  // namespace
+
+std::span<const Entry> loss_kernels() {
+  return kEntries;
+}
+
+}  // namespace lowtide::exec_cpu

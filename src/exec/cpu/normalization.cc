@@ -1,0 +1,338 @@
+// Batch, layer and root-mean-square normalisation. Each is one reduction over the data and one
+// elementwise pass, both at the speed of memory. Where a reduction crosses rows (batch statistics,
+// gradients of scale and bias) rows are cut into chunks by the shape alone; the chunks' partial
+// sums lie in the workspace and are added in their order.
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "exec/cpu/build.h"
+#include "exec/cpu/nest.h"
+#include "exec/cpu/parallel.h"
+#include "exec/cpu/simd.h"
+
+namespace lowtide::exec_cpu {
+namespace {
+
+// ---- batch normalisation
+// --------------------------------------------------------------------------------------------
+//
+// x is [outer, channels, inner] in the order of memory: inner 1 is channels last. Variances come
+// from sums of squares around the channel's first element, which keeps them accurate when the mean
+// is far from zero.
+
+constexpr int64_t kMaxChunks = 64;
+
+struct Batch {
+  AxisView v;
+  int64_t chunks = 1;  // of outer, channels last only
+  int64_t per_chunk = 1;
+
+  double count() const { return static_cast<double>(v.outer) * static_cast<double>(v.inner); }
+  // s1 and s2 of each chunk, then four rows of channels for factors.
+  int64_t workspace_bytes() const { return (16 * chunks + 16) * v.extent; }
+};
+
+Result<Batch> batch_of(const OpDesc& op, const TensorDesc& x) {
+  LT_RETURN_IF_ERROR(check_plain_f32(op));
+  if (x.dims.size() < 2) return unsupported(op, "x needs a batch and a channel dim");
+  for (const auto& input : op.inputs)
+    if (input->dims.size() > 1 && !same_order(*input, x))
+      return unsupported(op, "operands in different layouts");
+  if (!same_order(op.outputs[0], x))
+    return unsupported(op, "the output's layout differs from the operand's");
+  Batch batch{.v = axis_view(x, 1)};
+  if (batch.v.inner == 1) {
+    batch.chunks = std::clamp<int64_t>(batch.v.outer / 64, 1, kMaxChunks);
+    batch.per_chunk = (batch.v.outer + batch.chunks - 1) / batch.chunks;
+  }
+  return batch;
+}
+
+// Runs part(begin row, rows, s1, s2) on the chunks and adds them up into the first chunk's sums.
+template <class Part>
+void sum_chunks(const Batch& b, double* sums, const Part& part) {
+  const int64_t channels = b.v.extent;
+  parallel_ranges(b.chunks, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t c = begin; c < end; ++c) {
+      double* s = sums + 2 * channels * c;
+      std::memset(s, 0, static_cast<size_t>(2 * channels) * sizeof(double));
+      const int64_t first = c * b.per_chunk;
+      const int64_t rows = std::min(b.per_chunk, b.v.outer - first);
+      if (rows > 0) part(first, rows, s, s + channels);
+    }
+  });
+  for (int64_t c = 1; c < b.chunks; ++c)
+    for (int64_t i = 0; i < 2 * channels; ++i) sums[i] += sums[2 * channels * c + i];
+}
+
+// Runs part(offset of a span of `inner` elements, channel, s1, s2) for all spans, each channel by
+// one thread.
+template <class Part>
+void sum_spans(const Batch& b, double* sums, const Part& part) {
+  parallel_ranges(b.v.extent, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t c = begin; c < end; ++c) {
+      double s1 = 0, s2 = 0;
+      for (int64_t o = 0; o < b.v.outer; ++o) part((o * b.v.extent + c) * b.v.inner, c, &s1, &s2);
+      sums[c] = s1;
+      sums[b.v.extent + c] = s2;
+    }
+  });
+}
+
+// Runs rows(first row, rows) or span(offset, channel) over the whole tensor.
+template <class Rows, class Span>
+void elementwise(const Batch& b, const Rows& rows, const Span& span) {
+  if (b.v.inner == 1) {
+    parallel_ranges(b.v.outer, 1 + 16384 / b.v.extent,
+                    [&](int64_t begin, int64_t end) { rows(begin, end - begin); });
+  } else {
+    parallel_ranges(b.v.outer * b.v.extent, 1 + 16384 / b.v.inner, [&](int64_t begin, int64_t end) {
+      for (int64_t s = begin; s < end; ++s) span(s * b.v.inner, s % b.v.extent);
+    });
+  }
+}
+
+void apply_affine(const Batch& b, const float* x, float* y, const float* factor,
+                  const float* shift) {
+  const Loops& simd = loops();
+  const int64_t channels = b.v.extent;
+  elementwise(
+      b,
+      [&](int64_t first, int64_t rows) {
+        simd.affine_rows(x + first * channels, y + first * channels, rows, channels, factor, shift);
+      },
+      [&](int64_t at, int64_t c) {
+        simd.affine_span(x + at, y + at, b.v.inner, factor[c], shift[c]);
+      });
+}
+
+void train(const Batch& b, float epsilon, const KernelArgs& args) {
+  const Loops& simd = loops();
+  const int64_t channels = b.v.extent;
+  const float* x = static_cast<const float*>(args.inputs[0]);
+  const float* scale = static_cast<const float*>(args.inputs[1]);
+  const float* bias = static_cast<const float*>(args.inputs[2]);
+  float* mean = static_cast<float*>(args.outputs[1]);
+  float* var = static_cast<float*>(args.outputs[2]);
+  double* sums = static_cast<double*>(args.workspace);
+  float* factor = reinterpret_cast<float*>(sums + 2 * channels * b.chunks);
+  float* shift = factor + channels;
+  for (int64_t c = 0; c < channels; ++c) shift[c] = x[c * b.v.inner];
+  if (b.v.inner == 1) {
+    sum_chunks(b, sums, [&](int64_t first, int64_t rows, double* s1, double* s2) {
+      simd.moments_rows(x + first * channels, rows, channels, shift, s1, s2);
+    });
+  } else {
+    sum_spans(b, sums, [&](int64_t at, int64_t c, double* s1, double* s2) {
+      simd.moments_span(x + at, b.v.inner, shift[c], s1, s2);
+    });
+  }
+  for (int64_t c = 0; c < channels; ++c) {
+    const double m = sums[c] / b.count();
+    const double v = std::max(0.0, sums[channels + c] / b.count() - m * m);
+    mean[c] = static_cast<float>(m + static_cast<double>(shift[c]));
+    var[c] = static_cast<float>(v);
+    factor[c] = static_cast<float>(static_cast<double>(scale[c]) /
+                                   std::sqrt(v + static_cast<double>(epsilon)));
+    shift[c] = bias[c] - mean[c] * factor[c];
+  }
+  apply_affine(b, x, static_cast<float*>(args.outputs[0]), factor, shift);
+}
+
+Result<Built> build_batch_norm_train(const OpDesc& op) {
+  LT_RETURN_IF_ERROR(check_counts(op, 3, 3, 3));
+  LT_ASSIGN(const Batch b, batch_of(op, *op.inputs[0]));
+  const float epsilon = static_cast<float>(real_attr(op, "epsilon", 1e-5));
+  Built built;
+  built.workspace_bytes = b.workspace_bytes();
+  built.run = [=](const KernelArgs& args) { train(b, epsilon, args); };
+  return built;
+}
+
+Result<Built> build_batch_norm_inference(const OpDesc& op) {
+  LT_RETURN_IF_ERROR(check_counts(op, 5, 5, 1));
+  LT_ASSIGN(const Batch b, batch_of(op, *op.inputs[0]));
+  const float epsilon = static_cast<float>(real_attr(op, "epsilon", 1e-5));
+  Built built;
+  built.workspace_bytes = b.workspace_bytes();
+  built.run = [=](const KernelArgs& args) {
+    const auto in = [&](size_t i) { return static_cast<const float*>(args.inputs[i]); };
+    float* factor = static_cast<float*>(args.workspace);
+    float* shift = factor + b.v.extent;
+    for (int64_t c = 0; c < b.v.extent; ++c) {
+      factor[c] = in(1)[c] / std::sqrt(in(4)[c] + epsilon);
+      shift[c] = in(2)[c] - in(3)[c] * factor[c];
+    }
+    apply_affine(b, in(0), static_cast<float*>(args.outputs[0]), factor, shift);
+  };
+  return built;
+}
+
+// dx = scale rstd (dy - dbias / n - (x - mean) rstd dscale / n): one factor for dy, one for x, one
+// constant per channel.
+void batch_grad(const Batch& b, float epsilon, const KernelArgs& args) {
+  const Loops& simd = loops();
+  const int64_t channels = b.v.extent;
+  const auto in = [&](size_t i) { return static_cast<const float*>(args.inputs[i]); };
+  const float *dy = in(0), *x = in(1), *mean = in(3);
+  float* dx = static_cast<float*>(args.outputs[0]);
+  float* dscale = static_cast<float*>(args.outputs[1]);
+  float* dbias = static_cast<float*>(args.outputs[2]);
+  double* sums = static_cast<double*>(args.workspace);
+  float* of_dy = reinterpret_cast<float*>(sums + 2 * channels * b.chunks);
+  float *of_x = of_dy + channels, *constant = of_x + channels;
+  if (b.v.inner == 1) {
+    sum_chunks(b, sums, [&](int64_t first, int64_t rows, double* s1, double* s2) {
+      simd.grad_moments_rows(dy + first * channels, x + first * channels, rows, channels, mean, s1,
+                             s2);
+    });
+  } else {
+    sum_spans(b, sums, [&](int64_t at, int64_t c, double* s1, double* s2) {
+      simd.grad_moments_span(dy + at, x + at, b.v.inner, mean[c], s1, s2);
+    });
+  }
+  for (int64_t c = 0; c < channels; ++c) {
+    const double rstd = 1 / std::sqrt(static_cast<double>(in(4)[c]) + static_cast<double>(epsilon));
+    const double factor = static_cast<double>(in(2)[c]) * rstd;
+    const double along = sums[channels + c] * rstd * rstd / b.count();
+    dbias[c] = static_cast<float>(sums[c]);
+    dscale[c] = static_cast<float>(sums[channels + c] * rstd);
+    of_dy[c] = static_cast<float>(factor);
+    of_x[c] = static_cast<float>(-factor * along);
+    constant[c] =
+        static_cast<float>(factor * (along * static_cast<double>(mean[c]) - sums[c] / b.count()));
+  }
+  elementwise(
+      b,
+      [&](int64_t first, int64_t rows) {
+        const int64_t at = first * channels;
+        simd.affine2_rows(dy + at, x + at, dx + at, rows, channels, of_dy, of_x, constant);
+      },
+      [&](int64_t at, int64_t c) {
+        simd.affine2_span(dy + at, x + at, dx + at, b.v.inner, of_dy[c], of_x[c], constant[c]);
+      });
+}
+
+Result<Built> build_batch_norm_grad(const OpDesc& op) {
+  LT_RETURN_IF_ERROR(check_counts(op, 5, 5, 3));
+  LT_ASSIGN(const Batch b, batch_of(op, *op.inputs[1]));
+  const float epsilon = static_cast<float>(real_attr(op, "epsilon", 1e-5));
+  Built built;
+  built.workspace_bytes = b.workspace_bytes();
+  built.run = [=](const KernelArgs& args) { batch_grad(b, epsilon, args); };
+  return built;
+}
+
+// ---- layer and root-mean-square normalisation
+// -------------------------------------------------------------------------
+
+struct Rows {
+  int64_t rows = 1, cols = 1;
+  int64_t chunks = 1, per_chunk = 1;
+};
+
+Result<Rows> rows_of(const OpDesc& op, const TensorDesc& x) {
+  LT_RETURN_IF_ERROR(check_plain_f32(op));
+  const TensorDesc row_major{.dtype = x.dtype, .dims = x.dims, .layout = {}};
+  if (!same_order(x, row_major) || !same_order(op.outputs[0], row_major))
+    return unsupported(op, "operands must be row-major");
+  for (const auto& input : op.inputs)
+    if (input && input->dims == x.dims && !same_order(*input, row_major))
+      return unsupported(op, "operands must be row-major");
+  const int64_t rank = static_cast<int64_t>(x.dims.size());
+  int64_t axis = int_attr(op, "axis", -1);
+  if (axis < 0) axis += rank;
+  if (axis < 0 || axis >= rank) return unsupported(op, "the axis is out of range");
+  Rows r;
+  for (int64_t d = 0; d < rank; ++d) (d < axis ? r.rows : r.cols) *= x.dims[static_cast<size_t>(d)];
+  r.chunks = std::clamp<int64_t>(r.rows / 16, 1, 16);
+  r.per_chunk = (r.rows + r.chunks - 1) / r.chunks;
+  return r;
+}
+
+template <class Run>
+void for_rows(const Rows& r, const Run& run) {
+  parallel_ranges(r.rows, 1 + 4096 / std::max<int64_t>(r.cols, 1), [&](int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row) run(row);
+  });
+}
+
+Result<Built> build_layer_norm(const OpDesc& op) {
+  const bool rms = op.kind == "RmsNorm";
+  LT_RETURN_IF_ERROR(rms ? check_counts(op, 2, 2, 2) : check_counts(op, 2, 3, 3));
+  LT_ASSIGN(const Rows r, rows_of(op, *op.inputs[0]));
+  const float epsilon = static_cast<float>(real_attr(op, "epsilon", 1e-5));
+  const bool biased = has_input(op, 2);
+  Built built;
+  built.run = [=](const KernelArgs& args) {
+    const float* x = static_cast<const float*>(args.inputs[0]);
+    const float* scale = static_cast<const float*>(args.inputs[1]);
+    const float* bias = biased ? static_cast<const float*>(args.inputs[2]) : nullptr;
+    float* y = static_cast<float*>(args.outputs[0]);
+    float* first = static_cast<float*>(args.outputs[1]);
+    float* rstd = rms ? first : static_cast<float*>(args.outputs[2]);
+    for_rows(r, [&](int64_t row) {
+      const float* in = x + row * r.cols;
+      if (rms)
+        loops().rms_norm_row(in, scale, y + row * r.cols, r.cols, epsilon, rstd + row);
+      else
+        loops().layer_norm_row(in, scale, bias, y + row * r.cols, r.cols, epsilon, first + row,
+                               rstd + row);
+    });
+  };
+  return built;
+}
+
+// dscale and dbias of each chunk of rows lie in the workspace: chunks x (one or two rows of cols).
+void add_up(const Rows& r, const float* partial, int64_t stride, float* out) {
+  std::memcpy(out, partial, static_cast<size_t>(r.cols) * sizeof(float));
+  for (int64_t c = 1; c < r.chunks; ++c) loops().add(partial + c * stride, r.cols, out);
+}
+
+Result<Built> build_layer_norm_grad(const OpDesc& op) {
+  const bool rms = op.kind == "RmsNormGrad";
+  LT_RETURN_IF_ERROR(rms ? check_counts(op, 4, 4, 2) : check_counts(op, 5, 5, 3));
+  LT_ASSIGN(const Rows r, rows_of(op, *op.inputs[1]));
+  const int64_t stride = (rms ? 1 : 2) * r.cols;
+  Built built;
+  built.workspace_bytes = r.chunks * stride * static_cast<int64_t>(sizeof(float));
+  built.run = [=](const KernelArgs& args) {
+    const auto in = [&](size_t i) { return static_cast<const float*>(args.inputs[i]); };
+    float* dx = static_cast<float*>(args.outputs[0]);
+    float* partial = static_cast<float*>(args.workspace);
+    parallel_ranges(r.chunks, 1, [&](int64_t begin, int64_t end) {
+      for (int64_t c = begin; c < end; ++c) {
+        float* dscale = partial + c * stride;
+        std::memset(dscale, 0, static_cast<size_t>(stride) * sizeof(float));
+        for (int64_t row = c * r.per_chunk; row < std::min(r.rows, (c + 1) * r.per_chunk); ++row) {
+          const int64_t at = row * r.cols;
+          if (rms)
+            loops().rms_norm_grad_row(in(0) + at, in(1) + at, in(2), dx + at, r.cols, in(3)[row],
+                                      dscale);
+          else
+            loops().layer_norm_grad_row(in(0) + at, in(1) + at, in(2), dx + at, r.cols, in(3)[row],
+                                        in(4)[row], dscale, dscale + r.cols);
+        }
+      }
+    });
+    add_up(r, partial, stride, static_cast<float*>(args.outputs[1]));
+    if (!rms) add_up(r, partial + r.cols, stride, static_cast<float*>(args.outputs[2]));
+  };
+  return built;
+}
+
+constexpr Entry kEntries[] = {
+    {"BatchNormTrain", build_batch_norm_train}, {"BatchNormInference", build_batch_norm_inference},
+    {"BatchNormGrad", build_batch_norm_grad},   {"LayerNorm", build_layer_norm},
+    {"LayerNormGrad", build_layer_norm_grad},   {"RmsNorm", build_layer_norm},
+    {"RmsNormGrad", build_layer_norm_grad},
+};
+
+}  // namespace
+
+std::span<const Entry> normalization_kernels() {
+  return kEntries;
+}
+
+}  // namespace lowtide::exec_cpu

@@ -1,0 +1,146 @@
+// MatMul on oneDNN. Transposed operands and permuted layouts are strides of the same product. Batch
+// dims broadcast; where the right operand has none and the rows of the left one and of the result
+// lie at even distances, the batch is folded into the rows, which makes one large product out of
+// many small ones. An accumulator is a sum post-op on the result's buffer.
+#include <fmt/format.h>
+
+#include <memory>
+
+#include "exec/cpu/dnnl_seam.h"
+#include "exec/cpu/nest.h"
+#include "exec/cpu/parallel.h"
+
+namespace lowtide::exec_cpu {
+namespace {
+
+struct Operand {
+  std::vector<int64_t> dims;
+  std::vector<int64_t> strides;
+};
+
+// Right-aligned to `rank` dims; the last two swapped when `transposed`.
+Operand operand(const TensorDesc& type, size_t rank, bool transposed) {
+  Operand x{type.dims, strides_of(type)};
+  const size_t r = x.dims.size();
+  if (transposed) {
+    std::swap(x.dims[r - 1], x.dims[r - 2]);
+    std::swap(x.strides[r - 1], x.strides[r - 2]);
+  }
+  while (x.dims.size() < rank) {
+    const int64_t span = x.dims.front() * x.strides.front();
+    x.dims.insert(x.dims.begin(), 1);
+    x.strides.insert(x.strides.begin(), span);
+  }
+  return x;
+}
+
+// Joins batch dim d with d + 1 when both a and c walk it evenly; used for dims of extent 1 in b,
+// and for neighbouring batch dims.
+bool joins(const Operand& x, size_t d) {
+  return x.dims[d] == 1 || x.strides[d] == x.strides[d + 1] * x.dims[d + 1];
+}
+
+void join(Operand& x, size_t d) {
+  x.dims[d + 1] *= x.dims[d];
+  x.dims.erase(x.dims.begin() + static_cast<int64_t>(d));
+  x.strides.erase(x.strides.begin() + static_cast<int64_t>(d));
+}
+
+// Both sides broadcast the two neighbouring batch dims in the same way.
+bool alike(const Operand& x, const Operand& c, size_t d) {
+  const bool whole = x.dims[d] == c.dims[d] && x.dims[d + 1] == c.dims[d + 1];
+  const bool none = x.dims[d] == 1 && x.dims[d + 1] == 1;
+  return none || (whole && joins(x, d));
+}
+
+void simplify(Operand& a, Operand& b, Operand& c) {
+  for (size_t d = c.dims.size() - 2; d-- > 0;) {
+    const bool rows = d + 3 == c.dims.size();  // dim d is the innermost batch dim
+    if (rows && b.dims[d] == 1 && a.dims[d] == c.dims[d] && joins(a, d) && joins(c, d)) {
+      join(a, d);
+      join(c, d);
+      b.dims.erase(b.dims.begin() + static_cast<int64_t>(d));
+      b.strides.erase(b.strides.begin() + static_cast<int64_t>(d));
+    } else if (!rows && joins(c, d) && alike(a, c, d) && alike(b, c, d)) {
+      join(a, d);
+      join(b, d);
+      join(c, d);
+    }
+  }
+}
+
+Status check(const OpDesc& op) {
+  LT_RETURN_IF_ERROR(check_counts(op, 2, 4, 1));
+  LT_RETURN_IF_ERROR(check_plain_f32(op));
+  const size_t rank = op.outputs[0].dims.size();
+  for (size_t i = 0; i < 2; ++i)
+    if (op.inputs[i]->dims.size() < 2 || op.inputs[i]->dims.size() > rank)
+      return unsupported(op, "operands need at least two dims and no more than the output");
+  if (has_input(op, 3) && !same_order(*op.inputs[3], op.outputs[0]))
+    return unsupported(op, "the accumulator's layout differs from the output's");
+  return {};
+}
+
+Result<Built> make_product(const OpDesc& op) {
+  const size_t rank = op.outputs[0].dims.size();
+  Operand a = operand(*op.inputs[0], rank, int_attr(op, "trans_a", 0) != 0);
+  Operand b = operand(*op.inputs[1], rank, int_attr(op, "trans_b", 0) != 0);
+  Operand c = operand(op.outputs[0], rank, false);
+  simplify(a, b, c);
+  const bool biased = has_input(op, 2), accumulates = has_input(op, 3);
+  dnnl::primitive_attr attr = scratchpad_attr();
+  if (accumulates) {
+    dnnl::post_ops post;
+    post.append_sum(1.0f);
+    attr.set_post_ops(post);
+  }
+  const MemoryDesc da = strided_desc(a.dims, a.strides), db = strided_desc(b.dims, b.strides);
+  const MemoryDesc dc = strided_desc(c.dims, c.strides);
+  MemoryDesc dbias;
+  if (biased) {
+    std::vector<int64_t> dims(c.dims.size(), 1), strides(c.dims.size(), c.dims.back());
+    dims.back() = c.dims.back();
+    strides.back() = 1;
+    dbias = strided_desc(dims, strides);
+  }
+  const dnnl::matmul::desc desc =
+      biased ? dnnl::matmul::desc(da, db, dbias, dc) : dnnl::matmul::desc(da, db, dc);
+  const dnnl::matmul::primitive_desc pd(desc, attr, dnnl_engine());
+  Built built;
+  built.implementation = pd.impl_info_str();
+  LT_RETURN_IF_ERROR(check_fast(op, built.implementation));
+  built.workspace_bytes = static_cast<int64_t>(pd.scratchpad_desc().get_size());
+  auto primitive =
+      std::make_shared<BoundPrimitive>(dnnl::matmul(pd));  // shared: std::function wants copies
+  primitive->bind(DNNL_ARG_SRC, da);
+  primitive->bind(DNNL_ARG_WEIGHTS, db);
+  primitive->bind(DNNL_ARG_DST, dc);
+  if (biased) primitive->bind(DNNL_ARG_BIAS, dbias);
+  primitive->bind(DNNL_ARG_SCRATCHPAD, pd.scratchpad_desc());
+  const int64_t bytes = plan::size_bytes(op.outputs[0]);
+  built.run = [primitive, biased, accumulates, bytes](const KernelArgs& args) {
+    if (accumulates) parallel_copy(args.outputs[0], args.inputs[3], bytes);
+    primitive->point(DNNL_ARG_SRC, args.inputs[0]);
+    primitive->point(DNNL_ARG_WEIGHTS, args.inputs[1]);
+    if (biased) primitive->point(DNNL_ARG_BIAS, args.inputs[2]);
+    primitive->point(DNNL_ARG_DST, args.outputs[0]);
+    primitive->point(DNNL_ARG_SCRATCHPAD, args.workspace);
+    primitive->execute();
+  };
+  return built;
+}
+
+Result<Built> build_matmul(const OpDesc& op) {
+  LT_RETURN_IF_ERROR(check(op));
+  return guard_dnnl(op, [&] { return make_product(op); });
+}
+
+constexpr Entry kEntries[] = {{"MatMul", build_matmul}};
+
+}  // namespace
+
+std::span<const Entry> product_kernels() {
+  return kEntries;
+}
+
+}  // namespace lowtide::exec_cpu

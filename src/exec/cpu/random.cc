@@ -1,0 +1,181 @@
+// Dropout and RandomUniform: functions of (seed, step, stream, position in the whole tensor), see
+// base/philox.h. A row is a line along the last logical dim; its elements have consecutive
+// positions, so their draws come from consecutive Philox groups, made a few hundred at a time.
+// Attributes whole_dims and part_begin say where a part of a split tensor lies.
+#include <bit>
+#include <cmath>
+
+#include "base/philox.h"
+#include "exec/cpu/build.h"
+#include "exec/cpu/nest.h"
+#include "exec/cpu/parallel.h"
+#include "exec/cpu/simd.h"
+
+namespace lowtide::exec_cpu {
+namespace {
+
+using Dims = std::vector<int64_t>;
+
+constexpr int64_t kChunk = 1024;  // elements drawn at a time
+
+// Walks lines along the last logical dim: position in the whole tensor and offset in memory of
+// each.
+struct Lines {
+  Dims dims;           // all but the last, joined where whole and part agree
+  Dims whole_strides;  // of those dims, in the whole tensor
+  Dims memory_strides;
+  int64_t first = 0;   // position of the part's first element
+  int64_t length = 1;  // of a line
+  int64_t step = 1;    // in memory between neighbours of a line
+  int64_t count = 1;   // of lines
+};
+
+Result<Lines> make_lines(const OpDesc& op) {
+  const TensorDesc& y = op.outputs[0];
+  const Dims whole = list_attr(op, "whole_dims", y.dims);
+  const Dims begin = list_attr(op, "part_begin", Dims(y.dims.size(), 0));
+  if (whole.size() != y.dims.size() || begin.size() != y.dims.size())
+    return unsupported(op, "whole_dims and part_begin do not match the rank");
+  TensorDesc row_major{.dtype = y.dtype, .dims = whole, .layout = {}};
+  const Dims whole_strides = strides_of(row_major), memory = strides_of(y);
+  Lines lines;
+  for (size_t d = 0; d < whole.size(); ++d) lines.first += begin[d] * whole_strides[d];
+  for (size_t d = 0; d < whole.size(); ++d) {
+    const bool joins = !lines.dims.empty() &&
+                       lines.whole_strides.back() == whole_strides[d] * y.dims[d] &&
+                       lines.memory_strides.back() == memory[d] * y.dims[d];
+    if (joins) {
+      lines.dims.back() *= y.dims[d];
+      lines.whole_strides.back() = whole_strides[d];
+      lines.memory_strides.back() = memory[d];
+    } else {
+      lines.dims.push_back(y.dims[d]);
+      lines.whole_strides.push_back(whole_strides[d]);
+      lines.memory_strides.push_back(memory[d]);
+    }
+  }
+  if (!lines.dims.empty()) {
+    lines.length = lines.dims.back();
+    lines.step = lines.memory_strides.back();
+    lines.dims.pop_back();
+  }
+  for (int64_t dim : lines.dims) lines.count *= dim;
+  return lines;
+}
+
+struct Place {
+  int64_t position, memory;
+};
+
+Place place_of(const Lines& lines, int64_t line) {
+  Place place{lines.first, 0};
+  for (size_t d = lines.dims.size(); d-- > 0;) {
+    const int64_t index = line % lines.dims[d];
+    line /= lines.dims[d];
+    place.position += index * lines.whole_strides[d];
+    place.memory += index * lines.memory_strides[d];
+  }
+  return place;
+}
+
+struct Key {
+  uint32_t words[2], stream, step;
+};
+
+// Calls use(memory offset, words, n) for runs of at most kChunk elements of a line.
+template <class Use>
+void draw_line(const Lines& lines, int64_t begin, int64_t end, Place place, const Key& key,
+               const Use& use) {
+  uint32_t words[kChunk + 8];
+  for (int64_t i = begin; i < end; i += kChunk) {
+    const int64_t n = std::min(kChunk, end - i);
+    const uint64_t position = static_cast<uint64_t>(place.position + i);
+    const int64_t lead = static_cast<int64_t>(position % 4);
+    loops().philox(position / 4, (lead + n + 3) / 4, key.words, key.stream, key.step, words);
+    use(place.memory + i * lines.step, words + lead, n);
+  }
+}
+
+template <class Use>
+void draw(const Lines& lines, const Key& key, const Use& use) {
+  if (lines.count == 1) {
+    parallel_ranges(lines.length, 8192, [&](int64_t begin, int64_t end) {
+      draw_line(lines, begin, end, place_of(lines, 0), key, use);
+    });
+    return;
+  }
+  parallel_ranges(lines.count, 1 + 8192 / std::max<int64_t>(lines.length, 1),
+                  [&](int64_t begin, int64_t end) {
+                    for (int64_t line = begin; line < end; ++line)
+                      draw_line(lines, 0, lines.length, place_of(lines, line), key, use);
+                  });
+}
+
+Key key_of(const KernelArgs& args, int64_t stream) {
+  return {
+      {static_cast<uint32_t>(args.context.seed), static_cast<uint32_t>(args.context.seed >> 32)},
+      static_cast<uint32_t>(stream),
+      static_cast<uint32_t>(args.context.step)};
+}
+
+// The smallest float that is at least `ratio`: comparing a float with it equals comparing with the
+// double.
+float at_least(double ratio) {
+  const float rounded = static_cast<float>(ratio);
+  return static_cast<double>(rounded) >= ratio ? rounded : std::nextafter(rounded, 2.0f);
+}
+
+Result<Built> build_dropout(const OpDesc& op) {
+  LT_RETURN_IF_ERROR(check_counts(op, 1, 1, 1));
+  LT_RETURN_IF_ERROR(check_plain_f32(op));
+  if (!same_order(*op.inputs[0], op.outputs[0]))
+    return unsupported(op, "operands in different layouts");
+  LT_ASSIGN(const Lines lines, make_lines(op));
+  const double ratio = real_attr(op, "ratio", 0);
+  const float edge = at_least(ratio), scale = static_cast<float>(1 / (1 - ratio));
+  const int64_t stream = int_attr(op, "stream", 0);
+  Built built;
+  built.run = [=](const KernelArgs& args) {
+    const float* x = static_cast<const float*>(args.inputs[0]);
+    float* y = static_cast<float*>(args.outputs[0]);
+    draw(lines, key_of(args, stream), [&](int64_t offset, const uint32_t* words, int64_t n) {
+      if (lines.step == 1) return loops().dropout(x + offset, words, n, edge, scale, y + offset);
+      for (int64_t i = 0; i < n; ++i) {
+        const int64_t at = offset + i * lines.step;
+        y[at] = RandomStream::to_uniform(words[i]) >= edge ? x[at] * scale : 0.0f;
+      }
+    });
+  };
+  return built;
+}
+
+Result<Built> build_uniform(const OpDesc& op) {
+  LT_RETURN_IF_ERROR(check_counts(op, 1, 1, 1));
+  const TensorDesc& y = op.outputs[0];
+  if (y.dtype != DType::kF32 || !y.layout.blocked.empty())
+    return unsupported(op, "a plain f32 output");
+  LT_ASSIGN(const Lines lines, make_lines(op));
+  const float low = static_cast<float>(real_attr(op, "low", 0)),
+              high = static_cast<float>(real_attr(op, "high", 1));
+  const int64_t stream = int_attr(op, "stream", 0);
+  Built built;
+  built.run = [=](const KernelArgs& args) {
+    float* out = static_cast<float*>(args.outputs[0]);
+    draw(lines, key_of(args, stream), [&](int64_t offset, const uint32_t* words, int64_t n) {
+      if (lines.step == 1) return loops().uniform(words, n, low, high, out + offset);
+      for (int64_t i = 0; i < n; ++i)
+        out[offset + i * lines.step] = low + (high - low) * RandomStream::to_uniform(words[i]);
+    });
+  };
+  return built;
+}
+
+constexpr Entry kEntries[] = {{"Dropout", build_dropout}, {"RandomUniform", build_uniform}};
+
+}  // namespace
+
+std::span<const Entry> random_kernels() {
+  return kEntries;
+}
+
+}  // namespace lowtide::exec_cpu

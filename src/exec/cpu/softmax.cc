@@ -1,0 +1,104 @@
+// Softmax, LogSoftmax and their gradients, along any axis of any plain layout. The tensor is seen
+// as [outer, extent, inner] in the order of memory: rows when the axis is innermost, otherwise
+// groups of neighbouring columns.
+#include <algorithm>
+
+#include "exec/cpu/build.h"
+#include "exec/cpu/nest.h"
+#include "exec/cpu/parallel.h"
+#include "exec/cpu/simd.h"
+
+namespace lowtide::exec_cpu {
+namespace {
+
+// Calls row(offset) for each row, or columns(offset, count) for groups of at most kColumns columns.
+template <class Row, class Columns>
+void for_lines(const AxisView& view, const Row& row, const Columns& columns) {
+  if (view.inner == 1) {
+    parallel_ranges(view.outer, 1 + 4096 / std::max<int64_t>(view.extent, 1),
+                    [&](int64_t begin, int64_t end) {
+                      for (int64_t r = begin; r < end; ++r) row(r * view.extent);
+                    });
+    return;
+  }
+  const int64_t groups = (view.inner + kColumns - 1) / kColumns;
+  parallel_ranges(view.outer * groups, 1 + 16 / std::max<int64_t>(view.extent, 1),
+                  [&](int64_t begin, int64_t end) {
+                    for (int64_t unit = begin; unit < end; ++unit) {
+                      const int64_t first = unit % groups * kColumns;
+                      columns(unit / groups * view.extent * view.inner + first,
+                              std::min(kColumns, view.inner - first));
+                    }
+                  });
+}
+
+Result<AxisView> view_of(const OpDesc& op) {
+  LT_RETURN_IF_ERROR(check_plain_f32(op));
+  const TensorDesc& y = op.outputs[0];
+  for (const auto& input : op.inputs)
+    if (!same_order(*input, y)) return unsupported(op, "operands in different layouts");
+  int64_t axis = int_attr(op, "axis", -1);
+  if (axis < 0) axis += static_cast<int64_t>(y.dims.size());
+  if (axis < 0 || axis >= static_cast<int64_t>(y.dims.size()))
+    return unsupported(op, "the axis is out of range");
+  return axis_view(y, static_cast<size_t>(axis));
+}
+
+Result<Built> build_softmax(const OpDesc& op) {
+  LT_RETURN_IF_ERROR(check_counts(op, 1, 1, 1));
+  LT_ASSIGN(const AxisView view, view_of(op));
+  const bool log = op.kind == "LogSoftmax";
+  Built built;
+  built.run = [=](const KernelArgs& args) {
+    const Loops& simd = loops();
+    const float* x = static_cast<const float*>(args.inputs[0]);
+    float* y = static_cast<float*>(args.outputs[0]);
+    for_lines(
+        view,
+        [&](int64_t at) {
+          (log ? simd.log_softmax_row : simd.softmax_row)(x + at, y + at, view.extent);
+        },
+        [&](int64_t at, int64_t n) {
+          simd.softmax_columns(x + at, y + at, view.extent, view.inner, n, log);
+        });
+  };
+  return built;
+}
+
+Result<Built> build_softmax_grad(const OpDesc& op) {
+  LT_RETURN_IF_ERROR(check_counts(op, 2, 2, 1));
+  LT_ASSIGN(const AxisView view, view_of(op));
+  const bool log = op.kind == "LogSoftmaxGrad";
+  Built built;
+  built.run = [=](const KernelArgs& args) {
+    const Loops& simd = loops();
+    const float* dy = static_cast<const float*>(args.inputs[0]);
+    const float* y = static_cast<const float*>(args.inputs[1]);
+    float* dx = static_cast<float*>(args.outputs[0]);
+    for_lines(
+        view,
+        [&](int64_t at) {
+          (log ? simd.log_softmax_grad_row : simd.softmax_grad_row)(dy + at, y + at, dx + at,
+                                                                    view.extent);
+        },
+        [&](int64_t at, int64_t n) {
+          simd.softmax_grad_columns(dy + at, y + at, dx + at, view.extent, view.inner, n, log);
+        });
+  };
+  return built;
+}
+
+constexpr Entry kEntries[] = {
+    {"Softmax", build_softmax},
+    {"LogSoftmax", build_softmax},
+    {"SoftmaxGrad", build_softmax_grad},
+    {"LogSoftmaxGrad", build_softmax_grad},
+};
+
+}  // namespace
+
+std::span<const Entry> softmax_kernels() {
+  return kEntries;
+}
+
+}  // namespace lowtide::exec_cpu

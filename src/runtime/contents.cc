@@ -1,0 +1,181 @@
+#include "runtime/contents.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <filesystem>
+#include <limits>
+#include <vector>
+
+#include "base/file.h"
+#include "runtime/seeded.h"
+
+namespace lowtide::runtime {
+namespace {
+
+// Walks a permuted value in its order of memory; calls move(offset in memory, offset in row-major),
+// in bytes, for each element.
+template <class Move>
+void walk(const plan::TensorDesc& type, const Move& move) {
+  const size_t rank = type.dims.size();
+  const int64_t bytes = lowtide::size_bytes(type.dtype);
+  std::vector<int64_t> row_major(rank);
+  int64_t stride = bytes;
+  for (size_t d = rank; d-- > 0; stride *= type.dims[d]) row_major[d] = stride;
+  std::vector<int64_t> index(rank, 0);
+  int64_t there = 0;
+  const int64_t count = plan::element_count(type);
+  for (int64_t i = 0; i < count; ++i) {
+    move(i * bytes, there);
+    for (size_t k = rank; k-- > 0;) {
+      const size_t d = type.layout.order[k];
+      there += row_major[d];
+      if (++index[d] < type.dims[d]) break;
+      there -= row_major[d] * type.dims[d];
+      index[d] = 0;
+    }
+  }
+}
+
+Status check_layout(const plan::PlanValue& value, size_t bytes) {
+  if (!value.type.layout.blocked.empty())
+    return error(ErrorCode::kInput,
+                 fmt::format("value '{}' lies in a kernel's own format ({}) and cannot be copied "
+                             "in or out",
+                             value.name, print(value.type.layout)));
+  const int64_t expected = plan::size_bytes(value.type);
+  if (static_cast<int64_t>(bytes) != expected)
+    return error(ErrorCode::kInput,
+                 fmt::format("value '{}' has {} bytes, not {}", value.name, expected, bytes));
+  return {};
+}
+
+Status store_seeded(const plan::PlanValue& value, uint64_t seed, std::byte* memory) {
+  std::vector<std::byte> bytes(static_cast<size_t>(plan::size_bytes(value.type)));
+  fill_seeded(value.name, value.type, seed, 1, bytes);
+  return store_row_major(value, bytes, memory);
+}
+
+Status store_external(const plan::PlanValue& value, const InitialOptions& options,
+                      std::byte* memory) {
+  const plan::PlanInitial& initial = value.initial;
+  if (options.model_folder.empty()) return store_seeded(value, options.seed, memory);
+  const std::filesystem::path file(initial.file);
+  const bool climbs =
+      std::any_of(file.begin(), file.end(), [](const auto& part) { return part == ".."; });
+  if (file.is_absolute() || climbs)
+    return error(ErrorCode::kInput,
+                 fmt::format("weights of '{}' lie in '{}', outside the model's folder", value.name,
+                             initial.file));
+  LT_ASSIGN(const MappedFile mapped, MappedFile::open((options.model_folder / file).string()));
+  const std::string_view bytes = mapped.bytes();
+  const int64_t wanted = plan::size_bytes(value.type);
+  if (initial.offset < 0 || initial.length != wanted ||
+      initial.offset > static_cast<int64_t>(bytes.size()) ||
+      wanted > static_cast<int64_t>(bytes.size()) - initial.offset)
+    return error(
+        ErrorCode::kInput,
+        fmt::format("weights of '{}': {} bytes wanted, {} at offset {} of '{}', which has {}",
+                    value.name, wanted, initial.length, initial.offset, initial.file,
+                    bytes.size()));
+  const std::string_view part =
+      bytes.substr(static_cast<size_t>(initial.offset), static_cast<size_t>(wanted));
+  return store_row_major(value, std::as_bytes(std::span(part.data(), part.size())), memory);
+}
+
+int64_t int_attr(const plan::PlanOp& op, std::string_view name, int64_t absent) {
+  const auto it = op.attrs.find(name);
+  const auto* value = it == op.attrs.end() ? nullptr : std::get_if<int64_t>(&it->second);
+  return value == nullptr ? absent : *value;
+}
+
+// The extent that operand `i` of `op` indexes, or nothing.
+int64_t indexed_extent(const plan::Plan& plan, const plan::PlanOp& op, size_t i) {
+  const bool gathers =
+      op.kind == "Gather" || op.kind == "CrossEntropy" || op.kind == "CrossEntropyGrad";
+  if (i == 1 && op.kind == "GatherGrad") return int_attr(op, "dim", 0);
+  if (i != 1 || !gathers) return 0;
+  const std::vector<int64_t>& dims = plan.values[op.inputs[0]].type.dims;
+  const int64_t rank = static_cast<int64_t>(dims.size());
+  int64_t axis = int_attr(op, "axis", op.kind == "Gather" ? 0 : 1);
+  if (axis < 0) axis += rank;
+  return axis >= 0 && axis < rank ? dims[static_cast<size_t>(axis)] : 0;
+}
+
+bool carries_indices(const plan::PlanOp& op) {
+  static constexpr std::string_view kKinds[] = {"Reshape", "Cast",   "Copy",   "Slice", "Transpose",
+                                                "Reorder", "Expand", "Concat", "Pad"};
+  return std::find(std::begin(kKinds), std::end(kKinds), op.kind) != std::end(kKinds);
+}
+
+}  // namespace
+
+Status store_row_major(const plan::PlanValue& value, std::span<const std::byte> row_major,
+                       std::byte* memory) {
+  LT_RETURN_IF_ERROR(check_layout(value, row_major.size()));
+  if (value.type.layout.row_major()) {
+    if (!row_major.empty()) std::memcpy(memory, row_major.data(), row_major.size());
+    return {};
+  }
+  const size_t bytes = static_cast<size_t>(lowtide::size_bytes(value.type.dtype));
+  walk(value.type, [&](int64_t here, int64_t there) {
+    std::memcpy(memory + here, row_major.data() + there, bytes);
+  });
+  return {};
+}
+
+Status load_row_major(const plan::PlanValue& value, const std::byte* memory,
+                      std::span<std::byte> row_major) {
+  LT_RETURN_IF_ERROR(check_layout(value, row_major.size()));
+  if (value.type.layout.row_major()) {
+    if (!row_major.empty()) std::memcpy(row_major.data(), memory, row_major.size());
+    return {};
+  }
+  const size_t bytes = static_cast<size_t>(lowtide::size_bytes(value.type.dtype));
+  walk(value.type, [&](int64_t here, int64_t there) {
+    std::memcpy(row_major.data() + there, memory + here, bytes);
+  });
+  return {};
+}
+
+Status store_initial(const plan::PlanValue& value, const InitialOptions& options,
+                     std::byte* memory) {
+  using Kind = plan::PlanInitial::Kind;
+  switch (value.initial.kind) {
+    case Kind::kFed:
+      return {};
+    case Kind::kSeeded:
+      return store_seeded(value, options.seed, memory);
+    case Kind::kZero:
+      std::memset(memory, 0, static_cast<size_t>(plan::size_bytes(value.type)));
+      return {};
+    case Kind::kInline:
+      return store_row_major(
+          value, std::as_bytes(std::span(value.initial.bytes.data(), value.initial.bytes.size())),
+          memory);
+    case Kind::kExternal:
+      return store_external(value, options, memory);
+  }
+  return {};
+}
+
+int64_t index_limit(const plan::Plan& plan, plan::PlanValueId input) {
+  IdVector<plan::PlanValueId, bool> carries(plan.values.size(), false);
+  carries[input] = true;
+  int64_t limit = std::numeric_limits<int64_t>::max();
+  for (const plan::PlanOp& op : plan.ops) {  // program order: producers come first
+    bool passes = false;
+    for (size_t i = 0; i < op.inputs.size(); ++i) {
+      if (!op.inputs[i].valid() || !carries[op.inputs[i]]) continue;
+      const int64_t extent = indexed_extent(plan, op, i);
+      if (extent > 0) limit = std::min(limit, extent);
+      passes = passes || carries_indices(op);
+    }
+    if (passes)
+      for (plan::PlanValueId output : op.outputs) carries[output] = true;
+  }
+  return limit == std::numeric_limits<int64_t>::max() ? 1 : limit;
+}
+
+}  // namespace lowtide::runtime
