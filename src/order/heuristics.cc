@@ -166,6 +166,8 @@ class ClosureGreedyRun {
         return -static_cast<int64_t>(op.index());
       case TieBreak::kLeastTransient:
         return graph_.transient_bytes[op];
+      case TieBreak::kMostTransient:
+        return -graph_.transient_bytes[op];
       case TieBreak::kMostFreed:
         return -prefix_.frees(op);
       case TieBreak::kMostUnlocked: {

@@ -34,10 +34,20 @@ std::vector<OpId> post_order(const OrderGraph& graph, BranchRule rule);
 
 // The closure greedy: make all safe moves, then run the ready op of least growth that fits the
 // target; ties as named.
-enum class TieBreak { kProgram, kLatest, kLeastTransient, kMostFreed, kMostUnlocked, kRandom };
-inline constexpr TieBreak kFixedTieBreaks[] = {TieBreak::kProgram, TieBreak::kLatest,
-                                               TieBreak::kLeastTransient, TieBreak::kMostFreed,
-                                               TieBreak::kMostUnlocked};
+// (Most transient first: what is only present while an op runs hurts less while little else is
+// live.)
+enum class TieBreak {
+  kProgram,
+  kLatest,
+  kLeastTransient,
+  kMostTransient,
+  kMostFreed,
+  kMostUnlocked,
+  kRandom
+};
+inline constexpr TieBreak kFixedTieBreaks[] = {TieBreak::kProgram,        TieBreak::kLatest,
+                                               TieBreak::kLeastTransient, TieBreak::kMostTransient,
+                                               TieBreak::kMostFreed,      TieBreak::kMostUnlocked};
 
 struct ClosureGreedy {
   TieBreak tie_break = TieBreak::kProgram;

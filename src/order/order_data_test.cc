@@ -63,6 +63,32 @@ TEST(LargeGraphs, TrainingStepsAreProvenOptimal) {
   }
 }
 
+// One value read by thousands of ops at once. Some reader must be the last, with all others'
+// outputs present; the cut of a single op does not see that, so a gap of at most the read value
+// remains, and the lists of ready ops are long.
+TEST(LargeGraphs, AWideFanKeepsToItsWorkLimit) {
+  ProblemMaker make;
+  const auto root = make.value(make.op(), 100);
+  std::vector<plan::SchedValueId> leaves;
+  int64_t leaf_bytes = 0;
+  for (int64_t i = 0; i < 3000; ++i) {
+    const auto op = make.op(i % 17);
+    make.read(op, root);
+    leaves.push_back(make.value(op, 1 + i % 5));
+    leaf_bytes += 1 + i % 5;
+  }
+  const auto sink = make.op();
+  for (const auto& leaf : leaves) make.read(sink, leaf);
+  make.value(sink, 1, true);
+  OrderOptions options;
+  options.max_units = 1'000'000;
+  const auto outcome = solve(make.problem, options);
+  EXPECT_GE(outcome.peak_bytes, leaf_bytes + 100);
+  EXPECT_LE(outcome.peak_bytes, leaf_bytes + 116);  // that and the largest workspace
+  EXPECT_EQ(outcome.lower_bound_bytes, leaf_bytes + 1);
+  EXPECT_EQ(outcome.status, plan::SolveStatus::kLimit);
+}
+
 TEST(LargeGraphs, WideRandomGraphsStopAtTheLimitWithAnHonestGap) {
   Rng rng(7);
   const auto problem = random_dag(1000, 100, 2, rng);

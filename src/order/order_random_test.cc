@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <iterator>
+#include <vector>
 
 #include "order/beam.h"
 #include "order/cut_bound.h"
@@ -72,9 +74,10 @@ void expect_parts_agree(const ScheduleProblem& problem, const SubsetDp& dp, int6
   expect_order(most_freed_first(graph));
   for (BranchRule rule : {BranchRule::kProgram, BranchRule::kFanOut, BranchRule::kBytes})
     expect_order(post_order(graph, rule));
+  std::vector<TieBreak> ties(std::begin(kFixedTieBreaks), std::end(kFixedTieBreaks));
+  ties.push_back(TieBreak::kRandom);
   for (bool look_ahead : {false, true})
-    for (TieBreak tie : {TieBreak::kProgram, TieBreak::kLatest, TieBreak::kLeastTransient,
-                         TieBreak::kMostFreed, TieBreak::kMostUnlocked, TieBreak::kRandom})
+    for (TieBreak tie : ties)
       expect_order(closure_greedy(graph, {tie, 0, look_ahead}, {}, Rng(seed), work));
   for (size_t v = 0; v < graph.size(); ++v)
     EXPECT_EQ(resident + cut_of(graph, OpId(v), work).bytes, dp.cut(v)) << "op " << v;
@@ -125,6 +128,32 @@ TEST_P(RandomProblems, SolveMeetsTheSubsetDp) {
   }
 }
 INSTANTIATE_TEST_SUITE_P(Shapes, RandomProblems, testing::Range(0, 5));
+
+// Larger and wider ones, where heuristics often miss and the search has to work.
+TEST(LargerRandomProblems, OfFifteenToSeventeenOps) {
+  Rng rng(2000);
+  int searched = 0;
+  for (int i = 0; i < 250; ++i) {
+    const ScheduleProblem problem = random_problem({.min_ops = 15,
+                                                    .max_ops = 17,
+                                                    .max_bytes = 30,
+                                                    .window = 8,
+                                                    .reader_rate = 0.25,
+                                                    .output_rate = 0.03,
+                                                    .in_place_rate = 0.2},
+                                                   rng);
+    const int64_t optimum = SubsetDp(problem).optimum();
+    expect_optimal(problem, solve(problem), optimum);
+    // The search alone, without a good order or bound to start from.
+    OrderOptions bare;
+    bare.list_rules = bare.post_orders = bare.closure_greedy = bare.cut_bound = bare.beam = false;
+    const auto outcome = solve(problem, bare);
+    expect_optimal(problem, outcome, optimum);
+    searched += outcome.work.units > 100;
+    if (HasFailure()) FAIL() << "problem " << i << "\n" << plan::print(problem);
+  }
+  EXPECT_GT(searched, 100);
+}
 
 // The graph with edge bits `edges`; op i makes one value of sizes[i] bytes.
 ScheduleProblem numbered_graph(size_t ops, uint32_t edges, uint32_t sizes, uint32_t outputs,
