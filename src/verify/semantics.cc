@@ -132,6 +132,10 @@ class Semantics {
       findings_.add(Violation::kResidency,
                     fmt::format("the storage of '{}' is {}there before the step",
                                 facts_.storage_name(s), resident ? "" : "not "));
+    if (resident && storage.reuses.valid())
+      findings_.add(
+          Violation::kReusePair,
+          fmt::format("'{}' is there before the step and called an heir", facts_.storage_name(s)));
     const Category c = storage.category;
     const bool of_step =
         c == Category::kActivation || c == Category::kGradient || c == Category::kTemporary;

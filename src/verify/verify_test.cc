@@ -1,0 +1,61 @@
+#include "verify/verify.h"
+
+#include <fmt/core.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <map>
+
+#include "verify/definition.h"
+#include "verify/example_plans.h"
+#include "verify/mutate.h"
+
+namespace lowtide::verify {
+namespace {
+
+// The heart of it: whatever is changed in a right plan, the verifier and the definition say the
+// same.
+TEST(VerifyTest, AgreesWithTheDefinitionOnChangedPlans) {
+  std::map<std::string, std::pair<int, int>> counts;  // by change: still valid, wrong
+  std::map<Violation, int> found;
+  for (uint64_t seed = 0; seed < 150; ++seed) {
+    Rng rng(seed);
+    const plan::Plan good = lower(random_graph(rng, static_cast<int>(2 + seed % 12)), rng);
+    for (int i = 0; i < 200; ++i) {
+      std::string what, why;
+      const plan::Plan changed = mutate(good, rng, &what);
+      const bool valid = valid_by_definition(changed, &why);
+      const Report report = verify(changed);
+      ASSERT_EQ(report.ok(), valid)
+          << "seed " << seed << ", change " << i << " (" << what << "): the definition says '"
+          << why << "', the verifier '" << (report.ok() ? "ok" : report.findings[0].message) << "'";
+      ++(valid ? counts[what].first : counts[what].second);
+      for (const Finding& finding : report.findings) ++found[finding.kind];
+    }
+  }
+  for (std::string_view change : mutation_names())
+    fmt::print("{:22} {:5} valid {:5} wrong\n", change, counts[std::string(change)].first,
+               counts[std::string(change)].second);
+  for (int i = 0; i < kViolations; ++i)
+    fmt::print("{:26} {:5}\n", name(static_cast<Violation>(i)), found[static_cast<Violation>(i)]);
+  EXPECT_EQ(counts.size(), mutation_names().size());
+}
+
+TEST(VerifyTest, ThousandsOfOpsTakeLessThanTwoSeconds) {
+  Rng rng(1);
+  LowerOptions options;
+  options.certificate = false;
+  plan::Plan plan = lower(random_graph(rng, 2300), rng, options);
+  plan.claims.certificate = plan::BoundCertificate{plan.steps[plan.steps.size() / 2].op, {}, 0};
+  const auto start = std::chrono::steady_clock::now();
+  const Report report = verify(plan);
+  const double seconds =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  fmt::print("{} ops, {} values: {:.3f} s\n", plan.ops.size(), plan.values.size(), seconds);
+  EXPECT_LT(seconds, 2.0);
+  plan.claims.certificate.reset();
+  EXPECT_TRUE(verify(plan).ok());
+}
+
+}  // namespace
+}  // namespace lowtide::verify
