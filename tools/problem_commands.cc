@@ -111,10 +111,14 @@ Status run_pack_command(const PackFlags& flags) {
   if (fits && !flags.output.empty())
     LT_RETURN_IF_ERROR(
         write_file_atomically(flags.output, plan::print_pack_csv(problem, &outcome.offsets)));
-  return as_status(outcome.status, fits,
-                   fmt::format("{}: no packing within the capacity was found; the best has {} "
-                               "bytes and every one has at least {}",
-                               flags.problem, outcome.height_bytes, outcome.lower_bound_bytes));
+  const std::string best = outcome.offsets.empty()
+                               ? ""
+                               : fmt::format("; the best found has {} bytes", outcome.height_bytes);
+  return as_status(
+      outcome.status, fits,
+      fmt::format("{}: no packing within {} bytes was found: every one has at least {} bytes{}",
+                  flags.problem, problem.capacity_bytes.value_or(0), outcome.lower_bound_bytes,
+                  best));
 }
 
 void add_pack(CLI::App& app, Action& action) {
