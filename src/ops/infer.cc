@@ -53,8 +53,7 @@ void set_alias(const Bound& bound, const Instance& instance, std::vector<OutputT
 
 }  // namespace
 
-Result<std::vector<OutputType>> infer(const Instance& instance, Facts* facts) {
-  LT_ASSIGN(const Bound bound, bind_instance(instance, facts));
+Result<std::vector<OutputType>> outputs_of(const Bound& bound, const Instance& instance) {
   const size_t count = bound.signature.outputs.size();
   LT_ASSIGN(const std::vector<DType> types, output_dtypes(*bound.row, instance, count));
   LT_ASSIGN(std::vector<Layout> layouts, output_layouts(*bound.row, instance, bound.signature));
@@ -70,6 +69,11 @@ Result<std::vector<OutputType>> infer(const Instance& instance, Facts* facts) {
       output.type.layout = base.layout;
     }
   return outputs;
+}
+
+Result<std::vector<OutputType>> infer(const Instance& instance, Facts* facts) {
+  LT_ASSIGN(const Bound bound, bind_instance(instance, facts));
+  return outputs_of(bound, instance);
 }
 
 std::vector<std::pair<int, int>> in_place_pairs(const Instance& instance) {

@@ -74,6 +74,9 @@ struct Bound {
 Result<Bound> bind_instance(const Instance& instance,
                             std::vector<std::pair<sym::Expr, sym::Expr>>* facts = nullptr);
 
+// The outputs of a bound instance.
+Result<std::vector<OutputType>> outputs_of(const Bound& bound, const Instance& instance);
+
 // "0<-0 0<-1" as (input, output) pairs; "2 3" as numbers.
 std::vector<std::pair<int, int>> parse_pairs(std::string_view text);
 std::vector<int> parse_numbers(std::string_view text);

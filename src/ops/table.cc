@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <map>
 
 #include "base/check.h"
 #include "ops/bind.h"
@@ -96,6 +97,22 @@ std::string_view wanted(std::string_view word) {
     default:
       return "any type";
   }
+}
+
+// The parsed signature texts of all rows that have one; a text that does not parse is a bug of its
+// row.
+const Pattern& pattern_of(const Row& row) {
+  static const std::map<std::string_view, Pattern> patterns = [] {
+    std::map<std::string_view, Pattern> made;
+    for (const Row* each : sorted_rows()) {
+      if (each->compute != nullptr) continue;
+      Result<Pattern> pattern = parse_pattern(each->axes);
+      LT_CHECK(pattern.has_value(), pattern.error().message);
+      made.emplace(each->kind, std::move(*pattern));
+    }
+    return made;
+  }();
+  return patterns.at(row.kind);
 }
 
 bool is_variable(std::string_view word) {
@@ -222,8 +239,7 @@ Result<std::vector<DType>> output_dtypes(const Row& row, const Instance& instanc
 
 Result<Signature> signature_of(const Row& row, const Instance& instance) {
   if (row.compute != nullptr) return row.compute(instance);
-  LT_ASSIGN(const Pattern pattern, parse_pattern(row.axes));
-  return expand(pattern, instance, row.broadcast);
+  return expand(pattern_of(row), instance, row.broadcast);
 }
 
 namespace {

@@ -54,7 +54,7 @@ Expr bytes_read(const Bound& bound, const Instance& instance, size_t i, const Ex
 
 Result<Work> work(const Instance& instance) {
   LT_ASSIGN(const Bound bound, bind_instance(instance));
-  LT_ASSIGN(const std::vector<OutputType> outputs, infer(instance));
+  LT_ASSIGN(const std::vector<OutputType> outputs, outputs_of(bound, instance));
   const Expr results = product(outputs[0].type.dims);
   Work total;
   total.flops = loop_points(bound.signature) * bound.row->flops;
