@@ -30,9 +30,12 @@ std::vector<Placed> placed_buffers(const Facts& facts, const Lives& lives) {
     if (!facts.maker[s].valid())
       buffers.back().live = {-1, static_cast<int64_t>(plan.steps.size()) + 1};
   }
+  IdVector<PlanOpId, char> ran(plan.ops.size(), 0);  // a second run of an op is an error in itself
   for (size_t i = 0; i < plan.steps.size(); ++i) {
     const plan::Step& step = plan.steps[i];
     if (step.kind != plan::Step::Kind::kCompute || plan.ops[step.op].workspace_bytes == 0) continue;
+    if (ran[step.op]) continue;
+    ran[step.op] = 1;
     const auto now = static_cast<int64_t>(i);
     buffers.push_back(
         {{now, now + 1},

@@ -24,6 +24,7 @@ class GraphMaker {
     for (int i = 0; i < 2; ++i) pool_.push_back(given(fmt::format("x{}", i), Category::kInput));
     for (int i = 0; i < 2; ++i)
       params_.push_back(given(fmt::format("w{}", i), Category::kParameter));
+    scale_ = given("scale", Category::kParameter, {8});
     for (int i = 0; i < ops; ++i) add_op();
     for (ir::ValueId v : graph_.values())
       if (graph_.readers(v).empty() && graph_.value(v).producer.valid() && rng_.below(3) > 0 &&
@@ -33,12 +34,12 @@ class GraphMaker {
   }
 
  private:
-  ir::ValueId given(std::string name, Category category) {
+  ir::ValueId given(std::string name, Category category, ir::Dims dims = {4, 8}) {
     ir::Value value;
     value.name = std::move(name);
-    value.dims = {4, 8};
+    value.dims = std::move(dims);
     value.category = category;
-    if (rng_.below(3) == 0) {
+    if (rng_.below(3) == 0 && value.dims.size() == 2) {
       value.initial.kind = ir::InitialValue::Kind::kInline;
       value.initial.bytes = std::string(4 * 4 * 8, 'i');
     }
@@ -60,7 +61,7 @@ class GraphMaker {
   }
 
   void add_op() {
-    switch (rng_.below(10)) {
+    switch (rng_.below(11)) {
       case 0:
         return add("Relu", {any()});
       case 1:
@@ -109,22 +110,24 @@ class GraphMaker {
 
   Rng& rng_;
   ir::Graph graph_;
+  ir::ValueId scale_;
   std::vector<ir::ValueId> pool_, params_;  // what ops may read
   std::set<ir::StorageId> overwritten_;
 };
 
 class Lowering {
  public:
-  Lowering(const ir::Graph& graph, Rng& rng) : graph_(graph), rng_(rng) {}
+  Lowering(const ir::Graph& graph, Rng& rng, const LowerOptions& options)
+      : graph_(graph), rng_(rng), options_(options) {}
 
-  plan::Plan run(const LowerOptions& options) {
+  plan::Plan run() {
     write_values();
     write_ops();
     write_steps();
     reuse();
     write_frees();
     place();
-    claim(options);
+    claim();
     return std::move(plan_);
   }
 
@@ -182,8 +185,10 @@ class Lowering {
         out.inputs.push_back(v.valid() ? PlanValueId(v.index()) : PlanValueId::none());
       for (ir::ValueId v : op.outputs) out.outputs.push_back(PlanValueId(v.index()));
       for (ir::OpId before : op.control) out.control.push_back(PlanOpId(before.index()));
-      if (rng_.below(4) == 0 && op.kind != "Reshape" && op.kind != "Slice")
-        out.workspace_bytes = 64 * rng_.between(1, 4);
+      const bool scratch = options_.plain
+                               ? op.kind == "Concat"
+                               : rng_.below(4) == 0 && op.kind != "Reshape" && op.kind != "Slice";
+      if (scratch) out.workspace_bytes = 64 * rng_.between(1, 4);
       out.predicted_seconds = rng_.uniform();
       plan_.ops.push_back(std::move(out));
     }
@@ -212,7 +217,7 @@ class Lowering {
         if (!ran[o] &&
             std::all_of(before[o].begin(), before[o].end(), [&](size_t b) { return ran[b]; }))
           ready.push_back(o);
-      const size_t next = ready[rng_.below(ready.size())];
+      const size_t next = options_.plain ? ready[0] : ready[rng_.below(ready.size())];
       ran[next] = 1;
       order_.push_back(PlanOpId(next));
     }
@@ -231,7 +236,7 @@ class Lowering {
     for (size_t t = 0; t < order_.size(); ++t)
       for (const auto& [from, heir] : facts.pairs[order_[t]])
         if (last_use_[from] == t && !taken_[from] && !plan_.storages[heir].reuses.valid() &&
-            rng_.below(4) > 0) {
+            (options_.plain || rng_.below(4) > 0)) {
           plan_.storages[heir].reuses = from;
           taken_[from] = 1;
         }
@@ -294,12 +299,12 @@ class Lowering {
     }
   }
 
-  void claim(const LowerOptions& options) {
+  void claim() {
     for (const plan::PlanOp& op : plan_.ops) plan_.claims.predicted_seconds += op.predicted_seconds;
     const Report report = verify(plan_);
     plan_.claims.peak_bytes = report.peak_bytes;
     plan_.claims.peak_before_bytes = peak_before_by_definition(plan_);
-    if (!options.certificate || plan_.ops.empty()) return;
+    if (!options_.certificate || plan_.ops.empty()) return;
     plan::BoundCertificate certificate;
     if (!find_certificate(plan_, plan_.steps[report.peak_step].op, certificate)) return;
     plan_.claims.certificate = certificate;
@@ -309,6 +314,7 @@ class Lowering {
 
   const ir::Graph& graph_;
   Rng& rng_;
+  const LowerOptions options_;
   plan::Plan plan_;
   std::vector<PlanOpId> order_;
   IdVector<PlanStorageId, size_t> last_use_;
@@ -322,7 +328,7 @@ ir::Graph random_graph(Rng& rng, int ops) {
 }
 
 plan::Plan lower(const ir::Graph& graph, Rng& rng, const LowerOptions& options) {
-  return Lowering(graph, rng).run(options);
+  return Lowering(graph, rng, options).run();
 }
 
 TEST(ExamplePlansTest, BothJudgesAcceptThem) {

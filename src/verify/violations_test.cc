@@ -1,0 +1,245 @@
+// One wrong plan for each kind of violation, made from one right plan that has everything: a view,
+// an update, in-place reuse, a workspace, two results, a certificate.
+#include <fmt/core.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <functional>
+
+#include "ops/op_table.h"
+#include "verify/definition.h"
+#include "verify/example_plans.h"
+#include "verify/verify.h"
+
+namespace lowtide::verify {
+namespace {
+
+using plan::Plan;
+using plan::PlanOp;
+using plan::PlanOpId;
+using plan::PlanStorage;
+using plan::PlanStorageId;
+using plan::PlanValue;
+using plan::PlanValueId;
+using plan::Step;
+
+//   x -> relu -> slice (view of relu) -> softmax ----> concat (output, workspace)
+//          \-> add(w) -> tanh (in place of add) -----^
+//                          \-> sgd updates w -> exp (output)
+Plan right_plan() {
+  ir::Graph graph;
+  const auto given = [&](std::string name, Category category) {
+    ir::Value value;
+    value.name = std::move(name);
+    value.dims = {4, 8};
+    value.category = category;
+    return graph.add_value(std::move(value));
+  };
+  const auto add = [&](std::string_view kind, std::vector<ir::ValueId> inputs,
+                       ir::Attrs attrs = {}) {
+    ops::AppendOptions options;
+    options.name = kind;
+    return graph.op(ops::append(graph, kind, std::move(inputs), std::move(attrs), options).value())
+        .outputs[0];
+  };
+  const ir::ValueId x = given("x", Category::kInput), w = given("w", Category::kParameter);
+  const ir::ValueId relu = add("Relu", {x});
+  const ir::ValueId slice =
+      add("Slice", {relu},
+          {{"starts", ir::Dims{2, 0}}, {"sizes", ir::Dims{2, 8}}, {"steps", ir::Dims{1, 1}}});
+  const ir::ValueId softmax = add("Softmax", {slice}, {{"axis", int64_t{1}}});
+  const ir::ValueId sum = add("Add", {relu, w});
+  const ir::ValueId tanh = add("Tanh", {sum});
+  const ir::ValueId updated = add(
+      "SgdUpdate", {w, tanh}, {{"learning_rate", 0.1}, {"momentum", 0.0}, {"weight_decay", 0.0}});
+  graph.set_output(add("Concat", {softmax, tanh}, {{"axis", int64_t{0}}}), true);
+  graph.set_output(add("Exp", {updated}), true);
+  graph.add_control(ir::OpId(2), ir::OpId(3));  // softmax before add
+  Rng rng(1);
+  LowerOptions options;
+  options.plain = true;
+  return lower(graph, rng, options);
+}
+
+PlanOp& op(Plan& p, std::string_view kind) {
+  return *std::find_if(p.ops.begin(), p.ops.end(), [&](const PlanOp& o) { return o.kind == kind; });
+}
+PlanOpId op_id(const Plan& p, std::string_view kind) {
+  return PlanOpId(static_cast<size_t>(
+      std::find_if(p.ops.begin(), p.ops.end(), [&](const PlanOp& o) { return o.kind == kind; }) -
+      p.ops.begin()));
+}
+PlanValue& out(Plan& p, std::string_view kind) {
+  return p.values[op(p, kind).outputs[0]];
+}
+PlanStorage& storage(Plan& p, std::string_view kind) {
+  return p.storages[out(p, kind).storage];
+}
+Step free_of(PlanStorageId s) {
+  Step step;
+  step.kind = Step::Kind::kFree;
+  step.storage = s;
+  return step;
+}
+std::vector<Step>::iterator step_of(Plan& p, std::string_view kind) {
+  const PlanOpId id = op_id(p, kind);
+  return std::find_if(p.steps.begin(), p.steps.end(),
+                      [&](const Step& s) { return s.kind == Step::Kind::kCompute && s.op == id; });
+}
+std::vector<Step>::iterator freeing(Plan& p, PlanStorageId s) {
+  return std::find(p.steps.begin(), p.steps.end(), free_of(s));
+}
+void move_to_front(Plan& p, std::vector<Step>::iterator step) {
+  std::rotate(p.steps.begin(), step, step + 1);
+}
+
+struct Case {
+  Violation kind;
+  std::function<void(Plan&)> spoil;
+};
+
+const std::vector<Case>& cases() {
+  static const std::vector<Case> all = {
+      {Violation::kMalformed, [](Plan& p) { out(p, "Slice").base = PlanValueId(99); }},
+      {Violation::kUnknownOp, [](Plan& p) { op(p, "Relu").kind = "Rolu"; }},
+      {Violation::kOperands, [](Plan& p) { op(p, "Add").inputs.pop_back(); }},
+      {Violation::kOutputType,
+       [](Plan& p) { std::swap(out(p, "Relu").type.dims[0], out(p, "Relu").type.dims[1]); }},
+      {Violation::kOutputAlias, [](Plan& p) { out(p, "Slice").alias = plan::PlanAlias::kUpdate; }},
+      {Violation::kViewOffset, [](Plan& p) { out(p, "Slice").offset_bytes = 0; }},
+      {Violation::kViewOutside, [](Plan& p) { out(p, "Slice").offset_bytes = 96; }},
+      {Violation::kContents,
+       [](Plan& p) {
+         p.values[PlanValueId(0)].initial.kind = plan::PlanInitial::Kind::kInline;
+         p.values[PlanValueId(0)].initial.bytes = "abc";
+       }},
+      {Violation::kStorageBytes, [](Plan& p) { storage(p, "Exp").bytes -= 64; }},
+      {Violation::kCategory, [](Plan& p) { storage(p, "Exp").category = Category::kWorkspace; }},
+      {Violation::kResidency, [](Plan& p) { storage(p, "Exp").resident = true; }},
+      {Violation::kProgramOrder, [](Plan& p) { op(p, "Exp").inputs[0] = PlanValueId(1); }},
+      {Violation::kOpMissing, [](Plan& p) { p.steps.erase(step_of(p, "Exp")); }},
+      {Violation::kOpRepeated, [](Plan& p) { p.steps.push_back(*step_of(p, "Exp")); }},
+      {Violation::kInputNotReady, [](Plan& p) { move_to_front(p, step_of(p, "Exp")); }},
+      {Violation::kControlOrder,
+       [](Plan& p) { std::iter_swap(step_of(p, "Softmax"), step_of(p, "Add")); }},
+      {Violation::kStaleRead,
+       [](Plan& p) { std::iter_swap(step_of(p, "SgdUpdate"), step_of(p, "Add")); }},
+      {Violation::kReadAfterFree,
+       [](Plan& p) {
+         const PlanStorageId s = out(p, "Softmax").storage;
+         p.steps.erase(freeing(p, s));
+         p.steps.insert(step_of(p, "Concat"), free_of(s));
+       }},
+      {Violation::kReadAfterReuse,
+       [](Plan& p) { op(p, "Concat").inputs[1] = op(p, "Add").outputs[0]; }},
+      {Violation::kFreeNotAlive,
+       [](Plan& p) { p.steps.insert(p.steps.begin(), free_of(out(p, "Softmax").storage)); }},
+      {Violation::kFreeResident, [](Plan& p) { p.steps.push_back(free_of(PlanStorageId(0))); }},
+      {Violation::kFreeOutput, [](Plan& p) { p.steps.push_back(free_of(out(p, "Exp").storage)); }},
+      {Violation::kNeverFreed,
+       [](Plan& p) { p.steps.erase(freeing(p, out(p, "Softmax").storage)); }},
+      {Violation::kOutputOverwritten, [](Plan& p) { p.values[PlanValueId(1)].is_output = true; }},
+      {Violation::kReusePair, [](Plan& p) { op(p, "Tanh").inputs[0] = PlanValueId(0); }},
+      {Violation::kReuseMisplaced, [](Plan& p) { storage(p, "Tanh").address += 64; }},
+      {Violation::kReuseNotAlive,
+       [](Plan& p) { p.steps.insert(step_of(p, "Tanh"), free_of(out(p, "Add").storage)); }},
+      {Violation::kMisaligned, [](Plan& p) { storage(p, "Exp").address += 4; }},
+      {Violation::kOutsideArena, [](Plan& p) { p.arena_bytes -= 64; }},
+      {Violation::kOverlap,
+       [](Plan& p) { storage(p, "Softmax").address = storage(p, "Relu").address; }},
+      {Violation::kPeak, [](Plan& p) { p.claims.peak_bytes -= 64; }},
+      {Violation::kPeakBefore, [](Plan& p) { p.claims.peak_before_bytes += 64; }},
+      {Violation::kSeconds, [](Plan& p) { p.claims.predicted_seconds *= 1.0 + 1e-6; }},
+      {Violation::kBoundAbovePeak,
+       [](Plan& p) { p.claims.lower_bound_bytes = p.claims.peak_bytes + 64; }},
+      {Violation::kBoundBelowCertificate, [](Plan& p) { p.claims.lower_bound_bytes = 0; }},
+      {Violation::kProvenWithoutBound,
+       [](Plan& p) {
+         p.claims.order_proven = true;
+         p.claims.lower_bound_bytes = p.claims.peak_bytes - 64;
+       }},
+      {Violation::kCertificatePrefix, [](Plan& p) { p.claims.certificate->prefix.clear(); }},
+      {Violation::kCertificateValue, [](Plan& p) { p.claims.certificate->value_bytes -= 64; }},
+      {Violation::kCertificateNotLeast,
+       [](Plan& p) {  // before Exp, Concat's result need not be there; its operands are dearer, so
+                      // Tanh's op goes without it
+         plan::BoundCertificate& c = *p.claims.certificate;
+         c.op = op_id(p, "Concat");
+         c.prefix.clear();
+         for (std::string_view kind :
+              {"Relu", "Slice", "Softmax", "Add", "Tanh", "SgdUpdate", "Exp"})
+           c.prefix.push_back(op_id(p, kind));
+         std::sort(c.prefix.begin(), c.prefix.end());
+       }},
+  };
+  return all;
+}
+
+TEST(ViolationsTest, TheRightPlanIsRight) {
+  Plan plan = right_plan();
+  const Report report = verify(plan);
+  for (const Finding& finding : report.findings)
+    ADD_FAILURE() << name(finding.kind) << ": " << finding.message;
+  EXPECT_TRUE(valid_by_definition(plan));
+  EXPECT_TRUE(storage(plan, "Tanh").reuses.valid());
+  EXPECT_TRUE(plan.claims.certificate.has_value());
+  EXPECT_GT(op(plan, "Concat").workspace_bytes, 0);
+  int64_t sum = 0;
+  for (int64_t bytes : report.peak_by_category) sum += bytes;
+  EXPECT_EQ(sum, report.peak_bytes);
+  EXPECT_EQ(report.peak_bytes, plan.claims.peak_bytes);
+  EXPECT_LE(report.peak_bytes, report.arena_high_water_bytes);
+  EXPECT_EQ(report.cut_bytes, plan.claims.certificate->value_bytes);
+  EXPECT_EQ(report.resident_bytes, 256);
+}
+
+TEST(ViolationsTest, EachKindIsFoundAndNamed) {
+  ASSERT_EQ(cases().size(), static_cast<size_t>(kViolations));
+  for (int i = 0; i < kViolations; ++i) {
+    const Case& c = cases()[static_cast<size_t>(i)];
+    EXPECT_EQ(static_cast<int>(c.kind), i) << name(c.kind);
+    Plan plan = right_plan();
+    c.spoil(plan);
+    const Report report = verify(plan);
+    EXPECT_TRUE(report.has(c.kind)) << name(c.kind) << " is not found, but "
+                                    << (report.ok() ? "nothing" : report.findings[0].message);
+    EXPECT_FALSE(valid_by_definition(plan)) << name(c.kind);
+    for (const Finding& finding : report.findings) {
+      EXPECT_FALSE(finding.message.empty());
+      EXPECT_EQ(finding.message.find('\n'), std::string::npos);
+    }
+  }
+}
+
+TEST(ViolationsTest, NamesAreDistinct) {
+  std::vector<std::string_view> names;
+  for (int i = 0; i < kViolations; ++i) names.push_back(name(static_cast<Violation>(i)));
+  std::sort(names.begin(), names.end());
+  EXPECT_EQ(std::unique(names.begin(), names.end()), names.end());
+  EXPECT_FALSE(names.front().empty());
+}
+
+TEST(ViolationsTest, ABoundAboveItsCertificateIsNoted) {
+  Plan plan = right_plan();
+  plan.claims.lower_bound_bytes = plan.claims.peak_bytes;
+  plan.claims.certificate.reset();
+  const Report report = verify(plan);
+  EXPECT_TRUE(report.ok());
+  ASSERT_EQ(report.notes.size(), 1u);
+  EXPECT_NE(report.notes[0].find("by search"), std::string::npos);
+}
+
+TEST(ViolationsTest, AnEmptyPlanIsRight) {
+  EXPECT_TRUE(verify(Plan{}).ok());
+  EXPECT_TRUE(valid_by_definition(Plan{}));
+}
+
+TEST(ViolationsTest, ManyViolationsDoNotFillMemory) {
+  Plan plan = right_plan();
+  const Step again = plan.steps[0];
+  plan.steps.resize(100000, again);
+  EXPECT_EQ(verify(plan).findings.size(), kMaxFindings);
+}
+
+}  // namespace
+}  // namespace lowtide::verify
