@@ -19,11 +19,11 @@ enum class LossKind : uint8_t { kCrossEntropy, kMeanSquaredError, kModelOutput }
 
 struct LossOptions {
   LossKind kind = LossKind::kCrossEntropy;
-  std::string output;  // of the forward graph; empty: the first one
-  std::optional<int64_t>
-      class_axis;  // default: 1 for rank 2 and for images (rank 4 and more), the last for rank 3
-  std::optional<int64_t> ignore_index;  // labels that do not count; absent: all count
-  bool keep_outputs = false;            // the model's outputs stay results of the step
+  std::string output = {};  // of the forward graph; empty: the first one
+  // Default: the last for rank 3, 1 for rank 2 and for images (rank 4 and more).
+  std::optional<int64_t> class_axis = {};
+  std::optional<int64_t> ignore_index = {};  // labels that do not count; absent: all count
+  bool keep_outputs = false;                 // the model's outputs stay results of the step
 };
 
 // Appends the loss and returns it: an output named "loss". The fed input is named "labels" or

@@ -32,7 +32,7 @@ struct Context {
   uint64_t seed = 0;  // of random ops and seeded parameters
   int64_t step = 1;   // counts from 1
   Precision precision = Precision::kF32;
-  std::string model_folder;          // where external weight files lie
+  std::string model_folder = {};     // where external weight files lie
   int64_t integer_limit = 1;         // seeded integer inputs are below this
   bool seed_missing_inputs = false;  // draw fed values that are not given, instead of refusing
 };
