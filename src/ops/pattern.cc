@@ -49,15 +49,17 @@ class PatternParser {
   }
 
   Result<PatternItem> item() {
+    const bool coupled = take_now('[');
+    LT_ASSIGN(PatternItem item, plain_item());
+    item.coupled = coupled;
+    if (coupled && !take_now(']')) return fail("']'");
+    return item;
+  }
+
+  Result<PatternItem> plain_item() {
     PatternItem item;
     if (take_now('1')) {
       item.form = LinkKind::kBroadcast;
-      return item;
-    }
-    if (take_now('[')) {
-      LT_ASSIGN(item, this->item());
-      item.coupled = true;
-      if (!take_now(']')) return fail("']'");
       return item;
     }
     if (take_now('{')) {

@@ -18,7 +18,7 @@ using ops::Part;
 using ops::RandomInstance;
 using ops::SliceOf;
 
-constexpr uint64_t kInstances = 25;
+constexpr uint64_t kInstances = 100;
 
 Sizes sizes_of(const ir::Dims& dims) {
   Sizes sizes;
