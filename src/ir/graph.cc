@@ -102,7 +102,7 @@ Status check_value(const Graph& graph, ValueId id) {
       return bad(fmt::format("value '{}' has a dimension of {}; sizes are not negative", value.name,
                              *dim.constant()));
   const auto bytes = size_bytes(value).constant();
-  if (size_bytes(value).is_constant() && (!bytes || *bytes > kMaxBytes))
+  if (size_bytes(value).poisoned() || (bytes && *bytes > kMaxBytes))
     return bad(fmt::format("value '{}' is larger than 2^62 bytes", value.name));
   if (!value.layout.order.empty() && value.layout.order.size() != value.dims.size())
     return bad(fmt::format("value '{}' has {} dimensions and a layout of {}", value.name,
@@ -112,6 +112,8 @@ Status check_value(const Graph& graph, ValueId id) {
   const auto room = size_bytes(root).constant();
   const auto end = (value.offset_bytes + size_bytes(value)).constant();
   const auto begin = value.offset_bytes.constant();
+  if ((value.offset_bytes + size_bytes(value)).poisoned())
+    return bad(fmt::format("value '{}' ends beyond 2^63 bytes", value.name));
   if (begin && *begin < 0)
     return bad(fmt::format("value '{}' starts {} bytes before its storage", value.name, -*begin));
   if (room && end && *end > *room)

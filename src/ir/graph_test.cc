@@ -1,0 +1,170 @@
+#include "ir/graph.h"
+
+#include <gtest/gtest.h>
+
+#include "ir/graph_text.h"
+
+namespace lowtide::ir {
+namespace {
+
+const sym::Expr batch = sym::Expr::symbol("batch");
+
+Value value(std::string name, Dims dims) {
+  Value v;
+  v.name = std::move(name);
+  v.dims = std::move(dims);
+  return v;
+}
+
+Value alias_of(ValueId base, Alias alias, std::string name, Dims dims, sym::Expr offset = 0) {
+  Value v = value(std::move(name), std::move(dims));
+  v.alias = alias;
+  v.base = base;
+  v.offset_bytes = std::move(offset);
+  return v;
+}
+
+Op op(std::string name, std::vector<ValueId> inputs) {
+  Op o;
+  o.kind = "Any";
+  o.name = std::move(name);
+  o.inputs = std::move(inputs);
+  return o;
+}
+
+ValueId add(Graph& graph, Op o, Value out) {
+  return graph.op(graph.add_op(std::move(o), {std::move(out)})).outputs[0];
+}
+
+TEST(GraphTest, KeepsStoragesReadersAndNames) {
+  Graph graph;
+  const ValueId x = graph.add_value(value("x", {batch, 4}));
+  const ValueId y = add(graph, op("double", {x, x}), value("y", {batch, 4}));
+  const ValueId view = add(graph, op("view", {y}), alias_of(y, Alias::kView, "view", {batch * 4}));
+  const ValueId later =
+      add(graph, op("step", {view, x}), alias_of(view, Alias::kUpdate, "later", {batch * 4}));
+  EXPECT_EQ(graph.storage_count(), 2u);
+  EXPECT_EQ(graph.value(later).storage, graph.value(y).storage);
+  EXPECT_EQ(std::vector<ValueId>(graph.values_in(graph.value(y).storage).begin(),
+                                 graph.values_in(graph.value(y).storage).end()),
+            (std::vector<ValueId>{y, view, later}));
+  EXPECT_EQ(graph.readers(x).size(), 2u);
+  EXPECT_EQ(graph.readers(x)[1], OpId(2));
+  EXPECT_EQ(graph.find_value("view"), view);
+  EXPECT_FALSE(graph.find_value("none").has_value());
+  EXPECT_EQ(graph.fresh_name("new"), "new");
+  EXPECT_EQ(graph.fresh_name("view"), "view.1");
+  graph.add_control(OpId(0), OpId(2));
+  graph.add_control(OpId(0), OpId(2));
+  EXPECT_EQ(graph.op(OpId(2)).control.size(), 1u);
+  EXPECT_EQ(size_bytes(graph.value(y)), batch * 16);
+  EXPECT_TRUE(check(graph).has_value());
+}
+
+TEST(GraphTest, BlockedLayoutsHaveTheirOwnSize) {
+  Value v = value("w", {3, 5});
+  v.layout = {{}, "aB16b", 256};
+  EXPECT_EQ(size_bytes(v), sym::Expr(256));
+  EXPECT_EQ(element_count(v), sym::Expr(15));
+}
+
+std::string problem(const Graph& graph) {
+  const Status status = check(graph);
+  return status ? "" : status.error().message;
+}
+
+TEST(GraphCheckTest, SizesMustBeSizes) {
+  Graph negative;
+  negative.add_value(value("n", {4, -1}));
+  EXPECT_NE(problem(negative).find("'n' has a dimension of -1"), std::string::npos);
+  Graph huge;
+  huge.add_value(value("h", {int64_t{1} << 40, int64_t{1} << 21}));
+  EXPECT_NE(problem(huge).find("'h' is larger than 2^62"), std::string::npos);
+  Graph overflowing;
+  overflowing.add_value(value("o", {int64_t{1} << 40, int64_t{1} << 40}));
+  EXPECT_NE(problem(overflowing).find("'o' is larger than 2^62"), std::string::npos);
+  Graph permuted;
+  Value v = value("p", {2, 3});
+  v.layout.order = {0, 2, 1};
+  permuted.add_value(std::move(v));
+  EXPECT_NE(problem(permuted).find("layout of 3"), std::string::npos);
+  Graph empty;
+  empty.add_value(value("e", {0, 3}));
+  EXPECT_EQ(problem(empty), "");
+}
+
+TEST(GraphCheckTest, ViewsLieInsideTheirStorage) {
+  const auto with_view = [](Dims dims, sym::Expr offset) {
+    Graph graph;
+    const ValueId x = graph.add_value(value("x", {8}));
+    add(graph, op("view", {x}), alias_of(x, Alias::kView, "v", std::move(dims), std::move(offset)));
+    return problem(graph);
+  };
+  EXPECT_EQ(with_view({8}, 0), "");
+  EXPECT_EQ(with_view({4}, 16), "");
+  EXPECT_EQ(with_view({batch}, 16), "");  // decided when batch is bound
+  EXPECT_NE(with_view({4}, 17).find("ends at byte 33"), std::string::npos);
+  EXPECT_NE(with_view({9}, 0).find("ends at byte 36"), std::string::npos);
+  EXPECT_NE(with_view({1}, -4).find("4 bytes before"), std::string::npos);
+}
+
+TEST(GraphCheckTest, NobodyReadsWhatWasOverwritten) {
+  Graph graph;
+  const ValueId w = graph.add_value(value("w", {8}));
+  const ValueId view = add(graph, op("view", {w}), alias_of(w, Alias::kView, "view", {8}));
+  const ValueId updated = add(graph, op("step", {w}), alias_of(w, Alias::kUpdate, "w'", {8}));
+  Graph good = graph, stale = graph, stale_view = graph;
+  add(good, op("read", {updated}), value("r", {8}));
+  add(stale, op("read", {w}), value("r", {8}));
+  add(stale_view, op("read", {view}), value("r", {8}));
+  EXPECT_EQ(problem(good), "");
+  EXPECT_NE(problem(stale).find("'read' reads 'w' after it was overwritten"), std::string::npos);
+  EXPECT_NE(problem(stale_view).find("'read' reads 'view' after it was overwritten"),
+            std::string::npos);
+}
+
+TEST(GraphBindTest, ReplacesSymbolsEverywhere) {
+  Graph graph;
+  graph.name = "g";
+  const ValueId x = graph.add_value(value("x", {batch, sym::Expr::symbol("seq")}));
+  const ValueId y = add(graph, op("first", {x}), value("y", {batch * 2}));
+  graph.add_value(value("between", {batch}));
+  Op sliced = op("second", {y});
+  sliced.attrs["sizes"] = Dims{batch};
+  sliced.control = {OpId(0)};
+  add(graph, std::move(sliced), alias_of(y, Alias::kView, "v", {batch}, batch * 4));
+  graph.set_output(ValueId(3), true);
+  const auto bound = bind(graph, {{"batch", 3}, {"unused", 7}});
+  ASSERT_TRUE(bound.has_value()) << bound.error().message;
+  EXPECT_EQ(bound->value(x).dims, (Dims{3, sym::Expr::symbol("seq")}));
+  EXPECT_EQ(bound->value(ValueId(3)).dims, Dims{3});
+  EXPECT_EQ(bound->value(ValueId(3)).offset_bytes, sym::Expr(12));
+  EXPECT_TRUE(bound->value(ValueId(3)).is_output);
+  EXPECT_EQ(std::get<Dims>(bound->op(OpId(1)).attrs.at("sizes")), Dims{3});
+  EXPECT_EQ(bound->op(OpId(1)).control, std::vector<OpId>{OpId(0)});
+  EXPECT_EQ(bound->bindings, (std::map<std::string, int64_t, std::less<>>{{"batch", 3}}));
+  EXPECT_EQ(free_symbols(graph), (std::vector<std::string>{"batch", "seq"}));
+  EXPECT_EQ(free_symbols(*bound), std::vector<std::string>{"seq"});
+  EXPECT_EQ(bind(*bound, {}).value(), *bound);
+  // Twice in parts is once as a whole.
+  EXPECT_EQ(print(*bind(*bound, {{"seq", 5}})), print(*bind(graph, {{"batch", 3}, {"seq", 5}})));
+}
+
+TEST(GraphBindTest, RefusesWhatDoesNotFit) {
+  Graph graph;
+  graph.add_value(value("x", {batch - 4}));
+  EXPECT_TRUE(bind(graph, {{"batch", 4}}).has_value());
+  EXPECT_NE(bind(graph, {{"batch", 3}}).error().message.find("'x' has a dimension of -1"),
+            std::string::npos);
+  Graph large;
+  large.add_value(value("l", {batch, batch}));
+  EXPECT_NE(bind(large, {{"batch", int64_t{1} << 40}}).error().message.find("'l' is larger"),
+            std::string::npos);
+  Graph view;
+  const ValueId x = view.add_value(value("x", {8}));
+  add(view, op("cut", {x}), alias_of(x, Alias::kView, "v", {batch}));
+  EXPECT_FALSE(bind(view, {{"batch", 9}}).has_value());
+}
+
+}  // namespace
+}  // namespace lowtide::ir

@@ -1,0 +1,222 @@
+#include "ir/graph_text.h"
+
+#include <fmt/core.h>
+#include <gtest/gtest.h>
+
+#include <limits>
+
+#include "base/rng.h"
+
+namespace lowtide::ir {
+namespace {
+
+sym::Expr random_size(Rng& rng) {
+  const sym::Expr batch = sym::Expr::symbol("batch"), odd = sym::Expr::symbol("seq, \"x\" ]");
+  switch (rng.below(5)) {
+    case 0:
+      return batch;
+    case 1:
+      return batch * 64 + 1;
+    case 2:
+      return sym::floordiv(batch + odd, 2);
+    case 3:
+      return sym::min(odd, batch * odd);
+    default:
+      return rng.between(0, 512);
+  }
+}
+
+AttrValue random_attr(Rng& rng) {
+  switch (rng.below(5)) {
+    case 0:
+      return static_cast<int64_t>(rng.next());
+    case 1:
+      return rng.uniform() * 1e-9;
+    case 2:
+      return rng.below(2) ? std::numeric_limits<double>::infinity() : -1.0;
+    case 3:
+      return std::string("word \"\\\n\x01 [");
+    default: {
+      Dims dims;
+      for (uint64_t n = rng.below(4); n > 0; --n) dims.push_back(random_size(rng));
+      return dims;
+    }
+  }
+}
+
+Value random_value(Rng& rng, std::string name) {
+  Value value;
+  value.name = std::move(name);
+  value.dtype = static_cast<DType>(rng.below(8));
+  for (uint64_t n = rng.below(4); n > 0; --n) value.dims.push_back(random_size(rng));
+  value.category = static_cast<Category>(rng.below(kCategories));
+  value.is_output = rng.below(4) == 0;
+  if (value.dims.size() == 3 && rng.below(2)) value.layout.order = {0, 2, 1};
+  if (rng.below(9) == 0) value.layout = {{}, "aBc:16", 4096};
+  return value;
+}
+
+// Everything that the structure can hold; kinds mean nothing here.
+Graph random_graph(uint64_t seed) {
+  Rng rng(seed);
+  Graph graph;
+  graph.name = "graph \"\\\t";
+  graph.producer = rng.below(2) ? "" : "test 1";
+  if (rng.below(2)) graph.bindings = {{"batch", 3}, {"odd name", -1}};
+  for (int i = 0; i < 12; ++i) {
+    if (graph.value_count() < 2 || rng.below(4) == 0) {
+      Value value = random_value(rng, fmt::format("in put{}", i));
+      value.initial.kind = static_cast<InitialValue::Kind>(rng.below(5));
+      if (value.initial.kind == InitialValue::Kind::kInline)
+        value.initial.bytes = std::string("\0\xFF\"x", rng.below(5));
+      if (value.initial.kind == InitialValue::Kind::kExternal)
+        value.initial = {value.initial.kind, "", "a \"b\".bin", 8, 16};
+      graph.add_value(std::move(value));
+      continue;
+    }
+    Op op;
+    op.kind = "Kind";
+    op.name = fmt::format("op{}", i);
+    op.module = rng.below(2) ? "" : "blocks.0 \"a\"";
+    op.phase = static_cast<Phase>(rng.below(3));
+    for (uint64_t n = rng.below(4); n > 0; --n)
+      op.attrs[fmt::format("key {}", n)] = random_attr(rng);
+    for (uint64_t n = rng.below(3); n > 0; --n)
+      op.inputs.push_back(rng.below(5) == 0 ? ValueId::none()
+                                            : ValueId(rng.below(graph.value_count())));
+    for (uint64_t n = graph.op_count() > 0 ? rng.below(3) : 0; n > 0; --n)
+      op.control.push_back(OpId(rng.below(graph.op_count())));
+    std::vector<Value> outputs;
+    for (uint64_t n = rng.below(3); n > 0; --n) {
+      Value value = random_value(rng, fmt::format("out{}.{}", i, n));
+      if (!op.inputs.empty() && op.inputs[0].valid() && rng.below(3) == 0) {
+        value.alias = Alias::kView;
+        value.base = op.inputs[0];
+        value.dims = {0};
+        value.layout = {};
+      }
+      outputs.push_back(std::move(value));
+    }
+    graph.add_op(std::move(op), std::move(outputs));
+  }
+  return graph;
+}
+
+TEST(GraphTextTest, PrintedGraphsReadBackEqual) {
+  int compared = 0;
+  for (uint64_t seed = 0; seed < 2000; ++seed) {
+    const Graph graph = random_graph(seed);
+    ASSERT_TRUE(check(graph).has_value()) << check(graph).error().message;
+    const std::string text = print(graph);
+    const auto again = parse_graph(text, "g.txt");
+    ASSERT_TRUE(again.has_value()) << "seed " << seed << ": " << again.error().message << "\n"
+                                   << text;
+    ASSERT_EQ(*again, graph) << "seed " << seed << "\n" << text;
+    ASSERT_EQ(print(*again), text);
+    ++compared;
+  }
+  EXPECT_EQ(compared, 2000);
+}
+
+constexpr std::string_view kSmall = R"(graph "mlp" "by hand"
+binding "batch" 8
+
+given "x" f32 [batch, 784] input fed
+given "w" f32 [10, 784] parameter external "w.bin" 0 31360
+given "c" u8 [2] input inline "00ff"
+op "MatMul" "fc" "model.fc" forward v0 v1 -
+  attr "scale" real 0.5
+  attr "trans_b" int 1
+  out "y" f32 [batch, 10] activation own
+op "Reshape" "flat" "" forward v3
+  attr "shape" list [10*batch]
+  control n0
+  out "z" f32 [10*batch] activation view v3 [0] layout "perm:0" output
+)";
+
+TEST(GraphTextTest, ReadsWhatPeopleWrite) {
+  const auto graph = parse_graph(kSmall, "mlp.txt");
+  ASSERT_TRUE(graph.has_value()) << graph.error().message;
+  EXPECT_EQ(graph->op_count(), 2u);
+  EXPECT_EQ(graph->value_count(), 5u);
+  EXPECT_EQ(graph->value(ValueId(4)).storage, graph->value(ValueId(3)).storage);
+  EXPECT_EQ(graph->value(ValueId(2)).initial.bytes, std::string("\0\xFF", 2));
+  EXPECT_FALSE(graph->op(OpId(0)).inputs[2].valid());
+  EXPECT_EQ(free_symbols(*graph), (std::vector<std::string>{"batch"}));
+  std::string blank_removed(kSmall);
+  blank_removed.erase(blank_removed.find("\n\n"), 1);
+  EXPECT_EQ(print(*graph), blank_removed);
+}
+
+TEST(GraphTextTest, MessagesNameOriginLineAndWhatWasExpected) {
+  struct Case {
+    std::string_view from, to, expected;
+  };
+  for (const Case& c : std::initializer_list<Case>{
+           {"graph \"mlp\"", "grph \"mlp\"", "g:1: expected 'graph'"},
+           {"\"by hand\"", "\"by hand", "g:1: expected a closing quote"},
+           {"\"by hand\"", "\"by hand\" more", "g:1: expected the end of the line"},
+           {"\"batch\" 8", "\"batch\" eight", "g:2: expected an integer"},
+           {"given \"w\"", "given \"x\"", "g:5: expected a name that no other value has"},
+           {"f32 [10, 784]", "f33 [10, 784]", "g:5: expected a dtype"},
+           {"f32 [10, 784]", "f32 [10, 784", "g:5: expected ',' or ']'"},
+           {"f32 [10, 784]", "f32 [10, 7 84]", "g:5: expected a size"},
+           {"f32 [10, 784]", "f32 [10, -1]", "dimension of -1"},
+           {"parameter external", "weight external", "g:5: expected a category"},
+           {"parameter external", "parameter outside", "g:5: expected one of fed"},
+           {"0 31360", "0 -1", "g:5: expected an offset"},
+           {"\"00ff\"", "\"00f\"", "g:6: expected an even"},
+           {"\"00ff\"", "\"00fg\"", "g:6: expected hexadecimal"},
+           {"v0 v1 -", "v0 v9 -", "g:7: expected v<id> with an id below 3"},
+           {"v0 v1 -", "v0 n1 -", "g:7: expected v<id>"},
+           {"forward v0", "sideways v0", "g:7: expected forward"},
+           {"int 1", "int 1.5", "g:9: expected an integer"},
+           {"int 1", "bool 1", "g:9: expected int, real"},
+           {"\"trans_b\"", "\"scale\"", "g:9: expected each attribute once"},
+           {"\"flat\"", "\"fc\"", "g:11: expected a name that no other op has"},
+           {"control n0", "control n1", "g:13: expected n<id> with an id below 1"},
+           {"view v3", "view v0", "g:14: expected an input of the op"},
+           {"view v3", "copy v3", "g:14: expected one of own"},
+           {"v3 [0]", "v3 [0, 1]", "g:14: expected one offset"},
+           {"perm:0\"", "perm:1\"", "g:14: expected a layout"},
+           {"  control n0", "  contrl n0", "g:13: expected binding"},
+       }) {
+    std::string text(kSmall);
+    text.replace(text.find(c.from), c.from.size(), c.to);
+    const auto result = parse_graph(text, "g");
+    ASSERT_FALSE(result.has_value()) << c.to;
+    EXPECT_NE(result.error().message.find(c.expected), std::string::npos)
+        << c.to << " gave: " << result.error().message;
+  }
+  EXPECT_FALSE(parse_graph("", "g").has_value());
+  EXPECT_FALSE(parse_graph("graph \"\" \"\"\nattr \"a\" int 1", "g").has_value());
+  EXPECT_FALSE(parse_graph("graph \"\" \"\"\nout \"a\" f32 [] activation own", "g").has_value());
+}
+
+TEST(GraphTextTest, SurvivesAnyText) {
+  size_t read = 0;
+  for (uint64_t seed = 0; seed < 30000; ++seed) {
+    Rng rng(seed);
+    std::string text(kSmall);
+    for (uint64_t n = 1 + rng.below(4); n > 0 && !text.empty(); --n) {
+      const size_t at = rng.below(text.size());
+      if (rng.below(3) == 0)
+        text.erase(at, rng.below(30));
+      else if (rng.below(2) == 0)
+        text[at] = "\"[](), v09-\n\\x"[rng.below(14)];
+      else
+        text.insert(at, text.substr(rng.below(text.size()), rng.below(40)));
+    }
+    const auto result = parse_graph(text, "g");
+    if (!result) {
+      ASSERT_EQ(result.error().message.find('\n'), std::string::npos);
+      continue;
+    }
+    ++read;
+    ASSERT_EQ(*parse_graph(print(*result), "again"), *result);
+  }
+  EXPECT_GT(read, 500u);
+}
+
+}  // namespace
+}  // namespace lowtide::ir
