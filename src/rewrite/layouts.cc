@@ -161,9 +161,12 @@ class Pass {
     for (size_t i = 0; i < op.outputs.size(); ++i) {
       ir::Value value = old_.value(op.outputs[i]);
       value.layout = types[i].type.layout;
-      if (value.alias != ir::Alias::kOwn)
-        value.base = inputs[static_cast<size_t>(types[i].base_input)];
-      if (value.alias == ir::Alias::kView) value.offset_bytes = types[i].offset_bytes;
+      // A slice that was a view may need a copy in another layout, or the reverse.
+      value.alias = types[i].alias;
+      value.base = value.alias == ir::Alias::kOwn
+                       ? ValueId::none()
+                       : inputs[static_cast<size_t>(types[i].base_input)];
+      value.offset_bytes = types[i].offset_bytes;
       outputs.push_back(std::move(value));
     }
     op_[id] = graph_.add_op(std::move(copy), std::move(outputs));
