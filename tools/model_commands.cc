@@ -85,6 +85,10 @@ void add_plan(CLI::App& app, Action& action) {
   command->add_option("--seed", flags->options.seed, "of the planner");
   command->add_option("--time-limit", flags->options.time_limit_seconds, "seconds; a safety stop")
       ->check(CLI::PositiveNumber);
+  command
+      ->add_option("--dump-problems", flags->options.dump_folder,
+                   "write the bare ordering and packing problems here (order.txt, pack.csv)")
+      ->check(CLI::ExistingDirectory);
   command->add_flag("--json", flags->json, "print the verdict as JSON");
   command->add_flag("--quiet", flags->quiet, "print nothing");
   command->callback([flags, &action] { action = [flags] { return run_plan_command(*flags); }; });

@@ -69,6 +69,7 @@ struct PlanOptions {
   std::string device = "cpu";                // a known profile or a profile file
   std::optional<int64_t> budget_bytes = {};  // of the whole device
   uint64_t seed = 0;                         // of the planner's tie-breaking
+  std::string dump_folder = {};              // write the bare problems here; empty: nowhere
   double time_limit_seconds = 60;  // safety stop; the work limits end a search long before
 };
 

@@ -64,6 +64,7 @@ Result<pipeline::OptimizeOptions> pipeline_options(const PlanOptions& options) {
   pipeline::OptimizeOptions result;
   LT_ASSIGN(result.device, cost::find_device(options.device));
   result.budget_bytes = options.budget_bytes;
+  result.dump_folder = options.dump_folder;
   result.order.seed = options.seed;
   result.order.max_seconds = options.time_limit_seconds;
   result.pack.max_seconds = options.time_limit_seconds;

@@ -8,9 +8,12 @@
 #include "analysis/describe.h"
 #include "analysis/schedule_view.h"
 #include "base/bytes.h"
+#include "base/file.h"
 #include "cost/roofline.h"
 #include "pipeline/write_plan.h"
+#include "plan/pack_text.h"
 #include "plan/schedule_simulator.h"
+#include "plan/schedule_text.h"
 #include "rewrite/layouts.h"
 
 namespace lowtide::pipeline {
@@ -92,6 +95,10 @@ Result<Solution> solve_addresses(const analysis::ScheduleView& view,
   return best;
 }
 
+Status dump(const std::string& folder, const char* file, const std::string& text) {
+  return folder.empty() ? Status() : write_file_atomically(folder + "/" + file, text);
+}
+
 Status check_budget(const Optimized& result, const OptimizeOptions& options) {
   if (!options.budget_bytes || result.plan.arena_bytes <= *options.budget_bytes) return {};
   const plan::Claims& claims = result.plan.claims;
@@ -142,6 +149,7 @@ Result<Optimized> optimize(const ir::Graph& forward, const OptimizeOptions& opti
             analysis::make_schedule_view(graph, costs, options.device.alignment_bytes));
   stage.done("costs");
 
+  LT_RETURN_IF_ERROR(dump(options.dump_folder, "order.txt", plan::print(view.problem)));
   std::vector<SchedOpId> program;
   for (SchedOpId op : view.problem.ops.ids()) program.push_back(op);
   LT_ASSIGN(const plan::ScheduleProfile before,
@@ -151,6 +159,9 @@ Result<Optimized> optimize(const ir::Graph& forward, const OptimizeOptions& opti
     return error(ErrorCode::kLimit, "the work limit ended before any order was found; raise it");
   stage.done("order");
   LT_ASSIGN(const Solution solution, solve_addresses(view, order, options));
+  LT_RETURN_IF_ERROR(
+      dump(options.dump_folder, "pack.csv",
+           plan::print_pack_csv(solution.buffers.problem, &solution.packing.offsets)));
   stage.done("addresses");
 
   LT_ASSIGN(result.plan,

@@ -34,7 +34,9 @@ struct OptimizeOptions {
   std::optional<int64_t> budget_bytes;           // of the whole device
   order::OrderOptions order;
   pack::PackOptions pack;
-  int pack_retries = 8;  // other orders of equal peak to try when packing misses the peak
+  std::string dump_folder;  // the problems as files (order.txt, pack.csv): what a bug report needs;
+                            // empty: nowhere
+  int pack_retries = 8;     // other orders of equal peak to try when packing misses the peak
 };
 
 struct Stage {
