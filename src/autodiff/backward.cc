@@ -92,7 +92,15 @@ Status Backward::add_gradient(ir::ValueId value, ir::ValueId summand) {
   LT_ASSIGN(const ir::ValueId so_far, gradient(value));
   LT_ASSIGN(const ir::OpId sum, append(visiting_, "Add", {so_far, summand}, {}));
   slots_[value].value = graph_.op(sum).outputs[0];
+  mark_summand(value, slots_[value].value);
   return {};
+}
+
+void Backward::mark_summand(ir::ValueId of, ir::ValueId summand) {
+  const ir::Value& target = graph_.value(of);
+  if (target.category != Category::kParameter || target.producer.valid()) return;
+  if (graph_.value(summand).alias == ir::Alias::kOwn)
+    graph_.set_category(summand, Category::kGradient);
 }
 
 Status Backward::add_constant(ir::ValueId value, double constant) {
@@ -109,6 +117,7 @@ Status Backward::add_constant(ir::ValueId value, double constant) {
 
 void Backward::replace_gradient(ir::ValueId value, ir::ValueId gradient) {
   slots_[value] = Slot{std::nullopt, gradient};
+  mark_summand(value, gradient);
 }
 
 Result<ir::OpId> Backward::append(const ir::Op& of, std::string_view kind,

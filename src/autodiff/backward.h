@@ -40,6 +40,8 @@ class Backward {
     std::optional<double> constant;  // the same number everywhere, not written out
     ir::ValueId value;
   };
+  // A summand of a parameter's gradient is memory for gradients, also before the sum is complete.
+  void mark_summand(ir::ValueId of, ir::ValueId summand);
   void find_needs(std::span<const ir::ValueId> wrt);
   Status visit(ir::OpId op);
 

@@ -82,7 +82,8 @@ TEST(Gradient, TiedWeightsAddIntoOneBuffer) {
   const ir::Op& last = graph.op(graph.value(*graph.find_value("grad/table")).producer);
   ASSERT_EQ(last.kind, "GatherGrad");
   ASSERT_EQ(last.inputs.size(), 3u);
-  EXPECT_TRUE(last.inputs[2].valid());
+  ASSERT_TRUE(last.inputs[2].valid());
+  EXPECT_EQ(graph.value(last.inputs[2]).category, Category::kGradient);  // the sum so far
 }
 
 TEST(Gradient, WithoutAccumulatorsTheSumIsAnAdd) {

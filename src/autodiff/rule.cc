@@ -109,7 +109,9 @@ Status RuleContext::give_added(size_t i, std::string_view kind, std::vector<ir::
   if (!needs(i)) return {};
   if (!pass_.options().add_into_buffers || !pass_.has_gradient(input(i))) {
     LT_ASSIGN(const ir::ValueId made, make(kind, std::move(inputs), std::move(attrs)));
-    return pass_.add_gradient(input(i), made);
+    if (pass_.has_gradient(input(i))) return pass_.add_gradient(input(i), made);
+    pass_.replace_gradient(input(i), made);
+    return {};
   }
   inputs.resize(accumulator, ir::ValueId::none());
   LT_ASSIGN(const ir::ValueId so_far, pass_.gradient(input(i)));

@@ -158,7 +158,7 @@ void for_broadcast(const Call& call, const std::function<void(int64_t, const int
 }
 
 template <class T>
-T float_binary(std::string_view kind, T a, T b, bool fmod) {
+T float_binary(std::string_view kind, T a, T b) {
   if (kind == "Add") return a + b;
   if (kind == "Sub") return a - b;
   if (kind == "Mul") return a * b;
@@ -167,7 +167,7 @@ T float_binary(std::string_view kind, T a, T b, bool fmod) {
   if (kind == "Min") return std::isnan(a) || std::isnan(b) ? a + b : std::min(a, b);
   if (kind == "Pow") return std::pow(a, b);
   LT_CHECK(kind == "Mod", kind);
-  return fmod ? std::fmod(a, b) : a - b * std::floor(a / b);
+  return a - b * std::floor(a / b);
 }
 
 int64_t integer_power(int64_t base, int64_t exponent) {
@@ -177,8 +177,8 @@ int64_t integer_power(int64_t base, int64_t exponent) {
   return static_cast<int64_t>(result);
 }
 
-// C's division; what would divide by zero gives 0. Mod has the sign of b, with fmod the sign of a.
-int64_t integer_binary(std::string_view kind, int64_t a, int64_t b, bool fmod) {
+// C's division; what would divide by zero gives 0. Mod has the sign of b.
+int64_t integer_binary(std::string_view kind, int64_t a, int64_t b) {
   if (kind == "Add") return a + b;
   if (kind == "Sub") return a - b;
   if (kind == "Mul") return a * b;
@@ -189,22 +189,20 @@ int64_t integer_binary(std::string_view kind, int64_t a, int64_t b, bool fmod) {
   if (kind == "Div") return b == -1 ? -a : a / b;
   LT_CHECK(kind == "Mod", kind);
   const int64_t rest = b == -1 ? 0 : a % b;
-  return !fmod && rest != 0 && (rest < 0) != (b < 0) ? rest + b : rest;
+  return rest != 0 && (rest < 0) != (b < 0) ? rest + b : rest;
 }
 
 struct BinaryKernel {
   template <class T>
   static void run(Call& call) {
     Tensor& y = call.out[0];
-    const bool fmod = call.attrs.integer("fmod") != 0;
     for_broadcast(call, [&](int64_t e, const int64_t* from) {
       const Tensor &a = *call.in[0], &b = *call.in[1];
       if (y.real()) {
-        set<T>(y, e, float_binary(call.kind, get<T>(a, from[0]), get<T>(b, from[1]), fmod));
+        set<T>(y, e, float_binary(call.kind, get<T>(a, from[0]), get<T>(b, from[1])));
       } else {
-        set_int(
-            y, e,
-            wrap(y.dtype, integer_binary(call.kind, int_at(a, from[0]), int_at(b, from[1]), fmod)));
+        set_int(y, e,
+                wrap(y.dtype, integer_binary(call.kind, int_at(a, from[0]), int_at(b, from[1]))));
       }
     });
   }
