@@ -271,11 +271,14 @@ Result<ir::ValueId> Conversion::materialize(const std::string& name) {
   Slot& slot = slots_[name];
   if (slot.value) return *slot.value;
   if (slot.transposed) {
-    std::vector<Expr> perm(slot.perm.begin(), slot.perm.end());
+    const OnnxNode& node = model_.nodes[slot.transpose_node];
+    std::vector<Expr> perm(slot.perm.size());
     for (size_t d = 0; d < perm.size(); ++d) perm[d] = static_cast<int64_t>(slot.perm[d]);
     LT_ASSIGN(const ir::OpId op, ops::append(graph_, "Transpose", {*slot.transposed},
                                              {{"perm", list(std::move(perm))}},
-                                             {.name = name, .module = {}, .output_names = {name}}));
+                                             {.name = node.name.empty() ? name : node.name,
+                                              .module = node.module,
+                                              .output_names = {name}}));
     slot.value = graph_.op(op).outputs[0];
   } else if (slot.initializer != nullptr) {
     LT_ASSIGN(slot.value, parameter(*slot.initializer));

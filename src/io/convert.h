@@ -29,10 +29,15 @@ struct Slot {
   // value = Transpose(source, perm), to be written when somebody needs it.
   std::optional<ir::ValueId> transposed;
   std::vector<size_t> perm;
-  ir::Dims known_dims;  // of a parameter or transposition that is not written yet
+  size_t transpose_node = 0;  // the node it comes from, for names
+  ir::Dims known_dims;        // of a parameter or transposition that is not written yet
   std::optional<ir::ValueId>
       narrow;  // `host` made a value with extents of 1 where it does not vary
 };
+
+// Everything behind decoding: functions, order, peepholes, conversion. For tests that edit the
+// model first.
+Result<ir::Graph> graph_of(OnnxModel model, const OnnxOptions& options);
 
 class Conversion {
  public:

@@ -134,6 +134,9 @@ Status slice(NodeCall& call) {
     call.pass(0);
     return {};
   }
+  for (int64_t step : cut.steps)
+    if (step < 0)
+      return error(ErrorCode::kInput, fmt::format("a Slice with step {} is not taken", step));
   LT_ASSIGN(const ValueId x, call.value(0));
   return call.result("Slice", {x}, slice_attrs(cut));
 }

@@ -2,13 +2,16 @@
 
 #include <fmt/format.h>
 
+#include "io/onnx_attrs.h"
+
 namespace lowtide::io {
 namespace {
 
 constexpr int64_t kLargeElements = 4096;
 
 const HostRow* find_row(std::string_view op_type) {
-  for (const std::span<const HostRow> family : {host_math_rows(), host_move_rows()})
+  for (const std::span<const HostRow> family :
+       {host_math_rows(), host_move_rows(), host_join_rows(), host_scan_rows()})
     for (const HostRow& row : family)
       if (row.op_type == op_type) return &row;
   return nullptr;
@@ -26,6 +29,24 @@ HostResult evaluate(const HostCall& call) {
   for (size_t i = 0; i < row->min_inputs; ++i)
     if (!call.has(i)) return error(ErrorCode::kInput, fmt::format("input {} is missing", i));
   return row->function(call);
+}
+
+HostResult single(Result<HostValue> value) {
+  if (!value) return tl::unexpected<Error>(value.error());
+  std::vector<HostValue> outputs;
+  outputs.push_back(std::move(*value));
+  return outputs;
+}
+
+Result<std::optional<std::vector<size_t>>> axes_of(const HostCall& call, size_t input,
+                                                   size_t rank) {
+  std::optional<std::vector<int64_t>> axes = ints_attr(call.node, "axes");
+  if (call.has(input)) {
+    LT_ASSIGN(axes, host_constants(call.in(input)));
+  }
+  if (!axes) return std::optional<std::vector<size_t>>();
+  LT_ASSIGN(std::vector<size_t> normal, normal_axes(*axes, rank));
+  return std::optional(std::move(normal));
 }
 
 bool is_large(const ir::Dims& dims) {

@@ -37,6 +37,8 @@ struct HostRow {
 // The families; each is one file.
 std::span<const HostRow> host_math_rows();
 std::span<const HostRow> host_move_rows();
+std::span<const HostRow> host_join_rows();
+std::span<const HostRow> host_scan_rows();
 
 bool is_folded(std::string_view op_type);
 // Error: kInput: what stands in the way (an unbound symbol, an index out of range). The caller
@@ -48,6 +50,10 @@ HostResult evaluate(const HostCall& call);
 Result<HostValue> remap(const HostValue& value, ir::Dims dims, const std::vector<Affine>& inner);
 // The formula that reads `value` under numpy's broadcast to `dims`.
 std::vector<Affine> broadcast_map(const ir::Dims& from, size_t rank);
+// The outputs of an op that has one.
+HostResult single(Result<HostValue> value);
+// Axes given as attribute (old opsets) or as this input (new ones); none when neither.
+Result<std::optional<std::vector<size_t>>> axes_of(const HostCall& call, size_t input, size_t rank);
 // Whether to prefer a formula over written-out elements for a result of these dims.
 bool is_large(const ir::Dims& dims);
 

@@ -290,6 +290,12 @@ HostResult fold_binary(const HostCall& call) {
   return std::vector<HostValue>{std::move(total)};
 }
 
+HostResult fold_modulo(const HostCall& call) {
+  if (int_attr(call.node, "fmod", 0) != 0 || is_float(call.in(0).dtype))
+    return error(ErrorCode::kInput, "Mod with the sign of the dividend is not folded");
+  return fold_binary<Op::kMod>(call);
+}
+
 // ---- one operand
 // ---------------------------------------------------------------------------------------------------
 
@@ -478,7 +484,7 @@ constexpr HostRow kRows[] = {
     {"Sub", 2, fold_binary<Op::kSub>},
     {"Mul", 2, fold_binary<Op::kMul>},
     {"Div", 2, fold_binary<Op::kDiv>},
-    {"Mod", 2, fold_binary<Op::kMod>},
+    {"Mod", 2, fold_modulo},
     {"Pow", 2, fold_binary<Op::kPow>},
     {"Min", 1, fold_binary<Op::kMin>},
     {"Max", 1, fold_binary<Op::kMax>},

@@ -162,6 +162,7 @@ void NodeCall::set_transpose(ir::ValueId source, std::vector<size_t> perm) {
   Slot& s = door_.slots_[node_.outputs[0]];
   s.transposed = source;
   s.perm = std::move(perm);
+  s.transpose_node = index_;
 }
 
 std::optional<size_t> NodeCall::sole_reader(std::string_view op_type) const {

@@ -11,13 +11,17 @@
 
 namespace lowtide::io {
 
-Result<ir::Graph> read_onnx_bytes(std::string_view bytes, const std::string& folder,
-                                  const std::string& origin, const OnnxOptions& options) {
-  LT_ASSIGN(OnnxModel model, decode_onnx_model(bytes, origin, folder));
+Result<ir::Graph> graph_of(OnnxModel model, const OnnxOptions& options) {
   LT_RETURN_IF_ERROR(expand_functions(model));
   LT_RETURN_IF_ERROR(order_nodes(model));
   apply_peepholes(model);
   return Conversion(model, options).run();
+}
+
+Result<ir::Graph> read_onnx_bytes(std::string_view bytes, const std::string& folder,
+                                  const std::string& origin, const OnnxOptions& options) {
+  LT_ASSIGN(OnnxModel model, decode_onnx_model(bytes, origin, folder));
+  return graph_of(std::move(model), options);
 }
 
 Result<ir::Graph> read_onnx(const std::string& path, const OnnxOptions& options) {

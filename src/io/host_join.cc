@@ -1,0 +1,308 @@
+// Ops that join values or look elements up, on host values. Joined formulas stay one formula when
+// one of them, carried on over the places of the others, gives what they give there (a step of -1
+// before a Range from 0 is a Range from -1); a lookup at places that are a formula composes the two
+// formulas.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "io/host_eval.h"
+#include "io/onnx_attrs.h"
+#include "io/shape_rules.h"
+
+namespace lowtide::io {
+namespace {
+
+using sym::Expr;
+using Form = HostValue::Form;
+
+// Whether `whole`, a formula over the joined value, gives `piece` at each of its places along
+// `axis`, [offset, offset + extent).
+bool covers(const Affine& whole, const Affine& piece, size_t axis, const Expr& offset,
+            int64_t extent) {
+  for (int64_t i = 0; i < extent; ++i) {
+    std::vector<Affine> at_place;
+    for (size_t d = 0; d < whole.slope.size(); ++d)
+      at_place.push_back(along(d, whole.slope.size()));
+    at_place[axis] = flat(i, whole.slope.size());
+    const Affine right = compose(piece, at_place, whole.slope.size());
+    at_place[axis].base = offset + Expr(i);
+    if (!(compose(whole, at_place, whole.slope.size()) == right)) return false;
+  }
+  return true;
+}
+
+// One integer formula for all pieces: that of the last or first piece, carried on, when the others
+// (of few places) agree.
+std::optional<Cell> joined_cell(const std::vector<HostValue>& pieces,
+                                const std::vector<Expr>& offsets, size_t axis) {
+  const size_t rank = pieces[0].dims.size();
+  for (size_t k = pieces.size(); k-- > 0;) {
+    std::vector<Affine> moved;
+    for (size_t d = 0; d < rank; ++d) moved.push_back(along(d, rank));
+    moved[axis].base = -offsets[k];
+    const Cell whole = compose(pieces[k].cell, moved, rank);
+    bool agree = true;
+    for (size_t i = 0; agree && i < pieces.size(); ++i) {
+      const auto extent = pieces[i].dims[axis].constant();
+      if (i != k)
+        agree = extent && *extent <= 64 &&
+                covers(whole.integer, pieces[i].cell.integer, axis, offsets[i], *extent);
+    }
+    if (agree) return whole;
+  }
+  return std::nullopt;
+}
+
+std::optional<HostValue> joined_formula(const HostCall& call, HostValue result, size_t axis) {
+  if (is_float(result.dtype) || result.dtype == DType::kBool) return std::nullopt;
+  std::vector<HostValue> pieces;
+  std::vector<Expr> offsets;
+  Expr offset = 0;
+  bool columns = axis + 1 == result.dims.size();
+  for (const HostValue* input : call.inputs) {
+    const auto piece = as_indexed(*input);
+    if (!piece) return std::nullopt;
+    offsets.push_back(offset);
+    offset = offset + piece->dims[axis];
+    columns &= piece->dims[axis] == Expr(1);
+    pieces.push_back(*piece);
+  }
+  if (const auto cell = joined_cell(pieces, offsets, axis)) {
+    result.form = Form::kIndexed;
+    result.cell = *cell;
+    return result;
+  }
+  if (!columns) return std::nullopt;
+  result.form = Form::kColumns;
+  for (const HostValue& piece : pieces) {
+    result.columns.push_back(piece.cell);
+    result.columns.back().integer.slope[axis] = 0;
+  }
+  return result;
+}
+
+Result<HostValue> join_dense(const HostCall& call, HostValue result, size_t axis) {
+  std::vector<HostValue> pieces;
+  for (const HostValue* input : call.inputs) {
+    LT_ASSIGN(HostValue piece, densify(*input));
+    pieces.push_back(std::move(piece));
+  }
+  LT_ASSIGN(const std::vector<int64_t> extents, constant_dims(result.dims));
+  size_t outer = 1, inner = 1;
+  for (size_t d = 0; d < axis; ++d) outer *= static_cast<size_t>(extents[d]);
+  for (size_t d = axis + 1; d < extents.size(); ++d) inner *= static_cast<size_t>(extents[d]);
+  for (size_t row = 0; row < outer; ++row) {
+    for (const HostValue& piece : pieces) {
+      const size_t count = static_cast<size_t>(*piece.dims[axis].constant()) * inner;
+      for (size_t i = row * count; i < (row + 1) * count; ++i) {
+        if (is_float(result.dtype))
+          result.reals.push_back(piece.reals[i]);
+        else
+          result.ints.push_back(piece.ints[i]);
+      }
+    }
+  }
+  return result;
+}
+
+HostResult fold_concat(const HostCall& call) {
+  const HostValue& first = call.in(0);
+  LT_ASSIGN(const size_t axis, normal_axis(int_attr(call.node, "axis", 0), first.dims.size()));
+  HostValue result;
+  result.dtype = first.dtype;
+  result.dims = first.dims;
+  result.dims[axis] = 0;
+  bool formula = false;
+  for (const HostValue* input : call.inputs) {
+    if (input == nullptr || input->dtype != first.dtype || input->dims.size() != first.dims.size())
+      return error(ErrorCode::kInput, "Concat of values of different types or ranks");
+    result.dims[axis] = result.dims[axis] + input->dims[axis];
+    formula |= input->form != Form::kDense;
+  }
+  if (formula || is_large(result.dims))
+    if (auto joined = joined_formula(call, result, axis)) return single(std::move(*joined));
+  auto dense = join_dense(call, result, axis);
+  if (dense || !formula) return single(std::move(dense));
+  return single(host_unknown(result.dtype, result.dims, dense.error().message));
+}
+
+// ---- looking up
+// ----------------------------------------------------------------------------------------------------
+
+// data[.., indices, ..] where indices are a formula: a remap whose index along the axis is that
+// formula.
+HostResult gather_formula(const HostValue& data, const HostValue& indices, size_t axis) {
+  const size_t extra = indices.dims.size();
+  const size_t rank = data.dims.size() + extra - 1;
+  ir::Dims dims(data.dims.begin(), data.dims.begin() + static_cast<std::ptrdiff_t>(axis));
+  dims.insert(dims.end(), indices.dims.begin(), indices.dims.end());
+  dims.insert(dims.end(), data.dims.begin() + static_cast<std::ptrdiff_t>(axis) + 1,
+              data.dims.end());
+  std::vector<Affine> index_map, inner;
+  for (size_t d = 0; d < extra; ++d) index_map.push_back(along(axis + d, rank));
+  for (size_t d = 0; d < data.dims.size(); ++d)
+    inner.push_back(d == axis ? flat(0, rank) : along(d < axis ? d : d + extra - 1, rank));
+  inner[axis] = compose(indices.cell.integer, index_map, rank);
+  if (const auto number = inner[axis].constant(); number && *number < 0)
+    inner[axis].base = inner[axis].base + data.dims[axis];
+  return single(remap(data, std::move(dims), inner));
+}
+
+HostResult fold_gather(const HostCall& call) {
+  const HostValue& data = call.in(0);
+  LT_ASSIGN(const size_t axis, normal_axis(int_attr(call.node, "axis", 0), data.dims.size()));
+  if (data.form == Form::kUnknown) return error(ErrorCode::kInput, data.reason);
+  if (const auto indices = as_indexed(call.in(1))) return gather_formula(data, *indices, axis);
+  LT_ASSIGN(const std::vector<int64_t> places, host_constants(call.in(1)));
+  // One index at a time, joined along a new leading dim of the axis: indices are few, or formulas.
+  LT_ASSIGN(const HostValue table, densify(data));
+  LT_ASSIGN(const std::vector<int64_t> extents, constant_dims(table.dims));
+  size_t outer = 1, inner = 1;
+  for (size_t d = 0; d < axis; ++d) outer *= static_cast<size_t>(extents[d]);
+  for (size_t d = axis + 1; d < extents.size(); ++d) inner *= static_cast<size_t>(extents[d]);
+  HostValue result;
+  result.dtype = data.dtype;
+  result.dims.assign(data.dims.begin(), data.dims.begin() + static_cast<std::ptrdiff_t>(axis));
+  result.dims.insert(result.dims.end(), call.in(1).dims.begin(), call.in(1).dims.end());
+  result.dims.insert(result.dims.end(), data.dims.begin() + static_cast<std::ptrdiff_t>(axis) + 1,
+                     data.dims.end());
+  LT_RETURN_IF_ERROR(constant_count(result.dims).map([](int64_t) {}));
+  for (size_t row = 0; row < outer; ++row) {
+    for (int64_t place : places) {
+      const int64_t normal = place < 0 ? place + extents[axis] : place;
+      if (normal < 0 || normal >= extents[axis])
+        return error(ErrorCode::kInput,
+                     fmt::format("index {} into a dim of {}", place, extents[axis]));
+      const size_t start =
+          (row * static_cast<size_t>(extents[axis]) + static_cast<size_t>(normal)) * inner;
+      for (size_t i = start; i < start + inner; ++i) {
+        if (is_float(result.dtype))
+          result.reals.push_back(table.reals[i]);
+        else
+          result.ints.push_back(table.ints[i]);
+      }
+    }
+  }
+  return single(std::move(result));
+}
+
+// The index tuple of a GatherND as formulas over the leading dims of the indices, if it is one.
+std::vector<Affine> index_tuple(const HostValue& indices, size_t rank) {
+  std::vector<Affine> tuple;
+  const size_t lead = indices.dims.size() - 1;
+  std::vector<Affine> inner;
+  for (size_t d = 0; d < lead; ++d) inner.push_back(along(d, rank));
+  inner.push_back(flat(0, rank));
+  if (indices.form == Form::kColumns)
+    for (const Cell& column : indices.columns)
+      tuple.push_back(compose(column.integer, inner, rank));
+  if (indices.form == Form::kIndexed) {
+    const auto width = indices.dims.back().constant();
+    for (int64_t k = 0; width && k < *width; ++k) {
+      inner.back().base = k;
+      tuple.push_back(compose(indices.cell.integer, inner, rank));
+    }
+  }
+  return tuple;
+}
+
+HostResult fold_gather_nd(const HostCall& call) {
+  const HostValue& data = call.in(0);
+  const HostValue& indices = call.in(1);
+  if (int_attr(call.node, "batch_dims", 0) != 0)
+    return error(ErrorCode::kInput, "GatherND with batch_dims is not folded");
+  if (indices.dims.empty()) return error(ErrorCode::kInput, "GatherND with indices of rank 0");
+  const auto width = indices.dims.back().constant();
+  if (!width || *width < 1 || *width > static_cast<int64_t>(data.dims.size()))
+    return error(ErrorCode::kInput, "GatherND with index tuples that do not fit the data's rank");
+  const size_t tuple_size = static_cast<size_t>(*width), lead = indices.dims.size() - 1;
+  ir::Dims dims(indices.dims.begin(), indices.dims.end() - 1);
+  dims.insert(dims.end(), data.dims.begin() + *width, data.dims.end());
+  const size_t rank = dims.size();
+  std::vector<Affine> inner = index_tuple(indices, rank);
+  if (inner.size() == tuple_size) {
+    for (size_t d = tuple_size; d < data.dims.size(); ++d)
+      inner.push_back(along(lead + d - tuple_size, rank));
+    return single(remap(data, std::move(dims), inner));
+  }
+  LT_ASSIGN(const HostValue table, densify(data));
+  LT_ASSIGN(const std::vector<int64_t> places, host_constants(indices));
+  LT_ASSIGN(const std::vector<int64_t> extents, constant_dims(table.dims));
+  size_t block = 1;
+  for (size_t d = tuple_size; d < extents.size(); ++d) block *= static_cast<size_t>(extents[d]);
+  HostValue result;
+  result.dtype = data.dtype;
+  result.dims = std::move(dims);
+  for (size_t t = 0; t < places.size(); t += tuple_size) {
+    int64_t flat_index = 0;
+    for (size_t d = 0; d < tuple_size; ++d) {
+      const int64_t place = places[t + d] < 0 ? places[t + d] + extents[d] : places[t + d];
+      if (place < 0 || place >= extents[d])
+        return error(ErrorCode::kInput,
+                     fmt::format("index {} into a dim of {}", places[t + d], extents[d]));
+      flat_index = flat_index * extents[d] + place;
+    }
+    for (size_t i = static_cast<size_t>(flat_index) * block;
+         i < static_cast<size_t>(flat_index + 1) * block; ++i) {
+      if (is_float(result.dtype))
+        result.reals.push_back(table.reals[i]);
+      else
+        result.ints.push_back(table.ints[i]);
+    }
+  }
+  return single(std::move(result));
+}
+
+HostResult fold_scatter_nd(const HostCall& call) {
+  if (word_attr(call.node, "reduction", "none") != "none")
+    return error(ErrorCode::kInput, "ScatterND with a reduction is not folded");
+  LT_ASSIGN(HostValue result, densify(call.in(0)));
+  LT_ASSIGN(const std::vector<int64_t> places, host_constants(call.in(1)));
+  LT_ASSIGN(const HostValue updates, densify(call.in(2)));
+  LT_ASSIGN(const std::vector<int64_t> extents, constant_dims(result.dims));
+  const auto width = call.in(1).dims.empty() ? std::nullopt : call.in(1).dims.back().constant();
+  if (!width || *width < 1 || *width > static_cast<int64_t>(extents.size()))
+    return error(ErrorCode::kInput, "ScatterND with index tuples that do not fit the data's rank");
+  size_t block = 1;
+  for (size_t d = static_cast<size_t>(*width); d < extents.size(); ++d)
+    block *= static_cast<size_t>(extents[d]);
+  const size_t tuples = places.size() / static_cast<size_t>(*width);
+  if (tuples * block != std::max(updates.ints.size(), updates.reals.size()))
+    return error(ErrorCode::kInput, "ScatterND with updates of the wrong size");
+  for (size_t t = 0; t < tuples; ++t) {
+    int64_t flat_index = 0;
+    for (size_t d = 0; d < static_cast<size_t>(*width); ++d) {
+      const int64_t given = places[t * static_cast<size_t>(*width) + d];
+      const int64_t place = given < 0 ? given + extents[d] : given;
+      if (place < 0 || place >= extents[d])
+        return error(ErrorCode::kInput,
+                     fmt::format("index {} into a dim of {}", given, extents[d]));
+      flat_index = flat_index * extents[d] + place;
+    }
+    for (size_t i = 0; i < block; ++i) {
+      const size_t target = static_cast<size_t>(flat_index) * block + i;
+      if (is_float(result.dtype))
+        result.reals[target] = updates.reals[t * block + i];
+      else
+        result.ints[target] = updates.ints[t * block + i];
+    }
+  }
+  return single(std::move(result));
+}
+
+constexpr HostRow kRows[] = {
+    {"Concat", 1, fold_concat},
+    {"Gather", 2, fold_gather},
+    {"GatherND", 2, fold_gather_nd},
+    {"ScatterND", 3, fold_scatter_nd},
+};
+
+}  // namespace
+
+std::span<const HostRow> host_join_rows() {
+  return kRows;
+}
+
+}  // namespace lowtide::io

@@ -1,0 +1,188 @@
+// Ops that run over a dimension or look at positions in it, on host values: running sums,
+// triangles, reductions.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "io/host_eval.h"
+#include "io/onnx_attrs.h"
+#include "io/shape_rules.h"
+
+namespace lowtide::io {
+namespace {
+
+using sym::Expr;
+using Form = HostValue::Form;
+
+HostResult fold_cum_sum(const HostCall& call) {
+  const HostValue& x = call.in(0);
+  LT_ASSIGN(const std::vector<int64_t> axis_value, host_constants(call.in(1)));
+  if (axis_value.size() != 1) return error(ErrorCode::kInput, "CumSum takes one axis");
+  LT_ASSIGN(const size_t axis, normal_axis(axis_value[0], x.dims.size()));
+  const bool exclusive = int_attr(call.node, "exclusive", 0) != 0,
+             reverse = int_attr(call.node, "reverse", 0) != 0;
+  if (x.form == Form::kIndexed && !is_float(x.dtype) && x.cell.integer.is_flat() && !reverse) {
+    HostValue result = x;  // c, c, c, ... sums to c * (i + 1)
+    const Expr step = x.cell.integer.base;
+    result.cell.integer = scaled(along(axis, x.dims.size()), step);
+    result.cell.integer.base = exclusive ? Expr(0) : step;
+    return single(std::move(result));
+  }
+  LT_ASSIGN(HostValue result, densify(x));
+  LT_ASSIGN(const std::vector<int64_t> extents, constant_dims(result.dims));
+  size_t outer = 1, inner = 1;
+  const size_t extent = static_cast<size_t>(extents[axis]);
+  for (size_t d = 0; d < axis; ++d) outer *= static_cast<size_t>(extents[d]);
+  for (size_t d = axis + 1; d < extents.size(); ++d) inner *= static_cast<size_t>(extents[d]);
+  for (size_t o = 0; o < outer; ++o) {
+    for (size_t i = 0; i < inner; ++i) {
+      double real = 0;
+      Expr integer = 0;
+      for (size_t k = 0; k < extent; ++k) {
+        const size_t place = (o * extent + (reverse ? extent - 1 - k : k)) * inner + i;
+        if (is_float(result.dtype)) {
+          const double next = round_to(result.dtype, real + result.reals[place]);
+          result.reals[place] = exclusive ? real : next;
+          real = next;
+        } else {
+          const Expr next = integer + result.ints[place];
+          result.ints[place] = exclusive ? integer : next;
+          integer = next;
+        }
+      }
+    }
+  }
+  return single(std::move(result));
+}
+
+HostResult fold_trilu(const HostCall& call) {
+  const HostValue& x = call.in(0);
+  const size_t rank = x.dims.size();
+  if (rank < 2) return error(ErrorCode::kInput, fmt::format("Trilu of rank {}", rank));
+  const bool upper = int_attr(call.node, "upper", 1) != 0;
+  Expr k = 0;
+  if (call.has(1)) {
+    LT_ASSIGN(const std::vector<Expr> value, host_ints(call.in(1)));
+    if (value.size() == 1) k = value[0];
+  }
+  Affine inside =
+      along(rank - 1, rank) - along(rank - 2, rank);  // column - row - k >= 0 is the upper part
+  inside.base = -k;
+  if (!upper) inside = scaled(inside, -1);
+  if (x.form == Form::kIndexed &&
+      (x.dtype == DType::kBool ||
+       (is_float(x.dtype) && (x.cell.conditions.empty() || x.cell.otherwise == 0)))) {
+    HostValue result = x;
+    result.cell.conditions.push_back(inside);
+    result.cell.otherwise = 0;
+    return single(std::move(result));
+  }
+  LT_ASSIGN(HostValue result, densify(x));
+  LT_ASSIGN(const std::vector<int64_t> extents, constant_dims(result.dims));
+  std::vector<int64_t> index(rank);
+  const size_t count = std::max(result.ints.size(), result.reals.size());
+  for (size_t i = 0; i < count; ++i, next_index(index, extents)) {
+    const Expr side = at(inside, index);
+    if (!side.constant()) return error(ErrorCode::kInput, needs_number(side));
+    if (*side.constant() >= 0) continue;
+    if (is_float(result.dtype))
+      result.reals[i] = 0;
+    else
+      result.ints[i] = 0;
+  }
+  return single(std::move(result));
+}
+
+enum class Reduction : uint8_t { kSum, kProduct, kMax, kMin, kMean };
+
+double combine(Reduction reduction, double a, double b) {
+  switch (reduction) {
+    case Reduction::kProduct:
+      return a * b;
+    case Reduction::kMax:
+      return std::max(a, b);
+    case Reduction::kMin:
+      return std::min(a, b);
+    default:
+      return a + b;
+  }
+}
+
+Expr combine(Reduction reduction, const Expr& a, const Expr& b) {
+  switch (reduction) {
+    case Reduction::kProduct:
+      return a * b;
+    case Reduction::kMax:
+      return sym::max(a, b);
+    case Reduction::kMin:
+      return sym::min(a, b);
+    default:
+      return a + b;
+  }
+}
+
+template <Reduction reduction>
+HostResult fold_reduce(const HostCall& call) {
+  LT_ASSIGN(const HostValue x, densify(call.in(0)));
+  const size_t rank = x.dims.size();
+  LT_ASSIGN(const auto given, axes_of(call, 1, rank));
+  std::vector<bool> reduced(rank, !given || given->empty());
+  if ((!given || given->empty()) && int_attr(call.node, "noop_with_empty_axes", 0) != 0)
+    return single(x);
+  if (given)
+    for (size_t d : *given) reduced[d] = true;
+  if (reduction == Reduction::kMean && !is_float(x.dtype))
+    return error(ErrorCode::kInput, "a mean of integers is not folded");
+  LT_ASSIGN(const std::vector<int64_t> extents, constant_dims(x.dims));
+  ir::Dims wide = x.dims, dims;
+  int64_t merged = 1;
+  for (size_t d = 0; d < rank; ++d) {
+    if (reduced[d]) merged *= extents[d], wide[d] = 1;
+    if (!reduced[d] || int_attr(call.node, "keepdims", 1) != 0) dims.push_back(wide[d]);
+  }
+  if (merged == 0) return error(ErrorCode::kInput, "a reduction over no elements is not folded");
+  LT_ASSIGN(const std::vector<int64_t> kept, constant_dims(wide));
+  const size_t count = static_cast<size_t>(*constant_count(wide));
+  HostValue result;
+  result.dtype = x.dtype;
+  result.dims = std::move(dims);
+  std::vector<std::optional<double>> reals(count);
+  std::vector<std::optional<Expr>> ints(count);
+  std::vector<int64_t> index(rank);
+  for (size_t i = 0; i < std::max(x.ints.size(), x.reals.size()); ++i, next_index(index, extents)) {
+    size_t place = 0;
+    for (size_t d = 0; d < rank; ++d)
+      place = place * static_cast<size_t>(kept[d]) + static_cast<size_t>(reduced[d] ? 0 : index[d]);
+    if (is_float(x.dtype))
+      reals[place] = reals[place] ? combine(reduction, *reals[place], x.reals[i]) : x.reals[i];
+    else
+      ints[place] = ints[place] ? combine(reduction, *ints[place], x.ints[i]) : x.ints[i];
+  }
+  const double scale = reduction == Reduction::kMean ? static_cast<double>(merged) : 1.0;
+  for (size_t i = 0; i < count; ++i) {
+    if (is_float(x.dtype))
+      result.reals.push_back(round_to(x.dtype, *reals[i] / scale));
+    else
+      result.ints.push_back(*ints[i]);
+  }
+  return single(std::move(result));
+}
+
+constexpr HostRow kRows[] = {
+    {"CumSum", 2, fold_cum_sum},
+    {"Trilu", 1, fold_trilu},
+    {"ReduceSum", 1, fold_reduce<Reduction::kSum>},
+    {"ReduceProd", 1, fold_reduce<Reduction::kProduct>},
+    {"ReduceMax", 1, fold_reduce<Reduction::kMax>},
+    {"ReduceMin", 1, fold_reduce<Reduction::kMin>},
+    {"ReduceMean", 1, fold_reduce<Reduction::kMean>},
+};
+
+}  // namespace
+
+std::span<const HostRow> host_scan_rows() {
+  return kRows;
+}
+
+}  // namespace lowtide::io
