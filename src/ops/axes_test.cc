@@ -117,6 +117,27 @@ TEST(AxisMap, ReshapeFindsTheFinestNesting) {
   EXPECT_EQ(edges(heads), "0.0->0.0g 0.1->0.2g");
 }
 
+TEST(AxisMap, WindowsKnowTheirHalo) {
+  const Example conv("Conv", {{"strides", D{2}}, {"pads", D{1, 1}}, {"dilations", D{3}}},
+                     "f32[1,2,16] f32[4,2,3]");
+  const auto map = axis_map(conv.instance());
+  const int position = axis_named(*map, "o0"), tap = axis_named(*map, "r0");
+  for (const AxisUse& use : map->uses) {
+    if (use.kind != LinkKind::kWindow) continue;
+    EXPECT_EQ(use.dim, 2);
+    EXPECT_EQ(use.outermost, use.axis == position);
+    EXPECT_EQ(use.stride, sym::Expr(use.axis == tap ? 3 : 2));
+    EXPECT_EQ(use.halo_low, sym::Expr(1));
+    // Positions [b, e) end at 2*(e-1) + 6 + 1 - 1 = 2*e + 4; taps [b, e) at 2*5 + 3*(e-1) + 1 - 1 =
+    // 3*e + 7 (6 positions).
+    EXPECT_EQ(use.halo_high, sym::Expr(use.axis == tap ? 7 : 4));
+  }
+  EXPECT_EQ(map->axes[static_cast<size_t>(position)].extent, sym::Expr(6));
+  EXPECT_EQ(map->axes[static_cast<size_t>(position)].role, AxisRole::kParallel);
+  EXPECT_EQ(map->axes[static_cast<size_t>(tap)].role, AxisRole::kReduction);
+  EXPECT_EQ(map->axes[static_cast<size_t>(tap)].merge, Merge::kSum);
+}
+
 TEST(Part, WindowsTakeTheirHaloAndLeaveThePadding) {
   const Example conv("Conv", {{"pads", D{1, 1}}}, "f32[1,2,8] f32[4,2,3] f32[4]");
   EXPECT_EQ(slices(conv, "o0", 0, 4), "2:[0,5) whole whole -> 2:[0,4)");

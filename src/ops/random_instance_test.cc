@@ -119,6 +119,39 @@ TEST(EveryOp, PartsInferTheSlicesThatTheyWrite) {
   EXPECT_GT(parts, 5000);
 }
 
+// What an axis map says of a dimension is what a part cuts out of it: stride * range with its halo,
+// inside the dimension.
+TEST(EveryOp, PartsCutWhatTheAxisMapSays) {
+  int windows = 0;
+  for_each_instance([&](const RandomInstance& made, Rng&) {
+    const auto map = axis_map(made.instance());
+    for (const AxisUse& use : map->uses) {
+      if (use.is_output || use.kind == LinkKind::kBroadcast || !can_split(*map, use.axis)) continue;
+      const int64_t extent = *map->axes[static_cast<size_t>(use.axis)].extent.constant();
+      const int64_t size = *made.inputs[static_cast<size_t>(use.operand)]
+                                ->dims[static_cast<size_t>(use.dim)]
+                                .constant();
+      const Result<Part> last = part(made.instance(), use.axis, extent - 1, extent);
+      if (!last) continue;
+      const SliceOf& slice = last->inputs[static_cast<size_t>(use.operand)];
+      EXPECT_EQ(slice.dim, use.dim);
+      const int64_t stride = *use.stride.constant();
+      int64_t begin = (extent - 1) * stride, end = extent * stride;
+      if (use.kind == LinkKind::kWindow) {
+        begin -= *use.halo_low.constant();
+        end += *use.halo_high.constant();
+        ++windows;
+      } else if (use.kind == LinkKind::kShift) {
+        begin += *use.shift.constant();
+        end = begin + 1;
+      }
+      EXPECT_EQ(*slice.begin.constant(), std::max<int64_t>(begin, 0));
+      EXPECT_EQ(*slice.end.constant(), std::min(end, size));
+    }
+  });
+  EXPECT_GT(windows, 200);
+}
+
 // Binding a symbol before inference and after it gives the same dimensions.
 TEST(EveryOp, InfersOnSymbolsWhatItInfersOnNumbers) {
   for_each_instance([&](const RandomInstance& made, Rng& rng) {
