@@ -126,6 +126,14 @@ TEST(Gradient, StridedAndReversedSlices) {
   expect_gradients(w, w.scalarise(y), {x});
 }
 
+TEST(Gradient, TransposesAreUndoneByTheInverse) {  // which a cycle of three is not itself
+  for (const ir::Dims& perm : {ir::Dims{1, 2, 0}, ir::Dims{2, 0, 1}, ir::Dims{0, 2, 1}}) {
+    GraphWriter w;
+    const ValueId x = w.leaf("x", {2, 3, 4});
+    expect_gradients(w, w.scalarise(w.op("Transpose", {x}, {{"perm", perm}})), {x});
+  }
+}
+
 TEST(Gradient, NumbersStayNumbersUntilSomethingNeedsThem) {
   GraphWriter w;
   const ValueId x = w.leaf("x", {2, 3}), target = w.leaf("t", {2, 3}, Category::kInput);
