@@ -1,8 +1,13 @@
 #include "verify/mutate.h"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <array>
 #include <utility>
+
+#include "verify/definition.h"
+#include "verify/verify.h"
 
 namespace lowtide::verify {
 namespace {
@@ -352,6 +357,26 @@ plan::Plan mutate(const plan::Plan& plan, Rng& rng, std::string* what) {
     if (what != nullptr) *what = mutation.name;
   }
   return changed;
+}
+
+Agreement compare_on_mutations(const plan::Plan& plan, int count, uint64_t first_seed) {
+  Agreement agreement;
+  for (int i = 0; i < count; ++i) {
+    const uint64_t seed = first_seed + static_cast<uint64_t>(i);
+    Rng rng(seed);
+    std::string what, why;
+    const plan::Plan changed = mutate(plan, rng, &what);
+    const bool valid = valid_by_definition(changed, &why, &plan);
+    const Report report = verify(changed);
+    if (valid != report.ok()) {
+      agreement.disagreements.push_back(
+          fmt::format("seed {}, {}: the definition says '{}', the verifier '{}'", seed, what,
+                      valid ? "valid" : why, report.ok() ? "ok" : report.findings[0].message));
+      continue;
+    }
+    ++(valid ? agreement.valid : agreement.wrong);
+  }
+  return agreement;
 }
 
 std::vector<std::string_view> mutation_names() {

@@ -3,6 +3,7 @@
 // (definition.h) tells, and verify() must say the same.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -18,5 +19,16 @@ plan::Plan mutate(const plan::Plan& plan, Rng& rng, std::string* what);
 
 // The names of all changes.
 std::vector<std::string_view> mutation_names();
+
+// How verify() and the definition judge changed copies of a valid plan. Any disagreement is a bug
+// in one of the two.
+struct Agreement {
+  int valid = 0;  // changes that left the plan valid, which both saw
+  int wrong = 0;  // changes that both refused
+  std::vector<std::string>
+      disagreements;  // "seed 17, move_step: the definition says 'lives', the verifier ok"
+};
+// Change i is made with seed `first_seed` + i, so that one can be repeated alone.
+Agreement compare_on_mutations(const plan::Plan& plan, int count, uint64_t first_seed);
 
 }  // namespace lowtide::verify

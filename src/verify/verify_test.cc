@@ -43,6 +43,23 @@ TEST(VerifyTest, AgreesWithTheDefinitionOnChangedPlans) {
   EXPECT_EQ(counts.size(), mutation_names().size());
 }
 
+TEST(VerifyTest, AgreesOnLargerPlansWhereStatesAreTooManyToTry) {
+  int valid = 0, wrong = 0;
+  for (uint64_t seed = 0; seed < 4; ++seed) {
+    Rng rng(seed);
+    LowerOptions options;
+    options.certificate = false;
+    const plan::Plan plan = lower(random_graph(rng, 120), rng, options);
+    const Agreement agreement = compare_on_mutations(plan, 200, seed * 1000);
+    EXPECT_TRUE(agreement.disagreements.empty())
+        << "plan " << seed << ": " << agreement.disagreements[0];
+    valid += agreement.valid;
+    wrong += agreement.wrong;
+  }
+  EXPECT_GT(valid, 100);
+  EXPECT_GT(wrong, 400);
+}
+
 TEST(VerifyTest, ThousandsOfOpsTakeLessThanTwoSeconds) {
   Rng rng(1);
   LowerOptions options;
