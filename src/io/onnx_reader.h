@@ -19,10 +19,10 @@
 namespace lowtide::io {
 
 struct OnnxOptions {
-  sym::Bindings bindings;  // numbers for symbolic dims; the others stay symbols
-  bool training = false;   // one-output BatchNormalization takes the statistics of the batch and
-                           // keeps running ones as state
-  bool dropout = true;     // with training: Dropout draws its mask; false makes it the identity
+  sym::Bindings bindings = {};  // numbers for symbolic dims; the others stay symbols
+  bool training = false;  // one-output BatchNormalization takes the statistics of the batch and
+                          // keeps running ones as state
+  bool dropout = true;    // with training: Dropout draws its mask; false makes it the identity
 };
 
 // Error: kInput: a file that cannot be read or decoded, all ops that are not taken (at once, with

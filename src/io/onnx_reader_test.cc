@@ -1,0 +1,560 @@
+// The ONNX door on small files made message by message, and on the models of this repository. First
+// what must be refused, each with one line that names the file, the node or tensor, and the
+// numbers; then what is taken, and as what. Nothing may crash.
+#include "io/onnx_reader.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "base/file.h"
+#include "base/rng.h"
+#include "io/inspect.h"
+#include "io/onnx.pb.h"
+#include "io/onnx_wire.h"
+#include "ir/graph.h"
+#include "sym/expr.h"
+
+namespace lowtide::io {
+namespace {
+
+// Builds small ONNX files in memory, message by message.
+class ModelMaker {
+ public:
+  explicit ModelMaker(int64_t opset = 20) {
+    model_.set_ir_version(10);
+    model_.mutable_graph()->set_name("made");
+    model_.add_opset_import()->set_version(opset);
+  }
+
+  onnx_wire::Model& wire() { return model_; }
+  onnx_wire::Graph& graph() { return *model_.mutable_graph(); }
+  std::string bytes() const { return model_.SerializeAsString(); }
+
+  // Dims are numbers or dim_param texts.
+  ModelMaker& input(const std::string& name, const std::vector<std::string>& dims, int type = 1) {
+    declare(*graph().add_input(), name, dims, type);
+    return *this;
+  }
+  ModelMaker& output(const std::string& name) {
+    declare(*graph().add_output(), name, {}, 1);
+    graph().mutable_output()->rbegin()->mutable_type()->mutable_tensor_type()->clear_shape();
+    return *this;
+  }
+  onnx_wire::Node& node(const std::string& op, const std::vector<std::string>& inputs,
+                        const std::vector<std::string>& outputs, const std::string& name = "") {
+    return fill(*graph().add_node(), op, inputs, outputs, name);
+  }
+  static onnx_wire::Node& fill(onnx_wire::Node& node, const std::string& op,
+                               const std::vector<std::string>& inputs,
+                               const std::vector<std::string>& outputs,
+                               const std::string& name = "") {
+    node.set_op_type(op);
+    node.set_name(name);
+    for (const std::string& input : inputs) node.add_input(input);
+    for (const std::string& output : outputs) node.add_output(output);
+    return node;
+  }
+  onnx_wire::Tensor& floats(const std::string& name, const std::vector<int64_t>& dims,
+                            const std::vector<float>& values) {
+    onnx_wire::Tensor& tensor = header(name, dims, 1);
+    for (float v : values) tensor.add_float_data(v);
+    return tensor;
+  }
+  onnx_wire::Tensor& ints(const std::string& name, const std::vector<int64_t>& dims,
+                          const std::vector<int64_t>& values) {
+    onnx_wire::Tensor& tensor = header(name, dims, 7);
+    for (int64_t v : values) tensor.add_int64_data(v);
+    return tensor;
+  }
+  // A float tensor whose bytes lie in a file.
+  onnx_wire::Tensor& external(const std::string& name, const std::vector<int64_t>& dims,
+                              const std::string& location) {
+    onnx_wire::Tensor& tensor = header(name, dims, 1);
+    tensor.set_data_location(1);
+    onnx_wire::StringPair& pair = *tensor.add_external_data();
+    pair.set_key("location");
+    pair.set_value(location);
+    return tensor;
+  }
+
+ private:
+  onnx_wire::Tensor& header(const std::string& name, const std::vector<int64_t>& dims, int type) {
+    onnx_wire::Tensor& tensor = *graph().add_initializer();
+    tensor.set_name(name);
+    tensor.set_data_type(type);
+    for (int64_t dim : dims) tensor.add_dims(dim);
+    return tensor;
+  }
+  static void declare(onnx_wire::ValueInfo& info, const std::string& name,
+                      const std::vector<std::string>& dims, int type) {
+    info.set_name(name);
+    onnx_wire::TensorType& tensor = *info.mutable_type()->mutable_tensor_type();
+    tensor.set_elem_type(type);
+    tensor.mutable_shape();
+    for (const std::string& dim : dims) {
+      onnx_wire::Dimension& made = *tensor.mutable_shape()->add_dim();
+      if (!dim.empty() && (dim[0] == '-' || (dim[0] >= '0' && dim[0] <= '9')) &&
+          dim.find_first_not_of("-0123456789") == std::string::npos)
+        made.set_dim_value(std::stoll(dim));
+      else
+        made.set_dim_param(dim);
+    }
+  }
+
+  onnx_wire::Model model_;
+};
+
+void set_int(onnx_wire::Node& node, const std::string& name, int64_t value) {
+  onnx_wire::Attribute& attribute = *node.add_attribute();
+  attribute.set_name(name);
+  attribute.set_type(2);
+  attribute.set_i(value);
+}
+void set_ints(onnx_wire::Node& node, const std::string& name, const std::vector<int64_t>& values) {
+  onnx_wire::Attribute& attribute = *node.add_attribute();
+  attribute.set_name(name);
+  attribute.set_type(7);
+  for (int64_t v : values) attribute.add_ints(v);
+}
+void set_real(onnx_wire::Node& node, const std::string& name, float value) {
+  onnx_wire::Attribute& attribute = *node.add_attribute();
+  attribute.set_name(name);
+  attribute.set_type(1);
+  attribute.set_f(value);
+}
+
+// ---- refusals
+
+std::string error_of(const std::string& bytes, const OnnxOptions& options = {},
+                     const std::string& folder = "") {
+  const auto graph = read_onnx_bytes(bytes, folder, "made.onnx", options);
+  if (graph) return "";
+  EXPECT_EQ(graph.error().message.find('\n'), std::string::npos);
+  return graph.error().message;
+}
+
+// x -> Relu -> y
+ModelMaker relu() {
+  ModelMaker maker;
+  maker.input("x", {"2", "3"}).output("y");
+  maker.node("Relu", {"x"}, {"y"}, "act");
+  return maker;
+}
+
+TEST(OnnxRefusal, EveryTruncationIsAnErrorOrAModel) {
+  ModelMaker maker = relu();
+  maker.floats("w", {2, 2}, {1, 2, 3, 4});
+  const std::string bytes = maker.bytes();
+  int refused = 0;
+  for (size_t n = 0; n < bytes.size(); ++n) refused += error_of(bytes.substr(0, n)).empty() ? 0 : 1;
+  EXPECT_GT(refused, static_cast<int>(bytes.size()) / 2);
+  EXPECT_EQ(error_of(bytes), "");
+}
+
+TEST(OnnxRefusal, ChangedBytesOfARealModelNeverCrash) {
+  const auto bytes = read_file(std::string(LOWTIDE_SOURCE_DIR) + "/models/unet.onnx");
+  ASSERT_TRUE(bytes);
+  Rng rng(7);
+  for (int round = 0; round < 60; ++round) {
+    std::string changed = *bytes;
+    for (int k = 0; k < 4; ++k)
+      changed[rng.below(changed.size())] = static_cast<char>(rng.below(256));
+    (void)read_onnx_bytes(changed, "", "changed.onnx",
+                          {.bindings = {{"batch", 2}}, .training = round % 2 == 0});
+    (void)inspect_onnx_bytes(changed, "", "changed.onnx");
+  }
+}
+
+TEST(OnnxRefusal, SaysWhenBytesAreNotAModel) {
+  EXPECT_EQ(error_of("not a model"),
+            "made.onnx: not an ONNX model: 11 bytes that do not decode (truncated?)");
+  EXPECT_NE(error_of("").find("without a graph"), std::string::npos);
+}
+
+TEST(OnnxRefusal, NamesVersionsOutOfRange) {
+  ModelMaker maker = relu();
+  maker.wire().set_ir_version(99);
+  EXPECT_EQ(error_of(maker.bytes()), "made.onnx: IR version 99 is not one of 3 to 14");
+  EXPECT_EQ(error_of([] {
+              ModelMaker old(3);
+              old.input("x", {"2"}).output("y");
+              old.node("Relu", {"x"}, {"y"});
+              return old.bytes();
+            }()),
+            "made.onnx: opset 3 is not one of 7 to 28");
+}
+
+TEST(OnnxRefusal, ChecksPayloadsAndDims) {
+  ModelMaker wrong = relu();
+  wrong.floats("w", {2, 2}, {1, 2, 3});
+  EXPECT_EQ(error_of(wrong.bytes()),
+            "made.onnx: tensor 'w' (FLOAT) holds 12 bytes, its shape needs 16");
+  ModelMaker negative = relu();
+  negative.floats("w", {2, -2}, {});
+  EXPECT_EQ(error_of(negative.bytes()), "made.onnx: tensor 'w' has the negative dim -2");
+  ModelMaker huge = relu();
+  huge.floats("w", {int64_t{1} << 40, int64_t{1} << 40}, {});
+  EXPECT_NE(error_of(huge.bytes()).find("more than 2^48 elements"), std::string::npos);
+  ModelMaker input;
+  input.input("x", {"-3"}).output("y");
+  input.node("Relu", {"x"}, {"y"});
+  EXPECT_EQ(error_of(input.bytes()), "made.onnx: 'x' has the negative dim -3");
+}
+
+TEST(OnnxRefusal, RefusesWrongTypes) {
+  ModelMaker maker;
+  maker.input("x", {"2"}, 8).output("y");
+  maker.node("Relu", {"x"}, {"y"});
+  EXPECT_EQ(error_of(maker.bytes()),
+            "made.onnx: input 'x' is STRING; only float, integer and bool tensors are read");
+}
+
+TEST(OnnxRefusal, NamesCyclesDuplicatesAndDanglingNames) {
+  ModelMaker cycle;
+  cycle.input("x", {"2"}).output("b");
+  cycle.node("Add", {"x", "b"}, {"a"}, "first");
+  cycle.node("Relu", {"a"}, {"b"}, "second");
+  EXPECT_EQ(error_of(cycle.bytes()),
+            "made.onnx: nodes on or behind a cycle: node 'first' (Add), node 'second' (Relu)");
+  ModelMaker twice = relu();
+  twice.node("Relu", {"x"}, {"y"}, "again");
+  EXPECT_EQ(error_of(twice.bytes()),
+            "made.onnx: node 'again' (Relu) makes 'y', which exists already");
+  ModelMaker dangling = relu();
+  dangling.node("Relu", {"nowhere"}, {"z"}, "lost");
+  EXPECT_EQ(error_of(dangling.bytes()),
+            "made.onnx: node 'lost' (Relu) reads 'nowhere', which nothing makes");
+  ModelMaker output = relu();
+  output.output("z");
+  EXPECT_EQ(error_of(output.bytes()), "made.onnx: output 'z' is made by no node");
+}
+
+TEST(OnnxRefusal, ReportsAllUnsupportedOpsAtOnce) {
+  ModelMaker maker = relu();
+  maker.node("LSTM", {"x"}, {"a"}, "cell");
+  maker.node("NonZero", {"x"}, {"b"}, "where_a");
+  maker.node("NonZero", {"x"}, {"c"}, "where_b");
+  EXPECT_EQ(error_of(maker.bytes()),
+            "made.onnx: unsupported ops: LSTM 1 (cell), NonZero 2 (where_a where_b)");
+  const auto summary = inspect_onnx_bytes(maker.bytes(), "", "made.onnx");
+  ASSERT_TRUE(summary);
+  ASSERT_EQ(summary->unsupported.size(), 2U);
+  EXPECT_EQ(summary->unsupported[0], (OpCount{"NonZero", 2, {"where_a", "where_b"}}));
+}
+
+TEST(OnnxRefusal, KeepsExternalDataInTheModelsFolder) {
+  namespace fs = std::filesystem;
+  const fs::path root = fs::temp_directory_path() / "lowtide_external_test";
+  fs::remove_all(root);
+  fs::create_directories(root / "model");
+  std::ofstream(root / "secret.bin") << std::string(64, 'x');
+  fs::create_symlink(root / "secret.bin", root / "model" / "link.bin");
+  const auto with = [&](const std::string& location) {
+    ModelMaker maker = relu();
+    maker.external("w", {4}, location);
+    return error_of(maker.bytes(), {}, (root / "model").string());
+  };
+  EXPECT_EQ(with("../secret.bin"),
+            "made.onnx: tensor 'w': external file '../secret.bin' leaves the model's folder");
+  EXPECT_NE(with((root / "secret.bin").string()).find("is an absolute path"), std::string::npos);
+  EXPECT_NE(with("link.bin").find("is a link that leaves the model's folder"), std::string::npos);
+  EXPECT_EQ(with("weights.bin"), "");
+  fs::remove_all(root);
+}
+
+TEST(OnnxRefusal, SaysWhichSymbolNeedsANumber) {
+  ModelMaker maker;
+  maker.input("x", {"batch", "4", "2", "2"}).output("y");
+  for (const char* name : {"s", "b", "m", "v"}) maker.floats(name, {4}, {1, 1, 1, 1});
+  maker.node("BatchNormalization", {"x", "s", "b", "m", "v"}, {"y"}, "bn");
+  EXPECT_EQ(error_of(maker.bytes(), {.training = true}),
+            "made.onnx: node 'bn' (BatchNormalization): the running variance needs the number of "
+            "batch: give --dim batch=N");
+  EXPECT_EQ(error_of(maker.bytes(), {.bindings = {{"batch", 2}}, .training = true}), "");
+  EXPECT_EQ(error_of(maker.bytes(), {.bindings = {{"bath", 2}}}),
+            "made.onnx: --dim bath=2: the model has no such dim, but batch");
+}
+
+TEST(OnnxRefusal, NamesTheNodeWhoseOperandsDoNotFit) {
+  ModelMaker maker;
+  maker.input("a", {"2", "3"}).input("b", {"4", "5"}).output("y");
+  maker.node("MatMul", {"a", "b"}, {"y"}, "product");
+  const std::string message = error_of(maker.bytes());
+  EXPECT_EQ(message.find("made.onnx: node 'product' (MatMul): "), 0U) << message;
+  ModelMaker shape;
+  shape.input("x", {"2", "3"}).output("y");
+  shape.ints("to", {2}, {4, 2});
+  shape.node("Reshape", {"x", "to"}, {"y"}, "view");
+  EXPECT_EQ(error_of(shape.bytes()),
+            "made.onnx: node 'view' (Reshape): 6 elements cannot take a shape of 8");
+}
+
+TEST(OnnxRefusal, StopsFunctionsThatCallThemselves) {
+  ModelMaker maker;
+  maker.input("x", {"2"}).output("y");
+  maker.node("Loop", {"x"}, {"y"}, "call").set_domain("own");
+  onnx_wire::Function& function = *maker.wire().add_functions();
+  function.set_name("Loop");
+  function.set_domain("own");
+  function.add_input("a");
+  function.add_output("b");
+  ModelMaker::fill(*function.add_node(), "Loop", {"a"}, {"b"}, "inner").set_domain("own");
+  EXPECT_NE(error_of(maker.bytes()).find("nest deeper than 64"), std::string::npos);
+}
+
+// ---- models that are taken
+
+Result<ir::Graph> graph_of(const ModelMaker& maker, const OnnxOptions& options = {}) {
+  return read_onnx_bytes(maker.bytes(), "", "made.onnx", options);
+}
+
+// The kinds of a graph's ops in order, and the dims of its first output.
+std::string kinds(const ir::Graph& graph) {
+  std::string text;
+  for (ir::OpId op : graph.ops()) text += (text.empty() ? "" : " ") + graph.op(op).kind;
+  return text;
+}
+std::string output_dims(const ir::Graph& graph) {
+  std::string text;
+  for (ir::ValueId id : graph.values()) {
+    if (!graph.value(id).is_output) continue;
+    for (const sym::Expr& dim : graph.value(id).dims)
+      text += (text.empty() ? "" : ", ") + sym::print(dim);
+    break;
+  }
+  return text;
+}
+int count(const ir::Graph& graph, std::string_view kind) {
+  int n = 0;
+  for (ir::OpId op : graph.ops()) n += graph.op(op).kind == kind ? 1 : 0;
+  return n;
+}
+Result<ir::Graph> read_model(const std::string& name, const OnnxOptions& options) {
+  return read_onnx(std::string(LOWTIDE_SOURCE_DIR) + "/models/" + name, options);
+}
+
+TEST(OnnxModels, ResNet50ConvertsBoundAndSymbolic) {
+  const auto symbolic = read_model("resnet50.onnx", {});
+  ASSERT_TRUE(symbolic) << symbolic.error().message;
+  EXPECT_EQ(symbolic->op_count(), 175U);
+  EXPECT_EQ(output_dims(*symbolic), "batch, 1000");
+  const auto trained = read_model("resnet50.onnx", {.bindings = {{"batch", 2}}, .training = true});
+  ASSERT_TRUE(trained) << trained.error().message;
+  EXPECT_EQ(count(*trained, "BatchNormTrain"), 53);
+  EXPECT_EQ(count(*trained, "RunningUpdate"), 106);
+  int64_t trained_elements = 0;
+  for (ir::ValueId id : trained->values()) {
+    const ir::Value& value = trained->value(id);
+    if (value.category == Category::kParameter &&
+        value.initial.kind == ir::InitialValue::Kind::kSeeded)
+      trained_elements += *ir::element_count(value).constant();
+  }
+  EXPECT_EQ(trained_elements, 25557032);
+}
+
+TEST(OnnxModels, UnetKeepsItsTransposedConvolutions) {
+  const auto graph = read_model("unet.onnx", {});
+  ASSERT_TRUE(graph) << graph.error().message;
+  EXPECT_EQ(count(*graph, "ConvDataGrad"), 4);
+  EXPECT_EQ(output_dims(*graph), "batch, 2, 256, 256");
+}
+
+// The mask arithmetic of 60 nodes folds to one triangle, the position ids to a slice, the
+// activation to one op, without numbers for batch and seq.
+TEST(OnnxModels, Gpt2FoldsItsMaskWithoutNumbers) {
+  const auto graph = read_model("gpt2.onnx", {.training = true});
+  ASSERT_TRUE(graph) << graph.error().message;
+  EXPECT_EQ(output_dims(*graph), "batch, seq, 50257");
+  EXPECT_EQ(count(*graph, "Trilu"), 1);
+  EXPECT_EQ(count(*graph, "Fill"), 1);
+  EXPECT_EQ(count(*graph, "Gelu"), 12);
+  EXPECT_EQ(count(*graph, "Tanh"), 0);
+  EXPECT_EQ(count(*graph, "Gather"), 1);
+  EXPECT_EQ(count(*graph, "Dropout"), 37);
+  EXPECT_EQ(count(*graph, "MatMul"), 73);
+  const auto without = read_model("gpt2.onnx", {.training = true, .dropout = false});
+  ASSERT_TRUE(without);
+  EXPECT_EQ(count(*without, "Dropout"), 0);
+  const auto table = graph->find_value("transformer.wte.weight");
+  ASSERT_TRUE(table);
+  EXPECT_EQ(graph->readers(*table).size(),
+            2U);  // tied: the embedding and, transposed, the output projection
+}
+
+TEST(OnnxModels, OpsKnowTheirModules) {
+  const auto graph = read_model("gpt2.onnx", {});
+  ASSERT_TRUE(graph);
+  for (ir::OpId op : graph->ops()) {
+    if (graph->op(op).name != "node_addmm") continue;
+    EXPECT_EQ(graph->op(op).module, "transformer.h.0.attn.c_attn");
+  }
+  EXPECT_EQ(module_of_scopes("['', 'a', 'a.b', 'add']"), "a.b");
+  EXPECT_EQ(module_of_scopes("__import__('os')"), "");
+  EXPECT_EQ(module_of_scopes("['never', 'closed"), "");
+}
+
+TEST(OnnxReader, ExpandsFunctionsWithAttributesAndDefaults) {
+  ModelMaker maker;
+  maker.input("x", {"2"}).output("y");
+  set_real(maker.node("Leak", {"x"}, {"y"}, "call"), "slope", 0.25F);
+  maker.graph().mutable_node(0)->set_domain("own");
+  onnx_wire::Function& function = *maker.wire().add_functions();
+  function.set_name("Leak");
+  function.set_domain("own");
+  function.add_input("a");
+  function.add_output("b");
+  function.add_attribute("slope");
+  onnx_wire::Node& inner =
+      ModelMaker::fill(*function.add_node(), "LeakyRelu", {"a"}, {"t"}, "leaky");
+  onnx_wire::Attribute& reference = *inner.add_attribute();
+  reference.set_name("alpha");
+  reference.set_ref_attr_name("slope");
+  reference.set_type(1);
+  ModelMaker::fill(*function.add_node(), "Relu", {"t"}, {"b"});
+  const auto graph = graph_of(maker);
+  ASSERT_TRUE(graph) << graph.error().message;
+  EXPECT_EQ(kinds(*graph), "LeakyRelu Relu");
+  EXPECT_EQ(std::get<double>(graph->op(ir::OpId(0)).attrs.at("alpha")), 0.25);
+  EXPECT_EQ(graph->op(ir::OpId(0)).name, "call/leaky");
+}
+
+TEST(OnnxReader, UnderstandsExpressionsInDims) {
+  ModelMaker maker;
+  maker.input("x", {"2*batch", "Min(512, seq)", "seq + 1"}).output("y");
+  maker.node("Relu", {"x"}, {"y"});
+  const auto symbolic = graph_of(maker);
+  ASSERT_TRUE(symbolic) << symbolic.error().message;
+  EXPECT_EQ(ir::free_symbols(*symbolic), (std::vector<std::string>{"batch", "seq"}));
+  const auto bound = graph_of(maker, {.bindings = {{"batch", 3}, {"seq", 600}}});
+  ASSERT_TRUE(bound);
+  EXPECT_EQ(output_dims(*bound), "6, 512, 601");
+}
+
+TEST(OnnxReader, ShapeArithmeticKeepsSymbols) {
+  ModelMaker maker;
+  maker.input("x", {"batch", "seq", "8"}).output("y");
+  maker.ints("first", {1}, {0}).set_name("first");
+  maker.ints("minus", {1}, {-1});
+  maker.node("Shape", {"x"}, {"shape"});
+  maker.node("Gather", {"shape", "first"}, {"rows"});
+  maker.node("Concat", {"rows", "minus"}, {"target"});
+  set_int(*maker.graph().mutable_node(2), "axis", 0);
+  maker.node("Reshape", {"x", "target"}, {"y"});
+  const auto graph = graph_of(maker);
+  ASSERT_TRUE(graph) << graph.error().message;
+  EXPECT_EQ(kinds(*graph), "Reshape");
+  EXPECT_EQ(output_dims(*graph), "batch, 8*seq");
+}
+
+TEST(OnnxReader, TiedWeightIsOneParameterAndTransposesFold) {
+  ModelMaker maker;
+  maker.input("ids", {"2", "3"}, 7).output("y");
+  maker.floats("table", {5, 4}, std::vector<float>(20, 1));
+  maker.node("Gather", {"table", "ids"}, {"rows"});
+  set_ints(maker.node("Transpose", {"table"}, {"turned"}), "perm", {1, 0});
+  maker.node("MatMul", {"rows", "turned"}, {"y"});
+  const auto graph = graph_of(maker);
+  ASSERT_TRUE(graph) << graph.error().message;
+  EXPECT_EQ(kinds(*graph), "Gather MatMul");
+  EXPECT_EQ(std::get<int64_t>(graph->op(ir::OpId(1)).attrs.at("trans_b")), 1);
+  const auto table = graph->find_value("table");
+  ASSERT_TRUE(table);
+  EXPECT_EQ(graph->value(*table).category, Category::kParameter);
+  EXPECT_EQ(graph->readers(*table).size(), 2U);
+}
+
+TEST(OnnxReader, TransposeWithAnotherReaderStaysForIt) {
+  ModelMaker maker;
+  maker.input("a", {"2", "3"}).input("b", {"4", "3"}).output("y").output("z");
+  set_ints(maker.node("Transpose", {"b"}, {"t"}), "perm", {1, 0});
+  maker.node("MatMul", {"a", "t"}, {"y"});
+  maker.node("Relu", {"t"}, {"z"});
+  const auto graph = graph_of(maker);
+  ASSERT_TRUE(graph) << graph.error().message;
+  EXPECT_EQ(kinds(*graph), "MatMul Transpose Relu");
+}
+
+TEST(OnnxReader, FusesBiasAndScalars) {
+  ModelMaker maker;
+  maker.input("x", {"2", "3"}).output("y");
+  maker.floats("w", {3, 4}, std::vector<float>(12, 1));
+  maker.floats("bias", {4}, {1, 2, 3, 4});
+  maker.floats("two", {}, {2});
+  maker.node("MatMul", {"x", "w"}, {"p"});
+  maker.node("Add", {"bias", "p"}, {"q"});
+  maker.node("Mul", {"q", "two"}, {"y"});
+  const auto graph = graph_of(maker);
+  ASSERT_TRUE(graph) << graph.error().message;
+  EXPECT_EQ(kinds(*graph), "MatMul AffineScalar");
+  EXPECT_EQ(graph->op(ir::OpId(0)).inputs.size(), 3U);
+  EXPECT_EQ(std::get<double>(graph->op(ir::OpId(1)).attrs.at("scale")), 2.0);
+}
+
+// Attributes of old opsets and inputs of new ones say the same.
+TEST(OnnxReader, ReadsBothFormsOfAxes) {
+  for (const bool as_attribute : {true, false}) {
+    ModelMaker maker(as_attribute ? 11 : 18);
+    maker.input("x", {"2", "1", "3"}).output("y").output("z");
+    maker.ints("one", {1}, {1});
+    maker.ints("last", {1}, {-1});
+    std::vector<std::string> squeeze = {"x"}, reduce = {"x"};
+    if (!as_attribute) squeeze.push_back("one"), reduce.push_back("last");
+    onnx_wire::Node& first = maker.node("Squeeze", squeeze, {"y"});
+    if (as_attribute) set_ints(first, "axes", {1});
+    onnx_wire::Node& second = maker.node("ReduceMean", reduce, {"z"});
+    if (as_attribute) set_ints(second, "axes", {-1});
+    const auto graph = graph_of(maker);
+    ASSERT_TRUE(graph) << graph.error().message;
+    EXPECT_EQ(kinds(*graph), "Reshape ReduceMean");
+    EXPECT_EQ(output_dims(*graph), "2, 3");
+  }
+}
+
+TEST(OnnxReader, OutputsThatAreInputsOrConstantsGetValuesOfTheirOwn) {
+  ModelMaker maker;
+  maker.input("x", {"2"}).output("y").output("shape");
+  maker.node("Identity", {"x"}, {"y"});
+  maker.node("Shape", {"x"}, {"shape"});
+  const auto graph = graph_of(maker);
+  ASSERT_TRUE(graph) << graph.error().message;
+  EXPECT_EQ(kinds(*graph), "Copy Copy");
+  EXPECT_TRUE(graph->find_value("y"));
+}
+
+TEST(OnnxReader, ReadsWeightsThatLieBesideTheModel) {
+  namespace fs = std::filesystem;
+  const fs::path folder = fs::temp_directory_path() / "lowtide_weights_test";
+  fs::create_directories(folder);
+  std::ofstream(folder / "weights.bin", std::ios::binary) << std::string(32, '\0');
+  ModelMaker maker;
+  maker.input("x", {"2", "2"}).output("y");
+  onnx_wire::StringPair& offset = *maker.external("w", {2, 2}, "weights.bin").add_external_data();
+  offset.set_key("offset");
+  offset.set_value("16");
+  maker.node("MatMul", {"x", "w"}, {"y"});
+  const auto graph = read_onnx_bytes(maker.bytes(), folder.string(), "made.onnx");
+  ASSERT_TRUE(graph) << graph.error().message;
+  const ir::InitialValue& initial = graph->value(*graph->find_value("w")).initial;
+  EXPECT_EQ(initial.kind, ir::InitialValue::Kind::kExternal);
+  EXPECT_EQ(initial.offset, 16);
+  EXPECT_EQ(initial.length, 16);
+  fs::remove_all(folder);
+}
+
+TEST(OnnxInspect, SummarizesWithoutBindings) {
+  const auto summary = inspect_onnx(std::string(LOWTIDE_SOURCE_DIR) + "/models/gpt2.onnx");
+  ASSERT_TRUE(summary) << summary.error().message;
+  EXPECT_EQ(summary->trained_elements, 124439808);
+  EXPECT_EQ(summary->symbols, (std::vector<std::string>{"batch", "seq"}));
+  EXPECT_EQ(summary->nodes, 544);
+  EXPECT_EQ(summary->opset, 20);
+  EXPECT_TRUE(summary->unsupported.empty());
+  EXPECT_TRUE(summary->external_missing);
+  EXPECT_EQ(summary->ops[0].op_type, "Reshape");
+  EXPECT_EQ(summary->ops[0].count, 135);
+}
+
+}  // namespace
+}  // namespace lowtide::io
