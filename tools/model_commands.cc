@@ -172,6 +172,7 @@ void add_run(CLI::App& app, Action& action) {
                       "of parameters without weights, of inputs, of dropout");
   command->add_option("--model-folder", flags->options.model_folder,
                       "where external weight files lie");
+  command->add_flag("--profile", flags->options.profile, "also print the time of each kind of op");
   command->add_option("--dump", flags->options.dump_folder,
                       "write the first step's outputs, gradients and updated values here (.npy)");
   command->add_option("--threads", flags->threads, "0: as many as the machine has")

@@ -13,6 +13,14 @@
 
 namespace lowtide {
 
+// Where the time of a step goes: one line per kind of op.
+struct KindTime {
+  std::string kind;
+  int64_t ops = 0;
+  double seconds = 0;            // measured, of one step
+  double predicted_seconds = 0;  // by the device profile
+};
+
 struct RunReport {
   int64_t steps = 0;
   int64_t arena_planned_bytes = 0;
@@ -26,13 +34,15 @@ struct RunReport {
   std::optional<int64_t> unplanned_bytes;    // high-water mark of the unplanned steps
   std::optional<double> max_abs_difference;  // infinite where one is NaN and the other is not
   int64_t values_compared = 0;
-  int64_t values_different = 0;  // bitwise
-  std::string first_different;   // name of the first value that differs; empty if none
+  int64_t values_different = 0;   // bitwise
+  std::string first_different;    // name of the first value that differs; empty if none
+  std::vector<KindTime> profile;  // only with profile; largest first
 };
 
 struct CompareOptions {
   int64_t steps = 3;
   bool compare = false;
+  bool profile = false;
   uint64_t seed = 0;
   std::string model_folder;
   std::string
