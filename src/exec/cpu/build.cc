@@ -20,6 +20,11 @@ const plan::AttrValue* find(const OpDesc& op, std::string_view name) {
 
 }  // namespace
 
+plan::LayoutWish wish_row_major(const OpDesc& op) {
+  return {.inputs = std::vector<Layout>(op.inputs.size()),
+          .outputs = std::vector<Layout>(op.outputs.size())};
+}
+
 int64_t int_attr(const OpDesc& op, std::string_view name, int64_t absent) {
   const plan::AttrValue* value = find(op, name);
   if (value == nullptr) return absent;

@@ -50,6 +50,9 @@ std::span<const Entry> gather_kernels();
 std::span<const Entry> random_kernels();
 std::span<const Entry> update_kernels();
 
+// For kernels that take row-major operands only, or are fast on nothing else.
+plan::LayoutWish wish_row_major(const OpDesc& op);
+
 // Attributes with the value they have when absent. An integer is accepted where a real is asked
 // for.
 int64_t int_attr(const OpDesc& op, std::string_view name, int64_t absent);

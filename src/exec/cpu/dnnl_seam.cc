@@ -5,6 +5,7 @@
 
 #include <charconv>
 
+#include "base/check.h"
 #include "exec/cpu/nest.h"
 
 namespace lowtide::exec_cpu {
@@ -129,16 +130,25 @@ dnnl::primitive_attr scratchpad_attr() {
 }
 
 void BoundPrimitive::bind(int argument, const MemoryDesc& desc) {
-  arguments_.insert_or_assign(argument, dnnl::memory(desc, dnnl_engine(), nullptr));
+  memories_.emplace_back(desc, dnnl_engine(), nullptr);
+  arguments_.push_back({argument, memories_.back().get()});
 }
 
 void BoundPrimitive::point(int argument, const void* pointer) {
-  arguments_.at(argument).set_data_handle(const_cast<void*>(pointer), stream_);
+  for (size_t i = 0; i < arguments_.size(); ++i)
+    if (arguments_[i].arg == argument) {
+      dnnl_memory_set_data_handle(arguments_[i].memory, const_cast<void*>(pointer));
+      return;
+    }
+  LT_CHECK(false, "an argument that was not bound");
 }
 
 void BoundPrimitive::execute() {
-  primitive_.execute(stream_, arguments_);
-  stream_.wait();
+  const dnnl_status_t status = dnnl_primitive_execute(
+      primitive_.get(), stream_.get(), static_cast<int>(arguments_.size()), arguments_.data());
+  LT_CHECK(status == dnnl_success,
+           fmt::format("a oneDNN primitive that was made must run; status {}",
+                       static_cast<int>(status)));
 }
 
 }  // namespace lowtide::exec_cpu

@@ -7,7 +7,6 @@
 
 #include <dnnl.hpp>
 #include <string>
-#include <unordered_map>
 #include <vector>
 
 #include "base/layout.h"
@@ -38,7 +37,9 @@ Status check_fast(const OpDesc& op, const std::string& implementation);
 // User-managed scratchpad: its bytes are the kernel's workspace.
 dnnl::primitive_attr scratchpad_attr();
 
-// A primitive whose memory objects are made once.
+// A primitive whose memory objects and argument list are made once; a run changes pointers only.
+// (oneDNN itself still allocates a few small nodes per execution, for its own argument map; never
+// tensors.)
 class BoundPrimitive {
  public:
   explicit BoundPrimitive(dnnl::primitive primitive) : primitive_(std::move(primitive)) {}
@@ -49,7 +50,8 @@ class BoundPrimitive {
  private:
   dnnl::primitive primitive_;
   dnnl::stream stream_{dnnl_engine()};
-  std::unordered_map<int, dnnl::memory> arguments_;
+  std::vector<dnnl::memory> memories_;
+  std::vector<dnnl_exec_arg_t> arguments_;  // in step with memories_
 };
 
 // Runs f, which talks to oneDNN, and turns its exceptions into an error naming the op.

@@ -120,7 +120,8 @@ Result<Built> build_gather_grad(const OpDesc& op) {
   return built;
 }
 
-constexpr Entry kEntries[] = {{"Gather", build_gather}, {"GatherGrad", build_gather_grad}};
+constexpr Entry kEntries[] = {{"Gather", build_gather, wish_row_major},
+                              {"GatherGrad", build_gather_grad, wish_row_major}};
 
 }  // namespace
 

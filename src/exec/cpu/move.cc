@@ -30,6 +30,11 @@ class BoxCopy {
       if (dim == 0) copy.empty_ = true;
     if (copy.empty_) return copy;
     Nest nest = make_nest(dims, {std::move(out_strides), std::move(in_strides)});
+    if (nest.strides[0].back() != 1) {  // the loops want a contiguous innermost output dim
+      nest.dims.push_back(1);
+      nest.strides[0].push_back(1);
+      nest.strides[1].push_back(1);
+    }
     const char code = static_cast<char>('0' + copy.bytes_);
     MapLoop loop = find_map("Copy", code, code, 1);
     if (loop == nullptr) return unsupported(op, "elements of this size");
@@ -344,9 +349,14 @@ Result<Built> build_reorder(const OpDesc& op) {
 }
 
 constexpr Entry kEntries[] = {
-    {"Transpose", build_transpose}, {"Slice", build_slice},     {"Expand", build_expand},
-    {"Concat", build_concat},       {"Pad", build_pad},         {"Fill", build_fill},
-    {"Trilu", build_trilu},         {"Reorder", build_reorder},
+    {"Transpose", build_transpose},
+    {"Slice", build_slice},
+    {"Expand", build_expand},
+    {"Concat", build_concat},
+    {"Pad", build_pad},
+    {"Fill", build_fill},
+    {"Trilu", build_trilu, wish_row_major},
+    {"Reorder", build_reorder},
 };
 
 }  // namespace

@@ -234,12 +234,13 @@ struct Rows {
 
 Result<Rows> rows_of(const OpDesc& op, const TensorDesc& x) {
   LT_RETURN_IF_ERROR(check_plain_f32(op));
-  const TensorDesc row_major{.dtype = x.dtype, .dims = x.dims, .layout = {}};
-  if (!same_order(x, row_major) || !same_order(op.outputs[0], row_major))
-    return unsupported(op, "operands must be row-major");
+  auto row_major = [](const TensorDesc& type) {
+    return same_order(type, {.dtype = type.dtype, .dims = type.dims, .layout = {}});
+  };
   for (const auto& input : op.inputs)
-    if (input && input->dims == x.dims && !same_order(*input, row_major))
-      return unsupported(op, "operands must be row-major");
+    if (input && !row_major(*input)) return unsupported(op, "operands must be row-major");
+  for (const TensorDesc& output : op.outputs)
+    if (!row_major(output)) return unsupported(op, "outputs must be row-major");
   const int64_t rank = static_cast<int64_t>(x.dims.size());
   int64_t axis = int_attr(op, "axis", -1);
   if (axis < 0) axis += rank;
@@ -323,10 +324,13 @@ Result<Built> build_layer_norm_grad(const OpDesc& op) {
 }
 
 constexpr Entry kEntries[] = {
-    {"BatchNormTrain", build_batch_norm_train}, {"BatchNormInference", build_batch_norm_inference},
-    {"BatchNormGrad", build_batch_norm_grad},   {"LayerNorm", build_layer_norm},
-    {"LayerNormGrad", build_layer_norm_grad},   {"RmsNorm", build_layer_norm},
-    {"RmsNormGrad", build_layer_norm_grad},
+    {"BatchNormTrain", build_batch_norm_train},
+    {"BatchNormInference", build_batch_norm_inference},
+    {"BatchNormGrad", build_batch_norm_grad},
+    {"LayerNorm", build_layer_norm, wish_row_major},
+    {"LayerNormGrad", build_layer_norm_grad, wish_row_major},
+    {"RmsNorm", build_layer_norm, wish_row_major},
+    {"RmsNormGrad", build_layer_norm_grad, wish_row_major},
 };
 
 }  // namespace

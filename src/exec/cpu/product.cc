@@ -69,6 +69,14 @@ void simplify(Operand& a, Operand& b, Operand& c) {
   }
 }
 
+// The stride of a dim of extent 1 is free; oneDNN's products read it as a leading dimension and
+// want it to be a valid one.
+void tidy(Operand& x) {
+  const size_t m = x.dims.size() - 2, n = m + 1;
+  if (x.dims[m] == 1) x.strides[m] = x.strides[n] == 1 ? x.dims[n] : 1;
+  if (x.dims[n] == 1) x.strides[n] = x.strides[m] == 1 ? x.dims[m] : 1;
+}
+
 Status check(const OpDesc& op) {
   LT_RETURN_IF_ERROR(check_counts(op, 2, 4, 1));
   LT_RETURN_IF_ERROR(check_plain_f32(op));
@@ -87,6 +95,7 @@ Result<Built> make_product(const OpDesc& op) {
   Operand b = operand(*op.inputs[1], rank, int_attr(op, "trans_b", 0) != 0);
   Operand c = operand(op.outputs[0], rank, false);
   simplify(a, b, c);
+  for (Operand* x : {&a, &b, &c}) tidy(*x);
   const bool biased = has_input(op, 2), accumulates = has_input(op, 3);
   dnnl::primitive_attr attr = scratchpad_attr();
   if (accumulates) {
@@ -135,7 +144,7 @@ Result<Built> build_matmul(const OpDesc& op) {
   return guard_dnnl(op, [&] { return make_product(op); });
 }
 
-constexpr Entry kEntries[] = {{"MatMul", build_matmul}};
+constexpr Entry kEntries[] = {{"MatMul", build_matmul, wish_row_major}};
 
 }  // namespace
 

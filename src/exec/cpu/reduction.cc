@@ -26,8 +26,8 @@ struct Plan {
   bool inner_reduced = true;
   int64_t inner = 1;                  // extent of the innermost dim, contiguous in x
   int64_t inner_out = 1;              // its stride in y (kept case)
-  std::vector<Loop> kept = {};             // outer dims
-  std::vector<Loop> reduced = {};          // outer dims
+  std::vector<Loop> kept = {};        // outer dims
+  std::vector<Loop> reduced = {};     // outer dims
   int64_t units = 1;                  // product of kept extents
   int64_t columns = 1;                // groups of kColumns of a kept innermost dim
   int64_t rows = 1;                   // product of reduced extents
@@ -168,7 +168,7 @@ Result<Plan> make_plan(const OpDesc& op) {
   Dims all(x.dims.size());
   for (size_t d = 0; d < all.size(); ++d) all[d] = static_cast<int64_t>(d);
   const Dims axes = list_attr(op, "axes", all);
-  for (int64_t axis : axes.empty() ? all : axes) {
+  for (int64_t axis : axes) {
     const int64_t d = axis < 0 ? axis + static_cast<int64_t>(x.dims.size()) : axis;
     if (d < 0 || d >= static_cast<int64_t>(x.dims.size()))
       return unsupported(op, "an axis is out of range");
