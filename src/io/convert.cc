@@ -43,8 +43,8 @@ ir::InitialValue initial_of(const OnnxModel& model, const OnnxTensor& tensor, Te
     return initial;
   }
   initial.kind = Kind::kSeeded;
-  if (role != TensorRole::kBuffer || tensor.dtype != DType::kF32) return initial;
-  const bool variance = tensor.name.find("var") != std::string::npos;
+  if (role == TensorRole::kTrained || tensor.dtype != DType::kF32) return initial;
+  const bool variance = role == TensorRole::kVariance;
   initial.kind = variance ? Kind::kInline : Kind::kZero;
   const float one = 1;
   for (int64_t i = 0; variance && i < tensor.element_count(); ++i)

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "io/convert.h"
+#include "io/host_eval.h"
 #include "io/onnx_attrs.h"
 #include "io/onnx_ops.h"
 #include "io/shape_rules.h"
@@ -93,7 +94,16 @@ Status cast(NodeCall& call) {
   return cast_to(call, onnx_dtype(code), onnx_type_name(code));
 }
 
+// Only the type of input 1 matters, so a known input 0 stays known.
 Status cast_like(NodeCall& call) {
+  if (const HostValue* known = call.host(0)) {
+    const HostValue type = host_unknown(call.dtype(1), {}, "only its type is known");
+    const HostValue* inputs[] = {known, &type};
+    if (auto folded = evaluate({call.node(), inputs, call.opset()})) {
+      call.set_host(0, std::move(folded->front()));
+      return {};
+    }
+  }
   return cast_to(call, call.dtype(1), "the type of input 1");
 }
 

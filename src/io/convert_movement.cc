@@ -257,6 +257,36 @@ Status gather(NodeCall& call) {
   return call.result("Gather", {x, indices}, {{"axis", static_cast<int64_t>(axis)}});
 }
 
+// A GatherND whose index tuples are positions of the result, each of another dim in order, only
+// moves dims apart and repeats: result[b, 0, 0, s] = data[b, s] is how exporters index an attention
+// mask.
+Status gather_nd(NodeCall& call) {
+  const HostValue* indices = call.host(1);
+  const ir::Dims from = call.dims(0);
+  if (indices == nullptr || indices->dims.empty() || int_attr(call.node(), "batch_dims", 0) != 0)
+    return error(ErrorCode::kInput, "a GatherND with indices from data is not taken");
+  const size_t lead = indices->dims.size() - 1;
+  const std::vector<Affine> tuple = index_tuple(*indices, lead);
+  ir::Dims apart(lead, Expr(1)), dims(indices->dims.begin(), indices->dims.end() - 1);
+  size_t next = 0;
+  bool moves_only = !tuple.empty() && tuple.size() <= from.size();
+  for (size_t k = 0; moves_only && k < tuple.size(); ++k) {
+    if (from[k] == Expr(1) && tuple[k].constant() == 0) continue;
+    while (next < lead && !(tuple[k] == along(next, lead))) ++next;
+    moves_only = next < lead && dims[next] == from[k];
+    if (moves_only) apart[next++] = from[k];
+  }
+  if (!moves_only)
+    return error(ErrorCode::kInput,
+                 "a GatherND with indices other than positions in order is not taken");
+  apart.insert(apart.end(), from.begin() + static_cast<std::ptrdiff_t>(tuple.size()), from.end());
+  dims.insert(dims.end(), from.begin() + static_cast<std::ptrdiff_t>(tuple.size()), from.end());
+  LT_ASSIGN(const ValueId x, call.value(0));
+  if (apart == dims) return call.result("Reshape", {x}, {{"shape", list(std::move(apart))}});
+  LT_ASSIGN(const ValueId spread, call.emit("Reshape", {x}, {{"shape", list(std::move(apart))}}));
+  return call.result("Expand", {spread}, {{"shape", list(std::move(dims))}});
+}
+
 // Pads are an attribute before opset 11; axes may be named since 18.
 Status pad(NodeCall& call) {
   const size_t rank = call.dims(0).size();
@@ -357,6 +387,7 @@ constexpr ConvertRow kRows[] = {
     {"Expand", 2, expand},
     {"Tile", 2, tile},
     {"Gather", 2, gather},
+    {"GatherND", 2, gather_nd},
     {"Pad", 1, pad},
     {"Trilu", 1, trilu},
     {"DepthToSpace", 1, depth_to_space},

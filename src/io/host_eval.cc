@@ -49,6 +49,25 @@ Result<std::optional<std::vector<size_t>>> axes_of(const HostCall& call, size_t 
   return std::optional(std::move(normal));
 }
 
+std::vector<Affine> index_tuple(const HostValue& indices, size_t rank) {
+  std::vector<Affine> tuple;
+  const size_t lead = indices.dims.size() - 1;
+  std::vector<Affine> inner;
+  for (size_t d = 0; d < lead; ++d) inner.push_back(along(d, rank));
+  inner.push_back(flat(0, rank));
+  if (indices.form == HostValue::Form::kColumns)
+    for (const Cell& column : indices.columns)
+      tuple.push_back(compose(column.integer, inner, rank));
+  if (indices.form == HostValue::Form::kIndexed) {
+    const auto width = indices.dims.back().constant();
+    for (int64_t k = 0; width && k < *width; ++k) {
+      inner.back().base = k;
+      tuple.push_back(compose(indices.cell.integer, inner, rank));
+    }
+  }
+  return tuple;
+}
+
 bool is_large(const ir::Dims& dims) {
   const auto count = constant_count(dims);
   return !count || *count > kLargeElements;

@@ -54,6 +54,9 @@ std::vector<Affine> broadcast_map(const ir::Dims& from, size_t rank);
 HostResult single(Result<HostValue> value);
 // Axes given as attribute (old opsets) or as this input (new ones); none when neither.
 Result<std::optional<std::vector<size_t>>> axes_of(const HostCall& call, size_t input, size_t rank);
+// The index tuple of a GatherND as formulas over the leading dims of a result of this rank; empty
+// when the indices are not formulas.
+std::vector<Affine> index_tuple(const HostValue& indices, size_t rank);
 // Whether to prefer a formula over written-out elements for a result of these dims.
 bool is_large(const ir::Dims& dims);
 

@@ -188,24 +188,42 @@ HostResult fold_gather(const HostCall& call) {
   return single(std::move(result));
 }
 
-// The index tuple of a GatherND as formulas over the leading dims of the indices, if it is one.
-std::vector<Affine> index_tuple(const HostValue& indices, size_t rank) {
-  std::vector<Affine> tuple;
-  const size_t lead = indices.dims.size() - 1;
+// data at the places that indices give along one axis, everything else staying where it is.
+HostResult fold_gather_elements(const HostCall& call) {
+  const HostValue& data = call.in(0);
+  const size_t rank = data.dims.size();
+  LT_ASSIGN(const size_t axis, normal_axis(int_attr(call.node, "axis", 0), rank));
+  if (call.in(1).dims.size() != rank)
+    return error(ErrorCode::kInput, fmt::format("indices of rank {} for data of rank {}",
+                                                call.in(1).dims.size(), rank));
   std::vector<Affine> inner;
-  for (size_t d = 0; d < lead; ++d) inner.push_back(along(d, rank));
-  inner.push_back(flat(0, rank));
-  if (indices.form == Form::kColumns)
-    for (const Cell& column : indices.columns)
-      tuple.push_back(compose(column.integer, inner, rank));
-  if (indices.form == Form::kIndexed) {
-    const auto width = indices.dims.back().constant();
-    for (int64_t k = 0; width && k < *width; ++k) {
-      inner.back().base = k;
-      tuple.push_back(compose(indices.cell.integer, inner, rank));
-    }
+  for (size_t d = 0; d < rank; ++d) inner.push_back(along(d, rank));
+  if (const auto indices = as_indexed(call.in(1))) {
+    inner[axis] = indices->cell.integer;
+    return single(remap(data, call.in(1).dims, inner));
   }
-  return tuple;
+  LT_ASSIGN(const std::vector<int64_t> places, host_constants(call.in(1)));
+  LT_ASSIGN(const std::vector<int64_t> extents, constant_dims(call.in(1).dims));
+  LT_ASSIGN(const std::vector<int64_t> from, constant_dims(data.dims));
+  LT_ASSIGN(const HostValue table, densify(data));
+  HostValue result;
+  result.dtype = data.dtype;
+  result.dims = call.in(1).dims;
+  std::vector<int64_t> index(rank);
+  for (size_t i = 0; i < places.size(); ++i, next_index(index, extents)) {
+    int64_t source = 0;
+    for (size_t d = 0; d < rank; ++d) {
+      const int64_t place = d != axis ? index[d] : places[i] < 0 ? places[i] + from[d] : places[i];
+      if (place < 0 || place >= from[d])
+        return error(ErrorCode::kInput, fmt::format("index {} into a dim of {}", place, from[d]));
+      source = source * from[d] + place;
+    }
+    if (is_float(result.dtype))
+      result.reals.push_back(table.reals[static_cast<size_t>(source)]);
+    else
+      result.ints.push_back(table.ints[static_cast<size_t>(source)]);
+  }
+  return single(std::move(result));
 }
 
 HostResult fold_gather_nd(const HostCall& call) {
@@ -295,6 +313,7 @@ HostResult fold_scatter_nd(const HostCall& call) {
 constexpr HostRow kRows[] = {
     {"Concat", 1, fold_concat},
     {"Gather", 2, fold_gather},
+    {"GatherElements", 2, fold_gather_elements},
     {"GatherND", 2, fold_gather_nd},
     {"ScatterND", 3, fold_scatter_nd},
 };

@@ -242,12 +242,21 @@ std::optional<HostValue> as_indexed(const HostValue& value) {
     return indexed;
   }
   if (value.ints.empty()) return std::nullopt;
-  for (const sym::Expr& v : value.ints)
-    if (!(v == value.ints[0])) return std::nullopt;
-  if (value.dtype == DType::kBool)
-    indexed.cell.conditions = truth(!(value.ints[0] == sym::Expr(0)), rank);
-  else
-    indexed.cell.integer = flat(value.ints[0], rank);
+  const sym::Expr first = value.ints[0], step = value.ints.size() > 1 ? value.ints[1] - first : 0;
+  for (size_t i = 1; i < value.ints.size(); ++i)
+    if (!(value.ints[i] - value.ints[i - 1] == step)) return std::nullopt;
+  if (value.dtype == DType::kBool) {
+    if (!(step == sym::Expr(0))) return std::nullopt;
+    indexed.cell.conditions = truth(!(first == sym::Expr(0)), rank);
+    return indexed;
+  }
+  indexed.cell.integer = flat(first, rank);
+  if (step == sym::Expr(0)) return indexed;
+  const auto is_one = [](const sym::Expr& dim) { return dim == sym::Expr(1); };
+  const auto varying = std::find_if_not(value.dims.begin(), value.dims.end(), is_one);
+  if (std::find_if_not(varying + 1, value.dims.end(), is_one) != value.dims.end())
+    return std::nullopt;
+  indexed.cell.integer.slope[static_cast<size_t>(varying - value.dims.begin())] = step;
   return indexed;
 }
 

@@ -89,8 +89,8 @@ Result<std::vector<int64_t>> constant_dims(const ir::Dims& dims);
 // The same value written out. Error: kInput: unknown value, symbolic dims, too many elements, an
 // undecided condition.
 Result<HostValue> densify(const HostValue& value);
-// A dense value of one element, or of equal elements, as formula; an indexed value as it is. none:
-// neither.
+// A dense value of one element, of equal elements, or of integers in equal steps along its only dim
+// other than 1, as formula; an indexed value as it is. none: neither.
 std::optional<HostValue> as_indexed(const HostValue& value);
 // The elements of an integer value of any form. Error as densify.
 Result<std::vector<sym::Expr>> host_ints(const HostValue& value);

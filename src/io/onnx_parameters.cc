@@ -19,8 +19,8 @@ constexpr std::array kWeighted = {"Conv",
                                   "GroupNormalization"};
 
 struct Uses {
-  Names weights;     // read where ops have their weights
-  Names statistics;  // running mean and variance of BatchNormalization
+  Names weights;           // read where ops have their weights
+  Names means, variances;  // running statistics of BatchNormalization
 };
 
 Uses find_uses(const OnnxModel& model) {
@@ -31,8 +31,8 @@ Uses find_uses(const OnnxModel& model) {
     for (const char* op : kWeighted) weighted |= node.op_type == op;
     if (!weighted) continue;
     for (size_t i = 1; i < node.inputs.size(); ++i) {
-      const bool statistic = node.op_type == "BatchNormalization" && i >= 3;
-      (statistic ? uses.statistics : uses.weights).insert(node.inputs[i]);
+      const size_t place = node.op_type == "BatchNormalization" ? i : 1;
+      (place == 4 ? uses.variances : place == 3 ? uses.means : uses.weights).insert(node.inputs[i]);
     }
   }
   return uses;
@@ -64,9 +64,11 @@ TensorRoles tensor_roles(const OnnxModel& model) {
     const std::string word = kind == kinds.end() ? "" : kind->second;
     TensorRole role = role_without_kind(tensor, uses, kinds_known);
     if (word == "PARAMETER") role = TensorRole::kTrained;
-    if (word == "BUFFER") role = TensorRole::kBuffer;
+    const bool real = tensor.dtype && is_float(*tensor.dtype);
+    if (word == "BUFFER") role = real ? TensorRole::kBuffer : TensorRole::kConstant;
     if (word == "CONSTANT_TENSOR") role = TensorRole::kConstant;
-    if (uses.statistics.contains(tensor.name)) role = TensorRole::kBuffer;
+    if (uses.means.contains(tensor.name)) role = TensorRole::kBuffer;
+    if (uses.variances.contains(tensor.name)) role = TensorRole::kVariance;
     roles[tensor.name] = role;
   }
   return roles;

@@ -9,6 +9,7 @@
 //   of a Gather)   parameter
 //   4. no initializer of the file says what it is, more than one element       parameter
 //   5. otherwise                                                               constant
+// An integer or boolean buffer (position ids) is a constant.
 // A running statistic of BatchNormalization is a buffer however it came.
 #pragma once
 
@@ -19,7 +20,8 @@
 
 namespace lowtide::io {
 
-enum class TensorRole : uint8_t { kTrained, kBuffer, kConstant };
+// kVariance: the running variance of a BatchNormalization, a buffer that starts at 1.
+enum class TensorRole : uint8_t { kTrained, kBuffer, kVariance, kConstant };
 using TensorRoles = std::map<std::string, TensorRole, std::less<>>;
 
 // The role of every initializer, by name.
