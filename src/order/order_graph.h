@@ -66,6 +66,8 @@ struct OrderGraph {
   IdVector<OpId, int64_t> kept_bytes;       // outputs of the step made by the op
   IdVector<OpId, int64_t> made_bytes;       // what remains after the op: held + kept
   Lists<OpId, Reuse> reuses;                // in the order in which they are tried
+  IdVector<OpId, char> late;                // runs only when a successor does (order/late.h)
+  Lists<OpId, OpId> late_preds;             // predecessors that are late; preds has them too
 
   size_t size() const { return problem_op.size(); }
 };

@@ -9,6 +9,7 @@ namespace lowtide::order {
 Prefix::Prefix(const OrderGraph& graph)
     : graph_(&graph),
       missing_(graph.size(), 0),
+      pending_bytes_(graph.size(), 0),
       unread_(graph.held_bytes.size(), 0),
       unread_xor_(graph.held_bytes.size(), 0),
       frees_(graph.size(), 0),
@@ -20,26 +21,37 @@ Prefix::Prefix(const OrderGraph& graph)
     if (unread_[value] == 1) frees_[OpId(unread_xor_[value])] += graph.held_bytes[value];
   }
   for (OpId op : missing_.ids()) {
-    missing_[op] = static_cast<uint32_t>(graph.preds[op].size());
-    if (missing_[op] == 0) add_ready(op);
+    missing_[op] = static_cast<uint32_t>(graph.preds[op].size() - graph.late_preds[op].size());
+    for (OpId late : graph.late_preds[op]) pending_bytes_[op] += graph.made_bytes[late];
+    if (missing_[op] == 0 && !graph.late[op]) add_ready(op);
   }
 }
 
 int64_t Prefix::peak(OpId op) const {
   const int64_t reused =
       reuse_bytes(*graph_, op, [&](HeldId input) { return unread_[input] == 1; });
-  return live_bytes_ + graph_->transient_bytes[op] - reused;
+  return live_bytes_ + pending_bytes_[op] + graph_->transient_bytes[op] - reused;
 }
 
 void Prefix::run(OpId op) {
   LT_DCHECK(is_ready(op), "only a ready op can run");
+  for (OpId late : graph_->late_preds[op])
+    if (!done(late)) run_alone(late);
+  run_alone(op);
+}
+
+void Prefix::run_alone(OpId op) {
   live_bytes_ += growth(op);
-  remove_ready(op);
+  if (!graph_->late[op]) remove_ready(op);
   flip(op);
   sequence_.push_back(op);
   for (HeldId value : graph_->reads[op]) {
     unread_xor_[value] ^= op.index();
     if (--unread_[value] == 1) frees_[OpId(unread_xor_[value])] += graph_->held_bytes[value];
+  }
+  if (graph_->late[op]) {
+    for (OpId next : graph_->succs[op]) pending_bytes_[next] -= graph_->made_bytes[op];
+    return;
   }
   for (OpId next : graph_->succs[op])
     if (--missing_[next] == 0) add_ready(next);
@@ -48,14 +60,20 @@ void Prefix::run(OpId op) {
 void Prefix::undo() {
   const OpId op = sequence_.back();
   sequence_.pop_back();
-  for (OpId next : graph_->succs[op])
-    if (missing_[next]++ == 0) remove_ready(next);
+  const bool late = graph_->late[op];
+  for (OpId next : graph_->succs[op]) {
+    if (late) {
+      pending_bytes_[next] += graph_->made_bytes[op];
+    } else if (missing_[next]++ == 0) {
+      remove_ready(next);
+    }
+  }
   for (HeldId value : graph_->reads[op]) {
     if (unread_[value]++ == 1) frees_[OpId(unread_xor_[value])] -= graph_->held_bytes[value];
     unread_xor_[value] ^= op.index();
   }
   flip(op);
-  add_ready(op);
+  if (!late) add_ready(op);
   live_bytes_ -= growth(op);
 }
 

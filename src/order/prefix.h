@@ -27,34 +27,37 @@ class Prefix {
 
   const OrderGraph& graph() const { return *graph_; }
   int64_t live_bytes() const { return live_bytes_; }
-  int64_t growth(OpId op) const { return graph_->made_bytes[op] - frees_[op]; }
+  // Of the op with its pending late predecessors, which run() runs before it.
+  int64_t growth(OpId op) const { return pending_bytes_[op] + graph_->made_bytes[op] - frees_[op]; }
   int64_t peak(OpId op) const;
   int64_t frees(OpId op) const { return frees_[op]; }
-  // Ready ops in no meaningful order; invalidated by run() and undo().
+  // Ready ops in no meaningful order, late ones excluded; invalidated by run() and undo().
   std::span<const OpId> ready() const { return ready_; }
   std::span<const OpId> sequence() const { return sequence_; }
   bool complete() const { return sequence_.size() == graph_->size(); }
   bool is_ready(OpId op) const { return missing_[op] == 0 && !done(op); }
   bool done(OpId op) const { return (words_[op.index() >> 6] >> (op.index() & 63)) & 1; }
-  // Predecessors that have not run.
+  // Predecessors that have not run, late ones excluded.
   uint32_t missing(OpId op) const { return missing_[op]; }
   // The executed set as a bit set, and a hash of it that does not depend on the order.
   std::span<const uint64_t> words() const { return words_; }
   uint64_t hash() const { return hash_; }
 
-  // Runs a ready op.
+  // Runs a ready op, after its pending late predecessors.
   void run(OpId op);
-  // Takes back the last run, or all runs after the first `length`.
+  // Takes back the last run (of one op), or all runs after the first `length`.
   void undo();
   void undo_to(size_t length);
 
  private:
+  void run_alone(OpId op);
   void add_ready(OpId op);
   void remove_ready(OpId op);
   void flip(OpId op);
 
   const OrderGraph* graph_;
-  IdVector<OpId, uint32_t> missing_;       // predecessors not yet run
+  IdVector<OpId, uint32_t> missing_;       // predecessors not yet run that are not late
+  IdVector<OpId, int64_t> pending_bytes_;  // made by late predecessors that have not run
   IdVector<HeldId, uint32_t> unread_;      // readers not yet run
   IdVector<HeldId, uint32_t> unread_xor_;  // exclusive-or of their indices: names the last one
   IdVector<OpId, int64_t> frees_;          // bytes of inputs whose only unread reader is the op
