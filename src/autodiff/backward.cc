@@ -42,6 +42,7 @@ Backward::Backward(ir::Graph& graph, std::span<const ir::ValueId> wrt,
                    const GradientOptions& options)
     : graph_(graph),
       options_(options),
+      forward_ops_(graph.op_count()),
       needs_(graph.value_count(), false),
       slots_(graph.value_count()) {
   find_needs(wrt);
@@ -132,7 +133,7 @@ Result<ir::OpId> Backward::append(const ir::Op& of, std::string_view kind,
 
 Status Backward::visit(ir::OpId id) {
   const ir::Op& op = graph_.op(id);
-  bool arrived = false, wanted = false;
+  bool arrived = visit_anyway_.contains(id), wanted = false;
   for (const ir::ValueId output : op.outputs) arrived = arrived || has_gradient(output);
   for (const ir::ValueId input : op.inputs) wanted = wanted || needs(input);
   const std::string_view gradient = gradient_name(op.kind);
@@ -150,7 +151,7 @@ Status Backward::visit(ir::OpId id) {
 
 Status Backward::run(ir::ValueId loss) {
   LT_RETURN_IF_ERROR(add_constant(loss, 1.0));
-  for (size_t i = graph_.op_count(); i-- > 0;) LT_RETURN_IF_ERROR(visit(ir::OpId(i)));
+  for (size_t i = forward_ops_; i-- > 0;) LT_RETURN_IF_ERROR(visit(ir::OpId(i)));
   return {};
 }
 

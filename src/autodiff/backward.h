@@ -3,6 +3,7 @@
 #pragma once
 
 #include <optional>
+#include <set>
 #include <span>
 #include <vector>
 
@@ -21,6 +22,7 @@ class Backward {
 
   ir::Graph& graph() { return graph_; }
   const GradientOptions& options() const { return options_; }
+  size_t forward_ops() const { return forward_ops_; }  // later ops are of the pass
   bool needs(ir::ValueId value) const { return value.valid() && needs_[value]; }
   bool has_gradient(ir::ValueId value) const;
   std::optional<double> constant_gradient(ir::ValueId value) const;
@@ -30,6 +32,8 @@ class Backward {
   Status add_constant(ir::ValueId value, double constant);
   // For ops that added the gradient so far into their result.
   void replace_gradient(ir::ValueId value, ir::ValueId gradient);
+
+  void visit_anyway(ir::OpId op) { visit_anyway_.insert(op); }
 
   // Appends a backward op that belongs to forward op `of`.
   Result<ir::OpId> append(const ir::Op& of, std::string_view kind, std::vector<ir::ValueId> inputs,
@@ -47,9 +51,11 @@ class Backward {
 
   ir::Graph& graph_;
   GradientOptions options_;
+  size_t forward_ops_;
   IdVector<ir::ValueId, bool> needs_;  // of the values before the pass
   IdVector<ir::ValueId, Slot> slots_;  // the same
-  ir::Op visiting_;                    // whose module new ops get
+  std::set<ir::OpId> visit_anyway_;
+  ir::Op visiting_;  // whose module new ops get
 };
 
 }  // namespace lowtide::autodiff

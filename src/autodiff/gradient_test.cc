@@ -126,6 +126,34 @@ TEST(Gradient, StridedAndReversedSlices) {
   expect_gradients(w, w.scalarise(y), {x});
 }
 
+TEST(Gradient, OfAValueCutIntoPiecesIsOneConcat) {
+  // Pieces are made in the order 2, 0, last; `used` says how many of these reach the loss, from the
+  // back.
+  const auto cut = [](int used, bool other_reader, int64_t last_start) {
+    GraphWriter w;
+    const ValueId x = w.leaf("x", {2, 6});
+    const ValueId whole = w.op("Exp", {x});
+    const auto piece = [&](int64_t start) {
+      return w.op("Slice", {whole}, {{"starts", ir::Dims{0, start}}, {"sizes", ir::Dims{2, 2}}});
+    };
+    const ValueId second = piece(2), first = piece(0), last = piece(last_start);
+    ValueId y = w.op("Tanh", {last});
+    if (used > 1) y = w.op("Mul", {y, first});
+    if (used > 2) y = w.op("Mul", {y, second});
+    if (other_reader) y = w.op("MatMul", {y, whole}, {{"trans_a", int64_t{1}}});
+    return expect_gradients(w, w.scalarise(y), {x});
+  };
+  for (const int used : {1, 2, 3}) {
+    const ir::Graph joined = cut(used, false, 4);
+    EXPECT_EQ(count_kind(joined, "Concat"), 1);
+    EXPECT_EQ(count_kind(joined, "Fill"),
+              4 - used);  // the loss itself, and pieces without part in it
+    EXPECT_EQ(count_kind(joined, "Pad") + count_kind(joined, "Add"), 0);
+  }
+  EXPECT_EQ(count_kind(cut(3, true, 4), "Concat"), 0);   // somebody reads the whole
+  EXPECT_EQ(count_kind(cut(3, false, 3), "Concat"), 0);  // overlap
+}
+
 TEST(Gradient, TransposesAreUndoneByTheInverse) {  // which a cycle of three is not itself
   for (const ir::Dims& perm : {ir::Dims{1, 2, 0}, ir::Dims{2, 0, 1}, ir::Dims{0, 2, 1}}) {
     GraphWriter w;

@@ -30,6 +30,19 @@ bool RuleContext::has_dy(size_t o) const {
 Result<ir::ValueId> RuleContext::dy(size_t o) {
   return pass_.gradient(output(o));
 }
+Result<ir::ValueId> RuleContext::gradient_of(ir::ValueId value) {
+  if (!pass_.has_gradient(value)) return ir::ValueId::none();
+  return pass_.gradient(value);
+}
+void RuleContext::leave_to(ir::ValueId value) {
+  pass_.visit_anyway(pass_.graph().value(value).producer);
+}
+std::vector<ir::Op> RuleContext::forward_readers(ir::ValueId value) const {
+  std::vector<ir::Op> readers;
+  for (const ir::OpId id : pass_.graph().readers(value))
+    if (id.index() < pass_.forward_ops()) readers.push_back(pass_.graph().op(id));
+  return readers;
+}
 std::optional<double> RuleContext::constant_dy() const {
   return pass_.constant_gradient(output(0));
 }

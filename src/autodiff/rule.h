@@ -34,6 +34,9 @@ class RuleContext {
   // Whether the gradient of input i is wanted.
   bool needs(size_t i) const;
 
+  // Copies of the forward ops that read a value, in their order.
+  std::vector<ir::Op> forward_readers(ir::ValueId value) const;
+
   // ---- gradients of the outputs ----
   bool has_dy(size_t o) const;
   // The gradient of output o, which has one.
@@ -41,6 +44,13 @@ class RuleContext {
   // The same when it is a known number (that of the loss itself is 1), so that a scale can be an
   // attribute.
   std::optional<double> constant_dy() const;
+
+  // The gradient collected so far by any forward value; none when there is none.
+  Result<ir::ValueId> gradient_of(ir::ValueId value);
+
+  // Has the rule of the op that makes `value` called even if no gradient reaches it: it will speak
+  // for this op.
+  void leave_to(ir::ValueId value);
 
   // ---- making backward ops ----
   Result<ir::ValueId> make(std::string_view kind, std::vector<ir::ValueId> inputs,

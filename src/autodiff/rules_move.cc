@@ -1,6 +1,8 @@
 // Rules of ops that move data: the gradient moves back.
 #include <fmt/core.h>
 
+#include <optional>
+
 #include "autodiff/rule.h"
 
 namespace lowtide::autodiff {
@@ -47,8 +49,78 @@ Result<ValueId> scatter(RuleContext& c, ValueId dy, size_t dim, int64_t start, i
                 {{"axis", static_cast<int64_t>(dim)}, {"dim", rows}});
 }
 
+// Slices that cut a value into consecutive pieces along one dim, in the order of the pieces.
+struct Pieces {
+  size_t dim = 0;
+  std::vector<ValueId> values;
+  ValueId first_made;  // of the earliest op, which is visited last
+};
+
+bool is_step_one(const ir::Op& op) {
+  for (const sym::Expr& step : list_attr(op.attrs, "steps"))
+    if (!(step == sym::Expr(1))) return false;
+  return op.kind == "Slice";
+}
+
+// The piece that starts at `start` along `dim` and is whole along the others.
+const ir::Op* piece_at(const RuleContext& c, const std::vector<ir::Op>& readers, size_t dim,
+                       const sym::Expr& start) {
+  for (const ir::Op& op : readers) {
+    const ir::Dims starts = list_attr(op.attrs, "starts");
+    const ir::Dims &from = c.dims(op.inputs[0]), &taken = c.dims(op.outputs[0]);
+    bool fits = starts[dim] == start;
+    for (size_t d = 0; d < from.size(); ++d) fits = fits && (d == dim || taken[d] == from[d]);
+    if (fits) return &op;
+  }
+  return nullptr;
+}
+
+// Set when all that reads the operand are its pieces: then one Concat makes its gradient, where
+// padding each piece would make as many buffers of the full size as there are pieces.
+std::optional<Pieces> pieces_of(const RuleContext& c) {
+  const std::vector<ir::Op> readers = c.forward_readers(c.input(0));
+  const ir::Dims &dims = c.dims(c.input(0)), &taken = c.dims(c.output(0));
+  Pieces pieces;
+  while (pieces.dim < dims.size() && taken[pieces.dim] == dims[pieces.dim]) ++pieces.dim;
+  if (readers.size() < 2 || pieces.dim == dims.size()) return std::nullopt;
+  for (const ir::Op& op : readers)
+    if (!is_step_one(op)) return std::nullopt;
+  sym::Expr start = 0;
+  for (size_t i = 0; i < readers.size(); ++i) {
+    const ir::Op* op = piece_at(c, readers, pieces.dim, start);
+    if (!op) return std::nullopt;
+    pieces.values.push_back(op->outputs[0]);
+    start = start + c.dims(op->outputs[0])[pieces.dim];
+  }
+  if (!(start == dims[pieces.dim])) return std::nullopt;
+  pieces.first_made = readers.front().outputs[0];
+  return pieces;
+}
+
+// Zeros stand for the pieces that the loss does not depend on.
+Status give_joined(RuleContext& c, const Pieces& pieces) {
+  std::vector<ValueId> parts;
+  for (const ValueId piece : pieces.values) {
+    LT_ASSIGN(ValueId part, c.gradient_of(piece));
+    if (!part.valid()) {
+      const ir::Attrs zeros = {
+          {"shape", c.dims(piece)}, {"value", 0.0}, {"dtype", std::string(name(c.dtype(piece)))}};
+      LT_ASSIGN(part, c.make("Fill", {}, zeros));
+    }
+    parts.push_back(part);
+  }
+  LT_ASSIGN(const ValueId dx,
+            c.make("Concat", parts, {{"axis", static_cast<int64_t>(pieces.dim)}}));
+  return c.give(0, dx);
+}
+
 // A contiguous slice pads back; a strided one scatters dim by dim.
 Status slice_rule(RuleContext& c) {
+  if (const auto pieces = pieces_of(c)) {
+    if (pieces->first_made == c.output(0)) return give_joined(c, *pieces);
+    c.leave_to(pieces->first_made);
+    return {};
+  }
   const ir::Dims dims = c.dims(c.input(0)), starts = list_attr(c.attrs(), "starts");
   const ir::Dims taken = c.dims(c.output(0));
   ir::Dims steps = list_attr(c.attrs(), "steps");
