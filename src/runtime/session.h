@@ -17,13 +17,21 @@
 namespace lowtide::runtime {
 
 struct SessionOptions {
-  uint64_t seed = 0;         // of seeded parameters and random ops
-  std::string model_folder;  // where external weight files lie; seeded values when a file is absent
-                             // and this is empty
-  bool unplanned =
-      false;  // one buffer per storage, allocated when made and freed after its last reader, ops in
-              // program order: the baseline that --compare runs. Same kernels.
-  bool poison = false;  // fill freed ranges with NaN bytes: for tests
+  // Of seeded parameters and random ops.
+  uint64_t seed = 0;
+  // Where external weight files lie. Empty: such weights are seeded.
+  std::string model_folder = {};
+  // One buffer per storage, allocated when made and freed after its last reader, ops in program
+  // order: the baseline that --compare runs. Same kernels.
+  bool unplanned = false;
+  // Fill freed ranges with NaN bytes: for tests.
+  bool poison = false;
+};  // where external weight files lie; seeded values when a file is
+    // absent and this is empty
+bool unplanned =
+    false;  // one buffer per storage, allocated when made and freed after its last reader, ops in
+            // program order: the baseline that --compare runs. Same kernels.
+bool poison = false;  // fill freed ranges with NaN bytes: for tests
 };
 
 // Called after a compute step with each of its outputs; the bytes are valid during the call only.
