@@ -27,13 +27,7 @@ struct SessionOptions {
   // Fill freed ranges with NaN bytes: for tests.
   bool poison = false;
 };  // where external weight files lie; seeded values when a file is
-    // absent and this is empty
-bool unplanned =
-    false;  // one buffer per storage, allocated when made and freed after its last reader, ops in
-            // program order: the baseline that --compare runs. Same kernels.
-bool poison = false;  // fill freed ranges with NaN bytes: for tests
 };
-
 // Called after a compute step with each of its outputs; the bytes are valid during the call only.
 using Observer = std::function<void(plan::PlanOpId, plan::PlanValueId, std::span<const std::byte>)>;
 
