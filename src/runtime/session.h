@@ -26,8 +26,8 @@ struct SessionOptions {
   bool unplanned = false;
   // Fill freed ranges with NaN bytes: for tests.
   bool poison = false;
-};  // where external weight files lie; seeded values when a file is
 };
+
 // Called after a compute step with each of its outputs; the bytes are valid during the call only.
 using Observer = std::function<void(plan::PlanOpId, plan::PlanValueId, std::span<const std::byte>)>;
 
