@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-#include "autodiff/finite_differences.h"
+#include "support/gradient_oracle.h"
 
 namespace lowtide::autodiff {
 namespace {

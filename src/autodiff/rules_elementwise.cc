@@ -21,7 +21,6 @@ Status from_operand(RuleContext& c) {
 }
 
 // ---- composed, one operand
-// ----------------------------------------------------------------------------------------
 
 Status exp_rule(RuleContext& c) {
   LT_ASSIGN(const ValueId dy, c.dy());
@@ -124,7 +123,6 @@ Status dropout_rule(RuleContext& c) {
 }
 
 // ---- two operands
-// -------------------------------------------------------------------------------------------------
 
 Status add_rule(RuleContext& c) {
   const bool scalars = c.dims(c.input(0)).empty() && c.dims(c.input(1)).empty();

@@ -27,7 +27,6 @@ Status give_bias(RuleContext& c, size_t input, size_t channel) {
 }
 
 // ---- MatMul
-// -------------------------------------------------------------------------------------------------------
 
 // The value as a matrix: all dims but the last are rows.
 Result<ValueId> as_rows(RuleContext& c, ValueId value) {
@@ -74,7 +73,6 @@ Status matmul_rule(RuleContext& c) {
 }
 
 // ---- convolutions
-// -------------------------------------------------------------------------------------------------
 
 ir::Attrs window(const RuleContext& c) {
   return only(c.attrs(), {"strides", "pads", "dilations", "group"});

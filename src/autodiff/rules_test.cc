@@ -2,8 +2,8 @@
 // of the op table.
 #include <gtest/gtest.h>
 
-#include "autodiff/finite_differences.h"
 #include "ops/random_instance.h"
+#include "support/gradient_oracle.h"
 
 namespace lowtide::autodiff {
 namespace {

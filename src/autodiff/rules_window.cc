@@ -28,7 +28,6 @@ Status avg_pool_rule(RuleContext& c) {
 }
 
 // ---- reductions
-// ---------------------------------------------------------------------------------------------------
 
 // The dims of the operand with the reduced ones as 1: what the result broadcasts from.
 Result<ir::Dims> kept_dims(const RuleContext& c) {

@@ -6,7 +6,7 @@
 
 #include <functional>
 
-#include "autodiff/finite_differences.h"
+#include "support/gradient_oracle.h"
 
 namespace lowtide::autodiff {
 namespace {
@@ -220,7 +220,6 @@ TEST(Loss, RefusesWhatDoesNotFit) {
 }
 
 // ---- optimizers
-// ---------------------------------------------------------------------------------------------------
 
 // Minimises the mean squared distance of w to t, whose gradient is 2 (w - t) / 3, for four steps;
 // `update` is the formula in plain doubles on one element, with whatever state it keeps.

@@ -9,7 +9,6 @@ namespace lowtide::ref {
 namespace {
 
 // ---- one operand
-// --------------------------------------------------------------------------------------------------
 
 template <class T>
 using UnaryTable = std::map<std::string_view, T (*)(T, const Scalars<T>&)>;
@@ -144,7 +143,6 @@ struct CastKernel {
 };
 
 // ---- two operands
-// -------------------------------------------------------------------------------------------------
 
 // Calls use(element of out, element of each input), all inputs broadcast to the result.
 void for_broadcast(const Call& call, const std::function<void(int64_t, const int64_t*)>& use) {

@@ -53,7 +53,6 @@ Tensor counting(Sizes dims) {
 }
 
 // ---- the table
-// ----------------------------------------------------------------------------------------------------
 
 Tensor drawn(const ops::Type& type, const ops::InputValues& values, Rng& rng) {
   Sizes dims;
@@ -107,7 +106,6 @@ TEST(Table, EveryRowRunsInBothPrecisionsAndTheyAgree) {
 }
 
 // ---- elementwise
-// --------------------------------------------------------------------------------------------------
 
 TEST(Elementwise, FunctionsOfOneOperand) {
   const Tensor x = real({4}, {-2.0, -0.5, 0.0, 3.0});
@@ -162,7 +160,6 @@ TEST(Elementwise, CastsTruncateAndWrap) {
 }
 
 // ---- products
-// -----------------------------------------------------------------------------------------------------
 
 TEST(Products, MatMulWithBiasAndAccumulator) {
   const Tensor a = real({2, 2}, {1, 2, 3, 4}), b = real({2, 2}, {5, 6, 7, 8});
@@ -219,7 +216,6 @@ TEST(Products, ConvolutionGradientsAreItsTransposes) {
 }
 
 // ---- pooling, reductions
-// --------------------------------------------------------------------------------------------
 
 TEST(Pooling, MaximumRemembersTheFirstTap) {
   const Tensor x = real({1, 1, 2, 4}, {1, 5, 5, 2, 3, 0, 5, 9});
@@ -280,7 +276,6 @@ TEST(Precision, FloatSumsLoseWhatFloatsLose) {
 }
 
 // ---- normalisation, softmax, loss
-// -----------------------------------------------------------------------------------
 
 TEST(Norm, LayersRowsAndChannels) {
   const Tensor x = real({1, 4}, {1, 2, 3, 4});
@@ -332,7 +327,6 @@ TEST(Loss, CrossEntropyIsTheMeanOverWhatCounts) {
 }
 
 // ---- moving data
-// --------------------------------------------------------------------------------------------------
 
 TEST(Move, Rearrangements) {
   const Tensor x = counting({2, 3});
@@ -368,7 +362,6 @@ TEST(Move, GatherCountsNegativeRowsFromTheEndAndItsGradientAddsUp) {
 }
 
 // ---- random
-// -------------------------------------------------------------------------------------------------------
 
 TEST(Random, DropoutFollowsThePhiloxStream) {
   const Tensor x = real({2, 3}, {1, 2, 3, 4, 5, 6});
@@ -391,7 +384,6 @@ TEST(Random, APartDrawsWhatTheWholeWouldHave) {
 }
 
 // ---- graphs
-// -------------------------------------------------------------------------------------------------------
 
 ir::ValueId add(ir::Graph& graph, std::string name, ir::Dims dims, ir::InitialValue initial) {
   ir::Value value;
@@ -437,7 +429,20 @@ TEST(Interpret, NamesWhatIsMissingOrDoesNotFit) {
   EXPECT_FALSE(evaluate("NoSuchOp", {}, {}).has_value());
 }
 
-TEST(Seeded, FollowsTheRecipe) {
+// The numbers are those of tests/python/seeded_values.py: uniform(7, "layer.weight", 2).
+TEST(Seeded, AgreesWithTheRecipeInNumpy) {
+  const double u = 0.06283660571133942, v = 0.3399165050157975;
+  const auto parameter = [](Sizes dims) {
+    return seeded("layer.weight", DType::kF64, std::move(dims), {.parameter = true, .seed = 7});
+  };
+  expect_near(seeded("layer.weight", DType::kF64, {2}, {.seed = 7}), {2 * u - 1, 2 * v - 1}, 1e-15);
+  expect_near(parameter({2}), {1 + 0.1 * (2 * u - 1), 1 + 0.1 * (2 * v - 1)}, 1e-15);
+  expect_near(parameter({1, 2}), {(2 * u - 1) * std::sqrt(1.5), (2 * v - 1) * std::sqrt(1.5)},
+              1e-15);
+  expect_near(parameter({}), {0.1 * (2 * u - 1)}, 1e-15);
+}
+
+TEST(Seeded, StaysInItsRanges) {
   const Tensor draws = seeded("x", DType::kF64, {1000}, {.seed = 3});
   double low = 1, high = -1;
   for (const double d : draws.f) low = std::min(low, d), high = std::max(high, d);

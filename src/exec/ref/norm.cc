@@ -10,7 +10,6 @@ namespace lowtide::ref {
 namespace {
 
 // ---- batch normalisation: one group per channel of [n c s..]
-// --------------------------------------------------------
 
 template <class Use>
 void for_channel(const Around& split, int64_t channel, const Use& use) {
@@ -88,7 +87,6 @@ struct BatchNormGradKernel {
 };
 
 // ---- layer and root-mean-square normalisation: one group per row of the dims before `axis`
-// ----------------------------
 
 struct LayerNormKernel {
   template <class T>
@@ -186,7 +184,6 @@ struct RmsNormGradKernel {
 };
 
 // ---- softmax: one group per line along `axis`
-// -------------------------------------------------------------------------
 
 // Calls use(o, i) for every line.
 template <class Use>

@@ -7,7 +7,6 @@ namespace lowtide::ref {
 namespace {
 
 // ---- MatMul
-// -------------------------------------------------------------------------------------------------------
 
 // How one operand is walked: element = batch + row * row_stride + column * column_stride.
 struct Matrix {
@@ -55,7 +54,6 @@ struct MatMulKernel {
 };
 
 // ---- convolutions
-// -------------------------------------------------------------------------------------------------
 
 // Elements of the data x [n c s..], the weights w [k c/g r..] and the result y [n k o..] that meet
 // in one product.

@@ -28,8 +28,9 @@ double parameter(std::string_view name, const Sizes& dims, double u) {
   const double signed_u = 2 * u - 1;
   if (name.ends_with("running_var")) return 1 + 0.1 * u;
   if (name.ends_with("running_mean")) return 0.1 * signed_u;
-  if (dims.size() == 1) return name.ends_with("weight") ? 1 + 0.1 * signed_u : 0.1 * signed_u;
-  const int64_t fan_in = dims.empty() ? 1 : product(Sizes(dims.begin() + 1, dims.end()));
+  if (dims.size() == 1 && name.ends_with("weight")) return 1 + 0.1 * signed_u;
+  if (dims.size() <= 1) return 0.1 * signed_u;
+  const int64_t fan_in = product(Sizes(dims.begin() + 1, dims.end()));
   return signed_u * std::sqrt(3 / static_cast<double>(fan_in));
 }
 
