@@ -309,9 +309,9 @@ Result<ir::ValueId> Conversion::materialize_narrow(const std::string& name) {
 }
 
 Result<ir::ValueId> Conversion::constant(const HostValue& host, const std::string& name) {
-  if (host.form == HostValue::Form::kIndexed && is_float(host.dtype) &&
-      (!host.cell.conditions.empty() || is_large(host.dims))) {
-    auto filled = fill(host, name);
+  const bool formula = host.form == HostValue::Form::kIndexed;
+  if (formula && (!host.cell.conditions.empty() || is_large(host.dims))) {
+    auto filled = is_float(host.dtype) ? fill(host, name) : fill_uniform(host, name);
     if (filled) return filled;
   }
   LT_ASSIGN(const HostValue dense, densify(host));
@@ -323,6 +323,20 @@ Result<ir::ValueId> Conversion::constant(const HostValue& host, const std::strin
   value.initial.kind = ir::InitialValue::Kind::kInline;
   LT_ASSIGN(value.initial.bytes, host_bytes(dense));
   return graph_.add_value(std::move(value));
+}
+
+// An integer or truth value that is the same everywhere, as a Fill. Error: it is not.
+Result<ir::ValueId> Conversion::fill_uniform(const HostValue& host, const std::string& name) {
+  const auto truth_value = known_truth(host.cell.conditions);
+  const auto number = host.dtype == DType::kBool
+                          ? (truth_value ? std::optional<int64_t>(*truth_value) : std::nullopt)
+                          : host.cell.integer.constant();
+  if (!number || std::abs(*number) > (int64_t{1} << 53))
+    return error(ErrorCode::kInput, "not one number everywhere");
+  HostValue real = host;
+  real.cell.conditions.clear();
+  real.cell.real = static_cast<double>(*number);
+  return fill(real, name);
 }
 
 // A float formula as ops: one number everywhere is a Fill, a triangle of one number with 0

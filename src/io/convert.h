@@ -58,6 +58,7 @@ class Conversion {
   Result<ir::ValueId> materialize(const std::string& name);
   Result<ir::ValueId> materialize_narrow(const std::string& name);
   Result<ir::ValueId> constant(const HostValue& value, const std::string& name);
+  Result<ir::ValueId> fill_uniform(const HostValue& value, const std::string& name);
   Result<ir::ValueId> fill(const HostValue& value, const std::string& name);
 
   const OnnxModel& model_;

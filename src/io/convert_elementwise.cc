@@ -191,6 +191,23 @@ Status compare(NodeCall& call) {
   return call.result(call.node().op_type, {pair.first, pair.second});
 }
 
+// And with true, Or with false, are the other operand, repeated where the result is larger.
+Status logic(NodeCall& call) {
+  LT_ASSIGN(ir::Dims dims, broadcast(call.dims(0), call.dims(1)));
+  for (size_t i = 0; i < 2; ++i) {
+    const auto formula = call.host(i) != nullptr ? as_indexed(*call.host(i)) : std::nullopt;
+    const auto known = formula ? known_truth(formula->cell.conditions) : std::nullopt;
+    if (!known || *known != (call.node().op_type == "And")) continue;
+    if (call.dims(1 - i) == dims) {
+      call.pass(1 - i);
+      return {};
+    }
+    LT_ASSIGN(const ValueId other, call.value(1 - i));
+    return call.result("Expand", {other}, {{"shape", list(std::move(dims))}});
+  }
+  return compare(call);
+}
+
 Status where(NodeCall& call) {
   LT_ASSIGN(const ValueId condition, call.value(0));
   LT_ASSIGN(const ValueId a, call.value(1));
@@ -286,8 +303,8 @@ constexpr ConvertRow kRows[] = {
     {"LessOrEqual", 2, compare},
     {"Greater", 2, compare},
     {"GreaterOrEqual", 2, compare},
-    {"And", 2, compare},
-    {"Or", 2, compare},
+    {"And", 2, logic},
+    {"Or", 2, logic},
     {"Xor", 2, compare},
     {"Where", 3, where},
     {"Max", 1, maximum},

@@ -248,10 +248,32 @@ Status gather_slice(NodeCall& call, size_t axis, const Expr& start) {
   return call.result("Reshape", {rows}, {{"shape", list(std::move(dims))}});
 }
 
+// One row for all places: a slice, repeated.
+Status gather_row(NodeCall& call, size_t axis, const Expr& row) {
+  const ir::Dims from = call.dims(0), picked = call.dims(1);
+  Cut cut{ir::Dims(from.size()), from, std::vector<int64_t>(from.size(), 1)};
+  cut.starts[axis] = row;
+  cut.sizes[axis] = 1;
+  ir::Dims narrow(from.begin(), from.begin() + static_cast<std::ptrdiff_t>(axis)), dims = narrow;
+  narrow.insert(narrow.end(), picked.size(), Expr(1));
+  dims.insert(dims.end(), picked.begin(), picked.end());
+  for (ir::Dims* shape : {&narrow, &dims})
+    shape->insert(shape->end(), from.begin() + static_cast<std::ptrdiff_t>(axis) + 1, from.end());
+  LT_ASSIGN(const ValueId x, call.value(0));
+  LT_ASSIGN(const ValueId one, call.emit("Slice", {x}, slice_attrs(cut)));
+  LT_ASSIGN(const ValueId view, call.emit("Reshape", {one}, {{"shape", list(std::move(narrow))}}));
+  return call.result("Expand", {view}, {{"shape", list(std::move(dims))}});
+}
+
 Status gather(NodeCall& call) {
   LT_ASSIGN(const size_t axis, normal_axis(int_attr(call.node(), "axis", 0), call.dims(0).size()));
   if (const HostValue* indices = call.host(1))
     if (const auto start = consecutive(*indices)) return gather_slice(call, axis, *start);
+  if (const HostValue* indices = call.host(1)) {
+    const auto formula = as_indexed(*indices);
+    if (formula && formula->cell.integer.constant().value_or(-1) >= 0)
+      return gather_row(call, axis, formula->cell.integer.base);
+  }
   LT_ASSIGN(const ValueId x, call.value(0));
   LT_ASSIGN(const ValueId indices, call.value(1));
   return call.result("Gather", {x, indices}, {{"axis", static_cast<int64_t>(axis)}});

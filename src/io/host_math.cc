@@ -151,7 +151,7 @@ std::vector<Affine> compare(Op op, const Affine& left, const Affine& right) {
 // Conjunctions that are decided become true or false.
 std::vector<Affine> simplified(std::vector<Affine> conditions, size_t rank) {
   if (const auto known = known_truth(conditions)) return truth(*known, rank);
-  std::erase_if(conditions, [](const Affine& c) { return c.constant().has_value(); });
+  std::erase_if(conditions, [](const Affine& c) { return known_truth({&c, 1}).value_or(false); });
   return conditions;
 }
 
@@ -218,8 +218,16 @@ std::optional<Cell> binary_cell(Op op, DType dtype, const Cell& a, const Cell& b
   }
   if (is_float(dtype)) {
     if (!is_comparison(op)) return real_binary(op, dtype, a, b);
-    if (!a.conditions.empty() || !b.conditions.empty()) return std::nullopt;
-    cell.conditions = truth(apply(op, a.real, b.real) != 0, rank);
+    // real_binary compares on both sides of the conditions: 1 where true.
+    const auto sides = real_binary(op, DType::kF64, a, b);
+    if (!sides) return std::nullopt;
+    const bool inside = sides->real != 0, outside = sides->otherwise != 0;
+    const std::optional<std::vector<Affine>> conditions = inside == outside ? truth(inside, rank)
+                                                          : inside
+                                                              ? sides->conditions
+                                                              : inverted(sides->conditions, rank);
+    if (!conditions) return std::nullopt;
+    cell.conditions = *conditions;
     return cell;
   }
   if (is_comparison(op)) {

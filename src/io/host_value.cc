@@ -134,7 +134,12 @@ std::optional<bool> known_truth(std::span<const Affine> conditions) {
   for (const Affine& condition : conditions) {
     const auto value = condition.constant();
     if (value && *value < 0) return false;
-    all_known &= value.has_value();
+    // An index is not negative, so a formula that only grows with indices is least at 0.
+    const auto least = condition.base.constant();
+    const bool grows =
+        std::all_of(condition.slope.begin(), condition.slope.end(),
+                    [](const sym::Expr& s) { return s.constant().value_or(-1) >= 0; });
+    all_known &= grows && least && *least >= 0;
   }
   return all_known ? std::optional(true) : std::nullopt;
 }
