@@ -63,6 +63,21 @@ TEST(LargeGraphs, TrainingStepsAreProvenOptimal) {
   }
 }
 
+// Where greedy rules went wrong: hundreds of conversions that are ready from the start.
+TEST(LargeGraphs, TrainingStepsWithConvertedWeightsAreProvenOptimal) {
+  Rng rng(8);
+  for (const auto& [activation, weight] :
+       {std::pair{1000, 10}, std::pair{100, 100}, std::pair{10, 1000}})
+    for (const size_t layers : {10u, 50u, 200u}) {
+      const auto problem = converted_weights_training(layers, activation, weight, rng);
+      ASSERT_TRUE(plan::check(problem).has_value());
+      const auto outcome = solve(problem);
+      EXPECT_EQ(outcome.status, plan::SolveStatus::kOptimal)
+          << layers << " layers: " << outcome.peak_bytes << " " << outcome.lower_bound_bytes;
+      EXPECT_LT(outcome.work.units, 1'000'000);
+    }
+}
+
 // One value read by thousands of ops at once. Some reader must be the last, with all others'
 // outputs present; the cut of a single op does not see that, so a gap of at most the read value
 // remains, and the lists of ready ops are long.

@@ -62,8 +62,10 @@ std::vector<OrderOptions> switches() {
 TEST(Options, EverySwitchKeepsTheAnswerSound) {
   Rng rng(21);
   for (int i = 0; i < 1500; ++i) {
-    const auto problem =
-        random_problem({.reader_rate = 0.18, .output_rate = i % 2 == 0 ? 0.02 : 0.2}, rng);
+    const auto problem = random_problem({.reader_rate = 0.18,
+                                         .output_rate = i % 2 == 0 ? 0.02 : 0.2,
+                                         .source_rate = i % 3 == 0 ? 0.3 : 0},
+                                        rng);
     const int64_t optimum = SubsetDp(problem).optimum();
     for (const OrderOptions& options : switches()) {
       const auto outcome = solve(problem, options);

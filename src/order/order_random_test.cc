@@ -111,6 +111,13 @@ TEST_P(RandomProblems, SolveMeetsTheSubsetDp) {
        .in_place_rate = 0.9,
        .control_rate = 0},  // element-wise chains
       {.extra_value_rate = 0.9, .in_place_rate = 0.8, .control_rate = 0.1},
+      {.reader_rate = 0.2,
+       .extra_value_rate = 0.4,
+       .workspace_rate = 0.5,
+       .in_place_rate = 0.9,
+       .control_rate = 0.05,
+       .source_rate = 0.5},  // many sources, some with too much workspace to be late
+      {.max_bytes = 40, .output_rate = 0.03, .in_place_rate = 0.7, .source_rate = 0.3},
   };
   Rng rng(1000 + static_cast<uint64_t>(GetParam()));
   for (int i = 0; i < 8000; ++i) {
@@ -127,7 +134,7 @@ TEST_P(RandomProblems, SolveMeetsTheSubsetDp) {
       FAIL() << "shape " << GetParam() << ", problem " << i << "\n" << plan::print(problem);
   }
 }
-INSTANTIATE_TEST_SUITE_P(Shapes, RandomProblems, testing::Range(0, 5));
+INSTANTIATE_TEST_SUITE_P(Shapes, RandomProblems, testing::Range(0, 7));
 
 // Larger and wider ones, where heuristics often miss and the search has to work.
 TEST(LargerRandomProblems, OfFifteenToSeventeenOps) {
@@ -157,10 +164,10 @@ TEST(LargerRandomProblems, OfFifteenToSeventeenOps) {
 
 // The graph with edge bits `edges`; op i makes one value of sizes[i] bytes.
 ScheduleProblem numbered_graph(size_t ops, uint32_t edges, uint32_t sizes, uint32_t outputs,
-                               bool in_place) {
+                               bool in_place, uint32_t workspaces = 0) {
   ProblemMaker make;
-  for (size_t i = 0; i < ops; ++i, sizes /= 3) {
-    make.op();
+  for (size_t i = 0; i < ops; ++i, sizes /= 3, workspaces /= 3) {
+    make.op(workspaces % 3);
     make.value(OpId(i), 1 + sizes % 3, outputs >> i & 1);
   }
   for (size_t b = 1; b < ops; ++b)
@@ -180,10 +187,11 @@ TEST(AllGraphs, UpToFourOpsWithEverySizeOneToThree) {
     for (size_t i = 0; i < ops; ++i) all_sizes *= 3;
     for (uint32_t edges = 0; edges < 1u << pairs; ++edges)
       for (uint32_t sizes = 0; sizes < all_sizes; ++sizes)
-        for (uint32_t variant = 0; variant < 4; ++variant) {
-          // Outputs: none, or a set that differs from graph to graph.
+        for (uint32_t variant = 0; variant < 8; ++variant) {
+          // Outputs and workspaces: none, or some that differ from graph to graph.
           const uint32_t outputs = variant & 1 ? (edges * 7 + sizes * 5) & ((1u << ops) - 1) : 0;
-          const auto problem = numbered_graph(ops, edges, sizes, outputs, variant & 2);
+          const uint32_t workspaces = variant & 4 ? edges * 11 + sizes * 13 : 0;
+          const auto problem = numbered_graph(ops, edges, sizes, outputs, variant & 2, workspaces);
           expect_optimal(problem, solve(problem), SubsetDp(problem).optimum());
           if (HasFailure()) FAIL() << plan::print(problem);
         }
@@ -196,7 +204,8 @@ TEST(AllGraphs, OfFiveOpsWithSampledSizes) {
     for (int sample = 0; sample < 24; ++sample) {
       const auto sizes = static_cast<uint32_t>(rng.below(243));
       const auto outputs = sample % 3 == 0 ? static_cast<uint32_t>(rng.below(32)) : 0;
-      const auto problem = numbered_graph(5, edges, sizes, outputs, sample % 2 == 0);
+      const auto workspaces = sample % 4 < 2 ? static_cast<uint32_t>(rng.below(243)) : 0;
+      const auto problem = numbered_graph(5, edges, sizes, outputs, sample % 2 == 0, workspaces);
       expect_optimal(problem, solve(problem), SubsetDp(problem).optimum());
       if (HasFailure()) FAIL() << plan::print(problem);
     }

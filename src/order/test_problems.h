@@ -21,6 +21,7 @@ struct RandomShape {
   double workspace_rate = 0.2;
   double in_place_rate = 0.4;
   double control_rate = 0.03;
+  double source_rate = 0;  // chance that an op waits for nothing
 };
 
 class ProblemMaker {
@@ -50,6 +51,9 @@ inline plan::ScheduleProblem random_problem(const RandomShape& shape, Rng& rng) 
   const int64_t n = rng.between(shape.min_ops, shape.max_ops);
   for (int64_t i = 0; i < n; ++i)
     make.op(rng.uniform() < shape.workspace_rate ? rng.between(0, shape.max_bytes) : 0);
+  std::vector<char> source(static_cast<size_t>(n), 0);
+  if (shape.source_rate > 0)
+    for (char& flag : source) flag = rng.uniform() < shape.source_rate;
   for (plan::SchedOpId producer : make.problem.ops.ids()) {
     const int64_t count = rng.uniform() < shape.extra_value_rate ? rng.between(0, 2) : 1;
     for (int64_t k = 0; k < count; ++k) {
@@ -57,7 +61,7 @@ inline plan::ScheduleProblem random_problem(const RandomShape& shape, Rng& rng) 
           make.value(producer, rng.between(0, shape.max_bytes), rng.uniform() < shape.output_rate);
       const int64_t last = std::min<int64_t>(n - 1, producer.index() + shape.window);
       for (int64_t reader = producer.index() + 1; reader <= last; ++reader)
-        if (rng.uniform() < shape.reader_rate)
+        if (!source[static_cast<size_t>(reader)] && rng.uniform() < shape.reader_rate)
           make.read(plan::SchedOpId(static_cast<size_t>(reader)), value);
     }
   }
@@ -71,7 +75,7 @@ inline plan::ScheduleProblem random_problem(const RandomShape& shape, Rng& rng) 
       }
   for (int64_t a = 0; a < n; ++a)
     for (int64_t b = a + 1; b < std::min(n, a + shape.window + 1); ++b)
-      if (rng.uniform() < shape.control_rate)
+      if (!source[static_cast<size_t>(b)] && rng.uniform() < shape.control_rate)
         make.problem.control.emplace_back(static_cast<size_t>(a), static_cast<size_t>(b));
   make.problem.resident_bytes = rng.between(0, 5);
   return std::move(make.problem);
@@ -175,6 +179,62 @@ inline plan::ScheduleProblem transformer_training(size_t blocks, int64_t hidden,
   }
   std::stable_sort(make.problem.in_place.begin(), make.problem.in_place.end(),
                    [](const auto& a, const auto& b) { return a.op < b.op; });
+  return std::move(make.problem);
+}
+
+// A training step of convolutions over weights that are kept in another layout than the one they
+// are used in: before each use, forward and for the input gradient, a conversion makes a copy that
+// one op reads; the weight gradient is converted back before its update; and the update, which is
+// in place, waits for all that read the weight. Conversions wait for nothing. Sizes are random.
+inline plan::ScheduleProblem converted_weights_training(size_t layers, int64_t activation,
+                                                        int64_t weight, Rng& rng) {
+  ProblemMaker make;
+  struct Layer {
+    plan::SchedValueId in, out;
+    plan::SchedOpId conversion;
+    int64_t weight;
+  };
+  std::vector<Layer> tape;
+  auto x = make.value(make.op(), rng.between(1, activation));
+  for (size_t i = 0; i < layers; ++i) {
+    Layer layer{x, {}, make.op(), rng.between(1, weight)};
+    const auto converted = make.value(layer.conversion, layer.weight);
+    const auto op = make.op(rng.between(0, weight / 4));
+    make.read(op, x);
+    make.read(op, converted);
+    layer.out = x = make.value(op, rng.between(1, activation));
+    tape.push_back(layer);
+  }
+  const auto loss = make.op();
+  make.read(loss, x);
+  auto grad = make.value(loss, make.problem.values[x].bytes);
+  make.problem.in_place.push_back({loss, x, grad});
+  std::vector<std::pair<plan::SchedValueId, std::vector<plan::SchedOpId>>> updates;
+  for (size_t i = layers; i-- > 0;) {
+    const Layer& layer = tape[i];
+    std::vector<plan::SchedOpId> users{layer.conversion};
+    const auto out_grad = grad;
+    if (i > 0) {
+      users.push_back(make.op());
+      const auto converted = make.value(users.back(), layer.weight);
+      const auto op = make.op();
+      make.read(op, out_grad);
+      make.read(op, converted);
+      grad = make.value(op, make.problem.values[layer.in].bytes);
+    }
+    const auto op = make.op(rng.between(0, weight / 4));
+    make.read(op, layer.in);
+    make.read(op, out_grad);
+    updates.emplace_back(make.value(op, layer.weight), users);
+  }
+  for (const auto& [gradient, users] : updates) {
+    const auto back = make.op();
+    make.read(back, gradient);
+    const auto row_major = make.value(back, make.problem.values[gradient].bytes);
+    const auto update = make.op();
+    make.read(update, row_major);
+    for (plan::SchedOpId user : users) make.problem.control.emplace_back(user, update);
+  }
   return std::move(make.problem);
 }
 
