@@ -24,9 +24,17 @@ class CpuKernel final : public runtime::Kernel {
   int threads_;
 };
 
+// What OpenMP would use before any factory changed it: the processors that this process may run on,
+// or OMP_NUM_THREADS.
+int default_threads() {
+  static const int threads = omp_get_max_threads();
+  return threads;
+}
+
 class CpuFactory final : public runtime::KernelFactory {
  public:
-  explicit CpuFactory(int threads) : threads_(threads > 0 ? threads : omp_get_num_procs()) {
+  explicit CpuFactory(int threads) : threads_(default_threads()) {
+    if (threads > 0) threads_ = threads;
     for (auto entries :
          {elementwise_kernels(), product_kernels(), convolution_kernels(), normalization_kernels(),
           softmax_kernels(), loss_kernels(), pool_kernels(), reduction_kernels(), move_kernels(),

@@ -10,7 +10,7 @@
 namespace lowtide::exec_cpu {
 
 struct CpuOptions {
-  int threads = 0;  // 0: as many as the machine has
+  int threads = 0;  // 0: as many as the process may use, or OMP_NUM_THREADS
 };
 
 // Thread-safe for make(); kernels of one factory share its thread pool and run one at a time.
