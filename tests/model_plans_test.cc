@@ -1,0 +1,82 @@
+// Plans of the three models: sound, verified, read back as they were, and every wrong copy of them
+// refused. Each plan is changed 1,000 times by a seeded mutation; a second, naive judge
+// (verify/definition.h) says which changes left it valid.
+#include <gtest/gtest.h>
+
+#include <cstdio>
+
+#include "api/state.h"
+#include "lowtide/lowtide.h"
+#include "plan/plan_text.h"
+#include "verify/mutate.h"
+#include "verify/verify.h"
+
+namespace lowtide {
+namespace {
+
+struct Case {
+  const char* model;
+  std::map<std::string, int64_t, std::less<>> dims;
+};
+
+const Case kCases[] = {
+    {"unet", {{"batch", 1}}}, {"resnet50", {{"batch", 1}}}, {"gpt2", {{"batch", 1}, {"seq", 64}}}};
+
+class ModelPlans : public testing::TestWithParam<Case> {
+ protected:
+  static Result<Plan> make(const PlanOptions& options) {
+    const std::string path =
+        std::string(LOWTIDE_SOURCE_DIR "/models/") + GetParam().model + ".onnx";
+    auto model = Model::read(path, {.dims = GetParam().dims, .training = options.train});
+    if (!model) return tl::unexpected<Error>(model.error());
+    return Plan::make(*model, options);
+  }
+};
+
+TEST_P(ModelPlans, TrainingIsSoundAndVerified) {
+  const auto plan = make({.train = true});
+  ASSERT_TRUE(plan.has_value()) << plan.error().message;
+  const Status verified = plan->verify();
+  EXPECT_TRUE(verified.has_value()) << verified.error().message;
+  EXPECT_LE(plan->lower_bound_bytes(), plan->peak_bytes());
+  EXPECT_LE(plan->peak_bytes(), plan->peak_before_bytes());
+  EXPECT_EQ(plan->arena_bytes(), plan->peak_bytes()) << "no fragmentation";
+  EXPECT_LE(static_cast<double>(plan->peak_bytes()),
+            1.01 * static_cast<double>(plan->lower_bound_bytes()));
+}
+
+TEST_P(ModelPlans, InferenceIsSoundAndVerified) {
+  const auto plan = make({.train = false});
+  ASSERT_TRUE(plan.has_value()) << plan.error().message;
+  const Status verified = plan->verify();
+  EXPECT_TRUE(verified.has_value()) << verified.error().message;
+}
+
+TEST_P(ModelPlans, TheFileReadsBackAsTheSamePlan) {
+  const auto plan = make({.train = true});
+  ASSERT_TRUE(plan.has_value()) << plan.error().message;
+  const std::string text = plan::print_plan(plan->state().plan);
+  const auto read = plan::read_plan(text, "test");
+  ASSERT_TRUE(read.has_value()) << read.error().message;
+  EXPECT_TRUE(*read == plan->state().plan);
+  EXPECT_EQ(plan::print_plan(*read), text);
+}
+
+TEST_P(ModelPlans, AThousandMutationsAreJudgedRight) {
+  constexpr int kMutations = 1000;
+  const auto plan = make({.train = true});
+  ASSERT_TRUE(plan.has_value()) << plan.error().message;
+  const verify::Agreement agreement =
+      verify::compare_on_mutations(plan->state().plan, kMutations, 1);
+  for (const std::string& disagreement : agreement.disagreements) ADD_FAILURE() << disagreement;
+  EXPECT_EQ(agreement.valid + agreement.wrong, kMutations);
+  EXPECT_GT(agreement.wrong, kMutations / 2);
+  std::printf("%s: %d mutations refused, %d left the plan valid\n", GetParam().model,
+              agreement.wrong, agreement.valid);
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, ModelPlans, testing::ValuesIn(kCases),
+                         [](const auto& instance) { return std::string(instance.param.model); });
+
+}  // namespace
+}  // namespace lowtide
