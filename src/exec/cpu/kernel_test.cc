@@ -342,6 +342,46 @@ TEST_P(EveryKernel, EqualsTheReferenceInAnyOrderItTakes) {
   run(Form::kPermuted, 40);
 }
 
+// Large enough, and with rows far enough apart, for the form that copies strips of the right
+// operand.
+TEST(MatMul, MultipliesByStripsOfTheRightOperand) {
+  const int64_t k = 259, m = 300, n = 1024;
+  const auto factory = make_cpu_kernels();
+  Rng rng(5);
+  auto draw = [&](int64_t count) {
+    std::vector<float> values(static_cast<size_t>(count));
+    for (float& v : values) v = static_cast<float>(rng.uniform()) - 0.5f;
+    return values;
+  };
+  const std::vector<float> a = draw(k * m), b = draw(k * n), acc = draw(m * n);
+  auto bytes = [](const std::vector<float>& values) {
+    Bytes copy(values.size() * sizeof(float));
+    std::memcpy(copy.data(), values.data(), copy.size());
+    return copy;
+  };
+  auto type = [](int64_t rows, int64_t cols) {
+    return TensorDesc{.dtype = DType::kF32, .dims = {rows, cols}, .layout = {}};
+  };
+  for (bool accumulates : {false, true}) {
+    OpDesc op{.kind = "MatMul",
+              .attrs = {{"trans_a", int64_t{1}}},
+              .inputs = {type(k, m), type(k, n), std::nullopt, std::nullopt},
+              .outputs = {type(m, n)}};
+    if (accumulates) op.inputs[3] = type(m, n);
+    Bytes left = bytes(a), right = bytes(b), sum = bytes(acc), out(sum.size());
+    Bytes* result = accumulates ? &sum : &out;
+    run_kernel(*factory, op, {&left, &right, nullptr, accumulates ? &sum : nullptr}, {result});
+    for (int64_t i = 0; i < m; i += 7)
+      for (int64_t j = 0; j < n; j += 11) {
+        double want = accumulates ? static_cast<double>(acc[static_cast<size_t>(i * n + j)]) : 0.0;
+        for (int64_t l = 0; l < k; ++l)
+          want += static_cast<double>(a[static_cast<size_t>(l * m + i)]) *
+                  static_cast<double>(b[static_cast<size_t>(l * n + j)]);
+        ASSERT_NEAR(static_cast<double>(take<float>(*result, i * n + j)), want, 1e-4);
+      }
+  }
+}
+
 std::vector<std::string> computed_kinds() {
   std::vector<std::string> kinds;
   for (std::string_view kind : ops::kinds())
