@@ -22,7 +22,11 @@ inline float mish_slope(float x);
 //
 #include "exec/cpu/simd_map.h"
 //
+#include "exec/cpu/simd_map_table.h"
+//
 #include "exec/cpu/simd_rows.h"
+//
+#include "exec/cpu/simd_norm.h"
 //
 #include "exec/cpu/simd_flat.h"
 
