@@ -77,11 +77,14 @@ def cross_entropy(network: Network, logits: torch.Tensor, labels: torch.Tensor) 
     return torch.nn.functional.cross_entropy(rows, labels.reshape(-1))
 
 
-def training_step(name: str, batch: int = 1, seq: int = 64, size: int | None = None, seed: int = 1) -> Step:
+def training_step(name: str, batch: int = 1, seq: int = 64, size: int | None = None, seed: int = 1,
+                  dtype: torch.dtype = torch.float32) -> Step:
+    """In float64 the same float32 values are the start, so that what differs is rounding alone."""
     network = NETWORKS[name]
-    model = build(name, seed)
+    model = build(name, seed).to(dtype)
     optimizer = torch.optim.AdamW(model.parameters(), **ADAMW)
-    logits = model(make_input(network, input_shape(network, batch, seq, size), seed))
+    data = make_input(network, input_shape(network, batch, seq, size), seed)
+    logits = model(data.to(dtype) if data.is_floating_point() else data)
     loss = cross_entropy(network, logits, make_labels(network, tuple(logits.shape), seed))
     loss.backward()
     gradients = {key: p.grad.clone() for key, p in model.named_parameters()}

@@ -36,27 +36,31 @@ def find(values: dict[str, np.ndarray], *names: str) -> np.ndarray:
     raise AssertionError(f"none of {names} was dumped")
 
 
-def relative_error(ours: np.ndarray, theirs: torch.Tensor) -> float:
-    theirs = theirs.double().numpy().reshape(ours.shape)
-    scale = max(np.linalg.norm(theirs), 1e-12)
-    return float(np.linalg.norm(ours.astype(np.float64) - theirs) / scale)
+def distance(ours: np.ndarray, exact: torch.Tensor) -> float:
+    return float(np.linalg.norm(ours.astype(np.float64) - exact.double().numpy().reshape(ours.shape)))
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_step_agrees_with_pytorch(name, tmp_path):
+    """Deep networks with batch normalization amplify rounding, so no fixed tolerance is right: what counts is that our
+    distance from the step in float64 is like that of PyTorch's own float32 step."""
     ours = lowtide_step(name, tmp_path)
-    theirs = reference.training_step(name, seed=SEED, size=None, **CASES[name])
-    assert float(ours["loss"]) == pytest.approx(theirs.loss, rel=1e-4)
-    largest = max(float(gradient.double().norm()) for gradient in theirs.gradients.values())
-    assert theirs.gradients
-    for key, gradient in theirs.gradients.items():
-        mine = find(ours, f"grad/{key}/row_major", f"grad/{key}")
+    single = reference.training_step(name, seed=SEED, size=None, **CASES[name])
+    exact = reference.training_step(name, seed=SEED, size=None, dtype=torch.float64, **CASES[name])
+    assert float(ours["loss"]) == pytest.approx(exact.loss, rel=1e-4)
+    largest = max(float(gradient.norm()) for gradient in exact.gradients.values())
+    assert exact.gradients.keys() <= {key.removeprefix("grad/").removesuffix("/row_major") for key in ours}
+    mine_total = theirs_total = 0.0
+    for key, gradient in exact.gradients.items():
+        mine = distance(find(ours, f"grad/{key}/row_major", f"grad/{key}"), gradient)
+        theirs = distance(single.gradients[key].numpy(), gradient)
+        mine_total, theirs_total = mine_total + mine**2, theirs_total + theirs**2
         # A gradient that is zero but for rounding (a bias before a normalization) is held against the largest.
-        error = np.linalg.norm(mine.astype(np.float64) - gradient.double().numpy().reshape(mine.shape))
-        assert error <= 2e-3 * float(gradient.double().norm()) + 1e-6 * largest, (key, error)
+        assert mine <= 8 * theirs + 1e-4 * float(gradient.norm()) + 1e-6 * largest, (key, mine, theirs)
+    assert mine_total <= 4 * theirs_total + (1e-5 * largest) ** 2
     # AdamW's first step is lr * sign(gradient) where the gradient is not tiny, so weights agree to a fraction of it.
     step_size = reference.ADAMW["lr"]
-    for key, weight in theirs.updated.items():
+    for key, weight in exact.updated.items():
         mine = find(ours, f"new/{key}")
         difference = np.abs(mine.astype(np.float64) - weight.double().numpy().reshape(mine.shape))
-        assert np.mean(difference > 0.1 * step_size) < 0.01, key
+        assert np.sum(difference > 0.1 * step_size) <= max(2, 0.02 * difference.size), key
