@@ -13,9 +13,12 @@ namespace {
 // Runs the ready op of least key until all have run. Keys end in the op, so the list's own order
 // does not matter.
 template <class KeyOf, class AfterRun>
-std::vector<OpId> list_schedule(const OrderGraph& graph, KeyOf key_of, AfterRun before_run) {
+std::vector<OpId> list_schedule(const OrderGraph& graph, WorkBudget& work, KeyOf key_of,
+                                AfterRun before_run) {
   Prefix prefix(graph);
   while (!prefix.complete()) {
+    if (work.exhausted()) return {};
+    work.spend(static_cast<int64_t>(prefix.ready().size() / 8) + 1);
     OpId best = prefix.ready()[0];
     auto best_key = key_of(prefix, best);
     for (OpId op : prefix.ready().subspan(1)) {
@@ -39,19 +42,19 @@ std::vector<OpId> program_order(const OrderGraph& graph) {
   return order;
 }
 
-std::vector<OpId> least_peak_first(const OrderGraph& graph) {
+std::vector<OpId> least_peak_first(const OrderGraph& graph, WorkBudget& work) {
   int64_t peak = 0;
   return list_schedule(
-      graph,
+      graph, work,
       [&](const Prefix& prefix, OpId op) {
         return std::tuple(std::max(peak, prefix.peak(op)), prefix.growth(op), op);
       },
       [&](const Prefix& prefix, OpId op) { peak = std::max(peak, prefix.peak(op)); });
 }
 
-std::vector<OpId> most_freed_first(const OrderGraph& graph) {
+std::vector<OpId> most_freed_first(const OrderGraph& graph, WorkBudget& work) {
   return list_schedule(
-      graph,
+      graph, work,
       [&](const Prefix& prefix, OpId op) {
         return std::tuple(prefix.growth(op), -static_cast<int64_t>(graph.succs[op].size()), op);
       },

@@ -16,12 +16,13 @@ namespace lowtide::order {
 std::vector<OpId> program_order(const OrderGraph& graph);
 
 // "Least peak memory first" (as documented for PyTorch Inductor): the ready op with the least
-// resulting peak so far, then the least growth, then program order.
-std::vector<OpId> least_peak_first(const OrderGraph& graph);
+// resulting peak so far, then the least growth, then program order. Empty if the work was spent
+// before the end, as in all that take a WorkBudget.
+std::vector<OpId> least_peak_first(const OrderGraph& graph, WorkBudget& work);
 
 // The list rule of XLA: the ready op with the most (bytes freed - bytes made), then the most users,
 // then program order.
-std::vector<OpId> most_freed_first(const OrderGraph& graph);
+std::vector<OpId> most_freed_first(const OrderGraph& graph, WorkBudget& work);
 
 // Depth-first post-orders from the sinks: an op's predecessors are placed before it, one whole
 // branch after another.
@@ -56,7 +57,6 @@ struct ClosureGreedy {
   bool look_ahead =
       false;  // compare the growth after the safe moves that follow, not that of the op alone
 };
-// Empty if the work was spent before the end.
 std::vector<OpId> closure_greedy(const OrderGraph& graph, const ClosureGreedy& rule,
                                  const SafeMoveOptions& safe, Rng rng, WorkBudget& work);
 

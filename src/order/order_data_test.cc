@@ -102,6 +102,7 @@ TEST(LargeGraphs, AWideFanKeepsToItsWorkLimit) {
   EXPECT_LE(outcome.peak_bytes, leaf_bytes + 116);  // that and the largest workspace
   EXPECT_EQ(outcome.lower_bound_bytes, leaf_bytes + 1);
   EXPECT_EQ(outcome.status, plan::SolveStatus::kLimit);
+  EXPECT_LT(outcome.work.units, options.max_units * 11 / 10);
 }
 
 TEST(LargeGraphs, WideRandomGraphsStopAtTheLimitWithAnHonestGap) {

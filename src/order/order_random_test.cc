@@ -70,8 +70,8 @@ void expect_parts_agree(const ScheduleProblem& problem, const SubsetDp& dp, int6
     EXPECT_GE(profile->peak_bytes, optimum);
   };
   expect_order(program_order(graph));
-  expect_order(least_peak_first(graph));
-  expect_order(most_freed_first(graph));
+  expect_order(least_peak_first(graph, work));
+  expect_order(most_freed_first(graph, work));
   for (BranchRule rule : {BranchRule::kProgram, BranchRule::kFanOut, BranchRule::kBytes})
     expect_order(post_order(graph, rule));
   std::vector<TieBreak> ties(std::begin(kFixedTieBreaks), std::end(kFixedTieBreaks));

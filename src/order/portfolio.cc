@@ -16,6 +16,7 @@ constexpr int64_t kFirstSlice = 20'000;
 constexpr int64_t kSliceGrowth = 4;
 constexpr int64_t kCutSlices = 50;
 constexpr int64_t kBeamSlices = 50;
+constexpr int64_t kListShare = 16;  // a list rule may use this part of all work
 constexpr int kProbesPerRound = 4;  // budgets that one round leaves undecided
 constexpr size_t kWidestBeam = 4096;
 
@@ -65,12 +66,17 @@ class Portfolio {
   }
 
   void try_lists() {
-    if (options_.list_rules && !done()) offer(least_peak_first(graph_));
-    if (options_.list_rules && !done()) offer(most_freed_first(graph_));
-    if (!options_.post_orders) return;
-    for (BranchRule rule : {BranchRule::kProgram, BranchRule::kFanOut, BranchRule::kBytes})
-      if (!done()) offer(post_order(graph_, rule));
-    work_.spend(static_cast<int64_t>(graph_.size()));
+    for (auto* rule : {least_peak_first, most_freed_first}) {
+      if (!options_.list_rules || done()) break;
+      WorkBudget part = slice_of_work(options_.max_units / kListShare);
+      offer(rule(graph_, part));
+      work_.spend(part.used());
+    }
+    for (BranchRule rule : {BranchRule::kProgram, BranchRule::kFanOut, BranchRule::kBytes}) {
+      if (!options_.post_orders || done()) break;
+      offer(post_order(graph_, rule));
+      work_.spend(static_cast<int64_t>(graph_.size()));
+    }
   }
 
   void make_bound() {
