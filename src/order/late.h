@@ -2,24 +2,27 @@
 //
 // A layout conversion of a weight waits for nothing, frees nothing and has a reader far away. Every
 // such op is ready from the start; tried early, each one doubles a search, and a greedy rule that
-// likes small growth runs them all first and holds them for the whole step. They need not be tried:
+// likes small growth runs them all first and holds them for the whole step. They need not be tried.
 //
-//   late(v)   v has no predecessors, some successor, and for each successor c
-//             dead(v) <= transient(c) - most c can ever reuse,
-//             where dead(v) = transient(v) - made(v): workspace and outputs that nobody reads
+//   late tree   An op r, its root, with all its ancestors; each of these has one successor, which
+//   is
+//               in the tree (a weight is cut, then cast, then converted). The tree runs in one go,
+//               in the incoming order. excess = its own peak less what it leaves; and for each
+//               successor c of r, none of which is in a tree,
+//                   excess <= transient(c) - most c can ever reuse.
 //
-// Claim: every order can be changed, without raising its peak, so that each late op runs in the
-// block of late ops immediately before its first successor. Proof: keep all other ops as they are
-// (a successor of a late op has a predecessor, hence is not late) and move the late ones. Arcs hold
-// still, for a late op has none that enter. When another op c runs, the executed set is what it was
-// less some late ops D, none of which has a successor in it, so live falls by exactly what D made.
-// D reads nothing, so no value gets a reader that is still to run, and c reuses what it did. When a
-// late op v of c's block runs, from the set Q, then present are
-//   live(Q) + made(v) + dead(v) <= live(all of the block) + transient(c) - reuse of c,
-// which is what c's own step costs. The peak is therefore that of the other ops alone.
+// Claim: every order can be changed, without raising its peak, so that each tree runs in one go in
+// the block of trees immediately before the first successor of its root. Proof: keep all other ops
+// as they are and move the trees. Arcs hold still, for none enters a tree. When another op c runs,
+// the executed set is what it was less some tree ops D, none of which has a successor left in it.
+// So live falls by what D held, or stays; nothing outside the trees reads what D reads, so no value
+// that is left gets another reader that is still to run, and c reuses what it did. When a tree of
+// c's block runs, from the set Q, then at most
+//   live(Q) + left by the tree + excess <= live(all of the block) + transient(c) - reuse of c
+// bytes are present, which is what c's own step costs. The peak is that of the other ops alone.
 //
 // So a prefix (order/prefix.h) never offers a late op: running an op first runs its pending late
-// predecessors, and the op's growth and peak are those of the whole block. Safe moves stay valid
+// trees, and the op's growth and peak are those of the whole block. Safe moves stay valid
 // (order/safe_moves.h), with a closed set Q that may hold late ops of the run besides.
 #pragma once
 
@@ -27,7 +30,11 @@
 
 namespace lowtide::order {
 
-// One flag per op. Needs all fields of `graph` but those about late ops.
-IdVector<OpId, char> find_late_ops(const OrderGraph& graph);
+// For each late op the root of its tree; invalid for other ops. Needs all fields of `graph` but
+// those about late ops. Trees are kept small; what would make one larger is left to the search.
+IdVector<OpId, OpId> find_late_roots(const OrderGraph& graph);
+
+// Fills the fields about late ops.
+void mark_late_ops(OrderGraph& graph);
 
 }  // namespace lowtide::order

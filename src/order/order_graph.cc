@@ -100,11 +100,7 @@ class GraphBuilder {
     graph_.reads = Lists<OpId, HeldId>(n, reads_);
     graph_.makes = Lists<OpId, HeldId>(n, makes_);
     graph_.readers = Lists<HeldId, OpId>(held, readers_);
-    graph_.late = find_late_ops(graph_);
-    std::vector<std::pair<OpId, OpId>> late;
-    for (const auto& [first, second] : arcs_)
-      if (graph_.late[first]) late.emplace_back(second, first);
-    graph_.late_preds = Lists<OpId, OpId>(n, late);
+    mark_late_ops(graph_);
   }
 
   const ScheduleProblem& problem_;

@@ -66,8 +66,9 @@ struct OrderGraph {
   IdVector<OpId, int64_t> kept_bytes;       // outputs of the step made by the op
   IdVector<OpId, int64_t> made_bytes;       // what remains after the op: held + kept
   Lists<OpId, Reuse> reuses;                // in the order in which they are tried
-  IdVector<OpId, char> late;                // runs only when a successor does (order/late.h)
-  Lists<OpId, OpId> late_preds;             // predecessors that are late; preds has them too
+  IdVector<OpId, char> late;                // runs only when it must (order/late.h)
+  Lists<OpId, OpId> late_before;  // late ops that must have run when the op does, in order
+  Lists<OpId, OpId> late_users;   // of a late op: the ops that have it in late_before
 
   size_t size() const { return problem_op.size(); }
 };

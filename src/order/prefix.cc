@@ -21,8 +21,8 @@ Prefix::Prefix(const OrderGraph& graph)
     if (unread_[value] == 1) frees_[OpId(unread_xor_[value])] += graph.held_bytes[value];
   }
   for (OpId op : missing_.ids()) {
-    missing_[op] = static_cast<uint32_t>(graph.preds[op].size() - graph.late_preds[op].size());
-    for (OpId late : graph.late_preds[op]) pending_bytes_[op] += graph.made_bytes[late];
+    for (OpId pred : graph.preds[op]) missing_[op] += !graph.late[pred];
+    for (OpId late : graph.late_before[op]) pending_bytes_[op] += growth(late);
     if (missing_[op] == 0 && !graph.late[op]) add_ready(op);
   }
 }
@@ -35,7 +35,7 @@ int64_t Prefix::peak(OpId op) const {
 
 void Prefix::run(OpId op) {
   LT_DCHECK(is_ready(op), "only a ready op can run");
-  for (OpId late : graph_->late_preds[op])
+  for (OpId late : graph_->late_before[op])
     if (!done(late)) run_alone(late);
   run_alone(op);
 }
@@ -50,7 +50,7 @@ void Prefix::run_alone(OpId op) {
     if (--unread_[value] == 1) frees_[OpId(unread_xor_[value])] += graph_->held_bytes[value];
   }
   if (graph_->late[op]) {
-    for (OpId next : graph_->succs[op]) pending_bytes_[next] -= graph_->made_bytes[op];
+    for (OpId user : graph_->late_users[op]) pending_bytes_[user] -= growth(op);
     return;
   }
   for (OpId next : graph_->succs[op])
@@ -61,12 +61,11 @@ void Prefix::undo() {
   const OpId op = sequence_.back();
   sequence_.pop_back();
   const bool late = graph_->late[op];
-  for (OpId next : graph_->succs[op]) {
-    if (late) {
-      pending_bytes_[next] += graph_->made_bytes[op];
-    } else if (missing_[next]++ == 0) {
-      remove_ready(next);
-    }
+  if (late) {
+    for (OpId user : graph_->late_users[op]) pending_bytes_[user] += growth(op);
+  } else {
+    for (OpId next : graph_->succs[op])
+      if (missing_[next]++ == 0) remove_ready(next);
   }
   for (HeldId value : graph_->reads[op]) {
     if (unread_[value]++ == 1) frees_[OpId(unread_xor_[value])] -= graph_->held_bytes[value];

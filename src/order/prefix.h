@@ -27,7 +27,7 @@ class Prefix {
 
   const OrderGraph& graph() const { return *graph_; }
   int64_t live_bytes() const { return live_bytes_; }
-  // Of the op with its pending late predecessors, which run() runs before it.
+  // Of the op with its pending late trees, which run() runs before it.
   int64_t growth(OpId op) const { return pending_bytes_[op] + graph_->made_bytes[op] - frees_[op]; }
   int64_t peak(OpId op) const;
   int64_t frees(OpId op) const { return frees_[op]; }
@@ -43,7 +43,7 @@ class Prefix {
   std::span<const uint64_t> words() const { return words_; }
   uint64_t hash() const { return hash_; }
 
-  // Runs a ready op, after its pending late predecessors.
+  // Runs a ready op, after its pending late trees.
   void run(OpId op);
   // Takes back the last run (of one op), or all runs after the first `length`.
   void undo();
@@ -57,7 +57,7 @@ class Prefix {
 
   const OrderGraph* graph_;
   IdVector<OpId, uint32_t> missing_;       // predecessors not yet run that are not late
-  IdVector<OpId, int64_t> pending_bytes_;  // made by late predecessors that have not run
+  IdVector<OpId, int64_t> pending_bytes_;  // left by late trees it needs that have not run
   IdVector<HeldId, uint32_t> unread_;      // readers not yet run
   IdVector<HeldId, uint32_t> unread_xor_;  // exclusive-or of their indices: names the last one
   IdVector<OpId, int64_t> frees_;          // bytes of inputs whose only unread reader is the op

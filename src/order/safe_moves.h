@@ -14,11 +14,11 @@
 //              closed Q is then empty, or holds q, in which case those safe moves give live(T) <=
 //              live(S+Q). So one comparison is left: live(T) <= live(S). A gradient followed by its
 //              update is of this kind, and that is why training graphs collapse.
-// A move here is an op with its pending late predecessors (order/late.h). Then Q may also hold late
+// A move here is an op with its pending late trees (order/late.h). Then Q may also hold late
 // ops M of the run without what they are for. If q is not in Q, Q holds nothing else, and live(S+Q)
-// is live(S) and what M made. If q is in Q, its block is too, and each further move runs a block
-// from there on, of which the same holds.
-// The descendants' condition is needed: with it dropped, a commit can hide a cheaper Q without q.
+// is at least live(S), for nothing outside M is freed by M. If q is in Q, its block is too, and
+// each further move runs a block from there on, of which the same holds. The descendants' condition
+// is needed: with it dropped, a commit can hide a cheaper Q without q.
 //
 // A move that is safe but does not fit B is not made; `least_rejected` reports the lowest peak that
 // was refused, so that a search that fails knows the next budget at which anything could differ.

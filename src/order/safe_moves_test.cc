@@ -82,10 +82,9 @@ TEST(SafeMoves, ReportTheLowestPeakThatWasRefused) {
   EXPECT_EQ(safe.least_rejected(), 11);
 }
 
-// The executed set from which `op` runs: its pending late predecessors come first.
+// The executed set from which `op` runs: its pending late trees come first.
 uint32_t with_late(const OrderGraph& graph, uint32_t set, OpId op) {
-  for (OpId pred : graph.preds[op])
-    if (graph.late[pred]) set |= 1u << pred.index();
+  for (OpId late : graph.late_before[op]) set |= 1u << late.index();
   return set;
 }
 
