@@ -4,12 +4,12 @@
 // such op is ready from the start; tried early, each one doubles a search, and a greedy rule that
 // likes small growth runs them all first and holds them for the whole step. They need not be tried.
 //
-//   late tree   An op r, its root, with all its ancestors; each of these has one successor, which
-//   is
-//               in the tree (a weight is cut, then cast, then converted). The tree runs in one go,
-//               in the incoming order. excess = its own peak less what it leaves; and for each
-//               successor c of r, none of which is in a tree,
-//                   excess <= transient(c) - most c can ever reuse.
+// A late tree is an op r, its root, with all its ancestors, each of which has one successor, and
+// that in the tree (a weight is cut, then cast, then converted). It runs in one go, in the incoming
+// order. Let its excess be its own peak less what it leaves. For each successor c of r, all of them
+// outside trees,
+//
+//     excess <= transient(c) - most c can ever reuse
 //
 // Claim: every order can be changed, without raising its peak, so that each tree runs in one go in
 // the block of trees immediately before the first successor of its root. Proof: keep all other ops

@@ -1,19 +1,20 @@
 // Safe moves: runs that some best completion may start with, so that no alternative need be tried.
 //
 // Let S be the executed set and B the budget.
-//  single      A ready op v with peak(v) <= B and growth(v) <= 0. Put v first in any completion
-//  within B: a later prefix P
-//              becomes P+v, and by submodularity live(P+v) + live(S) <= live(P) + live(S+v), so
-//              live(P+v) <= live(P). What later ops reuse in place can only rise, because more
-//              readers have run. So the completion stays within B.
-//  excursion   Generally a run S -> T within B may be committed to if live(T) <= live(S+Q) for
-//  every closed Q inside T \ S,
-//              the empty one included: then live(P union T) <= live(P) for every later P by the
-//              same argument. Here T is reached by first running one op q and then only safe moves
-//              (single or excursion) among ops that became ready since, hence descend from q. A
-//              closed Q is then empty, or holds q, in which case those safe moves give live(T) <=
-//              live(S+Q). So one comparison is left: live(T) <= live(S). A gradient followed by its
-//              update is of this kind, and that is why training graphs collapse.
+//
+// Single. A ready op v with peak(v) <= B and growth(v) <= 0. Put v first in any completion within
+// B: a later prefix P becomes P+v, and by submodularity live(P+v) + live(S) <= live(P) + live(S+v),
+// so live(P+v) <= live(P). What later ops reuse in place can only rise, because more readers have
+// run. So the completion stays within B.
+//
+// Excursion. Generally a run S -> T within B may be committed to if live(T) <= live(S+Q) for every
+// closed Q inside T \ S, the empty one included: then live(P union T) <= live(P) for every later P
+// by the same argument. Here T is reached by first running one op q and then only safe moves
+// (single or excursion) among ops that became ready since, hence descend from q. A closed Q is then
+// empty, or holds q, in which case those safe moves give live(T) <= live(S+Q). So one comparison is
+// left: live(T) <= live(S). A gradient followed by its update is of this kind, and that is why
+// training graphs collapse.
+//
 // A move here is an op with its pending late trees (order/late.h). Then Q may also hold late
 // ops M of the run without what they are for. If q is not in Q, Q holds nothing else, and live(S+Q)
 // is at least live(S), for nothing outside M is freed by M. If q is in Q, its block is too, and
