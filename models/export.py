@@ -5,7 +5,7 @@
 
 A planner needs shapes, not weights. Every parameter and buffer keeps its name, type and shape but becomes a reference to
 a data file ("weights.bin") that is never written. What remains is a few hundred kilobytes of text-like structure, the
-same bytes on every machine: no paths, no times, no source lines.
+same bytes on every machine: no paths, no times, no source lines, no word on how torch was built.
 
 The exporter's default output cannot be trained: it folds batch normalization into convolutions and transposed weights
 into nameless constants. So the model is traced in training mode without optimization, and the optimizer passes run
@@ -141,6 +141,7 @@ def export(name: str) -> bytes:
     proto = trace(name)
     strip_weights(proto)
     strip_metadata(proto)
+    proto.producer_version = torch.__version__.split("+")[0]  # the same from every build of this release
     return proto.SerializeToString(deterministic=True)
 
 
