@@ -11,14 +11,12 @@
 #include "exec/cpu/dnnl_seam.h"
 #include "exec/cpu/nest.h"
 #include "exec/cpu/parallel.h"
+#include "exec/cpu/thin_product.h"
 
 namespace lowtide::exec_cpu {
 namespace {
 
-struct Operand {
-  std::vector<int64_t> dims;
-  std::vector<int64_t> strides;
-};
+using Operand = StridedMatrix;
 
 // Right-aligned to `rank` dims; the last two swapped when `transposed`.
 Operand operand(const TensorDesc& type, size_t rank, bool transposed) {
@@ -192,8 +190,12 @@ Result<Built> make_whole(const OpDesc& op) {
   Operand b = operand(*op.inputs[1], rank, int_attr(op, "trans_b", 0) != 0);
   Operand c = operand(op.outputs[0], rank, false);
   simplify(a, b, c);
+  if (plan::element_count(op.outputs[0]) == 0 || a.dims.back() == 0)
+    return make_thin_product(op, a, b, c);
   for (Operand* x : {&a, &b, &c}) tidy(*x);
-  return make_product(op, a, b, c);
+  auto product = make_product(op, a, b, c);
+  if (!product && is_thin(a, c)) return make_thin_product(op, a, b, c);
+  return product;
 }
 
 Result<Built> build_matmul(const OpDesc& op) {
