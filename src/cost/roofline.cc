@@ -3,7 +3,6 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <array>
 
 #include "ops/op_table.h"
 
@@ -11,9 +10,8 @@ namespace lowtide::cost {
 namespace {
 
 bool is_product(std::string_view kind) {
-  static constexpr std::array<std::string_view, 4> kProducts = {"MatMul", "Conv", "ConvDataGrad",
-                                                                "ConvWgtGrad"};
-  return std::find(kProducts.begin(), kProducts.end(), kind) != kProducts.end();
+  const ops::Row* row = ops::find(kind);
+  return row != nullptr && ops::traits(*row).product;
 }
 
 bool only_views(const ir::Graph& graph, const ir::Op& op) {

@@ -48,8 +48,8 @@ struct Traits {
   bool recomputable = true;  // may run again (pure, or random keyed by counter)
   bool random = false;       // reads the step's random stream; same bits on every run within a step
   bool has_effect = false;   // updates an input (an output has Alias::kUpdate)
-  bool may_use_reference_kernel = false;  // a oneDNN implementation named "ref" is acceptable here
-  std::string_view gradient = {};         // name of the gradient rule; empty: not differentiable
+  bool product = false;      // a dense product: runs at the device's multiply-add rate
+  std::string_view gradient = {};  // name of the gradient rule; empty: not differentiable
 };
 const Traits& traits(const Row& row);
 

@@ -348,7 +348,7 @@ void add_rearrangements(std::vector<Row>& rows) {
                   .types = "U -> U",
                   .layouts = "w -> @layout",
                   .attrs = "layout:word",
-                  .traits = {.may_use_reference_kernel = true, .gradient = "Reorder"}});
+                  .traits = {.gradient = "Reorder"}});
   rows.push_back({.kind = "Fill",
                   .compute = fill_axes,
                   .types = " -> @dtype",

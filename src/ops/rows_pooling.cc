@@ -49,7 +49,7 @@ Row reduction(std::string_view kind, std::string_view types, Merge merge, bool m
           .mean = mean,
           .merge = merge,
           .flops = 1,
-          .traits = {.may_use_reference_kernel = true, .gradient = kind}};
+          .traits = {.gradient = kind}};
 }
 
 // The index of the maximum is a byte.

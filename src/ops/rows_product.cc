@@ -35,7 +35,7 @@ std::span<const Row> product_rows() {
        .accumulator = 3,
        .broadcast = true,
        .flops = 2,
-       .traits = {.gradient = "MatMul"}},
+       .traits = {.product = true, .gradient = "MatMul"}},
       {.kind = "Conv",
        .axes = "n (g:group c) (o*strides+r*dilations-pads).., (g k) c r.., (g k)? -> n (g k) o..",
        .types = "T T T -> T",
@@ -43,7 +43,7 @@ std::span<const Row> product_rows() {
        .attrs = kWindow,
        .added = "2",
        .flops = 2,
-       .traits = {.gradient = "Conv"}},
+       .traits = {.product = true, .gradient = "Conv"}},
       {.kind = "ConvDataGrad",
        .axes = "n (g:group k) o.., (g k) c r.., (g c)? -> "
                "n (g c) (o*strides+r*dilations-pads)..:output_spatial",
@@ -52,7 +52,7 @@ std::span<const Row> product_rows() {
        .attrs = "strides:list? pads:list? dilations:list? group:int? output_spatial:list",
        .added = "2",
        .flops = 2,
-       .traits = {.gradient = "ConvDataGrad"}},
+       .traits = {.product = true, .gradient = "ConvDataGrad"}},
       {.kind = "ConvWgtGrad",
        .axes = "n (g:group c) (o*strides+r:kernel*dilations-pads).., n (g k) o.., "
                "(g k) c r..? -> (g k) c r..",
@@ -61,7 +61,8 @@ std::span<const Row> product_rows() {
        .attrs = "strides:list? pads:list? dilations:list? group:int? kernel:list dw_layout:word?",
        .added = "2",
        .accumulator = 2,
-       .flops = 2},
+       .flops = 2,
+       .traits = {.product = true}},
   };
   return rows;
 }
