@@ -1,9 +1,21 @@
 #include "io/onnx_ops.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <map>
+
 #include "io/host_eval.h"
 #include "io/onnx_peephole.h"
+#include "io/onnx_signatures.h"
 
 namespace lowtide::io {
+namespace {
+
+constexpr size_t kNamesShown = 8;
+
+}  // namespace
 
 const ConvertRow* find_conversion(std::string_view op_type) {
   for (const std::span<const ConvertRow> family :
@@ -15,10 +27,35 @@ const ConvertRow* find_conversion(std::string_view op_type) {
 }
 
 bool is_taken(const OnnxNode& node) {
-  if (node.domain != "" && node.domain != kPeepholeDomain) return false;
+  if (!node.domain.empty() && node.domain != kPeepholeDomain) return false;
   const bool read_by_the_door =
       node.op_type == "Constant" || node.op_type == "Shape" || node.op_type == "Size";
   return read_by_the_door || find_conversion(node.op_type) != nullptr || is_folded(node.op_type);
+}
+
+Status check_ops(const OnnxModel& model) {
+  std::map<std::string, std::vector<std::string>> refused;
+  for (const OnnxNode& node : model.nodes) {
+    if (is_taken(node)) continue;
+    const std::string type = node.domain.empty() ? node.op_type : node.domain + "." + node.op_type;
+    refused[type].push_back(node.name.empty() && !node.outputs.empty() ? node.outputs[0]
+                                                                       : node.name);
+  }
+  if (refused.empty()) {
+    for (const OnnxNode& node : model.nodes)
+      if (auto status = check_signature(node); !status)
+        return node_error(model, node, status.error());
+    return {};
+  }
+  std::string text;
+  for (const auto& [type, nodes] : refused) {
+    const size_t shown = std::min(nodes.size(), kNamesShown);
+    text += fmt::format(
+        "{}{} {} ({}{})", text.empty() ? "" : ", ", type, nodes.size(),
+        fmt::join(nodes.begin(), nodes.begin() + static_cast<std::ptrdiff_t>(shown), " "),
+        shown < nodes.size() ? " ..." : "");
+  }
+  return error(ErrorCode::kInput, fmt::format("{}: unsupported ops: {}", model.origin, text));
 }
 
 }  // namespace lowtide::io

@@ -78,7 +78,7 @@ bool SafeMoves::run_one_excursion(Prefix& prefix) {
   return false;
 }
 
-// Recursive, at most excursion_depth deep.
+// NOLINTNEXTLINE(misc-no-recursion): at most excursion_depth deep
 bool SafeMoves::excursion(Prefix& prefix, OpId first, int depth) {
   const int64_t before = prefix.live_bytes();
   const size_t start = prefix.sequence().size();
@@ -94,6 +94,7 @@ bool SafeMoves::excursion(Prefix& prefix, OpId first, int depth) {
 }
 
 // One more safe move among the descendants of the excursion's first op.
+// NOLINTNEXTLINE(misc-no-recursion): at most excursion_depth deep
 bool SafeMoves::extend(Prefix& prefix, size_t start, int depth) {
   const std::vector<OpId> ready = ready_since(prefix, start);
   for (OpId op : ready) {

@@ -27,7 +27,7 @@ struct Place {
   std::string_view key;  // in an object, or
   size_t index = 0;      // in an array
 
-  std::string path() const {
+  std::string path() const {  // NOLINT(misc-no-recursion): as deep as the form of a plan, six
     if (parent == nullptr) return "";
     const std::string above = parent->path();
     if (parent->json->is_array()) return fmt::format("{}[{}]", above, index);

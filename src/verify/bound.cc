@@ -133,6 +133,7 @@ class Bound {
     std::vector<std::pair<PlanStorageId, PlanStorageId>> taken;
     return best_from(pairs, 0, taken);
   }
+  // NOLINTNEXTLINE(misc-no-recursion): as deep as an op has in-place pairs, a handful
   int64_t best_from(const std::vector<std::pair<PlanStorageId, PlanStorageId>>& pairs, size_t next,
                     std::vector<std::pair<PlanStorageId, PlanStorageId>>& taken) const {
     if (next == pairs.size()) return 0;

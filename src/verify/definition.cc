@@ -30,7 +30,8 @@ bool only_views(const Plan& p, PlanOpId o) {
 }
 
 PlanValueId shown_version(const Plan& p, PlanValueId v) {
-  return p.values[v].alias == PlanAlias::kView ? shown_version(p, p.values[v].base) : v;
+  while (p.values[v].alias == PlanAlias::kView) v = p.values[v].base;
+  return v;
 }
 
 PlanOpId maker_of(const Plan& p, PlanStorageId s) {

@@ -27,7 +27,8 @@ const SlopeTable<T>& slopes() {
       {"HardSigmoidGrad",
        [](T x, S s) {
          const T y = s.alpha * x + s.beta;
-         return y > 0 && y < 1 ? s.alpha : T(0);
+         const bool slopes = y > 0 && y < 1;  // NOLINT(misc-redundant-expression): T is real
+         return slopes ? s.alpha : T(0);
        }},
       {"HardSwishGrad", [](T x, S) { return hard_swish_slope(x); }},
       {"ClipGrad", [](T x, S s) { return x >= s.low && x <= s.high ? T(1) : T(0); }},

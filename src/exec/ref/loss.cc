@@ -16,7 +16,7 @@ struct Labels {
   Around split;  // of the logits
   int64_t ignore;
 
-  Labels(const Call& call)
+  explicit Labels(const Call& call)
       : labels(*call.in[1]),
         split(around(call.in[0]->dims, call.attrs.integer("axis"))),
         ignore(call.attrs.integer("ignore_index", kIgnored)) {}

@@ -24,7 +24,8 @@ struct ReduceKernel {
       is_max ? raise<T>(y, at.dot(strides), x, at.flat())
              : sum<T>(y, at.dot(strides), x, at.flat());
     if (call.kind == "ReduceMean" && y.count() > 0) {
-      const T count = static_cast<T>(x.count() / y.count());
+      const int64_t elements = x.count() / y.count();  // exact: the reduced extents' product
+      const T count = static_cast<T>(elements);
       for (int64_t e = 0; e < y.count(); ++e) set<T>(y, e, get<T>(y, e) / count);
     }
   }
