@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Holds every #include below src/ and include/ against cmake/layers.txt and the third-party rules below.
+"""Holds every #include below src/, include/ and tools/ against cmake/layers.txt and the third-party rules below.
 
     python3 tests/layering_test.py [ROOT]       prints one line per violation; exit code 1 if there is any
 
 Rules:
  1. layers.txt is a list in which a folder depends only on folders above it, so there are no cycles.
- 2. A file in src/F includes "G/..." only if G is F itself or listed for F. A test in F may also include "support/..." and
+ 2. A file in src/F (or tools/, which is the folder "tools") includes "G/..." only if G is F itself or listed for F. A test in F may also include "support/..." and
     folders that F's test_packages.cmake links.
  3. Public headers include only each other, the standard library and the type under Result: nothing internal.
  4. A third-party header is included only where THIRD_PARTY allows it, so that a library can be replaced in one place.
@@ -71,8 +71,6 @@ def check_own_include(root, relative: str, header: str, layers) -> str | None:
     """A violation of rules 2 and 3 by a quoted include, or None."""
     if relative.startswith("include/"):
         return None if header.startswith("lowtide/") else "a public header includes only public headers"
-    if not relative.startswith("src/"):
-        return None
     folder = folder_of(relative.removeprefix("src/"), layers)
     if folder is None:
         return "its folder is not in cmake/layers.txt"
@@ -124,7 +122,7 @@ def check_file(root, relative: str, layers, seam_files: dict[tuple[str, str], st
 def check(root: pathlib.Path) -> list[str]:
     layers, problems = read_layers(root)
     seam_files: dict[tuple[str, str], str] = {}
-    for top in ("include", "src"):
+    for top in ("include", "src", "tools"):
         for path in sorted((root / top).rglob("*")):
             if path.suffix in (".h", ".cc"):
                 problems += check_file(root, path.relative_to(root).as_posix(), layers, seam_files)

@@ -12,7 +12,7 @@ def tree(tmp_path):
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text)
 
-    write("cmake/layers.txt", "# comment\nbase:\nplan: base\nexec/cpu: base plan\nio: base\n")
+    write("cmake/layers.txt", "# comment\nbase:\nplan: base\nexec/cpu: base plan\nio: base\ntools: base io\n")
     write("src/base/id.h", "#include <vector>\n")
     write("src/plan/plan.h", '#include "base/id.h"\n#include <fmt/core.h>\n')
     for folder in ("base", "plan"):
@@ -32,6 +32,8 @@ def test_a_clean_tree_passes(tree):
         ("src/base/a.cc", '#include "plan/plan.h"', "base may not include plan"),
         ("src/io/a.cc", '#include "plan/plan.h"', "io may not include plan"),
         ("src/exec/cpu/a.cc", '#include "io/a.h"', "exec/cpu may not include io"),
+        ("tools/a.cc", '#include "plan/plan.h"', "tools may not include plan"),
+        ("src/io/a.cc", '#include "tools/commands.h"', "io may not include tools"),
         ("src/plan/a.cc", '#include "id.h"', "not a header of a folder"),
         ("src/other/a.cc", '#include "base/id.h"', "its folder is not in cmake/layers.txt"),
         ("src/plan/a.cc", "#include <oneapi/dnnl/dnnl.hpp>", "dnnl may be included only in"),
@@ -56,6 +58,7 @@ def test_each_forbidden_include_is_found(tree, path, text, message):
         ("src/exec/cpu/a.h", "// layering: seam to dnnl\n#include <dnnl.hpp>"),
         ("src/plan/a_test.cc", '#include "support/zoo.h"\n#include <gtest/gtest.h>\n#include <rapidcheck.h>'),
         ("src/io/a.cc", "#include <google/protobuf/message.h>\n#include <sys/stat.h>"),
+        ("tools/a.cc", '#include "tools/commands.h"\n#include "io/a.h"\n#include <CLI/CLI.hpp>'),
     ],
 )
 def test_each_allowed_include_passes(tree, path, text):
