@@ -21,8 +21,6 @@ namespace {
 
 using sym::Expr;
 
-constexpr size_t kNamesShown = 8;
-
 // The contents of a parameter: inline, from its file, or drawn. Running statistics that are not
 // there start where PyTorch starts them: mean 0, variance 1.
 ir::InitialValue initial_of(const OnnxModel& model, const OnnxTensor& tensor, TensorRole role) {
@@ -50,10 +48,6 @@ ir::InitialValue initial_of(const OnnxModel& model, const OnnxTensor& tensor, Te
   for (int64_t i = 0; variance && i < tensor.element_count(); ++i)
     initial.bytes.append(reinterpret_cast<const char*>(&one), sizeof one);
   return initial;
-}
-
-tl::unexpected<Error> node_error(const OnnxModel& model, const OnnxNode& node, const Error& cause) {
-  return error(cause.code, fmt::format("{}: {}: {}", model.origin, describe(node), cause.message));
 }
 
 // Constant's value, in any of its attribute forms.
@@ -96,7 +90,10 @@ Conversion::Conversion(const OnnxModel& model, const OnnxOptions& options)
 Result<ir::Graph> Conversion::run() {
   graph_.name = model_.name;
   graph_.producer = model_.producer;
-  LT_RETURN_IF_ERROR(check_ops());
+  if (model_.outputs.empty())
+    return error(ErrorCode::kInput,
+                 fmt::format("{}: the graph has {} nodes and no outputs; it must name at least one",
+                             model_.origin, model_.nodes.size()));
   LT_RETURN_IF_ERROR(add_inputs());
   add_initializers();
   for (size_t n = 0; n < model_.nodes.size(); ++n) {
@@ -104,29 +101,10 @@ Result<ir::Graph> Conversion::run() {
     auto status = convert(n);
     if (!status) return node_error(model_, model_.nodes[n], status.error());
   }
+  LT_RETURN_IF_ERROR(check_declared());
   LT_RETURN_IF_ERROR(mark_outputs());
   LT_RETURN_IF_ERROR(ir::check(graph_));
   return std::move(graph_);
-}
-
-Status Conversion::check_ops() const {
-  std::map<std::string, std::vector<std::string>> refused;
-  for (const OnnxNode& node : model_.nodes) {
-    if (is_taken(node)) continue;
-    const std::string type = node.domain.empty() ? node.op_type : node.domain + "." + node.op_type;
-    refused[type].push_back(node.name.empty() && !node.outputs.empty() ? node.outputs[0]
-                                                                       : node.name);
-  }
-  if (refused.empty()) return {};
-  std::string text;
-  for (const auto& [type, nodes] : refused) {
-    const size_t shown = std::min(nodes.size(), kNamesShown);
-    text += fmt::format(
-        "{}{} {} ({}{})", text.empty() ? "" : ", ", type, nodes.size(),
-        fmt::join(nodes.begin(), nodes.begin() + static_cast<std::ptrdiff_t>(shown), " "),
-        shown < nodes.size() ? " ..." : "");
-  }
-  return error(ErrorCode::kInput, fmt::format("{}: unsupported ops: {}", model_.origin, text));
 }
 
 Status Conversion::add_inputs() {
@@ -140,6 +118,12 @@ Status Conversion::add_inputs() {
           fmt::format("{}: input '{}' is {}; only float, integer and bool tensors are read",
                       model_.origin, input.name,
                       input.is_tensor ? onnx_type_name(input.type_code) : "not a tensor"));
+    if (!input.has_shape)
+      return error(
+          ErrorCode::kInput,
+          fmt::format("{}: input '{}' is declared without a shape; its rank must be in the "
+                      "file (dims may be symbols)",
+                      model_.origin, input.name));
     ir::Value value;
     value.name = input.name;
     value.dtype = *input.dtype;
@@ -221,6 +205,57 @@ Result<bool> Conversion::convert_on_host(const OnnxNode& node) {
   for (size_t i = 0; i < std::min(node.outputs.size(), folded->size()); ++i)
     if (!node.outputs[i].empty()) slots_[node.outputs[i]].host = std::move((*folded)[i]);
   return true;
+}
+
+// A parameter or transposition need not become a value to tell its dims.
+std::optional<ir::Dims> Conversion::dims_of(const Slot& slot) const {
+  if (slot.value) return graph_.value(*slot.value).dims;
+  if (slot.host) return slot.host->dims;
+  ir::Dims dims;
+  if (slot.initializer != nullptr) {
+    dims.assign(slot.initializer->dims.begin(), slot.initializer->dims.end());
+  } else if (slot.transposed) {
+    for (size_t d : slot.perm) dims.push_back(graph_.value(*slot.transposed).dims[d]);
+  } else {
+    return std::nullopt;
+  }
+  return dims;
+}
+
+// What the file declares of a value against what follows from its node: the rank, and every dim
+// that is a number in both. Symbols are not compared: exporters name them freely.
+Status Conversion::check_declared() const {
+  const auto check = [&](const OnnxValueInfo& info, const OnnxNode* maker) -> Status {
+    const auto slot = slots_.find(info.name);
+    const auto made = slot == slots_.end() ? std::nullopt : dims_of(slot->second);
+    if (!made || !info.has_shape) return {};
+    bool fits = made->size() == info.dims.size();
+    for (size_t d = 0; fits && d < made->size(); ++d) {
+      const auto declared = info.dims[d] ? info.dims[d]->constant() : std::nullopt;
+      const auto inferred = (*made)[d].constant();
+      fits = !declared || !inferred || *declared == *inferred;
+    }
+    if (fits) return {};
+    std::vector<std::string> inferred;
+    for (const Expr& dim : *made) inferred.push_back(sym::print(dim));
+    return error(ErrorCode::kInput,
+                 fmt::format("{}: {}'{}' is declared as [{}], but its shape is [{}]", model_.origin,
+                             maker == nullptr ? "" : describe(*maker) + ": ", info.name,
+                             fmt::join(info.dim_text, ", "), fmt::join(inferred, ", ")));
+  };
+  std::map<std::string_view, const OnnxValueInfo*> outputs;
+  for (const OnnxValueInfo& output : model_.outputs) outputs.emplace(output.name, &output);
+  for (const OnnxNode& node : model_.nodes)
+    for (const std::string& name : node.outputs) {
+      if (const auto info = model_.value_info.find(name); info != model_.value_info.end())
+        LT_RETURN_IF_ERROR(check(info->second, &node));
+      if (const auto info = outputs.find(name); info != outputs.end()) {
+        LT_RETURN_IF_ERROR(check(*info->second, &node));
+        outputs.erase(info);
+      }
+    }
+  for (const auto& [name, info] : outputs) LT_RETURN_IF_ERROR(check(*info, nullptr));
+  return {};
 }
 
 Status Conversion::mark_outputs() {

@@ -47,12 +47,13 @@ class Conversion {
  private:
   friend class NodeCall;
 
-  Status check_ops() const;
   Status add_inputs();
   void add_initializers();
   Status convert(size_t n);
   Result<bool> convert_on_host(const OnnxNode& node);
   Status mark_outputs();
+  Status check_declared() const;
+  std::optional<ir::Dims> dims_of(const Slot& slot) const;  // none: the slot holds nothing
 
   Result<ir::ValueId> parameter(const OnnxTensor& tensor);
   Result<ir::ValueId> materialize(const std::string& name);

@@ -25,16 +25,11 @@ const Slot& NodeCall::slot(size_t i) const {
   return door_.slots_.find(node_.inputs[i])->second;
 }
 
-// A parameter or transposition need not become a value to tell its dims.
 const ir::Dims& NodeCall::dims(size_t i) const {
   Slot& s = door_.slots_.find(node_.inputs[i])->second;
   if (s.value) return of(*s.value).dims;
   if (s.host) return s.host->dims;
-  s.known_dims.clear();
-  if (s.initializer != nullptr)
-    s.known_dims.assign(s.initializer->dims.begin(), s.initializer->dims.end());
-  if (s.transposed)
-    for (size_t d : s.perm) s.known_dims.push_back(of(*s.transposed).dims[d]);
+  s.known_dims = door_.dims_of(s).value_or(ir::Dims());
   return s.known_dims;
 }
 

@@ -134,6 +134,7 @@ OnnxModel with_constants(const Case& test, const std::set<std::string>& known) {
   for (OnnxValueInfo& input : model.inputs) {
     const OnnxTensor& tensor = test.inputs.at(input.name);
     input.dims.clear();
+    input.has_shape = true;
     for (int64_t dim : tensor.dims) input.dims.emplace_back(sym::Expr(dim));
     input.dim_text.assign(tensor.dims.size(), "");
     if (!known.contains(input.name)) continue;

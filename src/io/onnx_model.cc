@@ -79,6 +79,10 @@ std::string describe(const OnnxNode& node) {
   return fmt::format("a node ({})", node.op_type);
 }
 
+tl::unexpected<Error> node_error(const OnnxModel& model, const OnnxNode& node, const Error& cause) {
+  return error(cause.code, fmt::format("{}: {}: {}", model.origin, describe(node), cause.message));
+}
+
 std::string module_of_scopes(std::string_view text) {
   std::vector<std::string> words;
   size_t at = 0;

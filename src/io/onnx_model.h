@@ -39,6 +39,7 @@ struct OnnxTensor {
 
 // One attribute; the fields that are set depend on how the exporter wrote it.
 struct OnnxAttr {
+  int32_t type = 0;  // AttributeProto.AttributeType; 0: an empty list of a file that tells no types
   std::optional<int64_t> integer;
   std::optional<double> real;
   std::optional<std::string> word;
@@ -108,6 +109,8 @@ std::string onnx_type_name(int32_t type_code);
 // "node 'name' (Op)" or, without a name, "node of 'output' (Op)": how every message speaks of a
 // node.
 std::string describe(const OnnxNode& node);
+// An error about a node: the file, the node, the cause.
+tl::unexpected<Error> node_error(const OnnxModel& model, const OnnxNode& node, const Error& cause);
 
 // The innermost module of a "pkg.torch.onnx.name_scopes" entry, a Python list of words: "['', 'a',
 // 'a.b', 'add']" is "a.b". Text that is not such a list gives "". The last word is the operation,

@@ -30,5 +30,8 @@ std::span<const ConvertRow> attention_conversions();
 const ConvertRow* find_conversion(std::string_view op_type);
 // Whether the door takes this node at all: converts it, or folds it when its inputs are known.
 bool is_taken(const OnnxNode& node);
+// Every op is taken, and every node is one that its op allows (onnx_signatures.h). Error: kInput:
+// all ops that are not taken at once, with counts and node names; or the first ill-formed node.
+Status check_ops(const OnnxModel& model);
 
 }  // namespace lowtide::io

@@ -5,6 +5,7 @@
 #include "base/file.h"
 #include "io/convert.h"
 #include "io/onnx_functions.h"
+#include "io/onnx_ops.h"
 #include "io/onnx_order.h"
 #include "io/onnx_peephole.h"
 #include "io/onnx_wire.h"
@@ -14,6 +15,7 @@ namespace lowtide::io {
 Result<ir::Graph> graph_of(OnnxModel model, const OnnxOptions& options) {
   LT_RETURN_IF_ERROR(expand_functions(model));
   LT_RETURN_IF_ERROR(order_nodes(model));
+  LT_RETURN_IF_ERROR(check_ops(model));
   apply_peepholes(model);
   return Conversion(model, options).run();
 }

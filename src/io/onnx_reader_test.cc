@@ -79,14 +79,6 @@ class ModelMaker {
     return tensor;
   }
 
- private:
-  onnx_wire::Tensor& header(const std::string& name, const std::vector<int64_t>& dims, int type) {
-    onnx_wire::Tensor& tensor = *graph().add_initializer();
-    tensor.set_name(name);
-    tensor.set_data_type(type);
-    for (int64_t dim : dims) tensor.add_dims(dim);
-    return tensor;
-  }
   static void declare(onnx_wire::ValueInfo& info, const std::string& name,
                       const std::vector<std::string>& dims, int type) {
     info.set_name(name);
@@ -103,6 +95,14 @@ class ModelMaker {
     }
   }
 
+ private:
+  onnx_wire::Tensor& header(const std::string& name, const std::vector<int64_t>& dims, int type) {
+    onnx_wire::Tensor& tensor = *graph().add_initializer();
+    tensor.set_name(name);
+    tensor.set_data_type(type);
+    for (int64_t dim : dims) tensor.add_dims(dim);
+    return tensor;
+  }
   onnx_wire::Model model_;
 };
 
@@ -123,6 +123,15 @@ void set_real(onnx_wire::Node& node, const std::string& name, float value) {
   attribute.set_name(name);
   attribute.set_type(1);
   attribute.set_f(value);
+}
+
+onnx_wire::Attribute& set_word(onnx_wire::Node& node, const std::string& name,
+                               const std::string& value) {
+  onnx_wire::Attribute& attribute = *node.add_attribute();
+  attribute.set_name(name);
+  attribute.set_type(3);
+  attribute.set_s(value);
+  return attribute;
 }
 
 // ---- refusals
@@ -289,6 +298,95 @@ TEST(OnnxRefusal, NamesTheNodeWhoseOperandsDoNotFit) {
   shape.node("Reshape", {"x", "to"}, {"y"}, "view");
   EXPECT_EQ(error_of(shape.bytes()),
             "made.onnx: node 'view' (Reshape): 6 elements cannot take a shape of 8");
+}
+
+// A fault that an op's table would read as a default or not at all.
+TEST(OnnxRefusal, WrongTypesOfAttributes) {
+  ModelMaker word;
+  word.input("x", {"2", "3"}).output("y");
+  set_word(word.node("Softmax", {"x"}, {"y"}, "soft"), "axis", "foo");
+  EXPECT_EQ(error_of(word.bytes()),
+            "made.onnx: node 'soft' (Softmax): attribute 'axis' is STRING 'foo'; it must be INT");
+  ModelMaker real;
+  real.input("x", {"2", "3"}).output("y");
+  set_real(real.node("Softmax", {"x"}, {"y"}, "soft"), "axis", 0.5F);
+  EXPECT_EQ(error_of(real.bytes()),
+            "made.onnx: node 'soft' (Softmax): attribute 'axis' is FLOAT 0.5; it must be INT");
+  ModelMaker flag;
+  flag.input("a", {"2", "3"}).input("b", {"3", "2"}).output("y");
+  set_word(flag.node("Gemm", {"a", "b"}, {"y"}, "product"), "transB", "yes");
+  EXPECT_EQ(error_of(flag.bytes()),
+            "made.onnx: node 'product' (Gemm): attribute 'transB' is STRING 'yes'; it must be INT");
+  ModelMaker untold;  // a file before IR 4 tells no type; the filled field does
+  untold.input("x", {"2", "3"}).output("y");
+  set_word(untold.node("Softmax", {"x"}, {"y"}), "axis", "foo").clear_type();
+  EXPECT_EQ(error_of(untold.bytes()),
+            "made.onnx: node of 'y' (Softmax): attribute 'axis' is STRING 'foo'; it must be INT");
+}
+
+TEST(OnnxRefusal, InputsOutputsAndAttributesThatTheOpDoesNotHave) {
+  ModelMaker inputs;
+  inputs.input("x", {"2"}).input("z", {"2"}).output("y");
+  inputs.node("Relu", {"x", "z"}, {"y"}, "act");
+  EXPECT_EQ(error_of(inputs.bytes()),
+            "made.onnx: node 'act' (Relu): has 2 inputs; the op has at most 1");
+  ModelMaker outputs;
+  outputs.input("x", {"2"}).output("y");
+  outputs.node("Relu", {"x"}, {"y", "z"}, "act");
+  EXPECT_EQ(error_of(outputs.bytes()),
+            "made.onnx: node 'act' (Relu): has 2 outputs; the op has at most 1");
+  ModelMaker none;
+  none.input("x", {"2"}).output("x");
+  none.node("Constant", {}, {}, "nothing");
+  EXPECT_EQ(error_of(none.bytes()), "made.onnx: node 'nothing' (Constant): has no output");
+  ModelMaker attribute;
+  attribute.input("x", {"2"}).output("y");
+  set_real(attribute.node("LeakyRelu", {"x"}, {"y"}, "leaky"), "slope", 0.5F);
+  EXPECT_EQ(error_of(attribute.bytes()),
+            "made.onnx: node 'leaky' (LeakyRelu): has the attribute 'slope'; the op knows only "
+            "alpha");
+  ModelMaker plain = relu();
+  set_int(*plain.graph().mutable_node(0), "inplace", 1);
+  EXPECT_EQ(error_of(plain.bytes()),
+            "made.onnx: node 'act' (Relu): has the attribute 'inplace'; the op has none");
+}
+
+TEST(OnnxRefusal, DeclaredShapesThatContradictTheNodes) {
+  ModelMaker output = relu();
+  ModelMaker::declare(*output.graph().mutable_output(0), "y", {"7", "7"}, 1);
+  EXPECT_EQ(error_of(output.bytes()),
+            "made.onnx: node 'act' (Relu): 'y' is declared as [7, 7], but its shape is [2, 3]");
+  ModelMaker inner = relu();
+  inner.node("Relu", {"y"}, {"z"}, "next");
+  inner.output("z");
+  ModelMaker::declare(*inner.graph().add_value_info(), "y", {"2", "3", "1"}, 1);
+  EXPECT_EQ(error_of(inner.bytes()),
+            "made.onnx: node 'act' (Relu): 'y' is declared as [2, 3, 1], but its shape is [2, 3]");
+  ModelMaker symbols;  // a number against a symbol is no contradiction, a bound symbol is a number
+  symbols.input("x", {"n", "3"}).output("y");
+  ModelMaker::declare(*symbols.graph().mutable_output(0), "y", {"4", "other"}, 1);
+  symbols.node("Relu", {"x"}, {"y"}, "act");
+  EXPECT_EQ(error_of(symbols.bytes()), "");
+  EXPECT_EQ(error_of(symbols.bytes(), {.bindings = {{"n", 4}}}), "");
+  EXPECT_EQ(error_of(symbols.bytes(), {.bindings = {{"n", 5}}}),
+            "made.onnx: node 'act' (Relu): 'y' is declared as [4, other], but its shape is [5, 3]");
+}
+
+TEST(OnnxRefusal, InputsWithoutShapeAndGraphsWithoutOutputs) {
+  ModelMaker input = relu();
+  input.graph().mutable_input(0)->mutable_type()->mutable_tensor_type()->clear_shape();
+  EXPECT_EQ(error_of(input.bytes()),
+            "made.onnx: input 'x' is declared without a shape; its rank must be in the file (dims "
+            "may be symbols)");
+  ModelMaker scalar;
+  scalar.input("x", {}).output("y");
+  scalar.node("Relu", {"x"}, {"y"});
+  EXPECT_EQ(error_of(scalar.bytes()), "");
+  ModelMaker nothing;
+  nothing.input("x", {"2"});
+  nothing.node("Relu", {"x"}, {"y"});
+  EXPECT_EQ(error_of(nothing.bytes()),
+            "made.onnx: the graph has 1 nodes and no outputs; it must name at least one");
 }
 
 TEST(OnnxRefusal, StopsFunctionsThatCallThemselves) {

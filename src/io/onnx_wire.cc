@@ -176,11 +176,34 @@ Result<OnnxTensor> read_tensor(const Place& place, onnx_wire::Tensor& wire) {
   return tensor;
 }
 
+enum AttributeType {
+  kFloat = 1,
+  kInt = 2,
+  kString = 3,
+  kTensor = 4,
+  kGraph = 5,
+  kFloats = 6,
+  kInts = 7,
+  kStrings = 8
+};
+
+// The type of an attribute that does not tell it: that of the field it fills.
+int32_t filled_type(const onnx_wire::Attribute& wire) {
+  if (wire.has_f()) return kFloat;
+  if (wire.has_i()) return kInt;
+  if (wire.has_s()) return kString;
+  if (wire.has_t()) return kTensor;
+  if (wire.has_g()) return kGraph;
+  if (wire.floats_size() > 0) return kFloats;
+  if (wire.ints_size() > 0) return kInts;
+  return wire.strings_size() > 0 ? kStrings : 0;
+}
+
 // The field that is in use is told by `type` (AttributeProto.AttributeType); files before IR 4 may
 // leave it out.
 Result<OnnxAttr> read_attribute(const Place& place, onnx_wire::Attribute& wire) {
-  enum Type { kFloat = 1, kInt = 2, kString = 3, kTensor = 4, kGraph = 5, kFloats = 6, kInts = 7 };
   OnnxAttr attr;
+  attr.type = wire.type() == 0 ? filled_type(wire) : wire.type();
   attr.reference = wire.ref_attr_name();
   const int type = wire.type();
   if (type == kFloat || (type == 0 && wire.has_f())) attr.real = static_cast<double>(wire.f());
