@@ -54,8 +54,11 @@ function(lowtide_shared_library api whole)
     # Where it is also reached through another library, whole wins.
     set_property(TARGET lowtide_shared APPEND PROPERTY LINK_LIBRARY_OVERRIDE "WHOLE_ARCHIVE,${library}")
   endforeach()
-  target_link_options(lowtide_shared PRIVATE
-    -Wl,-z,defs -Wl,--exclude-libs,libprotobuf.a:libprotobuf-lite.a:libfmt.a:liblowtide_onnx_wire.a)
+  target_link_options(lowtide_shared PRIVATE -Wl,-z,defs)
+  # One option each: mold 1.10 never ends on a list with colons.
+  foreach(archive libprotobuf.a libprotobuf-lite.a libfmt.a liblowtide_onnx_wire.a)
+    target_link_options(lowtide_shared PRIVATE -Wl,--exclude-libs,${archive})
+  endforeach()
 endfunction()
 
 function(lowtide_install)
