@@ -1,5 +1,6 @@
 // Sizes, intervals, files, ids: the small promises that everything else leans on.
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <limits>
@@ -8,6 +9,7 @@
 #include "base/file.h"
 #include "base/id.h"
 #include "base/interval.h"
+#include "base/printable.h"
 #include "base/work.h"
 
 namespace lowtide {
@@ -57,6 +59,79 @@ TEST(File, WritesAtomicallyAndReadsBack) {
   std::filesystem::remove(path);
   EXPECT_FALSE(read_file(path).has_value());
   EXPECT_FALSE(write_file_atomically("/nonexistent-folder/x", "y").has_value());
+}
+
+class FileTarget : public testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ = std::filesystem::temp_directory_path() / "lowtide_file_target_test";
+    std::filesystem::remove_all(folder_);
+    std::filesystem::create_directories(folder_ / "real");
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+  std::string at(const char* name) const { return (folder_ / name).string(); }
+  // Files, links and folders below the test's folder.
+  int64_t entries() const {
+    return std::distance(std::filesystem::recursive_directory_iterator(folder_), {});
+  }
+
+  std::filesystem::path folder_;
+};
+
+TEST_F(FileTarget, LinksAreWrittenThrough) {
+  std::filesystem::create_symlink("real/file", folder_ / "link");  // to nothing yet
+  std::filesystem::create_symlink(at("link"), folder_ / "link of link");
+  ASSERT_TRUE(write_file_atomically(at("link of link"), "one").has_value());
+  EXPECT_EQ(read_file(at("real/file")).value(), "one");
+  ASSERT_TRUE(write_file_atomically(at("link"), "two").has_value());
+  EXPECT_EQ(read_file(at("real/file")).value(), "two");
+  EXPECT_TRUE(std::filesystem::is_symlink(folder_ / "link"));
+  EXPECT_TRUE(std::filesystem::is_symlink(folder_ / "link of link"));
+  EXPECT_EQ(entries(), 4);
+}
+
+TEST_F(FileTarget, WhatIsNoFileIsLeftAlone) {
+  std::filesystem::create_symlink("loop", folder_ / "loop");
+  std::filesystem::create_symlink("/dev/null", folder_ / "device");
+  for (const char* name : {"real", "loop", "device"}) {
+    const Status status = write_file_atomically(at(name), "x");
+    ASSERT_FALSE(status.has_value()) << name;
+    EXPECT_EQ(status.error().code, ErrorCode::kInput);
+    EXPECT_NE(status.error().message.find(name), std::string::npos) << status.error().message;
+  }
+  EXPECT_TRUE(std::filesystem::is_character_file("/dev/null"));
+  EXPECT_EQ(write_file_atomically("", "x").error().code, ErrorCode::kUsage);
+  EXPECT_EQ(entries(), 3);
+}
+
+TEST_F(FileTarget, TemporaryNamesAndRightsOfOthersAreKept) {
+  const std::string taken = at("file") + ".tmp." + std::to_string(::getpid()) + ".0";
+  std::filesystem::create_symlink(at("victim"), taken);
+  ASSERT_TRUE(write_file_atomically(at("file"), "one").has_value());
+  EXPECT_FALSE(std::filesystem::exists(at("victim")));
+  EXPECT_TRUE(std::filesystem::is_symlink(taken));
+  const auto only_owner = std::filesystem::perms::owner_read | std::filesystem::perms::owner_write;
+  std::filesystem::permissions(at("file"), only_owner);
+  ASSERT_TRUE(write_file_atomically(at("file"), "two").has_value());
+  EXPECT_EQ(std::filesystem::status(at("file")).permissions(), only_owner);
+}
+
+TEST(Printable, ShowsControlCharactersAndCutsTheMiddle) {
+  EXPECT_EQ(printable("plain \xC3\xA9 \"q\""), "plain \xC3\xA9 \"q\"");
+  EXPECT_EQ(printable("a\nb\tc\x1b[31m\x7f"), "a\\nb\\tc\\x1B[31m\\x7F");
+  EXPECT_EQ(printable("\xC2\x9B"
+                      "31m"),
+            "\\xC2\\x9B"
+            "31m");  // CSI as one character
+  EXPECT_EQ(printable("\xE2\x80\xAE"
+                      "abc"),
+            "\\xE2\\x80\\xAE"
+            "abc");                                // right to left
+  EXPECT_EQ(printable("\xff\xC3"), "\\xFF\\xC3");  // not UTF-8
+  const std::string shown = printable(std::string(5000, 'x') + "end", 100);
+  EXPECT_LE(shown.size(), 130u);
+  EXPECT_TRUE(shown.starts_with("xxx") && shown.ends_with("end")) << shown;
+  EXPECT_NE(shown.find("4903 bytes left out"), std::string::npos) << shown;
 }
 
 TEST(WorkBudget, CountsUnitsNotTime) {

@@ -44,6 +44,56 @@ bool write_all(int fd, std::string_view rest) {
   return true;
 }
 
+// Where a file is to be written once symbolic links are followed, and the access rights of the file
+// that is there now.
+struct Target {
+  std::string path;
+  mode_t mode = 0644;
+  bool exists = false;
+};
+
+Result<Target> find_target(const std::string& path) {
+  if (path.empty())
+    return error(ErrorCode::kUsage, "an empty name was given for a file to write; give it a name");
+  std::filesystem::path resolved = path;
+  constexpr int kMostLinks = 40;  // the system's own limit
+  for (int links = 0;; ++links) {
+    struct stat info {};
+    if (::lstat(resolved.c_str(), &info) != 0) {
+      if (errno != ENOENT) return system_error(path, "inspect");
+      return Target{.path = resolved.string()};
+    }
+    if (S_ISREG(info.st_mode))
+      return Target{
+          .path = resolved.string(), .mode = info.st_mode & mode_t{07777}, .exists = true};
+    if (!S_ISLNK(info.st_mode))
+      return error(ErrorCode::kInput,
+                   fmt::format("{}: cannot write: it is there and is not a regular file", path));
+    std::error_code failure;
+    const std::filesystem::path next = std::filesystem::read_symlink(resolved, failure);
+    if (failure || links == kMostLinks)
+      return error(
+          ErrorCode::kInput,
+          fmt::format("{}: cannot follow the symbolic link: {}", path,
+                      failure ? failure.message() : std::string("too many levels of links")));
+    resolved = resolved.parent_path() / next;  // an absolute `next` replaces it all
+  }
+}
+
+// A new file beside the target, never one that somebody else put there; its name goes to
+// `temporary`. Negative on failure, with errno.
+int create_beside(const Target& target, std::string& temporary) {
+  constexpr int kMostNames = 100;
+  int fd = -1;
+  for (int i = 0; i < kMostNames && fd < 0; ++i) {
+    temporary = fmt::format("{}.tmp.{}.{}", target.path, ::getpid(), i);
+    fd = ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+    if (fd < 0 && errno != EEXIST) return fd;
+  }
+  if (fd >= 0 && target.exists) ::fchmod(fd, target.mode);  // rights are kept where that is allowed
+  return fd;
+}
+
 }  // namespace
 
 Result<std::string> read_file(const std::string& path) {
@@ -61,8 +111,9 @@ Result<std::string> read_file(const std::string& path) {
 }
 
 Status write_file_atomically(const std::string& path, std::string_view contents) {
-  const std::string temporary = fmt::format("{}.tmp.{}", path, ::getpid());
-  Descriptor file(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
+  LT_ASSIGN(const Target target, find_target(path));
+  std::string temporary;
+  Descriptor file(create_beside(target, temporary));
   if (file.get() < 0) return system_error(temporary, "create");
   const auto fail = [&](const char* doing) {
     const auto failure = system_error(path, doing);
@@ -72,8 +123,8 @@ Status write_file_atomically(const std::string& path, std::string_view contents)
   if (!write_all(file.get(), contents)) return fail("write");
   if (::fsync(file.get()) != 0) return fail("sync");
   if (file.close() != 0) return fail("close");
-  if (::rename(temporary.c_str(), path.c_str()) != 0) return fail("rename into place");
-  const std::filesystem::path parent = std::filesystem::path(path).parent_path();
+  if (::rename(temporary.c_str(), target.path.c_str()) != 0) return fail("rename into place");
+  const std::filesystem::path parent = std::filesystem::path(target.path).parent_path();
   Descriptor folder(
       ::open(parent.empty() ? "." : parent.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (folder.get() >= 0)

@@ -14,7 +14,10 @@ namespace lowtide {
 // Error: kInput, naming the path and the system's reason.
 Result<std::string> read_file(const std::string& path);
 
-// Error: kInput, naming the path and the system's reason; the old file, if any, is untouched.
+// Writes through a symbolic link to what it names and keeps the rights of a file that is there.
+// Error: kUsage for an empty path; kInput, naming the path and the system's reason, also where the
+// target is there and is no regular file (a device, a pipe, a folder). The old file, if any, is
+// untouched then.
 Status write_file_atomically(const std::string& path, std::string_view contents);
 
 // A read-only mapping of a file; unmapped when destroyed. Movable.
