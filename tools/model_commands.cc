@@ -109,6 +109,7 @@ Status run_verify_command(const std::string& path, bool json) {
     out["findings"] = nlohmann::ordered_json::array();
     for (const verify::Finding& finding : report.findings)
       out["findings"].push_back(finding.message);
+    out["notes"] = report.notes;
     std::fputs((out.dump(2) + "\n").c_str(), stdout);
   }
   if (!report.ok()) {
@@ -117,10 +118,11 @@ Status run_verify_command(const std::string& path, bool json) {
     for (const verify::Finding& finding : report.findings) text += "\n  " + finding.message;
     return error(ErrorCode::kVerification, std::move(text));
   }
-  if (!json)
-    fmt::print("{}: verified: {} steps, peak {} bytes, arena {} bytes, lower bound {} bytes{}\n",
-               path, plan.state().plan.steps.size(), report.peak_bytes, plan.arena_bytes(),
-               plan.lower_bound_bytes(), plan.order_proven() ? " (order proven optimal)" : "");
+  if (json) return {};
+  fmt::print("{}: verified: {} steps, peak {} bytes, arena {} bytes, lower bound {} bytes{}\n",
+             path, plan.state().plan.steps.size(), report.peak_bytes, plan.arena_bytes(),
+             plan.lower_bound_bytes(), plan.order_proven() ? " (order proven optimal)" : "");
+  for (const std::string& note : report.notes) fmt::print("  note: {}\n", note);
   return {};
 }
 

@@ -44,6 +44,7 @@ std::map<std::string, std::string, std::less<>> provenance(
 report::PlanningFacts planning_facts(const pipeline::Optimized& optimized, double reading_seconds) {
   report::PlanningFacts facts;
   facts.order_status = optimized.order_status;
+  facts.search_bound_bytes = optimized.search_bound_bytes;
   facts.pack_status = optimized.pack_status;
   facts.order_units = optimized.order_work.units;
   facts.pack_units = optimized.pack_work.units;

@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <chrono>
 #include <numeric>
 
@@ -103,7 +104,7 @@ Status check_budget(const Optimized& result, const OptimizeOptions& options) {
   if (!options.budget_bytes || result.plan.arena_bytes <= *options.budget_bytes) return {};
   const plan::Claims& claims = result.plan.claims;
   const std::string setter =
-      claims.certificate
+      claims.certificate && result.search_bound_bytes == claims.lower_bound_bytes
           ? fmt::format(", set by op '{}'", result.plan.ops[claims.certificate->op].name)
           : "";
   return error(ErrorCode::kInfeasible,
@@ -111,8 +112,8 @@ Status check_budget(const Optimized& result, const OptimizeOptions& options) {
                            "bytes ({}){}; the smallest arena "
                            "found has {} bytes ({})",
                            *options.budget_bytes, format_bytes(*options.budget_bytes),
-                           claims.lower_bound_bytes, format_bytes(claims.lower_bound_bytes), setter,
-                           result.plan.arena_bytes, format_bytes(result.plan.arena_bytes)));
+                           result.search_bound_bytes, format_bytes(result.search_bound_bytes),
+                           setter, result.plan.arena_bytes, format_bytes(result.plan.arena_bytes)));
 }
 
 plan::Claims make_claims(const ir::Graph& graph, const analysis::ScheduleView& view,
@@ -121,9 +122,14 @@ plan::Claims make_claims(const ir::Graph& graph, const analysis::ScheduleView& v
   plan::Claims claims;
   claims.peak_bytes = solution.profile.peak_bytes;
   claims.peak_before_bytes = before_bytes;
-  claims.lower_bound_bytes = order.lower_bound_bytes;
+  // Only what the verifier can recheck: a bound that a search has raised further stays with the
+  // outcome.
+  claims.lower_bound_bytes = view.problem.resident_bytes;
+  if (order.cut) {
+    claims.certificate = write_certificate(graph, view, *order.cut);
+    claims.lower_bound_bytes = claims.certificate->value_bytes;
+  }
   claims.order_proven = claims.peak_bytes == claims.lower_bound_bytes;
-  if (order.cut) claims.certificate = write_certificate(graph, view, *order.cut);
   for (double seconds : costs.seconds) claims.predicted_seconds += seconds;
   return claims;
 }
@@ -170,6 +176,8 @@ Result<Optimized> optimize(const ir::Graph& forward, const OptimizeOptions& opti
   result.plan.claims = make_claims(graph, view, costs, order, solution, before.peak_bytes);
   stage.done("plan");
   result.order_status = order.status;
+  result.search_bound_bytes =
+      std::max(order.lower_bound_bytes, result.plan.claims.lower_bound_bytes);
   result.pack_status = solution.packing.status;
   result.order_work = order.work;
   result.pack_work = solution.packing.work;

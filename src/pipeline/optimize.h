@@ -47,6 +47,8 @@ struct Stage {
 struct Optimized {
   plan::Plan plan;
   plan::SolveStatus order_status = plan::SolveStatus::kLimit;
+  int64_t search_bound_bytes = 0;  // proven by the search, at least the plan's certified bound;
+                                   // only a repeated search could recheck it, so no plan claims it
   plan::SolveStatus pack_status = plan::SolveStatus::kLimit;
   plan::SolveWork order_work, pack_work;
   std::vector<Stage> stages;  // wall time, for people; never part of the plan

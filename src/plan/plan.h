@@ -47,7 +47,7 @@ struct PlanValue {
   std::string name{};
   TensorDesc type{};
   PlanAlias alias = PlanAlias::kOwn;
-  PlanValueId base{};          // for views and updates
+  PlanValueId base{};        // for views and updates
   int64_t offset_bytes = 0;  // of the first element in the storage
   PlanStorageId storage{};
   PlanOpId producer{};  // none: there before the step
@@ -61,7 +61,7 @@ struct PlanStorage {
   int64_t bytes = 0;  // rounded up to the plan's alignment
   Category category = Category::kActivation;
   bool resident = false;
-  int64_t address = 0;   // offset in the arena, a multiple of the alignment
+  int64_t address = 0;     // offset in the arena, a multiple of the alignment
   PlanStorageId reuses{};  // none, or the storage whose buffer this one took over
   bool operator==(const PlanStorage&) const = default;
 };
@@ -75,15 +75,15 @@ struct PlanOp {
   std::vector<PlanValueId> inputs{};  // none() where an optional input is absent
   std::vector<PlanValueId> outputs{};
   std::vector<PlanOpId> control{};  // must run before this op
-  int64_t workspace_bytes = 0;    // rounded up to the alignment
-  double predicted_seconds = 0;   // of one run, by the device profile
+  int64_t workspace_bytes = 0;      // rounded up to the alignment
+  double predicted_seconds = 0;     // of one run, by the device profile
   bool operator==(const PlanOp&) const = default;
 };
 
 struct Step {
   enum class Kind : uint8_t { kCompute, kFree };
   Kind kind = Kind::kCompute;
-  PlanOpId op{};                    // kCompute
+  PlanOpId op{};                  // kCompute
   int64_t workspace_address = 0;  // kCompute, when the op has workspace
   PlanStorageId storage{};  // kFree: not readable from here on (a reused one is freed by its heir)
   bool operator==(const Step&) const = default;
@@ -101,10 +101,10 @@ struct BoundCertificate {
 struct Claims {
   int64_t peak_bytes = 0;         // of this order, everything on the device
   int64_t peak_before_bytes = 0;  // of the ops in their given order, nothing reused in place
-  int64_t lower_bound_bytes = 0;  // proven for every order of these ops
+  int64_t lower_bound_bytes = 0;  // proven for every order of these ops: the certificate's value;
+                                  // without one what is resident
   bool order_proven = false;      // peak_bytes == lower_bound_bytes
-  std::optional<BoundCertificate>
-      certificate;  // proves certificate->value_bytes; an exhaustive search may have proven more
+  std::optional<BoundCertificate> certificate;
   double predicted_seconds = 0;  // of the step
   bool operator==(const Claims&) const = default;
 };

@@ -26,6 +26,38 @@ int64_t fragmentation_bytes(const plan::Plan& plan) {
   return plan.arena_bytes - plan.claims.peak_bytes;
 }
 
+// "4,096"
+std::string grouped(int64_t number) {
+  std::string digits = std::to_string(number);
+  for (size_t at = digits.size(); at > (number < 0 ? 4u : 3u);) digits.insert(at -= 3, ",");
+  return digits;
+}
+
+// What is left between the peak and the certified bound: a percentage hides a small rest.
+std::string gap_text(const plan::Plan& plan) {
+  const int64_t gap = gap_bytes(plan);
+  const std::string share = fmt::format("{:.2f} %", percent(gap, plan.claims.lower_bound_bytes));
+  return gap == 0 ? "gap 0" : fmt::format("gap {} bytes ({})", grouped(gap), share);
+}
+
+bool optimal_by_search_only(const plan::Plan& plan, const PlanningFacts& facts) {
+  return !plan.claims.order_proven && facts.search_bound_bytes == plan.claims.peak_bytes;
+}
+
+std::string_view order_status(const plan::Plan& plan, const PlanningFacts& facts) {
+  return optimal_by_search_only(plan, facts) ? "proven by exhaustive search"
+                                             : plan::name(facts.order_status);
+}
+
+std::string proof_text(const plan::Plan& plan, const PlanningFacts& facts) {
+  if (plan.claims.order_proven) return "order proven optimal";
+  if (optimal_by_search_only(plan, facts)) return "order optimal, proven by exhaustive search";
+  if (facts.search_bound_bytes > plan.claims.lower_bound_bytes)
+    return fmt::format("order not proven optimal; bound by search {} bytes",
+                       grouped(facts.search_bound_bytes));
+  return "order not proven optimal";
+}
+
 std::string sizes(const plan::Plan& plan) {
   std::string text;
   for (const auto& [symbol, size] : plan.bindings) text += fmt::format(" {}={}", symbol, size);
@@ -78,9 +110,8 @@ std::string verdict_text(const plan::Plan& plan, const PlanningFacts& facts) {
   fmt::format_to(out, "peak   {} -> {}  ({:+.1f} %)\n", format_bytes(claims.peak_before_bytes),
                  format_bytes(claims.peak_bytes),
                  percent(claims.peak_bytes - claims.peak_before_bytes, claims.peak_before_bytes));
-  fmt::format_to(out, "bound  {}  gap {:.2f} %  ({})\n", format_bytes(claims.lower_bound_bytes),
-                 percent(gap_bytes(plan), claims.lower_bound_bytes),
-                 claims.order_proven ? "order proven optimal" : "order not proven optimal");
+  fmt::format_to(out, "bound  {}  {}  ({})\n", format_bytes(claims.lower_bound_bytes),
+                 gap_text(plan), proof_text(plan, facts));
   fmt::format_to(out, "arena  {} ({} bytes)  fragmentation {:.2f} %\n",
                  format_bytes(plan.arena_bytes), plan.arena_bytes,
                  percent(fragmentation_bytes(plan), plan.arena_bytes));
@@ -112,7 +143,8 @@ std::string verdict_json(const plan::Plan& plan, const PlanningFacts& facts) {
   json["lower_bound_bytes"] = claims.lower_bound_bytes;
   json["gap"] = percent(gap_bytes(plan), claims.lower_bound_bytes) / 100;
   json["order_proven"] = claims.order_proven;
-  json["order_status"] = plan::name(facts.order_status);
+  json["search_bound_bytes"] = facts.search_bound_bytes;
+  json["order_status"] = order_status(plan, facts);
   json["pack_status"] = plan::name(facts.pack_status);
   json["arena_bytes"] = plan.arena_bytes;
   json["fragmentation_bytes"] = fragmentation_bytes(plan);

@@ -14,6 +14,7 @@ namespace lowtide::report {
 // What the plan file does not hold: how the planning went.
 struct PlanningFacts {
   plan::SolveStatus order_status = plan::SolveStatus::kOptimal;
+  int64_t search_bound_bytes = 0;  // proven by the search; no plan claims it (src/plan/plan.h)
   plan::SolveStatus pack_status = plan::SolveStatus::kOptimal;
   int64_t order_units = 0, pack_units = 0;             // work done
   std::vector<std::pair<std::string, double>> stages;  // name, seconds

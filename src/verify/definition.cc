@@ -467,9 +467,14 @@ bool same_question(const Plan& a, const Plan& b) {
 bool bound_is_right(const Plan& p, const Plan* known_good) {
   const plan::Claims& claims = p.claims;
   if (claims.lower_bound_bytes > claims.peak_bytes) return false;
-  if (claims.order_proven && claims.lower_bound_bytes < claims.peak_bytes) return false;
-  if (!claims.certificate) return true;
-  if (claims.lower_bound_bytes < claims.certificate->value_bytes) return false;
+  if (claims.order_proven != (claims.lower_bound_bytes >= claims.peak_bytes)) return false;
+  if (!claims.certificate) {
+    int64_t resident = 0;
+    for (PlanStorageId s : p.storages.ids())
+      if (!maker_of(p, s).valid()) resident += p.storages[s].bytes;
+    return claims.lower_bound_bytes == resident;
+  }
+  if (claims.lower_bound_bytes != claims.certificate->value_bytes) return false;
   if (known_good != nullptr && same_question(p, *known_good)) return true;
   const States states(p, claims.certificate->op);
   const OpSet state(claims.certificate->prefix.begin(), claims.certificate->prefix.end());

@@ -246,7 +246,7 @@ void change_name(Plan& p, Rng& rng) {
 
 void change_claim(Plan& p, Rng& rng) {
   plan::Claims& claims = p.claims;
-  switch (rng.below(6)) {
+  switch (rng.below(8)) {
     case 0:
       claims.peak_bytes = other_number(claims.peak_bytes, rng);
       break;
@@ -261,6 +261,15 @@ void change_claim(Plan& p, Rng& rng) {
       break;
     case 4:
       claims.predicted_seconds *= 1 + 1e-6;
+      break;
+    case 5:  // called optimal
+      claims.lower_bound_bytes = claims.peak_bytes;
+      claims.order_proven = true;
+      break;
+    case 6:  // the same without evidence
+      claims.lower_bound_bytes = claims.peak_bytes;
+      claims.order_proven = true;
+      claims.certificate.reset();
       break;
     default:
       claims.lower_bound_bytes = claims.peak_bytes;

@@ -30,20 +30,26 @@ void check_claims(const Facts& facts, Report& report, Findings& findings) {
     findings.add(Violation::kBoundAbovePeak,
                  fmt::format("a bound of {} bytes above the peak of {}", claims.lower_bound_bytes,
                              claims.peak_bytes));
-  if (claims.order_proven && claims.lower_bound_bytes != claims.peak_bytes)
-    findings.add(Violation::kProvenWithoutBound,
-                 fmt::format("called proven with a bound of {} bytes and a peak of {}",
-                             claims.lower_bound_bytes, claims.peak_bytes));
-  const int64_t certified = claims.certificate ? claims.certificate->value_bytes : 0;
+  if (claims.order_proven != (claims.lower_bound_bytes == claims.peak_bytes))
+    findings.add(Violation::kOrderProven,
+                 fmt::format("called {} with a bound of {} bytes and a peak of {}",
+                             claims.order_proven ? "proven" : "unproven", claims.lower_bound_bytes,
+                             claims.peak_bytes));
+  // That the certificate is worth its value is for check_certificate to say.
+  const int64_t certified =
+      claims.certificate ? claims.certificate->value_bytes : facts.resident_bytes;
+  const char* evidence = claims.certificate ? "the certificate shows" : "are resident";
   if (claims.lower_bound_bytes < certified)
     findings.add(Violation::kBoundBelowCertificate,
-                 fmt::format("a bound of {} bytes below its certificate's {}",
-                             claims.lower_bound_bytes, certified));
-  else if (claims.lower_bound_bytes > certified && claims.lower_bound_bytes > facts.resident_bytes)
-    report.notes.push_back(fmt::format(
-        "the bound of {} bytes is above its certificate's {}: it is by search, which is not "
-        "repeated here",
-        claims.lower_bound_bytes, certified));
+                 fmt::format("a bound of {} bytes below the {} that {}", claims.lower_bound_bytes,
+                             certified, evidence));
+  if (claims.lower_bound_bytes > certified)
+    findings.add(Violation::kBoundUncertified,
+                 fmt::format("a bound of {} bytes above the {} that {}", claims.lower_bound_bytes,
+                             certified, evidence));
+  if (!claims.certificate && !facts.plan.ops.empty())
+    report.notes.push_back(
+        "no certificate: the bound is what is resident, which says little about the order");
 }
 
 }  // namespace
@@ -84,7 +90,8 @@ std::string_view name(Violation violation) {
                                                                 "seconds",
                                                                 "bound_above_peak",
                                                                 "bound_below_certificate",
-                                                                "proven_without_bound",
+                                                                "bound_uncertified",
+                                                                "order_proven",
                                                                 "certificate_prefix",
                                                                 "certificate_value",
                                                                 "certificate_not_least"};

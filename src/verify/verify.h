@@ -64,13 +64,15 @@ enum class Violation : uint8_t {
   kSeconds,                // claimed time
   kBoundAbovePeak,         // claimed bound above the claimed peak
   kBoundBelowCertificate,  // claimed bound below its own evidence
-  kProvenWithoutBound,     // order_proven, and the bound is not the peak
+  kBoundUncertified,   // claimed bound above its evidence: the certificate or, without one, what
+                       // is resident
+  kOrderProven,        // order_proven says another thing than peak and bound
   kCertificatePrefix,  // the state is not closed, or lacks an ancestor of the op, or has the op or
                        // a descendant
   kCertificateValue,   // the state costs another number of bytes
   kCertificateNotLeast,  // another state is cheaper, so nothing is proven
 };
-inline constexpr int kViolations = 39;
+inline constexpr int kViolations = 40;
 // "read_after_free"
 std::string_view name(Violation violation);
 

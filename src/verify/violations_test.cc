@@ -153,11 +153,9 @@ const std::vector<Case>& cases() {
       {Violation::kBoundAbovePeak,
        [](Plan& p) { p.claims.lower_bound_bytes = p.claims.peak_bytes + 64; }},
       {Violation::kBoundBelowCertificate, [](Plan& p) { p.claims.lower_bound_bytes = 0; }},
-      {Violation::kProvenWithoutBound,
-       [](Plan& p) {
-         p.claims.order_proven = true;
-         p.claims.lower_bound_bytes = p.claims.peak_bytes - 64;
-       }},
+      {Violation::kBoundUncertified,
+       [](Plan& p) { p.claims.lower_bound_bytes = p.claims.certificate->value_bytes + 64; }},
+      {Violation::kOrderProven, [](Plan& p) { p.claims.order_proven = !p.claims.order_proven; }},
       {Violation::kCertificatePrefix, [](Plan& p) { p.claims.certificate->prefix.clear(); }},
       {Violation::kCertificateValue, [](Plan& p) { p.claims.certificate->value_bytes -= 64; }},
       {Violation::kCertificateNotLeast,
@@ -219,19 +217,40 @@ TEST(ViolationsTest, NamesAreDistinct) {
   EXPECT_FALSE(names.front().empty());
 }
 
-TEST(ViolationsTest, ABoundAboveItsCertificateIsNoted) {
+TEST(ViolationsTest, NoBoundIsClaimedWithoutEvidence) {
   Plan plan = right_plan();
-  plan.claims.lower_bound_bytes = plan.claims.peak_bytes;
   plan.claims.certificate.reset();
+  EXPECT_TRUE(verify(plan).has(Violation::kBoundUncertified)) << "the evidence was dropped";
+  EXPECT_FALSE(valid_by_definition(plan));
+  plan.claims.lower_bound_bytes = plan.claims.peak_bytes;
+  plan.claims.order_proven = true;
+  EXPECT_TRUE(verify(plan).has(Violation::kBoundUncertified)) << "and the order called optimal";
+  EXPECT_FALSE(valid_by_definition(plan));
+  plan.claims.certificate = right_plan().claims.certificate;
+  plan.claims.certificate->value_bytes = plan.claims.peak_bytes + 64;
+  plan.claims.peak_bytes += 64;
+  plan.claims.lower_bound_bytes = plan.claims.peak_bytes;
+  EXPECT_TRUE(verify(plan).has(Violation::kCertificateValue)) << "the evidence itself was raised";
+  EXPECT_FALSE(valid_by_definition(plan));
+}
+
+TEST(ViolationsTest, WithoutCertificateTheBoundIsWhatIsResident) {
+  Plan plan = right_plan();
+  plan.claims.certificate.reset();
+  plan.claims.lower_bound_bytes = verify(plan).resident_bytes;
+  plan.claims.order_proven = false;
   const Report report = verify(plan);
-  EXPECT_TRUE(report.ok());
+  EXPECT_TRUE(report.ok()) << report.findings[0].message;
+  EXPECT_TRUE(valid_by_definition(plan));
   ASSERT_EQ(report.notes.size(), 1u);
-  EXPECT_NE(report.notes[0].find("by search"), std::string::npos);
+  EXPECT_NE(report.notes[0].find("no certificate"), std::string::npos);
 }
 
 TEST(ViolationsTest, AnEmptyPlanIsRight) {
-  EXPECT_TRUE(verify(Plan{}).ok());
-  EXPECT_TRUE(valid_by_definition(Plan{}));
+  Plan nothing;
+  nothing.claims.order_proven = true;  // no bytes, and no fewer are possible
+  EXPECT_TRUE(verify(nothing).ok());
+  EXPECT_TRUE(valid_by_definition(nothing));
 }
 
 TEST(ViolationsTest, ManyViolationsDoNotFillMemory) {
