@@ -7,6 +7,7 @@
 
 #include "exec/cpu/build.h"
 #include "exec/cpu/cpu.h"
+#include "exec/cpu/waiting.h"
 
 namespace lowtide::exec_cpu {
 namespace {
@@ -35,6 +36,7 @@ class CpuFactory final : public runtime::KernelFactory {
  public:
   explicit CpuFactory(int threads) : threads_(default_threads()) {
     if (threads > 0) threads_ = threads;
+    wait_briefly(threads_);
     for (auto entries :
          {elementwise_kernels(), product_kernels(), convolution_kernels(), normalization_kernels(),
           softmax_kernels(), loss_kernels(), pool_kernels(), reduction_kernels(), move_kernels(),
