@@ -57,6 +57,8 @@ function(lowtide_folder folder deps)
       set(lowtide_target ${name}_test)
       include(${dir}/test_packages.cmake)
     endif()
-    gtest_discover_tests(${name}_test TEST_PREFIX ${folder}. DISCOVERY_TIMEOUT 60 PROPERTIES TIMEOUT 300)
+    # The files hold what tests record about themselves (RecordProperty), which ctest does not pass on.
+    gtest_discover_tests(${name}_test TEST_PREFIX ${folder}. XML_OUTPUT_DIR ${CMAKE_BINARY_DIR}/results/recorded
+      DISCOVERY_TIMEOUT 60 PROPERTIES TIMEOUT 300)
   endif()
 endfunction()

@@ -3,7 +3,8 @@
 
     count_results.py FOLDER [--skipped N] [--failed N]
 
-Prints failed and skipped tests with their reasons, then "N passed, N failed, N skipped".
+Prints what tests recorded about themselves (RecordProperty in GoogleTest, whose own reports lie below FOLDER/recorded;
+record_property in pytest), failed and skipped tests with their reasons, then "N passed, N failed, N skipped".
 Exit code 1 if a test failed or none ran.
 """
 
@@ -21,6 +22,17 @@ def outcome(case: ElementTree.Element) -> str:
     return "passed"
 
 
+def recorded(folder: pathlib.Path) -> list[str]:
+    """One line per test that recorded something: its name and "key value" pairs."""
+    lines = []
+    for path in sorted((*folder.glob("*.xml"), *folder.glob("recorded/**/*.xml"))):
+        for case in ElementTree.parse(path).iter("testcase"):
+            pairs = [f"{p.get('name')} {p.get('value')}" for p in case.iter("property")]
+            if pairs:
+                lines.append(f"recorded {case.get('classname')}.{case.get('name')}: {', '.join(pairs)}")
+    return lines
+
+
 def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("folder", type=pathlib.Path)
@@ -28,6 +40,8 @@ def main() -> int:
     parser.add_argument("--failed", type=int, default=0, help="failures outside of any test, such as the build")
     arguments = parser.parse_args()
 
+    for line in recorded(arguments.folder):
+        print(line)
     counts = {"passed": 0, "failed": arguments.failed, "skipped": arguments.skipped}
     for path in sorted(arguments.folder.glob("*.xml")):
         for case in ElementTree.parse(path).iter("testcase"):

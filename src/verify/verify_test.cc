@@ -41,6 +41,15 @@ TEST(VerifyTest, AgreesWithTheDefinitionOnChangedPlans) {
   for (int i = 0; i < kViolations; ++i)
     fmt::print("{:26} {:5}\n", name(static_cast<Violation>(i)), found[static_cast<Violation>(i)]);
   EXPECT_EQ(counts.size(), mutation_names().size());
+  int valid = 0, wrong = 0;
+  for (const auto& [change, count] : counts) {
+    valid += count.first;
+    wrong += count.second;
+  }
+  RecordProperty("mutations", valid + wrong);
+  RecordProperty("still_valid", valid);
+  RecordProperty("wrong_and_found", wrong);
+  RecordProperty("kinds_of_change", static_cast<int>(counts.size()));
 }
 
 TEST(VerifyTest, AgreesOnLargerPlansWhereStatesAreTooManyToTry) {

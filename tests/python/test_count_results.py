@@ -28,6 +28,17 @@ def test_both_forms_are_added_up(tmp_path):
     assert "skipped g: no torch" in lines and "failed b" in lines
 
 
+def test_what_tests_recorded_is_printed_and_not_counted(tmp_path):
+    (tmp_path / "ctest.xml").write_text('<testsuite><testcase name="io.Cases.Run" status="run"/></testsuite>')
+    (tmp_path / "recorded").mkdir()
+    (tmp_path / "recorded/io.Cases.Run.xml").write_text(
+        '<testsuites><testsuite><testcase name="Run" classname="Cases" status="run"><properties>'
+        '<property name="run" value="7"/><property name="skipped" value="2 (strings)"/></properties></testcase>'
+        '<testcase name="Other" classname="Cases"/></testsuite></testsuites>')
+    code, lines = run(tmp_path)
+    assert (code, lines) == (0, ["recorded Cases.Run: run 7, skipped 2 (strings)", "1 passed, 0 failed, 0 skipped"])
+
+
 def test_success_needs_a_test_that_passed(tmp_path):
     assert run(tmp_path) == (1, ["0 passed, 0 failed, 0 skipped"])
     (tmp_path / "ctest.xml").write_text('<testsuite><testcase name="a" status="run"/></testsuite>')
