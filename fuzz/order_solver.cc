@@ -1,0 +1,98 @@
+// The order solver on any problem: its answer is run by the simulator, keeps its promises about the
+// incoming order and the bound, and its cut is closed and holds the op it names. Inputs that parse
+// are taken as they are; of all others the bytes are the choices by which a small problem is drawn,
+// so that nearly every input reaches the solver.
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "base/check.h"
+#include "fuzz/choices.h"
+#include "order/order.h"
+#include "plan/schedule_simulator.h"
+#include "plan/schedule_text.h"
+
+namespace {
+
+using namespace lowtide;
+
+constexpr size_t kMaxOps = 64;
+
+void check_cut(const plan::ScheduleProblem& problem, const plan::CutCertificate& cut) {
+  IdVector<plan::SchedOpId, bool> inside(problem.ops.size(), false);
+  for (plan::SchedOpId op : cut.prefix) inside[op] = true;
+  LT_CHECK(!inside[cut.op], "the op of a cut runs after its prefix");
+  const auto closed = [&](plan::SchedOpId before, plan::SchedOpId after) {
+    LT_CHECK(inside[before] || !(inside[after] || after == cut.op), "a cut's prefix is closed");
+  };
+  for (const plan::SchedValue& value : problem.values)
+    for (plan::SchedOpId reader : value.readers) closed(value.producer, reader);
+  for (const auto& [before, after] : problem.control) closed(before, after);
+}
+
+void check_answer(const plan::ScheduleProblem& problem) {
+  if (problem.ops.size() > kMaxOps) return;
+  order::OrderOptions options;
+  options.max_units = 20'000;
+  const plan::ScheduleOutcome outcome = order::solve(problem, options);
+
+  std::vector<plan::SchedOpId> incoming;
+  for (size_t op = 0; op < problem.ops.size(); ++op) incoming.emplace_back(op);
+  const auto before = plan::simulate(problem, incoming);
+  const auto after = plan::simulate(problem, outcome.sequence);
+  LT_CHECK(before.has_value() && after.has_value(),
+           "an order runs every op once, after its inputs");
+  LT_CHECK(after->peak_bytes == outcome.peak_bytes, "the peak is the simulator's");
+  LT_CHECK(after->peak_bytes <= before->peak_bytes, "no order is worse than the incoming one");
+  LT_CHECK(outcome.lower_bound_bytes <= outcome.peak_bytes, "the bound is below the peak");
+  LT_CHECK((outcome.status == plan::SolveStatus::kOptimal) ==
+               (outcome.lower_bound_bytes == outcome.peak_bytes),
+           "optimal means that peak and bound meet");
+  if (outcome.cut) check_cut(problem, *outcome.cut);
+}
+
+// Ops in a valid order, values with readers behind their producers, in-place pairs of equal sizes.
+plan::ScheduleProblem drawn(fuzz::Choices& choices) {
+  plan::ScheduleProblem problem;
+  const size_t ops = 2 + choices.below(14);
+  for (size_t op = 0; op < ops; ++op) {
+    plan::SchedOp made;
+    made.workspace_bytes = 32 * static_cast<int64_t>(choices.below(3));
+    problem.ops.push_back(made);
+  }
+  for (size_t producer = 0; producer < ops; ++producer) {
+    const plan::SchedOpId maker(producer);
+    plan::SchedValue value;
+    value.producer = maker;
+    value.bytes = 32 * static_cast<int64_t>(choices.below(8));
+    for (size_t op = producer + 1; op < ops; ++op)
+      if (choices.below(4) == 0) value.readers.emplace_back(op);
+    value.is_output = choices.below(8) == 0;
+    const plan::SchedValueId made = problem.values.push_back(value);
+    for (plan::SchedValueId v : problem.values.ids()) {
+      const plan::SchedValue& input = problem.values[v];
+      const bool read =
+          std::find(input.readers.begin(), input.readers.end(), maker) != input.readers.end();
+      if (!read || input.is_output || input.bytes != value.bytes) continue;
+      problem.in_place.push_back({maker, v, made});
+    }
+    if (producer > 0 && choices.below(8) == 0)
+      problem.control.emplace_back(plan::SchedOpId(choices.below(producer)), maker);
+  }
+  return problem;
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  const std::string_view text(reinterpret_cast<const char*>(data), size);
+  if (const auto problem = plan::parse_schedule_problem(text, "fuzz")) check_answer(*problem);
+  if (const auto problem = plan::parse_order_file(text, "fuzz")) check_answer(*problem);
+  fuzz::Choices choices(data, size);
+  const plan::ScheduleProblem problem = drawn(choices);
+  LT_CHECK(plan::check(problem).has_value(), "a drawn problem is consistent");
+  check_answer(problem);
+  return 0;
+}
