@@ -198,17 +198,20 @@ TEST(AllGraphs, UpToFourOpsWithEverySizeOneToThree) {
   }
 }
 
-TEST(AllGraphs, OfFiveOpsWithSampledSizes) {
+// All 1,024 graphs with all 243 sizes: as they are, and with outputs, workspaces and in-place pairs
+// that differ from case to case.
+TEST(AllGraphs, OfFiveOpsWithEverySizeOneToThree) {
   Rng rng(5);
   for (uint32_t edges = 0; edges < 1u << 10; ++edges)
-    for (int sample = 0; sample < 24; ++sample) {
-      const auto sizes = static_cast<uint32_t>(rng.below(243));
-      const auto outputs = sample % 3 == 0 ? static_cast<uint32_t>(rng.below(32)) : 0;
-      const auto workspaces = sample % 4 < 2 ? static_cast<uint32_t>(rng.below(243)) : 0;
-      const auto problem = numbered_graph(5, edges, sizes, outputs, sample % 2 == 0, workspaces);
-      expect_optimal(problem, solve(problem), SubsetDp(problem).optimum());
-      if (HasFailure()) FAIL() << plan::print(problem);
-    }
+    for (uint32_t sizes = 0; sizes < 243; ++sizes)
+      for (const bool plain : {true, false}) {
+        const auto outputs = plain || sizes % 3 != 0 ? 0 : static_cast<uint32_t>(rng.below(32));
+        const auto workspaces = plain || sizes % 4 < 2 ? 0 : static_cast<uint32_t>(rng.below(243));
+        const bool in_place = !plain && (edges + sizes) % 2 == 0;
+        const auto problem = numbered_graph(5, edges, sizes, outputs, in_place, workspaces);
+        expect_optimal(problem, solve(problem), SubsetDp(problem).optimum());
+        if (HasFailure()) FAIL() << plan::print(problem);
+      }
 }
 
 }  // namespace
