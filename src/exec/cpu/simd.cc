@@ -1,5 +1,6 @@
 #include "exec/cpu/simd.h"
 
+#include <array>
 #include <cstring>
 
 namespace lowtide::exec_cpu {
@@ -18,28 +19,43 @@ extern const Loops kLoops;
 
 namespace {
 
-const Loops& choose() {
+struct Runnable {
+  std::array<const Loops*, 3> sets{};
+  size_t count = 0;
+};
+
+Runnable find_runnable() {
+  Runnable found;
+  found.sets[found.count++] = &base::kLoops;
 #if defined(__x86_64__)
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+      __builtin_cpu_supports("bmi2"))
+    found.sets[found.count++] = &avx2::kLoops;
   if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
       __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
       __builtin_cpu_supports("avx512cd"))
-    return avx512::kLoops;
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
-      __builtin_cpu_supports("bmi2"))
-    return avx2::kLoops;
+    found.sets[found.count++] = &avx512::kLoops;
 #endif
-  return base::kLoops;
+  return found;
 }
 
 }  // namespace
 
+std::span<const Loops* const> runnable_loops() {
+  static const Runnable runnable = find_runnable();
+  return {runnable.sets.data(), runnable.count};
+}
+
 const Loops& loops() {
-  static const Loops& chosen = choose();
+  static const Loops& chosen = *runnable_loops().back();
   return chosen;
 }
 
 MapLoop find_map(const char* kind, char in, char out, int inputs) {
-  const Loops& set = loops();
+  return find_map(loops(), kind, in, out, inputs);
+}
+
+MapLoop find_map(const Loops& set, const char* kind, char in, char out, int inputs) {
   for (int i = 0; i < set.map_count; ++i) {
     const MapEntry& entry = set.maps[i];
     if (entry.in == in && entry.out == out && entry.inputs == inputs &&

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 
 namespace lowtide::exec_cpu {
 
@@ -126,7 +127,10 @@ inline constexpr int64_t kColumns = 256;
 
 // The loops for this processor.
 const Loops& loops();
-// The elementwise loop of a kind and types, or null.
+// Every compiled set that this processor can run, plainest first. For tests.
+std::span<const Loops* const> runnable_loops();
+// The elementwise loop of a kind and types, or null; by default of loops().
+MapLoop find_map(const Loops& set, const char* kind, char in, char out, int inputs);
 MapLoop find_map(const char* kind, char in, char out, int inputs);
 
 }  // namespace lowtide::exec_cpu
