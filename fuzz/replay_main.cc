@@ -3,7 +3,11 @@
 // `mutations` seeded variations: bytes changed, spans deleted, doubled, swapped or taken from
 // another input. Deterministic: a crash is repeated by the same arguments.
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <csignal>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -65,13 +69,27 @@ void mutate_once(std::string& text, const std::vector<std::string>& inputs, uint
   }
 }
 
+// What is being run, for the handler below.
+const std::string* running = nullptr;
+
+// Keeps the input that crashed, as libFuzzer does.
+void keep_input(int signal) {
+  const int file = ::open("crash-input", O_WRONLY | O_CREAT | O_TRUNC, 0644);
+  if (running != nullptr && file >= 0 && ::write(file, running->data(), running->size()) >= 0)
+    std::fputs("the input is kept in crash-input\n", stderr);
+  std::signal(signal, SIG_DFL);
+  std::raise(signal);
+}
+
 void run(const std::string& bytes) {
+  running = &bytes;
   LLVMFuzzerTestOneInput(reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size());
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
+  for (int signal : {SIGABRT, SIGSEGV, SIGFPE, SIGBUS}) std::signal(signal, keep_input);
   long mutations = 0;
   std::vector<std::string> inputs;
   for (int i = 1; i < argc; ++i) {
