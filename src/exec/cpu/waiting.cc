@@ -25,14 +25,14 @@ namespace lowtide::exec_cpu {
 namespace {
 
 // Makes this thread the first of a team of two and never returns. Signals are for other threads.
-void sleep_as_team() {
+[[maybe_unused]] void sleep_as_team() {
   sigset_t all;
   sigfillset(&all);
   pthread_sigmask(SIG_BLOCK, &all, nullptr);
   int members = 0;
 #pragma omp parallel num_threads(2) reduction(+ : members)
   members += 1;
-  while (members > 0) pause();
+  while (members > 0) pause();  // NOLINT(bugprone-infinite-loop): it is meant to be
 }
 
 }  // namespace
