@@ -43,18 +43,22 @@ Result<analysis::OpCosts> op_costs(const ir::Graph& graph, const OptimizeOptions
   LT_ASSIGN(costs.seconds, cost::all_op_seconds(graph, options.device));
   costs.workspace_bytes = IdVector<ir::OpId, int64_t>(graph.op_count(), 0);
   if (options.kernels == nullptr) return costs;
-  std::string missing;
+  constexpr int kMostNamed = 8;
+  std::string named;
+  int missing = 0;
   for (ir::OpId id : graph.ops()) {
     if (analysis::is_view_op(graph, id)) continue;
     LT_ASSIGN(const plan::OpDesc desc, analysis::describe(graph, id));
     const auto bytes = options.kernels->workspace_bytes(desc);
     if (bytes)
       costs.workspace_bytes[id] = *bytes;
-    else
-      missing += fmt::format("{}op '{}': {}", missing.empty() ? "" : "; ", graph.op(id).name,
-                             bytes.error().message);
+    else if (++missing <= kMostNamed)
+      named += fmt::format("{}op '{}': {}", named.empty() ? "" : "; ", graph.op(id).name,
+                           bytes.error().message);
   }
-  if (!missing.empty()) return error(ErrorCode::kInput, std::move(missing));
+  if (missing > kMostNamed)
+    named += fmt::format("; and {} more, {} in all", missing - kMostNamed, missing);
+  if (missing > 0) return error(ErrorCode::kInput, std::move(named));
   return costs;
 }
 

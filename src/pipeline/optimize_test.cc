@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
+
 #include "base/rng.h"
 #include "ops/op_table.h"
 #include "plan/plan_text.h"
@@ -73,6 +75,29 @@ TEST(Optimize, ATrainingStepIsProvenPackedAndVerified) {
   // Updates that run early keep one gradient alive instead of six: five matrices less.
   EXPECT_LE(optimized->plan.claims.peak_bytes,
             optimized->plan.claims.peak_before_bytes - 3 * 64 * 64 * 4);
+}
+
+TEST(Optimize, NoOtherRoleOfAStorageIsAccepted) {
+  OptimizeOptions options = options_on_cpu();
+  options.training = autodiff::TrainingOptions{};
+  options.training->optimizer.kind = autodiff::OptimizerKind::kAdamW;
+  const auto optimized = optimize(mlp(3, 4, 16), options);
+  ASSERT_TRUE(optimized.has_value()) << optimized.error().message;
+  std::array<int, kCategories> seen{};
+  for (plan::PlanStorageId s : optimized->plan.storages.ids()) {
+    plan::Plan changed = optimized->plan;
+    const Category right = changed.storages[s].category;
+    ++seen[static_cast<size_t>(right)];
+    for (int c = 0; c < kCategories; ++c) {
+      changed.storages[s].category = static_cast<Category>(c);
+      EXPECT_EQ(verify::verify(changed).ok(), changed.storages[s].category == right)
+          << changed.values[changed.storages[s].root].name << " as "
+          << name(changed.storages[s].category);
+    }
+  }
+  for (Category c : {Category::kParameter, Category::kOptimizerState, Category::kGradient,
+                     Category::kActivation, Category::kTemporary, Category::kInput})
+    EXPECT_GT(seen[static_cast<size_t>(c)], 0) << name(c);
 }
 
 TEST(Optimize, TheSameInputGivesTheSameBytes) {

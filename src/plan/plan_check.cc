@@ -43,6 +43,7 @@ class Checker {
     for (PlanOpId o : plan_.ops.ids()) LT_RETURN_IF_ERROR(check_op(plan_.ops[o], o));
     LT_RETURN_IF_ERROR(check_outputs());
     LT_RETURN_IF_ERROR(check_names());
+    LT_RETURN_IF_ERROR(check_bindings());
     for (size_t i = 0; i < plan_.steps.size(); ++i)
       LT_RETURN_IF_ERROR(check_step(plan_.steps[i], i));
     return check_claims();
@@ -169,6 +170,13 @@ class Checker {
     for (PlanValueId v : plan_.values.ids())
       if (plan_.values[v].producer.valid() && !made[v])
         return bad("value '{}' is no output of its producer", plan_.values[v].name);
+    return {};
+  }
+
+  Status check_bindings() const {
+    for (const auto& [symbol, size] : plan_.bindings)
+      if (size < 1 || !is_size(size))
+        return bad("the size '{}' is bound to {}, not to at least 1", symbol, size);
     return {};
   }
 

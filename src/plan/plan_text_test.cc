@@ -278,6 +278,7 @@ TEST(PlanTextTest, MessagesNameTheMember) {
            {"\"alignment_bytes\": 64", "\"alignment_bytes\": 63", "power of two"},
            {"\"outputs\": [4]", "\"outputs\": []", "is no output of its producer"},
            {"\"outputs\": [4]", "\"outputs\": [4, 4]", "listed twice"},
+           {"\"batch\": 2", "\"batch\": 0", "the size 'batch' is bound to 0"},
            {"\"values\": [", "\"values\": [[", "p.lt"},
        }) {
     const std::string message = after_edit(c.from, c.to);

@@ -17,6 +17,9 @@ bool valid_by_definition(const plan::Plan& plan, std::string* why = nullptr,
                          const plan::Plan* known_good = nullptr);
 inline constexpr int kMaxFreeOps = 14;
 
+// Whether every storage is called what it is for; the plan's ops must make their outputs.
+bool roles_by_definition(const plan::Plan& plan);
+
 // The cheapest state in which `op` can run, as a certificate. For building plans; exponential in
 // the ops that are neither ancestors nor descendants of `op` up to kMaxFreeOps, and without an
 // answer beyond. The plan must be valid otherwise.

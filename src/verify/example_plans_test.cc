@@ -25,7 +25,10 @@ class GraphMaker {
     for (int i = 0; i < 2; ++i)
       params_.push_back(given(fmt::format("w{}", i), Category::kParameter));
     scale_ = given("scale", Category::kParameter, {8});
-    for (int i = 0; i < ops; ++i) add_op();
+    for (int i = 0; i < ops; ++i) {
+      if (2 * i >= ops) phase_ = Phase::kBackward;
+      add_op();
+    }
     for (ir::ValueId v : graph_.values())
       if (graph_.readers(v).empty() && graph_.value(v).producer.valid() && rng_.below(3) > 0 &&
           shown_last(v))
@@ -39,6 +42,7 @@ class GraphMaker {
     value.name = std::move(name);
     value.dims = std::move(dims);
     value.category = category;
+    if (category == Category::kParameter) value.initial.kind = ir::InitialValue::Kind::kSeeded;
     if (rng_.below(3) == 0 && value.dims.size() == 2) {
       value.initial.kind = ir::InitialValue::Kind::kInline;
       value.initial.bytes = std::string(4 * 4 * 8, 'i');
@@ -52,7 +56,8 @@ class GraphMaker {
   ir::ValueId any() { return pool_[rng_.below(pool_.size())]; }
 
   void add(std::string_view kind, std::vector<ir::ValueId> inputs, ir::Attrs attrs = {}) {
-    const auto op = ops::append(graph_, kind, std::move(inputs), std::move(attrs));
+    const auto op =
+        ops::append(graph_, kind, std::move(inputs), std::move(attrs), {.phase = phase_});
     LT_CHECK(op.has_value(), op ? "" : op.error().message);
     for (ir::ValueId v : graph_.op(*op).outputs)
       if (graph_.value(v).dims == ir::Dims{4, 8}) pool_.push_back(v);
@@ -88,7 +93,8 @@ class GraphMaker {
   void add_view() {
     const auto sliced = ops::append(
         graph_, "Slice", {any()},
-        {{"starts", ir::Dims{2, 0}}, {"sizes", ir::Dims{2, 8}}, {"steps", ir::Dims{1, 1}}});
+        {{"starts", ir::Dims{2, 0}}, {"sizes", ir::Dims{2, 8}}, {"steps", ir::Dims{1, 1}}},
+        {.phase = phase_});
     LT_CHECK(sliced.has_value(), sliced ? "" : sliced.error().message);
     add("Reshape", {graph_.op(*sliced).outputs[0]}, {{"shape", ir::Dims{16}}});
     add("Reshape", {any()}, {{"shape", ir::Dims{8, 4}}});
@@ -99,7 +105,8 @@ class GraphMaker {
     const ir::ValueId gradient = any();
     if (graph_.value(gradient).storage == graph_.value(param).storage) return;
     const auto op = ops::append(graph_, "SgdUpdate", {param, gradient},
-                                {{"learning_rate", 0.1}, {"momentum", 0.0}, {"weight_decay", 0.0}});
+                                {{"learning_rate", 0.1}, {"momentum", 0.0}, {"weight_decay", 0.0}},
+                                {.phase = Phase::kUpdate});
     LT_CHECK(op.has_value(), op ? "" : op.error().message);
     const ir::StorageId storage = graph_.value(param).storage;
     std::erase_if(pool_, [&](ir::ValueId v) { return graph_.value(v).storage == storage; });
@@ -110,6 +117,7 @@ class GraphMaker {
 
   Rng& rng_;
   ir::Graph graph_;
+  Phase phase_ = Phase::kForward;
   ir::ValueId scale_;
   std::vector<ir::ValueId> pool_, params_;  // what ops may read
   std::set<ir::StorageId> overwritten_;
@@ -158,7 +166,16 @@ class Lowering {
       out.bytes = align_up(*ir::size_bytes(root).constant(), plan_.alignment_bytes);
       out.category = root.category;
       out.resident = !root.producer.valid();
+      if (!out.resident && graph_.op(root.producer).phase == Phase::kBackward)
+        out.category = Category::kTemporary;
       plan_.storages.push_back(out);
+    }
+    for (ir::OpId o : graph_.ops()) {
+      if (graph_.op(o).phase != Phase::kUpdate) continue;
+      const ir::StorageId read = graph_.value(graph_.op(o).inputs[1]).storage;
+      const ir::Value& root = graph_.value(graph_.storage(read).root);
+      if (root.producer.valid() && graph_.op(root.producer).phase == Phase::kBackward)
+        plan_.storages[PlanStorageId(read.index())].category = Category::kGradient;
     }
   }
 
@@ -168,6 +185,7 @@ class Lowering {
       plan::PlanOp out;
       out.kind = op.kind;
       out.name = op.name;
+      out.phase = op.phase;
       for (const auto& [key, attr] : op.attrs) {
         if (const auto* dims = std::get_if<ir::Dims>(&attr)) {
           std::vector<int64_t> numbers;

@@ -237,6 +237,9 @@ void change_workspace(Plan& p, Rng& rng) {
 void change_seconds(Plan& p, Rng& rng) {
   if (auto* op = any(p.ops, rng)) op->predicted_seconds *= rng.below(2) ? 1 + 1e-15 : 1.5;
 }
+void change_phase(Plan& p, Rng& rng) {
+  if (auto* op = any(p.ops, rng)) op->phase = other_word<Phase>(3, rng);
+}
 void change_name(Plan& p, Rng& rng) {
   auto* op = any(p.ops, rng);
   if (op != nullptr) op->name = rng.below(2) ? op->name + "x" : any(p.ops, rng)->name;
@@ -302,6 +305,9 @@ void change_certificate(Plan& p, Rng& rng) {
 void change_arena(Plan& p, Rng& rng) {
   p.arena_bytes = other_number(p.arena_bytes, rng);
 }
+void change_binding(Plan& p, Rng& rng) {
+  p.bindings["n"] = rng.between(-1, 2);
+}
 void change_alignment(Plan& p, Rng& rng) {
   p.alignment_bytes = rng.below(2) ? p.alignment_bytes * 2 : other_number(p.alignment_bytes, rng);
 }
@@ -348,10 +354,12 @@ constexpr auto kMutations = std::to_array<Mutation>({
     {"drop_control", drop_control},
     {"change_workspace", change_workspace},
     {"change_seconds", change_seconds},
+    {"change_phase", change_phase},
     {"change_name", change_name},
     {"change_claim", change_claim},
     {"change_certificate", change_certificate},
     {"change_arena", change_arena},
+    {"change_binding", change_binding},
     {"change_alignment", change_alignment},
 });
 

@@ -1,5 +1,5 @@
 // Do the values look as the ops make them? Types, aliases and offsets are rebuilt from the op
-// table, sizes and roles from the values themselves.
+// table, sizes from the values themselves.
 #include <fmt/core.h>
 
 #include "base/bytes.h"
@@ -136,13 +136,6 @@ class Semantics {
       findings_.add(
           Violation::kReusePair,
           fmt::format("'{}' is there before the step and called an heir", facts_.storage_name(s)));
-    const Category c = storage.category;
-    const bool of_step =
-        c == Category::kActivation || c == Category::kGradient || c == Category::kTemporary;
-    if (c == Category::kWorkspace || (resident && of_step))
-      findings_.add(Violation::kCategory,
-                    fmt::format("the storage of '{}' is {}and called {}", facts_.storage_name(s),
-                                resident ? "resident " : "", lowtide::name(c)));
   }
 
   // Later checks compare versions; they need to know that the program itself is right.

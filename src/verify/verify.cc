@@ -113,6 +113,7 @@ Report verify(const plan::Plan& plan) {
   const Facts facts(plan);
   report.resident_bytes = facts.resident_bytes;
   check_semantics(facts, findings);
+  check_roles(facts, findings);
   const Lives lives = replay(facts, report, findings);
   check_addresses(facts, lives, report, findings);
   report.peak_before_bytes = peak_of_program_order(facts);

@@ -37,7 +37,7 @@ enum class Violation : uint8_t {
   kViewOutside,  // a view or update ends behind its storage
   kContents,     // initial contents of the wrong length
   kStorageBytes,       // not the root's size rounded up to the alignment
-  kCategory,           // a role that a buffer of this kind cannot have
+  kCategory,           // a role that the buffer's use rules out (roles.cc)
   kResidency,          // resident although an op makes it, or the reverse
   kProgramOrder,       // in program order already, an op reads a version that was overwritten
   kOpMissing,          // never runs

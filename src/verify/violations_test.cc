@@ -217,6 +217,41 @@ TEST(ViolationsTest, NamesAreDistinct) {
   EXPECT_FALSE(names.front().empty());
 }
 
+TEST(ViolationsTest, EveryWrongRoleIsFound) {
+  const Plan right = right_plan();
+  for (PlanStorageId s : right.storages.ids()) {
+    for (int c = 0; c < kCategories; ++c) {
+      Plan plan = right;
+      plan.storages[s].category = static_cast<Category>(c);
+      const bool same = plan.storages[s].category == right.storages[s].category;
+      EXPECT_EQ(verify(plan).ok(), same)
+          << plan.values[plan.storages[s].root].name << " as " << name(static_cast<Category>(c));
+      EXPECT_EQ(valid_by_definition(plan), same);
+    }
+  }
+}
+
+// Part of the plan called a backward pass: tanh is then the gradient of w.
+TEST(ViolationsTest, GradientsAreToldFromTemporaries) {
+  Plan plan = right_plan();
+  for (std::string_view kind : {"Add", "Tanh", "Softmax"}) op(plan, kind).phase = Phase::kBackward;
+  storage(plan, "Softmax").category = Category::kTemporary;
+  storage(plan, "Tanh").category = Category::kGradient;  // SgdUpdate reads it
+  storage(plan, "Add").category = Category::kTemporary;  // Tanh does not hand gradients on
+  EXPECT_TRUE(verify(plan).has(Violation::kCategory)) << "SgdUpdate is no update by its phase";
+  op(plan, "SgdUpdate").phase = Phase::kUpdate;
+  const Report report = verify(plan);
+  EXPECT_TRUE(report.ok()) << report.findings[0].message;
+  EXPECT_TRUE(valid_by_definition(plan));
+  for (std::string_view kind : {"Add", "Tanh", "Softmax"}) {
+    Plan changed = plan;
+    Category& category = storage(changed, kind).category;
+    category = category == Category::kGradient ? Category::kTemporary : Category::kGradient;
+    EXPECT_TRUE(verify(changed).has(Violation::kCategory)) << kind;
+    EXPECT_FALSE(valid_by_definition(changed)) << kind;
+  }
+}
+
 TEST(ViolationsTest, NoBoundIsClaimedWithoutEvidence) {
   Plan plan = right_plan();
   plan.claims.certificate.reset();
