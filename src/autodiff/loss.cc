@@ -30,9 +30,22 @@ Result<ir::ValueId> chosen_output(const ir::Graph& graph, const LossOptions& opt
   return bad(fmt::format("the model '{}' has no value '{}'", graph.name, options.output));
 }
 
+// The step's loss and what is fed to it are found by their names, so these must be free.
+Status check_names(const ir::Graph& graph, std::string_view fed) {
+  for (const std::string_view name : {std::string_view("loss"), fed})
+    if (graph.find_value(name))
+      return error(
+          ErrorCode::kUsage,
+          fmt::format(
+              "the model '{}' has a value named '{}', which is the name of the attached {}: "
+              "rename it in the model",
+              graph.name, name, name == "loss" ? "loss" : "loss's input"));
+  return {};
+}
+
 ir::ValueId add_input(ir::Graph& graph, std::string_view name, DType dtype, ir::Dims dims) {
   ir::Value value;
-  value.name = graph.fresh_name(name);
+  value.name = name;
   value.dtype = dtype;
   value.dims = std::move(dims);
   value.category = Category::kInput;
@@ -79,10 +92,12 @@ Result<ir::ValueId> attach_loss(ir::Graph& graph, const LossOptions& options) {
   ir::ValueId loss = output;
   switch (options.kind) {
     case LossKind::kCrossEntropy: {
+      LT_RETURN_IF_ERROR(check_names(graph, "labels"));
       LT_ASSIGN(loss, cross_entropy(graph, output, options));
       break;
     }
     case LossKind::kMeanSquaredError: {
+      LT_RETURN_IF_ERROR(check_names(graph, "target"));
       const ir::ValueId target = add_input(graph, "target", value.dtype, value.dims);
       LT_ASSIGN(loss, append_loss(graph, "MseLoss", {output, target}, {}));
       break;

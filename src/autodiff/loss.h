@@ -27,8 +27,8 @@ struct LossOptions {
 };
 
 // Appends the loss and returns it: an output named "loss". The fed input is named "labels" or
-// "target" (with a number behind it where the name is taken). Error: kInput, naming the output and
-// what does not fit.
+// "target". Error: kInput, naming the output and what does not fit; kUsage: the model has a value
+// of one of these names already.
 Result<ir::ValueId> attach_loss(ir::Graph& graph, const LossOptions& options = {});
 
 }  // namespace lowtide::autodiff

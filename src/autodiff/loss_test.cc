@@ -1,0 +1,56 @@
+// The names of an attached loss: what a caller feeds and reads is called "labels", "target" and
+// "loss", and a model that has such a value is refused rather than given a second one beside it.
+#include "autodiff/loss.h"
+
+#include <gtest/gtest.h>
+
+namespace lowtide::autodiff {
+namespace {
+
+// An input of this name, which is the output as well.
+ir::Graph graph_with(const std::string& name) {
+  ir::Graph graph;
+  graph.name = "net";
+  ir::Value value;
+  value.name = name;
+  value.dims = {2, 3};
+  value.category = Category::kInput;
+  graph.set_output(graph.add_value(std::move(value)), true);
+  return graph;
+}
+
+std::string error_of(const std::string& name, LossKind kind) {
+  ir::Graph graph = graph_with(name);
+  const auto loss = attach_loss(graph, {.kind = kind});
+  if (loss) return "";
+  EXPECT_EQ(loss.error().code, ErrorCode::kUsage);
+  EXPECT_EQ(graph.op_count(), 0U);
+  return loss.error().message;
+}
+
+TEST(LossNames, AreTheOnesThatCallersLookFor) {
+  ir::Graph graph = graph_with("y");
+  const auto loss = attach_loss(graph);
+  ASSERT_TRUE(loss) << loss.error().message;
+  EXPECT_EQ(graph.value(*loss).name, "loss");
+  ASSERT_TRUE(graph.find_value("labels"));
+  ir::Graph squared = graph_with("y");
+  ASSERT_TRUE(attach_loss(squared, {.kind = LossKind::kMeanSquaredError}));
+  EXPECT_TRUE(squared.find_value("target"));
+}
+
+TEST(LossNames, AClashIsRefused) {
+  EXPECT_EQ(error_of("loss", LossKind::kCrossEntropy),
+            "the model 'net' has a value named 'loss', which is the name of the attached loss: "
+            "rename it in the model");
+  EXPECT_EQ(error_of("labels", LossKind::kCrossEntropy),
+            "the model 'net' has a value named 'labels', which is the name of the attached loss's "
+            "input: rename it in the model");
+  EXPECT_NE(error_of("loss", LossKind::kMeanSquaredError), "");
+  EXPECT_NE(error_of("target", LossKind::kMeanSquaredError), "");
+  EXPECT_EQ(error_of("labels", LossKind::kMeanSquaredError), "");
+  EXPECT_EQ(error_of("target", LossKind::kCrossEntropy), "");
+}
+
+}  // namespace
+}  // namespace lowtide::autodiff
