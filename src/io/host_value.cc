@@ -315,6 +315,7 @@ Result<std::string> host_bytes(const HostValue& value) {
 }
 
 std::string needs_number(const sym::Expr& expr) {
+  if (expr.poisoned()) return "has a size that overflows 64 bits; smaller dims are needed";
   const std::vector<std::string> symbols = expr.symbols();
   std::string flags;
   for (const std::string& symbol : symbols) flags += fmt::format(" --dim {}=N", symbol);

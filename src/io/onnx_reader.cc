@@ -22,8 +22,13 @@ Result<ir::Graph> graph_of(OnnxModel model, const OnnxOptions& options) {
 
 Result<ir::Graph> read_onnx_bytes(std::string_view bytes, const std::string& folder,
                                   const std::string& origin, const OnnxOptions& options) {
-  LT_ASSIGN(OnnxModel model, decode_onnx_model(bytes, origin, folder));
-  return graph_of(std::move(model), options);
+  auto graph = decode_onnx_model(bytes, origin, folder).and_then([&](OnnxModel&& model) {
+    return graph_of(std::move(model), options);
+  });
+  // Errors from below the door (an op's own checks, the graph's) do not know the file.
+  if (!graph && !graph.error().message.starts_with(origin + ": "))
+    return error(graph.error().code, origin + ": " + graph.error().message);
+  return graph;
 }
 
 Result<ir::Graph> read_onnx(const std::string& path, const OnnxOptions& options) {
