@@ -81,21 +81,18 @@ HostValue shape_of(const ir::Dims& dims, const OnnxNode& node) {
 
 Conversion::Conversion(const OnnxModel& model, const OnnxOptions& options)
     : model_(model), options_(options), roles_(tensor_roles(model)), done_(model.nodes.size()) {
-  for (size_t n = 0; n < model.nodes.size(); ++n)
+  for (size_t n = 0; n < model.nodes.size(); ++n) {
     for (const std::string& input : model.nodes[n].inputs)
       if (!input.empty()) readers_[input].push_back(n);
+    for (const std::string& output : model.nodes[n].outputs) slots_[output];  // empty until made
+  }
   for (const OnnxValueInfo& output : model.outputs) ++outputs_[output.name];
 }
 
 Result<ir::Graph> Conversion::run() {
   graph_.name = model_.name;
   graph_.producer = model_.producer;
-  if (model_.outputs.empty())
-    return error(ErrorCode::kInput,
-                 fmt::format("{}: the graph has {} nodes and no outputs; it must name at least one",
-                             model_.origin, model_.nodes.size()));
-  LT_RETURN_IF_ERROR(add_inputs());
-  add_initializers();
+  LT_RETURN_IF_ERROR(begin());
   for (size_t n = 0; n < model_.nodes.size(); ++n) {
     if (done_[n]) continue;
     auto status = convert(n);
@@ -105,6 +102,61 @@ Result<ir::Graph> Conversion::run() {
   LT_RETURN_IF_ERROR(mark_outputs());
   LT_RETURN_IF_ERROR(ir::check(graph_));
   return std::move(graph_);
+}
+
+Status Conversion::begin() {
+  if (model_.outputs.empty())
+    return error(ErrorCode::kInput,
+                 fmt::format("{}: the graph has {} nodes and no outputs; it must name at least one",
+                             model_.origin, model_.nodes.size()));
+  LT_RETURN_IF_ERROR(add_inputs());
+  add_initializers();
+  return {};
+}
+
+std::vector<std::string> Conversion::dry_run() {
+  std::vector<std::string> refusals;
+  const auto refuse = [&](std::string message) {
+    const std::string prefix = model_.origin + ": ";
+    if (message.starts_with(prefix)) message.erase(0, prefix.size());
+    refusals.push_back(std::move(message));
+  };
+  if (auto status = begin(); !status) {
+    refuse(status.error().message);
+    return refusals;
+  }
+  std::set<std::string, std::less<>> unmade;
+  for (size_t n = 0; n < model_.nodes.size(); ++n) {
+    const OnnxNode& node = model_.nodes[n];
+    if (done_[n]) continue;
+    bool passed_over = !is_taken(node);
+    for (const std::string& input : node.inputs) passed_over |= unmade.contains(input);
+    const Status status = passed_over ? Status() : convert(n);
+    if (!status) refuse(fmt::format("{}: {}", describe(node), status.error().message));
+    if (!status || passed_over)
+      for (const std::string& output : node.outputs)
+        if (!output.empty()) unmade.insert(output);
+  }
+  if (auto status = check_declared(); !status) refuse(status.error().message);
+  if (!unmade.empty() || !refusals.empty()) return refusals;
+  if (auto status = mark_outputs(); !status) refuse(status.error().message);
+  if (auto status = ir::check(graph_); !status) refuse(status.error().message);
+  return refusals;
+}
+
+// Dim d of an input under the caller's numbers is a size.
+Status Conversion::check_bound_dim(const OnnxValueInfo& input, size_t d, const Expr& dim,
+                                   const Expr& bound) const {
+  const auto number = bound.constant();
+  if (!bound.poisoned() && (!number || *number >= 0)) return {};
+  std::string flags;
+  for (const std::string& symbol : dim.symbols())
+    if (const auto given = options_.bindings.find(symbol); given != options_.bindings.end())
+      flags += fmt::format("{} --dim {}={}", flags.empty() ? " with" : "", symbol, given->second);
+  return error(ErrorCode::kUsage,
+               fmt::format("{}: input '{}': dim {} ({}) {}{}; a size is at least 0", model_.origin,
+                           input.name, d, sym::print(dim),
+                           number ? fmt::format("is {}", *number) : "overflows 64 bits", flags));
 }
 
 Status Conversion::add_inputs() {
@@ -133,6 +185,7 @@ Status Conversion::add_inputs() {
           input.dims[d] ? *input.dims[d] : Expr::symbol(fmt::format("{}_dim{}", input.name, d));
       for (const std::string& symbol : dim.symbols()) symbols.insert(symbol);
       value.dims.push_back(dim.substitute(options_.bindings));
+      LT_RETURN_IF_ERROR(check_bound_dim(input, d, dim, value.dims.back()));
     }
     slots_[input.name].value = graph_.add_value(std::move(value));
   }

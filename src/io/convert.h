@@ -43,11 +43,19 @@ class Conversion {
  public:
   Conversion(const OnnxModel& model, const OnnxOptions& options);
   Result<ir::Graph> run();
+  // Converts what can be converted and returns every refusal, each with its node but without the
+  // file's name. A node that reads what a refused one would have made is passed over, as is one
+  // whose op is not taken (check_ops tells those).
+  std::vector<std::string> dry_run();
+  const ir::Graph& graph() const { return graph_; }
 
  private:
   friend class NodeCall;
 
+  Status begin();  // inputs and initializers
   Status add_inputs();
+  Status check_bound_dim(const OnnxValueInfo& input, size_t d, const sym::Expr& dim,
+                         const sym::Expr& bound) const;
   void add_initializers();
   Status convert(size_t n);
   Result<bool> convert_on_host(const OnnxNode& node);

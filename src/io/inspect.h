@@ -1,5 +1,6 @@
-// What an ONNX file holds, told without converting it: works on any decodable file, bound or not,
-// supported or not.
+// What an ONNX file holds, and what of it cannot be planned: works on any decodable file, bound or
+// not, supported or not. The conversion is tried without numbers for symbols, and every node that
+// it refuses is told, not only the first.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +19,8 @@ struct OpCount {
   bool operator==(const OpCount&) const = default;
 };
 
-// An input or output: its dims as written, "?" where the file says nothing.
+// An input or output: its dims as written, "?" where the file says nothing; only "..." where it
+// gives no shape.
 struct TensorSummary {
   std::string name;
   std::string dtype;
@@ -33,6 +35,13 @@ struct ModelSummary {
   int64_t functions = 0;
   std::vector<OpCount> ops;          // by falling count, then by name
   std::vector<OpCount> unsupported;  // those of `ops` that the door does not take
+  // What the conversion refuses beside `unsupported`, one line each: nodes whose form is not read
+  // (with the node's name), inputs of types that are not computed with, declarations that
+  // contradict.
+  std::vector<std::string> refused;
+  // Ops on floats other than f32, as "f16 Relu": they are read and planned, but few CPU kernels
+  // take them.
+  std::vector<OpCount> not_f32;
   int64_t parameters = 0;  // trained weights and running statistics: tensors, elements, bytes
   int64_t parameter_elements = 0;
   int64_t parameter_bytes = 0;

@@ -7,6 +7,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <limits>
 
 #include "base/file.h"
 #include "base/rng.h"
@@ -389,6 +390,36 @@ TEST(OnnxRefusal, InputsWithoutShapeAndGraphsWithoutOutputs) {
             "made.onnx: the graph has 1 nodes and no outputs; it must name at least one");
 }
 
+// Sizes that only show under the caller's numbers; every message names the file first.
+TEST(OnnxRefusal, SizesThatAreNoSizesOnceBound) {
+  ModelMaker maker;
+  maker.input("x", {"batch", "4*batch - 6"}).output("y");
+  maker.node("Relu", {"x"}, {"y"}, "act");
+  EXPECT_EQ(error_of(maker.bytes(), {.bindings = {{"batch", 1}}}),
+            "made.onnx: input 'x': dim 1 (4*batch - 6) is -2 with --dim batch=1; a size is at "
+            "least 0");
+  const int64_t most = std::numeric_limits<int64_t>::max();
+  EXPECT_EQ(error_of(maker.bytes(), {.bindings = {{"batch", most}}}),
+            "made.onnx: input 'x': dim 1 (4*batch - 6) overflows 64 bits with --dim "
+            "batch=9223372036854775807; a size is at least 0");
+  ModelMaker large;
+  large.input("x", {"batch", "3"}).output("y");
+  large.node("Relu", {"x"}, {"y"}, "act");
+  for (const int64_t batch : {most, most / 4, most / 16}) {
+    const std::string message = error_of(large.bytes(), {.bindings = {{"batch", batch}}});
+    EXPECT_EQ(message.find("made.onnx: "), 0U) << message;
+    EXPECT_EQ(message.find("--dim =N"), std::string::npos) << message;
+  }
+  ModelMaker norm;
+  norm.input("x", {"batch", "4", "2", "2"}).output("y");
+  for (const char* name : {"s", "b", "m", "v"}) norm.floats(name, {4}, {1, 1, 1, 1});
+  norm.node("BatchNormalization", {"x", "s", "b", "m", "v"}, {"y"}, "bn");
+  const std::string message =
+      error_of(norm.bytes(), {.bindings = {{"batch", most}}, .training = true});
+  EXPECT_EQ(message.find("made.onnx: "), 0U) << message;
+  EXPECT_EQ(message.find("give --dim"), std::string::npos) << message;
+}
+
 TEST(OnnxRefusal, StopsFunctionsThatCallThemselves) {
   ModelMaker maker;
   maker.input("x", {"2"}).output("y");
@@ -649,9 +680,56 @@ TEST(OnnxInspect, SummarizesWithoutBindings) {
   EXPECT_EQ(summary->nodes, 544);
   EXPECT_EQ(summary->opset, 20);
   EXPECT_TRUE(summary->unsupported.empty());
+  EXPECT_TRUE(summary->refused.empty());
+  EXPECT_TRUE(summary->not_f32.empty());
   EXPECT_TRUE(summary->external_missing);
   EXPECT_EQ(summary->ops[0].op_type, "Reshape");
   EXPECT_EQ(summary->ops[0].count, 135);
+}
+
+TEST(OnnxInspect, ListsEveryNodeThatTheConversionRefuses) {
+  ModelMaker maker(11);
+  maker.input("x", {"2", "3"}).input("u", {"2"}, 3).output("y").output("z").output("w");
+  set_int(maker.node("Softmax", {"x"}, {"a"}, "soft"), "axis", 0);
+  maker.node("Relu", {"a"}, {"y"}, "behind");
+  set_int(maker.node("Softmax", {"x"}, {"z"}, "second"), "axis", 0);
+  maker.node("LSTM", {"x"}, {"w"}, "cell");
+  const auto typed = inspect_onnx_bytes(maker.bytes(), "", "made.onnx");
+  ASSERT_TRUE(typed) << typed.error().message;
+  EXPECT_EQ(typed->refused,
+            (std::vector<std::string>{
+                "input 'u' is INT8; only float, integer and bool tensors are read"}));
+  maker.graph().mutable_input(1)->mutable_type()->mutable_tensor_type()->set_elem_type(1);
+  const auto summary = inspect_onnx_bytes(maker.bytes(), "", "made.onnx");
+  ASSERT_TRUE(summary) << summary.error().message;
+  ASSERT_EQ(summary->refused.size(), 2U);
+  EXPECT_EQ(summary->refused[0],
+            "node 'soft' (Softmax): at opset 11 axis 0 of rank 2 means all dims behind it");
+  const std::string text = print(*summary);
+  EXPECT_NE(text.find("unsupported LSTM 1 (cell)\nunsupported node 'soft' (Softmax): at opset"),
+            std::string::npos)
+      << text;
+  EXPECT_NE(text.find("unsupported node 'second'"), std::string::npos) << text;
+  EXPECT_EQ(text.find("'behind'"), std::string::npos) << text;
+}
+
+TEST(OnnxInspect, TellsFloatsThatAreNotF32AndPrintsNoEmptyFields) {
+  ModelMaker half;
+  half.input("x", {"2"}, 10).output("y");
+  half.node("Relu", {"x"}, {"y"}, "act");
+  const auto summary = inspect_onnx_bytes(half.bytes(), "", "made.onnx");
+  ASSERT_TRUE(summary) << summary.error().message;
+  EXPECT_EQ(print(*summary),
+            "model made, IR 10, opset 20\n"
+            "input x FLOAT16 (2)\n"
+            "output y FLOAT (...)\n"
+            "symbols none\n"
+            "parameters 0 tensors, 0 elements (0 trained), 0 bytes\n"
+            "nodes 1: Relu 1\n"
+            "unsupported by most CPU kernels, which take only f32: f16 Relu 1 (act)\n");
+  const auto clean = inspect_onnx_bytes(relu().bytes(), "", "made.onnx");
+  ASSERT_TRUE(clean);
+  EXPECT_NE(print(*clean).find("\nunsupported none\n"), std::string::npos);
 }
 
 }  // namespace
