@@ -1,5 +1,6 @@
-// What planning must know of the kernels that will run: scratch bytes and preferred layouts. Implemented by exec/cpu; a device
-// whose kernels are not at hand (a profile file only) plans without one.
+// What planning must know of the kernels that will run: scratch bytes and preferred layouts.
+// Implemented by exec/cpu; a device whose kernels are not at hand (a profile file only) plans
+// without one.
 #pragma once
 
 #include <cstdint>
@@ -19,11 +20,13 @@ struct LayoutWish {
 class KernelCatalog {
  public:
   virtual ~KernelCatalog() = default;
-  // Scratch bytes of the kernel that will run `op` with exactly these layouts. Error: kInput when no kernel takes it (the
-  // message names kind, dtypes, layouts), also when only a slow reference implementation would.
+  // Scratch bytes of the kernel that will run `op` with exactly these layouts. Error: kInput when
+  // no kernel takes it (the message names kind, dtypes, layouts), also when only a slow reference
+  // implementation would.
   virtual Result<int64_t> workspace_bytes(const OpDesc& op) const = 0;
-  // Asked with the layouts that the graph has now (row-major at first). For a convolution on channels-last data the answer
-  // names the blocked weight formats (Layout::blocked and blocked_bytes filled in).
+  // Asked with the layouts that the graph has now (row-major at first). For a convolution on
+  // channels-last data the answer names the blocked weight formats (Layout::blocked and
+  // blocked_bytes filled in).
   virtual LayoutWish wish(const OpDesc& op) const = 0;
 };
 

@@ -1,4 +1,5 @@
-// One op with its operands, as concrete plain data: what a kernel is chosen and built from. All sizes are numbers.
+// One op with its operands, as concrete plain data: what a kernel is chosen and built from. All
+// sizes are numbers.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +21,8 @@ struct TensorDesc {
   bool operator==(const TensorDesc&) const = default;
 };
 
-// Elements; bytes occupied (the blocked size where the layout has one). Sizes were checked when the plan was made or read.
+// Elements; bytes occupied (the blocked size where the layout has one). Sizes were checked when the
+// plan was made or read.
 int64_t element_count(const TensorDesc& desc);
 int64_t size_bytes(const TensorDesc& desc);
 

@@ -1,4 +1,5 @@
-// What a solver answers, whatever the question. Infeasible and out-of-limit are answers, not errors.
+// What a solver answers, whatever the question. Infeasible and out-of-limit are answers, not
+// errors.
 #pragma once
 
 #include <cstdint>
@@ -16,15 +17,20 @@ enum class SolveStatus {
 // "optimal", "feasible", "infeasible", "limit": the words of the command line and of JSON.
 constexpr std::string_view name(SolveStatus status) {
   switch (status) {
-    case SolveStatus::kOptimal: return "optimal";
-    case SolveStatus::kFeasible: return "feasible";
-    case SolveStatus::kInfeasible: return "infeasible";
-    case SolveStatus::kLimit: return "limit";
+    case SolveStatus::kOptimal:
+      return "optimal";
+    case SolveStatus::kFeasible:
+      return "feasible";
+    case SolveStatus::kInfeasible:
+      return "infeasible";
+    case SolveStatus::kLimit:
+      return "limit";
   }
   return "?";
 }
 
-// Counters of one solve. `units` is deterministic; `seconds` and `timed_out` are for people and never reach a plan.
+// Counters of one solve. `units` is deterministic; `seconds` and `timed_out` are for people and
+// never reach a plan.
 struct SolveWork {
   int64_t units = 0;
   double seconds = 0;

@@ -14,14 +14,20 @@ Status check(const PackProblem& problem) {
   for (BufferId id : problem.buffers.ids()) {
     const Buffer& b = problem.buffers[id];
     const auto bad = [&](std::string what) {
-      return error(ErrorCode::kInput, fmt::format("buffer {} ('{}'): {}", id.index(), b.name, what));
+      return error(ErrorCode::kInput,
+                   fmt::format("buffer {} ('{}'): {}", id.index(), b.name, what));
     };
-    if (b.live.empty()) return bad(fmt::format("lives from {} to {}; the upper end must be greater", b.live.begin, b.live.end));
+    if (b.live.empty())
+      return bad(fmt::format("lives from {} to {}; the upper end must be greater", b.live.begin,
+                             b.live.end));
     if (b.size_bytes < 0) return bad(fmt::format("size {} is negative", b.size_bytes));
-    if (b.alignment_bytes <= 0) return bad(fmt::format("alignment {} is not positive", b.alignment_bytes));
+    if (b.alignment_bytes <= 0)
+      return bad(fmt::format("alignment {} is not positive", b.alignment_bytes));
     if (b.fixed_offset && (*b.fixed_offset < 0 || *b.fixed_offset % b.alignment_bytes != 0))
-      return bad(fmt::format("fixed offset {} is negative or not a multiple of {}", *b.fixed_offset, b.alignment_bytes));
-    if (b.fixed_offset && *b.fixed_offset > kMaxBytes - b.size_bytes) return bad("fixed offset is beyond 2^62 bytes");
+      return bad(fmt::format("fixed offset {} is negative or not a multiple of {}", *b.fixed_offset,
+                             b.alignment_bytes));
+    if (b.fixed_offset && *b.fixed_offset > kMaxBytes - b.size_bytes)
+      return bad("fixed offset is beyond 2^62 bytes");
     const auto padded = checked_add(b.size_bytes, b.alignment_bytes);
     const auto sum = padded ? checked_add(total, *padded) : std::nullopt;
     if (!sum || *sum > kMaxBytes) return bad("all sizes together exceed 2^62 bytes");
@@ -31,7 +37,8 @@ Status check(const PackProblem& problem) {
 }
 
 int64_t max_load_bytes(const PackProblem& problem) {
-  std::vector<std::pair<int64_t, int64_t>> events;  // (time, change); at one time ends (negative) come first
+  std::vector<std::pair<int64_t, int64_t>>
+      events;  // (time, change); at one time ends (negative) come first
   for (const Buffer& b : problem.buffers) {
     events.emplace_back(b.live.begin, b.size_bytes);
     events.emplace_back(b.live.end, -b.size_bytes);

@@ -1,5 +1,6 @@
-// PackProblem: which buffer lies where in one arena, as plain data (dynamic storage allocation; MODeL section 4, minimalloc).
-// Two buffers whose lives overlap in time must not overlap in address. Both axes are half-open.
+// PackProblem: which buffer lies where in one arena, as plain data (dynamic storage allocation;
+// MODeL section 4, minimalloc). Two buffers whose lives overlap in time must not overlap in
+// address. Both axes are half-open.
 #pragma once
 
 #include <cstdint>
@@ -18,11 +19,11 @@ struct BufferTag;
 using BufferId = Id<BufferTag>;
 
 struct Buffer {
-  std::string name;                      // the id column of the CSV form; for people
-  Interval live;                         // [first step, one past the last step); never empty
-  int64_t size_bytes = 0;                // >= 0
-  int64_t alignment_bytes = 1;           // the offset is a multiple of this
-  std::optional<int64_t> fixed_offset;   // where it must lie, if somebody else decided
+  std::string name;                     // the id column of the CSV form; for people
+  Interval live;                        // [first step, one past the last step); never empty
+  int64_t size_bytes = 0;               // >= 0
+  int64_t alignment_bytes = 1;          // the offset is a multiple of this
+  std::optional<int64_t> fixed_offset;  // where it must lie, if somebody else decided
   bool operator==(const Buffer&) const = default;
 };
 
@@ -40,7 +41,8 @@ struct PackOutcome {
   SolveWork work;
 };
 
-// Checks lives, sizes, alignments (> 0), fixed offsets; sums at most kMaxBytes. Error: kInput, naming the buffer.
+// Checks lives, sizes, alignments (> 0), fixed offsets; sums at most kMaxBytes. Error: kInput,
+// naming the buffer.
 Status check(const PackProblem& problem);
 
 // The largest sum of sizes alive at one time: every packing is at least this high. O(n log n).

@@ -1,19 +1,23 @@
-// ScheduleProblem: which op runs when (and, under a budget, how often and what is moved to the slow tier), as plain data.
+// ScheduleProblem: which op runs when (and, under a budget, how often and what is moved to the slow
+// tier), as plain data.
 //
-// The model of a step (MODeL section 3; HiREmate section 3.1). Ops run one after another. A value appears when its producer
-// runs and is freed after its last reader has run; a value without readers is freed right after its producer, one with
-// `is_output` stays to the end. While an op runs, its inputs, its outputs and its workspace are all present:
+// The model of a step (MODeL section 3; HiREmate section 3.1). Ops run one after another. A value
+// appears when its producer runs and is freed after its last reader has run; a value without
+// readers is freed right after its producer, one with `is_output` stays to the end. While an op
+// runs, its inputs, its outputs and its workspace are all present:
 //
-//     peak = resident_bytes + max over steps ( live before the step + outputs + workspace - reused in place )
+//     peak = resident_bytes + max over steps ( live before the step + outputs + workspace - reused
+//     in place )
 //
-// In place: if (op, input, output) is an in-place pair, both have the same bytes, input is no graph output, and op is the
-// last reader of input still to run, then output takes over input's buffer and costs nothing while op runs. An op uses each
-// input and each output in one pair at most: its pairs are tried in the order listed. It is always taken when it is legal.
-// (It never hurts: what is live after the op is the same, and while it runs less is present.)
+// In place: if (op, input, output) is an in-place pair, both have the same bytes, input is no graph
+// output, and op is the last reader of input still to run, then output takes over input's buffer
+// and costs nothing while op runs. An op uses each input and each output in one pair at most: its
+// pairs are tried in the order listed. It is always taken when it is legal. (It never hurts: what
+// is live after the op is the same, and while it runs less is present.)
 //
-// Values are storages, not tensors: views have been merged into their bases, readers of a view are readers of its base.
-// Buffers that stay for the whole step (parameters, optimizer state, inputs) are in `resident_bytes` only; what their in-place
-// updates demand of the order is in `control`.
+// Values are storages, not tensors: views have been merged into their bases, readers of a view are
+// readers of its base. Buffers that stay for the whole step (parameters, optimizer state, inputs)
+// are in `resident_bytes` only; what their in-place updates demand of the order is in `control`.
 #pragma once
 
 #include <cstdint>
@@ -34,10 +38,10 @@ using SchedOpId = Id<SchedOpTag>;
 using SchedValueId = Id<SchedValueTag>;
 
 struct SchedOp {
-  std::string name;              // for people; may be empty
-  double seconds = 0;            // time of one run
-  bool may_rerun = false;        // may run again to make its outputs anew
-  int64_t workspace_bytes = 0;   // present only while the op runs
+  std::string name;             // for people; may be empty
+  double seconds = 0;           // time of one run
+  bool may_rerun = false;       // may run again to make its outputs anew
+  int64_t workspace_bytes = 0;  // present only while the op runs
   bool operator==(const SchedOp&) const = default;
 };
 
@@ -66,23 +70,26 @@ struct Link {
 };
 
 struct ScheduleProblem {
-  IdVector<SchedOpId, SchedOp> ops;        // in the order that came in, which must be a valid one
+  IdVector<SchedOpId, SchedOp> ops;  // in the order that came in, which must be a valid one
   IdVector<SchedValueId, SchedValue> values;
-  std::vector<InPlacePair> in_place;       // sorted by op; within an op by preference
-  std::vector<std::pair<SchedOpId, SchedOpId>> control;  // every run of first comes before the run of second
+  std::vector<InPlacePair> in_place;  // sorted by op; within an op by preference
+  std::vector<std::pair<SchedOpId, SchedOpId>>
+      control;  // every run of first comes before the run of second
   int64_t resident_bytes = 0;
-  std::optional<int64_t> budget_bytes;     // of the whole device, resident bytes included
+  std::optional<int64_t> budget_bytes;  // of the whole device, resident bytes included
   std::optional<Link> link;
   bool operator==(const ScheduleProblem&) const = default;
 };
 
-// Checks what the comments above demand: producers valid, readers sorted and after no cycle, in-place pairs consistent, the
-// incoming order topological, sums at most kMaxBytes. Error: kInput, naming the op or value.
+// Checks what the comments above demand: producers valid, readers sorted and after no cycle,
+// in-place pairs consistent, the incoming order topological, sums at most kMaxBytes. Error: kInput,
+// naming the op or value.
 Status check(const ScheduleProblem& problem);
 
-// Evidence that no order can do better: when `op` runs, every order has executed at least op's ancestors and none of its
-// descendants; the cheapest such state is `prefix` (closed under predecessors, op not included), and
-// value_bytes = resident + live(prefix) + outputs(op) + workspace(op) - largest possible in-place credit(op).
+// Evidence that no order can do better: when `op` runs, every order has executed at least op's
+// ancestors and none of its descendants; the cheapest such state is `prefix` (closed under
+// predecessors, op not included), and value_bytes = resident + live(prefix) + outputs(op) +
+// workspace(op) - largest possible in-place credit(op).
 struct CutCertificate {
   SchedOpId op;
   std::vector<SchedOpId> prefix;  // ascending
@@ -92,10 +99,10 @@ struct CutCertificate {
 
 struct ScheduleOutcome {
   SolveStatus status = SolveStatus::kLimit;
-  std::vector<SchedOpId> sequence;          // op runs; empty when there is no solution
-  int64_t peak_bytes = 0;                   // of sequence, resident bytes included
-  int64_t lower_bound_bytes = 0;            // proven for every order
-  std::optional<CutCertificate> cut;        // proves cut->value_bytes <= lower_bound_bytes
+  std::vector<SchedOpId> sequence;    // op runs; empty when there is no solution
+  int64_t peak_bytes = 0;             // of sequence, resident bytes included
+  int64_t lower_bound_bytes = 0;      // proven for every order
+  std::optional<CutCertificate> cut;  // proves cut->value_bytes <= lower_bound_bytes
   SolveWork work;
 };
 

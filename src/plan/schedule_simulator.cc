@@ -9,7 +9,8 @@ namespace {
 
 std::string label(const ScheduleProblem& problem, SchedOpId op) {
   const std::string& name = problem.ops[op].name;
-  return name.empty() ? fmt::format("op {}", op.index()) : fmt::format("op {} ({})", op.index(), name);
+  return name.empty() ? fmt::format("op {}", op.index())
+                      : fmt::format("op {} ({})", op.index(), name);
 }
 
 // The problem turned around: what each op reads, makes, waits for.
@@ -19,7 +20,10 @@ struct OpView {
   IdVector<SchedOpId, std::vector<InPlacePair>> pairs;
 
   explicit OpView(const ScheduleProblem& problem)
-      : inputs(problem.ops.size()), outputs(problem.ops.size()), after(problem.ops.size()), pairs(problem.ops.size()) {
+      : inputs(problem.ops.size()),
+        outputs(problem.ops.size()),
+        after(problem.ops.size()),
+        pairs(problem.ops.size()) {
     for (SchedValueId v : problem.values.ids()) {
       outputs[problem.values[v].producer].push_back(v);
       for (SchedOpId reader : problem.values[v].readers) inputs[reader].push_back(v);
@@ -43,8 +47,11 @@ class Simulation {
 
   Status step(SchedOpId op) {
     if (op.index() >= problem_.ops.size())
-      return error(ErrorCode::kInput, fmt::format("the sequence runs op {}; there are {} ops", op.index(), problem_.ops.size()));
-    if (done_[op]) return error(ErrorCode::kInput, fmt::format("{} runs twice in the sequence", label(problem_, op)));
+      return error(ErrorCode::kInput, fmt::format("the sequence runs op {}; there are {} ops",
+                                                  op.index(), problem_.ops.size()));
+    if (done_[op])
+      return error(ErrorCode::kInput,
+                   fmt::format("{} runs twice in the sequence", label(problem_, op)));
     LT_RETURN_IF_ERROR(check_ready(op));
     int64_t during = live_ + problem_.ops[op].workspace_bytes;
     for (SchedValueId v : view_.outputs[op]) during += problem_.values[v].bytes;
@@ -61,13 +68,14 @@ class Simulation {
     for (SchedValueId v : view_.inputs[op]) {
       const SchedOpId producer = problem_.values[v].producer;
       if (!done_[producer])
-        return error(ErrorCode::kInput, fmt::format("{} runs before {}, whose output it reads", label(problem_, op),
-                                                    label(problem_, producer)));
+        return error(ErrorCode::kInput,
+                     fmt::format("{} runs before {}, whose output it reads", label(problem_, op),
+                                 label(problem_, producer)));
     }
     for (SchedOpId first : view_.after[op])
       if (!done_[first])
-        return error(ErrorCode::kInput, fmt::format("{} runs before {}, which must come first", label(problem_, op),
-                                                    label(problem_, first)));
+        return error(ErrorCode::kInput, fmt::format("{} runs before {}, which must come first",
+                                                    label(problem_, op), label(problem_, first)));
     return {};
   }
 
@@ -76,9 +84,12 @@ class Simulation {
     const size_t first = profile_.reused.size();
     for (const InPlacePair& pair : view_.pairs[op]) {
       const SchedValue& input = problem_.values[pair.input];
-      if (input.is_output || unread_[pair.input] != 1 || input.bytes != problem_.values[pair.output].bytes) continue;
-      const bool taken = std::any_of(profile_.reused.begin() + static_cast<std::ptrdiff_t>(first), profile_.reused.end(),
-                                     [&](const InPlacePair& p) { return p.input == pair.input || p.output == pair.output; });
+      if (input.is_output || unread_[pair.input] != 1 ||
+          input.bytes != problem_.values[pair.output].bytes)
+        continue;
+      const bool taken = std::any_of(
+          profile_.reused.begin() + static_cast<std::ptrdiff_t>(first), profile_.reused.end(),
+          [&](const InPlacePair& p) { return p.input == pair.input || p.output == pair.output; });
       if (taken) continue;
       profile_.reused.push_back(pair);
       saved += input.bytes;
@@ -116,11 +127,13 @@ class Simulation {
 
 }  // namespace
 
-Result<ScheduleProfile> simulate(const ScheduleProblem& problem, std::span<const SchedOpId> sequence, bool in_place) {
+Result<ScheduleProfile> simulate(const ScheduleProblem& problem,
+                                 std::span<const SchedOpId> sequence, bool in_place) {
   if (sequence.size() != problem.ops.size())
-    return error(ErrorCode::kInput,
-                 fmt::format("the sequence has {} runs; the problem has {} ops, each of which runs once", sequence.size(),
-                             problem.ops.size()));
+    return error(
+        ErrorCode::kInput,
+        fmt::format("the sequence has {} runs; the problem has {} ops, each of which runs once",
+                    sequence.size(), problem.ops.size()));
   Simulation simulation(problem, in_place);
   for (SchedOpId op : sequence) LT_RETURN_IF_ERROR(simulation.step(op));
   ScheduleProfile profile = simulation.take();
