@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "report/modules.h"
+
 namespace lowtide::report {
 namespace {
 
@@ -69,8 +71,9 @@ class Profiler {
       profile_.by_category[static_cast<size_t>(Category::kWorkspace)] +=
           plan_.ops[profile_.peak_op].workspace_bytes;
     }
+    const auto modules = modules_of(plan_);
     for (PlanStorageId s : plan_.storages.ids())
-      if (peak_live_[s]) describe(s);
+      if (peak_live_[s]) describe(s, modules[s]);
     std::sort(profile_.tensors.begin(), profile_.tensors.end(),
               [](const TensorAtPeak& a, const TensorAtPeak& b) {
                 return a.bytes != b.bytes ? a.bytes > b.bytes : a.name < b.name;
@@ -79,13 +82,11 @@ class Profiler {
   }
 
  private:
-  void describe(PlanStorageId s) {
+  void describe(PlanStorageId s, const std::string& module) {
     const plan::PlanStorage& storage = plan_.storages[s];
     const plan::PlanValue& root = plan_.values[storage.root];
     profile_.by_category[static_cast<size_t>(storage.category)] += storage.bytes;
-    profile_.tensors.push_back(
-        {root.name, root.producer.valid() ? plan_.ops[root.producer].module : std::string(),
-         storage.category, storage.bytes});
+    profile_.tensors.push_back({root.name, module, storage.category, storage.bytes});
   }
 
   const plan::Plan& plan_;

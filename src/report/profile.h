@@ -14,7 +14,7 @@ namespace lowtide::report {
 
 struct TensorAtPeak {
   std::string name;
-  std::string module;  // of the op that made it; empty for what was there before the step
+  std::string module;  // modules.h
   Category category = Category::kActivation;
   int64_t bytes = 0;
 };

@@ -1,0 +1,138 @@
+// Reports of a plan of three ops by hand: a product with a parameter in another layout, its
+// gradient, its update.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "report/modules.h"
+#include "report/profile.h"
+#include "report/verdict.h"
+
+namespace lowtide::report {
+namespace {
+
+using plan::Plan;
+using plan::PlanAlias;
+using plan::PlanOp;
+using plan::PlanOpId;
+using plan::PlanStorageId;
+using plan::PlanValueId;
+
+class PlanMaker {
+ public:
+  PlanValueId given(std::string name, Category category) {
+    return own(std::move(name), category, PlanOpId::none());
+  }
+  PlanValueId op(PlanOp op, Category category) {
+    const PlanOpId id(plan.ops.size());
+    const PlanValueId made = own("out/" + op.name, category, id);
+    op.outputs = {made};
+    add(std::move(op));
+    return made;
+  }
+  PlanValueId alias_op(PlanOp op, PlanAlias alias, PlanValueId base) {
+    const PlanOpId id(plan.ops.size());
+    const PlanValueId made = plan.values.push_back({.name = "out/" + op.name,
+                                                    .type = {DType::kF32, {16}, {}},
+                                                    .alias = alias,
+                                                    .base = base,
+                                                    .storage = plan.values[base].storage,
+                                                    .producer = id});
+    op.outputs = {made};
+    add(std::move(op));
+    return made;
+  }
+  Plan plan;
+
+ private:
+  PlanValueId own(std::string name, Category category, PlanOpId producer) {
+    const PlanValueId v(plan.values.size());
+    const PlanStorageId s = plan.storages.push_back(
+        {.root = v, .bytes = 64, .category = category, .resident = !producer.valid()});
+    return plan.values.push_back({.name = std::move(name),
+                                  .type = {DType::kF32, {16}, {}},
+                                  .storage = s,
+                                  .producer = producer});
+  }
+  void add(PlanOp op) {
+    plan.steps.push_back({.op = PlanOpId(plan.ops.size())});
+    plan.ops.push_back(std::move(op));
+  }
+};
+
+Plan training_plan() {
+  PlanMaker make;
+  const auto x = make.given("x", Category::kInput), w = make.given("w", Category::kParameter),
+             m = make.given("m", Category::kOptimizerState);
+  const auto flat =
+      make.alias_op({.kind = "Reshape", .name = "flat", .inputs = {w}}, PlanAlias::kView, w);
+  const auto blocked =
+      make.op({.kind = "Reorder", .name = "blocked", .inputs = {flat}}, Category::kActivation);
+  make.op({.kind = "MatMul", .name = "product", .module = "block.fc", .inputs = {x, blocked}},
+          Category::kActivation);
+  const auto g = make.op({.kind = "MatMul",
+                          .name = "gradient",
+                          .module = "block.fc",
+                          .phase = Phase::kBackward,
+                          .inputs = {x, x}},
+                         Category::kTemporary);
+  const auto plain =
+      make.op({.kind = "Reorder", .name = "plain", .phase = Phase::kBackward, .inputs = {g}},
+              Category::kGradient);
+  make.alias_op(
+      {.kind = "SgdUpdate", .name = "update", .phase = Phase::kUpdate, .inputs = {w, plain, m}},
+      PlanAlias::kUpdate, w);
+  make.plan.claims.peak_bytes = profile_planned(make.plan).peak_bytes;
+  make.plan.claims.peak_before_bytes = make.plan.claims.peak_bytes;
+  return make.plan;
+}
+
+TEST(ReportTest, WhatWasThereBeforeTheStepBelongsToItsReaders) {
+  const MemoryProfile profile = profile_planned(training_plan());
+  for (const char* name : {"x", "w", "m", "out/product", "out/gradient", "out/plain"}) {
+    const auto found = std::find_if(profile.tensors.begin(), profile.tensors.end(),
+                                    [&](const TensorAtPeak& t) { return t.name == name; });
+    ASSERT_NE(found, profile.tensors.end()) << name;
+    EXPECT_EQ(found->module, "block.fc") << name;
+  }
+}
+
+TEST(ReportTest, TheFirstForwardReaderGivesTheModule) {
+  Plan plan = training_plan();
+  PlanOp other{.kind = "Relu", .name = "other", .module = "late"};
+  other.inputs = {PlanValueId(1)};
+  plan.ops.push_back(other);
+  EXPECT_EQ(modules_of(plan)[PlanStorageId(1)], "block.fc");
+  plan.ops[PlanOpId(2)].module = "";
+  EXPECT_EQ(modules_of(plan)[PlanStorageId(1)], "late");
+}
+
+TEST(ReportTest, ASmallGapIsPrintedInBytes) {
+  Plan plan = training_plan();
+  plan.claims.peak_bytes = int64_t{1} << 30;
+  plan.claims.lower_bound_bytes = plan.claims.peak_bytes - 4096;
+  PlanningFacts facts;
+  facts.search_bound_bytes = plan.claims.lower_bound_bytes;
+  EXPECT_NE(verdict_text(plan, facts).find("gap 4,096 bytes (0.00 %)  (order not proven optimal)"),
+            std::string::npos)
+      << verdict_text(plan, facts);
+  plan.claims.lower_bound_bytes = plan.claims.peak_bytes;
+  plan.claims.order_proven = true;
+  EXPECT_NE(verdict_text(plan, facts).find("gap 0  (order proven optimal)"), std::string::npos);
+}
+
+TEST(ReportTest, AProofBySearchIsCalledSo) {
+  Plan plan = training_plan();
+  plan.claims.lower_bound_bytes = plan.claims.peak_bytes - 64;
+  PlanningFacts facts;
+  facts.search_bound_bytes = plan.claims.peak_bytes;
+  EXPECT_NE(verdict_text(plan, facts).find("proven by exhaustive search"), std::string::npos);
+  const std::string json = verdict_json(plan, facts);
+  EXPECT_NE(json.find("\"order_status\": \"proven by exhaustive search\""), std::string::npos);
+  EXPECT_NE(json.find("\"order_proven\": false"), std::string::npos);
+  EXPECT_NE(json.find("\"search_bound_bytes\": " + std::to_string(plan.claims.peak_bytes)),
+            std::string::npos);
+}
+
+}  // namespace
+}  // namespace lowtide::report
