@@ -158,6 +158,11 @@ void gpt2() {  // 4 x 256 tokens
                     .attrs = {},
                     .inputs = {type({1024, 3072})},
                     .outputs = {type({1024, 3072})}});
+  const TensorDesc hidden = type({1024, 3072});
+  add("GeluGrad/gpt2", {.kind = "GeluGrad",
+                        .attrs = {{"approximate", "tanh"}},
+                        .inputs = {hidden, hidden},
+                        .outputs = {hidden}});
   add("Transpose/gpt2_heads", {.kind = "Transpose",
                                .attrs = {{"perm", Dims{0, 2, 1, 3}}},
                                .inputs = {type({4, 256, 12, 64})},

@@ -9,14 +9,18 @@
 #define LT_STRING_INNER(x) #x
 #define LT_STRING(x) LT_STRING_INNER(x)
 
+// A loop with a call in it stays scalar, so functions of one element are inlined whatever their
+// size.
+#define LT_INLINE [[gnu::always_inline]] inline
+
 namespace lowtide::exec_cpu::LT_SIMD {
 namespace {
 
-inline float clamp(float x, float low, float high);
-inline bool inside(float x);
-inline float silu_slope(float x);
-inline float gelu_tanh_slope(float x);
-inline float mish_slope(float x);
+LT_INLINE float clamp(float x, float low, float high);
+LT_INLINE bool inside(float x);
+LT_INLINE float silu_slope(float x);
+LT_INLINE float gelu_tanh_slope(float x);
+LT_INLINE float mish_slope(float x);
 
 #include "exec/cpu/simd_math.h"
 //

@@ -98,26 +98,26 @@ void map_where(const MapCall& call) {
 // ---- functions
 // ----------------------------------------------------------------------------------------------------
 
-#define LT_UNARY(Name, expression)                             \
-  struct Name {                                                \
-    template <class T>                                         \
-    static inline T f(T x, [[maybe_unused]] const Params& p) { \
-      return static_cast<T>(expression);                       \
-    }                                                          \
+#define LT_UNARY(Name, expression)                                \
+  struct Name {                                                   \
+    template <class T>                                            \
+    LT_INLINE static T f(T x, [[maybe_unused]] const Params& p) { \
+      return static_cast<T>(expression);                          \
+    }                                                             \
   };
-#define LT_BINARY(Name, expression)                                 \
-  struct Name {                                                     \
-    template <class T>                                              \
-    static inline T f(T a, T b, [[maybe_unused]] const Params& p) { \
-      return static_cast<T>(expression);                            \
-    }                                                               \
+#define LT_BINARY(Name, expression)                                    \
+  struct Name {                                                        \
+    template <class T>                                                 \
+    LT_INLINE static T f(T a, T b, [[maybe_unused]] const Params& p) { \
+      return static_cast<T>(expression);                               \
+    }                                                                  \
   };
-#define LT_COMPARE(Name, expression)                                      \
-  struct Name {                                                           \
-    template <class T>                                                    \
-    static inline uint8_t f(T a, T b, [[maybe_unused]] const Params& p) { \
-      return static_cast<uint8_t>(expression);                            \
-    }                                                                     \
+#define LT_COMPARE(Name, expression)                                         \
+  struct Name {                                                              \
+    template <class T>                                                       \
+    LT_INLINE static uint8_t f(T a, T b, [[maybe_unused]] const Params& p) { \
+      return static_cast<uint8_t>(expression);                               \
+    }                                                                        \
   };
 
 LT_UNARY(FnRelu, x > 0 || x != x ? x : 0)
@@ -154,7 +154,7 @@ LT_UNARY(FnAffine, p.a* x + p.b)
 LT_UNARY(FnIdentity, x)
 LT_UNARY(FnNot, x == 0 ? 1 : 0)
 
-inline float clamp(float x, float low, float high) {
+LT_INLINE float clamp(float x, float low, float high) {
   x = x < low ? low : x;
   return x > high ? high : x;
 }
@@ -217,18 +217,18 @@ LT_BINARY(FnErfGrad, a * 1.12837917f * vexp(-b * b))
 LT_BINARY(FnMseLossGrad, p.a*(a - b))
 LT_BINARY(FnRunningUpdate, a + p.a * (p.b * b - a))
 
-inline bool inside(float x) {
+LT_INLINE bool inside(float x) {
   return (x > 0.0f) & (x < 1.0f);
 }
-inline float silu_slope(float x) {
+LT_INLINE float silu_slope(float x) {
   const float s = vsigmoid(x);
   return s * (1.0f + x * (1.0f - s));
 }
-inline float gelu_tanh_slope(float x) {
+LT_INLINE float gelu_tanh_slope(float x) {
   const float t = vtanh(0.79788456f * (x + 0.044715f * (x * x * x)));
   return 0.5f * (1.0f + t) + 0.5f * x * (1.0f - t * t) * 0.79788456f * (1.0f + 0.134145f * x * x);
 }
-inline float mish_slope(float x) {
+LT_INLINE float mish_slope(float x) {
   const float t = tanh_softplus(x);
   return t + x * (1.0f - t * t) * vsigmoid(x);
 }

@@ -6,13 +6,13 @@
 //
 // Included only by simd_body.h, inside the namespace of one instruction set.
 
-inline float bits_to_float(int32_t bits) {
+LT_INLINE float bits_to_float(int32_t bits) {
   return __builtin_bit_cast(float, bits);
 }
 
 // x = k ln 2 + r; exp(x) = 2^k (1 + r + r^2 P(r)). 2^k is applied in two halves so that results may
 // be subnormal.
-inline float vexp(float x) {
+LT_INLINE float vexp(float x) {
   x = x > 89.0f ? 89.0f : x;  // NaN stays
   x = x < -104.0f ? -104.0f : x;
   const float shifter = 12582912.0f;  // 1.5 * 2^23: adding it rounds to an integer in the low bits
@@ -31,16 +31,16 @@ inline float vexp(float x) {
   return (e * bits_to_float((half + 127) << 23)) * bits_to_float((k - half + 127) << 23);
 }
 
-inline float vabs(float x) {
+LT_INLINE float vabs(float x) {
   return bits_to_float(__builtin_bit_cast(int32_t, x) & 0x7fffffff);
 }
-inline float with_sign(float magnitude, float x) {
+LT_INLINE float with_sign(float magnitude, float x) {
   return bits_to_float(__builtin_bit_cast(int32_t, magnitude) |
                        (__builtin_bit_cast(int32_t, x) & static_cast<int32_t>(0x80000000)));
 }
 
 // Small arguments by an odd polynomial, others by 1 - 2 / (exp(2x) + 1).
-inline float vtanh(float x) {
+LT_INLINE float vtanh(float x) {
   const float a = vabs(x);
   const float z = x * x;
   float p = -5.603905302e-03f;
@@ -55,7 +55,7 @@ inline float vtanh(float x) {
 
 // Small arguments by an odd polynomial; others by 1 - exp(-Q(x)) with Q fitted to -log(erfc(x)) up
 // to 4, where erf is 1.
-inline float verf(float x) {
+LT_INLINE float verf(float x) {
   const float a = vabs(x);
   const float z = x * x;
   float p = 8.215423441e-05f;
@@ -77,12 +77,12 @@ inline float verf(float x) {
   return with_sign(a < 0.93f ? a * p : 1.0f - vexp(-q), x);
 }
 
-inline float vsigmoid(float x) {
+LT_INLINE float vsigmoid(float x) {
   return 1.0f / (1.0f + vexp(-x));
 }
 
 // tanh(log(1 + exp(x))) of Mish, as a ratio of polynomials in exp(x).
-inline float tanh_softplus(float x) {
+LT_INLINE float tanh_softplus(float x) {
   const float e = vexp(x > 20.0f ? 20.0f : x);
   const float n = e * (e + 2.0f);
   return n / (n + 2.0f);
