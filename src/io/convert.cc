@@ -41,12 +41,19 @@ ir::InitialValue initial_of(const OnnxModel& model, const OnnxTensor& tensor, Te
     return initial;
   }
   initial.kind = Kind::kSeeded;
-  if (role == TensorRole::kTrained || tensor.dtype != DType::kF32) return initial;
-  const bool variance = role == TensorRole::kVariance;
-  initial.kind = variance ? Kind::kInline : Kind::kZero;
-  const float one = 1;
-  for (int64_t i = 0; variance && i < tensor.element_count(); ++i)
-    initial.bytes.append(reinterpret_cast<const char*>(&one), sizeof one);
+  // The recipe of seeded values knows running statistics by PyTorch's names. Under other names they
+  // start at 0 and 1, written out; a count that no network has (a hostile file) is not.
+  constexpr int64_t kMostChannels = 1 << 20;
+  const bool known = tensor.name.ends_with("running_var") || tensor.name.ends_with("running_mean");
+  if (role == TensorRole::kTrained || tensor.dtype != DType::kF32 || known) return initial;
+  if (role != TensorRole::kVariance) {
+    initial.kind = Kind::kZero;
+  } else if (tensor.element_count() <= kMostChannels) {
+    initial.kind = Kind::kInline;
+    const float one = 1;
+    for (int64_t i = 0; i < tensor.element_count(); ++i)
+      initial.bytes.append(reinterpret_cast<const char*>(&one), sizeof one);
+  }
   return initial;
 }
 
