@@ -64,7 +64,10 @@ TEST(File, WritesAtomicallyAndReadsBack) {
 class FileTarget : public testing::Test {
  protected:
   void SetUp() override {
-    folder_ = std::filesystem::temp_directory_path() / "lowtide_file_target_test";
+    // Of this test alone: others run at the same time.
+    folder_ = std::filesystem::temp_directory_path() /
+              (std::string("lowtide_file_target_test_") +
+               testing::UnitTest::GetInstance()->current_test_info()->name());
     std::filesystem::remove_all(folder_);
     std::filesystem::create_directories(folder_ / "real");
   }
