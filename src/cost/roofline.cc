@@ -21,6 +21,38 @@ bool only_views(const ir::Graph& graph, const ir::Op& op) {
          });
 }
 
+std::string dims_text(const ir::Value& value) {
+  std::string text;
+  for (const sym::Expr& dim : value.dims)
+    text += (text.empty() ? "" : ", ") + (dim.poisoned() ? "too large" : sym::print(dim));
+  return "[" + text + "]";
+}
+
+// Why the work of an op is no number: a symbol that has no size, or sizes whose product is beyond
+// 64 bits.
+tl::unexpected<Error> no_number(const ir::Graph& graph, const ir::Op& op) {
+  for (const auto* values : {&op.inputs, &op.outputs})
+    for (ir::ValueId id : *values) {
+      if (!id.valid()) continue;
+      const ir::Value& value = graph.value(id);
+      const sym::Expr bytes = ir::size_bytes(value);
+      if (bytes.poisoned())
+        return error(ErrorCode::kInput,
+                     fmt::format("op '{}' ({}): the size of value '{}' {} in bytes does not fit "
+                                 "into 64 bits; make its dimensions smaller",
+                                 op.name, op.kind, value.name, dims_text(value)));
+      if (!bytes.constant())
+        return error(ErrorCode::kInput,
+                     fmt::format("op '{}' ({}): value '{}' {} has a symbolic size; bind its "
+                                 "symbols first (--dim name=size)",
+                                 op.name, op.kind, value.name, dims_text(value)));
+    }
+  return error(ErrorCode::kInput,
+               fmt::format("op '{}' ({}): its number of operations does not fit into 64 bits; make "
+                           "its dimensions smaller",
+                           op.name, op.kind));
+}
+
 }  // namespace
 
 Result<double> op_seconds(const ir::Graph& graph, ir::OpId id, const DeviceProfile& device) {
@@ -29,11 +61,7 @@ Result<double> op_seconds(const ir::Graph& graph, ir::OpId id, const DeviceProfi
   LT_ASSIGN(const ops::Work work, ops::work(ops::instance_of(graph, id)));
   const auto flops = work.flops.constant();
   const auto bytes = (work.bytes_read + work.bytes_written).constant();
-  if (!flops || !bytes)
-    return error(
-        ErrorCode::kInput,
-        fmt::format("op '{}' has a symbolic size; bind its symbols first (--dim name=size)",
-                    op.name));
+  if (!flops || !bytes) return no_number(graph, op);
   const double rate =
       is_product(op.kind) ? device.matmul_flops_per_second : device.vector_flops_per_second;
   const auto known = device.efficiency.find(op.kind);

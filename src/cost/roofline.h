@@ -15,7 +15,8 @@
 
 namespace lowtide::cost {
 
-// All dims must be constant. Error: kInput, naming the op whose size is symbolic.
+// All dims must be constant. Error: kInput, naming the op and its value whose size is symbolic
+// or beyond 64 bits.
 Result<double> op_seconds(const ir::Graph& graph, ir::OpId op, const DeviceProfile& device);
 Result<IdVector<ir::OpId, double>> all_op_seconds(const ir::Graph& graph,
                                                   const DeviceProfile& device);
