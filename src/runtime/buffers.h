@@ -15,8 +15,9 @@ namespace lowtide::runtime {
 
 class Arena {
  public:
-  // Error: kInternal, when the system has not that much memory.
-  static Result<Arena> make(int64_t bytes);
+  // Behind the arena `guard_bytes` more are mapped, which nobody may write. Error: kInternal, when
+  // the system has not that much memory.
+  static Result<Arena> make(int64_t bytes, int64_t guard_bytes = 0);
   Arena() = default;
   Arena(Arena&& other) noexcept;
   Arena& operator=(Arena&& other) noexcept;
@@ -27,9 +28,18 @@ class Arena {
   std::byte* data() const { return data_; }
   int64_t bytes() const { return bytes_; }
 
+  // Writes a pattern over arena and guard, in which no two words next to each other are alike.
+  void mark();
+  // One past the last byte that no longer has the pattern; more than bytes() where somebody wrote
+  // behind the arena.
+  int64_t unmarked_bytes() const;
+
  private:
+  int64_t mapped_bytes() const { return bytes_ + guard_bytes_; }
+
   std::byte* data_ = nullptr;
   int64_t bytes_ = 0;
+  int64_t guard_bytes_ = 0;
 };
 
 class CachingPool {

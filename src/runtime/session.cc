@@ -14,6 +14,7 @@
 #include <set>
 
 #include "base/bytes.h"
+#include "base/check.h"
 #include "plan/plan_check.h"
 #include "runtime/buffers.h"
 #include "runtime/contents.h"
@@ -33,6 +34,8 @@ namespace {
 
 constexpr int kPoison =
     0xFF;  // all ones is a NaN in every float type, and -1 in every integer type
+
+constexpr int64_t kGuardBytes = 1 << 20;
 
 // An op with its kernel and operands bound. No kernel: all outputs are views, nothing to do.
 struct BoundOp {
@@ -163,7 +166,8 @@ struct Session::State {
 
 Status Session::State::make_memory() {
   if (!options.unplanned) {
-    LT_ASSIGN(arena, Arena::make(plan.arena_bytes));
+    LT_ASSIGN(arena, Arena::make(plan.arena_bytes, options.mark ? kGuardBytes : 0));
+    if (options.mark) arena.mark();
     poison(arena.data(), plan.arena_bytes);
     return {};
   }
@@ -346,6 +350,11 @@ Status Session::run(const Observer* observer) {
 
 int64_t Session::steps_run() const {
   return state_->steps;
+}
+
+int64_t Session::touched_bytes() const {
+  LT_CHECK(state_->options.mark && !state_->options.unplanned, "the session was not marked");
+  return align_up(state_->arena.unmarked_bytes(), state_->plan.alignment_bytes);
 }
 
 int64_t Session::arena_bytes() const {

@@ -26,6 +26,9 @@ struct SessionOptions {
   bool unplanned = false;
   // Fill freed ranges with NaN bytes: for tests.
   bool poison = false;
+  // Fill the arena, and a guard area behind it, with a pattern before anything is put in, so that
+  // touched_bytes() can say how far up it was written. Not with poison or unplanned.
+  bool mark = false;
 };
 
 // Called after a compute step with each of its outputs; the bytes are valid during the call only.
@@ -59,6 +62,9 @@ class Session {
 
   // Bytes of the arena; for an unplanned session the high-water mark of its allocations so far.
   int64_t arena_bytes() const;
+  // With options.mark: one past the highest byte of the arena that was written, rounded up to the
+  // plan's alignment; more than arena_bytes() where a kernel wrote behind the arena.
+  int64_t touched_bytes() const;
 
  private:
   struct State;
