@@ -2,17 +2,38 @@
 // exit code.
 #include <cstdio>
 #include <exception>
+#include <sstream>
+#include <string>
+#include <string_view>
 
+#include "base/printable.h"
 #include "base/result.h"
 #include "tools/commands.h"
+#include "tools/flags.h"
 
 namespace {
 
-constexpr int kUsageExit = 2;
+constexpr size_t kMostLine = 1200;  // bytes of a message that reach the terminal
 
+// One line, or for a verification that failed one line per finding.
 int report(const lowtide::Error& failure) {
-  std::fprintf(stderr, "lowtide: %s\n", failure.message.c_str());
+  std::string_view rest = failure.message;
+  std::string lines;
+  while (failure.code == lowtide::ErrorCode::kVerification &&
+         rest.find('\n') != std::string_view::npos) {
+    lines += lowtide::printable(rest.substr(0, rest.find('\n')), kMostLine) + "\n";
+    rest.remove_prefix(rest.find('\n') + 1);
+  }
+  std::fprintf(stderr, "lowtide: %s%s\n", lines.c_str(),
+               lowtide::printable(rest, kMostLine).c_str());
   return lowtide::exit_code(failure.code);
+}
+
+// Everything that went to stdout has arrived there, or the program fails.
+int finish(int code) {
+  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return code;
+  std::fprintf(stderr, "lowtide: cannot write to standard output\n");
+  return code == 0 ? 1 : code;
 }
 
 int run(int argc, char** argv) {
@@ -26,16 +47,16 @@ int run(int argc, char** argv) {
   lowtide::tools::add_problem_commands(app, action);
   try {
     app.parse(argc, argv);
+  } catch (const CLI::Success& wanted) {  // --help, --version
+    std::ostringstream text;
+    app.exit(wanted, text, text);
+    lowtide::tools::put(text.str());
+    return finish(0);
   } catch (const CLI::ParseError& failure) {
-    return app.exit(failure) == 0 ? 0 : kUsageExit;
+    return report({lowtide::ErrorCode::kUsage, lowtide::tools::usage_line(app, failure)});
   }
   const lowtide::Status status = action();
-  if (!status) return report(status.error());
-  if (std::fflush(stdout) != 0) {
-    std::fprintf(stderr, "lowtide: cannot write to standard output\n");
-    return 1;
-  }
-  return 0;
+  return finish(status ? 0 : report(status.error()));
 }
 
 }  // namespace
@@ -45,7 +66,7 @@ int main(int argc, char** argv) {
     return run(argc, argv);
   } catch (const std::exception& failure) {
     // Nothing of ours throws; this is memory exhaustion or a fault in a library.
-    std::fprintf(stderr, "lowtide: internal error: %s\n", failure.what());
-    return 1;
+    return report(
+        {lowtide::ErrorCode::kInternal, std::string("internal error: ") + failure.what()});
   }
 }

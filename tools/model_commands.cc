@@ -1,22 +1,27 @@
 // plan, verify, run, inspect: what a user does with a model.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
-#include <cstdio>
+#include <limits>
 #include <memory>
 #include <nlohmann/json.hpp>
 
 #include "api/compare.h"
 #include "api/state.h"
 #include "base/bytes.h"
-#include "exec/cpu/cpu.h"
+#include "base/printable.h"
 #include "io/inspect.h"
 #include "lowtide/lowtide.h"
 #include "tools/commands.h"
+#include "tools/flags.h"
 #include "verify/verify.h"
 
 namespace lowtide::tools {
 namespace {
+
+constexpr uint64_t kMostSeed = std::numeric_limits<uint64_t>::max();
+constexpr size_t kMostFinding = 1000;  // bytes of a finding that are printed
 
 // "batch=1" -> dims["batch"] = 1.
 Status parse_dim(const std::string& text, std::map<std::string, int64_t, std::less<>>& dims) {
@@ -45,7 +50,21 @@ struct PlanFlags {
   bool json = false, quiet = false;
 };
 
-Status run_plan_command(PlanFlags& flags) {
+// Flags that only mean something together with others are refused without them.
+Status check_plan_flags(const CLI::App& command, const PlanFlags& flags) {
+  const auto needs = [&](const char* flag, bool there, const char* other) -> Status {
+    if (command.get_option(flag)->count() == 0 || there) return {};
+    return error(ErrorCode::kUsage, fmt::format("{} needs {}", flag, other));
+  };
+  for (const char* flag :
+       {"--loss", "--optimizer", "--learning-rate", "--weight-decay", "--momentum", "--dropout"})
+    LT_RETURN_IF_ERROR(needs(flag, flags.options.train, "--train"));
+  LT_RETURN_IF_ERROR(needs("--momentum", flags.options.optimizer == "sgd", "--optimizer sgd"));
+  return needs("--threads", flags.options.device == "cpu", "--device cpu");
+}
+
+Status run_plan_command(const CLI::App& command, PlanFlags& flags) {
+  LT_RETURN_IF_ERROR(check_plan_flags(command, flags));
   ReadOptions reading;
   for (const std::string& dim : flags.dims) LT_RETURN_IF_ERROR(parse_dim(dim, reading.dims));
   reading.training = flags.options.train;
@@ -56,42 +75,56 @@ Status run_plan_command(PlanFlags& flags) {
   LT_ASSIGN(const Model model, Model::read(flags.model, reading));
   LT_ASSIGN(const Plan plan, Plan::make(model, flags.options));
   if (!flags.output.empty()) LT_RETURN_IF_ERROR(plan.save(flags.output));
-  if (!flags.quiet) std::fputs((flags.json ? plan.json() : plan.text()).c_str(), stdout);
+  if (!flags.quiet) put(flags.json ? plan.json() : plan.text());
   return {};
+}
+
+void add_training_flags(CLI::App* command, PlanFlags& flags) {
+  PlanOptions& options = flags.options;
+  command->add_flag("--train", options.train, "plan a training step: loss, gradients, updates");
+  command->add_option("--loss", options.loss, "cross-entropy or mse")
+      ->check(one_of({"cross-entropy", "mse"}));
+  command->add_option("--optimizer", options.optimizer, "adamw or sgd")
+      ->check(one_of({"adamw", "sgd"}));
+  command->add_option("--learning-rate", options.learning_rate, "of the optimizer")
+      ->check(real_number({.above = true}));
+  command->add_option("--weight-decay", options.weight_decay, "of the optimizer")
+      ->check(real_number({}));
+  command->add_option("--momentum", options.momentum, "of sgd")->check(real_number({.below = 1}));
+  command->add_option("--dropout", flags.dropout, "off makes Dropout the identity")
+      ->check(one_of({"on", "off"}));
 }
 
 void add_plan(CLI::App& app, Action& action) {
   auto flags = std::make_shared<PlanFlags>();
   CLI::App* command = app.add_subcommand("plan", "Plan a model: order, addresses, proof");
-  command->add_option("model", flags->model, "ONNX file")->required();
-  command->add_option("-o,--output", flags->output, "write the plan here (.lt)");
-  command->add_flag("--train", flags->options.train,
-                    "plan a training step: loss, gradients, updates");
-  command->add_option("--loss", flags->options.loss, "cross-entropy or mse");
-  command->add_option("--optimizer", flags->options.optimizer, "adamw or sgd");
-  command->add_option("--learning-rate", flags->options.learning_rate, "of the optimizer")
-      ->check(CLI::PositiveNumber);
-  command->add_option("--weight-decay", flags->options.weight_decay, "of the optimizer")
-      ->check(CLI::NonNegativeNumber);
-  command->add_option("--momentum", flags->options.momentum, "of sgd")
-      ->check(CLI::NonNegativeNumber);
+  command->add_option("model", flags->model, "ONNX file")->required()->check(file_name());
+  command->add_option("-o,--output", flags->output, "write the plan here (.lt)")
+      ->check(file_name());
+  add_training_flags(command, *flags);
   command->add_option("--dim", flags->dims,
                       "size of a symbolic dimension, as in batch=8; may be repeated");
-  command->add_option("--dropout", flags->dropout, "off makes Dropout the identity")
-      ->check(CLI::IsMember({"on", "off"}));
-  command->add_option("--device", flags->options.device,
-                      "a device profile: a known name or a file");
+  command->add_option("--device", flags->options.device, "a device profile: a known name or a file")
+      ->check(file_name());
   command->add_option("--budget", flags->budget, "bytes of the whole device, as in 1.5GiB");
-  command->add_option("--seed", flags->options.seed, "of the planner");
+  command
+      ->add_option("--threads", flags->options.threads,
+                   "to plan for, as kernels' workspace depends on them; 0: as many as the machine "
+                   "has")
+      ->check(whole_number(0, kMostThreads));
+  command->add_option("--seed", flags->options.seed, "of the planner")
+      ->check(whole_number(0, kMostSeed));
   command->add_option("--time-limit", flags->options.time_limit_seconds, "seconds; a safety stop")
-      ->check(CLI::PositiveNumber);
+      ->check(real_number({.above = true}));
   command
       ->add_option("--dump-problems", flags->options.dump_folder,
                    "write the bare ordering and packing problems here (order.txt, pack.csv)")
       ->check(CLI::ExistingDirectory);
   command->add_flag("--json", flags->json, "print the verdict as JSON");
   command->add_flag("--quiet", flags->quiet, "print nothing");
-  command->callback([flags, &action] { action = [flags] { return run_plan_command(*flags); }; });
+  command->callback([flags, command, &action] {
+    action = [flags, command] { return run_plan_command(*command, *flags); };
+  });
 }
 
 // ---- verify
@@ -110,19 +143,22 @@ Status run_verify_command(const std::string& path, bool json) {
     for (const verify::Finding& finding : report.findings)
       out["findings"].push_back(finding.message);
     out["notes"] = report.notes;
-    std::fputs((out.dump(2) + "\n").c_str(), stdout);
+    put(out.dump(2) + "\n");
   }
   if (!report.ok()) {
-    std::string text = fmt::format("{}: {} finding{}", path, report.findings.size(),
+    std::string text = fmt::format("{}: {} finding{}", printable(path), report.findings.size(),
                                    report.findings.size() == 1 ? "" : "s");
-    for (const verify::Finding& finding : report.findings) text += "\n  " + finding.message;
+    for (const verify::Finding& finding : report.findings)
+      text += "\n  " + printable(finding.message, kMostFinding);
     return error(ErrorCode::kVerification, std::move(text));
   }
   if (json) return {};
-  fmt::print("{}: verified: {} steps, peak {} bytes, arena {} bytes, lower bound {} bytes{}\n",
-             path, plan.state().plan.steps.size(), report.peak_bytes, plan.arena_bytes(),
-             plan.lower_bound_bytes(), plan.order_proven() ? " (order proven optimal)" : "");
-  for (const std::string& note : report.notes) fmt::print("  note: {}\n", note);
+  put(fmt::format("{}: verified: {} steps, peak {} bytes, arena {} bytes, lower bound {} bytes{}\n",
+                  printable(path), plan.state().plan.steps.size(), report.peak_bytes,
+                  plan.arena_bytes(), plan.lower_bound_bytes(),
+                  plan.order_proven() ? " (order proven optimal)" : ""));
+  for (const std::string& note : report.notes)
+    put(fmt::format("  note: {}\n", printable(note, kMostFinding)));
   return {};
 }
 
@@ -131,7 +167,7 @@ void add_verify(CLI::App& app, Action& action) {
   auto json = std::make_shared<bool>(false);
   CLI::App* command =
       app.add_subcommand("verify", "Recompute every claim of a plan from its file alone");
-  command->add_option("plan", *path, "plan file (.lt)")->required();
+  command->add_option("plan", *path, "plan file (.lt)")->required()->check(file_name());
   command->add_flag("--json", *json, "print the findings as JSON");
   command->callback([path, json, &action] {
     action = [path, json] { return run_verify_command(*path, *json); };
@@ -144,16 +180,14 @@ void add_verify(CLI::App& app, Action& action) {
 struct RunFlags {
   std::string plan;
   CompareOptions options;
-  int threads = 0;
   bool json = false;
 };
 
 Status run_run_command(const RunFlags& flags) {
   LT_ASSIGN(const Plan plan, Plan::load(flags.plan));
   LT_RETURN_IF_ERROR(plan.verify());
-  const auto kernels = exec_cpu::make_cpu_kernels({.threads = flags.threads});
-  LT_ASSIGN(const RunReport report, run_plan(plan.state().plan, *kernels, flags.options));
-  std::fputs((flags.json ? print_json(report) : print(report)).c_str(), stdout);
+  LT_ASSIGN(const RunReport report, run_plan(plan.state().plan, flags.options));
+  put(flags.json ? print_json(report) : print(report));
   if (report.values_different != 0)
     return error(
         ErrorCode::kInternal,
@@ -166,19 +200,25 @@ void add_run(CLI::App& app, Action& action) {
   auto flags = std::make_shared<RunFlags>();
   CLI::App* command = app.add_subcommand(
       "run", "Run a plan on this CPU, inside one arena of exactly the planned size");
-  command->add_option("plan", flags->plan, "plan file (.lt)")->required();
-  command->add_option("--steps", flags->options.steps, "steps to time")->check(CLI::PositiveNumber);
-  command->add_flag("--compare", flags->options.compare,
+  command->add_option("plan", flags->plan, "plan file (.lt)")->required()->check(file_name());
+  CompareOptions& options = flags->options;
+  command->add_option("--steps", options.steps, "steps to time")->check(whole_number(1, 1000000));
+  command->add_flag("--compare", options.compare,
                     "also run the step unplanned and compare every result bit for bit");
-  command->add_option("--seed", flags->options.seed,
-                      "of parameters without weights, of inputs, of dropout");
-  command->add_option("--model-folder", flags->options.model_folder,
-                      "where external weight files lie");
-  command->add_flag("--profile", flags->options.profile, "also print the time of each kind of op");
-  command->add_option("--dump", flags->options.dump_folder,
-                      "write the first step's outputs, gradients and updated values here (.npy)");
-  command->add_option("--threads", flags->threads, "0: as many as the machine has")
-      ->check(CLI::NonNegativeNumber);
+  command
+      ->add_option("--seed", options.seed, "of parameters without weights, of inputs, of dropout")
+      ->check(whole_number(0, kMostSeed));
+  command->add_option("--model-folder", options.model_folder, "where external weight files lie")
+      ->check(CLI::ExistingDirectory);
+  command->add_flag("--seed-weights", options.seed_missing_weights,
+                    "without --model-folder: draw external weights from the seed");
+  command->add_flag("--profile", options.profile, "also print the time of each kind of op");
+  command
+      ->add_option("--dump", options.dump_folder,
+                   "write the first step's outputs, gradients and updated values here (.npy)")
+      ->check(file_name());
+  command->add_option("--threads", options.threads, "0: as many as the plan was made for")
+      ->check(whole_number(0, kMostThreads));
   command->add_flag("--json", flags->json, "print the result as JSON");
   command->callback([flags, &action] { action = [flags] { return run_run_command(*flags); }; });
 }
@@ -186,15 +226,33 @@ void add_run(CLI::App& app, Action& action) {
 // ---- inspect
 // ------------------------------------------------------------------------------------------------------
 
+void make_printable(io::ModelSummary& summary) {
+  const auto spell = [](std::string& name) { name = printable(name); };
+  spell(summary.name);
+  spell(summary.producer);
+  std::for_each(summary.symbols.begin(), summary.symbols.end(), spell);
+  for (auto* ops : {&summary.ops, &summary.unsupported})
+    for (io::OpCount& op : *ops) {
+      spell(op.op_type);
+      std::for_each(op.nodes.begin(), op.nodes.end(), spell);
+    }
+  for (auto* tensors : {&summary.inputs, &summary.outputs})
+    for (io::TensorSummary& tensor : *tensors) {
+      spell(tensor.name);
+      std::for_each(tensor.dims.begin(), tensor.dims.end(), spell);
+    }
+}
+
 void add_inspect(CLI::App& app, Action& action) {
   auto path = std::make_shared<std::string>();
   CLI::App* command =
       app.add_subcommand("inspect", "Say what a model file holds and what of it is not supported");
-  command->add_option("model", *path, "ONNX file")->required();
+  command->add_option("model", *path, "ONNX file")->required()->check(file_name());
   command->callback([path, &action] {
     action = [path]() -> Status {
-      LT_ASSIGN(const io::ModelSummary summary, io::inspect_onnx(*path));
-      std::fputs(io::print(summary).c_str(), stdout);
+      LT_ASSIGN(io::ModelSummary summary, io::inspect_onnx(*path));
+      make_printable(summary);
+      put(io::print(summary));
       return {};
     };
   });

@@ -2,8 +2,12 @@
 #include <fmt/format.h>
 
 #include <cstdio>
+#include <limits>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <utility>
 
 #include "base/bytes.h"
 #include "base/file.h"
@@ -12,27 +16,31 @@
 #include "plan/pack_text.h"
 #include "plan/schedule_text.h"
 #include "tools/commands.h"
+#include "tools/flags.h"
 
 namespace lowtide::tools {
 namespace {
 
-void print_outcome(const char* measure, plan::SolveStatus status, int64_t value, int64_t bound,
-                   const plan::SolveWork& work, bool json) {
+// `value` is absent where there is no solution.
+void print_outcome(const char* measure, plan::SolveStatus status, std::optional<int64_t> value,
+                   int64_t bound, const plan::SolveWork& work, bool json) {
   if (json) {
     nlohmann::ordered_json out;
     out["status"] = plan::name(status);
-    out[fmt::format("{}_bytes", measure)] = value;
+    if (value) out[fmt::format("{}_bytes", measure)] = *value;
     out["lower_bound_bytes"] = bound;
     out["seconds"] = work.seconds;
     out["work_units"] = work.units;
-    std::fputs((out.dump(2) + "\n").c_str(), stdout);
+    put(out.dump(2) + "\n");
     return;
   }
-  fmt::print(
-      "{}: {} {} bytes, lower bound {} bytes, gap {:.2f} %, {:.3f} s, {} units of work\n",
-      plan::name(status), measure, value, bound,
-      bound == 0 ? 0.0 : 100.0 * static_cast<double>(value - bound) / static_cast<double>(bound),
-      work.seconds, work.units);
+  std::string text = fmt::format("{}: ", plan::name(status));
+  if (value) text += fmt::format("{} {} bytes, ", measure, *value);
+  text += fmt::format("lower bound {} bytes, ", bound);
+  if (value && bound > 0)
+    text += fmt::format("gap {:.2f} %, ",
+                        100.0 * static_cast<double>(*value - bound) / static_cast<double>(bound));
+  put(text + fmt::format("{:.3f} s, {} units of work\n", work.seconds, work.units));
 }
 
 // A proof that there is no solution, or a limit without one, has an exit code of its own.
@@ -59,31 +67,33 @@ Status run_order_command(const OrderFlags& flags) {
             own_format ? plan::parse_schedule_problem(text, flags.problem)
                        : plan::parse_order_file(text, flags.problem));
   const plan::ScheduleOutcome outcome = order::solve(problem, flags.options);
-  print_outcome("peak", outcome.status, outcome.peak_bytes, outcome.lower_bound_bytes, outcome.work,
-                flags.json);
-  if (!flags.output.empty()) {
+  const bool found = outcome.sequence.size() == problem.ops.size();
+  print_outcome("peak", outcome.status, found ? std::optional(outcome.peak_bytes) : std::nullopt,
+                outcome.lower_bound_bytes, outcome.work, flags.json);
+  if (found && !flags.output.empty()) {
     std::string sequence;
     for (plan::SchedOpId op : outcome.sequence)
       sequence += fmt::format("{}{}", sequence.empty() ? "" : " ", op.index());
     LT_RETURN_IF_ERROR(write_file_atomically(flags.output, sequence + "\n"));
   }
-  return as_status(outcome.status, problem.ops.empty() || !outcome.sequence.empty(),
-                   flags.problem + ": no order was found");
+  return as_status(outcome.status, found, flags.problem + ": no order was found");
 }
 
 void add_order(CLI::App& app, Action& action) {
   auto flags = std::make_shared<OrderFlags>();
   CLI::App* command = app.add_subcommand(
       "order", "Solve a bare ordering problem (.order or a lowtide schedule problem)");
-  command->add_option("problem", flags->problem, "problem file")->required();
-  command->add_option("-o,--output", flags->output, "write the op numbers in their new order here");
+  command->add_option("problem", flags->problem, "problem file")->required()->check(file_name());
+  command->add_option("-o,--output", flags->output, "write the op numbers in their new order here")
+      ->check(file_name());
   command->add_option("--max-units", flags->options.max_units, "limit of work")
-      ->check(CLI::PositiveNumber);
+      ->check(whole_number(1));
   command->add_option("--time-limit", flags->options.max_seconds, "seconds; a safety stop")
-      ->check(CLI::PositiveNumber);
-  command->add_option("--seed", flags->options.seed, "of random tie-breaks");
+      ->check(real_number({.above = true}));
+  command->add_option("--seed", flags->options.seed, "of random tie-breaks")
+      ->check(whole_number(0, std::numeric_limits<uint64_t>::max()));
   command->add_option("--threads", flags->options.threads, "parts solved at once")
-      ->check(CLI::PositiveNumber);
+      ->check(whole_number(1, kMostThreads));
   command->add_flag("--json", flags->json, "print the outcome as JSON");
   command->callback([flags, &action] { action = [flags] { return run_order_command(*flags); }; });
 }
@@ -104,16 +114,17 @@ Status run_pack_command(const PackFlags& flags) {
     LT_ASSIGN(problem.capacity_bytes, parse_bytes(flags.capacity, "--capacity"));
   }
   const plan::PackOutcome outcome = pack::solve(problem, flags.options);
-  print_outcome("height", outcome.status, outcome.height_bytes, outcome.lower_bound_bytes,
-                outcome.work, flags.json);
-  const bool fits = outcome.offsets.size() == problem.buffers.size() &&
-                    (!problem.capacity_bytes || outcome.height_bytes <= *problem.capacity_bytes);
+  const bool found = outcome.offsets.size() == problem.buffers.size();
+  print_outcome("height", outcome.status,
+                found ? std::optional(outcome.height_bytes) : std::nullopt,
+                outcome.lower_bound_bytes, outcome.work, flags.json);
+  const bool fits =
+      found && (!problem.capacity_bytes || outcome.height_bytes <= *problem.capacity_bytes);
   if (fits && !flags.output.empty())
     LT_RETURN_IF_ERROR(
         write_file_atomically(flags.output, plan::print_pack_csv(problem, &outcome.offsets)));
-  const std::string best = outcome.offsets.empty()
-                               ? ""
-                               : fmt::format("; the best found has {} bytes", outcome.height_bytes);
+  const std::string best =
+      !found ? "" : fmt::format("; the best found has {} bytes", outcome.height_bytes);
   return as_status(
       outcome.status, fits,
       fmt::format("{}: no packing within {} bytes was found: every one has at least {} bytes{}",
@@ -125,16 +136,17 @@ void add_pack(CLI::App& app, Action& action) {
   auto flags = std::make_shared<PackFlags>();
   CLI::App* command =
       app.add_subcommand("pack", "Solve a bare packing problem (CSV: id,lower,upper,size)");
-  command->add_option("problem", flags->problem, "CSV file")->required();
+  command->add_option("problem", flags->problem, "CSV file")->required()->check(file_name());
   command->add_option("--capacity", flags->capacity,
                       "size of the arena; without it the height is minimised");
-  command->add_option("-o,--output", flags->output, "write the CSV with an offset column here");
+  command->add_option("-o,--output", flags->output, "write the CSV with an offset column here")
+      ->check(file_name());
   command->add_option("--work-limit", flags->options.work_limit, "limit of work")
-      ->check(CLI::PositiveNumber);
+      ->check(whole_number(1));
   command->add_option("--time-limit", flags->options.max_seconds, "seconds; a safety stop")
-      ->check(CLI::PositiveNumber);
+      ->check(real_number({.above = true}));
   command->add_option("--threads", flags->options.threads, "static orders tried at once")
-      ->check(CLI::PositiveNumber);
+      ->check(whole_number(1, kMostThreads));
   command->add_flag("--json", flags->json, "print the outcome as JSON");
   command->callback([flags, &action] { action = [flags] { return run_pack_command(*flags); }; });
 }

@@ -68,8 +68,10 @@ struct PlanOptions {
   double momentum = 0.9;                     // sgd
   std::string device = "cpu";                // a known profile or a profile file
   std::optional<int64_t> budget_bytes = {};  // of the whole device
-  uint64_t seed = 0;                         // of the planner's tie-breaking
-  std::string dump_folder = {};              // write the bare problems here; empty: nowhere
+  int threads = 0;    // that the CPU kernels, and so their workspace, are planned for; 0: as many
+                      // as the machine has
+  uint64_t seed = 0;  // of the planner's tie-breaking
+  std::string dump_folder = {};    // write the bare problems here; empty: nowhere
   double time_limit_seconds = 60;  // safety stop; the work limits end a search long before
 };
 
@@ -113,9 +115,12 @@ struct ValueInfo {
 struct RunOptions {
   uint64_t seed = 0;              // of parameters without weights, and of dropout
   std::string model_folder = {};  // where external weight files lie
+  // Without a model folder: draw weights of external files from the seed. Otherwise a plan that
+  // has such weights is refused (kUsage).
+  bool seed_missing_weights = false;
   bool unplanned =
       false;  // one buffer per value, freed after its last use, in the given order: the baseline
-  int threads = 0;  // 0: as many as the machine has
+  int threads = 0;  // 0: as many as the plan was made for
 };
 
 // One arena and the steps that run in it.

@@ -12,8 +12,11 @@
 #include <nlohmann/json.hpp>
 
 #include "api/dump.h"
+#include "api/running.h"
 #include "base/bytes.h"
 #include "base/check.h"
+#include "base/printable.h"
+#include "exec/cpu/cpu.h"
 
 namespace lowtide {
 namespace {
@@ -74,7 +77,7 @@ class Comparison {
       if (is_result(plan_, value)) compare(value, bytes);
     };
     LT_RETURN_IF_ERROR(unplanned.run(&keep));
-    report_.max_abs_difference = 0;
+    report_.max_abs_difference = report_.max_abs_difference.value_or(0);
     LT_RETURN_IF_ERROR(planned.run(&hold));
     LT_CHECK(kept_.empty(), "the planned step did not make every value of the unplanned one");
     return {};
@@ -155,29 +158,74 @@ std::optional<double> loss_of(const runtime::Session& session) {
   return value_at(DType::kF32, bytes->data(), 0);
 }
 
+// Opens the sessions of one run, all alike but for what differs between them.
+class Opener {
+ public:
+  Opener(const plan::Plan& plan, const CompareOptions& options)
+      : plan_(plan),
+        options_(options),
+        threads_(threads_for(plan, options.threads)),
+        kernels_(exec_cpu::make_cpu_kernels({.threads = threads_})) {}
+
+  // With its inputs drawn. `vary` may change the options.
+  template <class Vary>
+  Result<runtime::Session> open(const Vary& vary) const {
+    runtime::SessionOptions resolved;
+    resolved.seed = options_.seed;
+    resolved.model_folder = options_.model_folder;
+    vary(resolved);
+    LT_ASSIGN(runtime::Session session,
+              open_session(plan_, *kernels_, threads_, options_.seed_missing_weights, resolved));
+    session.seed_inputs(0);
+    return session;
+  }
+
+ private:
+  const plan::Plan& plan_;
+  const CompareOptions& options_;
+  int threads_;
+  std::unique_ptr<runtime::KernelFactory> kernels_;
+};
+
+// How much of a marked arena two steps write (the second finds what the first one left).
+Result<int64_t> measure_arena(const Opener& opener) {
+  LT_ASSIGN(runtime::Session session,
+            opener.open([](runtime::SessionOptions& options) { options.mark = true; }));
+  for (int step = 0; step < 2; ++step) LT_RETURN_IF_ERROR(session.run());
+  return session.touched_bytes();
+}
+
+void summarize(RunReport& report, const runtime::Session& planned,
+               const std::optional<runtime::Session>& unplanned, std::vector<double> times,
+               std::vector<double> unplanned_times) {
+  report.step_seconds = median(std::move(times));
+  report.loss_last = loss_of(planned);
+  if (!unplanned) return;
+  report.unplanned_step_seconds = median(std::move(unplanned_times));
+  report.unplanned_bytes = unplanned->arena_bytes();
+}
+
 }  // namespace
 
-Result<RunReport> run_plan(const plan::Plan& plan, const runtime::KernelFactory& kernels,
-                           const CompareOptions& options) {
+Result<RunReport> run_plan(const plan::Plan& plan, const CompareOptions& options) {
+  const Opener opener(plan, options);
   RunReport report;
   report.steps = options.steps;
   report.arena_planned_bytes = plan.arena_bytes;
   report.predicted_step_seconds = plan.claims.predicted_seconds;
-  runtime::SessionOptions resolved;
-  resolved.seed = options.seed;
-  resolved.model_folder = options.model_folder;
+  report.seeded_weights = seeded_weights(plan);
+  if (options.model_folder.empty()) report.seeded_weights += external_weights(plan);
+  const auto as_planned = [](runtime::SessionOptions&) {};
   if (!options.dump_folder.empty()) {
-    LT_ASSIGN(runtime::Session dumped, runtime::Session::open(plan, kernels, resolved));
-    dumped.seed_inputs(0);
+    LT_ASSIGN(runtime::Session dumped, opener.open(as_planned));
     LT_RETURN_IF_ERROR(dumped_step(dumped, options.dump_folder));
   }
-  LT_ASSIGN(runtime::Session planned, runtime::Session::open(plan, kernels, resolved));
-  planned.seed_inputs(0);
+  LT_ASSIGN(report.arena_measured_bytes, measure_arena(opener));
+  LT_ASSIGN(runtime::Session planned, opener.open(as_planned));
   std::optional<runtime::Session> unplanned;
   if (options.compare) {
-    resolved.unplanned = true;
-    LT_ASSIGN(unplanned, runtime::Session::open(plan, kernels, resolved));
-    unplanned->seed_inputs(0);
+    LT_ASSIGN(unplanned,
+              opener.open([](runtime::SessionOptions& varied) { varied.unplanned = true; }));
     LT_RETURN_IF_ERROR(Comparison(plan, report).run(planned, *unplanned));
     report.loss_first = loss_of(planned);
   }
@@ -190,16 +238,11 @@ Result<RunReport> run_plan(const plan::Plan& plan, const runtime::KernelFactory&
     LT_ASSIGN(const double other, timed_step(*unplanned));
     unplanned_times.push_back(other);
   }
+  if (unplanned) LT_RETURN_IF_ERROR(Comparison(plan, report).run(planned, *unplanned));
   if (options.profile) {
     LT_ASSIGN(report.profile, profiled_step(planned));
   }
-  report.step_seconds = median(times);
-  report.loss_last = loss_of(planned);
-  report.arena_measured_bytes = planned.arena_bytes();
-  if (unplanned) {
-    report.unplanned_step_seconds = median(unplanned_times);
-    report.unplanned_bytes = unplanned->arena_bytes();
-  }
+  summarize(report, planned, unplanned, std::move(times), std::move(unplanned_times));
   return report;
 }
 
@@ -213,21 +256,26 @@ std::string print(const RunReport& report) {
                  report.predicted_step_seconds * 1e3, report.step_seconds * 1e3, report.steps);
   if (report.loss_first && report.loss_last)
     fmt::format_to(out, "loss   {:.6f} -> {:.6f}\n", *report.loss_first, *report.loss_last);
+  if (report.seeded_weights > 0)
+    fmt::format_to(out, "weights of {} parameters were drawn from the seed\n",
+                   report.seeded_weights);
   for (const KindTime& time : report.profile)
-    fmt::format_to(out, "  {:<22} {:>5} ops  {:>9.2f} ms  predicted {:>9.2f} ms\n", time.kind,
-                   time.ops, time.seconds * 1e3, time.predicted_seconds * 1e3);
+    fmt::format_to(out, "  {:<22} {:>5} ops  {:>9.2f} ms  predicted {:>9.2f} ms\n",
+                   printable(time.kind), time.ops, time.seconds * 1e3,
+                   time.predicted_seconds * 1e3);
   if (!report.max_abs_difference) return text;
   fmt::format_to(
       out,
       "unplanned  {} bytes ({}) at its peak, {:.1f} ms a step; planned / unplanned time {:.3f}\n",
       *report.unplanned_bytes, format_bytes(*report.unplanned_bytes),
       *report.unplanned_step_seconds * 1e3, report.step_seconds / *report.unplanned_step_seconds);
-  fmt::format_to(
-      out,
-      "compared {} outputs, gradients and updated values: {} differ, largest difference {}{}\n",
-      report.values_compared, report.values_different, *report.max_abs_difference,
-      report.values_different == 0 ? " (bit for bit equal)"
-                                   : ", first in '" + report.first_different + "'");
+  fmt::format_to(out,
+                 "compared {} outputs, gradients and updated values of the first and the last "
+                 "step: {} differ, largest difference {}{}\n",
+                 report.values_compared, report.values_different, *report.max_abs_difference,
+                 report.values_different == 0
+                     ? " (bit for bit equal)"
+                     : ", first in '" + printable(report.first_different) + "'");
   return text;
 }
 
@@ -236,6 +284,7 @@ std::string print_json(const RunReport& report) {
   json["steps"] = report.steps;
   json["arena_planned_bytes"] = report.arena_planned_bytes;
   json["arena_measured_bytes"] = report.arena_measured_bytes;
+  json["seeded_weights"] = report.seeded_weights;
   json["predicted_step_seconds"] = report.predicted_step_seconds;
   json["step_seconds"] = report.step_seconds;
   if (report.loss_first) json["loss_first"] = *report.loss_first;

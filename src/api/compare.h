@@ -24,7 +24,9 @@ struct KindTime {
 struct RunReport {
   int64_t steps = 0;
   int64_t arena_planned_bytes = 0;
-  int64_t arena_measured_bytes = 0;
+  int64_t arena_measured_bytes = 0;  // up to the highest byte that any step wrote, in a session of
+                                     // its own whose arena and what lies behind it was marked
+  int64_t seeded_weights = 0;        // parameters that no file had contents for
   double predicted_step_seconds = 0;
   double step_seconds = 0;                      // median
   std::optional<double> loss_first, loss_last;  // of a training step
@@ -45,14 +47,16 @@ struct CompareOptions {
   bool profile = false;
   uint64_t seed = 0;
   std::string model_folder;
+  bool seed_missing_weights = false;  // see RunOptions
+  int threads = 0;                    // 0: as many as the plan was made for
   std::string
       dump_folder;  // results of the first planned step go here (api/dump.h); empty: nowhere
 };
 
-// Compared in the first step: every output, every gradient of a parameter, every updated parameter
-// and state. Error: as runtime::Session::open and run.
-Result<RunReport> run_plan(const plan::Plan& plan, const runtime::KernelFactory& kernels,
-                           const CompareOptions& options);
+// Compared in a first step before those that are timed and in a last one after them: every output,
+// every gradient of a parameter, every updated parameter and state. Error: as open_session
+// (api/running.h) and runtime::Session::run.
+Result<RunReport> run_plan(const plan::Plan& plan, const CompareOptions& options);
 
 std::string print(const RunReport& report);
 std::string print_json(const RunReport& report);

@@ -4,10 +4,13 @@
 #include <fmt/format.h>
 
 #include <chrono>
+#include <cmath>
 #include <filesystem>
 
+#include "api/running.h"
 #include "api/state.h"
 #include "base/file.h"
+#include "base/printable.h"
 #include "exec/cpu/cpu.h"
 #include "io/onnx_reader.h"
 #include "plan/plan_text.h"
@@ -19,6 +22,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+constexpr size_t kMostFinding = 1000;  // bytes of a verifier's finding in an error
+
 double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
@@ -26,10 +31,11 @@ double seconds_since(Clock::time_point start) {
 // What would make the plan again; part of the plan file, so nothing here may differ from run to
 // run.
 std::map<std::string, std::string, std::less<>> provenance(
-    const PlanOptions& options, const pipeline::OptimizeOptions& resolved) {
+    const PlanOptions& options, const pipeline::OptimizeOptions& resolved, int threads) {
   std::map<std::string, std::string, std::less<>> facts;
   facts["lowtide"] = std::string(version());
   facts["device"] = resolved.device.name;
+  if (resolved.kernels != nullptr) facts["threads"] = std::to_string(threads);
   facts["seed"] = std::to_string(options.seed);
   facts["train"] = options.train ? "yes" : "no";
   if (!options.train) return facts;
@@ -53,6 +59,33 @@ report::PlanningFacts planning_facts(const pipeline::Optimized& optimized, doubl
   facts.planning_seconds = optimized.planning_seconds;
   facts.reading_seconds = reading_seconds;
   return facts;
+}
+
+// Spells out what would steer a terminal in the names that a verdict shows.
+void make_printable(plan::Plan& plan) {
+  plan.model = printable(plan.model);
+  for (plan::PlanValue& value : plan.values) value.name = printable(value.name);
+  for (plan::PlanOp& op : plan.ops) {
+    op.kind = printable(op.kind);
+    op.name = printable(op.name);
+    op.module = printable(op.module);
+  }
+  std::map<std::string, int64_t, std::less<>> bindings;
+  for (const auto& [symbol, size] : plan.bindings) bindings.emplace(printable(symbol), size);
+  plan.bindings = std::move(bindings);
+}
+
+Status check_rates(const PlanOptions& options) {
+  const auto refuse = [](const char* flag, double value, const char* wanted) {
+    return error(ErrorCode::kUsage, fmt::format("{}: {} is not {}", flag, value, wanted));
+  };
+  if (!std::isfinite(options.learning_rate) || options.learning_rate <= 0)
+    return refuse("--learning-rate", options.learning_rate, "a number above 0");
+  if (!std::isfinite(options.weight_decay) || options.weight_decay < 0)
+    return refuse("--weight-decay", options.weight_decay, "a number of at least 0");
+  if (!(options.momentum >= 0 && options.momentum < 1))
+    return refuse("--momentum", options.momentum, "a number of at least 0 and below 1");
+  return {};
 }
 
 }  // namespace
@@ -89,6 +122,7 @@ Result<pipeline::OptimizeOptions> pipeline_options(const PlanOptions& options) {
         ErrorCode::kUsage,
         fmt::format("--optimizer: '{}' is not known; known are adamw, sgd", options.optimizer));
   }
+  LT_RETURN_IF_ERROR(check_rates(options));
   training.optimizer.learning_rate = options.learning_rate;
   training.optimizer.weight_decay = options.weight_decay;
   training.optimizer.momentum = options.momentum;
@@ -114,6 +148,7 @@ Result<Model> Model::read(const std::string& path, const ReadOptions& options) {
   LT_ASSIGN(state->graph, io::read_onnx(path, door));
   if (state->graph.name.empty() || state->graph.name == "main_graph")
     state->graph.name = std::filesystem::path(path).stem().string();
+  state->origin = path;
   state->reading_seconds = seconds_since(start);
   return Model(std::move(state));
 }
@@ -142,10 +177,16 @@ Result<Plan> Plan::make(const Model& model, const PlanOptions& options) {
                     fmt::join(open, ", "), open.front()));
   // Profiles of other devices have no kernels here: such a plan knows no workspace and keeps the
   // layouts that came.
-  const auto kernels = options.device == "cpu" ? exec_cpu::make_cpu_kernels() : nullptr;
+  const int threads = resolve_threads(options.threads);
+  const auto kernels =
+      options.device == "cpu" ? exec_cpu::make_cpu_kernels({.threads = threads}) : nullptr;
   resolved.kernels = kernels.get();
-  LT_ASSIGN(pipeline::Optimized optimized, pipeline::optimize(model.state().graph, resolved));
-  optimized.plan.provenance = provenance(options, resolved);
+  auto made = pipeline::optimize(model.state().graph, resolved);
+  if (!made)
+    return error(made.error().code,
+                 fmt::format("{}: {}", model.state().origin, made.error().message));
+  pipeline::Optimized optimized = std::move(*made);
+  optimized.plan.provenance = provenance(options, resolved, threads);
   auto state = std::make_unique<State>();
   state->facts = planning_facts(optimized, model.state().reading_seconds);
   state->plan = std::move(optimized.plan);
@@ -168,7 +209,7 @@ Status Plan::verify() const {
   if (report.ok()) return {};
   std::string text;
   for (const verify::Finding& finding : report.findings)
-    text += (text.empty() ? "" : "\n") + finding.message;
+    text += (text.empty() ? "" : "\n") + printable(finding.message, kMostFinding);
   return error(ErrorCode::kVerification, std::move(text));
 }
 
@@ -188,7 +229,13 @@ bool Plan::order_proven() const {
   return state_->plan.claims.order_proven;
 }
 std::string Plan::text() const {
-  return report::verdict_text(state_->plan, state_->facts);
+  plan::Plan shown = state_->plan;
+  make_printable(shown);
+  std::string text = report::verdict_text(shown, state_->facts);
+  if (const int64_t missing = seeded_weights(shown); missing > 0)
+    text += fmt::format("{} weights are missing from the files of {}: drawn from the seed\n",
+                        missing, shown.model);
+  return text;
 }
 std::string Plan::json() const {
   return report::verdict_json(state_->plan, state_->facts);
@@ -208,13 +255,14 @@ Session& Session::operator=(Session&&) noexcept = default;
 Session::~Session() = default;
 
 Result<Session> Session::open(const Plan& plan, const RunOptions& options) {
-  auto kernels = exec_cpu::make_cpu_kernels({.threads = options.threads});
+  const int threads = threads_for(plan.state().plan, options.threads);
+  auto kernels = exec_cpu::make_cpu_kernels({.threads = threads});
   runtime::SessionOptions resolved;
   resolved.seed = options.seed;
   resolved.model_folder = options.model_folder;
   resolved.unplanned = options.unplanned;
-  LT_ASSIGN(runtime::Session session,
-            runtime::Session::open(plan.state().plan, *kernels, resolved));
+  LT_ASSIGN(runtime::Session session, open_session(plan.state().plan, *kernels, threads,
+                                                   options.seed_missing_weights, resolved));
   return Session(std::make_unique<State>(State{std::move(kernels), std::move(session)}));
 }
 

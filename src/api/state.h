@@ -1,6 +1,8 @@
 // What the public objects hold. For src/api and tools/ only.
 #pragma once
 
+#include <string>
+
 #include "ir/graph.h"
 #include "lowtide/lowtide.h"
 #include "pipeline/optimize.h"
@@ -11,6 +13,7 @@ namespace lowtide {
 
 struct Model::State {
   ir::Graph graph;
+  std::string origin;  // the path it was read from, for messages
   double reading_seconds = 0;
 };
 

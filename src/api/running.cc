@@ -1,0 +1,85 @@
+#include "api/running.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cstdlib>
+#include <string_view>
+#include <thread>
+
+namespace lowtide {
+namespace {
+
+// A positive number that is the whole text, or 0.
+int positive(std::string_view text) {
+  int number = 0;
+  const auto parsed = std::from_chars(text.data(), text.data() + text.size(), number);
+  return parsed.ec == std::errc() && parsed.ptr == text.data() + text.size() ? std::max(number, 0)
+                                                                             : 0;
+}
+
+std::string_view fact(const plan::Plan& plan, std::string_view name) {
+  const auto found = plan.provenance.find(name);
+  return found == plan.provenance.end() ? std::string_view() : found->second;
+}
+
+int64_t count_initial(const plan::Plan& plan, plan::PlanInitial::Kind kind) {
+  return std::count_if(plan.values.begin(), plan.values.end(), [&](const plan::PlanValue& value) {
+    return !value.producer.valid() && value.initial.kind == kind;
+  });
+}
+
+// Where plan and machine differ in what kernels' workspace depends on; empty where they agree.
+std::string difference(const plan::Plan& plan, int threads) {
+  const std::string_view device = fact(plan, "device");
+  const int planned = positive(fact(plan, "threads"));
+  if (!device.empty() && device != "cpu")
+    return fmt::format("; the plan was made for device '{}', not for kernels of this CPU", device);
+  if (planned > 0 && planned != threads)
+    return fmt::format("; the plan was made for {} threads and is run with {}", planned, threads);
+  return {};
+}
+
+}  // namespace
+
+int resolve_threads(int threads) {
+  if (threads > 0) return threads;
+  const char* wanted = std::getenv("OMP_NUM_THREADS");
+  if (wanted != nullptr && positive(wanted) > 0) return positive(wanted);
+  return static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+}
+
+int threads_for(const plan::Plan& plan, int threads) {
+  return resolve_threads(threads > 0 ? threads : positive(fact(plan, "threads")));
+}
+
+int64_t external_weights(const plan::Plan& plan) {
+  return count_initial(plan, plan::PlanInitial::Kind::kExternal);
+}
+int64_t seeded_weights(const plan::Plan& plan) {
+  return count_initial(plan, plan::PlanInitial::Kind::kSeeded);
+}
+
+Result<runtime::Session> open_session(const plan::Plan& plan, const runtime::KernelFactory& kernels,
+                                      int threads, bool seed_missing_weights,
+                                      const runtime::SessionOptions& options) {
+  const int64_t external = external_weights(plan);
+  if (external > 0 && options.model_folder.empty() && !seed_missing_weights) {
+    const auto first =
+        std::find_if(plan.values.begin(), plan.values.end(), [](const plan::PlanValue& value) {
+          return !value.producer.valid() &&
+                 value.initial.kind == plan::PlanInitial::Kind::kExternal;
+        });
+    return error(ErrorCode::kUsage,
+                 fmt::format("{} weights lie in files beside the model, the first in '{}': give "
+                             "their folder with --model-folder, or --seed-weights to draw them",
+                             external, first->initial.file));
+  }
+  auto session = runtime::Session::open(plan, kernels, options);
+  if (!session)
+    return error(session.error().code, session.error().message + difference(plan, threads));
+  return session;
+}
+
+}  // namespace lowtide
