@@ -3,9 +3,10 @@
 import json
 import os
 import pathlib
+import subprocess
 
 import pytest
-from lowtide_cli import MODELS, ROOT, expect_error, run, run_json
+from lowtide_cli import MODELS, ROOT, expect_error, program, run, run_json
 
 UNET = [MODELS / "unet.onnx", "--train", "--dim", "batch=1"]
 
@@ -136,3 +137,89 @@ def test_truncated_models_are_refused(tmp_path):
 def test_json_of_verify_lists_findings(unet_plan):
     report = json.loads(run("verify", unet_plan, "--json").stdout)
     assert report["ok"] is True and report["findings"] == []
+
+
+def test_full_stdout_is_noticed():
+    for arguments in (["plan", *UNET, "--json"], ["plan", *UNET], ["--help"], ["plan", "--help"], ["--version"]):
+        with open("/dev/full", "w") as full:
+            result = subprocess.run([str(program()), *map(str, arguments)], stdout=full, stderr=subprocess.PIPE,
+                                    text=True)
+        assert result.returncode == 1, arguments
+        assert result.stderr == "lowtide: cannot write to standard output\n"
+
+
+def test_only_regular_files_are_replaced(tmp_path):
+    device = tmp_path / "device"
+    device.symlink_to("/dev/null")
+    for target in (device, tmp_path):
+        expect_error(4, str(target), "regular file", arguments=["plan", *UNET, "--quiet", "-o", target])
+    assert device.is_symlink() and pathlib.Path("/dev/null").is_char_device()
+    link = tmp_path / "link.lt"
+    link.symlink_to("real.lt")
+    assert run("plan", *UNET, "--quiet", "-o", link).returncode == 0
+    assert link.is_symlink() and (tmp_path / "real.lt").is_file()
+    expect_error(2, "--output", "empty", arguments=["plan", *UNET, "-o", ""])
+
+
+@pytest.mark.parametrize("arguments, words", [
+    (["plan", "--nope"], ["plan", "--nope"]),
+    (["plan"], ["model", "required"]),
+    (["frobnicate"], ["frobnicate", "plan", "pack"]),
+    ([], ["command", "plan", "pack"]),
+    (["run", "x.lt", "--steps", "0"], ["--steps", "'0'", "whole number from 1"]),
+    (["run", "x.lt", "--steps", "many"], ["--steps", "many", "whole number"]),
+    (["plan", *UNET, "--seed", "-1"], ["--seed", "-1"]),
+    (["plan", *UNET, "--learning-rate", "nan"], ["--learning-rate", "nan", "above 0"]),
+    (["plan", *UNET, "--learning-rate", "inf"], ["--learning-rate", "inf"]),
+    (["plan", *UNET, "--optimizer", "sgd", "--momentum", "2"], ["--momentum", "'2'", "below 1"]),
+    (["plan", *UNET, "--momentum", "0.5"], ["--momentum", "--optimizer sgd"]),
+    (["plan", MODELS / "unet.onnx", "--loss", "hinge"], ["--loss", "hinge"]),
+    (["plan", MODELS / "unet.onnx", "--loss", "mse"], ["--loss needs --train"]),
+    (["plan", MODELS / "unet.onnx", "--weight-decay", "0"], ["--weight-decay needs --train"]),
+    (["plan", MODELS / "unet.onnx", "--dropout", "off"], ["--dropout needs --train"]),
+])
+def test_usage_errors_name_the_flag_in_one_short_line(arguments, words):
+    assert len(expect_error(2, *words, arguments=arguments)) < 250
+
+
+def test_names_cannot_write_lines_or_steer_the_terminal(tmp_path):
+    evil = "evil\nlowtide: fake line\x1b[31m"
+    line = expect_error(4, "evil\\nlowtide: fake line\\x1B[31m", arguments=["plan", tmp_path / evil])
+    assert "\x1b" not in line
+    line = expect_error(2, "bytes left out", arguments=["plan", "x.onnx", "--" + "y" * 5000])
+    assert len(line) < 1500
+
+
+def test_a_plan_says_how_many_threads_it_is_for(tmp_path):
+    text = {}
+    for threads in (1, 2):
+        path = tmp_path / f"{threads}.lt"
+        assert run("plan", *UNET, "--quiet", "--threads", threads, "-o", path).returncode == 0
+        text[threads] = path.read_text()
+        assert json.loads(text[threads])["provenance"]["threads"] == str(threads)
+        assert run("run", path, "--steps", 1).returncode == 0
+    other = tmp_path / "other.lt"
+    assert run("plan", *UNET, "--quiet", "--device", "h100", "-o", other).returncode == 0
+    expect_error(4, "h100", "workspace", arguments=["run", other])
+
+
+def test_a_batch_beyond_64_bits_is_called_too_large():
+    line = expect_error(4, "unet.onnx", "64 bits",
+                        arguments=["plan", MODELS / "unet.onnx", "--dim", "batch=4000000000000000000"])
+    assert "symbol" not in line
+
+
+def test_the_last_step_is_compared_and_the_arena_measured(unet_plan):
+    report = run_json("run", unet_plan, "--steps", 1, "--compare")
+    results = report["values_compared"]
+    assert results % 2 == 0 and report["values_different"] == 0
+    assert 0.5 * report["arena_planned_bytes"] < report["arena_measured_bytes"] <= report["arena_planned_bytes"]
+
+
+def test_infeasible_problems_print_no_height_and_write_no_file(tmp_path):
+    csv = tmp_path / "p.csv"
+    csv.write_text("id,lower,upper,size\na,0,3,4\nb,1,5,2\n")
+    result = run("pack", csv, "--capacity", "5", "--json")
+    assert result.returncode == 3 and "height_bytes" not in json.loads(result.stdout)
+    result = run("pack", csv, "--capacity", "5")
+    assert "gap" not in result.stdout and "height" not in result.stdout
