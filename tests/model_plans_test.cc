@@ -45,6 +45,36 @@ TEST_P(ModelPlans, TrainingIsSoundAndVerified) {
             1.01 * static_cast<double>(plan->lower_bound_bytes()));
 }
 
+// Small and large batches of all three: near the bound, without fragmentation.
+TEST(ModelPlanSizes, EveryTrainingStepIsWithinOnePercentOfItsBound) {
+  const Case cases[] = {{"gpt2", {{"batch", 1}, {"seq", 64}}},
+                        {"gpt2", {{"batch", 1}, {"seq", 256}}},
+                        {"gpt2", {{"batch", 32}, {"seq", 64}}},
+                        {"gpt2", {{"batch", 32}, {"seq", 256}}},
+                        {"resnet50", {{"batch", 1}}},
+                        {"resnet50", {{"batch", 32}}},
+                        {"unet", {{"batch", 1}}},
+                        {"unet", {{"batch", 32}}}};
+  for (const Case& c : cases) {
+    std::string label = c.model;
+    for (const auto& [dim, size] : c.dims) label += "_" + dim + std::to_string(size);
+    SCOPED_TRACE(label);
+    const std::string path = std::string(LOWTIDE_SOURCE_DIR "/models/") + c.model + ".onnx";
+    const auto model = Model::read(path, {.dims = c.dims, .training = true});
+    ASSERT_TRUE(model.has_value()) << model.error().message;
+    const auto plan = Plan::make(*model, {.train = true});
+    ASSERT_TRUE(plan.has_value()) << plan.error().message;
+    const Status verified = plan->verify();
+    EXPECT_TRUE(verified.has_value()) << verified.error().message;
+    EXPECT_EQ(plan->arena_bytes(), plan->peak_bytes());
+    EXPECT_LE(static_cast<double>(plan->peak_bytes()),
+              1.01 * static_cast<double>(plan->lower_bound_bytes()));
+    const double seconds = plan->state().facts.planning_seconds;
+    testing::Test::RecordProperty(label + "_planning_seconds", std::to_string(seconds));
+    std::printf("%s: planned in %.3f s\n", label.c_str(), seconds);
+  }
+}
+
 TEST_P(ModelPlans, InferenceIsSoundAndVerified) {
   const auto plan = make({.train = false});
   ASSERT_TRUE(plan.has_value()) << plan.error().message;

@@ -473,14 +473,17 @@ TEST(OnnxModels, ResNet50ConvertsBoundAndSymbolic) {
   ASSERT_TRUE(trained) << trained.error().message;
   EXPECT_EQ(count(*trained, "BatchNormTrain"), 53);
   EXPECT_EQ(count(*trained, "RunningUpdate"), 106);
-  int64_t trained_elements = 0;
+  int64_t trained_elements = 0, statistics = 0;
   for (ir::ValueId id : trained->values()) {
     const ir::Value& value = trained->value(id);
-    if (value.category == Category::kParameter &&
-        value.initial.kind == ir::InitialValue::Kind::kSeeded)
+    if (value.producer.valid() || value.category != Category::kParameter) continue;
+    EXPECT_EQ(value.initial.kind, ir::InitialValue::Kind::kSeeded) << value.name;
+    statistics += value.name.find("running_") != std::string::npos;
+    if (value.name.find("running_") == std::string::npos)
       trained_elements += *ir::element_count(value).constant();
   }
   EXPECT_EQ(trained_elements, 25557032);
+  EXPECT_EQ(statistics, 106);
 }
 
 TEST(OnnxModels, UnetKeepsItsTransposedConvolutions) {

@@ -200,7 +200,7 @@ def test_a_plan_says_how_many_threads_it_is_for(tmp_path):
         assert run("run", path, "--steps", 1).returncode == 0
     other = tmp_path / "other.lt"
     assert run("plan", *UNET, "--quiet", "--device", "h100", "-o", other).returncode == 0
-    expect_error(4, "h100", "workspace", arguments=["run", other])
+    expect_error(4, "H100", "workspace", arguments=["run", other])
 
 
 def test_a_batch_beyond_64_bits_is_called_too_large():
