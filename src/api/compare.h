@@ -24,8 +24,8 @@ struct KindTime {
 struct RunReport {
   int64_t steps = 0;
   int64_t arena_planned_bytes = 0;
-  int64_t arena_measured_bytes = 0;  // up to the highest byte that any step wrote, in a session of
-                                     // its own whose arena and what lies behind it was marked
+  int64_t arena_measured_bytes = 0;  // of the mapping; more if a step wrote behind it
+  int64_t arena_touched_bytes = 0;   // up to the highest byte that two steps wrote
   int64_t seeded_weights = 0;        // parameters that no file had contents for
   double predicted_step_seconds = 0;
   double step_seconds = 0;                      // median

@@ -204,7 +204,7 @@ def test_a_plan_says_how_many_threads_it_is_for(tmp_path):
 
 
 def test_a_batch_beyond_64_bits_is_called_too_large():
-    line = expect_error(4, "unet.onnx", "64 bits",
+    line = expect_error(4, "unet.onnx", "'x'", "larger than",
                         arguments=["plan", MODELS / "unet.onnx", "--dim", "batch=4000000000000000000"])
     assert "symbol" not in line
 
@@ -213,7 +213,8 @@ def test_the_last_step_is_compared_and_the_arena_measured(unet_plan):
     report = run_json("run", unet_plan, "--steps", 1, "--compare")
     results = report["values_compared"]
     assert results % 2 == 0 and report["values_different"] == 0
-    assert 0.5 * report["arena_planned_bytes"] < report["arena_measured_bytes"] <= report["arena_planned_bytes"]
+    assert report["arena_measured_bytes"] == report["arena_planned_bytes"]
+    assert 0.9 * report["arena_planned_bytes"] < report["arena_touched_bytes"] <= report["arena_planned_bytes"]
 
 
 def test_infeasible_problems_print_no_height_and_write_no_file(tmp_path):
