@@ -22,7 +22,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).parent / "support"))
 from lowtide import ROOT, RUNNING, SCRATCH, label, lowtide, mib, plan, table  # noqa: E402
 
 MAX_RATIO = 1.02  # planned / unplanned: planning costs no time
-TARGET_AGAINST_EAGER = 1.0  # lowtide / eager
+TARGET_AGAINST_EAGER = {"gpt2": 0.6, "resnet50": 0.9, "unet": 0.9}  # lowtide / eager
 
 
 def eager_seconds(name: str, arguments: argparse.Namespace, *flags: str) -> float | None:
@@ -94,7 +94,7 @@ def main() -> int:
                      " ".join(f"{value:.3f}" for value in sorted(ratios)), f"{statistics.median(ratios):.3f}",
                      f"{MAX_RATIO}"])
         against.append([label(name, dims), f"{1e3 * step:,.0f}", *ratio(step, eager), *ratio(step, eager_last),
-                        f"{TARGET_AGAINST_EAGER}"])
+                        f"{TARGET_AGAINST_EAGER[name]}"])
     table(["step", "arena planned MiB", "measured MiB", "unplanned MiB", "difference", "step ms", "predicted ms",
            "planned / unplanned", "median", "at most"], rows)
     print()

@@ -185,7 +185,12 @@ struct RunFlags {
 
 Status run_run_command(const RunFlags& flags) {
   LT_ASSIGN(const Plan plan, Plan::load(flags.plan));
-  LT_RETURN_IF_ERROR(plan.verify());
+  if (const Status verified = plan.verify(); !verified) {
+    const std::string& all = verified.error().message;
+    return error(ErrorCode::kVerification,
+                 fmt::format("{}: not verified: {}; `lowtide verify` lists all", flags.plan,
+                             all.substr(0, all.find('\n'))));
+  }
   LT_ASSIGN(const RunReport report, run_plan(plan.state().plan, flags.options));
   put(flags.json ? print_json(report) : print(report));
   if (report.values_different != 0)

@@ -123,13 +123,17 @@ Status run_pack_command(const PackFlags& flags) {
   if (fits && !flags.output.empty())
     LT_RETURN_IF_ERROR(
         write_file_atomically(flags.output, plan::print_pack_csv(problem, &outcome.offsets)));
-  const std::string best =
-      !found ? "" : fmt::format("; the best found has {} bytes", outcome.height_bytes);
-  return as_status(
-      outcome.status, fits,
-      fmt::format("{}: no packing within {} bytes was found: every one has at least {} bytes{}",
-                  flags.problem, problem.capacity_bytes.value_or(0), outcome.lower_bound_bytes,
-                  best));
+  if (!problem.capacity_bytes)
+    return as_status(outcome.status, fits,
+                     flags.problem + ": no packing exists: buffers with fixed offsets overlap");
+  if (outcome.status == plan::SolveStatus::kLimit)
+    return as_status(outcome.status, fits,
+                     fmt::format("{}: the limit of work ended before a packing within {} bytes was "
+                                 "found or ruled out; raise --work-limit",
+                                 flags.problem, *problem.capacity_bytes));
+  return as_status(outcome.status, fits,
+                   fmt::format("{}: no packing fits in {} bytes: every one has at least {} bytes",
+                               flags.problem, *problem.capacity_bytes, outcome.lower_bound_bytes));
 }
 
 void add_pack(CLI::App& app, Action& action) {

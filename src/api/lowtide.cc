@@ -173,8 +173,8 @@ Result<Plan> Plan::make(const Model& model, const PlanOptions& options) {
   if (const auto open = model.free_dims(); !open.empty())
     return error(
         ErrorCode::kUsage,
-        fmt::format("the model has unbound dimensions: {}; give each a size, as in --dim {}=1",
-                    fmt::join(open, ", "), open.front()));
+        fmt::format("model '{}' has unbound dimensions: {}; give each a size, as in --dim {}=1",
+                    model.name(), fmt::join(open, ", "), open.front()));
   // Profiles of other devices have no kernels here: such a plan knows no workspace and keeps the
   // layouts that came.
   const int threads = resolve_threads(options.threads);

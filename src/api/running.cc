@@ -33,8 +33,9 @@ int64_t count_initial(const plan::Plan& plan, plan::PlanInitial::Kind kind) {
 // Where plan and machine differ in what kernels' workspace depends on; empty where they agree.
 std::string difference(const plan::Plan& plan, int threads) {
   const std::string_view device = fact(plan, "device");
-  const int planned = positive(fact(plan, "threads"));
-  if (!device.empty() && device != "cpu")
+  const int planned =
+      positive(fact(plan, "threads"));  // only plans for kernels of this CPU have it
+  if (!device.empty() && planned == 0)
     return fmt::format("; the plan was made for device '{}', not for kernels of this CPU", device);
   if (planned > 0 && planned != threads)
     return fmt::format("; the plan was made for {} threads and is run with {}", planned, threads);
@@ -77,9 +78,8 @@ Result<runtime::Session> open_session(const plan::Plan& plan, const runtime::Ker
                              external, first->initial.file));
   }
   auto session = runtime::Session::open(plan, kernels, options);
-  if (!session)
-    return error(session.error().code, session.error().message + difference(plan, threads));
-  return session;
+  if (session || session.error().message.find("of workspace") == std::string::npos) return session;
+  return error(session.error().code, session.error().message + difference(plan, threads));
 }
 
 }  // namespace lowtide

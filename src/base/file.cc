@@ -114,7 +114,7 @@ Status write_file_atomically(const std::string& path, std::string_view contents)
   LT_ASSIGN(const Target target, find_target(path));
   std::string temporary;
   Descriptor file(create_beside(target, temporary));
-  if (file.get() < 0) return system_error(temporary, "create");
+  if (file.get() < 0) return system_error(path, "create");
   const auto fail = [&](const char* doing) {
     const auto failure = system_error(path, doing);
     ::unlink(temporary.c_str());
@@ -146,7 +146,8 @@ MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
 }
 
 Result<MappedFile> MappedFile::open(const std::string& path) {
-  Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  // Without waiting: opening a pipe that nobody writes to would never come back.
+  Descriptor file(::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
   if (file.get() < 0) return system_error(path, "open");
   struct stat info {};
   if (::fstat(file.get(), &info) != 0) return system_error(path, "inspect");

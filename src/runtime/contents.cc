@@ -57,14 +57,24 @@ Status store_seeded(const plan::PlanValue& value, uint64_t seed, std::byte* memo
   return store_row_major(value, bytes, memory);
 }
 
+// Whether a path, its links followed, leads out of the folder it is given relative to.
+bool leaves_folder(const std::filesystem::path& folder, const std::filesystem::path& file) {
+  if (file.is_absolute()) return true;
+  std::error_code failure;
+  const auto root = std::filesystem::weakly_canonical(folder, failure);
+  if (failure) return true;
+  const auto full = std::filesystem::weakly_canonical(root / file, failure);
+  if (failure) return true;
+  const auto inside = full.lexically_relative(root);
+  return inside.empty() || *inside.begin() == "..";
+}
+
 Status store_external(const plan::PlanValue& value, const InitialOptions& options,
                       std::byte* memory) {
   const plan::PlanInitial& initial = value.initial;
   if (options.model_folder.empty()) return store_seeded(value, options.seed, memory);
   const std::filesystem::path file(initial.file);
-  const bool climbs =
-      std::any_of(file.begin(), file.end(), [](const auto& part) { return part == ".."; });
-  if (file.is_absolute() || climbs)
+  if (leaves_folder(options.model_folder, file))
     return error(ErrorCode::kInput,
                  fmt::format("weights of '{}' lie in '{}', outside the model's folder", value.name,
                              initial.file));

@@ -89,7 +89,7 @@ def test_captured_steps_reach_their_optimum_with_proof(name):
 
 @pytest.mark.parametrize("arguments, code, words", [
     (["plan", "no-such-file.onnx"], 4, ["no-such-file.onnx"]),
-    (["plan", MODELS / "gpt2.onnx", "--train"], 2, ["batch", "--dim"]),
+    (["plan", MODELS / "gpt2.onnx", "--train"], 2, ["gpt2", "batch", "--dim"]),
     (["plan", *UNET, "--dim", "batch=2"], 2, ["--dim", "batch"]),
     (["plan", MODELS / "unet.onnx", "--dim", "batch=zero"], 2, ["--dim", "batch=zero"]),
     (["plan", *UNET, "--loss", "hinge"], 2, ["--loss", "hinge", "cross-entropy"]),
@@ -203,6 +203,16 @@ def test_a_plan_says_how_many_threads_it_is_for(tmp_path):
     expect_error(4, "H100", "workspace", arguments=["run", other])
 
 
+def test_a_limit_without_an_answer_exits_with_5(tmp_path):
+    csv = tmp_path / "tight.csv"
+    rows = [(f"b{i}", (i * 7) % 31, (i * 7) % 31 + 5 + i % 9, 17 + (i * 37) % 101) for i in range(90)]
+    csv.write_text("id,lower,upper,size\n" + "".join(",".join(map(str, row)) + "\n" for row in rows))
+    bound = run_json("pack", csv, "--work-limit", 1)["lower_bound_bytes"]
+    result = run("pack", csv, "--capacity", bound, "--work-limit", 1)
+    assert result.returncode == 5, result.stderr
+    assert "tight.csv" in result.stderr and "--work-limit" in result.stderr and len(result.stderr.splitlines()) == 1
+
+
 def test_a_batch_beyond_64_bits_is_called_too_large():
     line = expect_error(4, "unet.onnx", "'x'", "larger than",
                         arguments=["plan", MODELS / "unet.onnx", "--dim", "batch=4000000000000000000"])
@@ -213,6 +223,8 @@ def test_the_last_step_is_compared_and_the_arena_measured(unet_plan):
     report = run_json("run", unet_plan, "--steps", 1, "--compare")
     results = report["values_compared"]
     assert results % 2 == 0 and report["values_different"] == 0
+    assert report["max_abs_difference"] == 0
+    assert report["step_seconds"] > 0 and report["unplanned_step_seconds"] > 0
     assert report["arena_measured_bytes"] == report["arena_planned_bytes"]
     assert 0.9 * report["arena_planned_bytes"] < report["arena_touched_bytes"] <= report["arena_planned_bytes"]
 
