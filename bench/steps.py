@@ -69,8 +69,8 @@ def broken_promises(name: str, runs: list[dict], ratios: list[float]) -> list[st
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--steps", type=int, default=5, help="of each round")
+    parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--steps", type=int, default=2, help="of each round")
     parser.add_argument("--threads", type=int, default=2, help="of Lowtide and of PyTorch")
     arguments = parser.parse_args()
 
