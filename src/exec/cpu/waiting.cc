@@ -3,7 +3,7 @@
 // best. Where other processes run it is ruinous: the thread that spins keeps its processor from the
 // team-mate it waits for, and every kernel can cost a slice of the scheduler (steps of 5.4 s
 // instead of 2.6 s were measured with one busy process on two processors). Spinning some
-// microseconds before sleeping costs an undisturbed step 1 % and removes that.
+// microseconds before sleeping costs an undisturbed step little and removes that.
 //
 // The runtime reads its settings from the environment when it is loaded, before any code of ours,
 // and has no call to change them. But it also has the short spin, for when it manages more threads
