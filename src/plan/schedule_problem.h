@@ -34,8 +34,10 @@ namespace lowtide::plan {
 
 struct SchedOpTag;
 struct SchedValueTag;
+struct SchedResidentTag;
 using SchedOpId = Id<SchedOpTag>;
 using SchedValueId = Id<SchedValueTag>;
+using SchedResidentId = Id<SchedResidentTag>;
 
 struct SchedOp {
   std::string name;             // for people; may be empty
@@ -61,6 +63,16 @@ struct InPlacePair {
   bool operator==(const InPlacePair&) const = default;
 };
 
+// A buffer that is there before and after the step (a parameter, optimizer state) and that a link
+// may move. Its bytes are part of resident_bytes.
+struct SchedResident {
+  std::string name;                // for people; may be empty
+  int64_t bytes = 0;               // rounded up to the alignment already
+  std::vector<SchedOpId> readers;  // ascending: whoever needs it present
+  std::vector<SchedOpId> writers;  // ascending, all of them readers too: whoever changes it
+  bool operator==(const SchedResident&) const = default;
+};
+
 // A path to a slower tier (host memory, a file). Both directions share nothing.
 struct Link {
   double bytes_per_second_out = 0;
@@ -74,7 +86,8 @@ struct ScheduleProblem {
   IdVector<SchedValueId, SchedValue> values;
   std::vector<InPlacePair> in_place;  // sorted by op; within an op by preference
   std::vector<std::pair<SchedOpId, SchedOpId>>
-      control;  // every run of first comes before the run of second
+      control;  // every run of first comes before every run of second
+  IdVector<SchedResidentId, SchedResident> residents;  // only those that may be moved
   int64_t resident_bytes = 0;
   std::optional<int64_t> budget_bytes;  // of the whole device, resident bytes included
   std::optional<Link> link;
@@ -85,6 +98,31 @@ struct ScheduleProblem {
 // in-place pairs consistent, the incoming order topological, sums at most kMaxBytes. Error: kInput,
 // naming the op or value.
 Status check(const ScheduleProblem& problem);
+
+// One thing that happens in a step: an op runs, or a buffer moves between the device and the slow
+// tier. A sequence of actions is a whole schedule; everything else follows from it (see
+// sequence_simulator.h):
+//
+//   run op      An op that may_rerun may run any number of times, any other exactly once. Each run
+//               makes all outputs anew. A value that is made is present until its last reader
+//               before the next time it appears, then freed.
+//   store v     Begins to copy v, which is present, to the slow tier. v may be read meanwhile.
+//   drop v      Waits until the store of v has ended and frees v. Every store has its drop; what
+//               was stored once and did not change since can be dropped again without a store.
+//   load v      Begins to copy v back; its buffer is occupied from here. The first reader waits
+//               until it has arrived.
+//
+// A resident that moves has its home in the slow tier: it is absent when the step begins, its first
+// action is a load, and it is absent again at the end, stored after its last writer.
+struct SchedAction {
+  enum class Kind : uint8_t { kRun, kStore, kDrop, kLoad };
+  Kind kind = Kind::kRun;
+  SchedOpId op{};        // kRun
+  SchedValueId value{};  // else, one of these two
+  SchedResidentId resident{};
+  static SchedAction run(SchedOpId op) { return {Kind::kRun, op, {}, {}}; }
+  bool operator==(const SchedAction&) const = default;
+};
 
 // Evidence that no order can do better: when `op` runs, every order has executed at least op's
 // ancestors and none of its descendants; the cheapest such state is `prefix` (closed under
@@ -99,7 +137,7 @@ struct CutCertificate {
 
 struct ScheduleOutcome {
   SolveStatus status = SolveStatus::kLimit;
-  std::vector<SchedOpId> sequence;    // op runs; empty when there is no solution
+  std::vector<SchedOpId> sequence;    // op runs, each once; empty when there is no solution
   int64_t peak_bytes = 0;             // of sequence, resident bytes included
   int64_t lower_bound_bytes = 0;      // proven for every order
   std::optional<CutCertificate> cut;  // proves cut->value_bytes <= lower_bound_bytes

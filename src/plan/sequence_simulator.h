@@ -1,0 +1,58 @@
+// The one simulator that scores every schedule under a budget, whichever solver made it: recomputed
+// ops, transfers, and time. By definition, in two passes (see SchedAction in schedule_problem.h).
+//
+// Memory follows from the sequence alone. Every action has a position. A value appears (an
+// *instance* is born) when its producer runs or its load begins, and the instance ends after the
+// last run that reads it before the next birth, after its drop, or, for an output of the step, at
+// the end of the step with its last instance. An instance that nobody reads is present during its
+// producer's run only. Bytes present at a position: all instances that cover it, residents that
+// never move, workspace of the op that runs, less what is reused in place: a pair (op, input,
+// output) is taken when this run is the input instance's end.
+//
+// Time: one compute stream and one stream per direction of the link, each in the order of the
+// sequence. A store begins when the compute stream has reached its position and the link is free; a
+// drop makes compute wait for it. A load begins likewise (and after the store of the same value has
+// ended); the first run that reads the instance waits for it. A transfer takes latency + bytes /
+// bandwidth. The step ends when all streams have ended.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "plan/schedule_problem.h"
+
+namespace lowtide::plan {
+
+// One stay of a value or a moving resident in device memory. Positions count actions.
+struct SchedInstance {
+  SchedValueId value{};  // one of these two
+  SchedResidentId resident{};
+  size_t birth = 0;     // run of the producer, or load
+  size_t end = 0;       // the last position at which it is present (inclusive)
+  int32_t reuses = -1;  // index of the instance whose buffer it takes over at birth, or -1
+  bool operator==(const SchedInstance&) const = default;
+};
+
+struct SequenceProfile {
+  int64_t peak_bytes = 0;             // resident bytes included
+  size_t peak_action = 0;             // first position at the peak
+  std::vector<int64_t> action_bytes;  // bytes present during each action, resident bytes included
+  std::vector<SchedInstance> instances;  // by birth, then by value
+  double seconds = 0;                    // the whole step, all streams
+  double run_seconds = 0;                // sum over all runs
+  double once_seconds = 0;               // sum over ops, each once: what no schedule can avoid
+  double transfer_seconds = 0;           // sum over stores and loads
+  double exposed_seconds = 0;            // seconds - run_seconds: compute waits for transfers
+  int64_t reruns = 0, stored_bytes = 0, loaded_bytes = 0;
+};
+
+// Error: kInput, naming op, value and position: an op that may not run twice does, or never runs; a
+// run before its inputs are present or before a control predecessor's last run; a store or drop of
+// what is not there, a drop without a store, a load of what was never stored or is present already,
+// a store without a drop, a moving resident that is not stored after its last writer; transfers
+// without a link.
+Result<SequenceProfile> simulate_sequence(const ScheduleProblem& problem,
+                                          std::span<const SchedAction> sequence);
+
+}  // namespace lowtide::plan
