@@ -53,6 +53,9 @@ struct SchedValue {
   SchedOpId producer;              // always valid
   std::vector<SchedOpId> readers;  // ascending, no duplicates, never the producer
   bool is_output = false;          // stays until the end of the step
+  std::vector<SchedOpId> writers;  // ascending, all of them readers too: who overwrites it (what
+                                   // was stored before is stale then); neither they nor the
+                                   // producer may run again
   bool operator==(const SchedValue&) const = default;
 };
 
