@@ -18,7 +18,7 @@
 
 #include "api/state.h"
 #include "exec/cpu/cpu.h"
-#include "lowtide/lowtide.h"
+#include "lowtide/api.h"
 #include "runtime/session.h"
 
 namespace {

@@ -6,7 +6,7 @@
 #include <cstdio>
 
 #include "api/state.h"
-#include "lowtide/lowtide.h"
+#include "lowtide/api.h"
 #include "plan/plan_text.h"
 #include "verify/mutate.h"
 #include "verify/verify.h"

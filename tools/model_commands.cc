@@ -12,7 +12,7 @@
 #include "base/bytes.h"
 #include "base/printable.h"
 #include "io/inspect.h"
-#include "lowtide/lowtide.h"
+#include "lowtide/api.h"
 #include "tools/commands.h"
 #include "tools/flags.h"
 #include "verify/verify.h"

@@ -6,7 +6,7 @@
 #include <cstring>
 #include <string>
 
-#include "lowtide/lowtide.h"
+#include "lowtide/api.h"
 
 namespace {
 

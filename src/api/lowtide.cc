@@ -1,4 +1,4 @@
-#include "lowtide/lowtide.h"
+#include "lowtide/api.h"
 
 #include <fmt/core.h>
 #include <fmt/format.h>

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "ir/graph.h"
-#include "lowtide/lowtide.h"
+#include "lowtide/api.h"
 #include "pipeline/optimize.h"
 #include "plan/plan.h"
 #include "report/verdict.h"

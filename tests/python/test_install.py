@@ -37,7 +37,7 @@ def test_pkg_config_finds_the_installed_library(prefix, tmp_path):
     environment = {**os.environ, "PKG_CONFIG_PATH": folders[0]}
     flags = call("pkg-config", "--cflags", "--libs", "lowtide", env=environment).stdout.split()
     source = tmp_path / "version.cpp"
-    source.write_text('#include <cstdio>\n#include "lowtide/lowtide.h"\n'
+    source.write_text('#include <cstdio>\n#include "lowtide/api.h"\n'
                       'int main() { std::puts(lowtide::version().data()); }\n')
     library = next(path for path in prefix.rglob("liblowtide.so"))
     call("g++", "-std=c++20", source, "-o", tmp_path / "version", *flags, f"-Wl,-rpath,{library.parent}")
