@@ -1,5 +1,3 @@
-#include "lowtide/api.h"
-
 #include <fmt/core.h>
 #include <fmt/format.h>
 
@@ -13,6 +11,7 @@
 #include "base/printable.h"
 #include "exec/cpu/cpu.h"
 #include "io/onnx_reader.h"
+#include "lowtide/api.h"
 #include "plan/plan_text.h"
 #include "runtime/session.h"
 #include "verify/verify.h"
