@@ -22,8 +22,29 @@ TEST(Bytes, ParsesHumanSizes) {
   EXPECT_EQ(parse_bytes("4096", "--budget").value(), 4096);
 }
 
+TEST(Bytes, SizesAreExactAndFractionsOfAByteAreRefused) {
+  EXPECT_EQ(parse_bytes("4611686018427387903", "x").value(), kMaxBytes - 1);
+  EXPECT_EQ(parse_bytes("9007199254740993", "x").value(), 9007199254740993);  // no double has it
+  EXPECT_EQ(parse_bytes("0.1KiB", "x").value(), 102);
+  EXPECT_EQ(parse_bytes("0.3MB", "x").value(), 300000);
+  EXPECT_EQ(parse_bytes("1.0000000000000000000001KiB", "x").value(), 1024);
+  EXPECT_EQ(parse_bytes("00012kB", "x").value(), 12000);
+  for (const char* text : {"1.5B", "1.5", "0.5 B", "2.0"}) {
+    const auto size = parse_bytes(text, "--capacity");
+    ASSERT_FALSE(size.has_value()) << text;
+    EXPECT_EQ(size.error().message,
+              std::string("--capacity: '") + text + "' is not a whole number of bytes");
+  }
+  for (const char* text : {"4611686018427387905", "99999999999999999999", "4194304.1TiB"}) {
+    const auto size = parse_bytes(text, "x");
+    ASSERT_FALSE(size.has_value()) << text;
+    EXPECT_NE(size.error().message.find("more than 4611686018427387904"), std::string::npos);
+  }
+}
+
 TEST(Bytes, RefusesMisspeltUnitsAndNamesTheFlag) {
-  for (const char* text : {"", "MiB", "-5MiB", "5 mebi", "1e30GiB", "nan", "5MiBx"}) {
+  for (const char* text : {"", "MiB", "-5MiB", "5 mebi", "1e30GiB", "nan", "5MiBx", "0x10", "1e3",
+                           "1.", ".5MiB", "+5", "1..5GiB"}) {
     const auto size = parse_bytes(text, "--budget");
     ASSERT_FALSE(size.has_value()) << text;
     EXPECT_EQ(size.error().code, ErrorCode::kUsage);

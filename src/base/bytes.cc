@@ -2,10 +2,9 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <array>
-#include <cctype>
 #include <cmath>
-#include <cstdlib>
 
 namespace lowtide {
 
@@ -38,42 +37,73 @@ namespace {
 
 struct Unit {
   std::string_view name;
-  double bytes;
+  int64_t bytes;
 };
 constexpr std::array<Unit, 12> kUnits = {{{"", 1},
                                           {"B", 1},
-                                          {"KiB", 1024.0},
-                                          {"MiB", 1048576.0},
-                                          {"GiB", 1073741824.0},
-                                          {"TiB", 1099511627776.0},
-                                          {"KB", 1e3},
-                                          {"kB", 1e3},
-                                          {"MB", 1e6},
-                                          {"GB", 1e9},
-                                          {"TB", 1e12},
-                                          {"PB", 1e15}}};
+                                          {"KiB", int64_t{1} << 10},
+                                          {"MiB", int64_t{1} << 20},
+                                          {"GiB", int64_t{1} << 30},
+                                          {"TiB", int64_t{1} << 40},
+                                          {"KB", 1'000},
+                                          {"kB", 1'000},
+                                          {"MB", 1'000'000},
+                                          {"GB", 1'000'000'000},
+                                          {"TB", 1'000'000'000'000},
+                                          {"PB", 1'000'000'000'000'000}}};
+
+// The digits that `text` begins with; they are taken off it.
+std::string_view take_digits(std::string_view& text) {
+  size_t count = 0;
+  while (count < text.size() && text[count] >= '0' && text[count] <= '9') ++count;
+  const std::string_view digits = text.substr(0, count);
+  text.remove_prefix(count);
+  return digits;
+}
+
+// whole.fraction * unit, rounded down; nothing beyond kMaxBytes. Exact: no floating point.
+std::optional<int64_t> scaled(std::string_view whole, std::string_view fraction, int64_t unit) {
+  int64_t number = 0;
+  for (const char digit : whole) {
+    number = number * 10 + (digit - '0');
+    if (number > kMaxBytes / unit) return std::nullopt;
+  }
+  // Digits beyond the 18th are worth less than a byte in every unit.
+  unsigned __int128 part = 0, power = 1;
+  for (const char digit : fraction.substr(0, 18)) {
+    part = part * 10 + static_cast<unsigned>(digit - '0');
+    power *= 10;
+  }
+  const auto rest = static_cast<int64_t>(part * static_cast<uint64_t>(unit) / power);
+  const int64_t bytes = number * unit + rest;
+  return bytes > kMaxBytes ? std::nullopt : std::optional(bytes);
+}
 
 }  // namespace
 
 Result<int64_t> parse_bytes(std::string_view text, std::string_view what) {
-  const std::string owned(text);
-  const auto bad = [&] {
-    return error(ErrorCode::kUsage, fmt::format("{}: '{}' is not a size; write a number and one of "
-                                                "B, KiB, MiB, GiB, TiB, KB, MB, GB, TB",
-                                                what, text));
+  const auto bad = [&](std::string_view wanted) {
+    return error(ErrorCode::kUsage, fmt::format("{}: '{}' is {}", what, text, wanted));
   };
-  if (owned.empty() || !std::isdigit(static_cast<unsigned char>(owned[0]))) return bad();
-  char* end = nullptr;
-  const double number = std::strtod(owned.c_str(), &end);
-  std::string_view rest(end);
-  while (!rest.empty() && rest.front() == ' ') rest.remove_prefix(1);
-  for (const Unit& unit : kUnits) {
-    if (rest != unit.name) continue;
-    const double bytes = number * unit.bytes;
-    if (!(bytes <= static_cast<double>(kMaxBytes))) return bad();
-    return static_cast<int64_t>(std::llround(bytes));
+  constexpr std::string_view kForm =
+      "not a size; write a number and one of B, KiB, MiB, GiB, TiB, KB, MB, GB, TB, PB";
+  std::string_view rest = text;
+  const std::string_view whole = take_digits(rest);
+  std::string_view fraction;
+  const bool has_point = !whole.empty() && rest.starts_with('.');
+  if (has_point) {
+    rest.remove_prefix(1);
+    fraction = take_digits(rest);
   }
-  return bad();
+  if (whole.empty() || (has_point && fraction.empty())) return bad(kForm);
+  while (rest.starts_with(' ')) rest.remove_prefix(1);
+  const auto unit =
+      std::find_if(kUnits.begin(), kUnits.end(), [&](const Unit& u) { return u.name == rest; });
+  if (unit == kUnits.end()) return bad(kForm);
+  if (has_point && unit->bytes == 1) return bad("not a whole number of bytes");
+  const auto bytes = scaled(whole, fraction, unit->bytes);
+  if (!bytes) return bad(fmt::format("more than {} bytes", kMaxBytes));
+  return *bytes;
 }
 
 }  // namespace lowtide

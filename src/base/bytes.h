@@ -26,8 +26,9 @@ constexpr int64_t align_up(int64_t bytes, int64_t alignment) {
 // "1.50 GiB", "312 B": binary units, for people. Exact bytes belong in JSON.
 std::string format_bytes(int64_t bytes);
 
-// Reads "600MiB", "1.5 GiB", "2GB" (decimal), "4096" (bytes). Error: kUsage, naming `what` (the
-// flag) and the accepted units.
+// Reads "600MiB", "1.5 GiB", "2GB" (decimal), "4096" (bytes). Exact, and rounded down where a
+// fraction of a unit is no whole number of bytes ("0.1KiB" is 102); a fraction of a byte is refused
+// ("1.5B"). Error: kUsage, naming `what` (the flag) and the accepted units.
 Result<int64_t> parse_bytes(std::string_view text, std::string_view what);
 
 }  // namespace lowtide
