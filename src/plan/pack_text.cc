@@ -9,6 +9,8 @@
 #include <array>
 #include <charconv>
 #include <optional>
+#include <unordered_map>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -46,6 +48,7 @@ class Records {
 
   // The cells of the next record that is not blank; nothing at the end of the text.
   Result<std::optional<std::vector<std::string>>> next();
+  int64_t line() const { return line_; }
   tl::unexpected<Error> fail(std::string_view what) const {
     return error(ErrorCode::kInput, fmt::format("{}:{}: {}", origin_, line_, what));
   }
@@ -175,6 +178,25 @@ Result<Buffer> read_row(const std::vector<std::string>& cells, const Header& hea
   return b;
 }
 
+// Names as a reader takes them: what repeats an earlier one gets "#2", "#3", ... behind it.
+class UniqueNames {
+ public:
+  explicit UniqueNames(const PackProblem& problem) {
+    for (const Buffer& b : problem.buffers) given_.insert(b.name);
+  }
+  std::string next(const std::string& name) {
+    int64_t& count = count_[name];
+    if (++count == 1) return name;
+    std::string made = fmt::format("{}#{}", name, count);
+    while (given_.contains(made)) made = fmt::format("{}#{}", name, ++count);
+    return made;
+  }
+
+ private:
+  std::unordered_set<std::string> given_;
+  std::unordered_map<std::string, int64_t> count_;
+};
+
 std::string quoted_if_needed(const std::string& name) {
   const bool plain = name.find_first_of(",\"\n\r") == std::string::npos && trimmed(name) == name;
   if (plain) return name;
@@ -193,10 +215,15 @@ Result<PackProblem> parse_pack_csv(std::string_view text, std::string_view origi
                  fmt::format("{}: empty; expected a header such as id,lower,upper,size", origin));
   LT_ASSIGN(const Header header, read_header(*first, records));
   PackProblem problem;
+  std::unordered_map<std::string, int64_t> line_of;
   while (true) {
     LT_ASSIGN(const auto cells, records.next());
     if (!cells) break;
     LT_ASSIGN(Buffer buffer, read_row(*cells, header, records));
+    const auto [first_use, is_new] = line_of.emplace(buffer.name, records.line());
+    if (!is_new)
+      return records.fail(fmt::format("id '{}' is given already, in line {}", shown(buffer.name),
+                                      first_use->second));
     problem.buffers.push_back(std::move(buffer));
   }
   if (Status ok = check(problem); !ok)  // what concerns all rows together: sums
@@ -216,10 +243,11 @@ std::string print_pack_csv(const PackProblem& problem, const IdVector<BufferId, 
   if (alignments) out += ",alignment";
   if (fixed || offsets != nullptr) out += ",offset";
   out += '\n';
+  UniqueNames names(problem);
   for (BufferId id : problem.buffers.ids()) {
     const Buffer& b = problem.buffers[id];
-    fmt::format_to(std::back_inserter(out), "{},{},{},{}", quoted_if_needed(b.name), b.live.begin,
-                   b.live.end, b.size_bytes);
+    fmt::format_to(std::back_inserter(out), "{},{},{},{}", quoted_if_needed(names.next(b.name)),
+                   b.live.begin, b.live.end, b.size_bytes);
     if (alignments) fmt::format_to(std::back_inserter(out), ",{}", b.alignment_bytes);
     if (offsets != nullptr) {
       fmt::format_to(std::back_inserter(out), ",{}", (*offsets)[id]);

@@ -7,7 +7,7 @@
 //
 // Columns may come in any order. `alignment` and `offset` are optional columns, and their cells may
 // be empty; an offset given is a fixed one. Lives are half-open. Fields may be quoted (RFC 4180).
-// The capacity is not part of the format.
+// An id is given once. The capacity is not part of the format.
 #pragma once
 
 #include <string>
@@ -23,8 +23,9 @@ namespace lowtide::plan {
 Result<PackProblem> parse_pack_csv(std::string_view text, std::string_view origin);
 
 // With `offsets` (one per buffer): an `offset` column with them, which is how a packing is handed
-// on. Without: the column holds the fixed offsets, if there are any.
-// parse_pack_csv(print_pack_csv(p, nullptr)) gives back p, less its capacity.
+// on. Without: the column holds the fixed offsets, if there are any. A name that an earlier buffer
+// has too is printed as "name#2", "name#3" and so on, so that every id stands once.
+// parse_pack_csv(print_pack_csv(p, nullptr)) gives back p, less its capacity and those names.
 std::string print_pack_csv(const PackProblem& problem, const IdVector<BufferId, int64_t>* offsets);
 
 }  // namespace lowtide::plan

@@ -74,6 +74,10 @@ TEST(PackText, ErrorsNameTheLineAndTheColumn) {
   EXPECT_EQ(message(head + "\"a,0,3,1,4,6\n"), "x.csv:2: a quote is not closed");
   EXPECT_EQ(message(head + "\"a\nb\"c,0,3,1,,\n"), "x.csv:2: 'c' follows a closing quote");
   EXPECT_EQ(message(head + "\"a\nb\",0,3,1,,\nc,0,3,-1,,\n"), "x.csv:4: size -1 is negative");
+  EXPECT_EQ(message(head + "a,0,3,1,,\nb,0,3,1,,\n\na,5,6,1,,\n"),
+            "x.csv:5: id 'a' is given already, in line 2");
+  EXPECT_EQ(message(head + "\"\",0,3,1,,\n\"\",0,3,1,,\n"),
+            "x.csv:3: id '' is given already, in line 2");
 }
 
 TEST(PackText, SumsBeyondTheLimitAreRefused) {
@@ -89,6 +93,7 @@ PackProblem random_problem(Rng& rng) {
   for (int64_t i = 0; i < n; ++i) {
     Buffer b;
     for (int64_t k = rng.between(0, 5); k > 0; --k) b.name += kChars[rng.below(kChars.size())];
+    b.name += std::to_string(i);  // every id stands once
     b.live.begin = rng.between(-5, 20);
     b.live.end = b.live.begin + rng.between(1, 10);
     b.size_bytes = rng.between(0, 1000);
@@ -118,6 +123,18 @@ TEST(PackText, PrintedOffsetsAreReadBackAsFixedOnes) {
   offsets[BufferId(0)] = 5;
   EXPECT_EQ(print_pack_csv(problem, &offsets),
             "id,lower,upper,size,offset\na,0,2,3,5\nb,1,4,5,0\n");
+}
+
+TEST(PackText, RepeatedNamesAreToldApart) {
+  PackProblem problem;
+  for (const char* name : {"a", "a", "a#2", "b", "a", "a#2"})
+    problem.buffers.push_back({.name = name, .live = {0, 2}, .size_bytes = 3, .fixed_offset = {}});
+  EXPECT_EQ(
+      print_pack_csv(problem, nullptr),
+      "id,lower,upper,size\na,0,2,3\na#3,0,2,3\na#2,0,2,3\nb,0,2,3\na#4,0,2,3\na#2#2,0,2,3\n");
+  const auto again = parse_pack_csv(print_pack_csv(problem, nullptr), "x");
+  ASSERT_TRUE(again) << again.error().message;
+  EXPECT_EQ(again->buffers.size(), problem.buffers.size());
 }
 
 TEST(PackText, AnyBytesGiveAProblemOrAnError) {
