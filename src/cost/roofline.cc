@@ -53,7 +53,43 @@ tl::unexpected<Error> no_number(const ir::Graph& graph, const ir::Op& op) {
                            op.name, op.kind));
 }
 
+// As much of an op's description as its class depends on.
+plan::OpDesc operands(const ir::Graph& graph, const ir::Op& op) {
+  const auto type = [&](ir::ValueId id) {
+    plan::TensorDesc desc;
+    for (const sym::Expr& dim : graph.value(id).dims)
+      desc.dims.push_back(dim.constant().value_or(0));
+    return desc;
+  };
+  plan::OpDesc desc;
+  desc.kind = op.kind;
+  for (const auto& [attr, value] : op.attrs)
+    if (const auto* number = std::get_if<int64_t>(&value)) desc.attrs[attr] = *number;
+  for (ir::ValueId input : op.inputs)
+    desc.inputs.push_back(input.valid() ? std::optional(type(input)) : std::nullopt);
+  for (ir::ValueId output : op.outputs) desc.outputs.push_back(type(output));
+  return desc;
+}
+
 }  // namespace
+
+double roofline_seconds(std::string_view kind, KernelClass kernel_class, const OpWork& work,
+                        const DeviceProfile& device) {
+  double flops_rate =
+      is_product(kind) ? device.matmul_flops_per_second : device.vector_flops_per_second;
+  double bytes_rate = device.bytes_per_second;
+  if (const auto found = device.classes.find(kernel_class); found != device.classes.end()) {
+    const ClassRate& rate = found->second;
+    if (rate.flops_per_second > 0) flops_rate = rate.flops_per_second;
+    if (rate.bytes_per_second > 0) bytes_rate = rate.bytes_per_second;
+    if (rate.cached_bytes_per_second > 0 && work.bytes <= static_cast<double>(device.cache_bytes))
+      bytes_rate = rate.cached_bytes_per_second;
+  }
+  const auto known = device.efficiency.find(kind);
+  const double efficiency = known == device.efficiency.end() ? 1.0 : known->second;
+  const double busy = std::max(work.flops / flops_rate, work.bytes / bytes_rate);
+  return device.launch_seconds + busy / efficiency;
+}
 
 Result<double> op_seconds(const ir::Graph& graph, ir::OpId id, const DeviceProfile& device) {
   const ir::Op& op = graph.op(id);
@@ -62,13 +98,9 @@ Result<double> op_seconds(const ir::Graph& graph, ir::OpId id, const DeviceProfi
   const auto flops = work.flops.constant();
   const auto bytes = (work.bytes_read + work.bytes_written).constant();
   if (!flops || !bytes) return no_number(graph, op);
-  const double rate =
-      is_product(op.kind) ? device.matmul_flops_per_second : device.vector_flops_per_second;
-  const auto known = device.efficiency.find(op.kind);
-  const double efficiency = known == device.efficiency.end() ? 1.0 : known->second;
-  const double busy = std::max(static_cast<double>(*flops) / rate,
-                               static_cast<double>(*bytes) / device.bytes_per_second);
-  return device.launch_seconds + busy / efficiency;
+  return roofline_seconds(
+      op.kind, kernel_class(operands(graph, op)),
+      {.flops = static_cast<double>(*flops), .bytes = static_cast<double>(*bytes)}, device);
 }
 
 Result<IdVector<ir::OpId, double>> all_op_seconds(const ir::Graph& graph,

@@ -1,19 +1,24 @@
 // Seconds of one run of an op: the roofline (Williams, Waterman and Patterson 2009) over the work
 // that the op table derives.
 //
-//     seconds = launch + max( flops / flops_per_second(class), bytes / bytes_per_second ) /
-//     efficiency(kind)
+//     seconds = launch + max( flops / flops_per_second, bytes / bytes_per_second ) / efficiency
 //
-// Views take no time. This is the one cost table that scores every method of this project until
-// kernel times are measured.
+// The rates are those of the op's kernel class where the device profile has them, else the
+// device's: one for products and convolutions, one for all others. Views take no time.
 #pragma once
+
+#include <string_view>
 
 #include "base/id.h"
 #include "base/result.h"
 #include "cost/device.h"
+#include "cost/work.h"
 #include "ir/graph.h"
 
 namespace lowtide::cost {
+
+double roofline_seconds(std::string_view kind, KernelClass kernel_class, const OpWork& work,
+                        const DeviceProfile& device);
 
 // All dims must be constant. Error: kInput, naming the op and its value whose size is symbolic
 // or beyond 64 bits.

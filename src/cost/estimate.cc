@@ -1,0 +1,79 @@
+#include "cost/estimate.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "cost/roofline.h"
+
+namespace lowtide::cost {
+namespace {
+
+constexpr double kNear = 0.05;  // squared distance at which a neighbour's weight has halved
+
+}  // namespace
+
+void Coverage::add(const Estimate& estimate) {
+  ++ops;
+  seconds += estimate.seconds;
+  if (!estimate.measured) return;
+  ++measured_ops;
+  measured_seconds += estimate.seconds;
+}
+
+std::string print(const Coverage& coverage) {
+  return fmt::format(
+      "{} of {} ops, {:.1f} % of the time", coverage.measured_ops, coverage.ops,
+      coverage.seconds > 0 ? 100 * coverage.measured_seconds / coverage.seconds : 0.0);
+}
+
+Estimator::Estimator(const DeviceProfile& device, const CostStore* store)
+    : device_(device), store_(store) {
+  if (store == nullptr) return;
+  for (const auto& [key, kernel] : store->kernels()) {
+    const OpWork work{.flops = kernel.flops, .bytes = kernel.bytes};
+    const double predicted = roofline_seconds(kind_of(key), kernel.kernel_class, work, device);
+    const double measured = median(kernel.seconds);
+    if (measured <= 0) continue;
+    samples_.push_back({.kind = kind_of(key),
+                        .kernel_class = kernel.kernel_class,
+                        .log_flops = std::log2(1 + kernel.flops),
+                        .log_bytes = std::log2(1 + kernel.bytes),
+                        .log_ratio = std::log(measured / predicted)});
+  }
+}
+
+double Estimator::correction(std::string_view kind, KernelClass kernel_class,
+                             const OpWork& work) const {
+  const double log_flops = std::log2(1 + work.flops), log_bytes = std::log2(1 + work.bytes);
+  const auto mean = [&](const auto& wanted) {
+    double sum = 0, weights = 0;
+    for (const Sample& sample : samples_) {
+      if (!wanted(sample)) continue;
+      const double df = sample.log_flops - log_flops, db = sample.log_bytes - log_bytes;
+      const double weight = 1 / (kNear + df * df + db * db);
+      sum += weight * sample.log_ratio;
+      weights += weight;
+    }
+    return std::pair(weights > 0, weights > 0 ? std::exp(sum / weights) : 1.0);
+  };
+  const auto [any_of_kind, by_kind] = mean([&](const Sample& s) { return s.kind == kind; });
+  if (any_of_kind) return by_kind;
+  const auto [any_of_class, by_class] =
+      mean([&](const Sample& s) { return s.kernel_class == kernel_class; });
+  if (any_of_class) return by_class;
+  return mean([](const Sample&) { return true; }).second;
+}
+
+Result<Estimate> Estimator::estimate(const plan::OpDesc& op) const {
+  LT_ASSIGN(const OpWork work, op_work(op));
+  if (work.only_views) return Estimate{};
+  const KernelClass of_op = kernel_class(op);
+  const double roofline = roofline_seconds(op.kind, of_op, work, device_);
+  if (store_ == nullptr) return Estimate{roofline, false};
+  if (const MeasuredKernel* kernel = store_->find(op_key(op)))
+    return Estimate{median(kernel->seconds) + store_->overhead_seconds(), true};
+  return Estimate{roofline * correction(op.kind, of_op, work) + store_->overhead_seconds(), false};
+}
+
+}  // namespace lowtide::cost

@@ -1,0 +1,18 @@
+// What one run of a kernel has to do, from its description alone: the op table's FLOPs and bytes.
+#pragma once
+
+#include "base/result.h"
+#include "plan/op_desc.h"
+
+namespace lowtide::cost {
+
+struct OpWork {
+  double flops = 0;
+  double bytes = 0;         // every operand touched once, read and written
+  bool only_views = false;  // nothing runs
+};
+
+// Error: kInput (a kind without row, operands that do not fit it, sizes beyond 64 bits).
+Result<OpWork> op_work(const plan::OpDesc& op);
+
+}  // namespace lowtide::cost
