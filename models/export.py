@@ -63,17 +63,16 @@ def trace(name: str) -> onnx.ModelProto:
     network = NETWORKS[name]
     model = network.build().float().train()
     make_parameters_distinct(model)
-    if network.vocabulary:
-        example = torch.zeros(network.example_shape, dtype=torch.int64)
-    else:
-        example = torch.zeros(network.example_shape)
+    examples = tuple(
+        torch.zeros(i.example_shape, dtype=torch.float32 if i.limit is None else torch.int64) for i in network.inputs
+    )
     with torch.no_grad():
         program = torch.onnx.export(
             model,
-            (example,),
-            input_names=[network.input_name],
+            examples,
+            input_names=[i.name for i in network.inputs],
             output_names=["logits"],
-            dynamic_shapes=(network.dynamic_dims,),
+            dynamic_shapes=tuple(i.dynamic_dims for i in network.inputs),
             optimize=False,
             verbose=False,
         )

@@ -1,4 +1,4 @@
-"""The three networks that Lowtide's own tests, demo and benchmarks use, as plain PyTorch modules.
+"""The four networks that Lowtide's own tests, demo and benchmarks use, as plain PyTorch modules.
 
 ResNet-50 and the U-Net are written out here because their shapes, not their weights, are what matters, and so that
 nothing beyond torch and transformers has to be installed. Parameter names follow the usual public checkpoints, so that
@@ -6,6 +6,7 @@ real weights can be loaded into them.
 
   resnet50   25,557,032 parameters, images (batch, 3, 224, 224)   -> (batch, 1000)
   gpt2      124,439,808 parameters, tokens (batch, seq <= 1024)   -> (batch, seq, 50257)
+  bert      109,514,298 parameters, tokens (batch, seq <= 512)    -> (batch, seq, 30522)
   unet       31,037,698 parameters, images (batch, 3, 256, 256)   -> (batch, 2, 256, 256)
 """
 
@@ -119,23 +120,57 @@ def make_gpt2(dropout: float = 0.1) -> nn.Module:
     return Gpt2._from_config(config, attn_implementation="eager")
 
 
+def make_bert(dropout: float = 0.1) -> nn.Module:
+    """BERT base with its masked-language head, whose decoder is the token embedding; attention spelled out as above."""
+    import transformers
+
+    class Bert(transformers.BertForMaskedLM):
+        def forward(self, input_ids, attention_mask, token_type_ids):
+            return super().forward(input_ids, attention_mask, token_type_ids).logits
+
+    config = transformers.BertConfig(hidden_dropout_prob=dropout, attention_probs_dropout_prob=dropout)
+    return Bert._from_config(config, attn_implementation="eager")
+
+
+@dataclasses.dataclass(frozen=True)
+class Input:
+    """One tensor that a network reads."""
+
+    name: str
+    example_shape: tuple[int, ...]  # for tracing: each dynamic dim larger than one and unlike any fixed one
+    dynamic_dims: dict[int, str]
+    limit: int | None = None  # integers below this; None: floats
+
+
 @dataclasses.dataclass(frozen=True)
 class Network:
     """How to build one network and what it reads."""
 
     build: Callable[..., nn.Module]
-    input_name: str
-    example_shape: tuple[int, ...]  # for tracing: each dynamic dim larger than one and unlike any fixed one
-    dynamic_dims: dict[int, str]
+    inputs: tuple[Input, ...]
     classes: int  # extent of the output's class dim
     class_dim: int
-    vocabulary: int | None = None  # inputs are token ids below this, or None for images
+    has_dropout: bool = False  # build takes its ratio
+
+
+def images(extent: int) -> tuple[Input, ...]:
+    return (Input("x", (2, 3, extent, extent), {0: "batch"}),)
+
+
+def tokens(**limits: int) -> tuple[Input, ...]:
+    """Integers (batch, seq), by name."""
+    return tuple(Input(name, (2, 64), {0: "batch", 1: "seq"}, limit) for name, limit in limits.items())
 
 
 NETWORKS = {
-    "resnet50": Network(ResNet50, "x", (2, 3, 224, 224), {0: "batch"}, classes=1000, class_dim=1),
-    "gpt2": Network(
-        make_gpt2, "input_ids", (2, 64), {0: "batch", 1: "seq"}, classes=50257, class_dim=2, vocabulary=50257
+    "resnet50": Network(ResNet50, images(224), classes=1000, class_dim=1),
+    "gpt2": Network(make_gpt2, tokens(input_ids=50257), classes=50257, class_dim=2, has_dropout=True),
+    "bert": Network(
+        make_bert,
+        tokens(input_ids=30522, attention_mask=2, token_type_ids=2),
+        classes=30522,
+        class_dim=2,
+        has_dropout=True,
     ),
-    "unet": Network(UNet, "x", (2, 3, 256, 256), {0: "batch"}, classes=2, class_dim=1),
+    "unet": Network(UNet, images(256), classes=2, class_dim=1),
 }

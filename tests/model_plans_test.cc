@@ -1,4 +1,4 @@
-// Plans of the three models: sound, verified, read back as they were, and every wrong copy of them
+// Plans of the models: sound, verified, read back as they were, and every wrong copy of them
 // refused. Each plan is changed 1,000 times by a seeded mutation; a second, naive judge
 // (verify/definition.h) says which changes left it valid.
 #include <gtest/gtest.h>
@@ -19,8 +19,10 @@ struct Case {
   std::map<std::string, int64_t, std::less<>> dims;
 };
 
-const Case kCases[] = {
-    {"unet", {{"batch", 1}}}, {"resnet50", {{"batch", 1}}}, {"gpt2", {{"batch", 1}, {"seq", 64}}}};
+const Case kCases[] = {{"unet", {{"batch", 1}}},
+                       {"resnet50", {{"batch", 1}}},
+                       {"gpt2", {{"batch", 1}, {"seq", 64}}},
+                       {"bert", {{"batch", 1}, {"seq", 128}}}};
 
 class ModelPlans : public testing::TestWithParam<Case> {
  protected:
@@ -45,12 +47,14 @@ TEST_P(ModelPlans, TrainingIsSoundAndVerified) {
             1.01 * static_cast<double>(plan->lower_bound_bytes()));
 }
 
-// Small and large batches of all three: near the bound, without fragmentation.
+// Small and large batches of all: near the bound, without fragmentation.
 TEST(ModelPlanSizes, EveryTrainingStepIsWithinOnePercentOfItsBound) {
   const Case cases[] = {{"gpt2", {{"batch", 1}, {"seq", 64}}},
                         {"gpt2", {{"batch", 1}, {"seq", 256}}},
                         {"gpt2", {{"batch", 32}, {"seq", 64}}},
                         {"gpt2", {{"batch", 32}, {"seq", 256}}},
+                        {"bert", {{"batch", 1}, {"seq", 128}}},
+                        {"bert", {{"batch", 32}, {"seq", 128}}},
                         {"resnet50", {{"batch", 1}}},
                         {"resnet50", {{"batch", 32}}},
                         {"unet", {{"batch", 1}}},

@@ -3,8 +3,8 @@
 
     .venv/bin/python bench/pytorch/eager_step.py [--steps N] [--threads N] [--channels-last] [--json FILE] [case ...]
 
-Cases: gpt2 (batch 4 x 256 tokens), resnet50 (batch 8 x 224 x 224), unet (batch 2 x 256 x 256), all float32: forward, mean
-cross-entropy, backward, AdamW. Gradients are set to none after each step, as is usual. Dropout is off, so that Lowtide
+Cases: gpt2 (batch 4 x 256 tokens), bert (batch 4 x 128 tokens), resnet50 (batch 8 x 224 x 224), unet (batch 2 x 256 x 256),
+all float32: forward, mean cross-entropy, backward, AdamW. Gradients are set to none after each step, as is usual. Dropout is off, so that Lowtide
 and PyTorch do the same work.
 
 The steps of the cases are interleaved, so that a busy spell of the machine falls on all of them, and the median is
@@ -30,7 +30,8 @@ import pytorch_reference as reference  # noqa: E402
 from networks import NETWORKS  # noqa: E402
 
 SEED = 1
-CASES = {"gpt2": dict(batch=4, seq=256), "resnet50": dict(batch=8, seq=0), "unet": dict(batch=2, seq=0)}
+CASES = {"gpt2": dict(batch=4, seq=256), "bert": dict(batch=4, seq=128), "resnet50": dict(batch=8, seq=0),
+         "unet": dict(batch=2, seq=0)}
 
 
 class Trainer:
@@ -39,18 +40,17 @@ class Trainer:
     def __init__(self, name: str, channels_last: bool):
         self.network = NETWORKS[name]
         self.model = reference.build(name, SEED)
-        shape = reference.input_shape(self.network, **CASES[name], size=None)
-        self.inputs = reference.make_input(self.network, shape, SEED)
-        if channels_last and not self.network.vocabulary:
+        self.inputs = reference.make_inputs(self.network, **CASES[name], seed=SEED)
+        if channels_last and "seq" not in self.network.inputs[0].dynamic_dims.values():
             self.model = self.model.to(memory_format=torch.channels_last)
-            self.inputs = self.inputs.to(memory_format=torch.channels_last)
+            self.inputs = tuple(data.to(memory_format=torch.channels_last) for data in self.inputs)
         self.labels = None
         self.optimizer = torch.optim.AdamW(self.model.parameters(), **reference.ADAMW)
 
     def step(self) -> float:
         """Runs one training step and returns its seconds."""
         start = time.perf_counter()
-        logits = self.model(self.inputs)
+        logits = self.model(*self.inputs)
         if self.labels is None:  # in the warm-up step
             self.labels = reference.make_labels(self.network, tuple(logits.shape), SEED)
         loss = reference.cross_entropy(self.network, logits, self.labels)

@@ -15,9 +15,10 @@ SCRATCH = BUILD / "bench-plans"
 # The cases of the tables: batch 1 and 32 for planning, one that fits a small machine for running.
 PLANNING = [("gpt2", dict(batch=1, seq=64)), ("gpt2", dict(batch=1, seq=256)),
             ("gpt2", dict(batch=32, seq=64)), ("gpt2", dict(batch=32, seq=256)),
+            ("bert", dict(batch=1, seq=128)), ("bert", dict(batch=32, seq=128)),
             ("resnet50", dict(batch=1)), ("resnet50", dict(batch=32)),
             ("unet", dict(batch=1)), ("unet", dict(batch=32))]
-RUNNING = [("gpt2", dict(batch=4, seq=256)), ("resnet50", dict(batch=8)), ("unet", dict(batch=2))]
+RUNNING = [("gpt2", dict(batch=4, seq=256)), ("bert", dict(batch=4, seq=128)), ("resnet50", dict(batch=8)), ("unet", dict(batch=2))]
 
 
 def lowtide(*arguments, check: bool = True) -> subprocess.CompletedProcess:

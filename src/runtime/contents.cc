@@ -100,8 +100,10 @@ int64_t int_attr(const plan::PlanOp& op, std::string_view name, int64_t absent) 
   return value == nullptr ? absent : *value;
 }
 
-// The extent that operand `i` of `op` indexes, or nothing.
+// The extent that operand `i` of `op` indexes, or nothing. What is asked only whether it is zero
+// indexes false and true.
 int64_t indexed_extent(const plan::Plan& plan, const plan::PlanOp& op, size_t i) {
+  if (op.kind == "Cast" && plan.values[op.outputs[0]].type.dtype == DType::kBool) return 2;
   const bool gathers =
       op.kind == "Gather" || op.kind == "CrossEntropy" || op.kind == "CrossEntropyGrad";
   if (i == 1 && op.kind == "GatherGrad") return int_attr(op, "dim", 0);

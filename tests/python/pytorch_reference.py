@@ -4,7 +4,7 @@
     .venv/bin/python tests/python/pytorch_reference.py NETWORK -o FILE.npz [--batch N] [--seq N] [--size N] [--seed N]
         [--elements N]
 
-Parameters, running statistics, the input and the labels come from seeded_values.py (the labels' tensor name is "labels").
+Parameters, running statistics, the inputs and the labels come from seeded_values.py (the labels' tensor name is "labels").
 The loss is the mean cross-entropy over all positions, pixels or images. The optimizer is AdamW on every parameter: learning
 rate 1e-3, betas 0.9 and 0.999, epsilon 1e-8, decoupled weight decay 0.01. Dropout is off, batch normalization uses the
 statistics of the batch.
@@ -29,7 +29,7 @@ import torch
 import seeded_values
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[2] / "models"))
-from networks import NETWORKS, Network  # noqa: E402  (a path of the repository, not a package)
+from networks import NETWORKS, Input, Network  # noqa: E402  (a path of the repository, not a package)
 
 ADAMW = dict(lr=1e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=0.01)
 
@@ -45,7 +45,7 @@ class Step:
 def build(name: str, seed: int) -> torch.nn.Module:
     """The network in training mode without dropout, with seeded parameters and running statistics."""
     network = NETWORKS[name]
-    model = network.build(dropout=0.0) if name == "gpt2" else network.build()
+    model = network.build(dropout=0.0) if network.has_dropout else network.build()
     with torch.no_grad():
         for key, tensor in (*model.named_parameters(), *model.named_buffers()):
             if tensor.is_floating_point():
@@ -53,17 +53,22 @@ def build(name: str, seed: int) -> torch.nn.Module:
     return model.float().train()
 
 
-def input_shape(network: Network, batch: int, seq: int, size: int | None) -> tuple[int, ...]:
-    if network.vocabulary:
+def input_shape(entry: Input, batch: int, seq: int, size: int | None) -> tuple[int, ...]:
+    if "seq" in entry.dynamic_dims.values():
         return batch, seq
-    channels, height, width = network.example_shape[1:]
+    channels, height, width = entry.example_shape[1:]
     return batch, channels, size or height, size or width
 
 
-def make_input(network: Network, shape: tuple[int, ...], seed: int) -> torch.Tensor:
-    if network.vocabulary:
-        return torch.from_numpy(seeded_values.integer_input(seed, network.input_name, shape, network.vocabulary))
-    return torch.from_numpy(seeded_values.float_input(seed, network.input_name, shape))
+def make_input(entry: Input, shape: tuple[int, ...], seed: int) -> torch.Tensor:
+    if entry.limit is None:
+        return torch.from_numpy(seeded_values.float_input(seed, entry.name, shape))
+    return torch.from_numpy(seeded_values.integer_input(seed, entry.name, shape, entry.limit))
+
+
+def make_inputs(network: Network, batch: int, seq: int = 0, size: int | None = None, *,
+                seed: int) -> tuple[torch.Tensor, ...]:
+    return tuple(make_input(entry, input_shape(entry, batch, seq, size), seed) for entry in network.inputs)
 
 
 def make_labels(network: Network, logits_shape: tuple[int, ...], seed: int) -> torch.Tensor:
@@ -83,8 +88,8 @@ def training_step(name: str, batch: int = 1, seq: int = 64, size: int | None = N
     network = NETWORKS[name]
     model = build(name, seed).to(dtype)
     optimizer = torch.optim.AdamW(model.parameters(), **ADAMW)
-    data = make_input(network, input_shape(network, batch, seq, size), seed)
-    logits = model(data.to(dtype) if data.is_floating_point() else data)
+    inputs = make_inputs(network, batch, seq, size, seed=seed)
+    logits = model(*(data.to(dtype) if data.is_floating_point() else data for data in inputs))
     loss = cross_entropy(network, logits, make_labels(network, tuple(logits.shape), seed))
     loss.backward()
     gradients = {key: p.grad.clone() for key, p in model.named_parameters()}
@@ -116,7 +121,7 @@ def main() -> None:
     parser.add_argument("network", choices=NETWORKS)
     parser.add_argument("-o", "--output", type=pathlib.Path, required=True)
     parser.add_argument("--batch", type=int, default=1)
-    parser.add_argument("--seq", type=int, default=64, help="tokens per sequence (gpt2)")
+    parser.add_argument("--seq", type=int, default=64, help="tokens per sequence (gpt2, bert)")
     parser.add_argument("--size", type=int, help="height and width of the images (default: as exported)")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--elements", type=int, default=4096, help="kept of each tensor; 0 keeps all")

@@ -14,7 +14,8 @@ from networks import NETWORKS  # noqa: E402
 
 MODELS = pathlib.Path(__file__).parents[2] / "models"
 KIND_KEY = "pkg.torch.export.graph_signature.InputSpec.kind"
-PARAMETER_ELEMENTS = {"resnet50": 25_557_032, "gpt2": 124_439_808, "unet": 31_037_698}
+PARAMETER_ELEMENTS = {"resnet50": 25_557_032, "gpt2": 124_439_808, "bert": 109_514_298,
+                      "unet": 31_037_698}
 
 
 @pytest.fixture(params=sorted(NETWORKS))
@@ -43,7 +44,7 @@ def test_files_are_small_and_hold_no_weights(name, graph):
     assert len(data) < 400_000
     kind = kinds(graph)
     for tensor in graph.initializer:
-        is_weight = kind.get(tensor.name) in ("PARAMETER", "BUFFER")
+        is_weight = kind.get(tensor.name) in ("PARAMETER", "BUFFER") and tensor.data_type == onnx.TensorProto.FLOAT
         assert (tensor.data_location == onnx.TensorProto.EXTERNAL) == is_weight, tensor.name
         assert not (is_weight and tensor.raw_data), tensor.name
 
@@ -58,11 +59,15 @@ def test_the_graph_can_be_trained(name, graph):
     expected = {
         "resnet50": {"Conv": 53, "BatchNormalization": 53},
         "gpt2": {"Dropout": 37, "LayerNormalization": 25, "Softmax": 12},
+        "bert": {"Dropout": 37, "LayerNormalization": 26, "Softmax": 12, "Gelu": 13},
         "unet": {"Conv": 19, "BatchNormalization": 18, "ConvTranspose": 4},
     }[name]
     assert {op: ops[op] for op in expected} == expected
-    dims = {d.dim_param or d.dim_value for d in graph.input[0].type.tensor_type.shape.dim}
-    assert set(NETWORKS[name].dynamic_dims.values()) <= dims
+    inputs = NETWORKS[name].inputs
+    assert [value.name for value in graph.input] == [entry.name for entry in inputs]
+    for value, entry in zip(graph.input, inputs):
+        dims = {d.dim_param or d.dim_value for d in value.type.tensor_type.shape.dim}
+        assert set(entry.dynamic_dims.values()) <= dims
     assert [v.name for v in graph.output] == ["logits"]
 
 
@@ -75,10 +80,20 @@ def test_resnet50_halves_the_image_five_times():
             assert features.shape == (1, channels, extent, extent)
 
 
+def test_tied_parameters_are_stored_once(name, graph):
+    """A tied parameter has the name that named_parameters() gives it, and every reader reads that one."""
+    module = NETWORKS[name].build()
+    first = {key for key, _ in module.named_parameters()}
+    second = {key for key, _ in module.named_parameters(remove_duplicate=False)} - first
+    read = {key for node in graph.node for key in node.input}
+    assert first <= read and not second & (read | {t.name for t in graph.initializer})
+
+
 @pytest.mark.filterwarnings("ignore")
-def test_exporting_again_gives_the_same_bytes():
+@pytest.mark.parametrize("exported", ["bert", "unet"])
+def test_exporting_again_gives_the_same_bytes(exported):
     pytest.importorskip("onnxscript")
     import export
 
-    committed = (MODELS / "unet.onnx").read_bytes()
-    assert hashlib.sha256(export.export("unet")).digest() == hashlib.sha256(committed).digest()
+    committed = (MODELS / f"{exported}.onnx").read_bytes()
+    assert hashlib.sha256(export.export(exported)).digest() == hashlib.sha256(committed).digest()

@@ -38,7 +38,7 @@ def test_loss_is_the_mean_over_pixels(unet_step):
 def test_a_gradient_agrees_with_finite_differences(unet_step):
     network = NETWORKS["unet"]
     model = reference.build("unet", 5).double()
-    inputs = reference.make_input(network, (2, 3, 32, 32), 5).double()
+    inputs = reference.make_inputs(network, 2, size=32, seed=5)[0].double()
     labels = reference.make_labels(network, (2, 2, 32, 32), 5)
     bias = model.head.bias
     losses = []
@@ -47,6 +47,15 @@ def test_a_gradient_agrees_with_finite_differences(unet_step):
             bias[0] += step
             losses.append(reference.cross_entropy(network, model(inputs), labels).item())
     assert unet_step.gradients["head.bias"][0].item() == pytest.approx((losses[0] - losses[1]) / 2e-4, rel=1e-3)
+
+
+def test_masks_have_both_values_in_every_row():
+    """What BERT is compared on has padded positions, and no row that is nothing but padding."""
+    network = NETWORKS["bert"]
+    names = [entry.name for entry in network.inputs]
+    mask = reference.make_inputs(network, 2, 16, seed=1)[names.index("attention_mask")]
+    assert mask.shape == (2, 16) and set(mask.unique().tolist()) == {0, 1}
+    assert (mask.sum(dim=1) > 0).all() and (mask.sum(dim=1) < 16).all()
 
 
 def test_arrays_are_sampled_evenly_and_keep_the_norm(unet_step):

@@ -13,6 +13,7 @@ from lowtide_cli import MODELS, run  # noqa: E402
 SEED = 1
 CASES = {
     "gpt2": dict(batch=1, seq=16),
+    "bert": dict(batch=2, seq=16),
     "resnet50": dict(batch=2, seq=0),
     "unet": dict(batch=1, seq=0),
 }
