@@ -134,7 +134,8 @@ plan::Claims make_claims(const ir::Graph& graph, const analysis::ScheduleView& v
     claims.lower_bound_bytes = claims.certificate->value_bytes;
   }
   claims.order_proven = claims.peak_bytes == claims.lower_bound_bytes;
-  for (double seconds : costs.seconds) claims.predicted_seconds += seconds;
+  for (double seconds : costs.seconds) claims.once_seconds += seconds;
+  claims.predicted_seconds = claims.lower_bound_seconds = claims.once_seconds;
   return claims;
 }
 

@@ -83,11 +83,14 @@ class Writer {
       }
       plan_.storages.push_back(out);
     }
-    for (SchedValueId v : in_.view.problem.values.ids())
-      plan_.storages[plan_id(in_.view.storage[v])].address =
-          resident_bytes_ + in_.packing.offsets[in_.buffers.of_value[v]];
+    places_ = IdVector<PlanStorageId, plan::Placement>(plan_.storages.size());
+    for (SchedValueId v : in_.view.problem.values.ids()) {
+      const PlanStorageId s = plan_id(in_.view.storage[v]);
+      places_[s] = {.storage = s,
+                    .address = resident_bytes_ + in_.packing.offsets[in_.buffers.of_value[v]]};
+    }
     for (const plan::InPlacePair& pair : in_.profile.reused)
-      plan_.storages[plan_id(in_.view.storage[pair.output])].reuses =
+      places_[plan_id(in_.view.storage[pair.output])].reuses =
           plan_id(in_.view.storage[pair.input]);
   }
 
@@ -143,6 +146,9 @@ class Writer {
     plan::Step step;
     step.op = plan_id(op);
     step.workspace_address = workspace_address;
+    for (ir::ValueId output : graph_.op(op).outputs)
+      if (graph_.value(output).alias == ir::Alias::kOwn)
+        step.makes.push_back(places_[plan_id(graph_.value(output).storage)]);
     plan_.steps.push_back(step);
   }
 
@@ -172,6 +178,7 @@ class Writer {
   const ir::Graph& graph_;
   plan::Plan plan_;
   int64_t resident_bytes_ = 0;
+  IdVector<PlanStorageId, plan::Placement> places_;
 };
 
 }  // namespace

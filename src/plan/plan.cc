@@ -1,6 +1,17 @@
 #include "plan/plan.h"
 
+#include <utility>
+
 namespace lowtide::plan {
+
+bool reruns_or_moves(const Plan& plan) {
+  IdVector<PlanOpId, char> ran(plan.ops.size(), 0);
+  for (const Step& step : plan.steps) {
+    if (step.kind == Step::Kind::kStore || step.kind == Step::Kind::kLoad) return true;
+    if (step.kind == Step::Kind::kCompute && std::exchange(ran[step.op], 1) != 0) return true;
+  }
+  return false;
+}
 
 OpDesc describe(const Plan& plan, PlanOpId id) {
   const PlanOp& op = plan.ops[id];

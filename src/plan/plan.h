@@ -1,13 +1,27 @@
 // The Plan: the executable artefact. An explicit graph with concrete sizes, a list of steps, an
-// address for every buffer, and what is claimed about it: predicted peak and time, a proven bound
-// with its certificate, and where it came from. Plain data, no pointers; the runtime needs nothing
-// else, and the verifier recomputes every claim from it alone.
+// address for every buffer, and what is claimed about it: predicted peak and time, proven bounds
+// with their certificates, and where it came from. Plain data, no pointers; the runtime needs
+// nothing else, and the verifier recomputes every claim from it alone.
 //
-// Memory: every value lies in a storage (own, or a view or update of its base's, as in ir/graph.h).
-// Every storage has one address in the arena [0, arena_bytes). `resident` storages (there before
-// the step) hold theirs for the whole step; the others from the step that makes them to the step
-// after which they are freed. A storage with `reuses` took over the buffer of a dying input of its
-// producer: same address, same bytes. While a compute step runs it may also use its workspace.
+// Stays. Every value lies in a storage (own, or a view or update of its base's, as in ir/graph.h).
+// A storage is in the arena [0, arena_bytes) during its *stays*, each at one address. `resident`
+// storages (there before the step) have one stay, the whole step, at PlanStorage::address. The
+// others begin a stay where a compute step makes them (Step::makes) or a load brings them back, and
+// end it where a step frees them, or where a compute step makes another storage in their buffer
+// (Placement::reuses: same address, same bytes, a dying input of that op). A storage has one stay
+// at a time. While a compute step runs it may also use its workspace.
+//
+// Reruns. An op may run several times if its kind may (op table: recomputable). Every run makes all
+// of its outputs anew, at addresses of its own; their earlier stays have ended by then. A value is
+// what the last run made: who reads a version must find its storage showing that version. Ops that
+// only make views compute nothing; they run again after each run of the op that makes their base.
+//
+// Transfers. A storage with a slow tier has a slot there. A store begins a copy from the arena to
+// the slot: until its wait the buffer may be read, but not written, freed or taken over. A load
+// begins a copy from the slot to a new stay: the bytes are occupied from there on, and readable
+// only after the wait. At most one transfer of a storage is under way at a time; transfers of one
+// tier run one after another in each direction, beside the ops. Residents with `home_slow` have
+// their contents in the slot before and after the step and are absent from the arena then.
 #pragma once
 
 #include <cstdint>
@@ -61,8 +75,11 @@ struct PlanStorage {
   int64_t bytes = 0;  // rounded up to the plan's alignment
   Category category = Category::kActivation;
   bool resident = false;
-  int64_t address = 0;     // offset in the arena, a multiple of the alignment
-  PlanStorageId reuses{};  // none, or the storage whose buffer this one took over
+  bool home_slow = false;    // resident only: between steps it lies in its slot, not in the arena
+  int64_t address = 0;       // residents whose home is the arena; 0 for all others
+  int32_t slow_tier = -1;    // index into Plan::slow_tiers; -1: never stored or loaded, as all
+                             // residents whose home is the arena
+  int64_t slow_address = 0;  // of the slot in that tier
   bool operator==(const PlanStorage&) const = default;
 };
 
@@ -80,13 +97,34 @@ struct PlanOp {
   bool operator==(const PlanOp&) const = default;
 };
 
+// The beginning of one stay of a storage in the arena.
+struct Placement {
+  PlanStorageId storage{};
+  int64_t address = 0;
+  PlanStorageId reuses{};  // none, or the storage whose buffer this one takes over and whose stay
+                           // ends here
+  bool operator==(const Placement&) const = default;
+};
+
 struct Step {
-  enum class Kind : uint8_t { kCompute, kFree };
+  enum class Kind : uint8_t { kCompute, kFree, kStore, kLoad, kWait };
   Kind kind = Kind::kCompute;
-  PlanOpId op{};                  // kCompute
-  int64_t workspace_address = 0;  // kCompute, when the op has workspace
-  PlanStorageId storage{};  // kFree: not readable from here on (a reused one is freed by its heir)
+  PlanOpId op{};                   // kCompute
+  int64_t workspace_address = 0;   // kCompute, when the op has workspace
+  std::vector<Placement> makes{};  // kCompute: one per output with a storage of its own, in order
+  PlanStorageId storage{};         // the others
+  int64_t address = 0;             // kLoad: where it arrives
   bool operator==(const Step&) const = default;
+};
+
+// Slow memory that storages may be moved to, with a link to it. Both directions share nothing.
+struct SlowTier {
+  std::string name{};
+  int64_t bytes = 0;
+  double bytes_per_second_out = 0;  // arena -> tier
+  double bytes_per_second_in = 0;
+  double latency_seconds = 0;
+  bool operator==(const SlowTier&) const = default;
 };
 
 // Evidence for the lower bound; see CutCertificate in schedule_problem.h, in terms of the plan's
@@ -98,25 +136,56 @@ struct BoundCertificate {
   bool operator==(const BoundCertificate&) const = default;
 };
 
+// Evidence that no schedule within the budget is faster: whatever runs again and moves, some bytes
+// of the moments at which `cuts`' ops first run must have been freed and paid for. The bound is a
+// minimum cut at the prices named here; the verifier computes it anew.
+struct CutPrice {
+  PlanOpId op{};
+  double price = 0;  // seconds per byte of the capacity when op first runs
+  bool operator==(const CutPrice&) const = default;
+};
+struct Multiplier {
+  int32_t cut = 0;  // index into cuts
+  int32_t id = 0;   // index of an op or a storage
+  double value = 0;
+  bool operator==(const Multiplier&) const = default;
+};
+struct TimeCertificate {
+  std::vector<CutPrice> cuts{};
+  double swap_share = 0;                        // weight of the link's capacity; 0 without a link
+  std::vector<Multiplier> rerun_multipliers{};  // by op; empty for one cut
+  std::vector<Multiplier> store_multipliers{};  // by storage; empty for one cut
+  bool operator==(const TimeCertificate&) const = default;
+};
+
 struct Claims {
-  int64_t peak_bytes = 0;         // of this order, everything on the device
+  int64_t peak_bytes = 0;         // of these steps, everything on the device
   int64_t peak_before_bytes = 0;  // of the ops in their given order, nothing reused in place
-  int64_t lower_bound_bytes = 0;  // proven for every order of these ops: the certificate's value;
-                                  // without one what is resident
-  bool order_proven = false;      // peak_bytes == lower_bound_bytes
+  int64_t lower_bound_bytes = 0;  // proven for every order in which each op runs once and nothing
+                                  // moves: the certificate's value; without one what is resident
+  bool order_proven = false;  // peak_bytes == lower_bound_bytes, in a plan in which each op runs
+                              // once and nothing moves; false in all others
   std::optional<BoundCertificate> certificate;
-  double predicted_seconds = 0;  // of the step
+  std::optional<int64_t> budget_bytes;  // the plan was asked to stay within; arena_bytes does
+  std::optional<int64_t> floor_bytes;   // proven for every schedule, reruns and transfers included
+  double once_seconds = 0;              // all ops, each once
+  double predicted_seconds = 0;         // of the step, with reruns and transfers not hidden
+  double exposed_seconds = 0;           // part of it in which no op runs
+  double lower_bound_seconds = 0;       // proven for every schedule within the budget: what the
+                                        // certificate shows; without one once_seconds
+  std::optional<TimeCertificate> time_certificate;
   bool operator==(const Claims&) const = default;
 };
 
 struct Plan {
-  static constexpr int kVersion = 1;
+  static constexpr int kVersion = 2;
   std::string model{};  // name of the model
   std::map<std::string, std::string, std::less<>>
       provenance;  // options, device, seed: what would make it again
   std::map<std::string, int64_t, std::less<>> bindings;  // guards: the sizes it holds for
   int64_t alignment_bytes = 64;
   int64_t arena_bytes = 0;
+  std::vector<SlowTier> slow_tiers{};
   IdVector<PlanValueId, PlanValue> values;
   IdVector<PlanStorageId, PlanStorage> storages;
   IdVector<PlanOpId, PlanOp> ops;  // in the given (program) order; steps say when they run
@@ -124,6 +193,9 @@ struct Plan {
   Claims claims;
   bool operator==(const Plan&) const = default;
 };
+
+// Whether some op runs more than once or something is stored or loaded.
+bool reruns_or_moves(const Plan& plan);
 
 // The op with its operands' types, as kernels want it.
 OpDesc describe(const Plan& plan, PlanOpId op);

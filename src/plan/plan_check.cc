@@ -27,6 +27,9 @@ bool within(IdType id, const IdVector<IdType, T>& items) {
 bool is_size(int64_t number) {
   return number >= 0 && number <= kMaxBytes;
 }
+bool fits(int64_t address, int64_t bytes) {
+  return is_size(address) && address <= kMaxBytes - bytes;
+}
 bool is_time(double seconds) {
   return std::isfinite(seconds) && seconds >= 0;
 }
@@ -37,6 +40,7 @@ class Checker {
 
   Status run() {
     LT_RETURN_IF_ERROR(check_totals());
+    LT_RETURN_IF_ERROR(check_slow_tiers());
     for (PlanValueId v : plan_.values.ids()) LT_RETURN_IF_ERROR(check_value(plan_.values[v], v));
     for (PlanStorageId s : plan_.storages.ids())
       LT_RETURN_IF_ERROR(check_storage(plan_.storages[s], s));
@@ -130,11 +134,37 @@ class Checker {
     if (!within(storage.root, plan_.values) || plan_.values[storage.root].storage != id ||
         plan_.values[storage.root].alias != PlanAlias::kOwn)
       return bad("storage {} has a root that does not own it", id.index());
-    if (!is_size(storage.address) || storage.address > kMaxBytes - storage.bytes)
-      return bad("storage {} lies at address {}", id.index(), storage.address);
-    if (storage.reuses.valid() && (!within(storage.reuses, plan_.storages) || storage.reuses == id))
-      return bad("storage {} reuses storage {} of {}", id.index(), storage.reuses.index(),
-                 plan_.storages.size());
+    if (!fits(storage.address, storage.bytes) || !fits(storage.slow_address, storage.bytes))
+      return bad("storage {} lies at address {}, its slot at {}", id.index(), storage.address,
+                 storage.slow_address);
+    const bool has_address = storage.resident && !storage.home_slow;
+    if (!has_address && storage.address != 0)
+      return bad("storage {} is not in the arena before the step and has address {}", id.index(),
+                 storage.address);
+    if (storage.home_slow && !storage.resident)
+      return bad("storage {} has its home in a slow tier and is not there before the step",
+                 id.index());
+    if (storage.slow_tier < -1 || storage.slow_tier >= std::ssize(plan_.slow_tiers))
+      return bad("storage {} has a slot in slow tier {} of {}", id.index(), storage.slow_tier,
+                 plan_.slow_tiers.size());
+    const bool has_slot = storage.slow_tier >= 0;
+    if ((has_slot && has_address) || (!has_slot && (storage.home_slow || storage.slow_address)))
+      return bad("storage {} has {} slot in a slow tier, which its home rules out", id.index(),
+                 has_slot ? "a" : "no");
+    return {};
+  }
+
+  Status check_slow_tiers() const {
+    std::unordered_set<std::string_view> names;
+    const auto is_speed = [](double speed) { return std::isfinite(speed) && speed > 0; };
+    for (const SlowTier& tier : plan_.slow_tiers) {
+      if (!names.insert(tier.name).second) return bad("two slow tiers are named '{}'", tier.name);
+      if (!is_size(tier.bytes) || !is_speed(tier.bytes_per_second_out) ||
+          !is_speed(tier.bytes_per_second_in) || !is_time(tier.latency_seconds))
+        return bad("slow tier '{}' has {} bytes, {} and {} bytes per second, a latency of {}",
+                   tier.name, tier.bytes, tier.bytes_per_second_out, tier.bytes_per_second_in,
+                   tier.latency_seconds);
+    }
     return {};
   }
 
@@ -190,25 +220,68 @@ class Checker {
   }
 
   Status check_step(const Step& step, size_t index) const {
-    if (step.kind == Step::Kind::kFree) {
-      if (!within(step.storage, plan_.storages)) return bad("step {} frees no storage", index);
-      return {};
-    }
+    if (step.kind == Step::Kind::kCompute) return check_compute(step, index);
+    if (!within(step.storage, plan_.storages))
+      return bad("step {} frees or moves no storage", index);
+    if (step.op.valid() || step.workspace_address != 0 || !step.makes.empty())
+      return bad("step {} frees or moves a storage and runs an op", index);
+    if (step.kind != Step::Kind::kFree && plan_.storages[step.storage].slow_tier < 0)
+      return bad("step {} moves storage {}, which has no slot in a slow tier", index,
+                 step.storage.index());
+    if (step.kind != Step::Kind::kLoad && step.address != 0)
+      return bad("step {} has address {} and loads nothing", index, step.address);
+    if (!fits(step.address, plan_.storages[step.storage].bytes))
+      return bad("step {} loads to address {}", index, step.address);
+    return {};
+  }
+
+  // A run makes exactly the storages that its op's outputs own.
+  Status check_compute(const Step& step, size_t index) const {
     if (!within(step.op, plan_.ops)) return bad("step {} runs no op", index);
-    if (!is_size(step.workspace_address) ||
-        step.workspace_address > kMaxBytes - plan_.ops[step.op].workspace_bytes)
+    const PlanOp& op = plan_.ops[step.op];
+    if (step.storage.valid() || step.address != 0)
+      return bad("step {} runs op '{}' and moves a storage", index, op.name);
+    if (!fits(step.workspace_address, op.workspace_bytes))
       return bad("step {} has its workspace at address {}", index, step.workspace_address);
+    size_t made = 0;
+    for (PlanValueId output : op.outputs) {
+      if (plan_.values[output].alias != PlanAlias::kOwn) continue;
+      const PlanStorageId storage = plan_.values[output].storage;
+      if (made >= step.makes.size() || step.makes[made].storage != storage)
+        return bad("step {} runs op '{}' without a place for '{}' at entry {} of what it makes",
+                   index, op.name, plan_.values[output].name, made);
+      const Placement& place = step.makes[made++];
+      if (!fits(place.address, plan_.storages[storage].bytes))
+        return bad("step {} makes storage {} at address {}", index, storage.index(), place.address);
+      if (place.reuses.valid() &&
+          (!within(place.reuses, plan_.storages) || place.reuses == storage))
+        return bad("in step {} storage {} reuses storage {} of {}", index, storage.index(),
+                   place.reuses.index(), plan_.storages.size());
+    }
+    if (made != step.makes.size())
+      return bad("step {} makes {} storages, op '{}' makes {}", index, step.makes.size(), op.name,
+                 made);
     return {};
   }
 
   Status check_claims() const {
     const Claims& claims = plan_.claims;
     if (!is_size(claims.peak_bytes) || !is_size(claims.peak_before_bytes) ||
-        !is_size(claims.lower_bound_bytes))
-      return bad("the claims are a peak of {}, before {}, a bound of {} bytes", claims.peak_bytes,
-                 claims.peak_before_bytes, claims.lower_bound_bytes);
-    if (!is_time(claims.predicted_seconds))
-      return bad("the step is claimed to take {} seconds", claims.predicted_seconds);
+        !is_size(claims.lower_bound_bytes) || !is_size(claims.budget_bytes.value_or(0)) ||
+        !is_size(claims.floor_bytes.value_or(0)))
+      return bad(
+          "the claims are a peak of {}, before {}, a bound of {} bytes, or a budget or floor "
+          "out of range",
+          claims.peak_bytes, claims.peak_before_bytes, claims.lower_bound_bytes);
+    if (!is_time(claims.predicted_seconds) || !is_time(claims.once_seconds) ||
+        !is_time(claims.exposed_seconds) || !is_time(claims.lower_bound_seconds))
+      return bad(
+          "the step is claimed to take {} seconds, {} of them exposed, {} with each op once, "
+          "at least {}",
+          claims.predicted_seconds, claims.exposed_seconds, claims.once_seconds,
+          claims.lower_bound_seconds);
+    if (claims.time_certificate)
+      LT_RETURN_IF_ERROR(check_time_certificate(*claims.time_certificate));
     if (!claims.certificate) return {};
     if (!within(claims.certificate->op, plan_.ops) || !is_size(claims.certificate->value_bytes))
       return bad("the certificate names no op, or {} bytes", claims.certificate->value_bytes);
@@ -217,6 +290,24 @@ class Checker {
       if (!within(prefix[i], plan_.ops) || (i > 0 && !(prefix[i - 1] < prefix[i])))
         return bad("entry {} of the certificate's prefix is no op, or not ascending", i);
     return {};
+  }
+
+  Status check_time_certificate(const TimeCertificate& certificate) const {
+    for (const CutPrice& cut : certificate.cuts)
+      if (!within(cut.op, plan_.ops) || !is_time(cut.price))
+        return bad("the time certificate has a cut at no op, or a price of {}", cut.price);
+    if (!is_time(certificate.swap_share))
+      return bad("the time certificate has a swap share of {}", certificate.swap_share);
+    const auto check = [&](const std::vector<Multiplier>& multipliers, size_t ids) -> Status {
+      for (const Multiplier& m : multipliers)
+        if (m.cut < 0 || m.cut >= std::ssize(certificate.cuts) || m.id < 0 ||
+            static_cast<size_t>(m.id) >= ids || !is_time(m.value))
+          return bad("the time certificate has a multiplier {} for cut {} and id {}", m.value,
+                     m.cut, m.id);
+      return {};
+    };
+    LT_RETURN_IF_ERROR(check(certificate.rerun_multipliers, plan_.ops.size()));
+    return check(certificate.store_multipliers, plan_.storages.size());
   }
 
   const Plan& plan_;

@@ -97,6 +97,13 @@ class Reader {
     if (out < 0 || out > kMaxBytes) return fail(place, "a size from 0 to 2^62");
     return {};
   }
+  Status index(const Place& place, int32_t& out) const {
+    int64_t number = 0;
+    LT_RETURN_IF_ERROR(integer(place, number));
+    if (number < 0 || number > std::numeric_limits<int32_t>::max()) return fail(place, "an index");
+    out = static_cast<int32_t>(number);
+    return {};
+  }
   Status real(const Place& place, double& out) const {
     if (!place.json->is_number_float()) return fail(place, "a number with a point or an exponent");
     out = place.json->get<double>();
@@ -157,8 +164,13 @@ class Reader {
   Status initial(const Place& place, PlanInitial& out) const;
   Status storage(const Place& place, PlanStorage& out) const;
   Status op(const Place& place, PlanOp& out) const;
+  Status slow_tier(const Place& place, SlowTier& out) const;
+  Status placement(const Place& place, Placement& out) const;
   Status step(const Place& place, Step& out) const;
   Status certificate(const Place& place, BoundCertificate& out) const;
+  Status multipliers(const Place& place, std::string_view of, std::vector<Multiplier>& out) const;
+  Status cut_price(const Place& place, CutPrice& out) const;
+  Status time_certificate(const Place& place, TimeCertificate& out) const;
   Status claims(const Place& place, Claims& out) const;
   Status header(std::string_view key, const Place& member, Plan& out) const;
 
@@ -287,10 +299,26 @@ Status Reader::storage(const Place& place, PlanStorage& out) const {
       return word(member, parse_category, out.category, "a category such as 'activation'");
     if (key == "resident") return boolean(member, out.resident);
     if (key == "address") return size(member, out.address);
-    if (key == "reuses") return id(member, out.reuses);
+    if (key == "home_slow") return boolean(member, out.home_slow);
+    if (key == "slow_tier") return index(member, out.slow_tier);
+    if (key == "slow_address") return size(member, out.slow_address);
     return unknown(member);
   };
-  return object(place, {"root", "bytes", "category", "address"}, read);
+  return object(place, {"root", "bytes", "category"}, read);
+}
+
+Status Reader::slow_tier(const Place& place, SlowTier& out) const {
+  const auto read = [&](std::string_view key, const Place& member) -> Status {
+    if (key == "name") return text(member, out.name);
+    if (key == "bytes") return size(member, out.bytes);
+    if (key == "bytes_per_second_out") return real(member, out.bytes_per_second_out);
+    if (key == "bytes_per_second_in") return real(member, out.bytes_per_second_in);
+    if (key == "latency_seconds") return real(member, out.latency_seconds);
+    return unknown(member);
+  };
+  return object(place,
+                {"name", "bytes", "bytes_per_second_out", "bytes_per_second_in", "latency_seconds"},
+                read);
 }
 
 Status Reader::op(const Place& place, PlanOp& out) const {
@@ -314,17 +342,31 @@ Status Reader::op(const Place& place, PlanOp& out) const {
   return object(place, {"kind", "name", "phase", "inputs", "outputs", "predicted_seconds"}, read);
 }
 
-Status Reader::step(const Place& place, Step& out) const {
-  const bool frees = place.json->is_object() && place.json->contains("free");
-  out.kind = frees ? Step::Kind::kFree : Step::Kind::kCompute;
-  return object(place, {frees ? "free" : "compute"},
+Status Reader::placement(const Place& place, Placement& out) const {
+  return object(place, {"storage", "address"},
                 [&](std::string_view key, const Place& member) -> Status {
-                  if (frees && key == "free") return id(member, out.storage);
-                  if (!frees && key == "compute") return id(member, out.op);
-                  if (!frees && key == "workspace_address")
-                    return size(member, out.workspace_address);
+                  if (key == "storage") return id(member, out.storage);
+                  if (key == "address") return size(member, out.address);
+                  if (key == "reuses") return id(member, out.reuses);
                   return unknown(member);
                 });
+}
+
+Status Reader::step(const Place& place, Step& out) const {
+  size_t kind = 0;  // a record without any of the words lacks its 'compute'
+  for (size_t i = 0; place.json->is_object() && i < kStepWords.size(); ++i)
+    if (place.json->contains(kStepWords[i])) kind = i;
+  out.kind = static_cast<Step::Kind>(kind);
+  const auto read = [&](std::string_view key, const Place& member) -> Status {
+    const bool computes = out.kind == Step::Kind::kCompute;
+    if (key == kStepWords[kind]) return computes ? id(member, out.op) : id(member, out.storage);
+    if (computes && key == "workspace_address") return size(member, out.workspace_address);
+    if (computes && key == "makes") return records(member, &Reader::placement, out.makes);
+    if (out.kind == Step::Kind::kLoad && key == "address") return size(member, out.address);
+    return unknown(member);
+  };
+  if (out.kind == Step::Kind::kLoad) return object(place, {kStepWords[kind], "address"}, read);
+  return object(place, {kStepWords[kind]}, read);
 }
 
 Status Reader::certificate(const Place& place, BoundCertificate& out) const {
@@ -337,6 +379,41 @@ Status Reader::certificate(const Place& place, BoundCertificate& out) const {
                 });
 }
 
+Status Reader::multipliers(const Place& place, std::string_view of,
+                           std::vector<Multiplier>& out) const {
+  return array(place, [&](const Place& entry) -> Status {
+    Multiplier& m = out.emplace_back();
+    return object(entry, {"cut", of, "value"},
+                  [&](std::string_view key, const Place& member) -> Status {
+                    if (key == "cut") return index(member, m.cut);
+                    if (key == of) return index(member, m.id);
+                    if (key == "value") return real(member, m.value);
+                    return unknown(member);
+                  });
+  });
+}
+
+Status Reader::cut_price(const Place& place, CutPrice& out) const {
+  return object(place, {"op", "price"}, [&](std::string_view key, const Place& member) -> Status {
+    if (key == "op") return id(member, out.op);
+    if (key == "price") return real(member, out.price);
+    return unknown(member);
+  });
+}
+
+Status Reader::time_certificate(const Place& place, TimeCertificate& out) const {
+  return object(place, {"cuts", "swap_share"},
+                [&](std::string_view key, const Place& member) -> Status {
+                  if (key == "cuts") return records(member, &Reader::cut_price, out.cuts);
+                  if (key == "swap_share") return real(member, out.swap_share);
+                  if (key == "rerun_multipliers")
+                    return multipliers(member, "op", out.rerun_multipliers);
+                  if (key == "store_multipliers")
+                    return multipliers(member, "storage", out.store_multipliers);
+                  return unknown(member);
+                });
+}
+
 Status Reader::claims(const Place& place, Claims& out) const {
   const auto read = [&](std::string_view key, const Place& member) -> Status {
     if (key == "peak_bytes") return size(member, out.peak_bytes);
@@ -344,13 +421,19 @@ Status Reader::claims(const Place& place, Claims& out) const {
     if (key == "lower_bound_bytes") return size(member, out.lower_bound_bytes);
     if (key == "order_proven") return boolean(member, out.order_proven);
     if (key == "certificate") return certificate(member, out.certificate.emplace());
+    if (key == "budget_bytes") return size(member, out.budget_bytes.emplace());
+    if (key == "floor_bytes") return size(member, out.floor_bytes.emplace());
+    if (key == "once_seconds") return real(member, out.once_seconds);
     if (key == "predicted_seconds") return real(member, out.predicted_seconds);
+    if (key == "exposed_seconds") return real(member, out.exposed_seconds);
+    if (key == "lower_bound_seconds") return real(member, out.lower_bound_seconds);
+    if (key == "time_certificate") return time_certificate(member, out.time_certificate.emplace());
     return unknown(member);
   };
-  return object(
-      place,
-      {"peak_bytes", "peak_before_bytes", "lower_bound_bytes", "order_proven", "predicted_seconds"},
-      read);
+  return object(place,
+                {"peak_bytes", "peak_before_bytes", "lower_bound_bytes", "order_proven",
+                 "once_seconds", "predicted_seconds", "exposed_seconds", "lower_bound_seconds"},
+                read);
 }
 
 Status Reader::header(std::string_view key, const Place& member, Plan& out) const {
@@ -378,6 +461,7 @@ Result<Plan> Reader::plan(const Json& document) {
     return fail(Place{&version, &root, "version", 0}, fmt::format("version {}", Plan::kVersion));
   Plan out;
   const auto read = [&](std::string_view key, const Place& member) -> Status {
+    if (key == "slow_tiers") return records(member, &Reader::slow_tier, out.slow_tiers);
     if (key == "values") return records(member, &Reader::value, out.values);
     if (key == "storages") return records(member, &Reader::storage, out.storages);
     if (key == "ops") return records(member, &Reader::op, out.ops);

@@ -74,6 +74,10 @@ class Printer {
     number(plan.alignment_bytes);
     top("arena_bytes");
     number(plan.arena_bytes);
+    if (!plan.slow_tiers.empty()) {
+      top("slow_tiers");
+      records(plan.slow_tiers, [this](const SlowTier& entry) { slow_tier(entry); });
+    }
     top("values");
     records(plan.values, [this](const PlanValue& entry) { value(entry); });
     top("storages");
@@ -162,6 +166,18 @@ class Printer {
     raw(first ? "]" : "\n]");
   }
 
+  // The same on one line.
+  template <class Items, class Print>
+  void row(const Items& items, Print print_item) {
+    raw("[");
+    for (const auto& item : items) {
+      raw(out_.back() == '[' ? "{" : ", {");
+      print_item(item);
+      raw("}");
+    }
+    raw("]");
+  }
+
   void list(const std::vector<int64_t>& numbers) {
     raw("[");
     for (int64_t entry : numbers) {
@@ -231,8 +247,18 @@ class Printer {
     member("bytes"), number(s.bytes);
     member("category"), text(name(s.category));
     if (s.resident) member("resident"), raw("true");
-    member("address"), number(s.address);
-    if (s.reuses.valid()) member("reuses"), id(s.reuses);
+    if (s.home_slow) member("home_slow"), raw("true");
+    if (s.address != 0) member("address"), number(s.address);
+    if (s.slow_tier >= 0) member("slow_tier"), number(s.slow_tier);
+    if (s.slow_address != 0) member("slow_address"), number(s.slow_address);
+  }
+
+  void slow_tier(const SlowTier& t) {
+    member("name"), text(t.name);
+    member("bytes"), number(t.bytes);
+    member("bytes_per_second_out"), real(t.bytes_per_second_out);
+    member("bytes_per_second_in"), real(t.bytes_per_second_in);
+    member("latency_seconds"), real(t.latency_seconds);
   }
 
   void op(const PlanOp& o) {
@@ -250,12 +276,22 @@ class Printer {
   }
 
   void step(const Step& s) {
-    if (s.kind == Step::Kind::kFree) {
-      member("free"), id(s.storage);
+    member(kStepWords[static_cast<size_t>(s.kind)]);
+    if (s.kind != Step::Kind::kCompute) {
+      id(s.storage);
+      if (s.kind == Step::Kind::kLoad) member("address"), number(s.address);
       return;
     }
-    member("compute"), id(s.op);
+    id(s.op);
     if (s.workspace_address != 0) member("workspace_address"), number(s.workspace_address);
+    if (!s.makes.empty())
+      member("makes"), row(s.makes, [this](const Placement& entry) { placement(entry); });
+  }
+
+  void placement(const Placement& p) {
+    member("storage"), id(p.storage);
+    member("address"), number(p.address);
+    if (p.reuses.valid()) member("reuses"), id(p.reuses);
   }
 
   void claims(const Claims& c) {
@@ -271,8 +307,35 @@ class Printer {
       member("prefix"), ids(c.certificate->prefix);
       raw("}");
     }
+    if (c.budget_bytes) member("budget_bytes"), number(*c.budget_bytes);
+    if (c.floor_bytes) member("floor_bytes"), number(*c.floor_bytes);
+    member("once_seconds"), real(c.once_seconds);
     member("predicted_seconds"), real(c.predicted_seconds);
+    member("exposed_seconds"), real(c.exposed_seconds);
+    member("lower_bound_seconds"), real(c.lower_bound_seconds);
+    if (c.time_certificate) member("time_certificate"), time_certificate(*c.time_certificate);
     raw("}");
+  }
+
+  void time_certificate(const TimeCertificate& c) {
+    raw("{");
+    member("cuts"), row(c.cuts, [this](const CutPrice& cut) {
+      member("op"), id(cut.op);
+      member("price"), real(cut.price);
+    });
+    member("swap_share"), real(c.swap_share);
+    if (!c.rerun_multipliers.empty())
+      member("rerun_multipliers"), multipliers(c.rerun_multipliers, "op");
+    if (!c.store_multipliers.empty())
+      member("store_multipliers"), multipliers(c.store_multipliers, "storage");
+    raw("}");
+  }
+  void multipliers(const std::vector<Multiplier>& items, std::string_view of) {
+    row(items, [&](const Multiplier& m) {
+      member("cut"), number(m.cut);
+      member(of), number(m.id);
+      member("value"), real(m.value);
+    });
   }
 
   std::string out_;

@@ -59,8 +59,8 @@ Plan small_plan() {
   op.outputs = {y};
   plan.ops.push_back(op);
   plan.storages.push_back(
-      {.root = y, .bytes = 64, .category = Category::kTemporary, .address = 128});
-  plan.storages[made].reuses = PlanStorageId(1);
+      {.root = y, .bytes = 64, .category = Category::kTemporary, .slow_tier = 0});
+  plan.storages[made].slow_address = 192;
   const PlanValueId view(plan.values.size());
   plan.values.push_back({.name = "view",
                          .type = {DType::kI64, {1, 2}, {{1, 0}, "", 0}},
@@ -75,15 +75,29 @@ Plan small_plan() {
                       .inputs = {y},
                       .outputs = {view},
                       .control = {PlanOpId(0)}});
-  plan.steps = {{.op = PlanOpId(0), .workspace_address = 192},
-                {.op = PlanOpId(1)},
-                {.kind = Step::Kind::kFree, .storage = PlanStorageId(1)}};
-  plan.claims = {.peak_bytes = 400,
-                 .peak_before_bytes = 464,
-                 .lower_bound_bytes = 400,
-                 .order_proven = true,
-                 .certificate = BoundCertificate{PlanOpId(1), {PlanOpId(0)}, 390},
-                 .predicted_seconds = 0.1};
+  plan.slow_tiers = {{"host", 1024, 1e10, 2e10, 1e-5}};
+  plan.steps = {
+      {.op = PlanOpId(0), .workspace_address = 192, .makes = {{made, 128, PlanStorageId(1)}}},
+      {.op = PlanOpId(1)},
+      {.kind = Step::Kind::kStore, .storage = made},
+      {.kind = Step::Kind::kWait, .storage = made},
+      {.kind = Step::Kind::kFree, .storage = made},
+      {.kind = Step::Kind::kLoad, .storage = made, .address = 320},
+      {.kind = Step::Kind::kFree, .storage = PlanStorageId(1)}};
+  plan.claims = {
+      .peak_bytes = 400,
+      .peak_before_bytes = 464,
+      .lower_bound_bytes = 400,
+      .order_proven = true,
+      .certificate = BoundCertificate{PlanOpId(1), {PlanOpId(0)}, 390},
+      .budget_bytes = 500,
+      .floor_bytes = 300,
+      .once_seconds = 0.07,
+      .predicted_seconds = 0.1,
+      .exposed_seconds = 0.02,
+      .lower_bound_seconds = 0.08,
+      .time_certificate = TimeCertificate{
+          {{PlanOpId(1), 1e-9}, {PlanOpId(0), 2e-9}}, 0.25, {{0, 1, 0.5}}, {{1, 3, 0.75}}}};
   return plan;
 }
 
@@ -109,10 +123,9 @@ Plan random_plan(uint64_t seed, size_t ops) {
                                .storage = s,
                                .producer = PlanOpId(i)});
     op.outputs = {v};
-    plan.storages.push_back(
-        {.root = v, .bytes = rng.between(0, 99) * 64, .address = rng.between(0, 99) * 64});
+    plan.storages.push_back({.root = v, .bytes = rng.between(0, 99) * 64});
     plan.ops.push_back(std::move(op));
-    plan.steps.push_back({.op = PlanOpId(i)});
+    plan.steps.push_back({.op = PlanOpId(i), .makes = {{s, rng.between(0, 99) * 64, {}}}});
     if (rng.below(2) == 0) plan.steps.push_back({.kind = Step::Kind::kFree, .storage = s});
   }
   plan.claims.predicted_seconds = rng.uniform();
@@ -247,7 +260,7 @@ TEST(PlanTextTest, MessagesNameTheMember) {
     std::string_view from, to, expected;
   };
   for (const Case& c : std::initializer_list<Case>{
-           {"\"version\": 1", "\"version\": 2", "version: expected version 1, found 2"},
+           {"\"version\": 2", "\"version\": 1", "version: expected version 2, found 1"},
            {"lowtide-plan", "other", "'lowtide-plan'"},
            {"\"arena_bytes\": 512", "\"arena_bytes\": -1", "arena_bytes: expected a size"},
            {"\"arena_bytes\": 512", "\"arena_bytes\": 4611686018427387905", "arena_bytes"},
@@ -265,12 +278,25 @@ TEST(PlanTextTest, MessagesNameTheMember) {
            {"\"producer\": 0", "\"producer\": 9", "value 'y' is made by op 9"},
            {"\"root\": 0", "\"root\": 1", "storage 0"},
            {"\"reuses\": 1", "\"reuses\": 9", "reuses storage 9"},
+           {"\"storage\": 3, \"address\": 128", "\"storage\": 2, \"address\": 128",
+            "step 0 runs op 'add' without a place for 'y'"},
+           {"\"makes\": [{\"storage\": 3, ", "\"makes\": [{", "steps[0].makes[0]"},
+           {"{\"store\": 3}", "{\"store\": 1}", "storage 1, which has no slot"},
+           {"{\"store\": 3}", "{\"storf\": 3}", "steps[2].storf"},
+           {"{\"wait\": 3}", "{\"wait\": 3, \"free\": 3}", "steps[3].free"},
+           {"\"load\": 3, \"address\": 320", "\"load\": 3", "'address'"},
+           {"\"slow_tier\": 0", "\"slow_tier\": 1", "slow tier 1 of 1"},
+           {"\"slow_tier\": 0", "\"home_slow\": true, \"slow_tier\": 0", "has its home in a slow"},
+           {"\"bytes_per_second_out\": 10000000000.0", "\"bytes_per_second_out\": 0.0",
+            "slow tier 'host'"},
+           {"\"cut\": 1", "\"cut\": 2", "for cut 2"},
+           {"\"price\": 1e-09", "\"price\": -1e-09", "price of -1e-09"},
            {"AP96ego=", "AP96eg=", "values[1].initial.base64"},
            {"\"third\": 0.3", "\"third\": \"0.3\", \"fourth\": {\"real\": 1} , \"f\": 0.3",
             "ops[0].attrs.fourth.real"},
            {"\"control\": [0]", "\"control\": [1]", "op 'slice' waits"},
            {"\"compute\": 1}", "\"compute\": 7}", "step 1 runs no op"},
-           {"\"free\": 1}", "\"free\": -1}", "steps[2].free"},
+           {"\"free\": 1}", "\"free\": -1}", "steps[6].free"},
            {"\"op\": 1", "\"op\": 99", "certificate"},
            {"\"predicted_seconds\": 0.1", "\"predicted_seconds\": -0.1", "seconds"},
            {"\"order_proven\": true", "\"order_proven\": 1", "claims.order_proven"},

@@ -16,6 +16,8 @@ inline constexpr std::string_view kPlanFormat = "lowtide-plan";
 inline constexpr std::array<std::string_view, 3> kAliasWords = {"own", "view", "update"};
 inline constexpr std::array<std::string_view, 5> kInitialWords = {"fed", "seeded", "zero", "inline",
                                                                   "external"};
+inline constexpr std::array<std::string_view, 5> kStepWords = {"compute", "free", "store", "load",
+                                                               "wait"};
 
 // The end of every plan file: kTailStart, 16 lower-case hexadecimal digits, kTailEnd.
 inline constexpr std::string_view kTailStart = "\"checksum\": \"";

@@ -1,6 +1,8 @@
 #include "report/profile.h"
 
 #include <algorithm>
+#include <span>
+#include <vector>
 
 #include "report/modules.h"
 
@@ -16,7 +18,7 @@ class LiveSet {
  public:
   explicit LiveSet(const plan::Plan& plan) : plan_(plan), live_(plan.storages.size(), 0) {
     for (PlanStorageId s : plan.storages.ids())
-      if (plan.storages[s].resident) add(s);
+      if (plan.storages[s].resident && !plan.storages[s].home_slow) add(s);
   }
 
   void add(PlanStorageId s) {
@@ -44,14 +46,11 @@ class Profiler {
 
   LiveSet& live() { return live_; }
 
-  // The outputs of the op exist from here on; `reuse`: heirs take their givers' place at once.
-  void compute(PlanOpId op, bool reuse) {
-    for (plan::PlanValueId output : plan_.ops[op].outputs) {
-      const plan::PlanValue& value = plan_.values[output];
-      if (value.alias != plan::PlanAlias::kOwn) continue;
-      if (reuse && plan_.storages[value.storage].reuses.valid())
-        live_.remove(plan_.storages[value.storage].reuses);
-      live_.add(value.storage);
+  // The outputs of the op exist from here on; heirs take their givers' place at once.
+  void compute(PlanOpId op, std::span<const plan::Placement> makes) {
+    for (const plan::Placement& made : makes) {
+      if (made.reuses.valid()) live_.remove(made.reuses);
+      live_.add(made.storage);
     }
     const int64_t bytes = live_.bytes() + plan_.ops[op].workspace_bytes;
     if (profile_.step_bytes.empty() || bytes > profile_.peak_bytes) {
@@ -110,8 +109,10 @@ MemoryProfile profile_planned(const plan::Plan& plan) {
   for (const plan::Step& step : plan.steps) {
     if (step.kind == plan::Step::Kind::kFree)
       profiler.live().remove(step.storage);
-    else if (makes_memory(plan, step.op))
-      profiler.compute(step.op, /*reuse=*/true);
+    else if (step.kind == plan::Step::Kind::kLoad)
+      profiler.live().add(step.storage);
+    else if (step.kind == plan::Step::Kind::kCompute && makes_memory(plan, step.op))
+      profiler.compute(step.op, step.makes);
   }
   return profiler.finish();
 }
@@ -130,9 +131,15 @@ MemoryProfile profile_as_given(const plan::Plan& plan) {
   for (PlanStorageId s : plan.storages.ids())
     if (last[s].valid() && !plan.storages[s].resident) dies[last[s]].push_back(s);
   Profiler profiler(plan);
+  for (PlanStorageId s : plan.storages.ids())
+    if (plan.storages[s].resident) profiler.live().add(s);
   for (PlanOpId op : plan.ops.ids()) {
     if (!makes_memory(plan, op)) continue;
-    profiler.compute(op, /*reuse=*/false);
+    std::vector<plan::Placement> makes;
+    for (plan::PlanValueId output : plan.ops[op].outputs)
+      if (plan.values[output].alias == plan::PlanAlias::kOwn)
+        makes.push_back({.storage = plan.values[output].storage});
+    profiler.compute(op, makes);
     for (PlanStorageId s : dies[op]) profiler.live().remove(s);
   }
   return profiler.finish();

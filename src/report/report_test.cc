@@ -55,7 +55,11 @@ class PlanMaker {
                                   .producer = producer});
   }
   void add(PlanOp op) {
-    plan.steps.push_back({.op = PlanOpId(plan.ops.size())});
+    plan::Step step{.op = PlanOpId(plan.ops.size())};
+    for (PlanValueId v : op.outputs)
+      if (plan.values[v].alias == PlanAlias::kOwn)
+        step.makes.push_back({.storage = plan.values[v].storage});
+    plan.steps.push_back(std::move(step));
     plan.ops.push_back(std::move(op));
   }
 };

@@ -1,5 +1,6 @@
 // Running a plan. Everything that can fail or takes time happens in open(): checking the plan,
-// making kernels, binding every operand to its address. A step then is a loop over bound kernels.
+// making kernels, binding every operand of every step to its address (an op that runs again has one
+// kernel, but reads and writes elsewhere). A step of the plan then is a bound kernel.
 //
 // An unplanned session runs the same kernels on one buffer per storage, made when its producer runs
 // and given back after its last reader, ops in program order. It is what an eager framework with a
@@ -37,10 +38,13 @@ constexpr int kPoison =
 
 constexpr int64_t kGuardBytes = 1 << 20;
 
-// An op with its kernel and operands bound. No kernel: all outputs are views, nothing to do.
-struct BoundOp {
-  std::unique_ptr<Kernel> kernel;
+// One run of an op with its operands bound, or a range that is free from here on.
+struct BoundStep {
+  PlanOpId op{};  // none: free
   std::vector<void*> inputs, outputs;
+  void* workspace = nullptr;
+  std::byte* freed = nullptr;
+  int64_t bytes = 0;  // of the workspace, or freed
 };
 
 // Every value and workspace inside its storage and the arena: kernels write where they are told.
@@ -49,14 +53,16 @@ Status check_addresses(const Plan& plan) {
     return address >= 0 && bytes >= 0 && address <= plan.arena_bytes &&
            bytes <= plan.arena_bytes - address;
   };
-  for (PlanStorageId s : plan.storages.ids()) {
+  auto check_place = [&](PlanStorageId s, int64_t address) -> Status {
     const PlanStorage& storage = plan.storages[s];
-    if (!inside(storage.address, storage.bytes) || storage.address % plan.alignment_bytes != 0)
-      return error(ErrorCode::kInput,
-                   fmt::format("storage of '{}' at {}..+{} does not fit an arena of {} bytes",
-                               plan.values[storage.root].name, storage.address, storage.bytes,
-                               plan.arena_bytes));
-  }
+    if (inside(address, storage.bytes) && address % plan.alignment_bytes == 0) return {};
+    return error(
+        ErrorCode::kInput,
+        fmt::format("storage of '{}' at {}..+{} does not fit an arena of {} bytes",
+                    plan.values[storage.root].name, address, storage.bytes, plan.arena_bytes));
+  };
+  for (PlanStorageId s : plan.storages.ids())
+    if (plan.storages[s].resident) LT_RETURN_IF_ERROR(check_place(s, plan.storages[s].address));
   for (const PlanValue& value : plan.values) {
     const int64_t bytes = plan::size_bytes(value.type), room = plan.storages[value.storage].bytes;
     if (value.offset_bytes < 0 || bytes > room || value.offset_bytes > room - bytes)
@@ -67,12 +73,28 @@ Status check_addresses(const Plan& plan) {
   }
   for (const plan::Step& step : plan.steps) {
     if (step.kind != plan::Step::Kind::kCompute) continue;
+    for (const plan::Placement& made : step.makes)
+      LT_RETURN_IF_ERROR(check_place(made.storage, made.address));
     const PlanOp& op = plan.ops[step.op];
     if (op.workspace_bytes > 0 && !inside(step.workspace_address, op.workspace_bytes))
       return error(ErrorCode::kInput,
                    fmt::format("workspace of '{}' at {}..+{} lies outside the arena", op.name,
                                step.workspace_address, op.workspace_bytes));
   }
+  return {};
+}
+
+Status check_moves_nothing(const Plan& plan) {
+  for (const plan::Step& step : plan.steps)
+    if (step.kind != plan::Step::Kind::kCompute && step.kind != plan::Step::Kind::kFree)
+      return error(ErrorCode::kInput,
+                   fmt::format("the plan moves '{}' to slow memory, which a session cannot do",
+                               plan.values[plan.storages[step.storage].root].name));
+  for (const PlanStorage& storage : plan.storages)
+    if (storage.home_slow)
+      return error(ErrorCode::kInput,
+                   fmt::format("'{}' has its home in slow memory, which a session cannot reach",
+                               plan.values[storage.root].name));
   return {};
 }
 
@@ -105,77 +127,114 @@ Result<std::unique_ptr<Kernel>> make_kernel(const Plan& plan, PlanOpId id,
 struct Session::State {
   Plan plan;
   SessionOptions options;
-  IdVector<PlanOpId, BoundOp> ops;
+  IdVector<PlanOpId, std::unique_ptr<Kernel>> kernels;  // null: all outputs are views
+  std::vector<BoundStep> bound;                         // planned: one per step
+  IdVector<PlanStorageId, std::byte*> at;  // where each storage is; of the last stay after a step
   std::map<std::string, PlanValueId, std::less<>> by_name;
   std::set<PlanValueId> given;  // fed inputs that have contents
   int64_t steps = 0;
   Arena arena;
 
-  // Unplanned only: the buffer of each storage that is alive, and the storages that die with each
-  // op.
+  // Unplanned only: where the buffers come from, and the storages that die with each op.
   CachingPool pool{64};
-  IdVector<PlanStorageId, std::byte*> buffers;
   IdVector<PlanOpId, std::vector<PlanStorageId>> dies_after;
 
   ~State() {
-    for (PlanStorageId s : buffers.ids())
-      if (buffers[s] != nullptr) release(s);
+    if (!options.unplanned) return;
+    for (PlanStorageId s : at.ids())
+      if (at[s] != nullptr) release(s);
   }
 
-  std::byte* storage_at(PlanStorageId s) const {
-    return options.unplanned ? buffers[s] : arena.data() + plan.storages[s].address;
-  }
   std::byte* value_at(PlanValueId v) const {
     const PlanValue& value = plan.values[v];
-    std::byte* storage = storage_at(value.storage);
-    return storage == nullptr ? nullptr : storage + value.offset_bytes;
+    return at[value.storage] == nullptr ? nullptr : at[value.storage] + value.offset_bytes;
   }
 
-  void poison(std::byte* at, int64_t bytes) const {
-    if (options.poison && bytes > 0) std::memset(at, kPoison, static_cast<size_t>(bytes));
+  void poison(void* from, int64_t bytes) const {
+    if (options.poison && bytes > 0) std::memset(from, kPoison, static_cast<size_t>(bytes));
   }
 
   Status acquire(PlanStorageId s) {
-    buffers[s] = pool.take(plan.storages[s].bytes);
-    if (buffers[s] != nullptr) return {};
+    at[s] = pool.take(plan.storages[s].bytes);
+    if (at[s] != nullptr) return {};
     return error(ErrorCode::kInternal,
                  fmt::format("no memory for '{}' ({})", plan.values[plan.storages[s].root].name,
                              format_bytes(plan.storages[s].bytes)));
   }
   void release(PlanStorageId s) {
-    poison(buffers[s], plan.storages[s].bytes);
-    pool.give_back(buffers[s], plan.storages[s].bytes);
-    buffers[s] = nullptr;
+    poison(at[s], plan.storages[s].bytes);
+    pool.give_back(at[s], plan.storages[s].bytes);
+    at[s] = nullptr;
   }
 
-  void bind(PlanOpId id) {
+  // The operands of `id` where they are now.
+  void bind(PlanOpId id, BoundStep& step) const {
     const PlanOp& op = plan.ops[id];
-    BoundOp& bound = ops[id];
+    step.op = id;
+    step.inputs.resize(op.inputs.size());
+    step.outputs.resize(op.outputs.size());
     for (size_t i = 0; i < op.inputs.size(); ++i)
-      bound.inputs[i] = op.inputs[i].valid() ? value_at(op.inputs[i]) : nullptr;
-    for (size_t i = 0; i < op.outputs.size(); ++i) bound.outputs[i] = value_at(op.outputs[i]);
+      step.inputs[i] = op.inputs[i].valid() ? value_at(op.inputs[i]) : nullptr;
+    for (size_t i = 0; i < op.outputs.size(); ++i) step.outputs[i] = value_at(op.outputs[i]);
   }
 
   Status make_memory();
+  Status bind_steps();
+  Status check_inputs_made(PlanOpId id, const IdVector<PlanStorageId, bool>& made) const;
   void find_last_readers();
   Status check_inputs_given() const;
-  void compute(PlanOpId id, void* workspace, const Observer* observer);
+  void compute(const BoundStep& step, const Observer* observer);
   Status run_planned(const Observer* observer);
   Status run_unplanned(const Observer* observer);
 };
 
 Status Session::State::make_memory() {
+  at = IdVector<PlanStorageId, std::byte*>(plan.storages.size(), nullptr);
   if (!options.unplanned) {
     LT_ASSIGN(arena, Arena::make(plan.arena_bytes, options.mark ? kGuardBytes : 0));
     if (options.mark) arena.mark();
     poison(arena.data(), plan.arena_bytes);
-    return {};
+    for (PlanStorageId s : plan.storages.ids())
+      if (plan.storages[s].resident) at[s] = arena.data() + plan.storages[s].address;
+    return bind_steps();
   }
   pool = CachingPool(std::max<int64_t>(plan.alignment_bytes, 64));
-  buffers = IdVector<PlanStorageId, std::byte*>(plan.storages.size(), nullptr);
   for (PlanStorageId s : plan.storages.ids())
     if (plan.storages[s].resident) LT_RETURN_IF_ERROR(acquire(s));
   find_last_readers();
+  return {};
+}
+
+// Walks the steps and notes where everything is.
+Status Session::State::bind_steps() {
+  bound.reserve(plan.steps.size());
+  IdVector<PlanStorageId, bool> made(plan.storages.size(), false);
+  for (PlanStorageId s : plan.storages.ids()) made[s] = plan.storages[s].resident;
+  for (const plan::Step& step : plan.steps) {
+    BoundStep& to = bound.emplace_back();
+    if (step.kind == plan::Step::Kind::kFree) {
+      to.freed = at[step.storage];
+      to.bytes = made[step.storage] ? plan.storages[step.storage].bytes : 0;
+      continue;
+    }
+    LT_RETURN_IF_ERROR(check_inputs_made(step.op, made));
+    for (const plan::Placement& place : step.makes) {
+      at[place.storage] = arena.data() + place.address;
+      made[place.storage] = true;
+    }
+    bind(step.op, to);
+    to.bytes = plan.ops[step.op].workspace_bytes;
+    if (to.bytes > 0) to.workspace = arena.data() + step.workspace_address;
+  }
+  return {};
+}
+
+Status Session::State::check_inputs_made(PlanOpId id,
+                                         const IdVector<PlanStorageId, bool>& made) const {
+  for (PlanValueId v : plan.ops[id].inputs)
+    if (v.valid() && !made[plan.values[v].storage])
+      return error(ErrorCode::kInput, fmt::format("op '{}' reads '{}' before it is made",
+                                                  plan.ops[id].name, plan.values[v].name));
   return {};
 }
 
@@ -208,29 +267,30 @@ Status Session::State::check_inputs_given() const {
   return {};
 }
 
-void Session::State::compute(PlanOpId id, void* workspace, const Observer* observer) {
-  BoundOp& op = ops[id];
-  if (op.kernel != nullptr) {
-    KernelArgs args{
-        .inputs = op.inputs, .outputs = op.outputs, .workspace = workspace, .context = {}};
-    args.context = {.seed = options.seed, .step = steps + 1};
-    op.kernel->run(args);
+void Session::State::compute(const BoundStep& step, const Observer* observer) {
+  if (Kernel* kernel = kernels[step.op].get()) {
+    KernelArgs args{.inputs = step.inputs,
+                    .outputs = step.outputs,
+                    .workspace = step.workspace,
+                    .context = {.seed = options.seed, .step = steps + 1}};
+    kernel->run(args);
   }
   if (observer == nullptr) return;
-  for (PlanValueId v : plan.ops[id].outputs)
-    (*observer)(id, v, {value_at(v), static_cast<size_t>(plan::size_bytes(plan.values[v].type))});
+  const std::vector<PlanValueId>& outputs = plan.ops[step.op].outputs;
+  for (size_t i = 0; i < outputs.size(); ++i)
+    (*observer)(step.op, outputs[i],
+                {static_cast<const std::byte*>(step.outputs[i]),
+                 static_cast<size_t>(plan::size_bytes(plan.values[outputs[i]].type))});
 }
 
 Status Session::State::run_planned(const Observer* observer) {
-  for (const plan::Step& step : plan.steps) {
-    if (step.kind == plan::Step::Kind::kFree) {
-      poison(storage_at(step.storage), plan.storages[step.storage].bytes);
+  for (const BoundStep& step : bound) {
+    if (!step.op.valid()) {
+      poison(step.freed, step.bytes);
       continue;
     }
-    const int64_t workspace_bytes = plan.ops[step.op].workspace_bytes;
-    std::byte* workspace = workspace_bytes > 0 ? arena.data() + step.workspace_address : nullptr;
-    compute(step.op, workspace, observer);
-    poison(workspace, workspace_bytes);
+    compute(step, observer);
+    poison(step.workspace, step.bytes);
   }
   return {};
 }
@@ -239,11 +299,12 @@ Status Session::State::run_unplanned(const Observer* observer) {
   // Results of the last step make room first, as they do when a caller drops them before the next
   // one.
   for (PlanStorageId s : plan.storages.ids())
-    if (!plan.storages[s].resident && buffers[s] != nullptr) release(s);
+    if (!plan.storages[s].resident && at[s] != nullptr) release(s);
+  BoundStep step;
   for (PlanOpId id : plan.ops.ids()) {
     const PlanOp& op = plan.ops[id];
     for (PlanValueId v : op.outputs)
-      if (buffers[plan.values[v].storage] == nullptr)
+      if (at[plan.values[v].storage] == nullptr)
         LT_RETURN_IF_ERROR(acquire(plan.values[v].storage));
     std::byte* workspace = nullptr;
     if (op.workspace_bytes > 0) {
@@ -252,8 +313,9 @@ Status Session::State::run_unplanned(const Observer* observer) {
         return error(ErrorCode::kInternal, fmt::format("no memory for the workspace of '{}' ({})",
                                                        op.name, format_bytes(op.workspace_bytes)));
     }
-    bind(id);
-    compute(id, workspace, observer);
+    bind(id, step);
+    step.workspace = workspace;
+    compute(step, observer);
     if (workspace != nullptr) pool.give_back(workspace, op.workspace_bytes);
     for (PlanStorageId s : dies_after[id]) release(s);
   }
@@ -263,22 +325,18 @@ Status Session::State::run_unplanned(const Observer* observer) {
 Result<Session> Session::open(Plan plan, const KernelFactory& kernels,
                               const SessionOptions& options) {
   LT_RETURN_IF_ERROR(plan::check(plan));
+  LT_RETURN_IF_ERROR(check_moves_nothing(plan));
   LT_RETURN_IF_ERROR(check_addresses(plan));
   auto state = std::make_unique<State>();
   state->plan = std::move(plan);
   state->options = options;
   LT_RETURN_IF_ERROR(state->make_memory());
   const Plan& p = state->plan;
-  state->ops.resize(p.ops.size());
-  for (PlanOpId id : p.ops.ids()) {
-    BoundOp& bound = state->ops[id];
+  state->kernels.resize(p.ops.size());
+  for (PlanOpId id : p.ops.ids())
     if (!only_views(p, p.ops[id])) {
-      LT_ASSIGN(bound.kernel, make_kernel(p, id, kernels));
+      LT_ASSIGN(state->kernels[id], make_kernel(p, id, kernels));
     }
-    bound.inputs.resize(p.ops[id].inputs.size());
-    bound.outputs.resize(p.ops[id].outputs.size());
-    if (!options.unplanned) state->bind(id);
-  }
   const InitialOptions initial{.seed = options.seed, .model_folder = options.model_folder};
   for (PlanValueId v : p.values.ids()) {
     state->by_name.emplace(p.values[v].name, v);

@@ -96,10 +96,14 @@ class PlanMaker {
     return id;
   }
   void compute(PlanOpId id, int64_t workspace = 0) {
-    plan.steps.push_back({plan::Step::Kind::kCompute, id, workspace, {}});
+    plan::Step step{.op = id, .workspace_address = workspace};
+    for (PlanValueId v : plan.ops[id].outputs)
+      if (plan.values[v].alias == plan::PlanAlias::kOwn)
+        step.makes.push_back({.storage = plan.values[v].storage, .address = address_[v]});
+    plan.steps.push_back(std::move(step));
   }
   void free(PlanValueId v) {
-    plan.steps.push_back({plan::Step::Kind::kFree, {}, 0, plan.values[v].storage});
+    plan.steps.push_back({.kind = plan::Step::Kind::kFree, .storage = plan.values[v].storage});
   }
 
   Plan plan;
@@ -118,11 +122,15 @@ class PlanMaker {
     storage.root = id;
     storage.bytes = 128;
     storage.resident = resident;
-    storage.address = plan.arena_bytes;
+    if (resident) storage.address = plan.arena_bytes;
+    address_.resize(plan.values.size());
+    address_[id] = plan.arena_bytes;
     plan.arena_bytes += 128;
     plan.storages.push_back(storage);
     return id;
   }
+
+  IdVector<PlanValueId, int64_t> address_;
 };
 
 // y = 2 x; z = y + y; r = z + p; p -= y. `shares`: r takes the place of y, which is wrong until y
@@ -235,6 +243,40 @@ TEST(Session, ObserverSeesEveryOutput) {
   }
 }
 
+// y is made, read, freed and made again elsewhere; what is read where it was would be poison.
+TEST(Session, ARunAgainWritesToItsOwnAddresses) {
+  PlanMaker m;
+  const PlanValueId x = m.given("x", Initial::kFed);
+  const PlanOpId scale = m.op("Scale", {x});
+  const PlanValueId y = m.output(scale, "y", true);
+  const PlanOpId view = m.op("Reshape", {y});
+  const PlanValueId same = m.alias(view, "y.view", y, plan::PlanAlias::kView);
+  const PlanOpId sum = m.op("Sum", {y, same});
+  const PlanValueId z = m.output(sum, "z");
+  const PlanOpId add = m.op("Sum", {z, same});
+  m.output(add, "r", true);
+  const int64_t workspace = m.plan.arena_bytes;
+  m.plan.arena_bytes += 256;
+  m.compute(scale, workspace);
+  m.compute(view);
+  m.compute(sum);
+  m.free(y);
+  m.compute(scale, workspace);
+  m.plan.steps.back().makes[0].address = workspace + 128;
+  m.compute(view);
+  m.compute(add);
+  m.free(z);
+  Session session = open(m.plan, {.poison = true});
+  ASSERT_TRUE(session.set("x", as_bytes(ramp())));
+  for (int step = 0; step < 2; ++step) {
+    ASSERT_TRUE(session.run());
+    for (size_t i = 0; i < kCount; ++i) {
+      EXPECT_EQ(floats(session.get("y"))[i], 2 * static_cast<float>(i));
+      EXPECT_EQ(floats(session.get("r"))[i], 6 * static_cast<float>(i));
+    }
+  }
+}
+
 TEST(Session, ConvertsPermutedLayouts) {
   Plan plan = make_plan();
   for (plan::PlanValue& value : plan.values) value.type.layout.order = {1, 0};
@@ -269,6 +311,16 @@ TEST(Session, SaysWhatIsWrong) {
   EXPECT_NE(
       message(Session::open(small, FakeFactory())).find("96 bytes of workspace, the plan has 64"),
       std::string::npos);
+  Plan unmade = make_plan();
+  unmade.steps.erase(unmade.steps.begin());
+  EXPECT_NE(message(Session::open(unmade, FakeFactory())).find("reads 'y' before it is made"),
+            std::string::npos);
+  Plan moves = make_plan();
+  moves.slow_tiers.push_back({"host", 128, 1.0, 1.0, 0.0});
+  moves.storages[PlanStorageId(2)].slow_tier = 0;
+  moves.steps.push_back({.kind = plan::Step::Kind::kStore, .storage = PlanStorageId(2)});
+  EXPECT_NE(message(Session::open(moves, FakeFactory())).find("moves 'y' to slow memory"),
+            std::string::npos);
   Plan odd = make_plan();
   odd.ops[PlanOpId(2)].kind = "Odd";
   EXPECT_NE(message(Session::open(odd, FakeFactory())).find("op 'op2': no kernel for Odd"),

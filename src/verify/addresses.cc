@@ -20,22 +20,18 @@ struct Placed {
 std::vector<Placed> placed_buffers(const Facts& facts, const Lives& lives) {
   const plan::Plan& plan = facts.plan;
   std::vector<Placed> buffers;
-  for (PlanStorageId s : plan.storages.ids()) {
-    const plan::PlanStorage& storage = plan.storages[s];
-    const Lives::Life life = lives.of[s];
-    buffers.push_back({{life.begin, life.end},
-                       {storage.address, storage.address + storage.bytes},
-                       facts.storage_name(s)});
+  for (const Lives::Stay& stay : lives.stays) {
+    const plan::PlanStorage& storage = plan.storages[stay.storage];
+    buffers.push_back({{stay.begin, stay.end},
+                       {stay.address, stay.address + storage.bytes},
+                       facts.storage_name(stay.storage)});
     // What is resident is there even when nothing runs.
-    if (!facts.maker[s].valid())
+    if (!facts.maker[stay.storage].valid() && !storage.home_slow)
       buffers.back().live = {-1, static_cast<int64_t>(plan.steps.size()) + 1};
   }
-  IdVector<PlanOpId, char> ran(plan.ops.size(), 0);  // a second run of an op is an error in itself
   for (size_t i = 0; i < plan.steps.size(); ++i) {
     const plan::Step& step = plan.steps[i];
     if (step.kind != plan::Step::Kind::kCompute || plan.ops[step.op].workspace_bytes == 0) continue;
-    if (ran[step.op]) continue;
-    ran[step.op] = 1;
     const auto now = static_cast<int64_t>(i);
     buffers.push_back(
         {{now, now + 1},

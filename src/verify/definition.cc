@@ -157,7 +157,7 @@ bool sizes_fit(const Plan& p) {
         storage.bytes - bytes >= p.alignment_bytes)
       return false;
     const bool given = !maker_of(p, s).valid();
-    if (storage.resident != given || (given && storage.reuses.valid())) return false;
+    if (storage.resident != given) return false;
   }
   for (const plan::PlanOp& op : p.ops)
     if (op.workspace_bytes % p.alignment_bytes != 0) return false;
@@ -173,10 +173,12 @@ struct Times {
 };
 
 bool ops_run_in_order(const Plan& p, Times& times) {
-  for (size_t t = 0; t < p.steps.size(); ++t)
-    if (p.steps[t].kind == plan::Step::Kind::kCompute &&
+  for (size_t t = 0; t < p.steps.size(); ++t) {
+    if (p.steps[t].kind == plan::Step::Kind::kFree) continue;
+    if (p.steps[t].kind != plan::Step::Kind::kCompute ||
         !times.ran.emplace(p.steps[t].op, t).second)
       return false;
+  }
   if (times.ran.size() != p.ops.size()) return false;
   for (const auto& [op, befores] : predecessors(p))
     for (PlanOpId before : befores)
@@ -217,6 +219,17 @@ bool may_take_over(const Plan& p, PlanStorageId from, PlanStorageId heir) {
   return false;
 }
 
+// Where the one run of its maker puts the storage.
+plan::Placement place_of(const Plan& p, PlanStorageId s) {
+  for (const plan::Step& step : p.steps)
+    for (const plan::Placement& made : step.makes)
+      if (made.storage == s) return made;
+  return {};
+}
+int64_t address_of(const Plan& p, PlanStorageId s) {
+  return maker_of(p, s).valid() ? place_of(p, s).address : p.storages[s].address;
+}
+
 bool storages_live_as_they_should(const Plan& p, Times& times) {
   const auto never = static_cast<int64_t>(p.steps.size());
   times.begin.resize(p.storages.size());
@@ -230,9 +243,8 @@ bool storages_live_as_they_should(const Plan& p, Times& times) {
         ends.push_back(static_cast<int64_t>(t));
     bool taken = false;
     for (PlanStorageId heir : p.storages.ids()) {
-      if (p.storages[heir].reuses != s) continue;
-      if (!may_take_over(p, s, heir) || p.storages[s].address != p.storages[heir].address)
-        return false;
+      if (!place_of(p, heir).reuses.valid() || place_of(p, heir).reuses != s) continue;
+      if (!may_take_over(p, s, heir) || address_of(p, s) != address_of(p, heir)) return false;
       ends.push_back(times.ran[maker_of(p, heir)]);
       taken = true;
     }
@@ -267,7 +279,7 @@ bool apart_at(const Plan& p, const Times& times, size_t t, int64_t& present) {
     if (times.begin[s] > now || times.end[s] <= now) continue;
     present += p.storages[s].bytes;
     if (p.storages[s].bytes > 0)
-      ranges.emplace_back(p.storages[s].address, p.storages[s].address + p.storages[s].bytes);
+      ranges.emplace_back(address_of(p, s), address_of(p, s) + p.storages[s].bytes);
   }
   const plan::Step& step = p.steps[t];
   if (step.kind == plan::Step::Kind::kCompute && p.ops[step.op].workspace_bytes > 0) {
@@ -285,9 +297,10 @@ bool apart_at(const Plan& p, const Times& times, size_t t, int64_t& present) {
 
 bool space_is_right(const Plan& p, const Times& times, int64_t& peak) {
   peak = 0;
-  for (const plan::PlanStorage& storage : p.storages) {
-    if (storage.address % p.alignment_bytes != 0 || storage.address + storage.bytes > p.arena_bytes)
-      return false;
+  for (PlanStorageId s : p.storages.ids()) {
+    const plan::PlanStorage& storage = p.storages[s];
+    const int64_t address = address_of(p, s);
+    if (address % p.alignment_bytes != 0 || address + storage.bytes > p.arena_bytes) return false;
     if (storage.resident) peak += storage.bytes;
   }
   if (p.ops.empty()) {  // only what is resident, for which any step would do
@@ -534,7 +547,9 @@ bool valid_by_definition(const plan::Plan& p, std::string* why, const plan::Plan
   if (peak_before_by_definition(p) != p.claims.peak_before_bytes) return no("peak before");
   double seconds = 0;
   for (const plan::PlanOp& op : p.ops) seconds += op.predicted_seconds;
-  if (std::abs(seconds - p.claims.predicted_seconds) > 1e-9 * seconds) return no("seconds");
+  for (double claimed :
+       {p.claims.once_seconds, p.claims.predicted_seconds, p.claims.lower_bound_seconds})
+    if (std::abs(seconds - claimed) > 1e-9 * seconds) return no("seconds");
   return bound_is_right(p, known_good) || no("bound");
 }
 

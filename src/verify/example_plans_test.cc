@@ -251,11 +251,12 @@ class Lowering {
     }
     const Facts facts(plan_);
     taken_ = IdVector<PlanStorageId, char>(plan_.storages.size(), 0);
+    reuses_ = IdVector<PlanStorageId, PlanStorageId>(plan_.storages.size());
     for (size_t t = 0; t < order_.size(); ++t)
       for (const auto& [from, heir] : facts.pairs[order_[t]])
-        if (last_use_[from] == t && !taken_[from] && !plan_.storages[heir].reuses.valid() &&
+        if (last_use_[from] == t && !taken_[from] && !reuses_[heir].valid() &&
             (options_.plain || rng_.below(4) > 0)) {
-          plan_.storages[heir].reuses = from;
+          reuses_[heir] = from;
           taken_[from] = 1;
         }
   }
@@ -265,6 +266,8 @@ class Lowering {
     for (size_t t = 0; t < order_.size(); ++t) {
       plan::Step step;
       step.op = order_[t];
+      for (PlanStorageId s : facts.makes[step.op])
+        step.makes.push_back({.storage = s, .reuses = reuses_[s]});
       plan_.steps.push_back(step);
       for (PlanStorageId s : plan_.storages.ids()) {
         if (last_use_[s] != t || !facts.maker[s].valid() || facts.is_output[s] || taken_[s])
@@ -293,32 +296,32 @@ class Lowering {
       plan_.arena_bytes = std::max(plan_.arena_bytes, at + bytes);
       return at;
     };
-    const auto put = [&](PlanStorageId s) {
-      plan::PlanStorage& storage = plan_.storages[s];
-      if (storage.reuses.valid()) {
-        storage.address = plan_.storages[storage.reuses].address;
-        std::erase_if(alive, [&](const auto& entry) { return entry.first == storage.reuses; });
-      } else {
-        storage.address = fit(storage.bytes);
-      }
-      alive.push_back({s, {storage.address, storage.address + storage.bytes}});
+    const auto put = [&](PlanStorageId s, PlanStorageId reuses) {
+      const auto old = std::find_if(alive.begin(), alive.end(),
+                                    [&](const auto& entry) { return entry.first == reuses; });
+      const int64_t bytes = plan_.storages[s].bytes;
+      const int64_t address = old != alive.end() ? old->second.begin : fit(bytes);
+      if (old != alive.end()) alive.erase(old);
+      alive.push_back({s, {address, address + bytes}});
+      return address;
     };
     const Facts facts(plan_);
     for (PlanStorageId s : plan_.storages.ids())
-      if (!facts.maker[s].valid()) put(s);
+      if (!facts.maker[s].valid()) plan_.storages[s].address = put(s, PlanStorageId::none());
     for (plan::Step& step : plan_.steps) {
       if (step.kind == plan::Step::Kind::kFree) {
         std::erase_if(alive, [&](const auto& entry) { return entry.first == step.storage; });
         continue;
       }
-      for (PlanStorageId s : facts.makes[step.op]) put(s);
+      for (plan::Placement& made : step.makes) made.address = put(made.storage, made.reuses);
       if (plan_.ops[step.op].workspace_bytes > 0)
         step.workspace_address = fit(plan_.ops[step.op].workspace_bytes);
     }
   }
 
   void claim() {
-    for (const plan::PlanOp& op : plan_.ops) plan_.claims.predicted_seconds += op.predicted_seconds;
+    for (const plan::PlanOp& op : plan_.ops) plan_.claims.once_seconds += op.predicted_seconds;
+    plan_.claims.predicted_seconds = plan_.claims.lower_bound_seconds = plan_.claims.once_seconds;
     const Report report = verify(plan_);
     plan_.claims.peak_bytes = report.peak_bytes;
     plan_.claims.peak_before_bytes = peak_before_by_definition(plan_);
@@ -339,6 +342,7 @@ class Lowering {
   std::vector<PlanOpId> order_;
   IdVector<PlanStorageId, size_t> last_use_;
   IdVector<PlanStorageId, char> taken_;
+  IdVector<PlanStorageId, PlanStorageId> reuses_;
 };
 
 }  // namespace
@@ -365,7 +369,8 @@ TEST(ExamplePlansTest, BothJudgesAcceptThem) {
     ASSERT_TRUE(valid_by_definition(plan, &why)) << "seed " << seed << ": " << why;
     with_certificate += plan.claims.certificate.has_value();
     proven += plan.claims.order_proven;
-    for (const plan::PlanStorage& storage : plan.storages) reused += storage.reuses.valid();
+    for (const plan::Step& step : plan.steps)
+      for (const plan::Placement& made : step.makes) reused += made.reuses.valid();
   }
   fmt::print("{} certificates, {} proven, {} reused in place\n", with_certificate, proven, reused);
   EXPECT_GT(with_certificate, 300);

@@ -68,13 +68,17 @@ void check_addresses(const Facts& facts, const Lives& lives, Report& report,
 int64_t peak_of_program_order(const Facts& facts);                               // replay.cc
 void check_certificate(const Facts& facts, Report& report, Findings& findings);  // bound.cc
 
-// When each storage's bytes are its own, in steps, half-open: from the step that makes it to its
-// free, or to the step in which an heir takes over, or to the end. Empty: never made.
+// When and where each storage's bytes are its own, in steps, half-open: from the step that makes or
+// loads it to its free, or to the step in which an heir takes over, or to the end.
 struct Lives {
-  struct Life {
+  struct Stay {
+    PlanStorageId storage;
+    int64_t address = 0;
     int64_t begin = 0, end = 0;
   };
-  IdVector<PlanStorageId, Life> of;
+  std::vector<Stay> stays;                 // by begin
+  IdVector<PlanStorageId, size_t> latest;  // into stays; kNone: never there
+  static constexpr size_t kNone = SIZE_MAX;
 };
 
 }  // namespace lowtide::verify

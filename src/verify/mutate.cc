@@ -105,6 +105,26 @@ void move_storage(Plan& p, Rng& rng) {
   if (auto* s = any(p.storages, rng))
     s->address = rng.below(2) ? any(p.storages, rng)->address : other_number(s->address, rng);
 }
+// One of the places that the steps give to what they make.
+plan::Placement* any_placement(Plan& p, Rng& rng) {
+  size_t count = 0;
+  for (const Step& step : p.steps) count += step.makes.size();
+  size_t chosen = count == 0 ? 0 : rng.below(count);
+  for (Step& step : p.steps) {
+    if (chosen < step.makes.size()) return &step.makes[chosen];
+    chosen -= step.makes.size();
+  }
+  return nullptr;
+}
+void move_placement(Plan& p, Rng& rng) {
+  if (auto* place = any_placement(p, rng))
+    place->address =
+        rng.below(2) ? any_placement(p, rng)->address : other_number(place->address, rng);
+}
+void drop_placement(Plan& p, Rng& rng) {
+  Step* step = any(p.steps, rng);
+  if (step != nullptr && !step->makes.empty()) step->makes.pop_back();
+}
 void resize_storage(Plan& p, Rng& rng) {
   if (auto* s = any(p.storages, rng)) s->bytes = other_number(s->bytes, rng);
 }
@@ -115,18 +135,17 @@ void flip_resident(Plan& p, Rng& rng) {
   if (auto* s = any(p.storages, rng)) s->resident = !s->resident;
 }
 void change_reuse(Plan& p, Rng& rng) {
-  if (auto* s = any(p.storages, rng)) s->reuses = any_id<PlanStorageId>(p.storages, rng);
+  if (auto* place = any_placement(p, rng)) place->reuses = any_id<PlanStorageId>(p.storages, rng);
 }
 void claim_reuse_in_place(Plan& p,
                           Rng& rng) {  // at the same address, as a planner with a wrong table would
-  auto* s = any(p.storages, rng);
-  if (s == nullptr || s->reuses.valid()) return;
-  const PlanStorageId from(rng.below(p.storages.size()));
-  s->reuses = from;
-  s->address = p.storages[from].address;
+  auto *heir = any_placement(p, rng), *from = any_placement(p, rng);
+  if (heir == nullptr || heir->reuses.valid()) return;
+  heir->reuses = from->storage;
+  heir->address = from->address;
 }
 void drop_reuse(Plan& p, Rng& rng) {
-  if (auto* s = any(p.storages, rng)) s->reuses = PlanStorageId::none();
+  if (auto* place = any_placement(p, rng)) place->reuses = PlanStorageId::none();
 }
 void change_root(Plan& p, Rng& rng) {
   if (auto* s = any(p.storages, rng)) s->root = any_id<PlanValueId>(p.values, rng);
@@ -327,6 +346,8 @@ constexpr auto kMutations = std::to_array<Mutation>({
     {"add_free", add_free},
     {"move_workspace", move_workspace},
     {"move_storage", move_storage},
+    {"move_placement", move_placement},
+    {"drop_placement", drop_placement},
     {"resize_storage", resize_storage},
     {"change_category", change_category},
     {"flip_resident", flip_resident},

@@ -34,11 +34,11 @@ class Replay {
     state_ = IdVector<PlanStorageId, State>(n, State::kUnmade);
     current_ = IdVector<PlanStorageId, PlanValueId>(n);
     ran_ = IdVector<PlanOpId, char>(plan_.ops.size(), 0);
-    lives_.of = IdVector<PlanStorageId, Lives::Life>(n);
+    lives_.latest = IdVector<PlanStorageId, size_t>(n, Lives::kNone);
     for (PlanStorageId s : plan_.storages.ids()) {
       current_[s] = plan_.storages[s].root;
       if (facts_.maker[s].valid()) continue;
-      begin(s);
+      begin(s, plan_.storages[s].address);
     }
   }
 
@@ -47,9 +47,13 @@ class Replay {
     for (; now_ < static_cast<int64_t>(plan_.steps.size()); ++now_) {
       const plan::Step& step = plan_.steps[static_cast<size_t>(now_)];
       if (step.kind == plan::Step::Kind::kCompute)
-        compute(step.op);
-      else
+        compute(step);
+      else if (step.kind == plan::Step::Kind::kFree)
         free(step.storage);
+      else
+        findings_.add(Violation::kMalformed,
+                      fmt::format("step {} moves '{}', which this version does not verify", now_,
+                                  facts_.storage_name(step.storage)));
     }
     finish();
     return std::move(lives_);
@@ -58,15 +62,18 @@ class Replay {
  private:
   int64_t& held(PlanStorageId s) { return held_[static_cast<size_t>(plan_.storages[s].category)]; }
 
-  void begin(PlanStorageId s) {
+  Lives::Stay& stay(PlanStorageId s) { return lives_.stays[lives_.latest[s]]; }
+
+  void begin(PlanStorageId s, int64_t address) {
     state_[s] = State::kAlive;
     held(s) += plan_.storages[s].bytes;
-    lives_.of[s].begin = now_;
+    lives_.latest[s] = lives_.stays.size();
+    lives_.stays.push_back({s, address, now_, now_});
   }
   void end(PlanStorageId s, State state) {
     state_[s] = state;
     held(s) -= plan_.storages[s].bytes;
-    lives_.of[s].end = now_;
+    stay(s).end = now_;
   }
 
   void note_peak() {
@@ -78,7 +85,8 @@ class Replay {
     report_.peak_by_category = held_;
   }
 
-  void compute(PlanOpId id) {
+  void compute(const plan::Step& step) {
+    const PlanOpId id = step.op;
     const plan::PlanOp& op = plan_.ops[id];
     if (ran_[id]) {
       findings_.add(Violation::kOpRepeated,
@@ -93,9 +101,9 @@ class Replay {
     for (PlanValueId input : op.inputs)
       if (input.valid()) check_read(op, input);
     ran_[id] = 1;
-    for (PlanStorageId made : facts_.makes[id])
-      if (plan_.storages[made].reuses.valid()) take_over(id, plan_.storages[made].reuses, made);
-    for (PlanStorageId made : facts_.makes[id]) begin(made);
+    for (const plan::Placement& made : step.makes)
+      if (made.reuses.valid()) take_over(id, made);
+    for (const plan::Placement& made : step.makes) begin(made.storage, made.address);
     for (PlanValueId output : op.outputs)
       if (plan_.values[output].alias == plan::PlanAlias::kUpdate)
         current_[plan_.values[output].storage] = output;
@@ -115,11 +123,11 @@ class Replay {
       findings_.add(Violation::kInputNotReady, at() + " before it is made");
     } else if (state == State::kFreed) {
       findings_.add(Violation::kReadAfterFree,
-                    at() + fmt::format(" after step {} freed it", lives_.of[value.storage].end));
+                    at() + fmt::format(" after step {} freed it", stay(value.storage).end));
     } else if (state == State::kTaken) {
       findings_.add(
           Violation::kReadAfterReuse,
-          at() + fmt::format(" after step {} took over its buffer", lives_.of[value.storage].end));
+          at() + fmt::format(" after step {} took over its buffer", stay(value.storage).end));
     }
     if (current_[value.storage] != facts_.version[input])
       findings_.add(Violation::kStaleRead,
@@ -127,23 +135,23 @@ class Replay {
                                        plan_.values[current_[value.storage]].name));
   }
 
-  void take_over(PlanOpId id, PlanStorageId from, PlanStorageId heir) {
+  void take_over(PlanOpId id, const plan::Placement& place) {
+    const PlanStorageId from = place.reuses, heir = place.storage;
     const std::string what =
         fmt::format("op '{}' makes '{}' in the buffer of '{}'", plan_.ops[id].name,
                     facts_.storage_name(heir), facts_.storage_name(from));
     if (!facts_.may_reuse(id, from, heir))
       findings_.add(Violation::kReusePair, what + ", which the op does not allow");
-    const plan::PlanStorage& old = plan_.storages[from];
-    const plan::PlanStorage& made = plan_.storages[heir];
-    if (old.address != made.address || old.bytes != made.bytes)
-      findings_.add(Violation::kReuseMisplaced,
-                    what + fmt::format(": {} bytes at {} for {} at {}", made.bytes, made.address,
-                                       old.bytes, old.address));
     if (state_[from] != State::kAlive) {
       findings_.add(Violation::kReuseNotAlive,
                     what + fmt::format(", which is {}", word(state_[from])));
       return;
     }
+    const int64_t old_bytes = plan_.storages[from].bytes, bytes = plan_.storages[heir].bytes;
+    if (stay(from).address != place.address || old_bytes != bytes)
+      findings_.add(Violation::kReuseMisplaced,
+                    what + fmt::format(": {} bytes at {} for {} at {}", bytes, place.address,
+                                       old_bytes, stay(from).address));
     end(from, State::kTaken);
   }
 
@@ -167,7 +175,7 @@ class Replay {
         findings_.add(Violation::kOpMissing, fmt::format("op '{}' never runs", plan_.ops[o].name));
     for (PlanStorageId s : plan_.storages.ids()) {
       if (state_[s] != State::kAlive) continue;
-      lives_.of[s].end = now_;
+      stay(s).end = now_;
       if (facts_.maker[s].valid() && !facts_.is_output[s])
         findings_.add(Violation::kNeverFreed,
                       fmt::format("'{}' is no output and never freed", facts_.storage_name(s)));

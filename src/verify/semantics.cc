@@ -132,10 +132,6 @@ class Semantics {
       findings_.add(Violation::kResidency,
                     fmt::format("the storage of '{}' is {}there before the step",
                                 facts_.storage_name(s), resident ? "" : "not "));
-    if (resident && storage.reuses.valid())
-      findings_.add(
-          Violation::kReusePair,
-          fmt::format("'{}' is there before the step and called an heir", facts_.storage_name(s)));
   }
 
   // Later checks compare versions; they need to know that the program itself is right.

@@ -21,11 +21,10 @@ void check_claims(const Facts& facts, Report& report, Findings& findings) {
   compare(Violation::kPeakBefore, "peak of the program order", claims.peak_before_bytes,
           report.peak_before_bytes);
   for (const plan::PlanOp& op : facts.plan.ops) report.predicted_seconds += op.predicted_seconds;
-  if (!(std::abs(claims.predicted_seconds - report.predicted_seconds) <=
-        1e-9 * report.predicted_seconds))
-    findings.add(Violation::kSeconds,
-                 fmt::format("{} seconds claimed, the ops add up to {}", claims.predicted_seconds,
-                             report.predicted_seconds));
+  for (double seconds : {claims.once_seconds, claims.predicted_seconds, claims.lower_bound_seconds})
+    if (!(std::abs(seconds - report.predicted_seconds) <= 1e-9 * report.predicted_seconds))
+      findings.add(Violation::kSeconds, fmt::format("{} seconds claimed, the ops add up to {}",
+                                                    seconds, report.predicted_seconds));
   if (claims.lower_bound_bytes > claims.peak_bytes)
     findings.add(Violation::kBoundAbovePeak,
                  fmt::format("a bound of {} bytes above the peak of {}", claims.lower_bound_bytes,

@@ -75,6 +75,12 @@ PlanValue& out(Plan& p, std::string_view kind) {
 PlanStorage& storage(Plan& p, std::string_view kind) {
   return p.storages[out(p, kind).storage];
 }
+plan::Placement& place(Plan& p, std::string_view kind) {
+  const PlanOpId id = op_id(p, kind);
+  return std::find_if(p.steps.begin(), p.steps.end(),
+                      [&](const Step& s) { return s.kind == Step::Kind::kCompute && s.op == id; })
+      ->makes[0];
+}
 Step free_of(PlanStorageId s) {
   Step step;
   step.kind = Step::Kind::kFree;
@@ -140,13 +146,13 @@ const std::vector<Case>& cases() {
        [](Plan& p) { p.steps.erase(freeing(p, out(p, "Softmax").storage)); }},
       {Violation::kOutputOverwritten, [](Plan& p) { p.values[PlanValueId(1)].is_output = true; }},
       {Violation::kReusePair, [](Plan& p) { op(p, "Tanh").inputs[0] = PlanValueId(0); }},
-      {Violation::kReuseMisplaced, [](Plan& p) { storage(p, "Tanh").address += 64; }},
+      {Violation::kReuseMisplaced, [](Plan& p) { place(p, "Tanh").address += 64; }},
       {Violation::kReuseNotAlive,
        [](Plan& p) { p.steps.insert(step_of(p, "Tanh"), free_of(out(p, "Add").storage)); }},
-      {Violation::kMisaligned, [](Plan& p) { storage(p, "Exp").address += 4; }},
+      {Violation::kMisaligned, [](Plan& p) { place(p, "Exp").address += 4; }},
       {Violation::kOutsideArena, [](Plan& p) { p.arena_bytes -= 64; }},
       {Violation::kOverlap,
-       [](Plan& p) { storage(p, "Softmax").address = storage(p, "Relu").address; }},
+       [](Plan& p) { place(p, "Softmax").address = place(p, "Relu").address; }},
       {Violation::kPeak, [](Plan& p) { p.claims.peak_bytes -= 64; }},
       {Violation::kPeakBefore, [](Plan& p) { p.claims.peak_before_bytes += 64; }},
       {Violation::kSeconds, [](Plan& p) { p.claims.predicted_seconds *= 1.0 + 1e-6; }},
@@ -179,7 +185,7 @@ TEST(ViolationsTest, TheRightPlanIsRight) {
   for (const Finding& finding : report.findings)
     ADD_FAILURE() << name(finding.kind) << ": " << finding.message;
   EXPECT_TRUE(valid_by_definition(plan));
-  EXPECT_TRUE(storage(plan, "Tanh").reuses.valid());
+  EXPECT_TRUE(place(plan, "Tanh").reuses.valid());
   EXPECT_TRUE(plan.claims.certificate.has_value());
   EXPECT_GT(op(plan, "Concat").workspace_bytes, 0);
   int64_t sum = 0;
