@@ -102,11 +102,15 @@ void add_plan(CLI::App& app, Action& action) {
   command->add_option("-o,--output", flags->output, "write the plan here (.lt)")
       ->check(file_name());
   add_training_flags(command, *flags);
-  command->add_option("--dim", flags->dims,
-                      "size of a symbolic dimension, as in batch=8; may be repeated");
+  command
+      ->add_option("--dim", flags->dims,
+                   "size of a symbolic dimension, as in batch=8; may be repeated")
+      ->type_name("NAME=SIZE")
+      ->default_str("");
   command->add_option("--device", flags->options.device, "a device profile: a known name or a file")
       ->check(file_name());
-  command->add_option("--budget", flags->budget, "bytes of the whole device, as in 1.5GiB");
+  command->add_option("--budget", flags->budget, "of the whole device, as in 1.5GiB")
+      ->type_name("BYTES");
   command
       ->add_option("--threads", flags->options.threads,
                    "to plan for, as kernels' workspace depends on them; 0: as many as the machine "
@@ -114,7 +118,8 @@ void add_plan(CLI::App& app, Action& action) {
       ->check(whole_number(0, kMostThreads));
   command->add_option("--seed", flags->options.seed, "of the planner")
       ->check(whole_number(0, kMostSeed));
-  command->add_option("--time-limit", flags->options.time_limit_seconds, "seconds; a safety stop")
+  command->add_option("--time-limit", flags->options.time_limit_seconds, "a safety stop")
+      ->type_name("SECONDS")
       ->check(real_number({.above = true}));
   command
       ->add_option("--dump-problems", flags->options.dump_folder,

@@ -88,7 +88,9 @@ void add_order(CLI::App& app, Action& action) {
       ->check(file_name());
   command->add_option("--max-units", flags->options.max_units, "limit of work")
       ->check(whole_number(1));
-  command->add_option("--time-limit", flags->options.max_seconds, "seconds; a safety stop")
+  command->add_option("--time-limit", flags->options.max_seconds, "a safety stop")
+      ->type_name("SECONDS")
+      ->default_str("none")
       ->check(real_number({.above = true}));
   command->add_option("--seed", flags->options.seed, "of random tie-breaks")
       ->check(whole_number(0, std::numeric_limits<uint64_t>::max()));
@@ -141,13 +143,16 @@ void add_pack(CLI::App& app, Action& action) {
   CLI::App* command =
       app.add_subcommand("pack", "Solve a bare packing problem (CSV: id,lower,upper,size)");
   command->add_option("problem", flags->problem, "CSV file")->required()->check(file_name());
-  command->add_option("--capacity", flags->capacity,
-                      "size of the arena; without it the height is minimised");
+  command
+      ->add_option("--capacity", flags->capacity,
+                   "size of the arena, as in 1.5GiB; without it the height is minimised")
+      ->type_name("BYTES");
   command->add_option("-o,--output", flags->output, "write the CSV with an offset column here")
       ->check(file_name());
   command->add_option("--work-limit", flags->options.work_limit, "limit of work")
       ->check(whole_number(1));
-  command->add_option("--time-limit", flags->options.max_seconds, "seconds; a safety stop")
+  command->add_option("--time-limit", flags->options.max_seconds, "a safety stop")
+      ->type_name("SECONDS")
       ->check(real_number({.above = true}));
   command->add_option("--threads", flags->options.threads, "static orders tried at once")
       ->check(whole_number(1, kMostThreads));

@@ -58,6 +58,12 @@ std::string proof_text(const plan::Plan& plan, const PlanningFacts& facts) {
   return "order not proven optimal";
 }
 
+int64_t count_given(const plan::Plan& plan, plan::PlanInitial::Kind kind) {
+  return std::count_if(plan.values.begin(), plan.values.end(), [&](const plan::PlanValue& value) {
+    return !value.producer.valid() && value.initial.kind == kind;
+  });
+}
+
 std::string sizes(const plan::Plan& plan) {
   std::string text;
   for (const auto& [symbol, size] : plan.bindings) text += fmt::format(" {}={}", symbol, size);
@@ -149,6 +155,8 @@ std::string verdict_json(const plan::Plan& plan, const PlanningFacts& facts) {
   json["arena_bytes"] = plan.arena_bytes;
   json["fragmentation_bytes"] = fragmentation_bytes(plan);
   json["alignment_bytes"] = plan.alignment_bytes;
+  json["missing_weights"] = count_given(plan, plan::PlanInitial::Kind::kSeeded);
+  json["external_weights"] = count_given(plan, plan::PlanInitial::Kind::kExternal);
   json["predicted_step_seconds"] = claims.predicted_seconds;
   json["before"] = profile_json(plan, profile_as_given(plan));
   json["after"] = profile_json(plan, profile_planned(plan));
