@@ -1,5 +1,8 @@
 #!/usr/bin/env python3
-"""Bare problems: captured ordering problems and minimalloc's challenging packings, solved with proof or within capacity."""
+"""Bare problems: captured ordering problems and minimalloc's challenging packings, solved with proof or within capacity.
+
+Exit code 1, with a line for each, where an order is not proven optimal within 0.5 s or a packing exceeds its capacity.
+"""
 
 import json
 import os
@@ -7,34 +10,62 @@ import pathlib
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent / "support"))
-from lowtide import ROOT, lowtide, table  # noqa: E402
+from lowtide import ROOT, finish, lowtide, table  # noqa: E402
+
+ORDER_SECONDS = 0.5
 
 
 def solve(*arguments) -> dict:
-    return json.loads(lowtide(*arguments, "--json", check=False).stdout)
+    """The outcome as JSON; a problem without a solution has one too, and an exit code that is not 0."""
+    result = lowtide(*arguments, "--json", check=False)
+    if not result.stdout:
+        sys.exit(f"lowtide {' '.join(map(str, arguments))}: exit code {result.returncode}\n{result.stderr}")
+    return json.loads(result.stdout)
 
 
-def main() -> None:
+def number(outcome: dict, key: str) -> str:
+    """Without a solution there is no peak and no height."""
+    return f"{outcome[key]:,}" if key in outcome else "-"
+
+
+def broken_order(outcome: dict) -> list[str]:
+    proven = outcome["status"] == "optimal" and outcome.get("peak_bytes") == outcome["lower_bound_bytes"]
+    promises = [(proven, f"{outcome['status']}, peak {number(outcome, 'peak_bytes')} bytes, bound "
+                         f"{outcome['lower_bound_bytes']:,} bytes: not proven optimal"),
+                (outcome["seconds"] < ORDER_SECONDS, f"{outcome['seconds']:.3f} s, not within {ORDER_SECONDS} s")]
+    return [what for kept, what in promises if not kept]
+
+
+def broken_packing(outcome: dict, capacity: int) -> list[str]:
+    if outcome.get("height_bytes", capacity + 1) <= capacity:
+        return []
+    return [f"{outcome['status']}, height {number(outcome, 'height_bytes')}: not packed into {capacity:,}"]
+
+
+def main() -> int:
     data = pathlib.Path(os.environ.get("LOWTIDE_SHARED", ROOT.parent / "shared")) / "data"
     if not data.is_dir():
         print(f"skipped: there is no {data}")
-        return
-    rows = []
+        return 0
+    rows, broken = [], []
     for path in sorted((data / "order").glob("*.order")):
         outcome = solve("order", path)
         incoming_ops = path.read_text().split(maxsplit=1)[0]
-        rows.append([path.stem, incoming_ops, f"{outcome['peak_bytes']:,}", f"{outcome['lower_bound_bytes']:,}",
+        rows.append([path.stem, incoming_ops, number(outcome, "peak_bytes"), f"{outcome['lower_bound_bytes']:,}",
                      outcome["status"], f"{outcome['seconds']:.4f}"])
+        broken += [f"{path.stem}: {what}" for what in broken_order(outcome)]
     table(["ordering problem", "ops", "peak bytes", "bound bytes", "status", "s"], rows)
     print()
     rows = []
     for path in sorted((data / "minimalloc").glob("*.csv")):
         capacity = path.name.split(".")[1]
         outcome = solve("pack", path, "--capacity", capacity)
-        rows.append([path.stem, capacity, f"{outcome['height_bytes']:,}", f"{outcome['lower_bound_bytes']:,}",
+        rows.append([path.stem, capacity, number(outcome, "height_bytes"), f"{outcome['lower_bound_bytes']:,}",
                      outcome["status"], f"{outcome['seconds']:.3f}"])
+        broken += [f"{path.stem}: {what}" for what in broken_packing(outcome, int(capacity))]
     table(["packing problem", "capacity", "height", "bound", "status", "s"], rows)
+    return finish(broken)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

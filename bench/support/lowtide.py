@@ -38,6 +38,13 @@ def plan(name: str, dims: dict[str, int], *more, output: pathlib.Path | None = N
     return json.loads(lowtide(*arguments, *more).stdout)
 
 
+def finish(broken: list[str]) -> int:
+    """Names the promises that were broken; the exit code."""
+    for line in broken:
+        print(f"BROKEN  {line}")
+    return 1 if broken else 0
+
+
 def label(name: str, dims: dict[str, int]) -> str:
     return name + "".join(f" {key}={size}" for key, size in dims.items())
 
