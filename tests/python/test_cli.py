@@ -6,6 +6,7 @@ import pathlib
 import subprocess
 
 import pytest
+import sealed_plan
 from lowtide_cli import MODELS, ROOT, expect_error, program, run, run_json
 
 UNET = [MODELS / "unet.onnx", "--train", "--dim", "batch=1"]
@@ -47,6 +48,38 @@ def test_verify_accepts_the_plan_and_refuses_changed_bytes(unet_plan, tmp_path):
         result = run("verify", changed)
         assert result.returncode == 4, (position, result.stderr)
         assert len(result.stderr.strip().splitlines()) == 1
+
+
+def test_sealing_an_unchanged_plan_gives_the_same_file(unet_plan):
+    assert sealed_plan.seal(unet_plan.read_text()) == unet_plan.read_text()
+
+
+@pytest.mark.parametrize("member, value, words", [
+    ("peak_bytes", lambda text: str(int(text) - 64), "peak"),
+    ("peak_before_bytes", lambda text: str(int(text) + 64), "peak"),
+    ("lower_bound_bytes", lambda text: str(int(text) + 64), "bound"),
+    ("order_proven", lambda text: {"true": "false", "false": "true"}[text], "proven"),
+    ("predicted_seconds", lambda text: str(float(text) * 2), "seconds"),
+])
+def test_claims_that_do_not_hold_exit_with_6(unet_plan, tmp_path, member, value, words):
+    wrong = tmp_path / "wrong.lt"
+    sealed_plan.change(unet_plan, wrong, member, value, inside="claims")
+    result = run("verify", wrong)
+    assert result.returncode == 6, result.stderr
+    assert result.stdout == "" and "wrong.lt" in result.stderr.splitlines()[0]
+    assert words in result.stderr
+    findings = json.loads(run("verify", wrong, "--json").stdout)
+    assert findings["ok"] is False
+    assert len(findings["findings"]) == len(result.stderr.splitlines()) - 1
+    line = expect_error(6, "wrong.lt", "not verified", words, "lowtide verify", arguments=["run", wrong])
+    assert findings["findings"][0] in line
+
+
+def test_a_moved_buffer_exits_with_6(unet_plan, tmp_path):
+    moved = tmp_path / "moved.lt"
+    sealed_plan.change(unet_plan, moved, "workspace_address", lambda text: "0")
+    assert "workspace" in run("verify", moved).stderr
+    assert run("verify", moved).returncode == run("run", moved).returncode == 6
 
 
 def test_inspect_says_what_the_file_holds():
@@ -96,6 +129,7 @@ def test_captured_steps_reach_their_optimum_with_proof(name):
     (["plan", *UNET, "--optimizer", "lion"], 2, ["--optimizer", "lion", "adamw"]),
     (["plan", *UNET, "--device", "abacus"], 2, ["--device", "abacus", "h100"]),
     (["plan", *UNET, "--budget", "3MiBB"], 2, ["--budget", "MiB"]),
+    (["plan", *UNET, "--budget", "3.5B"], 2, ["--budget", "3.5B", "whole number of bytes"]),
     (["plan", *UNET, "--budget", "3MiB"], 3, ["--budget", "3145728", "at least", "smallest arena"]),
     (["verify", MODELS / "unet.onnx"], 4, ["unet.onnx"]),
     (["run", MODELS / "unet.onnx"], 4, ["unet.onnx"]),
@@ -227,6 +261,43 @@ def test_the_last_step_is_compared_and_the_arena_measured(unet_plan):
     assert report["step_seconds"] > 0 and report["unplanned_step_seconds"] > 0
     assert report["arena_measured_bytes"] == report["arena_planned_bytes"]
     assert 0.9 * report["arena_planned_bytes"] < report["arena_touched_bytes"] <= report["arena_planned_bytes"]
+
+
+def test_sizes_with_a_fraction_of_a_byte_are_refused(tmp_path):
+    csv = tmp_path / "p.csv"
+    csv.write_text("id,lower,upper,size\na,0,3,1\nb,3,5,1\n")
+    for size in ("1.5B", "1.5", "0.9999 B"):
+        expect_error(2, "--capacity", size, "whole number of bytes", arguments=["pack", csv, "--capacity", size])
+    assert run_json("pack", csv, "--capacity", "0.5KiB")["height_bytes"] == 1
+
+
+def test_ids_of_a_packing_stand_once(tmp_path):
+    csv = tmp_path / "p.csv"
+    csv.write_text("id,lower,upper,size\na,0,3,4\nb,1,5,2\na,4,5,2\n")
+    expect_error(4, "p.csv:4", "'a'", "line 2", arguments=["pack", csv])
+
+
+def test_dumped_problems_read_back(tmp_path):
+    verdict = run_json("plan", *UNET, "--dump-problems", tmp_path)
+    outcome = run_json("order", tmp_path / "order.txt")
+    assert outcome["peak_bytes"] <= verdict["peak_bytes"]
+    ids = [line.split(",")[0] for line in (tmp_path / "pack.csv").read_text().splitlines()[1:]]
+    assert len(ids) == len(set(ids)) > 100
+    assert run("pack", tmp_path / "pack.csv").returncode == 0
+
+
+def test_verdicts_count_weights_that_no_file_has():
+    verdict = run_json("plan", *UNET)
+    assert verdict["missing_weights"] > 10 and verdict["external_weights"] == 0
+    assert f"{verdict['missing_weights']} weights are missing" in run("plan", *UNET).stdout
+
+
+def test_help_shows_defaults_that_people_can_read():
+    for command in ("plan", "run", "order", "pack"):
+        text = run(command, "--help").stdout
+        assert "[]" not in text and "e+0" not in text, text
+    assert "--dim NAME=SIZE ..." in run("plan", "--help").stdout
+    assert "--time-limit SECONDS=none" in run("order", "--help").stdout
 
 
 def test_infeasible_problems_print_no_height_and_write_no_file(tmp_path):

@@ -1,0 +1,74 @@
+"""The benchmarks fail where a promise is broken, and say which: run against a program that answers what a test wants."""
+
+import json
+import os
+import stat
+import subprocess
+import sys
+
+import pytest
+from lowtide_cli import ROOT
+
+GOOD_PLAN = dict(ops=3, peak_before_bytes=200, peak_bytes=100, lower_bound_bytes=100, arena_bytes=100, order_proven=True,
+                 planning_seconds=0.1)
+GOOD_ORDER = dict(status="optimal", peak_bytes=104, lower_bound_bytes=104, seconds=0.01)
+GOOD_PACKING = dict(status="optimal", height_bytes=10, lower_bound_bytes=10, seconds=0.01)
+PROGRAM = """#!{python}
+import json, sys
+answers = json.loads({answers!r})
+code, outcome = answers[sys.argv[1]]
+print(json.dumps(outcome))
+sys.exit(code)
+"""
+
+
+def bench(tmp_path, name: str, answers: dict) -> subprocess.CompletedProcess:
+    """Runs bench/NAME.py with a program that answers each command with an exit code and an outcome."""
+    program = tmp_path / "tools/lowtide"
+    program.parent.mkdir()
+    program.write_text(PROGRAM.format(python=sys.executable, answers=json.dumps(answers)))
+    program.chmod(program.stat().st_mode | stat.S_IXUSR)
+    data = tmp_path / "shared/data"
+    for folder, file in (("order", "p.order"), ("minimalloc", "p.10.csv")):
+        (data / folder).mkdir(parents=True)
+        (data / folder / file).write_text("3 3\n")
+    environment = {**os.environ, "LOWTIDE_BUILD_DIR": str(tmp_path), "LOWTIDE_SHARED": str(tmp_path / "shared")}
+    return subprocess.run([sys.executable, str(ROOT / f"bench/{name}.py")], capture_output=True, text=True, timeout=120,
+                          env=environment)
+
+
+def test_kept_promises_exit_with_0(tmp_path):
+    result = bench(tmp_path, "problems", {"order": (0, GOOD_ORDER), "pack": (0, GOOD_PACKING)})
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert "BROKEN" not in result.stdout
+
+
+@pytest.mark.parametrize("order, packing, words", [
+    ((0, {**GOOD_ORDER, "status": "feasible"}), (0, GOOD_PACKING), "not proven optimal"),
+    ((0, {**GOOD_ORDER, "lower_bound_bytes": 100}), (0, GOOD_PACKING), "not proven optimal"),
+    ((0, {**GOOD_ORDER, "seconds": 0.7}), (0, GOOD_PACKING), "0.700 s"),
+    ((0, GOOD_ORDER), (3, dict(status="infeasible", lower_bound_bytes=12, seconds=0.1)), "infeasible, height -"),
+    ((5, dict(status="limit", lower_bound_bytes=1, seconds=0.1)), (0, GOOD_PACKING), "limit, peak -"),
+    ((0, GOOD_ORDER), (0, {**GOOD_PACKING, "height_bytes": 11}), "height 11"),
+])
+def test_broken_promises_of_problems_exit_with_1(tmp_path, order, packing, words):
+    result = bench(tmp_path, "problems", {"order": order, "pack": packing})
+    assert result.returncode == 1, result.stdout + result.stderr
+    broken = [line for line in result.stdout.splitlines() if line.startswith("BROKEN")]
+    assert len(broken) == 1 and words in broken[0], result.stdout
+
+
+@pytest.mark.parametrize("changes, verified, words", [
+    ({}, 0, None),
+    ({}, 6, "refuses"),
+    ({"peak_bytes": 102, "arena_bytes": 102}, 0, "above the bound"),
+    ({"arena_bytes": 101}, 0, "arena 101"),
+    ({"peak_before_bytes": 99}, 0, "came in"),
+    ({"planning_seconds": 2.5}, 0, "2.500 s"),
+])
+def test_broken_promises_of_plans_exit_with_1(tmp_path, changes, verified, words):
+    result = bench(tmp_path, "plans", {"plan": (0, {**GOOD_PLAN, **changes}), "verify": (verified, {})})
+    assert result.returncode == (1 if words else 0), result.stdout + result.stderr
+    broken = [line for line in result.stdout.splitlines() if line.startswith("BROKEN")]
+    assert bool(broken) == bool(words)
+    assert all(words in line for line in broken)
