@@ -13,6 +13,32 @@ tl::unexpected<Error> bad(std::string message) {
   return error(ErrorCode::kInput, std::move(message));
 }
 
+constexpr double kMaxSeconds = 1e12;  // so that sums stay finite
+
+// Who reads and who overwrites `what`, a value or resident.
+Status check_uses(const ScheduleProblem& problem, const std::string& what,
+                  const std::vector<SchedOpId>& readers, const std::vector<SchedOpId>& writers) {
+  for (size_t i = 0; i < readers.size(); ++i) {
+    if (!readers[i].valid() || readers[i].index() >= problem.ops.size())
+      return bad(fmt::format("{} is read by an op that does not exist; there are {} ops", what,
+                             problem.ops.size()));
+    if (i > 0 && !(readers[i - 1] < readers[i]))
+      return bad(
+          fmt::format("the readers of {} are not ascending at op {}", what, readers[i].index()));
+  }
+  for (size_t i = 0; i < writers.size(); ++i) {
+    if (!std::binary_search(readers.begin(), readers.end(), writers[i]))
+      return bad(fmt::format("a writer of {} is not among its readers", what));
+    if (i > 0 && !(writers[i - 1] < writers[i]))
+      return bad(
+          fmt::format("the writers of {} are not ascending at op {}", what, writers[i].index()));
+    if (problem.ops[writers[i]].may_rerun)
+      return bad(fmt::format("op {} overwrites {} and may run again; it must not",
+                             writers[i].index(), what));
+  }
+  return {};
+}
+
 Status check_value(const ScheduleProblem& problem, SchedValueId id) {
   const SchedValue& value = problem.values[id];
   const size_t n = problem.ops.size();
@@ -23,20 +49,51 @@ Status check_value(const ScheduleProblem& problem, SchedValueId id) {
     return bad(fmt::format("value {} has producer {}; ops are 0 to {}", id.index(),
                            value.producer.valid() ? int64_t{value.producer.index()} : -1,
                            static_cast<int64_t>(n) - 1));
-  for (size_t i = 0; i < value.readers.size(); ++i) {
-    const SchedOpId reader = value.readers[i];
-    if (reader.index() >= n)
-      return bad(fmt::format("value {} is read by op {}; there are {} ops", id.index(),
-                             reader.index(), n));
-    if (reader <= value.producer)
-      return bad(
-          fmt::format("value {} is made by op {} and read by op {}, which comes no later; list ops "
-                      "in a valid order",
-                      id.index(), value.producer.index(), reader.index()));
-    if (i > 0 && !(value.readers[i - 1] < reader))
-      return bad(fmt::format("the readers of value {} are not ascending at op {}", id.index(),
-                             reader.index()));
+  LT_RETURN_IF_ERROR(
+      check_uses(problem, fmt::format("value {}", id.index()), value.readers, value.writers));
+  if (!value.readers.empty() && value.readers.front() <= value.producer)
+    return bad(
+        fmt::format("value {} is made by op {} and read by op {}, which comes no later; list ops "
+                    "in a valid order",
+                    id.index(), value.producer.index(), value.readers.front().index()));
+  if (!value.writers.empty() && problem.ops[value.producer].may_rerun)
+    return bad(fmt::format("value {} is overwritten, but its producer, op {}, may run again",
+                           id.index(), value.producer.index()));
+  return {};
+}
+
+Status check_residents(const ScheduleProblem& problem) {
+  int64_t bytes = 0;
+  for (SchedResidentId r : problem.residents.ids()) {
+    const SchedResident& resident = problem.residents[r];
+    if (resident.bytes < 0 || resident.bytes > problem.resident_bytes - bytes)
+      return bad(fmt::format("resident {} has {} bytes; all of them together have {}", r.index(),
+                             resident.bytes, problem.resident_bytes));
+    bytes += resident.bytes;
+    LT_RETURN_IF_ERROR(check_uses(problem, fmt::format("resident {}", r.index()), resident.readers,
+                                  resident.writers));
   }
+  return {};
+}
+
+Status check_link(const Link& link) {
+  for (const double speed : {link.bytes_per_second_out, link.bytes_per_second_in})
+    if (!(speed >= 1))
+      return bad(fmt::format("the link moves {} bytes per second; it must be at least 1", speed));
+  if (!(link.latency_seconds >= 0 && link.latency_seconds <= kMaxSeconds))
+    return bad(fmt::format("the link has a latency of {} seconds; it must be from 0 to {}",
+                           link.latency_seconds, kMaxSeconds));
+  return {};
+}
+
+Status check_op(const ScheduleProblem& problem, SchedOpId op) {
+  const SchedOp& o = problem.ops[op];
+  if (o.workspace_bytes < 0)
+    return bad(fmt::format("op {} has {} bytes of workspace; sizes are not negative", op.index(),
+                           o.workspace_bytes));
+  if (!(o.seconds >= 0 && o.seconds <= kMaxSeconds))
+    return bad(fmt::format("op {} takes {} seconds; it must be from 0 to {}", op.index(), o.seconds,
+                           kMaxSeconds));
   return {};
 }
 
@@ -71,9 +128,7 @@ Status check(const ScheduleProblem& problem) {
     return true;
   };
   for (SchedOpId op : problem.ops.ids()) {
-    if (problem.ops[op].workspace_bytes < 0)
-      return bad(fmt::format("op {} has {} bytes of workspace; sizes are not negative", op.index(),
-                             problem.ops[op].workspace_bytes));
+    LT_RETURN_IF_ERROR(check_op(problem, op));
     if (!add(problem.ops[op].workspace_bytes)) return bad("all sizes together exceed 2^62 bytes");
   }
   for (SchedValueId v : problem.values.ids()) {
@@ -84,7 +139,10 @@ Status check(const ScheduleProblem& problem) {
     if (second.index() >= problem.ops.size() || !(first < second))
       return bad(fmt::format("control edge {} -> {} does not follow the incoming order",
                              first.index(), second.index()));
-  return check_pairs(problem);
+  LT_RETURN_IF_ERROR(check_pairs(problem));
+  LT_RETURN_IF_ERROR(check_residents(problem));
+  if (problem.link) LT_RETURN_IF_ERROR(check_link(*problem.link));
+  return {};
 }
 
 }  // namespace lowtide::plan

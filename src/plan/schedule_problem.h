@@ -97,9 +97,10 @@ struct ScheduleProblem {
   bool operator==(const ScheduleProblem&) const = default;
 };
 
-// Checks what the comments above demand: producers valid, readers sorted and after no cycle,
-// in-place pairs consistent, the incoming order topological, sums at most kMaxBytes. Error: kInput,
-// naming the op or value.
+// Checks what the comments above demand: producers valid, readers sorted and after no cycle, nobody
+// who overwrites may rerun, in-place pairs consistent, the incoming order topological, residents
+// within resident_bytes, sums at most kMaxBytes, times from 0 to 1e12 s, a link of at least 1 byte
+// per second. Error: kInput, naming the op, value or resident.
 Status check(const ScheduleProblem& problem);
 
 // One thing that happens in a step: an op runs, or a buffer moves between the device and the slow
@@ -108,10 +109,10 @@ Status check(const ScheduleProblem& problem);
 //
 //   run op      An op that may_rerun may run any number of times, any other exactly once. Each run
 //               makes all outputs anew. A value that is made is present until its last reader
-//               before the next time it appears, then freed.
+//               before the next time it appears, then freed; an output, the last time, to the end.
 //   store v     Begins to copy v, which is present, to the slow tier. v may be read meanwhile.
 //   drop v      Waits until the store of v has ended and frees v. Every store has its drop; what
-//               was stored once and did not change since can be dropped again without a store.
+//               was stored once and was not overwritten since can be dropped again without one.
 //   load v      Begins to copy v back; its buffer is occupied from here. The first reader waits
 //               until it has arrived.
 //
@@ -124,6 +125,12 @@ struct SchedAction {
   SchedValueId value{};  // else, one of these two
   SchedResidentId resident{};
   static SchedAction run(SchedOpId op) { return {Kind::kRun, op, {}, {}}; }
+  static SchedAction store(SchedValueId v) { return {Kind::kStore, {}, v, {}}; }
+  static SchedAction drop(SchedValueId v) { return {Kind::kDrop, {}, v, {}}; }
+  static SchedAction load(SchedValueId v) { return {Kind::kLoad, {}, v, {}}; }
+  static SchedAction store(SchedResidentId r) { return {Kind::kStore, {}, {}, r}; }
+  static SchedAction drop(SchedResidentId r) { return {Kind::kDrop, {}, {}, r}; }
+  static SchedAction load(SchedResidentId r) { return {Kind::kLoad, {}, {}, r}; }
   bool operator==(const SchedAction&) const = default;
 };
 

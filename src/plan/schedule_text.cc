@@ -4,17 +4,17 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
-#include <cmath>
 #include <iterator>
-#include <limits>
 
 #include "base/bytes.h"
+#include "plan/schedule_scanner.h"
 
 namespace lowtide::plan {
 namespace {
 
-constexpr std::string_view kHeader = "lowtide-schedule 1";
+constexpr std::string_view kHeader = "lowtide-schedule 2";
+constexpr std::string_view kOldHeader = "lowtide-schedule 1";  // had fewer statements
+constexpr std::string_view kWrites = "writes";
 
 void append_quoted(std::string& out, std::string_view name) {
   out += '"';
@@ -46,145 +46,19 @@ void append_quoted(std::string& out, std::string_view name) {
   out += '"';
 }
 
-// The text line by line, word by word. Every error names the origin and the line.
-class Scanner {
- public:
-  Scanner(std::string_view text, std::string_view origin) : rest_(text), origin_(origin) {}
-
-  // Goes to the next line that is not blank; false at the end of the text.
-  bool next_line() {
-    while (!rest_.empty()) {
-      ++line_number_;
-      const size_t end = std::min(rest_.find('\n'), rest_.size());
-      line_ = rest_.substr(0, end);
-      rest_.remove_prefix(std::min(end + 1, rest_.size()));
-      skip_blanks();
-      if (!line_.empty()) return true;
-    }
-    line_ = {};
-    return false;
-  }
-
-  tl::unexpected<Error> bad(std::string_view what) const {
-    return error(ErrorCode::kInput, fmt::format("{}:{}: {}", origin_, line_number_, what));
-  }
-
-  bool at_line_end() const { return line_.empty(); }
-  // The rest of the line without blanks at its end.
-  std::string_view whole_line() const {
-    std::string_view all = line_;
-    while (!all.empty() && is_blank(all.back())) all.remove_suffix(1);
-    return all;
-  }
-
-  std::string_view word() {
-    size_t length = 0;
-    while (length < line_.size() && !is_blank(line_[length])) ++length;
-    const std::string_view result = line_.substr(0, length);
-    line_.remove_prefix(length);
-    skip_blanks();
-    return result;
-  }
-
-  // A whole number from 0 to `most`.
-  Result<int64_t> number(std::string_view what, int64_t most) {
-    const std::string_view digits = word();
-    int64_t value = 0;
-    const auto [end, code] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
-    if (code != std::errc() || end != digits.data() + digits.size() || value < 0 || value > most)
-      return bad(fmt::format("{} is '{}'; it must be a whole number from 0 to {}", what,
-                             shown(digits), most));
-    return value;
-  }
-
-  Result<double> real(std::string_view what) {
-    const std::string_view digits = word();
-    double value = 0;
-    const auto [end, code] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
-    if (code != std::errc() || end != digits.data() + digits.size() || !std::isfinite(value))
-      return bad(fmt::format("{} is '{}'; it must be a finite number", what, shown(digits)));
-    return value;
-  }
-
-  Result<std::string> quoted() {
-    if (line_.empty() || line_[0] != '"') return bad("a name in double quotes is missing");
-    std::string name;
-    size_t at = 1;
-    for (; at < line_.size() && line_[at] != '"'; ++at) {
-      if (line_[at] != '\\') {
-        name += line_[at];
-        continue;
-      }
-      if (!append_escaped(name, at)) return bad("a name holds an unknown escape");
-    }
-    if (at >= line_.size()) return bad("a name has no closing quote");
-    line_.remove_prefix(at + 1);
-    skip_blanks();
-    return name;
-  }
-
-  Status end_line() {
-    if (!line_.empty())
-      return bad(fmt::format("'{}' is more than the statement holds", shown(line_)));
-    return {};
-  }
-
- private:
-  static bool is_blank(char c) { return c == ' ' || c == '\t' || c == '\r'; }
-  static std::string shown(std::string_view text) {
-    std::string result;
-    for (const char c : text.substr(0, 32)) result += c >= 0x20 && c < 0x7f ? c : '?';
-    return result;
-  }
-  void skip_blanks() {
-    while (!line_.empty() && is_blank(line_[0])) line_.remove_prefix(1);
-  }
-
-  // `at` is the backslash on entry and the last character of the escape on return.
-  bool append_escaped(std::string& name, size_t& at) const {
-    if (++at >= line_.size()) return false;
-    switch (line_[at]) {
-      case '"':
-        name += '"';
-        return true;
-      case '\\':
-        name += '\\';
-        return true;
-      case 'n':
-        name += '\n';
-        return true;
-      case 't':
-        name += '\t';
-        return true;
-      case 'r':
-        name += '\r';
-        return true;
-      case 'x':
-        break;
-      default:
-        return false;
-    }
-    if (at + 2 >= line_.size()) return false;
-    unsigned value = 0;
-    const char* digits = line_.data() + at + 1;
-    const auto [end, code] = std::from_chars(digits, digits + 2, value, 16);
-    if (code != std::errc() || end != digits + 2) return false;
-    name += static_cast<char>(value);
-    at += 2;
-    return true;
-  }
-
-  std::string_view rest_, line_;
-  std::string_view origin_;
-  size_t line_number_ = 0;
-};
-
-constexpr int64_t kMostIndex = std::numeric_limits<uint32_t>::max() - 1;
+void append_uses(std::string& out, const std::vector<SchedOpId>& readers,
+                 const std::vector<SchedOpId>& writers) {
+  const auto put = std::back_inserter(out);
+  for (SchedOpId reader : readers) fmt::format_to(put, " {}", reader.index());
+  if (!writers.empty()) fmt::format_to(put, " {}", kWrites);
+  for (SchedOpId writer : writers) fmt::format_to(put, " {}", writer.index());
+  out += '\n';
+}
 
 // Reads one statement of the own form into the problem.
 class StatementReader {
  public:
-  StatementReader(Scanner& scanner, ScheduleProblem& problem)
+  StatementReader(ScheduleScanner& scanner, ScheduleProblem& problem)
       : scanner_(scanner), problem_(problem) {}
 
   // False at `end`.
@@ -194,7 +68,7 @@ class StatementReader {
     if (rank < last_rank_ || (rank == last_rank_ && rank < kFirstRepeated) || rank == kUnknown)
       return scanner_.bad(
           "a statement is unknown, repeated or out of order; the order is resident, budget, link, "
-          "op, value, inplace, control, end");
+          "op, value, movable, inplace, control, end");
     last_rank_ = rank;
     LT_RETURN_IF_ERROR(read_operands(rank));
     LT_RETURN_IF_ERROR(scanner_.end_line());
@@ -209,6 +83,7 @@ class StatementReader {
     kLink,
     kOp,
     kValue,
+    kMovable,
     kInPlace,
     kControl,
     kEnd,
@@ -217,8 +92,8 @@ class StatementReader {
   static constexpr size_t kFirstRepeated = kOp;
 
   static size_t rank_of(std::string_view keyword) {
-    constexpr std::string_view kWords[] = {"",      "resident", "budget",  "link", "op",
-                                           "value", "inplace",  "control", "end"};
+    constexpr std::string_view kWords[] = {"",      "resident", "budget",  "link",    "op",
+                                           "value", "movable",  "inplace", "control", "end"};
     for (size_t i = kResident; i <= kEnd; ++i)
       if (keyword == kWords[i]) return i;
     return kUnknown;
@@ -240,6 +115,8 @@ class StatementReader {
         return read_op();
       case kValue:
         return read_value();
+      case kMovable:
+        return read_movable();
       case kInPlace:
         return read_in_place();
       case kControl:
@@ -276,11 +153,31 @@ class StatementReader {
     LT_ASSIGN(const int64_t is_output, scanner_.number("output flag", 1));
     value.is_output = is_output != 0;
     LT_ASSIGN(value.name, scanner_.quoted());
-    while (!scanner_.at_line_end()) {
-      LT_ASSIGN(const SchedOpId reader, op_id("reader"));
-      value.readers.push_back(reader);
-    }
+    LT_RETURN_IF_ERROR(read_uses(value.readers, value.writers));
     problem_.values.push_back(std::move(value));
+    return {};
+  }
+
+  Status read_movable() {
+    SchedResident resident;
+    LT_ASSIGN(resident.bytes, scanner_.number("bytes", kMaxBytes));
+    LT_ASSIGN(resident.name, scanner_.quoted());
+    LT_RETURN_IF_ERROR(read_uses(resident.readers, resident.writers));
+    problem_.residents.push_back(std::move(resident));
+    return {};
+  }
+
+  // reader_1 ... [writes writer_1 ...], to the end of the line.
+  Status read_uses(std::vector<SchedOpId>& readers, std::vector<SchedOpId>& writers) {
+    bool writes = false;
+    while (!scanner_.at_line_end()) {
+      if (!writes && scanner_.skip_word(kWrites)) {
+        writes = true;
+        continue;
+      }
+      LT_ASSIGN(const SchedOpId user, op_id(writes ? "writer" : "reader"));
+      (writes ? writers : readers).push_back(user);
+    }
     return {};
   }
 
@@ -316,7 +213,7 @@ class StatementReader {
     return SchedValueId(static_cast<size_t>(index));
   }
 
-  Scanner& scanner_;
+  ScheduleScanner& scanner_;
   ScheduleProblem& problem_;
   size_t last_rank_ = kStart;
 };
@@ -325,25 +222,6 @@ Result<ScheduleProblem> checked(ScheduleProblem problem, std::string_view origin
   if (const Status status = check(problem); !status)
     return error(status.error().code, fmt::format("{}: {}", origin, status.error().message));
   return problem;
-}
-
-// One `.order` line: bytes producer k reader_1 ... reader_k.
-Result<SchedValue> read_order_line(Scanner& scanner, int64_t ops) {
-  SchedValue value;
-  LT_ASSIGN(value.bytes, scanner.number("bytes", kMaxBytes));
-  LT_ASSIGN(const int64_t producer, scanner.number("producer", ops - 1));
-  value.producer = SchedOpId(static_cast<size_t>(producer));
-  LT_ASSIGN(const int64_t count, scanner.number("number of readers", kMostIndex));
-  for (int64_t i = 0; i < count; ++i) {
-    if (scanner.at_line_end())
-      return scanner.bad(fmt::format("{} readers are announced, {} are there", count, i));
-    LT_ASSIGN(const int64_t reader, scanner.number("reader", ops - 1));
-    value.readers.push_back(SchedOpId(static_cast<size_t>(reader)));
-  }
-  LT_RETURN_IF_ERROR(scanner.end_line());
-  std::sort(value.readers.begin(), value.readers.end());
-  value.readers.erase(std::unique(value.readers.begin(), value.readers.end()), value.readers.end());
-  return value;
 }
 
 }  // namespace
@@ -364,8 +242,12 @@ std::string print(const ScheduleProblem& problem) {
     fmt::format_to(put, "value {} {} {} ", value.bytes, value.producer.index(),
                    value.is_output ? 1 : 0);
     append_quoted(out, value.name);
-    for (SchedOpId reader : value.readers) fmt::format_to(put, " {}", reader.index());
-    out += '\n';
+    append_uses(out, value.readers, value.writers);
+  }
+  for (const SchedResident& resident : problem.residents) {
+    fmt::format_to(put, "movable {} ", resident.bytes);
+    append_quoted(out, resident.name);
+    append_uses(out, resident.readers, resident.writers);
   }
   for (const InPlacePair& pair : problem.in_place)
     fmt::format_to(put, "inplace {} {} {}\n", pair.op.index(), pair.input.index(),
@@ -376,8 +258,9 @@ std::string print(const ScheduleProblem& problem) {
 }
 
 Result<ScheduleProblem> parse_schedule_problem(std::string_view text, std::string_view origin) {
-  Scanner scanner(text, origin);
-  if (!scanner.next_line() || scanner.whole_line() != kHeader)
+  ScheduleScanner scanner(text, origin);
+  if (!scanner.next_line() ||
+      (scanner.whole_line() != kHeader && scanner.whole_line() != kOldHeader))
     return scanner.bad(fmt::format("the first line must be '{}'", kHeader));
   ScheduleProblem problem;
   StatementReader reader(scanner, problem);
@@ -391,7 +274,7 @@ Result<ScheduleProblem> parse_schedule_problem(std::string_view text, std::strin
 }
 
 Result<ScheduleProblem> parse_order_file(std::string_view text, std::string_view origin) {
-  Scanner scanner(text, origin);
+  ScheduleScanner scanner(text, origin);
   if (!scanner.next_line()) return scanner.bad("the first line must be 'ops values'");
   // An op has no line of its own, but a file in which most ops touch no value is no ordering
   // problem; and nothing may be allocated on the word of a number alone.
@@ -404,7 +287,7 @@ Result<ScheduleProblem> parse_order_file(std::string_view text, std::string_view
   for (int64_t i = 0; i < values; ++i) {
     if (!scanner.next_line())
       return scanner.bad(fmt::format("{} values are announced, {} are there", values, i));
-    LT_ASSIGN(SchedValue value, read_order_line(scanner, ops));
+    LT_ASSIGN(SchedValue value, read_value_line(scanner, ops));
     problem.values.push_back(std::move(value));
   }
   if (scanner.next_line()) return scanner.bad("there is text after the last value");

@@ -1,18 +1,21 @@
 // Text forms of ScheduleProblem: a bug report is a file.
 //
-//     lowtide-schedule 1
+//     lowtide-schedule 2
 //     resident 4096
 //     budget 65536                        (if there is one)
 //     link 1.2e+10 1.1e+10 5e-06          (out, in, latency; if there is one)
 //     op 0.25 128 1 "conv1"               (seconds, workspace bytes, may rerun, name)
 //     value 1024 0 0 "x" 1 4 7            (bytes, producer, is output, name, readers)
+//     value 1024 0 0 "g" 2 5 writes 5     (who of the readers overwrites it; if anyone does)
+//     movable 512 "w" 1 6 writes 6        (a resident: bytes, name, readers, who overwrites it)
 //     inplace 4 0 2                       (op, input, output)
 //     control 1 4                         (first, second)
 //     end
 //
 // One statement per line, in this order; ops and values are numbered as they come. Names are
 // quoted, with \\ \" \n \t \r and \xHH for other bytes outside printable ASCII. Printing a problem
-// with finite numbers and parsing it again gives it back.
+// with finite numbers and parsing it again gives it back. Version 1, without `writes` and
+// `movable`, is read too.
 #pragma once
 
 #include <string>

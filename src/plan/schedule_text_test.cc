@@ -45,9 +45,27 @@ ScheduleProblem random_problem(Rng& rng) {
   for (size_t a = 0; a < n; ++a)
     for (size_t b = a + 1; b < n; ++b)
       if (rng.below(5) == 0) problem.control.emplace_back(SchedOpId(a), SchedOpId(b));
+  for (SchedValueId v : problem.values.ids()) {
+    SchedValue& value = problem.values[v];
+    if (value.readers.empty() || rng.below(4) > 0) continue;
+    value.writers.push_back(value.readers.back());
+    problem.ops[value.producer].may_rerun = problem.ops[value.writers[0]].may_rerun = false;
+  }
   problem.resident_bytes = rng.between(0, 1 << 20);
+  for (int64_t left = problem.resident_bytes; rng.below(3) == 0;) {
+    SchedResident resident;
+    resident.name = random_name(rng);
+    resident.bytes = rng.between(0, left);
+    left -= resident.bytes;
+    for (size_t op = 0; op < n; ++op)
+      if (rng.below(2) == 0) resident.readers.push_back(SchedOpId(op));
+    for (SchedOpId op : resident.readers)
+      if (!problem.ops[op].may_rerun && rng.below(2) == 0) resident.writers.push_back(op);
+    problem.residents.push_back(resident);
+  }
   if (rng.below(2) == 0) problem.budget_bytes = rng.between(0, int64_t{1} << 40);
-  if (rng.below(2) == 0) problem.link = Link{rng.uniform() * 1e11, rng.uniform() * 1e9, 1e-6 / 3};
+  if (rng.below(2) == 0)
+    problem.link = Link{1 + rng.uniform() * 1e11, 1 + rng.uniform() * 1e9, 1e-6 / 3};
   return problem;
 }
 
@@ -98,7 +116,7 @@ void expect_error(std::string_view text, std::string_view part) {
 
 TEST(ScheduleText, ErrorsNameTheLineAndWhatIsWrong) {
   expect_error("", "first line");
-  expect_error("lowtide-schedule 2\nend\n", ":1: ");
+  expect_error("lowtide-schedule 3\nend\n", ":1: ");
   expect_error("lowtide-schedule 1\n", "before 'end'");
   expect_error("lowtide-schedule 1\nop 0 0 0 \"a\"\nop x 0 0 \"a\"\nend\n", ":3: seconds is 'x'");
   expect_error("lowtide-schedule 1\nop nan 0 0 \"a\"\nend\n", "finite");
@@ -117,6 +135,15 @@ TEST(ScheduleText, ErrorsNameTheLineAndWhatIsWrong) {
   expect_error("lowtide-schedule 1\nend\nend\n", "after 'end'");
   expect_error("lowtide-schedule 1\nop 0 0 0 \"\"\nop 0 0 0 \"\"\nvalue 1 1 0 \"\" 0\nend\n",
                "no later");
+  const std::string two_ops = "lowtide-schedule 2\nop 0 0 0 \"\"\nop 0 0 0 \"\"\n";
+  expect_error(two_ops + "value 1 0 0 \"\" writes 1\nend\n", "not among its readers");
+  expect_error(two_ops + "value 1 0 0 \"\" 1 writes writes\nend\n", "writer is 'writes'");
+  expect_error(two_ops + "movable 1 \"\" 1\nend\n", "resident 0 has 1 bytes");
+  expect_error("lowtide-schedule 2\nresident 1\nop 0 0 1 \"\"\nmovable 1 \"\" 0 writes 0\nend\n",
+               "may run again");
+  expect_error("lowtide-schedule 2\nlink 0 1 0\nend\n", "at least 1");
+  expect_error("lowtide-schedule 2\nlink 1 1 -1\nend\n", "latency");
+  expect_error("lowtide-schedule 2\nop -1 0 0 \"\"\nend\n", "op 0 takes -1 seconds");
   expect_error("lowtide-schedule 1\nop 0 0 0 \"\"\ninplace 0 4294967295 0\nend\n", "input");
 }
 

@@ -2,18 +2,24 @@
 // ops, transfers, and time. By definition, in two passes (see SchedAction in schedule_problem.h).
 //
 // Memory follows from the sequence alone. Every action has a position. A value appears (an
-// *instance* is born) when its producer runs or its load begins, and the instance ends after the
-// last run that reads it before the next birth, after its drop, or, for an output of the step, at
-// the end of the step with its last instance. An instance that nobody reads is present during its
-// producer's run only. Bytes present at a position: all instances that cover it, residents that
-// never move, workspace of the op that runs, less what is reused in place: a pair (op, input,
-// output) is taken when this run is the input instance's end.
+// *instance* is born) when its producer runs or its load begins, and the instance ends after its
+// drop or, if there is none, after the last action that uses it (a run that reads it, or its birth)
+// before the next birth; the last instance of an output of the step stays to the end. Bytes present
+// at a position: all instances that cover it, residents that never move, workspace of the op that
+// runs, less what is reused in place: a pair (op, input, output) is taken when this run is the end
+// of the input's instance, the sizes are equal, input is no output of the step, and no earlier pair
+// of the op took either of them.
+//
+// Contents. The slow tier keeps what was stored last; a run that writes a value or resident makes
+// that stale, another run of the producer does not (it gives the same bits). Only what is not stale
+// can be loaded, or dropped. The copy of a resident that moves is there before the step, and not
+// stale after it.
 //
 // Time: one compute stream and one stream per direction of the link, each in the order of the
-// sequence. A store begins when the compute stream has reached its position and the link is free; a
-// drop makes compute wait for it. A load begins likewise (and after the store of the same value has
-// ended); the first run that reads the instance waits for it. A transfer takes latency + bytes /
-// bandwidth. The step ends when all streams have ended.
+// sequence. A store begins when the compute stream has reached its position, what it copies has
+// arrived, and the link is free; a drop makes compute wait for it. A load begins likewise. The
+// first run that reads the instance waits for it, and so does its drop. A transfer takes latency +
+// bytes / bandwidth. The step ends when all streams have ended.
 #pragma once
 
 #include <cstdint>
@@ -47,11 +53,12 @@ struct SequenceProfile {
   int64_t reruns = 0, stored_bytes = 0, loaded_bytes = 0;
 };
 
-// Error: kInput, naming op, value and position: an op that may not run twice does, or never runs; a
-// run before its inputs are present or before a control predecessor's last run; a store or drop of
-// what is not there, a drop without a store, a load of what was never stored or is present already,
-// a store without a drop, a moving resident that is not stored after its last writer; transfers
-// without a link.
+// `problem` must pass plan::check. Error: kInput, naming position, op and value: an op that may not
+// run twice does, or never runs; a run before its inputs are present or before a control
+// predecessor's first run or after a control successor's; a store or drop of what is not there; a
+// store without a drop, or of what is being stored already; a write while a store is under way; a
+// drop or load of what was never stored or is stale; a load that nothing uses; an output or a
+// changed resident that the step leaves in the wrong place; transfers without a link.
 Result<SequenceProfile> simulate_sequence(const ScheduleProblem& problem,
                                           std::span<const SchedAction> sequence);
 

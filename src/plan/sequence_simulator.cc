@@ -1,0 +1,356 @@
+// One walk over the sequence checks it, opens and closes the instances and moves the three clocks;
+// what memory needs to know of the future (which use of an instance was its last) is known when the
+// walk is over, so in-place pairs and bytes follow in a second pass. Linear in the number of
+// actions and reads.
+#include "plan/sequence_simulator.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+
+namespace lowtide::plan {
+namespace {
+
+constexpr int32_t kAbsent = -1;
+
+// What can be present: a value, or a resident that moves.
+struct Holding {
+  int64_t bytes = 0;
+  int32_t instance = kAbsent;  // the one that is present
+  bool used = false;           // since its birth
+  bool copied = false;         // the slow tier has its contents
+  bool leaving = false;        // a store is under way
+  double arrives = 0;          // when the load of the instance ends
+  double left = 0;             // when the store under way ends
+};
+
+// The problem turned around, with residents numbered behind the values.
+struct OpUses {
+  std::vector<size_t> reads;   // holdings
+  std::vector<size_t> writes;  // holdings; each is read too
+  std::vector<SchedValueId> makes;
+  std::vector<SchedOpId> before, after;  // control
+  size_t first_pair = 0, pairs = 0;
+};
+
+class Walk {
+ public:
+  Walk(const ScheduleProblem& problem, std::span<const SchedAction> sequence)
+      : problem_(problem),
+        sequence_(sequence),
+        uses_(problem.ops.size()),
+        runs_(problem.ops.size(), 0),
+        holdings_(problem.values.size() + problem.residents.size()),
+        moves_(problem.residents.size(), 0),
+        fixed_bytes_(problem.resident_bytes) {
+    for (SchedValueId v : problem.values.ids()) {
+      const SchedValue& value = problem.values[v];
+      holdings_[v.index()].bytes = value.bytes;
+      uses_[value.producer].makes.push_back(v);
+      for (SchedOpId op : value.readers) uses_[op].reads.push_back(v.index());
+      for (SchedOpId op : value.writers) uses_[op].writes.push_back(v.index());
+    }
+    for (const auto& [first, second] : problem.control) {
+      uses_[second].before.push_back(first);
+      uses_[first].after.push_back(second);
+    }
+    for (size_t i = problem.in_place.size(); i-- > 0;) {
+      uses_[problem.in_place[i].op].first_pair = i;
+      ++uses_[problem.in_place[i].op].pairs;
+    }
+  }
+
+  Result<SequenceProfile> simulate() {
+    LT_RETURN_IF_ERROR(find_moving_residents());
+    for (at_ = 0; at_ < sequence_.size(); ++at_)
+      LT_RETURN_IF_ERROR(sequence_[at_].kind == SchedAction::Kind::kRun ? run(sequence_[at_].op)
+                                                                        : move(sequence_[at_]));
+    LT_RETURN_IF_ERROR(finish());
+    take_pairs();
+    sum_bytes();
+    return std::move(profile_);
+  }
+
+ private:
+  template <class... Args>
+  tl::unexpected<Error> bad(fmt::format_string<Args...> text, Args&&... args) const {
+    const std::string where =
+        at_ < sequence_.size() ? fmt::format("action {}: ", at_) : "at the end of the sequence: ";
+    return error(ErrorCode::kInput, where + fmt::format(text, std::forward<Args>(args)...));
+  }
+  static std::string label(std::string_view what, uint32_t index, const std::string& name) {
+    return name.empty() ? fmt::format("{} {}", what, index)
+                        : fmt::format("{} {} ({})", what, index, name);
+  }
+  std::string label(SchedOpId op) const { return label("op", op.index(), problem_.ops[op].name); }
+  std::string label(size_t holding) const {
+    if (holding < problem_.values.size())
+      return label("value", SchedValueId(holding).index(),
+                   problem_.values[SchedValueId(holding)].name);
+    const SchedResidentId resident = resident_of(holding);
+    return label("resident", resident.index(), problem_.residents[resident].name);
+  }
+  SchedResidentId resident_of(size_t holding) const {
+    return SchedResidentId(holding - problem_.values.size());
+  }
+  bool is_output(size_t holding) const {
+    return holding < problem_.values.size() && problem_.values[SchedValueId(holding)].is_output;
+  }
+
+  // Only those are holdings of their ops; the others are always there.
+  Status find_moving_residents() {
+    for (const SchedAction& action : sequence_)
+      if (action.kind != SchedAction::Kind::kRun && action.resident.valid()) {
+        if (action.resident.index() >= problem_.residents.size())
+          return error(ErrorCode::kInput,
+                       fmt::format("the sequence moves resident {}; {} residents may move",
+                                   action.resident.index(), problem_.residents.size()));
+        moves_[action.resident] = 1;
+      }
+    for (SchedResidentId r : problem_.residents.ids()) {
+      if (!moves_[r]) continue;
+      const SchedResident& resident = problem_.residents[r];
+      const size_t holding = problem_.values.size() + r.index();
+      fixed_bytes_ -= resident.bytes;
+      holdings_[holding].bytes = resident.bytes;
+      holdings_[holding].copied = true;
+      for (SchedOpId op : resident.readers) uses_[op].reads.push_back(holding);
+      for (SchedOpId op : resident.writers) uses_[op].writes.push_back(holding);
+    }
+    return {};
+  }
+
+  Status run(SchedOpId op) {
+    if (!op.valid() || op.index() >= problem_.ops.size())
+      return bad("it runs an op that does not exist; there are {} ops", problem_.ops.size());
+    LT_RETURN_IF_ERROR(check_turn(op));
+    for (size_t holding : uses_[op].reads) {
+      Holding& held = holdings_[holding];
+      if (held.instance == kAbsent)
+        return bad("{} reads {}, which is not there", label(op), label(holding));
+      use(held);
+      compute_ = std::max(compute_, held.arrives);
+    }
+    for (size_t holding : uses_[op].writes) {
+      if (holdings_[holding].leaving)
+        return bad("{} writes {} while it is being stored", label(op), label(holding));
+      holdings_[holding].copied = false;
+    }
+    for (SchedValueId v : uses_[op].makes) LT_RETURN_IF_ERROR(appear(v.index(), compute_));
+    compute_ += problem_.ops[op].seconds;
+    profile_.run_seconds += problem_.ops[op].seconds;
+    if (runs_[op]++ > 0) ++profile_.reruns;
+    return {};
+  }
+
+  Status check_turn(SchedOpId op) const {
+    if (runs_[op] > 0 && !problem_.ops[op].may_rerun)
+      return bad("{} runs again, which it may not", label(op));
+    for (SchedOpId first : uses_[op].before)
+      if (runs_[first] == 0)
+        return bad("{} runs before {}, which must come first", label(op), label(first));
+    for (SchedOpId second : uses_[op].after)
+      if (runs_[second] > 0)
+        return bad("{} runs after {}, before which all its runs must come", label(op),
+                   label(second));
+    return {};
+  }
+
+  Status move(const SchedAction& action) {
+    if (!problem_.link) return bad("it moves a buffer, but the problem has no link");
+    const bool is_value = action.value.valid();
+    if (is_value == action.resident.valid() ||
+        (is_value && action.value.index() >= problem_.values.size()))
+      return bad("it moves a value that does not exist; there are {} values",
+                 problem_.values.size());
+    const size_t holding =
+        is_value ? action.value.index() : problem_.values.size() + action.resident.index();
+    switch (action.kind) {
+      case SchedAction::Kind::kStore:
+        return store(holding);
+      case SchedAction::Kind::kDrop:
+        return drop(holding);
+      default:
+        return load(holding);
+    }
+  }
+
+  Status store(size_t holding) {
+    Holding& held = holdings_[holding];
+    if (held.instance == kAbsent) return bad("it stores {}, which is not there", label(holding));
+    if (held.leaving) return bad("it stores {}, which is being stored already", label(holding));
+    use(held);
+    held.copied = held.leaving = true;
+    const double begin = std::max({compute_, held.arrives, out_});
+    out_ = held.left = begin + transfer(held.bytes, problem_.link->bytes_per_second_out);
+    profile_.stored_bytes += held.bytes;
+    return {};
+  }
+
+  Status drop(size_t holding) {
+    Holding& held = holdings_[holding];
+    if (held.instance == kAbsent) return bad("it drops {}, which is not there", label(holding));
+    if (!held.copied)
+      return bad("it drops {}, whose contents were not stored or changed since", label(holding));
+    use(held);
+    compute_ = std::max({compute_, held.arrives, held.leaving ? held.left : 0});
+    held.leaving = false;
+    held.instance = kAbsent;
+    return {};
+  }
+
+  Status load(size_t holding) {
+    Holding& held = holdings_[holding];
+    if (!held.copied)
+      return bad("it loads {}, whose contents were not stored or changed since", label(holding));
+    const double begin = std::max(compute_, in_);
+    in_ = begin + transfer(held.bytes, problem_.link->bytes_per_second_in);
+    profile_.loaded_bytes += held.bytes;
+    LT_RETURN_IF_ERROR(appear(holding, in_));
+    held.used = false;
+    return {};
+  }
+
+  double transfer(int64_t bytes, double bytes_per_second) {
+    const double seconds =
+        problem_.link->latency_seconds + static_cast<double>(bytes) / bytes_per_second;
+    profile_.transfer_seconds += seconds;
+    return seconds;
+  }
+
+  void use(Holding& held) {
+    held.used = true;
+    profile_.instances[static_cast<size_t>(held.instance)].end = at_;
+  }
+
+  // Ends what is present of it, and begins a new instance.
+  Status appear(size_t holding, double arrives) {
+    LT_RETURN_IF_ERROR(check_end(holding));
+    Holding& held = holdings_[holding];
+    SchedInstance instance;
+    if (holding < problem_.values.size()) {
+      instance.value = SchedValueId(holding);
+    } else {
+      instance.resident = resident_of(holding);
+    }
+    instance.birth = instance.end = at_;
+    held.instance = static_cast<int32_t>(profile_.instances.size());
+    held.used = true;  // by its producer; a load says otherwise
+    held.arrives = arrives;
+    profile_.instances.push_back(instance);
+    return {};
+  }
+
+  Status check_end(size_t holding) const {
+    const Holding& held = holdings_[holding];
+    if (held.instance == kAbsent) return {};
+    if (held.leaving) return bad("the store of {} has no drop", label(holding));
+    if (!held.used) return bad("nothing uses {} after its load", label(holding));
+    if (holding >= problem_.values.size() && !held.copied)
+      return bad("{} was changed and is not stored", label(holding));
+    return {};
+  }
+
+  Status finish() {
+    for (SchedOpId op : problem_.ops.ids())
+      if (runs_[op] == 0) return error(ErrorCode::kInput, fmt::format("{} never runs", label(op)));
+    for (size_t holding = 0; holding < holdings_.size(); ++holding) {
+      Holding& held = holdings_[holding];
+      if (is_output(holding)) {
+        if (held.instance == kAbsent)
+          return bad("{} is an output of the step, but not there at its end", label(holding));
+        use(held);
+        profile_.instances[static_cast<size_t>(held.instance)].end = sequence_.size() - 1;
+      }
+      LT_RETURN_IF_ERROR(check_end(holding));
+    }
+    profile_.seconds = std::max({compute_, out_, in_});
+    profile_.exposed_seconds = profile_.seconds - profile_.run_seconds;
+    for (const SchedOp& op : problem_.ops) profile_.once_seconds += op.seconds;
+    return {};
+  }
+
+  // Pairs of each run whose input's instance ends with it. `present` is the instance of a value at
+  // the walk's position.
+  void take_pairs() {
+    saved_.assign(sequence_.size(), 0);
+    std::vector<int32_t> present(problem_.values.size(), kAbsent);
+    size_t next = 0;
+    for (size_t at = 0; at < sequence_.size(); ++at) {
+      const size_t first_born = next;
+      for (; next < profile_.instances.size() && profile_.instances[next].birth == at; ++next) {
+      }
+      if (sequence_[at].kind == SchedAction::Kind::kRun)
+        take_pairs_of(at, present, first_born, next);
+      for (size_t i = first_born; i < next; ++i)
+        if (profile_.instances[i].value.valid())
+          present[profile_.instances[i].value.index()] = static_cast<int32_t>(i);
+    }
+  }
+
+  void take_pairs_of(size_t at, const std::vector<int32_t>& present, size_t first_born,
+                     size_t last_born) {
+    const OpUses& uses = uses_[sequence_[at].op];
+    for (size_t i = uses.first_pair; i < uses.first_pair + uses.pairs; ++i) {
+      const InPlacePair& pair = problem_.in_place[i];
+      const SchedValue& input = problem_.values[pair.input];
+      const int32_t dying = present[pair.input.index()];
+      if (input.is_output || input.bytes != problem_.values[pair.output].bytes ||
+          profile_.instances[static_cast<size_t>(dying)].end != at)
+        continue;
+      SchedInstance* made = nullptr;
+      bool taken = false;
+      for (size_t k = first_born; k < last_born; ++k) {
+        if (profile_.instances[k].value == pair.output) made = &profile_.instances[k];
+        taken |= profile_.instances[k].reuses == dying;
+      }
+      if (taken || made->reuses != kAbsent) continue;
+      made->reuses = dying;
+      saved_[at] += input.bytes;
+    }
+  }
+
+  void sum_bytes() {
+    std::vector<int64_t> change(sequence_.size() + 1, 0);
+    for (const SchedInstance& instance : profile_.instances) {
+      const int64_t bytes = instance.value.valid() ? problem_.values[instance.value].bytes
+                                                   : problem_.residents[instance.resident].bytes;
+      change[instance.birth] += bytes;
+      change[instance.end + 1] -= bytes;
+    }
+    profile_.peak_bytes = fixed_bytes_;
+    int64_t present = fixed_bytes_;
+    for (size_t at = 0; at < sequence_.size(); ++at) {
+      present += change[at];
+      int64_t during = present - saved_[at];
+      if (sequence_[at].kind == SchedAction::Kind::kRun)
+        during += problem_.ops[sequence_[at].op].workspace_bytes;
+      profile_.action_bytes.push_back(during);
+      if (during > profile_.peak_bytes) {
+        profile_.peak_bytes = during;
+        profile_.peak_action = at;
+      }
+    }
+  }
+
+  const ScheduleProblem& problem_;
+  const std::span<const SchedAction> sequence_;
+  IdVector<SchedOpId, OpUses> uses_;
+  IdVector<SchedOpId, int64_t> runs_;
+  std::vector<Holding> holdings_;  // values, then residents
+  IdVector<SchedResidentId, char> moves_;
+  int64_t fixed_bytes_;  // of residents that do not move
+  size_t at_ = 0;
+  double compute_ = 0, out_ = 0, in_ = 0;  // what each stream has been given so far ends then
+  std::vector<int64_t> saved_;             // in place, by position
+  SequenceProfile profile_;
+};
+
+}  // namespace
+
+Result<SequenceProfile> simulate_sequence(const ScheduleProblem& problem,
+                                          std::span<const SchedAction> sequence) {
+  return Walk(problem, sequence).simulate();
+}
+
+}  // namespace lowtide::plan

@@ -1,0 +1,94 @@
+#include "plan/sequence_text.h"
+
+#include <fmt/format.h>
+
+#include <charconv>
+#include <iterator>
+#include <optional>
+
+#include "plan/schedule_scanner.h"
+
+namespace lowtide::plan {
+namespace {
+
+using Kind = SchedAction::Kind;
+
+constexpr std::string_view word_of(Kind kind) {
+  switch (kind) {
+    case Kind::kRun:
+      return "";
+    case Kind::kStore:
+      return "store:";
+    case Kind::kDrop:
+      return "drop:";
+    case Kind::kLoad:
+      return "load:";
+  }
+  return "";
+}
+
+std::optional<size_t> index_of(std::string_view digits) {
+  int64_t index = -1;
+  const auto [end, code] = std::from_chars(digits.data(), digits.data() + digits.size(), index);
+  if (code != std::errc() || end != digits.data() + digits.size() || index < 0 ||
+      index > kMostIndex)
+    return {};
+  return static_cast<size_t>(index);
+}
+
+std::optional<SchedAction> action_of(std::string_view word) {
+  SchedAction action;
+  for (const Kind kind : {Kind::kStore, Kind::kDrop, Kind::kLoad})
+    if (word.starts_with(word_of(kind))) action.kind = kind;
+  word.remove_prefix(word_of(action.kind).size());
+  const bool is_resident = action.kind != Kind::kRun && word.starts_with('r');
+  if (is_resident) word.remove_prefix(1);
+  const auto index = index_of(word);
+  if (!index) return {};
+  if (is_resident) {
+    action.resident = SchedResidentId(*index);
+  } else if (action.kind == Kind::kRun) {
+    action.op = SchedOpId(*index);
+  } else {
+    action.value = SchedValueId(*index);
+  }
+  return action;
+}
+
+}  // namespace
+
+std::string print(std::span<const SchedAction> sequence) {
+  std::string out;
+  const auto put = std::back_inserter(out);
+  for (const SchedAction& action : sequence) {
+    if (!out.empty()) out += ' ';
+    out += word_of(action.kind);
+    if (action.kind == Kind::kRun) {
+      fmt::format_to(put, "{}", action.op.index());
+    } else if (action.value.valid()) {
+      fmt::format_to(put, "{}", action.value.index());
+    } else {
+      fmt::format_to(put, "r{}", action.resident.index());
+    }
+  }
+  return out;
+}
+
+Result<std::vector<SchedAction>> parse_sequence(std::string_view text, std::string_view origin) {
+  ScheduleScanner scanner(text, origin);
+  std::vector<SchedAction> sequence;
+  while (scanner.next_line())
+    while (!scanner.at_line_end()) {
+      const std::string_view word = scanner.word();
+      const auto action = action_of(word);
+      if (!action)
+        return scanner.bad(fmt::format(
+            "'{}' is no action; actions are an op number, store:3, drop:3, load:3, or store:r1, "
+            "drop:r1, load:r1 of a resident",
+            ScheduleScanner::shown(word)));
+      sequence.push_back(*action);
+    }
+  return sequence;
+}
+
+}  // namespace lowtide::plan

@@ -1,0 +1,27 @@
+// The text form of a schedule: words between blanks or line ends, one per action. A number alone is
+// a run of that op; moves are
+//
+//     store:3  drop:3  load:3        of value 3
+//     store:r1 drop:r1 load:r1       of resident 1
+//
+// so that a schedule without moves is its op numbers.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "plan/schedule_problem.h"
+
+namespace lowtide::plan {
+
+// One line, words separated by one blank, without a line end.
+std::string print(std::span<const SchedAction> sequence);
+
+// Error: kInput, one line with `origin`, the line number and the word. Whether the ops and values
+// exist is for simulate_sequence to say.
+Result<std::vector<SchedAction>> parse_sequence(std::string_view text, std::string_view origin);
+
+}  // namespace lowtide::plan
