@@ -45,6 +45,7 @@ class Profiler {
   explicit Profiler(const plan::Plan& plan) : plan_(plan), live_(plan) {}
 
   LiveSet& live() { return live_; }
+  void note_plan_step(size_t step) { profile_.plan_steps.push_back(step); }
 
   // The outputs of the op exist from here on; heirs take their givers' place at once.
   void compute(PlanOpId op, std::span<const plan::Placement> makes) {
@@ -106,13 +107,15 @@ bool makes_memory(const plan::Plan& plan, PlanOpId op) {
 
 MemoryProfile profile_planned(const plan::Plan& plan) {
   Profiler profiler(plan);
-  for (const plan::Step& step : plan.steps) {
+  for (size_t i = 0; i < plan.steps.size(); ++i) {
+    const plan::Step& step = plan.steps[i];
     if (step.kind == plan::Step::Kind::kFree)
       profiler.live().remove(step.storage);
     else if (step.kind == plan::Step::Kind::kLoad)
       profiler.live().add(step.storage);
-    else if (step.kind == plan::Step::Kind::kCompute && makes_memory(plan, step.op))
-      profiler.compute(step.op, step.makes);
+    if (step.kind != plan::Step::Kind::kCompute || !makes_memory(plan, step.op)) continue;
+    profiler.compute(step.op, step.makes);
+    profiler.note_plan_step(i);
   }
   return profiler.finish();
 }
