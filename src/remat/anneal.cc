@@ -1,0 +1,103 @@
+#include "remat/anneal.h"
+
+#include <cmath>
+
+namespace lowtide::remat {
+namespace {
+
+constexpr int64_t kLook = 256;  // proposals between looks at clock and cancel flag
+
+class Anneal {
+ public:
+  Anneal(SequenceState& state, const AnnealOptions& options, Rng& rng, int64_t below)
+      : state_(state),
+        options_(options),
+        rng_(rng),
+        proposals_(state, options.proposals, rng),
+        cost_share_(1 / std::max(1.0, static_cast<double>(state.table().once_cost()))),
+        overflow_share_(1 / std::max(1.0, state.table().capacity())),
+        best_cost_(below) {}
+
+  void run(const AnnealWatch& watch, AnnealStatistics* statistics) {
+    const int64_t start = state_.work();
+    note_best();
+    for (int64_t tried = 0;; ++tried) {
+      if (tried % kLook == 0) {
+        const int64_t done = state_.work() - start;
+        if (done >= options_.units || watch.stopped()) break;
+        set_progress(static_cast<double>(done) / static_cast<double>(options_.units));
+      }
+      step(statistics);
+    }
+    keep_pending();
+  }
+  std::optional<Found> best() { return std::move(best_); }
+
+ private:
+  void set_progress(double share) {
+    temperature_ = options_.hot * std::pow(options_.cold / options_.hot, share);
+    mu_ = options_.loose + (options_.strict - options_.loose) * share;
+  }
+
+  void step(AnnealStatistics* statistics) {
+    const int64_t cost = state_.extra_cost();
+    const double overflow = state_.overflow();
+    const size_t mark = state_.mark();
+    const bool made = proposals_.make();
+    const double change = static_cast<double>(state_.extra_cost() - cost) * cost_share_ +
+                          mu_ * (state_.overflow() - overflow) * overflow_share_;
+    const bool taken = made && state_.mark() > mark &&
+                       (change <= 0 || rng_.uniform() < std::exp(-change / temperature_));
+    if (statistics != nullptr) {
+      ++statistics->proposals;
+      ++statistics->tried[proposals_.kind()];
+      statistics->taken[proposals_.kind()] += taken;
+      statistics->improved[proposals_.kind()] += taken && change < 0;
+    }
+    if (!taken) {
+      state_.undo_to(mark);
+      return;
+    }
+    if (pending_ && (state_.overflow() > 0 || state_.extra_cost() > cost)) {
+      // The best would be left: copy it first. The step itself is lost, which costs nothing.
+      state_.undo_to(mark);
+      keep_pending();
+      return;
+    }
+    state_.forget_log();
+    note_best();
+  }
+
+  void note_best() {
+    if (state_.overflow() > 0 || state_.extra_cost() >= best_cost_) return;
+    best_cost_ = state_.extra_cost();
+    pending_ = true;
+  }
+  void keep_pending() {
+    if (!pending_) return;
+    best_ = Found{state_.sequence(), state_.extra_cost()};
+    pending_ = false;
+  }
+  SequenceState& state_;
+  const AnnealOptions& options_;
+  Rng& rng_;
+  Proposals proposals_;
+  double cost_share_, overflow_share_;
+  double temperature_ = 0, mu_ = 0;
+  int64_t best_cost_;
+  bool pending_ = false;  // the state is the best so far and not copied yet
+  std::optional<Found> best_;
+};
+
+}  // namespace
+
+std::optional<Found> anneal(SequenceState& state, const AnnealOptions& options, Rng& rng,
+                            int64_t below, const AnnealWatch& watch, AnnealStatistics* statistics) {
+  Anneal search(state, options, rng, below);
+  const int64_t edits = state.edits();
+  search.run(watch, statistics);
+  if (statistics != nullptr) statistics->edits += state.edits() - edits;
+  return search.best();
+}
+
+}  // namespace lowtide::remat

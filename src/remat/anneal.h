@@ -1,0 +1,54 @@
+// One annealing run over sequences (proposals.h) from a given start.
+//
+// Energy = extra time / time of each op once + mu * sum over nodes of overflow / capacity. Early,
+// mu is small: the search walks through schedules that do not fit, which is how it gets around
+// corners; it grows until only schedules that fit are left. The temperature falls geometrically.
+// Progress is measured in units of work, so the same limits give the same answer everywhere.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <vector>
+
+#include "base/rng.h"
+#include "base/work.h"
+#include "remat/proposals.h"
+#include "remat/sequence_state.h"
+
+namespace lowtide::remat {
+
+struct AnnealOptions {
+  double hot = 1e-3, cold = 2e-5;   // temperature, in shares of the step's time
+  double loose = 0.05, strict = 2;  // mu at the beginning and at the end
+  int64_t units = 1'000'000;
+  ProposalOptions proposals;
+};
+
+// A sequence that fits, and its price.
+struct Found {
+  std::vector<int> sequence;
+  int64_t extra_cost = 0;
+};
+
+struct AnnealWatch {
+  const std::atomic<bool>* cancel = nullptr;  // looked at now and then
+  WorkBudget* clock = nullptr;                // its safety stop
+  bool stopped() const {
+    return (cancel != nullptr && cancel->load(std::memory_order_relaxed)) ||
+           (clock != nullptr && !clock->spend(0));
+  }
+};
+
+struct AnnealStatistics {
+  int64_t proposals = 0, accepted = 0, edits = 0;
+  int64_t tried[8] = {}, taken[8] = {}, improved[8] = {};
+};
+
+// Runs the search on `state`. Returns the best that fits with less than `below` extra cost, if any.
+std::optional<Found> anneal(SequenceState& state, const AnnealOptions& options, Rng& rng,
+                            int64_t below, const AnnealWatch& watch,
+                            AnnealStatistics* statistics = nullptr);
+
+}  // namespace lowtide::remat

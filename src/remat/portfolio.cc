@@ -1,0 +1,155 @@
+#include "remat/portfolio.h"
+
+#include <algorithm>
+#include <limits>
+#include <thread>
+
+namespace lowtide::remat {
+namespace {
+
+constexpr int64_t kNone = std::numeric_limits<int64_t>::max();
+
+struct Task {
+  const std::vector<int>* start = nullptr;
+  AnnealOptions options;
+  uint64_t seed = 1;
+  std::optional<Found> found;
+  std::vector<int> last;  // where it ended
+  double overflow = 0;
+  int64_t cost = 0, units = 0, edits = 0;
+};
+
+class Portfolio {
+ public:
+  Portfolio(const ActionTable& table, const RematOptions& options, WorkBudget& clock)
+      : table_(table), options_(options), clock_(clock), rng_(options.seed) {}
+
+  PortfolioResult run(const std::vector<std::vector<int>>& starts, int64_t bound_cost,
+                      const std::function<void(int64_t, double)>& report) {
+    for (const auto& start : starts) take_start(start);
+    double hot = 1e-3;
+    const int rounds = options_.restarts ? 6 : 1;
+    for (int round = 0; round < rounds; ++round) {
+      if (best_.extra_cost <= bound_cost || stopped()) break;
+      const int64_t units = (options_.max_units - clock_.used()) / (rounds - round);
+      make_tasks(starts, round, hot, units);
+      run_tasks();
+      take_results();
+      if (report)
+        report(best_.extra_cost, static_cast<double>(clock_.used()) /
+                                     static_cast<double>(std::max<int64_t>(1, options_.max_units)));
+      if (best_.extra_cost != kNone) hot = std::max(6e-5, hot * 0.6);
+    }
+    PortfolioResult result;
+    if (best_.extra_cost != kNone) {
+      result.sequence = best_.sequence;
+      result.extra_cost = best_.extra_cost;
+    }
+    result.units = clock_.used();
+    result.edits = edits_;
+    result.stopped = stopped();
+    return result;
+  }
+
+ private:
+  bool stopped() const {
+    return clock_.exhausted() || (options_.cancel != nullptr && options_.cancel->load());
+  }
+
+  void take_start(const std::vector<int>& start) {
+    SequenceState state(table_, start);
+    if (state.overflow() <= 0 && state.extra_cost() < best_.extra_cost)
+      best_ = {start, state.extra_cost()};
+  }
+
+  AnnealOptions anneal_options(double hot, int64_t units) const {
+    AnnealOptions options;
+    options.hot = hot;
+    options.units = units;
+    options.proposals.order_moves = options_.order_moves;
+    options.proposals.block_moves = options_.block_moves;
+    options.proposals.exchanges = options_.exchanges;
+    options.proposals.aimed = options_.aimed_drops;
+    return options;
+  }
+
+  void make_tasks(const std::vector<std::vector<int>>& starts, int round, double hot,
+                  int64_t units) {
+    tasks_.clear();
+    const size_t count =
+        options_.restarts ? (round == 0 ? std::max<size_t>(2, starts.size()) : 2) : 1;
+    for (size_t i = 0; i < count; ++i) {
+      Task task;
+      if (round > 0 && best_.extra_cost != kNone) {
+        task.start = &best_.sequence;
+      } else if (round > 0 && !nearest_.empty()) {
+        task.start = &nearest_;
+      } else {
+        task.start = &starts[i % starts.size()];
+      }
+      task.options = anneal_options(hot, units / static_cast<int64_t>(count));
+      if (round > 0 && best_.extra_cost != kNone) task.options.loose = 0.3;
+      task.seed = rng_.next();
+      tasks_.push_back(std::move(task));
+    }
+  }
+
+  void run_task(Task& task) {
+    SequenceState state(table_, *task.start);
+    Rng rng(task.seed);
+    WorkBudget watch_clock = clock_;
+    AnnealStatistics statistics;
+    task.found = anneal(state, task.options, rng, best_.extra_cost, {options_.cancel, &watch_clock},
+                        &statistics);
+    task.last = state.sequence();
+    task.overflow = state.overflow();
+    task.cost = state.extra_cost();
+    task.units = state.work();
+    task.edits = statistics.edits;
+  }
+
+  void run_tasks() {
+    const size_t threads =
+        std::min(tasks_.size(), static_cast<size_t>(std::max(1, options_.threads)));
+    std::atomic<size_t> next{0};
+    const auto work = [&] {
+      for (size_t i = next++; i < tasks_.size(); i = next++) run_task(tasks_[i]);
+    };
+    std::vector<std::thread> helpers;
+    for (size_t i = 1; i < threads; ++i) helpers.emplace_back(work);
+    work();
+    for (std::thread& helper : helpers) helper.join();
+  }
+
+  void take_results() {
+    double least = std::numeric_limits<double>::infinity();
+    for (Task& task : tasks_) {
+      clock_.spend(task.units);
+      edits_ += task.edits;
+      if (task.found && task.found->extra_cost < best_.extra_cost) best_ = std::move(*task.found);
+      if (task.overflow < least) {
+        least = task.overflow;
+        nearest_ = std::move(task.last);
+      }
+    }
+  }
+
+  const ActionTable& table_;
+  const RematOptions& options_;
+  WorkBudget& clock_;
+  Rng rng_;
+  Found best_{{}, kNone};
+  std::vector<int> nearest_;  // where the run with the least overflow of the last round ended
+  std::vector<Task> tasks_;
+  int64_t edits_ = 0;
+};
+
+}  // namespace
+
+PortfolioResult search(const ActionTable& table, const std::vector<std::vector<int>>& starts,
+                       int64_t bound_cost, const RematOptions& options, WorkBudget& clock,
+                       const std::function<void(int64_t, double)>& report) {
+  return Portfolio(table, options, clock).run(starts, bound_cost, report);
+}
+
+}  // namespace lowtide::remat

@@ -1,0 +1,24 @@
+// The portfolio of the retention search: starting points, rounds of annealing, clean-up.
+#pragma once
+
+#include <vector>
+
+#include "remat/anneal.h"
+#include "remat/remat.h"
+
+namespace lowtide::remat {
+
+struct PortfolioResult {
+  std::vector<int> sequence;  // empty: nothing that fits was found
+  int64_t extra_cost = 0;
+  int64_t units = 0, edits = 0;
+  bool stopped = false;  // by the limit, the clock or the cancel flag
+};
+
+// `starts`: correct sequences of runs, at least one; those that do not fit are good starts too.
+// `bound_cost`: extra cost that no schedule is below; reaching it ends the search.
+PortfolioResult search(const ActionTable& table, const std::vector<std::vector<int>>& starts,
+                       int64_t bound_cost, const RematOptions& options, WorkBudget& clock,
+                       const std::function<void(int64_t best_cost, double done)>& report);
+
+}  // namespace lowtide::remat

@@ -1,0 +1,267 @@
+#include "remat/proposals.h"
+
+#include <algorithm>
+
+namespace lowtide::remat {
+namespace {
+constexpr int kNoNode = SequenceState::kNoNode;
+constexpr int kDeepest = 12;  // reruns that reruns need
+constexpr int kTries = 24;    // to hit a value that is present at a node
+}  // namespace
+
+bool Proposals::make() {
+  const uint64_t dice = rng_->below(1000);
+  const bool over = state_->overflow() > 0;
+  if (options_.order_moves && dice < 200) return kind_ = 2, move();
+  if (options_.block_moves && dice < 215) return kind_ = 3, drop_block();
+  if (options_.block_moves && dice < 230) return kind_ = 4, keep_block();
+  if (options_.exchanges && dice < 330) return kind_ = 5, exchange();
+  if (dice < (over ? 750 : 650)) return kind_ = 0, drop();
+  return kind_ = 1, keep_any();
+}
+
+int Proposals::random_node() {
+  const Timeline& timeline = state_->timeline();
+  const int node =
+      timeline.node_from(static_cast<int>(rng_->below(static_cast<uint64_t>(timeline.slots()))));
+  return node == state_->begin_node() || node == state_->end_node() ? kNoNode : node;
+}
+
+int Proposals::random_rerun() {
+  for (int i = 0; i < kTries; ++i) {
+    const int node = random_node();
+    if (node != kNoNode && state_->runs(state_->action(node)).size() > 1) return node;
+  }
+  return kNoNode;
+}
+
+bool Proposals::random_gap(int& value, int& use) {
+  const auto v = static_cast<int>(rng_->below(static_cast<uint64_t>(table_->values())));
+  if (!table_->may_rerun(table_->producer(v))) return false;
+  const auto uses = state_->uses(v);
+  if (uses.size() < 2) return false;
+  const size_t i = 1 + rng_->below(uses.size() - 1);
+  if (uses[i].birth) return false;
+  value = v;
+  use = uses[i].node;
+  return true;
+}
+
+bool Proposals::aimed_gap(int at, int& value, int& use) {
+  for (int i = 0; i < kTries; ++i) {
+    const auto v = static_cast<int>(rng_->below(static_cast<uint64_t>(table_->values())));
+    if (!table_->may_rerun(table_->producer(v)) || table_->bytes(v) == 0) continue;
+    const auto uses = state_->uses(v);
+    const size_t next = state_->use_from(v, at);
+    if (next == 0 || next == uses.size() || uses[next].birth || uses[next].node == at) continue;
+    value = v;
+    use = uses[next].node;
+    return true;
+  }
+  return false;
+}
+
+bool Proposals::drop() {
+  int value = 0, use = 0;
+  if (options_.aimed && state_->overflow() > 0 && rng_->below(2) == 0) {
+    const auto slots = static_cast<uint64_t>(state_->timeline().slots());
+    const int at = state_->timeline().overflowing_from(static_cast<int>(rng_->below(slots)));
+    if (!aimed_gap(at, value, use)) return false;
+  } else if (!random_gap(value, use)) {
+    return false;
+  }
+  return drop_before(value, use);
+}
+
+bool Proposals::drop_before(int value, int use) {
+  const auto uses = state_->uses(value);
+  const size_t i = state_->use_from(value, use);
+  const int last = uses[i - 1].node;
+  const bool from_birth = uses[i - 1].birth;
+  if (state_->timeline().next(last) == use) return false;
+  if (!run_before(table_->producer(value), use, 0)) return false;
+  if (from_birth && !state_->is_useful(last) && state_->can_remove(last)) keep(last);
+  return true;
+}
+
+// Runs `action` right before `node`; makes the inputs that are not there, or lets them live longer.
+bool Proposals::run_before(int action, int node, int depth) {
+  if (!table_->may_rerun(action)) return false;
+  for (const int u : table_->reads(action)) {
+    if (state_->alive_before(u, node)) continue;
+    const int producer = table_->producer(u);
+    const bool anew = depth < kDeepest && table_->may_rerun(producer) && rng_->below(2) == 0;
+    if (anew && !run_before(producer, node, depth + 1)) return false;
+  }
+  const int previous = state_->timeline().previous(node);
+  if (!state_->can_insert(action, previous)) return false;
+  state_->insert_after(previous, action);
+  return true;
+}
+
+bool Proposals::keep_any() {
+  const int node = random_rerun();
+  return node != kNoNode && state_->can_remove(node) && keep(node);
+}
+
+// Removes the run, then the runs that only it needed.
+bool Proposals::keep(int first) {
+  useless_.assign(1, first);
+  while (!useless_.empty()) {
+    const int node = useless_.back();
+    useless_.pop_back();
+    if (state_->timeline().slot(node) < 0) continue;
+    const int action = state_->action(node);
+    const int next = state_->timeline().next(node);
+    state_->remove(node);
+    for (const int v : table_->reads(action)) {
+      const auto uses = state_->uses(v);
+      const size_t i = state_->use_from(v, next);
+      if (i == 0 || !uses[i - 1].birth || (i < uses.size() && !uses[i].birth)) continue;
+      const int maker = uses[i - 1].node;
+      if (!state_->is_useful(maker) && state_->can_remove(maker)) useless_.push_back(maker);
+    }
+    // A run that went may have been the last useful one of those found before; look again.
+    std::erase_if(useless_, [&](int n) {
+      return state_->timeline().slot(n) < 0 || state_->is_useful(n) || !state_->can_remove(n);
+    });
+  }
+  return true;
+}
+
+bool Proposals::move() {
+  const int node = random_node();
+  if (node == kNoNode) return false;
+  const Timeline& timeline = state_->timeline();
+  const int action = state_->action(node);
+  int lo = timeline.slot(state_->begin_node());  // right after this slot at the earliest
+  int hi = timeline.slot(state_->end_node());    // before this slot at the latest
+  for (const int v : table_->reads(action)) {
+    const auto uses = state_->uses(v);
+    size_t i = state_->use_from(v, node);
+    while (i > 0 && !uses[i - 1].birth) --i;
+    if (i > 0) lo = std::max(lo, timeline.slot(uses[i - 1].node));
+  }
+  for (const int v : table_->makes(action)) {
+    const auto uses = state_->uses(v);
+    const size_t i = state_->use_from(v, node);
+    if (i + 1 < uses.size()) hi = std::min(hi, timeline.slot(uses[i + 1].node));
+  }
+  for (const int a : table_->before(action))
+    lo = std::max(lo, timeline.slot(state_->runs(a).back()));
+  for (const int a : table_->after(action))
+    hi = std::min(hi, timeline.slot(state_->runs(a).front()));
+  if (hi - lo < 2) return false;
+  // As late as possible, as early as possible, near, or anywhere.
+  int slot = 0;
+  switch (rng_->below(4)) {
+    case 0:
+      slot = hi - 1;
+      break;
+    case 1:
+      slot = lo;
+      break;
+    case 2: {
+      const auto here = timeline.slot(node);
+      slot = here - 16 + static_cast<int>(rng_->below(33));
+      break;
+    }
+    default:
+      slot = lo + static_cast<int>(rng_->below(static_cast<uint64_t>(hi - lo)));
+  }
+  slot = std::clamp(slot, lo, hi - 1);
+  const int after = timeline.node_from(slot);  // the node at the slot, or the next one
+  int previous = timeline.slot(after) > slot ? timeline.previous(after) : after;
+  if (timeline.slot(previous) < lo) return false;
+  if (previous == node || timeline.next(previous) == node) return false;
+  return move_to(node, previous);
+}
+
+bool Proposals::move_to(int node, int previous) {
+  const int action = state_->action(node);
+  if (!state_->can_insert(action, previous)) return false;
+  state_->insert_after(previous, action);
+  if (!state_->can_remove(node)) return false;
+  state_->remove(node);
+  return true;
+}
+
+bool Proposals::drop_block() {
+  const int start = random_node();
+  if (start == kNoNode) return false;
+  const Timeline& timeline = state_->timeline();
+  const int length =
+      2 + static_cast<int>(rng_->below(static_cast<uint64_t>(options_.longest_block)));
+  // The stretch, and the first use after it of anything it makes.
+  block_.clear();
+  int node = start;
+  for (int i = 0; i < length && node != state_->end_node(); ++i, node = timeline.next(node))
+    if (table_->may_rerun(state_->action(node))) block_.push_back(node);
+  if (block_.empty()) return false;
+  // A little beyond the stretch: what uses its last values right away is no second use.
+  const int border = timeline.slot(node) + static_cast<int>(rng_->below(Timeline::kBlock));
+  int target = kNoNode;
+  for (const int n : block_)
+    for (const int v : table_->makes(state_->action(n))) {
+      const auto uses = state_->uses(v);
+      for (size_t i = state_->use_from(v, n) + 1; i < uses.size() && !uses[i].birth; ++i) {
+        if (timeline.slot(uses[i].node) <= border) continue;
+        if (target == kNoNode || timeline.before(uses[i].node, target)) target = uses[i].node;
+        break;
+      }
+    }
+  if (target == kNoNode) return false;
+  // From the back: an op is in if something of it is needed at or after the target, or by one in.
+  std::vector<int> in;
+  for (size_t k = block_.size(); k-- > 0;) {
+    const int action = state_->action(block_[k]);
+    bool needed = false;
+    for (const int v : table_->makes(action)) {
+      needed |= state_->alive_before(v, target);
+      for (const int other : in)
+        for (const int u : table_->reads(other)) needed |= u == v;
+    }
+    if (needed && std::find(in.begin(), in.end(), action) == in.end()) in.push_back(action);
+  }
+  for (size_t k = in.size(); k-- > 0;) {
+    const int previous = timeline.previous(target);
+    if (!state_->can_insert(in[k], previous)) return false;
+    state_->insert_after(previous, in[k]);
+  }
+  return !in.empty();
+}
+
+bool Proposals::keep_block() {
+  int node = random_rerun();
+  if (node == kNoNode) return false;
+  const int length =
+      2 + static_cast<int>(rng_->below(static_cast<uint64_t>(options_.longest_block)));
+  block_.clear();
+  for (int i = 0; i < length && node != state_->end_node();
+       ++i, node = state_->timeline().next(node))
+    if (state_->runs(state_->action(node)).size() > 1 &&
+        state_->runs(state_->action(node)).front() != node)
+      block_.push_back(node);
+  bool any = false;
+  for (size_t k = block_.size(); k-- > 0;) {
+    if (state_->timeline().slot(block_[k]) < 0 || !state_->can_remove(block_[k])) continue;
+    keep(block_[k]);
+    any = true;
+  }
+  return any;
+}
+
+bool Proposals::exchange() {
+  const double before = state_->overflow();
+  if (!keep_any()) return false;
+  const int drops = 1 + static_cast<int>(rng_->below(3));
+  for (int i = 0; i < drops && state_->overflow() > before; ++i) {
+    const auto slots = static_cast<uint64_t>(state_->timeline().slots());
+    const int at = state_->timeline().overflowing_from(static_cast<int>(rng_->below(slots)));
+    int value = 0, use = 0;
+    if (!aimed_gap(at, value, use) || !drop_before(value, use)) return false;
+  }
+  return true;
+}
+
+}  // namespace lowtide::remat

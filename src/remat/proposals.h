@@ -1,0 +1,72 @@
+// Proposals: the random changes that the retention search tries, each a short chain of insertions
+// and removals of runs.
+//
+//   drop      a value leaves memory in a gap between two of its uses: its producer runs again
+//   before
+//             the second. Inputs that are not there then live longer or are made anew as well.
+//   keep      a rerun goes, so the value stays through; what it alone needed goes too.
+//   move      a run takes place elsewhere, as far as its inputs, readers and control let it.
+//   drop block   a stretch of runs is done again, once, before the first later use of anything it
+//             makes: all its inner values leave memory together.
+//   keep block   a stretch of reruns goes.
+//   exchange  a rerun goes, and where memory overflows then, other values are dropped.
+//
+// Half of the drops are aimed: at a value that is present, but idle, where memory overflows. None
+// of them is judged here; the caller compares the state before and after and may undo.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "base/rng.h"
+#include "remat/sequence_state.h"
+
+namespace lowtide::remat {
+
+struct ProposalOptions {
+  bool order_moves = true;
+  bool block_moves = true;
+  bool exchanges = true;
+  bool aimed = true;
+  int longest_block = 48;
+};
+
+class Proposals {
+ public:
+  Proposals(SequenceState& state, const ProposalOptions& options, Rng& rng)
+      : state_(&state), table_(&state.table()), options_(options), rng_(&rng) {}
+
+  // Makes one random change. False: nothing came of it; the caller undoes what is left of it.
+  bool make();
+  // The kind of the last change, for statistics: index into kNames.
+  int kind() const { return kind_; }
+  static constexpr const char* kNames[] = {"drop",       "keep",       "move",
+                                           "drop block", "keep block", "exchange"};
+
+  // Deterministic parts, for greedy planners. Drops `value` before the node `use`, which reads it.
+  bool drop_before(int value, int use);
+  bool keep(int node);
+
+ private:
+  bool drop();
+  bool keep_any();
+  bool move();
+  bool move_to(int node, int previous);
+  bool drop_block();
+  bool keep_block();
+  bool exchange();
+  bool aimed_gap(int at, int& value, int& use);
+  bool random_gap(int& value, int& use);
+  bool run_before(int action, int node, int depth);
+  int random_node();
+  int random_rerun();
+
+  SequenceState* state_;
+  const ActionTable* table_;
+  ProposalOptions options_;
+  Rng* rng_;
+  int kind_ = 0;
+  std::vector<int> block_, useless_;
+};
+
+}  // namespace lowtide::remat

@@ -1,0 +1,170 @@
+#include "remat/remat.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "order/order.h"
+#include "plan/sequence_simulator.h"
+#include "remat/closure_cut.h"
+#include "remat/cut_plan.h"
+#include "remat/portfolio.h"
+
+namespace lowtide::remat {
+namespace {
+
+using plan::SchedAction;
+using plan::ScheduleProblem;
+
+std::vector<SchedAction> actions_of(const std::vector<int>& runs) {
+  std::vector<SchedAction> sequence;
+  for (const int op : runs)
+    sequence.push_back(SchedAction::run(plan::SchedOpId(static_cast<size_t>(op))));
+  return sequence;
+}
+
+std::vector<SchedAction> actions_of(const std::vector<plan::SchedOpId>& order) {
+  std::vector<SchedAction> sequence;
+  for (const plan::SchedOpId op : order) sequence.push_back(SchedAction::run(op));
+  return sequence;
+}
+
+bool only_runs(const std::vector<SchedAction>& sequence) {
+  return std::all_of(sequence.begin(), sequence.end(),
+                     [](const SchedAction& a) { return a.kind == SchedAction::Kind::kRun; });
+}
+
+std::vector<int> runs_of(const std::vector<SchedAction>& sequence) {
+  std::vector<int> runs;
+  for (const SchedAction& action : sequence) runs.push_back(static_cast<int>(action.op.index()));
+  return runs;
+}
+
+class Solve {
+ public:
+  Solve(const ScheduleProblem& problem, const RematOptions& options)
+      : problem_(problem), options_(options), clock_(options.max_units, options.max_seconds) {
+    for (const plan::SchedOp& op : problem.ops) once_seconds_ += op.seconds;
+    outcome_.lower_bound_seconds = once_seconds_;
+  }
+
+  RematOutcome run() {
+    find_starts();
+    if (infeasible_) return finish(plan::SolveStatus::kInfeasible);
+    if (!problem_.budget_bytes) {
+      take(starts_.front());
+      return finish(plan::SolveStatus::kFeasible);
+    }
+    take_best_start();
+    if (is_optimal()) return finish(plan::SolveStatus::kOptimal);
+    if (*problem_.budget_bytes < problem_.resident_bytes)
+      return finish(plan::SolveStatus::kInfeasible);
+    run_search();
+    if (is_optimal()) return finish(plan::SolveStatus::kOptimal);
+    return finish(stopped_ || outcome_.sequence.empty() ? plan::SolveStatus::kLimit
+                                                        : plan::SolveStatus::kFeasible);
+  }
+
+ private:
+  void find_starts() {
+    std::vector<plan::SchedOpId> order(problem_.ops.ids().begin(), problem_.ops.ids().end());
+    const std::vector<plan::SchedOpId> incoming = order;
+    if (options_.order_start || !problem_.budget_bytes) {
+      order::OrderOptions order_options;
+      order_options.max_units =
+          std::max<int64_t>(1, std::min<int64_t>(20'000'000, options_.max_units / 20));
+      order_options.threads = options_.threads;
+      const plan::ScheduleOutcome least = order::solve(problem_, order_options);
+      clock_.spend(least.work.units);
+      if (!least.sequence.empty()) order = least.sequence;
+      add_start(actions_of(order));
+    }
+    for (const auto& start : options_.starts)
+      if (only_runs(start)) add_start(start);
+    if (!problem_.budget_bytes) return;
+    add_cut(order);
+    if (order != incoming || starts_.empty()) add_start(actions_of(incoming));
+  }
+
+  void add_cut(const std::vector<plan::SchedOpId>& order) {
+    if (!options_.cut_bound && !options_.cut_start) return;
+    ClosureCutOptions cut_options;
+    cut_options.order = order;
+    const CutBoundResult cut = closure_cut(problem_, cut_options);
+    if (options_.cut_bound) {
+      outcome_.lower_bound_seconds = std::max(once_seconds_, cut.lower_bound_seconds);
+      infeasible_ = !cut.feasible;
+    }
+    if (!options_.cut_start || !cut.feasible) return;
+    auto plan = plan_from_cut(problem_, cut, order);
+    if (plan && !only_runs(*plan)) {
+      cut_options.swap = false;
+      plan = plan_from_cut(problem_, closure_cut(problem_, cut_options), order);
+    }
+    if (plan && only_runs(*plan)) add_start(*plan);
+  }
+
+  void add_start(const std::vector<SchedAction>& sequence) {
+    if (plan::simulate_sequence(problem_, sequence)) starts_.push_back(runs_of(sequence));
+  }
+
+  // The schedule becomes the answer if it fits and is faster than what there is.
+  void take(const std::vector<int>& runs) {
+    const std::vector<SchedAction> sequence = actions_of(runs);
+    const auto profile = plan::simulate_sequence(problem_, sequence);
+    if (!profile || (problem_.budget_bytes && profile->peak_bytes > *problem_.budget_bytes)) return;
+    if (!outcome_.sequence.empty() && profile->seconds >= outcome_.seconds) return;
+    outcome_.sequence = sequence;
+    outcome_.seconds = profile->seconds;
+    outcome_.peak_bytes = profile->peak_bytes;
+  }
+  void take_best_start() {
+    for (const auto& start : starts_) take(start);
+  }
+
+  // Within a billionth: sums of seconds in another order differ in their last digits.
+  bool is_optimal() const {
+    return !outcome_.sequence.empty() &&
+           outcome_.seconds <= outcome_.lower_bound_seconds * (1 + 1e-9);
+  }
+
+  void run_search() {
+    const ActionTable table(problem_);
+    const auto bound_cost =
+        static_cast<int64_t>((outcome_.lower_bound_seconds - once_seconds_) * 1e12 * (1 - 1e-9));
+    const auto report = [this](int64_t best_cost, double done) {
+      if (!options_.progress) return;
+      RematProgress progress;
+      progress.lower_bound_seconds = outcome_.lower_bound_seconds;
+      if (best_cost != std::numeric_limits<int64_t>::max())
+        progress.seconds = once_seconds_ + static_cast<double>(best_cost) * 1e-12;
+      progress.done = done;
+      options_.progress(progress);
+    };
+    const PortfolioResult found = search(table, starts_, bound_cost, options_, clock_, report);
+    outcome_.edits = found.edits;
+    stopped_ = found.stopped;
+    if (!found.sequence.empty()) take(found.sequence);
+  }
+
+  RematOutcome finish(plan::SolveStatus status) {
+    outcome_.status = status;
+    outcome_.work = {clock_.used(), clock_.seconds(), clock_.timed_out()};
+    return std::move(outcome_);
+  }
+
+  const ScheduleProblem& problem_;
+  const RematOptions& options_;
+  WorkBudget clock_;
+  double once_seconds_ = 0;
+  bool infeasible_ = false, stopped_ = false;
+  std::vector<std::vector<int>> starts_;
+  RematOutcome outcome_;
+};
+
+}  // namespace
+
+RematOutcome solve(const ScheduleProblem& problem, const RematOptions& options) {
+  return Solve(problem, options).run();
+}
+
+}  // namespace lowtide::remat

@@ -1,0 +1,66 @@
+// Retention search: which op runs when and how often, so that a training step stays within a byte
+// budget and takes as little extra time as can be found, with a proven bound beside it.
+//
+// The state is the sequence of op runs itself (sequence_state.h), so order and recomputation are
+// searched together, any op that may rerun may run any number of times, and reruns may be nested.
+// Starting points: the plan from the closure cut, the order with the least peak, the incoming
+// order, and what the caller has (a neighbouring budget's plan). Each is annealed (anneal.h) by a
+// deterministic portfolio of seeds and temperatures; the best is annealed again, cooler; what
+// remains is cleaned up. What came in and fits is never made worse.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "plan/outcome.h"
+#include "plan/schedule_problem.h"
+
+namespace lowtide::remat {
+
+struct RematProgress {
+  double seconds = 0;  // of the best schedule so far that fits; 0: none yet
+  double lower_bound_seconds = 0;
+  double done = 0;  // share of the work limit
+};
+
+struct RematOptions {
+  // Ideas, each of which can be switched off.
+  bool order_moves = true;  // runs move; off: the order of first runs stays as it starts
+  bool block_moves = true;  // whole stretches are rerun, or no longer
+  bool exchanges = true;    // a rerun goes and others come, in one move
+  bool aimed_drops = true;  // half of the drops where memory overflows; off: blind
+  bool cut_start = true;    // start from the closure cut's plan
+  bool order_start = true;  // start from the order with the least peak
+  bool restarts = true;     // several seeds and cooler rounds; off: one long annealing
+  bool cut_bound = true;    // prove a lower bound; off: every op once
+
+  // Limits. A unit is about 5 ns of one core: 2,000 million are ten seconds.
+  int64_t max_units = 1'500'000'000;
+  double max_seconds = 1e9;  // safety stop in wall time; when it acts, work.timed_out says so
+  uint64_t seed = 1;
+  int threads = 1;  // the answer does not depend on it
+  // Called between rounds, from the calling thread; may be empty.
+  std::function<void(const RematProgress&)> progress;
+  const std::atomic<bool>* cancel = nullptr;  // true: stop soon and give the best so far
+  // Schedules of the same problem to start from, runs only; those that are not correct are ignored.
+  std::vector<std::vector<plan::SchedAction>> starts;
+};
+
+struct RematOutcome {
+  plan::SolveStatus status = plan::SolveStatus::kLimit;
+  std::vector<plan::SchedAction> sequence;  // empty: none within the budget was found
+  int64_t peak_bytes = 0;
+  double seconds = 0;              // of the step
+  double lower_bound_seconds = 0;  // proven for every schedule within the budget
+  int64_t edits = 0;               // of the search: insertions and removals of a run
+  plan::SolveWork work;
+};
+
+// `problem` must pass plan::check. Without a budget: the order with the least peak, each op once.
+// kOptimal: seconds equals the bound (each op once, or the cut). kInfeasible: proven that nothing
+// fits. kLimit with an empty sequence: nothing was found; not a proof.
+RematOutcome solve(const plan::ScheduleProblem& problem, const RematOptions& options = {});
+
+}  // namespace lowtide::remat

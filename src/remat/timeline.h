@@ -1,0 +1,91 @@
+// Timeline: the nodes of a sequence in their order, with the bytes present at each, under
+// insertion, removal and "add to all from here to there".
+//
+// A packed array with gaps. Slots stand in blocks of kBlock; the nodes of a block are in its first
+// slots, the rest is free. A node's slot number is its place in time, so two nodes are compared by
+// one integer. Insertion shifts within the block; when that is full, the smallest aligned window of
+// blocks that is empty enough is spread out anew (Bender, Demaine and Farach-Colton 2000).
+//
+// Bytes are kept by block, too: what was added to all of it, least and largest, and how much of it
+// lies above the capacity. Adding to a whole block costs a constant where it stays wholly below or
+// wholly above the capacity, and one pass over kBlock doubles, which the compiler turns into vector
+// code, where not. That makes the search's energy (overflow summed over time) exact and cheap: an
+// edit that spans thousands of runs costs little more than one that spans a hundred.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace lowtide::remat {
+
+class Timeline {
+ public:
+  static constexpr int kBlock = 32;
+  static constexpr int kNoNode = -1;
+
+  // Holds up to `nodes` nodes before it grows. `capacity` may be infinite.
+  Timeline(int nodes, double capacity);
+
+  // Appends at the end.
+  void append(int node);
+  // Puts `node` right after `previous`, with no bytes.
+  void insert_after(int previous, int node);
+  void remove(int node);
+
+  int slot(int node) const { return slot_[static_cast<size_t>(node)]; }
+  bool before(int a, int b) const { return slot(a) < slot(b); }
+  int node_at(int slot) const { return node_[static_cast<size_t>(slot)]; }
+  // Neighbours in time; kNoNode beyond the ends.
+  int next(int node) const;
+  int previous(int node) const;
+  int first() const;
+  int last() const;
+  int size() const { return size_; }
+  int slots() const { return blocks_ * kBlock; }
+  // The first node at `slot` or later, or kNoNode.
+  int node_from(int slot) const;
+
+  double bytes(int node) const {
+    const auto s = static_cast<size_t>(slot(node));
+    return bytes_[s] + summary_[s / kBlock].added;
+  }
+  // Adds to every node in slots first..last, both included; nothing where first > last.
+  void add(int first, int last, double bytes);
+  // Sum over nodes of what lies above the capacity.
+  double overflow() const { return overflow_; }
+  double capacity() const { return capacity_; }
+  double peak() const;
+  // A node above the capacity, the first at or after `slot`, cyclically; kNoNode if there is none.
+  int overflowing_from(int slot) const;
+  // Slots looked at so far: the work done.
+  int64_t work() const { return work_; }
+
+ private:
+  struct Summary {
+    double added = 0;    // to all slots of the block, besides bytes_
+    double largest = 0;  // with `added`; -infinity when empty
+    double least = 0;
+    double overflow = 0;  // of the block
+    int nodes = 0;
+  };
+  void reset(int blocks);
+  void summarize(int block);
+  void make_room(int block);
+  void spread(int first_block, int blocks);
+  double overflow_of(int block) const;
+
+  double capacity_;
+  int blocks_ = 0;
+  int size_ = 0;
+  double overflow_ = 0;
+  int64_t work_ = 0;
+  std::vector<int> slot_;      // by node
+  std::vector<int> node_;      // by slot
+  std::vector<double> bytes_;  // by slot; free slots are far below any capacity
+  std::vector<Summary> summary_;
+  std::vector<int> moved_nodes_;  // of spread
+  std::vector<double> moved_bytes_;
+};
+
+}  // namespace lowtide::remat
