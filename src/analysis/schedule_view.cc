@@ -19,6 +19,8 @@ class Builder {
   Builder(const ir::Graph& graph, const OpCosts& costs, int64_t alignment)
       : graph_(graph), costs_(costs), alignment_(alignment) {}
 
+  void set_link(const std::optional<plan::Link>& link) { view_.problem.link = link; }
+
   Result<ScheduleView> build() {
     add_ops();
     LT_RETURN_IF_ERROR(add_storages());
@@ -39,7 +41,8 @@ class Builder {
       plan::SchedOp sched;
       sched.name = op.name;
       sched.seconds = costs_.seconds[id];
-      sched.may_rerun = row != nullptr && ops::traits(*row).recomputable;
+      sched.may_rerun = row != nullptr && ops::traits(*row).recomputable &&
+                        !ops::traits(*row).has_effect && !overwrites(op);
       sched.workspace_bytes = align_up(costs_.workspace_bytes[id], alignment_);
       view_.sched_op[id] = view_.problem.ops.push_back(std::move(sched));
       view_.op.push_back(id);
@@ -52,10 +55,7 @@ class Builder {
       const ir::Value& root = graph_.value(graph_.storage(id).root);
       LT_ASSIGN(const int64_t bytes, aligned_size(root));
       if (!root.producer.valid()) {
-        const auto sum = checked_add(view_.problem.resident_bytes, bytes);
-        if (!sum || *sum > kMaxBytes)
-          return error(ErrorCode::kInput, "the resident values together exceed 2^62 bytes");
-        view_.problem.resident_bytes = *sum;
+        LT_RETURN_IF_ERROR(add_resident(id, bytes));
         continue;
       }
       plan::SchedValue value;
@@ -63,12 +63,47 @@ class Builder {
       value.bytes = bytes;
       value.producer = view_.sched_op[root.producer];
       value.readers = readers_of(id, value.producer);
+      value.writers = writers_of(id);
+      if (!value.writers.empty()) view_.problem.ops[value.producer].may_rerun = false;
       for (ir::ValueId member : graph_.values_in(id))
         value.is_output |= graph_.value(member).is_output;
       sched_value_[id] = view_.problem.values.push_back(std::move(value));
       view_.storage.push_back(id);
     }
     return {};
+  }
+
+  // All of them count; one that the link may move is listed, too.
+  Status add_resident(ir::StorageId id, int64_t bytes) {
+    const auto sum = checked_add(view_.problem.resident_bytes, bytes);
+    if (!sum || *sum > kMaxBytes)
+      return error(ErrorCode::kInput, "the resident values together exceed 2^62 bytes");
+    view_.problem.resident_bytes = *sum;
+    if (!view_.problem.link || bytes == 0 || is_result(id)) return {};
+    plan::SchedResident resident;
+    resident.name = graph_.value(graph_.storage(id).root).name;
+    resident.bytes = bytes;
+    resident.readers = readers_of(id, SchedOpId::none());
+    if (resident.readers.empty()) return {};
+    resident.writers = writers_of(id);
+    view_.problem.residents.push_back(std::move(resident));
+    view_.resident.push_back(id);
+    return {};
+  }
+
+  // An output of the step, other than the new contents of what it updates.
+  bool is_result(ir::StorageId id) const {
+    const auto members = graph_.values_in(id);
+    return std::any_of(members.begin(), members.end(), [&](ir::ValueId member) {
+      const ir::Value& value = graph_.value(member);
+      return value.is_output && value.alias != ir::Alias::kUpdate;
+    });
+  }
+
+  bool overwrites(const ir::Op& op) const {
+    return std::any_of(op.outputs.begin(), op.outputs.end(), [&](ir::ValueId output) {
+      return graph_.value(output).alias == ir::Alias::kUpdate;
+    });
   }
 
   Result<int64_t> aligned_size(const ir::Value& value) const {
@@ -92,6 +127,14 @@ class Builder {
         if (const SchedOpId sched = view_.sched_op[reader]; sched.valid() && sched != producer)
           readers.insert(sched);
     return {readers.begin(), readers.end()};
+  }
+
+  std::vector<SchedOpId> writers_of(ir::StorageId storage) const {
+    std::set<SchedOpId> writers;
+    for (ir::ValueId member : graph_.values_in(storage))
+      if (graph_.value(member).alias == ir::Alias::kUpdate)
+        writers.insert(view_.sched_op[graph_.value(member).producer]);
+    return {writers.begin(), writers.end()};
   }
 
   // Control edges of one op: after the version it reads, if that is not the storage's first; and,
@@ -182,8 +225,11 @@ ir::OpId version_producer(const ir::Graph& graph, ir::ValueId value) {
 }
 
 Result<ScheduleView> make_schedule_view(const ir::Graph& graph, const OpCosts& costs,
-                                        int64_t alignment_bytes) {
-  return Builder(graph, costs, alignment_bytes).build();
+                                        int64_t alignment_bytes,
+                                        const std::optional<plan::Link>& link) {
+  Builder builder(graph, costs, alignment_bytes);
+  builder.set_link(link);
+  return builder.build();
 }
 
 }  // namespace lowtide::analysis

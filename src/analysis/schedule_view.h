@@ -4,12 +4,25 @@
 // step are resident. Ops whose outputs are all views disappear: a view runs with whatever made its
 // base. What remains of data flow through storages that are overwritten becomes control edges:
 // every reader of an old version before the op that overwrites it (anti-dependence), that op before
-// every reader of the new version. In-place pairs come from the op table, as far as the graph
+// every reader of the new version. Control edges hold for every run, also the repeated ones, so an
+// op that reads an old version can run again until the new one is made, and not after.
+//
+// What may run again: pure ops, and random ones, which give the same bits on every run of a step
+// (ops::Traits::recomputable). Not: ops that overwrite a storage (optimizer updates, running
+// statistics), since each run would change it again, nor the op that makes a storage which others
+// overwrite (an accumulated gradient). Such storages say who overwrites them (`writers`), so that a
+// copy in the slow tier is known to be stale.
+//
+// With a link, storages that are there before the step may move, too: parameters, optimizer state,
+// inputs and constants that an op reads, unless the step returns them as they are.
+//
+// In-place pairs come from the op table, as far as the graph
 // allows them: the dying input must fill its whole storage, no value of that storage may be an
 // output of the step, and the op must not read the storage through a second operand.
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "base/id.h"
@@ -27,15 +40,18 @@ struct OpCosts {
 
 struct ScheduleView {
   plan::ScheduleProblem problem;
-  IdVector<plan::SchedOpId, ir::OpId> op;               // problem op -> graph op
-  IdVector<plan::SchedValueId, ir::StorageId> storage;  // problem value -> storage
-  IdVector<ir::OpId, plan::SchedOpId> sched_op;         // none for ops that only make views
+  IdVector<plan::SchedOpId, ir::OpId> op;                   // problem op -> graph op
+  IdVector<plan::SchedValueId, ir::StorageId> storage;      // problem value -> storage
+  IdVector<plan::SchedResidentId, ir::StorageId> resident;  // those that may move -> storage
+  IdVector<ir::OpId, plan::SchedOpId> sched_op;             // none for ops that only make views
 };
 
-// All dims must be constant (ir::bind first). Sizes are rounded up to `alignment_bytes`. Error:
+// All dims must be constant (ir::bind first). Sizes are rounded up to `alignment_bytes`. `link`
+// goes into the problem and makes residents movable. Error:
 // kInput, naming the value whose size is symbolic or the sum that is too large.
 Result<ScheduleView> make_schedule_view(const ir::Graph& graph, const OpCosts& costs,
-                                        int64_t alignment_bytes);
+                                        int64_t alignment_bytes,
+                                        const std::optional<plan::Link>& link = {});
 
 // True when all outputs of the op are views: nothing is computed.
 bool is_view_op(const ir::Graph& graph, ir::OpId op);

@@ -8,6 +8,7 @@
 
 #include "ops/op_table.h"
 #include "plan/schedule_simulator.h"
+#include "plan/sequence_simulator.h"
 
 namespace lowtide::analysis {
 namespace {
@@ -106,6 +107,98 @@ TEST(ScheduleView, InPlacePairsOnlyWhereTheInputMayDie) {
           .value();
   EXPECT_EQ(profile.reused.size(), 1u);
   EXPECT_EQ(profile.peak_bytes, 64 + 2 * 64) << "resident, c and d; a and b shared a buffer";
+}
+
+constexpr plan::Link kLink{1e9, 2e9, 1e-6};
+
+bool may_rerun(const ScheduleView& view, const ir::Graph& graph, ir::ValueId made) {
+  return view.problem.ops[view.sched_op[graph.value(made).producer]].may_rerun;
+}
+
+TEST(ScheduleView, PureAndRandomOpsMayRunAgainUpdatesMayNot) {
+  ir::Graph graph;
+  const auto x = input(graph, "x", {2, 4, 8});
+  const auto scale = input(graph, "scale", {4}, Category::kParameter);
+  const auto mean = input(graph, "running_mean", {4}, Category::kParameter);
+  const auto norm = ops::append(graph, "BatchNormTrain", {x, scale, scale}, {{"epsilon", 1e-5}});
+  ASSERT_TRUE(norm.has_value()) << norm.error().message;
+  const std::vector<ir::ValueId> made = graph.op(*norm).outputs;
+  const auto updated = apply(graph, "RunningUpdate", {mean, made[1]}, {{"momentum", 0.1}});
+  const auto dropped = apply(graph, "Dropout", {made[0]}, {{"ratio", 0.5}, {"stream", int64_t{1}}});
+  graph.set_output(dropped, true);
+  const auto view = make_schedule_view(graph, no_costs(graph), 64, kLink).value();
+  EXPECT_TRUE(may_rerun(view, graph, made[0])) << "its clones leave the running statistics alone";
+  EXPECT_TRUE(may_rerun(view, graph, dropped)) << "the same bits on every run";
+  EXPECT_FALSE(may_rerun(view, graph, updated));
+}
+
+TEST(ScheduleView, AnAccumulatedStorageIsMadeOnceAndKnowsItsWriters) {
+  ir::Graph graph;
+  const auto x = input(graph, "x", {16});
+  const auto sum = apply(graph, "Exp", {x});
+  const auto part = apply(graph, "Neg", {x});
+  const auto added = apply(graph, "SgdUpdate", {sum, part, ir::ValueId::none()},
+                           {{"learning_rate", -1.0}, {"momentum", 0.0}, {"weight_decay", 0.0}});
+  const auto result = apply(graph, "Neg", {added});
+  graph.set_output(result, true);
+  const auto view = make_schedule_view(graph, no_costs(graph), 64).value();
+  EXPECT_FALSE(may_rerun(view, graph, sum)) << "what was added would be lost";
+  EXPECT_FALSE(may_rerun(view, graph, added));
+  EXPECT_TRUE(may_rerun(view, graph, part));
+  EXPECT_TRUE(may_rerun(view, graph, result));
+  const auto writer = view.sched_op[graph.value(added).producer];
+  EXPECT_EQ(view.problem.values[plan::SchedValueId(0)].writers,
+            std::vector<plan::SchedOpId>{writer});
+}
+
+TEST(ScheduleView, WithALinkResidentsThatOpsReadMayMove) {
+  ir::Graph graph;
+  const auto x = input(graph, "x", {16});
+  const auto w = input(graph, "w", {16}, Category::kParameter);
+  input(graph, "unused", {16}, Category::kParameter);
+  const auto returned = input(graph, "returned", {16});
+  graph.set_output(returned, true);
+  const auto view_of_w = apply(graph, "Reshape", {w}, {{"shape", ir::Dims{4, 4}}});
+  const auto first = apply(graph, "Exp", {view_of_w});
+  const auto second = apply(graph, "Mul", {x, w});  // tied: w is read twice
+  const auto third = apply(graph, "Mul", {returned, second});
+  const auto updated = apply(graph, "SgdUpdate", {w, third, ir::ValueId::none()},
+                             {{"learning_rate", 0.1}, {"momentum", 0.0}, {"weight_decay", 0.0}});
+  graph.set_output(updated, true);
+  graph.set_output(first, true);
+  EXPECT_TRUE(make_schedule_view(graph, no_costs(graph), 64)->problem.residents.empty());
+  const auto view = make_schedule_view(graph, no_costs(graph), 64, kLink).value();
+  EXPECT_EQ(view.problem.link, kLink);
+  EXPECT_EQ(view.problem.resident_bytes, 4 * 64);
+  ASSERT_EQ(view.problem.residents.size(), 2u) << "neither the unused nor the returned one";
+  const auto op = [&](ir::ValueId v) { return view.sched_op[graph.value(v).producer]; };
+  const plan::SchedResident& moved_x = view.problem.residents[plan::SchedResidentId(0)];
+  const plan::SchedResident& moved_w = view.problem.residents[plan::SchedResidentId(1)];
+  EXPECT_EQ(moved_x.name, "x");
+  EXPECT_EQ(moved_x.readers, std::vector<plan::SchedOpId>{op(second)});
+  EXPECT_TRUE(moved_x.writers.empty());
+  EXPECT_EQ(moved_w.bytes, 64);
+  EXPECT_EQ(moved_w.readers, (std::vector<plan::SchedOpId>{op(first), op(second), op(updated)}));
+  EXPECT_EQ(moved_w.writers, std::vector<plan::SchedOpId>{op(updated)});
+  EXPECT_EQ(view.resident[plan::SchedResidentId(1)], graph.value(w).storage);
+  EXPECT_TRUE(has_edge(view, graph.value(first).producer, graph.value(updated).producer));
+  EXPECT_TRUE(has_edge(view, graph.value(second).producer, graph.value(updated).producer));
+}
+
+TEST(ScheduleView, ARerunMayReadAnOldVersionOnlyBeforeTheUpdate) {
+  ir::Graph graph;
+  const auto w = input(graph, "w", {16}, Category::kParameter);
+  const auto used = apply(graph, "Exp", {w});
+  const auto gradient = apply(graph, "Neg", {used});
+  apply(graph, "SgdUpdate", {w, gradient, ir::ValueId::none()},
+        {{"learning_rate", 0.1}, {"momentum", 0.0}, {"weight_decay", 0.0}});
+  const auto view = make_schedule_view(graph, no_costs(graph), 64).value();
+  const auto run = [](size_t op) { return plan::SchedAction::run(plan::SchedOpId(op)); };
+  using Sequence = std::vector<plan::SchedAction>;
+  EXPECT_TRUE(
+      plan::simulate_sequence(view.problem, Sequence{run(0), run(0), run(1), run(2)}).has_value());
+  EXPECT_FALSE(
+      plan::simulate_sequence(view.problem, Sequence{run(0), run(1), run(2), run(0)}).has_value());
 }
 
 TEST(ScheduleView, ASymbolicSizeIsNamed) {
