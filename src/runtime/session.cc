@@ -1,6 +1,7 @@
-// Running a plan. Everything that can fail or takes time happens in open(): checking the plan,
-// making kernels, binding every operand of every step to its address (an op that runs again has one
-// kernel, but reads and writes elsewhere). A step of the plan then is a bound kernel.
+// Running a plan. Everything that takes time happens in open(): checking the plan, making kernels,
+// opening slow memory, binding every operand of every step to its address (bound_steps.h). A step
+// of the plan then is a bound kernel, or the beginning or end of a copy that others make
+// (copy_engine.h). Only those can fail; a step that failed is the session's last.
 //
 // An unplanned session runs the same kernels on one buffer per storage, made when its producer runs
 // and given back after its last reader, ops in program order. It is what an eager framework with a
@@ -12,11 +13,13 @@
 #include <algorithm>
 #include <cstring>
 #include <map>
+#include <optional>
 #include <set>
 
 #include "base/bytes.h"
 #include "base/check.h"
 #include "plan/plan_check.h"
+#include "runtime/bound_steps.h"
 #include "runtime/buffers.h"
 #include "runtime/contents.h"
 #include "runtime/seeded.h"
@@ -37,66 +40,6 @@ constexpr int kPoison =
     0xFF;  // all ones is a NaN in every float type, and -1 in every integer type
 
 constexpr int64_t kGuardBytes = 1 << 20;
-
-// One run of an op with its operands bound, or a range that is free from here on.
-struct BoundStep {
-  PlanOpId op{};  // none: free
-  std::vector<void*> inputs, outputs;
-  void* workspace = nullptr;
-  std::byte* freed = nullptr;
-  int64_t bytes = 0;  // of the workspace, or freed
-};
-
-// Every value and workspace inside its storage and the arena: kernels write where they are told.
-Status check_addresses(const Plan& plan) {
-  auto inside = [&](int64_t address, int64_t bytes) {
-    return address >= 0 && bytes >= 0 && address <= plan.arena_bytes &&
-           bytes <= plan.arena_bytes - address;
-  };
-  auto check_place = [&](PlanStorageId s, int64_t address) -> Status {
-    const PlanStorage& storage = plan.storages[s];
-    if (inside(address, storage.bytes) && address % plan.alignment_bytes == 0) return {};
-    return error(
-        ErrorCode::kInput,
-        fmt::format("storage of '{}' at {}..+{} does not fit an arena of {} bytes",
-                    plan.values[storage.root].name, address, storage.bytes, plan.arena_bytes));
-  };
-  for (PlanStorageId s : plan.storages.ids())
-    if (plan.storages[s].resident) LT_RETURN_IF_ERROR(check_place(s, plan.storages[s].address));
-  for (const PlanValue& value : plan.values) {
-    const int64_t bytes = plan::size_bytes(value.type), room = plan.storages[value.storage].bytes;
-    if (value.offset_bytes < 0 || bytes > room || value.offset_bytes > room - bytes)
-      return error(
-          ErrorCode::kInput,
-          fmt::format("value '{}' ({} bytes at offset {}) does not fit its storage of {} bytes",
-                      value.name, bytes, value.offset_bytes, room));
-  }
-  for (const plan::Step& step : plan.steps) {
-    if (step.kind != plan::Step::Kind::kCompute) continue;
-    for (const plan::Placement& made : step.makes)
-      LT_RETURN_IF_ERROR(check_place(made.storage, made.address));
-    const PlanOp& op = plan.ops[step.op];
-    if (op.workspace_bytes > 0 && !inside(step.workspace_address, op.workspace_bytes))
-      return error(ErrorCode::kInput,
-                   fmt::format("workspace of '{}' at {}..+{} lies outside the arena", op.name,
-                               step.workspace_address, op.workspace_bytes));
-  }
-  return {};
-}
-
-Status check_moves_nothing(const Plan& plan) {
-  for (const plan::Step& step : plan.steps)
-    if (step.kind != plan::Step::Kind::kCompute && step.kind != plan::Step::Kind::kFree)
-      return error(ErrorCode::kInput,
-                   fmt::format("the plan moves '{}' to slow memory, which a session cannot do",
-                               plan.values[plan.storages[step.storage].root].name));
-  for (const PlanStorage& storage : plan.storages)
-    if (storage.home_slow)
-      return error(ErrorCode::kInput,
-                   fmt::format("'{}' has its home in slow memory, which a session cannot reach",
-                               plan.values[storage.root].name));
-  return {};
-}
 
 bool only_views(const Plan& plan, const PlanOp& op) {
   return std::all_of(op.outputs.begin(), op.outputs.end(),
@@ -128,12 +71,15 @@ struct Session::State {
   Plan plan;
   SessionOptions options;
   IdVector<PlanOpId, std::unique_ptr<Kernel>> kernels;  // null: all outputs are views
-  std::vector<BoundStep> bound;                         // planned: one per step
-  IdVector<PlanStorageId, std::byte*> at;  // where each storage is; of the last stay after a step
+  std::vector<BoundStep> steps;                         // planned: one per step of the plan
+  StoragePlaces at;  // where each storage is; of the last stay after a step
   std::map<std::string, PlanValueId, std::less<>> by_name;
   std::set<PlanValueId> given;  // fed inputs that have contents
-  int64_t steps = 0;
+  int64_t steps_run = 0;
+  std::optional<Error> failure;  // of a step: there are no more
   Arena arena;
+  std::optional<Transfers> transfers;  // planned only; copies into the arena, so ends before it
+  TransferTotals moved;                // in the last step
 
   // Unplanned only: where the buffers come from, and the storages that die with each op.
   CachingPool pool{64};
@@ -167,74 +113,42 @@ struct Session::State {
     at[s] = nullptr;
   }
 
-  // The operands of `id` where they are now.
-  void bind(PlanOpId id, BoundStep& step) const {
-    const PlanOp& op = plan.ops[id];
-    step.op = id;
-    step.inputs.resize(op.inputs.size());
-    step.outputs.resize(op.outputs.size());
-    for (size_t i = 0; i < op.inputs.size(); ++i)
-      step.inputs[i] = op.inputs[i].valid() ? value_at(op.inputs[i]) : nullptr;
-    for (size_t i = 0; i < op.outputs.size(); ++i) step.outputs[i] = value_at(op.outputs[i]);
+  // Whether a value lies in slow memory between steps.
+  bool in_slot(const PlanValue& value) const {
+    return !options.unplanned && plan.storages[value.storage].home_slow;
   }
 
   Status make_memory();
-  Status bind_steps();
-  Status check_inputs_made(PlanOpId id, const IdVector<PlanStorageId, bool>& made) const;
   void find_last_readers();
+  Status fill();
+  template <class Write>
+  Status put(PlanValueId v, const Write& write);
   Status check_inputs_given() const;
   void compute(const BoundStep& step, const Observer* observer);
+  Status run_steps(const Observer* observer);
   Status run_planned(const Observer* observer);
   Status run_unplanned(const Observer* observer);
 };
 
 Status Session::State::make_memory() {
-  at = IdVector<PlanStorageId, std::byte*>(plan.storages.size(), nullptr);
   if (!options.unplanned) {
     LT_ASSIGN(arena, Arena::make(plan.arena_bytes, options.mark ? kGuardBytes : 0));
     if (options.mark) arena.mark();
     poison(arena.data(), plan.arena_bytes);
-    for (PlanStorageId s : plan.storages.ids())
-      if (plan.storages[s].resident) at[s] = arena.data() + plan.storages[s].address;
-    return bind_steps();
+    LT_ASSIGN(BoundPlan bound, bind_steps(plan, arena.data()));
+    steps = std::move(bound.steps);
+    at = std::move(bound.places);
+    LT_ASSIGN(transfers, Transfers::open(plan, options.slow_memory));
+    if (options.poison)
+      for (PlanStorageId s : plan.storages.ids())
+        if (plan.storages[s].slow_tier >= 0) transfers->fill_slot(s, std::byte{kPoison});
+    return {};
   }
+  at = StoragePlaces(plan.storages.size(), nullptr);
   pool = CachingPool(std::max<int64_t>(plan.alignment_bytes, 64));
   for (PlanStorageId s : plan.storages.ids())
     if (plan.storages[s].resident) LT_RETURN_IF_ERROR(acquire(s));
   find_last_readers();
-  return {};
-}
-
-// Walks the steps and notes where everything is.
-Status Session::State::bind_steps() {
-  bound.reserve(plan.steps.size());
-  IdVector<PlanStorageId, bool> made(plan.storages.size(), false);
-  for (PlanStorageId s : plan.storages.ids()) made[s] = plan.storages[s].resident;
-  for (const plan::Step& step : plan.steps) {
-    BoundStep& to = bound.emplace_back();
-    if (step.kind == plan::Step::Kind::kFree) {
-      to.freed = at[step.storage];
-      to.bytes = made[step.storage] ? plan.storages[step.storage].bytes : 0;
-      continue;
-    }
-    LT_RETURN_IF_ERROR(check_inputs_made(step.op, made));
-    for (const plan::Placement& place : step.makes) {
-      at[place.storage] = arena.data() + place.address;
-      made[place.storage] = true;
-    }
-    bind(step.op, to);
-    to.bytes = plan.ops[step.op].workspace_bytes;
-    if (to.bytes > 0) to.workspace = arena.data() + step.workspace_address;
-  }
-  return {};
-}
-
-Status Session::State::check_inputs_made(PlanOpId id,
-                                         const IdVector<PlanStorageId, bool>& made) const {
-  for (PlanValueId v : plan.ops[id].inputs)
-    if (v.valid() && !made[plan.values[v].storage])
-      return error(ErrorCode::kInput, fmt::format("op '{}' reads '{}' before it is made",
-                                                  plan.ops[id].name, plan.values[v].name));
   return {};
 }
 
@@ -256,6 +170,29 @@ void Session::State::find_last_readers() {
     if (!stays[s] && last[s].valid()) dies_after[last[s]].push_back(s);
 }
 
+// Names and initial contents.
+Status Session::State::fill() {
+  const InitialOptions initial{.seed = options.seed, .model_folder = options.model_folder};
+  for (PlanValueId v : plan.values.ids()) {
+    const PlanValue& value = plan.values[v];
+    by_name.emplace(value.name, v);
+    if (value.producer.valid() || value.initial.kind == plan::PlanInitial::Kind::kFed) continue;
+    LT_RETURN_IF_ERROR(
+        put(v, [&](std::byte* memory) { return store_initial(value, initial, memory); }));
+  }
+  return {};
+}
+
+// Lets `write` fill a value's memory, wherever that is between steps.
+template <class Write>
+Status Session::State::put(PlanValueId v, const Write& write) {
+  const PlanValue& value = plan.values[v];
+  if (!in_slot(value)) return write(value_at(v));
+  std::vector<std::byte> bytes(static_cast<size_t>(plan::size_bytes(value.type)));
+  LT_RETURN_IF_ERROR(write(bytes.data()));
+  return transfers->write_slot(value.storage, value.offset_bytes, bytes);
+}
+
 Status Session::State::check_inputs_given() const {
   for (PlanValueId v : plan.values.ids()) {
     const PlanValue& value = plan.values[v];
@@ -271,8 +208,8 @@ void Session::State::compute(const BoundStep& step, const Observer* observer) {
   if (Kernel* kernel = kernels[step.op].get()) {
     KernelArgs args{.inputs = step.inputs,
                     .outputs = step.outputs,
-                    .workspace = step.workspace,
-                    .context = {.seed = options.seed, .step = steps + 1}};
+                    .workspace = step.memory,
+                    .context = {.seed = options.seed, .step = steps_run + 1}};
     kernel->run(args);
   }
   if (observer == nullptr) return;
@@ -283,16 +220,38 @@ void Session::State::compute(const BoundStep& step, const Observer* observer) {
                  static_cast<size_t>(plan::size_bytes(plan.values[outputs[i]].type))});
 }
 
-Status Session::State::run_planned(const Observer* observer) {
-  for (const BoundStep& step : bound) {
-    if (!step.op.valid()) {
-      poison(step.freed, step.bytes);
-      continue;
+Status Session::State::run_steps(const Observer* observer) {
+  for (const BoundStep& step : steps) {
+    switch (step.kind) {
+      case plan::Step::Kind::kCompute:
+        compute(step, observer);
+        poison(step.memory, step.bytes);
+        break;
+      case plan::Step::Kind::kFree:
+        poison(step.memory, step.bytes);
+        break;
+      case plan::Step::Kind::kStore:
+        transfers->store(step.storage, step.memory);
+        break;
+      case plan::Step::Kind::kLoad:
+        poison(step.memory, step.bytes);
+        transfers->load(step.storage, step.memory);
+        break;
+      case plan::Step::Kind::kWait:
+        LT_RETURN_IF_ERROR(transfers->wait(step.storage));
+        break;
     }
-    compute(step, observer);
-    poison(step.workspace, step.bytes);
   }
   return {};
+}
+
+// Nothing is under way any more when this is back, whatever became of the step.
+Status Session::State::run_planned(const Observer* observer) {
+  transfers->begin_step();
+  Status status = run_steps(observer);
+  const Status ended = transfers->end_step();
+  moved = transfers->totals();
+  return status ? ended : status;
 }
 
 Status Session::State::run_unplanned(const Observer* observer) {
@@ -313,8 +272,8 @@ Status Session::State::run_unplanned(const Observer* observer) {
         return error(ErrorCode::kInternal, fmt::format("no memory for the workspace of '{}' ({})",
                                                        op.name, format_bytes(op.workspace_bytes)));
     }
-    bind(id, step);
-    step.workspace = workspace;
+    bind_operands(plan, id, at, step);
+    step.memory = workspace;
     compute(step, observer);
     if (workspace != nullptr) pool.give_back(workspace, op.workspace_bytes);
     for (PlanStorageId s : dies_after[id]) release(s);
@@ -325,7 +284,6 @@ Status Session::State::run_unplanned(const Observer* observer) {
 Result<Session> Session::open(Plan plan, const KernelFactory& kernels,
                               const SessionOptions& options) {
   LT_RETURN_IF_ERROR(plan::check(plan));
-  LT_RETURN_IF_ERROR(check_moves_nothing(plan));
   LT_RETURN_IF_ERROR(check_addresses(plan));
   auto state = std::make_unique<State>();
   state->plan = std::move(plan);
@@ -337,12 +295,7 @@ Result<Session> Session::open(Plan plan, const KernelFactory& kernels,
     if (!only_views(p, p.ops[id])) {
       LT_ASSIGN(state->kernels[id], make_kernel(p, id, kernels));
     }
-  const InitialOptions initial{.seed = options.seed, .model_folder = options.model_folder};
-  for (PlanValueId v : p.values.ids()) {
-    state->by_name.emplace(p.values[v].name, v);
-    if (!p.values[v].producer.valid())
-      LT_RETURN_IF_ERROR(store_initial(p.values[v], initial, state->value_at(v)));
-  }
+  LT_RETURN_IF_ERROR(state->fill());
   return Session(std::move(state));
 }
 
@@ -365,7 +318,9 @@ Status Session::set(std::string_view name, std::span<const std::byte> row_major)
                  fmt::format("value '{}' is computed; only values that are there before the step "
                              "can be set",
                              name));
-  LT_RETURN_IF_ERROR(store_row_major(value, row_major, state_->value_at(it->second)));
+  if (state_->failure) return tl::unexpected<Error>(*state_->failure);
+  LT_RETURN_IF_ERROR(state_->put(
+      it->second, [&](std::byte* memory) { return store_row_major(value, row_major, memory); }));
   state_->given.insert(it->second);
   return {};
 }
@@ -376,13 +331,20 @@ Result<std::vector<std::byte>> Session::get(std::string_view name) const {
     return error(ErrorCode::kUsage, fmt::format("the plan has no value '{}'", name));
   const PlanValue& value = state_->plan.values[it->second];
   const PlanStorage& storage = state_->plan.storages[value.storage];
-  if (!storage.resident && (!value.is_output || state_->steps == 0))
+  if (!storage.resident && state_->failure) return tl::unexpected<Error>(*state_->failure);
+  if (!storage.resident && (!value.is_output || state_->steps_run == 0))
     return error(ErrorCode::kUsage,
                  fmt::format("value '{}' is not alive now: it is {}", name,
                              value.is_output ? "made by the first step"
                                              : "neither a result nor there before the step"));
   std::vector<std::byte> bytes(static_cast<size_t>(plan::size_bytes(value.type)));
-  LT_RETURN_IF_ERROR(load_row_major(value, state_->value_at(it->second), bytes));
+  if (!state_->in_slot(value)) {
+    LT_RETURN_IF_ERROR(load_row_major(value, state_->value_at(it->second), bytes));
+    return bytes;
+  }
+  std::vector<std::byte> slot(bytes.size());
+  LT_RETURN_IF_ERROR(state_->transfers->read_slot(value.storage, value.offset_bytes, slot));
+  LT_RETURN_IF_ERROR(load_row_major(value, slot.data(), bytes));
   return bytes;
 }
 
@@ -394,20 +356,34 @@ void Session::seed_inputs(int64_t integer_limit) {
     const int64_t limit = integer_limit > 0 ? integer_limit : index_limit(state_->plan, v);
     std::vector<std::byte> bytes(static_cast<size_t>(plan::size_bytes(value.type)));
     fill_seeded(value.name, value.type, state_->options.seed, limit, bytes, SeedRole::kInput);
-    if (store_row_major(value, bytes, state_->value_at(v))) state_->given.insert(v);
+    const auto write = [&](std::byte* memory) { return store_row_major(value, bytes, memory); };
+    if (state_->put(v, write)) state_->given.insert(v);
   }
 }
 
 Status Session::run(const Observer* observer) {
+  if (state_->failure) return tl::unexpected<Error>(*state_->failure);
   LT_RETURN_IF_ERROR(state_->check_inputs_given());
-  LT_RETURN_IF_ERROR(state_->options.unplanned ? state_->run_unplanned(observer)
-                                               : state_->run_planned(observer));
-  ++state_->steps;
+  const Status status =
+      state_->options.unplanned ? state_->run_unplanned(observer) : state_->run_planned(observer);
+  if (!status) {
+    const Error& reason = status.error();
+    const int64_t step = state_->steps_run + 1;
+    state_->failure = Error{reason.code, fmt::format("the session ended in step {}, which failed: "
+                                                     "{}; open it again",
+                                                     step, reason.message)};
+    return error(reason.code, fmt::format("step {} failed: {}", step, reason.message));
+  }
+  ++state_->steps_run;
   return {};
 }
 
 int64_t Session::steps_run() const {
-  return state_->steps;
+  return state_->steps_run;
+}
+
+TransferTotals Session::transfers() const {
+  return state_->moved;
 }
 
 int64_t Session::touched_bytes() const {

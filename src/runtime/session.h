@@ -1,5 +1,5 @@
-// A Session owns one arena and runs the steps of one plan inside it. Small on purpose; links
-// without the planner.
+// A Session owns one arena, and the slow memory beside it, and runs the steps of one plan inside
+// them. Small on purpose; links without the planner.
 #pragma once
 
 #include <cstdint>
@@ -13,6 +13,7 @@
 #include "base/result.h"
 #include "plan/plan.h"
 #include "runtime/kernel.h"
+#include "runtime/transfers.h"
 
 namespace lowtide::runtime {
 
@@ -29,6 +30,8 @@ struct SessionOptions {
   // Fill the arena, and a guard area behind it, with a pattern before anything is put in, so that
   // touched_bytes() can say how far up it was written. Not with poison or unplanned.
   bool mark = false;
+  // Where storages go that the plan moves out of the arena. Not with unplanned.
+  SlowMemoryOptions slow_memory = {};
 };
 
 // Called after a compute step with each of its outputs; the bytes are valid during the call only.
@@ -36,9 +39,9 @@ using Observer = std::function<void(plan::PlanOpId, plan::PlanValueId, std::span
 
 class Session {
  public:
-  // Allocates the arena (exactly plan.arena_bytes, aligned), makes all kernels, fills parameters,
-  // state and constants. Error: kInput (no kernel for an op; a weight file too short), kInternal
-  // (no memory).
+  // Allocates the arena (exactly plan.arena_bytes, aligned), opens slow memory, makes all kernels,
+  // fills parameters, state and constants, each at its home. Error: kInput (no kernel for an op; a
+  // weight file too short; no room for a slow tier), kInternal (no memory).
   static Result<Session> open(plan::Plan plan, const KernelFactory& kernels,
                               const SessionOptions& options = {});
   Session(Session&&) noexcept;
@@ -56,9 +59,14 @@ class Session {
   // tokens below `integer_limit`).
   void seed_inputs(int64_t integer_limit);
 
-  // One step. No allocation happens inside for tensors or kernels.
+  // One step. No allocation happens inside for tensors or kernels. Error: a transfer failed (a full
+  // disk, a short write). That step is the session's last: run() and set() then say so, get() still
+  // gives what is there between steps, each value whole, as it was before that step or after, but
+  // for the one whose store was cut off.
   Status run(const Observer* observer = nullptr);
   int64_t steps_run() const;
+  // What moved in the last step, and how long the ops waited for it.
+  TransferTotals transfers() const;
 
   // Bytes of the arena; for an unplanned session the high-water mark of its allocations so far.
   int64_t arena_bytes() const;

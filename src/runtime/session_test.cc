@@ -10,128 +10,11 @@
 #include <fstream>
 #include <limits>
 
-#include "base/file.h"
 #include "runtime/seeded.h"
+#include "runtime/session_test_plans.h"
 
 namespace lowtide::runtime {
 namespace {
-
-using plan::Plan;
-using plan::PlanOpId;
-using plan::PlanStorageId;
-using plan::PlanValueId;
-using Initial = plan::PlanInitial::Kind;
-
-constexpr int64_t kCount = 24;
-
-// Scale: y = 2 x through the workspace. Sum: y = a + b. Step: p -= g, in place.
-class FakeKernel final : public Kernel {
- public:
-  FakeKernel(std::string kind, int64_t count) : kind_(std::move(kind)), count_(count) {}
-  void run(const KernelArgs& args) override {
-    const float* a = static_cast<const float*>(args.inputs[0]);
-    const float* b = args.inputs.size() > 1 ? static_cast<const float*>(args.inputs[1]) : nullptr;
-    float* y = static_cast<float*>(args.outputs[0]);
-    float* scratch = static_cast<float*>(args.workspace);
-    for (int64_t i = 0; i < count_; ++i) {
-      if (kind_ == "Sum") y[i] = a[i] + b[i];
-      if (kind_ == "Step") y[i] = a[i] - b[i];
-      if (kind_ == "Scale") {
-        scratch[i] = 2 * a[i];
-        y[i] = scratch[i];
-      }
-    }
-  }
-
- private:
-  std::string kind_;
-  int64_t count_;
-};
-
-class FakeFactory final : public KernelFactory {
- public:
-  Result<int64_t> workspace_bytes(const plan::OpDesc& op) const override {
-    return op.kind == "Scale" ? plan::size_bytes(op.outputs[0]) : 0;
-  }
-  plan::LayoutWish wish(const plan::OpDesc&) const override { return {}; }
-  Result<std::unique_ptr<Kernel>> make(const plan::OpDesc& op) const override {
-    if (op.kind == "Odd") return error(ErrorCode::kInput, "no kernel for Odd");
-    return std::make_unique<FakeKernel>(op.kind, plan::element_count(op.outputs[0]));
-  }
-};
-
-class PlanMaker {
- public:
-  // A value there before the step, at an address of its own.
-  PlanValueId given(std::string name, Initial kind) {
-    plan::PlanValue value = make(std::move(name));
-    value.initial.kind = kind;
-    return add(value, true);
-  }
-  PlanOpId op(std::string kind, std::vector<PlanValueId> inputs) {
-    plan::PlanOp made;
-    made.kind = kind;
-    made.name = "op" + std::to_string(plan.ops.size());
-    made.inputs = std::move(inputs);
-    made.workspace_bytes = kind == "Scale" ? 128 : 0;
-    return plan.ops.push_back(made);
-  }
-  PlanValueId output(PlanOpId producer, std::string name, bool result = false) {
-    plan::PlanValue value = make(std::move(name));
-    value.producer = producer;
-    value.is_output = result;
-    const PlanValueId id = add(value, false);
-    plan.ops[producer].outputs.push_back(id);
-    return id;
-  }
-  // A view of, or an update over, `base`.
-  PlanValueId alias(PlanOpId producer, std::string name, PlanValueId base, plan::PlanAlias how) {
-    plan::PlanValue value = make(std::move(name));
-    value.producer = producer;
-    value.alias = how;
-    value.base = base;
-    value.storage = plan.values[base].storage;
-    const PlanValueId id = plan.values.push_back(value);
-    plan.ops[producer].outputs.push_back(id);
-    return id;
-  }
-  void compute(PlanOpId id, int64_t workspace = 0) {
-    plan::Step step{.op = id, .workspace_address = workspace};
-    for (PlanValueId v : plan.ops[id].outputs)
-      if (plan.values[v].alias == plan::PlanAlias::kOwn)
-        step.makes.push_back({.storage = plan.values[v].storage, .address = address_[v]});
-    plan.steps.push_back(std::move(step));
-  }
-  void free(PlanValueId v) {
-    plan.steps.push_back({.kind = plan::Step::Kind::kFree, .storage = plan.values[v].storage});
-  }
-
-  Plan plan;
-
- private:
-  static plan::PlanValue make(std::string name) {
-    plan::PlanValue value;
-    value.name = std::move(name);
-    value.type.dims = {4, 6};
-    return value;
-  }
-  PlanValueId add(plan::PlanValue value, bool resident) {
-    value.storage = PlanStorageId(plan.storages.size());
-    const PlanValueId id = plan.values.push_back(value);
-    plan::PlanStorage storage;
-    storage.root = id;
-    storage.bytes = 128;
-    storage.resident = resident;
-    if (resident) storage.address = plan.arena_bytes;
-    address_.resize(plan.values.size());
-    address_[id] = plan.arena_bytes;
-    plan.arena_bytes += 128;
-    plan.storages.push_back(storage);
-    return id;
-  }
-
-  IdVector<PlanValueId, int64_t> address_;
-};
 
 // y = 2 x; z = y + y; r = z + p; p -= y. `shares`: r takes the place of y, which is wrong until y
 // is dead.
@@ -160,30 +43,6 @@ Plan make_plan(bool frees_too_early = false) {
   m.compute(step);
   if (!frees_too_early) m.free(y);
   return m.plan;
-}
-
-std::span<const std::byte> as_bytes(const std::vector<float>& values) {
-  return std::as_bytes(std::span(values));
-}
-
-std::vector<float> floats(const Result<std::vector<std::byte>>& bytes) {
-  EXPECT_TRUE(bytes.has_value()) << (bytes ? "" : bytes.error().message);
-  if (!bytes) return {};
-  std::vector<float> values(bytes->size() / sizeof(float));
-  std::memcpy(values.data(), bytes->data(), bytes->size());
-  return values;
-}
-
-std::vector<float> ramp() {
-  std::vector<float> values(kCount);
-  for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i);
-  return values;
-}
-
-Session open(const Plan& plan, const SessionOptions& options = {}) {
-  auto session = Session::open(plan, FakeFactory(), options);
-  EXPECT_TRUE(session.has_value()) << (session ? "" : session.error().message);
-  return std::move(*session);
 }
 
 TEST(Session, RunsStepsAndUpdatesParameters) {
@@ -314,12 +173,6 @@ TEST(Session, SaysWhatIsWrong) {
   Plan unmade = make_plan();
   unmade.steps.erase(unmade.steps.begin());
   EXPECT_NE(message(Session::open(unmade, FakeFactory())).find("reads 'y' before it is made"),
-            std::string::npos);
-  Plan moves = make_plan();
-  moves.slow_tiers.push_back({"host", 128, 1.0, 1.0, 0.0});
-  moves.storages[PlanStorageId(2)].slow_tier = 0;
-  moves.steps.push_back({.kind = plan::Step::Kind::kStore, .storage = PlanStorageId(2)});
-  EXPECT_NE(message(Session::open(moves, FakeFactory())).find("moves 'y' to slow memory"),
             std::string::npos);
   Plan odd = make_plan();
   odd.ops[PlanOpId(2)].kind = "Odd";
