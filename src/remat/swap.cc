@@ -1,0 +1,231 @@
+#include "remat/swap.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "base/check.h"
+#include "base/rng.h"
+#include "base/work.h"
+#include "plan/sequence_simulator.h"
+#include "remat/swap_timing.h"
+
+namespace lowtide::remat {
+namespace {
+
+// Better: overflows less; if both fit, takes less time.
+bool better(const Timed& a, const Timed& b) {
+  if (a.overflow_bytes != b.overflow_bytes) return a.overflow_bytes < b.overflow_bytes;
+  return a.seconds < b.seconds * (1 - 1e-12);
+}
+
+class Search {
+ public:
+  Search(const GapView& view, int64_t budget, const SwapOptions& options)
+      : view_(view),
+        budget_(budget),
+        options_(options),
+        timing_(view, budget),
+        work_(options.max_units, options.max_seconds),
+        rng_(options.seed),
+        chosen_(view.gaps.size(), 0) {
+    for (const Movable& m : view.movables)
+      seconds_per_byte_ = std::max(seconds_per_byte_, m.in_seconds / static_cast<double>(m.bytes));
+    for (size_t g = 0; g < view.gaps.size(); ++g) {
+      const Gap& gap = view.gaps[g];
+      for (int run = gap.before + 1; run < gap.after; ++run)
+        if (view.base_bytes[static_cast<size_t>(run)] > budget) {
+          useful_.push_back(static_cast<int>(g));
+          break;
+        }
+    }
+  }
+
+  Timed run() {
+    add_greedily();
+    Timed best = time();
+    if (best.fits) remove_idle(best);
+    if (options_.local_search) improve(best);
+    return best;
+  }
+
+  plan::SolveWork work() const { return {work_.used(), work_.seconds(), work_.timed_out()}; }
+
+ private:
+  Timed time(bool may_wait = true) {
+    const int64_t before = timing_.units();
+    Timed timed = timing_.time(chosen_, may_wait);
+    work_.spend(timing_.units() - before);
+    return timed;
+  }
+
+  // A resident moves as a whole: taking out its first or last gap takes out all, and its others
+  // need those two.
+  void put(int g) {
+    const Movable& m =
+        view_.movables[static_cast<size_t>(view_.gaps[static_cast<size_t>(g)].movable)];
+    const bool moves = chosen_[static_cast<size_t>(m.gaps.front())];
+    chosen_[static_cast<size_t>(g)] = 1;
+    if (!m.resident.valid() || moves) return;
+    for (int other : m.gaps) chosen_[static_cast<size_t>(other)] = 1;
+  }
+  void take_out(int g) {
+    const Movable& m =
+        view_.movables[static_cast<size_t>(view_.gaps[static_cast<size_t>(g)].movable)];
+    chosen_[static_cast<size_t>(g)] = 0;
+    if (m.resident.valid() && (g == m.gaps.front() || g == m.gaps.back()))
+      for (int other : m.gaps) chosen_[static_cast<size_t>(other)] = 0;
+  }
+
+  // Until nothing overflows or nothing is left to move: the gap that covers the largest overflow
+  // and relieves most bytes of overflow per second of transfer.
+  void add_greedily() {
+    std::vector<char> hopeless(view_.runs.size(), 0);
+    while (!work_.exhausted()) {
+      time(/*may_wait=*/false);
+      const std::vector<int64_t>& present = timing_.present();
+      int worst = -1;
+      for (size_t run = 0; run < present.size(); ++run)
+        if (!hopeless[run] && present[run] > budget_ &&
+            (worst < 0 || present[run] > present[static_cast<size_t>(worst)]))
+          worst = static_cast<int>(run);
+      if (worst < 0) return;
+      const int g = best_gap_at(worst, present);
+      if (g < 0)
+        hopeless[static_cast<size_t>(worst)] = 1;  // whoever is away here already must wait
+      else
+        put(g);
+    }
+  }
+
+  int best_gap_at(int run, const std::vector<int64_t>& present) {
+    int best = -1;
+    double best_score = 0;
+    for (int g : useful_) {
+      const Gap& gap = view_.gaps[static_cast<size_t>(g)];
+      if (chosen_[static_cast<size_t>(g)] || gap.before >= run || gap.after <= run) continue;
+      const double score = relief(g, present);
+      if (score > best_score) best_score = score, best = g;
+    }
+    return best;
+  }
+
+  // Bytes of overflow taken away, summed over time, per second of transfer. Overflow so near to an
+  // end of the gap that the transfer would be under way counts a tenth.
+  double relief(int g, const std::vector<int64_t>& present) {
+    const Movable& m =
+        view_.movables[static_cast<size_t>(view_.gaps[static_cast<size_t>(g)].movable)];
+    double bytes = 0, transfer = 0;
+    const auto add = [&](const Gap& gap) {
+      double in_front = 0;
+      const bool store = gap.before >= 0;
+      double behind = 0;
+      for (int r = gap.before + 1; r < gap.after; ++r)
+        behind += view_.seconds[static_cast<size_t>(r)];
+      for (int r = gap.before + 1; r < gap.after; ++r) {
+        const auto at = static_cast<size_t>(r);
+        behind -= view_.seconds[at];
+        const bool free = (!store || in_front >= m.out_seconds) && behind >= m.in_seconds;
+        if (present[at] > budget_)
+          bytes += (free ? 1 : 0.1) * static_cast<double>(std::min(m.bytes, present[at] - budget_));
+        in_front += view_.seconds[at];
+      }
+      transfer += (store ? m.out_seconds : 0) + m.in_seconds;
+      work_.spend(gap.after - gap.before);
+    };
+    if (m.resident.valid() && !chosen_[static_cast<size_t>(m.gaps.front())])
+      for (int other : m.gaps) add(view_.gaps[static_cast<size_t>(other)]);
+    else
+      add(view_.gaps[static_cast<size_t>(g)]);
+    return bytes / transfer;
+  }
+
+  // Takes out whatever is not needed, small benefit first, as long as the step gets no longer.
+  void remove_idle(Timed& best) {
+    for (size_t g = 0; g < chosen_.size() && !work_.exhausted(); ++g) {
+      if (!chosen_[g]) continue;
+      const std::vector<char> before = chosen_;
+      take_out(static_cast<int>(g));
+      Timed timed = time();
+      if (timed.fits && timed.seconds <= best.seconds)
+        best = std::move(timed);
+      else
+        chosen_ = before;
+    }
+  }
+
+  // Annealing over sets of gaps: one or two of them flipped at a time. What overflows counts like
+  // waiting for its transfer ten times over.
+  void improve(Timed& best) {
+    if (useful_.empty()) return;
+    const double ideal = ideal_seconds();
+    const size_t moves = 60 * useful_.size() + 400;
+    double heat = 0.03 * ideal;
+    const double cooling = std::pow(1e-4, 1.0 / static_cast<double>(moves));
+    double current = energy(best);
+    for (size_t move = 0; move < moves && !work_.exhausted(); ++move, heat *= cooling) {
+      if (best.fits && best.seconds <= ideal * (1 + 1e-9)) return;
+      const std::vector<char> before = chosen_;
+      flip(useful_[rng_.below(useful_.size())]);
+      if (rng_.below(2) == 0) flip(useful_[rng_.below(useful_.size())]);
+      Timed timed = time();
+      const double changed = energy(timed);
+      if (changed <= current || rng_.uniform() < std::exp((current - changed) / heat)) {
+        current = changed;
+        if (better(timed, best)) best = std::move(timed);
+      } else {
+        chosen_ = before;
+      }
+    }
+  }
+
+  void flip(int g) {
+    if (chosen_[static_cast<size_t>(g)])
+      take_out(g);
+    else
+      put(g);
+  }
+
+  double energy(const Timed& timed) const {
+    return timed.seconds + 10 * static_cast<double>(timed.overflow_bytes) * seconds_per_byte_;
+  }
+
+  double ideal_seconds() const {
+    double sum = 0;
+    for (double seconds : view_.seconds) sum += seconds;
+    return sum;
+  }
+
+  const GapView& view_;
+  const int64_t budget_;
+  const SwapOptions& options_;
+  SwapTiming timing_;
+  WorkBudget work_;
+  Rng rng_;
+  std::vector<char> chosen_;
+  double seconds_per_byte_ = 0;  // on the way back
+  std::vector<int> useful_;      // gaps with a run that overflows when nothing moves
+};
+
+}  // namespace
+
+SwapOutcome add_transfers(const plan::ScheduleProblem& problem,
+                          std::span<const plan::SchedAction> runs, const SwapOptions& options) {
+  LT_CHECK(problem.budget_bytes.has_value(), "transfers for a problem without a budget");
+  const Result<GapView> view = find_gaps(problem, runs, options.gaps);
+  LT_CHECK(view.has_value(), "transfers for a schedule that is none");
+  Search search(*view, *problem.budget_bytes, options);
+  const Timed timed = search.run();
+  SwapOutcome outcome;
+  outcome.work = search.work();
+  if (!timed.fits) return outcome;
+  outcome.sequence = write_sequence(*view, timed.away);
+  const Result<plan::SequenceProfile> profile = plan::simulate_sequence(problem, outcome.sequence);
+  LT_CHECK(profile.has_value() && profile->peak_bytes <= *problem.budget_bytes,
+           "the timing of transfers and the simulator disagree");
+  outcome.peak_bytes = profile->peak_bytes;
+  outcome.seconds = profile->seconds;
+  return outcome;
+}
+
+}  // namespace lowtide::remat

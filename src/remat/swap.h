@@ -1,0 +1,46 @@
+// Swap: transfers added to a schedule of runs, so that it fits into the budget. The third way
+// beside keeping a buffer and recomputing it: nothing runs again, but the link is busy, and where
+// it is busy for too long compute waits.
+//
+// State: a set of gaps (swap_gaps.h) during which buffers are away. For a set everything follows
+// (swap_timing.h): stores as soon as their source is ready, in order; loads as late as they still
+// arrive in time, found from the end backwards; a buffer leaves earlier or comes back later than
+// that, at the price of waiting, only where memory is still over the budget. So bandwidth is a
+// capacity over time, prefetch needs no rule of its own, and time is exact.
+//
+// Search: greedily the gap that relieves the run with the largest overflow most per second of
+// transfer, until nothing overflows; then annealing over the set. MAGIS and OffMate swap in
+// schedules that they fixed before; here the runs come from the retention search, and joint.h
+// varies both.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "plan/outcome.h"
+#include "plan/schedule_problem.h"
+#include "remat/swap_gaps.h"
+
+namespace lowtide::remat {
+
+struct SwapOptions {
+  GapOptions gaps;                 // what may move
+  bool local_search = true;        // improve the greedy choice
+  int64_t max_units = 20'000'000;  // runs looked at
+  double max_seconds = 1e9;        // safety stop
+  uint64_t seed = 1;
+};
+
+struct SwapOutcome {
+  std::vector<plan::SchedAction> sequence;  // empty: no set of gaps was found that fits
+  int64_t peak_bytes = 0;
+  double seconds = 0;  // of the step, waiting included
+  plan::SolveWork work;
+};
+
+// `runs`: a valid schedule without transfers. The problem must have a budget and a link.
+SwapOutcome add_transfers(const plan::ScheduleProblem& problem,
+                          std::span<const plan::SchedAction> runs, const SwapOptions& options = {});
+
+}  // namespace lowtide::remat

@@ -1,0 +1,137 @@
+#include "remat/swap_gaps.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "plan/sequence_simulator.h"
+
+namespace lowtide::remat {
+namespace {
+
+using plan::SchedOpId;
+using plan::SchedResidentId;
+using plan::SchedValueId;
+
+class Finder {
+ public:
+  Finder(const plan::ScheduleProblem& problem, const GapOptions& options, GapView& view)
+      : problem_(problem), options_(options), view_(view) {
+    for (SchedOpId op : view.runs) view.seconds.push_back(problem.ops[op].seconds);
+  }
+
+  void find() {
+    if (options_.values) add_values();
+    if (options_.residents) add_residents();
+  }
+
+ private:
+  struct Use {
+    int run;
+    bool birth, write;
+  };
+
+  void add_values() {
+    const auto uses = uses_of_values();
+    for (SchedValueId v : problem_.values.ids()) {
+      Movable movable{v, {}, problem_.values[v].bytes, 0, 0, {}};
+      int version = 0;
+      for (size_t i = 0; i < uses[v].size(); ++i) {
+        version += uses[v][i].write;
+        if (i + 1 < uses[v].size() && !uses[v][i + 1].birth)
+          add_gap(movable, uses[v][i].run, uses[v][i + 1].run, version);
+      }
+      keep(std::move(movable));
+    }
+  }
+
+  // In order of time; a run that makes a value begins a new instance of it.
+  IdVector<SchedValueId, std::vector<Use>> uses_of_values() const {
+    IdVector<SchedOpId, std::vector<std::pair<SchedValueId, Use>>> touched(problem_.ops.size());
+    for (SchedValueId v : problem_.values.ids()) {
+      const plan::SchedValue& value = problem_.values[v];
+      touched[value.producer].push_back({v, {0, true, false}});
+      for (SchedOpId reader : value.readers)
+        touched[reader].push_back(
+            {v,
+             {0, false, std::binary_search(value.writers.begin(), value.writers.end(), reader)}});
+    }
+    IdVector<SchedValueId, std::vector<Use>> uses(problem_.values.size());
+    for (size_t run = 0; run < view_.runs.size(); ++run)
+      for (auto [value, use] : touched[view_.runs[run]]) {
+        use.run = static_cast<int>(run);
+        uses[value].push_back(use);
+      }
+    return uses;
+  }
+
+  void add_residents() {
+    IdVector<SchedOpId, std::vector<int>> when(problem_.ops.size());
+    for (size_t run = 0; run < view_.runs.size(); ++run)
+      when[view_.runs[run]].push_back(static_cast<int>(run));
+    for (SchedResidentId r : problem_.residents.ids()) {
+      const plan::SchedResident& resident = problem_.residents[r];
+      std::vector<Use> uses;
+      for (SchedOpId reader : resident.readers)
+        for (int run : when[reader])
+          uses.push_back(
+              {run, false,
+               std::binary_search(resident.writers.begin(), resident.writers.end(), reader)});
+      if (uses.empty()) continue;
+      std::sort(uses.begin(), uses.end(), [](const Use& a, const Use& b) { return a.run < b.run; });
+      Movable movable{{}, r, resident.bytes, 0, 0, {}};
+      int version = 0, before = -1;
+      for (const Use& use : uses) {
+        add_gap(movable, before, use.run, version);
+        version += use.write;
+        before = use.run;
+      }
+      // The last one always exists, even when no run is left for it.
+      movable.gaps.push_back(static_cast<int>(view_.gaps.size()));
+      view_.gaps.push_back({static_cast<int>(view_.movables.size()), before,
+                            static_cast<int>(view_.runs.size()), version});
+      keep(std::move(movable));
+    }
+  }
+
+  void add_gap(Movable& movable, int before, int after, int version) {
+    // The first gap of a resident always exists, even when no run is before its first use.
+    if (after - before < 2 && before >= 0) return;
+    movable.gaps.push_back(static_cast<int>(view_.gaps.size()));
+    view_.gaps.push_back({static_cast<int>(view_.movables.size()), before, after, version});
+  }
+
+  void keep(Movable&& movable) {
+    if (movable.gaps.empty()) return;
+    if (movable.bytes == 0) {
+      view_.gaps.resize(view_.gaps.size() - movable.gaps.size());
+      return;
+    }
+    const plan::Link& link = *problem_.link;
+    const auto bytes = static_cast<double>(movable.bytes);
+    movable.out_seconds = link.latency_seconds + bytes / link.bytes_per_second_out;
+    movable.in_seconds = link.latency_seconds + bytes / link.bytes_per_second_in;
+    view_.movables.push_back(std::move(movable));
+  }
+
+  const plan::ScheduleProblem& problem_;
+  const GapOptions& options_;
+  GapView& view_;
+};
+
+}  // namespace
+
+Result<GapView> find_gaps(const plan::ScheduleProblem& problem,
+                          std::span<const plan::SchedAction> runs, const GapOptions& options) {
+  LT_CHECK(problem.link.has_value(), "gaps of a problem without a link");
+  GapView view;
+  LT_ASSIGN(plan::SequenceProfile profile, plan::simulate_sequence(problem, runs));
+  view.base_bytes = std::move(profile.action_bytes);
+  for (const plan::SchedAction& action : runs) {
+    LT_CHECK(action.kind == plan::SchedAction::Kind::kRun, "gaps of a schedule with transfers");
+    view.runs.push_back(action.op);
+  }
+  Finder(problem, options, view).find();
+  return view;
+}
+
+}  // namespace lowtide::remat

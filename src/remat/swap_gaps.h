@@ -1,0 +1,50 @@
+// The gaps of a schedule: stretches of runs in which a buffer is present and nobody uses it, so
+// that it could as well be in the slow tier. A gap of a value lies between two uses of one of its
+// instances; a resident (which moves as a whole or not at all) also has one before its first use
+// and one after its last. What was stored once need not be stored again until a writer changes it:
+// a gap knows the version of the contents that it would move.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "plan/schedule_problem.h"
+
+namespace lowtide::remat {
+
+struct Gap {
+  int movable = 0;
+  int before = 0;   // the run that uses it last; -1: the gap begins with the step
+  int after = 0;    // the run that uses it next; the number of runs: it ends with the step
+  int version = 0;  // writers that ran up to `before`
+};
+
+// A value or a resident with at least one gap.
+struct Movable {
+  plan::SchedValueId value{};
+  plan::SchedResidentId resident{};
+  int64_t bytes = 0;
+  double out_seconds = 0, in_seconds = 0;  // of one transfer on a free link
+  std::vector<int> gaps;                   // ascending in time
+};
+
+struct GapView {
+  std::vector<Movable> movables;
+  std::vector<Gap> gaps;
+  std::vector<plan::SchedOpId> runs;
+  std::vector<double> seconds;      // of each run
+  std::vector<int64_t> base_bytes;  // present during each run when nothing moves
+};
+
+struct GapOptions {
+  bool values = true;     // activations and gradients may move
+  bool residents = true;  // parameters and optimizer state may move
+};
+
+// `runs` must be a valid schedule without transfers (simulate_sequence accepts it), and the problem
+// must have a link. Error: as simulate_sequence.
+Result<GapView> find_gaps(const plan::ScheduleProblem& problem,
+                          std::span<const plan::SchedAction> runs, const GapOptions& options);
+
+}  // namespace lowtide::remat

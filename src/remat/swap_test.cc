@@ -1,0 +1,146 @@
+// Transfers on random problems: whatever add_transfers returns is checked by the simulator (inside,
+// too); here it is held to what it promises beyond that.
+#include "remat/swap.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "plan/schedule_test_problems.h"
+#include "plan/sequence_simulator.h"
+
+namespace lowtide::remat {
+namespace {
+
+using plan::SchedAction;
+using plan::SchedOpId;
+using plan::ScheduleProblem;
+
+std::vector<SchedAction> in_given_order(const ScheduleProblem& problem) {
+  std::vector<SchedAction> runs;
+  for (SchedOpId op : problem.ops.ids()) runs.push_back(SchedAction::run(op));
+  return runs;
+}
+
+ScheduleProblem random_problem(Rng& rng, int64_t ops) {
+  plan::RandomSchedule shape;
+  shape.min_ops = shape.max_ops = ops;
+  shape.reader_rate = 1.5 / static_cast<double>(ops);
+  shape.link_rate = 1;
+  shape.resident_rate = 0.3;
+  return plan::random_schedule_problem(shape, rng);
+}
+
+TEST(Swap, FitsBudgetsThatTheOrderAloneMisses) {
+  Rng rng(1);
+  int tried = 0, fitted = 0;
+  for (int i = 0; i < 2000; ++i) {
+    ScheduleProblem problem = random_problem(rng, rng.between(4, 30));
+    const auto runs = in_given_order(problem);
+    const auto whole = plan::simulate_sequence(problem, runs);
+    ASSERT_TRUE(whole) << whole.error().message;
+    problem.budget_bytes = whole->peak_bytes - rng.between(0, whole->peak_bytes / 2);
+    const SwapOutcome outcome = add_transfers(problem, runs, {.max_units = 200'000});
+    ++tried;
+    if (outcome.sequence.empty()) continue;
+    ++fitted;
+    const auto profile = plan::simulate_sequence(problem, outcome.sequence);
+    ASSERT_TRUE(profile) << profile.error().message;
+    EXPECT_LE(profile->peak_bytes, *problem.budget_bytes);
+    EXPECT_DOUBLE_EQ(profile->seconds, outcome.seconds);
+    EXPECT_GE(outcome.seconds, whole->seconds * (1 - 1e-12));
+    EXPECT_EQ(profile->reruns, 0);
+  }
+  EXPECT_GT(fitted, tried / 3);
+}
+
+TEST(Swap, MovesNothingWhereNothingOverflows) {
+  Rng rng(2);
+  for (int i = 0; i < 200; ++i) {
+    ScheduleProblem problem = random_problem(rng, 12);
+    const auto runs = in_given_order(problem);
+    const auto whole = plan::simulate_sequence(problem, runs);
+    ASSERT_TRUE(whole) << whole.error().message;
+    problem.budget_bytes = whole->peak_bytes;
+    EXPECT_EQ(add_transfers(problem, runs).sequence, runs);
+  }
+}
+
+// ops 0 1 2 3 4 5 in a row, each one second; 0 makes a value of 10 bytes that 5 reads.
+ScheduleProblem long_gap(double bytes_per_second) {
+  ScheduleProblem problem;
+  for (int i = 0; i < 6; ++i)
+    problem.ops.push_back({.name = "op" + std::to_string(i), .seconds = 1, .may_rerun = false});
+  problem.values.push_back(
+      {.name = "far", .bytes = 10, .producer = SchedOpId(0), .readers = {SchedOpId(5)}});
+  for (size_t i = 0; i + 1 < 6; ++i)
+    problem.values.push_back({.name = "near" + std::to_string(i),
+                              .bytes = 4,
+                              .producer = SchedOpId(i),
+                              .readers = {SchedOpId(i + 1)}});
+  problem.values.push_back(
+      {.name = "big", .bytes = 10, .producer = SchedOpId(2), .readers = {SchedOpId(3)}});
+  problem.link = plan::Link{bytes_per_second, bytes_per_second, 0};
+  problem.budget_bytes = 18;
+  return problem;
+}
+
+TEST(Swap, ATransferThatFitsBetweenItsUsesCostsNothing) {
+  const ScheduleProblem problem = long_gap(10);  // a second each way; away during ops 2 and 3
+  const SwapOutcome outcome = add_transfers(problem, in_given_order(problem));
+  ASSERT_FALSE(outcome.sequence.empty());
+  EXPECT_DOUBLE_EQ(outcome.seconds, 6);
+  EXPECT_LE(outcome.peak_bytes, 18);
+}
+
+TEST(Swap, WaitsExactlyAsLongAsTheLinkIsTooSlow) {
+  // Two seconds each way: out from 1 to 3, so op 2 waits a second; back right after op 3, from 5 to
+  // 7, when op 4 is done at 6: another second.
+  const ScheduleProblem problem = long_gap(5);
+  const SwapOutcome outcome = add_transfers(problem, in_given_order(problem));
+  ASSERT_FALSE(outcome.sequence.empty());
+  EXPECT_DOUBLE_EQ(outcome.seconds, 8);
+}
+
+TEST(Swap, ResidentsComeForTheirUsesAndLeave) {
+  ScheduleProblem problem;
+  for (int i = 0; i < 8; ++i) problem.ops.push_back({.seconds = 1, .may_rerun = false});
+  for (size_t i = 0; i + 1 < 8; ++i)
+    problem.values.push_back({.bytes = 1, .producer = SchedOpId(i), .readers = {SchedOpId(i + 1)}});
+  for (size_t i = 0; i < 4; ++i)
+    problem.residents.push_back({.name = "state",
+                                 .bytes = 10,
+                                 .readers = {SchedOpId(2 * i)},
+                                 .writers = {SchedOpId(2 * i)}});
+  problem.resident_bytes = 40;
+  problem.link = plan::Link{10, 10, 0};
+  problem.budget_bytes = 33;
+  const auto runs = in_given_order(problem);
+  const SwapOutcome outcome = add_transfers(problem, runs);
+  ASSERT_FALSE(outcome.sequence.empty());
+  EXPECT_DOUBLE_EQ(outcome.seconds, 8);  // one or two of them move, in the shadow of the ops
+  const auto profile = plan::simulate_sequence(problem, outcome.sequence);
+  ASSERT_TRUE(profile);
+  EXPECT_LE(profile->peak_bytes, 33);
+  EXPECT_EQ(profile->stored_bytes, profile->loaded_bytes);
+
+  SwapOptions values_only;
+  values_only.gaps.residents = false;
+  EXPECT_TRUE(add_transfers(problem, runs, values_only).sequence.empty());
+}
+
+TEST(Swap, TheSameAnswerEveryTime) {
+  Rng rng(3);
+  for (int i = 0; i < 50; ++i) {
+    ScheduleProblem problem = random_problem(rng, 40);
+    const auto runs = in_given_order(problem);
+    const auto whole = plan::simulate_sequence(problem, runs);
+    problem.budget_bytes = whole->peak_bytes * 3 / 4;
+    const SwapOptions options{.max_units = 100'000};
+    EXPECT_EQ(add_transfers(problem, runs, options).sequence,
+              add_transfers(problem, runs, options).sequence);
+  }
+}
+
+}  // namespace
+}  // namespace lowtide::remat

@@ -1,0 +1,216 @@
+#include "remat/swap_timing.h"
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+
+#include "base/check.h"
+
+namespace lowtide::remat {
+namespace {
+
+using plan::SchedAction;
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+}  // namespace
+
+SwapTiming::SwapTiming(const GapView& view, int64_t budget_bytes)
+    : view_(view), budget_(budget_bytes), runs_(static_cast<int>(view.runs.size())) {}
+
+Timed SwapTiming::time(const std::vector<char>& chosen, bool may_wait) {
+  start_.assign(1, 0);
+  for (double seconds : view_.seconds) start_.push_back(start_.back() + seconds);
+  finish_.assign(start_.begin() + 1, start_.end());
+  const double no_waiting = start_.back();
+  Timed best;
+  std::vector<Away> away;
+  list_moves(chosen, away);
+  // Waiting moves the runs behind it, and with them the best moments for transfers: place once
+  // more on the timeline that came out.
+  for (int pass = 0; pass < 2; ++pass) {
+    place(away);
+    find_present(away);
+    if (may_wait) tighten(away);
+    Timed timed;
+    for (int run = 0; run < runs_; ++run) {
+      const int64_t over = present_[static_cast<size_t>(run)] - budget_;
+      if (over <= timed.overflow_bytes) continue;
+      timed.overflow_bytes = over;
+      timed.overflow_run = run;
+    }
+    timed.fits = timed.overflow_bytes == 0;
+    timed.seconds = play(away);
+    timed.away = away;
+    if (pass == 0 || timed.overflow_bytes < best.overflow_bytes ||
+        (timed.fits && timed.seconds < best.seconds))
+      best = std::move(timed);
+    if (!may_wait || !best.fits || best.seconds <= no_waiting) break;
+  }
+  return best;
+}
+
+void SwapTiming::list_moves(const std::vector<char>& chosen, std::vector<Away>& away) const {
+  for (const Movable& movable : view_.movables) {
+    int stored = movable.resident.valid() ? 0 : -1;  // version that the slow tier holds
+    for (int g : movable.gaps) {
+      if (!chosen[static_cast<size_t>(g)]) continue;
+      const Gap& gap = view_.gaps[static_cast<size_t>(g)];
+      away.push_back({g, gap.version != stored, gap.after < runs_, 0, 0});
+      stored = gap.version;
+    }
+  }
+  std::sort(away.begin(), away.end(), [&](const Away& x, const Away& y) {
+    const Gap& a = view_.gaps[static_cast<size_t>(x.gap)];
+    const Gap& b = view_.gaps[static_cast<size_t>(y.gap)];
+    return std::pair(a.before, x.gap) < std::pair(b.before, y.gap);
+  });
+}
+
+// Stores as early, loads as late as possible, each direction one after another.
+void SwapTiming::place(std::vector<Away>& away) {
+  units_ += static_cast<int64_t>(away.size());
+  double out_free = 0;
+  for (Away& a : away) {
+    const Gap& gap = view_.gaps[static_cast<size_t>(a.gap)];
+    a.leaves = gap.before + 1;
+    if (!a.store) continue;
+    const double ready = gap.before < 0 ? 0 : finish_[static_cast<size_t>(gap.before)];
+    out_free =
+        std::max(out_free, ready) + view_.movables[static_cast<size_t>(gap.movable)].out_seconds;
+    const auto from = start_.begin() + a.leaves;
+    a.leaves = static_cast<int>(std::lower_bound(from, start_.begin() + gap.after, out_free) -
+                                start_.begin());
+  }
+  std::vector<size_t> by_return(away.size());
+  std::iota(by_return.begin(), by_return.end(), size_t{0});
+  const auto after = [&](size_t i) { return view_.gaps[static_cast<size_t>(away[i].gap)].after; };
+  std::stable_sort(by_return.begin(), by_return.end(),
+                   [&](size_t i, size_t j) { return after(i) > after(j); });
+  double next_begin = kInfinity;
+  for (size_t i : by_return) {
+    Away& a = away[i];
+    a.returns = after(i);
+    if (!a.load) continue;
+    const int movable = view_.gaps[static_cast<size_t>(a.gap)].movable;
+    next_begin = std::min(next_begin, start_[static_cast<size_t>(a.returns)]) -
+                 view_.movables[static_cast<size_t>(movable)].in_seconds;
+    const auto end = start_.begin() + a.returns + 1;
+    const auto late = std::upper_bound(start_.begin() + a.leaves, end, next_begin);
+    a.returns = std::max(a.leaves, static_cast<int>(late - start_.begin()) - 1);
+  }
+}
+
+void SwapTiming::find_present(const std::vector<Away>& away) {
+  units_ += runs_;
+  std::vector<int64_t> change(static_cast<size_t>(runs_) + 1, 0);
+  for (const Away& a : away) {
+    const Gap& gap = view_.gaps[static_cast<size_t>(a.gap)];
+    const int64_t bytes = view_.movables[static_cast<size_t>(gap.movable)].bytes;
+    change[static_cast<size_t>(a.leaves)] -= bytes;
+    change[static_cast<size_t>(a.returns)] += bytes;
+  }
+  present_ = view_.base_bytes;
+  int64_t moved = 0;
+  for (size_t run = 0; run < present_.size(); ++run) present_[run] += moved += change[run];
+}
+
+void SwapTiming::tighten(std::vector<Away>& away) {
+  for (int run = 0; run < runs_; ++run)
+    while (present_[static_cast<size_t>(run)] > budget_ && tighten_at(run, away)) {
+    }
+}
+
+// Makes one buffer leave before this run or come back after it although somebody then waits: the
+// one with the least waiting per byte.
+bool SwapTiming::tighten_at(int run, std::vector<Away>& away) {
+  units_ += static_cast<int64_t>(away.size());
+  Away* best = nullptr;
+  double best_wait = kInfinity;
+  for (Away& a : away) {
+    const Gap& gap = view_.gaps[static_cast<size_t>(a.gap)];
+    if (run <= gap.before || run >= gap.after || (a.leaves <= run && run < a.returns)) continue;
+    const auto from = static_cast<size_t>(run < a.leaves ? run : a.returns);
+    const auto to = static_cast<size_t>(run < a.leaves ? a.leaves : run + 1);
+    const double wait = (start_[to] - start_[from]) /
+                        static_cast<double>(view_.movables[static_cast<size_t>(gap.movable)].bytes);
+    if (wait < best_wait) best_wait = wait, best = &a;
+  }
+  if (best == nullptr) return false;
+  const int64_t bytes =
+      view_.movables[static_cast<size_t>(view_.gaps[static_cast<size_t>(best->gap)].movable)].bytes;
+  const auto take = [&](int from, int to) {
+    for (int r = from; r < to; ++r) present_[static_cast<size_t>(r)] -= bytes;
+  };
+  if (best->leaves == best->returns) {
+    best->leaves = run, best->returns = run + 1;
+    take(run, run + 1);
+  } else if (run < best->leaves) {
+    take(run, best->leaves);
+    best->leaves = run;
+  } else {
+    take(best->returns, run + 1);
+    best->returns = run + 1;
+  }
+  return true;
+}
+
+// The timeline of the step with these transfers; leaves the runs' times in start_ and finish_.
+double SwapTiming::play(const std::vector<Away>& away) {
+  units_ += runs_ + 4 * static_cast<int64_t>(away.size());
+  enum Event : size_t { kStore, kDrop, kLoad, kArrive, kEvents };
+  const auto slots = static_cast<size_t>(runs_) + 1;
+  at_.resize(slots * kEvents);
+  for (auto& list : at_) list.clear();
+  for (size_t i = 0; i < away.size(); ++i) {
+    const Gap& gap = view_.gaps[static_cast<size_t>(away[i].gap)];
+    const auto put = [&](Event event, int slot) {
+      at_[static_cast<size_t>(slot) * kEvents + event].push_back(static_cast<int>(i));
+    };
+    if (away[i].store) put(kStore, gap.before + 1), put(kDrop, away[i].leaves);
+    if (away[i].load) put(kLoad, away[i].returns), put(kArrive, gap.after);
+  }
+  std::vector<double> stored(away.size(), 0), arrives(away.size(), 0);
+  const auto movable = [&](int i) -> const Movable& {
+    return view_.movables[static_cast<size_t>(
+        view_.gaps[static_cast<size_t>(away[static_cast<size_t>(i)].gap)].movable)];
+  };
+  double now = 0, out_free = 0, in_free = 0;
+  for (size_t slot = 0; slot < slots; ++slot) {
+    const auto* lists = &at_[slot * kEvents];
+    for (int i : lists[kStore])
+      stored[static_cast<size_t>(i)] = out_free = std::max(now, out_free) + movable(i).out_seconds;
+    for (int i : lists[kDrop]) now = std::max(now, stored[static_cast<size_t>(i)]);
+    for (int i : lists[kLoad])
+      arrives[static_cast<size_t>(i)] = in_free = std::max(now, in_free) + movable(i).in_seconds;
+    for (int i : lists[kArrive]) now = std::max(now, arrives[static_cast<size_t>(i)]);
+    start_[slot] = now;
+    if (slot + 1 == slots) break;
+    now += view_.seconds[slot];
+    finish_[slot] = now;
+  }
+  return std::max({now, out_free, in_free});
+}
+
+std::vector<SchedAction> write_sequence(const GapView& view, const std::vector<Away>& away) {
+  using Kind = SchedAction::Kind;
+  const size_t slots = view.runs.size() + 1;
+  std::vector<std::vector<SchedAction>> stores(slots), drops(slots), loads(slots);
+  for (const Away& a : away) {
+    const Gap& gap = view.gaps[static_cast<size_t>(a.gap)];
+    const Movable& m = view.movables[static_cast<size_t>(gap.movable)];
+    const auto action = [&](Kind kind) { return SchedAction{kind, {}, m.value, m.resident}; };
+    if (a.store) stores[static_cast<size_t>(gap.before) + 1].push_back(action(Kind::kStore));
+    if (gap.before >= 0) drops[static_cast<size_t>(a.leaves)].push_back(action(Kind::kDrop));
+    if (a.load) loads[static_cast<size_t>(a.returns)].push_back(action(Kind::kLoad));
+  }
+  std::vector<SchedAction> sequence;
+  for (size_t slot = 0; slot < slots; ++slot) {
+    for (const auto* list : {&stores[slot], &drops[slot], &loads[slot]})
+      sequence.insert(sequence.end(), list->begin(), list->end());
+    if (slot < view.runs.size()) sequence.push_back(SchedAction::run(view.runs[slot]));
+  }
+  return sequence;
+}
+
+}  // namespace lowtide::remat
