@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <filesystem>
 #include <limits>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -184,11 +185,28 @@ void add_verify(CLI::App& app, Action& action) {
 
 struct RunFlags {
   std::string plan;
+  std::string slow_tier = "memory", link_throttle;
   CompareOptions options;
   bool json = false;
 };
 
-Status run_run_command(const RunFlags& flags) {
+Status parse_slow_tier(RunFlags& flags) {
+  CompareOptions& options = flags.options;
+  if (flags.slow_tier != "memory") {
+    if (!std::filesystem::is_directory(flags.slow_tier))
+      return error(ErrorCode::kUsage,
+                   fmt::format("--slow-tier: '{}' is neither 'memory' nor a folder that is there",
+                               flags.slow_tier));
+    options.slow_tier_folder = flags.slow_tier;
+  }
+  if (flags.link_throttle.empty()) return {};
+  LT_ASSIGN(const int64_t speed, parse_bytes_per_second(flags.link_throttle, "--link-throttle"));
+  options.link_bytes_per_second = static_cast<double>(speed);
+  return {};
+}
+
+Status run_run_command(RunFlags& flags) {
+  LT_RETURN_IF_ERROR(parse_slow_tier(flags));
   LT_ASSIGN(const Plan plan, Plan::load(flags.plan));
   if (const Status verified = plan.verify(); !verified) {
     const std::string& all = verified.error().message;
@@ -229,6 +247,15 @@ void add_run(CLI::App& app, Action& action) {
       ->check(file_name());
   command->add_option("--threads", options.threads, "0: as many as the plan was made for")
       ->check(whole_number(0, kMostThreads));
+  command
+      ->add_option("--slow-tier", flags->slow_tier,
+                   "where tensors go that the plan moves out: 'memory' (host memory outside the "
+                   "arena) or a folder for a file")
+      ->check(file_name());
+  command
+      ->add_option("--link-throttle", flags->link_throttle,
+                   "slow transfers down to this speed in each direction, as in 2GiB/s")
+      ->check(file_name());
   command->add_flag("--json", flags->json, "print the result as JSON");
   command->callback([flags, &action] { action = [flags] { return run_run_command(*flags); }; });
 }

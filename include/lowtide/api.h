@@ -121,6 +121,19 @@ struct RunOptions {
   bool unplanned =
       false;  // one buffer per value, freed after its last use, in the given order: the baseline
   int threads = 0;  // 0: as many as the plan was made for
+  // Where tensors go that the plan moves off the device: files without a name in this folder;
+  // empty: host memory outside the arena.
+  std::string slow_tier_folder = {};
+  // Slows those moves down to this many bytes per second and direction; 0: as fast as they go.
+  double link_bytes_per_second = 0;
+};
+
+// What a step moved between the arena and slow memory.
+struct StepTransfers {
+  int64_t stored_bytes = 0, loaded_bytes = 0;
+  double transfer_seconds = 0;  // of both directions, from start to end of each move
+  double exposed_seconds = 0;   // in which ops waited for them
+  double hidden_share = 1;      // of transfer_seconds, from 0 to 1; 1 where nothing moved
 };
 
 // One arena and the steps that run in it.
@@ -145,8 +158,11 @@ class LOWTIDE_API Session {
   // Fills every input that was not set with seeded values.
   void seed_inputs();
 
-  Status run();                 // one step
-  int64_t arena_bytes() const;  // unplanned: the high-water mark so far
+  // One step. Error: a move to or from slow memory failed (a full disk, a short write); that step
+  // is the session's last, and what get() gives afterwards is whole, of before it or after.
+  Status run();
+  StepTransfers transfers() const;  // of the last step
+  int64_t arena_bytes() const;      // unplanned: the high-water mark so far
 
  private:
   struct State;

@@ -10,6 +10,7 @@
 #include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "api/dump.h"
 #include "api/running.h"
@@ -70,7 +71,7 @@ class Comparison {
     const runtime::Observer keep = [this](PlanOpId, PlanValueId value,
                                           std::span<const std::byte> bytes) {
       if (is_result(plan_, value))
-        kept_.insert_or_assign(value, std::vector<std::byte>(bytes.begin(), bytes.end()));
+        kept_.insert_or_assign(value, Kept{.bytes = {bytes.begin(), bytes.end()}});
     };
     const runtime::Observer hold = [this](PlanOpId, PlanValueId value,
                                           std::span<const std::byte> bytes) {
@@ -79,27 +80,54 @@ class Comparison {
     LT_RETURN_IF_ERROR(unplanned.run(&keep));
     report_.max_abs_difference = report_.max_abs_difference.value_or(0);
     LT_RETURN_IF_ERROR(planned.run(&hold));
-    LT_CHECK(kept_.empty(), "the planned step did not make every value of the unplanned one");
-    return {};
+    for (const auto& [value, kept] : kept_)
+      LT_CHECK(kept.seen, "the planned step did not make every value of the unplanned one");
+    kept_.clear();
+    return compare_slow_homes(planned, unplanned);
   }
 
  private:
+  struct Kept {
+    std::vector<std::byte> bytes;
+    bool seen = false, different = false;
+  };
+
+  // Every run of an op is held against the one unplanned run; a value counts once.
   void compare(PlanValueId id, std::span<const std::byte> bytes) {
-    const auto kept = kept_.find(id);
-    LT_CHECK(kept != kept_.end() && kept->second.size() == bytes.size(), plan_.values[id].name);
-    ++report_.values_compared;
-    if (std::memcmp(kept->second.data(), bytes.data(), bytes.size()) != 0) {
-      if (++report_.values_different == 1) report_.first_different = plan_.values[id].name;
-      const double difference =
-          largest_difference(plan_.values[id].type.dtype, kept->second, bytes);
-      report_.max_abs_difference = std::max(*report_.max_abs_difference, difference);
+    const auto found = kept_.find(id);
+    LT_CHECK(found != kept_.end() && found->second.bytes.size() == bytes.size(),
+             plan_.values[id].name);
+    Kept& kept = found->second;
+    count(id, !std::exchange(kept.seen, true), kept.bytes, bytes, kept.different);
+  }
+
+  void count(PlanValueId id, bool first, std::span<const std::byte> expected,
+             std::span<const std::byte> bytes, bool& different) {
+    if (first) ++report_.values_compared;
+    if (std::memcmp(expected.data(), bytes.data(), bytes.size()) == 0) return;
+    if (!std::exchange(different, true) && ++report_.values_different == 1)
+      report_.first_different = plan_.values[id].name;
+    report_.max_abs_difference =
+        std::max(*report_.max_abs_difference,
+                 largest_difference(plan_.values[id].type.dtype, expected, bytes));
+  }
+
+  // That what was updated also reached its home.
+  Status compare_slow_homes(const runtime::Session& planned, const runtime::Session& unplanned) {
+    for (const plan::PlanStorage& storage : plan_.storages) {
+      const plan::PlanValue& root = plan_.values[storage.root];
+      if (!storage.home_slow || !root.type.layout.blocked.empty()) continue;
+      LT_ASSIGN(const std::vector<std::byte> expected, unplanned.get(root.name));
+      LT_ASSIGN(const std::vector<std::byte> bytes, planned.get(root.name));
+      bool different = false;
+      count(storage.root, true, expected, bytes, different);
     }
-    kept_.erase(kept);
+    return {};
   }
 
   const plan::Plan& plan_;
   RunReport& report_;
-  std::map<PlanValueId, std::vector<std::byte>> kept_;
+  std::map<PlanValueId, Kept> kept_;
 };
 
 // One step whose row-major results are written to a folder.
@@ -173,6 +201,8 @@ class Opener {
     runtime::SessionOptions resolved;
     resolved.seed = options_.seed;
     resolved.model_folder = options_.model_folder;
+    LT_ASSIGN(resolved.slow_memory,
+              slow_memory(options_.slow_tier_folder, options_.link_bytes_per_second));
     vary(resolved);
     LT_ASSIGN(runtime::Session session,
               open_session(plan_, *kernels_, threads_, options_.seed_missing_weights, resolved));
@@ -199,9 +229,25 @@ Status measure_arena(const Opener& opener, RunReport& report) {
   return {};
 }
 
+void add(runtime::TransferTotals& sum, const runtime::TransferTotals& step) {
+  sum.stored_bytes += step.stored_bytes;
+  sum.loaded_bytes += step.loaded_bytes;
+  sum.transfer_seconds += step.transfer_seconds;
+  sum.exposed_seconds += step.exposed_seconds;
+}
+
+// From the sum over steps to their mean; every step moves the same bytes.
+void divide(runtime::TransferTotals& sum, int64_t steps) {
+  sum.stored_bytes /= steps;
+  sum.loaded_bytes /= steps;
+  sum.transfer_seconds /= static_cast<double>(steps);
+  sum.exposed_seconds /= static_cast<double>(steps);
+}
+
 void summarize(RunReport& report, const runtime::Session& planned,
                const std::optional<runtime::Session>& unplanned, std::vector<double> times,
                std::vector<double> unplanned_times) {
+  divide(report.transfers, std::ssize(times));
   report.step_seconds = median(std::move(times));
   report.loss_last = loss_of(planned);
   if (!unplanned) return;
@@ -237,6 +283,7 @@ Result<RunReport> run_plan(const plan::Plan& plan, const CompareOptions& options
   for (int64_t step = 0; step < options.steps; ++step) {
     LT_ASSIGN(const double seconds, timed_step(planned));
     times.push_back(seconds);
+    add(report.transfers, planned.transfers());
     if (!report.loss_first) report.loss_first = loss_of(planned);
     if (!unplanned) continue;
     LT_ASSIGN(const double other, timed_step(*unplanned));
@@ -260,6 +307,14 @@ std::string print(const RunReport& report) {
                  report.predicted_step_seconds * 1e3, report.step_seconds * 1e3, report.steps);
   if (report.loss_first && report.loss_last)
     fmt::format_to(out, "loss   {:.6f} -> {:.6f}\n", *report.loss_first, *report.loss_last);
+  if (const runtime::TransferTotals& moved = report.transfers;
+      moved.stored_bytes + moved.loaded_bytes > 0)
+    fmt::format_to(
+        out,
+        "moved  {} out and {} in a step: {:.1f} ms of transfers, {:.1f} ms of it exposed "
+        "({:.0f} % hidden)\n",
+        format_bytes(moved.stored_bytes), format_bytes(moved.loaded_bytes),
+        moved.transfer_seconds * 1e3, moved.exposed_seconds * 1e3, moved.hidden_share() * 100);
   if (report.seeded_weights > 0)
     fmt::format_to(out, "weights of {} parameters were drawn from the seed\n",
                    report.seeded_weights);
@@ -292,6 +347,11 @@ std::string print_json(const RunReport& report) {
   json["seeded_weights"] = report.seeded_weights;
   json["predicted_step_seconds"] = report.predicted_step_seconds;
   json["step_seconds"] = report.step_seconds;
+  json["stored_bytes"] = report.transfers.stored_bytes;
+  json["loaded_bytes"] = report.transfers.loaded_bytes;
+  json["transfer_seconds"] = report.transfers.transfer_seconds;
+  json["exposed_transfer_seconds"] = report.transfers.exposed_seconds;
+  json["hidden_transfer_share"] = report.transfers.hidden_share();
   if (report.loss_first) json["loss_first"] = *report.loss_first;
   if (report.loss_last) json["loss_last"] = *report.loss_last;
   if (report.max_abs_difference) {

@@ -30,6 +30,7 @@ struct RunReport {
   double predicted_step_seconds = 0;
   double step_seconds = 0;                      // median
   std::optional<double> loss_first, loss_last;  // of a training step
+  runtime::TransferTotals transfers;            // means of the timed steps
   // Only with compare:
   std::optional<double>
       unplanned_step_seconds;                // median of steps interleaved with the planned ones
@@ -49,12 +50,15 @@ struct CompareOptions {
   std::string model_folder;
   bool seed_missing_weights = false;  // see RunOptions
   int threads = 0;                    // 0: as many as the plan was made for
+  std::string slow_tier_folder;       // see RunOptions
+  double link_bytes_per_second = 0;   // see RunOptions
   std::string
       dump_folder;  // results of the first planned step go here (api/dump.h); empty: nowhere
 };
 
 // Compared in a first step before those that are timed and in a last one after them: every output,
-// every gradient of a parameter, every updated parameter and state. Error: as open_session
+// every gradient of a parameter, every updated parameter and state, each time it is made; and what
+// lies in slow memory after the step. Error: as open_session
 // (api/running.h) and runtime::Session::run.
 Result<RunReport> run_plan(const plan::Plan& plan, const CompareOptions& options);
 

@@ -260,6 +260,8 @@ Result<Session> Session::open(const Plan& plan, const RunOptions& options) {
   resolved.seed = options.seed;
   resolved.model_folder = options.model_folder;
   resolved.unplanned = options.unplanned;
+  LT_ASSIGN(resolved.slow_memory,
+            slow_memory(options.slow_tier_folder, options.link_bytes_per_second));
   LT_ASSIGN(runtime::Session session, open_session(plan.state().plan, *kernels, threads,
                                                    options.seed_missing_weights, resolved));
   return Session(std::make_unique<State>(State{std::move(kernels), std::move(session)}));
@@ -307,6 +309,14 @@ void Session::seed_inputs() {
 }
 Status Session::run() {
   return state_->session.run();
+}
+StepTransfers Session::transfers() const {
+  const runtime::TransferTotals moved = state_->session.transfers();
+  return {.stored_bytes = moved.stored_bytes,
+          .loaded_bytes = moved.loaded_bytes,
+          .transfer_seconds = moved.transfer_seconds,
+          .exposed_seconds = moved.exposed_seconds,
+          .hidden_share = moved.hidden_share()};
 }
 int64_t Session::arena_bytes() const {
   return state_->session.arena_bytes();

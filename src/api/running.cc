@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <cstdlib>
 #include <string_view>
 #include <thread>
@@ -60,6 +61,16 @@ int64_t external_weights(const plan::Plan& plan) {
 }
 int64_t seeded_weights(const plan::Plan& plan) {
   return count_initial(plan, plan::PlanInitial::Kind::kSeeded);
+}
+
+Result<runtime::SlowMemoryOptions> slow_memory(const std::string& folder, double bytes_per_second) {
+  if (!std::isfinite(bytes_per_second) || bytes_per_second < 0)
+    return error(ErrorCode::kUsage,
+                 fmt::format("a link of {} bytes per second; it needs a number above 0, or 0 for "
+                             "as fast as it goes",
+                             bytes_per_second));
+  return runtime::SlowMemoryOptions{.folder = folder,
+                                    .throttle = {.bytes_per_second = bytes_per_second}};
 }
 
 Result<runtime::Session> open_session(const plan::Plan& plan, const runtime::KernelFactory& kernels,

@@ -21,6 +21,10 @@ int threads_for(const plan::Plan& plan, int threads);
 int64_t external_weights(const plan::Plan& plan);
 int64_t seeded_weights(const plan::Plan& plan);
 
+// A folder for the files of slow memory, or none, and the speed of the way there, or 0. Error:
+// kUsage, for a speed that is none.
+Result<runtime::SlowMemoryOptions> slow_memory(const std::string& folder, double bytes_per_second);
+
 // Error: as runtime::Session::open, with what the plan was made for where that is not what is here;
 // kUsage where weights lie in files, no folder is given and seed_missing_weights is not set.
 Result<runtime::Session> open_session(const plan::Plan& plan, const runtime::KernelFactory& kernels,

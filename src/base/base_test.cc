@@ -20,6 +20,14 @@ TEST(Bytes, ParsesHumanSizes) {
   EXPECT_EQ(parse_bytes("1.5 GiB", "--budget").value(), int64_t{3} << 29);
   EXPECT_EQ(parse_bytes("2GB", "--budget").value(), 2000000000);
   EXPECT_EQ(parse_bytes("4096", "--budget").value(), 4096);
+  EXPECT_EQ(parse_bytes_per_second("2GiB/s", "--link").value(), int64_t{2} << 30);
+  EXPECT_EQ(parse_bytes_per_second("1.5 GB/s", "--link").value(), 1500000000);
+  for (const char* text : {"2GiB", "/s", "GB/s", "-1GB/s", "0B/s", "2GB/h", "2GBps"}) {
+    const auto speed = parse_bytes_per_second(text, "--link");
+    ASSERT_FALSE(speed.has_value()) << text;
+    EXPECT_EQ(speed.error().code, ErrorCode::kUsage);
+    EXPECT_NE(speed.error().message.find("--link"), std::string::npos);
+  }
 }
 
 TEST(Bytes, SizesAreExactAndFractionsOfAByteAreRefused) {

@@ -106,4 +106,16 @@ Result<int64_t> parse_bytes(std::string_view text, std::string_view what) {
   return *bytes;
 }
 
+Result<int64_t> parse_bytes_per_second(std::string_view text, std::string_view what) {
+  if (!text.ends_with("/s"))
+    return error(
+        ErrorCode::kUsage,
+        fmt::format("{}: '{}' is not a speed; write a size and /s, as in 2GiB/s", what, text));
+  LT_ASSIGN(const int64_t bytes, parse_bytes(text.substr(0, text.size() - 2), what));
+  if (bytes == 0)
+    return error(ErrorCode::kUsage,
+                 fmt::format("{}: '{}' moves nothing; a link has more than 0 B/s", what, text));
+  return bytes;
+}
+
 }  // namespace lowtide

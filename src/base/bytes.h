@@ -31,4 +31,8 @@ std::string format_bytes(int64_t bytes);
 // ("1.5B"). Error: kUsage, naming `what` (the flag) and the accepted units.
 Result<int64_t> parse_bytes(std::string_view text, std::string_view what);
 
+// Reads the speed of a link, "12GB/s" or "2GiB/s": a size above 0 with "/s" behind it. Error:
+// kUsage, naming `what`.
+Result<int64_t> parse_bytes_per_second(std::string_view text, std::string_view what);
+
 }  // namespace lowtide

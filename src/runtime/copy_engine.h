@@ -60,6 +60,12 @@ struct TransferTotals {
   int64_t stored_bytes = 0, loaded_bytes = 0;
   double transfer_seconds = 0;  // of both directions, from start to end
   double exposed_seconds = 0;   // while the computing side waited
+
+  // Of the transfer time; 1 where nothing moved.
+  double hidden_share() const {
+    return exposed_seconds < transfer_seconds ? 1 - exposed_seconds / transfer_seconds
+                                              : (transfer_seconds > 0 ? 0 : 1);
+  }
 };
 
 class CopyEngine {
