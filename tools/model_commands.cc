@@ -12,6 +12,7 @@
 #include "api/state.h"
 #include "base/bytes.h"
 #include "base/printable.h"
+#include "cost/device.h"
 #include "io/inspect.h"
 #include "lowtide/api.h"
 #include "tools/commands.h"
@@ -61,7 +62,9 @@ Status check_plan_flags(const CLI::App& command, const PlanFlags& flags) {
        {"--loss", "--optimizer", "--learning-rate", "--weight-decay", "--momentum", "--dropout"})
     LT_RETURN_IF_ERROR(needs(flag, flags.options.train, "--train"));
   LT_RETURN_IF_ERROR(needs("--momentum", flags.options.optimizer == "sgd", "--optimizer sgd"));
-  return needs("--threads", flags.options.device == "cpu", "--device cpu");
+  LT_RETURN_IF_ERROR(needs("--costs-any-device", !flags.options.costs_file.empty(), "--costs"));
+  LT_ASSIGN(const cost::DeviceProfile device, cost::find_device(flags.options.device));
+  return needs("--threads", !device.kernels.empty(), "--device cpu or a calibrated profile");
 }
 
 Status run_plan_command(const CLI::App& command, PlanFlags& flags) {
@@ -110,6 +113,12 @@ void add_plan(CLI::App& app, Action& action) {
       ->default_str("");
   command->add_option("--device", flags->options.device, "a device profile: a known name or a file")
       ->check(file_name());
+  command
+      ->add_option("--costs", flags->options.costs_file,
+                   "kernel times measured by run --measure, in place of predicted ones")
+      ->check(file_name());
+  command->add_flag("--costs-any-device", flags->options.costs_any_device,
+                    "take them also if they were measured on another device");
   command->add_option("--budget", flags->budget, "of the whole device, as in 1.5GiB")
       ->type_name("BYTES");
   command
@@ -241,6 +250,10 @@ void add_run(CLI::App& app, Action& action) {
   command->add_flag("--seed-weights", options.seed_missing_weights,
                     "without --model-folder: draw external weights from the seed");
   command->add_flag("--profile", options.profile, "also print the time of each kind of op");
+  command
+      ->add_option("--measure", options.measure_file,
+                   "add the times of this plan's kernels to this cost store (for plan --costs)")
+      ->check(file_name());
   command
       ->add_option("--dump", options.dump_folder,
                    "write the first step's outputs, gradients and updated values here (.npy)")

@@ -65,8 +65,10 @@ struct PlanOptions {
   std::string optimizer = "adamw";     // or "sgd"
   double learning_rate = 1e-3;
   double weight_decay = 0.01;
-  double momentum = 0.9;                     // sgd
-  std::string device = "cpu";                // a known profile or a profile file
+  double momentum = 0.9;        // sgd
+  std::string device = "cpu";   // a known profile or a profile file
+  std::string costs_file = {};  // measured kernel times (run --measure) in place of predicted ones
+  bool costs_any_device = false;  // take them also where they were measured on another device
   std::optional<int64_t> budget_bytes = {};  // of the whole device
   int threads = 0;    // that the CPU kernels, and so their workspace, are planned for; 0: as many
                       // as the machine has

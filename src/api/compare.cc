@@ -6,18 +6,21 @@
 #include <chrono>
 #include <cmath>
 #include <cstring>
+#include <filesystem>
 #include <iterator>
 #include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "api/costs.h"
 #include "api/dump.h"
 #include "api/running.h"
 #include "base/bytes.h"
 #include "base/check.h"
 #include "base/printable.h"
 #include "exec/cpu/cpu.h"
+#include "measure/timed_kernels.h"
 
 namespace lowtide {
 namespace {
@@ -195,17 +198,21 @@ class Opener {
         threads_(threads_for(plan, options.threads)),
         kernels_(exec_cpu::make_cpu_kernels({.threads = threads_})) {}
 
-  // With its inputs drawn. `vary` may change the options.
+  int threads() const { return threads_; }
+
+  // With its inputs drawn. `vary` may change the options; with `times` its kernels are timed.
   template <class Vary>
-  Result<runtime::Session> open(const Vary& vary) const {
+  Result<runtime::Session> open(const Vary& vary, measure::KernelTimes* times = nullptr) const {
     runtime::SessionOptions resolved;
     resolved.seed = options_.seed;
     resolved.model_folder = options_.model_folder;
     LT_ASSIGN(resolved.slow_memory,
               slow_memory(options_.slow_tier_folder, options_.link_bytes_per_second));
     vary(resolved);
+    const auto timed = times == nullptr ? nullptr : measure::timed_kernels(*kernels_, *times);
     LT_ASSIGN(runtime::Session session,
-              open_session(plan_, *kernels_, threads_, options_.seed_missing_weights, resolved));
+              open_session(plan_, timed == nullptr ? *kernels_ : *timed, threads_,
+                           options_.seed_missing_weights, resolved));
     session.seed_inputs(0);
     return session;
   }
@@ -244,6 +251,14 @@ void divide(runtime::TransferTotals& sum, int64_t steps) {
   sum.exposed_seconds /= static_cast<double>(steps);
 }
 
+// Adds the times of the steps that were timed to the store.
+Status keep_times(const CompareOptions& options, int threads, const measure::KernelTimes& times,
+                  RunReport& report) {
+  report.kernel_seconds = times.kernel_seconds();
+  LT_ASSIGN(const cost::CostStore store, times.summarize(cpu_identity(threads)));
+  return add_costs(options.measure_file, store);
+}
+
 void summarize(RunReport& report, const runtime::Session& planned,
                const std::optional<runtime::Session>& unplanned, std::vector<double> times,
                std::vector<double> unplanned_times) {
@@ -270,8 +285,13 @@ Result<RunReport> run_plan(const plan::Plan& plan, const CompareOptions& options
     LT_ASSIGN(runtime::Session dumped, opener.open(as_planned));
     LT_RETURN_IF_ERROR(dumped_step(dumped, options.dump_folder));
   }
+  const bool measuring = !options.measure_file.empty();
+  // A store of another device is refused before anything runs.
+  if (measuring && std::filesystem::exists(options.measure_file))
+    LT_RETURN_IF_ERROR(load_costs(options.measure_file, cpu_identity(opener.threads())));
   LT_RETURN_IF_ERROR(measure_arena(opener, report));
-  LT_ASSIGN(runtime::Session planned, opener.open(as_planned));
+  measure::KernelTimes kernel_times;
+  LT_ASSIGN(runtime::Session planned, opener.open(as_planned, measuring ? &kernel_times : nullptr));
   std::optional<runtime::Session> unplanned;
   if (options.compare) {
     LT_ASSIGN(unplanned,
@@ -279,21 +299,29 @@ Result<RunReport> run_plan(const plan::Plan& plan, const CompareOptions& options
     LT_RETURN_IF_ERROR(Comparison(plan, report).run(planned, *unplanned));
     report.loss_first = loss_of(planned);
   }
+  if (measuring && !options.compare) {  // pages and caches are cold in the first step
+    LT_RETURN_IF_ERROR(planned.run());
+    report.loss_first = loss_of(planned);
+  }
   std::vector<double> times, unplanned_times;
+  kernel_times.record(true);
   for (int64_t step = 0; step < options.steps; ++step) {
     LT_ASSIGN(const double seconds, timed_step(planned));
     times.push_back(seconds);
     add(report.transfers, planned.transfers());
+    if (measuring) kernel_times.end_step(seconds - planned.transfers().exposed_seconds);
     if (!report.loss_first) report.loss_first = loss_of(planned);
     if (!unplanned) continue;
     LT_ASSIGN(const double other, timed_step(*unplanned));
     unplanned_times.push_back(other);
   }
+  kernel_times.record(false);
   if (unplanned) LT_RETURN_IF_ERROR(Comparison(plan, report).run(planned, *unplanned));
   if (options.profile) {
     LT_ASSIGN(report.profile, profiled_step(planned));
   }
   summarize(report, planned, unplanned, std::move(times), std::move(unplanned_times));
+  if (measuring) LT_RETURN_IF_ERROR(keep_times(options, opener.threads(), kernel_times, report));
   return report;
 }
 
@@ -305,6 +333,8 @@ std::string print(const RunReport& report) {
                  report.arena_measured_bytes);
   fmt::format_to(out, "step   predicted {:.1f} ms, measured {:.1f} ms (median of {})\n",
                  report.predicted_step_seconds * 1e3, report.step_seconds * 1e3, report.steps);
+  if (report.kernel_seconds)
+    fmt::format_to(out, "       of it {:.1f} ms in kernels\n", *report.kernel_seconds * 1e3);
   if (report.loss_first && report.loss_last)
     fmt::format_to(out, "loss   {:.6f} -> {:.6f}\n", *report.loss_first, *report.loss_last);
   if (const runtime::TransferTotals& moved = report.transfers;
@@ -352,6 +382,7 @@ std::string print_json(const RunReport& report) {
   json["transfer_seconds"] = report.transfers.transfer_seconds;
   json["exposed_transfer_seconds"] = report.transfers.exposed_seconds;
   json["hidden_transfer_share"] = report.transfers.hidden_share();
+  if (report.kernel_seconds) json["kernel_seconds"] = *report.kernel_seconds;
   if (report.loss_first) json["loss_first"] = *report.loss_first;
   if (report.loss_last) json["loss_last"] = *report.loss_last;
   if (report.max_abs_difference) {

@@ -28,7 +28,9 @@ struct RunReport {
   int64_t arena_touched_bytes = 0;   // up to the highest byte that two steps wrote
   int64_t seeded_weights = 0;        // parameters that no file had contents for
   double predicted_step_seconds = 0;
-  double step_seconds = 0;                      // median
+  double step_seconds = 0;  // median
+  std::optional<double>
+      kernel_seconds;  // only with a measure_file: of a step, its kernels' medians
   std::optional<double> loss_first, loss_last;  // of a training step
   runtime::TransferTotals transfers;            // means of the timed steps
   // Only with compare:
@@ -52,6 +54,8 @@ struct CompareOptions {
   int threads = 0;                    // 0: as many as the plan was made for
   std::string slow_tier_folder;       // see RunOptions
   double link_bytes_per_second = 0;   // see RunOptions
+  std::string measure_file =
+      {};  // a cost store that the kernels' times are added to; made if absent
   std::string
       dump_folder;  // results of the first planned step go here (api/dump.h); empty: nowhere
 };

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <filesystem>
 
+#include "api/costs.h"
 #include "api/running.h"
 #include "api/state.h"
 #include "base/file.h"
@@ -176,16 +177,30 @@ Result<Plan> Plan::make(const Model& model, const PlanOptions& options) {
                     model.name(), fmt::join(open, ", "), open.front()));
   // Profiles of other devices have no kernels here: such a plan knows no workspace and keeps the
   // layouts that came.
-  const int threads = resolve_threads(options.threads);
+  const bool measured = options.threads == 0 && resolved.device.identity.has_value();
+  const int threads =
+      resolve_threads(measured ? resolved.device.identity->threads : options.threads);
   const auto kernels =
-      options.device == "cpu" ? exec_cpu::make_cpu_kernels({.threads = threads}) : nullptr;
+      resolved.device.kernels == "cpu" ? exec_cpu::make_cpu_kernels({.threads = threads}) : nullptr;
   resolved.kernels = kernels.get();
+  if (!options.costs_file.empty()) {
+    if (kernels == nullptr)
+      return error(ErrorCode::kUsage,
+                   fmt::format("--costs: device '{}' runs none of the kernels that a store has "
+                               "times of; it needs a profile of this CPU",
+                               resolved.device.name));
+    LT_ASSIGN(resolved.costs,
+              load_costs(options.costs_file, cpu_identity(threads), options.costs_any_device));
+  }
   auto made = pipeline::optimize(model.state().graph, resolved);
   if (!made)
     return error(made.error().code,
                  fmt::format("{}: {}", model.state().origin, made.error().message));
   pipeline::Optimized optimized = std::move(*made);
   optimized.plan.provenance = provenance(options, resolved, threads);
+  if (resolved.costs)
+    optimized.plan.provenance["costs"] = fmt::format(
+        "measured {}, on {}", cost::print(optimized.costs), cost::print(resolved.costs->device()));
   auto state = std::make_unique<State>();
   state->facts = planning_facts(optimized, model.state().reading_seconds);
   state->plan = std::move(optimized.plan);

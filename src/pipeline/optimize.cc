@@ -38,17 +38,22 @@ class StageClock {
   Clock::time_point last_ = Clock::now();
 };
 
-Result<analysis::OpCosts> op_costs(const ir::Graph& graph, const OptimizeOptions& options) {
+Result<analysis::OpCosts> op_costs(const ir::Graph& graph, const OptimizeOptions& options,
+                                   cost::Coverage& coverage) {
   analysis::OpCosts costs;
   LT_ASSIGN(costs.seconds, cost::all_op_seconds(graph, options.device));
   costs.workspace_bytes = IdVector<ir::OpId, int64_t>(graph.op_count(), 0);
   if (options.kernels == nullptr) return costs;
+  const cost::Estimator estimator(options.device, options.costs ? &*options.costs : nullptr);
   constexpr int kMostNamed = 8;
   std::string named;
   int missing = 0;
   for (ir::OpId id : graph.ops()) {
     if (analysis::is_view_op(graph, id)) continue;
     LT_ASSIGN(const plan::OpDesc desc, analysis::describe(graph, id));
+    LT_ASSIGN(const cost::Estimate estimate, estimator.estimate(desc));
+    costs.seconds[id] = estimate.seconds;
+    coverage.add(estimate);
     const auto bytes = options.kernels->workspace_bytes(desc);
     if (bytes)
       costs.workspace_bytes[id] = *bytes;
@@ -155,7 +160,7 @@ Result<Optimized> optimize(const ir::Graph& forward, const OptimizeOptions& opti
     graph = std::move(layouts.graph);
     stage.done("layouts");
   }
-  LT_ASSIGN(const analysis::OpCosts costs, op_costs(graph, options));
+  LT_ASSIGN(const analysis::OpCosts costs, op_costs(graph, options, result.costs));
   LT_ASSIGN(const analysis::ScheduleView view,
             analysis::make_schedule_view(graph, costs, options.device.alignment_bytes));
   stage.done("costs");

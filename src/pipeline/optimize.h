@@ -17,6 +17,7 @@
 #include "autodiff/training.h"
 #include "base/result.h"
 #include "cost/device.h"
+#include "cost/estimate.h"
 #include "ir/graph.h"
 #include "order/order.h"
 #include "pack/pack.h"
@@ -30,6 +31,7 @@ struct OptimizeOptions {
   std::optional<autodiff::TrainingOptions>
       training;  // none: the graph is planned as it is (inference)
   cost::DeviceProfile device;
+  std::optional<cost::CostStore> costs = {};     // measured times; only with kernels
   const plan::KernelCatalog* kernels = nullptr;  // none: no workspace, layouts as they come
   std::optional<int64_t> budget_bytes;           // of the whole device
   order::OrderOptions order;
@@ -51,6 +53,7 @@ struct Optimized {
                                    // only a repeated search could recheck it, so no plan claims it
   plan::SolveStatus pack_status = plan::SolveStatus::kLimit;
   plan::SolveWork order_work, pack_work;
+  cost::Coverage costs;       // how much of the predicted time was measured
   std::vector<Stage> stages;  // wall time, for people; never part of the plan
   double planning_seconds = 0;
 };

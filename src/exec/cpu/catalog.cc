@@ -1,5 +1,6 @@
 // The factory: finds the entry of a kind and builds it. Every kernel sets the number of threads
 // before it runs, because OpenMP keeps that per calling thread.
+#include <fmt/core.h>
 #include <omp.h>
 
 #include <map>
@@ -7,6 +8,8 @@
 
 #include "exec/cpu/build.h"
 #include "exec/cpu/cpu.h"
+#include "exec/cpu/dnnl_seam.h"
+#include "exec/cpu/simd.h"
 #include "exec/cpu/waiting.h"
 
 namespace lowtide::exec_cpu {
@@ -77,6 +80,10 @@ class CpuFactory final : public runtime::KernelFactory {
 
 std::unique_ptr<runtime::KernelFactory> make_cpu_kernels(const CpuOptions& options) {
   return std::make_unique<CpuFactory>(options.threads);
+}
+
+std::string kernel_libraries() {
+  return fmt::format("{}, {} loops", dnnl_version_text(), loops().name);
 }
 
 Result<std::string> implementation_name(const runtime::KernelFactory& factory, const OpDesc& op) {

@@ -16,6 +16,9 @@ struct CpuOptions {
 // Thread-safe for make(); kernels of one factory share its thread pool and run one at a time.
 std::unique_ptr<runtime::KernelFactory> make_cpu_kernels(const CpuOptions& options = {});
 
+// The libraries and loops that kernels are made of, with versions: what their times depend on.
+std::string kernel_libraries();
+
 // Which implementation runs an op: oneDNN's own name, or "own". For reports and benchmarks. Error:
 // as workspace_bytes.
 Result<std::string> implementation_name(const runtime::KernelFactory& factory,

@@ -71,6 +71,11 @@ bool parse_into(std::string_view text, dnnl_memory_desc_t& d) {
 
 }  // namespace
 
+std::string dnnl_version_text() {
+  const dnnl_version_t* version = dnnl_version();
+  return fmt::format("oneDNN {}.{}.{}", version->major, version->minor, version->patch);
+}
+
 const dnnl::engine& dnnl_engine() {
   static const dnnl::engine engine(dnnl::engine::kind::cpu, 0);
   return engine;

@@ -18,6 +18,8 @@ namespace lowtide::exec_cpu {
 using MemoryDesc = dnnl::memory::desc;
 
 const dnnl::engine& dnnl_engine();
+// "oneDNN 2.6.3".
+std::string dnnl_version_text();
 
 // f32 descriptor of a plain value.
 MemoryDesc plain_desc(const TensorDesc& type);
