@@ -314,7 +314,9 @@ std::vector<ValueInfo> Session::outputs() const {
 }
 
 Status Session::set(std::string_view name, std::span<const std::byte> contents) {
-  return state_->session.set(name, contents);
+  const Status status = state_->session.set(name, contents);
+  // What does not fit is the caller's mistake here, not a file's.
+  return status ? status : error(ErrorCode::kUsage, status.error().message);
 }
 Result<std::vector<std::byte>> Session::get(std::string_view name) const {
   return state_->session.get(name);

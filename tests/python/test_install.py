@@ -1,6 +1,7 @@
 """A program outside the tree, built against an installed copy of the library, plans and runs a training step."""
 
 import os
+import re
 import shutil
 import subprocess
 
@@ -29,19 +30,40 @@ def test_example_builds_and_trains_with_the_installed_library(prefix, tmp_path):
     assert "peak" in result.stdout and "loss" in result.stdout
 
 
-def test_pkg_config_finds_the_installed_library(prefix, tmp_path):
+@pytest.fixture(scope="module")
+def flags(prefix) -> list[str]:
+    """What pkg-config says, and where the library is found at run time."""
     if shutil.which("pkg-config") is None:
         pytest.skip("pkg-config is not installed")
     folders = [str(path.parent) for path in prefix.rglob("lowtide.pc")]
     assert len(folders) == 1
     environment = {**os.environ, "PKG_CONFIG_PATH": folders[0]}
-    flags = call("pkg-config", "--cflags", "--libs", "lowtide", env=environment).stdout.split()
+    found = call("pkg-config", "--cflags", "--libs", "lowtide", env=environment).stdout.split()
+    library = next(path for path in prefix.rglob("liblowtide.so"))
+    return [*found, f"-Wl,-rpath,{library.parent}"]
+
+
+def test_pkg_config_finds_the_installed_library(flags, tmp_path):
     source = tmp_path / "version.cpp"
     source.write_text('#include <cstdio>\n#include "lowtide/api.h"\n'
                       'int main() { std::puts(lowtide::version().data()); }\n')
-    library = next(path for path in prefix.rglob("liblowtide.so"))
-    call("g++", "-std=c++20", source, "-o", tmp_path / "version", *flags, f"-Wl,-rpath,{library.parent}")
+    call("g++", "-std=c++20", source, "-o", tmp_path / "version", *flags)
     assert call(tmp_path / "version").stdout.strip() == "0.1.0"
+
+
+def test_a_c11_program_trains_through_the_c_abi(flags, tmp_path):
+    program_file = tmp_path / "train_step"
+    call("cc", "-std=c11", "-Wall", "-Wextra", "-Wpedantic", "-Wstrict-prototypes", "-Werror",
+         ROOT / "tests/install/train_step.c", "-o", program_file, *flags)
+    result = call(program_file, MODELS / "resnet50.onnx", tmp_path / "plan.lt")
+    assert "loss" in result.stdout and result.stdout.endswith("lowtide 0.1.0\n")
+
+
+def test_only_marked_symbols_leave_the_library(prefix):
+    library = next(path for path in prefix.rglob("liblowtide.so"))
+    names = [line.split()[-1] for line in call("nm", "-D", "--defined-only", library).stdout.splitlines()]
+    declared = set(re.findall(r"\b(lowtide_\w+)\(", (ROOT / "include/lowtide/lowtide.h").read_text()))
+    assert {name for name in names if name.startswith("lowtide_")} == declared
 
 
 def test_the_installed_program_runs(prefix):

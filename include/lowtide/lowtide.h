@@ -1,0 +1,142 @@
+// Lowtide's C ABI: what a program in another language calls. Opaque handles, plain pointers and
+// sizes, UTF-8 strings; no exception leaves any function. The C++ API is lowtide/api.h.
+//
+//     lowtide_model* model = NULL;
+//     lowtide_plan* plan = NULL;
+//     lowtide_session* session = NULL;
+//     const char* options = "{\"dims\": {\"batch\": 1, \"seq\": 64}, \"training\": true}";
+//     if (lowtide_model_read("gpt2.onnx", options, &model) != LOWTIDE_OK ||
+//         lowtide_plan_make(model, "{\"train\": true}", &plan) != LOWTIDE_OK ||
+//         lowtide_session_open(plan, NULL, &session) != LOWTIDE_OK)
+//       fprintf(stderr, "%s\n", lowtide_last_error());
+//
+// Options are a JSON object, or NULL or "" for the defaults; the keys stand at each function and
+// are the fields of the struct of that name in lowtide/api.h. An unknown key or a wrong type is
+// LOWTIDE_USAGE.
+//
+// A function that can fail answers a status, and on failure leaves its out-parameters as they were;
+// lowtide_last_error() then says in one line what is wrong (verification: one line per finding).
+// Each handle that was made is freed once; NULL may be freed. A plan needs its model only while it
+// is made, a session needs its plan only while it is opened. Different handles may be used from
+// different threads at once, one handle by one thread at a time. Strings that a handle gives belong
+// to it and live as long as it does. A NULL handle is LOWTIDE_USAGE where a status is answered,
+// else it gives NULL or 0.
+//
+// Within one LOWTIDE_ABI_VERSION functions are added, never changed or taken away. Compare it with
+// lowtide_abi_version() of the library that was loaded.
+#ifndef LOWTIDE_LOWTIDE_H
+#define LOWTIDE_LOWTIDE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#if defined(__GNUC__)
+#define LOWTIDE_API __attribute__((visibility("default")))
+#else
+#define LOWTIDE_API
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define LOWTIDE_ABI_VERSION 1
+
+// Who can mend what went wrong; the numbers are the exit codes of the command line.
+typedef int32_t lowtide_status;
+enum {
+  LOWTIDE_OK = 0,
+  LOWTIDE_INTERNAL = 1,     // a bug of Lowtide's, or out of memory
+  LOWTIDE_USAGE = 2,        // an argument that makes no sense
+  LOWTIDE_INFEASIBLE = 3,   // cannot be, with proof
+  LOWTIDE_INPUT = 4,        // a file that cannot be read or written, malformed or unsupported
+  LOWTIDE_LIMIT = 5,        // a limit ended before there was an answer
+  LOWTIDE_VERIFICATION = 6  // a plan that does not hold what it claims
+};
+
+typedef struct lowtide_model lowtide_model;
+typedef struct lowtide_plan lowtide_plan;
+typedef struct lowtide_session lowtide_session;
+
+LOWTIDE_API uint32_t lowtide_abi_version(void);
+LOWTIDE_API const char* lowtide_version(void);  // "0.1.0"
+
+// What the last failed call of this thread said; "" before there was one. Valid until the thread's
+// next failed call.
+LOWTIDE_API const char* lowtide_last_error(void);
+
+// ---- models
+
+// Options: "dims" (object: name to size), "training", "dropout" (true or false).
+LOWTIDE_API lowtide_status lowtide_model_read(const char* path, const char* options,
+                                              lowtide_model** model);
+LOWTIDE_API void lowtide_model_free(lowtide_model* model);
+LOWTIDE_API const char* lowtide_model_name(const lowtide_model* model);
+// Symbolic dimensions that still need a size, sorted. NULL where `index` is too large.
+LOWTIDE_API size_t lowtide_model_free_dim_count(const lowtide_model* model);
+LOWTIDE_API const char* lowtide_model_free_dim(const lowtide_model* model, size_t index);
+
+// ---- plans
+
+// Options: "train", "loss", "optimizer", "learning_rate", "weight_decay", "momentum", "device",
+// "budget_bytes", "threads", "seed", "dump_folder", "time_limit_seconds".
+LOWTIDE_API lowtide_status lowtide_plan_make(const lowtide_model* model, const char* options,
+                                             lowtide_plan** plan);
+LOWTIDE_API lowtide_status lowtide_plan_load(const char* path, lowtide_plan** plan);
+LOWTIDE_API void lowtide_plan_free(lowtide_plan* plan);
+LOWTIDE_API lowtide_status lowtide_plan_save(const lowtide_plan* plan, const char* path);
+// Recomputes every claim from the plan alone.
+LOWTIDE_API lowtide_status lowtide_plan_verify(const lowtide_plan* plan);
+
+LOWTIDE_API int64_t lowtide_plan_peak_before_bytes(const lowtide_plan* plan);
+LOWTIDE_API int64_t lowtide_plan_peak_bytes(const lowtide_plan* plan);
+LOWTIDE_API int64_t lowtide_plan_lower_bound_bytes(const lowtide_plan* plan);
+LOWTIDE_API int64_t lowtide_plan_arena_bytes(const lowtide_plan* plan);
+LOWTIDE_API int32_t lowtide_plan_order_proven(const lowtide_plan* plan);  // 1 or 0
+// The verdict, for people and with stable keys (docs/formats.md). NULL if there is no memory for
+// it.
+LOWTIDE_API const char* lowtide_plan_text(lowtide_plan* plan);
+LOWTIDE_API const char* lowtide_plan_json(lowtide_plan* plan);
+
+// ---- sessions: one arena, and the steps that run in it
+
+// Options: "seed", "model_folder", "seed_missing_weights", "unplanned", "threads".
+LOWTIDE_API lowtide_status lowtide_session_open(const lowtide_plan* plan, const char* options,
+                                                lowtide_session** session);
+LOWTIDE_API void lowtide_session_free(lowtide_session* session);
+
+typedef int32_t lowtide_role;
+enum {
+  LOWTIDE_INPUTS = 0,      // fed for every step
+  LOWTIDE_PARAMETERS = 1,  // updated in place by a training step
+  LOWTIDE_OUTPUTS = 2      // there after the first step
+};
+
+typedef struct lowtide_value {
+  const char* name;
+  const char* dtype;    // "f32", "i64", ...
+  const int64_t* dims;  // `rank` of them
+  size_t rank;
+  size_t bytes;  // of its contents, row-major
+} lowtide_value;
+
+LOWTIDE_API size_t lowtide_session_value_count(const lowtide_session* session, lowtide_role role);
+// The pointers in `value` belong to the session.
+LOWTIDE_API lowtide_status lowtide_session_value(const lowtide_session* session, lowtide_role role,
+                                                 size_t index, lowtide_value* value);
+
+// Row-major contents; `bytes` must be the value's.
+LOWTIDE_API lowtide_status lowtide_session_set(lowtide_session* session, const char* name,
+                                               const void* contents, size_t bytes);
+LOWTIDE_API lowtide_status lowtide_session_get(const lowtide_session* session, const char* name,
+                                               void* contents, size_t bytes);
+// Fills every input that was not set with seeded values.
+LOWTIDE_API lowtide_status lowtide_session_seed_inputs(lowtide_session* session);
+LOWTIDE_API lowtide_status lowtide_session_run(lowtide_session* session, size_t steps);
+LOWTIDE_API int64_t lowtide_session_arena_bytes(const lowtide_session* session);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif  // LOWTIDE_LOWTIDE_H

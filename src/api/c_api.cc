@@ -1,0 +1,323 @@
+// The C ABI over the C++ API. Each handle is a struct that holds the C++ object and what its
+// strings point into. Every function body runs inside `guarded`, which turns an exception (only
+// memory exhaustion or a fault in a library: nothing of ours throws) into a status, so that none
+// crosses into a caller that could not handle it.
+#include <cstring>
+#include <exception>
+#include <memory>
+#include <new>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "api/options_json.h"
+#include "base/result.h"
+#include "lowtide/api.h"
+#include "lowtide/lowtide.h"
+
+struct lowtide_model {
+  lowtide::Model model;
+  std::string name;
+  std::vector<std::string> free_dims;
+};
+
+struct lowtide_plan {
+  lowtide::Plan plan;
+  std::optional<std::string> text, json;  // made when asked for
+};
+
+struct lowtide_session {
+  lowtide::Session session;
+  std::vector<lowtide::ValueInfo> values[3];  // by role
+};
+
+namespace lowtide {
+namespace {
+
+thread_local std::string last_error;
+thread_local const char* shown_error = "";
+
+lowtide_status fail(const Error& failure) {
+  last_error = failure.message;
+  shown_error = last_error.c_str();
+  return exit_code(failure.code);
+}
+
+lowtide_status fail_without_memory(const char* what) {
+  shown_error = what;
+  return LOWTIDE_INTERNAL;
+}
+
+// The status of a body that answers a Status.
+template <class Body>
+lowtide_status guarded(const Body& body) noexcept {
+  try {
+    const Status status = body();
+    return status ? LOWTIDE_OK : fail(status.error());
+  } catch (const std::bad_alloc&) {
+    return fail_without_memory("out of memory");
+  } catch (const std::exception& failure) {
+    try {
+      return fail({ErrorCode::kInternal, std::string("internal error: ") + failure.what()});
+    } catch (...) {
+      return fail_without_memory("internal error");
+    }
+  } catch (...) {
+    return fail_without_memory("internal error");
+  }
+}
+
+Status missing(const char* argument) {
+  return error(ErrorCode::kUsage, std::string(argument) + " is NULL");
+}
+
+std::string_view text_of(const char* options) {
+  return options == nullptr ? std::string_view() : std::string_view(options);
+}
+
+// A text made when it is first asked for; NULL where it cannot be.
+template <class Make>
+const char* cached(std::optional<std::string>& text, const Make& make) noexcept {
+  const lowtide_status status = guarded([&]() -> Status {
+    if (!text) text = make();
+    return {};
+  });
+  return status == LOWTIDE_OK ? text->c_str() : nullptr;
+}
+
+const std::vector<ValueInfo>* values_of(const lowtide_session* session, lowtide_role role) {
+  if (session == nullptr || role < LOWTIDE_INPUTS || role > LOWTIDE_OUTPUTS) return nullptr;
+  return &session->values[role];
+}
+
+size_t bytes_of(const ValueInfo& value) {
+  static constexpr std::pair<std::string_view, size_t> kSizes[] = {
+      {"f64", 8}, {"i64", 8}, {"f32", 4}, {"i32", 4}, {"f16", 2}, {"bf16", 2}};
+  size_t bytes = 1;
+  for (const auto& [dtype, size] : kSizes)
+    if (value.dtype == dtype) bytes = size;
+  for (const int64_t dim : value.dims) bytes *= static_cast<size_t>(dim);
+  return bytes;
+}
+
+}  // namespace
+}  // namespace lowtide
+
+using lowtide::ErrorCode;
+using lowtide::Status;
+
+extern "C" {
+
+uint32_t lowtide_abi_version(void) {
+  return LOWTIDE_ABI_VERSION;
+}
+
+const char* lowtide_version(void) {
+  return lowtide::version().data();  // a literal
+}
+
+const char* lowtide_last_error(void) {
+  return lowtide::shown_error;
+}
+
+// ---- models
+
+lowtide_status lowtide_model_read(const char* path, const char* options, lowtide_model** model) {
+  return lowtide::guarded([&]() -> Status {
+    if (path == nullptr) return lowtide::missing("path");
+    if (model == nullptr) return lowtide::missing("model");
+    LT_ASSIGN(const auto reading, lowtide::parse_read_options(lowtide::text_of(options)));
+    LT_ASSIGN(lowtide::Model read, lowtide::Model::read(path, reading));
+    std::string name = read.name();
+    std::vector<std::string> free_dims = read.free_dims();
+    *model = new lowtide_model{std::move(read), std::move(name), std::move(free_dims)};
+    return {};
+  });
+}
+
+void lowtide_model_free(lowtide_model* model) {
+  delete model;
+}
+
+const char* lowtide_model_name(const lowtide_model* model) {
+  return model == nullptr ? nullptr : model->name.c_str();
+}
+
+size_t lowtide_model_free_dim_count(const lowtide_model* model) {
+  return model == nullptr ? 0 : model->free_dims.size();
+}
+
+const char* lowtide_model_free_dim(const lowtide_model* model, size_t index) {
+  if (model == nullptr || index >= model->free_dims.size()) return nullptr;
+  return model->free_dims[index].c_str();
+}
+
+// ---- plans
+
+lowtide_status lowtide_plan_make(const lowtide_model* model, const char* options,
+                                 lowtide_plan** plan) {
+  return lowtide::guarded([&]() -> Status {
+    if (model == nullptr) return lowtide::missing("model");
+    if (plan == nullptr) return lowtide::missing("plan");
+    LT_ASSIGN(const auto planning, lowtide::parse_plan_options(lowtide::text_of(options)));
+    LT_ASSIGN(lowtide::Plan made, lowtide::Plan::make(model->model, planning));
+    *plan = new lowtide_plan{std::move(made), {}, {}};
+    return {};
+  });
+}
+
+lowtide_status lowtide_plan_load(const char* path, lowtide_plan** plan) {
+  return lowtide::guarded([&]() -> Status {
+    if (path == nullptr) return lowtide::missing("path");
+    if (plan == nullptr) return lowtide::missing("plan");
+    LT_ASSIGN(lowtide::Plan loaded, lowtide::Plan::load(path));
+    *plan = new lowtide_plan{std::move(loaded), {}, {}};
+    return {};
+  });
+}
+
+void lowtide_plan_free(lowtide_plan* plan) {
+  delete plan;
+}
+
+lowtide_status lowtide_plan_save(const lowtide_plan* plan, const char* path) {
+  return lowtide::guarded([&]() -> Status {
+    if (plan == nullptr) return lowtide::missing("plan");
+    if (path == nullptr) return lowtide::missing("path");
+    return plan->plan.save(path);
+  });
+}
+
+lowtide_status lowtide_plan_verify(const lowtide_plan* plan) {
+  return lowtide::guarded([&]() -> Status {
+    if (plan == nullptr) return lowtide::missing("plan");
+    return plan->plan.verify();
+  });
+}
+
+int64_t lowtide_plan_peak_before_bytes(const lowtide_plan* plan) {
+  return plan == nullptr ? 0 : plan->plan.peak_before_bytes();
+}
+
+int64_t lowtide_plan_peak_bytes(const lowtide_plan* plan) {
+  return plan == nullptr ? 0 : plan->plan.peak_bytes();
+}
+
+int64_t lowtide_plan_lower_bound_bytes(const lowtide_plan* plan) {
+  return plan == nullptr ? 0 : plan->plan.lower_bound_bytes();
+}
+
+int64_t lowtide_plan_arena_bytes(const lowtide_plan* plan) {
+  return plan == nullptr ? 0 : plan->plan.arena_bytes();
+}
+
+int32_t lowtide_plan_order_proven(const lowtide_plan* plan) {
+  return plan != nullptr && plan->plan.order_proven() ? 1 : 0;
+}
+
+const char* lowtide_plan_text(lowtide_plan* plan) {
+  if (plan == nullptr) return nullptr;
+  return lowtide::cached(plan->text, [&] { return plan->plan.text(); });
+}
+
+const char* lowtide_plan_json(lowtide_plan* plan) {
+  if (plan == nullptr) return nullptr;
+  return lowtide::cached(plan->json, [&] { return plan->plan.json(); });
+}
+
+// ---- sessions
+
+lowtide_status lowtide_session_open(const lowtide_plan* plan, const char* options,
+                                    lowtide_session** session) {
+  return lowtide::guarded([&]() -> Status {
+    if (plan == nullptr) return lowtide::missing("plan");
+    if (session == nullptr) return lowtide::missing("session");
+    LT_ASSIGN(const auto running, lowtide::parse_run_options(lowtide::text_of(options)));
+    LT_ASSIGN(lowtide::Session opened, lowtide::Session::open(plan->plan, running));
+    auto made = std::make_unique<lowtide_session>(lowtide_session{std::move(opened), {}});
+    made->values[LOWTIDE_INPUTS] = made->session.inputs();
+    made->values[LOWTIDE_PARAMETERS] = made->session.parameters();
+    made->values[LOWTIDE_OUTPUTS] = made->session.outputs();
+    *session = made.release();
+    return {};
+  });
+}
+
+void lowtide_session_free(lowtide_session* session) {
+  delete session;
+}
+
+size_t lowtide_session_value_count(const lowtide_session* session, lowtide_role role) {
+  const auto* values = lowtide::values_of(session, role);
+  return values == nullptr ? 0 : values->size();
+}
+
+lowtide_status lowtide_session_value(const lowtide_session* session, lowtide_role role,
+                                     size_t index, lowtide_value* value) {
+  return lowtide::guarded([&]() -> Status {
+    if (session == nullptr) return lowtide::missing("session");
+    if (value == nullptr) return lowtide::missing("value");
+    const auto* values = lowtide::values_of(session, role);
+    if (values == nullptr)
+      return lowtide::error(ErrorCode::kUsage, "role " + std::to_string(role) +
+                                                   " is none of inputs 0, parameters 1, outputs 2");
+    if (index >= values->size())
+      return lowtide::error(ErrorCode::kUsage, "index " + std::to_string(index) + " is not below " +
+                                                   std::to_string(values->size()));
+    const lowtide::ValueInfo& info = (*values)[index];
+    *value = {info.name.c_str(), info.dtype.c_str(), info.dims.data(), info.dims.size(),
+              lowtide::bytes_of(info)};
+    return {};
+  });
+}
+
+lowtide_status lowtide_session_set(lowtide_session* session, const char* name, const void* contents,
+                                   size_t bytes) {
+  return lowtide::guarded([&]() -> Status {
+    if (session == nullptr) return lowtide::missing("session");
+    if (name == nullptr) return lowtide::missing("name");
+    if (contents == nullptr && bytes > 0) return lowtide::missing("contents");
+    return session->session.set(name, {static_cast<const std::byte*>(contents), bytes});
+  });
+}
+
+lowtide_status lowtide_session_get(const lowtide_session* session, const char* name, void* contents,
+                                   size_t bytes) {
+  return lowtide::guarded([&]() -> Status {
+    if (session == nullptr) return lowtide::missing("session");
+    if (name == nullptr) return lowtide::missing("name");
+    if (contents == nullptr && bytes > 0) return lowtide::missing("contents");
+    LT_ASSIGN(const std::vector<std::byte> found, session->session.get(name));
+    if (found.size() != bytes)
+      return lowtide::error(ErrorCode::kUsage, std::string("value '") + name + "' has " +
+                                                   std::to_string(found.size()) +
+                                                   " bytes; room for " + std::to_string(bytes) +
+                                                   " was given");
+    if (bytes > 0) std::memcpy(contents, found.data(), bytes);
+    return {};
+  });
+}
+
+lowtide_status lowtide_session_seed_inputs(lowtide_session* session) {
+  return lowtide::guarded([&]() -> Status {
+    if (session == nullptr) return lowtide::missing("session");
+    session->session.seed_inputs();
+    return {};
+  });
+}
+
+lowtide_status lowtide_session_run(lowtide_session* session, size_t steps) {
+  return lowtide::guarded([&]() -> Status {
+    if (session == nullptr) return lowtide::missing("session");
+    for (size_t step = 0; step < steps; ++step) LT_RETURN_IF_ERROR(session->session.run());
+    return {};
+  });
+}
+
+int64_t lowtide_session_arena_bytes(const lowtide_session* session) {
+  return session == nullptr ? 0 : session->session.arena_bytes();
+}
+
+}  // extern "C"

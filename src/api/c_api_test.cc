@@ -1,0 +1,147 @@
+// The C ABI's promises that need no model run: what options are refused and with which words, whose
+// error a thread reads, and what NULL gives. tests/install/train_step.c runs whole steps through
+// it.
+#include <gtest/gtest.h>
+
+#include <string>
+#include <thread>
+
+#include "api/options_json.h"
+#include "lowtide/lowtide.h"
+
+namespace lowtide {
+namespace {
+
+template <class T>
+std::string message(const Result<T>& result) {
+  if (result) return "no error";
+  EXPECT_EQ(result.error().code, ErrorCode::kUsage);
+  EXPECT_EQ(result.error().message.find('\n'), std::string::npos);
+  return result.error().message;
+}
+
+TEST(OptionsJson, EveryFieldIsRead) {
+  const auto reading =
+      parse_read_options(R"({"dims": {"batch": 3, "seq": 7}, "training": true, "dropout": false})");
+  ASSERT_TRUE(reading) << reading.error().message;
+  EXPECT_EQ(reading->dims.at("batch"), 3);
+  EXPECT_EQ(reading->dims.at("seq"), 7);
+  EXPECT_TRUE(reading->training);
+  EXPECT_FALSE(reading->dropout);
+  const auto planning = parse_plan_options(
+      R"({"train": true, "loss": "mse", "optimizer": "sgd", "learning_rate": 0.5, "weight_decay": 0,
+          "momentum": 0.25, "device": "h100", "budget_bytes": 4611686018427387904, "threads": 3,
+          "seed": 18446744073709551615, "dump_folder": "d", "time_limit_seconds": 2})");
+  ASSERT_TRUE(planning) << planning.error().message;
+  EXPECT_TRUE(planning->train);
+  EXPECT_EQ(planning->loss, "mse");
+  EXPECT_EQ(planning->optimizer, "sgd");
+  EXPECT_EQ(planning->learning_rate, 0.5);
+  EXPECT_EQ(planning->weight_decay, 0.0);
+  EXPECT_EQ(planning->momentum, 0.25);
+  EXPECT_EQ(planning->device, "h100");
+  EXPECT_EQ(planning->budget_bytes, int64_t{1} << 62);
+  EXPECT_EQ(planning->threads, 3);
+  EXPECT_EQ(planning->seed, ~uint64_t{0});
+  EXPECT_EQ(planning->dump_folder, "d");
+  EXPECT_EQ(planning->time_limit_seconds, 2.0);
+  const auto running = parse_run_options(
+      R"({"seed": 5, "model_folder": "m", "seed_missing_weights": true, "unplanned": true, "threads": 2})");
+  ASSERT_TRUE(running) << running.error().message;
+  EXPECT_EQ(running->seed, 5U);
+  EXPECT_EQ(running->model_folder, "m");
+  EXPECT_TRUE(running->seed_missing_weights);
+  EXPECT_TRUE(running->unplanned);
+  EXPECT_EQ(running->threads, 2);
+}
+
+TEST(OptionsJson, WhatIsAbsentKeepsItsDefault) {
+  for (const char* text : {"", "{}"}) {
+    const auto planning = parse_plan_options(text);
+    ASSERT_TRUE(planning);
+    EXPECT_FALSE(planning->budget_bytes);
+    EXPECT_EQ(planning->optimizer, PlanOptions().optimizer);
+    EXPECT_EQ(planning->time_limit_seconds, PlanOptions().time_limit_seconds);
+  }
+}
+
+TEST(OptionsJson, WrongOptionsAreNamed) {
+  for (const char* text : {"[", "3", "[]", "null", "{\"threads\": 1", "{} {}", " "})
+    EXPECT_EQ(message(parse_run_options(text)),
+              "options are not a JSON object such as {\"threads\": 2}");
+  EXPECT_EQ(message(parse_run_options(R"({"thread": 1})")),
+            "options: 'thread' is not known; known are seed, model_folder, seed_missing_weights, "
+            "unplanned, threads");
+  EXPECT_EQ(message(parse_run_options(R"({"threads": "two"})")),
+            "options: 'threads' is \"two\"; it is to be a whole number from 0 to 1024");
+  EXPECT_EQ(message(parse_run_options(R"({"threads": 1025})")),
+            "options: 'threads' is 1025; it is to be a whole number from 0 to 1024");
+  EXPECT_EQ(message(parse_run_options(R"({"seed": -1})")),
+            "options: 'seed' is -1; it is to be a whole number from 0 to 18446744073709551615");
+  EXPECT_EQ(message(parse_run_options(R"({"seed": 1.0})")),
+            "options: 'seed' is 1.0; it is to be a whole number from 0 to 18446744073709551615");
+  EXPECT_EQ(message(parse_run_options(R"({"unplanned": 1})")),
+            "options: 'unplanned' is 1; it is to be true or false");
+  EXPECT_EQ(message(parse_run_options(R"({"model_folder": null})")),
+            "options: 'model_folder' is null; it is to be a string");
+  EXPECT_EQ(message(parse_read_options(R"({"dims": {"batch": 0}})")),
+            "options: 'dims.batch' is 0; it is to be a size of at least 1");
+  EXPECT_EQ(message(parse_read_options(R"({"dims": [1]})")),
+            "options: 'dims' is [1]; it is to be an object of names and sizes");
+  EXPECT_EQ(message(parse_plan_options(R"({"learning_rate": "fast"})")),
+            "options: 'learning_rate' is \"fast\"; it is to be a number");
+  EXPECT_EQ(message(parse_plan_options(R"({"time_limit_seconds": 0})")),
+            "options: 'time_limit_seconds' is 0.0; it is to be a number above 0");
+  EXPECT_EQ(message(parse_plan_options(R"({"budget_bytes": 9223372036854775808})")),
+            "options: 'budget_bytes' is 9223372036854775808; it is to be a whole number from 0 to "
+            "9223372036854775807");
+  EXPECT_NE(message(parse_run_options("{\"a\\nb\\u001b\": 1}")).find("'a\\nb\\x1B'"),
+            std::string::npos);
+}
+
+TEST(CAbi, EachThreadReadsItsOwnError) {
+  lowtide_plan* plan = nullptr;
+  EXPECT_EQ(lowtide_plan_load("no-such-file.lt", &plan), LOWTIDE_INPUT);
+  EXPECT_EQ(plan, nullptr);
+  const std::string here = lowtide_last_error();
+  EXPECT_NE(here.find("no-such-file.lt"), std::string::npos);
+  std::string before, after;
+  std::thread([&] {
+    before = lowtide_last_error();
+    lowtide_plan_verify(nullptr);
+    after = lowtide_last_error();
+  }).join();
+  EXPECT_EQ(before, "");
+  EXPECT_EQ(after, "plan is NULL");
+  EXPECT_EQ(lowtide_last_error(), here);
+}
+
+TEST(CAbi, NullHandlesAreUsageErrorsOrGiveNothing) {
+  lowtide_plan* plan = nullptr;
+  lowtide_session* session = nullptr;
+  lowtide_value value;
+  EXPECT_EQ(lowtide_model_read("x.onnx", nullptr, nullptr), LOWTIDE_USAGE);
+  EXPECT_STREQ(lowtide_last_error(), "model is NULL");
+  EXPECT_EQ(lowtide_plan_make(nullptr, "{}", &plan), LOWTIDE_USAGE);
+  EXPECT_EQ(lowtide_plan_load(nullptr, &plan), LOWTIDE_USAGE);
+  EXPECT_EQ(lowtide_plan_save(nullptr, "x"), LOWTIDE_USAGE);
+  EXPECT_EQ(lowtide_session_open(nullptr, "", &session), LOWTIDE_USAGE);
+  EXPECT_EQ(lowtide_session_value(nullptr, LOWTIDE_INPUTS, 0, &value), LOWTIDE_USAGE);
+  EXPECT_EQ(lowtide_session_set(nullptr, "x", "", 0), LOWTIDE_USAGE);
+  EXPECT_EQ(lowtide_session_get(nullptr, "x", nullptr, 0), LOWTIDE_USAGE);
+  EXPECT_EQ(lowtide_session_seed_inputs(nullptr), LOWTIDE_USAGE);
+  EXPECT_EQ(lowtide_session_run(nullptr, 1), LOWTIDE_USAGE);
+  EXPECT_EQ(lowtide_model_name(nullptr), nullptr);
+  EXPECT_EQ(lowtide_model_free_dim_count(nullptr), 0U);
+  EXPECT_EQ(lowtide_plan_json(nullptr), nullptr);
+  EXPECT_EQ(lowtide_plan_arena_bytes(nullptr), 0);
+  EXPECT_EQ(lowtide_plan_order_proven(nullptr), 0);
+  EXPECT_EQ(lowtide_session_value_count(nullptr, LOWTIDE_OUTPUTS), 0U);
+  EXPECT_EQ(lowtide_session_arena_bytes(nullptr), 0);
+  lowtide_model_free(nullptr);
+  lowtide_plan_free(nullptr);
+  lowtide_session_free(nullptr);
+}
+
+}  // namespace
+}  // namespace lowtide
