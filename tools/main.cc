@@ -8,6 +8,7 @@
 
 #include "base/printable.h"
 #include "base/result.h"
+#include "tools/calibrate_command.h"
 #include "tools/commands.h"
 #include "tools/flags.h"
 
@@ -45,6 +46,7 @@ int run(int argc, char** argv) {
   lowtide::tools::Action action;
   lowtide::tools::add_model_commands(app, action);
   lowtide::tools::add_problem_commands(app, action);
+  lowtide::tools::add_calibrate_command(app, action);
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& wanted) {  // --help, --version
