@@ -5,6 +5,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <string>
+#include <utility>
 
 #include "plan/schedule_test_problems.h"
 #include "plan/sequence_simulator.h"
@@ -20,6 +22,24 @@ std::vector<SchedAction> in_given_order(const ScheduleProblem& problem) {
   std::vector<SchedAction> runs;
   for (SchedOpId op : problem.ops.ids()) runs.push_back(SchedAction::run(op));
   return runs;
+}
+
+SwapOptions limited(int64_t units) {
+  SwapOptions options;
+  options.max_units = units;
+  return options;
+}
+
+plan::SchedOp second(std::string name) {
+  return {.name = std::move(name), .seconds = 1, .may_rerun = false, .workspace_bytes = 0};
+}
+
+plan::SchedValue between(size_t producer, size_t reader, int64_t bytes) {
+  plan::SchedValue value;
+  value.bytes = bytes;
+  value.producer = SchedOpId(producer);
+  value.readers = {SchedOpId(reader)};
+  return value;
 }
 
 ScheduleProblem random_problem(Rng& rng, int64_t ops) {
@@ -40,7 +60,7 @@ TEST(Swap, FitsBudgetsThatTheOrderAloneMisses) {
     const auto whole = plan::simulate_sequence(problem, runs);
     ASSERT_TRUE(whole) << whole.error().message;
     problem.budget_bytes = whole->peak_bytes - rng.between(0, whole->peak_bytes / 2);
-    const SwapOutcome outcome = add_transfers(problem, runs, {.max_units = 200'000});
+    const SwapOutcome outcome = add_transfers(problem, runs, limited(200'000));
     ++tried;
     if (outcome.sequence.empty()) continue;
     ++fitted;
@@ -69,17 +89,10 @@ TEST(Swap, MovesNothingWhereNothingOverflows) {
 // ops 0 1 2 3 4 5 in a row, each one second; 0 makes a value of 10 bytes that 5 reads.
 ScheduleProblem long_gap(double bytes_per_second) {
   ScheduleProblem problem;
-  for (int i = 0; i < 6; ++i)
-    problem.ops.push_back({.name = "op" + std::to_string(i), .seconds = 1, .may_rerun = false});
-  problem.values.push_back(
-      {.name = "far", .bytes = 10, .producer = SchedOpId(0), .readers = {SchedOpId(5)}});
-  for (size_t i = 0; i + 1 < 6; ++i)
-    problem.values.push_back({.name = "near" + std::to_string(i),
-                              .bytes = 4,
-                              .producer = SchedOpId(i),
-                              .readers = {SchedOpId(i + 1)}});
-  problem.values.push_back(
-      {.name = "big", .bytes = 10, .producer = SchedOpId(2), .readers = {SchedOpId(3)}});
+  for (int i = 0; i < 6; ++i) problem.ops.push_back(second("op" + std::to_string(i)));
+  problem.values.push_back(between(0, 5, 10));
+  for (size_t i = 0; i + 1 < 6; ++i) problem.values.push_back(between(i, i + 1, 4));
+  problem.values.push_back(between(2, 3, 10));
   problem.link = plan::Link{bytes_per_second, bytes_per_second, 0};
   problem.budget_bytes = 18;
   return problem;
@@ -104,9 +117,8 @@ TEST(Swap, WaitsExactlyAsLongAsTheLinkIsTooSlow) {
 
 TEST(Swap, ResidentsComeForTheirUsesAndLeave) {
   ScheduleProblem problem;
-  for (int i = 0; i < 8; ++i) problem.ops.push_back({.seconds = 1, .may_rerun = false});
-  for (size_t i = 0; i + 1 < 8; ++i)
-    problem.values.push_back({.bytes = 1, .producer = SchedOpId(i), .readers = {SchedOpId(i + 1)}});
+  for (int i = 0; i < 8; ++i) problem.ops.push_back(second(""));
+  for (size_t i = 0; i + 1 < 8; ++i) problem.values.push_back(between(i, i + 1, 1));
   for (size_t i = 0; i < 4; ++i)
     problem.residents.push_back({.name = "state",
                                  .bytes = 10,
@@ -136,7 +148,7 @@ TEST(Swap, TheSameAnswerEveryTime) {
     const auto runs = in_given_order(problem);
     const auto whole = plan::simulate_sequence(problem, runs);
     problem.budget_bytes = whole->peak_bytes * 3 / 4;
-    const SwapOptions options{.max_units = 100'000};
+    const SwapOptions options = limited(100'000);
     EXPECT_EQ(add_transfers(problem, runs, options).sequence,
               add_transfers(problem, runs, options).sequence);
   }

@@ -1,0 +1,108 @@
+#include "remat/joint.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "plan/schedule_test_problems.h"
+#include "plan/sequence_simulator.h"
+
+namespace lowtide::remat {
+namespace {
+
+using plan::SchedAction;
+using plan::SchedOpId;
+using plan::ScheduleProblem;
+
+ScheduleProblem random_problem(Rng& rng, double link_rate) {
+  plan::RandomSchedule shape;
+  shape.min_ops = 8, shape.max_ops = 16;
+  shape.reader_rate = 0.15;
+  shape.link_rate = link_rate;
+  shape.resident_rate = 0.2;
+  ScheduleProblem problem = plan::random_schedule_problem(shape, rng);
+  std::vector<SchedAction> runs;
+  for (SchedOpId op : problem.ops.ids()) runs.push_back(SchedAction::run(op));
+  const auto whole = plan::simulate_sequence(problem, runs);
+  problem.budget_bytes = whole->peak_bytes - rng.between(0, whole->peak_bytes / 2);
+  return problem;
+}
+
+JointOptions quick() {
+  JointOptions options;
+  options.remat.max_units = 2'000'000;
+  options.swap.max_units = 50'000;
+  options.tries = 4;
+  return options;
+}
+
+TEST(Joint, NeverWorseThanEitherWayAlone) {
+  Rng rng(11);
+  int both_better = 0, found = 0;
+  for (int i = 0; i < 150; ++i) {
+    const ScheduleProblem problem = random_problem(rng, 1);
+    const RematOutcome both = solve_joint(problem, quick());
+    JointOptions swap = quick(), recompute = quick();
+    swap.recompute = false;
+    recompute.transfers = false;
+    const RematOutcome swapped = solve_joint(problem, swap);
+    if (!both.sequence.empty()) {
+      ++found;
+      const auto profile = plan::simulate_sequence(problem, both.sequence);
+      ASSERT_TRUE(profile) << profile.error().message;
+      EXPECT_LE(profile->peak_bytes, *problem.budget_bytes);
+      EXPECT_DOUBLE_EQ(profile->seconds, both.seconds);
+      EXPECT_GE(both.seconds, both.lower_bound_seconds * (1 - 1e-9));
+    }
+    if (!swapped.sequence.empty()) {
+      ASSERT_FALSE(both.sequence.empty());
+      EXPECT_LE(both.seconds, swapped.seconds * (1 + 1e-9));
+      const auto profile = plan::simulate_sequence(problem, swapped.sequence);
+      ASSERT_TRUE(profile);
+      EXPECT_EQ(profile->reruns, 0);
+      both_better += both.seconds < swapped.seconds * (1 - 1e-9);
+    }
+    const RematOutcome rerun = solve_joint(problem, recompute);
+    for (const SchedAction& action : rerun.sequence)
+      EXPECT_EQ(action.kind, SchedAction::Kind::kRun);
+    // Its tries have a share of the work each, so the tie is close, not exact.
+    if (!rerun.sequence.empty() && !both.sequence.empty()) {
+      EXPECT_LE(both.seconds, rerun.seconds * 1.02 + 1e-9);
+    }
+  }
+  EXPECT_GT(found, 60);
+  EXPECT_GT(both_better, 3);
+}
+
+TEST(Joint, AFrontIsMonotone) {
+  Rng rng(12);
+  for (int i = 0; i < 40; ++i) {
+    const ScheduleProblem problem = random_problem(rng, i % 2);
+    const int64_t top = *problem.budget_bytes + 8;
+    std::vector<int64_t> budgets;
+    for (int64_t b = top; b > top / 2; b -= 3) budgets.push_back(b);
+    const std::vector<RematOutcome> front = solve_front(problem, budgets, quick());
+    ASSERT_EQ(front.size(), budgets.size());
+    for (size_t k = 0; k < front.size(); ++k) {
+      if (front[k].sequence.empty()) continue;
+      EXPECT_LE(front[k].peak_bytes, budgets[k]);
+      if (k == 0) continue;
+      ASSERT_FALSE(front[k - 1].sequence.empty());
+      EXPECT_LE(front[k - 1].seconds, front[k].seconds);
+      EXPECT_LE(front[k].peak_bytes, front[k - 1].peak_bytes);
+    }
+  }
+}
+
+TEST(Joint, TheSameAnswerAtAnyThreadCount) {
+  Rng rng(13);
+  for (int i = 0; i < 10; ++i) {
+    const ScheduleProblem problem = random_problem(rng, 1);
+    JointOptions one = quick(), four = quick();
+    four.remat.threads = 4;
+    EXPECT_EQ(solve_joint(problem, one).sequence, solve_joint(problem, four).sequence);
+  }
+}
+
+}  // namespace
+}  // namespace lowtide::remat
