@@ -76,6 +76,20 @@ Result<std::vector<OutputType>> infer(const Instance& instance, Facts* facts) {
   return outputs_of(bound, instance);
 }
 
+std::optional<Expr> position_limit(const Instance& instance, size_t input) {
+  const Row* row = find(instance.kind);
+  if (row == nullptr || row->positions.empty()) return {};
+  const Result<Bound> bound = bind_instance(instance);
+  if (!bound) return {};
+  for (const auto& [operand, axis] : parse_positions(row->positions)) {
+    if (static_cast<size_t>(operand) != input) continue;
+    const int found = bound->signature.find_axis(axis);
+    LT_CHECK(found >= 0, axis);
+    return bound->signature.axes[static_cast<size_t>(found)].extent;
+  }
+  return {};
+}
+
 std::vector<std::pair<int, int>> in_place_pairs(const Instance& instance) {
   const Result<std::vector<OutputType>> outputs = infer(instance);
   if (!outputs) return {};

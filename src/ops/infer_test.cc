@@ -120,6 +120,13 @@ TEST(InferLayout, RowsSayWhatTheyNeed) {
   EXPECT_TRUE((*outputs)[1].type.layout.row_major());
 }
 
+TEST(InferLayout, AnOptionalAttributeMayChooseIt) {
+  EXPECT_EQ(free_layout_attr(*find("ConvWgtGrad"), 0), "dw_layout");
+  EXPECT_EQ(free_layout_attr(*find("Reorder"), 0), "") << "it must be given";
+  EXPECT_EQ(free_layout_attr(*find("Conv"), 0), "");
+  EXPECT_EQ(free_layout_attr(*find("ConvWgtGrad"), 1), "");
+}
+
 TEST(InferView, ASliceIsAViewWhenItsElementsAreAdjacent) {
   const auto slice = [](D starts, D sizes, const char* text, const Layout& layout = {}) {
     Example example("Slice", {{"starts", starts}, {"sizes", sizes}}, text);
@@ -136,6 +143,18 @@ TEST(InferView, ASliceIsAViewWhenItsElementsAreAdjacent) {
             ir::Alias::kOwn);
   EXPECT_EQ(slice({0, 0, 1, 0}, {1, 8, 1, 2}, "f32[1,8,2,2]", kChannelsLast).offset_bytes,
             sym::Expr(64));
+}
+
+TEST(Positions, AreBoundedByTheAxisThatTheyRunOver) {
+  const auto limit = [](const Example& example, size_t input) {
+    return position_limit(example.instance(), input);
+  };
+  const ir::Attrs first = {{"axis", int64_t{0}}}, last = {{"axis", int64_t{1}}};
+  EXPECT_EQ(limit(Example("Gather", first, "f32[rows,4] i64[3]"), 1), sym::Expr::symbol("rows"));
+  EXPECT_EQ(limit(Example("Gather", last, "f32[10,4] i32[3]"), 1), sym::Expr(4));
+  EXPECT_EQ(limit(Example("Gather", last, "f32[10,4] i32[3]"), 0), std::nullopt);
+  EXPECT_EQ(limit(Example("CrossEntropy", last, "f32[2,7] i64[2]"), 1), sym::Expr(7));
+  EXPECT_EQ(limit(Example("Add", {}, "i64[2] i64[2]"), 1), std::nullopt);
 }
 
 TEST(InPlace, PairsInOrderOfPreference) {

@@ -69,8 +69,8 @@ Status check_input(const Row& row, const Instance& instance, std::string_view wo
                              print(input.dims), print(input.layout), wanted));
   };
   if (word == "w") return {};
-  if (word == "d") {
-    LT_ASSIGN(const Layout layout, layout_attr(instance, "dw_layout", input.dims.size()));
+  if (word[0] == '@') {
+    LT_ASSIGN(const Layout layout, layout_attr(instance, word.substr(1), input.dims.size()));
     if (input.layout == layout) return {};
     return refuse(print(layout));
   }
@@ -83,6 +83,16 @@ Status check_input(const Row& row, const Instance& instance, std::string_view wo
 }
 
 }  // namespace
+
+std::string_view free_layout_attr(const Row& row, size_t output) {
+  const OperandWords words = parse_words(row.layouts);
+  if (output >= words.outputs.size() || words.outputs[output][0] != '@') return {};
+  std::string_view found;
+  for_each_attr(row, [&](std::string_view name, std::string_view, bool optional) {
+    if (optional && name == words.outputs[output].substr(1)) found = name;
+  });
+  return found;
+}
 
 std::vector<size_t> order_of(const Layout& layout, size_t rank) {
   std::vector<size_t> order(layout.order.begin(), layout.order.end());
@@ -118,8 +128,8 @@ Result<std::vector<Layout>> output_layouts(const Row& row, const Instance& insta
     Layout layout;
     if (word == "x" && rank == instance.inputs[leader]->dims.size())
       layout = instance.inputs[leader]->layout;
-    if (word == "d" || word[0] == '@') {
-      LT_ASSIGN(layout, layout_attr(instance, word == "d" ? "dw_layout" : word.substr(1), rank));
+    if (word[0] == '@') {
+      LT_ASSIGN(layout, layout_attr(instance, word.substr(1), rank));
     }
     layouts.push_back(std::move(layout));
   }

@@ -49,9 +49,14 @@ struct Traits {
   bool random = false;       // reads the step's random stream; same bits on every run within a step
   bool has_effect = false;   // updates an input (an output has Alias::kUpdate)
   bool product = false;      // a dense product: runs at the device's multiply-add rate
+  bool carries = false;      // an output's elements are those of the inputs: moved, repeated, cast
   std::string_view gradient = {};  // name of the gradient rule; empty: not differentiable
 };
 const Traits& traits(const Row& row);
+
+// The attribute that sets the layout of an output where a kernel may choose it (absent: row-major);
+// empty where the operands decide.
+std::string_view free_layout_attr(const Row& row, size_t output);
 
 // ---- shapes
 // -------------------------------------------------------------------------------------------------------
@@ -85,6 +90,10 @@ struct AppendOptions {
 };
 Result<ir::OpId> append(ir::Graph& graph, std::string_view kind, std::vector<ir::ValueId> inputs,
                         ir::Attrs attrs, const AppendOptions& options = {});
+
+// Below what the integers of an input must stay because they are positions along an axis: rows of a
+// Gather, classes of a loss. Nothing where they are not.
+std::optional<sym::Expr> position_limit(const Instance& instance, size_t input);
 
 // ---- cost
 // ---------------------------------------------------------------------------------------------------------

@@ -221,6 +221,8 @@ TEST(OpTable, RowsAreWellFormed) {
     EXPECT_EQ(types.outputs.size(), layouts.outputs.size());
     EXPECT_EQ(traits(row).has_effect, !row.updates.empty());
     EXPECT_TRUE(traits(row).gradient.empty() || traits(row).gradient == kind);
+    EXPECT_EQ(row.positions.empty(),
+              types.inputs.size() < 2 || (types.inputs[1] != "i" && types.inputs[1] != "l"));
     if (row.axes.empty()) continue;
     const auto pattern = parse_pattern(row.axes);
     ASSERT_TRUE(pattern) << pattern.error().message;

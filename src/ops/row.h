@@ -4,6 +4,7 @@
 // and has the right length.
 #pragma once
 
+#include <functional>
 #include <span>
 #include <string_view>
 
@@ -31,9 +32,8 @@ struct Row {
   // bool; l: i64; i: i64 or i32; u: u8; *: any; @a: attribute a. A repeated last input stands for
   // all further inputs.
   std::string_view types = {};
-  // "x r w -> x": layouts. x: one common permutation; r: row-major; w: any, blocked too; d:
-  // attribute dw_layout or row-major;
-  // @a: attribute a.
+  // "x r w -> x": layouts. x: one common permutation; r: row-major; w: any, blocked too; @a: what
+  // attribute a says, row-major without it.
   std::string_view layouts = {};
   // "axis:int alpha:real? ...": attributes and their types (int, real, word, list); ?: may be
   // absent.
@@ -45,6 +45,8 @@ struct Row {
       {};  // "2 3": optional inputs that are added to output 0 once: bias, accumulator
   int accumulator = -1;  // the one of them whose buffer the op may add into
   int shape_only = -1;   // the input of which only the shape counts
+  // "1:v": the integers of input 1 are positions along axis v of the signature.
+  std::string_view positions = {};
   bool broadcast = false;
   bool mean = false;  // what is summed over a reduction axis is a mean
   Merge merge = Merge::kSum;
@@ -77,6 +79,11 @@ Result<Bound> bind_instance(const Instance& instance,
 // The outputs of a bound instance.
 Result<std::vector<OutputType>> outputs_of(const Bound& bound, const Instance& instance);
 
+// Calls use(name, type, optional) for each attribute of the row.
+void for_each_attr(const Row& row,
+                   const std::function<void(std::string_view, std::string_view, bool)>& use);
+// "1:v 2:w" as (input, axis) pairs.
+std::vector<std::pair<int, std::string_view>> parse_positions(std::string_view text);
 // "0<-0 0<-1" as (input, output) pairs; "2 3" as numbers.
 std::vector<std::pair<int, int>> parse_pairs(std::string_view text);
 std::vector<int> parse_numbers(std::string_view text);

@@ -107,12 +107,12 @@ void add_type_changing(std::vector<Row>& rows) {
                   .attrs = "to:word",
                   .in_place = "0<-0",
                   .flops = 1,
-                  .traits = {.gradient = "Cast"}});
+                  .traits = {.carries = true, .gradient = "Cast"}});
   rows.push_back({.kind = "Copy",
                   .axes = kOne,
                   .types = "U -> U",
                   .layouts = "x -> x",
-                  .traits = {.gradient = "Copy"}});
+                  .traits = {.carries = true, .gradient = "Copy"}});
 }
 
 void add_binary(std::vector<Row>& rows) {

@@ -310,45 +310,45 @@ void add_rearrangements(std::vector<Row>& rows) {
                   .layouts = "r -> r",
                   .attrs = "shape:list",
                   .view = ViewRule::kAlways,
-                  .traits = {.gradient = "Reshape"}});
+                  .traits = {.carries = true, .gradient = "Reshape"}});
   rows.push_back({.kind = "Transpose",
                   .compute = transpose_axes,
                   .types = "U -> U",
                   .layouts = "r -> r",
                   .attrs = "perm:list",
-                  .traits = {.gradient = "Transpose"}});
+                  .traits = {.carries = true, .gradient = "Transpose"}});
   rows.push_back({.kind = "Slice",
                   .compute = slice_axes,
                   .types = "U -> U",
                   .layouts = "x -> x",
                   .attrs = "starts:list sizes:list steps:list?",
                   .view = ViewRule::kWhenContiguous,
-                  .traits = {.gradient = "Slice"}});
+                  .traits = {.carries = true, .gradient = "Slice"}});
   rows.push_back({.kind = "Pad",
                   .compute = pad_axes,
                   .types = "U -> U",
                   .layouts = "x -> x",
                   .attrs = "begins:list ends:list value:real?",
-                  .traits = {.gradient = "Pad"}});
+                  .traits = {.carries = true, .gradient = "Pad"}});
   rows.push_back({.kind = "Concat",
                   .compute = concat_axes,
                   .types = "U -> U",
                   .layouts = "x -> x",
                   .attrs = "axis:int",
-                  .traits = {.gradient = "Concat"}});
+                  .traits = {.carries = true, .gradient = "Concat"}});
   rows.push_back({.kind = "Expand",
                   .compute = expand_axes,
                   .types = "U -> U",
                   .layouts = "r -> r",
                   .attrs = "shape:list",
                   .broadcast = true,
-                  .traits = {.gradient = "Expand"}});
+                  .traits = {.carries = true, .gradient = "Expand"}});
   rows.push_back({.kind = "Reorder",
                   .axes = "a.. -> a..",
                   .types = "U -> U",
                   .layouts = "w -> @layout",
                   .attrs = "layout:word",
-                  .traits = {.gradient = "Reorder"}});
+                  .traits = {.carries = true, .gradient = "Reorder"}});
   rows.push_back({.kind = "Fill",
                   .compute = fill_axes,
                   .types = " -> @dtype",
@@ -362,6 +362,7 @@ void add_selections(std::vector<Row>& rows) {
                   .types = "U i -> U",
                   .layouts = "r r -> r",
                   .attrs = "axis:int",
+                  .positions = "1:v",
                   .traits = {.gradient = "Gather"}});
   rows.push_back({.kind = "GatherGrad",
                   .axes = "a..@axis i.. b.., i.., a.. {v:dim} b..? -> a.. {v:dim} b..",
@@ -370,6 +371,7 @@ void add_selections(std::vector<Row>& rows) {
                   .attrs = "axis:int dim:int",
                   .added = "2",
                   .accumulator = 2,
+                  .positions = "1:v",
                   .flops = 1});
   rows.push_back({.kind = "Trilu",
                   .axes = "a.. m n -> a.. m n",
@@ -378,7 +380,7 @@ void add_selections(std::vector<Row>& rows) {
                   .attrs = "upper:int? k:int?",
                   .in_place = "0<-0",
                   .part = PartRule::kTriangle,
-                  .traits = {.gradient = "Trilu"}});
+                  .traits = {.carries = true, .gradient = "Trilu"}});
 }
 
 }  // namespace

@@ -121,6 +121,7 @@ void add_losses(std::vector<Row>& rows) {
                   .types = "T l -> T T",
                   .layouts = "x r -> r r",
                   .attrs = "axis:int ignore_index:int?",
+                  .positions = "1:c",
                   .mean = true,
                   .flops = 4,
                   .traits = {.gradient = "CrossEntropy"}});
@@ -130,6 +131,7 @@ void add_losses(std::vector<Row>& rows) {
                   .layouts = "x r r -> x",
                   .attrs = "axis:int ignore_index:int? scale:real?",
                   .in_place = "0<-0",
+                  .positions = "1:c",
                   .part = PartRule::kMeanGradient,
                   .flops = 3});
   rows.push_back({.kind = "MseLoss",

@@ -57,7 +57,7 @@ std::span<const Row> product_rows() {
        .axes = "n (g:group c) (o*strides+r:kernel*dilations-pads).., n (g k) o.., "
                "(g k) c r..? -> (g k) c r..",
        .types = "T T T -> T",
-       .layouts = "x x d -> d",
+       .layouts = "x x @dw_layout -> @dw_layout",
        .attrs = "strides:list? pads:list? dilations:list? group:int? kernel:list dw_layout:word?",
        .added = "2",
        .accumulator = 2,

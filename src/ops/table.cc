@@ -176,15 +176,31 @@ std::string_view input_word(const OperandWords& words, size_t i) {
   return words.inputs[std::min(i, words.inputs.size() - 1)];
 }
 
-Status check_attrs(const Row& row, const Instance& instance) {
-  size_t known = 0;
-  Status status;
+void for_each_attr(const Row& row,
+                   const std::function<void(std::string_view, std::string_view, bool)>& use) {
   for_each_word(row.attrs, [&](std::string_view word) {
     const size_t colon = word.find(':');
-    const std::string_view name = word.substr(0, colon);
     std::string_view type = word.substr(colon + 1);
     const bool optional = type.ends_with('?');
     if (optional) type.remove_suffix(1);
+    use(word.substr(0, colon), type, optional);
+  });
+}
+
+std::vector<std::pair<int, std::string_view>> parse_positions(std::string_view text) {
+  std::vector<std::pair<int, std::string_view>> positions;
+  for_each_word(text, [&](std::string_view word) {
+    const size_t colon = word.find(':');
+    LT_CHECK(colon != std::string_view::npos, word);
+    positions.emplace_back(parse_int(word.substr(0, colon)), word.substr(colon + 1));
+  });
+  return positions;
+}
+
+Status check_attrs(const Row& row, const Instance& instance) {
+  size_t known = 0;
+  Status status;
+  for_each_attr(row, [&](std::string_view name, std::string_view type, bool optional) {
     if (!status) return;
     if (!has_attr(instance, name)) {
       if (!optional)

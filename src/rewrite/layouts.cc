@@ -61,10 +61,12 @@ class Pass {
     const plan::LayoutWish wish = catalog_.wish(desc);
     for (size_t i = 0; i < wish.inputs.size() && i < inputs.size(); ++i)
       if (inputs[i].valid()) inputs[i] = in_layout(inputs[i], wish.inputs[i], op);
-    // The one output whose format a kernel may choose is a weight gradient's; the op carries the
-    // choice as an attribute.
-    if (op.kind == "ConvWgtGrad" && !wish.outputs.empty() && !wish.outputs[0].row_major())
-      attrs["dw_layout"] = print(wish.outputs[0]);
+    const ops::Row* row = ops::find(op.kind);
+    for (size_t i = 0; row != nullptr && i < wish.outputs.size(); ++i) {
+      const std::string_view attr = ops::free_layout_attr(*row, i);
+      if (!attr.empty() && !wish.outputs[i].row_major())
+        attrs[std::string(attr)] = print(wish.outputs[i]);
+    }
     return !wish.inputs.empty();
   }
 
