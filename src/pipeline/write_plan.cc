@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "analysis/describe.h"
+#include "analysis/integer_limits.h"
 #include "base/bytes.h"
 
 namespace lowtide::pipeline {
@@ -47,6 +48,7 @@ class Writer {
 
  private:
   Status write_values() {
+    const auto limits = analysis::integer_limits(graph_);
     for (ir::ValueId id : graph_.values()) {
       const ir::Value& value = graph_.value(id);
       plan::PlanValue out;
@@ -64,6 +66,8 @@ class Writer {
       const ir::InitialValue& initial = value.initial;
       out.initial = {static_cast<plan::PlanInitial::Kind>(initial.kind), initial.bytes,
                      initial.file, initial.offset, initial.length};
+      if (out.initial.kind == plan::PlanInitial::Kind::kFed && !value.producer.valid())
+        out.initial.limit = limits[id];
       plan_.values.push_back(std::move(out));
     }
     return {};

@@ -54,6 +54,7 @@ struct PlanInitial {
   std::string file{};
   int64_t offset = 0;
   int64_t length = 0;
+  int64_t limit = 0;  // of fed integers: drawn from a seed they stay below; 0: nothing bounds them
   bool operator==(const PlanInitial&) const = default;
 };
 

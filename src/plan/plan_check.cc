@@ -109,6 +109,8 @@ class Checker {
       return bad("value '{}' starts at byte {}", value.name, value.offset_bytes);
     if (value.producer.valid() && value.initial != PlanInitial{})
       return bad("value '{}' is made by an op and has initial contents", value.name);
+    if (!is_size(value.initial.limit))
+      return bad("the integers of value '{}' stay below {}", value.name, value.initial.limit);
     if (!is_size(value.initial.offset) || !is_size(value.initial.length))
       return bad("the contents of value '{}' lie at {} and have {} bytes", value.name,
                  value.initial.offset, value.initial.length);

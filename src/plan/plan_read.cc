@@ -259,6 +259,7 @@ Status Reader::initial(const Place& place, PlanInitial& out) const {
     if (key == "file") return text(member, out.file);
     if (key == "offset") return size(member, out.offset);
     if (key == "length") return size(member, out.length);
+    if (key == "limit") return size(member, out.limit);
     return unknown(member);
   });
 }

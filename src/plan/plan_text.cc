@@ -239,6 +239,7 @@ class Printer {
     if (!contents.file.empty()) member("file"), text(contents.file);
     if (contents.offset != 0) member("offset"), number(contents.offset);
     if (contents.length != 0) member("length"), number(contents.length);
+    if (contents.limit != 0) member("limit"), number(contents.limit);
     raw("}");
   }
 

@@ -2,10 +2,8 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <cstring>
 #include <filesystem>
-#include <limits>
 #include <vector>
 
 #include "base/file.h"
@@ -94,33 +92,6 @@ Status store_external(const plan::PlanValue& value, const InitialOptions& option
   return store_row_major(value, std::as_bytes(std::span(part.data(), part.size())), memory);
 }
 
-int64_t int_attr(const plan::PlanOp& op, std::string_view name, int64_t absent) {
-  const auto it = op.attrs.find(name);
-  const auto* value = it == op.attrs.end() ? nullptr : std::get_if<int64_t>(&it->second);
-  return value == nullptr ? absent : *value;
-}
-
-// The extent that operand `i` of `op` indexes, or nothing. What is asked only whether it is zero
-// indexes false and true.
-int64_t indexed_extent(const plan::Plan& plan, const plan::PlanOp& op, size_t i) {
-  if (op.kind == "Cast" && plan.values[op.outputs[0]].type.dtype == DType::kBool) return 2;
-  const bool gathers =
-      op.kind == "Gather" || op.kind == "CrossEntropy" || op.kind == "CrossEntropyGrad";
-  if (i == 1 && op.kind == "GatherGrad") return int_attr(op, "dim", 0);
-  if (i != 1 || !gathers) return 0;
-  const std::vector<int64_t>& dims = plan.values[op.inputs[0]].type.dims;
-  const int64_t rank = static_cast<int64_t>(dims.size());
-  int64_t axis = int_attr(op, "axis", op.kind == "Gather" ? 0 : 1);
-  if (axis < 0) axis += rank;
-  return axis >= 0 && axis < rank ? dims[static_cast<size_t>(axis)] : 0;
-}
-
-bool carries_indices(const plan::PlanOp& op) {
-  static constexpr std::string_view kKinds[] = {"Reshape", "Cast",   "Copy",   "Slice", "Transpose",
-                                                "Reorder", "Expand", "Concat", "Pad"};
-  return std::find(std::begin(kKinds), std::end(kKinds), op.kind) != std::end(kKinds);
-}
-
 }  // namespace
 
 Status store_row_major(const plan::PlanValue& value, std::span<const std::byte> row_major,
@@ -170,24 +141,6 @@ Status store_initial(const plan::PlanValue& value, const InitialOptions& options
       return store_external(value, options, memory);
   }
   return {};
-}
-
-int64_t index_limit(const plan::Plan& plan, plan::PlanValueId input) {
-  IdVector<plan::PlanValueId, bool> carries(plan.values.size(), false);
-  carries[input] = true;
-  int64_t limit = std::numeric_limits<int64_t>::max();
-  for (const plan::PlanOp& op : plan.ops) {  // program order: producers come first
-    bool passes = false;
-    for (size_t i = 0; i < op.inputs.size(); ++i) {
-      if (!op.inputs[i].valid() || !carries[op.inputs[i]]) continue;
-      const int64_t extent = indexed_extent(plan, op, i);
-      if (extent > 0) limit = std::min(limit, extent);
-      passes = passes || carries_indices(op);
-    }
-    if (passes)
-      for (plan::PlanValueId output : op.outputs) carries[output] = true;
-  }
-  return limit == std::numeric_limits<int64_t>::max() ? 1 : limit;
 }
 
 }  // namespace lowtide::runtime

@@ -29,9 +29,4 @@ struct InitialOptions {
 Status store_initial(const plan::PlanValue& value, const InitialOptions& options,
                      std::byte* memory);
 
-// Below which integers drawn for a fed input stay: the smallest extent that it indexes among its
-// readers (rows of a Gather, classes of a loss), also through casts, copies and views. 1 when
-// nothing bounds it.
-int64_t index_limit(const plan::Plan& plan, plan::PlanValueId input);
-
 }  // namespace lowtide::runtime

@@ -353,7 +353,7 @@ void Session::seed_inputs(int64_t integer_limit) {
     const PlanValue& value = state_->plan.values[v];
     const bool fed = !value.producer.valid() && value.initial.kind == plan::PlanInitial::Kind::kFed;
     if (!fed || state_->given.contains(v) || !value.type.layout.blocked.empty()) continue;
-    const int64_t limit = integer_limit > 0 ? integer_limit : index_limit(state_->plan, v);
+    const int64_t limit = integer_limit > 0 ? integer_limit : value.initial.limit;
     std::vector<std::byte> bytes(static_cast<size_t>(plan::size_bytes(value.type)));
     fill_seeded(value.name, value.type, state_->options.seed, limit, bytes, SeedRole::kInput);
     const auto write = [&](std::byte* memory) { return store_row_major(value, bytes, memory); };

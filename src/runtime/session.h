@@ -55,8 +55,8 @@ class Session {
   // Row-major copy of a value that is alive now: inputs, parameters, state, and after run() the
   // outputs.
   Result<std::vector<std::byte>> get(std::string_view value) const;
-  // Fills every fed input that was never set with seeded values (floats in [-1,1), labels and
-  // tokens below `integer_limit`).
+  // Fills every fed input that was never set with seeded values (floats in [-1,1), integers
+  // below `integer_limit`; 0: below what the plan says).
   void seed_inputs(int64_t integer_limit);
 
   // One step. No allocation happens inside for tensors or kernels. Error: a transfer failed (a full
