@@ -146,16 +146,21 @@ struct CutPrice {
   bool operator==(const CutPrice&) const = default;
 };
 struct Multiplier {
-  int32_t cut = 0;  // index into cuts
+  int32_t cut = 0;  // k: between the k-th cut, counted from 1, and the next; 0: before the first
   int32_t id = 0;   // index of an op or a storage
   double value = 0;
   bool operator==(const Multiplier&) const = default;
 };
 struct TimeCertificate {
   std::vector<CutPrice> cuts{};
-  double swap_share = 0;                        // weight of the link's capacity; 0 without a link
-  std::vector<Multiplier> rerun_multipliers{};  // by op; empty for one cut
-  std::vector<Multiplier> store_multipliers{};  // by storage; empty for one cut
+  // How far the time before the (only) cut's op is bounded by stores, and the time after it by
+  // loads; the rest by the ops. 0 without a slow tier.
+  double store_share = 0, load_share = 0;
+  // What it is worth, in seconds, that an op runs at least once in the segments in which its first
+  // run may be; by op, `cut` unused. The op's time where none is named.
+  std::vector<Multiplier> rerun_multipliers{};
+  // What it is worth that a storage in memory at cut k + 1 was there at cut k or is made between.
+  std::vector<Multiplier> store_multipliers{};
   bool operator==(const TimeCertificate&) const = default;
 };
 

@@ -298,8 +298,9 @@ class Checker {
     for (const CutPrice& cut : certificate.cuts)
       if (!within(cut.op, plan_.ops) || !is_time(cut.price))
         return bad("the time certificate has a cut at no op, or a price of {}", cut.price);
-    if (!is_time(certificate.swap_share))
-      return bad("the time certificate has a swap share of {}", certificate.swap_share);
+    for (const double share : {certificate.store_share, certificate.load_share})
+      if (!(share >= 0 && share <= 1))
+        return bad("the time certificate has a share of {}; it must be from 0 to 1", share);
     const auto check = [&](const std::vector<Multiplier>& multipliers, size_t ids) -> Status {
       for (const Multiplier& m : multipliers)
         if (m.cut < 0 || m.cut >= std::ssize(certificate.cuts) || m.id < 0 ||

@@ -403,10 +403,11 @@ Status Reader::cut_price(const Place& place, CutPrice& out) const {
 }
 
 Status Reader::time_certificate(const Place& place, TimeCertificate& out) const {
-  return object(place, {"cuts", "swap_share"},
+  return object(place, {"cuts", "store_share", "load_share"},
                 [&](std::string_view key, const Place& member) -> Status {
                   if (key == "cuts") return records(member, &Reader::cut_price, out.cuts);
-                  if (key == "swap_share") return real(member, out.swap_share);
+                  if (key == "store_share") return real(member, out.store_share);
+                  if (key == "load_share") return real(member, out.load_share);
                   if (key == "rerun_multipliers")
                     return multipliers(member, "op", out.rerun_multipliers);
                   if (key == "store_multipliers")

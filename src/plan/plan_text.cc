@@ -324,7 +324,8 @@ class Printer {
       member("op"), id(cut.op);
       member("price"), real(cut.price);
     });
-    member("swap_share"), real(c.swap_share);
+    member("store_share"), real(c.store_share);
+    member("load_share"), real(c.load_share);
     if (!c.rerun_multipliers.empty())
       member("rerun_multipliers"), multipliers(c.rerun_multipliers, "op");
     if (!c.store_multipliers.empty())

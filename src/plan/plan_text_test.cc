@@ -97,7 +97,7 @@ Plan small_plan() {
       .exposed_seconds = 0.02,
       .lower_bound_seconds = 0.08,
       .time_certificate = TimeCertificate{
-          {{PlanOpId(1), 1e-9}, {PlanOpId(0), 2e-9}}, 0.25, {{0, 1, 0.5}}, {{1, 3, 0.75}}}};
+          {{PlanOpId(1), 1e-9}, {PlanOpId(0), 2e-9}}, 0.25, 0.5, {{0, 1, 0.5}}, {{1, 3, 0.75}}}};
   return plan;
 }
 
