@@ -202,7 +202,8 @@ struct RunFlags {
 Status parse_slow_tier(RunFlags& flags) {
   CompareOptions& options = flags.options;
   if (flags.slow_tier != "memory") {
-    if (!std::filesystem::is_directory(flags.slow_tier))
+    std::error_code unreachable;
+    if (!std::filesystem::is_directory(flags.slow_tier, unreachable))
       return error(ErrorCode::kUsage,
                    fmt::format("--slow-tier: '{}' is neither 'memory' nor a folder that is there",
                                flags.slow_tier));
