@@ -1,0 +1,98 @@
+"""Measured costs: calibrating, measuring a run, planning with its times; and what a wrong store gets."""
+
+import json
+
+import pytest
+from lowtide_cli import MODELS, expect_error, run, run_json
+
+UNET = [MODELS / "unet.onnx", "--train", "--dim", "batch=1"]
+CLASSES = {"product", "small_product", "thin_product", "convolution", "convolution_data_gradient",
+           "convolution_weight_gradient", "normalization", "softmax", "reduction", "pooling", "elementwise",
+           "movement", "gather", "random", "update"}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("costs")
+
+
+@pytest.fixture(scope="module")
+def store(folder):
+    """A store with the times of one small training step, and what that run said."""
+    plan = folder / "unet.lt"
+    assert run("plan", *UNET, "--quiet", "-o", plan).returncode == 0
+    path = folder / "store.json"
+    said = run_json("run", plan, "--steps", 3, "--measure", path)
+    return path, plan, said
+
+
+def test_calibrate_writes_a_profile_that_plans_take(folder):
+    profile = folder / "device.json"
+    measured = run_json("calibrate", "--quick", "-o", profile, "--slow-tier-folder", folder)
+    assert json.loads(profile.read_text()) == measured
+    assert measured["version"] == 2 and measured["kernels"] == "cpu"
+    assert set(measured["classes"]) == CLASSES
+    for rates in measured["classes"].values():
+        assert rates and all(rate > 0 for rate in rates.values())
+    assert {rate["operation"] for rate in measured["memory"]} == {"copy", "read", "write"}
+    assert [tier["name"] for tier in measured["slow_tiers"]] == ["host", "file"]
+    assert set(measured["identity"]) == {"processor", "cores", "threads", "kernels"}
+    verdict = run_json("plan", *UNET, "--device", profile)
+    assert verdict["predicted_step_seconds"] > 0
+
+
+def test_a_measured_run_fills_a_store_and_the_next_adds_to_it(store):
+    path, plan, said = store
+    assert 0 < said["kernel_seconds"]
+    first = json.loads(path.read_text())
+    assert first["format"] == "lowtide-costs" and first["version"] == 1
+    keys = [kernel["op"] for kernel in first["kernels"]]
+    assert keys == sorted(keys, key=str.encode) and len(keys) > 20
+    assert all(len(kernel["seconds"]) == 1 for kernel in first["kernels"])
+    again = path.with_name("again.json")
+    again.write_bytes(path.read_bytes())
+    assert run("run", plan, "--steps", 1, "--measure", again).returncode == 0
+    second = json.loads(again.read_text())
+    assert [kernel["op"] for kernel in second["kernels"]] == keys
+    assert all(len(kernel["seconds"]) == 2 for kernel in second["kernels"])
+    assert all(b["count"] > a["count"] for a, b in zip(first["kernels"], second["kernels"]))
+
+
+def test_plans_predict_with_the_measured_times(store, tmp_path):
+    path, plan, said = store
+    planned = tmp_path / "measured.lt"
+    verdict = run_json("plan", *UNET, "--costs", path, "-o", planned)
+    assert "measured 340 of 340 ops, 100.0 % of the time" in json.loads(planned.read_text())["provenance"]["costs"]
+    # The same ops: what the run's kernels took, and each one's call.
+    overhead = json.loads(path.read_text())["overhead_seconds"][0]
+    assert verdict["predicted_step_seconds"] == pytest.approx(said["kernel_seconds"] + 340 * overhead, rel=0.02)
+    # Another size: none of its big kernels were measured, and yet the estimate is near twice the time.
+    other = run_json("plan", MODELS / "unet.onnx", "--train", "--dim", "batch=2", "--costs", path, "-o", planned)
+    ratio = other["predicted_step_seconds"] / verdict["predicted_step_seconds"]
+    assert 1.3 < ratio < 3, ratio
+    assert "100.0 %" not in json.loads(planned.read_text())["provenance"]["costs"]
+
+
+def test_a_store_of_another_device_is_refused_unless_it_is_wanted(store, tmp_path):
+    path, plan, _ = store
+    other = tmp_path / "other.json"
+    foreign = json.loads(path.read_text())
+    foreign["device"]["processor"] = "Another CPU"
+    other.write_text(json.dumps(foreign))
+    line = expect_error(4, "other.json", "Another CPU", "this is", arguments=["plan", *UNET, "--costs", other])
+    assert foreign["device"]["kernels"] in line
+    assert run("plan", *UNET, "--costs", other, "--costs-any-device").returncode == 0
+    before = other.read_bytes()
+    expect_error(4, "Another CPU", arguments=["run", plan, "--measure", other])
+    assert other.read_bytes() == before
+
+
+def test_damaged_stores_and_misplaced_flags_are_refused(store, tmp_path):
+    path, plan, _ = store
+    bad = tmp_path / "bad.json"
+    bad.write_bytes(path.read_bytes()[:1000])
+    expect_error(4, "bad.json", "not a cost store", arguments=["plan", *UNET, "--costs", bad])
+    expect_error(4, "bad.json", "not a cost store", arguments=["run", plan, "--measure", bad])
+    expect_error(4, "nowhere.json", arguments=["plan", *UNET, "--costs", tmp_path / "nowhere.json"])
+    expect_error(2, "--costs", arguments=["plan", *UNET, "--costs-any-device"])
+    expect_error(2, "--costs", "H100", arguments=["plan", *UNET, "--device", "h100", "--costs", path])
