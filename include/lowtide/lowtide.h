@@ -79,7 +79,8 @@ LOWTIDE_API const char* lowtide_model_free_dim(const lowtide_model* model, size_
 // ---- plans
 
 // Options: "train", "loss", "optimizer", "learning_rate", "weight_decay", "momentum", "device",
-// "budget_bytes", "threads", "seed", "dump_folder", "time_limit_seconds".
+// "costs_file", "costs_any_device", "budget_bytes", "threads", "seed", "dump_folder",
+// "time_limit_seconds".
 LOWTIDE_API lowtide_status lowtide_plan_make(const lowtide_model* model, const char* options,
                                              lowtide_plan** plan);
 LOWTIDE_API lowtide_status lowtide_plan_load(const char* path, lowtide_plan** plan);
@@ -100,7 +101,8 @@ LOWTIDE_API const char* lowtide_plan_json(lowtide_plan* plan);
 
 // ---- sessions: one arena, and the steps that run in it
 
-// Options: "seed", "model_folder", "seed_missing_weights", "unplanned", "threads".
+// Options: "seed", "model_folder", "seed_missing_weights", "unplanned", "threads",
+// "slow_tier_folder", "link_bytes_per_second".
 LOWTIDE_API lowtide_status lowtide_session_open(const lowtide_plan* plan, const char* options,
                                                 lowtide_session** session);
 LOWTIDE_API void lowtide_session_free(lowtide_session* session);

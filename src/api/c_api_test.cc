@@ -31,6 +31,7 @@ TEST(OptionsJson, EveryFieldIsRead) {
   const auto planning = parse_plan_options(
       R"({"train": true, "loss": "mse", "optimizer": "sgd", "learning_rate": 0.5, "weight_decay": 0,
           "momentum": 0.25, "device": "h100", "budget_bytes": 4611686018427387904, "threads": 3,
+          "costs_file": "c", "costs_any_device": true,
           "seed": 18446744073709551615, "dump_folder": "d", "time_limit_seconds": 2})");
   ASSERT_TRUE(planning) << planning.error().message;
   EXPECT_TRUE(planning->train);
@@ -40,19 +41,24 @@ TEST(OptionsJson, EveryFieldIsRead) {
   EXPECT_EQ(planning->weight_decay, 0.0);
   EXPECT_EQ(planning->momentum, 0.25);
   EXPECT_EQ(planning->device, "h100");
+  EXPECT_EQ(planning->costs_file, "c");
+  EXPECT_TRUE(planning->costs_any_device);
   EXPECT_EQ(planning->budget_bytes, int64_t{1} << 62);
   EXPECT_EQ(planning->threads, 3);
   EXPECT_EQ(planning->seed, ~uint64_t{0});
   EXPECT_EQ(planning->dump_folder, "d");
   EXPECT_EQ(planning->time_limit_seconds, 2.0);
   const auto running = parse_run_options(
-      R"({"seed": 5, "model_folder": "m", "seed_missing_weights": true, "unplanned": true, "threads": 2})");
+      R"({"seed": 5, "model_folder": "m", "seed_missing_weights": true, "unplanned": true, "threads": 2,
+          "slow_tier_folder": "s", "link_bytes_per_second": 1e9})");
   ASSERT_TRUE(running) << running.error().message;
   EXPECT_EQ(running->seed, 5U);
   EXPECT_EQ(running->model_folder, "m");
   EXPECT_TRUE(running->seed_missing_weights);
   EXPECT_TRUE(running->unplanned);
   EXPECT_EQ(running->threads, 2);
+  EXPECT_EQ(running->slow_tier_folder, "s");
+  EXPECT_EQ(running->link_bytes_per_second, 1e9);
 }
 
 TEST(OptionsJson, WhatIsAbsentKeepsItsDefault) {
@@ -71,7 +77,7 @@ TEST(OptionsJson, WrongOptionsAreNamed) {
               "options are not a JSON object such as {\"threads\": 2}");
   EXPECT_EQ(message(parse_run_options(R"({"thread": 1})")),
             "options: 'thread' is not known; known are seed, model_folder, seed_missing_weights, "
-            "unplanned, threads");
+            "unplanned, threads, slow_tier_folder, link_bytes_per_second");
   EXPECT_EQ(message(parse_run_options(R"({"threads": "two"})")),
             "options: 'threads' is \"two\"; it is to be a whole number from 0 to 1024");
   EXPECT_EQ(message(parse_run_options(R"({"threads": 1025})")),

@@ -147,6 +147,8 @@ Result<PlanOptions> parse_plan_options(std::string_view json) {
       .real("weight_decay", options.weight_decay)
       .real("momentum", options.momentum)
       .word("device", options.device)
+      .word("costs_file", options.costs_file)
+      .boolean("costs_any_device", options.costs_any_device)
       .integer("budget_bytes", budget)
       .integer("threads", options.threads, kMostThreads)
       .integer("seed", options.seed)
@@ -164,7 +166,9 @@ Result<RunOptions> parse_run_options(std::string_view json) {
       .word("model_folder", options.model_folder)
       .boolean("seed_missing_weights", options.seed_missing_weights)
       .boolean("unplanned", options.unplanned)
-      .integer("threads", options.threads, kMostThreads);
+      .integer("threads", options.threads, kMostThreads)
+      .word("slow_tier_folder", options.slow_tier_folder)
+      .real("link_bytes_per_second", options.link_bytes_per_second);
   LT_RETURN_IF_ERROR(members.finish());
   return options;
 }
