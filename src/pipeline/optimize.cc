@@ -67,22 +67,31 @@ Result<analysis::OpCosts> op_costs(const ir::Graph& graph, const OptimizeOptions
   return costs;
 }
 
-// An order and the addresses for it.
+// A schedule and the addresses for it.
 struct Solution {
-  std::vector<SchedOpId> sequence;
-  plan::ScheduleProfile profile;
+  std::vector<plan::SchedAction> sequence;
+  plan::SequenceProfile profile;
   BufferView buffers;
-  plan::PackOutcome packing;
+  plan::PackOutcome packing, slots;
 };
 
-Result<Solution> pack_order(const analysis::ScheduleView& view, std::vector<SchedOpId> sequence,
-                            const OptimizeOptions& options) {
+std::vector<plan::SchedAction> each_once(const std::vector<SchedOpId>& order) {
+  std::vector<plan::SchedAction> sequence;
+  for (SchedOpId op : order) sequence.push_back(plan::SchedAction::run(op));
+  return sequence;
+}
+
+Result<Solution> pack_schedule(const analysis::ScheduleView& view,
+                               std::vector<plan::SchedAction> sequence,
+                               const OptimizeOptions& options) {
   Solution solution;
-  LT_ASSIGN(solution.profile, plan::simulate(view.problem, sequence));
+  LT_ASSIGN(solution.profile, plan::simulate_sequence(view.problem, sequence));
   solution.buffers = make_buffer_view(view, sequence, solution.profile);
   solution.packing = pack::solve(solution.buffers.problem, options.pack);
+  solution.slots = pack::solve(solution.buffers.slots, options.pack);
   solution.sequence = std::move(sequence);
-  if (solution.packing.offsets.size() != solution.buffers.problem.buffers.size())
+  if (solution.packing.offsets.size() != solution.buffers.problem.buffers.size() ||
+      solution.slots.offsets.size() != solution.buffers.slots.buffers.size())
     return error(ErrorCode::kLimit, "the work limit ended before any packing was found; raise it");
   return solution;
 }
@@ -92,14 +101,15 @@ Result<Solution> pack_order(const analysis::ScheduleView& view, std::vector<Sche
 Result<Solution> solve_addresses(const analysis::ScheduleView& view,
                                  const plan::ScheduleOutcome& order,
                                  const OptimizeOptions& options) {
-  LT_ASSIGN(Solution best, pack_order(view, order.sequence, options));
+  LT_ASSIGN(Solution best, pack_schedule(view, each_once(order.sequence), options));
   const int64_t room = order.peak_bytes - view.problem.resident_bytes;
   for (int retry = 1; retry <= options.pack_retries && best.packing.height_bytes > room; ++retry) {
     order::OrderOptions other = options.order;
     other.seed += static_cast<uint64_t>(retry);
     plan::ScheduleOutcome outcome = order::solve(view.problem, other);
-    if (outcome.peak_bytes > order.peak_bytes || outcome.sequence == best.sequence) continue;
-    LT_ASSIGN(Solution candidate, pack_order(view, std::move(outcome.sequence), options));
+    std::vector<plan::SchedAction> sequence = each_once(outcome.sequence);
+    if (outcome.peak_bytes > order.peak_bytes || sequence == best.sequence) continue;
+    LT_ASSIGN(Solution candidate, pack_schedule(view, std::move(sequence), options));
     if (candidate.packing.height_bytes < best.packing.height_bytes) best = std::move(candidate);
   }
   return best;
@@ -182,7 +192,7 @@ Result<Optimized> optimize(const ir::Graph& forward, const OptimizeOptions& opti
 
   LT_ASSIGN(result.plan,
             write_plan({graph, view, costs, solution.sequence, solution.profile, solution.buffers,
-                        solution.packing, options.device.alignment_bytes}));
+                        solution.packing, solution.slots, options.device.alignment_bytes}));
   result.plan.claims = make_claims(graph, view, costs, order, solution, before.peak_bytes);
   stage.done("plan");
   result.order_status = order.status;

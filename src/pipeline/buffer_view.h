@@ -1,0 +1,33 @@
+// The packing questions that a schedule leaves: where its buffers lie in the arena, and where the
+// slots lie in the slow tier.
+//
+// Arena: one buffer per chain of instances that took each other's buffer over, one per workspace of
+// a run. Residents that stay are not among them: they live throughout, so they lie below everything
+// else and cost no search. Slow tier: one slot per value that is stored and per resident that
+// moves. Times are positions of the sequence.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "analysis/schedule_view.h"
+#include "plan/pack_problem.h"
+#include "plan/sequence_simulator.h"
+
+namespace lowtide::pipeline {
+
+struct BufferView {
+  plan::PackProblem problem;                 // the arena above the residents that stay
+  std::vector<plan::BufferId> of_instance;   // of each of the profile's instances
+  std::vector<plan::BufferId> of_workspace;  // of each action; none where there is no workspace
+  plan::PackProblem slots;
+  IdVector<plan::SchedValueId, plan::BufferId> slot_of_value;        // none: never stored
+  IdVector<plan::SchedResidentId, plan::BufferId> slot_of_resident;  // none: never moved
+};
+
+// `profile` is that of `sequence`.
+BufferView make_buffer_view(const analysis::ScheduleView& view,
+                            std::span<const plan::SchedAction> sequence,
+                            const plan::SequenceProfile& profile);
+
+}  // namespace lowtide::pipeline
