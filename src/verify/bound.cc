@@ -1,5 +1,6 @@
-// The evidence for the lower bound. When op v runs, what has run before is closed under
-// predecessors, holds v's ancestors and neither v nor a descendant of v. A state's cost is
+// The evidence for the lower bound, which speaks of orders that run each op once and move nothing
+// (a plan with reruns or transfers may lie below it). When op v runs, what has run before is closed
+// under predecessors, holds v's ancestors and neither v nor a descendant of v. A state's cost is
 //
 //     resident + live(state) + outputs(v) + workspace(v) - most v can reuse in place
 //
@@ -120,8 +121,6 @@ class Bound {
     }
   }
 
-  // The most bytes that pairs without a common storage save: a maximum matching, weighted by the
-  // bytes, among few pairs.
   int64_t most_reused() const {
     std::vector<std::pair<PlanStorageId, PlanStorageId>> pairs;
     for (const auto& pair : facts_.pairs[op_]) {
@@ -130,23 +129,7 @@ class Bound {
                        [&](PlanOpId r) { return r != op_ && descendant_[r]; }))
         pairs.push_back(pair);
     }
-    std::vector<std::pair<PlanStorageId, PlanStorageId>> taken;
-    return best_from(pairs, 0, taken);
-  }
-  // NOLINTNEXTLINE(misc-no-recursion): as deep as an op has in-place pairs, a handful
-  int64_t best_from(const std::vector<std::pair<PlanStorageId, PlanStorageId>>& pairs, size_t next,
-                    std::vector<std::pair<PlanStorageId, PlanStorageId>>& taken) const {
-    if (next == pairs.size()) return 0;
-    const auto [from, heir] = pairs[next];
-    int64_t best = best_from(pairs, next + 1, taken);
-    const bool clash = std::any_of(
-        taken.begin(), taken.end(),
-        [&, f = from, h = heir](const auto& t) { return t.first == f || t.second == h; });
-    if (clash) return best;
-    taken.emplace_back(from, heir);
-    best = std::max(best, plan_.storages[from].bytes + best_from(pairs, next + 1, taken));
-    taken.pop_back();
-    return best;
+    return most_reused_bytes(facts_, pairs);
   }
 
   const Facts& facts_;

@@ -1,10 +1,8 @@
-// Positions, not states. `ran[op]` is the step of an op; a storage is alive in [ran[maker], its
-// end), and its end is the step that frees it, the step of its heir's maker, or the end of time.
-// Everything else is a condition on these numbers, tested for every pair that it is about.
+// Everything that does not follow from the steps: what ops make, sizes, the bound. The steps have
+// their own file (definition_steps.cc).
 #include "verify/definition.h"
 
 #include <algorithm>
-#include <cmath>
 #include <map>
 #include <set>
 
@@ -12,6 +10,7 @@
 #include "ir/graph.h"
 #include "ops/op_table.h"
 #include "plan/plan_check.h"
+#include "verify/definition_parts.h"
 
 namespace lowtide::verify {
 namespace {
@@ -22,6 +21,8 @@ using plan::PlanOpId;
 using plan::PlanStorageId;
 using plan::PlanValueId;
 using OpSet = std::set<PlanOpId>;
+
+}  // namespace
 
 bool only_views(const Plan& p, PlanOpId o) {
   for (PlanValueId v : p.ops[o].outputs)
@@ -49,6 +50,8 @@ bool reads(const Plan& p, PlanOpId o, PlanStorageId s) {
     if (v.valid() && p.values[v].storage == s) return true;
   return false;
 }
+
+namespace {
 
 OpSet readers_of(const Plan& p, PlanStorageId s) {
   OpSet readers;
@@ -164,27 +167,7 @@ bool sizes_fit(const Plan& p) {
   return true;
 }
 
-// ---- time
-// --------------------------------------------------------------------------------------------------------------
-
-struct Times {
-  std::map<PlanOpId, int64_t> ran;
-  IdVector<PlanStorageId, int64_t> begin, end;
-};
-
-bool ops_run_in_order(const Plan& p, Times& times) {
-  for (size_t t = 0; t < p.steps.size(); ++t) {
-    if (p.steps[t].kind == plan::Step::Kind::kFree) continue;
-    if (p.steps[t].kind != plan::Step::Kind::kCompute ||
-        !times.ran.emplace(p.steps[t].op, t).second)
-      return false;
-  }
-  if (times.ran.size() != p.ops.size()) return false;
-  for (const auto& [op, befores] : predecessors(p))
-    for (PlanOpId before : befores)
-      if (times.ran[before] >= times.ran[op]) return false;
-  return true;
-}
+}  // namespace
 
 // One place of the op lists the pair; the dying input is read once, from its first byte to its
 // last.
@@ -219,106 +202,24 @@ bool may_take_over(const Plan& p, PlanStorageId from, PlanStorageId heir) {
   return false;
 }
 
-// Where the one run of its maker puts the storage.
-plan::Placement place_of(const Plan& p, PlanStorageId s) {
-  for (const plan::Step& step : p.steps)
-    for (const plan::Placement& made : step.makes)
-      if (made.storage == s) return made;
-  return {};
-}
-int64_t address_of(const Plan& p, PlanStorageId s) {
-  return maker_of(p, s).valid() ? place_of(p, s).address : p.storages[s].address;
-}
-
-bool storages_live_as_they_should(const Plan& p, Times& times) {
-  const auto never = static_cast<int64_t>(p.steps.size());
-  times.begin.resize(p.storages.size());
-  times.end.resize(p.storages.size());
-  for (PlanStorageId s : p.storages.ids()) {
-    const PlanOpId maker = maker_of(p, s);
-    times.begin[s] = maker.valid() ? times.ran[maker] : -1;
-    std::vector<int64_t> ends;
-    for (size_t t = 0; t < p.steps.size(); ++t)
-      if (p.steps[t].kind == plan::Step::Kind::kFree && p.steps[t].storage == s)
-        ends.push_back(static_cast<int64_t>(t));
-    bool taken = false;
-    for (PlanStorageId heir : p.storages.ids()) {
-      if (!place_of(p, heir).reuses.valid() || place_of(p, heir).reuses != s) continue;
-      if (!may_take_over(p, s, heir) || address_of(p, s) != address_of(p, heir)) return false;
-      ends.push_back(times.ran[maker_of(p, heir)]);
-      taken = true;
+int64_t most_saved(const Plan& p,
+                   const std::vector<std::pair<PlanStorageId, PlanStorageId>>& pairs) {
+  int64_t most = 0;
+  for (uint32_t choice = 0; choice < 1u << pairs.size(); ++choice) {
+    std::set<PlanStorageId> used;
+    int64_t saved = 0;
+    bool ok = true;
+    for (size_t i = 0; i < pairs.size(); ++i) {
+      if (!(choice >> i & 1u)) continue;
+      ok &= used.insert(pairs[i].first).second && used.insert(pairs[i].second).second;
+      saved += p.storages[pairs[i].first].bytes;
     }
-    const bool stays = !maker.valid() || holds_output(p, s);
-    if (ends.size() != (stays ? 0u : 1u)) return false;
-    times.end[s] = stays ? never + 1 : ends[0];
-    if (times.end[s] <= times.begin[s]) return false;
-    for (PlanOpId o : p.ops.ids()) {
-      const bool heir_maker = taken && times.ran[o] == times.end[s];
-      if (reads(p, o, s) && times.ran[o] >= times.end[s] && !heir_maker) return false;
-    }
+    if (ok) most = std::max(most, saved);
   }
-  for (PlanValueId v : p.values.ids())  // results show their own version at the end
-    if (p.values[v].is_output)
-      for (const plan::PlanValue& later : p.values)
-        if (later.alias == PlanAlias::kUpdate &&
-            shown_version(p, later.base) == shown_version(p, v))
-          return false;
-  return true;
+  return most;
 }
 
-// ---- space
-// -------------------------------------------------------------------------------------------------------------
-
-// Everything that is present while step t runs lies apart in the arena; answers the bytes of it in
-// `present`.
-bool apart_at(const Plan& p, const Times& times, size_t t, int64_t& present) {
-  std::vector<std::pair<int64_t, int64_t>> ranges;
-  present = 0;
-  const auto now = static_cast<int64_t>(t);
-  for (PlanStorageId s : p.storages.ids()) {
-    if (times.begin[s] > now || times.end[s] <= now) continue;
-    present += p.storages[s].bytes;
-    if (p.storages[s].bytes > 0)
-      ranges.emplace_back(address_of(p, s), address_of(p, s) + p.storages[s].bytes);
-  }
-  const plan::Step& step = p.steps[t];
-  if (step.kind == plan::Step::Kind::kCompute && p.ops[step.op].workspace_bytes > 0) {
-    present += p.ops[step.op].workspace_bytes;
-    ranges.emplace_back(step.workspace_address,
-                        step.workspace_address + p.ops[step.op].workspace_bytes);
-    if (step.workspace_address % p.alignment_bytes != 0) return false;
-  }
-  std::sort(ranges.begin(), ranges.end());
-  for (size_t i = 0; i < ranges.size(); ++i)
-    if (ranges[i].second > p.arena_bytes || (i > 0 && ranges[i].first < ranges[i - 1].second))
-      return false;
-  return true;
-}
-
-bool space_is_right(const Plan& p, const Times& times, int64_t& peak) {
-  peak = 0;
-  for (PlanStorageId s : p.storages.ids()) {
-    const plan::PlanStorage& storage = p.storages[s];
-    const int64_t address = address_of(p, s);
-    if (address % p.alignment_bytes != 0 || address + storage.bytes > p.arena_bytes) return false;
-    if (storage.resident) peak += storage.bytes;
-  }
-  if (p.ops.empty()) {  // only what is resident, for which any step would do
-    std::vector<std::pair<int64_t, int64_t>> ranges;
-    for (const plan::PlanStorage& s : p.storages)
-      if (s.bytes > 0) ranges.emplace_back(s.address, s.address + s.bytes);
-    std::sort(ranges.begin(), ranges.end());
-    for (size_t i = 1; i < ranges.size(); ++i)
-      if (ranges[i].first < ranges[i - 1].second) return false;
-  }
-  for (size_t t = 0; t < p.steps.size(); ++t) {
-    if (p.steps[t].kind != plan::Step::Kind::kCompute) continue;
-    int64_t present = 0;
-    if (!apart_at(p, times, t, present)) return false;
-    peak = std::max(peak, present);
-  }
-  return true;
-}
+namespace {
 
 // ---- the bound
 // -----------------------------------------------------------------------------------------------------------
@@ -380,19 +281,7 @@ class States {
         if (can_die && maker_of(p_, heir) == op_ && may_take_over(p_, s, heir))
           pairs.emplace_back(s, heir);
     }
-    int64_t most = 0;
-    for (uint32_t choice = 0; choice < 1u << pairs.size(); ++choice) {
-      std::set<PlanStorageId> used;
-      int64_t saved = 0;
-      bool ok = true;
-      for (size_t i = 0; i < pairs.size(); ++i) {
-        if (!(choice >> i & 1u)) continue;
-        ok &= used.insert(pairs[i].first).second && used.insert(pairs[i].second).second;
-        saved += p_.storages[pairs[i].first].bytes;
-      }
-      if (ok) most = std::max(most, saved);
-    }
-    return bytes - most;
+    return bytes - most_saved(p_, pairs);
   }
 
   // The cheapest state by trying all; false when there are too many.
@@ -479,8 +368,9 @@ bool same_question(const Plan& a, const Plan& b) {
 
 bool bound_is_right(const Plan& p, const Plan* known_good) {
   const plan::Claims& claims = p.claims;
-  if (claims.lower_bound_bytes > claims.peak_bytes) return false;
-  if (claims.order_proven != (claims.lower_bound_bytes >= claims.peak_bytes)) return false;
+  const bool once = !plan::reruns_or_moves(p);
+  if (once && claims.lower_bound_bytes > claims.peak_bytes) return false;
+  if (claims.order_proven != (once && claims.lower_bound_bytes >= claims.peak_bytes)) return false;
   if (!claims.certificate) {
     int64_t resident = 0;
     for (PlanStorageId s : p.storages.ids())
@@ -497,6 +387,19 @@ bool bound_is_right(const Plan& p, const Plan* known_good) {
   int64_t least = 0;
   if (!states.least_by_trying(least, nullptr)) least = states.least_by_paths();
   return live == least;
+}
+
+// What every schedule pays needs no evidence. More is believed of a plan that asks what the good
+// plan asks.
+bool time_bound_is_right(const Plan& p, const Plan* known_good) {
+  const plan::Claims& claims = p.claims;
+  if (claims.lower_bound_seconds <= claims.once_seconds * (1 + 1e-9)) return true;
+  if (known_good == nullptr || !claims.time_certificate) return false;
+  const plan::Claims& good = known_good->claims;
+  return claims.time_certificate == good.time_certificate &&
+         claims.lower_bound_seconds <= good.lower_bound_seconds &&
+         claims.budget_bytes == good.budget_bytes && p.slow_tiers == known_good->slow_tiers &&
+         same_graph(p, *known_good);
 }
 
 }  // namespace
@@ -538,18 +441,12 @@ bool valid_by_definition(const plan::Plan& p, std::string* why, const plan::Plan
     if (!ops_make_their_outputs(p)) return no("outputs");
     if (!roles_by_definition(p)) return no("roles");
   }
-  Times times;
-  if (!ops_run_in_order(p, times)) return no("order");
-  if (!storages_live_as_they_should(p, times)) return no("lives");
   int64_t peak = 0;
-  if (!space_is_right(p, times, peak)) return no("addresses");
+  if (const char* wrong = wrong_with_steps(p, peak)) return no(wrong);
   if (peak != p.claims.peak_bytes) return no("peak");
   if (peak_before_by_definition(p) != p.claims.peak_before_bytes) return no("peak before");
-  double seconds = 0;
-  for (const plan::PlanOp& op : p.ops) seconds += op.predicted_seconds;
-  for (double claimed :
-       {p.claims.once_seconds, p.claims.predicted_seconds, p.claims.lower_bound_seconds})
-    if (std::abs(seconds - claimed) > 1e-9 * seconds) return no("seconds");
+  if (const char* wrong = wrong_with_times(p)) return no(wrong);
+  if (!time_bound_is_right(p, known_good)) return no("bound on the time");
   return bound_is_right(p, known_good) || no("bound");
 }
 

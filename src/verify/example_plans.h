@@ -20,4 +20,13 @@ struct LowerOptions {
 // A right plan for the graph.
 plan::Plan lower(const ir::Graph& graph, Rng& rng, const LowerOptions& options = {});
 
+// The plan with up to `tries` right changes that the toss of a coin chooses: a storage moved out
+// while nobody reads it, one that is freed and made again, a resident with its home in the slow
+// tier. Claims follow. `reruns` and `moves`, if given, count.
+plan::Plan rerun_and_move(const plan::Plan& plan, Rng& rng, int tries, int* reruns = nullptr,
+                          int* moves = nullptr);
+
+// Sets what is claimed of the steps to what verify() finds; bounds as far as they go then.
+void claim_what_is_found(plan::Plan& plan);
+
 }  // namespace lowtide::verify

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <optional>
 #include <set>
 
 #include "base/bytes.h"
@@ -320,11 +321,8 @@ class Lowering {
   }
 
   void claim() {
-    for (const plan::PlanOp& op : plan_.ops) plan_.claims.once_seconds += op.predicted_seconds;
-    plan_.claims.predicted_seconds = plan_.claims.lower_bound_seconds = plan_.claims.once_seconds;
+    claim_what_is_found(plan_);
     const Report report = verify(plan_);
-    plan_.claims.peak_bytes = report.peak_bytes;
-    plan_.claims.peak_before_bytes = peak_before_by_definition(plan_);
     plan_.claims.lower_bound_bytes = report.resident_bytes;
     plan::BoundCertificate certificate;
     if (options_.certificate && !plan_.ops.empty() &&
@@ -353,6 +351,175 @@ ir::Graph random_graph(Rng& rng, int ops) {
 
 plan::Plan lower(const ir::Graph& graph, Rng& rng, const LowerOptions& options) {
   return Lowering(graph, rng, options).run();
+}
+
+void claim_what_is_found(plan::Plan& plan) {
+  const Report report = verify(plan);
+  plan::Claims& claims = plan.claims;
+  claims.peak_bytes = report.peak_bytes;
+  claims.peak_before_bytes = peak_before_by_definition(plan);
+  claims.once_seconds = claims.lower_bound_seconds = report.once_seconds;
+  claims.predicted_seconds = report.predicted_seconds;
+  claims.exposed_seconds = report.exposed_seconds;
+  claims.order_proven =
+      claims.lower_bound_bytes == claims.peak_bytes && !plan::reruns_or_moves(plan);
+}
+
+namespace {
+
+// One change at a time; what verify() refuses is taken back.
+class Changer {
+ public:
+  Changer(const plan::Plan& plan, Rng& rng) : plan_(plan), rng_(rng) {}
+
+  void add_tier() {
+    plan_.slow_tiers.push_back({"host", 1 << 20, 1e5 * (1 + rng_.uniform()), 2e5, 1e-3});
+    if (!plan_.slow_tiers.empty() && rng_.below(3) == 0)
+      plan_.slow_tiers.push_back({"disk", 1 << 20, 1e4, 1e4, 0.1});
+  }
+
+  bool move_out() {
+    const PlanStorageId s(rng_.below(plan_.storages.size()));
+    const auto gap = find_gap(s);
+    if (!gap || plan_.storages[s].resident || plan_.storages[s].slow_tier >= 0) return false;
+    plan::Plan changed = plan_;
+    give_slot(changed, s);
+    const auto [first, last] = *gap;
+    const size_t loads = last - rng_.below(last - first);  // in (first, last]
+    insert(changed, last, {.kind = plan::Step::Kind::kWait, .storage = s});
+    insert(changed, loads,
+           {.kind = plan::Step::Kind::kLoad, .storage = s, .address = address_of(s, first)});
+    insert(changed, first + 1, {.kind = plan::Step::Kind::kFree, .storage = s});
+    insert(changed, first + 1, {.kind = plan::Step::Kind::kWait, .storage = s});
+    insert(changed, first + rng_.below(2), {.kind = plan::Step::Kind::kStore, .storage = s});
+    return keep(changed);
+  }
+
+  bool rerun() {
+    const PlanStorageId s(rng_.below(plan_.storages.size()));
+    const PlanOpId op = plan_.values[plan_.storages[s].root].producer;
+    const auto gap = find_gap(s);
+    if (!gap || !op.valid()) return false;
+    plan::Plan changed = plan_;
+    const auto [first, last] = *gap;
+    // Views of it run again too, as far as they are views of what this op makes.
+    for (PlanOpId o : plan_.ops.ids())
+      if (o != op && plan_.values[plan_.ops[o].outputs[0]].alias == plan::PlanAlias::kView &&
+          plan_.values[plan_.ops[o].outputs[0]].storage == s)
+        insert(changed, last, {.op = o});
+    plan::Step again{.op = op};
+    again.workspace_address = changed.arena_bytes;
+    changed.arena_bytes += plan_.ops[op].workspace_bytes;
+    again.makes.push_back({.storage = s, .address = address_of(s, first)});
+    insert(changed, last, again);
+    insert(changed, first + 1, {.kind = plan::Step::Kind::kFree, .storage = s});
+    return keep(changed);
+  }
+
+  bool send_home() {
+    const PlanStorageId s(rng_.below(plan_.storages.size()));
+    if (!plan_.storages[s].resident || plan_.storages[s].home_slow) return false;
+    plan::Plan changed = plan_;
+    give_slot(changed, s);
+    changed.storages[s].home_slow = true;
+    changed.storages[s].address = 0;
+    changed.steps.push_back({.kind = plan::Step::Kind::kStore, .storage = s});
+    changed.steps.push_back({.kind = plan::Step::Kind::kWait, .storage = s});
+    changed.steps.push_back({.kind = plan::Step::Kind::kFree, .storage = s});
+    insert(changed, 0, {.kind = plan::Step::Kind::kWait, .storage = s});
+    insert(changed, 0,
+           {.kind = plan::Step::Kind::kLoad, .storage = s, .address = plan_.storages[s].address});
+    return keep(changed);
+  }
+
+  plan::Plan take() { return std::move(plan_); }
+
+ private:
+  static void insert(plan::Plan& p, size_t at, const plan::Step& step) {
+    p.steps.insert(p.steps.begin() + static_cast<std::ptrdiff_t>(at), step);
+  }
+
+  bool touches(size_t t, PlanStorageId s) const {
+    const plan::Step& step = plan_.steps[t];
+    if (step.kind != plan::Step::Kind::kCompute) return step.storage == s;
+    for (const plan::Placement& made : step.makes)
+      if (made.storage == s || made.reuses == s) return true;
+    for (const auto* values : {&plan_.ops[step.op].inputs, &plan_.ops[step.op].outputs})
+      for (PlanValueId v : *values)
+        if (v.valid() && plan_.values[v].storage == s) return true;
+    return false;
+  }
+  // Two steps that touch the storage, with others between them.
+  std::optional<std::pair<size_t, size_t>> find_gap(PlanStorageId s) const {
+    std::vector<size_t> when;
+    for (size_t t = 0; t < plan_.steps.size(); ++t)
+      if (touches(t, s)) when.push_back(t);
+    if (when.size() < 2) return std::nullopt;
+    const size_t i = rng_.below(when.size() - 1);
+    if (when[i + 1] - when[i] < 2) return std::nullopt;
+    return std::pair(when[i], when[i + 1]);
+  }
+  int64_t address_of(PlanStorageId s, size_t t) const {
+    int64_t address = 0;
+    for (size_t u = 0; u <= t; ++u) {
+      if (plan_.steps[u].kind == plan::Step::Kind::kLoad && plan_.steps[u].storage == s)
+        address = plan_.steps[u].address;
+      for (const plan::Placement& made : plan_.steps[u].makes)
+        if (made.storage == s) address = made.address;
+    }
+    return address;
+  }
+  void give_slot(plan::Plan& p, PlanStorageId s) {
+    if (p.storages[s].slow_tier >= 0) return;
+    p.storages[s].slow_tier = static_cast<int32_t>(rng_.below(p.slow_tiers.size()));
+    p.storages[s].slow_address = next_slot_;
+    next_slot_ += p.storages[s].bytes;
+  }
+  bool keep(plan::Plan& changed) {
+    claim_what_is_found(changed);
+    if (!verify(changed).ok()) return false;
+    plan_ = std::move(changed);
+    return true;
+  }
+
+  plan::Plan plan_;
+  Rng& rng_;
+  int64_t next_slot_ = 0;
+};
+
+}  // namespace
+
+plan::Plan rerun_and_move(const plan::Plan& plan, Rng& rng, int tries, int* reruns, int* moves) {
+  Changer changer(plan, rng);
+  changer.add_tier();
+  for (int i = 0; i < tries; ++i) {
+    const uint64_t choice = rng.below(5);
+    const bool changed = choice < 2   ? changer.rerun()
+                         : choice < 4 ? changer.move_out()
+                                      : changer.send_home();
+    int* count = choice < 2 ? reruns : moves;
+    if (changed && count != nullptr) ++*count;
+  }
+  plan::Plan result = changer.take();
+  claim_what_is_found(result);
+  return result;
+}
+
+TEST(ExamplePlansTest, BothJudgesAcceptRerunsAndMoves) {
+  int reruns = 0, moves = 0;
+  for (uint64_t seed = 0; seed < 300; ++seed) {
+    Rng rng(seed);
+    const plan::Plan once = lower(random_graph(rng, static_cast<int>(4 + seed % 11)), rng);
+    const plan::Plan plan = rerun_and_move(once, rng, 20, &reruns, &moves);
+    const Report report = verify(plan);
+    ASSERT_TRUE(report.ok()) << "seed " << seed << ": " << name(report.findings[0].kind) << ": "
+                             << report.findings[0].message;
+    std::string why;
+    ASSERT_TRUE(valid_by_definition(plan, &why)) << "seed " << seed << ": " << why;
+  }
+  fmt::print("{} reruns, {} moves\n", reruns, moves);
+  EXPECT_GT(reruns, 80);
+  EXPECT_GT(moves, 300);
 }
 
 TEST(ExamplePlansTest, BothJudgesAcceptThem) {

@@ -28,10 +28,12 @@ Facts::Facts(const plan::Plan& p)
       attrs(p.ops.size()),
       is_view_op(p.ops.size(), 0),
       version(p.values.size()),
+      last_version(p.storages.size()),
       maker(p.storages.size()),
       is_output(p.storages.size(), 0),
       readers(p.storages.size()),
       makes(p.ops.size()),
+      control_after(p.ops.size()),
       pairs(p.ops.size()) {
   for (PlanValueId v : p.values.ids()) {
     PlanValueId shown = v;
@@ -40,6 +42,7 @@ Facts::Facts(const plan::Plan& p)
     if (p.values[v].is_output) is_output[p.values[v].storage] = 1;
   }
   for (PlanStorageId s : p.storages.ids()) {
+    last_version[s] = p.storages[s].root;
     maker[s] = p.values[p.storages[s].root].producer;
     if (maker[s].valid())
       makes[maker[s]].push_back(s);
@@ -49,6 +52,9 @@ Facts::Facts(const plan::Plan& p)
   for (PlanOpId o : p.ops.ids()) {
     const plan::PlanOp& op = p.ops[o];
     attrs[o] = symbolic(op.attrs);
+    for (PlanOpId before : op.control) control_after[before].push_back(o);
+    for (PlanValueId v : op.outputs)
+      if (p.values[v].alias == plan::PlanAlias::kUpdate) last_version[p.values[v].storage] = v;
     is_view_op[o] = !op.outputs.empty() &&
                     std::all_of(op.outputs.begin(), op.outputs.end(), [&](PlanValueId v) {
                       return p.values[v].alias == plan::PlanAlias::kView;
@@ -104,6 +110,33 @@ void Facts::find_pairs(PlanOpId id) {
 
 bool Facts::may_reuse(PlanOpId op, PlanStorageId from, PlanStorageId heir) const {
   return std::find(pairs[op].begin(), pairs[op].end(), std::pair(from, heir)) != pairs[op].end();
+}
+
+namespace {
+
+using Pairs = std::vector<std::pair<PlanStorageId, PlanStorageId>>;
+
+// NOLINTNEXTLINE(misc-no-recursion): as deep as an op has in-place pairs, a handful
+int64_t best_from(const plan::Plan& plan, const Pairs& pairs, size_t next, Pairs& taken) {
+  if (next == pairs.size()) return 0;
+  const auto [from, heir] = pairs[next];
+  int64_t best = best_from(plan, pairs, next + 1, taken);
+  const bool clash =
+      std::any_of(taken.begin(), taken.end(),
+                  [&, f = from, h = heir](const auto& t) { return t.first == f || t.second == h; });
+  if (clash) return best;
+  taken.emplace_back(from, heir);
+  best = std::max(best, plan.storages[from].bytes + best_from(plan, pairs, next + 1, taken));
+  taken.pop_back();
+  return best;
+}
+
+}  // namespace
+
+// A maximum matching, weighted by the bytes, among few pairs.
+int64_t most_reused_bytes(const Facts& facts, const Pairs& pairs) {
+  Pairs taken;
+  return best_from(facts.plan, pairs, 0, taken);
 }
 
 }  // namespace lowtide::verify

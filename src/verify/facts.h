@@ -45,11 +45,13 @@ struct Facts {
   IdVector<PlanOpId, char> is_view_op;  // all outputs are views
   IdVector<PlanValueId, PlanValueId>
       version;  // the own or updating value whose contents this one shows
-  IdVector<PlanStorageId, PlanOpId> maker;  // none: resident
-  IdVector<PlanStorageId, char> is_output;  // holds a result of the step
+  IdVector<PlanStorageId, PlanValueId> last_version;  // that the program leaves in the storage
+  IdVector<PlanStorageId, PlanOpId> maker;            // none: resident
+  IdVector<PlanStorageId, char> is_output;            // holds a result of the step
   IdVector<PlanStorageId, std::vector<PlanOpId>>
       readers;  // ascending; neither the maker nor ops that only make views
   IdVector<PlanOpId, std::vector<PlanStorageId>> makes;
+  IdVector<PlanOpId, std::vector<PlanOpId>> control_after;  // who waits for it
   IdVector<PlanOpId, std::vector<std::pair<PlanStorageId, PlanStorageId>>>
       pairs;  // (from, heir), filled by find_pairs
   int64_t resident_bytes = 0;
@@ -65,8 +67,16 @@ struct Lives;
 Lives replay(const Facts& facts, Report& report, Findings& findings);  // replay.cc
 void check_addresses(const Facts& facts, const Lives& lives, Report& report,
                      Findings& findings);                                        // addresses.cc
+void check_slots(const Facts& facts, Findings& findings);                        // slots.cc
 int64_t peak_of_program_order(const Facts& facts);                               // replay.cc
+void check_claims(const Facts& facts, Report& report, Findings& findings);       // claims.cc
 void check_certificate(const Facts& facts, Report& report, Findings& findings);  // bound.cc
+void check_time_certificate(const Facts& facts, Report& report,
+                            Findings& findings);  // time_bound.cc
+
+// The most bytes that pairs (from, heir) without a common storage save.
+int64_t most_reused_bytes(const Facts& facts,
+                          const std::vector<std::pair<PlanStorageId, PlanStorageId>>& pairs);
 
 // When and where each storage's bytes are its own, in steps, half-open: from the step that makes or
 // loads it to its free, or to the step in which an heir takes over, or to the end.

@@ -99,6 +99,49 @@ void move_workspace(Plan& p, Rng& rng) {
     step->workspace_address = other_number(step->workspace_address, rng);
 }
 
+void move_load(Plan& p, Rng& rng) {
+  Step* step = any(p.steps, rng);
+  if (step != nullptr && step->kind == Step::Kind::kLoad)
+    step->address = other_number(step->address, rng);
+}
+void change_step_kind(Plan& p, Rng& rng) {
+  Step* step = any(p.steps, rng);
+  if (step != nullptr && step->kind != Step::Kind::kCompute)
+    step->kind = static_cast<Step::Kind>(1 + rng.below(4));
+}
+void move_another(Plan& p, Rng& rng) {
+  Step* step = any(p.steps, rng);
+  if (step != nullptr && step->kind != Step::Kind::kCompute)
+    step->storage = any_id<PlanStorageId>(p.storages, rng);
+}
+void insert_step(Plan& p, size_t at, const Step& step) {
+  p.steps.insert(p.steps.begin() + static_cast<std::ptrdiff_t>(at), step);
+}
+// A transfer and its wait, both anywhere.
+void add_transfer(Plan& p, Rng& rng) {
+  if (p.storages.empty()) return;
+  Step step{.storage = PlanStorageId(rng.below(p.storages.size()))};
+  step.kind = rng.below(2) ? Step::Kind::kStore : Step::Kind::kLoad;
+  const size_t at = rng.below(p.steps.size() + 1);
+  insert_step(p, at, step);
+  step.kind = Step::Kind::kWait;
+  insert_step(p, at + 1 + rng.below(p.steps.size() - at), step);
+}
+// Free and make again right after it: right where the inputs are still there and the op may rerun.
+void rerun_at_once(Plan& p, Rng& rng) {
+  if (p.steps.empty()) return;
+  const size_t at = rng.below(p.steps.size());
+  const Step again = p.steps[at];
+  if (again.kind != Step::Kind::kCompute) return;
+  insert_step(p, at + 1, again);
+  for (plan::Placement& made : p.steps[at + 1].makes) made.reuses = PlanStorageId::none();
+  for (const plan::Placement& made : again.makes)
+    insert_step(p, at + 1, {.kind = Step::Kind::kFree, .storage = made.storage});
+  if (rng.below(2))  // and the time that this takes
+    p.claims.predicted_seconds += p.ops[again.op].predicted_seconds;
+  if (rng.below(2)) p.claims.order_proven = false;
+}
+
 // ---- storages
 
 void move_storage(Plan& p, Rng& rng) {
@@ -146,6 +189,25 @@ void claim_reuse_in_place(Plan& p,
 }
 void drop_reuse(Plan& p, Rng& rng) {
   if (auto* place = any_placement(p, rng)) place->reuses = PlanStorageId::none();
+}
+void move_slot(Plan& p, Rng& rng) {
+  if (auto* s = any(p.storages, rng))
+    s->slow_address =
+        rng.below(2) ? any(p.storages, rng)->slow_address : other_number(s->slow_address, rng);
+}
+void change_tier(Plan& p, Rng& rng) {
+  if (auto* s = any(p.storages, rng)) s->slow_tier = static_cast<int32_t>(rng.between(-1, 1));
+}
+void flip_home(Plan& p, Rng& rng) {
+  if (auto* s = any(p.storages, rng)) s->home_slow = !s->home_slow;
+}
+void change_slow_tier(Plan& p, Rng& rng) {
+  auto* tier = any(p.slow_tiers, rng);
+  if (tier == nullptr) return;
+  if (rng.below(2))
+    tier->bytes = other_number(tier->bytes, rng);
+  else
+    tier->bytes_per_second_in *= 1 + rng.uniform();
 }
 void change_root(Plan& p, Rng& rng) {
   if (auto* s = any(p.storages, rng)) s->root = any_id<PlanValueId>(p.values, rng);
@@ -268,7 +330,25 @@ void change_name(Plan& p, Rng& rng) {
 
 void change_claim(Plan& p, Rng& rng) {
   plan::Claims& claims = p.claims;
-  switch (rng.below(8)) {
+  switch (rng.below(14)) {
+    case 8:
+      claims.once_seconds *= 1 + 1e-6;
+      break;
+    case 9:
+      claims.exposed_seconds += claims.predicted_seconds * 1e-6;
+      break;
+    case 10:
+      claims.lower_bound_seconds *= rng.below(2) ? 1 + 1e-6 : 1 - 1e-6;
+      break;
+    case 11:
+      claims.budget_bytes = p.arena_bytes + rng.between(-1, 1);
+      break;
+    case 12:
+      claims.floor_bytes = claims.peak_bytes - rng.between(0, 4) * 64;
+      break;
+    case 13:
+      claims.lower_bound_seconds = claims.predicted_seconds;
+      break;
     case 0:
       claims.peak_bytes = other_number(claims.peak_bytes, rng);
       break;
@@ -345,6 +425,15 @@ constexpr auto kMutations = std::to_array<Mutation>({
     {"free_another", free_another},
     {"add_free", add_free},
     {"move_workspace", move_workspace},
+    {"move_load", move_load},
+    {"change_step_kind", change_step_kind},
+    {"move_another", move_another},
+    {"add_transfer", add_transfer},
+    {"rerun_at_once", rerun_at_once},
+    {"move_slot", move_slot},
+    {"change_tier", change_tier},
+    {"flip_home", flip_home},
+    {"change_slow_tier", change_slow_tier},
     {"move_storage", move_storage},
     {"move_placement", move_placement},
     {"drop_placement", drop_placement},

@@ -1,6 +1,7 @@
-// Runs the steps on paper: what is alive, who reads what, what every step holds. The only state is
-// what a person would note down: for each storage whether it is alive and which version it shows,
-// for each op whether it has run.
+// Runs the steps on paper: what is in the arena and what in the slots, who reads what, what every
+// step holds. The only state is what a person would note down: for each storage whether it is
+// alive, which version it shows and when that was computed, which transfer of it is under way, and
+// the same of its slot; for each op when it ran last.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -10,7 +11,11 @@
 namespace lowtide::verify {
 namespace {
 
+constexpr int64_t kBefore = -1;  // the step
+constexpr int64_t kNever = -2;
+
 enum class State : uint8_t { kUnmade, kAlive, kFreed, kTaken };
+enum class Transfer : uint8_t { kNone, kStore, kLoad };
 
 std::string_view word(State state) {
   switch (state) {
@@ -26,34 +31,61 @@ std::string_view word(State state) {
   return "";
 }
 
+// What an arena buffer or a slot shows: a version, and the step that computed it. No version:
+// nothing.
+struct Contents {
+  PlanValueId version{};
+  int64_t computed = kNever;
+};
+
+struct Note {
+  State state = State::kUnmade;
+  Transfer under_way = Transfer::kNone;
+  int64_t since = 0;  // when the transfer began
+  Contents shows, slot;
+};
+
 class Replay {
  public:
   Replay(const Facts& facts, Report& report, Findings& findings)
-      : facts_(facts), plan_(facts.plan), report_(report), findings_(findings) {
-    const size_t n = plan_.storages.size();
-    state_ = IdVector<PlanStorageId, State>(n, State::kUnmade);
-    current_ = IdVector<PlanStorageId, PlanValueId>(n);
-    ran_ = IdVector<PlanOpId, char>(plan_.ops.size(), 0);
-    lives_.latest = IdVector<PlanStorageId, size_t>(n, Lives::kNone);
+      : facts_(facts),
+        plan_(facts.plan),
+        report_(report),
+        findings_(findings),
+        notes_(plan_.storages.size()),
+        ran_(plan_.ops.size(), kNever) {
+    lives_.latest = IdVector<PlanStorageId, size_t>(plan_.storages.size(), Lives::kNone);
     for (PlanStorageId s : plan_.storages.ids()) {
-      current_[s] = plan_.storages[s].root;
+      const plan::PlanStorage& storage = plan_.storages[s];
       if (facts_.maker[s].valid()) continue;
-      begin(s, plan_.storages[s].address);
+      if (storage.home_slow)
+        notes_[s].slot = {storage.root, kBefore};
+      else
+        begin(s, storage.address, {storage.root, kBefore});
     }
   }
 
   Lives run() {
     note_peak();  // resident bytes are there even when no op runs
-    for (; now_ < static_cast<int64_t>(plan_.steps.size()); ++now_) {
+    for (; now_ < std::ssize(plan_.steps); ++now_) {
       const plan::Step& step = plan_.steps[static_cast<size_t>(now_)];
-      if (step.kind == plan::Step::Kind::kCompute)
-        compute(step);
-      else if (step.kind == plan::Step::Kind::kFree)
-        free(step.storage);
-      else
-        findings_.add(Violation::kMalformed,
-                      fmt::format("step {} moves '{}', which this version does not verify", now_,
-                                  facts_.storage_name(step.storage)));
+      switch (step.kind) {
+        case plan::Step::Kind::kCompute:
+          compute(step);
+          break;
+        case plan::Step::Kind::kFree:
+          free(step.storage);
+          break;
+        case plan::Step::Kind::kStore:
+          store(step.storage);
+          break;
+        case plan::Step::Kind::kLoad:
+          load(step.storage, step.address);
+          break;
+        case plan::Step::Kind::kWait:
+          wait(step.storage);
+          break;
+      }
     }
     finish();
     return std::move(lives_);
@@ -61,17 +93,17 @@ class Replay {
 
  private:
   int64_t& held(PlanStorageId s) { return held_[static_cast<size_t>(plan_.storages[s].category)]; }
-
   Lives::Stay& stay(PlanStorageId s) { return lives_.stays[lives_.latest[s]]; }
 
-  void begin(PlanStorageId s, int64_t address) {
-    state_[s] = State::kAlive;
+  void begin(PlanStorageId s, int64_t address, Contents contents) {
+    notes_[s].state = State::kAlive;
+    notes_[s].shows = contents;
     held(s) += plan_.storages[s].bytes;
     lives_.latest[s] = lives_.stays.size();
     lives_.stays.push_back({s, address, now_, now_});
   }
   void end(PlanStorageId s, State state) {
-    state_[s] = state;
+    notes_[s].state = state;
     held(s) -= plan_.storages[s].bytes;
     stay(s).end = now_;
   }
@@ -88,51 +120,68 @@ class Replay {
   void compute(const plan::Step& step) {
     const PlanOpId id = step.op;
     const plan::PlanOp& op = plan_.ops[id];
-    if (ran_[id]) {
-      findings_.add(Violation::kOpRepeated,
-                    fmt::format("step {} runs op '{}' again", now_, op.name));
-      return;
-    }
-    for (PlanOpId before : op.control)
-      if (!ran_[before])
-        findings_.add(Violation::kControlOrder,
-                      fmt::format("step {}: op '{}' runs before '{}', which it waits for", now_,
-                                  op.name, plan_.ops[before].name));
+    check_turn(id);
     for (PlanValueId input : op.inputs)
       if (input.valid()) check_read(op, input);
-    ran_[id] = 1;
+    ran_[id] = now_;
     for (const plan::Placement& made : step.makes)
       if (made.reuses.valid()) take_over(id, made);
-    for (const plan::Placement& made : step.makes) begin(made.storage, made.address);
+    for (const plan::Placement& made : step.makes) make(id, made);
     for (PlanValueId output : op.outputs)
-      if (plan_.values[output].alias == plan::PlanAlias::kUpdate)
-        current_[plan_.values[output].storage] = output;
+      if (plan_.values[output].alias == plan::PlanAlias::kUpdate) update(op, output);
     int64_t& scratch = held_[static_cast<size_t>(Category::kWorkspace)];
     scratch += op.workspace_bytes;
     note_peak();
     scratch -= op.workspace_bytes;
   }
 
+  // May the op run now, and again? An op that only makes views may: it computes nothing.
+  void check_turn(PlanOpId id) {
+    const plan::PlanOp& op = plan_.ops[id];
+    for (PlanOpId before : op.control)
+      if (ran_[before] == kNever)
+        findings_.add(Violation::kControlOrder,
+                      fmt::format("step {}: op '{}' runs before '{}', which it waits for", now_,
+                                  op.name, plan_.ops[before].name));
+    if (ran_[id] == kNever || facts_.is_view_op[id]) return;
+    const ops::Row* row = ops::find(op.kind);
+    if (row == nullptr || !ops::traits(*row).recomputable || ops::traits(*row).has_effect)
+      findings_.add(Violation::kOpRepeated,
+                    fmt::format("step {} runs op '{}' again, which its kind ({}) does not allow",
+                                now_, op.name, op.kind));
+    for (PlanOpId after : facts_.control_after[id])
+      if (ran_[after] != kNever)
+        findings_.add(Violation::kControlOrder,
+                      fmt::format("step {}: op '{}' runs again after '{}', which waits for it",
+                                  now_, op.name, plan_.ops[after].name));
+  }
+
   void check_read(const plan::PlanOp& op, PlanValueId input) {
     const plan::PlanValue& value = plan_.values[input];
-    const State state = state_[value.storage];
+    const Note& note = notes_[value.storage];
     const auto at = [&] {
       return fmt::format("step {}: op '{}' reads '{}'", now_, op.name, value.name);
     };
-    if (state == State::kUnmade || (value.producer.valid() && !ran_[value.producer])) {
-      findings_.add(Violation::kInputNotReady, at() + " before it is made");
-    } else if (state == State::kFreed) {
+    if (note.state == State::kFreed) {
       findings_.add(Violation::kReadAfterFree,
                     at() + fmt::format(" after step {} freed it", stay(value.storage).end));
-    } else if (state == State::kTaken) {
+    } else if (note.state == State::kTaken) {
       findings_.add(
           Violation::kReadAfterReuse,
           at() + fmt::format(" after step {} took over its buffer", stay(value.storage).end));
+    } else if (note.state == State::kUnmade ||
+               (value.producer.valid() && ran_[value.producer] < note.shows.computed)) {
+      findings_.add(Violation::kInputNotReady, at() + " before it is made");
+    } else if (value.producer.valid() && ran_[value.producer] == kNever) {
+      findings_.add(Violation::kInputNotReady, at() + " before it is made");
+    } else if (note.under_way == Transfer::kLoad) {
+      findings_.add(Violation::kReadInFlight,
+                    at() + fmt::format(" while the load of step {} is under way", note.since));
     }
-    if (current_[value.storage] != facts_.version[input])
+    if (note.shows.version.valid() && note.shows.version != facts_.version[input])
       findings_.add(Violation::kStaleRead,
                     at() + fmt::format(" while its storage shows '{}'",
-                                       plan_.values[current_[value.storage]].name));
+                                       plan_.values[note.shows.version].name));
   }
 
   void take_over(PlanOpId id, const plan::Placement& place) {
@@ -142,11 +191,12 @@ class Replay {
                     facts_.storage_name(heir), facts_.storage_name(from));
     if (!facts_.may_reuse(id, from, heir))
       findings_.add(Violation::kReusePair, what + ", which the op does not allow");
-    if (state_[from] != State::kAlive) {
+    if (notes_[from].state != State::kAlive) {
       findings_.add(Violation::kReuseNotAlive,
-                    what + fmt::format(", which is {}", word(state_[from])));
+                    what + fmt::format(", which is {}", word(notes_[from].state)));
       return;
     }
+    check_still(from, what);
     const int64_t old_bytes = plan_.storages[from].bytes, bytes = plan_.storages[heir].bytes;
     if (stay(from).address != place.address || old_bytes != bytes)
       findings_.add(Violation::kReuseMisplaced,
@@ -155,38 +205,126 @@ class Replay {
     end(from, State::kTaken);
   }
 
+  void make(PlanOpId id, const plan::Placement& place) {
+    const PlanStorageId s = place.storage;
+    if (notes_[s].state == State::kAlive) {
+      findings_.add(Violation::kMadeAlive,
+                    fmt::format("step {}: op '{}' makes '{}', which is there since step {}", now_,
+                                plan_.ops[id].name, facts_.storage_name(s), stay(s).begin));
+      end(s, State::kFreed);
+    }
+    begin(s, place.address, {plan_.storages[s].root, now_});
+  }
+
+  void update(const plan::PlanOp& op, PlanValueId output) {
+    const PlanStorageId s = plan_.values[output].storage;
+    check_still(
+        s, fmt::format("step {}: op '{}' overwrites '{}'", now_, op.name, facts_.storage_name(s)));
+    notes_[s].shows = {output, now_};
+  }
+
+  // Nothing may happen to the buffer of a storage that a transfer reads or fills.
+  void check_still(PlanStorageId s, const std::string& what) {
+    const Note& note = notes_[s];
+    if (note.under_way != Transfer::kNone)
+      findings_.add(
+          Violation::kWriteInFlight,
+          what + fmt::format(" while its {} of step {} is under way",
+                             note.under_way == Transfer::kStore ? "store" : "load", note.since));
+  }
+
   void free(PlanStorageId s) {
-    const auto at = [&] { return fmt::format("step {} frees '{}'", now_, facts_.storage_name(s)); };
-    if (state_[s] != State::kAlive) {
-      findings_.add(Violation::kFreeNotAlive, at() + fmt::format(", which is {}", word(state_[s])));
+    const std::string at = fmt::format("step {} frees '{}'", now_, facts_.storage_name(s));
+    if (notes_[s].state != State::kAlive) {
+      findings_.add(Violation::kFreeNotAlive,
+                    at + fmt::format(", which is {}", word(notes_[s].state)));
       return;
     }
-    if (!facts_.maker[s].valid()) {
-      findings_.add(Violation::kFreeResident, at() + ", which stays for the whole step");
-    } else if (facts_.is_output[s]) {
-      findings_.add(Violation::kFreeOutput, at() + ", which holds a result of the step");
-    }
+    check_still(s, at);
+    if (!facts_.maker[s].valid() && !plan_.storages[s].home_slow)
+      findings_.add(Violation::kFreeResident, at + ", which stays for the whole step");
     end(s, State::kFreed);
+  }
+
+  void store(PlanStorageId s) {
+    Note& note = notes_[s];
+    const std::string at = fmt::format("step {} stores '{}'", now_, facts_.storage_name(s));
+    if (note.state != State::kAlive) {
+      findings_.add(Violation::kStoreNotAlive, at + fmt::format(", which is {}", word(note.state)));
+      return;
+    }
+    if (note.under_way != Transfer::kNone) {
+      findings_.add(Violation::kTransferPending,
+                    at + fmt::format(" before the transfer of step {} has ended", note.since));
+      return;
+    }
+    note.slot = note.shows;
+    note.under_way = Transfer::kStore;
+    note.since = now_;
+  }
+
+  void load(PlanStorageId s, int64_t address) {
+    Note& note = notes_[s];
+    const std::string at = fmt::format("step {} loads '{}'", now_, facts_.storage_name(s));
+    if (note.state == State::kAlive) {
+      findings_.add(Violation::kLoadAlive,
+                    at + fmt::format(", there since step {}", stay(s).begin));
+      return;
+    }
+    if (!note.slot.version.valid())
+      findings_.add(Violation::kLoadNotStored, at + ", which was never stored");
+    begin(s, address, note.slot);
+    note.under_way = Transfer::kLoad;
+    note.since = now_;
+    note_peak();
+  }
+
+  void wait(PlanStorageId s) {
+    if (notes_[s].under_way == Transfer::kNone)
+      findings_.add(Violation::kWaitIdle,
+                    fmt::format("step {} waits for a transfer of '{}', and none is under way", now_,
+                                facts_.storage_name(s)));
+    notes_[s].under_way = Transfer::kNone;
   }
 
   void finish() {
     for (PlanOpId o : plan_.ops.ids())
-      if (!ran_[o])
+      if (ran_[o] == kNever)
         findings_.add(Violation::kOpMissing, fmt::format("op '{}' never runs", plan_.ops[o].name));
-    for (PlanStorageId s : plan_.storages.ids()) {
-      if (state_[s] != State::kAlive) continue;
-      stay(s).end = now_;
-      if (facts_.maker[s].valid() && !facts_.is_output[s])
-        findings_.add(Violation::kNeverFreed,
-                      fmt::format("'{}' is no output and never freed", facts_.storage_name(s)));
-    }
+    for (PlanStorageId s : plan_.storages.ids()) finish(s);
     for (PlanValueId v : plan_.values.ids()) {
       const plan::PlanValue& value = plan_.values[v];
+      const Note& note = notes_[value.storage];
       if (value.is_output &&
-          (state_[value.storage] == State::kTaken || current_[value.storage] != facts_.version[v]))
+          (note.state == State::kTaken ||
+           (note.shows.version.valid() && note.shows.version != facts_.version[v])))
         findings_.add(Violation::kOutputOverwritten,
                       fmt::format("the result '{}' is overwritten before the end", value.name));
     }
+  }
+
+  void finish(PlanStorageId s) {
+    const plan::PlanStorage& storage = plan_.storages[s];
+    const Note& note = notes_[s];
+    const std::string& name = facts_.storage_name(s);
+    if (note.under_way != Transfer::kNone)
+      findings_.add(
+          Violation::kTransferOpen,
+          fmt::format("nothing waits for the transfer of '{}' of step {}", name, note.since));
+    const bool stays = facts_.maker[s].valid() ? facts_.is_output[s] != 0 : !storage.home_slow;
+    if (note.state == State::kAlive) {
+      stay(s).end = now_;
+      if (!stays)
+        findings_.add(Violation::kNeverFreed,
+                      fmt::format("'{}' is no output and never freed", name));
+    }
+    if (note.state == State::kFreed && facts_.is_output[s] && facts_.maker[s].valid())
+      findings_.add(
+          Violation::kFreeOutput,
+          fmt::format("step {} frees '{}', which holds a result of the step", stay(s).end, name));
+    if (storage.home_slow && note.slot.version != facts_.last_version[s])
+      findings_.add(Violation::kHomeStale,
+                    fmt::format("'{}' was overwritten and is not stored after that", name));
   }
 
   const Facts& facts_;
@@ -194,9 +332,8 @@ class Replay {
   Report& report_;
   Findings& findings_;
   int64_t now_ = 0;
-  IdVector<PlanStorageId, State> state_;
-  IdVector<PlanStorageId, PlanValueId> current_;  // the version that the storage shows
-  IdVector<PlanOpId, char> ran_;
+  IdVector<PlanStorageId, Note> notes_;
+  IdVector<PlanOpId, int64_t> ran_;  // last
   std::array<int64_t, kCategories> held_{};
   Lives lives_;
 };

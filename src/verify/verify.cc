@@ -1,58 +1,11 @@
 #include "verify/verify.h"
 
-#include <fmt/core.h>
-
 #include <algorithm>
-#include <cmath>
 
 #include "plan/plan_check.h"
 #include "verify/facts.h"
 
 namespace lowtide::verify {
-namespace {
-
-void check_claims(const Facts& facts, Report& report, Findings& findings) {
-  const plan::Claims& claims = facts.plan.claims;
-  const auto compare = [&](Violation kind, std::string_view what, int64_t claimed, int64_t found) {
-    if (claimed != found)
-      findings.add(kind, fmt::format("{}: {} bytes claimed, {} found", what, claimed, found));
-  };
-  compare(Violation::kPeak, "peak", claims.peak_bytes, report.peak_bytes);
-  compare(Violation::kPeakBefore, "peak of the program order", claims.peak_before_bytes,
-          report.peak_before_bytes);
-  for (const plan::PlanOp& op : facts.plan.ops) report.predicted_seconds += op.predicted_seconds;
-  for (double seconds : {claims.once_seconds, claims.predicted_seconds, claims.lower_bound_seconds})
-    if (!(std::abs(seconds - report.predicted_seconds) <= 1e-9 * report.predicted_seconds))
-      findings.add(Violation::kSeconds, fmt::format("{} seconds claimed, the ops add up to {}",
-                                                    seconds, report.predicted_seconds));
-  if (claims.lower_bound_bytes > claims.peak_bytes)
-    findings.add(Violation::kBoundAbovePeak,
-                 fmt::format("a bound of {} bytes above the peak of {}", claims.lower_bound_bytes,
-                             claims.peak_bytes));
-  if (claims.order_proven != (claims.lower_bound_bytes == claims.peak_bytes))
-    findings.add(Violation::kOrderProven,
-                 fmt::format("called {} with a bound of {} bytes and a peak of {}",
-                             claims.order_proven ? "proven" : "unproven", claims.lower_bound_bytes,
-                             claims.peak_bytes));
-  // That the certificate is worth its value is for check_certificate to say.
-  const int64_t certified =
-      claims.certificate ? claims.certificate->value_bytes : facts.resident_bytes;
-  const char* evidence = claims.certificate ? "the certificate shows" : "are resident";
-  if (claims.lower_bound_bytes < certified)
-    findings.add(Violation::kBoundBelowCertificate,
-                 fmt::format("a bound of {} bytes below the {} that {}", claims.lower_bound_bytes,
-                             certified, evidence));
-  if (claims.lower_bound_bytes > certified)
-    findings.add(Violation::kBoundUncertified,
-                 fmt::format("a bound of {} bytes above the {} that {}", claims.lower_bound_bytes,
-                             certified, evidence));
-  if (!claims.certificate && !facts.plan.ops.empty())
-    report.notes.push_back(
-        "no certificate: the bound is what is resident, which says little about the order");
-}
-
-}  // namespace
-
 std::string_view name(Violation violation) {
   constexpr std::array<std::string_view, kViolations> kNames = {"malformed",
                                                                 "unknown_op",
@@ -81,12 +34,31 @@ std::string_view name(Violation violation) {
                                                                 "reuse_pair",
                                                                 "reuse_misplaced",
                                                                 "reuse_not_alive",
+                                                                "made_alive",
+                                                                "read_in_flight",
+                                                                "write_in_flight",
+                                                                "store_not_alive",
+                                                                "transfer_pending",
+                                                                "load_alive",
+                                                                "load_not_stored",
+                                                                "wait_idle",
+                                                                "transfer_open",
+                                                                "home_stale",
+                                                                "slot_outside",
+                                                                "slot_overlap",
                                                                 "misaligned",
                                                                 "outside_arena",
                                                                 "overlap",
                                                                 "peak",
                                                                 "peak_before",
+                                                                "budget",
+                                                                "floor",
+                                                                "once_seconds",
                                                                 "seconds",
+                                                                "exposed_seconds",
+                                                                "time_bound_above_time",
+                                                                "time_bound_uncertified",
+                                                                "time_certificate",
                                                                 "bound_above_peak",
                                                                 "bound_below_certificate",
                                                                 "bound_uncertified",
@@ -115,9 +87,11 @@ Report verify(const plan::Plan& plan) {
   check_roles(facts, findings);
   const Lives lives = replay(facts, report, findings);
   check_addresses(facts, lives, report, findings);
+  check_slots(facts, findings);
   report.peak_before_bytes = peak_of_program_order(facts);
   check_claims(facts, report, findings);
   if (!report.has(Violation::kProgramOrder)) check_certificate(facts, report, findings);
+  check_time_certificate(facts, report, findings);
   return report;
 }
 

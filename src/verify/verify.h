@@ -12,6 +12,10 @@
 // whose outputs are all views compute nothing: they must run while their base lives, but do not
 // count as readers in peak_before or in the bound. Where an output reuses a dying input, that input
 // must fill its storage from its first byte and be read through one operand only.
+//
+// Time is the one of plan/sequence_simulator.h: ops one after another, and beside them one stream
+// per tier and direction; a transfer begins when the ops before it and the stream's earlier
+// transfers have ended, and a wait holds up the ops until the transfer has ended.
 #pragma once
 
 #include <array>
@@ -41,38 +45,58 @@ enum class Violation : uint8_t {
   kResidency,          // resident although an op makes it, or the reverse
   kProgramOrder,       // in program order already, an op reads a version that was overwritten
   kOpMissing,          // never runs
-  kOpRepeated,         // runs twice
-  kInputNotReady,      // runs before its input is made
-  kControlOrder,       // runs before an op it must wait for
-  kStaleRead,          // reads a version that was overwritten
+  kOpRepeated,         // runs again though its kind may not
+  kInputNotReady,      // runs before its input is made (a view: made again since its base was)
+  kControlOrder,       // runs before an op it must wait for, or again after one that waits for it
+  kStaleRead,          // reads a storage that shows another version
   kReadAfterFree,      // reads a storage that was freed
   kReadAfterReuse,     // reads a storage whose buffer was taken over
   kFreeNotAlive,       // frees what is not there (not yet made, freed already, taken over)
   kFreeResident,       // frees what must stay for the whole step
-  kFreeOutput,         // frees a result of the step
-  kNeverFreed,         // neither freed nor an output at the end
+  kFreeOutput,         // a result of the step is not there at its end
+  kNeverFreed,         // there at the end, and neither an output nor a resident of the arena
   kOutputOverwritten,  // a result of the step was overwritten or taken over before the end
   kReusePair,  // the op table does not list the pair, or the dying input is an output, resident or
                // read twice
   kReuseMisplaced,         // the heir has another address or size
   kReuseNotAlive,          // takes over what its producer does not find alive
+  kMadeAlive,              // makes a storage whose last stay has not ended
+  kReadInFlight,           // reads what a load has not brought yet
+  kWriteInFlight,          // overwrites, frees or takes over what is being stored or loaded
+  kStoreNotAlive,          // stores what is not there
+  kTransferPending,        // stores before the last transfer of the storage was waited for
+  kLoadAlive,              // loads what is there
+  kLoadNotStored,          // loads what its slot never got
+  kWaitIdle,               // waits for nothing
+  kTransferOpen,           // nothing waits for a transfer
+  kHomeStale,              // a resident of a slow tier was overwritten and not stored after that
+  kSlotOutside,            // a slot ends behind its tier
+  kSlotOverlap,            // two slots share bytes at the same time
   kMisaligned,             // an address or workspace size that is no multiple of the alignment
   kOutsideArena,           // ends behind the arena
   kOverlap,                // two buffers share bytes at the same time
   kPeak,                   // claimed peak
   kPeakBefore,             // claimed peak of the program order
-  kSeconds,                // claimed time
-  kBoundAbovePeak,         // claimed bound above the claimed peak
+  kBudget,                 // the arena is larger than the claimed budget
+  kFloor,                  // claimed floor above what the ops need one by one
+  kOnceSeconds,            // claimed time of all ops, each once
+  kSeconds,                // claimed time of the step
+  kExposedSeconds,         // claimed time in which no op runs
+  kTimeBoundAboveTime,     // claimed bound on the time above the claimed time
+  kTimeBoundUncertified,   // without a certificate, a bound on the time other than once_seconds
+  kTimeCertificate,        // the certificate does not show the bound on the time
+  kBoundAbovePeak,         // claimed bound above the claimed peak, each op running once
   kBoundBelowCertificate,  // claimed bound below its own evidence
   kBoundUncertified,   // claimed bound above its evidence: the certificate or, without one, what
                        // is resident
-  kOrderProven,        // order_proven says another thing than peak and bound
+  kOrderProven,        // order_proven says another thing than peak and bound; or is claimed of a
+                       // plan with reruns or transfers
   kCertificatePrefix,  // the state is not closed, or lacks an ancestor of the op, or has the op or
                        // a descendant
   kCertificateValue,   // the state costs another number of bytes
   kCertificateNotLeast,  // another state is cheaper, so nothing is proven
 };
-inline constexpr int kViolations = 40;
+inline constexpr int kViolations = 59;
 // "read_after_free"
 std::string_view name(Violation violation);
 
@@ -92,7 +116,13 @@ struct Report {
       0;  // the least state for the certificate's op, recomputed; 0 without certificate
   int64_t arena_high_water_bytes = 0;  // end of the highest buffer
   int64_t resident_bytes = 0;
-  double predicted_seconds = 0;  // sum over ops
+  int64_t floor_bytes = 0;       // no schedule needs less: the dearest single op
+  double once_seconds = 0;       // sum over ops
+  double run_seconds = 0;        // sum over runs
+  double predicted_seconds = 0;  // of the step, transfers included
+  double exposed_seconds = 0;    // predicted_seconds - run_seconds
+  int64_t reruns = 0;            // runs of ops that compute something and ran before
+  int64_t stored_bytes = 0, loaded_bytes = 0;
 
   bool ok() const { return findings.empty(); }
   bool has(Violation kind) const;

@@ -1,0 +1,33 @@
+// What the parts of the naive judge (definition.h) share: questions about a plan, answered by
+// looking through all of it.
+#pragma once
+
+#include <cstdint>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "ops/op_table.h"
+#include "plan/plan.h"
+
+namespace lowtide::verify {
+
+bool only_views(const plan::Plan& p, plan::PlanOpId o);
+plan::PlanValueId shown_version(const plan::Plan& p, plan::PlanValueId v);
+plan::PlanOpId maker_of(const plan::Plan& p, plan::PlanStorageId s);
+bool holds_output(const plan::Plan& p, plan::PlanStorageId s);
+bool reads(const plan::Plan& p, plan::PlanOpId o, plan::PlanStorageId s);
+// One place of the op lists the pair; the dying input is read once, from its first byte to its
+// last.
+bool may_take_over(const plan::Plan& p, plan::PlanStorageId from, plan::PlanStorageId heir);
+// The most bytes that pairs without a common storage save, by trying all choices.
+int64_t most_saved(const plan::Plan& p,
+                   const std::vector<std::pair<plan::PlanStorageId, plan::PlanStorageId>>& pairs);
+
+// definition_steps.cc: whether the steps are right, null or what is wrong with them; the bytes
+// present at their peak.
+const char* wrong_with_steps(const plan::Plan& p, int64_t& peak);
+// Null, or which claim of a time, the budget or the floor is wrong.
+const char* wrong_with_times(const plan::Plan& p);
+
+}  // namespace lowtide::verify
