@@ -11,6 +11,9 @@
 #include "base/bytes.h"
 #include "base/file.h"
 #include "cost/roofline.h"
+#include "pipeline/budget.h"
+#include "pipeline/claims.h"
+#include "pipeline/solution.h"
 #include "pipeline/write_plan.h"
 #include "plan/pack_text.h"
 #include "plan/schedule_simulator.h"
@@ -67,143 +70,160 @@ Result<analysis::OpCosts> op_costs(const ir::Graph& graph, const OptimizeOptions
   return costs;
 }
 
-// A schedule and the addresses for it.
-struct Solution {
-  std::vector<plan::SchedAction> sequence;
-  plan::SequenceProfile profile;
-  BufferView buffers;
-  plan::PackOutcome packing, slots;
-};
-
-std::vector<plan::SchedAction> each_once(const std::vector<SchedOpId>& order) {
-  std::vector<plan::SchedAction> sequence;
-  for (SchedOpId op : order) sequence.push_back(plan::SchedAction::run(op));
-  return sequence;
-}
-
-Result<Solution> pack_schedule(const analysis::ScheduleView& view,
-                               std::vector<plan::SchedAction> sequence,
-                               const OptimizeOptions& options) {
-  Solution solution;
-  LT_ASSIGN(solution.profile, plan::simulate_sequence(view.problem, sequence));
-  solution.buffers = make_buffer_view(view, sequence, solution.profile);
-  solution.packing = pack::solve(solution.buffers.problem, options.pack);
-  solution.slots = pack::solve(solution.buffers.slots, options.pack);
-  solution.sequence = std::move(sequence);
-  if (solution.packing.offsets.size() != solution.buffers.problem.buffers.size() ||
-      solution.slots.offsets.size() != solution.buffers.slots.buffers.size())
-    return error(ErrorCode::kLimit, "the work limit ended before any packing was found; raise it");
-  return solution;
-}
-
-// Addresses for the best order; where they do not fit below the order's own peak, orders found with
-// other seeds.
-Result<Solution> solve_addresses(const analysis::ScheduleView& view,
-                                 const plan::ScheduleOutcome& order,
-                                 const OptimizeOptions& options) {
-  LT_ASSIGN(Solution best, pack_schedule(view, each_once(order.sequence), options));
-  const int64_t room = order.peak_bytes - view.problem.resident_bytes;
-  for (int retry = 1; retry <= options.pack_retries && best.packing.height_bytes > room; ++retry) {
-    order::OrderOptions other = options.order;
-    other.seed += static_cast<uint64_t>(retry);
-    plan::ScheduleOutcome outcome = order::solve(view.problem, other);
-    std::vector<plan::SchedAction> sequence = each_once(outcome.sequence);
-    if (outcome.peak_bytes > order.peak_bytes || sequence == best.sequence) continue;
-    LT_ASSIGN(Solution candidate, pack_schedule(view, std::move(sequence), options));
-    if (candidate.packing.height_bytes < best.packing.height_bytes) best = std::move(candidate);
-  }
-  return best;
-}
-
 Status dump(const std::string& folder, const char* file, const std::string& text) {
   return folder.empty() ? Status() : write_file_atomically(folder + "/" + file, text);
 }
 
-Status check_budget(const Optimized& result, const OptimizeOptions& options) {
-  if (!options.budget_bytes || result.plan.arena_bytes <= *options.budget_bytes) return {};
-  const plan::Claims& claims = result.plan.claims;
-  const std::string setter =
-      claims.certificate && result.search_bound_bytes == claims.lower_bound_bytes
-          ? fmt::format(", set by op '{}'", result.plan.ops[claims.certificate->op].name)
-          : "";
-  return error(ErrorCode::kInfeasible,
-               fmt::format("--budget: {} bytes ({}) is too small: every order needs at least {} "
-                           "bytes ({}){}; the smallest arena "
-                           "found has {} bytes ({})",
-                           *options.budget_bytes, format_bytes(*options.budget_bytes),
-                           result.search_bound_bytes, format_bytes(result.search_bound_bytes),
-                           setter, result.plan.arena_bytes, format_bytes(result.plan.arena_bytes)));
+// Everything that does not depend on the budget.
+struct Prepared {
+  ir::Graph graph;
+  analysis::OpCosts costs;
+  analysis::ScheduleView view;
+  int64_t peak_before_bytes = 0;
+  plan::ScheduleOutcome order;
+  Solution unlimited;
+  cost::Coverage coverage;
+  std::vector<Stage> stages;
+};
+
+Result<Prepared> prepare(const ir::Graph& forward, const OptimizeOptions& options) {
+  Prepared ready;
+  StageClock stage(ready.stages);
+  ready.graph = forward;
+  if (options.training) {
+    LT_ASSIGN(ready.graph, autodiff::make_training_graph(forward, *options.training));
+    stage.done("autodiff");
+  }
+  if (options.kernels != nullptr) {
+    LT_ASSIGN(rewrite::LayoutReport layouts,
+              rewrite::choose_layouts(ready.graph, *options.kernels));
+    ready.graph = std::move(layouts.graph);
+    stage.done("layouts");
+  }
+  LT_ASSIGN(ready.costs, op_costs(ready.graph, options, ready.coverage));
+  LT_ASSIGN(ready.view, analysis::make_schedule_view(ready.graph, ready.costs,
+                                                     options.device.alignment_bytes, options.link));
+  stage.done("costs");
+
+  const plan::ScheduleProblem& problem = ready.view.problem;
+  LT_RETURN_IF_ERROR(dump(options.dump_folder, "order.txt", plan::print(problem)));
+  const std::vector<SchedOpId> program(problem.ops.ids().begin(), problem.ops.ids().end());
+  LT_ASSIGN(const plan::ScheduleProfile before,
+            plan::simulate(problem, program, /*in_place=*/false));
+  ready.peak_before_bytes = before.peak_bytes;
+  ready.order = order::solve(problem, options.order);
+  if (ready.order.sequence.empty() && !program.empty())
+    return error(ErrorCode::kLimit, "the work limit ended before any order was found; raise it");
+  stage.done("order");
+  LT_ASSIGN(ready.unlimited, pack_best_order(ready.view, ready.order, options));
+  LT_RETURN_IF_ERROR(dump(
+      options.dump_folder, "pack.csv",
+      plan::print_pack_csv(ready.unlimited.buffers.problem, &ready.unlimited.packing.offsets)));
+  stage.done("addresses");
+  return ready;
 }
 
-plan::Claims make_claims(const ir::Graph& graph, const analysis::ScheduleView& view,
-                         const analysis::OpCosts& costs, const plan::ScheduleOutcome& order,
-                         const Solution& solution, int64_t before_bytes) {
-  plan::Claims claims;
-  claims.peak_bytes = solution.profile.peak_bytes;
-  claims.peak_before_bytes = before_bytes;
-  // Only what the verifier can recheck: a bound that a search has raised further stays with the
-  // outcome.
-  claims.lower_bound_bytes = view.problem.resident_bytes;
-  if (order.cut) {
-    claims.certificate = write_certificate(graph, view, *order.cut);
-    claims.lower_bound_bytes = claims.certificate->value_bytes;
+Result<Optimized> write(const Prepared& ready, const BudgetSolution& solved,
+                        const OptimizeOptions& options) {
+  Optimized result;
+  const Solution& solution = solved.solution;
+  LT_ASSIGN(result.plan,
+            write_plan({ready.graph, ready.view, ready.costs, solution.sequence, solution.profile,
+                        solution.buffers, solution.packing, solution.slots,
+                        options.device.alignment_bytes, options.slow_tier_name}));
+  result.plan.claims =
+      make_claims({ready.graph, ready.view, ready.order, solution, ready.peak_before_bytes,
+                   options.budget_bytes, options.schedule.transfers});
+  result.order_status = ready.order.status;
+  result.search_bound_bytes =
+      std::max(ready.order.lower_bound_bytes, result.plan.claims.lower_bound_bytes);
+  result.pack_status = solution.packing.status;
+  result.order_work = ready.order.work;
+  result.pack_work = solution.packing.work;
+  result.schedule_status = solved.status;
+  result.schedule_work = solved.work;
+  result.costs = ready.coverage;
+  result.stages = ready.stages;
+  return result;
+}
+
+bool fits(const Solution& solution, const OptimizeOptions& options) {
+  return !options.budget_bytes || solution.arena_bytes <= *options.budget_bytes;
+}
+
+std::vector<plan::SchedAction> runs_of(const std::vector<plan::SchedAction>& sequence) {
+  std::vector<plan::SchedAction> runs;
+  for (const plan::SchedAction& action : sequence)
+    if (action.kind == plan::SchedAction::Kind::kRun) runs.push_back(action);
+  return runs;
+}
+
+// A plan for less memory that is as fast is as good for more.
+void make_monotone(std::vector<BudgetSolution>& solved, const std::vector<char>& found) {
+  for (size_t i = solved.size(); i-- > 1;) {
+    if (!found[i]) continue;
+    if (solved[i].solution.profile.seconds <= solved[i - 1].solution.profile.seconds)
+      solved[i - 1] = solved[i];
   }
-  claims.order_proven = claims.peak_bytes == claims.lower_bound_bytes;
-  for (double seconds : costs.seconds) claims.once_seconds += seconds;
-  claims.predicted_seconds = claims.lower_bound_seconds = claims.once_seconds;
-  return claims;
 }
 
 }  // namespace
 
 Result<Optimized> optimize(const ir::Graph& forward, const OptimizeOptions& options) {
   const auto start = Clock::now();
-  Optimized result;
-  StageClock stage(result.stages);
-  ir::Graph graph = forward;
-  if (options.training) {
-    LT_ASSIGN(graph, autodiff::make_training_graph(forward, *options.training));
-    stage.done("autodiff");
+  LT_ASSIGN(Prepared ready, prepare(forward, options));
+  BudgetSolution solved{ready.unlimited, plan::SolveStatus::kOptimal, {}};
+  if (!fits(ready.unlimited, options)) {
+    StageClock stage(ready.stages);
+    LT_ASSIGN(solved, fit_budget(ready.view, options, ready.unlimited));
+    stage.done("schedule");
   }
-  if (options.kernels != nullptr) {
-    LT_ASSIGN(rewrite::LayoutReport layouts, rewrite::choose_layouts(graph, *options.kernels));
-    graph = std::move(layouts.graph);
-    stage.done("layouts");
-  }
-  LT_ASSIGN(const analysis::OpCosts costs, op_costs(graph, options, result.costs));
-  LT_ASSIGN(const analysis::ScheduleView view,
-            analysis::make_schedule_view(graph, costs, options.device.alignment_bytes));
-  stage.done("costs");
-
-  LT_RETURN_IF_ERROR(dump(options.dump_folder, "order.txt", plan::print(view.problem)));
-  std::vector<SchedOpId> program;
-  for (SchedOpId op : view.problem.ops.ids()) program.push_back(op);
-  LT_ASSIGN(const plan::ScheduleProfile before,
-            plan::simulate(view.problem, program, /*in_place=*/false));
-  const plan::ScheduleOutcome order = order::solve(view.problem, options.order);
-  if (order.sequence.empty() && !program.empty())
-    return error(ErrorCode::kLimit, "the work limit ended before any order was found; raise it");
-  stage.done("order");
-  LT_ASSIGN(const Solution solution, solve_addresses(view, order, options));
-  LT_RETURN_IF_ERROR(
-      dump(options.dump_folder, "pack.csv",
-           plan::print_pack_csv(solution.buffers.problem, &solution.packing.offsets)));
-  stage.done("addresses");
-
-  LT_ASSIGN(result.plan,
-            write_plan({graph, view, costs, solution.sequence, solution.profile, solution.buffers,
-                        solution.packing, solution.slots, options.device.alignment_bytes}));
-  result.plan.claims = make_claims(graph, view, costs, order, solution, before.peak_bytes);
+  StageClock stage(ready.stages);
+  LT_ASSIGN(Optimized result, write(ready, solved, options));
   stage.done("plan");
-  result.order_status = order.status;
-  result.search_bound_bytes =
-      std::max(order.lower_bound_bytes, result.plan.claims.lower_bound_bytes);
-  result.pack_status = solution.packing.status;
-  result.order_work = order.work;
-  result.pack_work = solution.packing.work;
+  result.stages = ready.stages;
   result.planning_seconds = std::chrono::duration<double>(Clock::now() - start).count();
-  LT_RETURN_IF_ERROR(check_budget(result, options));
   return result;
+}
+
+Result<Front> optimize_front(const ir::Graph& forward, const OptimizeOptions& options,
+                             const ChooseBudgets& choose) {
+  const auto start = Clock::now();
+  LT_ASSIGN(const Prepared ready, prepare(forward, options));
+  const BudgetSolution whole{ready.unlimited, plan::SolveStatus::kOptimal, {}};
+  OptimizeOptions at = options;
+  at.budget_bytes.reset();
+  Front front;
+  LT_ASSIGN(front.unlimited, write(ready, whole, at));
+  front.floor_bytes = floor_bytes(ready.view.problem, options.schedule.transfers);
+  std::vector<int64_t> budgets = choose(front.floor_bytes, ready.unlimited.arena_bytes);
+  std::sort(budgets.rbegin(), budgets.rend());
+
+  std::vector<BudgetSolution> solved;
+  std::vector<char> found;
+  for (int64_t budget : budgets) {
+    at.budget_bytes = budget;
+    front.points.push_back({budget, {}, {}});
+    Result<BudgetSolution> fitted = whole;
+    if (!fits(ready.unlimited, at)) fitted = fit_budget(ready.view, at, ready.unlimited);
+    found.push_back(fitted.has_value());
+    solved.push_back(fitted ? std::move(*fitted) : BudgetSolution{});
+    if (fitted)
+      at.schedule.remat.starts = {runs_of(solved.back().solution.sequence)};
+    else if (fitted.error().code == ErrorCode::kInternal)
+      return tl::unexpected(fitted.error());
+    else
+      front.points.back().missed = fitted.error().message;
+  }
+  make_monotone(solved, found);
+  for (size_t i = 0; i < front.points.size(); ++i) {
+    if (!found[i]) continue;
+    at.budget_bytes = front.points[i].budget_bytes;
+    LT_ASSIGN(front.points[i].made, write(ready, solved[i], at));
+    front.points[i].made->planning_seconds =
+        std::chrono::duration<double>(Clock::now() - start).count();
+  }
+  return front;
 }
 
 }  // namespace lowtide::pipeline
