@@ -14,6 +14,6 @@ using Action = std::function<Status()>;
 
 // Each adds its subcommands to `app`; when one of them was given, `action` is what it does.
 void add_model_commands(CLI::App& app, Action& action);    // plan, verify, run, inspect
-void add_problem_commands(CLI::App& app, Action& action);  // order, pack
+void add_problem_commands(CLI::App& app, Action& action);  // order, pack, remat
 
 }  // namespace lowtide::tools

@@ -46,7 +46,7 @@ Status parse_dim(const std::string& text, std::map<std::string, int64_t, std::le
 // ---------------------------------------------------------------------------------------------------------
 
 struct PlanFlags {
-  std::string model, output, budget, dropout = "on";
+  std::string model, output, budget, link, dropout = "on";
   std::vector<std::string> dims;
   PlanOptions options;
   bool json = false, quiet = false;
@@ -61,6 +61,9 @@ Status check_plan_flags(const CLI::App& command, const PlanFlags& flags) {
   for (const char* flag :
        {"--loss", "--optimizer", "--learning-rate", "--weight-decay", "--momentum", "--dropout"})
     LT_RETURN_IF_ERROR(needs(flag, flags.options.train, "--train"));
+  for (const char* flag : {"--no-recompute", "--swap", "--effort"})
+    LT_RETURN_IF_ERROR(needs(flag, !flags.budget.empty(), "--budget"));
+  LT_RETURN_IF_ERROR(needs("--link", !flags.options.swap.empty(), "--swap"));
   LT_RETURN_IF_ERROR(needs("--momentum", flags.options.optimizer == "sgd", "--optimizer sgd"));
   LT_RETURN_IF_ERROR(needs("--costs-any-device", !flags.options.costs_file.empty(), "--costs"));
   LT_ASSIGN(const cost::DeviceProfile device, cost::find_device(flags.options.device));
@@ -75,6 +78,10 @@ Status run_plan_command(const CLI::App& command, PlanFlags& flags) {
   reading.dropout = flags.dropout == "on";
   if (!flags.budget.empty()) {
     LT_ASSIGN(flags.options.budget_bytes, parse_bytes(flags.budget, "--budget"));
+  }
+  if (!flags.link.empty()) {
+    LT_ASSIGN(const int64_t speed, parse_bytes_per_second(flags.link, "--link"));
+    flags.options.link_bytes_per_second = static_cast<double>(speed);
   }
   LT_ASSIGN(const Model model, Model::read(flags.model, reading));
   LT_ASSIGN(const Plan plan, Plan::make(model, flags.options));
@@ -121,6 +128,20 @@ void add_plan(CLI::App& app, Action& action) {
                     "take them also if they were measured on another device");
   command->add_option("--budget", flags->budget, "of the whole device, as in 1.5GiB")
       ->type_name("BYTES");
+  command->add_flag("!--no-recompute", flags->options.recompute,
+                    "under a budget: every op runs once");
+  command
+      ->add_option("--swap", flags->options.swap,
+                   "under a budget: buffers may move to this slow tier of the device (host, file)")
+      ->type_name("TIER");
+  command
+      ->add_option("--link", flags->link,
+                   "speed of the way to the slow tier, as in 12GiB/s; default: the device's")
+      ->type_name("BYTES/s");
+  command
+      ->add_option("--effort", flags->options.effort,
+                   "of the search under a budget, about in seconds of one core")
+      ->check(real_number({.above = true}));
   command
       ->add_option("--threads", flags->options.threads,
                    "to plan for, as kernels' workspace depends on them; 0: as many as the machine "

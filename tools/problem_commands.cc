@@ -1,4 +1,4 @@
-// order, pack: bare problems, for people who bring their own.
+// order, pack, remat: bare problems, for people who bring their own.
 #include <fmt/format.h>
 
 #include <cstdio>
@@ -17,6 +17,7 @@
 #include "plan/schedule_text.h"
 #include "tools/commands.h"
 #include "tools/flags.h"
+#include "tools/remat_command.h"
 
 namespace lowtide::tools {
 namespace {
@@ -165,6 +166,7 @@ void add_pack(CLI::App& app, Action& action) {
 void add_problem_commands(CLI::App& app, Action& action) {
   add_order(app, action);
   add_pack(app, action);
+  add_remat_command(app, action);
 }
 
 }  // namespace lowtide::tools

@@ -70,9 +70,17 @@ struct PlanOptions {
   std::string costs_file = {};  // measured kernel times (run --measure) in place of predicted ones
   bool costs_any_device = false;  // take them also where they were measured on another device
   std::optional<int64_t> budget_bytes = {};  // of the whole device
-  int threads = 0;    // that the CPU kernels, and so their workspace, are planned for; 0: as many
-                      // as the machine has
-  uint64_t seed = 0;  // of the planner's tie-breaking
+  int threads = 0;  // that the CPU kernels, and so their workspace, are planned for; 0: as many
+                    // as the machine has
+  // Under a budget that the best order alone does not keep: ops may run again; buffers may move to
+  // slow memory, if `swap` names a slow tier of the device profile or `link` gives its speed.
+  bool recompute = true;
+  std::string swap = {};                             // a tier's name, "host" or "file"; empty: none
+  std::optional<double> link_bytes_per_second = {};  // each way, instead of the profile's
+  // How hard to search under a budget, about in seconds of one core; counted in work, so that the
+  // answer does not depend on the machine.
+  double effort = 10;
+  uint64_t seed = 0;               // of the planner's tie-breaking
   std::string dump_folder = {};    // write the bare problems here; empty: nowhere
   double time_limit_seconds = 60;  // safety stop; the work limits end a search long before
 };

@@ -94,6 +94,32 @@ std::string_view version() {
   return LOWTIDE_VERSION;
 }
 
+// The way to slow memory that the options ask for.
+Status find_link(const PlanOptions& options, pipeline::OptimizeOptions& result) {
+  if (options.swap.empty()) return {};
+  result.slow_tier_name = options.swap;
+  if (options.link_bytes_per_second) {
+    if (!(*options.link_bytes_per_second > 0) || !std::isfinite(*options.link_bytes_per_second))
+      return error(ErrorCode::kUsage,
+                   fmt::format("--link: {} bytes per second is not above 0, so nothing could move",
+                               *options.link_bytes_per_second));
+    result.link = plan::Link{*options.link_bytes_per_second, *options.link_bytes_per_second, 0};
+    return {};
+  }
+  std::string known;
+  for (const cost::SlowTierRate& tier : result.device.slow_tiers) {
+    if (tier.name == options.swap)
+      result.link =
+          plan::Link{tier.out_bytes_per_second, tier.in_bytes_per_second, tier.latency_seconds};
+    known += (known.empty() ? "" : ", ") + tier.name;
+  }
+  if (result.link) return {};
+  return error(ErrorCode::kUsage,
+               fmt::format("--swap: the device '{}' has no slow tier '{}' (known: {}); give its "
+                           "speed with --link",
+                           result.device.name, options.swap, known.empty() ? "none" : known));
+}
+
 Result<pipeline::OptimizeOptions> pipeline_options(const PlanOptions& options) {
   pipeline::OptimizeOptions result;
   LT_ASSIGN(result.device, cost::find_device(options.device));
@@ -102,6 +128,16 @@ Result<pipeline::OptimizeOptions> pipeline_options(const PlanOptions& options) {
   result.order.seed = options.seed;
   result.order.max_seconds = options.time_limit_seconds;
   result.pack.max_seconds = options.time_limit_seconds;
+  constexpr double kUnitsPerSecond = 200e6;
+  if (!(options.effort > 0 && options.effort <= 1e6))
+    return error(ErrorCode::kUsage,
+                 fmt::format("--effort: {} is not above 0 and at most 1e6", options.effort));
+  result.schedule.recompute = options.recompute;
+  result.schedule.remat.max_units = static_cast<int64_t>(options.effort * kUnitsPerSecond);
+  result.schedule.remat.max_seconds = options.time_limit_seconds;
+  result.schedule.remat.seed = options.seed + 1;
+  result.schedule.remat.threads = resolve_threads(options.threads);
+  LT_RETURN_IF_ERROR(find_link(options, result));
   if (!options.train) return result;
   autodiff::TrainingOptions training;
   if (options.loss == "cross-entropy") {

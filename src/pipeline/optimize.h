@@ -1,6 +1,10 @@
 // From a forward graph to a Plan: the strategy, stage by stage.
 //
 //     forward graph -> training graph -> layouts -> costs -> order -> addresses -> plan
+//                                                                  \-> recompute, swap -/
+//
+// A budget that the best order does not keep is kept by running ops again and moving buffers
+// (pipeline/budget.h).
 //
 // Order and addresses are solved one after the other: the order's optimum P* bounds the joint
 // problem from below, so packing at height P* proves joint optimality (MODeL's eq. 9 needs no joint
@@ -9,6 +13,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <utility>
@@ -24,6 +29,7 @@
 #include "plan/kernel_catalog.h"
 #include "plan/outcome.h"
 #include "plan/plan.h"
+#include "remat/joint.h"
 
 namespace lowtide::pipeline {
 
@@ -34,8 +40,11 @@ struct OptimizeOptions {
   std::optional<cost::CostStore> costs = {};     // measured times; only with kernels
   const plan::KernelCatalog* kernels = nullptr;  // none: no workspace, layouts as they come
   std::optional<int64_t> budget_bytes;           // of the whole device
+  std::optional<plan::Link> link;                // to slow memory; none: nothing moves
+  std::string slow_tier_name = "host";
   order::OrderOptions order;
   pack::PackOptions pack;
+  remat::JointOptions schedule;  // how a budget is kept
   std::string dump_folder;  // the problems as files (order.txt, pack.csv): what a bug report needs;
                             // empty: nowhere
   int pack_retries = 8;     // other orders of equal peak to try when packing misses the peak
@@ -53,14 +62,36 @@ struct Optimized {
                                    // only a repeated search could recheck it, so no plan claims it
   plan::SolveStatus pack_status = plan::SolveStatus::kLimit;
   plan::SolveWork order_work, pack_work;
+  plan::SolveStatus schedule_status = plan::SolveStatus::kOptimal;  // of recompute and swap
+  plan::SolveWork schedule_work;
   cost::Coverage costs;       // how much of the predicted time was measured
   std::vector<Stage> stages;  // wall time, for people; never part of the plan
   double planning_seconds = 0;
 };
 
 // The graph's dims must all be constant. Error: kInput (what cannot be differentiated, typed or
-// executed, all named), kInfeasible (the budget is below the smallest arena found; the message says
-// the proven bound and the op that sets it).
+// executed, all named), kInfeasible (the budget is below what is proven to be needed; the message
+// says by which op and tensors, and the smallest arena found), kLimit (nothing was found).
 Result<Optimized> optimize(const ir::Graph& forward, const OptimizeOptions& options);
+
+// A front of plans.
+struct FrontPoint {
+  int64_t budget_bytes = 0;
+  std::optional<Optimized> made;  // none: no plan was found
+  std::string missed;             // why not
+};
+struct Front {
+  std::vector<FrontPoint> points;  // budgets descending
+  Optimized unlimited;             // without any budget
+  int64_t floor_bytes = 0;         // proven: no schedule needs less
+};
+// The budgets to try, once the floor and the arena of the unlimited plan are known.
+using ChooseBudgets = std::function<std::vector<int64_t>(int64_t floor, int64_t unlimited)>;
+
+// One plan per budget, each search started from its neighbour with more memory. Monotone: with less
+// memory no plan is faster, and none has a larger arena than with more. Errors as of optimize, but
+// for budgets that were missed.
+Result<Front> optimize_front(const ir::Graph& forward, const OptimizeOptions& options,
+                             const ChooseBudgets& choose);
 
 }  // namespace lowtide::pipeline

@@ -1,0 +1,31 @@
+// A schedule and addresses within a byte budget: what recompute and swap are for.
+//
+// The searches (remat/joint.h) know bytes, not addresses, so a schedule within the budget may need
+// an arena a little above it. Then the search is asked again for as much less as was missed, from
+// where it stood. The bound is that of the budget itself.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "analysis/schedule_view.h"
+#include "base/result.h"
+#include "pipeline/optimize.h"
+#include "pipeline/solution.h"
+#include "remat/floor.h"
+
+namespace lowtide::pipeline {
+
+struct BudgetSolution {
+  Solution solution;
+  plan::SolveStatus status = plan::SolveStatus::kLimit;
+  plan::SolveWork work;
+};
+
+// `unlimited`: the best that needs neither reruns nor transfers; its arena is above the budget.
+// Error: kInfeasible (the budget is below the proven floor) or kLimit (nothing was found); both
+// name the floor, the op and the tensors that set it, and the smallest arena found.
+Result<BudgetSolution> fit_budget(const analysis::ScheduleView& view,
+                                  const OptimizeOptions& options, const Solution& unlimited);
+
+}  // namespace lowtide::pipeline

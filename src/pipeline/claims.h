@@ -1,0 +1,30 @@
+// What a plan says about itself: peaks, times, and the bounds with their certificates. Only what
+// the verifier can recheck is claimed; what a search has proven beyond that stays with its outcome.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "analysis/schedule_view.h"
+#include "ir/graph.h"
+#include "pipeline/solution.h"
+#include "plan/plan.h"
+
+namespace lowtide::pipeline {
+
+struct ClaimInputs {
+  const ir::Graph& graph;
+  const analysis::ScheduleView& view;
+  const plan::ScheduleOutcome& order;  // each op once
+  const Solution& solution;
+  int64_t peak_before_bytes = 0;
+  std::optional<int64_t> budget_bytes;
+  bool transfers = true;  // what the bounds allow, if there is a link
+};
+
+plan::Claims make_claims(const ClaimInputs& inputs);
+
+// The least arena of any schedule.
+int64_t floor_bytes(const plan::ScheduleProblem& problem, bool transfers);
+
+}  // namespace lowtide::pipeline

@@ -1,0 +1,57 @@
+#include "pipeline/solution.h"
+
+#include <utility>
+
+namespace lowtide::pipeline {
+namespace {
+
+std::vector<plan::SchedAction> each_once(const std::vector<plan::SchedOpId>& order) {
+  std::vector<plan::SchedAction> sequence;
+  for (plan::SchedOpId op : order) sequence.push_back(plan::SchedAction::run(op));
+  return sequence;
+}
+
+int64_t staying_bytes(const plan::ScheduleProblem& problem, const BufferView& buffers) {
+  int64_t bytes = problem.resident_bytes;
+  for (plan::SchedResidentId r : problem.residents.ids())
+    if (buffers.slot_of_resident[r].valid()) bytes -= problem.residents[r].bytes;
+  return bytes;
+}
+
+}  // namespace
+
+Result<Solution> pack_schedule(const analysis::ScheduleView& view,
+                               std::vector<plan::SchedAction> sequence,
+                               const OptimizeOptions& options) {
+  Solution solution;
+  LT_ASSIGN(solution.profile, plan::simulate_sequence(view.problem, sequence));
+  solution.buffers = make_buffer_view(view, sequence, solution.profile);
+  solution.packing = pack::solve(solution.buffers.problem, options.pack);
+  solution.slots = pack::solve(solution.buffers.slots, options.pack);
+  solution.sequence = std::move(sequence);
+  if (solution.packing.offsets.size() != solution.buffers.problem.buffers.size() ||
+      solution.slots.offsets.size() != solution.buffers.slots.buffers.size())
+    return error(ErrorCode::kLimit, "the work limit ended before any packing was found; raise it");
+  solution.arena_bytes =
+      staying_bytes(view.problem, solution.buffers) + solution.packing.height_bytes;
+  return solution;
+}
+
+Result<Solution> pack_best_order(const analysis::ScheduleView& view,
+                                 const plan::ScheduleOutcome& order,
+                                 const OptimizeOptions& options) {
+  LT_ASSIGN(Solution best, pack_schedule(view, each_once(order.sequence), options));
+  for (int retry = 1; retry <= options.pack_retries && best.arena_bytes > order.peak_bytes;
+       ++retry) {
+    order::OrderOptions other = options.order;
+    other.seed += static_cast<uint64_t>(retry);
+    plan::ScheduleOutcome outcome = order::solve(view.problem, other);
+    std::vector<plan::SchedAction> sequence = each_once(outcome.sequence);
+    if (outcome.peak_bytes > order.peak_bytes || sequence == best.sequence) continue;
+    LT_ASSIGN(Solution candidate, pack_schedule(view, std::move(sequence), options));
+    if (candidate.arena_bytes < best.arena_bytes) best = std::move(candidate);
+  }
+  return best;
+}
+
+}  // namespace lowtide::pipeline

@@ -1,0 +1,35 @@
+// A schedule and the addresses for it.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "analysis/schedule_view.h"
+#include "base/result.h"
+#include "pipeline/buffer_view.h"
+#include "pipeline/optimize.h"
+#include "plan/outcome.h"
+#include "plan/sequence_simulator.h"
+
+namespace lowtide::pipeline {
+
+struct Solution {
+  std::vector<plan::SchedAction> sequence;
+  plan::SequenceProfile profile;
+  BufferView buffers;
+  plan::PackOutcome packing, slots;
+  int64_t arena_bytes = 0;  // residents that stay, and the packing's height
+};
+
+// Error: kLimit, when the work ends before any packing is found.
+Result<Solution> pack_schedule(const analysis::ScheduleView& view,
+                               std::vector<plan::SchedAction> sequence,
+                               const OptimizeOptions& options);
+
+// Addresses for the best order; where they do not fit below the order's own peak, orders found with
+// other seeds. Errors as above.
+Result<Solution> pack_best_order(const analysis::ScheduleView& view,
+                                 const plan::ScheduleOutcome& order,
+                                 const OptimizeOptions& options);
+
+}  // namespace lowtide::pipeline

@@ -1,0 +1,299 @@
+// remat: a bare problem under a byte budget. What fits is printed with its time and the proven
+// bound; what cannot fit, with what stands in the way and the smallest peak that was found.
+#include "tools/remat_command.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <atomic>
+#include <csignal>
+#include <limits>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/bytes.h"
+#include "base/file.h"
+#include "order/order.h"
+#include "plan/remat_text.h"
+#include "plan/schedule_text.h"
+#include "plan/sequence_simulator.h"
+#include "plan/sequence_text.h"
+#include "remat/floor.h"
+#include "remat/joint.h"
+#include "remat/remat.h"
+#include "tools/flags.h"
+
+namespace lowtide::tools {
+namespace {
+
+std::atomic<bool> interrupted{false};
+static_assert(std::atomic<bool>::is_always_lock_free);
+
+// While it lives, the first Ctrl-C asks the search for its best so far; a second one ends the
+// program.
+class InterruptGuard {
+ public:
+  InterruptGuard() : before_(std::signal(SIGINT, &stop)) {}
+  ~InterruptGuard() { std::signal(SIGINT, before_); }
+  InterruptGuard(const InterruptGuard&) = delete;
+  InterruptGuard& operator=(const InterruptGuard&) = delete;
+
+ private:
+  static void stop(int) {
+    interrupted = true;
+    std::signal(SIGINT, SIG_DFL);
+  }
+  void (*before_)(int);
+};
+
+// An idea of the search and the name that switches it off.
+struct Idea {
+  const char* name;
+  bool remat::RematOptions::*flag;
+};
+constexpr Idea kIdeas[] = {
+    {"order-moves", &remat::RematOptions::order_moves},
+    {"block-moves", &remat::RematOptions::block_moves},
+    {"exchanges", &remat::RematOptions::exchanges},
+    {"aimed-drops", &remat::RematOptions::aimed_drops},
+    {"cut-start", &remat::RematOptions::cut_start},
+    {"order-start", &remat::RematOptions::order_start},
+    {"restarts", &remat::RematOptions::restarts},
+    {"cut-bound", &remat::RematOptions::cut_bound},
+};
+
+// Those of recompute and swap together.
+constexpr const char* kNoRecompute = "recompute";
+constexpr const char* kNoTransfers = "transfers";
+
+struct RematFlags {
+  std::string problem, output, budget;
+  remat::JointOptions options;
+  bool has_unit_limit = false;  // by --max-units
+  std::vector<std::string> without;
+  bool json = false;
+};
+
+Result<plan::ScheduleProblem> read_problem(const RematFlags& flags) {
+  LT_ASSIGN(const std::string text, read_file(flags.problem));
+  LT_ASSIGN(plan::ScheduleProblem problem, text.starts_with("lowtide-schedule")
+                                               ? plan::parse_schedule_problem(text, flags.problem)
+                                               : plan::parse_remat_file(text, flags.problem));
+  if (!flags.budget.empty()) {
+    LT_ASSIGN(problem.budget_bytes, parse_bytes(flags.budget, "--budget"));
+  } else if (!problem.budget_bytes) {
+    return error(ErrorCode::kUsage,
+                 fmt::format("--budget is missing, and {} has none; give one such as 450MiB",
+                             flags.problem));
+  }
+  return problem;
+}
+
+// The smallest peak that short searches find, between the floor and the best order's.
+int64_t smallest_peak(plan::ScheduleProblem problem, int64_t floor, remat::JointOptions options) {
+  constexpr int kTries = 6;
+  const plan::ScheduleOutcome order = order::solve(problem, {.max_units = 2'000'000});
+  int64_t least = order.peak_bytes, below = floor - 1;
+  options.remat.max_units = std::max<int64_t>(1, options.remat.max_units / (2 * kTries));
+  options.remat.max_seconds /= 2 * kTries;
+  for (int i = 0; i < kTries && below + 1 < least && !interrupted; ++i) {
+    problem.budget_bytes = i == 0 ? floor : below + (least - below) / 2;
+    const remat::RematOutcome outcome = remat::solve_joint(problem, options);
+    if (outcome.sequence.empty()) {
+      below = *problem.budget_bytes;
+    } else {
+      least = std::min(least, outcome.peak_bytes);
+    }
+  }
+  return least;
+}
+
+std::string label(std::string_view what, uint32_t index, const std::string& name) {
+  return name.empty() ? fmt::format("{} {}", what, index) : fmt::format("'{}'", name);
+}
+
+// What stands in the way of a smaller budget.
+struct Obstacle {
+  remat::Floor floor;
+  int64_t smallest_peak_bytes = 0;
+
+  std::string op(const plan::ScheduleProblem& problem) const {
+    return floor.op.valid() ? label("op", floor.op.index(), problem.ops[floor.op].name)
+                            : std::string("no op, but what is resident");
+  }
+  // Values at the floor, largest first.
+  std::vector<std::pair<std::string, int64_t>> tensors(const plan::ScheduleProblem& problem) const {
+    std::vector<plan::SchedValueId> values = floor.present;
+    values.insert(values.end(), floor.kept.begin(), floor.kept.end());
+    std::stable_sort(values.begin(), values.end(), [&](auto a, auto b) {
+      return problem.values[a].bytes > problem.values[b].bytes;
+    });
+    std::vector<std::pair<std::string, int64_t>> result;
+    for (plan::SchedValueId v : values)
+      result.emplace_back(label("value", v.index(), problem.values[v].name),
+                          problem.values[v].bytes);
+    return result;
+  }
+};
+
+double percent_above(double value, double base) {
+  return base > 0 ? 100 * (value - base) / base : 0;
+}
+
+void print_json(const plan::ScheduleProblem& problem, const remat::RematOutcome& outcome,
+                const std::optional<plan::SequenceProfile>& profile, double once_seconds,
+                const std::optional<Obstacle>& obstacle) {
+  nlohmann::ordered_json out;
+  out["status"] = plan::name(outcome.status);
+  out["budget_bytes"] = *problem.budget_bytes;
+  if (profile) {
+    out["peak_bytes"] = profile->peak_bytes;
+    out["cost"] = profile->seconds;
+    out["extra_percent"] = percent_above(profile->seconds, once_seconds);
+    out["reruns"] = profile->reruns;
+  }
+  out["once_cost"] = once_seconds;
+  out["lower_bound_cost"] = outcome.lower_bound_seconds;
+  out["lower_bound_extra_percent"] = percent_above(outcome.lower_bound_seconds, once_seconds);
+  if (profile && problem.link) {
+    out["transfer_seconds"] = profile->transfer_seconds;
+    out["exposed_seconds"] = profile->exposed_seconds;
+    out["stored_bytes"] = profile->stored_bytes;
+    out["loaded_bytes"] = profile->loaded_bytes;
+  }
+  if (obstacle) {
+    out["floor_bytes"] = obstacle->floor.bytes;
+    if (obstacle->floor.op.valid()) out["floor_op"] = obstacle->floor.op.index();
+    out["smallest_peak_bytes"] = obstacle->smallest_peak_bytes;
+  }
+  out["seconds"] = outcome.work.seconds;
+  out["stopped_early"] = outcome.work.timed_out || interrupted;
+  out["work_units"] = outcome.work.units;
+  out["edits"] = outcome.edits;
+  put(out.dump(2) + "\n");
+}
+
+void print_text(const plan::ScheduleProblem& problem, const remat::RematOutcome& outcome,
+                const std::optional<plan::SequenceProfile>& profile, double once_seconds) {
+  std::string text = fmt::format("{}: ", plan::name(outcome.status));
+  if (profile) {
+    const double extra = percent_above(profile->seconds, once_seconds);
+    const double bound = percent_above(outcome.lower_bound_seconds, once_seconds);
+    text += fmt::format("peak {} bytes of {}, {:.6f} s, {:.2f} % extra (at least {:.2f} %), ",
+                        profile->peak_bytes, *problem.budget_bytes, profile->seconds, extra, bound);
+    text += fmt::format("{} reruns, ", profile->reruns);
+    if (profile->transfer_seconds > 0)
+      text += fmt::format("{:.6f} s of transfers ({:.6f} s exposed), ", profile->transfer_seconds,
+                          profile->exposed_seconds);
+  }
+  text += fmt::format("{:.3f} s, {} units of work{}\n", outcome.work.seconds, outcome.work.units,
+                      outcome.work.timed_out || interrupted ? ", stopped early" : "");
+  put(text);
+}
+
+Status as_status(const RematFlags& flags, const plan::ScheduleProblem& problem,
+                 const remat::RematOutcome& outcome, const std::optional<Obstacle>& obstacle) {
+  if (!obstacle) return {};
+  std::string tensors;
+  int listed = 0;
+  for (const auto& [name, bytes] : obstacle->tensors(problem)) {
+    if (++listed > 3) break;
+    tensors += fmt::format("{}{} {}", tensors.empty() ? " with " : ", ", name, bytes);
+  }
+  const std::string found = fmt::format(
+      "; every schedule needs at least {} bytes, for {}{}; the smallest peak found is {} bytes",
+      obstacle->floor.bytes, obstacle->op(problem), tensors, obstacle->smallest_peak_bytes);
+  if (outcome.status == plan::SolveStatus::kInfeasible)
+    return error(ErrorCode::kInfeasible, fmt::format("{}: no schedule fits in --budget {} bytes{}",
+                                                     flags.problem, *problem.budget_bytes, found));
+  return error(ErrorCode::kLimit,
+               fmt::format("{}: no schedule was found within --budget {} bytes, and none ruled "
+                           "out{}; raise --max-units or the budget",
+                           flags.problem, *problem.budget_bytes, found));
+}
+
+remat::JointOptions search_options(const RematFlags& flags) {
+  remat::JointOptions options = flags.options;
+  const auto without = [&](const char* name) {
+    return std::count(flags.without.begin(), flags.without.end(), name) > 0;
+  };
+  for (const Idea& idea : kIdeas)
+    if (without(idea.name)) options.remat.*idea.flag = false;
+  options.recompute = !without(kNoRecompute);
+  options.transfers = !without(kNoTransfers);
+  // The search spreads itself over its work, so a time alone says how much of it.
+  if (!flags.has_unit_limit && options.remat.max_seconds < 1e6)
+    options.remat.max_units = remat::units_in(options.remat.max_seconds);
+  options.remat.cancel = &interrupted;
+  return options;
+}
+
+Status run_remat_command(const RematFlags& flags) {
+  LT_ASSIGN(const plan::ScheduleProblem problem, read_problem(flags));
+  const InterruptGuard guard;
+  const remat::JointOptions options = search_options(flags);
+  remat::RematOutcome outcome = remat::solve_joint(problem, options);
+  double once_seconds = 0;
+  for (const plan::SchedOp& op : problem.ops) once_seconds += op.seconds;
+  std::optional<plan::SequenceProfile> profile;
+  std::optional<Obstacle> obstacle;
+  if (!outcome.sequence.empty() ||
+      (problem.ops.empty() && problem.resident_bytes <= *problem.budget_bytes)) {
+    LT_ASSIGN(profile, plan::simulate_sequence(problem, outcome.sequence));
+  } else {
+    obstacle.emplace().floor = remat::floor_of(problem);
+    if (obstacle->floor.bytes > *problem.budget_bytes)
+      outcome.status = plan::SolveStatus::kInfeasible;
+    obstacle->smallest_peak_bytes = smallest_peak(problem, obstacle->floor.bytes, options);
+  }
+  if (flags.json) {
+    print_json(problem, outcome, profile, once_seconds, obstacle);
+  } else {
+    print_text(problem, outcome, profile, once_seconds);
+  }
+  if (profile && !flags.output.empty())
+    LT_RETURN_IF_ERROR(write_file_atomically(flags.output, print(outcome.sequence) + "\n"));
+  return as_status(flags, problem, outcome, obstacle);
+}
+
+}  // namespace
+
+void add_remat_command(CLI::App& app, Action& action) {
+  auto flags = std::make_shared<RematFlags>();
+  CLI::App* command = app.add_subcommand(
+      "remat", "Solve a bare problem under a byte budget (.remat or a lowtide schedule problem)");
+  command->add_option("problem", flags->problem, "problem file")->required()->check(file_name());
+  command->add_option("--budget", flags->budget,
+                      "bytes of the whole device, such as 450MiB; default: the problem's own");
+  command->add_option("-o,--output", flags->output, "write the op numbers in the order run here")
+      ->check(file_name());
+  CLI::Option* max_units =
+      command->add_option("--max-units", flags->options.remat.max_units, "limit of work");
+  max_units->check(whole_number(1));
+  command
+      ->add_option("--time-limit", flags->options.remat.max_seconds,
+                   "seconds; without --max-units, also how much work")
+      ->check(real_number({.above = true}));
+  command->add_option("--seed", flags->options.remat.seed, "of the search")
+      ->check(whole_number(0, std::numeric_limits<uint64_t>::max()));
+  command->add_option("--threads", flags->options.remat.threads, "searches at once; same answer")
+      ->check(whole_number(1, kMostThreads));
+  std::vector<std::string> ideas = {kNoRecompute, kNoTransfers};
+  for (const Idea& idea : kIdeas) ideas.emplace_back(idea.name);
+  command
+      ->add_option("--without", flags->without,
+                   fmt::format("ideas to switch off: {}", fmt::join(ideas, ", ")))
+      ->delimiter(',')
+      ->check(one_of(ideas));
+  command->add_flag("--json", flags->json, "print the outcome as JSON");
+  command->callback([flags, max_units, &action] {
+    flags->has_unit_limit = max_units->count() > 0;
+    action = [flags] { return run_remat_command(*flags); };
+  });
+}
+
+}  // namespace lowtide::tools
