@@ -75,9 +75,10 @@ inline void add_pairs(const RandomSchedule& shape, ScheduleProblem& problem, Rng
 }
 
 inline void add_link(const RandomSchedule& shape, ScheduleProblem& problem, Rng& rng) {
-  problem.link =
-      Link{static_cast<double>(rng.between(1, 4)), static_cast<double>(rng.between(1, 4)),
-           static_cast<double>(rng.between(0, 2))};
+  // Powers of two: transfer times are exact, too.
+  const auto speed = [&] { return static_cast<double>(int64_t{1} << rng.between(0, 2)); };
+  const double out = speed(), in = speed();
+  problem.link = Link{out, in, static_cast<double>(rng.between(0, 2))};
   for (SchedOpId op : problem.ops.ids()) {
     if (!chance(rng, shape.resident_rate)) continue;
     SchedResident resident;

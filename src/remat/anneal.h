@@ -20,8 +20,8 @@
 namespace lowtide::remat {
 
 struct AnnealOptions {
-  double hot = 1e-3, cold = 2e-5;   // temperature, in shares of the step's time
-  double loose = 0.05, strict = 2;  // mu at the beginning and at the end
+  double hot = 3e-3, cold = 2e-5;     // temperature, in shares of the step's time
+  double loose = 0.05, strict = 0.3;  // mu at the beginning and at the end
   int64_t units = 1'000'000;
   ProposalOptions proposals;
 };
@@ -32,12 +32,14 @@ struct Found {
   int64_t extra_cost = 0;
 };
 
+// What ends a run early; looked at now and then.
 struct AnnealWatch {
-  const std::atomic<bool>* cancel = nullptr;  // looked at now and then
-  WorkBudget* clock = nullptr;                // its safety stop
+  const std::atomic<bool>* cancel = nullptr;
+  const WorkBudget* clock = nullptr;
+  double max_seconds = 1e9;  // by that clock
   bool stopped() const {
     return (cancel != nullptr && cancel->load(std::memory_order_relaxed)) ||
-           (clock != nullptr && !clock->spend(0));
+           (clock != nullptr && clock->seconds() > max_seconds);
   }
 };
 

@@ -185,8 +185,10 @@ void record(const OpBound& bound, const StepGraph& graph, CutBoundResult& result
   result.capacity_bytes = bound.capacity();
   result.price = static_cast<double>(result.prices.per_byte) / static_cast<double>(kOne) /
                  graph.ticks_per_second;
-  // A tick less, for what sums of floating-point seconds lose.
-  result.bound_seconds = static_cast<double>(result.bound_ticks - 1) / graph.ticks_per_second;
+  // Somewhat less, for what sums of floating-point seconds lose, and shares of ticks.
+  const int64_t loss = 1 + (graph.problem->link ? static_cast<int64_t>(graph.size()) : 0);
+  result.bound_seconds =
+      static_cast<double>(std::max<int64_t>(0, result.bound_ticks - loss)) / graph.ticks_per_second;
   result.choice = bound.enclosing().second;
 }
 

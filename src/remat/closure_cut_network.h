@@ -90,6 +90,8 @@ class ClosureNetwork {
   // Bytes present while the op runs, less the most it can reuse in place, with every resident that
   // the op does not need and a link may move left out.
   int64_t fixed_bytes() const { return fixed_bytes_; }
+  // What a value that stays past the op adds to that.
+  int64_t charged_bytes(SchedValueId value) const;
   // Bytes that stay if everything does (the choice without reruns and moves).
   int64_t needed_bytes() const { return needed_bytes_; }
 
@@ -125,7 +127,6 @@ class ClosureNetwork {
   void find_fixed_bytes();
   void find_residents();
   int64_t most_reused(SchedValueId without) const;
-  int64_t charged_bytes(SchedValueId value) const;
   bool locked(SchedOpId op) const;
   void expand();
   uint32_t node_of(SchedOpId op);

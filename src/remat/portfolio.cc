@@ -97,10 +97,9 @@ class Portfolio {
   void run_task(Task& task) {
     SequenceState state(table_, *task.start);
     Rng rng(task.seed);
-    WorkBudget watch_clock = clock_;
     AnnealStatistics statistics;
-    task.found = anneal(state, task.options, rng, best_.extra_cost, {options_.cancel, &watch_clock},
-                        &statistics);
+    task.found = anneal(state, task.options, rng, best_.extra_cost,
+                        {options_.cancel, &clock_, options_.max_seconds}, &statistics);
     task.last = state.sequence();
     task.overflow = state.overflow();
     task.cost = state.extra_cost();

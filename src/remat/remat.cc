@@ -163,6 +163,11 @@ class Solve {
 
 }  // namespace
 
+int64_t units_in(double seconds) {
+  constexpr double kUnitsPerSecond = 2e8;
+  return static_cast<int64_t>(std::clamp(seconds * kUnitsPerSecond, 1.0, 1e17));
+}
+
 RematOutcome solve(const ScheduleProblem& problem, const RematOptions& options) {
   return Solve(problem, options).run();
 }

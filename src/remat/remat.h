@@ -58,6 +58,10 @@ struct RematOutcome {
   plan::SolveWork work;
 };
 
+// The unit limit that one core reaches in about that time. The search spreads itself over its unit
+// limit, so whoever has a time limit sets both.
+int64_t units_in(double seconds);
+
 // `problem` must pass plan::check. Without a budget: the order with the least peak, each op once.
 // kOptimal: seconds equals the bound (each op once, or the cut). kInfeasible: proven that nothing
 // fits. kLimit with an empty sequence: nothing was found; not a proof.

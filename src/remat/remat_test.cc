@@ -1,0 +1,221 @@
+// solve() as a whole: what it promises on captured training steps, that threads do not matter, that
+// limits and the cancel flag end it with the best so far, that a start is never made worse. (Held
+// against exhaustive search in remat_oracle_test.cc.)
+#include "remat/remat.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstdlib>
+#include <filesystem>
+#include <string>
+#include <thread>
+
+#include "base/file.h"
+#include "plan/remat_text.h"
+#include "plan/sequence_simulator.h"
+
+namespace lowtide::remat {
+namespace {
+
+using plan::SchedAction;
+using plan::ScheduleProblem;
+using plan::SolveStatus;
+
+// A chain of `layers` forward ops, a loss, and backward ops that read their layer's activation.
+ScheduleProblem chain_training(int layers, int64_t activation, int64_t budget) {
+  ScheduleProblem problem;
+  const auto op = [&](double seconds) {
+    plan::SchedOp made;
+    made.seconds = seconds;
+    made.may_rerun = true;
+    return problem.ops.push_back(std::move(made));
+  };
+  const auto value = [&](plan::SchedOpId producer, int64_t bytes) {
+    plan::SchedValue made;
+    made.bytes = bytes;
+    made.producer = producer;
+    return problem.values.push_back(std::move(made));
+  };
+  std::vector<plan::SchedValueId> activations;
+  for (int i = 0; i < layers; ++i) {
+    const auto forward = op(1 + i % 3);
+    if (i > 0) problem.values[activations.back()].readers.push_back(forward);
+    activations.push_back(value(forward, activation + i % 5));
+  }
+  auto gradient = value(op(1), activation);
+  problem.values[activations.back()].readers.push_back(problem.values[gradient].producer);
+  for (int i = layers - 1; i >= 0; --i) {
+    const auto backward = op(2);
+    problem.values[gradient].readers.push_back(backward);
+    problem.values[activations[static_cast<size_t>(i)]].readers.push_back(backward);
+    gradient = value(backward, activation);
+  }
+  problem.budget_bytes = budget;
+  return problem;
+}
+
+RematOptions quick(int64_t units) {
+  RematOptions options;
+  options.max_units = units;
+  return options;
+}
+
+void expect_valid(const ScheduleProblem& problem, const RematOutcome& outcome) {
+  ASSERT_FALSE(outcome.sequence.empty());
+  const auto profile = plan::simulate_sequence(problem, outcome.sequence);
+  ASSERT_TRUE(profile.has_value()) << profile.error().message;
+  EXPECT_EQ(profile->peak_bytes, outcome.peak_bytes);
+  EXPECT_LE(outcome.peak_bytes, *problem.budget_bytes);
+  EXPECT_EQ(profile->seconds, outcome.seconds);
+  EXPECT_GE(outcome.seconds, outcome.lower_bound_seconds * (1 - 1e-9));
+}
+
+TEST(Solve, FitsAChainIntoAThirdOfItsPeak) {
+  const ScheduleProblem problem = chain_training(40, 100, 1500);
+  ASSERT_TRUE(plan::check(problem));
+  const RematOutcome outcome = solve(problem, quick(30'000'000));
+  expect_valid(problem, outcome);
+  EXPECT_GT(outcome.edits, 1000);
+}
+
+TEST(Solve, WithoutABudgetEachOpRunsOnce) {
+  ScheduleProblem problem = chain_training(10, 100, 0);
+  problem.budget_bytes.reset();
+  const RematOutcome outcome = solve(problem);
+  EXPECT_EQ(outcome.sequence.size(), problem.ops.size());
+  EXPECT_EQ(outcome.seconds, outcome.lower_bound_seconds);
+}
+
+TEST(Solve, AnAmpleBudgetIsOptimalAtOnce) {
+  const ScheduleProblem problem = chain_training(10, 100, 1 << 20);
+  const RematOutcome outcome = solve(problem);
+  expect_valid(problem, outcome);
+  EXPECT_EQ(outcome.status, SolveStatus::kOptimal);
+  EXPECT_EQ(outcome.edits, 0);
+}
+
+TEST(Solve, ABudgetBelowTheResidentsIsInfeasible) {
+  ScheduleProblem problem = chain_training(10, 100, 50);
+  problem.resident_bytes = 60;
+  const RematOutcome outcome = solve(problem, quick(1'000'000));
+  EXPECT_EQ(outcome.status, SolveStatus::kInfeasible);
+  EXPECT_TRUE(outcome.sequence.empty());
+}
+
+TEST(Solve, ThreadsDoNotChangeTheAnswer) {
+  const ScheduleProblem problem = chain_training(60, 100, 1700);
+  RematOptions options = quick(30'000'000);
+  const RematOutcome one = solve(problem, options);
+  expect_valid(problem, one);
+  for (const int threads : {2, 4}) {
+    options.threads = threads;
+    const RematOutcome many = solve(problem, options);
+    EXPECT_EQ(many.sequence, one.sequence) << threads;
+    EXPECT_EQ(many.work.units, one.work.units) << threads;
+    EXPECT_EQ(many.edits, one.edits) << threads;
+  }
+}
+
+TEST(Solve, TheUnitLimitHolds) {
+  const ScheduleProblem problem = chain_training(60, 100, 1700);
+  for (const int64_t units : {int64_t{1}, int64_t{200'000}, int64_t{5'000'000}}) {
+    const RematOutcome outcome = solve(problem, quick(units));
+    EXPECT_LT(outcome.work.units, units + 2'000'000) << units;
+    if (!outcome.sequence.empty()) expect_valid(problem, outcome);
+  }
+}
+
+TEST(Solve, TheCancelFlagEndsItWithTheBestSoFar) {
+  const ScheduleProblem problem = chain_training(60, 100, 1700);
+  std::atomic<bool> cancel{false};
+  RematOptions options = quick(int64_t{1} << 50);
+  options.cancel = &cancel;
+  options.max_seconds = 600;
+  int calls = 0;
+  options.progress = [&](const RematProgress& progress) {
+    EXPECT_GE(progress.done, 0);
+    ++calls;
+    cancel = progress.seconds > 0;
+  };
+  // Rounds of a limit this large would take days; the flag is set from another thread.
+  std::thread other([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(700));
+    cancel = true;
+  });
+  const RematOutcome outcome = solve(problem, options);
+  other.join();
+  EXPECT_EQ(outcome.status, SolveStatus::kLimit);
+  EXPECT_FALSE(outcome.work.timed_out);
+  expect_valid(problem, outcome);
+}
+
+TEST(Solve, TheSafetyStopEndsItWithTheBestSoFar) {
+  const ScheduleProblem problem = chain_training(60, 100, 1700);
+  RematOptions options = quick(int64_t{1} << 50);
+  options.max_seconds = 0.7;
+  const RematOutcome outcome = solve(problem, options);
+  EXPECT_EQ(outcome.status, SolveStatus::kLimit);
+  EXPECT_TRUE(outcome.work.timed_out);
+  expect_valid(problem, outcome);
+}
+
+TEST(Solve, AStartIsNeverMadeWorse) {
+  const ScheduleProblem problem = chain_training(60, 100, 1700);
+  const RematOutcome good = solve(problem, quick(30'000'000));
+  RematOptions options = quick(300'000);
+  options.seed = 5;
+  options.starts = {good.sequence, {SchedAction::run(plan::SchedOpId(0))}};  // the second is wrong
+  const RematOutcome again = solve(problem, options);
+  expect_valid(problem, again);
+  EXPECT_LE(again.seconds, good.seconds);
+}
+
+TEST(Solve, EveryIdeaCanBeSwitchedOff) {
+  const ScheduleProblem problem = chain_training(40, 100, 1500);
+  for (bool RematOptions::*idea :
+       {&RematOptions::order_moves, &RematOptions::block_moves, &RematOptions::exchanges,
+        &RematOptions::aimed_drops, &RematOptions::cut_start, &RematOptions::order_start,
+        &RematOptions::restarts, &RematOptions::cut_bound}) {
+    RematOptions options = quick(20'000'000);
+    options.*idea = false;
+    expect_valid(problem, solve(problem, options));
+  }
+}
+
+std::filesystem::path shared_folder() {
+  const char* place = std::getenv("LOWTIDE_SHARED");
+  return place != nullptr ? place : LOWTIDE_SOURCE_DIR "/../shared/data";
+}
+
+struct Instance {
+  const char* name;
+  int64_t budget_mib;
+  double known_percent;  // extra time that a prototype reached in 10 to 20 seconds
+};
+
+class SearchedSteps : public testing::TestWithParam<Instance> {};
+
+// A tenth of the usual work is enough to come within a few percent of what was known.
+TEST_P(SearchedSteps, AreSearchedWell) {
+  const auto path = shared_folder() / "remat" / (std::string(GetParam().name) + ".remat");
+  if (!std::filesystem::exists(path)) GTEST_SKIP() << path << " is absent";
+  auto problem = plan::parse_remat_file(*read_file(path.string()), path.string());
+  ASSERT_TRUE(problem.has_value());
+  problem->budget_bytes = GetParam().budget_mib << 20;
+  const RematOutcome outcome = solve(*problem, quick(200'000'000));
+  expect_valid(*problem, outcome);
+  double once = 0;
+  for (const auto& op : problem->ops) once += op.seconds;
+  EXPECT_LE((outcome.seconds / once - 1) * 100, GetParam().known_percent * 1.05);
+}
+INSTANTIATE_TEST_SUITE_P(All, SearchedSteps,
+                         testing::Values(Instance{"resnet50_8", 600, 8.99},
+                                         Instance{"unet_2", 850, 2.45},
+                                         Instance{"gpt2_4x256", 2250, 10.85},
+                                         Instance{"gpt24_4x256", 4000, 3.30}),
+                         [](const auto& test) { return std::string(test.param.name); });
+
+}  // namespace
+}  // namespace lowtide::remat
