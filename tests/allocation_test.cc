@@ -1,7 +1,8 @@
 // A running step allocates nothing for tensors or kernels: its memory is the arena, which is one
 // mapping of exactly the plan's size, made when the session opens. The test program puts its own
 // malloc, realloc, calloc, memalign family and mmap before the library's and counts what any thread
-// asks for while a step runs.
+// asks for while a step runs. The same holds for a plan that moves its parameters and much else to
+// slow memory and back: its copies come from records and buffers made at open.
 //
 // What is left is oneDNN's: each execution makes a map from argument number to memory object and
 // drops it when the primitive returns, which costs a node per argument and a few bucket arrays.
@@ -20,6 +21,7 @@
 #include "exec/cpu/cpu.h"
 #include "lowtide/api.h"
 #include "runtime/session.h"
+#include "support/moving_plan.h"
 
 namespace {
 
@@ -180,6 +182,38 @@ TEST_P(Allocation, AStepStaysInTheArena) {
   EXPECT_LT(meter.largest, kLargest);
   EXPECT_EQ(meter.mappings, 0);
   EXPECT_LE(meter.bytes, kBytesPerOp * ops);
+}
+
+TEST_P(Allocation, AStepThatMovesMuchAllocatesNoMore) {
+#ifndef LT_INTERPOSES
+  GTEST_SKIP() << "the sanitizers' own malloc cannot be counted";
+#endif
+  const auto plan = make_plan();
+  ASSERT_TRUE(plan.has_value()) << plan.error().message;
+  const plan::Plan moving = MovingPlan(plan->state().plan, 8, 2).make();
+  const auto kernels = exec_cpu::make_cpu_kernels();
+  for (const std::string& folder : {std::string(), testing::TempDir()}) {
+    runtime::SessionOptions options;
+    options.slow_memory.folder = folder;
+    auto session = runtime::Session::open(moving, *kernels, options);
+    ASSERT_TRUE(session.has_value()) << session.error().message;
+    session->seed_inputs(0);
+    ASSERT_TRUE(session->run());
+    meter.start();
+    const Status ran = session->run();
+    meter.stop();
+    ASSERT_TRUE(ran.has_value()) << ran.error().message;
+    const runtime::TransferTotals moved = session->transfers();
+    std::printf("%s: %lld bytes out, %lld in, %.3f s of transfers, %.3f s exposed\n",
+                GetParam().model, static_cast<long long>(moved.stored_bytes),
+                static_cast<long long>(moved.loaded_bytes), moved.transfer_seconds,
+                moved.exposed_seconds);
+    EXPECT_GT(moved.stored_bytes, 0);
+    EXPECT_GT(moved.loaded_bytes, 0);
+    EXPECT_LT(meter.largest, kLargest);
+    EXPECT_EQ(meter.mappings, 0);
+    EXPECT_LE(meter.bytes, kBytesPerOp * static_cast<int64_t>(moving.ops.size()));
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, Allocation, testing::ValuesIn(kCases),
