@@ -11,7 +11,7 @@
 #include <functional>
 #include <map>
 
-#include "runtime/session_test_plans.h"
+#include "support/session_plans.h"
 
 namespace lowtide::runtime {
 namespace {

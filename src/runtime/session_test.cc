@@ -11,7 +11,7 @@
 #include <limits>
 
 #include "runtime/seeded.h"
-#include "runtime/session_test_plans.h"
+#include "support/session_plans.h"
 
 namespace lowtide::runtime {
 namespace {
