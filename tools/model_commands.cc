@@ -2,9 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <filesystem>
-#include <limits>
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -12,154 +10,58 @@
 #include "api/state.h"
 #include "base/bytes.h"
 #include "base/printable.h"
-#include "cost/device.h"
 #include "io/inspect.h"
 #include "lowtide/api.h"
 #include "tools/commands.h"
 #include "tools/flags.h"
+#include "tools/plan_flags.h"
 #include "verify/verify.h"
 
 namespace lowtide::tools {
 namespace {
 
-constexpr uint64_t kMostSeed = std::numeric_limits<uint64_t>::max();
 constexpr size_t kMostFinding = 1000;  // bytes of a finding that are printed
-
-// "batch=1" -> dims["batch"] = 1.
-Status parse_dim(const std::string& text, std::map<std::string, int64_t, std::less<>>& dims) {
-  const size_t equals = text.find('=');
-  const std::string number = equals == std::string::npos ? "" : text.substr(equals + 1);
-  int64_t size = 0;
-  const auto parsed = std::from_chars(number.data(), number.data() + number.size(), size);
-  if (equals == 0 || number.empty() || parsed.ec != std::errc() ||
-      parsed.ptr != number.data() + number.size() || size < 1)
-    return error(
-        ErrorCode::kUsage,
-        fmt::format("--dim: '{}' is not name=size with a size of at least 1, as in batch=8", text));
-  if (!dims.emplace(text.substr(0, equals), size).second)
-    return error(ErrorCode::kUsage,
-                 fmt::format("--dim: '{}' is given twice", text.substr(0, equals)));
-  return {};
-}
 
 // ---- plan
 // ---------------------------------------------------------------------------------------------------------
 
-struct PlanFlags {
-  std::string model, output, budget, link, dropout = "on";
-  std::vector<std::string> dims;
-  PlanOptions options;
+struct PlanCommand {
+  PlanFlags flags;
+  std::string output, budget;
   bool json = false, quiet = false;
 };
 
-// Flags that only mean something together with others are refused without them.
-Status check_plan_flags(const CLI::App& command, const PlanFlags& flags) {
-  const auto needs = [&](const char* flag, bool there, const char* other) -> Status {
-    if (command.get_option(flag)->count() == 0 || there) return {};
-    return error(ErrorCode::kUsage, fmt::format("{} needs {}", flag, other));
-  };
-  for (const char* flag :
-       {"--loss", "--optimizer", "--learning-rate", "--weight-decay", "--momentum", "--dropout"})
-    LT_RETURN_IF_ERROR(needs(flag, flags.options.train, "--train"));
+Status run_plan_command(const CLI::App& command, PlanCommand& given) {
   for (const char* flag : {"--no-recompute", "--swap", "--effort"})
-    LT_RETURN_IF_ERROR(needs(flag, !flags.budget.empty(), "--budget"));
-  LT_RETURN_IF_ERROR(needs("--link", !flags.options.swap.empty(), "--swap"));
-  LT_RETURN_IF_ERROR(needs("--momentum", flags.options.optimizer == "sgd", "--optimizer sgd"));
-  LT_RETURN_IF_ERROR(needs("--costs-any-device", !flags.options.costs_file.empty(), "--costs"));
-  LT_ASSIGN(const cost::DeviceProfile device, cost::find_device(flags.options.device));
-  return needs("--threads", !device.kernels.empty(), "--device cpu or a calibrated profile");
-}
-
-Status run_plan_command(const CLI::App& command, PlanFlags& flags) {
-  LT_RETURN_IF_ERROR(check_plan_flags(command, flags));
-  ReadOptions reading;
-  for (const std::string& dim : flags.dims) LT_RETURN_IF_ERROR(parse_dim(dim, reading.dims));
-  reading.training = flags.options.train;
-  reading.dropout = flags.dropout == "on";
-  if (!flags.budget.empty()) {
-    LT_ASSIGN(flags.options.budget_bytes, parse_bytes(flags.budget, "--budget"));
+    LT_RETURN_IF_ERROR(needs(command, flag, !given.budget.empty(), "--budget"));
+  PlanOptions& options = given.flags.options;
+  if (!given.budget.empty()) {
+    LT_ASSIGN(options.budget_bytes, parse_bytes(given.budget, "--budget"));
   }
-  if (!flags.link.empty()) {
-    LT_ASSIGN(const int64_t speed, parse_bytes_per_second(flags.link, "--link"));
-    flags.options.link_bytes_per_second = static_cast<double>(speed);
-  }
-  LT_ASSIGN(const Model model, Model::read(flags.model, reading));
-  LT_ASSIGN(const Plan plan, Plan::make(model, flags.options));
-  if (!flags.output.empty()) LT_RETURN_IF_ERROR(plan.save(flags.output));
-  if (!flags.quiet) put(flags.json ? plan.json() : plan.text());
+  LT_ASSIGN(const Model model, read_model(command, given.flags));
+  LT_ASSIGN(const Plan plan, Plan::make(model, options));
+  if (!given.output.empty()) LT_RETURN_IF_ERROR(plan.save(given.output));
+  if (!given.quiet) put(given.json ? plan.json() : plan.text());
   return {};
 }
 
-void add_training_flags(CLI::App* command, PlanFlags& flags) {
-  PlanOptions& options = flags.options;
-  command->add_flag("--train", options.train, "plan a training step: loss, gradients, updates");
-  command->add_option("--loss", options.loss, "cross-entropy or mse")
-      ->check(one_of({"cross-entropy", "mse"}));
-  command->add_option("--optimizer", options.optimizer, "adamw or sgd")
-      ->check(one_of({"adamw", "sgd"}));
-  command->add_option("--learning-rate", options.learning_rate, "of the optimizer")
-      ->check(real_number({.above = true}));
-  command->add_option("--weight-decay", options.weight_decay, "of the optimizer")
-      ->check(real_number({}));
-  command->add_option("--momentum", options.momentum, "of sgd")->check(real_number({.below = 1}));
-  command->add_option("--dropout", flags.dropout, "off makes Dropout the identity")
-      ->check(one_of({"on", "off"}));
-}
-
 void add_plan(CLI::App& app, Action& action) {
-  auto flags = std::make_shared<PlanFlags>();
+  auto given = std::make_shared<PlanCommand>();
   CLI::App* command = app.add_subcommand("plan", "Plan a model: order, addresses, proof");
-  command->add_option("model", flags->model, "ONNX file")->required()->check(file_name());
-  command->add_option("-o,--output", flags->output, "write the plan here (.lt)")
+  add_model_flags(command, given->flags);
+  command->add_option("-o,--output", given->output, "write the plan here (.lt)")
       ->check(file_name());
-  add_training_flags(command, *flags);
-  command
-      ->add_option("--dim", flags->dims,
-                   "size of a symbolic dimension, as in batch=8; may be repeated")
-      ->type_name("NAME=SIZE")
-      ->default_str("");
-  command->add_option("--device", flags->options.device, "a device profile: a known name or a file")
-      ->check(file_name());
-  command
-      ->add_option("--costs", flags->options.costs_file,
-                   "kernel times measured by run --measure, in place of predicted ones")
-      ->check(file_name());
-  command->add_flag("--costs-any-device", flags->options.costs_any_device,
-                    "take them also if they were measured on another device");
-  command->add_option("--budget", flags->budget, "of the whole device, as in 1.5GiB")
+  command->add_option("--budget", given->budget, "of the whole device, as in 1.5GiB")
       ->type_name("BYTES");
-  command->add_flag("!--no-recompute", flags->options.recompute,
-                    "under a budget: every op runs once");
+  add_search_flags(command, given->flags);
   command
-      ->add_option("--swap", flags->options.swap,
-                   "under a budget: buffers may move to this slow tier of the device (host, file)")
-      ->type_name("TIER");
-  command
-      ->add_option("--link", flags->link,
-                   "speed of the way to the slow tier, as in 12GiB/s; default: the device's")
-      ->type_name("BYTES/s");
-  command
-      ->add_option("--effort", flags->options.effort,
-                   "of the search under a budget, about in seconds of one core")
-      ->check(real_number({.above = true}));
-  command
-      ->add_option("--threads", flags->options.threads,
-                   "to plan for, as kernels' workspace depends on them; 0: as many as the machine "
-                   "has")
-      ->check(whole_number(0, kMostThreads));
-  command->add_option("--seed", flags->options.seed, "of the planner")
-      ->check(whole_number(0, kMostSeed));
-  command->add_option("--time-limit", flags->options.time_limit_seconds, "a safety stop")
-      ->type_name("SECONDS")
-      ->check(real_number({.above = true}));
-  command
-      ->add_option("--dump-problems", flags->options.dump_folder,
+      ->add_option("--dump-problems", given->flags.options.dump_folder,
                    "write the bare ordering and packing problems here (order.txt, pack.csv)")
       ->check(CLI::ExistingDirectory);
-  command->add_flag("--json", flags->json, "print the verdict as JSON");
-  command->add_flag("--quiet", flags->quiet, "print nothing");
-  command->callback([flags, command, &action] {
-    action = [flags, command] { return run_plan_command(*command, *flags); };
+  command->add_flag("--json", given->json, "print the verdict as JSON");
+  command->add_flag("--quiet", given->quiet, "print nothing");
+  command->callback([given, command, &action] {
+    action = [given, command] { return run_plan_command(*command, *given); };
   });
 }
 

@@ -1,0 +1,127 @@
+#include "tools/plan_flags.h"
+
+#include <fmt/format.h>
+
+#include <charconv>
+#include <map>
+
+#include "base/bytes.h"
+#include "base/result.h"
+#include "cost/device.h"
+#include "tools/flags.h"
+
+namespace lowtide::tools {
+namespace {
+
+// "batch=1" -> dims["batch"] = 1.
+Status parse_dim(const std::string& text, std::map<std::string, int64_t, std::less<>>& dims) {
+  const size_t equals = text.find('=');
+  const std::string number = equals == std::string::npos ? "" : text.substr(equals + 1);
+  int64_t size = 0;
+  const auto parsed = std::from_chars(number.data(), number.data() + number.size(), size);
+  if (equals == 0 || number.empty() || parsed.ec != std::errc() ||
+      parsed.ptr != number.data() + number.size() || size < 1)
+    return error(
+        ErrorCode::kUsage,
+        fmt::format("--dim: '{}' is not name=size with a size of at least 1, as in batch=8", text));
+  if (!dims.emplace(text.substr(0, equals), size).second)
+    return error(ErrorCode::kUsage,
+                 fmt::format("--dim: '{}' is given twice", text.substr(0, equals)));
+  return {};
+}
+
+Status check_flags(const CLI::App& command, const PlanFlags& flags) {
+  const PlanOptions& options = flags.options;
+  for (const char* flag :
+       {"--loss", "--optimizer", "--learning-rate", "--weight-decay", "--momentum", "--dropout"})
+    LT_RETURN_IF_ERROR(needs(command, flag, options.train, "--train"));
+  LT_RETURN_IF_ERROR(needs(command, "--link", !options.swap.empty(), "--swap"));
+  LT_RETURN_IF_ERROR(needs(command, "--momentum", options.optimizer == "sgd", "--optimizer sgd"));
+  LT_RETURN_IF_ERROR(needs(command, "--costs-any-device", !options.costs_file.empty(), "--costs"));
+  LT_ASSIGN(const cost::DeviceProfile device, cost::find_device(options.device));
+  return needs(command, "--threads", !device.kernels.empty(),
+               "--device cpu or a calibrated profile");
+}
+
+void add_training_flags(CLI::App* command, PlanFlags& flags) {
+  PlanOptions& options = flags.options;
+  command->add_flag("--train", options.train, "plan a training step: loss, gradients, updates");
+  command->add_option("--loss", options.loss, "cross-entropy or mse")
+      ->check(one_of({"cross-entropy", "mse"}));
+  command->add_option("--optimizer", options.optimizer, "adamw or sgd")
+      ->check(one_of({"adamw", "sgd"}));
+  command->add_option("--learning-rate", options.learning_rate, "of the optimizer")
+      ->check(real_number({.above = true}));
+  command->add_option("--weight-decay", options.weight_decay, "of the optimizer")
+      ->check(real_number({}));
+  command->add_option("--momentum", options.momentum, "of sgd")->check(real_number({.below = 1}));
+  command->add_option("--dropout", flags.dropout, "off makes Dropout the identity")
+      ->check(one_of({"on", "off"}));
+}
+
+}  // namespace
+
+void add_model_flags(CLI::App* command, PlanFlags& flags) {
+  PlanOptions& options = flags.options;
+  command->add_option("model", flags.model, "ONNX file")->required()->check(file_name());
+  add_training_flags(command, flags);
+  command
+      ->add_option("--dim", flags.dims,
+                   "size of a symbolic dimension, as in batch=8; may be repeated")
+      ->type_name("NAME=SIZE")
+      ->default_str("");
+  command->add_option("--device", options.device, "a device profile: a known name or a file")
+      ->check(file_name());
+  command
+      ->add_option("--costs", options.costs_file,
+                   "kernel times measured by run --measure, in place of predicted ones")
+      ->check(file_name());
+  command->add_flag("--costs-any-device", options.costs_any_device,
+                    "take them also if they were measured on another device");
+  command
+      ->add_option("--threads", options.threads,
+                   "to plan for, as kernels' workspace depends on them; 0: as many as the machine "
+                   "has")
+      ->check(whole_number(0, kMostThreads));
+  command->add_option("--seed", options.seed, "of the planner")->check(whole_number(0, kMostSeed));
+  command->add_option("--time-limit", options.time_limit_seconds, "a safety stop")
+      ->type_name("SECONDS")
+      ->check(real_number({.above = true}));
+}
+
+void add_search_flags(CLI::App* command, PlanFlags& flags) {
+  PlanOptions& options = flags.options;
+  command->add_flag("!--no-recompute", options.recompute, "under a budget: every op runs once");
+  command
+      ->add_option("--swap", options.swap,
+                   "under a budget: buffers may move to this slow tier of the device (host, file)")
+      ->type_name("TIER");
+  command
+      ->add_option("--link", flags.link,
+                   "speed of the way to the slow tier, as in 12GiB/s; default: the device's")
+      ->type_name("BYTES/s");
+  command
+      ->add_option("--effort", options.effort,
+                   "of the search under a budget, about in seconds of one core")
+      ->check(real_number({.above = true}));
+}
+
+Status needs(const CLI::App& command, const char* flag, bool there, const char* other) {
+  if (command.get_option(flag)->count() == 0 || there) return {};
+  return error(ErrorCode::kUsage, fmt::format("{} needs {}", flag, other));
+}
+
+Result<Model> read_model(const CLI::App& command, PlanFlags& flags) {
+  LT_RETURN_IF_ERROR(check_flags(command, flags));
+  ReadOptions reading;
+  for (const std::string& dim : flags.dims) LT_RETURN_IF_ERROR(parse_dim(dim, reading.dims));
+  reading.training = flags.options.train;
+  reading.dropout = flags.dropout == "on";
+  if (!flags.link.empty()) {
+    LT_ASSIGN(const int64_t speed, parse_bytes_per_second(flags.link, "--link"));
+    flags.options.link_bytes_per_second = static_cast<double>(speed);
+  }
+  return Model::read(flags.model, reading);
+}
+
+}  // namespace lowtide::tools

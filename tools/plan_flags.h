@@ -1,0 +1,36 @@
+// The flags that say what is planned, for which device and how hard: shared by every command that
+// makes plans.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "lowtide/api.h"
+
+namespace lowtide::tools {
+
+inline constexpr uint64_t kMostSeed = std::numeric_limits<uint64_t>::max();
+
+struct PlanFlags {
+  std::string model, link, dropout = "on";
+  std::vector<std::string> dims;  // "batch=8"
+  PlanOptions options;
+};
+
+// The model, the step (--train and what belongs to it), --dim, --device, --costs, --threads,
+// --seed, --time-limit.
+void add_model_flags(CLI::App* command, PlanFlags& flags);
+// What a planner under a budget may do: --no-recompute, --swap, --link, --effort.
+void add_search_flags(CLI::App* command, PlanFlags& flags);
+
+// A flag that only means something together with another is refused without it.
+Status needs(const CLI::App& command, const char* flag, bool there, const char* other);
+
+// Checks the flags against each other, finishes `flags.options` and reads the model. Error: kUsage,
+// kInput.
+Result<Model> read_model(const CLI::App& command, PlanFlags& flags);
+
+}  // namespace lowtide::tools
