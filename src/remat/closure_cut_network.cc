@@ -255,13 +255,10 @@ int64_t ClosureNetwork::solve(const CutPrices& prices, CutChoice& choice) {
   const auto node = [](size_t op) { return 2 + op; };
   const auto value_node = [&](size_t charge) { return 2 + ops + charge; };
   order::MaxFlow flow(2 + ops + charges_.size());
-  int64_t most = 1;  // no arc need carry more than all reruns together
-  for (size_t i = 0; i < ops; ++i) {
-    if (side_[node_op_[i]] != Side::kBefore) continue;
-    const int64_t cost = scaled_down(graph_.ticks[node_op_[i]], prices.after);
-    flow.add_arc(node(i), 1, cost);
-    most += cost;
-  }
+  const int64_t most = most_ticks_of_each(ops + charges_.size());
+  for (size_t i = 0; i < ops; ++i)
+    if (side_[node_op_[i]] == Side::kBefore)
+      flow.add_arc(node(i), 1, scaled_down(graph_.ticks[node_op_[i]], prices.after));
   int64_t constant = 0;
   for (const ResidentCharge& r : residents_)
     constant = saturating_sum(constant, charge(r.bytes, r.store, prices));

@@ -57,6 +57,10 @@ inline constexpr int64_t kOne = int64_t{1} << 20;
 int64_t scaled_down(int64_t x, int64_t y);
 int64_t scaled_up(int64_t x, int64_t y);
 inline constexpr int64_t kMostTicks = int64_t{1} << 61;
+// Of so many capacities, each may be this at most; cutting them to it only weakens a bound.
+inline int64_t most_ticks_of_each(size_t capacities) {
+  return kMostTicks / static_cast<int64_t>(capacities + 1);
+}
 
 // How bytes and time are weighed. The time of a step is at least
 //     before * (time of ops before t) + (1 - before) * (stores that ended before t) + t

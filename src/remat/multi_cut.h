@@ -1,0 +1,63 @@
+// Several cuts together: a bound for budgets that bind at several moments.
+//
+// Ops t_1, ..., t_K, each a descendant of the one before, cut every schedule into segments 0 .. K
+// at their first runs. With R[k,o] = "o runs in segment k" and S[k,v] = "v stays in memory at t_k":
+//
+//     R[k,q] <= S[k,u] + R[k, producer of u]     for each u that q reads              (a)
+//     S[k+1,v] <= S[k,v] + R[k, producer of v]   what stays was there or is made      (b)
+//     sum of R[k,o] >= 1                         over the segments of o's first run   (c)
+//     bytes of S[k,.] <= capacity at t_k                                              (d)
+//
+// and the time is the sum of R[k,o] * seconds of o. Prices for (d) and multipliers for (b) and (c)
+// move them into the cost; what is left, (a), falls apart into one minimum cut per segment. Any
+// prices and multipliers >= 0 give a valid bound, so how they are found needs no proof: by the
+// volume algorithm (Barahona and Anbil 2000), steps along an average of the violations that the
+// cuts show. One cut without multipliers is the closure cut.
+//
+// Which ops: the closure cut's, then, one at a time, the one that helps most of a few: where the
+// cut's plan is most over the budget, and the op that needs most by itself. Few cuts do better than
+// many, as an op whose first run may lie in several segments is only half in each.
+//
+// For problems without a link.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "plan/schedule_problem.h"
+#include "remat/closure_cut.h"
+
+namespace lowtide::remat {
+
+struct MultiCutOptions {
+  std::span<const SchedOpId> order;  // as in ClosureCutOptions
+  size_t max_cuts = 4;
+  int64_t trial_rounds = 80;       // of steps, to judge a cut
+  int64_t final_rounds = 600;      // for the cuts that were chosen
+  int64_t max_work = 800'000'000;  // arcs looked at
+};
+
+struct StoreWorth {
+  size_t segment = 0;
+  SchedValueId value;
+  int64_t ticks = 0;
+  bool operator==(const StoreWorth&) const = default;
+};
+
+struct MultiCutResult {
+  double lower_bound_seconds = 0;                      // of every schedule within the budget
+  double bound_seconds = 0;                            // beyond each op once
+  std::vector<std::pair<SchedOpId, int64_t>> cuts;     // and the price, in 2^-20 ticks per byte
+  std::vector<std::pair<SchedOpId, int64_t>> credits;  // where other than the op's ticks
+  std::vector<StoreWorth> worths;                      // where not 0
+  double ticks_per_second = 1;
+  int64_t work = 0;
+};
+
+// At least what `single`, the closure cut of the same problem (feasible), proves.
+MultiCutResult multi_cut(const plan::ScheduleProblem& problem, const CutBoundResult& single,
+                         const MultiCutOptions& options = {});
+
+}  // namespace lowtide::remat
