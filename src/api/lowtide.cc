@@ -2,10 +2,9 @@
 #include <fmt/format.h>
 
 #include <chrono>
-#include <cmath>
 #include <filesystem>
 
-#include "api/costs.h"
+#include "api/planning.h"
 #include "api/running.h"
 #include "api/state.h"
 #include "base/file.h"
@@ -28,39 +27,6 @@ double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-// What would make the plan again; part of the plan file, so nothing here may differ from run to
-// run.
-std::map<std::string, std::string, std::less<>> provenance(
-    const PlanOptions& options, const pipeline::OptimizeOptions& resolved, int threads) {
-  std::map<std::string, std::string, std::less<>> facts;
-  facts["lowtide"] = std::string(version());
-  facts["device"] = resolved.device.name;
-  if (resolved.kernels != nullptr) facts["threads"] = std::to_string(threads);
-  facts["seed"] = std::to_string(options.seed);
-  facts["train"] = options.train ? "yes" : "no";
-  if (!options.train) return facts;
-  facts["loss"] = options.loss;
-  facts["optimizer"] = options.optimizer;
-  facts["learning_rate"] = fmt::format("{}", options.learning_rate);
-  facts["weight_decay"] = fmt::format("{}", options.weight_decay);
-  if (options.optimizer == "sgd") facts["momentum"] = fmt::format("{}", options.momentum);
-  return facts;
-}
-
-report::PlanningFacts planning_facts(const pipeline::Optimized& optimized, double reading_seconds) {
-  report::PlanningFacts facts;
-  facts.order_status = optimized.order_status;
-  facts.search_bound_bytes = optimized.search_bound_bytes;
-  facts.pack_status = optimized.pack_status;
-  facts.order_units = optimized.order_work.units;
-  facts.pack_units = optimized.pack_work.units;
-  for (const pipeline::Stage& stage : optimized.stages)
-    facts.stages.emplace_back(stage.name, stage.seconds);
-  facts.planning_seconds = optimized.planning_seconds;
-  facts.reading_seconds = reading_seconds;
-  return facts;
-}
-
 // Spells out what would steer a terminal in the names that a verdict shows.
 void make_printable(plan::Plan& plan) {
   plan.model = printable(plan.model);
@@ -75,95 +41,10 @@ void make_printable(plan::Plan& plan) {
   plan.bindings = std::move(bindings);
 }
 
-Status check_rates(const PlanOptions& options) {
-  const auto refuse = [](const char* flag, double value, const char* wanted) {
-    return error(ErrorCode::kUsage, fmt::format("{}: {} is not {}", flag, value, wanted));
-  };
-  if (!std::isfinite(options.learning_rate) || options.learning_rate <= 0)
-    return refuse("--learning-rate", options.learning_rate, "a number above 0");
-  if (!std::isfinite(options.weight_decay) || options.weight_decay < 0)
-    return refuse("--weight-decay", options.weight_decay, "a number of at least 0");
-  if (!(options.momentum >= 0 && options.momentum < 1))
-    return refuse("--momentum", options.momentum, "a number of at least 0 and below 1");
-  return {};
-}
-
 }  // namespace
 
 std::string_view version() {
   return LOWTIDE_VERSION;
-}
-
-// The way to slow memory that the options ask for.
-Status find_link(const PlanOptions& options, pipeline::OptimizeOptions& result) {
-  if (options.swap.empty()) return {};
-  result.slow_tier_name = options.swap;
-  if (options.link_bytes_per_second) {
-    if (!(*options.link_bytes_per_second > 0) || !std::isfinite(*options.link_bytes_per_second))
-      return error(ErrorCode::kUsage,
-                   fmt::format("--link: {} bytes per second is not above 0, so nothing could move",
-                               *options.link_bytes_per_second));
-    result.link = plan::Link{*options.link_bytes_per_second, *options.link_bytes_per_second, 0};
-    return {};
-  }
-  std::string known;
-  for (const cost::SlowTierRate& tier : result.device.slow_tiers) {
-    if (tier.name == options.swap)
-      result.link =
-          plan::Link{tier.out_bytes_per_second, tier.in_bytes_per_second, tier.latency_seconds};
-    known += (known.empty() ? "" : ", ") + tier.name;
-  }
-  if (result.link) return {};
-  return error(ErrorCode::kUsage,
-               fmt::format("--swap: the device '{}' has no slow tier '{}' (known: {}); give its "
-                           "speed with --link",
-                           result.device.name, options.swap, known.empty() ? "none" : known));
-}
-
-Result<pipeline::OptimizeOptions> pipeline_options(const PlanOptions& options) {
-  pipeline::OptimizeOptions result;
-  LT_ASSIGN(result.device, cost::find_device(options.device));
-  result.budget_bytes = options.budget_bytes;
-  result.dump_folder = options.dump_folder;
-  result.order.seed = options.seed;
-  result.order.max_seconds = options.time_limit_seconds;
-  result.pack.max_seconds = options.time_limit_seconds;
-  constexpr double kUnitsPerSecond = 200e6;
-  if (!(options.effort > 0 && options.effort <= 1e6))
-    return error(ErrorCode::kUsage,
-                 fmt::format("--effort: {} is not above 0 and at most 1e6", options.effort));
-  result.schedule.recompute = options.recompute;
-  result.schedule.remat.max_units = static_cast<int64_t>(options.effort * kUnitsPerSecond);
-  result.schedule.remat.max_seconds = options.time_limit_seconds;
-  result.schedule.remat.seed = options.seed + 1;
-  result.schedule.remat.threads = resolve_threads(options.threads);
-  LT_RETURN_IF_ERROR(find_link(options, result));
-  if (!options.train) return result;
-  autodiff::TrainingOptions training;
-  if (options.loss == "cross-entropy") {
-    training.loss.kind = autodiff::LossKind::kCrossEntropy;
-  } else if (options.loss == "mse") {
-    training.loss.kind = autodiff::LossKind::kMeanSquaredError;
-  } else {
-    return error(
-        ErrorCode::kUsage,
-        fmt::format("--loss: '{}' is not known; known are cross-entropy, mse", options.loss));
-  }
-  if (options.optimizer == "adamw") {
-    training.optimizer.kind = autodiff::OptimizerKind::kAdamW;
-  } else if (options.optimizer == "sgd") {
-    training.optimizer.kind = autodiff::OptimizerKind::kSgd;
-  } else {
-    return error(
-        ErrorCode::kUsage,
-        fmt::format("--optimizer: '{}' is not known; known are adamw, sgd", options.optimizer));
-  }
-  LT_RETURN_IF_ERROR(check_rates(options));
-  training.optimizer.learning_rate = options.learning_rate;
-  training.optimizer.weight_decay = options.weight_decay;
-  training.optimizer.momentum = options.momentum;
-  result.training = training;
-  return result;
 }
 
 // ---- Model
@@ -205,42 +86,10 @@ Plan& Plan::operator=(Plan&&) noexcept = default;
 Plan::~Plan() = default;
 
 Result<Plan> Plan::make(const Model& model, const PlanOptions& options) {
-  LT_ASSIGN(pipeline::OptimizeOptions resolved, pipeline_options(options));
-  if (const auto open = model.free_dims(); !open.empty())
-    return error(
-        ErrorCode::kUsage,
-        fmt::format("model '{}' has unbound dimensions: {}; give each a size, as in --dim {}=1",
-                    model.name(), fmt::join(open, ", "), open.front()));
-  // Profiles of other devices have no kernels here: such a plan knows no workspace and keeps the
-  // layouts that came.
-  const bool measured = options.threads == 0 && resolved.device.identity.has_value();
-  const int threads =
-      resolve_threads(measured ? resolved.device.identity->threads : options.threads);
-  const auto kernels =
-      resolved.device.kernels == "cpu" ? exec_cpu::make_cpu_kernels({.threads = threads}) : nullptr;
-  resolved.kernels = kernels.get();
-  if (!options.costs_file.empty()) {
-    if (kernels == nullptr)
-      return error(ErrorCode::kUsage,
-                   fmt::format("--costs: device '{}' runs none of the kernels that a store has "
-                               "times of; it needs a profile of this CPU",
-                               resolved.device.name));
-    LT_ASSIGN(resolved.costs,
-              load_costs(options.costs_file, cpu_identity(threads), options.costs_any_device));
-  }
-  auto made = pipeline::optimize(model.state().graph, resolved);
-  if (!made)
-    return error(made.error().code,
-                 fmt::format("{}: {}", model.state().origin, made.error().message));
-  pipeline::Optimized optimized = std::move(*made);
-  optimized.plan.provenance = provenance(options, resolved, threads);
-  if (resolved.costs)
-    optimized.plan.provenance["costs"] = fmt::format(
-        "measured {}, on {}", cost::print(optimized.costs), cost::print(resolved.costs->device()));
-  auto state = std::make_unique<State>();
-  state->facts = planning_facts(optimized, model.state().reading_seconds);
-  state->plan = std::move(optimized.plan);
-  return Plan(std::move(state));
+  LT_ASSIGN(const Planning planning, prepare_planning(model, options));
+  auto optimized = pipeline::optimize(model.state().graph, planning.options);
+  if (!optimized) return planning_error(model, optimized.error());
+  return Plan(finish_plan(std::move(*optimized), planning, options, model));
 }
 
 Result<Plan> Plan::load(const std::string& path) {

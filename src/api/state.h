@@ -22,8 +22,4 @@ struct Plan::State {
   report::PlanningFacts facts;  // empty for a plan that was loaded
 };
 
-// The options of the pipeline that a user's options mean. Error: kUsage, naming the flag and what
-// it accepts.
-Result<pipeline::OptimizeOptions> pipeline_options(const PlanOptions& options);
-
 }  // namespace lowtide

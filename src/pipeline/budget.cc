@@ -12,7 +12,10 @@ namespace {
 
 using plan::SchedAction;
 
-constexpr int kMostAttempts = 6;     // schedules packed for one budget
+constexpr int kMostAttempts =
+    6;  // schedules packed for one budget; half of the work is the first's
+constexpr int64_t kFineness = 1000;  // of a target, as a part of the budget
+constexpr int64_t kPackShare = 5;    // of the packer's work, for each of them
 constexpr int kFloorSteps = 7;       // of the search for the smallest budget
 constexpr size_t kTensorsNamed = 4;  // in an error
 
@@ -26,38 +29,49 @@ std::vector<SchedAction> runs_of(const std::vector<SchedAction>& sequence) {
 class Fitter {
  public:
   Fitter(const analysis::ScheduleView& view, const OptimizeOptions& options)
-      : view_(view), options_(options), problem_(view.problem), search_(options.schedule) {}
+      : view_(view), options_(options), problem_(view.problem), search_(options.schedule) {
+    options_.pack.work_limit /= kPackShare;
+  }
 
-  // Within `budget`, or nothing.
+  // Within `budget`, or nothing. `fits` is the largest target whose arena kept the budget, `missed`
+  // the least one whose arena did not: what packs well is no matter of bytes alone, so the best of
+  // all that fit is taken.
   Result<std::optional<BudgetSolution>> fit(int64_t budget) {
-    int64_t target = budget;
+    std::optional<BudgetSolution> best;
     plan::SolveWork work;
+    remat::JointOptions search = search_;
+    int64_t target = budget, fits = 0, missed = budget;
     for (int attempt = 0; attempt < kMostAttempts; ++attempt) {
+      spend(search, attempt == 0 ? 2 : 2 * (kMostAttempts - 1));
       problem_.budget_bytes = target;
-      remat::RematOutcome outcome = remat::solve_joint(problem_, search_);
-      work.units += outcome.work.units;
-      work.seconds += outcome.work.seconds;
-      work.timed_out |= outcome.work.timed_out;
+      remat::RematOutcome outcome = remat::solve_joint(problem_, search);
+      add(outcome.work, work);
       if (outcome.sequence.empty()) break;
-      search_.remat.starts = {runs_of(outcome.sequence)};
-      BudgetSolution found;
-      LT_ASSIGN(found.solution, pack_schedule(view_, std::move(outcome.sequence), options_));
-      if (found.solution.arena_bytes <= budget) {
-        found.status = outcome.status;
-        found.work = work;
-        return std::optional(std::move(found));
+      search.remat.starts = {runs_of(outcome.sequence)};
+      BudgetSolution found{{}, outcome.status, {}};
+      LT_ASSIGN(found.solution,
+                pack_schedule(view_, std::move(outcome.sequence), options_, budget));
+      const int64_t over = found.solution.arena_bytes - budget;
+      if (over > 0) {
+        missed = target;
+        target = fits > 0 ? (fits + missed) / 2
+                          : target - std::max(over, options_.device.alignment_bytes);
+      } else {
+        fits = target;
+        if (!best || found.solution.profile.seconds < best->solution.profile.seconds)
+          best = std::move(found);
+        if (missed - fits <= budget / kFineness) break;
+        target = (fits + missed) / 2;
       }
-      target -=
-          std::max<int64_t>(found.solution.arena_bytes - budget, options_.device.alignment_bytes);
     }
-    return std::optional<BudgetSolution>();
+    if (best) best->work = work;
+    return best;
   }
 
   // Halves the distance between what was found and what is proven or was missed, with a share of
   // the work each.
   Result<int64_t> smallest_arena(int64_t missed, int64_t found) {
-    search_.remat.max_units /= kFloorSteps;
-    search_.swap.max_units /= kFloorSteps;
+    spend(search_, kFloorSteps);
     for (int step = 0; step < kFloorSteps && missed < found - found / 200; ++step) {
       const int64_t middle = missed + (found - missed) / 2;
       LT_ASSIGN(const auto fitted, fit(middle));
@@ -70,8 +84,20 @@ class Fitter {
   }
 
  private:
+  static void add(const plan::SolveWork& one, plan::SolveWork& sum) {
+    sum.units += one.units;
+    sum.seconds += one.seconds;
+    sum.timed_out |= one.timed_out;
+  }
+
+  // Leaves `search` that part of the whole work.
+  void spend(remat::JointOptions& search, int64_t part) const {
+    search.remat.max_units = std::max<int64_t>(1, search_.remat.max_units / part);
+    search.swap.max_units = std::max<int64_t>(1, search_.swap.max_units / part);
+  }
+
   const analysis::ScheduleView& view_;
-  const OptimizeOptions& options_;
+  OptimizeOptions options_;
   plan::ScheduleProblem problem_;
   remat::JointOptions search_;
 };

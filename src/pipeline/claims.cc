@@ -1,11 +1,18 @@
 #include "pipeline/claims.h"
 
+#include <algorithm>
+
 #include "pipeline/write_plan.h"
+#include "pipeline/write_steps.h"
 #include "remat/closure_cut.h"
 #include "remat/floor.h"
+#include "remat/multi_cut.h"
 
 namespace lowtide::pipeline {
 namespace {
+
+// A plan this close to the bound of one cut is not worth the work of several.
+constexpr double kCloseEnough = 1e-4;
 
 bool once_and_still(const plan::SequenceProfile& profile) {
   return profile.reruns == 0 && profile.stored_bytes == 0 && profile.loaded_bytes == 0;
@@ -15,6 +22,72 @@ plan::ScheduleProblem allowed(const plan::ScheduleProblem& problem, bool transfe
   plan::ScheduleProblem result = problem;
   if (!transfers) result.link.reset();
   return result;
+}
+
+// From the ids and units of the searches to those of plans.
+class CertificateWriter {
+ public:
+  explicit CertificateWriter(const analysis::ScheduleView& view) : view_(view) {}
+
+  plan::TimeCertificate one_cut(const remat::CutBoundResult& bound) const {
+    plan::TimeCertificate certificate;
+    certificate.cuts = {{op(*bound.op), bound.price}};
+    const auto rest = [](int64_t share) {
+      return static_cast<double>(remat::kOne - share) / static_cast<double>(remat::kOne);
+    };
+    certificate.store_share = rest(bound.prices.before);
+    certificate.load_share = rest(bound.prices.after);
+    return certificate;
+  }
+
+  plan::TimeCertificate several_cuts(const remat::MultiCutResult& bound) const {
+    plan::TimeCertificate certificate;
+    const auto seconds = [&](int64_t ticks) {
+      return static_cast<double>(ticks) / bound.ticks_per_second;
+    };
+    for (const auto& [cut, price] : bound.cuts)
+      certificate.cuts.push_back({op(cut), seconds(price) / static_cast<double>(remat::kOne)});
+    for (const auto& [of, ticks] : bound.credits)
+      certificate.rerun_multipliers.push_back(
+          {0, static_cast<int32_t>(op(of).index()), seconds(ticks)});
+    for (const remat::StoreWorth& worth : bound.worths)
+      certificate.store_multipliers.push_back(
+          {static_cast<int32_t>(worth.segment),
+           static_cast<int32_t>(plan_id(view_.storage[worth.value]).index()),
+           seconds(worth.ticks)});
+    return certificate;
+  }
+
+ private:
+  plan::PlanOpId op(plan::SchedOpId id) const { return plan_id(view_.op[id]); }
+
+  const analysis::ScheduleView& view_;
+};
+
+// The bound on the time. A plan that moves nothing names no slow tier, so what it can show speaks
+// of schedules that move nothing; it claims that only as far as it holds for the others, too.
+void claim_time_bound(const ClaimInputs& in, plan::Claims& claims) {
+  plan::ScheduleProblem problem = allowed(in.view.problem, in.transfers);
+  problem.budget_bytes = in.budget_bytes;
+  const remat::ClosureCutOptions options{.order = in.order.sequence};
+  const CertificateWriter writer(in.view);
+  const bool moves = !in.solution.buffers.slots.buffers.empty();
+  const bool linked = problem.link.has_value();
+  remat::CutBoundResult single = remat::closure_cut(problem, options);
+  const double bound = single.lower_bound_seconds;
+  if (linked && !moves) {
+    problem.link.reset();
+    single = remat::closure_cut(problem, options);
+  }
+  if (!single.op || !single.feasible) return;
+  claims.time_certificate = writer.one_cut(single);
+  claims.lower_bound_seconds = std::min(bound, single.lower_bound_seconds);
+  if (linked || claims.lower_bound_seconds >= claims.predicted_seconds * (1 - kCloseEnough)) return;
+  const remat::MultiCutResult several =
+      remat::multi_cut(problem, single, {.order = in.order.sequence});
+  if (several.cuts.size() < 2) return;
+  claims.time_certificate = writer.several_cuts(several);
+  claims.lower_bound_seconds = several.lower_bound_seconds;
 }
 
 }  // namespace
@@ -41,6 +114,7 @@ plan::Claims make_claims(const ClaimInputs& in) {
   if (!in.budget_bytes) return claims;
   claims.budget_bytes = in.budget_bytes;
   claims.floor_bytes = floor_bytes(in.view.problem, in.transfers);
+  if (claims.predicted_seconds > claims.once_seconds) claim_time_bound(in, claims);
   return claims;
 }
 

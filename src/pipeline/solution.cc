@@ -1,5 +1,6 @@
 #include "pipeline/solution.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace lowtide::pipeline {
@@ -18,22 +19,35 @@ int64_t staying_bytes(const plan::ScheduleProblem& problem, const BufferView& bu
   return bytes;
 }
 
+// Where it is proven that nothing fits the capacity, as low as it gets.
+plan::PackOutcome pack_arena(plan::PackProblem& problem, const pack::PackOptions& options,
+                             std::optional<int64_t> capacity) {
+  problem.capacity_bytes = capacity;
+  plan::PackOutcome packed = pack::solve(problem, options);
+  if (packed.status != plan::SolveStatus::kInfeasible) return packed;
+  problem.capacity_bytes.reset();
+  return pack::solve(problem, options);
+}
+
 }  // namespace
 
 Result<Solution> pack_schedule(const analysis::ScheduleView& view,
                                std::vector<plan::SchedAction> sequence,
-                               const OptimizeOptions& options) {
+                               const OptimizeOptions& options,
+                               std::optional<int64_t> budget_bytes) {
   Solution solution;
   LT_ASSIGN(solution.profile, plan::simulate_sequence(view.problem, sequence));
   solution.buffers = make_buffer_view(view, sequence, solution.profile);
-  solution.packing = pack::solve(solution.buffers.problem, options.pack);
+  const int64_t staying = staying_bytes(view.problem, solution.buffers);
+  std::optional<int64_t> capacity;
+  if (budget_bytes) capacity = std::max<int64_t>(0, *budget_bytes - staying);
+  solution.packing = pack_arena(solution.buffers.problem, options.pack, capacity);
   solution.slots = pack::solve(solution.buffers.slots, options.pack);
   solution.sequence = std::move(sequence);
   if (solution.packing.offsets.size() != solution.buffers.problem.buffers.size() ||
       solution.slots.offsets.size() != solution.buffers.slots.buffers.size())
     return error(ErrorCode::kLimit, "the work limit ended before any packing was found; raise it");
-  solution.arena_bytes =
-      staying_bytes(view.problem, solution.buffers) + solution.packing.height_bytes;
+  solution.arena_bytes = staying + solution.packing.height_bytes;
   return solution;
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "analysis/schedule_view.h"
@@ -21,10 +22,12 @@ struct Solution {
   int64_t arena_bytes = 0;  // residents that stay, and the packing's height
 };
 
-// Error: kLimit, when the work ends before any packing is found.
+// As low as it gets, or, with a budget, the first packing found whose arena keeps it (the lowest
+// found, if none does). Error: kLimit, when the work ends before any packing is found.
 Result<Solution> pack_schedule(const analysis::ScheduleView& view,
                                std::vector<plan::SchedAction> sequence,
-                               const OptimizeOptions& options);
+                               const OptimizeOptions& options,
+                               std::optional<int64_t> budget_bytes = {});
 
 // Addresses for the best order; where they do not fit below the order's own peak, orders found with
 // other seeds. Errors as above.

@@ -1,0 +1,29 @@
+// What a user's options come to: those of the pipeline, the kernels that are planned for, and the
+// plan object around what the pipeline made. Plan::make and Front::make have it in common.
+#pragma once
+
+#include <memory>
+
+#include "api/state.h"
+#include "base/result.h"
+#include "pipeline/optimize.h"
+#include "runtime/kernel.h"
+
+namespace lowtide {
+
+struct Planning {
+  pipeline::OptimizeOptions options;
+  std::unique_ptr<runtime::KernelFactory> kernels;  // options.kernels points here
+  int threads = 1;                                  // that are planned for
+};
+
+// Error: kUsage, naming the flag or the dimension without a size; kInput, for a cost store.
+Result<Planning> prepare_planning(const Model& model, const PlanOptions& options);
+
+std::unique_ptr<Plan::State> finish_plan(pipeline::Optimized optimized, const Planning& planning,
+                                         const PlanOptions& options, const Model& model);
+
+// The pipeline's error with the model's file in front.
+tl::unexpected<Error> planning_error(const Model& model, const Error& failure);
+
+}  // namespace lowtide
