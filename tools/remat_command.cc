@@ -171,7 +171,7 @@ void print_json(const plan::ScheduleProblem& problem, const remat::RematOutcome&
     out["smallest_peak_bytes"] = obstacle->smallest_peak_bytes;
   }
   out["seconds"] = outcome.work.seconds;
-  out["stopped_early"] = outcome.work.timed_out || interrupted;
+  out["cut_short"] = outcome.cut_short;
   out["work_units"] = outcome.work.units;
   out["edits"] = outcome.edits;
   put(out.dump(2) + "\n");
@@ -191,7 +191,7 @@ void print_text(const plan::ScheduleProblem& problem, const remat::RematOutcome&
                           profile->exposed_seconds);
   }
   text += fmt::format("{:.3f} s, {} units of work{}\n", outcome.work.seconds, outcome.work.units,
-                      outcome.work.timed_out || interrupted ? ", stopped early" : "");
+                      outcome.cut_short ? ", cut short" : "");
   put(text);
 }
 

@@ -1,10 +1,12 @@
 #include "remat/joint.h"
 
 #include <algorithm>
+#include <limits>
 #include <numeric>
 #include <optional>
 
 #include "base/check.h"
+#include "base/work.h"
 #include "plan/sequence_simulator.h"
 #include "remat/closure_cut.h"
 
@@ -34,7 +36,6 @@ class Joint {
   Joint(const ScheduleProblem& problem, const JointOptions& options)
       : problem_(problem), options_(options), without_link_(problem) {
     without_link_.link.reset();
-    result_.work = {};
   }
 
   RematOutcome solve() {
@@ -58,10 +59,13 @@ class Joint {
     RematOptions options = options_.remat;
     options.max_units /= std::max(1, options_.tries);
     options.cut_bound = false;
+    options.max_seconds = std::max(0.0, options.max_seconds - clock_.seconds());
+    options.progress = [this](const RematProgress& of_try) { report(of_try.share); };
     for (const Try& t : tries_) options.starts.push_back(t.runs);
     const RematOutcome outcome = remat::solve(without_link_, options);
     count(outcome.work);
     result_.edits += outcome.edits;
+    result_.cut_short |= outcome.cut_short;
     return outcome.sequence;
   }
 
@@ -74,7 +78,22 @@ class Joint {
     const auto at =
         std::lower_bound(tries_.begin(), tries_.end(), inner,
                          [](const Try& other, int64_t bytes) { return other.inner_bytes < bytes; });
+    ++attempts_;
     return *tries_.insert(at, std::move(t));
+  }
+
+  // `share` of the try that runs. What it found is not known to fit before transfers are added.
+  void report(double share) const {
+    if (!options_.remat.progress) return;
+    RematProgress progress;
+    progress.lower_bound_seconds = result_.lower_bound_seconds;
+    progress.budget_bytes = *problem_.budget_bytes;
+    if (!tries_.empty() && !tries_[best_try()].swap.sequence.empty()) {
+      progress.seconds = tries_[best_try()].swap.seconds;
+      progress.peak_bytes = tries_[best_try()].swap.peak_bytes;
+    }
+    progress.share = std::min(1.0, (attempts_ + share) / std::max(1, options_.tries));
+    options_.remat.progress(progress);
   }
 
   void swap_alone() {
@@ -90,7 +109,7 @@ class Joint {
     const int64_t budget = *problem_.budget_bytes;
     if (unlimited_ <= budget) return;
     attempt(budget, runs_within(budget));
-    for (int i = 2; i < options_.tries && !done() && !cancelled(); ++i) {
+    for (int i = 2; i < options_.tries && !done() && !stopped(); ++i) {
       const size_t best = best_try();
       int64_t from = 0, to = 0;
       for (size_t side : {best, best + 1}) {
@@ -118,8 +137,9 @@ class Joint {
     const SwapOutcome& best = tries_[best_try()].swap;
     return !best.sequence.empty() && best.seconds <= result_.lower_bound_seconds * (1 + 1e-9);
   }
-  bool cancelled() const {
-    return options_.remat.cancel != nullptr && options_.remat.cancel->load();
+  bool stopped() const {
+    return clock_.seconds() > options_.remat.max_seconds ||
+           (options_.remat.cancel != nullptr && options_.remat.cancel->load());
   }
 
   void finish() {
@@ -127,12 +147,15 @@ class Joint {
     result_.sequence = best.sequence;
     result_.peak_bytes = best.peak_bytes;
     result_.seconds = best.seconds;
-    result_.status = done() ? SolveStatus::kOptimal : SolveStatus::kLimit;
+    result_.cut_short |= stopped();
+    result_.status = done()                                          ? SolveStatus::kOptimal
+                     : result_.cut_short || result_.sequence.empty() ? SolveStatus::kLimit
+                                                                     : SolveStatus::kFeasible;
+    result_.work.seconds = clock_.seconds();
   }
 
   void count(const plan::SolveWork& work) {
     result_.work.units += work.units;
-    result_.work.seconds += work.seconds;
     result_.work.timed_out |= work.timed_out;
   }
 
@@ -141,6 +164,8 @@ class Joint {
   ScheduleProblem without_link_;
   std::vector<Try> tries_;  // by inner budget
   int64_t unlimited_ = 0;
+  int attempts_ = 0;
+  WorkBudget clock_{std::numeric_limits<int64_t>::max()};
   RematOutcome result_;
 };
 
@@ -171,19 +196,30 @@ std::vector<RematOutcome> solve_front(const ScheduleProblem& problem,
   std::vector<RematOutcome> outcomes(budgets.size());
   ScheduleProblem at = problem;
   JointOptions seeded = options;
+  double solved = 0;
+  if (options.remat.progress)
+    seeded.remat.progress = [&](RematProgress progress) {
+      progress.share = (solved + progress.share) / static_cast<double>(budgets.size());
+      options.remat.progress(progress);
+    };
   for (size_t i : by_budget) {
     at.budget_bytes = budgets[i];
     outcomes[i] = solve_joint(at, seeded);
     if (!outcomes[i].sequence.empty()) seeded.remat.starts = {runs_of(outcomes[i].sequence)};
+    solved += 1;
   }
   for (size_t k = by_budget.size(); k-- > 1;) {
     const RematOutcome& less = outcomes[by_budget[k]];
     RematOutcome& more = outcomes[by_budget[k - 1]];
     if (!as_good(less, more)) continue;
-    const double bound = more.lower_bound_seconds;
-    more = less;
-    more.lower_bound_seconds = bound;
-    more.status = more.seconds <= bound * (1 + 1e-9) ? SolveStatus::kOptimal : SolveStatus::kLimit;
+    more.sequence = less.sequence;
+    more.seconds = less.seconds;
+    more.peak_bytes = less.peak_bytes;
+    if (more.seconds <= more.lower_bound_seconds * (1 + 1e-9)) {
+      more.status = SolveStatus::kOptimal;
+    } else if (!more.cut_short) {
+      more.status = SolveStatus::kFeasible;
+    }
   }
   return outcomes;
 }

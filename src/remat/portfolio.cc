@@ -25,19 +25,19 @@ class Portfolio {
       : table_(table), options_(options), clock_(clock), rng_(options.seed) {}
 
   PortfolioResult run(const std::vector<std::vector<int>>& starts, int64_t bound_cost,
-                      const std::function<void(int64_t, double)>& report) {
+                      const PortfolioReport& report) {
     for (const auto& start : starts) take_start(start);
     double hot = 1e-3;
     const int rounds = options_.restarts ? 6 : 1;
     for (int round = 0; round < rounds; ++round) {
-      if (best_.extra_cost <= bound_cost || stopped()) break;
+      if (best_.extra_cost <= bound_cost || clock_.exhausted() || cut_short()) break;
       const int64_t units = (options_.max_units - clock_.used()) / (rounds - round);
       make_tasks(starts, round, hot, units);
       run_tasks();
       take_results();
       if (report)
-        report(best_.extra_cost, static_cast<double>(clock_.used()) /
-                                     static_cast<double>(std::max<int64_t>(1, options_.max_units)));
+        report(best_, static_cast<double>(clock_.used()) /
+                          static_cast<double>(std::max<int64_t>(1, options_.max_units)));
       if (best_.extra_cost != kNone) hot = std::max(6e-5, hot * 0.6);
     }
     PortfolioResult result;
@@ -47,13 +47,14 @@ class Portfolio {
     }
     result.units = clock_.used();
     result.edits = edits_;
-    result.stopped = stopped();
+    result.cut_short = cut_short();
     return result;
   }
 
  private:
-  bool stopped() const {
-    return clock_.exhausted() || (options_.cancel != nullptr && options_.cancel->load());
+  bool cut_short() const {
+    return clock_.timed_out() || clock_.seconds() > options_.max_seconds ||
+           (options_.cancel != nullptr && options_.cancel->load());
   }
 
   void take_start(const std::vector<int>& start) {
@@ -147,7 +148,7 @@ class Portfolio {
 
 PortfolioResult search(const ActionTable& table, const std::vector<std::vector<int>>& starts,
                        int64_t bound_cost, const RematOptions& options, WorkBudget& clock,
-                       const std::function<void(int64_t, double)>& report) {
+                       const PortfolioReport& report) {
   return Portfolio(table, options, clock).run(starts, bound_cost, report);
 }
 

@@ -12,13 +12,17 @@ struct PortfolioResult {
   std::vector<int> sequence;  // empty: nothing that fits was found
   int64_t extra_cost = 0;
   int64_t units = 0, edits = 0;
-  bool stopped = false;  // by the limit, the clock or the cancel flag
+  bool cut_short = false;  // by the clock or the cancel flag
 };
+
+// What is called between rounds: the best so far (its sequence is empty if nothing fits yet) and
+// the share of the work that is done.
+using PortfolioReport = std::function<void(const Found& best, double share)>;
 
 // `starts`: correct sequences of runs, at least one; those that do not fit are good starts too.
 // `bound_cost`: extra cost that no schedule is below; reaching it ends the search.
 PortfolioResult search(const ActionTable& table, const std::vector<std::vector<int>>& starts,
                        int64_t bound_cost, const RematOptions& options, WorkBudget& clock,
-                       const std::function<void(int64_t best_cost, double done)>& report);
+                       const PortfolioReport& report);
 
 }  // namespace lowtide::remat

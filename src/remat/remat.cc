@@ -1,7 +1,6 @@
 #include "remat/remat.h"
 
 #include <algorithm>
-#include <limits>
 
 #include "order/order.h"
 #include "plan/sequence_simulator.h"
@@ -60,8 +59,8 @@ class Solve {
       return finish(plan::SolveStatus::kInfeasible);
     run_search();
     if (is_optimal()) return finish(plan::SolveStatus::kOptimal);
-    return finish(stopped_ || outcome_.sequence.empty() ? plan::SolveStatus::kLimit
-                                                        : plan::SolveStatus::kFeasible);
+    return finish(outcome_.cut_short || outcome_.sequence.empty() ? plan::SolveStatus::kLimit
+                                                                  : plan::SolveStatus::kFeasible);
   }
 
  private:
@@ -131,19 +130,28 @@ class Solve {
     const ActionTable table(problem_);
     const auto bound_cost =
         static_cast<int64_t>((outcome_.lower_bound_seconds - once_seconds_) * 1e12 * (1 - 1e-9));
-    const auto report = [this](int64_t best_cost, double done) {
-      if (!options_.progress) return;
-      RematProgress progress;
-      progress.lower_bound_seconds = outcome_.lower_bound_seconds;
-      if (best_cost != std::numeric_limits<int64_t>::max())
-        progress.seconds = once_seconds_ + static_cast<double>(best_cost) * 1e-12;
-      progress.done = done;
-      options_.progress(progress);
-    };
-    const PortfolioResult found = search(table, starts_, bound_cost, options_, clock_, report);
+    report(0);
+    const PortfolioResult found = search(table, starts_, bound_cost, options_, clock_,
+                                         [this](const Found& best, double share) {
+                                           if (!best.sequence.empty()) take(best.sequence);
+                                           report(share);
+                                         });
     outcome_.edits = found.edits;
-    stopped_ = found.stopped;
+    outcome_.cut_short = found.cut_short;
     if (!found.sequence.empty()) take(found.sequence);
+  }
+
+  void report(double share) const {
+    if (!options_.progress) return;
+    RematProgress progress;
+    progress.lower_bound_seconds = outcome_.lower_bound_seconds;
+    if (!outcome_.sequence.empty()) {
+      progress.seconds = outcome_.seconds;
+      progress.peak_bytes = outcome_.peak_bytes;
+    }
+    progress.share = std::clamp(share, 0.0, 1.0);
+    progress.budget_bytes = *problem_.budget_bytes;
+    options_.progress(progress);
   }
 
   RematOutcome finish(plan::SolveStatus status) {
@@ -156,7 +164,7 @@ class Solve {
   const RematOptions& options_;
   WorkBudget clock_;
   double once_seconds_ = 0;
-  bool infeasible_ = false, stopped_ = false;
+  bool infeasible_ = false;
   std::vector<std::vector<int>> starts_;
   RematOutcome outcome_;
 };

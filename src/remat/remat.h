@@ -19,10 +19,13 @@
 
 namespace lowtide::remat {
 
+// What is known while a search runs.
 struct RematProgress {
-  double seconds = 0;  // of the best schedule so far that fits; 0: none yet
-  double lower_bound_seconds = 0;
-  double done = 0;  // share of the work limit
+  double seconds = 0;              // of the best schedule so far that fits; 0: none yet
+  double lower_bound_seconds = 0;  // proven for every schedule within the budget
+  int64_t peak_bytes = 0;          // of that best schedule
+  double share = 0;                // of the work limit that is spent; never falls
+  int64_t budget_bytes = 0;        // the one that is searched (of a front, one after another)
 };
 
 struct RematOptions {
@@ -41,7 +44,7 @@ struct RematOptions {
   double max_seconds = 1e9;  // safety stop in wall time; when it acts, work.timed_out says so
   uint64_t seed = 1;
   int threads = 1;  // the answer does not depend on it
-  // Called between rounds, from the calling thread; may be empty.
+  // Called between rounds, from the calling thread; may be empty. It may set *cancel.
   std::function<void(const RematProgress&)> progress;
   const std::atomic<bool>* cancel = nullptr;  // true: stop soon and give the best so far
   // Schedules of the same problem to start from, runs only; those that are not correct are ignored.
@@ -55,6 +58,7 @@ struct RematOutcome {
   double seconds = 0;              // of the step
   double lower_bound_seconds = 0;  // proven for every schedule within the budget
   int64_t edits = 0;               // of the search: insertions and removals of a run
+  bool cut_short = false;          // wall time or the cancel flag, not work, ended the search
   plan::SolveWork work;
 };
 

@@ -135,9 +135,10 @@ TEST(Solve, TheCancelFlagEndsItWithTheBestSoFar) {
   options.max_seconds = 600;
   int calls = 0;
   options.progress = [&](const RematProgress& progress) {
-    EXPECT_GE(progress.done, 0);
+    EXPECT_GE(progress.share, 0);
+    EXPECT_EQ(progress.budget_bytes, 1700);
     ++calls;
-    cancel = progress.seconds > 0;
+    cancel = progress.seconds > 0 && progress.share > 0;
   };
   // Rounds of a limit this large would take days; the flag is set from another thread.
   std::thread other([&] {
@@ -147,6 +148,7 @@ TEST(Solve, TheCancelFlagEndsItWithTheBestSoFar) {
   const RematOutcome outcome = solve(problem, options);
   other.join();
   EXPECT_EQ(outcome.status, SolveStatus::kLimit);
+  EXPECT_TRUE(outcome.cut_short);
   EXPECT_FALSE(outcome.work.timed_out);
   expect_valid(problem, outcome);
 }
@@ -158,6 +160,7 @@ TEST(Solve, TheSafetyStopEndsItWithTheBestSoFar) {
   const RematOutcome outcome = solve(problem, options);
   EXPECT_EQ(outcome.status, SolveStatus::kLimit);
   EXPECT_TRUE(outcome.work.timed_out);
+  EXPECT_TRUE(outcome.cut_short);
   expect_valid(problem, outcome);
 }
 
