@@ -68,6 +68,26 @@ void add_plan(CLI::App& app, Action& action) {
 // ---- verify
 // -------------------------------------------------------------------------------------------------------
 
+// What was found right. The bound on the bytes is about orders that run each op once, so a plan
+// with reruns or transfers names the bounds that hold for it instead.
+std::string verified_line(const std::string& path, const Plan& plan, const verify::Report& report) {
+  const plan::Claims& claims = plan.state().plan.claims;
+  std::string line =
+      fmt::format("{}: verified: {} steps, peak {} bytes, arena {} bytes", printable(path),
+                  plan.state().plan.steps.size(), report.peak_bytes, plan.arena_bytes());
+  if (claims.budget_bytes)
+    line += fmt::format(", budget {} bytes, floor {} bytes", *claims.budget_bytes,
+                        claims.floor_bytes.value_or(report.resident_bytes));
+  if (!plan::reruns_or_moves(plan.state().plan))
+    return line + fmt::format(", lower bound {} bytes{}\n", claims.lower_bound_bytes,
+                              claims.order_proven ? " (order proven optimal)" : "");
+  if (report.reruns > 0) line += fmt::format(", {} reruns", report.reruns);
+  if (report.stored_bytes + report.loaded_bytes > 0)
+    line += fmt::format(", {} bytes stored, {} loaded", report.stored_bytes, report.loaded_bytes);
+  return line + fmt::format(", step {:.2f} ms, at least {:.2f} ms within the budget\n",
+                            report.predicted_seconds * 1e3, claims.lower_bound_seconds * 1e3);
+}
+
 Status run_verify_command(const std::string& path, bool json) {
   LT_ASSIGN(const Plan plan, Plan::load(path));
   const verify::Report report = verify::verify(plan.state().plan);
@@ -77,6 +97,12 @@ Status run_verify_command(const std::string& path, bool json) {
     out["peak_bytes"] = report.peak_bytes;
     out["lower_bound_bytes"] = plan.lower_bound_bytes();
     out["arena_bytes"] = plan.arena_bytes();
+    out["floor_bytes"] = report.floor_bytes;
+    out["predicted_seconds"] = report.predicted_seconds;
+    out["lower_bound_seconds"] = plan.state().plan.claims.lower_bound_seconds;
+    out["reruns"] = report.reruns;
+    out["stored_bytes"] = report.stored_bytes;
+    out["loaded_bytes"] = report.loaded_bytes;
     out["findings"] = nlohmann::ordered_json::array();
     for (const verify::Finding& finding : report.findings)
       out["findings"].push_back(finding.message);
@@ -91,10 +117,7 @@ Status run_verify_command(const std::string& path, bool json) {
     return error(ErrorCode::kVerification, std::move(text));
   }
   if (json) return {};
-  put(fmt::format("{}: verified: {} steps, peak {} bytes, arena {} bytes, lower bound {} bytes{}\n",
-                  printable(path), plan.state().plan.steps.size(), report.peak_bytes,
-                  plan.arena_bytes(), plan.lower_bound_bytes(),
-                  plan.order_proven() ? " (order proven optimal)" : ""));
+  put(verified_line(path, plan, report));
   for (const std::string& note : report.notes)
     put(fmt::format("  note: {}\n", printable(note, kMostFinding)));
   return {};

@@ -3,7 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 
+#include "report/budget.h"
 #include "report/modules.h"
 #include "report/profile.h"
 #include "report/verdict.h"
@@ -136,6 +138,77 @@ TEST(ReportTest, AProofBySearchIsCalledSo) {
   EXPECT_NE(json.find("\"order_proven\": false"), std::string::npos);
   EXPECT_NE(json.find("\"search_bound_bytes\": " + std::to_string(plan.claims.peak_bytes)),
             std::string::npos);
+}
+
+// The plan above under a budget, with times; `rerun` repeats its product.
+Plan budget_plan(bool rerun) {
+  Plan plan = training_plan();
+  if (rerun) {
+    const auto product = std::find_if(plan.steps.begin(), plan.steps.end(),
+                                      [](const plan::Step& s) { return s.op == PlanOpId(2); });
+    plan.steps.insert(product + 1, *product);
+  }
+  plan.arena_bytes = 960;
+  plan.claims.budget_bytes = 1024;
+  plan.claims.floor_bytes = 512;
+  plan.claims.peak_bytes = 896;
+  plan.claims.lower_bound_bytes = rerun ? 1088 : 896;
+  plan.claims.order_proven = !rerun;
+  plan.claims.once_seconds = 0.100;
+  plan.claims.lower_bound_seconds = 0.104;
+  plan.claims.predicted_seconds = rerun ? 0.110 : 0.104;
+  return plan;
+}
+
+TEST(ReportTest, ABudgetSaysTimeBoundAndFloor) {
+  PlanningFacts facts;
+  facts.schedule_status = plan::SolveStatus::kFeasible;
+  const std::string text = verdict_text(budget_plan(true), facts);
+  for (const char* line :
+       {"once   1.06 KiB: proven, no order that runs each op once needs less\n",
+        "budget 1.00 KiB  arena 960 B (960 bytes), 64 B below it\n",
+        "time   110.0 ms predicted, +10.00 % (+10.0 ms) over each op once\n",
+        "proven +4.00 % at least within this budget (104.0 ms), gap 6.00 points  "
+        "(schedule feasible)\n",
+        "floor  512 B: proven, no schedule needs less\n"})
+    EXPECT_NE(text.find(line), std::string::npos) << line << "in\n" << text;
+  EXPECT_EQ(text.find("cut short"), std::string::npos);
+  EXPECT_EQ(text.find("not proven optimal"), std::string::npos) << "of orders run once";
+  const auto json = nlohmann::json::parse(verdict_json(budget_plan(true), facts));
+  EXPECT_TRUE(json["gap"].is_null());
+  EXPECT_EQ(json["budget_bytes"], 1024);
+  EXPECT_EQ(json["floor_bytes"], 512);
+  EXPECT_NEAR(json["extra_percent"], 10, 1e-9);
+  EXPECT_NEAR(json["lower_bound_extra_percent"], 4, 1e-9);
+  EXPECT_NEAR(json["gap_points"], 6, 1e-9);
+  EXPECT_EQ(json["schedule_status"], "feasible");
+  EXPECT_EQ(json["cut_short"], false);
+}
+
+TEST(ReportTest, ABudgetThatNeedsNoRerunsKeepsTheBoundOfOrders) {
+  PlanningFacts facts;
+  facts.cut_short = true;
+  facts.schedule_status = plan::SolveStatus::kLimit;
+  const std::string text = verdict_text(budget_plan(false), facts);
+  EXPECT_NE(text.find("gap 0  (order proven optimal)"), std::string::npos) << text;
+  EXPECT_NE(text.find("gap 0.00 points  (schedule optimal)"), std::string::npos) << text;
+  EXPECT_NE(text.find("\ncut short: "), std::string::npos) << text;
+  EXPECT_EQ(nlohmann::json::parse(verdict_json(budget_plan(false), facts))["gap"], 0);
+}
+
+TEST(ReportTest, HowASearchEndedIsOnlySaidWhereTimeAndBoundDiffer) {
+  const Plan plan = budget_plan(true);
+  EXPECT_EQ(schedule_status(plan, plan::SolveStatus::kLimit), "limit");
+  EXPECT_EQ(schedule_status(plan, plan::SolveStatus::kFeasible), "feasible");
+  EXPECT_EQ(schedule_status(plan, plan::SolveStatus::kOptimal), "feasible") << "nothing proves it";
+  EXPECT_EQ(schedule_status(budget_plan(false), plan::SolveStatus::kLimit), "optimal");
+}
+
+TEST(ReportTest, WithoutABudgetThereIsNone) {
+  const auto json = nlohmann::json::parse(verdict_json(training_plan(), {}));
+  EXPECT_TRUE(json["budget_bytes"].is_null());
+  EXPECT_TRUE(json["floor_bytes"].is_null());
+  EXPECT_EQ(verdict_text(training_plan(), {}).find("budget"), std::string::npos);
 }
 
 }  // namespace

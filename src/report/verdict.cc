@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/bytes.h"
+#include "report/budget.h"
 #include "report/profile.h"
 
 namespace lowtide::report {
@@ -56,6 +57,15 @@ std::string proof_text(const plan::Plan& plan, const PlanningFacts& facts) {
     return fmt::format("order not proven optimal; bound by search {} bytes",
                        grouped(facts.search_bound_bytes));
   return "order not proven optimal";
+}
+
+// How far the plan is from the best order; of a plan with reruns or transfers, what only those made
+// possible.
+std::string bound_text(const plan::Plan& plan, const PlanningFacts& facts) {
+  const std::string bound = format_bytes(plan.claims.lower_bound_bytes);
+  if (plan::reruns_or_moves(plan))
+    return fmt::format("once   {}: proven, no order that runs each op once needs less\n", bound);
+  return fmt::format("bound  {}  {}  ({})\n", bound, gap_text(plan), proof_text(plan, facts));
 }
 
 int64_t count_given(const plan::Plan& plan, plan::PlanInitial::Kind kind) {
@@ -116,12 +126,19 @@ std::string verdict_text(const plan::Plan& plan, const PlanningFacts& facts) {
   fmt::format_to(out, "peak   {} -> {}  ({:+.1f} %)\n", format_bytes(claims.peak_before_bytes),
                  format_bytes(claims.peak_bytes),
                  percent(claims.peak_bytes - claims.peak_before_bytes, claims.peak_before_bytes));
-  fmt::format_to(out, "bound  {}  {}  ({})\n", format_bytes(claims.lower_bound_bytes),
-                 gap_text(plan), proof_text(plan, facts));
-  fmt::format_to(out, "arena  {} ({} bytes)  fragmentation {:.2f} %\n",
-                 format_bytes(plan.arena_bytes), plan.arena_bytes,
-                 percent(fragmentation_bytes(plan), plan.arena_bytes));
-  fmt::format_to(out, "predicted step time {:.1f} ms\n\n", claims.predicted_seconds * 1e3);
+  text += bound_text(plan, facts);
+  if (claims.budget_bytes) {
+    text += budget_text(plan, facts.schedule_status);
+    fmt::format_to(out, "packing leaves {:.2f} % of the arena unused\n",
+                   percent(fragmentation_bytes(plan), plan.arena_bytes));
+  } else {
+    fmt::format_to(out, "arena  {} ({} bytes)  fragmentation {:.2f} %\n",
+                   format_bytes(plan.arena_bytes), plan.arena_bytes,
+                   percent(fragmentation_bytes(plan), plan.arena_bytes));
+    fmt::format_to(out, "predicted step time {:.1f} ms\n", claims.predicted_seconds * 1e3);
+  }
+  if (facts.cut_short) text += "cut short: the search was stopped, this is the best it had found\n";
+  text += "\n";
   fmt::format_to(out, "at the peak         before        after\n");
   for (size_t c = 0; c < kCategories; ++c)
     fmt::format_to(out, "{:<15} {:>11}  {:>11}\n", name(static_cast<Category>(c)),
@@ -148,6 +165,7 @@ std::string verdict_json(const plan::Plan& plan, const PlanningFacts& facts) {
   json["peak_bytes"] = claims.peak_bytes;
   json["lower_bound_bytes"] = claims.lower_bound_bytes;
   json["gap"] = percent(gap_bytes(plan), claims.lower_bound_bytes) / 100;
+  if (plan::reruns_or_moves(plan)) json["gap"] = nullptr;  // the bound is of other schedules
   json["order_proven"] = claims.order_proven;
   json["search_bound_bytes"] = facts.search_bound_bytes;
   json["order_status"] = order_status(plan, facts);
@@ -158,10 +176,13 @@ std::string verdict_json(const plan::Plan& plan, const PlanningFacts& facts) {
   json["missing_weights"] = count_given(plan, plan::PlanInitial::Kind::kSeeded);
   json["external_weights"] = count_given(plan, plan::PlanInitial::Kind::kExternal);
   json["predicted_step_seconds"] = claims.predicted_seconds;
+  add_budget(json, plan, facts.schedule_status);
+  json["cut_short"] = facts.cut_short;
   json["before"] = profile_json(plan, profile_as_given(plan));
   json["after"] = profile_json(plan, profile_planned(plan));
   json["order_work_units"] = facts.order_units;
   json["pack_work_units"] = facts.pack_units;
+  json["schedule_work_units"] = facts.schedule_units;
   json["reading_seconds"] = facts.reading_seconds;
   json["planning_seconds"] = facts.planning_seconds;
   for (const auto& [stage, seconds] : facts.stages) json["stage_seconds"][stage] = seconds;

@@ -16,8 +16,10 @@ struct PlanningFacts {
   plan::SolveStatus order_status = plan::SolveStatus::kOptimal;
   int64_t search_bound_bytes = 0;  // proven by the search; no plan claims it (src/plan/plan.h)
   plan::SolveStatus pack_status = plan::SolveStatus::kOptimal;
-  int64_t order_units = 0, pack_units = 0;             // work done
-  std::vector<std::pair<std::string, double>> stages;  // name, seconds
+  plan::SolveStatus schedule_status = plan::SolveStatus::kOptimal;  // of recompute and swap
+  bool cut_short = false;  // a time limit or Ctrl-C ended a search before its work limit did
+  int64_t order_units = 0, pack_units = 0, schedule_units = 0;  // work done
+  std::vector<std::pair<std::string, double>> stages;           // name, seconds
   double planning_seconds = 0;
   double reading_seconds = 0;
 };

@@ -1,0 +1,79 @@
+#include "report/budget.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <iterator>
+#include <nlohmann/json.hpp>
+
+#include "base/bytes.h"
+
+namespace lowtide::report {
+namespace {
+
+constexpr double kSameTime = 1e-9;  // relative; what sums in another order may differ by
+
+double percent_of(double part, double whole) {
+  return whole > 0 ? 100 * part / whole : 0;
+}
+
+}  // namespace
+
+TimeVerdict time_verdict(const plan::Plan& plan) {
+  const plan::Claims& claims = plan.claims;
+  TimeVerdict verdict;
+  verdict.once_seconds = claims.once_seconds;
+  verdict.extra_seconds = claims.predicted_seconds - claims.once_seconds;
+  verdict.extra_percent = percent_of(verdict.extra_seconds, claims.once_seconds);
+  verdict.bound_percent =
+      percent_of(claims.lower_bound_seconds - claims.once_seconds, claims.once_seconds);
+  verdict.gap_points = std::max(0.0, verdict.extra_percent - verdict.bound_percent);
+  return verdict;
+}
+
+std::string_view schedule_status(const plan::Plan& plan, plan::SolveStatus search) {
+  const plan::Claims& claims = plan.claims;
+  if (claims.predicted_seconds <= claims.lower_bound_seconds * (1 + kSameTime))
+    return plan::name(plan::SolveStatus::kOptimal);
+  return plan::name(search == plan::SolveStatus::kLimit ? search : plan::SolveStatus::kFeasible);
+}
+
+std::string budget_text(const plan::Plan& plan, plan::SolveStatus search) {
+  const plan::Claims& claims = plan.claims;
+  const TimeVerdict time = time_verdict(plan);
+  std::string text;
+  auto out = std::back_inserter(text);
+  fmt::format_to(out, "budget {}  arena {} ({} bytes), {} below it\n",
+                 format_bytes(*claims.budget_bytes), format_bytes(plan.arena_bytes),
+                 plan.arena_bytes, format_bytes(*claims.budget_bytes - plan.arena_bytes));
+  fmt::format_to(out, "time   {:.1f} ms predicted, {:+.2f} % ({:+.1f} ms) over each op once\n",
+                 claims.predicted_seconds * 1e3, time.extra_percent, time.extra_seconds * 1e3);
+  fmt::format_to(out,
+                 "proven {:+.2f} % at least within this budget ({:.1f} ms), gap {:.2f} points  "
+                 "(schedule {})\n",
+                 time.bound_percent, claims.lower_bound_seconds * 1e3, time.gap_points,
+                 schedule_status(plan, search));
+  if (claims.floor_bytes)
+    fmt::format_to(out, "floor  {}: proven, no schedule needs less\n",
+                   format_bytes(*claims.floor_bytes));
+  return text;
+}
+
+void add_budget(nlohmann::ordered_json& json, const plan::Plan& plan, plan::SolveStatus search) {
+  const plan::Claims& claims = plan.claims;
+  const TimeVerdict time = time_verdict(plan);
+  json["once_seconds"] = claims.once_seconds;
+  json["exposed_seconds"] = claims.exposed_seconds;
+  json["lower_bound_seconds"] = claims.lower_bound_seconds;
+  json["extra_percent"] = time.extra_percent;
+  json["lower_bound_extra_percent"] = time.bound_percent;
+  json["gap_points"] = time.gap_points;
+  json["schedule_status"] = schedule_status(plan, search);
+  const auto maybe = [&json](const char* key, const std::optional<int64_t>& bytes) {
+    json[key] = bytes ? nlohmann::ordered_json(*bytes) : nlohmann::ordered_json();
+  };
+  maybe("budget_bytes", claims.budget_bytes);
+  maybe("floor_bytes", claims.floor_bytes);
+}
+
+}  // namespace lowtide::report
