@@ -4,7 +4,7 @@
 #include <map>
 
 #include "report/modules.h"
-#include "report/profile.h"
+#include "report/what_if.h"
 
 namespace lowtide::report {
 namespace {
@@ -13,91 +13,92 @@ using plan::PlanOpId;
 using plan::PlanStorageId;
 using plan::Step;
 
+// The times of the transfers, and how long ops wait for each (src/plan/sequence_simulator.h).
+class WaitClock {
+ public:
+  explicit WaitClock(const plan::Plan& plan)
+      : plan_(plan), out_(plan.slow_tiers.size(), 0), in_(out_), ends_(plan.storages.size(), 0) {}
+
+  void compute(PlanOpId op) { now_ += plan_.ops[op].predicted_seconds; }
+
+  // How long the transfer takes.
+  double begin(const Step& step) {
+    const plan::PlanStorage& storage = plan_.storages[step.storage];
+    const auto index = static_cast<size_t>(storage.slow_tier);
+    const plan::SlowTier& tier = plan_.slow_tiers[index];
+    const bool out = step.kind == Step::Kind::kStore;
+    const double seconds =
+        tier.latency_seconds + static_cast<double>(storage.bytes) /
+                                   (out ? tier.bytes_per_second_out : tier.bytes_per_second_in);
+    double& stream = (out ? out_ : in_)[index];
+    stream = std::max(stream, now_) + seconds;
+    ends_[step.storage] = stream;
+    return seconds;
+  }
+
+  double wait(PlanStorageId s) {
+    const double waited = std::max(0.0, ends_[s] - now_);
+    now_ += waited;
+    return waited;
+  }
+
+ private:
+  const plan::Plan& plan_;
+  double now_ = 0;
+  std::vector<double> out_, in_;  // when each stream of each tier is free
+  IdVector<PlanStorageId, double> ends_;
+};
+
 class Collector {
  public:
   explicit Collector(const plan::Plan& plan)
-      : plan_(plan),
-        module_(modules_of(plan)),
-        left_(plan.storages.size(), kHere),
-        profile_(profile_planned(plan)) {
-    for (PlanStorageId s : plan.storages.ids())
-      if (plan.storages[s].home_slow) left_[s] = 0;
-  }
+      : plan_(plan), module_(modules_of(plan)), group_of_(plan.steps.size(), nullptr) {}
 
   ActionTable run() {
     count_moved();
+    WaitClock clock(plan_);
     IdVector<PlanOpId, char> ran(plan_.ops.size(), 0);
-    for (; now_ < plan_.steps.size(); ++now_) look_at(plan_.steps[now_], ran);
-    for (PlanStorageId s : plan_.storages.ids())
-      if (plan_.storages[s].home_slow && left_[s] != kHere) came_back(s);
+    for (size_t i = 0; i < plan_.steps.size(); ++i) look_at(i, ran, clock);
     return finish();
   }
 
  private:
-  static constexpr size_t kHere = SIZE_MAX;
-  struct Group {
-    ModuleActions actions;
-    std::vector<int64_t> away;  // change of the bytes that are away, by step
-  };
-
-  Group& group(const std::string& module) {
-    Group& g = groups_[module];
-    if (g.away.empty()) {
-      g.actions.module = module;
-      g.away.assign(plan_.steps.size() + 1, 0);
-    }
-    return g;
+  ModuleActions* group(const std::string& module) {
+    ModuleActions& actions = groups_[module];
+    actions.module = module;
+    return &actions;
   }
 
-  void look_at(const Step& step, IdVector<PlanOpId, char>& ran) {
+  void look_at(size_t at, IdVector<PlanOpId, char>& ran, WaitClock& clock) {
+    const Step& step = plan_.steps[at];
     switch (step.kind) {
       case Step::Kind::kCompute: {
         const plan::PlanOp& op = plan_.ops[step.op];
+        clock.compute(step.op);
         const bool again = ran[step.op] && !step.makes.empty();
         ran[step.op] = 1;
-        for (const plan::Placement& made : step.makes) {
-          if (again && left_[made.storage] != kHere) came_back(made.storage);
-          left_[made.storage] = kHere;
-          if (made.reuses.valid()) left_[made.reuses] = now_;
-        }
         if (!again) return;
-        ModuleActions& actions = group(op.module).actions;
-        ++actions.reruns;
-        actions.rerun_seconds += op.predicted_seconds;
+        group_of_[at] = group(op.module);
+        ++group_of_[at]->reruns;
+        group_of_[at]->rerun_seconds += op.predicted_seconds;
         return;
       }
-      case Step::Kind::kFree:
-        left_[step.storage] = now_ + 1;
-        return;
       case Step::Kind::kStore:
-      case Step::Kind::kLoad:
-        transfer(step);
+      case Step::Kind::kLoad: {
+        ModuleActions& actions = *(group_of_[at] = group(module_[step.storage]));
+        const bool out = step.kind == Step::Kind::kStore;
+        (out ? actions.stores : actions.loads) += 1;
+        (out ? actions.stored_bytes : actions.loaded_bytes) += plan_.storages[step.storage].bytes;
+        actions.transfer_seconds += clock.begin(step);
         return;
+      }
       case Step::Kind::kWait:
+        group_of_[at] = group(module_[step.storage]);
+        group_of_[at]->waited_seconds += clock.wait(step.storage);
+        return;
+      case Step::Kind::kFree:
         return;
     }
-  }
-
-  void transfer(const Step& step) {
-    const plan::PlanStorage& storage = plan_.storages[step.storage];
-    const plan::SlowTier& tier = plan_.slow_tiers[static_cast<size_t>(storage.slow_tier)];
-    ModuleActions& actions = group(module_[step.storage]).actions;
-    const bool out = step.kind == Step::Kind::kStore;
-    (out ? actions.stores : actions.loads) += 1;
-    (out ? actions.stored_bytes : actions.loaded_bytes) += storage.bytes;
-    actions.transfer_seconds +=
-        tier.latency_seconds + static_cast<double>(storage.bytes) /
-                                   (out ? tier.bytes_per_second_out : tier.bytes_per_second_in);
-    if (out) return;
-    if (left_[step.storage] != kHere) came_back(step.storage);
-    left_[step.storage] = kHere;
-  }
-
-  // The storage was away from its last free until now.
-  void came_back(PlanStorageId s) {
-    Group& g = group(module_[s]);
-    g.away[left_[s]] += plan_.storages[s].bytes;
-    g.away[now_] -= plan_.storages[s].bytes;
   }
 
   // Ops whose first run is not in the longest sequence of first runs that kept the given order.
@@ -123,33 +124,34 @@ class Collector {
     for (size_t i = tails.empty() ? SIZE_MAX : tails.back(); i != SIZE_MAX; i = before[i])
       kept[i] = 1;
     for (size_t i = 0; i < first.size(); ++i)
-      if (!kept[i]) ++group(plan_.ops[first[i]].module).actions.moved_ops;
+      if (!kept[i]) ++group(plan_.ops[first[i]].module)->moved_ops;
   }
 
-  void weigh(const std::vector<int64_t>& change, ModuleActions& actions) const {
-    int64_t away = 0, peak = plan_.claims.peak_bytes, most = 0;
-    size_t next = 0;  // entry of the profile
-    for (size_t step = 0; step < plan_.steps.size(); ++step) {
-      away += change[step];
-      most = std::max(most, away);
-      if (next < profile_.plan_steps.size() && profile_.plan_steps[next] == step)
-        peak = std::max(peak, profile_.step_bytes[next++] + away);
-    }
-    actions.freed_bytes = most;
-    actions.benefit_bytes = peak - plan_.claims.peak_bytes;
+  // Replays the steps without those of `which` (all of them if null).
+  void weigh(const ModuleActions* which, const std::vector<int64_t>& with,
+             ModuleActions& actions) const {
+    std::vector<char> left_out(plan_.steps.size(), 0);
+    for (size_t i = 0; i < left_out.size(); ++i)
+      left_out[i] = group_of_[i] != nullptr && (which == nullptr || group_of_[i] == which);
+    const std::vector<int64_t> without = bytes_without(plan_, left_out);
+    for (size_t i = 0; i < with.size(); ++i)
+      actions.freed_bytes = std::max(actions.freed_bytes, without[i] - with[i]);
+    if (with.empty()) return;
+    actions.benefit_bytes = *std::max_element(without.begin(), without.end()) -
+                            *std::max_element(with.begin(), with.end());
   }
 
   ActionTable finish() const {
     ActionTable table;
-    std::vector<int64_t> all(plan_.steps.size() + 1, 0);
-    for (const auto& [name, group] : groups_) {
-      ModuleActions actions = group.actions;
-      weigh(group.away, actions);
-      for (size_t i = 0; i < all.size(); ++i) all[i] += group.away[i];
+    const std::vector<int64_t> with =
+        bytes_without(plan_, std::vector<char>(plan_.steps.size(), 0));
+    for (const auto& [name, actions] : groups_) {
       add(actions, table.all);
-      table.modules.push_back(std::move(actions));
+      table.modules.push_back(actions);
+      if (actions.reruns + actions.stores + actions.loads > 0)
+        weigh(&actions, with, table.modules.back());
     }
-    weigh(all, table.all);
+    weigh(nullptr, with, table.all);
     std::stable_sort(table.modules.begin(), table.modules.end(),
                      [](const ModuleActions& a, const ModuleActions& b) {
                        return std::pair(a.benefit_bytes, a.freed_bytes) >
@@ -166,15 +168,14 @@ class Collector {
     sum.stored_bytes += part.stored_bytes;
     sum.loaded_bytes += part.loaded_bytes;
     sum.transfer_seconds += part.transfer_seconds;
+    sum.waited_seconds += part.waited_seconds;
     sum.moved_ops += part.moved_ops;
   }
 
   const plan::Plan& plan_;
   const IdVector<PlanStorageId, std::string> module_;
-  IdVector<PlanStorageId, size_t> left_;  // the step from which it is away; kHere: made or unmade
-  const MemoryProfile profile_;
-  std::map<std::string, Group> groups_;
-  size_t now_ = 0;
+  std::map<std::string, ModuleActions> groups_;
+  std::vector<ModuleActions*> group_of_;  // by step: whose rerun or transfer it is, or null
 };
 
 }  // namespace

@@ -1,9 +1,15 @@
 // What a plan does beyond running each op once in the given order, by module: ops that run again,
 // buffers that move to the slow tier, ops that run at another time; what each group costs and what
 // it is worth. Everything is read off the plan's steps.
+//
+// A group is worth by how much the peak would rise without it (report/what_if.h). Groups overlap:
+// at a moment that is full each of them is needed, so their benefits do not add up, and `all` is
+// replayed for itself. It costs the time of its reruns, and the time in which ops wait for its
+// transfers.
 #pragma once
 
 #include <cstdint>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 
@@ -13,14 +19,17 @@ namespace lowtide::report {
 
 struct ModuleActions {
   std::string module;
-  int64_t reruns = 0;
+  int64_t reruns = 0;  // of ops that compute something
   double rerun_seconds = 0;
   int64_t stores = 0, loads = 0;
   int64_t stored_bytes = 0, loaded_bytes = 0;
   double transfer_seconds = 0;  // on the link, hidden or not
+  double waited_seconds = 0;    // ops waited that long for them
   int64_t moved_ops = 0;        // run out of the given order: not in the longest part that kept it
-  int64_t freed_bytes = 0;      // largest sum of this group's buffers that are away at one time
-  int64_t benefit_bytes = 0;    // by how much the peak would rise if they all stayed
+  int64_t freed_bytes = 0;      // most bytes that are away at one time
+  int64_t benefit_bytes = 0;    // by how much the peak would rise without reruns and transfers
+
+  double paid_seconds() const { return rerun_seconds + waited_seconds; }
 };
 
 struct ActionTable {
@@ -29,5 +38,9 @@ struct ActionTable {
 };
 
 ActionTable actions_of(const plan::Plan& plan);
+
+// The largest groups, one line each; empty where nothing runs again or moves.
+std::string actions_text(const ActionTable& table);
+nlohmann::ordered_json actions_json(const ActionTable& table);
 
 }  // namespace lowtide::report

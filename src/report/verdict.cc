@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/bytes.h"
+#include "report/actions.h"
 #include "report/budget.h"
 #include "report/profile.h"
 
@@ -146,6 +147,8 @@ std::string verdict_text(const plan::Plan& plan, const PlanningFacts& facts) {
   text += "\n";
   append_peak(text, plan, "before", before);
   append_peak(text, plan, "after", after);
+  const std::string actions = actions_text(actions_of(plan));
+  if (!actions.empty()) text += "\n" + actions;
   fmt::format_to(out, "\nplanned in {:.3f} s (read {:.3f}", facts.planning_seconds,
                  facts.reading_seconds);
   for (const auto& [stage, seconds] : facts.stages)
@@ -180,6 +183,7 @@ std::string verdict_json(const plan::Plan& plan, const PlanningFacts& facts) {
   json["cut_short"] = facts.cut_short;
   json["before"] = profile_json(plan, profile_as_given(plan));
   json["after"] = profile_json(plan, profile_planned(plan));
+  json["actions"] = actions_json(actions_of(plan));
   json["order_work_units"] = facts.order_units;
   json["pack_work_units"] = facts.pack_units;
   json["schedule_work_units"] = facts.schedule_units;

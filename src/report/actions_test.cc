@@ -1,0 +1,354 @@
+// What the table of actions says of random schedules, against the simulator: the groups' counts and
+// times, and what each group is worth, found by simulating the schedule without it.
+#include "report/actions.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "base/rng.h"
+#include "plan/schedule_test_problems.h"
+#include "plan/sequence_simulator.h"
+#include "report/modules.h"
+#include "report/what_if.h"
+
+namespace lowtide::report {
+namespace {
+
+using plan::Plan;
+using plan::PlanOpId;
+using plan::PlanStorageId;
+using plan::PlanValueId;
+using plan::SchedAction;
+using plan::SchedInstance;
+using plan::SchedOpId;
+using plan::SchedResidentId;
+using plan::ScheduleProblem;
+using plan::SchedValueId;
+using plan::Step;
+using Sequence = std::vector<SchedAction>;
+
+constexpr int kModules = 3;
+
+// Values first, residents behind them; also the order of the plan's storages.
+size_t holding_of(const ScheduleProblem& problem, SchedValueId v, SchedResidentId r) {
+  return v.valid() ? size_t{v.index()} : problem.values.size() + r.index();
+}
+
+// A plan without addresses that runs the sequence.
+class PlanOfSequence {
+ public:
+  PlanOfSequence(const ScheduleProblem& problem, const Sequence& sequence)
+      : problem_(problem),
+        sequence_(sequence),
+        profile_(*plan::simulate_sequence(problem, sequence)),
+        under_way_(problem.values.size() + problem.residents.size(), kNone) {}
+
+  Plan make() {
+    if (problem_.link)
+      plan_.slow_tiers.push_back({.name = "host",
+                                  .bytes_per_second_out = problem_.link->bytes_per_second_out,
+                                  .bytes_per_second_in = problem_.link->bytes_per_second_in,
+                                  .latency_seconds = problem_.link->latency_seconds});
+    add_storages();
+    add_ops();
+    for (at_ = 0; at_ < sequence_.size(); ++at_) add_steps(sequence_[at_]);
+    for (size_t holding = 0; holding < under_way_.size(); ++holding) wait(holding);
+    plan_.claims.peak_bytes = profile_.peak_bytes;
+    return std::move(plan_);
+  }
+
+  // Something is stored that no run has waited for since it was loaded: the plan's steps wait for
+  // it first, the sequence does not.
+  bool stores_early() const { return stores_early_; }
+
+ private:
+  enum Transfer : char { kNone, kStoring, kLoading };
+
+  void add_storage(std::string name, int64_t bytes, bool resident, bool output, PlanOpId producer) {
+    const PlanValueId value(plan_.values.size());
+    const PlanStorageId storage = plan_.storages.push_back(
+        {.root = value, .bytes = bytes, .resident = resident, .slow_tier = 0});
+    plan_.values.push_back(
+        {.name = std::move(name), .storage = storage, .producer = producer, .is_output = output});
+  }
+
+  void add_storages() {
+    for (const plan::SchedValue& value : problem_.values)
+      add_storage("value", value.bytes, false, value.is_output, PlanOpId(value.producer.index()));
+    int64_t rest = problem_.resident_bytes;
+    for (const plan::SchedResident& resident : problem_.residents) {
+      add_storage("resident", resident.bytes, true, false, PlanOpId::none());
+      rest -= resident.bytes;
+    }
+    add_storage("rest", rest, true, false, PlanOpId::none());
+    for (const SchedAction& action : sequence_)
+      if (action.resident.valid())
+        plan_.storages[PlanStorageId(holding_of(problem_, {}, action.resident))].home_slow = true;
+  }
+
+  void add_ops() {
+    for (SchedOpId op : problem_.ops.ids())
+      plan_.ops.push_back({.kind = "Op",
+                           .name = "op",
+                           .module = "m" + std::to_string(op.index() % kModules),
+                           .workspace_bytes = problem_.ops[op].workspace_bytes,
+                           .predicted_seconds = problem_.ops[op].seconds});
+    for (SchedValueId v : problem_.values.ids()) {
+      plan_.ops[PlanOpId(problem_.values[v].producer.index())].outputs.push_back(
+          PlanValueId(v.index()));
+      for (SchedOpId reader : problem_.values[v].readers)
+        plan_.ops[PlanOpId(reader.index())].inputs.push_back(PlanValueId(v.index()));
+    }
+    for (SchedResidentId r : problem_.residents.ids())
+      for (SchedOpId reader : problem_.residents[r].readers)
+        plan_.ops[PlanOpId(reader.index())].inputs.push_back(
+            PlanValueId(holding_of(problem_, {}, r)));
+  }
+
+  Step& add(Step::Kind kind, size_t holding) {
+    Step step;
+    step.kind = kind;
+    step.storage = PlanStorageId(holding);
+    return plan_.steps.emplace_back(step);
+  }
+
+  void wait(size_t holding) {
+    if (under_way_[holding] != kNone) add(Step::Kind::kWait, holding);
+    under_way_[holding] = kNone;
+  }
+
+  void add_steps(const SchedAction& action) {
+    const size_t holding = holding_of(problem_, action.value, action.resident);
+    switch (action.kind) {
+      case SchedAction::Kind::kRun:
+        add_run(action.op);
+        break;
+      case SchedAction::Kind::kStore:
+        stores_early_ |= under_way_[holding] != kNone;
+        wait(holding);
+        add(Step::Kind::kStore, holding);
+        under_way_[holding] = kStoring;
+        break;
+      case SchedAction::Kind::kDrop:
+        wait(holding);
+        add(Step::Kind::kFree, holding);
+        break;
+      case SchedAction::Kind::kLoad:
+        add(Step::Kind::kLoad, holding);
+        under_way_[holding] = kLoading;
+        break;
+    }
+  }
+
+  void add_run(SchedOpId op) {
+    for (PlanValueId input : plan_.ops[PlanOpId(op.index())].inputs)
+      if (under_way_[input.index()] == kLoading) wait(input.index());
+    Step step;
+    step.op = PlanOpId(op.index());
+    for (const SchedInstance& instance : profile_.instances) {
+      if (instance.birth != at_) continue;
+      plan::Placement made{.storage = PlanStorageId(instance.value.index())};
+      if (instance.reuses >= 0)
+        made.reuses =
+            PlanStorageId(profile_.instances[static_cast<size_t>(instance.reuses)].value.index());
+      step.makes.push_back(made);
+    }
+    plan_.steps.push_back(step);
+  }
+
+  const ScheduleProblem& problem_;
+  const Sequence& sequence_;
+  const plan::SequenceProfile profile_;
+  Plan plan_;
+  std::vector<char> under_way_;
+  size_t at_ = 0;
+  bool stores_early_ = false;
+};
+
+// Each op once, then whatever of many random reruns and moves is possible.
+Sequence random_sequence(const ScheduleProblem& problem, Rng& rng) {
+  Sequence sequence;
+  for (SchedOpId op : problem.ops.ids()) sequence.push_back(SchedAction::run(op));
+  const auto at = [&] { return static_cast<std::ptrdiff_t>(rng.below(sequence.size() + 1)); };
+  for (int i = 0; i < 60; ++i) {
+    Sequence changed = sequence;
+    const auto insert = [&](std::initializer_list<SchedAction> actions) {
+      std::vector<std::ptrdiff_t> places;
+      for (size_t k = 0; k < actions.size(); ++k) places.push_back(at());
+      std::sort(places.rbegin(), places.rend());
+      size_t k = actions.size();
+      for (std::ptrdiff_t place : places)
+        changed.insert(changed.begin() + place, *(actions.begin() + static_cast<int64_t>(--k)));
+    };
+    if (!problem.link || rng.below(2) == 0) {
+      insert({SchedAction::run(SchedOpId(rng.below(problem.ops.size())))});
+    } else if (problem.residents.size() == 0 || rng.below(3) != 0) {
+      const SchedValueId v(rng.below(problem.values.size()));
+      insert({SchedAction::store(v), SchedAction::drop(v), SchedAction::load(v)});
+    } else {
+      const SchedResidentId r(rng.below(problem.residents.size()));
+      if (problem.residents[r].writers.empty())
+        insert({SchedAction::load(r), SchedAction::drop(r)});
+      else
+        insert({SchedAction::load(r), SchedAction::store(r), SchedAction::drop(r)});
+    }
+    if (plan::simulate_sequence(problem, changed)) sequence = std::move(changed);
+  }
+  return sequence;
+}
+
+// The sequence without the reruns of the module's ops and the moves of its storages.
+Sequence without(const ScheduleProblem& problem, const Sequence& sequence,
+                 const IdVector<PlanStorageId, std::string>& modules, const std::string& module) {
+  Sequence rest;
+  std::set<uint32_t> ran;
+  for (const SchedAction& action : sequence) {
+    if (action.kind == SchedAction::Kind::kRun) {
+      const bool again = !ran.insert(static_cast<uint32_t>(action.op.index())).second;
+      if (again && module == "m" + std::to_string(action.op.index() % kModules)) continue;
+    } else if (modules[PlanStorageId(holding_of(problem, action.value, action.resident))] ==
+               module) {
+      continue;
+    }
+    rest.push_back(action);
+  }
+  return rest;
+}
+
+struct Compared {
+  int groups = 0, exact = 0, worthy = 0;
+};
+
+// Every group of random schedules of this shape.
+Compared compare(const plan::RandomSchedule& shape, uint64_t seed) {
+  Rng rng(seed);
+  Compared compared;
+  for (int round = 0; round < 400; ++round) {
+    const ScheduleProblem problem = plan::random_schedule_problem(shape, rng);
+    const Sequence sequence = random_sequence(problem, rng);
+    const auto profile = *plan::simulate_sequence(problem, sequence);
+    PlanOfSequence writer(problem, sequence);
+    const Plan plan = writer.make();
+    const ActionTable table = actions_of(plan);
+    const auto modules = modules_of(plan);
+
+    const std::vector<int64_t> bytes = bytes_without(plan, std::vector<char>(plan.steps.size(), 0));
+    EXPECT_EQ(*std::max_element(bytes.begin(), bytes.end()), profile.peak_bytes);
+    EXPECT_EQ(table.all.reruns, profile.reruns);
+    EXPECT_EQ(table.all.stored_bytes, profile.stored_bytes);
+    EXPECT_EQ(table.all.loaded_bytes, profile.loaded_bytes);
+    EXPECT_EQ(table.all.transfer_seconds, profile.transfer_seconds);
+    if (!writer.stores_early()) {
+      EXPECT_EQ(profile.once_seconds + table.all.paid_seconds(), profile.seconds);
+    }
+
+    for (const ModuleActions& group : table.modules) {
+      const auto left =
+          plan::simulate_sequence(problem, without(problem, sequence, modules, group.module));
+      if (!left) continue;  // a load that served only what is gone
+      const int64_t worth = left->peak_bytes - profile.peak_bytes;
+      EXPECT_GE(group.benefit_bytes, worth);
+      ++compared.groups;
+      compared.exact += group.benefit_bytes == worth;
+      compared.worthy += worth > 0;
+    }
+    if (testing::Test::HasFailure()) return compared;
+  }
+  return compared;
+}
+
+plan::RandomSchedule plain_shape() {
+  plan::RandomSchedule shape;
+  shape.min_ops = 4;
+  shape.max_ops = 14;
+  shape.extra_value_rate = 0;
+  shape.writer_rate = 0;
+  shape.in_place_rate = 0;
+  return shape;
+}
+
+TEST(ActionsTest, RerunsAreWorthWhatTheirAbsenceAddsToThePeak) {
+  const Compared compared = compare(plain_shape(), 1);
+  EXPECT_EQ(compared.exact, compared.groups);
+  EXPECT_GT(compared.groups, 500);
+  EXPECT_GT(compared.worthy, 100);
+}
+
+TEST(ActionsTest, SoAreTransfers) {
+  plan::RandomSchedule shape = plain_shape();
+  shape.rerun_rate = 0;
+  shape.link_rate = 1;
+  shape.resident_rate = 0.2;
+  const Compared compared = compare(shape, 2);
+  EXPECT_EQ(compared.exact, compared.groups);
+  EXPECT_GT(compared.groups, 300);
+  EXPECT_GT(compared.worthy, 50);
+}
+
+TEST(ActionsTest, WithTakeoversAndBothWaysItIsNeverTooLittle) {
+  plan::RandomSchedule shape = plain_shape();
+  shape.in_place_rate = 0.3;
+  shape.link_rate = 0.7;
+  shape.resident_rate = 0.2;
+  const Compared compared = compare(shape, 3);
+  EXPECT_GT(compared.groups, 500);
+  EXPECT_GT(compared.exact, compared.groups * 8 / 10);
+}
+
+// Ops of half a second, each with one value of 8 bytes.
+ScheduleProblem small_problem(std::vector<std::vector<SchedOpId>> readers) {
+  ScheduleProblem problem;
+  for (std::vector<SchedOpId>& of_value : readers) {
+    plan::SchedOp op;
+    op.seconds = 0.5;
+    op.may_rerun = true;
+    plan::SchedValue value;
+    value.bytes = 8;
+    value.producer = SchedOpId(problem.ops.size());
+    value.readers = std::move(of_value);
+    problem.ops.push_back(std::move(op));
+    problem.values.push_back(std::move(value));
+  }
+  return problem;
+}
+
+// The first value goes while the third is made, and is made again for the last op.
+TEST(ActionsTest, ARerunByHand) {
+  const ScheduleProblem problem =
+      small_problem({{SchedOpId(1), SchedOpId(3)}, {SchedOpId(2)}, {SchedOpId(3)}, {}});
+  Sequence sequence;
+  for (uint32_t op : {0u, 1u, 2u, 0u, 3u}) sequence.push_back(SchedAction::run(SchedOpId(op)));
+  const ActionTable table = actions_of(PlanOfSequence(problem, sequence).make());
+  ASSERT_EQ(table.modules.size(), 1u);
+  EXPECT_EQ(table.modules[0].module, "m0");
+  EXPECT_EQ(table.modules[0].reruns, 1);
+  EXPECT_EQ(table.modules[0].rerun_seconds, 0.5);
+  EXPECT_EQ(table.modules[0].freed_bytes, 8);
+  EXPECT_EQ(table.modules[0].benefit_bytes, 0);  // the last op needs 24 bytes in any case
+  const std::string text = actions_text(table);
+  EXPECT_NE(text.find("\nm0 "), std::string::npos) << text;
+  EXPECT_NE(text.find("\nall 1 "), std::string::npos) << text;
+  const nlohmann::json json = actions_json(table);
+  EXPECT_EQ(json["reruns"], 1);
+  EXPECT_EQ(json["modules"][0]["module"], "m0");
+  EXPECT_EQ(json["modules"][0]["benefit_bytes_per_second"], 0);
+}
+
+TEST(ActionsTest, WhatOnlyMovedInTimeIsCountedAndNotPrinted) {
+  const ScheduleProblem problem = small_problem({{}, {}, {}});
+  Sequence sequence;
+  for (uint32_t op : {2u, 0u, 1u}) sequence.push_back(SchedAction::run(SchedOpId(op)));
+  const ActionTable table = actions_of(PlanOfSequence(problem, sequence).make());
+  ASSERT_EQ(table.modules.size(), 1u);
+  EXPECT_EQ(table.modules[0].module, "m2");
+  EXPECT_EQ(table.modules[0].moved_ops, 1);
+  EXPECT_EQ(table.all.moved_ops, 1);
+  EXPECT_EQ(actions_text(table), "");
+}
+
+}  // namespace
+}  // namespace lowtide::report
