@@ -26,6 +26,7 @@ THIRD_PARTY = {
     "protobuf": (r"google/protobuf/.*|.*\.pb\.h", r"src/io/.*\.cc"),
     "json": (r"nlohmann/.*", r"(src|tools|tests|bench|fuzz)/.*\.cc"),
     "cli11": (r"CLI/.*", r"tools/.*"),
+    "cairo": (r"cairo(-\w+)?\.h", r"tools/pareto_plot\.cc"),
     "xxhash": (r"xxhash\.h", r"(src|tools|tests|bench)/.*\.cc"),
     "expected": (r"tl/expected\.hpp", r"src/base/.*|include/lowtide/result\.h"),
     "fmt": (r"fmt/.*", r".*"),

@@ -11,6 +11,7 @@
 #include "tools/calibrate_command.h"
 #include "tools/commands.h"
 #include "tools/flags.h"
+#include "tools/sweep_command.h"
 
 namespace {
 
@@ -45,6 +46,7 @@ int run(int argc, char** argv) {
   app.option_defaults()->always_capture_default();
   lowtide::tools::Action action;
   lowtide::tools::add_model_commands(app, action);
+  lowtide::tools::add_sweep_command(app, action);
   lowtide::tools::add_problem_commands(app, action);
   lowtide::tools::add_calibrate_command(app, action);
   try {

@@ -111,7 +111,72 @@ class LOWTIDE_API Plan {
   const State& state() const { return *state_; }
 
  private:
+  friend class Front;
   explicit Plan(std::unique_ptr<State> state);
+  std::unique_ptr<State> state_;
+};
+
+struct SweepOptions {
+  // Budgets, one by one or as ranges, separated by commas: "40%..100%", "600MiB..1GiB:5",
+  // "floor..100%", "60%,80%,900MiB". Per cent are of the arena that needs no budget; "floor" is
+  // what every schedule is proven to need. Where a range begins below the floor, its first budget
+  // is kept, to be refused with the reason, and the others lie between the floor and its end.
+  std::string budgets = "40%..100%";
+  int points = 10;  // of a range that does not say how many, both ends included
+  // One more budget, whose plan is the chosen one. Empty: the knee is chosen, or where there is
+  // none the plan with the least arena.
+  std::string choose = {};
+};
+
+// What became of one budget.
+struct FrontPoint {
+  int64_t budget_bytes = 0;
+  std::string status;  // "optimal", "feasible", "limit" or "infeasible"
+  bool found = false;  // there is a plan; what follows up to `reason` is about it
+  int64_t arena_bytes = 0, peak_bytes = 0;
+  double seconds = 0;                          // predicted, of a step
+  double lower_bound_seconds = 0;              // proven for every schedule within the budget
+  double extra = 0;                            // seconds over those of every op once, minus 1
+  double bound_extra = 0;                      // the same of the bound
+  double gap = 0;                              // seconds over the bound, minus 1
+  int64_t reruns = 0;                          // runs of ops beyond the first of each
+  int64_t stored_bytes = 0, loaded_bytes = 0;  // to and from slow memory
+  double exposed_seconds = 0;                  // waited for that
+  std::string reason;                          // why there is no plan
+};
+
+// Plans of one model for many budgets, found together. With less memory no plan is faster and none
+// has a larger arena than with more.
+class LOWTIDE_API Front {
+ public:
+  // `options.effort` and `options.time_limit_seconds` are those of each budget; it has no budget of
+  // its own. Error: as Plan::make, but for single budgets that were missed; kInfeasible or kLimit
+  // where all were missed.
+  static Result<Front> make(const Model& model, const PlanOptions& options = {},
+                            const SweepOptions& sweep = {});
+  Front(Front&&) noexcept;
+  Front& operator=(Front&&) noexcept;
+  ~Front();
+
+  const std::vector<FrontPoint>& points() const;  // budgets descending
+  const Plan* plan(size_t point) const;           // null where none was found
+  const Plan& unlimited() const;                  // without a budget
+  int64_t peak_before_bytes() const;              // the ops in their given order
+  int64_t floor_bytes() const;                    // proven: no schedule needs less
+  double once_seconds() const;                    // predicted, of every op once
+  // The point below which memory costs more than it did above; none where the front has no bend.
+  std::optional<size_t> knee() const;
+  // None where the budget that was to be chosen was missed.
+  std::optional<size_t> chosen() const;
+  std::string text() const;   // a table, for people
+  std::string json() const;   // the same, with stable keys (docs/formats.md)
+  std::string lines() const;  // JSON, one point a line
+
+  struct State;
+  const State& state() const { return *state_; }
+
+ private:
+  explicit Front(std::unique_ptr<State> state);
   std::unique_ptr<State> state_;
 };
 

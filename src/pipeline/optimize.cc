@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <initializer_list>
 #include <numeric>
 
 #include "analysis/describe.h"
@@ -158,13 +159,106 @@ std::vector<plan::SchedAction> runs_of(const std::vector<plan::SchedAction>& seq
   return runs;
 }
 
-// A plan for less memory that is as fast is as good for more.
-void make_monotone(std::vector<BudgetSolution>& solved, const std::vector<char>& found) {
-  for (size_t i = solved.size(); i-- > 1;) {
-    if (!found[i]) continue;
-    if (solved[i].solution.profile.seconds <= solved[i - 1].solution.profile.seconds)
-      solved[i - 1] = solved[i];
+// What a front knows of one budget.
+struct Attempt {
+  int64_t budget_bytes = 0;
+  std::optional<BudgetSolution> solved;
+  Error missed;  // where nothing was found
+};
+
+// The searches of a front. `attempts` have budgets that descend.
+class FrontSearch {
+ public:
+  FrontSearch(const Prepared& ready, const OptimizeOptions& options, int64_t floor)
+      : ready_(ready), options_(options), floor_(floor) {
+    options_.schedule.remat.max_units = std::max<int64_t>(1, options.schedule.remat.max_units / 2);
+    options_.schedule.swap.max_units = std::max<int64_t>(1, options.schedule.swap.max_units / 2);
   }
+
+  // From more memory to less. Where nothing was found, less is not tried.
+  Status descend(std::vector<Attempt>& attempts) {
+    const Attempt* before = nullptr;
+    for (Attempt& attempt : attempts) {
+      if (before != nullptr && !before->solved)
+        attempt.missed = {before->missed.code,
+                          fmt::format("not tried, as {} bytes were missed", before->budget_bytes)};
+      if (attempt.budget_bytes < floor_)
+        attempt.missed = {
+            ErrorCode::kInfeasible,
+            fmt::format("{} bytes are too few: every schedule needs at least {} bytes",
+                        attempt.budget_bytes, floor_)};
+      if (attempt.missed.message.empty()) {
+        LT_RETURN_IF_ERROR(search(attempt, {before}));
+        before = &attempt;
+      }
+    }
+    return {};
+  }
+
+  // From less memory to more: what does with less is a start for more.
+  Status ascend(std::vector<Attempt>& attempts) {
+    for (size_t i = attempts.size(); i-- > 0;) {
+      const Attempt* less = i + 1 < attempts.size() ? &attempts[i + 1] : nullptr;
+      const auto& solved = attempts[i].solved;
+      if (solved && solved->status != plan::SolveStatus::kOptimal)
+        LT_RETURN_IF_ERROR(search(attempts[i], {&attempts[i], less}));
+    }
+    return {};
+  }
+
+ private:
+  static double seconds(const BudgetSolution& solved) { return solved.solution.profile.seconds; }
+
+  Status search(Attempt& attempt, std::initializer_list<const Attempt*> neighbours) {
+    options_.budget_bytes = attempt.budget_bytes;
+    if (fits(ready_.unlimited, options_)) {
+      attempt.solved = BudgetSolution{ready_.unlimited, plan::SolveStatus::kOptimal, {}};
+      return {};
+    }
+    auto& starts = options_.schedule.remat.starts;
+    starts.clear();
+    for (const Attempt* neighbour : neighbours)
+      if (neighbour != nullptr && neighbour->solved)
+        starts.push_back(runs_of(neighbour->solved->solution.sequence));
+    Result<BudgetSolution> found = fit_budget(ready_.view, options_, ready_.unlimited);
+    if (found) {
+      if (!attempt.solved || seconds(*found) < seconds(*attempt.solved))
+        attempt.solved = std::move(*found);
+      return {};
+    }
+    const Error& failure = found.error();
+    if (failure.code != ErrorCode::kInfeasible && failure.code != ErrorCode::kLimit)
+      return tl::unexpected(failure);
+    if (!attempt.solved) attempt.missed = failure;
+    return {};
+  }
+
+  const Prepared& ready_;
+  OptimizeOptions options_;
+  const int64_t floor_;
+};
+
+// Each plan is the fastest of all that fit, and of those as fast the one with the least arena.
+void make_monotone(std::vector<Attempt>& attempts) {
+  const auto better = [](const BudgetSolution& a, const BudgetSolution& b) {
+    return std::pair(a.solution.profile.seconds, a.solution.arena_bytes) <
+           std::pair(b.solution.profile.seconds, b.solution.arena_bytes);
+  };
+  const std::vector<Attempt> all = attempts;
+  for (Attempt& attempt : attempts)
+    for (const Attempt& other : all) {
+      if (!other.solved || other.solved->solution.arena_bytes > attempt.budget_bytes) continue;
+      if (!attempt.solved || better(*other.solved, *attempt.solved)) attempt.solved = other.solved;
+    }
+}
+
+// A plan may have come from another budget, where its time was optimal, or here is.
+plan::SolveStatus status_of(const Optimized& made) {
+  const plan::Claims& claims = made.plan.claims;
+  if (claims.predicted_seconds <= claims.lower_bound_seconds * (1 + 1e-9))
+    return plan::SolveStatus::kOptimal;
+  return made.schedule_status == plan::SolveStatus::kOptimal ? plan::SolveStatus::kFeasible
+                                                             : made.schedule_status;
 }
 
 }  // namespace
@@ -190,38 +284,33 @@ Result<Front> optimize_front(const ir::Graph& forward, const OptimizeOptions& op
                              const ChooseBudgets& choose) {
   const auto start = Clock::now();
   LT_ASSIGN(const Prepared ready, prepare(forward, options));
-  const BudgetSolution whole{ready.unlimited, plan::SolveStatus::kOptimal, {}};
   OptimizeOptions at = options;
   at.budget_bytes.reset();
   Front front;
-  LT_ASSIGN(front.unlimited, write(ready, whole, at));
+  LT_ASSIGN(front.unlimited, write(ready, {ready.unlimited, plan::SolveStatus::kOptimal, {}}, at));
   front.floor_bytes = floor_bytes(ready.view.problem, options.schedule.transfers);
   std::vector<int64_t> budgets = choose(front.floor_bytes, ready.unlimited.arena_bytes);
   std::sort(budgets.rbegin(), budgets.rend());
+  budgets.erase(std::unique(budgets.begin(), budgets.end()), budgets.end());
 
-  std::vector<BudgetSolution> solved;
-  std::vector<char> found;
-  for (int64_t budget : budgets) {
-    at.budget_bytes = budget;
-    front.points.push_back({budget, {}, {}});
-    Result<BudgetSolution> fitted = whole;
-    if (!fits(ready.unlimited, at)) fitted = fit_budget(ready.view, at, ready.unlimited);
-    found.push_back(fitted.has_value());
-    solved.push_back(fitted ? std::move(*fitted) : BudgetSolution{});
-    if (fitted)
-      at.schedule.remat.starts = {runs_of(solved.back().solution.sequence)};
-    else if (fitted.error().code == ErrorCode::kInternal)
-      return tl::unexpected(fitted.error());
-    else
-      front.points.back().missed = fitted.error().message;
-  }
-  make_monotone(solved, found);
-  for (size_t i = 0; i < front.points.size(); ++i) {
-    if (!found[i]) continue;
-    at.budget_bytes = front.points[i].budget_bytes;
-    LT_ASSIGN(front.points[i].made, write(ready, solved[i], at));
-    front.points[i].made->planning_seconds =
-        std::chrono::duration<double>(Clock::now() - start).count();
+  std::vector<Attempt> attempts;
+  for (int64_t budget : budgets) attempts.push_back({budget, {}, {}});
+  FrontSearch search(ready, options, front.floor_bytes);
+  LT_RETURN_IF_ERROR(search.descend(attempts));
+  LT_RETURN_IF_ERROR(search.ascend(attempts));
+  make_monotone(attempts);
+  for (const Attempt& attempt : attempts) {
+    FrontPoint& point = front.points.emplace_back();
+    point.budget_bytes = attempt.budget_bytes;
+    if (!attempt.solved) {
+      point.missed = attempt.missed.message;
+      point.infeasible = attempt.missed.code == ErrorCode::kInfeasible;
+      continue;
+    }
+    at.budget_bytes = attempt.budget_bytes;
+    LT_ASSIGN(point.made, write(ready, *attempt.solved, at));
+    point.made->schedule_status = status_of(*point.made);
+    point.made->planning_seconds = std::chrono::duration<double>(Clock::now() - start).count();
   }
   return front;
 }

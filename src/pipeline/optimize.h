@@ -79,18 +79,20 @@ struct FrontPoint {
   int64_t budget_bytes = 0;
   std::optional<Optimized> made;  // none: no plan was found
   std::string missed;             // why not
+  bool infeasible = false;        // and that it cannot be is proven
 };
 struct Front {
-  std::vector<FrontPoint> points;  // budgets descending
+  std::vector<FrontPoint> points;  // budgets descending, each once
   Optimized unlimited;             // without any budget
   int64_t floor_bytes = 0;         // proven: no schedule needs less
 };
 // The budgets to try, once the floor and the arena of the unlimited plan are known.
 using ChooseBudgets = std::function<std::vector<int64_t>(int64_t floor, int64_t unlimited)>;
 
-// One plan per budget, each search started from its neighbour with more memory. Monotone: with less
-// memory no plan is faster, and none has a larger arena than with more. Errors as of optimize, but
-// for budgets that were missed.
+// One plan per budget. Half of a budget's work starts from its neighbour with more memory, the
+// other half from what was found there and from its neighbour with less. Monotone: with less memory
+// no plan is faster and none has a larger arena than with more. Errors as of optimize, but for
+// budgets that were missed.
 Result<Front> optimize_front(const ir::Graph& forward, const OptimizeOptions& options,
                              const ChooseBudgets& choose);
 

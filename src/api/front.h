@@ -1,0 +1,31 @@
+// What a Front holds, and what is told of it. For src/api and tools/ only.
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lowtide/api.h"
+
+namespace lowtide {
+
+struct Front::State {
+  std::vector<FrontPoint> points;          // budgets descending
+  std::vector<std::optional<Plan>> plans;  // of the points
+  std::optional<Plan> unlimited;           // there
+  int64_t floor_bytes = 0;
+  std::optional<size_t> knee, chosen;
+  double planning_seconds = 0;
+};
+
+// The point farthest below the line from the one with the most memory to the one with the least:
+// where less memory begins to cost more. None with fewer than three different plans, or where they
+// lie on a line.
+std::optional<size_t> knee_of(const std::vector<FrontPoint>& points);
+
+std::string front_text(const Front::State& front);
+std::string front_json(const Front::State& front);
+std::string front_lines(const Front::State& front);
+
+}  // namespace lowtide

@@ -1,0 +1,153 @@
+#include "tools/sweep_command.h"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <memory>
+#include <string>
+
+#include "api/budgets.h"
+#include "api/front.h"
+#include "api/state.h"
+#include "base/file.h"
+#include "base/printable.h"
+#include "base/result.h"
+#include "lowtide/api.h"
+#include "tools/flags.h"
+#include "tools/pareto_plot.h"
+#include "tools/plan_flags.h"
+
+namespace lowtide::tools {
+namespace {
+
+struct SweepCommand {
+  PlanFlags flags;
+  SweepOptions sweep;
+  std::string output;
+  bool plans = false, json = false, quiet = false;
+};
+
+// Budgets that cannot be read are refused before the model is read.
+Status check_budgets(const SweepOptions& sweep) {
+  const auto ranges = parse_budgets(sweep.budgets, sweep.points, "--budgets");
+  if (!ranges) return tl::unexpected(ranges.error());
+  if (sweep.choose.empty()) return {};
+  const auto chosen = parse_amount(sweep.choose, "--choose");
+  if (!chosen) return tl::unexpected(chosen.error());
+  return {};
+}
+
+// What would fail after the search is refused before it.
+Status check_output(const SweepCommand& given) {
+  if (given.output.empty()) return {};
+  const std::filesystem::path path(given.output);
+  if (!path.has_filename())
+    return error(ErrorCode::kUsage,
+                 fmt::format("-o: '{}' is a folder; the files need a name, as in {}sweep",
+                             printable(given.output), printable(given.output)));
+  std::error_code unreachable;
+  if (path.has_parent_path() && !std::filesystem::is_directory(path.parent_path(), unreachable))
+    return error(ErrorCode::kInput, fmt::format("-o: there is no folder '{}'",
+                                                printable(path.parent_path().string())));
+  return {};
+}
+
+std::string title_of(const plan::Plan& plan) {
+  std::string title = printable(plan.model);
+  for (const auto& [symbol, size] : plan.bindings)
+    title += fmt::format("  {}={}", printable(symbol), size);
+  return title;
+}
+
+ParetoPlot plot_of(const Front& front) {
+  ParetoPlot plot;
+  plot.title = title_of(front.unlimited().state().plan);
+  plot.subtitle =
+      fmt::format("predicted; each op once takes {:.1f} ms", front.once_seconds() * 1e3);
+  plot.before_bytes = front.peak_before_bytes();
+  plot.floor_bytes = front.floor_bytes();
+  const auto& points = front.points();
+  for (size_t i = points.size(); i-- > 0;) {
+    if (!points[i].found) continue;
+    if (front.chosen() == i) plot.chosen = plot.points.size();
+    if (front.knee() == i) plot.knee = plot.points.size();
+    plot.points.push_back(
+        {points[i].budget_bytes, points[i].arena_bytes, points[i].extra, points[i].bound_extra});
+  }
+  return plot;
+}
+
+Status write_files(const Front& front, const SweepCommand& given) {
+  const std::string& prefix = given.output;
+  const ParetoPlot plot = plot_of(front);
+  LT_ASSIGN(const std::string svg, draw_svg(plot));
+  LT_ASSIGN(const std::string png, draw_png(plot));
+  LT_RETURN_IF_ERROR(write_file_atomically(prefix + ".txt", front.text()));
+  LT_RETURN_IF_ERROR(write_file_atomically(prefix + ".jsonl", front.lines()));
+  LT_RETURN_IF_ERROR(write_file_atomically(prefix + ".svg", svg));
+  LT_RETURN_IF_ERROR(write_file_atomically(prefix + ".png", png));
+  if (front.chosen()) LT_RETURN_IF_ERROR(front.plan(*front.chosen())->save(prefix + ".lt"));
+  if (!given.plans) return {};
+  for (size_t i = 0; i < front.points().size(); ++i)
+    if (front.plan(i) != nullptr)
+      LT_RETURN_IF_ERROR(
+          front.plan(i)->save(fmt::format("{}-{}.lt", prefix, front.points()[i].budget_bytes)));
+  return {};
+}
+
+// Error: the budget that was to be chosen was missed.
+Status check_choice(const Front& front, const std::string& asked) {
+  if (front.chosen()) return {};
+  LT_ASSIGN(const Amount amount, parse_amount(asked, "--choose"));
+  const int64_t bytes = bytes_of(amount, {front.floor_bytes(), front.unlimited().arena_bytes()});
+  for (const FrontPoint& point : front.points())
+    if (point.budget_bytes == bytes)
+      return error(point.status == "infeasible" ? ErrorCode::kInfeasible : ErrorCode::kLimit,
+                   fmt::format("--choose: {}", point.reason));
+  return error(ErrorCode::kInternal, fmt::format("--choose: {} bytes are no point", bytes));
+}
+
+Status run_sweep_command(const CLI::App& command, SweepCommand& given) {
+  LT_RETURN_IF_ERROR(needs(command, "--plans", !given.output.empty(), "--output"));
+  LT_RETURN_IF_ERROR(check_budgets(given.sweep));
+  LT_RETURN_IF_ERROR(check_output(given));
+  LT_ASSIGN(const Model model, read_model(command, given.flags));
+  LT_ASSIGN(const Front front, Front::make(model, given.flags.options, given.sweep));
+  if (!given.output.empty()) LT_RETURN_IF_ERROR(write_files(front, given));
+  if (!given.quiet) put(given.json ? front.json() : front.text());
+  return check_choice(front, given.sweep.choose);
+}
+
+}  // namespace
+
+void add_sweep_command(CLI::App& app, Action& action) {
+  auto given = std::make_shared<SweepCommand>();
+  CLI::App* command =
+      app.add_subcommand("sweep", "Plan a model for many budgets: what memory costs in time");
+  add_model_flags(command, given->flags);
+  command
+      ->add_option("--budgets", given->sweep.budgets,
+                   "ranges or single budgets, as in 600MiB..1GiB:5,80%; per cent are of the arena "
+                   "that needs no budget, and 'floor' is what is proven to be needed")
+      ->type_name("A..B");
+  command->add_option("--points", given->sweep.points, "of a range that does not say how many")
+      ->check(whole_number(2, kMostBudgets));
+  command
+      ->add_option("--choose", given->sweep.choose,
+                   "one more budget, whose plan is the chosen one; default: the knee")
+      ->type_name("BYTES");
+  add_search_flags(command, given->flags);
+  command
+      ->add_option("-o,--output", given->output,
+                   "write PREFIX.txt, .jsonl, .svg, .png, and the chosen plan as PREFIX.lt")
+      ->type_name("PREFIX")
+      ->check(file_name());
+  command->add_flag("--plans", given->plans, "write every plan, as PREFIX-<budget in bytes>.lt");
+  command->add_flag("--json", given->json, "print the front as JSON");
+  command->add_flag("--quiet", given->quiet, "print nothing");
+  command->callback([given, command, &action] {
+    action = [given, command] { return run_sweep_command(*command, *given); };
+  });
+}
+
+}  // namespace lowtide::tools
