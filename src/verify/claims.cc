@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "verify/facts.h"
+#include "verify/precedence.h"
 
 namespace lowtide::verify {
 namespace {
@@ -61,29 +61,6 @@ class Timeline {
   IdVector<PlanStorageId, double> ends_;  // of the last transfer
 };
 
-// While an op runs, what it reads and makes is there, and all residents that cannot move. Where
-// there is a slow tier, any resident might.
-int64_t floor_bytes(const Facts& facts) {
-  const plan::Plan& plan = facts.plan;
-  const bool all_stay = plan.slow_tiers.empty();
-  int64_t floor = all_stay ? facts.resident_bytes : 0;
-  for (PlanOpId o : plan.ops.ids()) {
-    const plan::PlanOp& op = plan.ops[o];
-    std::vector<PlanStorageId> touched;
-    for (const auto* values : {&op.inputs, &op.outputs})
-      for (PlanValueId v : *values)
-        if (v.valid()) touched.push_back(plan.values[v].storage);
-    std::sort(touched.begin(), touched.end());
-    touched.erase(std::unique(touched.begin(), touched.end()), touched.end());
-    int64_t bytes = all_stay ? facts.resident_bytes : 0;
-    bytes += op.workspace_bytes - most_reused_bytes(facts, facts.pairs[o]);
-    for (PlanStorageId s : touched)
-      if (facts.maker[s].valid() || !all_stay) bytes += plan.storages[s].bytes;
-    if (!facts.is_view_op[o]) floor = std::max(floor, bytes);
-  }
-  return floor;
-}
-
 void check_bytes(const Facts& facts, Report& report, Findings& findings) {
   const plan::Claims& claims = facts.plan.claims;
   const auto compare = [&](Violation kind, std::string_view what, int64_t claimed, int64_t found) {
@@ -96,7 +73,7 @@ void check_bytes(const Facts& facts, Report& report, Findings& findings) {
   if (claims.budget_bytes && facts.plan.arena_bytes > *claims.budget_bytes)
     findings.add(Violation::kBudget, fmt::format("an arena of {} bytes for a budget of {}",
                                                  facts.plan.arena_bytes, *claims.budget_bytes));
-  report.floor_bytes = floor_bytes(facts);
+  report.floor_bytes = floor_bytes(Precedence(facts));
   if (claims.floor_bytes && *claims.floor_bytes > report.floor_bytes)
     findings.add(Violation::kFloor, fmt::format("a floor of {} bytes claimed, {} found",
                                                 *claims.floor_bytes, report.floor_bytes));

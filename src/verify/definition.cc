@@ -82,6 +82,36 @@ std::map<PlanOpId, OpSet> predecessors(const Plan& p) {
   return before;
 }
 
+}  // namespace
+
+OpSet ancestors_of(const Plan& p, PlanOpId op) {
+  std::map<PlanOpId, OpSet> before = predecessors(p);
+  OpSet above;
+  std::vector<PlanOpId> open{op};
+  while (!open.empty()) {
+    const PlanOpId o = open.back();
+    open.pop_back();
+    for (PlanOpId b : before[o])
+      if (above.insert(b).second) open.push_back(b);
+  }
+  return above;
+}
+
+OpSet descendants_of(const Plan& p, PlanOpId op) {
+  const std::map<PlanOpId, OpSet> before = predecessors(p);
+  OpSet below{op};
+  for (bool grew = true; grew;) {
+    grew = false;
+    for (const auto& [o, befores] : before)
+      for (PlanOpId b : befores)
+        if (below.contains(b)) grew |= below.insert(o).second;
+  }
+  below.erase(op);
+  return below;
+}
+
+namespace {
+
 // ---- what ops make: the graph is built anew with the op table and compared
 // ---------------------------------------------
 
@@ -226,21 +256,13 @@ namespace {
 
 class States {
  public:
-  States(const Plan& p, PlanOpId op) : p_(p), op_(op), before_(predecessors(p)) {
-    std::vector<PlanOpId> open{op};
-    while (!open.empty()) {
-      const PlanOpId o = open.back();
-      open.pop_back();
-      for (PlanOpId b : before_[o])
-        if (above_.insert(b).second) open.push_back(b);
-    }
+  States(const Plan& p, PlanOpId op)
+      : p_(p),
+        op_(op),
+        before_(predecessors(p)),
+        above_(ancestors_of(p, op)),
+        below_(descendants_of(p, op)) {
     below_.insert(op);
-    for (bool grew = true; grew;) {
-      grew = false;
-      for (const auto& [o, befores] : before_)
-        for (PlanOpId b : befores)
-          if (below_.contains(b)) grew |= below_.insert(o).second;
-    }
     for (PlanOpId o : p.ops.ids())
       if (!above_.contains(o) && !below_.contains(o)) free_.push_back(o);
     for (PlanStorageId s : p.storages.ids())

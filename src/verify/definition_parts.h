@@ -24,6 +24,12 @@ bool may_take_over(const plan::Plan& p, plan::PlanStorageId from, plan::PlanStor
 int64_t most_saved(const plan::Plan& p,
                    const std::vector<std::pair<plan::PlanStorageId, plan::PlanStorageId>>& pairs);
 
+// Ops that have run, and those that have not, whenever `op` runs for the first time.
+std::set<plan::PlanOpId> ancestors_of(const plan::Plan& p, plan::PlanOpId op);
+std::set<plan::PlanOpId> descendants_of(const plan::Plan& p, plan::PlanOpId op);
+
+// definition_floor.cc: whether every schedule needs the claimed floor.
+bool floor_is_right(const plan::Plan& p);
 // definition_steps.cc: whether the steps are right, null or what is wrong with them; the bytes
 // present at their peak.
 const char* wrong_with_steps(const plan::Plan& p, int64_t& peak);

@@ -362,30 +362,6 @@ double step_seconds(const Plan& p) {
   return end;
 }
 
-int64_t least_device_bytes(const Plan& p) {
-  int64_t resident = 0, least = 0;
-  for (const plan::PlanStorage& storage : p.storages)
-    if (storage.resident && p.slow_tiers.empty()) resident += storage.bytes;
-  least = resident;
-  for (PlanOpId o : p.ops.ids()) {
-    if (only_views(p, o)) continue;
-    int64_t bytes = resident + p.ops[o].workspace_bytes;
-    std::vector<std::pair<PlanStorageId, PlanStorageId>> pairs;
-    for (PlanStorageId s : p.storages.ids()) {
-      const bool writes = std::any_of(p.ops[o].outputs.begin(), p.ops[o].outputs.end(),
-                                      [&](PlanValueId v) { return p.values[v].storage == s; });
-      const bool counted = p.storages[s].resident && p.slow_tiers.empty();
-      if (!counted && (writes || reads(p, o, s))) bytes += p.storages[s].bytes;
-      if (!reads(p, o, s)) continue;
-      for (PlanValueId v : p.ops[o].outputs)
-        if (maker_of(p, p.values[v].storage) == o && may_take_over(p, s, p.values[v].storage))
-          pairs.emplace_back(s, p.values[v].storage);
-    }
-    least = std::max(least, bytes - most_saved(p, pairs));
-  }
-  return least;
-}
-
 }  // namespace
 
 const char* wrong_with_steps(const Plan& p, int64_t& peak) {
@@ -395,7 +371,7 @@ const char* wrong_with_steps(const Plan& p, int64_t& peak) {
 const char* wrong_with_times(const Plan& p) {
   const plan::Claims& claims = p.claims;
   if (claims.budget_bytes && *claims.budget_bytes < p.arena_bytes) return "budget";
-  if (claims.floor_bytes && *claims.floor_bytes > least_device_bytes(p)) return "floor";
+  if (!floor_is_right(p)) return "floor";
   double once = 0, runs = 0;
   for (const plan::PlanOp& op : p.ops) once += op.predicted_seconds;
   for (const Step& step : p.steps)

@@ -27,13 +27,14 @@
 #include <algorithm>
 #include <cmath>
 
-#include "verify/facts.h"
 #include "verify/min_cut.h"
+#include "verify/precedence.h"
 
 namespace lowtide::verify {
 namespace {
 
 constexpr double kTolerance = 1e-9;  // of the claimed bound
+constexpr size_t kMostCuts = 64;
 constexpr int64_t kOne = int64_t{1} << 20;
 constexpr int64_t kMost = int64_t{1} << 61;
 
@@ -50,9 +51,10 @@ class TimeBound {
         certificate_(*facts.plan.claims.time_certificate),
         budget_(budget),
         cuts_(certificate_.cuts.size()),
-        linked_(!plan_.slow_tiers.empty()) {
+        linked_(!plan_.slow_tiers.empty()),
+        precedence_(facts) {
+    for (const plan::CutPrice& cut : certificate_.cuts) moments_.emplace_back(precedence_, cut.op);
     find_ticks();
-    find_order();
     find_segments();
     find_multipliers();
   }
@@ -60,7 +62,7 @@ class TimeBound {
   // Nothing when the cuts are what they must be.
   std::string problem() const {
     for (size_t k = 1; k < cuts_; ++k)
-      if (!after_[k][certificate_.cuts[k].op])
+      if (!moments_[k - 1].after[certificate_.cuts[k].op])
         return fmt::format("its op '{}' does not follow '{}'", name_of(k + 1), name_of(k));
     if (linked_ && cuts_ > 1) return "with a slow tier it has more than one cut";
     for (size_t k = 1; k <= cuts_; ++k)
@@ -100,64 +102,22 @@ class TimeBound {
         std::clamp(std::round(value * static_cast<double>(kOne)), 0.0, static_cast<double>(most)));
   }
 
-  // Predecessors, and per op those that must come after all of its runs.
-  void find_order() {
-    predecessors_ = PerOp<std::vector<PlanOpId>>(plan_.ops.size());
-    followers_ = predecessors_;
-    may_rerun_ = Mark(plan_.ops.size(), 0);
-    IdVector<PlanValueId, std::vector<PlanOpId>> version_readers(plan_.values.size());
-    for (PlanOpId o : plan_.ops.ids()) {
-      const plan::PlanOp& op = plan_.ops[o];
-      const ops::Row* row = ops::find(op.kind);
-      may_rerun_[o] =
-          row != nullptr && ops::traits(*row).recomputable && !ops::traits(*row).has_effect;
-      for (PlanValueId input : op.inputs) {
-        if (!input.valid()) continue;
-        version_readers[facts_.version[input]].push_back(o);
-        if (plan_.values[input].producer.valid())
-          predecessors_[o].push_back(plan_.values[input].producer);
-      }
-      for (PlanOpId before : op.control) add_follower(before, o);
-    }
-    for (PlanOpId o : plan_.ops.ids())
-      for (PlanValueId output : plan_.ops[o].outputs) {
-        if (plan_.values[output].alias != plan::PlanAlias::kUpdate) continue;
-        may_rerun_[o] = 0;
-        if (const PlanOpId maker = facts_.maker[plan_.values[output].storage]; maker.valid())
-          may_rerun_[maker] = 0;
-        for (PlanOpId reader : version_readers[facts_.version[plan_.values[output].base]])
-          if (reader != o) add_follower(reader, o);
-      }
-  }
-  void add_follower(PlanOpId before, PlanOpId after) {
-    predecessors_[after].push_back(before);
-    if (!facts_.is_view_op[before] && !facts_.is_view_op[after])
-      followers_[before].push_back(after);
-  }
-
   void find_segments() {
     const size_t n = plan_.ops.size();
     first_ = PerOp<size_t>(n, 0), latest_ = PerOp<size_t>(n, cuts_), last_ = latest_;
-    before_.assign(cuts_, Mark(n, 0)), after_ = before_;
     Mark is_cut(n, 0);
     for (size_t k = cuts_; k-- > 0;) {
-      const PlanOpId cut = certificate_.cuts[k].op;
-      is_cut[cut] = before_[k][cut] = after_[k][cut] = 1;
-      for (size_t i = n; i-- > 0;)
-        if (before_[k][PlanOpId(i)])
-          for (PlanOpId p : predecessors_[PlanOpId(i)]) before_[k][p] = 1;
-      before_[k][cut] = 0;
+      const Moment& moment = moments_[k];
       for (PlanOpId o : plan_.ops.ids()) {
-        for (PlanOpId p : predecessors_[o])
-          if (after_[k][p]) after_[k][o] = 1;
-        if (before_[k][o]) latest_[o] = k;
-        if (after_[k][o]) first_[o] = std::max(first_[o], k + 1);
+        if (moment.before[o]) latest_[o] = k;
+        if (moment.after[o] || o == moment.op) first_[o] = std::max(first_[o], k + 1);
       }
-      latest_[cut] = k + 1;
+      is_cut[moment.op] = 1;
+      latest_[moment.op] = k + 1;
     }
     for (PlanOpId o : plan_.ops.ids()) {
-      last_[o] = may_rerun_[o] ? cuts_ : latest_[o];
-      for (PlanOpId next : followers_[o])
+      last_[o] = precedence_.may_rerun[o] ? cuts_ : latest_[o];
+      for (PlanOpId next : precedence_.followers[o])
         last_[o] = std::min(last_[o], is_cut[next] ? latest_[next] - 1 : latest_[next]);
     }
   }
@@ -188,48 +148,6 @@ class TimeBound {
     }
   }
 
-  bool moves(PlanStorageId s, PlanOpId op) const {
-    if (!linked_ || facts_.maker[s].valid()) return false;
-    const auto& readers = facts_.readers[s];
-    return !returned_[s] && !readers.empty() &&
-           std::find(readers.begin(), readers.end(), op) == readers.end();
-  }
-
-  // What is present with the op of cut k, whatever stays: sets `inputs_` and `pairs_`.
-  int64_t present_bytes(size_t k) {
-    const PlanOpId op = certificate_.cuts[k - 1].op;
-    inputs_ = IdVector<PlanStorageId, char>(plan_.storages.size(), 0);
-    returned_ = inputs_;
-    for (PlanValueId v : plan_.values.ids())
-      if (plan_.values[v].is_output && plan_.values[v].alias != plan::PlanAlias::kUpdate)
-        returned_[plan_.values[v].storage] = 1;
-    int64_t bytes = facts_.resident_bytes + plan_.ops[op].workspace_bytes;
-    for (PlanStorageId s : facts_.makes[op]) bytes += plan_.storages[s].bytes;
-    for (PlanStorageId s : plan_.storages.ids()) {
-      const auto& readers = facts_.readers[s];
-      inputs_[s] =
-          facts_.maker[s].valid() && std::find(readers.begin(), readers.end(), op) != readers.end();
-      if (inputs_[s]) bytes += plan_.storages[s].bytes;
-      if (moves(s, op)) bytes -= plan_.storages[s].bytes;
-    }
-    pairs_.clear();
-    for (const auto& pair : facts_.pairs[op]) {
-      const auto& readers = facts_.readers[pair.first];
-      const bool needed = std::any_of(readers.begin(), readers.end(),
-                                      [&](PlanOpId r) { return r != op && after_[k - 1][r]; });
-      if (linked_ || !needed || last_[facts_.maker[pair.first]] >= k) pairs_.push_back(pair);
-    }
-    return bytes - most_reused_bytes(facts_, pairs_);
-  }
-
-  // Of a storage that stays at cut k, beside what is present anyway.
-  int64_t stay_bytes(PlanStorageId s) const {
-    if (!inputs_[s]) return plan_.storages[s].bytes;
-    auto others = pairs_;
-    std::erase_if(others, [&](const auto& pair) { return pair.first == s; });
-    return most_reused_bytes(facts_, pairs_) - most_reused_bytes(facts_, others);
-  }
-
   // The price of staying, or of moving out before the cut and in after it.
   int64_t stay_ticks(int64_t bytes, size_t k, bool out) const {
     const int64_t stay = scaled(bytes, price(k));
@@ -251,17 +169,18 @@ class TimeBound {
 
   // Of residents that the op does not need and a later one does.
   int64_t residents_ticks(size_t k) const {
+    const Moment& moment = moments_[k - 1];
     IdVector<PlanStorageId, char> changed(plan_.storages.size(), 0);
     for (PlanOpId o : plan_.ops.ids())
       for (PlanValueId v : plan_.ops[o].outputs)
-        if (plan_.values[v].alias == plan::PlanAlias::kUpdate && before_[k - 1][o])
+        if (plan_.values[v].alias == plan::PlanAlias::kUpdate && moment.before[o])
           changed[plan_.values[v].storage] = 1;
     int64_t ticks = 0;
     for (PlanStorageId s : plan_.storages.ids()) {
-      if (!moves(s, certificate_.cuts[k - 1].op)) continue;
+      if (!precedence_.may_move(s) || precedence_.reads(moment.op, s)) continue;
       const auto& readers = facts_.readers[s];
       if (std::any_of(readers.begin(), readers.end(),
-                      [&](PlanOpId r) { return after_[k - 1][r] != 0; }))
+                      [&](PlanOpId r) { return moment.after[r] != 0; }))
         ticks = std::min(kMost, ticks + stay_ticks(plan_.storages[s].bytes, k, changed[s] != 0));
     }
     return ticks;
@@ -271,48 +190,50 @@ class TimeBound {
   __int128 segment(size_t k) {
     __int128 constant = 0;
     if (k > 0) {
-      const int64_t capacity = budget_ - present_bytes(k);
-      if (capacity < 0) return 0;  // nothing fits at all; any bound would do
-      constant -= scaled(capacity, price(k), true);
+      const int64_t room = budget_ - moments_[k - 1].present_bytes;
+      if (room < 0) return 0;  // nothing fits at all; any bound would do
+      constant -= scaled(room, price(k), true);
       if (linked_) constant += residents_ticks(k);
     }
     const size_t source = plan_.ops.size() + plan_.storages.size(), sink = source + 1;
     MinCut cut(sink + 1);
-    int64_t most = 1;
-    for (PlanOpId o : plan_.ops.ids()) most += add_op(cut, o, k, constant);
+    for (PlanOpId o : plan_.ops.ids()) add_op(cut, o, k, constant);
     for (PlanStorageId s : plan_.storages.ids())
-      if (facts_.maker[s].valid()) add_storage(cut, s, k, most, constant);
+      if (facts_.maker[s].valid()) add_storage(cut, s, k, constant);
     return constant + cut.run(source, sink);
   }
 
-  // Returns the size of the op's capacities.
-  int64_t add_op(MinCut& cut, PlanOpId o, size_t k, __int128& constant) const {
-    if (facts_.is_view_op[o]) return 0;
+  void add_op(MinCut& cut, PlanOpId o, size_t k, __int128& constant) const {
+    if (facts_.is_view_op[o]) return;
     const size_t source = plan_.ops.size() + plan_.storages.size(), sink = source + 1;
     int64_t ticks = cost(o, k);
     if (undecided(o) && first_[o] <= k && k <= latest_[o]) ticks -= credit_[o];
     for (PlanStorageId s : facts_.makes[o]) ticks -= worth_[k][s];
     if (forced(o, k)) constant += ticks;
-    if (forced(o, k) || !may_run(o, k)) return 0;
-    if (ticks > 0) cut.add_arc(o.index(), sink, ticks);
+    if (forced(o, k) || !may_run(o, k)) return;
+    if (ticks > 0) cut.add_arc(o.index(), sink, capacity(ticks));
     if (ticks < 0) {
-      cut.add_arc(source, o.index(), -ticks);
+      cut.add_arc(source, o.index(), capacity(-ticks));
       constant += ticks;
     }
-    for (PlanOpId next : followers_[o])
+    for (PlanOpId next : precedence_.followers[o])
       if (latest_[next] == k && may_run(next, k) && !forced(next, k))
         cut.add_arc(o.index(), next.index(), MinCut::kUnlimited);
-    return std::abs(ticks);
   }
 
-  void add_storage(MinCut& cut, PlanStorageId s, size_t k, int64_t most, __int128& constant) const {
+  // So small that all of them can be summed; less than it is worth only weakens the bound.
+  int64_t capacity(int64_t ticks) const {
+    return std::min(ticks, kMost / (std::ssize(plan_.ops) + std::ssize(plan_.storages)));
+  }
+
+  void add_storage(MinCut& cut, PlanStorageId s, size_t k, __int128& constant) const {
     const size_t source = plan_.ops.size() + plan_.storages.size(), sink = source + 1;
     const PlanOpId maker = facts_.maker[s];
     const bool old = first_[maker] < k;
     int64_t ticks = 0;
     if (old) {
-      ticks = stay_ticks(stay_bytes(s), k, true) - worth_[k][s];
-      if (inputs_[s]) {
+      ticks = stay_ticks(moments_[k - 1].stay_bytes(s), k, true) - worth_[k][s];
+      if (moments_[k - 1].is_input[s]) {
         constant += worth_[k - 1][s];
       } else {
         ticks += worth_[k - 1][s];
@@ -333,7 +254,7 @@ class TimeBound {
     }
     if (wanted) cut.add_arc(source, node, MinCut::kUnlimited);
     cut.add_arc(node, may_run(maker, k) ? maker.index() : sink,
-                old ? std::min(ticks, most) : MinCut::kUnlimited);
+                old ? capacity(ticks) : MinCut::kUnlimited);
   }
 
   const Facts& facts_;
@@ -342,38 +263,36 @@ class TimeBound {
   const int64_t budget_;
   const size_t cuts_;
   const bool linked_;
+  const Precedence precedence_;
+  std::vector<Moment> moments_;  // by cut, from 0
   double ticks_per_second_ = 1;
   int64_t before_share_ = kOne, after_share_ = kOne;
   PerOp<int64_t> ticks_;                                 // of one run
   PerOp<int64_t> credit_;                                // multiplier of (c)
   std::vector<IdVector<PlanStorageId, int64_t>> worth_;  // multipliers of (b), by segment
-  PerOp<std::vector<PlanOpId>> predecessors_, followers_;
-  Mark may_rerun_;
-  PerOp<size_t> first_, latest_, last_;  // segments
-  std::vector<Mark> before_, after_;     // ancestors of each cut's op; it and its descendants
-  // Of the cut looked at.
-  IdVector<PlanStorageId, char> inputs_, returned_;
-  std::vector<std::pair<PlanStorageId, PlanStorageId>> pairs_;
+  PerOp<size_t> first_, latest_, last_;                  // segments
 };
 
 }  // namespace
 
 void check_time_certificate(const Facts& facts, Report& report, Findings& findings) {
   const plan::Claims& claims = facts.plan.claims;
+  report.time_bound_seconds = report.once_seconds;
   if (!claims.time_certificate) return;
   const auto refuse = [&](std::string message) {
     findings.add(Violation::kTimeCertificate, std::move(message));
   };
-  double shown = report.once_seconds;
+  if (claims.time_certificate->cuts.size() > kMostCuts)
+    return refuse(fmt::format("the certificate of the time has more than {} cuts", kMostCuts));
   if (claims.budget_bytes) {
     TimeBound bound(facts, *claims.budget_bytes);
     if (const std::string problem = bound.problem(); !problem.empty())
       return refuse(fmt::format("the certificate of the time: {}", problem));
-    shown = std::max(shown, bound.seconds());
+    report.time_bound_seconds = std::max(report.once_seconds, bound.seconds());
   }
-  if (claims.lower_bound_seconds > shown * (1 + kTolerance))
-    refuse(
-        fmt::format("a bound of {} seconds claimed, {} shown", claims.lower_bound_seconds, shown));
+  if (claims.lower_bound_seconds > report.time_bound_seconds * (1 + kTolerance))
+    refuse(fmt::format("a bound of {} seconds claimed, {} shown", claims.lower_bound_seconds,
+                       report.time_bound_seconds));
 }
 
 }  // namespace lowtide::verify

@@ -1,0 +1,66 @@
+// Who comes before whom in every schedule, and what may run again: what the bounds on bytes and
+// time under a budget rest on. Written down from the plan's ops alone.
+#pragma once
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "verify/facts.h"
+
+namespace lowtide::verify {
+
+struct Precedence {
+  using Mark = IdVector<PlanOpId, char>;
+  using Storages = IdVector<PlanStorageId, char>;
+
+  explicit Precedence(const Facts& facts);
+
+  // Ops that have run, and ops that have not, when `op` runs for the first time; without `op`.
+  Mark ancestors(PlanOpId op) const;
+  Mark descendants(PlanOpId op) const;
+  bool reads(PlanOpId op, PlanStorageId s) const {
+    return std::binary_search(inputs[op].begin(), inputs[op].end(), s);
+  }
+  // A resident that can be elsewhere while no op reads it: some op does, or the plan moves it, and
+  // the step does not return it as it is. Only where there is a slow tier.
+  bool may_move(PlanStorageId s) const { return movable[s] != 0; }
+
+  const Facts& facts;
+  // Makers of inputs, control edges, and for an op that overwrites a storage all who read what it
+  // destroys.
+  IdVector<PlanOpId, std::vector<PlanOpId>> predecessors;
+  // Those of them that make no mere views: all their runs come after all runs of the op.
+  IdVector<PlanOpId, std::vector<PlanOpId>> followers;
+  Mark may_rerun;
+  IdVector<PlanOpId, std::vector<PlanStorageId>> inputs;  // ascending; of ops that compute
+
+ private:
+  void add(PlanOpId before, PlanOpId after);
+  void find_movable();
+  Storages movable;
+};
+
+// The moment at which an op runs for the first time: what is with it in memory, and what later ops
+// will want.
+struct Moment {
+  Moment(const Precedence& precedence, PlanOpId op);
+
+  // May not run again, or not first, after the op has run.
+  bool locked(PlanOpId maker) const;
+  // Of a storage that stays, beside what is present anyway.
+  int64_t stay_bytes(PlanStorageId s) const;
+
+  const Precedence& precedence;
+  PlanOpId op;
+  Precedence::Mark before, after;                              // ancestors; descendants
+  Precedence::Storages is_input;                               // made by an op and read by this one
+  std::vector<std::pair<PlanStorageId, PlanStorageId>> pairs;  // that it can reuse in place
+  // Residents that cannot be elsewhere, inputs, outputs and workspace, less the most it reuses.
+  int64_t present_bytes = 0;
+};
+
+// No schedule needs less (floor.cc).
+int64_t floor_bytes(const Precedence& precedence);
+
+}  // namespace lowtide::verify
