@@ -97,6 +97,7 @@ Result<pipeline::OptimizeOptions> pipeline_options(const PlanOptions& options) {
                  fmt::format("--effort: {} is not above 0 and at most 1e6", options.effort));
   result.schedule.recompute = options.recompute;
   result.schedule.remat.max_units = static_cast<int64_t>(options.effort * kUnitsPerSecond);
+  result.schedule.swap.max_units = result.schedule.remat.max_units;
   result.schedule.remat.max_seconds = options.time_limit_seconds;
   result.schedule.remat.seed = options.seed + 1;
   result.schedule.remat.threads = resolve_threads(options.threads);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <utility>
 
 #include "base/check.h"
@@ -28,7 +29,8 @@ class Search {
         timing_(view, budget),
         work_(options.max_units, options.max_seconds),
         rng_(options.seed),
-        chosen_(view.gaps.size(), 0) {
+        chosen_(view.gaps.size(), 0),
+        limit_(view.gaps.size(), std::numeric_limits<double>::infinity()) {
     for (const Movable& m : view.movables)
       seconds_per_byte_ = std::max(seconds_per_byte_, m.in_seconds / static_cast<double>(m.bytes));
     for (size_t g = 0; g < view.gaps.size(); ++g) {
@@ -98,13 +100,25 @@ class Search {
     }
   }
 
+  // Overflow only shrinks while gaps are added, and with it what a gap relieves: what was found
+  // earlier is an upper limit, and only gaps that could still be the best are looked at again.
   int best_gap_at(int run, const std::vector<int64_t>& present) {
-    int best = -1;
-    double best_score = 0;
+    std::vector<std::pair<double, int>> candidates;  // a heap: by limit, then the first gap
     for (int g : useful_) {
       const Gap& gap = view_.gaps[static_cast<size_t>(g)];
       if (chosen_[static_cast<size_t>(g)] || gap.before >= run || gap.after <= run) continue;
+      candidates.emplace_back(limit_[static_cast<size_t>(g)], -g);
+    }
+    work_.spend(static_cast<int64_t>(useful_.size()));
+    std::make_heap(candidates.begin(), candidates.end());
+    int best = -1;
+    double best_score = 0;
+    while (!candidates.empty() && candidates.front().first > best_score) {
+      const int g = -candidates.front().second;
+      std::pop_heap(candidates.begin(), candidates.end());
+      candidates.pop_back();
       const double score = relief(g, present);
+      limit_[static_cast<size_t>(g)] = score;
       if (score > best_score) best_score = score, best = g;
     }
     return best;
@@ -205,6 +219,7 @@ class Search {
   std::vector<char> chosen_;
   double seconds_per_byte_ = 0;  // on the way back
   std::vector<int> useful_;      // gaps with a run that overflows when nothing moves
+  std::vector<double> limit_;    // of what each gap relieves
 };
 
 }  // namespace
