@@ -3,8 +3,10 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <limits>
 
 #include "base/bytes.h"
+#include "base/work.h"
 #include "remat/joint.h"
 
 namespace lowtide::pipeline {
@@ -18,6 +20,9 @@ constexpr int64_t kFineness = 1000;  // of a target, as a part of the budget
 constexpr int64_t kPackShare = 5;    // of the packer's work, for each of them
 constexpr int kFloorSteps = 7;       // of the search for the smallest budget
 constexpr size_t kTensorsNamed = 4;  // in an error
+// What a search gets that was stopped while its best schedule needed an arena above the budget.
+constexpr int64_t kClosingUnits = 40'000'000;
+constexpr double kClosingSeconds = 2;
 
 std::vector<SchedAction> runs_of(const std::vector<SchedAction>& sequence) {
   std::vector<SchedAction> runs;
@@ -43,9 +48,13 @@ class Fitter {
     int64_t target = budget, fits = 0, missed = budget;
     for (int attempt = 0; attempt < kMostAttempts; ++attempt) {
       spend(search, attempt == 0 ? 2 : 2 * (kMostAttempts - 1));
+      limit_time(search);
+      if (cut_short_ && best) break;
+      watch(search, attempt, budget, best ? &best->solution : nullptr);
       problem_.budget_bytes = target;
       remat::RematOutcome outcome = remat::solve_joint(problem_, search);
       add(outcome.work, work);
+      cut_short_ |= outcome.cut_short;
       if (outcome.sequence.empty()) break;
       search.remat.starts = {runs_of(outcome.sequence)};
       BudgetSolution found{{}, outcome.status, {}};
@@ -60,19 +69,24 @@ class Fitter {
         fits = target;
         if (!best || found.solution.profile.seconds < best->solution.profile.seconds)
           best = std::move(found);
-        if (missed - fits <= budget / kFineness) break;
+        if (missed - fits <= budget / kFineness || cut_short_) break;
         target = (fits + missed) / 2;
       }
     }
-    if (best) best->work = work;
+    if (best) {
+      best->work = work;
+      best->cut_short = cut_short_;
+    }
     return best;
   }
+
+  bool cut_short() const { return cut_short_; }
 
   // Halves the distance between what was found and what is proven or was missed, with a share of
   // the work each.
   Result<int64_t> smallest_arena(int64_t missed, int64_t found) {
     spend(search_, kFloorSteps);
-    for (int step = 0; step < kFloorSteps && missed < found - found / 200; ++step) {
+    for (int step = 0; step < kFloorSteps && missed < found - found / 200 && !cut_short_; ++step) {
       const int64_t middle = missed + (found - missed) / 2;
       LT_ASSIGN(const auto fitted, fit(middle));
       if (fitted)
@@ -96,10 +110,40 @@ class Fitter {
     search.swap.max_units = std::max<int64_t>(1, search_.swap.max_units / part);
   }
 
+  // What is left of the wall time, or, after it or the cancel flag ended a search, a little more.
+  void limit_time(remat::JointOptions& search) {
+    const double left = search_.remat.max_seconds - clock_.seconds();
+    cut_short_ |= left <= 0;
+    search.remat.max_seconds = cut_short_ ? kClosingSeconds : left;
+    options_.pack.max_seconds = std::min(options_.pack.max_seconds, search.remat.max_seconds);
+    if (!cut_short_) return;
+    search.remat.cancel = nullptr;
+    search.remat.max_units = std::min(search.remat.max_units, kClosingUnits);
+    search.swap.max_units = std::min(search.swap.max_units, kClosingUnits);
+  }
+
+  // Progress of all attempts together.
+  void watch(remat::JointOptions& search, int attempt, int64_t budget, const Solution* best) const {
+    if (!search_.remat.progress) return;
+    const double from = attempt == 0 ? 0 : 0.5 + 0.5 * (attempt - 1) / (kMostAttempts - 1);
+    const double to = 0.5 + 0.5 * attempt / (kMostAttempts - 1);
+    search.remat.progress = [=, this](remat::RematProgress progress) {
+      progress.share = from + (to - from) * progress.share;
+      progress.budget_bytes = budget;
+      if (best != nullptr && (progress.seconds == 0 || best->profile.seconds < progress.seconds)) {
+        progress.seconds = best->profile.seconds;
+        progress.peak_bytes = best->profile.peak_bytes;
+      }
+      search_.remat.progress(progress);
+    };
+  }
+
   const analysis::ScheduleView& view_;
   OptimizeOptions options_;
   plan::ScheduleProblem problem_;
   remat::JointOptions search_;
+  const WorkBudget clock_{std::numeric_limits<int64_t>::max()};
+  bool cut_short_ = false;
 };
 
 // "op 'head' with 'logits' (196.3 MiB), ..."
@@ -132,6 +176,13 @@ Result<BudgetSolution> fit_budget(const analysis::ScheduleView& view,
     LT_ASSIGN(auto fitted, fitter.fit(budget));
     if (fitted) return std::move(*fitted);
   }
+  if (fitter.cut_short())
+    return error(ErrorCode::kLimit,
+                 fmt::format("--budget: {} bytes ({}): the search was stopped before any schedule "
+                             "within it was found; every schedule needs at least {} bytes ({}), "
+                             "set by {}",
+                             budget, format_bytes(budget), floor.bytes, format_bytes(floor.bytes),
+                             what_sets(view.problem, floor)));
   LT_ASSIGN(const int64_t smallest,
             fitter.smallest_arena(std::max(budget, floor.bytes), unlimited.arena_bytes));
   return error(

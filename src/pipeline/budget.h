@@ -20,6 +20,7 @@ struct BudgetSolution {
   Solution solution;
   plan::SolveStatus status = plan::SolveStatus::kLimit;
   plan::SolveWork work;
+  bool cut_short = false;  // wall time or the cancel flag ended the search: the best until then
 };
 
 // `unlimited`: the best that needs neither reruns nor transfers; its arena is above the budget.

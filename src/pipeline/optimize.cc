@@ -27,6 +27,10 @@ namespace {
 using plan::SchedOpId;
 using Clock = std::chrono::steady_clock;
 
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
 // Wall time of each stage, for the report.
 class StageClock {
  public:
@@ -143,6 +147,7 @@ Result<Optimized> write(const Prepared& ready, const BudgetSolution& solved,
   result.pack_work = solution.packing.work;
   result.schedule_status = solved.status;
   result.schedule_work = solved.work;
+  result.cut_short = solved.cut_short || ready.order.work.timed_out;
   result.costs = ready.coverage;
   result.stages = ready.stages;
   return result;
@@ -269,14 +274,16 @@ Result<Optimized> optimize(const ir::Graph& forward, const OptimizeOptions& opti
   BudgetSolution solved{ready.unlimited, plan::SolveStatus::kOptimal, {}};
   if (!fits(ready.unlimited, options)) {
     StageClock stage(ready.stages);
-    LT_ASSIGN(solved, fit_budget(ready.view, options, ready.unlimited));
+    OptimizeOptions rest = options;
+    rest.schedule.remat.max_seconds -= seconds_since(start);
+    LT_ASSIGN(solved, fit_budget(ready.view, rest, ready.unlimited));
     stage.done("schedule");
   }
   StageClock stage(ready.stages);
   LT_ASSIGN(Optimized result, write(ready, solved, options));
   stage.done("plan");
   result.stages = ready.stages;
-  result.planning_seconds = std::chrono::duration<double>(Clock::now() - start).count();
+  result.planning_seconds = seconds_since(start);
   return result;
 }
 
@@ -310,7 +317,7 @@ Result<Front> optimize_front(const ir::Graph& forward, const OptimizeOptions& op
     at.budget_bytes = attempt.budget_bytes;
     LT_ASSIGN(point.made, write(ready, *attempt.solved, at));
     point.made->schedule_status = status_of(*point.made);
-    point.made->planning_seconds = std::chrono::duration<double>(Clock::now() - start).count();
+    point.made->planning_seconds = seconds_since(start);
   }
   return front;
 }

@@ -64,7 +64,9 @@ struct Optimized {
   plan::SolveWork order_work, pack_work;
   plan::SolveStatus schedule_status = plan::SolveStatus::kOptimal;  // of recompute and swap
   plan::SolveWork schedule_work;
-  cost::Coverage costs;       // how much of the predicted time was measured
+  bool cut_short =
+      false;             // wall time or schedule.remat.cancel ended a search before its work limit
+  cost::Coverage costs;  // how much of the predicted time was measured
   std::vector<Stage> stages;  // wall time, for people; never part of the plan
   double planning_seconds = 0;
 };

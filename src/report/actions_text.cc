@@ -61,9 +61,9 @@ std::string actions_text(const ActionTable& table) {
   if (!acts(table.all)) return "";
   std::string text =
       fmt::format("{:<36} {:>6} {:>11} {:>11} {:>6} {:>9} {:>11} {:>11}\n", "what made it fit",
-                  "reruns", "moved out", "moved in", "moved", "cost", "peak saved", "saved");
+                  "reruns", "moved out", "moved in", "moved", "cost", "saves", "saves");
   text += fmt::format("{:<36} {:>6} {:>11} {:>11} {:>6} {:>9} {:>11} {:>11}\n", "by module", "", "",
-                      "", "ops", "ms", "if it alone", "per ms");
+                      "", "ops", "ms", "at the peak", "per ms");
   const auto count =
       static_cast<size_t>(std::count_if(table.modules.begin(), table.modules.end(), acts));
   size_t shown = 0;
