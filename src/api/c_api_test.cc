@@ -31,7 +31,8 @@ TEST(OptionsJson, EveryFieldIsRead) {
   const auto planning = parse_plan_options(
       R"({"train": true, "loss": "mse", "optimizer": "sgd", "learning_rate": 0.5, "weight_decay": 0,
           "momentum": 0.25, "device": "h100", "budget_bytes": 4611686018427387904, "threads": 3,
-          "costs_file": "c", "costs_any_device": true,
+          "costs_file": "c", "costs_any_device": true, "recompute": false, "swap": "host",
+          "link_bytes_per_second": 2e9, "effort": 0.5,
           "seed": 18446744073709551615, "dump_folder": "d", "time_limit_seconds": 2})");
   ASSERT_TRUE(planning) << planning.error().message;
   EXPECT_TRUE(planning->train);
@@ -44,6 +45,10 @@ TEST(OptionsJson, EveryFieldIsRead) {
   EXPECT_EQ(planning->costs_file, "c");
   EXPECT_TRUE(planning->costs_any_device);
   EXPECT_EQ(planning->budget_bytes, int64_t{1} << 62);
+  EXPECT_FALSE(planning->recompute);
+  EXPECT_EQ(planning->swap, "host");
+  EXPECT_EQ(planning->link_bytes_per_second, 2e9);
+  EXPECT_EQ(planning->effort, 0.5);
   EXPECT_EQ(planning->threads, 3);
   EXPECT_EQ(planning->seed, ~uint64_t{0});
   EXPECT_EQ(planning->dump_folder, "d");
@@ -66,6 +71,9 @@ TEST(OptionsJson, WhatIsAbsentKeepsItsDefault) {
     const auto planning = parse_plan_options(text);
     ASSERT_TRUE(planning);
     EXPECT_FALSE(planning->budget_bytes);
+    EXPECT_FALSE(planning->link_bytes_per_second);
+    EXPECT_TRUE(planning->recompute);
+    EXPECT_EQ(planning->effort, PlanOptions().effort);
     EXPECT_EQ(planning->optimizer, PlanOptions().optimizer);
     EXPECT_EQ(planning->time_limit_seconds, PlanOptions().time_limit_seconds);
   }
@@ -96,6 +104,12 @@ TEST(OptionsJson, WrongOptionsAreNamed) {
             "options: 'dims' is [1]; it is to be an object of names and sizes");
   EXPECT_EQ(message(parse_plan_options(R"({"learning_rate": "fast"})")),
             "options: 'learning_rate' is \"fast\"; it is to be a number");
+  EXPECT_EQ(message(parse_plan_options(R"({"link_bytes_per_second": -1})")),
+            "options: 'link_bytes_per_second' is -1.0; it is to be a number above 0");
+  EXPECT_EQ(message(parse_plan_options(R"({"link_bytes_per_second": "fast"})")),
+            "options: 'link_bytes_per_second' is \"fast\"; it is to be a number");
+  EXPECT_EQ(message(parse_plan_options(R"({"effort": 0})")),
+            "options: 'effort' is 0.0; it is to be a number above 0");
   EXPECT_EQ(message(parse_plan_options(R"({"time_limit_seconds": 0})")),
             "options: 'time_limit_seconds' is 0.0; it is to be a number above 0");
   EXPECT_EQ(message(parse_plan_options(R"({"budget_bytes": 9223372036854775808})")),

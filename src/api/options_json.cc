@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -61,6 +62,14 @@ class Members {
     if (field > 0) return *this;
     const double given = std::exchange(field, before);
     return wrong(key, given, "a number above 0");
+  }
+
+  Members& above_zero(const char* key, std::optional<double>& field) {
+    double given = field.value_or(1);
+    const bool present = object_.contains(key);
+    above_zero(key, given);
+    if (present && problem_.empty()) field = given;
+    return *this;
   }
 
   Members& word(const char* key, std::string& field) {
@@ -150,6 +159,10 @@ Result<PlanOptions> parse_plan_options(std::string_view json) {
       .word("costs_file", options.costs_file)
       .boolean("costs_any_device", options.costs_any_device)
       .integer("budget_bytes", budget)
+      .boolean("recompute", options.recompute)
+      .word("swap", options.swap)
+      .above_zero("link_bytes_per_second", options.link_bytes_per_second)
+      .above_zero("effort", options.effort)
       .integer("threads", options.threads, kMostThreads)
       .integer("seed", options.seed)
       .word("dump_folder", options.dump_folder)
