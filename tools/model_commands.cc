@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "api/compare.h"
 #include "api/state.h"
@@ -15,6 +16,7 @@
 #include "tools/commands.h"
 #include "tools/flags.h"
 #include "tools/plan_flags.h"
+#include "tools/watch.h"
 #include "verify/verify.h"
 
 namespace lowtide::tools {
@@ -28,7 +30,7 @@ constexpr size_t kMostFinding = 1000;  // bytes of a finding that are printed
 struct PlanCommand {
   PlanFlags flags;
   std::string output, budget;
-  bool json = false, quiet = false;
+  bool json = false, quiet = false, progress = false;
 };
 
 Status run_plan_command(const CLI::App& command, PlanCommand& given) {
@@ -39,7 +41,9 @@ Status run_plan_command(const CLI::App& command, PlanCommand& given) {
     LT_ASSIGN(options.budget_bytes, parse_bytes(given.budget, "--budget"));
   }
   LT_ASSIGN(const Model model, read_model(command, given.flags));
+  std::optional<SearchWatch> watch(std::in_place, options, given.progress);
   LT_ASSIGN(const Plan plan, Plan::make(model, options));
+  watch.reset();
   if (!given.output.empty()) LT_RETURN_IF_ERROR(plan.save(given.output));
   if (!given.quiet) put(given.json ? plan.json() : plan.text());
   return {};
@@ -54,6 +58,7 @@ void add_plan(CLI::App& app, Action& action) {
   command->add_option("--budget", given->budget, "of the whole device, as in 1.5GiB")
       ->type_name("BYTES");
   add_search_flags(command, given->flags);
+  add_progress_flag(command, given->progress);
   command
       ->add_option("--dump-problems", given->flags.options.dump_folder,
                    "write the bare ordering and packing problems here (order.txt, pack.csv)")

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 #include <map>
 
@@ -84,8 +85,11 @@ void add_model_flags(CLI::App* command, PlanFlags& flags) {
                    "has")
       ->check(whole_number(0, kMostThreads));
   command->add_option("--seed", options.seed, "of the planner")->check(whole_number(0, kMostSeed));
-  command->add_option("--time-limit", options.time_limit_seconds, "a safety stop")
+  command
+      ->add_option("--time-limit", options.time_limit_seconds,
+                   "of wall time; then the best plan so far is the answer, as with Ctrl-C")
       ->type_name("SECONDS")
+      ->default_str("none")
       ->check(real_number({.above = true}));
 }
 
@@ -117,6 +121,9 @@ Result<Model> read_model(const CLI::App& command, PlanFlags& flags) {
   for (const std::string& dim : flags.dims) LT_RETURN_IF_ERROR(parse_dim(dim, reading.dims));
   reading.training = flags.options.train;
   reading.dropout = flags.dropout == "on";
+  // A search spreads itself over its work: without a word on that, the time says how much.
+  if (command.get_option("--effort")->count() == 0)
+    flags.options.effort = std::min(flags.options.effort, flags.options.time_limit_seconds);
   if (!flags.link.empty()) {
     LT_ASSIGN(const int64_t speed, parse_bytes_per_second(flags.link, "--link"));
     flags.options.link_bytes_per_second = static_cast<double>(speed);

@@ -4,6 +4,7 @@
 
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "api/budgets.h"
@@ -16,6 +17,7 @@
 #include "tools/flags.h"
 #include "tools/pareto_plot.h"
 #include "tools/plan_flags.h"
+#include "tools/watch.h"
 
 namespace lowtide::tools {
 namespace {
@@ -24,7 +26,7 @@ struct SweepCommand {
   PlanFlags flags;
   SweepOptions sweep;
   std::string output;
-  bool plans = false, json = false, quiet = false;
+  bool plans = false, json = false, quiet = false, progress = false;
 };
 
 // Budgets that cannot be read are refused before the model is read.
@@ -112,7 +114,9 @@ Status run_sweep_command(const CLI::App& command, SweepCommand& given) {
   LT_RETURN_IF_ERROR(check_budgets(given.sweep));
   LT_RETURN_IF_ERROR(check_output(given));
   LT_ASSIGN(const Model model, read_model(command, given.flags));
+  std::optional<SearchWatch> watch(std::in_place, given.flags.options, given.progress);
   LT_ASSIGN(const Front front, Front::make(model, given.flags.options, given.sweep));
+  watch.reset();
   if (!given.output.empty()) LT_RETURN_IF_ERROR(write_files(front, given));
   if (!given.quiet) put(given.json ? front.json() : front.text());
   return check_choice(front, given.sweep.choose);
@@ -137,6 +141,7 @@ void add_sweep_command(CLI::App& app, Action& action) {
                    "one more budget, whose plan is the chosen one; default: the knee")
       ->type_name("BYTES");
   add_search_flags(command, given->flags);
+  add_progress_flag(command, given->progress);
   command
       ->add_option("-o,--output", given->output,
                    "write PREFIX.txt, .jsonl, .svg, .png, and the chosen plan as PREFIX.lt")

@@ -11,8 +11,10 @@
 // threads.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -59,6 +61,15 @@ class LOWTIDE_API Model {
   std::unique_ptr<State> state_;
 };
 
+// Where a search under a budget stands.
+struct PlanProgress {
+  int64_t budget_bytes = 0;        // the one that is searched
+  double seconds = 0;              // predicted, of the best schedule so far; 0: none yet
+  int64_t peak_bytes = 0;          // of that schedule
+  double lower_bound_seconds = 0;  // proven for every schedule within the budget
+  double share = 0;                // of its work that is done, from 0 to 1
+};
+
 struct PlanOptions {
   bool train = false;                  // append loss, gradients and updates
   std::string loss = "cross-entropy";  // or "mse"
@@ -80,9 +91,14 @@ struct PlanOptions {
   // How hard to search under a budget, about in seconds of one core; counted in work, so that the
   // answer does not depend on the machine.
   double effort = 10;
-  uint64_t seed = 0;               // of the planner's tie-breaking
-  std::string dump_folder = {};    // write the bare problems here; empty: nowhere
-  double time_limit_seconds = 60;  // safety stop; the work limits end a search long before
+  uint64_t seed = 0;             // of the planner's tie-breaking
+  std::string dump_folder = {};  // write the bare problems here; empty: nowhere
+  // Wall time after which a search gives the best that it has; the plan's verdict says so then.
+  double time_limit_seconds = 1e9;
+  // The same when *cancel becomes true; any thread may set it. Null: never.
+  const std::atomic<bool>* cancel = nullptr;
+  // Called now and then from the planning thread; may be empty.
+  std::function<void(const PlanProgress&)> progress = {};
 };
 
 class LOWTIDE_API Plan {

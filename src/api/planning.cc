@@ -35,8 +35,11 @@ report::PlanningFacts planning_facts(const pipeline::Optimized& optimized, doubl
   facts.order_status = optimized.order_status;
   facts.search_bound_bytes = optimized.search_bound_bytes;
   facts.pack_status = optimized.pack_status;
+  facts.schedule_status = optimized.schedule_status;
+  facts.cut_short = optimized.cut_short;
   facts.order_units = optimized.order_work.units;
   facts.pack_units = optimized.pack_work.units;
+  facts.schedule_units = optimized.schedule_work.units;
   for (const pipeline::Stage& stage : optimized.stages)
     facts.stages.emplace_back(stage.name, stage.seconds);
   facts.planning_seconds = optimized.planning_seconds;
@@ -99,6 +102,11 @@ Result<pipeline::OptimizeOptions> pipeline_options(const PlanOptions& options) {
   result.schedule.remat.max_units = static_cast<int64_t>(options.effort * kUnitsPerSecond);
   result.schedule.swap.max_units = result.schedule.remat.max_units;
   result.schedule.remat.max_seconds = options.time_limit_seconds;
+  result.schedule.remat.cancel = options.cancel;
+  if (options.progress)
+    result.schedule.remat.progress = [report = options.progress](const remat::RematProgress& p) {
+      report({p.budget_bytes, p.seconds, p.peak_bytes, p.lower_bound_seconds, p.share});
+    };
   result.schedule.remat.seed = options.seed + 1;
   result.schedule.remat.threads = resolve_threads(options.threads);
   result.pack.threads = result.schedule.remat.threads;

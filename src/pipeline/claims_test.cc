@@ -1,0 +1,255 @@
+// What plans claim under a budget: the verifier agrees, refuses more, and finds for any prices the
+// bound that the searches' own networks find.
+#include "pipeline/claims.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "analysis/schedule_view.h"
+#include "autodiff/training.h"
+#include "base/rng.h"
+#include "cost/roofline.h"
+#include "ops/op_table.h"
+#include "order/order.h"
+#include "pipeline/optimize.h"
+#include "pipeline/solution.h"
+#include "pipeline/write_plan.h"
+#include "remat/floor.h"
+#include "remat/multi_cut_network.h"
+#include "verify/verify.h"
+
+namespace lowtide::pipeline {
+namespace {
+
+OptimizeOptions training_options() {
+  OptimizeOptions options;
+  options.device = cost::find_device("cpu").value();
+  options.training = autodiff::TrainingOptions{};
+  options.training->optimizer.kind = autodiff::OptimizerKind::kAdamW;
+  options.schedule.remat.max_units = 2'000'000;
+  return options;
+}
+
+ir::ValueId given(ir::Graph& graph, std::string name, ir::Dims dims, Category category) {
+  ir::Value value;
+  value.name = std::move(name);
+  value.dims = std::move(dims);
+  value.category = category;
+  if (category == Category::kParameter) value.initial.kind = ir::InitialValue::Kind::kSeeded;
+  return graph.add_value(std::move(value));
+}
+
+ir::ValueId apply(ir::Graph& graph, std::string_view kind, std::vector<ir::ValueId> inputs,
+                  ir::Attrs attrs = {}) {
+  const auto op = ops::append(graph, kind, std::move(inputs), std::move(attrs));
+  EXPECT_TRUE(op.has_value()) << (op ? "" : op.error().message);
+  return graph.op(*op).outputs[0];
+}
+
+// Blocks of a product and a few elementwise ops, some with a way around; activations weigh more
+// than parameters.
+ir::Graph blocks(Rng& rng, int count) {
+  ir::Graph graph;
+  graph.name = "blocks";
+  const int64_t batch = 64 * rng.between(1, 3), width = 16;
+  ir::ValueId x = given(graph, "x", {batch, width}, Category::kInput);
+  for (int i = 0; i < count; ++i) {
+    const ir::ValueId before = x;
+    const auto w = given(graph, "w" + std::to_string(i), {width, width}, Category::kParameter);
+    x = apply(graph, "MatMul", {x, w, ir::ValueId::none(), ir::ValueId::none()});
+    constexpr const char* kinds[] = {"Relu", "Tanh", "Exp", "Sigmoid"};
+    for (int64_t k = rng.between(0, 2); k >= 0; --k) x = apply(graph, kinds[rng.below(4)], {x});
+    if (rng.below(3) == 0) x = apply(graph, "Add", {x, before});
+    if (rng.below(4) == 0) x = apply(graph, "Mul", {x, before});
+  }
+  graph.set_output(x, true);
+  return graph;
+}
+
+plan::Link random_link(Rng& rng) {
+  return {1e9 * (1 + rng.uniform()), 2e9 * (1 + rng.uniform()), 1e-6 * rng.uniform()};
+}
+
+TEST(Claims, OfTimeAndFloorAreWhatTheVerifierShows) {
+  int certified = 0, several = 0, moving = 0;
+  for (uint64_t seed = 1; seed <= 24; ++seed) {
+    Rng rng(seed);
+    const ir::Graph graph = blocks(rng, 3 + static_cast<int>(seed % 6));
+    OptimizeOptions options = training_options();
+    if (seed % 3 == 0) options.link = random_link(rng);
+    const auto whole = optimize(graph, options);
+    ASSERT_TRUE(whole.has_value()) << whole.error().message;
+    EXPECT_FALSE(whole->plan.claims.time_certificate.has_value());
+    options.budget_bytes = whole->plan.arena_bytes * rng.between(60, 95) / 100;
+    const auto made = optimize(graph, options);
+    if (!made) continue;
+    const plan::Claims& claims = made->plan.claims;
+    const verify::Report report = verify::verify(made->plan);
+    for (const verify::Finding& f : report.findings) ADD_FAILURE() << seed << ": " << f.message;
+    EXPECT_LE(claims.lower_bound_seconds, claims.predicted_seconds * (1 + 1e-9));
+    if (made->plan.slow_tiers.empty() == !options.link)
+      EXPECT_EQ(report.floor_bytes, *claims.floor_bytes);
+    if (!claims.time_certificate) continue;
+    ++certified;
+    several += claims.time_certificate->cuts.size() > 1;
+    moving += !made->plan.slow_tiers.empty();
+    plan::Plan more = made->plan;
+    more.claims.lower_bound_seconds =
+        report.time_bound_seconds + 1e-6 * (claims.predicted_seconds + claims.once_seconds);
+    EXPECT_FALSE(verify::verify(more).ok());
+    more = made->plan;
+    for (int i = 0; i < 30; ++i) {  // other prices show something else, but nothing untrue
+      for (plan::CutPrice& cut : more.claims.time_certificate->cuts)
+        cut.price = made->plan.claims.time_certificate->cuts[0].price * 2 * rng.uniform();
+      EXPECT_LE(verify::verify(more).time_bound_seconds, claims.predicted_seconds * (1 + 1e-9));
+    }
+  }
+  EXPECT_GT(certified, 12);
+  EXPECT_GT(moving, 2);
+  RecordProperty("several", several);
+}
+
+// A plan in the best order, its problem, and a budget below its peak.
+struct Made {
+  analysis::ScheduleView view;
+  plan::Plan plan;
+};
+
+Made in_best_order(const ir::Graph& forward, const std::optional<plan::Link>& link) {
+  const OptimizeOptions options = training_options();
+  const ir::Graph graph = autodiff::make_training_graph(forward, *options.training).value();
+  analysis::OpCosts costs;
+  costs.seconds = cost::all_op_seconds(graph, options.device).value();
+  costs.workspace_bytes = IdVector<ir::OpId, int64_t>(graph.op_count(), 0);
+  Made made;
+  made.view =
+      analysis::make_schedule_view(graph, costs, options.device.alignment_bytes, link).value();
+  const plan::ScheduleOutcome order = order::solve(made.view.problem, options.order);
+  const Solution solution = pack_best_order(made.view, order, options).value();
+  made.plan =
+      write_plan({graph, made.view, costs, solution.sequence, solution.profile, solution.buffers,
+                  solution.packing, solution.slots, options.device.alignment_bytes})
+          .value();
+  if (link)
+    made.plan.slow_tiers.push_back(
+        {"host", 0, link->bytes_per_second_out, link->bytes_per_second_in, link->latency_seconds});
+  made.plan.claims.peak_bytes = solution.profile.peak_bytes;
+  return made;
+}
+
+int32_t op_index(const Made& made, plan::SchedOpId op) {
+  return static_cast<int32_t>(made.view.op[op].index());
+}
+
+TEST(Claims, TheVerifierFindsTheFloorOfTheSearches) {
+  for (uint64_t seed = 1; seed <= 60; ++seed) {
+    Rng rng(seed);
+    std::optional<plan::Link> link;
+    if (seed % 2) link = random_link(rng);
+    const Made made = in_best_order(blocks(rng, 2 + static_cast<int>(seed % 9)), link);
+    EXPECT_EQ(verify::verify(made.plan).floor_bytes, remat::floor_of(made.view.problem).bytes)
+        << "seed " << seed;
+  }
+}
+
+TEST(Claims, TheVerifierFindsTheBoundOfSeveralCuts) {
+  int beyond_once = 0;
+  for (uint64_t seed = 1; seed <= 300; ++seed) {
+    Rng rng(seed);
+    Made made = in_best_order(blocks(rng, 3 + static_cast<int>(seed % 7)), {});
+    plan::ScheduleProblem& problem = made.view.problem;
+    problem.budget_bytes = made.plan.claims.peak_bytes * rng.between(50, 99) / 100;
+    const remat::StepGraph graph(problem);
+    std::vector<plan::SchedOpId> chain;
+    for (plan::SchedOpId op : problem.ops.ids())
+      if (rng.below(8) == 0 && chain.size() < 4 &&
+          (chain.empty() || remat::sides_of(graph, chain.back())[op] == remat::Side::kAfter))
+        chain.push_back(op);
+    if (chain.empty()) continue;
+    remat::MultiCutNetwork net(graph, chain);
+    remat::Multipliers m = net.start();
+    const double once = static_cast<double>(graph.once_ticks);
+    plan::TimeCertificate certificate;
+    bool fits = true;
+    for (size_t i = 0; i < chain.size(); ++i) {
+      const double per_byte =
+          once * rng.uniform() * rng.uniform() / static_cast<double>(*problem.budget_bytes);
+      m.price[i] = std::llround(per_byte * static_cast<double>(remat::kOne));
+      certificate.cuts.push_back({plan::PlanOpId(made.view.op[chain[i]].index()),
+                                  static_cast<double>(m.price[i]) /
+                                      static_cast<double>(remat::kOne) / graph.ticks_per_second});
+      fits &= remat::ClosureNetwork(graph, chain[i]).fixed_bytes() <= *problem.budget_bytes;
+    }
+    if (!fits) continue;
+    const auto some = [&] { return std::llround(once / 50 * rng.uniform()); };
+    for (plan::SchedOpId op : graph.ticks.ids())
+      if (net.has_credit(op) && rng.below(3) == 0) {
+        m.credit[op] = some();
+        certificate.rerun_multipliers.push_back(
+            {0, op_index(made, op), static_cast<double>(m.credit[op]) / graph.ticks_per_second});
+      }
+    for (size_t k = 0; k < chain.size(); ++k)
+      for (plan::SchedValueId v : problem.values.ids())
+        if (net.has_worth(k, v) && rng.below(3) == 0) {
+          m.worth[k][v] = some();
+          certificate.store_multipliers.push_back(
+              {static_cast<int32_t>(k), static_cast<int32_t>(made.view.storage[v].index()),
+               static_cast<double>(m.worth[k][v]) / graph.ticks_per_second});
+        }
+    remat::Violations violations;
+    const double expected =
+        std::max(0.0, static_cast<double>(net.solve(m, violations))) / graph.ticks_per_second;
+    made.plan.claims.budget_bytes = problem.budget_bytes;
+    made.plan.claims.time_certificate = certificate;
+    const verify::Report report = verify::verify(made.plan);
+    EXPECT_NEAR(report.time_bound_seconds, report.once_seconds + expected,
+                1e-9 * report.once_seconds)
+        << "seed " << seed;
+    beyond_once += expected > 0;
+  }
+  EXPECT_GT(beyond_once, 10);
+}
+
+TEST(Claims, TheVerifierFindsTheBoundWithALink) {
+  int beyond_once = 0;
+  for (uint64_t seed = 1; seed <= 300; ++seed) {
+    Rng rng(seed);
+    Made made = in_best_order(blocks(rng, 3 + static_cast<int>(seed % 7)), random_link(rng));
+    plan::ScheduleProblem& problem = made.view.problem;
+    problem.budget_bytes = made.plan.claims.peak_bytes * rng.between(30, 90) / 100;
+    const remat::StepGraph graph(problem);
+    const plan::SchedOpId op(rng.below(problem.ops.size()));
+    remat::ClosureNetwork net(graph, op);
+    const int64_t capacity = *problem.budget_bytes - net.fixed_bytes();
+    if (capacity < 0) continue;
+    remat::CutPrices prices;
+    prices.per_byte =
+        std::llround(static_cast<double>(graph.once_ticks) * rng.uniform() * rng.uniform() /
+                     static_cast<double>(*problem.budget_bytes) * static_cast<double>(remat::kOne));
+    prices.before = static_cast<int64_t>(rng.below(remat::kOne));
+    prices.after = static_cast<int64_t>(rng.below(remat::kOne));
+    remat::CutChoice choice;
+    const int64_t ticks = net.bound(net.solve(prices, choice), prices, capacity);
+    const auto share = [](int64_t of_ops) {
+      return static_cast<double>(remat::kOne - of_ops) / static_cast<double>(remat::kOne);
+    };
+    plan::TimeCertificate certificate;
+    certificate.cuts.push_back({plan::PlanOpId(made.view.op[op].index()),
+                                static_cast<double>(prices.per_byte) /
+                                    static_cast<double>(remat::kOne) / graph.ticks_per_second});
+    certificate.store_share = share(prices.before);
+    certificate.load_share = share(prices.after);
+    made.plan.claims.budget_bytes = problem.budget_bytes;
+    made.plan.claims.time_certificate = certificate;
+    const verify::Report report = verify::verify(made.plan);
+    const double expected = std::max(0.0, static_cast<double>(ticks)) / graph.ticks_per_second;
+    EXPECT_GE(report.time_bound_seconds, (report.once_seconds + expected) * (1 - 1e-9)) << seed;
+    beyond_once += expected > 0;
+  }
+  EXPECT_GT(beyond_once, 10);
+}
+
+}  // namespace
+}  // namespace lowtide::pipeline
