@@ -16,6 +16,7 @@
 #include "pipeline/optimize.h"
 #include "pipeline/solution.h"
 #include "pipeline/write_plan.h"
+#include "remat/closure_cut.h"
 #include "remat/floor.h"
 #include "remat/multi_cut_network.h"
 #include "verify/verify.h"
@@ -69,12 +70,13 @@ ir::Graph blocks(Rng& rng, int count) {
 }
 
 plan::Link random_link(Rng& rng) {
-  return {1e9 * (1 + rng.uniform()), 2e9 * (1 + rng.uniform()), 1e-6 * rng.uniform()};
+  const double speed = 1e8 * (1 + 20 * rng.uniform());
+  return {speed, 2 * speed, 1e-6 * rng.uniform()};
 }
 
 TEST(Claims, OfTimeAndFloorAreWhatTheVerifierShows) {
   int certified = 0, several = 0, moving = 0;
-  for (uint64_t seed = 1; seed <= 24; ++seed) {
+  for (uint64_t seed = 1; seed <= 36; ++seed) {
     Rng rng(seed);
     const ir::Graph graph = blocks(rng, 3 + static_cast<int>(seed % 6));
     OptimizeOptions options = training_options();
@@ -82,15 +84,17 @@ TEST(Claims, OfTimeAndFloorAreWhatTheVerifierShows) {
     const auto whole = optimize(graph, options);
     ASSERT_TRUE(whole.has_value()) << whole.error().message;
     EXPECT_FALSE(whole->plan.claims.time_certificate.has_value());
-    options.budget_bytes = whole->plan.arena_bytes * rng.between(60, 95) / 100;
+    const int64_t percent = options.link ? rng.between(30, 60) : rng.between(60, 95);
+    options.budget_bytes = whole->plan.arena_bytes * percent / 100;
     const auto made = optimize(graph, options);
     if (!made) continue;
     const plan::Claims& claims = made->plan.claims;
     const verify::Report report = verify::verify(made->plan);
     for (const verify::Finding& f : report.findings) ADD_FAILURE() << seed << ": " << f.message;
     EXPECT_LE(claims.lower_bound_seconds, claims.predicted_seconds * (1 + 1e-9));
-    if (made->plan.slow_tiers.empty() == !options.link)
+    if (made->plan.slow_tiers.empty() == !options.link) {
       EXPECT_EQ(report.floor_bytes, *claims.floor_bytes);
+    }
     if (!claims.time_certificate) continue;
     ++certified;
     several += claims.time_certificate->cuts.size() > 1;
@@ -143,6 +147,25 @@ int32_t op_index(const Made& made, plan::SchedOpId op) {
   return static_cast<int32_t>(made.view.op[op].index());
 }
 
+// Within a fifth of it.
+int64_t some_of(int64_t number, Rng& rng) {
+  return std::llround(static_cast<double>(number) * (0.8 + 0.4 * rng.uniform()));
+}
+
+// The op, and up to three others before and after it.
+std::vector<plan::SchedOpId> random_chain(const remat::StepGraph& graph, plan::SchedOpId with,
+                                          Rng& rng) {
+  std::vector<plan::SchedOpId> chain;
+  const auto side = remat::sides_of(graph, with);
+  for (plan::SchedOpId op : graph.ticks.ids()) {
+    if (op != with && (rng.below(8) > 0 || chain.size() == 4)) continue;
+    if (side[op] == remat::Side::kOther) continue;
+    if (chain.empty() || remat::sides_of(graph, chain.back())[op] == remat::Side::kAfter)
+      chain.push_back(op);
+  }
+  return chain;
+}
+
 TEST(Claims, TheVerifierFindsTheFloorOfTheSearches) {
   for (uint64_t seed = 1; seed <= 60; ++seed) {
     Rng rng(seed);
@@ -161,29 +184,25 @@ TEST(Claims, TheVerifierFindsTheBoundOfSeveralCuts) {
     Made made = in_best_order(blocks(rng, 3 + static_cast<int>(seed % 7)), {});
     plan::ScheduleProblem& problem = made.view.problem;
     problem.budget_bytes = made.plan.claims.peak_bytes * rng.between(50, 99) / 100;
+    const remat::CutBoundResult single = remat::closure_cut(problem);
+    if (!single.op || !single.feasible) continue;
     const remat::StepGraph graph(problem);
-    std::vector<plan::SchedOpId> chain;
-    for (plan::SchedOpId op : problem.ops.ids())
-      if (rng.below(8) == 0 && chain.size() < 4 &&
-          (chain.empty() || remat::sides_of(graph, chain.back())[op] == remat::Side::kAfter))
-        chain.push_back(op);
-    if (chain.empty()) continue;
+    const std::vector<plan::SchedOpId> chain = random_chain(graph, *single.op, rng);
     remat::MultiCutNetwork net(graph, chain);
     remat::Multipliers m = net.start();
     const double once = static_cast<double>(graph.once_ticks);
     plan::TimeCertificate certificate;
     bool fits = true;
     for (size_t i = 0; i < chain.size(); ++i) {
-      const double per_byte =
-          once * rng.uniform() * rng.uniform() / static_cast<double>(*problem.budget_bytes);
-      m.price[i] = std::llround(per_byte * static_cast<double>(remat::kOne));
+      m.price[i] = some_of(single.prices.per_byte, rng);
+      if (chain[i] != *single.op) m.price[i] /= 8;
       certificate.cuts.push_back({plan::PlanOpId(made.view.op[chain[i]].index()),
                                   static_cast<double>(m.price[i]) /
                                       static_cast<double>(remat::kOne) / graph.ticks_per_second});
       fits &= remat::ClosureNetwork(graph, chain[i]).fixed_bytes() <= *problem.budget_bytes;
     }
     if (!fits) continue;
-    const auto some = [&] { return std::llround(once / 50 * rng.uniform()); };
+    const auto some = [&] { return std::llround(once / 2000 * rng.uniform()); };
     for (plan::SchedOpId op : graph.ticks.ids())
       if (net.has_credit(op) && rng.below(3) == 0) {
         m.credit[op] = some();
@@ -205,7 +224,7 @@ TEST(Claims, TheVerifierFindsTheBoundOfSeveralCuts) {
     made.plan.claims.time_certificate = certificate;
     const verify::Report report = verify::verify(made.plan);
     EXPECT_NEAR(report.time_bound_seconds, report.once_seconds + expected,
-                1e-9 * report.once_seconds)
+                2 / graph.ticks_per_second)
         << "seed " << seed;
     beyond_once += expected > 0;
   }
@@ -219,17 +238,17 @@ TEST(Claims, TheVerifierFindsTheBoundWithALink) {
     Made made = in_best_order(blocks(rng, 3 + static_cast<int>(seed % 7)), random_link(rng));
     plan::ScheduleProblem& problem = made.view.problem;
     problem.budget_bytes = made.plan.claims.peak_bytes * rng.between(30, 90) / 100;
+    const remat::CutBoundResult single = remat::closure_cut(problem);
+    if (!single.op || !single.feasible) continue;
     const remat::StepGraph graph(problem);
-    const plan::SchedOpId op(rng.below(problem.ops.size()));
+    const plan::SchedOpId op = rng.below(4) ? *single.op : plan::SchedOpId(rng.below(graph.size()));
     remat::ClosureNetwork net(graph, op);
     const int64_t capacity = *problem.budget_bytes - net.fixed_bytes();
     if (capacity < 0) continue;
     remat::CutPrices prices;
-    prices.per_byte =
-        std::llround(static_cast<double>(graph.once_ticks) * rng.uniform() * rng.uniform() /
-                     static_cast<double>(*problem.budget_bytes) * static_cast<double>(remat::kOne));
-    prices.before = static_cast<int64_t>(rng.below(remat::kOne));
-    prices.after = static_cast<int64_t>(rng.below(remat::kOne));
+    prices.per_byte = some_of(single.prices.per_byte, rng);
+    prices.before = std::min(remat::kOne, some_of(single.prices.before, rng));
+    prices.after = std::min(remat::kOne, some_of(single.prices.after, rng));
     remat::CutChoice choice;
     const int64_t ticks = net.bound(net.solve(prices, choice), prices, capacity);
     const auto share = [](int64_t of_ops) {
@@ -245,7 +264,9 @@ TEST(Claims, TheVerifierFindsTheBoundWithALink) {
     made.plan.claims.time_certificate = certificate;
     const verify::Report report = verify::verify(made.plan);
     const double expected = std::max(0.0, static_cast<double>(ticks)) / graph.ticks_per_second;
-    EXPECT_GE(report.time_bound_seconds, (report.once_seconds + expected) * (1 - 1e-9)) << seed;
+    // Each op, and each share, may lose a tick.
+    const double lost = static_cast<double>(graph.size() + 2) / graph.ticks_per_second;
+    EXPECT_GE(report.time_bound_seconds, report.once_seconds + expected - lost) << seed;
     beyond_once += expected > 0;
   }
   EXPECT_GT(beyond_once, 10);
