@@ -37,6 +37,8 @@ report::PlanningFacts planning_facts(const pipeline::Optimized& optimized, doubl
   facts.pack_status = optimized.pack_status;
   facts.schedule_status = optimized.schedule_status;
   facts.cut_short = optimized.cut_short;
+  if (optimized.more_memory)
+    facts.more_memory = {optimized.more_memory->budget_bytes, optimized.more_memory->seconds};
   facts.order_units = optimized.order_work.units;
   facts.pack_units = optimized.pack_work.units;
   facts.schedule_units = optimized.schedule_work.units;
@@ -64,20 +66,21 @@ Status check_rates(const PlanOptions& options) {
 Status find_link(const PlanOptions& options, pipeline::OptimizeOptions& result) {
   if (options.swap.empty()) return {};
   result.slow_tier_name = options.swap;
+  std::string known;
+  for (const cost::SlowTierRate& tier : result.device.slow_tiers) {
+    if (tier.name == options.swap)
+      result.link = plan::Link{tier.out_bytes_per_second, tier.in_bytes_per_second,
+                               tier.latency_seconds, tier.compute_seconds_per_byte};
+    known += (known.empty() ? "" : ", ") + tier.name;
+  }
   if (options.link_bytes_per_second) {
     if (!(*options.link_bytes_per_second > 0) || !std::isfinite(*options.link_bytes_per_second))
       return error(ErrorCode::kUsage,
                    fmt::format("--link: {} bytes per second is not above 0, so nothing could move",
                                *options.link_bytes_per_second));
-    result.link = plan::Link{*options.link_bytes_per_second, *options.link_bytes_per_second, 0};
-    return {};
-  }
-  std::string known;
-  for (const cost::SlowTierRate& tier : result.device.slow_tiers) {
-    if (tier.name == options.swap)
-      result.link =
-          plan::Link{tier.out_bytes_per_second, tier.in_bytes_per_second, tier.latency_seconds};
-    known += (known.empty() ? "" : ", ") + tier.name;
+    result.link = plan::Link{*options.link_bytes_per_second, *options.link_bytes_per_second,
+                             result.link ? result.link->latency_seconds : 0,
+                             result.link ? result.link->compute_seconds_per_byte : 0};
   }
   if (result.link) return {};
   return error(ErrorCode::kUsage,
@@ -90,6 +93,7 @@ Result<pipeline::OptimizeOptions> pipeline_options(const PlanOptions& options) {
   pipeline::OptimizeOptions result;
   LT_ASSIGN(result.device, cost::find_device(options.device));
   result.budget_bytes = options.budget_bytes;
+  result.look_further = true;
   result.dump_folder = options.dump_folder;
   result.order.seed = options.seed;
   result.order.max_seconds = options.time_limit_seconds;

@@ -38,6 +38,7 @@ struct SlowTierRate {
   double out_bytes_per_second = 0;
   double in_bytes_per_second = 0;
   double latency_seconds = 0;
+  double compute_seconds_per_byte = 0;  // where the processor that computes also copies
   bool operator==(const SlowTierRate&) const = default;
 };
 

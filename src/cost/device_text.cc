@@ -85,13 +85,17 @@ Result<MemoryRate> read_memory_rate(const Json& object, const std::string& origi
 
 Result<SlowTierRate> read_slow_tier(const Json& object, const std::string& origin) {
   static constexpr std::string_view kMembers[] = {"name", "out_bytes_per_second",
-                                                  "in_bytes_per_second", "latency_seconds"};
+                                                  "in_bytes_per_second", "latency_seconds",
+                                                  "compute_seconds_per_byte"};
   LT_RETURN_IF_ERROR(check_members(object, kMembers, origin));
   SlowTierRate rate;
   LT_ASSIGN(rate.name, word(object, "name", origin));
   LT_ASSIGN(rate.out_bytes_per_second, positive(object, "out_bytes_per_second", origin));
   LT_ASSIGN(rate.in_bytes_per_second, positive(object, "in_bytes_per_second", origin));
   LT_ASSIGN(rate.latency_seconds, positive(object, "latency_seconds", origin));
+  if (object.contains("compute_seconds_per_byte")) {
+    LT_ASSIGN(rate.compute_seconds_per_byte, positive(object, "compute_seconds_per_byte", origin));
+  }
   return rate;
 }
 
@@ -210,11 +214,15 @@ std::string print_device(const DeviceProfile& profile) {
     json["memory"].push_back({{"operation", rate.operation},
                               {"bytes", rate.bytes},
                               {"bytes_per_second", rate.bytes_per_second}});
-  for (const SlowTierRate& tier : profile.slow_tiers)
-    json["slow_tiers"].push_back({{"name", tier.name},
-                                  {"out_bytes_per_second", tier.out_bytes_per_second},
-                                  {"in_bytes_per_second", tier.in_bytes_per_second},
-                                  {"latency_seconds", tier.latency_seconds}});
+  for (const SlowTierRate& tier : profile.slow_tiers) {
+    auto& entry = json["slow_tiers"].emplace_back(nlohmann::ordered_json::object());
+    entry["name"] = tier.name;
+    entry["out_bytes_per_second"] = tier.out_bytes_per_second;
+    entry["in_bytes_per_second"] = tier.in_bytes_per_second;
+    entry["latency_seconds"] = tier.latency_seconds;
+    if (tier.compute_seconds_per_byte > 0)
+      entry["compute_seconds_per_byte"] = tier.compute_seconds_per_byte;
+  }
   if (profile.identity)
     json["identity"] = {{"processor", profile.identity->processor},
                         {"cores", profile.identity->cores},

@@ -226,7 +226,8 @@ TEST(Device, ClassRatesAndTheRestReadBack) {
   device.slow_tiers = {{.name = "host",
                         .out_bytes_per_second = 1e9,
                         .in_bytes_per_second = 2e9,
-                        .latency_seconds = 1e-5}};
+                        .latency_seconds = 1e-5,
+                        .compute_seconds_per_byte = 1e-10}};
   device.identity = kHere;
   const std::string text = print_device(device);
   const auto again = parse_device(text, "device.json");

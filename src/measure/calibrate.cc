@@ -236,11 +236,12 @@ Result<cost::DeviceProfile> calibrate(const runtime::KernelFactory& kernels,
   for (const cost::MemoryRate& rate : profile.memory)
     if (rate.operation == "copy") profile.bytes_per_second = rate.bytes_per_second;
   const int repetitions = options.quick ? 3 : 9;
-  LT_ASSIGN(cost::SlowTierRate host, slow_tier_rate("host", "", outside / 2, repetitions));
+  LT_ASSIGN(cost::SlowTierRate host,
+            slow_tier_rate("host", "", outside / 2, repetitions, device.threads));
   profile.slow_tiers.push_back(std::move(host));
   if (options.slow_tier_folder.empty()) return profile;
-  LT_ASSIGN(cost::SlowTierRate file,
-            slow_tier_rate("file", options.slow_tier_folder, outside / 2, repetitions));
+  LT_ASSIGN(cost::SlowTierRate file, slow_tier_rate("file", options.slow_tier_folder, outside / 2,
+                                                    repetitions, device.threads));
   profile.slow_tiers.push_back(std::move(file));
   return profile;
 }

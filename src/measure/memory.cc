@@ -57,6 +57,12 @@ struct Named {
   const char* name;
 };
 
+// A copy keeps one processor busy. Where the kernels use them all, they lose its share of the time.
+double copying(double out_seconds, double in_seconds, double bytes, int threads) {
+  if (threads < static_cast<int>(std::thread::hardware_concurrency())) return 0;
+  return (out_seconds + in_seconds) / 2 / bytes / threads;
+}
+
 }  // namespace
 
 std::vector<cost::MemoryRate> memory_rates(const std::vector<int64_t>& sizes, int threads,
@@ -81,7 +87,7 @@ std::vector<cost::MemoryRate> memory_rates(const std::vector<int64_t>& sizes, in
 }
 
 Result<cost::SlowTierRate> slow_tier_rate(const std::string& name, const std::string& folder,
-                                          int64_t bytes, int repetitions) {
+                                          int64_t bytes, int repetitions, int threads) {
   constexpr int64_t kSmall = 64;
   LT_ASSIGN(const auto tier,
             runtime::open_slow_tier({.name = name, .bytes = bytes, .folder = folder}));
@@ -109,7 +115,8 @@ Result<cost::SlowTierRate> slow_tier_rate(const std::string& name, const std::st
   return cost::SlowTierRate{.name = name,
                             .out_bytes_per_second = moved / std::max(1e-9, out - latency),
                             .in_bytes_per_second = moved / std::max(1e-9, in - latency),
-                            .latency_seconds = std::max(1e-9, latency)};
+                            .latency_seconds = std::max(1e-9, latency),
+                            .compute_seconds_per_byte = copying(out, in, moved, threads)};
 }
 
 }  // namespace lowtide::measure

@@ -83,7 +83,7 @@ class Writer {
     const plan::Link& link = *in_.view.problem.link;
     plan_.slow_tiers.push_back({in_.slow_tier_name, in_.slots.height_bytes,
                                 link.bytes_per_second_out, link.bytes_per_second_in,
-                                link.latency_seconds});
+                                link.latency_seconds, link.compute_seconds_per_byte});
     const auto give = [&](PlanStorageId s, BufferId slot) {
       if (!slot.valid()) return;
       plan_.storages[s].slow_tier = 0;

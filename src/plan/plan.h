@@ -125,6 +125,7 @@ struct SlowTier {
   double bytes_per_second_out = 0;  // arena -> tier
   double bytes_per_second_in = 0;
   double latency_seconds = 0;
+  double compute_seconds_per_byte = 0;  // that a copy keeps the device from computing
   bool operator==(const SlowTier&) const = default;
 };
 
@@ -176,7 +177,7 @@ struct Claims {
   std::optional<int64_t> floor_bytes;   // proven for every schedule, reruns and transfers included
   double once_seconds = 0;              // all ops, each once
   double predicted_seconds = 0;         // of the step, with reruns and transfers not hidden
-  double exposed_seconds = 0;           // part of it in which no op runs
+  double exposed_seconds = 0;           // part of it that transfers add to the ops
   double lower_bound_seconds = 0;       // proven for every schedule within the budget: what the
                                         // certificate shows; without one once_seconds
   std::optional<TimeCertificate> time_certificate;

@@ -162,10 +162,13 @@ class Checker {
     for (const SlowTier& tier : plan_.slow_tiers) {
       if (!names.insert(tier.name).second) return bad("two slow tiers are named '{}'", tier.name);
       if (!is_size(tier.bytes) || !is_speed(tier.bytes_per_second_out) ||
-          !is_speed(tier.bytes_per_second_in) || !is_time(tier.latency_seconds))
-        return bad("slow tier '{}' has {} bytes, {} and {} bytes per second, a latency of {}",
-                   tier.name, tier.bytes, tier.bytes_per_second_out, tier.bytes_per_second_in,
-                   tier.latency_seconds);
+          !is_speed(tier.bytes_per_second_in) || !is_time(tier.latency_seconds) ||
+          !is_time(tier.compute_seconds_per_byte))
+        return bad(
+            "slow tier '{}' has {} bytes, {} and {} bytes per second, a latency of {}, {} seconds "
+            "of compute per byte",
+            tier.name, tier.bytes, tier.bytes_per_second_out, tier.bytes_per_second_in,
+            tier.latency_seconds, tier.compute_seconds_per_byte);
     }
     return {};
   }

@@ -315,10 +315,12 @@ Status Reader::slow_tier(const Place& place, SlowTier& out) const {
     if (key == "bytes_per_second_out") return real(member, out.bytes_per_second_out);
     if (key == "bytes_per_second_in") return real(member, out.bytes_per_second_in);
     if (key == "latency_seconds") return real(member, out.latency_seconds);
+    if (key == "compute_seconds_per_byte") return real(member, out.compute_seconds_per_byte);
     return unknown(member);
   };
   return object(place,
-                {"name", "bytes", "bytes_per_second_out", "bytes_per_second_in", "latency_seconds"},
+                {"name", "bytes", "bytes_per_second_out", "bytes_per_second_in", "latency_seconds",
+                 "compute_seconds_per_byte"},
                 read);
 }
 

@@ -260,6 +260,7 @@ class Printer {
     member("bytes_per_second_out"), real(t.bytes_per_second_out);
     member("bytes_per_second_in"), real(t.bytes_per_second_in);
     member("latency_seconds"), real(t.latency_seconds);
+    member("compute_seconds_per_byte"), real(t.compute_seconds_per_byte);
   }
 
   void op(const PlanOp& o) {

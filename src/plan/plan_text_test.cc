@@ -75,7 +75,7 @@ Plan small_plan() {
                       .inputs = {y},
                       .outputs = {view},
                       .control = {PlanOpId(0)}});
-  plan.slow_tiers = {{"host", 1024, 1e10, 2e10, 1e-5}};
+  plan.slow_tiers = {{"host", 1024, 1e10, 2e10, 1e-5, 1e-11}};
   plan.steps = {
       {.op = PlanOpId(0), .workspace_address = 192, .makes = {{made, 128, PlanStorageId(1)}}},
       {.op = PlanOpId(1)},

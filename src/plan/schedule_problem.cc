@@ -83,6 +83,9 @@ Status check_link(const Link& link) {
   if (!(link.latency_seconds >= 0 && link.latency_seconds <= kMaxSeconds))
     return bad(fmt::format("the link has a latency of {} seconds; it must be from 0 to {}",
                            link.latency_seconds, kMaxSeconds));
+  if (!(link.compute_seconds_per_byte >= 0 && link.compute_seconds_per_byte <= 1))
+    return bad(fmt::format("the link takes {} seconds of compute per byte; it must be from 0 to 1",
+                           link.compute_seconds_per_byte));
   return {};
 }
 

@@ -76,11 +76,14 @@ struct SchedResident {
   bool operator==(const SchedResident&) const = default;
 };
 
-// A path to a slower tier (host memory, a file). Both directions share nothing.
+// A path to a slower tier (host memory, a file). Both directions share nothing. Where the processor
+// that computes also copies, each byte moved keeps it from computing for a while, whether or not
+// anybody waits.
 struct Link {
   double bytes_per_second_out = 0;
   double bytes_per_second_in = 0;
   double latency_seconds = 0;
+  double compute_seconds_per_byte = 0;
   bool operator==(const Link&) const = default;
 };
 

@@ -131,6 +131,7 @@ class StatementReader {
     LT_ASSIGN(link.bytes_per_second_out, scanner_.real("link speed out"));
     LT_ASSIGN(link.bytes_per_second_in, scanner_.real("link speed in"));
     LT_ASSIGN(link.latency_seconds, scanner_.real("link latency"));
+    LT_ASSIGN(link.compute_seconds_per_byte, scanner_.real("link compute per byte"));
     problem_.link = link;
     return {};
   }
@@ -231,8 +232,9 @@ std::string print(const ScheduleProblem& problem) {
   const auto put = std::back_inserter(out);
   if (problem.budget_bytes) fmt::format_to(put, "budget {}\n", *problem.budget_bytes);
   if (problem.link)
-    fmt::format_to(put, "link {} {} {}\n", problem.link->bytes_per_second_out,
-                   problem.link->bytes_per_second_in, problem.link->latency_seconds);
+    fmt::format_to(put, "link {} {} {} {}\n", problem.link->bytes_per_second_out,
+                   problem.link->bytes_per_second_in, problem.link->latency_seconds,
+                   problem.link->compute_seconds_per_byte);
   for (const SchedOp& op : problem.ops) {
     fmt::format_to(put, "op {} {} {} ", op.seconds, op.workspace_bytes, op.may_rerun ? 1 : 0);
     append_quoted(out, op.name);

@@ -65,7 +65,7 @@ ScheduleProblem random_problem(Rng& rng) {
   }
   if (rng.below(2) == 0) problem.budget_bytes = rng.between(0, int64_t{1} << 40);
   if (rng.below(2) == 0)
-    problem.link = Link{1 + rng.uniform() * 1e11, 1 + rng.uniform() * 1e9, 1e-6 / 3};
+    problem.link = Link{1 + rng.uniform() * 1e11, 1 + rng.uniform() * 1e9, 1e-6 / 3, 1e-11 / 3};
   return problem;
 }
 
@@ -88,7 +88,7 @@ TEST(ScheduleText, ReadsWhatTheHeaderShows) {
       "resident 4096\r\n"
       "\n"
       "budget 65536\n"
-      "link 1.2e+10 1.1e+10 5e-06\n"
+      "link 1.2e+10 1.1e+10 5e-06 1e-11\n"
       "op 0.25 128 1 \"conv1 \\\"a\\\" \\x41\"\n"
       "op 0 0 0 \"\"\n"
       "value 1024 0 0 \"x\" 1\n"
@@ -101,6 +101,7 @@ TEST(ScheduleText, ReadsWhatTheHeaderShows) {
   EXPECT_EQ(problem->ops[SchedOpId(0)].name, "conv1 \"a\" A");
   EXPECT_EQ(problem->budget_bytes, 65536);
   EXPECT_EQ(problem->link->latency_seconds, 5e-06);
+  EXPECT_EQ(problem->link->compute_seconds_per_byte, 1e-11);
   EXPECT_EQ(problem->in_place.size(), 1u);
   EXPECT_TRUE(problem->values[SchedValueId(1)].is_output);
 }
@@ -141,8 +142,9 @@ TEST(ScheduleText, ErrorsNameTheLineAndWhatIsWrong) {
   expect_error(two_ops + "movable 1 \"\" 1\nend\n", "resident 0 has 1 bytes");
   expect_error("lowtide-schedule 2\nresident 1\nop 0 0 1 \"\"\nmovable 1 \"\" 0 writes 0\nend\n",
                "may run again");
-  expect_error("lowtide-schedule 2\nlink 0 1 0\nend\n", "at least 1");
-  expect_error("lowtide-schedule 2\nlink 1 1 -1\nend\n", "latency");
+  expect_error("lowtide-schedule 2\nlink 0 1 0 0\nend\n", "at least 1");
+  expect_error("lowtide-schedule 2\nlink 1 1 -1 0\nend\n", "latency");
+  expect_error("lowtide-schedule 2\nlink 1 1 0 -1\nend\n", "seconds of compute per byte");
   expect_error("lowtide-schedule 2\nop -1 0 0 \"\"\nend\n", "op 0 takes -1 seconds");
   expect_error("lowtide-schedule 1\nop 0 0 0 \"\"\ninplace 0 4294967295 0\nend\n", "input");
 }

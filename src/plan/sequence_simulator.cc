@@ -211,6 +211,13 @@ class Walk {
     return {};
   }
 
+  // What copies keep the device from computing.
+  double copying() const {
+    if (!problem_.link) return 0;
+    return problem_.link->compute_seconds_per_byte *
+           static_cast<double>(profile_.stored_bytes + profile_.loaded_bytes);
+  }
+
   double transfer(int64_t bytes, double bytes_per_second) {
     const double seconds =
         problem_.link->latency_seconds + static_cast<double>(bytes) / bytes_per_second;
@@ -264,7 +271,7 @@ class Walk {
       }
       LT_RETURN_IF_ERROR(check_end(holding));
     }
-    profile_.seconds = std::max({compute_, out_, in_});
+    profile_.seconds = std::max({compute_, out_, in_}) + copying();
     profile_.exposed_seconds = profile_.seconds - profile_.run_seconds;
     for (const SchedOp& op : problem_.ops) profile_.once_seconds += op.seconds;
     return {};

@@ -19,7 +19,8 @@
 // sequence. A store begins when the compute stream has reached its position, what it copies has
 // arrived, and the link is free; a drop makes compute wait for it. A load begins likewise. The
 // first run that reads the instance waits for it, and so does its drop. A transfer takes latency +
-// bytes / bandwidth. The step ends when all streams have ended.
+// bytes / bandwidth. The step ends when all streams have ended, and later by the compute time that
+// the copies of all bytes take from the device.
 #pragma once
 
 #include <cstdint>
@@ -49,7 +50,7 @@ struct SequenceProfile {
   double run_seconds = 0;                // sum over all runs
   double once_seconds = 0;               // sum over ops, each once: what no schedule can avoid
   double transfer_seconds = 0;           // sum over stores and loads
-  double exposed_seconds = 0;            // seconds - run_seconds: compute waits for transfers
+  double exposed_seconds = 0;            // seconds - run_seconds: what transfers add
   int64_t reruns = 0, stored_bytes = 0, loaded_bytes = 0;
 };
 

@@ -291,7 +291,7 @@ class Definition {
 
   // When the compute stream has done what comes before `at`, and the last thing it waits for.
   double seconds() const {
-    double compute = 0, out = 0, in = 0;
+    double compute = 0, out = 0, in = 0, copying = 0;
     std::vector<double> done(sequence_.size(), 0);
     for (size_t at = 0; at < sequence_.size(); ++at) {
       const SchedAction& action = sequence_[at];
@@ -307,6 +307,7 @@ class Definition {
       const size_t item = item_of(action);
       const double bytes = static_cast<double>(bytes_of(item));
       const double latency = problem_.link->latency_seconds;
+      if (action.kind != Kind::kDrop) copying += bytes * problem_.link->compute_seconds_per_byte;
       if (action.kind == Kind::kLoad) {
         in = done[at] =
             std::max(compute, in) + latency + bytes / problem_.link->bytes_per_second_in;
@@ -324,7 +325,7 @@ class Definition {
             compute = std::max(compute, done[s]);
       }
     }
-    return std::max({compute, out, in});
+    return std::max({compute, out, in}) + copying;
   }
 
  private:
@@ -506,7 +507,8 @@ TEST(Sequence, AgreesWithTheDefinitionOnRandomSchedules) {
   shape.resident_rate = 0.2;
   int valid = 0, moved = 0, reran = 0;
   for (int i = 0; i < 20000; ++i) {
-    const ScheduleProblem problem = random_schedule_problem(shape, rng);
+    ScheduleProblem problem = random_schedule_problem(shape, rng);
+    if (problem.link && i % 2 == 0) problem.link->compute_seconds_per_byte = 0.25;
     ASSERT_TRUE(check(problem).has_value()) << check(problem).error().message;
     const Sequence sequence = random_sequence(problem, rng);
     const Definition definition(problem, sequence);

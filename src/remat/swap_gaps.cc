@@ -125,6 +125,7 @@ Result<GapView> find_gaps(const plan::ScheduleProblem& problem,
   LT_CHECK(problem.link.has_value(), "gaps of a problem without a link");
   GapView view;
   LT_ASSIGN(plan::SequenceProfile profile, plan::simulate_sequence(problem, runs));
+  view.copying = problem.link->compute_seconds_per_byte;
   view.base_bytes = std::move(profile.action_bytes);
   for (const plan::SchedAction& action : runs) {
     LT_CHECK(action.kind == plan::SchedAction::Kind::kRun, "gaps of a schedule with transfers");

@@ -34,6 +34,7 @@ struct GapView {
   std::vector<Gap> gaps;
   std::vector<plan::SchedOpId> runs;
   std::vector<double> seconds;      // of each run
+  double copying = 0;               // seconds of compute that a byte moved takes
   std::vector<int64_t> base_bytes;  // present during each run when nothing moves
 };
 

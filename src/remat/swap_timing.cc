@@ -41,11 +41,13 @@ Timed SwapTiming::time(const std::vector<char>& chosen, bool may_wait) {
     }
     timed.fits = timed.overflow_bytes == 0;
     timed.seconds = play(away);
+    timed.waits = timed.seconds > no_waiting;
+    timed.seconds += copying(away);
     timed.away = away;
     if (pass == 0 || timed.overflow_bytes < best.overflow_bytes ||
         (timed.fits && timed.seconds < best.seconds))
       best = std::move(timed);
-    if (!may_wait || !best.fits || best.seconds <= no_waiting) break;
+    if (!may_wait || !best.fits || !best.waits) break;
   }
   return best;
 }
@@ -153,6 +155,17 @@ bool SwapTiming::tighten_at(int run, std::vector<Away>& away) {
     best->returns = run + 1;
   }
   return true;
+}
+
+// What the copies take from compute.
+double SwapTiming::copying(const std::vector<Away>& away) const {
+  double bytes = 0;
+  for (const Away& a : away) {
+    const Gap& gap = view_.gaps[static_cast<size_t>(a.gap)];
+    bytes += (static_cast<double>(a.store) + static_cast<double>(a.load)) *
+             static_cast<double>(view_.movables[static_cast<size_t>(gap.movable)].bytes);
+  }
+  return bytes * view_.copying;
 }
 
 // The timeline of the step with these transfers; leaves the runs' times in start_ and finish_.

@@ -25,6 +25,7 @@ struct Timed {
   int64_t overflow_bytes = 0;  // largest, over all runs; 0 when it fits
   int overflow_run = -1;       // where
   double seconds = 0;          // of the step, when it fits
+  bool waits = false;          // compute does, for a transfer
   std::vector<Away> away;      // by gap
 };
 
@@ -48,6 +49,7 @@ class SwapTiming {
   void tighten(std::vector<Away>& away);
   bool tighten_at(int run, std::vector<Away>& away);
   void find_present(const std::vector<Away>& away);
+  double copying(const std::vector<Away>& away) const;
   double play(const std::vector<Away>& away);
 
   const GapView& view_;

@@ -38,6 +38,7 @@ class Timeline {
     report.predicted_seconds = ops_;
     for (size_t t = 0; t < out_.size(); ++t)
       report.predicted_seconds = std::max({report.predicted_seconds, out_[t], in_[t]});
+    report.predicted_seconds += copying_;
     report.exposed_seconds = report.predicted_seconds - report.run_seconds;
   }
 
@@ -53,10 +54,11 @@ class Timeline {
              static_cast<double>(storage.bytes) /
                  (stores ? link.bytes_per_second_out : link.bytes_per_second_in);
     ends_[step.storage] = stream;
+    copying_ += static_cast<double>(storage.bytes) * link.compute_seconds_per_byte;
   }
 
   const plan::Plan& plan_;
-  double ops_ = 0;
+  double ops_ = 0, copying_ = 0;
   std::vector<double> out_, in_;          // by tier
   IdVector<PlanStorageId, double> ends_;  // of the last transfer
 };

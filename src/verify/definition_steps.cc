@@ -335,7 +335,7 @@ class Story {
 double step_seconds(const Plan& p) {
   const size_t n = p.steps.size();
   std::vector<double> begins(n + 1, 0), done(n, 0);
-  double end = 0;
+  double end = 0, copying = 0;
   const auto moves = [](const Step& s) { return s.kind == Kind::kStore || s.kind == Kind::kLoad; };
   for (size_t t = 0; t < n; ++t) {
     const Step& step = p.steps[t];
@@ -351,6 +351,7 @@ double step_seconds(const Plan& p) {
         if (p.steps[u].kind == step.kind &&
             p.storages[p.steps[u].storage].slow_tier == storage.slow_tier)
           from = std::max(from, done[u]);
+      copying += tier.compute_seconds_per_byte * static_cast<double>(storage.bytes);
       done[t] = from + tier.latency_seconds + static_cast<double>(storage.bytes) / speed;
     }
     if (step.kind == Kind::kWait)
@@ -359,7 +360,7 @@ double step_seconds(const Plan& p) {
           begins[t + 1] = std::max(begins[t + 1], done[u]);
     end = std::max({end, begins[t + 1], done[t]});
   }
-  return end;
+  return end + copying;
 }
 
 }  // namespace

@@ -373,9 +373,10 @@ class Changer {
   Changer(const plan::Plan& plan, Rng& rng) : plan_(plan), rng_(rng) {}
 
   void add_tier() {
-    plan_.slow_tiers.push_back({"host", 1 << 20, 1e5 * (1 + rng_.uniform()), 2e5, 1e-3});
+    plan_.slow_tiers.push_back(
+        {"host", 1 << 20, 1e5 * (1 + rng_.uniform()), 2e5, 1e-3, 1e-6 * rng_.uniform()});
     if (!plan_.slow_tiers.empty() && rng_.below(3) == 0)
-      plan_.slow_tiers.push_back({"disk", 1 << 20, 1e4, 1e4, 0.1});
+      plan_.slow_tiers.push_back({"disk", 1 << 20, 1e4, 1e4, 0.1, 0});
   }
 
   bool move_out() {

@@ -111,7 +111,7 @@ Step move_of(Step::Kind kind, PlanStorageId s, int64_t address = 0) {
 // for add, and w at home in the slow tier.
 Plan moving_plan() {
   Plan p = right_plan();
-  p.slow_tiers.push_back({"host", 1024, 1e6, 2e6, 1e-3});
+  p.slow_tiers.push_back({"host", 1024, 1e6, 2e6, 1e-3, 1e-7});
   const PlanStorageId relu = out(p, "Relu").storage, softmax = out(p, "Softmax").storage,
                       w = p.values[PlanValueId(1)].storage;
   const auto before = [&](std::string_view kind, const Step& step) {
