@@ -14,6 +14,7 @@
 #include "cost/roofline.h"
 #include "pipeline/budget.h"
 #include "pipeline/claims.h"
+#include "pipeline/more_memory.h"
 #include "pipeline/solution.h"
 #include "pipeline/write_plan.h"
 #include "plan/pack_text.h"
@@ -178,6 +179,7 @@ class FrontSearch {
       : ready_(ready), options_(options), floor_(floor) {
     options_.schedule.remat.max_units = std::max<int64_t>(1, options.schedule.remat.max_units / 2);
     options_.schedule.swap.max_units = std::max<int64_t>(1, options.schedule.swap.max_units / 2);
+    options_.pack.work_limit = std::max<int64_t>(1, options.pack.work_limit / 2);
   }
 
   // From more memory to less. Where nothing was found, less is not tried.
@@ -272,15 +274,22 @@ Result<Optimized> optimize(const ir::Graph& forward, const OptimizeOptions& opti
   const auto start = Clock::now();
   LT_ASSIGN(Prepared ready, prepare(forward, options));
   BudgetSolution solved{ready.unlimited, plan::SolveStatus::kOptimal, {}};
+  std::optional<MoreMemory> more_memory;
   if (!fits(ready.unlimited, options)) {
     StageClock stage(ready.stages);
     OptimizeOptions rest = options;
     rest.schedule.remat.max_seconds -= seconds_since(start);
     LT_ASSIGN(solved, fit_budget(ready.view, rest, ready.unlimited));
     stage.done("schedule");
+    if (options.look_further && !solved.cut_short) {
+      rest.schedule.remat.max_seconds = options.schedule.remat.max_seconds - seconds_since(start);
+      more_memory = with_more_memory(ready.view, rest, solved.solution, ready.unlimited);
+      stage.done("more memory");
+    }
   }
   StageClock stage(ready.stages);
   LT_ASSIGN(Optimized result, write(ready, solved, options));
+  result.more_memory = more_memory;
   stage.done("plan");
   result.stages = ready.stages;
   result.planning_seconds = seconds_since(start);
