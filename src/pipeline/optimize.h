@@ -48,10 +48,17 @@ struct OptimizeOptions {
   std::string dump_folder;  // the problems as files (order.txt, pack.csv): what a bug report needs;
                             // empty: nowhere
   int pack_retries = 8;     // other orders of equal peak to try when packing misses the peak
+  bool look_further = false;  // also say what a larger budget would buy
 };
 
 struct Stage {
   std::string name;
+  double seconds = 0;
+};
+
+// A larger budget, and the time of the best schedule within it that was found.
+struct MoreMemory {
+  int64_t budget_bytes = 0;
   double seconds = 0;
 };
 
@@ -65,9 +72,10 @@ struct Optimized {
   plan::SolveStatus schedule_status = plan::SolveStatus::kOptimal;  // of recompute and swap
   plan::SolveWork schedule_work;
   bool cut_short =
-      false;             // wall time or schedule.remat.cancel ended a search before its work limit
-  cost::Coverage costs;  // how much of the predicted time was measured
-  std::vector<Stage> stages;  // wall time, for people; never part of the plan
+      false;  // wall time or schedule.remat.cancel ended a search before its work limit
+  std::optional<MoreMemory> more_memory;  // where the budget costs time and the search had its time
+  cost::Coverage costs;                   // how much of the predicted time was measured
+  std::vector<Stage> stages;              // wall time, for people; never part of the plan
   double planning_seconds = 0;
 };
 

@@ -38,7 +38,16 @@ std::string_view schedule_status(const plan::Plan& plan, plan::SolveStatus searc
   return plan::name(search == plan::SolveStatus::kLimit ? search : plan::SolveStatus::kFeasible);
 }
 
-std::string budget_text(const plan::Plan& plan, plan::SolveStatus search) {
+double most_saved_seconds(const plan::Plan& plan, int64_t more_bytes) {
+  const plan::Claims& claims = plan.claims;
+  double bound = claims.lower_bound_seconds;
+  if (claims.time_certificate)
+    for (const plan::CutPrice& cut : claims.time_certificate->cuts)
+      bound -= cut.price * static_cast<double>(more_bytes);
+  return claims.predicted_seconds - std::max(bound, claims.once_seconds);
+}
+
+std::string budget_text(const plan::Plan& plan, const PlanningFacts& facts) {
   const plan::Claims& claims = plan.claims;
   const TimeVerdict time = time_verdict(plan);
   std::string text;
@@ -52,14 +61,24 @@ std::string budget_text(const plan::Plan& plan, plan::SolveStatus search) {
                  "proven {:+.2f} % at least within this budget ({:.1f} ms), gap {:.2f} points  "
                  "(schedule {})\n",
                  time.bound_percent, claims.lower_bound_seconds * 1e3, time.gap_points,
-                 schedule_status(plan, search));
+                 schedule_status(plan, facts.schedule_status));
   if (claims.floor_bytes)
     fmt::format_to(out, "floor  {}: proven, no schedule needs less\n",
                    format_bytes(*claims.floor_bytes));
+  if (facts.more_memory) {
+    const auto& [bytes, seconds] = *facts.more_memory;
+    fmt::format_to(out,
+                   "more   {:.0f} % more budget ({}): {:.1f} ms saved by a short search, no "
+                   "schedule saves more than {:.1f} ms\n",
+                   percent_of(static_cast<double>(bytes - *claims.budget_bytes),
+                              static_cast<double>(*claims.budget_bytes)),
+                   format_bytes(bytes), (claims.predicted_seconds - seconds) * 1e3,
+                   most_saved_seconds(plan, bytes - *claims.budget_bytes) * 1e3);
+  }
   return text;
 }
 
-void add_budget(nlohmann::ordered_json& json, const plan::Plan& plan, plan::SolveStatus search) {
+void add_budget(nlohmann::ordered_json& json, const plan::Plan& plan, const PlanningFacts& facts) {
   const plan::Claims& claims = plan.claims;
   const TimeVerdict time = time_verdict(plan);
   json["once_seconds"] = claims.once_seconds;
@@ -68,12 +87,20 @@ void add_budget(nlohmann::ordered_json& json, const plan::Plan& plan, plan::Solv
   json["extra_percent"] = time.extra_percent;
   json["lower_bound_extra_percent"] = time.bound_percent;
   json["gap_points"] = time.gap_points;
-  json["schedule_status"] = schedule_status(plan, search);
+  json["schedule_status"] = schedule_status(plan, facts.schedule_status);
   const auto maybe = [&json](const char* key, const std::optional<int64_t>& bytes) {
     json[key] = bytes ? nlohmann::ordered_json(*bytes) : nlohmann::ordered_json();
   };
   maybe("budget_bytes", claims.budget_bytes);
   maybe("floor_bytes", claims.floor_bytes);
+  json["more_memory"] = nullptr;
+  if (!facts.more_memory) return;
+  const auto& [bytes, seconds] = *facts.more_memory;
+  json["more_memory"] = {
+      {"budget_bytes", bytes},
+      {"predicted_seconds", seconds},
+      {"saved_seconds", claims.predicted_seconds - seconds},
+      {"most_saved_seconds", most_saved_seconds(plan, bytes - *claims.budget_bytes)}};
 }
 
 }  // namespace lowtide::report

@@ -204,6 +204,24 @@ TEST(ReportTest, HowASearchEndedIsOnlySaidWhereTimeAndBoundDiffer) {
   EXPECT_EQ(schedule_status(budget_plan(false), plan::SolveStatus::kLimit), "optimal");
 }
 
+TEST(ReportTest, MoreMemorySavesWhatWasFoundAndAtMostWhatTheBoundAllows) {
+  Plan plan = budget_plan(true);
+  plan.claims.time_certificate = {.cuts = {{PlanOpId(2), 1e-5}, {PlanOpId(3), 1e-5}}};
+  EXPECT_NEAR(most_saved_seconds(plan, 100), 0.110 - (0.104 - 0.002), 1e-12);
+  EXPECT_NEAR(most_saved_seconds(plan, 1000), 0.010, 1e-12) << "each op runs at least once";
+  PlanningFacts facts;
+  facts.more_memory = {1124, 0.105};
+  const std::string text = verdict_text(plan, facts);
+  EXPECT_NE(text.find("more   10 % more budget (1.10 KiB): 5.0 ms saved by a short search, no "
+                      "schedule saves more than 8.0 ms\n"),
+            std::string::npos)
+      << text;
+  const auto json = nlohmann::json::parse(verdict_json(plan, facts))["more_memory"];
+  EXPECT_EQ(json["budget_bytes"], 1124);
+  EXPECT_NEAR(json["saved_seconds"], 0.005, 1e-12);
+  EXPECT_NEAR(json["most_saved_seconds"], 0.008, 1e-12);
+}
+
 TEST(ReportTest, WithoutABudgetThereIsNone) {
   const auto json = nlohmann::json::parse(verdict_json(training_plan(), {}));
   EXPECT_TRUE(json["budget_bytes"].is_null());

@@ -129,7 +129,7 @@ std::string verdict_text(const plan::Plan& plan, const PlanningFacts& facts) {
                  percent(claims.peak_bytes - claims.peak_before_bytes, claims.peak_before_bytes));
   text += bound_text(plan, facts);
   if (claims.budget_bytes) {
-    text += budget_text(plan, facts.schedule_status);
+    text += budget_text(plan, facts);
     fmt::format_to(out, "packing leaves {:.2f} % of the arena unused\n",
                    percent(fragmentation_bytes(plan), plan.arena_bytes));
   } else {
@@ -179,7 +179,7 @@ std::string verdict_json(const plan::Plan& plan, const PlanningFacts& facts) {
   json["missing_weights"] = count_given(plan, plan::PlanInitial::Kind::kSeeded);
   json["external_weights"] = count_given(plan, plan::PlanInitial::Kind::kExternal);
   json["predicted_step_seconds"] = claims.predicted_seconds;
-  add_budget(json, plan, facts.schedule_status);
+  add_budget(json, plan, facts);
   json["cut_short"] = facts.cut_short;
   json["before"] = profile_json(plan, profile_as_given(plan));
   json["after"] = profile_json(plan, profile_planned(plan));

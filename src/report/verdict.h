@@ -2,6 +2,7 @@
 // (docs/formats.md, "plan --json").
 #pragma once
 
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -17,6 +18,8 @@ struct PlanningFacts {
   int64_t search_bound_bytes = 0;  // proven by the search; no plan claims it (src/plan/plan.h)
   plan::SolveStatus pack_status = plan::SolveStatus::kOptimal;
   plan::SolveStatus schedule_status = plan::SolveStatus::kOptimal;  // of recompute and swap
+  // A larger budget, and the predicted time of what a short search found within it.
+  std::optional<std::pair<int64_t, double>> more_memory;
   bool cut_short = false;  // a time limit or Ctrl-C ended a search before its work limit did
   int64_t order_units = 0, pack_units = 0, schedule_units = 0;  // work done
   std::vector<std::pair<std::string, double>> stages;           // name, seconds

@@ -1,0 +1,39 @@
+#include "pipeline/more_memory.h"
+
+#include <algorithm>
+
+#include "remat/joint.h"
+
+namespace lowtide::pipeline {
+namespace {
+
+constexpr int64_t kPart = 10;  // of the budget that is added, and of the work that is spent
+
+}  // namespace
+
+MoreMemory with_more_memory(const analysis::ScheduleView& view, const OptimizeOptions& options,
+                            const Solution& solution, const Solution& unlimited) {
+  MoreMemory more;
+  more.budget_bytes = *options.budget_bytes + *options.budget_bytes / kPart;
+  more.seconds = solution.profile.seconds;
+  if (unlimited.arena_bytes <= more.budget_bytes) {
+    more.seconds = std::min(more.seconds, unlimited.profile.seconds);
+    return more;
+  }
+  plan::ScheduleProblem problem = view.problem;
+  problem.budget_bytes =
+      more.budget_bytes - std::max<int64_t>(0, solution.arena_bytes - solution.profile.peak_bytes);
+  remat::JointOptions search = options.schedule;
+  search.remat.max_units = std::max<int64_t>(1, search.remat.max_units / kPart);
+  search.swap.max_units = std::max<int64_t>(1, search.swap.max_units / kPart);
+  search.remat.progress = {};
+  search.remat.starts.clear();
+  auto& start = search.remat.starts.emplace_back();
+  for (const plan::SchedAction& action : solution.sequence)
+    if (action.kind == plan::SchedAction::Kind::kRun) start.push_back(action);
+  const remat::RematOutcome outcome = remat::solve_joint(problem, search);
+  if (!outcome.sequence.empty()) more.seconds = std::min(more.seconds, outcome.seconds);
+  return more;
+}
+
+}  // namespace lowtide::pipeline

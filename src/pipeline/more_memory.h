@@ -1,0 +1,19 @@
+// What a little more memory would buy: the same search at a larger budget, from the schedule that
+// was found, with a tenth of the work. Addresses are not searched for; what the plan's own packing
+// lost is left aside instead.
+#pragma once
+
+#include <cstdint>
+
+#include "analysis/schedule_view.h"
+#include "pipeline/optimize.h"
+#include "pipeline/solution.h"
+
+namespace lowtide::pipeline {
+
+// The next budget is the present one and a tenth of it. `solution` keeps the present one;
+// `unlimited` needs neither reruns nor transfers.
+MoreMemory with_more_memory(const analysis::ScheduleView& view, const OptimizeOptions& options,
+                            const Solution& solution, const Solution& unlimited);
+
+}  // namespace lowtide::pipeline
