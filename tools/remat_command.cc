@@ -64,6 +64,7 @@ constexpr Idea kIdeas[] = {
     {"order-start", &remat::RematOptions::order_start},
     {"restarts", &remat::RematOptions::restarts},
     {"cut-bound", &remat::RematOptions::cut_bound},
+    {"exact-small", &remat::RematOptions::exact_small},
 };
 
 // Those of recompute and swap together.

@@ -55,6 +55,7 @@ class ActionTable {
   double capacity() const { return capacity_; }
   // Of the same unit as bytes().
   double from_bytes(int64_t bytes) const;
+  bool is_rounded() const { return unit_ > 1; }
   int64_t once_cost() const { return once_cost_; }
 
  private:

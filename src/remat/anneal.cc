@@ -5,7 +5,11 @@
 namespace lowtide::remat {
 namespace {
 
-constexpr int64_t kLook = 256;  // proposals between looks at clock and cancel flag
+constexpr double kLenient = 0.3;  // share of the run during which mu follows its schedule
+constexpr double kStep = 0.02;    // by which mu changes at a look
+constexpr double kMostPressure = 1e4;
+constexpr int64_t kLook = 64;           // proposals between looks at progress, clock and cancel
+constexpr int64_t kWorkOfProposal = 4;  // those that come to nothing cost a little, too
 
 class Anneal {
  public:
@@ -23,7 +27,8 @@ class Anneal {
     note_best();
     for (int64_t tried = 0;; ++tried) {
       if (tried % kLook == 0) {
-        const int64_t done = state_.work() - start;
+        const int64_t done = state_.work() - start + tried * kWorkOfProposal;
+        work_ = done;
         if (done >= options_.units || watch.stopped()) break;
         set_progress(static_cast<double>(done) / static_cast<double>(options_.units));
       }
@@ -32,11 +37,17 @@ class Anneal {
     keep_pending();
   }
   std::optional<Found> best() { return std::move(best_); }
+  int64_t work() const { return work_; }
 
  private:
   void set_progress(double share) {
     temperature_ = options_.hot * std::pow(options_.cold / options_.hot, share);
-    mu_ = options_.loose + (options_.strict - options_.loose) * share;
+    // Where the schedule of mu leaves a state that does not fit, more is asked, until it does.
+    if (share > kLenient) {
+      pressure_ *= state_.overflow() > 0 ? 1 + kStep : 1 - kStep;
+      pressure_ = std::clamp(pressure_, 1.0, kMostPressure);
+    }
+    mu_ = (options_.loose + (options_.strict - options_.loose) * share) * pressure_;
   }
 
   void step(AnnealStatistics* statistics) {
@@ -83,8 +94,9 @@ class Anneal {
   Rng& rng_;
   Proposals proposals_;
   double cost_share_, overflow_share_;
-  double temperature_ = 0, mu_ = 0;
+  double temperature_ = 0, mu_ = 0, pressure_ = 1;
   int64_t best_cost_;
+  int64_t work_ = 0;
   bool pending_ = false;  // the state is the best so far and not copied yet
   std::optional<Found> best_;
 };
@@ -96,7 +108,10 @@ std::optional<Found> anneal(SequenceState& state, const AnnealOptions& options, 
   Anneal search(state, options, rng, below);
   const int64_t edits = state.edits();
   search.run(watch, statistics);
-  if (statistics != nullptr) statistics->edits += state.edits() - edits;
+  if (statistics != nullptr) {
+    statistics->edits += state.edits() - edits;
+    statistics->work += search.work();
+  }
   return search.best();
 }
 

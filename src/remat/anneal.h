@@ -44,7 +44,7 @@ struct AnnealWatch {
 };
 
 struct AnnealStatistics {
-  int64_t proposals = 0, accepted = 0, edits = 0;
+  int64_t proposals = 0, accepted = 0, edits = 0, work = 0;
   int64_t tried[8] = {}, taken[8] = {}, improved[8] = {};
 };
 

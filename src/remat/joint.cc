@@ -24,6 +24,9 @@ std::vector<SchedAction> runs_of(const std::vector<SchedAction>& sequence) {
   return runs;
 }
 
+// Of the work: for the order of least peak, and for recompute alone. Other tries share the rest.
+constexpr double kShareOfOrder = 0.1, kShareOfRecompute = 0.4;
+
 // One inner budget tried: the runs of the retention search, and what transfers make of them.
 struct Try {
   int64_t inner_bytes = 0;
@@ -53,14 +56,15 @@ class Joint {
   }
 
  private:
-  // The retention search without transfers, within a share of the work.
-  std::vector<SchedAction> runs_within(std::optional<int64_t> inner) {
+  // The retention search without transfers, within a share of the work that is left.
+  std::vector<SchedAction> runs_within(std::optional<int64_t> inner, double share) {
     without_link_.budget_bytes = inner;
     RematOptions options = options_.remat;
-    options.max_units /= std::max(1, options_.tries);
+    options.max_units =
+        std::max<int64_t>(1, static_cast<int64_t>(static_cast<double>(units_left()) * share));
     options.cut_bound = false;
     options.max_seconds = std::max(0.0, options.max_seconds - clock_.seconds());
-    options.progress = [this](const RematProgress& of_try) { report(of_try.share); };
+    options.progress = [this](const RematProgress&) { report(); };
     for (const Try& t : tries_) options.starts.push_back(t.runs);
     const RematOutcome outcome = remat::solve(without_link_, options);
     count(outcome.work);
@@ -72,18 +76,27 @@ class Joint {
   const Try& attempt(int64_t inner, std::vector<SchedAction> runs) {
     Try t{inner, std::move(runs), {}};
     if (!t.runs.empty()) {
-      t.swap = add_transfers(problem_, t.runs, options_.swap);
+      SwapOptions swap = options_.swap;
+      swap.max_units = std::clamp<int64_t>(units_left() / 8, 1, swap.max_units);
+      swap.max_seconds =
+          std::min(swap.max_seconds, std::max(0.0, options_.remat.max_seconds - clock_.seconds()));
+      t.swap = add_transfers(problem_, t.runs, swap);
       count(t.swap.work);
     }
     const auto at =
         std::lower_bound(tries_.begin(), tries_.end(), inner,
                          [](const Try& other, int64_t bytes) { return other.inner_bytes < bytes; });
-    ++attempts_;
-    return *tries_.insert(at, std::move(t));
+    const Try& inserted = *tries_.insert(at, std::move(t));
+    report();
+    return inserted;
   }
 
-  // `share` of the try that runs. What it found is not known to fit before transfers are added.
-  void report(double share) const {
+  int64_t units_left() const {
+    return std::max<int64_t>(0, options_.remat.max_units - result_.work.units);
+  }
+
+  // What a try found is not known to fit before transfers are added.
+  void report() const {
     if (!options_.remat.progress) return;
     RematProgress progress;
     progress.lower_bound_seconds = result_.lower_bound_seconds;
@@ -92,12 +105,13 @@ class Joint {
       progress.seconds = tries_[best_try()].swap.seconds;
       progress.peak_bytes = tries_[best_try()].swap.peak_bytes;
     }
-    progress.share = std::min(1.0, (attempts_ + share) / std::max(1, options_.tries));
+    progress.share =
+        1 - static_cast<double>(units_left()) / static_cast<double>(options_.remat.max_units);
     options_.remat.progress(progress);
   }
 
   void swap_alone() {
-    std::vector<SchedAction> runs = runs_within(std::nullopt);
+    std::vector<SchedAction> runs = runs_within(std::nullopt, kShareOfOrder);
     const auto profile = plan::simulate_sequence(problem_, runs);
     LT_CHECK(profile.has_value(), "the unlimited order is no schedule");
     unlimited_ = profile->peak_bytes;
@@ -108,7 +122,7 @@ class Joint {
   void narrow_down() {
     const int64_t budget = *problem_.budget_bytes;
     if (unlimited_ <= budget) return;
-    attempt(budget, runs_within(budget));
+    attempt(budget, runs_within(budget, kShareOfRecompute));
     for (int i = 2; i < options_.tries && !done() && !stopped(); ++i) {
       const size_t best = best_try();
       int64_t from = 0, to = 0;
@@ -119,7 +133,7 @@ class Joint {
       }
       const int64_t inner = from + (to - from) / 2;
       if (inner == from || inner == to) return;
-      attempt(inner, runs_within(inner));
+      attempt(inner, runs_within(inner, 1.0 / (options_.tries - i)));
     }
   }
 
@@ -164,7 +178,6 @@ class Joint {
   ScheduleProblem without_link_;
   std::vector<Try> tries_;  // by inner budget
   int64_t unlimited_ = 0;
-  int attempts_ = 0;
   WorkBudget clock_{std::numeric_limits<int64_t>::max()};
   RematOutcome result_;
 };

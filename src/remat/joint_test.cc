@@ -30,7 +30,7 @@ ScheduleProblem random_problem(Rng& rng, double link_rate) {
 
 JointOptions quick() {
   JointOptions options;
-  options.remat.max_units = 2'000'000;
+  options.remat.max_units = 4'000'000;
   options.swap.max_units = 50'000;
   options.tries = 4;
   return options;

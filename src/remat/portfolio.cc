@@ -8,6 +8,11 @@ namespace lowtide::remat {
 namespace {
 
 constexpr int64_t kNone = std::numeric_limits<int64_t>::max();
+constexpr int kRounds = 6;  // of a series
+constexpr double kHottest = 3e-3, kCoolest = 4e-5, kCooling = 0.45;
+constexpr int64_t kQuickUnitsPerRun = 20'000;      // of the first round, by runs in the start
+constexpr int64_t kUnitsOfSeries = 4'000'000'000;  // twenty seconds
+constexpr double kNoTimeLimit = 1e8;               // seconds
 
 struct Task {
   const std::vector<int>* start = nullptr;
@@ -27,18 +32,17 @@ class Portfolio {
   PortfolioResult run(const std::vector<std::vector<int>>& starts, int64_t bound_cost,
                       const PortfolioReport& report) {
     for (const auto& start : starts) take_start(start);
-    double hot = 1e-3;
-    const int rounds = options_.restarts ? 6 : 1;
-    for (int round = 0; round < rounds; ++round) {
-      if (best_.extra_cost <= bound_cost || clock_.exhausted() || cut_short()) break;
-      const int64_t units = (options_.max_units - clock_.used()) / (rounds - round);
-      make_tasks(starts, round, hot, units);
-      run_tasks();
-      take_results();
-      if (report)
-        report(best_, static_cast<double>(clock_.used()) /
-                          static_cast<double>(std::max<int64_t>(1, options_.max_units)));
-      if (best_.extra_cost != kNone) hot = std::max(6e-5, hot * 0.6);
+    bound_cost_ = bound_cost;
+    report_ = &report;
+    size_t longest = 0;
+    for (const auto& start : starts) longest = std::max(longest, start.size());
+    if (options_.restarts) {
+      // A quick one, so that there is an answer soon.
+      const auto quick = static_cast<int64_t>(longest) * kQuickUnitsPerRun;
+      round(starts, kHottest, std::min(quick, units_left() / kRounds));
+      while (!done() && units_left() > 0) series(starts);
+    } else {
+      round(starts, kHottest, units_left());
     }
     PortfolioResult result;
     if (best_.extra_cost != kNone) {
@@ -52,9 +56,45 @@ class Portfolio {
   }
 
  private:
+  bool done() const { return best_.extra_cost <= bound_cost_ || clock_.exhausted() || cut_short(); }
   bool cut_short() const {
     return clock_.timed_out() || clock_.seconds() > options_.max_seconds ||
            (options_.cancel != nullptr && options_.cancel->load());
+  }
+
+  // By the unit limit; where the time limit will come first at the pace so far, by that.
+  int64_t units_left() const {
+    const int64_t left = options_.max_units - clock_.used();
+    const double spent = clock_.seconds();
+    if (options_.max_seconds >= kNoTimeLimit || spent <= 0 || clock_.used() == 0) return left;
+    const double pace = static_cast<double>(clock_.used()) / spent;
+    return static_cast<int64_t>(std::clamp(pace * (options_.max_seconds - spent), 0.0,
+                                           static_cast<double>(std::max<int64_t>(0, left))));
+  }
+
+  // Rounds that get cooler. What is very long is several of these.
+  void series(const std::vector<std::vector<int>>& starts) {
+    const int64_t all = units_left();
+    const int64_t of_this = all / std::max<int64_t>(1, all / kUnitsOfSeries);
+    const int64_t end = clock_.used() + of_this;
+    double hot = kHottest;
+    for (int k = 0; k < kRounds && !done(); ++k) {
+      const int64_t left = std::min(end - clock_.used(), units_left());
+      if (left <= 0) return;
+      round(starts, hot, left / (kRounds - k));
+      if (best_.extra_cost != kNone) hot = std::max(kCoolest, hot * kCooling);
+    }
+  }
+
+  void round(const std::vector<std::vector<int>>& starts, double hot, int64_t units) {
+    if (done() || units <= 0) return;
+    make_tasks(starts, hot, units);
+    run_tasks();
+    take_results();
+    ++rounds_;
+    if (*report_)
+      (*report_)(best_, static_cast<double>(clock_.used()) /
+                            static_cast<double>(std::max<int64_t>(1, options_.max_units)));
   }
 
   void take_start(const std::vector<int>& start) {
@@ -74,22 +114,22 @@ class Portfolio {
     return options;
   }
 
-  void make_tasks(const std::vector<std::vector<int>>& starts, int round, double hot,
-                  int64_t units) {
+  void make_tasks(const std::vector<std::vector<int>>& starts, double hot, int64_t units) {
     tasks_.clear();
-    const size_t count =
-        options_.restarts ? (round == 0 ? std::max<size_t>(2, starts.size()) : 2) : 1;
+    const bool first = rounds_ <= 1;  // the quick one and the one after it know all starts
+    const size_t count = !options_.restarts ? 1 : first ? std::max<size_t>(2, starts.size()) : 2;
     for (size_t i = 0; i < count; ++i) {
       Task task;
-      if (round > 0 && best_.extra_cost != kNone) {
+      const bool from_best = !first && best_.extra_cost != kNone;
+      if (from_best) {
         task.start = &best_.sequence;
-      } else if (round > 0 && !nearest_.empty()) {
+      } else if (!first && !nearest_.empty()) {
         task.start = &nearest_;
       } else {
         task.start = &starts[i % starts.size()];
       }
       task.options = anneal_options(hot, units / static_cast<int64_t>(count));
-      if (round > 0 && best_.extra_cost != kNone) task.options.loose = 0.3;
+      if (from_best) task.options.loose = 0.3;
       task.seed = rng_.next();
       tasks_.push_back(std::move(task));
     }
@@ -104,7 +144,7 @@ class Portfolio {
     task.last = state.sequence();
     task.overflow = state.overflow();
     task.cost = state.extra_cost();
-    task.units = state.work();
+    task.units = statistics.work;
     task.edits = statistics.edits;
   }
 
@@ -142,6 +182,9 @@ class Portfolio {
   std::vector<int> nearest_;  // where the run with the least overflow of the last round ended
   std::vector<Task> tasks_;
   int64_t edits_ = 0;
+  int rounds_ = 0;
+  int64_t bound_cost_ = 0;
+  const PortfolioReport* report_ = nullptr;
 };
 
 }  // namespace

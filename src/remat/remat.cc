@@ -6,6 +6,7 @@
 #include "plan/sequence_simulator.h"
 #include "remat/closure_cut.h"
 #include "remat/cut_plan.h"
+#include "remat/exact.h"
 #include "remat/portfolio.h"
 
 namespace lowtide::remat {
@@ -47,6 +48,9 @@ class Solve {
   }
 
   RematOutcome run() {
+    if (problem_.budget_bytes && options_.exact_small && try_exactly())
+      return finish(outcome_.sequence.empty() ? plan::SolveStatus::kInfeasible
+                                              : plan::SolveStatus::kOptimal);
     find_starts();
     if (infeasible_) return finish(plan::SolveStatus::kInfeasible);
     if (!problem_.budget_bytes) {
@@ -64,6 +68,21 @@ class Solve {
   }
 
  private:
+  // True: answered.
+  bool try_exactly() {
+    if (problem_.ops.empty() || problem_.ops.size() > kMostExactOps) return false;
+    constexpr int64_t kMostUnits = 10'000'000;
+    const ExactResult exact =
+        solve_exactly(ActionTable(problem_), std::min(kMostUnits, options_.max_units / 4 * 3));
+    clock_.spend(exact.units);
+    if (!exact.complete) return false;
+    if (exact.best) {
+      take(*exact.best);
+      outcome_.lower_bound_seconds = std::max(outcome_.lower_bound_seconds, outcome_.seconds);
+    }
+    return true;
+  }
+
   void find_starts() {
     std::vector<plan::SchedOpId> order(problem_.ops.ids().begin(), problem_.ops.ids().end());
     const std::vector<plan::SchedOpId> incoming = order;
@@ -156,7 +175,8 @@ class Solve {
 
   RematOutcome finish(plan::SolveStatus status) {
     outcome_.status = status;
-    outcome_.work = {clock_.used(), clock_.seconds(), clock_.timed_out()};
+    outcome_.work = {clock_.used(), clock_.seconds(),
+                     clock_.timed_out() || clock_.seconds() > options_.max_seconds};
     return std::move(outcome_);
   }
 

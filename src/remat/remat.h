@@ -38,6 +38,7 @@ struct RematOptions {
   bool order_start = true;  // start from the order with the least peak
   bool restarts = true;     // several seeds and cooler rounds; off: one long annealing
   bool cut_bound = true;    // prove a lower bound; off: every op once
+  bool exact_small = true;  // small problems: exhaustive search, if it ends within a share of work
 
   // Limits. A unit is about 5 ns of one core: 2,000 million are ten seconds.
   int64_t max_units = 1'500'000'000;
@@ -67,8 +68,9 @@ struct RematOutcome {
 int64_t units_in(double seconds);
 
 // `problem` must pass plan::check. Without a budget: the order with the least peak, each op once.
-// kOptimal: seconds equals the bound (each op once, or the cut). kInfeasible: proven that nothing
-// fits. kLimit with an empty sequence: nothing was found; not a proof.
+// kOptimal: seconds equals the bound (each op once, the cut, or what exhaustive search proved).
+// kInfeasible: proven that nothing fits. kLimit with an empty sequence: nothing was found; not a
+// proof.
 RematOutcome solve(const plan::ScheduleProblem& problem, const RematOptions& options = {});
 
 }  // namespace lowtide::remat

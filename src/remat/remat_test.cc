@@ -133,13 +133,6 @@ TEST(Solve, TheCancelFlagEndsItWithTheBestSoFar) {
   RematOptions options = quick(int64_t{1} << 50);
   options.cancel = &cancel;
   options.max_seconds = 600;
-  int calls = 0;
-  options.progress = [&](const RematProgress& progress) {
-    EXPECT_GE(progress.share, 0);
-    EXPECT_EQ(progress.budget_bytes, 1700);
-    ++calls;
-    cancel = progress.seconds > 0 && progress.share > 0;
-  };
   // Rounds of a limit this large would take days; the flag is set from another thread.
   std::thread other([&] {
     std::this_thread::sleep_for(std::chrono::milliseconds(700));
@@ -151,6 +144,28 @@ TEST(Solve, TheCancelFlagEndsItWithTheBestSoFar) {
   EXPECT_TRUE(outcome.cut_short);
   EXPECT_FALSE(outcome.work.timed_out);
   expect_valid(problem, outcome);
+}
+
+TEST(Solve, ProgressIsToldBetweenRounds) {
+  const ScheduleProblem problem = chain_training(60, 100, 1700);
+  RematOptions options = quick(20'000'000);
+  std::vector<RematProgress> told;
+  options.progress = [&](const RematProgress& progress) { told.push_back(progress); };
+  const RematOutcome outcome = solve(problem, options);
+  expect_valid(problem, outcome);
+  EXPECT_FALSE(outcome.cut_short);
+  ASSERT_GT(told.size(), 2u);
+  for (size_t i = 0; i < told.size(); ++i) {
+    EXPECT_EQ(told[i].budget_bytes, 1700);
+    EXPECT_EQ(told[i].lower_bound_seconds, outcome.lower_bound_seconds);
+    EXPECT_GE(told[i].share, i == 0 ? 0 : told[i - 1].share);
+    EXPECT_LE(told[i].share, 1);
+    EXPECT_LE(told[i].peak_bytes, 1700);
+    if (i == 0 || told[i - 1].seconds == 0) continue;
+    EXPECT_LE(told[i].seconds, told[i - 1].seconds);
+  }
+  EXPECT_EQ(told.back().seconds, outcome.seconds);
+  EXPECT_EQ(told.back().peak_bytes, outcome.peak_bytes);
 }
 
 TEST(Solve, TheSafetyStopEndsItWithTheBestSoFar) {
@@ -180,7 +195,7 @@ TEST(Solve, EveryIdeaCanBeSwitchedOff) {
   for (bool RematOptions::*idea :
        {&RematOptions::order_moves, &RematOptions::block_moves, &RematOptions::exchanges,
         &RematOptions::aimed_drops, &RematOptions::cut_start, &RematOptions::order_start,
-        &RematOptions::restarts, &RematOptions::cut_bound}) {
+        &RematOptions::restarts, &RematOptions::cut_bound, &RematOptions::exact_small}) {
     RematOptions options = quick(20'000'000);
     options.*idea = false;
     expect_valid(problem, solve(problem, options));
