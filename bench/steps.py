@@ -19,7 +19,7 @@ import subprocess
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent / "support"))
-from lowtide import ROOT, RUNNING, SCRATCH, label, lowtide, mib, plan, table  # noqa: E402
+from lowtide import ROOT, RUNNING, SCRATCH, label, mib, plan, run, table  # noqa: E402
 
 MAX_RATIO = 1.02  # planned / unplanned: planning costs no time
 TARGET_AGAINST_EAGER = {"gpt2": 0.6, "bert": 0.6, "resnet50": 0.9, "unet": 0.9}  # lowtide / eager
@@ -38,15 +38,6 @@ def eager_seconds(name: str, arguments: argparse.Namespace, *flags: str) -> floa
     return json.loads(result.stdout)["cases"][name]["median_s"]
 
 
-def own_run(path: pathlib.Path, arguments: argparse.Namespace) -> dict:
-    # The exit code tells of differences too; they are found in the numbers below.
-    result = lowtide("run", path, "--steps", arguments.steps, "--threads", arguments.threads, "--compare", "--json",
-                     check=False)
-    if not result.stdout:
-        sys.exit(f"lowtide run {path}: exit code {result.returncode}\n{result.stderr}")
-    return json.loads(result.stdout)
-
-
 def ratio(ours: float, theirs: list[float | None]) -> list[str]:
     """Cells: their median in milliseconds, and ours as a multiple of it."""
     known = [seconds for seconds in theirs if seconds is not None]
@@ -57,11 +48,11 @@ def ratio(ours: float, theirs: list[float | None]) -> list[str]:
 
 def broken_promises(name: str, runs: list[dict], ratios: list[float]) -> list[str]:
     found = []
-    for run in runs:
-        if run["max_abs_difference"] != 0:
-            found.append(f"{name}: planned and unplanned differ by {run['max_abs_difference']:g}")
-        if run["arena_planned_bytes"] != run["arena_measured_bytes"]:
-            found.append(f"{name}: arena of {run['arena_measured_bytes']} bytes, planned {run['arena_planned_bytes']}")
+    for one in runs:
+        if one["max_abs_difference"] != 0:
+            found.append(f"{name}: planned and unplanned differ by {one['max_abs_difference']:g}")
+        if one["arena_planned_bytes"] != one["arena_measured_bytes"]:
+            found.append(f"{name}: arena of {one['arena_measured_bytes']} bytes, planned {one['arena_planned_bytes']}")
     if statistics.median(ratios) > MAX_RATIO:
         found.append(f"{name}: planned / unplanned is {statistics.median(ratios):.3f}, at most {MAX_RATIO} is promised")
     return found
@@ -80,16 +71,16 @@ def main() -> int:
         plan(name, dims, "--dropout", "off", output=path)
         runs, eager, eager_last = [], [], []
         for _ in range(arguments.rounds):
-            runs.append(own_run(path, arguments))
+            runs.append(run(path, "--steps", arguments.steps, "--threads", arguments.threads, "--compare"))
             eager.append(eager_seconds(name, arguments))
             if "seq" not in dims:  # images
                 eager_last.append(eager_seconds(name, arguments, "--channels-last"))
-        step = statistics.median(run["step_seconds"] for run in runs)
-        ratios = [run["step_seconds"] / run["unplanned_step_seconds"] for run in runs]
+        step = statistics.median(one["step_seconds"] for one in runs)
+        ratios = [one["step_seconds"] / one["unplanned_step_seconds"] for one in runs]
         broken += broken_promises(label(name, dims), runs, ratios)
         first = runs[0]
         rows.append([label(name, dims), mib(first["arena_planned_bytes"]), mib(first["arena_measured_bytes"]),
-                     mib(first["unplanned_bytes"]), f"{max(run['max_abs_difference'] for run in runs):g}",
+                     mib(first["unplanned_bytes"]), f"{max(one['max_abs_difference'] for one in runs):g}",
                      f"{1e3 * step:,.0f}", f"{1e3 * first['predicted_step_seconds']:,.0f}",
                      " ".join(f"{value:.3f}" for value in sorted(ratios)), f"{statistics.median(ratios):.3f}",
                      f"{MAX_RATIO}"])

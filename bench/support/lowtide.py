@@ -38,6 +38,14 @@ def plan(name: str, dims: dict[str, int], *more, output: pathlib.Path | None = N
     return json.loads(lowtide(*arguments, *more).stdout)
 
 
+def run(path: pathlib.Path, *arguments) -> dict:
+    """Its report. The exit code tells of differences too; they are found in the numbers."""
+    result = lowtide("run", path, *arguments, "--json", check=False)
+    if not result.stdout:
+        sys.exit(f"lowtide run {path}: exit code {result.returncode}\n{result.stderr}")
+    return json.loads(result.stdout)
+
+
 def finish(broken: list[str]) -> int:
     """Names the promises that were broken; the exit code."""
     for line in broken:
