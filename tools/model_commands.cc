@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "api/compare.h"
+#include "api/largest.h"
 #include "api/state.h"
 #include "base/bytes.h"
 #include "base/printable.h"
@@ -29,17 +30,54 @@ constexpr size_t kMostFinding = 1000;  // bytes of a finding that are printed
 
 struct PlanCommand {
   PlanFlags flags;
-  std::string output, budget;
+  std::string output, budget, max;
   bool json = false, quiet = false, progress = false;
 };
 
+// The dimension that --max names: "dim=batch" or "batch". It must be one that has no size yet.
+Result<std::string> dim_to_maximize(const PlanCommand& given) {
+  constexpr std::string_view kPrefix = "dim=";
+  const std::string dim =
+      given.max.starts_with(kPrefix) ? given.max.substr(kPrefix.size()) : given.max;
+  for (const std::string& sized : given.flags.dims)
+    if (sized.starts_with(dim + "="))
+      return error(ErrorCode::kUsage,
+                   fmt::format("--max: '{}' has a size already: --dim {}", dim, sized));
+  LT_ASSIGN(const Model model, Model::read(given.flags.model));
+  const std::vector<std::string> free = model.free_dims();
+  if (std::find(free.begin(), free.end(), dim) != free.end()) return dim;
+  return error(ErrorCode::kUsage,
+               fmt::format("--max: model '{}' has no dimension '{}'; it has {}", model.name(), dim,
+                           free.empty() ? "none" : fmt::format("{}", fmt::join(free, ", "))));
+}
+
+Status run_max(const CLI::App& command, PlanCommand& given) {
+  LT_ASSIGN(const std::string dim, dim_to_maximize(given));
+  const ReadAtSize read = [&](int64_t size) {
+    given.flags.dims.push_back(fmt::format("{}={}", dim, size));
+    Result<Model> model = read_model(command, given.flags);
+    given.flags.dims.pop_back();
+    return model;
+  };
+  std::optional<SearchWatch> watch(std::in_place, given.flags.options, given.progress);
+  LT_ASSIGN(const LargestSize largest, plan_largest(read, given.flags.options));
+  watch.reset();
+  if (!given.output.empty()) LT_RETURN_IF_ERROR(largest.plan->save(given.output));
+  if (given.quiet) return {};
+  put(given.json ? print_json(largest, dim)
+                 : largest.plan->text() + "\n" + print(largest, printable(dim)));
+  return {};
+}
+
 Status run_plan_command(const CLI::App& command, PlanCommand& given) {
+  LT_RETURN_IF_ERROR(needs(command, "--max", !given.budget.empty(), "--budget"));
   for (const char* flag : {"--no-recompute", "--swap", "--effort"})
     LT_RETURN_IF_ERROR(needs(command, flag, !given.budget.empty(), "--budget"));
   PlanOptions& options = given.flags.options;
   if (!given.budget.empty()) {
     LT_ASSIGN(options.budget_bytes, parse_bytes(given.budget, "--budget"));
   }
+  if (!given.max.empty()) return run_max(command, given);
   LT_ASSIGN(const Model model, read_model(command, given.flags));
   std::optional<SearchWatch> watch(std::in_place, options, given.progress);
   LT_ASSIGN(const Plan plan, Plan::make(model, options));
@@ -57,6 +95,11 @@ void add_plan(CLI::App& app, Action& action) {
       ->check(file_name());
   command->add_option("--budget", given->budget, "of the whole device, as in 1.5GiB")
       ->type_name("BYTES");
+  command
+      ->add_option("--max", given->max,
+                   "plan the largest size of this dimension that fits the budget, as in dim=batch")
+      ->type_name("dim=NAME")
+      ->check(file_name());
   add_search_flags(command, given->flags);
   add_progress_flag(command, given->progress);
   command

@@ -128,6 +128,7 @@ class LOWTIDE_API Plan {
 
  private:
   friend class Front;
+  friend struct PlanAccess;  // of this library's other folders
   explicit Plan(std::unique_ptr<State> state);
   std::unique_ptr<State> state_;
 };

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <utility>
 
 #include "api/state.h"
 #include "base/result.h"
@@ -22,6 +23,10 @@ Result<Planning> prepare_planning(const Model& model, const PlanOptions& options
 
 std::unique_ptr<Plan::State> finish_plan(pipeline::Optimized optimized, const Planning& planning,
                                          const PlanOptions& options, const Model& model);
+
+struct PlanAccess {
+  static Plan wrap(std::unique_ptr<Plan::State> state) { return Plan(std::move(state)); }
+};
 
 // The pipeline's error with the model's file in front.
 tl::unexpected<Error> planning_error(const Model& model, const Error& failure);

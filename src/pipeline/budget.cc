@@ -176,6 +176,11 @@ Result<BudgetSolution> fit_budget(const analysis::ScheduleView& view,
     LT_ASSIGN(auto fitted, fitter.fit(budget));
     if (fitted) return std::move(*fitted);
   }
+  if (!options.find_smallest && !fitter.cut_short())
+    return error(
+        floor.bytes > budget ? ErrorCode::kInfeasible : ErrorCode::kLimit,
+        fmt::format("--budget: {} bytes {}: every schedule needs at least {} bytes", budget,
+                    floor.bytes > budget ? "is too small" : "was not reached", floor.bytes));
   if (fitter.cut_short())
     return error(ErrorCode::kLimit,
                  fmt::format("--budget: {} bytes ({}): the search was stopped before any schedule "

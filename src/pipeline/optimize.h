@@ -13,7 +13,6 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <optional>
 #include <string>
 #include <utility>
@@ -49,6 +48,7 @@ struct OptimizeOptions {
                             // empty: nowhere
   int pack_retries = 8;     // other orders of equal peak to try when packing misses the peak
   bool look_further = false;  // also say what a larger budget would buy
+  bool find_smallest = true;  // where a budget is missed, find out how small one may be
 };
 
 struct Stage {
@@ -84,26 +84,9 @@ struct Optimized {
 // says by which op and tensors, and the smallest arena found), kLimit (nothing was found).
 Result<Optimized> optimize(const ir::Graph& forward, const OptimizeOptions& options);
 
-// A front of plans.
-struct FrontPoint {
-  int64_t budget_bytes = 0;
-  std::optional<Optimized> made;  // none: no plan was found
-  std::string missed;             // why not
-  bool infeasible = false;        // and that it cannot be is proven
-};
-struct Front {
-  std::vector<FrontPoint> points;  // budgets descending, each once
-  Optimized unlimited;             // without any budget
-  int64_t floor_bytes = 0;         // proven: no schedule needs less
-};
-// The budgets to try, once the floor and the arena of the unlimited plan are known.
-using ChooseBudgets = std::function<std::vector<int64_t>(int64_t floor, int64_t unlimited)>;
-
-// One plan per budget. Half of a budget's work starts from its neighbour with more memory, the
-// other half from what was found there and from its neighbour with less. Monotone: with less memory
-// no plan is faster and none has a larger arena than with more. Errors as of optimize, but for
-// budgets that were missed.
-Result<Front> optimize_front(const ir::Graph& forward, const OptimizeOptions& options,
-                             const ChooseBudgets& choose);
+// What every schedule of these options is proven to need of the device, by the floor (of its ops
+// one by one, remat/floor.h) or, where ops run once and nothing moves, by the order's bound. Quick:
+// no plan is made. Errors as above, but none of budgets.
+Result<int64_t> least_bytes(const ir::Graph& forward, const OptimizeOptions& options);
 
 }  // namespace lowtide::pipeline

@@ -13,7 +13,7 @@ using plan::PlanOpId;
 using plan::PlanStorageId;
 using plan::Step;
 
-// The times of the transfers, and how long ops wait for each (src/plan/sequence_simulator.h).
+// The times of the transfers, and how long each holds up the ops (src/plan/sequence_simulator.h).
 class WaitClock {
  public:
   explicit WaitClock(const plan::Plan& plan)
@@ -34,6 +34,13 @@ class WaitClock {
     stream = std::max(stream, now_) + seconds;
     ends_[step.storage] = stream;
     return seconds;
+  }
+
+  // What the copy keeps the device from computing, whether or not anybody waits.
+  double copying(PlanStorageId s) const {
+    const plan::PlanStorage& storage = plan_.storages[s];
+    return plan_.slow_tiers[static_cast<size_t>(storage.slow_tier)].compute_seconds_per_byte *
+           static_cast<double>(storage.bytes);
   }
 
   double wait(PlanStorageId s) {
@@ -90,6 +97,7 @@ class Collector {
         (out ? actions.stores : actions.loads) += 1;
         (out ? actions.stored_bytes : actions.loaded_bytes) += plan_.storages[step.storage].bytes;
         actions.transfer_seconds += clock.begin(step);
+        actions.waited_seconds += clock.copying(step.storage);
         return;
       }
       case Step::Kind::kWait:

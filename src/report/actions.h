@@ -24,7 +24,7 @@ struct ModuleActions {
   int64_t stores = 0, loads = 0;
   int64_t stored_bytes = 0, loaded_bytes = 0;
   double transfer_seconds = 0;  // on the link, hidden or not
-  double waited_seconds = 0;    // ops waited that long for them
+  double waited_seconds = 0;    // ops waited that long for them, or for the copying processor
   int64_t moved_ops = 0;        // run out of the given order: not in the longest part that kept it
   int64_t freed_bytes = 0;      // most bytes that are away at one time
   int64_t benefit_bytes = 0;    // by how much the peak would rise without reruns and transfers

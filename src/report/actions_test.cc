@@ -49,10 +49,12 @@ class PlanOfSequence {
 
   Plan make() {
     if (problem_.link)
-      plan_.slow_tiers.push_back({.name = "host",
-                                  .bytes_per_second_out = problem_.link->bytes_per_second_out,
-                                  .bytes_per_second_in = problem_.link->bytes_per_second_in,
-                                  .latency_seconds = problem_.link->latency_seconds});
+      plan_.slow_tiers.push_back(
+          {.name = "host",
+           .bytes_per_second_out = problem_.link->bytes_per_second_out,
+           .bytes_per_second_in = problem_.link->bytes_per_second_in,
+           .latency_seconds = problem_.link->latency_seconds,
+           .compute_seconds_per_byte = problem_.link->compute_seconds_per_byte});
     add_storages();
     add_ops();
     for (at_ = 0; at_ < sequence_.size(); ++at_) add_steps(sequence_[at_]);
@@ -228,7 +230,8 @@ Compared compare(const plan::RandomSchedule& shape, uint64_t seed) {
   Rng rng(seed);
   Compared compared;
   for (int round = 0; round < 400; ++round) {
-    const ScheduleProblem problem = plan::random_schedule_problem(shape, rng);
+    ScheduleProblem problem = plan::random_schedule_problem(shape, rng);
+    if (problem.link) problem.link->compute_seconds_per_byte = rng.below(2) == 0 ? 0 : 0.25;
     const Sequence sequence = random_sequence(problem, rng);
     const auto profile = *plan::simulate_sequence(problem, sequence);
     PlanOfSequence writer(problem, sequence);
