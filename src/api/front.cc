@@ -7,7 +7,7 @@
 
 #include "api/budgets.h"
 #include "api/planning.h"
-#include "pipeline/optimize.h"
+#include "pipeline/front.h"
 
 namespace lowtide {
 namespace {
@@ -52,17 +52,6 @@ FrontPoint describe(const pipeline::FrontPoint& tried, double& bound) {
   point.exposed_seconds = claims.exposed_seconds;
   count_steps(plan, point);
   return point;
-}
-
-Status all_missed(const std::vector<FrontPoint>& points) {
-  bool infeasible = true;
-  for (const FrontPoint& point : points) {
-    if (point.found) return {};
-    infeasible &= point.status == plan::name(plan::SolveStatus::kInfeasible);
-  }
-  return error(infeasible ? ErrorCode::kInfeasible : ErrorCode::kLimit,
-               fmt::format("none of {} budgets can be kept; the largest: {}", points.size(),
-                           points.front().reason));
 }
 
 // The point of the budget that was asked for, or a good one.
@@ -125,18 +114,16 @@ Result<Front> Front::make(const Model& model, const PlanOptions& options,
 
   auto state = std::make_unique<State>();
   state->floor_bytes = made->floor_bytes;
+  state->planning_seconds = made->planning_seconds;
   const MemoryScale scale{made->floor_bytes, made->unlimited.plan.arena_bytes};
   double bound = 0;
   for (pipeline::FrontPoint& tried : made->points) {
     state->points.push_back(describe(tried, bound));
     std::optional<Plan>& plan = state->plans.emplace_back();
     if (!tried.made) continue;
-    state->planning_seconds = std::max(state->planning_seconds, tried.made->planning_seconds);
     plan = Plan(finish_plan(std::move(*tried.made), planning, options, model));
   }
   state->unlimited = Plan(finish_plan(std::move(made->unlimited), planning, options, model));
-  if (const Status some = all_missed(state->points); !some)
-    return planning_error(model, some.error());
   state->knee = knee_of(state->points);
   state->chosen =
       choice_of(*state, chosen ? std::optional(bytes_of(*chosen, scale)) : std::nullopt);

@@ -1,0 +1,222 @@
+#include "pipeline/front.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <atomic>
+#include <initializer_list>
+#include <utility>
+
+#include "base/bytes.h"
+#include "pipeline/budget.h"
+#include "pipeline/claims.h"
+#include "pipeline/prepare.h"
+
+namespace lowtide::pipeline {
+namespace {
+
+// What is known of one budget.
+struct Attempt {
+  int64_t budget_bytes = 0;
+  std::optional<BudgetSolution> solved;
+  bool tried = false;
+};
+
+double seconds(const BudgetSolution& solved) {
+  return solved.solution.profile.seconds;
+}
+
+std::vector<plan::SchedAction> runs_of(const BudgetSolution& solved) {
+  std::vector<plan::SchedAction> runs;
+  for (const plan::SchedAction& action : solved.solution.sequence)
+    if (action.kind == plan::SchedAction::Kind::kRun) runs.push_back(action);
+  return runs;
+}
+
+// The searches of a front. `attempts` have budgets that descend.
+class FrontSearch {
+ public:
+  FrontSearch(const Prepared& ready, const OptimizeOptions& options, int64_t floor)
+      : ready_(ready), options_(options), report_(options.schedule.remat.progress), floor_(floor) {
+    const auto halve = [](int64_t& limit) { limit = std::max<int64_t>(1, limit / 2); };
+    halve(options_.schedule.remat.max_units);
+    halve(options_.schedule.swap.max_units);
+    halve(options_.pack.work_limit);
+    options_.schedule.remat.max_seconds /= 2;
+    options_.find_smallest = false;
+  }
+
+  // From more memory to less. Where nothing was found, less is not tried.
+  Status descend(std::vector<Attempt>& attempts) {
+    searches_ = 2 * attempts.size();
+    const Attempt* before = nullptr;
+    for (Attempt& attempt : attempts) {
+      const bool missed = before != nullptr && !before->solved;
+      if (attempt.budget_bytes < floor_ || missed || cancelled()) break;
+      LT_RETURN_IF_ERROR(search(attempt, {before}));
+      before = &attempt;
+    }
+    return {};
+  }
+
+  // From less memory to more: what does with less is a start for more.
+  Status ascend(std::vector<Attempt>& attempts) {
+    for (size_t i = attempts.size(); i-- > 0 && !cancelled();) {
+      done_ = 2 * attempts.size() - 1 - i;
+      const Attempt* less = i + 1 < attempts.size() ? &attempts[i + 1] : nullptr;
+      const auto& solved = attempts[i].solved;
+      if (solved && solved->status != plan::SolveStatus::kOptimal)
+        LT_RETURN_IF_ERROR(search(attempts[i], {&attempts[i], less}));
+    }
+    return {};
+  }
+
+ private:
+  bool cancelled() const {
+    const std::atomic<bool>* cancel = options_.schedule.remat.cancel;
+    return cancel != nullptr && cancel->load();
+  }
+
+  Status search(Attempt& attempt, std::initializer_list<const Attempt*> neighbours) {
+    attempt.tried = true;
+    options_.budget_bytes = attempt.budget_bytes;
+    if (fits(ready_.unlimited, options_)) {
+      attempt.solved = BudgetSolution{ready_.unlimited, plan::SolveStatus::kOptimal, {}};
+      return {};
+    }
+    remat::RematOptions& remat = options_.schedule.remat;
+    remat.starts.clear();
+    for (const Attempt* neighbour : neighbours)
+      if (neighbour != nullptr && neighbour->solved)
+        remat.starts.push_back(runs_of(*neighbour->solved));
+    if (report_)
+      remat.progress = [this](remat::RematProgress progress) {
+        progress.share =
+            (static_cast<double>(done_) + progress.share) / static_cast<double>(searches_);
+        report_(progress);
+      };
+    Result<BudgetSolution> found = fit_budget(ready_.view, options_, ready_.unlimited);
+    ++done_;
+    if (!found) {
+      const ErrorCode code = found.error().code;
+      const bool missed = code == ErrorCode::kInfeasible || code == ErrorCode::kLimit;
+      return missed ? Status() : tl::unexpected(found.error());
+    }
+    if (!attempt.solved || seconds(*found) < seconds(*attempt.solved))
+      attempt.solved = std::move(*found);
+    return {};
+  }
+
+  const Prepared& ready_;
+  OptimizeOptions options_;
+  const std::function<void(const remat::RematProgress&)> report_;
+  const int64_t floor_;
+  size_t done_ = 0, searches_ = 1;
+};
+
+// Each plan is the fastest of all that fit, and of those as fast the one with the least arena.
+void make_monotone(std::vector<Attempt>& attempts) {
+  const auto better = [](const BudgetSolution& a, const BudgetSolution& b) {
+    return std::pair(seconds(a), a.solution.arena_bytes) <
+           std::pair(seconds(b), b.solution.arena_bytes);
+  };
+  const std::vector<Attempt> all = attempts;
+  for (Attempt& attempt : attempts)
+    for (const Attempt& other : all) {
+      if (!other.solved || other.solved->solution.arena_bytes > attempt.budget_bytes) continue;
+      if (!attempt.solved || better(*other.solved, *attempt.solved)) attempt.solved = other.solved;
+    }
+}
+
+// A plan may have come from another budget, where its time was optimal, or here is.
+plan::SolveStatus status_of(const Optimized& made) {
+  const plan::Claims& claims = made.plan.claims;
+  if (claims.predicted_seconds <= claims.lower_bound_seconds * (1 + 1e-9))
+    return plan::SolveStatus::kOptimal;
+  return made.cut_short ? plan::SolveStatus::kLimit : plan::SolveStatus::kFeasible;
+}
+
+std::string why_missed(const Attempt& attempt, int64_t floor, int64_t least_arena) {
+  const auto both = [](int64_t bytes) {
+    return fmt::format("{} bytes ({})", bytes, format_bytes(bytes));
+  };
+  if (attempt.budget_bytes < floor)
+    return fmt::format("{} are too few: every schedule needs at least {}",
+                       both(attempt.budget_bytes), both(floor));
+  return fmt::format(
+      "{} were {}: every schedule needs at least {}; the smallest arena found has {}",
+      both(attempt.budget_bytes),
+      attempt.tried ? "not reached" : "not tried, as the search ended before", both(floor),
+      both(least_arena));
+}
+
+// The points of attempts of which at least one was solved.
+Result<std::vector<FrontPoint>> make_points(const Prepared& ready, OptimizeOptions options,
+                                            const std::vector<Attempt>& attempts, int64_t floor) {
+  int64_t least_arena = ready.unlimited.arena_bytes;
+  for (const Attempt& attempt : attempts)
+    if (attempt.solved) least_arena = std::min(least_arena, attempt.solved->solution.arena_bytes);
+  std::vector<FrontPoint> points;
+  for (const Attempt& attempt : attempts) {
+    FrontPoint& point = points.emplace_back();
+    point.budget_bytes = attempt.budget_bytes;
+    if (!attempt.solved) {
+      point.missed = why_missed(attempt, floor, least_arena);
+      point.infeasible = attempt.budget_bytes < floor;
+      continue;
+    }
+    options.budget_bytes = attempt.budget_bytes;
+    LT_ASSIGN(point.made, write(ready, *attempt.solved, options));
+    point.made->schedule_status = status_of(*point.made);
+  }
+  return points;
+}
+
+// One budget by itself: an error tells what stands in its way.
+Result<BudgetSolution> fit_or_tell(const Prepared& ready, const OptimizeOptions& options) {
+  LT_RETURN_IF_ERROR(check_order_bound(ready, options));
+  return fit_budget(ready.view, options, ready.unlimited);
+}
+
+int64_t least_bytes(const Prepared& ready, const OptimizeOptions& options) {
+  const plan::ScheduleProblem& problem = ready.view.problem;
+  const int64_t floor = floor_bytes(problem, options.schedule.transfers);
+  return once_only(problem, options) ? std::max(floor, ready.order.lower_bound_bytes) : floor;
+}
+
+}  // namespace
+
+Result<Front> optimize_front(const ir::Graph& forward, const OptimizeOptions& options,
+                             const ChooseBudgets& choose) {
+  const auto start = Clock::now();
+  LT_ASSIGN(const Prepared ready, prepare(forward, options));
+  OptimizeOptions at = options;
+  at.budget_bytes.reset();
+  Front front;
+  LT_ASSIGN(front.unlimited, write(ready, {ready.unlimited, plan::SolveStatus::kOptimal, {}}, at));
+  front.floor_bytes = least_bytes(ready, options);
+  std::vector<int64_t> budgets = choose(front.floor_bytes, ready.unlimited.arena_bytes);
+  std::sort(budgets.begin(), budgets.end(), std::greater<>());
+  budgets.erase(std::unique(budgets.begin(), budgets.end()), budgets.end());
+  if (budgets.empty()) return error(ErrorCode::kUsage, "a front needs at least one budget");
+
+  std::vector<Attempt> attempts;
+  for (int64_t budget : budgets) attempts.push_back({budget, {}});
+  FrontSearch search(ready, options, front.floor_bytes);
+  LT_RETURN_IF_ERROR(search.descend(attempts));
+  LT_RETURN_IF_ERROR(search.ascend(attempts));
+  if (!attempts.front().solved) {
+    at.budget_bytes = budgets.front();
+    auto last = fit_or_tell(ready, at);
+    if (!last)
+      return error(last.error().code, fmt::format("none of {} budgets can be kept; the largest: {}",
+                                                  budgets.size(), last.error().message));
+    attempts.front().solved = std::move(*last);
+  }
+  make_monotone(attempts);
+  LT_ASSIGN(front.points, make_points(ready, at, attempts, front.floor_bytes));
+  front.planning_seconds = seconds_since(start);
+  return front;
+}
+
+}  // namespace lowtide::pipeline

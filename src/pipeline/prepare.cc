@@ -1,0 +1,142 @@
+#include "pipeline/prepare.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+
+#include "analysis/describe.h"
+#include "base/bytes.h"
+#include "base/file.h"
+#include "cost/roofline.h"
+#include "pipeline/claims.h"
+#include "pipeline/write_plan.h"
+#include "plan/pack_text.h"
+#include "plan/schedule_simulator.h"
+#include "plan/schedule_text.h"
+#include "rewrite/layouts.h"
+
+namespace lowtide::pipeline {
+namespace {
+
+using plan::SchedOpId;
+
+Result<analysis::OpCosts> op_costs(const ir::Graph& graph, const OptimizeOptions& options,
+                                   cost::Coverage& coverage) {
+  analysis::OpCosts costs;
+  LT_ASSIGN(costs.seconds, cost::all_op_seconds(graph, options.device));
+  costs.workspace_bytes = IdVector<ir::OpId, int64_t>(graph.op_count(), 0);
+  if (options.kernels == nullptr) return costs;
+  const cost::Estimator estimator(options.device, options.costs ? &*options.costs : nullptr);
+  constexpr int kMostNamed = 8;
+  std::string named;
+  int missing = 0;
+  for (ir::OpId id : graph.ops()) {
+    if (analysis::is_view_op(graph, id)) continue;
+    LT_ASSIGN(const plan::OpDesc desc, analysis::describe(graph, id));
+    LT_ASSIGN(const cost::Estimate estimate, estimator.estimate(desc));
+    costs.seconds[id] = estimate.seconds;
+    coverage.add(estimate);
+    const auto bytes = options.kernels->workspace_bytes(desc);
+    if (bytes)
+      costs.workspace_bytes[id] = *bytes;
+    else if (++missing <= kMostNamed)
+      named += fmt::format("{}op '{}': {}", named.empty() ? "" : "; ", graph.op(id).name,
+                           bytes.error().message);
+  }
+  if (missing > kMostNamed)
+    named += fmt::format("; and {} more, {} in all", missing - kMostNamed, missing);
+  if (missing > 0) return error(ErrorCode::kInput, std::move(named));
+  return costs;
+}
+
+Status dump(const std::string& folder, const char* file, const std::string& text) {
+  return folder.empty() ? Status() : write_file_atomically(folder + "/" + file, text);
+}
+
+}  // namespace
+
+Result<Prepared> pose(const ir::Graph& forward, const OptimizeOptions& options) {
+  Prepared ready;
+  StageClock stage(ready.stages);
+  ready.graph = forward;
+  if (options.training) {
+    LT_ASSIGN(ready.graph, autodiff::make_training_graph(forward, *options.training));
+    stage.done("autodiff");
+  }
+  if (options.kernels != nullptr) {
+    LT_ASSIGN(rewrite::LayoutReport layouts,
+              rewrite::choose_layouts(ready.graph, *options.kernels));
+    ready.graph = std::move(layouts.graph);
+    stage.done("layouts");
+  }
+  LT_ASSIGN(ready.costs, op_costs(ready.graph, options, ready.coverage));
+  LT_ASSIGN(ready.view, analysis::make_schedule_view(ready.graph, ready.costs,
+                                                     options.device.alignment_bytes, options.link));
+  stage.done("costs");
+  return ready;
+}
+
+Result<Prepared> prepare(const ir::Graph& forward, const OptimizeOptions& options) {
+  LT_ASSIGN(Prepared ready, pose(forward, options));
+  StageClock stage(ready.stages);
+  const plan::ScheduleProblem& problem = ready.view.problem;
+  LT_RETURN_IF_ERROR(dump(options.dump_folder, "order.txt", plan::print(problem)));
+  const std::vector<SchedOpId> program(problem.ops.ids().begin(), problem.ops.ids().end());
+  LT_ASSIGN(const plan::ScheduleProfile before,
+            plan::simulate(problem, program, /*in_place=*/false));
+  ready.peak_before_bytes = before.peak_bytes;
+  ready.order = order::solve(problem, options.order);
+  if (ready.order.sequence.empty() && !program.empty())
+    return error(ErrorCode::kLimit, "the work limit ended before any order was found; raise it");
+  stage.done("order");
+  LT_ASSIGN(ready.unlimited, pack_best_order(ready.view, ready.order, options));
+  LT_RETURN_IF_ERROR(dump(
+      options.dump_folder, "pack.csv",
+      plan::print_pack_csv(ready.unlimited.buffers.problem, &ready.unlimited.packing.offsets)));
+  stage.done("addresses");
+  return ready;
+}
+
+Result<Optimized> write(const Prepared& ready, const BudgetSolution& solved,
+                        const OptimizeOptions& options) {
+  Optimized result;
+  const Solution& solution = solved.solution;
+  LT_ASSIGN(result.plan,
+            write_plan({ready.graph, ready.view, ready.costs, solution.sequence, solution.profile,
+                        solution.buffers, solution.packing, solution.slots,
+                        options.device.alignment_bytes, options.slow_tier_name}));
+  result.plan.claims =
+      make_claims({ready.graph, ready.view, ready.order, solution, ready.peak_before_bytes,
+                   options.budget_bytes, options.schedule.transfers});
+  result.order_status = ready.order.status;
+  result.search_bound_bytes =
+      std::max(ready.order.lower_bound_bytes, result.plan.claims.lower_bound_bytes);
+  result.pack_status = solution.packing.status;
+  result.order_work = ready.order.work;
+  result.pack_work = solution.packing.work;
+  result.schedule_status = solved.status;
+  result.schedule_work = solved.work;
+  result.cut_short = solved.cut_short || ready.order.work.timed_out;
+  result.costs = ready.coverage;
+  result.stages = ready.stages;
+  return result;
+}
+
+bool once_only(const plan::ScheduleProblem& problem, const OptimizeOptions& options) {
+  return !options.schedule.recompute && !(problem.link && options.schedule.transfers);
+}
+
+Status check_order_bound(const Prepared& ready, const OptimizeOptions& options) {
+  const int64_t least = ready.order.lower_bound_bytes;
+  if (!once_only(ready.view.problem, options) || least <= *options.budget_bytes) return {};
+  return error(
+      ErrorCode::kInfeasible,
+      fmt::format("--budget: {} bytes ({}) is too small: every order that runs each op once and "
+                  "moves nothing needs at least {} bytes ({}); the smallest arena found has {} "
+                  "bytes ({})",
+                  *options.budget_bytes, format_bytes(*options.budget_bytes), least,
+                  format_bytes(least), ready.unlimited.arena_bytes,
+                  format_bytes(ready.unlimited.arena_bytes)));
+}
+
+}  // namespace lowtide::pipeline

@@ -1,0 +1,75 @@
+// What comes before a budget, and the plan that is made of a solution: what optimize and
+// optimize_front have in common.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "analysis/schedule_view.h"
+#include "base/result.h"
+#include "cost/estimate.h"
+#include "ir/graph.h"
+#include "pipeline/budget.h"
+#include "pipeline/optimize.h"
+#include "pipeline/solution.h"
+#include "plan/outcome.h"
+
+namespace lowtide::pipeline {
+
+using Clock = std::chrono::steady_clock;
+
+inline double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+// Wall time of each stage, for the report.
+class StageClock {
+ public:
+  explicit StageClock(std::vector<Stage>& stages) : stages_(stages) {}
+  void done(std::string name) {
+    const auto now = Clock::now();
+    stages_.push_back({std::move(name), std::chrono::duration<double>(now - last_).count()});
+    last_ = now;
+  }
+
+ private:
+  std::vector<Stage>& stages_;
+  Clock::time_point last_ = Clock::now();
+};
+
+// Everything that does not depend on the budget.
+struct Prepared {
+  ir::Graph graph;
+  analysis::OpCosts costs;
+  analysis::ScheduleView view;
+  int64_t peak_before_bytes = 0;
+  plan::ScheduleOutcome order;
+  Solution unlimited;
+  cost::Coverage coverage;
+  std::vector<Stage> stages;
+};
+
+// Graph, costs and problem. Errors as of optimize.
+Result<Prepared> pose(const ir::Graph& forward, const OptimizeOptions& options);
+
+// All of it. Writes the dumps that the options ask for.
+Result<Prepared> prepare(const ir::Graph& forward, const OptimizeOptions& options);
+
+// The plan that claims to keep the budget of `options`, if there is one.
+Result<Optimized> write(const Prepared& ready, const BudgetSolution& solved,
+                        const OptimizeOptions& options);
+
+// Nothing but the order can help to keep a budget.
+bool once_only(const plan::ScheduleProblem& problem, const OptimizeOptions& options);
+
+// Where that is so, the order's bound refuses a budget. Error: kInfeasible.
+Status check_order_bound(const Prepared& ready, const OptimizeOptions& options);
+
+inline bool fits(const Solution& solution, const OptimizeOptions& options) {
+  return !options.budget_bytes || solution.arena_bytes <= *options.budget_bytes;
+}
+
+}  // namespace lowtide::pipeline
