@@ -8,10 +8,13 @@ namespace lowtide::remat {
 namespace {
 
 constexpr int64_t kNone = std::numeric_limits<int64_t>::max();
-constexpr int kRounds = 6;  // of a series
+constexpr int kRounds = 6;                               // of a series
+constexpr int kTasks[kRounds] = {4, 4, 4, 2, 2, 2};      // annealing runs of a round
+constexpr int kSurvivors[kRounds] = {0, 4, 2, 2, 1, 1};  // of the round before
 constexpr double kHottest = 3e-3, kCoolest = 4e-5, kCooling = 0.45;
 constexpr int64_t kQuickUnitsPerRun = 20'000;      // of the first round, by runs in the start
 constexpr int64_t kUnitsOfSeries = 4'000'000'000;  // twenty seconds
+constexpr int64_t kUnitsOfStart = 40;              // to build a state, by runs in it
 constexpr double kNoTimeLimit = 1e8;               // seconds
 
 struct Task {
@@ -22,6 +25,16 @@ struct Task {
   std::vector<int> last;  // where it ended
   double overflow = 0;
   int64_t cost = 0, units = 0, edits = 0;
+};
+
+// What a run of a round came to. Better ones first.
+struct Member {
+  int64_t cost = kNone;  // kNone: it does not fit
+  double overflow = 0;
+  std::vector<int> sequence;
+  bool operator<(const Member& other) const {
+    return cost != other.cost ? cost < other.cost : overflow < other.overflow;
+  }
 };
 
 class Portfolio {
@@ -39,10 +52,12 @@ class Portfolio {
     if (options_.restarts) {
       // A quick one, so that there is an answer soon.
       const auto quick = static_cast<int64_t>(longest) * kQuickUnitsPerRun;
-      round(starts, kHottest, std::min(quick, units_left() / kRounds));
+      make_tasks(starts, 1, 0, kHottest, std::min(quick, units_left() / kRounds));
+      round();
       while (!done() && units_left() > 0) series(starts);
     } else {
-      round(starts, kHottest, units_left());
+      make_tasks(starts, 1, 0, kHottest, units_left());
+      round();
     }
     PortfolioResult result;
     if (best_.extra_cost != kNone) {
@@ -72,26 +87,26 @@ class Portfolio {
                                            static_cast<double>(std::max<int64_t>(0, left))));
   }
 
-  // Rounds that get cooler. What is very long is several of these.
+  // Rounds that get cooler, of fewer and fewer runs: each goes on from one of the best of the round
+  // before. What is very long is several of these.
   void series(const std::vector<std::vector<int>>& starts) {
     const int64_t all = units_left();
     const int64_t of_this = all / std::max<int64_t>(1, all / kUnitsOfSeries);
     const int64_t end = clock_.used() + of_this;
     double hot = kHottest;
+    members_.clear();
     for (int k = 0; k < kRounds && !done(); ++k) {
       const int64_t left = std::min(end - clock_.used(), units_left());
       if (left <= 0) return;
-      round(starts, hot, left / (kRounds - k));
+      make_tasks(starts, kTasks[k], k == 0 ? 0 : kSurvivors[k], hot, left / (kRounds - k));
+      round();
       if (best_.extra_cost != kNone) hot = std::max(kCoolest, hot * kCooling);
     }
   }
 
-  void round(const std::vector<std::vector<int>>& starts, double hot, int64_t units) {
-    if (done() || units <= 0) return;
-    make_tasks(starts, hot, units);
+  void round() {
     run_tasks();
     take_results();
-    ++rounds_;
     if (*report_)
       (*report_)(best_, static_cast<double>(clock_.used()) /
                             static_cast<double>(std::max<int64_t>(1, options_.max_units)));
@@ -114,22 +129,28 @@ class Portfolio {
     return options;
   }
 
-  void make_tasks(const std::vector<std::vector<int>>& starts, double hot, int64_t units) {
+  // Tasks from the best `survivors` of the round before; with none, from the starts.
+  void make_tasks(const std::vector<std::vector<int>>& starts, int count, int survivors, double hot,
+                  int64_t units) {
+    std::stable_sort(members_.begin(), members_.end());
+    const auto same = [](const Member& a, const Member& b) {
+      return a.cost == b.cost && a.overflow == b.overflow;
+    };
+    members_.erase(std::unique(members_.begin(), members_.end(), same), members_.end());
+    if (static_cast<int>(members_.size()) > survivors)
+      members_.resize(static_cast<size_t>(survivors));
+    if (members_.empty()) {
+      for (const auto& start : starts) members_.push_back({kNone, 0, start});
+      if (best_.extra_cost != kNone) members_.push_back({best_.extra_cost, 0, best_.sequence});
+      count = std::max(count, static_cast<int>(members_.size()));
+    }
     tasks_.clear();
-    const bool first = rounds_ <= 1;  // the quick one and the one after it know all starts
-    const size_t count = !options_.restarts ? 1 : first ? std::max<size_t>(2, starts.size()) : 2;
-    for (size_t i = 0; i < count; ++i) {
+    for (int i = 0; i < count; ++i) {
       Task task;
-      const bool from_best = !first && best_.extra_cost != kNone;
-      if (from_best) {
-        task.start = &best_.sequence;
-      } else if (!first && !nearest_.empty()) {
-        task.start = &nearest_;
-      } else {
-        task.start = &starts[i % starts.size()];
-      }
-      task.options = anneal_options(hot, units / static_cast<int64_t>(count));
-      if (from_best) task.options.loose = 0.3;
+      const Member& member = members_[static_cast<size_t>(i) % members_.size()];
+      task.start = &member.sequence;
+      task.options = anneal_options(hot, units / count);
+      if (survivors > 0 && member.cost != kNone) task.options.loose = 0.3;
       task.seed = rng_.next();
       tasks_.push_back(std::move(task));
     }
@@ -139,12 +160,12 @@ class Portfolio {
     SequenceState state(table_, *task.start);
     Rng rng(task.seed);
     AnnealStatistics statistics;
-    task.found = anneal(state, task.options, rng, best_.extra_cost,
+    task.found = anneal(state, task.options, rng, kNone,
                         {options_.cancel, &clock_, options_.max_seconds}, &statistics);
     task.last = state.sequence();
     task.overflow = state.overflow();
     task.cost = state.extra_cost();
-    task.units = statistics.work;
+    task.units = statistics.work + kUnitsOfStart * static_cast<int64_t>(task.start->size() + 1);
     task.edits = statistics.edits;
   }
 
@@ -162,16 +183,18 @@ class Portfolio {
   }
 
   void take_results() {
-    double least = std::numeric_limits<double>::infinity();
+    std::vector<Member> members;
     for (Task& task : tasks_) {
       clock_.spend(task.units);
       edits_ += task.edits;
-      if (task.found && task.found->extra_cost < best_.extra_cost) best_ = std::move(*task.found);
-      if (task.overflow < least) {
-        least = task.overflow;
-        nearest_ = std::move(task.last);
+      if (!task.found) {
+        members.push_back({kNone, task.overflow, std::move(task.last)});
+        continue;
       }
+      if (task.found->extra_cost < best_.extra_cost) best_ = *task.found;
+      members.push_back({task.found->extra_cost, 0, std::move(task.found->sequence)});
     }
+    members_ = std::move(members);
   }
 
   const ActionTable& table_;
@@ -179,10 +202,9 @@ class Portfolio {
   WorkBudget& clock_;
   Rng rng_;
   Found best_{{}, kNone};
-  std::vector<int> nearest_;  // where the run with the least overflow of the last round ended
+  std::vector<Member> members_;  // of the last round
   std::vector<Task> tasks_;
   int64_t edits_ = 0;
-  int rounds_ = 0;
   int64_t bound_cost_ = 0;
   const PortfolioReport* report_ = nullptr;
 };
