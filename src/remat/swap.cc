@@ -80,10 +80,11 @@ class Search {
   }
 
   // Until nothing overflows or nothing is left to move: the gap that covers the largest overflow
-  // and relieves most bytes of overflow per second of transfer.
+  // and relieves most bytes of overflow per second of transfer. Not held to the limit of work, as
+  // there are no more steps than gaps and half a choice is none.
   void add_greedily() {
     std::vector<char> hopeless(view_.runs.size(), 0);
-    while (!work_.exhausted()) {
+    while (!work_.timed_out()) {
       time(/*may_wait=*/false);
       const std::vector<int64_t>& present = timing_.present();
       int worst = -1;
