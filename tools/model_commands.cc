@@ -70,11 +70,12 @@ Status run_max(const CLI::App& command, PlanCommand& given) {
 }
 
 Status run_plan_command(const CLI::App& command, PlanCommand& given) {
-  LT_RETURN_IF_ERROR(needs(command, "--max", !given.budget.empty(), "--budget"));
+  const bool has_budget = command.get_option("--budget")->count() > 0;
+  LT_RETURN_IF_ERROR(needs(command, "--max", has_budget, "--budget"));
   for (const char* flag : {"--no-recompute", "--swap", "--effort"})
-    LT_RETURN_IF_ERROR(needs(command, flag, !given.budget.empty(), "--budget"));
+    LT_RETURN_IF_ERROR(needs(command, flag, has_budget, "--budget"));
   PlanOptions& options = given.flags.options;
-  if (!given.budget.empty()) {
+  if (has_budget) {
     LT_ASSIGN(options.budget_bytes, parse_bytes(given.budget, "--budget"));
   }
   if (!given.max.empty()) return run_max(command, given);

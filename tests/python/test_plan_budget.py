@@ -1,0 +1,228 @@
+"""plan --budget as people meet it: what the verdict says, stopping a long search, the largest batch, and bad input."""
+
+import json
+import re
+import signal
+import subprocess
+import time
+
+import pytest
+from lowtide_cli import MODELS, expect_error, program, run, run_json
+
+UNET = [MODELS / "unet.onnx", "--train", "--dim", "batch=1"]
+QUICK = ["--effort", "0.05"]
+
+
+@pytest.fixture(scope="module")
+def once():
+    """The step without a budget."""
+    return run_json("plan", *UNET)
+
+
+@pytest.fixture(scope="module")
+def tight(once, tmp_path_factory):
+    """A plan that has to run ops again: the file, what was printed as JSON, and its budget."""
+    budget = int(once["arena_bytes"] * 0.93)
+    path = tmp_path_factory.mktemp("tight") / "unet.lt"
+    return path, run_json("plan", *UNET, *QUICK, "--budget", budget, "-o", path), budget
+
+
+def test_the_verdict_names_time_bound_and_floor(tight, once):
+    _, verdict, budget = tight
+    assert verdict["budget_bytes"] == budget
+    assert verdict["floor_bytes"] <= verdict["peak_bytes"] <= verdict["arena_bytes"] <= budget
+    assert verdict["lower_bound_bytes"] == once["lower_bound_bytes"] > verdict["peak_bytes"]
+    assert verdict["gap"] is None and not verdict["order_proven"]
+    assert verdict["once_seconds"] < verdict["lower_bound_seconds"] <= verdict["predicted_step_seconds"]
+    extra = 100 * (verdict["predicted_step_seconds"] / verdict["once_seconds"] - 1)
+    assert verdict["extra_percent"] == pytest.approx(extra)
+    gap = verdict["extra_percent"] - verdict["lower_bound_extra_percent"]
+    assert verdict["gap_points"] == pytest.approx(gap)
+    assert verdict["schedule_status"] in ("optimal", "feasible")
+    assert verdict["cut_short"] is False
+
+
+def test_the_actions_add_up(tight):
+    _, verdict, _ = tight
+    actions = verdict["actions"]
+    paid = actions["rerun_seconds"] + actions["waited_seconds"]
+    assert verdict["once_seconds"] + paid == pytest.approx(verdict["predicted_step_seconds"])
+    assert actions["reruns"] > 0 and actions["stores"] == actions["loads"] == 0
+    assert actions["reruns"] == sum(group["reruns"] for group in actions["modules"])
+    benefits = [group["benefit_bytes"] for group in actions["modules"]]
+    assert benefits == sorted(benefits, reverse=True)
+    assert 0 < benefits[0] <= actions["benefit_bytes"]
+
+
+def test_more_memory_saves_no_more_than_its_bound_allows(tight):
+    _, verdict, budget = tight
+    more = verdict["more_memory"]
+    assert more["budget_bytes"] == budget + budget // 10
+    assert 0 <= more["saved_seconds"] <= more["most_saved_seconds"] * (1 + 1e-9)
+
+
+def test_without_a_budget_there_is_nothing_to_say_of_one(once):
+    assert once["budget_bytes"] is once["floor_bytes"] is once["more_memory"] is None
+    assert once["actions"]["reruns"] == 0
+    text = run("plan", *UNET).stdout
+    assert "budget" not in text and "reruns" not in text
+
+
+def test_text_and_verify_speak_of_the_bounds_that_hold(tight):
+    path, verdict, budget = tight
+    text = run("plan", *UNET, *QUICK, "--budget", budget).stdout
+    for line in (r"^once +[\d.]+ MiB: proven", r"^budget [\d.]+ MiB  arena [\d.]+ MiB \(\d+ bytes\), .* below it$",
+                 r"^time +[\d.]+ ms predicted, \+[\d.]+ % \(\+[\d.]+ ms\) over each op once$",
+                 r"^proven \+[\d.]+ % at least .* gap [\d.]+ points  \(schedule \w+\)$", r"^floor +[\d.]+ MiB: proven",
+                 r"^more +10 % more budget", r"^what made it fit ", r"^all \d+ "):
+        assert re.search(line, text, re.MULTILINE), line
+    assert not re.search(r"^bound ", text, re.MULTILINE) and "not proven optimal" not in text
+    line = run("verify", path).stdout
+    for words in (f"budget {budget} bytes", f"floor {verdict['floor_bytes']} bytes", "reruns", "at least"):
+        assert words in line
+    assert "lower bound" not in line
+    report = run_json("verify", path)
+    assert report["reruns"] == verdict["actions"]["reruns"]
+    assert report["predicted_seconds"] == pytest.approx(verdict["predicted_step_seconds"])
+    assert report["floor_bytes"] >= verdict["floor_bytes"]
+
+
+def test_progress_is_only_told_where_it_is_wanted(tight):
+    _, _, budget = tight
+    assert run("plan", *UNET, *QUICK, "--budget", budget, "--quiet").stderr == ""
+    told = run("plan", *UNET, *QUICK, "--budget", budget, "--quiet", "--progress").stderr
+    assert re.match(r"lowtide: \d+ s, \d+ % of the work, budget [\d.]+ MiB: ", told)
+
+
+def test_the_first_interrupt_gives_the_best_plan_so_far(tight, tmp_path):
+    path, budget = tmp_path / "stopped.lt", tight[2]
+    command = [program(), "plan", *UNET, "--budget", budget, "--effort", 1000, "--progress", "--json", "-o", path]
+    search = subprocess.Popen([*map(str, command)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert "budget" in search.stderr.readline()
+    start = time.monotonic()
+    search.send_signal(signal.SIGINT)
+    said, _ = search.communicate(timeout=120)
+    assert search.returncode == 0
+    assert time.monotonic() - start < 60, "the whole search takes far longer"
+    verdict = json.loads(said)
+    assert verdict["cut_short"] is True
+    assert verdict["schedule_status"] in ("limit", "optimal")
+    assert verdict["arena_bytes"] <= budget
+    assert run("verify", path).returncode == 0
+
+
+def test_a_second_interrupt_ends_the_program(tight, tmp_path):
+    path = tmp_path / "none.lt"
+    command = [program(), "plan", *UNET, "--budget", tight[2], "--effort", 1000, "--progress", "-o", path]
+    search = subprocess.Popen([*map(str, command)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    search.stderr.readline()
+    for _ in range(200):
+        if search.poll() is not None:
+            break
+        search.send_signal(signal.SIGINT)
+        time.sleep(0.001)
+    search.communicate(timeout=120)
+    if search.returncode == 0:
+        pytest.skip("it ended before the second signal came")
+    assert search.returncode == -signal.SIGINT and not path.exists()
+
+
+def test_a_time_limit_gives_the_best_plan_so_far_and_says_so(tight, tmp_path):
+    path, budget = tmp_path / "short.lt", tight[2]
+    said = run("plan", *UNET, "--budget", budget, "--effort", 1000, "--time-limit", 1, "-o", path)
+    assert said.returncode == 0, said.stderr
+    assert re.search(r"^cut short: ", said.stdout, re.MULTILINE)
+    assert run("verify", path).returncode == 0
+
+
+def test_a_stopped_search_without_a_plan_exits_with_5(tight):
+    floor = tight[1]["floor_bytes"]
+    expect_error(5, "stopped", str(floor),
+                 arguments=["plan", *UNET, "--budget", floor + 64, "--effort", 1000, "--time-limit", 0.5])
+
+
+def test_a_budget_below_the_floor_exits_with_3_and_names_what_sets_it(tight):
+    floor = tight[1]["floor_bytes"]
+    line = expect_error(3, "--budget", "every schedule needs at least", "op '", "MiB)", "smallest arena found",
+                        arguments=["plan", *UNET, *QUICK, "--budget", floor - 64])
+    assert int(re.search(r"at least (\d+) bytes", line)[1]) == floor
+    smallest = int(re.search(r"arena found has (\d+) bytes", line)[1])
+    assert smallest >= floor
+    # What is named there can be had.
+    assert run_json("plan", *UNET, "--effort", 1, "--budget", smallest)["arena_bytes"] <= smallest
+
+
+def test_orders_alone_are_refused_by_their_bound(once):
+    least = once["lower_bound_bytes"]
+    expect_error(3, "each op once", str(least),
+                 arguments=["plan", *UNET, "--no-recompute", "--budget", least - 64])
+
+
+@pytest.mark.parametrize("flags, words", [
+    (["--budget", "600MiBs"], ["--budget", "600MiBs", "KiB"]),
+    (["--budget", "600mib"], ["--budget", "600mib", "MiB"]),
+    (["--budget", "600 megs"], ["--budget", "600 megs"]),
+    (["--budget", "-5MiB"], ["--budget", "-5MiB"]),
+    (["--budget", "1,5GiB"], ["--budget", "1,5GiB"]),
+    (["--budget", ""], ["--budget"]),
+    (["--budget", "9e9GiB"], ["--budget"]),
+    (["--budget", "1GiB", "--swap", "host", "--link", "0GiB/s"], ["--link", "0GiB/s", "more than 0"]),
+    (["--budget", "1GiB", "--swap", "host", "--link", "3GiB"], ["--link", "3GiB", "/s"]),
+    (["--budget", "1GiB", "--swap", "tape"], ["--swap", "tape"]),
+    (["--budget", "1GiB", "--time-limit", "0"], ["--time-limit", "above 0"]),
+    (["--budget", "1GiB", "--effort", "0"], ["--effort", "above 0"]),
+    (["--budget", "1GiB", "--max", "depth"], ["--max", "depth", "batch"]),
+    (["--budget", "1GiB", "--max", "dim=batch"], ["--max", "batch", "size already"]),
+    (["--max", "dim=batch"], ["--max needs --budget"]),
+])
+def test_bad_flags_get_one_line(flags, words):
+    expect_error(2, *words, arguments=["plan", *UNET, *flags])
+
+
+@pytest.mark.parametrize("member", ["out_bytes_per_second", "in_bytes_per_second"])
+def test_a_device_whose_link_moves_nothing_is_refused(member, tmp_path):
+    device = json.loads((MODELS.parent / "devices/cpu.json").read_text())
+    device["slow_tiers"][0][member] = 0
+    path = tmp_path / "stuck.json"
+    path.write_text(json.dumps(device))
+    expect_error(4, "stuck.json", member,
+                 arguments=["plan", *UNET, "--budget", "1GiB", "--swap", "host", "--device", path])
+
+
+def largest(*flags, **more) -> dict:
+    return run_json("plan", MODELS / "unet.onnx", "--train", *flags, **more)["max"]
+
+
+def test_the_largest_batch_that_fits(tmp_path, once):
+    path = tmp_path / "most.lt"
+    budget = int(once["arena_bytes"] * 1.6)
+    flags = ["--budget", budget, "--effort", "0.2"]
+    most = largest(*flags, "--max", "dim=batch", "-o", path)
+    assert most["dim"] == "batch" and most["size"] >= 1
+    assert run("verify", path).returncode == 0
+    assert f'"batch": {most["size"]}' in path.read_text()
+    assert most["next_is_infeasible"] == (most["proven_too_large"] == most["size"] + 1)
+    assert most["proven_too_large_floor_bytes"] > budget
+    model = [MODELS / "unet.onnx", "--train"]
+    expect_error(3, str(most["proven_too_large_floor_bytes"]),
+                 arguments=["plan", *model, "--dim", f"batch={most['proven_too_large']}", *flags])
+    # One less is not proven too large.
+    before = run("plan", *model, "--dim", f"batch={most['proven_too_large'] - 1}", *flags, "--quiet")
+    assert before.returncode != 3 or before.stderr == ""
+    assert largest(*flags, "--max", "batch") == most
+
+
+def test_the_largest_batch_by_order_alone_is_exact(once):
+    budget = int(once["arena_bytes"] * 1.6)
+    flags = ["--budget", budget, "--no-recompute"]
+    most = largest(*flags, "--max", "batch")
+    model = [MODELS / "unet.onnx", "--train"]
+    sizes = [size for size in range(1, most["size"] + 3)
+             if run("plan", *model, "--dim", f"batch={size}", *flags, "--quiet").returncode == 0]
+    assert sizes == list(range(1, most["size"] + 1))
+    assert most["next_is_infeasible"] is True
+
+
+def test_a_budget_in_which_no_batch_fits_is_refused():
+    expect_error(3, "--budget", "at least", "op '",
+                 arguments=["plan", MODELS / "unet.onnx", "--train", *QUICK, "--budget", "10MiB", "--max", "batch"])
