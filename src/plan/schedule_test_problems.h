@@ -78,7 +78,8 @@ inline void add_link(const RandomSchedule& shape, ScheduleProblem& problem, Rng&
   // Powers of two: transfer times are exact, too.
   const auto speed = [&] { return static_cast<double>(int64_t{1} << rng.between(0, 2)); };
   const double out = speed(), in = speed();
-  problem.link = Link{out, in, static_cast<double>(rng.between(0, 2))};
+  problem.link = Link{out, in, static_cast<double>(rng.between(0, 2)),
+                      0.125 * static_cast<double>(rng.between(0, 1))};
   for (SchedOpId op : problem.ops.ids()) {
     if (!chance(rng, shape.resident_rate)) continue;
     SchedResident resident;

@@ -241,9 +241,12 @@ int64_t ClosureNetwork::charge(int64_t bytes, bool store, const CutPrices& price
   const int64_t stay = scaled_down(bytes, prices.per_byte);
   const auto& link = graph_.problem->link;
   if (!link) return stay;
+  // Its share of the link's time, and all of the compute time that the copy takes.
+  const double copy = link->compute_seconds_per_byte * graph_.ticks_per_second;
   const auto ticks = [&](int64_t share, double bytes_per_second) {
     const double all = static_cast<double>(bytes) / bytes_per_second * graph_.ticks_per_second;
-    return scaled_down(static_cast<int64_t>(std::min(all, 1e18)), share);
+    const int64_t copied = static_cast<int64_t>(std::min(static_cast<double>(bytes) * copy, 1e18));
+    return saturating_sum(scaled_down(static_cast<int64_t>(std::min(all, 1e18)), share), copied);
   };
   int64_t move = ticks(kOne - prices.after, link->bytes_per_second_in);
   if (store) move = saturating_sum(move, ticks(kOne - prices.before, link->bytes_per_second_out));
@@ -387,6 +390,8 @@ double ClosureNetwork::line(const CutChoice& choice, const CutPrices& prices,
              link->bytes_per_second_out * graph_.ticks_per_second;
     ticks += share(kOne - prices.after) * static_cast<double>(choice.load_bytes) /
              link->bytes_per_second_in * graph_.ticks_per_second;
+    ticks += static_cast<double>(choice.store_bytes + choice.load_bytes) *
+             link->compute_seconds_per_byte * graph_.ticks_per_second;
   }
   return ticks;
 }

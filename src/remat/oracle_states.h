@@ -169,10 +169,10 @@ class OracleStates {
 
   template <class Reach>
   void act(State state, int64_t bytes, double seconds, const plan::SchedAction& action,
-           const Reach& reach) const {
+           const Reach& reach, double copying = 0) const {
     if (!peak_only_ && problem_.budget_bytes && bytes > *problem_.budget_bytes) return;
     for (double& clock : state.clocks) clock = std::max(clock - seconds, 0.0);
-    reach(std::move(state), bytes, seconds, std::optional(action));
+    reach(std::move(state), bytes, seconds + copying, std::optional(action));
   }
 
   State without(const State& s, size_t h) const {
@@ -204,7 +204,8 @@ class OracleStates {
     if (timed())
       next.clocks[0] = next.clocks[left(h)] = std::max(next.clocks[0], next.clocks[arrives(h)]) +
                                               transfer(h, problem_.link->bytes_per_second_out);
-    act(std::move(next), sum(s.present), 0, move(plan::SchedAction::Kind::kStore, h), reach);
+    act(std::move(next), sum(s.present), 0, move(plan::SchedAction::Kind::kStore, h), reach,
+        copying(h));
   }
 
   template <class Reach>
@@ -224,7 +225,12 @@ class OracleStates {
       next.clocks[1] = next.clocks[arrives(h)] =
           next.clocks[1] + transfer(h, problem_.link->bytes_per_second_in);
     act(std::move(next), sum(s.present | 1u << h), 0, move(plan::SchedAction::Kind::kLoad, h),
-        reach);
+        reach, copying(h));
+  }
+
+  // The link's clocks do not feel it: it is charged to the step as a whole.
+  double copying(size_t h) const {
+    return problem_.link->compute_seconds_per_byte * static_cast<double>(bytes_[h]);
   }
 
   double transfer(size_t h, double speed) const {
@@ -250,7 +256,8 @@ class OracleStates {
         if (reads_[op] >> h & 1) wait = std::max(wait, s.clocks[arrives(h)]);
     // What nobody will want again goes at once; what is left to choose is which inputs of its pairs
     // end here.
-    const uint32_t unwanted = next.present & ~wanted(next) & ~next.leaving & ~home();
+    const uint32_t unwanted =
+        next.present & ~wanted(next) & ~next.leaving & ~next.unused & ~home();
     uint32_t candidates = 0;
     for (const plan::InPlacePair& pair : problem_.in_place)
       if (pair.op.index() == op && !((outputs_ | s.leaving) >> pair.input.index() & 1))

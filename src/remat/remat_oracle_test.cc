@@ -186,7 +186,8 @@ void check_answers(const plan::RandomSchedule& shape, int problems, uint64_t see
     ASSERT_EQ(best.has_value(), *problem.budget_bytes >= least.peak_bytes);
     if (!best) continue;
     const auto profile = plan::simulate_sequence(problem, best->sequence);
-    ASSERT_TRUE(profile.has_value()) << profile.error().message << shown(problem, i);
+    ASSERT_TRUE(profile.has_value())
+        << profile.error().message << shown(problem, i) << print(best->sequence);
     ASSERT_LE(profile->peak_bytes, *problem.budget_bytes) << shown(problem, i);
     ASSERT_EQ(profile->seconds, best->seconds) << shown(problem, i) << print(best->sequence);
     reran += profile->reruns > 0;

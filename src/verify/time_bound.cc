@@ -148,16 +148,22 @@ class TimeBound {
     }
   }
 
-  // The price of staying, or of moving out before the cut and in after it.
+  // The price of staying, or of moving out before the cut and in after it: a share of the link's
+  // time, and the compute time that the copies take.
   int64_t stay_ticks(int64_t bytes, size_t k, bool out) const {
     const int64_t stay = scaled(bytes, price(k));
     if (!linked_) return stay;
     double per_second_out = 0, per_second_in = 0;
-    for (const plan::SlowTier& tier : plan_.slow_tiers)
+    double copy = 1;
+    for (const plan::SlowTier& tier : plan_.slow_tiers) {
       per_second_out += tier.bytes_per_second_out, per_second_in += tier.bytes_per_second_in;
+      copy = std::min(copy, tier.compute_seconds_per_byte);
+    }
     const auto ticks = [&](double per_second, int64_t share) {
       const double all = static_cast<double>(bytes) / per_second * ticks_per_second_;
-      return scaled(static_cast<int64_t>(std::min(all, 1e18)), kOne - share);
+      const double copied = static_cast<double>(bytes) * copy * ticks_per_second_;
+      return scaled(static_cast<int64_t>(std::min(all, 1e18)), kOne - share) +
+             static_cast<int64_t>(std::min(copied, 1e18));
     };
     return std::min(stay, ticks(per_second_in, after_share_) +
                               (out ? ticks(per_second_out, before_share_) : 0));
