@@ -286,7 +286,7 @@ class Figure {
     };
     entry(kPlan, "plans found", false, false);
     entry(kBound, "proven lower bound", true, false);
-    entry(kBefore, "the ops in their given order", false, true);
+    entry(kBefore, "given order, as PyTorch runs it", false, true);
   }
 
   cairo_t* cairo_;

@@ -61,11 +61,22 @@ std::string title_of(const plan::Plan& plan) {
   return title;
 }
 
+std::string subtitle_of(const plan::Plan& plan) {
+  const auto fact = [&](const char* key) {
+    const auto found = plan.provenance.find(key);
+    return found == plan.provenance.end() ? std::string() : printable(found->second);
+  };
+  const std::string step = fact("train") == "yes"
+                               ? fmt::format("training step with {}", fact("optimizer"))
+                               : "inference";
+  return fmt::format("{}, predicted for {}; every op once takes {:.1f} ms", step, fact("device"),
+                     plan.claims.once_seconds * 1e3);
+}
+
 ParetoPlot plot_of(const Front& front) {
   ParetoPlot plot;
   plot.title = title_of(front.unlimited().state().plan);
-  plot.subtitle =
-      fmt::format("predicted; each op once takes {:.1f} ms", front.once_seconds() * 1e3);
+  plot.subtitle = subtitle_of(front.unlimited().state().plan);
   plot.before_bytes = front.peak_before_bytes();
   plot.floor_bytes = front.floor_bytes();
   const auto& points = front.points();

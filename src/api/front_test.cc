@@ -132,7 +132,8 @@ TEST(FrontOptions, WrongOnesAreRefusedBeforeAnythingRuns) {
   EXPECT_EQ(code({.train = true}, {.points = 1}), ErrorCode::kUsage);
   EXPECT_EQ(code({.train = true}, {.budgets = "lots"}), ErrorCode::kUsage);
   EXPECT_EQ(code({.train = true}, {.choose = "40%..50%"}), ErrorCode::kUsage);
-  EXPECT_EQ(code({.train = true}, {.budgets = "1KiB,2KiB"}), ErrorCode::kInfeasible);
+  EXPECT_EQ(code({.train = true, .effort = 0.01}, {.budgets = "1KiB,2KiB"}),
+            ErrorCode::kInfeasible);
 }
 
 TEST(Front, IsWhatItsPlansAre) {

@@ -37,7 +37,9 @@ std::vector<plan::SchedAction> runs_of(const BudgetSolution& solved) {
 class FrontSearch {
  public:
   FrontSearch(const Prepared& ready, const OptimizeOptions& options, int64_t floor)
-      : ready_(ready), options_(options), report_(options.schedule.remat.progress), floor_(floor) {
+      : ready_(ready), whole_(options), options_(options), floor_(floor) {
+    whole_.schedule.remat.cut_bound = false;  // proven once, for the plan that is taken
+    options_ = whole_;
     const auto halve = [](int64_t& limit) { limit = std::max<int64_t>(1, limit / 2); };
     halve(options_.schedule.remat.max_units);
     halve(options_.schedule.swap.max_units);
@@ -46,21 +48,27 @@ class FrontSearch {
     options_.find_smallest = false;
   }
 
-  // From more memory to less. Where nothing was found, less is not tried.
+  // From more memory to less. What is missed is tried again with all of its work.
   Status descend(std::vector<Attempt>& attempts) {
     searches_ = 2 * attempts.size();
+    const OptimizeOptions half = options_;
     const Attempt* before = nullptr;
     for (Attempt& attempt : attempts) {
-      const bool missed = before != nullptr && !before->solved;
-      if (attempt.budget_bytes < floor_ || missed || cancelled()) break;
+      if (attempt.budget_bytes < floor_ || cancelled()) break;
       LT_RETURN_IF_ERROR(search(attempt, {before}));
-      before = &attempt;
+      if (!attempt.solved && !cancelled()) {
+        options_.schedule = whole_.schedule;
+        LT_RETURN_IF_ERROR(search(attempt, {before}));
+        options_.schedule = half.schedule;
+      }
+      if (attempt.solved) before = &attempt;
     }
     return {};
   }
 
   // From less memory to more: what does with less is a start for more.
   Status ascend(std::vector<Attempt>& attempts) {
+    options_.schedule.remat.cut_start = false;  // what it led to is among the starts
     for (size_t i = attempts.size(); i-- > 0 && !cancelled();) {
       done_ = 2 * attempts.size() - 1 - i;
       const Attempt* less = i + 1 < attempts.size() ? &attempts[i + 1] : nullptr;
@@ -89,11 +97,11 @@ class FrontSearch {
     for (const Attempt* neighbour : neighbours)
       if (neighbour != nullptr && neighbour->solved)
         remat.starts.push_back(runs_of(*neighbour->solved));
-    if (report_)
+    if (whole_.schedule.remat.progress)
       remat.progress = [this](remat::RematProgress progress) {
-        progress.share =
-            (static_cast<double>(done_) + progress.share) / static_cast<double>(searches_);
-        report_(progress);
+        progress.share = std::min(
+            1.0, (static_cast<double>(done_) + progress.share) / static_cast<double>(searches_));
+        whole_.schedule.remat.progress(progress);
       };
     Result<BudgetSolution> found = fit_budget(ready_.view, options_, ready_.unlimited);
     ++done_;
@@ -108,8 +116,7 @@ class FrontSearch {
   }
 
   const Prepared& ready_;
-  OptimizeOptions options_;
-  const std::function<void(const remat::RematProgress&)> report_;
+  OptimizeOptions whole_, options_;  // of a budget, and of half of its work
   const int64_t floor_;
   size_t done_ = 0, searches_ = 1;
 };

@@ -10,7 +10,7 @@ import zlib
 import pytest
 from lowtide_cli import MODELS, expect_error, run, run_json
 
-UNET = [MODELS / "unet.onnx", "--train", "--dim", "batch=1", "--effort", "0.1"]
+UNET = [MODELS / "unet.onnx", "--train", "--dim", "batch=1", "--effort", "0.2"]
 POINT_KEYS = [
     "budget_bytes", "status", "found", "arena_bytes", "peak_bytes", "predicted_step_seconds", "lower_bound_seconds",
     "extra_percent", "lower_bound_extra_percent", "gap_percent", "reruns", "stored_bytes", "loaded_bytes",
