@@ -24,7 +24,8 @@ LINKED = re.compile(r"\blowtide_([a-z_]+)\b")
 THIRD_PARTY = {
     "dnnl": (r"(oneapi/dnnl/)?dnnl.*", r"src/exec/cpu/(.*\.cc|dnnl_seam\.h)"),
     "protobuf": (r"google/protobuf/.*|.*\.pb\.h", r"src/io/.*\.cc"),
-    "json": (r"nlohmann/.*", r"(src|tools|tests|bench|fuzz)/.*\.cc"),
+    "json": (r"nlohmann/(?!json_fwd\.hpp).*", r"(src|tools|tests|bench|fuzz)/.*\.cc"),
+    "json_fwd": (r"nlohmann/json_fwd\.hpp", r"src/.*"),
     "cli11": (r"CLI/.*", r"tools/.*"),
     "cairo": (r"cairo(-\w+)?\.h", r"tools/pareto_plot\.cc"),
     "xxhash": (r"xxhash\.h", r"(src|tools|tests|bench)/.*\.cc"),

@@ -228,11 +228,9 @@ class OracleStates {
         reach, copying(h));
   }
 
-  // The link's clocks do not feel it: it is charged to the step as a whole.
-  double copying(size_t h) const {
+  double copying(size_t h) const {  // the link's clocks do not feel it
     return problem_.link->compute_seconds_per_byte * static_cast<double>(bytes_[h]);
   }
-
   double transfer(size_t h, double speed) const {
     return problem_.link->latency_seconds + static_cast<double>(bytes_[h]) / speed;
   }
@@ -254,10 +252,8 @@ class OracleStates {
     if (timed())
       for (size_t h = 0; h < holdings_; ++h)
         if (reads_[op] >> h & 1) wait = std::max(wait, s.clocks[arrives(h)]);
-    // What nobody will want again goes at once; what is left to choose is which inputs of its pairs
-    // end here.
-    const uint32_t unwanted =
-        next.present & ~wanted(next) & ~next.leaving & ~next.unused & ~home();
+    // What nobody will want again goes at once; left to choose: which inputs of its pairs end here.
+    const uint32_t unwanted = next.present & ~(wanted(next) | next.leaving | next.unused | home());
     uint32_t candidates = 0;
     for (const plan::InPlacePair& pair : problem_.in_place)
       if (pair.op.index() == op && !((outputs_ | s.leaving) >> pair.input.index() & 1))
