@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <csignal>
 #include <limits>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -26,29 +25,10 @@
 #include "remat/joint.h"
 #include "remat/remat.h"
 #include "tools/flags.h"
+#include "tools/watch.h"
 
 namespace lowtide::tools {
 namespace {
-
-std::atomic<bool> interrupted{false};
-static_assert(std::atomic<bool>::is_always_lock_free);
-
-// While it lives, the first Ctrl-C asks the search for its best so far; a second one ends the
-// program.
-class InterruptGuard {
- public:
-  InterruptGuard() : before_(std::signal(SIGINT, &stop)) {}
-  ~InterruptGuard() { std::signal(SIGINT, before_); }
-  InterruptGuard(const InterruptGuard&) = delete;
-  InterruptGuard& operator=(const InterruptGuard&) = delete;
-
- private:
-  static void stop(int) {
-    interrupted = true;
-    std::signal(SIGINT, SIG_DFL);
-  }
-  void (*before_)(int);
-};
 
 // An idea of the search and the name that switches it off.
 struct Idea {
@@ -59,6 +39,7 @@ constexpr Idea kIdeas[] = {
     {"order-moves", &remat::RematOptions::order_moves},
     {"block-moves", &remat::RematOptions::block_moves},
     {"exchanges", &remat::RematOptions::exchanges},
+    {"repeats", &remat::RematOptions::repeats},
     {"aimed-drops", &remat::RematOptions::aimed_drops},
     {"cut-start", &remat::RematOptions::cut_start},
     {"order-start", &remat::RematOptions::order_start},
@@ -76,7 +57,7 @@ struct RematFlags {
   remat::JointOptions options;
   bool has_unit_limit = false;  // by --max-units
   std::vector<std::string> without;
-  bool json = false;
+  bool json = false, progress = false;
 };
 
 Result<plan::ScheduleProblem> read_problem(const RematFlags& flags) {
@@ -101,7 +82,7 @@ int64_t smallest_peak(plan::ScheduleProblem problem, int64_t floor, remat::Joint
   int64_t least = order.peak_bytes, below = floor - 1;
   options.remat.max_units = std::max<int64_t>(1, options.remat.max_units / (2 * kTries));
   options.remat.max_seconds /= 2 * kTries;
-  for (int i = 0; i < kTries && below + 1 < least && !interrupted; ++i) {
+  for (int i = 0; i < kTries && below + 1 < least && !options.remat.cancel->load(); ++i) {
     problem.budget_bytes = i == 0 ? floor : below + (least - below) / 2;
     const remat::RematOutcome outcome = remat::solve_joint(problem, options);
     if (outcome.sequence.empty()) {
@@ -229,15 +210,22 @@ remat::JointOptions search_options(const RematFlags& flags) {
   // The search spreads itself over its work, so a time alone says how much of it.
   if (!flags.has_unit_limit && options.remat.max_seconds < 1e6)
     options.remat.max_units = remat::units_in(options.remat.max_seconds);
-  options.remat.cancel = &interrupted;
   return options;
 }
 
 Status run_remat_command(const RematFlags& flags) {
   LT_ASSIGN(const plan::ScheduleProblem problem, read_problem(flags));
   const InterruptGuard guard;
-  const remat::JointOptions options = search_options(flags);
+  remat::JointOptions options = search_options(flags);
+  options.remat.cancel = &guard.raised();
+  std::optional<ProgressLine> line(std::in_place);
+  if (flags.progress || line->terminal())
+    options.remat.progress = [&line](const remat::RematProgress& p) {
+      line->show({p.budget_bytes, p.seconds, p.peak_bytes, p.lower_bound_seconds, p.share});
+    };
   remat::RematOutcome outcome = remat::solve_joint(problem, options);
+  options.remat.progress = {};
+  line.reset();
   double once_seconds = 0;
   for (const plan::SchedOp& op : problem.ops) once_seconds += op.seconds;
   std::optional<plan::SequenceProfile> profile;
@@ -290,6 +278,7 @@ void add_remat_command(CLI::App& app, Action& action) {
                    fmt::format("ideas to switch off: {}", fmt::join(ideas, ", ")))
       ->delimiter(',')
       ->check(one_of(ideas));
+  add_progress_flag(command, flags->progress);
   command->add_flag("--json", flags->json, "print the outcome as JSON");
   command->callback([flags, max_units, &action] {
     flags->has_unit_limit = max_units->count() > 0;

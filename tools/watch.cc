@@ -72,7 +72,7 @@ void add_progress_flag(CLI::App* command, bool& progress) {
 
 SearchWatch::SearchWatch(PlanOptions& options, bool always) {
   options.cancel = &interrupt_.raised();
-  if (always || isatty(STDERR_FILENO) != 0)
+  if (always || line_.terminal())
     options.progress = [this](const PlanProgress& progress) { line_.show(progress); };
 }
 

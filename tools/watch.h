@@ -33,6 +33,7 @@ class ProgressLine {
   ProgressLine(const ProgressLine&) = delete;
   ProgressLine& operator=(const ProgressLine&) = delete;
 
+  bool terminal() const { return terminal_; }  // stderr is one
   void show(const PlanProgress& progress);
 
  private:

@@ -221,6 +221,8 @@ def test_the_largest_batch_by_order_alone_is_exact(once):
              if run("plan", *model, "--dim", f"batch={size}", *flags, "--quiet").returncode == 0]
     assert sizes == list(range(1, most["size"] + 1))
     assert most["next_is_infeasible"] is True
+    said = run("plan", *model, *flags, "--max", "dim=batch").stdout.splitlines()
+    assert said[-1].startswith(f"largest batch with a plan: {most['size']}; {most['size'] + 1} is proven not to fit, ")
 
 
 def test_a_budget_in_which_no_batch_fits_is_refused():
