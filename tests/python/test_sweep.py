@@ -3,12 +3,14 @@
 import json
 import pathlib
 import re
+import signal
 import struct
+import subprocess
 import xml.etree.ElementTree
 import zlib
 
 import pytest
-from lowtide_cli import MODELS, expect_error, run, run_json
+from lowtide_cli import MODELS, expect_error, program, run, run_json
 
 UNET = [MODELS / "unet.onnx", "--train", "--dim", "batch=1", "--effort", "0.2"]
 POINT_KEYS = [
@@ -172,3 +174,18 @@ def test_a_chosen_budget_that_was_missed_loses_nothing(tmp_path):
     assert "--choose" in result.stderr and len(result.stderr.strip().splitlines()) == 1
     assert len(points_of(tmp_path / "s")) == 3
     assert sorted(path.name for path in tmp_path.iterdir()) == ["s.jsonl", "s.png", "s.svg", "s.txt"]
+
+
+def test_an_interrupt_keeps_what_was_found(tmp_path):
+    command = [program(), "sweep", *UNET[:-1], 1000, "--budgets", "65%..100%:5", "--progress", "-o", tmp_path / "s"]
+    search = subprocess.Popen([*map(str, command)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert "budget" in search.stderr.readline()
+    search.send_signal(signal.SIGINT)
+    said, _ = search.communicate(timeout=120)
+    assert search.returncode == 0
+    assert said == (tmp_path / "s.txt").read_text()
+    points = points_of(tmp_path / "s")
+    assert points[0]["found"] and not points[-1]["found"]
+    assert {point["status"] for point in points[1:]} == {"limit"}
+    assert "not tried" in points[-1]["reason"]
+    assert run("verify", tmp_path / "s.lt").returncode == 0
