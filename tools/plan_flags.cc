@@ -106,7 +106,7 @@ void add_search_flags(CLI::App* command, PlanFlags& flags) {
       ->type_name("BYTES/s");
   command
       ->add_option("--effort", options.effort,
-                   "of the search under a budget, about in seconds of one core")
+                   "of the search for each budget, about in seconds of one core")
       ->check(real_number({.above = true}));
 }
 
