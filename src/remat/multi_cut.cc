@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <memory>
 #include <optional>
+#include <utility>
 
 #include "plan/sequence_simulator.h"
 #include "remat/cut_plan.h"
@@ -12,8 +14,10 @@
 namespace lowtide::remat {
 namespace {
 
-constexpr size_t kCandidates = 6;
+constexpr size_t kPeaks = 8;  // of each sequence
+constexpr size_t kFinalists = 2;
 constexpr double kWorthwhile = 1.004;  // a further cut must raise the bound by this factor
+constexpr double kFirstPrice = 0.3;    // of a new cut, as part of the first cut's
 
 // Multipliers in units in which a step of one is a sensible one: a price by the first cut's, what
 // staying is worth by the bytes at that price, running by the op's time.
@@ -28,25 +32,58 @@ class Ascent {
   int64_t work() const { return net_.work(); }
   const Multipliers& best() const { return best_; }
   const MultiCutNetwork& net() const { return net_; }
-
-  // Starts from multipliers of some of the cuts: prices by op, the rest where it still has a
-  // meaning.
-  void set_prices(const std::vector<std::pair<SchedOpId, int64_t>>& prices) {
-    for (const auto& [op, price] : prices)
-      for (size_t i = 0; i < net_.cuts(); ++i)
-        if (net_.cut(i) == op) best_.price[i] = price;
+  double unit_price() const { return unit_price_; }
+  std::vector<SchedOpId> cuts() const {
+    std::vector<SchedOpId> ops;
+    for (size_t i = 0; i < net_.cuts(); ++i) ops.push_back(net_.cut(i));
+    return ops;
   }
 
-  // The volume algorithm.
-  void climb(int64_t rounds) {
+  // What the closure cut found.
+  void start_at(const CutBoundResult& single) {
+    best_.price[0] = single.prices.per_byte;
+    ticks_ = single.bound_ticks;
+  }
+
+  void set_price(SchedOpId cut, int64_t price) {
+    for (size_t i = 0; i < net_.cuts(); ++i)
+      if (net_.cut(i) == cut) best_.price[i] = price;
+  }
+
+  // Starts from the best of another chain: what a value is worth in a segment holds for both parts
+  // that a further cut makes of it.
+  void adopt(const Ascent& other) {
+    const MultiCutNetwork& old = other.net_;
+    best_.credit = other.best_.credit;
+    size_t from = 0;  // old cuts passed: the segment of `other`
+    for (size_t k = 0; k < net_.cuts(); ++k) {
+      best_.worth[k] = other.best_.worth[from];
+      for (SchedValueId v : graph_.problem->values.ids())
+        if (!net_.has_worth(k, v)) best_.worth[k][v] = 0;
+      if (from == old.cuts() || net_.cut(k) != old.cut(from)) continue;
+      best_.price[k] = other.best_.price[from];
+      ++from;
+    }
+    for (SchedOpId op : graph_.ticks.ids())
+      if (!net_.has_credit(op)) best_.credit[op] = graph_.ticks[op];
+  }
+
+  // The volume algorithm. Gives up early where `goal` is out of reach, or nothing is gained.
+  void climb(int64_t rounds, int64_t goal = 0) {
     Violations now;
     ticks_ = net_.solve(best_, now);
     Violations mean = now;
     double target =
         std::max(1.1 * static_cast<double>(ticks_), 1e-3 * static_cast<double>(graph_.once_ticks));
     double pace = 1;
-    int64_t idle = 0;
+    int64_t idle = 0, before = ticks_;
     for (int64_t round = 0; round < rounds; ++round) {
+      const double hope = round == rounds / 4 ? 0.7 : round == rounds / 2 ? 0.9 : 0;
+      if (static_cast<double>(ticks_) < hope * static_cast<double>(goal)) return;
+      if (goal > 0 && round % (rounds / 8 + 1) == rounds / 8) {
+        if (static_cast<double>(ticks_) < 1.0005 * static_cast<double>(before)) return;
+        before = ticks_;
+      }
       const double length = squared(mean);
       if (length <= 0) return;
       const Multipliers next =
@@ -133,38 +170,68 @@ class Ascent {
 
   const StepGraph& graph_;
   MultiCutNetwork net_;
-  const double unit_price_;
+  double unit_price_;
   Multipliers best_;
   int64_t ticks_ = 0;
 };
 
-// Ops that may bind beside the cuts: most over the budget in the plan of the single cut, each the
-// highest among its neighbours, and the op that needs most by itself.
-std::vector<SchedOpId> candidates(const plan::ScheduleProblem& problem,
-                                  const CutBoundResult& single, std::span<const SchedOpId> order) {
-  std::vector<SchedOpId> ops;
-  if (const Floor floor = floor_of(problem); floor.op.valid()) ops.push_back(floor.op);
-  const auto sequence = plan_from_cut(problem, single, order);
-  if (!sequence) return ops;
-  const auto profile = plan::simulate_sequence(problem, *sequence);
-  if (!profile) return ops;
-  std::vector<std::pair<int64_t, SchedOpId>> peaks;
-  IdVector<SchedOpId, char> seen(problem.ops.size(), 0);
-  constexpr size_t kReach = 12;  // actions
-  for (size_t i = 0; i < sequence->size(); ++i) {
-    const SchedOpId op = (*sequence)[i].op;
-    const bool again = seen[op] != 0;
-    seen[op] = 1;
-    const int64_t bytes = profile->action_bytes[i];
-    if (again || bytes <= *problem.budget_bytes) continue;
-    const auto from = profile->action_bytes.begin();
-    const auto lo = from + static_cast<std::ptrdiff_t>(i - std::min(i, kReach));
-    const auto hi = from + static_cast<std::ptrdiff_t>(std::min(i + kReach + 1, sequence->size()));
-    if (*std::max_element(lo, hi) == bytes) peaks.emplace_back(-bytes, op);
+// Adds, for each peak of the sequence over the budget, the ops around it that run there for the
+// first time, the nearest first; without those that few others wait for, which bound little.
+void add_peaks(const StepGraph& graph, const std::vector<plan::SchedAction>& sequence,
+               std::vector<std::vector<SchedOpId>>& places) {
+  const auto profile = plan::simulate_sequence(*graph.problem, sequence);
+  if (!profile) return;
+  const std::vector<int64_t>& bytes = profile->action_bytes;
+  std::vector<char> counts(sequence.size(), 0);
+  IdVector<SchedOpId, char> seen(graph.size(), 0);
+  for (size_t i = 0; i < sequence.size(); ++i)
+    counts[i] = !std::exchange(seen[sequence[i].op], 1) && bytes[i] > *graph.problem->budget_bytes;
+  constexpr size_t kReach = 12, kNear = 3;  // actions
+  const auto window = [&](size_t i, size_t reach) {
+    return std::pair(i - std::min(i, reach), std::min(i + reach + 1, sequence.size()));
+  };
+  std::vector<std::pair<int64_t, size_t>> peaks;
+  for (size_t i = 0; i < sequence.size(); ++i) {
+    const auto [lo, hi] = window(i, kReach);
+    bool highest = bytes[i] > *graph.problem->budget_bytes;
+    for (size_t j = lo; j < hi; ++j)
+      highest &= bytes[i] > bytes[j] || (bytes[i] == bytes[j] && i <= j);
+    if (highest) peaks.emplace_back(-bytes[i], i);
   }
-  std::stable_sort(peaks.begin(), peaks.end());
-  for (const auto& [bytes, op] : peaks) ops.push_back(op);
-  return ops;
+  std::sort(peaks.begin(), peaks.end());
+  if (peaks.size() > kPeaks) peaks.resize(kPeaks);
+  for (const auto& [height, peak] : peaks) {
+    std::vector<int64_t> descendants;
+    const auto [lo, hi] = window(peak, kNear);
+    for (size_t i = lo; i < hi; ++i) {
+      const auto side = sides_of(graph, sequence[i].op);
+      descendants.push_back(counts[i] ? std::count(side.begin(), side.end(), Side::kAfter) : 0);
+    }
+    const int64_t most = *std::max_element(descendants.begin(), descendants.end());
+    std::vector<std::pair<size_t, SchedOpId>> near;  // by distance
+    for (size_t i = lo; i < hi; ++i)
+      if (counts[i] && 2 * descendants[i - lo] >= most)
+        near.emplace_back(std::max(i, peak) - std::min(i, peak), sequence[i].op);
+    std::sort(near.begin(), near.end());
+    std::vector<SchedOpId>& ops = places.emplace_back();
+    for (const auto& [distance, op] : near) ops.push_back(op);
+  }
+}
+
+// Where memory may bind beside the cut: at the peaks of its plan and of the order without reruns,
+// and at the op that needs most by itself.
+std::vector<std::vector<SchedOpId>> candidates(const StepGraph& graph, const CutBoundResult& single,
+                                               std::span<const SchedOpId> order) {
+  std::vector<std::vector<SchedOpId>> places;
+  if (const Floor floor = floor_of(*graph.problem); floor.op.valid()) places.push_back({floor.op});
+  if (const auto sequence = plan_from_cut(*graph.problem, single, order))
+    add_peaks(graph, *sequence, places);
+  std::vector<plan::SchedAction> once;
+  for (SchedOpId op : order) once.push_back(plan::SchedAction::run(op));
+  if (order.empty())
+    for (SchedOpId op : graph.ticks.ids()) once.push_back(plan::SchedAction::run(op));
+  add_peaks(graph, once, places);
+  return places;
 }
 
 // The cuts and `op` in order, or nothing if they are no chain.
@@ -195,6 +262,41 @@ void record(const Ascent& ascent, const StepGraph& graph, MultiCutResult& result
         result.worths.push_back({k, v, m.worth[k][v]});
 }
 
+// With one more cut: all places are tried, the better ones longer.
+std::unique_ptr<Ascent> best_extension(const StepGraph& graph, const Ascent& from,
+                                       const std::vector<std::vector<SchedOpId>>& places,
+                                       const MultiCutOptions& options, int64_t& work) {
+  std::vector<std::unique_ptr<Ascent>> tried;
+  std::vector<SchedOpId> ops;
+  for (const std::vector<SchedOpId>& place : places)
+    for (SchedOpId op : place) {
+      const auto chain = with(graph, from.cuts(), op);
+      if (!chain) continue;
+      if (std::find(ops.begin(), ops.end(), op) == ops.end()) ops.push_back(op);
+      break;
+    }
+  const auto climb = [&](Ascent& ascent, int64_t rounds, int64_t goal) {
+    const int64_t before = ascent.work();
+    if (work < options.max_work) ascent.climb(rounds, goal);
+    work += ascent.work() - before;
+  };
+  for (SchedOpId op : ops) {
+    tried.push_back(
+        std::make_unique<Ascent>(graph, *with(graph, from.cuts(), op), from.unit_price()));
+    tried.back()->adopt(from);
+    tried.back()->set_price(op, static_cast<int64_t>(kFirstPrice * from.unit_price()));
+    climb(*tried.back(), options.trial_rounds, 0);
+  }
+  const auto higher = [](const auto& a, const auto& b) { return a->ticks() > b->ticks(); };
+  std::stable_sort(tried.begin(), tried.end(), higher);
+  std::unique_ptr<Ascent> best;
+  for (size_t i = 0; i < std::min(kFinalists, tried.size()); ++i) {
+    climb(*tried[i], options.final_rounds, std::max(from.ticks(), best ? best->ticks() : 0));
+    if (!best || tried[i]->ticks() > best->ticks()) best = std::move(tried[i]);
+  }
+  return best;
+}
+
 }  // namespace
 
 MultiCutResult multi_cut(const plan::ScheduleProblem& problem, const CutBoundResult& single,
@@ -207,34 +309,20 @@ MultiCutResult multi_cut(const plan::ScheduleProblem& problem, const CutBoundRes
   if (!single.feasible || !single.op) return result;
   result.bound_seconds = single.bound_seconds;
   result.cuts = {{*single.op, single.prices.per_byte}};
-  int64_t best = single.bound_ticks;
-  std::vector<SchedOpId> cuts{*single.op};
-  std::vector<std::pair<SchedOpId, int64_t>> prices = result.cuts;
-  const double unit = static_cast<double>(std::max<int64_t>(1, single.prices.per_byte));
-  std::vector<SchedOpId> tried;
-  if (!problem.link) tried = candidates(problem, single, options.order);
-  if (tried.size() > kCandidates) tried.resize(kCandidates);
-  while (cuts.size() < options.max_cuts) {
-    std::optional<Ascent> leader;
-    for (SchedOpId op : tried) {
-      const auto chain = with(graph, cuts, op);
-      if (!chain || result.work > options.max_work) continue;
-      Ascent ascent(graph, *chain, unit);
-      ascent.set_prices(prices);
-      ascent.climb(options.trial_rounds);
-      result.work += ascent.work();
-      if (!leader || ascent.ticks() > leader->ticks()) leader.emplace(std::move(ascent));
-    }
-    if (!leader) break;
-    const int64_t before = leader->work();
-    leader->climb(options.final_rounds);
-    result.work += leader->work() - before;
-    if (static_cast<double>(leader->ticks()) < kWorthwhile * static_cast<double>(best)) break;
-    best = leader->ticks();
+  result.lower_bound_seconds = once + result.bound_seconds;
+  if (problem.link) return result;
+  const auto places = candidates(graph, single, options.order);
+  auto leader =
+      std::make_unique<Ascent>(graph, std::vector<SchedOpId>{*single.op},
+                               static_cast<double>(std::max<int64_t>(1, single.prices.per_byte)));
+  leader->start_at(single);
+  while (leader->net().cuts() < options.max_cuts) {
+    auto next = best_extension(graph, *leader, places, options, result.work);
+    if (!next ||
+        static_cast<double>(next->ticks()) < kWorthwhile * static_cast<double>(leader->ticks()))
+      break;
+    leader = std::move(next);
     record(*leader, graph, result);
-    cuts.clear();
-    for (const auto& [op, price] : result.cuts) cuts.push_back(op);
-    prices = result.cuts;
   }
   result.lower_bound_seconds = once + result.bound_seconds;
   return result;

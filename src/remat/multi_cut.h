@@ -34,9 +34,9 @@ namespace lowtide::remat {
 struct MultiCutOptions {
   std::span<const SchedOpId> order;  // as in ClosureCutOptions
   size_t max_cuts = 4;
-  int64_t trial_rounds = 80;       // of steps, to judge a cut
-  int64_t final_rounds = 600;      // for the cuts that were chosen
-  int64_t max_work = 800'000'000;  // arcs looked at
+  int64_t trial_rounds = 100;      // of steps, to judge a cut
+  int64_t final_rounds = 3000;     // for the cuts that were chosen
+  int64_t max_work = 500'000'000;  // arcs looked at
 };
 
 struct StoreWorth {

@@ -149,10 +149,12 @@ TEST_P(SeveralCuts, ReachTheKnownBound) {
   const CutBoundResult single = closure_cut(*problem);
   const MultiCutResult bound = multi_cut(*problem, single);
   EXPECT_GE(100 * bound.bound_seconds / once_seconds(*problem), GetParam().percent);
-  EXPECT_LT(bound.work, 500'000'000);
+  EXPECT_LT(bound.work, 600'000'000);
 }
 INSTANTIATE_TEST_SUITE_P(All, SeveralCuts,
-                         testing::Values(Known{"unet_2", 600, 10.8}, Known{"unet_2", 650, 5.94},
+                         testing::Values(Known{"unet_2", 565, 17.3}, Known{"unet_2", 580, 14.4},
+                                         Known{"unet_2", 600, 10.8}, Known{"unet_2", 650, 5.94},
+                                         Known{"resnet50_8", 410, 19.4},
                                          Known{"resnet50_8", 450, 15.89}),
                          [](const auto& test) {
                            return std::string(test.param.name) + "_" +
