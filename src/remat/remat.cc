@@ -6,6 +6,7 @@
 #include "plan/sequence_simulator.h"
 #include "remat/closure_cut.h"
 #include "remat/cut_plan.h"
+#include "remat/multi_cut.h"
 #include "remat/exact.h"
 #include "remat/portfolio.h"
 
@@ -111,6 +112,7 @@ class Solve {
     if (options_.cut_bound) {
       outcome_.lower_bound_seconds = std::max(once_seconds_, cut.lower_bound_seconds);
       infeasible_ = !cut.feasible;
+      if (!problem_.link && cut.feasible && cut.op) add_several_cuts(cut, order);
     }
     if (!options_.cut_start || !cut.feasible) return;
     auto plan = plan_from_cut(problem_, cut, order);
@@ -119,6 +121,16 @@ class Solve {
       plan = plan_from_cut(problem_, closure_cut(problem_, cut_options), order);
     }
     if (plan && only_runs(*plan)) add_start(*plan);
+  }
+
+  void add_several_cuts(const CutBoundResult& cut, const std::vector<plan::SchedOpId>& order) {
+    MultiCutOptions options;
+    options.order = order;
+    options.max_work = std::min(options.max_work, options_.max_units / 10);
+    const MultiCutResult several = multi_cut(problem_, cut, options);
+    clock_.spend(several.work);
+    outcome_.lower_bound_seconds =
+        std::max(outcome_.lower_bound_seconds, several.lower_bound_seconds);
   }
 
   void add_start(const std::vector<SchedAction>& sequence) {
