@@ -163,14 +163,22 @@ std::string what_sets(const plan::ScheduleProblem& problem, const remat::Floor& 
   return text;
 }
 
+remat::Floor reachable_floor(const plan::ScheduleProblem& problem, bool transfers) {
+  plan::ScheduleProblem reachable = problem;
+  if (!transfers) reachable.link.reset();
+  return remat::floor_of(reachable);
+}
+
 }  // namespace
+
+std::string floor_reason(const plan::ScheduleProblem& problem, bool transfers) {
+  return what_sets(problem, reachable_floor(problem, transfers));
+}
 
 Result<BudgetSolution> fit_budget(const analysis::ScheduleView& view,
                                   const OptimizeOptions& options, const Solution& unlimited) {
   const int64_t budget = *options.budget_bytes;
-  plan::ScheduleProblem reachable = view.problem;
-  if (!options.schedule.transfers) reachable.link.reset();
-  const remat::Floor floor = remat::floor_of(reachable);
+  const remat::Floor floor = reachable_floor(view.problem, options.schedule.transfers);
   Fitter fitter(view, options);
   if (floor.bytes <= budget) {
     LT_ASSIGN(auto fitted, fitter.fit(budget));

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 
 #include "analysis/schedule_view.h"
 #include "base/result.h"
@@ -28,5 +29,8 @@ struct BudgetSolution {
 // name the floor, the op and the tensors that set it, and the smallest arena found.
 Result<BudgetSolution> fit_budget(const analysis::ScheduleView& view,
                                   const OptimizeOptions& options, const Solution& unlimited);
+
+// What sets the floor: "op 'head' with 'logits' (196.3 MiB), ...".
+std::string floor_reason(const plan::ScheduleProblem& problem, bool transfers);
 
 }  // namespace lowtide::pipeline

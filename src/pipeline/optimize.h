@@ -74,8 +74,9 @@ struct Optimized {
   bool cut_short =
       false;  // wall time or schedule.remat.cancel ended a search before its work limit
   std::optional<MoreMemory> more_memory;  // where the budget costs time and the search had its time
-  cost::Coverage costs;                   // how much of the predicted time was measured
-  std::vector<Stage> stages;              // wall time, for people; never part of the plan
+  std::string floor_reason;   // with a budget: the op and tensors that set the claimed floor
+  cost::Coverage costs;       // how much of the predicted time was measured
+  std::vector<Stage> stages;  // wall time, for people; never part of the plan
   double planning_seconds = 0;
 };
 

@@ -63,8 +63,9 @@ std::string budget_text(const plan::Plan& plan, const PlanningFacts& facts) {
                  time.bound_percent, claims.lower_bound_seconds * 1e3, time.gap_points,
                  schedule_status(plan, facts.schedule_status));
   if (claims.floor_bytes)
-    fmt::format_to(out, "floor  {}: proven, no schedule needs less\n",
-                   format_bytes(*claims.floor_bytes));
+    fmt::format_to(out, "floor  {}: proven, no schedule needs less{}\n",
+                   format_bytes(*claims.floor_bytes),
+                   facts.floor_reason.empty() ? "" : "; set by " + facts.floor_reason);
   if (facts.more_memory) {
     const auto& [bytes, seconds] = *facts.more_memory;
     fmt::format_to(out,
@@ -93,6 +94,7 @@ void add_budget(nlohmann::ordered_json& json, const plan::Plan& plan, const Plan
   };
   maybe("budget_bytes", claims.budget_bytes);
   maybe("floor_bytes", claims.floor_bytes);
+  json["floor_set_by"] = facts.floor_reason;
   json["more_memory"] = nullptr;
   if (!facts.more_memory) return;
   const auto& [bytes, seconds] = *facts.more_memory;

@@ -211,11 +211,15 @@ TEST(ReportTest, MoreMemorySavesWhatWasFoundAndAtMostWhatTheBoundAllows) {
   EXPECT_NEAR(most_saved_seconds(plan, 1000), 0.010, 1e-12) << "each op runs at least once";
   PlanningFacts facts;
   facts.more_memory = {1124, 0.105};
+  facts.floor_reason = "op 'a' with 'b' (64 B)";
   const std::string text = verdict_text(plan, facts);
   EXPECT_NE(text.find("more   10 % more budget (1.10 KiB): 5.0 ms saved by a short search, no "
                       "schedule saves more than 8.0 ms\n"),
             std::string::npos)
       << text;
+  EXPECT_NE(
+      text.find("floor  512 B: proven, no schedule needs less; set by op 'a' with 'b' (64 B)\n"),
+      std::string::npos);
   const auto json = nlohmann::json::parse(verdict_json(plan, facts))["more_memory"];
   EXPECT_EQ(json["budget_bytes"], 1124);
   EXPECT_NEAR(json["saved_seconds"], 0.005, 1e-12);

@@ -20,7 +20,8 @@ struct PlanningFacts {
   plan::SolveStatus schedule_status = plan::SolveStatus::kOptimal;  // of recompute and swap
   // A larger budget, and the predicted time of what a short search found within it.
   std::optional<std::pair<int64_t, double>> more_memory;
-  bool cut_short = false;  // a time limit or Ctrl-C ended a search before its work limit did
+  std::string floor_reason;  // the op and the tensors that set the claimed floor
+  bool cut_short = false;    // a time limit or Ctrl-C ended a search before its work limit did
   int64_t order_units = 0, pack_units = 0, schedule_units = 0;  // work done
   std::vector<std::pair<std::string, double>> stages;           // name, seconds
   double planning_seconds = 0;

@@ -10,7 +10,7 @@ import pytest
 from lowtide_cli import MODELS, expect_error, program, run, run_json
 
 UNET = [MODELS / "unet.onnx", "--train", "--dim", "batch=1"]
-QUICK = ["--effort", "0.05"]
+QUICK = ["--effort", "0.2"]
 
 
 @pytest.fixture(scope="module")
@@ -54,10 +54,24 @@ def test_the_actions_add_up(tight):
     assert 0 < benefits[0] <= actions["benefit_bytes"]
 
 
+def test_moves_are_in_the_verdict(tight, tmp_path):
+    path, budget = tmp_path / "moving.lt", tight[2]
+    verdict = run_json("plan", *UNET, *QUICK, "--budget", budget, "--no-recompute", "--swap", "host", "-o", path)
+    actions = verdict["actions"]
+    assert actions["reruns"] == 0 and actions["loads"] > 0 < actions["stored_bytes"]
+    assert verdict["once_seconds"] + actions["waited_seconds"] == pytest.approx(verdict["predicted_step_seconds"])
+    assert actions["waited_seconds"] == pytest.approx(verdict["exposed_seconds"])
+    assert verdict["after"]["peak_bytes"] == verdict["peak_bytes"]
+    assert sum(verdict["after"]["by_category"].values()) == verdict["peak_bytes"]
+    assert verdict["floor_bytes"] < tight[1]["floor_bytes"], "what moves need not be kept"
+    assert "bytes stored" in run("verify", path).stdout
+
+
 def test_more_memory_saves_no_more_than_its_bound_allows(tight):
     _, verdict, budget = tight
     more = verdict["more_memory"]
     assert more["budget_bytes"] == budget + budget // 10
+    assert "op '" in verdict["floor_set_by"]
     assert 0 <= more["saved_seconds"] <= more["most_saved_seconds"] * (1 + 1e-9)
 
 
