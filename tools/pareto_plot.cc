@@ -1,6 +1,8 @@
 // Layout: title, subtitle and legend stand above the axes, so that nothing of them meets a curve.
-// Curves fall to the right, so the space above and right of a point is free for its label. What is
-// known of the left end is shaded: no schedule lies there.
+// What is known of the left end is shaded: no schedule lies there. A label of a point stands where
+// it covers least of what was drawn: everything drawn leaves points behind, a few pixels apart, and
+// of some places around the point the one with the fewest of them under it is taken, near ones
+// first.
 #include "tools/pareto_plot.h"
 
 #include <cairo-svg.h>
@@ -56,7 +58,7 @@ class Figure {
     }
     if (plot.floor_bytes > 0) least = std::min(least, static_cast<double>(plot.floor_bytes));
     if (most > 10 * 1024 * kMiB) unit_ = 1024 * kMiB, unit_name_ = "GiB";
-    const double margin = 0.06 * std::max(most - least, 0.1 * most);
+    const double margin = 0.06 * std::max(most - least, 0.005 * most);
     from_ = std::max(0.0, least - margin) / unit_, to_ = (most + margin) / unit_;
     cairo_select_font_face(cairo_, "sans-serif", CAIRO_FONT_SLANT_NORMAL, CAIRO_FONT_WEIGHT_NORMAL);
     cairo_set_line_join(cairo_, CAIRO_LINE_JOIN_ROUND);
@@ -87,13 +89,22 @@ class Figure {
   double plan_x(const ParetoPoint& p) const { return x(p.arena_bytes); }
   double plan_y(const ParetoPoint& p) const { return y(100 * p.extra); }
   double bound_y(const ParetoPoint& p) const { return y(100 * p.bound_extra); }
+  // With the digits that tell points apart.
   std::string memory(int64_t bytes) const {
-    const double units = static_cast<double>(bytes) / unit_;
-    return fmt::format("{} {}",
-                       units < 100 ? fmt::format("{:.2f}", units) : number(std::round(units)),
-                       unit_name_);
+    const double units = static_cast<double>(bytes) / unit_, range = to_ - from_;
+    if (range >= 100) return fmt::format("{} {}", number(std::round(units)), unit_name_);
+    return fmt::format("{:.{}f} {}", units, range >= 20 ? 1 : 2, unit_name_);
   }
   void ink(Colour c) { cairo_set_source_rgb(cairo_, c.red, c.green, c.blue); }
+
+  void drawn(double x0, double y0, double x1, double y1) {
+    constexpr double kApart = 4;
+    const int steps = 1 + static_cast<int>(std::hypot(x1 - x0, y1 - y0) / kApart);
+    for (int i = 0; i <= steps; ++i) {
+      const double along = static_cast<double>(i) / steps;
+      drawn_.emplace_back(x0 + along * (x1 - x0), y0 + along * (y1 - y0));
+    }
+  }
 
   void line(double x0, double y0, double x1, double y1, double width) {
     cairo_set_line_width(cairo_, width);
@@ -136,9 +147,12 @@ class Figure {
     cairo_move_to(cairo_, at_x - align * width_of(words, size), at_y);
     cairo_show_text(cairo_, words.c_str());
   }
-  // Reads upwards; ends at y.
+  // Reads upwards. align: 1 ends at y, 0.5 is centred.
   void upward_text(double at_x, double at_y, const std::string& words, double align, double size) {
     const double width = width_of(words, size);
+    const double bottom = at_y + align * width;
+    for (double across : {0.0, 4.0, 8.0, 12.0})
+      drawn(at_x - across, bottom, at_x - across, bottom - width);
     cairo_save(cairo_);
     cairo_translate(cairo_, at_x, at_y + align * width);
     cairo_rotate(cairo_, -M_PI / 2);
@@ -190,6 +204,7 @@ class Figure {
     ink(colour);
     dashes(true);
     line(x(bytes), kTop, x(bytes), kPlotHeight - kBottom, 1.3);
+    drawn(x(bytes), kTop, x(bytes), kPlotHeight - kBottom);
     dashes(false);
     const std::string all = fmt::format("{}, {}", words, memory(bytes));
     const bool inside = side < 0 ? x(bytes) - kLeft > kTextHeight + 6
@@ -202,13 +217,23 @@ class Figure {
     diamond(x(plot_.before_bytes), y(0), 6);
   }
 
+  template <class At>
+  void curve(const At& at) {
+    cairo_new_path(cairo_);
+    for (size_t i = 0; i < plot_.points.size(); ++i) {
+      const auto [to_x, to_y] = at(plot_.points[i]);
+      cairo_line_to(cairo_, to_x, to_y);
+      const auto [from_x, from_y] = at(plot_.points[i > 0 ? i - 1 : 0]);
+      drawn(from_x, from_y, to_x, to_y);
+    }
+    cairo_stroke(cairo_);
+  }
+
   void bound() {
     ink(kBound);
     cairo_set_line_width(cairo_, 2);
-    cairo_new_path(cairo_);
-    for (const ParetoPoint& p : plot_.points) cairo_line_to(cairo_, x(p.budget_bytes), bound_y(p));
     dashes(true);
-    cairo_stroke(cairo_);
+    curve([this](const ParetoPoint& p) { return std::pair(x(p.budget_bytes), bound_y(p)); });
     dashes(false);
     for (const ParetoPoint& p : plot_.points) dot(x(p.budget_bytes), bound_y(p), 2.6);
   }
@@ -216,50 +241,67 @@ class Figure {
   void plans() {
     ink(kPlan);
     cairo_set_line_width(cairo_, 2.4);
-    cairo_new_path(cairo_);
-    for (const ParetoPoint& p : plot_.points) cairo_line_to(cairo_, plan_x(p), plan_y(p));
-    cairo_stroke(cairo_);
+    curve([this](const ParetoPoint& p) { return std::pair(plan_x(p), plan_y(p)); });
     for (const ParetoPoint& p : plot_.points) dot(plan_x(p), plan_y(p), 3.6);
   }
 
-  // Right of and above its point, on white, or left of it where the picture ends.
-  void label(const ParetoPoint& p, const std::string& words, Colour colour, double rise) {
+  // Lower left corner of words of that width near the point.
+  std::pair<double, double> free_place(double point_x, double point_y, double width) const {
+    std::pair<double, double> best{kLeft + 4, kTop + kTextHeight};
+    double least = 1e9;
+    for (double rise : {11.0, -5.0, 32.0, -26.0, 54.0, -48.0, 78.0, -72.0, 110.0, 150.0, 200.0})
+      for (double shift : {12.0, -width / 2, -width - 12}) {
+        const double at_x = point_x + shift, at_y = point_y - rise;
+        if (at_x < kLeft + 4 || at_x + width > kPlotWidth - kRight - 4 ||
+            at_y - kTextHeight < kTop || at_y + 6 > kPlotHeight - kBottom)
+          continue;
+        double cost = std::abs(rise) / 20 + std::abs(shift - 12) / (width + 24);
+        for (const auto& [x_of_it, y_of_it] : drawn_)
+          if (x_of_it > at_x - 5 && x_of_it < at_x + width + 5 &&
+              y_of_it > at_y - kTextHeight - 2 && y_of_it < at_y + 6)
+            cost += 4;
+        if (cost < least) least = cost, best = {at_x, at_y};
+      }
+    return best;
+  }
+
+  void label(const ParetoPoint& p, const std::string& words, Colour colour) {
     const double width = width_of(words, 12.5);
-    double at_x = plan_x(p) + 12;
-    if (at_x + width > kPlotWidth - kRight - 4) at_x = kPlotWidth - kRight - 4 - width;
-    const double at_y = std::max(kTop + kTextHeight, plan_y(p) - 11 - rise);
+    const auto [at_x, at_y] = free_place(plan_x(p), plan_y(p), width);
+    ink(colour);
+    const double near_x = std::clamp(plan_x(p), at_x, at_x + width);
+    const double near_y = at_y < plan_y(p) ? at_y + 5 : at_y - kTextHeight + 2;
+    const double far = std::hypot(near_x - plan_x(p), near_y - plan_y(p));
+    if (far > 22) {
+      const double part = 10 / far;  // the leader begins outside the ring
+      line(plan_x(p) + part * (near_x - plan_x(p)), plan_y(p) + part * (near_y - plan_y(p)), near_x,
+           near_y, 0.8);
+    }
     cairo_set_source_rgba(cairo_, 1, 1, 1, 0.85);
     cairo_rectangle(cairo_, at_x - 3, at_y - kTextHeight + 2, width + 6, kTextHeight + 3);
     cairo_fill(cairo_);
     ink(colour);
     text(at_x, at_y, words, 0);
+    for (double up : {0.0, 5.0, 10.0, 15.0}) drawn(at_x, at_y - up, at_x + width, at_y - up);
   }
 
   std::string say(const char* what, const ParetoPoint& p) const {
     return fmt::format("{}: {}, +{:.1f} %", what, memory(p.arena_bytes), 100 * p.extra);
   }
 
+  void mark(size_t index, const char* what, Colour colour, bool filled) {
+    const ParetoPoint& p = plot_.points[index];
+    ink(colour);
+    if (filled) dot(plan_x(p), plan_y(p), 5.4);
+    ring(plan_x(p), plan_y(p), 9);
+    drawn(plan_x(p), plan_y(p) - 9, plan_x(p), plan_y(p) + 9);
+    label(p, say(what, p), colour);
+  }
+
   void labels() {
     const bool same = plot_.chosen && plot_.knee && *plot_.chosen == *plot_.knee;
-    double rise = 0;
-    if (plot_.chosen) {
-      const ParetoPoint& p = plot_.points[*plot_.chosen];
-      ink(kChosen);
-      dot(plan_x(p), plan_y(p), 5.4);
-      ring(plan_x(p), plan_y(p), 9);
-      label(p, say(same ? "chosen, the knee" : "chosen", p), kChosen, 0);
-    }
-    if (!plot_.knee || same) return;
-    const ParetoPoint& p = plot_.points[*plot_.knee];
-    if (plot_.chosen) {
-      const ParetoPoint& other = plot_.points[*plot_.chosen];
-      const bool near = std::abs(plan_x(other) - plan_x(p)) < 230 &&
-                        std::abs(plan_y(other) - plan_y(p)) < kTextHeight + 6;
-      if (near) rise = kTextHeight + 8 + std::max(0.0, plan_y(p) - plan_y(other));
-    }
-    ink(kPlan);
-    ring(plan_x(p), plan_y(p), 8);
-    label(p, say("knee", p), kPlan, rise);
+    if (plot_.chosen) mark(*plot_.chosen, same ? "chosen, the knee" : "chosen", kChosen, true);
+    if (plot_.knee && !same) mark(*plot_.knee, "knee", kPlan, false);
   }
 
   void head() {
@@ -294,7 +336,8 @@ class Figure {
   double from_ = 0, to_ = 1;  // of unit_
   double unit_ = kMiB;
   const char* unit_name_ = "MiB";
-  double top_ = 1;  // percent
+  double top_ = 1;                                // percent
+  std::vector<std::pair<double, double>> drawn_;  // points of what labels should not cover
 };
 
 cairo_status_t append(void* out, const unsigned char* bytes, unsigned int length) {

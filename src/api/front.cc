@@ -76,7 +76,8 @@ std::optional<size_t> knee_of(const std::vector<FrontPoint>& points) {
   const double height = least->seconds - most->seconds;
   if (width <= 0 || height <= 0) return std::nullopt;
   std::optional<size_t> best;
-  double deepest = 1e-9;
+  constexpr double kLeastDepth = 0.05;  // of the front's width and height: less is no bend
+  double deepest = kLeastDepth;
   for (size_t i = 0; i < points.size(); ++i) {
     if (!points[i].found) continue;
     const double along = static_cast<double>(most->arena_bytes - points[i].arena_bytes) / width;

@@ -21,7 +21,7 @@ struct Front::State {
 
 // The point farthest below the line from the one with the most memory to the one with the least:
 // where less memory begins to cost more. None with fewer than three different plans, or where they
-// lie on a line.
+// nearly lie on a line.
 std::optional<size_t> knee_of(const std::vector<FrontPoint>& points);
 
 std::string front_text(const Front::State& front);
