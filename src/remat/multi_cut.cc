@@ -68,8 +68,10 @@ class Ascent {
       if (!net_.has_credit(op)) best_.credit[op] = graph_.ticks[op];
   }
 
-  // The volume algorithm. Gives up early where `goal` is out of reach, or nothing is gained.
-  void climb(int64_t rounds, int64_t goal = 0) {
+  // The volume algorithm. Gives up early where `goal` is out of reach, or nothing is gained; at
+  // `max_work` in any case.
+  void climb(int64_t rounds, int64_t goal, int64_t max_work) {
+    const int64_t work_before = work();
     Violations now;
     ticks_ = net_.solve(best_, now);
     Violations mean = now;
@@ -80,6 +82,7 @@ class Ascent {
     for (int64_t round = 0; round < rounds; ++round) {
       const double hope = round == rounds / 4 ? 0.7 : round == rounds / 2 ? 0.9 : 0;
       if (static_cast<double>(ticks_) < hope * static_cast<double>(goal)) return;
+      if (work() - work_before > max_work) return;
       if (goal > 0 && round % (rounds / 8 + 1) == rounds / 8) {
         if (static_cast<double>(ticks_) < 1.0005 * static_cast<double>(before)) return;
         before = ticks_;
@@ -277,7 +280,7 @@ std::unique_ptr<Ascent> best_extension(const StepGraph& graph, const Ascent& fro
     }
   const auto climb = [&](Ascent& ascent, int64_t rounds, int64_t goal) {
     const int64_t before = ascent.work();
-    if (work < options.max_work) ascent.climb(rounds, goal);
+    if (work < options.max_work) ascent.climb(rounds, goal, options.max_work - work);
     work += ascent.work() - before;
   };
   for (SchedOpId op : ops) {
