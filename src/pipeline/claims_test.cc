@@ -71,7 +71,8 @@ ir::Graph blocks(Rng& rng, int count) {
 
 plan::Link random_link(Rng& rng) {
   const double speed = 1e8 * (1 + 20 * rng.uniform());
-  return {speed, 2 * speed, 1e-6 * rng.uniform()};
+  const double compute = rng.below(2) == 0 ? 0 : 0.1 / speed;
+  return {speed, 2 * speed, 1e-6 * rng.uniform(), compute};
 }
 
 TEST(Claims, OfTimeAndFloorAreWhatTheVerifierShows) {
@@ -137,8 +138,9 @@ Made in_best_order(const ir::Graph& forward, const std::optional<plan::Link>& li
                   solution.packing, solution.slots, options.device.alignment_bytes})
           .value();
   if (link)
-    made.plan.slow_tiers.push_back(
-        {"host", 0, link->bytes_per_second_out, link->bytes_per_second_in, link->latency_seconds});
+    made.plan.slow_tiers.push_back({"host", 0, link->bytes_per_second_out,
+                                    link->bytes_per_second_in, link->latency_seconds,
+                                    link->compute_seconds_per_byte});
   made.plan.claims.peak_bytes = solution.profile.peak_bytes;
   return made;
 }
