@@ -160,6 +160,8 @@ std::string what_sets(const plan::ScheduleProblem& problem, const remat::Floor& 
                         format_bytes(problem.values[values[i]].bytes));
   if (values.size() > kTensorsNamed)
     text += fmt::format(" and {} more", values.size() - kTensorsNamed);
+  if (floor.resident_bytes > 0)
+    text += fmt::format(", beside {} that stay", format_bytes(floor.resident_bytes));
   return text;
 }
 
