@@ -10,11 +10,13 @@ namespace {
 constexpr int64_t kNone = std::numeric_limits<int64_t>::max();
 constexpr int kRounds = 6;                               // of a series
 constexpr int kTasks[kRounds] = {4, 4, 4, 2, 2, 2};      // annealing runs of a round
-constexpr int kSurvivors[kRounds] = {0, 4, 2, 2, 1, 1};  // of the round before
+constexpr int kSurvivors[kRounds] = {4, 4, 2, 2, 1, 1};  // of the round before
 constexpr double kHottest = 3e-3, kCoolest = 4e-5, kCooling = 0.45;
 constexpr int64_t kQuickUnitsPerRun = 20'000;      // of the first round, by runs in the start
 constexpr int64_t kUnitsOfSeries = 4'000'000'000;  // twenty seconds
 constexpr int64_t kUnitsOfStart = 40;              // to build a state, by runs in it
+constexpr int64_t kLeastUnitsPerOp = 40'000;       // of an annealing run beside others
+constexpr double kOpsOfScale = 800;                // temperatures are those of so many ops
 constexpr double kNoTimeLimit = 1e8;               // seconds
 
 struct Task {
@@ -31,6 +33,7 @@ struct Task {
 struct Member {
   int64_t cost = kNone;  // kNone: it does not fit
   double overflow = 0;
+  bool is_start = false;
   std::vector<int> sequence;
   bool operator<(const Member& other) const {
     return cost != other.cost ? cost < other.cost : overflow < other.overflow;
@@ -40,7 +43,11 @@ struct Member {
 class Portfolio {
  public:
   Portfolio(const ActionTable& table, const RematOptions& options, WorkBudget& clock)
-      : table_(table), options_(options), clock_(clock), rng_(options.seed) {}
+      : table_(table), options_(options), clock_(clock), rng_(options.seed) {
+    if (!options.repeats) return;
+    repeats_.emplace(table);
+    if (!repeats_->any()) repeats_.reset();
+  }
 
   PortfolioResult run(const std::vector<std::vector<int>>& starts, int64_t bound_cost,
                       const PortfolioReport& report) {
@@ -52,11 +59,13 @@ class Portfolio {
     if (options_.restarts) {
       // A quick one, so that there is an answer soon.
       const auto quick = static_cast<int64_t>(longest) * kQuickUnitsPerRun;
-      make_tasks(starts, 1, 0, kHottest, std::min(quick, units_left() / kRounds));
+      members_ = starts_;
+      make_tasks(1, 1, kHottest, std::min(quick, units_left() / kRounds));
       round();
-      while (!done() && units_left() > 0) series(starts);
+      while (!done() && units_left() > 0) series();
     } else {
-      make_tasks(starts, 1, 0, kHottest, units_left());
+      members_ = starts_;
+      make_tasks(1, 1, kHottest, units_left());
       round();
     }
     PortfolioResult result;
@@ -89,16 +98,16 @@ class Portfolio {
 
   // Rounds that get cooler, of fewer and fewer runs: each goes on from one of the best of the round
   // before. What is very long is several of these.
-  void series(const std::vector<std::vector<int>>& starts) {
+  void series() {
     const int64_t all = units_left();
     const int64_t of_this = all / std::max<int64_t>(1, all / kUnitsOfSeries);
     const int64_t end = clock_.used() + of_this;
     double hot = kHottest;
-    members_.clear();
+    members_.insert(members_.end(), starts_.begin(), starts_.end());
     for (int k = 0; k < kRounds && !done(); ++k) {
       const int64_t left = std::min(end - clock_.used(), units_left());
       if (left <= 0) return;
-      make_tasks(starts, kTasks[k], k == 0 ? 0 : kSurvivors[k], hot, left / (kRounds - k));
+      make_tasks(kTasks[k], kSurvivors[k], hot, left / (kRounds - k));
       round();
       if (best_.extra_cost != kNone) hot = std::max(kCoolest, hot * kCooling);
     }
@@ -114,24 +123,30 @@ class Portfolio {
 
   void take_start(const std::vector<int>& start) {
     SequenceState state(table_, start);
-    if (state.overflow() <= 0 && state.extra_cost() < best_.extra_cost)
-      best_ = {start, state.extra_cost()};
+    const int64_t cost = state.overflow() <= 0 ? state.extra_cost() : kNone;
+    starts_.push_back({cost, state.overflow(), true, start});
+    if (cost < best_.extra_cost) best_ = {start, cost};
   }
 
   AnnealOptions anneal_options(double hot, int64_t units) const {
     AnnealOptions options;
-    options.hot = hot;
+    // Where ops are many, each is a smaller share of the step.
+    const double scale = std::min(1.0, kOpsOfScale / std::max(1, table_.ops()));
+    options.hot = hot * scale;
+    options.cold *= scale;
     options.units = units;
     options.proposals.order_moves = options_.order_moves;
     options.proposals.block_moves = options_.block_moves;
     options.proposals.exchanges = options_.exchanges;
     options.proposals.aimed = options_.aimed_drops;
+    options.proposals.repeats = repeats_ ? &*repeats_ : nullptr;
     return options;
   }
 
-  // Tasks from the best `survivors` of the round before; with none, from the starts.
-  void make_tasks(const std::vector<std::vector<int>>& starts, int count, int survivors, double hot,
-                  int64_t units) {
+  // Tasks from the best `survivors` of the round before; fewer where each would have little work.
+  void make_tasks(int count, int survivors, double hot, int64_t units) {
+    const int64_t of_task = kLeastUnitsPerOp * std::max(1, table_.ops());
+    count = static_cast<int>(std::clamp<int64_t>(units / of_task, 1, count));
     std::stable_sort(members_.begin(), members_.end());
     const auto same = [](const Member& a, const Member& b) {
       return a.cost == b.cost && a.overflow == b.overflow;
@@ -139,18 +154,13 @@ class Portfolio {
     members_.erase(std::unique(members_.begin(), members_.end(), same), members_.end());
     if (static_cast<int>(members_.size()) > survivors)
       members_.resize(static_cast<size_t>(survivors));
-    if (members_.empty()) {
-      for (const auto& start : starts) members_.push_back({kNone, 0, start});
-      if (best_.extra_cost != kNone) members_.push_back({best_.extra_cost, 0, best_.sequence});
-      count = std::max(count, static_cast<int>(members_.size()));
-    }
     tasks_.clear();
     for (int i = 0; i < count; ++i) {
       Task task;
       const Member& member = members_[static_cast<size_t>(i) % members_.size()];
       task.start = &member.sequence;
       task.options = anneal_options(hot, units / count);
-      if (survivors > 0 && member.cost != kNone) task.options.loose = 0.3;
+      if (!member.is_start && member.cost != kNone) task.options.loose = 0.3;
       task.seed = rng_.next();
       tasks_.push_back(std::move(task));
     }
@@ -188,11 +198,11 @@ class Portfolio {
       clock_.spend(task.units);
       edits_ += task.edits;
       if (!task.found) {
-        members.push_back({kNone, task.overflow, std::move(task.last)});
+        members.push_back({kNone, task.overflow, false, std::move(task.last)});
         continue;
       }
       if (task.found->extra_cost < best_.extra_cost) best_ = *task.found;
-      members.push_back({task.found->extra_cost, 0, std::move(task.found->sequence)});
+      members.push_back({task.found->extra_cost, 0, false, std::move(task.found->sequence)});
     }
     members_ = std::move(members);
   }
@@ -200,8 +210,10 @@ class Portfolio {
   const ActionTable& table_;
   const RematOptions& options_;
   WorkBudget& clock_;
+  std::optional<Repeats> repeats_;
   Rng rng_;
   Found best_{{}, kNone};
+  std::vector<Member> starts_;
   std::vector<Member> members_;  // of the last round
   std::vector<Task> tasks_;
   int64_t edits_ = 0;
