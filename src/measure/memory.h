@@ -15,7 +15,8 @@ std::vector<cost::MemoryRate> memory_rates(const std::vector<int64_t>& sizes, in
                                            double seconds_each);
 
 // A slow tier as the runtime makes it (in memory, or a file in `folder`), through the runtime's
-// copy engine. `threads`: that the kernels run on. Error: as runtime::open_slow_tier and a failed transfer.
+// copy engine. `threads`: that the kernels run on. Error: as runtime::open_slow_tier and a failed
+// transfer.
 Result<cost::SlowTierRate> slow_tier_rate(const std::string& name, const std::string& folder,
                                           int64_t bytes, int repetitions, int threads);
 
