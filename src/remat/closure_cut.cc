@@ -9,6 +9,7 @@
 namespace lowtide::remat {
 namespace {
 
+constexpr int64_t kOthers = 4;
 constexpr int kMostSteps = 40;  // cuts for one price; Newton needs fewer than ten
 
 // The lines of choices at fixed shares, as functions of the price.
@@ -224,6 +225,7 @@ CutBoundResult closure_cut(const plan::ScheduleProblem& given, const ClosureCutO
     ++tried;
     bound.improve_shares(work);
     result.cuts += bound.cuts();
+    if (tried <= kOthers || bound.best_ticks() > result.bound_ticks) result.others.push_back(op);
     if (bound.best_ticks() <= result.bound_ticks) continue;
     idle = 0;
     record(bound, graph, result);

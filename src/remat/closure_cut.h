@@ -55,7 +55,8 @@ struct CutBoundResult {
   double price = 0;         // prices.per_byte in seconds per byte
   int64_t bound_ticks = 0;  // of 1 / StepGraph::ticks_per_second
   int64_t capacity_bytes = 0;
-  CutChoice choice;  // the cheapest that fits among those seen
+  CutChoice choice;               // the cheapest that fits among those seen
+  std::vector<SchedOpId> others;  // ops that bind, too: those that need most, and former best ones
   int64_t cuts = 0, work = 0;
 };
 

@@ -221,12 +221,13 @@ void add_peaks(const StepGraph& graph, const std::vector<plan::SchedAction>& seq
   }
 }
 
-// Where memory may bind beside the cut: at the peaks of its plan and of the order without reruns,
-// and at the op that needs most by itself.
+// Where memory may bind beside the cut: where the closure cut saw it bind, too, at the peaks of its
+// plan and of the order without reruns, and at the op that needs most by itself.
 std::vector<std::vector<SchedOpId>> candidates(const StepGraph& graph, const CutBoundResult& single,
                                                std::span<const SchedOpId> order) {
   std::vector<std::vector<SchedOpId>> places;
   if (const Floor floor = floor_of(*graph.problem); floor.op.valid()) places.push_back({floor.op});
+  for (SchedOpId op : single.others) places.push_back({op});
   if (const auto sequence = plan_from_cut(*graph.problem, single, order))
     add_peaks(graph, *sequence, places);
   std::vector<plan::SchedAction> once;
