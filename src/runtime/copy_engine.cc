@@ -141,7 +141,8 @@ void CopyEngine::work(CopyDirection direction) {
     changed_.wait(lock, [&] { return stopping_ || failure_ || opposite.done >= record.after; });
     if (stopping_) return;
     TransferTiming& timing = timings_[id];
-    timing.started = CopyClock::now();
+    // The link was its own from when it was asked for, however late this thread woke up.
+    timing.started = record.after > 0 ? CopyClock::now() : std::max(timing.begun, mine.ended);
     if (!failure_) {
       const auto begun = record.after > 0 ? timing.started : timing.begun;
       lock.unlock();
@@ -150,7 +151,7 @@ void CopyEngine::work(CopyDirection direction) {
       if (!moved) return;  // closing
       if (moved->bytes < record.transfer.bytes) fail(direction, record.transfer, *moved);
     }
-    timing.ended = CopyClock::now();
+    timing.ended = mine.ended = CopyClock::now();
     record.over = true;
     ++mine.done;
     changed_.notify_all();

@@ -108,6 +108,7 @@ class CopyEngine {
     std::vector<TransferId> order;  // filled up to `size`, over up to `done`
     size_t size = 0, done = 0;
     CopyClock::time_point free_at{};  // with a throttle: when the link has moved what came before
+    CopyClock::time_point ended{};    // of the last transfer
     std::thread worker;
   };
 
