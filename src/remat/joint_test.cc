@@ -74,6 +74,22 @@ TEST(Joint, NeverWorseThanEitherWayAlone) {
   EXPECT_GT(both_better, 3);
 }
 
+TEST(Joint, TheUnitLimitIsThatOfAllTriesTogether) {
+  Rng rng(14);
+  for (int i = 0; i < 10; ++i) {
+    const ScheduleProblem problem = random_problem(rng, 1);
+    JointOptions options = quick();
+    double share = 0;
+    options.remat.progress = [&](const RematProgress& progress) {
+      EXPECT_GE(progress.share, share);
+      EXPECT_LE(progress.share, 1);
+      EXPECT_EQ(progress.budget_bytes, *problem.budget_bytes);
+      share = progress.share;
+    };
+    EXPECT_LT(solve_joint(problem, options).work.units, 5'000'000);
+  }
+}
+
 TEST(Joint, AFrontIsMonotone) {
   Rng rng(12);
   for (int i = 0; i < 40; ++i) {

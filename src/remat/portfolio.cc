@@ -9,8 +9,8 @@ namespace {
 
 constexpr int64_t kNone = std::numeric_limits<int64_t>::max();
 constexpr int kRounds = 6;                               // of a series
-constexpr int kTasks[kRounds] = {4, 4, 4, 2, 2, 2};      // annealing runs of a round
-constexpr int kSurvivors[kRounds] = {4, 4, 2, 2, 1, 1};  // of the round before
+constexpr int kTasks[kRounds] = {8, 6, 4, 2, 2, 2};      // annealing runs of a round
+constexpr int kSurvivors[kRounds] = {8, 6, 3, 2, 1, 1};  // of the round before
 constexpr double kHottest = 3e-3, kCoolest = 4e-5, kCooling = 0.45;
 constexpr int64_t kQuickUnitsPerRun = 20'000;      // of the first round, by runs in the start
 constexpr int64_t kUnitsOfSeries = 4'000'000'000;  // twenty seconds
@@ -103,7 +103,8 @@ class Portfolio {
     const int64_t of_this = all / std::max<int64_t>(1, all / kUnitsOfSeries);
     const int64_t end = clock_.used() + of_this;
     double hot = kHottest;
-    members_.insert(members_.end(), starts_.begin(), starts_.end());
+    members_ = starts_;
+    if (best_.extra_cost != kNone) members_.push_back({best_.extra_cost, 0, true, best_.sequence});
     for (int k = 0; k < kRounds && !done(); ++k) {
       const int64_t left = std::min(end - clock_.used(), units_left());
       if (left <= 0) return;
