@@ -1,4 +1,5 @@
-// Do buffers lie where they may, and apart? Every pair of buffers that share a moment is compared.
+// Do buffers lie where they may, and apart? Every pair of buffers that share a moment is compared:
+// in order of when they begin, each with those that begin before it ends.
 // A storage and its heir meet at the step of the heir's op: the life of one ends where that of the
 // other begins.
 #include <fmt/core.h>
@@ -62,8 +63,10 @@ void check_addresses(const Facts& facts, const Lives& lives, Report& report, Fin
   }
   std::erase_if(buffers,
                 [](const Placed& buffer) { return buffer.range.empty() || buffer.live.empty(); });
+  std::stable_sort(buffers.begin(), buffers.end(),
+                   [](const Placed& a, const Placed& b) { return a.live.begin < b.live.begin; });
   for (size_t i = 0; i < buffers.size(); ++i)
-    for (size_t j = i + 1; j < buffers.size(); ++j)
+    for (size_t j = i + 1; j < buffers.size() && buffers[j].live.begin < buffers[i].live.end; ++j)
       if (buffers[i].live.overlaps(buffers[j].live) && buffers[i].range.overlaps(buffers[j].range))
         findings.add(Violation::kOverlap,
                      fmt::format("{} and {} overlap in steps [{}, {})", describe(buffers[i]),
