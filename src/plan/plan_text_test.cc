@@ -5,7 +5,6 @@
 #include <gtest/gtest.h>
 
 #include <bit>
-#include <chrono>
 #include <cmath>
 #include <functional>
 #include <limits>
@@ -320,21 +319,11 @@ TEST(PlanTextTest, DeepNestingIsRefused) {
   EXPECT_FALSE(refusal(seal_plan_text(text)).empty());
 }
 
-TEST(PlanTextTest, ThousandsOfOpsTakeMilliseconds) {
+TEST(PlanTextTest, ThousandsOfOps) {
   const Plan plan = random_plan(3, 2500);
-  const auto start = std::chrono::steady_clock::now();
-  const std::string text = print_plan(plan);
-  const auto printed = std::chrono::steady_clock::now();
-  const auto again = read_plan(text, "p.lt");
-  const auto done = std::chrono::steady_clock::now();
+  const auto again = read_plan(print_plan(plan), "p.lt");
   ASSERT_TRUE(again.has_value()) << again.error().message;
   EXPECT_EQ(*again, plan);
-  const double print_seconds = std::chrono::duration<double>(printed - start).count();
-  const double read_seconds = std::chrono::duration<double>(done - printed).count();
-  fmt::print("{} bytes: printed in {:.4f} s, read in {:.4f} s\n", text.size(), print_seconds,
-             read_seconds);
-  EXPECT_LT(print_seconds, 2.0);  // ten times what a slow machine needs
-  EXPECT_LT(read_seconds, 2.0);
 }
 
 }  // namespace
