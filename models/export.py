@@ -115,11 +115,11 @@ def strip_weights(proto: onnx.ModelProto) -> None:
         length = 4
         for dim in tensor.dims:
             length *= dim
-        stub = onnx.TensorProto(name=tensor.name, data_type=tensor.data_type, dims=tensor.dims)
-        stub.data_location = onnx.TensorProto.EXTERNAL
+        reference = onnx.TensorProto(name=tensor.name, data_type=tensor.data_type, dims=tensor.dims)
+        reference.data_location = onnx.TensorProto.EXTERNAL
         for key, value in (("location", WEIGHT_FILE), ("offset", offset), ("length", length)):
-            stub.external_data.add(key=key, value=str(value))
-        tensor.CopyFrom(stub)
+            reference.external_data.add(key=key, value=str(value))
+        tensor.CopyFrom(reference)
         offset += -(-length // WEIGHT_ALIGNMENT) * WEIGHT_ALIGNMENT
 
 
