@@ -60,7 +60,8 @@ OpSet readers_of(const Plan& p, PlanStorageId s) {
   return readers;
 }
 
-// What must run directly before each op.
+}  // namespace
+
 std::map<PlanOpId, OpSet> predecessors(const Plan& p) {
   std::map<PlanOpId, OpSet> before;
   for (PlanOpId o : p.ops.ids()) {
@@ -81,8 +82,6 @@ std::map<PlanOpId, OpSet> predecessors(const Plan& p) {
   }
   return before;
 }
-
-}  // namespace
 
 OpSet ancestors_of(const Plan& p, PlanOpId op) {
   std::map<PlanOpId, OpSet> before = predecessors(p);

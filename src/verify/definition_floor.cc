@@ -1,6 +1,7 @@
 // The naive judge's floor: for each op, what is with it while it runs for the first time, and the
 // least that must stay with it for what comes later, by plain augmenting paths in a residual graph
-// kept as a map of maps.
+// kept as a map of maps. What is asked about pairs of the whole plan is asked once, and written
+// down in tables.
 #include <algorithm>
 #include <map>
 
@@ -16,6 +17,8 @@ using plan::PlanStorageId;
 using plan::PlanValueId;
 
 using Pairs = std::vector<std::pair<PlanStorageId, PlanStorageId>>;
+
+using OpSet = std::set<PlanOpId>;
 
 bool computes_the_same_again(const Plan& p, PlanOpId o) {
   const ops::Row* row = ops::find(p.ops[o].kind);
@@ -51,23 +54,78 @@ bool stays_at_home(const Plan& p, PlanStorageId s) {
   return p.slow_tiers.empty() || !moves;
 }
 
+struct Tables {
+  explicit Tables(const Plan& p) {
+    const std::map<PlanOpId, OpSet> before = predecessors(p);
+    for (PlanOpId o : p.ops.ids()) {
+      OpSet up;
+      std::vector<PlanOpId> open{o};
+      while (!open.empty()) {
+        const PlanOpId at = open.back();
+        open.pop_back();
+        for (PlanOpId b : before.at(at))
+          if (up.insert(b).second) open.push_back(b);
+      }
+      above.push_back(std::move(up));
+      below.push_back({});
+      again.push_back(computes_the_same_again(p, o));
+      std::vector<PlanOpId> later;
+      for (PlanOpId other : p.ops.ids())
+        if (never_after(p, o, other)) later.push_back(other);
+      first_of.push_back(std::move(later));
+    }
+    for (PlanOpId o : p.ops.ids())
+      for (PlanOpId up : above[o]) below[up].insert(o);
+    for (PlanStorageId s : p.storages.ids()) {
+      home.push_back(stays_at_home(p, s));
+      output.push_back(holds_output(p, s));
+    }
+  }
+
+  IdVector<PlanOpId, OpSet> above, below;              // ancestors, descendants
+  IdVector<PlanOpId, char> again;                      // computes_the_same_again
+  IdVector<PlanOpId, std::vector<PlanOpId>> first_of;  // never_after
+  IdVector<PlanStorageId, char> home, output;
+};
+
 class FirstRun {
  public:
-  FirstRun(const Plan& p, PlanOpId op)
-      : p_(p), op_(op), above_(ancestors_of(p, op)), below_(descendants_of(p, op)) {
+  FirstRun(const Plan& p, const Tables& tables, PlanOpId op)
+      : p_(p),
+        tables_(tables),
+        op_(op),
+        above_(tables.above[op]),
+        below_(tables.below[op]),
+        over_(p.ops.size(), 0),
+        wanted_(p.storages.size(), 0) {
+    for (PlanOpId o : above_) over_[o] = is_over(o);
+    for (PlanOpId o : below_)
+      if (!only_views(p, o))
+        for (PlanValueId v : p.ops[o].inputs)
+          if (v.valid() && maker_of(p, p.values[v].storage) != o) wanted_[p.values[v].storage] = 1;
     for (PlanStorageId s : p.storages.ids())
-      for (PlanStorageId heir : p.storages.ids())
-        if (reads(p, op, s) && maker_of(p, heir) == op && may_take_over(p, s, heir) &&
-            (!wanted_later(s) || !p.slow_tiers.empty() || !over(maker_of(p, s))))
+      for (PlanValueId out : p.ops[op].outputs) {
+        const PlanStorageId heir = p.values[out].storage;
+        if (reads(p, op, s) && p.storages[heir].root == out && may_take_over(p, s, heir) &&
+            (!wanted_[s] || !p.slow_tiers.empty() || !over(maker_of(p, s))))
           pairs_.emplace_back(s, heir);
+      }
   }
 
   int64_t bytes_at_hand() const {
     int64_t bytes = p_.ops[op_].workspace_bytes - most_saved(p_, pairs_);
     for (PlanStorageId s : p_.storages.ids()) {
       const bool touched = reads(p_, op_, s) || maker_of(p_, s) == op_;
-      if (touched || stays_at_home(p_, s)) bytes += p_.storages[s].bytes;
+      if (touched || tables_.home[s]) bytes += p_.storages[s].bytes;
     }
+    return bytes;
+  }
+
+  // least_kept() is at most that: all that is wanted stays.
+  int64_t most_kept() const {
+    int64_t bytes = 0;
+    for (PlanStorageId s : p_.storages.ids())
+      if (may_stay(s) && (wanted_[s] || tables_.output[s])) bytes += p_.storages[s].bytes;
     return bytes;
   }
 
@@ -77,34 +135,37 @@ class FirstRun {
     std::map<size_t, std::map<size_t, int64_t>> room;
     const auto node = [&](PlanOpId o) { return over(o) ? sink : size_t{o.index()}; };
     for (PlanStorageId s : p_.storages.ids()) {
-      const PlanOpId maker = maker_of(p_, s);
-      if (!maker.valid() || maker == op_ || below_.contains(maker)) continue;
-      if (wanted_later(s) || holds_output(p_, s)) room[source][n + s.index()] = kMuch;
-      room[n + s.index()][node(maker)] = price(s);
-      for (PlanOpId o : p_.ops.ids())
-        if (!only_views(p_, o) && o != maker && reads(p_, o, s) && open(o))
-          room[node(o)][n + s.index()] = kMuch;
+      if (!may_stay(s)) continue;
+      if (wanted_[s] || tables_.output[s]) room[source][n + s.index()] = kMuch;
+      room[n + s.index()][node(maker_of(p_, s))] = price(s);
     }
-    for (PlanOpId a : p_.ops.ids())
-      for (PlanOpId b : p_.ops.ids())
-        if (open(a) && open(b) && never_after(p_, a, b)) room[node(a)][node(b)] = kMuch;
+    for (PlanOpId o : p_.ops.ids()) {
+      if (!open(o)) continue;
+      if (!only_views(p_, o))
+        for (PlanValueId v : p_.ops[o].inputs)
+          if (v.valid() && may_stay(p_.values[v].storage) &&
+              maker_of(p_, p_.values[v].storage) != o)
+            room[node(o)][n + p_.values[v].storage.index()] = kMuch;
+      for (PlanOpId later : tables_.first_of[o])
+        if (open(later)) room[node(o)][node(later)] = kMuch;
+    }
     return most_flow(room, source, sink);
   }
 
  private:
   bool open(PlanOpId o) const { return o != op_ && !below_.contains(o) && !over(o); }
   // Has run, and will not again.
-  bool over(PlanOpId o) const {
-    if (!above_.contains(o)) return false;
-    if (!computes_the_same_again(p_, o)) return true;
-    for (PlanOpId later : p_.ops.ids())
-      if ((above_.contains(later) || later == op_) && never_after(p_, o, later)) return true;
+  bool over(PlanOpId o) const { return o.valid() && over_[o] != 0; }
+  bool is_over(PlanOpId o) const {
+    if (!tables_.again[o]) return true;
+    for (PlanOpId later : tables_.first_of[o])
+      if (above_.contains(later) || later == op_) return true;
     return false;
   }
-  bool wanted_later(PlanStorageId s) const {
-    for (PlanOpId o : below_)
-      if (!only_views(p_, o) && maker_of(p_, s) != o && reads(p_, o, s)) return true;
-    return false;
+  // Made by an op that may have run.
+  bool may_stay(PlanStorageId s) const {
+    const PlanOpId maker = maker_of(p_, s);
+    return maker.valid() && maker != op_ && !below_.contains(maker);
   }
   // Inputs are there anyway; keeping one is paid with what it alone could have saved.
   int64_t price(PlanStorageId s) const {
@@ -138,8 +199,11 @@ class FirstRun {
   }
 
   const Plan& p_;
+  const Tables& tables_;
   const PlanOpId op_;
-  const std::set<PlanOpId> above_, below_;
+  const OpSet &above_, &below_;
+  IdVector<PlanOpId, char> over_;
+  IdVector<PlanStorageId, char> wanted_;
   Pairs pairs_;
 };
 
@@ -147,15 +211,19 @@ class FirstRun {
 
 bool floor_is_right(const Plan& p) {
   if (!p.claims.floor_bytes) return true;
+  const int64_t claimed = *p.claims.floor_bytes;
   int64_t resident = 0;
   for (PlanStorageId s : p.storages.ids())
     if (stays_at_home(p, s)) resident += p.storages[s].bytes;
-  if (*p.claims.floor_bytes <= resident) return true;
+  if (claimed <= resident) return true;
+  const Tables tables(p);
   for (PlanOpId o : p.ops.ids()) {
     if (only_views(p, o)) continue;
-    const FirstRun run(p, o);
-    const int64_t kept = p.slow_tiers.empty() ? run.least_kept() : 0;
-    if (*p.claims.floor_bytes <= run.bytes_at_hand() + kept) return true;
+    const FirstRun run(p, tables, o);
+    const int64_t at_hand = run.bytes_at_hand();
+    if (claimed <= at_hand) return true;
+    if (!p.slow_tiers.empty() || claimed > at_hand + run.most_kept()) continue;
+    if (claimed <= at_hand + run.least_kept()) return true;
   }
   return false;
 }

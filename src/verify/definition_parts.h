@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <set>
 #include <utility>
 #include <vector>
@@ -24,6 +25,8 @@ bool may_take_over(const plan::Plan& p, plan::PlanStorageId from, plan::PlanStor
 int64_t most_saved(const plan::Plan& p,
                    const std::vector<std::pair<plan::PlanStorageId, plan::PlanStorageId>>& pairs);
 
+// What must run directly before each op.
+std::map<plan::PlanOpId, std::set<plan::PlanOpId>> predecessors(const plan::Plan& p);
 // Ops that have run, and those that have not, whenever `op` runs for the first time.
 std::set<plan::PlanOpId> ancestors_of(const plan::Plan& p, plan::PlanOpId op);
 std::set<plan::PlanOpId> descendants_of(const plan::Plan& p, plan::PlanOpId op);
