@@ -33,6 +33,39 @@ def test_plan_prints_a_verdict_with_stable_keys():
     assert verdict["after"]["peak_bytes"] == verdict["peak_bytes"]
 
 
+def test_the_verdict_names_the_largest_tensors_at_the_peak_and_the_time_of_each_stage():
+    verdict = run_json("plan", *UNET)
+    for side in ("before", "after"):
+        tensors = verdict[side]["tensors"]
+        sizes = [tensor["bytes"] for tensor in tensors]
+        assert len(tensors) == 10 and sizes == sorted(sizes, reverse=True) and sizes[-1] > 0
+        assert len({tensor["name"] for tensor in tensors}) == 10
+        assert sum(sizes) <= verdict[side]["peak_bytes"] and verdict[side]["op"]
+        assert all(tensor["category"] in verdict[side]["by_category"] for tensor in tensors)
+    assert any(tensor["module"].startswith("down.") for tensor in verdict["after"]["tensors"])
+    stages = verdict["stage_seconds"]
+    assert {"autodiff", "layouts", "costs", "order", "addresses", "plan"} <= stages.keys()
+    assert 0 < sum(stages.values()) <= verdict["planning_seconds"]
+
+
+def test_every_key_that_is_printed_is_documented(unet_plan, tmp_path):
+    sections = dict(section.split("\n", 1) for section in (ROOT / "docs/formats.md").read_text().split("\n## ")[1:])
+    problem = tmp_path / "p.order"
+    problem.write_text("3 3\n64 0 1 2\n32 1 1 2\n8 2 0\n")
+    budgeted = tmp_path / "p.remat"
+    budgeted.write_text("2 2 0\n5 1\n5 1\n64 0 1 1\n8 1 0\n0\n")
+    csv = tmp_path / "p.csv"
+    csv.write_text("id,lower,upper,size\na,0,3,4\n")
+    printed = {"plan --json": ["plan", *UNET], "verify --json": ["verify", unet_plan],
+               "run --json": ["run", unet_plan, "--steps", 1, "--compare"],
+               "order --json, pack --json": ["order", problem], "remat --json": ["remat", budgeted, "--budget", 1000]}
+    for title, arguments in printed.items():
+        missing = [key for key in run_json(*arguments) if f"`{key}`" not in sections[title]]
+        assert not missing, (title, missing)
+    missing = [key for key in run_json("pack", csv) if f"`{key}`" not in sections["order --json, pack --json"]]
+    assert not missing
+
+
 def test_the_same_input_gives_the_same_bytes(unet_plan, tmp_path):
     again = tmp_path / "again.lt"
     assert run("plan", *UNET, "-o", again).returncode == 0
