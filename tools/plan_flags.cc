@@ -95,7 +95,9 @@ void add_model_flags(CLI::App* command, PlanFlags& flags) {
 
 void add_search_flags(CLI::App* command, PlanFlags& flags) {
   PlanOptions& options = flags.options;
-  command->add_flag("!--no-recompute", options.recompute, "under a budget: every op runs once");
+  command->add_flag_callback(
+      "--no-recompute", [&options] { options.recompute = false; },
+      "under a budget: every op runs once");
   command
       ->add_option("--swap", options.swap,
                    "under a budget: buffers may move to this slow tier of the device (host, file)")

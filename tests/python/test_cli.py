@@ -326,9 +326,9 @@ def test_verdicts_count_weights_that_no_file_has():
 
 
 def test_help_shows_defaults_that_people_can_read():
-    for command in ("plan", "run", "order", "pack"):
+    for command in ("plan", "verify", "run", "inspect", "sweep", "order", "pack", "remat", "calibrate"):
         text = run(command, "--help").stdout
-        assert "[]" not in text and "e+0" not in text, text
+        assert "[]" not in text and "e+0" not in text and "{" not in text, text
     assert "--dim NAME=SIZE ..." in run("plan", "--help").stdout
     assert "--time-limit SECONDS=none" in run("order", "--help").stdout
 
