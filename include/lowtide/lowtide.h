@@ -44,6 +44,7 @@ extern "C" {
 
 // Who can mend what went wrong; the numbers are the exit codes of the command line.
 typedef int32_t lowtide_status;
+// NOLINTBEGIN(readability-identifier-naming): as C names its constants
 enum {
   LOWTIDE_OK = 0,
   LOWTIDE_INTERNAL = 1,     // a bug of Lowtide's, or out of memory
@@ -53,6 +54,7 @@ enum {
   LOWTIDE_LIMIT = 5,        // a limit ended before there was an answer
   LOWTIDE_VERIFICATION = 6  // a plan that does not hold what it claims
 };
+// NOLINTEND(readability-identifier-naming)
 
 typedef struct lowtide_model lowtide_model;
 typedef struct lowtide_plan lowtide_plan;
@@ -108,11 +110,13 @@ LOWTIDE_API lowtide_status lowtide_session_open(const lowtide_plan* plan, const 
 LOWTIDE_API void lowtide_session_free(lowtide_session* session);
 
 typedef int32_t lowtide_role;
+// NOLINTBEGIN(readability-identifier-naming)
 enum {
   LOWTIDE_INPUTS = 0,      // fed for every step
   LOWTIDE_PARAMETERS = 1,  // updated in place by a training step
   LOWTIDE_OUTPUTS = 2      // there after the first step
 };
+// NOLINTEND(readability-identifier-naming)
 
 typedef struct lowtide_value {
   const char* name;
