@@ -265,7 +265,9 @@ void add_remat_command(CLI::App& app, Action& action) {
   max_units->check(whole_number(1));
   command
       ->add_option("--time-limit", flags->options.remat.max_seconds,
-                   "seconds; without --max-units, also how much work")
+                   "of wall time; without --max-units, also how much work")
+      ->type_name("SECONDS")
+      ->default_str("none")
       ->check(real_number({.above = true}));
   command->add_option("--seed", flags->options.remat.seed, "of the search")
       ->check(whole_number(0, std::numeric_limits<uint64_t>::max()));
@@ -276,6 +278,8 @@ void add_remat_command(CLI::App& app, Action& action) {
   command
       ->add_option("--without", flags->without,
                    fmt::format("ideas to switch off: {}", fmt::join(ideas, ", ")))
+      ->type_name("IDEA")
+      ->default_str("")
       ->delimiter(',')
       ->check(one_of(ideas));
   add_progress_flag(command, flags->progress);

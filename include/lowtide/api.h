@@ -1,10 +1,13 @@
 // Lowtide's public C++ API: read a model, plan it, verify the plan, run steps inside one arena,
 // read results back.
 //
-//     auto model = lowtide::Model::read("gpt2.onnx", {.dims = {{"batch", 1}, {"seq", 64}},
-//     .training = true}); auto plan = lowtide::Plan::make(*model, {.train = true}); auto session =
-//     lowtide::Session::open(*plan); session->seed_inputs(); session->run(); auto loss =
-//     session->get("loss");
+//     const lowtide::ReadOptions sizes = {.dims = {{"batch", 1}, {"seq", 64}}, .training = true};
+//     auto model = lowtide::Model::read("gpt2.onnx", sizes);
+//     auto plan = lowtide::Plan::make(*model, {.train = true});
+//     auto session = lowtide::Session::open(*plan);
+//     session->seed_inputs();
+//     session->run();
+//     auto loss = session->get("loss");
 //
 // Every function that can fail answers a Result (lowtide/result.h) whose error is one line. Objects
 // are movable, not copyable, and not thread-safe; different objects may be used from different
