@@ -86,6 +86,7 @@ class Fitter {
   // the work each.
   Result<int64_t> smallest_arena(int64_t missed, int64_t found) {
     spend(search_, kFloorSteps);
+    options_.pack.work_limit = std::max<int64_t>(1, options_.pack.work_limit / kFloorSteps);
     for (int step = 0; step < kFloorSteps && missed < found - found / 200 && !cut_short_; ++step) {
       const int64_t middle = missed + (found - missed) / 2;
       LT_ASSIGN(const auto fitted, fit(middle));
@@ -123,13 +124,16 @@ class Fitter {
   }
 
   // Progress of all attempts together.
-  void watch(remat::JointOptions& search, int attempt, int64_t budget, const Solution* best) const {
+  void watch(remat::JointOptions& search, int attempt, int64_t budget, const Solution* best) {
     if (!search_.remat.progress) return;
     const double from = attempt == 0 ? 0 : 0.5 + 0.5 * (attempt - 1) / (kMostAttempts - 1);
     const double to = 0.5 + 0.5 * attempt / (kMostAttempts - 1);
     search.remat.progress = [=, this](remat::RematProgress progress) {
       progress.share = from + (to - from) * progress.share;
       progress.budget_bytes = budget;
+      // What is proven for a smaller target says nothing of the budget.
+      if (attempt == 0) proven_seconds_ = progress.lower_bound_seconds;
+      progress.lower_bound_seconds = proven_seconds_;
       if (best != nullptr && (progress.seconds == 0 || best->profile.seconds < progress.seconds)) {
         progress.seconds = best->profile.seconds;
         progress.peak_bytes = best->profile.peak_bytes;
@@ -144,6 +148,7 @@ class Fitter {
   remat::JointOptions search_;
   const WorkBudget clock_{std::numeric_limits<int64_t>::max()};
   bool cut_short_ = false;
+  double proven_seconds_ = 0;  // for the budget, as far as was told
 };
 
 // "op 'head' with 'logits' (196.3 MiB), ..."
