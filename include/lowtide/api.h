@@ -84,10 +84,13 @@ struct PlanOptions {
   int threads = 0;  // that the CPU kernels, and so their workspace, are planned for; 0: as many
                     // as the machine has
   // Under a budget that the best order alone does not keep: ops may run again; buffers may move to
-  // slow memory, if `swap` names a slow tier of the device profile or `link` gives its speed.
+  // slow memory, if `swap` names a slow tier of the device profile or `link` gives its speed. Names
+  // of several tiers stand between commas, the best one first; "host=2GiB,file" lets 2 GiB move to
+  // host memory and the rest to a file.
   bool recompute = true;
-  std::string swap = {};                             // a tier's name, "host" or "file"; empty: none
-  std::optional<double> link_bytes_per_second = {};  // each way, instead of the profile's
+  std::string swap = {};                             // names of tiers, as above; empty: none
+  std::optional<double> link_bytes_per_second = {};  // each way, instead of the profile's; only for
+                                                     // a single tier
   // How hard to search under a budget, about in seconds of one core; counted in work, so that the
   // answer does not depend on the machine.
   double effort = 10;
