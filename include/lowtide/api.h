@@ -217,7 +217,8 @@ struct RunOptions {
       false;  // one buffer per value, freed after its last use, in the given order: the baseline
   int threads = 0;  // 0: as many as the plan was made for
   // Where tensors go that the plan moves off the device: files without a name in this folder;
-  // empty: host memory outside the arena.
+  // empty: host memory outside the arena. "file=FOLDER": only what the plan moves to its slow tier
+  // 'file' goes there, the rest to memory.
   std::string slow_tier_folder = {};
   // Slows those moves down to this many bytes per second and direction; 0: as fast as they go.
   double link_bytes_per_second = 0;

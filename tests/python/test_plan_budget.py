@@ -79,9 +79,10 @@ def test_what_the_first_slow_tier_has_no_room_for_goes_to_the_next(tmp_path):
     assert 0 < host["bytes"] <= 64 << 20 and file["bytes"] > 0
     assert {storage.get("slow_tier", -1) for storage in plan["storages"]} == {-1, 0, 1}
     assert run("verify", path).returncode == 0
-    report = run_json("run", path, "--steps", "2", "--compare")
-    assert report["arena_measured_bytes"] == verdict["arena_bytes"]
-    assert report["max_abs_difference"] == 0
+    for place in ("memory", f"file={tmp_path}"):
+        report = run_json("run", path, "--steps", "2", "--compare", "--slow-tier", place)
+        assert report["arena_measured_bytes"] == verdict["arena_bytes"]
+        assert report["max_abs_difference"] == 0
 
 
 def test_slow_tiers_without_enough_room_are_named(tight):
