@@ -48,9 +48,17 @@ class Shifter {
       plan::Held most = plan::most_held(problem_, slots_, tier);
       if (most.bytes <= room) continue;
       if (tier + 1u == view_.links.size()) return CrowdedTier{tier, most.bytes};
+      std::vector<size_t> gone;
       while (most.bytes > room) {
-        shift(best_at(most.at, tier), static_cast<uint8_t>(tier + 1));
+        gone.push_back(best_at(most.at, tier));
+        shift(gone.back(), static_cast<uint8_t>(tier + 1));
         most = plan::most_held(problem_, slots_, tier);
+      }
+      // Those that others have made room for meanwhile come back, the first first.
+      for (size_t slot : gone) {
+        shift(slot, tier);
+        if (plan::most_held(problem_, slots_, tier).bytes > room)
+          shift(slot, static_cast<uint8_t>(tier + 1));
       }
       for (size_t m = 0; m < view_.movables.size(); ++m)
         if (!moved_[m] && view_.movables[m].tier == tier)
