@@ -244,7 +244,8 @@ TEST(Claims, TheVerifierFindsTheBoundWithALink) {
   int beyond_once = 0;
   for (uint64_t seed = 1; seed <= 300; ++seed) {
     Rng rng(seed);
-    Made made = in_best_order(blocks(rng, 3 + static_cast<int>(seed % 7)), random_link(rng));
+    Made made =
+        in_best_order(blocks(rng, 3 + static_cast<int>(seed % 7)), random_links(1 + seed % 2, rng));
     plan::ScheduleProblem& problem = made.view.problem;
     problem.budget_bytes = made.plan.claims.peak_bytes * rng.between(30, 90) / 100;
     const remat::CutBoundResult single = remat::closure_cut(problem);
