@@ -199,7 +199,11 @@ Status parse_slow_tier(RunFlags& flags) {
   CompareOptions& options = flags.options;
   if (flags.slow_tier != "memory") {
     std::error_code unreachable;
-    if (!std::filesystem::is_directory(flags.slow_tier, unreachable))
+    const auto is_folder = [&](const std::string& path) {
+      return std::filesystem::is_directory(path, unreachable);
+    };
+    const size_t name = flags.slow_tier.find('=') + 1;  // 0: there is no name
+    if (!is_folder(flags.slow_tier) && (name == 0 || !is_folder(flags.slow_tier.substr(name))))
       return error(ErrorCode::kUsage,
                    fmt::format("--slow-tier: '{}' is neither 'memory' nor a folder that is there",
                                flags.slow_tier));
@@ -260,7 +264,7 @@ void add_run(CLI::App& app, Action& action) {
   command
       ->add_option("--slow-tier", flags->slow_tier,
                    "where tensors go that the plan moves out: 'memory' (host memory outside the "
-                   "arena) or a folder for a file")
+                   "arena) or a folder for a file; file=FOLDER: only those of its slow tier 'file'")
       ->check(file_name());
   command
       ->add_option("--link-throttle", flags->link_throttle,

@@ -99,9 +99,11 @@ void add_search_flags(CLI::App* command, PlanFlags& flags) {
       "--no-recompute", [&options] { options.recompute = false; },
       "under a budget: every op runs once");
   command
-      ->add_option("--swap", options.swap,
-                   "under a budget: buffers may move to this slow tier of the device (host, file)")
-      ->type_name("TIER");
+      ->add_option(
+          "--swap", options.swap,
+          "under a budget: buffers may move to this slow tier of the device (host, file); or "
+          "to several, the best first, with the room in them, as in host=2GiB,file")
+      ->type_name("TIER[=BYTES],...");
   command
       ->add_option("--link", flags.link,
                    "speed of the way to the slow tier, as in 12GiB/s; default: the device's")

@@ -87,10 +87,13 @@ struct PlanOptions {
   int threads = 0;  // that the CPU kernels, and so their workspace, are planned for; 0: as many
                     // as the machine has
   // Under a budget that the best order alone does not keep: ops may run again; buffers may move to
-  // slow memory, if `swap` names a slow tier of the device profile or `link` gives its speed.
+  // slow memory, if `swap` names a slow tier of the device profile or `link` gives its speed. Names
+  // of several tiers stand between commas, the best one first; "host=2GiB,file" lets 2 GiB move to
+  // host memory and the rest to a file.
   bool recompute = true;
-  std::string swap = {};                             // a tier's name, "host" or "file"; empty: none
-  std::optional<double> link_bytes_per_second = {};  // each way, instead of the profile's
+  std::string swap = {};                             // names of tiers, as above; empty: none
+  std::optional<double> link_bytes_per_second = {};  // each way, instead of the profile's; only for
+                                                     // a single tier
   // How hard to search under a budget, about in seconds of one core; counted in work, so that the
   // answer does not depend on the machine.
   double effort = 10;
@@ -217,7 +220,8 @@ struct RunOptions {
       false;  // one buffer per value, freed after its last use, in the given order: the baseline
   int threads = 0;  // 0: as many as the plan was made for
   // Where tensors go that the plan moves off the device: files without a name in this folder;
-  // empty: host memory outside the arena.
+  // empty: host memory outside the arena. "file=FOLDER": only what the plan moves to its slow tier
+  // 'file' goes there, the rest to memory.
   std::string slow_tier_folder = {};
   // Slows those moves down to this many bytes per second and direction; 0: as fast as they go.
   double link_bytes_per_second = 0;

@@ -19,7 +19,11 @@ class Builder {
   Builder(const ir::Graph& graph, const OpCosts& costs, int64_t alignment)
       : graph_(graph), costs_(costs), alignment_(alignment) {}
 
-  void set_link(const std::optional<plan::Link>& link) { view_.problem.link = link; }
+  void set_links(std::span<const plan::Link> links) {
+    if (links.empty()) return;
+    view_.problem.link = links.front();
+    view_.problem.more_links.assign(links.begin() + 1, links.end());
+  }
 
   Result<ScheduleView> build() {
     add_ops();
@@ -226,9 +230,9 @@ ir::OpId version_producer(const ir::Graph& graph, ir::ValueId value) {
 
 Result<ScheduleView> make_schedule_view(const ir::Graph& graph, const OpCosts& costs,
                                         int64_t alignment_bytes,
-                                        const std::optional<plan::Link>& link) {
+                                        std::span<const plan::Link> links) {
   Builder builder(graph, costs, alignment_bytes);
-  builder.set_link(link);
+  builder.set_links(links);
   return builder.build();
 }
 

@@ -22,7 +22,7 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
+#include <span>
 #include <vector>
 
 #include "base/id.h"
@@ -46,12 +46,12 @@ struct ScheduleView {
   IdVector<ir::OpId, plan::SchedOpId> sched_op;             // none for ops that only make views
 };
 
-// All dims must be constant (ir::bind first). Sizes are rounded up to `alignment_bytes`. `link`
-// goes into the problem and makes residents movable. Error:
-// kInput, naming the value whose size is symbolic or the sum that is too large.
+// All dims must be constant (ir::bind first). Sizes are rounded up to `alignment_bytes`. `links`,
+// in order of preference, go into the problem and make residents movable. Error: kInput, naming the
+// value whose size is symbolic or the sum that is too large.
 Result<ScheduleView> make_schedule_view(const ir::Graph& graph, const OpCosts& costs,
                                         int64_t alignment_bytes,
-                                        const std::optional<plan::Link>& link = {});
+                                        std::span<const plan::Link> links = {});
 
 // True when all outputs of the op are views: nothing is computed.
 bool is_view_op(const ir::Graph& graph, ir::OpId op);

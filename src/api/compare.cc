@@ -207,7 +207,7 @@ class Opener {
     resolved.seed = options_.seed;
     resolved.model_folder = options_.model_folder;
     LT_ASSIGN(resolved.slow_memory,
-              slow_memory(options_.slow_tier_folder, options_.link_bytes_per_second));
+              slow_memory(plan_, options_.slow_tier_folder, options_.link_bytes_per_second));
     vary(resolved);
     const auto timed = times == nullptr ? nullptr : measure::timed_kernels(*kernels_, *times);
     LT_ASSIGN(runtime::Session session,

@@ -160,8 +160,8 @@ Result<Session> Session::open(const Plan& plan, const RunOptions& options) {
   resolved.seed = options.seed;
   resolved.model_folder = options.model_folder;
   resolved.unplanned = options.unplanned;
-  LT_ASSIGN(resolved.slow_memory,
-            slow_memory(options.slow_tier_folder, options.link_bytes_per_second));
+  LT_ASSIGN(resolved.slow_memory, slow_memory(plan.state().plan, options.slow_tier_folder,
+                                              options.link_bytes_per_second));
   LT_ASSIGN(runtime::Session session, open_session(plan.state().plan, *kernels, threads,
                                                    options.seed_missing_weights, resolved));
   return Session(std::make_unique<State>(State{std::move(kernels), std::move(session)}));

@@ -2,10 +2,14 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
+#include <string_view>
+#include <utility>
 
 #include "api/costs.h"
 #include "api/running.h"
+#include "base/bytes.h"
 #include "base/printable.h"
 #include "exec/cpu/cpu.h"
 
@@ -66,31 +70,81 @@ Status check_rates(const PlanOptions& options) {
   return {};
 }
 
-// The way to slow memory that the options ask for.
-Status find_link(const PlanOptions& options, pipeline::OptimizeOptions& result) {
-  if (options.swap.empty()) return {};
-  result.slow_tier_name = options.swap;
+// "host=2GiB": a tier by its name, and the room in it if that is limited.
+Result<pipeline::SlowTierChoice> parse_tier(std::string_view word) {
+  pipeline::SlowTierChoice tier;
+  const size_t at = word.find('=');
+  tier.name = word.substr(0, at);
+  if (tier.name.empty())
+    return error(ErrorCode::kUsage,
+                 "--swap: a slow tier has no name; it takes names between commas, each with its "
+                 "room if that is limited, as in host=2GiB,file");
+  if (at == std::string_view::npos) return tier;
+  const std::string what = fmt::format("--swap: the room of '{}'", tier.name);
+  LT_ASSIGN(tier.link.bytes, parse_bytes(word.substr(at + 1), what));
+  if (tier.link.bytes < 1)
+    return error(ErrorCode::kUsage, what + " is 0 bytes, so nothing could move there");
+  return tier;
+}
+
+// Its speed as the device's profile has it. False: the profile does not know it.
+bool rate_tier(const cost::DeviceProfile& device, pipeline::SlowTierChoice& tier) {
+  for (const cost::SlowTierRate& rate : device.slow_tiers) {
+    if (rate.name != tier.name) continue;
+    tier.link = {rate.out_bytes_per_second, rate.in_bytes_per_second, rate.latency_seconds,
+                 rate.compute_seconds_per_byte, tier.link.bytes};
+    return true;
+  }
+  return false;
+}
+
+std::string known_tiers(const cost::DeviceProfile& device) {
   std::string known;
-  for (const cost::SlowTierRate& tier : result.device.slow_tiers) {
-    if (tier.name == options.swap)
-      result.link = plan::Link{tier.out_bytes_per_second, tier.in_bytes_per_second,
-                               tier.latency_seconds, tier.compute_seconds_per_byte};
+  for (const cost::SlowTierRate& tier : device.slow_tiers)
     known += (known.empty() ? "" : ", ") + tier.name;
-  }
-  if (options.link_bytes_per_second) {
-    if (!(*options.link_bytes_per_second > 0) || !std::isfinite(*options.link_bytes_per_second))
+  return known.empty() ? "none" : known;
+}
+
+Status check_link_speed(const PlanOptions& options) {
+  if (!options.link_bytes_per_second) return {};
+  if (!(*options.link_bytes_per_second > 0) || !std::isfinite(*options.link_bytes_per_second))
+    return error(ErrorCode::kUsage,
+                 fmt::format("--link: {} bytes per second is not above 0, so nothing could move",
+                             *options.link_bytes_per_second));
+  if (options.swap.find(',') != std::string::npos)
+    return error(ErrorCode::kUsage,
+                 fmt::format("--link: it is the speed of one slow tier, and --swap names several "
+                             "('{}')",
+                             options.swap));
+  return {};
+}
+
+// The ways to slow memory that the options ask for.
+Status find_slow_tiers(const PlanOptions& options, pipeline::OptimizeOptions& result) {
+  if (options.swap.empty()) return {};
+  LT_RETURN_IF_ERROR(check_link_speed(options));
+  for (size_t from = 0; from <= options.swap.size();) {
+    const size_t end = std::min(options.swap.find(',', from), options.swap.size());
+    LT_ASSIGN(pipeline::SlowTierChoice tier,
+              parse_tier(std::string_view(options.swap).substr(from, end - from)));
+    from = end + 1;
+    for (const pipeline::SlowTierChoice& other : result.slow_tiers)
+      if (other.name == tier.name)
+        return error(ErrorCode::kUsage,
+                     fmt::format("--swap: slow tier '{}' is named twice", tier.name));
+    const bool known = rate_tier(result.device, tier);
+    if (options.link_bytes_per_second) {
+      tier.link.bytes_per_second_out = tier.link.bytes_per_second_in =
+          *options.link_bytes_per_second;
+    } else if (!known) {
       return error(ErrorCode::kUsage,
-                   fmt::format("--link: {} bytes per second is not above 0, so nothing could move",
-                               *options.link_bytes_per_second));
-    result.link = plan::Link{*options.link_bytes_per_second, *options.link_bytes_per_second,
-                             result.link ? result.link->latency_seconds : 0,
-                             result.link ? result.link->compute_seconds_per_byte : 0};
+                   fmt::format("--swap: the device '{}' has no slow tier '{}' (known: {}); give "
+                               "its speed with --link",
+                               result.device.name, tier.name, known_tiers(result.device)));
+    }
+    result.slow_tiers.push_back(std::move(tier));
   }
-  if (result.link) return {};
-  return error(ErrorCode::kUsage,
-               fmt::format("--swap: the device '{}' has no slow tier '{}' (known: {}); give its "
-                           "speed with --link",
-                           result.device.name, options.swap, known.empty() ? "none" : known));
+  return {};
 }
 
 Result<pipeline::OptimizeOptions> pipeline_options(const PlanOptions& options) {
@@ -118,7 +172,7 @@ Result<pipeline::OptimizeOptions> pipeline_options(const PlanOptions& options) {
   result.schedule.remat.seed = options.seed + 1;
   result.schedule.remat.threads = resolve_threads(options.threads);
   result.pack.threads = result.schedule.remat.threads;
-  LT_RETURN_IF_ERROR(find_link(options, result));
+  LT_RETURN_IF_ERROR(find_slow_tiers(options, result));
   if (!options.train) return result;
   autodiff::TrainingOptions training;
   if (options.loss == "cross-entropy") {

@@ -63,14 +63,21 @@ int64_t seeded_weights(const plan::Plan& plan) {
   return count_initial(plan, plan::PlanInitial::Kind::kSeeded);
 }
 
-Result<runtime::SlowMemoryOptions> slow_memory(const std::string& folder, double bytes_per_second) {
+Result<runtime::SlowMemoryOptions> slow_memory(const plan::Plan& plan, const std::string& place,
+                                               double bytes_per_second) {
   if (!std::isfinite(bytes_per_second) || bytes_per_second < 0)
     return error(ErrorCode::kUsage,
                  fmt::format("a link of {} bytes per second; it needs a number above 0, or 0 for "
                              "as fast as it goes",
                              bytes_per_second));
-  return runtime::SlowMemoryOptions{.folder = folder,
-                                    .throttle = {.bytes_per_second = bytes_per_second}};
+  runtime::SlowMemoryOptions options{.folder = place,
+                                     .throttle = {.bytes_per_second = bytes_per_second}};
+  for (const plan::SlowTier& tier : plan.slow_tiers)
+    if (place.starts_with(tier.name + "=")) {
+      options.tier = tier.name;
+      options.folder = place.substr(tier.name.size() + 1);
+    }
+  return options;
 }
 
 Result<runtime::Session> open_session(const plan::Plan& plan, const runtime::KernelFactory& kernels,

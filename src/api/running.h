@@ -21,9 +21,10 @@ int threads_for(const plan::Plan& plan, int threads);
 int64_t external_weights(const plan::Plan& plan);
 int64_t seeded_weights(const plan::Plan& plan);
 
-// A folder for the files of slow memory, or none, and the speed of the way there, or 0. Error:
-// kUsage, for a speed that is none.
-Result<runtime::SlowMemoryOptions> slow_memory(const std::string& folder, double bytes_per_second);
+// A place for slow memory (RunOptions::slow_tier_folder), and the speed of the way there, or 0.
+// Error: kUsage, for a speed that is none.
+Result<runtime::SlowMemoryOptions> slow_memory(const plan::Plan& plan, const std::string& place,
+                                               double bytes_per_second);
 
 // Error: as runtime::Session::open, with what the plan was made for where that is not what is here;
 // kUsage where weights lie in files, no folder is given and seed_missing_weights is not set.

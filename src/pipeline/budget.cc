@@ -55,11 +55,15 @@ class Fitter {
       remat::RematOutcome outcome = remat::solve_joint(problem_, search);
       add(outcome.work, work);
       cut_short_ |= outcome.cut_short;
-      if (outcome.sequence.empty()) break;
+      if (outcome.sequence.empty()) {
+        crowded_ = outcome.crowded;
+        break;
+      }
       search.remat.starts = {runs_of(outcome.sequence)};
       BudgetSolution found{{}, outcome.status, {}};
       LT_ASSIGN(found.solution,
                 pack_schedule(view_, std::move(outcome.sequence), options_, budget));
+      if (lessen_room(found.solution)) continue;
       const int64_t over = found.solution.arena_bytes - budget;
       if (over > 0) {
         missed = target;
@@ -82,6 +86,15 @@ class Fitter {
 
   bool cut_short() const { return cut_short_; }
 
+  // "; slow tier 'host' has room for 64.0 MiB, 80.0 MiB were needed", if that was in the way.
+  std::string crowded() const {
+    if (!crowded_) return "";
+    const SlowTierChoice& tier = options_.slow_tiers[crowded_->tier];
+    return fmt::format("; slow tier '{}' has room for {} bytes ({}), {} bytes ({}) were needed",
+                       tier.name, tier.link.bytes, format_bytes(tier.link.bytes),
+                       crowded_->needed_bytes, format_bytes(crowded_->needed_bytes));
+  }
+
   // Halves the distance between what was found and what is proven or was missed, with a share of
   // the work each.
   Result<int64_t> smallest_arena(int64_t missed, int64_t found) {
@@ -103,6 +116,22 @@ class Fitter {
     sum.units += one.units;
     sum.seconds += one.seconds;
     sum.timed_out |= one.timed_out;
+  }
+
+  // Slots that have room as bytes may lie so that they have none. Then the search is told of less.
+  // True: some slow tier was too small.
+  bool lessen_room(const Solution& solution) {
+    const std::vector<plan::Link> links = plan::links_of(view_.problem);
+    bool any = false;
+    for (size_t tier = 0; tier < links.size(); ++tier) {
+      const int64_t over = solution.slots[tier].height_bytes - links[tier].bytes;
+      if (over <= 0) continue;
+      int64_t& room = tier == 0 ? problem_.link->bytes : problem_.more_links[tier - 1].bytes;
+      room = std::max<int64_t>(1, room - std::max(over, options_.device.alignment_bytes));
+      crowded_ = {static_cast<uint8_t>(tier), solution.slots[tier].height_bytes};
+      any = true;
+    }
+    return any;
   }
 
   // Leaves `search` that part of the whole work.
@@ -149,6 +178,7 @@ class Fitter {
   const WorkBudget clock_{std::numeric_limits<int64_t>::max()};
   bool cut_short_ = false;
   double proven_seconds_ = 0;  // for the budget, as far as was told
+  std::optional<remat::CrowdedTier> crowded_;
 };
 
 // "op 'head' with 'logits' (196.3 MiB), ..."
@@ -172,7 +202,7 @@ std::string what_sets(const plan::ScheduleProblem& problem, const remat::Floor& 
 
 remat::Floor reachable_floor(const plan::ScheduleProblem& problem, bool transfers) {
   plan::ScheduleProblem reachable = problem;
-  if (!transfers) reachable.link.reset();
+  if (!transfers) plan::forbid_transfers(reachable);
   return remat::floor_of(reachable);
 }
 
@@ -192,10 +222,10 @@ Result<BudgetSolution> fit_budget(const analysis::ScheduleView& view,
     if (fitted) return std::move(*fitted);
   }
   if (!options.find_smallest && !fitter.cut_short())
-    return error(
-        floor.bytes > budget ? ErrorCode::kInfeasible : ErrorCode::kLimit,
-        fmt::format("--budget: {} bytes {}: every schedule needs at least {} bytes", budget,
-                    floor.bytes > budget ? "is too small" : "was not reached", floor.bytes));
+    return error(floor.bytes > budget ? ErrorCode::kInfeasible : ErrorCode::kLimit,
+                 fmt::format("--budget: {} bytes {}: every schedule needs at least {} bytes{}",
+                             budget, floor.bytes > budget ? "is too small" : "was not reached",
+                             floor.bytes, fitter.crowded()));
   if (fitter.cut_short())
     return error(ErrorCode::kLimit,
                  fmt::format("--budget: {} bytes ({}): the search was stopped before any schedule "
@@ -203,16 +233,17 @@ Result<BudgetSolution> fit_budget(const analysis::ScheduleView& view,
                              "set by {}",
                              budget, format_bytes(budget), floor.bytes, format_bytes(floor.bytes),
                              what_sets(view.problem, floor)));
+  const std::string crowded = fitter.crowded();
   LT_ASSIGN(const int64_t smallest,
             fitter.smallest_arena(std::max(budget, floor.bytes), unlimited.arena_bytes));
   return error(
       floor.bytes > budget ? ErrorCode::kInfeasible : ErrorCode::kLimit,
       fmt::format("--budget: {} bytes ({}) {}: every schedule needs at least {} bytes ({}), set by "
-                  "{}; the smallest arena found has {} bytes ({})",
+                  "{}; the smallest arena found has {} bytes ({}){}",
                   budget, format_bytes(budget),
                   floor.bytes > budget ? "is too small" : "was not reached", floor.bytes,
                   format_bytes(floor.bytes), what_sets(view.problem, floor), smallest,
-                  format_bytes(smallest)));
+                  format_bytes(smallest), crowded));
 }
 
 }  // namespace lowtide::pipeline

@@ -9,7 +9,6 @@ namespace {
 using plan::BufferId;
 using plan::SchedAction;
 using plan::SchedInstance;
-using plan::SchedOpId;
 using plan::SchedResidentId;
 using plan::SchedValueId;
 
@@ -30,57 +29,23 @@ std::vector<size_t> positions_with_workspace(const plan::ScheduleProblem& proble
   return result;
 }
 
-// A slot is occupied from the first store until the stay that its last load began, or that its last
-// store ended, is over.
-class Slots {
- public:
-  Slots(const plan::ScheduleProblem& problem, std::span<const SchedAction> sequence,
-        const plan::SequenceProfile& profile, BufferView& view)
-      : problem_(problem), sequence_(sequence), profile_(profile), view_(view) {
-    view.slot_of_value = IdVector<SchedValueId, BufferId>(problem.values.size());
-    view.slot_of_resident = IdVector<SchedResidentId, BufferId>(problem.residents.size());
-  }
-
-  void make() {
-    IdVector<SchedValueId, const SchedInstance*> present(problem_.values.size(), nullptr);
-    size_t next = 0;
-    for (size_t at = 0; at < sequence_.size(); ++at) {
-      for (; next < profile_.instances.size() && profile_.instances[next].birth == at; ++next)
-        if (const SchedInstance& born = profile_.instances[next]; born.value.valid())
-          present[born.value] = &born;
-      const SchedAction& action = sequence_[at];
-      if (action.kind == SchedAction::Kind::kRun) continue;
-      if (action.resident.valid())
-        move(action.resident);
-      else if (action.kind != SchedAction::Kind::kDrop)
-        move(action.value, at, *present[action.value]);
-    }
-  }
-
- private:
-  void move(SchedResidentId r) {
-    if (view_.slot_of_resident[r].valid()) return;
-    const plan::SchedResident& resident = problem_.residents[r];
-    view_.slot_of_resident[r] = view_.slots.buffers.push_back(
-        {resident.name, Interval{0, std::ssize(sequence_)}, resident.bytes, 1, std::nullopt});
-  }
-
-  void move(SchedValueId v, size_t at, const SchedInstance& stay) {
-    BufferId& slot = view_.slot_of_value[v];
-    const Interval live{static_cast<int64_t>(at), positions(stay).end};
-    if (!slot.valid()) {
-      const plan::SchedValue& value = problem_.values[v];
-      slot = view_.slots.buffers.push_back({value.name, live, value.bytes, 1, std::nullopt});
-    }
-    Interval& whole = view_.slots.buffers[slot].live;
-    whole.end = std::max(whole.end, live.end);
-  }
-
-  const plan::ScheduleProblem& problem_;
-  const std::span<const SchedAction> sequence_;
-  const plan::SequenceProfile& profile_;
-  BufferView& view_;
-};
+void add_slots(const plan::ScheduleProblem& problem, const plan::SequenceProfile& profile,
+               BufferView& view) {
+  view.slots.resize(plan::links_of(problem).size());
+  view.slot_of_value = IdVector<SchedValueId, TierSlot>(problem.values.size());
+  view.slot_of_resident = IdVector<SchedResidentId, TierSlot>(problem.residents.size());
+  view.moves = !profile.slots.empty();
+  const auto add = [&](const plan::SchedSlot& slot, const auto& what) {
+    const Interval live{static_cast<int64_t>(slot.begin), static_cast<int64_t>(slot.end)};
+    return TierSlot{slot.tier, view.slots[slot.tier].buffers.push_back(
+                                   {what.name, live, what.bytes, 1, std::nullopt})};
+  };
+  for (const plan::SchedSlot& slot : profile.slots)
+    if (slot.value.valid())
+      view.slot_of_value[slot.value] = add(slot, problem.values[slot.value]);
+    else
+      view.slot_of_resident[slot.resident] = add(slot, problem.residents[slot.resident]);
+}
 
 }  // namespace
 
@@ -112,7 +77,7 @@ BufferView make_buffer_view(const analysis::ScheduleView& view,
     result.of_workspace[at] = result.problem.buffers.push_back(
         {op.name + "/workspace", Interval{now, now + 1}, op.workspace_bytes, 1, std::nullopt});
   }
-  Slots(problem, sequence, profile, result).make();
+  add_slots(problem, profile, result);
   return result;
 }
 

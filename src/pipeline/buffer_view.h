@@ -1,12 +1,13 @@
 // The packing questions that a schedule leaves: where its buffers lie in the arena, and where the
-// slots lie in the slow tier.
+// slots lie in each slow tier.
 //
 // Arena: one buffer per chain of instances that took each other's buffer over, one per workspace of
 // a run. Residents that stay are not among them: they live throughout, so they lie below everything
-// else and cost no search. Slow tier: one slot per value that is stored and per resident that
+// else and cost no search. Slow tiers: one slot per value that is stored and per resident that
 // moves. Times are positions of the sequence.
 #pragma once
 
+#include <cstdint>
 #include <span>
 #include <vector>
 
@@ -16,13 +17,20 @@
 
 namespace lowtide::pipeline {
 
+struct TierSlot {
+  uint8_t tier = 0;
+  plan::BufferId buffer{};  // in the tier's problem; none: no slot
+  bool valid() const { return buffer.valid(); }
+};
+
 struct BufferView {
   plan::PackProblem problem;                 // the arena above the residents that stay
   std::vector<plan::BufferId> of_instance;   // of each of the profile's instances
   std::vector<plan::BufferId> of_workspace;  // of each action; none where there is no workspace
-  plan::PackProblem slots;
-  IdVector<plan::SchedValueId, plan::BufferId> slot_of_value;        // none: never stored
-  IdVector<plan::SchedResidentId, plan::BufferId> slot_of_resident;  // none: never moved
+  std::vector<plan::PackProblem> slots;      // by tier
+  IdVector<plan::SchedValueId, TierSlot> slot_of_value;        // none: never stored
+  IdVector<plan::SchedResidentId, TierSlot> slot_of_resident;  // none: never moved
+  bool moves = false;                                          // there is a slot
 };
 
 // `profile` is that of `sequence`.

@@ -20,7 +20,7 @@ bool once_and_still(const plan::SequenceProfile& profile) {
 
 plan::ScheduleProblem allowed(const plan::ScheduleProblem& problem, bool transfers) {
   plan::ScheduleProblem result = problem;
-  if (!transfers) result.link.reset();
+  if (!transfers) plan::forbid_transfers(result);
   return result;
 }
 
@@ -71,12 +71,12 @@ void claim_time_bound(const ClaimInputs& in, plan::Claims& claims) {
   problem.budget_bytes = in.budget_bytes;
   const remat::ClosureCutOptions options{.order = in.order.sequence};
   const CertificateWriter writer(in.view);
-  const bool moves = !in.solution.buffers.slots.buffers.empty();
+  const bool moves = in.solution.buffers.moves;
   const bool linked = problem.link.has_value();
   remat::CutBoundResult single = remat::closure_cut(problem, options);
   const double bound = single.lower_bound_seconds;
   if (linked && !moves) {
-    problem.link.reset();
+    plan::forbid_transfers(problem);
     single = remat::closure_cut(problem, options);
   }
   if (!single.op || !single.feasible) return;

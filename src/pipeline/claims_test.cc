@@ -75,17 +75,25 @@ plan::Link random_link(Rng& rng) {
   return {speed, 2 * speed, 1e-6 * rng.uniform(), compute};
 }
 
+// None, one or two.
+std::vector<plan::Link> random_links(uint64_t seed, Rng& rng) {
+  std::vector<plan::Link> links;
+  for (uint64_t i = seed % 3; i > 0; --i) links.push_back(random_link(rng));
+  return links;
+}
+
 TEST(Claims, OfTimeAndFloorAreWhatTheVerifierShows) {
   int certified = 0, several = 0, moving = 0;
   for (uint64_t seed = 1; seed <= 36; ++seed) {
     Rng rng(seed);
     const ir::Graph graph = blocks(rng, 3 + static_cast<int>(seed % 6));
     OptimizeOptions options = training_options();
-    if (seed % 3 == 0) options.link = random_link(rng);
+    if (seed % 3 == 0) options.slow_tiers = {{"host", random_link(rng)}};
+    if (seed % 9 == 0) options.slow_tiers.push_back({"file", random_link(rng)});
     const auto whole = optimize(graph, options);
     ASSERT_TRUE(whole.has_value()) << whole.error().message;
     EXPECT_FALSE(whole->plan.claims.time_certificate.has_value());
-    const int64_t percent = options.link ? rng.between(30, 60) : rng.between(60, 95);
+    const int64_t percent = !options.slow_tiers.empty() ? rng.between(30, 60) : rng.between(60, 95);
     options.budget_bytes = whole->plan.arena_bytes * percent / 100;
     const auto made = optimize(graph, options);
     if (!made) continue;
@@ -93,7 +101,7 @@ TEST(Claims, OfTimeAndFloorAreWhatTheVerifierShows) {
     const verify::Report report = verify::verify(made->plan);
     for (const verify::Finding& f : report.findings) ADD_FAILURE() << seed << ": " << f.message;
     EXPECT_LE(claims.lower_bound_seconds, claims.predicted_seconds * (1 + 1e-9));
-    if (made->plan.slow_tiers.empty() == !options.link) {
+    if (made->plan.slow_tiers.empty() == options.slow_tiers.empty()) {
       EXPECT_EQ(report.floor_bytes, *claims.floor_bytes);
     }
     if (!claims.time_certificate) continue;
@@ -122,7 +130,7 @@ struct Made {
   plan::Plan plan;
 };
 
-Made in_best_order(const ir::Graph& forward, const std::optional<plan::Link>& link) {
+Made in_best_order(const ir::Graph& forward, const std::vector<plan::Link>& links) {
   const OptimizeOptions options = training_options();
   const ir::Graph graph = autodiff::make_training_graph(forward, *options.training).value();
   analysis::OpCosts costs;
@@ -130,17 +138,17 @@ Made in_best_order(const ir::Graph& forward, const std::optional<plan::Link>& li
   costs.workspace_bytes = IdVector<ir::OpId, int64_t>(graph.op_count(), 0);
   Made made;
   made.view =
-      analysis::make_schedule_view(graph, costs, options.device.alignment_bytes, link).value();
+      analysis::make_schedule_view(graph, costs, options.device.alignment_bytes, links).value();
   const plan::ScheduleOutcome order = order::solve(made.view.problem, options.order);
   const Solution solution = pack_best_order(made.view, order, options).value();
   made.plan =
       write_plan({graph, made.view, costs, solution.sequence, solution.profile, solution.buffers,
                   solution.packing, solution.slots, options.device.alignment_bytes})
           .value();
-  if (link)
-    made.plan.slow_tiers.push_back({"host", 0, link->bytes_per_second_out,
-                                    link->bytes_per_second_in, link->latency_seconds,
-                                    link->compute_seconds_per_byte});
+  for (const plan::Link& link : links)
+    made.plan.slow_tiers.push_back({"tier" + std::to_string(made.plan.slow_tiers.size()), 0,
+                                    link.bytes_per_second_out, link.bytes_per_second_in,
+                                    link.latency_seconds, link.compute_seconds_per_byte});
   made.plan.claims.peak_bytes = solution.profile.peak_bytes;
   return made;
 }
@@ -171,9 +179,8 @@ std::vector<plan::SchedOpId> random_chain(const remat::StepGraph& graph, plan::S
 TEST(Claims, TheVerifierFindsTheFloorOfTheSearches) {
   for (uint64_t seed = 1; seed <= 60; ++seed) {
     Rng rng(seed);
-    std::optional<plan::Link> link;
-    if (seed % 2) link = random_link(rng);
-    const Made made = in_best_order(blocks(rng, 2 + static_cast<int>(seed % 9)), link);
+    const Made made =
+        in_best_order(blocks(rng, 2 + static_cast<int>(seed % 9)), random_links(seed, rng));
     EXPECT_EQ(verify::verify(made.plan).floor_bytes, remat::floor_of(made.view.problem).bytes)
         << "seed " << seed;
   }
@@ -237,7 +244,8 @@ TEST(Claims, TheVerifierFindsTheBoundWithALink) {
   int beyond_once = 0;
   for (uint64_t seed = 1; seed <= 300; ++seed) {
     Rng rng(seed);
-    Made made = in_best_order(blocks(rng, 3 + static_cast<int>(seed % 7)), random_link(rng));
+    Made made =
+        in_best_order(blocks(rng, 3 + static_cast<int>(seed % 7)), random_links(1 + seed % 2, rng));
     plan::ScheduleProblem& problem = made.view.problem;
     problem.budget_bytes = made.plan.claims.peak_bytes * rng.between(30, 90) / 100;
     const remat::CutBoundResult single = remat::closure_cut(problem);

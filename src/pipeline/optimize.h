@@ -32,6 +32,12 @@
 
 namespace lowtide::pipeline {
 
+// A slow tier that buffers may move to.
+struct SlowTierChoice {
+  std::string name = "host";
+  plan::Link link;
+};
+
 struct OptimizeOptions {
   std::optional<autodiff::TrainingOptions>
       training;  // none: the graph is planned as it is (inference)
@@ -39,8 +45,7 @@ struct OptimizeOptions {
   std::optional<cost::CostStore> costs = {};     // measured times; only with kernels
   const plan::KernelCatalog* kernels = nullptr;  // none: no workspace, layouts as they come
   std::optional<int64_t> budget_bytes;           // of the whole device
-  std::optional<plan::Link> link;                // to slow memory; none: nothing moves
-  std::string slow_tier_name = "host";
+  std::vector<SlowTierChoice> slow_tiers = {};   // by preference; none: nothing moves
   order::OrderOptions order;
   pack::PackOptions pack;
   remat::JointOptions schedule;  // how a budget is kept

@@ -70,8 +70,10 @@ Result<Prepared> pose(const ir::Graph& forward, const OptimizeOptions& options) 
     stage.done("layouts");
   }
   LT_ASSIGN(ready.costs, op_costs(ready.graph, options, ready.coverage));
+  std::vector<plan::Link> links;
+  for (const SlowTierChoice& tier : options.slow_tiers) links.push_back(tier.link);
   LT_ASSIGN(ready.view, analysis::make_schedule_view(ready.graph, ready.costs,
-                                                     options.device.alignment_bytes, options.link));
+                                                     options.device.alignment_bytes, links));
   stage.done("costs");
   return ready;
 }
@@ -101,10 +103,12 @@ Result<Optimized> write(const Prepared& ready, const BudgetSolution& solved,
                         const OptimizeOptions& options) {
   Optimized result;
   const Solution& solution = solved.solution;
+  std::vector<std::string> tiers;
+  for (const SlowTierChoice& tier : options.slow_tiers) tiers.push_back(tier.name);
   LT_ASSIGN(result.plan,
             write_plan({ready.graph, ready.view, ready.costs, solution.sequence, solution.profile,
                         solution.buffers, solution.packing, solution.slots,
-                        options.device.alignment_bytes, options.slow_tier_name}));
+                        options.device.alignment_bytes, std::move(tiers)}));
   result.plan.claims =
       make_claims({ready.graph, ready.view, ready.order, solution, ready.peak_before_bytes,
                    options.budget_bytes, options.schedule.transfers});

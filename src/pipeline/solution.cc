@@ -20,8 +20,8 @@ int64_t staying_bytes(const plan::ScheduleProblem& problem, const BufferView& bu
 }
 
 // Where it is proven that nothing fits the capacity, as low as it gets.
-plan::PackOutcome pack_arena(plan::PackProblem& problem, const pack::PackOptions& options,
-                             std::optional<int64_t> capacity) {
+plan::PackOutcome pack_within(plan::PackProblem& problem, const pack::PackOptions& options,
+                              std::optional<int64_t> capacity) {
   problem.capacity_bytes = capacity;
   plan::PackOutcome packed = pack::solve(problem, options);
   if (packed.status != plan::SolveStatus::kInfeasible) return packed;
@@ -41,11 +41,18 @@ Result<Solution> pack_schedule(const analysis::ScheduleView& view,
   const int64_t staying = staying_bytes(view.problem, solution.buffers);
   std::optional<int64_t> capacity;
   if (budget_bytes) capacity = std::max<int64_t>(0, *budget_bytes - staying);
-  solution.packing = pack_arena(solution.buffers.problem, options.pack, capacity);
-  solution.slots = pack::solve(solution.buffers.slots, options.pack);
+  solution.packing = pack_within(solution.buffers.problem, options.pack, capacity);
+  bool found = solution.packing.offsets.size() == solution.buffers.problem.buffers.size();
+  const std::vector<plan::Link> links = plan::links_of(view.problem);
+  for (size_t tier = 0; tier < links.size(); ++tier) {
+    plan::PackProblem& slots = solution.buffers.slots[tier];
+    std::optional<int64_t> room;
+    if (links[tier].bytes != plan::Link::kUnlimited) room = links[tier].bytes;
+    solution.slots.push_back(pack_within(slots, options.pack, room));
+    found &= solution.slots.back().offsets.size() == slots.buffers.size();
+  }
   solution.sequence = std::move(sequence);
-  if (solution.packing.offsets.size() != solution.buffers.problem.buffers.size() ||
-      solution.slots.offsets.size() != solution.buffers.slots.buffers.size())
+  if (!found)
     return error(ErrorCode::kLimit, "the work limit ended before any packing was found; raise it");
   solution.arena_bytes = staying + solution.packing.height_bytes;
   return solution;

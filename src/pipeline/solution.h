@@ -18,12 +18,14 @@ struct Solution {
   std::vector<plan::SchedAction> sequence;
   plan::SequenceProfile profile;
   BufferView buffers;
-  plan::PackOutcome packing, slots;
-  int64_t arena_bytes = 0;  // residents that stay, and the packing's height
+  plan::PackOutcome packing;
+  std::vector<plan::PackOutcome> slots;  // by tier
+  int64_t arena_bytes = 0;               // residents that stay, and the packing's height
 };
 
 // As low as it gets, or, with a budget, the first packing found whose arena keeps it (the lowest
-// found, if none does). Error: kLimit, when the work ends before any packing is found.
+// found, if none does); the same in slow tiers and for their room. Error: kLimit, when the work
+// ends before any packing is found.
 Result<Solution> pack_schedule(const analysis::ScheduleView& view,
                                std::vector<plan::SchedAction> sequence,
                                const OptimizeOptions& options,

@@ -11,7 +11,6 @@
 namespace lowtide::pipeline {
 namespace {
 
-using plan::BufferId;
 using plan::PlanStorageId;
 using plan::SchedOpId;
 using plan::SchedResidentId;
@@ -79,15 +78,18 @@ class Writer {
   }
 
   void write_slots() {
-    if (in_.buffers.slots.buffers.empty()) return;
-    const plan::Link& link = *in_.view.problem.link;
-    plan_.slow_tiers.push_back({in_.slow_tier_name, in_.slots.height_bytes,
-                                link.bytes_per_second_out, link.bytes_per_second_in,
-                                link.latency_seconds, link.compute_seconds_per_byte});
-    const auto give = [&](PlanStorageId s, BufferId slot) {
+    if (!in_.buffers.moves) return;
+    const std::vector<plan::Link> links = plan::links_of(in_.view.problem);
+    for (size_t tier = 0; tier < links.size(); ++tier) {
+      const plan::Link& link = links[tier];
+      plan_.slow_tiers.push_back({in_.slow_tier_names[tier], in_.slots[tier].height_bytes,
+                                  link.bytes_per_second_out, link.bytes_per_second_in,
+                                  link.latency_seconds, link.compute_seconds_per_byte});
+    }
+    const auto give = [&](PlanStorageId s, const TierSlot& slot) {
       if (!slot.valid()) return;
-      plan_.storages[s].slow_tier = 0;
-      plan_.storages[s].slow_address = in_.slots.offsets[slot];
+      plan_.storages[s].slow_tier = slot.tier;
+      plan_.storages[s].slow_address = in_.slots[slot.tier].offsets[slot.buffer];
       plan_.storages[s].home_slow = plan_.storages[s].resident;
     };
     for (SchedValueId v : in_.view.problem.values.ids())

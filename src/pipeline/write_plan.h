@@ -3,6 +3,7 @@
 
 #include <span>
 #include <string>
+#include <vector>
 
 #include "analysis/schedule_view.h"
 #include "base/result.h"
@@ -21,15 +22,16 @@ struct PlanInputs {
   std::span<const plan::SchedAction> sequence;
   const plan::SequenceProfile& profile;  // of the sequence
   const BufferView& buffers;
-  const plan::PackOutcome& packing;  // of buffers.problem
-  const plan::PackOutcome& slots;    // of buffers.slots
+  const plan::PackOutcome& packing;          // of buffers.problem
+  std::span<const plan::PackOutcome> slots;  // of buffers.slots
   int64_t alignment_bytes = 64;
-  std::string slow_tier_name = "host";
+  std::vector<std::string> slow_tier_names = {"host"};  // by tier
 };
 
-// Everything but claims and provenance. A view runs in the step after each run that makes its base
-// (of residents: first of all, or after their first load). What a load brings is waited for right
-// before its first use. Error: kInput, naming what is still symbolic.
+// Everything but claims and provenance. Where anything moves, all slow tiers are listed, so that
+// bounds can be checked against all that could have been used. A view runs in the step after each
+// run that makes its base (of residents: first of all, or after their first load). What a load
+// brings is waited for right before its first use. Error: kInput, naming what is still symbolic.
 Result<plan::Plan> write_plan(const PlanInputs& inputs);
 
 // The certificate in terms of the plan's ops: view ops whose base the prefix has made belong to it.

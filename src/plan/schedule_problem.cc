@@ -14,6 +14,7 @@ tl::unexpected<Error> bad(std::string message) {
 }
 
 constexpr double kMaxSeconds = 1e12;  // so that sums stay finite
+constexpr size_t kMostLinks = 255;
 
 // Who reads and who overwrites `what`, a value or resident.
 Status check_uses(const ScheduleProblem& problem, const std::string& what,
@@ -86,6 +87,20 @@ Status check_link(const Link& link) {
   if (!(link.compute_seconds_per_byte >= 0 && link.compute_seconds_per_byte <= 1))
     return bad(fmt::format("the link takes {} seconds of compute per byte; it must be from 0 to 1",
                            link.compute_seconds_per_byte));
+  if (link.bytes < 1)
+    return bad(
+        fmt::format("the tier of a link has room for {} bytes; it must be at least 1", link.bytes));
+  return {};
+}
+
+Status check_links(const ScheduleProblem& problem) {
+  if (!problem.link && !problem.more_links.empty())
+    return bad("there are further links, but no first one");
+  const std::vector<Link> links = links_of(problem);
+  if (links.size() > kMostLinks)
+    return bad(
+        fmt::format("there are {} links; at most {} are possible", links.size(), kMostLinks));
+  for (const Link& link : links) LT_RETURN_IF_ERROR(check_link(link));
   return {};
 }
 
@@ -144,8 +159,32 @@ Status check(const ScheduleProblem& problem) {
                              first.index(), second.index()));
   LT_RETURN_IF_ERROR(check_pairs(problem));
   LT_RETURN_IF_ERROR(check_residents(problem));
-  if (problem.link) LT_RETURN_IF_ERROR(check_link(*problem.link));
-  return {};
+  return check_links(problem);
+}
+
+std::vector<Link> links_of(const ScheduleProblem& problem) {
+  std::vector<Link> links = problem.more_links;
+  if (problem.link) links.insert(links.begin(), *problem.link);
+  return links;
+}
+
+std::optional<Link> combined_link(const ScheduleProblem& problem) {
+  std::optional<Link> all = problem.link;
+  for (const Link& link : problem.more_links) {
+    all->bytes_per_second_out += link.bytes_per_second_out;
+    all->bytes_per_second_in += link.bytes_per_second_in;
+    all->latency_seconds = std::min(all->latency_seconds, link.latency_seconds);
+    all->compute_seconds_per_byte =
+        std::min(all->compute_seconds_per_byte, link.compute_seconds_per_byte);
+    all->bytes =
+        all->bytes > Link::kUnlimited - link.bytes ? Link::kUnlimited : all->bytes + link.bytes;
+  }
+  return all;
+}
+
+void forbid_transfers(ScheduleProblem& problem) {
+  problem.link.reset();
+  problem.more_links.clear();
 }
 
 }  // namespace lowtide::plan

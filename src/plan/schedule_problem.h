@@ -21,6 +21,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <string>
 #include <utility>
@@ -76,14 +77,16 @@ struct SchedResident {
   bool operator==(const SchedResident&) const = default;
 };
 
-// A path to a slower tier (host memory, a file). Both directions share nothing. Where the processor
-// that computes also copies, each byte moved keeps it from computing for a while, whether or not
-// anybody waits.
+// A path to a slower tier (host memory, a file). Both directions share nothing, nor do two links.
+// Where the processor that computes also copies, each byte moved keeps it from computing for a
+// while, whether or not anybody waits.
 struct Link {
+  static constexpr int64_t kUnlimited = std::numeric_limits<int64_t>::max();
   double bytes_per_second_out = 0;
   double bytes_per_second_in = 0;
   double latency_seconds = 0;
   double compute_seconds_per_byte = 0;
+  int64_t bytes = kUnlimited;  // that the tier has room for
   bool operator==(const Link&) const = default;
 };
 
@@ -97,13 +100,24 @@ struct ScheduleProblem {
   int64_t resident_bytes = 0;
   std::optional<int64_t> budget_bytes;  // of the whole device, resident bytes included
   std::optional<Link> link;
+  std::vector<Link> more_links;  // further tiers, in order of preference; only with a link
   bool operator==(const ScheduleProblem&) const = default;
 };
 
+// Tiers are numbered as they are preferred: 0 is that of `link`.
+std::vector<Link> links_of(const ScheduleProblem& problem);
+
+// One link that is at least as good as all of them together: what a bound may count on. Nothing
+// without a link.
+std::optional<Link> combined_link(const ScheduleProblem& problem);
+
+// Takes the links away.
+void forbid_transfers(ScheduleProblem& problem);
+
 // Checks what the comments above demand: producers valid, readers sorted and after no cycle, nobody
 // who overwrites may rerun, in-place pairs consistent, the incoming order topological, residents
-// within resident_bytes, sums at most kMaxBytes, times from 0 to 1e12 s, a link of at least 1 byte
-// per second. Error: kInput, naming the op, value or resident.
+// within resident_bytes, sums at most kMaxBytes, times from 0 to 1e12 s, links of at least 1 byte
+// per second and at most 255 of them. Error: kInput, naming the op, value or resident.
 Status check(const ScheduleProblem& problem);
 
 // One thing that happens in a step: an op runs, or a buffer moves between the device and the slow
@@ -119,6 +133,8 @@ Status check(const ScheduleProblem& problem);
 //   load v      Begins to copy v back; its buffer is occupied from here. The first reader waits
 //               until it has arrived.
 //
+// Each move names its tier; what moves keeps to one tier.
+//
 // A resident that moves has its home in the slow tier: it is absent when the step begins, its first
 // action is a load, and it is absent again at the end, stored after its last writer.
 struct SchedAction {
@@ -127,6 +143,7 @@ struct SchedAction {
   SchedOpId op{};        // kRun
   SchedValueId value{};  // else, one of these two
   SchedResidentId resident{};
+  uint8_t tier = 0;  // of a move
   static SchedAction run(SchedOpId op) { return {Kind::kRun, op, {}, {}}; }
   static SchedAction store(SchedValueId v) { return {Kind::kStore, {}, v, {}}; }
   static SchedAction drop(SchedValueId v) { return {Kind::kDrop, {}, v, {}}; }

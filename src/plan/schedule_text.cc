@@ -65,7 +65,8 @@ class StatementReader {
   Result<bool> read() {
     const std::string_view keyword = scanner_.word();
     const size_t rank = rank_of(keyword);
-    if (rank < last_rank_ || (rank == last_rank_ && rank < kFirstRepeated) || rank == kUnknown)
+    const bool repeats = rank == last_rank_ && rank < kFirstRepeated && rank != kLink;
+    if (rank < last_rank_ || repeats || rank == kUnknown)
       return scanner_.bad(
           "a statement is unknown, repeated or out of order; the order is resident, budget, link, "
           "op, value, movable, inplace, control, end");
@@ -132,7 +133,13 @@ class StatementReader {
     LT_ASSIGN(link.bytes_per_second_in, scanner_.real("link speed in"));
     LT_ASSIGN(link.latency_seconds, scanner_.real("link latency"));
     LT_ASSIGN(link.compute_seconds_per_byte, scanner_.real("link compute per byte"));
-    problem_.link = link;
+    if (!scanner_.at_line_end()) {
+      LT_ASSIGN(link.bytes, scanner_.number("link room", kMaxBytes));
+    }
+    if (problem_.link)
+      problem_.more_links.push_back(link);
+    else
+      problem_.link = link;
     return {};
   }
 
@@ -231,10 +238,12 @@ std::string print(const ScheduleProblem& problem) {
   std::string out = fmt::format("{}\nresident {}\n", kHeader, problem.resident_bytes);
   const auto put = std::back_inserter(out);
   if (problem.budget_bytes) fmt::format_to(put, "budget {}\n", *problem.budget_bytes);
-  if (problem.link)
-    fmt::format_to(put, "link {} {} {} {}\n", problem.link->bytes_per_second_out,
-                   problem.link->bytes_per_second_in, problem.link->latency_seconds,
-                   problem.link->compute_seconds_per_byte);
+  for (const Link& link : links_of(problem)) {
+    fmt::format_to(put, "link {} {} {} {}", link.bytes_per_second_out, link.bytes_per_second_in,
+                   link.latency_seconds, link.compute_seconds_per_byte);
+    if (link.bytes != Link::kUnlimited) fmt::format_to(put, " {}", link.bytes);
+    out += '\n';
+  }
   for (const SchedOp& op : problem.ops) {
     fmt::format_to(put, "op {} {} {} ", op.seconds, op.workspace_bytes, op.may_rerun ? 1 : 0);
     append_quoted(out, op.name);

@@ -3,7 +3,8 @@
 //     lowtide-schedule 2
 //     resident 4096
 //     budget 65536                        (if there is one)
-//     link 1.2e+10 1.1e+10 5e-06 0        (out, in, latency, compute per byte; if there is one)
+//     link 1.2e+10 1.1e+10 5e-06 0        (out, in, latency, compute per byte, and
+//                                          room, if it is limited; one line per tier)
 //     op 0.25 128 1 "conv1"               (seconds, workspace bytes, may rerun, name)
 //     value 1024 0 0 "x" 1 4 7            (bytes, producer, is output, name, readers)
 //     value 1024 0 0 "g" 2 5 writes 5     (who of the readers overwrites it; if anyone does)

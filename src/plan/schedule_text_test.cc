@@ -66,6 +66,10 @@ ScheduleProblem random_problem(Rng& rng) {
   if (rng.below(2) == 0) problem.budget_bytes = rng.between(0, int64_t{1} << 40);
   if (rng.below(2) == 0)
     problem.link = Link{1 + rng.uniform() * 1e11, 1 + rng.uniform() * 1e9, 1e-6 / 3, 1e-11 / 3};
+  if (problem.link && rng.below(2) == 0) problem.link->bytes = rng.between(1, int64_t{1} << 40);
+  for (uint64_t k = problem.link ? rng.below(3) : 0; k > 0; --k)
+    problem.more_links.push_back(
+        {1 + rng.uniform() * 1e9, 1 + rng.uniform(), 0, 0, rng.between(1, 1 << 20)});
   return problem;
 }
 
@@ -144,6 +148,8 @@ TEST(ScheduleText, ErrorsNameTheLineAndWhatIsWrong) {
                "may run again");
   expect_error("lowtide-schedule 2\nlink 0 1 0 0\nend\n", "at least 1");
   expect_error("lowtide-schedule 2\nlink 1 1 -1 0\nend\n", "latency");
+  expect_error("lowtide-schedule 2\nlink 1 1 0 0 0\nend\n", "room for 0 bytes");
+  expect_error("lowtide-schedule 2\nlink 1 1 0 0\nlink 1 0 0 0\nend\n", "at least 1");
   expect_error("lowtide-schedule 2\nlink 1 1 0 -1\nend\n", "seconds of compute per byte");
   expect_error("lowtide-schedule 2\nop -1 0 0 \"\"\nend\n", "op 0 takes -1 seconds");
   expect_error("lowtide-schedule 1\nop 0 0 0 \"\"\ninplace 0 4294967295 0\nend\n", "input");

@@ -7,6 +7,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <utility>
 
 namespace lowtide::plan {
 namespace {
@@ -22,6 +23,7 @@ struct Holding {
   bool leaving = false;        // a store is under way
   double arrives = 0;          // when the load of the instance ends
   double left = 0;             // when the store under way ends
+  int32_t slot = kAbsent;      // in the profile
 };
 
 // The problem turned around, with residents numbered behind the values.
@@ -31,6 +33,13 @@ struct OpUses {
   std::vector<SchedValueId> makes;
   std::vector<SchedOpId> before, after;  // control
   size_t first_pair = 0, pairs = 0;
+};
+
+// One path to a slow tier: what each of its streams has been given so far ends then.
+struct Streams {
+  Link link;
+  double out = 0, in = 0;
+  int64_t moved_bytes = 0;
 };
 
 class Walk {
@@ -43,6 +52,7 @@ class Walk {
         holdings_(problem.values.size() + problem.residents.size()),
         moves_(problem.residents.size(), 0),
         fixed_bytes_(problem.resident_bytes) {
+    for (const Link& link : links_of(problem)) streams_.push_back({link});
     for (SchedValueId v : problem.values.ids()) {
       const SchedValue& value = problem.values[v];
       holdings_[v.index()].bytes = value.bytes;
@@ -158,6 +168,8 @@ class Walk {
 
   Status move(const SchedAction& action) {
     if (!problem_.link) return bad("it moves a buffer, but the problem has no link");
+    if (action.tier >= streams_.size())
+      return bad("it moves a buffer to tier {}; there are {} links", action.tier, streams_.size());
     const bool is_value = action.value.valid();
     if (is_value == action.resident.valid() ||
         (is_value && action.value.index() >= problem_.values.size()))
@@ -165,24 +177,44 @@ class Walk {
                  problem_.values.size());
     const size_t holding =
         is_value ? action.value.index() : problem_.values.size() + action.resident.index();
+    Holding& held = holdings_[holding];
+    if (held.slot != kAbsent && slot_of(held).tier != action.tier)
+      return bad("it moves {} to tier {}, which moved to tier {} before", label(holding),
+                 action.tier, slot_of(held).tier);
+    Streams& streams = streams_[action.tier];
     switch (action.kind) {
       case SchedAction::Kind::kStore:
-        return store(holding);
+        LT_RETURN_IF_ERROR(store(holding, streams));
+        break;
       case SchedAction::Kind::kDrop:
         return drop(holding);
       default:
-        return load(holding);
+        LT_RETURN_IF_ERROR(load(holding, streams));
     }
+    take_slot(action, held);
+    return {};
   }
 
-  Status store(size_t holding) {
+  SchedSlot& slot_of(const Holding& held) { return profile_.slots[static_cast<size_t>(held.slot)]; }
+
+  // Its end is found later.
+  void take_slot(const SchedAction& action, Holding& held) {
+    if (held.slot == kAbsent) {
+      held.slot = static_cast<int32_t>(profile_.slots.size());
+      profile_.slots.push_back({action.value, action.resident, action.tier, at_, at_});
+    }
+    slot_of(held).end = static_cast<size_t>(held.instance);  // for now, the stay
+  }
+
+  Status store(size_t holding, Streams& streams) {
     Holding& held = holdings_[holding];
     if (held.instance == kAbsent) return bad("it stores {}, which is not there", label(holding));
     if (held.leaving) return bad("it stores {}, which is being stored already", label(holding));
     use(held);
     held.copied = held.leaving = true;
-    const double begin = std::max({compute_, held.arrives, out_});
-    out_ = held.left = begin + transfer(held.bytes, problem_.link->bytes_per_second_out);
+    const double begin = std::max({compute_, held.arrives, streams.out});
+    streams.out = held.left =
+        begin + transfer(held.bytes, streams, streams.link.bytes_per_second_out);
     profile_.stored_bytes += held.bytes;
     return {};
   }
@@ -199,28 +231,30 @@ class Walk {
     return {};
   }
 
-  Status load(size_t holding) {
+  Status load(size_t holding, Streams& streams) {
     Holding& held = holdings_[holding];
     if (!held.copied)
       return bad("it loads {}, whose contents were not stored or changed since", label(holding));
-    const double begin = std::max(compute_, in_);
-    in_ = begin + transfer(held.bytes, problem_.link->bytes_per_second_in);
+    const double begin = std::max(compute_, streams.in);
+    streams.in = begin + transfer(held.bytes, streams, streams.link.bytes_per_second_in);
     profile_.loaded_bytes += held.bytes;
-    LT_RETURN_IF_ERROR(appear(holding, in_));
+    LT_RETURN_IF_ERROR(appear(holding, streams.in));
     held.used = false;
     return {};
   }
 
   // What copies keep the device from computing.
   double copying() const {
-    if (!problem_.link) return 0;
-    return problem_.link->compute_seconds_per_byte *
-           static_cast<double>(profile_.stored_bytes + profile_.loaded_bytes);
+    double seconds = 0;
+    for (const Streams& streams : streams_)
+      seconds += streams.link.compute_seconds_per_byte * static_cast<double>(streams.moved_bytes);
+    return seconds;
   }
 
-  double transfer(int64_t bytes, double bytes_per_second) {
+  double transfer(int64_t bytes, Streams& streams, double bytes_per_second) {
     const double seconds =
-        problem_.link->latency_seconds + static_cast<double>(bytes) / bytes_per_second;
+        streams.link.latency_seconds + static_cast<double>(bytes) / bytes_per_second;
+    streams.moved_bytes += bytes;
     profile_.transfer_seconds += seconds;
     return seconds;
   }
@@ -271,10 +305,21 @@ class Walk {
       }
       LT_RETURN_IF_ERROR(check_end(holding));
     }
-    profile_.seconds = std::max({compute_, out_, in_}) + copying();
+    profile_.seconds = compute_;
+    for (const Streams& streams : streams_)
+      profile_.seconds = std::max({profile_.seconds, streams.out, streams.in});
+    profile_.seconds += copying();
+    end_slots();
     profile_.exposed_seconds = profile_.seconds - profile_.run_seconds;
     for (const SchedOp& op : problem_.ops) profile_.once_seconds += op.seconds;
     return {};
+  }
+
+  void end_slots() {
+    for (SchedSlot& slot : profile_.slots) {
+      slot.end = profile_.instances[slot.end].end + 1;
+      if (slot.resident.valid()) slot.begin = 0, slot.end = sequence_.size();
+    }
   }
 
   // Pairs of each run whose input's instance ends with it. `present` is the instance of a value at
@@ -348,8 +393,9 @@ class Walk {
   IdVector<SchedResidentId, char> moves_;
   int64_t fixed_bytes_;  // of residents that do not move
   size_t at_ = 0;
-  double compute_ = 0, out_ = 0, in_ = 0;  // what each stream has been given so far ends then
-  std::vector<int64_t> saved_;             // in place, by position
+  double compute_ = 0;            // what the compute stream has been given so far ends then
+  std::vector<Streams> streams_;  // by tier
+  std::vector<int64_t> saved_;    // in place, by position
   SequenceProfile profile_;
 };
 
@@ -358,6 +404,25 @@ class Walk {
 Result<SequenceProfile> simulate_sequence(const ScheduleProblem& problem,
                                           std::span<const SchedAction> sequence) {
   return Walk(problem, sequence).simulate();
+}
+
+Held most_held(const ScheduleProblem& problem, std::span<const SchedSlot> slots, uint8_t tier) {
+  std::vector<std::pair<size_t, int64_t>> changes;
+  for (const SchedSlot& slot : slots) {
+    if (slot.tier != tier) continue;
+    const int64_t bytes = slot.value.valid() ? problem.values[slot.value].bytes
+                                             : problem.residents[slot.resident].bytes;
+    changes.emplace_back(slot.begin, bytes);
+    changes.emplace_back(slot.end, -bytes);
+  }
+  std::sort(changes.begin(), changes.end());  // at one position, what ends comes first
+  Held most;
+  int64_t held = 0;
+  for (const auto& [at, bytes] : changes) {
+    held += bytes;
+    if (held > most.bytes) most = {held, at};
+  }
+  return most;
 }
 
 }  // namespace lowtide::plan

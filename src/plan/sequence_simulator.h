@@ -15,7 +15,7 @@
 // can be loaded, or dropped. The copy of a resident that moves is there before the step, and not
 // stale after it.
 //
-// Time: one compute stream and one stream per direction of the link, each in the order of the
+// Time: one compute stream and one stream per link and direction, each in the order of the
 // sequence. A store begins when the compute stream has reached its position, what it copies has
 // arrived, and the link is free; a drop makes compute wait for it. A load begins likewise. The
 // first run that reads the instance waits for it, and so does its drop. A transfer takes latency +
@@ -41,11 +41,22 @@ struct SchedInstance {
   bool operator==(const SchedInstance&) const = default;
 };
 
+// What a slow tier keeps for a value or resident: from its first store to the end of the stay that
+// its last load began or its last store ended. A resident's slot is its home, so it has it always.
+struct SchedSlot {
+  SchedValueId value{};  // one of these two
+  SchedResidentId resident{};
+  uint8_t tier = 0;
+  size_t begin = 0, end = 0;  // positions [begin, end)
+  bool operator==(const SchedSlot&) const = default;
+};
+
 struct SequenceProfile {
   int64_t peak_bytes = 0;             // resident bytes included
   size_t peak_action = 0;             // first position at the peak
   std::vector<int64_t> action_bytes;  // bytes present during each action, resident bytes included
   std::vector<SchedInstance> instances;  // by birth, then by value
+  std::vector<SchedSlot> slots;          // by first move
   double seconds = 0;                    // the whole step, all streams
   double run_seconds = 0;                // sum over all runs
   double once_seconds = 0;               // sum over ops, each once: what no schedule can avoid
@@ -59,8 +70,16 @@ struct SequenceProfile {
 // predecessor's first run or after a control successor's; a store or drop of what is not there; a
 // store without a drop, or of what is being stored already; a write while a store is under way; a
 // drop or load of what was never stored or is stale; a load that nothing uses; an output or a
-// changed resident that the step leaves in the wrong place; transfers without a link.
+// changed resident that the step leaves in the wrong place; transfers without a link, or to a tier
+// other than before. What a tier has room for is not looked at: see most_held.
 Result<SequenceProfile> simulate_sequence(const ScheduleProblem& problem,
                                           std::span<const SchedAction> sequence);
+
+// The most bytes that the slots of a tier hold at once, and the first position at which they do.
+struct Held {
+  int64_t bytes = 0;
+  size_t at = 0;
+};
+Held most_held(const ScheduleProblem& problem, std::span<const SchedSlot> slots, uint8_t tier);
 
 }  // namespace lowtide::plan

@@ -291,7 +291,9 @@ class Definition {
 
   // When the compute stream has done what comes before `at`, and the last thing it waits for.
   double seconds() const {
-    double compute = 0, out = 0, in = 0, copying = 0;
+    const std::vector<Link> links = links_of(problem_);
+    std::vector<double> outs(links.size(), 0), ins(links.size(), 0);
+    double compute = 0, copying = 0;
     std::vector<double> done(sequence_.size(), 0);
     for (size_t at = 0; at < sequence_.size(); ++at) {
       const SchedAction& action = sequence_[at];
@@ -306,18 +308,19 @@ class Definition {
       }
       const size_t item = item_of(action);
       const double bytes = static_cast<double>(bytes_of(item));
-      const double latency = problem_.link->latency_seconds;
-      if (action.kind != Kind::kDrop) copying += bytes * problem_.link->compute_seconds_per_byte;
+      const Link& link = links[action.tier];
+      const double latency = link.latency_seconds;
+      double &out = outs[action.tier], &in = ins[action.tier];
+      if (action.kind != Kind::kDrop) copying += bytes * link.compute_seconds_per_byte;
       if (action.kind == Kind::kLoad) {
-        in = done[at] =
-            std::max(compute, in) + latency + bytes / problem_.link->bytes_per_second_in;
+        in = done[at] = std::max(compute, in) + latency + bytes / link.bytes_per_second_in;
         continue;
       }
       const size_t birth = *birth_before(item, at);
       const double arrived = sequence_[birth].kind == Kind::kLoad ? done[birth] : 0;
       if (action.kind == Kind::kStore) {
-        out = done[at] = std::max({compute, out, arrived}) + latency +
-                         bytes / problem_.link->bytes_per_second_out;
+        out = done[at] =
+            std::max({compute, out, arrived}) + latency + bytes / link.bytes_per_second_out;
       } else {
         compute = std::max(compute, arrived);
         for (size_t s = birth; s < at; ++s)
@@ -325,7 +328,24 @@ class Definition {
             compute = std::max(compute, done[s]);
       }
     }
-    return std::max({compute, out, in}) + copying;
+    for (size_t tier = 0; tier < links.size(); ++tier)
+      compute = std::max({compute, outs[tier], ins[tier]});
+    return compute + copying;
+  }
+
+  int64_t held(uint8_t tier, size_t at) const {
+    int64_t total = 0;
+    for (size_t item = 0; item < items(); ++item) {
+      bool stored = is_resident(item), needed = is_resident(item), in_tier = false;
+      for (size_t p = 0; p < sequence_.size(); ++p) {
+        if (!is(p, Kind::kStore, item) && !is(p, Kind::kLoad, item)) continue;
+        in_tier |= sequence_[p].tier == tier;
+        stored |= p <= at;
+        needed |= stay_end(item, p) >= at;
+      }
+      if (in_tier && stored && needed) total += bytes_of(item);
+    }
+    return total;
   }
 
  private:
@@ -386,6 +406,12 @@ class Definition {
       if (uses(p, item)) last = p;
     return last;
   }
+  // Of the stay that is there after `at`.
+  size_t stay_end(size_t item, size_t at) const {
+    for (size_t p = at + 1; p < sequence_.size(); ++p)
+      if (is(p, Kind::kDrop, item) || is_birth(p, item)) return last_use(item, at + 1);
+    return is_output(item) ? sequence_.size() - 1 : last_use(item, at + 1);
+  }
   bool present(size_t item, size_t at) const {
     if (is_birth(at, item)) return true;
     if (!birth_before(item, at)) return false;
@@ -427,7 +453,11 @@ class Definition {
       if (is_birth(at, item) && !ends_well(item, at)) return false;
     if (action.kind != Kind::kRun) {
       const size_t item = item_of(action);
-      if (!problem_.link) return false;
+      if (action.tier >= links_of(problem_).size()) return false;
+      for (size_t p = 0; p < at; ++p)
+        if (sequence_[p].kind != Kind::kRun && item_of(sequence_[p]) == item &&
+            sequence_[p].tier != action.tier)
+          return false;
       if (action.kind == Kind::kLoad) return copied(item, at);
       if (!birth_before(item, at)) return false;
       return action.kind == Kind::kStore ? !leaving(item, at) : copied(item, at);
@@ -457,6 +487,14 @@ class Definition {
 Sequence random_sequence(const ScheduleProblem& problem, Rng& rng) {
   Sequence sequence;
   size_t next = 0;
+  const uint64_t salt = rng.below(2);
+  // Every buffer has its tier, seldom another one.
+  const auto tiered = [&](SchedAction action) {
+    if (problem.more_links.empty()) return action;
+    const uint64_t item = action.value.valid() ? action.value.index() : action.resident.index();
+    action.tier = static_cast<uint8_t>((item + salt + (rng.below(40) == 0)) % 2);
+    return action;
+  };
   const auto extends = [&](const SchedAction& action) {
     Sequence longer = sequence;
     longer.push_back(action);
@@ -469,8 +507,8 @@ Sequence random_sequence(const ScheduleProblem& problem, Rng& rng) {
       return run(rng.below(problem.ops.size()));
     const Kind kind = static_cast<Kind>(rng.between(1, 3));
     if (!problem.residents.empty() && rng.below(2) == 0)
-      return {kind, {}, {}, SchedResidentId(rng.below(problem.residents.size()))};
-    return {kind, {}, SchedValueId(rng.below(problem.values.size())), {}};
+      return tiered({kind, {}, {}, SchedResidentId(rng.below(problem.residents.size()))});
+    return tiered({kind, {}, SchedValueId(rng.below(problem.values.size())), {}});
   };
   for (int tries = 0; tries < 60 && next < problem.ops.size(); ++tries) {
     const SchedAction action = rng.below(3) == 0 ? run(next) : random_action();
@@ -480,15 +518,16 @@ Sequence random_sequence(const ScheduleProblem& problem, Rng& rng) {
       ++next;
   }
   for (SchedValueId v : problem.values.ids())
-    if (extends(SchedAction::drop(v)) && rng.below(4) > 0)
-      if (Definition(problem, sequence).valid() == false) sequence.push_back(SchedAction::drop(v));
+    if (const SchedAction drop = tiered(SchedAction::drop(v)); extends(drop) && rng.below(4) > 0)
+      if (Definition(problem, sequence).valid() == false) sequence.push_back(drop);
   for (SchedResidentId r : problem.residents.ids()) {
-    if (extends(SchedAction::store(r))) sequence.push_back(SchedAction::store(r));
-    if (extends(SchedAction::drop(r))) sequence.push_back(SchedAction::drop(r));
+    for (const SchedAction& a : {tiered(SchedAction::store(r)), tiered(SchedAction::drop(r))})
+      if (extends(a)) sequence.push_back(a);
   }
   for (SchedValueId v : problem.values.ids())
-    if (problem.values[v].is_output && extends(SchedAction::load(v)) && rng.below(2) == 0)
-      sequence.push_back(SchedAction::load(v));
+    if (const SchedAction load = tiered(SchedAction::load(v));
+        problem.values[v].is_output && extends(load) && rng.below(2) == 0)
+      sequence.push_back(load);
   for (uint64_t k = rng.below(2) == 0 ? rng.below(3) : 0; k > 0 && sequence.size() > 1; --k) {
     const auto at = sequence.begin() + static_cast<std::ptrdiff_t>(rng.below(sequence.size()));
     if (rng.below(2) == 0) {
@@ -505,9 +544,10 @@ TEST(Sequence, AgreesWithTheDefinitionOnRandomSchedules) {
   RandomSchedule shape;
   shape.link_rate = 0.7;
   shape.resident_rate = 0.2;
-  int valid = 0, moved = 0, reran = 0;
+  int valid = 0, moved = 0, reran = 0, both = 0;
   for (int i = 0; i < 20000; ++i) {
     ScheduleProblem problem = random_schedule_problem(shape, rng);
+    if (problem.link && i % 3 == 0) problem.more_links = {Link{1, 2, 0.5, 0.125}};
     if (problem.link && i % 2 == 0) problem.link->compute_seconds_per_byte = 0.25;
     ASSERT_TRUE(check(problem).has_value()) << check(problem).error().message;
     const Sequence sequence = random_sequence(problem, rng);
@@ -519,6 +559,15 @@ TEST(Sequence, AgreesWithTheDefinitionOnRandomSchedules) {
     ++valid;
     moved += profile->transfer_seconds > 0;
     reran += profile->reruns > 0;
+    int tiers_used = 0;
+    for (uint8_t tier = 0; tier < links_of(problem).size(); ++tier) {
+      int64_t most = 0;
+      for (size_t at = 0; at < sequence.size(); ++at)
+        most = std::max(most, definition.held(tier, at));
+      ASSERT_EQ(most_held(problem, profile->slots, tier).bytes, most) << i;
+      tiers_used += most > 0;
+    }
+    both += tiers_used == 2;
     int64_t peak = 0;
     double run_seconds = 0;
     for (size_t at = 0; at < sequence.size(); ++at) {
@@ -534,6 +583,32 @@ TEST(Sequence, AgreesWithTheDefinitionOnRandomSchedules) {
   EXPECT_GT(valid, 5000);
   EXPECT_GT(moved, 1000);
   EXPECT_GT(reran, 2000);
+  EXPECT_GT(both, 50);
+}
+
+TEST(Sequence, TiersHaveTheirOwnStreams) {
+  ScheduleProblem problem = chain();
+  problem.ops[SchedOpId(2)].seconds = 0;
+  problem.more_links = {Link{2, 4, 0.5}};
+  ASSERT_TRUE(check(problem).has_value());
+  const auto to_second = [](SchedAction action) {
+    action.tier = 1;
+    return action;
+  };
+  const Sequence sequence{run(0),   run(1),
+                          store(0), to_second(store(1)),
+                          drop(0),  to_second(drop(1)),
+                          load(0),  to_second(load(1)),
+                          run(2),   run(3)};
+  const auto profile = simulate_sequence(problem, sequence).value();
+  // Stores from 3 to 5.5, both; loads from 5.5 to 7, both.
+  EXPECT_EQ(profile.seconds, 7 + 8);
+  EXPECT_EQ(most_held(problem, profile.slots, 0).bytes, 8);
+  EXPECT_EQ(most_held(problem, profile.slots, 1).bytes, 4);
+  expect_error(problem, {run(0), run(1), store(0), drop(0), to_second(load(0))},
+               "to tier 1, which moved to tier 0");
+  problem.more_links.clear();
+  expect_error(problem, {run(0), to_second(store(0))}, "tier 1; there are 1 links");
 }
 
 TEST(Sequence, AgreesWithThePlainSimulatorWhereEachOpRunsOnce) {

@@ -4,6 +4,7 @@
 
 #include <charconv>
 #include <iterator>
+#include <limits>
 #include <optional>
 
 #include "plan/schedule_scanner.h"
@@ -36,11 +37,23 @@ std::optional<size_t> index_of(std::string_view digits) {
   return static_cast<size_t>(index);
 }
 
+// Takes "@1" off the end of a move.
+bool take_tier(std::string_view& word, uint8_t& tier) {
+  const size_t at = word.find('@');
+  if (at == std::string_view::npos) return true;
+  const auto index = index_of(word.substr(at + 1));
+  if (!index || *index > std::numeric_limits<uint8_t>::max()) return false;
+  tier = static_cast<uint8_t>(*index);
+  word = word.substr(0, at);
+  return true;
+}
+
 std::optional<SchedAction> action_of(std::string_view word) {
   SchedAction action;
   for (const Kind kind : {Kind::kStore, Kind::kDrop, Kind::kLoad})
     if (word.starts_with(word_of(kind))) action.kind = kind;
   word.remove_prefix(word_of(action.kind).size());
+  if (action.kind != Kind::kRun && !take_tier(word, action.tier)) return {};
   const bool is_resident = action.kind != Kind::kRun && word.starts_with('r');
   if (is_resident) word.remove_prefix(1);
   const auto index = index_of(word);
@@ -70,6 +83,7 @@ std::string print(std::span<const SchedAction> sequence) {
     } else {
       fmt::format_to(put, "r{}", action.resident.index());
     }
+    if (action.kind != Kind::kRun && action.tier > 0) fmt::format_to(put, "@{}", action.tier);
   }
   return out;
 }

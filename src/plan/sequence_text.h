@@ -3,6 +3,7 @@
 //
 //     store:3  drop:3  load:3        of value 3
 //     store:r1 drop:r1 load:r1       of resident 1
+//     store:3@1                      to tier 1; without a word on it, tier 0
 //
 // so that a schedule without moves is its op numbers.
 #pragma once

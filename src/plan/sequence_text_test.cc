@@ -23,6 +23,8 @@ TEST(SequenceText, PrintThenParseGivesTheSequenceBack) {
       } else {
         action.resident = SchedResidentId(index);
       }
+      if (action.kind != SchedAction::Kind::kRun && rng.below(2) == 0)
+        action.tier = static_cast<uint8_t>(rng.below(256));
       sequence.push_back(action);
     }
     const auto parsed = parse_sequence(print(sequence), "round trip");
@@ -32,14 +34,15 @@ TEST(SequenceText, PrintThenParseGivesTheSequenceBack) {
 }
 
 TEST(SequenceText, ReadsRunsAndMovesOnOneLineOrMany) {
-  const auto sequence = parse_sequence(" 0 1\tstore:3\r\n\ndrop:3 2\nload:r1", "s").value();
-  EXPECT_EQ(print(sequence), "0 1 store:3 drop:3 2 load:r1");
+  const auto sequence = parse_sequence(" 0 1\tstore:3\r\n\ndrop:3 2\nload:r1@2", "s").value();
+  EXPECT_EQ(print(sequence), "0 1 store:3 drop:3 2 load:r1@2");
   EXPECT_TRUE(parse_sequence("", "s")->empty());
 }
 
 TEST(SequenceText, RefusesEverythingElse) {
-  for (const char* text : {"x", "-1", "0 1 1.5", "store:", "store:r", "r1", "store 3", "drop:-1",
-                           "load:v3", "9999999999", "4294967295", "0\n1 2x"}) {
+  for (const char* text :
+       {"x", "-1", "0 1 1.5", "store:", "store:r", "r1", "store 3", "drop:-1", "load:v3",
+        "9999999999", "4294967295", "0\n1 2x", "1@1", "load:1@", "load:1@256", "load:@1"}) {
     const auto sequence = parse_sequence(text, "s.seq");
     ASSERT_FALSE(sequence.has_value()) << text;
     EXPECT_EQ(sequence.error().code, ErrorCode::kInput);

@@ -198,7 +198,7 @@ void record(const OpBound& bound, const StepGraph& graph, CutBoundResult& result
 CutBoundResult closure_cut(const plan::ScheduleProblem& given, const ClosureCutOptions& options) {
   plan::ScheduleProblem without_link;
   const bool drop_link = given.link && !options.swap;
-  if (drop_link) without_link = given, without_link.link.reset();
+  if (drop_link) without_link = given, plan::forbid_transfers(without_link);
   const plan::ScheduleProblem& problem = drop_link ? without_link : given;
   std::vector<SchedOpId> incoming;
   if (options.order.empty()) incoming.assign(problem.ops.ids().begin(), problem.ops.ids().end());

@@ -73,7 +73,8 @@ int64_t scaled_up(int64_t x, int64_t y) {
   return static_cast<int64_t>(std::min<__int128>(product / kOne, kMostTicks));
 }
 
-StepGraph::StepGraph(const plan::ScheduleProblem& p) : problem(&p), ticks(p.ops.size()) {
+StepGraph::StepGraph(const plan::ScheduleProblem& p)
+    : problem(&p), link(plan::combined_link(p)), ticks(p.ops.size()) {
   std::vector<std::pair<SchedOpId, SchedValueId>> read, made;
   for (SchedValueId v : p.values.ids()) {
     made.emplace_back(p.values[v].producer, v);
@@ -239,7 +240,7 @@ uint32_t ClosureNetwork::node_of(SchedOpId op) {
 
 int64_t ClosureNetwork::charge(int64_t bytes, bool store, const CutPrices& prices) const {
   const int64_t stay = scaled_down(bytes, prices.per_byte);
-  const auto& link = graph_.problem->link;
+  const auto& link = graph_.link;
   if (!link) return stay;
   // Its share of the link's time, and all of the compute time that the copy takes.
   const double copy = link->compute_seconds_per_byte * graph_.ticks_per_second;
@@ -385,7 +386,7 @@ double ClosureNetwork::line(const CutChoice& choice, const CutPrices& prices,
   double ticks = share(prices.after) * static_cast<double>(choice.rerun_ticks) +
                  share(prices.per_byte) * static_cast<double>(choice.stored_bytes - capacity) +
                  static_cast<double>(shares_constant(prices) - graph_.once_ticks);
-  if (const auto& link = graph_.problem->link) {
+  if (const auto& link = graph_.link) {
     ticks += share(kOne - prices.before) * static_cast<double>(choice.store_bytes) /
              link->bytes_per_second_out * graph_.ticks_per_second;
     ticks += share(kOne - prices.after) * static_cast<double>(choice.load_bytes) /

@@ -21,6 +21,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "order/order_graph.h"
@@ -39,6 +40,7 @@ struct StepGraph {
   size_t size() const { return problem->ops.size(); }
 
   const plan::ScheduleProblem* problem;
+  std::optional<plan::Link> link;  // all of the problem's in one
   order::Lists<SchedOpId, SchedValueId> reads, makes;
   order::Lists<SchedOpId, SchedOpId> preds, succs;  // by data and control
   order::Lists<SchedOpId, SchedOpId> waits_after;   // control alone: ops after all its runs

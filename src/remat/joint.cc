@@ -38,7 +38,7 @@ class Joint {
  public:
   Joint(const ScheduleProblem& problem, const JointOptions& options)
       : problem_(problem), options_(options), without_link_(problem) {
-    without_link_.link.reset();
+    plan::forbid_transfers(without_link_);
   }
 
   RematOutcome solve() {
@@ -166,6 +166,11 @@ class Joint {
                      : result_.cut_short || result_.sequence.empty() ? SolveStatus::kLimit
                                                                      : SolveStatus::kFeasible;
     result_.work.seconds = clock_.seconds();
+    if (!result_.sequence.empty()) return;
+    for (const Try& t : tries_)
+      if (t.swap.crowded &&
+          (!result_.crowded || t.swap.crowded->needed_bytes < result_.crowded->needed_bytes))
+        result_.crowded = t.swap.crowded;
   }
 
   void count(const plan::SolveWork& work) {
@@ -193,7 +198,7 @@ RematOutcome solve_joint(const ScheduleProblem& problem, const JointOptions& opt
   if (problem.budget_bytes && problem.link && options.transfers)
     return Joint(problem, options).solve();
   ScheduleProblem runs_only = problem;
-  runs_only.link.reset();
+  plan::forbid_transfers(runs_only);
   if (!options.recompute)
     for (plan::SchedOp& op : runs_only.ops) op.may_rerun = false;
   return solve(runs_only, options.remat);

@@ -90,6 +90,33 @@ TEST(Joint, TheUnitLimitIsThatOfAllTriesTogether) {
   }
 }
 
+TEST(Joint, SeveralTiersKeepTheirRoomAndTheBound) {
+  Rng rng(14);
+  int found = 0, second_used = 0, better = 0;
+  for (int i = 0; i < 100; ++i) {
+    ScheduleProblem problem = random_problem(rng, 1);
+    const RematOutcome single = solve_joint(problem, quick());
+    problem.more_links = {plan::Link{1, 2, 0.5, 0.125 * static_cast<double>(rng.below(2))}};
+    problem.link->bytes = rng.between(1, 12);
+    const RematOutcome outcome = solve_joint(problem, quick());
+    EXPECT_LE(outcome.lower_bound_seconds, single.lower_bound_seconds * (1 + 1e-9));
+    EXPECT_TRUE(single.sequence.empty() || !outcome.sequence.empty());
+    if (outcome.sequence.empty()) continue;
+    ++found;
+    const auto profile = plan::simulate_sequence(problem, outcome.sequence);
+    ASSERT_TRUE(profile) << profile.error().message;
+    EXPECT_LE(profile->peak_bytes, *problem.budget_bytes);
+    EXPECT_DOUBLE_EQ(profile->seconds, outcome.seconds);
+    EXPECT_GE(outcome.seconds, outcome.lower_bound_seconds * (1 - 1e-9));
+    EXPECT_LE(plan::most_held(problem, profile->slots, 0).bytes, problem.link->bytes);
+    second_used += plan::most_held(problem, profile->slots, 1).bytes > 0;
+    better += outcome.seconds < single.seconds * (1 - 1e-9);
+  }
+  EXPECT_GT(found, 40);
+  EXPECT_GT(second_used, 10);
+  EXPECT_GT(better, 0);
+}
+
 TEST(Joint, AFrontIsMonotone) {
   Rng rng(12);
   for (int i = 0; i < 40; ++i) {

@@ -6,8 +6,8 @@
 #include "plan/sequence_simulator.h"
 #include "remat/closure_cut.h"
 #include "remat/cut_plan.h"
-#include "remat/multi_cut.h"
 #include "remat/exact.h"
+#include "remat/multi_cut.h"
 #include "remat/portfolio.h"
 
 namespace lowtide::remat {

@@ -12,6 +12,7 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <vector>
 
 #include "plan/outcome.h"
@@ -53,6 +54,13 @@ struct RematOptions {
   std::vector<std::vector<plan::SchedAction>> starts;
 };
 
+// A slow tier without room for all that had to move, and what would have been needed at least there
+// in the best of all tries.
+struct CrowdedTier {
+  uint8_t tier = 0;
+  int64_t needed_bytes = 0;
+};
+
 struct RematOutcome {
   plan::SolveStatus status = plan::SolveStatus::kLimit;
   std::vector<plan::SchedAction> sequence;  // empty: none within the budget was found
@@ -62,6 +70,7 @@ struct RematOutcome {
   int64_t edits = 0;               // of the search: insertions and removals of a run
   bool cut_short = false;          // wall time or the cancel flag, not work, ended the search
   plan::SolveWork work;
+  std::optional<CrowdedTier> crowded;  // why there is no sequence, where a tier's room is it
 };
 
 // The unit limit that one core reaches in about that time. The search spreads itself over its unit

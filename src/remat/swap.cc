@@ -10,9 +10,12 @@
 #include "base/work.h"
 #include "plan/sequence_simulator.h"
 #include "remat/swap_timing.h"
+#include "remat/tiers.h"
 
 namespace lowtide::remat {
 namespace {
+
+using plan::SchedAction;
 
 // Better: overflows less; if both fit, takes less time.
 bool better(const Timed& a, const Timed& b) {
@@ -223,25 +226,95 @@ class Search {
   std::vector<double> limit_;    // of what each gap relieves
 };
 
+// Searches, and finds room in the slow tiers for what the search moves.
+class Mover {
+ public:
+  Mover(const plan::ScheduleProblem& problem, GapView& view, const SwapOptions& options)
+      : problem_(problem), view_(view), options_(options), has_limits_(any_limit(view.links)) {}
+
+  SwapOutcome move() {
+    for (int round = 0; round < kMostSearches; ++round) {
+      search();
+      const int shifts = round + 1 < kMostSearches ? 1 : kMostShifts;
+      for (int shift = 0; shift < shifts; ++shift) {
+        if (shift > 0) retime();
+        if (!fits() || settle()) return std::move(outcome_);
+      }
+    }
+    return std::move(outcome_);
+  }
+
+ private:
+  // How often the search begins again with other tiers; then what it chose stays, and only tiers
+  // change.
+  static constexpr int kMostSearches = 3, kMostShifts = 20;
+
+  void search() {
+    SwapOptions options = options_;
+    options.max_units = std::max<int64_t>(1, options_.max_units - outcome_.work.units);
+    options.max_seconds = std::max(0.0, options_.max_seconds - outcome_.work.seconds);
+    if (has_limits_) options.max_units = std::max<int64_t>(1, options.max_units / 2);
+    Search search(view_, *problem_.budget_bytes, options);
+    timed_ = search.run();
+    count(search.work());
+  }
+
+  // The same gaps with the tiers that they have now.
+  void retime() {
+    std::vector<char> chosen(view_.gaps.size(), 0);
+    for (const Away& a : timed_.away) chosen[static_cast<size_t>(a.gap)] = 1;
+    SwapTiming timing(view_, *problem_.budget_bytes);
+    timed_ = timing.time(chosen, /*may_wait=*/true);
+    count({timing.units(), 0, false});
+  }
+
+  bool fits() {
+    const size_t last = view_.links.size() - 1;
+    if (timed_.crowded_bytes > 0)
+      outcome_.crowded = {static_cast<uint8_t>(last),
+                          view_.links[last].bytes + timed_.crowded_bytes};
+    return timed_.fits;
+  }
+
+  // True: all tiers have room. Else tiers were changed, and the last one may have none.
+  bool settle() {
+    std::vector<SchedAction> sequence = write_sequence(view_, timed_.away);
+    const Result<plan::SequenceProfile> profile = plan::simulate_sequence(problem_, sequence);
+    LT_CHECK(profile.has_value() && profile->peak_bytes <= *problem_.budget_bytes,
+             "the timing of transfers and the simulator disagree");
+    if (has_limits_ && !keeps_room(problem_, profile->slots)) {
+      outcome_.crowded = shift_tiers(problem_, profile->slots, timed_.away, view_);
+      return false;
+    }
+    outcome_.crowded.reset();
+    outcome_.sequence = std::move(sequence);
+    outcome_.peak_bytes = profile->peak_bytes;
+    outcome_.seconds = profile->seconds;
+    return true;
+  }
+
+  void count(const plan::SolveWork& work) {
+    outcome_.work.units += work.units;
+    outcome_.work.seconds += work.seconds;
+    outcome_.work.timed_out |= work.timed_out;
+  }
+
+  const plan::ScheduleProblem& problem_;
+  GapView& view_;
+  const SwapOptions& options_;
+  const bool has_limits_;
+  Timed timed_;
+  SwapOutcome outcome_;
+};
+
 }  // namespace
 
 SwapOutcome add_transfers(const plan::ScheduleProblem& problem,
                           std::span<const plan::SchedAction> runs, const SwapOptions& options) {
   LT_CHECK(problem.budget_bytes.has_value(), "transfers for a problem without a budget");
-  const Result<GapView> view = find_gaps(problem, runs, options.gaps);
+  Result<GapView> view = find_gaps(problem, runs, options.gaps);
   LT_CHECK(view.has_value(), "transfers for a schedule that is none");
-  Search search(*view, *problem.budget_bytes, options);
-  const Timed timed = search.run();
-  SwapOutcome outcome;
-  outcome.work = search.work();
-  if (!timed.fits) return outcome;
-  outcome.sequence = write_sequence(*view, timed.away);
-  const Result<plan::SequenceProfile> profile = plan::simulate_sequence(problem, outcome.sequence);
-  LT_CHECK(profile.has_value() && profile->peak_bytes <= *problem.budget_bytes,
-           "the timing of transfers and the simulator disagree");
-  outcome.peak_bytes = profile->peak_bytes;
-  outcome.seconds = profile->seconds;
-  return outcome;
+  return Mover(problem, *view, options).move();
 }
 
 }  // namespace lowtide::remat

@@ -12,14 +12,19 @@
 // transfer, until nothing overflows; then annealing over the set. MAGIS and OffMate swap in
 // schedules that they fixed before; here the runs come from the retention search, and joint.h
 // varies both.
+//
+// Several slow tiers: see tiers.h. Everything goes to the first one, and what that has no room for
+// to the next; then the search begins again.
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
 #include "plan/outcome.h"
 #include "plan/schedule_problem.h"
+#include "remat/remat.h"
 #include "remat/swap_gaps.h"
 
 namespace lowtide::remat {
@@ -37,6 +42,7 @@ struct SwapOutcome {
   int64_t peak_bytes = 0;
   double seconds = 0;  // of the step, waiting included
   plan::SolveWork work;
+  std::optional<CrowdedTier> crowded;  // where only the room in the slow tiers was missing
 };
 
 // `runs`: a valid schedule without transfers. The problem must have a budget and a link.

@@ -33,12 +33,17 @@ class Finder {
   void add_values() {
     const auto uses = uses_of_values();
     for (SchedValueId v : problem_.values.ids()) {
-      Movable movable{v, {}, problem_.values[v].bytes, 0, 0, {}};
+      Movable movable{v, {}, problem_.values[v].bytes, 0, 0, 0, {}};
+      const int end = static_cast<int>(view_.runs.size());
       int version = 0;
-      for (size_t i = 0; i < uses[v].size(); ++i) {
+      for (size_t i = 0; i + 1 < uses[v].size(); ++i) {
         version += uses[v][i].write;
-        if (i + 1 < uses[v].size() && !uses[v][i + 1].birth)
-          add_gap(movable, uses[v][i].run, uses[v][i + 1].run, version);
+        if (uses[v][i + 1].birth) continue;
+        size_t last = i + 1;
+        while (last + 1 < uses[v].size() && !uses[v][last + 1].birth) ++last;
+        const bool stays = problem_.values[v].is_output && last + 1 == uses[v].size();
+        add_gap(movable,
+                {0, uses[v][i].run, uses[v][i + 1].run, version, stays ? end : uses[v][last].run});
       }
       keep(std::move(movable));
     }
@@ -78,26 +83,28 @@ class Finder {
                std::binary_search(resident.writers.begin(), resident.writers.end(), reader)});
       if (uses.empty()) continue;
       std::sort(uses.begin(), uses.end(), [](const Use& a, const Use& b) { return a.run < b.run; });
-      Movable movable{{}, r, resident.bytes, 0, 0, {}};
+      Movable movable{{}, r, resident.bytes, 0, 0, 0, {}};
       int version = 0, before = -1;
       for (const Use& use : uses) {
-        add_gap(movable, before, use.run, version);
+        add_gap(movable, {0, before, use.run, version, static_cast<int>(view_.runs.size())});
         version += use.write;
         before = use.run;
       }
       // The last one always exists, even when no run is left for it.
       movable.gaps.push_back(static_cast<int>(view_.gaps.size()));
       view_.gaps.push_back({static_cast<int>(view_.movables.size()), before,
-                            static_cast<int>(view_.runs.size()), version});
+                            static_cast<int>(view_.runs.size()), version,
+                            static_cast<int>(view_.runs.size())});
       keep(std::move(movable));
     }
   }
 
-  void add_gap(Movable& movable, int before, int after, int version) {
+  void add_gap(Movable& movable, Gap gap) {
     // The first gap of a resident always exists, even when no run is before its first use.
-    if (after - before < 2 && before >= 0) return;
+    if (gap.after - gap.before < 2 && gap.before >= 0) return;
+    gap.movable = static_cast<int>(view_.movables.size());
     movable.gaps.push_back(static_cast<int>(view_.gaps.size()));
-    view_.gaps.push_back({static_cast<int>(view_.movables.size()), before, after, version});
+    view_.gaps.push_back(gap);
   }
 
   void keep(Movable&& movable) {
@@ -106,10 +113,7 @@ class Finder {
       view_.gaps.resize(view_.gaps.size() - movable.gaps.size());
       return;
     }
-    const plan::Link& link = *problem_.link;
-    const auto bytes = static_cast<double>(movable.bytes);
-    movable.out_seconds = link.latency_seconds + bytes / link.bytes_per_second_out;
-    movable.in_seconds = link.latency_seconds + bytes / link.bytes_per_second_in;
+    set_tier(view_, movable, 0);
     view_.movables.push_back(std::move(movable));
   }
 
@@ -125,7 +129,7 @@ Result<GapView> find_gaps(const plan::ScheduleProblem& problem,
   LT_CHECK(problem.link.has_value(), "gaps of a problem without a link");
   GapView view;
   LT_ASSIGN(plan::SequenceProfile profile, plan::simulate_sequence(problem, runs));
-  view.copying = problem.link->compute_seconds_per_byte;
+  view.links = plan::links_of(problem);
   view.base_bytes = std::move(profile.action_bytes);
   for (const plan::SchedAction& action : runs) {
     LT_CHECK(action.kind == plan::SchedAction::Kind::kRun, "gaps of a schedule with transfers");
@@ -133,6 +137,14 @@ Result<GapView> find_gaps(const plan::ScheduleProblem& problem,
   }
   Finder(problem, options, view).find();
   return view;
+}
+
+void set_tier(GapView& view, Movable& movable, uint8_t tier) {
+  const plan::Link& link = view.links[tier];
+  const auto bytes = static_cast<double>(movable.bytes);
+  movable.tier = tier;
+  movable.out_seconds = link.latency_seconds + bytes / link.bytes_per_second_out;
+  movable.in_seconds = link.latency_seconds + bytes / link.bytes_per_second_in;
 }
 
 }  // namespace lowtide::remat

@@ -18,6 +18,8 @@ struct Gap {
   int before = 0;   // the run that uses it last; -1: the gap begins with the step
   int after = 0;    // the run that uses it next; the number of runs: it ends with the step
   int version = 0;  // writers that ran up to `before`
+  int over = 0;     // the run that uses it last of the stay that begins with `after`; the number of
+                    // runs: it stays to the end of the step, or has its home in the slow tier
 };
 
 // A value or a resident with at least one gap.
@@ -25,7 +27,8 @@ struct Movable {
   plan::SchedValueId value{};
   plan::SchedResidentId resident{};
   int64_t bytes = 0;
-  double out_seconds = 0, in_seconds = 0;  // of one transfer on a free link
+  uint8_t tier = 0;                        // where it goes; 0 as it is found
+  double out_seconds = 0, in_seconds = 0;  // of one transfer on a free link of that tier
   std::vector<int> gaps;                   // ascending in time
 };
 
@@ -34,7 +37,7 @@ struct GapView {
   std::vector<Gap> gaps;
   std::vector<plan::SchedOpId> runs;
   std::vector<double> seconds;      // of each run
-  double copying = 0;               // seconds of compute that a byte moved takes
+  std::vector<plan::Link> links;    // by tier
   std::vector<int64_t> base_bytes;  // present during each run when nothing moves
 };
 
@@ -47,5 +50,8 @@ struct GapOptions {
 // must have a link. Error: as simulate_sequence.
 Result<GapView> find_gaps(const plan::ScheduleProblem& problem,
                           std::span<const plan::SchedAction> runs, const GapOptions& options);
+
+// The movable goes to that tier.
+void set_tier(GapView& view, Movable& movable, uint8_t tier);
 
 }  // namespace lowtide::remat

@@ -141,6 +141,81 @@ TEST(Swap, ResidentsComeForTheirUsesAndLeave) {
   EXPECT_TRUE(add_transfers(problem, runs, values_only).sequence.empty());
 }
 
+// Three values of 10, 10 and 4 bytes are away at the same time; the last one for longest.
+ScheduleProblem three_away() {
+  ScheduleProblem problem;
+  for (int i = 0; i < 12; ++i) problem.ops.push_back(second("op" + std::to_string(i)));
+  problem.values.push_back(between(2, 9, 10));
+  problem.values.push_back(between(1, 10, 10));
+  problem.values.push_back(between(0, 11, 4));
+  for (size_t i = 0; i + 1 < 12; ++i) problem.values.push_back(between(i, i + 1, 1));
+  problem.values.push_back(between(5, 6, 24));
+  problem.link = plan::Link{20, 20, 0};
+  problem.more_links = {plan::Link{10, 10, 0}};
+  problem.budget_bytes = 26;
+  return problem;
+}
+
+TEST(Swap, WhatTheFirstTierHasNoRoomForGoesToTheNext) {
+  ScheduleProblem problem = three_away();
+  const auto runs = in_given_order(problem);
+  const auto most = [&](const SwapOutcome& outcome, uint8_t tier) {
+    const auto profile = plan::simulate_sequence(problem, outcome.sequence);
+    EXPECT_TRUE(profile.has_value());
+    return plan::most_held(problem, profile->slots, tier).bytes;
+  };
+  const SwapOutcome roomy = add_transfers(problem, runs);
+  ASSERT_FALSE(roomy.sequence.empty());
+  EXPECT_EQ(most(roomy, 0), 24);
+  EXPECT_EQ(most(roomy, 1), 0);
+  problem.link->bytes = 14;
+  const SwapOutcome split = add_transfers(problem, runs);
+  ASSERT_FALSE(split.sequence.empty());
+  EXPECT_EQ(most(split, 0), 14);
+  EXPECT_EQ(most(split, 1), 10);
+  EXPECT_DOUBLE_EQ(split.seconds, 12);
+  problem.more_links[0].bytes = 9;
+  const SwapOutcome none = add_transfers(problem, runs);
+  EXPECT_TRUE(none.sequence.empty());
+  ASSERT_TRUE(none.crowded.has_value());
+  EXPECT_EQ(none.crowded->tier, 1);
+  EXPECT_GT(none.crowded->needed_bytes, 9);
+}
+
+TEST(Swap, NoTierHoldsMoreThanItHasRoomFor) {
+  Rng rng(5);
+  int both = 0, fitted = 0, crowded = 0;
+  for (int i = 0; i < 300; ++i) {
+    ScheduleProblem problem = random_problem(rng, 30);
+    const auto runs = in_given_order(problem);
+    const auto whole = plan::simulate_sequence(problem, runs);
+    ASSERT_TRUE(whole) << whole.error().message;
+    problem.budget_bytes = whole->peak_bytes * 3 / 4;
+    problem.more_links = {plan::Link{2, 2, 0.5, 0.01}};
+    problem.link->bytes = std::max<int64_t>(1, rng.between(0, whole->peak_bytes / 6));
+    if (i % 2 == 0) problem.more_links[0].bytes = whole->peak_bytes / 6 + 1;
+    ASSERT_TRUE(plan::check(problem).has_value());
+    const SwapOutcome outcome = add_transfers(problem, runs, limited(200'000));
+    crowded += outcome.crowded.has_value();
+    if (outcome.sequence.empty()) continue;
+    ++fitted;
+    const auto profile = plan::simulate_sequence(problem, outcome.sequence);
+    ASSERT_TRUE(profile) << profile.error().message;
+    EXPECT_DOUBLE_EQ(profile->seconds, outcome.seconds);
+    EXPECT_LE(profile->peak_bytes, *problem.budget_bytes);
+    bool each = true;
+    for (uint8_t tier = 0; tier < 2; ++tier) {
+      const int64_t held = plan::most_held(problem, profile->slots, tier).bytes;
+      EXPECT_LE(held, plan::links_of(problem)[tier].bytes);
+      each &= held > 0;
+    }
+    both += each;
+  }
+  EXPECT_GT(fitted, 50);
+  EXPECT_GT(both, 20);
+  EXPECT_GT(crowded, 0);
+}
+
 TEST(Swap, TheSameAnswerEveryTime) {
   Rng rng(3);
   for (int i = 0; i < 50; ++i) {

@@ -18,6 +18,10 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 SwapTiming::SwapTiming(const GapView& view, int64_t budget_bytes)
     : view_(view), budget_(budget_bytes), runs_(static_cast<int>(view.runs.size())) {}
 
+const Movable& SwapTiming::movable_of(const Away& a) const {
+  return view_.movables[static_cast<size_t>(view_.gaps[static_cast<size_t>(a.gap)].movable)];
+}
+
 Timed SwapTiming::time(const std::vector<char>& chosen, bool may_wait) {
   start_.assign(1, 0);
   for (double seconds : view_.seconds) start_.push_back(start_.back() + seconds);
@@ -39,6 +43,8 @@ Timed SwapTiming::time(const std::vector<char>& chosen, bool may_wait) {
       timed.overflow_bytes = over;
       timed.overflow_run = run;
     }
+    timed.crowded_bytes = crowded_bytes(away);
+    timed.overflow_bytes = std::max(timed.overflow_bytes, timed.crowded_bytes);
     timed.fits = timed.overflow_bytes == 0;
     timed.seconds = play(away);
     timed.waits = timed.seconds > no_waiting;
@@ -69,17 +75,18 @@ void SwapTiming::list_moves(const std::vector<char>& chosen, std::vector<Away>& 
   });
 }
 
-// Stores as early, loads as late as possible, each direction one after another.
+// Stores as early, loads as late as possible, each direction of a link one after another.
 void SwapTiming::place(std::vector<Away>& away) {
   units_ += static_cast<int64_t>(away.size());
-  double out_free = 0;
+  out_free_.assign(view_.links.size(), 0);
   for (Away& a : away) {
     const Gap& gap = view_.gaps[static_cast<size_t>(a.gap)];
     a.leaves = gap.before + 1;
     if (!a.store) continue;
     const double ready = gap.before < 0 ? 0 : finish_[static_cast<size_t>(gap.before)];
-    out_free =
-        std::max(out_free, ready) + view_.movables[static_cast<size_t>(gap.movable)].out_seconds;
+    const Movable& movable = movable_of(a);
+    double& out_free = out_free_[movable.tier];
+    out_free = std::max(out_free, ready) + movable.out_seconds;
     const auto from = start_.begin() + a.leaves;
     a.leaves = static_cast<int>(std::lower_bound(from, start_.begin() + gap.after, out_free) -
                                 start_.begin());
@@ -89,14 +96,14 @@ void SwapTiming::place(std::vector<Away>& away) {
   const auto after = [&](size_t i) { return view_.gaps[static_cast<size_t>(away[i].gap)].after; };
   std::stable_sort(by_return.begin(), by_return.end(),
                    [&](size_t i, size_t j) { return after(i) > after(j); });
-  double next_begin = kInfinity;
+  in_free_.assign(view_.links.size(), kInfinity);
   for (size_t i : by_return) {
     Away& a = away[i];
     a.returns = after(i);
     if (!a.load) continue;
-    const int movable = view_.gaps[static_cast<size_t>(a.gap)].movable;
-    next_begin = std::min(next_begin, start_[static_cast<size_t>(a.returns)]) -
-                 view_.movables[static_cast<size_t>(movable)].in_seconds;
+    const Movable& movable = movable_of(a);
+    double& next_begin = in_free_[movable.tier];
+    next_begin = std::min(next_begin, start_[static_cast<size_t>(a.returns)]) - movable.in_seconds;
     const auto end = start_.begin() + a.returns + 1;
     const auto late = std::upper_bound(start_.begin() + a.leaves, end, next_begin);
     a.returns = std::max(a.leaves, static_cast<int>(late - start_.begin()) - 1);
@@ -115,6 +122,32 @@ void SwapTiming::find_present(const std::vector<Away>& away) {
   present_ = view_.base_bytes;
   int64_t moved = 0;
   for (size_t run = 0; run < present_.size(); ++run) present_[run] += moved += change[run];
+}
+
+// By how much the last tier holds more than it has room for. What others have no room for goes on
+// to the next.
+int64_t SwapTiming::crowded_bytes(const std::vector<Away>& away) {
+  const size_t last = view_.links.size() - 1;
+  const int64_t room = view_.links[last].bytes;
+  if (room == plan::Link::kUnlimited) return 0;
+  units_ += runs_;
+  kept_.assign(view_.movables.size(), {runs_ + 1, 0});
+  for (const Away& a : away) {
+    const Gap& gap = view_.gaps[static_cast<size_t>(a.gap)];
+    auto& [begin, end] = kept_[static_cast<size_t>(gap.movable)];
+    begin = std::min(begin, gap.before + 1), end = std::max(end, gap.over + 1);
+  }
+  std::vector<int64_t> change(static_cast<size_t>(runs_) + 2, 0);
+  for (size_t m = 0; m < kept_.size(); ++m) {
+    const Movable& movable = view_.movables[m];
+    if (movable.tier != last || kept_[m].second == 0) continue;
+    if (movable.resident.valid()) kept_[m] = {0, runs_ + 1};
+    change[static_cast<size_t>(kept_[m].first)] += movable.bytes;
+    change[static_cast<size_t>(kept_[m].second)] -= movable.bytes;
+  }
+  int64_t held = 0, most = 0;
+  for (int64_t by : change) most = std::max(most, held += by);
+  return std::max<int64_t>(0, most - room);
 }
 
 void SwapTiming::tighten(std::vector<Away>& away) {
@@ -159,13 +192,16 @@ bool SwapTiming::tighten_at(int run, std::vector<Away>& away) {
 
 // What the copies take from compute.
 double SwapTiming::copying(const std::vector<Away>& away) const {
-  double bytes = 0;
+  std::vector<double> bytes(view_.links.size(), 0);
   for (const Away& a : away) {
-    const Gap& gap = view_.gaps[static_cast<size_t>(a.gap)];
-    bytes += (static_cast<double>(a.store) + static_cast<double>(a.load)) *
-             static_cast<double>(view_.movables[static_cast<size_t>(gap.movable)].bytes);
+    const Movable& movable = movable_of(a);
+    bytes[movable.tier] += (static_cast<double>(a.store) + static_cast<double>(a.load)) *
+                           static_cast<double>(movable.bytes);
   }
-  return bytes * view_.copying;
+  double seconds = 0;
+  for (size_t tier = 0; tier < bytes.size(); ++tier)
+    seconds += bytes[tier] * view_.links[tier].compute_seconds_per_byte;
+  return seconds;
 }
 
 // The timeline of the step with these transfers; leaves the runs' times in start_ and finish_.
@@ -184,25 +220,32 @@ double SwapTiming::play(const std::vector<Away>& away) {
     if (away[i].load) put(kLoad, away[i].returns), put(kArrive, gap.after);
   }
   std::vector<double> stored(away.size(), 0), arrives(away.size(), 0);
-  const auto movable = [&](int i) -> const Movable& {
-    return view_.movables[static_cast<size_t>(
-        view_.gaps[static_cast<size_t>(away[static_cast<size_t>(i)].gap)].movable)];
+  out_free_.assign(view_.links.size(), 0);
+  in_free_.assign(view_.links.size(), 0);
+  const auto begin = [](double& free, double now, double seconds) {
+    return free = std::max(now, free) + seconds;
   };
-  double now = 0, out_free = 0, in_free = 0;
+  double now = 0;
   for (size_t slot = 0; slot < slots; ++slot) {
     const auto* lists = &at_[slot * kEvents];
-    for (int i : lists[kStore])
-      stored[static_cast<size_t>(i)] = out_free = std::max(now, out_free) + movable(i).out_seconds;
+    for (int i : lists[kStore]) {
+      const Movable& m = movable_of(away[static_cast<size_t>(i)]);
+      stored[static_cast<size_t>(i)] = begin(out_free_[m.tier], now, m.out_seconds);
+    }
     for (int i : lists[kDrop]) now = std::max(now, stored[static_cast<size_t>(i)]);
-    for (int i : lists[kLoad])
-      arrives[static_cast<size_t>(i)] = in_free = std::max(now, in_free) + movable(i).in_seconds;
+    for (int i : lists[kLoad]) {
+      const Movable& m = movable_of(away[static_cast<size_t>(i)]);
+      arrives[static_cast<size_t>(i)] = begin(in_free_[m.tier], now, m.in_seconds);
+    }
     for (int i : lists[kArrive]) now = std::max(now, arrives[static_cast<size_t>(i)]);
     start_[slot] = now;
     if (slot + 1 == slots) break;
     now += view_.seconds[slot];
     finish_[slot] = now;
   }
-  return std::max({now, out_free, in_free});
+  for (const auto* free : {&out_free_, &in_free_})
+    for (double end : *free) now = std::max(now, end);
+  return now;
 }
 
 std::vector<SchedAction> write_sequence(const GapView& view, const std::vector<Away>& away) {
@@ -212,7 +255,9 @@ std::vector<SchedAction> write_sequence(const GapView& view, const std::vector<A
   for (const Away& a : away) {
     const Gap& gap = view.gaps[static_cast<size_t>(a.gap)];
     const Movable& m = view.movables[static_cast<size_t>(gap.movable)];
-    const auto action = [&](Kind kind) { return SchedAction{kind, {}, m.value, m.resident}; };
+    const auto action = [&](Kind kind) {
+      return SchedAction{kind, {}, m.value, m.resident, m.tier};
+    };
     if (a.store) stores[static_cast<size_t>(gap.before) + 1].push_back(action(Kind::kStore));
     if (gap.before >= 0) drops[static_cast<size_t>(a.leaves)].push_back(action(Kind::kDrop));
     if (a.load) loads[static_cast<size_t>(a.returns)].push_back(action(Kind::kLoad));

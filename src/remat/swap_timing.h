@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "plan/schedule_problem.h"
@@ -22,7 +23,8 @@ struct Away {
 
 struct Timed {
   bool fits = false;
-  int64_t overflow_bytes = 0;  // largest, over all runs; 0 when it fits
+  int64_t overflow_bytes = 0;  // largest, over all runs and in the last tier; 0 when it fits
+  int64_t crowded_bytes = 0;   // that the last tier has no room for
   int overflow_run = -1;       // where
   double seconds = 0;          // of the step, when it fits
   bool waits = false;          // compute does, for a transfer
@@ -49,6 +51,8 @@ class SwapTiming {
   void tighten(std::vector<Away>& away);
   bool tighten_at(int run, std::vector<Away>& away);
   void find_present(const std::vector<Away>& away);
+  const Movable& movable_of(const Away& a) const;
+  int64_t crowded_bytes(const std::vector<Away>& away);
   double copying(const std::vector<Away>& away) const;
   double play(const std::vector<Away>& away);
 
@@ -57,7 +61,9 @@ class SwapTiming {
   const int runs_;
   std::vector<double> start_, finish_;  // of each run; start_[runs_]: the end of compute
   std::vector<int64_t> present_;
-  std::vector<std::vector<int>> at_;  // scratch of play: indices into away, by slot
+  std::vector<double> out_free_, in_free_;  // scratch: by tier
+  std::vector<std::pair<int, int>> kept_;   // scratch: by movable, slots of time [begin, end)
+  std::vector<std::vector<int>> at_;        // scratch of play: indices into away, by slot
   int64_t units_ = 0;
 };
 

@@ -41,8 +41,11 @@ Status Transfers::open_tier(size_t index, const SlowMemoryOptions& options) {
     reach = std::max(reach, end);
   }
   if (reach < 0) return {};
+  const bool is_file = options.tier.empty() || options.tier == planned.name;
   LT_ASSIGN(tiers_[index].memory,
-            open_slow_tier({.name = planned.name, .bytes = reach, .folder = options.folder}));
+            open_slow_tier({.name = planned.name,
+                            .bytes = reach,
+                            .folder = is_file ? options.folder : std::string()}));
   const auto moves = std::count_if(plan_->steps.begin(), plan_->steps.end(), [&](const Step& step) {
     return (step.kind == Step::Kind::kStore || step.kind == Step::Kind::kLoad) &&
            here(step.storage);

@@ -21,6 +21,7 @@ namespace lowtide::runtime {
 
 struct SlowMemoryOptions {
   std::string folder = {};  // tiers are files here; empty: host memory outside the arena
+  std::string tier = {};    // the name of the only one that is; empty: all of them
   Throttle throttle = {};   // of every tier
 };
 

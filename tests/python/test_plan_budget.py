@@ -67,6 +67,29 @@ def test_moves_are_in_the_verdict(tight, tmp_path):
     assert "bytes stored" in run("verify", path).stdout
 
 
+def test_what_the_first_slow_tier_has_no_room_for_goes_to_the_next(tmp_path):
+    path = tmp_path / "tiers.lt"
+    flags = [MODELS / "resnet50.onnx", "--train", "--loss", "cross-entropy", "--optimizer", "adamw", "--dim", "batch=2",
+             "--effort", "0.5", "--budget", "100MiB"]
+    verdict = run_json("plan", *flags, "--swap", "host=64MiB,file", "-o", path)
+    assert verdict["arena_bytes"] <= 100 << 20
+    plan = json.loads(path.read_text())
+    host, file = plan["slow_tiers"]
+    assert (host["name"], file["name"]) == ("host", "file")
+    assert 0 < host["bytes"] <= 64 << 20 and file["bytes"] > 0
+    assert {storage.get("slow_tier", -1) for storage in plan["storages"]} == {-1, 0, 1}
+    assert run("verify", path).returncode == 0
+    for place in ("memory", f"file={tmp_path}"):
+        report = run_json("run", path, "--steps", "2", "--compare", "--slow-tier", place)
+        assert report["arena_measured_bytes"] == verdict["arena_bytes"]
+        assert report["max_abs_difference"] == 0
+
+
+def test_slow_tiers_without_enough_room_are_named(tight):
+    expect_error(5, "--budget", "slow tier 'host' has room for 65536 bytes", "were needed",
+                 arguments=["plan", *UNET, *QUICK, "--budget", tight[2], "--no-recompute", "--swap", "host=64KiB"])
+
+
 def test_more_memory_saves_no_more_than_its_bound_allows(tight):
     _, verdict, budget = tight
     more = verdict["more_memory"]
@@ -183,6 +206,13 @@ def test_orders_alone_are_refused_by_their_bound(once):
     (["--budget", "1GiB", "--swap", "host", "--link", "0GiB/s"], ["--link", "0GiB/s", "more than 0"]),
     (["--budget", "1GiB", "--swap", "host", "--link", "3GiB"], ["--link", "3GiB", "/s"]),
     (["--budget", "1GiB", "--swap", "tape"], ["--swap", "tape"]),
+    (["--budget", "1GiB", "--swap", "host=2GiB,tape"], ["--swap", "tape", "known: host, file"]),
+    (["--budget", "1GiB", "--swap", "host=2GiBs,file"], ["--swap", "host", "2GiBs"]),
+    (["--budget", "1GiB", "--swap", "host=0,file"], ["--swap", "host", "0 bytes"]),
+    (["--budget", "1GiB", "--swap", "host,file,host"], ["--swap", "host", "twice"]),
+    (["--budget", "1GiB", "--swap", "host,"], ["--swap", "no name"]),
+    (["--budget", "1GiB", "--swap", "=1GiB"], ["--swap", "no name"]),
+    (["--budget", "1GiB", "--swap", "host,file", "--link", "1GiB/s"], ["--link", "--swap", "host,file"]),
     (["--budget", "1GiB", "--time-limit", "0"], ["--time-limit", "above 0"]),
     (["--budget", "1GiB", "--effort", "0"], ["--effort", "above 0"]),
     (["--budget", "1GiB", "--max", "depth"], ["--max", "depth", "batch"]),
