@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "order/max_flow.h"
-
 namespace lowtide::remat {
 
 MultiCutNetwork::MultiCutNetwork(const StepGraph& graph, std::vector<SchedOpId> cuts)
@@ -71,17 +69,26 @@ int64_t MultiCutNetwork::solve(const Multipliers& m, Violations& violations) {
 // cut: an op runs if it is on the source's side, a value stays if its arc is cut (or if that is
 // worth more than it costs).
 int64_t MultiCutNetwork::solve_segment(size_t k, const Multipliers& m, Violations& violations) {
-  const plan::ScheduleProblem& problem = *graph_.problem;
-  const size_t ops = graph_.size(), values = problem.values.size();
-  const auto op_node = [](SchedOpId op) { return size_t{2} + op.index(); };
-  const auto value_node = [&](SchedValueId v) { return 2 + ops + v.index(); };
-  order::MaxFlow flow(2 + ops + values);
-  const int64_t most = most_ticks_of_each(ops + values);
+  const size_t nodes = graph_.size() + graph_.problem->values.size();
+  order::MaxFlow flow(2 + nodes);
   int64_t constant = 0;
   if (k > 0) {
     constant -= scaled_up(capacity_[k - 1], m.price[k - 1]);
     violations.price[k - 1] -= static_cast<double>(capacity_[k - 1]);
   }
+  constant += add_ops(flow, k, m);
+  IdVector<SchedValueId, Stay> stay(graph_.problem->values.size(), Stay::kNo);
+  constant += add_values(flow, k, m, stay);
+  const int64_t cut = flow.run(0, 1);
+  work_ += flow.arcs_seen() + static_cast<int64_t>(nodes);
+  find_violations(flow, k, stay, violations);
+  return constant + cut;
+}
+
+// Each adds its nodes' arcs and returns what they cost in any case.
+int64_t MultiCutNetwork::add_ops(order::MaxFlow& flow, size_t k, const Multipliers& m) const {
+  const int64_t most = most_ticks_of_each(graph_.size() + graph_.problem->values.size());
+  int64_t constant = 0;
   for (SchedOpId op : graph_.ticks.ids()) {
     int64_t ticks = graph_.ticks[op];
     if (has_credit(op) && first_[op] <= k && k <= latest_[op]) ticks -= m.credit[op];
@@ -97,8 +104,14 @@ int64_t MultiCutNetwork::solve_segment(size_t k, const Multipliers& m, Violation
       if (latest_[next] == k && may_run(next, k) && !forced(next, k))
         flow.add_arc(op_node(op), op_node(next), order::MaxFlow::kUnlimited);
   }
-  enum class Stay : char { kNo, kYes, kCut };
-  IdVector<SchedValueId, Stay> stay(values, Stay::kNo);
+  return constant;
+}
+
+int64_t MultiCutNetwork::add_values(order::MaxFlow& flow, size_t k, const Multipliers& m,
+                                    IdVector<SchedValueId, Stay>& stay) const {
+  const plan::ScheduleProblem& problem = *graph_.problem;
+  const int64_t most = most_ticks_of_each(graph_.size() + problem.values.size());
+  int64_t constant = 0;
   for (SchedValueId v : problem.values.ids()) {
     const plan::SchedValue& value = problem.values[v];
     const SchedOpId maker = value.producer;
@@ -127,8 +140,13 @@ int64_t MultiCutNetwork::solve_segment(size_t k, const Multipliers& m, Violation
     flow.add_arc(value_node(v), may_run(maker, k) ? op_node(maker) : 1,
                  old ? std::min(ticks, most) : order::MaxFlow::kUnlimited);
   }
-  const int64_t cut = flow.run(0, 1);
-  work_ += flow.arcs_seen() + static_cast<int64_t>(ops + values);
+  return constant;
+}
+
+void MultiCutNetwork::find_violations(const order::MaxFlow& flow, size_t k,
+                                      const IdVector<SchedValueId, Stay>& stay,
+                                      Violations& violations) const {
+  const plan::ScheduleProblem& problem = *graph_.problem;
   const auto runs = [&](SchedOpId op) {
     return forced(op, k) || (may_run(op, k) && flow.source_side(op_node(op)));
   };
@@ -145,7 +163,6 @@ int64_t MultiCutNetwork::solve_segment(size_t k, const Multipliers& m, Violation
     violations.worth[k][v] -=
         static_cast<float>(stays) + static_cast<float>(runs(problem.values[v].producer));
   }
-  return constant + cut;
 }
 
 }  // namespace lowtide::remat

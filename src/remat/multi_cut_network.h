@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "order/max_flow.h"
 #include "remat/closure_cut_network.h"
 
 namespace lowtide::remat {
@@ -41,7 +42,16 @@ class MultiCutNetwork {
   int64_t work() const { return work_; }
 
  private:
+  enum class Stay : char { kNo, kYes, kCut };
+
   int64_t solve_segment(size_t k, const Multipliers& m, Violations& violations);
+  int64_t add_ops(order::MaxFlow& flow, size_t k, const Multipliers& m) const;
+  int64_t add_values(order::MaxFlow& flow, size_t k, const Multipliers& m,
+                     IdVector<SchedValueId, Stay>& stay) const;
+  void find_violations(const order::MaxFlow& flow, size_t k,
+                       const IdVector<SchedValueId, Stay>& stay, Violations& violations) const;
+  size_t op_node(SchedOpId op) const { return size_t{2} + op.index(); }
+  size_t value_node(SchedValueId v) const { return 2 + graph_.size() + v.index(); }
   bool forced(SchedOpId op, size_t k) const { return first_[op] == k && latest_[op] == k; }
   bool may_run(SchedOpId op, size_t k) const { return first_[op] <= k && k <= last_[op]; }
   void find_segments();

@@ -88,6 +88,7 @@ bool Proposals::drop_before(int value, int use) {
 }
 
 // Runs `action` right before `node`; makes the inputs that are not there, or lets them live longer.
+// NOLINTNEXTLINE(misc-no-recursion): at most kDeepest deep
 bool Proposals::run_before(int action, int node, int depth) {
   if (!table_->may_rerun(action)) return false;
   for (const int u : table_->reads(action)) {

@@ -10,7 +10,7 @@ Precedence::Precedence(const Facts& of)
       followers(of.plan.ops.size()),
       may_rerun(of.plan.ops.size(), 0),
       inputs(of.plan.ops.size()),
-      movable(of.plan.storages.size(), 0) {
+      movable_(of.plan.storages.size(), 0) {
   const plan::Plan& plan = facts.plan;
   IdVector<PlanValueId, std::vector<PlanOpId>> version_readers(plan.values.size());
   for (PlanOpId o : plan.ops.ids()) {
@@ -48,10 +48,10 @@ void Precedence::add(PlanOpId before, PlanOpId after) {
 void Precedence::find_movable() {
   const plan::Plan& plan = facts.plan;
   for (PlanStorageId s : plan.storages.ids())
-    movable[s] =
+    movable_[s] =
         !facts.maker[s].valid() && (!facts.readers[s].empty() || plan.storages[s].home_slow);
   for (const plan::PlanValue& value : plan.values)
-    if (value.is_output && value.alias != plan::PlanAlias::kUpdate) movable[value.storage] = 0;
+    if (value.is_output && value.alias != plan::PlanAlias::kUpdate) movable_[value.storage] = 0;
 }
 
 Precedence::Mark Precedence::ancestors(PlanOpId op) const {

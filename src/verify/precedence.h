@@ -24,7 +24,7 @@ struct Precedence {
   }
   // A resident that can be elsewhere while no op reads it: some op does, or the plan moves it, and
   // the step does not return it as it is. Only where there is a slow tier.
-  bool may_move(PlanStorageId s) const { return movable[s] != 0; }
+  bool may_move(PlanStorageId s) const { return movable_[s] != 0; }
 
   const Facts& facts;
   // Makers of inputs, control edges, and for an op that overwrites a storage all who read what it
@@ -38,7 +38,7 @@ struct Precedence {
  private:
   void add(PlanOpId before, PlanOpId after);
   void find_movable();
-  Storages movable;
+  Storages movable_;
 };
 
 // The moment at which an op runs for the first time: what is with it in memory, and what later ops
