@@ -156,12 +156,11 @@ Result<pipeline::OptimizeOptions> pipeline_options(const PlanOptions& options) {
   result.order.seed = options.seed;
   result.order.max_seconds = options.time_limit_seconds;
   result.pack.max_seconds = options.time_limit_seconds;
-  constexpr double kUnitsPerSecond = 200e6;
   if (!(options.effort > 0 && options.effort <= 1e6))
     return error(ErrorCode::kUsage,
                  fmt::format("--effort: {} is not above 0 and at most 1e6", options.effort));
   result.schedule.recompute = options.recompute;
-  result.schedule.remat.max_units = static_cast<int64_t>(options.effort * kUnitsPerSecond);
+  result.schedule.remat.max_units = remat::units_in(options.effort);
   result.schedule.swap.max_units = result.schedule.remat.max_units;
   result.schedule.remat.max_seconds = options.time_limit_seconds;
   result.schedule.remat.cancel = options.cancel;

@@ -12,8 +12,6 @@
 namespace lowtide::pipeline {
 namespace {
 
-using plan::SchedAction;
-
 constexpr int kMostAttempts =
     6;  // schedules packed for one budget; half of the work is the first's
 constexpr int64_t kFineness = 1000;  // of a target, as a part of the budget
@@ -23,13 +21,6 @@ constexpr size_t kTensorsNamed = 4;  // in an error
 // What a search gets that was stopped while its best schedule needed an arena above the budget.
 constexpr int64_t kClosingUnits = 40'000'000;
 constexpr double kClosingSeconds = 2;
-
-std::vector<SchedAction> runs_of(const std::vector<SchedAction>& sequence) {
-  std::vector<SchedAction> runs;
-  std::copy_if(sequence.begin(), sequence.end(), std::back_inserter(runs),
-               [](const SchedAction& a) { return a.kind == SchedAction::Kind::kRun; });
-  return runs;
-}
 
 class Fitter {
  public:
@@ -59,7 +50,7 @@ class Fitter {
         crowded_ = outcome.crowded;
         break;
       }
-      search.remat.starts = {runs_of(outcome.sequence)};
+      search.remat.starts = {plan::runs_of(outcome.sequence)};
       BudgetSolution found{{}, outcome.status, {}};
       LT_ASSIGN(found.solution,
                 pack_schedule(view_, std::move(outcome.sequence), options_, budget));

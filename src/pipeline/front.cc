@@ -26,13 +26,6 @@ double seconds(const BudgetSolution& solved) {
   return solved.solution.profile.seconds;
 }
 
-std::vector<plan::SchedAction> runs_of(const BudgetSolution& solved) {
-  std::vector<plan::SchedAction> runs;
-  for (const plan::SchedAction& action : solved.solution.sequence)
-    if (action.kind == plan::SchedAction::Kind::kRun) runs.push_back(action);
-  return runs;
-}
-
 // The searches of a front. `attempts` have budgets that descend.
 class FrontSearch {
  public:
@@ -96,7 +89,7 @@ class FrontSearch {
     remat.starts.clear();
     for (const Attempt* neighbour : neighbours)
       if (neighbour != nullptr && neighbour->solved)
-        remat.starts.push_back(runs_of(*neighbour->solved));
+        remat.starts.push_back(plan::runs_of(neighbour->solved->solution.sequence));
     if (whole_.schedule.remat.progress)
       remat.progress = [this](remat::RematProgress progress) {
         progress.share = std::min(

@@ -162,6 +162,13 @@ Status check(const ScheduleProblem& problem) {
   return check_links(problem);
 }
 
+std::vector<SchedAction> runs_of(std::span<const SchedAction> sequence) {
+  std::vector<SchedAction> runs;
+  for (const SchedAction& action : sequence)
+    if (action.kind == SchedAction::Kind::kRun) runs.push_back(action);
+  return runs;
+}
+
 std::vector<Link> links_of(const ScheduleProblem& problem) {
   std::vector<Link> links = problem.more_links;
   if (problem.link) links.insert(links.begin(), *problem.link);

@@ -23,6 +23,7 @@
 #include <cstdint>
 #include <limits>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -153,6 +154,9 @@ struct SchedAction {
   static SchedAction load(SchedResidentId r) { return {Kind::kLoad, {}, {}, r}; }
   bool operator==(const SchedAction&) const = default;
 };
+
+// The runs among them: the schedule without its transfers.
+std::vector<SchedAction> runs_of(std::span<const SchedAction> sequence);
 
 // Evidence that no order can do better: when `op` runs, every order has executed at least op's
 // ancestors and none of its descendants; the cheapest such state is `prefix` (closed under

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <limits>
-#include <numeric>
 #include <optional>
 
 #include "base/check.h"
@@ -16,13 +15,6 @@ namespace {
 using plan::SchedAction;
 using plan::ScheduleProblem;
 using plan::SolveStatus;
-
-std::vector<SchedAction> runs_of(const std::vector<SchedAction>& sequence) {
-  std::vector<SchedAction> runs;
-  for (const SchedAction& action : sequence)
-    if (action.kind == SchedAction::Kind::kRun) runs.push_back(action);
-  return runs;
-}
 
 // Of the work: for the order of least peak, and for recompute alone. Other tries share the rest.
 constexpr double kShareOfOrder = 0.1, kShareOfRecompute = 0.4;
@@ -187,11 +179,6 @@ class Joint {
   RematOutcome result_;
 };
 
-bool as_good(const RematOutcome& less_memory, const RematOutcome& more_memory) {
-  return !less_memory.sequence.empty() &&
-         (more_memory.sequence.empty() || less_memory.seconds <= more_memory.seconds);
-}
-
 }  // namespace
 
 RematOutcome solve_joint(const ScheduleProblem& problem, const JointOptions& options) {
@@ -202,44 +189,6 @@ RematOutcome solve_joint(const ScheduleProblem& problem, const JointOptions& opt
   if (!options.recompute)
     for (plan::SchedOp& op : runs_only.ops) op.may_rerun = false;
   return solve(runs_only, options.remat);
-}
-
-std::vector<RematOutcome> solve_front(const ScheduleProblem& problem,
-                                      std::span<const int64_t> budgets,
-                                      const JointOptions& options) {
-  std::vector<size_t> by_budget(budgets.size());
-  std::iota(by_budget.begin(), by_budget.end(), size_t{0});
-  std::stable_sort(by_budget.begin(), by_budget.end(),
-                   [&](size_t a, size_t b) { return budgets[a] > budgets[b]; });
-  std::vector<RematOutcome> outcomes(budgets.size());
-  ScheduleProblem at = problem;
-  JointOptions seeded = options;
-  double solved = 0;
-  if (options.remat.progress)
-    seeded.remat.progress = [&](RematProgress progress) {
-      progress.share = (solved + progress.share) / static_cast<double>(budgets.size());
-      options.remat.progress(progress);
-    };
-  for (size_t i : by_budget) {
-    at.budget_bytes = budgets[i];
-    outcomes[i] = solve_joint(at, seeded);
-    if (!outcomes[i].sequence.empty()) seeded.remat.starts = {runs_of(outcomes[i].sequence)};
-    solved += 1;
-  }
-  for (size_t k = by_budget.size(); k-- > 1;) {
-    const RematOutcome& less = outcomes[by_budget[k]];
-    RematOutcome& more = outcomes[by_budget[k - 1]];
-    if (!as_good(less, more)) continue;
-    more.sequence = less.sequence;
-    more.seconds = less.seconds;
-    more.peak_bytes = less.peak_bytes;
-    if (more.seconds <= more.lower_bound_seconds * (1 + 1e-9)) {
-      more.status = SolveStatus::kOptimal;
-    } else if (!more.cut_short) {
-      more.status = SolveStatus::kFeasible;
-    }
-  }
-  return outcomes;
 }
 
 }  // namespace lowtide::remat

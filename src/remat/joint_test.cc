@@ -117,26 +117,6 @@ TEST(Joint, SeveralTiersKeepTheirRoomAndTheBound) {
   EXPECT_GT(better, 0);
 }
 
-TEST(Joint, AFrontIsMonotone) {
-  Rng rng(12);
-  for (int i = 0; i < 40; ++i) {
-    const ScheduleProblem problem = random_problem(rng, i % 2);
-    const int64_t top = *problem.budget_bytes + 8;
-    std::vector<int64_t> budgets;
-    for (int64_t b = top; b > top / 2; b -= 3) budgets.push_back(b);
-    const std::vector<RematOutcome> front = solve_front(problem, budgets, quick());
-    ASSERT_EQ(front.size(), budgets.size());
-    for (size_t k = 0; k < front.size(); ++k) {
-      if (front[k].sequence.empty()) continue;
-      EXPECT_LE(front[k].peak_bytes, budgets[k]);
-      if (k == 0) continue;
-      ASSERT_FALSE(front[k - 1].sequence.empty());
-      EXPECT_LE(front[k - 1].seconds, front[k].seconds);
-      EXPECT_LE(front[k].peak_bytes, front[k - 1].peak_bytes);
-    }
-  }
-}
-
 TEST(Joint, TheSameAnswerAtAnyThreadCount) {
   Rng rng(13);
   for (int i = 0; i < 10; ++i) {

@@ -34,7 +34,7 @@ bool only_runs(const std::vector<SchedAction>& sequence) {
                      [](const SchedAction& a) { return a.kind == SchedAction::Kind::kRun; });
 }
 
-std::vector<int> runs_of(const std::vector<SchedAction>& sequence) {
+std::vector<int> ops_run(const std::vector<SchedAction>& sequence) {
   std::vector<int> runs;
   for (const SchedAction& action : sequence) runs.push_back(static_cast<int>(action.op.index()));
   return runs;
@@ -134,7 +134,7 @@ class Solve {
   }
 
   void add_start(const std::vector<SchedAction>& sequence) {
-    if (plan::simulate_sequence(problem_, sequence)) starts_.push_back(runs_of(sequence));
+    if (plan::simulate_sequence(problem_, sequence)) starts_.push_back(ops_run(sequence));
   }
 
   // The schedule becomes the answer if it fits and is faster than what there is.

@@ -83,17 +83,20 @@ std::map<PlanOpId, OpSet> predecessors(const Plan& p) {
   return before;
 }
 
-OpSet ancestors_of(const Plan& p, PlanOpId op) {
-  std::map<PlanOpId, OpSet> before = predecessors(p);
+OpSet ancestors_in(const std::map<PlanOpId, OpSet>& before, PlanOpId op) {
   OpSet above;
   std::vector<PlanOpId> open{op};
   while (!open.empty()) {
     const PlanOpId o = open.back();
     open.pop_back();
-    for (PlanOpId b : before[o])
+    for (PlanOpId b : before.at(o))
       if (above.insert(b).second) open.push_back(b);
   }
   return above;
+}
+
+OpSet ancestors_of(const Plan& p, PlanOpId op) {
+  return ancestors_in(predecessors(p), op);
 }
 
 OpSet descendants_of(const Plan& p, PlanOpId op) {
@@ -231,6 +234,27 @@ bool may_take_over(const Plan& p, PlanStorageId from, PlanStorageId heir) {
   return false;
 }
 
+int64_t most_flow(Network& room, size_t source, size_t sink) {
+  int64_t total = 0;
+  while (true) {
+    std::map<size_t, size_t> from{{source, source}};
+    std::vector<size_t> open{source};
+    while (!open.empty() && !from.contains(sink)) {
+      const size_t at = open.back();
+      open.pop_back();
+      for (const auto& [to, left] : room[at])
+        if (left > 0 && from.emplace(to, at).second) open.push_back(to);
+    }
+    if (!from.contains(sink)) return total;
+    int64_t amount = INT64_MAX;
+    for (size_t at = sink; at != source; at = from[at])
+      amount = std::min(amount, room[from[at]][at]);
+    for (size_t at = sink; at != source; at = from[at])
+      room[from[at]][at] -= amount, room[at][from[at]] += amount;
+    total += amount;
+  }
+}
+
 int64_t most_saved(const Plan& p,
                    const std::vector<std::pair<PlanStorageId, PlanStorageId>>& pairs) {
   int64_t most = 0;
@@ -322,11 +346,11 @@ class States {
     return true;
   }
 
-  // The same by depth-first augmenting paths in a residual graph kept as a map of maps.
+  // The same as a flow.
   int64_t least_by_paths() const {
     constexpr int64_t kMuch = int64_t{1} << 61;
     const size_t n = p_.ops.size(), source = n + p_.storages.size(), sink = source + 1;
-    std::map<size_t, std::map<size_t, int64_t>> room;
+    Network room;
     const auto node = [&](PlanOpId o) {
       return above_.contains(o) ? source : below_.contains(o) ? sink : size_t{o.index()};
     };
@@ -339,24 +363,7 @@ class States {
       if (output_.at(s)) room[n + s.index()][sink] = kMuch;
       for (PlanOpId r : readers_.at(s)) room[n + s.index()][node(r)] = kMuch;
     }
-    int64_t total = 0;
-    while (true) {
-      std::map<size_t, size_t> from{{source, source}};
-      std::vector<size_t> open{source};
-      while (!open.empty() && !from.contains(sink)) {
-        const size_t at = open.back();
-        open.pop_back();
-        for (const auto& [to, left] : room[at])
-          if (left > 0 && from.emplace(to, at).second) open.push_back(to);
-      }
-      if (!from.contains(sink)) return total;
-      int64_t amount = INT64_MAX;
-      for (size_t at = sink; at != source; at = from[at])
-        amount = std::min(amount, room[from[at]][at]);
-      for (size_t at = sink; at != source; at = from[at])
-        room[from[at]][at] -= amount, room[at][from[at]] += amount;
-      total += amount;
-    }
+    return most_flow(room, source, sink);
   }
 
  private:

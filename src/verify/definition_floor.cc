@@ -1,7 +1,6 @@
 // The naive judge's floor: for each op, what is with it while it runs for the first time, and the
-// least that must stay with it for what comes later, by plain augmenting paths in a residual graph
-// kept as a map of maps. What is asked about pairs of the whole plan is asked once, and written
-// down in tables.
+// least that must stay with it for what comes later, by plain augmenting paths. What is asked about
+// pairs of the whole plan is asked once, and written down in tables.
 #include <algorithm>
 #include <map>
 
@@ -58,15 +57,7 @@ struct Tables {
   explicit Tables(const Plan& p) {
     const std::map<PlanOpId, OpSet> before = predecessors(p);
     for (PlanOpId o : p.ops.ids()) {
-      OpSet up;
-      std::vector<PlanOpId> open{o};
-      while (!open.empty()) {
-        const PlanOpId at = open.back();
-        open.pop_back();
-        for (PlanOpId b : before.at(at))
-          if (up.insert(b).second) open.push_back(b);
-      }
-      above.push_back(std::move(up));
+      above.push_back(ancestors_in(before, o));
       below.push_back({});
       again.push_back(computes_the_same_again(p, o));
       std::vector<PlanOpId> later;
@@ -132,7 +123,7 @@ class FirstRun {
   int64_t least_kept() const {
     constexpr int64_t kMuch = int64_t{1} << 61;
     const size_t n = p_.ops.size(), source = n + p_.storages.size(), sink = source + 1;
-    std::map<size_t, std::map<size_t, int64_t>> room;
+    Network room;
     const auto node = [&](PlanOpId o) { return over(o) ? sink : size_t{o.index()}; };
     for (PlanStorageId s : p_.storages.ids()) {
       if (!may_stay(s)) continue;
@@ -174,28 +165,6 @@ class FirstRun {
     for (const auto& pair : pairs_)
       if (pair.first != s) without.push_back(pair);
     return most_saved(p_, pairs_) - most_saved(p_, without);
-  }
-
-  static int64_t most_flow(std::map<size_t, std::map<size_t, int64_t>>& room, size_t source,
-                           size_t sink) {
-    int64_t total = 0;
-    while (true) {
-      std::map<size_t, size_t> from{{source, source}};
-      std::vector<size_t> todo{source};
-      while (!todo.empty() && !from.contains(sink)) {
-        const size_t at = todo.back();
-        todo.pop_back();
-        for (const auto& [to, left] : room[at])
-          if (left > 0 && from.emplace(to, at).second) todo.push_back(to);
-      }
-      if (!from.contains(sink)) return total;
-      int64_t amount = INT64_MAX;
-      for (size_t at = sink; at != source; at = from[at])
-        amount = std::min(amount, room[from[at]][at]);
-      for (size_t at = sink; at != source; at = from[at])
-        room[from[at]][at] -= amount, room[at][from[at]] += amount;
-      total += amount;
-    }
   }
 
   const Plan& p_;

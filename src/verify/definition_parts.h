@@ -25,8 +25,14 @@ bool may_take_over(const plan::Plan& p, plan::PlanStorageId from, plan::PlanStor
 int64_t most_saved(const plan::Plan& p,
                    const std::vector<std::pair<plan::PlanStorageId, plan::PlanStorageId>>& pairs);
 
-// What must run directly before each op.
+// By node: the room of each arc. most_flow: by depth-first augmenting paths, which use it up.
+using Network = std::map<size_t, std::map<size_t, int64_t>>;
+int64_t most_flow(Network& room, size_t source, size_t sink);
+
+// What must run directly before each op, and all that must before one of them.
 std::map<plan::PlanOpId, std::set<plan::PlanOpId>> predecessors(const plan::Plan& p);
+std::set<plan::PlanOpId> ancestors_in(
+    const std::map<plan::PlanOpId, std::set<plan::PlanOpId>>& before, plan::PlanOpId op);
 // Ops that have run, and those that have not, whenever `op` runs for the first time.
 std::set<plan::PlanOpId> ancestors_of(const plan::Plan& p, plan::PlanOpId op);
 std::set<plan::PlanOpId> descendants_of(const plan::Plan& p, plan::PlanOpId op);
