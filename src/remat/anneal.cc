@@ -1,5 +1,6 @@
 #include "remat/anneal.h"
 
+#include <algorithm>
 #include <cmath>
 
 namespace lowtide::remat {
@@ -29,7 +30,7 @@ class Anneal {
       if (tried % kLook == 0) {
         const int64_t done = state_.work() - start + tried * kWorkOfProposal;
         work_ = done;
-        if (done >= options_.units || watch.stopped()) break;
+        if (done >= std::min(options_.units, options_.stop_units) || watch.stopped()) break;
         set_progress(static_cast<double>(done) / static_cast<double>(options_.units));
       }
       step(statistics);

@@ -3,12 +3,14 @@
 // Energy = extra time / time of each op once + mu * sum over nodes of overflow / capacity. Early,
 // mu is small: the search walks through schedules that do not fit, which is how it gets around
 // corners; it grows until only schedules that fit are left. The temperature falls geometrically.
-// Progress is measured in units of work, so the same limits give the same answer everywhere.
+// Progress is measured in units of work, so the same limits give the same answer everywhere, and a
+// run that is stopped early has walked the same way as far as it came.
 #pragma once
 
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <optional>
 #include <vector>
 
@@ -22,7 +24,8 @@ namespace lowtide::remat {
 struct AnnealOptions {
   double hot = 3e-3, cold = 2e-5;     // temperature, in shares of the step's time
   double loose = 0.05, strict = 0.3;  // mu at the beginning and at the end
-  int64_t units = 1'000'000;
+  int64_t units = 1'000'000;  // of the whole schedule of temperature and mu
+  int64_t stop_units = std::numeric_limits<int64_t>::max();  // ends it before, where that is less
   ProposalOptions proposals;
 };
 

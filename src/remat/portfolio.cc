@@ -12,12 +12,12 @@ constexpr int kRounds = 6;                               // of a series
 constexpr int kTasks[kRounds] = {8, 6, 4, 2, 2, 2};      // annealing runs of a round
 constexpr int kSurvivors[kRounds] = {8, 6, 3, 2, 1, 1};  // of the round before
 constexpr double kHottest = 3e-3, kCoolest = 4e-5, kCooling = 0.45;
-constexpr int64_t kQuickUnitsPerRun = 20'000;      // of the first round, by runs in the start
+constexpr int64_t kFirstUnitsPerRun = 1'000;       // of the first series, by runs in the start
+constexpr int64_t kGrowth = 4;                     // of the length from series to series
 constexpr int64_t kUnitsOfSeries = 4'000'000'000;  // twenty seconds
 constexpr int64_t kUnitsOfStart = 40;              // to build a state, by runs in it
 constexpr int64_t kLeastUnitsPerOp = 40'000;       // of an annealing run beside others
 constexpr double kOpsOfScale = 800;                // temperatures are those of so many ops
-constexpr double kNoTimeLimit = 1e8;               // seconds
 
 struct Task {
   const std::vector<int>* start = nullptr;
@@ -57,12 +57,8 @@ class Portfolio {
     size_t longest = 0;
     for (const auto& start : starts) longest = std::max(longest, start.size());
     if (options_.restarts) {
-      // A quick one, so that there is an answer soon.
-      const auto quick = static_cast<int64_t>(longest) * kQuickUnitsPerRun;
-      members_ = starts_;
-      make_tasks(1, 1, kHottest, std::min(quick, units_left() / kRounds));
-      round();
-      while (!done() && units_left() > 0) series();
+      int64_t length = std::max<int64_t>(1, static_cast<int64_t>(longest) * kFirstUnitsPerRun);
+      for (; !done(); length = std::min(length * kGrowth, kUnitsOfSeries)) series(length);
     } else {
       members_ = starts_;
       make_tasks(1, 1, kHottest, units_left());
@@ -86,29 +82,18 @@ class Portfolio {
            (options_.cancel != nullptr && options_.cancel->load());
   }
 
-  // By the unit limit; where the time limit will come first at the pace so far, by that.
-  int64_t units_left() const {
-    const int64_t left = options_.max_units - clock_.used();
-    const double spent = clock_.seconds();
-    if (options_.max_seconds >= kNoTimeLimit || spent <= 0 || clock_.used() == 0) return left;
-    const double pace = static_cast<double>(clock_.used()) / spent;
-    return static_cast<int64_t>(std::clamp(pace * (options_.max_seconds - spent), 0.0,
-                                           static_cast<double>(std::max<int64_t>(0, left))));
-  }
+  int64_t units_left() const { return std::max<int64_t>(0, options_.max_units - clock_.used()); }
 
   // Rounds that get cooler, of fewer and fewer runs: each goes on from one of the best of the round
-  // before. What is very long is several of these.
-  void series() {
-    const int64_t all = units_left();
-    const int64_t of_this = all / std::max<int64_t>(1, all / kUnitsOfSeries);
-    const int64_t end = clock_.used() + of_this;
+  // before. Short ones have fewer rounds.
+  void series(int64_t length) {
+    const int64_t of_round = kLeastUnitsPerOp / 2 * std::max(1, table_.ops());
+    const int rounds = static_cast<int>(std::clamp<int64_t>(length / of_round, 1, kRounds));
     double hot = kHottest;
     members_ = starts_;
     if (best_.extra_cost != kNone) members_.push_back({best_.extra_cost, 0, true, best_.sequence});
-    for (int k = 0; k < kRounds && !done(); ++k) {
-      const int64_t left = std::min(end - clock_.used(), units_left());
-      if (left <= 0) return;
-      make_tasks(kTasks[k], kSurvivors[k], hot, left / (kRounds - k));
+    for (int k = 0; k < rounds && !done(); ++k) {
+      make_tasks(kTasks[k], kSurvivors[k], hot, length / rounds);
       round();
       if (best_.extra_cost != kNone) hot = std::max(kCoolest, hot * kCooling);
     }
@@ -180,7 +165,14 @@ class Portfolio {
     task.edits = statistics.edits;
   }
 
+  // Each does what it would do with more work left, as far as that goes: as if they ran one after
+  // another.
   void run_tasks() {
+    int64_t left = units_left();
+    for (Task& task : tasks_) {
+      task.options.stop_units = left;
+      left = std::max<int64_t>(0, left - task.options.units);
+    }
     const size_t threads =
         std::min(tasks_.size(), static_cast<size_t>(std::max(1, options_.threads)));
     std::atomic<size_t> next{0};

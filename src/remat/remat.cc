@@ -13,6 +13,10 @@
 namespace lowtide::remat {
 namespace {
 
+// What comes before the search takes the same work whatever the limit is, or a share of it: more
+// work then never leaves less for the search, nor other starts.
+constexpr int64_t kMostOrderUnits = 20'000'000, kOrderUnitsPerOp = 10'000;
+
 using plan::SchedAction;
 using plan::ScheduleProblem;
 
@@ -73,9 +77,9 @@ class Solve {
   bool try_exactly() {
     if (problem_.ops.empty() || problem_.ops.size() > kMostExactOps) return false;
     constexpr int64_t kMostUnits = 10'000'000;
-    const ExactResult exact =
-        solve_exactly(ActionTable(problem_), std::min(kMostUnits, options_.max_units / 4 * 3));
-    clock_.spend(exact.units);
+    const int64_t units = std::min(kMostUnits, options_.max_units / 4 * 3);
+    const ExactResult exact = solve_exactly(ActionTable(problem_), units);
+    clock_.spend(std::min(exact.units, units));
     if (!exact.complete) return false;
     if (exact.best) {
       take(*exact.best);
@@ -88,9 +92,9 @@ class Solve {
     std::vector<plan::SchedOpId> order(problem_.ops.ids().begin(), problem_.ops.ids().end());
     const std::vector<plan::SchedOpId> incoming = order;
     if (options_.order_start || !problem_.budget_bytes) {
+      const auto ops = static_cast<int64_t>(std::max<size_t>(1, problem_.ops.size()));
       order::OrderOptions order_options;
-      order_options.max_units =
-          std::max<int64_t>(1, std::min<int64_t>(20'000'000, options_.max_units / 20));
+      order_options.max_units = std::min(kMostOrderUnits, kOrderUnitsPerOp * ops);
       order_options.threads = options_.threads;
       const plan::ScheduleOutcome least = order::solve(problem_, order_options);
       clock_.spend(least.work.units);
@@ -128,7 +132,7 @@ class Solve {
     options.order = order;
     options.max_work = std::min(options.max_work, options_.max_units / 10);
     const MultiCutResult several = multi_cut(problem_, cut, options);
-    clock_.spend(several.work);
+    clock_.spend(std::min(several.work, options.max_work));
     outcome_.lower_bound_seconds =
         std::max(outcome_.lower_bound_seconds, several.lower_bound_seconds);
   }

@@ -9,7 +9,8 @@
 // capacity over time, prefetch needs no rule of its own, and time is exact.
 //
 // Search: greedily the gap that relieves the run with the largest overflow most per second of
-// transfer, until nothing overflows; then annealing over the set. MAGIS and OffMate swap in
+// transfer, until nothing overflows; then annealing over the set; last, what need not move stays:
+// without any one of the gaps that are left the budget is not kept or the step is longer. MAGIS and OffMate swap in
 // schedules that they fixed before; here the runs come from the retention search, and joint.h
 // varies both.
 //
@@ -18,6 +19,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <span>
 #include <vector>
@@ -32,6 +34,8 @@ namespace lowtide::remat {
 struct SwapOptions {
   GapOptions gaps;                 // what may move
   bool local_search = true;        // improve the greedy choice
+  // Seconds of a step; what takes as long is not looked through for moves without need.
+  double tidy_below = std::numeric_limits<double>::infinity();
   int64_t max_units = 20'000'000;  // runs looked at
   double max_seconds = 1e9;        // safety stop
   uint64_t seed = 1;

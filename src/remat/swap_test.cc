@@ -216,6 +216,54 @@ TEST(Swap, NoTierHoldsMoreThanItHasRoomFor) {
   EXPECT_GT(crowded, 0);
 }
 
+// Without the `k`th stay away of a value: its drop and its load go, and its store where no later
+// load needs what it stored.
+std::vector<SchedAction> without_stay(const std::vector<SchedAction>& sequence, size_t load) {
+  using Kind = SchedAction::Kind;
+  const plan::SchedValueId value = sequence[load].value;
+  const auto is = [&](size_t i, Kind kind) {
+    return sequence[i].kind == kind && sequence[i].value == value;
+  };
+  size_t drop = load, store = sequence.size();
+  while (!is(drop, Kind::kDrop)) --drop;
+  for (size_t i = 0; i < drop; ++i)
+    if (is(i, Kind::kStore)) store = i;
+  bool needed = false;  // by a load after it and other than this
+  for (size_t i = store + 1; i < sequence.size(); ++i) needed |= i != load && is(i, Kind::kLoad);
+  std::vector<SchedAction> shorter;
+  for (size_t i = 0; i < sequence.size(); ++i)
+    if (i != load && i != drop && (needed || i != store)) shorter.push_back(sequence[i]);
+  return shorter;
+}
+
+TEST(Swap, NothingMovesWithoutNeed) {
+  Rng rng(21);
+  int stays = 0, others = 0;
+  for (int i = 0; i < 600; ++i) {
+    ScheduleProblem problem = random_problem(rng, rng.between(6, 40));
+    const auto runs = in_given_order(problem);
+    const auto whole = plan::simulate_sequence(problem, runs);
+    problem.budget_bytes = whole->peak_bytes - rng.between(1, whole->peak_bytes / 2);
+    const SwapOutcome outcome = add_transfers(problem, runs, limited(100'000));
+    for (size_t k = 0; k < outcome.sequence.size(); ++k) {
+      const SchedAction& action = outcome.sequence[k];
+      if (action.kind != SchedAction::Kind::kLoad || !action.value.valid()) continue;
+      const auto shorter = without_stay(outcome.sequence, k);
+      const auto profile = plan::simulate_sequence(problem, shorter);
+      if (!profile) {
+        ++others;  // a later stay wants what this one stored
+        continue;
+      }
+      ++stays;
+      EXPECT_TRUE(profile->peak_bytes > *problem.budget_bytes ||
+                  profile->seconds > outcome.seconds * (1 + 1e-12))
+          << "problem " << i << ", action " << k;
+    }
+  }
+  EXPECT_GT(stays, 500);
+  EXPECT_LT(others, stays / 10);
+}
+
 TEST(Swap, TheSameAnswerEveryTime) {
   Rng rng(3);
   for (int i = 0; i < 50; ++i) {

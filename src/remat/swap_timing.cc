@@ -49,6 +49,7 @@ Timed SwapTiming::time(const std::vector<char>& chosen, bool may_wait) {
     timed.seconds = play(away);
     timed.waits = timed.seconds > no_waiting;
     timed.seconds += copying(away);
+    timed.moved_bytes = moved_bytes(away);
     timed.away = away;
     if (pass == 0 || timed.overflow_bytes < best.overflow_bytes ||
         (timed.fits && timed.seconds < best.seconds))
@@ -202,6 +203,13 @@ double SwapTiming::copying(const std::vector<Away>& away) const {
   for (size_t tier = 0; tier < bytes.size(); ++tier)
     seconds += bytes[tier] * view_.links[tier].compute_seconds_per_byte;
   return seconds;
+}
+
+int64_t SwapTiming::moved_bytes(const std::vector<Away>& away) const {
+  int64_t bytes = 0;
+  for (const Away& a : away)
+    bytes += (static_cast<int64_t>(a.store) + static_cast<int64_t>(a.load)) * movable_of(a).bytes;
+  return bytes;
 }
 
 // The timeline of the step with these transfers; leaves the runs' times in start_ and finish_.

@@ -28,6 +28,7 @@ struct Timed {
   int overflow_run = -1;       // where
   double seconds = 0;          // of the step, when it fits
   bool waits = false;          // compute does, for a transfer
+  int64_t moved_bytes = 0;     // out and in
   std::vector<Away> away;      // by gap
 };
 
@@ -54,6 +55,7 @@ class SwapTiming {
   const Movable& movable_of(const Away& a) const;
   int64_t crowded_bytes(const std::vector<Away>& away);
   double copying(const std::vector<Away>& away) const;
+  int64_t moved_bytes(const std::vector<Away>& away) const;
   double play(const std::vector<Away>& away);
 
   const GapView& view_;

@@ -124,10 +124,6 @@ TransferTotals CopyEngine::totals() const {
   return totals;
 }
 
-std::optional<int64_t> CopyEngine::torn_slot() const {
-  return torn_slot_;
-}
-
 // The loop of one worker: the oldest transfer of its queue, once what it must not overtake is over.
 void CopyEngine::work(CopyDirection direction) {
   Queue& mine = queue(direction);
@@ -159,7 +155,7 @@ void CopyEngine::work(CopyDirection direction) {
 }
 
 void CopyEngine::fail(CopyDirection direction, const Transfer& transfer, const Moved& moved) {
-  if (direction == CopyDirection::kOut) torn_slot_ = transfer.slot;
+  if (direction == CopyDirection::kOut) torn_store_ = transfer;
   if (!failure_)
     failure_ = transfer_error(tier_, {direction, transfer.storage, transfer.bytes}, moved);
 }

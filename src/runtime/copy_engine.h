@@ -95,8 +95,9 @@ class CopyEngine {
   // Valid while nothing is under way, until the next restart.
   std::span<const TransferTiming> timings() const { return {timings_.data(), begun_}; }
   TransferTotals totals() const;
-  // The slot of the store that failed: its contents are neither the old nor the new ones.
-  std::optional<int64_t> torn_slot() const;
+  // The store that failed: its slot holds neither the old contents nor the new ones, its memory
+  // still holds the new ones.
+  std::optional<Transfer> torn_store() const { return torn_store_; }
 
  private:
   struct Record {
@@ -131,7 +132,7 @@ class CopyEngine {
   size_t begun_ = 0;
   Queue queues_[2];
   std::optional<Error> failure_;
-  std::optional<int64_t> torn_slot_;
+  std::optional<Transfer> torn_store_;
   bool stopping_ = false;
 };
 

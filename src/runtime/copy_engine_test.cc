@@ -157,7 +157,10 @@ TEST(CopyEngine, AFailureAtAnyByteEndsItWithOneLine) {
     EXPECT_EQ(status.error().message, "the tier: only " + std::to_string(limit % 4096) +
                                           " of 4096 bytes of '" + (limit < 4096 ? "a" : "b") +
                                           "' could be stored: No space left on device");
-    EXPECT_EQ(engine->torn_slot(), limit / 4096 * 4096);
+    const auto torn = engine->torn_store();
+    ASSERT_TRUE(torn.has_value());
+    EXPECT_EQ(torn->slot, limit / 4096 * 4096);
+    EXPECT_EQ(torn->memory, data.data() + torn->slot);
     EXPECT_EQ(back, std::vector<std::byte>(4096, std::byte{5}));
     EXPECT_EQ(tier.written, limit) << "nothing is stored after a failure";
   }
@@ -173,7 +176,7 @@ TEST(CopyEngine, AFailedLoadTearsNoSlotAndLaterStepsFailToo) {
   EXPECT_EQ(status.error().message,
             "the tier: only 100 of 4096 bytes of 'layer.weight' could be loaded: Input/output "
             "error");
-  EXPECT_FALSE(engine->torn_slot().has_value());
+  EXPECT_FALSE(engine->torn_store().has_value());
   engine->restart();
   const Status later = engine->wait(engine->begin_store({to.data(), 4096, 4096, "b"}));
   ASSERT_FALSE(later.has_value());

@@ -61,8 +61,7 @@ class Session {
 
   // One step. No allocation happens inside for tensors or kernels. Error: a transfer failed (a full
   // disk, a short write). That step is the session's last: run() and set() then say so, get() still
-  // gives what is there between steps, each value whole, as it was before that step or after, but
-  // for the one whose store was cut off.
+  // gives what is there between steps, each value whole, as it was before that step or after.
   Status run(const Observer* observer = nullptr);
   int64_t steps_run() const;
   // What moved in the last step, and how long the ops waited for it.

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstring>
+#include <optional>
 
 #include "base/check.h"
 
@@ -123,10 +125,12 @@ Status Transfers::write_slot(PlanStorageId storage, int64_t offset,
 Status Transfers::read_slot(PlanStorageId storage, int64_t offset, std::span<std::byte> to) const {
   const Tier& tier = tier_of(storage);
   const int64_t slot = plan_->storages[storage].slow_address;
-  if (tier.engine != nullptr && tier.engine->torn_slot() == slot)
-    return error(ErrorCode::kInput, fmt::format("{}: storing '{}' failed; what is there is neither "
-                                                "what it was before nor after",
-                                                tier.memory->described(), name_of(storage)));
+  const std::optional<Transfer> torn =
+      tier.engine != nullptr ? tier.engine->torn_store() : std::nullopt;
+  if (torn && torn->slot == slot) {
+    std::memcpy(to.data(), torn->memory + offset, to.size());
+    return {};
+  }
   return load_bytes(*tier.memory, slot + offset, to, name_of(storage));
 }
 

@@ -41,8 +41,9 @@ class Transfers {
   Status end_step();
   TransferTotals totals() const;  // of the step that ended last
 
-  // Slots between steps: `offset` bytes into the storage. Error: as transfer_error, or that a store
-  // was cut off there.
+  // Slots between steps: `offset` bytes into the storage. Where a store was cut off, reading takes
+  // what was to be stored from the arena, which nothing has written since. Error: as
+  // transfer_error.
   Status write_slot(plan::PlanStorageId storage, int64_t offset, std::span<const std::byte> from);
   Status read_slot(plan::PlanStorageId storage, int64_t offset, std::span<std::byte> to) const;
   void fill_slot(plan::PlanStorageId storage, std::byte with);  // for tests: poison
