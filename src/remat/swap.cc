@@ -192,8 +192,12 @@ class Search {
         if (!chosen_[static_cast<size_t>(g)] || work_.timed_out()) continue;
         const std::vector<char> before = chosen_;
         take_out(g);
+        const auto as_good = [&](const Timed& timed) {
+          return timed.fits && timed.seconds <= best.seconds * (1 + kSame);
+        };
         Timed timed = time();
-        if (timed.fits && timed.seconds <= best.seconds * (1 + kSame)) {
+        if (!as_good(timed)) timed = timing_.as_placed(chosen_, best.away);
+        if (as_good(timed)) {
           best = std::move(timed);
           any = true;
         } else {

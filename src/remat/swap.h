@@ -10,9 +10,9 @@
 //
 // Search: greedily the gap that relieves the run with the largest overflow most per second of
 // transfer, until nothing overflows; then annealing over the set; last, what need not move stays:
-// without any one of the gaps that are left the budget is not kept or the step is longer. MAGIS and OffMate swap in
-// schedules that they fixed before; here the runs come from the retention search, and joint.h
-// varies both.
+// without any one of the gaps that are left the budget is not kept or the step is longer. MAGIS and
+// OffMate swap in schedules that they fixed before; here the runs come from the retention search,
+// and joint.h varies both.
 //
 // Several slow tiers: see tiers.h. Everything goes to the first one, and what that has no room for
 // to the next; then the search begins again.
@@ -32,8 +32,8 @@
 namespace lowtide::remat {
 
 struct SwapOptions {
-  GapOptions gaps;                 // what may move
-  bool local_search = true;        // improve the greedy choice
+  GapOptions gaps;           // what may move
+  bool local_search = true;  // improve the greedy choice
   // Seconds of a step; what takes as long is not looked through for moves without need.
   double tidy_below = std::numeric_limits<double>::infinity();
   int64_t max_units = 20'000'000;  // runs looked at

@@ -16,7 +16,9 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 }  // namespace
 
 SwapTiming::SwapTiming(const GapView& view, int64_t budget_bytes)
-    : view_(view), budget_(budget_bytes), runs_(static_cast<int>(view.runs.size())) {}
+    : view_(view), budget_(budget_bytes), runs_(static_cast<int>(view.runs.size())) {
+  for (double seconds : view.seconds) no_waiting_ += seconds;
+}
 
 const Movable& SwapTiming::movable_of(const Away& a) const {
   return view_.movables[static_cast<size_t>(view_.gaps[static_cast<size_t>(a.gap)].movable)];
@@ -26,7 +28,6 @@ Timed SwapTiming::time(const std::vector<char>& chosen, bool may_wait) {
   start_.assign(1, 0);
   for (double seconds : view_.seconds) start_.push_back(start_.back() + seconds);
   finish_.assign(start_.begin() + 1, start_.end());
-  const double no_waiting = start_.back();
   Timed best;
   std::vector<Away> away;
   list_moves(chosen, away);
@@ -36,27 +37,46 @@ Timed SwapTiming::time(const std::vector<char>& chosen, bool may_wait) {
     place(away);
     find_present(away);
     if (may_wait) tighten(away);
-    Timed timed;
-    for (int run = 0; run < runs_; ++run) {
-      const int64_t over = present_[static_cast<size_t>(run)] - budget_;
-      if (over <= timed.overflow_bytes) continue;
-      timed.overflow_bytes = over;
-      timed.overflow_run = run;
-    }
-    timed.crowded_bytes = crowded_bytes(away);
-    timed.overflow_bytes = std::max(timed.overflow_bytes, timed.crowded_bytes);
-    timed.fits = timed.overflow_bytes == 0;
-    timed.seconds = play(away);
-    timed.waits = timed.seconds > no_waiting;
-    timed.seconds += copying(away);
-    timed.moved_bytes = moved_bytes(away);
-    timed.away = away;
+    Timed timed = judge(away);
     if (pass == 0 || timed.overflow_bytes < best.overflow_bytes ||
         (timed.fits && timed.seconds < best.seconds))
       best = std::move(timed);
     if (!may_wait || !best.fits || !best.waits) break;
   }
   return best;
+}
+
+Timed SwapTiming::as_placed(const std::vector<char>& chosen, const std::vector<Away>& placed) {
+  std::vector<Away> away;
+  list_moves(chosen, away);
+  for (Away& a : away) {
+    const auto as_it_was =
+        std::ranges::find_if(placed, [&](const Away& other) { return other.gap == a.gap; });
+    LT_CHECK(as_it_was != placed.end(), "a gap that was not placed");
+    a.leaves = as_it_was->leaves, a.returns = as_it_was->returns;
+  }
+  find_present(away);
+  return judge(away);
+}
+
+// After find_present: what fits, and how long the step takes.
+Timed SwapTiming::judge(const std::vector<Away>& away) {
+  Timed timed;
+  for (int run = 0; run < runs_; ++run) {
+    const int64_t over = present_[static_cast<size_t>(run)] - budget_;
+    if (over <= timed.overflow_bytes) continue;
+    timed.overflow_bytes = over;
+    timed.overflow_run = run;
+  }
+  timed.crowded_bytes = crowded_bytes(away);
+  timed.overflow_bytes = std::max(timed.overflow_bytes, timed.crowded_bytes);
+  timed.fits = timed.overflow_bytes == 0;
+  timed.seconds = play(away);
+  timed.waits = timed.seconds > no_waiting_;
+  timed.seconds += copying(away);
+  timed.moved_bytes = moved_bytes(away);
+  timed.away = away;
+  return timed;
 }
 
 void SwapTiming::list_moves(const std::vector<char>& chosen, std::vector<Away>& away) const {

@@ -41,12 +41,17 @@ class SwapTiming {
   // waits, so that it may not fit though it could.
   Timed time(const std::vector<char>& chosen, bool may_wait);
 
+  // The same for `chosen`, a subset of the gaps of `placed`, with leaves and returns as they are
+  // there.
+  Timed as_placed(const std::vector<char>& chosen, const std::vector<Away>& placed);
+
   // Bytes present during each run, after time().
   const std::vector<int64_t>& present() const { return present_; }
   // Runs and transfers looked at so far: the work done.
   int64_t units() const { return units_; }
 
  private:
+  Timed judge(const std::vector<Away>& away);
   void list_moves(const std::vector<char>& chosen, std::vector<Away>& away) const;
   void place(std::vector<Away>& away);
   void tighten(std::vector<Away>& away);
@@ -65,6 +70,7 @@ class SwapTiming {
   std::vector<int64_t> present_;
   std::vector<double> out_free_, in_free_;  // scratch: by tier
   std::vector<std::pair<int, int>> kept_;   // scratch: by movable, slots of time [begin, end)
+  double no_waiting_ = 0;                   // seconds of all runs
   std::vector<std::vector<int>> at_;        // scratch of play: indices into away, by slot
   int64_t units_ = 0;
 };
