@@ -7,6 +7,7 @@
 
 #include "base/bytes.h"
 #include "base/work.h"
+#include "pipeline/smallest.h"
 #include "remat/joint.h"
 
 namespace lowtide::pipeline {
@@ -14,10 +15,10 @@ namespace {
 
 constexpr int kMostAttempts =
     6;  // schedules packed for one budget; half of the work is the first's
-constexpr int64_t kFineness = 1000;  // of a target, as a part of the budget
-constexpr int64_t kPackShare = 5;    // of the packer's work, for each of them
-constexpr int kFloorSteps = 7;       // of the search for the smallest budget
-constexpr size_t kTensorsNamed = 4;  // in an error
+constexpr int64_t kFineness = 1000;          // of a target, as a part of the budget
+constexpr int64_t kPackShare = 10;           // of the packer's work, for each of them
+constexpr int64_t kLeastPackUnits = 50'000;  // less than that seldom comes to anything
+constexpr size_t kTensorsNamed = 4;          // in an error
 // What a search gets that was stopped while its best schedule needed an arena above the budget.
 constexpr int64_t kClosingUnits = 40'000'000;
 constexpr double kClosingSeconds = 2;
@@ -26,17 +27,18 @@ class Fitter {
  public:
   Fitter(const analysis::ScheduleView& view, const OptimizeOptions& options)
       : view_(view), options_(options), problem_(view.problem), search_(options.schedule) {
-    options_.pack.work_limit /= kPackShare;
+    options_.pack.work_limit = std::max(options_.pack.work_limit / kPackShare,
+                                        std::min(options_.pack.work_limit, kLeastPackUnits));
   }
 
-  // Within `budget`, or nothing. `fits` is the largest target whose arena kept the budget, `missed`
-  // the least one whose arena did not: what packs well is no matter of bytes alone, so the best of
-  // all that fit is taken.
+  // Within `budget`, or nothing. `low` is the largest target whose arena kept the budget or for
+  // which no schedule was found, `missed` the least one whose arena did not: what packs well is no
+  // matter of bytes alone, so the best of all that fit is taken.
   Result<std::optional<BudgetSolution>> fit(int64_t budget) {
     std::optional<BudgetSolution> best;
-    plan::SolveWork work;
     remat::JointOptions search = search_;
-    int64_t target = budget, fits = 0, missed = budget;
+    const int64_t finest = std::max(budget / kFineness, options_.device.alignment_bytes);
+    int64_t target = budget, low = 0, missed = budget;
     for (int attempt = 0; attempt < kMostAttempts; ++attempt) {
       spend(search, attempt == 0 ? 2 : 2 * (kMostAttempts - 1));
       limit_time(search);
@@ -44,32 +46,29 @@ class Fitter {
       watch(search, attempt, budget, best ? &best->solution : nullptr);
       problem_.budget_bytes = target;
       remat::RematOutcome outcome = remat::solve_joint(problem_, search);
-      add(outcome.work, work);
+      add(outcome.work, work_);
       cut_short_ |= outcome.cut_short;
+      int64_t over = 0;
       if (outcome.sequence.empty()) {
         crowded_ = outcome.crowded;
-        break;
-      }
-      search.remat.starts = {plan::runs_of(outcome.sequence)};
-      BudgetSolution found{{}, outcome.status, {}};
-      LT_ASSIGN(found.solution,
-                pack_schedule(view_, std::move(outcome.sequence), options_, budget));
-      if (lessen_room(found.solution)) continue;
-      const int64_t over = found.solution.arena_bytes - budget;
-      if (over > 0) {
-        missed = target;
-        target = fits > 0 ? (fits + missed) / 2
-                          : target - std::max(over, options_.device.alignment_bytes);
+        if (target == budget) break;
+        low = target;
       } else {
-        fits = target;
-        if (!best || found.solution.profile.seconds < best->solution.profile.seconds)
-          best = std::move(found);
-        if (missed - fits <= budget / kFineness || cut_short_) break;
-        target = (fits + missed) / 2;
+        search.remat.starts = {plan::runs_of(outcome.sequence)};
+        BudgetSolution found{{}, outcome.status, {}};
+        LT_ASSIGN(found.solution,
+                  pack_schedule(view_, std::move(outcome.sequence), options_, budget));
+        if (lessen_room(found.solution)) continue;
+        over = note_arena(found.solution) - budget;
+        (over > 0 ? missed : low) = target;
+        if (over <= 0 && is_better(found, best)) best = std::move(found);
       }
+      if (best && cut_short_) break;
+      if (low > 0 && missed - low <= finest) break;
+      target = low > 0 ? low + (missed - low) / 2 : target - std::max(over, finest);
     }
     if (best) {
-      best->work = work;
+      best->work = work_;
       best->cut_short = cut_short_;
     }
     return best;
@@ -86,23 +85,21 @@ class Fitter {
                        crowded_->needed_bytes, format_bytes(crowded_->needed_bytes));
   }
 
-  // Halves the distance between what was found and what is proven or was missed, with a share of
-  // the work each.
-  Result<int64_t> smallest_arena(int64_t missed, int64_t found) {
-    spend(search_, kFloorSteps);
-    options_.pack.work_limit = std::max<int64_t>(1, options_.pack.work_limit / kFloorSteps);
-    for (int step = 0; step < kFloorSteps && missed < found - found / 200 && !cut_short_; ++step) {
-      const int64_t middle = missed + (found - missed) / 2;
-      LT_ASSIGN(const auto fitted, fit(middle));
-      if (fitted)
-        found = fitted->solution.arena_bytes;
-      else
-        missed = middle;
-    }
-    return found;
-  }
+  // The least arena of all that were packed, if any was.
+  std::optional<int64_t> least_arena() const { return least_arena_; }
+  const plan::SolveWork& work() const { return work_; }
+  double seconds() const { return clock_.seconds(); }
 
  private:
+  static bool is_better(const BudgetSolution& one, const std::optional<BudgetSolution>& other) {
+    return !other || one.solution.profile.seconds < other->solution.profile.seconds;
+  }
+
+  int64_t note_arena(const Solution& solution) {
+    least_arena_ = std::min(least_arena_.value_or(solution.arena_bytes), solution.arena_bytes);
+    return solution.arena_bytes;
+  }
+
   static void add(const plan::SolveWork& one, plan::SolveWork& sum) {
     sum.units += one.units;
     sum.seconds += one.seconds;
@@ -167,6 +164,8 @@ class Fitter {
   plan::ScheduleProblem problem_;
   remat::JointOptions search_;
   const WorkBudget clock_{std::numeric_limits<int64_t>::max()};
+  plan::SolveWork work_;
+  std::optional<int64_t> least_arena_;
   bool cut_short_ = false;
   double proven_seconds_ = 0;  // for the budget, as far as was told
   std::optional<remat::CrowdedTier> crowded_;
@@ -224,17 +223,21 @@ Result<BudgetSolution> fit_budget(const analysis::ScheduleView& view,
                              "set by {}",
                              budget, format_bytes(budget), floor.bytes, format_bytes(floor.bytes),
                              what_sets(view.problem, floor)));
-  const std::string crowded = fitter.crowded();
-  LT_ASSIGN(const int64_t smallest,
-            fitter.smallest_arena(std::max(budget, floor.bytes), unlimited.arena_bytes));
+  OptimizeOptions rest = options;
+  rest.schedule.remat.max_seconds -= fitter.seconds();
+  LT_ASSIGN(auto smallest, find_smallest(view, rest, unlimited, floor.bytes));
+  if (smallest && smallest->arena_bytes <= budget)
+    return BudgetSolution{std::move(*smallest), plan::SolveStatus::kFeasible, fitter.work()};
+  const int64_t least = std::min(smallest ? smallest->arena_bytes : unlimited.arena_bytes,
+                                 fitter.least_arena().value_or(unlimited.arena_bytes));
   return error(
       floor.bytes > budget ? ErrorCode::kInfeasible : ErrorCode::kLimit,
       fmt::format("--budget: {} bytes ({}) {}: every schedule needs at least {} bytes ({}), set by "
                   "{}; the smallest arena found has {} bytes ({}){}",
                   budget, format_bytes(budget),
                   floor.bytes > budget ? "is too small" : "was not reached", floor.bytes,
-                  format_bytes(floor.bytes), what_sets(view.problem, floor), smallest,
-                  format_bytes(smallest), crowded));
+                  format_bytes(floor.bytes), what_sets(view.problem, floor), least,
+                  format_bytes(least), fitter.crowded()));
 }
 
 }  // namespace lowtide::pipeline
