@@ -110,7 +110,7 @@ void add_search_flags(CLI::App* command, PlanFlags& flags) {
       ->type_name("BYTES/s");
   command
       ->add_option("--effort", options.effort,
-                   "of the search for each budget, about in seconds of one core")
+                   "of search and packing for each budget, about in seconds of one core")
       ->check(real_number({.above = true}));
 }
 

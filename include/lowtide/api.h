@@ -94,8 +94,8 @@ struct PlanOptions {
   std::string swap = {};                             // names of tiers, as above; empty: none
   std::optional<double> link_bytes_per_second = {};  // each way, instead of the profile's; only for
                                                      // a single tier
-  // How hard to search under a budget, about in seconds of one core; counted in work, so that the
-  // answer does not depend on the machine.
+  // How hard to search under a budget, about in seconds of one core, and to pack; counted in work,
+  // so that the answer does not depend on the machine.
   double effort = 10;
   uint64_t seed = 0;             // of the planner's tie-breaking
   std::string dump_folder = {};  // write the bare problems here; empty: nowhere

@@ -46,7 +46,8 @@ report::PlanningFacts planning_facts(const pipeline::Optimized& optimized, doubl
   facts.floor_reason = printable(optimized.floor_reason, kMostReason);
   facts.cut_short = optimized.cut_short;
   if (optimized.more_memory)
-    facts.more_memory = {optimized.more_memory->budget_bytes, optimized.more_memory->seconds};
+    facts.more_memory = {optimized.more_memory->budget_bytes, optimized.more_memory->seconds,
+                         optimized.more_memory->lower_bound_seconds};
   facts.order_units = optimized.order_work.units;
   facts.pack_units = optimized.pack_work.units;
   facts.schedule_units = optimized.schedule_work.units;
@@ -162,6 +163,7 @@ Result<pipeline::OptimizeOptions> pipeline_options(const PlanOptions& options) {
   result.schedule.recompute = options.recompute;
   result.schedule.remat.max_units = remat::units_in(options.effort);
   result.schedule.swap.max_units = result.schedule.remat.max_units;
+  result.pack.work_limit = pack::units_in(options.effort);
   result.schedule.remat.max_seconds = options.time_limit_seconds;
   result.schedule.remat.cancel = options.cancel;
   if (options.progress)

@@ -200,6 +200,11 @@ int64_t empty_fixed_height(const plan::PackProblem& problem) {
 
 }  // namespace
 
+int64_t units_in(double seconds) {
+  constexpr double kUnitsPerSecond = 2e6;
+  return static_cast<int64_t>(std::clamp(seconds * kUnitsPerSecond, 1.0, 1e15));
+}
+
 plan::PackOutcome solve(const plan::PackProblem& problem, const PackOptions& options) {
   LT_CHECK(plan::check(problem).has_value(),
            "pack::solve needs a problem that plan::check accepts");

@@ -69,6 +69,9 @@ struct PackOptions {
   int threads = 1;                  // static orders in parallel; same answer for any number
 };
 
+// The work limit that one core reaches in about that time.
+int64_t units_in(double seconds);
+
 // Packs `problem`, which must satisfy plan::check. Without a capacity: minimises the height;
 // kOptimal if it equals the proven bound, else kLimit (or kFeasible if the search is switched off).
 // With a capacity: decides whether all fits; stops at the first packing that does (kOptimal if it
