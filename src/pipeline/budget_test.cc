@@ -9,7 +9,7 @@
 #include "pipeline/claims.h"
 #include "pipeline/prepare.h"
 #include "pipeline/smallest.h"
-#include "pipeline/test_graphs.h"
+#include "pipeline/testing.h"
 #include "verify/verify.h"
 
 namespace lowtide::pipeline {

@@ -7,7 +7,7 @@
 #include <array>
 
 #include "base/rng.h"
-#include "pipeline/test_graphs.h"
+#include "pipeline/testing.h"
 #include "plan/plan_text.h"
 #include "verify/verify.h"
 
