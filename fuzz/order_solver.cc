@@ -2,7 +2,6 @@
 // incoming order and the bound, and its cut is closed and holds the op it names. Inputs that parse
 // are taken as they are; of all others the bytes are the choices by which a small problem is drawn,
 // so that nearly every input reaches the solver.
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
@@ -10,6 +9,7 @@
 
 #include "base/check.h"
 #include "fuzz/choices.h"
+#include "fuzz/drawn_problem.h"
 #include "order/order.h"
 #include "plan/schedule_simulator.h"
 #include "plan/schedule_text.h"
@@ -53,37 +53,6 @@ void check_answer(const plan::ScheduleProblem& problem) {
   if (outcome.cut) check_cut(problem, *outcome.cut);
 }
 
-// Ops in a valid order, values with readers behind their producers, in-place pairs of equal sizes.
-plan::ScheduleProblem drawn(fuzz::Choices& choices) {
-  plan::ScheduleProblem problem;
-  const size_t ops = 2 + choices.below(14);
-  for (size_t op = 0; op < ops; ++op) {
-    plan::SchedOp made;
-    made.workspace_bytes = 32 * static_cast<int64_t>(choices.below(3));
-    problem.ops.push_back(made);
-  }
-  for (size_t producer = 0; producer < ops; ++producer) {
-    const plan::SchedOpId maker(producer);
-    plan::SchedValue value;
-    value.producer = maker;
-    value.bytes = 32 * static_cast<int64_t>(choices.below(8));
-    for (size_t op = producer + 1; op < ops; ++op)
-      if (choices.below(4) == 0) value.readers.emplace_back(op);
-    value.is_output = choices.below(8) == 0;
-    const plan::SchedValueId made = problem.values.push_back(value);
-    for (plan::SchedValueId v : problem.values.ids()) {
-      const plan::SchedValue& input = problem.values[v];
-      const bool read =
-          std::find(input.readers.begin(), input.readers.end(), maker) != input.readers.end();
-      if (!read || input.is_output || input.bytes != value.bytes) continue;
-      problem.in_place.push_back({maker, v, made});
-    }
-    if (producer > 0 && choices.below(8) == 0)
-      problem.control.emplace_back(plan::SchedOpId(choices.below(producer)), maker);
-  }
-  return problem;
-}
-
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
@@ -91,7 +60,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (const auto problem = plan::parse_schedule_problem(text, "fuzz")) check_answer(*problem);
   if (const auto problem = plan::parse_order_file(text, "fuzz")) check_answer(*problem);
   fuzz::Choices choices(data, size);
-  const plan::ScheduleProblem problem = drawn(choices);
+  const plan::ScheduleProblem problem = fuzz::drawn_problem(choices, 15);
   LT_CHECK(plan::check(problem).has_value(), "a drawn problem is consistent");
   check_answer(problem);
   return 0;

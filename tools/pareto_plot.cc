@@ -328,7 +328,7 @@ class Figure {
     };
     entry(kPlan, "plans found", false, false);
     entry(kBound, "proven lower bound", true, false);
-    entry(kBefore, "given order, as PyTorch runs it", false, true);
+    entry(kBefore, "given order, nothing reused in place", false, true);
   }
 
   cairo_t* cairo_;

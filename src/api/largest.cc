@@ -149,7 +149,7 @@ std::string print(const LargestSize& largest, const std::string& dim) {
                         *largest.proven, format_bytes(largest.proven_bytes));
   else
     text += fmt::format(
-        "none was found for {}; from {} on none can fit, as every schedule needs "
+        "none was found for {}; {} is proven not to fit, as every schedule needs "
         "at least {}",
         largest.size + 1, *largest.proven, format_bytes(largest.proven_bytes));
   return text + (largest.cut_short ? "; cut short\n" : "\n");

@@ -165,10 +165,11 @@ Result<pipeline::OptimizeOptions> pipeline_options(const PlanOptions& options) {
   result.schedule.swap.max_units = result.schedule.remat.max_units;
   result.pack.work_limit = pack::units_in(options.effort);
   result.schedule.remat.max_seconds = options.time_limit_seconds;
-  result.schedule.remat.cancel = options.cancel;
+  result.order.cancel = result.pack.cancel = result.schedule.remat.cancel = options.cancel;
   if (options.progress)
-    result.schedule.remat.progress = [report = options.progress](const remat::RematProgress& p) {
-      report({p.budget_bytes, p.seconds, p.peak_bytes, p.lower_bound_seconds, p.share});
+    result.progress = [report = options.progress](const pipeline::Progress& p) {
+      report({p.budget_bytes, p.seconds, p.peak_bytes, p.lower_bound_seconds, p.share,
+              p.unpacked_seconds});
     };
   result.schedule.remat.seed = options.seed + 1;
   result.schedule.remat.threads = resolve_threads(options.threads);

@@ -2,12 +2,12 @@
 // that is promised.
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <filesystem>
 #include <string>
 #include <vector>
 
 #include "base/file.h"
+#include "base/test_data.h"
 #include "order/order.h"
 #include "order/test_problems.h"
 #include "plan/schedule_simulator.h"
@@ -15,11 +15,6 @@
 
 namespace lowtide::order {
 namespace {
-
-std::filesystem::path shared_folder() {
-  const char* place = std::getenv("LOWTIDE_SHARED");
-  return place != nullptr ? place : LOWTIDE_SOURCE_DIR "/../shared/data";
-}
 
 struct Instance {
   const char* name;
@@ -30,7 +25,7 @@ struct Instance {
 class CapturedSteps : public testing::TestWithParam<Instance> {};
 
 TEST_P(CapturedSteps, ReachTheKnownOptimumWithProof) {
-  const auto path = shared_folder() / "order" / (std::string(GetParam().name) + ".order");
+  const auto path = test_data() / "order" / (std::string(GetParam().name) + ".order");
   if (!std::filesystem::exists(path)) GTEST_SKIP() << path << " is absent";
   const auto text = read_file(path.string());
   ASSERT_TRUE(text.has_value());

@@ -5,12 +5,12 @@
 #include <gtest/gtest.h>
 
 #include <cstdio>
-#include <cstdlib>
 #include <filesystem>
 #include <set>
 #include <string>
 
 #include "base/file.h"
+#include "base/test_data.h"
 #include "pack/pack.h"
 #include "pack/pack_oracle.h"
 #include "plan/pack_text.h"
@@ -21,9 +21,7 @@ namespace {
 constexpr int64_t kBenchmarkCapacity = 1'048'576;
 
 std::filesystem::path benchmark_folder() {
-  if (const char* shared = std::getenv("LOWTIDE_SHARED"))
-    return std::filesystem::path(shared) / "data" / "minimalloc";
-  return std::filesystem::path(LOWTIDE_SOURCE_DIR) / ".." / "shared" / "data" / "minimalloc";
+  return test_data() / "minimalloc";
 }
 
 void print_row(const std::string& name, const PackProblem& problem, const PackOutcome& outcome) {

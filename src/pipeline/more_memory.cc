@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "plan/sequence_simulator.h"
+#include "remat/closure_cut.h"
 #include "remat/joint.h"
 
 namespace lowtide::pipeline {
@@ -9,13 +11,24 @@ namespace {
 
 constexpr int64_t kPart = 10;  // of the budget that is added, and of the work that is spent
 
+// Of every schedule within the budget, with transfers where they are allowed.
+double least_seconds(plan::ScheduleProblem problem, int64_t budget_bytes, bool transfers,
+                     std::span<const plan::SchedOpId> order) {
+  problem.budget_bytes = budget_bytes;
+  if (!transfers) plan::forbid_transfers(problem);
+  return remat::closure_cut(problem, {.order = order}).lower_bound_seconds;
+}
+
 }  // namespace
 
 MoreMemory with_more_memory(const analysis::ScheduleView& view, const OptimizeOptions& options,
-                            const Solution& solution, const Solution& unlimited) {
+                            std::span<const plan::SchedOpId> order, const Solution& solution,
+                            const Solution& unlimited) {
   MoreMemory more;
   more.budget_bytes = *options.budget_bytes + *options.budget_bytes / kPart;
   more.seconds = solution.profile.seconds;
+  more.lower_bound_seconds =
+      least_seconds(view.problem, more.budget_bytes, options.schedule.transfers, order);
   if (unlimited.arena_bytes <= more.budget_bytes) {
     more.seconds = std::min(more.seconds, unlimited.profile.seconds);
     return more;

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 
 #include "analysis/schedule_view.h"
 #include "pipeline/optimize.h"
@@ -11,9 +12,10 @@
 
 namespace lowtide::pipeline {
 
-// The next budget is the present one and a tenth of it. `solution` keeps the present one;
-// `unlimited` needs neither reruns nor transfers.
+// The next budget is the present one and a tenth of it. `order`: each op once; `solution` keeps the
+// present one; `unlimited` needs neither reruns nor transfers.
 MoreMemory with_more_memory(const analysis::ScheduleView& view, const OptimizeOptions& options,
-                            const Solution& solution, const Solution& unlimited);
+                            std::span<const plan::SchedOpId> order, const Solution& solution,
+                            const Solution& unlimited);
 
 }  // namespace lowtide::pipeline

@@ -25,13 +25,13 @@ Result<Optimized> optimize(const ir::Graph& forward, const OptimizeOptions& opti
   if (!fits(ready.unlimited, options)) {
     LT_RETURN_IF_ERROR(check_order_bound(ready, options));
     StageClock stage(ready.stages);
-    OptimizeOptions rest = options;
-    rest.schedule.remat.max_seconds -= seconds_since(start);
+    OptimizeOptions rest = after(options, seconds_since(start));
     LT_ASSIGN(solved, fit_budget(ready.view, rest, ready.unlimited));
     stage.done("schedule");
     if (options.look_further && !solved.cut_short) {
-      rest.schedule.remat.max_seconds = options.schedule.remat.max_seconds - seconds_since(start);
-      more_memory = with_more_memory(ready.view, rest, solved.solution, ready.unlimited);
+      rest = after(options, seconds_since(start));
+      more_memory = with_more_memory(ready.view, rest, ready.order.sequence, solved.solution,
+                                     ready.unlimited);
       stage.done("more memory");
     }
   }

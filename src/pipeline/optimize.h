@@ -13,6 +13,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <utility>
@@ -38,6 +39,16 @@ struct SlowTierChoice {
   plan::Link link;
 };
 
+// Where the search under a budget stands.
+struct Progress {
+  int64_t budget_bytes = 0;
+  double seconds = 0;              // of the best schedule that keeps the budget with addresses
+  int64_t peak_bytes = 0;          // of that one; 0 as its seconds: there is none yet
+  double lower_bound_seconds = 0;  // proven for every schedule within the budget
+  double unpacked_seconds = 0;     // of a faster one whose bytes keep it; 0: there is none
+  double share = 0;                // of the work that is done; never falls
+};
+
 struct OptimizeOptions {
   std::optional<autodiff::TrainingOptions>
       training;  // none: the graph is planned as it is (inference)
@@ -48,7 +59,8 @@ struct OptimizeOptions {
   std::vector<SlowTierChoice> slow_tiers = {};   // by preference; none: nothing moves
   order::OrderOptions order;
   pack::PackOptions pack;
-  remat::JointOptions schedule;  // how a budget is kept
+  remat::JointOptions schedule;  // how a budget is kept; its own progress is not told
+  std::function<void(const Progress&)> progress = {};  // from the calling thread; may be empty
   std::string dump_folder;  // the problems as files (order.txt, pack.csv): what a bug report needs;
                             // empty: nowhere
   int pack_retries = 8;     // other orders of equal peak to try when packing misses the peak
@@ -61,10 +73,12 @@ struct Stage {
   double seconds = 0;
 };
 
-// A larger budget, and the time of the best schedule within it that was found.
+// A larger budget, the time of the best schedule within it that was found, and what is proven for
+// every schedule within it.
 struct MoreMemory {
   int64_t budget_bytes = 0;
   double seconds = 0;
+  double lower_bound_seconds = 0;
 };
 
 struct Optimized {
@@ -76,8 +90,7 @@ struct Optimized {
   plan::SolveWork order_work, pack_work;
   plan::SolveStatus schedule_status = plan::SolveStatus::kOptimal;  // of recompute and swap
   plan::SolveWork schedule_work;
-  bool cut_short =
-      false;  // wall time or schedule.remat.cancel ended a search before its work limit
+  bool cut_short = false;  // wall time or a cancel flag ended a search before its work limit
   std::optional<MoreMemory> more_memory;  // where the budget costs time and the search had its time
   std::string floor_reason;   // with a budget: the op and tensors that set the claimed floor
   cost::Coverage costs;       // how much of the predicted time was measured

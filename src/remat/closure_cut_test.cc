@@ -5,12 +5,12 @@
 
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <filesystem>
 #include <map>
 #include <queue>
 
 #include "base/file.h"
+#include "base/test_data.h"
 #include "plan/remat_text.h"
 #include "plan/schedule_test_problems.h"
 #include "plan/sequence_simulator.h"
@@ -295,9 +295,7 @@ TEST(ClosureCut, PlansFromCutsAreValidAndFitWhereTheOpRuns) {
 }
 
 std::filesystem::path instance(const std::string& name) {
-  const char* place = std::getenv("LOWTIDE_SHARED");
-  return std::filesystem::path(place != nullptr ? place : LOWTIDE_SOURCE_DIR "/../shared/data") /
-         "remat" / (name + ".remat");
+  return test_data() / "remat" / (name + ".remat");
 }
 
 struct Known {

@@ -5,11 +5,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <filesystem>
 #include <optional>
 
 #include "base/file.h"
+#include "base/test_data.h"
 #include "plan/remat_text.h"
 #include "plan/schedule_test_problems.h"
 #include "plan/sequence_simulator.h"
@@ -138,10 +138,7 @@ struct Known {
 class SeveralCuts : public testing::TestWithParam<Known> {};
 
 TEST_P(SeveralCuts, ReachTheKnownBound) {
-  const char* place = std::getenv("LOWTIDE_SHARED");
-  const auto path =
-      std::filesystem::path(place != nullptr ? place : LOWTIDE_SOURCE_DIR "/../shared/data") /
-      "remat" / (std::string(GetParam().name) + ".remat");
+  const auto path = test_data() / "remat" / (std::string(GetParam().name) + ".remat");
   if (!std::filesystem::exists(path)) GTEST_SKIP() << path << " is absent";
   auto problem = plan::parse_remat_file(read_file(path.string()).value(), path.string());
   ASSERT_TRUE(problem.has_value()) << problem.error().message;

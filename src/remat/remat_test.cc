@@ -7,12 +7,12 @@
 
 #include <atomic>
 #include <chrono>
-#include <cstdlib>
 #include <filesystem>
 #include <string>
 #include <thread>
 
 #include "base/file.h"
+#include "base/test_data.h"
 #include "plan/remat_text.h"
 #include "plan/sequence_simulator.h"
 
@@ -203,11 +203,6 @@ TEST(Solve, EveryIdeaCanBeSwitchedOff) {
   }
 }
 
-std::filesystem::path shared_folder() {
-  const char* place = std::getenv("LOWTIDE_SHARED");
-  return place != nullptr ? place : LOWTIDE_SOURCE_DIR "/../shared/data";
-}
-
 struct Instance {
   const char* name;
   int64_t budget_mib;
@@ -218,7 +213,7 @@ class SearchedSteps : public testing::TestWithParam<Instance> {};
 
 // A tenth of the usual work is enough to come within a few percent of what was known.
 TEST_P(SearchedSteps, AreSearchedWell) {
-  const auto path = shared_folder() / "remat" / (std::string(GetParam().name) + ".remat");
+  const auto path = test_data() / "remat" / (std::string(GetParam().name) + ".remat");
   if (!std::filesystem::exists(path)) GTEST_SKIP() << path << " is absent";
   auto problem = plan::parse_remat_file(*read_file(path.string()), path.string());
   ASSERT_TRUE(problem.has_value());

@@ -97,7 +97,7 @@ class Collector {
         (out ? actions.stores : actions.loads) += 1;
         (out ? actions.stored_bytes : actions.loaded_bytes) += plan_.storages[step.storage].bytes;
         actions.transfer_seconds += clock.begin(step);
-        actions.waited_seconds += clock.copying(step.storage);
+        actions.copying_seconds += clock.copying(step.storage);
         return;
       }
       case Step::Kind::kWait:
@@ -177,6 +177,7 @@ class Collector {
     sum.loaded_bytes += part.loaded_bytes;
     sum.transfer_seconds += part.transfer_seconds;
     sum.waited_seconds += part.waited_seconds;
+    sum.copying_seconds += part.copying_seconds;
     sum.moved_ops += part.moved_ops;
   }
 

@@ -4,8 +4,8 @@
 //
 // A group is worth by how much the peak would rise without it (report/what_if.h). Groups overlap:
 // at a moment that is full each of them is needed, so their benefits do not add up, and `all` is
-// replayed for itself. It costs the time of its reruns, and the time in which ops wait for its
-// transfers.
+// replayed for itself. It costs the time of its reruns, the time in which ops wait for its
+// transfers, and what the copies take from computing.
 #pragma once
 
 #include <cstdint>
@@ -24,12 +24,13 @@ struct ModuleActions {
   int64_t stores = 0, loads = 0;
   int64_t stored_bytes = 0, loaded_bytes = 0;
   double transfer_seconds = 0;  // on the link, hidden or not
-  double waited_seconds = 0;    // ops waited that long for them, or for the copying processor
+  double waited_seconds = 0;    // ops waited that long for them
+  double copying_seconds = 0;   // that copies kept the processor from computing
   int64_t moved_ops = 0;        // run out of the given order: not in the longest part that kept it
   int64_t freed_bytes = 0;      // most bytes that are away at one time
   int64_t benefit_bytes = 0;    // by how much the peak would rise without reruns and transfers
 
-  double paid_seconds() const { return rerun_seconds + waited_seconds; }
+  double paid_seconds() const { return rerun_seconds + waited_seconds + copying_seconds; }
 };
 
 struct ActionTable {

@@ -46,6 +46,7 @@ nlohmann::ordered_json members(const ModuleActions& actions) {
   json["loaded_bytes"] = actions.loaded_bytes;
   json["transfer_seconds"] = actions.transfer_seconds;
   json["waited_seconds"] = actions.waited_seconds;
+  json["copying_seconds"] = actions.copying_seconds;
   json["moved_ops"] = actions.moved_ops;
   json["freed_bytes"] = actions.freed_bytes;
   json["benefit_bytes"] = actions.benefit_bytes;

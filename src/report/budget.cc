@@ -38,15 +38,6 @@ std::string_view schedule_status(const plan::Plan& plan, plan::SolveStatus searc
   return plan::name(search == plan::SolveStatus::kLimit ? search : plan::SolveStatus::kFeasible);
 }
 
-double most_saved_seconds(const plan::Plan& plan, int64_t more_bytes) {
-  const plan::Claims& claims = plan.claims;
-  double bound = claims.lower_bound_seconds;
-  if (claims.time_certificate)
-    for (const plan::CutPrice& cut : claims.time_certificate->cuts)
-      bound -= cut.price * static_cast<double>(more_bytes);
-  return claims.predicted_seconds - std::max(bound, claims.once_seconds);
-}
-
 std::string budget_text(const plan::Plan& plan, const PlanningFacts& facts) {
   const plan::Claims& claims = plan.claims;
   const TimeVerdict time = time_verdict(plan);
@@ -67,14 +58,14 @@ std::string budget_text(const plan::Plan& plan, const PlanningFacts& facts) {
                    format_bytes(*claims.floor_bytes),
                    facts.floor_reason.empty() ? "" : "; set by " + facts.floor_reason);
   if (facts.more_memory) {
-    const auto& [bytes, seconds] = *facts.more_memory;
+    const auto& [bytes, seconds, least] = *facts.more_memory;
     fmt::format_to(out,
                    "more   {:.0f} % more budget ({}): {:.1f} ms saved by a short search, no "
                    "schedule saves more than {:.1f} ms\n",
                    percent_of(static_cast<double>(bytes - *claims.budget_bytes),
                               static_cast<double>(*claims.budget_bytes)),
                    format_bytes(bytes), (claims.predicted_seconds - seconds) * 1e3,
-                   most_saved_seconds(plan, bytes - *claims.budget_bytes) * 1e3);
+                   (claims.predicted_seconds - least) * 1e3);
   }
   return text;
 }
@@ -97,12 +88,11 @@ void add_budget(nlohmann::ordered_json& json, const plan::Plan& plan, const Plan
   json["floor_set_by"] = facts.floor_reason;
   json["more_memory"] = nullptr;
   if (!facts.more_memory) return;
-  const auto& [bytes, seconds] = *facts.more_memory;
-  json["more_memory"] = {
-      {"budget_bytes", bytes},
-      {"predicted_seconds", seconds},
-      {"saved_seconds", claims.predicted_seconds - seconds},
-      {"most_saved_seconds", most_saved_seconds(plan, bytes - *claims.budget_bytes)}};
+  const auto& [bytes, seconds, least] = *facts.more_memory;
+  json["more_memory"] = {{"budget_bytes", bytes},
+                         {"predicted_seconds", seconds},
+                         {"saved_seconds", claims.predicted_seconds - seconds},
+                         {"most_saved_seconds", claims.predicted_seconds - least}};
 }
 
 }  // namespace lowtide::report

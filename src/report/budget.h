@@ -29,10 +29,6 @@ TimeVerdict time_verdict(const plan::Plan& plan);
 // "optimal" where time and proven bound agree, else how the search ended.
 std::string_view schedule_status(const plan::Plan& plan, plan::SolveStatus search);
 
-// With `more_bytes` above the budget no schedule saves more than this many seconds of the plan's:
-// the certificate's prices say how fast the bound can fall.
-double most_saved_seconds(const plan::Plan& plan, int64_t more_bytes);
-
 // Lines of text; the members of the JSON (docs/formats.md, "plan --json").
 std::string budget_text(const plan::Plan& plan, const PlanningFacts& facts);
 void add_budget(nlohmann::ordered_json& json, const plan::Plan& plan, const PlanningFacts& facts);

@@ -12,14 +12,20 @@
 
 namespace lowtide::report {
 
+// A larger budget, the predicted time of what a short search found within it, and what is proven
+// for every schedule within it.
+struct MoreMemory {
+  int64_t budget_bytes = 0;
+  double seconds = 0, lower_bound_seconds = 0;
+};
+
 // What the plan file does not hold: how the planning went.
 struct PlanningFacts {
   plan::SolveStatus order_status = plan::SolveStatus::kOptimal;
   int64_t search_bound_bytes = 0;  // proven by the search; no plan claims it (src/plan/plan.h)
   plan::SolveStatus pack_status = plan::SolveStatus::kOptimal;
   plan::SolveStatus schedule_status = plan::SolveStatus::kOptimal;  // of recompute and swap
-  // A larger budget, and the predicted time of what a short search found within it.
-  std::optional<std::pair<int64_t, double>> more_memory;
+  std::optional<MoreMemory> more_memory;
   std::string floor_reason;  // the op and the tensors that set the claimed floor
   bool cut_short = false;    // a time limit or Ctrl-C ended a search before its work limit did
   int64_t order_units = 0, pack_units = 0, schedule_units = 0;  // work done

@@ -45,7 +45,7 @@ def test_the_verdict_names_time_bound_and_floor(tight, once):
 def test_the_actions_add_up(tight):
     _, verdict, _ = tight
     actions = verdict["actions"]
-    paid = actions["rerun_seconds"] + actions["waited_seconds"]
+    paid = actions["rerun_seconds"] + actions["waited_seconds"] + actions["copying_seconds"]
     assert verdict["once_seconds"] + paid == pytest.approx(verdict["predicted_step_seconds"])
     assert actions["reruns"] > 0 and actions["stores"] == actions["loads"] == 0
     assert actions["reruns"] == sum(group["reruns"] for group in actions["modules"])
@@ -59,8 +59,9 @@ def test_moves_are_in_the_verdict(tight, tmp_path):
     verdict = run_json("plan", *UNET, *QUICK, "--budget", budget, "--no-recompute", "--swap", "host", "-o", path)
     actions = verdict["actions"]
     assert actions["reruns"] == 0 and actions["loads"] > 0 < actions["stored_bytes"]
-    assert verdict["once_seconds"] + actions["waited_seconds"] == pytest.approx(verdict["predicted_step_seconds"])
-    assert actions["waited_seconds"] == pytest.approx(verdict["exposed_seconds"])
+    added = actions["waited_seconds"] + actions["copying_seconds"]
+    assert verdict["once_seconds"] + added == pytest.approx(verdict["predicted_step_seconds"])
+    assert added == pytest.approx(verdict["exposed_seconds"])
     assert verdict["after"]["peak_bytes"] == verdict["peak_bytes"]
     assert sum(verdict["after"]["by_category"].values()) == verdict["peak_bytes"]
     assert verdict["floor_bytes"] < tight[1]["floor_bytes"], "what moves need not be kept"
