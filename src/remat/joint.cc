@@ -16,8 +16,12 @@ using plan::SchedAction;
 using plan::ScheduleProblem;
 using plan::SolveStatus;
 
-// Of the work: for the order of least peak, and for recompute alone. Other tries share the rest.
-constexpr double kShareOfOrder = 0.1, kShareOfRecompute = 0.4;
+// Lengths of rounds, in units: the first, by ops, and how they grow.
+constexpr int64_t kFirstUnitsPerOp = 2'000, kGrowth = 4;
+// Of a round's work: for transfers alone, and for recompute alone. Other tries share the rest.
+constexpr double kShareOfTransfers = 0.1, kShareOfRecompute = 0.3;
+constexpr double kHopeless = 1.5;      // seconds of transfers alone, of the best
+constexpr double kShareOfRuns = 0.75;  // of a try's work: the retention search; then transfers
 
 // One inner budget tried: the runs of the retention search, and what transfers make of them.
 struct Try {
@@ -41,81 +45,73 @@ class Joint {
       result_.status = SolveStatus::kInfeasible;
       return result_;
     }
-    swap_alone();
-    if (options_.recompute && !done()) narrow_down();
+    begin();
+    while (!over() && !idle_) round();
     finish();
     return result_;
   }
 
  private:
-  // The retention search without transfers, within a share of the work that is left.
-  std::vector<SchedAction> runs_within(std::optional<int64_t> inner, double share) {
-    without_link_.budget_bytes = inner;
-    RematOptions options = options_.remat;
-    options.max_units =
-        std::max<int64_t>(1, static_cast<int64_t>(static_cast<double>(units_left()) * share));
-    options.cut_bound = false;
-    options.max_seconds = std::max(0.0, options.max_seconds - clock_.seconds());
-    options.progress = [this](const RematProgress&) { report(); };
-    for (const Try& t : tries_) options.starts.push_back(t.runs);
-    const RematOutcome outcome = remat::solve(without_link_, options);
-    count(outcome.work);
-    result_.edits += outcome.edits;
-    result_.cut_short |= outcome.cut_short;
-    return outcome.sequence;
-  }
-
-  const Try& attempt(int64_t inner, std::vector<SchedAction> runs) {
-    Try t{inner, std::move(runs), {}};
-    if (!t.runs.empty()) {
-      SwapOptions swap = options_.swap;
-      swap.max_units = std::clamp<int64_t>(units_left() / 8, 1, swap.max_units);
-      swap.max_seconds =
-          std::min(swap.max_seconds, std::max(0.0, options_.remat.max_seconds - clock_.seconds()));
-      t.swap = add_transfers(problem_, t.runs, swap);
-      count(t.swap.work);
-    }
-    const auto at =
-        std::lower_bound(tries_.begin(), tries_.end(), inner,
-                         [](const Try& other, int64_t bytes) { return other.inner_bytes < bytes; });
-    const Try& inserted = *tries_.insert(at, std::move(t));
-    report();
-    return inserted;
-  }
-
-  int64_t units_left() const {
-    return std::max<int64_t>(0, options_.remat.max_units - result_.work.units);
-  }
-
-  // What a try found is not known to fit before transfers are added.
-  void report() const {
-    if (!options_.remat.progress) return;
-    RematProgress progress;
-    progress.lower_bound_seconds = result_.lower_bound_seconds;
-    progress.budget_bytes = *problem_.budget_bytes;
-    if (!tries_.empty() && !tries_[best_try()].swap.sequence.empty()) {
-      progress.seconds = tries_[best_try()].swap.seconds;
-      progress.peak_bytes = tries_[best_try()].swap.peak_bytes;
-    }
-    progress.share =
-        1 - static_cast<double>(units_left()) / static_cast<double>(options_.remat.max_units);
-    options_.remat.progress(progress);
-  }
-
-  void swap_alone() {
-    std::vector<SchedAction> runs = runs_within(std::nullopt, kShareOfOrder);
-    const auto profile = plan::simulate_sequence(problem_, runs);
+  // The order of least peak, the schedules that the caller has, and what transfers make of them.
+  void begin() {
+    length_ = kFirstUnitsPerOp * static_cast<int64_t>(std::max<size_t>(1, problem_.ops.size()));
+    unlimited_runs_ = runs_within(std::nullopt, 1);
+    const auto profile = plan::simulate_sequence(problem_, unlimited_runs_);
     LT_CHECK(profile.has_value(), "the unlimited order is no schedule");
-    unlimited_ = profile->peak_bytes;
-    attempt(std::max(unlimited_, *problem_.budget_bytes), std::move(runs));
+    unlimited_ = std::max(profile->peak_bytes, *problem_.budget_bytes);
+    for (const auto& start : options_.remat.starts) {
+      const auto known = plan::simulate_sequence(without_link_, start);
+      if (known && (options_.recompute || known->reruns == 0))
+        attempt(std::clamp(known->peak_bytes, *problem_.budget_bytes, unlimited_), start, length_);
+    }
+    tries_.clear();
   }
 
-  // Tries the real budget, then halves the wider of the two intervals beside the best.
+  // Every round is the same whatever the limit of work is, so that more work only adds rounds and
+  // tries to what less work did.
+  void round() {
+    tries_.clear();
+    if (!options_.recompute || unlimited_ <= *problem_.budget_bytes) {
+      transfers_alone(length_);
+      idle_ = transfers_done_;
+    } else {
+      search_within(*problem_.budget_bytes, kShareOfRecompute);
+      transfers_alone(share(kShareOfTransfers));
+      narrow_down();
+    }
+    ++round_;
+    length_ *= kGrowth;
+  }
+
+  int64_t share(double of_round) const {
+    return std::max<int64_t>(1, static_cast<int64_t>(static_cast<double>(length_) * of_round));
+  }
+
+  // The limit ends the search between tries, but not before each kind of try was made.
+  bool over() const {
+    return done() || stopped() || (round_ > 0 && spent_ >= options_.remat.max_units);
+  }
+
+  // More work makes no difference where the last time some was left, nor much where it is far off.
+  void transfers_alone(int64_t units) {
+    if (!transfers_done_) {
+      transfers_alone_ = attempt(unlimited_, unlimited_runs_, units);
+      const SwapOutcome& swap = transfers_alone_.swap;
+      transfers_done_ = swap.work.units < units ||
+                        (!swap.sequence.empty() && swap.seconds > kHopeless * best_.swap.seconds);
+    } else {
+      tries_.push_back(transfers_alone_);
+    }
+  }
+
+  // Tries where the best so far was found, then halves the wider of the two intervals beside the
+  // best of the round.
   void narrow_down() {
     const int64_t budget = *problem_.budget_bytes;
-    if (unlimited_ <= budget) return;
-    attempt(budget, runs_within(budget, kShareOfRecompute));
-    for (int i = 2; i < options_.tries && !done() && !stopped(); ++i) {
+    const double rest = (1 - kShareOfTransfers - kShareOfRecompute) / std::max(1, options_.tries);
+    if (!over() && best_.inner_bytes > budget && best_.inner_bytes < unlimited_)
+      search_within(best_.inner_bytes, rest);
+    for (int i = 2; i < options_.tries && !over(); ++i) {
       const size_t best = best_try();
       int64_t from = 0, to = 0;
       for (size_t side : {best, best + 1}) {
@@ -125,23 +121,88 @@ class Joint {
       }
       const int64_t inner = from + (to - from) / 2;
       if (inner == from || inner == to) return;
-      attempt(inner, runs_within(inner, 1.0 / (options_.tries - i)));
+      search_within(inner, rest);
     }
   }
 
-  // Where nothing fits yet, more recomputation is the better side.
+  void search_within(int64_t inner, double of_round) {
+    const int64_t units = share(of_round * kShareOfRuns);
+    std::vector<SchedAction> runs = runs_within(inner, units);
+    attempt(inner, std::move(runs), share(of_round * (1 - kShareOfRuns)));
+  }
+
+  // The retention search without transfers.
+  std::vector<SchedAction> runs_within(std::optional<int64_t> inner, int64_t units) {
+    without_link_.budget_bytes = inner;
+    RematOptions options = options_.remat;
+    options.max_units = units;
+    options.seed += static_cast<uint64_t>(round_);
+    options.cut_bound = false;
+    if (round_ > 0) options.cut_start = options.order_start = false;  // their children are known
+    options.max_seconds = std::max(0.0, options.max_seconds - clock_.seconds());
+    options.progress = [this](const RematProgress&) { report(); };
+    for (const Try& t : tries_) options.starts.push_back(t.runs);
+    if (!best_.runs.empty()) options.starts.push_back(best_.runs);
+    const RematOutcome outcome = remat::solve(without_link_, options);
+    count(outcome.work);
+    result_.edits += outcome.edits;
+    result_.cut_short |= outcome.cut_short;
+    return outcome.sequence;
+  }
+
+  const Try& attempt(int64_t inner, std::vector<SchedAction> runs, int64_t units) {
+    Try t{inner, std::move(runs), {}};
+    if (!t.runs.empty()) {
+      SwapOptions swap = options_.swap;
+      swap.max_units = std::min(units, swap.max_units);
+      swap.max_seconds =
+          std::min(swap.max_seconds, std::max(0.0, options_.remat.max_seconds - clock_.seconds()));
+      if (!best_.swap.sequence.empty()) swap.tidy_below = best_.swap.seconds;
+      t.swap = add_transfers(problem_, t.runs, swap);
+      count(t.swap.work);
+    }
+    if (is_better(t, best_)) best_ = t;
+    if (t.swap.crowded &&
+        (!result_.crowded || t.swap.crowded->needed_bytes < result_.crowded->needed_bytes))
+      result_.crowded = t.swap.crowded;
+    const auto at =
+        std::lower_bound(tries_.begin(), tries_.end(), inner,
+                         [](const Try& other, int64_t bytes) { return other.inner_bytes < bytes; });
+    const Try& inserted = *tries_.insert(at, std::move(t));
+    report();
+    return inserted;
+  }
+
+  // What a try found is not known to fit before transfers are added.
+  void report() const {
+    if (!options_.remat.progress) return;
+    RematProgress progress;
+    progress.lower_bound_seconds = result_.lower_bound_seconds;
+    progress.budget_bytes = *problem_.budget_bytes;
+    if (!best_.swap.sequence.empty()) {
+      progress.seconds = best_.swap.seconds;
+      progress.peak_bytes = best_.swap.peak_bytes;
+    }
+    progress.share =
+        std::min(1.0, static_cast<double>(spent_) / static_cast<double>(options_.remat.max_units));
+    options_.remat.progress(progress);
+  }
+
+  static bool is_better(const Try& a, const Try& b) {
+    return !a.swap.sequence.empty() && (b.swap.sequence.empty() || a.swap.seconds < b.swap.seconds);
+  }
+
+  // Of this round. Where nothing fits yet, more recomputation is the better side.
   size_t best_try() const {
     size_t best = 0;
-    for (size_t i = 1; i < tries_.size(); ++i) {
-      const SwapOutcome &a = tries_[i].swap, &b = tries_[best].swap;
-      if (!a.sequence.empty() && (b.sequence.empty() || a.seconds < b.seconds)) best = i;
-    }
+    for (size_t i = 1; i < tries_.size(); ++i)
+      if (is_better(tries_[i], tries_[best])) best = i;
     return best;
   }
 
   bool done() const {
-    const SwapOutcome& best = tries_[best_try()].swap;
-    return !best.sequence.empty() && best.seconds <= result_.lower_bound_seconds * (1 + 1e-9);
+    return !best_.swap.sequence.empty() &&
+           best_.swap.seconds <= result_.lower_bound_seconds * (1 + 1e-9);
   }
   bool stopped() const {
     return clock_.seconds() > options_.remat.max_seconds ||
@@ -149,23 +210,19 @@ class Joint {
   }
 
   void finish() {
-    const SwapOutcome& best = tries_[best_try()].swap;
-    result_.sequence = best.sequence;
-    result_.peak_bytes = best.peak_bytes;
-    result_.seconds = best.seconds;
+    result_.sequence = best_.swap.sequence;
+    result_.peak_bytes = best_.swap.peak_bytes;
+    result_.seconds = best_.swap.seconds;
     result_.cut_short |= stopped();
     result_.status = done()                                          ? SolveStatus::kOptimal
                      : result_.cut_short || result_.sequence.empty() ? SolveStatus::kLimit
                                                                      : SolveStatus::kFeasible;
     result_.work.seconds = clock_.seconds();
-    if (!result_.sequence.empty()) return;
-    for (const Try& t : tries_)
-      if (t.swap.crowded &&
-          (!result_.crowded || t.swap.crowded->needed_bytes < result_.crowded->needed_bytes))
-        result_.crowded = t.swap.crowded;
+    if (!result_.sequence.empty()) result_.crowded.reset();
   }
 
   void count(const plan::SolveWork& work) {
+    spent_ += work.units;
     result_.work.units += work.units;
     result_.work.timed_out |= work.timed_out;
   }
@@ -173,8 +230,15 @@ class Joint {
   const ScheduleProblem& problem_;
   const JointOptions& options_;
   ScheduleProblem without_link_;
-  std::vector<Try> tries_;  // by inner budget
-  int64_t unlimited_ = 0;
+  std::vector<SchedAction> unlimited_runs_;
+  int64_t unlimited_ = 0;  // their peak; at least the budget
+  int64_t spent_ = 0;      // units, those of the bound not counted
+  int64_t length_ = 0;     // of the round
+  int round_ = 0;
+  std::vector<Try> tries_;  // of the round, by inner budget
+  Try transfers_alone_;     // as last tried
+  bool transfers_done_ = false, idle_ = false;
+  Try best_;  // of all
   WorkBudget clock_{std::numeric_limits<int64_t>::max()};
   RematOutcome result_;
 };

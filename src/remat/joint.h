@@ -6,6 +6,9 @@
 // alone. Between them the time spent on reruns falls and the time spent on waiting rises with the
 // inner budget, so the best is found by narrowing down around the best try, each starting from its
 // neighbours' runs. Everything is scored by the one simulator.
+//
+// Rounds of this, each with several times the work of the one before and its best to start from,
+// are the same whatever the limit of work is: more work never gives a worse answer.
 #pragma once
 
 #include "plan/schedule_problem.h"
@@ -19,7 +22,7 @@ struct JointOptions {
   SwapOptions swap;       // of each try
   bool recompute = true;  // ops may run again
   bool transfers = true;  // buffers may move, if the problem has a link
-  int tries = 7;          // inner budgets
+  int tries = 7;          // inner budgets in a round
 };
 
 // With transfers off, or without a link, this is remat::solve, and its bound speaks of schedules

@@ -90,6 +90,37 @@ TEST(Joint, TheUnitLimitIsThatOfAllTriesTogether) {
   }
 }
 
+TEST(Joint, MoreWorkIsNeverWorse) {
+  Rng rng(15);
+  int better = 0, found = 0;
+  for (int i = 0; i < 12; ++i) {
+    plan::RandomSchedule shape;
+    shape.min_ops = shape.max_ops = i < 10 ? 30 : 150;
+    shape.reader_rate = 2.0 / static_cast<double>(shape.max_ops);
+    shape.link_rate = 1;
+    shape.resident_rate = 0.2;
+    ScheduleProblem problem = plan::random_schedule_problem(shape, rng);
+    std::vector<SchedAction> runs;
+    for (SchedOpId op : problem.ops.ids()) runs.push_back(SchedAction::run(op));
+    problem.budget_bytes = plan::simulate_sequence(problem, runs)->peak_bytes * 3 / 5;
+    RematOutcome before;
+    for (const int64_t units : {1, 100'000, 300'000, 1'000'000, 3'000'000, 10'000'000}) {
+      JointOptions options;
+      options.remat.max_units = units;
+      RematOutcome outcome = solve_joint(problem, options);
+      if (!before.sequence.empty()) {
+        ASSERT_FALSE(outcome.sequence.empty());
+        EXPECT_LE(outcome.seconds, before.seconds) << "problem " << i << ", " << units << " units";
+        better += outcome.seconds < before.seconds;
+      }
+      before = std::move(outcome);
+    }
+    found += !before.sequence.empty();
+  }
+  EXPECT_GT(found, 6);
+  EXPECT_GT(better, 2);
+}
+
 TEST(Joint, SeveralTiersKeepTheirRoomAndTheBound) {
   Rng rng(14);
   int found = 0, second_used = 0, better = 0;

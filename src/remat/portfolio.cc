@@ -12,12 +12,13 @@ constexpr int kRounds = 6;                               // of a series
 constexpr int kTasks[kRounds] = {8, 6, 4, 2, 2, 2};      // annealing runs of a round
 constexpr int kSurvivors[kRounds] = {8, 6, 3, 2, 1, 1};  // of the round before
 constexpr double kHottest = 3e-3, kCoolest = 4e-5, kCooling = 0.45;
-constexpr int64_t kFirstUnitsPerRun = 1'000;       // of the first series, by runs in the start
-constexpr int64_t kGrowth = 4;                     // of the length from series to series
-constexpr int64_t kUnitsOfSeries = 4'000'000'000;  // twenty seconds
-constexpr int64_t kUnitsOfStart = 40;              // to build a state, by runs in it
-constexpr int64_t kLeastUnitsPerOp = 40'000;       // of an annealing run beside others
-constexpr double kOpsOfScale = 800;                // temperatures are those of so many ops
+constexpr int64_t kFirstUnitsPerRun = 1'000;  // of the first series, by runs in the start
+constexpr int64_t kGrowth = 4;                // of the length from series to series
+constexpr int64_t kUnitsOfSeries = 1'000'000'000, kLongestSeries = 4 * kUnitsOfSeries;
+constexpr int kJoining = 3;                   // the round in which the best so far joins
+constexpr int64_t kUnitsOfStart = 40;         // to build a state, by runs in it
+constexpr int64_t kLeastUnitsPerOp = 40'000;  // of an annealing run beside others
+constexpr double kOpsOfScale = 800;           // temperatures are those of so many ops
 
 struct Task {
   const std::vector<int>* start = nullptr;
@@ -57,8 +58,10 @@ class Portfolio {
     size_t longest = 0;
     for (const auto& start : starts) longest = std::max(longest, start.size());
     if (options_.restarts) {
-      int64_t length = std::max<int64_t>(1, static_cast<int64_t>(longest) * kFirstUnitsPerRun);
-      for (; !done(); length = std::min(length * kGrowth, kUnitsOfSeries)) series(length);
+      int64_t length = kUnitsOfSeries;  // down to one that is right for so few runs
+      while (length > kGrowth && length > static_cast<int64_t>(longest) * kFirstUnitsPerRun)
+        length /= kGrowth;
+      for (; !done(); length = std::min(length * kGrowth, kLongestSeries)) series(length);
     } else {
       members_ = starts_;
       make_tasks(1, 1, kHottest, units_left());
@@ -91,8 +94,9 @@ class Portfolio {
     const int rounds = static_cast<int>(std::clamp<int64_t>(length / of_round, 1, kRounds));
     double hot = kHottest;
     members_ = starts_;
-    if (best_.extra_cost != kNone) members_.push_back({best_.extra_cost, 0, true, best_.sequence});
     for (int k = 0; k < rounds && !done(); ++k) {
+      if (k == kJoining && best_.extra_cost != kNone)
+        members_.push_back({best_.extra_cost, 0, false, best_.sequence});
       make_tasks(kTasks[k], kSurvivors[k], hot, length / rounds);
       round();
       if (best_.extra_cost != kNone) hot = std::max(kCoolest, hot * kCooling);

@@ -15,7 +15,7 @@ namespace {
 
 // What comes before the search takes the same work whatever the limit is, or a share of it: more
 // work then never leaves less for the search, nor other starts.
-constexpr int64_t kMostOrderUnits = 20'000'000, kOrderUnitsPerOp = 10'000;
+constexpr int64_t kMostOrderUnits = 20'000'000, kOrderUnitsPerOp = 2'000;
 
 using plan::SchedAction;
 using plan::ScheduleProblem;

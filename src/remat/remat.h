@@ -5,8 +5,9 @@
 // searched together, any op that may rerun may run any number of times, and reruns may be nested.
 // Starting points: the plan from the closure cut, the order with the least peak, the incoming
 // order, and what the caller has (a neighbouring budget's plan). Each is annealed (anneal.h) by a
-// deterministic portfolio of seeds and temperatures; the best is annealed again, cooler; what
-// remains is cleaned up. What came in and fits is never made worse.
+// deterministic portfolio of seeds and temperatures; the best is annealed again, cooler. Series of
+// this get longer and longer and are the same whatever the limit of work is, so more work never
+// gives a worse answer. What came in and fits is never made worse.
 #pragma once
 
 #include <atomic>
@@ -73,8 +74,7 @@ struct RematOutcome {
   std::optional<CrowdedTier> crowded;  // why there is no sequence, where a tier's room is it
 };
 
-// The unit limit that one core reaches in about that time. The search spreads itself over its unit
-// limit, so whoever has a time limit sets both.
+// The unit limit that one core reaches in about that time.
 int64_t units_in(double seconds);
 
 // `problem` must pass plan::check. Without a budget: the order with the least peak, each op once.

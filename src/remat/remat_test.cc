@@ -127,6 +127,25 @@ TEST(Solve, TheUnitLimitHolds) {
   }
 }
 
+TEST(Solve, MoreWorkIsNeverWorse) {
+  int better = 0;
+  for (const int layers : {12, 30, 60}) {
+    const ScheduleProblem problem = chain_training(layers, 100, 500 + 20 * layers);
+    RematOutcome before;
+    for (int64_t units = 1; units < 100'000'000; units = units * 5 / 2 + 20'000) {
+      RematOutcome outcome = solve(problem, quick(units));
+      if (!before.sequence.empty()) {
+        ASSERT_FALSE(outcome.sequence.empty());
+        EXPECT_LE(outcome.seconds, before.seconds) << layers << " layers, " << units << " units";
+        better += outcome.seconds < before.seconds;
+      }
+      before = std::move(outcome);
+    }
+    expect_valid(problem, before);
+  }
+  EXPECT_GT(better, 1);
+}
+
 TEST(Solve, TheCancelFlagEndsItWithTheBestSoFar) {
   const ScheduleProblem problem = chain_training(60, 100, 1700);
   std::atomic<bool> cancel{false};

@@ -17,6 +17,7 @@ namespace {
 
 using plan::SchedAction;
 
+constexpr int64_t kTidyUnits = 100'000'000;
 constexpr double kSame = 1e-12;  // sums of seconds in another order differ by less
 
 // Better: overflows less; if both fit, takes less time; or as much, and moves less.
@@ -177,8 +178,8 @@ class Search {
   }
 
   // Takes out what is not needed until every gap is: without any one of them the budget is not
-  // kept or the step is longer. Large ones first, as they are most of what moves for nothing. The
-  // limit of work does not end it: there are no more steps than gaps and each makes one less.
+  // kept or the step is longer. Large ones first, as they are most of what moves for nothing. It
+  // has work of its own, enough wherever compute does not wait for most of the time.
   void tidy(Timed& best) {
     chosen_.assign(chosen_.size(), 0);
     for (const Away& a : best.away) chosen_[static_cast<size_t>(a.gap)] = 1;
@@ -186,10 +187,12 @@ class Search {
     for (const Away& a : best.away) by_size.push_back(a.gap);
     std::stable_sort(by_size.begin(), by_size.end(),
                      [this](int a, int b) { return bytes_of(a) > bytes_of(b); });
+    const int64_t end = timing_.units() + kTidyUnits;
     for (bool any = true; any;) {
       any = false;
       for (int g : by_size) {
-        if (!chosen_[static_cast<size_t>(g)] || work_.timed_out()) continue;
+        if (!chosen_[static_cast<size_t>(g)]) continue;
+        if (timing_.units() > end || work_.timed_out()) return;
         const std::vector<char> before = chosen_;
         take_out(g);
         const auto as_good = [&](const Timed& timed) {
