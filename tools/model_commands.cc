@@ -80,8 +80,7 @@ Status run_plan_command(const CLI::App& command, PlanCommand& given) {
   }
   if (!given.max.empty()) return run_max(command, given);
   LT_ASSIGN(const Model model, read_model(command, given.flags));
-  std::optional<SearchWatch> watch;  // the order alone takes no time, so Ctrl-C just ends it
-  if (has_budget) watch.emplace(options, given.progress);
+  std::optional<SearchWatch> watch(std::in_place, options, given.progress);
   LT_ASSIGN(const Plan plan, Plan::make(model, options));
   watch.reset();
   if (!given.output.empty()) LT_RETURN_IF_ERROR(plan.save(given.output));

@@ -25,12 +25,12 @@ extern "C" void raise_flag(int) {
 std::string words(const PlanProgress& progress, double seconds) {
   std::string text = fmt::format("{:.0f} s, {:.0f} % of the work, budget {}", seconds,
                                  progress.share * 100, format_bytes(progress.budget_bytes));
-  if (progress.seconds <= 0)
-    return text + fmt::format(": nothing fits yet, at least {:.1f} ms",
-                              progress.lower_bound_seconds * 1e3);
-  text += fmt::format(": best {:.1f} ms, at least {:.1f} ms", progress.seconds * 1e3,
-                      progress.lower_bound_seconds * 1e3);
-  if (progress.lower_bound_seconds > 0)
+  text += progress.seconds > 0 ? fmt::format(": best {:.1f} ms", progress.seconds * 1e3)
+                               : std::string(": nothing fits yet");
+  if (progress.unpacked_seconds > 0)
+    text += fmt::format(", {:.1f} ms not packed yet", progress.unpacked_seconds * 1e3);
+  text += fmt::format(", at least {:.1f} ms", progress.lower_bound_seconds * 1e3);
+  if (progress.seconds > 0 && progress.lower_bound_seconds > 0)
     text +=
         fmt::format(", gap {:.2f} %", 100 * (progress.seconds / progress.lower_bound_seconds - 1));
   return text;

@@ -67,10 +67,13 @@ class LOWTIDE_API Model {
 // Where a search under a budget stands.
 struct PlanProgress {
   int64_t budget_bytes = 0;        // the one that is searched
-  double seconds = 0;              // predicted, of the best schedule so far; 0: none yet
-  int64_t peak_bytes = 0;          // of that schedule
+  double seconds = 0;              // predicted, of the best plan so far; 0: none yet
+  int64_t peak_bytes = 0;          // of that plan
   double lower_bound_seconds = 0;  // proven for every schedule within the budget
   double share = 0;                // of its work that is done, from 0 to 1
+  // Predicted, of a faster schedule whose bytes keep the budget while it has no addresses yet,
+  // which may need more; 0: none.
+  double unpacked_seconds = 0;
 };
 
 struct PlanOptions {

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <filesystem>
 #include <limits>
 
@@ -173,6 +174,17 @@ TEST(WorkBudget, CountsUnitsNotTime) {
   EXPECT_FALSE(budget.spend());
   EXPECT_TRUE(budget.exhausted());
   EXPECT_FALSE(budget.timed_out());
+}
+
+TEST(WorkBudget, AFlagEndsItSoon) {
+  std::atomic<bool> cancel{false};
+  WorkBudget budget(1'000'000, 1e9, &cancel);
+  EXPECT_TRUE(budget.spend(5000));
+  cancel = true;
+  EXPECT_TRUE(budget.cancelled());
+  while (budget.spend()) ASSERT_LT(budget.used(), 5000 + 1024);
+  EXPECT_TRUE(budget.exhausted());
+  EXPECT_TRUE(budget.timed_out());
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 // headers of their own.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 
@@ -33,8 +34,9 @@ struct OrderOptions {
   size_t beam_width = 4;           // of the first beam; doubles each round
   int64_t max_units = 20'000'000;  // work per part: op runs, about 10 to 20 million a second
   double max_seconds = 1e9;        // safety stop; when it acts, work.timed_out says so
-  int64_t memo_bytes = int64_t{256} << 20;  // memory of the exact search
-  uint64_t seed = 1;                        // of the random restarts
+  const std::atomic<bool>* cancel = nullptr;  // true: the same, soon
+  int64_t memo_bytes = int64_t{256} << 20;    // memory of the exact search
+  uint64_t seed = 1;                          // of the random restarts
   int threads = 1;  // parts solved at once; the answer does not depend on it
 };
 

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <numeric>
 
 #include "order/decompose.h"
@@ -222,6 +223,22 @@ TEST(Order, EmptyAndTinyProblems) {
   ProblemMaker one;
   one.value(one.op(3), 4, true);
   EXPECT_EQ(solve(one.problem).peak_bytes, 7);
+}
+
+TEST(Order, ARaisedFlagLeavesWhatIsKnown) {
+  Rng rng(26);
+  const auto problem = random_dag(400, 100, 2, rng);
+  std::atomic<bool> cancel{true};
+  OrderOptions options;
+  options.cancel = &cancel;
+  const auto stopped = solve(problem, options);
+  EXPECT_EQ(stopped.status, SolveStatus::kLimit);
+  EXPECT_TRUE(stopped.work.timed_out);
+  EXPECT_LT(stopped.work.units, 50'000);
+  expect_sound(problem, stopped);
+  options.max_units = 50'000;
+  cancel = false;
+  EXPECT_FALSE(solve(problem, options).work.timed_out);
 }
 
 TEST(Order, AWorkLimitIsReportedAsSuch) {

@@ -25,7 +25,7 @@ class Portfolio {
   Portfolio(const OrderGraph& graph, const OrderOptions& options)
       : graph_(graph),
         options_(options),
-        work_(options.max_units, options.max_seconds),
+        work_(options.max_units, options.max_seconds, options.cancel),
         cuts_(graph) {
     safe_.single = options.safe_moves;
     safe_.excursions = options.excursions;
@@ -98,7 +98,8 @@ class Portfolio {
   }
 
   WorkBudget slice_of_work(int64_t units) const {
-    return WorkBudget(std::min(units, work_.remaining()), options_.max_seconds - work_.seconds());
+    return WorkBudget(std::min(units, work_.remaining()), options_.max_seconds - work_.seconds(),
+                      options_.cancel);
   }
 
   std::vector<OpId> greedy(TieBreak tie, uint64_t restart, bool look_ahead) {

@@ -60,7 +60,7 @@ class Packer {
       : instance_(instance),
         options_(options),
         capacity_(capacity),
-        stop_(options.max_seconds),
+        stop_(options.max_seconds, options.cancel),
         greedy_left_(std::min(kGreedyUnits, options.work_limit)) {}
 
   void run();
@@ -97,7 +97,8 @@ class Packer {
 void Packer::run_heuristics(const Part& part, PartResult& result) {
   bool first = true;
   for (const Recipe& recipe : recipes(options_)) {
-    if (!first && (result.height <= target() || greedy_left_ <= 0)) return;
+    if (!first && stop_.told()) timed_out_ = true;
+    if (!first && (timed_out_ || result.height <= target() || greedy_left_ <= 0)) return;
     const int64_t limit = first ? std::numeric_limits<int64_t>::max() : greedy_left_;
     GreedyResult packed = pack_greedily(part, recipe.order, recipe.fit, limit);
     units_ += packed.units;
@@ -127,7 +128,7 @@ Verdict Packer::attempt(Portfolio& portfolio, const Part& part, int64_t capacity
     result.offsets = std::move(decision.offsets);
   }
   if (decision.verdict == Verdict::kRefuted) result.bound = std::max(result.bound, capacity + 1);
-  if (decision.verdict == Verdict::kOpen && stop_.timed_out()) timed_out_ = true;
+  if (decision.verdict == Verdict::kOpen && stop_.told()) timed_out_ = true;
   return decision.verdict;
 }
 

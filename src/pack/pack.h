@@ -16,6 +16,7 @@
 // of threads, nor on the clock unless `timed_out` is set.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -64,9 +65,10 @@ struct PackOptions {
   // no search.
   std::vector<std::string> static_orders = {"TWA", "TAW", "WAT", "TCA", "TO"};
 
-  int64_t work_limit = 20'000'000;  // units: about one placement tried each
-  double max_seconds = 60;          // safety stop; if it strikes, work.timed_out is set
-  int threads = 1;                  // static orders in parallel; same answer for any number
+  int64_t work_limit = 20'000'000;            // units: about one placement tried each
+  double max_seconds = 60;                    // safety stop; if it strikes, work.timed_out is set
+  const std::atomic<bool>* cancel = nullptr;  // true: the same, soon
+  int threads = 1;  // static orders in parallel; same answer for any number
 };
 
 // The work limit that one core reaches in about that time.

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
+
 #include "base/bytes.h"
 #include "pack/pack_oracle.h"
 
@@ -127,6 +129,23 @@ TEST(Pack, NoTimeIsSaidToHaveRunOut) {
   const PackOutcome outcome = solve(problem_of(buffers), options);
   EXPECT_EQ(fault(problem_of(buffers), outcome), "");
   EXPECT_TRUE(outcome.work.timed_out || outcome.status == SolveStatus::kOptimal);
+}
+
+TEST(Pack, ARaisedFlagLeavesTheQuickAnswer) {
+  Rng rng(3);
+  const auto buffers =
+      random_buffers(rng, {.buffers = 200, .times = 60, .longest = 60, .largest = 900});
+  PackOptions options;
+  std::atomic<bool> cancel{false};
+  options.cancel = &cancel;
+  const PackOutcome calm = solve(problem_of(buffers), options);
+  EXPECT_FALSE(calm.work.timed_out);
+  cancel = true;
+  const PackOutcome stopped = solve(problem_of(buffers), options);
+  EXPECT_EQ(fault(problem_of(buffers), stopped), "");
+  EXPECT_TRUE(stopped.work.timed_out);
+  EXPECT_LT(stopped.work.units, 1000);
+  EXPECT_GE(stopped.height_bytes, calm.height_bytes);
 }
 
 TEST(Pack, HugeSizesDoNotOverflow) {

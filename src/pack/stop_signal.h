@@ -1,5 +1,5 @@
-// When a search has to stop for reasons other than its budget: the clock ran out, or another order
-// of the portfolio that ranks before it has decided.
+// When a search has to stop for reasons other than its budget: it was told to by the clock or the
+// caller's flag, or another order of the portfolio that ranks before it has decided.
 #pragma once
 
 #include <atomic>
@@ -9,16 +9,20 @@ namespace lowtide::pack {
 
 class StopSignal {
  public:
-  explicit StopSignal(double max_seconds) : end_(Clock::now() + to_duration(max_seconds)) {}
+  explicit StopSignal(double max_seconds, const std::atomic<bool>* flag = nullptr)
+      : end_(Clock::now() + to_duration(max_seconds)), flag_(flag) {}
 
-  // The same deadline, a cancellation of its own.
-  StopSignal(const StopSignal& other) : end_(other.end_) {}
+  // The same deadline and flag, a cancellation of its own.
+  StopSignal(const StopSignal& other) : end_(other.end_), flag_(other.flag_) {}
   StopSignal& operator=(const StopSignal&) = delete;
 
   void cancel() { cancelled_.store(true, std::memory_order_relaxed); }
   bool cancelled() const { return cancelled_.load(std::memory_order_relaxed); }
-  bool timed_out() const { return Clock::now() >= end_; }
-  bool set() const { return cancelled() || timed_out(); }
+  // By the clock or the caller's flag.
+  bool told() const {
+    return Clock::now() >= end_ || (flag_ != nullptr && flag_->load(std::memory_order_relaxed));
+  }
+  bool set() const { return cancelled() || told(); }
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -29,6 +33,7 @@ class StopSignal {
     return std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
   }
   Clock::time_point end_;
+  const std::atomic<bool>* flag_;
   std::atomic<bool> cancelled_{false};
 };
 

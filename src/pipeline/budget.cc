@@ -3,10 +3,12 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <atomic>
 #include <limits>
 
 #include "base/bytes.h"
 #include "base/work.h"
+#include "pipeline/prepare.h"
 #include "pipeline/smallest.h"
 #include "remat/joint.h"
 
@@ -21,12 +23,14 @@ constexpr int64_t kLeastPackUnits = 50'000;  // less than that seldom comes to a
 constexpr size_t kTensorsNamed = 4;          // in an error
 // What a search gets that was stopped while its best schedule needed an arena above the budget.
 constexpr int64_t kClosingUnits = 40'000'000;
-constexpr double kClosingSeconds = 2;
+constexpr int64_t kClosingSlack = 40;    // of the budget, left for the packer
+constexpr double kClosingSeconds = 0.8;  // for all that is tried then
 
 class Fitter {
  public:
   Fitter(const analysis::ScheduleView& view, const OptimizeOptions& options)
       : view_(view), options_(options), problem_(view.problem), search_(options.schedule) {
+    search_.remat.progress = {};
     options_.pack.work_limit = std::max(options_.pack.work_limit / kPackShare,
                                         std::min(options_.pack.work_limit, kLeastPackUnits));
   }
@@ -39,23 +43,29 @@ class Fitter {
     remat::JointOptions search = search_;
     const int64_t finest = std::max(budget / kFineness, options_.device.alignment_bytes);
     int64_t target = budget, low = 0, missed = budget;
+    bool closing = false;
     for (int attempt = 0; attempt < kMostAttempts; ++attempt) {
       spend(search, attempt == 0 ? 2 : 2 * (kMostAttempts - 1));
-      limit_time(search);
-      if (cut_short_ && best) break;
+      look_at_stop();
+      if (cut_short_ && (best || (least_arena_ && seconds_left() <= 0))) break;
+      if (cut_short_ && !closing && low == 0)
+        target = std::min(missed - finest, budget - budget / kClosingSlack);
+      closing = cut_short_;
+      limit(search);
       watch(search, attempt, budget, best ? &best->solution : nullptr);
       problem_.budget_bytes = target;
       remat::RematOutcome outcome = remat::solve_joint(problem_, search);
       add(outcome.work, work_);
-      cut_short_ |= outcome.cut_short;
+      if (outcome.cut_short) begin_to_close();
       int64_t over = 0;
       if (outcome.sequence.empty()) {
         crowded_ = outcome.crowded;
-        if (target == budget) break;
-        low = target;
+        if (target == budget && !cut_short_) break;
+        if (target < budget) low = target;
       } else {
         search.remat.starts = {plan::runs_of(outcome.sequence)};
         BudgetSolution found{{}, outcome.status, {}};
+        limit_packing();
         LT_ASSIGN(found.solution,
                   pack_schedule(view_, std::move(outcome.sequence), options_, budget));
         if (lessen_room(found.solution)) continue;
@@ -63,7 +73,6 @@ class Fitter {
         (over > 0 ? missed : low) = target;
         if (over <= 0 && is_better(found, best)) best = std::move(found);
       }
-      if (best && cut_short_) break;
       if (low > 0 && missed - low <= finest) break;
       target = low > 0 ? low + (missed - low) / 2 : target - std::max(over, finest);
     }
@@ -128,34 +137,61 @@ class Fitter {
     search.swap.max_units = std::max<int64_t>(1, search_.swap.max_units / part);
   }
 
-  // What is left of the wall time, or, after it or the cancel flag ended a search, a little more.
-  void limit_time(remat::JointOptions& search) {
-    const double left = search_.remat.max_seconds - clock_.seconds();
-    cut_short_ |= left <= 0;
-    search.remat.max_seconds = cut_short_ ? kClosingSeconds : left;
-    options_.pack.max_seconds = std::min(options_.pack.max_seconds, search.remat.max_seconds);
+  // The clock or the cancel flag ended the search. A little time is left to turn what there is
+  // into a plan.
+  void begin_to_close() {
+    if (cut_short_) return;
+    cut_short_ = true;
+    closed_after_ = clock_.seconds() + kClosingSeconds;
+    options_.pack.cancel = nullptr;
+  }
+
+  void look_at_stop() {
+    const std::atomic<bool>* cancel = search_.remat.cancel;
+    if ((cancel != nullptr && cancel->load()) || clock_.seconds() >= search_.remat.max_seconds)
+      begin_to_close();
+  }
+
+  double seconds_left() const {
+    const double end = cut_short_ ? closed_after_ : search_.remat.max_seconds;
+    return std::max(0.0, end - clock_.seconds());
+  }
+
+  // One search gets the time that is left, at the end half of it.
+  void limit(remat::JointOptions& search) const {
+    search.remat.max_seconds = cut_short_ ? seconds_left() / 2 : seconds_left();
     if (!cut_short_) return;
     search.remat.cancel = nullptr;
+    search.remat.cut_bound = search.remat.order_start = false;
     search.remat.max_units = std::min(search.remat.max_units, kClosingUnits);
     search.swap.max_units = std::min(search.swap.max_units, kClosingUnits);
   }
 
-  // Progress of all attempts together.
+  void limit_packing() {
+    look_at_stop();
+    const double left = cut_short_ ? seconds_left() / 2 : seconds_left();
+    options_.pack.max_seconds = std::min(options_.pack.max_seconds, left);
+  }
+
+  // Progress of all attempts together. Only what has addresses is the best so far.
   void watch(remat::JointOptions& search, int attempt, int64_t budget, const Solution* best) {
-    if (!search_.remat.progress) return;
+    if (!options_.progress) return;
     const double from = attempt == 0 ? 0 : 0.5 + 0.5 * (attempt - 1) / (kMostAttempts - 1);
     const double to = 0.5 + 0.5 * attempt / (kMostAttempts - 1);
-    search.remat.progress = [=, this](remat::RematProgress progress) {
-      progress.share = from + (to - from) * progress.share;
+    search.remat.progress = [=, this](const remat::RematProgress& searched) {
+      Progress progress;
       progress.budget_bytes = budget;
+      progress.share = from + (to - from) * searched.share;
       // What is proven for a smaller target says nothing of the budget.
-      if (attempt == 0) proven_seconds_ = progress.lower_bound_seconds;
+      if (attempt == 0) proven_seconds_ = searched.lower_bound_seconds;
       progress.lower_bound_seconds = proven_seconds_;
-      if (best != nullptr && (progress.seconds == 0 || best->profile.seconds < progress.seconds)) {
+      if (best != nullptr) {
         progress.seconds = best->profile.seconds;
         progress.peak_bytes = best->profile.peak_bytes;
       }
-      search_.remat.progress(progress);
+      if (best == nullptr || searched.seconds < best->profile.seconds)
+        progress.unpacked_seconds = searched.seconds;
+      options_.progress(progress);
     };
   }
 
@@ -167,6 +203,7 @@ class Fitter {
   plan::SolveWork work_;
   std::optional<int64_t> least_arena_;
   bool cut_short_ = false;
+  double closed_after_ = 0;    // on the clock
   double proven_seconds_ = 0;  // for the budget, as far as was told
   std::optional<remat::CrowdedTier> crowded_;
 };
@@ -223,9 +260,8 @@ Result<BudgetSolution> fit_budget(const analysis::ScheduleView& view,
                              "set by {}",
                              budget, format_bytes(budget), floor.bytes, format_bytes(floor.bytes),
                              what_sets(view.problem, floor)));
-  OptimizeOptions rest = options;
-  rest.schedule.remat.max_seconds -= fitter.seconds();
-  LT_ASSIGN(auto smallest, find_smallest(view, rest, unlimited, floor.bytes));
+  LT_ASSIGN(auto smallest,
+            find_smallest(view, after(options, fitter.seconds()), unlimited, floor.bytes));
   if (smallest && smallest->arena_bytes <= budget)
     return BudgetSolution{std::move(*smallest), plan::SolveStatus::kFeasible, fitter.work()};
   const int64_t least = std::min(smallest ? smallest->arena_bytes : unlimited.arena_bytes,

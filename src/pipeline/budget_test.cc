@@ -4,7 +4,10 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <functional>
 #include <string>
+#include <vector>
 
 #include "pipeline/claims.h"
 #include "pipeline/prepare.h"
@@ -77,6 +80,79 @@ TEST(Budget, WhatOrdersReachAloneIsNoNews) {
   const auto smallest = find_smallest(ready->view, options, ready->unlimited, peak);
   ASSERT_TRUE(smallest.has_value());
   EXPECT_FALSE(smallest->has_value()) << "no arena is below the floor";
+}
+
+// What is told on the way, and a flag that goes up at the first word that satisfies `when`.
+struct Listener {
+  std::function<bool(const Progress&)> when;
+  std::atomic<bool> cancel{false};
+  std::vector<Progress> told;
+
+  void attach(OptimizeOptions& options) {
+    options.order.cancel = options.pack.cancel = options.schedule.remat.cancel = &cancel;
+    options.progress = [this](const Progress& progress) {
+      told.push_back(progress);
+      if (when && when(progress)) cancel = true;
+    };
+  }
+};
+
+TEST(Budget, OnlyWhatHasAddressesIsToldAsTheBest) {
+  OptimizeOptions options = training_options();
+  options.budget_bytes = 150'000;
+  Listener listener;
+  listener.attach(options);
+  const auto made = optimize(tall_mlp(), options);
+  ASSERT_TRUE(made.has_value()) << made.error().message;
+  EXPECT_FALSE(made->cut_short);
+  ASSERT_FALSE(listener.told.empty());
+  EXPECT_EQ(listener.told.front().seconds, 0) << "nothing is packed yet";
+  double best = 0, share = 0;
+  for (const Progress& progress : listener.told) {
+    EXPECT_EQ(progress.budget_bytes, *options.budget_bytes);
+    EXPECT_GE(progress.share, share);
+    share = progress.share;
+    if (best > 0) {
+      EXPECT_GT(progress.seconds, 0);
+      EXPECT_LE(progress.seconds, best);
+    }
+    best = progress.seconds;
+    if (best > 0) {
+      EXPECT_LT(progress.unpacked_seconds, best);
+      EXPECT_GE(best, made->plan.claims.predicted_seconds);
+    }
+  }
+}
+
+TEST(Budget, AStoppedSearchGivesAPlanThatSaysSo) {
+  OptimizeOptions options = training_options();
+  options.schedule.remat.max_units = remat::units_in(1000);
+  options.budget_bytes = 150'000;
+  Listener listener;
+  listener.when = [](const Progress& progress) { return progress.unpacked_seconds > 0; };
+  listener.attach(options);
+  const auto made = optimize(tall_mlp(), options);
+  ASSERT_TRUE(made.has_value()) << made.error().message;
+  EXPECT_TRUE(made->cut_short);
+  EXPECT_LE(made->plan.arena_bytes, *options.budget_bytes);
+  EXPECT_TRUE(verify::verify(made->plan).ok());
+}
+
+TEST(Budget, AStopBeforeTheFirstOrderStillGivesAPlan) {
+  OptimizeOptions options = training_options();
+  Listener listener;
+  listener.attach(options);
+  listener.cancel = true;
+  const auto unlimited = optimize(tall_mlp(), options);
+  ASSERT_TRUE(unlimited.has_value()) << unlimited.error().message;
+  EXPECT_TRUE(verify::verify(unlimited->plan).ok());
+  options.schedule.remat.max_units = remat::units_in(1000);
+  options.budget_bytes = 200'000;
+  const auto kept = optimize(tall_mlp(), options);
+  ASSERT_TRUE(kept.has_value()) << kept.error().message;
+  EXPECT_TRUE(kept->cut_short);
+  EXPECT_LE(kept->plan.arena_bytes, *options.budget_bytes);
+  EXPECT_TRUE(verify::verify(kept->plan).ok());
 }
 
 }  // namespace

@@ -82,7 +82,9 @@ void claim_time_bound(const ClaimInputs& in, plan::Claims& claims) {
   if (!single.op || !single.feasible) return;
   claims.time_certificate = writer.one_cut(single);
   claims.lower_bound_seconds = std::min(bound, single.lower_bound_seconds);
-  if (linked || claims.lower_bound_seconds >= claims.predicted_seconds * (1 - kCloseEnough)) return;
+  if (in.soon || linked ||
+      claims.lower_bound_seconds >= claims.predicted_seconds * (1 - kCloseEnough))
+    return;
   const remat::MultiCutResult several =
       remat::multi_cut(problem, single, {.order = in.order.sequence});
   if (several.cuts.size() < 2) return;

@@ -20,6 +20,7 @@ struct ClaimInputs {
   int64_t peak_before_bytes = 0;
   std::optional<int64_t> budget_bytes;
   bool transfers = true;  // what the bounds allow, if there is a link
+  bool soon = false;      // someone waits: no bound that takes long
 };
 
 plan::Claims make_claims(const ClaimInputs& inputs);

@@ -90,11 +90,11 @@ class FrontSearch {
     for (const Attempt* neighbour : neighbours)
       if (neighbour != nullptr && neighbour->solved)
         remat.starts.push_back(plan::runs_of(neighbour->solved->solution.sequence));
-    if (whole_.schedule.remat.progress)
-      remat.progress = [this](remat::RematProgress progress) {
+    if (whole_.progress)
+      options_.progress = [this](Progress progress) {
         progress.share = std::min(
             1.0, (static_cast<double>(done_) + progress.share) / static_cast<double>(searches_));
-        whole_.schedule.remat.progress(progress);
+        whole_.progress(progress);
       };
     Result<BudgetSolution> found = fit_budget(ready_.view, options_, ready_.unlimited);
     ++done_;

@@ -78,7 +78,15 @@ Result<Prepared> pose(const ir::Graph& forward, const OptimizeOptions& options) 
   return ready;
 }
 
+OptimizeOptions after(OptimizeOptions options, double seconds) {
+  for (double* limit :
+       {&options.order.max_seconds, &options.pack.max_seconds, &options.schedule.remat.max_seconds})
+    *limit = std::max(0.0, *limit - seconds);
+  return options;
+}
+
 Result<Prepared> prepare(const ir::Graph& forward, const OptimizeOptions& options) {
+  const auto start = Clock::now();
   LT_ASSIGN(Prepared ready, pose(forward, options));
   StageClock stage(ready.stages);
   const plan::ScheduleProblem& problem = ready.view.problem;
@@ -91,7 +99,8 @@ Result<Prepared> prepare(const ir::Graph& forward, const OptimizeOptions& option
   if (ready.order.sequence.empty() && !program.empty())
     return error(ErrorCode::kLimit, "the work limit ended before any order was found; raise it");
   stage.done("order");
-  LT_ASSIGN(ready.unlimited, pack_best_order(ready.view, ready.order, options));
+  LT_ASSIGN(ready.unlimited,
+            pack_best_order(ready.view, ready.order, after(options, seconds_since(start))));
   LT_RETURN_IF_ERROR(dump(
       options.dump_folder, "pack.csv",
       plan::print_pack_csv(ready.unlimited.buffers.problem, &ready.unlimited.packing.offsets)));
@@ -105,13 +114,15 @@ Result<Optimized> write(const Prepared& ready, const BudgetSolution& solved,
   const Solution& solution = solved.solution;
   std::vector<std::string> tiers;
   for (const SlowTierChoice& tier : options.slow_tiers) tiers.push_back(tier.name);
+  result.cut_short =
+      solved.cut_short || ready.order.work.timed_out || solution.packing.work.timed_out;
   LT_ASSIGN(result.plan,
             write_plan({ready.graph, ready.view, ready.costs, solution.sequence, solution.profile,
                         solution.buffers, solution.packing, solution.slots,
                         options.device.alignment_bytes, std::move(tiers)}));
   result.plan.claims =
       make_claims({ready.graph, ready.view, ready.order, solution, ready.peak_before_bytes,
-                   options.budget_bytes, options.schedule.transfers});
+                   options.budget_bytes, options.schedule.transfers, result.cut_short});
   result.order_status = ready.order.status;
   result.search_bound_bytes =
       std::max(ready.order.lower_bound_bytes, result.plan.claims.lower_bound_bytes);
@@ -120,7 +131,6 @@ Result<Optimized> write(const Prepared& ready, const BudgetSolution& solved,
   result.pack_work = solution.packing.work;
   result.schedule_status = solved.status;
   result.schedule_work = solved.work;
-  result.cut_short = solved.cut_short || ready.order.work.timed_out;
   result.costs = ready.coverage;
   result.stages = ready.stages;
   return result;

@@ -68,6 +68,9 @@ bool once_only(const plan::ScheduleProblem& problem, const OptimizeOptions& opti
 // Where that is so, the order's bound refuses a budget. Error: kInfeasible.
 Status check_order_bound(const Prepared& ready, const OptimizeOptions& options);
 
+// The limits of wall time are those of a whole call; this is what is left of them after `seconds`.
+OptimizeOptions after(OptimizeOptions options, double seconds);
+
 inline bool fits(const Solution& solution, const OptimizeOptions& options) {
   return !options.budget_bytes || solution.arena_bytes <= *options.budget_bytes;
 }

@@ -62,7 +62,8 @@ Result<Solution> pack_best_order(const analysis::ScheduleView& view,
                                  const plan::ScheduleOutcome& order,
                                  const OptimizeOptions& options) {
   LT_ASSIGN(Solution best, pack_schedule(view, each_once(order.sequence), options));
-  for (int retry = 1; retry <= options.pack_retries && best.arena_bytes > order.peak_bytes;
+  for (int retry = 1; retry <= options.pack_retries && best.arena_bytes > order.peak_bytes &&
+                      !order.work.timed_out && !best.packing.work.timed_out;
        ++retry) {
     order::OrderOptions other = options.order;
     other.seed += static_cast<uint64_t>(retry);
