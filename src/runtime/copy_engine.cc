@@ -137,10 +137,11 @@ void CopyEngine::work(CopyDirection direction) {
     changed_.wait(lock, [&] { return stopping_ || failure_ || opposite.done >= record.after; });
     if (stopping_) return;
     TransferTiming& timing = timings_[id];
-    // The link was its own from when it was asked for, however late this thread woke up.
-    timing.started = record.after > 0 ? CopyClock::now() : std::max(timing.begun, mine.ended);
+    // A throttled link was its own from when it was asked for, however late this thread woke up.
+    const bool waited = record.after > 0 || !throttle_.slows();
+    timing.started = waited ? CopyClock::now() : std::max(timing.begun, mine.ended);
     if (!failure_) {
-      const auto begun = record.after > 0 ? timing.started : timing.begun;
+      const auto begun = waited ? timing.started : timing.begun;
       lock.unlock();
       const std::optional<Moved> moved = copy(direction, record.transfer, begun);
       lock.lock();

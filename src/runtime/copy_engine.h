@@ -37,6 +37,7 @@ namespace lowtide::runtime {
 struct Throttle {
   double bytes_per_second = 0;
   double latency_seconds = 0;
+  bool slows() const { return bytes_per_second > 0 || latency_seconds > 0; }
 };
 
 struct Transfer {
