@@ -1,6 +1,9 @@
 """plan --budget as people meet it: what the verdict says, stopping a long search, the largest batch, and bad input."""
 
+import contextlib
 import json
+import os
+import pathlib
 import re
 import signal
 import subprocess
@@ -86,6 +89,38 @@ def test_what_the_first_slow_tier_has_no_room_for_goes_to_the_next(tmp_path):
         assert report["max_abs_difference"] == 0
 
 
+def overwrite_slow_tier(process: subprocess.Popen, folder: pathlib.Path) -> None:
+    """Spoils what the process has in its files below the folder, which have no name, until it ends."""
+    while process.poll() is None:
+        for handle in pathlib.Path(f"/proc/{process.pid}/fd").glob("*"):
+            with contextlib.suppress(OSError):  # it may be closed by now
+                if not os.readlink(handle).startswith(str(folder)):
+                    continue
+                with open(handle, "r+b") as file:
+                    for at in range(0, os.fstat(file.fileno()).st_size, 1 << 16):
+                        file.seek(at)
+                        file.write(b"\x3f" * 256)
+        time.sleep(0.02)
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="open files of another process cannot be found")
+def test_values_that_were_spoilt_on_the_way_are_noticed(tmp_path):
+    path, folder = tmp_path / "moving.lt", tmp_path / "slow"
+    folder.mkdir()
+    model = [MODELS / "resnet50.onnx", "--train", "--dim", "batch=1"]
+    budget = int(run_json("plan", *model)["arena_bytes"] * 0.9)
+    run("plan", *model, *QUICK, "--budget", budget, "--no-recompute", "--swap", "host", "-o", path)
+    flags = ["--compare", "--slow-tier", folder, "--link-throttle", "1GiB/s"]
+    command = [program(), "run", path, "--steps", 1, *flags, "--json"]
+    step = subprocess.Popen([*map(str, command)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    overwrite_slow_tier(step, folder)
+    said, complaint = step.communicate(timeout=120)
+    assert step.returncode == 1
+    report = json.loads(said)
+    assert 0 < report["values_different"] <= report["values_compared"]
+    assert f"values differ from the unplanned step, first '{report['first_different']}'" in complaint
+
+
 def test_slow_tiers_without_enough_room_are_named(tight):
     expect_error(5, "--budget", "slow tier 'host' has room for 65536 bytes", "were needed",
                  arguments=["plan", *UNET, *QUICK, "--budget", tight[2], "--no-recompute", "--swap", "host=64KiB"])
@@ -167,7 +202,11 @@ def test_a_second_interrupt_ends_the_program(tight, tmp_path):
 
 def test_a_time_limit_gives_the_best_plan_so_far_and_says_so(tight, tmp_path):
     path, budget = tmp_path / "short.lt", tight[2]
-    said = run("plan", *UNET, "--budget", budget, "--effort", 1000, "--time-limit", 1, "-o", path)
+    for seconds in (1, 5, 25):  # a busy machine may need longer for its first plan
+        said = run("plan", *UNET, "--budget", budget, "--effort", 1000, "--time-limit", seconds, "-o", path)
+        assert said.returncode in (0, 5), said.stderr
+        if said.returncode == 0:
+            break
     assert said.returncode == 0, said.stderr
     assert re.search(r"^cut short: ", said.stdout, re.MULTILINE)
     assert run("verify", path).returncode == 0
