@@ -11,6 +11,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -30,27 +31,29 @@
 namespace lowtide::tools {
 namespace {
 
-// An idea of the search and the name that switches it off.
+// An idea of the search: its name, and how to do without it.
 struct Idea {
   const char* name;
-  bool remat::RematOptions::*flag;
+  void (*switch_off)(remat::JointOptions&);
 };
 constexpr Idea kIdeas[] = {
-    {"order-moves", &remat::RematOptions::order_moves},
-    {"block-moves", &remat::RematOptions::block_moves},
-    {"exchanges", &remat::RematOptions::exchanges},
-    {"repeats", &remat::RematOptions::repeats},
-    {"aimed-drops", &remat::RematOptions::aimed_drops},
-    {"cut-start", &remat::RematOptions::cut_start},
-    {"order-start", &remat::RematOptions::order_start},
-    {"restarts", &remat::RematOptions::restarts},
-    {"cut-bound", &remat::RematOptions::cut_bound},
-    {"exact-small", &remat::RematOptions::exact_small},
+    {"recompute", [](remat::JointOptions& o) { o.recompute = false; }},
+    {"transfers", [](remat::JointOptions& o) { o.transfers = false; }},
+    {"order-moves", [](remat::JointOptions& o) { o.remat.order_moves = false; }},
+    {"block-moves", [](remat::JointOptions& o) { o.remat.block_moves = false; }},
+    {"exchanges", [](remat::JointOptions& o) { o.remat.exchanges = false; }},
+    {"repeats", [](remat::JointOptions& o) { o.remat.repeats = false; }},
+    {"aimed-drops", [](remat::JointOptions& o) { o.remat.aimed_drops = false; }},
+    {"cut-start", [](remat::JointOptions& o) { o.remat.cut_start = false; }},
+    {"order-start", [](remat::JointOptions& o) { o.remat.order_start = false; }},
+    {"restarts", [](remat::JointOptions& o) { o.remat.restarts = false; }},
+    {"cut-bound", [](remat::JointOptions& o) { o.remat.cut_bound = false; }},
+    {"several-cuts", [](remat::JointOptions& o) { o.remat.several_cuts = false; }},
+    {"exact-small", [](remat::JointOptions& o) { o.remat.exact_small = false; }},
+    {"swap-search", [](remat::JointOptions& o) { o.swap.local_search = false; }},
+    {"swap-values", [](remat::JointOptions& o) { o.swap.gaps.values = false; }},
+    {"swap-residents", [](remat::JointOptions& o) { o.swap.gaps.residents = false; }},
 };
-
-// Those of recompute and swap together.
-constexpr const char* kNoRecompute = "recompute";
-constexpr const char* kNoTransfers = "transfers";
 
 struct RematFlags {
   std::string problem, output, budget;
@@ -177,6 +180,19 @@ void print_text(const plan::ScheduleProblem& problem, const remat::RematOutcome&
   put(text);
 }
 
+bool without(const RematFlags& flags, std::string_view idea) {
+  return std::find(flags.without.begin(), flags.without.end(), idea) != flags.without.end();
+}
+
+// What schedules may not do here, for messages about all of them.
+std::string restriction(const RematFlags& flags) {
+  std::string text;
+  for (const char* idea : {"recompute", "transfers"})
+    if (without(flags, idea))
+      text += fmt::format("{}{}", text.empty() ? " without " : " and ", idea);
+  return text;
+}
+
 Status as_status(const RematFlags& flags, const plan::ScheduleProblem& problem,
                  const remat::RematOutcome& outcome, const std::optional<Obstacle>& obstacle) {
   if (!obstacle) return {};
@@ -190,23 +206,19 @@ Status as_status(const RematFlags& flags, const plan::ScheduleProblem& problem,
       "; every schedule needs at least {} bytes, for {}{}; the smallest peak found is {} bytes",
       obstacle->floor.bytes, obstacle->op(problem), tensors, obstacle->smallest_peak_bytes);
   if (outcome.status == plan::SolveStatus::kInfeasible)
-    return error(ErrorCode::kInfeasible, fmt::format("{}: no schedule fits in --budget {} bytes{}",
-                                                     flags.problem, *problem.budget_bytes, found));
+    return error(ErrorCode::kInfeasible,
+                 fmt::format("{}: no schedule{} fits in --budget {} bytes{}", flags.problem,
+                             restriction(flags), *problem.budget_bytes, found));
   return error(ErrorCode::kLimit,
-               fmt::format("{}: no schedule was found within --budget {} bytes, and none ruled "
+               fmt::format("{}: no schedule{} was found within --budget {} bytes, and none ruled "
                            "out{}; raise --max-units or the budget",
-                           flags.problem, *problem.budget_bytes, found));
+                           flags.problem, restriction(flags), *problem.budget_bytes, found));
 }
 
 remat::JointOptions search_options(const RematFlags& flags) {
   remat::JointOptions options = flags.options;
-  const auto without = [&](const char* name) {
-    return std::count(flags.without.begin(), flags.without.end(), name) > 0;
-  };
   for (const Idea& idea : kIdeas)
-    if (without(idea.name)) options.remat.*idea.flag = false;
-  options.recompute = !without(kNoRecompute);
-  options.transfers = !without(kNoTransfers);
+    if (without(flags, idea.name)) idea.switch_off(options);
   // The search spreads itself over its work, so a time alone says how much of it.
   if (!flags.has_unit_limit && options.remat.max_seconds < 1e6)
     options.remat.max_units = remat::units_in(options.remat.max_seconds);
@@ -273,7 +285,7 @@ void add_remat_command(CLI::App& app, Action& action) {
       ->check(whole_number(0, std::numeric_limits<uint64_t>::max()));
   command->add_option("--threads", flags->options.remat.threads, "searches at once; same answer")
       ->check(whole_number(1, kMostThreads));
-  std::vector<std::string> ideas = {kNoRecompute, kNoTransfers};
+  std::vector<std::string> ideas;
   for (const Idea& idea : kIdeas) ideas.emplace_back(idea.name);
   command
       ->add_option("--without", flags->without,

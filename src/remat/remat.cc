@@ -116,7 +116,8 @@ class Solve {
     if (options_.cut_bound) {
       outcome_.lower_bound_seconds = std::max(once_seconds_, cut.lower_bound_seconds);
       infeasible_ = !cut.feasible;
-      if (!problem_.link && cut.feasible && cut.op) add_several_cuts(cut, order);
+      if (options_.several_cuts && !problem_.link && cut.feasible && cut.op)
+        add_several_cuts(cut, order);
     }
     if (!options_.cut_start || !cut.feasible) return;
     auto plan = plan_from_cut(problem_, cut, order);

@@ -32,16 +32,17 @@ struct RematProgress {
 
 struct RematOptions {
   // Ideas, each of which can be switched off.
-  bool order_moves = true;  // runs move; off: the order of first runs stays as it starts
-  bool block_moves = true;  // whole stretches are rerun, or no longer
-  bool exchanges = true;    // a rerun goes and others come, in one move
-  bool repeats = true;      // what a block does, its siblings try, too
-  bool aimed_drops = true;  // half of the drops where memory overflows; off: blind
-  bool cut_start = true;    // start from the closure cut's plan
-  bool order_start = true;  // start from the order with the least peak
-  bool restarts = true;     // several seeds and cooler rounds; off: one long annealing
-  bool cut_bound = true;    // prove a lower bound; off: every op once
-  bool exact_small = true;  // small problems: exhaustive search, if it ends within a share of work
+  bool order_moves = true;   // runs move; off: the order of first runs stays as it starts
+  bool block_moves = true;   // whole stretches are rerun, or no longer
+  bool exchanges = true;     // a rerun goes and others come, in one move
+  bool repeats = true;       // what a block does, its siblings try, too
+  bool aimed_drops = true;   // half of the drops where memory overflows; off: blind
+  bool cut_start = true;     // start from the closure cut's plan
+  bool order_start = true;   // start from the order with the least peak
+  bool restarts = true;      // several seeds and cooler rounds; off: one long annealing
+  bool cut_bound = true;     // prove a lower bound; off: every op once
+  bool several_cuts = true;  // at several moments together
+  bool exact_small = true;   // small problems: exhaustive search, if it ends within a share of work
 
   // Limits. A unit is about 5 ns of one core: 2,000 million are ten seconds.
   int64_t max_units = 1'500'000'000;
