@@ -58,6 +58,8 @@ enum {
 
 typedef struct lowtide_model lowtide_model;
 typedef struct lowtide_plan lowtide_plan;
+typedef struct lowtide_front lowtide_front;
+typedef struct lowtide_cancel lowtide_cancel;
 typedef struct lowtide_session lowtide_session;
 
 LOWTIDE_API uint32_t lowtide_abi_version(void);
@@ -100,6 +102,74 @@ LOWTIDE_API int32_t lowtide_plan_order_proven(const lowtide_plan* plan);  // 1 o
 // it.
 LOWTIDE_API const char* lowtide_plan_text(lowtide_plan* plan);
 LOWTIDE_API const char* lowtide_plan_json(lowtide_plan* plan);
+
+// ---- watching a search
+
+// Where a search under a budget stands. Later versions may append fields.
+typedef struct lowtide_progress {
+  int64_t budget_bytes;        // the one that is searched
+  double seconds;              // predicted, of the best plan so far; 0: none yet
+  int64_t peak_bytes;          // of that plan
+  double lower_bound_seconds;  // proven for every schedule within the budget
+  double share;                // of its work that is done, from 0 to 1
+  double unpacked_seconds;     // of a faster schedule that has no addresses yet; 0: none
+} lowtide_progress;
+
+// Called now and then from the thread that plans; `progress` is valid only until it returns.
+typedef void (*lowtide_watcher)(void* user, const lowtide_progress* progress);
+
+// A flag that stops a search, which then gives the best plan so far (its JSON says "cut_short"), or
+// LOWTIDE_LIMIT if there is none. Any thread, a watcher and a signal handler may raise it; it stays
+// up. It is freed after the searches that look at it.
+LOWTIDE_API lowtide_status lowtide_cancel_make(lowtide_cancel** cancel);
+LOWTIDE_API void lowtide_cancel_free(lowtide_cancel* cancel);
+LOWTIDE_API void lowtide_cancel_raise(lowtide_cancel* cancel);
+LOWTIDE_API int32_t lowtide_cancel_raised(const lowtide_cancel* cancel);  // 1 or 0
+
+// lowtide_plan_make under watch. `watcher` gets `user`; it and `cancel` may be NULL.
+LOWTIDE_API lowtide_status lowtide_plan_make_watched(const lowtide_model* model,
+                                                     const char* options, lowtide_watcher watcher,
+                                                     void* user, const lowtide_cancel* cancel,
+                                                     lowtide_plan** plan);
+
+// ---- fronts: plans of one model for many budgets, found together
+
+// Options: those of lowtide_plan_make, but for "budget_bytes"; of the sweep "budgets" (such as
+// "40%..100%:7,900MiB"), "points", "choose". A watcher and a flag as above, or NULL.
+LOWTIDE_API lowtide_status lowtide_front_make(const lowtide_model* model, const char* options,
+                                              const char* sweep, lowtide_watcher watcher,
+                                              void* user, const lowtide_cancel* cancel,
+                                              lowtide_front** front);
+LOWTIDE_API void lowtide_front_free(lowtide_front* front);
+
+// What became of one budget; the JSON says more.
+typedef struct lowtide_front_point_info {
+  int64_t budget_bytes;
+  const char* status;  // "optimal", "feasible", "limit" or "infeasible"
+  int32_t found;       // 1: there is a plan; then `reason` is ""
+  int64_t arena_bytes, peak_bytes;
+  double seconds;              // predicted, of a step
+  double lower_bound_seconds;  // proven for every schedule within the budget
+  const char* reason;          // why there is no plan
+} lowtide_front_point_info;
+
+// Points have budgets that descend. The pointers in `point` belong to the front.
+LOWTIDE_API size_t lowtide_front_point_count(const lowtide_front* front);
+LOWTIDE_API lowtide_status lowtide_front_point(const lowtide_front* front, size_t index,
+                                               lowtide_front_point_info* point);
+// A copy of a point's plan, to be freed by the caller. LOWTIDE_USAGE where the point has none.
+LOWTIDE_API lowtide_status lowtide_front_plan(const lowtide_front* front, size_t index,
+                                              lowtide_plan** plan);
+LOWTIDE_API int64_t lowtide_front_floor_bytes(const lowtide_front* front);  // proven
+// Points by their index: where memory begins to cost more, and the one that was asked for. -1:
+// none.
+LOWTIDE_API int64_t lowtide_front_knee(const lowtide_front* front);
+LOWTIDE_API int64_t lowtide_front_chosen(const lowtide_front* front);
+// A table for people, and with stable keys (docs/formats.md) as one object or a line for each
+// point.
+LOWTIDE_API const char* lowtide_front_text(lowtide_front* front);
+LOWTIDE_API const char* lowtide_front_json(lowtide_front* front);
+LOWTIDE_API const char* lowtide_front_lines(lowtide_front* front);
 
 // ---- sessions: one arena, and the steps that run in it
 

@@ -2,6 +2,7 @@
 // strings point into. Every function body runs inside `guarded`, which turns an exception (only
 // memory exhaustion or a fault in a library: nothing of ours throws) into a status, so that none
 // crosses into a caller that could not handle it.
+#include <atomic>
 #include <cstring>
 #include <exception>
 #include <memory>
@@ -13,6 +14,7 @@
 #include <vector>
 
 #include "api/options_json.h"
+#include "api/planning.h"
 #include "base/result.h"
 #include "lowtide/api.h"
 #include "lowtide/lowtide.h"
@@ -26,6 +28,15 @@ struct lowtide_model {
 struct lowtide_plan {
   lowtide::Plan plan;
   std::optional<std::string> text, json;  // made when asked for
+};
+
+struct lowtide_front {
+  lowtide::Front front;
+  std::optional<std::string> text, json, lines;  // made when asked for
+};
+
+struct lowtide_cancel {
+  std::atomic<bool> raised{false};
 };
 
 struct lowtide_session {
@@ -85,6 +96,30 @@ const char* cached(std::optional<std::string>& text, const Make& make) noexcept 
     return {};
   });
   return status == LOWTIDE_OK ? text->c_str() : nullptr;
+}
+
+// `options` as they stand in text, under watch.
+Result<PlanOptions> watched(const char* text, lowtide_watcher watcher, void* user,
+                            const lowtide_cancel* cancel) {
+  LT_ASSIGN(PlanOptions options, parse_plan_options(text_of(text)));
+  if (cancel != nullptr) options.cancel = &cancel->raised;
+  if (watcher != nullptr)
+    options.progress = [watcher, user](const PlanProgress& p) {
+      const lowtide_progress progress = {p.budget_bytes,        p.seconds, p.peak_bytes,
+                                         p.lower_bound_seconds, p.share,   p.unpacked_seconds};
+      watcher(user, &progress);
+    };
+  return options;
+}
+
+Status check_index(size_t index, size_t count) {
+  if (index < count) return {};
+  return error(ErrorCode::kUsage,
+               "index " + std::to_string(index) + " is not below " + std::to_string(count));
+}
+
+int64_t index_or_none(std::optional<size_t> index) {
+  return index ? static_cast<int64_t>(*index) : -1;
 }
 
 const std::vector<ValueInfo>* values_of(const lowtide_session* session, lowtide_role role) {
@@ -158,10 +193,16 @@ const char* lowtide_model_free_dim(const lowtide_model* model, size_t index) {
 
 lowtide_status lowtide_plan_make(const lowtide_model* model, const char* options,
                                  lowtide_plan** plan) {
+  return lowtide_plan_make_watched(model, options, nullptr, nullptr, nullptr, plan);
+}
+
+lowtide_status lowtide_plan_make_watched(const lowtide_model* model, const char* options,
+                                         lowtide_watcher watcher, void* user,
+                                         const lowtide_cancel* cancel, lowtide_plan** plan) {
   return lowtide::guarded([&]() -> Status {
     if (model == nullptr) return lowtide::missing("model");
     if (plan == nullptr) return lowtide::missing("plan");
-    LT_ASSIGN(const auto planning, lowtide::parse_plan_options(lowtide::text_of(options)));
+    LT_ASSIGN(const auto planning, lowtide::watched(options, watcher, user, cancel));
     LT_ASSIGN(lowtide::Plan made, lowtide::Plan::make(model->model, planning));
     *plan = new lowtide_plan{std::move(made), {}, {}};
     return {};
@@ -227,6 +268,109 @@ const char* lowtide_plan_json(lowtide_plan* plan) {
   return lowtide::cached(plan->json, [&] { return plan->plan.json(); });
 }
 
+// ---- watching a search
+
+lowtide_status lowtide_cancel_make(lowtide_cancel** cancel) {
+  return lowtide::guarded([&]() -> Status {
+    if (cancel == nullptr) return lowtide::missing("cancel");
+    *cancel = new lowtide_cancel;
+    return {};
+  });
+}
+
+void lowtide_cancel_free(lowtide_cancel* cancel) {
+  delete cancel;
+}
+
+void lowtide_cancel_raise(lowtide_cancel* cancel) {
+  if (cancel != nullptr) cancel->raised = true;
+}
+
+int32_t lowtide_cancel_raised(const lowtide_cancel* cancel) {
+  return cancel != nullptr && cancel->raised ? 1 : 0;
+}
+
+// ---- fronts
+
+lowtide_status lowtide_front_make(const lowtide_model* model, const char* options,
+                                  const char* sweep, lowtide_watcher watcher, void* user,
+                                  const lowtide_cancel* cancel, lowtide_front** front) {
+  return lowtide::guarded([&]() -> Status {
+    if (model == nullptr) return lowtide::missing("model");
+    if (front == nullptr) return lowtide::missing("front");
+    LT_ASSIGN(const auto planning, lowtide::watched(options, watcher, user, cancel));
+    LT_ASSIGN(const auto sweeping, lowtide::parse_sweep_options(lowtide::text_of(sweep)));
+    LT_ASSIGN(lowtide::Front made, lowtide::Front::make(model->model, planning, sweeping));
+    *front = new lowtide_front{std::move(made), {}, {}, {}};
+    return {};
+  });
+}
+
+void lowtide_front_free(lowtide_front* front) {
+  delete front;
+}
+
+size_t lowtide_front_point_count(const lowtide_front* front) {
+  return front == nullptr ? 0 : front->front.points().size();
+}
+
+lowtide_status lowtide_front_point(const lowtide_front* front, size_t index,
+                                   lowtide_front_point_info* point) {
+  return lowtide::guarded([&]() -> Status {
+    if (front == nullptr) return lowtide::missing("front");
+    if (point == nullptr) return lowtide::missing("point");
+    const auto& points = front->front.points();
+    LT_RETURN_IF_ERROR(lowtide::check_index(index, points.size()));
+    const lowtide::FrontPoint& p = points[index];
+    *point = {p.budget_bytes, p.status.c_str(), p.found ? 1 : 0,       p.arena_bytes,
+              p.peak_bytes,   p.seconds,        p.lower_bound_seconds, p.reason.c_str()};
+    return {};
+  });
+}
+
+lowtide_status lowtide_front_plan(const lowtide_front* front, size_t index, lowtide_plan** plan) {
+  return lowtide::guarded([&]() -> Status {
+    if (front == nullptr) return lowtide::missing("front");
+    if (plan == nullptr) return lowtide::missing("plan");
+    const auto& points = front->front.points();
+    LT_RETURN_IF_ERROR(lowtide::check_index(index, points.size()));
+    const lowtide::Plan* found = front->front.plan(index);
+    if (found == nullptr)
+      return lowtide::error(ErrorCode::kUsage, "point " + std::to_string(index) +
+                                                   " has no plan: " + points[index].reason);
+    auto copy = std::make_unique<lowtide::Plan::State>(found->state());
+    *plan = new lowtide_plan{lowtide::PlanAccess::wrap(std::move(copy)), {}, {}};
+    return {};
+  });
+}
+
+int64_t lowtide_front_floor_bytes(const lowtide_front* front) {
+  return front == nullptr ? 0 : front->front.floor_bytes();
+}
+
+int64_t lowtide_front_knee(const lowtide_front* front) {
+  return front == nullptr ? -1 : lowtide::index_or_none(front->front.knee());
+}
+
+int64_t lowtide_front_chosen(const lowtide_front* front) {
+  return front == nullptr ? -1 : lowtide::index_or_none(front->front.chosen());
+}
+
+const char* lowtide_front_text(lowtide_front* front) {
+  if (front == nullptr) return nullptr;
+  return lowtide::cached(front->text, [&] { return front->front.text(); });
+}
+
+const char* lowtide_front_json(lowtide_front* front) {
+  if (front == nullptr) return nullptr;
+  return lowtide::cached(front->json, [&] { return front->front.json(); });
+}
+
+const char* lowtide_front_lines(lowtide_front* front) {
+  if (front == nullptr) return nullptr;
+  return lowtide::cached(front->lines, [&] { return front->front.lines(); });
+}
+
 // ---- sessions
 
 lowtide_status lowtide_session_open(const lowtide_plan* plan, const char* options,
@@ -263,9 +407,7 @@ lowtide_status lowtide_session_value(const lowtide_session* session, lowtide_rol
     if (values == nullptr)
       return lowtide::error(ErrorCode::kUsage, "role " + std::to_string(role) +
                                                    " is none of inputs 0, parameters 1, outputs 2");
-    if (index >= values->size())
-      return lowtide::error(ErrorCode::kUsage, "index " + std::to_string(index) + " is not below " +
-                                                   std::to_string(values->size()));
+    LT_RETURN_IF_ERROR(lowtide::check_index(index, values->size()));
     const lowtide::ValueInfo& info = (*values)[index];
     *value = {info.name.c_str(), info.dtype.c_str(), info.dims.data(), info.dims.size(),
               lowtide::bytes_of(info)};

@@ -1,10 +1,12 @@
 // The C ABI's promises that need no model run: what options are refused and with which words, whose
-// error a thread reads, and what NULL gives. tests/install/train_step.c runs whole steps through
-// it.
+// error a thread reads, what NULL gives, how searches are watched and stopped, and fronts.
+// tests/install/train_step.c runs whole steps through it.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "api/options_json.h"
 #include "lowtide/lowtide.h"
@@ -136,6 +138,121 @@ TEST(CAbi, EachThreadReadsItsOwnError) {
   EXPECT_EQ(lowtide_last_error(), here);
 }
 
+class CAbiSearch : public testing::Test {
+ protected:
+  void SetUp() override {
+    const std::string path = std::string(LOWTIDE_SOURCE_DIR) + "/models/unet.onnx";
+    ASSERT_EQ(
+        lowtide_model_read(path.c_str(), R"({"dims": {"batch": 1}, "training": true})", &model_),
+        LOWTIDE_OK)
+        << lowtide_last_error();
+    ASSERT_EQ(lowtide_cancel_make(&cancel_), LOWTIDE_OK);
+    lowtide_plan* unlimited = nullptr;
+    ASSERT_EQ(lowtide_plan_make(model_, R"({"train": true})", &unlimited), LOWTIDE_OK);
+    budget_ = lowtide_plan_arena_bytes(unlimited) / 100 * 93;
+    lowtide_plan_free(unlimited);
+  }
+  void TearDown() override {
+    lowtide_model_free(model_);
+    lowtide_cancel_free(cancel_);
+  }
+
+  lowtide_model* model_ = nullptr;
+  lowtide_cancel* cancel_ = nullptr;
+  int64_t budget_ = 0;
+};
+
+// What a watcher was told; it raises the flag, if there is one.
+struct Watched {
+  std::vector<lowtide_progress> told;
+  lowtide_cancel* raise = nullptr;
+};
+
+void watch(void* user, const lowtide_progress* progress) {
+  auto* watched = static_cast<Watched*>(user);
+  watched->told.push_back(*progress);
+  lowtide_cancel_raise(watched->raise);
+}
+
+TEST_F(CAbiSearch, IsWatchedAndStopped) {
+  const std::string options =
+      R"({"train": true, "effort": 1000, "budget_bytes": )" + std::to_string(budget_) + "}";
+  Watched watched{{}, cancel_};
+  lowtide_plan* plan = nullptr;
+  EXPECT_EQ(lowtide_cancel_raised(cancel_), 0);
+  ASSERT_EQ(lowtide_plan_make_watched(model_, options.c_str(), watch, &watched, cancel_, &plan),
+            LOWTIDE_OK)
+      << lowtide_last_error();
+  EXPECT_EQ(lowtide_cancel_raised(cancel_), 1);
+  ASSERT_FALSE(watched.told.empty());
+  for (const lowtide_progress& progress : watched.told) {
+    EXPECT_EQ(progress.budget_bytes, budget_);
+    EXPECT_GT(progress.lower_bound_seconds, 0);
+    EXPECT_TRUE(progress.share >= 0 && progress.share <= 1) << progress.share;
+  }
+  EXPECT_NE(std::string(lowtide_plan_json(plan)).find("\"cut_short\": true"), std::string::npos);
+  EXPECT_EQ(lowtide_plan_verify(plan), LOWTIDE_OK) << lowtide_last_error();
+  EXPECT_LE(lowtide_plan_arena_bytes(plan), budget_);
+  lowtide_plan_free(plan);
+}
+
+TEST_F(CAbiSearch, GivesAFront) {
+  Watched watched;
+  lowtide_front* front = nullptr;
+  const char* sweep = R"({"budgets": "85%..100%,1KiB", "points": 2, "choose": "90%"})";
+  ASSERT_EQ(lowtide_front_make(model_, R"({"train": true, "effort": 0.05})", sweep, watch, &watched,
+                               cancel_, &front),
+            LOWTIDE_OK)
+      << lowtide_last_error();
+  EXPECT_FALSE(watched.told.empty());
+  ASSERT_EQ(lowtide_front_point_count(front), 4U);
+  EXPECT_EQ(lowtide_front_chosen(front), 1);
+  EXPECT_LT(lowtide_front_knee(front), 3);
+  lowtide_front_point_info point = {};
+  for (size_t i = 0; i < 3; ++i) {
+    ASSERT_EQ(lowtide_front_point(front, i, &point), LOWTIDE_OK);
+    ASSERT_EQ(point.found, 1) << point.reason;
+    EXPECT_STREQ(point.reason, "");
+    EXPECT_TRUE(lowtide_front_floor_bytes(front) <= point.arena_bytes &&
+                point.peak_bytes <= point.arena_bytes && point.arena_bytes <= point.budget_bytes);
+    EXPECT_GE(point.seconds, point.lower_bound_seconds);
+    lowtide_plan* plan = nullptr;
+    ASSERT_EQ(lowtide_front_plan(front, i, &plan), LOWTIDE_OK);
+    EXPECT_EQ(lowtide_plan_arena_bytes(plan), point.arena_bytes);
+    EXPECT_EQ(lowtide_plan_verify(plan), LOWTIDE_OK) << lowtide_last_error();
+    lowtide_plan_free(plan);
+  }
+  lowtide_plan* plan = nullptr;
+  ASSERT_EQ(lowtide_front_point(front, 3, &point), LOWTIDE_OK);
+  EXPECT_STREQ(point.status, "infeasible");
+  EXPECT_EQ(point.found, 0);
+  EXPECT_EQ(lowtide_front_plan(front, 3, &plan), LOWTIDE_USAGE);
+  EXPECT_NE(std::string(lowtide_last_error()).find(point.reason), std::string::npos);
+  EXPECT_EQ(lowtide_front_point(front, 4, &point), LOWTIDE_USAGE);
+  EXPECT_STREQ(lowtide_last_error(), "index 4 is not below 4");
+  EXPECT_EQ(plan, nullptr);
+  const std::string lines = lowtide_front_lines(front);
+  EXPECT_EQ(std::count(lines.begin(), lines.end(), '\n'), 4);
+  EXPECT_EQ(lowtide_front_json(front)[0], '{');
+  EXPECT_NE(lowtide_front_text(front)[0], '\0');
+  lowtide_front_free(front);
+}
+
+TEST_F(CAbiSearch, RefusesWrongSweeps) {
+  lowtide_front* front = nullptr;
+  const auto make = [&](const char* options, const char* sweep) {
+    return lowtide_front_make(model_, options, sweep, nullptr, nullptr, nullptr, &front);
+  };
+  EXPECT_EQ(make("{}", R"({"budget": "50%"})"), LOWTIDE_USAGE);
+  EXPECT_STREQ(lowtide_last_error(),
+               "options: 'budget' is not known; known are budgets, points, choose");
+  EXPECT_EQ(make("{}", R"({"points": 1})"), LOWTIDE_USAGE);
+  EXPECT_EQ(make(R"({"budget_bytes": 5})", nullptr), LOWTIDE_USAGE);
+  EXPECT_EQ(make(R"({"train": true, "effort": 0.01})", R"({"budgets": "1KiB"})"),
+            LOWTIDE_INFEASIBLE);
+  EXPECT_EQ(front, nullptr);
+}
+
 TEST(CAbi, NullHandlesAreUsageErrorsOrGiveNothing) {
   lowtide_plan* plan = nullptr;
   lowtide_session* session = nullptr;
@@ -158,6 +275,20 @@ TEST(CAbi, NullHandlesAreUsageErrorsOrGiveNothing) {
   EXPECT_EQ(lowtide_plan_order_proven(nullptr), 0);
   EXPECT_EQ(lowtide_session_value_count(nullptr, LOWTIDE_OUTPUTS), 0U);
   EXPECT_EQ(lowtide_session_arena_bytes(nullptr), 0);
+  lowtide_front* front = nullptr;
+  lowtide_front_point_info point;
+  EXPECT_EQ(lowtide_cancel_make(nullptr), LOWTIDE_USAGE);
+  EXPECT_EQ(lowtide_cancel_raised(nullptr), 0);
+  EXPECT_EQ(lowtide_front_make(nullptr, "", "", nullptr, nullptr, nullptr, &front), LOWTIDE_USAGE);
+  EXPECT_EQ(lowtide_front_point(nullptr, 0, &point), LOWTIDE_USAGE);
+  EXPECT_EQ(lowtide_front_plan(nullptr, 0, &plan), LOWTIDE_USAGE);
+  EXPECT_EQ(lowtide_front_point_count(nullptr), 0U);
+  EXPECT_EQ(lowtide_front_knee(nullptr), -1);
+  EXPECT_EQ(lowtide_front_chosen(nullptr), -1);
+  EXPECT_EQ(lowtide_front_lines(nullptr), nullptr);
+  lowtide_cancel_raise(nullptr);
+  lowtide_cancel_free(nullptr);
+  lowtide_front_free(nullptr);
   lowtide_model_free(nullptr);
   lowtide_plan_free(nullptr);
   lowtide_session_free(nullptr);

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "api/budgets.h"
 #include "base/printable.h"
 
 namespace lowtide {
@@ -169,6 +170,16 @@ Result<PlanOptions> parse_plan_options(std::string_view json) {
       .above_zero("time_limit_seconds", options.time_limit_seconds);
   LT_RETURN_IF_ERROR(members.finish());
   if (budget >= 0) options.budget_bytes = budget;
+  return options;
+}
+
+Result<SweepOptions> parse_sweep_options(std::string_view json) {
+  SweepOptions options;
+  Members members(json);
+  members.word("budgets", options.budgets)
+      .integer("points", options.points, kMostBudgets)
+      .word("choose", options.choose);
+  LT_RETURN_IF_ERROR(members.finish());
   return options;
 }
 

@@ -12,6 +12,7 @@ namespace lowtide {
 // Each takes "" as an object without keys. Error: kUsage.
 Result<ReadOptions> parse_read_options(std::string_view json);
 Result<PlanOptions> parse_plan_options(std::string_view json);
+Result<SweepOptions> parse_sweep_options(std::string_view json);
 Result<RunOptions> parse_run_options(std::string_view json);
 
 }  // namespace lowtide
