@@ -15,8 +15,8 @@
 namespace lowtide::pipeline {
 namespace {
 
-constexpr int kMostAttempts =
-    6;  // schedules packed for one budget; half of the work is the first's
+// Schedules packed for one budget; half of the work is the first's.
+constexpr int kMostAttempts = 6;
 constexpr int64_t kFineness = 1000;          // of a target, as a part of the budget
 constexpr int64_t kPackShare = 10;           // of the packer's work, for each of them
 constexpr int64_t kLeastPackUnits = 50'000;  // less than that seldom comes to anything
@@ -53,6 +53,8 @@ class Fitter {
       closing = cut_short_;
       limit(search);
       watch(search, attempt, budget, best ? &best->solution : nullptr);
+      // What is proven for a smaller target says nothing of the budget.
+      search.remat.cut_bound &= target == budget;
       problem_.budget_bytes = target;
       remat::RematOutcome outcome = remat::solve_joint(problem_, search);
       add(outcome.work, work_);
@@ -64,7 +66,9 @@ class Fitter {
         if (target < budget) low = target;
       } else {
         search.remat.starts = {plan::runs_of(outcome.sequence)};
-        BudgetSolution found{{}, outcome.status, {}};
+        const bool speaks_of_budget = target == budget;
+        BudgetSolution found{
+            {}, speaks_of_budget ? outcome.status : plan::SolveStatus::kFeasible, {}};
         limit_packing();
         LT_ASSIGN(found.solution,
                   pack_schedule(view_, std::move(outcome.sequence), options_, budget));
@@ -182,7 +186,6 @@ class Fitter {
       Progress progress;
       progress.budget_bytes = budget;
       progress.share = from + (to - from) * searched.share;
-      // What is proven for a smaller target says nothing of the budget.
       if (attempt == 0) proven_seconds_ = searched.lower_bound_seconds;
       progress.lower_bound_seconds = proven_seconds_;
       if (best != nullptr) {

@@ -13,6 +13,7 @@
 #include "pipeline/prepare.h"
 #include "pipeline/smallest.h"
 #include "pipeline/testing.h"
+#include "plan/plan_text.h"
 #include "verify/verify.h"
 
 namespace lowtide::pipeline {
@@ -69,6 +70,24 @@ TEST(Budget, TheSmallestArenaIsTheSameForAnyNumberOfThreads) {
   EXPECT_EQ((*one)->sequence, (*two)->sequence);
   EXPECT_EQ((*one)->arena_bytes, (*two)->arena_bytes);
   EXPECT_GE((*one)->profile.peak_bytes, floor);
+}
+
+TEST(Budget, APlanIsTheSameBytesForAnyNumberOfThreads) {
+  for (const bool swap : {false, true}) {
+    OptimizeOptions options = training_options();
+    if (swap) options.slow_tiers = {{"host", plan::Link{1e9, 1e9, 1e-6}}};
+    options.budget_bytes = swap ? 110'000 : 150'000;
+    std::vector<std::string> plans;
+    for (const int threads : {1, 2, 5}) {
+      options.order.threads = options.pack.threads = options.schedule.remat.threads = threads;
+      const auto made = optimize(tall_mlp(), options);
+      ASSERT_TRUE(made.has_value()) << made.error().message;
+      EXPECT_EQ(made->plan.slow_tiers.empty(), !swap);
+      plans.push_back(plan::print_plan(made->plan));
+    }
+    EXPECT_EQ(plans[0], plans[1]);
+    EXPECT_EQ(plans[0], plans[2]);
+  }
 }
 
 TEST(Budget, WhatOrdersReachAloneIsNoNews) {

@@ -6,8 +6,7 @@
 // is loaded (remat/closure_cut_network.h). What is present beside t's own inputs and outputs must
 // fit into the budget. Pricing that capacity at lambda gives
 //
-//     extra time >= least cut(lambda) - lambda * capacity                          (any lambda >=
-//     0)
+//     extra time >= least cut(lambda) - lambda * capacity        (any lambda >= 0)
 //
 // which is concave in lambda: each choice of what stays is a line, the bound is the lowest line.
 // Its maximum is found by intersecting the two lines that enclose it (a discrete Newton method, a
