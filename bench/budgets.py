@@ -3,8 +3,8 @@
 
     budgets.py [--steps N] [--threads N] [--only NAME] [--strict]
 
-For each model kernel times are measured once (`run --measure`) and every plan is made with them (`plan --costs`), so that the
-predicted step can stand beside the measured one. Extra time is that of the planned step over the model's own unplanned step (one
+The machine is calibrated, then for each model kernel times are measured once (`run --measure`), and every plan is made with both
+(`plan --device --costs`), so that the predicted step can stand beside the measured one. Extra time is that of the planned step over the model's own unplanned step (one
 buffer per value, each op once), both run in turn in one process. PyTorch's best is the least total its options reached on the
 same model and batch, measured by bench/pytorch/memory.py. Exit code 1 if a result differs from the unplanned one, an arena is
 above its budget or not as planned, or a plan does not verify. Targets of time depend on the machine: what misses one is printed,
@@ -13,6 +13,7 @@ the transfer time hidden where the plan expects that.
 """
 
 import argparse
+import json
 import pathlib
 import sys
 
@@ -32,6 +33,16 @@ PREDICTION = 0.15  # measured and predicted step time differ at most by this
 HIDDEN = 0.8       # of transfer time, where the predicted slack allows it
 
 
+def calibrated(arguments: argparse.Namespace) -> pathlib.Path:
+    device = SCRATCH / "budgets_device.json"
+    device.parent.mkdir(parents=True, exist_ok=True)
+    lowtide("calibrate", "--threads", arguments.threads, "-o", device)
+    tier = json.loads(device.read_text())["slow_tiers"][0]
+    print(f"host memory: {tier['out_bytes_per_second'] / 1e9:.1f} GB/s out, {tier['in_bytes_per_second'] / 1e9:.1f} GB/s in; "
+          f"kernels lose {1e9 * tier['compute_seconds_per_byte']:.3f} s for each GB moved\n")
+    return device
+
+
 def measured_costs(name: str, dims: dict[str, int], arguments: argparse.Namespace) -> pathlib.Path:
     stem = SCRATCH / (label(name, dims).replace(" ", "_") + "_budgets")
     costs = stem.with_suffix(".costs.json")
@@ -41,12 +52,12 @@ def measured_costs(name: str, dims: dict[str, int], arguments: argparse.Namespac
     return costs
 
 
-def measure(name: str, dims: dict[str, int], case: tuple, costs: pathlib.Path, arguments: argparse.Namespace,
+def measure(name: str, dims: dict[str, int], case: tuple, costs: list, arguments: argparse.Namespace,
             broken: list[str], missed: list[str]) -> list[str]:
     budget, at_most, pytorch, flags = case
     title = f"{label(name, dims)} {budget} MiB {NAMES[flags]}"
     path = SCRATCH / (title.replace(" ", "_") + ".lt")
-    verdict = plan(name, dims, "--budget", f"{budget}MiB", *flags, "--costs", costs, "--threads", arguments.threads, output=path)
+    verdict = plan(name, dims, "--budget", f"{budget}MiB", *flags, *costs, "--threads", arguments.threads, output=path)
     if lowtide("verify", path, check=False).returncode != 0:
         broken.append(f"{title}: the plan does not verify")
     report = run(path, "--steps", arguments.steps, "--compare")
@@ -82,10 +93,11 @@ def main() -> int:
     parser.add_argument("--strict", action="store_true", help="fail where a target of time is missed")
     arguments = parser.parse_args()
     rows, broken, missed = [], [], []
+    device = calibrated(arguments)
     for name, dims, cases in CASES:
         if arguments.only not in (None, name):
             continue
-        costs = measured_costs(name, dims, arguments)
+        costs = ["--device", device, "--costs", measured_costs(name, dims, arguments)]
         for case in cases:
             rows.append(measure(name, dims, case, costs, arguments, broken, missed))
     table(["step", "by", "budget MiB", "arena", "unplanned", "PyTorch's best", "bound", "predicted extra", "measured extra", "at most",

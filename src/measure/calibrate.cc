@@ -9,6 +9,7 @@
 
 #include "measure/kernel_case.h"
 #include "measure/memory.h"
+#include "measure/slow_tier_rate.h"
 
 namespace lowtide::measure {
 namespace {
@@ -190,6 +191,19 @@ class Calibration {
     return {};
   }
 
+  // A piece of a step: a product, a convolution, a sum, again and again.
+  Result<double> step_seconds() {
+    Cases cases = {product(1, 1024, 768, 768),
+                   {.kind = "Add", .inputs = {{{4096, 768}}, {{4096, 768}}}}};
+    add_convolutions(cases, 4, 64, 64, 56, 3);
+    double sum = 0;
+    for (const CaseSpec& spec : cases) {
+      LT_ASSIGN(const CaseTime time, time_case(kernels_, spec, repetition_));
+      sum += time.seconds;
+    }
+    return sum;
+  }
+
  private:
   double busy(const CaseTime& time) const {
     return std::max(time.seconds - profile_.launch_seconds, 0.01 * time.seconds);
@@ -236,12 +250,12 @@ Result<cost::DeviceProfile> calibrate(const runtime::KernelFactory& kernels,
   for (const cost::MemoryRate& rate : profile.memory)
     if (rate.operation == "copy") profile.bytes_per_second = rate.bytes_per_second;
   const int repetitions = options.quick ? 3 : 9;
-  LT_ASSIGN(cost::SlowTierRate host,
-            slow_tier_rate("host", "", outside / 2, repetitions, device.threads));
+  const KernelLoad load = [&calibration] { return calibration.step_seconds(); };
+  LT_ASSIGN(cost::SlowTierRate host, slow_tier_rate("host", "", outside / 2, repetitions, load));
   profile.slow_tiers.push_back(std::move(host));
   if (options.slow_tier_folder.empty()) return profile;
-  LT_ASSIGN(cost::SlowTierRate file, slow_tier_rate("file", options.slow_tier_folder, outside / 2,
-                                                    repetitions, device.threads));
+  LT_ASSIGN(cost::SlowTierRate file,
+            slow_tier_rate("file", options.slow_tier_folder, outside / 2, repetitions, load));
   profile.slow_tiers.push_back(std::move(file));
   return profile;
 }

@@ -6,8 +6,6 @@
 #include <thread>
 
 #include "cost/store.h"
-#include "runtime/copy_engine.h"
-#include "runtime/slow_tier.h"
 
 namespace lowtide::measure {
 namespace {
@@ -57,12 +55,6 @@ struct Named {
   const char* name;
 };
 
-// A copy keeps one processor busy. Where the kernels use them all, they lose its share of the time.
-double copying(double out_seconds, double in_seconds, double bytes, int threads) {
-  if (threads < static_cast<int>(std::thread::hardware_concurrency())) return 0;
-  return (out_seconds + in_seconds) / 2 / bytes / threads;
-}
-
 }  // namespace
 
 std::vector<cost::MemoryRate> memory_rates(const std::vector<int64_t>& sizes, int threads,
@@ -84,39 +76,6 @@ std::vector<cost::MemoryRate> memory_rates(const std::vector<int64_t>& sizes, in
       rates.push_back({.operation = name, .bytes = bytes, .bytes_per_second = sum});
     }
   return rates;
-}
-
-Result<cost::SlowTierRate> slow_tier_rate(const std::string& name, const std::string& folder,
-                                          int64_t bytes, int repetitions, int threads) {
-  constexpr int64_t kSmall = 64;
-  LT_ASSIGN(const auto tier,
-            runtime::open_slow_tier({.name = name, .bytes = bytes, .folder = folder}));
-  LT_ASSIGN(const auto engine, runtime::CopyEngine::make(*tier, 1));
-  std::vector<std::byte> memory(static_cast<size_t>(bytes), std::byte{1});
-  const auto time = [&](runtime::CopyDirection direction, int64_t size) -> Result<double> {
-    std::vector<double> times;
-    for (int i = 0; i <= repetitions; ++i) {
-      const auto start = Clock::now();
-      const runtime::Transfer transfer{
-          .memory = memory.data(), .slot = 0, .bytes = size, .storage = "block"};
-      const auto id = direction == runtime::CopyDirection::kOut ? engine->begin_store(transfer)
-                                                                : engine->begin_load(transfer);
-      LT_RETURN_IF_ERROR(engine->wait(id));
-      if (i > 0) times.push_back(seconds_since(start));  // the first touches the pages
-      LT_RETURN_IF_ERROR(engine->wait_all());
-      engine->restart();
-    }
-    return cost::median(std::move(times));
-  };
-  LT_ASSIGN(const double out, time(runtime::CopyDirection::kOut, bytes));
-  LT_ASSIGN(const double in, time(runtime::CopyDirection::kIn, bytes));
-  LT_ASSIGN(const double latency, time(runtime::CopyDirection::kOut, kSmall));
-  const double moved = static_cast<double>(bytes);
-  return cost::SlowTierRate{.name = name,
-                            .out_bytes_per_second = moved / std::max(1e-9, out - latency),
-                            .in_bytes_per_second = moved / std::max(1e-9, in - latency),
-                            .latency_seconds = std::max(1e-9, latency),
-                            .compute_seconds_per_byte = copying(out, in, moved, threads)};
 }
 
 }  // namespace lowtide::measure

@@ -1,10 +1,9 @@
-// What memory and slow tiers move per second, without kernels.
+// What memory moves per second, without kernels.
 #pragma once
 
-#include <string>
+#include <cstdint>
 #include <vector>
 
-#include "base/result.h"
 #include "cost/device.h"
 
 namespace lowtide::measure {
@@ -13,11 +12,5 @@ namespace lowtide::measure {
 // directions count.
 std::vector<cost::MemoryRate> memory_rates(const std::vector<int64_t>& sizes, int threads,
                                            double seconds_each);
-
-// A slow tier as the runtime makes it (in memory, or a file in `folder`), through the runtime's
-// copy engine. `threads`: that the kernels run on. Error: as runtime::open_slow_tier and a failed
-// transfer.
-Result<cost::SlowTierRate> slow_tier_rate(const std::string& name, const std::string& folder,
-                                          int64_t bytes, int repetitions, int threads);
 
 }  // namespace lowtide::measure
