@@ -4,6 +4,8 @@
 #include <limits>
 #include <thread>
 
+#include "remat/blocks.h"
+
 namespace lowtide::remat {
 namespace {
 
@@ -46,8 +48,8 @@ class Portfolio {
   Portfolio(const ActionTable& table, const RematOptions& options, WorkBudget& clock)
       : table_(table), options_(options), clock_(clock), rng_(options.seed) {
     if (!options.repeats) return;
-    repeats_.emplace(table);
-    if (!repeats_->any()) repeats_.reset();
+    blocks_.emplace(table, Repeats(table));
+    if (blocks_->count() == 0) blocks_.reset();
   }
 
   PortfolioResult run(const std::vector<std::vector<int>>& starts, int64_t bound_cost,
@@ -129,7 +131,7 @@ class Portfolio {
     options.proposals.block_moves = options_.block_moves;
     options.proposals.exchanges = options_.exchanges;
     options.proposals.aimed = options_.aimed_drops;
-    options.proposals.repeats = repeats_ ? &*repeats_ : nullptr;
+    options.proposals.blocks = blocks_ ? &*blocks_ : nullptr;
     return options;
   }
 
@@ -207,7 +209,7 @@ class Portfolio {
   const ActionTable& table_;
   const RematOptions& options_;
   WorkBudget& clock_;
-  std::optional<Repeats> repeats_;
+  std::optional<Blocks> blocks_;
   Rng rng_;
   Found best_{{}, kNone};
   std::vector<Member> starts_;

@@ -5,10 +5,9 @@
 namespace lowtide::remat {
 namespace {
 constexpr int kNoNode = SequenceState::kNoNode;
-constexpr int kDeepest = 12;     // reruns that reruns need
-constexpr int kTries = 24;       // to hit a value that is present at a node
-constexpr uint64_t kCopies = 3;  // of a thousand proposals
-constexpr uint64_t kFewestCopied = 8, kMostCopied = 160;  // ops
+constexpr int kDeepest = 12;      // reruns that reruns need
+constexpr int kTries = 24;        // to hit a value that is present at a node
+constexpr uint64_t kCopies = 50;  // of a thousand proposals
 }  // namespace
 
 bool Proposals::make() {
@@ -18,7 +17,7 @@ bool Proposals::make() {
   if (options_.block_moves && dice < 215) return kind_ = 3, drop_block();
   if (options_.block_moves && dice < 230) return kind_ = 4, keep_block();
   if (options_.exchanges && dice < 330) return kind_ = 5, exchange();
-  if (options_.repeats != nullptr && dice < 330 + kCopies) return kind_ = 6, copy_to_sibling();
+  if (options_.blocks != nullptr && dice < 330 + kCopies) return kind_ = 6, copy_block();
   if (dice < (over ? 750 : 650)) return kind_ = 0, drop();
   return kind_ = 1, keep_any();
 }
@@ -268,43 +267,12 @@ bool Proposals::exchange() {
   return true;
 }
 
-bool Proposals::copy_to_sibling() {
+bool Proposals::copy_block() {
   const int chosen = random_rerun();
   if (chosen == kNoNode) return false;
-  const int from = state_->action(chosen);
-  const auto alike = options_.repeats->alike(from);
-  const int to = alike[rng_->below(alike.size())];
-  if (to == from) return false;
-  siblings_.grow(*options_.repeats, from, to,
-                 kFewestCopied + rng_->below(kMostCopied - kFewestCopied));
-  const Timeline& timeline = state_->timeline();
-  placed_.clear();
-  for (const auto& [op, image] : siblings_.pairs()) {
-    const auto runs = state_->runs(op);
-    for (size_t k = 1; k < runs.size(); ++k) {
-      int next = timeline.next(runs[k]);
-      while (state_->runs(state_->action(next)).front() != next) next = timeline.next(next);
-      const int anchor = state_->action(next);
-      if (anchor < table_->ops() && siblings_.image(anchor) >= 0)
-        placed_.push_back({runs[k], image, siblings_.image(anchor)});
-    }
-  }
-  if (placed_.empty()) return false;
-  std::sort(placed_.begin(), placed_.end(), [&](const PlacedRun& a, const PlacedRun& b) {
-    return timeline.before(a.node, b.node);
-  });
-  for (const auto& [op, image] : siblings_.pairs())
-    while (state_->runs(image).size() > 1) {
-      const int last = state_->runs(image).back();
-      if (!state_->can_remove(last)) return false;
-      state_->remove(last);
-    }
-  for (const PlacedRun& run : placed_) {
-    const int previous = timeline.previous(state_->runs(run.anchor).front());
-    if (!state_->can_insert(run.action, previous)) return false;
-    state_->insert_after(previous, run.action);
-  }
-  return true;
+  const int from = options_.blocks->block_of(state_->action(chosen));
+  const int to = static_cast<int>(rng_->below(static_cast<uint64_t>(options_.blocks->count())));
+  return from >= 0 && from != to && block_copy_->copy(from, to) && block_copy_->any();
 }
 
 }  // namespace lowtide::remat

@@ -10,18 +10,19 @@
 //             makes: all its inner values leave memory together.
 //   keep block   a stretch of reruns goes.
 //   exchange  a rerun goes, and where memory overflows then, other values are dropped.
-//   copy      what a stretch of the network does about its values, a sibling does too (repeats.h):
-//             its own reruns go, and those of the stretch are made for it at the same places.
+//   copy      what one block does about its values, another does too (blocks.h): its own reruns
+//             go, and those of the first are made for it at the same places.
 //
 // Half of the drops are aimed: at a value that is present, but idle, where memory overflows. None
 // of them is judged here; the caller compares the state before and after and may undo.
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "base/rng.h"
-#include "remat/repeats.h"
+#include "remat/blocks.h"
 #include "remat/sequence_state.h"
 
 namespace lowtide::remat {
@@ -32,17 +33,15 @@ struct ProposalOptions {
   bool exchanges = true;
   bool aimed = true;
   int longest_block = 48;
-  const Repeats* repeats = nullptr;  // of the problem; nullptr: nothing is copied to siblings
+  const Blocks* blocks = nullptr;  // of the problem; nullptr: nothing is copied between them
 };
 
 class Proposals {
  public:
   Proposals(SequenceState& state, const ProposalOptions& options, Rng& rng)
-      : state_(&state),
-        table_(&state.table()),
-        options_(options),
-        rng_(&rng),
-        siblings_(state.table()) {}
+      : state_(&state), table_(&state.table()), options_(options), rng_(&rng) {
+    if (options.blocks != nullptr) block_copy_.emplace(state, *options.blocks);
+  }
 
   // Makes one random change. False: nothing came of it; the caller undoes what is left of it.
   bool make();
@@ -63,7 +62,7 @@ class Proposals {
   bool drop_block();
   bool keep_block();
   bool exchange();
-  bool copy_to_sibling();
+  bool copy_block();
   bool aimed_gap(int at, int& value, int& use);
   bool random_gap(int& value, int& use);
   bool run_before(int action, int node, int depth);
@@ -76,11 +75,7 @@ class Proposals {
   Rng* rng_;
   int kind_ = 0;
   std::vector<int> block_, useless_;
-  SiblingMap siblings_;
-  struct PlacedRun {
-    int node, action, anchor;  // a rerun, and the op whose first run comes next
-  };
-  std::vector<PlacedRun> placed_;
+  std::optional<BlockCopy> block_copy_;
 };
 
 }  // namespace lowtide::remat

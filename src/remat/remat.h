@@ -35,7 +35,7 @@ struct RematOptions {
   bool order_moves = true;   // runs move; off: the order of first runs stays as it starts
   bool block_moves = true;   // whole stretches are rerun, or no longer
   bool exchanges = true;     // a rerun goes and others come, in one move
-  bool repeats = true;       // what a block does, its siblings try, too
+  bool repeats = true;       // what one block does, others like it try, too
   bool aimed_drops = true;   // half of the drops where memory overflows; off: blind
   bool cut_start = true;     // start from the closure cut's plan
   bool order_start = true;   // start from the order with the least peak

@@ -69,36 +69,4 @@ Repeats::Repeats(const ActionTable& table) : class_of_(static_cast<size_t>(table
   }
 }
 
-void SiblingMap::match(const Repeats& repeats, int from, int to) {
-  if (from >= table_->ops() || to >= table_->ops() || from == to) return;
-  const auto f = static_cast<size_t>(from), t = static_cast<size_t>(to);
-  if (image_[f] >= 0 || is_image_[f] || image_[t] >= 0 || is_image_[t]) return;
-  if (repeats.alike(from).data() != repeats.alike(to).data()) return;
-  image_[f] = to;
-  is_image_[t] = 1;
-  pairs_.emplace_back(from, to);
-}
-
-void SiblingMap::grow(const Repeats& repeats, int from, int to, size_t most) {
-  for (const auto& [a, b] : pairs_) {
-    image_[static_cast<size_t>(a)] = -1;
-    is_image_[static_cast<size_t>(b)] = 0;
-  }
-  pairs_.clear();
-  match(repeats, from, to);
-  for (size_t i = 0; i < pairs_.size() && pairs_.size() < most; ++i) {
-    const auto [a, b] = pairs_[i];
-    // Readers first: towards the op it grows from, siblings that touch would claim the same ops.
-    const auto makes_a = table_->makes(a), makes_b = table_->makes(b);
-    for (size_t k = 0; k < std::min(makes_a.size(), makes_b.size()); ++k) {
-      const auto readers_a = table_->readers(makes_a[k]), readers_b = table_->readers(makes_b[k]);
-      if (readers_a.size() != readers_b.size()) continue;
-      for (size_t r = 0; r < readers_a.size(); ++r) match(repeats, readers_a[r], readers_b[r]);
-    }
-    const auto reads_a = table_->reads(a), reads_b = table_->reads(b);
-    for (size_t k = 0; k < std::min(reads_a.size(), reads_b.size()); ++k)
-      match(repeats, table_->producer(reads_a[k]), table_->producer(reads_b[k]));
-  }
-}
-
 }  // namespace lowtide::remat

@@ -1,5 +1,5 @@
-// Siblings in repeated structure are found without names, borders or an order, and schedules stay
-// correct when what one block does is copied to another.
+// Repeated structure is found without names, borders or an order, what one block does arrives in
+// another, and schedules stay correct when it does.
 #include "remat/repeats.h"
 
 #include <gtest/gtest.h>
@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "plan/sequence_simulator.h"
+#include "remat/blocks.h"
 #include "remat/proposals.h"
 
 namespace lowtide::remat {
@@ -15,12 +16,12 @@ namespace {
 using plan::SchedOpId;
 using plan::ScheduleProblem;
 
-constexpr int kBlocks = 6;
+constexpr int kBlocks = 8;
 constexpr int kOpsOfBlock = 2;  // forward; one backward
 
 // Blocks of a wide and a narrow op each, then the loss, then one backward op per block, which reads
 // what both made.
-ScheduleProblem blocks() {
+ScheduleProblem network() {
   ScheduleProblem problem;
   const auto add = [&](double seconds, int64_t bytes, std::vector<size_t> inputs) {
     const SchedOpId id = problem.ops.push_back({"", seconds, true, 0});
@@ -49,7 +50,7 @@ int backward_of(int block) {
 }
 
 TEST(Repeats, OpsOfInnerBlocksAreAlikeAndThoseAtTheBordersAreNot) {
-  const ScheduleProblem problem = blocks();
+  const ScheduleProblem problem = network();
   ASSERT_TRUE(plan::check(problem));
   const ActionTable table(problem);
   const Repeats repeats(table);
@@ -63,37 +64,63 @@ TEST(Repeats, OpsOfInnerBlocksAreAlikeAndThoseAtTheBordersAreNot) {
   EXPECT_EQ(repeats.alike(kBlocks * kOpsOfBlock).size(), 1u);
 }
 
-TEST(Repeats, TheMapTakesABlockToItsSiblingBothWays) {
-  const ScheduleProblem problem = blocks();
+TEST(Blocks, OpsOfABlockPlayTheRolesOfThoseOfTheNext) {
+  const ScheduleProblem problem = network();
   const ActionTable table(problem);
-  const Repeats repeats(table);
-  const int from = 2 * kOpsOfBlock, to = 3 * kOpsOfBlock;
-  ASSERT_TRUE(std::ranges::count(repeats.alike(from), to) == 1);
-  SiblingMap map(table);
-  map.grow(repeats, from, to, 8);
-  EXPECT_EQ(map.image(from), to);
-  EXPECT_EQ(map.image(from + 1), to + 1);
-  EXPECT_EQ(map.image(backward_of(2)), backward_of(3));
-  for (const auto& [a, b] : map.pairs()) {
-    EXPECT_EQ(table.cost(a), table.cost(b));
-    EXPECT_EQ(map.image(b), -1) << "no op is on both sides";
+  const Blocks blocks(table, Repeats(table));
+  ASSERT_GE(blocks.count(), 3);
+  for (const int block : {2, 3}) {
+    const int wide = block * kOpsOfBlock, narrow = wide + 1, back = backward_of(block);
+    EXPECT_EQ(blocks.shifted(wide, 1), wide + kOpsOfBlock);
+    EXPECT_EQ(blocks.shifted(narrow, 1), narrow + kOpsOfBlock);
+    EXPECT_EQ(blocks.shifted(back, 1), backward_of(block + 1));
+    EXPECT_EQ(blocks.shifted(blocks.shifted(back, 1), -1), back);
+    EXPECT_EQ(blocks.shifted(back, blocks.count()), -1);
   }
-  map.grow(repeats, to, from, 1);
-  EXPECT_EQ(map.image(to), from);
-  EXPECT_EQ(map.image(from), -1) << "an earlier map is forgotten";
+  const int loss = kBlocks * kOpsOfBlock;
+  EXPECT_EQ(blocks.block_of(loss), -1);
+  EXPECT_EQ(blocks.shifted(loss, 1), loss) << "what is in no block stays";
 }
 
-TEST(Repeats, CopyingToSiblingsKeepsSchedulesCorrect) {
-  ScheduleProblem problem = blocks();
+TEST(Blocks, WithoutRepetitionThereAreNone) {
+  ScheduleProblem problem = network();
+  for (SchedOpId op : problem.ops.ids()) problem.ops[op].seconds += static_cast<double>(op.index());
+  const ActionTable table(problem);
+  EXPECT_EQ(Blocks(table, Repeats(table)).count(), 0);
+}
+
+TEST(Blocks, APatternIsCopiedWithItsPlacesAndReplacesWhatWasThere) {
+  const ScheduleProblem problem = network();
+  const ActionTable table(problem);
+  const Blocks blocks(table, Repeats(table));
+  std::vector<int> order;
+  for (int op = 0; op < table.ops(); ++op) order.push_back(op);
+  SequenceState state(table, order);
+  const auto run_before = [&](int op, int reader) {
+    state.insert_after(state.timeline().previous(state.runs(reader).front()), op);
+  };
+  const int narrow = 3 * kOpsOfBlock + 1, next = narrow + kOpsOfBlock;
+  run_before(narrow, backward_of(3));
+  run_before(next, backward_of(6));
+  BlockCopy copy(state, blocks);
+  ASSERT_TRUE(copy.copy(blocks.block_of(narrow), blocks.block_of(next)));
+  EXPECT_TRUE(copy.any());
+  ASSERT_EQ(state.runs(next).size(), 2u);
+  EXPECT_EQ(state.timeline().next(state.runs(next)[1]), state.runs(backward_of(4)).front());
+  EXPECT_EQ(state.runs(narrow).size(), 2u) << "the block that it comes from keeps it";
+}
+
+TEST(Blocks, CopyingKeepsSchedulesCorrect) {
+  ScheduleProblem problem = network();
   problem.budget_bytes = 200;
   const ActionTable table(problem);
-  const Repeats repeats(table);
+  const Blocks blocks(table, Repeats(table));
   std::vector<int> order;
   for (int op = 0; op < table.ops(); ++op) order.push_back(op);
   SequenceState state(table, order);
   Rng rng(5);
   ProposalOptions options;
-  options.repeats = &repeats;
+  options.blocks = &blocks;
   Proposals proposals(state, options, rng);
   int copies = 0;
   for (int i = 0; i < 100'000; ++i) {
