@@ -1,7 +1,13 @@
 // Whole training steps whose parameters and optimizer state live in slow memory and whose
 // activations go there and come back: every result, in every step, has the bits of the unplanned
 // step.
+//
+// Each model once, from host memory or from files; with LOWTIDE_MOVING_PLANS=all both on each.
 #include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <string>
+#include <vector>
 
 #include "api/compare.h"
 #include "api/state.h"
@@ -14,9 +20,19 @@ namespace {
 struct Case {
   const char* model;
   std::map<std::string, int64_t, std::less<>> dims;
+  bool files = false;  // two of them; else host memory
 };
 
-const Case kCases[] = {{"unet", {{"batch", 1}}}, {"gpt2", {{"batch", 1}, {"seq", 16}}}};
+std::vector<Case> cases() {
+  std::vector<Case> all = {{"unet", {{"batch", 1}}, true},
+                           {"gpt2", {{"batch", 1}, {"seq", 16}}, false}};
+  if (std::getenv("LOWTIDE_MOVING_PLANS") == nullptr) return all;
+  for (size_t i = 0; i < 2; ++i) {
+    all.push_back(all[i]);
+    all.back().files = !all[i].files;
+  }
+  return all;
+}
 
 class MovingPlans : public testing::TestWithParam<Case> {
  protected:
@@ -45,16 +61,13 @@ class MovingPlans : public testing::TestWithParam<Case> {
   }
 };
 
-TEST_P(MovingPlans, GiveTheBitsOfTheUnplannedStepFromMemory) {
-  expect_equal(make_plan(1), "");
+TEST_P(MovingPlans, GiveTheBitsOfTheUnplannedStep) {
+  expect_equal(make_plan(GetParam().files ? 2 : 1), GetParam().files ? testing::TempDir() : "");
 }
 
-TEST_P(MovingPlans, GiveTheBitsOfTheUnplannedStepFromTwoFiles) {
-  expect_equal(make_plan(2), testing::TempDir());
-}
-
-INSTANTIATE_TEST_SUITE_P(Models, MovingPlans, testing::ValuesIn(kCases),
-                         [](const auto& instance) { return std::string(instance.param.model); });
+INSTANTIATE_TEST_SUITE_P(Models, MovingPlans, testing::ValuesIn(cases()), [](const auto& instance) {
+  return instance.param.model + std::string(instance.param.files ? "_files" : "_memory");
+});
 
 }  // namespace
 }  // namespace lowtide
