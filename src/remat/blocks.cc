@@ -9,12 +9,13 @@ namespace {
 constexpr size_t kFewestBlocks = 3;
 }  // namespace
 
-// The number that most ops share as that of their likes is that of the blocks. A block is what is
-// nearest to one op of the class that is largest by bytes.
+// The number that most ops that may rerun share as that of their likes is that of the blocks. A
+// block is what is nearest to one op of the class that is largest by bytes.
 Blocks::Blocks(const ActionTable& table, const Repeats& repeats)
     : block_(static_cast<size_t>(table.ops()), -1), role_(block_), next_(block_) {
   std::map<size_t, size_t> ops_by_likes;
-  for (int op = 0; op < table.ops(); ++op) ++ops_by_likes[repeats.alike(op).size()];
+  for (int op = 0; op < table.ops(); ++op)
+    ops_by_likes[repeats.alike(op).size()] += table.may_rerun(op);
   size_t count = 0, most = 0;
   for (const auto& [alike, ops] : ops_by_likes)
     if (alike >= kFewestBlocks && ops > most) count = alike, most = ops;
@@ -103,6 +104,11 @@ void Blocks::name_roles() {
   roles_ = static_cast<int>(roles.size());
   for (int block = 0; block < count_; ++block)
     for (const auto& role : roles) op_at_.push_back(role[static_cast<size_t>(block)]);
+}
+
+double Blocks::share() const {
+  const auto outside = std::ranges::count(block_, -1);
+  return 1 - static_cast<double>(outside) / static_cast<double>(std::max<size_t>(1, block_.size()));
 }
 
 int Blocks::shifted(int op, int by) const {

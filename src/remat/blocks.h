@@ -26,6 +26,7 @@ class Blocks {
 
   int count() const { return count_; }  // 0: there are no repeated blocks
   int block_of(int op) const { return block_[static_cast<size_t>(op)]; }  // -1: of none
+  double share() const;  // of all ops: those in blocks
   // The op of another block, `by` blocks further on; itself if it belongs to none; -1: none there.
   int shifted(int op, int by) const;
   // By role; -1: it has none for this one.

@@ -5,9 +5,8 @@
 namespace lowtide::remat {
 namespace {
 constexpr int kNoNode = SequenceState::kNoNode;
-constexpr int kDeepest = 12;      // reruns that reruns need
-constexpr int kTries = 24;        // to hit a value that is present at a node
-constexpr uint64_t kCopies = 50;  // of a thousand proposals
+constexpr int kDeepest = 12;  // reruns that reruns need
+constexpr int kTries = 24;    // to hit a value that is present at a node
 }  // namespace
 
 bool Proposals::make() {
@@ -17,7 +16,7 @@ bool Proposals::make() {
   if (options_.block_moves && dice < 215) return kind_ = 3, drop_block();
   if (options_.block_moves && dice < 230) return kind_ = 4, keep_block();
   if (options_.exchanges && dice < 330) return kind_ = 5, exchange();
-  if (options_.blocks != nullptr && dice < 330 + kCopies) return kind_ = 6, copy_block();
+  if (dice >= 330 && dice < 330 + copies_) return kind_ = 6, copy_block();
   if (dice < (over ? 750 : 650)) return kind_ = 0, drop();
   return kind_ = 1, keep_any();
 }

@@ -40,7 +40,9 @@ class Proposals {
  public:
   Proposals(SequenceState& state, const ProposalOptions& options, Rng& rng)
       : state_(&state), table_(&state.table()), options_(options), rng_(&rng) {
-    if (options.blocks != nullptr) block_copy_.emplace(state, *options.blocks);
+    if (options.blocks == nullptr) return;
+    block_copy_.emplace(state, *options.blocks);
+    copies_ = static_cast<uint64_t>(kMostCopies * options.blocks->share());
   }
 
   // Makes one random change. False: nothing came of it; the caller undoes what is left of it.
@@ -75,6 +77,8 @@ class Proposals {
   Rng* rng_;
   int kind_ = 0;
   std::vector<int> block_, useless_;
+  static constexpr double kMostCopies = 50;  // of a thousand proposals, where all is blocks
+  uint64_t copies_ = 0;
   std::optional<BlockCopy> block_copy_;
 };
 
