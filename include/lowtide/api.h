@@ -37,8 +37,8 @@
 namespace lowtide {
 
 struct ReadOptions {
-  std::map<std::string, int64_t, std::less<>> dims =
-      {};                 // sizes of the model's symbolic dimensions
+  // Sizes of the model's symbolic dimensions.
+  std::map<std::string, int64_t, std::less<>> dims = {};
   bool training = false;  // BatchNormalization in its training form, Dropout active
   bool dropout = true;    // with training: false makes Dropout the identity
 };

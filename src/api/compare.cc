@@ -19,6 +19,7 @@
 #include "base/bytes.h"
 #include "base/check.h"
 #include "base/printable.h"
+#include "cost/store.h"
 #include "exec/cpu/cpu.h"
 #include "measure/timed_kernels.h"
 
@@ -28,12 +29,6 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using plan::PlanOpId;
 using plan::PlanValueId;
-
-double median(std::vector<double> times) {
-  std::sort(times.begin(), times.end());
-  const size_t middle = times.size() / 2;
-  return times.size() % 2 == 1 ? times[middle] : (times[middle - 1] + times[middle]) / 2;
-}
 
 double value_at(DType dtype, const std::byte* data, size_t i) {
   const auto read = [&]<class T>(T value) {
@@ -263,10 +258,10 @@ void summarize(RunReport& report, const runtime::Session& planned,
                const std::optional<runtime::Session>& unplanned, std::vector<double> times,
                std::vector<double> unplanned_times) {
   divide(report.transfers, std::ssize(times));
-  report.step_seconds = median(std::move(times));
+  report.step_seconds = cost::median(std::move(times));
   report.loss_last = loss_of(planned);
   if (!unplanned) return;
-  report.unplanned_step_seconds = median(std::move(unplanned_times));
+  report.unplanned_step_seconds = cost::median(std::move(unplanned_times));
   report.unplanned_bytes = unplanned->arena_bytes();
 }
 
