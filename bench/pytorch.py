@@ -51,6 +51,7 @@ def lowtide_rows(name: str, dims: dict[str, int], flags: list[str], arguments: a
     for line in pathlib.Path(f"{prefix}.jsonl").read_text().splitlines():
         point = json.loads(line)
         if not point["found"]:
+            rows.append({"budget_bytes": point["budget_bytes"], "reason": point["reason"]})
             continue
         path = pathlib.Path(f"{prefix}-{point['budget_bytes']}.lt")
         report = run(path, "--steps", arguments.steps, "--compare")
@@ -77,6 +78,9 @@ def model_rows(name: str, dims: dict[str, int], arguments: argparse.Namespace, b
     for title, flags in [("Lowtide", []), ("Lowtide, swap", ["--swap", "host"])]:
         result["lowtide"][title] = lowtide_rows(name, dims, flags, arguments, broken)
         for found in result["lowtide"][title]:
+            if "reason" in found:
+                rows.append([label(name, dims), f"{title}: no plan", mib(found["budget_bytes"]), "-", "-", "-", "-"])
+                continue
             rows.append([label(name, dims), title, mib(found["total_bytes"]), f"{1e3 * found['step_seconds']:,.0f}",
                          f"{100 * found['extra']:+.0f} %", f"{found['predicted_extra_percent']:+.1f} %",
                          f"{found['bound_percent']:+.1f} %"])
