@@ -10,7 +10,8 @@ namespace lowtide::remat {
 namespace {
 
 constexpr int64_t kOthers = 4;
-constexpr int kMostSteps = 40;  // cuts for one price; Newton needs fewer than ten
+constexpr int64_t kLookUnits = 1024;  // spent together, WorkBudget looks at flag and clock
+constexpr int kMostSteps = 40;        // cuts for one price; Newton needs fewer than ten
 
 // The lines of choices at fixed shares, as functions of the price.
 struct Line {
@@ -92,6 +93,7 @@ class OpBound {
         for (int j = first ? 0 : -2; j <= (first ? 4 : 2); ++j) {
           const CutPrices at{.before = (first ? 0 : centre.before) + i * step,
                              .after = (first ? 0 : centre.after) + j * step};
+          if (work.exhausted()) return;
           if (at.before < 0 || at.before > kOne || at.after < 0 || at.after > kOne) continue;
           if (at_most(at) > static_cast<double>(best_ticks_)) improve(at, work);
         }
@@ -203,10 +205,11 @@ CutBoundResult closure_cut(const plan::ScheduleProblem& given, const ClosureCutO
   std::vector<SchedOpId> incoming;
   if (options.order.empty()) incoming.assign(problem.ops.ids().begin(), problem.ops.ids().end());
   const StepGraph graph(problem);
-  WorkBudget work(options.max_work);
+  WorkBudget work(options.max_work, options.max_seconds, options.cancel);
   CutBoundResult result;
   std::vector<CutChoice> carried;
   int64_t tried = 0, idle = 0;
+  work.spend(kLookUnits);  // a flag that is up already
   for (SchedOpId op : binding_ops(problem, options.order.empty() ? incoming : options.order)) {
     if (tried >= options.max_ops || idle >= options.patience || work.exhausted()) break;
     OpBound bound(graph, op);
@@ -235,6 +238,7 @@ CutBoundResult closure_cut(const plan::ScheduleProblem& given, const ClosureCutO
   for (const plan::SchedOp& op : problem.ops) result.lower_bound_seconds += op.seconds;
   result.lower_bound_seconds += result.bound_seconds;
   result.work = work.used();
+  result.cut_short = work.timed_out();
   return result;
 }
 

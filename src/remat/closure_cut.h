@@ -24,6 +24,7 @@
 // more, it is skipped.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -38,10 +39,12 @@ namespace lowtide::remat {
 struct ClosureCutOptions {
   // Which ops bind is judged by this order (each op once); the incoming one if empty.
   std::span<const SchedOpId> order;
-  int64_t max_ops = 64;            // ops for which cuts are made
-  int64_t patience = 24;           // ops in a row that prove nothing new before it ends
-  int64_t max_work = 400'000'000;  // arcs looked at
-  bool swap = true;                // off: as if there were no link (a bound on recomputation alone)
+  int64_t max_ops = 64;                       // ops for which cuts are made
+  int64_t patience = 24;                      // ops in a row that prove nothing new before it ends
+  int64_t max_work = 400'000'000;             // arcs looked at
+  double max_seconds = 1e9;                   // safety stop in wall time
+  const std::atomic<bool>* cancel = nullptr;  // true: stop soon; what is proven until then holds
+  bool swap = true;  // off: as if there were no link (a bound on recomputation alone)
 };
 
 struct CutBoundResult {
@@ -57,6 +60,7 @@ struct CutBoundResult {
   CutChoice choice;               // the cheapest that fits among those seen
   std::vector<SchedOpId> others;  // ops that bind, too: those that need most, and former best ones
   int64_t cuts = 0, work = 0;
+  bool cut_short = false;  // by the clock or the flag
 };
 
 // `problem` passed plan::check and has a budget.

@@ -3,11 +3,13 @@
 #include <algorithm>
 #include <limits>
 #include <optional>
+#include <utility>
 
 #include "base/check.h"
 #include "base/work.h"
 #include "plan/sequence_simulator.h"
 #include "remat/closure_cut.h"
+#include "remat/floor.h"
 
 namespace lowtide::remat {
 namespace {
@@ -20,6 +22,9 @@ using plan::SolveStatus;
 constexpr int64_t kFirstUnitsPerOp = 2'000, kGrowth = 4;
 // Of a round's work: for transfers alone, and for recompute alone. Other tries share the rest.
 constexpr double kShareOfTransfers = 0.1, kShareOfRecompute = 0.3;
+constexpr double kShareOfTidying = 0.1;  // beside these, each time
+constexpr int64_t kLeastTidyUnits = 1'000'000;
+constexpr double kNear = 1.1;          // seconds of what is tidied, of the best
 constexpr double kHopeless = 1.5;      // seconds of transfers alone, of the best
 constexpr double kShareOfRuns = 0.75;  // of a try's work: the retention search; then transfers
 
@@ -38,10 +43,7 @@ class Joint {
   }
 
   RematOutcome solve() {
-    const CutBoundResult bound = closure_cut(problem_);
-    result_.lower_bound_seconds = bound.lower_bound_seconds;
-    result_.work.units += bound.work;
-    if (!bound.feasible) {
+    if (!find_bound()) {
       result_.status = SolveStatus::kInfeasible;
       return result_;
     }
@@ -52,6 +54,19 @@ class Joint {
   }
 
  private:
+  // False: proven that nothing fits.
+  bool find_bound() {
+    for (const plan::SchedOp& op : problem_.ops) result_.lower_bound_seconds += op.seconds;
+    if (!options_.remat.cut_bound) return floor_of(problem_).bytes <= *problem_.budget_bytes;
+    ClosureCutOptions cut;
+    cut.max_seconds = options_.remat.max_seconds;
+    cut.cancel = options_.remat.cancel;
+    const CutBoundResult bound = closure_cut(problem_, cut);
+    result_.lower_bound_seconds = bound.lower_bound_seconds;
+    result_.work.units += bound.work;
+    return bound.feasible;
+  }
+
   // The order of least peak, the schedules that the caller has, and what transfers make of them.
   void begin() {
     length_ = kFirstUnitsPerOp * static_cast<int64_t>(std::max<size_t>(1, problem_.ops.size()));
@@ -71,6 +86,7 @@ class Joint {
   // tries to what less work did.
   void round() {
     tries_.clear();
+    if (!best_.swap.sequence.empty() && !best_.swap.tidy) tidy(best_);
     if (!options_.recompute || unlimited_ <= *problem_.budget_bytes) {
       transfers_alone(length_);
       idle_ = transfers_done_;
@@ -157,10 +173,14 @@ class Joint {
       swap.max_units = std::min(units, swap.max_units);
       swap.max_seconds =
           std::min(swap.max_seconds, std::max(0.0, options_.remat.max_seconds - clock_.seconds()));
-      if (!best_.swap.sequence.empty()) swap.tidy_below = best_.swap.seconds;
+      swap.tidy_units = 0;
+      swap.cancel = options_.remat.cancel;
       t.swap = add_transfers(problem_, t.runs, swap);
       count(t.swap.work);
     }
+    if (!t.swap.sequence.empty() &&
+        (best_.swap.sequence.empty() || t.swap.seconds < kNear * best_.swap.seconds))
+      tidy(t);
     if (is_better(t, best_)) best_ = t;
     if (t.swap.crowded &&
         (!result_.crowded || t.swap.crowded->needed_bytes < result_.crowded->needed_bytes))
@@ -171,6 +191,19 @@ class Joint {
     const Try& inserted = *tries_.insert(at, std::move(t));
     report();
     return inserted;
+  }
+
+  // As each moves less or takes less time, what is near the best may become it. The work is a share
+  // of the round's: if it depended on the limit of all work, more could make less of it. What is
+  // left of the best, the next round tidies.
+  void tidy(Try& t) {
+    SwapOptions swap = options_.swap;
+    swap.tidy_units = std::max(kLeastTidyUnits, share(kShareOfTidying));
+    swap.max_seconds = std::max(0.0, options_.remat.max_seconds - clock_.seconds());
+    swap.cancel = options_.remat.cancel;
+    const plan::SolveWork searched = t.swap.work;
+    t.swap = tidy_transfers(problem_, t.runs, std::move(t.swap), swap);
+    count(std::exchange(t.swap.work, searched));
   }
 
   // What a try found is not known to fit before transfers are added.

@@ -6,6 +6,7 @@
 #include <optional>
 #include <utility>
 
+#include "base/work.h"
 #include "plan/sequence_simulator.h"
 #include "remat/cut_plan.h"
 #include "remat/floor.h"
@@ -68,12 +69,16 @@ class Ascent {
       if (!net_.has_credit(op)) best_.credit[op] = graph_.ticks[op];
   }
 
-  // The volume algorithm. Gives up early where `goal` is out of reach, or nothing is gained; at
-  // `max_work` in any case.
-  void climb(int64_t rounds, int64_t goal, int64_t max_work) {
-    const int64_t work_before = work();
+  // The volume algorithm. Gives up early where `goal` is out of reach, or nothing is gained; when
+  // the work is spent in any case.
+  void climb(int64_t rounds, int64_t goal, WorkBudget& budget) {
+    const auto solve = [&](const Multipliers& at, Violations& shown) {
+      const int64_t before = work(), ticks = net_.solve(at, shown);
+      budget.spend(work() - before);
+      return ticks;
+    };
     Violations now;
-    ticks_ = net_.solve(best_, now);
+    ticks_ = solve(best_, now);
     Violations mean = now;
     double target =
         std::max(1.1 * static_cast<double>(ticks_), 1e-3 * static_cast<double>(graph_.once_ticks));
@@ -82,7 +87,7 @@ class Ascent {
     for (int64_t round = 0; round < rounds; ++round) {
       const double hope = round == rounds / 4 ? 0.7 : round == rounds / 2 ? 0.9 : 0;
       if (static_cast<double>(ticks_) < hope * static_cast<double>(goal)) return;
-      if (work() - work_before > max_work) return;
+      if (budget.exhausted()) return;
       if (goal > 0 && round % (rounds / 8 + 1) == rounds / 8) {
         if (static_cast<double>(ticks_) < 1.0005 * static_cast<double>(before)) return;
         before = ticks_;
@@ -91,7 +96,7 @@ class Ascent {
       if (length <= 0) return;
       const Multipliers next =
           stepped(mean, pace * (target - static_cast<double>(ticks_)) / length);
-      const int64_t ticks = net_.solve(next, now);
+      const int64_t ticks = solve(next, now);
       const double agreement = product(mean, now);
       blend(mean, now, std::max(0.02, 0.12 - 0.1 * static_cast<double>(round) / 300));
       if (ticks > ticks_) {
@@ -269,7 +274,7 @@ void record(const Ascent& ascent, const StepGraph& graph, MultiCutResult& result
 // With one more cut: all places are tried, the better ones longer.
 std::unique_ptr<Ascent> best_extension(const StepGraph& graph, const Ascent& from,
                                        const std::vector<std::vector<SchedOpId>>& places,
-                                       const MultiCutOptions& options, int64_t& work) {
+                                       const MultiCutOptions& options, WorkBudget& work) {
   std::vector<std::unique_ptr<Ascent>> tried;
   std::vector<SchedOpId> ops;
   for (const std::vector<SchedOpId>& place : places)
@@ -280,11 +285,10 @@ std::unique_ptr<Ascent> best_extension(const StepGraph& graph, const Ascent& fro
       break;
     }
   const auto climb = [&](Ascent& ascent, int64_t rounds, int64_t goal) {
-    const int64_t before = ascent.work();
-    if (work < options.max_work) ascent.climb(rounds, goal, options.max_work - work);
-    work += ascent.work() - before;
+    if (!work.exhausted()) ascent.climb(rounds, goal, work);
   };
   for (SchedOpId op : ops) {
+    if (work.exhausted()) break;
     tried.push_back(
         std::make_unique<Ascent>(graph, *with(graph, from.cuts(), op), from.unit_price()));
     tried.back()->adopt(from);
@@ -315,13 +319,18 @@ MultiCutResult multi_cut(const plan::ScheduleProblem& problem, const CutBoundRes
   result.cuts = {{*single.op, single.prices.per_byte}};
   result.lower_bound_seconds = once + result.bound_seconds;
   if (problem.link) return result;
+  WorkBudget work(options.max_work, options.max_seconds, options.cancel);
+  if (work.cancelled()) {
+    result.cut_short = true;
+    return result;
+  }
   const auto places = candidates(graph, single, options.order);
   auto leader =
       std::make_unique<Ascent>(graph, std::vector<SchedOpId>{*single.op},
                                static_cast<double>(std::max<int64_t>(1, single.prices.per_byte)));
   leader->start_at(single);
   while (leader->net().cuts() < options.max_cuts) {
-    auto next = best_extension(graph, *leader, places, options, result.work);
+    auto next = best_extension(graph, *leader, places, options, work);
     if (!next ||
         static_cast<double>(next->ticks()) < kWorthwhile * static_cast<double>(leader->ticks()))
       break;
@@ -329,6 +338,8 @@ MultiCutResult multi_cut(const plan::ScheduleProblem& problem, const CutBoundRes
     record(*leader, graph, result);
   }
   result.lower_bound_seconds = once + result.bound_seconds;
+  result.work = work.used();
+  result.cut_short = work.timed_out();
   return result;
 }
 

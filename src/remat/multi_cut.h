@@ -21,6 +21,7 @@
 // For problems without a link.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <span>
 #include <utility>
@@ -34,9 +35,11 @@ namespace lowtide::remat {
 struct MultiCutOptions {
   std::span<const SchedOpId> order;  // as in ClosureCutOptions
   size_t max_cuts = 4;
-  int64_t trial_rounds = 100;      // of steps, to judge a cut
-  int64_t final_rounds = 3000;     // for the cuts that were chosen
-  int64_t max_work = 500'000'000;  // arcs looked at
+  int64_t trial_rounds = 100;                 // of steps, to judge a cut
+  int64_t final_rounds = 3000;                // for the cuts that were chosen
+  int64_t max_work = 500'000'000;             // arcs looked at
+  double max_seconds = 1e9;                   // safety stop in wall time
+  const std::atomic<bool>* cancel = nullptr;  // true: stop soon; what is proven until then holds
 };
 
 struct StoreWorth {
@@ -54,6 +57,7 @@ struct MultiCutResult {
   std::vector<StoreWorth> worths;                      // where not 0
   double ticks_per_second = 1;
   int64_t work = 0;
+  bool cut_short = false;  // by the clock or the flag
 };
 
 // At least what `single`, the closure cut of the same problem (feasible), proves.

@@ -17,8 +17,8 @@ namespace {
 
 using plan::SchedAction;
 
-constexpr int64_t kTidyUnits = 100'000'000;
-constexpr double kSame = 1e-12;  // sums of seconds in another order differ by less
+constexpr int64_t kSimulated = 40;  // units for each action that the simulator looks at
+constexpr double kSame = 1e-12;     // sums of seconds in another order differ by less
 
 // Better: overflows less; if both fit, takes less time; or as much, and moves less.
 bool better(const Timed& a, const Timed& b) {
@@ -34,7 +34,7 @@ class Search {
         budget_(budget),
         options_(options),
         timing_(view, budget),
-        work_(options.max_units, options.max_seconds),
+        work_(options.max_units, options.max_seconds, options.cancel),
         rng_(options.seed),
         chosen_(view.gaps.size(), 0),
         limit_(view.gaps.size(), std::numeric_limits<double>::infinity()) {
@@ -55,16 +55,36 @@ class Search {
     Timed best = time();
     if (best.fits) remove_idle(best);
     if (options_.local_search) improve(best);
-    if (best.fits && best.seconds < options_.tidy_below) tidy(best);
     return best;
+  }
+
+  // Takes out what is not needed until every gap is: without any one of them the budget is not
+  // kept or the step is longer. Large ones first, as they are most of what moves for nothing.
+  // False: the limit of work came first.
+  bool tidy(Timed& best) {
+    chosen_.assign(chosen_.size(), 0);
+    for (const Away& a : best.away) chosen_[static_cast<size_t>(a.gap)] = 1;
+    std::vector<int> by_size;
+    for (const Away& a : best.away) by_size.push_back(a.gap);
+    std::stable_sort(by_size.begin(), by_size.end(),
+                     [this](int a, int b) { return bytes_of(a) > bytes_of(b); });
+    for (bool any = true; any;) {
+      any = false;
+      for (int g : by_size) {
+        if (!chosen_[static_cast<size_t>(g)]) continue;
+        if (work_.exhausted()) return false;
+        any |= do_without(g, best);
+      }
+    }
+    return true;
   }
 
   plan::SolveWork work() const { return {work_.used(), work_.seconds(), work_.timed_out()}; }
 
  private:
-  Timed time(bool may_wait = true) {
+  Timed time() {
     const int64_t before = timing_.units();
-    Timed timed = timing_.time(chosen_, may_wait);
+    Timed timed = timing_.time(chosen_);
     work_.spend(timing_.units() - before);
     return timed;
   }
@@ -93,8 +113,9 @@ class Search {
   void add_greedily() {
     std::vector<char> hopeless(view_.runs.size(), 0);
     while (!work_.timed_out()) {
-      time(/*may_wait=*/false);
-      const std::vector<int64_t>& present = timing_.present();
+      const int64_t before = timing_.units();
+      const std::vector<int64_t>& present = timing_.present_without_waiting(chosen_);
+      work_.spend(timing_.units() - before);
       int worst = -1;
       for (size_t run = 0; run < present.size(); ++run)
         if (!hopeless[run] && present[run] > budget_ &&
@@ -177,37 +198,24 @@ class Search {
     }
   }
 
-  // Takes out what is not needed until every gap is: without any one of them the budget is not
-  // kept or the step is longer. Large ones first, as they are most of what moves for nothing. It
-  // has work of its own, enough wherever compute does not wait for most of the time.
-  void tidy(Timed& best) {
-    chosen_.assign(chosen_.size(), 0);
-    for (const Away& a : best.away) chosen_[static_cast<size_t>(a.gap)] = 1;
-    std::vector<int> by_size;
-    for (const Away& a : best.away) by_size.push_back(a.gap);
-    std::stable_sort(by_size.begin(), by_size.end(),
-                     [this](int a, int b) { return bytes_of(a) > bytes_of(b); });
-    const int64_t end = timing_.units() + kTidyUnits;
-    for (bool any = true; any;) {
-      any = false;
-      for (int g : by_size) {
-        if (!chosen_[static_cast<size_t>(g)]) continue;
-        if (timing_.units() > end || work_.timed_out()) return;
-        const std::vector<char> before = chosen_;
-        take_out(g);
-        const auto as_good = [&](const Timed& timed) {
-          return timed.fits && timed.seconds <= best.seconds * (1 + kSame);
-        };
-        Timed timed = time();
-        if (!as_good(timed)) timed = timing_.as_placed(chosen_, best.away);
-        if (as_good(timed)) {
-          best = std::move(timed);
-          any = true;
-        } else {
-          chosen_ = before;
-        }
-      }
+  bool do_without(int g, Timed& best) {
+    const std::vector<char> before = chosen_;
+    take_out(g);
+    const auto as_good = [&](const Timed& timed) {
+      return timed.fits && timed.seconds <= best.seconds * (1 + kSame);
+    };
+    Timed timed = time();
+    if (!as_good(timed)) {
+      const int64_t units = timing_.units();
+      timed = timing_.as_placed(chosen_, best.away);
+      work_.spend(timing_.units() - units);
     }
+    if (as_good(timed)) {
+      best = std::move(timed);
+      return true;
+    }
+    chosen_ = before;
+    return false;
   }
 
   int64_t bytes_of(int g) const {
@@ -280,9 +288,23 @@ class Mover {
       const int shifts = round + 1 < kMostSearches ? 1 : kMostShifts;
       for (int shift = 0; shift < shifts; ++shift) {
         if (shift > 0) retime();
-        if (!fits() || settle()) return std::move(outcome_);
+        if (!fits()) return std::move(outcome_);
+        if (!settle()) continue;
+        if (options_.tidy_units > 0) tidy();
+        return std::move(outcome_);
       }
     }
+    return std::move(outcome_);
+  }
+
+  // What was found before for the same runs, tidied.
+  SwapOutcome tidy(SwapOutcome found) {
+    outcome_ = std::move(found);
+    outcome_.work = {};
+    for (size_t m = 0; m < view_.movables.size(); ++m)
+      set_tier(view_, view_.movables[m], outcome_.tiers[m]);
+    timed_ = SwapTiming(view_, *problem_.budget_bytes).as_placed(outcome_.away);
+    tidy();
     return std::move(outcome_);
   }
 
@@ -306,7 +328,7 @@ class Mover {
     std::vector<char> chosen(view_.gaps.size(), 0);
     for (const Away& a : timed_.away) chosen[static_cast<size_t>(a.gap)] = 1;
     SwapTiming timing(view_, *problem_.budget_bytes);
-    timed_ = timing.time(chosen, /*may_wait=*/true);
+    timed_ = timing.time(chosen);
     count({timing.units(), 0, false});
   }
 
@@ -318,9 +340,21 @@ class Mover {
     return timed_.fits;
   }
 
+  void tidy() {
+    SwapOptions options = options_;
+    options.max_units = options_.tidy_units;
+    options.max_seconds = std::max(0.0, options_.max_seconds - outcome_.work.seconds);
+    Search search(view_, *problem_.budget_bytes, options);
+    outcome_.tidy = search.tidy(timed_);
+    count(search.work());
+    const bool settled = settle();
+    LT_CHECK(settled, "less moves, and yet a slow tier is fuller");
+  }
+
   // True: all tiers have room. Else tiers were changed, and the last one may have none.
   bool settle() {
     std::vector<SchedAction> sequence = write_sequence(view_, timed_.away);
+    outcome_.work.units += kSimulated * static_cast<int64_t>(sequence.size());
     const Result<plan::SequenceProfile> profile = plan::simulate_sequence(problem_, sequence);
     LT_CHECK(profile.has_value() && profile->peak_bytes <= *problem_.budget_bytes,
              "the timing of transfers and the simulator disagree");
@@ -332,6 +366,9 @@ class Mover {
     outcome_.sequence = std::move(sequence);
     outcome_.peak_bytes = profile->peak_bytes;
     outcome_.seconds = profile->seconds;
+    outcome_.away = timed_.away;
+    outcome_.tiers.clear();
+    for (const Movable& movable : view_.movables) outcome_.tiers.push_back(movable.tier);
     return true;
   }
 
@@ -357,6 +394,16 @@ SwapOutcome add_transfers(const plan::ScheduleProblem& problem,
   Result<GapView> view = find_gaps(problem, runs, options.gaps);
   LT_CHECK(view.has_value(), "transfers for a schedule that is none");
   return Mover(problem, *view, options).move();
+}
+
+SwapOutcome tidy_transfers(const plan::ScheduleProblem& problem,
+                           std::span<const plan::SchedAction> runs, SwapOutcome found,
+                           const SwapOptions& options) {
+  LT_CHECK(!found.sequence.empty(), "nothing was found that could be tidied");
+  Result<GapView> view = find_gaps(problem, runs, options.gaps);
+  LT_CHECK(view.has_value() && view->movables.size() == found.tiers.size(),
+           "transfers of other runs");
+  return Mover(problem, *view, options).tidy(std::move(found));
 }
 
 }  // namespace lowtide::remat

@@ -18,8 +18,8 @@
 // to the next; then the search begins again.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
-#include <limits>
 #include <optional>
 #include <span>
 #include <vector>
@@ -28,16 +28,18 @@
 #include "plan/schedule_problem.h"
 #include "remat/remat.h"
 #include "remat/swap_gaps.h"
+#include "remat/swap_timing.h"
 
 namespace lowtide::remat {
 
 struct SwapOptions {
   GapOptions gaps;           // what may move
   bool local_search = true;  // improve the greedy choice
-  // Seconds of a step; what takes as long is not looked through for moves without need.
-  double tidy_below = std::numeric_limits<double>::infinity();
-  int64_t max_units = 20'000'000;  // runs looked at
-  double max_seconds = 1e9;        // safety stop
+  // A unit is about 5 ns of one core. The greedy choice is made in any case.
+  int64_t max_units = 20'000'000;
+  int64_t tidy_units = 100'000'000;  // beside them: to look for moves without need; 0: it is not
+  double max_seconds = 1e9;          // safety stop, and so is the flag
+  const std::atomic<bool>* cancel = nullptr;
   uint64_t seed = 1;
 };
 
@@ -47,10 +49,19 @@ struct SwapOutcome {
   double seconds = 0;  // of the step, waiting included
   plan::SolveWork work;
   std::optional<CrowdedTier> crowded;  // where only the room in the slow tiers was missing
+  std::vector<Away> away;              // what `sequence` moves, for tidy_transfers
+  std::vector<uint8_t> tiers;          // where to, by movable of the runs' GapView
+  bool tidy = false;                   // nothing moves without need
 };
 
 // `runs`: a valid schedule without transfers. The problem must have a budget and a link.
 SwapOutcome add_transfers(const plan::ScheduleProblem& problem,
                           std::span<const plan::SchedAction> runs, const SwapOptions& options = {});
+
+// What add_transfers found for these runs, less what moves without need, as far as
+// options.tidy_units go. Never longer.
+SwapOutcome tidy_transfers(const plan::ScheduleProblem& problem,
+                           std::span<const plan::SchedAction> runs, SwapOutcome found,
+                           const SwapOptions& options);
 
 }  // namespace lowtide::remat

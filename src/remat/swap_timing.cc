@@ -1,6 +1,7 @@
 #include "remat/swap_timing.h"
 
 #include <algorithm>
+#include <functional>
 #include <limits>
 #include <numeric>
 
@@ -17,50 +18,81 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 SwapTiming::SwapTiming(const GapView& view, int64_t budget_bytes)
     : view_(view), budget_(budget_bytes), runs_(static_cast<int>(view.runs.size())) {
-  for (double seconds : view.seconds) no_waiting_ += seconds;
+  ideal_start_.push_back(0);
+  for (double seconds : view.seconds) ideal_start_.push_back(ideal_start_.back() + seconds);
+  no_waiting_ = ideal_start_.back();
+  for (const Movable& movable : view.movables) holds_.push_back(movable.resident.valid() ? 0 : -1);
+  by_before_.resize(view.gaps.size());
+  std::iota(by_before_.begin(), by_before_.end(), 0);
+  std::stable_sort(by_before_.begin(), by_before_.end(), [&](int x, int y) {
+    return view.gaps[static_cast<size_t>(x)].before < view.gaps[static_cast<size_t>(y)].before;
+  });
+  by_after_ = by_before_;
+  std::stable_sort(by_after_.begin(), by_after_.end(), [&](int x, int y) {
+    return view.gaps[static_cast<size_t>(x)].after > view.gaps[static_cast<size_t>(y)].after;
+  });
+  position_.assign(view.gaps.size(), -1);
 }
 
 const Movable& SwapTiming::movable_of(const Away& a) const {
   return view_.movables[static_cast<size_t>(view_.gaps[static_cast<size_t>(a.gap)].movable)];
 }
 
-Timed SwapTiming::time(const std::vector<char>& chosen, bool may_wait) {
-  start_.assign(1, 0);
-  for (double seconds : view_.seconds) start_.push_back(start_.back() + seconds);
-  finish_.assign(start_.begin() + 1, start_.end());
+Timed SwapTiming::time(const std::vector<char>& chosen) {
+  begin(chosen);
   Timed best;
-  std::vector<Away> away;
-  list_moves(chosen, away);
   // Waiting moves the runs behind it, and with them the best moments for transfers: place once
   // more on the timeline that came out.
   for (int pass = 0; pass < 2; ++pass) {
-    place(away);
-    find_present(away);
-    if (may_wait) tighten(away);
-    Timed timed = judge(away);
+    place(away_);
+    find_present(away_);
+    tighten(away_);
+    Timed timed = judge(away_);
     if (pass == 0 || timed.overflow_bytes < best.overflow_bytes ||
         (timed.fits && timed.seconds < best.seconds))
       best = std::move(timed);
-    if (!may_wait || !best.fits || !best.waits) break;
+    if (!best.fits || !best.waits) break;
   }
   return best;
 }
 
+const std::vector<int64_t>& SwapTiming::present_without_waiting(const std::vector<char>& chosen) {
+  begin(chosen);
+  place(away_);
+  find_present(away_);
+  return present_;
+}
+
+// The moves of `chosen`, and the timeline on which nobody waits.
+void SwapTiming::begin(const std::vector<char>& chosen) {
+  units_ += runs_ / 8;
+  start_ = ideal_start_;
+  finish_.assign(ideal_start_.begin() + 1, ideal_start_.end());
+  list_moves(chosen);
+}
+
 Timed SwapTiming::as_placed(const std::vector<char>& chosen, const std::vector<Away>& placed) {
-  std::vector<Away> away;
-  list_moves(chosen, away);
-  for (Away& a : away) {
-    const auto as_it_was =
-        std::ranges::find_if(placed, [&](const Away& other) { return other.gap == a.gap; });
+  list_moves(chosen);
+  units_ += static_cast<int64_t>(placed.size());
+  auto as_it_was = placed.begin();  // both are in the same order
+  for (Away& a : away_) {
+    while (as_it_was != placed.end() && as_it_was->gap != a.gap) ++as_it_was;
     LT_CHECK(as_it_was != placed.end(), "a gap that was not placed");
     a.leaves = as_it_was->leaves, a.returns = as_it_was->returns;
   }
-  find_present(away);
-  return judge(away);
+  return as_placed(away_);
+}
+
+Timed SwapTiming::as_placed(const std::vector<Away>& placed) {
+  start_.resize(ideal_start_.size());
+  finish_.resize(view_.seconds.size());
+  find_present(placed);
+  return judge(placed);
 }
 
 // After find_present: what fits, and how long the step takes.
 Timed SwapTiming::judge(const std::vector<Away>& away) {
+  units_ += runs_ / 8 + static_cast<int64_t>(away.size());
   Timed timed;
   for (int run = 0; run < runs_; ++run) {
     const int64_t over = present_[static_cast<size_t>(run)] - budget_;
@@ -79,26 +111,23 @@ Timed SwapTiming::judge(const std::vector<Away>& away) {
   return timed;
 }
 
-void SwapTiming::list_moves(const std::vector<char>& chosen, std::vector<Away>& away) const {
-  for (const Movable& movable : view_.movables) {
-    int stored = movable.resident.valid() ? 0 : -1;  // version that the slow tier holds
-    for (int g : movable.gaps) {
-      if (!chosen[static_cast<size_t>(g)]) continue;
-      const Gap& gap = view_.gaps[static_cast<size_t>(g)];
-      away.push_back({g, gap.version != stored, gap.after < runs_, 0, 0});
-      stored = gap.version;
-    }
+// Into away_, in the order of by_before_.
+void SwapTiming::list_moves(const std::vector<char>& chosen) {
+  units_ += static_cast<int64_t>(by_before_.size() / 4 + holds_.size() / 16);
+  away_.clear();
+  stored_ = holds_;
+  for (int g : by_before_) {
+    if (!chosen[static_cast<size_t>(g)]) continue;
+    const Gap& gap = view_.gaps[static_cast<size_t>(g)];
+    int& stored = stored_[static_cast<size_t>(gap.movable)];
+    away_.push_back({g, gap.version != stored, gap.after < runs_, 0, 0});
+    stored = gap.version;
   }
-  std::sort(away.begin(), away.end(), [&](const Away& x, const Away& y) {
-    const Gap& a = view_.gaps[static_cast<size_t>(x.gap)];
-    const Gap& b = view_.gaps[static_cast<size_t>(y.gap)];
-    return std::pair(a.before, x.gap) < std::pair(b.before, y.gap);
-  });
 }
 
 // Stores as early, loads as late as possible, each direction of a link one after another.
 void SwapTiming::place(std::vector<Away>& away) {
-  units_ += static_cast<int64_t>(away.size());
+  units_ += static_cast<int64_t>(by_after_.size() / 4 + 4 * away.size());
   out_free_.assign(view_.links.size(), 0);
   for (Away& a : away) {
     const Gap& gap = view_.gaps[static_cast<size_t>(a.gap)];
@@ -112,15 +141,15 @@ void SwapTiming::place(std::vector<Away>& away) {
     a.leaves = static_cast<int>(std::lower_bound(from, start_.begin() + gap.after, out_free) -
                                 start_.begin());
   }
-  std::vector<size_t> by_return(away.size());
-  std::iota(by_return.begin(), by_return.end(), size_t{0});
-  const auto after = [&](size_t i) { return view_.gaps[static_cast<size_t>(away[i].gap)].after; };
-  std::stable_sort(by_return.begin(), by_return.end(),
-                   [&](size_t i, size_t j) { return after(i) > after(j); });
+  std::fill(position_.begin(), position_.end(), -1);
+  for (size_t i = 0; i < away.size(); ++i)
+    position_[static_cast<size_t>(away[i].gap)] = static_cast<int>(i);
   in_free_.assign(view_.links.size(), kInfinity);
-  for (size_t i : by_return) {
-    Away& a = away[i];
-    a.returns = after(i);
+  for (int g : by_after_) {
+    const int position = position_[static_cast<size_t>(g)];
+    if (position < 0) continue;
+    Away& a = away[static_cast<size_t>(position)];
+    a.returns = view_.gaps[static_cast<size_t>(g)].after;
     if (!a.load) continue;
     const Movable& movable = movable_of(a);
     double& next_begin = in_free_[movable.tier];
@@ -132,17 +161,16 @@ void SwapTiming::place(std::vector<Away>& away) {
 }
 
 void SwapTiming::find_present(const std::vector<Away>& away) {
-  units_ += runs_;
-  std::vector<int64_t> change(static_cast<size_t>(runs_) + 1, 0);
+  units_ += runs_ / 4 + static_cast<int64_t>(away.size());
+  change_.assign(static_cast<size_t>(runs_) + 1, 0);
   for (const Away& a : away) {
-    const Gap& gap = view_.gaps[static_cast<size_t>(a.gap)];
-    const int64_t bytes = view_.movables[static_cast<size_t>(gap.movable)].bytes;
-    change[static_cast<size_t>(a.leaves)] -= bytes;
-    change[static_cast<size_t>(a.returns)] += bytes;
+    const int64_t bytes = movable_of(a).bytes;
+    change_[static_cast<size_t>(a.leaves)] -= bytes;
+    change_[static_cast<size_t>(a.returns)] += bytes;
   }
   present_ = view_.base_bytes;
   int64_t moved = 0;
-  for (size_t run = 0; run < present_.size(); ++run) present_[run] += moved += change[run];
+  for (size_t run = 0; run < present_.size(); ++run) present_[run] += moved += change_[run];
 }
 
 // By how much the last tier holds more than it has room for. What others have no room for goes on
@@ -151,7 +179,7 @@ int64_t SwapTiming::crowded_bytes(const std::vector<Away>& away) {
   const size_t last = view_.links.size() - 1;
   const int64_t room = view_.links[last].bytes;
   if (room == plan::Link::kUnlimited) return 0;
-  units_ += runs_;
+  units_ += runs_ + static_cast<int64_t>(kept_.size() + 2 * away.size());
   kept_.assign(view_.movables.size(), {runs_ + 1, 0});
   for (const Away& a : away) {
     const Gap& gap = view_.gaps[static_cast<size_t>(a.gap)];
@@ -172,43 +200,54 @@ int64_t SwapTiming::crowded_bytes(const std::vector<Away>& away) {
 }
 
 void SwapTiming::tighten(std::vector<Away>& away) {
-  for (int run = 0; run < runs_; ++run)
-    while (present_[static_cast<size_t>(run)] > budget_ && tighten_at(run, away)) {
-    }
+  units_ += runs_ / 4;
+  under_way_.clear();
+  size_t next = 0;  // of `away`, which is in the order of `before`
+  for (int run = 0; run < runs_; ++run) {
+    if (present_[static_cast<size_t>(run)] <= budget_) continue;
+    const auto gap_of = [&](size_t i) -> const Gap& {
+      return view_.gaps[static_cast<size_t>(away[i].gap)];
+    };
+    for (; next < away.size() && gap_of(next).before < run; ++next) under_way_.push_back(next);
+    units_ += static_cast<int64_t>(under_way_.size()) + 1;
+    std::erase_if(under_way_, [&](size_t i) { return gap_of(i).after <= run; });
+    tighten_at(run, away);
+  }
 }
 
-// Makes one buffer leave before this run or come back after it although somebody then waits: the
-// one with the least waiting per byte.
-bool SwapTiming::tighten_at(int run, std::vector<Away>& away) {
-  units_ += static_cast<int64_t>(away.size());
-  Away* best = nullptr;
-  double best_wait = kInfinity;
-  for (Away& a : away) {
-    const Gap& gap = view_.gaps[static_cast<size_t>(a.gap)];
-    if (run <= gap.before || run >= gap.after || (a.leaves <= run && run < a.returns)) continue;
+// Makes buffers leave before this run or come back after it although somebody then waits, those
+// with the least waiting per byte first, until what is present fits.
+void SwapTiming::tighten_at(int run, std::vector<Away>& away) {
+  waits_.clear();
+  for (size_t i : under_way_) {
+    const Away& a = away[i];
+    if (a.leaves <= run && run < a.returns) continue;
     const auto from = static_cast<size_t>(run < a.leaves ? run : a.returns);
     const auto to = static_cast<size_t>(run < a.leaves ? a.leaves : run + 1);
-    const double wait = (start_[to] - start_[from]) /
-                        static_cast<double>(view_.movables[static_cast<size_t>(gap.movable)].bytes);
-    if (wait < best_wait) best_wait = wait, best = &a;
+    waits_.emplace_back((start_[to] - start_[from]) / static_cast<double>(movable_of(a).bytes), i);
   }
-  if (best == nullptr) return false;
-  const int64_t bytes =
-      view_.movables[static_cast<size_t>(view_.gaps[static_cast<size_t>(best->gap)].movable)].bytes;
-  const auto take = [&](int from, int to) {
-    for (int r = from; r < to; ++r) present_[static_cast<size_t>(r)] -= bytes;
-  };
-  if (best->leaves == best->returns) {
-    best->leaves = run, best->returns = run + 1;
-    take(run, run + 1);
-  } else if (run < best->leaves) {
-    take(run, best->leaves);
-    best->leaves = run;
-  } else {
-    take(best->returns, run + 1);
-    best->returns = run + 1;
+  std::make_heap(waits_.begin(), waits_.end(), std::greater<>());
+  units_ += 2 * static_cast<int64_t>(waits_.size());
+  while (present_[static_cast<size_t>(run)] > budget_ && !waits_.empty()) {
+    Away& a = away[waits_.front().second];
+    std::pop_heap(waits_.begin(), waits_.end(), std::greater<>());
+    waits_.pop_back();
+    const int64_t bytes = movable_of(a).bytes;
+    const auto take = [&](int from, int to) {
+      for (int r = from; r < to; ++r) present_[static_cast<size_t>(r)] -= bytes;
+      units_ += 4 + (to - from) / 8;
+    };
+    if (a.leaves == a.returns) {
+      a.leaves = run, a.returns = run + 1;
+      take(run, run + 1);
+    } else if (run < a.leaves) {
+      take(run, a.leaves);
+      a.leaves = run;
+    } else {
+      take(a.returns, run + 1);
+      a.returns = run + 1;
+    }
   }
-  return true;
 }
 
 // What the copies take from compute.
@@ -234,38 +273,42 @@ int64_t SwapTiming::moved_bytes(const std::vector<Away>& away) const {
 
 // The timeline of the step with these transfers; leaves the runs' times in start_ and finish_.
 double SwapTiming::play(const std::vector<Away>& away) {
-  units_ += runs_ + 4 * static_cast<int64_t>(away.size());
-  enum Event : size_t { kStore, kDrop, kLoad, kArrive, kEvents };
-  const auto slots = static_cast<size_t>(runs_) + 1;
-  at_.resize(slots * kEvents);
-  for (auto& list : at_) list.clear();
-  for (size_t i = 0; i < away.size(); ++i) {
-    const Gap& gap = view_.gaps[static_cast<size_t>(away[i].gap)];
-    const auto put = [&](Event event, int slot) {
-      at_[static_cast<size_t>(slot) * kEvents + event].push_back(static_cast<int>(i));
-    };
-    if (away[i].store) put(kStore, gap.before + 1), put(kDrop, away[i].leaves);
-    if (away[i].load) put(kLoad, away[i].returns), put(kArrive, gap.after);
+  units_ += runs_ / 2 + 4 * static_cast<int64_t>(away.size());
+  const size_t slots = static_cast<size_t>(runs_) + 1;
+  drops_.begin(slots, away.size());
+  loads_.begin(slots, away.size());
+  arrivals_.begin(slots, away.size());
+  for (size_t i = away.size(); i-- > 0;) {
+    if (away[i].store) drops_.put(away[i].leaves, i);
+    if (!away[i].load) continue;
+    loads_.put(away[i].returns, i);
+    arrivals_.put(view_.gaps[static_cast<size_t>(away[i].gap)].after, i);
   }
-  std::vector<double> stored(away.size(), 0), arrives(away.size(), 0);
+  stored_at_.resize(away.size());
+  arrives_at_.resize(away.size());
   out_free_.assign(view_.links.size(), 0);
   in_free_.assign(view_.links.size(), 0);
   const auto begin = [](double& free, double now, double seconds) {
     return free = std::max(now, free) + seconds;
   };
   double now = 0;
+  size_t next = 0;  // of `away`, whose stores are in order
   for (size_t slot = 0; slot < slots; ++slot) {
-    const auto* lists = &at_[slot * kEvents];
-    for (int i : lists[kStore]) {
-      const Movable& m = movable_of(away[static_cast<size_t>(i)]);
-      stored[static_cast<size_t>(i)] = begin(out_free_[m.tier], now, m.out_seconds);
+    for (; next < away.size(); ++next) {
+      const Gap& gap = view_.gaps[static_cast<size_t>(away[next].gap)];
+      if (static_cast<size_t>(gap.before + 1) > slot) break;
+      if (!away[next].store) continue;
+      const Movable& m = view_.movables[static_cast<size_t>(gap.movable)];
+      stored_at_[next] = begin(out_free_[m.tier], now, m.out_seconds);
     }
-    for (int i : lists[kDrop]) now = std::max(now, stored[static_cast<size_t>(i)]);
-    for (int i : lists[kLoad]) {
+    for (int i = drops_.first(slot); i >= 0; i = drops_.after(i))
+      now = std::max(now, stored_at_[static_cast<size_t>(i)]);
+    for (int i = loads_.first(slot); i >= 0; i = loads_.after(i)) {
       const Movable& m = movable_of(away[static_cast<size_t>(i)]);
-      arrives[static_cast<size_t>(i)] = begin(in_free_[m.tier], now, m.in_seconds);
+      arrives_at_[static_cast<size_t>(i)] = begin(in_free_[m.tier], now, m.in_seconds);
     }
-    for (int i : lists[kArrive]) now = std::max(now, arrives[static_cast<size_t>(i)]);
+    for (int i = arrivals_.first(slot); i >= 0; i = arrivals_.after(i))
+      now = std::max(now, arrives_at_[static_cast<size_t>(i)]);
     start_[slot] = now;
     if (slot + 1 == slots) break;
     now += view_.seconds[slot];

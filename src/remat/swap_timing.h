@@ -37,25 +37,44 @@ class SwapTiming {
   // Borrows `view`.
   SwapTiming(const GapView& view, int64_t budget_bytes);
 
-  // `chosen[g]`: the buffer of gap g is away during it. `may_wait` false: only as far as nobody
-  // waits, so that it may not fit though it could.
-  Timed time(const std::vector<char>& chosen, bool may_wait);
+  // `chosen[g]`: the buffer of gap g is away during it.
+  Timed time(const std::vector<char>& chosen);
+
+  // Bytes present during each run if buffers are away only as far as nobody waits.
+  const std::vector<int64_t>& present_without_waiting(const std::vector<char>& chosen);
 
   // The same for `chosen`, a subset of the gaps of `placed`, with leaves and returns as they are
   // there.
   Timed as_placed(const std::vector<char>& chosen, const std::vector<Away>& placed);
+  Timed as_placed(const std::vector<Away>& placed);  // all of them
 
-  // Bytes present during each run, after time().
-  const std::vector<int64_t>& present() const { return present_; }
-  // Runs and transfers looked at so far: the work done.
+  // The work done so far. A unit is about 5 ns of one core.
   int64_t units() const { return units_; }
 
  private:
+  // Indices into the moves by slot, each list in the order opposite to that of put().
+  class SlotLists {
+   public:
+    void begin(size_t slots, size_t moves) {
+      first_.assign(slots, -1);
+      after_.resize(moves);
+    }
+    void put(int slot, size_t move) {
+      after_[move] = std::exchange(first_[static_cast<size_t>(slot)], static_cast<int>(move));
+    }
+    int first(size_t slot) const { return first_[slot]; }
+    int after(int move) const { return after_[static_cast<size_t>(move)]; }
+
+   private:
+    std::vector<int> first_, after_;
+  };
+
+  void begin(const std::vector<char>& chosen);
   Timed judge(const std::vector<Away>& away);
-  void list_moves(const std::vector<char>& chosen, std::vector<Away>& away) const;
+  void list_moves(const std::vector<char>& chosen);
   void place(std::vector<Away>& away);
   void tighten(std::vector<Away>& away);
-  bool tighten_at(int run, std::vector<Away>& away);
+  void tighten_at(int run, std::vector<Away>& away);
   void find_present(const std::vector<Away>& away);
   const Movable& movable_of(const Away& a) const;
   int64_t crowded_bytes(const std::vector<Away>& away);
@@ -71,7 +90,17 @@ class SwapTiming {
   std::vector<double> out_free_, in_free_;  // scratch: by tier
   std::vector<std::pair<int, int>> kept_;   // scratch: by movable, slots of time [begin, end)
   double no_waiting_ = 0;                   // seconds of all runs
-  std::vector<std::vector<int>> at_;        // scratch of play: indices into away, by slot
+  std::vector<double> ideal_start_;         // of each run, when nobody waits
+  std::vector<int> by_before_, by_after_;   // gaps as they begin; and from the end as they end
+  std::vector<int> holds_;  // by movable: the version that the slow tier holds at the start
+  // Scratch: the moves, by gap their position there, by movable the version that is stored.
+  std::vector<Away> away_;
+  std::vector<int> position_, stored_;
+  std::vector<int64_t> change_;
+  std::vector<size_t> under_way_;                 // of tighten: moves whose gap has the run in it
+  std::vector<std::pair<double, size_t>> waits_;  // of tighten_at: a heap
+  SlotLists drops_, loads_, arrivals_;            // of play
+  std::vector<double> stored_at_, arrives_at_;
   int64_t units_ = 0;
 };
 
