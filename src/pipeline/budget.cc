@@ -185,7 +185,8 @@ class Fitter {
     search.remat.progress = [=, this](const remat::RematProgress& searched) {
       Progress progress;
       progress.budget_bytes = budget;
-      progress.share = from + (to - from) * searched.share;
+      share_ = std::max(share_, from + (to - from) * searched.share);
+      progress.share = share_;
       if (attempt == 0) proven_seconds_ = searched.lower_bound_seconds;
       progress.lower_bound_seconds = proven_seconds_;
       if (best != nullptr) {
@@ -207,6 +208,7 @@ class Fitter {
   std::optional<int64_t> least_arena_;
   bool cut_short_ = false;
   double closed_after_ = 0;    // on the clock
+  double share_ = 0;           // of the work, as was told
   double proven_seconds_ = 0;  // for the budget, as far as was told
   std::optional<remat::CrowdedTier> crowded_;
 };

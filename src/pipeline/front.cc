@@ -92,8 +92,12 @@ class FrontSearch {
         remat.starts.push_back(plan::runs_of(neighbour->solved->solution.sequence));
     if (whole_.progress)
       options_.progress = [this](Progress progress) {
-        progress.share = std::min(
-            1.0, (static_cast<double>(done_) + progress.share) / static_cast<double>(searches_));
+        // What is tried again, or need not be tried, makes the count jump; what is told never
+        // falls.
+        const double share =
+            (static_cast<double>(done_) + progress.share) / static_cast<double>(searches_);
+        share_ = std::clamp(share, share_, 1.0);
+        progress.share = share_;
         whole_.progress(progress);
       };
     Result<BudgetSolution> found = fit_budget(ready_.view, options_, ready_.unlimited);
@@ -112,6 +116,7 @@ class FrontSearch {
   OptimizeOptions whole_, options_;  // of a budget, and of half of its work
   const int64_t floor_;
   size_t done_ = 0, searches_ = 1;
+  double share_ = 0;  // as was told
 };
 
 // Each plan is the fastest of all that fit, and of those as fast the one with the least arena.
