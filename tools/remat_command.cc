@@ -46,6 +46,7 @@ constexpr Idea kIdeas[] = {
     {"aimed-drops", [](remat::JointOptions& o) { o.remat.aimed_drops = false; }},
     {"cut-start", [](remat::JointOptions& o) { o.remat.cut_start = false; }},
     {"order-start", [](remat::JointOptions& o) { o.remat.order_start = false; }},
+    {"greedy-start", [](remat::JointOptions& o) { o.remat.greedy_start = false; }},
     {"restarts", [](remat::JointOptions& o) { o.remat.restarts = false; }},
     {"cut-bound", [](remat::JointOptions& o) { o.remat.cut_bound = false; }},
     {"several-cuts", [](remat::JointOptions& o) { o.remat.several_cuts = false; }},

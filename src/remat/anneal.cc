@@ -9,36 +9,35 @@ namespace {
 constexpr double kLenient = 0.3;  // share of the run during which mu follows its schedule
 constexpr double kStep = 0.02;    // by which mu changes at a look
 constexpr double kMostPressure = 1e4;
+constexpr double kMostCost = 1e17;      // in picoseconds
 constexpr int64_t kLook = 64;           // proposals between looks at progress, clock and cancel
 constexpr int64_t kWorkOfProposal = 4;  // those that come to nothing cost a little, too
 
 class Anneal {
  public:
-  Anneal(SequenceState& state, const AnnealOptions& options, Rng& rng, int64_t below)
+  Anneal(SequenceState& state, const AnnealOptions& options, Rng& rng)
       : state_(state),
         options_(options),
         rng_(rng),
         proposals_(state, options.proposals, rng),
         cost_share_(1 / std::max(1.0, static_cast<double>(state.table().once_cost()))),
-        overflow_share_(1 / std::max(1.0, state.table().capacity())),
-        best_cost_(below) {}
+        overflow_share_(1 / std::max(1.0, state.table().capacity())) {}
 
-  void run(const AnnealWatch& watch, AnnealStatistics* statistics) {
-    const int64_t start = state_.work();
+  AnnealResult run(const AnnealWatch& watch) {
+    const int64_t start = state_.work(), edits = state_.edits();
     note_best();
+    int64_t work = 0;
     for (int64_t tried = 0;; ++tried) {
       if (tried % kLook == 0) {
-        const int64_t done = state_.work() - start + tried * kWorkOfProposal;
-        work_ = done;
-        if (done >= std::min(options_.units, options_.stop_units) || watch.stopped()) break;
-        set_progress(static_cast<double>(done) / static_cast<double>(options_.units));
+        work = state_.work() - start + tried * kWorkOfProposal;
+        if (work >= std::min(options_.units, options_.stop_units) || watch.stopped()) break;
+        set_progress(static_cast<double>(work) / static_cast<double>(options_.units));
       }
-      step(statistics);
+      step();
     }
     keep_pending();
+    return {std::move(best_), state_.edits() - edits, work};
   }
-  std::optional<Found> best() { return std::move(best_); }
-  int64_t work() const { return work_; }
 
  private:
   void set_progress(double share) {
@@ -51,21 +50,18 @@ class Anneal {
     mu_ = (options_.loose + (options_.strict - options_.loose) * share) * pressure_;
   }
 
-  void step(AnnealStatistics* statistics) {
+  // What may be accepted is decided by the dice first: changes that cost more than that, even if
+  // they ended all overflow, are then not even made.
+  void step() {
     const int64_t cost = state_.extra_cost();
     const double overflow = state_.overflow();
     const size_t mark = state_.mark();
-    const bool made = proposals_.make();
+    const double allowed = -temperature_ * std::log(1 - rng_.uniform());
+    const double most = (allowed + mu_ * overflow * overflow_share_) / cost_share_;
+    const bool made = proposals_.make(cost + static_cast<int64_t>(std::min(most, kMostCost)));
     const double change = static_cast<double>(state_.extra_cost() - cost) * cost_share_ +
                           mu_ * (state_.overflow() - overflow) * overflow_share_;
-    const bool taken = made && state_.mark() > mark &&
-                       (change <= 0 || rng_.uniform() < std::exp(-change / temperature_));
-    if (statistics != nullptr) {
-      ++statistics->proposals;
-      ++statistics->tried[proposals_.kind()];
-      statistics->taken[proposals_.kind()] += taken;
-      statistics->improved[proposals_.kind()] += taken && change < 0;
-    }
+    const bool taken = made && state_.mark() > mark && change <= allowed;
     if (!taken) {
       state_.undo_to(mark);
       return;
@@ -96,24 +92,16 @@ class Anneal {
   Proposals proposals_;
   double cost_share_, overflow_share_;
   double temperature_ = 0, mu_ = 0, pressure_ = 1;
-  int64_t best_cost_;
-  int64_t work_ = 0;
+  int64_t best_cost_ = std::numeric_limits<int64_t>::max();
   bool pending_ = false;  // the state is the best so far and not copied yet
   std::optional<Found> best_;
 };
 
 }  // namespace
 
-std::optional<Found> anneal(SequenceState& state, const AnnealOptions& options, Rng& rng,
-                            int64_t below, const AnnealWatch& watch, AnnealStatistics* statistics) {
-  Anneal search(state, options, rng, below);
-  const int64_t edits = state.edits();
-  search.run(watch, statistics);
-  if (statistics != nullptr) {
-    statistics->edits += state.edits() - edits;
-    statistics->work += search.work();
-  }
-  return search.best();
+AnnealResult anneal(SequenceState& state, const AnnealOptions& options, Rng& rng,
+                    const AnnealWatch& watch) {
+  return Anneal(state, options, rng).run(watch);
 }
 
 }  // namespace lowtide::remat

@@ -9,7 +9,6 @@
 
 #include <atomic>
 #include <cstdint>
-#include <functional>
 #include <limits>
 #include <optional>
 #include <vector>
@@ -23,7 +22,7 @@ namespace lowtide::remat {
 
 struct AnnealOptions {
   double hot = 3e-3, cold = 2e-5;     // temperature, in shares of the step's time
-  double loose = 0.05, strict = 0.3;  // mu at the beginning and at the end
+  double loose = 0.02, strict = 0.3;  // mu at the beginning and at the end
   int64_t units = 1'000'000;          // of the whole schedule of temperature and mu
   int64_t stop_units = std::numeric_limits<int64_t>::max();  // ends it before, where that is less
   ProposalOptions proposals;
@@ -46,14 +45,13 @@ struct AnnealWatch {
   }
 };
 
-struct AnnealStatistics {
-  int64_t proposals = 0, accepted = 0, edits = 0, work = 0;
-  int64_t tried[8] = {}, taken[8] = {}, improved[8] = {};
+struct AnnealResult {
+  std::optional<Found> best;  // that fits
+  int64_t edits = 0, work = 0;
 };
 
-// Runs the search on `state`. Returns the best that fits with less than `below` extra cost, if any.
-std::optional<Found> anneal(SequenceState& state, const AnnealOptions& options, Rng& rng,
-                            int64_t below, const AnnealWatch& watch,
-                            AnnealStatistics* statistics = nullptr);
+// Runs the search on `state`, which it leaves where it ended.
+AnnealResult anneal(SequenceState& state, const AnnealOptions& options, Rng& rng,
+                    const AnnealWatch& watch);
 
 }  // namespace lowtide::remat

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <numeric>
 #include <thread>
 
 #include "remat/blocks.h"
@@ -10,14 +11,15 @@ namespace lowtide::remat {
 namespace {
 
 constexpr int64_t kNone = std::numeric_limits<int64_t>::max();
-constexpr int kRounds = 6;                               // of a series
-constexpr int kTasks[kRounds] = {8, 6, 4, 2, 2, 2};      // annealing runs of a round
-constexpr int kSurvivors[kRounds] = {8, 6, 3, 2, 1, 1};  // of the round before
-constexpr double kHottest = 3e-3, kCoolest = 4e-5, kCooling = 0.45;
+constexpr int kRounds = 3;                       // of a series
+constexpr int kTasks[kRounds] = {4, 2, 1};       // annealing runs of a round
+constexpr int kSurvivors[kRounds] = {4, 2, 1};   // of the round before
+constexpr int64_t kShares[kRounds] = {3, 2, 1};  // of the work of a series
+constexpr double kHottest = 3e-3, kCooling = 0.3;
+constexpr int kJoining = 2;                   // the round in which the best so far joins
 constexpr int64_t kFirstUnitsPerRun = 1'000;  // of the first series, by runs in the start
 constexpr int64_t kGrowth = 4;                // of the length from series to series
 constexpr int64_t kUnitsOfSeries = 1'000'000'000, kLongestSeries = 4 * kUnitsOfSeries;
-constexpr int kJoining = 3;                   // the round in which the best so far joins
 constexpr int64_t kUnitsOfStart = 40;         // to build a state, by runs in it
 constexpr int64_t kLeastUnitsPerOp = 40'000;  // of an annealing run beside others
 constexpr double kOpsOfScale = 800;           // temperatures are those of so many ops
@@ -47,7 +49,6 @@ class Portfolio {
  public:
   Portfolio(const ActionTable& table, const RematOptions& options, WorkBudget& clock)
       : table_(table), options_(options), clock_(clock), rng_(options.seed) {
-    if (!options.repeats) return;
     blocks_.emplace(table, Repeats(table));
     if (blocks_->count() == 0) blocks_.reset();
   }
@@ -94,14 +95,15 @@ class Portfolio {
   void series(int64_t length) {
     const int64_t of_round = kLeastUnitsPerOp / 2 * std::max(1, table_.ops());
     const int rounds = static_cast<int>(std::clamp<int64_t>(length / of_round, 1, kRounds));
+    const int64_t shares = std::accumulate(kShares, kShares + rounds, int64_t{0});
     double hot = kHottest;
     members_ = starts_;
     for (int k = 0; k < rounds && !done(); ++k) {
       if (k == kJoining && best_.extra_cost != kNone)
         members_.push_back({best_.extra_cost, 0, false, best_.sequence});
-      make_tasks(kTasks[k], kSurvivors[k], hot, length / rounds);
+      make_tasks(kTasks[k], kSurvivors[k], hot, length * kShares[k] / shares);
       round();
-      if (best_.extra_cost != kNone) hot = std::max(kCoolest, hot * kCooling);
+      if (best_.extra_cost != kNone) hot *= kCooling;
     }
   }
 
@@ -131,6 +133,7 @@ class Portfolio {
     options.proposals.block_moves = options_.block_moves;
     options.proposals.exchanges = options_.exchanges;
     options.proposals.aimed = options_.aimed_drops;
+    options.proposals.copies = options_.repeats;
     options.proposals.blocks = blocks_ ? &*blocks_ : nullptr;
     return options;
   }
@@ -161,14 +164,14 @@ class Portfolio {
   void run_task(Task& task) {
     SequenceState state(table_, *task.start);
     Rng rng(task.seed);
-    AnnealStatistics statistics;
-    task.found = anneal(state, task.options, rng, kNone,
-                        {options_.cancel, &clock_, options_.max_seconds}, &statistics);
+    AnnealResult result =
+        anneal(state, task.options, rng, {options_.cancel, &clock_, options_.max_seconds});
+    task.found = std::move(result.best);
     task.last = state.sequence();
     task.overflow = state.overflow();
     task.cost = state.extra_cost();
-    task.units = statistics.work + kUnitsOfStart * static_cast<int64_t>(task.start->size() + 1);
-    task.edits = statistics.edits;
+    task.units = result.work + kUnitsOfStart * static_cast<int64_t>(task.start->size() + 1);
+    task.edits = result.edits;
   }
 
   // Each does what it would do with more work left, as far as that goes: as if they ran one after

@@ -1,30 +1,89 @@
 #include "remat/proposals.h"
 
 #include <algorithm>
+#include <iterator>
+#include <numeric>
 
 namespace lowtide::remat {
 namespace {
 constexpr int kNoNode = SequenceState::kNoNode;
 constexpr int kDeepest = 12;  // reruns that reruns need
 constexpr int kTries = 24;    // to hit a value that is present at a node
+
+// Weights of the kinds. Where all ops stand in blocks, copies take kMostCopies from drops. Where
+// memory overflows, there are more drops and fewer keeps.
+constexpr uint32_t kWeights[kProposalKinds] = {320, 350, 200, 15, 15, 100, 0};
+constexpr double kMostCopies = 50;
+constexpr uint32_t kMoreDrops = 100;
+
+size_t index_of(ProposalKind kind) {
+  return static_cast<size_t>(kind);
+}
 }  // namespace
 
-bool Proposals::make() {
-  const uint64_t dice = rng_->below(1000);
-  const bool over = state_->overflow() > 0;
-  if (options_.order_moves && dice < 200) return kind_ = 2, move();
-  if (options_.block_moves && dice < 215) return kind_ = 3, drop_block();
-  if (options_.block_moves && dice < 230) return kind_ = 4, keep_block();
-  if (options_.exchanges && dice < 330) return kind_ = 5, exchange();
-  if (dice >= 330 && dice < 330 + copies_) return kind_ = 6, copy_block();
-  if (dice < (over ? 750 : 650)) return kind_ = 0, drop();
-  return kind_ = 1, keep_any();
+Proposals::Proposals(SequenceState& state, const ProposalOptions& options, Rng& rng)
+    : state_(&state), table_(&state.table()), options_(options), rng_(&rng) {
+  std::copy(std::begin(kWeights), std::end(kWeights), weights_.begin());
+  const auto weight = [this](ProposalKind kind) -> uint32_t& { return weights_[index_of(kind)]; };
+  if (options.blocks != nullptr) {
+    block_copy_.emplace(state, *options.blocks);
+    const auto copies = static_cast<uint32_t>(kMostCopies * options.blocks->share());
+    weight(ProposalKind::kDrop) -= copies;
+    if (options.copies) weight(ProposalKind::kCopyBlock) = copies;
+  }
+  if (!options.order_moves) weight(ProposalKind::kMove) = 0;
+  if (!options.block_moves) weight(ProposalKind::kDropBlock) = weight(ProposalKind::kKeepBlock) = 0;
+  if (!options.exchanges) weight(ProposalKind::kExchange) = 0;
+}
+
+bool Proposals::make(int64_t most_cost) {
+  most_cost_ = most_cost;
+  kind_ = choose();
+  return try_kind();
+}
+
+ProposalKind Proposals::choose() {
+  std::array<uint32_t, kProposalKinds> weights = weights_;
+  if (state_->overflow() > 0) {
+    weights[index_of(ProposalKind::kDrop)] += kMoreDrops;
+    weights[index_of(ProposalKind::kKeep)] -= kMoreDrops;
+  }
+  uint64_t dice = rng_->below(std::accumulate(weights.begin(), weights.end(), uint64_t{0}));
+  size_t kind = 0;
+  while (dice >= weights[kind]) dice -= weights[kind++];
+  return static_cast<ProposalKind>(kind);
+}
+
+bool Proposals::try_kind() {
+  switch (kind_) {
+    case ProposalKind::kDrop:
+      return drop();
+    case ProposalKind::kKeep:
+      return keep_any();
+    case ProposalKind::kMove:
+      return move();
+    case ProposalKind::kDropBlock:
+      return drop_block();
+    case ProposalKind::kKeepBlock:
+      return keep_block();
+    case ProposalKind::kExchange:
+      return exchange();
+    case ProposalKind::kCopyBlock:
+      return copy_block();
+  }
+  return false;
 }
 
 int Proposals::random_node() {
+  // Slots that are free lead to the next node that is there; those after gaps would come up often.
   const Timeline& timeline = state_->timeline();
-  const int node =
-      timeline.node_from(static_cast<int>(rng_->below(static_cast<uint64_t>(timeline.slots()))));
+  int node = kNoNode;
+  for (int i = 0; i < kTries; ++i) {
+    const auto slot = static_cast<int>(rng_->below(static_cast<uint64_t>(timeline.slots())));
+    node = timeline.node_from(slot);
+    if (node != kNoNode && timeline.slot(node) == slot) break;
+  }
+  if (node == kNoNode) return kNoNode;
   return node == state_->begin_node() || node == state_->end_node() ? kNoNode : node;
 }
 
@@ -77,10 +136,15 @@ bool Proposals::drop() {
 bool Proposals::drop_before(int value, int use) {
   const auto uses = state_->uses(value);
   const size_t i = state_->use_from(value, use);
-  const int last = uses[i - 1].node;
+  const int last = uses[i - 1].node, action = table_->producer(value);
   const bool from_birth = uses[i - 1].birth;
   if (state_->timeline().next(last) == use) return false;
-  if (!run_before(table_->producer(value), use, 0)) return false;
+  // The run that made it may go, which pays for the new one.
+  const int64_t saved = from_birth && makes_only(last, value) ? table_->cost(action) : 0;
+  most_cost_ += saved;
+  const bool ran = run_before(action, use, 0);
+  most_cost_ -= saved;
+  if (!ran) return false;
   if (from_birth && !state_->is_useful(last) && state_->can_remove(last)) keep(last);
   return true;
 }
@@ -88,7 +152,7 @@ bool Proposals::drop_before(int value, int use) {
 // Runs `action` right before `node`; makes the inputs that are not there, or lets them live longer.
 // NOLINTNEXTLINE(misc-no-recursion): at most kDeepest deep
 bool Proposals::run_before(int action, int node, int depth) {
-  if (!table_->may_rerun(action)) return false;
+  if (!table_->may_rerun(action) || !affordable(table_->cost(action))) return false;
   for (const int u : table_->reads(action)) {
     if (state_->alive_before(u, node)) continue;
     const int producer = table_->producer(u);
@@ -98,6 +162,17 @@ bool Proposals::run_before(int action, int node, int depth) {
   const int previous = state_->timeline().previous(node);
   if (!state_->can_insert(action, previous)) return false;
   state_->insert_after(previous, action);
+  return true;
+}
+
+// Is the value all that the run is good for?
+bool Proposals::makes_only(int maker, int value) const {
+  for (const int v : table_->makes(state_->action(maker))) {
+    if (v == value) continue;
+    const auto uses = state_->uses(v);
+    const size_t i = state_->use_from(v, maker);
+    if (i + 1 < uses.size() && !uses[i + 1].birth) return false;
+  }
   return true;
 }
 
@@ -225,6 +300,9 @@ bool Proposals::drop_block() {
     }
     if (needed && std::find(in.begin(), in.end(), action) == in.end()) in.push_back(action);
   }
+  int64_t price = 0;
+  for (const int action : in) price += table_->cost(action);
+  if (!affordable(price)) return false;
   for (size_t k = in.size(); k-- > 0;) {
     const int previous = timeline.previous(target);
     if (!state_->can_insert(in[k], previous)) return false;

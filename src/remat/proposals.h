@@ -1,23 +1,26 @@
 // Proposals: the random changes that the retention search tries, each a short chain of insertions
 // and removals of runs.
 //
-//   drop      a value leaves memory in a gap between two of its uses: its producer runs again
-//   before
-//             the second. Inputs that are not there then live longer or are made anew as well.
-//   keep      a rerun goes, so the value stays through; what it alone needed goes too.
-//   move      a run takes place elsewhere, as far as its inputs, readers and control let it.
+//   drop         a value leaves memory in a gap between two of its uses: its producer runs again
+//                before the second. Inputs that are not there then live longer or are made anew.
+//   keep         a rerun goes, so the value stays through; what it alone needed goes too.
+//   move         a run takes place elsewhere, as far as its inputs, readers and control let it.
 //   drop block   a stretch of runs is done again, once, before the first later use of anything it
-//             makes: all its inner values leave memory together.
+//                makes: all its inner values leave memory together.
 //   keep block   a stretch of reruns goes.
-//   exchange  a rerun goes, and where memory overflows then, other values are dropped.
-//   copy      what one block does about its values, another does too (blocks.h): its own reruns
-//             go, and those of the first are made for it at the same places.
+//   exchange     a rerun goes, and where memory overflows then, other values are dropped.
+//   copy block   what one block does about its values, another does too (blocks.h): its own reruns
+//                go, and those of the first are made for it at the same places.
 //
+// Each kind has a weight. A kind that is off is left out, and the others keep their proportions.
 // Half of the drops are aimed: at a value that is present, but idle, where memory overflows. None
-// of them is judged here; the caller compares the state before and after and may undo.
+// of them is judged here; the caller compares the state before and after and may undo. What would
+// cost more than the caller could accept is not even begun.
 #pragma once
 
+#include <array>
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <vector>
 
@@ -33,30 +36,39 @@ struct ProposalOptions {
   bool exchanges = true;
   bool aimed = true;
   int longest_block = 48;
-  const Blocks* blocks = nullptr;  // of the problem; nullptr: nothing is copied between them
+  bool copies = true;              // between blocks
+  const Blocks* blocks = nullptr;  // of the problem; nullptr: it has none
 };
+
+enum class ProposalKind : uint8_t {
+  kDrop,
+  kKeep,
+  kMove,
+  kDropBlock,
+  kKeepBlock,
+  kExchange,
+  kCopyBlock,
+};
+constexpr size_t kProposalKinds = 7;
 
 class Proposals {
  public:
-  Proposals(SequenceState& state, const ProposalOptions& options, Rng& rng)
-      : state_(&state), table_(&state.table()), options_(options), rng_(&rng) {
-    if (options.blocks == nullptr) return;
-    block_copy_.emplace(state, *options.blocks);
-    copies_ = static_cast<uint64_t>(kMostCopies * options.blocks->share());
-  }
+  static constexpr int64_t kAnyCost = std::numeric_limits<int64_t>::max() / 2;
+
+  Proposals(SequenceState& state, const ProposalOptions& options, Rng& rng);
 
   // Makes one random change. False: nothing came of it; the caller undoes what is left of it.
-  bool make();
-  // The kind of the last change, for statistics: index into kNames.
-  int kind() const { return kind_; }
-  static constexpr const char* kNames[] = {"drop",       "keep",     "move", "drop block",
-                                           "keep block", "exchange", "copy"};
-
-  // Deterministic parts, for greedy planners. Drops `value` before the node `use`, which reads it.
-  bool drop_before(int value, int use);
-  bool keep(int node);
+  // `most_cost`: changes that lead to more extra cost than this would not be accepted.
+  bool make(int64_t most_cost = kAnyCost);
+  ProposalKind kind() const { return kind_; }  // of the last change
 
  private:
+  ProposalKind choose();
+  bool try_kind();
+  bool affordable(int64_t more) const { return state_->extra_cost() <= most_cost_ - more; }
+  bool makes_only(int node, int value) const;
+  bool drop_before(int value, int use);
+  bool keep(int node);
   bool drop();
   bool keep_any();
   bool move();
@@ -75,10 +87,10 @@ class Proposals {
   const ActionTable* table_;
   ProposalOptions options_;
   Rng* rng_;
-  int kind_ = 0;
+  ProposalKind kind_ = ProposalKind::kDrop;
+  int64_t most_cost_ = 0;
+  std::array<uint32_t, kProposalKinds> weights_{};  // where memory does not overflow
   std::vector<int> block_, useless_;
-  static constexpr double kMostCopies = 50;  // of a thousand proposals, where all is blocks
-  uint64_t copies_ = 0;
   std::optional<BlockCopy> block_copy_;
 };
 

@@ -7,6 +7,7 @@
 #include "remat/closure_cut.h"
 #include "remat/cut_plan.h"
 #include "remat/exact.h"
+#include "remat/greedy_start.h"
 #include "remat/multi_cut.h"
 #include "remat/portfolio.h"
 
@@ -105,6 +106,8 @@ class Solve {
       if (only_runs(start)) add_start(start);
     if (!problem_.budget_bytes) return;
     add_cut(order);
+    // Those who have schedules to start from ask often, and need no more of them.
+    if (options_.greedy_start && options_.starts.empty() && !infeasible_) add_greedy(order);
     if (order != incoming || starts_.empty()) add_start(actions_of(incoming));
   }
 
@@ -126,6 +129,12 @@ class Solve {
       plan = plan_from_cut(problem_, closure_cut(problem_, cut_options), order);
     }
     if (plan && only_runs(*plan)) add_start(*plan);
+  }
+
+  void add_greedy(const std::vector<plan::SchedOpId>& order) {
+    const GreedyStart greedy = greedy_start(ActionTable(problem_), ops_run(actions_of(order)));
+    clock_.spend(greedy.units);
+    add_start(actions_of(greedy.sequence));
   }
 
   void add_several_cuts(const CutBoundResult& cut, const std::vector<plan::SchedOpId>& order) {

@@ -3,11 +3,12 @@
 //
 // The state is the sequence of op runs itself (sequence_state.h), so order and recomputation are
 // searched together, any op that may rerun may run any number of times, and reruns may be nested.
-// Starting points: the plan from the closure cut, the order with the least peak, the incoming
-// order, and what the caller has (a neighbouring budget's plan). Each is annealed (anneal.h) by a
-// deterministic portfolio of seeds and temperatures; the best is annealed again, cooler. Series of
-// this get longer and longer and are the same whatever the limit of work is, so more work never
-// gives a worse answer. What came in and fits is never made worse.
+// Starting points: the plan from the closure cut, what greedy drops make of the order with the
+// least peak (greedy_start.h), that order, the incoming one, and what the caller has (a
+// neighbouring budget's plan). The best of them are annealed (anneal.h) by a deterministic
+// portfolio; the best of that is annealed again, cooler. Series of this get longer and longer and
+// are the same whatever the limit of work is, so more work never gives a worse answer. What came in
+// and fits is never made worse.
 #pragma once
 
 #include <atomic>
@@ -39,6 +40,7 @@ struct RematOptions {
   bool aimed_drops = true;   // half of the drops where memory overflows; off: blind
   bool cut_start = true;     // start from the closure cut's plan
   bool order_start = true;   // start from the order with the least peak
+  bool greedy_start = true;  // and from what greedy drops make of it; not where there are `starts`
   bool restarts = true;      // several seeds and cooler rounds; off: one long annealing
   bool cut_bound = true;     // prove a lower bound; off: every op once
   bool several_cuts = true;  // at several moments together

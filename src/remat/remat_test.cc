@@ -214,8 +214,8 @@ TEST(Solve, EveryIdeaCanBeSwitchedOff) {
   for (bool RematOptions::*idea :
        {&RematOptions::order_moves, &RematOptions::block_moves, &RematOptions::exchanges,
         &RematOptions::repeats, &RematOptions::aimed_drops, &RematOptions::cut_start,
-        &RematOptions::order_start, &RematOptions::restarts, &RematOptions::cut_bound,
-        &RematOptions::exact_small}) {
+        &RematOptions::order_start, &RematOptions::greedy_start, &RematOptions::restarts,
+        &RematOptions::cut_bound, &RematOptions::exact_small}) {
     RematOptions options = quick(20'000'000);
     options.*idea = false;
     expect_valid(problem, solve(problem, options));

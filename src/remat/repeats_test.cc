@@ -131,7 +131,7 @@ TEST(Blocks, CopyingKeepsSchedulesCorrect) {
       continue;
     }
     state.forget_log();
-    if (proposals.kind() != 6) continue;
+    if (proposals.kind() != ProposalKind::kCopyBlock) continue;
     ++copies;
     std::vector<plan::SchedAction> sequence;
     for (const int op : state.sequence())
