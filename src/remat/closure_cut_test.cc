@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <filesystem>
 #include <map>
 #include <queue>
@@ -16,6 +17,7 @@
 #include "plan/sequence_simulator.h"
 #include "remat/cut_plan.h"
 #include "remat/floor.h"
+#include "remat/multi_cut.h"
 
 namespace lowtide::remat {
 namespace {
@@ -266,6 +268,38 @@ TEST(ClosureCut, IsNeverAboveAScheduleThatMoves) {
   EXPECT_GT(moved, 5000);
   RecordProperty("checked", std::to_string(checked) + ", positive " + std::to_string(positive) +
                                 ", close " + std::to_string(close));
+}
+
+// A flag that is up, or no time at all: what is given back is proven, if little.
+TEST(ClosureCut, StopsWhenItIsTold) {
+  Rng rng(29);
+  const std::atomic<bool> stop = true;
+  int bounds = 0;
+  for (int i = 0; i < 50; ++i) {
+    RandomSchedule shape{.min_ops = 60, .max_ops = 60, .reader_rate = 0.05, .rerun_rate = 1};
+    ScheduleProblem problem = plan::random_schedule_problem(shape, rng);
+    problem.link.reset();
+    problem.budget_bytes = std::max(floor_of(problem).bytes, int64_t{1});
+    const CutBoundResult whole = closure_cut(problem);
+    bounds += whole.bound_seconds > 0;
+    ClosureCutOptions told, late;
+    told.cancel = &stop;
+    late.max_seconds = 0;
+    for (const ClosureCutOptions& options : {told, late}) {
+      const CutBoundResult none = closure_cut(problem, options);
+      EXPECT_TRUE(none.cut_short);
+      EXPECT_EQ(none.cuts, 0);
+      EXPECT_TRUE(none.feasible);
+      EXPECT_LE(none.lower_bound_seconds, whole.lower_bound_seconds);
+    }
+    MultiCutOptions several;
+    several.cancel = &stop;
+    const MultiCutResult same = multi_cut(problem, whole, several);
+    if (!whole.op) continue;
+    EXPECT_TRUE(same.cut_short);
+    EXPECT_DOUBLE_EQ(same.lower_bound_seconds, whole.lower_bound_seconds);
+  }
+  EXPECT_GT(bounds, 10);
 }
 
 TEST(ClosureCut, PlansFromCutsAreValidAndFitWhereTheOpRuns) {

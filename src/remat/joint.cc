@@ -24,7 +24,6 @@ constexpr int64_t kFirstUnitsPerOp = 2'000, kGrowth = 4;
 constexpr double kShareOfTransfers = 0.1, kShareOfRecompute = 0.3;
 constexpr double kShareOfTidying = 0.1;  // beside these, each time
 constexpr int64_t kLeastTidyUnits = 1'000'000;
-constexpr double kNear = 1.1;          // seconds of what is tidied, of the best
 constexpr double kHopeless = 1.5;      // seconds of transfers alone, of the best
 constexpr double kShareOfRuns = 0.75;  // of a try's work: the retention search; then transfers
 
@@ -178,10 +177,10 @@ class Joint {
       t.swap = add_transfers(problem_, t.runs, swap);
       count(t.swap.work);
     }
-    if (!t.swap.sequence.empty() &&
-        (best_.swap.sequence.empty() || t.swap.seconds < kNear * best_.swap.seconds))
+    if (is_better(t, best_)) {
       tidy(t);
-    if (is_better(t, best_)) best_ = t;
+      best_ = t;
+    }
     if (t.swap.crowded &&
         (!result_.crowded || t.swap.crowded->needed_bytes < result_.crowded->needed_bytes))
       result_.crowded = t.swap.crowded;
@@ -193,9 +192,8 @@ class Joint {
     return inserted;
   }
 
-  // As each moves less or takes less time, what is near the best may become it. The work is a share
-  // of the round's: if it depended on the limit of all work, more could make less of it. What is
-  // left of the best, the next round tidies.
+  // Of what becomes the best. The work is a share of the round's: if it depended on the limit of
+  // all work, more could make less of it. What is left of the best, the next round tidies.
   void tidy(Try& t) {
     SwapOptions swap = options_.swap;
     swap.tidy_units = std::max(kLeastTidyUnits, share(kShareOfTidying));

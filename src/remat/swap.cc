@@ -29,7 +29,8 @@ bool better(const Timed& a, const Timed& b) {
 
 class Search {
  public:
-  Search(const GapView& view, int64_t budget, const SwapOptions& options)
+  // With several links the search changes the tiers in `view`.
+  Search(GapView& view, int64_t budget, const SwapOptions& options)
       : view_(view),
         budget_(budget),
         options_(options),
@@ -54,7 +55,14 @@ class Search {
     add_greedily();
     Timed best = time();
     if (best.fits) remove_idle(best);
-    if (options_.local_search) improve(best);
+    if (!options_.local_search) return best;
+    // With several links half of the work is for one alone: from there they only help.
+    const bool several = view_.links.size() > 1;
+    improve(best, several ? options_.max_units / 2 : options_.max_units, false);
+    if (!several || !best.waits) return best;
+    choose(best.away);
+    if (best.fits) spread(best);
+    improve(best, options_.max_units, true);
     return best;
   }
 
@@ -62,8 +70,7 @@ class Search {
   // kept or the step is longer. Large ones first, as they are most of what moves for nothing.
   // False: the limit of work came first.
   bool tidy(Timed& best) {
-    chosen_.assign(chosen_.size(), 0);
-    for (const Away& a : best.away) chosen_[static_cast<size_t>(a.gap)] = 1;
+    choose(best.away);
     std::vector<int> by_size;
     for (const Away& a : best.away) by_size.push_back(a.gap);
     std::stable_sort(by_size.begin(), by_size.end(),
@@ -222,29 +229,98 @@ class Search {
     return view_.movables[static_cast<size_t>(view_.gaps[static_cast<size_t>(g)].movable)].bytes;
   }
 
-  // Annealing over sets of gaps: one or two of them flipped at a time. What overflows counts like
-  // waiting for its transfer ten times over.
-  void improve(Timed& best) {
+  void choose(const std::vector<Away>& away) {
+    chosen_.assign(chosen_.size(), 0);
+    for (const Away& a : away) chosen_[at(a.gap)] = 1;
+  }
+
+  // Several links carry more than one: each buffer in turn goes wherever the step takes least time,
+  // as long as that helps. It has at least as much work as the greedy choice took.
+  void spread(Timed& best) {
+    const int64_t end = std::max(options_.max_units, 2 * work_.used());
+    for (bool any = true; any;) {
+      any = false;
+      for (size_t m = 0; m < view_.movables.size(); ++m) {
+        if (work_.used() > end || work_.timed_out() || !best.waits) return;
+        Movable& movable = view_.movables[m];
+        if (std::ranges::none_of(movable.gaps, [&](int g) { return chosen_[at(g)]; })) continue;
+        uint8_t tier = movable.tier;
+        for (uint8_t other = 0; other < view_.links.size(); ++other) {
+          if (other == tier) continue;
+          set_tier(view_, movable, other);
+          Timed timed = time();
+          if (!timed.fits || timed.seconds >= best.seconds * (1 - kSame) || !has_room(timed, other))
+            continue;
+          best = std::move(timed);
+          tier = other;
+          any = true;
+        }
+        set_tier(view_, movable, tier);
+      }
+    }
+  }
+
+  bool has_room(const Timed& timed, uint8_t tier) {
+    return timing_.crowded_bytes(timed.away, tier) == 0;
+  }
+
+  // A buffer that moves goes to another tier: that movable, and the tier where it was.
+  std::optional<std::pair<size_t, uint8_t>> change_tier() {
+    if (rng_.below(3) != 0) return {};
+    const size_t m =
+        static_cast<size_t>(view_.gaps[at(useful_[rng_.below(useful_.size())])].movable);
+    Movable& movable = view_.movables[m];
+    const uint8_t was = movable.tier;
+    const auto step = static_cast<uint8_t>(1 + rng_.below(view_.links.size() - 1));
+    set_tier(view_, movable, static_cast<uint8_t>((was + step) % view_.links.size()));
+    return std::pair(m, was);
+  }
+
+  static size_t at(int g) { return static_cast<size_t>(g); }
+
+  std::vector<uint8_t> tiers() const {
+    std::vector<uint8_t> tiers;
+    for (const Movable& m : view_.movables) tiers.push_back(m.tier);
+    return tiers;
+  }
+
+  // Annealing over sets of gaps: one or two of them flipped at a time, or a tier. What overflows
+  // counts like waiting for its transfer ten times over.
+  void improve(Timed& best, int64_t max_units, bool change_tiers) {
     if (useful_.empty()) return;
     const double ideal = ideal_seconds();
     const size_t moves = 60 * useful_.size() + 400;
     double heat = 0.03 * ideal;
     const double cooling = std::pow(1e-4, 1.0 / static_cast<double>(moves));
     double current = energy(best);
-    for (size_t move = 0; move < moves && !work_.exhausted(); ++move, heat *= cooling) {
-      if (best.fits && best.seconds <= ideal * (1 + 1e-9)) return;
+    std::vector<uint8_t> best_tiers;
+    if (change_tiers) best_tiers = tiers();
+    for (size_t move = 0; move < moves && work_.used() <= max_units && !work_.exhausted();
+         ++move, heat *= cooling) {
+      if (best.fits && best.seconds <= ideal * (1 + 1e-9)) break;
       const std::vector<char> before = chosen_;
-      flip(useful_[rng_.below(useful_.size())]);
-      if (rng_.below(2) == 0) flip(useful_[rng_.below(useful_.size())]);
+      const auto changed_tier = change_tiers ? change_tier() : std::nullopt;
+      if (!changed_tier) {
+        flip(useful_[rng_.below(useful_.size())]);
+        if (rng_.below(2) == 0) flip(useful_[rng_.below(useful_.size())]);
+      }
       Timed timed = time();
       const double changed = energy(timed);
-      if (changed <= current || rng_.uniform() < std::exp((current - changed) / heat)) {
+      const bool room = !changed_tier || has_room(timed, view_.movables[changed_tier->first].tier);
+      if (room && (changed <= current || rng_.uniform() < std::exp((current - changed) / heat))) {
         current = changed;
-        if (better(timed, best)) best = std::move(timed);
+        if (better(timed, best)) {
+          best = std::move(timed);
+          if (change_tiers) best_tiers = tiers();
+        }
       } else {
         chosen_ = before;
+        if (changed_tier)
+          set_tier(view_, view_.movables[changed_tier->first], changed_tier->second);
       }
     }
+    for (size_t m = 0; m < best_tiers.size(); ++m)
+      set_tier(view_, view_.movables[m], best_tiers[m]);
   }
 
   void flip(int g) {
@@ -264,7 +340,7 @@ class Search {
     return sum;
   }
 
-  const GapView& view_;
+  GapView& view_;
   const int64_t budget_;
   const SwapOptions& options_;
   SwapTiming timing_;

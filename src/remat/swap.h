@@ -14,8 +14,9 @@
 // OffMate swap in schedules that they fixed before; here the runs come from the retention search,
 // and joint.h varies both.
 //
-// Several slow tiers: see tiers.h. Everything goes to the first one, and what that has no room for
-// to the next; then the search begins again.
+// Several slow tiers: everything goes to the first one; where compute then waits, and in the
+// annealing, buffers change to others, whose links carry at the same time. What a tier has no room
+// for goes to the next (tiers.h); then the search begins again.
 #pragma once
 
 #include <atomic>

@@ -182,6 +182,31 @@ TEST(Swap, WhatTheFirstTierHasNoRoomForGoesToTheNext) {
   EXPECT_GT(none.crowded->needed_bytes, 9);
 }
 
+// Where compute waits for one link, a second one like it takes a part of what moves. The search
+// starts from what one link does; only what it then tidies may come out otherwise.
+TEST(Swap, TwoLinksCarryMoreThanOne) {
+  Rng rng(6);
+  int bound = 0, faster = 0, slower = 0;
+  for (int i = 0; i < 200; ++i) {
+    ScheduleProblem problem = random_problem(rng, 30);
+    const auto runs = in_given_order(problem);
+    const auto whole = plan::simulate_sequence(problem, runs);
+    ASSERT_TRUE(whole) << whole.error().message;
+    problem.budget_bytes = whole->peak_bytes * 3 / 4;
+    const SwapOutcome one = add_transfers(problem, runs, limited(8'000'000));
+    if (one.sequence.empty() || one.seconds < whole->seconds * 1.05) continue;
+    ++bound;
+    problem.more_links = {*problem.link};
+    const SwapOutcome two = add_transfers(problem, runs, limited(8'000'000));
+    ASSERT_FALSE(two.sequence.empty());
+    faster += two.seconds < one.seconds * (1 - 1e-9);
+    slower += two.seconds > one.seconds * (1 + 1e-9);
+  }
+  EXPECT_GT(bound, 30);
+  EXPECT_GT(faster, bound / 2);
+  EXPECT_LE(slower, bound / 20);
+}
+
 TEST(Swap, NoTierHoldsMoreThanItHasRoomFor) {
   Rng rng(5);
   int both = 0, fitted = 0, crowded = 0;

@@ -100,7 +100,8 @@ Timed SwapTiming::judge(const std::vector<Away>& away) {
     timed.overflow_bytes = over;
     timed.overflow_run = run;
   }
-  timed.crowded_bytes = crowded_bytes(away);
+  // What others have no room for goes on to the next.
+  timed.crowded_bytes = crowded_bytes(away, view_.links.size() - 1);
   timed.overflow_bytes = std::max(timed.overflow_bytes, timed.crowded_bytes);
   timed.fits = timed.overflow_bytes == 0;
   timed.seconds = play(away);
@@ -173,11 +174,8 @@ void SwapTiming::find_present(const std::vector<Away>& away) {
   for (size_t run = 0; run < present_.size(); ++run) present_[run] += moved += change_[run];
 }
 
-// By how much the last tier holds more than it has room for. What others have no room for goes on
-// to the next.
-int64_t SwapTiming::crowded_bytes(const std::vector<Away>& away) {
-  const size_t last = view_.links.size() - 1;
-  const int64_t room = view_.links[last].bytes;
+int64_t SwapTiming::crowded_bytes(const std::vector<Away>& away, size_t tier) {
+  const int64_t room = view_.links[tier].bytes;
   if (room == plan::Link::kUnlimited) return 0;
   units_ += runs_ + static_cast<int64_t>(kept_.size() + 2 * away.size());
   kept_.assign(view_.movables.size(), {runs_ + 1, 0});
@@ -189,7 +187,7 @@ int64_t SwapTiming::crowded_bytes(const std::vector<Away>& away) {
   std::vector<int64_t> change(static_cast<size_t>(runs_) + 2, 0);
   for (size_t m = 0; m < kept_.size(); ++m) {
     const Movable& movable = view_.movables[m];
-    if (movable.tier != last || kept_[m].second == 0) continue;
+    if (movable.tier != tier || kept_[m].second == 0) continue;
     if (movable.resident.valid()) kept_[m] = {0, runs_ + 1};
     change[static_cast<size_t>(kept_[m].first)] += movable.bytes;
     change[static_cast<size_t>(kept_[m].second)] -= movable.bytes;

@@ -48,6 +48,8 @@ class SwapTiming {
   Timed as_placed(const std::vector<char>& chosen, const std::vector<Away>& placed);
   Timed as_placed(const std::vector<Away>& placed);  // all of them
 
+  // By how much a tier holds more than it has room for.
+  int64_t crowded_bytes(const std::vector<Away>& away, size_t tier);
   // The work done so far. A unit is about 5 ns of one core.
   int64_t units() const { return units_; }
 
@@ -77,7 +79,6 @@ class SwapTiming {
   void tighten_at(int run, std::vector<Away>& away);
   void find_present(const std::vector<Away>& away);
   const Movable& movable_of(const Away& a) const;
-  int64_t crowded_bytes(const std::vector<Away>& away);
   double copying(const std::vector<Away>& away) const;
   int64_t moved_bytes(const std::vector<Away>& away) const;
   double play(const std::vector<Away>& away);

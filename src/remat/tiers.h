@@ -3,7 +3,8 @@
 // known what moves when: a slot is occupied from the first store to the end of the stay that the
 // last load began (plan::SchedSlot).
 //
-// So tiers are given out after the fact. All begin in the first tier. Where a tier would hold too
+// So room is found after the fact. All begin in the first tier, unless another link makes the step
+// shorter (swap.h). Where a tier would hold too
 // much, what can best live with a slower one goes to the next, until what is left has room: of
 // those that occupy the tier when it is fullest the one whose transfers, at the next tier's speed,
 // take the smallest part of the time for which it is away. What does not move at all yet follows
