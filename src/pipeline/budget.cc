@@ -166,7 +166,7 @@ class Fitter {
     search.remat.max_seconds = cut_short_ ? seconds_left() / 2 : seconds_left();
     if (!cut_short_) return;
     search.remat.cancel = nullptr;
-    search.remat.cut_bound = search.remat.order_start = false;
+    search.remat.cut_bound = search.remat.order_start = search.remat.greedy_start = false;
     search.remat.max_units = std::min(search.remat.max_units, kClosingUnits);
     search.swap.max_units = std::min(search.swap.max_units, kClosingUnits);
   }

@@ -1,6 +1,7 @@
 #include "pipeline/more_memory.h"
 
 #include <algorithm>
+#include <atomic>
 
 #include "plan/sequence_simulator.h"
 #include "remat/closure_cut.h"
@@ -13,10 +14,10 @@ constexpr int64_t kPart = 10;  // of the budget that is added, and of the work t
 
 // Of every schedule within the budget, with transfers where they are allowed.
 double least_seconds(plan::ScheduleProblem problem, int64_t budget_bytes, bool transfers,
-                     std::span<const plan::SchedOpId> order) {
+                     std::span<const plan::SchedOpId> order, const std::atomic<bool>* cancel) {
   problem.budget_bytes = budget_bytes;
   if (!transfers) plan::forbid_transfers(problem);
-  return remat::closure_cut(problem, {.order = order}).lower_bound_seconds;
+  return remat::closure_cut(problem, {.order = order, .cancel = cancel}).lower_bound_seconds;
 }
 
 }  // namespace
@@ -28,7 +29,8 @@ MoreMemory with_more_memory(const analysis::ScheduleView& view, const OptimizeOp
   more.budget_bytes = *options.budget_bytes + *options.budget_bytes / kPart;
   more.seconds = solution.profile.seconds;
   more.lower_bound_seconds =
-      least_seconds(view.problem, more.budget_bytes, options.schedule.transfers, order);
+      least_seconds(view.problem, more.budget_bytes, options.schedule.transfers, order,
+                    options.schedule.remat.cancel);
   if (unlimited.arena_bytes <= more.budget_bytes) {
     more.seconds = std::min(more.seconds, unlimited.profile.seconds);
     return more;

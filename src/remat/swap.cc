@@ -234,30 +234,46 @@ class Search {
     for (const Away& a : away) chosen_[at(a.gap)] = 1;
   }
 
-  // Several links carry more than one: each buffer in turn goes wherever the step takes least time,
-  // as long as that helps. It has at least as much work as the greedy choice took.
+  // Several links carry more than one: what moves is dealt out, what takes longest first, each to
+  // the link that is done with it first and has room for it; taken if the step is shorter then.
   void spread(Timed& best) {
-    const int64_t end = std::max(options_.max_units, 2 * work_.used());
-    for (bool any = true; any;) {
-      any = false;
-      for (size_t m = 0; m < view_.movables.size(); ++m) {
-        if (work_.used() > end || work_.timed_out() || !best.waits) return;
-        Movable& movable = view_.movables[m];
-        if (std::ranges::none_of(movable.gaps, [&](int g) { return chosen_[at(g)]; })) continue;
-        uint8_t tier = movable.tier;
-        for (uint8_t other = 0; other < view_.links.size(); ++other) {
-          if (other == tier) continue;
-          set_tier(view_, movable, other);
-          Timed timed = time();
-          if (!timed.fits || timed.seconds >= best.seconds * (1 - kSame) || !has_room(timed, other))
-            continue;
-          best = std::move(timed);
-          tier = other;
-          any = true;
-        }
-        set_tier(view_, movable, tier);
-      }
+    std::vector<int64_t> out(view_.movables.size(), 0), in(view_.movables.size(), 0);
+    for (const Away& a : best.away) {
+      const size_t m = at(view_.gaps[at(a.gap)].movable);
+      out[m] += a.store;
+      in[m] += a.load;
     }
+    std::vector<size_t> moving;
+    for (size_t m = 0; m < view_.movables.size(); ++m)
+      if (out[m] + in[m] > 0) moving.push_back(m);
+    const auto bytes = [&](size_t m) { return view_.movables[m].bytes * (out[m] + in[m]); };
+    std::ranges::stable_sort(moving, [&](size_t a, size_t b) { return bytes(a) > bytes(b); });
+    const std::vector<uint8_t> before = tiers();
+    std::vector<double> busy(view_.links.size(), 0);
+    std::vector<int64_t> held(view_.links.size(), 0);
+    for (const size_t m : moving) {
+      Movable& movable = view_.movables[m];
+      double first = std::numeric_limits<double>::infinity();
+      uint8_t to = before[m];
+      for (uint8_t tier = 0; tier < view_.links.size(); ++tier) {
+        set_tier(view_, movable, tier);
+        const double done = busy[tier] + static_cast<double>(out[m]) * movable.out_seconds +
+                            static_cast<double>(in[m]) * movable.in_seconds;
+        if (movable.bytes > view_.links[tier].bytes - held[tier] || done >= first) continue;
+        first = done;
+        to = tier;
+      }
+      set_tier(view_, movable, to);
+      if (first < std::numeric_limits<double>::infinity()) busy[to] = first;
+      held[to] += movable.bytes;
+    }
+    Timed timed = time();
+    bool good = timed.fits && timed.seconds < best.seconds * (1 - kSame);
+    for (uint8_t tier = 0; tier < view_.links.size() && good; ++tier) good = has_room(timed, tier);
+    if (good)
+      best = std::move(timed);
+    else
+      for (size_t m = 0; m < before.size(); ++m) set_tier(view_, view_.movables[m], before[m]);
   }
 
   bool has_room(const Timed& timed, uint8_t tier) {
