@@ -21,7 +21,7 @@ from lowtide import SCRATCH, label, lowtide, plan, table  # noqa: E402
 CASES = [("resnet50", dict(batch=8), [(600, ()), (450, ()), (250, ("--swap", "host"))]),
          ("unet", dict(batch=2), [(600, ()), (400, ("--swap", "host"))]),
          ("gpt2", dict(batch=4, seq=256), [(1950, ()), (1600, ("--swap", "host"))]),
-         ("bert", dict(batch=4, seq=128), [(1300, ())])]
+         ("bert", dict(batch=4, seq=128), [(1420, ())])]
 UNITS_PER_SECOND = 200_000_000
 
 

@@ -99,8 +99,9 @@ struct Optimized {
 };
 
 // The graph's dims must all be constant. Error: kInput (what cannot be differentiated, typed or
-// executed, all named), kInfeasible (the budget is below what is proven to be needed; the message
-// says by which op and tensors, and the smallest arena found), kLimit (nothing was found).
+// executed, all named), kInfeasible (the budget is below what is proven to be needed), kLimit
+// (nothing was found). The message says which op and tensors set the floor and, with
+// find_smallest and time left, the smallest arena found.
 Result<Optimized> optimize(const ir::Graph& forward, const OptimizeOptions& options);
 
 // What every schedule of these options is proven to need of the device, by the floor (of its ops
