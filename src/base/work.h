@@ -23,8 +23,13 @@ class WorkBudget {
     if (used_ > max_units_) exhausted_ = true;
     if ((used_ >> 10) != (looked_ >> 10)) {
       looked_ = used_;
-      if (seconds() > max_seconds_ || cancelled()) exhausted_ = timed_out_ = true;
+      look();
     }
+    return !exhausted_;
+  }
+  // At the clock and the flag, now: before work in large pieces begins. False: the end.
+  bool look() {
+    if (seconds() > max_seconds_ || cancelled()) exhausted_ = timed_out_ = true;
     return !exhausted_;
   }
   bool exhausted() const { return exhausted_; }

@@ -15,6 +15,7 @@
 #include "order/order.h"
 #include "pipeline/optimize.h"
 #include "pipeline/solution.h"
+#include "pipeline/testing.h"
 #include "pipeline/write_plan.h"
 #include "remat/closure_cut.h"
 #include "remat/floor.h"
@@ -25,28 +26,11 @@ namespace lowtide::pipeline {
 namespace {
 
 OptimizeOptions training_options() {
-  OptimizeOptions options;
-  options.device = cost::find_device("cpu").value();
+  OptimizeOptions options = options_on_cpu();
   options.training = autodiff::TrainingOptions{};
   options.training->optimizer.kind = autodiff::OptimizerKind::kAdamW;
   options.schedule.remat.max_units = 2'000'000;
   return options;
-}
-
-ir::ValueId given(ir::Graph& graph, std::string name, ir::Dims dims, Category category) {
-  ir::Value value;
-  value.name = std::move(name);
-  value.dims = std::move(dims);
-  value.category = category;
-  if (category == Category::kParameter) value.initial.kind = ir::InitialValue::Kind::kSeeded;
-  return graph.add_value(std::move(value));
-}
-
-ir::ValueId apply(ir::Graph& graph, std::string_view kind, std::vector<ir::ValueId> inputs,
-                  ir::Attrs attrs = {}) {
-  const auto op = ops::append(graph, kind, std::move(inputs), std::move(attrs));
-  EXPECT_TRUE(op.has_value()) << (op ? "" : op.error().message);
-  return graph.op(*op).outputs[0];
 }
 
 // Blocks of a product and a few elementwise ops, some with a way around; activations weigh more
@@ -55,10 +39,10 @@ ir::Graph blocks(Rng& rng, int count) {
   ir::Graph graph;
   graph.name = "blocks";
   const int64_t batch = 64 * rng.between(1, 3), width = 16;
-  ir::ValueId x = given(graph, "x", {batch, width}, Category::kInput);
+  ir::ValueId x = add_value(graph, "x", {batch, width}, Category::kInput);
   for (int i = 0; i < count; ++i) {
     const ir::ValueId before = x;
-    const auto w = given(graph, "w" + std::to_string(i), {width, width}, Category::kParameter);
+    const auto w = add_value(graph, "w" + std::to_string(i), {width, width}, Category::kParameter);
     x = apply(graph, "MatMul", {x, w, ir::ValueId::none(), ir::ValueId::none()});
     constexpr const char* kinds[] = {"Relu", "Tanh", "Exp", "Sigmoid"};
     for (int64_t k = rng.between(0, 2); k >= 0; --k) x = apply(graph, kinds[rng.below(4)], {x});

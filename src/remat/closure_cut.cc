@@ -10,8 +10,7 @@ namespace lowtide::remat {
 namespace {
 
 constexpr int64_t kOthers = 4;
-constexpr int64_t kLookUnits = 1024;  // spent together, WorkBudget looks at flag and clock
-constexpr int kMostSteps = 40;        // cuts for one price; Newton needs fewer than ten
+constexpr int kMostSteps = 40;  // cuts for one price; Newton needs fewer than ten
 
 // The lines of choices at fixed shares, as functions of the price.
 struct Line {
@@ -209,7 +208,7 @@ CutBoundResult closure_cut(const plan::ScheduleProblem& given, const ClosureCutO
   CutBoundResult result;
   std::vector<CutChoice> carried;
   int64_t tried = 0, idle = 0;
-  work.spend(kLookUnits);  // a flag that is up already
+  work.look();
   for (SchedOpId op : binding_ops(problem, options.order.empty() ? incoming : options.order)) {
     if (tried >= options.max_ops || idle >= options.patience || work.exhausted()) break;
     OpBound bound(graph, op);

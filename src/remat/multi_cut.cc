@@ -320,7 +320,7 @@ MultiCutResult multi_cut(const plan::ScheduleProblem& problem, const CutBoundRes
   result.lower_bound_seconds = once + result.bound_seconds;
   if (problem.link) return result;
   WorkBudget work(options.max_work, options.max_seconds, options.cancel);
-  if (work.cancelled()) {
+  if (!work.look()) {
     result.cut_short = true;
     return result;
   }

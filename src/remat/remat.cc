@@ -116,7 +116,7 @@ class Solve {
     ClosureCutOptions cut_options;
     cut_options.order = order;
     cut_options.cancel = options_.cancel;
-    cut_options.max_seconds = options_.max_seconds;
+    cut_options.max_seconds = options_.max_seconds - clock_.seconds();
     const CutBoundResult cut = closure_cut(problem_, cut_options);
     if (options_.cut_bound) {
       outcome_.lower_bound_seconds = std::max(once_seconds_, cut.lower_bound_seconds);
@@ -143,7 +143,7 @@ class Solve {
     MultiCutOptions options;
     options.order = order;
     options.cancel = options_.cancel;
-    options.max_seconds = options_.max_seconds;
+    options.max_seconds = options_.max_seconds - clock_.seconds();
     options.max_work = std::min(options.max_work, options_.max_units / 10);
     const MultiCutResult several = multi_cut(problem_, cut, options);
     clock_.spend(std::min(several.work, options.max_work));

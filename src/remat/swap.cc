@@ -437,10 +437,14 @@ class Mover {
     options.max_units = options_.tidy_units;
     options.max_seconds = std::max(0.0, options_.max_seconds - outcome_.work.seconds);
     Search search(view_, *problem_.budget_bytes, options);
+    SwapOutcome untidied = outcome_;
     outcome_.tidy = search.tidy(timed_);
     count(search.work());
-    const bool settled = settle();
-    LT_CHECK(settled, "less moves, and yet a slow tier is fuller");
+    if (settle()) return;
+    // What moves less may lie in a slow tier for longer, and there be one too many.
+    untidied.tidy = outcome_.tidy;
+    untidied.work = outcome_.work;
+    outcome_ = std::move(untidied);
   }
 
   // True: all tiers have room. Else tiers were changed, and the last one may have none.
