@@ -112,6 +112,12 @@ void add_search_flags(CLI::App* command, PlanFlags& flags) {
       ->add_option("--effort", options.effort,
                    "of search and packing for each budget, about in seconds of one core")
       ->check(real_number({.above = true}));
+  command
+      ->add_option("--prove", options.prove,
+                   "for about so many seconds of one core, once there is a plan, that no schedule "
+                   "without transfers is much faster")
+      ->type_name("SECONDS")
+      ->check(real_number({}));
 }
 
 Status needs(const CLI::App& command, const char* flag, bool there, const char* other) {

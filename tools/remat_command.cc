@@ -61,6 +61,7 @@ struct RematFlags {
   remat::JointOptions options;
   bool has_unit_limit = false;  // by --max-units
   std::vector<std::string> without;
+  double prove = 0;  // seconds
   bool json = false, progress = false;
 };
 
@@ -85,6 +86,7 @@ int64_t smallest_peak(plan::ScheduleProblem problem, int64_t floor, remat::Joint
   const plan::ScheduleOutcome order = order::solve(problem, {.max_units = 2'000'000});
   int64_t least = order.peak_bytes, below = floor - 1;
   options.remat.max_units = std::max<int64_t>(1, options.remat.max_units / (2 * kTries));
+  options.remat.proof_units = 0;
   options.remat.max_seconds /= 2 * kTries;
   for (int i = 0; i < kTries && below + 1 < least && !options.remat.cancel->load(); ++i) {
     problem.budget_bytes = i == 0 ? floor : below + (least - below) / 2;
@@ -220,6 +222,7 @@ remat::JointOptions search_options(const RematFlags& flags) {
   remat::JointOptions options = flags.options;
   for (const Idea& idea : kIdeas)
     if (without(flags, idea.name)) idea.switch_off(options);
+  if (flags.prove > 0) options.remat.proof_units = remat::units_in(flags.prove);
   // The search spreads itself over its work, so a time alone says how much of it.
   if (!flags.has_unit_limit && options.remat.max_seconds < 1e6)
     options.remat.max_units = remat::units_in(options.remat.max_seconds);
@@ -282,6 +285,12 @@ void add_remat_command(CLI::App& app, Action& action) {
       ->type_name("SECONDS")
       ->default_str("none")
       ->check(real_number({.above = true}));
+  command
+      ->add_option("--prove", flags->prove,
+                   "for about so many seconds of one core, after the search, that nothing is much "
+                   "faster; without transfers")
+      ->type_name("SECONDS")
+      ->check(real_number({}));
   command->add_option("--seed", flags->options.remat.seed, "of the search")
       ->check(whole_number(0, std::numeric_limits<uint64_t>::max()));
   command->add_option("--threads", flags->options.remat.threads, "searches at once; same answer")

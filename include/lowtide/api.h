@@ -100,6 +100,9 @@ struct PlanOptions {
   // How hard to search under a budget, about in seconds of one core, and to pack; counted in work,
   // so that the answer does not depend on the machine.
   double effort = 10;
+  // How hard to prove that no schedule within the budget is much faster, in the same measure, where
+  // nothing may move. The proof becomes a part of the plan, up to some megabytes of it.
+  double prove = 0;
   uint64_t seed = 0;             // of the planner's tie-breaking
   std::string dump_folder = {};  // write the bare problems here; empty: nowhere
   // Wall time after which a search gives the best that it has; the plan's verdict says so then.

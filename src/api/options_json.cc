@@ -164,6 +164,7 @@ Result<PlanOptions> parse_plan_options(std::string_view json) {
       .word("swap", options.swap)
       .above_zero("link_bytes_per_second", options.link_bytes_per_second)
       .above_zero("effort", options.effort)
+      .above_zero("prove", options.prove)
       .integer("threads", options.threads, kMostThreads)
       .integer("seed", options.seed)
       .word("dump_folder", options.dump_folder)

@@ -160,6 +160,9 @@ Result<pipeline::OptimizeOptions> pipeline_options(const PlanOptions& options) {
   if (!(options.effort > 0 && options.effort <= 1e6))
     return error(ErrorCode::kUsage,
                  fmt::format("--effort: {} is not above 0 and at most 1e6", options.effort));
+  if (!(options.prove >= 0 && options.prove <= 1e6))
+    return error(ErrorCode::kUsage, fmt::format("--prove: {} is not from 0 to 1e6", options.prove));
+  result.proof_units = options.prove > 0 ? remat::units_in(options.prove) : 0;
   result.schedule.recompute = options.recompute;
   result.schedule.remat.max_units = remat::units_in(options.effort);
   result.schedule.swap.max_units = result.schedule.remat.max_units;

@@ -4,12 +4,19 @@
 
 #include "pipeline/write_plan.h"
 #include "pipeline/write_steps.h"
+#include "remat/branch_cut.h"
 #include "remat/closure_cut.h"
 #include "remat/floor.h"
 #include "remat/multi_cut.h"
 
 namespace lowtide::pipeline {
 namespace {
+
+// Both list the kinds in the same order.
+static_assert(static_cast<int>(plan::ProofRow::kAgainLate) ==
+              static_cast<int>(remat::CutRowKind::kAgainLate));
+static_assert(static_cast<int>(plan::ProofVariable::kAgain) ==
+              static_cast<int>(remat::CutVariableKind::kAgain));
 
 // A plan this close to the bound of one cut is not worth the work of several.
 constexpr double kCloseEnough = 1e-4;
@@ -51,14 +58,43 @@ class CertificateWriter {
       certificate.rerun_multipliers.push_back(
           {0, static_cast<int32_t>(op(of).index()), seconds(ticks)});
     for (const remat::StoreWorth& worth : bound.worths)
-      certificate.store_multipliers.push_back(
-          {static_cast<int32_t>(worth.segment),
-           static_cast<int32_t>(plan_id(view_.storage[worth.value]).index()),
-           seconds(worth.ticks)});
+      certificate.store_multipliers.push_back({static_cast<int32_t>(worth.segment),
+                                               static_cast<int32_t>(storage(worth.value).index()),
+                                               seconds(worth.ticks)});
+    return certificate;
+  }
+
+  plan::BranchCertificate by_cases(const remat::BranchCutResult& bound) const {
+    plan::BranchCertificate certificate;
+    for (const remat::SchedOpId cut : bound.cuts) certificate.cuts.push_back(op(cut));
+    certificate.unit_seconds = bound.unit_seconds;
+    for (const remat::BranchProofNode& from : bound.nodes) {
+      plan::ProofNode& node = certificate.nodes.emplace_back();
+      node.parent = from.parent;
+      if (from.parent >= 0) {
+        node.variable = static_cast<plan::ProofVariable>(from.fixed.kind);
+        node.cut = static_cast<int32_t>(from.fixed.cut);
+        const bool of_storage = from.fixed.kind == remat::CutVariableKind::kStay;
+        node.id =
+            static_cast<int32_t>(of_storage ? storage(plan::SchedValueId(from.fixed.id)).index()
+                                            : op(plan::SchedOpId(from.fixed.id)).index());
+        node.value = from.value == 1;
+      }
+      for (const auto& [row, value] : from.multipliers) {
+        plan::ProofMultiplier& m = node.multipliers.emplace_back();
+        m.row = static_cast<plan::ProofRow>(row.kind);
+        m.cut = static_cast<int32_t>(row.cut);
+        if (row.op.valid()) m.op = op(row.op);
+        if (row.value.valid()) m.storage = storage(row.value);
+        m.divisor = row.divisor;
+        m.value = value;
+      }
+    }
     return certificate;
   }
 
  private:
+  plan::PlanStorageId storage(plan::SchedValueId id) const { return plan_id(view_.storage[id]); }
   plan::PlanOpId op(plan::SchedOpId id) const { return plan_id(view_.op[id]); }
 
   const analysis::ScheduleView& view_;
@@ -87,9 +123,20 @@ void claim_time_bound(const ClaimInputs& in, plan::Claims& claims) {
     return;
   const remat::MultiCutResult several =
       remat::multi_cut(problem, single, {.order = in.order.sequence});
-  if (several.cuts.size() < 2) return;
-  claims.time_certificate = writer.several_cuts(several);
-  claims.lower_bound_seconds = several.lower_bound_seconds;
+  if (several.cuts.size() >= 2) {
+    claims.time_certificate = writer.several_cuts(several);
+    claims.lower_bound_seconds = several.lower_bound_seconds;
+  }
+  if (in.proof.max_work == 0) return;
+  const remat::BranchCutResult cases =
+      remat::branch_cut(problem, single,
+                        {.max_work = in.proof.max_work,
+                         .goal_seconds = claims.predicted_seconds * (1 - kCloseEnough),
+                         .max_seconds = in.proof.max_seconds,
+                         .cancel = in.proof.cancel});
+  if (cases.cuts.empty() || cases.lower_bound_seconds <= claims.lower_bound_seconds) return;
+  claims.branch_certificate = writer.by_cases(cases);
+  claims.lower_bound_seconds = std::min(cases.lower_bound_seconds, claims.predicted_seconds);
 }
 
 }  // namespace

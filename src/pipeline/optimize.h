@@ -60,6 +60,7 @@ struct OptimizeOptions {
   order::OrderOptions order;
   pack::PackOptions pack;
   remat::JointOptions schedule;  // how a budget is kept; its own progress is not told
+  int64_t proof_units = 0;       // of work for a higher bound on the time, once there is a plan
   std::function<void(const Progress&)> progress = {};  // from the calling thread; may be empty
   std::string dump_folder;  // the problems as files (order.txt, pack.csv): what a bug report needs;
                             // empty: nowhere

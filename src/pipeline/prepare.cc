@@ -120,9 +120,16 @@ Result<Optimized> write(const Prepared& ready, const BudgetSolution& solved,
             write_plan({ready.graph, ready.view, ready.costs, solution.sequence, solution.profile,
                         solution.buffers, solution.packing, solution.slots,
                         options.device.alignment_bytes, std::move(tiers)}));
-  result.plan.claims =
-      make_claims({ready.graph, ready.view, ready.order, solution, ready.peak_before_bytes,
-                   options.budget_bytes, options.schedule.transfers, result.cut_short});
+  result.plan.claims = make_claims(
+      {ready.graph,
+       ready.view,
+       ready.order,
+       solution,
+       ready.peak_before_bytes,
+       options.budget_bytes,
+       options.schedule.transfers,
+       result.cut_short,
+       {options.proof_units, options.schedule.remat.max_seconds, options.schedule.remat.cancel}});
   result.order_status = ready.order.status;
   result.search_bound_bytes =
       std::max(ready.order.lower_bound_bytes, result.plan.claims.lower_bound_bytes);

@@ -165,6 +165,48 @@ struct TimeCertificate {
   bool operator==(const TimeCertificate&) const = default;
 };
 
+// Evidence that no schedule within the budget is faster, by cases. `cuts`, each a descendant of the
+// one before, divide every schedule at their first runs; segment k begins with the k-th. Whether an
+// op runs in a segment, whether a storage stays in memory at a cut, and whether an op runs at all
+// once a cut has begun are the variables, 0 or 1. What every schedule satisfies is linear in them
+// (verify/branch_bound.cc names the rows); multipliers of the rows bound the time. The nodes are a
+// tree: two children fix one variable to 0 and to 1, and each leaf proves the bound for its case.
+enum class ProofVariable : uint8_t { kRun, kStay, kAgain };
+enum class ProofRow : uint8_t {
+  kCapacity,
+  kNeed,
+  kStay,
+  kOnce,
+  kAgainNeed,
+  kAgainRuns,
+  kAgainLate
+};
+struct ProofMultiplier {
+  ProofRow row = ProofRow::kCapacity;
+  int32_t cut = 0;  // k
+  PlanOpId op{};    // where the row is of one; none: the end of the step
+  PlanStorageId storage{};
+  int64_t divisor = 0;  // bytes; of kCapacity
+  int64_t value = 0;    // in BranchCertificate::unit_seconds; with divisor 1, for 2^20 bytes
+  bool operator==(const ProofMultiplier&) const = default;
+};
+struct ProofNode {
+  int32_t parent = -1;  // a node before this one; -1: the root
+  // What is fixed, by a child. `id` is an op's index, or a storage's.
+  ProofVariable variable = ProofVariable::kRun;
+  int32_t cut = 0, id = 0;
+  bool value = false;
+  // Those of the parent hold here, too, unless named; 0: no more.
+  std::vector<ProofMultiplier> multipliers{};
+  bool operator==(const ProofNode&) const = default;
+};
+struct BranchCertificate {
+  std::vector<PlanOpId> cuts{};
+  double unit_seconds = 0;
+  std::vector<ProofNode> nodes{};
+  bool operator==(const BranchCertificate&) const = default;
+};
+
 struct Claims {
   int64_t peak_bytes = 0;         // of these steps, everything on the device
   int64_t peak_before_bytes = 0;  // of the ops in their given order, nothing reused in place
@@ -178,9 +220,10 @@ struct Claims {
   double once_seconds = 0;              // all ops, each once
   double predicted_seconds = 0;         // of the step, with reruns and transfers not hidden
   double exposed_seconds = 0;           // part of it that transfers add to the ops
-  double lower_bound_seconds = 0;       // proven for every schedule within the budget: what the
+  double lower_bound_seconds = 0;       // proven for every schedule within the budget: what a
                                         // certificate shows; without one once_seconds
   std::optional<TimeCertificate> time_certificate;
+  std::optional<BranchCertificate> branch_certificate;  // where it shows more
   bool operator==(const Claims&) const = default;
 };
 

@@ -12,6 +12,8 @@
 namespace lowtide::plan {
 namespace {
 
+constexpr int64_t kMaxMultiplier = int64_t{1} << 31;  // of a proof by cases
+
 constexpr int64_t kMaxAlignment = int64_t{1} << 30;
 
 template <class... Args>
@@ -287,6 +289,8 @@ class Checker {
           claims.lower_bound_seconds);
     if (claims.time_certificate)
       LT_RETURN_IF_ERROR(check_time_certificate(*claims.time_certificate));
+    if (claims.branch_certificate)
+      LT_RETURN_IF_ERROR(check_branch_certificate(*claims.branch_certificate));
     if (!claims.certificate) return {};
     if (!within(claims.certificate->op, plan_.ops) || !is_size(claims.certificate->value_bytes))
       return bad("the certificate names no op, or {} bytes", claims.certificate->value_bytes);
@@ -314,6 +318,33 @@ class Checker {
     };
     LT_RETURN_IF_ERROR(check(certificate.rerun_multipliers, plan_.ops.size()));
     return check(certificate.store_multipliers, plan_.storages.size());
+  }
+
+  // Ids within the plan, parents before children, no negative multiplier.
+  Status check_branch_certificate(const BranchCertificate& certificate) const {
+    for (const PlanOpId cut : certificate.cuts)
+      if (!within(cut, plan_.ops)) return bad("the proof by cases has a cut at no op");
+    const auto most_cut = static_cast<int32_t>(certificate.cuts.size());
+    if (!is_time(certificate.unit_seconds))
+      return bad("the proof by cases has a unit of {} seconds", certificate.unit_seconds);
+    for (size_t i = 0; i < certificate.nodes.size(); ++i) {
+      const ProofNode& node = certificate.nodes[i];
+      if ((i == 0) != (node.parent < 0) || node.parent >= static_cast<int32_t>(i))
+        return bad("node {} of the proof by cases has the parent {}", i, node.parent);
+      const size_t ids =
+          node.variable == ProofVariable::kStay ? plan_.storages.size() : plan_.ops.size();
+      if (node.parent >= 0 && (node.cut < 0 || node.cut > most_cut || node.id < 0 ||
+                               static_cast<size_t>(node.id) >= ids))
+        return bad("node {} of the proof by cases fixes id {} at cut {}", i, node.id, node.cut);
+      for (const ProofMultiplier& m : node.multipliers)
+        if (m.cut < 0 || m.cut > most_cut || m.value < 0 || m.value > kMaxMultiplier ||
+            (m.op.valid() && !within(m.op, plan_.ops)) ||
+            (m.storage.valid() && !within(m.storage, plan_.storages)) || m.divisor < 0 ||
+            m.divisor > kMaxBytes)
+          return bad("node {} of the proof by cases has a multiplier {} at cut {}", i, m.value,
+                     m.cut);
+    }
+    return {};
   }
 
   const Plan& plan_;

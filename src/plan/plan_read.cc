@@ -92,6 +92,10 @@ class Reader {
     out = json.get<int64_t>();
     return {};
   }
+  Status integers(const Place& place, std::vector<int64_t>& out) const {
+    return array(place,
+                 [&](const Place& entry) -> Status { return integer(entry, out.emplace_back()); });
+  }
   Status size(const Place& place, int64_t& out) const {
     LT_RETURN_IF_ERROR(integer(place, out));
     if (out < 0 || out > kMaxBytes) return fail(place, "a size from 0 to 2^62");
@@ -171,6 +175,9 @@ class Reader {
   Status multipliers(const Place& place, std::string_view of, std::vector<Multiplier>& out) const;
   Status cut_price(const Place& place, CutPrice& out) const;
   Status time_certificate(const Place& place, TimeCertificate& out) const;
+  Status proof_rows(const Place& place, ProofRow row, ProofNode& out) const;
+  Status proof_node(const Place& place, ProofNode& out) const;
+  Status branch_certificate(const Place& place, BranchCertificate& out) const;
   Status claims(const Place& place, Claims& out) const;
   Status header(std::string_view key, const Place& member, Plan& out) const;
 
@@ -226,13 +233,7 @@ Status Reader::attr(const Place& place, AttrValue& out) const {
     out = json.get_ref<const std::string&>();
   } else if (json.is_array()) {
     std::vector<int64_t> numbers;
-    const Status listed = array(place, [&](const Place& entry) -> Status {
-      int64_t number = 0;
-      LT_RETURN_IF_ERROR(integer(entry, number));
-      numbers.push_back(number);
-      return {};
-    });
-    if (!listed) return listed;
+    LT_RETURN_IF_ERROR(integers(place, numbers));
     out = std::move(numbers);
   } else {
     return object(place, {"real"}, [&](std::string_view key, const Place& member) -> Status {
@@ -418,6 +419,66 @@ Status Reader::time_certificate(const Place& place, TimeCertificate& out) const 
                 });
 }
 
+Status Reader::proof_rows(const Place& place, ProofRow row, ProofNode& out) const {
+  std::vector<int64_t> numbers;
+  LT_RETURN_IF_ERROR(integers(place, numbers));
+  const ProofFields fields = kProofFields[static_cast<size_t>(row)];
+  if (numbers.size() % fields.numbers() != 0)
+    return fail(place, fmt::format("{} numbers for each", fields.numbers()));
+  const auto is_index = [](int64_t x) { return x >= 0 && x < std::numeric_limits<int32_t>::max(); };
+  for (size_t i = 0; i < numbers.size();) {
+    ProofMultiplier& m = out.multipliers.emplace_back();
+    m.row = row;
+    if (!is_index(numbers[i])) return fail(place, "a cut's number first");
+    m.cut = static_cast<int32_t>(numbers[i++]);
+    if (fields.op) {
+      if (numbers[i] != -1 && !is_index(numbers[i])) return fail(place, "an op's index, or -1");
+      if (numbers[i] != -1) m.op = PlanOpId(static_cast<size_t>(numbers[i]));
+      ++i;
+    }
+    if (fields.storage) {
+      if (!is_index(numbers[i])) return fail(place, "a storage's index");
+      m.storage = PlanStorageId(static_cast<size_t>(numbers[i++]));
+    }
+    if (fields.divisor) m.divisor = numbers[i++];
+    m.value = numbers[i++];
+  }
+  return {};
+}
+
+Status Reader::proof_node(const Place& place, ProofNode& out) const {
+  return object(place, {}, [&](std::string_view key, const Place& member) -> Status {
+    if (key == "parent") return index(member, out.parent);
+    for (size_t i = 0; i < kProofRowWords.size(); ++i)
+      if (key == kProofRowWords[i]) return proof_rows(member, static_cast<ProofRow>(i), out);
+    for (size_t i = 0; i < kProofVariableWords.size(); ++i) {
+      if (key != kProofVariableWords[i]) continue;
+      std::vector<int64_t> numbers;
+      LT_RETURN_IF_ERROR(integers(member, numbers));
+      constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
+      if (numbers.size() != 3 || numbers[0] < 0 || numbers[0] > kMost || numbers[1] < 0 ||
+          numbers[1] > kMost || numbers[2] < 0 || numbers[2] > 1)
+        return fail(member, "a cut, an index, and 0 or 1");
+      out.variable = static_cast<ProofVariable>(i);
+      out.cut = static_cast<int32_t>(numbers[0]);
+      out.id = static_cast<int32_t>(numbers[1]);
+      out.value = numbers[2] == 1;
+      return {};
+    }
+    return unknown(member);
+  });
+}
+
+Status Reader::branch_certificate(const Place& place, BranchCertificate& out) const {
+  return object(place, {"cuts", "unit_seconds", "nodes"},
+                [&](std::string_view key, const Place& member) -> Status {
+                  if (key == "cuts") return ids(member, out.cuts);
+                  if (key == "unit_seconds") return real(member, out.unit_seconds);
+                  if (key == "nodes") return records(member, &Reader::proof_node, out.nodes);
+                  return unknown(member);
+                });
+}
+
 Status Reader::claims(const Place& place, Claims& out) const {
   const auto read = [&](std::string_view key, const Place& member) -> Status {
     if (key == "peak_bytes") return size(member, out.peak_bytes);
@@ -432,6 +493,8 @@ Status Reader::claims(const Place& place, Claims& out) const {
     if (key == "exposed_seconds") return real(member, out.exposed_seconds);
     if (key == "lower_bound_seconds") return real(member, out.lower_bound_seconds);
     if (key == "time_certificate") return time_certificate(member, out.time_certificate.emplace());
+    if (key == "branch_certificate")
+      return branch_certificate(member, out.branch_certificate.emplace());
     return unknown(member);
   };
   return object(place,

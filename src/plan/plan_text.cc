@@ -316,7 +316,40 @@ class Printer {
     member("exposed_seconds"), real(c.exposed_seconds);
     member("lower_bound_seconds"), real(c.lower_bound_seconds);
     if (c.time_certificate) member("time_certificate"), time_certificate(*c.time_certificate);
+    if (c.branch_certificate)
+      member("branch_certificate"), branch_certificate(*c.branch_certificate);
     raw("}");
+  }
+
+  void branch_certificate(const BranchCertificate& c) {
+    raw("{");
+    member("cuts"), ids(c.cuts);
+    member("unit_seconds"), real(c.unit_seconds);
+    member("nodes"), row(c.nodes, [this](const ProofNode& node) { proof_node(node); });
+    raw("}");
+  }
+  void proof_node(const ProofNode& node) {
+    if (node.parent >= 0) {
+      member("parent"), number(node.parent);
+      member(kProofVariableWords[static_cast<size_t>(node.variable)]);
+      raw(fmt::format("[{}, {}, {}]", node.cut, node.id, node.value ? 1 : 0));
+    }
+    for (size_t kind = 0; kind < kProofRowWords.size(); ++kind) {
+      std::string numbers;
+      const ProofFields fields = kProofFields[kind];
+      const auto add = [&](int64_t value) {
+        fmt::format_to(std::back_inserter(numbers), "{}{}", numbers.empty() ? "" : ", ", value);
+      };
+      for (const ProofMultiplier& m : node.multipliers) {
+        if (static_cast<size_t>(m.row) != kind) continue;
+        add(m.cut);
+        if (fields.op) add(m.op.valid() ? int64_t{m.op.index()} : -1);
+        if (fields.storage) add(m.storage.index());
+        if (fields.divisor) add(m.divisor);
+        add(m.value);
+      }
+      if (!numbers.empty()) member(kProofRowWords[kind]), raw("[" + numbers + "]");
+    }
   }
 
   void time_certificate(const TimeCertificate& c) {

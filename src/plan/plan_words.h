@@ -18,6 +18,23 @@ inline constexpr std::array<std::string_view, 5> kInitialWords = {"fed", "seeded
                                                                   "external"};
 inline constexpr std::array<std::string_view, 5> kStepWords = {"compute", "free", "store", "load",
                                                                "wait"};
+inline constexpr std::array<std::string_view, 3> kProofVariableWords = {"runs", "stays",
+                                                                        "runs_later"};
+inline constexpr std::array<std::string_view, 7> kProofRowWords = {
+    "capacity", "need", "keep", "once", "later_need", "later_run", "later_first"};
+
+// What names a row of a proof of this kind, beside the cut.
+struct ProofFields {
+  bool op = false, storage = false, divisor = false;
+  size_t numbers() const { return size_t{2} + op + storage + divisor; }  // cut and value included
+};
+inline constexpr std::array<ProofFields, 7> kProofFields = {{{.divisor = true},
+                                                             {.op = true, .storage = true},
+                                                             {.storage = true},
+                                                             {.op = true},
+                                                             {.op = true, .storage = true},
+                                                             {.op = true},
+                                                             {.op = true}}};
 
 // The end of every plan file: kTailStart, 16 lower-case hexadecimal digits, kTailEnd.
 inline constexpr std::string_view kTailStart = "\"checksum\": \"";

@@ -4,6 +4,7 @@
 
 #include "order/order.h"
 #include "plan/sequence_simulator.h"
+#include "remat/branch_cut.h"
 #include "remat/closure_cut.h"
 #include "remat/cut_plan.h"
 #include "remat/exact.h"
@@ -68,6 +69,7 @@ class Solve {
     if (*problem_.budget_bytes < problem_.resident_bytes)
       return finish(plan::SolveStatus::kInfeasible);
     run_search();
+    if (options_.proof_units > 0) prove();
     if (is_optimal()) return finish(plan::SolveStatus::kOptimal);
     return finish(outcome_.cut_short || outcome_.sequence.empty() ? plan::SolveStatus::kLimit
                                                                   : plan::SolveStatus::kFeasible);
@@ -188,6 +190,19 @@ class Solve {
     outcome_.edits = found.edits;
     outcome_.cut_short = found.cut_short;
     if (!found.sequence.empty()) take(found.sequence);
+  }
+
+  void prove() {
+    if (is_optimal() || problem_.link || outcome_.cut_short) return;
+    const BranchCutResult cases =
+        branch_cut(problem_, closure_cut(problem_, {.cancel = options_.cancel}),
+                   {.max_work = options_.proof_units,
+                    .goal_seconds = outcome_.sequence.empty() ? 1e300 : outcome_.seconds,
+                    .max_seconds = options_.max_seconds - clock_.seconds(),
+                    .cancel = options_.cancel});
+    clock_.spend(cases.work);
+    outcome_.lower_bound_seconds =
+        std::max(outcome_.lower_bound_seconds, cases.lower_bound_seconds);
   }
 
   void report(double share) const {

@@ -425,6 +425,7 @@ bool time_bound_is_right(const Plan& p, const Plan* known_good) {
   if (known_good == nullptr || !claims.time_certificate) return false;
   const plan::Claims& good = known_good->claims;
   return claims.time_certificate == good.time_certificate &&
+         claims.branch_certificate == good.branch_certificate &&
          claims.lower_bound_seconds <= good.lower_bound_seconds &&
          claims.budget_bytes == good.budget_bytes && p.slow_tiers == known_good->slow_tiers &&
          same_graph(p, *known_good);

@@ -27,6 +27,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "verify/branch_bound.h"
 #include "verify/min_cut.h"
 #include "verify/precedence.h"
 
@@ -295,6 +296,12 @@ void check_time_certificate(const Facts& facts, Report& report, Findings& findin
     if (const std::string problem = bound.problem(); !problem.empty())
       return refuse(fmt::format("the certificate of the time: {}", problem));
     report.time_bound_seconds = std::max(report.once_seconds, bound.seconds());
+    if (claims.branch_certificate) {
+      const auto cases =
+          branch_bound_seconds(facts, *claims.branch_certificate, *claims.budget_bytes);
+      if (!cases) return refuse(fmt::format("the proof by cases: {}", cases.error().message));
+      report.time_bound_seconds = std::max(report.time_bound_seconds, *cases);
+    }
   }
   if (claims.lower_bound_seconds > report.time_bound_seconds * (1 + kTolerance))
     refuse(fmt::format("a bound of {} seconds claimed, {} shown", claims.lower_bound_seconds,

@@ -1,0 +1,57 @@
+// The bound by branching: several cuts as an integer program (remat/cut_program.h), its relaxation
+// split where it is fractional (remat/branch_tree.h).
+//
+// Which ops cut: the closure cut's, then ops that need much when they run, are ordered with it, and
+// at which memory binds; the one that proves most in a few splits comes next. A longer chain proves
+// more in the end, and less at first; so each gets twice the splits of the one before, and when it
+// does not prove more than that one did, the shorter one gets what work is left.
+//
+// What this costs is far more than remat/multi_cut.h; it is for those who want to know. For
+// problems without a link.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <vector>
+
+#include "remat/closure_cut.h"
+#include "remat/cut_program.h"
+
+namespace lowtide::remat {
+
+struct BranchCutOptions {
+  int64_t max_work = 2'000'000'000;           // units of about 5 ns
+  double goal_seconds = 1e300;                // of the step: ends when that much is proven
+  double max_seconds = 1e9;                   // safety stop in wall time
+  const std::atomic<bool>* cancel = nullptr;  // true: stop soon; what is proven until then holds
+  size_t max_cuts = 9;
+};
+
+// Multipliers of a leaf's ancestors hold for it, too, where it does not name others.
+struct BranchProofNode {
+  struct Multiplier {
+    CutRowName row;
+    int32_t value = 0;  // 0: none, in spite of an ancestor's
+  };
+  int parent = -1;
+  CutVariable fixed;  // and its value; not of the root
+  int8_t value = 0;
+  std::vector<Multiplier> multipliers;
+};
+
+struct BranchCutResult {
+  double lower_bound_seconds = 0;  // of every schedule within the budget
+  double bound_seconds = 0;        // beyond each op once
+  // What proves it; no cuts: the closure cut does.
+  std::vector<SchedOpId> cuts;
+  std::vector<BranchProofNode> nodes;  // parents first; children in pairs
+  double unit_seconds = 0;             // of the multipliers (CutMultiplier)
+  int64_t work = 0;
+  bool cut_short = false;  // by the clock or the flag
+};
+
+// At least what `single`, the closure cut of the same problem (feasible), proves.
+BranchCutResult branch_cut(const plan::ScheduleProblem& problem, const CutBoundResult& single,
+                           const BranchCutOptions& options = {});
+
+}  // namespace lowtide::remat

@@ -1,0 +1,136 @@
+#include "remat/branch_tree.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace lowtide::remat {
+namespace {
+
+constexpr size_t kCandidates = 8;        // for a split
+constexpr int kTrialIterations = 60;     // for each side of one
+constexpr int kMostIterations = 50'000;  // of a node
+constexpr double kWhole = 1e-4;          // nearer to 0 or 1 than this is not fractional
+constexpr double kLeastGain = 1e-4, kMostGain = 0.5;  // percent, as far as sides are compared
+
+}  // namespace
+
+BranchTree::BranchTree(const CutProgram& program, std::vector<double> weights)
+    : program_(program), weights_(std::move(weights)), lp_(program) {
+  fixed_.assign(program.variables.size(), kFree);
+  BranchNode root;
+  lp_.solve(kMostIterations);
+  root.multipliers = lp_.multipliers();
+  root.bound_ticks = program.bound(root.multipliers, fixed_);
+  read_leaf(root);
+  nodes_.push_back(std::move(root));
+  lowest_.emplace(nodes_[0].bound_ticks, 0);
+}
+
+void BranchTree::fix(size_t node) {
+  std::fill(fixed_.begin(), fixed_.end(), kFree);
+  for (int at = static_cast<int>(node); nodes_[static_cast<size_t>(at)].parent != BranchNode::kNone;
+       at = nodes_[static_cast<size_t>(at)].parent) {
+    const BranchNode& n = nodes_[static_cast<size_t>(at)];
+    fixed_[n.variable] = n.value;
+  }
+}
+
+std::vector<std::vector<std::pair<uint32_t, int8_t>>> BranchTree::lowest_cases(size_t count) const {
+  std::vector<std::vector<std::pair<uint32_t, int8_t>>> result;
+  for (const auto& [bound, leaf] : lowest_) {
+    if (result.size() == count) break;
+    auto& fixed = result.emplace_back();
+    for (size_t at = leaf; nodes_[at].parent != BranchNode::kNone;
+         at = static_cast<size_t>(nodes_[at].parent))
+      fixed.emplace_back(nodes_[at].variable, nodes_[at].value);
+  }
+  return result;
+}
+
+void BranchTree::read_leaf(BranchNode& node) const {
+  node.basis = lp_.basis();
+  const auto x = lp_.variables();
+  for (size_t j = 0; j < x.size(); ++j)
+    if (x[j] > kWhole && x[j] < 1 - kWhole)
+      node.fractional.emplace_back(static_cast<uint32_t>(j), x[j]);
+}
+
+void BranchTree::spend(WorkBudget& work) {
+  const auto size = static_cast<int64_t>(program_.rows.size() + program_.variables.size());
+  work.spend((lp_.iterations() - iterations_) * kUnitsOfIteration * size);
+  iterations_ = lp_.iterations();
+}
+
+bool BranchTree::grow(int64_t goal_ticks, int64_t splits, WorkBudget& work) {
+  spend(work);
+  for (int64_t i = 0; i < splits && bound_ticks() < goal_ticks && work.look(); ++i) {
+    const size_t node = lowest_.begin()->second;
+    if (nodes_[node].fractional.empty()) return false;
+    const uint32_t variable = choose(node, work);
+    lowest_.erase(lowest_.begin());
+    nodes_[node].children = static_cast<int>(nodes_.size());
+    for (const int8_t value : {int8_t{0}, int8_t{1}}) add_child(node, variable, value);
+    nodes_[node].basis = {};
+    nodes_[node].fractional = {};
+    spend(work);
+  }
+  return bound_ticks() < goal_ticks;
+}
+
+// Percent that the side's relaxation reaches in a few iterations.
+double BranchTree::trial(size_t node, uint32_t variable, int8_t value) {
+  fixed_[variable] = value;
+  lp_.set_fixed(fixed_);
+  fixed_[variable] = kFree;
+  lp_.set_basis(nodes_[node].basis);
+  lp_.solve(kTrialIterations);
+  return lp_.infeasible() ? 1e9 : lp_.value();
+}
+
+uint32_t BranchTree::choose(size_t node, WorkBudget& work) {
+  std::vector<std::pair<double, uint32_t>> candidates;  // heaviest first
+  for (const auto& [variable, x] : nodes_[node].fractional)
+    candidates.emplace_back(-std::min(x, 1 - x) * weights_[variable], variable);
+  std::sort(candidates.begin(), candidates.end());
+  if (candidates.size() > kCandidates) candidates.resize(kCandidates);
+  fix(node);
+  const double percent = 100 * static_cast<double>(nodes_[node].bound_ticks) /
+                         static_cast<double>(std::max<int64_t>(1, program_.once_ticks));
+  const auto gain = [&](double side) { return std::clamp(side - percent, kLeastGain, kMostGain); };
+  double best = -1;
+  uint32_t chosen = candidates[0].second;
+  for (const auto& [weight, variable] : candidates) {
+    if (candidates.size() == 1 || work.exhausted()) break;
+    const double score = gain(trial(node, variable, 0)) * gain(trial(node, variable, 1));
+    spend(work);
+    if (score <= best) continue;
+    best = score;
+    chosen = variable;
+  }
+  return chosen;
+}
+
+void BranchTree::add_child(size_t parent, uint32_t variable, int8_t value) {
+  BranchNode child;
+  child.parent = static_cast<int>(parent);
+  child.variable = variable;
+  child.value = value;
+  fix(parent);
+  fixed_[variable] = value;
+  lp_.set_fixed(fixed_);
+  lp_.set_basis(nodes_[parent].basis);
+  lp_.solve(kMostIterations);
+  child.multipliers = lp_.multipliers();
+  child.bound_ticks = program_.bound(child.multipliers, fixed_);
+  const int64_t inherited = program_.bound(nodes_[parent].multipliers, fixed_);
+  if (child.bound_ticks <= inherited) {
+    child.multipliers = nodes_[parent].multipliers;
+    child.bound_ticks = inherited;
+  }
+  read_leaf(child);
+  if (lp_.infeasible()) child.fractional.clear();
+  lowest_.emplace(child.bound_ticks, nodes_.size());
+  nodes_.push_back(std::move(child));
+}
+
+}  // namespace lowtide::remat

@@ -1,0 +1,51 @@
+// The linear relaxation of a cut program, solved by COIN-OR's Clp: a dual simplex method that goes
+// on from a basis when a variable is fixed. What it says is a hint (floating point, and an internal
+// tolerance); bounds come from CutProgram::bound.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "remat/cut_program.h"
+
+namespace lowtide::remat {
+
+class LinearProgram {
+ public:
+  using Basis = std::vector<unsigned char>;
+
+  explicit LinearProgram(const CutProgram& program);  // borrowed
+  ~LinearProgram();
+  LinearProgram(const LinearProgram&) = delete;
+  LinearProgram& operator=(const LinearProgram&) = delete;
+
+  // By variable; kFree: 0 to 1.
+  void set_fixed(std::span<const int8_t> fixed);
+  void set_basis(const Basis& basis);
+  Basis basis() const;
+
+  // Within so many iterations. What is known afterwards is where it stopped.
+  void solve(int max_iterations);
+  bool infeasible() const { return infeasible_; }
+  double value() const;  // in percent of the step, beyond each op once
+  std::span<const double> variables() const;
+  // Multipliers of the rows; of an infeasible program some that prove very much.
+  std::vector<CutMultiplier> multipliers() const;
+  int64_t iterations() const { return iterations_; }  // of all solves
+
+ private:
+  struct Model;
+  void add_ray(std::vector<double>& values) const;
+
+  std::unique_ptr<Model> model_;
+  const CutProgram& program_;
+  double units_per_percent_ = 1;
+  double forced_percent_ = 0;
+  std::vector<int8_t> fixed_;
+  bool infeasible_ = false;
+  int64_t iterations_ = 0;
+};
+
+}  // namespace lowtide::remat

@@ -1,0 +1,350 @@
+// The certificate names ops t_1, ..., t_K, each a descendant of the one before; their first runs
+// cut every schedule into segments, k from t_k's first run up to t_{k+1}'s. For each op the segment
+// of its first run is known up to an interval [first, latest]; after `last` it can run no more. In
+// whole numbers, with
+//     R[k,o] = "o runs in segment k"       S[k,s] = "s stays in memory at t_k, past its start"
+//     Y[k,o] = "o runs once t_k has begun"
+// every schedule within the budget satisfies these rows:
+//
+//     capacity    sum of floor(bytes of s / d) * S[k,s] <= floor(capacity at t_k / d)
+//     need        S[k,s] + R[k, maker of s] >= R[k,o]       o != t_k reads s
+//     keep        S[k-1,s] + R[k-1, maker of s] >= S[k,s]   (1 for what t_k reads)
+//     once        sum of R[k,o] over first .. latest >= 1
+//     later_need  S[k,s] + Y[k, maker of s] >= Y[k,o]       o != t_k reads s
+//     later_run   sum of R[j,o] over j >= k >= Y[k,o]
+//     later_first Y[k,o] + sum of R[j,o] over j < k >= 1
+//
+// Without an op, "need" and "later_need" are for an output at the end of the step. The nodes of the
+// certificate split the schedules into cases, in each of which some variables are fixed; the two
+// children of a node fix the same variable to 0 and to 1, so the leaves leave out no schedule. In a
+// leaf, for any multipliers m >= 0 of rows a x >= b,
+//
+//     time >= m b + sum over the variables of the least of (time of x - m a) x
+//
+// This is arithmetic on whole numbers of any size that can come up; there is no search in it.
+#include "verify/branch_bound.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <tuple>
+#include <unordered_map>
+#include <vector>
+
+#include "verify/precedence.h"
+
+namespace lowtide::verify {
+namespace {
+
+constexpr size_t kMostCuts = 64;
+constexpr int64_t kOne = int64_t{1} << 20;
+constexpr size_t kDeepest = 1000;
+// Within these, nothing below overflows 128 bits.
+constexpr double kMostUnit = 0x1p20;
+constexpr int64_t kMostParts = int64_t{1} << 30, kMostBytes = int64_t{1} << 48;
+
+using plan::ProofMultiplier;
+using plan::ProofNode;
+using plan::ProofRow;
+using plan::ProofVariable;
+
+using Key = uint64_t;  // of a variable
+Key key_of(ProofVariable kind, size_t k, size_t id) {
+  return static_cast<uint64_t>(kind) << 62 | static_cast<uint64_t>(k) << 32 | id;
+}
+
+// A variable, or what it must be.
+struct Literal {
+  Key key = 0;
+  int constant = -1;
+};
+
+// sum of coefficient * variable >= least
+struct Row {
+  __int128 least = 0;
+  std::vector<std::pair<Key, int64_t>> terms;
+  bool valid = true;
+
+  void add(int64_t coefficient, Literal x) {
+    if (x.constant < 0) {
+      terms.emplace_back(x.key, coefficient);
+    } else {
+      least -= coefficient * x.constant;
+    }
+  }
+};
+
+class BranchBound {
+ public:
+  BranchBound(const Facts& facts, const plan::BranchCertificate& certificate, int64_t budget)
+      : facts_(facts),
+        plan_(facts.plan),
+        certificate_(certificate),
+        budget_(budget),
+        cuts_(certificate.cuts.size()),
+        precedence_(facts) {
+    for (const PlanOpId cut : certificate.cuts) moments_.emplace_back(precedence_, cut);
+    find_ticks();
+    find_segments();
+  }
+
+  Result<double> run() {
+    if (const std::string wrong = wrong_cut(); !wrong.empty())
+      return error(ErrorCode::kInput, wrong);
+    const size_t nodes = certificate_.nodes.size();
+    children_.assign(nodes, {});
+    std::vector<size_t> depth(nodes, 0);
+    for (size_t i = 1; i < nodes; ++i) {
+      const auto parent = static_cast<size_t>(certificate_.nodes[i].parent);
+      children_[parent].push_back(i);
+      depth[i] = depth[parent] + 1;
+      if (depth[i] > kDeepest)
+        return error(ErrorCode::kInput, fmt::format("its cases are nested {} deep", depth[i]));
+    }
+    for (size_t i = 0; i < nodes; ++i)
+      if (const std::string wrong = wrong_split(i); !wrong.empty())
+        return error(ErrorCode::kInput, wrong);
+    Cases cases;
+    bool any = false;
+    __int128 least = 0;
+    LT_RETURN_IF_ERROR(visit(0, cases, any, least));
+    return static_cast<double>(least) / static_cast<double>(kOne) / ticks_per_second_;
+  }
+
+ private:
+  using RowKey = std::tuple<ProofRow, int32_t, PlanOpId, PlanStorageId, int64_t>;
+  struct Cases {  // of a node: what holds there
+    std::map<RowKey, int64_t> multipliers;
+    std::map<Key, bool> fixed;
+  };
+
+  std::string wrong_cut() const {
+    if (certificate_.nodes.empty()) return "it has no cases";
+    if (cuts_ == 0 || cuts_ > kMostCuts) return fmt::format("it has {} cuts", cuts_);
+    if (!plan_.slow_tiers.empty()) return "it knows no slow tier";
+    for (size_t k = 0; k < cuts_; ++k) {
+      const PlanOpId op = certificate_.cuts[k];
+      if (facts_.is_view_op[op])
+        return fmt::format("its op '{}' only makes views", plan_.ops[op].name);
+      if (k > 0 && !moments_[k - 1].after[op])
+        return fmt::format("its op '{}' does not follow '{}'", plan_.ops[op].name,
+                           plan_.ops[certificate_.cuts[k - 1]].name);
+    }
+    return "";
+  }
+
+  // No children, or two that are opposites.
+  std::string wrong_split(size_t node) const {
+    const auto& children = children_[node];
+    if (children.empty()) return "";
+    if (children.size() != 2) return fmt::format("node {} has {} cases", node, children.size());
+    const ProofNode& a = certificate_.nodes[children[0]];
+    const ProofNode& b = certificate_.nodes[children[1]];
+    if (a.variable != b.variable || a.cut != b.cut || a.id != b.id || a.value == b.value)
+      return fmt::format("the cases of node {} do not cover it", node);
+    if (literal(a).constant >= 0) return fmt::format("the cases of node {} are none", node);
+    return "";
+  }
+  Literal literal(const ProofNode& node) const {
+    const auto k = static_cast<size_t>(node.cut), id = static_cast<size_t>(node.id);
+    if (node.variable == ProofVariable::kStay) return stay(k, PlanStorageId(id));
+    if (facts_.is_view_op[PlanOpId(id)]) return {0, 0};
+    return node.variable == ProofVariable::kRun ? run(k, PlanOpId(id)) : again(k, PlanOpId(id));
+  }
+
+  void find_ticks() {
+    double once = 0;
+    for (const plan::PlanOp& op : plan_.ops) once += op.predicted_seconds;
+    for (ticks_per_second_ = 1e12; once * ticks_per_second_ > 0x1p40;) ticks_per_second_ /= 2;
+    for (const plan::PlanOp& op : plan_.ops)
+      ticks_.push_back(static_cast<int64_t>(op.predicted_seconds * ticks_per_second_));
+    unit_ticks_ = static_cast<int64_t>(
+        std::clamp(std::round(certificate_.unit_seconds * ticks_per_second_), 1.0, kMostUnit));
+  }
+
+  void find_segments() {
+    const size_t n = plan_.ops.size();
+    first_ = IdVector<PlanOpId, size_t>(n, 0);
+    latest_ = last_ = IdVector<PlanOpId, size_t>(n, cuts_);
+    IdVector<PlanOpId, char> is_cut(n, 0);
+    for (size_t k = cuts_; k-- > 0;) {
+      const Moment& moment = moments_[k];
+      for (PlanOpId o : plan_.ops.ids()) {
+        if (moment.before[o]) latest_[o] = k;
+        if (moment.after[o] || o == moment.op) first_[o] = std::max(first_[o], k + 1);
+      }
+      is_cut[moment.op] = 1;
+      latest_[moment.op] = k + 1;
+    }
+    for (PlanOpId o : plan_.ops.ids()) {
+      last_[o] = precedence_.may_rerun[o] ? cuts_ : latest_[o];
+      for (PlanOpId next : precedence_.followers[o])
+        last_[o] = std::min(last_[o], is_cut[next] ? latest_[next] - 1 : latest_[next]);
+    }
+  }
+
+  Literal run(size_t k, PlanOpId o) const {
+    if (first_[o] == k && latest_[o] == k) return {0, 1};
+    if (k < first_[o] || k > last_[o]) return {0, 0};
+    return {key_of(ProofVariable::kRun, k, o.index()), -1};
+  }
+  Literal stay(size_t k, PlanStorageId s) const {
+    const PlanOpId maker = facts_.maker[s];
+    if (k == 0 || !maker.valid() || first_[maker] >= k) return {0, 0};
+    return {key_of(ProofVariable::kStay, k, s.index()), -1};
+  }
+  Literal again(size_t k, PlanOpId o) const {
+    if (first_[o] >= k) return {0, 1};
+    if (last_[o] < k) return {0, 0};
+    return {key_of(ProofVariable::kAgain, k, o.index()), -1};
+  }
+
+  bool may_read(const ProofMultiplier& m) const {
+    const auto k = static_cast<size_t>(m.cut);
+    if (!facts_.maker[m.storage].valid()) return false;
+    if (!m.op.valid())
+      return facts_.is_output[m.storage] && (m.row == ProofRow::kAgainNeed || k == cuts_);
+    return (k == 0 || m.op != certificate_.cuts[k - 1]) && precedence_.reads(m.op, m.storage);
+  }
+
+  Row make_row(const ProofMultiplier& m) const {
+    const auto k = static_cast<size_t>(m.cut);
+    const bool of_op =
+        m.row == ProofRow::kOnce || m.row == ProofRow::kAgainRuns || m.row == ProofRow::kAgainLate;
+    const bool of_storage = m.row == ProofRow::kNeed || m.row == ProofRow::kAgainNeed;
+    Row row;
+    row.valid = (k > 0 || m.row == ProofRow::kNeed || m.row == ProofRow::kOnce) &&
+                (!of_op || (m.op.valid() && !facts_.is_view_op[m.op])) &&
+                (!of_storage || (m.storage.valid() && may_read(m)));
+    if (!row.valid) return row;
+    switch (m.row) {
+      case ProofRow::kCapacity:
+        fill_capacity(row, k, m.divisor);
+        break;
+      case ProofRow::kNeed:
+        row.add(1, stay(k, m.storage)), row.add(1, run(k, facts_.maker[m.storage]));
+        row.add(-1, m.op.valid() ? run(k, m.op) : Literal{0, 1});
+        break;
+      case ProofRow::kStay:
+        fill_keep(row, k, m.storage);
+        break;
+      case ProofRow::kOnce:
+        row.least = 1;
+        for (size_t j = first_[m.op]; j <= latest_[m.op]; ++j) row.add(1, run(j, m.op));
+        break;
+      case ProofRow::kAgainNeed:
+        row.add(1, stay(k, m.storage)), row.add(1, again(k, facts_.maker[m.storage]));
+        row.add(-1, m.op.valid() ? again(k, m.op) : Literal{0, 1});
+        break;
+      case ProofRow::kAgainRuns:
+        for (size_t j = k; j <= cuts_; ++j) row.add(1, run(j, m.op));
+        row.add(-1, again(k, m.op));
+        break;
+      case ProofRow::kAgainLate:
+        row.least = 1;
+        row.add(1, again(k, m.op));
+        for (size_t j = 0; j < k; ++j) row.add(1, run(j, m.op));
+        break;
+    }
+    return row;
+  }
+
+  void fill_capacity(Row& row, size_t k, int64_t divisor) const {
+    const int64_t capacity = budget_ - moments_[k - 1].present_bytes;
+    const int64_t most = divisor == 1 ? kMostBytes : kMostParts;
+    row.valid = divisor >= 1 && (divisor == 1 || capacity >= 0) && std::abs(capacity) <= most;
+    if (!row.valid) return;
+    row.least = -(capacity / divisor);
+    for (PlanStorageId s : plan_.storages.ids()) {
+      if (!facts_.maker[s].valid()) continue;
+      const int64_t parts = moments_[k - 1].stay_bytes(s) / divisor;
+      row.valid &= parts <= most;
+      row.add(-parts, stay(k, s));
+    }
+  }
+  void fill_keep(Row& row, size_t k, PlanStorageId s) const {
+    row.valid = s.valid() && facts_.maker[s].valid() && first_[facts_.maker[s]] < k;
+    if (!row.valid) return;
+    row.add(1, stay(k - 1, s)), row.add(1, run(k - 1, facts_.maker[s]));
+    row.add(-1, moments_[k - 1].is_input[s] ? Literal{0, 1} : stay(k, s));
+  }
+
+  // The least over the leaves below, in 2^-20 ticks.
+  // NOLINTNEXTLINE(misc-no-recursion): kDeepest at most
+  Status visit(size_t node, Cases cases, bool& any, __int128& least) {
+    const ProofNode& n = certificate_.nodes[node];
+    if (node > 0) cases.fixed[literal(n).key] = n.value;
+    for (const ProofMultiplier& m : n.multipliers) {
+      const RowKey key{m.row, m.cut, m.op, m.storage, m.divisor};
+      if (!rows_.contains(key)) rows_[key] = make_row(m);
+      if (!rows_.at(key).valid)
+        return error(ErrorCode::kInput,
+                     fmt::format("node {} has a row of kind {} at cut {} that does not hold", node,
+                                 static_cast<int>(m.row), m.cut));
+      if (m.value > 0) {
+        cases.multipliers[key] = m.value;
+      } else {
+        cases.multipliers.erase(key);
+      }
+    }
+    for (const size_t child : children_[node]) LT_RETURN_IF_ERROR(visit(child, cases, any, least));
+    if (!children_[node].empty()) return {};
+    const __int128 here = leaf(cases);
+    if (!any || here < least) least = here;
+    any = true;
+    return {};
+  }
+
+  __int128 leaf(const Cases& cases) const {
+    __int128 total = 0;
+    for (PlanOpId o : plan_.ops.ids())
+      if (!facts_.is_view_op[o] && first_[o] == latest_[o])
+        total += static_cast<__int128>(ticks_[o]) * kOne;
+    std::unordered_map<Key, __int128> reduced;  // time, less what the multipliers take of it
+    const auto of = [&](Key key) -> __int128& {
+      const auto [at, is_new] = reduced.try_emplace(key, 0);
+      if (is_new && key >> 62 == static_cast<uint64_t>(ProofVariable::kRun))
+        at->second = static_cast<__int128>(ticks_[PlanOpId(key & 0xffffffffu)]) * kOne;
+      return at->second;
+    };
+    for (const auto& [key, value] : cases.fixed) of(key);
+    for (const auto& [key, value] : cases.multipliers) {
+      const Row& row = rows_.at(key);
+      const int64_t scale = std::get<4>(key) == 1 ? 1 : kOne;
+      const __int128 weight = static_cast<__int128>(value) * unit_ticks_ * scale;
+      total += weight * row.least;
+      for (const auto& [variable, coefficient] : row.terms) of(variable) -= weight * coefficient;
+    }
+    for (const auto& [key, value] : reduced) {
+      const auto fixed = cases.fixed.find(key);
+      const bool one = fixed == cases.fixed.end() ? value < 0 : fixed->second;
+      if (one) total += value;
+    }
+    return total;
+  }
+
+  const Facts& facts_;
+  const plan::Plan& plan_;
+  const plan::BranchCertificate& certificate_;
+  const int64_t budget_;
+  const size_t cuts_;
+  const Precedence precedence_;
+  std::vector<Moment> moments_;  // by cut, from 0
+  std::vector<std::vector<size_t>> children_;
+  double ticks_per_second_ = 1;
+  int64_t unit_ticks_ = 1;
+  IdVector<PlanOpId, int64_t> ticks_;                 // of one run
+  IdVector<PlanOpId, size_t> first_, latest_, last_;  // segments
+  std::map<RowKey, Row> rows_;
+};
+
+}  // namespace
+
+Result<double> branch_bound_seconds(const Facts& facts, const plan::BranchCertificate& certificate,
+                                    int64_t budget) {
+  return BranchBound(facts, certificate, budget).run();
+}
+
+}  // namespace lowtide::verify
