@@ -83,20 +83,22 @@ Plan small_plan() {
       {.kind = Step::Kind::kFree, .storage = made},
       {.kind = Step::Kind::kLoad, .storage = made, .address = 320},
       {.kind = Step::Kind::kFree, .storage = PlanStorageId(1)}};
-  plan.claims = {
-      .peak_bytes = 400,
-      .peak_before_bytes = 464,
-      .lower_bound_bytes = 400,
-      .order_proven = true,
-      .certificate = BoundCertificate{PlanOpId(1), {PlanOpId(0)}, 390},
-      .budget_bytes = 500,
-      .floor_bytes = 300,
-      .once_seconds = 0.07,
-      .predicted_seconds = 0.1,
-      .exposed_seconds = 0.02,
-      .lower_bound_seconds = 0.08,
-      .time_certificate = TimeCertificate{
-          {{PlanOpId(1), 1e-9}, {PlanOpId(0), 2e-9}}, 0.25, 0.5, {{0, 1, 0.5}}, {{1, 3, 0.75}}}};
+  plan.claims = {.peak_bytes = 400,
+                 .peak_before_bytes = 464,
+                 .lower_bound_bytes = 400,
+                 .order_proven = true,
+                 .certificate = BoundCertificate{PlanOpId(1), {PlanOpId(0)}, 390},
+                 .budget_bytes = 500,
+                 .floor_bytes = 300,
+                 .once_seconds = 0.07,
+                 .predicted_seconds = 0.1,
+                 .exposed_seconds = 0.02,
+                 .lower_bound_seconds = 0.08,
+                 .time_certificate = TimeCertificate{{{PlanOpId(1), 1e-9}, {PlanOpId(0), 2e-9}},
+                                                     {{0.25, 0}, {0.125, 0.5}, {0, 1}},
+                                                     {{0, 1, 0.5}},
+                                                     {{1, 3, 0.75}},
+                                                     {{0, 3, -0.5}}}};
   return plan;
 }
 
