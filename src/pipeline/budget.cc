@@ -167,6 +167,7 @@ class Fitter {
     if (!cut_short_) return;
     search.remat.cancel = nullptr;
     search.remat.cut_bound = search.remat.order_start = search.remat.greedy_start = false;
+    search.remat.chain_start = false;
     search.remat.max_units = std::min(search.remat.max_units, kClosingUnits);
     search.swap.max_units = std::min(search.swap.max_units, kClosingUnits);
   }

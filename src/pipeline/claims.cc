@@ -1,6 +1,7 @@
 #include "pipeline/claims.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "pipeline/write_plan.h"
 #include "pipeline/write_steps.h"
@@ -42,8 +43,9 @@ class CertificateWriter {
     const auto rest = [](int64_t share) {
       return static_cast<double>(remat::kOne - share) / static_cast<double>(remat::kOne);
     };
-    certificate.store_share = rest(bound.prices.before);
-    certificate.load_share = rest(bound.prices.after);
+    const plan::LinkShare before{.store = rest(bound.prices.before)};
+    const plan::LinkShare after{.load = rest(bound.prices.after)};
+    if (before.store > 0 || after.load > 0) certificate.shares = {before, after};
     return certificate;
   }
 
@@ -57,10 +59,24 @@ class CertificateWriter {
     for (const auto& [of, ticks] : bound.credits)
       certificate.rerun_multipliers.push_back(
           {0, static_cast<int32_t>(op(of).index()), seconds(ticks)});
-    for (const remat::StoreWorth& worth : bound.worths)
-      certificate.store_multipliers.push_back({static_cast<int32_t>(worth.segment),
-                                               static_cast<int32_t>(storage(worth.value).index()),
-                                               seconds(worth.ticks)});
+    const auto multipliers = [&](const std::vector<remat::StoreWorth>& worths) {
+      std::vector<plan::Multiplier> all;
+      for (const remat::StoreWorth& worth : worths)
+        all.push_back({static_cast<int32_t>(worth.segment),
+                       static_cast<int32_t>(storage(worth.value).index()), seconds(worth.ticks)});
+      return all;
+    };
+    certificate.store_multipliers = multipliers(bound.worths);
+    certificate.copy_multipliers = multipliers(bound.copies);
+    const auto share = [](int64_t of_link) {
+      return static_cast<double>(of_link) / static_cast<double>(remat::kOne);
+    };
+    bool any = false;
+    for (size_t k = 0; k < bound.shares.store.size(); ++k) {
+      certificate.shares.push_back({share(bound.shares.store[k]), share(bound.shares.load[k])});
+      any |= certificate.shares.back() != plan::LinkShare{};
+    }
+    if (!any) certificate.shares.clear();
     return certificate;
   }
 
@@ -100,43 +116,62 @@ class CertificateWriter {
   const analysis::ScheduleView& view_;
 };
 
+struct Proven {
+  double lower_bound_seconds = 0;
+  std::optional<plan::TimeCertificate> certificate;
+};
+
+Proven prove(const ClaimInputs& in, const plan::ScheduleProblem& problem,
+             double predicted_seconds) {
+  const CertificateWriter writer(in.view);
+  remat::CutBoundResult single = remat::closure_cut(problem, {.order = in.order.sequence});
+  // Where memory binds in the incoming order may prove more.
+  remat::CutBoundResult other = remat::closure_cut(problem);
+  if (other.lower_bound_seconds > single.lower_bound_seconds) single = std::move(other);
+  Proven proven{single.lower_bound_seconds, {}};
+  if (!single.op || !single.feasible) return proven;
+  proven.certificate = writer.one_cut(single);
+  if (in.soon || proven.lower_bound_seconds >= predicted_seconds * (1 - kCloseEnough))
+    return proven;
+  const remat::MultiCutResult several =
+      remat::multi_cut(problem, single, {.order = in.order.sequence});
+  if (several.lower_bound_seconds <= single.lower_bound_seconds) return proven;
+  return {several.lower_bound_seconds, writer.several_cuts(several)};
+}
+
+// A proof by cases, where it shows more; of a plan that can be faster.
+void claim_by_cases(const ClaimInputs& in, const plan::ScheduleProblem& problem,
+                    plan::Claims& claims) {
+  const double goal = claims.predicted_seconds * (1 - kCloseEnough);
+  if (claims.lower_bound_seconds >= goal) return;
+  const remat::BranchCutResult cases =
+      remat::branch_cut(problem, remat::closure_cut(problem, {.order = in.order.sequence}),
+                        {.max_work = in.proof.max_work,
+                         .goal_seconds = goal,
+                         .max_seconds = in.proof.max_seconds,
+                         .cancel = in.proof.cancel});
+  if (cases.cuts.empty() || cases.lower_bound_seconds <= claims.lower_bound_seconds) return;
+  claims.branch_certificate = CertificateWriter(in.view).by_cases(cases);
+  claims.lower_bound_seconds = std::min(cases.lower_bound_seconds, claims.predicted_seconds);
+}
+
 // The bound on the time. A plan that moves nothing names no slow tier, so what it can show speaks
 // of schedules that move nothing; it claims that only as far as it holds for the others, too.
 void claim_time_bound(const ClaimInputs& in, plan::Claims& claims) {
   plan::ScheduleProblem problem = allowed(in.view.problem, in.transfers);
   problem.budget_bytes = in.budget_bytes;
-  const remat::ClosureCutOptions options{.order = in.order.sequence};
-  const CertificateWriter writer(in.view);
-  const bool moves = in.solution.buffers.moves;
   const bool linked = problem.link.has_value();
-  remat::CutBoundResult single = remat::closure_cut(problem, options);
-  const double bound = single.lower_bound_seconds;
-  if (linked && !moves) {
+  Proven proven = prove(in, problem, claims.predicted_seconds);
+  if (linked && !in.solution.buffers.moves) {
+    const double bound = proven.lower_bound_seconds;
     plan::forbid_transfers(problem);
-    single = remat::closure_cut(problem, options);
+    proven = prove(in, problem, bound);
+    proven.lower_bound_seconds = std::min(proven.lower_bound_seconds, bound);
   }
-  if (!single.op || !single.feasible) return;
-  claims.time_certificate = writer.one_cut(single);
-  claims.lower_bound_seconds = std::min(bound, single.lower_bound_seconds);
-  if (in.soon || linked ||
-      claims.lower_bound_seconds >= claims.predicted_seconds * (1 - kCloseEnough))
-    return;
-  const remat::MultiCutResult several =
-      remat::multi_cut(problem, single, {.order = in.order.sequence});
-  if (several.cuts.size() >= 2) {
-    claims.time_certificate = writer.several_cuts(several);
-    claims.lower_bound_seconds = several.lower_bound_seconds;
-  }
-  if (in.proof.max_work == 0) return;
-  const remat::BranchCutResult cases =
-      remat::branch_cut(problem, single,
-                        {.max_work = in.proof.max_work,
-                         .goal_seconds = claims.predicted_seconds * (1 - kCloseEnough),
-                         .max_seconds = in.proof.max_seconds,
-                         .cancel = in.proof.cancel});
-  if (cases.cuts.empty() || cases.lower_bound_seconds <= claims.lower_bound_seconds) return;
-  claims.branch_certificate = writer.by_cases(cases);
-  claims.lower_bound_seconds = std::min(cases.lower_bound_seconds, claims.predicted_seconds);
+  if (!proven.certificate) return;
+  claims.time_certificate = std::move(proven.certificate);
+  claims.lower_bound_seconds = proven.lower_bound_seconds;
+  if (!in.soon && !linked && in.proof.max_work > 0) claim_by_cases(in, problem, claims);
 }
 
 }  // namespace

@@ -152,16 +152,22 @@ struct Multiplier {
   double value = 0;
   bool operator==(const Multiplier&) const = default;
 };
+// How far the time of a segment is bounded by its stores, and by its loads; the rest by its ops.
+struct LinkShare {
+  double store = 0, load = 0;
+  bool operator==(const LinkShare&) const = default;
+};
 struct TimeCertificate {
   std::vector<CutPrice> cuts{};
-  // How far the time before the (only) cut's op is bounded by stores, and the time after it by
-  // loads; the rest by the ops. 0 without a slow tier.
-  double store_share = 0, load_share = 0;
+  std::vector<LinkShare> shares{};  // of the segments before, between and after the cuts; or none
   // What it is worth, in seconds, that an op runs at least once in the segments in which its first
   // run may be; by op, `cut` unused. The op's time where none is named.
   std::vector<Multiplier> rerun_multipliers{};
   // What it is worth that a storage in memory at cut k + 1 was there at cut k or is made between.
   std::vector<Multiplier> store_multipliers{};
+  // What it is worth that slow memory has a copy of a storage that is not in memory at cut k + 1,
+  // beyond what a store costs; may be negative.
+  std::vector<Multiplier> copy_multipliers{};
   bool operator==(const TimeCertificate&) const = default;
 };
 

@@ -305,19 +305,27 @@ class Checker {
     for (const CutPrice& cut : certificate.cuts)
       if (!within(cut.op, plan_.ops) || !is_time(cut.price))
         return bad("the time certificate has a cut at no op, or a price of {}", cut.price);
-    for (const double share : {certificate.store_share, certificate.load_share})
-      if (!(share >= 0 && share <= 1))
-        return bad("the time certificate has a share of {}; it must be from 0 to 1", share);
-    const auto check = [&](const std::vector<Multiplier>& multipliers, size_t ids) -> Status {
+    if (!certificate.shares.empty() && certificate.shares.size() != certificate.cuts.size() + 1)
+      return bad("the time certificate has {} shares for {} cuts", certificate.shares.size(),
+                 certificate.cuts.size());
+    for (const LinkShare& share : certificate.shares)
+      if (!(share.store >= 0 && share.load >= 0 && share.store + share.load <= 1))
+        return bad(
+            "the time certificate has shares of {} and {}; they must be from 0 to 1 together",
+            share.store, share.load);
+    const auto check = [&](const std::vector<Multiplier>& multipliers, size_t ids,
+                           bool signed_values = false) -> Status {
       for (const Multiplier& m : multipliers)
         if (m.cut < 0 || m.cut >= std::ssize(certificate.cuts) || m.id < 0 ||
-            static_cast<size_t>(m.id) >= ids || !is_time(m.value))
+            static_cast<size_t>(m.id) >= ids ||
+            !is_time(signed_values ? std::abs(m.value) : m.value))
           return bad("the time certificate has a multiplier {} for cut {} and id {}", m.value,
                      m.cut, m.id);
       return {};
     };
     LT_RETURN_IF_ERROR(check(certificate.rerun_multipliers, plan_.ops.size()));
-    return check(certificate.store_multipliers, plan_.storages.size());
+    LT_RETURN_IF_ERROR(check(certificate.store_multipliers, plan_.storages.size()));
+    return check(certificate.copy_multipliers, plan_.storages.size(), true);
   }
 
   // Ids within the plan, parents before children, no negative multiplier.

@@ -174,6 +174,7 @@ class Reader {
   Status certificate(const Place& place, BoundCertificate& out) const;
   Status multipliers(const Place& place, std::string_view of, std::vector<Multiplier>& out) const;
   Status cut_price(const Place& place, CutPrice& out) const;
+  Status link_share(const Place& place, LinkShare& out) const;
   Status time_certificate(const Place& place, TimeCertificate& out) const;
   Status proof_rows(const Place& place, ProofRow row, ProofNode& out) const;
   Status proof_node(const Place& place, ProofNode& out) const;
@@ -405,18 +406,23 @@ Status Reader::cut_price(const Place& place, CutPrice& out) const {
   });
 }
 
+Status Reader::link_share(const Place& place, LinkShare& out) const {
+  return object(place, {"store", "load"}, [&](std::string_view key, const Place& member) -> Status {
+    if (key == "store") return real(member, out.store);
+    if (key == "load") return real(member, out.load);
+    return unknown(member);
+  });
+}
+
 Status Reader::time_certificate(const Place& place, TimeCertificate& out) const {
-  return object(place, {"cuts", "store_share", "load_share"},
-                [&](std::string_view key, const Place& member) -> Status {
-                  if (key == "cuts") return records(member, &Reader::cut_price, out.cuts);
-                  if (key == "store_share") return real(member, out.store_share);
-                  if (key == "load_share") return real(member, out.load_share);
-                  if (key == "rerun_multipliers")
-                    return multipliers(member, "op", out.rerun_multipliers);
-                  if (key == "store_multipliers")
-                    return multipliers(member, "storage", out.store_multipliers);
-                  return unknown(member);
-                });
+  return object(place, {"cuts"}, [&](std::string_view key, const Place& member) -> Status {
+    if (key == "cuts") return records(member, &Reader::cut_price, out.cuts);
+    if (key == "shares") return records(member, &Reader::link_share, out.shares);
+    if (key == "rerun_multipliers") return multipliers(member, "op", out.rerun_multipliers);
+    if (key == "store_multipliers") return multipliers(member, "storage", out.store_multipliers);
+    if (key == "copy_multipliers") return multipliers(member, "storage", out.copy_multipliers);
+    return unknown(member);
+  });
 }
 
 Status Reader::proof_rows(const Place& place, ProofRow row, ProofNode& out) const {

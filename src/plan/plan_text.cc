@@ -358,12 +358,17 @@ class Printer {
       member("op"), id(cut.op);
       member("price"), real(cut.price);
     });
-    member("store_share"), real(c.store_share);
-    member("load_share"), real(c.load_share);
+    if (!c.shares.empty())
+      member("shares"), row(c.shares, [this](const LinkShare& share) {
+        member("store"), real(share.store);
+        member("load"), real(share.load);
+      });
     if (!c.rerun_multipliers.empty())
       member("rerun_multipliers"), multipliers(c.rerun_multipliers, "op");
     if (!c.store_multipliers.empty())
       member("store_multipliers"), multipliers(c.store_multipliers, "storage");
+    if (!c.copy_multipliers.empty())
+      member("copy_multipliers"), multipliers(c.copy_multipliers, "storage");
     raw("}");
   }
   void multipliers(const std::vector<Multiplier>& items, std::string_view of) {

@@ -3,14 +3,13 @@
 #include <algorithm>
 #include <utility>
 
-#include "remat/sequence_state.h"
+#include "remat/rerun.h"
 
 namespace lowtide::remat {
 namespace {
 
 constexpr int kNoNode = SequenceState::kNoNode;
 constexpr size_t kMeasured = 100;  // of those that promise most
-constexpr int kDeepest = 12;       // reruns that reruns need
 constexpr int64_t kUnitsPerOp = 40'000, kMostUnits = 20'000'000;
 
 // A value that is present but idle at some moment, and its next use.
@@ -96,27 +95,16 @@ class Greedy {
     return relief;
   }
 
-  // The run that made the value goes, too, where it is good for nothing else.
+  // Inputs that are not there run again, too, or live longer: deep, or not. The run that made the
+  // value goes where it is good for nothing else.
   bool drop(const Gap& gap, bool deep) {
     const auto last = state_.uses(gap.value)[state_.use_from(gap.value, gap.use) - 1];
-    if (!run_before(table_.producer(gap.value), gap.use, deep ? kDeepest : 0)) return false;
+    const auto yes = [](int) { return true; };
+    if (!rerun_before(state_, table_.producer(gap.value), gap.use, deep ? kDeepestReruns : 0, yes,
+                      yes))
+      return false;
     if (last.birth && !state_.is_useful(last.node) && state_.can_remove(last.node))
       state_.remove(last.node);
-    return true;
-  }
-
-  // Runs `action` right before `node`, and before that what it needs and is not there, as far as
-  // that may run again and lies at most so deep. Other inputs live longer.
-  // NOLINTNEXTLINE(misc-no-recursion): at most kDeepest deep
-  bool run_before(int action, int node, int depth) {
-    for (const int v : table_.reads(action)) {
-      const int producer = table_.producer(v);
-      if (depth == 0 || !table_.may_rerun(producer) || state_.alive_before(v, node)) continue;
-      if (!run_before(producer, node, depth - 1)) return false;
-    }
-    const int previous = state_.timeline().previous(node);
-    if (!state_.can_insert(action, previous)) return false;
-    state_.insert_after(previous, action);
     return true;
   }
 

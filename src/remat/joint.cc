@@ -10,6 +10,7 @@
 #include "plan/sequence_simulator.h"
 #include "remat/closure_cut.h"
 #include "remat/floor.h"
+#include "remat/multi_cut.h"
 
 namespace lowtide::remat {
 namespace {
@@ -63,7 +64,20 @@ class Joint {
     const CutBoundResult bound = closure_cut(problem_, cut);
     result_.lower_bound_seconds = bound.lower_bound_seconds;
     result_.work.units += bound.work;
+    if (options_.remat.several_cuts && problem_.link && bound.feasible && bound.op)
+      add_several_cuts(bound);
     return bound.feasible;
+  }
+
+  void add_several_cuts(const CutBoundResult& bound) {
+    MultiCutOptions options;
+    options.cancel = options_.remat.cancel;
+    options.max_seconds = options_.remat.max_seconds;
+    options.max_work = std::min(options.max_work, options_.remat.max_units / 10);
+    const MultiCutResult several = multi_cut(problem_, bound, options);
+    result_.lower_bound_seconds =
+        std::max(result_.lower_bound_seconds, several.lower_bound_seconds);
+    result_.work.units += std::min(several.work, options.max_work);
   }
 
   // The order of least peak, the schedules that the caller has, and what transfers make of them.

@@ -42,6 +42,12 @@ class Ascent {
 
   // What the closure cut found.
   void start_at(const CutBoundResult& single) {
+    LinkShares shares = net_.no_shares();
+    if (graph_.link) {
+      shares.store[0] = kOne - single.prices.before;
+      shares.load[1] = kOne - single.prices.after;
+    }
+    best_ = net_.start(std::move(shares));
     best_.price[0] = single.prices.per_byte;
     ticks_ = single.bound_ticks;
   }
@@ -57,16 +63,21 @@ class Ascent {
     const MultiCutNetwork& old = other.net_;
     best_.credit = other.best_.credit;
     size_t from = 0;  // old cuts passed: the segment of `other`
-    for (size_t k = 0; k < net_.cuts(); ++k) {
+    for (size_t k = 0; k <= net_.cuts(); ++k) {
+      best_.shares.store[k] = other.best_.shares.store[from];
+      best_.shares.load[k] = other.best_.shares.load[from];
+      if (k == net_.cuts()) break;
       best_.worth[k] = other.best_.worth[from];
+      best_.copy[k] = other.best_.copy[from];
       for (SchedValueId v : graph_.problem->values.ids())
-        if (!net_.has_worth(k, v)) best_.worth[k][v] = 0;
+        if (!net_.has_worth(k, v)) best_.worth[k][v] = best_.copy[k][v] = 0;
       if (from == old.cuts() || net_.cut(k) != old.cut(from)) continue;
       best_.price[k] = other.best_.price[from];
       ++from;
     }
     for (SchedOpId op : graph_.ticks.ids())
-      if (!net_.has_credit(op)) best_.credit[op] = graph_.ticks[op];
+      if (!old.has_credit(op) || !net_.has_credit(op))
+        best_.credit[op] = net_.least_cost(op, best_.shares);
   }
 
   // The volume algorithm. Gives up early where `goal` is out of reach, or nothing is gained; when
@@ -119,6 +130,8 @@ class Ascent {
   }
 
   static constexpr double kOneReal = 0x1p20;
+  static constexpr double kUnitShare = 1.0 / 32;
+  static double part(const std::vector<double>& violations, size_t k) { return violations[k]; }
 
   double squared(const Violations& v) const { return product(v, v); }
   double product(const Violations& a, const Violations& b) const {
@@ -129,13 +142,18 @@ class Ascent {
       for (SchedValueId v : graph_.problem->values.ids())
         if (net_.has_worth(k, v)) {
           const double unit = unit_of(v);
-          sum += static_cast<double>(a.worth[k][v] * b.worth[k][v]) * unit * unit;
+          sum += static_cast<double>(a.worth[k][v] * b.worth[k][v] + a.copy[k][v] * b.copy[k][v]) *
+                 unit * unit;
         }
     for (SchedOpId op : graph_.ticks.ids())
       if (net_.has_credit(op)) {
         const double unit = static_cast<double>(graph_.ticks[op]);
         sum += static_cast<double>(a.credit[op] * b.credit[op]) * unit * unit;
       }
+    if (!graph_.link) return sum;
+    for (size_t k = 0; k <= net_.cuts(); ++k)
+      sum += (part(a.store, k) * part(b.store, k) + part(a.load, k) * part(b.load, k)) *
+             kUnitShare * kUnitShare;
     return sum;
   }
 
@@ -162,7 +180,29 @@ class Ascent {
         next.credit[op] =
             raised(next.credit[op], step * static_cast<double>(v.credit[op]) * unit * unit);
       }
+    if (graph_.link) step_link(v, step, next);
     return next;
+  }
+
+  void step_link(const Violations& v, double step, Multipliers& next) const {
+    for (size_t k = 0; k < net_.cuts(); ++k)
+      for (SchedValueId value : graph_.problem->values.ids())
+        if (net_.has_worth(k, value)) {
+          const double unit = unit_of(value);
+          next.copy[k][value] += std::llround(std::clamp(
+              step * static_cast<double>(v.copy[k][value]) * unit * unit, -0x1p40, 0x1p40));
+        }
+    const double length = step * kUnitShare * kUnitShare * kOneReal;
+    for (size_t k = 0; k <= net_.cuts(); ++k) {
+      int64_t& store = next.shares.store[k];
+      int64_t& load = next.shares.load[k];
+      store = std::min(kOne, raised(store, length * v.store[k]));
+      load = std::min(kOne, raised(load, length * v.load[k]));
+      if (store + load <= kOne) continue;
+      const int64_t over = store + load - kOne;
+      store = std::max<int64_t>(0, store - over / 2);
+      load = kOne - store;
+    }
   }
 
   static void blend(Violations& mean, const Violations& now, double share) {
@@ -170,8 +210,14 @@ class Ascent {
     for (size_t i = 0; i < mean.price.size(); ++i)
       mean.price[i] += share * (now.price[i] - mean.price[i]);
     for (size_t k = 0; k < mean.worth.size(); ++k)
-      for (SchedValueId v : mean.worth[k].ids())
+      for (SchedValueId v : mean.worth[k].ids()) {
         mean.worth[k][v] += part * (now.worth[k][v] - mean.worth[k][v]);
+        mean.copy[k][v] += part * (now.copy[k][v] - mean.copy[k][v]);
+      }
+    for (size_t k = 0; k < mean.store.size(); ++k) {
+      mean.store[k] += share * (now.store[k] - mean.store[k]);
+      mean.load[k] += share * (now.load[k] - mean.load[k]);
+    }
     for (SchedOpId op : mean.credit.ids())
       mean.credit[op] += part * (now.credit[op] - mean.credit[op]);
   }
@@ -189,17 +235,23 @@ void add_peaks(const StepGraph& graph, const std::vector<plan::SchedAction>& seq
                std::vector<std::vector<SchedOpId>>& places) {
   const auto profile = plan::simulate_sequence(*graph.problem, sequence);
   if (!profile) return;
-  const std::vector<int64_t>& bytes = profile->action_bytes;
-  std::vector<char> counts(sequence.size(), 0);
+  std::vector<SchedOpId> runs;
+  std::vector<int64_t> bytes;  // of each
+  std::vector<char> counts;
   IdVector<SchedOpId, char> seen(graph.size(), 0);
-  for (size_t i = 0; i < sequence.size(); ++i)
-    counts[i] = !std::exchange(seen[sequence[i].op], 1) && bytes[i] > *graph.problem->budget_bytes;
-  constexpr size_t kReach = 12, kNear = 3;  // actions
+  for (size_t i = 0; i < sequence.size(); ++i) {
+    if (sequence[i].kind != plan::SchedAction::Kind::kRun) continue;
+    runs.push_back(sequence[i].op);
+    bytes.push_back(profile->action_bytes[i]);
+    counts.push_back(!std::exchange(seen[runs.back()], 1) &&
+                     bytes.back() > *graph.problem->budget_bytes);
+  }
+  constexpr size_t kReach = 12, kNear = 3;  // runs
   const auto window = [&](size_t i, size_t reach) {
-    return std::pair(i - std::min(i, reach), std::min(i + reach + 1, sequence.size()));
+    return std::pair(i - std::min(i, reach), std::min(i + reach + 1, runs.size()));
   };
   std::vector<std::pair<int64_t, size_t>> peaks;
-  for (size_t i = 0; i < sequence.size(); ++i) {
+  for (size_t i = 0; i < runs.size(); ++i) {
     const auto [lo, hi] = window(i, kReach);
     bool highest = bytes[i] > *graph.problem->budget_bytes;
     for (size_t j = lo; j < hi; ++j)
@@ -212,14 +264,14 @@ void add_peaks(const StepGraph& graph, const std::vector<plan::SchedAction>& seq
     std::vector<int64_t> descendants;
     const auto [lo, hi] = window(peak, kNear);
     for (size_t i = lo; i < hi; ++i) {
-      const auto side = sides_of(graph, sequence[i].op);
+      const auto side = sides_of(graph, runs[i]);
       descendants.push_back(counts[i] ? std::count(side.begin(), side.end(), Side::kAfter) : 0);
     }
     const int64_t most = *std::max_element(descendants.begin(), descendants.end());
     std::vector<std::pair<size_t, SchedOpId>> near;  // by distance
     for (size_t i = lo; i < hi; ++i)
       if (counts[i] && 2 * descendants[i - lo] >= most)
-        near.emplace_back(std::max(i, peak) - std::min(i, peak), sequence[i].op);
+        near.emplace_back(std::max(i, peak) - std::min(i, peak), runs[i]);
     std::sort(near.begin(), near.end());
     std::vector<SchedOpId>& ops = places.emplace_back();
     for (const auto& [distance, op] : near) ops.push_back(op);
@@ -258,17 +310,23 @@ std::optional<std::vector<SchedOpId>> with(const StepGraph& graph, std::vector<S
 
 void record(const Ascent& ascent, const StepGraph& graph, MultiCutResult& result) {
   const Multipliers& m = ascent.best();
-  result.bound_seconds = static_cast<double>(ascent.ticks() - 1) / graph.ticks_per_second;
-  result.cuts.clear(), result.credits.clear(), result.worths.clear();
+  // Somewhat less, for what sums of floating-point seconds lose, and shares of ticks.
+  const int64_t loss = 1 + (graph.link ? 4 * static_cast<int64_t>(graph.size()) : 0);
+  result.bound_seconds =
+      static_cast<double>(std::max<int64_t>(0, ascent.ticks() - loss)) / graph.ticks_per_second;
+  result.cuts.clear(), result.credits.clear(), result.worths.clear(), result.copies.clear();
+  result.shares = m.shares;
   for (size_t i = 0; i < ascent.net().cuts(); ++i)
     result.cuts.emplace_back(ascent.net().cut(i), m.price[i]);
   for (SchedOpId op : graph.ticks.ids())
-    if (ascent.net().has_credit(op) && m.credit[op] != graph.ticks[op])
+    if (ascent.net().has_credit(op) && m.credit[op] != ascent.net().least_cost(op, m.shares))
       result.credits.emplace_back(op, m.credit[op]);
   for (size_t k = 0; k < ascent.net().cuts(); ++k)
     for (SchedValueId v : graph.problem->values.ids())
-      if (ascent.net().has_worth(k, v) && m.worth[k][v] != 0)
-        result.worths.push_back({k, v, m.worth[k][v]});
+      if (ascent.net().has_worth(k, v)) {
+        if (m.worth[k][v] != 0) result.worths.push_back({k, v, m.worth[k][v]});
+        if (m.copy[k][v] != 0) result.copies.push_back({k, v, m.copy[k][v]});
+      }
 }
 
 // With one more cut: all places are tried, the better ones longer.
@@ -318,7 +376,6 @@ MultiCutResult multi_cut(const plan::ScheduleProblem& problem, const CutBoundRes
   result.bound_seconds = single.bound_seconds;
   result.cuts = {{*single.op, single.prices.per_byte}};
   result.lower_bound_seconds = once + result.bound_seconds;
-  if (problem.link) return result;
   WorkBudget work(options.max_work, options.max_seconds, options.cancel);
   if (!work.look()) {
     result.cut_short = true;
@@ -329,6 +386,10 @@ MultiCutResult multi_cut(const plan::ScheduleProblem& problem, const CutBoundRes
       std::make_unique<Ascent>(graph, std::vector<SchedOpId>{*single.op},
                                static_cast<double>(std::max<int64_t>(1, single.prices.per_byte)));
   leader->start_at(single);
+  if (problem.link) {  // more about this cut: residents, and both ways of the link on either side
+    leader->climb(options.final_rounds, single.bound_ticks, work);
+    if (leader->ticks() > single.bound_ticks) record(*leader, graph, result);
+  }
   while (leader->net().cuts() < options.max_cuts) {
     auto next = best_extension(graph, *leader, places, options, work);
     if (!next ||

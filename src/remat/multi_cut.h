@@ -14,11 +14,23 @@
 // volume algorithm (Barahona and Anbil 2000), steps along an average of the violations that the
 // cuts show. One cut without multipliers is the closure cut.
 //
+// With a link there are two more places to be at t_k than "there" and "gone" (multi_cut_ways.h): a
+// value can have a copy in the slow tier, and be there or not. Each value is at one place at each
+// cut, which takes the place of (b): what is paid for a place where segment k begins has been
+// earned where segment k - 1 ends, so that the sum over the segments of any schedule is what it
+// costs, for any multipliers, of either sign. Within a segment the cheapest way between places
+// depends on two things alone, whether the value's maker runs and whether a run needs it, so it is
+// a minimum cut as before. Time: the streams of the link and the ops run beside each other, so the
+// time of a segment is at least any mixture of its ops', its stores' and its loads' (the shares,
+// part of the multipliers); what the copies keep the processor from computing comes on top, whole.
+// A transfer that lies in several segments counts with the least share among them. Several links
+// count as one as fast as all together. Residents that may move choose the cheapest of all their
+// ways through the segments. One cut already proves more than the closure cut with a link, which
+// leaves out what residents do before t, what is stored after it, and the copies of both.
+//
 // Which ops: the closure cut's, then, one at a time, the one that helps most of a few: where the
 // cut's plan is most over the budget, and the op that needs most by itself. Few cuts do better than
 // many, as an op whose first run may lie in several segments is only half in each.
-//
-// For problems without a link.
 #pragma once
 
 #include <atomic>
@@ -29,6 +41,7 @@
 
 #include "plan/schedule_problem.h"
 #include "remat/closure_cut.h"
+#include "remat/multi_cut_ways.h"
 
 namespace lowtide::remat {
 
@@ -55,6 +68,8 @@ struct MultiCutResult {
   std::vector<std::pair<SchedOpId, int64_t>> cuts;     // and the price, in 2^-20 ticks per byte
   std::vector<std::pair<SchedOpId, int64_t>> credits;  // where other than the op's ticks
   std::vector<StoreWorth> worths;                      // where not 0
+  std::vector<StoreWorth> copies;                      // the same of copies in the slow tier
+  LinkShares shares;                                   // by segment
   double ticks_per_second = 1;
   int64_t work = 0;
   bool cut_short = false;  // by the clock or the flag

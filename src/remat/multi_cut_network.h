@@ -6,21 +6,27 @@
 
 #include "order/max_flow.h"
 #include "remat/closure_cut_network.h"
+#include "remat/multi_cut_ways.h"
 
 namespace lowtide::remat {
 
-// In ticks; prices in 2^-20 ticks per byte. `worth[k]` is for (b) between cut k and k + 1.
+// In ticks; prices in 2^-20 ticks per byte. What it is worth to be somewhere at cut k + 1 is found
+// at index k, as it is what segment k earns by it.
 struct Multipliers {
-  std::vector<int64_t> price;  // by cut, from 0
-  std::vector<IdVector<SchedValueId, int64_t>> worth;
+  std::vector<int64_t> price;                          // by cut, from 0
+  std::vector<IdVector<SchedValueId, int64_t>> worth;  // to be there
+  std::vector<IdVector<SchedValueId, int64_t>> copy;   // to have a copy, beyond what a store costs
   IdVector<SchedOpId, int64_t> credit;
+  LinkShares shares;
 };
 
-// How far the cheapest choice misses each constraint; positive: violated. What to raise.
+// How far the cheapest choice misses each constraint; positive: violated. What to raise. Of shares:
+// ticks of transfers beyond those of ops.
 struct Violations {
   std::vector<double> price;  // bytes
-  std::vector<IdVector<SchedValueId, float>> worth;
+  std::vector<IdVector<SchedValueId, float>> worth, copy;
   IdVector<SchedOpId, float> credit;
+  std::vector<double> store, load;
 };
 
 class MultiCutNetwork {
@@ -30,8 +36,12 @@ class MultiCutNetwork {
 
   size_t cuts() const { return cuts_.size(); }
   SchedOpId cut(size_t i) const { return cuts_[i]; }
-  // All zero, and each op worth its time: what one cut needs.
-  Multipliers start() const;
+  // Nothing is worth anything but ops, the least that they cost; with these shares, or none.
+  Multipliers start() const { return start(no_shares()); }
+  Multipliers start(LinkShares shares) const;
+  LinkShares no_shares() const;
+  // What an op is worth if nothing else is said.
+  int64_t least_cost(SchedOpId op, const LinkShares& shares) const;
   // Whether the multiplier means anything.
   bool has_worth(size_t segment, SchedValueId value) const {
     return segment < cuts_.size() && first_[graph_.problem->values[value].producer] <= segment;
@@ -42,20 +52,33 @@ class MultiCutNetwork {
   int64_t work() const { return work_; }
 
  private:
-  enum class Stay : char { kNo, kYes, kCut };
+  // A value in the segment at hand: its terms, and how its network says which way it takes.
+  struct Value {
+    ValueTerms terms;
+    int64_t idle = 0;            // if its maker does not run and nobody needs it
+    bool always_needed = false;  // that costs nothing more
+  };
 
   int64_t solve_segment(size_t k, const Multipliers& m, Violations& violations);
+  ValueTerms terms_of(SchedValueId v, size_t k, const Multipliers& m) const;
+  LoadWay load_of(SchedValueId v, size_t k, const Multipliers& m) const;
+  int64_t find_values(size_t k, const Multipliers& m);
   int64_t add_ops(order::MaxFlow& flow, size_t k, const Multipliers& m) const;
-  int64_t add_values(order::MaxFlow& flow, size_t k, const Multipliers& m,
-                     IdVector<SchedValueId, Stay>& stay) const;
-  void find_violations(const order::MaxFlow& flow, size_t k,
-                       const IdVector<SchedValueId, Stay>& stay, Violations& violations) const;
+  void add_values(order::MaxFlow& flow, size_t k);
+  int64_t add_residents(const Multipliers& m, Violations& violations) const;
+  void find_violations(const order::MaxFlow& flow, size_t k, const Multipliers& m,
+                       Violations& violations) const;
+  void find_link_violations(const ValueWay& way, SchedValueId v, size_t k, const Multipliers& m,
+                            Violations& violations) const;
+  void count_op(SchedOpId op, size_t k, const Multipliers& m, Violations& violations) const;
+  int64_t cost(SchedOpId op, size_t k, const LinkShares& shares) const;
   size_t op_node(SchedOpId op) const { return size_t{2} + op.index(); }
   size_t value_node(SchedValueId v) const { return 2 + graph_.size() + v.index(); }
   bool forced(SchedOpId op, size_t k) const { return first_[op] == k && latest_[op] == k; }
   bool may_run(SchedOpId op, size_t k) const { return first_[op] <= k && k <= last_[op]; }
   void find_segments();
   void find_cut_bytes(size_t cut);
+  void find_residents();
 
   const StepGraph& graph_;
   const std::vector<SchedOpId> cuts_;
@@ -63,6 +86,9 @@ class MultiCutNetwork {
   std::vector<int64_t> capacity_;                            // by cut, from 0
   std::vector<IdVector<SchedValueId, int64_t>> stay_bytes_;  // by cut, from 0
   std::vector<IdVector<SchedValueId, char>> is_input_;       // by cut, from 0
+  IdVector<SchedValueId, LinkTicks> link_;
+  std::vector<ResidentTerms> residents_;
+  IdVector<SchedValueId, Value> now_;  // scratch: in the segment at hand
   int64_t work_ = 0;
 };
 

@@ -133,6 +133,7 @@ class Portfolio {
     options.proposals.block_moves = options_.block_moves;
     options.proposals.exchanges = options_.exchanges;
     options.proposals.aimed = options_.aimed_drops;
+    options.proposals.aimed_moves = options_.aimed_moves;
     options.proposals.copies = options_.repeats;
     options.proposals.blocks = blocks_ ? &*blocks_ : nullptr;
     return options;

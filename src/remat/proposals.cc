@@ -4,11 +4,13 @@
 #include <iterator>
 #include <numeric>
 
+#include "remat/rerun.h"
+
 namespace lowtide::remat {
 namespace {
 constexpr int kNoNode = SequenceState::kNoNode;
-constexpr int kDeepest = 12;  // reruns that reruns need
-constexpr int kTries = 24;    // to hit a value that is present at a node
+constexpr int kFullest = 8;  // nodes of which the fullest is taken
+constexpr int kTries = 24;   // to hit a value that is present at a node
 
 // Weights of the kinds. Where all ops stand in blocks, copies take kMostCopies from drops. Where
 // memory overflows, there are more drops and fewer keeps.
@@ -22,7 +24,11 @@ size_t index_of(ProposalKind kind) {
 }  // namespace
 
 Proposals::Proposals(SequenceState& state, const ProposalOptions& options, Rng& rng)
-    : state_(&state), table_(&state.table()), options_(options), rng_(&rng) {
+    : state_(&state),
+      table_(&state.table()),
+      options_(options),
+      rng_(&rng),
+      order_moves_(state, rng) {
   std::copy(std::begin(kWeights), std::end(kWeights), weights_.begin());
   const auto weight = [this](ProposalKind kind) -> uint32_t& { return weights_[index_of(kind)]; };
   if (options.blocks != nullptr) {
@@ -31,9 +37,23 @@ Proposals::Proposals(SequenceState& state, const ProposalOptions& options, Rng& 
     weight(ProposalKind::kDrop) -= copies;
     if (options.copies) weight(ProposalKind::kCopyBlock) = copies;
   }
+  find_chances();
   if (!options.order_moves) weight(ProposalKind::kMove) = 0;
   if (!options.block_moves) weight(ProposalKind::kDropBlock) = weight(ProposalKind::kKeepBlock) = 0;
   if (!options.exchanges) weight(ProposalKind::kExchange) = 0;
+}
+
+// What may be dropped, and what moves nothing wherever it runs.
+void Proposals::find_chances() {
+  for (int v = 0; v < table_->values(); ++v)
+    if (table_->may_rerun(table_->producer(v)) && table_->bytes(v) > 0 &&
+        !table_->readers(v).empty())
+      droppable_.push_back(v);
+  const auto weightless = [this](int v) { return table_->bytes(v) == 0; };
+  for (int action = 0; action < table_->actions(); ++action)
+    inert_.push_back(table_->workspace(action) == 0 &&
+                     std::ranges::all_of(table_->reads(action), weightless) &&
+                     std::ranges::all_of(table_->makes(action), weightless));
 }
 
 bool Proposals::make(int64_t most_cost) {
@@ -81,7 +101,9 @@ int Proposals::random_node() {
   for (int i = 0; i < kTries; ++i) {
     const auto slot = static_cast<int>(rng_->below(static_cast<uint64_t>(timeline.slots())));
     node = timeline.node_from(slot);
-    if (node != kNoNode && timeline.slot(node) == slot) break;
+    if (node != kNoNode && timeline.slot(node) == slot &&
+        inert_[static_cast<size_t>(state_->action(node))] == 0)
+      break;
   }
   if (node == kNoNode) return kNoNode;
   return node == state_->begin_node() || node == state_->end_node() ? kNoNode : node;
@@ -95,9 +117,13 @@ int Proposals::random_rerun() {
   return kNoNode;
 }
 
+int Proposals::random_value() {
+  return droppable_[rng_->below(droppable_.size())];
+}
+
 bool Proposals::random_gap(int& value, int& use) {
-  const auto v = static_cast<int>(rng_->below(static_cast<uint64_t>(table_->values())));
-  if (!table_->may_rerun(table_->producer(v))) return false;
+  if (droppable_.empty()) return false;
+  const int v = random_value();
   const auto uses = state_->uses(v);
   if (uses.size() < 2) return false;
   const size_t i = 1 + rng_->below(uses.size() - 1);
@@ -108,9 +134,8 @@ bool Proposals::random_gap(int& value, int& use) {
 }
 
 bool Proposals::aimed_gap(int at, int& value, int& use) {
-  for (int i = 0; i < kTries; ++i) {
-    const auto v = static_cast<int>(rng_->below(static_cast<uint64_t>(table_->values())));
-    if (!table_->may_rerun(table_->producer(v)) || table_->bytes(v) == 0) continue;
+  for (int i = 0; i < kTries && !droppable_.empty(); ++i) {
+    const int v = random_value();
     const auto uses = state_->uses(v);
     const size_t next = state_->use_from(v, at);
     if (next == 0 || next == uses.size() || uses[next].birth || uses[next].node == at) continue;
@@ -124,9 +149,7 @@ bool Proposals::aimed_gap(int at, int& value, int& use) {
 bool Proposals::drop() {
   int value = 0, use = 0;
   if (options_.aimed && state_->overflow() > 0 && rng_->below(2) == 0) {
-    const auto slots = static_cast<uint64_t>(state_->timeline().slots());
-    const int at = state_->timeline().overflowing_from(static_cast<int>(rng_->below(slots)));
-    if (!aimed_gap(at, value, use)) return false;
+    if (!aimed_gap(overflowing_node(), value, use)) return false;
   } else if (!random_gap(value, use)) {
     return false;
   }
@@ -142,27 +165,19 @@ bool Proposals::drop_before(int value, int use) {
   // The run that made it may go, which pays for the new one.
   const int64_t saved = from_birth && makes_only(last, value) ? table_->cost(action) : 0;
   most_cost_ += saved;
-  const bool ran = run_before(action, use, 0);
+  const bool ran = run_before(action, use);
   most_cost_ -= saved;
   if (!ran) return false;
   if (from_birth && !state_->is_useful(last) && state_->can_remove(last)) keep(last);
   return true;
 }
 
-// Runs `action` right before `node`; makes the inputs that are not there, or lets them live longer.
-// NOLINTNEXTLINE(misc-no-recursion): at most kDeepest deep
-bool Proposals::run_before(int action, int node, int depth) {
-  if (!table_->may_rerun(action) || !affordable(table_->cost(action))) return false;
-  for (const int u : table_->reads(action)) {
-    if (state_->alive_before(u, node)) continue;
-    const int producer = table_->producer(u);
-    const bool anew = depth < kDeepest && table_->may_rerun(producer) && rng_->below(2) == 0;
-    if (anew && !run_before(producer, node, depth + 1)) return false;
-  }
-  const int previous = state_->timeline().previous(node);
-  if (!state_->can_insert(action, previous)) return false;
-  state_->insert_after(previous, action);
-  return true;
+// Runs `action` right before `node`; of the inputs that are not there, some are made anew, others
+// live longer.
+bool Proposals::run_before(int action, int node) {
+  return rerun_before(
+      *state_, action, node, kDeepestReruns, [this](int) { return rng_->below(2) == 0; },
+      [this](int a) { return table_->may_rerun(a) && affordable(table_->cost(a)); });
 }
 
 // Is the value all that the run is good for?
@@ -206,61 +221,29 @@ bool Proposals::keep(int first) {
   return true;
 }
 
+// Half of them where memory overflows, or nearly does.
 bool Proposals::move() {
+  const bool overflows = state_->overflow() > 0;
+  if (options_.aimed_moves && rng_->below(overflows ? 2 : 4) == 0)
+    return order_moves_.relieve(overflows ? overflowing_node() : full_node());
   const int node = random_node();
-  if (node == kNoNode) return false;
-  const Timeline& timeline = state_->timeline();
-  const int action = state_->action(node);
-  int lo = timeline.slot(state_->begin_node());  // right after this slot at the earliest
-  int hi = timeline.slot(state_->end_node());    // before this slot at the latest
-  for (const int v : table_->reads(action)) {
-    const auto uses = state_->uses(v);
-    size_t i = state_->use_from(v, node);
-    while (i > 0 && !uses[i - 1].birth) --i;
-    if (i > 0) lo = std::max(lo, timeline.slot(uses[i - 1].node));
-  }
-  for (const int v : table_->makes(action)) {
-    const auto uses = state_->uses(v);
-    const size_t i = state_->use_from(v, node);
-    if (i + 1 < uses.size()) hi = std::min(hi, timeline.slot(uses[i + 1].node));
-  }
-  for (const int a : table_->before(action))
-    lo = std::max(lo, timeline.slot(state_->runs(a).back()));
-  for (const int a : table_->after(action))
-    hi = std::min(hi, timeline.slot(state_->runs(a).front()));
-  if (hi - lo < 2) return false;
-  // As late as possible, as early as possible, near, or anywhere.
-  int slot = 0;
-  switch (rng_->below(4)) {
-    case 0:
-      slot = hi - 1;
-      break;
-    case 1:
-      slot = lo;
-      break;
-    case 2: {
-      const auto here = timeline.slot(node);
-      slot = here - 16 + static_cast<int>(rng_->below(33));
-      break;
-    }
-    default:
-      slot = lo + static_cast<int>(rng_->below(static_cast<uint64_t>(hi - lo)));
-  }
-  slot = std::clamp(slot, lo, hi - 1);
-  const int after = timeline.node_from(slot);  // the node at the slot, or the next one
-  int previous = timeline.slot(after) > slot ? timeline.previous(after) : after;
-  if (timeline.slot(previous) < lo) return false;
-  if (previous == node || timeline.next(previous) == node) return false;
-  return move_to(node, previous);
+  return node != kNoNode && order_moves_.anywhere(node);
 }
 
-bool Proposals::move_to(int node, int previous) {
-  const int action = state_->action(node);
-  if (!state_->can_insert(action, previous)) return false;
-  state_->insert_after(previous, action);
-  if (!state_->can_remove(node)) return false;
-  state_->remove(node);
-  return true;
+int Proposals::overflowing_node() {
+  const auto slots = static_cast<uint64_t>(state_->timeline().slots());
+  return state_->timeline().overflowing_from(static_cast<int>(rng_->below(slots)));
+}
+
+// The fullest of some nodes.
+int Proposals::full_node() {
+  int fullest = state_->begin_node();
+  for (int i = 0; i < kFullest; ++i) {
+    const int node = random_node();
+    if (node != kNoNode && state_->timeline().bytes(node) > state_->timeline().bytes(fullest))
+      fullest = node;
+  }
+  return fullest;
 }
 
 bool Proposals::drop_block() {
@@ -336,8 +319,11 @@ bool Proposals::exchange() {
   if (!keep_any()) return false;
   const int drops = 1 + static_cast<int>(rng_->below(3));
   for (int i = 0; i < drops && state_->overflow() > before; ++i) {
-    const auto slots = static_cast<uint64_t>(state_->timeline().slots());
-    const int at = state_->timeline().overflowing_from(static_cast<int>(rng_->below(slots)));
+    const int at = overflowing_node();
+    if (options_.aimed_moves && options_.order_moves && rng_->below(4) == 0) {
+      if (!order_moves_.relieve(at)) return false;
+      continue;
+    }
     int value = 0, use = 0;
     if (!aimed_gap(at, value, use) || !drop_before(value, use)) return false;
   }

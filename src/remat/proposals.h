@@ -4,16 +4,19 @@
 //   drop         a value leaves memory in a gap between two of its uses: its producer runs again
 //                before the second. Inputs that are not there then live longer or are made anew.
 //   keep         a rerun goes, so the value stays through; what it alone needed goes too.
-//   move         a run takes place elsewhere, as far as its inputs, readers and control let it.
+//   move         a run takes place elsewhere, as far as its inputs, readers and control let it
+//                (order_moves.h).
 //   drop block   a stretch of runs is done again, once, before the first later use of anything it
 //                makes: all its inner values leave memory together.
 //   keep block   a stretch of reruns goes.
-//   exchange     a rerun goes, and where memory overflows then, other values are dropped.
+//   exchange     a rerun goes, and where memory overflows then, other values are dropped or runs
+//                moved.
 //   copy block   what one block does about its values, another does too (blocks.h): its own reruns
 //                go, and those of the first are made for it at the same places.
 //
 // Each kind has a weight. A kind that is off is left out, and the others keep their proportions.
-// Half of the drops are aimed: at a value that is present, but idle, where memory overflows. None
+// Half of the drops are aimed: at a value that is present, but idle, where memory overflows. So are
+// some of the moves, there or where it nearly does. Runs that weigh nothing are left alone. None
 // of them is judged here; the caller compares the state before and after and may undo. What would
 // cost more than the caller could accept is not even begun.
 #pragma once
@@ -26,6 +29,7 @@
 
 #include "base/rng.h"
 #include "remat/blocks.h"
+#include "remat/order_moves.h"
 #include "remat/sequence_state.h"
 
 namespace lowtide::remat {
@@ -34,7 +38,8 @@ struct ProposalOptions {
   bool order_moves = true;
   bool block_moves = true;
   bool exchanges = true;
-  bool aimed = true;
+  bool aimed = true;  // drops
+  bool aimed_moves = true;
   int longest_block = 48;
   bool copies = true;              // between blocks
   const Blocks* blocks = nullptr;  // of the problem; nullptr: it has none
@@ -72,24 +77,30 @@ class Proposals {
   bool drop();
   bool keep_any();
   bool move();
-  bool move_to(int node, int previous);
+  int overflowing_node();
+  int full_node();
   bool drop_block();
   bool keep_block();
   bool exchange();
   bool copy_block();
   bool aimed_gap(int at, int& value, int& use);
   bool random_gap(int& value, int& use);
-  bool run_before(int action, int node, int depth);
+  bool run_before(int action, int node);
   int random_node();
+  int random_value();
+  void find_chances();
   int random_rerun();
 
   SequenceState* state_;
   const ActionTable* table_;
   ProposalOptions options_;
   Rng* rng_;
+  OrderMoves order_moves_;
   ProposalKind kind_ = ProposalKind::kDrop;
   int64_t most_cost_ = 0;
   std::array<uint32_t, kProposalKinds> weights_{};  // where memory does not overflow
+  std::vector<int> droppable_;                      // values
+  std::vector<char> inert_;                         // by action: it weighs nothing
   std::vector<int> block_, useless_;
   std::optional<BlockCopy> block_copy_;
 };

@@ -5,6 +5,7 @@
 #include "order/order.h"
 #include "plan/sequence_simulator.h"
 #include "remat/branch_cut.h"
+#include "remat/chain_plan.h"
 #include "remat/closure_cut.h"
 #include "remat/cut_plan.h"
 #include "remat/exact.h"
@@ -81,7 +82,7 @@ class Solve {
     if (problem_.ops.empty() || problem_.ops.size() > kMostExactOps) return false;
     constexpr int64_t kMostUnits = 10'000'000;
     const int64_t units = std::min(kMostUnits, options_.max_units / 4 * 3);
-    const ExactResult exact = solve_exactly(ActionTable(problem_), units);
+    const ExactResult exact = solve_exactly(table(), units);
     clock_.spend(std::min(exact.units, units));
     if (!exact.complete) return false;
     if (exact.best) {
@@ -110,6 +111,7 @@ class Solve {
     add_cut(order);
     // Those who have schedules to start from ask often, and need no more of them.
     if (options_.greedy_start && options_.starts.empty() && !infeasible_) add_greedy(order);
+    if (options_.chain_start && options_.starts.empty() && !infeasible_) add_chain(order);
     if (order != incoming || starts_.empty()) add_start(actions_of(incoming));
   }
 
@@ -136,9 +138,15 @@ class Solve {
   }
 
   void add_greedy(const std::vector<plan::SchedOpId>& order) {
-    const GreedyStart greedy = greedy_start(ActionTable(problem_), ops_run(actions_of(order)));
+    const GreedyStart greedy = greedy_start(table(), ops_run(actions_of(order)));
     clock_.spend(greedy.units);
     add_start(actions_of(greedy.sequence));
+  }
+
+  void add_chain(const std::vector<plan::SchedOpId>& order) {
+    const ChainStart chain = chain_start(table(), ops_run(actions_of(order)));
+    clock_.spend(chain.units);
+    if (!chain.sequence.empty()) add_start(actions_of(chain.sequence));
   }
 
   void add_several_cuts(const CutBoundResult& cut, const std::vector<plan::SchedOpId>& order) {
@@ -171,6 +179,11 @@ class Solve {
     for (const auto& start : starts_) take(start);
   }
 
+  const ActionTable& table() {
+    if (!table_) table_.emplace(problem_);
+    return *table_;
+  }
+
   // Within a billionth: sums of seconds in another order differ in their last digits.
   bool is_optimal() const {
     return !outcome_.sequence.empty() &&
@@ -178,11 +191,10 @@ class Solve {
   }
 
   void run_search() {
-    const ActionTable table(problem_);
     const auto bound_cost =
         static_cast<int64_t>((outcome_.lower_bound_seconds - once_seconds_) * 1e12 * (1 - 1e-9));
     report(0);
-    const PortfolioResult found = search(table, starts_, bound_cost, options_, clock_,
+    const PortfolioResult found = search(table(), starts_, bound_cost, options_, clock_,
                                          [this](const Found& best, double share) {
                                            if (!best.sequence.empty()) take(best.sequence);
                                            report(share);
@@ -228,6 +240,7 @@ class Solve {
   const ScheduleProblem& problem_;
   const RematOptions& options_;
   WorkBudget clock_;
+  std::optional<ActionTable> table_;  // made when it is first asked for
   double once_seconds_ = 0;
   bool infeasible_ = false;
   std::vector<std::vector<int>> starts_;

@@ -4,11 +4,11 @@
 // The state is the sequence of op runs itself (sequence_state.h), so order and recomputation are
 // searched together, any op that may rerun may run any number of times, and reruns may be nested.
 // Starting points: the plan from the closure cut, what greedy drops make of the order with the
-// least peak (greedy_start.h), that order, the incoming one, and what the caller has (a
-// neighbouring budget's plan). The best of them are annealed (anneal.h) by a deterministic
-// portfolio; the best of that is annealed again, cooler. Series of this get longer and longer and
-// are the same whatever the limit of work is, so more work never gives a worse answer. What came in
-// and fits is never made worse.
+// least peak (greedy_start.h), the best way along its chain of blocks (chain_plan.h), that order,
+// the incoming one, and what the caller has (a neighbouring budget's plan). The best of them are
+// annealed (anneal.h) by a deterministic portfolio; the best of that is annealed again, cooler.
+// Series of this get longer and longer and are the same whatever the limit of work is, so more work
+// never gives a worse answer. What came in and fits is never made worse.
 #pragma once
 
 #include <atomic>
@@ -38,9 +38,11 @@ struct RematOptions {
   bool exchanges = true;     // a rerun goes and others come, in one move
   bool repeats = true;       // what one block does, others like it try, too
   bool aimed_drops = true;   // half of the drops where memory overflows; off: blind
+  bool aimed_moves = true;   // some moves in the order take bytes away where memory is full
   bool cut_start = true;     // start from the closure cut's plan
   bool order_start = true;   // start from the order with the least peak
   bool greedy_start = true;  // and from what greedy drops make of it; not where there are `starts`
+  bool chain_start = true;   // and from a dynamic program over a chain of blocks; likewise
   bool restarts = true;      // several seeds and cooler rounds; off: one long annealing
   bool cut_bound = true;     // prove a lower bound; off: every op once
   bool several_cuts = true;  // at several moments together

@@ -16,10 +16,11 @@
 // left falls apart into a minimum cut per segment, whose value bounds the time from below for any
 // prices and multipliers >= 0. Without multipliers (b) is worth nothing, and (c) what the op costs.
 //
-// With a slow tier (one cut only) the time before t_1 is bounded by the ops or by the stores of
-// what is not in memory at t_1, the time after t_1 by the ops or by its loads; two shares mix the
-// two, and a storage can also leave memory at the price of its transfers. Residents that the op
-// does not need may be elsewhere, too.
+// With a slow tier a storage can also leave memory and come back (passage.h): what it is worth to
+// be there at a cut, or to have a copy in slow memory, joins the segments in place of (b). Each
+// segment's time is at least any mixture of its ops', stores' and loads', and the copies take
+// compute time in any case. Residents may be elsewhere, too; as no op makes them, their cheapest
+// way through all segments adds to the bound.
 //
 // Times are whole ticks, rounded so that the bound only gets weaker.
 #include <fmt/core.h>
@@ -29,6 +30,7 @@
 
 #include "verify/branch_bound.h"
 #include "verify/min_cut.h"
+#include "verify/passage.h"
 #include "verify/precedence.h"
 
 namespace lowtide::verify {
@@ -36,13 +38,7 @@ namespace {
 
 constexpr double kTolerance = 1e-9;  // of the claimed bound
 constexpr size_t kMostCuts = 64;
-constexpr int64_t kOne = int64_t{1} << 20;
 constexpr int64_t kMost = int64_t{1} << 61;
-
-int64_t scaled(int64_t x, int64_t y, bool up = false) {
-  const __int128 product = static_cast<__int128>(x) * y + (up ? kOne - 1 : 0);
-  return static_cast<int64_t>(std::min<__int128>(product / kOne, kMost));
-}
 
 class TimeBound {
  public:
@@ -57,6 +53,8 @@ class TimeBound {
     for (const plan::CutPrice& cut : certificate_.cuts) moments_.emplace_back(precedence_, cut.op);
     find_ticks();
     find_segments();
+    find_weights();
+    find_transfers();
     find_multipliers();
   }
 
@@ -65,7 +63,6 @@ class TimeBound {
     for (size_t k = 1; k < cuts_; ++k)
       if (!moments_[k - 1].after[certificate_.cuts[k].op])
         return fmt::format("its op '{}' does not follow '{}'", name_of(k + 1), name_of(k));
-    if (linked_ && cuts_ > 1) return "with a slow tier it has more than one cut";
     for (size_t k = 1; k <= cuts_; ++k)
       if (facts_.is_view_op[certificate_.cuts[k - 1].op])
         return fmt::format("its op '{}' only makes views", name_of(k));
@@ -78,6 +75,7 @@ class TimeBound {
     for (size_t k = 0; k <= cuts_; ++k) ticks += segment(k);
     for (PlanOpId o : plan_.ops.ids())
       if (undecided(o)) ticks += credit_[o];
+    if (linked_ && cuts_ > 0) ticks += residents();
     return static_cast<double>(std::max<__int128>(ticks, 0)) / ticks_per_second_;
   }
 
@@ -94,13 +92,19 @@ class TimeBound {
     for (ticks_per_second_ = 1e12; once * ticks_per_second_ > 0x1p40;) ticks_per_second_ /= 2;
     for (const plan::PlanOp& op : plan_.ops)
       ticks_.push_back(static_cast<int64_t>(op.predicted_seconds * ticks_per_second_));
-    before_share_ = to_fixed(1 - certificate_.store_share, kOne);
-    after_share_ = to_fixed(1 - certificate_.load_share, kOne);
-    if (!linked_ || cuts_ > 1) before_share_ = after_share_ = kOne;
   }
-  static int64_t to_fixed(double value, int64_t most) {
-    return static_cast<int64_t>(
-        std::clamp(std::round(value * static_cast<double>(kOne)), 0.0, static_cast<double>(most)));
+
+  void find_weights() {
+    const auto fixed = [](double share) {
+      return static_cast<int64_t>(std::clamp(std::round(share * static_cast<double>(kUnit)), 0.0,
+                                             static_cast<double>(kUnit)));
+    };
+    weights_.store.assign(cuts_ + 1, 0), weights_.load = weights_.store;
+    if (!linked_) return;
+    for (size_t k = 0; k < std::min(cuts_ + 1, certificate_.shares.size()); ++k) {
+      weights_.store[k] = fixed(certificate_.shares[k].store);
+      weights_.load[k] = std::min(fixed(certificate_.shares[k].load), kUnit - weights_.store[k]);
+    }
   }
 
   void find_segments() {
@@ -127,70 +131,110 @@ class TimeBound {
   bool forced(PlanOpId o, size_t k) const { return first_[o] == k && latest_[o] == k; }
   bool may_run(PlanOpId o, size_t k) const { return first_[o] <= k && k <= last_[o]; }
   int64_t cost(PlanOpId o, size_t k) const {
-    if (cuts_ == 1 && o == certificate_.cuts[0].op) return ticks_[o];
-    return scaled(ticks_[o], k == 0 ? before_share_ : after_share_);
+    const bool cut_op = k > 0 && o == certificate_.cuts[k - 1].op;
+    return times(ticks_[o], cut_op ? weights_.of_cut_op(k) : weights_.of_ops(k));
+  }
+
+  Transfer transfer_of(int64_t bytes) const {
+    double out = 0, in = 0, copying = 1;
+    for (const plan::SlowTier& tier : plan_.slow_tiers) {
+      out += tier.bytes_per_second_out, in += tier.bytes_per_second_in;
+      copying = std::min(copying, tier.compute_seconds_per_byte);
+    }
+    const auto ticks = [&](double seconds) {
+      return static_cast<int64_t>(
+          std::min(seconds * ticks_per_second_, static_cast<double>(kMostOfOne)));
+    };
+    const auto all = static_cast<double>(bytes);
+    return {ticks(all / out), ticks(all / in), ticks(all * copying)};
+  }
+
+  // What each storage costs at each cut, and to move.
+  void find_transfers() {
+    stay_.assign(cuts_ + 1, IdVector<PlanStorageId, int64_t>(plan_.storages.size(), 0));
+    for (PlanStorageId s : plan_.storages.ids()) {
+      transfer_.push_back(linked_ ? transfer_of(plan_.storages[s].bytes) : Transfer{});
+      for (size_t k = 1; k <= cuts_; ++k) stay_[k][s] = staying(moments_[k - 1].stay_bytes(s), k);
+    }
+  }
+  int64_t staying(int64_t bytes, size_t k) const {
+    return std::min(kMostOfOne, times(bytes, price(k)));
   }
 
   void find_multipliers() {
     credit_ = PerOp<int64_t>(plan_.ops.size(), 0);
     const auto ticks = [&](double seconds) {
       return static_cast<int64_t>(
-          std::round(std::min(seconds * ticks_per_second_, static_cast<double>(kOne << 24))));
+          std::round(std::clamp(seconds * ticks_per_second_, -0x1p44, 0x1p44)));
     };
-    for (PlanOpId o : plan_.ops.ids()) credit_[o] = std::min(cost(o, 0), cost(o, cuts_));
+    for (PlanOpId o : plan_.ops.ids()) {
+      credit_[o] = cost(o, first_[o]);
+      for (size_t k = first_[o]; k <= latest_[o]; ++k)
+        credit_[o] = std::min(credit_[o], cost(o, k));
+    }
     for (const plan::Multiplier& m : certificate_.rerun_multipliers)
       credit_[PlanOpId(static_cast<size_t>(m.id))] = ticks(m.value);
-    worth_.assign(cuts_ + 1, IdVector<PlanStorageId, int64_t>(plan_.storages.size(), 0));
-    for (const plan::Multiplier& m : certificate_.store_multipliers) {
-      const PlanStorageId s(static_cast<size_t>(m.id));
-      const PlanOpId maker = facts_.maker[s];
-      if (maker.valid() && first_[maker] <= static_cast<size_t>(m.cut))
-        worth_[static_cast<size_t>(m.cut)][s] = ticks(m.value);
-    }
+    worth_.assign(cuts_ + 2, IdVector<PlanStorageId, ByPlace>(plan_.storages.size(), ByPlace{}));
+    for (size_t k = 1; k <= cuts_; ++k)
+      for (PlanStorageId s : plan_.storages.ids())
+        if (linked_ && made_before(s, k)) worth_[k][s][kAway] = store_ticks(s, k - 1);
+    for (const plan::Multiplier& m : certificate_.copy_multipliers)
+      if (linked_ && made_before(storage(m), cut(m)))
+        worth_[cut(m)][storage(m)][kAway] += ticks(m.value);
+    for (const plan::Multiplier& m : certificate_.store_multipliers)
+      if (made_before(storage(m), cut(m))) worth_[cut(m)][storage(m)][kPresent] = ticks(m.value);
+    for (auto& at_cut : worth_)
+      for (ByPlace& worth : at_cut) worth[kKept] = std::max(worth[kPresent], worth[kAway]);
+  }
+  static PlanStorageId storage(const plan::Multiplier& m) {
+    return PlanStorageId(static_cast<size_t>(m.id));
+  }
+  static size_t cut(const plan::Multiplier& m) { return static_cast<size_t>(m.cut) + 1; }
+  bool made_before(PlanStorageId s, size_t k) const {
+    return facts_.maker[s].valid() && first_[facts_.maker[s]] < k;
+  }
+  int64_t store_ticks(PlanStorageId s, size_t k) const {
+    return transfer_[s].store(weights_, first_[facts_.maker[s]], k);
   }
 
-  // The price of staying, or of moving out before the cut and in after it: a share of the link's
-  // time, and the compute time that the copies take.
-  int64_t stay_ticks(int64_t bytes, size_t k, bool out) const {
-    const int64_t stay = scaled(bytes, price(k));
-    if (!linked_) return stay;
-    double per_second_out = 0, per_second_in = 0;
-    double copy = 1;
-    for (const plan::SlowTier& tier : plan_.slow_tiers) {
-      per_second_out += tier.bytes_per_second_out, per_second_in += tier.bytes_per_second_in;
-      copy = std::min(copy, tier.compute_seconds_per_byte);
-    }
-    const auto ticks = [&](double per_second, int64_t share) {
-      const double all = static_cast<double>(bytes) / per_second * ticks_per_second_;
-      const double copied = static_cast<double>(bytes) * copy * ticks_per_second_;
-      return scaled(static_cast<int64_t>(std::min(all, 1e18)), kOne - share) +
-             static_cast<int64_t>(std::min(copied, 1e18));
-    };
-    return std::min(stay, ticks(per_second_in, after_share_) +
-                              (out ? ticks(per_second_out, before_share_) : 0));
-  }
   int64_t price(size_t k) const {
     const double price = certificate_.cuts[k - 1].price * ticks_per_second_;
-    return static_cast<int64_t>(std::min(std::round(price * static_cast<double>(kOne)), 0x1p60));
+    return static_cast<int64_t>(std::min(std::round(price * static_cast<double>(kUnit)), 0x1p60));
   }
 
-  // Of residents that the op does not need and a later one does.
-  int64_t residents_ticks(size_t k) const {
-    const Moment& moment = moments_[k - 1];
-    IdVector<PlanStorageId, char> changed(plan_.storages.size(), 0);
+  // What residents that may be elsewhere cost in all segments.
+  __int128 residents() const {
+    IdVector<PlanStorageId, std::vector<PlanOpId>> writers(plan_.storages.size());
     for (PlanOpId o : plan_.ops.ids())
       for (PlanValueId v : plan_.ops[o].outputs)
-        if (plan_.values[v].alias == plan::PlanAlias::kUpdate && moment.before[o])
-          changed[plan_.values[v].storage] = 1;
-    int64_t ticks = 0;
-    for (PlanStorageId s : plan_.storages.ids()) {
-      if (!precedence_.may_move(s) || precedence_.reads(moment.op, s)) continue;
-      const auto& readers = facts_.readers[s];
-      if (std::any_of(readers.begin(), readers.end(),
-                      [&](PlanOpId r) { return moment.after[r] != 0; }))
-        ticks = std::min(kMost, ticks + stay_ticks(plan_.storages[s].bytes, k, changed[s] != 0));
-    }
+        if (plan_.values[v].alias == plan::PlanAlias::kUpdate)
+          writers[plan_.values[v].storage].push_back(o);
+    __int128 ticks = 0;
+    for (PlanStorageId s : plan_.storages.ids())
+      if (precedence_.may_move(s)) ticks += resident(s, writers[s]).least(weights_);
     return ticks;
+  }
+
+  ResidentPassage resident(PlanStorageId s, const std::vector<PlanOpId>& writers) const {
+    ResidentPassage passage;
+    passage.transfer = transfer_[s];
+    passage.at_cut.assign(cuts_ + 1, 0);
+    for (size_t k = 1; k <= cuts_; ++k)
+      passage.at_cut[k] = precedence_.reads(certificate_.cuts[k - 1].op, s)
+                              ? kNever
+                              : staying(plan_.storages[s].bytes, k);
+    passage.needed.assign(cuts_ + 1, 0);
+    for (PlanOpId o : facts_.readers[s]) {
+      const bool at_cut = latest_[o] > 0 && certificate_.cuts[latest_[o] - 1].op == o;
+      if (first_[o] == latest_[o] && !at_cut) passage.needed[latest_[o]] = 1;
+    }
+    passage.written = !writers.empty();
+    passage.written_after = passage.written_before = cuts_;
+    for (PlanOpId o : writers) {
+      passage.written_after = std::min(passage.written_after, first_[o]);
+      passage.written_before = std::min(passage.written_before, latest_[o]);
+    }
+    return passage;
   }
 
   // The least cost of segment k, less the price of its capacity.
@@ -199,25 +243,25 @@ class TimeBound {
     if (k > 0) {
       const int64_t room = budget_ - moments_[k - 1].present_bytes;
       if (room < 0) return 0;  // nothing fits at all; any bound would do
-      constant -= scaled(room, price(k), true);
-      if (linked_) constant += residents_ticks(k);
+      constant -= times(room, price(k), true);
     }
     const size_t source = plan_.ops.size() + plan_.storages.size(), sink = source + 1;
     MinCut cut(sink + 1);
-    for (PlanOpId o : plan_.ops.ids()) add_op(cut, o, k, constant);
+    PerOp<int64_t> gains(plan_.ops.size(), 0);  // for their storages, by running
     for (PlanStorageId s : plan_.storages.ids())
-      if (facts_.maker[s].valid()) add_storage(cut, s, k, constant);
+      if (facts_.maker[s].valid()) add_storage(cut, s, k, gains, constant);
+    for (PlanOpId o : plan_.ops.ids()) add_op(cut, o, k, gains[o], constant);
     return constant + cut.run(source, sink);
   }
 
-  void add_op(MinCut& cut, PlanOpId o, size_t k, __int128& constant) const {
+  void add_op(MinCut& cut, PlanOpId o, size_t k, int64_t gain, __int128& constant) const {
     if (facts_.is_view_op[o]) return;
     const size_t source = plan_.ops.size() + plan_.storages.size(), sink = source + 1;
     int64_t ticks = cost(o, k);
     if (undecided(o) && first_[o] <= k && k <= latest_[o]) ticks -= credit_[o];
-    for (PlanStorageId s : facts_.makes[o]) ticks -= worth_[k][s];
     if (forced(o, k)) constant += ticks;
     if (forced(o, k) || !may_run(o, k)) return;
+    ticks -= gain;
     if (ticks > 0) cut.add_arc(o.index(), sink, capacity(ticks));
     if (ticks < 0) {
       cut.add_arc(source, o.index(), capacity(-ticks));
@@ -233,22 +277,40 @@ class TimeBound {
     return std::min(ticks, kMost / (std::ssize(plan_.ops) + std::ssize(plan_.storages)));
   }
 
-  void add_storage(MinCut& cut, PlanStorageId s, size_t k, __int128& constant) const {
+  Passage passage(PlanStorageId s, size_t k) const {
+    const size_t made = first_[facts_.maker[s]];
+    Passage passage;
+    passage.begin = {0, kNever, kNever, kNever};
+    if (made > k) return passage;
+    if (k < cuts_) passage.end = worth_[k + 1][s];
+    if (linked_) passage.store = store_ticks(s, k);
+    if (made == k) return passage;
+    const ByPlace& worth = worth_[k][s];
+    const int64_t stay = stay_[k][s];
+    passage.begin[kPresent] = worth[kPresent] + stay;
+    if (moments_[k - 1].is_input[s]) passage.begin[kGone] = worth[kPresent];
+    if (!linked_) return passage;
+    passage.begin[kKept] = worth[kKept] + stay;
+    passage.begin[kAway] = worth[moments_[k - 1].is_input[s] ? kKept : kAway];
+    std::vector<int64_t> at_cut(cuts_ + 1, 0);
+    for (size_t i = 1; i <= k; ++i) at_cut[i] = moments_[i - 1].is_input[s] ? kNever : stay_[i][s];
+    passage.load = transfer_[s].load(weights_, at_cut, made, k);
+    return passage;
+  }
+
+  // Adds its arcs, what it costs when nothing runs that need not (to the constant), and what it
+  // costs less when its maker does.
+  void add_storage(MinCut& cut, PlanStorageId s, size_t k, PerOp<int64_t>& gains,
+                   __int128& constant) const {
     const size_t source = plan_.ops.size() + plan_.storages.size(), sink = source + 1;
     const PlanOpId maker = facts_.maker[s];
-    const bool old = first_[maker] < k;
-    int64_t ticks = 0;
-    if (old) {
-      ticks = stay_ticks(moments_[k - 1].stay_bytes(s), k, true) - worth_[k][s];
-      if (moments_[k - 1].is_input[s]) {
-        constant += worth_[k - 1][s];
-      } else {
-        ticks += worth_[k - 1][s];
-      }
-      if (ticks < 0) constant += ticks;
-      if (ticks <= 0) return;  // it stays
-    }
-    if (!old && forced(maker, k)) return;
+    const Passage ways = passage(s, k);
+    const int64_t idle = ways.least(forced(maker, k), false);
+    constant += idle;
+    if (forced(maker, k)) return;
+    if (may_run(maker, k)) gains[maker] += idle - ways.least(true, false);
+    const int64_t needed = ways.least(false, true);
+    if (needed == idle) return;
     const size_t node = plan_.ops.size() + s.index();
     bool wanted = k == cuts_ && facts_.is_output[s];
     for (PlanOpId reader : facts_.readers[s]) {
@@ -261,7 +323,7 @@ class TimeBound {
     }
     if (wanted) cut.add_arc(source, node, MinCut::kUnlimited);
     cut.add_arc(node, may_run(maker, k) ? maker.index() : sink,
-                old ? capacity(ticks) : MinCut::kUnlimited);
+                needed < kNever ? capacity(needed - idle) : MinCut::kUnlimited);
   }
 
   const Facts& facts_;
@@ -273,10 +335,12 @@ class TimeBound {
   const Precedence precedence_;
   std::vector<Moment> moments_;  // by cut, from 0
   double ticks_per_second_ = 1;
-  int64_t before_share_ = kOne, after_share_ = kOne;
+  Weights weights_;
+  IdVector<PlanStorageId, Transfer> transfer_;
+  std::vector<IdVector<PlanStorageId, int64_t>> stay_;   // by cut, from 1: what staying costs
   PerOp<int64_t> ticks_;                                 // of one run
   PerOp<int64_t> credit_;                                // multiplier of (c)
-  std::vector<IdVector<PlanStorageId, int64_t>> worth_;  // multipliers of (b), by segment
+  std::vector<IdVector<PlanStorageId, ByPlace>> worth_;  // multipliers of (b), by cut, from 1
   PerOp<size_t> first_, latest_, last_;                  // segments
 };
 

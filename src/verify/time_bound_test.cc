@@ -26,10 +26,12 @@ plan::TimeCertificate random_certificate(const plan::Plan& plan, Rng& rng) {
   const Facts facts(plan);
   plan::TimeCertificate certificate;
   const bool linked = !plan.slow_tiers.empty();
-  for (PlanOpId op : random_chain(Precedence(facts), rng, linked ? 1 : 4))
-    certificate.cuts.push_back({op, rng.uniform() * 0.01});
-  if (linked)
-    certificate.store_share = rng.uniform() / 4, certificate.load_share = rng.uniform() / 4;
+  for (PlanOpId op : random_chain(Precedence(facts), rng, 4))
+    certificate.cuts.push_back({op, rng.uniform() * (rng.below(3) ? 0.01 : 0.0005)});
+  if (linked && rng.below(3))
+    for (size_t k = 0; k <= certificate.cuts.size(); ++k)
+      certificate.shares.push_back(
+          {rng.below(2) ? rng.uniform() / 2 : 0, rng.below(2) ? rng.uniform() / 2 : 0});
   if (certificate.cuts.empty() || rng.below(3) == 0) return certificate;
   for (PlanOpId op : plan.ops.ids())
     if (rng.below(2))
@@ -40,6 +42,11 @@ plan::TimeCertificate random_certificate(const plan::Plan& plan, Rng& rng) {
       certificate.store_multipliers.push_back(
           {static_cast<int32_t>(rng.below(certificate.cuts.size())),
            static_cast<int32_t>(s.index()), rng.uniform()});
+  for (PlanStorageId s : plan.storages.ids())
+    if (linked && rng.below(3) == 0)
+      certificate.copy_multipliers.push_back(
+          {static_cast<int32_t>(rng.below(certificate.cuts.size())),
+           static_cast<int32_t>(s.index()), (rng.uniform() - 0.5) / 4});
   return certificate;
 }
 
