@@ -105,6 +105,8 @@ class CertificateWriter {
         m.divisor = row.divisor;
         m.value = value;
       }
+      std::stable_sort(node.multipliers.begin(), node.multipliers.end(),
+                       [](const auto& a, const auto& b) { return a.row < b.row; });
     }
     return certificate;
   }

@@ -124,6 +124,92 @@ TEST(Claims, OfTimeAndFloorAreWhatTheVerifierShows) {
   RecordProperty("several", several);
 }
 
+// Plans of small steps within budgets, with a proof by cases where it shows more than cuts do.
+std::vector<plan::Plan> plans_by_cases() {
+  std::vector<plan::Plan> plans;
+  for (uint64_t seed = 1; seed <= 30; ++seed) {
+    Rng rng(seed);
+    const ir::Graph graph = blocks(rng, 4 + static_cast<int>(seed % 5));
+    OptimizeOptions options = training_options();
+    options.proof_units = 40'000'000;
+    const auto whole = optimize(graph, options);
+    options.budget_bytes = whole->plan.arena_bytes * rng.between(60, 90) / 100;
+    if (auto made = optimize(graph, options); made && made->plan.claims.branch_certificate)
+      plans.push_back(std::move(made->plan));
+  }
+  return plans;
+}
+
+TEST(Claims, ByCasesAreWhatTheVerifierShows) {
+  const std::vector<plan::Plan> plans = plans_by_cases();
+  EXPECT_GT(plans.size(), 4u);
+  Rng rng(3);
+  for (const plan::Plan& made : plans) {
+    const verify::Report report = verify::verify(made);
+    for (const verify::Finding& f : report.findings) ADD_FAILURE() << f.message;
+    EXPECT_LE(made.claims.lower_bound_seconds, made.claims.predicted_seconds * (1 + 1e-9));
+    plan::Plan more = made;
+    more.claims.branch_certificate.reset();  // the cuts alone show less
+    EXPECT_TRUE(verify::verify(more).has(verify::Violation::kTimeCertificate));
+    more = made;
+    more.claims.lower_bound_seconds = report.time_bound_seconds * (1 + 1e-6);
+    EXPECT_FALSE(verify::verify(more).ok());
+    for (int i = 0; i < 30; ++i) {  // other multipliers show something else, but nothing untrue
+      more = made;
+      for (plan::ProofNode& node : more.claims.branch_certificate->nodes)
+        for (plan::ProofMultiplier& m : node.multipliers)
+          if (rng.below(3) == 0) m.value = rng.between(0, 2 * m.value);
+      EXPECT_LE(verify::verify(more).time_bound_seconds,
+                made.claims.predicted_seconds * (1 + 1e-9));
+    }
+  }
+}
+
+TEST(Claims, ProofsThatLeaveOutACaseOrBendARowAreRefused) {
+  int cases = 0, rows = 0;
+  const auto refused = [](const plan::Plan& plan) {
+    const verify::Report report = verify::verify(plan);
+    return report.has(verify::Violation::kTimeCertificate) ||
+           report.has(verify::Violation::kMalformed);
+  };
+  for (const plan::Plan& made : plans_by_cases()) {
+    const size_t nodes = made.claims.branch_certificate->nodes.size();
+    for (size_t i = 1; i < nodes; ++i) {
+      plan::Plan worse = made;
+      plan::ProofNode& node = worse.claims.branch_certificate->nodes[i];
+      node.value = !node.value;  // the same case twice
+      EXPECT_TRUE(refused(worse));
+      node = made.claims.branch_certificate->nodes[i];
+      node.id = (node.id + 1) % static_cast<int>(made.ops.size());
+      EXPECT_TRUE(refused(worse));
+      ++cases;
+    }
+    for (size_t m = 0; m < made.claims.branch_certificate->nodes[0].multipliers.size(); ++m) {
+      plan::Plan worse = made;
+      plan::ProofMultiplier& bent = worse.claims.branch_certificate->nodes[0].multipliers[m];
+      if (bent.row == plan::ProofRow::kOnce) continue;  // holds for every op
+      if (bent.row == plan::ProofRow::kNeed || bent.row == plan::ProofRow::kAgainNeed) {
+        if (!bent.op.valid()) continue;
+        bent.op = worse.claims.branch_certificate->cuts.front();  // reads it where it is no need
+        bent.cut = 1;
+      } else if (bent.row == plan::ProofRow::kCapacity) {
+        bent.divisor = 0;
+      } else {
+        bent.cut = static_cast<int32_t>(worse.claims.branch_certificate->cuts.size()) + 1;
+      }
+      EXPECT_TRUE(refused(worse)) << static_cast<int>(bent.row);
+      ++rows;
+    }
+    plan::Plan shorter = made;
+    shorter.claims.branch_certificate->nodes.pop_back();
+    if (nodes > 1) EXPECT_TRUE(refused(shorter));
+    shorter.claims.branch_certificate->nodes.clear();
+    EXPECT_TRUE(refused(shorter));
+  }
+  EXPECT_GT(cases, 10);
+  EXPECT_GT(rows, 50);
+}
+
 // A plan in the best order, its problem, and a budget below its peak.
 struct Made {
   analysis::ScheduleView view;

@@ -202,7 +202,7 @@ struct ProofNode {
   ProofVariable variable = ProofVariable::kRun;
   int32_t cut = 0, id = 0;
   bool value = false;
-  // Those of the parent hold here, too, unless named; 0: no more.
+  // By row. Those of the parent hold here, too, unless named; 0: no more.
   std::vector<ProofMultiplier> multipliers{};
   bool operator==(const ProofNode&) const = default;
 };

@@ -453,10 +453,17 @@ Status Reader::proof_rows(const Place& place, ProofRow row, ProofNode& out) cons
 }
 
 Status Reader::proof_node(const Place& place, ProofNode& out) const {
+  // By kind, in whatever order the members come.
+  for (size_t i = 0; place.json->is_object() && i < kProofRowWords.size(); ++i) {
+    const auto rows = place.json->find(kProofRowWords[i]);
+    if (rows == place.json->end()) continue;
+    const Place member{&*rows, &place, kProofRowWords[i], 0};
+    LT_RETURN_IF_ERROR(proof_rows(member, static_cast<ProofRow>(i), out));
+  }
   return object(place, {}, [&](std::string_view key, const Place& member) -> Status {
     if (key == "parent") return index(member, out.parent);
-    for (size_t i = 0; i < kProofRowWords.size(); ++i)
-      if (key == kProofRowWords[i]) return proof_rows(member, static_cast<ProofRow>(i), out);
+    if (std::find(kProofRowWords.begin(), kProofRowWords.end(), key) != kProofRowWords.end())
+      return {};
     for (size_t i = 0; i < kProofVariableWords.size(); ++i) {
       if (key != kProofVariableWords[i]) continue;
       std::vector<int64_t> numbers;

@@ -30,8 +30,9 @@ struct Program {
 
 // A chain of cuts and its tree.
 struct Chain : Program {
-  Chain(const StepGraph& graph, std::vector<SchedOpId> ops, int64_t small_bytes, double price)
-      : Program(graph, std::move(ops), small_bytes), tree(program, weights(graph, price)) {}
+  Chain(const StepGraph& graph, std::vector<SchedOpId> ops, int64_t small_bytes, double price,
+        WorkBudget& work)
+      : Program(graph, std::move(ops), small_bytes), tree(program, weights(graph, price), work) {}
 
   std::vector<double> weights(const StepGraph& graph, double price) const {
     std::vector<double> result;
@@ -99,18 +100,6 @@ std::vector<SchedOpId> places(const StepGraph& graph, SchedOpId main) {
   return result;
 }
 
-std::optional<std::vector<SchedOpId>> with(const StepGraph& graph, std::vector<SchedOpId> cuts,
-                                           SchedOpId op) {
-  const auto side = sides_of(graph, op);
-  size_t at = 0;
-  for (SchedOpId cut : cuts) {
-    if (side[cut] == Side::kOther || side[cut] == Side::kSelf) return std::nullopt;
-    at += side[cut] == Side::kBefore;
-  }
-  cuts.insert(cuts.begin() + static_cast<std::ptrdiff_t>(at), op);
-  return cuts;
-}
-
 class Search {
  public:
   Search(const StepGraph& graph, const CutBoundResult& single, const BranchCutOptions& options)
@@ -130,12 +119,12 @@ class Search {
 
   std::unique_ptr<Chain> run(SchedOpId main) {
     auto best = make({main});
-    bool open = best->tree.grow(goal_ticks_, kFirstSplits, work_);
+    bool open = best->tree.grow(goal_ticks_, kFirstSplits);
     int failures = 0;
     for (int64_t splits = kFirstSplits; !done(*best); splits *= 2) {
       auto next = failures < kMostFailures && best->segments.size() < max_cuts_ ? extension(*best)
                                                                                 : nullptr;
-      if (next) next->tree.grow(goal_ticks_, splits, work_);
+      if (next) next->tree.grow(goal_ticks_, splits);
       if (next && next->tree.bound_ticks() > best->tree.bound_ticks()) {
         best = std::move(next);
         open = true;
@@ -143,7 +132,7 @@ class Search {
       }
       failures += next != nullptr;
       if (!open && !next) break;
-      open = best->tree.grow(goal_ticks_, splits, work_);
+      open = best->tree.grow(goal_ticks_, splits);
     }
     return best;
   }
@@ -155,8 +144,8 @@ class Search {
     double percent;  // when last tried: how much it helped
   };
 
-  std::unique_ptr<Chain> make(std::vector<SchedOpId> cuts) const {
-    return std::make_unique<Chain>(graph_, std::move(cuts), small_bytes_, price_);
+  std::unique_ptr<Chain> make(std::vector<SchedOpId> cuts) {
+    return std::make_unique<Chain>(graph_, std::move(cuts), small_bytes_, price_, work_);
   }
 
   bool done(const Chain& chain) { return chain.tree.bound_ticks() >= goal_ticks_ || !work_.look(); }
@@ -171,7 +160,7 @@ class Search {
     for (Tried& tried : tried_) {
       if (!work_.look() || (!chosen.empty() && from.segments.size() > 1 && idle >= kIdleTrials))
         break;
-      auto cuts = with(graph_, from.segments.cuts, tried.op);
+      auto cuts = chain_with(graph_, from.segments.cuts, tried.op);
       if (!cuts) continue;
       const Program longer(graph_, std::move(*cuts), small_bytes_);
       tried.percent = rise(from, longer);
@@ -193,13 +182,10 @@ class Search {
       std::vector<int8_t> here(from.program.variables.size(), kFree);
       for (const auto& [variable, value] : fixed)
         if (!lost(from, longer, variable, value)) here[variable] = value;
-      base.set_fixed(here), base.solve(kMostIterations);
-      lp.set_fixed(carried(from, fixed, longer)), lp.solve(kMostIterations);
+      base.set_fixed(here), base.solve(kMostIterations, work_);
+      lp.set_fixed(carried(from, fixed, longer)), lp.solve(kMostIterations, work_);
       sum += std::clamp(lp.value() - base.value(), -kMostRise, kMostRise);
     }
-    const auto size =
-        static_cast<int64_t>(longer.program.rows.size() + longer.program.variables.size());
-    work_.spend(BranchTree::kUnitsOfIteration * size * (lp.iterations() + base.iterations()));
     return sum / static_cast<double>(cases.size());
   }
 

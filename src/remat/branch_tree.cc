@@ -14,11 +14,11 @@ constexpr double kLeastGain = 1e-4, kMostGain = 0.5;  // percent, as far as side
 
 }  // namespace
 
-BranchTree::BranchTree(const CutProgram& program, std::vector<double> weights)
-    : program_(program), weights_(std::move(weights)), lp_(program) {
+BranchTree::BranchTree(const CutProgram& program, std::vector<double> weights, WorkBudget& work)
+    : program_(program), weights_(std::move(weights)), work_(work), lp_(program) {
   fixed_.assign(program.variables.size(), kFree);
   BranchNode root;
-  lp_.solve(kMostIterations);
+  lp_.solve(kMostIterations, work_);
   root.multipliers = lp_.multipliers();
   root.bound_ticks = program.bound(root.multipliers, fixed_);
   read_leaf(root);
@@ -55,24 +55,16 @@ void BranchTree::read_leaf(BranchNode& node) const {
       node.fractional.emplace_back(static_cast<uint32_t>(j), x[j]);
 }
 
-void BranchTree::spend(WorkBudget& work) {
-  const auto size = static_cast<int64_t>(program_.rows.size() + program_.variables.size());
-  work.spend((lp_.iterations() - iterations_) * kUnitsOfIteration * size);
-  iterations_ = lp_.iterations();
-}
-
-bool BranchTree::grow(int64_t goal_ticks, int64_t splits, WorkBudget& work) {
-  spend(work);
-  for (int64_t i = 0; i < splits && bound_ticks() < goal_ticks && work.look(); ++i) {
+bool BranchTree::grow(int64_t goal_ticks, int64_t splits) {
+  for (int64_t i = 0; i < splits && bound_ticks() < goal_ticks && work_.look(); ++i) {
     const size_t node = lowest_.begin()->second;
     if (nodes_[node].fractional.empty()) return false;
-    const uint32_t variable = choose(node, work);
+    const uint32_t variable = choose(node);
     lowest_.erase(lowest_.begin());
     nodes_[node].children = static_cast<int>(nodes_.size());
     for (const int8_t value : {int8_t{0}, int8_t{1}}) add_child(node, variable, value);
     nodes_[node].basis = {};
     nodes_[node].fractional = {};
-    spend(work);
   }
   return bound_ticks() < goal_ticks;
 }
@@ -83,11 +75,11 @@ double BranchTree::trial(size_t node, uint32_t variable, int8_t value) {
   lp_.set_fixed(fixed_);
   fixed_[variable] = kFree;
   lp_.set_basis(nodes_[node].basis);
-  lp_.solve(kTrialIterations);
+  lp_.solve(kTrialIterations, work_);
   return lp_.infeasible() ? 1e9 : lp_.value();
 }
 
-uint32_t BranchTree::choose(size_t node, WorkBudget& work) {
+uint32_t BranchTree::choose(size_t node) {
   std::vector<std::pair<double, uint32_t>> candidates;  // heaviest first
   for (const auto& [variable, x] : nodes_[node].fractional)
     candidates.emplace_back(-std::min(x, 1 - x) * weights_[variable], variable);
@@ -100,9 +92,8 @@ uint32_t BranchTree::choose(size_t node, WorkBudget& work) {
   double best = -1;
   uint32_t chosen = candidates[0].second;
   for (const auto& [weight, variable] : candidates) {
-    if (candidates.size() == 1 || work.exhausted()) break;
+    if (candidates.size() == 1 || work_.exhausted()) break;
     const double score = gain(trial(node, variable, 0)) * gain(trial(node, variable, 1));
-    spend(work);
     if (score <= best) continue;
     best = score;
     chosen = variable;
@@ -119,7 +110,7 @@ void BranchTree::add_child(size_t parent, uint32_t variable, int8_t value) {
   fixed_[variable] = value;
   lp_.set_fixed(fixed_);
   lp_.set_basis(nodes_[parent].basis);
-  lp_.solve(kMostIterations);
+  lp_.solve(kMostIterations, work_);
   child.multipliers = lp_.multipliers();
   child.bound_ticks = program_.bound(child.multipliers, fixed_);
   const int64_t inherited = program_.bound(nodes_[parent].multipliers, fixed_);

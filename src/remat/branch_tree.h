@@ -35,10 +35,8 @@ struct BranchNode {
 
 class BranchTree {
  public:
-  static constexpr int64_t kUnitsOfIteration = 1;  // of work, by row and column
-
-  // Borrows `program`. `weights`, by variable: what fixing it may be worth.
-  BranchTree(const CutProgram& program, std::vector<double> weights);
+  // Borrows `program` and `work`. `weights`, by variable: what fixing it may be worth.
+  BranchTree(const CutProgram& program, std::vector<double> weights, WorkBudget& work);
 
   const std::vector<BranchNode>& nodes() const { return nodes_; }  // parents before children
   // In ticks, beyond each op once, of every schedule.
@@ -46,25 +44,24 @@ class BranchTree {
   // What is fixed in the lowest leaves, up to so many.
   std::vector<std::vector<std::pair<uint32_t, int8_t>>> lowest_cases(size_t count) const;
   // Splits up to so many leaves, until the bound is the goal. False: no more can be gained.
-  bool grow(int64_t goal_ticks, int64_t splits, WorkBudget& work);
+  bool grow(int64_t goal_ticks, int64_t splits);
 
  private:
   using Place = std::pair<int64_t, size_t>;  // bound, node
 
   void fix(size_t node);
-  uint32_t choose(size_t node, WorkBudget& work);
+  uint32_t choose(size_t node);
   double trial(size_t node, uint32_t variable, int8_t value);
   void add_child(size_t parent, uint32_t variable, int8_t value);
   void read_leaf(BranchNode& node) const;
-  void spend(WorkBudget& work);
 
   const CutProgram& program_;
   std::vector<double> weights_;
+  WorkBudget& work_;
   LinearProgram lp_;
   std::vector<BranchNode> nodes_;
   std::set<Place> lowest_;  // leaves
   std::vector<int8_t> fixed_;
-  int64_t iterations_ = 0;  // paid for
 };
 
 }  // namespace lowtide::remat

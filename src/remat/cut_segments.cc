@@ -3,6 +3,19 @@
 #include <algorithm>
 
 namespace lowtide::remat {
+
+std::optional<std::vector<SchedOpId>> chain_with(const StepGraph& graph,
+                                                 std::vector<SchedOpId> cuts, SchedOpId op) {
+  const auto side = sides_of(graph, op);
+  size_t at = 0;
+  for (SchedOpId cut : cuts) {
+    if (side[cut] == Side::kOther || side[cut] == Side::kSelf) return std::nullopt;
+    at += side[cut] == Side::kBefore;
+  }
+  cuts.insert(cuts.begin() + static_cast<std::ptrdiff_t>(at), op);
+  return cuts;
+}
+
 namespace {
 
 void find_segments(const StepGraph& graph, CutSegments& s) {

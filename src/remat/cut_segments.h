@@ -6,11 +6,16 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "remat/closure_cut_network.h"
 
 namespace lowtide::remat {
+
+// The cuts and `op` in order, or nothing if they are no chain.
+std::optional<std::vector<SchedOpId>> chain_with(const StepGraph& graph,
+                                                 std::vector<SchedOpId> cuts, SchedOpId op);
 
 struct CutSegments {
   // Borrows `graph`, whose problem has a budget. Each op a descendant of the one before.

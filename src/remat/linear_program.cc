@@ -11,6 +11,9 @@ namespace {
 constexpr double kMiB = 0x1p20;
 constexpr double kLargest = 0x1p30;  // a multiplier, in units
 constexpr double kNoLimit = 1e30;
+constexpr int kPart = 1000;                                   // iterations
+constexpr int64_t kUnitsOfIteration = 1, kUnitsOfStart = 10;  // by row and column
+constexpr int kInfeasible = 1, kStopped = 3;                  // Clp's status
 
 }  // namespace
 
@@ -67,20 +70,29 @@ void LinearProgram::set_fixed(std::span<const int8_t> fixed) {
 }
 
 void LinearProgram::set_basis(const Basis& basis) {
-  Clp_copyinStatus(model_->clp, basis.data());
+  if (!basis.empty()) Clp_copyinStatus(model_->clp, basis.data());
 }
 
 LinearProgram::Basis LinearProgram::basis() const {
+  if (!Clp_statusExists(model_->clp)) return {};
   const unsigned char* status = Clp_statusArray(model_->clp);
   return {status, status + program_.variables.size() + program_.rows.size()};
 }
 
-void LinearProgram::solve(int max_iterations) {
-  Clp_setMaximumIterations(model_->clp, max_iterations);
-  Clp_setNumberIterations(model_->clp, 0);
-  Clp_dual(model_->clp, 0);
-  iterations_ += Clp_numberIterations(model_->clp);
-  infeasible_ = Clp_status(model_->clp) == 1;
+// In parts, between which it looks whether it may go on.
+void LinearProgram::solve(int max_iterations, WorkBudget& work) {
+  const auto size = static_cast<int64_t>(program_.rows.size() + program_.variables.size());
+  int status = kStopped;
+  for (int done = 0; done < max_iterations && status == kStopped && work.look();) {
+    Clp_setMaximumIterations(model_->clp, std::min(kPart, max_iterations - done));
+    Clp_setNumberIterations(model_->clp, 0);
+    Clp_dual(model_->clp, 0);
+    status = Clp_status(model_->clp);
+    const int iterations = Clp_numberIterations(model_->clp);
+    done += std::max(1, iterations);
+    work.spend((iterations + kUnitsOfStart) * kUnitsOfIteration * size);
+  }
+  infeasible_ = status == kInfeasible;
 }
 
 double LinearProgram::value() const {

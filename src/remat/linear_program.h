@@ -8,6 +8,7 @@
 #include <span>
 #include <vector>
 
+#include "base/work.h"
 #include "remat/cut_program.h"
 
 namespace lowtide::remat {
@@ -26,14 +27,13 @@ class LinearProgram {
   void set_basis(const Basis& basis);
   Basis basis() const;
 
-  // Within so many iterations. What is known afterwards is where it stopped.
-  void solve(int max_iterations);
+  // Within so many iterations, and the work left. What is known afterwards is where it stopped.
+  void solve(int max_iterations, WorkBudget& work);
   bool infeasible() const { return infeasible_; }
   double value() const;  // in percent of the step, beyond each op once
   std::span<const double> variables() const;
   // Multipliers of the rows; of an infeasible program some that prove very much.
   std::vector<CutMultiplier> multipliers() const;
-  int64_t iterations() const { return iterations_; }  // of all solves
 
  private:
   struct Model;
@@ -45,7 +45,6 @@ class LinearProgram {
   double forced_percent_ = 0;
   std::vector<int8_t> fixed_;
   bool infeasible_ = false;
-  int64_t iterations_ = 0;
 };
 
 }  // namespace lowtide::remat

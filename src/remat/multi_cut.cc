@@ -9,6 +9,7 @@
 #include "base/work.h"
 #include "plan/sequence_simulator.h"
 #include "remat/cut_plan.h"
+#include "remat/cut_segments.h"
 #include "remat/floor.h"
 #include "remat/multi_cut_network.h"
 
@@ -295,19 +296,6 @@ std::vector<std::vector<SchedOpId>> candidates(const StepGraph& graph, const Cut
   return places;
 }
 
-// The cuts and `op` in order, or nothing if they are no chain.
-std::optional<std::vector<SchedOpId>> with(const StepGraph& graph, std::vector<SchedOpId> cuts,
-                                           SchedOpId op) {
-  const auto side = sides_of(graph, op);
-  size_t at = 0;
-  for (SchedOpId cut : cuts) {
-    if (side[cut] == Side::kOther || side[cut] == Side::kSelf) return std::nullopt;
-    at += side[cut] == Side::kBefore;
-  }
-  cuts.insert(cuts.begin() + static_cast<std::ptrdiff_t>(at), op);
-  return cuts;
-}
-
 void record(const Ascent& ascent, const StepGraph& graph, MultiCutResult& result) {
   const Multipliers& m = ascent.best();
   // Somewhat less, for what sums of floating-point seconds lose, and shares of ticks.
@@ -337,7 +325,7 @@ std::unique_ptr<Ascent> best_extension(const StepGraph& graph, const Ascent& fro
   std::vector<SchedOpId> ops;
   for (const std::vector<SchedOpId>& place : places)
     for (SchedOpId op : place) {
-      const auto chain = with(graph, from.cuts(), op);
+      const auto chain = chain_with(graph, from.cuts(), op);
       if (!chain) continue;
       if (std::find(ops.begin(), ops.end(), op) == ops.end()) ops.push_back(op);
       break;
@@ -348,7 +336,7 @@ std::unique_ptr<Ascent> best_extension(const StepGraph& graph, const Ascent& fro
   for (SchedOpId op : ops) {
     if (work.exhausted()) break;
     tried.push_back(
-        std::make_unique<Ascent>(graph, *with(graph, from.cuts(), op), from.unit_price()));
+        std::make_unique<Ascent>(graph, *chain_with(graph, from.cuts(), op), from.unit_price()));
     tried.back()->adopt(from);
     tried.back()->set_price(op, static_cast<int64_t>(kFirstPrice * from.unit_price()));
     climb(*tried.back(), options.trial_rounds, 0);

@@ -206,12 +206,14 @@ class Solve {
 
   void prove() {
     if (is_optimal() || problem_.link || outcome_.cut_short) return;
-    const BranchCutResult cases =
-        branch_cut(problem_, closure_cut(problem_, {.cancel = options_.cancel}),
-                   {.max_work = options_.proof_units,
-                    .goal_seconds = outcome_.sequence.empty() ? 1e300 : outcome_.seconds,
-                    .max_seconds = options_.max_seconds - clock_.seconds(),
-                    .cancel = options_.cancel});
+    ClosureCutOptions single;
+    single.cancel = options_.cancel;
+    BranchCutOptions options;
+    options.max_work = options_.proof_units;
+    if (!outcome_.sequence.empty()) options.goal_seconds = outcome_.seconds;
+    options.max_seconds = options_.max_seconds - clock_.seconds();
+    options.cancel = options_.cancel;
+    const BranchCutResult cases = branch_cut(problem_, closure_cut(problem_, single), options);
     clock_.spend(cases.work);
     outcome_.lower_bound_seconds =
         std::max(outcome_.lower_bound_seconds, cases.lower_bound_seconds);

@@ -57,6 +57,20 @@ def test_the_actions_add_up(tight):
     assert 0 < benefits[0] <= actions["benefit_bytes"]
 
 
+def test_a_proof_by_cases_goes_into_the_plan_and_is_checked(tight, tmp_path):
+    _, plain, budget = tight
+    path = tmp_path / "proven.lt"
+    proven = run_json("plan", *UNET, *QUICK, "--budget", budget, "--prove", 1, "-o", path)
+    assert proven["predicted_step_seconds"] == plain["predicted_step_seconds"]
+    assert plain["lower_bound_seconds"] < proven["lower_bound_seconds"] <= proven["predicted_step_seconds"]
+    assert run("verify", path).returncode == 0
+    claims = json.loads(path.read_text())["claims"]
+    assert len(claims["branch_certificate"]["nodes"]) > 2
+    again = tmp_path / "again.lt"
+    run_json("plan", *UNET, *QUICK, "--budget", budget, "--prove", 1, "-o", again)
+    assert again.read_bytes() == path.read_bytes()
+
+
 def test_moves_are_in_the_verdict(tight, tmp_path):
     path, budget = tmp_path / "moving.lt", tight[2]
     verdict = run_json("plan", *UNET, *QUICK, "--budget", budget, "--no-recompute", "--swap", "host", "-o", path)

@@ -179,3 +179,11 @@ def test_ctrl_c_gives_the_best_so_far(tmp_path):
     assert process.returncode == 0, errors
     outcome = json.loads(output)
     assert outcome["cut_short"] and outcome["peak_bytes"] <= 700 * MIB
+
+
+def test_a_proof_by_cases_raises_the_bound(tmp_path):
+    problem = shared("unet_2", tmp_path)
+    quick = ["--budget", "600MiB", "--max-units", 100_000_000]
+    plain, proven = (run_json("remat", problem, *quick, *more) for more in ([], ["--prove", 3]))
+    assert proven["cost"] == plain["cost"]
+    assert plain["lower_bound_cost"] < proven["lower_bound_cost"] <= proven["cost"]
