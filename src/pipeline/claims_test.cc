@@ -202,7 +202,7 @@ TEST(Claims, ProofsThatLeaveOutACaseOrBendARowAreRefused) {
     }
     plan::Plan shorter = made;
     shorter.claims.branch_certificate->nodes.pop_back();
-    if (nodes > 1) EXPECT_TRUE(refused(shorter));
+    EXPECT_TRUE(nodes == 1 || refused(shorter));
     shorter.claims.branch_certificate->nodes.clear();
     EXPECT_TRUE(refused(shorter));
   }

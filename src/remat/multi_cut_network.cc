@@ -5,46 +5,10 @@
 namespace lowtide::remat {
 
 MultiCutNetwork::MultiCutNetwork(const StepGraph& graph, std::vector<SchedOpId> cuts)
-    : graph_(graph), cuts_(std::move(cuts)), now_(graph.problem->values.size()) {
-  find_segments();
-  for (size_t i = 0; i < cuts_.size(); ++i) find_cut_bytes(i);
+    : graph_(graph), at_(graph, std::move(cuts)), now_(graph.problem->values.size()) {
   for (const plan::SchedValue& value : graph.problem->values)
     link_.push_back(link_ticks(graph, value.bytes));
   if (graph.link) find_residents();
-}
-
-void MultiCutNetwork::find_segments() {
-  const size_t n = graph_.size(), cuts = cuts_.size();
-  first_ = IdVector<SchedOpId, size_t>(n, 0);
-  latest_ = last_ = IdVector<SchedOpId, size_t>(n, cuts);
-  for (size_t i = cuts; i-- > 0;) {
-    const auto side = sides_of(graph_, cuts_[i]);
-    for (SchedOpId op : side.ids()) {
-      if (side[op] == Side::kBefore) latest_[op] = i;
-      if (side[op] == Side::kAfter || side[op] == Side::kSelf)
-        first_[op] = std::max(first_[op], i + 1);
-    }
-    latest_[cuts_[i]] = i + 1;
-  }
-  for (SchedOpId op : last_.ids()) {
-    if (!graph_.problem->ops[op].may_rerun) last_[op] = latest_[op];
-    for (SchedOpId next : graph_.waits_after[op]) {
-      const bool is_cut = std::find(cuts_.begin(), cuts_.end(), next) != cuts_.end();
-      last_[op] = std::min(last_[op], latest_[next] - (is_cut ? 1 : 0));
-    }
-  }
-}
-
-void MultiCutNetwork::find_cut_bytes(size_t cut) {
-  const plan::ScheduleProblem& problem = *graph_.problem;
-  const ClosureNetwork network(graph_, cuts_[cut]);
-  capacity_.push_back(*problem.budget_bytes - network.fixed_bytes());
-  IdVector<SchedValueId, int64_t> bytes(problem.values.size());
-  for (SchedValueId v : bytes.ids()) bytes[v] = network.charged_bytes(v);
-  stay_bytes_.push_back(std::move(bytes));
-  IdVector<SchedValueId, char> is_input(problem.values.size(), 0);
-  for (SchedValueId v : graph_.reads[cuts_[cut]]) is_input[v] = 1;
-  is_input_.push_back(std::move(is_input));
 }
 
 void MultiCutNetwork::find_residents() {
@@ -52,35 +16,35 @@ void MultiCutNetwork::find_residents() {
     ResidentTerms terms;
     terms.bytes = resident.bytes;
     terms.link = link_ticks(graph_, resident.bytes);
-    terms.read_at_cut.assign(cuts_.size(), 0);
-    terms.needed.assign(cuts_.size() + 1, 0);
+    terms.read_at_cut.assign(at_.cuts.size(), 0);
+    terms.needed.assign(at_.cuts.size() + 1, 0);
     for (SchedOpId op : resident.readers) {
-      const auto cut = std::find(cuts_.begin(), cuts_.end(), op);
-      if (cut != cuts_.end()) {
-        terms.read_at_cut[static_cast<size_t>(cut - cuts_.begin())] = 1;
-      } else if (first_[op] == latest_[op]) {
-        terms.needed[first_[op]] = 1;
+      const auto cut = std::find(at_.cuts.begin(), at_.cuts.end(), op);
+      if (cut != at_.cuts.end()) {
+        terms.read_at_cut[static_cast<size_t>(cut - at_.cuts.begin())] = 1;
+      } else if (at_.first[op] == at_.latest[op]) {
+        terms.needed[at_.first[op]] = 1;
       }
     }
     terms.written = !resident.writers.empty();
-    terms.written_from = terms.written_by = cuts_.size();
+    terms.written_from = terms.written_by = at_.cuts.size();
     for (SchedOpId op : resident.writers) {
-      terms.written_from = std::min(terms.written_from, first_[op]);
-      terms.written_by = std::min(terms.written_by, latest_[op]);
+      terms.written_from = std::min(terms.written_from, at_.first[op]);
+      terms.written_by = std::min(terms.written_by, at_.latest[op]);
     }
     residents_.push_back(std::move(terms));
   }
 }
 
 LinkShares MultiCutNetwork::no_shares() const {
-  const std::vector<int64_t> none(cuts_.size() + 1, 0);
+  const std::vector<int64_t> none(at_.cuts.size() + 1, 0);
   return {none, none};
 }
 
 Multipliers MultiCutNetwork::start(LinkShares shares) const {
   Multipliers m;
-  m.price.assign(cuts_.size(), 0);
-  m.worth.assign(cuts_.size() + 1,
+  m.price.assign(at_.cuts.size(), 0);
+  m.worth.assign(at_.cuts.size() + 1,
                  IdVector<SchedValueId, int64_t>(graph_.problem->values.size(), 0));
   m.copy = m.worth;
   m.shares = std::move(shares);
@@ -89,29 +53,29 @@ Multipliers MultiCutNetwork::start(LinkShares shares) const {
 }
 
 int64_t MultiCutNetwork::cost(SchedOpId op, size_t k, const LinkShares& shares) const {
-  const bool cut = k > 0 && cuts_[k - 1] == op;
+  const bool cut = k > 0 && at_.cuts[k - 1] == op;
   return scaled_down(graph_.ticks[op], cut ? shares.cut_op(k) : shares.ops(k));
 }
 
 int64_t MultiCutNetwork::least_cost(SchedOpId op, const LinkShares& shares) const {
-  int64_t least = cost(op, first_[op], shares);
-  for (size_t k = first_[op] + 1; k <= latest_[op]; ++k)
+  int64_t least = cost(op, at_.first[op], shares);
+  for (size_t k = at_.first[op] + 1; k <= at_.latest[op]; ++k)
     least = std::min(least, cost(op, k, shares));
   return least;
 }
 
 int64_t MultiCutNetwork::solve(const Multipliers& m, Violations& violations) {
   const size_t values = graph_.problem->values.size();
-  violations.price.assign(cuts_.size(), 0);
-  violations.worth.assign(cuts_.size() + 1, IdVector<SchedValueId, float>(values, 0));
+  violations.price.assign(at_.cuts.size(), 0);
+  violations.worth.assign(at_.cuts.size() + 1, IdVector<SchedValueId, float>(values, 0));
   violations.copy = violations.worth;
   violations.credit = IdVector<SchedOpId, float>(graph_.size(), 1);
-  violations.store.assign(cuts_.size() + 1, 0);
-  violations.load.assign(cuts_.size() + 1, 0);
+  violations.store.assign(at_.cuts.size() + 1, 0);
+  violations.load.assign(at_.cuts.size() + 1, 0);
   int64_t ticks = -graph_.once_ticks;
-  for (SchedOpId op : first_.ids())
+  for (SchedOpId op : at_.first.ids())
     if (has_credit(op)) ticks += m.credit[op];
-  for (size_t k = 0; k <= cuts_.size(); ++k) ticks += solve_segment(k, m, violations);
+  for (size_t k = 0; k <= at_.cuts.size(); ++k) ticks += solve_segment(k, m, violations);
   return ticks + add_residents(m, violations);
 }
 
@@ -121,7 +85,7 @@ int64_t MultiCutNetwork::add_residents(const Multipliers& m, Violations& violati
     const ResidentWay way = cheapest_way(terms, m.shares, m.price);
     ticks += way.ticks;
     const auto bytes = static_cast<double>(terms.bytes);
-    for (size_t k = 0; k < cuts_.size(); ++k)
+    for (size_t k = 0; k < at_.cuts.size(); ++k)
       if (way.there[k]) violations.price[k] += bytes;
     for (size_t i = 0; i < way.loads.size(); ++i) {
       const size_t from = way.loads[i].from, to = way.load_to[i];
@@ -143,8 +107,8 @@ int64_t MultiCutNetwork::solve_segment(size_t k, const Multipliers& m, Violation
   order::MaxFlow flow(2 + nodes);
   int64_t constant = 0;
   if (k > 0) {
-    constant -= scaled_up(capacity_[k - 1], m.price[k - 1]);
-    violations.price[k - 1] -= static_cast<double>(capacity_[k - 1]);
+    constant -= scaled_up(at_.capacity[k - 1], m.price[k - 1]);
+    violations.price[k - 1] -= static_cast<double>(at_.capacity[k - 1]);
   }
   constant += find_values(k, m);
   constant += add_ops(flow, k, m);
@@ -157,28 +121,30 @@ int64_t MultiCutNetwork::solve_segment(size_t k, const Multipliers& m, Violation
 
 LoadWay MultiCutNetwork::load_of(SchedValueId v, size_t k, const Multipliers& m) const {
   const auto at_cut = [&](size_t i) {
-    return is_input_[i - 1][v] ? kNoWay : ticks_of_staying(stay_bytes_[i - 1][v], m.price[i - 1]);
+    return at_.is_input[i - 1][v] ? kNoWay
+                                  : ticks_of_staying(at_.stay_bytes[i - 1][v], m.price[i - 1]);
   };
-  return cheapest_load(link_[v], m.shares, at_cut, first_[graph_.problem->values[v].producer], k);
+  return cheapest_load(link_[v], m.shares, at_cut, at_.first[graph_.problem->values[v].producer],
+                       k);
 }
 
 ValueTerms MultiCutNetwork::terms_of(SchedValueId v, size_t k, const Multipliers& m) const {
-  const size_t first = first_[graph_.problem->values[v].producer];
+  const size_t first = at_.first[graph_.problem->values[v].producer];
   ValueTerms terms;
   terms.link = graph_.link.has_value();
   if (first > k) return terms;
   terms.old = first < k;
   if (terms.link) terms.store = store_ticks(link_[v], m.shares, first, k);
   if (terms.old) {
-    terms.input = is_input_[k - 1][v];
-    terms.stay = ticks_of_staying(stay_bytes_[k - 1][v], m.price[k - 1]);
+    terms.input = at_.is_input[k - 1][v];
+    terms.stay = ticks_of_staying(at_.stay_bytes[k - 1][v], m.price[k - 1]);
     terms.worth = m.worth[k - 1][v];
     if (terms.link) {
       terms.copy = m.copy[k - 1][v] + store_ticks(link_[v], m.shares, first, k - 1);
       terms.load = load_of(v, k, m).ticks;
     }
   }
-  if (k == cuts_.size()) return terms;
+  if (k == at_.cuts.size()) return terms;
   terms.worth_after = m.worth[k][v];
   if (terms.link) terms.copy_after = m.copy[k][v] + terms.store;
   return terms;
@@ -190,7 +156,7 @@ int64_t MultiCutNetwork::find_values(size_t k, const Multipliers& m) {
   for (SchedValueId v : now_.ids()) {
     Value& now = now_[v];
     now.terms = terms_of(v, k, m);
-    const bool made = forced(graph_.problem->values[v].producer, k);
+    const bool made = at_.forced(graph_.problem->values[v].producer, k);
     now.idle = cheapest_way(now.terms, made, false).ticks;
     now.always_needed = made || cheapest_way(now.terms, false, true).ticks == now.idle;
     constant += now.idle;
@@ -203,10 +169,10 @@ int64_t MultiCutNetwork::add_ops(order::MaxFlow& flow, size_t k, const Multiplie
   const int64_t most = most_ticks_of_each(graph_.size() + graph_.problem->values.size());
   int64_t constant = 0;
   for (SchedOpId op : graph_.ticks.ids()) {
-    if (!may_run(op, k) && !forced(op, k)) continue;
+    if (!at_.may_run(op, k) && !at_.forced(op, k)) continue;
     int64_t ticks = cost(op, k, m.shares);
-    if (has_credit(op) && k <= latest_[op]) ticks -= m.credit[op];
-    if (forced(op, k)) {
+    if (has_credit(op) && k <= at_.latest[op]) ticks -= m.credit[op];
+    if (at_.forced(op, k)) {
       constant += ticks;
       continue;
     }
@@ -218,7 +184,7 @@ int64_t MultiCutNetwork::add_ops(order::MaxFlow& flow, size_t k, const Multiplie
       constant += ticks;
     }
     for (SchedOpId next : graph_.waits_after[op])
-      if (latest_[next] == k && may_run(next, k) && !forced(next, k))
+      if (at_.latest[next] == k && at_.may_run(next, k) && !at_.forced(next, k))
         flow.add_arc(op_node(op), op_node(next), order::MaxFlow::kUnlimited);
   }
   return constant;
@@ -230,12 +196,12 @@ void MultiCutNetwork::add_values(order::MaxFlow& flow, size_t k) {
   for (SchedValueId v : problem.values.ids()) {
     if (now_[v].always_needed) continue;
     const plan::SchedValue& value = problem.values[v];
-    bool wanted = k == cuts_.size() && value.is_output, reachable = wanted;
+    bool wanted = k == at_.cuts.size() && value.is_output, reachable = wanted;
     for (SchedOpId reader : value.readers) {
-      if (k > 0 && reader == cuts_[k - 1]) continue;
-      if (forced(reader, k)) {
+      if (k > 0 && reader == at_.cuts[k - 1]) continue;
+      if (at_.forced(reader, k)) {
         wanted = reachable = true;
-      } else if (may_run(reader, k)) {
+      } else if (at_.may_run(reader, k)) {
         flow.add_arc(op_node(reader), value_node(v), order::MaxFlow::kUnlimited);
         reachable = true;
       }
@@ -244,16 +210,16 @@ void MultiCutNetwork::add_values(order::MaxFlow& flow, size_t k) {
     if (wanted) flow.add_arc(0, value_node(v), order::MaxFlow::kUnlimited);
     const int64_t ticks = cheapest_way(now_[v].terms, false, true).ticks;
     flow.add_arc(
-        value_node(v), may_run(value.producer, k) ? op_node(value.producer) : 1,
+        value_node(v), at_.may_run(value.producer, k) ? op_node(value.producer) : 1,
         ticks >= kNoWay ? order::MaxFlow::kUnlimited : std::min(ticks - now_[v].idle, most));
   }
 }
 
 void MultiCutNetwork::count_op(SchedOpId op, size_t k, const Multipliers& m,
                                Violations& violations) const {
-  if (first_[op] <= k && k <= latest_[op]) violations.credit[op] -= 1;
+  if (at_.first[op] <= k && k <= at_.latest[op]) violations.credit[op] -= 1;
   const auto ticks = static_cast<double>(graph_.ticks[op]);
-  const bool cut = k > 0 && cuts_[k - 1] == op;
+  const bool cut = k > 0 && at_.cuts[k - 1] == op;
   violations.store[cut ? least_share(m.shares.store, k - 1, k).segment : k] -= ticks;
   violations.load[cut ? least_share(m.shares.load, k - 1, k).segment : k] -= ticks;
 }
@@ -262,7 +228,7 @@ void MultiCutNetwork::find_violations(const order::MaxFlow& flow, size_t k, cons
                                       Violations& violations) const {
   const plan::ScheduleProblem& problem = *graph_.problem;
   const auto runs = [&](SchedOpId op) {
-    return forced(op, k) || (may_run(op, k) && flow.source_side(op_node(op)));
+    return at_.forced(op, k) || (at_.may_run(op, k) && flow.source_side(op_node(op)));
   };
   for (SchedOpId op : graph_.ticks.ids())
     if (runs(op)) count_op(op, k, m, violations);
@@ -270,7 +236,7 @@ void MultiCutNetwork::find_violations(const order::MaxFlow& flow, size_t k, cons
     const bool made = runs(problem.values[v].producer);
     const bool needed = now_[v].always_needed || flow.source_side(value_node(v));
     const ValueWay way = cheapest_way(now_[v].terms, made, needed && !made);
-    if (way.stays) violations.price[k - 1] += static_cast<double>(stay_bytes_[k - 1][v]);
+    if (way.stays) violations.price[k - 1] += static_cast<double>(at_.stay_bytes[k - 1][v]);
     if (way.starts_present) violations.worth[k - 1][v] += 1;
     if (way.starts_copied) violations.copy[k - 1][v] += 1;
     if (way.ends_present) violations.worth[k][v] -= 1;
@@ -281,18 +247,19 @@ void MultiCutNetwork::find_violations(const order::MaxFlow& flow, size_t k, cons
 
 void MultiCutNetwork::find_link_violations(const ValueWay& way, SchedValueId v, size_t k,
                                            const Multipliers& m, Violations& violations) const {
-  const size_t first = first_[graph_.problem->values[v].producer];
+  const size_t first = at_.first[graph_.problem->values[v].producer];
   const auto count_store = [&](size_t to, double sign) {
     violations.store[least_share(m.shares.store, first, to).segment] +=
         sign * static_cast<double>(link_[v].out);
   };
   if (way.starts_copied) count_store(k - 1, 1);  // part of what a copy is worth
-  if (way.ends_copied && k < cuts_.size()) count_store(k, -1);
+  if (way.ends_copied && k < at_.cuts.size()) count_store(k, -1);
   if (way.stored) count_store(k, 1);
   if (!way.loaded) return;
   const size_t from = load_of(v, k, m).from;
   violations.load[least_share(m.shares.load, from, k).segment] += static_cast<double>(link_[v].in);
-  for (size_t i = from; i < k; ++i) violations.price[i] += static_cast<double>(stay_bytes_[i][v]);
+  for (size_t i = from; i < k; ++i)
+    violations.price[i] += static_cast<double>(at_.stay_bytes[i][v]);
 }
 
 }  // namespace lowtide::remat

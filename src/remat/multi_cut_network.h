@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "order/max_flow.h"
-#include "remat/closure_cut_network.h"
+#include "remat/cut_segments.h"
 #include "remat/multi_cut_ways.h"
 
 namespace lowtide::remat {
@@ -34,8 +34,8 @@ class MultiCutNetwork {
   // Borrows `graph`. Each op a descendant of the one before.
   MultiCutNetwork(const StepGraph& graph, std::vector<SchedOpId> cuts);
 
-  size_t cuts() const { return cuts_.size(); }
-  SchedOpId cut(size_t i) const { return cuts_[i]; }
+  size_t cuts() const { return at_.cuts.size(); }
+  SchedOpId cut(size_t i) const { return at_.cuts[i]; }
   // Nothing is worth anything but ops, the least that they cost; with these shares, or none.
   Multipliers start() const { return start(no_shares()); }
   Multipliers start(LinkShares shares) const;
@@ -44,9 +44,10 @@ class MultiCutNetwork {
   int64_t least_cost(SchedOpId op, const LinkShares& shares) const;
   // Whether the multiplier means anything.
   bool has_worth(size_t segment, SchedValueId value) const {
-    return segment < cuts_.size() && first_[graph_.problem->values[value].producer] <= segment;
+    return segment < at_.cuts.size() &&
+           at_.first[graph_.problem->values[value].producer] <= segment;
   }
-  bool has_credit(SchedOpId op) const { return first_[op] < latest_[op]; }
+  bool has_credit(SchedOpId op) const { return at_.undecided(op); }
   // The bound beyond each op once, in ticks.
   int64_t solve(const Multipliers& m, Violations& violations);
   int64_t work() const { return work_; }
@@ -74,18 +75,10 @@ class MultiCutNetwork {
   int64_t cost(SchedOpId op, size_t k, const LinkShares& shares) const;
   size_t op_node(SchedOpId op) const { return size_t{2} + op.index(); }
   size_t value_node(SchedValueId v) const { return 2 + graph_.size() + v.index(); }
-  bool forced(SchedOpId op, size_t k) const { return first_[op] == k && latest_[op] == k; }
-  bool may_run(SchedOpId op, size_t k) const { return first_[op] <= k && k <= last_[op]; }
-  void find_segments();
-  void find_cut_bytes(size_t cut);
   void find_residents();
 
   const StepGraph& graph_;
-  const std::vector<SchedOpId> cuts_;
-  IdVector<SchedOpId, size_t> first_, latest_, last_;
-  std::vector<int64_t> capacity_;                            // by cut, from 0
-  std::vector<IdVector<SchedValueId, int64_t>> stay_bytes_;  // by cut, from 0
-  std::vector<IdVector<SchedValueId, char>> is_input_;       // by cut, from 0
+  const CutSegments at_;
   IdVector<SchedValueId, LinkTicks> link_;
   std::vector<ResidentTerms> residents_;
   IdVector<SchedValueId, Value> now_;  // scratch: in the segment at hand

@@ -29,6 +29,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <optional>
 #include <tuple>
 #include <unordered_map>
 #include <vector>
@@ -86,8 +87,8 @@ class BranchBound {
         cuts_(certificate.cuts.size()),
         precedence_(facts) {
     for (const PlanOpId cut : certificate.cuts) moments_.emplace_back(precedence_, cut);
+    segments_.emplace(precedence_, moments_);
     find_ticks();
-    find_segments();
   }
 
   Result<double> run() {
@@ -164,40 +165,19 @@ class BranchBound {
         std::clamp(std::round(certificate_.unit_seconds * ticks_per_second_), 1.0, kMostUnit));
   }
 
-  void find_segments() {
-    const size_t n = plan_.ops.size();
-    first_ = IdVector<PlanOpId, size_t>(n, 0);
-    latest_ = last_ = IdVector<PlanOpId, size_t>(n, cuts_);
-    IdVector<PlanOpId, char> is_cut(n, 0);
-    for (size_t k = cuts_; k-- > 0;) {
-      const Moment& moment = moments_[k];
-      for (PlanOpId o : plan_.ops.ids()) {
-        if (moment.before[o]) latest_[o] = k;
-        if (moment.after[o] || o == moment.op) first_[o] = std::max(first_[o], k + 1);
-      }
-      is_cut[moment.op] = 1;
-      latest_[moment.op] = k + 1;
-    }
-    for (PlanOpId o : plan_.ops.ids()) {
-      last_[o] = precedence_.may_rerun[o] ? cuts_ : latest_[o];
-      for (PlanOpId next : precedence_.followers[o])
-        last_[o] = std::min(last_[o], is_cut[next] ? latest_[next] - 1 : latest_[next]);
-    }
-  }
-
   Literal run(size_t k, PlanOpId o) const {
-    if (first_[o] == k && latest_[o] == k) return {0, 1};
-    if (k < first_[o] || k > last_[o]) return {0, 0};
+    if (segments_->first[o] == k && segments_->latest[o] == k) return {0, 1};
+    if (k < segments_->first[o] || k > segments_->last[o]) return {0, 0};
     return {key_of(ProofVariable::kRun, k, o.index()), -1};
   }
   Literal stay(size_t k, PlanStorageId s) const {
     const PlanOpId maker = facts_.maker[s];
-    if (k == 0 || !maker.valid() || first_[maker] >= k) return {0, 0};
+    if (k == 0 || !maker.valid() || segments_->first[maker] >= k) return {0, 0};
     return {key_of(ProofVariable::kStay, k, s.index()), -1};
   }
   Literal again(size_t k, PlanOpId o) const {
-    if (first_[o] >= k) return {0, 1};
-    if (last_[o] < k) return {0, 0};
+    if (segments_->first[o] >= k) return {0, 1};
+    if (segments_->last[o] < k) return {0, 0};
     return {key_of(ProofVariable::kAgain, k, o.index()), -1};
   }
 
@@ -232,7 +212,8 @@ class BranchBound {
         break;
       case ProofRow::kOnce:
         row.least = 1;
-        for (size_t j = first_[m.op]; j <= latest_[m.op]; ++j) row.add(1, run(j, m.op));
+        for (size_t j = segments_->first[m.op]; j <= segments_->latest[m.op]; ++j)
+          row.add(1, run(j, m.op));
         break;
       case ProofRow::kAgainNeed:
         row.add(1, stay(k, m.storage)), row.add(1, again(k, facts_.maker[m.storage]));
@@ -265,7 +246,7 @@ class BranchBound {
     }
   }
   void fill_keep(Row& row, size_t k, PlanStorageId s) const {
-    row.valid = s.valid() && facts_.maker[s].valid() && first_[facts_.maker[s]] < k;
+    row.valid = s.valid() && facts_.maker[s].valid() && segments_->first[facts_.maker[s]] < k;
     if (!row.valid) return;
     row.add(1, stay(k - 1, s)), row.add(1, run(k - 1, facts_.maker[s]));
     row.add(-1, moments_[k - 1].is_input[s] ? Literal{0, 1} : stay(k, s));
@@ -300,7 +281,7 @@ class BranchBound {
   __int128 leaf(const Cases& cases) const {
     __int128 total = 0;
     for (PlanOpId o : plan_.ops.ids())
-      if (!facts_.is_view_op[o] && first_[o] == latest_[o])
+      if (!facts_.is_view_op[o] && segments_->first[o] == segments_->latest[o])
         total += static_cast<__int128>(ticks_[o]) * kOne;
     std::unordered_map<Key, __int128> reduced;  // time, less what the multipliers take of it
     const auto of = [&](Key key) -> __int128& {
@@ -331,12 +312,12 @@ class BranchBound {
   const int64_t budget_;
   const size_t cuts_;
   const Precedence precedence_;
-  std::vector<Moment> moments_;  // by cut, from 0
+  std::vector<Moment> moments_;       // by cut, from 0
+  std::optional<Segments> segments_;  // set once the moments are
   std::vector<std::vector<size_t>> children_;
   double ticks_per_second_ = 1;
   int64_t unit_ticks_ = 1;
-  IdVector<PlanOpId, int64_t> ticks_;                 // of one run
-  IdVector<PlanOpId, size_t> first_, latest_, last_;  // segments
+  IdVector<PlanOpId, int64_t> ticks_;  // of one run
   std::map<RowKey, Row> rows_;
 };
 

@@ -115,4 +115,26 @@ int64_t Moment::stay_bytes(PlanStorageId s) const {
   return most_reused_bytes(precedence.facts, pairs) - most_reused_bytes(precedence.facts, others);
 }
 
+Segments::Segments(const Precedence& precedence, const std::vector<Moment>& moments)
+    : first(precedence.facts.plan.ops.size(), 0),
+      latest(precedence.facts.plan.ops.size(), moments.size()),
+      last(latest) {
+  const auto ops = precedence.facts.plan.ops.ids();
+  Precedence::Mark is_cut(precedence.facts.plan.ops.size(), 0);
+  for (size_t k = moments.size(); k-- > 0;) {
+    const Moment& moment = moments[k];
+    for (PlanOpId o : ops) {
+      if (moment.before[o]) latest[o] = k;
+      if (moment.after[o] || o == moment.op) first[o] = std::max(first[o], k + 1);
+    }
+    is_cut[moment.op] = 1;
+    latest[moment.op] = k + 1;
+  }
+  for (PlanOpId o : ops) {
+    last[o] = precedence.may_rerun[o] ? moments.size() : latest[o];
+    for (PlanOpId next : precedence.followers[o])
+      last[o] = std::min(last[o], is_cut[next] ? latest[next] - 1 : latest[next]);
+  }
+}
+
 }  // namespace lowtide::verify

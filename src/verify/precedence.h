@@ -60,6 +60,19 @@ struct Moment {
   int64_t present_bytes = 0;
 };
 
+// The first runs of several moments' ops, each after the one before in every schedule, cut every
+// schedule into segments; k begins with the k-th.
+struct Segments {
+  Segments(const Precedence& precedence, const std::vector<Moment>& moments);
+
+  // Is this the segment of the first run, whatever the schedule?
+  bool forced(PlanOpId op, size_t k) const { return first[op] == k && latest[op] == k; }
+  bool may_run(PlanOpId op, size_t k) const { return first[op] <= k && k <= last[op]; }
+
+  IdVector<PlanOpId, size_t> first, latest;  // of the first run
+  IdVector<PlanOpId, size_t> last;           // of any run
+};
+
 // No schedule needs less (floor.cc).
 int64_t floor_bytes(const Precedence& precedence);
 

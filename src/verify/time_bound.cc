@@ -27,6 +27,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 
 #include "verify/branch_bound.h"
 #include "verify/min_cut.h"
@@ -51,8 +52,8 @@ class TimeBound {
         linked_(!plan_.slow_tiers.empty()),
         precedence_(facts) {
     for (const plan::CutPrice& cut : certificate_.cuts) moments_.emplace_back(precedence_, cut.op);
+    segments_.emplace(precedence_, moments_);
     find_ticks();
-    find_segments();
     find_weights();
     find_transfers();
     find_multipliers();
@@ -107,29 +108,9 @@ class TimeBound {
     }
   }
 
-  void find_segments() {
-    const size_t n = plan_.ops.size();
-    first_ = PerOp<size_t>(n, 0), latest_ = PerOp<size_t>(n, cuts_), last_ = latest_;
-    Mark is_cut(n, 0);
-    for (size_t k = cuts_; k-- > 0;) {
-      const Moment& moment = moments_[k];
-      for (PlanOpId o : plan_.ops.ids()) {
-        if (moment.before[o]) latest_[o] = k;
-        if (moment.after[o] || o == moment.op) first_[o] = std::max(first_[o], k + 1);
-      }
-      is_cut[moment.op] = 1;
-      latest_[moment.op] = k + 1;
-    }
-    for (PlanOpId o : plan_.ops.ids()) {
-      last_[o] = precedence_.may_rerun[o] ? cuts_ : latest_[o];
-      for (PlanOpId next : precedence_.followers[o])
-        last_[o] = std::min(last_[o], is_cut[next] ? latest_[next] - 1 : latest_[next]);
-    }
+  bool undecided(PlanOpId o) const {
+    return !facts_.is_view_op[o] && segments_->first[o] < segments_->latest[o];
   }
-
-  bool undecided(PlanOpId o) const { return !facts_.is_view_op[o] && first_[o] < latest_[o]; }
-  bool forced(PlanOpId o, size_t k) const { return first_[o] == k && latest_[o] == k; }
-  bool may_run(PlanOpId o, size_t k) const { return first_[o] <= k && k <= last_[o]; }
   int64_t cost(PlanOpId o, size_t k) const {
     const bool cut_op = k > 0 && o == certificate_.cuts[k - 1].op;
     return times(ticks_[o], cut_op ? weights_.of_cut_op(k) : weights_.of_ops(k));
@@ -168,8 +149,8 @@ class TimeBound {
           std::round(std::clamp(seconds * ticks_per_second_, -0x1p44, 0x1p44)));
     };
     for (PlanOpId o : plan_.ops.ids()) {
-      credit_[o] = cost(o, first_[o]);
-      for (size_t k = first_[o]; k <= latest_[o]; ++k)
+      credit_[o] = cost(o, segments_->first[o]);
+      for (size_t k = segments_->first[o]; k <= segments_->latest[o]; ++k)
         credit_[o] = std::min(credit_[o], cost(o, k));
     }
     for (const plan::Multiplier& m : certificate_.rerun_multipliers)
@@ -191,10 +172,10 @@ class TimeBound {
   }
   static size_t cut(const plan::Multiplier& m) { return static_cast<size_t>(m.cut) + 1; }
   bool made_before(PlanStorageId s, size_t k) const {
-    return facts_.maker[s].valid() && first_[facts_.maker[s]] < k;
+    return facts_.maker[s].valid() && segments_->first[facts_.maker[s]] < k;
   }
   int64_t store_ticks(PlanStorageId s, size_t k) const {
-    return transfer_[s].store(weights_, first_[facts_.maker[s]], k);
+    return transfer_[s].store(weights_, segments_->first[facts_.maker[s]], k);
   }
 
   int64_t price(size_t k) const {
@@ -225,14 +206,16 @@ class TimeBound {
                               : staying(plan_.storages[s].bytes, k);
     passage.needed.assign(cuts_ + 1, 0);
     for (PlanOpId o : facts_.readers[s]) {
-      const bool at_cut = latest_[o] > 0 && certificate_.cuts[latest_[o] - 1].op == o;
-      if (first_[o] == latest_[o] && !at_cut) passage.needed[latest_[o]] = 1;
+      const bool at_cut =
+          segments_->latest[o] > 0 && certificate_.cuts[segments_->latest[o] - 1].op == o;
+      if (segments_->first[o] == segments_->latest[o] && !at_cut)
+        passage.needed[segments_->latest[o]] = 1;
     }
     passage.written = !writers.empty();
     passage.written_after = passage.written_before = cuts_;
     for (PlanOpId o : writers) {
-      passage.written_after = std::min(passage.written_after, first_[o]);
-      passage.written_before = std::min(passage.written_before, latest_[o]);
+      passage.written_after = std::min(passage.written_after, segments_->first[o]);
+      passage.written_before = std::min(passage.written_before, segments_->latest[o]);
     }
     return passage;
   }
@@ -258,9 +241,9 @@ class TimeBound {
     if (facts_.is_view_op[o]) return;
     const size_t source = plan_.ops.size() + plan_.storages.size(), sink = source + 1;
     int64_t ticks = cost(o, k);
-    if (undecided(o) && first_[o] <= k && k <= latest_[o]) ticks -= credit_[o];
-    if (forced(o, k)) constant += ticks;
-    if (forced(o, k) || !may_run(o, k)) return;
+    if (undecided(o) && segments_->first[o] <= k && k <= segments_->latest[o]) ticks -= credit_[o];
+    if (segments_->forced(o, k)) constant += ticks;
+    if (segments_->forced(o, k) || !segments_->may_run(o, k)) return;
     ticks -= gain;
     if (ticks > 0) cut.add_arc(o.index(), sink, capacity(ticks));
     if (ticks < 0) {
@@ -268,7 +251,8 @@ class TimeBound {
       constant += ticks;
     }
     for (PlanOpId next : precedence_.followers[o])
-      if (latest_[next] == k && may_run(next, k) && !forced(next, k))
+      if (segments_->latest[next] == k && segments_->may_run(next, k) &&
+          !segments_->forced(next, k))
         cut.add_arc(o.index(), next.index(), MinCut::kUnlimited);
   }
 
@@ -278,7 +262,7 @@ class TimeBound {
   }
 
   Passage passage(PlanStorageId s, size_t k) const {
-    const size_t made = first_[facts_.maker[s]];
+    const size_t made = segments_->first[facts_.maker[s]];
     Passage passage;
     passage.begin = {0, kNever, kNever, kNever};
     if (made > k) return passage;
@@ -305,24 +289,24 @@ class TimeBound {
     const size_t source = plan_.ops.size() + plan_.storages.size(), sink = source + 1;
     const PlanOpId maker = facts_.maker[s];
     const Passage ways = passage(s, k);
-    const int64_t idle = ways.least(forced(maker, k), false);
+    const int64_t idle = ways.least(segments_->forced(maker, k), false);
     constant += idle;
-    if (forced(maker, k)) return;
-    if (may_run(maker, k)) gains[maker] += idle - ways.least(true, false);
+    if (segments_->forced(maker, k)) return;
+    if (segments_->may_run(maker, k)) gains[maker] += idle - ways.least(true, false);
     const int64_t needed = ways.least(false, true);
     if (needed == idle) return;
     const size_t node = plan_.ops.size() + s.index();
     bool wanted = k == cuts_ && facts_.is_output[s];
     for (PlanOpId reader : facts_.readers[s]) {
       if (k > 0 && reader == certificate_.cuts[k - 1].op) continue;
-      if (forced(reader, k)) {
+      if (segments_->forced(reader, k)) {
         wanted = true;
-      } else if (may_run(reader, k)) {
+      } else if (segments_->may_run(reader, k)) {
         cut.add_arc(reader.index(), node, MinCut::kUnlimited);
       }
     }
     if (wanted) cut.add_arc(source, node, MinCut::kUnlimited);
-    cut.add_arc(node, may_run(maker, k) ? maker.index() : sink,
+    cut.add_arc(node, segments_->may_run(maker, k) ? maker.index() : sink,
                 needed < kNever ? capacity(needed - idle) : MinCut::kUnlimited);
   }
 
@@ -333,7 +317,8 @@ class TimeBound {
   const size_t cuts_;
   const bool linked_;
   const Precedence precedence_;
-  std::vector<Moment> moments_;  // by cut, from 0
+  std::vector<Moment> moments_;       // by cut, from 0
+  std::optional<Segments> segments_;  // set once the moments are
   double ticks_per_second_ = 1;
   Weights weights_;
   IdVector<PlanStorageId, Transfer> transfer_;
@@ -341,7 +326,6 @@ class TimeBound {
   PerOp<int64_t> ticks_;                                 // of one run
   PerOp<int64_t> credit_;                                // multiplier of (c)
   std::vector<IdVector<PlanStorageId, ByPlace>> worth_;  // multipliers of (b), by cut, from 1
-  PerOp<size_t> first_, latest_, last_;                  // segments
 };
 
 }  // namespace
