@@ -129,11 +129,11 @@ std::vector<plan::Plan> plans_by_cases() {
   std::vector<plan::Plan> plans;
   for (uint64_t seed = 1; seed <= 30; ++seed) {
     Rng rng(seed);
-    const ir::Graph graph = blocks(rng, 4 + static_cast<int>(seed % 5));
+    const ir::Graph graph = blocks(rng, 6 + static_cast<int>(seed % 9));
     OptimizeOptions options = training_options();
     options.proof_units = 40'000'000;
     const auto whole = optimize(graph, options);
-    options.budget_bytes = whole->plan.arena_bytes * rng.between(60, 90) / 100;
+    options.budget_bytes = whole->plan.arena_bytes * rng.between(45, 80) / 100;
     if (auto made = optimize(graph, options); made && made->plan.claims.branch_certificate)
       plans.push_back(std::move(made->plan));
   }
