@@ -50,7 +50,7 @@ struct RematOptions {
 
   // Limits. A unit is about 5 ns of one core: 2,000 million are ten seconds.
   int64_t max_units = 1'500'000'000;
-  int64_t proof_units = 0;  // on top, for the bound by branching; only where nothing may move
+  int64_t proof_units = 0;   // on top, for the bound by branching; only where nothing may move
   double max_seconds = 1e9;  // safety stop in wall time; when it acts, work.timed_out says so
   uint64_t seed = 1;
   int threads = 1;  // the answer does not depend on it
