@@ -21,6 +21,8 @@ static_assert(static_cast<int>(plan::ProofVariable::kAgain) ==
 
 // A plan this close to the bound of one cut is not worth the work of several.
 constexpr double kCloseEnough = 1e-4;
+// Of a proof by cases: some megabytes of a plan.
+constexpr size_t kMostSplits = 2000;
 
 bool once_and_still(const plan::SequenceProfile& profile) {
   return profile.reruns == 0 && profile.stored_bytes == 0 && profile.loaded_bytes == 0;
@@ -151,7 +153,8 @@ void claim_by_cases(const ClaimInputs& in, const plan::ScheduleProblem& problem,
                         {.max_work = in.proof.max_work,
                          .goal_seconds = goal,
                          .max_seconds = in.proof.max_seconds,
-                         .cancel = in.proof.cancel});
+                         .cancel = in.proof.cancel,
+                         .most_splits = kMostSplits});
   if (cases.cuts.empty() || cases.lower_bound_seconds <= claims.lower_bound_seconds) return;
   claims.branch_certificate = CertificateWriter(in.view).by_cases(cases);
   claims.lower_bound_seconds = std::min(cases.lower_bound_seconds, claims.predicted_seconds);

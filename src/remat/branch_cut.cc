@@ -231,12 +231,22 @@ class Search {
   std::vector<Tried> tried_;
 };
 
-// The tree with what its leaves need to prove `bound_ticks`.
+// The tree with what its leaves need to prove the bound; of a large one the top, which proves
+// hardly less.
 class ProofWriter {
  public:
-  explicit ProofWriter(const Chain& chain) : chain_(chain) {
+  ProofWriter(const Chain& chain, size_t most_splits)
+      : chain_(chain), bound_ticks_(chain.tree.bound_ticks()) {
     fixed_.assign(chain.program.variables.size(), kFree);
+    std::vector<int64_t> split;  // bounds of the nodes that are
+    for (const BranchNode& node : chain.tree.nodes())
+      if (node.children != BranchNode::kNone) split.push_back(node.bound_ticks);
+    if (split.size() <= most_splits) return;
+    std::sort(split.begin(), split.end());
+    bound_ticks_ = std::min(bound_ticks_, split[most_splits]);
   }
+
+  int64_t bound_ticks() const { return bound_ticks_; }
 
   std::vector<BranchProofNode> write() {
     visit(0, BranchNode::kNone, {});
@@ -256,7 +266,7 @@ class ProofWriter {
       out.value = node.value;
       fixed_[node.variable] = node.value;
     }
-    const bool leaf = node.children == BranchNode::kNone;
+    const bool leaf = node.children == BranchNode::kNone || node.bound_ticks >= bound_ticks_;
     Known own = known;
     if (!leaf || !proves(known)) {
       own.clear();
@@ -277,13 +287,14 @@ class ProofWriter {
   bool proves(const Known& known) const {
     std::vector<CutMultiplier> multipliers;
     for (const auto& [row, value] : known) multipliers.push_back({row, value});
-    return chain_.program.bound(multipliers, fixed_) >= chain_.tree.bound_ticks();
+    return chain_.program.bound(multipliers, fixed_) >= bound_ticks_;
   }
   void name(BranchProofNode& out, uint32_t row, int32_t value) const {
     out.multipliers.push_back({chain_.program.rows[row].name, value});
   }
 
   const Chain& chain_;
+  int64_t bound_ticks_;
   std::vector<int8_t> fixed_;
   std::vector<BranchProofNode> out_;
 };
@@ -301,12 +312,12 @@ BranchCutResult branch_cut(const plan::ScheduleProblem& problem, const CutBoundR
   if (!problem.link) {
     Search search(graph, single, options);
     const std::unique_ptr<Chain> chain = search.run(*single.op);
-    const double seconds =
-        static_cast<double>(chain->tree.bound_ticks() - 1) / graph.ticks_per_second;
+    ProofWriter proof(*chain, options.most_splits);
+    const double seconds = static_cast<double>(proof.bound_ticks() - 1) / graph.ticks_per_second;
     if (seconds > result.bound_seconds) {
       result.bound_seconds = seconds;
       result.cuts = chain->segments.cuts;
-      result.nodes = ProofWriter(*chain).write();
+      result.nodes = proof.write();
       result.unit_seconds = static_cast<double>(chain->program.unit_ticks) / graph.ticks_per_second;
     }
     result.work = search.work().used();

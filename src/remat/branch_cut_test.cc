@@ -221,6 +221,35 @@ TEST(BranchCut, LiesBetweenTheClosureCutAndTheOptimum) {
   EXPECT_GT(reached, 10);
 }
 
+std::optional<ScheduleProblem> captured(const std::string& name, int64_t budget_mib) {
+  const std::string path = (test_data() / "remat" / name).string();
+  const auto text = read_file(path);
+  if (!text) return {};
+  auto problem = plan::parse_remat_file(*text, path);
+  problem->budget_bytes = budget_mib << 20;
+  return *problem;
+}
+
+TEST(BranchCut, TheTopOfATreeProvesLess) {
+  const auto problem = captured("unet_2.remat", 600);
+  if (!problem) GTEST_SKIP() << "the captured steps are not here";
+  const CutBoundResult single = closure_cut(*problem);
+  BranchCutOptions options{.max_work = 400'000'000};
+  const BranchCutResult whole = branch_cut(*problem, single, options);
+  const size_t splits = whole.nodes.size() / 2;
+  ASSERT_GT(splits, 8u);
+  double below = whole.bound_seconds;
+  for (const size_t most : {splits, splits / 2, splits / 4, size_t{1}}) {
+    options.most_splits = most;
+    const BranchCutResult top = branch_cut(*problem, single, options);
+    EXPECT_LE(top.nodes.size(), 2 * most + 1);
+    EXPECT_LE(top.bound_seconds, below);
+    EXPECT_NEAR(shown(*problem, top, single.capacity_bytes / 200), top.bound_seconds, 1e-9);
+    below = top.bound_seconds;
+  }
+  EXPECT_LT(below, whole.bound_seconds);
+}
+
 TEST(BranchCut, StopsAtTheFlagAndAtItsGoal) {
   Rng rng(34);
   const std::atomic<bool> cancel{true};
@@ -239,15 +268,6 @@ TEST(BranchCut, StopsAtTheFlagAndAtItsGoal) {
     EXPECT_LE(reached.nodes.size(), 41u);  // of the first chain
   }
   EXPECT_GT(seen, 20);
-}
-
-std::optional<ScheduleProblem> captured(const std::string& name, int64_t budget_mib) {
-  const std::string path = (test_data() / "remat" / name).string();
-  const auto text = read_file(path);
-  if (!text) return {};
-  auto problem = plan::parse_remat_file(*text, path);
-  problem->budget_bytes = budget_mib << 20;
-  return *problem;
 }
 
 TEST(BranchCut, CapturedStepsGainPoints) {

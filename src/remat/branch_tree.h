@@ -3,11 +3,13 @@
 // The linear relaxation may store half of a value at each of two moments that bind, which no
 // schedule can. A node that has fractional variables is split into "0" and "1" of one of them; the
 // bound of the whole is that of its lowest leaf. Always the lowest is split, at the variable whose
-// two sides rise most in a few steps of the dual simplex (strong branching, Applegate, Bixby,
-// Chvatal and Cook 1995), of those that weigh most. Every leaf keeps its multipliers, which prove
-// its bound in whole numbers.
+// two sides rise most, of those that weigh most. How far is found by a few steps of the dual
+// simplex (strong branching, Applegate, Bixby, Chvatal and Cook 1995), until some rises are
+// remembered that tell (reliability branching, Achterberg, Koch and Martin 2005). Every leaf keeps
+// its multipliers, which prove its bound in whole numbers.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <set>
 #include <span>
@@ -48,10 +50,14 @@ class BranchTree {
 
  private:
   using Place = std::pair<int64_t, size_t>;  // bound, node
+  struct Record {
+    double sum = 0;  // of percent that a side rose by, for each unit that the variable moved
+    int count = 0;
+  };
 
   void fix(size_t node);
   uint32_t choose(size_t node);
-  double trial(size_t node, uint32_t variable, int8_t value);
+  double rise(size_t node, double x, uint32_t variable, int8_t value);
   void add_child(size_t parent, uint32_t variable, int8_t value);
   void read_leaf(BranchNode& node) const;
 
@@ -62,6 +68,7 @@ class BranchTree {
   std::vector<BranchNode> nodes_;
   std::set<Place> lowest_;  // leaves
   std::vector<int8_t> fixed_;
+  std::vector<std::array<Record, 2>> records_;  // by variable and side
 };
 
 }  // namespace lowtide::remat
