@@ -2,9 +2,9 @@
 // split where it is fractional (remat/branch_tree.h).
 //
 // Which ops cut: the closure cut's, then ops that need much when they run, are ordered with it, and
-// at which memory binds; the one that proves most in a few splits comes next. A longer chain proves
-// more in the end, and less at first; so each gets twice the splits of the one before, and when it
-// does not prove more than that one did, the shorter one gets what work is left.
+// at which memory binds; next comes the one with which the relaxations of the lowest cases rise
+// most. A longer chain proves more in the end, and less at first; so each gets twice the splits of
+// the one before, and when it does not prove more than that one did, the shorter one goes on.
 //
 // What this costs is far more than remat/multi_cut.h; it is for those who want to know. For
 // problems without a link.

@@ -12,6 +12,7 @@ constexpr int kReliable = 3;             // rises that are remembered, before th
                                          // for a split
 constexpr int kTrialIterations = 60;     // for each side of one
 constexpr int kMostIterations = 50'000;  // of a node
+constexpr size_t kMostNodes = 50'000;    // for the memory that they take, some 20 KB each
 constexpr double kWhole = 1e-4;          // nearer to 0 or 1 than this is not fractional
 constexpr double kLeastGain = 1e-4, kMostGain = 0.5;  // percent, as far as sides are compared
 
@@ -62,7 +63,7 @@ void BranchTree::read_leaf(BranchNode& node) const {
 bool BranchTree::grow(int64_t goal_ticks, int64_t splits) {
   for (int64_t i = 0; i < splits && bound_ticks() < goal_ticks && work_.look(); ++i) {
     const size_t node = lowest_.begin()->second;
-    if (nodes_[node].fractional.empty()) return false;
+    if (nodes_[node].fractional.empty() || nodes_.size() > kMostNodes) return false;
     const uint32_t variable = choose(node);
     lowest_.erase(lowest_.begin());
     nodes_[node].children = static_cast<int>(nodes_.size());
