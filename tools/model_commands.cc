@@ -72,7 +72,7 @@ Status run_max(const CLI::App& command, PlanCommand& given) {
 Status run_plan_command(const CLI::App& command, PlanCommand& given) {
   const bool has_budget = command.get_option("--budget")->count() > 0;
   LT_RETURN_IF_ERROR(needs(command, "--max", has_budget, "--budget"));
-  for (const char* flag : {"--no-recompute", "--swap", "--effort"})
+  for (const char* flag : {"--no-recompute", "--swap", "--effort", "--prove"})
     LT_RETURN_IF_ERROR(needs(command, flag, has_budget, "--budget"));
   PlanOptions& options = given.flags.options;
   if (has_budget) {

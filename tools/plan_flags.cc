@@ -37,6 +37,7 @@ Status check_flags(const CLI::App& command, const PlanFlags& flags) {
        {"--loss", "--optimizer", "--learning-rate", "--weight-decay", "--momentum", "--dropout"})
     LT_RETURN_IF_ERROR(needs(command, flag, options.train, "--train"));
   LT_RETURN_IF_ERROR(needs(command, "--link", !options.swap.empty(), "--swap"));
+  LT_RETURN_IF_ERROR(needs(command, "--prove", options.swap.empty(), "a plan without --swap"));
   LT_RETURN_IF_ERROR(needs(command, "--momentum", options.optimizer == "sgd", "--optimizer sgd"));
   LT_RETURN_IF_ERROR(needs(command, "--costs-any-device", !options.costs_file.empty(), "--costs"));
   LT_ASSIGN(const cost::DeviceProfile device, cost::find_device(options.device));

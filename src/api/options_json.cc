@@ -57,6 +57,14 @@ class Members {
     return *this;
   }
 
+  Members& not_below_zero(const char* key, double& field) {
+    const double before = field;
+    real(key, field);
+    if (field >= 0) return *this;
+    const double given = std::exchange(field, before);
+    return wrong(key, given, "a number from 0");
+  }
+
   Members& above_zero(const char* key, double& field) {
     const double before = field;
     real(key, field);
@@ -164,7 +172,7 @@ Result<PlanOptions> parse_plan_options(std::string_view json) {
       .word("swap", options.swap)
       .above_zero("link_bytes_per_second", options.link_bytes_per_second)
       .above_zero("effort", options.effort)
-      .above_zero("prove", options.prove)
+      .not_below_zero("prove", options.prove)
       .integer("threads", options.threads, kMostThreads)
       .integer("seed", options.seed)
       .word("dump_folder", options.dump_folder)

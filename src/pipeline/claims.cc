@@ -143,11 +143,11 @@ Proven prove(const ClaimInputs& in, const plan::ScheduleProblem& problem,
   return {several.lower_bound_seconds, writer.several_cuts(several)};
 }
 
-// A proof by cases, where it shows more; of a plan that can be faster.
-void claim_by_cases(const ClaimInputs& in, const plan::ScheduleProblem& problem,
+// A proof by cases, where it shows more; of a plan that can be faster. True: cut short.
+bool claim_by_cases(const ClaimInputs& in, const plan::ScheduleProblem& problem,
                     plan::Claims& claims) {
   const double goal = claims.predicted_seconds * (1 - kCloseEnough);
-  if (claims.lower_bound_seconds >= goal) return;
+  if (claims.lower_bound_seconds >= goal) return false;
   const remat::BranchCutResult cases =
       remat::branch_cut(problem, remat::closure_cut(problem, {.order = in.order.sequence}),
                         {.max_work = in.proof.max_work,
@@ -155,14 +155,17 @@ void claim_by_cases(const ClaimInputs& in, const plan::ScheduleProblem& problem,
                          .max_seconds = in.proof.max_seconds,
                          .cancel = in.proof.cancel,
                          .most_splits = kMostSplits});
-  if (cases.cuts.empty() || cases.lower_bound_seconds <= claims.lower_bound_seconds) return;
-  claims.branch_certificate = CertificateWriter(in.view).by_cases(cases);
-  claims.lower_bound_seconds = std::min(cases.lower_bound_seconds, claims.predicted_seconds);
+  if (!cases.cuts.empty() && cases.lower_bound_seconds > claims.lower_bound_seconds) {
+    claims.branch_certificate = CertificateWriter(in.view).by_cases(cases);
+    claims.lower_bound_seconds = std::min(cases.lower_bound_seconds, claims.predicted_seconds);
+  }
+  return cases.cut_short;
 }
 
 // The bound on the time. A plan that moves nothing names no slow tier, so what it can show speaks
-// of schedules that move nothing; it claims that only as far as it holds for the others, too.
-void claim_time_bound(const ClaimInputs& in, plan::Claims& claims) {
+// of schedules that move nothing; it claims that only as far as it holds for the others, too. True:
+// cut short.
+bool claim_time_bound(const ClaimInputs& in, plan::Claims& claims) {
   plan::ScheduleProblem problem = allowed(in.view.problem, in.transfers);
   problem.budget_bytes = in.budget_bytes;
   const bool linked = problem.link.has_value();
@@ -173,10 +176,10 @@ void claim_time_bound(const ClaimInputs& in, plan::Claims& claims) {
     proven = prove(in, problem, bound);
     proven.lower_bound_seconds = std::min(proven.lower_bound_seconds, bound);
   }
-  if (!proven.certificate) return;
+  if (!proven.certificate) return false;
   claims.time_certificate = std::move(proven.certificate);
   claims.lower_bound_seconds = proven.lower_bound_seconds;
-  if (!in.soon && !linked && in.proof.max_work > 0) claim_by_cases(in, problem, claims);
+  return !in.soon && !linked && in.proof.max_work > 0 && claim_by_cases(in, problem, claims);
 }
 
 }  // namespace
@@ -185,9 +188,10 @@ int64_t floor_bytes(const plan::ScheduleProblem& problem, bool transfers) {
   return remat::floor_of(allowed(problem, transfers)).bytes;
 }
 
-plan::Claims make_claims(const ClaimInputs& in) {
+Claimed make_claims(const ClaimInputs& in) {
   const plan::SequenceProfile& profile = in.solution.profile;
-  plan::Claims claims;
+  Claimed result;
+  plan::Claims& claims = result.claims;
   claims.peak_bytes = profile.peak_bytes;
   claims.peak_before_bytes = in.peak_before_bytes;
   claims.lower_bound_bytes = in.view.problem.resident_bytes;
@@ -200,11 +204,12 @@ plan::Claims make_claims(const ClaimInputs& in) {
   claims.predicted_seconds = profile.seconds;
   claims.exposed_seconds = profile.exposed_seconds;
   claims.lower_bound_seconds = claims.once_seconds;
-  if (!in.budget_bytes) return claims;
+  if (!in.budget_bytes) return result;
   claims.budget_bytes = in.budget_bytes;
   claims.floor_bytes = floor_bytes(in.view.problem, in.transfers);
-  if (claims.predicted_seconds > claims.once_seconds) claim_time_bound(in, claims);
-  return claims;
+  if (claims.predicted_seconds > claims.once_seconds)
+    result.cut_short = claim_time_bound(in, claims);
+  return result;
 }
 
 }  // namespace lowtide::pipeline

@@ -32,7 +32,11 @@ struct ClaimInputs {
   Proof proof{};
 };
 
-plan::Claims make_claims(const ClaimInputs& inputs);
+struct Claimed {
+  plan::Claims claims;
+  bool cut_short = false;  // the clock or the flag ended the proof
+};
+Claimed make_claims(const ClaimInputs& inputs);
 
 // The least arena of any schedule.
 int64_t floor_bytes(const plan::ScheduleProblem& problem, bool transfers);

@@ -200,6 +200,14 @@ TEST(Claims, ProofsThatLeaveOutACaseOrBendARowAreRefused) {
       EXPECT_TRUE(refused(worse)) << static_cast<int>(bent.row);
       ++rows;
     }
+    plan::Plan crowded = made;  // would take long to check
+    for (int i = 0; i < 65; ++i)
+      crowded.claims.branch_certificate->nodes[0].multipliers.push_back(
+          {plan::ProofRow::kCapacity, 1, {}, {}, 1'000'000 + i, 1});
+    EXPECT_TRUE(refused(crowded));
+    crowded = made;
+    crowded.claims.branch_certificate->cuts.resize(65, made.claims.branch_certificate->cuts[0]);
+    EXPECT_TRUE(refused(crowded));
     plan::Plan shorter = made;
     shorter.claims.branch_certificate->nodes.pop_back();
     EXPECT_TRUE(nodes == 1 || refused(shorter));

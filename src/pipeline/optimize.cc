@@ -36,7 +36,7 @@ Result<Optimized> optimize(const ir::Graph& forward, const OptimizeOptions& opti
     }
   }
   StageClock stage(ready.stages);
-  LT_ASSIGN(Optimized result, write(ready, solved, options));
+  LT_ASSIGN(Optimized result, write(ready, solved, after(options, seconds_since(start))));
   result.more_memory = more_memory;
   if (options.budget_bytes)
     result.floor_reason = floor_reason(ready.view.problem, options.schedule.transfers);

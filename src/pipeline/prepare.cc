@@ -120,7 +120,7 @@ Result<Optimized> write(const Prepared& ready, const BudgetSolution& solved,
             write_plan({ready.graph, ready.view, ready.costs, solution.sequence, solution.profile,
                         solution.buffers, solution.packing, solution.slots,
                         options.device.alignment_bytes, std::move(tiers)}));
-  result.plan.claims = make_claims(
+  Claimed claimed = make_claims(
       {ready.graph,
        ready.view,
        ready.order,
@@ -130,6 +130,8 @@ Result<Optimized> write(const Prepared& ready, const BudgetSolution& solved,
        options.schedule.transfers,
        result.cut_short,
        {options.proof_units, options.schedule.remat.max_seconds, options.schedule.remat.cancel}});
+  result.plan.claims = std::move(claimed.claims);
+  result.cut_short |= claimed.cut_short;
   result.order_status = ready.order.status;
   result.search_bound_bytes =
       std::max(ready.order.lower_bound_bytes, result.plan.claims.lower_bound_bytes);

@@ -12,7 +12,9 @@
 namespace lowtide::plan {
 namespace {
 
-constexpr int64_t kMaxMultiplier = int64_t{1} << 31;  // of a proof by cases
+// Of a proof by cases.
+constexpr int64_t kMaxMultiplier = int64_t{1} << 31;
+constexpr size_t kMostNodes = 20'000;
 
 constexpr int64_t kMaxAlignment = int64_t{1} << 30;
 
@@ -333,6 +335,9 @@ class Checker {
     for (const PlanOpId cut : certificate.cuts)
       if (!within(cut, plan_.ops)) return bad("the proof by cases has a cut at no op");
     const auto most_cut = static_cast<int32_t>(certificate.cuts.size());
+    if (certificate.nodes.size() > kMostNodes)
+      return bad("the proof by cases has {} nodes, at most {} are read", certificate.nodes.size(),
+                 kMostNodes);
     if (!is_time(certificate.unit_seconds))
       return bad("the proof by cases has a unit of {} seconds", certificate.unit_seconds);
     for (size_t i = 0; i < certificate.nodes.size(); ++i) {

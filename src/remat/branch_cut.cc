@@ -239,8 +239,13 @@ class ProofWriter {
       : chain_(chain), bound_ticks_(chain.tree.bound_ticks()) {
     fixed_.assign(chain.program.variables.size(), kFree);
     std::vector<int64_t> split;  // bounds of the nodes that are
-    for (const BranchNode& node : chain.tree.nodes())
-      if (node.children != BranchNode::kNone) split.push_back(node.bound_ticks);
+    std::vector<int> depth;
+    for (const BranchNode& node : chain.tree.nodes()) {
+      depth.push_back(node.parent < 0 ? 0 : depth[static_cast<size_t>(node.parent)] + 1);
+      if (node.children == BranchNode::kNone) continue;
+      split.push_back(node.bound_ticks);
+      if (depth.back() >= kDeepest) bound_ticks_ = std::min(bound_ticks_, node.bound_ticks);
+    }
     if (split.size() <= most_splits) return;
     std::sort(split.begin(), split.end());
     bound_ticks_ = std::min(bound_ticks_, split[most_splits]);
@@ -254,9 +259,10 @@ class ProofWriter {
   }
 
  private:
+  static constexpr int kDeepest = 500;        // nested cases that are written
   using Known = std::map<uint32_t, int32_t>;  // multipliers, by row
 
-  // NOLINTNEXTLINE(misc-no-recursion): as deep as the tree
+  // NOLINTNEXTLINE(misc-no-recursion): kDeepest at most
   void visit(size_t at, int parent, const Known& known) {
     const BranchNode& node = chain_.tree.nodes()[at];
     BranchProofNode out;
@@ -313,11 +319,12 @@ BranchCutResult branch_cut(const plan::ScheduleProblem& problem, const CutBoundR
     Search search(graph, single, options);
     const std::unique_ptr<Chain> chain = search.run(*single.op);
     ProofWriter proof(*chain, options.most_splits);
-    const double seconds = static_cast<double>(proof.bound_ticks() - 1) / graph.ticks_per_second;
+    const int64_t ticks = options.write_proof ? proof.bound_ticks() : chain->tree.bound_ticks();
+    const double seconds = static_cast<double>(ticks - 1) / graph.ticks_per_second;
     if (seconds > result.bound_seconds) {
       result.bound_seconds = seconds;
       result.cuts = chain->segments.cuts;
-      result.nodes = proof.write();
+      if (options.write_proof) result.nodes = proof.write();
       result.unit_seconds = static_cast<double>(chain->program.unit_ticks) / graph.ticks_per_second;
     }
     result.work = search.work().used();

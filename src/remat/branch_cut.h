@@ -25,7 +25,8 @@ struct BranchCutOptions {
   double max_seconds = 1e9;                   // safety stop in wall time
   const std::atomic<bool>* cancel = nullptr;  // true: stop soon; what is proven until then holds
   size_t max_cuts = 9;
-  // Of the proof; where the tree has more, the top of it, and the bound that this proves.
+  bool write_proof = true;  // off: the bound alone, of the whole tree
+  // Of the written proof; where the tree has more, the top of it, and the bound that this proves.
   size_t most_splits = ~size_t{0};
 };
 

@@ -47,7 +47,7 @@ class Program {
                  static_cast<size_t>(left)];
   }
   int grains(double bytes) const {
-    return static_cast<int>(std::min(std::ceil(bytes * scale_ - 1e-9), 1e9));
+    return static_cast<int>(std::min(std::ceil(bytes * scale_ - 1e-9), 5e8));
   }
   int input(size_t block) const { return grains(blocks_[block].input_bytes); }
 

@@ -165,6 +165,7 @@ class Joint {
     without_link_.budget_bytes = inner;
     RematOptions options = options_.remat;
     options.max_units = units;
+    options.proof_units = 0;
     options.seed += static_cast<uint64_t>(round_);
     options.cut_bound = false;
     if (round_ > 0) options.cut_start = options.order_start = false;  // their children are known

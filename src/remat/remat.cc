@@ -213,8 +213,10 @@ class Solve {
     if (!outcome_.sequence.empty()) options.goal_seconds = outcome_.seconds;
     options.max_seconds = options_.max_seconds - clock_.seconds();
     options.cancel = options_.cancel;
+    options.write_proof = false;
     const BranchCutResult cases = branch_cut(problem_, closure_cut(problem_, single), options);
     clock_.spend(cases.work);
+    outcome_.cut_short |= cases.cut_short;
     outcome_.lower_bound_seconds =
         std::max(outcome_.lower_bound_seconds, cases.lower_bound_seconds);
   }

@@ -84,7 +84,7 @@ struct RematOutcome {
 int64_t units_in(double seconds);
 
 // `problem` must pass plan::check. Without a budget: the order with the least peak, each op once.
-// kOptimal: seconds equals the bound (each op once, the cut, or what exhaustive search proved).
+// kOptimal: seconds equals the bound (each op once, cuts, cases, or exhaustive search).
 // kInfeasible: proven that nothing fits. kLimit with an empty sequence: nothing was found; not a
 // proof.
 RematOutcome solve(const plan::ScheduleProblem& problem, const RematOptions& options = {});

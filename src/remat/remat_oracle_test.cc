@@ -14,6 +14,7 @@
 #include "plan/schedule_text.h"
 #include "plan/sequence_simulator.h"
 #include "plan/sequence_text.h"
+#include "remat/branch_cut.h"
 #include "remat/closure_cut.h"
 #include "remat/floor.h"
 #include "remat/joint.h"
@@ -262,6 +263,8 @@ TEST(RematOracle, SearchAndBoundsKeepWithinItOnRandomProblems) {
       const CutBoundResult cut = closure_cut(problem);
       ASSERT_TRUE(cut.feasible) << context;
       ASSERT_LE(cut.lower_bound_seconds, best->seconds + 1e-9) << context;
+      const BranchCutResult cases = branch_cut(problem, cut, {.max_work = 1'000'000});
+      ASSERT_LE(cases.lower_bound_seconds, best->seconds + 1e-9) << shown(problem, i);
       exact_bounds += cut.lower_bound_seconds > best->seconds - 1e-6;
     }
     RematOptions options;

@@ -42,9 +42,14 @@ namespace {
 constexpr size_t kMostCuts = 64;
 constexpr int64_t kOne = int64_t{1} << 20;
 constexpr size_t kDeepest = 1000;
-// Within these, nothing below overflows 128 bits.
-constexpr double kMostUnit = 0x1p20;
-constexpr int64_t kMostParts = int64_t{1} << 30, kMostBytes = int64_t{1} << 48;
+constexpr int64_t kMostTerms = 200'000'000;  // looked at in all leaves
+constexpr size_t kMostDivisors = 64;         // of one cut
+// A multiplier is at most 2^31 units (plan/plan_check.h), a term of a row so 2^31 * kMostUnit *
+// 2^20
+// * kMostParts or 2^31 * kMostUnit * kMostBytes: less than 2^92, and those of all rows and
+// variables together, kMostTerms, less than 2^120.
+constexpr double kMostUnit = 0x1p16;
+constexpr int64_t kMostParts = int64_t{1} << 20, kMostBytes = int64_t{1} << 44;
 
 using plan::ProofMultiplier;
 using plan::ProofNode;
@@ -88,6 +93,12 @@ class BranchBound {
         precedence_(facts) {
     for (const PlanOpId cut : certificate.cuts) moments_.emplace_back(precedence_, cut);
     segments_.emplace(precedence_, moments_);
+    for (const Moment& moment : moments_) {
+      auto& bytes = stay_bytes_.emplace_back(plan_.storages.size(), 0);
+      for (PlanStorageId s : plan_.storages.ids())
+        if (facts.maker[s].valid()) bytes[s] = moment.stay_bytes(s);
+    }
+    divisors_.assign(cuts_ + 1, 0);
     find_ticks();
   }
 
@@ -107,23 +118,15 @@ class BranchBound {
     for (size_t i = 0; i < nodes; ++i)
       if (const std::string wrong = wrong_split(i); !wrong.empty())
         return error(ErrorCode::kInput, wrong);
-    Cases cases;
-    bool any = false;
-    __int128 least = 0;
-    LT_RETURN_IF_ERROR(visit(0, cases, any, least));
-    return static_cast<double>(least) / static_cast<double>(kOne) / ticks_per_second_;
+    LT_RETURN_IF_ERROR(visit(0));
+    return static_cast<double>(*least_) / static_cast<double>(kOne) / ticks_per_second_;
   }
 
  private:
   using RowKey = std::tuple<ProofRow, int32_t, PlanOpId, PlanStorageId, int64_t>;
-  struct Cases {  // of a node: what holds there
-    std::map<RowKey, int64_t> multipliers;
-    std::map<Key, bool> fixed;
-  };
 
   std::string wrong_cut() const {
     if (certificate_.nodes.empty()) return "it has no cases";
-    if (cuts_ == 0 || cuts_ > kMostCuts) return fmt::format("it has {} cuts", cuts_);
     if (!plan_.slow_tiers.empty()) return "it knows no slow tier";
     for (size_t k = 0; k < cuts_; ++k) {
       const PlanOpId op = certificate_.cuts[k];
@@ -240,7 +243,7 @@ class BranchBound {
     row.least = -(capacity / divisor);
     for (PlanStorageId s : plan_.storages.ids()) {
       if (!facts_.maker[s].valid()) continue;
-      const int64_t parts = moments_[k - 1].stay_bytes(s) / divisor;
+      const int64_t parts = stay_bytes_[k - 1][s] / divisor;
       row.valid &= parts <= most;
       row.add(-parts, stay(k, s));
     }
@@ -252,33 +255,62 @@ class BranchBound {
     row.add(-1, moments_[k - 1].is_input[s] ? Literal{0, 1} : stay(k, s));
   }
 
-  // The least over the leaves below, in 2^-20 ticks.
+  // Looks at all leaves below. What a node says holds while its children are looked at.
   // NOLINTNEXTLINE(misc-no-recursion): kDeepest at most
-  Status visit(size_t node, Cases cases, bool& any, __int128& least) {
+  Status visit(size_t node) {
     const ProofNode& n = certificate_.nodes[node];
-    if (node > 0) cases.fixed[literal(n).key] = n.value;
-    for (const ProofMultiplier& m : n.multipliers) {
-      const RowKey key{m.row, m.cut, m.op, m.storage, m.divisor};
-      if (!rows_.contains(key)) rows_[key] = make_row(m);
-      if (!rows_.at(key).valid)
-        return error(ErrorCode::kInput,
-                     fmt::format("node {} has a row of kind {} at cut {} that does not hold", node,
-                                 static_cast<int>(m.row), m.cut));
-      if (m.value > 0) {
-        cases.multipliers[key] = m.value;
-      } else {
-        cases.multipliers.erase(key);
-      }
+    const Key variable = node > 0 ? literal(n).key : 0;
+    std::optional<bool> outer;
+    if (node > 0) {
+      if (const auto known = fixed_.find(variable); known != fixed_.end()) outer = known->second;
+      fixed_[variable] = n.value;
     }
-    for (const size_t child : children_[node]) LT_RETURN_IF_ERROR(visit(child, cases, any, least));
-    if (!children_[node].empty()) return {};
-    const __int128 here = leaf(cases);
-    if (!any || here < least) least = here;
-    any = true;
+    std::vector<std::pair<RowKey, int64_t>> before;
+    for (const ProofMultiplier& m : n.multipliers) {
+      const RowKey row{m.row, m.cut, m.op, m.storage, m.divisor};
+      LT_RETURN_IF_ERROR(check_row(node, m, row));
+      const auto known = multipliers_.find(row);
+      before.emplace_back(row, known == multipliers_.end() ? 0 : known->second);
+      set(row, m.value);
+    }
+    for (const size_t child : children_[node]) LT_RETURN_IF_ERROR(visit(child));
+    if (children_[node].empty()) {
+      const __int128 here = leaf();
+      least_ = least_ ? std::min(*least_, here) : here;
+      if (terms_ > kMostTerms)
+        return error(ErrorCode::kInput, fmt::format("it has more than {} terms", kMostTerms));
+    }
+    for (size_t i = before.size(); i-- > 0;) set(before[i].first, before[i].second);
+    if (outer) {
+      fixed_[variable] = *outer;
+    } else if (node > 0) {
+      fixed_.erase(variable);
+    }
     return {};
   }
+  void set(const RowKey& row, int64_t value) {
+    if (value > 0) {
+      multipliers_[row] = value;
+    } else {
+      multipliers_.erase(row);
+    }
+  }
 
-  __int128 leaf(const Cases& cases) const {
+  Status check_row(size_t node, const ProofMultiplier& m, const RowKey& key) {
+    if (!rows_.contains(key)) {
+      if (m.row == ProofRow::kCapacity && ++divisors_[static_cast<size_t>(m.cut)] > kMostDivisors)
+        return error(ErrorCode::kInput,
+                     fmt::format("it has more than {} divisors at cut {}", kMostDivisors, m.cut));
+      rows_[key] = make_row(m);
+    }
+    if (rows_.at(key).valid) return {};
+    return error(ErrorCode::kInput,
+                 fmt::format("node {} has a row of kind {} at cut {} that does not hold", node,
+                             static_cast<int>(m.row), m.cut));
+  }
+
+  // In 2^-20 ticks.
+  __int128 leaf() {
     __int128 total = 0;
     for (PlanOpId o : plan_.ops.ids())
       if (!facts_.is_view_op[o] && segments_->first[o] == segments_->latest[o])
@@ -290,19 +322,21 @@ class BranchBound {
         at->second = static_cast<__int128>(ticks_[PlanOpId(key & 0xffffffffu)]) * kOne;
       return at->second;
     };
-    for (const auto& [key, value] : cases.fixed) of(key);
-    for (const auto& [key, value] : cases.multipliers) {
+    for (const auto& [key, value] : fixed_) of(key);
+    for (const auto& [key, value] : multipliers_) {
       const Row& row = rows_.at(key);
       const int64_t scale = std::get<4>(key) == 1 ? 1 : kOne;
       const __int128 weight = static_cast<__int128>(value) * unit_ticks_ * scale;
       total += weight * row.least;
       for (const auto& [variable, coefficient] : row.terms) of(variable) -= weight * coefficient;
+      terms_ += static_cast<int64_t>(row.terms.size()) + 1;
     }
     for (const auto& [key, value] : reduced) {
-      const auto fixed = cases.fixed.find(key);
-      const bool one = fixed == cases.fixed.end() ? value < 0 : fixed->second;
+      const auto fixed = fixed_.find(key);
+      const bool one = fixed == fixed_.end() ? value < 0 : fixed->second;
       if (one) total += value;
     }
+    terms_ += static_cast<int64_t>(plan_.ops.size());
     return total;
   }
 
@@ -317,14 +351,25 @@ class BranchBound {
   std::vector<std::vector<size_t>> children_;
   double ticks_per_second_ = 1;
   int64_t unit_ticks_ = 1;
-  IdVector<PlanOpId, int64_t> ticks_;  // of one run
+  IdVector<PlanOpId, int64_t> ticks_;                         // of one run
+  std::vector<IdVector<PlanStorageId, int64_t>> stay_bytes_;  // by cut, from 0
   std::map<RowKey, Row> rows_;
+  std::vector<size_t> divisors_;  // by cut: rows of its capacity
+  // Of the node that is looked at, and those above it.
+  std::map<RowKey, int64_t> multipliers_;
+  std::map<Key, bool> fixed_;
+  std::optional<__int128> least_;  // of the leaves so far
+  int64_t terms_ = 0;
 };
 
 }  // namespace
 
 Result<double> branch_bound_seconds(const Facts& facts, const plan::BranchCertificate& certificate,
                                     int64_t budget) {
+  const size_t cuts = certificate.cuts.size();
+  if (cuts == 0 || cuts > kMostCuts)
+    return error(ErrorCode::kInput,
+                 fmt::format("it has {} cuts, at most {} are read", cuts, kMostCuts));
   return BranchBound(facts, certificate, budget).run();
 }
 

@@ -269,6 +269,8 @@ def test_orders_alone_are_refused_by_their_bound(once):
     (["--budget", "1GiB", "--swap", "host,file", "--link", "1GiB/s"], ["--link", "--swap", "host,file"]),
     (["--budget", "1GiB", "--time-limit", "0"], ["--time-limit", "above 0"]),
     (["--budget", "1GiB", "--effort", "0"], ["--effort", "above 0"]),
+    (["--budget", "1GiB", "--prove", "-1"], ["--prove", "-1"]),
+    (["--budget", "1GiB", "--swap", "host", "--prove", "1"], ["--prove", "--swap"]),
     (["--budget", "1GiB", "--max", "depth"], ["--max", "depth", "batch"]),
     (["--budget", "1GiB", "--max", "dim=batch"], ["--max", "batch", "size already"]),
     (["--max", "dim=batch"], ["--max needs --budget"]),
