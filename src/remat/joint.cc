@@ -19,8 +19,8 @@ using plan::SchedAction;
 using plan::ScheduleProblem;
 using plan::SolveStatus;
 
-// Lengths of rounds, in units: the first, by ops, and how they grow.
-constexpr int64_t kFirstUnitsPerOp = 2'000, kGrowth = 4;
+// Lengths of rounds, in units: the first, by ops, how they grow, and the longest.
+constexpr int64_t kFirstUnitsPerOp = 2'000, kGrowth = 4, kLongestRound = int64_t{1} << 40;
 // Of a round's work: for transfers alone, and for recompute alone. Other tries share the rest.
 constexpr double kShareOfTransfers = 0.1, kShareOfRecompute = 0.3;
 constexpr double kShareOfTidying = 0.1;  // beside these, each time
@@ -109,7 +109,7 @@ class Joint {
       narrow_down();
     }
     ++round_;
-    length_ *= kGrowth;
+    length_ = std::min(length_ * kGrowth, kLongestRound);  // small problems take many rounds
   }
 
   int64_t share(double of_round) const {
