@@ -1,7 +1,7 @@
 // ScheduleProblem: which op runs when (and, under a budget, how often and what is moved to the slow
 // tier), as plain data.
 //
-// The model of a step (MODeL section 3; HiREmate section 3.1). Ops run one after another. A value
+// The model of a step (MODeL section 3; HiREmate section 3.2.2). Ops run one after another. A value
 // appears when its producer runs and is freed after its last reader has run; a value without
 // readers is freed right after its producer, one with `is_output` stays to the end. While an op
 // runs, its inputs, its outputs and its workspace are all present:
