@@ -57,9 +57,10 @@ def test_the_actions_add_up(tight):
     assert 0 < benefits[0] <= actions["benefit_bytes"]
 
 
-def test_a_proof_by_cases_goes_into_the_plan_and_is_checked(tight, tmp_path):
-    _, plain, budget = tight
+def test_a_proof_by_cases_goes_into_the_plan_and_is_checked(once, tmp_path):
+    budget = int(once["arena_bytes"] * 0.7)
     path = tmp_path / "proven.lt"
+    plain = run_json("plan", *UNET, *QUICK, "--budget", budget)
     proven = run_json("plan", *UNET, *QUICK, "--budget", budget, "--prove", 1, "-o", path)
     assert proven["predicted_step_seconds"] == plain["predicted_step_seconds"]
     assert plain["lower_bound_seconds"] < proven["lower_bound_seconds"] <= proven["predicted_step_seconds"]
@@ -69,6 +70,15 @@ def test_a_proof_by_cases_goes_into_the_plan_and_is_checked(tight, tmp_path):
     again = tmp_path / "again.lt"
     run_json("plan", *UNET, *QUICK, "--budget", budget, "--prove", 1, "-o", again)
     assert again.read_bytes() == path.read_bytes()
+
+
+def test_a_time_limit_ends_the_proof_and_says_so(once, tmp_path):
+    budget = int(once["arena_bytes"] * 0.7)
+    path = tmp_path / "stopped.lt"
+    begun = time.monotonic()
+    verdict = run_json("plan", *UNET, *QUICK, "--budget", budget, "--prove", 1000, "--time-limit", 4, "-o", path)
+    assert verdict["cut_short"] and time.monotonic() - begun < 60
+    assert run("verify", path).returncode == 0
 
 
 def test_moves_are_in_the_verdict(tight, tmp_path):
