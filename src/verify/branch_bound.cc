@@ -44,10 +44,9 @@ constexpr int64_t kOne = int64_t{1} << 20;
 constexpr size_t kDeepest = 1000;
 constexpr int64_t kMostTerms = 200'000'000;  // looked at in all leaves
 constexpr size_t kMostDivisors = 64;         // of one cut
-// A multiplier is at most 2^31 units (plan/plan_check.h), a term of a row so 2^31 * kMostUnit *
-// 2^20
-// * kMostParts or 2^31 * kMostUnit * kMostBytes: less than 2^92, and those of all rows and
-// variables together, kMostTerms, less than 2^120.
+// A multiplier is at most 2^31 units (plan/plan_check.cc), so a term of a row is less than 2^92,
+// counted in parts (2^31 * kMostUnit * 2^20 * kMostParts) or in bytes (2^31 * kMostUnit *
+// kMostBytes), and those of all rows and variables together, kMostTerms, less than 2^120.
 constexpr double kMostUnit = 0x1p16;
 constexpr int64_t kMostParts = int64_t{1} << 20, kMostBytes = int64_t{1} << 44;
 
@@ -238,7 +237,8 @@ class BranchBound {
   void fill_capacity(Row& row, size_t k, int64_t divisor) const {
     const int64_t capacity = budget_ - moments_[k - 1].present_bytes;
     const int64_t most = divisor == 1 ? kMostBytes : kMostParts;
-    row.valid = divisor >= 1 && (divisor == 1 || capacity >= 0) && std::abs(capacity) <= most;
+    row.valid =
+        divisor >= 1 && (divisor == 1 || capacity >= 0) && std::abs(capacity / divisor) <= most;
     if (!row.valid) return;
     row.least = -(capacity / divisor);
     for (PlanStorageId s : plan_.storages.ids()) {

@@ -72,6 +72,15 @@ def test_a_proof_by_cases_goes_into_the_plan_and_is_checked(once, tmp_path):
     assert again.read_bytes() == path.read_bytes()
 
 
+def test_a_proof_with_rounded_capacities_is_checked(tmp_path):
+    path = tmp_path / "rounded.lt"
+    run_json("plan", MODELS / "resnet50.onnx", "--train", "--dim", "batch=8", "--budget", "450MiB", "--effort", 1, "--prove", 6,
+             "-o", path)
+    root = json.loads(path.read_text())["claims"]["branch_certificate"]["nodes"][0]
+    assert any(divisor > 1 for divisor in root["capacity"][1::3])
+    assert run("verify", path).returncode == 0
+
+
 def test_a_time_limit_ends_the_proof_and_says_so(once, tmp_path):
     budget = int(once["arena_bytes"] * 0.7)
     path = tmp_path / "stopped.lt"
