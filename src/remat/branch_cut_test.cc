@@ -15,6 +15,7 @@
 #include "plan/schedule_test_problems.h"
 #include "plan/sequence_simulator.h"
 #include "remat/branch_tree.h"
+#include "remat/cut_test_problems.h"
 #include "remat/remat_oracle.h"
 
 namespace lowtide::remat {
@@ -23,32 +24,14 @@ namespace {
 using plan::RandomSchedule;
 using plan::ScheduleProblem;
 
-double once_seconds(const ScheduleProblem& problem) {
-  double sum = 0;
-  for (const auto& op : problem.ops) sum += op.seconds;
-  return sum;
-}
-
 // Within a budget between what one op needs and what the incoming order does.
 ScheduleProblem some_problem(int i, Rng& rng) {
   RandomSchedule shape{.min_ops = 4, .max_ops = 6};
   if (i % 2) shape.reader_rate = 0.5, shape.in_place_rate = 0.6;
   if (i % 3 == 0) shape.control_rate = 0.12, shape.rerun_rate = 1;
   ScheduleProblem problem = random_schedule_problem(shape, rng);
-  std::vector<plan::SchedAction> once;
-  for (SchedOpId op : problem.ops.ids()) once.push_back(plan::SchedAction::run(op));
-  const int64_t top = plan::simulate_sequence(problem, once)->peak_bytes;
-  problem.budget_bytes = std::max<int64_t>(1, top - rng.between(1, std::max<int64_t>(1, top / 3)));
+  problem.budget_bytes = some_budget(problem, rng);
   return problem;
-}
-
-std::vector<SchedOpId> random_chain(const StepGraph& graph, Rng& rng) {
-  std::vector<SchedOpId> chain;
-  for (SchedOpId op : graph.problem->ops.ids()) {
-    if (rng.below(2) == 0) continue;
-    if (chain.empty() || sides_of(graph, chain.back())[op] == Side::kAfter) chain.push_back(op);
-  }
-  return chain;
 }
 
 std::vector<CutMultiplier> random_multipliers(const CutProgram& program, Rng& rng) {

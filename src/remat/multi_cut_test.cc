@@ -15,6 +15,7 @@
 #include "plan/schedule_text.h"
 #include "plan/sequence_simulator.h"
 #include "plan/sequence_text.h"
+#include "remat/cut_test_problems.h"
 #include "remat/multi_cut_network.h"
 #include "remat/remat_oracle.h"
 
@@ -23,29 +24,6 @@ namespace {
 
 using plan::RandomSchedule;
 using plan::ScheduleProblem;
-
-double once_seconds(const ScheduleProblem& problem) {
-  double sum = 0;
-  for (const auto& op : problem.ops) sum += op.seconds;
-  return sum;
-}
-
-// A budget between what one op needs and what the incoming order does.
-int64_t some_budget(const ScheduleProblem& problem, Rng& rng) {
-  std::vector<plan::SchedAction> once;
-  for (SchedOpId op : problem.ops.ids()) once.push_back(plan::SchedAction::run(op));
-  const int64_t top = plan::simulate_sequence(problem, once)->peak_bytes;
-  return std::max<int64_t>(1, top - rng.between(1, std::max<int64_t>(1, top / 3)));
-}
-
-std::vector<SchedOpId> random_chain(const StepGraph& graph, Rng& rng) {
-  std::vector<SchedOpId> chain;
-  for (SchedOpId op : graph.problem->ops.ids()) {
-    if (rng.below(2) == 0) continue;
-    if (chain.empty() || sides_of(graph, chain.back())[op] == Side::kAfter) chain.push_back(op);
-  }
-  return chain;
-}
 
 Multipliers random_multipliers(const MultiCutNetwork& net, const StepGraph& graph, Rng& rng) {
   Multipliers m = net.start();
