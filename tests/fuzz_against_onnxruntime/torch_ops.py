@@ -1,0 +1,426 @@
+"""ONNX nodes in PyTorch, by ONNX's definitions: what gradients are judged by. A row takes the node, its operands (tensors,
+or None where one is absent) and answers the outputs. Shapes, axes and indices are read from their values."""
+
+import torch
+import torch.nn.functional as F
+
+ROWS = {}
+
+
+def row(*names):
+    def enter(function):
+        for name in names:
+            ROWS[name] = function
+        return function
+    return enter
+
+
+def ints(tensor) -> list[int]:
+    return [int(v) for v in tensor.flatten().tolist()]
+
+
+UNARY = {
+    "Relu": torch.relu, "Sigmoid": torch.sigmoid, "Tanh": torch.tanh, "Erf": torch.erf, "Exp": torch.exp, "Neg": torch.neg,
+    "Abs": torch.abs, "Sin": torch.sin, "Cos": torch.cos, "Softplus": F.softplus, "Softsign": F.softsign,
+    "HardSwish": F.hardswish, "Mish": F.mish, "Selu": F.selu, "Identity": lambda x: x, "Log": torch.log, "Sqrt": torch.sqrt,
+    "Reciprocal": torch.reciprocal,
+}
+
+
+@row(*UNARY)
+def unary(node, x):
+    return UNARY[node.op](x)
+
+
+@row("HardSigmoid")
+def hard_sigmoid(node, x):
+    return torch.clamp(node.attrs.get("alpha", 0.2) * x + node.attrs.get("beta", 0.5), 0, 1)
+
+
+@row("LeakyRelu")
+def leaky(node, x):
+    return F.leaky_relu(x, node.attrs.get("alpha", 0.01))
+
+
+@row("Elu")
+def elu(node, x):
+    return F.elu(x, node.attrs.get("alpha", 1.0))
+
+
+@row("Celu")
+def celu(node, x):
+    return F.celu(x, node.attrs.get("alpha", 1.0))
+
+
+@row("ThresholdedRelu")
+def thresholded(node, x):
+    return F.threshold(x, node.attrs.get("alpha", 1.0), 0.0)
+
+
+@row("Gelu")
+def gelu(node, x):
+    return F.gelu(x, approximate=node.attrs.get("approximate", "none"))
+
+
+@row("PRelu")
+def prelu(node, x, slope):
+    return torch.where(x >= 0, x, slope * x)
+
+
+BINARY = {"Add": torch.add, "Sub": torch.sub, "Mul": torch.mul, "Div": torch.div, "Pow": torch.pow}
+
+
+@row(*BINARY)
+def binary(node, a, b):
+    return BINARY[node.op](a, b)
+
+
+@row("Max", "Min")
+def extreme(node, first, *more):
+    for other in more:
+        first = (torch.maximum if node.op == "Max" else torch.minimum)(first, other)
+    return first
+
+
+@row("Sum", "Mean")
+def total(node, *operands):
+    joined = operands[0]
+    for other in operands[1:]:
+        joined = joined + other
+    return joined / len(operands) if node.op == "Mean" else joined
+
+
+@row("Clip")
+def clip(node, x, low=None, high=None):
+    if low is None and high is None:
+        return x
+    return torch.clamp(x, low, high)
+
+
+@row("Where")
+def where(node, condition, a, b):
+    return torch.where(condition, a, b)
+
+
+# ---- movement
+
+@row("Reshape")
+def reshape(node, x, shape):
+    asked = ints(shape)
+    return x.reshape([x.shape[d] if e == 0 else e for d, e in enumerate(asked)])
+
+
+@row("Flatten")
+def flatten(node, x):
+    axis = node.attrs["axis"] % (x.dim() + 1) if node.attrs["axis"] < 0 else node.attrs["axis"]
+    axis = node.attrs["axis"] + x.dim() if node.attrs["axis"] < 0 else axis
+    rows = 1
+    for extent in x.shape[:axis]:
+        rows *= extent
+    return x.reshape(rows, -1)
+
+
+@row("Squeeze")
+def squeeze(node, x, axes=None):
+    return x.squeeze() if axes is None else x.squeeze(ints(axes))
+
+
+@row("Unsqueeze")
+def unsqueeze(node, x, axes):
+    return x.unsqueeze(ints(axes)[0])
+
+
+@row("Transpose")
+def transpose(node, x):
+    return x.permute(node.attrs.get("perm", list(range(x.dim()))[::-1]))
+
+
+@row("Slice")
+def cut(node, x, starts, ends, axes=None, steps=None):
+    for i, axis in enumerate(ints(axes) if axes is not None else range(starts.numel())):
+        step = ints(steps)[i] if steps is not None else 1
+        places = range(x.shape[axis])[slice(*bounds(ints(starts)[i], ints(ends)[i], step, x.shape[axis]))]
+        x = x.index_select(axis, torch.tensor(list(places), dtype=torch.int64))
+    return x
+
+
+def bounds(start, end, step, extent):
+    """Python's slice of an ONNX one: an end before the first element is None when stepping backwards."""
+    return start, None if step < 0 and end < -extent else end, step
+
+
+@row("Split")
+def split(node, x, sizes):
+    return torch.split(x, ints(sizes), node.attrs["axis"])
+
+
+@row("Concat")
+def concat(node, *parts):
+    return torch.cat(parts, node.attrs["axis"])
+
+
+@row("Expand")
+def expand(node, x, shape):
+    return x.broadcast_to(torch.broadcast_shapes(tuple(x.shape), tuple(ints(shape))))
+
+
+@row("Tile")
+def tile(node, x, repeats):
+    return x.repeat(ints(repeats))
+
+
+@row("Gather")
+def gather(node, x, index):
+    axis = node.attrs["axis"]
+    flat = (index % x.shape[axis]).flatten()
+    axis = axis % x.dim()
+    return x.index_select(axis, flat).reshape([*x.shape[:axis], *index.shape, *x.shape[axis + 1:]])
+
+
+@row("GatherElements")
+def gather_elements(node, x, index):
+    return torch.gather(x, node.attrs["axis"], index % x.shape[node.attrs["axis"]])
+
+
+@row("ScatterElements")
+def scatter_elements(node, x, index, updates):
+    axis = node.attrs["axis"]
+    adds = node.attrs.get("reduction", "none") == "add"
+    return (torch.scatter_add if adds else torch.scatter)(x, axis, index % x.shape[axis], updates)
+
+
+@row("Pad")
+def pad(node, x, pads, value=None):
+    sizes, mode = ints(pads), node.attrs.get("mode", "constant")
+    for axis in range(x.dim()):
+        begin, end = sizes[axis], sizes[axis + x.dim()]
+        extent = x.shape[axis]
+        places = torch.arange(-begin, extent + end)
+        if mode == "reflect":
+            period = max(1, 2 * (extent - 1))
+            places = places.abs() % period
+            places = torch.where(places >= extent, period - places, places)
+        outside = (places < 0) | (places >= extent)
+        x = x.index_select(axis, places.clamp(0, extent - 1))
+        if mode == "constant":
+            shape = [-1 if d == axis else 1 for d in range(x.dim())]
+            x = torch.where(outside.reshape(shape), torch.tensor(0.0 if value is None else float(value.detach()), dtype=x.dtype), x)
+    return x
+
+
+@row("Trilu")
+def triangle(node, x, k=None):
+    return (torch.triu if node.attrs.get("upper", 1) else torch.tril)(x, 0 if k is None else int(k))
+
+
+@row("DepthToSpace")
+def depth(node, x):
+    n, c, h, w = x.shape
+    if node.attrs.get("mode", "DCR") == "DCR":
+        return x.reshape(n, 2, 2, c // 4, h, w).permute(0, 3, 4, 1, 5, 2).reshape(n, c // 4, 2 * h, 2 * w)
+    return x.reshape(n, c // 4, 2, 2, h, w).permute(0, 1, 4, 2, 5, 3).reshape(n, c // 4, 2 * h, 2 * w)
+
+
+@row("SpaceToDepth")
+def space(node, x):
+    n, c, h, w = x.shape
+    return x.reshape(n, c, h // 2, 2, w // 2, 2).permute(0, 3, 5, 1, 2, 4).reshape(n, 4 * c, h // 2, w // 2)
+
+
+@row("CumSum")
+def cumulate(node, x, axis):
+    axis = int(axis)
+    flip = bool(node.attrs.get("reverse", 0))
+    x = x.flip(axis) if flip else x
+    y = torch.cumsum(x, axis)
+    if node.attrs.get("exclusive", 0):
+        y = y - x
+    return y.flip(axis) if flip else y
+
+
+@row("Shape")
+def shape_of(node, x):
+    return torch.tensor(x.shape, dtype=torch.int64)
+
+
+@row("ConstantOfShape")
+def constant_of_shape(node, shape):
+    return torch.full(ints(shape), node.attrs["value"].item(), dtype=torch.float64)
+
+
+# ---- products, windows, norms
+
+@row("MatMul")
+def matmul(node, a, b):
+    return a @ b
+
+
+@row("Gemm")
+def gemm(node, a, b, c=None):
+    a = a.T if node.attrs.get("transA") else a
+    b = b.T if node.attrs.get("transB") else b
+    y = node.attrs.get("alpha", 1.0) * (a @ b)
+    return y if c is None else y + node.attrs.get("beta", 1.0) * c
+
+
+def padded(x, pads, value=0.0):
+    spatial = len(pads) // 2
+    flat = [p for d in reversed(range(spatial)) for p in (pads[d], pads[d + spatial])]
+    return F.pad(x, flat, value=value)
+
+
+@row("Conv")
+def conv(node, x, w, b=None):
+    a, spatial = node.attrs, x.dim() - 2
+    function = (F.conv1d, F.conv2d, F.conv3d)[spatial - 1]
+    return function(padded(x, a["pads"]), w, b, a["strides"], 0, a["dilations"], a["group"])
+
+
+@row("ConvTranspose")
+def conv_transpose(node, x, w, b=None):
+    a, spatial = node.attrs, x.dim() - 2
+    function = (F.conv_transpose1d, F.conv_transpose2d)[spatial - 1]
+    return function(x, w, b, a["strides"], a["pads"][:spatial], a.get("output_padding", 0), a["group"])
+
+
+@row("MaxPool")
+def max_pool(node, x):
+    a, spatial = node.attrs, x.dim() - 2
+    function = (F.max_pool1d, F.max_pool2d, F.max_pool3d)[spatial - 1]
+    return function(padded(x, a["pads"], -torch.inf), a["kernel_shape"], a["strides"])
+
+
+@row("AveragePool")
+def average_pool(node, x):
+    a, spatial = node.attrs, x.dim() - 2
+    function = (F.avg_pool1d, F.avg_pool2d, F.avg_pool3d)[spatial - 1]
+    sums = function(padded(x, a["pads"]), a["kernel_shape"], a["strides"])
+    if a["count_include_pad"]:
+        return sums
+    return sums / function(padded(torch.ones_like(x), a["pads"]), a["kernel_shape"], a["strides"])
+
+
+@row("GlobalAveragePool")
+def global_average(node, x):
+    return x.mean(list(range(2, x.dim())), keepdim=True)
+
+
+@row("GlobalMaxPool")
+def global_max(node, x):
+    return x.amax(list(range(2, x.dim())), keepdim=True)
+
+
+@row("BatchNormalization")
+def batch_norm(node, x, scale, bias, mean, variance):
+    """Training form: statistics of the batch, running ones moved by 0.1."""
+    return F.batch_norm(x, mean, variance, scale, bias, training=True, momentum=0.1, eps=1e-5)
+
+
+@row("LayerNormalization")
+def layer_norm(node, x, scale, bias=None):
+    return F.layer_norm(x, list(x.shape[node.attrs["axis"]:]), scale, bias, node.attrs["epsilon"])
+
+
+@row("InstanceNormalization")
+def instance_norm(node, x, scale, bias):
+    return F.instance_norm(x, None, None, scale, bias, eps=node.attrs["epsilon"])
+
+
+@row("GroupNormalization")
+def group_norm(node, x, scale, bias):
+    return F.group_norm(x, node.attrs["num_groups"], scale, bias, node.attrs["epsilon"])
+
+
+@row("Softmax", "LogSoftmax")
+def softmax(node, x):
+    return (F.softmax if node.op == "Softmax" else F.log_softmax)(x, node.attrs["axis"])
+
+
+@row("LRN")
+def local_norm(node, x):
+    a = node.attrs
+    return F.local_response_norm(x, a["size"], a["alpha"], a["beta"], a["bias"])
+
+
+@row("LpNormalization")
+def lp_norm(node, x):
+    return x / x.norm(node.attrs["p"], node.attrs["axis"], keepdim=True)
+
+
+# ---- reductions
+
+def log_sum_exp(x, axes, keep):
+    return torch.logsumexp(x, axes, keep)
+
+
+def product(x, axes, keep):
+    for axis in sorted((a % x.dim() for a in axes), reverse=True):
+        x = x.prod(axis, keepdim=keep)
+    return x
+
+
+REDUCTIONS = {
+    "ReduceSum": lambda x, axes, keep: x.sum(axes, keep), "ReduceMean": lambda x, axes, keep: x.mean(axes, keep),
+    "ReduceMax": lambda x, axes, keep: x.amax(axes, keep), "ReduceMin": lambda x, axes, keep: x.amin(axes, keep),
+    "ReduceL1": lambda x, axes, keep: x.abs().sum(axes, keep), "ReduceL2": lambda x, axes, keep: x.square().sum(axes, keep).sqrt(),
+    "ReduceSumSquare": lambda x, axes, keep: x.square().sum(axes, keep), "ReduceLogSumExp": log_sum_exp, "ReduceProd": product,
+}
+
+
+@row(*REDUCTIONS)
+def reduce(node, x, axes=None):
+    named = ints(axes) if axes is not None else node.attrs.get("axes", list(range(x.dim())))
+    return REDUCTIONS[node.op](x, named, bool(node.attrs.get("keepdims", 1)))
+
+
+@row("TopK")
+def top_k(node, x, k):
+    return torch.topk(x, int(k), node.attrs["axis"], bool(node.attrs["largest"]), True)
+
+
+@row("Einsum")
+def einsum(node, *operands):
+    return torch.einsum(node.attrs["equation"], *operands)
+
+
+@row("LSTM", "GRU")
+def recurrent(node, x, w, r, b=None):
+    """Y and Y_h, gate by gate, without PyTorch's own modules, whose gates stand in another order."""
+    hidden, direction = node.attrs["hidden_size"], node.attrs["direction"]
+    outs, lasts = [], []
+    for way in range(w.shape[0]):
+        backwards = direction == "reverse" or way == 1
+        steps = x.flip(0) if backwards else x
+        gates = w.shape[1]
+        wb = b[way, :gates] if b is not None else torch.zeros(gates, dtype=x.dtype)
+        rb = b[way, gates:] if b is not None else torch.zeros(gates, dtype=x.dtype)
+        h = torch.zeros(x.shape[1], hidden, dtype=x.dtype)
+        c, made = h, []
+        for t in range(steps.shape[0]):
+            if node.op == "LSTM":
+                h, c = lstm_step(steps[t], h, c, w[way], r[way], wb + rb)
+            else:
+                h = gru_step(steps[t], h, w[way], r[way], wb, rb, node.attrs.get("linear_before_reset", 0))
+            made.append(h)
+        stacked = torch.stack(made)
+        outs.append(stacked.flip(0) if backwards else stacked)
+        lasts.append(h)
+    return torch.stack(outs, 1), torch.stack(lasts)
+
+
+def lstm_step(x, h, c, w, r, b):
+    i, o, f, g = (x @ w.T + h @ r.T + b).chunk(4, -1)
+    c = torch.sigmoid(f) * c + torch.sigmoid(i) * torch.tanh(g)
+    return torch.sigmoid(o) * torch.tanh(c), c
+
+
+def gru_step(x, h, w, r, wb, rb, linear_before_reset):
+    wz, wr, wh = (x @ w.T + wb).chunk(3, -1)
+    rz, rr, rh = r.chunk(3, 0)
+    bz, br, bh = rb.chunk(3, -1)
+    z, reset = torch.sigmoid(wz + h @ rz.T + bz), torch.sigmoid(wr + h @ rr.T + br)
+    if linear_before_reset:
+        new = torch.tanh(wh + reset * (h @ rh.T + bh))
+    else:
+        new = torch.tanh(wh + (reset * h) @ rh.T + bh)
+    return (1 - z) * new + z * h
