@@ -2,6 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <optional>
+
+#include "base/check.h"
 #include "base/dtype.h"
 
 namespace lowtide::exec_cpu {
@@ -18,7 +22,89 @@ const plan::AttrValue* find(const OpDesc& op, std::string_view name) {
   return it == op.attrs.end() ? nullptr : &it->second;
 }
 
+// The words of one side of Entry::operands, blank-separated.
+std::vector<std::string_view> words_of(std::string_view text) {
+  std::vector<std::string_view> words;
+  while (!text.empty()) {
+    const size_t end = std::min(text.find(' '), text.size());
+    if (end > 0) words.push_back(text.substr(0, end));
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+  return words;
+}
+
+bool lists(std::string_view types, DType type) {
+  const std::vector<std::string_view> words = words_of(types);
+  return types == "*" || std::find(words.begin(), words.end(), name(type)) != words.end();
+}
+
+// Holds the element types of one op against the words of its entry.
+class TypeCheck {
+ public:
+  TypeCheck(const Entry& entry, const OpDesc& op) : entry_(entry), op_(op) {}
+
+  Status run() {
+    const size_t arrow = entry_.operands.find("->");
+    LT_CHECK(arrow != std::string_view::npos, entry_.kind);
+    const auto in = words_of(entry_.operands.substr(0, arrow));
+    const auto out = words_of(entry_.operands.substr(arrow + 2));
+    for (size_t i = 0; i < op_.inputs.size(); ++i)
+      if (op_.inputs[i]) LT_RETURN_IF_ERROR(operand("operand", i, in, *op_.inputs[i]));
+    for (size_t i = 0; i < op_.outputs.size(); ++i)
+      LT_RETURN_IF_ERROR(operand("output", i, out, op_.outputs[i]));
+    return {};
+  }
+
+ private:
+  Status operand(std::string_view side, size_t i, const std::vector<std::string_view>& words,
+                 const TensorDesc& desc) {
+    if (words.empty()) return unsupported(op_, fmt::format("takes no {}", side));
+    const std::string_view word = words[std::min(i, words.size() - 1)];
+    if (takes(word, desc.dtype)) return {};
+    return unsupported(
+        op_, fmt::format("{} {} is {}, wanted {}", side, i, name(desc.dtype), wanted(word)));
+  }
+
+  bool takes(std::string_view word, DType type) {
+    if (word == "*") return true;
+    if (word == "i") return type == DType::kI64 || type == DType::kI32;
+    if (word == "S") return same_ && type == state_type(*same_);
+    if (word != "T") return word == name(type);
+    if (!same_ && lists(entry_.types, type)) same_ = type;
+    return same_ == type;
+  }
+
+  static DType state_type(DType type) {
+    return type == DType::kF16 || type == DType::kBF16 ? DType::kF32 : type;
+  }
+
+  std::string wanted(std::string_view word) const {
+    if (word == "i") return "i64 or i32";
+    if (word == "S" && same_) return std::string(name(state_type(*same_)));
+    if (word == "T" && same_) return std::string(name(*same_)) + " as the others are";
+    return word == "T" ? "one of " + std::string(entry_.types) : std::string(word);
+  }
+
+  const Entry& entry_;
+  const OpDesc& op_;
+  std::optional<DType> same_;
+};
+
 }  // namespace
+
+Status check_types(const Entry& entry, const OpDesc& op) {
+  return TypeCheck(entry, op).run();
+}
+
+Status check_blocked(const Entry& entry, const OpDesc& op) {
+  if (entry.blocked) return {};
+  for (const auto& input : op.inputs)
+    if (input && !input->layout.blocked.empty())
+      return unsupported(op, "an operand is in a blocked layout");
+  for (const TensorDesc& output : op.outputs)
+    if (!output.layout.blocked.empty()) return unsupported(op, "an output is in a blocked layout");
+  return {};
+}
 
 plan::LayoutWish wish_row_major(const OpDesc& op) {
   return {.inputs = std::vector<Layout>(op.inputs.size()),
@@ -79,17 +165,6 @@ Status check_counts(const OpDesc& op, size_t least, size_t most, size_t outputs)
         op, fmt::format("takes {} to {} operands and has {} outputs", least, most, outputs));
   for (size_t i = 0; i < least; ++i)
     if (!op.inputs[i]) return unsupported(op, fmt::format("operand {} is absent", i));
-  return {};
-}
-
-Status check_plain_f32(const OpDesc& op) {
-  auto fine = [](const TensorDesc& type) {
-    return type.dtype == DType::kF32 && type.layout.blocked.empty();
-  };
-  for (const auto& input : op.inputs)
-    if (input && !fine(*input)) return unsupported(op, "operands must be f32 in a plain layout");
-  for (const TensorDesc& output : op.outputs)
-    if (!fine(output)) return unsupported(op, "outputs must be f32 in a plain layout");
   return {};
 }
 

@@ -30,11 +30,25 @@ struct Built {
 using Builder = Result<Built> (*)(const OpDesc& op);
 using Wish = plan::LayoutWish (*)(const OpDesc& op);
 
+// `operands` says which element types a builder takes, one word for each operand and output, the
+// last one for all that follow: "T i T -> T". T: one type of the list `types` ("*": any), the same
+// wherever it stands; S: the type of T's optimizer state, f32 for f16 and bf16, otherwise T; i: i64
+// or i32; *: any; otherwise the name of a type. The factory holds every op against it before it
+// calls the builder, so a loop over one type never sees another. Blocked layouts it refuses as
+// well, unless the entry says that its builder reads them.
 struct Entry {
   std::string_view kind;
+  std::string_view operands;
+  std::string_view types;
   Builder build;
   Wish wish = nullptr;  // none: any layout is fine
+  bool blocked = false;
 };
+
+// Error unless all operands and outputs are of types that the entry takes.
+Status check_types(const Entry& entry, const OpDesc& op);
+// Error when one is in a blocked layout and the entry takes none.
+Status check_blocked(const Entry& entry, const OpDesc& op);
 
 // The kernels of each file, by kind.
 std::span<const Entry> elementwise_kernels();
@@ -71,7 +85,4 @@ bool has_input(const OpDesc& op, size_t i);
 // Error unless the op has between `least` and `most` operands, the first `least` of them present,
 // and `outputs` outputs.
 Status check_counts(const OpDesc& op, size_t least, size_t most, size_t outputs);
-// Error unless every present operand and output is f32 and none is blocked.
-Status check_plain_f32(const OpDesc& op);
-
 }  // namespace lowtide::exec_cpu

@@ -1,4 +1,5 @@
-// The factory: finds the entry of a kind and builds it. Every kernel sets the number of threads
+// The factory: finds the entry of a kind, holds the op's element types and layouts against it and
+// builds it. Every kernel sets the number of threads
 // before it runs, because OpenMP keeps that per calling thread.
 #include <fmt/core.h>
 #include <omp.h>
@@ -54,7 +55,9 @@ class CpuFactory final : public runtime::KernelFactory {
 
   plan::LayoutWish wish(const OpDesc& op) const override {
     const auto entry = entries_.find(op.kind);
-    if (entry == entries_.end() || entry->second->wish == nullptr) return {};
+    if (entry == entries_.end() || entry->second->wish == nullptr ||
+        !check_types(*entry->second, op))
+      return {};
     omp_set_num_threads(threads_);
     return entry->second->wish(op);
   }
@@ -67,6 +70,8 @@ class CpuFactory final : public runtime::KernelFactory {
   Result<Built> build(const OpDesc& op) const {
     const auto entry = entries_.find(op.kind);
     if (entry == entries_.end()) return unsupported(op, "no kernel of this kind");
+    LT_RETURN_IF_ERROR(check_types(*entry->second, op));
+    LT_RETURN_IF_ERROR(check_blocked(*entry->second, op));
     omp_set_num_threads(threads_);  // oneDNN sizes scratch and work by the team
     return entry->second->build(op);
   }

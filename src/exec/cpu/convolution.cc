@@ -224,16 +224,8 @@ Result<Built> make_weights_grad(const OpDesc& op) {
   return built;
 }
 
-Status check(const OpDesc& op) {
-  LT_RETURN_IF_ERROR(check_counts(op, 2, 3, 1));
-  for (const auto& input : op.inputs)
-    if (input && input->dtype != DType::kF32) return unsupported(op, "operands must be f32");
-  if (op.outputs[0].dtype != DType::kF32) return unsupported(op, "the output must be f32");
-  return {};
-}
-
 Result<Built> build_convolution(const OpDesc& op) {
-  LT_RETURN_IF_ERROR(check(op));
+  LT_RETURN_IF_ERROR(check_counts(op, 2, 3, 1));
   return guard_dnnl(op, [&] {
     if (op.kind == "Conv") return make_forward(op);
     return op.kind == "ConvDataGrad" ? make_data_grad(op) : make_weights_grad(op);
@@ -274,7 +266,7 @@ Result<Layout> chosen_weights(const OpDesc& op, const Geometry& g) {
 }
 
 plan::LayoutWish wish_convolution(const OpDesc& op) {
-  if (!check(op)) return {};
+  if (!check_counts(op, 2, 3, 1)) return {};
   Result<Geometry> g = geometry(op);
   if (!g) return {};
   const Result<Layout> weights = guard_dnnl(op, [&] { return chosen_weights(op, *g); });
@@ -295,9 +287,9 @@ plan::LayoutWish wish_convolution(const OpDesc& op) {
 }
 
 constexpr Entry kEntries[] = {
-    {"Conv", build_convolution, wish_convolution},
-    {"ConvDataGrad", build_convolution, wish_convolution},
-    {"ConvWgtGrad", build_convolution, wish_convolution},
+    {"Conv", "T T T -> T", "f32", build_convolution, wish_convolution, true},
+    {"ConvDataGrad", "T T T -> T", "f32", build_convolution, wish_convolution, true},
+    {"ConvWgtGrad", "T T T -> T", "f32", build_convolution, wish_convolution, true},
 };
 
 }  // namespace

@@ -44,7 +44,8 @@ Result<Built> build_map(const OpDesc& op, size_t operands, const std::string& lo
   const TensorDesc& y = op.outputs[0];
   if (!y.layout.blocked.empty()) {
     // A flat function on values in the same blocked format.
-    if (operands != 1 || op.inputs[0]->layout != y.layout)
+    if (operands != 1 || op.inputs[0]->layout != y.layout ||
+        size_bytes(op.inputs[0]->dtype) != size_bytes(y.dtype))
       return unsupported(op, "a blocked layout");
   }
   std::vector<std::vector<int64_t>> strides;
@@ -83,7 +84,6 @@ Result<Built> build_unary(const OpDesc& op) {
 
 Result<Built> build_binary(const OpDesc& op) {
   LT_RETURN_IF_ERROR(check_counts(op, 2, 2, 1));
-  if (op.inputs[0]->dtype != op.inputs[1]->dtype) return unsupported(op, "operands of two types");
   return build_map(op, 2, op.kind, type_code(op.inputs[0]->dtype), type_code(op.outputs[0].dtype));
 }
 
@@ -136,9 +136,6 @@ Result<Built> build_copy(const OpDesc& op) {
 
 Result<Built> build_where(const OpDesc& op) {
   LT_RETURN_IF_ERROR(check_counts(op, 3, 3, 1));
-  if (size_bytes(op.inputs[0]->dtype) != 1) return unsupported(op, "the condition must be bool");
-  if (op.inputs[1]->dtype != op.outputs[0].dtype || op.inputs[2]->dtype != op.outputs[0].dtype)
-    return unsupported(op, "operands of two types");
   const char code = size_code(op.outputs[0].dtype);
   return build_map(op, 3, "Where", code, code);
 }
@@ -157,69 +154,69 @@ Result<Built> build_running(const OpDesc& op) {
 }
 
 constexpr Entry kEntries[] = {
-    {"Relu", build_unary},
-    {"Sigmoid", build_unary},
-    {"Tanh", build_unary},
-    {"Erf", build_unary},
-    {"Exp", build_unary},
-    {"Log", build_unary},
-    {"Sqrt", build_unary},
-    {"Reciprocal", build_unary},
-    {"Neg", build_unary},
-    {"Abs", build_unary},
-    {"Sin", build_unary},
-    {"Cos", build_unary},
-    {"Floor", build_unary},
-    {"Ceil", build_unary},
-    {"Round", build_unary},
-    {"Sign", build_unary},
-    {"Softplus", build_unary},
-    {"HardSwish", build_unary},
-    {"Mish", build_unary},
-    {"Silu", build_unary},
-    {"Not", build_unary},
-    {"IsNaN", build_unary},
-    {"LeakyRelu", build_with_params},
-    {"Elu", build_with_params},
-    {"HardSigmoid", build_with_params},
-    {"Gelu", build_with_params},
-    {"Clip", build_with_params},
-    {"PowScalar", build_with_params},
-    {"AffineScalar", build_with_params},
-    {"Cast", build_cast},
-    {"Copy", build_copy},
-    {"Where", build_where},
-    {"Add", build_binary},
-    {"Sub", build_binary},
-    {"Mul", build_binary},
-    {"Div", build_binary},
-    {"Max", build_binary},
-    {"Min", build_binary},
-    {"Pow", build_binary},
-    {"Mod", build_binary},
-    {"Equal", build_binary},
-    {"Less", build_binary},
-    {"LessOrEqual", build_binary},
-    {"Greater", build_binary},
-    {"GreaterOrEqual", build_binary},
-    {"And", build_binary},
-    {"Or", build_binary},
-    {"Xor", build_binary},
-    {"ReluGrad", build_binary},
-    {"SigmoidGrad", build_binary},
-    {"TanhGrad", build_binary},
-    {"SiluGrad", build_binary},
-    {"HardSwishGrad", build_binary},
-    {"SoftplusGrad", build_binary},
-    {"MishGrad", build_binary},
-    {"ErfGrad", build_binary},
-    {"GeluGrad", build_with_params},
-    {"LeakyReluGrad", build_with_params},
-    {"EluGrad", build_with_params},
-    {"HardSigmoidGrad", build_with_params},
-    {"ClipGrad", build_with_params},
-    {"MseLossGrad", build_mse_grad},
-    {"RunningUpdate", build_running},
+    {"Relu", "T -> T", "f32", build_unary, nullptr, true},
+    {"Sigmoid", "T -> T", "f32", build_unary, nullptr, true},
+    {"Tanh", "T -> T", "f32", build_unary, nullptr, true},
+    {"Erf", "T -> T", "f32", build_unary, nullptr, true},
+    {"Exp", "T -> T", "f32", build_unary, nullptr, true},
+    {"Log", "T -> T", "f32", build_unary, nullptr, true},
+    {"Sqrt", "T -> T", "f32", build_unary, nullptr, true},
+    {"Reciprocal", "T -> T", "f32", build_unary, nullptr, true},
+    {"Neg", "T -> T", "f32 i64 i32", build_unary, nullptr, true},
+    {"Abs", "T -> T", "f32 i64 i32", build_unary, nullptr, true},
+    {"Sin", "T -> T", "f32", build_unary, nullptr, true},
+    {"Cos", "T -> T", "f32", build_unary, nullptr, true},
+    {"Floor", "T -> T", "f32", build_unary, nullptr, true},
+    {"Ceil", "T -> T", "f32", build_unary, nullptr, true},
+    {"Round", "T -> T", "f32", build_unary, nullptr, true},
+    {"Sign", "T -> T", "f32 i64 i32", build_unary, nullptr, true},
+    {"Softplus", "T -> T", "f32", build_unary, nullptr, true},
+    {"HardSwish", "T -> T", "f32", build_unary, nullptr, true},
+    {"Mish", "T -> T", "f32", build_unary, nullptr, true},
+    {"Silu", "T -> T", "f32", build_unary, nullptr, true},
+    {"Not", "bool -> bool", "", build_unary, nullptr, true},
+    {"IsNaN", "T -> bool", "f32", build_unary, nullptr, true},
+    {"LeakyRelu", "T -> T", "f32", build_with_params, nullptr, true},
+    {"Elu", "T -> T", "f32", build_with_params, nullptr, true},
+    {"HardSigmoid", "T -> T", "f32", build_with_params, nullptr, true},
+    {"Gelu", "T -> T", "f32", build_with_params, nullptr, true},
+    {"Clip", "T -> T", "f32", build_with_params, nullptr, true},
+    {"PowScalar", "T -> T", "f32", build_with_params, nullptr, true},
+    {"AffineScalar", "T -> T", "f32", build_with_params, nullptr, true},
+    {"Cast", "* -> *", "", build_cast, nullptr, true},
+    {"Copy", "T -> T", "*", build_copy, nullptr, true},
+    {"Where", "bool T T -> T", "*", build_where, nullptr, true},
+    {"Add", "T T -> T", "f32 i64 i32", build_binary, nullptr, true},
+    {"Sub", "T T -> T", "f32 i64 i32", build_binary, nullptr, true},
+    {"Mul", "T T -> T", "f32 i64 i32", build_binary, nullptr, true},
+    {"Div", "T T -> T", "f32 i64 i32", build_binary, nullptr, true},
+    {"Max", "T T -> T", "f32 i64 i32", build_binary, nullptr, true},
+    {"Min", "T T -> T", "f32 i64 i32", build_binary, nullptr, true},
+    {"Pow", "T T -> T", "f32", build_binary, nullptr, true},
+    {"Mod", "T T -> T", "f32 i64 i32", build_binary, nullptr, true},
+    {"Equal", "T T -> bool", "f32 i64 i32 u8 bool", build_binary, nullptr, true},
+    {"Less", "T T -> bool", "f32 i64 i32 u8 bool", build_binary, nullptr, true},
+    {"LessOrEqual", "T T -> bool", "f32 i64 i32 u8 bool", build_binary, nullptr, true},
+    {"Greater", "T T -> bool", "f32 i64 i32 u8 bool", build_binary, nullptr, true},
+    {"GreaterOrEqual", "T T -> bool", "f32 i64 i32 u8 bool", build_binary, nullptr, true},
+    {"And", "bool bool -> bool", "", build_binary, nullptr, true},
+    {"Or", "bool bool -> bool", "", build_binary, nullptr, true},
+    {"Xor", "bool bool -> bool", "", build_binary, nullptr, true},
+    {"ReluGrad", "T T -> T", "f32", build_binary, nullptr, true},
+    {"SigmoidGrad", "T T -> T", "f32", build_binary, nullptr, true},
+    {"TanhGrad", "T T -> T", "f32", build_binary, nullptr, true},
+    {"SiluGrad", "T T -> T", "f32", build_binary, nullptr, true},
+    {"HardSwishGrad", "T T -> T", "f32", build_binary, nullptr, true},
+    {"SoftplusGrad", "T T -> T", "f32", build_binary, nullptr, true},
+    {"MishGrad", "T T -> T", "f32", build_binary, nullptr, true},
+    {"ErfGrad", "T T -> T", "f32", build_binary, nullptr, true},
+    {"GeluGrad", "T T -> T", "f32", build_with_params, nullptr, true},
+    {"LeakyReluGrad", "T T -> T", "f32", build_with_params, nullptr, true},
+    {"EluGrad", "T T -> T", "f32", build_with_params, nullptr, true},
+    {"HardSigmoidGrad", "T T -> T", "f32", build_with_params, nullptr, true},
+    {"ClipGrad", "T T -> T", "f32", build_with_params, nullptr, true},
+    {"MseLossGrad", "T T -> T", "f32", build_mse_grad, nullptr, true},
+    {"RunningUpdate", "T T -> T", "f32", build_running, nullptr, true},
 };
 
 }  // namespace

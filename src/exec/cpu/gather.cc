@@ -23,8 +23,6 @@ Result<Shape> shape_of(const OpDesc& op, const TensorDesc& data, const TensorDes
     if (input && !same_order(*input, {.dtype = input->dtype, .dims = input->dims, .layout = {}}))
       return unsupported(op, "operands must be row-major");
   if (!op.outputs[0].layout.row_major()) return unsupported(op, "the output must be row-major");
-  if (indices.dtype != DType::kI64 && indices.dtype != DType::kI32)
-    return unsupported(op, "indices must be i64 or i32");
   const int64_t rank = static_cast<int64_t>(data.dims.size());
   int64_t axis = int_attr(op, "axis", 0);
   if (axis < 0) axis += rank;
@@ -50,8 +48,6 @@ int64_t row_at(const void* indices, int64_t i, const Shape& shape) {
 Result<Built> build_gather(const OpDesc& op) {
   LT_RETURN_IF_ERROR(check_counts(op, 2, 2, 1));
   LT_ASSIGN(const Shape shape, shape_of(op, *op.inputs[0], *op.inputs[1]));
-  if (op.inputs[0]->dtype != op.outputs[0].dtype)
-    return unsupported(op, "data and output of two types");
   const int64_t bytes = size_bytes(op.outputs[0].dtype) * shape.inner;
   Built built;
   built.run = [=](const KernelArgs& args) {
@@ -92,8 +88,6 @@ void add_rows(const Shape& shape, const void* indices, const float* dy, float* o
 Result<Built> build_gather_grad(const OpDesc& op) {
   LT_RETURN_IF_ERROR(check_counts(op, 2, 3, 1));
   LT_ASSIGN(const Shape shape, shape_of(op, op.outputs[0], *op.inputs[1]));
-  if (op.inputs[0]->dtype != DType::kF32 || op.outputs[0].dtype != DType::kF32)
-    return unsupported(op, "gradients must be f32");
   const bool accumulates = has_input(op, 2);
   const int64_t bytes = plan::size_bytes(op.outputs[0]);
   Built built;
@@ -120,8 +114,9 @@ Result<Built> build_gather_grad(const OpDesc& op) {
   return built;
 }
 
-constexpr Entry kEntries[] = {{"Gather", build_gather, wish_row_major},
-                              {"GatherGrad", build_gather_grad, wish_row_major}};
+constexpr Entry kEntries[] = {
+    {"Gather", "T i -> T", "*", build_gather, wish_row_major},
+    {"GatherGrad", "T i T -> T", "f32", build_gather_grad, wish_row_major}};
 
 }  // namespace
 

@@ -319,8 +319,12 @@ class EveryKernel : public testing::TestWithParam<std::string> {
         fits = fits && op.inputs[static_cast<size_t>(i)]->layout ==
                            op.outputs[static_cast<size_t>(o)].layout;
       if (!fits) continue;
-      EXPECT_EQ(run_case(one, c, op, pairs), results)
-          << op.kind << " in place: output " << pairs[0].second << " over input " << pairs[0].first;
+      // Within rounding: the compiler may contract a loop otherwise where it finds no aliases.
+      const std::vector<Bytes> in_place = run_case(one, c, op, pairs);
+      for (size_t o = 0; o < in_place.size(); ++o)
+        expect_close(from_memory(one, in_place[o], op.outputs[o]), c.expected[o],
+                     "in place: output " + std::to_string(pairs[0].second) + " over input " +
+                         std::to_string(pairs[0].first));
     }
   }
 

@@ -20,14 +20,12 @@ constexpr int64_t kNoIndex = -100;  // PyTorch's default
 // index.
 struct Lines {
   AxisView view;
-  bool wide = true;  // i64 labels
   int64_t ignore = kNoIndex;
 
   int64_t count() const { return view.outer * view.inner; }
   // The class of a line, or -1 when it counts for nothing.
   int64_t label(const void* labels, int64_t line) const {
-    const int64_t c = wide ? static_cast<const int64_t*>(labels)[line]
-                           : static_cast<const int32_t*>(labels)[line];
+    const int64_t c = static_cast<const int64_t*>(labels)[line];
     return c == ignore || c < 0 || c >= view.extent ? -1 : c;
   }
   int64_t first(int64_t line) const {
@@ -38,10 +36,6 @@ struct Lines {
 Result<Lines> lines_of(const OpDesc& op, const TensorDesc& lse) {
   const TensorDesc& logits = *op.inputs[0];
   const TensorDesc& labels = *op.inputs[1];
-  if (logits.dtype != DType::kF32 || lse.dtype != DType::kF32 || !logits.layout.blocked.empty())
-    return unsupported(op, "logits must be f32 in a plain layout");
-  if (labels.dtype != DType::kI64 && labels.dtype != DType::kI32)
-    return unsupported(op, "labels must be i64 or i32");
   int64_t axis = int_attr(op, "axis", 1);
   if (axis < 0) axis += static_cast<int64_t>(logits.dims.size());
   if (axis < 0 || axis >= static_cast<int64_t>(logits.dims.size()))
@@ -49,7 +43,7 @@ Result<Lines> lines_of(const OpDesc& op, const TensorDesc& lse) {
   const TensorDesc rest = without_axis(logits, static_cast<size_t>(axis));
   if (!same_order(rest, labels) || !same_order(rest, lse))
     return unsupported(op, "labels must lie in the order of the logits without their classes");
-  return Lines{axis_view(logits, static_cast<size_t>(axis)), labels.dtype == DType::kI64,
+  return Lines{axis_view(logits, static_cast<size_t>(axis)),
                int_attr(op, "ignore_index", kNoIndex)};
 }
 
@@ -136,8 +130,8 @@ void grad_columns(const Lines& lines, const float* x, const void* labels, const 
 Result<Built> build_cross_entropy_grad(const OpDesc& op) {
   LT_RETURN_IF_ERROR(check_counts(op, 3, 3, 1));
   LT_ASSIGN(const Lines lines, lines_of(op, *op.inputs[2]));
-  if (op.outputs[0].dtype != DType::kF32 || !same_order(*op.inputs[0], op.outputs[0]))
-    return unsupported(op, "the gradient must be f32 and lie as the logits do");
+  if (!same_order(*op.inputs[0], op.outputs[0]))
+    return unsupported(op, "the gradient must lie as the logits do");
   const double scale = real_attr(op, "scale", 1);
   Built built;
   built.run = [=](const KernelArgs& args) {
@@ -157,7 +151,6 @@ Result<Built> build_cross_entropy_grad(const OpDesc& op) {
 // Fixed chunks of 2^16 elements, summed in their order.
 Result<Built> build_mse(const OpDesc& op) {
   LT_RETURN_IF_ERROR(check_counts(op, 2, 2, 1));
-  LT_RETURN_IF_ERROR(check_plain_f32(op));
   if (!same_order(*op.inputs[0], *op.inputs[1]))
     return unsupported(op, "operands in different layouts");
   const int64_t count = plan::element_count(*op.inputs[0]);
@@ -182,9 +175,9 @@ Result<Built> build_mse(const OpDesc& op) {
 }
 
 constexpr Entry kEntries[] = {
-    {"CrossEntropy", build_cross_entropy},
-    {"CrossEntropyGrad", build_cross_entropy_grad},
-    {"MseLoss", build_mse},
+    {"CrossEntropy", "T i64 -> T T", "f32", build_cross_entropy},
+    {"CrossEntropyGrad", "T i64 T -> T", "f32", build_cross_entropy_grad},
+    {"MseLoss", "T T -> T", "f32", build_mse},
 };
 
 }  // namespace

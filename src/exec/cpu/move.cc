@@ -106,10 +106,8 @@ class BoxCopy {
 Status check_move(const OpDesc& op, size_t most = 1) {
   LT_RETURN_IF_ERROR(check_counts(op, 1, most, 1));
   for (const auto& input : op.inputs) {
-    if (!input || !input->layout.blocked.empty()) return unsupported(op, "a blocked layout");
-    if (input->dtype != op.outputs[0].dtype) return unsupported(op, "operands of two types");
+    if (!input) return unsupported(op, "an operand is absent");
   }
-  if (!op.outputs[0].layout.blocked.empty()) return unsupported(op, "a blocked layout");
   return {};
 }
 
@@ -230,8 +228,7 @@ Result<Filler> make_filler(const OpDesc& op, const TensorDesc& y, double value) 
 }
 
 Result<Built> build_fill(const OpDesc& op) {
-  if (op.outputs.size() != 1 || !op.outputs[0].layout.blocked.empty())
-    return unsupported(op, "one plain output");
+  LT_RETURN_IF_ERROR(check_counts(op, 0, 0, 1));
   LT_ASSIGN(Filler filler, make_filler(op, op.outputs[0], real_attr(op, "value", 0)));
   Built built;
   built.run = [filler = std::move(filler)](const KernelArgs& args) { filler.run(args.outputs[0]); };
@@ -340,7 +337,7 @@ Result<Built> build_reorder(const OpDesc& op) {
   LT_RETURN_IF_ERROR(check_counts(op, 1, 1, 1));
   const TensorDesc& x = *op.inputs[0];
   const TensorDesc& y = op.outputs[0];
-  if (x.dims != y.dims || x.dtype != y.dtype) return unsupported(op, "dims or types differ");
+  if (x.dims != y.dims) return unsupported(op, "dims differ");
   if (x.layout.blocked.empty() && y.layout.blocked.empty()) {
     LT_ASSIGN(BoxCopy copy, BoxCopy::make(op, y.dims, strides_of(y), 0, strides_of(x), 0, y.dtype));
     return single(std::move(copy));
@@ -349,14 +346,14 @@ Result<Built> build_reorder(const OpDesc& op) {
 }
 
 constexpr Entry kEntries[] = {
-    {"Transpose", build_transpose},
-    {"Slice", build_slice},
-    {"Expand", build_expand},
-    {"Concat", build_concat},
-    {"Pad", build_pad},
-    {"Fill", build_fill},
-    {"Trilu", build_trilu, wish_row_major},
-    {"Reorder", build_reorder},
+    {"Transpose", "T -> T", "*", build_transpose},
+    {"Slice", "T -> T", "*", build_slice},
+    {"Expand", "T -> T", "*", build_expand},
+    {"Concat", "T -> T", "*", build_concat},
+    {"Pad", "T -> T", "*", build_pad},
+    {"Fill", "-> T", "*", build_fill},
+    {"Trilu", "T -> T", "*", build_trilu, wish_row_major},
+    {"Reorder", "T -> T", "*", build_reorder, nullptr, true},
 };
 
 }  // namespace

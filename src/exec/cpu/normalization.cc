@@ -34,7 +34,6 @@ struct Batch {
 };
 
 Result<Batch> batch_of(const OpDesc& op, const TensorDesc& x) {
-  LT_RETURN_IF_ERROR(check_plain_f32(op));
   if (x.dims.size() < 2) return unsupported(op, "x needs a batch and a channel dim");
   for (const auto& input : op.inputs)
     if (input->dims.size() > 1 && !same_order(*input, x))
@@ -233,7 +232,6 @@ struct Rows {
 };
 
 Result<Rows> rows_of(const OpDesc& op, const TensorDesc& x) {
-  LT_RETURN_IF_ERROR(check_plain_f32(op));
   auto row_major = [](const TensorDesc& type) {
     return same_order(type, {.dtype = type.dtype, .dims = type.dims, .layout = {}});
   };
@@ -324,13 +322,13 @@ Result<Built> build_layer_norm_grad(const OpDesc& op) {
 }
 
 constexpr Entry kEntries[] = {
-    {"BatchNormTrain", build_batch_norm_train},
-    {"BatchNormInference", build_batch_norm_inference},
-    {"BatchNormGrad", build_batch_norm_grad},
-    {"LayerNorm", build_layer_norm, wish_row_major},
-    {"LayerNormGrad", build_layer_norm_grad, wish_row_major},
-    {"RmsNorm", build_layer_norm, wish_row_major},
-    {"RmsNormGrad", build_layer_norm_grad, wish_row_major},
+    {"BatchNormTrain", "T T T -> T T T", "f32", build_batch_norm_train},
+    {"BatchNormInference", "T T T T T -> T", "f32", build_batch_norm_inference},
+    {"BatchNormGrad", "T T T T T -> T T T", "f32", build_batch_norm_grad},
+    {"LayerNorm", "T T T -> T T T", "f32", build_layer_norm, wish_row_major},
+    {"LayerNormGrad", "T T T T T -> T T T", "f32", build_layer_norm_grad, wish_row_major},
+    {"RmsNorm", "T T -> T T", "f32", build_layer_norm, wish_row_major},
+    {"RmsNormGrad", "T T T T -> T T", "f32", build_layer_norm_grad, wish_row_major},
 };
 
 }  // namespace

@@ -209,14 +209,10 @@ void avg_pool_grad(const Pool& p, const float* dy, float* dx) {
   });
 }
 
-// f32 operands; the index, where there is one, u8 in the layout of its value.
+// The index, where there is one, lies as its value does.
 Status check(const OpDesc& op, const TensorDesc* index, const TensorDesc& like) {
-  if (op.inputs[0]->dtype != DType::kF32 || op.outputs[0].dtype != DType::kF32)
-    return unsupported(op, "values must be f32");
-  if (!op.inputs[0]->layout.blocked.empty() || !op.outputs[0].layout.blocked.empty())
-    return unsupported(op, "a blocked layout");
-  if (index != nullptr && (index->dtype != DType::kU8 || !same_order(*index, like)))
-    return unsupported(op, "the index must be u8 and lie as its value does");
+  if (index != nullptr && !same_order(*index, like))
+    return unsupported(op, "the index must lie as its value does");
   return {};
 }
 
@@ -260,10 +256,10 @@ Result<Built> build_avg_pool(const OpDesc& op) {
 }
 
 constexpr Entry kEntries[] = {
-    {"MaxPool", build_max_pool},
-    {"MaxPoolGrad", build_max_pool_grad},
-    {"AvgPool", build_avg_pool},
-    {"AvgPoolGrad", build_avg_pool},
+    {"MaxPool", "T -> T u8", "f32", build_max_pool},
+    {"MaxPoolGrad", "T u8 -> T", "f32", build_max_pool_grad},
+    {"AvgPool", "T -> T", "f32", build_avg_pool},
+    {"AvgPoolGrad", "T -> T", "f32", build_avg_pool},
 };
 
 }  // namespace

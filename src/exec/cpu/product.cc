@@ -79,7 +79,6 @@ void tidy(Operand& x) {
 
 Status check(const OpDesc& op) {
   LT_RETURN_IF_ERROR(check_counts(op, 2, 4, 1));
-  LT_RETURN_IF_ERROR(check_plain_f32(op));
   const size_t rank = op.outputs[0].dims.size();
   for (size_t i = 0; i < 2; ++i)
     if (op.inputs[i]->dims.size() < 2 || op.inputs[i]->dims.size() > rank)
@@ -203,7 +202,7 @@ Result<Built> build_matmul(const OpDesc& op) {
   return guard_dnnl(op, [&] { return wants_strips(op) ? make_strips(op) : make_whole(op); });
 }
 
-constexpr Entry kEntries[] = {{"MatMul", build_matmul, wish_row_major}};
+constexpr Entry kEntries[] = {{"MatMul", "T T T T -> T", "f32", build_matmul, wish_row_major}};
 
 }  // namespace
 

@@ -127,7 +127,6 @@ float at_least(double ratio) {
 
 Result<Built> build_dropout(const OpDesc& op) {
   LT_RETURN_IF_ERROR(check_counts(op, 1, 1, 1));
-  LT_RETURN_IF_ERROR(check_plain_f32(op));
   if (!same_order(*op.inputs[0], op.outputs[0]))
     return unsupported(op, "operands in different layouts");
   LT_ASSIGN(const Lines lines, make_lines(op));
@@ -151,9 +150,6 @@ Result<Built> build_dropout(const OpDesc& op) {
 
 Result<Built> build_uniform(const OpDesc& op) {
   LT_RETURN_IF_ERROR(check_counts(op, 1, 1, 1));
-  const TensorDesc& y = op.outputs[0];
-  if (y.dtype != DType::kF32 || !y.layout.blocked.empty())
-    return unsupported(op, "a plain f32 output");
   LT_ASSIGN(const Lines lines, make_lines(op));
   const float low = static_cast<float>(real_attr(op, "low", 0)),
               high = static_cast<float>(real_attr(op, "high", 1));
@@ -170,7 +166,8 @@ Result<Built> build_uniform(const OpDesc& op) {
   return built;
 }
 
-constexpr Entry kEntries[] = {{"Dropout", build_dropout}, {"RandomUniform", build_uniform}};
+constexpr Entry kEntries[] = {{"Dropout", "T -> T", "f32", build_dropout},
+                              {"RandomUniform", "T -> T", "f32", build_uniform}};
 
 }  // namespace
 

@@ -199,7 +199,6 @@ Result<Plan> make_plan(const OpDesc& op) {
 
 Result<Built> build_reduction(const OpDesc& op) {
   LT_RETURN_IF_ERROR(check_counts(op, 1, 1, 1));
-  LT_RETURN_IF_ERROR(check_plain_f32(op));
   LT_ASSIGN(const Plan made, make_plan(op));
   auto p = std::make_shared<const Plan>(made);
   Built built;
@@ -209,9 +208,9 @@ Result<Built> build_reduction(const OpDesc& op) {
   return built;
 }
 
-constexpr Entry kEntries[] = {{"ReduceSum", build_reduction},
-                              {"ReduceMean", build_reduction},
-                              {"ReduceMax", build_reduction}};
+constexpr Entry kEntries[] = {{"ReduceSum", "T -> T", "f32", build_reduction},
+                              {"ReduceMean", "T -> T", "f32", build_reduction},
+                              {"ReduceMax", "T -> T", "f32", build_reduction}};
 
 }  // namespace
 

@@ -33,7 +33,6 @@ void for_lines(const AxisView& view, const Row& row, const Columns& columns) {
 }
 
 Result<AxisView> view_of(const OpDesc& op) {
-  LT_RETURN_IF_ERROR(check_plain_f32(op));
   const TensorDesc& y = op.outputs[0];
   for (const auto& input : op.inputs)
     if (!same_order(*input, y)) return unsupported(op, "operands in different layouts");
@@ -89,10 +88,10 @@ Result<Built> build_softmax_grad(const OpDesc& op) {
 }
 
 constexpr Entry kEntries[] = {
-    {"Softmax", build_softmax},
-    {"LogSoftmax", build_softmax},
-    {"SoftmaxGrad", build_softmax_grad},
-    {"LogSoftmaxGrad", build_softmax_grad},
+    {"Softmax", "T -> T", "f32", build_softmax},
+    {"LogSoftmax", "T -> T", "f32", build_softmax},
+    {"SoftmaxGrad", "T T -> T", "f32", build_softmax_grad},
+    {"LogSoftmaxGrad", "T T -> T", "f32", build_softmax_grad},
 };
 
 }  // namespace

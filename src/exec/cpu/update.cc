@@ -17,9 +17,8 @@ namespace {
 
 constexpr int64_t kGrain = 16384;
 
-// All operands f32 and in one order of memory.
+// All operands in one order of memory.
 Status check_flat(const OpDesc& op) {
-  LT_RETURN_IF_ERROR(check_plain_f32(op));
   for (const auto& input : op.inputs)
     if (input && !same_order(*input, op.outputs[0]))
       return unsupported(op, "operands in different layouts");
@@ -84,7 +83,8 @@ Result<Built> build_adamw(const OpDesc& op) {
   return built;
 }
 
-constexpr Entry kEntries[] = {{"SgdUpdate", build_sgd}, {"AdamWUpdate", build_adamw}};
+constexpr Entry kEntries[] = {{"SgdUpdate", "T T T -> T T", "f32", build_sgd},
+                              {"AdamWUpdate", "T T T T -> T T T", "f32", build_adamw}};
 
 }  // namespace
 
