@@ -9,10 +9,6 @@ namespace {
 
 constexpr int64_t kTruthValues = 2;
 
-bool is_integer(DType dtype) {
-  return dtype != DType::kBool && !is_float(dtype);
-}
-
 // The smaller bound, where 0 is none.
 int64_t tighter(int64_t a, int64_t b) {
   return a == 0 || b == 0 ? std::max(a, b) : std::min(a, b);

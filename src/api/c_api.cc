@@ -15,6 +15,8 @@
 
 #include "api/options_json.h"
 #include "api/planning.h"
+#include "base/check.h"
+#include "base/dtype.h"
 #include "base/result.h"
 #include "lowtide/api.h"
 #include "lowtide/lowtide.h"
@@ -128,11 +130,9 @@ const std::vector<ValueInfo>* values_of(const lowtide_session* session, lowtide_
 }
 
 size_t bytes_of(const ValueInfo& value) {
-  static constexpr std::pair<std::string_view, size_t> kSizes[] = {
-      {"f64", 8}, {"i64", 8}, {"f32", 4}, {"i32", 4}, {"f16", 2}, {"bf16", 2}};
-  size_t bytes = 1;
-  for (const auto& [dtype, size] : kSizes)
-    if (value.dtype == dtype) bytes = size;
+  const std::optional<DType> dtype = parse_dtype(value.dtype);
+  LT_CHECK(dtype.has_value(), "values are described by the names of element types");
+  auto bytes = static_cast<size_t>(size_bytes(*dtype));
   for (const int64_t dim : value.dims) bytes *= static_cast<size_t>(dim);
   return bytes;
 }

@@ -18,6 +18,7 @@
 #include "api/running.h"
 #include "base/bytes.h"
 #include "base/check.h"
+#include "base/element.h"
 #include "base/printable.h"
 #include "cost/store.h"
 #include "exec/cpu/cpu.h"
@@ -31,22 +32,7 @@ using plan::PlanOpId;
 using plan::PlanValueId;
 
 double value_at(DType dtype, const std::byte* data, size_t i) {
-  const auto read = [&]<class T>(T value) {
-    std::memcpy(&value, data + i * sizeof(T), sizeof(T));
-    return static_cast<double>(value);
-  };
-  switch (dtype) {
-    case DType::kF32:
-      return read(float{});
-    case DType::kF64:
-      return read(double{});
-    case DType::kI64:
-      return read(int64_t{});
-    case DType::kI32:
-      return read(int32_t{});
-    default:
-      return read(uint8_t{});
-  }
+  return read_real(dtype, data + i * static_cast<size_t>(size_bytes(dtype)));
 }
 
 double largest_difference(DType dtype, std::span<const std::byte> a, std::span<const std::byte> b) {

@@ -28,6 +28,16 @@ std::string_view numpy_code(DType dtype) {
       return "|u1";
     case DType::kBool:
       return "|b1";
+    case DType::kI8:
+      return "|i1";
+    case DType::kI16:
+      return "<i2";
+    case DType::kU16:
+      return "<u2";
+    case DType::kU32:
+      return "<u4";
+    case DType::kU64:
+      return "<u8";
   }
   return "|V1";
 }

@@ -3,11 +3,16 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <bit>
+#include <cmath>
 #include <filesystem>
 #include <limits>
 
 #include "base/bytes.h"
+#include "base/dtype.h"
+#include "base/element.h"
 #include "base/file.h"
+#include "base/half.h"
 #include "base/id.h"
 #include "base/interval.h"
 #include "base/printable.h"
@@ -185,6 +190,103 @@ TEST(WorkBudget, AFlagEndsItSoon) {
   while (budget.spend()) ASSERT_LT(budget.used(), 5000 + 1024);
   EXPECT_TRUE(budget.exhausted());
   EXPECT_TRUE(budget.timed_out());
+}
+
+TEST(DType, EveryTypeHasANameThatIsReadBack) {
+  for (int i = 0; i < kDTypes; ++i) {
+    const auto dtype = static_cast<DType>(i);
+    EXPECT_EQ(parse_dtype(name(dtype)), dtype);
+    EXPECT_EQ(is_float(dtype) + is_integer(dtype) + (dtype == DType::kBool), 1) << name(dtype);
+    EXPECT_EQ(is_unsigned(dtype), name(dtype)[0] == 'u');
+  }
+  EXPECT_EQ(size_bytes(DType::kU64), 8);
+  EXPECT_EQ(size_bytes(DType::kI16), 2);
+  EXPECT_EQ(parse_dtype("f8"), std::nullopt);
+}
+
+// The value of a pattern of a float with `exponent` bits of exponent and `mantissa` of mantissa.
+double by_definition(uint16_t bits, int exponent, int mantissa) {
+  const int e = (bits >> mantissa) & ((1 << exponent) - 1), m = bits & ((1 << mantissa) - 1);
+  const int bias = (1 << (exponent - 1)) - 1;
+  const double sign = bits & 0x8000 ? -1 : 1;
+  if (e == (1 << exponent) - 1) return m == 0 ? sign * INFINITY : NAN;
+  if (e == 0) return sign * std::ldexp(m, 1 - bias - mantissa);
+  return sign * std::ldexp((1 << mantissa) + m, e - bias - mantissa);
+}
+
+TEST(Half, EveryPatternHasItsValueAndComesBack) {
+  for (uint32_t i = 0; i < 65536; ++i) {
+    const auto bits = static_cast<uint16_t>(i);
+    const double f16 = by_definition(bits, 5, 10), bf16 = by_definition(bits, 8, 7);
+    if (std::isnan(f16)) {
+      ASSERT_TRUE(std::isnan(f16_value(bits)) && std::isnan(f16_value(f16_bits(f16_value(bits)))));
+    } else {
+      ASSERT_EQ(static_cast<double>(f16_value(bits)), f16) << i;
+      ASSERT_EQ(f16_bits(f16_value(bits)), bits) << i;
+    }
+    if (std::isnan(bf16)) {
+      ASSERT_TRUE(std::isnan(bf16_value(bits)) &&
+                  std::isnan(bf16_value(bf16_bits(bf16_value(bits)))));
+    } else {
+      ASSERT_EQ(static_cast<double>(bf16_value(bits)), bf16) << i;
+      ASSERT_EQ(bf16_bits(bf16_value(bits)), bits) << i;
+    }
+  }
+}
+
+// Between two neighbours: below the middle the lower, above it the upper, in the middle the even.
+TEST(Half, RoundsToTheNearestAndTiesToTheEven) {
+  const auto check = [](auto to_bits, auto value_of, uint16_t last) {
+    for (uint16_t low = 0; low < last; ++low) {
+      const auto high = static_cast<uint16_t>(low + 1);
+      const float a = value_of(low), b = value_of(high), middle = a + (b - a) / 2;
+      ASSERT_EQ(to_bits(middle), low % 2 == 0 ? low : high) << low;
+      ASSERT_EQ(to_bits(std::nextafter(middle, a)), low) << low;
+      ASSERT_EQ(to_bits(std::nextafter(middle, b)), high) << low;
+      ASSERT_EQ(to_bits(-std::nextafter(middle, b)), high | 0x8000) << low;
+    }
+  };
+  check(f16_bits, f16_value, 0x7BFF);
+  check(bf16_bits, bf16_value, 0x7F7F);
+  EXPECT_EQ(f16_bits(65519.99f), 0x7BFF);
+  EXPECT_EQ(f16_bits(65520.0f), 0x7C00);
+  EXPECT_EQ(f16_bits(-INFINITY), 0xFC00);
+  EXPECT_EQ(bf16_bits(3.4e38f), 0x7F80);
+}
+
+TEST(Element, WritesReadBackInEveryType) {
+  for (int i = 0; i < kDTypes; ++i) {
+    const auto dtype = static_cast<DType>(i);
+    char raw[9] = "########";
+    write_integer(dtype, 1, raw + 1);
+    EXPECT_EQ(read_real(dtype, raw + 1), 1) << name(dtype);
+    EXPECT_EQ(raw[0], '#');
+    if (size_bytes(dtype) < 7) {
+      EXPECT_EQ(raw[1 + size_bytes(dtype)], '#') << name(dtype);
+    }
+    write_real(dtype, 2.0, raw);
+    EXPECT_EQ(read_real(dtype, raw), dtype == DType::kBool ? 1 : 2) << name(dtype);
+  }
+  EXPECT_EQ(rounded(DType::kF16, 2049), 2048);
+  EXPECT_EQ(rounded(DType::kBF16, 257), 256);
+  EXPECT_EQ(rounded(DType::kF32, 0.1), static_cast<double>(0.1f));
+  EXPECT_EQ(rounded(DType::kF64, 0.1), 0.1);
+  EXPECT_EQ(wrapped(DType::kI8, 200), -56);
+  EXPECT_EQ(wrapped(DType::kU16, -1), 65535);
+  EXPECT_EQ(wrapped(DType::kU32, -1), 4294967295);
+  EXPECT_EQ(wrapped(DType::kBool, 256), 1);
+  uint64_t most = UINT64_MAX;
+  EXPECT_EQ(read_real(DType::kU64, &most), 0x1p64);
+  EXPECT_EQ(read_integer(DType::kU64, &most), -1);
+  EXPECT_EQ(static_cast<uint64_t>(truncated(DType::kU64, 0x1.8p63)), 0xC000000000000000u);
+  EXPECT_EQ(truncated(DType::kI64, -2.9), -2);
+  EXPECT_EQ(truncated(DType::kI32, NAN), INT32_MIN);
+  EXPECT_EQ(truncated(DType::kI32, -2147483648.9), INT32_MIN);
+  EXPECT_EQ(truncated(DType::kI64, 1e19), INT64_MIN);
+  EXPECT_EQ(truncated(DType::kU64, 2e19), 0);
+  EXPECT_EQ(wrapped(DType::kU32, truncated(DType::kU32, -3e9)), 1294967296);
+  EXPECT_EQ(wrapped(DType::kU8, truncated(DType::kU8, 300.7)), 44);
+  EXPECT_EQ(wrapped(DType::kI16, truncated(DType::kI16, -INFINITY)), 0);
 }
 
 }  // namespace

@@ -5,8 +5,8 @@
 namespace lowtide {
 namespace {
 
-constexpr std::array<std::string_view, 8> kDTypeNames = {"f32", "f64", "f16", "bf16",
-                                                         "i64", "i32", "u8",  "bool"};
+constexpr std::array<std::string_view, kDTypes> kDTypeNames = {
+    "f32", "f64", "f16", "bf16", "i64", "i32", "u8", "bool", "i8", "i16", "u16", "u32", "u64"};
 constexpr std::array<std::string_view, kCategories> kCategoryNames = {
     "parameter", "optimizer_state", "gradient", "activation", "temporary", "workspace", "input"};
 constexpr std::array<std::string_view, 3> kPhaseNames = {"forward", "backward", "update"};

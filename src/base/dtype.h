@@ -8,20 +8,40 @@
 
 namespace lowtide {
 
-enum class DType : uint8_t { kF32, kF64, kF16, kBF16, kI64, kI32, kU8, kBool };
+enum class DType : uint8_t {
+  kF32,
+  kF64,
+  kF16,
+  kBF16,
+  kI64,
+  kI32,
+  kU8,
+  kBool,
+  kI8,
+  kI16,
+  kU16,
+  kU32,
+  kU64
+};
+inline constexpr int kDTypes = 13;
 
 constexpr int64_t size_bytes(DType dtype) {
   switch (dtype) {
     case DType::kF64:
     case DType::kI64:
+    case DType::kU64:
       return 8;
     case DType::kF32:
     case DType::kI32:
+    case DType::kU32:
       return 4;
     case DType::kF16:
     case DType::kBF16:
+    case DType::kI16:
+    case DType::kU16:
       return 2;
     case DType::kU8:
+    case DType::kI8:
     case DType::kBool:
       return 1;
   }
@@ -33,7 +53,17 @@ constexpr bool is_float(DType dtype) {
          dtype == DType::kBF16;
 }
 
-// "f32", "f64", "f16", "bf16", "i64", "i32", "u8", "bool": the words of every text form.
+constexpr bool is_integer(DType dtype) {
+  return !is_float(dtype) && dtype != DType::kBool;
+}
+
+constexpr bool is_unsigned(DType dtype) {
+  return dtype == DType::kU8 || dtype == DType::kU16 || dtype == DType::kU32 ||
+         dtype == DType::kU64;
+}
+
+// "f32", "f64", "f16", "bf16", "i64", "i32", "u8", "bool", "i8", "i16", "u16", "u32", "u64": the
+// words of every text form.
 std::string_view name(DType dtype);
 std::optional<DType> parse_dtype(std::string_view text);
 

@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <set>
 
+#include "base/element.h"
 #include "io/host_eval.h"
 #include "io/onnx_attrs.h"
 #include "io/onnx_ops.h"
@@ -45,14 +46,14 @@ ir::InitialValue initial_of(const OnnxModel& model, const OnnxTensor& tensor, Te
   // start at 0 and 1, written out; a count that no network has (a hostile file) is not.
   constexpr int64_t kMostChannels = 1 << 20;
   const bool known = tensor.name.ends_with("running_var") || tensor.name.ends_with("running_mean");
-  if (role == TensorRole::kTrained || tensor.dtype != DType::kF32 || known) return initial;
+  if (role == TensorRole::kTrained || !is_float(*tensor.dtype) || known) return initial;
   if (role != TensorRole::kVariance) {
     initial.kind = Kind::kZero;
   } else if (tensor.element_count() <= kMostChannels) {
     initial.kind = Kind::kInline;
-    const float one = 1;
-    for (int64_t i = 0; i < tensor.element_count(); ++i)
-      initial.bytes.append(reinterpret_cast<const char*>(&one), sizeof one);
+    std::string one(static_cast<size_t>(size_bytes(*tensor.dtype)), '\0');
+    write_real(*tensor.dtype, 1, one.data());
+    for (int64_t i = 0; i < tensor.element_count(); ++i) initial.bytes += one;
   }
   return initial;
 }
@@ -174,7 +175,8 @@ Status Conversion::add_inputs() {
     if (!input.is_tensor || !input.dtype)
       return error(
           ErrorCode::kInput,
-          fmt::format("{}: input '{}' is {}; only float, integer and bool tensors are read",
+          fmt::format("{}: input '{}' is {}; tensors of bool, integers of 8 to 64 bits and floats "
+                      "of 16 to 64 bits are read",
                       model_.origin, input.name,
                       input.is_tensor ? onnx_type_name(input.type_code) : "not a tensor"));
     if (!input.has_shape)

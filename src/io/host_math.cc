@@ -12,6 +12,7 @@
 #include <cmath>
 #include <limits>
 
+#include "base/element.h"
 #include "io/host_eval.h"
 #include "io/onnx_attrs.h"
 #include "io/shape_rules.h"
@@ -379,8 +380,8 @@ Result<HostValue> cast_dense(const HostValue& value, DType to) {
   result.dims = dense.dims;
   if (!is_float(to) && !is_float(value.dtype)) {
     result.ints = dense.ints;
-    if (to == DType::kBool)
-      for (Expr& v : result.ints) v = v == Expr(0) ? 0 : 1;
+    for (Expr& v : result.ints)
+      if (const auto number = v.constant()) v = wrapped(to, *number);
     return result;
   }
   LT_ASSIGN(const std::vector<double> reals, host_reals(dense));

@@ -6,38 +6,14 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
-#include <cstring>
+
+#include "base/element.h"
 
 namespace lowtide::io {
 namespace {
 
-template <class T>
-void append_bytes(std::string& bytes, T value) {
-  char raw[sizeof(T)];
-  std::memcpy(raw, &value, sizeof(T));
-  bytes.append(raw, sizeof(T));
-}
-
-template <class T>
-T load(const std::string& bytes, int64_t i) {
-  T value;
-  std::memcpy(&value, bytes.data() + static_cast<size_t>(i) * sizeof(T), sizeof(T));
-  return value;
-}
-
-int64_t load_int(const OnnxTensor& tensor, int64_t i) {
-  switch (*tensor.dtype) {
-    case DType::kI64:
-      return load<int64_t>(tensor.bytes, i);
-    case DType::kI32:
-      return load<int32_t>(tensor.bytes, i);
-    case DType::kU8:
-    case DType::kBool:
-      return load<uint8_t>(tensor.bytes, i);
-    default:
-      LT_CHECK(false, "an integer type");
-      return 0;
-  }
+const char* element(const OnnxTensor& tensor, int64_t i) {
+  return tensor.bytes.data() + i * size_bytes(*tensor.dtype);
 }
 
 Result<bool> decide(std::span<const Affine> conditions, std::span<const int64_t> index) {
@@ -182,12 +158,16 @@ Result<HostValue> host_from_tensor(const OnnxTensor& tensor) {
   value.dtype = *tensor.dtype;
   value.dims.assign(tensor.dims.begin(), tensor.dims.end());
   for (int64_t i = 0; i < count; ++i) {
-    if (value.dtype == DType::kF32)
-      value.reals.push_back(static_cast<double>(load<float>(tensor.bytes, i)));
-    else if (value.dtype == DType::kF64)
-      value.reals.push_back(load<double>(tensor.bytes, i));
-    else
-      value.ints.emplace_back(load_int(tensor, i));
+    if (is_float(value.dtype)) {
+      value.reals.push_back(read_real(value.dtype, element(tensor, i)));
+      continue;
+    }
+    const int64_t number = read_integer(value.dtype, element(tensor, i));
+    if (value.dtype == DType::kU64 && number < 0)
+      return error(ErrorCode::kInput,
+                   fmt::format("constant '{}' holds {}, more than a signed 64-bit number can say",
+                               tensor.name, static_cast<uint64_t>(number)));
+    value.ints.emplace_back(number);
   }
   return value;
 }
@@ -292,25 +272,18 @@ Result<std::vector<double>> host_reals(const HostValue& value) {
 
 Result<std::string> host_bytes(const HostValue& value) {
   std::string bytes;
+  const auto width = static_cast<size_t>(size_bytes(value.dtype));
   if (is_float(value.dtype)) {
     LT_ASSIGN(const std::vector<double> reals, host_reals(value));
-    for (double v : reals) {
-      if (value.dtype == DType::kF32)
-        append_bytes(bytes, static_cast<float>(v));
-      else
-        append_bytes(bytes, v);
-    }
+    bytes.resize(reals.size() * width);
+    for (size_t i = 0; i < reals.size(); ++i)
+      write_real(value.dtype, reals[i], bytes.data() + i * width);
     return bytes;
   }
   LT_ASSIGN(const std::vector<int64_t> numbers, host_constants(value));
-  for (int64_t v : numbers) {
-    if (value.dtype == DType::kI64)
-      append_bytes(bytes, v);
-    else if (value.dtype == DType::kI32)
-      append_bytes(bytes, static_cast<int32_t>(v));
-    else
-      append_bytes(bytes, static_cast<uint8_t>(v));
-  }
+  bytes.resize(numbers.size() * width);
+  for (size_t i = 0; i < numbers.size(); ++i)
+    write_integer(value.dtype, numbers[i], bytes.data() + i * width);
   return bytes;
 }
 
@@ -330,7 +303,7 @@ void next_index(std::vector<int64_t>& index, std::span<const int64_t> extents) {
 }
 
 double round_to(DType dtype, double value) {
-  return dtype == DType::kF32 ? static_cast<double>(static_cast<float>(value)) : value;
+  return rounded(dtype, value);
 }
 
 }  // namespace lowtide::io

@@ -75,7 +75,8 @@ constexpr Refusal kRefusals[] = {
     {R"(node .*\(Cast\): a cast to \w+, which is not computed with)", "element type"},
     {R"(node .*: op .*: (MaxPool|ReduceMax|Neg): input 0 has type (u8|bool), wanted a .* type)",
      "element type"},
-    {"input '.*' is .*; only float, integer and bool tensors are read", "element type"},
+    {"input '.*' is .*; tensors of bool, integers of 8 to 64 bits and floats .* are read",
+     "element type"},
 };
 
 // Fewer passes than this mean that cases which used to pass are refused or lost.

@@ -240,7 +240,8 @@ TEST(OnnxRefusal, RefusesWrongTypes) {
   maker.input("x", {"2"}, 8).output("y");
   maker.node("Relu", {"x"}, {"y"});
   EXPECT_EQ(error_of(maker.bytes()),
-            "made.onnx: input 'x' is STRING; only float, integer and bool tensors are read");
+            "made.onnx: input 'x' is STRING; tensors of bool, integers of 8 to 64 bits and floats "
+            "of 16 to 64 bits are read");
 }
 
 TEST(OnnxRefusal, NamesCyclesDuplicatesAndDanglingNames) {
@@ -714,7 +715,7 @@ TEST(OnnxInspect, SummarizesWithoutBindings) {
 
 TEST(OnnxInspect, ListsEveryNodeThatTheConversionRefuses) {
   ModelMaker maker(11);
-  maker.input("x", {"2", "3"}).input("u", {"2"}, 3).output("y").output("z").output("w");
+  maker.input("x", {"2", "3"}).input("u", {"2"}, 17).output("y").output("z").output("w");
   set_int(maker.node("Softmax", {"x"}, {"a"}, "soft"), "axis", 0);
   maker.node("Relu", {"a"}, {"y"}, "behind");
   set_int(maker.node("Softmax", {"x"}, {"z"}, "second"), "axis", 0);
@@ -723,7 +724,8 @@ TEST(OnnxInspect, ListsEveryNodeThatTheConversionRefuses) {
   ASSERT_TRUE(typed) << typed.error().message;
   EXPECT_EQ(typed->refused,
             (std::vector<std::string>{
-                "input 'u' is INT8; only float, integer and bool tensors are read"}));
+                "input 'u' is FLOAT8E4M3FN; tensors of bool, integers of 8 to 64 bits and floats "
+                "of 16 to 64 bits are read"}));
   maker.graph().mutable_input(1)->mutable_type()->mutable_tensor_type()->set_elem_type(1);
   const auto summary = inspect_onnx_bytes(maker.bytes(), "", "made.onnx");
   ASSERT_TRUE(summary) << summary.error().message;

@@ -55,25 +55,37 @@ void append_little_endian(std::string& bytes, T value) {
 // Payloads that are not raw come as lists of the widest type of their kind.
 std::string typed_payload(const onnx_wire::Tensor& wire, DType dtype) {
   std::string bytes;
+  const auto append = [&]<class Element>(const auto& list, Element) {
+    for (const auto v : list) append_little_endian(bytes, static_cast<Element>(v));
+  };
   switch (dtype) {
     case DType::kF32:
-      for (float v : wire.float_data()) append_little_endian(bytes, v);
+      append(wire.float_data(), float{});
       break;
     case DType::kF64:
-      for (double v : wire.double_data()) append_little_endian(bytes, v);
+      append(wire.double_data(), double{});
       break;
     case DType::kI64:
-      for (int64_t v : wire.int64_data()) append_little_endian(bytes, v);
+      append(wire.int64_data(), int64_t{});
+      break;
+    case DType::kU64:
+      append(wire.uint64_data(), uint64_t{});
+      break;
+    case DType::kU32:
+      append(wire.uint64_data(), uint32_t{});
       break;
     case DType::kI32:
-      for (int32_t v : wire.int32_data()) append_little_endian(bytes, v);
+      append(wire.int32_data(), int32_t{});
       break;
     case DType::kF16:
     case DType::kBF16:
-      for (int32_t v : wire.int32_data()) append_little_endian(bytes, static_cast<uint16_t>(v));
+    case DType::kU16:
+    case DType::kI16:
+      append(wire.int32_data(), uint16_t{});
       break;
     case DType::kU8:
-      for (int32_t v : wire.int32_data()) append_little_endian(bytes, static_cast<uint8_t>(v));
+    case DType::kI8:
+      append(wire.int32_data(), uint8_t{});
       break;
     case DType::kBool:
       for (int32_t v : wire.int32_data()) append_little_endian(bytes, static_cast<uint8_t>(v != 0));

@@ -2,10 +2,10 @@
 
 #include <chrono>
 #include <cstdlib>
-#include <cstring>
 #include <memory>
 
 #include "base/bytes.h"
+#include "base/element.h"
 #include "cost/store.h"
 #include "ops/op_table.h"
 
@@ -33,15 +33,13 @@ void fill(const plan::TensorDesc& type, void* memory) {
   const int64_t count = plan::size_bytes(type) / size_bytes(type.dtype);
   for (int64_t i = 0; i < count; ++i) {
     const int64_t mixed = (i * 40503) & 0xFFFF;
-    if (type.dtype == DType::kF32)
-      static_cast<float*>(memory)[i] = static_cast<float>(mixed) / 65536.0f - 0.5f;
-    else if (type.dtype == DType::kI64)
-      static_cast<int64_t*>(memory)[i] = mixed % kIndexLimit;
-    else if (type.dtype == DType::kI32)
-      static_cast<int32_t*>(memory)[i] = static_cast<int32_t>(mixed % kIndexLimit);
+    void* element = static_cast<char*>(memory) + i * size_bytes(type.dtype);
+    if (is_float(type.dtype))
+      write_real(type.dtype, static_cast<double>(mixed) / 65536 - 0.5, element);
+    else if (is_integer(type.dtype) && type.dtype != DType::kU8)
+      write_integer(type.dtype, mixed % kIndexLimit, element);
     else
-      std::memset(static_cast<char*>(memory) + i * size_bytes(type.dtype), 0,
-                  static_cast<size_t>(size_bytes(type.dtype)));
+      write_integer(type.dtype, 0, element);
   }
 }
 

@@ -2,7 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
+
+#include "base/element.h"
 
 namespace lowtide::runtime {
 namespace {
@@ -39,18 +40,6 @@ Affine float_range(std::string_view name, const plan::TensorDesc& type, SeedRole
   return {2 * bound, -bound};
 }
 
-template <class T>
-void put(std::span<std::byte> out, int64_t i, T value) {
-  std::memcpy(out.data() + i * static_cast<int64_t>(sizeof(T)), &value, sizeof(T));
-}
-
-// Upper half of a float; round to nearest even. Seeded values are finite.
-uint16_t to_bf16(float value) {
-  uint32_t bits = 0;
-  std::memcpy(&bits, &value, sizeof bits);
-  return static_cast<uint16_t>((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16);
-}
-
 }  // namespace
 
 void fill_seeded(std::string_view name, const plan::TensorDesc& type, uint64_t seed,
@@ -58,36 +47,18 @@ void fill_seeded(std::string_view name, const plan::TensorDesc& type, uint64_t s
   const uint64_t state = fnv1a(name) ^ (seed * kGolden);
   const Affine range = float_range(name, type, role);
   const double limit = static_cast<double>(std::max<int64_t>(integer_limit, 1));
-  const int64_t count = plan::element_count(type);
+  const int64_t count = plan::element_count(type), width = size_bytes(type.dtype);
   for (int64_t i = 0; i < count; ++i) {
     const double u = uniform(state, static_cast<uint64_t>(i));
     const double real = range.shift + range.scale * u;
     const int64_t whole = static_cast<int64_t>(u * limit);
-    switch (type.dtype) {
-      case DType::kF32:
-        put(row_major, i, static_cast<float>(real));
-        break;
-      case DType::kF64:
-        put(row_major, i, real);
-        break;
-      case DType::kBF16:
-        put(row_major, i, to_bf16(static_cast<float>(real)));
-        break;
-      case DType::kF16:
-        put(row_major, i, uint16_t{0});
-        break;  // no kernel computes in f16
-      case DType::kI64:
-        put(row_major, i, whole);
-        break;
-      case DType::kI32:
-        put(row_major, i, static_cast<int32_t>(whole));
-        break;
-      case DType::kU8:
-        put(row_major, i, static_cast<uint8_t>(whole));
-        break;
-      case DType::kBool:
-        put(row_major, i, static_cast<uint8_t>(u * 2));
-        break;
+    void* element = row_major.data() + i * width;
+    if (type.dtype == DType::kBool) {
+      write_integer(type.dtype, static_cast<int64_t>(u * 2), element);
+    } else if (is_float(type.dtype)) {
+      write_real(type.dtype, real, element);
+    } else {
+      write_integer(type.dtype, whole, element);
     }
   }
 }

@@ -94,7 +94,7 @@ bool given_role_is_right(const Plan& p, PlanStorageId s, const Updates& all) {
   if (value.initial.kind == plan::PlanInitial::Kind::kFed) return c == Category::kInput;
   if (c == Category::kParameter) return true;
   const bool drawn =
-      value.initial.kind == plan::PlanInitial::Kind::kSeeded && value.type.dtype == DType::kF32;
+      value.initial.kind == plan::PlanInitial::Kind::kSeeded && is_float(value.type.dtype);
   return c == Category::kInput && !drawn;
 }
 

@@ -68,7 +68,7 @@ class RoleFinder {
     const plan::PlanValue& value = plan_.values[plan_.storages[s].root];
     if (value.initial.kind == plan::PlanInitial::Kind::kFed) return role(Category::kInput);
     const bool drawn =
-        value.initial.kind == plan::PlanInitial::Kind::kSeeded && value.type.dtype == DType::kF32;
+        value.initial.kind == plan::PlanInitial::Kind::kSeeded && is_float(value.type.dtype);
     return role(Category::kParameter) | (drawn ? 0 : role(Category::kInput));
   }
 

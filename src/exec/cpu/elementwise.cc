@@ -27,6 +27,11 @@ char type_code(DType dtype) {
       return 'b';
     case DType::kF16:
     case DType::kBF16:
+    case DType::kI8:
+    case DType::kI16:
+    case DType::kU16:
+    case DType::kU32:
+    case DType::kU64:
       return '?';
   }
   return '?';

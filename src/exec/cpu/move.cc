@@ -6,6 +6,7 @@
 #include <cstring>
 #include <memory>
 
+#include "base/element.h"
 #include "exec/cpu/dnnl_seam.h"
 #include "exec/cpu/map_nest.h"
 #include "exec/cpu/nest.h"
@@ -179,33 +180,10 @@ Result<Built> build_concat(const OpDesc& op) {
   return built;
 }
 
-// Elements as bytes, for Fill and Pad. Integers are rounded from the real attribute.
+// An element as bytes, for Fill and Pad.
 std::vector<char> value_bytes(DType dtype, double value) {
   std::vector<char> bytes(static_cast<size_t>(size_bytes(dtype)));
-  auto put = [&](auto typed) { std::memcpy(bytes.data(), &typed, sizeof typed); };
-  switch (dtype) {
-    case DType::kF32:
-      put(static_cast<float>(value));
-      break;
-    case DType::kF64:
-      put(value);
-      break;
-    case DType::kI64:
-      put(static_cast<int64_t>(value));
-      break;
-    case DType::kI32:
-      put(static_cast<int32_t>(value));
-      break;
-    case DType::kU8:
-      put(static_cast<uint8_t>(value));
-      break;
-    case DType::kBool:
-      put(static_cast<uint8_t>(value != 0));
-      break;
-    case DType::kF16:
-    case DType::kBF16:
-      break;
-  }
+  write_real(dtype, value, bytes.data());
   return bytes;
 }
 
@@ -220,8 +198,7 @@ Result<Filler> make_filler(const OpDesc& op, const TensorDesc& y, double value) 
   const int64_t bytes = size_bytes(y.dtype);
   MapLoop loop =
       find_map("Copy", static_cast<char>('0' + bytes), static_cast<char>('0' + bytes), 1);
-  if (loop == nullptr || y.dtype == DType::kF16 || y.dtype == DType::kBF16)
-    return unsupported(op, "this element type");
+  if (loop == nullptr) return unsupported(op, "this element type");
   const Nest nest{{plan::element_count(y)}, {{1}, {0}}};
   return Filler{value_bytes(y.dtype, value),
                 std::make_shared<MapNest>(nest, loop, Dims{bytes, bytes})};

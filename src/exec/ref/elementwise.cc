@@ -2,6 +2,7 @@
 #include <functional>
 
 #include "base/check.h"
+#include "base/element.h"
 #include "exec/ref/kernels.h"
 #include "exec/ref/scalar_functions.h"
 
@@ -106,24 +107,6 @@ struct CopyKernel {
   }
 };
 
-int64_t wrap(DType to, int64_t x) {
-  switch (to) {
-    case DType::kBool:
-      return x != 0;
-    case DType::kU8:
-      return static_cast<uint8_t>(x);
-    case DType::kI32:
-      return static_cast<int32_t>(x);
-    default:
-      return x;
-  }
-}
-
-// Towards zero; what no integer can hold becomes 0.
-int64_t truncate(double x) {
-  return x > -0x1p63 && x < 0x1p63 ? static_cast<int64_t>(x) : 0;
-}
-
 struct CastKernel {
   template <class T>
   static void run(Call& call) {
@@ -133,10 +116,11 @@ struct CastKernel {
       if (y.real()) {
         set<T>(y, e, x.real() ? get<T>(x, e) : static_cast<T>(int_at(x, e)));
       } else if (!x.real()) {
-        set_int(y, e, wrap(y.dtype, int_at(x, e)));
+        set_int(y, e, wrapped(y.dtype, int_at(x, e)));
       } else {
         const double value = get<double>(x, e);
-        set_int(y, e, y.dtype == DType::kBool ? value != 0 : wrap(y.dtype, truncate(value)));
+        set_int(y, e,
+                y.dtype == DType::kBool ? value != 0 : wrapped(y.dtype, truncated(y.dtype, value)));
       }
     }
   }
@@ -199,8 +183,9 @@ struct BinaryKernel {
       if (y.real()) {
         set<T>(y, e, float_binary(call.kind, get<T>(a, from[0]), get<T>(b, from[1])));
       } else {
-        set_int(y, e,
-                wrap(y.dtype, integer_binary(call.kind, int_at(a, from[0]), int_at(b, from[1]))));
+        set_int(
+            y, e,
+            wrapped(y.dtype, integer_binary(call.kind, int_at(a, from[0]), int_at(b, from[1]))));
       }
     });
   }

@@ -2,6 +2,7 @@
 // second time and on purpose apart from the runtime, so that the two check each other.
 #include <cmath>
 
+#include "base/element.h"
 #include "exec/ref/interpreter.h"
 
 namespace lowtide::ref {
@@ -42,11 +43,12 @@ Tensor seeded(std::string_view name, DType dtype, const Sizes& dims, const SeedO
   for (uint64_t i = 0; i < static_cast<uint64_t>(tensor.count()); ++i) {
     const double u = draw(s, i);
     if (!tensor.real()) {
-      tensor.i[i] = static_cast<int64_t>(u * static_cast<double>(options.integer_limit));
+      tensor.i[i] =
+          wrapped(dtype, static_cast<int64_t>(u * static_cast<double>(options.integer_limit)));
       continue;
     }
     const double value = options.parameter ? parameter(name, dims, u) : 2 * u - 1;
-    tensor.f[i] = dtype == DType::kF64 ? value : static_cast<double>(static_cast<float>(value));
+    tensor.f[i] = rounded(dtype, value);
   }
   return tensor;
 }

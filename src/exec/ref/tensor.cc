@@ -2,10 +2,8 @@
 
 #include <fmt/core.h>
 
-#include <bit>
-#include <cstring>
-
 #include "base/check.h"
+#include "base/element.h"
 
 namespace lowtide::ref {
 
@@ -85,55 +83,6 @@ Sizes broadcast_strides(const Sizes& dims, const Sizes& target) {
   return strides;
 }
 
-namespace {
-
-template <class Raw>
-Raw load(const char* at) {
-  Raw raw;
-  std::memcpy(&raw, at, sizeof raw);
-  return raw;
-}
-
-double half_to_double(uint16_t half) {
-  const double sign = (half & 0x8000) ? -1.0 : 1.0;
-  const int exponent = (half >> 10) & 31;
-  const int mantissa = half & 1023;
-  if (exponent == 31) return sign * (mantissa ? __builtin_nan("") : __builtin_inf());
-  if (exponent == 0) return sign * mantissa * 0x1.0p-24;
-  return sign * (1024 + mantissa) * 0x1.0p-25 * static_cast<double>(int64_t{1} << exponent);
-}
-
-void load_element(Tensor& tensor, size_t e, const char* at) {
-  switch (tensor.dtype) {
-    case DType::kF32:
-      tensor.f[e] = static_cast<double>(load<float>(at));
-      return;
-    case DType::kF64:
-      tensor.f[e] = load<double>(at);
-      return;
-    case DType::kF16:
-      tensor.f[e] = half_to_double(load<uint16_t>(at));
-      return;
-    case DType::kBF16:
-      tensor.f[e] = static_cast<double>(std::bit_cast<float>(uint32_t{load<uint16_t>(at)} << 16));
-      return;
-    case DType::kI64:
-      tensor.i[e] = load<int64_t>(at);
-      return;
-    case DType::kI32:
-      tensor.i[e] = load<int32_t>(at);
-      return;
-    case DType::kU8:
-      tensor.i[e] = load<uint8_t>(at);
-      return;
-    case DType::kBool:
-      tensor.i[e] = load<uint8_t>(at) != 0;
-      return;
-  }
-}
-
-}  // namespace
-
 Result<Tensor> from_bytes(DType dtype, const Sizes& dims, std::string_view bytes,
                           std::string_view what) {
   Tensor tensor = Tensor::zeros(dtype, dims);
@@ -142,8 +91,13 @@ Result<Tensor> from_bytes(DType dtype, const Sizes& dims, std::string_view bytes
     return error(ErrorCode::kInput, fmt::format("'{}' has {} bytes of contents; its type wants {}",
                                                 what, bytes.size(), wanted));
   const auto width = static_cast<size_t>(size_bytes(dtype));
-  for (size_t e = 0; e < bytes.size() / width; ++e)
-    load_element(tensor, e, bytes.data() + e * width);
+  for (size_t e = 0; e < bytes.size() / width; ++e) {
+    if (tensor.real()) {
+      tensor.f[e] = read_real(dtype, bytes.data() + e * width);
+    } else {
+      tensor.i[e] = read_integer(dtype, bytes.data() + e * width);
+    }
+  }
   return tensor;
 }
 
