@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""Write the networks of networks.py as small, weight-free, trainable ONNX files.
+"""Write the networks of networks.py as small, weight-free, trainable ONNX files, and those of zoo/ as files with values.
 
-    python models/export.py [--out DIR] [name ...]          (default: all, beside this file)
+    python models/export.py [--out DIR] [name ...]                       (default: all, beside this file)
+    python models/export.py --zoo --out DIR [--training] [name ...]      (default: all of the zoo)
 
 A planner needs shapes, not weights. Every parameter and buffer keeps its name, type and shape but becomes a reference to
 a data file ("weights.bin") that is never written. What remains is a few hundred kilobytes of text-like structure, the
@@ -10,10 +11,14 @@ same bytes on every machine: no paths, no times, no source lines, no word on how
 The exporter's default output cannot be trained: it folds batch normalization into convolutions and transposed weights
 into nameless constants. So the model is traced in training mode without optimization, and the optimizer passes run
 afterwards without those two (training_passes).
+
+The zoo is written as users get it: for inference with the exporter's own passes, in either of PyTorch's exporters and in many
+opsets; with --training as above, from which gradients can be compared by their parameters' names.
 """
 
 import argparse
 import contextlib
+import io
 import logging
 import pathlib
 import warnings
@@ -24,6 +29,8 @@ import torch
 from onnxscript import rewriter
 
 from networks import NETWORKS
+from zoo import ZOO, Entry
+from zoo.spec import draw_values
 
 KIND_KEY = "pkg.torch.export.graph_signature.InputSpec.kind"  # PARAMETER, BUFFER, CONSTANT_TENSOR or USER_INPUT
 SCOPE_KEY = "pkg.torch.onnx.name_scopes"  # the module path of a node
@@ -144,16 +151,74 @@ def export(name: str) -> bytes:
     return proto.SerializeToString(deterministic=True)
 
 
+def zoo_module(name: str) -> torch.nn.Module:
+    """A network of the zoo with its values, in evaluation mode."""
+    torch.manual_seed(0)  # what draw_values leaves alone: buffers that a constructor draws
+    return draw_values(ZOO[name].build()).to(ZOO[name].dtype).eval()
+
+
+def dynamo_file(entry: Entry, model: torch.nn.Module, training: bool) -> onnx.ModelProto:
+    program = torch.onnx.export(
+        model,
+        tuple(feed.example() for feed in entry.feeds),
+        input_names=[feed.name for feed in entry.feeds],
+        output_names=list(entry.outputs),
+        dynamic_shapes=tuple(dict(feed.dims) for feed in entry.feeds),
+        opset_version=entry.opset,
+        optimize=not training,
+        verbose=False,
+    )
+    if training:
+        with training_passes():
+            onnxscript.optimizer.optimize_ir(program.model, should_fold=keep_parameters)
+    return program.model_proto
+
+
+def script_file(entry: Entry, model: torch.nn.Module, training: bool) -> onnx.ModelProto:
+    """By the exporter that traces TorchScript."""
+    buffer = io.BytesIO()
+    modes = torch.onnx.TrainingMode
+    torch.onnx.export(
+        model,
+        tuple(feed.example() for feed in entry.feeds),
+        buffer,
+        dynamo=False,
+        input_names=[feed.name for feed in entry.feeds],
+        output_names=list(entry.outputs),
+        dynamic_axes={feed.name: dict(feed.dims) for feed in entry.feeds if feed.dims},
+        opset_version=entry.opset,
+        training=modes.TRAINING if training else modes.EVAL,
+        do_constant_folding=not training,
+    )
+    return onnx.load_model_from_string(buffer.getvalue())
+
+
+def zoo_file(name: str, training: bool = False) -> onnx.ModelProto:
+    """Returns a network of the zoo as a file with values: as users get it, or in training form with all parameters."""
+    entry = ZOO[name]
+    if entry.write is not None:
+        return entry.write()
+    model = zoo_module(name).train(training)
+    with torch.no_grad():
+        proto = (dynamo_file if entry.route == "dynamo" else script_file)(entry, model, training)
+    if training:
+        name_tied_parameters(proto, model)
+    return proto if entry.rewrite is None else entry.rewrite(proto)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path(__file__).parent)
-    parser.add_argument("names", nargs="*", default=list(NETWORKS), metavar="name")
+    parser.add_argument("--zoo", action="store_true", help="networks of zoo/")
+    parser.add_argument("--training", action="store_true", help="of the zoo: those that train, in training form")
+    parser.add_argument("names", nargs="*", metavar="name")
     arguments = parser.parse_args()
     arguments.out.mkdir(parents=True, exist_ok=True)
     warnings.filterwarnings("ignore")
     logging.disable(logging.WARNING)
-    for name in arguments.names:
-        data = export(name)
+    known = [name for name in ZOO if ZOO[name].loss or not arguments.training] if arguments.zoo else list(NETWORKS)
+    for name in arguments.names or known:
+        data = zoo_file(name, arguments.training).SerializeToString() if arguments.zoo else export(name)
         path = arguments.out / f"{name}.onnx"
         path.write_bytes(data)
         nodes = len(onnx.load_model_from_string(data).graph.node)

@@ -1,0 +1,75 @@
+#!/usr/bin/env python3
+"""Files that people bring, beside ONNX Runtime: the zoo of models/zoo, the official light networks, the four of models/.
+
+    zoo.py [--threads N] [--rounds N] [--only NAME ...] [--no-training] [--strict]
+
+For each file: taken or refused and why, the error (largest difference over largest value, from the network in f64 where there is
+one), the arena beside what ONNX Runtime holds, the least arena that recompute and swap reach, the time of a run beside ONNX
+Runtime's in turn with it. Each plan is verified, without a budget and within two (tests/python/zoo_judge.py). Then the gradients
+and one update by SGD and by AdamW of what trains, beside PyTorch in f64 (tests/python/zoo_training.py).
+Exit code 1 where a result, a gradient, an update or a plan is wrong; with --strict also where a file is refused.
+"""
+
+import argparse
+import pathlib
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent / "support"))
+sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "tests/python"))
+import zoo_cases  # noqa: E402
+from lowtide import finish, table  # noqa: E402
+
+
+def cases(only: list[str]):
+    """Names, and what makes each case; a file that cannot be made ends nothing but its own row."""
+    from networks import NETWORKS
+    from zoo import ZOO
+
+    every = {name: lambda name=name: zoo_cases.zoo_case(name) for name in ZOO}
+    every |= {path.stem: lambda path=path: zoo_cases.official_case(path) for path in zoo_cases.official_paths()}
+    every |= {name: lambda name=name: zoo_cases.model_case(name) for name in NETWORKS}
+    return {name: make for name, make in every.items() if not only or name in only}
+
+
+def share(part: float | None) -> str:
+    return "-" if part is None else f"{100 * part:.0f} %"
+
+
+def forward_row(name: str, verdict: dict) -> list[str]:
+    if verdict["status"] != "taken":
+        return [name, verdict["status"], *["-"] * 9]
+    ratio = verdict["arena_bytes"] / verdict["judge_bytes"]
+    return [name, "taken", f"{verdict['error']:.1e}", f"{verdict['judge_error']:.1e}", f"{verdict['arena_bytes'] / 2**10:,.0f}",
+            f"{verdict['judge_bytes'] / 2**10:,.0f}", f"{ratio:.2f}", share(verdict.get("least_share")),
+            f"{1e3 * verdict['seconds']:.3f}", f"{1e3 * verdict['judge_seconds']:.3f}", f"{verdict['time_ratio']:.2f}"]
+
+
+def forward(arguments: argparse.Namespace, broken: list[str], refused: list[str]) -> None:
+    rows = []
+    for name, make in cases(arguments.only).items():
+        verdict = zoo_cases.judged(make(), arguments.threads, arguments.rounds)
+        rows.append(forward_row(name, verdict))
+        if verdict["status"] in ("wrong", "unjudged"):
+            broken.append(f"{name}: {verdict['reason']}")
+        elif verdict["status"] == "refused":
+            refused.append(f"{name}: {verdict['reason']}")
+    table(["file", "", "error", "ORT's", "arena KiB", "ORT KiB", "ratio", "least", "ms", "ORT ms", "ratio"], rows)
+    print(f"\n{sum(row[1] == 'taken' for row in rows)} of {len(rows)} files taken\n")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--threads", type=int, default=1, help="of Lowtide and of ONNX Runtime")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--only", nargs="*", default=[], metavar="NAME")
+    parser.add_argument("--strict", action="store_true", help="fail where a file is refused")
+    arguments = parser.parse_args()
+    broken, refused = [], []
+    forward(arguments, broken, refused)
+    for line in refused:
+        print(f"REFUSED  {line}")
+    return finish(broken + refused if arguments.strict else broken)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
