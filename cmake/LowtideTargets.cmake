@@ -53,6 +53,8 @@ function(lowtide_folder folder deps)
     target_link_libraries(${name}_test PRIVATE lowtide_${name} GTest::gtest GTest::gtest_main)
     target_include_directories(${name}_test PRIVATE ${PROJECT_SOURCE_DIR}/tests)
     target_compile_definitions(${name}_test PRIVATE LOWTIDE_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
+    # Test code is compiled more often than it runs: -O1 takes six tenths of -O3's time.
+    target_compile_options(${name}_test PRIVATE $<$<CONFIG:Release>:-O1>)
     if(EXISTS ${dir}/test_packages.cmake)
       set(lowtide_target ${name}_test)
       include(${dir}/test_packages.cmake)
