@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Files that people bring, beside ONNX Runtime: the zoo of models/zoo, the official light networks, the four of models/.
 
-    zoo.py [--threads N] [--rounds N] [--only NAME ...] [--no-training] [--strict]
+    zoo.py [--threads N] [--rounds N] [--only NAME ...] [--part forward|training] [--strict]
 
 For each file: taken or refused and why, the error (largest difference over largest value, from the network in f64 where there is
 one), the arena beside what ONNX Runtime holds, the least arena that recompute and swap reach, the time of a run beside ONNX
@@ -31,30 +31,49 @@ def cases(only: list[str]):
     return {name: make for name, make in every.items() if not only or name in only}
 
 
-def share(part: float | None) -> str:
-    return "-" if part is None else f"{100 * part:.0f} %"
+def cell(verdict: dict, key: str, form: str = ".2f", scale: float = 1.0) -> str:
+    return format(scale * verdict[key], form) if verdict.get(key) is not None else "-"
 
 
 def forward_row(name: str, verdict: dict) -> list[str]:
-    if verdict["status"] != "taken":
-        return [name, verdict["status"], *["-"] * 9]
-    ratio = verdict["arena_bytes"] / verdict["judge_bytes"]
-    return [name, "taken", f"{verdict['error']:.1e}", f"{verdict['judge_error']:.1e}", f"{verdict['arena_bytes'] / 2**10:,.0f}",
-            f"{verdict['judge_bytes'] / 2**10:,.0f}", f"{ratio:.2f}", share(verdict.get("least_share")),
-            f"{1e3 * verdict['seconds']:.3f}", f"{1e3 * verdict['judge_seconds']:.3f}", f"{verdict['time_ratio']:.2f}"]
+    kib = 2.0**-10
+    if "judge_bytes" in verdict:
+        verdict["memory_ratio"] = verdict["arena_bytes"] / verdict["judge_bytes"]
+    return [name, verdict["status"], cell(verdict, "error", ".1e"), cell(verdict, "judge_error", ".1e"),
+            cell(verdict, "arena_bytes", ",.0f", kib), cell(verdict, "judge_bytes", ",.0f", kib), cell(verdict, "memory_ratio"),
+            cell(verdict, "least_share"), cell(verdict, "seconds", ".3f", 1e3), cell(verdict, "judge_seconds", ".3f", 1e3),
+            cell(verdict, "time_ratio")]
+
+
+def note(name: str, verdict: dict, broken: list[str], refused: list[str]) -> None:
+    if verdict["status"] == "refused":
+        refused.append(f"{name}: {verdict['reason']}")
+    elif verdict["status"] != "taken":
+        broken.append(f"{name}: {verdict['reason']}")
 
 
 def forward(arguments: argparse.Namespace, broken: list[str], refused: list[str]) -> None:
     rows = []
     for name, make in cases(arguments.only).items():
         verdict = zoo_cases.judged(make(), arguments.threads, arguments.rounds)
+        note(name, verdict, broken, refused)
         rows.append(forward_row(name, verdict))
-        if verdict["status"] in ("wrong", "unjudged"):
-            broken.append(f"{name}: {verdict['reason']}")
-        elif verdict["status"] == "refused":
-            refused.append(f"{name}: {verdict['reason']}")
-    table(["file", "", "error", "ORT's", "arena KiB", "ORT KiB", "ratio", "least", "ms", "ORT ms", "ratio"], rows)
+    table(["forward", "", "error", "ORT's", "arena KiB", "ORT KiB", "ratio", "least", "ms", "ORT ms", "ratio"], rows)
     print(f"\n{sum(row[1] == 'taken' for row in rows)} of {len(rows)} files taken\n")
+
+
+def training(arguments: argparse.Namespace, broken: list[str], refused: list[str]) -> None:
+    import zoo_training
+    from zoo import ZOO
+
+    rows = []
+    for name in (name for name, entry in ZOO.items() if entry.loss and (not arguments.only or name in arguments.only)):
+        verdict = zoo_training.judged(name)
+        note(f"{name}, training", verdict, broken, refused)
+        rows.append([name, verdict["status"], cell(verdict, "parameters", "d", 1), cell(verdict, "error", ".1e"),
+                     cell(verdict, "arena_bytes", ",.0f", 2.0**-10), cell(verdict, "share")])
+    table(["training step", "", "parameters", "gradients' error", "arena KiB", "within a budget"], rows)
+    print(f"\n{sum(row[1] == 'taken' for row in rows)} of {len(rows)} networks train\n")
 
 
 def main() -> int:
@@ -62,10 +81,13 @@ def main() -> int:
     parser.add_argument("--threads", type=int, default=1, help="of Lowtide and of ONNX Runtime")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--only", nargs="*", default=[], metavar="NAME")
+    parser.add_argument("--part", choices=["forward", "training"], help="only this")
     parser.add_argument("--strict", action="store_true", help="fail where a file is refused")
     arguments = parser.parse_args()
     broken, refused = [], []
-    forward(arguments, broken, refused)
+    for part in (forward, training):
+        if arguments.part in (None, part.__name__):
+            part(arguments, broken, refused)
     for line in refused:
         print(f"REFUSED  {line}")
     return finish(broken + refused if arguments.strict else broken)

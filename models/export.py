@@ -175,8 +175,9 @@ def dynamo_file(entry: Entry, model: torch.nn.Module, training: bool) -> onnx.Mo
 
 
 def script_file(entry: Entry, model: torch.nn.Module, training: bool) -> onnx.ModelProto:
-    """By the exporter that traces TorchScript."""
+    """By the exporter that traces TorchScript: it runs the model, which in training moves running statistics."""
     buffer = io.BytesIO()
+    before = {key: value.clone() for key, value in model.state_dict().items()}
     modes = torch.onnx.TrainingMode
     torch.onnx.export(
         model,
@@ -190,7 +191,11 @@ def script_file(entry: Entry, model: torch.nn.Module, training: bool) -> onnx.Mo
         training=modes.TRAINING if training else modes.EVAL,
         do_constant_folding=not training,
     )
-    return onnx.load_model_from_string(buffer.getvalue())
+    proto = onnx.load_model_from_string(buffer.getvalue())
+    for tensor in proto.graph.initializer:
+        if tensor.name.rsplit(".", 1)[-1].startswith("running_"):
+            tensor.CopyFrom(onnx.numpy_helper.from_array(before[tensor.name].numpy(), tensor.name))
+    return proto
 
 
 def zoo_file(name: str, training: bool = False) -> onnx.ModelProto:

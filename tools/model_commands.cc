@@ -12,6 +12,7 @@
 #include "api/state.h"
 #include "base/bytes.h"
 #include "base/printable.h"
+#include "exec/cpu/cpu.h"
 #include "io/inspect.h"
 #include "lowtide/api.h"
 #include "tools/commands.h"
@@ -280,7 +281,8 @@ void make_printable(io::ModelSummary& summary) {
   const auto spell = [](std::string& name) { name = printable(name); };
   spell(summary.name);
   spell(summary.producer);
-  std::for_each(summary.symbols.begin(), summary.symbols.end(), spell);
+  for (auto* words : {&summary.symbols, &summary.refused, &summary.no_kernel})
+    std::for_each(words->begin(), words->end(), spell);
   for (auto* ops : {&summary.ops, &summary.unsupported})
     for (io::OpCount& op : *ops) {
       spell(op.op_type);
@@ -295,12 +297,17 @@ void make_printable(io::ModelSummary& summary) {
 
 void add_inspect(CLI::App& app, Action& action) {
   auto path = std::make_shared<std::string>();
+  auto dims = std::make_shared<std::vector<std::string>>();
   CLI::App* command =
       app.add_subcommand("inspect", "Say what a model file holds and what of it is not supported");
   command->add_option("model", *path, "ONNX file")->required()->check(file_name());
-  command->callback([path, &action] {
-    action = [path]() -> Status {
-      LT_ASSIGN(io::ModelSummary summary, io::inspect_onnx(*path));
+  add_dim_flag(command, *dims);
+  command->callback([path, dims, &action] {
+    action = [path, dims]() -> Status {
+      const auto kernels = exec_cpu::make_cpu_kernels();
+      io::InspectOptions options = {.bindings = {}, .kernels = kernels.get()};
+      LT_ASSIGN(options.bindings, parse_dims(*dims));
+      LT_ASSIGN(io::ModelSummary summary, io::inspect_onnx(*path, options));
       make_printable(summary);
       put(io::print(summary));
       return {};

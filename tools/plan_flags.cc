@@ -63,15 +63,24 @@ void add_training_flags(CLI::App* command, PlanFlags& flags) {
 
 }  // namespace
 
+void add_dim_flag(CLI::App* command, std::vector<std::string>& dims) {
+  command->add_option("--dim", dims, "size of a symbolic dimension, as in batch=8; may be repeated")
+      ->type_name("NAME=SIZE")
+      ->default_str("");
+}
+
+Result<std::map<std::string, int64_t, std::less<>>> parse_dims(
+    const std::vector<std::string>& dims) {
+  std::map<std::string, int64_t, std::less<>> sizes;
+  for (const std::string& dim : dims) LT_RETURN_IF_ERROR(parse_dim(dim, sizes));
+  return sizes;
+}
+
 void add_model_flags(CLI::App* command, PlanFlags& flags) {
   PlanOptions& options = flags.options;
   command->add_option("model", flags.model, "ONNX file")->required()->check(file_name());
   add_training_flags(command, flags);
-  command
-      ->add_option("--dim", flags.dims,
-                   "size of a symbolic dimension, as in batch=8; may be repeated")
-      ->type_name("NAME=SIZE")
-      ->default_str("");
+  add_dim_flag(command, flags.dims);
   command->add_option("--device", options.device, "a device profile: a known name or a file")
       ->check(file_name());
   command
@@ -129,7 +138,7 @@ Status needs(const CLI::App& command, const char* flag, bool there, const char* 
 Result<Model> read_model(const CLI::App& command, PlanFlags& flags) {
   LT_RETURN_IF_ERROR(check_flags(command, flags));
   ReadOptions reading;
-  for (const std::string& dim : flags.dims) LT_RETURN_IF_ERROR(parse_dim(dim, reading.dims));
+  LT_ASSIGN(reading.dims, parse_dims(flags.dims));
   reading.training = flags.options.train;
   reading.dropout = flags.dropout == "on";
   // A search spreads itself over its work: without a word on that, the time says how much.

@@ -5,6 +5,7 @@
 #include <CLI/CLI.hpp>
 #include <cstdint>
 #include <limits>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -23,6 +24,10 @@ struct PlanFlags {
 // The model, the step (--train and what belongs to it), --dim, --device, --costs, --threads,
 // --seed, --time-limit.
 void add_model_flags(CLI::App* command, PlanFlags& flags);
+// --dim alone, and the sizes it gives. Error: kUsage: not name=size, or a name twice.
+void add_dim_flag(CLI::App* command, std::vector<std::string>& dims);
+Result<std::map<std::string, int64_t, std::less<>>> parse_dims(
+    const std::vector<std::string>& dims);
 // What a planner under a budget may do: --no-recompute, --swap, --link, --effort.
 void add_search_flags(CLI::App* command, PlanFlags& flags);
 

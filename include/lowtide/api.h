@@ -116,7 +116,9 @@ struct PlanOptions {
 class LOWTIDE_API Plan {
  public:
   // Plans for the kernels of this library's CPU runtime, or (any other device) for a profile
-  // without kernels. Error: kInput, kUsage, kInfeasible (budget), kLimit.
+  // without kernels. It is verified before it is handed out. Error: kInput, kUsage, kInfeasible
+  // (budget), kLimit, kInternal (the verifier refuses it: a bug; the message names the folder that
+  // a bug report needs).
   static Result<Plan> make(const Model& model, const PlanOptions& options = {});
   static Result<Plan> load(const std::string& path);
   Plan(Plan&&) noexcept;
@@ -244,6 +246,8 @@ struct StepTransfers {
 // One arena and the steps that run in it.
 class LOWTIDE_API Session {
  public:
+  // A plan that was loaded is verified first. Error: kVerification, and what running it needs and
+  // lacks.
   static Result<Session> open(const Plan& plan, const RunOptions& options = {});
   Session(Session&&) noexcept;
   Session& operator=(Session&&) noexcept;

@@ -90,7 +90,7 @@ LOWTIDE_API lowtide_status lowtide_plan_make(const lowtide_model* model, const c
 LOWTIDE_API lowtide_status lowtide_plan_load(const char* path, lowtide_plan** plan);
 LOWTIDE_API void lowtide_plan_free(lowtide_plan* plan);
 LOWTIDE_API lowtide_status lowtide_plan_save(const lowtide_plan* plan, const char* path);
-// Recomputes every claim from the plan alone.
+// Recomputes every claim from the plan alone. lowtide_plan_make has done so already.
 LOWTIDE_API lowtide_status lowtide_plan_verify(const lowtide_plan* plan);
 
 LOWTIDE_API int64_t lowtide_plan_peak_before_bytes(const lowtide_plan* plan);
@@ -174,7 +174,7 @@ LOWTIDE_API const char* lowtide_front_lines(lowtide_front* front);
 // ---- sessions: one arena, and the steps that run in it
 
 // Options: "seed", "model_folder", "seed_missing_weights", "unplanned", "threads",
-// "slow_tier_folder", "link_bytes_per_second".
+// "slow_tier_folder", "link_bytes_per_second". A plan that was loaded is verified first.
 LOWTIDE_API lowtide_status lowtide_session_open(const lowtide_plan* plan, const char* options,
                                                 lowtide_session** session);
 LOWTIDE_API void lowtide_session_free(lowtide_session* session);

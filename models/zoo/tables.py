@@ -35,10 +35,19 @@ class EdgeConvolution(nn.Module):
         super().__init__()
         self.message, self.own, self.out = nn.Linear(8, 16), nn.Linear(8, 16), nn.Linear(16, 4)
 
-    def forward(self, features, source, target):
-        sent = F.relu(self.message(features))[source]
-        arrived = torch.zeros(features.shape[0], 16, dtype=features.dtype).index_add(0, target, sent)
-        return self.out(F.relu(arrived + self.own(features)))
+    def forward(self, features, sender, receiver):
+        sent = F.relu(self.message(features))[sender]
+        return self.out(F.relu(self.add_up(sent, receiver) + self.own(features)))
+
+    def add_up(self, sent, receiver):
+        return torch.zeros(NODES, 16, dtype=sent.dtype).index_add(0, receiver, sent)
+
+
+class ScatteredEdges(EdgeConvolution):
+    """The exporter of old writes index_add as a ScatterElements that keeps one of equal places; scatter_add it writes rightly."""
+
+    def add_up(self, sent, receiver):
+        return torch.zeros(NODES, 16, dtype=sent.dtype).scatter_add(0, receiver[:, None].expand(-1, 16), sent)
 
 
 class GraphAttention(nn.Module):
@@ -145,13 +154,13 @@ def rows(**widths: int) -> tuple[Feed, ...]:
 
 
 GRAPH = (Feed("features", (NODES, 8)), Feed("adjacency", (NODES, NODES)))
-LIST = (Feed("features", (NODES, 8)), Feed("source", (EDGES,), ((0, "edges"),), NODES),
-        Feed("target", (EDGES,), ((0, "edges"),), NODES))
+LIST = (Feed("features", (NODES, 8)), Feed("sender", (EDGES,), ((0, "edges"),), NODES),
+        Feed("receiver", (EDGES,), ((0, "edges"),), NODES))
 
 NETWORKS = {
     "graph_convolution": Entry(GRAPH, ("scores",), build=GraphConvolution, loss="mse"),
     "edge_convolution": Entry(LIST, ("scores",), build=EdgeConvolution, loss="mse"),
-    "edge_convolution_script": Entry(LIST, ("scores",), build=EdgeConvolution, route="script", opset=16),
+    "edge_convolution_script": Entry(LIST, ("scores",), build=ScatteredEdges, route="script", opset=16, loss="mse"),
     "graph_attention": Entry(GRAPH, ("scores",), build=GraphAttention, loss="mse"),
     "pointnet": Entry((Feed("points", (2, 3, 40), ((0, "batch"),)),), ("logits",), build=PointNet, loss="cross-entropy"),
     "click_model": Entry((*rows(dense=6), Feed("category", (5, 3), ((0, "batch"),), 20)), ("click",), build=ClickModel,

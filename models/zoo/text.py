@@ -251,6 +251,7 @@ NETWORKS = {
     "distilbert": speaker(distilbert, tokens(input_ids=VOCABULARY, attention_mask=2)),
     "albert": speaker(albert, outputs=("hidden", "pooled"), loss="mse"),
     "gpt2": speaker(lambda: gpt2("sdpa")),
+    "gpt2_half": speaker(lambda: gpt2("eager"), dtype=torch.float16, loss=None),
     "gpt2_script": speaker(gpt2_masked, tokens(input_ids=VOCABULARY, attention_mask=2), route="script", opset=14),
     "llama": speaker(lambda: llama("eager")),
     "llama_opset23": speaker(lambda: llama("sdpa"), opset=23),

@@ -46,7 +46,7 @@ struct ScheduleView {
   IdVector<ir::OpId, plan::SchedOpId> sched_op;             // none for ops that only make views
 };
 
-// All dims must be constant (ir::bind first). Sizes are rounded up to `alignment_bytes`. `links`,
+// All dims must be constant. Sizes are rounded up to `alignment_bytes`. `links`,
 // in order of preference, go into the problem and make residents movable. Error: kInput, naming the
 // value whose size is symbolic or the sum that is too large.
 Result<ScheduleView> make_schedule_view(const ir::Graph& graph, const OpCosts& costs,

@@ -6,10 +6,13 @@
 #include <algorithm>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "api/options_json.h"
+#include "base/file.h"
 #include "lowtide/lowtide.h"
+#include "plan/plan_text.h"
 
 namespace lowtide {
 namespace {
@@ -172,6 +175,24 @@ void watch(void* user, const lowtide_progress* progress) {
   auto* watched = static_cast<Watched*>(user);
   watched->told.push_back(*progress);
   lowtide_cancel_raise(watched->raise);
+}
+
+TEST_F(CAbiSearch, AWrongPlanFromAFileIsNotRun) {
+  const std::string path = testing::TempDir() + "/wrong.lt";
+  lowtide_plan* plan = nullptr;
+  ASSERT_EQ(lowtide_plan_make(model_, R"({"train": true})", &plan), LOWTIDE_OK);
+  ASSERT_EQ(lowtide_plan_save(plan, path.c_str()), LOWTIDE_OK);
+  lowtide_plan_free(plan);
+  auto wrong = plan::read_plan(read_file(path).value(), path);
+  ASSERT_TRUE(wrong.has_value()) << wrong.error().message;
+  std::swap(wrong->steps.front(), wrong->steps.back());
+  ASSERT_TRUE(write_file_atomically(path, plan::print_plan(*wrong)).has_value());
+  ASSERT_EQ(lowtide_plan_load(path.c_str(), &plan), LOWTIDE_OK) << lowtide_last_error();
+  lowtide_session* session = nullptr;
+  EXPECT_EQ(lowtide_session_open(plan, nullptr, &session), LOWTIDE_VERIFICATION);
+  EXPECT_EQ(session, nullptr);
+  EXPECT_NE(std::string(lowtide_last_error()), "");
+  lowtide_plan_free(plan);
 }
 
 TEST_F(CAbiSearch, IsWatchedAndStopped) {

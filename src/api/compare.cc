@@ -166,8 +166,11 @@ Result<double> timed_step(runtime::Session& session) {
 
 std::optional<double> loss_of(const runtime::Session& session) {
   const auto bytes = session.get("loss");
-  if (!bytes || bytes->size() != sizeof(float)) return std::nullopt;
-  return value_at(DType::kF32, bytes->data(), 0);
+  if (!bytes) return std::nullopt;
+  for (const plan::PlanValue& value : session.plan().values)
+    if (value.name == "loss" && plan::element_count(value.type) == 1)
+      return value_at(value.type.dtype, bytes->data(), 0);
+  return std::nullopt;
 }
 
 // Opens the sessions of one run, all alike but for what differs between them.

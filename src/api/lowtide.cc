@@ -154,6 +154,7 @@ Session& Session::operator=(Session&&) noexcept = default;
 Session::~Session() = default;
 
 Result<Session> Session::open(const Plan& plan, const RunOptions& options) {
+  if (!plan.state().verified) LT_RETURN_IF_ERROR(plan.verify());
   const int threads = threads_for(plan.state().plan, options.threads);
   auto kernels = exec_cpu::make_cpu_kernels({.threads = threads});
   runtime::SessionOptions resolved;

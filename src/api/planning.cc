@@ -215,8 +215,8 @@ Result<Planning> prepare_planning(const Model& model, const PlanOptions& options
   if (const auto open = model.free_dims(); !open.empty())
     return error(
         ErrorCode::kUsage,
-        fmt::format("model '{}' has unbound dimensions: {}; give each a size, as in --dim {}=1",
-                    model.name(), fmt::join(open, ", "), open.front()));
+        fmt::format("{}: the model has unbound dimensions: {}; give each a size, as in --dim {}=1",
+                    model.state().origin, fmt::join(open, ", "), open.front()));
   const bool measured = options.threads == 0 && resolved.device.identity.has_value();
   planning.threads =
       resolve_threads(measured ? resolved.device.identity->threads : options.threads);
@@ -246,6 +246,7 @@ std::unique_ptr<Plan::State> finish_plan(pipeline::Optimized optimized, const Pl
   auto state = std::make_unique<Plan::State>();
   state->facts = planning_facts(optimized, model.state().reading_seconds);
   state->plan = std::move(optimized.plan);
+  state->verified = true;  // the pipeline hands out no other
   return state;
 }
 

@@ -20,6 +20,7 @@ struct Model::State {
 struct Plan::State {
   plan::Plan plan;
   report::PlanningFacts facts;  // empty for a plan that was loaded
+  bool verified = false;        // when it was made; one that was loaded is what its file says
 };
 
 }  // namespace lowtide

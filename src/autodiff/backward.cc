@@ -2,6 +2,8 @@
 
 #include <fmt/core.h>
 
+#include "autodiff/rules_indexing.h"
+#include "autodiff/rules_recurrent.h"
 #include "ops/op_table.h"
 
 namespace lowtide::autodiff {
@@ -15,6 +17,9 @@ const RuleTable& rules() {
     add_norm_rules(all);
     add_window_rules(all);
     add_move_rules(all);
+    add_resampling_rules(all);
+    add_indexing_rules(all);
+    add_recurrent_rules(all);
     return all;
   }();
   return table;

@@ -2,42 +2,12 @@
 
 #include <fmt/core.h>
 
-#include <map>
+#include <set>
 
 #include "autodiff/backward.h"
 
 namespace lowtide::autodiff {
 namespace {
-
-using Names = std::map<ir::ValueId, std::string>;
-
-// The same graph, ids included, with other names for some values. Which summand of a gradient is
-// the last one, and so the gradient itself, is only known at the end of the pass.
-ir::Graph rename(const ir::Graph& old, const Names& names) {
-  ir::Graph graph;
-  graph.name = old.name;
-  graph.producer = old.producer;
-  graph.bindings = old.bindings;
-  const auto renamed = [&](ir::ValueId id) {
-    ir::Value value = old.value(id);
-    if (const auto found = names.find(id); found != names.end()) value.name = found->second;
-    return value;
-  };
-  for (const ir::ValueId id : old.values()) {
-    if (id.index() < graph.value_count()) continue;  // came with an earlier output of its producer
-    const ir::OpId producer = old.value(id).producer;
-    if (!producer.valid()) {
-      graph.add_value(renamed(id));
-      continue;
-    }
-    std::vector<ir::Value> outputs;
-    for (const ir::ValueId output : old.op(producer).outputs) outputs.push_back(renamed(output));
-    const ir::OpId added = graph.add_op(old.op(producer), std::move(outputs));
-    LT_CHECK(added == producer, "ops are added again in their order");
-  }
-  LT_CHECK(graph.op_count() == old.op_count(), "every op makes a value");
-  return graph;
-}
 
 // A gradient may be a view (a bias of other dims than the sum that makes it): what occupies memory
 // is its base.
@@ -68,7 +38,8 @@ Result<std::vector<ir::ValueId>> append_gradients(ir::Graph& graph, ir::ValueId 
   Backward pass(graph, wrt, options);
   LT_RETURN_IF_ERROR(pass.run(loss));
   std::vector<ir::ValueId> gradients;
-  Names names;
+  // Which summand of a gradient is the last one, and so the gradient itself, is only known now.
+  std::set<ir::ValueId> named;
   for (const ir::ValueId value : wrt) {
     if (!pass.has_gradient(value)) {
       gradients.push_back(ir::ValueId::none());
@@ -79,9 +50,9 @@ Result<std::vector<ir::ValueId>> append_gradients(ir::Graph& graph, ir::ValueId 
     if (graph.value(value).category != Category::kParameter || gradient.index() < first_new)
       continue;
     mark_gradient(graph, gradient, first_new);
-    names.try_emplace(gradient, graph.fresh_name("grad/" + graph.value(value).name));
+    if (named.insert(gradient).second)
+      graph.rename(gradient, graph.fresh_name("grad/" + graph.value(value).name));
   }
-  graph = rename(graph, names);
   return gradients;
 }
 

@@ -2,6 +2,8 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
+
 #include "ops/op_table.h"
 
 namespace lowtide::autodiff {
@@ -24,7 +26,11 @@ Result<ir::ValueId> chosen_output(const ir::Graph& graph, const LossOptions& opt
   const std::vector<ir::ValueId> outputs = model_outputs(graph);
   if (options.output.empty()) {
     if (outputs.empty()) return bad(fmt::format("the model '{}' has no output", graph.name));
-    return outputs.front();
+    // What is there before the step (an input that is also an output) is nobody's loss.
+    const auto computed = std::find_if(outputs.begin(), outputs.end(), [&](ir::ValueId id) {
+      return graph.value(id).producer.valid();
+    });
+    return computed == outputs.end() ? outputs.front() : *computed;
   }
   if (const auto found = graph.find_value(options.output)) return *found;
   return bad(fmt::format("the model '{}' has no value '{}'", graph.name, options.output));

@@ -8,12 +8,12 @@
 namespace lowtide::autodiff {
 namespace {
 
-// A state of the type of a parameter.
+// A state for a parameter.
 ir::ValueId add_state(ir::Graph& graph, std::string_view prefix, ir::ValueId parameter) {
   const ir::Value& like = graph.value(parameter);
   ir::Value state;
   state.name = graph.fresh_name(std::string(prefix) + "/" + like.name);
-  state.dtype = like.dtype;
+  state.dtype = state_type(like.dtype);
   state.dims = like.dims;
   state.layout = like.layout;
   state.category = Category::kOptimizerState;

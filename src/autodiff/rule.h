@@ -90,6 +90,7 @@ void add_product_rules(RuleTable& table);
 void add_norm_rules(RuleTable& table);
 void add_window_rules(RuleTable& table);
 void add_move_rules(RuleTable& table);
+void add_resampling_rules(RuleTable& table);
 
 // Attributes as rules write them.
 ir::Dims sizes(const std::vector<int64_t>& values);

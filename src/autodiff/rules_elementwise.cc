@@ -77,10 +77,16 @@ Status cos_rule(RuleContext& c) {
   return times(c, "Sin", true);
 }
 
-// dx = dy * e * x^(e-1); squares skip the power.
+// dx = dy * e * x^(e-1). x^0 has slope 0 everywhere, also where x^-1 is infinite.
 Status pow_scalar_rule(RuleContext& c) {
   const double exponent = real_attr(c.attrs(), "exponent");
   LT_ASSIGN(const ValueId dy, c.dy());
+  if (exponent == 1) return c.give(0, dy);
+  if (exponent == 0) {
+    LT_ASSIGN(const ValueId zero, c.number(0, dy));
+    LT_ASSIGN(const ValueId dx, c.make("Expand", {zero}, {{"shape", ir::Dims(c.dims(dy))}}));
+    return c.give(0, dx);
+  }
   ValueId power = c.input(0);
   if (exponent != 2) {
     LT_ASSIGN(power, c.make("PowScalar", {power}, {{"exponent", exponent - 1}}));
@@ -166,21 +172,38 @@ Status div_rule(RuleContext& c) {
   return c.give(1, db);
 }
 
-// da = dy b a^(b-1), db = dy y log a
+// da = dy b a^(b-1), but 0 where b is 0.
+Result<ValueId> base_gradient(RuleContext& c, ValueId dy, ValueId zero) {
+  const ValueId a = c.input(0), b = c.input(1);
+  LT_ASSIGN(const ValueId less, c.make("AffineScalar", {b}, {{"scale", 1.0}, {"shift", -1.0}}));
+  LT_ASSIGN(const ValueId power, c.make("Pow", {a, less}));
+  LT_ASSIGN(const ValueId slope, c.make("Mul", {power, b}));
+  LT_ASSIGN(const ValueId da, c.make("Mul", {slope, dy}));
+  LT_ASSIGN(const ValueId flat, c.make("Equal", {b, zero}));
+  return c.make("Where", {flat, zero, da});
+}
+
+// db = dy y log a, but 0 where a is 0 and b is not negative.
+Result<ValueId> exponent_gradient(RuleContext& c, ValueId dy, ValueId zero) {
+  const ValueId a = c.input(0), b = c.input(1);
+  LT_ASSIGN(const ValueId logarithm, c.make("Log", {a}));
+  LT_ASSIGN(const ValueId slope, c.make("Mul", {c.output(0), logarithm}));
+  LT_ASSIGN(const ValueId db, c.make("Mul", {slope, dy}));
+  LT_ASSIGN(const ValueId nothing, c.make("Equal", {a, zero}));
+  LT_ASSIGN(const ValueId grows, c.make("GreaterOrEqual", {b, zero}));
+  LT_ASSIGN(const ValueId flat, c.make("And", {nothing, grows}));
+  return c.make("Where", {flat, zero, db});
+}
+
 Status pow_rule(RuleContext& c) {
   LT_ASSIGN(const ValueId dy, c.dy());
+  LT_ASSIGN(const ValueId zero, c.number(0, dy));
   if (c.needs(0)) {
-    LT_ASSIGN(const ValueId less,
-              c.make("AffineScalar", {c.input(1)}, {{"scale", 1.0}, {"shift", -1.0}}));
-    LT_ASSIGN(const ValueId power, c.make("Pow", {c.input(0), less}));
-    LT_ASSIGN(const ValueId slope, c.make("Mul", {power, c.input(1)}));
-    LT_ASSIGN(const ValueId da, c.make("Mul", {slope, dy}));
+    LT_ASSIGN(const ValueId da, base_gradient(c, dy, zero));
     LT_RETURN_IF_ERROR(c.give_reduced(0, da));
   }
   if (!c.needs(1)) return {};
-  LT_ASSIGN(const ValueId logarithm, c.make("Log", {c.input(0)}));
-  LT_ASSIGN(const ValueId part, c.make("Mul", {dy, c.output(0)}));
-  LT_ASSIGN(const ValueId db, c.make("Mul", {part, logarithm}));
+  LT_ASSIGN(const ValueId db, exponent_gradient(c, dy, zero));
   return c.give_reduced(1, db);
 }
 
@@ -197,14 +220,28 @@ Status give_chosen(RuleContext& c, ValueId condition, size_t first) {
   return c.give_reduced(first + 1, db);
 }
 
-// The first operand of a tie gets all of dy.
+// dy to the operand that was chosen, half of it to each where they are equal. Of more than two
+// operands the graph has a chain of these.
+Status extreme_rule(RuleContext& c, std::string_view loses_a, std::string_view loses_b) {
+  const ValueId a = c.input(0), b = c.input(1);
+  LT_ASSIGN(const ValueId dy, c.dy());
+  LT_ASSIGN(const ValueId zero, c.number(0, dy));
+  LT_ASSIGN(const ValueId half, c.make("AffineScalar", {dy}, {{"scale", 0.5}, {"shift", 0.0}}));
+  LT_ASSIGN(const ValueId equal, c.make("Equal", {a, b}));
+  LT_ASSIGN(const ValueId share, c.make("Where", {equal, half, dy}));
+  for (const size_t i : {size_t{0}, size_t{1}}) {
+    if (!c.needs(i)) continue;
+    LT_ASSIGN(const ValueId loses, c.make(i == 0 ? loses_a : loses_b, {a, b}));
+    LT_ASSIGN(const ValueId dx, c.make("Where", {loses, zero, share}));
+    LT_RETURN_IF_ERROR(c.give_reduced(i, dx));
+  }
+  return {};
+}
 Status max_rule(RuleContext& c) {
-  LT_ASSIGN(const ValueId first, c.make("GreaterOrEqual", {c.input(0), c.input(1)}));
-  return give_chosen(c, first, 0);
+  return extreme_rule(c, "Less", "Greater");
 }
 Status min_rule(RuleContext& c) {
-  LT_ASSIGN(const ValueId first, c.make("LessOrEqual", {c.input(0), c.input(1)}));
-  return give_chosen(c, first, 0);
+  return extreme_rule(c, "Greater", "Less");
 }
 Status where_rule(RuleContext& c) {
   return give_chosen(c, c.input(0), 1);

@@ -81,6 +81,13 @@ Status batch_norm_inference_rule(RuleContext& c) {
   return c.give(0, dx);
 }
 
+// From the operand: what a norm or a window divides by is cheap to find again.
+Status from_operand_rule(RuleContext& c) {
+  LT_ASSIGN(const ValueId dy, c.dy());
+  LT_ASSIGN(const ValueId dx, c.make(std::string(c.kind()) + "Grad", {dy, c.input(0)}, c.attrs()));
+  return c.give(0, dx);
+}
+
 Status softmax_rule(RuleContext& c) {
   LT_ASSIGN(const ValueId dy, c.dy());
   LT_ASSIGN(const ValueId dx, c.make(std::string(c.kind()) + "Grad", {dy, c.output(0)}, c.attrs()));
@@ -121,6 +128,8 @@ void add_norm_rules(RuleTable& table) {
   table["BatchNormInference"] = batch_norm_inference_rule;
   table["LayerNorm"] = layer_norm_rule;
   table["RmsNorm"] = rms_norm_rule;
+  table["Lrn"] = from_operand_rule;
+  table["LpNormalize"] = from_operand_rule;
   table["Softmax"] = softmax_rule;
   table["LogSoftmax"] = softmax_rule;
   table["CrossEntropy"] = cross_entropy_rule;

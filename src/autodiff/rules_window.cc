@@ -74,8 +74,8 @@ Status mean_rule(RuleContext& c) {
   return give_spread(c, share);
 }
 
-// dy goes to the elements that equal the maximum, in equal shares.
-Status max_rule(RuleContext& c) {
+// dy goes to the elements that equal the maximum or minimum, in equal shares.
+Status extreme_rule(RuleContext& c) {
   LT_ASSIGN(const ir::Dims kept, kept_dims(c));
   LT_ASSIGN(const ValueId highest, c.reshape(c.output(0), kept));
   LT_ASSIGN(const ValueId equal, c.make("Equal", {c.input(0), highest}));
@@ -92,6 +92,24 @@ Status max_rule(RuleContext& c) {
   return c.give(0, dx);
 }
 
+// dx = dy exp(x - y): the softmax of x.
+Status log_sum_exp_rule(RuleContext& c) {
+  LT_ASSIGN(const ir::Dims kept, kept_dims(c));
+  LT_ASSIGN(const ValueId total, c.reshape(c.output(0), kept));
+  LT_ASSIGN(const ValueId below, c.make("Sub", {c.input(0), total}));
+  LT_ASSIGN(const ValueId share, c.make("Exp", {below}));
+  LT_ASSIGN(const ValueId dy, c.dy());
+  LT_ASSIGN(const ValueId aligned, c.reshape(dy, kept));
+  LT_ASSIGN(const ValueId dx, c.make("Mul", {share, aligned}));
+  return c.give(0, dx);
+}
+
+Status product_rule(RuleContext& c) {
+  LT_ASSIGN(const ValueId dy, c.dy());
+  LT_ASSIGN(const ValueId dx, c.make("ReduceProdGrad", {dy, c.input(0)}, c.attrs()));
+  return c.give(0, dx);
+}
+
 }  // namespace
 
 void add_window_rules(RuleTable& table) {
@@ -99,7 +117,10 @@ void add_window_rules(RuleTable& table) {
   table["AvgPool"] = avg_pool_rule;
   table["ReduceSum"] = sum_rule;
   table["ReduceMean"] = mean_rule;
-  table["ReduceMax"] = max_rule;
+  table["ReduceLogSumExp"] = log_sum_exp_rule;
+  table["ReduceMax"] = extreme_rule;
+  table["ReduceMin"] = extreme_rule;
+  table["ReduceProd"] = product_rule;
 }
 
 }  // namespace lowtide::autodiff

@@ -280,6 +280,14 @@ TEST(Element, WritesReadBackInEveryType) {
   EXPECT_EQ(read_integer(DType::kU64, &most), -1);
   EXPECT_EQ(static_cast<uint64_t>(truncated(DType::kU64, 0x1.8p63)), 0xC000000000000000u);
   EXPECT_EQ(truncated(DType::kI64, -2.9), -2);
+  EXPECT_EQ(saturated(DType::kU64, INFINITY), -1);
+  EXPECT_EQ(saturated(DType::kU64, -1), 0);
+  EXPECT_EQ(saturated(DType::kI64, 1e300), INT64_MAX);
+  EXPECT_EQ(saturated(DType::kI64, -INFINITY), INT64_MIN);
+  EXPECT_EQ(saturated(DType::kI8, 127.9), 127);
+  EXPECT_EQ(saturated(DType::kI8, 200), 127);
+  EXPECT_EQ(saturated(DType::kU16, 65536), 65535);
+  EXPECT_EQ(saturated(DType::kI32, -2.5), -2);
   EXPECT_EQ(truncated(DType::kI32, NAN), INT32_MIN);
   EXPECT_EQ(truncated(DType::kI32, -2147483648.9), INT32_MIN);
   EXPECT_EQ(truncated(DType::kI64, 1e19), INT64_MIN);

@@ -53,6 +53,12 @@ constexpr bool is_float(DType dtype) {
          dtype == DType::kBF16;
 }
 
+// Of what an optimizer remembers of parameters of a float type: sums of many small steps, for which
+// 16 bits are too few.
+constexpr DType state_type(DType dtype) {
+  return dtype == DType::kF16 || dtype == DType::kBF16 ? DType::kF32 : dtype;
+}
+
 constexpr bool is_integer(DType dtype) {
   return !is_float(dtype) && dtype != DType::kBool;
 }

@@ -102,18 +102,28 @@ void write_real(DType dtype, double value, void* at) {
 }
 
 void write_integer(DType dtype, int64_t value, void* at) {
-  switch (size_bytes(dtype)) {
-    case 8:
-      if (dtype == DType::kF64) return write_real(dtype, static_cast<double>(value), at);
+  switch (dtype) {
+    case DType::kF32:
+      return store(at, static_cast<float>(value));
+    case DType::kF64:
+      return store(at, static_cast<double>(value));
+    case DType::kF16:
+      return store(at, f16_bits(static_cast<float>(value)));
+    case DType::kBF16:
+      return store(at, bf16_bits(static_cast<float>(value)));
+    case DType::kBool:
+      return store(at, static_cast<uint8_t>(value != 0 ? 1 : 0));
+    case DType::kI64:
+    case DType::kU64:
       return store(at, value);
-    case 4:
-      if (dtype == DType::kF32) return store(at, static_cast<float>(value));
+    case DType::kI32:
+    case DType::kU32:
       return store(at, static_cast<uint32_t>(value));
-    case 2:
-      if (is_float(dtype)) return write_real(dtype, static_cast<double>(value), at);
+    case DType::kI16:
+    case DType::kU16:
       return store(at, static_cast<uint16_t>(value));
-    default:
-      if (dtype == DType::kBool) return store(at, static_cast<uint8_t>(value != 0 ? 1 : 0));
+    case DType::kI8:
+    case DType::kU8:
       return store(at, static_cast<uint8_t>(value));
   }
 }
@@ -138,6 +148,15 @@ int64_t truncated(DType dtype, double value) {
   const double whole = std::trunc(value);
   if (whole >= -limit && whole < limit) return static_cast<int64_t>(whole);  // false for NaN
   return wide ? INT64_MIN : INT32_MIN;
+}
+
+int64_t saturated(DType dtype, double value) {
+  const int bits = static_cast<int>(8 * size_bytes(dtype)) - (is_unsigned(dtype) ? 0 : 1);
+  const double above = std::ldexp(1, bits), least = is_unsigned(dtype) ? 0 : -above;
+  if (std::isnan(value)) return 0;
+  if (value < least) value = least;
+  if (value < above) return truncated(dtype, value);
+  return static_cast<int64_t>(~uint64_t{0} >> (64 - bits));
 }
 
 }  // namespace lowtide

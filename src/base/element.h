@@ -30,5 +30,8 @@ int64_t wrapped(DType dtype, int64_t number);  // an integer type or bool
 // for i64, u64 and u32, otherwise 32 (so u8 and i16 get 0, and 300 becomes the u8 44). A u64 holds
 // all of 0 to 2^64 - 1, and 0 for what is beyond. A NaN counts as out of range.
 int64_t truncated(DType dtype, double value);
+// The number of an integer type that is nearest to the real, rounded towards zero; 0 for a NaN. For
+// limits and other constants of ops on integers.
+int64_t saturated(DType dtype, double value);
 
 }  // namespace lowtide

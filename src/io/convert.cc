@@ -13,6 +13,7 @@
 #include "base/element.h"
 #include "io/host_eval.h"
 #include "io/onnx_attrs.h"
+#include "io/onnx_branches.h"
 #include "io/onnx_ops.h"
 #include "io/shape_rules.h"
 #include "ops/op_table.h"
@@ -92,9 +93,25 @@ Conversion::Conversion(const OnnxModel& model, const OnnxOptions& options)
   for (size_t n = 0; n < model.nodes.size(); ++n) {
     for (const std::string& input : model.nodes[n].inputs)
       if (!input.empty()) readers_[input].push_back(n);
-    for (const std::string& output : model.nodes[n].outputs) slots_[output];  // empty until made
+    for (const std::string& output : model.nodes[n].outputs) slot(output);  // empty until made
   }
   for (const OnnxValueInfo& output : model.outputs) ++outputs_[output.name];
+}
+
+Slot& Conversion::slot(const std::string& name) {
+  const auto [place, is_new] = slot_of_.try_emplace(name, slots_.size());
+  if (is_new) slots_.emplace_back();
+  return slots_[place->second];
+}
+
+const Slot* Conversion::find_slot(std::string_view name) const {
+  const auto place = slot_of_.find(name);
+  return place == slot_of_.end() ? nullptr : &slots_[place->second];
+}
+
+std::string Conversion::inner_name(std::string wanted) const {
+  while (find_slot(wanted) != nullptr) wanted += '_';
+  return wanted;
 }
 
 Result<ir::Graph> Conversion::run() {
@@ -196,7 +213,7 @@ Status Conversion::add_inputs() {
       value.dims.push_back(dim.substitute(options_.bindings));
       LT_RETURN_IF_ERROR(check_bound_dim(input, d, dim, value.dims.back()));
     }
-    slots_[input.name].value = graph_.add_value(std::move(value));
+    slot(input.name).value = graph_.add_value(std::move(value));
   }
   for (const auto& [symbol, number] : options_.bindings) {
     if (number < 1)
@@ -213,19 +230,20 @@ Status Conversion::add_inputs() {
 
 void Conversion::add_initializers() {
   for (const OnnxTensor& tensor : model_.initializers) {
-    Slot& slot = slots_[tensor.name];
-    slot.initializer = &tensor;
+    Slot& made = slot(tensor.name);
+    made.initializer = &tensor;
     if (roles_.find(tensor.name)->second != TensorRole::kConstant) continue;
-    if (auto host = host_from_tensor(tensor)) slot.host = std::move(*host);
+    if (auto host = host_from_tensor(tensor)) made.host = std::move(*host);
   }
 }
 
 Status Conversion::convert(size_t n) {
   const OnnxNode& node = model_.nodes[n];
   if (node.op_type == "Constant") {
-    LT_ASSIGN(slots_[node.outputs.at(0)].host, constant_value(node));
+    LT_ASSIGN(slot(node.outputs.at(0)).host, constant_value(node));
     return {};
   }
+  if (is_if(node)) return note_condition(n);
   if (node.op_type == "Shape" || node.op_type == "Size") {
     if (node.inputs.size() != 1 || node.outputs.empty())
       return error(ErrorCode::kInput, "takes one input");
@@ -234,16 +252,42 @@ Status Conversion::convert(size_t n) {
     call.set_host(0, node.op_type == "Shape" ? shape_of(dims, node) : host_scalar(product(dims)));
     return {};
   }
+  NodeCall call(*this, n);
+  LT_RETURN_IF_ERROR(call.check_types());
+  if (node.op_type == "Identity" && call.has(0) && call.wants(0)) {
+    call.pass(0);  // also of what is known: one constant, not two
+    return {};
+  }
   LT_ASSIGN(const bool on_host, convert_on_host(node));
   if (on_host) return {};
   const ConvertRow* row = find_conversion(node.op_type);
   if (row == nullptr)
     return error(ErrorCode::kInput, "is read only where its inputs are known constants");
-  NodeCall call(*this, n);
   for (size_t i = 0; i < row->min_inputs; ++i)
     if (!call.has(i)) return error(ErrorCode::kInput, fmt::format("input {} is missing", i));
-  if (!call.wants(0)) return error(ErrorCode::kInput, "has no first output");
+  bool wanted = false;
+  for (size_t i = 0; i < node.outputs.size(); ++i) wanted |= call.wants(i);
+  if (!wanted) return error(ErrorCode::kInput, "has no output");
   return row->convert(call);
+}
+
+// A condition that is known decides which branch is read (onnx_branches.h); any other is refused,
+// since only one of the branches is to run.
+Status Conversion::note_condition(size_t n) {
+  const OnnxNode& node = model_.nodes[n];
+  const std::string name = node.inputs.empty() ? "" : node.inputs[0];
+  const Slot* condition = find_slot(name);
+  if (condition == nullptr || !condition->host)
+    return error(ErrorCode::kInput,
+                 fmt::format("its condition '{}' is computed from data; it must be known when the "
+                             "model is read",
+                             name));
+  LT_ASSIGN(const std::vector<int64_t> value, host_constants(*condition->host));
+  if (value.size() != 1)
+    return error(ErrorCode::kInput,
+                 fmt::format("its condition '{}' has {} elements, not 1", name, value.size()));
+  conditions_.emplace(n, value[0] != 0);
+  return error(ErrorCode::kInternal, "its branch is not taken yet");
 }
 
 // Whether the node was evaluated. An op that has no conversion must be, so its obstacle is the
@@ -253,10 +297,10 @@ Result<bool> Conversion::convert_on_host(const OnnxNode& node) {
   std::vector<const HostValue*> inputs;
   bool any = false;
   for (const std::string& name : node.inputs) {
-    const Slot* slot = name.empty() ? nullptr : &slots_[name];
-    if (slot != nullptr && !slot->host) return false;
-    inputs.push_back(slot == nullptr ? nullptr : &*slot->host);
-    any |= slot != nullptr;
+    const Slot* given = name.empty() ? nullptr : &slot(name);
+    if (given != nullptr && !given->host) return false;
+    inputs.push_back(given == nullptr ? nullptr : &*given->host);
+    any |= given != nullptr;
   }
   if (!any) return false;
   auto folded = evaluate({node, inputs, model_.opset});
@@ -265,7 +309,7 @@ Result<bool> Conversion::convert_on_host(const OnnxNode& node) {
     return tl::unexpected<Error>(folded.error());
   }
   for (size_t i = 0; i < std::min(node.outputs.size(), folded->size()); ++i)
-    if (!node.outputs[i].empty()) slots_[node.outputs[i]].host = std::move((*folded)[i]);
+    if (!node.outputs[i].empty()) slot(node.outputs[i]).host = std::move((*folded)[i]);
   return true;
 }
 
@@ -288,8 +332,8 @@ std::optional<ir::Dims> Conversion::dims_of(const Slot& slot) const {
 // that is a number in both. Symbols are not compared: exporters name them freely.
 Status Conversion::check_declared() const {
   const auto check = [&](const OnnxValueInfo& info, const OnnxNode* maker) -> Status {
-    const auto slot = slots_.find(info.name);
-    const auto made = slot == slots_.end() ? std::nullopt : dims_of(slot->second);
+    const Slot* found = find_slot(info.name);
+    const auto made = found == nullptr ? std::nullopt : dims_of(*found);
     if (!made || !info.has_shape) return {};
     bool fits = made->size() == info.dims.size();
     for (size_t d = 0; fits && d < made->size(); ++d) {
@@ -320,28 +364,31 @@ Status Conversion::check_declared() const {
   return {};
 }
 
+// The value that bears an output's name. What has another name (Identity, a Reshape that changes
+// nothing) gets a view under it; a parameter gets a copy, since a training step overwrites it. An
+// input or initializer that is an output is the result itself: it is there at the end of the step.
+Result<ir::ValueId> Conversion::named_output(const std::string& name) {
+  LT_ASSIGN(const ir::ValueId value, materialize(name));
+  const ir::Value& made = graph_.value(value);
+  if (made.name == name) return value;
+  if (graph_.find_value(name))
+    return error(ErrorCode::kInternal, fmt::format("another value is called '{}'", name));
+  const bool parameter = !made.producer.valid() && made.category == Category::kParameter;
+  const ops::AppendOptions called = {.name = name, .module = {}, .output_names = {name}};
+  LT_ASSIGN(const ir::OpId op,
+            parameter || !made.layout.row_major()
+                ? ops::append(graph_, "Copy", {value}, {}, called)
+                : ops::append(graph_, "Reshape", {value}, {{"shape", list(made.dims)}}, called));
+  return graph_.op(op).outputs[0];
+}
+
 Status Conversion::mark_outputs() {
   for (const OnnxValueInfo& output : model_.outputs) {
-    auto value = materialize(output.name);
+    const auto value = named_output(output.name);
     if (!value)
       return error(value.error().code, fmt::format("{}: output '{}': {}", model_.origin,
                                                    output.name, value.error().message));
-    const ir::Value& made = graph_.value(*value);
-    ir::ValueId final = *value;
-    if (!made.producer.valid() || made.is_output) {
-      LT_ASSIGN(const ir::OpId copy,
-                ops::append(graph_, "Copy", {*value}, {},
-                            {.name = output.name, .module = {}, .output_names = {output.name}}));
-      final = graph_.op(copy).outputs[0];
-    } else if (made.name != output.name && made.layout.row_major() &&
-               !graph_.find_value(output.name)) {
-      // A view under the name that the model gives its output.
-      LT_ASSIGN(const ir::OpId view,
-                ops::append(graph_, "Reshape", {*value}, {{"shape", list(made.dims)}},
-                            {.name = output.name, .module = {}, .output_names = {output.name}}));
-      final = graph_.op(view).outputs[0];
-    }
-    graph_.set_output(final, true);
+    graph_.set_output(*value, true);
   }
   return {};
 }
@@ -365,35 +412,35 @@ Result<ir::ValueId> Conversion::parameter(const OnnxTensor& tensor) {
 }
 
 Result<ir::ValueId> Conversion::materialize(const std::string& name) {
-  Slot& slot = slots_[name];
-  if (slot.value) return *slot.value;
-  if (slot.transposed) {
-    const OnnxNode& node = model_.nodes[slot.transpose_node];
-    std::vector<Expr> perm(slot.perm.size());
-    for (size_t d = 0; d < perm.size(); ++d) perm[d] = static_cast<int64_t>(slot.perm[d]);
-    LT_ASSIGN(const ir::OpId op, ops::append(graph_, "Transpose", {*slot.transposed},
+  Slot& asked = slot(name);
+  if (asked.value) return *asked.value;
+  if (asked.transposed) {
+    const OnnxNode& node = model_.nodes[asked.transpose_node];
+    std::vector<Expr> perm(asked.perm.size());
+    for (size_t d = 0; d < perm.size(); ++d) perm[d] = static_cast<int64_t>(asked.perm[d]);
+    LT_ASSIGN(const ir::OpId op, ops::append(graph_, "Transpose", {*asked.transposed},
                                              {{"perm", list(std::move(perm))}},
                                              {.name = node.name.empty() ? name : node.name,
                                               .module = node.module,
                                               .output_names = {name}}));
-    slot.value = graph_.op(op).outputs[0];
-  } else if (slot.initializer != nullptr) {
-    LT_ASSIGN(slot.value, parameter(*slot.initializer));
-  } else if (slot.host) {
-    LT_ASSIGN(slot.value, constant(*slot.host, name));
+    asked.value = graph_.op(op).outputs[0];
+  } else if (asked.initializer != nullptr) {
+    LT_ASSIGN(asked.value, parameter(*asked.initializer));
+  } else if (asked.host) {
+    LT_ASSIGN(asked.value, constant(*asked.host, name));
   } else {
     return error(ErrorCode::kInternal, fmt::format("'{}' was not made", name));
   }
-  return *slot.value;
+  return *asked.value;
 }
 
 // A value with extents of 1 along dims where it does not vary; only for formulas.
 Result<ir::ValueId> Conversion::materialize_narrow(const std::string& name) {
-  Slot& slot = slots_[name];
-  if (slot.narrow) return *slot.narrow;
-  if (slot.value || !slot.host || slot.host->form != HostValue::Form::kIndexed)
+  Slot& asked = slot(name);
+  if (asked.narrow) return *asked.narrow;
+  if (asked.value || !asked.host || asked.host->form != HostValue::Form::kIndexed)
     return materialize(name);
-  HostValue narrow = *slot.host;
+  HostValue narrow = *asked.host;
   for (size_t d = 0; d < narrow.dims.size(); ++d) {
     bool varies =
         narrow.cell.integer.slope.size() > d && !(narrow.cell.integer.slope[d] == Expr(0));
@@ -401,8 +448,8 @@ Result<ir::ValueId> Conversion::materialize_narrow(const std::string& name) {
       varies |= !(condition.slope[d] == Expr(0));
     if (!varies) narrow.dims[d] = 1;
   }
-  LT_ASSIGN(slot.narrow, constant(narrow, name));
-  return *slot.narrow;
+  LT_ASSIGN(asked.narrow, constant(narrow, name));
+  return *asked.narrow;
 }
 
 Result<ir::ValueId> Conversion::constant(const HostValue& host, const std::string& name) {
@@ -428,15 +475,14 @@ Result<ir::ValueId> Conversion::fill_uniform(const HostValue& host, const std::s
   const auto number = host.dtype == DType::kBool
                           ? (truth_value ? std::optional<int64_t>(*truth_value) : std::nullopt)
                           : host.cell.integer.constant();
-  if (!number || std::abs(*number) > (int64_t{1} << 53))
-    return error(ErrorCode::kInput, "not one number everywhere");
-  HostValue real = host;
-  real.cell.conditions.clear();
-  real.cell.real = static_cast<double>(*number);
-  return fill(real, name);
+  if (!number) return error(ErrorCode::kInput, "not one number everywhere");
+  HostValue uniform = host;
+  uniform.cell.conditions.clear();
+  uniform.cell.integer = flat(*number, host.dims.size());
+  return fill(uniform, name);
 }
 
-// A float formula as ops: one number everywhere is a Fill, a triangle of one number with 0
+// A formula as ops: one number everywhere is a Fill, a triangle of one number with 0
 // elsewhere a Trilu of it. So a causal mask needs no bytes in the plan and no numbers for its dims.
 // Error: it is neither.
 Result<ir::ValueId> Conversion::fill(const HostValue& host, const std::string& name) {
@@ -454,9 +500,12 @@ Result<ir::ValueId> Conversion::fill(const HostValue& host, const std::string& n
       (cell.conditions.size() != 1 || rank < 2 || (cell.real != 0 && cell.otherwise != 0)))
     return error(ErrorCode::kInput, "not a triangle");
   const bool inside = !triangle || cell.otherwise == 0;
-  const ir::Attrs attrs = {{"shape", list(host.dims)},
-                           {"value", inside ? cell.real : cell.otherwise},
-                           {"dtype", word(lowtide::name(host.dtype))}};
+  ir::Attrs attrs = {{"shape", list(host.dims)}, {"dtype", word(lowtide::name(host.dtype))}};
+  if (is_float(host.dtype)) {
+    attrs["value"] = inside ? cell.real : cell.otherwise;
+  } else {
+    attrs["value"] = cell.integer.constant().value_or(0);
+  }
   if (!triangle) return emit("Fill", {}, attrs, name);
   // The condition s * (column - row) + base >= 0 with s = 1 (upper part) or -1 (lower part), or its
   // opposite.
@@ -470,7 +519,7 @@ Result<ir::ValueId> Conversion::fill(const HostValue& host, const std::string& n
   bool only_these = row && column && base && *row == -*column && (*column == 1 || *column == -1);
   for (size_t d = 0; d + 2 < rank; ++d) only_these &= condition.slope[d] == Expr(0);
   if (!only_these) return error(ErrorCode::kInput, "not a triangle");
-  LT_ASSIGN(const ir::ValueId full, emit("Fill", {}, attrs, name + "/full"));
+  LT_ASSIGN(const ir::ValueId full, emit("Fill", {}, attrs, inner_name(name + "/full")));
   return emit("Trilu", {full},
               {{"upper", int64_t{*column == 1}}, {"k", *column == 1 ? -*base : *base}}, name);
 }

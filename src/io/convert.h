@@ -4,9 +4,11 @@
 // Each ONNX name has a Slot: a value of the graph, a value known on the host, an initializer that
 // nobody has asked for yet, or a transposition that has not been written out (matrix products read
 // it as an attribute, other readers make it real). Constants become values of the graph when an op
-// asks for them, and only once.
+// asks for them, and only once. Names of the same tensor (Identity, a Reshape to the dims that are
+// there) share one Slot, so that a tied weight is one parameter whoever asks for it first.
 #pragma once
 
+#include <deque>
 #include <map>
 #include <optional>
 #include <string>
@@ -48,9 +50,16 @@ class Conversion {
   // whose op is not taken (check_ops tells those).
   std::vector<std::string> dry_run();
   const ir::Graph& graph() const { return graph_; }
+  // The Ifs, by node, whose condition is known, as far as the conversion came.
+  const std::map<size_t, bool>& known_conditions() const { return conditions_; }
 
  private:
   friend class NodeCall;
+
+  Slot& slot(const std::string& name);                 // empty when the name is new
+  const Slot* find_slot(std::string_view name) const;  // null: there is no such name
+  // A name for what the file does not name; no name of the file.
+  std::string inner_name(std::string wanted) const;
 
   Status begin();  // inputs and initializers
   Status add_inputs();
@@ -58,8 +67,10 @@ class Conversion {
                          const sym::Expr& bound) const;
   void add_initializers();
   Status convert(size_t n);
+  Status note_condition(size_t n);
   Result<bool> convert_on_host(const OnnxNode& node);
   Status mark_outputs();
+  Result<ir::ValueId> named_output(const std::string& name);
   Status check_declared() const;
   std::optional<ir::Dims> dims_of(const Slot& slot) const;  // none: the slot holds nothing
 
@@ -74,9 +85,11 @@ class Conversion {
   const OnnxOptions& options_;
   ir::Graph graph_;
   TensorRoles roles_;
-  std::map<std::string, Slot, std::less<>> slots_;
+  std::deque<Slot> slots_;
+  std::map<std::string, size_t, std::less<>> slot_of_;               // places in slots_
   std::map<std::string, std::vector<size_t>, std::less<>> readers_;  // nodes, by the name they read
   std::map<std::string, int, std::less<>> outputs_;                  // names of the model's outputs
+  std::map<size_t, bool> conditions_;
   std::vector<bool> done_;  // nodes that another node's conversion covered
   int64_t stream_ = 0;      // of random ops, in file order
 };
@@ -96,6 +109,8 @@ class NodeCall {
     return output < node_.outputs.size() && !node_.outputs[output].empty();
   }
 
+  // Error: an input of a type that is not computed with.
+  Status check_types() const;
   // What is known of an input without making it a value.
   const ir::Dims& dims(size_t i) const;
   DType dtype(size_t i) const;
@@ -104,6 +119,8 @@ class NodeCall {
   Result<std::vector<int64_t>> integers(size_t i) const;
   // The number of a one-element float or integer constant; none when the input is anything else.
   std::optional<double> scalar(size_t i) const;
+  // The same as an attribute: an integer keeps all its digits.
+  std::optional<ir::AttrValue> number(size_t i) const;
   bool is_parameter(size_t i) const;
 
   // The input as a value of the graph. `operand` may have extents of 1 where numpy's broadcast
@@ -111,7 +128,14 @@ class NodeCall {
   Result<ir::ValueId> value(size_t i);
   Result<ir::ValueId> operand(size_t i);
   Result<ir::ValueId> inline_constant(const HostValue& host, std::string_view suffix);
+  // A scalar as a value; of an integer type only what a double holds exactly.
+  Result<ir::ValueId> inline_number(double value, DType dtype, std::string_view suffix);
   const ir::Value& of(ir::ValueId id) const { return door_.graph_.value(id); }
+
+  // What a training step overwrites to keep a new version of a value: the newest one of a
+  // parameter's or buffer's storage, if the value shows all of that storage. None: it is fed,
+  // constant or made by the step, or the graph is not for training.
+  std::optional<ir::ValueId> buffer(ir::ValueId id) const;
 
   // The unwritten transposition behind an input: its source and perm.
   std::optional<std::pair<ir::ValueId, std::vector<size_t>>> pending_transpose(size_t i) const;
@@ -119,6 +143,9 @@ class NodeCall {
   // Adds an op whose result is intermediate.
   Result<ir::ValueId> emit(std::string_view kind, std::vector<ir::ValueId> inputs,
                            ir::Attrs attrs = {});
+  // The same, for all its results.
+  Result<std::vector<ir::ValueId>> emit_all(std::string_view kind, std::vector<ir::ValueId> inputs,
+                                            ir::Attrs attrs);
   // Adds the op whose outputs are the node's first `outputs` outputs.
   Status result(std::string_view kind, std::vector<ir::ValueId> inputs, ir::Attrs attrs = {},
                 size_t outputs = 1);

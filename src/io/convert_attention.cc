@@ -1,7 +1,7 @@
-// Attention as one ONNX op (opset 23), written out in products, a softmax and views: softmax(scale
-// q k^T + mask) v, per head. A planner gains from seeing the score matrix, which is what fills the
-// memory. The heads of k and v may be fewer than those of q; each is then shared by a group of
-// query heads.
+// Attention and rotary positions, each one ONNX op since opset 23, written out in products, a
+// softmax and views: softmax(scale q k^T + mask) v, per head. A planner gains from seeing the score
+// matrix, which is what fills the memory. The heads of k and v may be fewer than those of q; each
+// is then shared by a group of query heads.
 #include <fmt/format.h>
 
 #include <cmath>
@@ -54,37 +54,68 @@ Result<ValueId> repeated(NodeCall& call, ValueId x, const Expr& heads) {
   return view(call, copies, {dims[0], heads, dims[2], dims[3]});
 }
 
-Result<ValueId> float_constant(NodeCall& call, double value, std::string_view name) {
-  HostValue host = host_scalar(0);
-  host.dtype = DType::kF32;
-  host.ints.clear();
-  host.reals = {value};
-  return call.inline_constant(host, name);
+// What stands where a mask forbids.
+constexpr double kNothing = -std::numeric_limits<double>::infinity();
+
+// scores where `allowed` is true.
+Result<ValueId> keep(NodeCall& call, ValueId allowed, ValueId scores, std::string_view name) {
+  LT_ASSIGN(const ValueId nothing, call.inline_number(kNothing, call.of(scores).dtype, name));
+  return call.emit("Where", {allowed, scores, nothing});
+}
+
+// A mask that ends before the last key forbids what it does not reach.
+Result<ValueId> lengthened(NodeCall& call, ValueId mask, DType dtype, const Expr& keys) {
+  ir::Dims dims = call.of(mask).dims;
+  if (dims.empty() || dims.back() == keys) return mask;
+  if (call.of(mask).dtype == DType::kBool) {
+    LT_ASSIGN(const ValueId zero, call.inline_number(0, dtype, "allowed"));
+    LT_ASSIGN(const ValueId nothing, call.inline_number(kNothing, dtype, "forbidden"));
+    LT_ASSIGN(mask, call.emit("Where", {mask, zero, nothing}));
+  }
+  std::vector<Expr> begins(dims.size(), Expr(0)), ends(dims.size(), Expr(0));
+  ends.back() = keys - dims.back();
+  return call.emit(
+      "Pad", {mask},
+      {{"begins", list(std::move(begins))}, {"ends", list(std::move(ends))}, {"value", kNothing}});
 }
 
 // scores with the mask applied: a boolean one keeps what is true, a float one is added.
 Result<ValueId> masked(NodeCall& call, ValueId scores) {
   if (!call.has(3)) return scores;
-  const double lowest = -std::numeric_limits<double>::infinity();
-  if (call.dtype(3) != DType::kBool) {
-    LT_ASSIGN(const ValueId mask, call.operand(3));
-    return call.emit("Add", {scores, mask});
-  }
-  LT_ASSIGN(const ValueId mask, call.value(3));
-  LT_ASSIGN(const ValueId nothing, float_constant(call, lowest, "masked"));
-  return call.emit("Where", {mask, scores, nothing});
+  const Expr keys = call.of(scores).dims[3];
+  LT_ASSIGN(ValueId mask, call.value(3));
+  LT_ASSIGN(mask, lengthened(call, mask, call.of(scores).dtype, keys));
+  if (call.of(mask).dtype == DType::kBool) return keep(call, mask, scores, "masked");
+  return call.emit("Add", {scores, mask});
 }
 
-// The causal mask as a formula: -inf above the diagonal.
-Result<ValueId> causal(NodeCall& call, ValueId scores) {
+// Keys from the length of each sequence on are padding (input 6).
+Result<ValueId> without_padding(NodeCall& call, ValueId scores) {
+  if (!call.has(6)) return scores;
+  const ir::Dims dims = call.of(scores).dims;
+  HostValue place;
+  place.dims = {dims[3]};
+  place.form = HostValue::Form::kIndexed;
+  place.cell.integer = along(0, 1);
+  LT_ASSIGN(const ValueId places, call.inline_constant(place, "places"));
+  LT_ASSIGN(ValueId length, call.value(6));
+  LT_ASSIGN(length, view(call, length, {dims[0], Expr(1), Expr(1), Expr(1)}));
+  LT_ASSIGN(const ValueId allowed, call.emit("Less", {places, length}));
+  return keep(call, allowed, scores, "padding");
+}
+
+// The causal mask as a formula: -inf where a key comes after the query, `past` keys being older
+// than all queries.
+Result<ValueId> causal(NodeCall& call, ValueId scores, const Expr& past) {
   if (int_attr(call.node(), "is_causal", 0) == 0) return scores;
   const ir::Dims dims = call.of(scores).dims;
+  Affine age = along(0, 2) - along(1, 2);
+  age.base = age.base + past;
   HostValue mask;
-  mask.dtype = DType::kF32;
+  mask.dtype = call.of(scores).dtype;
   mask.dims = {dims[2], dims[3]};
   mask.form = HostValue::Form::kIndexed;
-  mask.cell = {
-      flat(0, 2), 0.0, -std::numeric_limits<double>::infinity(), {along(0, 2) - along(1, 2)}};
+  mask.cell = {flat(0, 2), 0.0, kNothing, {age}};
   LT_ASSIGN(const ValueId value, call.inline_constant(mask, "causal"));
   return call.emit("Add", {scores, value});
 }
@@ -92,26 +123,43 @@ Result<ValueId> causal(NodeCall& call, ValueId scores) {
 Result<ValueId> soft_capped(NodeCall& call, ValueId scores) {
   const double cap = real_attr(call.node(), "softcap", 0);
   if (cap == 0) return scores;
-  LT_ASSIGN(ValueId x, call.emit("AffineScalar", {scores}, {{"scale", 1.0 / cap}, {"shift", 0.0}}));
+  LT_ASSIGN(const ValueId divisor, call.inline_number(cap, call.of(scores).dtype, "softcap"));
+  LT_ASSIGN(ValueId x, call.emit("Div", {scores, divisor}));
   LT_ASSIGN(x, call.emit("Tanh", {x}));
   return call.emit("AffineScalar", {x}, {{"scale", cap}, {"shift", 0.0}});
 }
 
-Status attention(NodeCall& call) {
-  for (size_t i = 4; i < call.inputs(); ++i)
-    if (call.has(i))
-      return error(ErrorCode::kInput,
-                   fmt::format("input {} (past keys, past values, padding) is not taken", i));
-  for (size_t i = 1; i < call.node().outputs.size(); ++i)
-    if (call.wants(i))
-      return error(ErrorCode::kInput,
-                   fmt::format("output {} (present keys, values, scores) is not taken", i));
-  LT_ASSIGN(const ValueId q, per_head(call, 0, "q_num_heads"));
-  LT_ASSIGN(ValueId k, per_head(call, 1, "kv_num_heads"));
-  LT_ASSIGN(ValueId v, per_head(call, 2, "kv_num_heads"));
+// The softmax in the type that the node asks for.
+Result<ValueId> weights_of(NodeCall& call, ValueId scores) {
+  const DType dtype = call.of(scores).dtype;
+  const auto asked =
+      onnx_dtype(static_cast<int32_t>(int_attr(call.node(), "softmax_precision", 0)));
+  const bool other = asked && *asked != dtype;
+  if (other) {
+    LT_ASSIGN(scores, call.emit("Cast", {scores}, {{"to", word(lowtide::name(*asked))}}));
+  }
+  LT_ASSIGN(ValueId weights, call.emit("Softmax", {scores}, {{"axis", int64_t{3}}}));
+  if (other) {
+    LT_ASSIGN(weights, call.emit("Cast", {weights}, {{"to", word(lowtide::name(dtype))}}));
+  }
+  return weights;
+}
+
+// Keys or values so far: the past ones (input `past`), then this step's, which are an output of
+// the node where it asks for them.
+Result<ValueId> joined(NodeCall& call, ValueId now, size_t past, size_t output) {
+  if (call.has(past)) {
+    LT_ASSIGN(const ValueId before, call.value(past));
+    if (!call.wants(output)) return call.emit("Concat", {before, now}, {{"axis", int64_t{2}}});
+    return call.result_at(output, "Concat", {before, now}, {{"axis", int64_t{2}}});
+  }
+  if (call.wants(output)) call.set(output, now);
+  return now;
+}
+
+// Output 3 is the scores at one of four places of the way to the softmax's result.
+Result<ValueId> scores_and_weights(NodeCall& call, ValueId q, ValueId k, const Expr& past) {
   const ir::Dims dims = call.of(q).dims;
-  LT_ASSIGN(k, repeated(call, k, dims[1]));
-  LT_ASSIGN(v, repeated(call, v, dims[1]));
   LT_ASSIGN(ValueId scores, call.emit("MatMul", {q, k}, {{"trans_b", int64_t{1}}}));
   double scale = real_attr(call.node(), "scale", 0);
   if (scale == 0) {
@@ -120,9 +168,30 @@ Status attention(NodeCall& call) {
   }
   LT_ASSIGN(scores, call.emit("AffineScalar", {scores}, {{"scale", scale}, {"shift", 0.0}}));
   LT_ASSIGN(scores, soft_capped(call, scores));
-  LT_ASSIGN(scores, causal(call, scores));
+  const int64_t mode = int_attr(call.node(), "qk_matmul_output_mode", 0);
+  if (mode == 0 || mode == 1) call.set(3, scores);
+  LT_ASSIGN(scores, causal(call, scores, past));
   LT_ASSIGN(scores, masked(call, scores));
-  LT_ASSIGN(const ValueId weights, call.emit("Softmax", {scores}, {{"axis", int64_t{3}}}));
+  LT_ASSIGN(scores, without_padding(call, scores));
+  if (mode == 2) call.set(3, scores);
+  LT_ASSIGN(const ValueId weights, weights_of(call, scores));
+  if (mode == 3) call.set(3, weights);
+  return weights;
+}
+
+Status attention(NodeCall& call) {
+  if (call.has(4) != call.has(5))
+    return error(ErrorCode::kInput, "past keys and past values (inputs 4 and 5) come together");
+  LT_ASSIGN(const ValueId q, per_head(call, 0, "q_num_heads"));
+  LT_ASSIGN(ValueId k, per_head(call, 1, "kv_num_heads"));
+  LT_ASSIGN(ValueId v, per_head(call, 2, "kv_num_heads"));
+  const Expr past = call.has(4) ? call.dims(4)[2] : Expr(0);
+  LT_ASSIGN(k, joined(call, k, 4, 1));
+  LT_ASSIGN(v, joined(call, v, 5, 2));
+  const ir::Dims dims = call.of(q).dims;
+  LT_ASSIGN(k, repeated(call, k, dims[1]));
+  LT_ASSIGN(v, repeated(call, v, dims[1]));
+  LT_ASSIGN(const ValueId weights, scores_and_weights(call, q, k, past));
   if (call.dims(0).size() == 4) return call.result("MatMul", {weights, v});
   LT_ASSIGN(const ValueId heads, call.emit("MatMul", {weights, v}));
   const ir::Dims out = call.of(heads).dims;
@@ -131,7 +200,91 @@ Status attention(NodeCall& call) {
                      {{"shape", list(std::vector<Expr>{out[0], out[2], out[1] * out[3]})}});
 }
 
-constexpr ConvertRow kRows[] = {{"Attention", 3, attention}};
+// ---- rotary positions
+// --------------------------------------------------------------------------------------------
+
+Result<ValueId> cut(NodeCall& call, ValueId x, const Expr& start, const Expr& size, int64_t step) {
+  const ir::Dims dims = call.of(x).dims;
+  std::vector<Expr> starts(dims.size(), Expr(0)), sizes(dims.begin(), dims.end());
+  std::vector<int64_t> steps(dims.size(), 1);
+  starts.back() = start;
+  sizes.back() = size;
+  steps.back() = step;
+  return call.emit("Slice", {x},
+                   {{"starts", list(std::move(starts))},
+                    {"sizes", list(std::move(sizes))},
+                    {"steps", list(steps)}});
+}
+
+// Rows of a cache of cosines or sines, for every head: [n, 1, sequence, half] beside heads in
+// front, [n, sequence, 1, half] beside heads behind the sequence.
+Result<ValueId> rotary_rows(NodeCall& call, size_t i, bool heads_first) {
+  LT_ASSIGN(ValueId rows, call.value(i));
+  if (call.has(3)) {
+    LT_ASSIGN(const ValueId places, call.value(3));
+    LT_ASSIGN(rows, call.emit("Gather", {rows, places}, {{"axis", int64_t{0}}}));
+  }
+  const ir::Dims dims = call.of(rows).dims;
+  if (dims.size() != 3)
+    return error(ErrorCode::kInput,
+                 fmt::format("input {} has rank {}; without position ids it is [n, sequence, half]",
+                             i, dims.size()));
+  if (heads_first) return view(call, rows, {dims[0], Expr(1), dims[1], dims[2]});
+  return view(call, rows, {dims[0], dims[1], Expr(1), dims[2]});
+}
+
+// Pairs (x1, x2) of each head turned by an angle of their position: (c x1 - s x2, s x1 + c x2).
+// Pairs are neighbours when interleaved, else the two halves.
+Result<ValueId> turned(NodeCall& call, ValueId x, bool heads_first, const Expr& size) {
+  const Expr half = sym::floordiv(size, 2);
+  const bool interleaved = int_attr(call.node(), "interleaved", 0) != 0;
+  LT_ASSIGN(const ValueId cosine, rotary_rows(call, 1, heads_first));
+  LT_ASSIGN(const ValueId sine, rotary_rows(call, 2, heads_first));
+  LT_ASSIGN(const ValueId first, cut(call, x, Expr(0), half, interleaved ? 2 : 1));
+  LT_ASSIGN(const ValueId second,
+            cut(call, x, interleaved ? Expr(1) : half, half, interleaved ? 2 : 1));
+  LT_ASSIGN(ValueId a, call.emit("Mul", {cosine, first}));
+  LT_ASSIGN(ValueId b, call.emit("Mul", {sine, second}));
+  LT_ASSIGN(ValueId real, call.emit("Sub", {a, b}));
+  LT_ASSIGN(a, call.emit("Mul", {sine, first}));
+  LT_ASSIGN(b, call.emit("Mul", {cosine, second}));
+  LT_ASSIGN(ValueId imaginary, call.emit("Add", {a, b}));
+  const ir::Dims dims = call.of(real).dims;
+  if (!interleaved) return call.emit("Concat", {real, imaginary}, {{"axis", int64_t{3}}});
+  const std::vector<Expr> apart = {dims[0], dims[1], dims[2], half, Expr(1)};
+  LT_ASSIGN(real, view(call, real, apart));
+  LT_ASSIGN(imaginary, view(call, imaginary, apart));
+  LT_ASSIGN(const ValueId pairs, call.emit("Concat", {real, imaginary}, {{"axis", int64_t{4}}}));
+  return view(call, pairs, {dims[0], dims[1], dims[2], size});
+}
+
+Status rotary(NodeCall& call) {
+  const ir::Dims from = call.dims(0);
+  LT_ASSIGN(ValueId x, call.value(0));
+  const bool heads_first = from.size() == 4;
+  if (!heads_first) {
+    const Expr heads = int_attr(call.node(), "num_heads", 0);
+    if (from.size() != 3 || heads == Expr(0))
+      return error(ErrorCode::kInput, fmt::format("an input of rank {} with num_heads {}",
+                                                  from.size(), sym::print(heads)));
+    LT_ASSIGN(x, view(call, x, {from[0], from[1], heads, sym::floordiv(from[2], heads)}));
+  }
+  const Expr whole = call.of(x).dims[3];
+  const int64_t asked = int_attr(call.node(), "rotary_embedding_dim", 0);
+  const Expr size = asked == 0 ? whole : Expr(asked);
+  ValueId part = x;
+  if (!(size == whole)) {
+    LT_ASSIGN(part, cut(call, x, Expr(0), size, 1));
+  }
+  LT_ASSIGN(ValueId y, turned(call, part, heads_first, size));
+  if (!(size == whole)) {
+    LT_ASSIGN(const ValueId rest, cut(call, x, size, whole - size, 1));
+    LT_ASSIGN(y, call.emit("Concat", {y, rest}, {{"axis", int64_t{3}}}));
+  }
+  return call.result("Reshape", {y}, {{"shape", list(from)}});
+}
+
+constexpr ConvertRow kRows[] = {{"Attention", 3, attention}, {"RotaryEmbedding", 3, rotary}};
 
 }  // namespace
 

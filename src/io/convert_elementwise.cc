@@ -3,6 +3,8 @@
 // become values.
 #include <fmt/format.h>
 
+#include <cmath>
+
 #include "io/convert.h"
 #include "io/host_eval.h"
 #include "io/onnx_attrs.h"
@@ -58,12 +60,9 @@ Status swish(NodeCall& call) {
 // max(0, x) with a threshold: x where x > alpha, else 0.
 Status thresholded_relu(NodeCall& call) {
   LT_ASSIGN(const ValueId x, call.value(0));
-  HostValue alpha = host_scalar(0), zero = host_scalar(0);
-  for (HostValue* constant : {&alpha, &zero}) constant->dtype = DType::kF32, constant->ints.clear();
-  alpha.reals = {real_attr(call.node(), "alpha", 1.0)};
-  zero.reals = {0.0};
-  LT_ASSIGN(const ValueId limit, call.inline_constant(alpha, "alpha"));
-  LT_ASSIGN(const ValueId nothing, call.inline_constant(zero, "zero"));
+  const double alpha = real_attr(call.node(), "alpha", 1.0);
+  LT_ASSIGN(const ValueId limit, call.inline_number(alpha, call.dtype(0), "alpha"));
+  LT_ASSIGN(const ValueId nothing, call.inline_number(0, call.dtype(0), "zero"));
   LT_ASSIGN(const ValueId above, call.emit("Greater", {x, limit}));
   return call.result("Where", {above, x, nothing});
 }
@@ -107,27 +106,43 @@ Status cast_like(NodeCall& call) {
   return cast_to(call, call.dtype(1), "the type of input 1");
 }
 
-// Clip's limits: attributes before opset 11, inputs since.
+// Clip's limits: attributes before opset 11, inputs since. What is not known when the model is read
+// is a maximum and a minimum.
 Status clip(NodeCall& call) {
+  constexpr std::string_view kNames[] = {"min", "max"}, kKinds[] = {"Max", "Min"};
   ir::Attrs attrs;
-  const char* names[] = {"min", "max"};
+  bool known = true;
   for (size_t i = 0; i < 2; ++i) {
-    if (has_attr(call.node(), names[i]))
-      attrs.emplace(names[i], real_attr(call.node(), names[i], 0));
+    const std::string name(kNames[i]);
+    if (has_attr(call.node(), name)) attrs.emplace(name, real_attr(call.node(), name, 0));
     if (!call.has(i + 1)) continue;
-    const auto limit = call.scalar(i + 1);
-    if (!limit)
-      return error(ErrorCode::kInput,
-                   fmt::format("input {} (the {}) must be a known number", i + 1, names[i]));
-    attrs.emplace(names[i], *limit);
+    auto limit = call.number(i + 1);
+    known &= limit.has_value();
+    if (limit) attrs.emplace(name, std::move(*limit));
   }
-  LT_ASSIGN(const ValueId x, call.value(0));
-  if (attrs.empty()) return identity(call);
-  return call.result("Clip", {x}, std::move(attrs));
+  LT_ASSIGN(ValueId x, call.value(0));
+  if (known) return attrs.empty() ? identity(call) : call.result("Clip", {x}, std::move(attrs));
+  std::vector<std::pair<std::string_view, ValueId>> steps;
+  for (size_t i = 0; i < 2; ++i) {
+    if (!call.has(i + 1)) continue;
+    LT_ASSIGN(const ValueId limit, call.value(i + 1));
+    steps.emplace_back(kKinds[i], limit);
+  }
+  if (steps.size() == 2) {
+    LT_ASSIGN(x, call.emit(steps[0].first, {x, steps[0].second}));
+  }
+  return call.result(steps.back().first, {x, steps.back().second});
 }
 
 // ---- two operands
 // --------------------------------------------------------------------------------------------------
+
+// Whether x * (1 / c) is x / c, bit for bit: c is a power of two whose reciprocal is no denormal of
+// f32.
+bool divides_exactly(double c) {
+  int exponent = 0;
+  return std::abs(std::frexp(c, &exponent)) == 0.5 && std::abs(exponent) < 126;
+}
 
 // op(x, c) or op(c, x) for a float scalar c that leaves x's shape alone, as one op with attributes.
 // `constant` is c's position.
@@ -145,7 +160,7 @@ Result<bool> with_scalar(NodeCall& call, size_t constant) {
   if (op == "Add") return affine(1.0, *c);
   if (op == "Mul") return affine(*c, 0.0);
   if (op == "Sub") return constant == 1 ? affine(1.0, -*c) : affine(-1.0, *c);
-  if (op == "Div" && constant == 1 && *c != 0) return affine(1.0 / *c, 0.0);
+  if (op == "Div" && constant == 1 && divides_exactly(*c)) return affine(1.0 / *c, 0.0);
   if (op == "Pow" && constant == 1) {
     LT_RETURN_IF_ERROR(call.result("PowScalar", {x}, {{"exponent", *c}}));
     return true;
@@ -173,17 +188,30 @@ Status arithmetic(NodeCall& call) {
   return call.result(call.node().op_type, {pair.first, pair.second});
 }
 
-// Pow's exponent may have another type than its base, which decides.
+// The base decides the result's type. An exponent of another type is cast to it; but where a float
+// is the exponent of an integer, both are computed in f64 (2^0.5 is 1, and 4^0.5 is 2).
 Status power(NodeCall& call) {
   LT_ASSIGN(const bool done, with_scalar(call, 1));
   if (done) return {};
-  LT_ASSIGN(const ValueId base, call.value(0));
-  LT_ASSIGN(ValueId exponent, call.value(1));
-  if (call.dtype(0) != call.dtype(1)) {
-    LT_ASSIGN(exponent,
-              call.emit("Cast", {exponent}, {{"to", word(lowtide::name(call.dtype(0)))}}));
+  LT_ASSIGN(ValueId base, call.value(0));
+  const DType type = call.dtype(0);
+  if (is_integer(type) && call.host(1) != nullptr && is_integer(call.dtype(1)) &&
+      call.dims(1).size() <= call.dims(0).size()) {
+    if (auto exponent = call.number(1))
+      return call.result("PowScalar", {base}, {{"exponent", std::move(*exponent)}});
   }
-  return call.result("Pow", {base, exponent});
+  LT_ASSIGN(ValueId exponent, call.value(1));
+  const auto in_type = [&](ValueId x, DType to) -> Result<ValueId> {
+    if (call.of(x).dtype == to) return x;
+    return call.emit("Cast", {x}, {{"to", word(lowtide::name(to))}});
+  };
+  const bool real = is_integer(type) && is_float(call.dtype(1));
+  const DType computed = real ? DType::kF64 : type;
+  LT_ASSIGN(base, in_type(base, computed));
+  LT_ASSIGN(exponent, in_type(exponent, computed));
+  if (!real) return call.result("Pow", {base, exponent});
+  LT_ASSIGN(const ValueId powers, call.emit("Pow", {base, exponent}));
+  return call.result("Cast", {powers}, {{"to", word(lowtide::name(type))}});
 }
 
 Status compare(NodeCall& call) {
@@ -247,15 +275,20 @@ Status sum(NodeCall& call) {
 Status mean(NodeCall& call) {
   if (call.inputs() == 1) return identity(call);
   LT_ASSIGN(const ValueId total, chain(call, "Add", call.inputs()));
-  return call.result("AffineScalar", {total},
-                     {{"scale", 1.0 / static_cast<double>(call.inputs())}, {"shift", 0.0}});
+  const auto count = static_cast<double>(call.inputs());
+  if (divides_exactly(count))
+    return call.result("AffineScalar", {total}, {{"scale", 1.0 / count}, {"shift", 0.0}});
+  LT_ASSIGN(const ValueId divisor, call.inline_number(count, call.dtype(0), "count"));
+  return call.result("Div", {total, divisor});
 }
 
+// With fmod the remainder has the sign of the dividend, which is the only form that floats have.
 Status modulo(NodeCall& call) {
   const bool like_c = int_attr(call.node(), "fmod", 0) != 0;
-  if (like_c || is_float(call.dtype(0)))
-    return error(ErrorCode::kInput, "Mod with the sign of the dividend (fmod) is not taken");
-  return compare(call);
+  if (!like_c && is_float(call.dtype(0)))
+    return error(ErrorCode::kInput, "a Mod of floats has the attribute fmod");
+  LT_ASSIGN(const auto pair, operands(call));
+  return call.result("Mod", {pair.first, pair.second}, {{"fmod", int64_t{like_c}}});
 }
 
 constexpr ConvertRow kRows[] = {

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "io/convert.h"
+#include "io/convert_indexing.h"
 #include "io/host_eval.h"
 #include "io/onnx_attrs.h"
 #include "io/onnx_ops.h"
@@ -95,6 +96,15 @@ Status transpose(NodeCall& call) {
     call.pass(0);
     return {};
   }
+  if (const auto inner = call.pending_transpose(0)) {  // both at once, or none
+    std::vector<size_t> both;
+    for (size_t d : perm) both.push_back(inner->second[d]);
+    if (std::is_sorted(both.begin(), both.end()))
+      call.set(0, inner->first);
+    else
+      call.set_transpose(inner->first, both);
+    return {};
+  }
   LT_ASSIGN(const ValueId x, call.value(0));
   call.set_transpose(x, perm);
   return {};
@@ -127,6 +137,38 @@ Result<Cut> cut_of(NodeCall& call) {
   return slice_cut(call.dims(0), bounds[0], bounds[1], normal, steps);
 }
 
+// The places of a dim in falling order, for a Gather.
+Result<ValueId> reversed_places(NodeCall& call, int64_t extent) {
+  HostValue places = host_vector({});
+  for (int64_t i = extent; i-- > 0;) places.ints.emplace_back(i);
+  places.dims = {Expr(extent)};
+  return call.inline_constant(places, fmt::format("reversed_{}", extent));
+}
+
+// The same elements in rising order are a Slice with the steps turned; then rows are taken from the
+// last to the first.
+Status slice_backwards(NodeCall& call, Cut cut) {
+  std::vector<size_t> turned;
+  for (size_t d = 0; d < cut.steps.size(); ++d) {
+    if (cut.steps[d] > 0) continue;
+    const auto size = cut.sizes[d].constant();
+    if (!size) return error(ErrorCode::kInput, needs_number(cut.sizes[d]));
+    cut.starts[d] = *size == 0 ? Expr(0) : cut.starts[d] + Expr((*size - 1) * cut.steps[d]);
+    cut.steps[d] = -cut.steps[d];
+    if (*size > 1) turned.push_back(d);
+  }
+  LT_ASSIGN(const ValueId x, call.value(0));
+  if (turned.empty()) return call.result("Slice", {x}, slice_attrs(cut));
+  LT_ASSIGN(ValueId rising, call.emit("Slice", {x}, slice_attrs(cut)));
+  for (size_t i = 0; i < turned.size(); ++i) {
+    LT_ASSIGN(const ValueId places, reversed_places(call, *cut.sizes[turned[i]].constant()));
+    const ir::Attrs attrs = {{"axis", static_cast<int64_t>(turned[i])}};
+    if (i + 1 == turned.size()) return call.result("Gather", {rising, places}, attrs);
+    LT_ASSIGN(rising, call.emit("Gather", {rising, places}, attrs));
+  }
+  return {};
+}
+
 Status slice(NodeCall& call) {
   LT_ASSIGN(const Cut cut, cut_of(call));
   if (cut.sizes == call.dims(0) &&
@@ -134,9 +176,8 @@ Status slice(NodeCall& call) {
     call.pass(0);
     return {};
   }
-  for (int64_t step : cut.steps)
-    if (step < 0)
-      return error(ErrorCode::kInput, fmt::format("a Slice with step {} is not taken", step));
+  if (std::any_of(cut.steps.begin(), cut.steps.end(), [](int64_t s) { return s < 0; }))
+    return slice_backwards(call, cut);
   LT_ASSIGN(const ValueId x, call.value(0));
   return call.result("Slice", {x}, slice_attrs(cut));
 }
@@ -204,6 +245,10 @@ Status tile(NodeCall& call) {
     return error(ErrorCode::kInput,
                  fmt::format("{} repeats for rank {}", repeats.size(), from.size()));
   ir::Dims narrow, wide, dims;
+  if (std::all_of(repeats.begin(), repeats.end(), [](const Expr& r) { return r == Expr(1); })) {
+    call.pass(0);
+    return {};
+  }
   for (size_t d = 0; d < from.size(); ++d) {
     narrow.insert(narrow.end(), {Expr(1), from[d]});
     wide.insert(wide.end(), {repeats[d], from[d]});
@@ -267,6 +312,7 @@ Status gather_row(NodeCall& call, size_t axis, const Expr& row) {
 
 Status gather(NodeCall& call) {
   LT_ASSIGN(const size_t axis, normal_axis(int_attr(call.node(), "axis", 0), call.dims(0).size()));
+  LT_RETURN_IF_ERROR(check_places(call, 1, call.dims(0)[axis]));
   if (const HostValue* indices = call.host(1))
     if (const auto start = consecutive(*indices)) return gather_slice(call, axis, *start);
   if (const HostValue* indices = call.host(1)) {
@@ -279,42 +325,9 @@ Status gather(NodeCall& call) {
   return call.result("Gather", {x, indices}, {{"axis", static_cast<int64_t>(axis)}});
 }
 
-// A GatherND whose index tuples are positions of the result, each of another dim in order, only
-// moves dims apart and repeats: result[b, 0, 0, s] = data[b, s] is how exporters index an attention
-// mask.
-Status gather_nd(NodeCall& call) {
-  const HostValue* indices = call.host(1);
-  const ir::Dims from = call.dims(0);
-  if (indices == nullptr || indices->dims.empty() || int_attr(call.node(), "batch_dims", 0) != 0)
-    return error(ErrorCode::kInput, "a GatherND with indices from data is not taken");
-  const size_t lead = indices->dims.size() - 1;
-  const std::vector<Affine> tuple = index_tuple(*indices, lead);
-  ir::Dims apart(lead, Expr(1)), dims(indices->dims.begin(), indices->dims.end() - 1);
-  size_t next = 0;
-  bool moves_only = !tuple.empty() && tuple.size() <= from.size();
-  for (size_t k = 0; moves_only && k < tuple.size(); ++k) {
-    if (from[k] == Expr(1) && tuple[k].constant() == 0) continue;
-    while (next < lead && !(tuple[k] == along(next, lead))) ++next;
-    moves_only = next < lead && dims[next] == from[k];
-    if (moves_only) apart[next++] = from[k];
-  }
-  if (!moves_only)
-    return error(ErrorCode::kInput,
-                 "a GatherND with indices other than positions in order is not taken");
-  apart.insert(apart.end(), from.begin() + static_cast<std::ptrdiff_t>(tuple.size()), from.end());
-  dims.insert(dims.end(), from.begin() + static_cast<std::ptrdiff_t>(tuple.size()), from.end());
-  LT_ASSIGN(const ValueId x, call.value(0));
-  if (apart == dims) return call.result("Reshape", {x}, {{"shape", list(std::move(apart))}});
-  LT_ASSIGN(const ValueId spread, call.emit("Reshape", {x}, {{"shape", list(std::move(apart))}}));
-  return call.result("Expand", {spread}, {{"shape", list(std::move(dims))}});
-}
-
 // Pads are an attribute before opset 11; axes may be named since 18.
 Status pad(NodeCall& call) {
   const size_t rank = call.dims(0).size();
-  if (word_attr(call.node(), "mode", "constant") != "constant")
-    return error(ErrorCode::kInput, fmt::format("mode {} is not taken, only constant",
-                                                word_attr(call.node(), "mode", "")));
   std::vector<Expr> pads;
   if (call.has(1)) {
     LT_ASSIGN(pads, call.sizes(1));
@@ -329,18 +342,24 @@ Status pad(NodeCall& call) {
   LT_ASSIGN(const std::vector<size_t> normal, normal_axes(axes, rank));
   if (pads.size() != 2 * normal.size())
     return error(ErrorCode::kInput, fmt::format("{} pads for {} axes", pads.size(), normal.size()));
-  double value = real_attr(call.node(), "value", 0);
-  if (call.has(2)) {
-    const auto known = call.scalar(2);
-    if (!known) return error(ErrorCode::kInput, "the value of a Pad must be a known number");
-    value = *known;
-  }
   std::vector<Expr> begins(rank), ends(rank);
   for (size_t i = 0; i < normal.size(); ++i) {
     begins[normal[i]] = pads[i];
     ends[normal[i]] = pads[i + normal.size()];
   }
   LT_ASSIGN(const ValueId x, call.value(0));
+  const std::string mode = word_attr(call.node(), "mode", "constant");
+  if (mode != "constant")
+    return call.result("PadRepeat", {x},
+                       {{"begins", list(std::move(begins))},
+                        {"ends", list(std::move(ends))},
+                        {"mode", word(mode)}});
+  ir::AttrValue value = real_attr(call.node(), "value", 0);
+  if (call.has(2)) {
+    auto known = call.number(2);
+    if (!known) return error(ErrorCode::kInput, "the value of a Pad must be a known number");
+    value = std::move(*known);
+  }
   return call.result(
       "Pad", {x},
       {{"begins", list(std::move(begins))}, {"ends", list(std::move(ends))}, {"value", value}});
@@ -409,7 +428,6 @@ constexpr ConvertRow kRows[] = {
     {"Expand", 2, expand},
     {"Tile", 2, tile},
     {"Gather", 2, gather},
-    {"GatherND", 2, gather_nd},
     {"Pad", 1, pad},
     {"Trilu", 1, trilu},
     {"DepthToSpace", 1, depth_to_space},

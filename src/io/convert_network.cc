@@ -1,5 +1,4 @@
-// Layers of networks: convolutions, pooling, normalizations, softmax, dropout, losses. auto_pad is
-// resolved to numbers here, so the graph knows explicit pads only.
+// Layers of networks: normalizations, softmax, dropout, losses.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -14,190 +13,6 @@ namespace {
 
 using ir::ValueId;
 using sym::Expr;
-using Numbers = std::vector<int64_t>;
-
-// A sliding window's attributes, complete.
-struct Window {
-  Numbers kernel, strides, dilations;
-  Numbers pads;  // begins, then ends
-};
-
-Result<Numbers> list_attr(NodeCall& call, std::string_view name, size_t count, int64_t otherwise) {
-  const auto given = ints_attr(call.node(), name);
-  if (!given || given->empty()) return Numbers(count, otherwise);
-  if (given->size() != count)
-    return error(ErrorCode::kInput,
-                 fmt::format("{} has {} entries for {} spatial dims", name, given->size(), count));
-  return *given;
-}
-
-// Pads of auto_pad: SAME_* make the output ceil(input / stride) long, VALID pads nothing.
-Result<Numbers> automatic_pads(NodeCall& call, const Window& window, const std::string& mode) {
-  const size_t spatial = window.kernel.size();
-  Numbers pads(2 * spatial, 0);
-  if (mode == "VALID") return pads;
-  if (mode != "SAME_UPPER" && mode != "SAME_LOWER")
-    return error(ErrorCode::kInput, fmt::format("auto_pad {} is not known", mode));
-  for (size_t d = 0; d < spatial; ++d) {
-    const Expr& extent = call.dims(0)[d + 2];
-    const int64_t reach = window.dilations[d] * (window.kernel[d] - 1) + 1;
-    int64_t total = std::max<int64_t>(reach - 1, 0);  // with stride 1, whatever the extent
-    if (window.strides[d] != 1) {
-      if (!extent.constant()) return error(ErrorCode::kInput, needs_number(extent));
-      const int64_t outputs = (*extent.constant() + window.strides[d] - 1) / window.strides[d];
-      total = std::max<int64_t>((outputs - 1) * window.strides[d] + reach - *extent.constant(), 0);
-    }
-    const int64_t small = total / 2;
-    pads[d] = mode == "SAME_UPPER" ? small : total - small;
-    pads[d + spatial] = total - pads[d];
-  }
-  return pads;
-}
-
-Result<Window> window_of(NodeCall& call, Numbers kernel) {
-  const size_t spatial = kernel.size();
-  if (call.dims(0).size() != spatial + 2 || spatial == 0)
-    return error(ErrorCode::kInput, fmt::format("a window of {} dims over a tensor of rank {}",
-                                                spatial, call.dims(0).size()));
-  Window window;
-  window.kernel = std::move(kernel);
-  LT_ASSIGN(window.strides, list_attr(call, "strides", spatial, 1));
-  LT_ASSIGN(window.dilations, list_attr(call, "dilations", spatial, 1));
-  for (size_t d = 0; d < spatial; ++d)
-    if (window.kernel[d] < 1 || window.strides[d] < 1 || window.dilations[d] < 1)
-      return error(ErrorCode::kInput,
-                   fmt::format("kernel {}, stride {}, dilation {} of spatial dim {}",
-                               window.kernel[d], window.strides[d], window.dilations[d], d));
-  const std::string mode = word_attr(call.node(), "auto_pad", "NOTSET");
-  if (mode == "NOTSET") {
-    LT_ASSIGN(window.pads, list_attr(call, "pads", 2 * spatial, 0));
-  } else {
-    LT_ASSIGN(window.pads, automatic_pads(call, window, mode));
-  }
-  return window;
-}
-
-Result<Numbers> weight_kernel(NodeCall& call) {
-  LT_ASSIGN(Numbers dims, constant_dims(call.dims(1)));
-  if (dims.size() < 3)
-    return error(ErrorCode::kInput, fmt::format("weights of rank {}", dims.size()));
-  dims.erase(dims.begin(), dims.begin() + 2);
-  return dims;
-}
-
-ir::Attrs convolution_attrs(NodeCall& call, const Window& window) {
-  return {{"strides", list(window.strides)},
-          {"pads", list(window.pads)},
-          {"dilations", list(window.dilations)},
-          {"group", int_attr(call.node(), "group", 1)}};
-}
-
-Result<std::vector<ValueId>> convolution_inputs(NodeCall& call) {
-  std::vector<ValueId> inputs;
-  for (size_t i = 0; i < 3 && call.has(i); ++i) {
-    LT_ASSIGN(const ValueId x, call.value(i));
-    inputs.push_back(x);
-  }
-  return inputs;
-}
-
-Status conv(NodeCall& call) {
-  LT_ASSIGN(Numbers kernel, weight_kernel(call));
-  LT_ASSIGN(const Window window, window_of(call, std::move(kernel)));
-  LT_ASSIGN(std::vector<ValueId> inputs, convolution_inputs(call));
-  return call.result("Conv", std::move(inputs), convolution_attrs(call, window));
-}
-
-// The transposed convolution is the data gradient of a convolution whose input has the size of this
-// op's output.
-Status conv_transpose(NodeCall& call) {
-  LT_ASSIGN(Numbers kernel, weight_kernel(call));
-  const size_t spatial = kernel.size();
-  Window window;
-  window.kernel = std::move(kernel);
-  LT_ASSIGN(window.strides, list_attr(call, "strides", spatial, 1));
-  LT_ASSIGN(window.dilations, list_attr(call, "dilations", spatial, 1));
-  LT_ASSIGN(window.pads, list_attr(call, "pads", 2 * spatial, 0));
-  LT_ASSIGN(const Numbers extra, list_attr(call, "output_padding", spatial, 0));
-  const auto shape = ints_attr(call.node(), "output_shape");
-  const std::string mode = word_attr(call.node(), "auto_pad", "NOTSET");
-  if (call.dims(0).size() != spatial + 2)
-    return error(ErrorCode::kInput, fmt::format("input of rank {}", call.dims(0).size()));
-  std::vector<Expr> sizes;
-  for (size_t d = 0; d < spatial; ++d) {
-    const Expr& extent = call.dims(0)[d + 2];
-    const Expr full = (extent - 1) * Expr(window.strides[d]) +
-                      Expr(window.dilations[d] * (window.kernel[d] - 1) + 1 + extra[d]);
-    const bool given = shape && shape->size() >= spatial;
-    if (!given && (mode == "NOTSET" || mode == "VALID")) {
-      sizes.push_back(full - Expr(window.pads[d] + window.pads[d + spatial]));
-      continue;
-    }
-    const Expr size =
-        given ? Expr((*shape)[shape->size() - spatial + d]) : extent * Expr(window.strides[d]);
-    const auto total = (full - size).constant();
-    if (!total) return error(ErrorCode::kInput, needs_number(full - size));
-    const int64_t pad = std::max<int64_t>(*total, 0);
-    window.pads[d] = mode == "SAME_UPPER" ? pad / 2 : pad - pad / 2;
-    window.pads[d + spatial] = pad - window.pads[d];
-    sizes.push_back(size);
-  }
-  ir::Attrs attrs = convolution_attrs(call, window);
-  attrs["output_spatial"] = list(std::move(sizes));
-  LT_ASSIGN(std::vector<ValueId> inputs, convolution_inputs(call));
-  return call.result("ConvDataGrad", std::move(inputs), std::move(attrs));
-}
-
-// ---- pooling
-// -------------------------------------------------------------------------------------------------------
-
-Result<Window> pooling_window(NodeCall& call) {
-  const auto kernel = ints_attr(call.node(), "kernel_shape");
-  if (!kernel) return error(ErrorCode::kInput, "has no kernel_shape");
-  return window_of(call, *kernel);
-}
-
-ir::Attrs pooling_attrs(NodeCall& call, const Window& window) {
-  return {{"kernel", list(window.kernel)},
-          {"strides", list(window.strides)},
-          {"pads", list(window.pads)},
-          {"ceil_mode", int64_t{int_attr(call.node(), "ceil_mode", 0) != 0}}};
-}
-
-Status max_pool(NodeCall& call) {
-  if (call.wants(1))
-    return error(ErrorCode::kInput, "the indices of MaxPool (output 1) are not taken");
-  LT_ASSIGN(const Window window, pooling_window(call));
-  ir::Attrs attrs = pooling_attrs(call, window);
-  attrs["dilations"] = list(window.dilations);
-  LT_ASSIGN(const ValueId x, call.value(0));
-  return call.result("MaxPool", {x}, std::move(attrs));
-}
-
-Status average_pool(NodeCall& call) {
-  LT_ASSIGN(const Window window, pooling_window(call));
-  for (int64_t dilation : window.dilations)
-    if (dilation != 1)
-      return error(ErrorCode::kInput,
-                   fmt::format("AveragePool with dilation {} is not taken", dilation));
-  ir::Attrs attrs = pooling_attrs(call, window);
-  attrs["count_include_pad"] = int64_t{int_attr(call.node(), "count_include_pad", 0) != 0};
-  LT_ASSIGN(const ValueId x, call.value(0));
-  return call.result("AvgPool", {x}, std::move(attrs));
-}
-
-Status global_pool(NodeCall& call, std::string_view kind) {
-  Numbers axes;
-  for (size_t d = 2; d < call.dims(0).size(); ++d) axes.push_back(static_cast<int64_t>(d));
-  LT_ASSIGN(const ValueId x, call.value(0));
-  return call.result(kind, {x}, {{"axes", list(axes)}, {"keepdims", int64_t{1}}});
-}
-Status global_average(NodeCall& call) {
-  return global_pool(call, "ReduceMean");
-}
-Status global_max(NodeCall& call) {
-  return global_pool(call, "ReduceMax");
-}
 
 // ---- normalization
 // -------------------------------------------------------------------------------------------------
@@ -211,40 +26,74 @@ Result<std::vector<ValueId>> values(NodeCall& call, size_t count) {
   return result;
 }
 
-// Statistics of the batch, and running ones that follow them. ONNX keeps the biased variance,
-// PyTorch (whose one-output form this is when the caller says that the graph is for training) the
-// unbiased one. ONNX's momentum is the weight of the old value.
+// PyTorch keeps the unbiased variance, ONNX the biased one.
+Result<double> variance_correction(NodeCall& call, bool unbiased) {
+  if (!unbiased) return 1.0;
+  ir::Dims counted = call.dims(0);
+  counted.erase(counted.begin() + 1);
+  const Expr count = product(counted);
+  if (!count.constant())
+    return error(ErrorCode::kInput, fmt::format("the running variance {}", needs_number(count)));
+  const double n = static_cast<double>(*count.constant());
+  return n > 1 ? n / (n - 1) : 1.0;
+}
+
+// The statistic that follows the batch's, where it is neither the model's own nor anything that a
+// step may overwrite: a value beside it, if anybody reads it.
+Status following_statistic(NodeCall& call, size_t output, ValueId running, ValueId batch,
+                           double momentum, double correction) {
+  if (!call.wants(output)) return {};
+  const auto scaled = [&](ValueId statistic, double weight) {
+    return call.emit("AffineScalar", {statistic}, {{"scale", weight}, {"shift", 0.0}});
+  };
+  LT_ASSIGN(const ValueId old, scaled(running, 1.0 - momentum));
+  LT_ASSIGN(const ValueId now, scaled(batch, momentum * correction));
+  return call.result_at(output, "Add", {old, now}).map([](ValueId) {});
+}
+
+// Statistics of the batch, and running ones that follow them: in place where they are buffers of
+// the model. Fed and constant ones are never overwritten. The one-output form is PyTorch's when the
+// caller says that the graph is for training. ONNX's momentum is the weight of the old value.
 Status batch_norm_train(NodeCall& call, const ir::Attrs& attrs, bool unbiased) {
   LT_ASSIGN(const std::vector<ValueId> inputs, values(call, 5));
   LT_ASSIGN(const std::vector<ValueId> made,
             call.result_all("BatchNormTrain", {inputs[0], inputs[1], inputs[2]}, attrs));
-  double correction = 1.0;
-  if (unbiased) {
-    ir::Dims counted = call.dims(0);
-    counted.erase(counted.begin() + 1);
-    const Expr count = product(counted);
-    if (!count.constant())
-      return error(ErrorCode::kInput, fmt::format("the running variance {}", needs_number(count)));
-    const double n = static_cast<double>(*count.constant());
-    if (n > 1) correction = n / (n - 1);
-  }
+  for (size_t i = 3; i < 5; ++i) call.set(i, made[i - 2]);  // the batch's own, before opset 14
   const double momentum = 1.0 - real_attr(call.node(), "momentum", 0.9);
   for (size_t i = 1; i < 3; ++i) {
-    const ir::Attrs update = {{"momentum", momentum}, {"correction", i == 1 ? 1.0 : correction}};
-    if (call.wants(i)) {
-      LT_RETURN_IF_ERROR(
-          call.result_at(i, "RunningUpdate", {inputs[i + 2], made[i]}, update).map([](ValueId) {}));
-    } else {
-      LT_RETURN_IF_ERROR(
-          call.emit("RunningUpdate", {inputs[i + 2], made[i]}, update).map([](ValueId) {}));
+    const std::optional<ValueId> buffer = call.buffer(inputs[i + 2]);
+    if (!buffer && !call.wants(i)) continue;
+    double correction = 1.0;
+    if (i == 2) {
+      LT_ASSIGN(correction, variance_correction(call, unbiased));
     }
+    if (!buffer) {
+      LT_RETURN_IF_ERROR(
+          following_statistic(call, i, inputs[i + 2], made[i], momentum, correction));
+      continue;
+    }
+    const std::vector<ValueId> operands = {*buffer, made[i]};
+    const ir::Attrs update = {{"momentum", momentum}, {"correction", correction}};
+    LT_RETURN_IF_ERROR((call.wants(i) ? call.result_at(i, "RunningUpdate", operands, update)
+                                      : call.emit("RunningUpdate", operands, update))
+                           .map([](ValueId) {}));
   }
   return {};
 }
 
+// Before opset 14 the outputs beside the first tell that statistics are those of the batch.
+bool trains(const NodeCall& call) {
+  if (call.opset() >= 14) return int_attr(call.node(), "training_mode", 0) != 0;
+  bool wanted = false;
+  for (size_t i = 1; i < 5; ++i) wanted |= call.wants(i);
+  return wanted;
+}
+
 Status batch_norm(NodeCall& call) {
+  if (int_attr(call.node(), "spatial", 1) == 0)
+    return error(ErrorCode::kInput, "statistics of every place (spatial 0) are not taken");
   const ir::Attrs attrs = {{"epsilon", real_attr(call.node(), "epsilon", 1e-5)}};
-  const bool explicit_training = int_attr(call.node(), "training_mode", 0) != 0;
+  const bool explicit_training = trains(call);
   if (explicit_training || call.training())
     return batch_norm_train(call, attrs, !explicit_training);
   LT_ASSIGN(std::vector<ValueId> inputs, values(call, 5));
@@ -333,44 +182,100 @@ Status group_norm(NodeCall& call) {
   return normalize_groups(call, groups, per_group);
 }
 
-// Before opset 13 all dims from the axis on were one; that is the same op only for the last dim.
-Status softmax(NodeCall& call) {
-  const size_t rank = call.dims(0).size();
-  const bool old = call.opset() < 13;
-  LT_ASSIGN(const size_t axis, normal_axis(int_attr(call.node(), "axis", old ? 1 : -1), rank));
-  if (old && axis + 1 != rank)
-    return error(ErrorCode::kInput,
-                 fmt::format("at opset {} axis {} of rank {} means all dims behind it",
-                             call.opset(), axis, rank));
+Status lrn(NodeCall& call) {
+  const int64_t size = int_attr(call.node(), "size", 0);
+  if (size < 1) return error(ErrorCode::kInput, fmt::format("size is {}", size));
+  if (call.dims(0).size() < 2)
+    return error(ErrorCode::kInput, fmt::format("an input of rank {}", call.dims(0).size()));
   LT_ASSIGN(const ValueId x, call.value(0));
-  return call.result(call.node().op_type, {x}, {{"axis", static_cast<int64_t>(axis)}});
+  return call.result("Lrn", {x},
+                     {{"size", size},
+                      {"alpha", real_attr(call.node(), "alpha", 1e-4)},
+                      {"beta", real_attr(call.node(), "beta", 0.75)},
+                      {"bias", real_attr(call.node(), "bias", 1)}});
 }
 
-// ---- dropout, random numbers, losses
+Status lp_normalize(NodeCall& call) {
+  LT_ASSIGN(const size_t axis, normal_axis(int_attr(call.node(), "axis", -1), call.dims(0).size()));
+  const int64_t p = int_attr(call.node(), "p", 2);
+  if (p != 1 && p != 2)
+    return error(ErrorCode::kInput, fmt::format("p is {}; it must be 1 or 2", p));
+  LT_ASSIGN(const ValueId x, call.value(0));
+  return call.result("LpNormalize", {x}, {{"axis", static_cast<int64_t>(axis)}, {"p", p}});
+}
+
+// (x - mean) / (deviation + 1e-9) over some axes, as the specification composes it.
+Status mean_variance(NodeCall& call) {
+  const std::vector<int64_t> given =
+      ints_attr(call.node(), "axes").value_or(std::vector<int64_t>{0, 2, 3});
+  LT_ASSIGN(const std::vector<size_t> axes, normal_axes(given, call.dims(0).size()));
+  ir::Dims over(axes.begin(), axes.end());
+  const ir::Attrs mean = {{"axes", list(std::move(over))}, {"keepdims", int64_t{1}}};
+  LT_ASSIGN(const ValueId x, call.value(0));
+  LT_ASSIGN(const ValueId centre, call.emit("ReduceMean", {x}, mean));
+  LT_ASSIGN(const ValueId centred, call.emit("Sub", {x, centre}));
+  LT_ASSIGN(const ValueId squares, call.emit("Mul", {centred, centred}));
+  LT_ASSIGN(const ValueId variance, call.emit("ReduceMean", {squares}, mean));
+  LT_ASSIGN(const ValueId deviation, call.emit("Sqrt", {variance}));
+  LT_ASSIGN(const ValueId divisor,
+            call.emit("AffineScalar", {deviation}, {{"scale", 1.0}, {"shift", 1e-9}}));
+  return call.result("Div", {centred, divisor});
+}
+
+// Before opset 13 all dims from the axis on were one.
+Status softmax(NodeCall& call) {
+  const ir::Dims from = call.dims(0);
+  const bool old = call.opset() < 13;
+  LT_ASSIGN(const size_t axis,
+            normal_axis(int_attr(call.node(), "axis", old ? 1 : -1), from.size()));
+  LT_ASSIGN(const ValueId x, call.value(0));
+  if (!old || axis + 1 == from.size())
+    return call.result(call.node().op_type, {x}, {{"axis", static_cast<int64_t>(axis)}});
+  const std::span<const Expr> all(from);
+  LT_ASSIGN(const ValueId rows,
+            call.emit("Reshape", {x},
+                      {{"shape", list(std::vector<Expr>{product(all.first(axis)),
+                                                        product(all.subspan(axis))})}}));
+  LT_ASSIGN(const ValueId soft, call.emit(call.node().op_type, {rows}, {{"axis", int64_t{1}}}));
+  return call.result("Reshape", {soft}, {{"shape", list(from)}});
+}
+
+// ---- dropout, random numbers
 // --------------------------------------------------------------------------------
+
+// The mask of what changes nothing: all true. Before opset 12 it says nothing, and is 0 as in ONNX
+// Runtime; before opset 10 it has the data's type.
+HostValue idle_mask(NodeCall& call) {
+  HostValue mask;
+  mask.dtype = call.opset() < 10 ? call.dtype(0) : DType::kBool;
+  mask.dims = call.dims(0);
+  mask.form = HostValue::Form::kIndexed;
+  mask.cell = {flat(0, mask.dims.size()), 0.0, 0.0, truth(call.opset() >= 12, mask.dims.size())};
+  return mask;
+}
 
 // The mask is drawn only in a training graph, for nodes that were exported in training mode.
 Status dropout(NodeCall& call) {
-  const bool exported_for_training = call.opset() < 12 ? false : call.scalar(2).value_or(0) != 0;
+  const bool tells_mode = call.opset() >= 12 && call.has(2);
+  const auto mode = tells_mode ? call.scalar(2) : std::optional(0.0);
+  if (!mode)
+    return error(ErrorCode::kInput, "the mode of a Dropout (input 2) must be a known truth value");
   double ratio = real_attr(call.node(), "ratio", 0.5);
   if (call.has(1)) {
     const auto given = call.scalar(1);
     if (!given) return error(ErrorCode::kInput, "the ratio of a Dropout must be a known number");
     ratio = *given;
   }
-  const bool draws = call.training() && call.dropout() && exported_for_training && ratio > 0;
-  if (draws && call.wants(1))
+  const bool in_training_mode = call.dropout() && *mode != 0 && ratio > 0;
+  if (in_training_mode && has_attr(call.node(), "seed"))
     return error(ErrorCode::kInput,
-                 "the mask of a Dropout (output 1) is not taken in a training graph");
-  if (call.wants(1)) {
-    HostValue mask;
-    mask.dtype = DType::kBool;
-    mask.dims = call.dims(0);
-    mask.form = HostValue::Form::kIndexed;
-    mask.cell.integer = flat(0, mask.dims.size());
-    call.set_host(1, std::move(mask));
-  }
-  if (!draws) {
+                 fmt::format("a Dropout that draws from a seed of its own ({}) is not taken",
+                             int_attr(call.node(), "seed", 0)));
+  if (in_training_mode && call.wants(1))
+    return error(ErrorCode::kInput,
+                 "the mask of a Dropout in training mode (output 1) is not taken");
+  if (call.wants(1)) call.set_host(1, idle_mask(call));
+  if (!in_training_mode || !call.training()) {
     call.pass(0);
     return {};
   }
@@ -378,7 +283,16 @@ Status dropout(NodeCall& call) {
   return call.result("Dropout", {x}, {{"ratio", ratio}, {"stream", call.next_stream()}});
 }
 
+// As a Dropout's mask, numbers are drawn in a training graph alone: what an inference makes of the
+// same inputs does not change.
 Status random_uniform_like(NodeCall& call) {
+  if (!call.training())
+    return error(ErrorCode::kInput, "draws at random, which only a training graph does");
+  const int64_t to = int_attr(call.node(), "dtype", 0);
+  if (to != 0 && onnx_dtype(static_cast<int32_t>(to)) != call.dtype(0))
+    return error(ErrorCode::kInput,
+                 fmt::format("draws {} beside an input of {}: not taken",
+                             onnx_type_name(static_cast<int32_t>(to)), name(call.dtype(0))));
   LT_ASSIGN(const ValueId x, call.value(0));
   return call.result("RandomUniform", {x},
                      {{"low", real_attr(call.node(), "low", 0)},
@@ -386,38 +300,19 @@ Status random_uniform_like(NodeCall& call) {
                       {"stream", call.next_stream()}});
 }
 
-Status cross_entropy(NodeCall& call) {
-  if (call.has(2)) return error(ErrorCode::kInput, "class weights are not taken");
-  if (word_attr(call.node(), "reduction", "mean") != "mean")
-    return error(ErrorCode::kInput, "only the mean reduction is taken");
-  if (call.wants(1)) return error(ErrorCode::kInput, "log_prob (output 1) is not taken");
-  LT_ASSIGN(std::vector<ValueId> inputs, values(call, 2));
-  if (call.of(inputs[1]).dtype != DType::kI64) {
-    LT_ASSIGN(inputs[1], call.emit("Cast", {inputs[1]}, {{"to", word("i64")}}));
-  }
-  ir::Attrs attrs = {{"axis", int64_t{1}}};
-  if (has_attr(call.node(), "ignore_index"))
-    attrs["ignore_index"] = int_attr(call.node(), "ignore_index", 0);
-  return call.result("CrossEntropy", std::move(inputs), std::move(attrs));
-}
-
 constexpr ConvertRow kRows[] = {
-    {"Conv", 2, conv},
-    {"ConvTranspose", 2, conv_transpose},
-    {"MaxPool", 1, max_pool},
-    {"AveragePool", 1, average_pool},
-    {"GlobalAveragePool", 1, global_average},
-    {"GlobalMaxPool", 1, global_max},
     {"BatchNormalization", 5, batch_norm},
     {"LayerNormalization", 2, layer_norm},
     {"RMSNormalization", 2, rms_norm},
     {"InstanceNormalization", 3, instance_norm},
     {"GroupNormalization", 3, group_norm},
+    {"LRN", 1, lrn},
+    {"LpNormalization", 1, lp_normalize},
+    {"MeanVarianceNormalization", 1, mean_variance},
     {"Softmax", 1, softmax},
     {"LogSoftmax", 1, softmax},
     {"Dropout", 1, dropout},
     {"RandomUniformLike", 1, random_uniform_like},
-    {"SoftmaxCrossEntropyLoss", 2, cross_entropy},
 };
 
 }  // namespace

@@ -90,6 +90,7 @@ Result<HostValue> join_dense(const HostCall& call, HostValue result, size_t axis
     pieces.push_back(std::move(piece));
   }
   LT_ASSIGN(const std::vector<int64_t> extents, constant_dims(result.dims));
+  if (std::find(extents.begin(), extents.end(), 0) != extents.end()) return result;
   size_t outer = 1, inner = 1;
   for (size_t d = 0; d < axis; ++d) outer *= static_cast<size_t>(extents[d]);
   for (size_t d = axis + 1; d < extents.size(); ++d) inner *= static_cast<size_t>(extents[d]);
@@ -131,9 +132,28 @@ HostResult fold_concat(const HostCall& call) {
 // ---- looking up
 // ----------------------------------------------------------------------------------------------------
 
+// An index into a dim, over the indices of `dims`, counted from the start: negative ones count from
+// the end. none where some count from the start and some from the end, or lie outside: the elements
+// then tell. What symbols leave open is taken to be in range, as everywhere.
+std::optional<Affine> place_in(Affine index, const ir::Dims& dims, const Expr& extent) {
+  const auto span = span_of(index, dims);
+  if (!span) {
+    if (const auto number = index.constant(); number && *number < 0)
+      index.base = index.base + extent;
+    return index;
+  }
+  if (span->least < 0 && span->greatest >= 0) return std::nullopt;
+  if (span->least < 0) index.base = index.base + extent;
+  const auto place = span_of(index, dims);
+  const auto room = extent.constant();
+  if (place && (place->least < 0 || (room && place->greatest >= *room))) return std::nullopt;
+  return index;
+}
+
 // data[.., indices, ..] where indices are a formula: a remap whose index along the axis is that
-// formula.
-HostResult gather_formula(const HostValue& data, const HostValue& indices, size_t axis) {
+// formula. none: the formula does not say where.
+std::optional<HostResult> gather_formula(const HostValue& data, const HostValue& indices,
+                                         size_t axis) {
   const size_t extra = indices.dims.size();
   const size_t rank = data.dims.size() + extra - 1;
   ir::Dims dims(data.dims.begin(), data.dims.begin() + static_cast<std::ptrdiff_t>(axis));
@@ -144,9 +164,10 @@ HostResult gather_formula(const HostValue& data, const HostValue& indices, size_
   for (size_t d = 0; d < extra; ++d) index_map.push_back(along(axis + d, rank));
   for (size_t d = 0; d < data.dims.size(); ++d)
     inner.push_back(d == axis ? flat(0, rank) : along(d < axis ? d : d + extra - 1, rank));
-  inner[axis] = compose(indices.cell.integer, index_map, rank);
-  if (const auto number = inner[axis].constant(); number && *number < 0)
-    inner[axis].base = inner[axis].base + data.dims[axis];
+  const auto place =
+      place_in(compose(indices.cell.integer, index_map, rank), dims, data.dims[axis]);
+  if (!place) return std::nullopt;
+  inner[axis] = *place;
   return single(remap(data, std::move(dims), inner));
 }
 
@@ -154,7 +175,8 @@ HostResult fold_gather(const HostCall& call) {
   const HostValue& data = call.in(0);
   LT_ASSIGN(const size_t axis, normal_axis(int_attr(call.node, "axis", 0), data.dims.size()));
   if (data.form == Form::kUnknown) return error(ErrorCode::kInput, data.reason);
-  if (const auto indices = as_indexed(call.in(1))) return gather_formula(data, *indices, axis);
+  if (const auto indices = as_indexed(call.in(1)))
+    if (auto gathered = gather_formula(data, *indices, axis)) return std::move(*gathered);
   LT_ASSIGN(const std::vector<int64_t> places, host_constants(call.in(1)));
   // One index at a time, joined along a new leading dim of the axis: indices are few, or formulas.
   LT_ASSIGN(const HostValue table, densify(data));
@@ -198,8 +220,10 @@ HostResult fold_gather_elements(const HostCall& call) {
                                                 call.in(1).dims.size(), rank));
   std::vector<Affine> inner;
   for (size_t d = 0; d < rank; ++d) inner.push_back(along(d, rank));
-  if (const auto indices = as_indexed(call.in(1))) {
-    inner[axis] = indices->cell.integer;
+  const auto indices = as_indexed(call.in(1));
+  if (const auto place = indices ? place_in(indices->cell.integer, call.in(1).dims, data.dims[axis])
+                                 : std::nullopt) {
+    inner[axis] = *place;
     return single(remap(data, call.in(1).dims, inner));
   }
   LT_ASSIGN(const std::vector<int64_t> places, host_constants(call.in(1)));
@@ -240,7 +264,13 @@ HostResult fold_gather_nd(const HostCall& call) {
   dims.insert(dims.end(), data.dims.begin() + *width, data.dims.end());
   const size_t rank = dims.size();
   std::vector<Affine> inner = index_tuple(indices, rank);
-  if (inner.size() == tuple_size) {
+  bool formula = inner.size() == tuple_size;
+  for (size_t d = 0; formula && d < tuple_size; ++d) {
+    const auto place = place_in(inner[d], dims, data.dims[d]);
+    formula = place.has_value();
+    if (place) inner[d] = *place;
+  }
+  if (formula) {
     for (size_t d = tuple_size; d < data.dims.size(); ++d)
       inner.push_back(along(lead + d - tuple_size, rank));
     return single(remap(data, std::move(dims), inner));

@@ -28,6 +28,7 @@ enum class Op : uint8_t {
   kMul,
   kDiv,
   kMod,
+  kRemainder,  // with the sign of the dividend
   kPow,
   kMin,
   kMax,
@@ -56,6 +57,7 @@ double apply(Op op, double a, double b) {
     case Op::kDiv:
       return a / b;
     case Op::kMod:
+    case Op::kRemainder:
       return std::fmod(a, b);
     case Op::kPow:
       return std::pow(a, b);
@@ -84,9 +86,12 @@ double apply(Op op, double a, double b) {
 }
 
 Result<Expr> int_power(int64_t base, int64_t exponent) {
-  Expr result = 1;
+  if (base == 1 || exponent == 0) return Expr(1);
+  if (base == -1) return Expr(exponent % 2 == 0 ? 1 : -1);
+  if (exponent < 0 && base != 0) return Expr(0);
   if (exponent < 0 || exponent > 63)
-    return error(ErrorCode::kInput, fmt::format("an integer to the power of {}", exponent));
+    return error(ErrorCode::kInput, fmt::format("{} to the power of {}", base, exponent));
+  Expr result = 1;
   for (int64_t i = 0; i < exponent; ++i) result = result * Expr(base);
   return result;
 }
@@ -98,6 +103,7 @@ Result<Expr> divide(Op op, const Expr& a, const Expr& b) {
   const auto x = a.constant(), y = b.constant();
   if (x && y && !(*y == -1)) {
     if (op == Op::kDiv) return Expr(*x / *y);
+    if (op == Op::kRemainder) return Expr(*x % *y);
     return sym::mod(a, b);
   }
   if (y && *y == -1) return op == Op::kDiv ? -a : Expr(0);
@@ -108,7 +114,7 @@ Result<Expr> apply_ints(Op op, const Expr& a, const Expr& b) {
   if (op == Op::kAdd) return a + b;
   if (op == Op::kSub) return a - b;
   if (op == Op::kMul) return a * b;
-  if (op == Op::kDiv || op == Op::kMod) return divide(op, a, b);
+  if (op == Op::kDiv || op == Op::kMod || op == Op::kRemainder) return divide(op, a, b);
   if (op == Op::kMin) return sym::min(a, b);
   if (op == Op::kMax) return sym::max(a, b);
   if (op == Op::kPow) {
@@ -122,6 +128,12 @@ Result<Expr> apply_ints(Op op, const Expr& a, const Expr& b) {
   if (!a.constant() || !b.constant()) return error(ErrorCode::kInput, needs_number(a + b));
   return Expr(static_cast<int64_t>(
       apply(op, static_cast<double>(*a.constant()), static_cast<double>(*b.constant()))));
+}
+
+// A number as its type holds it, wrapped around; sizes that are not known yet fit.
+Expr held(DType dtype, const Expr& value) {
+  const auto number = value.constant();
+  return number ? Expr(wrapped(dtype, *number)) : value;
 }
 
 std::vector<Affine> negated(const Affine& condition) {
@@ -238,7 +250,15 @@ std::optional<Cell> binary_cell(Op op, DType dtype, const Cell& a, const Cell& b
   const auto integer = affine_binary(op, a.integer, b.integer);
   if (!integer) return std::nullopt;
   cell.integer = *integer;
+  if (integer->is_flat()) cell.integer.base = held(dtype, integer->base);
   return cell;
+}
+
+// Numbers are kept in signed 64 bits.
+Status check_kept(DType dtype, const Expr& value) {
+  if (dtype != DType::kU64 || value.constant().value_or(0) >= 0) return {};
+  return error(ErrorCode::kInput,
+               fmt::format("the u64 {} wraps around and is not folded", *value.constant()));
 }
 
 Result<HostValue> dense_binary(Op op, const HostValue& a, const HostValue& b, HostValue result) {
@@ -258,8 +278,9 @@ Result<HostValue> dense_binary(Op op, const HostValue& a, const HostValue& b, Ho
     return result;
   }
   for (size_t i = 0; i < left.ints.size(); ++i) {
-    LT_ASSIGN(Expr value, apply_ints(op, left.ints[i], right.ints[i]));
-    result.ints.push_back(std::move(value));
+    LT_ASSIGN(const Expr value, apply_ints(op, left.ints[i], right.ints[i]));
+    LT_RETURN_IF_ERROR(check_kept(result.dtype, value));
+    result.ints.push_back(wrap_to(result.dtype, value));
   }
   return result;
 }
@@ -276,7 +297,8 @@ Result<HostValue> binary(Op op, const HostValue& a, const HostValue& b) {
     if (x && y) {
       const Cell left = compose(x->cell, broadcast_map(a.dims, rank), rank);
       const Cell right = compose(y->cell, broadcast_map(b.dims, rank), rank);
-      if (const auto cell = binary_cell(op, a.dtype, left, right, rank)) {
+      const auto cell = binary_cell(op, a.dtype, left, right, rank);
+      if (cell && fits(result.dtype, cell->integer, result.dims)) {
         result.form = HostValue::Form::kIndexed;
         result.cell = *cell;
         return result;
@@ -288,71 +310,18 @@ Result<HostValue> binary(Op op, const HostValue& a, const HostValue& b) {
   return host_unknown(result.dtype, result.dims, dense.error().message);
 }
 
-template <Op op>
-HostResult fold_binary(const HostCall& call) {
-  HostValue total = call.in(0);
-  for (size_t i = 1; i < call.inputs.size(); ++i) {
-    if (call.in(i).dtype != total.dtype)
-      return error(ErrorCode::kInput, "operands of different types");
-    LT_ASSIGN(total, binary(op, total, call.in(i)));
-  }
-  return std::vector<HostValue>{std::move(total)};
-}
-
-HostResult fold_modulo(const HostCall& call) {
-  if (int_attr(call.node, "fmod", 0) != 0 || is_float(call.in(0).dtype))
-    return error(ErrorCode::kInput, "Mod with the sign of the dividend is not folded");
-  return fold_binary<Op::kMod>(call);
-}
-
-// ---- one operand
-// ---------------------------------------------------------------------------------------------------
-
-template <auto function>
-HostResult fold_real(const HostCall& call) {
-  if (!is_float(call.in(0).dtype)) return error(ErrorCode::kInput, "a float function of integers");
-  LT_ASSIGN(HostValue value, densify(call.in(0)));
-  for (double& v : value.reals) v = round_to(value.dtype, function(v));
-  return std::vector<HostValue>{std::move(value)};
-}
-
-HostResult fold_neg(const HostCall& call) {
-  HostValue value = call.in(0);
-  if (is_float(value.dtype)) return fold_real<[](double v) { return -v; }>(call);
-  if (value.form == HostValue::Form::kIndexed) value.cell.integer = scaled(value.cell.integer, -1);
-  for (Expr& v : value.ints) v = -v;
-  return std::vector<HostValue>{std::move(value)};
-}
-
-HostResult fold_abs(const HostCall& call) {
-  if (is_float(call.in(0).dtype)) return fold_real<[](double v) { return std::fabs(v); }>(call);
-  LT_ASSIGN(HostValue value, densify(call.in(0)));
-  for (Expr& v : value.ints) {
-    if (!v.constant()) return error(ErrorCode::kInput, needs_number(v));
-    v = Expr(std::abs(*v.constant()));
-  }
-  return std::vector<HostValue>{std::move(value)};
-}
-
-HostResult fold_not(const HostCall& call) {
-  HostValue value = call.in(0);
-  if (value.form == HostValue::Form::kIndexed) {
-    if (const auto conditions = inverted(value.cell.conditions, value.dims.size())) {
-      value.cell.conditions = *conditions;
-      return std::vector<HostValue>{std::move(value)};
-    }
-  }
-  LT_ASSIGN(HostValue dense, densify(value));
-  for (Expr& v : dense.ints) v = v == Expr(0) ? 1 : 0;
-  return std::vector<HostValue>{std::move(dense)};
-}
+// ---- types
+// -----------------------------------------------------------------------------------------------------------
 
 // A formula in another type; none where it would not be one.
 std::optional<Cell> cast_cell(const HostValue& value, DType to) {
   const size_t rank = value.dims.size();
   Cell cell = value.cell;
   const bool from_int = !is_float(value.dtype) && value.dtype != DType::kBool;
-  if (from_int && !is_float(to) && to != DType::kBool) return cell;
+  if (from_int && !is_float(to) && to != DType::kBool) {
+    if (!fits(to, cell.integer, value.dims)) return std::nullopt;
+    return cell;
+  }
   if (value.dtype == DType::kBool) {
     if (is_float(to)) {
       cell.real = 1, cell.otherwise = 0;
@@ -380,8 +349,10 @@ Result<HostValue> cast_dense(const HostValue& value, DType to) {
   result.dims = dense.dims;
   if (!is_float(to) && !is_float(value.dtype)) {
     result.ints = dense.ints;
-    for (Expr& v : result.ints)
-      if (const auto number = v.constant()) v = wrapped(to, *number);
+    for (Expr& v : result.ints) {
+      LT_RETURN_IF_ERROR(check_kept(to, v));
+      v = wrap_to(to, v);
+    }
     return result;
   }
   LT_ASSIGN(const std::vector<double> reals, host_reals(dense));
@@ -390,17 +361,17 @@ Result<HostValue> cast_dense(const HostValue& value, DType to) {
       result.reals.push_back(round_to(to, v));
     else if (to == DType::kBool)
       result.ints.emplace_back(v != 0 ? 1 : 0);
-    else if (!(std::fabs(v) < 9e18))
-      return error(ErrorCode::kInput, fmt::format("{} does not fit an integer", v));
-    else
-      result.ints.emplace_back(static_cast<int64_t>(v));
+    else {
+      const Expr whole = truncated(to, v);
+      LT_RETURN_IF_ERROR(check_kept(to, whole));
+      result.ints.push_back(wrap_to(to, whole));
+    }
   }
   return result;
 }
 
 Result<HostValue> cast(const HostValue& value, std::optional<DType> to) {
-  if (!to || to == DType::kF16 || to == DType::kBF16)
-    return error(ErrorCode::kInput, "a cast to a type that is not folded");
+  if (!to) return error(ErrorCode::kInput, "a cast to a type that is not computed with");
   if (*to == value.dtype) return value;
   if (value.form == HostValue::Form::kUnknown) return host_unknown(*to, value.dims, value.reason);
   if (value.form == HostValue::Form::kIndexed) {
@@ -412,6 +383,86 @@ Result<HostValue> cast(const HostValue& value, std::optional<DType> to) {
     }
   }
   return cast_dense(value, *to);
+}
+
+template <Op op>
+HostResult fold_binary(const HostCall& call) {
+  HostValue total = call.in(0);
+  for (size_t i = 1; i < call.inputs.size(); ++i) {
+    if (call.in(i).dtype != total.dtype)
+      return error(ErrorCode::kInput, "operands of different types");
+    LT_ASSIGN(total, binary(op, total, call.in(i)));
+  }
+  return std::vector<HostValue>{std::move(total)};
+}
+
+// The sign of the divisor, or with fmod that of the dividend.
+HostResult fold_modulo(const HostCall& call) {
+  const bool real = is_float(call.in(0).dtype);
+  if (int_attr(call.node, "fmod", 0) == 0) {
+    if (real) return error(ErrorCode::kInput, "Mod of floats takes the dividend's sign (fmod=1)");
+    return fold_binary<Op::kMod>(call);
+  }
+  return real ? fold_binary<Op::kMod>(call) : fold_binary<Op::kRemainder>(call);
+}
+
+// The exponent may have another type; the base's is the result's.
+HostResult fold_power(const HostCall& call) {
+  const HostValue &base = call.in(0), &exponent = call.in(1);
+  if (base.dtype == exponent.dtype) return single(binary(Op::kPow, base, exponent));
+  LT_ASSIGN(const HostValue wide_base, cast(base, DType::kF64));
+  LT_ASSIGN(const HostValue wide_exponent, cast(exponent, DType::kF64));
+  LT_ASSIGN(const HostValue power, binary(Op::kPow, wide_base, wide_exponent));
+  return single(cast(power, base.dtype));
+}
+
+// ---- one operand
+// ---------------------------------------------------------------------------------------------------
+
+template <auto function>
+HostResult fold_real(const HostCall& call) {
+  if (!is_float(call.in(0).dtype)) return error(ErrorCode::kInput, "a float function of integers");
+  LT_ASSIGN(HostValue value, densify(call.in(0)));
+  for (double& v : value.reals) v = round_to(value.dtype, function(v));
+  return std::vector<HostValue>{std::move(value)};
+}
+
+HostResult fold_neg(const HostCall& call) {
+  HostValue value = call.in(0);
+  if (is_float(value.dtype)) return fold_real<[](double v) { return -v; }>(call);
+  if (value.form == HostValue::Form::kIndexed) {
+    const Affine negative = scaled(value.cell.integer, -1);
+    if (fits(value.dtype, negative, value.dims)) {
+      value.cell.integer = negative;
+      return std::vector<HostValue>{std::move(value)};
+    }
+  }
+  LT_ASSIGN(HostValue dense, densify(value));
+  for (Expr& v : dense.ints) v = wrap_to(dense.dtype, -v);
+  return std::vector<HostValue>{std::move(dense)};
+}
+
+HostResult fold_abs(const HostCall& call) {
+  if (is_float(call.in(0).dtype)) return fold_real<[](double v) { return std::fabs(v); }>(call);
+  LT_ASSIGN(HostValue value, densify(call.in(0)));
+  for (Expr& v : value.ints) {
+    if (!v.constant()) return error(ErrorCode::kInput, needs_number(v));
+    if (*v.constant() < 0) v = wrap_to(value.dtype, -v);
+  }
+  return std::vector<HostValue>{std::move(value)};
+}
+
+HostResult fold_not(const HostCall& call) {
+  HostValue value = call.in(0);
+  if (value.form == HostValue::Form::kIndexed) {
+    if (const auto conditions = inverted(value.cell.conditions, value.dims.size())) {
+      value.cell.conditions = *conditions;
+      return std::vector<HostValue>{std::move(value)};
+    }
+  }
+  LT_ASSIGN(HostValue dense, densify(value));
+  for (Expr& v : dense.ints) v = v == Expr(0) ? 1 : 0;
+  return std::vector<HostValue>{std::move(dense)};
 }
 
 HostResult fold_cast(const HostCall& call) {
@@ -494,7 +545,7 @@ constexpr HostRow kRows[] = {
     {"Mul", 2, fold_binary<Op::kMul>},
     {"Div", 2, fold_binary<Op::kDiv>},
     {"Mod", 2, fold_modulo},
-    {"Pow", 2, fold_binary<Op::kPow>},
+    {"Pow", 2, fold_power},
     {"Min", 1, fold_binary<Op::kMin>},
     {"Max", 1, fold_binary<Op::kMax>},
     {"Sum", 1, fold_binary<Op::kAdd>},

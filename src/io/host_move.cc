@@ -26,6 +26,9 @@ HostResult fold_squeeze(const HostCall& call) {
   std::vector<size_t> kept;
   for (size_t d = 0; d < x.dims.size(); ++d) {
     const bool named = axes && std::find(axes->begin(), axes->end(), d) != axes->end();
+    if (named && x.dims[d].is_constant() && !(x.dims[d] == Expr(1)))
+      return error(ErrorCode::kInput,
+                   fmt::format("dim {} has extent {}, not 1", d, sym::print(x.dims[d])));
     if (named || (!axes && x.dims[d] == Expr(1))) continue;
     kept.push_back(d);
     dims.push_back(x.dims[d]);
@@ -88,12 +91,11 @@ HostResult fold_reshape(const HostCall& call) {
 
 HostResult fold_flatten(const HostCall& call) {
   const ir::Dims& dims = call.in(0).dims;
+  const int64_t rank = static_cast<int64_t>(dims.size());
   const int64_t axis = int_attr(call.node, "axis", 1);
-  const size_t split = axis == static_cast<int64_t>(dims.size()) ? dims.size() : 0;
-  size_t cut = split;
-  if (split == 0) {
-    LT_ASSIGN(cut, normal_axis(axis, dims.size()));
-  }
+  if (axis < -rank || axis > rank)
+    return error(ErrorCode::kInput, fmt::format("axis {} of a tensor of rank {}", axis, rank));
+  const size_t cut = static_cast<size_t>(axis < 0 ? axis + rank : axis);
   const std::span<const Expr> all(dims);
   return single(reshape(call.in(0), {product(all.first(cut)), product(all.subspan(cut))}));
 }
@@ -229,9 +231,28 @@ HostResult fold_constant_of_shape(const HostCall& call) {
   return single(remap(element, shape, {}));
 }
 
+// Floats step as the sum of their type does.
+HostResult range_of_reals(const HostCall& call) {
+  double bound[3];
+  for (size_t i = 0; i < 3; ++i) {
+    LT_ASSIGN(const std::vector<double> value, host_reals(call.in(i)));
+    if (value.size() != 1) return error(ErrorCode::kInput, "Range takes scalars");
+    bound[i] = value[0];
+  }
+  HostValue range;
+  range.dtype = call.in(0).dtype;
+  const double count = std::ceil(round_to(range.dtype, bound[1] - bound[0]) / bound[2]);
+  if (std::isnan(count) || count > static_cast<double>(kMaxHostElements))
+    return error(ErrorCode::kInput,
+                 fmt::format("a Range from {} to {} in steps of {}", bound[0], bound[1], bound[2]));
+  for (double i = 0, at = bound[0]; i < count; ++i, at = round_to(range.dtype, at + bound[2]))
+    range.reals.push_back(at);
+  range.dims = {Expr(static_cast<int64_t>(range.reals.size()))};
+  return single(std::move(range));
+}
+
 HostResult fold_range(const HostCall& call) {
-  if (is_float(call.in(0).dtype))
-    return error(ErrorCode::kInput, "a Range of floats is not folded");
+  if (is_float(call.in(0).dtype)) return range_of_reals(call);
   Expr bound[3];
   for (size_t i = 0; i < 3; ++i) {
     LT_ASSIGN(const std::vector<Expr> value, host_ints(call.in(i)));

@@ -27,7 +27,7 @@ HostResult fold_cum_sum(const HostCall& call) {
     const Expr step = x.cell.integer.base;
     result.cell.integer = scaled(along(axis, x.dims.size()), step);
     result.cell.integer.base = exclusive ? Expr(0) : step;
-    return single(std::move(result));
+    if (fits(result.dtype, result.cell.integer, result.dims)) return single(std::move(result));
   }
   LT_ASSIGN(HostValue result, densify(x));
   LT_ASSIGN(const std::vector<int64_t> extents, constant_dims(result.dims));
@@ -46,7 +46,7 @@ HostResult fold_cum_sum(const HostCall& call) {
           result.reals[place] = exclusive ? real : next;
           real = next;
         } else {
-          const Expr next = integer + result.ints[place];
+          const Expr next = wrap_to(result.dtype, integer + result.ints[place]);
           result.ints[place] = exclusive ? integer : next;
           integer = next;
         }
@@ -122,6 +122,13 @@ Expr combine(Reduction reduction, const Expr& a, const Expr& b) {
   }
 }
 
+// A mean of integers is cut towards zero.
+Result<Expr> finished(Reduction reduction, const Expr& total, int64_t count) {
+  if (reduction != Reduction::kMean) return total;
+  if (!total.constant()) return error(ErrorCode::kInput, needs_number(total));
+  return Expr(*total.constant() / count);
+}
+
 template <Reduction reduction>
 HostResult fold_reduce(const HostCall& call) {
   LT_ASSIGN(const HostValue x, densify(call.in(0)));
@@ -132,8 +139,6 @@ HostResult fold_reduce(const HostCall& call) {
     return single(x);
   if (given)
     for (size_t d : *given) reduced[d] = true;
-  if (reduction == Reduction::kMean && !is_float(x.dtype))
-    return error(ErrorCode::kInput, "a mean of integers is not folded");
   LT_ASSIGN(const std::vector<int64_t> extents, constant_dims(x.dims));
   ir::Dims wide = x.dims, dims;
   int64_t merged = 1;
@@ -159,17 +164,53 @@ HostResult fold_reduce(const HostCall& call) {
     else
       ints[place] = ints[place] ? combine(reduction, *ints[place], x.ints[i]) : x.ints[i];
   }
-  const double scale = reduction == Reduction::kMean ? static_cast<double>(merged) : 1.0;
   for (size_t i = 0; i < count; ++i) {
-    if (is_float(x.dtype))
-      result.reals.push_back(round_to(x.dtype, *reals[i] / scale));
-    else
-      result.ints.push_back(*ints[i]);
+    if (is_float(x.dtype)) {
+      const double mean = reduction == Reduction::kMean ? static_cast<double>(merged) : 1.0;
+      result.reals.push_back(round_to(x.dtype, *reals[i] / mean));
+    } else {
+      LT_ASSIGN(Expr whole, finished(reduction, *ints[i], merged));
+      result.ints.push_back(wrap_to(x.dtype, whole));
+    }
   }
   return single(std::move(result));
 }
 
+// a0 - a1 cos(2 pi i / n) + a2 cos(4 pi i / n), with n one less where the window is symmetric. The
+// coefficients are those of the specification's function bodies.
+HostResult window(const HostCall& call, double a0, double a1, double a2) {
+  LT_ASSIGN(const std::vector<int64_t> size, host_constants(call.in(0)));
+  const auto to = onnx_dtype(static_cast<int32_t>(int_attr(call.node, "output_datatype", 1)));
+  if (size.size() != 1 || size[0] < 0 || size[0] > kMaxHostElements || !to || !is_float(*to))
+    return error(ErrorCode::kInput, "a window of no known size, or not of floats");
+  constexpr double kPi = 3.14159265358979323846;
+  const bool periodic = int_attr(call.node, "periodic", 1) != 0;
+  const double n = static_cast<double>(periodic ? size[0] : size[0] - 1);
+  HostValue result;
+  result.dtype = *to;
+  result.dims = {Expr(size[0])};
+  for (int64_t i = 0; i < size[0]; ++i) {
+    const double angle = 2 * kPi * static_cast<double>(i) / n;
+    result.reals.push_back(
+        round_to(*to, a0 - a1 * std::cos(angle) + (a2 == 0 ? 0 : a2 * std::cos(2 * angle))));
+  }
+  return single(std::move(result));
+}
+
+HostResult fold_hann(const HostCall& call) {
+  return window(call, 0.5, 0.5, 0);
+}
+HostResult fold_hamming(const HostCall& call) {
+  return window(call, 25.0 / 46, 1 - 25.0 / 46, 0);
+}
+HostResult fold_blackman(const HostCall& call) {
+  return window(call, 0.42, 0.5, 0.08);
+}
+
 constexpr HostRow kRows[] = {
+    {"HannWindow", 1, fold_hann},
+    {"HammingWindow", 1, fold_hamming},
+    {"BlackmanWindow", 1, fold_blackman},
     {"CumSum", 2, fold_cum_sum},
     {"Trilu", 1, fold_trilu},
     {"ReduceSum", 1, fold_reduce<Reduction::kSum>},

@@ -80,6 +80,20 @@ Affine scaled(const Affine& a, const sym::Expr& factor) {
   return product;
 }
 
+std::optional<Span> span_of(const Affine& a, const ir::Dims& dims) {
+  const auto base = a.base.constant();
+  if (!base) return std::nullopt;
+  Span span{*base, *base};
+  for (size_t d = 0; d < a.slope.size(); ++d) {
+    if (a.slope[d] == sym::Expr(0)) continue;
+    const auto last = (a.slope[d] * (dims[d] - 1)).constant();
+    if (!last || dims[d] == sym::Expr(0)) return std::nullopt;
+    int64_t& end = *last < 0 ? span.least : span.greatest;
+    if (__builtin_add_overflow(end, *last, &end)) return std::nullopt;
+  }
+  return span;
+}
+
 Affine compose(const Affine& a, std::span<const Affine> inner, size_t rank) {
   Affine result = flat(a.base, rank);
   for (size_t d = 0; d < a.slope.size(); ++d) result = result + scaled(inner[d], a.slope[d]);
@@ -143,7 +157,7 @@ HostValue host_unknown(DType dtype, ir::Dims dims, std::string reason) {
 }
 
 Result<HostValue> host_from_tensor(const OnnxTensor& tensor) {
-  if (!tensor.dtype || tensor.dtype == DType::kF16 || tensor.dtype == DType::kBF16)
+  if (!tensor.dtype)
     return error(ErrorCode::kInput, fmt::format("constant '{}' has type {}, which is not folded",
                                                 tensor.name, onnx_type_name(tensor.type_code)));
   if (tensor.external)
@@ -293,6 +307,19 @@ std::string needs_number(const sym::Expr& expr) {
   std::string flags;
   for (const std::string& symbol : symbols) flags += fmt::format(" --dim {}=N", symbol);
   return fmt::format("needs the number of {}: give{}", fmt::join(symbols, ", "), flags);
+}
+
+sym::Expr wrap_to(DType dtype, const sym::Expr& value) {
+  const auto number = value.constant();
+  return number ? sym::Expr(wrapped(dtype, *number)) : value;
+}
+
+bool fits(DType dtype, const Affine& a, const ir::Dims& dims) {
+  if (is_float(dtype) || dtype == DType::kBool) return true;
+  const auto span = span_of(a, dims);
+  if (dtype == DType::kU64) return !span || span->least >= 0;
+  return !span || (wrap_to(dtype, span->least) == sym::Expr(span->least) &&
+                   wrap_to(dtype, span->greatest) == sym::Expr(span->greatest));
 }
 
 void next_index(std::vector<int64_t>& index, std::span<const int64_t> extents) {

@@ -41,6 +41,12 @@ Affine along(size_t dim, size_t rank);  // the index of one dim
 Affine operator+(const Affine& a, const Affine& b);
 Affine operator-(const Affine& a, const Affine& b);
 Affine scaled(const Affine& a, const sym::Expr& factor);
+// The least and the greatest value over all indices of these dims; none where a symbol or an empty
+// dim leaves it open.
+struct Span {
+  int64_t least = 0, greatest = 0;
+};
+std::optional<Span> span_of(const Affine& a, const ir::Dims& dims);
 // The formula where index d of `a` is given by inner[d]; `rank` is the rank of the inner formulas.
 Affine compose(const Affine& a, std::span<const Affine> inner, size_t rank);
 sym::Expr at(const Affine& a, std::span<const int64_t> index);
@@ -103,6 +109,12 @@ Result<std::string> host_bytes(const HostValue& value);
 
 // The message for a size that must be a number: names the symbols and the flag that binds them.
 std::string needs_number(const sym::Expr& expr);
+
+// An integer as its type keeps it: arithmetic wraps around. What holds a symbol is a size and fits.
+sym::Expr wrap_to(DType dtype, const sym::Expr& value);
+// Whether all values of an integer formula fit the type (symbols: taken to). True of a type that
+// does not look at the integers.
+bool fits(DType dtype, const Affine& a, const ir::Dims& dims);
 
 // Steps a row-major index; back to zeros after the last.
 void next_index(std::vector<int64_t>& index, std::span<const int64_t> extents);

@@ -8,15 +8,18 @@
 #include <map>
 #include <set>
 
+#include "analysis/describe.h"
+#include "analysis/schedule_view.h"
 #include "base/file.h"
 #include "io/convert.h"
-#include "io/onnx_functions.h"
+#include "io/onnx_branches.h"
 #include "io/onnx_ops.h"
-#include "io/onnx_order.h"
 #include "io/onnx_parameters.h"
 #include "io/onnx_peephole.h"
 #include "io/onnx_signatures.h"
 #include "io/onnx_wire.h"
+#include "ir/bind.h"
+#include "rewrite/types.h"
 
 namespace lowtide::io {
 namespace {
@@ -77,34 +80,69 @@ void count_parameters(const OnnxModel& model, ModelSummary& summary) {
   }
 }
 
-// The conversion tried on a copy: refusals, and ops on floats that are not f32.
-void try_conversion(OnnxModel model, ModelSummary& summary) {
+void ask_for_kernels(const ir::Graph& graph, const plan::KernelCatalog& kernels,
+                     ModelSummary& summary) {
+  // A plan puts casts where no kernel takes the types that are there.
+  ir::Graph typed;
+  if (auto types = rewrite::choose_types(graph, kernels)) typed = std::move(types->graph);
+  const ir::Graph& asked = typed.op_count() > 0 ? typed : graph;
+  for (const ir::OpId id : asked.ops()) {
+    if (analysis::is_view_op(asked, id)) continue;
+    const auto desc = analysis::describe(asked, id);
+    const auto bytes = desc ? kernels.workspace_bytes(*desc)
+                            : Result<int64_t>(tl::unexpected<Error>(desc.error()));
+    if (!bytes)
+      summary.no_kernel.push_back(
+          fmt::format("op '{}': {}", asked.op(id).name, bytes.error().message));
+  }
+}
+
+// What became of a conversion with these numbers for symbols.
+struct Attempt {
+  std::vector<std::string> refused;
+  ir::Graph graph;
+};
+
+Attempt attempt(OnnxModel model, const sym::Bindings& bindings) {
+  Attempt tried;
+  const OnnxOptions reading = {.bindings = bindings};
+  if (auto status = take_branches(model, reading); !status) {
+    tried.refused.push_back(status.error().message);
+    return tried;
+  }
   for (const OnnxNode& node : model.nodes)
     if (auto status = is_taken(node) ? check_signature(node) : Status(); !status)
-      summary.refused.push_back(fmt::format("{}: {}", describe(node), status.error().message));
-  if (!summary.refused.empty()) return;
+      tried.refused.push_back(fmt::format("{}: {}", describe(node), status.error().message));
+  if (!tried.refused.empty()) return tried;
+  constants_to_initializers(model);
   apply_peepholes(model);
-  const OnnxOptions options;
-  Conversion conversion(model, options);
-  summary.refused = conversion.dry_run();
-  const ir::Graph& graph = conversion.graph();
-  std::map<std::string, OpCount> counts;
-  for (const ir::OpId id : graph.ops()) {
-    const ir::Op& op = graph.op(id);
-    std::optional<DType> other;
-    for (const auto& values : {op.inputs, op.outputs})
-      for (const ir::ValueId value : values) {
-        if (!value.valid()) continue;
-        const DType dtype = graph.value(value).dtype;
-        if (is_float(dtype) && dtype != DType::kF32) other = dtype;
-      }
-    if (!other) continue;
-    const std::string type = fmt::format("{} {}", name(*other), op.kind);
-    OpCount& count = counts[type];
-    count.op_type = type;
-    if (++count.count <= static_cast<int64_t>(kNamesShown)) count.nodes.push_back(op.name);
+  Conversion conversion(model, reading);
+  tried.refused = conversion.dry_run();
+  tried.graph = conversion.graph();
+  return tried;
+}
+
+// The conversion as a plan does it. Symbols without numbers get the first of some sizes with which
+// it makes a graph, else the one with which it refuses least; then ops are asked for kernels.
+void try_conversion(const OnnxModel& model, const InspectOptions& options, ModelSummary& summary) {
+  Attempt best = attempt(model, options.bindings);
+  const std::vector<std::string> symbols = ir::free_symbols(best.graph);
+  const bool wants_sizes = options.kernels != nullptr || !best.refused.empty();
+  for (const int64_t size : {64, 256, 16, 4, 1}) {
+    if (symbols.empty() || !wants_sizes) break;
+    sym::Bindings bindings = options.bindings;
+    for (const std::string& symbol : symbols) bindings[symbol] = size;
+    Attempt sized = attempt(model, bindings);
+    const bool whole = sized.refused.empty() && ir::free_symbols(sized.graph).empty();
+    if (!whole && sized.refused.size() >= best.refused.size()) continue;
+    summary.size_tried = size;
+    best = std::move(sized);
+    if (whole) break;
   }
-  for (const auto& [type, count] : counts) summary.not_f32.push_back(count);
+  summary.refused = std::move(best.refused);
+  const bool planned = summary.refused.empty() && summary.unsupported.empty();
+  if (options.kernels != nullptr && planned && ir::free_symbols(best.graph).empty())
+    ask_for_kernels(best.graph, *options.kernels, summary);
 }
 
 std::string print_ops(const std::vector<OpCount>& ops, bool with_nodes) {
@@ -114,6 +152,15 @@ std::string print_ops(const std::vector<OpCount>& ops, bool with_nodes) {
     if (with_nodes)
       text += fmt::format(" ({}{})", fmt::join(op.nodes, " "), op.count > 8 ? " ..." : "");
   }
+  return text;
+}
+
+std::string print_refusals(const std::vector<std::string>& refusals, std::string_view when = "") {
+  std::string text;
+  for (size_t i = 0; i < std::min(refusals.size(), kRefusalsShown); ++i)
+    text += fmt::format("unsupported {}{}\n", when, refusals[i]);
+  if (refusals.size() > kRefusalsShown)
+    text += fmt::format("unsupported {} more\n", refusals.size() - kRefusalsShown);
   return text;
 }
 
@@ -128,20 +175,20 @@ std::string print_tensors(std::string_view role, const std::vector<TensorSummary
 }  // namespace
 
 Result<ModelSummary> inspect_onnx_bytes(std::string_view bytes, const std::string& folder,
-                                        const std::string& origin) {
+                                        const std::string& origin, const InspectOptions& options) {
   LT_ASSIGN(OnnxModel model, decode_onnx_model(bytes, origin, folder));
   ModelSummary summary;
   summary.functions = static_cast<int64_t>(model.functions.size());
-  LT_RETURN_IF_ERROR(expand_functions(model));
-  LT_RETURN_IF_ERROR(order_nodes(model));
+  LT_RETURN_IF_ERROR(take_branches(model, {.bindings = options.bindings}));
   summary.name = model.name;
   summary.producer = model.producer;
   summary.ir_version = model.ir_version;
   summary.opset = model.opset;
   summary.nodes = static_cast<int64_t>(model.nodes.size());
   count_ops(model, summary);
+  constants_to_initializers(model);
   count_parameters(model, summary);
-  try_conversion(model, summary);
+  try_conversion(model, options, summary);
   std::set<std::string> initializers, symbols;
   for (const OnnxTensor& tensor : model.initializers) initializers.insert(tensor.name);
   for (const OnnxValueInfo& input : model.inputs)
@@ -152,10 +199,10 @@ Result<ModelSummary> inspect_onnx_bytes(std::string_view bytes, const std::strin
   return summary;
 }
 
-Result<ModelSummary> inspect_onnx(const std::string& path) {
+Result<ModelSummary> inspect_onnx(const std::string& path, const InspectOptions& options) {
   LT_ASSIGN(const MappedFile file, MappedFile::open(path));
   const std::string folder = std::filesystem::path(path).parent_path().string();
-  return inspect_onnx_bytes(file.bytes(), folder.empty() ? "." : folder, path);
+  return inspect_onnx_bytes(file.bytes(), folder.empty() ? "." : folder, path, options);
 }
 
 std::string print(const ModelSummary& summary) {
@@ -174,14 +221,10 @@ std::string print(const ModelSummary& summary) {
                       print_ops(summary.ops, false));
   if (!summary.unsupported.empty())
     text += fmt::format("unsupported {}\n", print_ops(summary.unsupported, true));
-  for (size_t i = 0; i < std::min(summary.refused.size(), kRefusalsShown); ++i)
-    text += fmt::format("unsupported {}\n", summary.refused[i]);
-  if (summary.refused.size() > kRefusalsShown)
-    text += fmt::format("unsupported {} more\n", summary.refused.size() - kRefusalsShown);
-  if (!summary.not_f32.empty())
-    text += fmt::format("unsupported by most CPU kernels, which take only f32: {}\n",
-                        print_ops(summary.not_f32, true));
-  if (summary.unsupported.empty() && summary.refused.empty() && summary.not_f32.empty())
+  const std::string tried =
+      summary.size_tried ? fmt::format("with size {} for each symbol: ", *summary.size_tried) : "";
+  text += print_refusals(summary.refused, tried) + print_refusals(summary.no_kernel, tried);
+  if (summary.unsupported.empty() && summary.refused.empty() && summary.no_kernel.empty())
     text += "unsupported none\n";
   return text;
 }

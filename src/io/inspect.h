@@ -1,13 +1,16 @@
 // What an ONNX file holds, and what of it cannot be planned: works on any decodable file, bound or
-// not, supported or not. The conversion is tried without numbers for symbols, and every node that
-// it refuses is told, not only the first.
+// not, supported or not. The conversion is tried as a plan would do it, and every node that it
+// refuses is told, not only the first; then each op is asked for a kernel.
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "base/result.h"
+#include "plan/kernel_catalog.h"
+#include "sym/expr.h"
 
 namespace lowtide::io {
 
@@ -39,9 +42,12 @@ struct ModelSummary {
   // (with the node's name), inputs of types that are not computed with, declarations that
   // contradict.
   std::vector<std::string> refused;
-  // Ops on floats other than f32, as "f16 Relu": they are read and planned, but few CPU kernels
-  // take them.
-  std::vector<OpCount> not_f32;
+  // What the kernels refuse of a model that the conversion takes, one line each, as a plan says it:
+  // "op 'y': no CPU kernel for ...".
+  std::vector<std::string> no_kernel;
+  // The size that dims without a number were given for `refused` and `no_kernel`; none: all have
+  // one, or no size makes a graph.
+  std::optional<int64_t> size_tried;
   int64_t parameters = 0;  // trained weights and running statistics: tensors, elements, bytes
   int64_t parameter_elements = 0;
   int64_t parameter_bytes = 0;
@@ -54,11 +60,17 @@ struct ModelSummary {
   std::vector<TensorSummary> inputs, outputs;
 };
 
+struct InspectOptions {
+  sym::Bindings bindings = {};                   // numbers for symbolic dims
+  const plan::KernelCatalog* kernels = nullptr;  // none: no kernels are asked for
+};
+
 // Error: kInput: unreadable or undecodable file, cyclic or dangling nodes. Unsupported ops are not
-// an error here.
-Result<ModelSummary> inspect_onnx(const std::string& path);
+// an error here. kUsage: a binding of a symbol that the model does not have.
+Result<ModelSummary> inspect_onnx(const std::string& path, const InspectOptions& options = {});
 Result<ModelSummary> inspect_onnx_bytes(std::string_view bytes, const std::string& folder,
-                                        const std::string& origin);
+                                        const std::string& origin,
+                                        const InspectOptions& options = {});
 
 // The summary as a person reads it, one fact a line.
 std::string print(const ModelSummary& summary);

@@ -22,11 +22,22 @@ NodeCall::NodeCall(Conversion& door, size_t index)
 }
 
 const Slot& NodeCall::slot(size_t i) const {
-  return door_.slots_.find(node_.inputs[i])->second;
+  return *door_.find_slot(node_.inputs[i]);
+}
+
+Status NodeCall::check_types() const {
+  for (size_t i = 0; i < inputs(); ++i) {
+    const OnnxTensor* tensor = has(i) ? slot(i).initializer : nullptr;
+    if (tensor != nullptr && !tensor->dtype)
+      return error(ErrorCode::kInput,
+                   fmt::format("input {} ('{}') has type {}, which is not computed with", i,
+                               node_.inputs[i], onnx_type_name(tensor->type_code)));
+  }
+  return {};
 }
 
 const ir::Dims& NodeCall::dims(size_t i) const {
-  Slot& s = door_.slots_.find(node_.inputs[i])->second;
+  Slot& s = door_.slot(node_.inputs[i]);
   if (s.value) return of(*s.value).dims;
   if (s.host) return s.host->dims;
   s.known_dims = door_.dims_of(s).value_or(ir::Dims());
@@ -38,7 +49,7 @@ DType NodeCall::dtype(size_t i) const {
   if (s.value) return of(*s.value).dtype;
   if (s.host) return s.host->dtype;
   if (s.transposed) return of(*s.transposed).dtype;
-  return s.initializer->dtype.value_or(DType::kU8);
+  return *s.initializer->dtype;  // check_types has seen it
 }
 
 const HostValue* NodeCall::host(size_t i) const {
@@ -69,8 +80,37 @@ std::optional<double> NodeCall::scalar(size_t i) const {
   return reals && reals->size() == 1 ? std::optional((*reals)[0]) : std::nullopt;
 }
 
+std::optional<ir::AttrValue> NodeCall::number(size_t i) const {
+  const HostValue* known = host(i);
+  if (known == nullptr || !is_integer(known->dtype)) {
+    const auto real = scalar(i);
+    return real ? std::optional<ir::AttrValue>(*real) : std::nullopt;
+  }
+  if (known->form == HostValue::Form::kUnknown) return std::nullopt;
+  for (const sym::Expr& dim : known->dims)
+    if (!(dim == sym::Expr(1))) return std::nullopt;
+  const auto integers = host_constants(*known);
+  return integers && integers->size() == 1 ? std::optional<ir::AttrValue>((*integers)[0])
+                                           : std::nullopt;
+}
+
 bool NodeCall::is_parameter(size_t i) const {
   return has(i) && slot(i).initializer != nullptr && !slot(i).host;
+}
+
+std::optional<ir::ValueId> NodeCall::buffer(ir::ValueId id) const {
+  const ir::Graph& graph = door_.graph_;
+  const ir::Value& value = graph.value(id);
+  const ir::Value& root = graph.value(graph.storage(value.storage).root);
+  const bool whole = ir::size_bytes(value) == ir::size_bytes(root);
+  if (!training() || root.producer.valid() || root.category != Category::kParameter || !whole)
+    return std::nullopt;
+  ir::ValueId newest = id;
+  for (ir::ValueId other : graph.values_in(value.storage)) {
+    const ir::Value& version = graph.value(other);
+    if (version.alias == ir::Alias::kUpdate && version.dims == value.dims) newest = other;
+  }
+  return newest;
 }
 
 Result<ir::ValueId> NodeCall::value(size_t i) {
@@ -81,7 +121,18 @@ Result<ir::ValueId> NodeCall::operand(size_t i) {
 }
 
 Result<ir::ValueId> NodeCall::inline_constant(const HostValue& host, std::string_view suffix) {
-  return door_.constant(host, fmt::format("{}/{}", label_, suffix));
+  return door_.constant(host, door_.inner_name(fmt::format("{}/{}", label_, suffix)));
+}
+
+Result<ir::ValueId> NodeCall::inline_number(double value, DType dtype, std::string_view suffix) {
+  HostValue host;
+  host.dtype = dtype;
+  if (is_float(dtype)) {
+    host.reals = {value};
+  } else {
+    host.ints = {static_cast<int64_t>(value)};
+  }
+  return inline_constant(host, suffix);
 }
 
 std::optional<std::pair<ir::ValueId, std::vector<size_t>>> NodeCall::pending_transpose(
@@ -91,13 +142,21 @@ std::optional<std::pair<ir::ValueId, std::vector<size_t>>> NodeCall::pending_tra
   return std::pair(*s.transposed, s.perm);
 }
 
-Result<ir::ValueId> NodeCall::emit(std::string_view kind, std::vector<ir::ValueId> inputs,
-                                   ir::Attrs attrs) {
-  const std::string called = fmt::format("{}/{}", label_, kind);
+Result<std::vector<ir::ValueId>> NodeCall::emit_all(std::string_view kind,
+                                                    std::vector<ir::ValueId> inputs,
+                                                    ir::Attrs attrs) {
+  const std::string called = door_.inner_name(fmt::format("{}/{}", label_, kind));
   LT_ASSIGN(const ir::OpId op,
             ops::append(door_.graph_, kind, std::move(inputs), std::move(attrs),
                         {.name = called, .module = node_.module, .output_names = {called}}));
-  return door_.graph_.op(op).outputs[0];
+  return door_.graph_.op(op).outputs;
+}
+
+Result<ir::ValueId> NodeCall::emit(std::string_view kind, std::vector<ir::ValueId> inputs,
+                                   ir::Attrs attrs) {
+  LT_ASSIGN(const std::vector<ir::ValueId> made,
+            emit_all(kind, std::move(inputs), std::move(attrs)));
+  return made[0];
 }
 
 std::vector<std::string> NodeCall::output_names(size_t outputs) const {
@@ -141,20 +200,20 @@ Result<ir::ValueId> NodeCall::result_at(size_t output, std::string_view kind,
 
 void NodeCall::set(size_t output, ir::ValueId value) {
   if (!wants(output)) return;
-  door_.slots_[node_.outputs[output]].value = value;
-  if (output == 0 && final_name_) door_.slots_[*final_name_].value = value;
+  door_.slot(node_.outputs[output]).value = value;
+  if (output == 0 && final_name_) door_.slot(*final_name_).value = value;
 }
 
 void NodeCall::set_host(size_t output, HostValue value) {
-  if (wants(output)) door_.slots_[node_.outputs[output]].host = std::move(value);
+  if (wants(output)) door_.slot(node_.outputs[output]).host = std::move(value);
 }
 
 void NodeCall::pass(size_t i) {
-  door_.slots_[node_.outputs[0]] = slot(i);
+  door_.slot_of_[node_.outputs[0]] = door_.slot_of_.find(node_.inputs[i])->second;
 }
 
 void NodeCall::set_transpose(ir::ValueId source, std::vector<size_t> perm) {
-  Slot& s = door_.slots_[node_.outputs[0]];
+  Slot& s = door_.slot(node_.outputs[0]);
   s.transposed = source;
   s.perm = std::move(perm);
   s.transpose_node = index_;

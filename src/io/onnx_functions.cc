@@ -36,6 +36,44 @@ std::string renamed(Frame& frame, const std::string& name) {
   return frame.names.emplace(name, frame.prefix + "/" + name).first->second;
 }
 
+// The attributes of a node in a frame: those of the call in place of references to them.
+void resolve_attributes(const Frame& frame, OnnxNode& node) {
+  for (auto attr = node.attrs.begin(); attr != node.attrs.end();) {
+    if (attr->second.reference.empty()) {
+      ++attr;
+    } else if (const auto given = frame.attrs.find(attr->second.reference);
+               given != frame.attrs.end()) {
+      attr->second = given->second;
+      ++attr;
+    } else {
+      attr = node.attrs.erase(attr);
+    }
+  }
+}
+
+// Names in subgraphs are inner names of the function, too: all of its names are different.
+void instantiate_subgraphs(Frame& frame, OnnxNode& node) {
+  std::vector<OnnxSubgraph*> todo;
+  const auto push = [&todo](OnnxNode& holder) {
+    for (auto& [name, attr] : holder.attrs)
+      for (OnnxSubgraph& graph : attr.subgraph) todo.push_back(&graph);
+  };
+  push(node);
+  while (!todo.empty()) {
+    OnnxSubgraph& graph = *todo.back();
+    todo.pop_back();
+    for (OnnxTensor& tensor : graph.initializers) tensor.name = renamed(frame, tensor.name);
+    for (std::vector<std::string>* names : {&graph.inputs, &graph.outputs})
+      for (std::string& name : *names) name = renamed(frame, name);
+    for (OnnxNode& inner : graph.nodes) {
+      for (std::string& name : inner.inputs) name = renamed(frame, name);
+      for (std::string& name : inner.outputs) name = renamed(frame, name);
+      resolve_attributes(frame, inner);
+      push(inner);
+    }
+  }
+}
+
 // A node of a frame in terms of the whole model.
 OnnxNode instantiate(Frame& frame, const OnnxNode& node) {
   OnnxNode copy = node;
@@ -44,14 +82,8 @@ OnnxNode instantiate(Frame& frame, const OnnxNode& node) {
   if (copy.module.empty()) copy.module = frame.module;
   for (std::string& name : copy.inputs) name = renamed(frame, name);
   for (std::string& name : copy.outputs) name = renamed(frame, name);
-  copy.attrs.clear();
-  for (const auto& [name, attr] : node.attrs) {
-    if (attr.reference.empty()) {
-      copy.attrs[name] = attr;
-    } else if (const auto given = frame.attrs.find(attr.reference); given != frame.attrs.end()) {
-      copy.attrs[name] = given->second;
-    }
-  }
+  instantiate_subgraphs(frame, copy);
+  resolve_attributes(frame, copy);
   return copy;
 }
 

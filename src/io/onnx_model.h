@@ -25,6 +25,7 @@ struct OnnxTensor {
   std::optional<DType> dtype;  // none: a type Lowtide does not compute with
   std::vector<int64_t> dims;
   std::string bytes;
+  bool constant_node = false;  // written as a Constant node
   bool external = false;
   std::string file;
   int64_t offset = 0;
@@ -37,6 +38,8 @@ struct OnnxTensor {
   }
 };
 
+struct OnnxSubgraph;
+
 // One attribute; the fields that are set depend on how the exporter wrote it.
 struct OnnxAttr {
   int32_t type = 0;  // AttributeProto.AttributeType; 0: an empty list of a file that tells no types
@@ -46,8 +49,9 @@ struct OnnxAttr {
   std::optional<OnnxTensor> tensor;
   std::vector<int64_t> integers;
   std::vector<double> reals;
-  std::string reference;  // inside a function: the function attribute it stands for
-  bool is_subgraph = false;
+  std::vector<std::string> words;
+  std::string reference;               // inside a function: the function attribute it stands for
+  std::vector<OnnxSubgraph> subgraph;  // one, or none
 };
 
 struct OnnxNode {
@@ -59,6 +63,13 @@ struct OnnxNode {
   std::vector<std::string> inputs;   // "" for an absent optional input
   std::vector<std::string> outputs;  // "" for an output nobody wants
   std::map<std::string, OnnxAttr, std::less<>> attrs;
+};
+
+// The body of an If (or of a loop, which is not read). It also reads names of the graph around it.
+struct OnnxSubgraph {
+  std::vector<OnnxNode> nodes;
+  std::vector<OnnxTensor> initializers;
+  std::vector<std::string> inputs, outputs;
 };
 
 // A declared value: input, output, or entry of value_info. A dim is none when the file says nothing

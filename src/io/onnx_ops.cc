@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <map>
 
+#include "io/convert_indexing.h"
+#include "io/convert_recurrent.h"
 #include "io/host_eval.h"
 #include "io/onnx_peephole.h"
 #include "io/onnx_signatures.h"
@@ -17,10 +19,16 @@ constexpr size_t kNamesShown = 8;
 
 }  // namespace
 
+std::vector<std::span<const ConvertRow>> conversion_families() {
+  return {elementwise_conversions(), activation_conversions(), product_conversions(),
+          window_conversions(),      network_conversions(),    reduction_conversions(),
+          movement_conversions(),    resampling_conversions(), indexing_conversions(),
+          einsum_conversions(),      attention_conversions(),  loss_conversions(),
+          quantized_conversions(),   recurrent_conversions()};
+}
+
 const ConvertRow* find_conversion(std::string_view op_type) {
-  for (const std::span<const ConvertRow> family :
-       {elementwise_conversions(), product_conversions(), network_conversions(),
-        reduction_conversions(), movement_conversions(), attention_conversions()})
+  for (const std::span<const ConvertRow> family : conversion_families())
     for (const ConvertRow& row : family)
       if (row.op_type == op_type) return &row;
   return nullptr;
@@ -28,8 +36,8 @@ const ConvertRow* find_conversion(std::string_view op_type) {
 
 bool is_taken(const OnnxNode& node) {
   if (!node.domain.empty() && node.domain != kPeepholeDomain) return false;
-  const bool read_by_the_door =
-      node.op_type == "Constant" || node.op_type == "Shape" || node.op_type == "Size";
+  const bool read_by_the_door = node.op_type == "Constant" || node.op_type == "Shape" ||
+                                node.op_type == "Size" || node.op_type == "If";
   return read_by_the_door || find_conversion(node.op_type) != nullptr || is_folded(node.op_type);
 }
 

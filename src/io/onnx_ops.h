@@ -4,6 +4,7 @@
 
 #include <span>
 #include <string_view>
+#include <vector>
 
 #include "base/result.h"
 #include "io/onnx_model.h"
@@ -20,12 +21,19 @@ struct ConvertRow {
 };
 
 std::span<const ConvertRow> elementwise_conversions();
+std::span<const ConvertRow> activation_conversions();
 std::span<const ConvertRow> product_conversions();
 std::span<const ConvertRow> network_conversions();
+std::span<const ConvertRow> window_conversions();
 std::span<const ConvertRow> reduction_conversions();
 std::span<const ConvertRow> movement_conversions();
+std::span<const ConvertRow> resampling_conversions();
 std::span<const ConvertRow> attention_conversions();
+std::span<const ConvertRow> loss_conversions();
+std::span<const ConvertRow> quantized_conversions();
 
+// All families.
+std::vector<std::span<const ConvertRow>> conversion_families();
 // null when no family has it. Names of the domain "lowtide" are made by onnx_peephole.
 const ConvertRow* find_conversion(std::string_view op_type);
 // Whether the door takes this node at all: converts it, or folds it when its inputs are known.

@@ -8,6 +8,8 @@
 #include <queue>
 #include <set>
 
+#include "io/onnx_branches.h"
+
 namespace lowtide::io {
 namespace {
 
@@ -52,7 +54,10 @@ Status order_nodes(OnnxModel& model) {
   std::vector<int> missing(count, 0);
   std::vector<std::vector<int>> readers(count);
   for (size_t n = 0; n < count; ++n) {
-    for (const std::string& input : model.nodes[n].inputs) {
+    const std::set<std::string> captured = captured_names(model.nodes[n]);
+    std::vector<std::string> inputs = model.nodes[n].inputs;
+    inputs.insert(inputs.end(), captured.begin(), captured.end());
+    for (const std::string& input : inputs) {
       if (input.empty()) continue;
       const auto maker = makers.find(input);
       if (maker == makers.end())

@@ -1,5 +1,6 @@
 #include "io/onnx_parameters.h"
 
+#include <algorithm>
 #include <array>
 #include <set>
 
@@ -16,53 +17,148 @@ constexpr std::array kWeighted = {"Conv",
                                   "LayerNormalization",
                                   "RMSNormalization",
                                   "InstanceNormalization",
-                                  "GroupNormalization"};
+                                  "GroupNormalization",
+                                  "PRelu"};
+
+// Ops whose first output is their first input in another form.
+constexpr std::array kForms = {"Identity",  "Cast",    "CastLike",  "Reshape", "Squeeze",
+                               "Unsqueeze", "Flatten", "Transpose", "Dropout"};
+
+// Inputs from `first` on that are no weights: they must be known when the model is read, or are the
+// lengths and states that a recurrent network starts from.
+struct KnownInputs {
+  const char* op_type;
+  size_t first;
+};
+constexpr KnownInputs kKnown[] = {{"Resize", 1}, {"Upsample", 1}, {"OneHot", 1}, {"Range", 0},
+                                  {"LSTM", 4},   {"GRU", 4},      {"RNN", 4}};
+
+constexpr std::array kRecurrent = {"LSTM", "GRU", "RNN"};
+constexpr std::array<size_t, 4> kRecurrentWeights = {1, 2, 3, 7};  // W, R, biases, peepholes
+
+template <class List>
+bool is_one_of(const OnnxNode& node, const List& ops) {
+  return node.domain.empty() && std::find(ops.begin(), ops.end(), node.op_type) != ops.end();
+}
 
 struct Uses {
   Names weights;           // read where ops have their weights
+  Names tables;            // read as the table of a Gather
   Names means, variances;  // running statistics of BatchNormalization
+  Names known;             // read where ops must know them
 };
 
-Uses find_uses(const OnnxModel& model) {
-  Uses uses;
-  for (const OnnxNode& node : model.nodes) {
-    if (node.op_type == "Gather" && !node.inputs.empty()) uses.weights.insert(node.inputs[0]);
-    bool weighted = false;
-    for (const char* op : kWeighted) weighted |= node.op_type == op;
-    if (!weighted) continue;
+class UseFinder {
+ public:
+  explicit UseFinder(const OnnxModel& model) {
+    for (const OnnxNode& node : model.nodes)
+      if (is_one_of(node, kForms) && !node.inputs.empty() && !node.outputs.empty())
+        form_of_.emplace(node.outputs[0], node.inputs[0]);
+    for (const OnnxNode& node : model.nodes) look_at(node);
+  }
+  const Uses& uses() const { return uses_; }
+
+ private:
+  void look_at(const OnnxNode& node) {
+    if (node.op_type == "Gather" && !node.inputs.empty()) note(uses_.tables, node.inputs[0]);
+    if (is_one_of(node, kRecurrent))
+      for (size_t i : kRecurrentWeights)
+        if (i < node.inputs.size()) note(uses_.weights, node.inputs[i]);
+    for (const KnownInputs& row : kKnown)
+      for (size_t i = row.first; node.op_type == row.op_type && i < node.inputs.size(); ++i)
+        note(uses_.known, node.inputs[i]);
+    if (!is_one_of(node, kWeighted)) return;
     for (size_t i = 1; i < node.inputs.size(); ++i) {
       const size_t place = node.op_type == "BatchNormalization" ? i : 1;
-      (place == 4 ? uses.variances : place == 3 ? uses.means : uses.weights).insert(node.inputs[i]);
+      note(place == 4 ? uses_.variances : place == 3 ? uses_.means : uses_.weights, node.inputs[i]);
     }
   }
-  return uses;
+  // The name and what it is a form of: nodes are in order, so a chain ends.
+  void note(Names& names, std::string name) {
+    while (names.insert(name).second) {
+      const auto form = form_of_.find(name);
+      if (form == form_of_.end()) return;
+      name = form->second;
+    }
+  }
+
+  std::map<std::string, std::string, std::less<>> form_of_;
+  Uses uses_;
+};
+
+// What the file says of its tensors as a whole.
+struct FileHabits {
+  bool tells_kinds = false;  // of at least one initializer
+  bool weights_are_nodes =
+      false;  // Constant nodes are weights, and no float initializer can be one
+};
+
+FileHabits habits_of(const OnnxModel& model, const Uses& uses,
+                     const std::map<std::string, std::string, std::less<>>& kinds) {
+  FileHabits habits;
+  bool initializers = false;
+  for (const OnnxTensor& tensor : model.initializers) {
+    if (tensor.constant_node) {
+      habits.weights_are_nodes |= uses.weights.contains(tensor.name);
+      continue;
+    }
+    habits.tells_kinds |= kinds.contains(tensor.name);
+    initializers |= tensor.dtype && is_float(*tensor.dtype) && !tensor.dims.empty() &&
+                    tensor.element_count() > 1;
+  }
+  habits.weights_are_nodes &= !initializers;
+  return habits;
 }
 
-TensorRole role_without_kind(const OnnxTensor& tensor, const Uses& uses, bool kinds_known) {
+TensorRole role_without_kind(const OnnxTensor& tensor, const Uses& uses, const FileHabits& habits) {
   if (!tensor.dtype || !is_float(*tensor.dtype) || tensor.dims.empty())
     return TensorRole::kConstant;
-  if (tensor.external || uses.weights.contains(tensor.name)) return TensorRole::kTrained;
-  if (!kinds_known && tensor.element_count() > 1) return TensorRole::kTrained;
+  const bool weight = uses.weights.contains(tensor.name);
+  if (uses.known.contains(tensor.name) && !weight) return TensorRole::kConstant;
+  if (tensor.constant_node && habits.tells_kinds) return TensorRole::kConstant;
+  if (weight) return TensorRole::kTrained;
+  if (tensor.constant_node && !habits.weights_are_nodes) return TensorRole::kConstant;
+  if (tensor.external || uses.tables.contains(tensor.name)) return TensorRole::kTrained;
+  if (!habits.tells_kinds && tensor.element_count() > 1) return TensorRole::kTrained;
   return TensorRole::kConstant;
 }
 
 }  // namespace
 
+void constants_to_initializers(OnnxModel& model) {
+  std::vector<OnnxNode> nodes;
+  for (OnnxNode& node : model.nodes) {
+    const auto value = node.attrs.find("value");
+    const bool holds = node.op_type == "Constant" && node.domain.empty() &&
+                       node.outputs.size() == 1 && node.attrs.size() == 1 &&
+                       value != node.attrs.end() && value->second.tensor;
+    if (!holds) {
+      nodes.push_back(std::move(node));
+      continue;
+    }
+    OnnxTensor tensor = std::move(*value->second.tensor);
+    tensor.name = node.outputs[0];
+    tensor.constant_node = true;
+    model.initializers.push_back(std::move(tensor));
+  }
+  model.nodes = std::move(nodes);
+}
+
 TensorRoles tensor_roles(const OnnxModel& model) {
-  const Uses uses = find_uses(model);
+  const UseFinder finder(model);
+  const Uses& uses = finder.uses();
   std::map<std::string, std::string, std::less<>> kinds;
   for (const OnnxValueInfo& input : model.inputs)
     if (!input.kind.empty()) kinds[input.name] = input.kind;
   for (const auto& [name, info] : model.value_info)
     if (!info.kind.empty()) kinds[name] = info.kind;
 
-  bool kinds_known = false;
-  for (const OnnxTensor& tensor : model.initializers) kinds_known |= kinds.contains(tensor.name);
+  const FileHabits habits = habits_of(model, uses, kinds);
   TensorRoles roles;
   for (const OnnxTensor& tensor : model.initializers) {
     const auto kind = kinds.find(tensor.name);
     const std::string word = kind == kinds.end() ? "" : kind->second;
-    TensorRole role = role_without_kind(tensor, uses, kinds_known);
+    TensorRole role = role_without_kind(tensor, uses, habits);
     if (word == "PARAMETER") role = TensorRole::kTrained;
     const bool real = tensor.dtype && is_float(*tensor.dtype);
     if (word == "BUFFER") role = real ? TensorRole::kBuffer : TensorRole::kConstant;

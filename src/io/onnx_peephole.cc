@@ -4,10 +4,11 @@
 #include "io/onnx_peephole.h"
 
 #include <cmath>
-#include <cstring>
 #include <optional>
 #include <set>
 #include <vector>
+
+#include "base/element.h"
 
 namespace lowtide::io {
 namespace {
@@ -53,10 +54,10 @@ class Matcher {
 
  private:
   void note_scalar(const std::string& name, const OnnxTensor& tensor) {
-    float value = 0;
-    if (tensor.dtype != DType::kF32 || tensor.bytes.size() != sizeof value) return;
-    std::memcpy(&value, tensor.bytes.data(), sizeof value);
-    scalars_[name] = static_cast<double>(value);
+    if (!tensor.dtype || !is_float(*tensor.dtype) ||
+        static_cast<int64_t>(tensor.bytes.size()) != size_bytes(*tensor.dtype))
+      return;
+    scalars_[name] = read_real(*tensor.dtype, tensor.bytes.data());
   }
   void note_constant(const OnnxNode& node) {
     const auto value = node.attrs.find("value");

@@ -4,18 +4,18 @@
 
 #include "base/file.h"
 #include "io/convert.h"
-#include "io/onnx_functions.h"
+#include "io/onnx_branches.h"
 #include "io/onnx_ops.h"
-#include "io/onnx_order.h"
+#include "io/onnx_parameters.h"
 #include "io/onnx_peephole.h"
 #include "io/onnx_wire.h"
 
 namespace lowtide::io {
 
 Result<ir::Graph> graph_of(OnnxModel model, const OnnxOptions& options) {
-  LT_RETURN_IF_ERROR(expand_functions(model));
-  LT_RETURN_IF_ERROR(order_nodes(model));
+  LT_RETURN_IF_ERROR(take_branches(model, options));
   LT_RETURN_IF_ERROR(check_ops(model));
+  constants_to_initializers(model);
   apply_peepholes(model);
   return Conversion(model, options).run();
 }

@@ -1,7 +1,7 @@
-// The letters of attribute types: f one float, i one integer, s one string, t a tensor, F I S lists
-// of them, p a sparse tensor. An integer stands for a float of the same number, as some exporters
-// write it; nothing else is converted. A type that the file does not tell (before IR 4) is that of
-// the field it filled; an empty list fills none and fits everywhere.
+// The letters of attribute types: f one float, i one integer, s one string, t a tensor, g a graph,
+// F I S lists of numbers and strings, p a sparse tensor. An integer stands for a float of the same
+// number, as some exporters write it; nothing else is converted. A type that the file does not tell
+// (before IR 4) is that of the field it filled; an empty list fills none and fits everywhere.
 #include "io/onnx_signatures.h"
 
 #include <fmt/format.h>
@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <array>
+#include <iterator>
 #include <limits>
 
 namespace lowtide::io {
@@ -20,16 +21,22 @@ constexpr size_t kMany = std::numeric_limits<size_t>::max();
 constexpr OpSignature kSignatures[] = {
     {"Abs", 1, 1, ""},
     {"Add", 2, 1, ""},
+    {"AffineGrid", 2, 1, "align_corners:i"},
     {"And", 2, 1, ""},
+    {"ArgMax", 1, 1, "axis:i keepdims:i select_last_index:i"},
+    {"ArgMin", 1, 1, "axis:i keepdims:i select_last_index:i"},
     {"Attention", 7, 4,
      "is_causal:i kv_num_heads:i q_num_heads:i qk_matmul_output_mode:i scale:f softcap:f "
      "softmax_precision:i"},
     {"AveragePool", 1, 1,
      "auto_pad:s ceil_mode:i count_include_pad:i dilations:I kernel_shape:I pads:I strides:I"},
     {"BatchNormalization", 5, 5, "epsilon:f momentum:f spatial:i training_mode:i"},
+    {"BlackmanWindow", 1, 1, "output_datatype:i periodic:i"},
     {"Cast", 1, 1, "round_mode:s saturate:i to:i"},
     {"CastLike", 2, 1, "round_mode:s saturate:i"},
     {"Ceil", 1, 1, ""},
+    {"Celu", 1, 1, "alpha:f"},
+    {"CenterCropPad", 2, 1, "axes:I"},
     {"Clip", 3, 1, "max:f min:f"},
     {"Concat", kMany, 1, "axis:i"},
     {"Constant", 0, 1,
@@ -37,57 +44,90 @@ constexpr OpSignature kSignatures[] = {
      "value_strings:S"},
     {"ConstantOfShape", 1, 1, "value:t"},
     {"Conv", 3, 1, "auto_pad:s dilations:I group:i kernel_shape:I pads:I strides:I"},
+    {"ConvInteger", 4, 1, "auto_pad:s dilations:I group:i kernel_shape:I pads:I strides:I"},
     {"ConvTranspose", 3, 1,
      "auto_pad:s dilations:I group:i kernel_shape:I output_padding:I output_shape:I pads:I "
      "strides:I"},
     {"Cos", 1, 1, ""},
+    {"CumProd", 2, 1, "exclusive:i reverse:i"},
     {"CumSum", 2, 1, "exclusive:i reverse:i"},
     {"DepthToSpace", 1, 1, "blocksize:i mode:s"},
+    {"DequantizeLinear", 3, 1, "axis:i block_size:i output_dtype:i"},
     {"Div", 2, 1, ""},
     {"Dropout", 3, 2, "ratio:f seed:i"},
+    {"DynamicQuantizeLinear", 1, 3, ""},
+    {"Einsum", kMany, 1, "equation:s"},
     {"Elu", 1, 1, "alpha:f"},
     {"Equal", 2, 1, ""},
     {"Erf", 1, 1, ""},
     {"Exp", 1, 1, ""},
     {"Expand", 2, 1, ""},
+    {"EyeLike", 1, 1, "dtype:i k:i"},
     {"Flatten", 1, 1, "axis:i"},
     {"Floor", 1, 1, ""},
+    {"GRU", 6, 2,
+     "activation_alpha:F activation_beta:F activations:S clip:f direction:s hidden_size:i layout:i "
+     "linear_before_reset:i"},
     {"Gather", 2, 1, "axis:i"},
     {"GatherElements", 2, 1, "axis:i"},
     {"GatherND", 2, 1, "batch_dims:i"},
     {"Gelu", 1, 1, "approximate:s"},
     {"Gemm", 3, 1, "alpha:f beta:f transA:i transB:i"},
     {"GlobalAveragePool", 1, 1, ""},
+    {"GlobalLpPool", 1, 1, "p:i"},
     {"GlobalMaxPool", 1, 1, ""},
     {"Greater", 2, 1, ""},
     {"GreaterOrEqual", 2, 1, ""},
+    {"GridSample", 2, 1, "align_corners:i mode:s padding_mode:s"},
     {"GroupNormalization", 3, 1, "epsilon:f num_groups:i stash_type:i"},
+    {"HammingWindow", 1, 1, "output_datatype:i periodic:i"},
+    {"HannWindow", 1, 1, "output_datatype:i periodic:i"},
     {"HardSigmoid", 1, 1, "alpha:f beta:f"},
     {"HardSwish", 1, 1, ""},
+    {"Hardmax", 1, 1, "axis:i"},
     {"Identity", 1, 1, ""},
+    {"If", 1, kMany, "else_branch:g then_branch:g"},
     {"InstanceNormalization", 3, 1, "epsilon:f"},
+    {"IsInf", 1, 1, "detect_negative:i detect_positive:i"},
     {"IsNaN", 1, 1, ""},
+    {"LRN", 1, 1, "alpha:f beta:f bias:f size:i"},
+    {"LSTM", 8, 3,
+     "activation_alpha:F activation_beta:F activations:S clip:f direction:s hidden_size:i "
+     "input_forget:i layout:i"},
     {"LayerNormalization", 3, 3, "axis:i epsilon:f stash_type:i"},
     {"LeakyRelu", 1, 1, "alpha:f"},
     {"Less", 2, 1, ""},
     {"LessOrEqual", 2, 1, ""},
     {"Log", 1, 1, ""},
     {"LogSoftmax", 1, 1, "axis:i"},
+    {"LpNormalization", 1, 1, "axis:i p:i"},
+    {"LpPool", 1, 1, "auto_pad:s ceil_mode:i dilations:I kernel_shape:I p:i pads:I strides:I"},
     {"MatMul", 2, 1, ""},
+    {"MatMulInteger", 4, 1, ""},
     {"Max", kMany, 1, ""},
     {"MaxPool", 1, 2,
      "auto_pad:s ceil_mode:i dilations:I kernel_shape:I pads:I storage_order:i strides:I"},
     {"Mean", kMany, 1, ""},
+    {"MeanVarianceNormalization", 1, 1, "axes:I"},
     {"Min", kMany, 1, ""},
     {"Mish", 1, 1, ""},
     {"Mod", 2, 1, "fmod:i"},
     {"Mul", 2, 1, ""},
     {"Neg", 1, 1, ""},
+    {"NegativeLogLikelihoodLoss", 3, 1, "ignore_index:i reduction:s"},
     {"Not", 1, 1, ""},
+    {"OneHot", 3, 1, "axis:i"},
     {"Or", 2, 1, ""},
+    {"PRelu", 2, 1, ""},
     {"Pad", 4, 1, "mode:s pads:I value:f"},
     {"Pow", 2, 1, ""},
+    {"QLinearConv", 9, 1, "auto_pad:s dilations:I group:i kernel_shape:I pads:I strides:I"},
+    {"QLinearMatMul", 8, 1, ""},
+    {"QuantizeLinear", 3, 1, "axis:i block_size:i output_dtype:i precision:i saturate:i"},
     {"RMSNormalization", 2, 1, "axis:i epsilon:f stash_type:i"},
+    {"RNN", 6, 2,
+     "activation_alpha:F activation_beta:F activations:S clip:f direction:s hidden_size:i "
+     "layout:i"},
     {"RandomUniformLike", 1, 1, "dtype:i high:f low:f seed:f"},
     {"Range", 3, 1, "stash_type:i"},
     {"Reciprocal", 1, 1, ""},
@@ -103,9 +143,21 @@ constexpr OpSignature kSignatures[] = {
     {"ReduceSumSquare", 2, 1, "axes:I keepdims:i noop_with_empty_axes:i"},
     {"Relu", 1, 1, ""},
     {"Reshape", 2, 1, "allowzero:i"},
+    {"Resize", 4, 1,
+     "antialias:i axes:I coordinate_transformation_mode:s cubic_coeff_a:f exclude_outside:i "
+     "extrapolation_value:f keep_aspect_ratio_policy:s mode:s nearest_mode:s"},
+    {"ReverseSequence", 2, 1, "batch_axis:i time_axis:i"},
+    {"RoiAlign", 3, 1,
+     "coordinate_transformation_mode:s mode:s output_height:i output_width:i sampling_ratio:i "
+     "spatial_scale:f"},
+    {"RotaryEmbedding", 4, 1, "interleaved:i num_heads:i rotary_embedding_dim:i"},
     {"Round", 1, 1, ""},
+    {"Scatter", 3, 1, "axis:i"},
+    {"ScatterElements", 3, 1, "axis:i reduction:s"},
     {"ScatterND", 3, 1, "reduction:s"},
+    {"Selu", 1, 1, "alpha:f gamma:f"},
     {"Shape", 1, 1, "end:i start:i"},
+    {"Shrink", 1, 1, "bias:f lambd:f"},
     {"Sigmoid", 1, 1, ""},
     {"Sign", 1, 1, ""},
     {"Sin", 1, 1, ""},
@@ -122,15 +174,24 @@ constexpr OpSignature kSignatures[] = {
     {"Sub", 2, 1, ""},
     {"Sum", kMany, 1, ""},
     {"Swish", 1, 1, "alpha:f"},
+    {"Tan", 1, 1, ""},
     {"Tanh", 1, 1, ""},
     {"ThresholdedRelu", 1, 1, "alpha:f"},
     {"Tile", 2, 1, ""},
+    {"TopK", 2, 2, "axis:i k:i largest:i sorted:i"},
     {"Transpose", 1, 1, "perm:I"},
     {"Trilu", 2, 1, "upper:i"},
     {"Unsqueeze", 2, 1, "axes:I"},
+    {"Upsample", 2, 1, "height_scale:f mode:s scales:F width_scale:f"},
     {"Where", 3, 1, ""},
     {"Xor", 2, 1, ""},
 };
+
+static_assert(std::is_sorted(std::begin(kSignatures), std::end(kSignatures),
+                             [](const OpSignature& a, const OpSignature& b) {
+                               return a.op_type < b.op_type;
+                             }),
+              "find_signature halves the table");
 
 struct TypeName {
   int32_t code;  // AttributeProto.AttributeType

@@ -23,7 +23,7 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little, "payloads are copied as they lie");
 
-constexpr int kMaxNesting = 16;
+constexpr int kMaxNesting = 64;  // of messages; a branch in a branch is three of them
 constexpr int kMaxNodes = 1 << 20;
 constexpr int kMaxRank = 32;
 constexpr int64_t kMaxElements = int64_t{1} << 48;
@@ -211,6 +211,31 @@ int32_t filled_type(const onnx_wire::Attribute& wire) {
   return wire.strings_size() > 0 ? kStrings : 0;
 }
 
+Result<OnnxNode> read_node(const Place& place, onnx_wire::Node& wire);
+
+Status check_node_count(const Place& place, const onnx_wire::Graph& wire) {
+  if (wire.node_size() <= kMaxNodes) return {};
+  return error(ErrorCode::kInput, fmt::format("{}: {} nodes, more than {}", place.origin,
+                                              wire.node_size(), kMaxNodes));
+}
+
+// NOLINTBEGIN(misc-no-recursion): a subgraph in a subgraph, at most kMaxNesting messages deep
+Result<OnnxSubgraph> read_subgraph(const Place& place, onnx_wire::Graph& wire) {
+  LT_RETURN_IF_ERROR(check_node_count(place, wire));
+  OnnxSubgraph graph;
+  for (onnx_wire::Node& node : *wire.mutable_node()) {
+    LT_ASSIGN(OnnxNode read, read_node(place, node));
+    graph.nodes.push_back(std::move(read));
+  }
+  for (onnx_wire::Tensor& tensor : *wire.mutable_initializer()) {
+    LT_ASSIGN(OnnxTensor read, read_tensor(place, tensor));
+    graph.initializers.push_back(std::move(read));
+  }
+  for (const onnx_wire::ValueInfo& info : wire.input()) graph.inputs.push_back(info.name());
+  for (const onnx_wire::ValueInfo& info : wire.output()) graph.outputs.push_back(info.name());
+  return graph;
+}
+
 // The field that is in use is told by `type` (AttributeProto.AttributeType); files before IR 4 may
 // leave it out.
 Result<OnnxAttr> read_attribute(const Place& place, onnx_wire::Attribute& wire) {
@@ -221,11 +246,16 @@ Result<OnnxAttr> read_attribute(const Place& place, onnx_wire::Attribute& wire) 
   if (type == kFloat || (type == 0 && wire.has_f())) attr.real = static_cast<double>(wire.f());
   if (type == kInt || (type == 0 && wire.has_i())) attr.integer = wire.i();
   if (type == kString || (type == 0 && wire.has_s())) attr.word = wire.s();
-  if (type == kGraph || wire.has_g()) attr.is_subgraph = true;
   if (type == kInts || type == 0) attr.integers.assign(wire.ints().begin(), wire.ints().end());
   if (type == kFloats || type == 0) attr.reals.assign(wire.floats().begin(), wire.floats().end());
+  if (type == kStrings || type == 0)
+    attr.words.assign(wire.strings().begin(), wire.strings().end());
   if (wire.has_t() && (type == kTensor || type == 0)) {
     LT_ASSIGN(attr.tensor, read_tensor(place, *wire.mutable_t()));
+  }
+  if (wire.has_g() && (type == kGraph || type == 0)) {
+    LT_ASSIGN(OnnxSubgraph graph, read_subgraph(place, *wire.mutable_g()));
+    attr.subgraph.push_back(std::move(graph));
   }
   return attr;
 }
@@ -246,6 +276,7 @@ Result<OnnxNode> read_node(const Place& place, onnx_wire::Node& wire) {
   }
   return node;
 }
+// NOLINTEND(misc-no-recursion)
 
 Status read_dim(const Place& place, const onnx_wire::Dimension& wire, OnnxValueInfo& info) {
   if (wire.has_dim_value()) {
@@ -290,9 +321,7 @@ Status read_graph(const Place& place, onnx_wire::Graph& wire, OnnxModel& model) 
     return error(ErrorCode::kInput,
                  fmt::format("{}: {} sparse initializers; only dense ones are read", place.origin,
                              wire.sparse_initializer_size()));
-  if (wire.node_size() > kMaxNodes)
-    return error(ErrorCode::kInput, fmt::format("{}: {} nodes, more than {}", place.origin,
-                                                wire.node_size(), kMaxNodes));
+  LT_RETURN_IF_ERROR(check_node_count(place, wire));
   for (onnx_wire::Node& node : *wire.mutable_node()) {
     LT_ASSIGN(OnnxNode read, read_node(place, node));
     model.nodes.push_back(std::move(read));

@@ -63,12 +63,6 @@ sym::Expr taken(const sym::Expr& start, const sym::Expr& end, int64_t step) {
 
 }  // namespace
 
-sym::Expr product(std::span<const sym::Expr> dims) {
-  sym::Expr result = 1;
-  for (const sym::Expr& dim : dims) result = result * dim;
-  return result;
-}
-
 Result<ir::Dims> broadcast(const ir::Dims& a, const ir::Dims& b) {
   const size_t rank = std::max(a.size(), b.size());
   ir::Dims result(rank);
@@ -140,11 +134,12 @@ Result<Cut> slice_cut(const ir::Dims& dims, std::span<const sym::Expr> starts,
     const sym::Expr& dim = dims[d];
     if (step < 0 && !dim.is_constant())
       return error(ErrorCode::kInput, fmt::format("a negative step along the symbolic dim {}", d));
+    cut.steps[d] = step;
+    if (is(dim, 0)) continue;  // nothing, from wherever
     const sym::Expr high = step > 0 ? dim : dim - 1;
     cut.starts[d] = clamp_bound(starts[i], dim, 0, high);
     const sym::Expr end = clamp_bound(ends[i], dim, step > 0 ? 0 : -1, high);
     cut.sizes[d] = taken(cut.starts[d], end, step);
-    cut.steps[d] = step;
   }
   return cut;
 }

@@ -8,7 +8,7 @@
 
 #include "base/result.h"
 #include "ir/graph.h"
-#include "sym/expr.h"
+#include "sym/product.h"
 
 namespace lowtide::io {
 
@@ -37,6 +37,6 @@ Result<Cut> slice_cut(const ir::Dims& dims, std::span<const sym::Expr> starts,
                       std::span<const int64_t> steps);
 
 // Product of dims.
-sym::Expr product(std::span<const sym::Expr> dims);
+using sym::product;
 
 }  // namespace lowtide::io

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "base/bytes.h"
+#include "sym/product.h"
 
 namespace lowtide::ir {
 
@@ -58,6 +59,12 @@ std::optional<ValueId> Graph::find_value(std::string_view wanted) const {
   return found->second;
 }
 
+void Graph::rename(ValueId id, std::string wanted) {
+  LT_CHECK(value_by_name_.emplace(wanted, id).second, wanted);
+  value_by_name_.erase(values_[id].name);
+  values_[id].name = std::move(wanted);
+}
+
 void Graph::add_control(OpId before, OpId after) {
   LT_CHECK(before < after, "control edges follow the order");
   auto& control = ops_[after].control;
@@ -79,9 +86,7 @@ bool Graph::operator==(const Graph& other) const {
 }
 
 sym::Expr element_count(const Value& value) {
-  sym::Expr count = 1;
-  for (const sym::Expr& dim : value.dims) count = count * dim;
-  return count;
+  return sym::product(value.dims);
 }
 
 sym::Expr size_bytes(const Value& value) {
@@ -164,44 +169,6 @@ Status check(const Graph& graph) {
         return bad(fmt::format("op '{}' waits for an op that comes later", op.name));
   }
   return check_updates(graph);
-}
-
-Result<Graph> bind(const Graph& graph, const sym::Bindings& bindings) {
-  const auto bound = [&](const Dims& dims) {
-    Dims result;
-    for (const sym::Expr& dim : dims) result.push_back(dim.substitute(bindings));
-    return result;
-  };
-  const auto bound_value = [&](Value value) {
-    value.dims = bound(value.dims);
-    value.offset_bytes = value.offset_bytes.substitute(bindings);
-    return value;
-  };
-  Graph result;
-  result.name = graph.name;
-  result.producer = graph.producer;
-  result.bindings = graph.bindings;
-  for (const std::string& symbol : free_symbols(graph))
-    if (const auto found = bindings.find(symbol); found != bindings.end())
-      result.bindings[symbol] = found->second;
-  // Ids must not change, so values are added in their own order: those of an op with the op.
-  size_t next_op = 0;
-  const auto add_next_op = [&] {
-    Op op = graph.op(OpId(next_op++));
-    for (auto& [key, attr] : op.attrs)
-      if (Dims* dims = std::get_if<Dims>(&attr)) *dims = bound(*dims);
-    std::vector<Value> outputs;
-    for (ValueId output : op.outputs) outputs.push_back(bound_value(graph.value(output)));
-    result.add_op(std::move(op), std::move(outputs));
-  };
-  for (ValueId v : graph.values()) {
-    const Value& value = graph.value(v);
-    if (!value.producer.valid()) result.add_value(bound_value(value));
-    while (value.producer.valid() && next_op <= value.producer.index()) add_next_op();
-  }
-  while (next_op < graph.op_count()) add_next_op();
-  LT_RETURN_IF_ERROR(check(result));
-  return result;
 }
 
 std::vector<std::string> free_symbols(const Graph& graph) {

@@ -106,7 +106,7 @@ class Graph {
   // Adds a value that is there before the step. alias must be kOwn, producer none.
   ValueId add_value(Value value);
   // Adds an op at the end of the order, with its outputs. Inputs must exist. ids of op and outputs
-  // are set here.
+  // are set here. What the outputs are is believed: passes use ops::append, which knows.
   OpId add_op(Op op, std::vector<Value> outputs);
 
   size_t op_count() const { return ops_.size(); }
@@ -125,6 +125,7 @@ class Graph {
   std::optional<ValueId> find_value(std::string_view name) const;
 
   // The few facts that may change after a value or op was added; none of them changes dependencies.
+  void rename(ValueId id, std::string wanted);  // nobody may have the name
   void set_output(ValueId id, bool is_output) { values_[id].is_output = is_output; }
   void set_category(ValueId id, Category category) { values_[id].category = category; }
   void set_initial(ValueId id, InitialValue initial) { values_[id].initial = std::move(initial); }
@@ -159,9 +160,6 @@ sym::Expr size_bytes(const Value& value);
 // unique; dims are not negative. Error: kInput.
 Status check(const Graph& graph);
 
-// Replaces bound symbols everywhere (dims, attributes, offsets) and records them. Error: kInput
-// when a dim becomes negative or a size exceeds 2^62 bytes.
-Result<Graph> bind(const Graph& graph, const sym::Bindings& bindings);
 // The symbols that occur in any dim, sorted.
 std::vector<std::string> free_symbols(const Graph& graph);
 

@@ -1,8 +1,11 @@
-// Ops as they go into a graph and come out of it.
+// Ops as they go into a graph and come out of it. Nothing else in this project makes the outputs
+// of an op: where a view starts, for one, is its base's place and the op's own offset, and who adds
+// only one of the two has a graph that reads other bytes.
 #include <fmt/format.h>
 
 #include <set>
 
+#include "base/check.h"
 #include "ops/row.h"
 
 namespace lowtide::ops {
@@ -47,6 +50,7 @@ Result<ir::OpId> append(ir::Graph& graph, std::string_view kind, std::vector<ir:
   op.name = graph.fresh_name(options.name.empty() ? kind : std::string_view(options.name));
   op.module = options.module;
   op.phase = options.phase;
+  op.control = options.control;
   op.attrs = std::move(attrs);
   op.inputs = std::move(inputs);
   Instance instance{.kind = op.kind, .attrs = &op.attrs, .inputs = {}};
@@ -82,6 +86,53 @@ Result<ir::OpId> append(ir::Graph& graph, std::string_view kind, std::vector<ir:
     outputs.push_back(std::move(value));
   }
   return graph.add_op(std::move(op), std::move(outputs));
+}
+
+namespace {
+
+// What the storage of an output is for, if it owns one here. One that was a view had the category
+// of its base, which is of another phase's making or none.
+Category own_category(const ir::Op& op, const ir::Value& output) {
+  if (output.alias == ir::Alias::kOwn || output.category == Category::kGradient)
+    return output.category;
+  return op.phase == Phase::kForward ? Category::kActivation : Category::kTemporary;
+}
+
+// What an update reads as a gradient is one down to the storage that it lies in.
+void mark_gradient(ir::Graph& graph, ir::ValueId id) {
+  while (id.valid()) {
+    const ir::Value& value = graph.value(id);
+    if (!value.producer.valid() || graph.op(value.producer).phase != Phase::kBackward) return;
+    graph.set_category(id, Category::kGradient);
+    id = value.alias == ir::Alias::kView ? value.base : ir::ValueId::none();
+  }
+}
+
+}  // namespace
+
+Result<ir::OpId> append_again(ir::Graph& graph, const ir::Graph& from, ir::OpId op,
+                              std::vector<ir::ValueId> inputs, ir::Attrs attrs,
+                              std::vector<ir::OpId> control) {
+  const ir::Op& old = from.op(op);
+  AppendOptions options;
+  options.name = old.name;
+  options.module = old.module;
+  options.phase = old.phase;
+  options.control = std::move(control);
+  for (ir::ValueId output : old.outputs) options.output_names.push_back(from.value(output).name);
+  LT_ASSIGN(const ir::OpId added,
+            append(graph, old.kind, std::move(inputs), std::move(attrs), options));
+  const std::vector<ir::ValueId> made = graph.op(added).outputs;
+  LT_CHECK(made.size() == old.outputs.size(), old.name);
+  for (size_t i = 0; i < made.size(); ++i) {
+    const ir::Value& was = from.value(old.outputs[i]);
+    graph.set_output(made[i], was.is_output);
+    if (graph.value(made[i]).alias == ir::Alias::kOwn)
+      graph.set_category(made[i], own_category(old, was));
+    else if (was.category == Category::kGradient)
+      mark_gradient(graph, made[i]);
+  }
+  return added;
 }
 
 }  // namespace lowtide::ops

@@ -24,7 +24,7 @@ class AxisReader {
       map_.axes.push_back({.name = axis.name,
                            .extent = *axis.extent,
                            .role = AxisRole::kReduction,
-                           .merge = row_.merge,
+                           .merge = merge(),
                            .coupled = axis.coupled || axis.chosen});
     for (size_t i = 0; i < signature_.inputs.size(); ++i)
       if (signature_.inputs[i]) read(*signature_.inputs[i], static_cast<int>(i), false);
@@ -34,6 +34,12 @@ class AxisReader {
   }
 
  private:
+  // A mean of integers is cut off, so means of parts do not add up.
+  Merge merge() const {
+    const bool cut_off = row_.mean && instance_.inputs[0] && !is_float(instance_.inputs[0]->dtype);
+    return cut_off ? Merge::kNone : row_.merge;
+  }
+
   const Expr& extent(int axis) const { return map_.axes[static_cast<size_t>(axis)].extent; }
 
   void read(const OperandIndex& operand, int number, bool is_output) {

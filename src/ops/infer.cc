@@ -5,7 +5,6 @@
 
 #include <algorithm>
 
-#include "base/check.h"
 #include "ops/bind.h"
 #include "ops/row.h"
 
@@ -81,13 +80,16 @@ std::optional<Expr> position_limit(const Instance& instance, size_t input) {
   if (row == nullptr || row->positions.empty()) return {};
   const Result<Bound> bound = bind_instance(instance);
   if (!bound) return {};
-  for (const auto& [operand, axis] : parse_positions(row->positions)) {
+  std::optional<Expr> limit;
+  for (auto [operand, axis] : parse_positions(row->positions)) {
     if (static_cast<size_t>(operand) != input) continue;
-    const int found = bound->signature.find_axis(axis);
-    LT_CHECK(found >= 0, axis);
-    return bound->signature.axes[static_cast<size_t>(found)].extent;
+    const bool pack = axis.ends_with("..");
+    if (pack) axis.remove_suffix(2);
+    for (const SignatureAxis& each : bound->signature.axes)
+      if (each.name == axis || (pack && each.chosen && each.name.starts_with(axis)))
+        limit = limit ? min(*limit, *each.extent) : *each.extent;
   }
-  return {};
+  return limit;
 }
 
 std::vector<std::pair<int, int>> in_place_pairs(const Instance& instance) {

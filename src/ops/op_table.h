@@ -78,18 +78,27 @@ Result<std::vector<OutputType>> infer(
 // The instance of an op of a graph.
 Instance instance_of(const ir::Graph& graph, ir::OpId op);
 
-// Infers and appends: the one way in which doors, autodiff and optimizers add ops. Outputs are
-// named `name`, `name.1`, ... unless output_names says otherwise (made fresh where taken).
-// `category` is given to outputs that own a storage.
+// Infers and appends: the one way in which doors, autodiff, optimizers and passes add ops, so that
+// types, storages and offsets are always what the op table says. Outputs are named `name`,
+// `name.1`, ... unless output_names says otherwise (made fresh where taken).
 struct AppendOptions {
   std::string name = {};  // of the op; made fresh where taken; empty: from kind
   std::string module = {};
   Phase phase = Phase::kForward;
   std::vector<std::string> output_names = {};
-  Category category = Category::kActivation;
+  Category category = Category::kActivation;  // of the outputs that own a storage
+  std::vector<ir::OpId> control = {};
 };
 Result<ir::OpId> append(ir::Graph& graph, std::string_view kind, std::vector<ir::ValueId> inputs,
                         ir::Attrs attrs, const AppendOptions& options = {});
+
+// An op of another graph again, on operands and with attributes of this one: its names, module,
+// phase, and what its outputs are for (is_output, category) stay; their types, storages and offsets
+// are inferred anew, so what was a view may come to own a storage, and the reverse. Of its control
+// edges it gets `control`. Where it fails the graph is as it was.
+Result<ir::OpId> append_again(ir::Graph& graph, const ir::Graph& from, ir::OpId op,
+                              std::vector<ir::ValueId> inputs, ir::Attrs attrs,
+                              std::vector<ir::OpId> control);
 
 // Below what the integers of an input must stay because they are positions along an axis: rows of a
 // Gather, classes of a loss. Nothing where they are not.

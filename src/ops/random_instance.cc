@@ -10,16 +10,29 @@
 #include <algorithm>
 #include <map>
 
+#include "ops/random_draw.h"
+#include "ops/random_resampling.h"
 #include "ops/row.h"
 
 namespace lowtide::ops {
-namespace {
-
-using Kind = InputValues::Kind;
 
 bool chance(Rng& rng, uint64_t one_in) {
   return rng.below(one_in) == 0;
 }
+
+ir::Dims random_dims(Rng& rng, int64_t rank) {
+  ir::Dims dims;
+  for (int64_t d = 0; d < rank; ++d) dims.push_back(rng.between(1, 5));
+  return dims;
+}
+
+int64_t number(const sym::Expr& extent) {
+  return extent.constant().value_or(1);
+}
+
+namespace {
+
+using Kind = InputValues::Kind;
 
 // ---- from a pattern
 // -----------------------------------------------------------------------------------------------
@@ -195,6 +208,12 @@ std::string pattern_text(const Row& row, RandomInstance& made, Rng& rng) {
     return row.kind == "CrossEntropy" ? "a..@axis [c] b.., a.. b.. -> (), a.. b.."
                                       : "a..@axis [c] b.., a.. b.., a.. b.. -> a.. [c] b..";
   }
+  if (row.kind == "ReverseSequence") {
+    const bool time_first = chance(rng, 2);
+    made.attrs["time_axis"] = int64_t{!time_first};
+    made.attrs["batch_axis"] = int64_t{time_first};
+    return time_first ? "[t] b x.., b -> [t] b x.." : "b [t] x.., b -> b [t] x..";
+  }
   if (row.kind == "SgdUpdate")
     return chance(rng, 2) ? "a.., a.., a.. -> a.., a.." : "a.., a.. -> a..";
   return {};
@@ -202,16 +221,6 @@ std::string pattern_text(const Row& row, RandomInstance& made, Rng& rng) {
 
 // ---- rearrangements
 // -----------------------------------------------------------------------------------------------
-
-ir::Dims random_dims(Rng& rng, int64_t rank) {
-  ir::Dims dims;
-  for (int64_t d = 0; d < rank; ++d) dims.push_back(rng.between(1, 5));
-  return dims;
-}
-
-int64_t number(const sym::Expr& extent) {
-  return extent.constant().value_or(1);
-}
 
 // Splits, joins and drops dimensions: the factors of all extents in order, regrouped.
 ir::Dims random_shape(const ir::Dims& dims, Rng& rng) {
@@ -267,6 +276,18 @@ void draw_concat(RandomInstance& made, const ir::Dims& dims, Rng& rng) {
   }
 }
 
+// The dimensions that are left of a reduction.
+ir::Dims reduced(const ir::Dims& dims, const ir::Dims& axes, bool keep) {
+  ir::Dims left;
+  for (size_t d = 0; d < dims.size(); ++d) {
+    const sym::Expr axis = static_cast<int64_t>(d);
+    const bool gone = std::find(axes.begin(), axes.end(), axis) != axes.end();
+    if (!gone) left.push_back(dims[d]);
+    if (gone && keep) left.emplace_back(1);
+  }
+  return left;
+}
+
 void draw_rearrangement(RandomInstance& made, Rng& rng) {
   ir::Dims dims = random_dims(rng, rng.between(1, 4));
   made.inputs = {Type{DType::kF32, dims, {}}};
@@ -281,6 +302,14 @@ void draw_rearrangement(RandomInstance& made, Rng& rng) {
     draw_slice(made, dims, rng);
   } else if (made.kind == "Pad") {
     draw_pad(made, dims, rng);
+  } else if (made.kind.starts_with("Resize")) {
+    draw_resize(made, dims, rng);
+  } else if (made.kind.starts_with("GridSample")) {
+    draw_grid_sample(made, rng);
+  } else if (made.kind == "RoiAlign") {
+    draw_roi_align(made, rng);
+  } else if (made.kind.starts_with("PadRepeat")) {
+    draw_pad_repeat(made, dims, rng);
   } else if (made.kind == "Concat") {
     draw_concat(made, dims, rng);
   } else if (made.kind == "Expand") {
@@ -297,7 +326,10 @@ void draw_rearrangement(RandomInstance& made, Rng& rng) {
     ir::Dims axes;
     for (size_t d = 0; d < dims.size(); ++d)
       if (chance(rng, 2)) axes.emplace_back(static_cast<int64_t>(d));
-    made.attrs = {{"axes", axes}, {"keepdims", int64_t{chance(rng, 2)}}};
+    const bool keep = chance(rng, 2);
+    made.attrs = {{"axes", axes}, {"keepdims", int64_t{keep}}};
+    if (made.kind == "ReduceProdGrad")
+      made.inputs.insert(made.inputs.begin(), Type{DType::kF32, reduced(dims, axes, keep), {}});
   }
 }
 
@@ -313,6 +345,9 @@ void fill_attrs(const Row& row, RandomInstance& made, Rng& rng) {
       {"exponent", 3.0},
       {"scale", 0.75},
       {"shift", -0.5},
+      {"bias", 1.0},
+      {"size", rng.between(1, 4)},
+      {"p", rng.between(1, 2)},
       {"ratio", 0.25},
       {"stream", int64_t{7}},
       {"low", -1.0},
@@ -332,6 +367,10 @@ void fill_attrs(const Row& row, RandomInstance& made, Rng& rng) {
       {"count_include_pad", int64_t{chance(rng, 2)}},
       {"upper", int64_t{chance(rng, 2)}},
       {"k", rng.between(-2, 2)},
+      {"last", int64_t{chance(rng, 2)}},
+      {"smallest", int64_t{chance(rng, 2)}},
+      {"exclusive", int64_t{chance(rng, 2)}},
+      {"reverse", int64_t{chance(rng, 2)}},
       {"approximate", std::string(chance(rng, 2) ? "tanh" : "none")}};
   for (const auto& [name, value] : usual)
     if (fmt::format(" {}", row.attrs).find(fmt::format(" {}:", name)) != std::string::npos)
@@ -360,28 +399,81 @@ bool is_positive(std::string_view kind, size_t input) {
                      [&](const Entry& e) { return e.kind == kind && e.input == input; });
 }
 
-void fill_types(const Row& row, RandomInstance& made, int64_t limit, int64_t taps, Rng& rng) {
+// The word of the operands that share a type: a variable, or that of the only operand there is.
+std::string_view shared_word(const Row& row) {
+  const OperandWords words = parse_words(row.types);
+  for (const std::vector<std::string_view>* side : {&words.inputs, &words.outputs})
+    for (const std::string_view word : *side)
+      if (std::string_view("TNU*").find(word[0]) != std::string_view::npos) return word;
+  return words.inputs.empty() ? "*" : "";  // Fill: its attribute says
+}
+
+// Moderate values of a type; divisors and the like are positive.
+InputValues values_of(DType type, bool positive) {
+  if (type == DType::kBool) return {.kind = Kind::kBool};
+  if (is_float(type)) return {.kind = positive ? Kind::kPositive : Kind::kReal};
+  if (positive) return {.kind = Kind::kWhole, .low = 1, .high = 5};
+  return {.kind = Kind::kWhole, .low = is_unsigned(type) ? 0 : -9, .high = 10};
+}
+
+// The type and the values of one operand. `limit` is the extent that indices name positions of,
+// `taps` the number of taps of a window.
+InputValues give_type(Type& operand, std::string_view word, DType shared, bool positive,
+                      int64_t limit, int64_t taps, Rng& rng) {
+  switch (word[0]) {
+    case 'b':
+      operand.dtype = DType::kBool;
+      return {.kind = Kind::kBool};
+    case 'l':
+      operand.dtype = DType::kI64;
+      return {.kind = Kind::kInteger, .low = 0, .high = limit};
+    case 'i':
+      operand.dtype = chance(rng, 2) ? DType::kI64 : DType::kI32;
+      return {.kind = Kind::kInteger, .low = -limit, .high = limit};
+    case 'u':
+      operand.dtype = DType::kU8;
+      return {.kind = Kind::kInteger, .low = 0, .high = taps};
+    case 'S':
+      operand.dtype = state_type(shared);
+      return values_of(operand.dtype, positive);
+    default:
+      operand.dtype = shared;
+      return values_of(shared, positive);
+  }
+}
+
+struct Drawn {
+  DType shared;
+  int64_t limit, taps;
+};
+
+void fill_types(const Row& row, RandomInstance& made, const Drawn& drawn, Rng& rng) {
   for (size_t i = 0; i < made.inputs.size(); ++i) {
-    InputValues values;
-    if (is_positive(row.kind, i)) values.kind = Kind::kPositive;
-    if (made.inputs[i]) {
-      const char word = input_word(parse_words(row.types), i)[0];
-      DType& type = made.inputs[i]->dtype;
-      if (word == 'b') {
-        type = DType::kBool;
-        values.kind = Kind::kBool;
-      } else if (word == 'l') {
-        type = DType::kI64;
-        values = {Kind::kInteger, 0, limit};
-      } else if (word == 'i') {
-        type = chance(rng, 2) ? DType::kI64 : DType::kI32;
-        values = {Kind::kInteger, -limit, limit};
-      } else if (word == 'u') {
-        type = DType::kU8;
-        values = {Kind::kInteger, 0, taps};
-      }
-    }
+    const std::string_view word = input_word(parse_words(row.types), i);
+    InputValues values{.kind = is_positive(row.kind, i) ? Kind::kPositive : Kind::kReal};
+    if (made.inputs[i])
+      values = give_type(*made.inputs[i], word, drawn.shared, is_positive(row.kind, i), drawn.limit,
+                         drawn.taps, rng);
     made.values.push_back(values);
+  }
+}
+
+// Attributes that name the type of an output.
+void fill_named_types(RandomInstance& made, DType shared, Rng& rng) {
+  if (made.kind == "Fill") made.attrs["dtype"] = std::string(name(shared));
+  if (made.kind == "Cast")
+    made.attrs["to"] = std::string(name(static_cast<DType>(rng.below(kDTypes))));
+}
+
+// What a row's text does not say: how many elements a TopK may take, that a OneHot has two values.
+void fit_to_checks(RandomInstance& made, int64_t& limit) {
+  if (made.kind == "TopK") {
+    const auto axis = static_cast<size_t>(std::get<int64_t>(made.attrs.at("axis")));
+    auto& count = std::get<int64_t>(made.attrs.at("count"));
+    count = std::min(count, number(made.inputs[0]->dims[axis]));
+  } else if (made.kind == "OneHot") {
+    made.inputs[1]->dims = {2};
+    limit = std::get<int64_t>(made.attrs.at("depth"));
   }
 }
 
@@ -403,13 +495,30 @@ void remove_padding(RandomInstance& made) {
 
 }  // namespace
 
-Result<RandomInstance> random_instance(std::string_view kind, Rng& rng) {
+std::vector<DType> shared_types(std::string_view kind) {
+  std::vector<DType> types;
+  const Row* row = find(kind);
+  const std::string_view word = row == nullptr ? "" : shared_word(*row);
+  for (int t = 0; t < kDTypes && !word.empty(); ++t)
+    if (accepts(word, static_cast<DType>(t))) types.push_back(static_cast<DType>(t));
+  return types;
+}
+
+Result<RandomInstance> random_instance(std::string_view kind, Rng& rng, std::optional<DType> type) {
   const Row* row = find(kind);
   if (row == nullptr)
     return error(ErrorCode::kInput, fmt::format("there is no op of kind {}", kind));
   RandomInstance made;
   made.kind = std::string(kind);
   int64_t limit = 1, taps = 1;
+  if (is_indexing(kind) || is_recurrent(kind)) {
+    if (is_indexing(kind))
+      draw_indexing(made, rng);
+    else
+      draw_recurrent(made, rng);
+    LT_RETURN_IF_ERROR(infer(made.instance()).map([](const auto&) {}));
+    return made;
+  }
   if (const std::string text = pattern_text(*row, made, rng); !text.empty()) {
     LT_ASSIGN(const Pattern pattern, parse_pattern(text));
     PatternDraw draw(*row, pattern, made, rng);
@@ -419,14 +528,23 @@ Result<RandomInstance> random_instance(std::string_view kind, Rng& rng) {
   } else {
     draw_rearrangement(made, rng);
   }
+  if (kind.starts_with("Lrn") && chance(rng, 2)) made.attrs["beta"] = 0.75;
+  fit_to_checks(made, limit);
+  const DType shared = type.value_or(DType::kF32);
+  if (kind == "RoiAlign") draw_roi_align(made, rng);
+  if (kind == "Resize" && !is_float(shared)) copy_nearest(made);
   fill_attrs(*row, made, rng);
-  fill_types(*row, made, limit, taps, rng);
+  fill_types(*row, made, {.shared = shared, .limit = limit, .taps = taps}, rng);
+  if (type) fill_named_types(made, shared, rng);
   if (kind == "MaxPoolGrad") remove_padding(made);
+  if (kind == "RoiAlign") made.values[1] = {Kind::kInteger, 0, number(made.inputs[0]->dims[0])};
+  if (kind == "MaxPoolPositions") made.values[0].high = draw_positions(made, rng);
   LT_RETURN_IF_ERROR(infer(made.instance()).map([](const auto&) {}));
   return made;
 }
 
 std::vector<double> random_values(const InputValues& values, int64_t count, Rng& rng) {
+  if (!values.exact.empty()) return values.exact;
   std::vector<double> result;
   for (int64_t i = 0; i < count; ++i) {
     switch (values.kind) {
@@ -435,6 +553,9 @@ std::vector<double> random_values(const InputValues& values, int64_t count, Rng&
         break;
       case Kind::kPositive:
         result.push_back(0.25 + 1.75 * rng.uniform());
+        break;
+      case Kind::kWhole:
+        result.push_back(static_cast<double>(rng.between(values.low, values.high - 1)));
         break;
       case Kind::kBool:
         result.push_back(static_cast<double>(rng.below(2)));

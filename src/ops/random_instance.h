@@ -19,12 +19,14 @@ namespace lowtide::ops {
 struct InputValues {
   enum class Kind : uint8_t {
     kReal,      // any number of moderate size
+    kWhole,     // the same of an integer type, in [low, high)
     kPositive,  // in [0.25, 2]: divisors, variances, arguments of logarithms
     kInteger,   // in [low, high): labels, indices, taps
     kBool,
   };
   Kind kind = Kind::kReal;
   int64_t low = 0, high = 1;
+  std::vector<double> exact = {};  // the elements themselves, where they must fit one another
 };
 
 struct RandomInstance {
@@ -36,9 +38,15 @@ struct RandomInstance {
   Instance instance() const { return {.kind = kind, .attrs = &attrs, .inputs = inputs}; }
 };
 
-// A valid instance: infer() succeeds on it. Error: kInput, for a kind that the op table does not
-// have.
-Result<RandomInstance> random_instance(std::string_view kind, Rng& rng);
+// The types that the operands of a kind which share one type may have; none where the row leaves no
+// choice.
+std::vector<DType> shared_types(std::string_view kind);
+
+// A valid instance: infer() succeeds on it. `type` is that of the operands that share one, one of
+// shared_types(); without it they are f32. Types that an attribute names and those of indices are
+// drawn. Error: kInput, for a kind that the op table does not have.
+Result<RandomInstance> random_instance(std::string_view kind, Rng& rng,
+                                       std::optional<DType> type = std::nullopt);
 
 // `count` elements as `values` says; integers and booleans as whole numbers. The first of several
 // labels is never `low`, which may be the ignored one.

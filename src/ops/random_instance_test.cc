@@ -52,8 +52,11 @@ TEST(EveryOp, TouchesNoMoreBytesThanItsOperandsHave) {
       results += count;
     }
     EXPECT_GE(*cost->flops.constant(), 0);
-    const bool gathers = made.kind == "Gather";
-    EXPECT_LE(*cost->bytes_read.constant(), gathers ? operands + results : operands);
+    // What is chosen by data may be read several times, once for each result.
+    const bool chosen = made.kind.starts_with("Gather") || made.kind.starts_with("GridSample") ||
+                        made.kind == "RoiAlign";
+    const int64_t again = chosen ? results * static_cast<int64_t>(made.inputs.size()) : 0;
+    EXPECT_LE(*cost->bytes_read.constant(), operands + again);
     EXPECT_LE(*cost->bytes_written.constant(), results);
   });
 }
@@ -152,6 +155,16 @@ TEST(EveryOp, PartsCutWhatTheAxisMapSays) {
   EXPECT_GT(windows, 200);
 }
 
+// Index tuples, the two values of a OneHot and the weights of recurrent networks have extents that
+// are numbers.
+bool must_be_number(std::string_view kind, std::string_view axis) {
+  if (kind == "OneHot") return axis == "w";
+  if (kind == "GatherND" || kind == "ScatterND") return axis == "k";
+  for (std::string_view cell : {"Lstm", "Gru", "Rnn"})
+    if (kind.starts_with(cell)) return axis != "t" && axis != "b";
+  return false;
+}
+
 // Binding a symbol before inference and after it gives the same dimensions.
 TEST(EveryOp, InfersOnSymbolsWhatItInfersOnNumbers) {
   for_each_instance([&](const RandomInstance& made, Rng& rng) {
@@ -159,6 +172,7 @@ TEST(EveryOp, InfersOnSymbolsWhatItInfersOnNumbers) {
     const Result<AxisMap> map = axis_map(made.instance());
     if (map->axes.empty()) return;
     const int axis = static_cast<int>(rng.below(map->axes.size()));
+    if (must_be_number(made.kind, map->axes[static_cast<size_t>(axis)].name)) return;
     const int64_t extent = *map->axes[static_cast<size_t>(axis)].extent.constant();
     RandomInstance symbolic = made;
     for (const AxisUse& use : map->uses) {

@@ -28,9 +28,10 @@ struct Row {
   // one is given.
   std::string_view axes = {};
   Result<Signature> (*compute)(const Instance&) = nullptr;
-  // "T T i -> T": operand types. T: one float type; N: one numeric type (not bool); U: one type; b:
-  // bool; l: i64; i: i64 or i32; u: u8; *: any; @a: attribute a. A repeated last input stands for
-  // all further inputs.
+  // "T T i -> T": operand types. T: one float type; N: one numeric type (not bool); U: one type; S:
+  // the type of what an optimizer remembers of T, f32 where T has 16 bits and T otherwise; b: bool;
+  // l: i64; i: i64 or i32; u: u8; *: any; @a: attribute a. A repeated last input stands for all
+  // further inputs.
   std::string_view types = {};
   // "x r w -> x": layouts. x: one common permutation; r: row-major; w: any, blocked too; @a: what
   // attribute a says, row-major without it.
@@ -63,6 +64,7 @@ std::span<const Row> product_rows();
 std::span<const Row> normalisation_rows();
 std::span<const Row> pooling_rows();
 std::span<const Row> movement_rows();
+std::span<const Row> resampling_rows();
 std::span<const Row> update_rows();
 
 // The signature of an instance, its axes not yet bound. Error: as infer.
@@ -94,6 +96,9 @@ struct OperandWords {
 OperandWords parse_words(std::string_view text);
 // The word of input i; the last one stands for all further inputs.
 std::string_view input_word(const OperandWords& words, size_t i);
+
+// Whether an operand of this type word may be of this type.
+bool accepts(std::string_view word, DType type);
 
 // Checks the attributes against the row, and the input types; the types of the outputs. Error:
 // kInput.

@@ -120,6 +120,7 @@ void add_binary(std::vector<Row>& rows) {
     rows.push_back(binary(kind, "N N -> N", "0<-0 0<-1", true));
   rows.push_back(binary("Pow", "N N -> N", "0<-0", true));
   rows.push_back(binary("Mod", "N N -> N", "0<-0", false));
+  rows.back().attrs = "fmod:int?";
   for (std::string_view kind : {"Equal", "Less", "LessOrEqual", "Greater", "GreaterOrEqual"})
     rows.push_back(binary(kind, "U U -> b", "", false));
   for (std::string_view kind : {"And", "Or", "Xor"})

@@ -9,9 +9,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <span>
 #include <vector>
 
 #include "ops/row.h"
+#include "sym/product.h"
 
 namespace lowtide::ops {
 namespace {
@@ -37,9 +39,7 @@ int entry(size_t i) {
 // ------------------------------------------------------------------------------------------------------
 
 Expr product(const ir::Dims& dims, size_t begin, size_t end) {
-  Expr result = 1;
-  for (size_t d = begin; d < end; ++d) result = result * dims[d];
-  return result;
+  return sym::product(std::span(dims).subspan(begin, end - begin));
 }
 
 class ReshapeAxes {

@@ -1,6 +1,8 @@
 // Rows of normalisations, softmax and losses. What a statistic is taken over is coupled; the other
 // axes are free. A label that may be ignored makes the mean's divisor depend on data, and so
 // couples the axes of the labels.
+#include <fmt/format.h>
+
 #include <vector>
 
 #include "ops/row.h"
@@ -115,6 +117,47 @@ void add_layer_norm(std::vector<Row>& rows) {
                   .flops = 11});
 }
 
+// A norm is 1 (absolute values) or 2 (squares); a window has a channel.
+Status check_norm(const Instance& instance) {
+  LT_ASSIGN(const int64_t p, int_attr(instance, "p"));
+  if (p == 1 || p == 2) return {};
+  return error(ErrorCode::kInput, fmt::format("{}: p is {}, not 1 or 2", instance.kind, p));
+}
+Status check_window(const Instance& instance) {
+  LT_ASSIGN(const int64_t size, int_attr(instance, "size"));
+  if (size >= 1) return {};
+  return error(ErrorCode::kInput, fmt::format("{}: size is {}", instance.kind, size));
+}
+
+void add_local_norms(std::vector<Row>& rows) {
+  constexpr std::string_view kLrn = "size:int alpha:real beta:real bias:real";
+  rows.push_back({.kind = "Lrn",
+                  .axes = "n [c] s.. -> n [c] s..",
+                  .types = "T -> T",
+                  .layouts = "x -> x",
+                  .attrs = kLrn,
+                  .flops = 12,
+                  .check = check_window,
+                  .traits = {.gradient = "Lrn"}});
+  rows.push_back({.kind = "LrnGrad",
+                  .axes = "n [c] s.., n [c] s.. -> n [c] s..",
+                  .types = "T T -> T",
+                  .layouts = "x x -> x",
+                  .attrs = kLrn,
+                  .flops = 24,
+                  .check = check_window});
+  Row row = along_axis("LpNormalize");
+  row.attrs = "axis:int p:int";
+  row.flops = 3;
+  row.check = check_norm;
+  rows.push_back(row);
+  row = along_axis_gradient("LpNormalizeGrad");
+  row.attrs = "axis:int p:int";
+  row.flops = 6;
+  row.check = check_norm;
+  rows.push_back(row);
+}
+
 void add_losses(std::vector<Row>& rows) {
   rows.push_back({.kind = "CrossEntropy",
                   .compute = cross_entropy_axes,
@@ -161,6 +204,7 @@ std::span<const Row> normalisation_rows() {
     for (std::string_view kind : {"Softmax", "LogSoftmax"}) made.push_back(along_axis(kind));
     for (std::string_view kind : {"SoftmaxGrad", "LogSoftmaxGrad"})
       made.push_back(along_axis_gradient(kind));
+    add_local_norms(made);
     add_losses(made);
     return made;
   }();

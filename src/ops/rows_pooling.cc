@@ -11,11 +11,15 @@
 namespace lowtide::ops {
 namespace {
 
-// "a0 r1 a2 -> a0 a2", with 1 in the place of a reduced dimension when keepdims is set.
-Result<Signature> reduce_axes(const Instance& instance) {
-  if (instance.inputs.empty() || !instance.inputs[0])
-    return error(ErrorCode::kInput, fmt::format("{}: input 0 is missing", instance.kind));
-  const size_t rank = instance.inputs[0]->dims.size();
+// The two sides of a reduction of input `whole`: "a0 r1 a2" and "a0 a2", with 1 in the place of a
+// reduced dimension when keepdims is set.
+struct ReducedAxes {
+  std::string in, out;
+};
+Result<ReducedAxes> reduced_axes(const Instance& instance, size_t whole, bool coupled) {
+  if (instance.inputs.size() <= whole || !instance.inputs[whole])
+    return error(ErrorCode::kInput, fmt::format("{}: input {} is missing", instance.kind, whole));
+  const size_t rank = instance.inputs[whole]->dims.size();
   LT_ASSIGN(const int64_t keep, int_attr(instance, "keepdims", 0));
   std::vector<bool> reduced(rank, false);
   const ir::AttrValue& value = instance.attrs->find("axes")->second;
@@ -29,20 +33,40 @@ Result<Signature> reduce_axes(const Instance& instance) {
                    fmt::format("{}: axis {} is given twice", instance.kind, *number));
     reduced[static_cast<size_t>(*number)] = true;
   }
-  std::string in, out;
+  ReducedAxes axes;
   for (size_t d = 0; d < rank; ++d) {
-    in += fmt::format("{}{} ", reduced[d] ? "r" : "a", d);
-    if (!reduced[d]) out += fmt::format("a{} ", d);
-    if (reduced[d] && keep != 0) out += "1 ";
+    const std::string axis = fmt::format("{}{}", reduced[d] ? "r" : "a", d);
+    axes.in += reduced[d] && coupled ? fmt::format("[{}] ", axis) : axis + " ";
+    if (!reduced[d]) axes.out += axis + " ";
+    if (reduced[d] && keep != 0) axes.out += "1 ";
   }
-  LT_ASSIGN(const Pattern pattern,
-            parse_pattern((in.empty() ? "()" : in) + "-> " + (out.empty() ? "()" : out)));
+  for (std::string* side : {&axes.in, &axes.out})
+    if (side->empty()) *side = "() ";
+  return axes;
+}
+
+Result<Signature> reduce_axes(const Instance& instance, bool coupled) {
+  LT_ASSIGN(const ReducedAxes axes, reduced_axes(instance, 0, coupled));
+  LT_ASSIGN(const Pattern pattern, parse_pattern(axes.in + "-> " + axes.out));
+  return expand(pattern, instance, false);
+}
+Result<Signature> merged_axes(const Instance& instance) {
+  return reduce_axes(instance, false);
+}
+Result<Signature> coupled_axes(const Instance& instance) {
+  return reduce_axes(instance, true);
+}
+
+// From dy and x: each element's gradient takes all other elements that it was multiplied with.
+Result<Signature> product_gradient_axes(const Instance& instance) {
+  LT_ASSIGN(const ReducedAxes axes, reduced_axes(instance, 1, true));
+  LT_ASSIGN(const Pattern pattern, parse_pattern(axes.out + ", " + axes.in + "-> " + axes.in));
   return expand(pattern, instance, false);
 }
 
 Row reduction(std::string_view kind, std::string_view types, Merge merge, bool mean) {
   return {.kind = kind,
-          .compute = reduce_axes,
+          .compute = merged_axes,
           .types = types,
           .layouts = "x -> r",
           .attrs = "axes:list keepdims:int?",
@@ -70,7 +94,7 @@ Status check_kernel_volume(const Instance& instance) {
 void add_pooling(std::vector<Row>& rows) {
   rows.push_back({.kind = "MaxPool",
                   .axes = "n c (o*strides+[r:kernel]*dilations-pads).. -> n c o.., n c o..",
-                  .types = "T -> T u",
+                  .types = "N -> N u",
                   .layouts = "x -> x x",
                   .attrs = "kernel:list strides:list? pads:list? dilations:list? ceil_mode:int?",
                   .flops = 1,
@@ -85,20 +109,29 @@ void add_pooling(std::vector<Row>& rows) {
                            "input_spatial:list",
                   .flops = 1,
                   .check = check_kernel_volume});
+  rows.push_back({.kind = "MaxPoolPositions",
+                  .axes = "[n] [c] [o..] -> [n] [c] [o..]",
+                  .types = "u -> l",
+                  .layouts = "x -> x",
+                  .attrs = "kernel:list strides:list? pads:list? dilations:list? "
+                           "input_spatial:list columns_first:int?",
+                  .flops = 1,
+                  .check = check_kernel_volume});
   rows.push_back({.kind = "AvgPool",
-                  .axes = "n c (o*strides+[r:kernel]-pads).. -> n c o..",
+                  .axes = "n c (o*strides+[r:kernel]*dilations-pads).. -> n c o..",
                   .types = "T -> T",
                   .layouts = "x -> x",
-                  .attrs = "kernel:list strides:list? pads:list? ceil_mode:int? "
-                           "count_include_pad:int?",
+                  .attrs = "kernel:list strides:list? pads:list? dilations:list? ceil_mode:int? "
+                           "count_include_pad:int? divisor:int?",
                   .flops = 1,
                   .traits = {.gradient = "AvgPool"}});
   rows.push_back({.kind = "AvgPoolGrad",
-                  .axes = "n c o.. -> n c (o*strides+[r:kernel]-pads)..:input_spatial",
+                  .axes = "n c o.. -> "
+                          "n c (o*strides+[r:kernel]*dilations-pads)..:input_spatial",
                   .types = "T -> T",
                   .layouts = "x -> x",
-                  .attrs = "kernel:list strides:list? pads:list? ceil_mode:int? "
-                           "count_include_pad:int? input_spatial:list",
+                  .attrs = "kernel:list strides:list? pads:list? dilations:list? ceil_mode:int? "
+                           "count_include_pad:int? divisor:int? input_spatial:list",
                   .flops = 1});
 }
 
@@ -117,8 +150,20 @@ std::span<const Row> pooling_rows() {
     std::vector<Row> made;
     add_pooling(made);
     made.push_back(reduction("ReduceSum", "N -> N", Merge::kSum, false));
-    made.push_back(reduction("ReduceMean", "T -> T", Merge::kSum, true));
-    made.push_back(reduction("ReduceMax", "N -> N", Merge::kMax, false));
+    made.push_back(reduction("ReduceLogSumExp", "T -> T", Merge::kSum, false));
+    made.back().compute = coupled_axes;
+    made.back().flops = 4;
+    made.push_back(reduction("ReduceMean", "N -> N", Merge::kSum, true));
+    made.push_back(reduction("ReduceMax", "U -> U", Merge::kMax, false));
+    made.push_back(reduction("ReduceMin", "U -> U", Merge::kNone, false));
+    made.push_back(reduction("ReduceProd", "N -> N", Merge::kNone, false));
+    made.push_back({.kind = "ReduceProdGrad",
+                    .compute = product_gradient_axes,
+                    .types = "T T -> T",
+                    .layouts = "r r -> r",
+                    .attrs = "axes:list keepdims:int?",
+                    .in_place = "0<-1",
+                    .flops = 3});
     return made;
   }();
   return rows;
@@ -128,7 +173,7 @@ std::span<const Row> update_rows() {
   static const std::vector<Row> rows = {
       {.kind = "SgdUpdate",
        .compute = sgd_axes,
-       .types = "T T T -> T T",
+       .types = "T T S -> T S",
        .layouts = "x x x -> x x",
        .attrs = "learning_rate:real momentum:real? weight_decay:real?",
        .updates = "0<-0 1<-2",
@@ -136,7 +181,7 @@ std::span<const Row> update_rows() {
        .traits = {.recomputable = false, .has_effect = true}},
       {.kind = "AdamWUpdate",
        .axes = "a.., a.., a.., a.. -> a.., a.., a..",
-       .types = "T T T T -> T T T",
+       .types = "T T S S -> T S S",
        .layouts = "x x x x -> x x x",
        .attrs = "learning_rate:real beta1:real beta2:real epsilon:real weight_decay:real?",
        .updates = "0<-0 1<-2 2<-3",

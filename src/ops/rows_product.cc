@@ -28,7 +28,7 @@ std::span<const Row> product_rows() {
   static const std::vector<Row> rows = {
       {.kind = "MatMul",
        .compute = mat_mul_axes,
-       .types = "T T T T -> T",
+       .types = "N N N N -> N",
        .layouts = "r r r r -> r",
        .attrs = "trans_a:int? trans_b:int?",
        .added = "2 3",

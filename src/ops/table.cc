@@ -9,6 +9,9 @@
 #include "base/check.h"
 #include "ops/bind.h"
 #include "ops/row.h"
+#include "ops/rows_indexing.h"
+#include "ops/rows_recurrent.h"
+#include "sym/product.h"
 
 namespace lowtide::ops {
 namespace {
@@ -16,8 +19,9 @@ namespace {
 const std::vector<const Row*>& sorted_rows() {
   static const std::vector<const Row*> rows = [] {
     std::vector<const Row*> made;
-    for (std::span<const Row> family : {elementwise_rows(), product_rows(), normalisation_rows(),
-                                        pooling_rows(), movement_rows(), update_rows()})
+    for (std::span<const Row> family :
+         {elementwise_rows(), product_rows(), normalisation_rows(), pooling_rows(), movement_rows(),
+          resampling_rows(), indexing_rows(), recurrent_rows(), update_rows()})
       for (const Row& row : family) made.push_back(&row);
     std::sort(made.begin(), made.end(),
               [](const Row* a, const Row* b) { return a->kind < b->kind; });
@@ -58,31 +62,10 @@ struct TypeVariables {
   int same_input = 0;
 };
 
-bool accepts(std::string_view word, DType type) {
-  switch (word[0]) {
-    case 'T':
-      return is_float(type);
-    case 'N':
-      return type != DType::kBool;
-    case 'U':
-    case '*':
-      return true;
-    case 'b':
-      return type == DType::kBool;
-    case 'l':
-      return type == DType::kI64;
-    case 'i':
-      return type == DType::kI64 || type == DType::kI32;
-    case 'u':
-      return type == DType::kU8;
-    default:
-      return false;
-  }
-}
-
 std::string_view wanted(std::string_view word) {
   switch (word[0]) {
     case 'T':
+    case 'S':
       return "a float type";
     case 'N':
       return "a numeric type";
@@ -127,6 +110,29 @@ Result<DType> dtype_attr(const Instance& instance, std::string_view attr) {
 }
 
 }  // namespace
+
+bool accepts(std::string_view word, DType type) {
+  switch (word[0]) {
+    case 'T':
+    case 'S':
+      return is_float(type);
+    case 'N':
+      return type != DType::kBool;
+    case 'U':
+    case '*':
+      return true;
+    case 'b':
+      return type == DType::kBool;
+    case 'l':
+      return type == DType::kI64;
+    case 'i':
+      return type == DType::kI64 || type == DType::kI32;
+    case 'u':
+      return type == DType::kU8;
+    default:
+      return false;
+  }
+}
 
 const Row* find(std::string_view kind) {
   const auto& rows = sorted_rows();
@@ -231,6 +237,11 @@ Result<std::vector<DType>> output_dtypes(const Row& row, const Instance& instanc
     if (!accepts(word, type))
       return error(ErrorCode::kInput, fmt::format("{}: input {} has type {}, wanted {}", row.kind,
                                                   i, name(type), wanted(word)));
+    if (word == "S" && variables.same && type != state_type(*variables.same))
+      return error(
+          ErrorCode::kInput,
+          fmt::format("{}: input {} has type {}, but the state of {} is {}", row.kind, i,
+                      name(type), name(*variables.same), name(state_type(*variables.same))));
     if (!is_variable(word)) continue;
     if (variables.same && *variables.same != type)
       return error(ErrorCode::kInput,
@@ -246,8 +257,10 @@ Result<std::vector<DType>> output_dtypes(const Row& row, const Instance& instanc
       types.push_back(type);
     } else if (is_variable(word)) {
       types.push_back(*variables.same);
+    } else if (word == "S") {
+      types.push_back(state_type(*variables.same));
     } else {
-      types.push_back(word == "b" ? DType::kBool : DType::kU8);
+      types.push_back(word == "b" ? DType::kBool : word == "l" ? DType::kI64 : DType::kU8);
     }
   }
   return types;
@@ -274,9 +287,8 @@ Status check_whole(const Row& row, const Instance& instance, const Signature& si
                       print(instance.inputs[accumulator]->dims), print(result)));
   }
   if (row.view == ViewRule::kAlways && facts != nullptr) {
-    sym::Expr before = 1, after = 1;
-    for (const sym::Expr& dim : instance.inputs[0]->dims) before = before * dim;
-    for (const sym::Expr& dim : dims_of(signature, signature.outputs[0])) after = after * dim;
+    const sym::Expr before = sym::product(instance.inputs[0]->dims);
+    const sym::Expr after = sym::product(dims_of(signature, signature.outputs[0]));
     if (!(before == after)) facts->emplace_back(before, after);
   }
   return {};

@@ -1,33 +1,31 @@
 // FLOPs and bytes of an instance. FLOPs: the product of the extents of all axes that the op walks
-// (a dimension chosen by data is not walked), times the row's cost per loop point; each bias or
-// accumulator adds one addition per result element. Bytes: every operand touched once, except for
-// what is not touched: the rest of a sliced or gathered input, and anything of a view.
+// (a dimension chosen by data is not walked), times the row's cost per loop point. What costs
+// nothing per point has none, and its points are not counted: pieces and coupled axes are not
+// walked one within the other, so their product would be far beyond the elements that there are.
+// Each bias or accumulator adds one addition per result element. Bytes: every operand touched once,
+// except for what is not touched: the rest of a sliced or gathered input, and anything of a view.
 #include <algorithm>
 
 #include "ops/bind.h"
 #include "ops/row.h"
+#include "sym/product.h"
 
 namespace lowtide::ops {
 namespace {
 
 using sym::Expr;
 
-Expr product(const ir::Dims& dims) {
-  Expr result = 1;
-  for (const Expr& dim : dims) result = result * dim;
-  return result;
-}
-
 Expr storage_bytes(const Type& type) {
   if (!type.layout.blocked.empty()) return type.layout.blocked_bytes;
   return product(type.dims) * size_bytes(type.dtype);
 }
 
-Expr loop_points(const Signature& signature) {
-  Expr points = 1;
+Expr loop_flops(const Signature& signature, int64_t per_point) {
+  if (per_point == 0) return 0;
+  ir::Dims walked;
   for (const SignatureAxis& axis : signature.axes)
-    if (!axis.chosen) points = points * *axis.extent;
-  return points;
+    if (!axis.chosen) walked.push_back(*axis.extent);
+  return product(walked) * per_point;
 }
 
 Expr bytes_read(const Bound& bound, const Instance& instance, size_t i, const Expr& results) {
@@ -40,14 +38,13 @@ Expr bytes_read(const Bound& bound, const Instance& instance, size_t i, const Ex
   });
   if (chosen && static_cast<int>(i) != bound.row->accumulator)
     return results * size_bytes(input.dtype);
-  Expr elements = 1;
+  ir::Dims touched;
   for (size_t d = 0; d < index.size(); ++d) {
     const bool sliced = index[d].form == LinkKind::kShift && !index[d].pads;
-    elements =
-        elements * (sliced ? *bound.signature.axes[static_cast<size_t>(index[d].axes[0])].extent
-                           : input.dims[d]);
+    touched.push_back(sliced ? *bound.signature.axes[static_cast<size_t>(index[d].axes[0])].extent
+                             : input.dims[d]);
   }
-  return elements * size_bytes(input.dtype);
+  return product(touched) * size_bytes(input.dtype);
 }
 
 }  // namespace
@@ -57,7 +54,7 @@ Result<Work> work(const Instance& instance) {
   LT_ASSIGN(const std::vector<OutputType> outputs, outputs_of(bound, instance));
   const Expr results = product(outputs[0].type.dims);
   Work total;
-  total.flops = loop_points(bound.signature) * bound.row->flops;
+  total.flops = loop_flops(bound.signature, bound.row->flops);
   for (int added : parse_numbers(bound.row->added)) {
     const auto i = static_cast<size_t>(added);
     if (i < instance.inputs.size() && instance.inputs[i]) total.flops = total.flops + results;

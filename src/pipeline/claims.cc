@@ -5,6 +5,7 @@
 
 #include "pipeline/write_plan.h"
 #include "pipeline/write_steps.h"
+#include "plan/tick_scale.h"
 #include "remat/branch_cut.h"
 #include "remat/closure_cut.h"
 #include "remat/floor.h"
@@ -39,43 +40,23 @@ class CertificateWriter {
  public:
   explicit CertificateWriter(const analysis::ScheduleView& view) : view_(view) {}
 
-  plan::TimeCertificate one_cut(const remat::CutBoundResult& bound) const {
+  plan::TimeCertificate by_cuts(const remat::MultiCutResult& bound) const {
     plan::TimeCertificate certificate;
-    certificate.cuts = {{op(*bound.op), bound.price}};
-    const auto rest = [](int64_t share) {
-      return static_cast<double>(remat::kOne - share) / static_cast<double>(remat::kOne);
-    };
-    const plan::LinkShare before{.store = rest(bound.prices.before)};
-    const plan::LinkShare after{.load = rest(bound.prices.after)};
-    if (before.store > 0 || after.load > 0) certificate.shares = {before, after};
-    return certificate;
-  }
-
-  plan::TimeCertificate several_cuts(const remat::MultiCutResult& bound) const {
-    plan::TimeCertificate certificate;
-    const auto seconds = [&](int64_t ticks) {
-      return static_cast<double>(ticks) / bound.ticks_per_second;
-    };
-    for (const auto& [cut, price] : bound.cuts)
-      certificate.cuts.push_back({op(cut), seconds(price) / static_cast<double>(remat::kOne)});
+    for (const auto& [cut, price] : bound.cuts) certificate.cuts.push_back({op(cut), price});
     for (const auto& [of, ticks] : bound.credits)
-      certificate.rerun_multipliers.push_back(
-          {0, static_cast<int32_t>(op(of).index()), seconds(ticks)});
+      certificate.rerun_multipliers.push_back({0, static_cast<int32_t>(op(of).index()), ticks});
     const auto multipliers = [&](const std::vector<remat::StoreWorth>& worths) {
       std::vector<plan::Multiplier> all;
       for (const remat::StoreWorth& worth : worths)
         all.push_back({static_cast<int32_t>(worth.segment),
-                       static_cast<int32_t>(storage(worth.value).index()), seconds(worth.ticks)});
+                       static_cast<int32_t>(storage(worth.value).index()), worth.ticks});
       return all;
     };
     certificate.store_multipliers = multipliers(bound.worths);
     certificate.copy_multipliers = multipliers(bound.copies);
-    const auto share = [](int64_t of_link) {
-      return static_cast<double>(of_link) / static_cast<double>(remat::kOne);
-    };
     bool any = false;
     for (size_t k = 0; k < bound.shares.store.size(); ++k) {
-      certificate.shares.push_back({share(bound.shares.store[k]), share(bound.shares.load[k])});
+      certificate.shares.push_back({bound.shares.store[k], bound.shares.load[k]});
       any |= certificate.shares.back() != plan::LinkShare{};
     }
     if (!any) certificate.shares.clear();
@@ -85,7 +66,7 @@ class CertificateWriter {
   plan::BranchCertificate by_cases(const remat::BranchCutResult& bound) const {
     plan::BranchCertificate certificate;
     for (const remat::SchedOpId cut : bound.cuts) certificate.cuts.push_back(op(cut));
-    certificate.unit_seconds = bound.unit_seconds;
+    certificate.unit_ticks = bound.unit_ticks;
     for (const remat::BranchProofNode& from : bound.nodes) {
       plan::ProofNode& node = certificate.nodes.emplace_back();
       node.parent = from.parent;
@@ -121,33 +102,29 @@ class CertificateWriter {
 };
 
 struct Proven {
-  double lower_bound_seconds = 0;
+  int64_t ticks = 0;
   std::optional<plan::TimeCertificate> certificate;
 };
 
-Proven prove(const ClaimInputs& in, const plan::ScheduleProblem& problem,
-             double predicted_seconds) {
-  const CertificateWriter writer(in.view);
+// `enough`: ticks of the whole step, more is not worth the work.
+Proven prove(const ClaimInputs& in, const plan::ScheduleProblem& problem, int64_t enough) {
   remat::CutBoundResult single = remat::closure_cut(problem, {.order = in.order.sequence});
   // Where memory binds in the incoming order may prove more.
   remat::CutBoundResult other = remat::closure_cut(problem);
-  if (other.lower_bound_seconds > single.lower_bound_seconds) single = std::move(other);
-  Proven proven{single.lower_bound_seconds, {}};
-  if (!single.op || !single.feasible) return proven;
-  proven.certificate = writer.one_cut(single);
-  if (in.soon || proven.lower_bound_seconds >= predicted_seconds * (1 - kCloseEnough))
-    return proven;
-  const remat::MultiCutResult several =
-      remat::multi_cut(problem, single, {.order = in.order.sequence});
-  if (several.lower_bound_seconds <= single.lower_bound_seconds) return proven;
-  return {several.lower_bound_seconds, writer.several_cuts(several)};
+  if (other.bound_ticks > single.bound_ticks) single = std::move(other);
+  if (!single.op || !single.feasible) return {plan::TickScale(problem).once(), {}};
+  // What the verifier can show of it.
+  remat::MultiCutResult bound = remat::as_several(problem, single);
+  if (!in.soon && bound.bound_ticks < enough)
+    bound = remat::multi_cut(problem, single, {.order = in.order.sequence});
+  return {bound.bound_ticks, CertificateWriter(in.view).by_cuts(bound)};
 }
 
 // A proof by cases, where it shows more; of a plan that can be faster. True: cut short.
 bool claim_by_cases(const ClaimInputs& in, const plan::ScheduleProblem& problem,
                     plan::Claims& claims) {
   const double goal = claims.predicted_seconds * (1 - kCloseEnough);
-  if (claims.lower_bound_seconds >= goal) return false;
+  if (plan::TickScale(problem).seconds(claims.lower_bound_ticks) >= goal) return false;
   const remat::BranchCutResult cases =
       remat::branch_cut(problem, remat::closure_cut(problem, {.order = in.order.sequence}),
                         {.max_work = in.proof.max_work,
@@ -155,9 +132,9 @@ bool claim_by_cases(const ClaimInputs& in, const plan::ScheduleProblem& problem,
                          .max_seconds = in.proof.max_seconds,
                          .cancel = in.proof.cancel,
                          .most_splits = kMostSplits});
-  if (!cases.cuts.empty() && cases.lower_bound_seconds > claims.lower_bound_seconds) {
+  if (!cases.cuts.empty() && cases.bound_ticks > claims.lower_bound_ticks) {
     claims.branch_certificate = CertificateWriter(in.view).by_cases(cases);
-    claims.lower_bound_seconds = std::min(cases.lower_bound_seconds, claims.predicted_seconds);
+    claims.lower_bound_ticks = cases.bound_ticks;
   }
   return cases.cut_short;
 }
@@ -169,17 +146,23 @@ bool claim_time_bound(const ClaimInputs& in, plan::Claims& claims) {
   plan::ScheduleProblem problem = allowed(in.view.problem, in.transfers);
   problem.budget_bytes = in.budget_bytes;
   const bool linked = problem.link.has_value();
-  Proven proven = prove(in, problem, claims.predicted_seconds);
+  const plan::TickScale scale(problem);
+  Proven proven = prove(in, problem, scale.down(claims.predicted_seconds * (1 - kCloseEnough)));
   if (linked && !in.solution.buffers.moves) {
-    const double bound = proven.lower_bound_seconds;
+    const int64_t bound = proven.ticks;
     plan::forbid_transfers(problem);
     proven = prove(in, problem, bound);
-    proven.lower_bound_seconds = std::min(proven.lower_bound_seconds, bound);
+    proven.ticks = std::min(proven.ticks, bound);
   }
   if (!proven.certificate) return false;
   claims.time_certificate = std::move(proven.certificate);
-  claims.lower_bound_seconds = proven.lower_bound_seconds;
+  claims.lower_bound_ticks = proven.ticks;
   return !in.soon && !linked && in.proof.max_work > 0 && claim_by_cases(in, problem, claims);
+}
+
+// The verifier refuses certificates of more.
+bool may_be_checked(const ir::Graph& graph) {
+  return graph.op_count() + graph.storage_count() <= plan::kMostTickNodes;
 }
 
 }  // namespace
@@ -203,12 +186,17 @@ Claimed make_claims(const ClaimInputs& in) {
   claims.once_seconds = profile.once_seconds;
   claims.predicted_seconds = profile.seconds;
   claims.exposed_seconds = profile.exposed_seconds;
-  claims.lower_bound_seconds = claims.once_seconds;
-  if (!in.budget_bytes) return result;
-  claims.budget_bytes = in.budget_bytes;
-  claims.floor_bytes = floor_bytes(in.view.problem, in.transfers);
-  if (claims.predicted_seconds > claims.once_seconds)
-    result.cut_short = claim_time_bound(in, claims);
+  const plan::TickScale scale(in.view.problem);
+  claims.lower_bound_ticks = scale.once();
+  if (in.budget_bytes) {
+    claims.budget_bytes = in.budget_bytes;
+    claims.floor_bytes = floor_bytes(in.view.problem, in.transfers);
+    if (claims.predicted_seconds > claims.once_seconds && may_be_checked(in.graph))
+      result.cut_short = claim_time_bound(in, claims);
+  }
+  const double bound =
+      scale.bound_seconds(claims.lower_bound_ticks, claims.once_seconds, in.solution.buffers.moves);
+  claims.lower_bound_seconds = std::min(bound, claims.predicted_seconds);
   return result;
 }
 

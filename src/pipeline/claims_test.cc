@@ -17,6 +17,7 @@
 #include "pipeline/solution.h"
 #include "pipeline/testing.h"
 #include "pipeline/write_plan.h"
+#include "plan/tick_scale.h"
 #include "remat/closure_cut.h"
 #include "remat/floor.h"
 #include "remat/multi_cut_network.h"
@@ -66,18 +67,93 @@ std::vector<plan::Link> random_links(uint64_t seed, Rng& rng) {
   return links;
 }
 
+// What no certificate shows; as seconds, what such a claim has to say.
+plan::Plan claiming(const plan::Plan& plan, int64_t ticks) {
+  plan::Plan more = plan;
+  plan::Claims& claims = more.claims;
+  claims.lower_bound_ticks = ticks;
+  claims.lower_bound_seconds = std::min(
+      claims.predicted_seconds,
+      plan::TickScale(plan).bound_seconds(ticks, claims.once_seconds, !plan.slow_tiers.empty()));
+  return more;
+}
+
 // Other prices, multipliers and shares; a number that raises what is shown is as true as the rest.
 void change(plan::TimeCertificate& certificate, Rng& rng) {
-  const double unit = certificate.cuts[0].price;
+  const int64_t unit = certificate.cuts[0].price;
   for (plan::CutPrice& cut : certificate.cuts)
-    if (rng.below(2)) cut.price = unit * 2 * rng.uniform();
+    if (rng.below(2)) cut.price = rng.between(0, 2 * unit);
   for (auto* multipliers : {&certificate.rerun_multipliers, &certificate.store_multipliers,
                             &certificate.copy_multipliers})
     for (plan::Multiplier& m : *multipliers)
-      if (rng.below(4) == 0) m.value *= 2 * rng.uniform();
+      if (rng.below(4) == 0) {
+        const int64_t drawn = std::llround(static_cast<double>(m.value) * 2 * rng.uniform());
+        m.value = std::clamp(drawn, -plan::kMostTicks, plan::kMostTicks);
+      }
   if (certificate.shares.empty()) certificate.shares.resize(certificate.cuts.size() + 1);
   for (plan::LinkShare& share : certificate.shares)
-    if (rng.below(2)) share = {rng.uniform() / 8, rng.uniform() / 8};
+    if (rng.below(2))
+      share = {rng.between(0, plan::kTickParts / 8), rng.between(0, plan::kTickParts / 8)};
+}
+
+// A device on which ops take from 10^-12 to 10^3 seconds, many orders apart in one step.
+cost::DeviceProfile random_device(Rng& rng) {
+  cost::DeviceProfile device = cost::find_device("cpu").value();
+  device.classes.clear();
+  device.launch_seconds = 0;
+  const double pace = std::pow(10, 4 + 13 * rng.uniform());
+  device.bytes_per_second = device.matmul_flops_per_second = device.vector_flops_per_second = pace;
+  for (const char* kind : {"MatMul", "Relu", "Tanh", "Exp", "Sigmoid", "Add", "Mul", "TanhGrad",
+                           "ReluGrad", "SigmoidGrad", "AdamW"})
+    if (rng.below(2)) device.efficiency[kind] = std::pow(10, -6 * rng.uniform());
+  return device;
+}
+
+TEST(Claims, HoldToTheTickWhateverOpsTake) {
+  int certified = 0, several = 0, by_cases = 0, moving = 0;
+  for (uint64_t seed = 1; seed <= 120; ++seed) {
+    Rng rng(seed);
+    const ir::Graph graph = blocks(rng, 3 + static_cast<int>(seed % 9));
+    OptimizeOptions options = training_options();
+    options.device = random_device(rng);
+    options.schedule.remat.max_units = 300'000;
+    if (seed % 3 == 0) {
+      plan::Link link = random_link(rng);
+      const double pace = options.device.bytes_per_second * std::pow(10, 2 * rng.uniform() - 4);
+      link.bytes_per_second_out = pace, link.bytes_per_second_in = 2 * pace;
+      if (link.compute_seconds_per_byte > 0) link.compute_seconds_per_byte = 0.1 / pace;
+      options.slow_tiers = {{"host", link}};
+    } else {
+      options.proof_units = 5'000'000;
+    }
+    const auto whole = optimize(graph, options);
+    ASSERT_TRUE(whole.has_value()) << whole.error().message;
+    for (const int64_t percent : {85, 65, 45}) {
+      options.budget_bytes = whole->plan.arena_bytes * percent / 100;
+      const auto made = optimize(graph, options);
+      if (!made) continue;
+      const plan::Claims& claims = made->plan.claims;
+      const verify::Report report = verify::verify(made->plan);
+      for (const verify::Finding& f : report.findings) ADD_FAILURE() << seed << ": " << f.message;
+      // What moves nothing shows more of schedules that move nothing than it claims of all.
+      if (made->plan.slow_tiers.empty() == options.slow_tiers.empty())
+        EXPECT_EQ(claims.lower_bound_ticks, report.time_bound_ticks) << seed;
+      else
+        EXPECT_LE(claims.lower_bound_ticks, report.time_bound_ticks) << seed;
+      EXPECT_TRUE(verify::verify(claiming(made->plan, report.time_bound_ticks)).ok() ||
+                  !claims.time_certificate);
+      EXPECT_FALSE(verify::verify(claiming(made->plan, report.time_bound_ticks + 1)).ok());
+      if (!claims.time_certificate) continue;
+      ++certified;
+      several += claims.time_certificate->cuts.size() > 1;
+      by_cases += claims.branch_certificate.has_value();
+      moving += !made->plan.slow_tiers.empty();
+    }
+  }
+  EXPECT_GT(certified, 60);
+  EXPECT_GT(several, 10);
+  EXPECT_GT(by_cases, 5);
+  EXPECT_GT(moving, 10);
 }
 
 TEST(Claims, OfTimeAndFloorAreWhatTheVerifierShows) {
@@ -98,25 +174,25 @@ TEST(Claims, OfTimeAndFloorAreWhatTheVerifierShows) {
     const plan::Claims& claims = made->plan.claims;
     const verify::Report report = verify::verify(made->plan);
     for (const verify::Finding& f : report.findings) ADD_FAILURE() << seed << ": " << f.message;
-    EXPECT_LE(claims.lower_bound_seconds, claims.predicted_seconds * (1 + 1e-9));
+    EXPECT_LE(claims.lower_bound_seconds, claims.predicted_seconds);
+    EXPECT_LE(claims.lower_bound_ticks, report.time_bound_ticks);
     if (made->plan.slow_tiers.empty() == options.slow_tiers.empty()) {
       EXPECT_EQ(report.floor_bytes, *claims.floor_bytes);
+      EXPECT_EQ(claims.lower_bound_ticks, report.time_bound_ticks) << seed;
     }
     if (!claims.time_certificate) continue;
     ++certified;
     several += claims.time_certificate->cuts.size() > 1;
     moving += !made->plan.slow_tiers.empty();
-    plan::Plan more = made->plan;
-    more.claims.lower_bound_seconds =
-        report.time_bound_seconds + 1e-6 * (claims.predicted_seconds + claims.once_seconds);
-    EXPECT_FALSE(verify::verify(more).ok());
+    EXPECT_TRUE(verify::verify(claiming(made->plan, report.time_bound_ticks)).ok());
+    EXPECT_FALSE(verify::verify(claiming(made->plan, report.time_bound_ticks + 1)).ok());
     for (int i = 0; i < 30; ++i) {  // other numbers show something else, but nothing untrue
-      more = made->plan;
+      plan::Plan more = made->plan;
       change(*more.claims.time_certificate, rng);
       const verify::Report shown = verify::verify(more);
       EXPECT_LE(shown.time_bound_seconds, claims.predicted_seconds * (1 + 1e-9));
       EXPECT_EQ(shown.has(verify::Violation::kTimeCertificate),
-                claims.lower_bound_seconds > shown.time_bound_seconds * (1 + 1e-9));
+                claims.lower_bound_ticks > shown.time_bound_ticks);
     }
   }
   EXPECT_GT(certified, 12);
@@ -147,13 +223,11 @@ TEST(Claims, ByCasesAreWhatTheVerifierShows) {
   for (const plan::Plan& made : plans) {
     const verify::Report report = verify::verify(made);
     for (const verify::Finding& f : report.findings) ADD_FAILURE() << f.message;
-    EXPECT_LE(made.claims.lower_bound_seconds, made.claims.predicted_seconds * (1 + 1e-9));
+    EXPECT_EQ(made.claims.lower_bound_ticks, report.time_bound_ticks);
     plan::Plan more = made;
     more.claims.branch_certificate.reset();  // the cuts alone show less
     EXPECT_TRUE(verify::verify(more).has(verify::Violation::kTimeCertificate));
-    more = made;
-    more.claims.lower_bound_seconds = report.time_bound_seconds * (1 + 1e-6);
-    EXPECT_FALSE(verify::verify(more).ok());
+    EXPECT_FALSE(verify::verify(claiming(made, report.time_bound_ticks + 1)).ok());
     for (int i = 0; i < 30; ++i) {  // other multipliers show something else, but nothing untrue
       more = made;
       for (plan::ProofNode& node : more.claims.branch_certificate->nodes)
@@ -247,6 +321,30 @@ Made in_best_order(const ir::Graph& forward, const std::vector<plan::Link>& link
   return made;
 }
 
+// Ops take other times, many orders apart, and links are as fast as that makes interesting.
+void retime(Made& made, Rng& rng) {
+  const double unit = std::pow(10, 12 * rng.uniform() - 12), range = 3 * rng.uniform();
+  double once = 0;
+  for (plan::SchedOpId op : made.view.problem.ops.ids()) {
+    const double seconds = unit * std::pow(10, range * rng.uniform());
+    made.view.problem.ops[op].seconds = seconds;
+    made.plan.ops[plan::PlanOpId(made.view.op[op].index())].predicted_seconds = seconds;
+    once += seconds;
+  }
+  const auto set = [&](plan::Link& link, size_t tier) {
+    const double pace = static_cast<double>(made.plan.claims.peak_bytes) / once * rng.uniform();
+    link = {1 + pace, 1 + 2 * pace, once / 1000, rng.below(2) ? 0.1 / pace : 0};
+    plan::SlowTier& of_plan = made.plan.slow_tiers[tier];
+    of_plan.bytes_per_second_out = link.bytes_per_second_out;
+    of_plan.bytes_per_second_in = link.bytes_per_second_in;
+    of_plan.latency_seconds = link.latency_seconds;
+    of_plan.compute_seconds_per_byte = link.compute_seconds_per_byte;
+  };
+  plan::ScheduleProblem& problem = made.view.problem;
+  if (problem.link) set(*problem.link, 0);
+  for (size_t i = 0; i < problem.more_links.size(); ++i) set(problem.more_links[i], i + 1);
+}
+
 int32_t op_index(const Made& made, plan::SchedOpId op) {
   return static_cast<int32_t>(made.view.op[op].index());
 }
@@ -289,13 +387,10 @@ struct Chosen {
 void choose_link(const Made& made, const remat::StepGraph& graph, const remat::MultiCutNetwork& net,
                  Rng& rng, Chosen& chosen) {
   remat::LinkShares shares = net.no_shares();
-  const auto real = [](int64_t share) {
-    return static_cast<double>(share) / static_cast<double>(remat::kOne);
-  };
   for (size_t k = 0; k <= net.cuts(); ++k) {
     if (rng.below(4) == 0) shares.store[k] = rng.between(0, remat::kOne / 64);
     if (rng.below(4) == 0) shares.load[k] = rng.between(0, remat::kOne / 64);
-    chosen.of_plan.shares.push_back({real(shares.store[k]), real(shares.load[k])});
+    chosen.of_plan.shares.push_back({shares.store[k], shares.load[k]});
   }
   chosen.of_search = net.start(shares);
   const double once = static_cast<double>(graph.once_ticks);
@@ -305,8 +400,7 @@ void choose_link(const Made& made, const remat::StepGraph& graph, const remat::M
         const int64_t ticks = std::llround(once / 50000 * (rng.uniform() - 0.5));
         chosen.of_search.copy[k][v] = ticks;
         chosen.of_plan.copy_multipliers.push_back(
-            {static_cast<int32_t>(k), static_cast<int32_t>(made.view.storage[v].index()),
-             static_cast<double>(ticks) / graph.ticks_per_second});
+            {static_cast<int32_t>(k), static_cast<int32_t>(made.view.storage[v].index()), ticks});
       }
 }
 
@@ -316,14 +410,11 @@ void choose_rest(const Made& made, const remat::StepGraph& graph, const remat::M
   const auto some = [&] {
     return std::llround(once / (graph.link ? 50000 : 2000) * rng.uniform());
   };
-  const auto seconds = [&](int64_t ticks) {
-    return static_cast<double>(ticks) / graph.ticks_per_second;
-  };
   for (plan::SchedOpId op : graph.ticks.ids())
     if (net.has_credit(op) && rng.below(3) == 0) {
       chosen.of_search.credit[op] = some();
       chosen.of_plan.rerun_multipliers.push_back(
-          {0, op_index(made, op), seconds(chosen.of_search.credit[op])});
+          {0, op_index(made, op), chosen.of_search.credit[op]});
     }
   for (size_t k = 0; k < net.cuts(); ++k)
     for (plan::SchedValueId v : graph.problem->values.ids())
@@ -331,7 +422,7 @@ void choose_rest(const Made& made, const remat::StepGraph& graph, const remat::M
         chosen.of_search.worth[k][v] = some();
         chosen.of_plan.store_multipliers.push_back(
             {static_cast<int32_t>(k), static_cast<int32_t>(made.view.storage[v].index()),
-             seconds(chosen.of_search.worth[k][v])});
+             chosen.of_search.worth[k][v]});
       }
 }
 
@@ -342,6 +433,7 @@ int several_cuts_agree(bool links) {
     Rng rng(seed);
     Made made = in_best_order(blocks(rng, 3 + static_cast<int>(seed % 7)),
                               links ? random_links(1 + seed % 2, rng) : std::vector<plan::Link>{});
+    if (seed % 2 == 0) retime(made, rng);
     plan::ScheduleProblem& problem = made.view.problem;
     problem.budget_bytes =
         made.plan.claims.peak_bytes * (links ? rng.between(30, 90) : rng.between(50, 99)) / 100;
@@ -357,24 +449,17 @@ int several_cuts_agree(bool links) {
       int64_t& price = chosen.of_search.price[i];
       price = some_of(single.prices.per_byte, rng);
       if (chain[i] != *single.op) price /= 8;
-      chosen.of_plan.cuts.push_back(
-          {plan::PlanOpId(made.view.op[chain[i]].index()),
-           static_cast<double>(price) / static_cast<double>(remat::kOne) / graph.ticks_per_second});
+      chosen.of_plan.cuts.push_back({plan::PlanOpId(made.view.op[chain[i]].index()), price});
       fits &= remat::ClosureNetwork(graph, chain[i]).fixed_bytes() <= *problem.budget_bytes;
     }
     if (!fits) continue;
     choose_rest(made, graph, net, rng, chosen);
     remat::Violations violations;
-    const double expected =
-        std::max(0.0, static_cast<double>(net.solve(chosen.of_search, violations))) /
-        graph.ticks_per_second;
+    const int64_t expected = std::max<int64_t>(0, net.solve(chosen.of_search, violations));
     made.plan.claims.budget_bytes = problem.budget_bytes;
     made.plan.claims.time_certificate = chosen.of_plan;
     const verify::Report report = verify::verify(made.plan);
-    const double ticks = links ? 4 * static_cast<double>(graph.size()) : 2;  // shares of ticks
-    EXPECT_NEAR(report.time_bound_seconds, report.once_seconds + expected,
-                ticks / graph.ticks_per_second)
-        << "seed " << seed;
+    EXPECT_EQ(report.time_bound_ticks, graph.once_ticks + expected) << "seed " << seed;
     beyond_once += expected > 0;
   }
   return beyond_once;
@@ -409,22 +494,16 @@ TEST(Claims, TheVerifierFindsTheBoundWithALink) {
     prices.after = std::min(remat::kOne, some_of(single.prices.after, rng));
     remat::CutChoice choice;
     const int64_t ticks = net.bound(net.solve(prices, choice), prices, capacity);
-    const auto share = [](int64_t of_ops) {
-      return static_cast<double>(remat::kOne - of_ops) / static_cast<double>(remat::kOne);
-    };
     plan::TimeCertificate certificate;
-    certificate.cuts.push_back({plan::PlanOpId(made.view.op[op].index()),
-                                static_cast<double>(prices.per_byte) /
-                                    static_cast<double>(remat::kOne) / graph.ticks_per_second});
-    certificate.shares = {{share(prices.before), 0}, {0, share(prices.after)}};
+    certificate.cuts.push_back({plan::PlanOpId(made.view.op[op].index()), prices.per_byte});
+    certificate.shares = {{remat::kOne - prices.before, 0}, {0, remat::kOne - prices.after}};
     made.plan.claims.budget_bytes = problem.budget_bytes;
     made.plan.claims.time_certificate = certificate;
     const verify::Report report = verify::verify(made.plan);
-    const double expected = std::max(0.0, static_cast<double>(ticks)) / graph.ticks_per_second;
-    // Each op, and each share, may lose a tick.
-    const double lost = static_cast<double>(graph.size() + 2) / graph.ticks_per_second;
-    EXPECT_GE(report.time_bound_seconds, report.once_seconds + expected - lost) << seed;
-    beyond_once += expected > 0;
+    // Each op, and each share, may lose a tick: the search weighs sums, the verifier each.
+    const int64_t lost = static_cast<int64_t>(graph.size()) + 2;
+    EXPECT_GE(report.time_bound_ticks, graph.once_ticks + ticks - lost) << seed;
+    beyond_once += ticks > 0;
   }
   EXPECT_GT(beyond_once, 10);
 }

@@ -135,9 +135,7 @@ void make_monotone(std::vector<Attempt>& attempts) {
 
 // A plan may have come from another budget, where its time was optimal, or here is.
 plan::SolveStatus status_of(const Optimized& made) {
-  const plan::Claims& claims = made.plan.claims;
-  if (claims.predicted_seconds <= claims.lower_bound_seconds * (1 + 1e-9))
-    return plan::SolveStatus::kOptimal;
+  if (plan::is_fastest(made.plan)) return plan::SolveStatus::kOptimal;
   return made.cut_short ? plan::SolveStatus::kLimit : plan::SolveStatus::kFeasible;
 }
 

@@ -35,13 +35,10 @@ Result<Optimized> optimize(const ir::Graph& forward, const OptimizeOptions& opti
       stage.done("more memory");
     }
   }
-  StageClock stage(ready.stages);
   LT_ASSIGN(Optimized result, write(ready, solved, after(options, seconds_since(start))));
   result.more_memory = more_memory;
   if (options.budget_bytes)
     result.floor_reason = floor_reason(ready.view.problem, options.schedule.transfers);
-  stage.done("plan");
-  result.stages = ready.stages;
   result.planning_seconds = seconds_since(start);
   return result;
 }

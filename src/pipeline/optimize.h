@@ -1,6 +1,6 @@
 // From a forward graph to a Plan: the strategy, stage by stage.
 //
-//     forward graph -> training graph -> layouts -> costs -> order -> addresses -> plan
+//     forward graph -> training graph -> layouts -> costs -> order -> addresses -> plan -> verify
 //                                                                  \-> recompute, swap -/
 //
 // A budget that the best order does not keep is kept by running ops again and moving buffers
@@ -66,6 +66,8 @@ struct OptimizeOptions {
                             // empty: nowhere
   int pack_retries = 8;     // other orders of equal peak to try when packing misses the peak
   bool look_further = false;  // also say what a larger budget would buy
+  std::function<void(plan::Plan&)> spoil =
+      {};                     // for tests of the gate: what a bug of ours would do
   bool find_smallest = true;  // where a budget is missed, find out how small one may be
 };
 
@@ -101,8 +103,9 @@ struct Optimized {
 
 // The graph's dims must all be constant. Error: kInput (what cannot be differentiated, typed or
 // executed, all named), kInfeasible (the budget is below what is proven to be needed), kLimit
-// (nothing was found). The message says which op and tensors set the floor and, with
-// find_smallest and time left, the smallest arena found.
+// (nothing was found), kInternal (the verifier refuses what was made: gate.h). The message says
+// which op and tensors set the floor and, with find_smallest and time left, the smallest arena
+// found.
 Result<Optimized> optimize(const ir::Graph& forward, const OptimizeOptions& options);
 
 // What every schedule of these options is proven to need of the device, by the floor (of its ops

@@ -9,11 +9,13 @@
 #include "base/file.h"
 #include "cost/roofline.h"
 #include "pipeline/claims.h"
+#include "pipeline/gate.h"
 #include "pipeline/write_plan.h"
 #include "plan/pack_text.h"
 #include "plan/schedule_simulator.h"
 #include "plan/schedule_text.h"
 #include "rewrite/layouts.h"
+#include "rewrite/types.h"
 
 namespace lowtide::pipeline {
 namespace {
@@ -58,12 +60,16 @@ Status dump(const std::string& folder, const char* file, const std::string& text
 Result<Prepared> pose(const ir::Graph& forward, const OptimizeOptions& options) {
   Prepared ready;
   StageClock stage(ready.stages);
+  ready.forward = &forward;
   ready.graph = forward;
   if (options.training) {
     LT_ASSIGN(ready.graph, autodiff::make_training_graph(forward, *options.training));
     stage.done("autodiff");
   }
   if (options.kernels != nullptr) {
+    LT_ASSIGN(rewrite::TypeReport types, rewrite::choose_types(ready.graph, *options.kernels));
+    if (types.changed()) ready.graph = std::move(types.graph);
+    stage.done("types");
     LT_ASSIGN(rewrite::LayoutReport layouts,
               rewrite::choose_layouts(ready.graph, *options.kernels));
     ready.graph = std::move(layouts.graph);
@@ -111,6 +117,8 @@ Result<Prepared> prepare(const ir::Graph& forward, const OptimizeOptions& option
 Result<Optimized> write(const Prepared& ready, const BudgetSolution& solved,
                         const OptimizeOptions& options) {
   Optimized result;
+  result.stages = ready.stages;
+  StageClock stage(result.stages);
   const Solution& solution = solved.solution;
   std::vector<std::string> tiers;
   for (const SlowTierChoice& tier : options.slow_tiers) tiers.push_back(tier.name);
@@ -141,7 +149,11 @@ Result<Optimized> write(const Prepared& ready, const BudgetSolution& solved,
   result.schedule_status = solved.status;
   result.schedule_work = solved.work;
   result.costs = ready.coverage;
-  result.stages = ready.stages;
+  stage.done("plan");
+  if (options.spoil) options.spoil(result.plan);
+  LT_RETURN_IF_ERROR(
+      pass_gate(result.plan, {*ready.forward, ready.graph, ready.view.problem, options}));
+  stage.done("verify");
   return result;
 }
 

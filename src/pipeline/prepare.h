@@ -42,6 +42,7 @@ class StageClock {
 
 // Everything that does not depend on the budget.
 struct Prepared {
+  const ir::Graph* forward = nullptr;  // as it came; must outlive this
   ir::Graph graph;
   analysis::OpCosts costs;
   analysis::ScheduleView view;
@@ -58,7 +59,8 @@ Result<Prepared> pose(const ir::Graph& forward, const OptimizeOptions& options);
 // All of it. Writes the dumps that the options ask for.
 Result<Prepared> prepare(const ir::Graph& forward, const OptimizeOptions& options);
 
-// The plan that claims to keep the budget of `options`, if there is one.
+// The plan that claims to keep the budget of `options`, if there is one, and its stages. It has
+// passed the gate (gate.h); error: kInternal where it did not.
 Result<Optimized> write(const Prepared& ready, const BudgetSolution& solved,
                         const OptimizeOptions& options);
 

@@ -4,7 +4,10 @@ namespace lowtide::plan {
 
 int64_t element_count(const TensorDesc& desc) {
   int64_t count = 1;
-  for (int64_t dim : desc.dims) count *= dim;
+  for (int64_t dim : desc.dims) {
+    if (dim == 0) return 0;  // however large the others are together
+    count *= dim;
+  }
   return count;
 }
 

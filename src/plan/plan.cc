@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "plan/tick_scale.h"
+
 namespace lowtide::plan {
 
 bool reruns_or_moves(const Plan& plan) {
@@ -11,6 +13,16 @@ bool reruns_or_moves(const Plan& plan) {
     if (step.kind == Step::Kind::kCompute && std::exchange(ran[step.op], 1) != 0) return true;
   }
   return false;
+}
+
+bool is_fastest(const Plan& plan) {
+  const TickScale scale(plan);
+  if (!plan.slow_tiers.empty())
+    return scale.down(plan.claims.predicted_seconds) <= plan.claims.lower_bound_ticks;
+  int64_t ticks = 0;
+  for (const Step& step : plan.steps)
+    if (step.kind == Step::Kind::kCompute) ticks += scale.down(plan.ops[step.op].predicted_seconds);
+  return ticks <= plan.claims.lower_bound_ticks;
 }
 
 OpDesc describe(const Plan& plan, PlanOpId id) {

@@ -140,27 +140,28 @@ struct BoundCertificate {
 
 // Evidence that no schedule within the budget is faster: whatever runs again and moves, some bytes
 // of the moments at which `cuts`' ops first run must have been freed and paid for. The bound is a
-// minimum cut at the prices named here; the verifier computes it anew.
+// minimum cut at the prices named here; the verifier computes it anew. Ticks: plan/tick_scale.h.
 struct CutPrice {
   PlanOpId op{};
-  double price = 0;  // seconds per byte of the capacity when op first runs
+  int64_t price = 0;  // of a byte of the capacity when op first runs, in 2^-20 ticks
   bool operator==(const CutPrice&) const = default;
 };
 struct Multiplier {
-  int32_t cut = 0;  // k: between the k-th cut, counted from 1, and the next; 0: before the first
-  int32_t id = 0;   // index of an op or a storage
-  double value = 0;
+  int32_t cut = 0;    // k: between the k-th cut, counted from 1, and the next; 0: before the first
+  int32_t id = 0;     // index of an op or a storage
+  int64_t value = 0;  // ticks
   bool operator==(const Multiplier&) const = default;
 };
-// How far the time of a segment is bounded by its stores, and by its loads; the rest by its ops.
+// How far the time of a segment is bounded by its stores, and by its loads, in 2^-20; the rest by
+// its ops.
 struct LinkShare {
-  double store = 0, load = 0;
+  int64_t store = 0, load = 0;
   bool operator==(const LinkShare&) const = default;
 };
 struct TimeCertificate {
   std::vector<CutPrice> cuts{};
   std::vector<LinkShare> shares{};  // of the segments before, between and after the cuts; or none
-  // What it is worth, in seconds, that an op runs at least once in the segments in which its first
+  // What it is worth that an op runs at least once in the segments in which its first
   // run may be; by op, `cut` unused. The op's time where none is named.
   std::vector<Multiplier> rerun_multipliers{};
   // What it is worth that a storage in memory at cut k + 1 was there at cut k or is made between.
@@ -193,7 +194,7 @@ struct ProofMultiplier {
   PlanOpId op{};    // where the row is of one; none: the end of the step
   PlanStorageId storage{};
   int64_t divisor = 0;  // bytes; of kCapacity
-  int64_t value = 0;    // in BranchCertificate::unit_seconds; with divisor 1, for 2^20 bytes
+  int64_t value = 0;    // in BranchCertificate::unit_ticks; with divisor 1, for 2^20 bytes
   bool operator==(const ProofMultiplier&) const = default;
 };
 struct ProofNode {
@@ -208,7 +209,7 @@ struct ProofNode {
 };
 struct BranchCertificate {
   std::vector<PlanOpId> cuts{};
-  double unit_seconds = 0;
+  int64_t unit_ticks = 1;
   std::vector<ProofNode> nodes{};
   bool operator==(const BranchCertificate&) const = default;
 };
@@ -226,15 +227,16 @@ struct Claims {
   double once_seconds = 0;              // all ops, each once
   double predicted_seconds = 0;         // of the step, with reruns and transfers not hidden
   double exposed_seconds = 0;           // part of it that transfers add to the ops
-  double lower_bound_seconds = 0;       // proven for every schedule within the budget: what a
-                                        // certificate shows; without one once_seconds
+  int64_t lower_bound_ticks = 0;        // proven for every schedule within the budget: what a
+                                        // certificate shows; without one each op once
+  double lower_bound_seconds = 0;       // that in seconds, at most predicted_seconds
   std::optional<TimeCertificate> time_certificate;
   std::optional<BranchCertificate> branch_certificate;  // where it shows more
   bool operator==(const Claims&) const = default;
 };
 
 struct Plan {
-  static constexpr int kVersion = 2;
+  static constexpr int kVersion = 3;
   std::string model{};  // name of the model
   std::map<std::string, std::string, std::less<>>
       provenance;  // options, device, seed: what would make it again
@@ -252,6 +254,9 @@ struct Plan {
 
 // Whether some op runs more than once or something is stored or loaded.
 bool reruns_or_moves(const Plan& plan);
+
+// Whether the claimed bound on the time is what the steps take, in ticks: no schedule is faster.
+bool is_fastest(const Plan& plan);
 
 // The op with its operands' types, as kernels want it.
 OpDesc describe(const Plan& plan, PlanOpId op);

@@ -8,12 +8,14 @@
 #include <unordered_set>
 
 #include "base/bytes.h"
+#include "plan/tick_scale.h"
 
 namespace lowtide::plan {
 namespace {
 
 // Of a proof by cases.
 constexpr int64_t kMaxMultiplier = int64_t{1} << 31;
+constexpr int64_t kMostUnitTicks = int64_t{1} << 16;
 constexpr size_t kMostNodes = 20'000;
 
 constexpr int64_t kMaxAlignment = int64_t{1} << 30;
@@ -80,10 +82,12 @@ class Checker {
   }
 
   Status check_type(const PlanValue& value) const {
+    const std::vector<int64_t>& dims = value.type.dims;
+    const bool empty = std::find(dims.begin(), dims.end(), 0) != dims.end();
     int64_t bytes = size_bytes(value.type.dtype);
-    for (int64_t dim : value.type.dims) {
+    for (int64_t dim : dims) {
       if (!is_size(dim)) return bad("value '{}' has a dimension of {}", value.name, dim);
-      const auto product = checked_mul(bytes, dim);
+      const auto product = empty ? 0 : checked_mul(bytes, dim);
       if (!product || *product > kMaxBytes)
         return bad("value '{}' is larger than 2^62 bytes", value.name);
       bytes = *product;
@@ -289,6 +293,8 @@ class Checker {
           "at least {}",
           claims.predicted_seconds, claims.exposed_seconds, claims.once_seconds,
           claims.lower_bound_seconds);
+    if (claims.lower_bound_ticks < 0 || claims.lower_bound_ticks > kMaxBytes)
+      return bad("a bound of {} ticks is claimed, not from 0 to 2^62", claims.lower_bound_ticks);
     if (claims.time_certificate)
       LT_RETURN_IF_ERROR(check_time_certificate(*claims.time_certificate));
     if (claims.branch_certificate)
@@ -305,22 +311,23 @@ class Checker {
 
   Status check_time_certificate(const TimeCertificate& certificate) const {
     for (const CutPrice& cut : certificate.cuts)
-      if (!within(cut.op, plan_.ops) || !is_time(cut.price))
+      if (!within(cut.op, plan_.ops) || cut.price < 0 || cut.price > kMostPrice)
         return bad("the time certificate has a cut at no op, or a price of {}", cut.price);
     if (!certificate.shares.empty() && certificate.shares.size() != certificate.cuts.size() + 1)
       return bad("the time certificate has {} shares for {} cuts", certificate.shares.size(),
                  certificate.cuts.size());
     for (const LinkShare& share : certificate.shares)
-      if (!(share.store >= 0 && share.load >= 0 && share.store + share.load <= 1))
+      if (share.store < 0 || share.store > kTickParts || share.load < 0 ||
+          share.load > kTickParts - share.store)
         return bad(
-            "the time certificate has shares of {} and {}; they must be from 0 to 1 together",
-            share.store, share.load);
+            "the time certificate has shares of {} and {}; they must be from 0 to {} together",
+            share.store, share.load, kTickParts);
     const auto check = [&](const std::vector<Multiplier>& multipliers, size_t ids,
                            bool signed_values = false) -> Status {
       for (const Multiplier& m : multipliers)
         if (m.cut < 0 || m.cut >= std::ssize(certificate.cuts) || m.id < 0 ||
-            static_cast<size_t>(m.id) >= ids ||
-            !is_time(signed_values ? std::abs(m.value) : m.value))
+            static_cast<size_t>(m.id) >= ids || m.value < (signed_values ? -kMostTicks : 0) ||
+            m.value > kMostTicks)
           return bad("the time certificate has a multiplier {} for cut {} and id {}", m.value,
                      m.cut, m.id);
       return {};
@@ -338,8 +345,8 @@ class Checker {
     if (certificate.nodes.size() > kMostNodes)
       return bad("the proof by cases has {} nodes, at most {} are read", certificate.nodes.size(),
                  kMostNodes);
-    if (!is_time(certificate.unit_seconds))
-      return bad("the proof by cases has a unit of {} seconds", certificate.unit_seconds);
+    if (certificate.unit_ticks < 1 || certificate.unit_ticks > kMostUnitTicks)
+      return bad("the proof by cases has a unit of {} ticks", certificate.unit_ticks);
     for (size_t i = 0; i < certificate.nodes.size(); ++i) {
       const ProofNode& node = certificate.nodes[i];
       if ((i == 0) != (node.parent < 0) || node.parent >= static_cast<int32_t>(i))

@@ -392,7 +392,7 @@ Status Reader::multipliers(const Place& place, std::string_view of,
                   [&](std::string_view key, const Place& member) -> Status {
                     if (key == "cut") return index(member, m.cut);
                     if (key == of) return index(member, m.id);
-                    if (key == "value") return real(member, m.value);
+                    if (key == "value") return integer(member, m.value);
                     return unknown(member);
                   });
   });
@@ -401,15 +401,15 @@ Status Reader::multipliers(const Place& place, std::string_view of,
 Status Reader::cut_price(const Place& place, CutPrice& out) const {
   return object(place, {"op", "price"}, [&](std::string_view key, const Place& member) -> Status {
     if (key == "op") return id(member, out.op);
-    if (key == "price") return real(member, out.price);
+    if (key == "price") return integer(member, out.price);
     return unknown(member);
   });
 }
 
 Status Reader::link_share(const Place& place, LinkShare& out) const {
   return object(place, {"store", "load"}, [&](std::string_view key, const Place& member) -> Status {
-    if (key == "store") return real(member, out.store);
-    if (key == "load") return real(member, out.load);
+    if (key == "store") return integer(member, out.store);
+    if (key == "load") return integer(member, out.load);
     return unknown(member);
   });
 }
@@ -483,10 +483,10 @@ Status Reader::proof_node(const Place& place, ProofNode& out) const {
 }
 
 Status Reader::branch_certificate(const Place& place, BranchCertificate& out) const {
-  return object(place, {"cuts", "unit_seconds", "nodes"},
+  return object(place, {"cuts", "unit_ticks", "nodes"},
                 [&](std::string_view key, const Place& member) -> Status {
                   if (key == "cuts") return ids(member, out.cuts);
-                  if (key == "unit_seconds") return real(member, out.unit_seconds);
+                  if (key == "unit_ticks") return integer(member, out.unit_ticks);
                   if (key == "nodes") return records(member, &Reader::proof_node, out.nodes);
                   return unknown(member);
                 });
@@ -504,16 +504,18 @@ Status Reader::claims(const Place& place, Claims& out) const {
     if (key == "once_seconds") return real(member, out.once_seconds);
     if (key == "predicted_seconds") return real(member, out.predicted_seconds);
     if (key == "exposed_seconds") return real(member, out.exposed_seconds);
+    if (key == "lower_bound_ticks") return integer(member, out.lower_bound_ticks);
     if (key == "lower_bound_seconds") return real(member, out.lower_bound_seconds);
     if (key == "time_certificate") return time_certificate(member, out.time_certificate.emplace());
     if (key == "branch_certificate")
       return branch_certificate(member, out.branch_certificate.emplace());
     return unknown(member);
   };
-  return object(place,
-                {"peak_bytes", "peak_before_bytes", "lower_bound_bytes", "order_proven",
-                 "once_seconds", "predicted_seconds", "exposed_seconds", "lower_bound_seconds"},
-                read);
+  return object(
+      place,
+      {"peak_bytes", "peak_before_bytes", "lower_bound_bytes", "order_proven", "once_seconds",
+       "predicted_seconds", "exposed_seconds", "lower_bound_ticks", "lower_bound_seconds"},
+      read);
 }
 
 Status Reader::header(std::string_view key, const Place& member, Plan& out) const {

@@ -314,6 +314,7 @@ class Printer {
     member("once_seconds"), real(c.once_seconds);
     member("predicted_seconds"), real(c.predicted_seconds);
     member("exposed_seconds"), real(c.exposed_seconds);
+    member("lower_bound_ticks"), number(c.lower_bound_ticks);
     member("lower_bound_seconds"), real(c.lower_bound_seconds);
     if (c.time_certificate) member("time_certificate"), time_certificate(*c.time_certificate);
     if (c.branch_certificate)
@@ -324,7 +325,7 @@ class Printer {
   void branch_certificate(const BranchCertificate& c) {
     raw("{");
     member("cuts"), ids(c.cuts);
-    member("unit_seconds"), real(c.unit_seconds);
+    member("unit_ticks"), number(c.unit_ticks);
     member("nodes"), row(c.nodes, [this](const ProofNode& node) { proof_node(node); });
     raw("}");
   }
@@ -356,12 +357,12 @@ class Printer {
     raw("{");
     member("cuts"), row(c.cuts, [this](const CutPrice& cut) {
       member("op"), id(cut.op);
-      member("price"), real(cut.price);
+      member("price"), number(cut.price);
     });
     if (!c.shares.empty())
       member("shares"), row(c.shares, [this](const LinkShare& share) {
-        member("store"), real(share.store);
-        member("load"), real(share.load);
+        member("store"), number(share.store);
+        member("load"), number(share.load);
       });
     if (!c.rerun_multipliers.empty())
       member("rerun_multipliers"), multipliers(c.rerun_multipliers, "op");
@@ -375,7 +376,7 @@ class Printer {
     row(items, [&](const Multiplier& m) {
       member("cut"), number(m.cut);
       member(of), number(m.id);
-      member("value"), real(m.value);
+      member("value"), number(m.value);
     });
   }
 

@@ -3,6 +3,8 @@
 #include <cmath>
 #include <limits>
 
+#include "plan/tick_scale.h"
+
 namespace lowtide::remat {
 
 template <class T>
@@ -29,13 +31,14 @@ double ActionTable::from_bytes(int64_t bytes) const {
 ActionTable::ActionTable(const plan::ScheduleProblem& problem)
     : ops_(static_cast<int>(problem.ops.size())) {
   set_unit(problem);
+  const plan::TickScale scale(problem);
   const auto count = static_cast<size_t>(actions());
   cost_.assign(count, 0);
   may_rerun_.assign(count, 0);
   workspace_.assign(count, 0);
   for (size_t op = 0; op < problem.ops.size(); ++op) {
     const auto& from = problem.ops[plan::SchedOpId(op)];
-    cost_[op] = std::llround(from.seconds * 1e12);
+    cost_[op] = scale.down(from.seconds);
     once_cost_ += cost_[op];
     may_rerun_[op] = from.may_rerun;
     workspace_[op] = from_bytes(from.workspace_bytes);

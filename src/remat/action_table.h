@@ -8,7 +8,7 @@
 // bytes and seconds of its own. A load of a value would be one more action with one birth and no
 // reads, a drop one with one read: the state (sequence_state.h) asks nothing else.
 //
-// Time is in whole picoseconds, so that sums do not depend on the order in which they were made.
+// Time is in whole ticks (plan/tick_scale.h), as bounds are: sums do not depend on their order.
 // Bytes are doubles that hold whole numbers: vector units add and compare them twice as fast as
 // 64-bit integers. Where the sum of all sizes is too large for that (above 2^50), sizes are rounded
 // up to a larger unit first, which keeps every plan that fits a plan that fits.

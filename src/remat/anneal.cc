@@ -9,7 +9,7 @@ namespace {
 constexpr double kLenient = 0.3;  // share of the run during which mu follows its schedule
 constexpr double kStep = 0.02;    // by which mu changes at a look
 constexpr double kMostPressure = 1e4;
-constexpr double kMostCost = 1e17;      // in picoseconds
+constexpr double kMostCost = 1e17;      // in ticks
 constexpr int64_t kLook = 64;           // proposals between looks at progress, clock and cancel
 constexpr int64_t kWorkOfProposal = 4;  // those that come to nothing cost a little, too
 

@@ -108,9 +108,7 @@ class Search {
         small_bytes_(single.capacity_bytes / kSmallShare),
         price_(static_cast<double>(single.prices.per_byte) / static_cast<double>(kOne)),
         max_cuts_(options.max_cuts) {
-    double once = 0;
-    for (const plan::SchedOp& op : graph.problem->ops) once += op.seconds;
-    const double goal = (options.goal_seconds - once) * graph.ticks_per_second;
+    const double goal = (options.goal_seconds - graph.bound_seconds(0)) * graph.scale.per_second();
     goal_ticks_ = static_cast<int64_t>(std::clamp(goal, 0.0, 0x1p60));
     for (SchedOpId op : places(graph, *single.op)) tried_.push_back({op, 0});
   }
@@ -311,26 +309,24 @@ BranchCutResult branch_cut(const plan::ScheduleProblem& problem, const CutBoundR
                            const BranchCutOptions& options) {
   const StepGraph graph(problem);
   BranchCutResult result;
-  for (const plan::SchedOp& op : problem.ops) result.lower_bound_seconds += op.seconds;
-  const double once = result.lower_bound_seconds;
-  if (!single.feasible || !single.op) return result;
-  result.bound_seconds = single.bound_seconds;
-  if (!problem.link) {
+  int64_t beyond = single.feasible && single.op ? single.bound_ticks : 0;
+  if (!problem.link && single.feasible && single.op) {
     Search search(graph, single, options);
     const std::unique_ptr<Chain> chain = search.run(*single.op);
     ProofWriter proof(*chain, options.most_splits);
     const int64_t ticks = options.write_proof ? proof.bound_ticks() : chain->tree.bound_ticks();
-    const double seconds = static_cast<double>(ticks - 1) / graph.ticks_per_second;
-    if (seconds > result.bound_seconds) {
-      result.bound_seconds = seconds;
+    if (ticks > beyond) {
+      beyond = ticks;
       result.cuts = chain->segments.cuts;
       if (options.write_proof) result.nodes = proof.write();
-      result.unit_seconds = static_cast<double>(chain->program.unit_ticks) / graph.ticks_per_second;
+      result.unit_ticks = chain->program.unit_ticks;
     }
     result.work = search.work().used();
     result.cut_short = search.work().timed_out();
   }
-  result.lower_bound_seconds = once + result.bound_seconds;
+  result.bound_ticks = graph.once_ticks + beyond;
+  result.bound_seconds = graph.scale.seconds(beyond);
+  result.lower_bound_seconds = graph.bound_seconds(result.bound_ticks);
   return result;
 }
 

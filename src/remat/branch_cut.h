@@ -45,10 +45,11 @@ struct BranchProofNode {
 struct BranchCutResult {
   double lower_bound_seconds = 0;  // of every schedule within the budget
   double bound_seconds = 0;        // beyond each op once
+  int64_t bound_ticks = 0;         // of the whole step
   // What proves it; no cuts: the closure cut does.
   std::vector<SchedOpId> cuts;
   std::vector<BranchProofNode> nodes;  // parents first; children in pairs
-  double unit_seconds = 0;             // of the multipliers (CutMultiplier)
+  int64_t unit_ticks = 1;              // of the multipliers (CutMultiplier)
   int64_t work = 0;
   bool cut_short = false;  // by the clock or the flag
 };

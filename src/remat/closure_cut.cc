@@ -66,8 +66,8 @@ class OpBound {
     for (int step = 0; step < kMostSteps && !work.exhausted(); ++step) {
       const auto [price, value] = top(lines(prices));
       if (value <= static_cast<double>(best_ticks_)) return;
-      prices.per_byte =
-          static_cast<int64_t>(std::clamp(price * static_cast<double>(kOne), 0.0, 0x1p60));
+      prices.per_byte = static_cast<int64_t>(std::clamp(price * static_cast<double>(kOne), 0.0,
+                                                        static_cast<double>(plan::kMostPrice)));
       const int64_t before = net_.work();
       CutChoice choice;
       const int64_t ticks = net_.bound(net_.solve(prices, choice), prices, capacity_);
@@ -180,18 +180,19 @@ std::vector<SchedOpId> binding_ops(const plan::ScheduleProblem& problem,
 }
 
 // What the best op found so far has shown.
-void record(const OpBound& bound, const StepGraph& graph, CutBoundResult& result) {
+void record(const OpBound& bound, CutBoundResult& result) {
   result.op = bound.op();
   result.prices = bound.prices();
   result.bound_ticks = bound.best_ticks();
   result.capacity_bytes = bound.capacity();
-  result.price = static_cast<double>(result.prices.per_byte) / static_cast<double>(kOne) /
-                 graph.ticks_per_second;
-  // Somewhat less, for what sums of floating-point seconds lose, and shares of ticks.
-  const int64_t loss = 1 + (graph.problem->link ? static_cast<int64_t>(graph.size()) : 0);
-  result.bound_seconds =
-      static_cast<double>(std::max<int64_t>(0, result.bound_ticks - loss)) / graph.ticks_per_second;
   result.choice = bound.enclosing().second;
+}
+
+// Than each op once.
+CutBoundResult nothing_more(const StepGraph& graph) {
+  CutBoundResult result;
+  result.lower_bound_seconds = graph.bound_seconds(graph.once_ticks);
+  return result;
 }
 
 }  // namespace
@@ -209,6 +210,8 @@ CutBoundResult closure_cut(const plan::ScheduleProblem& given, const ClosureCutO
   std::vector<CutChoice> carried;
   int64_t tried = 0, idle = 0;
   work.look();
+  if (problem.ops.size() + problem.values.size() + problem.residents.size() > plan::kMostTickNodes)
+    return nothing_more(graph);
   for (SchedOpId op : binding_ops(problem, options.order.empty() ? incoming : options.order)) {
     if (tried >= options.max_ops || idle >= options.patience || work.exhausted()) break;
     OpBound bound(graph, op);
@@ -230,12 +233,12 @@ CutBoundResult closure_cut(const plan::ScheduleProblem& given, const ClosureCutO
     if (tried <= kOthers || bound.best_ticks() > result.bound_ticks) result.others.push_back(op);
     if (bound.best_ticks() <= result.bound_ticks) continue;
     idle = 0;
-    record(bound, graph, result);
+    record(bound, result);
     const auto [over, within] = bound.enclosing();
     carried = {over, within};
   }
-  for (const plan::SchedOp& op : problem.ops) result.lower_bound_seconds += op.seconds;
-  result.lower_bound_seconds += result.bound_seconds;
+  result.bound_seconds = graph.scale.seconds(result.bound_ticks);
+  result.lower_bound_seconds = graph.bound_seconds(graph.once_ticks + result.bound_ticks);
   result.work = work.used();
   result.cut_short = work.timed_out();
   return result;

@@ -49,13 +49,12 @@ struct ClosureCutOptions {
 
 struct CutBoundResult {
   bool feasible = true;            // false: proven that no schedule keeps within the budget
-  double bound_seconds = 0;        // extra time of every schedule within the budget
-  double lower_bound_seconds = 0;  // that, and each op once
+  double lower_bound_seconds = 0;  // of every schedule within the budget
+  double bound_seconds = 0;        // that, beyond each op once
   // What proves it; absent if nothing more than each op once is proven.
   std::optional<SchedOpId> op;
   CutPrices prices;
-  double price = 0;         // prices.per_byte in seconds per byte
-  int64_t bound_ticks = 0;  // of 1 / StepGraph::ticks_per_second
+  int64_t bound_ticks = 0;  // beyond each op once
   int64_t capacity_bytes = 0;
   CutChoice choice;               // the cheapest that fits among those seen
   std::vector<SchedOpId> others;  // ops that bind, too: those that need most, and former best ones

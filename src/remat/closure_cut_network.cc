@@ -7,7 +7,7 @@
 namespace lowtide::remat {
 namespace {
 
-constexpr int64_t kMostOnceTicks = int64_t{1} << 40;
+constexpr int64_t kMostSum = int64_t{1} << 61;
 
 std::vector<std::pair<SchedOpId, SchedOpId>> all_arcs(const plan::ScheduleProblem& problem) {
   std::vector<std::pair<SchedOpId, SchedOpId>> arcs = problem.control;
@@ -16,10 +16,6 @@ std::vector<std::pair<SchedOpId, SchedOpId>> all_arcs(const plan::ScheduleProble
   std::sort(arcs.begin(), arcs.end());
   arcs.erase(std::unique(arcs.begin(), arcs.end()), arcs.end());
   return arcs;
-}
-
-int64_t saturating_sum(int64_t a, int64_t b) {
-  return std::min(kMostTicks, a + b);
 }
 
 // The most bytes that pairs without a common input or output save: all ways are tried, as an op has
@@ -65,16 +61,28 @@ class Matching {
 
 int64_t scaled_down(int64_t x, int64_t y) {
   const __int128 product = static_cast<__int128>(x) * y;
-  return static_cast<int64_t>(std::min<__int128>(product / kOne, kMostTicks));
+  return static_cast<int64_t>(std::min<__int128>(product / kOne, kMostSum));
 }
 
 int64_t scaled_up(int64_t x, int64_t y) {
   const __int128 product = static_cast<__int128>(x) * y + kOne - 1;
-  return static_cast<int64_t>(std::min<__int128>(product / kOne, kMostTicks));
+  return static_cast<int64_t>(std::min<__int128>(product / kOne, kMostSum));
+}
+
+LinkTicks link_ticks(const StepGraph& graph, int64_t bytes) {
+  if (!graph.link) return {};
+  const auto all = static_cast<double>(bytes);
+  return {graph.scale.down(all / graph.link->bytes_per_second_out),
+          graph.scale.down(all / graph.link->bytes_per_second_in),
+          graph.scale.down(all * graph.link->compute_seconds_per_byte)};
+}
+
+int64_t ticks_of_staying(int64_t bytes, int64_t price) {
+  return std::min(plan::kMostTicks, scaled_down(bytes, price));
 }
 
 StepGraph::StepGraph(const plan::ScheduleProblem& p)
-    : problem(&p), link(plan::combined_link(p)), ticks(p.ops.size()) {
+    : problem(&p), link(plan::combined_link(p)), scale(p), once_ticks(scale.once()) {
   std::vector<std::pair<SchedOpId, SchedValueId>> read, made;
   for (SchedValueId v : p.values.ids()) {
     made.emplace_back(p.values[v].producer, v);
@@ -90,14 +98,7 @@ StepGraph::StepGraph(const plan::ScheduleProblem& p)
   std::vector<std::pair<SchedOpId, size_t>> pair_of;
   for (size_t i = 0; i < p.in_place.size(); ++i) pair_of.emplace_back(p.in_place[i].op, i);
   pairs = {n, pair_of};
-  double once = 0;
-  for (const plan::SchedOp& op : p.ops) once += op.seconds;
-  for (ticks_per_second = 1e12; once * ticks_per_second > static_cast<double>(kMostOnceTicks);)
-    ticks_per_second /= 2;
-  for (SchedOpId op : p.ops.ids()) {
-    ticks[op] = static_cast<int64_t>(p.ops[op].seconds * ticks_per_second);
-    once_ticks += ticks[op];
-  }
+  for (const plan::SchedOp& op : p.ops) ticks.push_back(scale.down(op.seconds));
 }
 
 IdVector<SchedOpId, Side> sides_of(const StepGraph& graph, SchedOpId op) {
@@ -239,18 +240,12 @@ uint32_t ClosureNetwork::node_of(SchedOpId op) {
 }
 
 int64_t ClosureNetwork::charge(int64_t bytes, bool store, const CutPrices& prices) const {
-  const int64_t stay = scaled_down(bytes, prices.per_byte);
-  const auto& link = graph_.link;
-  if (!link) return stay;
+  const int64_t stay = ticks_of_staying(bytes, prices.per_byte);
+  if (!graph_.link) return stay;
   // Its share of the link's time, and all of the compute time that the copy takes.
-  const double copy = link->compute_seconds_per_byte * graph_.ticks_per_second;
-  const auto ticks = [&](int64_t share, double bytes_per_second) {
-    const double all = static_cast<double>(bytes) / bytes_per_second * graph_.ticks_per_second;
-    const int64_t copied = static_cast<int64_t>(std::min(static_cast<double>(bytes) * copy, 1e18));
-    return saturating_sum(scaled_down(static_cast<int64_t>(std::min(all, 1e18)), share), copied);
-  };
-  int64_t move = ticks(kOne - prices.after, link->bytes_per_second_in);
-  if (store) move = saturating_sum(move, ticks(kOne - prices.before, link->bytes_per_second_out));
+  const LinkTicks link = link_ticks(graph_, bytes);
+  int64_t move = scaled_down(link.in, kOne - prices.after) + link.copy;
+  if (store) move += scaled_down(link.out, kOne - prices.before) + link.copy;
   return std::min(stay, move);
 }
 
@@ -259,22 +254,20 @@ int64_t ClosureNetwork::solve(const CutPrices& prices, CutChoice& choice) {
   const auto node = [](size_t op) { return 2 + op; };
   const auto value_node = [&](size_t charge) { return 2 + ops + charge; };
   order::MaxFlow flow(2 + ops + charges_.size());
-  const int64_t most = most_ticks_of_each(ops + charges_.size());
   for (size_t i = 0; i < ops; ++i)
     if (side_[node_op_[i]] == Side::kBefore)
       flow.add_arc(node(i), 1, scaled_down(graph_.ticks[node_op_[i]], prices.after));
   int64_t constant = 0;
-  for (const ResidentCharge& r : residents_)
-    constant = saturating_sum(constant, charge(r.bytes, r.store, prices));
+  for (const ResidentCharge& r : residents_) constant += charge(r.bytes, r.store, prices);
   for (size_t j = 0; j < charges_.size(); ++j) {
     const Charge& c = charges_[j];
     const int64_t cost = charge(c.bytes, true, prices);
     if (c.node == kNone && c.producer == kNone) {
-      constant = saturating_sum(constant, cost);
+      constant += cost;
       continue;
     }
     flow.add_arc(c.node == kNone ? 0 : value_node(j), c.producer == kNone ? 1 : node(c.producer),
-                 std::min(cost, most));
+                 cost);
   }
   for (const auto& [op, charge] : needs_value_)
     flow.add_arc(node(op), value_node(charge), order::MaxFlow::kUnlimited);
@@ -285,7 +278,7 @@ int64_t ClosureNetwork::solve(const CutPrices& prices, CutChoice& choice) {
   for (size_t i = 0; i < ops; ++i) runs[i] = flow.source_side(node(i));
   choice = read_choice(runs, prices);
   work_ += flow.arcs_seen() + static_cast<int64_t>(ops + charges_.size() + needs_value_.size());
-  return saturating_sum(constant, cut);
+  return constant + cut;
 }
 
 CutChoice ClosureNetwork::read_choice(const std::vector<char>& runs,
@@ -295,7 +288,7 @@ CutChoice ClosureNetwork::read_choice(const std::vector<char>& runs,
   for (size_t j = 0; j < charges_.size(); ++j) wanted[j] = charges_[j].node == kNone;
   for (const auto& [op, charge] : needs_value_) wanted[charge] |= runs[op];
   const auto stays = [&](int64_t bytes, bool store) {
-    return charge(bytes, store, prices) == scaled_down(bytes, prices.per_byte);
+    return charge(bytes, store, prices) == ticks_of_staying(bytes, prices.per_byte);
   };
   for (size_t j = 0; j < charges_.size(); ++j) {
     const Charge& c = charges_[j];
@@ -388,11 +381,11 @@ double ClosureNetwork::line(const CutChoice& choice, const CutPrices& prices,
                  static_cast<double>(shares_constant(prices) - graph_.once_ticks);
   if (const auto& link = graph_.link) {
     ticks += share(kOne - prices.before) * static_cast<double>(choice.store_bytes) /
-             link->bytes_per_second_out * graph_.ticks_per_second;
+             link->bytes_per_second_out * graph_.scale.per_second();
     ticks += share(kOne - prices.after) * static_cast<double>(choice.load_bytes) /
-             link->bytes_per_second_in * graph_.ticks_per_second;
+             link->bytes_per_second_in * graph_.scale.per_second();
     ticks += static_cast<double>(choice.store_bytes + choice.load_bytes) *
-             link->compute_seconds_per_byte * graph_.ticks_per_second;
+             link->compute_seconds_per_byte * graph_.scale.per_second();
   }
   return ticks;
 }

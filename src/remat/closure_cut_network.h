@@ -26,6 +26,7 @@
 
 #include "order/order_graph.h"
 #include "plan/schedule_problem.h"
+#include "plan/tick_scale.h"
 
 namespace lowtide::remat {
 
@@ -38,6 +39,12 @@ struct StepGraph {
   explicit StepGraph(const plan::ScheduleProblem& problem);  // borrowed
 
   size_t size() const { return problem->ops.size(); }
+  // What a bound of so many ticks on every schedule says.
+  double bound_seconds(int64_t bound_ticks) const {
+    double once_seconds = 0;
+    for (const plan::SchedOp& op : problem->ops) once_seconds += op.seconds;
+    return scale.bound_seconds(bound_ticks, once_seconds, link.has_value());
+  }
 
   const plan::ScheduleProblem* problem;
   std::optional<plan::Link> link;  // all of the problem's in one
@@ -45,24 +52,27 @@ struct StepGraph {
   order::Lists<SchedOpId, SchedOpId> preds, succs;  // by data and control
   order::Lists<SchedOpId, SchedOpId> waits_after;   // control alone: ops after all its runs
   order::Lists<SchedOpId, size_t> pairs;            // indices into problem->in_place
+  plan::TickScale scale;
   IdVector<SchedOpId, int64_t> ticks;
-  int64_t once_ticks = 0;       // all ops
-  double ticks_per_second = 0;  // 10^12, or less for steps beyond some seconds
+  int64_t once_ticks = 0;  // all ops
 };
 
 enum class Side : uint8_t { kOther, kBefore, kSelf, kAfter };
 IdVector<SchedOpId, Side> sides_of(const StepGraph& graph, SchedOpId op);
 
 // Fixed point: one is 2^20.
-inline constexpr int64_t kOne = int64_t{1} << 20;
-// x * y / 2^20, rounded down or up; x, y >= 0, at most kMostTicks.
+inline constexpr int64_t kOne = plan::kTickParts;
+// x * y / 2^20, rounded down or up; x, y >= 0, at most 2^61.
 int64_t scaled_down(int64_t x, int64_t y);
 int64_t scaled_up(int64_t x, int64_t y);
-inline constexpr int64_t kMostTicks = int64_t{1} << 61;
-// Of so many capacities, each may be this at most; cutting them to it only weakens a bound.
-inline int64_t most_ticks_of_each(size_t capacities) {
-  return kMostTicks / static_cast<int64_t>(capacities + 1);
-}
+// What bytes take on the link, in ticks.
+struct LinkTicks {
+  int64_t out = 0, in = 0;
+  int64_t copy = 0;  // of compute, each way
+};
+LinkTicks link_ticks(const StepGraph& graph, int64_t bytes);
+// What they cost at a cut, in 2^-20 ticks per byte.
+int64_t ticks_of_staying(int64_t bytes, int64_t price);
 
 // How bytes and time are weighed. The time of a step is at least
 //     before * (time of ops before t) + (1 - before) * (stores that ended before t) + t

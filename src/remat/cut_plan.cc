@@ -157,6 +157,7 @@ std::optional<std::vector<plan::SchedAction>> plan_from_cut(const plan::Schedule
                                                             const CutBoundResult& cut,
                                                             std::span<const SchedOpId> order) {
   if (!cut.feasible) return std::nullopt;
+  if (problem.ops.empty()) return std::vector<plan::SchedAction>();
   std::vector<SchedOpId> incoming;
   if (order.empty()) {
     incoming.assign(problem.ops.ids().begin(), problem.ops.ids().end());

@@ -50,7 +50,8 @@ class Ascent {
     }
     best_ = net_.start(std::move(shares));
     best_.price[0] = single.prices.per_byte;
-    ticks_ = single.bound_ticks;
+    Violations shown;
+    ticks_ = net_.solve(best_, shown);
   }
 
   void set_price(SchedOpId cut, int64_t price) {
@@ -158,8 +159,13 @@ class Ascent {
     return sum;
   }
 
-  static int64_t raised(int64_t from, double by) {
-    return std::max<int64_t>(0, from + std::llround(std::clamp(by, -0x1p58, 0x1p58)));
+  static int64_t changed(int64_t from, double by, int64_t least, int64_t most) {
+    const auto furthest = static_cast<double>(plan::kMostPrice);
+    const int64_t moved = from + std::llround(std::clamp(by, -furthest, furthest));
+    return std::clamp(moved, least, most);
+  }
+  static int64_t raised(int64_t from, double by, int64_t most = plan::kMostTicks) {
+    return changed(from, by, 0, most);
   }
 
   // The best multipliers, moved along the violations, each in its unit.
@@ -167,7 +173,8 @@ class Ascent {
     Multipliers next = best_;
     for (size_t i = 0; i < net_.cuts(); ++i)
       next.price[i] =
-          raised(next.price[i], step * v.price[i] / kOneReal * unit_price_ * unit_price_);
+          raised(next.price[i], step * v.price[i] / kOneReal * unit_price_ * unit_price_,
+                 plan::kMostPrice);
     for (size_t k = 0; k < net_.cuts(); ++k)
       for (SchedValueId value : graph_.problem->values.ids())
         if (net_.has_worth(k, value)) {
@@ -190,8 +197,9 @@ class Ascent {
       for (SchedValueId value : graph_.problem->values.ids())
         if (net_.has_worth(k, value)) {
           const double unit = unit_of(value);
-          next.copy[k][value] += std::llround(std::clamp(
-              step * static_cast<double>(v.copy[k][value]) * unit * unit, -0x1p40, 0x1p40));
+          next.copy[k][value] = changed(next.copy[k][value],
+                                        step * static_cast<double>(v.copy[k][value]) * unit * unit,
+                                        -plan::kMostTicks, plan::kMostTicks);
         }
     const double length = step * kUnitShare * kUnitShare * kOneReal;
     for (size_t k = 0; k <= net_.cuts(); ++k) {
@@ -298,10 +306,10 @@ std::vector<std::vector<SchedOpId>> candidates(const StepGraph& graph, const Cut
 
 void record(const Ascent& ascent, const StepGraph& graph, MultiCutResult& result) {
   const Multipliers& m = ascent.best();
-  // Somewhat less, for what sums of floating-point seconds lose, and shares of ticks.
-  const int64_t loss = 1 + (graph.link ? 4 * static_cast<int64_t>(graph.size()) : 0);
-  result.bound_seconds =
-      static_cast<double>(std::max<int64_t>(0, ascent.ticks() - loss)) / graph.ticks_per_second;
+  const int64_t beyond = std::max<int64_t>(0, ascent.ticks());
+  result.bound_ticks = graph.once_ticks + beyond;
+  result.bound_seconds = graph.scale.seconds(beyond);
+  result.lower_bound_seconds = graph.bound_seconds(result.bound_ticks);
   result.cuts.clear(), result.credits.clear(), result.worths.clear(), result.copies.clear();
   result.shares = m.shares;
   for (size_t i = 0; i < ascent.net().cuts(); ++i)
@@ -351,32 +359,41 @@ std::unique_ptr<Ascent> best_extension(const StepGraph& graph, const Ascent& fro
   return best;
 }
 
+std::unique_ptr<Ascent> start_of(const StepGraph& graph, const CutBoundResult& single) {
+  auto ascent =
+      std::make_unique<Ascent>(graph, std::vector<SchedOpId>{*single.op},
+                               static_cast<double>(std::max<int64_t>(1, single.prices.per_byte)));
+  ascent->start_at(single);
+  return ascent;
+}
+
 }  // namespace
+
+MultiCutResult as_several(const plan::ScheduleProblem& problem, const CutBoundResult& single) {
+  const StepGraph graph(problem);
+  MultiCutResult result;
+  record(*start_of(graph, single), graph, result);
+  return result;
+}
 
 MultiCutResult multi_cut(const plan::ScheduleProblem& problem, const CutBoundResult& single,
                          const MultiCutOptions& options) {
   const StepGraph graph(problem);
   MultiCutResult result;
-  result.ticks_per_second = graph.ticks_per_second;
-  for (const plan::SchedOp& op : problem.ops) result.lower_bound_seconds += op.seconds;
-  const double once = result.lower_bound_seconds;
+  result.bound_ticks = graph.once_ticks;
+  result.lower_bound_seconds = graph.bound_seconds(graph.once_ticks);
   if (!single.feasible || !single.op) return result;
-  result.bound_seconds = single.bound_seconds;
-  result.cuts = {{*single.op, single.prices.per_byte}};
-  result.lower_bound_seconds = once + result.bound_seconds;
+  std::unique_ptr<Ascent> leader = start_of(graph, single);
+  record(*leader, graph, result);
   WorkBudget work(options.max_work, options.max_seconds, options.cancel);
   if (!work.look()) {
     result.cut_short = true;
     return result;
   }
   const auto places = candidates(graph, single, options.order);
-  auto leader =
-      std::make_unique<Ascent>(graph, std::vector<SchedOpId>{*single.op},
-                               static_cast<double>(std::max<int64_t>(1, single.prices.per_byte)));
-  leader->start_at(single);
   if (problem.link) {  // more about this cut: residents, and both ways of the link on either side
     leader->climb(options.final_rounds, single.bound_ticks, work);
-    if (leader->ticks() > single.bound_ticks) record(*leader, graph, result);
+    record(*leader, graph, result);
   }
   while (leader->net().cuts() < options.max_cuts) {
     auto next = best_extension(graph, *leader, places, options, work);
@@ -386,7 +403,6 @@ MultiCutResult multi_cut(const plan::ScheduleProblem& problem, const CutBoundRes
     leader = std::move(next);
     record(*leader, graph, result);
   }
-  result.lower_bound_seconds = once + result.bound_seconds;
   result.work = work.used();
   result.cut_short = work.timed_out();
   return result;

@@ -65,17 +65,21 @@ struct StoreWorth {
 struct MultiCutResult {
   double lower_bound_seconds = 0;                      // of every schedule within the budget
   double bound_seconds = 0;                            // beyond each op once
+  int64_t bound_ticks = 0;                             // of the whole step; what proves it:
   std::vector<std::pair<SchedOpId, int64_t>> cuts;     // and the price, in 2^-20 ticks per byte
   std::vector<std::pair<SchedOpId, int64_t>> credits;  // where other than the op's ticks
   std::vector<StoreWorth> worths;                      // where not 0
   std::vector<StoreWorth> copies;                      // the same of copies in the slow tier
   LinkShares shares;                                   // by segment
-  double ticks_per_second = 1;
   int64_t work = 0;
   bool cut_short = false;  // by the clock or the flag
 };
 
-// At least what `single`, the closure cut of the same problem (feasible), proves.
+// What `single`, the closure cut of the same problem (feasible, with an op), says of that op, in
+// the words of several. With a link it proves more here, or less by what rounding takes.
+MultiCutResult as_several(const plan::ScheduleProblem& problem, const CutBoundResult& single);
+
+// At least what that proves.
 MultiCutResult multi_cut(const plan::ScheduleProblem& problem, const CutBoundResult& single,
                          const MultiCutOptions& options = {});
 

@@ -72,15 +72,17 @@ int64_t MultiCutNetwork::solve(const Multipliers& m, Violations& violations) {
   violations.credit = IdVector<SchedOpId, float>(graph_.size(), 1);
   violations.store.assign(at_.cuts.size() + 1, 0);
   violations.load.assign(at_.cuts.size() + 1, 0);
-  int64_t ticks = -graph_.once_ticks;
+  __int128 ticks = -graph_.once_ticks;
   for (SchedOpId op : at_.first.ids())
     if (has_credit(op)) ticks += m.credit[op];
   for (size_t k = 0; k <= at_.cuts.size(); ++k) ticks += solve_segment(k, m, violations);
-  return ticks + add_residents(m, violations);
+  ticks += add_residents(m, violations);
+  constexpr __int128 kMost = int64_t{1} << 62;
+  return static_cast<int64_t>(std::clamp(ticks, -kMost, kMost));
 }
 
-int64_t MultiCutNetwork::add_residents(const Multipliers& m, Violations& violations) const {
-  int64_t ticks = 0;
+__int128 MultiCutNetwork::add_residents(const Multipliers& m, Violations& violations) const {
+  __int128 ticks = 0;
   for (const ResidentTerms& terms : residents_) {
     const ResidentWay way = cheapest_way(terms, m.shares, m.price);
     ticks += way.ticks;
@@ -102,10 +104,10 @@ int64_t MultiCutNetwork::add_residents(const Multipliers& m, Violations& violati
 
 // The network of segment k. Nodes: source, sink, ops, values. What R and the ways of values are
 // follows from the cut: an op runs if it is on the source's side, a value is needed if it is.
-int64_t MultiCutNetwork::solve_segment(size_t k, const Multipliers& m, Violations& violations) {
+__int128 MultiCutNetwork::solve_segment(size_t k, const Multipliers& m, Violations& violations) {
   const size_t nodes = graph_.size() + graph_.problem->values.size();
   order::MaxFlow flow(2 + nodes);
-  int64_t constant = 0;
+  __int128 constant = 0;
   if (k > 0) {
     constant -= scaled_up(at_.capacity[k - 1], m.price[k - 1]);
     violations.price[k - 1] -= static_cast<double>(at_.capacity[k - 1]);
@@ -151,8 +153,8 @@ ValueTerms MultiCutNetwork::terms_of(SchedValueId v, size_t k, const Multipliers
 }
 
 // Returns what they cost if nothing runs but what must, and nobody needs them.
-int64_t MultiCutNetwork::find_values(size_t k, const Multipliers& m) {
-  int64_t constant = 0;
+__int128 MultiCutNetwork::find_values(size_t k, const Multipliers& m) {
+  __int128 constant = 0;
   for (SchedValueId v : now_.ids()) {
     Value& now = now_[v];
     now.terms = terms_of(v, k, m);
@@ -165,9 +167,8 @@ int64_t MultiCutNetwork::find_values(size_t k, const Multipliers& m) {
 }
 
 // Adds the ops' arcs and returns what they cost in any case.
-int64_t MultiCutNetwork::add_ops(order::MaxFlow& flow, size_t k, const Multipliers& m) const {
-  const int64_t most = most_ticks_of_each(graph_.size() + graph_.problem->values.size());
-  int64_t constant = 0;
+__int128 MultiCutNetwork::add_ops(order::MaxFlow& flow, size_t k, const Multipliers& m) const {
+  __int128 constant = 0;
   for (SchedOpId op : graph_.ticks.ids()) {
     if (!at_.may_run(op, k) && !at_.forced(op, k)) continue;
     int64_t ticks = cost(op, k, m.shares);
@@ -178,9 +179,9 @@ int64_t MultiCutNetwork::add_ops(order::MaxFlow& flow, size_t k, const Multiplie
     }
     for (SchedValueId v : graph_.makes[op])
       ticks += cheapest_way(now_[v].terms, true, false).ticks - now_[v].idle;
-    if (ticks > 0) flow.add_arc(op_node(op), 1, std::min(ticks, most));
+    if (ticks > 0) flow.add_arc(op_node(op), 1, std::min(ticks, plan::kMostArcTicks));
     if (ticks < 0) {
-      flow.add_arc(0, op_node(op), std::min(-ticks, most));
+      flow.add_arc(0, op_node(op), std::min(-ticks, plan::kMostArcTicks));
       constant += ticks;
     }
     for (SchedOpId next : graph_.waits_after[op])
@@ -192,7 +193,6 @@ int64_t MultiCutNetwork::add_ops(order::MaxFlow& flow, size_t k, const Multiplie
 
 void MultiCutNetwork::add_values(order::MaxFlow& flow, size_t k) {
   const plan::ScheduleProblem& problem = *graph_.problem;
-  const int64_t most = most_ticks_of_each(graph_.size() + problem.values.size());
   for (SchedValueId v : problem.values.ids()) {
     if (now_[v].always_needed) continue;
     const plan::SchedValue& value = problem.values[v];
@@ -209,9 +209,9 @@ void MultiCutNetwork::add_values(order::MaxFlow& flow, size_t k) {
     if (!reachable) continue;
     if (wanted) flow.add_arc(0, value_node(v), order::MaxFlow::kUnlimited);
     const int64_t ticks = cheapest_way(now_[v].terms, false, true).ticks;
-    flow.add_arc(
-        value_node(v), at_.may_run(value.producer, k) ? op_node(value.producer) : 1,
-        ticks >= kNoWay ? order::MaxFlow::kUnlimited : std::min(ticks - now_[v].idle, most));
+    flow.add_arc(value_node(v), at_.may_run(value.producer, k) ? op_node(value.producer) : 1,
+                 ticks >= kNoWay ? order::MaxFlow::kUnlimited
+                                 : std::min(ticks - now_[v].idle, plan::kMostArcTicks));
   }
 }
 

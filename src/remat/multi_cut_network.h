@@ -60,13 +60,13 @@ class MultiCutNetwork {
     bool always_needed = false;  // that costs nothing more
   };
 
-  int64_t solve_segment(size_t k, const Multipliers& m, Violations& violations);
+  __int128 solve_segment(size_t k, const Multipliers& m, Violations& violations);
   ValueTerms terms_of(SchedValueId v, size_t k, const Multipliers& m) const;
   LoadWay load_of(SchedValueId v, size_t k, const Multipliers& m) const;
-  int64_t find_values(size_t k, const Multipliers& m);
-  int64_t add_ops(order::MaxFlow& flow, size_t k, const Multipliers& m) const;
+  __int128 find_values(size_t k, const Multipliers& m);
+  __int128 add_ops(order::MaxFlow& flow, size_t k, const Multipliers& m) const;
   void add_values(order::MaxFlow& flow, size_t k);
-  int64_t add_residents(const Multipliers& m, Violations& violations) const;
+  __int128 add_residents(const Multipliers& m, Violations& violations) const;
   void find_violations(const order::MaxFlow& flow, size_t k, const Multipliers& m,
                        Violations& violations) const;
   void find_link_violations(const ValueWay& way, SchedValueId v, size_t k, const Multipliers& m,

@@ -108,7 +108,7 @@ TEST(MultiCut, AnySharesAndCopiesStayBelowTheOptimumWithALink) {
         reached = ticks;
         m = std::move(next);
       }
-      const double bound = static_cast<double>(reached) / graph.ticks_per_second;
+      const double bound = graph.scale.seconds(reached);
       ++chains;
       positive += bound > 0.01;
       tight += bound > 0.01 && bound > 0.95 * extra;
@@ -142,8 +142,7 @@ TEST(MultiCut, AnyMultipliersOnAnyChainStayBelowTheOptimum) {
       const int64_t ticks = net.solve(random_multipliers(net, graph, rng), violations);
       ++checked;
       positive += ticks > 0;
-      EXPECT_LE(static_cast<double>(ticks) / graph.ticks_per_second,
-                best->seconds - once_seconds(problem) + 1e-9)
+      EXPECT_LE(graph.scale.seconds(ticks), best->seconds - once_seconds(problem) + 1e-9)
           << "problem " << i;
     }
   }

@@ -12,22 +12,6 @@ LeastShare least_share(const std::vector<int64_t>& shares, size_t from, size_t t
   return least;
 }
 
-LinkTicks link_ticks(const StepGraph& graph, int64_t bytes) {
-  if (!graph.link) return {};
-  const auto ticks = [&](double seconds) {
-    return std::min(kMostOfOne,
-                    static_cast<int64_t>(std::min(seconds * graph.ticks_per_second, 0x1p60)));
-  };
-  const auto all = static_cast<double>(bytes);
-  return {ticks(all / graph.link->bytes_per_second_out),
-          ticks(all / graph.link->bytes_per_second_in),
-          ticks(all * graph.link->compute_seconds_per_byte)};
-}
-
-int64_t ticks_of_staying(int64_t bytes, int64_t price) {
-  return std::min(kMostOfOne, scaled_down(bytes, price));
-}
-
 int64_t store_ticks(const LinkTicks& link, const LinkShares& shares, size_t from, size_t to) {
   return link.copy + scaled_down(link.out, least_share(shares.store, from, to).share);
 }

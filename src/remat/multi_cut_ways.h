@@ -41,8 +41,6 @@
 namespace lowtide::remat {
 
 inline constexpr int64_t kNoWay = std::numeric_limits<int64_t>::max() / 4;
-// No single stay or transfer counts more, so that sums do not overflow: many times a whole step.
-inline constexpr int64_t kMostOfOne = int64_t{1} << 44;
 
 // How the time of each segment is weighed, by segment, in 2^-20: a store's, a load's, and the
 // ops', which get the rest. The run of a cut's op itself counts for the link as far as both of its
@@ -62,15 +60,6 @@ struct LeastShare {
   size_t segment = 0;
 };
 LeastShare least_share(const std::vector<int64_t>& shares, size_t from, size_t to);
-
-// What bytes take on the link, in ticks.
-struct LinkTicks {
-  int64_t out = 0, in = 0;
-  int64_t copy = 0;  // of compute, each way
-};
-LinkTicks link_ticks(const StepGraph& graph, int64_t bytes);
-// What they cost at a cut, in 2^-20 ticks per byte.
-int64_t ticks_of_staying(int64_t bytes, int64_t price);
 
 // Ticks of the store of bytes that appear in segment `from` at the earliest and are dropped in
 // `to`.

@@ -4,6 +4,7 @@
 
 #include "order/order.h"
 #include "plan/sequence_simulator.h"
+#include "plan/tick_scale.h"
 #include "remat/branch_cut.h"
 #include "remat/chain_plan.h"
 #include "remat/closure_cut.h"
@@ -19,6 +20,7 @@ namespace {
 // What comes before the search takes the same work whatever the limit is, or a share of it: more
 // work then never leaves less for the search, nor other starts.
 constexpr int64_t kMostOrderUnits = 20'000'000, kOrderUnitsPerOp = 2'000;
+constexpr int64_t kUnitsPerSimulatedAction = 50;
 
 using plan::SchedAction;
 using plan::ScheduleProblem;
@@ -50,9 +52,12 @@ std::vector<int> ops_run(const std::vector<SchedAction>& sequence) {
 class Solve {
  public:
   Solve(const ScheduleProblem& problem, const RematOptions& options)
-      : problem_(problem), options_(options), clock_(options.max_units, options.max_seconds) {
-    for (const plan::SchedOp& op : problem.ops) once_seconds_ += op.seconds;
-    outcome_.lower_bound_seconds = once_seconds_;
+      : problem_(problem),
+        options_(options),
+        clock_(options.max_units, options.max_seconds),
+        scale_(problem),
+        bound_ticks_(scale_.once()) {
+    for (const plan::SchedOp& op : problem.ops) outcome_.lower_bound_seconds += op.seconds;
   }
 
   RematOutcome run() {
@@ -87,7 +92,7 @@ class Solve {
     if (!exact.complete) return false;
     if (exact.best) {
       take(*exact.best);
-      outcome_.lower_bound_seconds = std::max(outcome_.lower_bound_seconds, outcome_.seconds);
+      raise_bound(ticks_, outcome_.seconds);
     }
     return true;
   }
@@ -123,7 +128,7 @@ class Solve {
     cut_options.max_seconds = options_.max_seconds - clock_.seconds();
     const CutBoundResult cut = closure_cut(problem_, cut_options);
     if (options_.cut_bound) {
-      outcome_.lower_bound_seconds = std::max(once_seconds_, cut.lower_bound_seconds);
+      raise_bound(scale_.once() + cut.bound_ticks, cut.lower_bound_seconds);
       infeasible_ = !cut.feasible;
       if (options_.several_cuts && !problem_.link && cut.feasible && cut.op)
         add_several_cuts(cut, order);
@@ -157,11 +162,18 @@ class Solve {
     options.max_work = std::min(options.max_work, options_.max_units / 10);
     const MultiCutResult several = multi_cut(problem_, cut, options);
     clock_.spend(std::min(several.work, options.max_work));
-    outcome_.lower_bound_seconds =
-        std::max(outcome_.lower_bound_seconds, several.lower_bound_seconds);
+    raise_bound(several.bound_ticks, several.lower_bound_seconds);
   }
 
+  void raise_bound(int64_t ticks, double seconds) {
+    bound_ticks_ = std::max(bound_ticks_, ticks);
+    outcome_.lower_bound_seconds = std::max(outcome_.lower_bound_seconds, seconds);
+  }
+
+  // Simulating it is work too: a caller with many schedules, of which each is the answer already,
+  // would otherwise ask without end.
   void add_start(const std::vector<SchedAction>& sequence) {
+    clock_.spend(kUnitsPerSimulatedAction * static_cast<int64_t>(sequence.size()));
     if (plan::simulate_sequence(problem_, sequence)) starts_.push_back(ops_run(sequence));
   }
 
@@ -172,6 +184,9 @@ class Solve {
     if (!profile || (problem_.budget_bytes && profile->peak_bytes > *problem_.budget_bytes)) return;
     if (!outcome_.sequence.empty() && profile->seconds >= outcome_.seconds) return;
     outcome_.sequence = sequence;
+    ticks_ = 0;
+    for (const SchedAction& action : sequence)
+      ticks_ += scale_.down(problem_.ops[action.op].seconds);
     outcome_.seconds = profile->seconds;
     outcome_.peak_bytes = profile->peak_bytes;
   }
@@ -184,17 +199,12 @@ class Solve {
     return *table_;
   }
 
-  // Within a billionth: sums of seconds in another order differ in their last digits.
-  bool is_optimal() const {
-    return !outcome_.sequence.empty() &&
-           outcome_.seconds <= outcome_.lower_bound_seconds * (1 + 1e-9);
-  }
+  bool is_optimal() const { return !outcome_.sequence.empty() && ticks_ <= bound_ticks_; }
 
   void run_search() {
-    const auto bound_cost =
-        static_cast<int64_t>((outcome_.lower_bound_seconds - once_seconds_) * 1e12 * (1 - 1e-9));
     report(0);
-    const PortfolioResult found = search(table(), starts_, bound_cost, options_, clock_,
+    const int64_t bound_beyond = bound_ticks_ - scale_.once();
+    const PortfolioResult found = search(table(), starts_, bound_beyond, options_, clock_,
                                          [this](const Found& best, double share) {
                                            if (!best.sequence.empty()) take(best.sequence);
                                            report(share);
@@ -217,8 +227,7 @@ class Solve {
     const BranchCutResult cases = branch_cut(problem_, closure_cut(problem_, single), options);
     clock_.spend(cases.work);
     outcome_.cut_short |= cases.cut_short;
-    outcome_.lower_bound_seconds =
-        std::max(outcome_.lower_bound_seconds, cases.lower_bound_seconds);
+    raise_bound(cases.bound_ticks, cases.lower_bound_seconds);
   }
 
   void report(double share) const {
@@ -245,7 +254,8 @@ class Solve {
   const RematOptions& options_;
   WorkBudget clock_;
   std::optional<ActionTable> table_;  // made when it is first asked for
-  double once_seconds_ = 0;
+  const plan::TickScale scale_;
+  int64_t bound_ticks_, ticks_ = 0;  // of every schedule; of the best
   bool infeasible_ = false;
   std::vector<std::vector<int>> starts_;
   RematOutcome outcome_;

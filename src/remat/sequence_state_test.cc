@@ -12,6 +12,7 @@
 #include "base/rng.h"
 #include "plan/schedule_test_problems.h"
 #include "plan/sequence_simulator.h"
+#include "plan/tick_scale.h"
 #include "remat/proposals.h"
 
 namespace lowtide::remat {
@@ -54,8 +55,9 @@ void expect_equals_simulation(const plan::ScheduleProblem& problem, const Sequen
   const double at_end = state.timeline().bytes(state.end_node());
   overflow += std::max(0.0, at_end - state.table().capacity());
   ASSERT_EQ(state.overflow(), overflow);
+  const plan::TickScale ticks(problem);  // whole seconds are whole ticks
   ASSERT_EQ(state.extra_cost(),
-            std::llround((profile->run_seconds - profile->once_seconds) * 1e12));
+            std::llround((profile->run_seconds - profile->once_seconds) * ticks.per_second()));
 }
 
 plan::ScheduleProblem random_problem(const plan::RandomSchedule& shape, Rng& rng) {

@@ -11,8 +11,6 @@
 namespace lowtide::report {
 namespace {
 
-constexpr double kSameTime = 1e-9;  // relative; what sums in another order may differ by
-
 double percent_of(double part, double whole) {
   return whole > 0 ? 100 * part / whole : 0;
 }
@@ -32,9 +30,7 @@ TimeVerdict time_verdict(const plan::Plan& plan) {
 }
 
 std::string_view schedule_status(const plan::Plan& plan, plan::SolveStatus search) {
-  const plan::Claims& claims = plan.claims;
-  if (claims.predicted_seconds <= claims.lower_bound_seconds * (1 + kSameTime))
-    return plan::name(plan::SolveStatus::kOptimal);
+  if (plan::is_fastest(plan)) return plan::name(plan::SolveStatus::kOptimal);
   return plan::name(search == plan::SolveStatus::kLimit ? search : plan::SolveStatus::kFeasible);
 }
 

@@ -15,6 +15,8 @@ namespace {
 using ir::OpId;
 using ir::ValueId;
 
+using Layouts = std::vector<Layout>;  // by operand
+
 class Pass {
  public:
   Pass(const ir::Graph& graph, const plan::KernelCatalog& catalog)
@@ -43,24 +45,37 @@ class Pass {
     for (ValueId input : op.inputs)
       inputs.push_back(input.valid() ? value_[input] : ValueId::none());
     ir::Attrs attrs = op.attrs;
-    LT_ASSIGN(const bool wished, grant_wish(op, attrs, inputs));
-    if (!wished) agree(op, attrs, inputs);
-    auto types = infer(op, attrs, inputs);
-    if (!types) {
-      for (ValueId& input : inputs) input = in_layout(input, Layout{}, op);
-      types = infer(op, attrs, inputs);
-    }
-    if (!types) return tl::unexpected<Error>(types.error());
-    add(id, std::move(attrs), std::move(inputs), *types);
+    const std::vector<char> updated = updated_inputs(op);
+    LT_ASSIGN(const bool wished, grant_wish(op, attrs, inputs, updated));
+    LT_RETURN_IF_ERROR(settle(op, attrs, inputs, updated, wished));
+    std::vector<OpId> control = op.control;
+    for (OpId& before : control) before = op_[before];
+    LT_ASSIGN(op_[id], ops::append_again(graph_, old_, id, std::move(inputs), std::move(attrs),
+                                         std::move(control)));
+    for (size_t i = 0; i < op.outputs.size(); ++i)
+      value_[op.outputs[i]] = graph_.op(op_[id]).outputs[i];
     return {};
   }
 
+  // Which operands the op overwrites. A copy of them in another layout would be overwritten in
+  // their place, and what the step is to leave behind would never change.
+  std::vector<char> updated_inputs(const ir::Op& op) const {
+    std::vector<char> updated(op.inputs.size(), 0);
+    for (ValueId output : op.outputs) {
+      const ir::Value& value = old_.value(output);
+      for (size_t i = 0; i < op.inputs.size(); ++i)
+        updated[i] |= value.alias == ir::Alias::kUpdate && op.inputs[i] == value.base;
+    }
+    return updated;
+  }
+
   // Brings the inputs to the layouts the kernel asks for; true if it asked for any.
-  Result<bool> grant_wish(const ir::Op& op, ir::Attrs& attrs, std::vector<ValueId>& inputs) {
+  Result<bool> grant_wish(const ir::Op& op, ir::Attrs& attrs, std::vector<ValueId>& inputs,
+                          const std::vector<char>& updated) {
     LT_ASSIGN(plan::OpDesc desc, describe(op, attrs, inputs));
     const plan::LayoutWish wish = catalog_.wish(desc);
     for (size_t i = 0; i < wish.inputs.size() && i < inputs.size(); ++i)
-      if (inputs[i].valid()) inputs[i] = in_layout(inputs[i], wish.inputs[i], op);
+      if (!updated[i]) LT_RETURN_IF_ERROR(bring(inputs[i], wish.inputs[i], op));
     const ops::Row* row = ops::find(op.kind);
     for (size_t i = 0; row != nullptr && i < wish.outputs.size(); ++i) {
       const std::string_view attr = ops::free_layout_attr(*row, i);
@@ -90,90 +105,92 @@ class Pass {
     return desc;
   }
 
-  // Operands of one rank but different layouts: all follow the first permuted one, if the op can be
-  // typed so.
-  void agree(const ir::Op& op, const ir::Attrs& attrs, std::vector<ValueId>& inputs) {
-    for (ValueId& input : inputs)
-      if (input.valid() && !graph_.value(input).layout.blocked.empty())
-        input = in_layout(input, Layout{}, op);
-    const auto permuted = std::find_if(inputs.begin(), inputs.end(), [&](ValueId input) {
-      return input.valid() && !graph_.value(input).layout.row_major();
-    });
-    if (permuted == inputs.end() || infer(op, attrs, inputs)) return;
-    const Layout layout = graph_.value(*permuted).layout;
-    const ir::Dims dims = graph_.value(*permuted).dims;
-    for (ValueId& input : inputs)
-      if (input.valid() && graph_.value(input).dims == dims) input = in_layout(input, layout, op);
-  }
-
-  Result<std::vector<ops::OutputType>> infer(const ir::Op& op, const ir::Attrs& attrs,
-                                             const std::vector<ValueId>& inputs) const {
-    ops::Instance instance{op.kind, &attrs, {}};
-    for (ValueId input : inputs) {
-      if (!input.valid()) {
-        instance.inputs.emplace_back();
-        continue;
-      }
-      const ir::Value& value = graph_.value(input);
-      instance.inputs.emplace_back(ops::Type{value.dtype, value.dims, value.layout});
+  // Brings the operands to the first layouts in which the op table can type the op: those they
+  // have; where they are of one shape but lie differently, that of the one that the op overwrites,
+  // or else of the first permuted one; row-major. Where there are none, adding the op says why.
+  Status settle(const ir::Op& op, const ir::Attrs& attrs, std::vector<ValueId>& inputs,
+                const std::vector<char>& updated, bool wished) {
+    Layouts present(inputs.size()), plain(inputs.size());
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      if (!inputs[i].valid()) continue;
+      const Layout& layout = graph_.value(inputs[i]).layout;
+      if (updated[i]) plain[i] = layout;
+      if (updated[i] || wished || layout.blocked.empty()) present[i] = layout;
     }
-    auto types = ops::infer(instance);
-    if (!types) types.error().message = fmt::format("op '{}': {}", op.name, types.error().message);
-    return types;
+    const Layouts followed = wished ? plain : all_as_one(inputs, updated, present);
+    const Layouts* const ways[] = {&present, &followed, &plain};
+    for (const Layouts* layouts : ways) {
+      if (!types(op, attrs, inputs, *layouts)) continue;
+      for (size_t i = 0; i < inputs.size(); ++i)
+        if (inputs[i].valid()) LT_RETURN_IF_ERROR(bring(inputs[i], (*layouts)[i], op));
+      break;
+    }
+    return {};
   }
 
-  ValueId in_layout(ValueId input, const Layout& layout, const ir::Op& op) {
-    const ir::Value source = graph_.value(input);
-    if (source.layout == layout) return input;
+  Layouts all_as_one(const std::vector<ValueId>& inputs, const std::vector<char>& updated,
+                     const Layouts& present) const {
+    const auto first = [&](const auto& leads) {
+      size_t i = 0;
+      while (i < inputs.size() && !(inputs[i].valid() && leads(i))) ++i;
+      return i;
+    };
+    size_t leader = first([&](size_t i) { return updated[i] != 0; });
+    if (leader == inputs.size()) leader = first([&](size_t i) { return !present[i].row_major(); });
+    Layouts layouts = present;
+    if (leader == inputs.size()) return layouts;
+    for (size_t i = 0; i < inputs.size(); ++i)
+      if (inputs[i].valid() && !updated[i] &&
+          graph_.value(inputs[i]).dims == graph_.value(inputs[leader]).dims)
+        layouts[i] = present[leader];
+    return layouts;
+  }
+
+  // Whether the op table can type the op on operands that lie so.
+  bool types(const ir::Op& op, const ir::Attrs& attrs, const std::vector<ValueId>& inputs,
+             const Layouts& layouts) const {
+    ops::Instance instance{op.kind, &attrs, {}};
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      instance.inputs.emplace_back();
+      if (!inputs[i].valid()) continue;
+      const ir::Value& value = graph_.value(inputs[i]);
+      instance.inputs.back() = ops::Type{value.dtype, value.dims, layouts[i]};
+    }
+    return ops::infer(instance).has_value();
+  }
+
+  // Makes `input` its copy in another layout, if it lies otherwise.
+  Status bring(ValueId& input, const Layout& layout, const ir::Op& op) {
+    if (!input.valid() || graph_.value(input).layout == layout) return {};
+    const ir::Value& source = graph_.value(input);
     const bool shared = source.category != Category::kParameter;
     const auto key = std::pair(input, print(layout));
-    if (const auto known = reordered_.find(key); shared && known != reordered_.end())
-      return known->second;
-    ir::Attrs attrs{{"layout", print(layout)}};
-    ir::Value made;
-    made.name =
-        graph_.fresh_name(source.name + "/" + (layout.row_major() ? "row_major" : "reordered"));
-    made.dtype = source.dtype;
-    made.dims = source.dims;
-    made.layout = layout;
-    made.category = op.phase == Phase::kForward ? Category::kActivation : Category::kTemporary;
-    if (source.category == Category::kGradient) made.category = Category::kGradient;
-    ir::Op reorder;
-    reorder.kind = "Reorder";
-    reorder.name = graph_.fresh_name("reorder/" + made.name);
-    reorder.module = op.module;
-    reorder.phase = op.phase == Phase::kUpdate ? Phase::kBackward : op.phase;
-    reorder.attrs = std::move(attrs);
-    reorder.inputs = {input};
-    const OpId id = graph_.add_op(std::move(reorder), {std::move(made)});
-    const ValueId result = graph_.op(id).outputs[0];
-    if (shared) reordered_.emplace(key, result);
+    if (const auto known = reordered_.find(key); shared && known != reordered_.end()) {
+      input = known->second;
+      return {};
+    }
+    ops::AppendOptions options;
+    options.output_names = {
+        fresh_name(source.name + "/" + (layout.row_major() ? "row_major" : "reordered"))};
+    options.name = fresh_name("reorder/" + options.output_names[0]);
+    options.module = op.module;
+    options.phase = op.phase == Phase::kUpdate ? Phase::kBackward : op.phase;
+    options.category = op.phase == Phase::kForward ? Category::kActivation : Category::kTemporary;
+    if (source.category == Category::kGradient) options.category = Category::kGradient;
+    LT_ASSIGN(const OpId id,
+              ops::append(graph_, "Reorder", {input}, {{"layout", print(layout)}}, options));
+    input = graph_.op(id).outputs[0];
+    if (shared) reordered_.emplace(key, input);
     ++reorders_;
-    return result;
+    return {};
   }
 
-  void add(OpId id, ir::Attrs attrs, std::vector<ValueId> inputs,
-           const std::vector<ops::OutputType>& types) {
-    const ir::Op& op = old_.op(id);
-    ir::Op copy = op;
-    copy.attrs = std::move(attrs);
-    copy.inputs = inputs;
-    for (OpId& before : copy.control) before = op_[before];
-    std::vector<ir::Value> outputs;
-    for (size_t i = 0; i < op.outputs.size(); ++i) {
-      ir::Value value = old_.value(op.outputs[i]);
-      value.layout = types[i].type.layout;
-      // A slice that was a view may need a copy in another layout, or the reverse.
-      value.alias = types[i].alias;
-      value.base = value.alias == ir::Alias::kOwn
-                       ? ValueId::none()
-                       : inputs[static_cast<size_t>(types[i].base_input)];
-      value.offset_bytes = types[i].offset_bytes;
-      outputs.push_back(std::move(value));
-    }
-    op_[id] = graph_.add_op(std::move(copy), std::move(outputs));
-    for (size_t i = 0; i < op.outputs.size(); ++i)
-      value_[op.outputs[i]] = graph_.op(op_[id]).outputs[i];
+  // A name that nobody has here, nor will have: those of the given values stay.
+  std::string fresh_name(const std::string& wanted) const {
+    std::string name = graph_.fresh_name(wanted);
+    for (int n = 1; old_.fresh_name(name) != name || graph_.fresh_name(name) != name; ++n)
+      name = fmt::format("{}.{}", wanted, n);
+    return name;
   }
 
   const ir::Graph& old_;

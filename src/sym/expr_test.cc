@@ -7,6 +7,7 @@
 #include <functional>
 
 #include "base/rng.h"
+#include "sym/product.h"
 
 namespace lowtide::sym {
 namespace {
@@ -194,6 +195,14 @@ TEST(ExprTest, OverflowPoisonsAndNeverEquals) {
     EXPECT_EQ(print(poison), "<overflow>");
   }
   EXPECT_FALSE((huge * a).poisoned());
+}
+
+TEST(ExprTest, AProductWithZeroIsZero) {
+  const Expr huge = Expr(INT64_MAX);
+  EXPECT_EQ(product({}), Expr(1));
+  EXPECT_EQ(product(std::vector<Expr>{2, a, 3}), a * 6);
+  EXPECT_TRUE(product(std::vector<Expr>{huge, a, huge}).poisoned());
+  EXPECT_EQ(product(std::vector<Expr>{huge, a, huge, 0}), Expr(0));
 }
 
 TEST(ExprTest, EvaluationNamesWhatIsWrong) {

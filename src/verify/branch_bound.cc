@@ -27,27 +27,27 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <cmath>
 #include <map>
 #include <optional>
 #include <tuple>
 #include <unordered_map>
 #include <vector>
 
+#include "plan/tick_scale.h"
 #include "verify/precedence.h"
 
 namespace lowtide::verify {
 namespace {
 
 constexpr size_t kMostCuts = 64;
-constexpr int64_t kOne = int64_t{1} << 20;
+constexpr int64_t kOne = plan::kTickParts;
+constexpr int64_t kMostBound = int64_t{1} << 60;
 constexpr size_t kDeepest = 1000;
 constexpr int64_t kMostTerms = 200'000'000;  // looked at in all leaves
 constexpr size_t kMostDivisors = 64;         // of one cut
-// A multiplier is at most 2^31 units (plan/plan_check.cc), so a term of a row is less than 2^92,
-// counted in parts (2^31 * kMostUnit * 2^20 * kMostParts) or in bytes (2^31 * kMostUnit *
+// A multiplier is at most 2^31 units of at most 2^16 ticks (plan/plan_check.cc), so a term of a row
+// is less than 2^92, counted in parts (2^31 * 2^16 * 2^20 * kMostParts) or in bytes (2^31 * 2^16 *
 // kMostBytes), and those of all rows and variables together, kMostTerms, less than 2^120.
-constexpr double kMostUnit = 0x1p16;
 constexpr int64_t kMostParts = int64_t{1} << 20, kMostBytes = int64_t{1} << 44;
 
 using plan::ProofMultiplier;
@@ -98,10 +98,11 @@ class BranchBound {
         if (facts.maker[s].valid()) bytes[s] = moment.stay_bytes(s);
     }
     divisors_.assign(cuts_ + 1, 0);
-    find_ticks();
+    const plan::TickScale scale(plan_);
+    for (const plan::PlanOp& op : plan_.ops) ticks_.push_back(scale.down(op.predicted_seconds));
   }
 
-  Result<double> run() {
+  Result<int64_t> run() {
     if (const std::string wrong = wrong_cut(); !wrong.empty())
       return error(ErrorCode::kInput, wrong);
     const size_t nodes = certificate_.nodes.size();
@@ -118,7 +119,8 @@ class BranchBound {
       if (const std::string wrong = wrong_split(i); !wrong.empty())
         return error(ErrorCode::kInput, wrong);
     LT_RETURN_IF_ERROR(visit(0));
-    return static_cast<double>(*least_) / static_cast<double>(kOne) / ticks_per_second_;
+    const __int128 ticks = std::max<__int128>(*least_, 0) / kOne;
+    return static_cast<int64_t>(std::min<__int128>(ticks, kMostBound));
   }
 
  private:
@@ -155,16 +157,6 @@ class BranchBound {
     if (node.variable == ProofVariable::kStay) return stay(k, PlanStorageId(id));
     if (facts_.is_view_op[PlanOpId(id)]) return {0, 0};
     return node.variable == ProofVariable::kRun ? run(k, PlanOpId(id)) : again(k, PlanOpId(id));
-  }
-
-  void find_ticks() {
-    double once = 0;
-    for (const plan::PlanOp& op : plan_.ops) once += op.predicted_seconds;
-    for (ticks_per_second_ = 1e12; once * ticks_per_second_ > 0x1p40;) ticks_per_second_ /= 2;
-    for (const plan::PlanOp& op : plan_.ops)
-      ticks_.push_back(static_cast<int64_t>(op.predicted_seconds * ticks_per_second_));
-    unit_ticks_ = static_cast<int64_t>(
-        std::clamp(std::round(certificate_.unit_seconds * ticks_per_second_), 1.0, kMostUnit));
   }
 
   Literal run(size_t k, PlanOpId o) const {
@@ -326,7 +318,7 @@ class BranchBound {
     for (const auto& [key, value] : multipliers_) {
       const Row& row = rows_.at(key);
       const int64_t scale = std::get<4>(key) == 1 ? 1 : kOne;
-      const __int128 weight = static_cast<__int128>(value) * unit_ticks_ * scale;
+      const __int128 weight = static_cast<__int128>(value) * certificate_.unit_ticks * scale;
       total += weight * row.least;
       for (const auto& [variable, coefficient] : row.terms) of(variable) -= weight * coefficient;
       terms_ += static_cast<int64_t>(row.terms.size()) + 1;
@@ -349,8 +341,6 @@ class BranchBound {
   std::vector<Moment> moments_;       // by cut, from 0
   std::optional<Segments> segments_;  // set once the moments are
   std::vector<std::vector<size_t>> children_;
-  double ticks_per_second_ = 1;
-  int64_t unit_ticks_ = 1;
   IdVector<PlanOpId, int64_t> ticks_;                         // of one run
   std::vector<IdVector<PlanStorageId, int64_t>> stay_bytes_;  // by cut, from 0
   std::map<RowKey, Row> rows_;
@@ -364,8 +354,8 @@ class BranchBound {
 
 }  // namespace
 
-Result<double> branch_bound_seconds(const Facts& facts, const plan::BranchCertificate& certificate,
-                                    int64_t budget) {
+Result<int64_t> branch_bound_ticks(const Facts& facts, const plan::BranchCertificate& certificate,
+                                   int64_t budget) {
   const size_t cuts = certificate.cuts.size();
   if (cuts == 0 || cuts > kMostCuts)
     return error(ErrorCode::kInput,

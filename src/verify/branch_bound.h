@@ -8,9 +8,9 @@
 
 namespace lowtide::verify {
 
-// The seconds that every schedule within the budget takes at least, as far as the certificate shows
+// The ticks that every schedule within the budget takes at least, as far as the certificate shows
 // it; or, as the error's message, why it shows nothing.
-Result<double> branch_bound_seconds(const Facts& facts, const plan::BranchCertificate& certificate,
-                                    int64_t budget);
+Result<int64_t> branch_bound_ticks(const Facts& facts, const plan::BranchCertificate& certificate,
+                                   int64_t budget);
 
 }  // namespace lowtide::verify

@@ -10,6 +10,7 @@
 #include "ir/graph.h"
 #include "ops/op_table.h"
 #include "plan/plan_check.h"
+#include "plan/tick_scale.h"
 #include "verify/definition_parts.h"
 
 namespace lowtide::verify {
@@ -170,6 +171,27 @@ bool ops_make_their_outputs(const Plan& p) {
     }
   }
   return ir::check(graph).has_value();
+}
+
+// An update overwrites all of a parameter's or state's own storage, no two of an op the same, and
+// no two ops one state.
+bool updates_persist(const Plan& p) {
+  std::set<std::pair<PlanOpId, PlanStorageId>> overwritten;
+  std::set<PlanStorageId> states;
+  for (const plan::PlanValue& value : p.values) {
+    if (value.alias != PlanAlias::kUpdate) continue;
+    const PlanOpId maker = maker_of(p, value.storage);
+    const plan::PlanStorage& storage = p.storages[value.storage];
+    const plan::PlanValue& root = p.values[storage.root];
+    const bool kept =
+        storage.category == Category::kParameter || storage.category == Category::kOptimizerState;
+    if (maker.valid() || !kept || root.initial.kind == plan::PlanInitial::Kind::kFed) return false;
+    if (value.offset_bytes != 0 || size_bytes(value.type) != size_bytes(root.type)) return false;
+    if (!overwritten.emplace(value.producer, value.storage).second) return false;
+    if (storage.category == Category::kOptimizerState && !states.insert(value.storage).second)
+      return false;
+  }
+  return true;
 }
 
 bool sizes_fit(const Plan& p) {
@@ -421,12 +443,12 @@ bool bound_is_right(const Plan& p, const Plan* known_good) {
 // plan asks.
 bool time_bound_is_right(const Plan& p, const Plan* known_good) {
   const plan::Claims& claims = p.claims;
-  if (claims.lower_bound_seconds <= claims.once_seconds * (1 + 1e-9)) return true;
+  if (claims.lower_bound_ticks <= plan::TickScale(p).once()) return true;
   if (known_good == nullptr || !claims.time_certificate) return false;
   const plan::Claims& good = known_good->claims;
   return claims.time_certificate == good.time_certificate &&
          claims.branch_certificate == good.branch_certificate &&
-         claims.lower_bound_seconds <= good.lower_bound_seconds &&
+         claims.lower_bound_ticks <= good.lower_bound_ticks &&
          claims.budget_bytes == good.budget_bytes && p.slow_tiers == known_good->slow_tiers &&
          same_graph(p, *known_good);
 }
@@ -468,6 +490,7 @@ bool valid_by_definition(const plan::Plan& p, std::string* why, const plan::Plan
   if (!sizes_fit(p)) return no("sizes");
   if (!(known_good != nullptr && same_graph(p, *known_good))) {
     if (!ops_make_their_outputs(p)) return no("outputs");
+    if (!updates_persist(p)) return no("updates");
     if (!roles_by_definition(p)) return no("roles");
   }
   int64_t peak = 0;

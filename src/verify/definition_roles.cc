@@ -45,7 +45,8 @@ std::vector<PlanValueId> summands(const Plan& p, plan::PlanOpId id) {
   const PlanOp& op = p.ops[id];
   if (op.outputs.empty() || p.values[op.outputs[0]].alias != PlanAlias::kOwn) return {};
   if (op.kind == "Add") return op.inputs;
-  if (op.kind == "Reorder" || op.kind == "Reshape" || op.kind == "Slice") return {op.inputs[0]};
+  if (op.kind == "Reorder" || op.kind == "Reshape" || op.kind == "Slice" || op.kind == "Cast")
+    return {op.inputs[0]};
   const plan::OpDesc desc = describe(p, id);
   ir::Attrs attrs;  // where an accumulator stands is no matter of attributes
   ops::Instance instance{desc.kind, &attrs, {}};

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <optional>
 
+#include "plan/tick_scale.h"
 #include "verify/definition_parts.h"
 
 namespace lowtide::verify {
@@ -382,8 +383,12 @@ const char* wrong_with_times(const Plan& p) {
   if (!near(claims.once_seconds, once)) return "seconds once";
   if (!near(claims.predicted_seconds, seconds)) return "seconds";
   if (!near(claims.exposed_seconds, seconds - runs)) return "seconds exposed";
-  if (claims.lower_bound_seconds > claims.predicted_seconds * (1 + 1e-9)) return "bound on time";
-  if (!claims.time_certificate && !near(claims.lower_bound_seconds, once)) return "bound on time";
+  const plan::TickScale scale(p);
+  if (!claims.time_certificate && claims.lower_bound_ticks != scale.once()) return "bound on time";
+  const double bound =
+      scale.bound_seconds(claims.lower_bound_ticks, claims.once_seconds, !p.slow_tiers.empty());
+  if (claims.lower_bound_seconds != std::min(bound, claims.predicted_seconds))
+    return "bound on time";
   return nullptr;
 }
 

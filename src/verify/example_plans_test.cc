@@ -10,6 +10,7 @@
 #include "base/bytes.h"
 #include "ops/op_table.h"
 #include "plan/plan_check.h"
+#include "plan/tick_scale.h"
 #include "verify/definition.h"
 #include "verify/facts.h"
 #include "verify/verify.h"
@@ -358,9 +359,11 @@ void claim_what_is_found(plan::Plan& plan) {
   plan::Claims& claims = plan.claims;
   claims.peak_bytes = report.peak_bytes;
   claims.peak_before_bytes = peak_before_by_definition(plan);
-  claims.once_seconds = claims.lower_bound_seconds = report.once_seconds;
+  claims.once_seconds = report.once_seconds;
   claims.predicted_seconds = report.predicted_seconds;
   claims.exposed_seconds = report.exposed_seconds;
+  claims.lower_bound_ticks = plan::TickScale(plan).once();
+  claims.lower_bound_seconds = std::min(claims.once_seconds, claims.predicted_seconds);
   claims.order_proven =
       claims.lower_bound_bytes == claims.peak_bytes && !plan::reruns_or_moves(plan);
 }

@@ -6,6 +6,7 @@
 #include <array>
 #include <utility>
 
+#include "plan/tick_scale.h"
 #include "verify/definition.h"
 #include "verify/verify.h"
 
@@ -273,6 +274,27 @@ void swap_inputs(Plan& p, Rng& rng) {
   auto* op = any(p.ops, rng);
   if (op != nullptr && !op->inputs.empty()) std::swap(*any(op->inputs, rng), *any(op->inputs, rng));
 }
+// An update overwrites another value of the type, as it would the copy of a parameter that a pass
+// put before it. What shows the new version lies there then, too.
+void update_another(Plan& p, Rng& rng) {
+  if (p.values.empty()) return;
+  const PlanValueId first(rng.below(p.values.size()));
+  for (size_t i = 0; i < p.values.size(); ++i) {
+    plan::PlanValue& updated = p.values[PlanValueId((first.index() + i) % p.values.size())];
+    if (updated.alias != plan::PlanAlias::kUpdate) continue;
+    const PlanValueId target(rng.below(p.values.size()));
+    const plan::PlanValue& other = p.values[target];
+    if (other.type != p.values[updated.base].type) continue;
+    if (other.producer.valid() && !(other.producer < updated.producer)) continue;
+    auto& inputs = p.ops[updated.producer].inputs;
+    *std::find(inputs.begin(), inputs.end(), updated.base) = target;
+    updated.base = target;
+    updated.offset_bytes = other.offset_bytes;
+    for (plan::PlanValue& value : p.values)  // bases come first
+      if (value.base.valid()) value.storage = p.values[value.base].storage;
+    return;
+  }
+}
 void drop_input(Plan& p, Rng& rng) {
   auto* op = any(p.ops, rng);
   if (op == nullptr || op->inputs.empty()) return;
@@ -330,7 +352,7 @@ void change_name(Plan& p, Rng& rng) {
 
 void change_claim(Plan& p, Rng& rng) {
   plan::Claims& claims = p.claims;
-  switch (rng.below(14)) {
+  switch (rng.below(15)) {
     case 8:
       claims.once_seconds *= 1 + 1e-6;
       break;
@@ -348,6 +370,13 @@ void change_claim(Plan& p, Rng& rng) {
       break;
     case 13:
       claims.lower_bound_seconds = claims.predicted_seconds;
+      break;
+    case 14:
+      claims.lower_bound_ticks += rng.below(2) ? 1 : -1;
+      claims.lower_bound_seconds =
+          std::min(claims.predicted_seconds,
+                   plan::TickScale(p).bound_seconds(claims.lower_bound_ticks, claims.once_seconds,
+                                                    !p.slow_tiers.empty()));
       break;
     case 0:
       claims.peak_bytes = other_number(claims.peak_bytes, rng);
@@ -458,6 +487,7 @@ constexpr auto kMutations = std::to_array<Mutation>({
     {"swap_inputs", swap_inputs},
     {"drop_input", drop_input},
     {"swap_outputs", swap_outputs},
+    {"update_another", update_another},
     {"change_kind", change_kind},
     {"change_attr", change_attr},
     {"add_control", add_control},

@@ -23,11 +23,12 @@
 #include <cstdint>
 #include <vector>
 
+#include "plan/tick_scale.h"
+
 namespace lowtide::verify {
 
-inline constexpr int64_t kUnit = int64_t{1} << 20;  // one, in fixed point
+inline constexpr int64_t kUnit = plan::kTickParts;  // one, in fixed point
 inline constexpr int64_t kNever = int64_t{1} << 60;
-inline constexpr int64_t kMostOfOne = int64_t{1} << 44;  // of each single cost: sums stay small
 
 // x * y in fixed point; y may say "per unit".
 int64_t times(int64_t x, int64_t y, bool up = false);

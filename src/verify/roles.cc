@@ -98,7 +98,7 @@ class RoleFinder {
     if (!flows_into_gradient(made) || facts_.maker[made] != id) return;
     if (op.kind == "Reorder") {
       (gradient_[made] ? gradient_ : partial_)[storage_of(op.inputs[0])] = 1;
-    } else if (op.kind == "Reshape" || op.kind == "Slice") {
+    } else if (op.kind == "Reshape" || op.kind == "Slice" || op.kind == "Cast") {
       partial_[storage_of(op.inputs[0])] = 1;
     } else if (op.kind == "Add") {
       for (PlanValueId input : op.inputs)

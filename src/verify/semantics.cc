@@ -2,6 +2,10 @@
 // table, sizes from the values themselves.
 #include <fmt/core.h>
 
+#include <algorithm>
+#include <string_view>
+#include <vector>
+
 #include "base/bytes.h"
 #include "verify/facts.h"
 
@@ -23,7 +27,10 @@ plan::PlanAlias plan_alias(ir::Alias alias) {
 class Semantics {
  public:
   Semantics(const Facts& facts, Findings& findings)
-      : facts_(facts), plan_(facts.plan), findings_(findings) {}
+      : facts_(facts),
+        plan_(facts.plan),
+        findings_(findings),
+        state_of_(facts.plan.storages.size()) {}
 
   void run() {
     for (PlanOpId o : plan_.ops.ids()) check_op(o);
@@ -55,6 +62,7 @@ class Semantics {
     }
     for (size_t i = 0; i < op.outputs.size(); ++i)
       check_output(op, plan_.values[op.outputs[i]], (*expected)[i]);
+    check_updates(op);
     if (op.workspace_bytes % plan_.alignment_bytes != 0)
       findings_.add(Violation::kMisaligned,
                     fmt::format("op '{}' has a workspace of {} bytes, alignment is {}", op.name,
@@ -91,6 +99,38 @@ class Semantics {
           Violation::kViewOffset,
           fmt::format("'{}' starts at byte {} of its storage, op '{}' makes it start at {}",
                       value.name, value.offset_bytes, op.name, sym::print(start)));
+  }
+
+  // What an update overwrites is what the step leaves behind: the whole of a parameter, an
+  // optimizer state or a running statistic. Of a copy that the step made nothing would stay, and
+  // what is fed or constant belongs to others. A state belongs to one parameter.
+  void check_updates(const plan::PlanOp& op) {
+    std::vector<PlanStorageId> seen;
+    for (PlanValueId output : op.outputs) {
+      const plan::PlanValue& value = plan_.values[output];
+      if (value.alias != plan::PlanAlias::kUpdate) continue;
+      const plan::PlanStorage& storage = plan_.storages[value.storage];
+      const plan::PlanValue &root = plan_.values[storage.root], &base = plan_.values[value.base];
+      std::string_view wrong;
+      if (root.producer.valid())
+        wrong = "the step makes it itself, so that nothing of the update would stay";
+      else if (root.initial.kind == plan::PlanInitial::Kind::kFed)
+        wrong = "it is fed";
+      else if (storage.category != Category::kParameter &&
+               storage.category != Category::kOptimizerState)
+        wrong = "it is neither a parameter nor a state";
+      else if (base.offset_bytes != 0 || size_bytes(base.type) != size_bytes(root.type))
+        wrong = "only a part of it";
+      else if (std::find(seen.begin(), seen.end(), value.storage) != seen.end())
+        wrong = "twice";
+      else if (storage.category == Category::kOptimizerState && state_of_[value.storage].valid())
+        wrong = "a state that another op keeps for itself";
+      seen.push_back(value.storage);
+      state_of_[value.storage] = value.producer;
+      if (!wrong.empty())
+        findings_.add(Violation::kUpdateTarget, fmt::format("op '{}' ({}) overwrites '{}': {}",
+                                                            op.name, op.kind, root.name, wrong));
+    }
   }
 
   void check_value(const plan::PlanValue& value) {
@@ -153,6 +193,7 @@ class Semantics {
   const Facts& facts_;
   const plan::Plan& plan_;
   Findings& findings_;
+  IdVector<PlanStorageId, PlanOpId> state_of_;  // the op that overwrote the storage last
 };
 
 }  // namespace

@@ -22,13 +22,14 @@
 // compute time in any case. Residents may be elsewhere, too; as no op makes them, their cheapest
 // way through all segments adds to the bound.
 //
-// Times are whole ticks, rounded so that the bound only gets weaker.
+// Times are whole ticks (plan/tick_scale.h), rounded so that the bound only gets weaker. What is
+// claimed is a number of them, too, so it is compared as it stands.
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <cmath>
 #include <optional>
 
+#include "plan/tick_scale.h"
 #include "verify/branch_bound.h"
 #include "verify/min_cut.h"
 #include "verify/passage.h"
@@ -37,9 +38,7 @@
 namespace lowtide::verify {
 namespace {
 
-constexpr double kTolerance = 1e-9;  // of the claimed bound
 constexpr size_t kMostCuts = 64;
-constexpr int64_t kMost = int64_t{1} << 61;
 
 class TimeBound {
  public:
@@ -50,10 +49,11 @@ class TimeBound {
         budget_(budget),
         cuts_(certificate_.cuts.size()),
         linked_(!plan_.slow_tiers.empty()),
+        scale_(facts.plan),
         precedence_(facts) {
+    for (const plan::PlanOp& op : plan_.ops) ticks_.push_back(scale_.down(op.predicted_seconds));
     for (const plan::CutPrice& cut : certificate_.cuts) moments_.emplace_back(precedence_, cut.op);
     segments_.emplace(precedence_, moments_);
-    find_ticks();
     find_weights();
     find_transfers();
     find_multipliers();
@@ -70,14 +70,14 @@ class TimeBound {
     return "";
   }
 
-  // The seconds that every schedule takes.
-  double seconds() {
+  // That every schedule takes.
+  int64_t ticks() {
     __int128 ticks = 0;
     for (size_t k = 0; k <= cuts_; ++k) ticks += segment(k);
     for (PlanOpId o : plan_.ops.ids())
       if (undecided(o)) ticks += credit_[o];
     if (linked_ && cuts_ > 0) ticks += residents();
-    return static_cast<double>(std::max<__int128>(ticks, 0)) / ticks_per_second_;
+    return static_cast<int64_t>(std::clamp<__int128>(ticks, 0, kNever));
   }
 
  private:
@@ -87,24 +87,12 @@ class TimeBound {
 
   const std::string& name_of(size_t k) const { return plan_.ops[certificate_.cuts[k - 1].op].name; }
 
-  void find_ticks() {
-    double once = 0;
-    for (const plan::PlanOp& op : plan_.ops) once += op.predicted_seconds;
-    for (ticks_per_second_ = 1e12; once * ticks_per_second_ > 0x1p40;) ticks_per_second_ /= 2;
-    for (const plan::PlanOp& op : plan_.ops)
-      ticks_.push_back(static_cast<int64_t>(op.predicted_seconds * ticks_per_second_));
-  }
-
   void find_weights() {
-    const auto fixed = [](double share) {
-      return static_cast<int64_t>(std::clamp(std::round(share * static_cast<double>(kUnit)), 0.0,
-                                             static_cast<double>(kUnit)));
-    };
     weights_.store.assign(cuts_ + 1, 0), weights_.load = weights_.store;
     if (!linked_) return;
     for (size_t k = 0; k < std::min(cuts_ + 1, certificate_.shares.size()); ++k) {
-      weights_.store[k] = fixed(certificate_.shares[k].store);
-      weights_.load[k] = std::min(fixed(certificate_.shares[k].load), kUnit - weights_.store[k]);
+      weights_.store[k] = certificate_.shares[k].store;
+      weights_.load[k] = certificate_.shares[k].load;
     }
   }
 
@@ -122,12 +110,8 @@ class TimeBound {
       out += tier.bytes_per_second_out, in += tier.bytes_per_second_in;
       copying = std::min(copying, tier.compute_seconds_per_byte);
     }
-    const auto ticks = [&](double seconds) {
-      return static_cast<int64_t>(
-          std::min(seconds * ticks_per_second_, static_cast<double>(kMostOfOne)));
-    };
     const auto all = static_cast<double>(bytes);
-    return {ticks(all / out), ticks(all / in), ticks(all * copying)};
+    return {scale_.down(all / out), scale_.down(all / in), scale_.down(all * copying)};
   }
 
   // What each storage costs at each cut, and to move.
@@ -139,31 +123,26 @@ class TimeBound {
     }
   }
   int64_t staying(int64_t bytes, size_t k) const {
-    return std::min(kMostOfOne, times(bytes, price(k)));
+    return std::min(plan::kMostTicks, times(bytes, price(k)));
   }
 
   void find_multipliers() {
     credit_ = PerOp<int64_t>(plan_.ops.size(), 0);
-    const auto ticks = [&](double seconds) {
-      return static_cast<int64_t>(
-          std::round(std::clamp(seconds * ticks_per_second_, -0x1p44, 0x1p44)));
-    };
     for (PlanOpId o : plan_.ops.ids()) {
       credit_[o] = cost(o, segments_->first[o]);
       for (size_t k = segments_->first[o]; k <= segments_->latest[o]; ++k)
         credit_[o] = std::min(credit_[o], cost(o, k));
     }
     for (const plan::Multiplier& m : certificate_.rerun_multipliers)
-      credit_[PlanOpId(static_cast<size_t>(m.id))] = ticks(m.value);
+      credit_[PlanOpId(static_cast<size_t>(m.id))] = m.value;
     worth_.assign(cuts_ + 2, IdVector<PlanStorageId, ByPlace>(plan_.storages.size(), ByPlace{}));
     for (size_t k = 1; k <= cuts_; ++k)
       for (PlanStorageId s : plan_.storages.ids())
         if (linked_ && made_before(s, k)) worth_[k][s][kAway] = store_ticks(s, k - 1);
     for (const plan::Multiplier& m : certificate_.copy_multipliers)
-      if (linked_ && made_before(storage(m), cut(m)))
-        worth_[cut(m)][storage(m)][kAway] += ticks(m.value);
+      if (linked_ && made_before(storage(m), cut(m))) worth_[cut(m)][storage(m)][kAway] += m.value;
     for (const plan::Multiplier& m : certificate_.store_multipliers)
-      if (made_before(storage(m), cut(m))) worth_[cut(m)][storage(m)][kPresent] = ticks(m.value);
+      if (made_before(storage(m), cut(m))) worth_[cut(m)][storage(m)][kPresent] = m.value;
     for (auto& at_cut : worth_)
       for (ByPlace& worth : at_cut) worth[kKept] = std::max(worth[kPresent], worth[kAway]);
   }
@@ -178,10 +157,7 @@ class TimeBound {
     return transfer_[s].store(weights_, segments_->first[facts_.maker[s]], k);
   }
 
-  int64_t price(size_t k) const {
-    const double price = certificate_.cuts[k - 1].price * ticks_per_second_;
-    return static_cast<int64_t>(std::min(std::round(price * static_cast<double>(kUnit)), 0x1p60));
-  }
+  int64_t price(size_t k) const { return certificate_.cuts[k - 1].price; }
 
   // What residents that may be elsewhere cost in all segments.
   __int128 residents() const {
@@ -257,9 +233,7 @@ class TimeBound {
   }
 
   // So small that all of them can be summed; less than it is worth only weakens the bound.
-  int64_t capacity(int64_t ticks) const {
-    return std::min(ticks, kMost / (std::ssize(plan_.ops) + std::ssize(plan_.storages)));
-  }
+  static int64_t capacity(int64_t ticks) { return std::min(ticks, plan::kMostArcTicks); }
 
   Passage passage(PlanStorageId s, size_t k) const {
     const size_t made = segments_->first[facts_.maker[s]];
@@ -316,10 +290,10 @@ class TimeBound {
   const int64_t budget_;
   const size_t cuts_;
   const bool linked_;
+  const plan::TickScale scale_;
   const Precedence precedence_;
   std::vector<Moment> moments_;       // by cut, from 0
   std::optional<Segments> segments_;  // set once the moments are
-  double ticks_per_second_ = 1;
   Weights weights_;
   IdVector<PlanStorageId, Transfer> transfer_;
   std::vector<IdVector<PlanStorageId, int64_t>> stay_;   // by cut, from 1: what staying costs
@@ -328,32 +302,54 @@ class TimeBound {
   std::vector<IdVector<PlanStorageId, ByPlace>> worth_;  // multipliers of (b), by cut, from 1
 };
 
+// What the certificates show.
+Status find_bound(const Facts& facts, Report& report) {
+  const plan::Claims& claims = facts.plan.claims;
+  if (claims.time_certificate->cuts.size() > kMostCuts)
+    return error(ErrorCode::kInput,
+                 fmt::format("the certificate of the time has more than {} cuts", kMostCuts));
+  if (facts.plan.ops.size() + facts.plan.storages.size() > plan::kMostTickNodes)
+    return error(ErrorCode::kInput,
+                 fmt::format("bounds on the time are of at most {} ops and storages together",
+                             plan::kMostTickNodes));
+  TimeBound bound(facts, *claims.budget_bytes);
+  if (const std::string problem = bound.problem(); !problem.empty())
+    return error(ErrorCode::kInput, fmt::format("the certificate of the time: {}", problem));
+  report.time_bound_ticks = std::max(report.time_bound_ticks, bound.ticks());
+  if (!claims.branch_certificate) return {};
+  const auto cases = branch_bound_ticks(facts, *claims.branch_certificate, *claims.budget_bytes);
+  if (!cases)
+    return error(ErrorCode::kInput, fmt::format("the proof by cases: {}", cases.error().message));
+  report.time_bound_ticks = std::max(report.time_bound_ticks, *cases);
+  return {};
+}
+
 }  // namespace
 
 void check_time_certificate(const Facts& facts, Report& report, Findings& findings) {
   const plan::Claims& claims = facts.plan.claims;
-  report.time_bound_seconds = report.once_seconds;
-  if (!claims.time_certificate) return;
-  const auto refuse = [&](std::string message) {
-    findings.add(Violation::kTimeCertificate, std::move(message));
+  const plan::TickScale scale(facts.plan);
+  report.time_bound_ticks = scale.once();
+  if (claims.time_certificate && claims.budget_bytes)
+    if (const Status shown = find_bound(facts, report); !shown)
+      return findings.add(Violation::kTimeCertificate, shown.error().message);
+  const auto in_seconds = [&](int64_t ticks) {
+    return scale.bound_seconds(ticks, claims.once_seconds, !facts.plan.slow_tiers.empty());
   };
-  if (claims.time_certificate->cuts.size() > kMostCuts)
-    return refuse(fmt::format("the certificate of the time has more than {} cuts", kMostCuts));
-  if (claims.budget_bytes) {
-    TimeBound bound(facts, *claims.budget_bytes);
-    if (const std::string problem = bound.problem(); !problem.empty())
-      return refuse(fmt::format("the certificate of the time: {}", problem));
-    report.time_bound_seconds = std::max(report.once_seconds, bound.seconds());
-    if (claims.branch_certificate) {
-      const auto cases =
-          branch_bound_seconds(facts, *claims.branch_certificate, *claims.budget_bytes);
-      if (!cases) return refuse(fmt::format("the proof by cases: {}", cases.error().message));
-      report.time_bound_seconds = std::max(report.time_bound_seconds, *cases);
-    }
-  }
-  if (claims.lower_bound_seconds > report.time_bound_seconds * (1 + kTolerance))
-    refuse(fmt::format("a bound of {} seconds claimed, {} shown", claims.lower_bound_seconds,
-                       report.time_bound_seconds));
+  report.time_bound_seconds = in_seconds(report.time_bound_ticks);
+  if (!claims.time_certificate && claims.lower_bound_ticks != scale.once())
+    findings.add(Violation::kTimeBoundUncertified,
+                 fmt::format("bound on the time, each op once: {} ticks claimed, {} found",
+                             claims.lower_bound_ticks, scale.once()));
+  if (claims.lower_bound_ticks > report.time_bound_ticks)
+    findings.add(Violation::kTimeCertificate,
+                 fmt::format("a bound of {} ticks claimed, {} shown", claims.lower_bound_ticks,
+                             report.time_bound_ticks));
+  const double seconds = std::min(in_seconds(claims.lower_bound_ticks), claims.predicted_seconds);
+  if (claims.lower_bound_seconds != seconds)
+    findings.add(Violation::kTimeBoundSeconds,
+                 fmt::format("a bound of {} seconds claimed, {} ticks of it are {}",
+                             claims.lower_bound_seconds, claims.lower_bound_ticks, seconds));
 }
 
 }  // namespace lowtide::verify

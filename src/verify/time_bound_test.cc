@@ -4,13 +4,17 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "base/rng.h"
+#include "plan/tick_scale.h"
 #include "verify/example_plans.h"
 #include "verify/precedence.h"
 
 namespace lowtide::verify {
 namespace {
+
+constexpr auto kParts = static_cast<double>(plan::kTickParts);
 
 // Ops, each a descendant of the one before.
 std::vector<PlanOpId> random_chain(const Precedence& precedence, Rng& rng, size_t most) {
@@ -26,27 +30,30 @@ plan::TimeCertificate random_certificate(const plan::Plan& plan, Rng& rng) {
   const Facts facts(plan);
   plan::TimeCertificate certificate;
   const bool linked = !plan.slow_tiers.empty();
+  const plan::TickScale scale(plan);
+  const auto ticks = [&](double seconds) { return std::llround(seconds * scale.per_second()); };
   for (PlanOpId op : random_chain(Precedence(facts), rng, 4))
-    certificate.cuts.push_back({op, rng.uniform() * (rng.below(3) ? 0.01 : 0.0005)});
+    certificate.cuts.push_back(
+        {op, ticks(kParts * rng.uniform() * (rng.below(3) ? 0.01 : 0.0005))});
   if (linked && rng.below(3))
     for (size_t k = 0; k <= certificate.cuts.size(); ++k)
-      certificate.shares.push_back(
-          {rng.below(2) ? rng.uniform() / 2 : 0, rng.below(2) ? rng.uniform() / 2 : 0});
+      certificate.shares.push_back({rng.below(2) ? rng.between(0, plan::kTickParts / 2) : 0,
+                                    rng.below(2) ? rng.between(0, plan::kTickParts / 2) : 0});
   if (certificate.cuts.empty() || rng.below(3) == 0) return certificate;
   for (PlanOpId op : plan.ops.ids())
     if (rng.below(2))
       certificate.rerun_multipliers.push_back(
-          {0, static_cast<int32_t>(op.index()), 2 * rng.uniform()});
+          {0, static_cast<int32_t>(op.index()), ticks(2 * rng.uniform())});
   for (PlanStorageId s : plan.storages.ids())
     if (rng.below(2))
       certificate.store_multipliers.push_back(
           {static_cast<int32_t>(rng.below(certificate.cuts.size())),
-           static_cast<int32_t>(s.index()), rng.uniform()});
+           static_cast<int32_t>(s.index()), ticks(rng.uniform())});
   for (PlanStorageId s : plan.storages.ids())
     if (linked && rng.below(3) == 0)
       certificate.copy_multipliers.push_back(
           {static_cast<int32_t>(rng.below(certificate.cuts.size())),
-           static_cast<int32_t>(s.index()), (rng.uniform() - 0.5) / 4});
+           static_cast<int32_t>(s.index()), ticks((rng.uniform() - 0.5) / 4)});
   return certificate;
 }
 
@@ -55,7 +62,6 @@ double shown_by(plan::Plan plan, const plan::TimeCertificate& certificate, int64
   plan.claims.budget_bytes = budget;
   Report report;
   Findings findings(report.findings);
-  for (const plan::PlanOp& op : plan.ops) report.once_seconds += op.predicted_seconds;
   check_time_certificate(Facts(plan), report, findings);
   return report.time_bound_seconds;
 }

@@ -39,17 +39,19 @@ enum class Violation : uint8_t {
   kOutputAlias,  // an output owns, views or updates what the op does not
   kViewOffset,   // a view or update starts at another byte than the op says
   kViewOutside,  // a view or update ends behind its storage
-  kContents,     // initial contents of the wrong length
-  kStorageBytes,       // not the root's size rounded up to the alignment
-  kCategory,           // a role that the buffer's use rules out (roles.cc)
-  kResidency,          // resident although an op makes it, or the reverse
-  kProgramOrder,       // in program order already, an op reads a version that was overwritten
-  kOpMissing,          // never runs
-  kOpRepeated,         // runs again though its kind may not
-  kInputNotReady,      // runs before its input is made (a view: made again since its base was)
-  kControlOrder,       // runs before an op it must wait for, or again after one that waits for it
-  kStaleRead,          // reads a storage that shows another version
-  kReadAfterFree,      // reads a storage that was freed
+  kUpdateTarget,   // overwrites what is no parameter, state or running statistic, or only a part of
+                   // it
+  kContents,       // initial contents of the wrong length
+  kStorageBytes,   // not the root's size rounded up to the alignment
+  kCategory,       // a role that the buffer's use rules out (roles.cc)
+  kResidency,      // resident although an op makes it, or the reverse
+  kProgramOrder,   // in program order already, an op reads a version that was overwritten
+  kOpMissing,      // never runs
+  kOpRepeated,     // runs again though its kind may not
+  kInputNotReady,  // runs before its input is made (a view: made again since its base was)
+  kControlOrder,   // runs before an op it must wait for, or again after one that waits for it
+  kStaleRead,      // reads a storage that shows another version
+  kReadAfterFree,  // reads a storage that was freed
   kReadAfterReuse,     // reads a storage whose buffer was taken over
   kFreeNotAlive,       // frees what is not there (not yet made, freed already, taken over)
   kFreeResident,       // frees what must stay for the whole step
@@ -83,8 +85,9 @@ enum class Violation : uint8_t {
   kSeconds,                // claimed time of the step
   kExposedSeconds,         // claimed time in which no op runs
   kTimeBoundAboveTime,     // claimed bound on the time above the claimed time
-  kTimeBoundUncertified,   // without a certificate, a bound on the time other than once_seconds
+  kTimeBoundUncertified,   // without a certificate, a bound on the time other than each op once
   kTimeCertificate,        // the certificate does not show the bound on the time
+  kTimeBoundSeconds,       // that bound in seconds is not what its ticks are
   kBoundAbovePeak,         // claimed bound above the claimed peak, each op running once
   kBoundBelowCertificate,  // claimed bound below its own evidence
   kBoundUncertified,   // claimed bound above its evidence: the certificate or, without one, what
@@ -96,7 +99,7 @@ enum class Violation : uint8_t {
   kCertificateValue,   // the state costs another number of bytes
   kCertificateNotLeast,  // another state is cheaper, so nothing is proven
 };
-inline constexpr int kViolations = 59;
+inline constexpr int kViolations = 61;
 // "read_after_free"
 std::string_view name(Violation violation);
 
@@ -121,8 +124,9 @@ struct Report {
   double run_seconds = 0;         // sum over runs
   double predicted_seconds = 0;   // of the step, transfers included
   double exposed_seconds = 0;     // predicted_seconds - run_seconds
-  double time_bound_seconds = 0;  // no schedule within the budget is faster: what the certificate
-                                  // shows; once_seconds without one
+  int64_t time_bound_ticks = 0;   // no schedule within the budget is faster: what the certificate
+                                  // shows; each op once without one (plan/tick_scale.h)
+  double time_bound_seconds = 0;  // that in seconds
   int64_t reruns = 0;             // runs of ops that compute something and ran before
   int64_t stored_bytes = 0, loaded_bytes = 0;
 

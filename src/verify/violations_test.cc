@@ -33,6 +33,7 @@ Plan right_plan() {
     value.name = std::move(name);
     value.dims = {4, 8};
     value.category = category;
+    if (category == Category::kParameter) value.initial.kind = ir::InitialValue::Kind::kSeeded;
     return graph.add_value(std::move(value));
   };
   const auto add = [&](std::string_view kind, std::vector<ir::ValueId> inputs,
@@ -167,6 +168,8 @@ const std::vector<Case>& cases() {
       {Violation::kOutputAlias, [](Plan& p) { out(p, "Slice").alias = plan::PlanAlias::kUpdate; }},
       {Violation::kViewOffset, [](Plan& p) { out(p, "Slice").offset_bytes = 0; }},
       {Violation::kViewOutside, [](Plan& p) { out(p, "Slice").offset_bytes = 96; }},
+      {Violation::kUpdateTarget,
+       [](Plan& p) { p.values[PlanValueId(1)].initial.kind = plan::PlanInitial::Kind::kFed; }},
       {Violation::kContents,
        [](Plan& p) {
          p.values[PlanValueId(0)].initial.kind = plan::PlanInitial::Kind::kInline;
@@ -259,16 +262,15 @@ const std::vector<Case>& cases() {
       {Violation::kOnceSeconds, [](Plan& p) { p.claims.once_seconds *= 1.0 + 1e-6; }},
       {Violation::kSeconds, [](Plan& p) { p.claims.predicted_seconds *= 1.0 + 1e-6; }},
       {Violation::kExposedSeconds, [](Plan& p) { p.claims.exposed_seconds = 0; }, true},
-      {Violation::kTimeBoundAboveTime,
-       [](Plan& p) { p.claims.lower_bound_seconds = 2 * p.claims.predicted_seconds; }, true},
-      {Violation::kTimeBoundUncertified,
-       [](Plan& p) { p.claims.lower_bound_seconds = p.claims.predicted_seconds; }, true},
+      {Violation::kTimeBoundAboveTime, [](Plan& p) { p.claims.lower_bound_ticks *= 100; }, true},
+      {Violation::kTimeBoundUncertified, [](Plan& p) { p.claims.lower_bound_ticks += 1; }, true},
       {Violation::kTimeCertificate,
        [](Plan& p) {
-         p.claims.lower_bound_seconds = p.claims.predicted_seconds;
+         p.claims.lower_bound_ticks += 1;
          p.claims.time_certificate.emplace();
        },
        true},
+      {Violation::kTimeBoundSeconds, [](Plan& p) { p.claims.lower_bound_seconds *= 1.0 + 1e-15; }},
       {Violation::kBoundAbovePeak,
        [](Plan& p) { p.claims.lower_bound_bytes = p.claims.peak_bytes + 64; }},
       {Violation::kBoundBelowCertificate, [](Plan& p) { p.claims.lower_bound_bytes = 0; }},

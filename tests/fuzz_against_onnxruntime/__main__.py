@@ -1,10 +1,11 @@
 """Random graphs through Lowtide and a judge from outside.
 
-    python tests/fuzz_against_onnxruntime inference|training [--seed N] [--count N] [--jobs N] [--keep FOLDER] [--no-budgets]
+    python tests/fuzz_against_onnxruntime inference|training|folding [--seed N] [--count N] [--jobs N] [--keep FOLDER] [--no-budgets]
     python tests/fuzz_against_onnxruntime training --case 4711        # one seed: its graph, and what became of it
 
 inference: forward graphs beside ONNX Runtime's results. training: parameters after a step beside PyTorch's in float64. Both
-also under budgets with recompute and swap, which must give the same bits. Exit code 1 where anything is wrong; what is
+also under budgets with recompute and swap, which must give the same bits. folding: what is evaluated while a model is
+read, beside ONNX Runtime's results. Exit code 1 where anything is wrong; what is
 wrong is made smaller and written to --keep. A seed is a graph: the same on every machine.
 """
 
@@ -25,9 +26,10 @@ CHUNK = 100
 
 
 def kind_of(name: str):
+    import folding
     import inference
     import training
-    return {"inference": inference, "training": training}[name]
+    return {"inference": inference, "training": training, "folding": folding}[name]
 
 
 def refused_ops(message: str, graph) -> frozenset[str]:
@@ -153,7 +155,7 @@ def show(kind: str, seed: int) -> int:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("kind", choices=["inference", "training"])
+    parser.add_argument("kind", choices=["inference", "training", "folding"])
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--count", type=int, default=1000)
     parser.add_argument("--jobs", type=int, default=1)

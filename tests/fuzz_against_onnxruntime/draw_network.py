@@ -202,19 +202,6 @@ def lp_norm(s: State) -> bool:
     return True
 
 
-def resize(s: State) -> bool:
-    x = images(s, s.choose([1, 2, 2]))
-    shape = s.dims(x)
-    to = [*shape[:2], *[max(1, e * 2 if s.chance(2) else s.extent()) for e in shape[2:]]]
-    if np.prod(to, dtype=np.int64) > MOST_ELEMENTS:
-        return False
-    mode = s.choose(["nearest", "linear", "cubic"]) if len(shape) == 4 else s.choose(["nearest", "linear"])
-    where = s.choose(["half_pixel", "asymmetric", "align_corners", "pytorch_half_pixel"])
-    attrs = {"nearest_mode": s.choose(["floor", "ceil", "round_prefer_floor", "round_prefer_ceil"])} if mode == "nearest" else {}
-    s.node("Resize", [x, "", "", s.ints(to)], [(s.real, to)], mode=mode, coordinate_transformation_mode=where, **attrs)
-    return True
-
-
 def reduce(s: State) -> bool:
     integer = not s.differentiable and s.chance(6)
     x = s.pick(np.int64 if integer else None, low=1)
@@ -296,5 +283,5 @@ def recurrent(s: State) -> bool:
 
 DRAWERS = [(matmul, 4, True), (transposed_product, 2, True), (gemm, 2, True), (conv, 5, True), (conv_transpose, 2, True),
            (pool, 3, True), (whole_pool, 1, True), (batch_norm, 2, True), (layer_norm, 2, True), (group_norm, 2, True),
-           (softmax, 2, True), (local_norm, 1, True), (lp_norm, 1, True), (resize, 2, True), (reduce, 4, True),
+           (softmax, 2, True), (local_norm, 1, True), (lp_norm, 1, True), (reduce, 4, True),
            (arg_max, 1, False), (top_k, 1, True), (einsum, 1, True), (recurrent, 1, True)]

@@ -3,14 +3,17 @@
 import numpy as np
 
 import draw_elementwise
+import draw_indexing
 import draw_movement
 import draw_network
+import draw_vision
 from draw import State
 from graph import Graph, prune
 
-ALL = [*draw_elementwise.DRAWERS, *draw_movement.DRAWERS, *draw_network.DRAWERS]
+ALL = [*draw_elementwise.DRAWERS, *draw_movement.DRAWERS, *draw_network.DRAWERS, *draw_vision.DRAWERS,
+       *draw_indexing.DRAWERS]
 OPSETS = [13, 15, 17, 18, 19, 20, 21, 22]
-FAMILIES = [None, draw_elementwise, draw_movement, draw_network]
+FAMILIES = [None, draw_elementwise, draw_movement, draw_network, draw_vision, draw_indexing]
 
 
 def draw_graph(seed: int, differentiable: bool, without: frozenset[str] = frozenset()) -> Graph:

@@ -1,6 +1,8 @@
 """ONNX nodes in PyTorch, by ONNX's definitions: what gradients are judged by. A row takes the node, its operands (tensors,
 or None where one is absent) and answers the outputs. Shapes, axes and indices are read from their values."""
 
+import math
+
 import torch
 import torch.nn.functional as F
 
@@ -200,6 +202,8 @@ def pad(node, x, pads, value=None):
             period = max(1, 2 * (extent - 1))
             places = places.abs() % period
             places = torch.where(places >= extent, period - places, places)
+        if mode == "wrap":
+            places = places % extent
         outside = (places < 0) | (places >= extent)
         x = x.index_select(axis, places.clamp(0, extent - 1))
         if mode == "constant":
@@ -300,6 +304,90 @@ def average_pool(node, x):
     return sums / function(padded(torch.ones_like(x), a["pads"]), a["kernel_shape"], a["strides"])
 
 
+@row("LpPool")
+def norm_pool(node, x):
+    a, spatial, p = node.attrs, x.dim() - 2, node.attrs["p"]
+    function = (F.avg_pool1d, F.avg_pool2d, F.avg_pool3d)[spatial - 1]
+    volume = 1
+    for taps in a["kernel_shape"]:
+        volume *= taps
+    return (function(padded(x.abs() ** p, a["pads"]), a["kernel_shape"], a["strides"]) * volume) ** (1 / p)
+
+
+@row("GridSample")
+def grid_sample(node, x, grid):
+    a = node.attrs
+    mode = {"linear": "bilinear", "cubic": "bicubic"}.get(a["mode"], a["mode"])
+    return F.grid_sample(x, grid, mode, a["padding_mode"], bool(a["align_corners"]))
+
+
+@row("Resize")
+def resize(node, x, roi=None, scales=None, sizes=None):
+    """Along each axis a matrix, written out from ONNX's definition."""
+    a = node.attrs
+    for i, axis in enumerate(a.get("axes", range(x.dim()))):
+        extent = x.shape[axis]
+        scale = float(scales[i].detach()) if scales is not None else int(sizes[i]) / extent
+        to = int(scale * extent) if scales is not None else int(sizes[i])
+        if scale != 1 or to != extent:
+            matrix = torch.tensor(resize_matrix(a, extent, to, scale), dtype=x.dtype)
+            x = torch.tensordot(x, matrix, ([axis], [1])).movedim(-1, axis)
+    return x
+
+
+def resize_matrix(a, extent, to, scale):
+    rows = []
+    for position in range(to):
+        place = resize_place(a["coordinate_transformation_mode"], position, extent, to, scale)
+        row = [0.0] * extent
+        if a["mode"] == "nearest":
+            row[nearest_place(a["nearest_mode"], place, extent)] = 1.0
+            rows.append(row)
+            continue
+        wide = max(1.0, 1 / scale) if a.get("antialias") else 1.0
+        taps = [(i, filter_weight(a, (i - place) / wide)) for i in range(math.floor(place - 2 * wide), math.ceil(place + 2 * wide) + 1)]
+        if a.get("exclude_outside"):
+            taps = [(i, w) for i, w in taps if 0 <= i < extent]
+        total = sum(w for _, w in taps)
+        for i, w in taps:
+            row[min(max(i, 0), extent - 1)] += w / total
+        rows.append(row)
+    return rows
+
+
+def resize_place(mode, position, extent, to, scale):
+    if mode == "asymmetric":
+        return position / scale
+    if mode == "align_corners":
+        return 0.0 if to == 1 else position * (extent - 1) / (to - 1)
+    if mode == "pytorch_half_pixel" and to == 1:
+        return 0.0
+    shift = extent / 2 * (1 - to / (scale * extent)) if mode == "half_pixel_symmetric" else 0.0
+    return shift + (position + 0.5) / scale - 0.5
+
+
+def nearest_place(mode, place, extent):
+    if mode == "floor":
+        found = math.floor(place)
+    elif mode == "ceil":
+        found = math.ceil(place)
+    else:
+        below = math.floor(place)
+        beyond = place - below > 0.5 or (mode == "round_prefer_ceil" and place - below == 0.5)
+        found = below + beyond
+    return min(max(found, 0), extent - 1)
+
+
+def filter_weight(a, away):
+    away = abs(away)
+    if a["mode"] == "linear":
+        return max(0.0, 1 - away)
+    k = a.get("cubic_coeff_a", -0.75)
+    if away < 1:
+        return ((k + 2) * away - (k + 3)) * away * away + 1
+    return ((away - 5) * away + 8) * away * k - 4 * k if away < 2 else 0.0
+
+
 @row("GlobalAveragePool")
 def global_average(node, x):
     return x.mean(list(range(2, x.dim())), keepdim=True)
@@ -383,44 +471,85 @@ def einsum(node, *operands):
     return torch.einsum(node.attrs["equation"], *operands)
 
 
-@row("LSTM", "GRU")
-def recurrent(node, x, w, r, b=None):
-    """Y and Y_h, gate by gate, without PyTorch's own modules, whose gates stand in another order."""
-    hidden, direction = node.attrs["hidden_size"], node.attrs["direction"]
-    outs, lasts = [], []
-    for way in range(w.shape[0]):
-        backwards = direction == "reverse" or way == 1
-        steps = x.flip(0) if backwards else x
-        gates = w.shape[1]
-        wb = b[way, :gates] if b is not None else torch.zeros(gates, dtype=x.dtype)
-        rb = b[way, gates:] if b is not None else torch.zeros(gates, dtype=x.dtype)
-        h = torch.zeros(x.shape[1], hidden, dtype=x.dtype)
-        c, made = h, []
-        for t in range(steps.shape[0]):
+@row("GatherND")
+def gather_nd(node, x, index):
+    batch = node.attrs.get("batch_dims", 0)
+    flat = index.reshape([-1, *index.shape[batch:]]) if batch else index.unsqueeze(0)
+    rows = x.reshape([-1, *x.shape[batch:]]) if batch else x.unsqueeze(0)
+    made = torch.stack([row_[places(one, row_)] for row_, one in zip(rows, flat)])
+    return made.reshape([*x.shape[:batch], *made.shape[1:]])
+
+
+def places(index, x):
+    """The tuples in the last dim of an index, one tensor for each dimension."""
+    return tuple(index[..., d] % x.shape[d] for d in range(index.shape[-1]))
+
+
+@row("ScatterND")
+def scatter_nd(node, x, index, updates):
+    return x.index_put(places(index, x), updates, accumulate=node.attrs.get("reduction", "none") == "add")
+
+
+@row("ReverseSequence")
+def reverse_sequence(node, x, lengths):
+    time = node.attrs["time_axis"]
+    x = x if time == 0 else x.transpose(0, 1)
+    made = [torch.cat([x[:n, b].flip(0), x[n:, b]]) for b, n in enumerate(ints(lengths))]
+    made = torch.stack(made, 1)
+    return made if time == 0 else made.transpose(0, 1)
+
+
+@row("EyeLike")
+def eye_like(node, x):
+    k = node.attrs.get("k", 0)
+    return torch.ones_like(x).triu(k).tril(k).detach()
+
+
+ACTIVATIONS = {"Sigmoid": torch.sigmoid, "Tanh": torch.tanh, "Relu": torch.relu}
+CELLS = {"LSTM": (4, ["Sigmoid", "Tanh", "Tanh"]), "GRU": (3, ["Sigmoid", "Tanh"]), "RNN": (1, ["Tanh"])}
+
+
+@row("LSTM", "GRU", "RNN")
+def recurrent(node, x, w, r, b=None, lengths=None, h0=None, c0=None, peepholes=None):
+    """Y, Y_h and Y_c, gate by gate, without PyTorch's own modules, whose gates stand in another order."""
+    hidden, ways, zero = node.attrs["hidden_size"], w.shape[0], x.new_zeros(x.shape[1], node.attrs["hidden_size"])
+    gates, names = CELLS[node.op]
+    names = node.attrs.get("activations", names * ways)
+    outs, states, cells = [], [], []
+    for way in range(ways):
+        acts = [ACTIVATIONS[name] for name in names[way * len(names) // ways:]]
+        wb, rb = (b[way, :gates * hidden], b[way, gates * hidden:]) if b is not None else (x.new_zeros(gates * hidden),) * 2
+        h, c = zero if h0 is None else h0[way], zero if c0 is None else c0[way]
+        peep = peepholes[way].chunk(3) if peepholes is not None else (x.new_zeros(hidden),) * 3
+        made = [None] * x.shape[0]
+        steps = range(x.shape[0])
+        for t in reversed(steps) if node.attrs["direction"] == "reverse" or way == 1 else steps:
+            live = torch.ones(x.shape[1], 1, dtype=torch.bool) if lengths is None else (t < lengths).unsqueeze(1)
+            fed = x[t] @ w[way].T + wb
             if node.op == "LSTM":
-                h, c = lstm_step(steps[t], h, c, w[way], r[way], wb + rb)
+                new, cell = lstm_step(fed, h, c, r[way], rb, peep, acts)
+                c = torch.where(live, cell, c)
+            elif node.op == "GRU":
+                new = gru_step(fed, h, r[way], rb, acts, node.attrs.get("linear_before_reset", 0))
             else:
-                h = gru_step(steps[t], h, w[way], r[way], wb, rb, node.attrs.get("linear_before_reset", 0))
-            made.append(h)
-        stacked = torch.stack(made)
-        outs.append(stacked.flip(0) if backwards else stacked)
-        lasts.append(h)
-    return torch.stack(outs, 1), torch.stack(lasts)
+                new = acts[0](fed + h @ r[way].T + rb)
+            made[t] = torch.where(live, new, torch.zeros_like(new))
+            h = torch.where(live, new, h)
+        outs.append(torch.stack(made))
+        states.append(h)
+        cells.append(c)
+    return torch.stack(outs, 1), torch.stack(states), torch.stack(cells)
 
 
-def lstm_step(x, h, c, w, r, b):
-    i, o, f, g = (x @ w.T + h @ r.T + b).chunk(4, -1)
-    c = torch.sigmoid(f) * c + torch.sigmoid(i) * torch.tanh(g)
-    return torch.sigmoid(o) * torch.tanh(c), c
+def lstm_step(fed, h, c, r, rb, peep, acts):
+    i, o, f, g = (fed + h @ r.T + rb).chunk(4, -1)
+    i, f = acts[0](i + peep[0] * c), acts[0](f + peep[2] * c)
+    c = f * c + i * acts[1](g)
+    return acts[0](o + peep[1] * c) * acts[2](c), c
 
 
-def gru_step(x, h, w, r, wb, rb, linear_before_reset):
-    wz, wr, wh = (x @ w.T + wb).chunk(3, -1)
-    rz, rr, rh = r.chunk(3, 0)
-    bz, br, bh = rb.chunk(3, -1)
-    z, reset = torch.sigmoid(wz + h @ rz.T + bz), torch.sigmoid(wr + h @ rr.T + br)
-    if linear_before_reset:
-        new = torch.tanh(wh + reset * (h @ rh.T + bh))
-    else:
-        new = torch.tanh(wh + (reset * h) @ rh.T + bh)
-    return (1 - z) * new + z * h
+def gru_step(fed, h, r, rb, acts, linear_before_reset):
+    (xz, xr, xh), (rz, rr, rh), (bz, br, bh) = fed.chunk(3, -1), r.chunk(3, 0), rb.chunk(3, -1)
+    z, reset = acts[0](xz + h @ rz.T + bz), acts[0](xr + h @ rr.T + br)
+    inner = reset * (h @ rh.T + bh) if linear_before_reset else (reset * h) @ rh.T + bh
+    return (1 - z) * acts[1](xh + inner) + z * h

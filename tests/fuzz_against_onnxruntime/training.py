@@ -12,12 +12,18 @@ import torch
 
 import judge
 from generate import draw_graph
-from graph import Graph, to_model
+from graph import Graph, Node, to_model
 from inference import Invalid, Refused, Wrong, equal_bits
 from library import INFEASIBLE, INPUT, LIMIT, PARAMETERS, Failure, Library, Model, Plan, Session
 from torch_ops import ROWS
 
 torch.set_num_threads(1)
+
+
+def as_written(node: Node) -> Node:
+    """Real attributes as a file holds them: rounded to f32."""
+    return Node(node.op, node.inputs, node.outputs, {key: float(np.float32(value)) if isinstance(value, float) else value
+                                                     for key, value in node.attrs.items()})
 
 
 def torch_step(graph: Graph, inputs: dict, constants: dict, target: np.ndarray, dtype) -> tuple[float, dict[str, np.ndarray]]:
@@ -35,7 +41,7 @@ def torch_step(graph: Graph, inputs: dict, constants: dict, target: np.ndarray, 
     for name in statistics:
         values[name] = values[name].detach()
     for node in graph.nodes:
-        result = ROWS[node.op](node, *[values[name] if name else None for name in node.inputs])
+        result = ROWS[node.op](as_written(node), *[values[name] if name else None for name in node.inputs])
         results = result if isinstance(result, tuple) else (result,)
         for name, made in zip(node.outputs, results):
             values[name] = made.to(dtype) if made.is_floating_point() else made
@@ -149,4 +155,4 @@ def close(graph: Graph, name: str, ours, theirs, spread: float) -> bool:
 
 
 def draw(seed: int, without: frozenset[str]) -> Graph:
-    return draw_graph(seed, differentiable=True, without=without | {"Resize"})
+    return draw_graph(seed, differentiable=True, without=without)

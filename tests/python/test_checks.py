@@ -51,6 +51,15 @@ def test_each_forbidden_include_is_found(tree, path, text, message):
     assert len(problems) == 1 and message in problems[0] and problems[0].startswith(f"{path}:2:")
 
 
+def test_only_one_place_adds_ops(tree):
+    for allowed in ("src/plan/a_test.cc", "src/base/a.cc"):
+        tree(allowed, "void add_op(int);\n")
+    tree("src/plan/a_test.cc", "graph.add_op(op, {});\n")
+    assert layering_test.check(tree.root) == []
+    tree("src/plan/a.cc", "\nmade = graph_.add_op(op, {});\n")
+    assert layering_test.check(tree.root) == ["src/plan/a.cc:2: adds an op by itself; ops::append is the one way"]
+
+
 @pytest.mark.parametrize(
     "path, text",
     [

@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "base/dtype.h"
+#include "base/element.h"
 
 namespace lowtide::exec_cpu {
 namespace {
@@ -74,10 +75,6 @@ class TypeCheck {
     return same_ == type;
   }
 
-  static DType state_type(DType type) {
-    return type == DType::kF16 || type == DType::kBF16 ? DType::kF32 : type;
-  }
-
   std::string wanted(std::string_view word) const {
     if (word == "i") return "i64 or i32";
     if (word == "S" && same_) return std::string(name(state_type(*same_)));
@@ -125,6 +122,12 @@ double real_attr(const OpDesc& op, std::string_view name, double absent) {
   if (const auto* real = std::get_if<double>(value)) return *real;
   if (const auto* integer = std::get_if<int64_t>(value)) return static_cast<double>(*integer);
   return absent;
+}
+
+int64_t integer_attr(const OpDesc& op, DType dtype, std::string_view name, double absent) {
+  const plan::AttrValue* value = find(op, name);
+  const auto* integer = value == nullptr ? nullptr : std::get_if<int64_t>(value);
+  return integer != nullptr ? *integer : saturated(dtype, real_attr(op, name, absent));
 }
 
 std::string word_attr(const OpDesc& op, std::string_view name, std::string_view absent) {

@@ -59,10 +59,22 @@ std::span<const Entry> softmax_kernels();
 std::span<const Entry> loss_kernels();
 std::span<const Entry> pool_kernels();
 std::span<const Entry> reduction_kernels();
+std::span<const Entry> log_sum_exp_kernels();
 std::span<const Entry> move_kernels();
+std::span<const Entry> resampling_kernels();
+std::span<const Entry> local_norm_kernels();
+std::span<const Entry> grid_sample_kernels();
+std::span<const Entry> roi_align_kernels();
 std::span<const Entry> gather_kernels();
 std::span<const Entry> random_kernels();
 std::span<const Entry> update_kernels();
+
+// The builder of a kernel that is written over its number type: `narrow` for f32, `wide` for f64.
+template <Builder narrow, Builder wide>
+Result<Built> by_width(const OpDesc& op) {
+  const bool is_wide = !op.outputs.empty() && op.outputs[0].dtype == DType::kF64;
+  return is_wide ? wide(op) : narrow(op);
+}
 
 // For kernels that take row-major operands only, or are fast on nothing else.
 plan::LayoutWish wish_row_major(const OpDesc& op);
@@ -71,6 +83,9 @@ plan::LayoutWish wish_row_major(const OpDesc& op);
 // for.
 int64_t int_attr(const OpDesc& op, std::string_view name, int64_t absent);
 double real_attr(const OpDesc& op, std::string_view name, double absent);
+// A constant of an op on integers of a type: an integer attribute keeps all its digits (beyond 2^63
+// modulo 2^64), a real one is truncated to what the type holds.
+int64_t integer_attr(const OpDesc& op, DType dtype, std::string_view name, double absent);
 std::string word_attr(const OpDesc& op, std::string_view name, std::string_view absent);
 std::vector<int64_t> list_attr(const OpDesc& op, std::string_view name,
                                std::vector<int64_t> absent);

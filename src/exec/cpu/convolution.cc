@@ -1,9 +1,11 @@
-// Conv, ConvDataGrad (also the transposed convolution) and ConvWgtGrad on oneDNN. Data in
-// channels-last order and weights in the blocked format that oneDNN picks for the shape are the
-// fast form; wish() names them. Whatever layouts a plan then holds are passed on exactly, and a
-// combination for which oneDNN has only its reference code is refused.
+// Conv, ConvDataGrad (also the transposed convolution) and ConvWgtGrad on oneDNN; those of f64 are
+// own loops (own_convolution.cc). Data in channels-last order and weights in the blocked format
+// that oneDNN picks for the shape are the fast form; wish() names them. Whatever layouts a plan
+// then holds are passed on exactly, and a combination for which oneDNN has only its reference code
+// is refused.
 #include <memory>
 
+#include "exec/cpu/convolution_geometry.h"
 #include "exec/cpu/dnnl_seam.h"
 #include "exec/cpu/nest.h"
 #include "exec/cpu/parallel.h"
@@ -14,46 +16,7 @@ namespace {
 
 using Dims = std::vector<int64_t>;
 
-// Which operand is what: x and dx are `data`, y and dy are `result`.
-struct Geometry {
-  TensorDesc data, weights, result;
-  Dims weight_dims;  // with the group in front when there is more than one
-  Dims strides = {}, dilations = {}, pads_begin = {}, pads_end = {};
-  int64_t group = 1;
-};
-
-Result<Geometry> geometry(const OpDesc& op, const TensorDesc& data, const TensorDesc& weights,
-                          const TensorDesc& result) {
-  Geometry g{.data = data, .weights = weights, .result = result, .weight_dims = weights.dims};
-  const size_t rank = data.dims.size();
-  if (rank < 3 || rank > 5 || weights.dims.size() != rank || result.dims.size() != rank)
-    return unsupported(op, "one to three spatial dims, the same for all operands");
-  const size_t spatial = rank - 2;
-  g.strides = list_attr(op, "strides", Dims(spatial, 1));
-  g.dilations = list_attr(op, "dilations", Dims(spatial, 1));
-  const Dims pads = list_attr(op, "pads", Dims(2 * spatial, 0));
-  if (g.strides.size() != spatial || g.dilations.size() != spatial || pads.size() != 2 * spatial)
-    return unsupported(op, "strides, dilations or pads do not match the spatial dims");
-  g.pads_begin.assign(pads.begin(), pads.begin() + static_cast<int64_t>(spatial));
-  g.pads_end.assign(pads.begin() + static_cast<int64_t>(spatial), pads.end());
-  for (int64_t& dilation : g.dilations) --dilation;  // oneDNN counts the gaps
-  g.group = int_attr(op, "group", 1);
-  if (g.group < 1 || weights.dims[0] % g.group != 0)
-    return unsupported(op, "the group does not divide the channels");
-  if (g.group > 1) {
-    g.weight_dims[0] /= g.group;
-    g.weight_dims.insert(g.weight_dims.begin(), g.group);
-  }
-  return g;
-}
-
-Result<Geometry> geometry(const OpDesc& op) {
-  if (op.kind == "Conv") return geometry(op, *op.inputs[0], *op.inputs[1], op.outputs[0]);
-  if (op.kind == "ConvDataGrad") return geometry(op, op.outputs[0], *op.inputs[1], *op.inputs[0]);
-  return geometry(op, *op.inputs[0], op.outputs[0], *op.inputs[1]);
-}
-
-Result<MemoryDesc> weights_desc(const OpDesc& op, const Geometry& g) {
+Result<MemoryDesc> weights_desc(const OpDesc& op, const ConvGeometry& g) {
   if (!g.weights.layout.blocked.empty()) {
     LT_ASSIGN(MemoryDesc desc, parse_blocked(op, g.weights));
     if (desc.dims() != g.weight_dims)
@@ -62,14 +25,14 @@ Result<MemoryDesc> weights_desc(const OpDesc& op, const Geometry& g) {
   }
   Dims strides = strides_of(g.weights);
   if (g.group > 1) strides.insert(strides.begin(), strides[0] * g.weight_dims[1]);
-  return strided_desc(g.weight_dims, strides);
+  return strided_desc(g.weights.dtype, g.weight_dims, strides);
 }
 
 struct Descs {
   MemoryDesc data, weights, result, bias;
 };
 
-dnnl::convolution_forward::primitive_desc forward_pd(const Geometry& g, const Descs& d) {
+dnnl::convolution_forward::primitive_desc forward_pd(const ConvGeometry& g, const Descs& d) {
   const auto kind = dnnl::prop_kind::forward_training;
   const auto direct = dnnl::algorithm::convolution_direct;
   const auto desc =
@@ -82,26 +45,29 @@ dnnl::convolution_forward::primitive_desc forward_pd(const Geometry& g, const De
 }
 
 // What the backward primitives ask for by way of introduction; its layouts are free.
-dnnl::convolution_forward::primitive_desc hint_pd(const Geometry& g) {
-  return forward_pd(g,
-                    {any_desc(g.data.dims), any_desc(g.weight_dims), any_desc(g.result.dims), {}});
+dnnl::convolution_forward::primitive_desc hint_pd(const ConvGeometry& g) {
+  const DType type = g.data.dtype;
+  const Descs free{any_desc(type, g.data.dims), any_desc(type, g.weight_dims),
+                   any_desc(type, g.result.dims), MemoryDesc()};
+  return forward_pd(g, free);
 }
 
-dnnl::convolution_backward_data::primitive_desc data_pd(const Geometry& g, const Descs& d) {
+dnnl::convolution_backward_data::primitive_desc data_pd(const ConvGeometry& g, const Descs& d) {
   const dnnl::convolution_backward_data::desc desc(dnnl::algorithm::convolution_direct, d.data,
                                                    d.weights, d.result, g.strides, g.dilations,
                                                    g.pads_begin, g.pads_end);
   return {desc, scratchpad_attr(), dnnl_engine(), hint_pd(g)};
 }
 
-dnnl::convolution_backward_weights::primitive_desc weights_pd(const Geometry& g, const Descs& d) {
+dnnl::convolution_backward_weights::primitive_desc weights_pd(const ConvGeometry& g,
+                                                              const Descs& d) {
   const dnnl::convolution_backward_weights::desc desc(dnnl::algorithm::convolution_direct, d.data,
                                                       d.weights, d.result, g.strides, g.dilations,
                                                       g.pads_begin, g.pads_end);
   return {desc, scratchpad_attr(), dnnl_engine(), hint_pd(g)};
 }
 
-Result<Descs> descs_of(const OpDesc& op, const Geometry& g) {
+Result<Descs> descs_of(const OpDesc& op, const ConvGeometry& g) {
   if (!g.data.layout.blocked.empty() || !g.result.layout.blocked.empty())
     return unsupported(op, "blocked layouts are for weights only");
   Descs d{.data = plain_desc(g.data), .weights = {}, .result = plain_desc(g.result), .bias = {}};
@@ -119,10 +85,10 @@ Result<Built> start(const OpDesc& op, const Pd& pd) {
 }
 
 Result<Built> make_forward(const OpDesc& op) {
-  LT_ASSIGN(const Geometry g, geometry(op));
+  LT_ASSIGN(const ConvGeometry g, conv_geometry(op));
   LT_ASSIGN(Descs d, descs_of(op, g));
   const bool biased = has_input(op, 2);
-  if (biased) d.bias = strided_desc(op.inputs[2]->dims, {1});
+  if (biased) d.bias = strided_desc(g.data.dtype, op.inputs[2]->dims, {1});
   const auto pd = forward_pd(g, d);
   LT_ASSIGN(Built built, start(op, pd));
   auto primitive = std::make_shared<BoundPrimitive>(dnnl::convolution_forward(pd));
@@ -167,7 +133,7 @@ class ChannelBias {
 };
 
 Result<Built> make_data_grad(const OpDesc& op) {
-  LT_ASSIGN(const Geometry g, geometry(op));
+  LT_ASSIGN(const ConvGeometry g, conv_geometry(op));
   LT_ASSIGN(const Descs d, descs_of(op, g));
   const auto pd = data_pd(g, d);
   LT_ASSIGN(Built built, start(op, pd));
@@ -192,7 +158,7 @@ Result<Built> make_data_grad(const OpDesc& op) {
 // oneDNN cannot add into the weight gradient, so an accumulating one is computed in scratch behind
 // oneDNN's own.
 Result<Built> make_weights_grad(const OpDesc& op) {
-  LT_ASSIGN(const Geometry g, geometry(op));
+  LT_ASSIGN(const ConvGeometry g, conv_geometry(op));
   LT_ASSIGN(const Descs d, descs_of(op, g));
   const bool accumulates = has_input(op, 2);
   if (accumulates && op.inputs[2]->layout != op.outputs[0].layout)
@@ -226,6 +192,10 @@ Result<Built> make_weights_grad(const OpDesc& op) {
 
 Result<Built> build_convolution(const OpDesc& op) {
   LT_RETURN_IF_ERROR(check_counts(op, 2, 3, 1));
+  if (op.outputs[0].dtype == DType::kF64) return make_own_convolution(op);
+  LT_RETURN_IF_ERROR(check_native(op, op.outputs[0].dtype));
+  if (op.outputs[0].dtype != DType::kF32 && op.kind != "Conv" && has_input(op, 2))
+    return unsupported(op, "only gradients of f32 and f64 are added to an operand");
   return guard_dnnl(op, [&] {
     if (op.kind == "Conv") return make_forward(op);
     return op.kind == "ConvDataGrad" ? make_data_grad(op) : make_weights_grad(op);
@@ -233,11 +203,11 @@ Result<Built> build_convolution(const OpDesc& op) {
 }
 
 // The weights' format for channels-last data, chosen by oneDNN. Error when it has no fast one.
-Result<Layout> chosen_weights(const OpDesc& op, const Geometry& g) {
+Result<Layout> chosen_weights(const OpDesc& op, const ConvGeometry& g) {
   const Layout last = Layout::channels_last(g.data.dims.size());
   TensorDesc data = g.data, result = g.result;
   data.layout = result.layout = last;
-  const Descs d{plain_desc(data), any_desc(g.weight_dims), plain_desc(result), {}};
+  const Descs d{plain_desc(data), any_desc(g.weights.dtype, g.weight_dims), plain_desc(result), {}};
   MemoryDesc weights;
   std::string implementation;
   auto take = [&](const auto& pd, const MemoryDesc& desc) {
@@ -246,7 +216,7 @@ Result<Layout> chosen_weights(const OpDesc& op, const Geometry& g) {
   };
   if (op.kind == "Conv") {
     Descs with_bias = d;
-    if (has_input(op, 2)) with_bias.bias = strided_desc(op.inputs[2]->dims, {1});
+    if (has_input(op, 2)) with_bias.bias = strided_desc(g.data.dtype, op.inputs[2]->dims, {1});
     const auto pd = forward_pd(g, with_bias);
     take(pd, pd.weights_desc());
   } else if (op.kind == "ConvDataGrad") {
@@ -259,15 +229,15 @@ Result<Layout> chosen_weights(const OpDesc& op, const Geometry& g) {
   LT_RETURN_IF_ERROR(check_fast(op, implementation));
   TensorDesc plain = g.weights;
   plain.layout = {};
-  Geometry row_major = g;
+  ConvGeometry row_major = g;
   row_major.weights = plain;
   LT_ASSIGN(const MemoryDesc row_major_desc, weights_desc(op, row_major));
   return weights == row_major_desc ? Layout{} : blocked_layout(weights);
 }
 
 plan::LayoutWish wish_convolution(const OpDesc& op) {
-  if (!check_counts(op, 2, 3, 1)) return {};
-  Result<Geometry> g = geometry(op);
+  if (!check_counts(op, 2, 3, 1) || !check_native(op, op.outputs[0].dtype)) return {};
+  Result<ConvGeometry> g = conv_geometry(op);
   if (!g) return {};
   const Result<Layout> weights = guard_dnnl(op, [&] { return chosen_weights(op, *g); });
   if (!weights) return {};
@@ -287,9 +257,9 @@ plan::LayoutWish wish_convolution(const OpDesc& op) {
 }
 
 constexpr Entry kEntries[] = {
-    {"Conv", "T T T -> T", "f32", build_convolution, wish_convolution, true},
-    {"ConvDataGrad", "T T T -> T", "f32", build_convolution, wish_convolution, true},
-    {"ConvWgtGrad", "T T T -> T", "f32", build_convolution, wish_convolution, true},
+    {"Conv", "T T T -> T", "f32 f64 bf16", build_convolution, wish_convolution, true},
+    {"ConvDataGrad", "T T T -> T", "f32 f64 bf16", build_convolution, wish_convolution, true},
+    {"ConvWgtGrad", "T T T -> T", "f32 f64 bf16", build_convolution, wish_convolution, true},
 };
 
 }  // namespace

@@ -6,10 +6,17 @@
 #include <charconv>
 
 #include "base/check.h"
+#include "base/dtype.h"
 #include "exec/cpu/nest.h"
 
 namespace lowtide::exec_cpu {
 namespace {
+
+using dnnl::memory;
+
+memory::data_type data_type(DType type) {
+  return type == DType::kBF16 ? memory::data_type::bf16 : memory::data_type::f32;
+}
 
 std::string join(const dnnl_dim_t* values, int count) {
   return fmt::format("{}", fmt::join(values, values + count, "."));
@@ -36,7 +43,7 @@ bool take(std::string_view& text, std::string_view word) {
   return true;
 }
 
-bool parse_into(std::string_view text, dnnl_memory_desc_t& d) {
+bool parse_into(std::string_view text, DType type, dnnl_memory_desc_t& d) {
   d = {};
   if (!take(text, "d")) return false;
   const std::vector<int64_t> dims = take_numbers(text);
@@ -48,7 +55,7 @@ bool parse_into(std::string_view text, dnnl_memory_desc_t& d) {
       strides.size() != dims.size())
     return false;
   d.ndims = static_cast<int>(dims.size());
-  d.data_type = dnnl_f32;
+  d.data_type = memory::convert_to_c(data_type(type));
   d.format_kind = dnnl_blocked;
   std::copy(dims.begin(), dims.end(), d.dims);
   std::copy(padded.begin(), padded.end(), d.padded_dims);
@@ -81,16 +88,25 @@ const dnnl::engine& dnnl_engine() {
   return engine;
 }
 
-MemoryDesc strided_desc(const std::vector<int64_t>& dims, const std::vector<int64_t>& strides) {
-  return MemoryDesc(dims, dnnl::memory::data_type::f32, strides);
+MemoryDesc strided_desc(DType type, const std::vector<int64_t>& dims,
+                        const std::vector<int64_t>& strides) {
+  return MemoryDesc(dims, data_type(type), strides);
 }
 
 MemoryDesc plain_desc(const TensorDesc& type) {
-  return strided_desc(type.dims, strides_of(type));
+  return strided_desc(type.dtype, type.dims, strides_of(type));
 }
 
-MemoryDesc any_desc(const std::vector<int64_t>& dims) {
-  return MemoryDesc(dims, dnnl::memory::data_type::f32, dnnl::memory::format_tag::any);
+MemoryDesc any_desc(DType type, const std::vector<int64_t>& dims) {
+  return MemoryDesc(dims, data_type(type), memory::format_tag::any);
+}
+
+Status check_native(const OpDesc& op, DType type) {
+  if (type == DType::kF32) return {};
+  const auto has = static_cast<unsigned>(dnnl_get_effective_cpu_isa());
+  const auto wanted = static_cast<unsigned>(dnnl_cpu_isa_avx512_core_bf16);
+  if (type == DType::kBF16 && (has & wanted) == wanted) return {};
+  return unsupported(op, fmt::format("this processor has no instructions for {}", name(type)));
 }
 
 Layout blocked_layout(const MemoryDesc& desc) {
@@ -110,7 +126,8 @@ Layout blocked_layout(const MemoryDesc& desc) {
 
 Result<MemoryDesc> parse_blocked(const OpDesc& op, const TensorDesc& type) {
   dnnl_memory_desc_t d;
-  if (type.dtype != DType::kF32 || !parse_into(type.layout.blocked, d))
+  const bool known = type.dtype == DType::kF32 || type.dtype == DType::kBF16;
+  if (!known || !parse_into(type.layout.blocked, type.dtype, d))
     return unsupported(
         op, "the blocked layout \"" + type.layout.blocked + "\" is not one of this device");
   int64_t count = 1;

@@ -21,10 +21,15 @@ const dnnl::engine& dnnl_engine();
 // "oneDNN 2.6.3".
 std::string dnnl_version_text();
 
-// f32 descriptor of a plain value.
+// Descriptors of f32 and bf16.
 MemoryDesc plain_desc(const TensorDesc& type);
-MemoryDesc strided_desc(const std::vector<int64_t>& dims, const std::vector<int64_t>& strides);
-MemoryDesc any_desc(const std::vector<int64_t>& dims);
+MemoryDesc strided_desc(DType type, const std::vector<int64_t>& dims,
+                        const std::vector<int64_t>& strides);
+MemoryDesc any_desc(DType type, const std::vector<int64_t>& dims);
+
+// Error when oneDNN would compute this type by instructions that the processor does not have, which
+// is slower than f32 after a cast.
+Status check_native(const OpDesc& op, DType type);
 
 // The text of a blocked descriptor in Layout::blocked: "d<dims>_p<padded
 // dims>_s<strides>_b<size>o<dim>...", numbers joined by dots; enough to make the same descriptor

@@ -1,8 +1,7 @@
 // Elementwise ops with broadcasting. The shape is reduced to a loop nest (nest.h), the function
-// comes from the table of vector loops (simd_map.h), the threads from map_nest.h. What this file
-// adds is which attributes a function reads and which operand types it takes.
-#include <fmt/format.h>
-
+// comes from the tables of loops (simd.h), found by the types of the operands, and the threads from
+// map_nest.h. What this file adds is which attributes a function reads and which variants it has.
+#include <cmath>
 #include <limits>
 #include <string>
 
@@ -12,9 +11,12 @@
 namespace lowtide::exec_cpu {
 namespace {
 
+// The type in which a loop computes. Floats of 16 bits are computed as f32 (map_nest.h).
 char type_code(DType dtype) {
   switch (dtype) {
     case DType::kF32:
+    case DType::kF16:
+    case DType::kBF16:
       return 'f';
     case DType::kF64:
       return 'd';
@@ -22,39 +24,41 @@ char type_code(DType dtype) {
       return 'l';
     case DType::kI32:
       return 'i';
+    case DType::kI16:
+      return 's';
+    case DType::kI8:
+      return 'a';
+    case DType::kU64:
+      return 'L';
+    case DType::kU32:
+      return 'I';
+    case DType::kU16:
+      return 'S';
     case DType::kU8:
+      return 'A';
     case DType::kBool:
       return 'b';
-    case DType::kF16:
-    case DType::kBF16:
-    case DType::kI8:
-    case DType::kI16:
-    case DType::kU16:
-    case DType::kU32:
-    case DType::kU64:
-      return '?';
   }
   return '?';
 }
 
-// For ops that only move elements: their size.
-char size_code(DType dtype) {
-  return static_cast<char>('0' + size_bytes(dtype));
+MapOperand computed(const TensorDesc& type) {
+  const auto half = type.dtype == DType::kF16    ? MapOperand::Half::kF16
+                    : type.dtype == DType::kBF16 ? MapOperand::Half::kBF16
+                                                 : MapOperand::Half::kNone;
+  return {size_bytes(type.dtype), half};
 }
 
-// One output, `operands` inputs that broadcast to it, any plain layouts.
-Result<Built> build_map(const OpDesc& op, size_t operands, const std::string& loop_name, char in,
-                        char out, std::array<float, 4> params = {}) {
-  LT_RETURN_IF_ERROR(check_counts(op, operands, operands, 1));
+MapOperand moved(const TensorDesc& type) {
+  return {size_bytes(type.dtype), MapOperand::Half::kNone};
+}
+
+// One output, inputs that broadcast to it, any plain layouts; or a flat function on one value of a
+// blocked format. `operands`: the output first.
+Result<Built> run_map(const OpDesc& op, MapLoop loop, const std::vector<MapOperand>& operands,
+                      const MapParams& params = {}) {
   const TensorDesc& y = op.outputs[0];
-  if (!y.layout.blocked.empty()) {
-    // A flat function on values in the same blocked format.
-    if (operands != 1 || op.inputs[0]->layout != y.layout ||
-        size_bytes(op.inputs[0]->dtype) != size_bytes(y.dtype))
-      return unsupported(op, "a blocked layout");
-  }
   std::vector<std::vector<int64_t>> strides;
-  std::vector<int64_t> bytes = {size_bytes(y.dtype)};
   std::vector<int64_t> dims = y.dims;
   if (y.layout.blocked.empty()) {
     strides.push_back(strides_of(y));
@@ -63,165 +67,235 @@ Result<Built> build_map(const OpDesc& op, size_t operands, const std::string& lo
       if (x->dims.size() > dims.size())
         return unsupported(op, "an operand of higher rank than the output");
       strides.push_back(broadcast_strides(*x, dims));
-      bytes.push_back(size_bytes(x->dtype));
     }
   } else {
-    dims = {y.layout.blocked_bytes / size_bytes(y.dtype)};
+    const bool alike = op.inputs.size() == 1 && op.inputs[0]->layout == y.layout &&
+                       operands[0].element_bytes == operands[1].element_bytes;
+    if (!alike) return unsupported(op, "a blocked layout");
+    dims = {y.layout.blocked_bytes / operands[0].element_bytes};
     strides = {{1}, {1}};
-    bytes.push_back(bytes[0]);
   }
-  MapLoop loop = find_map(loop_name.c_str(), in, out, static_cast<int>(operands));
-  if (loop == nullptr) return unsupported(op, "these element types");
-  MapNest nest(make_nest(dims, std::move(strides)), loop, std::move(bytes), params);
+  MapNest nest(make_nest(dims, std::move(strides)), loop, operands, params);
   Built built;
-  built.run = [nest = std::move(nest), operands](const KernelArgs& args) {
-    std::array<const char*, 3> in_pointers{};
-    for (size_t i = 0; i < operands; ++i) in_pointers[i] = static_cast<const char*>(args.inputs[i]);
-    nest.run(static_cast<char*>(args.outputs[0]), in_pointers);
+  built.run = [nest = std::move(nest), count = op.inputs.size()](const KernelArgs& args) {
+    std::array<const char*, 3> in{};
+    for (size_t i = 0; i < count; ++i) in[i] = static_cast<const char*>(args.inputs[i]);
+    nest.run(static_cast<char*>(args.outputs[0]), in);
   };
   return built;
 }
 
+// The loop is the one for the types that the operands have; no caller says a type.
+Result<Built> build_map(const OpDesc& op, size_t inputs, const std::string& function,
+                        const MapParams& params = {}) {
+  LT_RETURN_IF_ERROR(check_counts(op, inputs, inputs, 1));
+  std::vector<MapOperand> operands = {computed(op.outputs[0])};
+  for (const auto& x : op.inputs) {
+    if (x->dtype != op.inputs[0]->dtype) return unsupported(op, "operands of two types");
+    operands.push_back(computed(*x));
+  }
+  const MapLoop loop = find_map(function.c_str(), type_code(op.inputs[0]->dtype),
+                                type_code(op.outputs[0].dtype), static_cast<int>(inputs));
+  if (loop == nullptr) return unsupported(op, "these element types");
+  return run_map(op, loop, operands, params);
+}
+
+// For functions that hand elements on as they are: the inputs from `first_moved` on.
+Result<Built> build_move(const OpDesc& op, size_t inputs, size_t first_moved,
+                         const char* function) {
+  LT_RETURN_IF_ERROR(check_counts(op, inputs, inputs, 1));
+  const TensorDesc& y = op.outputs[0];
+  std::vector<MapOperand> operands = {moved(y)};
+  for (size_t i = 0; i < inputs; ++i) {
+    if (i >= first_moved && op.inputs[i]->dtype != y.dtype)
+      return unsupported(op, "operands of two types");
+    operands.push_back(moved(*op.inputs[i]));
+  }
+  const char size = static_cast<char>('0' + size_bytes(y.dtype));
+  const MapLoop loop = find_map(function, size, size, static_cast<int>(inputs));
+  if (loop == nullptr) return unsupported(op, "elements of this size");
+  return run_map(op, loop, operands);
+}
+
 Result<Built> build_unary(const OpDesc& op) {
-  LT_RETURN_IF_ERROR(check_counts(op, 1, 1, 1));
-  return build_map(op, 1, op.kind, type_code(op.inputs[0]->dtype), type_code(op.outputs[0].dtype));
+  return build_map(op, 1, op.kind);
 }
 
 Result<Built> build_binary(const OpDesc& op) {
-  LT_RETURN_IF_ERROR(check_counts(op, 2, 2, 1));
-  return build_map(op, 2, op.kind, type_code(op.inputs[0]->dtype), type_code(op.outputs[0].dtype));
+  return build_map(op, 2, op.kind);
 }
 
-std::array<float, 4> alpha_beta(const OpDesc& op, double alpha, double beta) {
-  return {static_cast<float>(real_attr(op, "alpha", alpha)),
-          static_cast<float>(real_attr(op, "beta", beta)), 0, 0};
+// Constant i of a function, in every number that a loop may read it in.
+void set_param(MapParams& params, size_t i, const OpDesc& op, std::string_view name,
+               double absent) {
+  const double real = real_attr(op, name, absent);
+  params.f[i] = static_cast<float>(real);
+  params.d[i] = real;
+  const DType dtype = op.inputs.empty() || !op.inputs[0] ? DType::kF32 : op.inputs[0]->dtype;
+  if (is_integer(dtype)) params.i[i] = integer_attr(op, dtype, name, absent);
 }
 
-std::array<float, 4> clip_range(const OpDesc& op) {
-  constexpr double kInfinity = std::numeric_limits<double>::infinity();
-  return {static_cast<float>(real_attr(op, "min", -kInfinity)),
-          static_cast<float>(real_attr(op, "max", kInfinity)), 0, 0};
+struct ParamName {
+  std::string_view name;
+  double absent = 0;
+};
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+// The attributes that a function reads as its constants, in order. Gradients have those of their
+// op.
+struct FunctionParams {
+  std::string_view kind;
+  ParamName first, second;
+};
+constexpr FunctionParams kParams[] = {
+    {"Clip", {"min", -kInfinity}, {"max", kInfinity}},
+    {"LeakyRelu", {"alpha", 0.01}, {}},
+    {"Elu", {"alpha", 1}, {}},
+    {"HardSigmoid", {"alpha", 0.2}, {"beta", 0.5}},
+    {"AffineScalar", {"scale", 1}, {"shift", 0}},
+    {"PowScalar", {"exponent", 1}, {}},
+    {"RunningUpdate", {"momentum", 0.1}, {"correction", 1}},
+};
+
+MapParams params_of(const OpDesc& op) {
+  std::string_view kind = op.kind;
+  if (kind.ends_with("Grad")) kind.remove_suffix(4);
+  MapParams params{};
+  for (const FunctionParams& row : kParams) {
+    if (row.kind != kind) continue;
+    set_param(params, 0, op, row.first.name, row.first.absent);
+    if (!row.second.name.empty()) set_param(params, 1, op, row.second.name, row.second.absent);
+  }
+  return params;
 }
 
 Result<Built> build_with_params(const OpDesc& op) {
-  std::string loop = op.kind;
-  std::array<float, 4> params{};
-  if (op.kind.starts_with("Clip")) params = clip_range(op);
-  if (op.kind.starts_with("LeakyRelu")) params = alpha_beta(op, 0.01, 0);
-  if (op.kind.starts_with("Elu")) params = alpha_beta(op, 1.0, 0);
-  if (op.kind.starts_with("HardSigmoid")) params = alpha_beta(op, 0.2, 0.5);
-  if (op.kind.starts_with("Gelu") && word_attr(op, "approximate", "none") == "tanh")
-    loop += "/tanh";
-  if (op.kind == "AffineScalar")
-    params = {static_cast<float>(real_attr(op, "scale", 1)),
-              static_cast<float>(real_attr(op, "shift", 0)), 0, 0};
-  if (op.kind == "PowScalar") {
-    const double exponent = real_attr(op, "exponent", 1);
-    params[0] = static_cast<float>(exponent);
-    if (exponent == 2) loop += "/2";
-    if (exponent == 3) loop += "/3";
-    if (exponent == -1) loop = "Reciprocal";
-    if (exponent == 0.5) loop = "Sqrt";
-  }
-  return build_map(op, op.kind.ends_with("Grad") ? 2 : 1, loop, 'f', 'f', params);
+  return build_map(op, op.kind.ends_with("Grad") ? 2 : 1, op.kind, params_of(op));
 }
 
-Result<Built> build_cast(const OpDesc& op) {
-  LT_RETURN_IF_ERROR(check_counts(op, 1, 1, 1));
-  const DType to = op.outputs[0].dtype;
-  return build_map(op, 1, to == DType::kBool ? "Cast/bool" : "Cast", type_code(op.inputs[0]->dtype),
-                   type_code(to));
+Result<Built> build_gelu(const OpDesc& op) {
+  const bool tanh_form = word_attr(op, "approximate", "none") == "tanh";
+  return build_map(op, op.kind.ends_with("Grad") ? 2 : 1, op.kind + (tanh_form ? "/tanh" : ""));
+}
+
+bool computes_floats(const OpDesc& op) {
+  return has_input(op, 0) && is_float(op.inputs[0]->dtype);
+}
+
+// A shift of 0 is left out: it would make a zero of a negative one.
+Result<Built> build_affine(const OpDesc& op) {
+  const bool scales = computes_floats(op) && real_attr(op, "shift", 0) == 0;
+  return build_map(op, 1, scales ? "AffineScalar/scale" : "AffineScalar", params_of(op));
+}
+
+Result<Built> build_power(const OpDesc& op) {
+  const double exponent = real_attr(op, "exponent", 1);
+  std::string function = op.kind;
+  if (computes_floats(op)) {
+    if (exponent == 2) function = "PowScalar/2";
+    if (exponent == 3) function = "PowScalar/3";
+    if (exponent == -1) function = "Reciprocal";
+    if (exponent == 0.5) function = "Sqrt";
+  } else if (exponent != std::trunc(exponent)) {
+    return unsupported(op, "a power of integers whose exponent is none");
+  }
+  return build_map(op, 1, function, params_of(op));
+}
+
+Result<Built> build_mod(const OpDesc& op) {
+  return build_map(op, 2, int_attr(op, "fmod", 0) != 0 ? "Mod/fmod" : "Mod");
 }
 
 Result<Built> build_copy(const OpDesc& op) {
-  LT_RETURN_IF_ERROR(check_counts(op, 1, 1, 1));
-  const char code = size_code(op.outputs[0].dtype);
-  return build_map(op, 1, "Copy", code, code);
+  return build_move(op, 1, 0, "Copy");
 }
 
 Result<Built> build_where(const OpDesc& op) {
   LT_RETURN_IF_ERROR(check_counts(op, 3, 3, 1));
-  const char code = size_code(op.outputs[0].dtype);
-  return build_map(op, 3, "Where", code, code);
+  return build_move(op, 3, 1, "Where");
+}
+
+Result<Built> build_running(const OpDesc& op) {
+  return build_map(op, 2, op.kind, params_of(op));
 }
 
 Result<Built> build_mse_grad(const OpDesc& op) {
   LT_RETURN_IF_ERROR(check_counts(op, 2, 2, 1));
   const double count = static_cast<double>(plan::element_count(op.outputs[0]));
-  const float factor = static_cast<float>(2.0 * real_attr(op, "scale", 1) / count);
-  return build_map(op, 2, op.kind, 'f', 'f', {factor, 0, 0, 0});
+  const double factor = 2.0 * real_attr(op, "scale", 1) / count;
+  MapParams params{};
+  params.f[0] = static_cast<float>(factor);
+  params.d[0] = factor;
+  return build_map(op, 2, op.kind, params);
 }
 
-Result<Built> build_running(const OpDesc& op) {
-  return build_map(op, 2, op.kind, 'f', 'f',
-                   {static_cast<float>(real_attr(op, "momentum", 0.1)),
-                    static_cast<float>(real_attr(op, "correction", 1)), 0, 0});
-}
+constexpr std::string_view kFloats = "f32 f64 f16 bf16";
+constexpr std::string_view kNumbers = "f32 f64 f16 bf16 i64 i32 i16 i8 u64 u32 u16 u8";
 
 constexpr Entry kEntries[] = {
-    {"Relu", "T -> T", "f32", build_unary, nullptr, true},
-    {"Sigmoid", "T -> T", "f32", build_unary, nullptr, true},
-    {"Tanh", "T -> T", "f32", build_unary, nullptr, true},
-    {"Erf", "T -> T", "f32", build_unary, nullptr, true},
-    {"Exp", "T -> T", "f32", build_unary, nullptr, true},
-    {"Log", "T -> T", "f32", build_unary, nullptr, true},
-    {"Sqrt", "T -> T", "f32", build_unary, nullptr, true},
-    {"Reciprocal", "T -> T", "f32", build_unary, nullptr, true},
-    {"Neg", "T -> T", "f32 i64 i32", build_unary, nullptr, true},
-    {"Abs", "T -> T", "f32 i64 i32", build_unary, nullptr, true},
-    {"Sin", "T -> T", "f32", build_unary, nullptr, true},
-    {"Cos", "T -> T", "f32", build_unary, nullptr, true},
-    {"Floor", "T -> T", "f32", build_unary, nullptr, true},
-    {"Ceil", "T -> T", "f32", build_unary, nullptr, true},
-    {"Round", "T -> T", "f32", build_unary, nullptr, true},
-    {"Sign", "T -> T", "f32 i64 i32", build_unary, nullptr, true},
-    {"Softplus", "T -> T", "f32", build_unary, nullptr, true},
-    {"HardSwish", "T -> T", "f32", build_unary, nullptr, true},
-    {"Mish", "T -> T", "f32", build_unary, nullptr, true},
-    {"Silu", "T -> T", "f32", build_unary, nullptr, true},
+    {"Relu", "T -> T", kNumbers, build_unary, nullptr, true},
+    {"Sigmoid", "T -> T", kFloats, build_unary, nullptr, true},
+    {"Tanh", "T -> T", kFloats, build_unary, nullptr, true},
+    {"Erf", "T -> T", kFloats, build_unary, nullptr, true},
+    {"Exp", "T -> T", kFloats, build_unary, nullptr, true},
+    {"Log", "T -> T", kFloats, build_unary, nullptr, true},
+    {"Sqrt", "T -> T", kFloats, build_unary, nullptr, true},
+    {"Reciprocal", "T -> T", kFloats, build_unary, nullptr, true},
+    {"Neg", "T -> T", kNumbers, build_unary, nullptr, true},
+    {"Abs", "T -> T", kNumbers, build_unary, nullptr, true},
+    {"Sin", "T -> T", kFloats, build_unary, nullptr, true},
+    {"Cos", "T -> T", kFloats, build_unary, nullptr, true},
+    {"Floor", "T -> T", kFloats, build_unary, nullptr, true},
+    {"Ceil", "T -> T", kFloats, build_unary, nullptr, true},
+    {"Round", "T -> T", kFloats, build_unary, nullptr, true},
+    {"Sign", "T -> T", kNumbers, build_unary, nullptr, true},
+    {"Softplus", "T -> T", kFloats, build_unary, nullptr, true},
+    {"HardSwish", "T -> T", kFloats, build_unary, nullptr, true},
+    {"Mish", "T -> T", kFloats, build_unary, nullptr, true},
+    {"Silu", "T -> T", kFloats, build_unary, nullptr, true},
     {"Not", "bool -> bool", "", build_unary, nullptr, true},
-    {"IsNaN", "T -> bool", "f32", build_unary, nullptr, true},
-    {"LeakyRelu", "T -> T", "f32", build_with_params, nullptr, true},
-    {"Elu", "T -> T", "f32", build_with_params, nullptr, true},
-    {"HardSigmoid", "T -> T", "f32", build_with_params, nullptr, true},
-    {"Gelu", "T -> T", "f32", build_with_params, nullptr, true},
-    {"Clip", "T -> T", "f32", build_with_params, nullptr, true},
-    {"PowScalar", "T -> T", "f32", build_with_params, nullptr, true},
-    {"AffineScalar", "T -> T", "f32", build_with_params, nullptr, true},
-    {"Cast", "* -> *", "", build_cast, nullptr, true},
+    {"IsNaN", "T -> bool", kFloats, build_unary, nullptr, true},
+    {"LeakyRelu", "T -> T", kFloats, build_with_params, nullptr, true},
+    {"Elu", "T -> T", kFloats, build_with_params, nullptr, true},
+    {"HardSigmoid", "T -> T", kFloats, build_with_params, nullptr, true},
+    {"Gelu", "T -> T", kFloats, build_gelu, nullptr, true},
+    {"Clip", "T -> T", kNumbers, build_with_params, nullptr, true},
+    {"PowScalar", "T -> T", kNumbers, build_power, nullptr, true},
+    {"AffineScalar", "T -> T", kNumbers, build_affine, nullptr, true},
+    {"Cast", "* -> *", "", build_unary, nullptr, true},
     {"Copy", "T -> T", "*", build_copy, nullptr, true},
     {"Where", "bool T T -> T", "*", build_where, nullptr, true},
-    {"Add", "T T -> T", "f32 i64 i32", build_binary, nullptr, true},
-    {"Sub", "T T -> T", "f32 i64 i32", build_binary, nullptr, true},
-    {"Mul", "T T -> T", "f32 i64 i32", build_binary, nullptr, true},
-    {"Div", "T T -> T", "f32 i64 i32", build_binary, nullptr, true},
-    {"Max", "T T -> T", "f32 i64 i32", build_binary, nullptr, true},
-    {"Min", "T T -> T", "f32 i64 i32", build_binary, nullptr, true},
-    {"Pow", "T T -> T", "f32", build_binary, nullptr, true},
-    {"Mod", "T T -> T", "f32 i64 i32", build_binary, nullptr, true},
-    {"Equal", "T T -> bool", "f32 i64 i32 u8 bool", build_binary, nullptr, true},
-    {"Less", "T T -> bool", "f32 i64 i32 u8 bool", build_binary, nullptr, true},
-    {"LessOrEqual", "T T -> bool", "f32 i64 i32 u8 bool", build_binary, nullptr, true},
-    {"Greater", "T T -> bool", "f32 i64 i32 u8 bool", build_binary, nullptr, true},
-    {"GreaterOrEqual", "T T -> bool", "f32 i64 i32 u8 bool", build_binary, nullptr, true},
+    {"Add", "T T -> T", kNumbers, build_binary, nullptr, true},
+    {"Sub", "T T -> T", kNumbers, build_binary, nullptr, true},
+    {"Mul", "T T -> T", kNumbers, build_binary, nullptr, true},
+    {"Div", "T T -> T", kNumbers, build_binary, nullptr, true},
+    {"Max", "T T -> T", kNumbers, build_binary, nullptr, true},
+    {"Min", "T T -> T", kNumbers, build_binary, nullptr, true},
+    {"Pow", "T T -> T", kNumbers, build_binary, nullptr, true},
+    {"Mod", "T T -> T", kNumbers, build_mod, nullptr, true},
+    {"Equal", "T T -> bool", "*", build_binary, nullptr, true},
+    {"Less", "T T -> bool", "*", build_binary, nullptr, true},
+    {"LessOrEqual", "T T -> bool", "*", build_binary, nullptr, true},
+    {"Greater", "T T -> bool", "*", build_binary, nullptr, true},
+    {"GreaterOrEqual", "T T -> bool", "*", build_binary, nullptr, true},
     {"And", "bool bool -> bool", "", build_binary, nullptr, true},
     {"Or", "bool bool -> bool", "", build_binary, nullptr, true},
     {"Xor", "bool bool -> bool", "", build_binary, nullptr, true},
-    {"ReluGrad", "T T -> T", "f32", build_binary, nullptr, true},
-    {"SigmoidGrad", "T T -> T", "f32", build_binary, nullptr, true},
-    {"TanhGrad", "T T -> T", "f32", build_binary, nullptr, true},
-    {"SiluGrad", "T T -> T", "f32", build_binary, nullptr, true},
-    {"HardSwishGrad", "T T -> T", "f32", build_binary, nullptr, true},
-    {"SoftplusGrad", "T T -> T", "f32", build_binary, nullptr, true},
-    {"MishGrad", "T T -> T", "f32", build_binary, nullptr, true},
-    {"ErfGrad", "T T -> T", "f32", build_binary, nullptr, true},
-    {"GeluGrad", "T T -> T", "f32", build_with_params, nullptr, true},
-    {"LeakyReluGrad", "T T -> T", "f32", build_with_params, nullptr, true},
-    {"EluGrad", "T T -> T", "f32", build_with_params, nullptr, true},
-    {"HardSigmoidGrad", "T T -> T", "f32", build_with_params, nullptr, true},
-    {"ClipGrad", "T T -> T", "f32", build_with_params, nullptr, true},
-    {"MseLossGrad", "T T -> T", "f32", build_mse_grad, nullptr, true},
-    {"RunningUpdate", "T T -> T", "f32", build_running, nullptr, true},
+    {"ReluGrad", "T T -> T", kFloats, build_binary, nullptr, true},
+    {"SigmoidGrad", "T T -> T", kFloats, build_binary, nullptr, true},
+    {"TanhGrad", "T T -> T", kFloats, build_binary, nullptr, true},
+    {"SiluGrad", "T T -> T", kFloats, build_binary, nullptr, true},
+    {"HardSwishGrad", "T T -> T", kFloats, build_binary, nullptr, true},
+    {"SoftplusGrad", "T T -> T", kFloats, build_binary, nullptr, true},
+    {"MishGrad", "T T -> T", kFloats, build_binary, nullptr, true},
+    {"ErfGrad", "T T -> T", kFloats, build_binary, nullptr, true},
+    {"GeluGrad", "T T -> T", kFloats, build_gelu, nullptr, true},
+    {"LeakyReluGrad", "T T -> T", kFloats, build_with_params, nullptr, true},
+    {"EluGrad", "T T -> T", kFloats, build_with_params, nullptr, true},
+    {"HardSigmoidGrad", "T T -> T", kFloats, build_with_params, nullptr, true},
+    {"ClipGrad", "T T -> T", kFloats, build_with_params, nullptr, true},
+    {"MseLossGrad", "T T -> T", kFloats, build_mse_grad, nullptr, true},
+    {"RunningUpdate", "T T -> T", kFloats, build_running, nullptr, true},
 };
 
 }  // namespace

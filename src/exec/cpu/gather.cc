@@ -7,7 +7,7 @@
 #include "exec/cpu/build.h"
 #include "exec/cpu/nest.h"
 #include "exec/cpu/parallel.h"
-#include "exec/cpu/simd.h"
+#include "exec/cpu/wide.h"
 
 namespace lowtide::exec_cpu {
 namespace {
@@ -70,14 +70,15 @@ Result<Built> build_gather(const OpDesc& op) {
   return built;
 }
 
-void add_rows(const Shape& shape, const void* indices, const float* dy, float* out, int64_t outer,
+template <class T>
+void add_rows(const Shape& shape, const void* indices, const T* dy, T* out, int64_t outer,
               int64_t column, int64_t width) {
-  const Loops& simd = loops();
+  const auto& simd = loops_of(T());
   for (int64_t i = 0; i < shape.indices; ++i) {
     const int64_t row = row_at(indices, i, shape);
     if (row < 0) continue;
-    const float* from = dy + (outer * shape.indices + i) * shape.inner + column;
-    float* to = out + (outer * shape.dim + row) * shape.inner + column;
+    const T* from = dy + (outer * shape.indices + i) * shape.inner + column;
+    T* to = out + (outer * shape.dim + row) * shape.inner + column;
     if (width == 1)
       *to += *from;
     else
@@ -85,6 +86,7 @@ void add_rows(const Shape& shape, const void* indices, const float* dy, float* o
   }
 }
 
+template <class T>
 Result<Built> build_gather_grad(const OpDesc& op) {
   LT_RETURN_IF_ERROR(check_counts(op, 2, 3, 1));
   LT_ASSIGN(const Shape shape, shape_of(op, op.outputs[0], *op.inputs[1]));
@@ -92,8 +94,8 @@ Result<Built> build_gather_grad(const OpDesc& op) {
   const int64_t bytes = plan::size_bytes(op.outputs[0]);
   Built built;
   built.run = [=](const KernelArgs& args) {
-    const float* dy = static_cast<const float*>(args.inputs[0]);
-    float* out = static_cast<float*>(args.outputs[0]);
+    const T* dy = static_cast<const T*>(args.inputs[0]);
+    T* out = static_cast<T*>(args.outputs[0]);
     if (accumulates)
       parallel_copy(out, args.inputs[2], bytes);
     else
@@ -116,7 +118,8 @@ Result<Built> build_gather_grad(const OpDesc& op) {
 
 constexpr Entry kEntries[] = {
     {"Gather", "T i -> T", "*", build_gather, wish_row_major},
-    {"GatherGrad", "T i T -> T", "f32", build_gather_grad, wish_row_major}};
+    {"GatherGrad", "T i T -> T", "f32 f64",
+     by_width<build_gather_grad<float>, build_gather_grad<double>>, wish_row_major}};
 
 }  // namespace
 

@@ -9,7 +9,7 @@
 #include "exec/cpu/build.h"
 #include "exec/cpu/nest.h"
 #include "exec/cpu/parallel.h"
-#include "exec/cpu/simd.h"
+#include "exec/cpu/wide.h"
 
 namespace lowtide::exec_cpu {
 namespace {
@@ -47,13 +47,14 @@ Result<Lines> lines_of(const OpDesc& op, const TensorDesc& lse) {
                int_attr(op, "ignore_index", kNoIndex)};
 }
 
-void log_sum_exp(const Lines& lines, const float* x, float* lse) {
-  const Loops& simd = loops();
+template <class T>
+void log_sum_exp(const Lines& lines, const T* x, T* lse) {
+  const auto& simd = loops_of(T());
   const AxisView& v = lines.view;
   if (v.inner == 1) {
     parallel_ranges(v.outer, 1 + 4096 / v.extent, [&](int64_t begin, int64_t end) {
       for (int64_t r = begin; r < end; ++r) {
-        float max = 0, sum = 0;
+        T max = 0, sum = 0;
         simd.max_and_sum(x + r * v.extent, v.extent, &max, &sum);
         lse[r] = max + std::log(sum);
       }
@@ -70,13 +71,14 @@ void log_sum_exp(const Lines& lines, const float* x, float* lse) {
   });
 }
 
+template <class T>
 Result<Built> build_cross_entropy(const OpDesc& op) {
   LT_RETURN_IF_ERROR(check_counts(op, 2, 2, 2));
   LT_ASSIGN(const Lines lines, lines_of(op, op.outputs[1]));
   Built built;
   built.run = [=](const KernelArgs& args) {
-    const float* x = static_cast<const float*>(args.inputs[0]);
-    float* lse = static_cast<float*>(args.outputs[1]);
+    const T* x = static_cast<const T*>(args.inputs[0]);
+    T* lse = static_cast<T*>(args.outputs[1]);
     log_sum_exp(lines, x, lse);
     double total = 0;
     int64_t counted = 0;
@@ -87,23 +89,22 @@ Result<Built> build_cross_entropy(const OpDesc& op) {
                static_cast<double>(x[lines.first(line) + c * lines.view.inner]);
       ++counted;
     }
-    *static_cast<float*>(args.outputs[0]) =
-        static_cast<float>(total / static_cast<double>(counted));
+    *static_cast<T*>(args.outputs[0]) = static_cast<T>(total / static_cast<double>(counted));
   };
   return built;
 }
 
 // One line at a time where classes are neighbours.
-void grad_rows(const Lines& lines, const float* x, const void* labels, const float* lse,
-               float scale, float* dx) {
-  const Loops& simd = loops();
+template <class T>
+void grad_rows(const Lines& lines, const T* x, const void* labels, const T* lse, T scale, T* dx) {
+  const auto& simd = loops_of(T());
   const int64_t classes = lines.view.extent;
   parallel_ranges(lines.view.outer, 1 + 4096 / classes, [&](int64_t begin, int64_t end) {
     for (int64_t r = begin; r < end; ++r) {
       const int64_t c = lines.label(labels, r);
-      float* out = dx + r * classes;
+      T* out = dx + r * classes;
       if (c < 0) {
-        std::memset(out, 0, static_cast<size_t>(classes) * sizeof(float));
+        std::memset(out, 0, static_cast<size_t>(classes) * sizeof(T));
         continue;
       }
       simd.scaled_exp_row(x + r * classes, out, classes, lse[r], scale);
@@ -113,20 +114,22 @@ void grad_rows(const Lines& lines, const float* x, const void* labels, const flo
 }
 
 // Class by class where lines are neighbours.
-void grad_columns(const Lines& lines, const float* x, const void* labels, const float* lse,
-                  float scale, float* dx) {
+template <class T>
+void grad_columns(const Lines& lines, const T* x, const void* labels, const T* lse, T scale,
+                  T* dx) {
   const AxisView& v = lines.view;
   parallel_ranges(v.outer * v.inner, 1 + 4096 / v.extent, [&](int64_t begin, int64_t end) {
     for (int64_t line = begin; line < end; ++line) {
       const int64_t c = lines.label(labels, line), first = lines.first(line);
       for (int64_t a = 0; a < v.extent; ++a) {
         const int64_t at = first + a * v.inner;
-        dx[at] = c < 0 ? 0.0f : scale * (std::exp(x[at] - lse[line]) - (a == c ? 1.0f : 0.0f));
+        dx[at] = c < 0 ? T(0) : scale * (std::exp(x[at] - lse[line]) - (a == c ? T(1) : T(0)));
       }
     }
   });
 }
 
+template <class T>
 Result<Built> build_cross_entropy_grad(const OpDesc& op) {
   LT_RETURN_IF_ERROR(check_counts(op, 3, 3, 1));
   LT_ASSIGN(const Lines lines, lines_of(op, *op.inputs[2]));
@@ -135,20 +138,21 @@ Result<Built> build_cross_entropy_grad(const OpDesc& op) {
   const double scale = real_attr(op, "scale", 1);
   Built built;
   built.run = [=](const KernelArgs& args) {
-    const float* x = static_cast<const float*>(args.inputs[0]);
-    const float* lse = static_cast<const float*>(args.inputs[2]);
-    float* dx = static_cast<float*>(args.outputs[0]);
+    const T* x = static_cast<const T*>(args.inputs[0]);
+    const T* lse = static_cast<const T*>(args.inputs[2]);
+    T* dx = static_cast<T*>(args.outputs[0]);
     int64_t counted = 0;
     for (int64_t line = 0; line < lines.count(); ++line)
       counted += lines.label(args.inputs[1], line) >= 0 ? 1 : 0;
-    const float weight =
-        static_cast<float>(scale / static_cast<double>(std::max<int64_t>(counted, 1)));
-    (lines.view.inner == 1 ? grad_rows : grad_columns)(lines, x, args.inputs[1], lse, weight, dx);
+    const T weight = static_cast<T>(scale / static_cast<double>(std::max<int64_t>(counted, 1)));
+    (lines.view.inner == 1 ? grad_rows<T> : grad_columns<T>)(lines, x, args.inputs[1], lse, weight,
+                                                             dx);
   };
   return built;
 }
 
 // Fixed chunks of 2^16 elements, summed in their order.
+template <class T>
 Result<Built> build_mse(const OpDesc& op) {
   LT_RETURN_IF_ERROR(check_counts(op, 2, 2, 1));
   if (!same_order(*op.inputs[0], *op.inputs[1]))
@@ -159,25 +163,27 @@ Result<Built> build_mse(const OpDesc& op) {
   Built built;
   built.workspace_bytes = chunks * static_cast<int64_t>(sizeof(double));
   built.run = [=](const KernelArgs& args) {
-    const float* x = static_cast<const float*>(args.inputs[0]);
-    const float* target = static_cast<const float*>(args.inputs[1]);
+    const T* x = static_cast<const T*>(args.inputs[0]);
+    const T* target = static_cast<const T*>(args.inputs[1]);
     double* sums = static_cast<double*>(args.workspace);
     parallel_ranges(chunks, 1, [&](int64_t begin, int64_t end) {
       for (int64_t c = begin; c < end; ++c)
-        sums[c] = loops().sum_of_squared_differences(x + c * kChunk, target + c * kChunk,
-                                                     std::min(kChunk, count - c * kChunk));
+        sums[c] = loops_of(T()).sum_of_squared_differences(x + c * kChunk, target + c * kChunk,
+                                                           std::min(kChunk, count - c * kChunk));
     });
     double total = 0;
     for (int64_t c = 0; c < chunks; ++c) total += sums[c];
-    *static_cast<float*>(args.outputs[0]) = static_cast<float>(total / static_cast<double>(count));
+    *static_cast<T*>(args.outputs[0]) = static_cast<T>(total / static_cast<double>(count));
   };
   return built;
 }
 
 constexpr Entry kEntries[] = {
-    {"CrossEntropy", "T i64 -> T T", "f32", build_cross_entropy},
-    {"CrossEntropyGrad", "T i64 T -> T", "f32", build_cross_entropy_grad},
-    {"MseLoss", "T T -> T", "f32", build_mse},
+    {"CrossEntropy", "T i64 -> T T", "f32 f64",
+     by_width<build_cross_entropy<float>, build_cross_entropy<double>>},
+    {"CrossEntropyGrad", "T i64 T -> T", "f32 f64",
+     by_width<build_cross_entropy_grad<float>, build_cross_entropy_grad<double>>},
+    {"MseLoss", "T T -> T", "f32 f64", by_width<build_mse<float>, build_mse<double>>},
 };
 
 }  // namespace

@@ -9,18 +9,33 @@ namespace lowtide::exec_cpu {
 namespace {
 
 constexpr int64_t kGrainElements = 16384;  // below twice this many, one thread is as fast
+constexpr int64_t kBlock = 512;
+
+using Half = MapOperand::Half;
+
+// n elements of 16 bits, `step` bytes apart, as floats.
+void widen(Half half, const char* x, int64_t step, int64_t n, float* y) {
+  const auto convert = half == Half::kF16 ? loops().widen_f16 : loops().widen_bf16;
+  if (step == 2) return convert(reinterpret_cast<const uint16_t*>(x), n, y);
+  std::array<uint16_t, kBlock> gathered;
+  for (int64_t i = 0; i < n; ++i)
+    gathered[static_cast<size_t>(i)] = *reinterpret_cast<const uint16_t*>(x + i * step);
+  convert(gathered.data(), n, y);
+}
 
 }  // namespace
 
-MapNest::MapNest(const Nest& nest, MapLoop loop, std::vector<int64_t> element_bytes,
-                 std::array<float, 4> params)
-    : loop_(loop), params_(params), operands_(element_bytes.size()), dims_(nest.dims) {
+MapNest::MapNest(const Nest& nest, MapLoop loop, const std::vector<MapOperand>& operands,
+                 const MapParams& params)
+    : loop_(loop), params_(params), operands_(operands.size()), dims_(nest.dims) {
   LT_CHECK(operands_ == nest.strides.size() && operands_ <= 4, "one element size per operand");
   const bool padded = dims_.size() == 1;
   if (padded) dims_.insert(dims_.begin(), 1);
   for (size_t k = 0; k < operands_; ++k) {
     if (padded) steps_[k].push_back(0);
-    for (int64_t stride : nest.strides[k]) steps_[k].push_back(stride * element_bytes[k]);
+    for (int64_t stride : nest.strides[k]) steps_[k].push_back(stride * operands[k].element_bytes);
+    halves_[k] = operands[k].half;
+    widens_ |= halves_[k] != Half::kNone;
   }
   for (size_t d = 0; d + 1 < dims_.size(); ++d) rows_ *= dims_[d];
 }
@@ -51,17 +66,16 @@ void MapNest::run_rows(int64_t begin, int64_t end, char* out,
       rest /= dims_[d];
       for (size_t k = 0; k < operands_; ++k) offset[k] += index * steps_[k][d];
     }
-    MapCall call{};
-    call.out = out + offset[0];
+    MapCall rows{};
+    rows.out = out + offset[0];
     for (size_t k = 0; k < operands_; ++k) {
-      if (k > 0) call.in[k - 1] = in[k - 1] + offset[k];
-      call.step0[k] = steps_[k][last - 1];
-      call.step1[k] = steps_[k][last];
+      if (k > 0) rows.in[k - 1] = in[k - 1] + offset[k];
+      rows.step0[k] = steps_[k][last - 1];
+      rows.step1[k] = steps_[k][last];
     }
-    call.n0 = count;
-    call.n1 = dims_[last];
-    std::copy(params_.begin(), params_.end(), call.params);
-    loop_(call);
+    rows.n0 = count;
+    rows.n1 = dims_[last];
+    call(rows);
     row += count;
   }
 }
@@ -71,7 +85,7 @@ void MapNest::run_columns(int64_t begin, int64_t end, char* out,
                           const std::array<const char*, 3>& in) const {
   const size_t last = dims_.size() - 1;
   for (int64_t row = 0; row < rows_; ++row) {
-    MapCall call{};
+    MapCall columns{};
     std::array<int64_t, 4> offset{};
     int64_t rest = row;
     for (size_t d = last; d-- > 0;) {
@@ -81,15 +95,50 @@ void MapNest::run_columns(int64_t begin, int64_t end, char* out,
     }
     for (size_t k = 0; k < operands_; ++k) {
       offset[k] += begin * steps_[k][last];
-      if (k > 0) call.in[k - 1] = in[k - 1] + offset[k];
-      call.step0[k] = 0;
-      call.step1[k] = steps_[k][last];
+      if (k > 0) columns.in[k - 1] = in[k - 1] + offset[k];
+      columns.step0[k] = 0;
+      columns.step1[k] = steps_[k][last];
     }
-    call.out = out + offset[0];
-    call.n0 = 1;
-    call.n1 = end - begin;
-    std::copy(params_.begin(), params_.end(), call.params);
-    loop_(call);
+    columns.out = out + offset[0];
+    columns.n0 = 1;
+    columns.n1 = end - begin;
+    call(columns);
+  }
+}
+
+void MapNest::call(const MapCall& plain) const {
+  if (widens_) return call_widened(plain);
+  MapCall call = plain;
+  call.params = params_;
+  loop_(call);
+}
+
+void MapNest::call_widened(const MapCall& call) const {
+  alignas(64) std::array<std::array<float, kBlock>, 4> buffers;
+  MapCall block{};
+  block.params = params_;
+  block.n0 = 1;
+  for (int64_t row = 0; row < call.n0; ++row) {
+    for (int64_t begin = 0; begin < call.n1; begin += kBlock) {
+      block.n1 = std::min(kBlock, call.n1 - begin);
+      for (size_t k = 1; k < operands_; ++k) {
+        const char* x = call.in[k - 1] + row * call.step0[k] + begin * call.step1[k];
+        block.in[k - 1] = x;
+        block.step1[k] = call.step1[k];
+        if (halves_[k] == Half::kNone) continue;
+        const bool repeated = call.step1[k] == 0;
+        widen(halves_[k], x, call.step1[k], repeated ? 1 : block.n1, buffers[k].data());
+        block.in[k - 1] = reinterpret_cast<const char*>(buffers[k].data());
+        block.step1[k] = repeated ? 0 : static_cast<int64_t>(sizeof(float));
+      }
+      char* y = call.out + row * call.step0[0] + begin * call.step1[0];
+      const bool narrows = halves_[0] != Half::kNone;
+      block.out = narrows ? reinterpret_cast<char*>(buffers[0].data()) : y;
+      loop_(block);
+      if (!narrows) continue;
+      const auto narrow = halves_[0] == Half::kF16 ? loops().narrow_f16 : loops().narrow_bf16;
+      narrow(buffers[0].data(), block.n1, reinterpret_cast<uint16_t*>(y));
+    }
   }
 }
 

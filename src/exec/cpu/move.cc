@@ -40,8 +40,8 @@ class BoxCopy {
     MapLoop loop = find_map("Copy", code, code, 1);
     if (loop == nullptr) return unsupported(op, "elements of this size");
     copy.find_tiles(nest);
-    copy.map_ =
-        std::make_shared<MapNest>(nest, loop, std::vector<int64_t>{copy.bytes_, copy.bytes_});
+    copy.map_ = std::make_shared<MapNest>(nest, loop,
+                                          std::vector<MapOperand>{{copy.bytes_}, {copy.bytes_}});
     copy.nest_ = std::move(nest);
     return copy;
   }
@@ -180,10 +180,13 @@ Result<Built> build_concat(const OpDesc& op) {
   return built;
 }
 
-// An element as bytes, for Fill and Pad.
-std::vector<char> value_bytes(DType dtype, double value) {
+// The attribute `value` of Fill and Pad as an element.
+std::vector<char> value_bytes(const OpDesc& op, DType dtype) {
   std::vector<char> bytes(static_cast<size_t>(size_bytes(dtype)));
-  write_real(dtype, value, bytes.data());
+  if (is_integer(dtype))
+    write_integer(dtype, integer_attr(op, dtype, "value", 0), bytes.data());
+  else
+    write_real(dtype, real_attr(op, "value", 0), bytes.data());
   return bytes;
 }
 
@@ -194,19 +197,19 @@ struct Filler {
   void run(void* out) const { map->run(static_cast<char*>(out), {value.data(), nullptr, nullptr}); }
 };
 
-Result<Filler> make_filler(const OpDesc& op, const TensorDesc& y, double value) {
+Result<Filler> make_filler(const OpDesc& op, const TensorDesc& y) {
   const int64_t bytes = size_bytes(y.dtype);
   MapLoop loop =
       find_map("Copy", static_cast<char>('0' + bytes), static_cast<char>('0' + bytes), 1);
   if (loop == nullptr) return unsupported(op, "this element type");
   const Nest nest{{plan::element_count(y)}, {{1}, {0}}};
-  return Filler{value_bytes(y.dtype, value),
-                std::make_shared<MapNest>(nest, loop, Dims{bytes, bytes})};
+  return Filler{value_bytes(op, y.dtype),
+                std::make_shared<MapNest>(nest, loop, std::vector<MapOperand>{{bytes}, {bytes}})};
 }
 
 Result<Built> build_fill(const OpDesc& op) {
   LT_RETURN_IF_ERROR(check_counts(op, 0, 0, 1));
-  LT_ASSIGN(Filler filler, make_filler(op, op.outputs[0], real_attr(op, "value", 0)));
+  LT_ASSIGN(Filler filler, make_filler(op, op.outputs[0]));
   Built built;
   built.run = [filler = std::move(filler)](const KernelArgs& args) { filler.run(args.outputs[0]); };
   return built;
@@ -231,7 +234,7 @@ Result<Built> build_pad(const OpDesc& op) {
     out_start += skip_out * out[d];
   }
   LT_ASSIGN(BoxCopy copy, BoxCopy::make(op, dims, out, out_start, in, in_start, y.dtype));
-  LT_ASSIGN(Filler filler, make_filler(op, y, real_attr(op, "value", 0)));
+  LT_ASSIGN(Filler filler, make_filler(op, y));
   Built built;
   built.run = [copy = std::move(copy), filler = std::move(filler)](const KernelArgs& args) {
     filler.run(args.outputs[0]);
@@ -244,8 +247,8 @@ Result<Built> build_pad(const OpDesc& op) {
 Result<Built> build_trilu(const OpDesc& op) {
   LT_RETURN_IF_ERROR(check_move(op));
   const TensorDesc& x = *op.inputs[0];
-  if (x.dims.size() < 2 || !same_order(x, op.outputs[0]) ||
-      axis_view(x, x.dims.size() - 1).inner != 1)
+  const TensorDesc row_major{.dtype = x.dtype, .dims = x.dims, .layout = {}};
+  if (x.dims.size() < 2 || !same_order(x, row_major) || !same_order(op.outputs[0], row_major))
     return unsupported(op, "row-major operands of rank two or more");
   const size_t rank = x.dims.size();
   const int64_t rows = x.dims[rank - 2], cols = x.dims[rank - 1], bytes = size_bytes(x.dtype);
@@ -286,7 +289,7 @@ Result<MemoryDesc> side_desc(const OpDesc& op, const TensorDesc& side, const Ten
   if (dims.size() != side.dims.size() + 1 || dims[0] * dims[1] != side.dims[0])
     return unsupported(op, "the blocked side has other dims");
   strides.insert(strides.begin(), strides[0] * dims[1]);
-  return strided_desc(dims, strides);
+  return strided_desc(side.dtype, dims, strides);
 }
 
 Result<Built> make_dnnl_reorder(const OpDesc& op) {

@@ -9,7 +9,7 @@
 #include "exec/cpu/build.h"
 #include "exec/cpu/nest.h"
 #include "exec/cpu/parallel.h"
-#include "exec/cpu/simd.h"
+#include "exec/cpu/wide.h"
 
 namespace lowtide::exec_cpu {
 namespace {
@@ -30,7 +30,10 @@ struct Batch {
 
   double count() const { return static_cast<double>(v.outer) * static_cast<double>(v.inner); }
   // s1 and s2 of each chunk, then four rows of channels for factors.
-  int64_t workspace_bytes() const { return (16 * chunks + 16) * v.extent; }
+  template <class T>
+  int64_t workspace_bytes() const {
+    return (16 * chunks + 4 * static_cast<int64_t>(sizeof(T))) * v.extent;
+  }
 };
 
 Result<Batch> batch_of(const OpDesc& op, const TensorDesc& x) {
@@ -92,9 +95,9 @@ void elementwise(const Batch& b, const Rows& rows, const Span& span) {
   }
 }
 
-void apply_affine(const Batch& b, const float* x, float* y, const float* factor,
-                  const float* shift) {
-  const Loops& simd = loops();
+template <class T>
+void apply_affine(const Batch& b, const T* x, T* y, const T* factor, const T* shift) {
+  const auto& simd = loops_of(T());
   const int64_t channels = b.v.extent;
   elementwise(
       b,
@@ -106,17 +109,18 @@ void apply_affine(const Batch& b, const float* x, float* y, const float* factor,
       });
 }
 
-void train(const Batch& b, float epsilon, const KernelArgs& args) {
-  const Loops& simd = loops();
+template <class T>
+void train(const Batch& b, T epsilon, const KernelArgs& args) {
+  const auto& simd = loops_of(T());
   const int64_t channels = b.v.extent;
-  const float* x = static_cast<const float*>(args.inputs[0]);
-  const float* scale = static_cast<const float*>(args.inputs[1]);
-  const float* bias = static_cast<const float*>(args.inputs[2]);
-  float* mean = static_cast<float*>(args.outputs[1]);
-  float* var = static_cast<float*>(args.outputs[2]);
+  const T* x = static_cast<const T*>(args.inputs[0]);
+  const T* scale = static_cast<const T*>(args.inputs[1]);
+  const T* bias = static_cast<const T*>(args.inputs[2]);
+  T* mean = static_cast<T*>(args.outputs[1]);
+  T* var = static_cast<T*>(args.outputs[2]);
   double* sums = static_cast<double*>(args.workspace);
-  float* factor = reinterpret_cast<float*>(sums + 2 * channels * b.chunks);
-  float* shift = factor + channels;
+  T* factor = reinterpret_cast<T*>(sums + 2 * channels * b.chunks);
+  T* shift = factor + channels;
   for (int64_t c = 0; c < channels; ++c) shift[c] = x[c * b.v.inner];
   if (b.v.inner == 1) {
     sum_chunks(b, sums, [&](int64_t first, int64_t rows, double* s1, double* s2) {
@@ -129,58 +133,62 @@ void train(const Batch& b, float epsilon, const KernelArgs& args) {
   }
   for (int64_t c = 0; c < channels; ++c) {
     const double m = sums[c] / b.count();
-    const double v = std::max(0.0, sums[channels + c] / b.count() - m * m);
-    mean[c] = static_cast<float>(m + static_cast<double>(shift[c]));
-    var[c] = static_cast<float>(v);
-    factor[c] = static_cast<float>(static_cast<double>(scale[c]) /
-                                   std::sqrt(v + static_cast<double>(epsilon)));
+    const double difference = sums[channels + c] / b.count() - m * m;
+    const double v = difference < 0 ? 0.0 : difference;  // a NaN stays
+    mean[c] = static_cast<T>(m + static_cast<double>(shift[c]));
+    var[c] = static_cast<T>(v);
+    factor[c] =
+        static_cast<T>(static_cast<double>(scale[c]) / std::sqrt(v + static_cast<double>(epsilon)));
     shift[c] = bias[c] - mean[c] * factor[c];
   }
-  apply_affine(b, x, static_cast<float*>(args.outputs[0]), factor, shift);
+  apply_affine(b, x, static_cast<T*>(args.outputs[0]), factor, shift);
 }
 
+template <class T>
 Result<Built> build_batch_norm_train(const OpDesc& op) {
   LT_RETURN_IF_ERROR(check_counts(op, 3, 3, 3));
   LT_ASSIGN(const Batch b, batch_of(op, *op.inputs[0]));
-  const float epsilon = static_cast<float>(real_attr(op, "epsilon", 1e-5));
+  const T epsilon = static_cast<T>(real_attr(op, "epsilon", 1e-5));
   Built built;
-  built.workspace_bytes = b.workspace_bytes();
+  built.workspace_bytes = b.workspace_bytes<T>();
   built.run = [=](const KernelArgs& args) { train(b, epsilon, args); };
   return built;
 }
 
+template <class T>
 Result<Built> build_batch_norm_inference(const OpDesc& op) {
   LT_RETURN_IF_ERROR(check_counts(op, 5, 5, 1));
   LT_ASSIGN(const Batch b, batch_of(op, *op.inputs[0]));
-  const float epsilon = static_cast<float>(real_attr(op, "epsilon", 1e-5));
+  const T epsilon = static_cast<T>(real_attr(op, "epsilon", 1e-5));
   Built built;
-  built.workspace_bytes = b.workspace_bytes();
+  built.workspace_bytes = b.workspace_bytes<T>();
   built.run = [=](const KernelArgs& args) {
-    const auto in = [&](size_t i) { return static_cast<const float*>(args.inputs[i]); };
-    float* factor = static_cast<float*>(args.workspace);
-    float* shift = factor + b.v.extent;
+    const auto in = [&](size_t i) { return static_cast<const T*>(args.inputs[i]); };
+    T* factor = static_cast<T*>(args.workspace);
+    T* shift = factor + b.v.extent;
     for (int64_t c = 0; c < b.v.extent; ++c) {
       factor[c] = in(1)[c] / std::sqrt(in(4)[c] + epsilon);
       shift[c] = in(2)[c] - in(3)[c] * factor[c];
     }
-    apply_affine(b, in(0), static_cast<float*>(args.outputs[0]), factor, shift);
+    apply_affine(b, in(0), static_cast<T*>(args.outputs[0]), factor, shift);
   };
   return built;
 }
 
 // dx = scale rstd (dy - dbias / n - (x - mean) rstd dscale / n): one factor for dy, one for x, one
 // constant per channel.
-void batch_grad(const Batch& b, float epsilon, const KernelArgs& args) {
-  const Loops& simd = loops();
+template <class T>
+void batch_grad(const Batch& b, T epsilon, const KernelArgs& args) {
+  const auto& simd = loops_of(T());
   const int64_t channels = b.v.extent;
-  const auto in = [&](size_t i) { return static_cast<const float*>(args.inputs[i]); };
-  const float *dy = in(0), *x = in(1), *mean = in(3);
-  float* dx = static_cast<float*>(args.outputs[0]);
-  float* dscale = static_cast<float*>(args.outputs[1]);
-  float* dbias = static_cast<float*>(args.outputs[2]);
+  const auto in = [&](size_t i) { return static_cast<const T*>(args.inputs[i]); };
+  const T *dy = in(0), *x = in(1), *mean = in(3);
+  T* dx = static_cast<T*>(args.outputs[0]);
+  T* dscale = static_cast<T*>(args.outputs[1]);
+  T* dbias = static_cast<T*>(args.outputs[2]);
   double* sums = static_cast<double*>(args.workspace);
-  float* of_dy = reinterpret_cast<float*>(sums + 2 * channels * b.chunks);
-  float *of_x = of_dy + channels, *constant = of_x + channels;
+  T* of_dy = reinterpret_cast<T*>(sums + 2 * channels * b.chunks);
+  T *of_x = of_dy + channels, *constant = of_x + channels;
   if (b.v.inner == 1) {
     sum_chunks(b, sums, [&](int64_t first, int64_t rows, double* s1, double* s2) {
       simd.grad_moments_rows(dy + first * channels, x + first * channels, rows, channels, mean, s1,
@@ -195,12 +203,12 @@ void batch_grad(const Batch& b, float epsilon, const KernelArgs& args) {
     const double rstd = 1 / std::sqrt(static_cast<double>(in(4)[c]) + static_cast<double>(epsilon));
     const double factor = static_cast<double>(in(2)[c]) * rstd;
     const double along = sums[channels + c] * rstd * rstd / b.count();
-    dbias[c] = static_cast<float>(sums[c]);
-    dscale[c] = static_cast<float>(sums[channels + c] * rstd);
-    of_dy[c] = static_cast<float>(factor);
-    of_x[c] = static_cast<float>(-factor * along);
+    dbias[c] = static_cast<T>(sums[c]);
+    dscale[c] = static_cast<T>(sums[channels + c] * rstd);
+    of_dy[c] = static_cast<T>(factor);
+    of_x[c] = static_cast<T>(-factor * along);
     constant[c] =
-        static_cast<float>(factor * (along * static_cast<double>(mean[c]) - sums[c] / b.count()));
+        static_cast<T>(factor * (along * static_cast<double>(mean[c]) - sums[c] / b.count()));
   }
   elementwise(
       b,
@@ -213,12 +221,13 @@ void batch_grad(const Batch& b, float epsilon, const KernelArgs& args) {
       });
 }
 
+template <class T>
 Result<Built> build_batch_norm_grad(const OpDesc& op) {
   LT_RETURN_IF_ERROR(check_counts(op, 5, 5, 3));
   LT_ASSIGN(const Batch b, batch_of(op, *op.inputs[1]));
-  const float epsilon = static_cast<float>(real_attr(op, "epsilon", 1e-5));
+  const T epsilon = static_cast<T>(real_attr(op, "epsilon", 1e-5));
   Built built;
-  built.workspace_bytes = b.workspace_bytes();
+  built.workspace_bytes = b.workspace_bytes<T>();
   built.run = [=](const KernelArgs& args) { batch_grad(b, epsilon, args); };
   return built;
 }
@@ -257,78 +266,88 @@ void for_rows(const Rows& r, const Run& run) {
   });
 }
 
+template <class T>
 Result<Built> build_layer_norm(const OpDesc& op) {
   const bool rms = op.kind == "RmsNorm";
   LT_RETURN_IF_ERROR(rms ? check_counts(op, 2, 2, 2) : check_counts(op, 2, 3, 3));
   LT_ASSIGN(const Rows r, rows_of(op, *op.inputs[0]));
-  const float epsilon = static_cast<float>(real_attr(op, "epsilon", 1e-5));
+  const T epsilon = static_cast<T>(real_attr(op, "epsilon", 1e-5));
   const bool biased = has_input(op, 2);
   Built built;
   built.run = [=](const KernelArgs& args) {
-    const float* x = static_cast<const float*>(args.inputs[0]);
-    const float* scale = static_cast<const float*>(args.inputs[1]);
-    const float* bias = biased ? static_cast<const float*>(args.inputs[2]) : nullptr;
-    float* y = static_cast<float*>(args.outputs[0]);
-    float* first = static_cast<float*>(args.outputs[1]);
-    float* rstd = rms ? first : static_cast<float*>(args.outputs[2]);
+    const T* x = static_cast<const T*>(args.inputs[0]);
+    const T* scale = static_cast<const T*>(args.inputs[1]);
+    const T* bias = biased ? static_cast<const T*>(args.inputs[2]) : nullptr;
+    T* y = static_cast<T*>(args.outputs[0]);
+    T* first = static_cast<T*>(args.outputs[1]);
+    T* rstd = rms ? first : static_cast<T*>(args.outputs[2]);
     for_rows(r, [&](int64_t row) {
-      const float* in = x + row * r.cols;
+      const T* in = x + row * r.cols;
       if (rms)
-        loops().rms_norm_row(in, scale, y + row * r.cols, r.cols, epsilon, rstd + row);
+        loops_of(T()).rms_norm_row(in, scale, y + row * r.cols, r.cols, epsilon, rstd + row);
       else
-        loops().layer_norm_row(in, scale, bias, y + row * r.cols, r.cols, epsilon, first + row,
-                               rstd + row);
+        loops_of(T()).layer_norm_row(in, scale, bias, y + row * r.cols, r.cols, epsilon,
+                                     first + row, rstd + row);
     });
   };
   return built;
 }
 
 // dscale and dbias of each chunk of rows lie in the workspace: chunks x (one or two rows of cols).
-void add_up(const Rows& r, const float* partial, int64_t stride, float* out) {
-  std::memcpy(out, partial, static_cast<size_t>(r.cols) * sizeof(float));
-  for (int64_t c = 1; c < r.chunks; ++c) loops().add(partial + c * stride, r.cols, out);
+template <class T>
+void add_up(const Rows& r, const T* partial, int64_t stride, T* out) {
+  std::memcpy(out, partial, static_cast<size_t>(r.cols) * sizeof(T));
+  for (int64_t c = 1; c < r.chunks; ++c) loops_of(T()).add(partial + c * stride, r.cols, out);
 }
 
+template <class T>
 Result<Built> build_layer_norm_grad(const OpDesc& op) {
   const bool rms = op.kind == "RmsNormGrad";
   LT_RETURN_IF_ERROR(rms ? check_counts(op, 4, 4, 2) : check_counts(op, 5, 5, 3));
   LT_ASSIGN(const Rows r, rows_of(op, *op.inputs[1]));
   const int64_t stride = (rms ? 1 : 2) * r.cols;
   Built built;
-  built.workspace_bytes = r.chunks * stride * static_cast<int64_t>(sizeof(float));
+  built.workspace_bytes = r.chunks * stride * static_cast<int64_t>(sizeof(T));
   built.run = [=](const KernelArgs& args) {
-    const auto in = [&](size_t i) { return static_cast<const float*>(args.inputs[i]); };
-    float* dx = static_cast<float*>(args.outputs[0]);
-    float* partial = static_cast<float*>(args.workspace);
+    const auto in = [&](size_t i) { return static_cast<const T*>(args.inputs[i]); };
+    T* dx = static_cast<T*>(args.outputs[0]);
+    T* partial = static_cast<T*>(args.workspace);
     parallel_ranges(r.chunks, 1, [&](int64_t begin, int64_t end) {
       for (int64_t c = begin; c < end; ++c) {
-        float* dscale = partial + c * stride;
-        std::memset(dscale, 0, static_cast<size_t>(stride) * sizeof(float));
+        T* dscale = partial + c * stride;
+        std::memset(dscale, 0, static_cast<size_t>(stride) * sizeof(T));
         for (int64_t row = c * r.per_chunk; row < std::min(r.rows, (c + 1) * r.per_chunk); ++row) {
           const int64_t at = row * r.cols;
           if (rms)
-            loops().rms_norm_grad_row(in(0) + at, in(1) + at, in(2), dx + at, r.cols, in(3)[row],
-                                      dscale);
+            loops_of(T()).rms_norm_grad_row(in(0) + at, in(1) + at, in(2), dx + at, r.cols,
+                                            in(3)[row], dscale);
           else
-            loops().layer_norm_grad_row(in(0) + at, in(1) + at, in(2), dx + at, r.cols, in(3)[row],
-                                        in(4)[row], dscale, dscale + r.cols);
+            loops_of(T()).layer_norm_grad_row(in(0) + at, in(1) + at, in(2), dx + at, r.cols,
+                                              in(3)[row], in(4)[row], dscale, dscale + r.cols);
         }
       }
     });
-    add_up(r, partial, stride, static_cast<float*>(args.outputs[1]));
-    if (!rms) add_up(r, partial + r.cols, stride, static_cast<float*>(args.outputs[2]));
+    add_up(r, partial, stride, static_cast<T*>(args.outputs[1]));
+    if (!rms) add_up(r, partial + r.cols, stride, static_cast<T*>(args.outputs[2]));
   };
   return built;
 }
 
 constexpr Entry kEntries[] = {
-    {"BatchNormTrain", "T T T -> T T T", "f32", build_batch_norm_train},
-    {"BatchNormInference", "T T T T T -> T", "f32", build_batch_norm_inference},
-    {"BatchNormGrad", "T T T T T -> T T T", "f32", build_batch_norm_grad},
-    {"LayerNorm", "T T T -> T T T", "f32", build_layer_norm, wish_row_major},
-    {"LayerNormGrad", "T T T T T -> T T T", "f32", build_layer_norm_grad, wish_row_major},
-    {"RmsNorm", "T T -> T T", "f32", build_layer_norm, wish_row_major},
-    {"RmsNormGrad", "T T T T -> T T", "f32", build_layer_norm_grad, wish_row_major},
+    {"BatchNormTrain", "T T T -> T T T", "f32 f64",
+     by_width<build_batch_norm_train<float>, build_batch_norm_train<double>>},
+    {"BatchNormInference", "T T T T T -> T", "f32 f64",
+     by_width<build_batch_norm_inference<float>, build_batch_norm_inference<double>>},
+    {"BatchNormGrad", "T T T T T -> T T T", "f32 f64",
+     by_width<build_batch_norm_grad<float>, build_batch_norm_grad<double>>},
+    {"LayerNorm", "T T T -> T T T", "f32 f64",
+     by_width<build_layer_norm<float>, build_layer_norm<double>>, wish_row_major},
+    {"LayerNormGrad", "T T T T T -> T T T", "f32 f64",
+     by_width<build_layer_norm_grad<float>, build_layer_norm_grad<double>>, wish_row_major},
+    {"RmsNorm", "T T -> T T", "f32 f64",
+     by_width<build_layer_norm<float>, build_layer_norm<double>>, wish_row_major},
+    {"RmsNormGrad", "T T T T -> T T", "f32 f64",
+     by_width<build_layer_norm_grad<float>, build_layer_norm_grad<double>>, wish_row_major},
 };
 
 }  // namespace

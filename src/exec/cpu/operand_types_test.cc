@@ -3,40 +3,18 @@
 // another.
 #include <gtest/gtest.h>
 
-#include "analysis/describe.h"
-#include "exec/cpu/build.h"
-#include "exec/cpu/cpu.h"
 #include "ops/op_table.h"
-#include "ops/random_instance.h"
+#include "support/kernel_cases.h"
 
 namespace lowtide::exec_cpu {
 namespace {
 
-constexpr DType kTypes[] = {DType::kF32, DType::kF64, DType::kF16, DType::kBF16,
-                            DType::kI64, DType::kI32, DType::kU8,  DType::kBool};
-
-TensorDesc concrete(const ops::Type& type) {
-  TensorDesc desc{.dtype = type.dtype, .dims = {}, .layout = {}};
-  for (const sym::Expr& dim : type.dims) desc.dims.push_back(*dim.constant());
-  return desc;
-}
-
 class OperandTypes : public testing::TestWithParam<std::string> {
  protected:
-  struct Typed {
-    ops::RandomInstance made;
-    OpDesc desc;
-  };
-  static Typed draw(Rng& rng) {
-    Typed typed{.made = *ops::random_instance(GetParam(), rng), .desc = {}};
-    typed.desc.kind = GetParam();
-    typed.desc.attrs = *analysis::describe(typed.made.attrs, GetParam());
-    for (const auto& input : typed.made.inputs)
-      typed.desc.inputs.push_back(input ? std::optional(concrete(*input)) : std::nullopt);
-    const auto outputs = ops::infer(typed.made.instance());
-    for (const ops::OutputType& output : *outputs)
-      typed.desc.outputs.push_back(concrete(output.type));
-    return typed;
+  static Case draw(Rng& rng) {
+    std::optional<Case> drawn;
+    while (!drawn) drawn = make_case(GetParam(), {}, rng);
+    return *drawn;
   }
 };
 
@@ -44,18 +22,20 @@ TEST_P(OperandTypes, ThatTheRowRefusesAreRefused) {
   const auto factory = make_cpu_kernels({.threads = 1});
   Rng rng(std::hash<std::string>()(GetParam()));
   for (int draws = 0; draws < 5; ++draws) {
-    const Typed typed = draw(rng);
+    const Case typed = draw(rng);
     for (size_t i = 0; i < typed.desc.inputs.size(); ++i)
-      for (const DType type : kTypes) {
+      for (int t = 0; t < kDTypes; ++t) {
+        const auto type = static_cast<DType>(t);
         if (!typed.desc.inputs[i] || GetParam() == "RandomUniform") continue;
-        Typed wrong = typed;
+        Case wrong = typed;
         wrong.made.inputs[i]->dtype = wrong.desc.inputs[i]->dtype = type;
         if (ops::infer(wrong.made.instance())) continue;
         EXPECT_FALSE(factory->workspace_bytes(wrong.desc)) << print(wrong.desc);
       }
     if (GetParam() == "Cast" || GetParam() == "Fill") continue;  // any output, by an attribute
     for (size_t o = 0; o < typed.desc.outputs.size(); ++o)
-      for (const DType type : kTypes) {
+      for (int t = 0; t < kDTypes; ++t) {
+        const auto type = static_cast<DType>(t);
         if (type == typed.desc.outputs[o].dtype) continue;
         OpDesc wrong = typed.desc;
         wrong.outputs[o].dtype = type;
@@ -64,13 +44,6 @@ TEST_P(OperandTypes, ThatTheRowRefusesAreRefused) {
         EXPECT_NE(refused.error().message.find(GetParam()), std::string::npos);
       }
   }
-}
-
-std::vector<std::string> computed_kinds() {
-  std::vector<std::string> kinds;
-  for (std::string_view kind : ops::kinds())
-    if (kind != "Reshape") kinds.emplace_back(kind);
-  return kinds;
 }
 
 INSTANTIATE_TEST_SUITE_P(Ops, OperandTypes, testing::ValuesIn(computed_kinds()),

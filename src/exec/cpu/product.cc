@@ -1,7 +1,10 @@
-// MatMul on oneDNN. Transposed operands and permuted layouts are strides of the same product. Batch
-// dims broadcast; where the right operand has none and the rows of the left one and of the result
-// lie at even distances, the batch is folded into the rows, which makes one large product out of
-// many small ones. An accumulator is a sum post-op on the result's buffer.
+// MatMul on oneDNN, and by own loops where it has none (own_product.h). Transposed operands and
+// permuted layouts are strides of the same product. Batch dims broadcast; where the right operand
+// has none and the rows of the left one and of the result lie at even distances, the batch is
+// folded into the rows, which makes one large product out of many small ones. An accumulator is a
+// sum post-op on the result's buffer.
+#include "exec/cpu/product.h"
+
 #include <fmt/format.h>
 
 #include <array>
@@ -10,8 +13,8 @@
 
 #include "exec/cpu/dnnl_seam.h"
 #include "exec/cpu/nest.h"
+#include "exec/cpu/own_product.h"
 #include "exec/cpu/parallel.h"
-#include "exec/cpu/thin_product.h"
 
 namespace lowtide::exec_cpu {
 namespace {
@@ -98,14 +101,16 @@ Result<Built> make_product(const OpDesc& op, const Operand& a, const Operand& b,
     post.append_sum(1.0f);
     attr.set_post_ops(post);
   }
-  const MemoryDesc da = strided_desc(a.dims, a.strides), db = strided_desc(b.dims, b.strides);
-  const MemoryDesc dc = strided_desc(c.dims, c.strides);
+  const DType type = op.outputs[0].dtype;
+  const MemoryDesc da = strided_desc(type, a.dims, a.strides),
+                   db = strided_desc(type, b.dims, b.strides),
+                   dc = strided_desc(type, c.dims, c.strides);
   MemoryDesc dbias;
   if (biased) {
     std::vector<int64_t> dims(c.dims.size(), 1), strides(c.dims.size(), c.dims.back());
     dims.back() = c.dims.back();
     strides.back() = 1;
-    dbias = strided_desc(dims, strides);
+    dbias = strided_desc(type, dims, strides);
   }
   const dnnl::matmul::desc desc =
       biased ? dnnl::matmul::desc(da, db, dbias, dc) : dnnl::matmul::desc(da, db, dc);
@@ -141,7 +146,8 @@ constexpr int64_t kStrip = 256;
 
 bool wants_strips(const OpDesc& op) {
   const TensorDesc& b = *op.inputs[1];
-  if (int_attr(op, "trans_b", 0) != 0 || b.dims.size() != 2 || op.outputs[0].dims.size() != 2)
+  if (b.dtype != DType::kF32 || int_attr(op, "trans_b", 0) != 0 || b.dims.size() != 2 ||
+      op.outputs[0].dims.size() != 2)
     return false;
   for (const TensorDesc& type : {*op.inputs[0], b, op.outputs[0]})
     if (!same_order(type, {.dtype = DType::kF32, .dims = type.dims, .layout = {}})) return false;
@@ -183,18 +189,26 @@ Result<Built> make_strips(const OpDesc& op) {
   return built;
 }
 
+// By oneDNN, or by own loops where it has only its reference or nothing is to be done.
+Result<Built> make_any(const OpDesc& op, Operand a, Operand b, Operand c) {
+  const DType type = op.outputs[0].dtype;
+  const bool by_dnnl = type == DType::kF32 || type == DType::kBF16;
+  if (!by_dnnl || plan::element_count(op.outputs[0]) == 0 || a.dims.back() == 0)
+    return make_own_product(op, a, b, c);
+  LT_RETURN_IF_ERROR(check_native(op, type));
+  for (Operand* x : {&a, &b, &c}) tidy(*x);
+  auto product = make_product(op, a, b, c);
+  if (!product && is_thin(a, c)) return make_own_product(op, a, b, c);
+  return product;
+}
+
 Result<Built> make_whole(const OpDesc& op) {
   const size_t rank = op.outputs[0].dims.size();
   Operand a = operand(*op.inputs[0], rank, int_attr(op, "trans_a", 0) != 0);
   Operand b = operand(*op.inputs[1], rank, int_attr(op, "trans_b", 0) != 0);
   Operand c = operand(op.outputs[0], rank, false);
   simplify(a, b, c);
-  if (plan::element_count(op.outputs[0]) == 0 || a.dims.back() == 0)
-    return make_thin_product(op, a, b, c);
-  for (Operand* x : {&a, &b, &c}) tidy(*x);
-  auto product = make_product(op, a, b, c);
-  if (!product && is_thin(a, c)) return make_thin_product(op, a, b, c);
-  return product;
+  return make_any(op, std::move(a), std::move(b), std::move(c));
 }
 
 Result<Built> build_matmul(const OpDesc& op) {
@@ -202,9 +216,36 @@ Result<Built> build_matmul(const OpDesc& op) {
   return guard_dnnl(op, [&] { return wants_strips(op) ? make_strips(op) : make_whole(op); });
 }
 
-constexpr Entry kEntries[] = {{"MatMul", "T T T T -> T", "f32", build_matmul, wish_row_major}};
+constexpr Entry kEntries[] = {
+    {"MatMul", "T T T T -> T", "f32 f64 bf16 i64 i32 u64 u32", build_matmul, wish_row_major}};
 
 }  // namespace
+
+Result<InnerProduct> InnerProduct::make(const OpDesc& op, StridedMatrix a, StridedMatrix b,
+                                        StridedMatrix c, bool accumulates) {
+  const auto type = [](const StridedMatrix& x) {
+    return TensorDesc{.dtype = DType::kF32, .dims = x.dims, .layout = {}};
+  };
+  OpDesc inner{.kind = op.kind,
+               .attrs = {},
+               .inputs = {type(a), type(b), std::nullopt, std::nullopt},
+               .outputs = {type(c)}};
+  if (accumulates) inner.inputs[3] = type(c);
+  InnerProduct made;
+  made.accumulates_ = accumulates;
+  auto built =
+      guard_dnnl(inner, [&] { return make_any(inner, std::move(a), std::move(b), std::move(c)); });
+  if (!built) return tl::unexpected<Error>(built.error());
+  made.built_ = std::move(*built);
+  return made;
+}
+
+void InnerProduct::run(const float* a, const float* b, float* c, void* workspace) const {
+  const std::array<void*, 4> in{const_cast<float*>(a), const_cast<float*>(b), nullptr,
+                                accumulates_ ? c : nullptr};
+  void* out = c;
+  built_.run({.inputs = in, .outputs = std::span(&out, 1), .workspace = workspace, .context = {}});
+}
 
 std::span<const Entry> product_kernels() {
   return kEntries;

@@ -4,7 +4,9 @@
 // Attributes whole_dims and part_begin say where a part of a split tensor lies.
 #include <bit>
 #include <cmath>
+#include <type_traits>
 
+#include "base/half.h"
 #include "base/philox.h"
 #include "exec/cpu/build.h"
 #include "exec/cpu/nest.h"
@@ -125,24 +127,96 @@ float at_least(double ratio) {
   return static_cast<double>(rounded) >= ratio ? rounded : std::nextafter(rounded, 2.0f);
 }
 
+// How elements of a type lie in memory, and the number in which they are computed.
+struct F32 {
+  using Raw = float;
+  using Number = float;
+  static float load(float raw) { return raw; }
+  static float store(float number) { return number; }
+};
+struct F64 {
+  using Raw = double;
+  using Number = double;
+  static double load(double raw) { return raw; }
+  static double store(double number) { return number; }
+};
+struct F16 {
+  using Raw = uint16_t;
+  using Number = float;
+  static float load(uint16_t raw) { return f16_value(raw); }
+  static uint16_t store(float number) { return f16_bits(number); }
+};
+struct BF16 {
+  using Raw = uint16_t;
+  using Number = float;
+  static float load(uint16_t raw) { return bf16_value(raw); }
+  static uint16_t store(float number) { return bf16_bits(number); }
+};
+
+template <class Use>
+auto with_element(DType dtype, const Use& use) {
+  switch (dtype) {
+    case DType::kF64:
+      return use(F64{});
+    case DType::kF16:
+      return use(F16{});
+    case DType::kBF16:
+      return use(BF16{});
+    default:
+      return use(F32{});
+  }
+}
+
+template <class Element>
+Built make_dropout(const OpDesc& op, const Lines& lines) {
+  using Raw = typename Element::Raw;
+  using Number = typename Element::Number;
+  const double ratio = real_attr(op, "ratio", 0);
+  const float edge = at_least(ratio);
+  const Number scale = static_cast<Number>(1 / (1 - ratio));
+  const int64_t stream = int_attr(op, "stream", 0);
+  Built built;
+  built.run = [=](const KernelArgs& args) {
+    const Raw* x = static_cast<const Raw*>(args.inputs[0]);
+    Raw* y = static_cast<Raw*>(args.outputs[0]);
+    draw(lines, key_of(args, stream), [&](int64_t offset, const uint32_t* words, int64_t n) {
+      if constexpr (std::is_same_v<Element, F32>)
+        if (lines.step == 1) return loops().dropout(x + offset, words, n, edge, scale, y + offset);
+      for (int64_t i = 0; i < n; ++i) {
+        const int64_t at = offset + i * lines.step;
+        const bool keeps = RandomStream::to_uniform(words[i]) >= edge;
+        y[at] = Element::store(keeps ? Element::load(x[at]) * scale : Number(0));
+      }
+    });
+  };
+  return built;
+}
+
 Result<Built> build_dropout(const OpDesc& op) {
   LT_RETURN_IF_ERROR(check_counts(op, 1, 1, 1));
   if (!same_order(*op.inputs[0], op.outputs[0]))
     return unsupported(op, "operands in different layouts");
   LT_ASSIGN(const Lines lines, make_lines(op));
-  const double ratio = real_attr(op, "ratio", 0);
-  const float edge = at_least(ratio), scale = static_cast<float>(1 / (1 - ratio));
+  return with_element(op.outputs[0].dtype,
+                      [&]<class Element>(Element) { return make_dropout<Element>(op, lines); });
+}
+
+template <class Element>
+Built make_uniform(const OpDesc& op, const Lines& lines) {
+  using Raw = typename Element::Raw;
+  using Number = typename Element::Number;
+  const Number low = static_cast<Number>(real_attr(op, "low", 0)),
+               high = static_cast<Number>(real_attr(op, "high", 1));
   const int64_t stream = int_attr(op, "stream", 0);
   Built built;
   built.run = [=](const KernelArgs& args) {
-    const float* x = static_cast<const float*>(args.inputs[0]);
-    float* y = static_cast<float*>(args.outputs[0]);
+    Raw* out = static_cast<Raw*>(args.outputs[0]);
     draw(lines, key_of(args, stream), [&](int64_t offset, const uint32_t* words, int64_t n) {
-      if (lines.step == 1) return loops().dropout(x + offset, words, n, edge, scale, y + offset);
-      for (int64_t i = 0; i < n; ++i) {
-        const int64_t at = offset + i * lines.step;
-        y[at] = RandomStream::to_uniform(words[i]) >= edge ? x[at] * scale : 0.0f;
-      }
+      if constexpr (std::is_same_v<Element, F32>)
+        if (lines.step == 1) return loops().uniform(words, n, low, high, out + offset);
+      for (int64_t i = 0; i < n; ++i)
+        out[offset + i * lines.step] = Element::store(
+            low + (high - low) * static_cast<Number>(RandomStream::to_uniform(words[i])));
     });
   };
   return built;
@@ -151,23 +225,12 @@ Result<Built> build_dropout(const OpDesc& op) {
 Result<Built> build_uniform(const OpDesc& op) {
   LT_RETURN_IF_ERROR(check_counts(op, 1, 1, 1));
   LT_ASSIGN(const Lines lines, make_lines(op));
-  const float low = static_cast<float>(real_attr(op, "low", 0)),
-              high = static_cast<float>(real_attr(op, "high", 1));
-  const int64_t stream = int_attr(op, "stream", 0);
-  Built built;
-  built.run = [=](const KernelArgs& args) {
-    float* out = static_cast<float*>(args.outputs[0]);
-    draw(lines, key_of(args, stream), [&](int64_t offset, const uint32_t* words, int64_t n) {
-      if (lines.step == 1) return loops().uniform(words, n, low, high, out + offset);
-      for (int64_t i = 0; i < n; ++i)
-        out[offset + i * lines.step] = low + (high - low) * RandomStream::to_uniform(words[i]);
-    });
-  };
-  return built;
+  return with_element(op.outputs[0].dtype,
+                      [&]<class Element>(Element) { return make_uniform<Element>(op, lines); });
 }
 
-constexpr Entry kEntries[] = {{"Dropout", "T -> T", "f32", build_dropout},
-                              {"RandomUniform", "T -> T", "f32", build_uniform}};
+constexpr Entry kEntries[] = {{"Dropout", "T -> T", "f32 f64 f16 bf16", build_dropout},
+                              {"RandomUniform", "T -> T", "f32 f64 f16 bf16", build_uniform}};
 
 }  // namespace
 

@@ -3,8 +3,13 @@
 // and they are those of base/philox.h.
 #include <gtest/gtest.h>
 
+#include <cmath>
+
+#include "analysis/describe.h"
+#include "base/element.h"
 #include "base/philox.h"
 #include "exec/cpu/cpu.h"
+#include "exec/ref/interpreter.h"
 
 namespace lowtide::exec_cpu {
 namespace {
@@ -92,6 +97,39 @@ TEST_P(Random, LongLinesDrawAcrossChunks) {
   ASSERT_EQ(y.size(), 40003u);
   for (int64_t i = 0; i < 40003; ++i)
     ASSERT_EQ(y[static_cast<size_t>(i)], drawn(GetParam(), 40003 + i)) << i;
+}
+
+// Other types draw the same: bit for bit what the reference executor computes in each.
+TEST_P(Random, EveryFloatTypeHasTheSameDraws) {
+  const auto factory = make_cpu_kernels({.threads = 1});
+  for (const DType dtype : {DType::kF64, DType::kF16, DType::kBF16}) {
+    const ref::Sizes dims{5, 401};
+    ref::Tensor x = ref::Tensor::zeros(dtype, dims);
+    for (size_t e = 0; e < x.f.size(); ++e)
+      x.f[e] = rounded(dtype, std::sin(static_cast<double>(e)));
+    ir::Attrs attrs{{"stream", kStream}};
+    if (std::string(GetParam()) == "Dropout")
+      attrs["ratio"] = kRatio;
+    else
+      attrs["low"] = -1.0, attrs["high"] = 2.0;
+    const auto want =
+        ref::evaluate(GetParam(), attrs, {x}, {.seed = kStep.seed, .step = kStep.step});
+    ASSERT_TRUE(want) << want.error().message;
+    const plan::TensorDesc type{.dtype = dtype, .dims = dims, .layout = {}};
+    auto kernel = factory->make({.kind = GetParam(),
+                                 .attrs = *analysis::describe(attrs, GetParam()),
+                                 .inputs = {type},
+                                 .outputs = {type}});
+    ASSERT_TRUE(kernel) << kernel.error().message;
+    const auto width = static_cast<size_t>(size_bytes(dtype));
+    std::vector<char> in(x.f.size() * width), out(in.size());
+    for (size_t e = 0; e < x.f.size(); ++e) write_real(dtype, x.f[e], in.data() + e * width);
+    void* inputs[] = {in.data()};
+    void* outputs[] = {out.data()};
+    (*kernel)->run({.inputs = inputs, .outputs = outputs, .workspace = nullptr, .context = kStep});
+    for (size_t e = 0; e < x.f.size(); ++e)
+      ASSERT_EQ(read_real(dtype, out.data() + e * width), (*want)[0].f[e]) << name(dtype) << e;
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Kinds, Random, testing::Values("Dropout", "RandomUniform"),

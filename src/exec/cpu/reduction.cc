@@ -1,11 +1,17 @@
-// ReduceSum, ReduceMean and ReduceMax over any axes of any plain layout. Dims are put in the order
-// of memory and neighbours of one kind (kept or reduced) joined. What is left is a nest whose
-// innermost dim is either reduced (rows are summed) or kept (rows are added to each other). A unit
-// of work is one kept index of the outer dims, or a group of kept columns; when there are few
-// units, the outermost reduced dim is cut into chunks whose partial results lie in the workspace.
+// ReduceSum, ReduceMean, ReduceProd, ReduceMax and ReduceMin over any axes of any plain layout, on
+// any type that is computed. Dims are put in the order of memory and neighbours of one kind (kept
+// or reduced) joined. What is left is a nest whose innermost dim is either reduced (rows are
+// folded) or kept (rows are folded into each other). A unit of work is one kept index of the outer
+// dims, or a group of kept columns; when there are few units, the outermost reduced dim is cut into
+// chunks whose partial results lie in the workspace.
+//
+// Integers wrap around, as ONNX Runtime's do. A NaN is greater and less than any number. What
+// nothing is folded into is what a fold begins with: 0, 1, the least or the greatest value.
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <memory>
+#include <type_traits>
 
 #include "exec/cpu/build.h"
 #include "exec/cpu/nest.h"
@@ -22,7 +28,6 @@ struct Loop {
 };
 
 struct Plan {
-  bool max = false;
   bool inner_reduced = true;
   int64_t inner = 1;                  // extent of the innermost dim, contiguous in x
   int64_t inner_out = 1;              // its stride in y (kept case)
@@ -32,12 +37,134 @@ struct Plan {
   int64_t columns = 1;                // groups of kColumns of a kept innermost dim
   int64_t rows = 1;                   // product of reduced extents
   int64_t chunks = 1, per_chunk = 1;  // of rows
-  float scale = 1;
+  bool mean = false;
+  int64_t count = 1;   // of elements that are folded into one
+  int64_t empty = -1;  // elements of y when x has none
+
+  int64_t slot() const { return inner_reduced ? 1 : std::min(kColumns, inner); }
 };
 
-float identity(const Plan& p) {
-  return p.max ? -std::numeric_limits<float>::infinity() : 0.0f;
+// ---- folds
+// ----------------------------------------------------------------------------------------------
+
+// What elements are folded into: integers of 64 bits, of which the result takes the lowest, so that
+// sums and products wrap around and means do not; without a sign where C++ would not wrap.
+template <class T>
+using Acc = std::conditional_t<std::is_floating_point_v<T>, T,
+                               std::conditional_t<std::is_signed_v<T>, int64_t, uint64_t>>;
+// What a row is folded into.
+template <class T>
+using Total = std::conditional_t<std::is_same_v<T, float>, double, Acc<T>>;
+template <class A>
+using Wrapped = std::conditional_t<std::is_integral_v<A>, uint64_t, A>;
+
+struct Sum {
+  template <class T>
+  static constexpr T first() {
+    return T(0);
+  }
+  template <class A>
+  static A both(A a, A b) {
+    return static_cast<A>(static_cast<Wrapped<A>>(a) + static_cast<Wrapped<A>>(b));
+  }
+};
+
+struct Product {
+  template <class T>
+  static constexpr T first() {
+    return T(1);
+  }
+  template <class A>
+  static A both(A a, A b) {
+    return static_cast<A>(static_cast<Wrapped<A>>(a) * static_cast<Wrapped<A>>(b));
+  }
+};
+
+template <class T>
+bool is_nan(T x) {
+  if constexpr (std::is_floating_point_v<T>)
+    return std::isnan(x);
+  else
+    return false;
 }
+
+struct Greatest {
+  template <class T>
+  static constexpr T first() {
+    constexpr bool kInfinite = std::numeric_limits<T>::has_infinity;
+    return static_cast<T>(kInfinite ? -std::numeric_limits<T>::infinity()
+                                    : std::numeric_limits<T>::lowest());
+  }
+  template <class A>
+  static A both(A a, A b) {
+    return b > a || is_nan(b) ? b : a;
+  }
+};
+
+struct Least {
+  template <class T>
+  static constexpr T first() {
+    constexpr bool kInfinite = std::numeric_limits<T>::has_infinity;
+    return kInfinite ? std::numeric_limits<T>::infinity() : std::numeric_limits<T>::max();
+  }
+  template <class A>
+  static A both(A a, A b) {
+    return b < a || is_nan(b) ? b : a;
+  }
+};
+
+// One fold on one type.
+template <class T>
+struct Folds {
+  Acc<T> first;
+  Total<T> (*row)(const T* x, int64_t n);
+  void (*rows)(const T* x, int64_t rows, int64_t stride, int64_t cols, Acc<T>* acc);
+  Total<T> (*both_totals)(Total<T> a, Total<T> b);
+  Acc<T> (*both)(Acc<T> a, Acc<T> b);
+};
+
+template <class F, class T>
+Total<T> fold_row(const T* x, int64_t n) {
+  auto total = static_cast<Total<T>>(F::template first<T>());
+  for (int64_t i = 0; i < n; ++i) total = F::both(total, static_cast<Total<T>>(x[i]));
+  return total;
+}
+
+template <class F, class T>
+void fold_rows(const T* x, int64_t rows, int64_t stride, int64_t cols, Acc<T>* acc) {
+  for (int64_t r = 0; r < rows; ++r)
+    for (int64_t c = 0; c < cols; ++c)
+      acc[c] = F::both(acc[c], static_cast<Acc<T>>(x[r * stride + c]));
+}
+
+template <class F, class T>
+Folds<T> plain_folds() {
+  return {static_cast<Acc<T>>(F::template first<T>()), fold_row<F, T>, fold_rows<F, T>,
+          F::template both<Total<T>>, F::template both<Acc<T>>};
+}
+
+double row_max(const float* x, int64_t n) {
+  return loops().max(x, n);
+}
+double row_sum(const float* x, int64_t n) {
+  return loops().sum(x, n);
+}
+
+template <class T>
+Folds<T> folds_of(const std::string& kind) {
+  if (kind == "ReduceProd") return plain_folds<Product, T>();
+  if (kind == "ReduceMin") return plain_folds<Least, T>();
+  Folds<T> folds = kind == "ReduceMax" ? plain_folds<Greatest, T>() : plain_folds<Sum, T>();
+  if constexpr (std::is_same_v<T, float>) {
+    const bool max = kind == "ReduceMax";
+    folds.rows = max ? loops().max_rows : loops().sum_rows;
+    folds.row = max ? row_max : row_sum;
+  }
+  return folds;
+}
+
+// ---- running
+// --------------------------------------------------------------------------------------------
 
 int64_t offset_of(const std::vector<Loop>& loops_of, int64_t index, int64_t Loop::*stride) {
   int64_t offset = 0;
@@ -48,91 +175,109 @@ int64_t offset_of(const std::vector<Loop>& loops_of, int64_t index, int64_t Loop
   return offset;
 }
 
-// Reduces rows [begin, end) of one unit: into one float, or into `width` columns.
-float reduce_row_unit(const Plan& p, const float* x, int64_t begin, int64_t end) {
-  double total = 0;
-  float best = identity(p);
-  for (int64_t row = begin; row < end; ++row) {
-    const float* at = x + offset_of(p.reduced, row, &Loop::in_stride);
-    if (p.max) {
-      const float value = loops().max(at, p.inner);
-      best = value > best || value != value ? value : best;
-    } else {
-      total += loops().sum(at, p.inner);
+template <class T>
+class Reduction {
+ public:
+  using A = Acc<T>;
+
+  Reduction(Plan plan, const std::string& kind) : p_(std::move(plan)), f_(folds_of<T>(kind)) {}
+
+  int64_t workspace_bytes() const {
+    const int64_t partial = p_.chunks > 1 ? p_.units * p_.columns * p_.chunks * p_.slot() : 0;
+    return partial * static_cast<int64_t>(sizeof(A));
+  }
+
+  // Unit u is kept index u / columns, column group u % columns; piece (u, chunk) reduces some of
+  // its rows.
+  void run(const KernelArgs& args) const {
+    const T* x = static_cast<const T*>(args.inputs[0]);
+    T* y = static_cast<T*>(args.outputs[0]);
+    A* partial = static_cast<A*>(args.workspace);
+    if (p_.empty >= 0) return std::fill(y, y + p_.empty, finished(f_.first));
+    const int64_t units = p_.units * p_.columns, slot = p_.slot();
+    const int64_t work = p_.rows / p_.chunks * (p_.inner_reduced ? p_.inner : slot);
+    parallel_ranges(units * p_.chunks, 1 + 16384 / std::max<int64_t>(work, 1),
+                    [&](int64_t begin, int64_t end) {
+                      A acc[kColumns];
+                      for (int64_t piece = begin; piece < end; ++piece) {
+                        const int64_t unit = piece / p_.chunks;
+                        reduce_piece(x, piece, acc);
+                        if (p_.chunks == 1)
+                          store(acc, width_of(unit), out_of(y, unit));
+                        else
+                          std::copy(acc, acc + width_of(unit), partial + piece * slot);
+                      }
+                    });
+    if (p_.chunks == 1) return;
+    for (int64_t unit = 0; unit < units; ++unit) {
+      A* total = partial + unit * p_.chunks * slot;
+      for (int64_t chunk = 1; chunk < p_.chunks; ++chunk)
+        merge(total + chunk * slot, width_of(unit), total);
+      store(total, width_of(unit), out_of(y, unit));
     }
   }
-  return p.max ? best : static_cast<float>(total);
-}
 
-void reduce_column_unit(const Plan& p, const float* x, int64_t begin, int64_t end, int64_t width,
-                        float* acc) {
-  std::fill(acc, acc + width, identity(p));
-  auto add = p.max ? loops().max_rows : loops().sum_rows;
-  if (p.reduced.size() == 1) {
-    add(x + begin * p.reduced[0].in_stride, end - begin, p.reduced[0].in_stride, width, acc);
-    return;
+ private:
+  int64_t width_of(int64_t unit) const {
+    return p_.inner_reduced ? 1 : std::min(kColumns, p_.inner - unit % p_.columns * kColumns);
   }
-  // Whole lines of the innermost reduced dim where the range covers them.
-  const int64_t line = p.reduced.empty() ? 1 : p.reduced.back().extent;
-  const int64_t stride = p.reduced.empty() ? 0 : p.reduced.back().in_stride;
-  for (int64_t row = begin; row < end;) {
-    const int64_t count = std::min(end - row, line - row % line);
-    add(x + offset_of(p.reduced, row, &Loop::in_stride), count, stride, width, acc);
-    row += count;
+
+  T* out_of(T* y, int64_t unit) const {
+    return y + offset_of(p_.kept, unit / p_.columns, &Loop::out_stride) +
+           unit % p_.columns * kColumns * p_.inner_out;
   }
-}
 
-void store(const Plan& p, const float* acc, int64_t width, float* y) {
-  for (int64_t c = 0; c < width; ++c) y[c * p.inner_out] = acc[c] * p.scale;
-}
-
-void merge(const Plan& p, const float* part, int64_t width, float* acc) {
-  for (int64_t c = 0; c < width; ++c)
-    acc[c] = p.max ? (part[c] > acc[c] || part[c] != part[c] ? part[c] : acc[c]) : acc[c] + part[c];
-}
-
-// Unit u is kept index u / columns, column group u % columns; piece (u, chunk) reduces some of its
-// rows.
-void run(const Plan& p, const KernelArgs& args) {
-  const float* x = static_cast<const float*>(args.inputs[0]);
-  float* y = static_cast<float*>(args.outputs[0]);
-  float* partial = static_cast<float*>(args.workspace);
-  const int64_t units = p.units * p.columns;
-  const int64_t slot = p.inner_reduced ? 1 : std::min(kColumns, p.inner);
-  auto width_of = [&](int64_t unit) {
-    return p.inner_reduced ? 1 : std::min(kColumns, p.inner - unit % p.columns * kColumns);
-  };
-  auto out_of = [&](int64_t unit) {
-    return y + offset_of(p.kept, unit / p.columns, &Loop::out_stride) +
-           unit % p.columns * kColumns * p.inner_out;
-  };
-  const int64_t work = p.rows / p.chunks * (p.inner_reduced ? p.inner : slot);
-  parallel_ranges(
-      units * p.chunks, 1 + 16384 / std::max<int64_t>(work, 1), [&](int64_t begin, int64_t end) {
-        float acc[kColumns];
-        for (int64_t piece = begin; piece < end; ++piece) {
-          const int64_t unit = piece / p.chunks, chunk = piece % p.chunks;
-          const float* from = x + offset_of(p.kept, unit / p.columns, &Loop::in_stride) +
-                              unit % p.columns * kColumns;
-          const int64_t first = chunk * p.per_chunk, last = std::min(p.rows, first + p.per_chunk);
-          if (p.inner_reduced)
-            acc[0] = reduce_row_unit(p, from, first, last);
-          else
-            reduce_column_unit(p, from, first, last, width_of(unit), acc);
-          if (p.chunks == 1)
-            store(p, acc, width_of(unit), out_of(unit));
-          else
-            std::copy(acc, acc + width_of(unit), partial + piece * slot);
-        }
-      });
-  if (p.chunks == 1) return;
-  for (int64_t unit = 0; unit < units; ++unit) {
-    float* total = partial + unit * p.chunks * slot;
-    for (int64_t chunk = 1; chunk < p.chunks; ++chunk)
-      merge(p, total + chunk * slot, width_of(unit), total);
-    store(p, total, width_of(unit), out_of(unit));
+  void reduce_piece(const T* x, int64_t piece, A* acc) const {
+    const int64_t unit = piece / p_.chunks, chunk = piece % p_.chunks;
+    const T* from =
+        x + offset_of(p_.kept, unit / p_.columns, &Loop::in_stride) + unit % p_.columns * kColumns;
+    const int64_t first = chunk * p_.per_chunk, last = std::min(p_.rows, first + p_.per_chunk);
+    if (p_.inner_reduced)
+      acc[0] = reduce_row_unit(from, first, last);
+    else
+      reduce_column_unit(from, first, last, width_of(unit), acc);
   }
-}
+
+  // Reduces rows [begin, end) of one unit: into one element, or into `width` columns.
+  A reduce_row_unit(const T* x, int64_t begin, int64_t end) const {
+    Total<T> total = static_cast<Total<T>>(f_.first);
+    for (int64_t row = begin; row < end; ++row)
+      total =
+          f_.both_totals(total, f_.row(x + offset_of(p_.reduced, row, &Loop::in_stride), p_.inner));
+    return static_cast<A>(total);
+  }
+
+  void reduce_column_unit(const T* x, int64_t begin, int64_t end, int64_t width, A* acc) const {
+    std::fill(acc, acc + width, f_.first);
+    // Whole lines of the innermost reduced dim where the range covers them.
+    const int64_t line = p_.reduced.empty() ? 1 : p_.reduced.back().extent;
+    const int64_t stride = p_.reduced.empty() ? 0 : p_.reduced.back().in_stride;
+    for (int64_t row = begin; row < end;) {
+      const int64_t count = std::min(end - row, line - row % line);
+      f_.rows(x + offset_of(p_.reduced, row, &Loop::in_stride), count, stride, width, acc);
+      row += count;
+    }
+  }
+
+  void merge(const A* part, int64_t width, A* acc) const {
+    for (int64_t c = 0; c < width; ++c) acc[c] = f_.both(acc[c], part[c]);
+  }
+
+  void store(const A* acc, int64_t width, T* y) const {
+    for (int64_t c = 0; c < width; ++c) y[c * p_.inner_out] = finished(acc[c]);
+  }
+  // Means of integers are cut off, those of no integer are 0.
+  T finished(A total) const {
+    if (!p_.mean) return static_cast<T>(total);
+    if constexpr (std::is_integral_v<T>)
+      return p_.count == 0 ? T(0) : static_cast<T>(total / static_cast<A>(p_.count));
+    else
+      return total / static_cast<T>(p_.count);
+  }
+
+  Plan p_;
+  Folds<T> f_;
+};
 
 // Strides of y over x's dims; 0 for reduced ones.
 Result<Dims> out_strides(const OpDesc& op, const std::vector<bool>& reduced) {
@@ -162,8 +307,8 @@ void cut(Plan& p) {
   p.chunks = (p.rows + p.per_chunk - 1) / p.per_chunk;
 }
 
-Result<Plan> make_plan(const OpDesc& op) {
-  const TensorDesc& x = *op.inputs[0];
+// Which dims of an operand the axes name.
+Result<std::vector<bool>> reduced_dims(const OpDesc& op, const TensorDesc& x) {
   std::vector<bool> reduced(x.dims.size(), false);
   Dims all(x.dims.size());
   for (size_t d = 0; d < all.size(); ++d) all[d] = static_cast<int64_t>(d);
@@ -174,18 +319,26 @@ Result<Plan> make_plan(const OpDesc& op) {
       return unsupported(op, "an axis is out of range");
     reduced[static_cast<size_t>(d)] = true;
   }
+  return reduced;
+}
+
+Result<Plan> make_plan(const OpDesc& op) {
+  const TensorDesc& x = *op.inputs[0];
+  LT_ASSIGN(const std::vector<bool> reduced, reduced_dims(op, x));
   LT_ASSIGN(const Dims out, out_strides(op, reduced));
-  Plan p{.max = op.kind == "ReduceMax"};
-  int64_t count = 1;
-  Dims mark(x.dims.size());  // a third operand keeps kept and reduced dims from being joined
+  Plan p{.mean = op.kind == "ReduceMean"};
+  Dims mark(x.dims.size());  // a third operand keeps kept and reduced dims from
+                             // being joined
   for (size_t d = 0; d < x.dims.size(); ++d) {
-    if (x.dims[d] == 0) return unsupported(op, "an empty operand");
-    if (reduced[d]) count *= x.dims[d];
+    if (reduced[d]) p.count *= x.dims[d];
+  }
+  if (plan::element_count(x) == 0) {
+    p.empty = plan::element_count(op.outputs[0]);
+    return p;
   }
   const Dims in = strides_of(x);
   for (size_t d = 0; d < mark.size(); ++d) mark[d] = reduced[d] ? in[d] : 0;
   Nest nest = make_nest(x.dims, {in, out, mark});
-  if (op.kind == "ReduceMean") p.scale = static_cast<float>(1.0 / static_cast<double>(count));
   const size_t last = nest.dims.size() - 1;
   for (size_t d = 0; d < last; ++d)
     (nest.strides[2][d] != 0 ? p.reduced : p.kept)
@@ -197,20 +350,163 @@ Result<Plan> make_plan(const OpDesc& op) {
   return p;
 }
 
-Result<Built> build_reduction(const OpDesc& op) {
-  LT_RETURN_IF_ERROR(check_counts(op, 1, 1, 1));
-  LT_ASSIGN(const Plan made, make_plan(op));
-  auto p = std::make_shared<const Plan>(made);
+template <class T>
+Result<Built> build_typed(const OpDesc& op) {
+  LT_ASSIGN(Plan made, make_plan(op));
+  const auto reduction = std::make_shared<const Reduction<T>>(std::move(made), op.kind);
   Built built;
-  const int64_t slot = p->inner_reduced ? 1 : std::min(kColumns, p->inner);
-  if (p->chunks > 1) built.workspace_bytes = p->units * p->columns * p->chunks * slot * 4;
-  built.run = [p](const KernelArgs& args) { run(*p, args); };
+  built.workspace_bytes = reduction->workspace_bytes();
+  built.run = [reduction](const KernelArgs& args) { reduction->run(args); };
   return built;
 }
 
-constexpr Entry kEntries[] = {{"ReduceSum", "T -> T", "f32", build_reduction},
-                              {"ReduceMean", "T -> T", "f32", build_reduction},
-                              {"ReduceMax", "T -> T", "f32", build_reduction}};
+Result<Built> build_reduction(const OpDesc& op) {
+  LT_RETURN_IF_ERROR(check_counts(op, 1, 1, 1));
+  switch (op.outputs[0].dtype) {
+    case DType::kF32:
+      return build_typed<float>(op);
+    case DType::kF64:
+      return build_typed<double>(op);
+    case DType::kI64:
+      return build_typed<int64_t>(op);
+    case DType::kI32:
+      return build_typed<int32_t>(op);
+    case DType::kI16:
+      return build_typed<int16_t>(op);
+    case DType::kI8:
+      return build_typed<int8_t>(op);
+    case DType::kU64:
+      return build_typed<uint64_t>(op);
+    case DType::kU32:
+      return build_typed<uint32_t>(op);
+    case DType::kU16:
+      return build_typed<uint16_t>(op);
+    case DType::kU8:
+      return build_typed<uint8_t>(op);
+    case DType::kBool:
+      return build_typed<bool>(op);
+    case DType::kF16:
+    case DType::kBF16:
+      break;
+  }
+  return unsupported(op, "this element type");
+}
+
+// ---- the gradient of a product
+// --------------------------------------------------------------------------------------------
+
+// The product of all elements but one: what is finite and not zero is multiplied and divided by the
+// one; zeros, infinities and NaNs are counted, since no quotient takes them back.
+class Others {
+ public:
+  void add(double value) {
+    if (std::isnan(value))
+      ++nans_;
+    else if (value == 0)
+      ++zeros_;
+    else
+      multiply(factor(value), 1);
+    infinities_ += std::isinf(value) ? 1 : 0;
+  }
+  double without(double value) const {
+    const bool nan = std::isnan(value);
+    const int64_t zeros = zeros_ - (value == 0 ? 1 : 0);
+    const int64_t infinities = infinities_ - (std::isinf(value) ? 1 : 0);
+    if (nans_ > (nan ? 1 : 0) || (zeros > 0 && infinities > 0)) return std::nan("");
+    if (zeros > 0) return 0;
+    Others others = *this;
+    if (!nan && value != 0) others.multiply(factor(value), -1);
+    if (infinities > 0)
+      return std::copysign(std::numeric_limits<double>::infinity(), others.product_);
+    return std::ldexp(others.product_,
+                      static_cast<int>(std::clamp<int64_t>(others.exponent_, -4096, 4096)));
+  }
+
+ private:
+  static double factor(double value) {
+    return std::isinf(value) ? std::copysign(1.0, value) : value;
+  }
+  // The exponent is kept apart, so that nothing is too large or too small on the way.
+  void multiply(double value, int sign) {
+    int power = 0;
+    const double part = std::frexp(value, &power);
+    product_ = sign > 0 ? product_ * part : product_ / part;
+    exponent_ += sign * power;
+    product_ = std::frexp(product_, &power);
+    exponent_ += power;
+  }
+
+  double product_ = 1;
+  int64_t exponent_ = 0;
+  int64_t zeros_ = 0, infinities_ = 0, nans_ = 0;
+};
+
+struct ProductGradient {
+  std::vector<Loop> kept, reduced;
+  int64_t units = 1, count = 1;
+
+  template <class T>
+  void run(const T* dy, const T* x, T* dx) const {
+    parallel_ranges(units, 1 + 4096 / std::max<int64_t>(count, 1), [&](int64_t begin, int64_t end) {
+      for (int64_t unit = begin; unit < end; ++unit) {
+        const int64_t first = offset_of(kept, unit, &Loop::in_stride);
+        one_product(x + first, static_cast<double>(dy[unit]), dx + first);
+      }
+    });
+  }
+
+ private:
+  // dx may lie where x does.
+  template <class T>
+  void one_product(const T* x, double dy, T* dx) const {
+    Others others;
+    for (int64_t i = 0; i < count; ++i)
+      others.add(static_cast<double>(x[offset_of(reduced, i, &Loop::in_stride)]));
+    for (int64_t i = 0; i < count; ++i) {
+      const int64_t at = offset_of(reduced, i, &Loop::in_stride);
+      dx[at] = static_cast<T>(dy * others.without(static_cast<double>(x[at])));
+    }
+  }
+};
+
+Result<Built> build_product_gradient(const OpDesc& op) {
+  LT_RETURN_IF_ERROR(check_counts(op, 2, 2, 1));
+  for (const TensorDesc& type : {*op.inputs[0], *op.inputs[1], op.outputs[0]})
+    if (!same_order(type, {.dtype = type.dtype, .dims = type.dims, .layout = {}}))
+      return unsupported(op, "operands must be row-major");
+  const TensorDesc& x = *op.inputs[1];
+  LT_ASSIGN(const std::vector<bool> reduced, reduced_dims(op, x));
+  const Dims strides = strides_of(x);
+  ProductGradient gradient;
+  for (size_t d = 0; d < x.dims.size(); ++d) {
+    (reduced[d] ? gradient.reduced : gradient.kept).push_back({x.dims[d], strides[d], 0});
+    (reduced[d] ? gradient.count : gradient.units) *= x.dims[d];
+  }
+  if (plan::element_count(*op.inputs[0]) != gradient.units)
+    return unsupported(op, "the gradient's dims do not match the axes");
+  Built built;
+  built.run = [gradient, wide = x.dtype == DType::kF64](const KernelArgs& args) {
+    const auto run = [&](auto* dx) {
+      using T = std::remove_pointer_t<decltype(dx)>;
+      gradient.run(static_cast<const T*>(args.inputs[0]), static_cast<const T*>(args.inputs[1]),
+                   dx);
+    };
+    wide ? run(static_cast<double*>(args.outputs[0])) : run(static_cast<float*>(args.outputs[0]));
+  };
+  return built;
+}
+
+constexpr std::string_view kNumbers = "f32 f64 i64 i32 i16 i8 u64 u32 u16 u8";
+constexpr std::string_view kOrdered = "f32 f64 i64 i32 i16 i8 u64 u32 u16 u8 bool";
+
+constexpr Entry kEntries[] = {
+    {"ReduceSum", "T -> T", kNumbers, build_reduction},
+    {"ReduceMean", "T -> T", kNumbers, build_reduction},
+    {"ReduceProd", "T -> T", kNumbers, build_reduction},
+    {"ReduceMax", "T -> T", kOrdered, build_reduction},
+    {"ReduceMin", "T -> T", kOrdered, build_reduction},
+    {"ReduceProdGrad", "T T -> T", "f32 f64", build_product_gradient, wish_row_major},
+};
 
 }  // namespace
 

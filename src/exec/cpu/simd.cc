@@ -51,18 +51,26 @@ const Loops& loops() {
   return chosen;
 }
 
-MapLoop find_map(const char* kind, char in, char out, int inputs) {
-  return find_map(loops(), kind, in, out, inputs);
-}
+namespace {
 
-MapLoop find_map(const Loops& set, const char* kind, char in, char out, int inputs) {
-  for (int i = 0; i < set.map_count; ++i) {
-    const MapEntry& entry = set.maps[i];
+MapLoop find_in(std::span<const MapEntry> entries, const char* kind, char in, char out,
+                int inputs) {
+  for (const MapEntry& entry : entries)
     if (entry.in == in && entry.out == out && entry.inputs == inputs &&
         std::strcmp(entry.kind, kind) == 0)
       return entry.loop;
-  }
   return nullptr;
+}
+
+}  // namespace
+
+MapLoop find_map(const Loops& set, const char* kind, char in, char out, int inputs) {
+  return find_in({set.maps, static_cast<size_t>(set.map_count)}, kind, in, out, inputs);
+}
+
+MapLoop find_map(const char* kind, char in, char out, int inputs) {
+  const MapLoop loop = find_map(loops(), kind, in, out, inputs);
+  return loop != nullptr ? loop : find_in(typed_maps(), kind, in, out, inputs);
 }
 
 }  // namespace lowtide::exec_cpu

@@ -10,6 +10,14 @@
 
 namespace lowtide::exec_cpu {
 
+// The constants of an elementwise function, in the number of the loop that reads them: f of floats,
+// d of doubles, i of integers (its lowest bits, for u64 all of them).
+struct MapParams {
+  float f[4];
+  double d[4];
+  int64_t i[4];
+};
+
 // One elementwise loop over n0 x n1 points. Operand 0 is the output; steps are in bytes. The output
 // may be one of the inputs.
 struct MapCall {
@@ -19,27 +27,31 @@ struct MapCall {
   int64_t step1[4];
   int64_t n0;
   int64_t n1;
-  float params[4];
+  MapParams params;
 };
 using MapLoop = void (*)(const MapCall& call);
 
 struct MapEntry {
   const char* kind;  // of the op, or "Gelu/tanh"-like variants that the builder names
-  char in;           // 'f' f32, 'd' f64, 'l' i64, 'i' i32, 'b' u8 and bool; for Where and Cast: see
-                     // simd_map.h
+  char in;           // of all inputs: 'f' f32, 'd' f64, 'l' i64, 'i' i32, 's' i16, 'a' i8, 'L' u64,
+                     // 'I' u32, 'S' u16, 'A' u8, 'b' bool; of ops that only move: the size, '1' ...
   char out;
   int inputs;
   MapLoop loop;
 };
 
 // How AdamW and SGD change one parameter; see update.cc for the meaning.
-struct AdamStep {
-  float beta1, beta2, one_minus_beta1, one_minus_beta2, decay, step_size, inverse_root_correction,
+template <class T>
+struct AdamStepOf {
+  T beta1, beta2, one_minus_beta1, one_minus_beta2, decay, step_size, inverse_root_correction,
       epsilon;
 };
-struct SgdStep {
-  float learning_rate, momentum, weight_decay;
+template <class T>
+struct SgdStepOf {
+  T learning_rate, momentum, weight_decay;
 };
+using AdamStep = AdamStepOf<float>;
+using SgdStep = SgdStepOf<float>;
 
 struct Loops {
   const char* name;
@@ -103,6 +115,9 @@ struct Loops {
                             float* dx);
   void (*add_scaled)(const float* x, float scale, int64_t n, float* y);  // y += scale * x
   void (*add)(const float* x, int64_t n, float* y);                      // y += x
+  // y = sum of weights[t] * x[offsets[t] ...], at least one of them.
+  void (*weighted_sum)(const float* x, const int64_t* offsets, const float* weights, int64_t taps,
+                       int64_t n, float* y);
 
   // Updates of n parameters.
   void (*adamw)(float* param, const float* grad, float* m, float* v, int64_t n,
@@ -118,6 +133,12 @@ struct Loops {
                   float* y);
   void (*uniform)(const uint32_t* words, int64_t n, float low, float high, float* y);
 
+  // Floats of 16 bits (base/half.h) to floats and back, rounded to nearest even.
+  void (*widen_f16)(const uint16_t* x, int64_t n, float* y);
+  void (*widen_bf16)(const uint16_t* x, int64_t n, float* y);
+  void (*narrow_f16)(const float* x, int64_t n, uint16_t* y);
+  void (*narrow_bf16)(const float* x, int64_t n, uint16_t* y);
+
   // 4-byte transpose of a tile: y[c * y_stride + r] = x[r * x_stride + c].
   void (*transpose_tile)(const uint32_t* x, int64_t x_stride, uint32_t* y, int64_t y_stride,
                          int64_t rows, int64_t cols);
@@ -129,7 +150,10 @@ inline constexpr int64_t kColumns = 256;
 const Loops& loops();
 // Every compiled set that this processor can run, plainest first. For tests.
 std::span<const Loops* const> runnable_loops();
-// The elementwise loop of a kind and types, or null; by default of loops().
+// The elementwise loops of f64 and of integers, and all casts between types: compiled once
+// (typed_loops.cc).
+std::span<const MapEntry> typed_maps();
+// The elementwise loop of a kind and types, or null; by default of loops() and typed_maps().
 MapLoop find_map(const Loops& set, const char* kind, char in, char out, int inputs);
 MapLoop find_map(const char* kind, char in, char out, int inputs);
 

@@ -33,6 +33,10 @@ LT_INLINE float mish_slope(float x);
 #include "exec/cpu/simd_norm.h"
 //
 #include "exec/cpu/simd_flat.h"
+//
+#include "exec/cpu/simd_half.h"
+//
+#include "exec/cpu/simd_transpose.h"
 
 }  // namespace
 
@@ -71,11 +75,16 @@ const Loops kLoops = {
     .pool_max_grad_tap = pool_max_grad_tap,
     .add_scaled = add_scaled,
     .add = add,
+    .weighted_sum = weighted_sum,
     .adamw = adamw,
     .sgd = sgd,
     .philox = philox,
     .dropout = dropout,
     .uniform = uniform,
+    .widen_f16 = widen_f16,
+    .widen_bf16 = widen_bf16,
+    .narrow_f16 = narrow_f16,
+    .narrow_bf16 = narrow_bf16,
     .transpose_tile = transpose_tile,
 };
 

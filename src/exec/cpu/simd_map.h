@@ -14,7 +14,7 @@ inline T load(const char* p) {
 
 template <class F, class In, class Out>
 void map1(const MapCall& call) {
-  const Params p{call.params[0], call.params[1], call.params[2], call.params[3]};
+  const Params p{call.params.f[0], call.params.f[1], call.params.f[2], call.params.f[3]};
   const int64_t n = call.n1;
   for (int64_t row = 0; row < call.n0; ++row) {
     Out* y = reinterpret_cast<Out*>(call.out + row * call.step0[0]);
@@ -36,7 +36,7 @@ void map1(const MapCall& call) {
 
 template <class F, class In, class Out>
 void map2(const MapCall& call) {
-  const Params p{call.params[0], call.params[1], call.params[2], call.params[3]};
+  const Params p{call.params.f[0], call.params.f[1], call.params.f[2], call.params.f[3]};
   const int64_t n = call.n1;
   const int64_t sa = call.step1[1], sb = call.step1[2];
   const int64_t unit = static_cast<int64_t>(sizeof(In));
@@ -63,7 +63,7 @@ void map2(const MapCall& call) {
   }
 }
 
-// Where: byte condition, operands of any 4-, 8- or 1-byte type.
+// Where: byte condition, operands of any type.
 template <class T>
 void map_where(const MapCall& call) {
   const int64_t n = call.n1;
@@ -129,14 +129,13 @@ LT_UNARY(FnLog, __builtin_logf(x))
 LT_UNARY(FnSqrt, __builtin_sqrtf(x))
 LT_UNARY(FnReciprocal, 1.0f / x)
 LT_UNARY(FnNeg, -x)
-LT_UNARY(FnAbs, x < 0 ? -x : x)
-LT_UNARY(FnAbsFloat, vabs(x))
+LT_UNARY(FnAbs, vabs(x))
 LT_UNARY(FnSin, __builtin_sinf(x))
 LT_UNARY(FnCos, __builtin_cosf(x))
 LT_UNARY(FnFloor, __builtin_floorf(x))
 LT_UNARY(FnCeil, __builtin_ceilf(x))
 LT_UNARY(FnRound, __builtin_rintf(x))
-LT_UNARY(FnSign, x > 0 ? 1 : (x < 0 ? -1 : 0))
+LT_UNARY(FnSign, x > 0 ? 1 : (x < 0 ? -1 : (x != x ? x : 0)))
 LT_UNARY(FnSoftplus, x > 20.0f ? x : __builtin_log1pf(vexp(x)))
 LT_UNARY(FnHardSwish, x*(x <= -3.0f ? 0.0f : (x >= 3.0f ? 1.0f : x * (1.0f / 6.0f) + 0.5f)))
 LT_UNARY(FnMish, x* tanh_softplus(x))
@@ -151,6 +150,7 @@ LT_UNARY(FnPow, __builtin_powf(x, p.a))
 LT_UNARY(FnSquare, x* x)
 LT_UNARY(FnCube, x* x* x)
 LT_UNARY(FnAffine, p.a* x + p.b)
+LT_UNARY(FnScale, p.a* x)
 LT_UNARY(FnIdentity, x)
 LT_UNARY(FnNot, x == 0 ? 1 : 0)
 
@@ -162,20 +162,6 @@ LT_INLINE float clamp(float x, float low, float high) {
 struct FnIsNan {
   static inline uint8_t f(float x, const Params&) { return static_cast<uint8_t>(x != x); }
 };
-template <class Out>
-struct FnCast {
-  template <class In>
-  static inline Out f(In x, const Params&) {
-    return static_cast<Out>(x);
-  }
-};
-struct FnCastBool {
-  template <class In>
-  static inline uint8_t f(In x, const Params&) {
-    return static_cast<uint8_t>(x != In(0));
-  }
-};
-
 LT_BINARY(FnAdd, a + b)
 LT_BINARY(FnSub, a - b)
 LT_BINARY(FnMul, a* b)
@@ -183,15 +169,9 @@ LT_BINARY(FnDiv, a / b)
 LT_BINARY(FnMax, a > b || a != a ? a : b)
 LT_BINARY(FnMin, a < b || a != a ? a : b)
 LT_BINARY(FnPow2, __builtin_powf(a, b))
-LT_BINARY(FnModFloat, a - b * __builtin_floorf(a / b))
 LT_BINARY(FnAnd, (a != 0) & (b != 0))
 LT_BINARY(FnOr, (a != 0) | (b != 0))
 LT_BINARY(FnXor, (a != 0) ^ (b != 0))
-// Integers: division rounds towards zero, the remainder has the divisor's sign; a zero divisor
-// gives 0 instead of a trap.
-LT_BINARY(FnDivInt, b == 0 ? 0 : (b == -1 ? -a : a / b))
-LT_BINARY(FnModInt,
-          b == 0 || b == -1 ? 0 : ((a % b != 0 && ((a % b < 0) != (b < 0))) ? a % b + b : a % b))
 LT_COMPARE(FnEqual, a == b)
 LT_COMPARE(FnLess, a < b)
 LT_COMPARE(FnLessOrEqual, a <= b)
@@ -199,7 +179,7 @@ LT_COMPARE(FnGreater, a > b)
 LT_COMPARE(FnGreaterOrEqual, a >= b)
 
 // Gradients: a is dy; b is y for Relu, Sigmoid and Tanh, x for the others.
-LT_BINARY(FnReluGrad, b > 0.0f ? a : 0.0f)
+LT_BINARY(FnReluGrad, b <= 0.0f ? 0.0f : a)
 LT_BINARY(FnSigmoidGrad, a* b*(1.0f - b))
 LT_BINARY(FnTanhGrad, a*(1.0f - b * b))
 LT_BINARY(FnSiluGrad, a* silu_slope(b))

@@ -1,27 +1,6 @@
-// Which elementwise loop belongs to which kind and element types. Included only by simd_body.h.
+// Which elementwise loop belongs to which kind, on f32, bool and elements that are only moved (the
+// other types: typed_loops.cc). Included only by simd_body.h.
 
-#define LT_INTEGER_MAPS(T, c)                                                         \
-  {"Neg", c, c, 1, map1<FnNeg, T, T>}, {"Abs", c, c, 1, map1<FnAbs, T, T>},           \
-      {"Sign", c, c, 1, map1<FnSign, T, T>}, {"Add", c, c, 2, map2<FnAdd, T, T>},     \
-      {"Sub", c, c, 2, map2<FnSub, T, T>}, {"Mul", c, c, 2, map2<FnMul, T, T>},       \
-      {"Div", c, c, 2, map2<FnDivInt, T, T>}, {"Mod", c, c, 2, map2<FnModInt, T, T>}, \
-      {"Max", c, c, 2, map2<FnMax, T, T>}, {                                          \
-    "Min", c, c, 2, map2<FnMin, T, T>                                                 \
-  }
-#define LT_COMPARE_MAPS(T, c)                                                                     \
-  {"Equal", c, 'b', 2, map2<FnEqual, T, uint8_t>}, {"Less", c, 'b', 2, map2<FnLess, T, uint8_t>}, \
-      {"LessOrEqual", c, 'b', 2, map2<FnLessOrEqual, T, uint8_t>},                                \
-      {"Greater", c, 'b', 2, map2<FnGreater, T, uint8_t>}, {                                      \
-    "GreaterOrEqual", c, 'b', 2, map2<FnGreaterOrEqual, T, uint8_t>                               \
-  }
-#define LT_CAST_MAPS(T, c)                                      \
-  {"Cast", c, 'f', 1, map1<FnCast<float>, T, float>},           \
-      {"Cast", c, 'd', 1, map1<FnCast<double>, T, double>},     \
-      {"Cast", c, 'l', 1, map1<FnCast<int64_t>, T, int64_t>},   \
-      {"Cast", c, 'i', 1, map1<FnCast<int32_t>, T, int32_t>},   \
-      {"Cast", c, 'b', 1, map1<FnCast<uint8_t>, T, uint8_t>}, { \
-    "Cast/bool", c, 'b', 1, map1<FnCastBool, T, uint8_t>        \
-  }
 #define LT_FLOAT1(kind, F) \
   { kind, 'f', 'f', 1, map1<F, float, float> }
 #define LT_FLOAT2(kind, F) \
@@ -37,7 +16,7 @@ const MapEntry kMaps[] = {
     LT_FLOAT1("Sqrt", FnSqrt),
     LT_FLOAT1("Reciprocal", FnReciprocal),
     LT_FLOAT1("Neg", FnNeg),
-    LT_FLOAT1("Abs", FnAbsFloat),
+    LT_FLOAT1("Abs", FnAbs),
     LT_FLOAT1("Sin", FnSin),
     LT_FLOAT1("Cos", FnCos),
     LT_FLOAT1("Floor", FnFloor),
@@ -58,6 +37,7 @@ const MapEntry kMaps[] = {
     LT_FLOAT1("PowScalar/2", FnSquare),
     LT_FLOAT1("PowScalar/3", FnCube),
     LT_FLOAT1("AffineScalar", FnAffine),
+    LT_FLOAT1("AffineScalar/scale", FnScale),
     {"IsNaN", 'f', 'b', 1, map1<FnIsNan, float, uint8_t>},
     {"Not", 'b', 'b', 1, map1<FnNot, uint8_t, uint8_t>},
     {"Copy", '4', '4', 1, map1<FnIdentity, uint32_t, uint32_t>},
@@ -71,7 +51,6 @@ const MapEntry kMaps[] = {
     LT_FLOAT2("Max", FnMax),
     LT_FLOAT2("Min", FnMin),
     LT_FLOAT2("Pow", FnPow2),
-    LT_FLOAT2("Mod", FnModFloat),
     LT_FLOAT2("ReluGrad", FnReluGrad),
     LT_FLOAT2("SigmoidGrad", FnSigmoidGrad),
     LT_FLOAT2("TanhGrad", FnTanhGrad),
@@ -91,24 +70,16 @@ const MapEntry kMaps[] = {
     {"And", 'b', 'b', 2, map2<FnAnd, uint8_t, uint8_t>},
     {"Or", 'b', 'b', 2, map2<FnOr, uint8_t, uint8_t>},
     {"Xor", 'b', 'b', 2, map2<FnXor, uint8_t, uint8_t>},
-    LT_INTEGER_MAPS(int64_t, 'l'),
-    LT_INTEGER_MAPS(int32_t, 'i'),
-    LT_COMPARE_MAPS(float, 'f'),
-    LT_COMPARE_MAPS(int64_t, 'l'),
-    LT_COMPARE_MAPS(int32_t, 'i'),
-    LT_COMPARE_MAPS(uint8_t, 'b'),
-    LT_CAST_MAPS(float, 'f'),
-    LT_CAST_MAPS(double, 'd'),
-    LT_CAST_MAPS(int64_t, 'l'),
-    LT_CAST_MAPS(int32_t, 'i'),
-    LT_CAST_MAPS(uint8_t, 'b'),
+    {"Equal", 'f', 'b', 2, map2<FnEqual, float, uint8_t>},
+    {"Less", 'f', 'b', 2, map2<FnLess, float, uint8_t>},
+    {"LessOrEqual", 'f', 'b', 2, map2<FnLessOrEqual, float, uint8_t>},
+    {"Greater", 'f', 'b', 2, map2<FnGreater, float, uint8_t>},
+    {"GreaterOrEqual", 'f', 'b', 2, map2<FnGreaterOrEqual, float, uint8_t>},
     {"Where", '4', '4', 3, map_where<uint32_t>},
     {"Where", '8', '8', 3, map_where<uint64_t>},
+    {"Where", '2', '2', 3, map_where<uint16_t>},
     {"Where", '1', '1', 3, map_where<uint8_t>},
 };
 
-#undef LT_INTEGER_MAPS
-#undef LT_COMPARE_MAPS
-#undef LT_CAST_MAPS
 #undef LT_FLOAT1
 #undef LT_FLOAT2

@@ -98,13 +98,15 @@ void max_and_sum(const float* x, int64_t n, float* max, float* sum) {
   for (int64_t i = 0; i < n; i += kBlock) {
     const int64_t m = smaller(kBlock, n - i);
     const float high = block_max(x + i, m);
-    if (high > best) {
+    if (high > best || high != high) {
       total *= static_cast<double>(vexp(best - high));
       best = high;
     }
     // A block of -inf under a maximum of -inf adds nothing; exp(-inf - -inf) would be NaN.
-    if (best > -__builtin_inff()) total += static_cast<double>(exp_sum(x + i, m, best));
+    if (best != -__builtin_inff()) total += static_cast<double>(exp_sum(x + i, m, best));
   }
+  // Of nothing but -inf there is no share.
+  if (best == -__builtin_inff()) total = __builtin_nan("");
   *max = best;
   *sum = static_cast<float>(total);
 }

@@ -9,6 +9,7 @@
 #include <limits>
 #include <vector>
 
+#include "base/half.h"
 #include "base/rng.h"
 
 namespace lowtide::exec_cpu {
@@ -188,15 +189,38 @@ TEST_P(Simd, AgreesWithThePlainestSet) {
     for (int64_t& unit : call.step1) unit = sizeof(float);
     call.n0 = 1;
     call.n1 = static_cast<int64_t>(x.size());
-    call.params[0] = call.params[1] = 2.0f;
+    call.params.f[0] = call.params.f[1] = 2.0f;
     call.out = reinterpret_cast<char*>(a.data());
     entry.loop(call);
     call.out = reinterpret_cast<char*>(b.data());
     reference(call);
     for (size_t e = 0; e < a.size(); ++e)
       if (std::isnan(a[e]) && std::isnan(b[e])) a[e] = b[e] = 0;
-    // Floor and the remainder may fall on either side of a whole number.
-    if (std::string_view(entry.kind) != "Mod") expect_near(a, b, 2e-6, entry.kind);
+    expect_near(a, b, 2e-6, entry.kind);
+  }
+}
+
+TEST_P(Simd, FloatsOf16BitsAreThoseOfBase) {
+  std::vector<uint16_t> all(65536), back(65536);
+  for (size_t i = 0; i < all.size(); ++i) all[i] = static_cast<uint16_t>(i);
+  Floats wide(all.size());
+  const auto same = [](float a, float b) {
+    return std::bit_cast<uint32_t>(a) == std::bit_cast<uint32_t>(b) ||
+           (std::isnan(a) && std::isnan(b));
+  };
+  GetParam()->widen_f16(all.data(), 65536, wide.data());
+  for (size_t i = 0; i < all.size(); ++i) ASSERT_TRUE(same(wide[i], f16_value(all[i]))) << i;
+  GetParam()->widen_bf16(all.data(), 65536, wide.data());
+  for (size_t i = 0; i < all.size(); ++i) ASSERT_TRUE(same(wide[i], bf16_value(all[i]))) << i;
+  // Every float whose lower bits are near a half, in between, or none.
+  for (const uint32_t low :
+       {0u, 1u, 0xFFFu, 0x1000u, 0x1001u, 0x7FFFu, 0x8000u, 0x8001u, 0xFFFFu}) {
+    for (size_t i = 0; i < wide.size(); ++i)
+      wide[i] = std::bit_cast<float>((static_cast<uint32_t>(i) << 16) | low);
+    GetParam()->narrow_f16(wide.data(), 65536, back.data());
+    for (size_t i = 0; i < wide.size(); ++i) ASSERT_EQ(back[i], f16_bits(wide[i])) << wide[i];
+    GetParam()->narrow_bf16(wide.data(), 65536, back.data());
+    for (size_t i = 0; i < wide.size(); ++i) ASSERT_EQ(back[i], bf16_bits(wide[i])) << wide[i];
   }
 }
 

@@ -6,7 +6,7 @@
 #include "exec/cpu/build.h"
 #include "exec/cpu/nest.h"
 #include "exec/cpu/parallel.h"
-#include "exec/cpu/simd.h"
+#include "exec/cpu/wide.h"
 
 namespace lowtide::exec_cpu {
 namespace {
@@ -43,15 +43,16 @@ Result<AxisView> view_of(const OpDesc& op) {
   return axis_view(y, static_cast<size_t>(axis));
 }
 
+template <class T>
 Result<Built> build_softmax(const OpDesc& op) {
   LT_RETURN_IF_ERROR(check_counts(op, 1, 1, 1));
   LT_ASSIGN(const AxisView view, view_of(op));
   const bool log = op.kind == "LogSoftmax";
   Built built;
   built.run = [=](const KernelArgs& args) {
-    const Loops& simd = loops();
-    const float* x = static_cast<const float*>(args.inputs[0]);
-    float* y = static_cast<float*>(args.outputs[0]);
+    const auto& simd = loops_of(T());
+    const T* x = static_cast<const T*>(args.inputs[0]);
+    T* y = static_cast<T*>(args.outputs[0]);
     for_lines(
         view,
         [&](int64_t at) {
@@ -64,16 +65,17 @@ Result<Built> build_softmax(const OpDesc& op) {
   return built;
 }
 
+template <class T>
 Result<Built> build_softmax_grad(const OpDesc& op) {
   LT_RETURN_IF_ERROR(check_counts(op, 2, 2, 1));
   LT_ASSIGN(const AxisView view, view_of(op));
   const bool log = op.kind == "LogSoftmaxGrad";
   Built built;
   built.run = [=](const KernelArgs& args) {
-    const Loops& simd = loops();
-    const float* dy = static_cast<const float*>(args.inputs[0]);
-    const float* y = static_cast<const float*>(args.inputs[1]);
-    float* dx = static_cast<float*>(args.outputs[0]);
+    const auto& simd = loops_of(T());
+    const T* dy = static_cast<const T*>(args.inputs[0]);
+    const T* y = static_cast<const T*>(args.inputs[1]);
+    T* dx = static_cast<T*>(args.outputs[0]);
     for_lines(
         view,
         [&](int64_t at) {
@@ -88,10 +90,12 @@ Result<Built> build_softmax_grad(const OpDesc& op) {
 }
 
 constexpr Entry kEntries[] = {
-    {"Softmax", "T -> T", "f32", build_softmax},
-    {"LogSoftmax", "T -> T", "f32", build_softmax},
-    {"SoftmaxGrad", "T T -> T", "f32", build_softmax_grad},
-    {"LogSoftmaxGrad", "T T -> T", "f32", build_softmax_grad},
+    {"Softmax", "T -> T", "f32 f64", by_width<build_softmax<float>, build_softmax<double>>},
+    {"LogSoftmax", "T -> T", "f32 f64", by_width<build_softmax<float>, build_softmax<double>>},
+    {"SoftmaxGrad", "T T -> T", "f32 f64",
+     by_width<build_softmax_grad<float>, build_softmax_grad<double>>},
+    {"LogSoftmaxGrad", "T T -> T", "f32 f64",
+     by_width<build_softmax_grad<float>, build_softmax_grad<double>>},
 };
 
 }  // namespace

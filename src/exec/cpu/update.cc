@@ -5,17 +5,21 @@
 //   beta2) g^2
 //          p -= learning_rate / (1 - beta1^step) * m / (sqrt(v) / sqrt(1 - beta2^step) + epsilon)
 // Outputs usually are the inputs' buffers; where they are not, the state is copied first.
+//
+// Parameters of 16 bits have a state of f32. They are widened a block at a time, updated as f32 and
+// rounded back, so that one rounding a step is all that they lose.
 #include <cmath>
 
 #include "exec/cpu/build.h"
 #include "exec/cpu/nest.h"
 #include "exec/cpu/parallel.h"
-#include "exec/cpu/simd.h"
+#include "exec/cpu/wide.h"
 
 namespace lowtide::exec_cpu {
 namespace {
 
 constexpr int64_t kGrain = 16384;
+constexpr int64_t kBlock = 1024;  // parameters of 16 bits that are widened at a time
 
 // All operands in one order of memory.
 Status check_flat(const OpDesc& op) {
@@ -27,27 +31,77 @@ Status check_flat(const OpDesc& op) {
   return {};
 }
 
-Result<Built> build_sgd(const OpDesc& op) {
-  const bool momentum = has_input(op, 2);
-  LT_RETURN_IF_ERROR(check_counts(op, 2, 3, momentum ? 2 : 1));
-  LT_RETURN_IF_ERROR(check_flat(op));
-  const SgdStep step{static_cast<float>(real_attr(op, "learning_rate", 0)),
-                     static_cast<float>(real_attr(op, "momentum", 0)),
-                     static_cast<float>(real_attr(op, "weight_decay", 0))};
+// Copies each state that does not lie where its new contents go.
+void copy_states(const OpDesc& op, const KernelArgs& args) {
+  parallel_copy(args.outputs[0], args.inputs[0], plan::size_bytes(op.outputs[0]));
+  for (size_t o = 1; o < op.outputs.size(); ++o)
+    parallel_copy(args.outputs[o], args.inputs[o + 1], plan::size_bytes(op.outputs[o]));
+}
+
+// Element `begin` of output o, or null where there is none.
+template <class T>
+T* output(const KernelArgs& args, size_t o, int64_t begin) {
+  return o < args.outputs.size() ? static_cast<T*>(args.outputs[o]) + begin : nullptr;
+}
+
+// An update is a function (param, grad, first state, second state, count) on numbers of type T.
+template <class T, class Update>
+void run_flat(const KernelArgs& args, int64_t count, const Update& update) {
+  parallel_ranges(count, kGrain, [&](int64_t begin, int64_t end) {
+    update(output<T>(args, 0, begin), static_cast<const T*>(args.inputs[1]) + begin,
+           output<T>(args, 1, begin), output<T>(args, 2, begin), end - begin);
+  });
+}
+
+template <class Update>
+void run_halves(const KernelArgs& args, int64_t count, DType type, const Update& update) {
+  const Loops& simd = loops();
+  const auto widen = type == DType::kF16 ? simd.widen_f16 : simd.widen_bf16;
+  const auto narrow = type == DType::kF16 ? simd.narrow_f16 : simd.narrow_bf16;
+  parallel_ranges(count, kGrain, [&](int64_t begin, int64_t end) {
+    float param[kBlock], grad[kBlock];
+    for (int64_t first = begin; first < end; first += kBlock) {
+      const int64_t n = std::min(kBlock, end - first);
+      uint16_t* stored = output<uint16_t>(args, 0, first);
+      widen(stored, n, param);
+      widen(static_cast<const uint16_t*>(args.inputs[1]) + first, n, grad);
+      update(param, grad, output<float>(args, 1, first), output<float>(args, 2, first), n);
+      narrow(param, n, stored);
+    }
+  });
+}
+
+// Runs the update that make(number, step) gives for f64 or for f32.
+template <class Make>
+Built build_update(const OpDesc& op, const Make& make) {
   const int64_t count = plan::element_count(op.outputs[0]);
+  const DType type = op.outputs[0].dtype;
   Built built;
-  built.run = [=](const KernelArgs& args) {
-    parallel_copy(args.outputs[0], args.inputs[0], 4 * count);
-    if (momentum) parallel_copy(args.outputs[1], args.inputs[2], 4 * count);
-    float* param = static_cast<float*>(args.outputs[0]);
-    const float* grad = static_cast<const float*>(args.inputs[1]);
-    float* velocity = momentum ? static_cast<float*>(args.outputs[1]) : nullptr;
-    parallel_ranges(count, kGrain, [&](int64_t begin, int64_t end) {
-      loops().sgd(param + begin, grad + begin, momentum ? velocity + begin : nullptr, end - begin,
-                  step);
-    });
+  built.run = [op, count, type, make](const KernelArgs& args) {
+    copy_states(op, args);
+    if (type == DType::kF64)
+      run_flat<double>(args, count, make(double(), args.context.step));
+    else if (type == DType::kF32)
+      run_flat<float>(args, count, make(float(), args.context.step));
+    else
+      run_halves(args, count, type, make(float(), args.context.step));
   };
   return built;
+}
+
+Result<Built> build_sgd(const OpDesc& op) {
+  LT_RETURN_IF_ERROR(check_counts(op, 2, 3, has_input(op, 2) ? 2 : 1));
+  LT_RETURN_IF_ERROR(check_flat(op));
+  const SgdStepOf<double> exact{real_attr(op, "learning_rate", 0), real_attr(op, "momentum", 0),
+                                real_attr(op, "weight_decay", 0)};
+  return build_update(op, [exact](auto number, int64_t) {
+    using T = decltype(number);
+    const SgdStepOf<T> step{static_cast<T>(exact.learning_rate), static_cast<T>(exact.momentum),
+                            static_cast<T>(exact.weight_decay)};
+    return [step](T* param, const T* grad, T* momentum, T*, int64_t n) {
+      loops_of(T()).sgd(param, grad, momentum, n, step);
+    };
+  });
 }
 
 Result<Built> build_adamw(const OpDesc& op) {
@@ -55,36 +109,29 @@ Result<Built> build_adamw(const OpDesc& op) {
   LT_RETURN_IF_ERROR(check_flat(op));
   const double rate = real_attr(op, "learning_rate", 0), decay = real_attr(op, "weight_decay", 0);
   const double beta1 = real_attr(op, "beta1", 0.9), beta2 = real_attr(op, "beta2", 0.999);
-  const float epsilon = static_cast<float>(real_attr(op, "epsilon", 1e-8));
-  const int64_t count = plan::element_count(op.outputs[0]);
-  Built built;
-  built.run = [=](const KernelArgs& args) {
-    const double steps = static_cast<double>(args.context.step);
-    const AdamStep step{
-        .beta1 = static_cast<float>(beta1),
-        .beta2 = static_cast<float>(beta2),
-        .one_minus_beta1 = static_cast<float>(1 - beta1),
-        .one_minus_beta2 = static_cast<float>(1 - beta2),
-        .decay = static_cast<float>(1 - rate * decay),
-        .step_size = static_cast<float>(rate / (1 - std::pow(beta1, steps))),
-        .inverse_root_correction = static_cast<float>(1 / std::sqrt(1 - std::pow(beta2, steps))),
-        .epsilon = epsilon};
-    parallel_copy(args.outputs[0], args.inputs[0], 4 * count);
-    parallel_copy(args.outputs[1], args.inputs[2], 4 * count);
-    parallel_copy(args.outputs[2], args.inputs[3], 4 * count);
-    float* param = static_cast<float*>(args.outputs[0]);
-    float* m = static_cast<float*>(args.outputs[1]);
-    float* v = static_cast<float*>(args.outputs[2]);
-    const float* grad = static_cast<const float*>(args.inputs[1]);
-    parallel_ranges(count, kGrain, [&](int64_t begin, int64_t end) {
-      loops().adamw(param + begin, grad + begin, m + begin, v + begin, end - begin, step);
-    });
-  };
-  return built;
+  const double epsilon = real_attr(op, "epsilon", 1e-8);
+  return build_update(op, [=](auto number, int64_t count) {
+    using T = decltype(number);
+    const double steps = static_cast<double>(count);
+    const AdamStepOf<T> step{
+        .beta1 = static_cast<T>(beta1),
+        .beta2 = static_cast<T>(beta2),
+        .one_minus_beta1 = static_cast<T>(1 - beta1),
+        .one_minus_beta2 = static_cast<T>(1 - beta2),
+        .decay = static_cast<T>(1 - rate * decay),
+        .step_size = static_cast<T>(rate / (1 - std::pow(beta1, steps))),
+        .inverse_root_correction = static_cast<T>(1 / std::sqrt(1 - std::pow(beta2, steps))),
+        .epsilon = static_cast<T>(epsilon)};
+    return [step](T* param, const T* grad, T* m, T* v, int64_t n) {
+      loops_of(T()).adamw(param, grad, m, v, n, step);
+    };
+  });
 }
 
-constexpr Entry kEntries[] = {{"SgdUpdate", "T T T -> T T", "f32", build_sgd},
-                              {"AdamWUpdate", "T T T T -> T T T", "f32", build_adamw}};
+constexpr std::string_view kFloats = "f32 f64 f16 bf16";
+
+constexpr Entry kEntries[] = {{"SgdUpdate", "T T S -> T S", kFloats, build_sgd},
+                              {"AdamWUpdate", "T T S S -> T S S", kFloats, build_adamw}};
 
 }  // namespace
 

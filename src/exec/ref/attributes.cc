@@ -1,4 +1,5 @@
 #include "base/check.h"
+#include "base/element.h"
 #include "exec/ref/kernels.h"
 
 namespace lowtide::ref {
@@ -17,6 +18,13 @@ double Attributes::real(std::string_view name, double absent) const {
     return static_cast<double>(*integer);
   LT_CHECK(std::holds_alternative<double>(found->second), name);
   return std::get<double>(found->second);
+}
+
+int64_t Attributes::integer_of(DType dtype, std::string_view name, double absent) const {
+  const auto found = attrs_.find(name);
+  if (found != attrs_.end())
+    if (const auto* integer = std::get_if<int64_t>(&found->second)) return *integer;
+  return saturated(dtype, real(name, absent));
 }
 
 std::string Attributes::word(std::string_view name) const {

@@ -1,5 +1,7 @@
 // Elementwise ops. Binary ones broadcast as numpy does.
 #include <functional>
+#include <limits>
+#include <type_traits>
 
 #include "base/check.h"
 #include "base/element.h"
@@ -10,6 +12,12 @@ namespace lowtide::ref {
 namespace {
 
 // ---- one operand
+
+// use(N()) with the 64-bit type in which integers of this type are computed.
+template <class Use>
+auto on_integers(DType dtype, Use use) {
+  return dtype == DType::kU64 ? use(uint64_t{}) : use(int64_t{});
+}
 
 template <class T>
 using UnaryTable = std::map<std::string_view, T (*)(T, const Scalars<T>&)>;
@@ -44,28 +52,51 @@ const UnaryTable<T>& unary_functions() {
       {"Silu", [](T x, S) { return x * sigmoid(x); }},
       {"Clip", [](T x, S s) { return std::min(std::max(x, s.low), s.high); }},
       {"PowScalar", [](T x, S s) { return std::pow(x, s.exponent); }},
-      {"AffineScalar", [](T x, S s) { return s.scale * x + s.shift; }},
+      {"AffineScalar",  // a shift of 0 keeps the sign of zero
+       [](T x, S s) { return s.shift == 0 ? s.scale * x : s.scale * x + s.shift; }},
   };
   return table;
 }
 
-// The few unary ops that integers know; the others want floats. Clip and affine bounds are rounded
-// towards zero.
-int64_t integer_unary(std::string_view kind, int64_t x, const Attributes& attrs) {
-  if (kind == "Relu") return std::max<int64_t>(x, 0);
-  if (kind == "Neg") return -x;
-  if (kind == "Abs") return std::abs(x);
-  if (kind == "Sign") return (x > 0) - (x < 0);
-  if (kind == "Clip") {
-    if (attrs.has("min")) x = std::max(x, static_cast<int64_t>(attrs.real("min")));
-    if (attrs.has("max")) x = std::min(x, static_cast<int64_t>(attrs.real("max")));
-    return x;
-  }
-  if (kind == "AffineScalar")
-    return static_cast<int64_t>(attrs.real("scale", 1)) * x +
-           static_cast<int64_t>(attrs.real("shift", 0));
-  LT_CHECK(kind == "Floor" || kind == "Ceil" || kind == "Round", kind);
-  return x;
+// Arithmetic of integers is modulo 2^64 here, and the result is wrapped to its type when it is
+// stored. What depends on the sign (comparisons, division) takes u64 as such: N is int64_t or
+// uint64_t.
+template <class N>
+N times(N a, N b) {
+  return static_cast<N>(static_cast<uint64_t>(a) * static_cast<uint64_t>(b));
+}
+template <class N>
+N plus(N a, N b) {
+  return static_cast<N>(static_cast<uint64_t>(a) + static_cast<uint64_t>(b));
+}
+template <class N>
+N negative(N a) {
+  return static_cast<N>(0 - static_cast<uint64_t>(a));
+}
+template <class N>
+N integer_power(N base, N exponent) {
+  if (exponent < 0) return base == 1 ? 1 : base == N(-1) ? (exponent % 2 == 0 ? 1 : N(-1)) : 0;
+  N result = 1;
+  for (N i = 0; i < exponent; ++i) result = times(result, base);
+  return result;
+}
+
+// The unary ops that integers know.
+template <class N>
+N integer_unary(std::string_view kind, N x, const Attributes& attrs, DType dtype) {
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  const auto constant = [&](std::string_view name, double absent) {
+    return static_cast<N>(attrs.integer_of(dtype, name, absent));
+  };
+  if (kind == "Relu") return std::max<N>(x, 0);
+  if (kind == "Neg") return negative(x);
+  if (kind == "Abs") return x < 0 ? negative(x) : x;
+  if (kind == "Sign") return static_cast<N>((x > 0) - (x < 0));
+  if (kind == "Clip")
+    return std::min(std::max(x, constant("min", -kInfinity)), constant("max", kInfinity));
+  if (kind == "PowScalar") return integer_power(x, constant("exponent", 1));
+  LT_CHECK(kind == "AffineScalar", kind);
+  return plus(times(constant("scale", 1), x), constant("shift", 0));
 }
 
 struct UnaryKernel {
@@ -74,7 +105,10 @@ struct UnaryKernel {
     const Tensor& x = *call.in[0];
     if (!x.real()) {
       for (int64_t e = 0; e < x.count(); ++e)
-        set_int(call.out[0], e, integer_unary(call.kind, int_at(x, e), call.attrs));
+        set_int(call.out[0], e, on_integers(x.dtype, [&]<class N>(N) {
+                  return static_cast<int64_t>(
+                      integer_unary(call.kind, static_cast<N>(int_at(x, e)), call.attrs, x.dtype));
+                }));
       return;
     }
     const Scalars<T> scalars(call.attrs);
@@ -114,13 +148,15 @@ struct CastKernel {
     Tensor& y = call.out[0];
     for (int64_t e = 0; e < x.count(); ++e) {
       if (y.real()) {
-        set<T>(y, e, x.real() ? get<T>(x, e) : static_cast<T>(int_at(x, e)));
+        const auto number = [&]<class N>(N) {
+          return static_cast<T>(static_cast<N>(int_at(x, e)));
+        };
+        set<T>(y, e, x.real() ? get<T>(x, e) : on_integers(x.dtype, number));
       } else if (!x.real()) {
-        set_int(y, e, wrapped(y.dtype, int_at(x, e)));
+        set_int(y, e, int_at(x, e));
       } else {
         const double value = get<double>(x, e);
-        set_int(y, e,
-                y.dtype == DType::kBool ? value != 0 : wrapped(y.dtype, truncated(y.dtype, value)));
+        set_int(y, e, y.dtype == DType::kBool ? value != 0 : truncated(y.dtype, value));
       }
     }
   }
@@ -139,8 +175,17 @@ void for_broadcast(const Call& call, const std::function<void(int64_t, const int
   }
 }
 
+// The remainder of a division; `like_a`: with the sign of a, otherwise with that of b.
 template <class T>
-T float_binary(std::string_view kind, T a, T b) {
+T float_mod(T a, T b, bool like_a) {
+  const T rest = std::fmod(a, b);
+  const bool other_sign = rest != 0 && (rest < 0) != (b < 0);
+  return !like_a && other_sign ? rest + b : rest;
+}
+
+template <class T>
+T float_binary(const Call& call, T a, T b) {
+  const std::string_view kind = call.kind;
   if (kind == "Add") return a + b;
   if (kind == "Sub") return a - b;
   if (kind == "Mul") return a * b;
@@ -149,28 +194,25 @@ T float_binary(std::string_view kind, T a, T b) {
   if (kind == "Min") return std::isnan(a) || std::isnan(b) ? a + b : std::min(a, b);
   if (kind == "Pow") return std::pow(a, b);
   LT_CHECK(kind == "Mod", kind);
-  return a - b * std::floor(a / b);
+  return float_mod(a, b, call.attrs.integer("fmod") != 0);
 }
 
-int64_t integer_power(int64_t base, int64_t exponent) {
-  if (exponent < 0) return base == 1 ? 1 : base == -1 ? (exponent % 2 ? -1 : 1) : 0;
-  uint64_t result = 1;
-  for (int64_t i = 0; i < exponent; ++i) result *= static_cast<uint64_t>(base);
-  return static_cast<int64_t>(result);
-}
-
-// C's division; what would divide by zero gives 0. Mod has the sign of b.
-int64_t integer_binary(std::string_view kind, int64_t a, int64_t b) {
-  if (kind == "Add") return a + b;
-  if (kind == "Sub") return a - b;
-  if (kind == "Mul") return a * b;
+// C's division; what would divide by zero gives 0.
+template <class N>
+N integer_binary(const Call& call, N a, N b) {
+  const std::string_view kind = call.kind;
+  if (kind == "Add") return plus(a, b);
+  if (kind == "Sub") return plus(a, negative(b));
+  if (kind == "Mul") return times(a, b);
   if (kind == "Max") return std::max(a, b);
   if (kind == "Min") return std::min(a, b);
   if (kind == "Pow") return integer_power(a, b);
   if (b == 0) return 0;
-  if (kind == "Div") return b == -1 ? -a : a / b;
+  const bool negates = std::is_signed_v<N> && b == N(-1);  // the lowest number has no negative
+  if (kind == "Div") return negates ? negative(a) : a / b;
   LT_CHECK(kind == "Mod", kind);
-  const int64_t rest = b == -1 ? 0 : a % b;
+  const N rest = negates ? 0 : a % b;
+  if (call.attrs.integer("fmod") != 0) return rest;
   return rest != 0 && (rest < 0) != (b < 0) ? rest + b : rest;
 }
 
@@ -181,12 +223,13 @@ struct BinaryKernel {
     for_broadcast(call, [&](int64_t e, const int64_t* from) {
       const Tensor &a = *call.in[0], &b = *call.in[1];
       if (y.real()) {
-        set<T>(y, e, float_binary(call.kind, get<T>(a, from[0]), get<T>(b, from[1])));
-      } else {
-        set_int(
-            y, e,
-            wrapped(y.dtype, integer_binary(call.kind, int_at(a, from[0]), int_at(b, from[1]))));
+        set<T>(y, e, float_binary(call, get<T>(a, from[0]), get<T>(b, from[1])));
+        return;
       }
+      set_int(y, e, on_integers(y.dtype, [&]<class N>(N) {
+                return static_cast<int64_t>(integer_binary(call, static_cast<N>(int_at(a, from[0])),
+                                                           static_cast<N>(int_at(b, from[1]))));
+              }));
     });
   }
 };
@@ -206,8 +249,12 @@ struct CompareKernel {
   static void run(Call& call) {
     for_broadcast(call, [&](int64_t e, const int64_t* from) {
       const Tensor &a = *call.in[0], &b = *call.in[1];
+      const auto integers = [&]<class N>(N) {
+        return compare(call.kind, static_cast<N>(int_at(a, from[0])),
+                       static_cast<N>(int_at(b, from[1])));
+      };
       const bool holds = a.real() ? compare(call.kind, get<T>(a, from[0]), get<T>(b, from[1]))
-                                  : compare(call.kind, int_at(a, from[0]), int_at(b, from[1]));
+                                  : on_integers(a.dtype, integers);
       set_int(call.out[0], e, holds);
     });
   }

@@ -13,7 +13,7 @@ template <class T>
 const SlopeTable<T>& slopes() {
   using S = const Scalars<T>&;
   static const SlopeTable<T> table = {
-      {"ReluGrad", [](T y, S) { return y > 0 ? T(1) : T(0); }},
+      {"ReluGrad", [](T y, S) { return y <= 0 ? T(0) : T(1); }},
       {"SigmoidGrad", [](T y, S) { return y * (1 - y); }},
       {"TanhGrad", [](T y, S) { return 1 - y * y; }},
       {"GeluGrad", [](T x, S s) { return gelu_slope(x, s.tanh_form); }},
@@ -22,8 +22,8 @@ const SlopeTable<T>& slopes() {
          const T gate = sigmoid(x);
          return gate * (1 + x * (1 - gate));
        }},
-      {"LeakyReluGrad", [](T x, S s) { return x >= 0 ? T(1) : s.alpha; }},
-      {"EluGrad", [](T x, S s) { return x >= 0 ? T(1) : s.alpha * std::exp(x); }},
+      {"LeakyReluGrad", [](T x, S s) { return x > 0 ? T(1) : s.alpha; }},
+      {"EluGrad", [](T x, S s) { return x > 0 ? T(1) : s.alpha * std::exp(x); }},
       {"HardSigmoidGrad",
        [](T x, S s) {
          const T y = s.alpha * x + s.beta;

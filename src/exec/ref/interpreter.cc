@@ -3,8 +3,11 @@
 #include <fmt/core.h>
 #include <fmt/ranges.h>
 
+#include "base/element.h"
 #include "base/file.h"
+#include "exec/ref/indexing.h"
 #include "exec/ref/kernels.h"
+#include "exec/ref/recurrent.h"
 
 namespace lowtide::ref {
 namespace {
@@ -24,6 +27,13 @@ const KernelTable& kernels() {
     add_pooling(all);
     add_reduce(all);
     add_move(all);
+    add_resampling(all);
+    add_local_norm(all);
+    add_grid_sample(all);
+    add_roi_align(all);
+    add_indexing(all);
+    add_recurrent(all);
+    add_recurrent_gradients(all);
     add_random(all);
     add_update(all);
     return all;
@@ -68,6 +78,14 @@ bool wants_double(const Call& call) {
   return false;
 }
 
+// Results as their types hold them. In double precision floats keep all digits: finite differences
+// need them.
+void store(Tensor& tensor, Precision precision) {
+  for (int64_t& number : tensor.i) number = wrapped(tensor.dtype, number);
+  if (precision == Precision::kF64) return;
+  for (double& number : tensor.f) number = rounded(tensor.dtype, number);
+}
+
 }  // namespace
 
 bool can_evaluate(std::string_view kind) {
@@ -99,6 +117,7 @@ Result<std::vector<Tensor>> evaluate(const ops::Instance& instance,
     call.out.push_back(Tensor::zeros(output.type.dtype, std::move(dims)));
   }
   (wants_double(call) ? found->second.f64 : found->second.f32)(call);
+  for (Tensor& output : call.out) store(output, context.precision);
   return std::move(call.out);
 }
 

@@ -9,7 +9,8 @@
 //
 // Precision: kF32 computes float ops in float, with float accumulators; kF64 in double whatever the
 // dtype of the values, which is what finite differences need. Integers and booleans are exact in
-// both. Values of type f64 are always computed in double.
+// both, and wrap around as their type does. Values of type f64 are always computed in double. With
+// kF32 every result is rounded to its type: f16 and bf16 are computed as floats and rounded once.
 #pragma once
 
 #include <cstdint>

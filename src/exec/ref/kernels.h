@@ -3,11 +3,13 @@
 // (float or double); outputs arrive typed and zeroed. Internal to this folder.
 #pragma once
 
+#include <limits>
 #include <map>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "base/element.h"
 #include "exec/ref/interpreter.h"
 #include "exec/ref/tensor.h"
 #include "ir/graph.h"
@@ -21,6 +23,8 @@ class Attributes {
   bool has(std::string_view name) const { return attrs_.contains(name); }
   int64_t integer(std::string_view name, int64_t absent = 0) const;
   double real(std::string_view name, double absent = 0) const;
+  // A constant of an op on integers: an integer as it is, a real as by saturated().
+  int64_t integer_of(DType dtype, std::string_view name, double absent) const;
   std::string word(std::string_view name) const;
   Sizes list(std::string_view name) const;  // empty when absent
   Sizes list(std::string_view name, size_t length,
@@ -49,6 +53,16 @@ template <class T>
 void set(Tensor& tensor, int64_t e, T value) {
   tensor.f[static_cast<size_t>(e)] = static_cast<double>(value);
 }
+// Integers, whose sums and products wrap around: read as they are, brought back to the type's
+// width.
+template <>
+inline uint64_t get<uint64_t>(const Tensor& tensor, int64_t e) {
+  return static_cast<uint64_t>(tensor.i[static_cast<size_t>(e)]);
+}
+template <>
+inline void set<uint64_t>(Tensor& tensor, int64_t e, uint64_t value) {
+  tensor.i[static_cast<size_t>(e)] = wrapped(tensor.dtype, static_cast<int64_t>(value));
+}
 // Adds in the precision of T.
 template <class T>
 void add(Tensor& tensor, int64_t e, T value) {
@@ -59,6 +73,30 @@ inline int64_t int_at(const Tensor& tensor, int64_t e) {
 }
 inline void set_int(Tensor& tensor, int64_t e, int64_t value) {
   tensor.i[static_cast<size_t>(e)] = value;
+}
+// Numbers of u64 above 2^63 are held as negative ones.
+inline bool int_less(DType dtype, int64_t a, int64_t b) {
+  return dtype == DType::kU64 ? static_cast<uint64_t>(a) < static_cast<uint64_t>(b) : a < b;
+}
+
+// The least and the greatest value of the element's type.
+inline void set_lowest(Tensor& tensor, int64_t e) {
+  const int64_t lowest = std::numeric_limits<int64_t>::min() >> (64 - 8 * size_bytes(tensor.dtype));
+  if (tensor.real())
+    set<double>(tensor, e, -std::numeric_limits<double>::infinity());
+  else
+    set_int(tensor, e, is_integer(tensor.dtype) && !is_unsigned(tensor.dtype) ? lowest : 0);
+}
+inline void set_highest(Tensor& tensor, int64_t e) {
+  if (tensor.real())
+    set<double>(tensor, e, std::numeric_limits<double>::infinity());
+  else if (tensor.dtype == DType::kBool)
+    set_int(tensor, e, 1);
+  else
+    set_int(tensor, e,
+            is_unsigned(tensor.dtype)
+                ? wrapped(tensor.dtype, -1)
+                : std::numeric_limits<int64_t>::max() >> (64 - 8 * size_bytes(tensor.dtype)));
 }
 
 struct Kernel {
@@ -81,6 +119,10 @@ void add_loss(KernelTable& table);
 void add_pooling(KernelTable& table);
 void add_reduce(KernelTable& table);
 void add_move(KernelTable& table);
+void add_resampling(KernelTable& table);
+void add_local_norm(KernelTable& table);
+void add_grid_sample(KernelTable& table);
+void add_roi_align(KernelTable& table);
 void add_random(KernelTable& table);
 void add_update(KernelTable& table);
 

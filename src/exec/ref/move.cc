@@ -63,7 +63,8 @@ struct PadKernel {
       } else if (y.real()) {
         set<T>(y, at.flat(), static_cast<T>(fill));
       } else {
-        set_int(y, at.flat(), static_cast<int64_t>(fill));
+        set_int(y, at.flat(),
+                y.dtype == DType::kBool ? fill != 0 : call.attrs.integer_of(y.dtype, "value", 0));
       }
     }
   }
@@ -139,7 +140,8 @@ struct FillKernel {
       if (y.real()) {
         set<T>(y, e, static_cast<T>(value));
       } else {
-        set_int(y, e, static_cast<int64_t>(value));
+        set_int(y, e,
+                y.dtype == DType::kBool ? value != 0 : call.attrs.integer_of(y.dtype, "value", 0));
       }
     }
   }

@@ -1,5 +1,6 @@
 // Pooling and its gradients. A maximum remembers the tap it came from, so its gradient needs
 // neither x nor y.
+#include <cmath>
 #include <limits>
 
 #include "exec/ref/kernels.h"
@@ -26,16 +27,23 @@ struct MaxPoolKernel {
     const Tensor& x = *call.in[0];
     Tensor &y = call.out[0], &index = call.out[1];
     const Planes planes(call.attrs, x.dims, y.dims);
-    for (int64_t e = 0; e < y.count(); ++e)
-      set<double>(y, e, -std::numeric_limits<double>::infinity());
+    for (int64_t e = 0; e < y.count(); ++e) set_lowest(y, e);
     for (int64_t p = 0; p < planes.count; ++p)
       planes.windows.for_each([&](int64_t out, int64_t tap, int64_t in) {
-        const int64_t e = p * planes.output_size + out;
-        const T value = get<T>(x, p * planes.input_size + in);
-        if (value <= get<T>(y, e)) return;
-        set<T>(y, e, value);
+        const int64_t e = p * planes.output_size + out, from = p * planes.input_size + in;
+        if (!wins<T>(x, from, y, e)) return;
+        copy_element(y, e, x, from);
         set_int(index, e, tap);
       });
+  }
+
+ private:
+  // The first maximum stays; a NaN wins over all numbers and the first NaN stays.
+  template <class T>
+  static bool wins(const Tensor& x, int64_t from, const Tensor& y, int64_t e) {
+    if (!x.real()) return int_less(x.dtype, int_at(y, e), int_at(x, from));
+    const T value = get<T>(x, from), best = get<T>(y, e);
+    return value > best || (std::isnan(value) && !std::isnan(best));
   }
 };
 
@@ -53,10 +61,40 @@ struct MaxPoolGradKernel {
   }
 };
 
+// The tap as a position in the whole of x: row-major, or with the first spatial dim running
+// fastest.
+struct MaxPoolPositionsKernel {
+  template <class T>
+  static void run(Call& call) {
+    const Tensor& index = *call.in[0];
+    const Sizes input = call.attrs.list("input_spatial");
+    Sizes whole = {index.dims[0], index.dims[1]};
+    whole.insert(whole.end(), input.begin(), input.end());
+    const Planes planes(call.attrs, whole, index.dims);
+    const bool columns = call.attrs.integer("columns_first") != 0;
+    for (int64_t p = 0; p < planes.count; ++p)
+      planes.windows.for_each([&](int64_t out, int64_t tap, int64_t in) {
+        const int64_t e = p * planes.output_size + out;
+        if (int_at(index, e) != tap) return;
+        int64_t place = in;
+        if (columns) {
+          place = 0;
+          int64_t rest = in;
+          Sizes at(input.size());
+          for (size_t d = input.size(); d-- > 0; rest /= input[d]) at[d] = rest % input[d];
+          for (size_t d = input.size(); d-- > 0;) place = place * input[d] + at[d];
+        }
+        set_int(call.out[0], e, p * planes.input_size + place);
+      });
+  }
+};
+
 // What each output position is divided by.
 Sizes divisors(const Call& call, const Windows& windows) {
   Sizes counts(static_cast<size_t>(product(windows.output)), 0);
-  if (call.attrs.integer("count_include_pad") != 0) {
+  if (call.attrs.has("divisor")) {
+    for (int64_t& count : counts) count = call.attrs.integer("divisor");
+  } else if (call.attrs.integer("count_include_pad") != 0) {
     for (Odometer out(windows.output); out.live(); out.next())
       counts[static_cast<size_t>(out.flat())] = windows.padded_taps(out);
   } else {
@@ -105,6 +143,7 @@ struct AvgPoolGradKernel {
 void add_pooling(KernelTable& table) {
   table["MaxPool"] = kernel<MaxPoolKernel>();
   table["MaxPoolGrad"] = kernel<MaxPoolGradKernel>();
+  table["MaxPoolPositions"] = kernel<MaxPoolPositionsKernel>();
   table["AvgPool"] = kernel<AvgPoolKernel>();
   table["AvgPoolGrad"] = kernel<AvgPoolGradKernel>();
 }

@@ -26,6 +26,12 @@ struct Matrix {
 struct MatMulKernel {
   template <class T>
   static void run(Call& call) {
+    call.out[0].real() ? multiply<T>(call) : multiply<uint64_t>(call);
+  }
+
+ private:
+  template <class T>
+  static void multiply(Call& call) {
     const Tensor &a = *call.in[0], &b = *call.in[1];
     const Tensor *bias = call.input(2), *acc = call.input(3);
     Tensor& c = call.out[0];

@@ -74,7 +74,7 @@ T hard_swish_slope(T x) {
 }
 template <class T>
 T sign(T x) {
-  return static_cast<T>((x > 0) - (x < 0));
+  return std::isnan(x) ? x : static_cast<T>((x > 0) - (x < 0));
 }
 
 }  // namespace lowtide::ref

@@ -1,6 +1,6 @@
 // MatMul over every combination of small extents, vectors and empty operands included, against the
 // definition.
-#include "exec/cpu/thin_product.h"
+#include "exec/cpu/own_product.h"
 
 #include <gtest/gtest.h>
 

@@ -1,0 +1,11 @@
+// Rules of ops along one axis, and of ops that read or write at places given by data. Internal to
+// this folder.
+#pragma once
+
+#include "autodiff/rule.h"
+
+namespace lowtide::autodiff {
+
+void add_indexing_rules(RuleTable& table);
+
+}  // namespace lowtide::autodiff

@@ -1,0 +1,27 @@
+// Matrix products inside of other kernels: oneDNN's where it has a fast one, own loops where an
+// extent is one or zero.
+#pragma once
+
+#include <string>
+
+#include "exec/cpu/build.h"
+#include "exec/cpu/own_product.h"
+
+namespace lowtide::exec_cpu {
+
+// c = a b, or c += a b, all f32. Made once; a run is given the three and the workspace.
+class InnerProduct {
+ public:
+  // `op` is named when there is no product for these extents. Error: kInput.
+  static Result<InnerProduct> make(const OpDesc& op, StridedMatrix a, StridedMatrix b,
+                                   StridedMatrix c, bool accumulates);
+  int64_t workspace_bytes() const { return built_.workspace_bytes; }
+  const std::string& implementation() const { return built_.implementation; }
+  void run(const float* a, const float* b, float* c, void* workspace) const;
+
+ private:
+  Built built_;
+  bool accumulates_ = false;
+};
+
+}  // namespace lowtide::exec_cpu

@@ -1,0 +1,114 @@
+// Which tensors of a file are parameters: exporters write weights as initializers or as Constant
+// nodes, and not all say what is what.
+#include "io/onnx_parameters.h"
+
+#include <gtest/gtest.h>
+
+#include "io/onnx_wire.h"
+#include "io/test_models.h"
+
+namespace lowtide::io {
+namespace {
+
+using Names = std::vector<std::string>;
+
+void constant_node(ModelMaker& maker, const std::string& name, const std::vector<int64_t>& dims) {
+  onnx_wire::Attribute& value = *maker.node("Constant", {}, {name}).add_attribute();
+  value.set_name("value");
+  value.set_type(4);
+  value.mutable_t()->set_data_type(1);
+  int64_t count = 1;
+  for (int64_t dim : dims) value.mutable_t()->add_dims(dim), count *= dim;
+  for (int64_t i = 0; i < count; ++i) value.mutable_t()->add_float_data(0.5F);
+}
+
+// A convolution with its bias in an Add behind it, normalized and scaled, all from Constant nodes.
+ModelMaker written_as_nodes() {
+  ModelMaker maker;
+  maker.input("x", {"1", "3", "4", "4"}).output("y");
+  constant_node(maker, "w", {5, 3, 1, 1});
+  constant_node(maker, "bias", {1, 5, 1, 1});
+  for (const char* name : {"scale", "shift", "mean", "variance"}) constant_node(maker, name, {5});
+  constant_node(maker, "factor", {});
+  maker.node("Identity", {"w"}, {"w.same"});
+  maker.node("Conv", {"x", "w.same"}, {"c"});
+  maker.node("Add", {"c", "bias"}, {"d"});
+  maker.node("BatchNormalization", {"d", "scale", "shift", "mean", "variance"}, {"n"});
+  maker.node("Mul", {"n", "factor"}, {"y"});
+  return maker;
+}
+
+Names of_role(const ModelMaker& maker, TensorRole role) {
+  auto model = decode_onnx_model(maker.bytes(), "made.onnx", "");
+  if (!model) return {model.error().message};
+  constants_to_initializers(*model);
+  Names names;
+  for (const auto& [name, found] : tensor_roles(*model))
+    if (found == role) names.push_back(name);
+  return names;
+}
+
+TEST(Parameters, ConstantNodesAreWeightsWhereNothingElseIs) {
+  const ModelMaker maker = written_as_nodes();
+  EXPECT_EQ(of_role(maker, TensorRole::kTrained), (Names{"bias", "scale", "shift", "w"}));
+  EXPECT_EQ(of_role(maker, TensorRole::kBuffer), Names{"mean"});
+  EXPECT_EQ(of_role(maker, TensorRole::kVariance), Names{"variance"});
+  EXPECT_EQ(of_role(maker, TensorRole::kConstant), Names{"factor"});
+}
+
+TEST(Parameters, BesideInitializersOnlyConstantNodesReadAsWeightsAre) {
+  ModelMaker maker = written_as_nodes();
+  maker.floats("another", {2}, {1, 2});
+  EXPECT_EQ(of_role(maker, TensorRole::kTrained), (Names{"another", "scale", "shift", "w"}));
+  EXPECT_EQ(of_role(maker, TensorRole::kConstant), (Names{"bias", "factor"}));
+}
+
+TEST(Parameters, ConstantNodesOfAGraphWithoutWeightsAreConstants) {
+  ModelMaker maker;
+  maker.input("x", {"2"}, 7).output("y");
+  constant_node(maker, "table", {5, 3});
+  constant_node(maker, "shift", {3});
+  maker.node("Gather", {"table", "x"}, {"rows"});
+  maker.node("Add", {"rows", "shift"}, {"y"});
+  EXPECT_EQ(of_role(maker, TensorRole::kConstant), (Names{"shift", "table"}));
+}
+
+TEST(Parameters, AFileThatTellsItsParametersHasNoOthersInConstantNodes) {
+  ModelMaker maker = written_as_nodes();
+  maker.floats("told", {2}, {1, 2});
+  onnx_wire::ValueInfo& info = *maker.graph().add_value_info();
+  info.set_name("told");
+  onnx_wire::StringPair& kind = *info.add_metadata_props();
+  kind.set_key("pkg.torch.export.graph_signature.InputSpec.kind");
+  kind.set_value("PARAMETER");
+  EXPECT_EQ(of_role(maker, TensorRole::kTrained), Names{"told"});
+  EXPECT_EQ(of_role(maker, TensorRole::kVariance), Names{"variance"});
+}
+
+TEST(Parameters, WhatAnOpMustKnowIsNone) {
+  ModelMaker maker;
+  maker.input("x", {"1", "1", "2", "2"}).output("y");
+  maker.floats("scales", {4}, {1, 1, 2, 2});
+  maker.node("Resize", {"x", "", "scales"}, {"y"});
+  EXPECT_EQ(of_role(maker, TensorRole::kConstant), Names{"scales"});
+}
+
+TEST(Parameters, AWeightIsOneThroughOtherForms) {
+  ModelMaker maker;
+  maker.input("x", {"2", "4"}).output("y");
+  maker.floats("w", {1}, {1});
+  maker.floats("told", {2}, {1, 2});
+  onnx_wire::ValueInfo& info = *maker.graph().add_value_info();
+  info.set_name("told");
+  onnx_wire::StringPair& kind = *info.add_metadata_props();
+  kind.set_key("pkg.torch.export.graph_signature.InputSpec.kind");
+  kind.set_value("PARAMETER");
+  maker.ints("shape", {2}, {1, 1});
+  maker.node("Reshape", {"w", "shape"}, {"a"});
+  maker.node("Transpose", {"a"}, {"b"});
+  maker.node("MatMul", {"x", "b"}, {"y"});
+  EXPECT_EQ(of_role(maker, TensorRole::kTrained), (Names{"told", "w"}));
+}
+
+}  // namespace
+}  // namespace lowtide::io

@@ -1,0 +1,109 @@
+#include "pipeline/gate.h"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <string_view>
+#include <vector>
+
+#include "base/new_folder.h"
+#include "base/printable.h"
+#include "ir/graph_text.h"
+#include "plan/plan_text.h"
+#include "plan/schedule_text.h"
+#include "verify/verify.h"
+
+namespace lowtide::pipeline {
+namespace {
+
+constexpr size_t kMostShown = 3;      // findings in the message; the folder has all
+constexpr size_t kMostFinding = 300;  // bytes of one of them there
+
+std::string parent_folder(const OptimizeOptions& options) {
+  if (!options.dump_folder.empty()) return options.dump_folder;
+  std::error_code failure;
+  const std::filesystem::path temporary = std::filesystem::temp_directory_path(failure);
+  return failure ? "." : temporary.string();
+}
+
+std::string all_of(const std::vector<verify::Finding>& findings) {
+  std::string text;
+  for (const verify::Finding& finding : findings)
+    text += fmt::format("{}: {}\n", verify::name(finding.kind), printable(finding.message));
+  return text;
+}
+
+Result<std::string> keep(const plan::Plan& plan, const std::vector<verify::Finding>& findings,
+                         const MadeFrom& from) {
+  std::vector<NamedContents> files = {
+      {"findings.txt", all_of(findings)},
+      {"options.txt", print(from.options)},
+      {"device.json", cost::print_device(from.options.device)},
+      {"graph_before.txt", ir::print(from.before)},
+      {"graph_after.txt", ir::print(from.after)},
+      {"problem.txt", plan::print(from.problem)},
+      {"plan.lt", plan::print_plan(plan)},
+  };
+  if (from.options.costs) files.push_back({"costs.json", cost::print_costs(*from.options.costs)});
+  return write_new_folder(parent_folder(from.options), "lowtide-refused-plan", files);
+}
+
+void print_training(const autodiff::TrainingOptions& training, std::string& text) {
+  const autodiff::OptimizerOptions& optimizer = training.optimizer;
+  const bool adam = optimizer.kind == autodiff::OptimizerKind::kAdamW;
+  const bool entropy = training.loss.kind == autodiff::LossKind::kCrossEntropy;
+  text += fmt::format("loss {}\n", entropy ? "cross-entropy" : "mse");
+  text += fmt::format("optimizer {}\nlearning_rate {}\nweight_decay {}\n", adam ? "adamw" : "sgd",
+                      optimizer.learning_rate, optimizer.weight_decay);
+  if (adam)
+    text += fmt::format("beta1 {}\nbeta2 {}\nepsilon {}\n", optimizer.beta1, optimizer.beta2,
+                        optimizer.epsilon);
+  else
+    text += fmt::format("momentum {}\n", optimizer.momentum);
+}
+
+}  // namespace
+
+std::string print(const OptimizeOptions& options) {
+  std::string text = fmt::format("device {}\n", options.device.name);
+  text += fmt::format("kernels {}\n", options.kernels != nullptr ? "yes" : "no");
+  if (options.budget_bytes) text += fmt::format("budget_bytes {}\n", *options.budget_bytes);
+  for (const SlowTierChoice& tier : options.slow_tiers)
+    text +=
+        fmt::format("slow_tier {} out {} in {} latency {} compute {} bytes {}\n", tier.name,
+                    tier.link.bytes_per_second_out, tier.link.bytes_per_second_in,
+                    tier.link.latency_seconds, tier.link.compute_seconds_per_byte, tier.link.bytes);
+  text += fmt::format("train {}\n", options.training ? "yes" : "no");
+  if (options.training) print_training(*options.training, text);
+  text += fmt::format("order_seed {}\norder_max_seconds {}\n", options.order.seed,
+                      options.order.max_seconds);
+  text += fmt::format("pack_work_limit {}\npack_threads {}\npack_retries {}\n",
+                      options.pack.work_limit, options.pack.threads, options.pack_retries);
+  text += fmt::format("recompute {}\ntransfers {}\n", options.schedule.recompute,
+                      options.schedule.transfers);
+  text += fmt::format("schedule_seed {}\nschedule_max_units {}\nschedule_threads {}\n",
+                      options.schedule.remat.seed, options.schedule.remat.max_units,
+                      options.schedule.remat.threads);
+  return text + fmt::format("proof_units {}\n", options.proof_units);
+}
+
+Status pass_gate(const plan::Plan& plan, const MadeFrom& from) {
+  const verify::Report report = verify::verify(plan);
+  if (report.ok()) return {};
+  std::string what;
+  for (size_t i = 0; i < report.findings.size() && i < kMostShown; ++i)
+    what += fmt::format("{}{}: {}", what.empty() ? "" : "; ", verify::name(report.findings[i].kind),
+                        printable(report.findings[i].message, kMostFinding));
+  if (report.findings.size() > kMostShown)
+    what += fmt::format("; and {} more", report.findings.size() - kMostShown);
+  const Result<std::string> folder = keep(plan, report.findings, from);
+  return error(ErrorCode::kInternal,
+               fmt::format("internal error: the plan that was made is refused by its verifier, so "
+                           "there is none: {}; {}",
+                           what,
+                           folder ? fmt::format("what a bug report needs is in '{}'", *folder)
+                                  : fmt::format("what a bug report needs could not be kept: {}",
+                                                folder.error().message)));
+}
+
+}  // namespace lowtide::pipeline

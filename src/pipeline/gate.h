@@ -1,0 +1,34 @@
+// The gate: no plan leaves the pipeline that its own verifier refuses. Planners, layouts and the
+// writer of plans may have bugs; what comes of them is then an error of ours and never a file that
+// somebody runs. Every door to a plan (optimize, optimize_front, and what stands on them) goes
+// through pipeline::write, and write through here, once for each plan.
+//
+// A refusal keeps what a bug report needs in a new folder (docs/formats.md, "Refused plans"), next
+// to the dumped problems where there are any, or else in the system's folder for temporary files.
+#pragma once
+
+#include <string>
+
+#include "base/result.h"
+#include "ir/graph.h"
+#include "pipeline/optimize.h"
+#include "plan/plan.h"
+#include "plan/schedule_problem.h"
+
+namespace lowtide::pipeline {
+
+// Where a plan came from.
+struct MadeFrom {
+  const ir::Graph& before;  // as it came into the pipeline
+  const ir::Graph& after;   // as it was planned
+  const plan::ScheduleProblem& problem;
+  const OptimizeOptions& options;
+};
+
+// Error: kInternal, in one line: what the verifier found, and the folder.
+Status pass_gate(const plan::Plan& plan, const MadeFrom& from);
+
+// The options as text, one per line: what would make the plan again from the graph.
+std::string print(const OptimizeOptions& options);
+
+}  // namespace lowtide::pipeline

@@ -1,0 +1,168 @@
+// Whatever a bug of ours makes of a plan, it does not leave the pipeline.
+#include "pipeline/gate.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <set>
+
+#include "base/file.h"
+#include "ir/graph_text.h"
+#include "pipeline/front.h"
+#include "pipeline/testing.h"
+#include "plan/plan_text.h"
+#include "plan/schedule_text.h"
+#include "verify/verify.h"
+
+namespace lowtide::pipeline {
+namespace {
+
+namespace fs = std::filesystem;
+
+class GateTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ = fs::path(testing::TempDir()) /
+              testing::UnitTest::GetInstance()->current_test_info()->name();
+    fs::remove_all(folder_);
+    fs::create_directory(folder_);
+  }
+  void TearDown() override { fs::remove_all(folder_); }
+
+  OptimizeOptions training() const {
+    OptimizeOptions options = options_on_cpu();
+    options.training.emplace();
+    options.training->loss.kind = autodiff::LossKind::kMeanSquaredError;
+    options.dump_folder = folder_.string();
+    options.schedule.remat.max_units = 200'000;
+    return options;
+  }
+  // The planner says that it needs less than it does.
+  OptimizeOptions lying() const {
+    OptimizeOptions options = training();
+    options.spoil = [](plan::Plan& plan) { plan.claims.peak_bytes -= 64; };
+    return options;
+  }
+  std::string read(const std::string& name, const std::string& of = "lowtide-refused-plan") const {
+    const auto text = read_file((folder_ / of / name).string());
+    EXPECT_TRUE(text.has_value()) << (text ? "" : text.error().message);
+    return text.value_or("");
+  }
+  std::set<std::string> refused() const {
+    std::set<std::string> names;
+    for (const auto& entry : fs::directory_iterator(folder_))
+      if (entry.is_directory()) names.insert(entry.path().filename().string());
+    return names;
+  }
+
+  fs::path folder_;
+};
+
+TEST_F(GateTest, ARightPlanPassesAndLeavesNothing) {
+  const auto made = optimize(mlp(3, 4, 16), training());
+  ASSERT_TRUE(made.has_value()) << made.error().message;
+  EXPECT_TRUE(verify::verify(made->plan).ok());
+  ASSERT_FALSE(made->stages.empty());
+  EXPECT_EQ(made->stages.back().name, "verify");
+  const auto named = [&](const char* name) {
+    return std::count_if(made->stages.begin(), made->stages.end(),
+                         [&](const Stage& stage) { return stage.name == name; });
+  };
+  EXPECT_EQ(named("plan"), 1);
+  EXPECT_EQ(named("verify"), 1);
+  EXPECT_TRUE(refused().empty());
+}
+
+TEST_F(GateTest, AWrongPlanIsAnInternalErrorWithAllThatABugReportNeeds) {
+  const ir::Graph graph = mlp(3, 4, 16);
+  const auto refusal = optimize(graph, lying());
+  ASSERT_FALSE(refusal.has_value());
+  EXPECT_EQ(refusal.error().code, ErrorCode::kInternal);
+  EXPECT_EQ(exit_code(refusal.error().code), 1);
+  const std::string& message = refusal.error().message;
+  EXPECT_EQ(message.find('\n'), std::string::npos);
+  EXPECT_NE(message.find("refused by its verifier"), std::string::npos) << message;
+  EXPECT_NE(message.find("peak: "), std::string::npos) << message;
+  EXPECT_NE(message.find((folder_ / "lowtide-refused-plan").string()), std::string::npos);
+
+  const auto before = ir::parse_graph(read("graph_before.txt"), "before");
+  ASSERT_TRUE(before.has_value()) << before.error().message;
+  EXPECT_TRUE(*before == graph);
+  const auto after = ir::parse_graph(read("graph_after.txt"), "after");
+  ASSERT_TRUE(after.has_value()) << after.error().message;
+  EXPECT_GT(after->op_count(), graph.op_count());
+  EXPECT_TRUE(plan::parse_schedule_problem(read("problem.txt"), "problem").has_value());
+  const auto plan = plan::read_plan(read("plan.lt"), "plan");
+  ASSERT_TRUE(plan.has_value()) << plan.error().message;
+  const verify::Report report = verify::verify(*plan);
+  ASSERT_TRUE(report.has(verify::Violation::kPeak));
+  EXPECT_NE(read("findings.txt").find("peak: " + report.findings[0].message), std::string::npos);
+  EXPECT_NE(read("options.txt").find("loss mse\n"), std::string::npos);
+  EXPECT_NE(read("device.json").find("\"name\""), std::string::npos);
+}
+
+TEST_F(GateTest, NoReportReplacesAnother) {
+  EXPECT_FALSE(optimize(mlp(2, 4, 16), lying()).has_value());
+  const std::string first = read("graph_before.txt");
+  const auto again = optimize(mlp(3, 4, 16), lying());
+  ASSERT_FALSE(again.has_value());
+  EXPECT_NE(again.error().message.find("lowtide-refused-plan-2'"), std::string::npos)
+      << again.error().message;
+  EXPECT_EQ(read("graph_before.txt"), first);
+  EXPECT_NE(read("graph_before.txt", "lowtide-refused-plan-2"), first);
+  EXPECT_EQ(refused(), (std::set<std::string>{"lowtide-refused-plan", "lowtide-refused-plan-2"}));
+}
+
+TEST_F(GateTest, EveryPlanOfAFrontPassesIt) {
+  OptimizeOptions options = training();
+  int seen = 0;
+  const auto choose = [](int64_t floor, int64_t unlimited) {
+    return std::vector<int64_t>{unlimited, (floor + unlimited) / 2};
+  };
+  options.spoil = [&](plan::Plan&) { ++seen; };
+  const auto front = optimize_front(mlp(4, 32, 16), options, choose);
+  ASSERT_TRUE(front.has_value()) << front.error().message;
+  int made = 1;  // without a budget
+  for (const FrontPoint& point : front->points) made += point.made.has_value();
+  EXPECT_EQ(seen, made);
+  EXPECT_GT(made, 2);
+  for (int wrong = 0; wrong < made; ++wrong) {
+    int count = 0;
+    options.spoil = [&](plan::Plan& plan) {
+      if (count++ == wrong) plan.arena_bytes -= 64;
+    };
+    const auto refusal = optimize_front(mlp(4, 32, 16), options, choose);
+    ASSERT_FALSE(refusal.has_value()) << "plan " << wrong << " of " << made;
+    EXPECT_EQ(refusal.error().code, ErrorCode::kInternal);
+  }
+}
+
+TEST_F(GateTest, WhereNothingCanBeKeptTheMessageSaysSo) {
+  const ir::Graph graph = mlp(2, 4, 16);
+  OptimizeOptions options = training();
+  const auto made = optimize(graph, options);
+  ASSERT_TRUE(made.has_value());
+  plan::Plan plan = made->plan;
+  plan.claims.peak_bytes -= 64;
+  options.dump_folder = (folder_ / "none").string();
+  const Status status = pass_gate(plan, {graph, graph, {}, options});
+  ASSERT_FALSE(status.has_value());
+  EXPECT_EQ(status.error().code, ErrorCode::kInternal);
+  EXPECT_NE(status.error().message.find("peak: "), std::string::npos);
+  EXPECT_NE(status.error().message.find("could not be kept: "), std::string::npos);
+}
+
+TEST_F(GateTest, ManyFindingsAreOneLine) {
+  OptimizeOptions options = training();
+  options.spoil = [](plan::Plan& plan) { plan.steps.clear(); };
+  const auto refusal = optimize(mlp(3, 4, 16), options);
+  ASSERT_FALSE(refusal.has_value());
+  EXPECT_NE(refusal.error().message.find("; and "), std::string::npos);
+  EXPECT_EQ(refusal.error().message.find('\n'), std::string::npos);
+  const std::string findings = read("findings.txt");
+  EXPECT_GT(std::count(findings.begin(), findings.end(), '\n'), 10);
+}
+
+}  // namespace
+}  // namespace lowtide::pipeline

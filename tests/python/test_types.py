@@ -1,0 +1,278 @@
+"""Elementwise ops and casts in every element type beside ONNX Runtime's, by small models that are made here and run through
+the C ABI; and the numerics that a shortcut would lose. Integers must be equal, exact float ops bit for bit."""
+
+import os
+import pathlib
+import sys
+
+import ml_dtypes
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+ROOT = pathlib.Path(__file__).parents[2]
+sys.path.insert(0, str(ROOT / "tests/fuzz_against_onnxruntime"))
+onnxruntime = pytest.importorskip("onnxruntime")
+library = pytest.importorskip("library")
+
+FOUND = pathlib.Path(os.environ.get("LOWTIDE_SHARED", ROOT.parent / "shared")) / "data/found"
+FLOATS = [np.float32, np.float64, np.float16]
+SIGNED = [np.int8, np.int16, np.int32, np.int64]
+UNSIGNED = [np.uint8, np.uint16, np.uint32, np.uint64]
+INTEGERS = SIGNED + UNSIGNED
+SPECIALS = [np.nan, np.inf, -np.inf, 0.0, -0.0, 0.5, -0.5, 1.5, 2.5, -2.5, 7.0, -7.0, 1e4, -300.25]
+onnxruntime.set_default_logger_severity(4)
+
+
+@pytest.fixture(scope="module")
+def lowtide():
+    if library.find_library() is None:
+        pytest.skip("there is no liblowtide.so; build first")
+    return library.Library()
+
+
+def model_of(op: str, inputs: dict[str, np.ndarray], attrs: dict, opset: int, constants: dict[str, np.ndarray]):
+    def info(name, array):
+        return helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(array.dtype), array.shape)
+
+    names = sorted([*inputs, *constants])
+    graph = helper.make_graph([helper.make_node(op, names, ["y"], **attrs)], "made",
+                              [info(name, array) for name, array in inputs.items()], [onnx.ValueInfoProto(name="y")],
+                              [numpy_helper.from_array(array, name) for name, array in constants.items()])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=10)
+
+
+def theirs(data: bytes, inputs: dict[str, np.ndarray]) -> np.ndarray | None:
+    """None where ONNX Runtime has no kernel, or the type is not in ONNX."""
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    try:
+        session = onnxruntime.InferenceSession(data, options, providers=["CPUExecutionProvider"])
+    except Exception as problem:  # the binding raises many kinds
+        assert "NOT_IMPLEMENTED" in str(problem) or "INVALID_GRAPH" in str(problem), problem
+        return None
+    return session.run(None, inputs)[0]
+
+
+def ours(lowtide, tmp_path, data: bytes, inputs: dict[str, np.ndarray]) -> np.ndarray:
+    path = tmp_path / "made.onnx"
+    path.write_bytes(data)
+    with library.Model(lowtide, str(path)) as model, library.Plan(model, threads=1, effort=0.02) as plan:
+        plan.verify()
+        with library.Session(plan, threads=1) as session:
+            for name, array in inputs.items():
+                session.set(name, array)
+            session.run()
+            (result,) = session.all(library.OUTPUTS).values()
+    return result
+
+
+def compare(lowtide, tmp_path, op, inputs, attrs=None, opset=21, constants=None, exact=True) -> bool:
+    data = model_of(op, inputs, attrs or {}, opset, constants or {}).SerializeToString()
+    expected = theirs(data, inputs)
+    if expected is None:
+        return False
+    got = ours(lowtide, tmp_path, data, inputs)
+    assert got.dtype == expected.dtype and got.shape == expected.shape
+    if exact or got.dtype.kind in "iub":
+        np.testing.assert_array_equal(got, expected, err_msg=f"{op} {expected.dtype}")
+    else:
+        size = {np.dtype(np.float32): 2e-6, np.dtype(np.float64): 1e-12, np.dtype(np.float16): 1e-3}[got.dtype]
+        np.testing.assert_allclose(got.astype(np.float64), expected.astype(np.float64), rtol=size, atol=size,
+                                   err_msg=f"{op} {expected.dtype}")
+    return True
+
+
+def numbers(dtype, rng, count=400) -> np.ndarray:
+    if np.dtype(dtype).kind == "f":
+        values = rng.uniform(-4, 4, count)
+        values[: len(SPECIALS)] = SPECIALS
+        return values.astype(dtype)
+    limits = np.iinfo(dtype)
+    values = rng.integers(max(-9, limits.min), 10, count, dtype=dtype)
+    values[:3] = limits.min, limits.max, limits.max - 1
+    return values
+
+
+def tame(dtype, rng, count=400) -> np.ndarray:
+    return rng.uniform(0.1, 3, count).astype(dtype)
+
+
+EXACT = ["Abs", "Neg", "Sign", "Relu", "Floor", "Ceil", "Round", "IsNaN"]
+SMOOTH = ["Sigmoid", "Tanh", "Erf", "Exp", "Log", "Sqrt", "Reciprocal", "Sin", "Cos", "Softplus", "HardSwish", "Mish",
+          "HardSigmoid", "Elu", "Gelu", "Softsign", "LeakyRelu", "ThresholdedRelu"]
+
+
+@pytest.mark.parametrize("op", EXACT)
+def test_exact_unary_ops(op, lowtide, tmp_path):
+    rng = np.random.default_rng(1)
+    compared = 0
+    for dtype in FLOATS + INTEGERS:
+        x = numbers(dtype, rng)
+        if op == "Sign" and dtype == np.float16:
+            x = x[1:]  # ONNX Runtime's makes 0 of a NaN, of f16 alone
+        compared += compare(lowtide, tmp_path, op, {"x": x})
+    assert compared >= 2
+
+
+@pytest.mark.parametrize("op", SMOOTH)
+def test_smooth_ops(op, lowtide, tmp_path):
+    rng = np.random.default_rng(2)
+    compared = sum(compare(lowtide, tmp_path, op, {"x": tame(dtype, rng)}, opset=22, exact=False) for dtype in FLOATS)
+    assert compared >= 1
+
+
+@pytest.mark.parametrize("op", ["Add", "Sub", "Mul", "Div", "Max", "Min", "Equal", "Less", "LessOrEqual", "Greater",
+                                "GreaterOrEqual"])
+def test_binary_ops(op, lowtide, tmp_path):
+    rng = np.random.default_rng(3)
+    compared = 0
+    for dtype in FLOATS + INTEGERS:
+        a, b = numbers(dtype, rng), rng.permutation(numbers(dtype, rng))
+        if op == "Div" and np.dtype(dtype).kind in "iu":
+            b = np.where((b == 0) | (b == -1) if np.dtype(dtype).kind == "i" else b == 0, 3, b).astype(dtype)
+        compared += compare(lowtide, tmp_path, op, {"a": a, "b": b})
+    assert compared >= 8
+
+
+@pytest.mark.parametrize("fmod", [0, 1])
+def test_mod(fmod, lowtide, tmp_path):
+    rng = np.random.default_rng(4)
+    compared = 0
+    for dtype in INTEGERS + (FLOATS if fmod else []):
+        a, b = numbers(dtype, rng), rng.permutation(numbers(dtype, rng))
+        if np.dtype(dtype).kind != "f":
+            b = np.where((b == 0) | (b.astype(np.float64) == -1), 3, b).astype(dtype)
+            if fmod and np.dtype(dtype).itemsize == 8:
+                a, b = a % 1000, np.where(b % 1000 == 0, 3, b % 1000).astype(dtype)  # ONNX Runtime's goes through f64
+        compared += compare(lowtide, tmp_path, "Mod", {"a": a, "b": b}, {"fmod": fmod})
+    assert compared >= 8
+
+
+def test_clip(lowtide, tmp_path):
+    rng = np.random.default_rng(5)
+    compared = 0
+    for dtype in FLOATS + INTEGERS:
+        x, low, high = numbers(dtype, rng), np.array(2, dtype), np.array(5, dtype)
+        compared += compare(lowtide, tmp_path, "Clip", {"a": x}, constants={"lo": low, "up": high})
+        compared += compare(lowtide, tmp_path, "Clip", {"a": x, "lo": low, "up": high})  # limits from data
+    large = np.array([2**60 + 1, 2**60 + 7, -5], np.int64)
+    assert compare(lowtide, tmp_path, "Clip", {"a": large},
+                   constants={"lo": np.array(0, np.int64), "up": np.array(2**60 + 3, np.int64)})
+    assert compared >= 12
+
+
+def test_where(lowtide, tmp_path):
+    rng = np.random.default_rng(6)
+    condition = rng.random(400) < 0.5
+    compared = sum(compare(lowtide, tmp_path, "Where", {"a": condition, "b": numbers(dtype, rng), "c": numbers(dtype, rng)})
+                   for dtype in FLOATS + INTEGERS)
+    assert compared >= 4
+
+
+def test_powers_of_mixed_types(lowtide, tmp_path):
+    bases = [2, 3, 0, 1, 4, 9, 2, 10]
+    exponents = [3, 2, 0, 5, 0.5, 0.5, 0.5, 2]
+    compared = 0
+    for base in (np.int32, np.int64, np.float32, np.float64):
+        for exponent in (np.int32, np.int64, np.float32, np.float64):
+            inputs = {"a": np.array(bases, base), "b": np.array(exponents, exponent)}
+            compared += compare(lowtide, tmp_path, "Pow", inputs, exact=False)
+            for power in (2, 3, 0):
+                compared += compare(lowtide, tmp_path, "Pow", {"a": np.array(bases, base)},
+                                    constants={"b": np.array(power, exponent)}, exact=False)
+    assert compared >= 48
+
+
+CASTS = [300.7, -1.5, -129.9, 70000, -70000, 2147483648, 3e9, 1e19, -1e19, 9.3e18, 2e19, np.nan, np.inf, -np.inf, 0.0, -0.0,
+         65504, 65519.9, 65520, 1e-7, 3e-8, 2.0**-24, 1.0009765625]
+
+
+def test_casts_between_all_types(lowtide, tmp_path):
+    compared = 0
+    for source in FLOATS + INTEGERS + [np.bool_]:
+        rng = np.random.default_rng(7)
+        with np.errstate(all="ignore"):
+            x = np.array(CASTS).astype(source) if np.dtype(source).kind == "f" else (
+                numbers(source, rng) if source is not np.bool_ else rng.random(9) < 0.5)
+        for target in FLOATS + INTEGERS + [np.bool_, ml_dtypes.bfloat16]:
+            code = helper.np_dtype_to_tensor_dtype(np.dtype(target))
+            fed = x
+            if target is np.uint32 and fed.dtype.kind == "f":
+                fed = fed[(fed >= 0) & (fed < 2.0**32)]  # ONNX Runtime's depends on the element's place
+            if target is ml_dtypes.bfloat16:
+                got = ours(lowtide, tmp_path, model_of("Cast", {"x": fed}, {"to": code}, 21, {}).SerializeToString(), {"x": fed})
+                with np.errstate(all="ignore"):
+                    np.testing.assert_array_equal(got.astype(np.float32), fed.astype(np.float32).astype(target).astype(np.float32))
+                continue
+            compared += compare(lowtide, tmp_path, "Cast", {"x": fed}, {"to": code})
+    assert compared == 144
+
+
+def test_division_by_a_constant_stays_a_division(lowtide, tmp_path):
+    rng = np.random.default_rng(8)
+    for dtype, divisors in {np.float32: [41, 3, 1e-40, 7e30, 0.25], np.float64: [41, 49, 1e-310, 0.1], np.float16: [41, 3, 6e-8]}.items():
+        for divisor in divisors:
+            x = (rng.integers(-99, 99, 500) * float(divisor)).astype(dtype)
+            assert compare(lowtide, tmp_path, "Div", {"a": x}, constants={"b": np.array(divisor, dtype)})
+
+
+def test_a_product_with_a_constant_keeps_the_sign_of_zero(lowtide, tmp_path):
+    x = np.array([-0.0, 0.0, -1.0, 1.0], np.float32)
+    data = model_of("Mul", {"a": x}, {}, 21, {"b": np.array(3, np.float32)}).SerializeToString()
+    np.testing.assert_array_equal(np.signbit(ours(lowtide, tmp_path, data, {"a": x})), np.signbit(x))
+
+
+def test_log_sum_exp_does_not_overflow(lowtide, tmp_path):
+    rng = np.random.default_rng(9)
+    for dtype in (np.float32, np.float64):
+        x = rng.uniform(-900, 900, (3, 7, 5)).astype(dtype)
+        x[0, 0] = 1000, 1000, -np.inf, 3, np.inf
+        x[1] = -np.inf
+        for axes in ([0], [1], [2], [0, 2], [0, 1, 2]):
+            assert compare(lowtide, tmp_path, "ReduceLogSumExp", {"a": x}, {"keepdims": 0},
+                           constants={"b": np.array(axes, np.int64)}, exact=False)
+
+
+def test_integers_in_pads_keep_all_digits(lowtide, tmp_path):
+    x = np.array([2**62 + 1, -3], np.int64)
+    assert compare(lowtide, tmp_path, "Pad", {"a": x}, constants={"b": np.array([1, 2], np.int64),
+                                                                  "c": np.array(2**60 + 1, np.int64)})
+
+
+@pytest.mark.parametrize("name", ["Clip_int64", "Clip_uint8", "LeakyRelu_float16", "LeakyRelu_float64", "add_scalar_f64",
+                                  "clip_u8_large", "floor_div", "log_sum_exp"])
+def test_found_files(name, lowtide, tmp_path):
+    path = FOUND / f"{name}.onnx"
+    if not path.exists():
+        pytest.skip(f"there is no {path}")
+    model = onnx.load(path)
+    fed = model.graph.input[0]
+    dtype = helper.tensor_dtype_to_np_dtype(fed.type.tensor_type.elem_type)
+    shape = [d.dim_value for d in fed.type.tensor_type.shape.dim]
+    rng = np.random.default_rng(10)
+    x = (rng.integers(0, 120, shape) if np.dtype(dtype).kind in "iu" else rng.uniform(-5, 5, shape)).astype(dtype)
+    if name == "floor_div":
+        x = (rng.integers(-9, 9, shape) * 41).astype(dtype)
+    if name == "log_sum_exp":
+        x = np.array([1000, 999], dtype)
+    got = ours(lowtide, tmp_path, path.read_bytes(), {fed.name: x})
+    expected = theirs(path.read_bytes(), {fed.name: x})
+    if expected is None:  # ONNX Runtime has no LeakyRelu of f64
+        assert name == "LeakyRelu_float64"
+        expected = np.where(x >= 0, x, 0.01 * x)  # the attribute is left out
+    assert got.dtype == dtype
+    np.testing.assert_allclose(got.astype(np.float64), np.asarray(expected).astype(np.float64), rtol=1e-6 if dtype != np.float16 else 1e-3)
+
+
+@pytest.mark.parametrize("code", [TensorProto.FLOAT8E4M3FN, TensorProto.INT4, TensorProto.STRING, TensorProto.COMPLEX64])
+def test_other_types_are_refused_by_name(code, lowtide, tmp_path):
+    graph = helper.make_graph([helper.make_node("Identity", ["x"], ["y"])], "made",
+                              [helper.make_tensor_value_info("x", code, [2])], [onnx.ValueInfoProto(name="y")])
+    path = tmp_path / "other.onnx"
+    path.write_bytes(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10).SerializeToString())
+    with pytest.raises(library.Failure) as refused:
+        library.Model(lowtide, str(path))
+    assert refused.value.status == library.INPUT
+    assert TensorProto.DataType.Name(code) in refused.value.message
