@@ -10,7 +10,7 @@ import sys
 import pytest
 
 ROOT = pathlib.Path(__file__).parents[2]
-COUNT = int(os.environ.get("LOWTIDE_FUZZ_GRAPHS", "700"))  # of each kind
+COUNT = int(os.environ.get("LOWTIDE_FUZZ_GRAPHS", "1000"))  # of each kind
 
 pytest.importorskip("onnxruntime")
 
