@@ -23,10 +23,12 @@ int64_t int_attr(const OnnxNode& node, std::string_view name, int64_t otherwise)
   return attr && attr->integer ? *attr->integer : otherwise;
 }
 
+// What a file says is a float; so a default counts as the float nearest to it.
 double real_attr(const OnnxNode& node, std::string_view name, double otherwise) {
   const OnnxAttr* attr = find(node, name);
   if (attr && attr->real) return *attr->real;
-  return attr && attr->integer ? static_cast<double>(*attr->integer) : otherwise;
+  return attr && attr->integer ? static_cast<double>(*attr->integer)
+                               : static_cast<float>(otherwise);
 }
 
 std::string word_attr(const OnnxNode& node, std::string_view name, std::string_view otherwise) {

@@ -117,7 +117,7 @@ def test_statistics_follow_the_batch_and_nothing_fed_or_constant_is_overwritten(
 
 
 def test_constant_statistics_in_a_training_step(tmp_path):
-    """One output: PyTorch's training form. The batch's statistics normalise, and the constants stay what they are."""
+    """One output: PyTorch's training form. The batch's statistics normalise, whatever the running ones are written as."""
     model = write(tmp_path, """g (float[2,2,4,4] x) => (float[2,3,4,4] y)
         <float[3,2,1,1] w = {0.9, 0.5, -0.2, 1.1, -1.5, 1.4}, float[3] s = {-0.1, -0.5, 0.7}, float[3] b = {1, 0.8, 2}>
         { m = Constant <value: tensor = float[3] {0,0,0}> () v = Constant <value: tensor = float[3] {1,1,1}> ()

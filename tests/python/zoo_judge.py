@@ -238,10 +238,10 @@ class Trial:
             with c_abi.Model(library, self.path, dims=self.sizes) as model, c_abi.Plan(model, threads=self.threads) as plan:
                 self.verdict["arena_bytes"] = arena = plan.arena_bytes
                 with self.run_plan(plan, "without a budget") as session:
-                    if self.judge:
+                    if self.judge and rounds:
                         self.time_beside(session, rounds)
                 self.budgets(model, arena)
-            if self.judge:
+            if self.judge and rounds:
                 self.verdict["judge_bytes"] = judge_bytes(self.path, self.feeds)
         except c_abi.Failure as failure:
             status = "refused" if failure.status == c_abi.INPUT else "wrong"
@@ -253,7 +253,8 @@ class Trial:
 
 def write_case(path: pathlib.Path, model: pathlib.Path, sizes: dict[str, int], feeds: dict[str, np.ndarray],
                exact: dict[str, np.ndarray], **settings) -> None:
-    """Settings: threads, rounds (of timing), effort (of each search, about in seconds), tolerance (or None)."""
+    """Settings: threads, rounds (of timing; 0: neither time nor ONNX Runtime's memory), effort (of each search, about in
+    seconds), tolerance (or None)."""
     settings |= dict(path=str(model), sizes=sizes)
     np.savez(path, settings=np.array(json.dumps(settings)), **{f"feed/{name}": array for name, array in feeds.items()},
              **{f"exact/{name}": array for name, array in exact.items()})
