@@ -3,6 +3,7 @@ or None where one is absent) and answers the outputs. Shapes, axes and indices a
 
 import math
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 
@@ -21,6 +22,11 @@ def ints(tensor) -> list[int]:
     return [int(v) for v in tensor.flatten().tolist()]
 
 
+def real(node, name: str, default: float) -> float:
+    """A default is a float as what a file says is."""
+    return node.attrs.get(name, float(np.float32(default)))
+
+
 UNARY = {
     "Relu": torch.relu, "Sigmoid": torch.sigmoid, "Tanh": torch.tanh, "Erf": torch.erf, "Exp": torch.exp, "Neg": torch.neg,
     "Abs": torch.abs, "Sin": torch.sin, "Cos": torch.cos, "Softplus": F.softplus, "Softsign": F.softsign,
@@ -36,27 +42,27 @@ def unary(node, x):
 
 @row("HardSigmoid")
 def hard_sigmoid(node, x):
-    return torch.clamp(node.attrs.get("alpha", 0.2) * x + node.attrs.get("beta", 0.5), 0, 1)
+    return torch.clamp(real(node, "alpha", 0.2) * x + real(node, "beta", 0.5), 0, 1)
 
 
 @row("LeakyRelu")
 def leaky(node, x):
-    return F.leaky_relu(x, node.attrs.get("alpha", 0.01))
+    return F.leaky_relu(x, real(node, "alpha", 0.01))
 
 
 @row("Elu")
 def elu(node, x):
-    return F.elu(x, node.attrs.get("alpha", 1.0))
+    return F.elu(x, real(node, "alpha", 1.0))
 
 
 @row("Celu")
 def celu(node, x):
-    return F.celu(x, node.attrs.get("alpha", 1.0))
+    return F.celu(x, real(node, "alpha", 1.0))
 
 
 @row("ThresholdedRelu")
 def thresholded(node, x):
-    return F.threshold(x, node.attrs.get("alpha", 1.0), 0.0)
+    return F.threshold(x, real(node, "alpha", 1.0), 0.0)
 
 
 @row("Gelu")
@@ -263,8 +269,8 @@ def matmul(node, a, b):
 def gemm(node, a, b, c=None):
     a = a.T if node.attrs.get("transA") else a
     b = b.T if node.attrs.get("transB") else b
-    y = node.attrs.get("alpha", 1.0) * (a @ b)
-    return y if c is None else y + node.attrs.get("beta", 1.0) * c
+    y = real(node, "alpha", 1.0) * (a @ b)
+    return y if c is None else y + real(node, "beta", 1.0) * c
 
 
 def padded(x, pads, value=0.0):
@@ -401,7 +407,8 @@ def global_max(node, x):
 @row("BatchNormalization")
 def batch_norm(node, x, scale, bias, mean, variance):
     """Training form: statistics of the batch, running ones moved by 0.1."""
-    return F.batch_norm(x, mean, variance, scale, bias, training=True, momentum=0.1, eps=1e-5)
+    return F.batch_norm(x, mean, variance, scale, bias, training=True, momentum=1 - float(np.float32(0.9)),
+                        eps=float(np.float32(1e-5)))
 
 
 @row("LayerNormalization")
