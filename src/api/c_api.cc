@@ -129,7 +129,7 @@ const std::vector<ValueInfo>* values_of(const lowtide_session* session, lowtide_
   return &session->values[role];
 }
 
-size_t bytes_of(const ValueInfo& value) {
+size_t value_bytes(const ValueInfo& value) {
   const std::optional<DType> dtype = parse_dtype(value.dtype);
   LT_CHECK(dtype.has_value(), "values are described by the names of element types");
   auto bytes = static_cast<size_t>(size_bytes(*dtype));
@@ -410,7 +410,7 @@ lowtide_status lowtide_session_value(const lowtide_session* session, lowtide_rol
     LT_RETURN_IF_ERROR(lowtide::check_index(index, values->size()));
     const lowtide::ValueInfo& info = (*values)[index];
     *value = {info.name.c_str(), info.dtype.c_str(), info.dims.data(), info.dims.size(),
-              lowtide::bytes_of(info)};
+              lowtide::value_bytes(info)};
     return {};
   });
 }

@@ -12,7 +12,7 @@
 namespace lowtide {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
 constexpr size_t kMostReason = 600;  // bytes of a reason in the table
 
@@ -24,10 +24,12 @@ bool is(const std::optional<size_t>& marked, size_t i) {
   return marked && *marked == i;
 }
 
-Json point_json(const Front::State& front, size_t i) {
+OrderedJson point_json(const Front::State& front, size_t i) {
   const FrontPoint& point = front.points[i];
-  const auto when_found = [&](auto value) { return point.found ? Json(value) : Json(); };
-  Json json;
+  const auto when_found = [&](auto value) {
+    return point.found ? OrderedJson(value) : OrderedJson();
+  };
+  OrderedJson json;
   json["budget_bytes"] = point.budget_bytes;
   json["status"] = point.status;
   json["found"] = point.found;
@@ -44,7 +46,7 @@ Json point_json(const Front::State& front, size_t i) {
   json["exposed_seconds"] = when_found(point.exposed_seconds);
   json["knee"] = is(front.knee, i);
   json["chosen"] = is(front.chosen, i);
-  json["reason"] = point.found ? Json() : Json(point.reason);
+  json["reason"] = point.found ? OrderedJson() : OrderedJson(point.reason);
   return json;
 }
 
@@ -100,8 +102,10 @@ std::string front_text(const Front::State& front) {
 
 std::string front_json(const Front::State& front) {
   const plan::Plan& plan = unlimited(front);
-  const auto index = [](const std::optional<size_t>& i) { return i ? Json(*i) : Json(); };
-  Json json;
+  const auto index = [](const std::optional<size_t>& i) {
+    return i ? OrderedJson(*i) : OrderedJson();
+  };
+  OrderedJson json;
   json["model"] = plan.model;
   json["dims"] = plan.bindings;
   json["peak_before_bytes"] = plan.claims.peak_before_bytes;
@@ -110,16 +114,16 @@ std::string front_json(const Front::State& front) {
   json["once_seconds"] = plan.claims.once_seconds;
   json["knee"] = index(front.knee);
   json["chosen"] = index(front.chosen);
-  json["points"] = Json::array();
+  json["points"] = OrderedJson::array();
   for (size_t i = 0; i < front.points.size(); ++i) json["points"].push_back(point_json(front, i));
   json["planning_seconds"] = front.planning_seconds;
-  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+  return json.dump(2, ' ', false, OrderedJson::error_handler_t::replace) + "\n";
 }
 
 std::string front_lines(const Front::State& front) {
   std::string text;
   for (size_t i = 0; i < front.points.size(); ++i)
-    text += point_json(front, i).dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+    text += point_json(front, i).dump(-1, ' ', false, OrderedJson::error_handler_t::replace) + "\n";
   return text;
 }
 

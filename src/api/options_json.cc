@@ -20,7 +20,7 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr int kMostThreads = 1024;
-constexpr size_t kMostShown = 80;  // bytes of a value in an error
+constexpr size_t kMostValue = 80;  // bytes of a value in an error
 
 // Takes the members of one object one after the other and remembers the first that is wrong.
 class Members {
@@ -108,7 +108,7 @@ class Members {
       if (std::find(known_.begin(), known_.end(), key) == known_.end())
         return error(ErrorCode::kUsage,
                      fmt::format("options: '{}' is not known; known are {}",
-                                 printable(key, kMostShown), fmt::join(known_, ", ")));
+                                 printable(key, kMostValue), fmt::join(known_, ", ")));
     return {};
   }
 
@@ -129,8 +129,8 @@ class Members {
   Members& wrong(std::string_view key, const Json& value, std::string_view wanted) {
     const std::string shown =
         value.dump(-1, ' ', /*ensure_ascii=*/true, Json::error_handler_t::replace);
-    refuse(fmt::format("options: '{}' is {}; it is to be {}", printable(key, kMostShown),
-                       printable(shown, kMostShown), wanted));
+    refuse(fmt::format("options: '{}' is {}; it is to be {}", printable(key, kMostValue),
+                       printable(shown, kMostValue), wanted));
     return *this;
   }
   void refuse(std::string what) {

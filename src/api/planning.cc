@@ -16,7 +16,7 @@
 namespace lowtide {
 namespace {
 
-constexpr size_t kMostReason = 1000;  // bytes of what sets the floor
+constexpr size_t kMostFloorReason = 1000;  // bytes of what sets the floor
 
 // What would make the plan again; part of the plan file, so nothing here may differ from run to
 // run.
@@ -43,7 +43,7 @@ report::PlanningFacts planning_facts(const pipeline::Optimized& optimized, doubl
   facts.search_bound_bytes = optimized.search_bound_bytes;
   facts.pack_status = optimized.pack_status;
   facts.schedule_status = optimized.schedule_status;
-  facts.floor_reason = printable(optimized.floor_reason, kMostReason);
+  facts.floor_reason = printable(optimized.floor_reason, kMostFloorReason);
   facts.cut_short = optimized.cut_short;
   if (optimized.more_memory)
     facts.more_memory = {optimized.more_memory->budget_bytes, optimized.more_memory->seconds,

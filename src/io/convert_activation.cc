@@ -109,14 +109,15 @@ Status is_infinite(NodeCall& call) {
   return call.result("Equal", {x, limit});
 }
 
-constexpr std::array kRows = {ConvertRow{"Selu", 1, selu},   ConvertRow{"Celu", 1, celu},
-                              ConvertRow{"PRelu", 2, prelu}, ConvertRow{"Shrink", 1, shrink},
-                              ConvertRow{"Tan", 1, tangent}, ConvertRow{"IsInf", 1, is_infinite}};
+constexpr std::array kActivationRows = {
+    ConvertRow{"Selu", 1, selu},   ConvertRow{"Celu", 1, celu},
+    ConvertRow{"PRelu", 2, prelu}, ConvertRow{"Shrink", 1, shrink},
+    ConvertRow{"Tan", 1, tangent}, ConvertRow{"IsInf", 1, is_infinite}};
 
 }  // namespace
 
 std::span<const ConvertRow> activation_conversions() {
-  return kRows;
+  return kActivationRows;
 }
 
 }  // namespace lowtide::io

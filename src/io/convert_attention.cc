@@ -284,12 +284,13 @@ Status rotary(NodeCall& call) {
   return call.result("Reshape", {y}, {{"shape", list(from)}});
 }
 
-constexpr ConvertRow kRows[] = {{"Attention", 3, attention}, {"RotaryEmbedding", 3, rotary}};
+constexpr ConvertRow kAttentionRows[] = {{"Attention", 3, attention},
+                                         {"RotaryEmbedding", 3, rotary}};
 
 }  // namespace
 
 std::span<const ConvertRow> attention_conversions() {
-  return kRows;
+  return kAttentionRows;
 }
 
 }  // namespace lowtide::io

@@ -355,12 +355,12 @@ Status einsum(NodeCall& call) {
   return Contraction(call).run();
 }
 
-constexpr ConvertRow kRows[] = {{"Einsum", 1, einsum}};
+constexpr ConvertRow kEinsumRows[] = {{"Einsum", 1, einsum}};
 
 }  // namespace
 
 std::span<const ConvertRow> einsum_conversions() {
-  return kRows;
+  return kEinsumRows;
 }
 
 }  // namespace lowtide::io

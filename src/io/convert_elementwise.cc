@@ -291,7 +291,7 @@ Status modulo(NodeCall& call) {
   return call.result("Mod", {pair.first, pair.second}, {{"fmod", int64_t{like_c}}});
 }
 
-constexpr ConvertRow kRows[] = {
+constexpr ConvertRow kElementwiseRows[] = {
     {"Relu", 1, same},
     {"Sigmoid", 1, same},
     {"Tanh", 1, same},
@@ -349,7 +349,7 @@ constexpr ConvertRow kRows[] = {
 }  // namespace
 
 std::span<const ConvertRow> elementwise_conversions() {
-  return kRows;
+  return kElementwiseRows;
 }
 
 }  // namespace lowtide::io

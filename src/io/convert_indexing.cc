@@ -235,7 +235,7 @@ Status scatter_nd(NodeCall& call) {
                      {{"reduction", word_attr(call.node(), "reduction", "none")}});
 }
 
-constexpr ConvertRow kRows[] = {
+constexpr ConvertRow kIndexingRows[] = {
     {"ArgMax", 1, arg_extreme},
     {"ArgMin", 1, arg_extreme},
     {"TopK", 1, top_k},
@@ -268,7 +268,7 @@ Status check_places(NodeCall& call, size_t input, const Expr& extent) {
 }
 
 std::span<const ConvertRow> indexing_conversions() {
-  return kRows;
+  return kIndexingRows;
 }
 
 }  // namespace lowtide::io

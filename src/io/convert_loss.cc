@@ -125,7 +125,7 @@ Status cross_entropy(NodeCall& call) {
   return negative_log_likelihood(call, made);
 }
 
-constexpr ConvertRow kRows[] = {
+constexpr ConvertRow kLossRows[] = {
     {"NegativeLogLikelihoodLoss", 2, likelihood},
     {"SoftmaxCrossEntropyLoss", 2, cross_entropy},
 };
@@ -133,7 +133,7 @@ constexpr ConvertRow kRows[] = {
 }  // namespace
 
 std::span<const ConvertRow> loss_conversions() {
-  return kRows;
+  return kLossRows;
 }
 
 }  // namespace lowtide::io

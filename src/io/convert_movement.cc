@@ -416,7 +416,7 @@ Status space_to_depth(NodeCall& call) {
       {{"shape", list(std::vector<Expr>{from[0], from[1] * block * block, rows, columns})}});
 }
 
-constexpr ConvertRow kRows[] = {
+constexpr ConvertRow kMovementRows[] = {
     {"Reshape", 2, reshape},
     {"Squeeze", 1, squeeze},
     {"Unsqueeze", 1, unsqueeze},
@@ -437,7 +437,7 @@ constexpr ConvertRow kRows[] = {
 }  // namespace
 
 std::span<const ConvertRow> movement_conversions() {
-  return kRows;
+  return kMovementRows;
 }
 
 }  // namespace lowtide::io

@@ -300,7 +300,7 @@ Status random_uniform_like(NodeCall& call) {
                       {"stream", call.next_stream()}});
 }
 
-constexpr ConvertRow kRows[] = {
+constexpr ConvertRow kNetworkRows[] = {
     {"BatchNormalization", 5, batch_norm},
     {"LayerNormalization", 2, layer_norm},
     {"RMSNormalization", 2, rms_norm},
@@ -318,7 +318,7 @@ constexpr ConvertRow kRows[] = {
 }  // namespace
 
 std::span<const ConvertRow> network_conversions() {
-  return kRows;
+  return kNetworkRows;
 }
 
 }  // namespace lowtide::io

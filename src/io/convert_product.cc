@@ -1,6 +1,6 @@
 // Matrix products. A transposition of the last two dims that feeds one becomes its attribute; a
 // following addition of a vector that only this product feeds becomes its bias; operands of rank 1
-// get their extent of 1 by a view.
+// get their extent of 1 by a as_view.
 #include <fmt/format.h>
 
 #include "io/convert.h"
@@ -50,7 +50,7 @@ Result<ValueId> following_bias(NodeCall& call, const Expr& extent) {
   return bias;
 }
 
-Result<ValueId> view(NodeCall& call, ValueId x, ir::Dims dims) {
+Result<ValueId> as_view(NodeCall& call, ValueId x, ir::Dims dims) {
   return call.emit("Reshape", {x}, {{"shape", list(std::move(dims))}});
 }
 
@@ -62,10 +62,10 @@ Status vector_product(NodeCall& call) {
   const ir::Dims left = call.dims(0), right = call.dims(1);
   if (left.empty() || right.empty()) return error(ErrorCode::kInput, "an operand of rank 0");
   if (left.size() == 1) {
-    LT_ASSIGN(a, view(call, a, {Expr(1), left[0]}));
+    LT_ASSIGN(a, as_view(call, a, {Expr(1), left[0]}));
   }
   if (right.size() == 1) {
-    LT_ASSIGN(b, view(call, b, {right[0], Expr(1)}));
+    LT_ASSIGN(b, as_view(call, b, {right[0], Expr(1)}));
   }
   LT_ASSIGN(const ValueId c, call.emit("MatMul", {a, b}));
   ir::Dims dims = call.of(c).dims;
@@ -87,7 +87,7 @@ Status mat_mul(NodeCall& call) {
   return call.result("MatMul", std::move(inputs), std::move(attrs));
 }
 
-Result<ValueId> scaled(NodeCall& call, ValueId x, double factor) {
+Result<ValueId> scaled_by(NodeCall& call, ValueId x, double factor) {
   if (factor == 1.0) return x;
   return call.emit("AffineScalar", {x}, {{"scale", factor}, {"shift", 0.0}});
 }
@@ -123,18 +123,18 @@ Status gemm(NodeCall& call) {
     return call.result("MatMul", std::move(inputs), std::move(attrs));
   LT_ASSIGN(const ValueId product, call.emit("MatMul", std::move(inputs), std::move(attrs)));
   if (!has_c) return call.result("AffineScalar", {product}, {{"scale", alpha}, {"shift", 0.0}});
-  LT_ASSIGN(const ValueId left, scaled(call, product, alpha));
+  LT_ASSIGN(const ValueId left, scaled_by(call, product, alpha));
   LT_ASSIGN(const ValueId c, call.value(2));
-  LT_ASSIGN(const ValueId right, scaled(call, c, beta));
+  LT_ASSIGN(const ValueId right, scaled_by(call, c, beta));
   return call.result("Add", {left, right});
 }
 
-constexpr ConvertRow kRows[] = {{"MatMul", 2, mat_mul}, {"Gemm", 2, gemm}};
+constexpr ConvertRow kProductRows[] = {{"MatMul", 2, mat_mul}, {"Gemm", 2, gemm}};
 
 }  // namespace
 
 std::span<const ConvertRow> product_conversions() {
-  return kRows;
+  return kProductRows;
 }
 
 }  // namespace lowtide::io

@@ -279,7 +279,7 @@ Status qlinear_conv(NodeCall& call) {
   return requantize(call, y, per_feature);
 }
 
-constexpr ConvertRow kRows[] = {
+constexpr ConvertRow kQuantizedRows[] = {
     {"QuantizeLinear", 2, quantize},
     {"DequantizeLinear", 2, dequantize},
     {"DynamicQuantizeLinear", 1, dynamic_quantize},
@@ -292,7 +292,7 @@ constexpr ConvertRow kRows[] = {
 }  // namespace
 
 std::span<const ConvertRow> quantized_conversions() {
-  return kRows;
+  return kQuantizedRows;
 }
 
 }  // namespace lowtide::io

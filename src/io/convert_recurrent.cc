@@ -18,7 +18,7 @@ namespace {
 using ir::ValueId;
 using sym::Expr;
 
-struct Cell {
+struct RecurrentCell {
   std::string_view kind;  // of the op; "Train" behind it for training, where that differs
   int64_t gates;
   size_t activations;  // of one direction
@@ -26,16 +26,16 @@ struct Cell {
   size_t outputs;
   bool two_forms;
 };
-constexpr Cell kLstm = {"Lstm", 4, 3, "sigmoid+tanh+tanh", 3, true};
-constexpr Cell kGru = {"Gru", 3, 2, "sigmoid+tanh", 2, true};
-constexpr Cell kRnn = {"Rnn", 1, 1, "tanh", 2, false};
+constexpr RecurrentCell kLstm = {"Lstm", 4, 3, "sigmoid+tanh+tanh", 3, true};
+constexpr RecurrentCell kGru = {"Gru", 3, 2, "sigmoid+tanh", 2, true};
+constexpr RecurrentCell kRnn = {"Rnn", 1, 1, "tanh", 2, false};
 
 // Inputs that the three share.
 enum In : size_t { kX, kW, kR, kB, kLengths, kH0, kC0, kPeepholes };
 
 class Recurrent {
  public:
-  Recurrent(NodeCall& call, const Cell& cell) : call_(call), cell_(cell) {}
+  Recurrent(NodeCall& call, const RecurrentCell& cell) : call_(call), cell_(cell) {}
 
   Status run() {
     LT_RETURN_IF_ERROR(read_sizes());
@@ -235,7 +235,7 @@ class Recurrent {
   }
 
   NodeCall& call_;
-  const Cell& cell_;
+  const RecurrentCell& cell_;
   bool batch_first_ = false;
   int64_t units_ = 0, directions_ = 1;
   Expr steps_, batch_;
@@ -252,12 +252,12 @@ Status rnn(NodeCall& call) {
   return Recurrent(call, kRnn).run();
 }
 
-constexpr ConvertRow kRows[] = {{"LSTM", 3, lstm}, {"GRU", 3, gru}, {"RNN", 3, rnn}};
+constexpr ConvertRow kRecurrentRows[] = {{"LSTM", 3, lstm}, {"GRU", 3, gru}, {"RNN", 3, rnn}};
 
 }  // namespace
 
 std::span<const ConvertRow> recurrent_conversions() {
-  return kRows;
+  return kRecurrentRows;
 }
 
 }  // namespace lowtide::io

@@ -137,7 +137,7 @@ Status reduce_log_sum_exp(NodeCall& call) {
   return reduce(call, nothing, "ReduceLogSumExp", "");
 }
 
-constexpr ConvertRow kRows[] = {
+constexpr ConvertRow kReductionRows[] = {
     {"ReduceSum", 1, reduce_sum},        {"ReduceMean", 1, reduce_mean},
     {"ReduceMax", 1, reduce_max},        {"ReduceMin", 1, reduce_min},
     {"ReduceProd", 1, reduce_prod},      {"ReduceL1", 1, reduce_l1},
@@ -148,7 +148,7 @@ constexpr ConvertRow kRows[] = {
 }  // namespace
 
 std::span<const ConvertRow> reduction_conversions() {
-  return kRows;
+  return kReductionRows;
 }
 
 }  // namespace lowtide::io

@@ -337,7 +337,7 @@ Status center_crop_pad(NodeCall& call) {
   return call.result("Pad", {x}, pad);
 }
 
-constexpr ConvertRow kRows[] = {
+constexpr ConvertRow kResamplingRows[] = {
     {"AffineGrid", 2, affine_grid}, {"CenterCropPad", 2, center_crop_pad},
     {"GridSample", 2, grid_sample}, {"Resize", 1, resize},
     {"RoiAlign", 3, roi_align},     {"Upsample", 1, resize},
@@ -346,7 +346,7 @@ constexpr ConvertRow kRows[] = {
 }  // namespace
 
 std::span<const ConvertRow> resampling_conversions() {
-  return kRows;
+  return kResamplingRows;
 }
 
 }  // namespace lowtide::io

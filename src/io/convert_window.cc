@@ -242,7 +242,7 @@ Status global_lp(NodeCall& call) {
   return root(call, sum, p);
 }
 
-constexpr ConvertRow kRows[] = {
+constexpr ConvertRow kWindowRows[] = {
     {"Conv", 2, conv},
     {"ConvTranspose", 2, conv_transpose},
     {"MaxPool", 1, max_pool},
@@ -262,7 +262,7 @@ Result<ir::Attrs> conv_attrs(NodeCall& call, size_t weights) {
 }
 
 std::span<const ConvertRow> window_conversions() {
-  return kRows;
+  return kWindowRows;
 }
 
 }  // namespace lowtide::io

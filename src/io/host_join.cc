@@ -340,7 +340,7 @@ HostResult fold_scatter_nd(const HostCall& call) {
   return single(std::move(result));
 }
 
-constexpr HostRow kRows[] = {
+constexpr HostRow kHostJoinRows[] = {
     {"Concat", 1, fold_concat},
     {"Gather", 2, fold_gather},
     {"GatherElements", 2, fold_gather_elements},
@@ -351,7 +351,7 @@ constexpr HostRow kRows[] = {
 }  // namespace
 
 std::span<const HostRow> host_join_rows() {
-  return kRows;
+  return kHostJoinRows;
 }
 
 }  // namespace lowtide::io

@@ -539,7 +539,7 @@ HostResult fold_is_nan(const HostCall& call) {
   return std::vector<HostValue>{std::move(value)};
 }
 
-constexpr HostRow kRows[] = {
+constexpr HostRow kHostMathRows[] = {
     {"Add", 2, fold_binary<Op::kAdd>},
     {"Sub", 2, fold_binary<Op::kSub>},
     {"Mul", 2, fold_binary<Op::kMul>},
@@ -578,7 +578,7 @@ constexpr HostRow kRows[] = {
 }  // namespace
 
 std::span<const HostRow> host_math_rows() {
-  return kRows;
+  return kHostMathRows;
 }
 
 }  // namespace lowtide::io

@@ -274,7 +274,7 @@ HostResult fold_range(const HostCall& call) {
   return single(std::move(range));
 }
 
-constexpr HostRow kRows[] = {
+constexpr HostRow kHostMoveRows[] = {
     {"Identity", 1, fold_identity},
     {"Squeeze", 1, fold_squeeze},
     {"Unsqueeze", 1, fold_unsqueeze},
@@ -292,7 +292,7 @@ constexpr HostRow kRows[] = {
 }  // namespace
 
 std::span<const HostRow> host_move_rows() {
-  return kRows;
+  return kHostMoveRows;
 }
 
 }  // namespace lowtide::io

@@ -207,7 +207,7 @@ HostResult fold_blackman(const HostCall& call) {
   return window(call, 0.42, 0.5, 0.08);
 }
 
-constexpr HostRow kRows[] = {
+constexpr HostRow kHostScanRows[] = {
     {"HannWindow", 1, fold_hann},
     {"HammingWindow", 1, fold_hamming},
     {"BlackmanWindow", 1, fold_blackman},
@@ -223,7 +223,7 @@ constexpr HostRow kRows[] = {
 }  // namespace
 
 std::span<const HostRow> host_scan_rows() {
-  return kRows;
+  return kHostScanRows;
 }
 
 }  // namespace lowtide::io

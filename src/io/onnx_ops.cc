@@ -15,7 +15,7 @@
 namespace lowtide::io {
 namespace {
 
-constexpr size_t kNamesShown = 8;
+constexpr size_t kNodesShown = 8;
 
 }  // namespace
 
@@ -57,7 +57,7 @@ Status check_ops(const OnnxModel& model) {
   }
   std::string text;
   for (const auto& [type, nodes] : refused) {
-    const size_t shown = std::min(nodes.size(), kNamesShown);
+    const size_t shown = std::min(nodes.size(), kNodesShown);
     text += fmt::format(
         "{}{} {} ({}{})", text.empty() ? "" : ", ", type, nodes.size(),
         fmt::join(nodes.begin(), nodes.begin() + static_cast<std::ptrdiff_t>(shown), " "),

@@ -363,7 +363,7 @@ std::string output_dims(const ir::Graph& graph) {
   }
   return text;
 }
-int count(const ir::Graph& graph, std::string_view kind) {
+int count_ops(const ir::Graph& graph, std::string_view kind) {
   int n = 0;
   for (ir::OpId op : graph.ops()) n += graph.op(op).kind == kind ? 1 : 0;
   return n;
@@ -379,8 +379,8 @@ TEST(OnnxModels, ResNet50ConvertsBoundAndSymbolic) {
   EXPECT_EQ(output_dims(*symbolic), "batch, 1000");
   const auto trained = read_model("resnet50.onnx", {.bindings = {{"batch", 2}}, .training = true});
   ASSERT_TRUE(trained) << trained.error().message;
-  EXPECT_EQ(count(*trained, "BatchNormTrain"), 53);
-  EXPECT_EQ(count(*trained, "RunningUpdate"), 106);
+  EXPECT_EQ(count_ops(*trained, "BatchNormTrain"), 53);
+  EXPECT_EQ(count_ops(*trained, "RunningUpdate"), 106);
   int64_t trained_elements = 0, statistics = 0;
   for (ir::ValueId id : trained->values()) {
     const ir::Value& value = trained->value(id);
@@ -397,7 +397,7 @@ TEST(OnnxModels, ResNet50ConvertsBoundAndSymbolic) {
 TEST(OnnxModels, UnetKeepsItsTransposedConvolutions) {
   const auto graph = read_model("unet.onnx", {});
   ASSERT_TRUE(graph) << graph.error().message;
-  EXPECT_EQ(count(*graph, "ConvDataGrad"), 4);
+  EXPECT_EQ(count_ops(*graph, "ConvDataGrad"), 4);
   EXPECT_EQ(output_dims(*graph), "batch, 2, 256, 256");
 }
 
@@ -407,16 +407,16 @@ TEST(OnnxModels, Gpt2FoldsItsMaskWithoutNumbers) {
   const auto graph = read_model("gpt2.onnx", {.training = true});
   ASSERT_TRUE(graph) << graph.error().message;
   EXPECT_EQ(output_dims(*graph), "batch, seq, 50257");
-  EXPECT_EQ(count(*graph, "Trilu"), 1);
-  EXPECT_EQ(count(*graph, "Fill"), 1);
-  EXPECT_EQ(count(*graph, "Gelu"), 12);
-  EXPECT_EQ(count(*graph, "Tanh"), 0);
-  EXPECT_EQ(count(*graph, "Gather"), 1);
-  EXPECT_EQ(count(*graph, "Dropout"), 37);
-  EXPECT_EQ(count(*graph, "MatMul"), 73);
+  EXPECT_EQ(count_ops(*graph, "Trilu"), 1);
+  EXPECT_EQ(count_ops(*graph, "Fill"), 1);
+  EXPECT_EQ(count_ops(*graph, "Gelu"), 12);
+  EXPECT_EQ(count_ops(*graph, "Tanh"), 0);
+  EXPECT_EQ(count_ops(*graph, "Gather"), 1);
+  EXPECT_EQ(count_ops(*graph, "Dropout"), 37);
+  EXPECT_EQ(count_ops(*graph, "MatMul"), 73);
   const auto without = read_model("gpt2.onnx", {.training = true, .dropout = false});
   ASSERT_TRUE(without);
-  EXPECT_EQ(count(*without, "Dropout"), 0);
+  EXPECT_EQ(count_ops(*without, "Dropout"), 0);
   const auto table = graph->find_value("transformer.wte.weight");
   ASSERT_TRUE(table);
   EXPECT_EQ(graph->readers(*table).size(),

@@ -24,7 +24,7 @@ namespace {
 static_assert(std::endian::native == std::endian::little, "payloads are copied as they lie");
 
 constexpr int kMaxNesting = 64;  // of messages; a branch in a branch is three of them
-constexpr int kMaxNodes = 1 << 20;
+constexpr int kMaxFileNodes = 1 << 20;
 constexpr int kMaxRank = 32;
 constexpr int64_t kMaxElements = int64_t{1} << 48;
 constexpr std::string_view kKindKey = "pkg.torch.export.graph_signature.InputSpec.kind";
@@ -214,9 +214,9 @@ int32_t filled_type(const onnx_wire::Attribute& wire) {
 Result<OnnxNode> read_node(const Place& place, onnx_wire::Node& wire);
 
 Status check_node_count(const Place& place, const onnx_wire::Graph& wire) {
-  if (wire.node_size() <= kMaxNodes) return {};
+  if (wire.node_size() <= kMaxFileNodes) return {};
   return error(ErrorCode::kInput, fmt::format("{}: {} nodes, more than {}", place.origin,
-                                              wire.node_size(), kMaxNodes));
+                                              wire.node_size(), kMaxFileNodes));
 }
 
 // NOLINTBEGIN(misc-no-recursion): a subgraph in a subgraph, at most kMaxNesting messages deep

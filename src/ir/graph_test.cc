@@ -3,38 +3,12 @@
 #include <gtest/gtest.h>
 
 #include "ir/graph_text.h"
+#include "ir/testing.h"
 
 namespace lowtide::ir {
 namespace {
 
-const sym::Expr batch = sym::Expr::symbol("batch");
-
-Value value(std::string name, Dims dims) {
-  Value v;
-  v.name = std::move(name);
-  v.dims = std::move(dims);
-  return v;
-}
-
-Value alias_of(ValueId base, Alias alias, std::string name, Dims dims, sym::Expr offset = 0) {
-  Value v = value(std::move(name), std::move(dims));
-  v.alias = alias;
-  v.base = base;
-  v.offset_bytes = std::move(offset);
-  return v;
-}
-
-Op op(std::string name, std::vector<ValueId> inputs) {
-  Op o;
-  o.kind = "Any";
-  o.name = std::move(name);
-  o.inputs = std::move(inputs);
-  return o;
-}
-
-ValueId add(Graph& graph, Op o, Value out) {
-  return graph.op(graph.add_op(std::move(o), {std::move(out)})).outputs[0];
-}
+using testing::add, testing::alias_of, testing::batch, testing::op, testing::value;
 
 TEST(GraphTest, KeepsStoragesReadersAndNames) {
   Graph graph;

@@ -11,16 +11,16 @@ namespace lowtide::ir {
 namespace {
 
 sym::Expr random_size(Rng& rng) {
-  const sym::Expr batch = sym::Expr::symbol("batch"), odd = sym::Expr::symbol("seq, \"x\" ]");
+  const sym::Expr n = sym::Expr::symbol("batch"), odd = sym::Expr::symbol("seq, \"x\" ]");
   switch (rng.below(5)) {
     case 0:
-      return batch;
+      return n;
     case 1:
-      return batch * 64 + 1;
+      return n * 64 + 1;
     case 2:
-      return sym::floordiv(batch + odd, 2);
+      return sym::floordiv(n + odd, 2);
     case 3:
-      return sym::min(odd, batch * odd);
+      return sym::min(odd, n * odd);
     default:
       return rng.between(0, 512);
   }

@@ -21,7 +21,7 @@ using runtime::CopyDirection;
 
 constexpr int64_t kSmall = 64;  // bytes whose move takes no time but the latency
 
-double seconds_since(Clock::time_point start) {
+double elapsed(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
@@ -51,7 +51,7 @@ class Mover {
     for (int i = 0; i <= repetitions; ++i) {
       const auto start = Clock::now();
       LT_RETURN_IF_ERROR(move(direction, bytes));
-      if (i > 0) times.push_back(seconds_since(start));
+      if (i > 0) times.push_back(elapsed(start));
     }
     return cost::median(std::move(times));
   }
@@ -75,7 +75,7 @@ Result<std::pair<double, double>> beside_copies(Mover& mover, const KernelLoad& 
       moved = mover.move(out ? CopyDirection::kOut : CopyDirection::kIn, mover.bytes());
       bytes += static_cast<double>(mover.bytes());
     }
-    seconds = seconds_since(start);
+    seconds = elapsed(start);
   });
   const Result<double> took = load();
   stop = true;

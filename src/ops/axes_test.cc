@@ -33,7 +33,7 @@ int axis_named(const AxisMap& map, std::string_view name) {
   return 0;
 }
 
-std::string print(const SliceOf& slice) {
+std::string printed(const SliceOf& slice) {
   if (slice.absent) return "absent";
   if (slice.whole) return "whole";
   return fmt::format("{}:[{},{})", slice.dim, sym::print(slice.begin), sym::print(slice.end));
@@ -45,9 +45,9 @@ std::string slices(const Example& example, std::string_view axis, int64_t begin,
   const auto made = part(example.instance(), axis_named(*map, axis), begin, end);
   if (!made) return made.error().message;
   std::string text;
-  for (const SliceOf& slice : made->inputs) text += print(slice) + " ";
+  for (const SliceOf& slice : made->inputs) text += printed(slice) + " ";
   text += "->";
-  for (const SliceOf& slice : made->outputs) text += " " + print(slice);
+  for (const SliceOf& slice : made->outputs) text += " " + printed(slice);
   return text;
 }
 

@@ -4,13 +4,10 @@
 #include <string>
 
 #include "base/axis_taps.h"
+#include "ops/random_draw.h"
 
 namespace lowtide::ops {
 namespace {
-
-bool chance(Rng& rng, uint64_t one_in) {
-  return rng.below(one_in) == 0;
-}
 
 template <size_t n>
 std::string one_of(const std::array<const char*, n>& words, Rng& rng) {

@@ -26,7 +26,7 @@
 namespace lowtide::pipeline {
 namespace {
 
-OptimizeOptions training_options() {
+OptimizeOptions claim_options() {
   OptimizeOptions options = options_on_cpu();
   options.training = autodiff::TrainingOptions{};
   options.training->optimizer.kind = autodiff::OptimizerKind::kAdamW;
@@ -114,7 +114,7 @@ TEST(Claims, HoldToTheTickWhateverOpsTake) {
   for (uint64_t seed = 1; seed <= 120; ++seed) {
     Rng rng(seed);
     const ir::Graph graph = blocks(rng, 3 + static_cast<int>(seed % 9));
-    OptimizeOptions options = training_options();
+    OptimizeOptions options = claim_options();
     options.device = random_device(rng);
     options.schedule.remat.max_units = 300'000;
     if (seed % 3 == 0) {
@@ -161,7 +161,7 @@ TEST(Claims, OfTimeAndFloorAreWhatTheVerifierShows) {
   for (uint64_t seed = 1; seed <= 36; ++seed) {
     Rng rng(seed);
     const ir::Graph graph = blocks(rng, 3 + static_cast<int>(seed % 6));
-    OptimizeOptions options = training_options();
+    OptimizeOptions options = claim_options();
     if (seed % 3 == 0) options.slow_tiers = {{"host", random_link(rng)}};
     if (seed % 9 == 0) options.slow_tiers.push_back({"file", random_link(rng)});
     const auto whole = optimize(graph, options);
@@ -206,7 +206,7 @@ std::vector<plan::Plan> plans_by_cases() {
   for (uint64_t seed = 1; seed <= 30; ++seed) {
     Rng rng(seed);
     const ir::Graph graph = blocks(rng, 6 + static_cast<int>(seed % 9));
-    OptimizeOptions options = training_options();
+    OptimizeOptions options = claim_options();
     options.proof_units = 40'000'000;
     const auto whole = optimize(graph, options);
     options.budget_bytes = whole->plan.arena_bytes * rng.between(45, 80) / 100;
@@ -299,7 +299,7 @@ struct Made {
 };
 
 Made in_best_order(const ir::Graph& forward, const std::vector<plan::Link>& links) {
-  const OptimizeOptions options = training_options();
+  const OptimizeOptions options = claim_options();
   const ir::Graph graph = autodiff::make_training_graph(forward, *options.training).value();
   analysis::OpCosts costs;
   costs.seconds = cost::all_op_seconds(graph, options.device).value();

@@ -121,7 +121,7 @@ TEST_F(GateTest, EveryPlanOfAFrontPassesIt) {
     return std::vector<int64_t>{unlimited, (floor + unlimited) / 2};
   };
   options.spoil = [&](plan::Plan&) { ++seen; };
-  const auto front = optimize_front(mlp(4, 32, 16), options, choose);
+  const auto front = optimize_front(mlp(12, 64, 16), options, choose);
   ASSERT_TRUE(front.has_value()) << front.error().message;
   int made = 1;  // without a budget
   for (const FrontPoint& point : front->points) made += point.made.has_value();
@@ -132,7 +132,7 @@ TEST_F(GateTest, EveryPlanOfAFrontPassesIt) {
     options.spoil = [&](plan::Plan& plan) {
       if (count++ == wrong) plan.arena_bytes -= 64;
     };
-    const auto refusal = optimize_front(mlp(4, 32, 16), options, choose);
+    const auto refusal = optimize_front(mlp(12, 64, 16), options, choose);
     ASSERT_FALSE(refusal.has_value()) << "plan " << wrong << " of " << made;
     EXPECT_EQ(refusal.error().code, ErrorCode::kInternal);
   }

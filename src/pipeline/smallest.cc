@@ -14,11 +14,11 @@ constexpr int kSteps = 8;           // of the halving
 constexpr int64_t kWorkShare = 20;  // of the whole work, for all steps together
 // A step that gets less, by ops but not above all, seldom comes to anything.
 constexpr int64_t kLeastUnitsPerOp = 20'000, kLeastUnits = 5'000'000;
-constexpr int kTries = 3;           // inner budgets of a step, where buffers may move
-constexpr int kPacked = 3;          // schedules that get addresses, the lowest ones
-constexpr int64_t kPackShare = 40;  // of the packer's work, for each of them
-constexpr int64_t kLeastPackUnits = 50'000;
-constexpr int64_t kFineness = 500;  // of the halving, as a part of the bytes
+constexpr int kTries = 3;                 // inner budgets of a step, where buffers may move
+constexpr int kPacked = 3;                // schedules that get addresses, the lowest ones
+constexpr int64_t kPackShareOfStep = 40;  // of the packer's work, for each of them
+constexpr int64_t kLeastPackUnitsOfStep = 50'000;
+constexpr int64_t kHalvingFineness = 500;  // of the halving, as a part of the bytes
 
 struct Low {
   std::vector<plan::SchedAction> sequence;
@@ -48,7 +48,7 @@ std::vector<Low> descend(const analysis::ScheduleView& view, const OptimizeOptio
   remat::JointOptions search = share_of(options, problem.ops.size());
   const WorkBudget clock(1);
   int64_t missed = floor - 1, lowest = from;
-  for (int step = 0; step < kSteps && lowest - missed > lowest / kFineness; ++step) {
+  for (int step = 0; step < kSteps && lowest - missed > lowest / kHalvingFineness; ++step) {
     search.remat.max_seconds = options.schedule.remat.max_seconds - clock.seconds();
     if (search.remat.max_seconds <= 0) break;
     // The floor itself first: where it can be reached, nothing else needs to be tried.
@@ -73,8 +73,8 @@ Result<std::optional<Solution>> find_smallest(const analysis::ScheduleView& view
                                               const Solution& unlimited, int64_t floor) {
   std::vector<Low> lows = descend(view, options, unlimited.profile.peak_bytes, floor);
   OptimizeOptions packing = options;
-  packing.pack.work_limit = std::max(packing.pack.work_limit / kPackShare,
-                                     std::min(packing.pack.work_limit, kLeastPackUnits));
+  packing.pack.work_limit = std::max(packing.pack.work_limit / kPackShareOfStep,
+                                     std::min(packing.pack.work_limit, kLeastPackUnitsOfStep));
   const std::vector<plan::Link> links = plan::links_of(view.problem);
   std::optional<Solution> best;
   int64_t least = unlimited.arena_bytes;

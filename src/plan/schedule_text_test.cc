@@ -17,7 +17,7 @@ std::string random_name(Rng& rng) {
   return name;
 }
 
-ScheduleProblem random_problem(Rng& rng) {
+ScheduleProblem random_schedule_problem(Rng& rng) {
   ScheduleProblem problem;
   const size_t n = 1 + rng.below(8);
   for (size_t i = 0; i < n; ++i)
@@ -76,7 +76,7 @@ ScheduleProblem random_problem(Rng& rng) {
 TEST(ScheduleText, PrintThenParseGivesTheProblemBack) {
   Rng rng(31);
   for (int i = 0; i < 3000; ++i) {
-    const ScheduleProblem problem = random_problem(rng);
+    const ScheduleProblem problem = random_schedule_problem(rng);
     ASSERT_TRUE(check(problem).has_value());
     const std::string text = print(problem);
     const auto parsed = parse_schedule_problem(text, "round trip");
@@ -159,7 +159,7 @@ TEST(ScheduleText, DamagedTextNeverParsesIntoAnInvalidProblem) {
   Rng rng(32);
   int parsed = 0;
   for (int i = 0; i < 6000; ++i) {
-    std::string text = print(random_problem(rng));
+    std::string text = print(random_schedule_problem(rng));
     for (uint64_t k = 1 + rng.below(3); k > 0; --k) {
       const size_t at = rng.below(text.size());
       switch (rng.below(4)) {

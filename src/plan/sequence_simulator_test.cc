@@ -38,8 +38,8 @@ SchedAction load_resident(size_t r) {
   return SchedAction::load(SchedResidentId(r));
 }
 
-SchedValue value(int64_t bytes, size_t producer, std::vector<size_t> readers,
-                 bool is_output = false) {
+SchedValue sequence_value(int64_t bytes, size_t producer, std::vector<size_t> readers,
+                          bool is_output = false) {
   SchedValue v;
   v.bytes = bytes;
   v.producer = SchedOpId(producer);
@@ -57,23 +57,23 @@ SchedOp op(double seconds, bool may_rerun = true) {
 
 // 0 -> x(8) -> 1 -> y(4) -> 2 -> z(16) -> 3, which reads x, too, and makes out(1), an output. The
 // link moves 4 bytes a second out, 8 in, after half a second. Op 3 may not run again.
-ScheduleProblem chain() {
+ScheduleProblem sequence_chain() {
   ScheduleProblem problem;
   problem.ops.push_back(op(1));
   problem.ops.push_back(op(2));
   problem.ops.push_back(op(4));
   problem.ops.push_back(op(8, false));
-  problem.values.push_back(value(8, 0, {1, 3}));
-  problem.values.push_back(value(4, 1, {2}));
-  problem.values.push_back(value(16, 2, {3}));
-  problem.values.push_back(value(1, 3, {}, true));
+  problem.values.push_back(sequence_value(8, 0, {1, 3}));
+  problem.values.push_back(sequence_value(4, 1, {2}));
+  problem.values.push_back(sequence_value(16, 2, {3}));
+  problem.values.push_back(sequence_value(1, 3, {}, true));
   problem.link = Link{4, 8, 0.5};
   return problem;
 }
 
-// chain() with a resident of 8 bytes that op 1 reads and op 3 overwrites.
+// sequence_chain() with a resident of 8 bytes that op 1 reads and op 3 overwrites.
 ScheduleProblem chain_with_resident() {
-  ScheduleProblem problem = chain();
+  ScheduleProblem problem = sequence_chain();
   problem.resident_bytes = 100;
   SchedResident resident;
   resident.bytes = 8;
@@ -85,7 +85,7 @@ ScheduleProblem chain_with_resident() {
 }
 
 TEST(Sequence, ARerunMakesAValueAnewAndFreesItMeanwhile) {
-  const ScheduleProblem problem = chain();
+  const ScheduleProblem problem = sequence_chain();
   ASSERT_TRUE(check(problem).has_value());
   const auto kept = simulate_sequence(problem, Sequence{run(0), run(1), run(2), run(3)}).value();
   EXPECT_EQ(kept.action_bytes, (std::vector<int64_t>{8, 12, 28, 25}));
@@ -105,9 +105,10 @@ TEST(Sequence, ARerunMakesAValueAnewAndFreesItMeanwhile) {
 }
 
 TEST(Sequence, AStoredValueIsAbsentBetweenItsDropAndItsLoad) {
-  const auto profile = simulate_sequence(chain(), Sequence{run(0), store(0), run(1), drop(0),
-                                                           run(2), load(0), run(3)})
-                           .value();
+  const auto profile =
+      simulate_sequence(sequence_chain(),
+                        Sequence{run(0), store(0), run(1), drop(0), run(2), load(0), run(3)})
+          .value();
   EXPECT_EQ(profile.action_bytes, (std::vector<int64_t>{8, 8, 12, 12, 20, 24, 25}));
   // The store runs from 1 to 3.5; op 1 ends at 3, so the drop waits until 3.5. Op 2 ends at 7.5,
   // the load takes until 9, op 3 until 17.
@@ -119,7 +120,7 @@ TEST(Sequence, AStoredValueIsAbsentBetweenItsDropAndItsLoad) {
 }
 
 TEST(Sequence, TransfersOfOneDirectionWaitForEachOther) {
-  ScheduleProblem problem = chain();
+  ScheduleProblem problem = sequence_chain();
   problem.ops[SchedOpId(2)].seconds = 0;
   const auto profile =
       simulate_sequence(problem, Sequence{run(0), run(1), store(0), store(1), drop(0), drop(1),
@@ -130,7 +131,7 @@ TEST(Sequence, TransfersOfOneDirectionWaitForEachOther) {
 }
 
 TEST(Sequence, AnUnchangedValueIsStoredOnceAndDroppedTwice) {
-  ScheduleProblem problem = chain();
+  ScheduleProblem problem = sequence_chain();
   problem.values[SchedValueId(0)].readers = {SchedOpId(1), SchedOpId(2), SchedOpId(3)};
   const auto profile =
       simulate_sequence(problem, Sequence{run(0), store(0), run(1), drop(0), load(0), run(2),
@@ -161,7 +162,7 @@ TEST(Sequence, AResidentThatMovesHasItsHomeInTheSlowTier) {
 }
 
 TEST(Sequence, AnInPlacePairIsTakenWhereTheInstanceEnds) {
-  ScheduleProblem problem = chain();
+  ScheduleProblem problem = sequence_chain();
   problem.values[SchedValueId(1)].bytes = 8;
   problem.in_place = {{SchedOpId(1), SchedValueId(0), SchedValueId(1)}};
   ASSERT_TRUE(check(problem).has_value());
@@ -191,12 +192,13 @@ void expect_error(const ScheduleProblem& problem, const Sequence& sequence, std:
 }
 
 TEST(Sequence, RefusesRunsOutOfTurn) {
-  ScheduleProblem problem = chain();
+  ScheduleProblem problem = sequence_chain();
   problem.ops[SchedOpId(3)].name = "loss";
   expect_error(problem, {run(0), run(1), run(2)}, "op 3 (loss) never runs");
   expect_error(problem, {run(0), run(1), run(2), run(3), run(3)},
                "action 4: op 3 (loss) runs again");
-  expect_error(problem, {run(0), run(2)}, "action 1: op 2 reads value 1, which is not there");
+  expect_error(problem, {run(0), run(2)},
+               "action 1: op 2 reads sequence_value 1, which is not there");
   expect_error(problem, {run(9)}, "does not exist");
   problem.control = {{SchedOpId(1), SchedOpId(2)}};
   problem.values[SchedValueId(1)].readers.clear();
@@ -205,20 +207,21 @@ TEST(Sequence, RefusesRunsOutOfTurn) {
 }
 
 TEST(Sequence, RefusesTransfersOfWhatIsNotThere) {
-  ScheduleProblem problem = chain();
-  expect_error(problem, {store(0)}, "action 0: it stores value 0, which is not there");
+  ScheduleProblem problem = sequence_chain();
+  expect_error(problem, {store(0)}, "action 0: it stores sequence_value 0, which is not there");
   expect_error(problem, {run(0), drop(0)}, "not stored");
   expect_error(problem, {run(0), load(0)}, "not stored");
   expect_error(problem, {run(0), store(0), store(0)}, "stored already");
-  expect_error(problem, {run(0), store(0), drop(0), drop(0)}, "drops value 0, which is not there");
-  expect_error(problem, {run(0), store(0), drop(0), run(1)}, "op 1 reads value 0");
+  expect_error(problem, {run(0), store(0), drop(0), drop(0)},
+               "drops sequence_value 0, which is not there");
+  expect_error(problem, {run(0), store(0), drop(0), run(1)}, "op 1 reads sequence_value 0");
   expect_error(problem, {run(0), store(0), load(0)}, "has no drop");
   expect_error(problem, {run(0), store(0), run(0)}, "has no drop");
   expect_error(problem, {run(0), store(0), run(1), run(2), run(3)}, "the end of the sequence: the");
   expect_error(problem, {run(0), store(0), run(1), drop(0), load(0), run(0), run(2), run(3)},
-               "nothing uses value 0");
+               "nothing uses sequence_value 0");
   expect_error(problem, {run(0), run(1), run(2), run(3), store(3), drop(3)},
-               "value 3 is an output of the step");
+               "sequence_value 3 is an output of the step");
   expect_error(problem, {run(0), {Kind::kStore, {}, SchedValueId(7), {}}}, "does not exist");
   expect_error(problem, {run(0), {Kind::kStore, {}, {}, {}}}, "does not exist");
   expect_error(problem, {load_resident(0)}, "moves resident 0; 0 residents may move");
@@ -235,7 +238,7 @@ TEST(Sequence, RefusesStaleCopies) {
                "changed since");
   expect_error(problem, {load_resident(0), run(0), run(1), run(2), store_resident(0), run(3)},
                "op 3 writes resident 0 while it is being stored");
-  problem = chain();
+  problem = sequence_chain();
   problem.values[SchedValueId(1)].readers = {SchedOpId(2), SchedOpId(3)};
   problem.values[SchedValueId(1)].writers = {SchedOpId(2)};
   problem.ops[SchedOpId(1)].may_rerun = problem.ops[SchedOpId(2)].may_rerun = false;
@@ -587,7 +590,7 @@ TEST(Sequence, AgreesWithTheDefinitionOnRandomSchedules) {
 }
 
 TEST(Sequence, TiersHaveTheirOwnStreams) {
-  ScheduleProblem problem = chain();
+  ScheduleProblem problem = sequence_chain();
   problem.ops[SchedOpId(2)].seconds = 0;
   problem.more_links = {Link{2, 4, 0.5}};
   ASSERT_TRUE(check(problem).has_value());

@@ -20,8 +20,8 @@ constexpr int64_t kFirstSplits = 10;     // of a chain of two, when it is compar
 constexpr int64_t kSmallShare = 200;     // values below that part of the capacity are left out
 constexpr double kRunWeight = 0.15, kAgainWeight = 0.3;  // of an op's time, against what bytes cost
 
-struct Program {
-  Program(const StepGraph& graph, std::vector<SchedOpId> ops, int64_t small_bytes)
+struct TrialProgram {
+  TrialProgram(const StepGraph& graph, std::vector<SchedOpId> ops, int64_t small_bytes)
       : segments(graph, std::move(ops)), program(segments, small_bytes) {}
 
   CutSegments segments;
@@ -29,10 +29,11 @@ struct Program {
 };
 
 // A chain of cuts and its tree.
-struct Chain : Program {
-  Chain(const StepGraph& graph, std::vector<SchedOpId> ops, int64_t small_bytes, double price,
-        WorkBudget& work)
-      : Program(graph, std::move(ops), small_bytes), tree(program, weights(graph, price), work) {}
+struct TrialChain : TrialProgram {
+  TrialChain(const StepGraph& graph, std::vector<SchedOpId> ops, int64_t small_bytes, double price,
+             WorkBudget& work)
+      : TrialProgram(graph, std::move(ops), small_bytes),
+        tree(program, weights(graph, price), work) {}
 
   std::vector<double> weights(const StepGraph& graph, double price) const {
     std::vector<double> result;
@@ -100,9 +101,10 @@ std::vector<SchedOpId> places(const StepGraph& graph, SchedOpId main) {
   return result;
 }
 
-class Search {
+class BranchSearch {
  public:
-  Search(const StepGraph& graph, const CutBoundResult& single, const BranchCutOptions& options)
+  BranchSearch(const StepGraph& graph, const CutBoundResult& single,
+               const BranchCutOptions& options)
       : graph_(graph),
         work_(options.max_work, options.max_seconds, options.cancel),
         small_bytes_(single.capacity_bytes / kSmallShare),
@@ -115,7 +117,7 @@ class Search {
 
   WorkBudget& work() { return work_; }
 
-  std::unique_ptr<Chain> run(SchedOpId main) {
+  std::unique_ptr<TrialChain> run(SchedOpId main) {
     auto best = make({main});
     bool open = best->tree.grow(goal_ticks_, kFirstSplits);
     int failures = 0;
@@ -142,14 +144,16 @@ class Search {
     double percent;  // when last tried: how much it helped
   };
 
-  std::unique_ptr<Chain> make(std::vector<SchedOpId> cuts) {
-    return std::make_unique<Chain>(graph_, std::move(cuts), small_bytes_, price_, work_);
+  std::unique_ptr<TrialChain> make(std::vector<SchedOpId> cuts) {
+    return std::make_unique<TrialChain>(graph_, std::move(cuts), small_bytes_, price_, work_);
   }
 
-  bool done(const Chain& chain) { return chain.tree.bound_ticks() >= goal_ticks_ || !work_.look(); }
+  bool done(const TrialChain& chain) {
+    return chain.tree.bound_ticks() >= goal_ticks_ || !work_.look();
+  }
 
   // With the op that raises the lowest cases most.
-  std::unique_ptr<Chain> extension(const Chain& from) {
+  std::unique_ptr<TrialChain> extension(const TrialChain& from) {
     std::stable_sort(tried_.begin(), tried_.end(),
                      [](const Tried& a, const Tried& b) { return a.percent > b.percent; });
     double most = kLeastRise;
@@ -160,7 +164,7 @@ class Search {
         break;
       auto cuts = chain_with(graph_, from.segments.cuts, tried.op);
       if (!cuts) continue;
-      const Program longer(graph_, std::move(*cuts), small_bytes_);
+      const TrialProgram longer(graph_, std::move(*cuts), small_bytes_);
       tried.percent = rise(from, longer);
       ++idle;
       if (tried.percent <= most) continue;
@@ -172,7 +176,7 @@ class Search {
   }
 
   // Mean percent that the relaxation of the lowest cases rises by with a further cut.
-  double rise(const Chain& from, const Program& longer) {
+  double rise(const TrialChain& from, const TrialProgram& longer) {
     LinearProgram lp(longer.program), base(from.program);
     double sum = 0;
     const auto cases = from.tree.lowest_cases(kCases);
@@ -188,21 +192,22 @@ class Search {
   }
 
   // Cuts of the shorter chain before the one that it lacks.
-  static size_t place(const Chain& from, const Program& longer) {
+  static size_t place(const TrialChain& from, const TrialProgram& longer) {
     const auto& old = from.segments.cuts;
     return static_cast<size_t>(
         std::mismatch(old.begin(), old.end(), longer.segments.cuts.begin()).first - old.begin());
   }
   // That an op runs in the segment that the cut divides says nothing of either part.
-  static bool lost(const Chain& from, const Program& longer, uint32_t variable, int8_t value) {
+  static bool lost(const TrialChain& from, const TrialProgram& longer, uint32_t variable,
+                   int8_t value) {
     const CutVariable& x = from.program.variables[variable];
     return value == 1 && x.kind == CutVariableKind::kRun && x.cut == place(from, longer);
   }
 
   // The case in terms of the longer chain.
-  std::vector<int8_t> carried(const Chain& from,
+  std::vector<int8_t> carried(const TrialChain& from,
                               const std::vector<std::pair<uint32_t, int8_t>>& fixed,
-                              const Program& longer) const {
+                              const TrialProgram& longer) const {
     std::map<std::tuple<CutVariableKind, size_t, size_t>, int8_t> values;
     const size_t at = place(from, longer);
     for (const auto& [variable, value] : fixed) {
@@ -233,7 +238,7 @@ class Search {
 // hardly less.
 class ProofWriter {
  public:
-  ProofWriter(const Chain& chain, size_t most_splits)
+  ProofWriter(const TrialChain& chain, size_t most_splits)
       : chain_(chain), bound_ticks_(chain.tree.bound_ticks()) {
     fixed_.assign(chain.program.variables.size(), kFree);
     std::vector<int64_t> split;  // bounds of the nodes that are
@@ -297,7 +302,7 @@ class ProofWriter {
     out.multipliers.push_back({chain_.program.rows[row].name, value});
   }
 
-  const Chain& chain_;
+  const TrialChain& chain_;
   int64_t bound_ticks_;
   std::vector<int8_t> fixed_;
   std::vector<BranchProofNode> out_;
@@ -311,8 +316,8 @@ BranchCutResult branch_cut(const plan::ScheduleProblem& problem, const CutBoundR
   BranchCutResult result;
   int64_t beyond = single.feasible && single.op ? single.bound_ticks : 0;
   if (!problem.link && single.feasible && single.op) {
-    Search search(graph, single, options);
-    const std::unique_ptr<Chain> chain = search.run(*single.op);
+    BranchSearch search(graph, single, options);
+    const std::unique_ptr<TrialChain> chain = search.run(*single.op);
     ProofWriter proof(*chain, options.most_splits);
     const int64_t ticks = options.write_proof ? proof.bound_ticks() : chain->tree.bound_ticks();
     if (ticks > beyond) {

@@ -11,7 +11,7 @@ constexpr size_t kCandidates = 12;
 constexpr int kReliable = 3;             // rises that are remembered, before they are relied on
                                          // for a split
 constexpr int kTrialIterations = 60;     // for each side of one
-constexpr int kMostIterations = 50'000;  // of a node
+constexpr int kNodeIterations = 50'000;  // of a node
 constexpr size_t kMostNodes = 50'000;    // for the memory that they take, some 20 KB each
 constexpr double kWhole = 1e-4;          // nearer to 0 or 1 than this is not fractional
 constexpr double kLeastGain = 1e-4, kMostGain = 0.5;  // percent, as far as sides are compared
@@ -23,7 +23,7 @@ BranchTree::BranchTree(const CutProgram& program, std::vector<double> weights, W
   fixed_.assign(program.variables.size(), kFree);
   records_.resize(program.variables.size());
   BranchNode root;
-  lp_.solve(kMostIterations, work_);
+  lp_.solve(kNodeIterations, work_);
   root.multipliers = lp_.multipliers();
   root.bound_ticks = program.bound(root.multipliers, fixed_);
   read_leaf(root);
@@ -122,7 +122,7 @@ void BranchTree::add_child(size_t parent, uint32_t variable, int8_t value) {
   fixed_[variable] = value;
   lp_.set_fixed(fixed_);
   lp_.set_basis(nodes_[parent].basis);
-  lp_.solve(kMostIterations, work_);
+  lp_.solve(kNodeIterations, work_);
   child.multipliers = lp_.multipliers();
   child.bound_ticks = program_.bound(child.multipliers, fixed_);
   const int64_t inherited = program_.bound(nodes_[parent].multipliers, fixed_);

@@ -9,7 +9,7 @@ namespace lowtide::remat {
 namespace {
 
 constexpr size_t kMiddles = 64;  // ops that may be the middle are looked at where most is present
-constexpr size_t kFewestBlocks = 3, kMostBlocks = 40;
+constexpr size_t kFewestChainBlocks = 3, kMostBlocks = 40;
 constexpr double kSmall = 1.0 / 256;  // of the capacity: what passes beside a block's output
 constexpr double kTiny = 1.0 / 4096;  // of the capacity: a value whose place says nothing
 constexpr size_t kMostOptions = 12;
@@ -80,7 +80,7 @@ class Finder {
       is_forward_ = reached(middle, true);
       cut_forward();
     }
-    if (chain_.blocks.size() < kFewestBlocks) {
+    if (chain_.blocks.size() < kFewestChainBlocks) {
       chain_.blocks.clear();
     } else {
       deal_out_backward();
@@ -199,7 +199,7 @@ class Finder {
 
   // Where there are many, several together.
   void make_blocks(const std::vector<std::pair<size_t, int>>& cuts) {
-    if (cuts.size() + 1 < kFewestBlocks) return;
+    if (cuts.size() + 1 < kFewestChainBlocks) return;
     const size_t stride = (cuts.size() + kMostBlocks - 1) / kMostBlocks;
     size_t from = 0;
     int input = -1;

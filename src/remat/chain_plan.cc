@@ -10,14 +10,14 @@ namespace lowtide::remat {
 namespace {
 
 constexpr int64_t kNever = std::numeric_limits<int64_t>::max() / 4;
-constexpr int kTries = 6;                                        // plans made for one start
+constexpr int kPlansTried = 6;                                   // plans made for one start
 constexpr int64_t kMostUnits = 16'000'000, kUnitsPerOp = 5'000;  // of a start
 constexpr int kFewestGrains = 50, kMostGrains = 1'000;
 constexpr int64_t kOptions = 8;  // of a block, about
 
-class Program {
+class ChainProgram {
  public:
-  Program(const Chain& chain, double bytes, int grains)
+  ChainProgram(const Chain& chain, double bytes, int grains)
       : blocks_(chain.blocks), grains_(grains), scale_(grains / bytes) {
     best_.resize(blocks_.size() * blocks_.size() * (static_cast<size_t>(grains) + 1));
   }
@@ -169,7 +169,7 @@ int grains_for(const ActionTable& table, const Chain& chain) {
 
 ChainPlan plan_chain(const Chain& chain, double bytes, int grains) {
   if (chain.blocks.empty() || !(bytes > 0) || !std::isfinite(bytes)) return {};
-  return Program(chain, bytes, grains).solve();
+  return ChainProgram(chain, bytes, grains).solve();
 }
 
 ChainStart chain_start(const ActionTable& table, std::span<const int> order) {
@@ -182,7 +182,7 @@ ChainStart chain_start(const ActionTable& table, std::span<const int> order) {
   const double capacity = table.capacity();
   double bytes = capacity, fits = 0, too_many = 2 * capacity, best_overflow = 0;
   int64_t best_cost = kNever;
-  for (int i = 0; i < kTries && start.units < most_units(table); ++i) {
+  for (int i = 0; i < kPlansTried && start.units < most_units(table); ++i) {
     if (too_many - fits < capacity / grains) break;
     const ChainPlan plan = plan_chain(chain, bytes, grains);
     start.units += plan.units;

@@ -10,16 +10,16 @@ namespace {
 
 using plan::SchedAction;
 
-constexpr size_t kNever = ~size_t{0};
+constexpr size_t kNeverRead = ~size_t{0};
 
-class Builder {
+class PlanBuilder {
  public:
-  Builder(const plan::ScheduleProblem& problem, SchedOpId op, std::span<const SchedOpId> order)
+  PlanBuilder(const plan::ScheduleProblem& problem, SchedOpId op, std::span<const SchedOpId> order)
       : problem_(problem),
         graph_(problem),
         order_(order),
         step_(order.size()),
-        rerun_before_(order.size(), kNever),
+        rerun_before_(order.size(), kNeverRead),
         begins_(order.size() + 1, 0),
         before_(order.size() + 1),
         drops_(order.size() + 1),
@@ -40,9 +40,9 @@ class Builder {
     std::sort(reruns.begin(), reruns.end(),
               [&](SchedOpId a, SchedOpId b) { return step_[a] > step_[b]; });
     for (SchedOpId op : reruns) {
-      size_t at = kNever;
+      size_t at = kNeverRead;
       for (SchedValueId v : graph_.makes[op]) at = std::min(at, first_need(v));
-      if (at == kNever) continue;
+      if (at == kNeverRead) continue;
       for (SchedOpId next : graph_.waits_after[op]) at = std::min(at, step_[next]);
       rerun_before_[op] = at;
       before_[at].push_back(op);
@@ -97,7 +97,7 @@ class Builder {
 
   // The step before which the value must be there again after the cut.
   size_t first_need(SchedValueId v) const {
-    size_t at = problem_.values[v].is_output ? order_.size() : kNever;
+    size_t at = problem_.values[v].is_output ? order_.size() : kNeverRead;
     for (SchedOpId r : problem_.values[v].readers) {
       if (step_[r] > cut_) at = std::min(at, step_[r]);
       at = std::min(at, rerun_before_[r]);
@@ -163,7 +163,7 @@ std::optional<std::vector<plan::SchedAction>> plan_from_cut(const plan::Schedule
     incoming.assign(problem.ops.ids().begin(), problem.ops.ids().end());
     order = incoming;
   }
-  Builder builder(problem, cut.op.value_or(order.back()), order);
+  PlanBuilder builder(problem, cut.op.value_or(order.back()), order);
   if (cut.op) {
     builder.place_reruns(cut.choice);
     if (problem.link) builder.place_moves(cut.choice);

@@ -19,9 +19,9 @@ struct Literal {
   int8_t constant = kFree;
 };
 
-class Builder {
+class ProgramBuilder {
  public:
-  Builder(const CutSegments& segments, int64_t small_bytes, CutProgram& out)
+  ProgramBuilder(const CutSegments& segments, int64_t small_bytes, CutProgram& out)
       : at_(segments), graph_(*segments.graph), out_(out) {
     const plan::ScheduleProblem& problem = *graph_.problem;
     counts_ = IdVector<SchedValueId, char>(problem.values.size(), 0);
@@ -207,7 +207,7 @@ class Builder {
 }  // namespace
 
 CutProgram::CutProgram(const CutSegments& segments, int64_t small_bytes) {
-  Builder(segments, small_bytes, *this).build();
+  ProgramBuilder(segments, small_bytes, *this).build();
 }
 
 // In 2^-20 ticks, so that bytes and 2^20-ths of a unit row go together.

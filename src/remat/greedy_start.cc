@@ -10,10 +10,10 @@ namespace {
 
 constexpr int kNoNode = SequenceState::kNoNode;
 constexpr size_t kMeasured = 100;  // of those that promise most
-constexpr int64_t kUnitsPerOp = 40'000, kMostUnits = 20'000'000;
+constexpr int64_t kGreedyUnitsPerOp = 40'000, kMostGreedyUnits = 20'000'000;
 
 // A value that is present but idle at some moment, and its next use.
-struct Gap {
+struct FreeGap {
   int value = 0, use = 0;
   double promise = 0;  // bytes by picosecond
 };
@@ -23,7 +23,7 @@ class Greedy {
   Greedy(const ActionTable& table, std::span<const int> order)
       : table_(table),
         state_(table, order),
-        most_units_(std::min(kMostUnits, kUnitsPerOp * std::max(1, table.ops()))) {}
+        most_units_(std::min(kMostGreedyUnits, kGreedyUnitsPerOp * std::max(1, table.ops()))) {}
 
   GreedyStart run() {
     while (state_.overflow() > 0 && units() < most_units_ && step()) {
@@ -37,9 +37,9 @@ class Greedy {
   // Drops the best value where memory overflows most. False: none helps.
   bool step() {
     double best = 0;
-    Gap chosen;
+    FreeGap chosen;
     bool chosen_deep = false;
-    for (const Gap& gap : gaps_at(fullest_node())) {
+    for (const FreeGap& gap : gaps_at(fullest_node())) {
       for (const bool deep : {true, false}) {
         const double relief = relief_of(gap, deep);
         if (relief <= best) continue;
@@ -64,8 +64,8 @@ class Greedy {
     return fullest;
   }
 
-  std::vector<Gap> gaps_at(int node) {
-    std::vector<Gap> gaps;
+  std::vector<FreeGap> gaps_at(int node) {
+    std::vector<FreeGap> gaps;
     for (int v = 0; v < table_.values(); ++v) {
       const int producer = table_.producer(v);
       if (!table_.may_rerun(producer) || table_.bytes(v) <= 0) continue;
@@ -77,13 +77,13 @@ class Greedy {
     }
     looked_at_ += table_.values();
     std::stable_sort(gaps.begin(), gaps.end(),
-                     [](const Gap& a, const Gap& b) { return a.promise > b.promise; });
+                     [](const FreeGap& a, const FreeGap& b) { return a.promise > b.promise; });
     if (gaps.size() > kMeasured) gaps.resize(kMeasured);
     return gaps;
   }
 
   // Overflow that goes, by picosecond of reruns. The state is as before.
-  double relief_of(const Gap& gap, bool deep) {
+  double relief_of(const FreeGap& gap, bool deep) {
     const double overflow = state_.overflow();
     const int64_t cost = state_.extra_cost();
     const size_t mark = state_.mark();
@@ -97,7 +97,7 @@ class Greedy {
 
   // Inputs that are not there run again, too, or live longer: deep, or not. The run that made the
   // value goes where it is good for nothing else.
-  bool drop(const Gap& gap, bool deep) {
+  bool drop(const FreeGap& gap, bool deep) {
     const auto last = state_.uses(gap.value)[state_.use_from(gap.value, gap.use) - 1];
     const auto yes = [](int) { return true; };
     if (!rerun_before(state_, table_.producer(gap.value), gap.use, deep ? kDeepestReruns : 0, yes,

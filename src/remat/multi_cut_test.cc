@@ -248,12 +248,12 @@ TEST(MultiCut, OneCutWithALinkIsAtLeastTheClosureCut) {
   EXPECT_GT(checked, 500);
 }
 
-struct Known {
+struct KnownCut {
   const char* name;
   int64_t budget_mib;
   double percent;
 };
-class SeveralCuts : public testing::TestWithParam<Known> {};
+class SeveralCuts : public testing::TestWithParam<KnownCut> {};
 
 TEST_P(SeveralCuts, ReachTheKnownBound) {
   const auto path = test_data() / "remat" / (std::string(GetParam().name) + ".remat");
@@ -266,15 +266,14 @@ TEST_P(SeveralCuts, ReachTheKnownBound) {
   EXPECT_GE(100 * bound.bound_seconds / once_seconds(*problem), GetParam().percent);
   EXPECT_LT(bound.work, 600'000'000);
 }
-INSTANTIATE_TEST_SUITE_P(All, SeveralCuts,
-                         testing::Values(Known{"unet_2", 565, 17.3}, Known{"unet_2", 580, 14.4},
-                                         Known{"unet_2", 600, 10.8}, Known{"unet_2", 650, 5.94},
-                                         Known{"resnet50_8", 410, 19.3},
-                                         Known{"resnet50_8", 450, 15.89}),
-                         [](const auto& test) {
-                           return std::string(test.param.name) + "_" +
-                                  std::to_string(test.param.budget_mib);
-                         });
+INSTANTIATE_TEST_SUITE_P(
+    All, SeveralCuts,
+    testing::Values(KnownCut{"unet_2", 565, 17.3}, KnownCut{"unet_2", 580, 14.4},
+                    KnownCut{"unet_2", 600, 10.8}, KnownCut{"unet_2", 650, 5.94},
+                    KnownCut{"resnet50_8", 410, 19.3}, KnownCut{"resnet50_8", 450, 15.89}),
+    [](const auto& test) {
+      return std::string(test.param.name) + "_" + std::to_string(test.param.budget_mib);
+    });
 
 }  // namespace
 }  // namespace lowtide::remat

@@ -4,10 +4,10 @@
 
 namespace lowtide::remat {
 namespace {
-constexpr int kNoNode = SequenceState::kNoNode;
-constexpr int kTries = 24;   // to hit a value that is present
-constexpr int kDeepest = 6;  // runs that go with a run, one after another
-constexpr int kNear = 16;    // slots
+constexpr int kNoMove = SequenceState::kNoNode;
+constexpr int kHitTries = 24;  // to hit a value that is present
+constexpr int kDeepest = 6;    // runs that go with a run, one after another
+constexpr int kNear = 16;      // slots
 }  // namespace
 
 OrderMoves::Range OrderMoves::range_of(int node) const {
@@ -70,7 +70,7 @@ bool OrderMoves::move_after(int node, int previous) {
 
 bool OrderMoves::relieve(int moment) {
   bool moved = false;
-  for (int i = 0; i < kTries; ++i) {
+  for (int i = 0; i < kHitTries; ++i) {
     const auto v = static_cast<int>(rng_->below(static_cast<uint64_t>(table_->values())));
     if (table_->bytes(v) > 0 && try_value(v, moment, moved)) return moved;
   }
@@ -89,7 +89,7 @@ bool OrderMoves::try_value(int value, int moment, bool& moved) {
       reader != state_->end_node() && (next + 1 == uses.size() || uses[next + 1].birth);
   if (may_postpone && (!may_advance || rng_->below(2) == 0)) {
     const int target = first_reader(maker);
-    if (target == kNoNode || !state_->timeline().before(moment, target)) return false;
+    if (target == kNoMove || !state_->timeline().before(moment, target)) return false;
     moved = postpone(maker, moment, target, 0);
     return true;
   }
@@ -100,13 +100,13 @@ bool OrderMoves::try_value(int value, int moment, bool& moved) {
 
 // Of anything that the run makes.
 int OrderMoves::first_reader(int node) const {
-  int first = kNoNode;
+  int first = kNoMove;
   for (const int v : table_->makes(state_->action(node))) {
     const auto uses = state_->uses(v);
     const size_t i = state_->use_from(v, node);
     if (i + 1 == uses.size() || uses[i + 1].birth) continue;
     const int reader = uses[i + 1].node;
-    if (first == kNoNode || state_->timeline().before(reader, first)) first = reader;
+    if (first == kNoMove || state_->timeline().before(reader, first)) first = reader;
   }
   return first;
 }

@@ -18,9 +18,9 @@ constexpr int64_t kShares[kRounds] = {3, 2, 1};  // of the work of a series
 constexpr double kHottest = 3e-3, kCooling = 0.3;
 constexpr int kJoining = 2;                   // the round in which the best so far joins
 constexpr int64_t kFirstUnitsPerRun = 1'000;  // of the first series, by runs in the start
-constexpr int64_t kGrowth = 4;                // of the length from series to series
+constexpr int64_t kSeriesGrowth = 4;          // of the length from series to series
 constexpr int64_t kUnitsOfSeries = 1'000'000'000, kLongestSeries = 4 * kUnitsOfSeries;
-constexpr int64_t kUnitsOfStart = 40;         // to build a state, by runs in it
+constexpr int64_t kUnitsOfState = 40;         // to build a state, by runs in it
 constexpr int64_t kLeastUnitsPerOp = 40'000;  // of an annealing run beside others
 constexpr double kOpsOfScale = 800;           // temperatures are those of so many ops
 
@@ -62,9 +62,9 @@ class Portfolio {
     for (const auto& start : starts) longest = std::max(longest, start.size());
     if (options_.restarts) {
       int64_t length = kUnitsOfSeries;  // down to one that is right for so few runs
-      while (length > kGrowth && length > static_cast<int64_t>(longest) * kFirstUnitsPerRun)
-        length /= kGrowth;
-      for (; !done(); length = std::min(length * kGrowth, kLongestSeries)) series(length);
+      while (length > kSeriesGrowth && length > static_cast<int64_t>(longest) * kFirstUnitsPerRun)
+        length /= kSeriesGrowth;
+      for (; !done(); length = std::min(length * kSeriesGrowth, kLongestSeries)) series(length);
     } else {
       members_ = starts_;
       make_tasks(1, 1, kHottest, units_left());
@@ -171,7 +171,7 @@ class Portfolio {
     task.last = state.sequence();
     task.overflow = state.overflow();
     task.cost = state.extra_cost();
-    task.units = result.work + kUnitsOfStart * static_cast<int64_t>(task.start->size() + 1);
+    task.units = result.work + kUnitsOfState * static_cast<int64_t>(task.start->size() + 1);
     task.edits = result.edits;
   }
 

@@ -8,9 +8,9 @@
 
 namespace lowtide::remat {
 namespace {
-constexpr int kNoNode = SequenceState::kNoNode;
-constexpr int kFullest = 8;  // nodes of which the fullest is taken
-constexpr int kTries = 24;   // to hit a value that is present at a node
+constexpr int kNoProposal = SequenceState::kNoNode;
+constexpr int kFullest = 8;     // nodes of which the fullest is taken
+constexpr int kNodeTries = 24;  // to hit a value that is present at a node
 
 // Weights of the kinds. Where all ops stand in blocks, copies take kMostCopies from drops. Where
 // memory overflows, there are more drops and fewer keeps.
@@ -97,24 +97,24 @@ bool Proposals::try_kind() {
 int Proposals::random_node() {
   // Slots that are free lead to the next node that is there; those after gaps would come up often.
   const Timeline& timeline = state_->timeline();
-  int node = kNoNode;
-  for (int i = 0; i < kTries; ++i) {
+  int node = kNoProposal;
+  for (int i = 0; i < kNodeTries; ++i) {
     const auto slot = static_cast<int>(rng_->below(static_cast<uint64_t>(timeline.slots())));
     node = timeline.node_from(slot);
-    if (node != kNoNode && timeline.slot(node) == slot &&
+    if (node != kNoProposal && timeline.slot(node) == slot &&
         inert_[static_cast<size_t>(state_->action(node))] == 0)
       break;
   }
-  if (node == kNoNode) return kNoNode;
-  return node == state_->begin_node() || node == state_->end_node() ? kNoNode : node;
+  if (node == kNoProposal) return kNoProposal;
+  return node == state_->begin_node() || node == state_->end_node() ? kNoProposal : node;
 }
 
 int Proposals::random_rerun() {
-  for (int i = 0; i < kTries; ++i) {
+  for (int i = 0; i < kNodeTries; ++i) {
     const int node = random_node();
-    if (node != kNoNode && state_->runs(state_->action(node)).size() > 1) return node;
+    if (node != kNoProposal && state_->runs(state_->action(node)).size() > 1) return node;
   }
-  return kNoNode;
+  return kNoProposal;
 }
 
 int Proposals::random_value() {
@@ -134,7 +134,7 @@ bool Proposals::random_gap(int& value, int& use) {
 }
 
 bool Proposals::aimed_gap(int at, int& value, int& use) {
-  for (int i = 0; i < kTries && !droppable_.empty(); ++i) {
+  for (int i = 0; i < kNodeTries && !droppable_.empty(); ++i) {
     const int v = random_value();
     const auto uses = state_->uses(v);
     const size_t next = state_->use_from(v, at);
@@ -193,7 +193,7 @@ bool Proposals::makes_only(int maker, int value) const {
 
 bool Proposals::keep_any() {
   const int node = random_rerun();
-  return node != kNoNode && state_->can_remove(node) && keep(node);
+  return node != kNoProposal && state_->can_remove(node) && keep(node);
 }
 
 // Removes the run, then the runs that only it needed.
@@ -227,7 +227,7 @@ bool Proposals::move() {
   if (options_.aimed_moves && rng_->below(overflows ? 2 : 4) == 0)
     return order_moves_.relieve(overflows ? overflowing_node() : full_node());
   const int node = random_node();
-  return node != kNoNode && order_moves_.anywhere(node);
+  return node != kNoProposal && order_moves_.anywhere(node);
 }
 
 int Proposals::overflowing_node() {
@@ -240,7 +240,7 @@ int Proposals::full_node() {
   int fullest = state_->begin_node();
   for (int i = 0; i < kFullest; ++i) {
     const int node = random_node();
-    if (node != kNoNode && state_->timeline().bytes(node) > state_->timeline().bytes(fullest))
+    if (node != kNoProposal && state_->timeline().bytes(node) > state_->timeline().bytes(fullest))
       fullest = node;
   }
   return fullest;
@@ -248,7 +248,7 @@ int Proposals::full_node() {
 
 bool Proposals::drop_block() {
   const int start = random_node();
-  if (start == kNoNode) return false;
+  if (start == kNoProposal) return false;
   const Timeline& timeline = state_->timeline();
   const int length =
       2 + static_cast<int>(rng_->below(static_cast<uint64_t>(options_.longest_block)));
@@ -260,17 +260,17 @@ bool Proposals::drop_block() {
   if (block_.empty()) return false;
   // A little beyond the stretch: what uses its last values right away is no second use.
   const int border = timeline.slot(node) + static_cast<int>(rng_->below(Timeline::kBlock));
-  int target = kNoNode;
+  int target = kNoProposal;
   for (const int n : block_)
     for (const int v : table_->makes(state_->action(n))) {
       const auto uses = state_->uses(v);
       for (size_t i = state_->use_from(v, n) + 1; i < uses.size() && !uses[i].birth; ++i) {
         if (timeline.slot(uses[i].node) <= border) continue;
-        if (target == kNoNode || timeline.before(uses[i].node, target)) target = uses[i].node;
+        if (target == kNoProposal || timeline.before(uses[i].node, target)) target = uses[i].node;
         break;
       }
     }
-  if (target == kNoNode) return false;
+  if (target == kNoProposal) return false;
   // From the back: an op is in if something of it is needed at or after the target, or by one in.
   std::vector<int> in;
   for (size_t k = block_.size(); k-- > 0;) {
@@ -296,7 +296,7 @@ bool Proposals::drop_block() {
 
 bool Proposals::keep_block() {
   int node = random_rerun();
-  if (node == kNoNode) return false;
+  if (node == kNoProposal) return false;
   const int length =
       2 + static_cast<int>(rng_->below(static_cast<uint64_t>(options_.longest_block)));
   block_.clear();
@@ -332,7 +332,7 @@ bool Proposals::exchange() {
 
 bool Proposals::copy_block() {
   const int chosen = random_rerun();
-  if (chosen == kNoNode) return false;
+  if (chosen == kNoProposal) return false;
   const int from = options_.blocks->block_of(state_->action(chosen));
   const int to = static_cast<int>(rng_->below(static_cast<uint64_t>(options_.blocks->count())));
   return from >= 0 && from != to && block_copy_->copy(from, to) && block_copy_->any();

@@ -165,7 +165,7 @@ TEST(RematOracle, AgreesWithAListOfAllShortSequencesWithTransfers) {
       7, 60, 12);
 }
 
-constexpr plan::RandomSchedule kWithLink{
+constexpr plan::RandomSchedule kLinked{
     .min_ops = 2, .max_ops = 4, .max_bytes = 5, .link_rate = 1, .resident_rate = 0.1};
 
 // Its answers are schedules that the simulator scores alike.
@@ -206,7 +206,7 @@ TEST(RematOracle, AnswersAreScheduledAsTheyAreScored) {
 }
 
 TEST(RematOracle, AnswersAreScheduledAsTheyAreScoredWithTransfers) {
-  check_answers(kWithLink, problem_count(1000) / 10, 22);  // a thirtieth of a second each
+  check_answers(kLinked, problem_count(1000) / 10, 22);  // a thirtieth of a second each
 }
 
 // How often a search did well.
@@ -289,7 +289,7 @@ TEST(RematOracle, SearchAndBoundsKeepWithinItWithTransfers) {
   const int problems = problem_count(300);
   int feasible = 0, found = 0, best_found = 0, given_up = 0, exact_bounds = 0, exact_floors = 0;
   for (int i = 0; i < problems; ++i) {
-    ScheduleProblem problem = plan::random_schedule_problem(kWithLink, rng);
+    ScheduleProblem problem = plan::random_schedule_problem(kLinked, rng);
     const int64_t least = RematOracle(problem).least_peak()->peak_bytes;
     choose_budget(problem, least, rng);
     const Floor floor = floor_of(problem);

@@ -18,7 +18,7 @@
 namespace lowtide::remat {
 namespace {
 
-std::vector<int> incoming(const ActionTable& table) {
+std::vector<int> incoming_nodes(const ActionTable& table) {
   std::vector<int> order(static_cast<size_t>(table.ops()));
   std::iota(order.begin(), order.end(), 0);
   return order;
@@ -41,7 +41,8 @@ std::vector<double> bytes_of(const SequenceState& state) {
   return bytes;
 }
 
-void expect_equals_simulation(const plan::ScheduleProblem& problem, const SequenceState& state) {
+void expect_state_equals_simulation(const plan::ScheduleProblem& problem,
+                                    const SequenceState& state) {
   const auto profile = plan::simulate_sequence(problem, actions(state.sequence()));
   ASSERT_TRUE(profile.has_value()) << profile.error().message;
   const std::vector<double> bytes = bytes_of(state);
@@ -95,11 +96,11 @@ TEST(SequenceState, EveryEditEqualsASimulationFromTheBeginning) {
     const plan::ScheduleProblem problem = random_problem(shape, rng);
     ASSERT_TRUE(plan::check(problem));
     const ActionTable table(problem);
-    SequenceState state(table, incoming(table));
-    ASSERT_NO_FATAL_FAILURE(expect_equals_simulation(problem, state));
+    SequenceState state(table, incoming_nodes(table));
+    ASSERT_NO_FATAL_FAILURE(expect_state_equals_simulation(problem, state));
     for (int edit = 0; edit < 60; ++edit) {
       random_edit(state, rng);
-      ASSERT_NO_FATAL_FAILURE(expect_equals_simulation(problem, state)) << "edit " << edit;
+      ASSERT_NO_FATAL_FAILURE(expect_state_equals_simulation(problem, state)) << "edit " << edit;
     }
   }
 }
@@ -114,7 +115,7 @@ TEST(SequenceState, UndoRestoresEverything) {
     SCOPED_TRACE(round);
     const plan::ScheduleProblem problem = random_problem(shape, rng);
     const ActionTable table(problem);
-    SequenceState state(table, incoming(table));
+    SequenceState state(table, incoming_nodes(table));
     for (int step = 0; step < 30; ++step) {
       const auto sequence = state.sequence();
       const auto bytes = bytes_of(state);
@@ -129,7 +130,7 @@ TEST(SequenceState, UndoRestoresEverything) {
       ASSERT_EQ(state.overflow(), overflow);
       ASSERT_EQ(state.extra_cost(), cost);
     }
-    ASSERT_NO_FATAL_FAILURE(expect_equals_simulation(problem, state));
+    ASSERT_NO_FATAL_FAILURE(expect_state_equals_simulation(problem, state));
   }
 }
 
@@ -145,13 +146,13 @@ TEST(SequenceState, ProposalsLeaveCorrectSequences) {
     SCOPED_TRACE(round);
     const plan::ScheduleProblem problem = random_problem(shape, rng);
     const ActionTable table(problem);
-    SequenceState state(table, incoming(table));
+    SequenceState state(table, incoming_nodes(table));
     Proposals proposals(state, {}, rng);
     for (int step = 0; step < 400; ++step) {
       const size_t mark = state.mark();
       if (!proposals.make() || rng.below(2) == 0) state.undo_to(mark);
       if (step % 8 != 0) continue;
-      ASSERT_NO_FATAL_FAILURE(expect_equals_simulation(problem, state));
+      ASSERT_NO_FATAL_FAILURE(expect_state_equals_simulation(problem, state));
     }
   }
 }

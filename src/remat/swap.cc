@@ -27,10 +27,10 @@ bool better(const Timed& a, const Timed& b) {
   return a.seconds < b.seconds * (1 - kSame) || a.moved_bytes < b.moved_bytes;
 }
 
-class Search {
+class SwapSearch {
  public:
   // With several links the search changes the tiers in `view`.
-  Search(GapView& view, int64_t budget, const SwapOptions& options)
+  SwapSearch(GapView& view, int64_t budget, const SwapOptions& options)
       : view_(view),
         budget_(budget),
         options_(options),
@@ -410,7 +410,7 @@ class Mover {
     options.max_units = std::max<int64_t>(1, options_.max_units - outcome_.work.units);
     options.max_seconds = std::max(0.0, options_.max_seconds - outcome_.work.seconds);
     if (has_limits_) options.max_units = std::max<int64_t>(1, options.max_units / 2);
-    Search search(view_, *problem_.budget_bytes, options);
+    SwapSearch search(view_, *problem_.budget_bytes, options);
     timed_ = search.run();
     count(search.work());
   }
@@ -436,7 +436,7 @@ class Mover {
     SwapOptions options = options_;
     options.max_units = options_.tidy_units;
     options.max_seconds = std::max(0.0, options_.max_seconds - outcome_.work.seconds);
-    Search search(view_, *problem_.budget_bytes, options);
+    SwapSearch search(view_, *problem_.budget_bytes, options);
     SwapOutcome untidied = outcome_;
     outcome_.tidy = search.tidy(timed_);
     count(search.work());

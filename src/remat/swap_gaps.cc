@@ -12,9 +12,9 @@ using plan::SchedOpId;
 using plan::SchedResidentId;
 using plan::SchedValueId;
 
-class Finder {
+class GapFinder {
  public:
-  Finder(const plan::ScheduleProblem& problem, const GapOptions& options, GapView& view)
+  GapFinder(const plan::ScheduleProblem& problem, const GapOptions& options, GapView& view)
       : problem_(problem), options_(options), view_(view) {
     for (SchedOpId op : view.runs) view.seconds.push_back(problem.ops[op].seconds);
   }
@@ -135,7 +135,7 @@ Result<GapView> find_gaps(const plan::ScheduleProblem& problem,
     LT_CHECK(action.kind == plan::SchedAction::Kind::kRun, "gaps of a schedule with transfers");
     view.runs.push_back(action.op);
   }
-  Finder(problem, options, view).find();
+  GapFinder(problem, options, view).find();
   return view;
 }
 

@@ -42,7 +42,7 @@ plan::SchedValue between(size_t producer, size_t reader, int64_t bytes) {
   return value;
 }
 
-ScheduleProblem random_problem(Rng& rng, int64_t ops) {
+ScheduleProblem random_swap_problem(Rng& rng, int64_t ops) {
   plan::RandomSchedule shape;
   shape.min_ops = shape.max_ops = ops;
   shape.reader_rate = 1.5 / static_cast<double>(ops);
@@ -55,7 +55,7 @@ TEST(Swap, FitsBudgetsThatTheOrderAloneMisses) {
   Rng rng(1);
   int tried = 0, fitted = 0;
   for (int i = 0; i < 2000; ++i) {
-    ScheduleProblem problem = random_problem(rng, rng.between(4, 30));
+    ScheduleProblem problem = random_swap_problem(rng, rng.between(4, 30));
     const auto runs = in_given_order(problem);
     const auto whole = plan::simulate_sequence(problem, runs);
     ASSERT_TRUE(whole) << whole.error().message;
@@ -77,7 +77,7 @@ TEST(Swap, FitsBudgetsThatTheOrderAloneMisses) {
 TEST(Swap, MovesNothingWhereNothingOverflows) {
   Rng rng(2);
   for (int i = 0; i < 200; ++i) {
-    ScheduleProblem problem = random_problem(rng, 12);
+    ScheduleProblem problem = random_swap_problem(rng, 12);
     const auto runs = in_given_order(problem);
     const auto whole = plan::simulate_sequence(problem, runs);
     ASSERT_TRUE(whole) << whole.error().message;
@@ -188,7 +188,7 @@ TEST(Swap, TwoLinksCarryMoreThanOne) {
   Rng rng(6);
   int bound = 0, faster = 0, slower = 0;
   for (int i = 0; i < 200; ++i) {
-    ScheduleProblem problem = random_problem(rng, 30);
+    ScheduleProblem problem = random_swap_problem(rng, 30);
     const auto runs = in_given_order(problem);
     const auto whole = plan::simulate_sequence(problem, runs);
     ASSERT_TRUE(whole) << whole.error().message;
@@ -211,7 +211,7 @@ TEST(Swap, NoTierHoldsMoreThanItHasRoomFor) {
   Rng rng(5);
   int both = 0, fitted = 0, crowded = 0;
   for (int i = 0; i < 300; ++i) {
-    ScheduleProblem problem = random_problem(rng, 30);
+    ScheduleProblem problem = random_swap_problem(rng, 30);
     const auto runs = in_given_order(problem);
     const auto whole = plan::simulate_sequence(problem, runs);
     ASSERT_TRUE(whole) << whole.error().message;
@@ -265,7 +265,7 @@ TEST(Swap, NothingMovesWithoutNeed) {
   Rng rng(21);
   int stays = 0;
   for (int i = 0; i < 600; ++i) {
-    ScheduleProblem problem = random_problem(rng, rng.between(6, 40));
+    ScheduleProblem problem = random_swap_problem(rng, rng.between(6, 40));
     const auto runs = in_given_order(problem);
     const auto whole = plan::simulate_sequence(problem, runs);
     problem.budget_bytes = whole->peak_bytes - rng.between(1, whole->peak_bytes / 2);
@@ -289,7 +289,7 @@ TEST(Swap, NothingMovesWithoutNeed) {
 TEST(Swap, TheSameAnswerEveryTime) {
   Rng rng(3);
   for (int i = 0; i < 50; ++i) {
-    ScheduleProblem problem = random_problem(rng, 40);
+    ScheduleProblem problem = random_swap_problem(rng, 40);
     const auto runs = in_given_order(problem);
     const auto whole = plan::simulate_sequence(problem, runs);
     problem.budget_bytes = whole->peak_bytes * 3 / 4;

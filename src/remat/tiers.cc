@@ -10,7 +10,7 @@ namespace {
 
 using plan::SchedSlot;
 
-constexpr size_t kNone = std::numeric_limits<size_t>::max();
+constexpr size_t kNoTier = std::numeric_limits<size_t>::max();
 
 class Shifter {
  public:
@@ -31,8 +31,8 @@ class Shifter {
       for (int run = gap.before + 1; run < gap.after; ++run)
         idle_[m] += view.seconds[static_cast<size_t>(run)];
     }
-    IdVector<plan::SchedValueId, size_t> of_value(problem.values.size(), kNone);
-    IdVector<plan::SchedResidentId, size_t> of_resident(problem.residents.size(), kNone);
+    IdVector<plan::SchedValueId, size_t> of_value(problem.values.size(), kNoTier);
+    IdVector<plan::SchedResidentId, size_t> of_resident(problem.residents.size(), kNoTier);
     for (size_t m = 0; m < view.movables.size(); ++m)
       if (view.movables[m].value.valid())
         of_value[view.movables[m].value] = m;
@@ -70,7 +70,7 @@ class Shifter {
  private:
   // The slot that goes from `tier`, of those occupied at the position.
   size_t best_at(size_t at, uint8_t tier) const {
-    size_t best = kNone;
+    size_t best = kNoTier;
     double best_share = std::numeric_limits<double>::infinity();
     for (size_t i = 0; i < slots_.size(); ++i) {
       if (slots_[i].tier != tier || at < slots_[i].begin || at >= slots_[i].end) continue;
@@ -81,9 +81,9 @@ class Shifter {
           stores_[m] * (next.latency_seconds + bytes / next.bytes_per_second_out) +
           loads_[m] * (next.latency_seconds + bytes / next.bytes_per_second_in);
       const double share = transfers / std::max(idle_[m], 1e-12);
-      if (best == kNone || share < best_share) best = i, best_share = share;
+      if (best == kNoTier || share < best_share) best = i, best_share = share;
     }
-    LT_CHECK(best != kNone, "a full tier that nothing occupies");
+    LT_CHECK(best != kNoTier, "a full tier that nothing occupies");
     return best;
   }
 

@@ -17,9 +17,9 @@ using ir::ValueId;
 
 using Layouts = std::vector<Layout>;  // by operand
 
-class Pass {
+class LayoutPass {
  public:
-  Pass(const ir::Graph& graph, const plan::KernelCatalog& catalog)
+  LayoutPass(const ir::Graph& graph, const plan::KernelCatalog& catalog)
       : old_(graph), catalog_(catalog), value_(graph.value_count()), op_(graph.op_count()) {}
 
   Result<LayoutReport> run() {
@@ -205,7 +205,7 @@ class Pass {
 }  // namespace
 
 Result<LayoutReport> choose_layouts(const ir::Graph& graph, const plan::KernelCatalog& catalog) {
-  return Pass(graph, catalog).run();
+  return LayoutPass(graph, catalog).run();
 }
 
 }  // namespace lowtide::rewrite

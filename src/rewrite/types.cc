@@ -37,9 +37,9 @@ bool has_wider(DType type) {
                      [&](Widening widen) { return widen(type) != type; });
 }
 
-class Pass {
+class TypePass {
  public:
-  Pass(const ir::Graph& graph, const plan::KernelCatalog& catalog)
+  TypePass(const ir::Graph& graph, const plan::KernelCatalog& catalog)
       : old_(graph), catalog_(catalog), value_(graph.value_count()), op_(graph.op_count()) {}
 
   Result<TypeReport> run() {
@@ -216,7 +216,7 @@ class Pass {
 }  // namespace
 
 Result<TypeReport> choose_types(const ir::Graph& graph, const plan::KernelCatalog& catalog) {
-  return Pass(graph, catalog).run();
+  return TypePass(graph, catalog).run();
 }
 
 }  // namespace lowtide::rewrite

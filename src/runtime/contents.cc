@@ -124,20 +124,20 @@ Status load_row_major(const plan::PlanValue& value, const std::byte* memory,
 
 Status store_initial(const plan::PlanValue& value, const InitialOptions& options,
                      std::byte* memory) {
-  using Kind = plan::PlanInitial::Kind;
+  using Initial = plan::PlanInitial::Kind;
   switch (value.initial.kind) {
-    case Kind::kFed:
+    case Initial::kFed:
       return {};
-    case Kind::kSeeded:
+    case Initial::kSeeded:
       return store_seeded(value, options.seed, memory);
-    case Kind::kZero:
+    case Initial::kZero:
       std::memset(memory, 0, static_cast<size_t>(plan::size_bytes(value.type)));
       return {};
-    case Kind::kInline:
+    case Initial::kInline:
       return store_row_major(
           value, std::as_bytes(std::span(value.initial.bytes.data(), value.initial.bytes.size())),
           memory);
-    case Kind::kExternal:
+    case Initial::kExternal:
       return store_external(value, options, memory);
   }
   return {};

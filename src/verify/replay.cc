@@ -11,11 +11,11 @@
 namespace lowtide::verify {
 namespace {
 
-constexpr int64_t kBefore = -1;  // the step
+constexpr int64_t kBeforeStart = -1;  // the step
 constexpr int64_t kNever = -2;
 
 enum class State : uint8_t { kUnmade, kAlive, kFreed, kTaken };
-enum class Transfer : uint8_t { kNone, kStore, kLoad };
+enum class TransferKind : uint8_t { kNone, kStore, kLoad };
 
 std::string_view word(State state) {
   switch (state) {
@@ -40,7 +40,7 @@ struct Contents {
 
 struct Note {
   State state = State::kUnmade;
-  Transfer under_way = Transfer::kNone;
+  TransferKind under_way = TransferKind::kNone;
   int64_t since = 0;  // when the transfer began
   Contents shows, slot;
 };
@@ -59,9 +59,9 @@ class Replay {
       const plan::PlanStorage& storage = plan_.storages[s];
       if (facts_.maker[s].valid()) continue;
       if (storage.home_slow)
-        notes_[s].slot = {storage.root, kBefore};
+        notes_[s].slot = {storage.root, kBeforeStart};
       else
-        begin(s, storage.address, {storage.root, kBefore});
+        begin(s, storage.address, {storage.root, kBeforeStart});
     }
   }
 
@@ -174,7 +174,7 @@ class Replay {
       findings_.add(Violation::kInputNotReady, at() + " before it is made");
     } else if (value.producer.valid() && ran_[value.producer] == kNever) {
       findings_.add(Violation::kInputNotReady, at() + " before it is made");
-    } else if (note.under_way == Transfer::kLoad) {
+    } else if (note.under_way == TransferKind::kLoad) {
       findings_.add(Violation::kReadInFlight,
                     at() + fmt::format(" while the load of step {} is under way", note.since));
     }
@@ -226,11 +226,11 @@ class Replay {
   // Nothing may happen to the buffer of a storage that a transfer reads or fills.
   void check_still(PlanStorageId s, const std::string& what) {
     const Note& note = notes_[s];
-    if (note.under_way != Transfer::kNone)
-      findings_.add(
-          Violation::kWriteInFlight,
-          what + fmt::format(" while its {} of step {} is under way",
-                             note.under_way == Transfer::kStore ? "store" : "load", note.since));
+    if (note.under_way != TransferKind::kNone)
+      findings_.add(Violation::kWriteInFlight,
+                    what + fmt::format(" while its {} of step {} is under way",
+                                       note.under_way == TransferKind::kStore ? "store" : "load",
+                                       note.since));
   }
 
   void free(PlanStorageId s) {
@@ -253,13 +253,13 @@ class Replay {
       findings_.add(Violation::kStoreNotAlive, at + fmt::format(", which is {}", word(note.state)));
       return;
     }
-    if (note.under_way != Transfer::kNone) {
+    if (note.under_way != TransferKind::kNone) {
       findings_.add(Violation::kTransferPending,
                     at + fmt::format(" before the transfer of step {} has ended", note.since));
       return;
     }
     note.slot = note.shows;
-    note.under_way = Transfer::kStore;
+    note.under_way = TransferKind::kStore;
     note.since = now_;
   }
 
@@ -274,17 +274,17 @@ class Replay {
     if (!note.slot.version.valid())
       findings_.add(Violation::kLoadNotStored, at + ", which was never stored");
     begin(s, address, note.slot);
-    note.under_way = Transfer::kLoad;
+    note.under_way = TransferKind::kLoad;
     note.since = now_;
     note_peak();
   }
 
   void wait(PlanStorageId s) {
-    if (notes_[s].under_way == Transfer::kNone)
+    if (notes_[s].under_way == TransferKind::kNone)
       findings_.add(Violation::kWaitIdle,
                     fmt::format("step {} waits for a transfer of '{}', and none is under way", now_,
                                 facts_.storage_name(s)));
-    notes_[s].under_way = Transfer::kNone;
+    notes_[s].under_way = TransferKind::kNone;
   }
 
   void finish() {
@@ -307,7 +307,7 @@ class Replay {
     const plan::PlanStorage& storage = plan_.storages[s];
     const Note& note = notes_[s];
     const std::string& name = facts_.storage_name(s);
-    if (note.under_way != Transfer::kNone)
+    if (note.under_way != TransferKind::kNone)
       findings_.add(
           Violation::kTransferOpen,
           fmt::format("nothing waits for the transfer of '{}' of step {}", name, note.since));

@@ -38,7 +38,7 @@
 namespace lowtide::verify {
 namespace {
 
-constexpr size_t kMostCuts = 64;
+constexpr size_t kMostTimeCuts = 64;
 
 class TimeBound {
  public:
@@ -305,9 +305,9 @@ class TimeBound {
 // What the certificates show.
 Status find_bound(const Facts& facts, Report& report) {
   const plan::Claims& claims = facts.plan.claims;
-  if (claims.time_certificate->cuts.size() > kMostCuts)
+  if (claims.time_certificate->cuts.size() > kMostTimeCuts)
     return error(ErrorCode::kInput,
-                 fmt::format("the certificate of the time has more than {} cuts", kMostCuts));
+                 fmt::format("the certificate of the time has more than {} cuts", kMostTimeCuts));
   if (facts.plan.ops.size() + facts.plan.storages.size() > plan::kMostTickNodes)
     return error(ErrorCode::kInput,
                  fmt::format("bounds on the time are of at most {} ops and storages together",

@@ -15,7 +15,7 @@ namespace {
 
 using ir::ValueId;
 
-class Step {
+class DrawnStep {
  public:
   ValueId given(std::string name, Category category,
                 ir::InitialValue::Kind kind = ir::InitialValue::Kind::kSeeded) {
@@ -81,7 +81,7 @@ void expect_refused(const plan::Plan& plan, std::string_view message) {
 }
 
 TEST(UpdateTest, AParameterAndItsStates) {
-  Step step;
+  DrawnStep step;
   const ValueId x = step.given("x", Category::kInput, ir::InitialValue::Kind::kFed);
   const ValueId gradient = step.gradient(x);
   step.sgd(step.given("w", Category::kParameter), gradient);
@@ -93,7 +93,7 @@ TEST(UpdateTest, AParameterAndItsStates) {
 }
 
 TEST(UpdateTest, ACopyOfTheParameterIsRefused) {
-  Step step;
+  DrawnStep step;
   const ValueId x = step.given("x", Category::kInput, ir::InitialValue::Kind::kFed);
   const ValueId w = step.given("w", Category::kParameter);
   const ValueId copy = step.add("Reorder", {w}, {{"layout", std::string("perm:10")}});
@@ -107,14 +107,14 @@ TEST(UpdateTest, ACopyOfTheParameterIsRefused) {
 }
 
 TEST(UpdateTest, WhatIsFedIsRefused) {
-  Step step;
+  DrawnStep step;
   const ValueId x = step.given("x", Category::kInput, ir::InitialValue::Kind::kFed);
   step.sgd(step.given("w", Category::kParameter, ir::InitialValue::Kind::kFed), step.gradient(x));
   expect_refused(step.plan(), "overwrites 'w': it is fed");
 }
 
 TEST(UpdateTest, APartIsRefused) {
-  Step step;
+  DrawnStep step;
   const ValueId x = step.given("x", Category::kInput, ir::InitialValue::Kind::kFed);
   const ir::Attrs rows = {
       {"starts", ir::Dims{2, 0}}, {"sizes", ir::Dims{2, 8}}, {"steps", ir::Dims{1, 1}}};
@@ -124,7 +124,7 @@ TEST(UpdateTest, APartIsRefused) {
 }
 
 TEST(UpdateTest, AViewOfAllOfItIsNoPart) {
-  Step step;
+  DrawnStep step;
   const ValueId x = step.given("x", Category::kInput, ir::InitialValue::Kind::kFed);
   const ir::Attrs flat = {{"shape", ir::Dims{32}}};
   step.sgd(step.add("Reshape", {step.given("w", Category::kParameter)}, flat),
@@ -135,7 +135,7 @@ TEST(UpdateTest, AViewOfAllOfItIsNoPart) {
 }
 
 TEST(UpdateTest, OneStorageTwiceIsRefused) {
-  Step step;
+  DrawnStep step;
   const ValueId x = step.given("x", Category::kInput, ir::InitialValue::Kind::kFed);
   const ValueId m = step.given("m", Category::kOptimizerState);
   step.adam(step.given("w", Category::kParameter), step.gradient(x), m, m);
@@ -145,7 +145,7 @@ TEST(UpdateTest, OneStorageTwiceIsRefused) {
 }
 
 TEST(UpdateTest, AStateOfTwoParametersIsRefused) {
-  Step step;
+  DrawnStep step;
   const ValueId x = step.given("x", Category::kInput, ir::InitialValue::Kind::kFed);
   const ValueId m = step.given("m", Category::kOptimizerState);
   const ValueId gradient = step.gradient(x);
@@ -156,7 +156,7 @@ TEST(UpdateTest, AStateOfTwoParametersIsRefused) {
 
 // Redirected updates are among the changes that are tried on every plan, and nearly all are wrong.
 TEST(UpdateTest, RedirectedUpdatesAreRefused) {
-  Step step;
+  DrawnStep step;
   const ValueId x = step.given("x", Category::kInput, ir::InitialValue::Kind::kFed);
   step.sgd(step.given("w", Category::kParameter), step.gradient(x));
   const plan::Plan plan = step.plan();

@@ -220,16 +220,17 @@ Result<Built> build_running(const OpDesc& op) {
   });
 }
 
-constexpr Entry kEntries[] = {{"ArgMax", "T -> i64", kNumbers, build_search, wish_row_major},
-                              {"ArgMin", "T -> i64", kNumbers, build_search, wish_row_major},
-                              {"TopK", "T -> T i64", kNumbers, build_top_k, wish_row_major},
-                              {"CumSum", "T -> T", kNumbers, build_running, wish_row_major},
-                              {"CumProd", "T -> T", kNumbers, build_running, wish_row_major}};
+constexpr Entry kAlongAxisEntries[] = {
+    {"ArgMax", "T -> i64", kNumbers, build_search, wish_row_major},
+    {"ArgMin", "T -> i64", kNumbers, build_search, wish_row_major},
+    {"TopK", "T -> T i64", kNumbers, build_top_k, wish_row_major},
+    {"CumSum", "T -> T", kNumbers, build_running, wish_row_major},
+    {"CumProd", "T -> T", kNumbers, build_running, wish_row_major}};
 
 }  // namespace
 
 std::span<const Entry> along_axis_kernels() {
-  return kEntries;
+  return kAlongAxisEntries;
 }
 
 }  // namespace lowtide::exec_cpu

@@ -256,7 +256,7 @@ plan::LayoutWish wish_convolution(const OpDesc& op) {
   return wish;
 }
 
-constexpr Entry kEntries[] = {
+constexpr Entry kConvolutionEntries[] = {
     {"Conv", "T T T -> T", "f32 f64 bf16", build_convolution, wish_convolution, true},
     {"ConvDataGrad", "T T T -> T", "f32 f64 bf16", build_convolution, wish_convolution, true},
     {"ConvWgtGrad", "T T T -> T", "f32 f64 bf16", build_convolution, wish_convolution, true},
@@ -265,7 +265,7 @@ constexpr Entry kEntries[] = {
 }  // namespace
 
 std::span<const Entry> convolution_kernels() {
-  return kEntries;
+  return kConvolutionEntries;
 }
 
 }  // namespace lowtide::exec_cpu

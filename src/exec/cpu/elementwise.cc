@@ -215,7 +215,7 @@ Result<Built> build_where(const OpDesc& op) {
   return build_move(op, 3, 1, "Where");
 }
 
-Result<Built> build_running(const OpDesc& op) {
+Result<Built> build_running_update(const OpDesc& op) {
   return build_map(op, 2, op.kind, params_of(op));
 }
 
@@ -230,10 +230,10 @@ Result<Built> build_mse_grad(const OpDesc& op) {
 }
 
 constexpr std::string_view kFloats = "f32 f64 f16 bf16";
-constexpr std::string_view kNumbers = "f32 f64 f16 bf16 i64 i32 i16 i8 u64 u32 u16 u8";
+constexpr std::string_view kMappedNumbers = "f32 f64 f16 bf16 i64 i32 i16 i8 u64 u32 u16 u8";
 
-constexpr Entry kEntries[] = {
-    {"Relu", "T -> T", kNumbers, build_unary, nullptr, true},
+constexpr Entry kElementwiseEntries[] = {
+    {"Relu", "T -> T", kMappedNumbers, build_unary, nullptr, true},
     {"Sigmoid", "T -> T", kFloats, build_unary, nullptr, true},
     {"Tanh", "T -> T", kFloats, build_unary, nullptr, true},
     {"Erf", "T -> T", kFloats, build_unary, nullptr, true},
@@ -241,14 +241,14 @@ constexpr Entry kEntries[] = {
     {"Log", "T -> T", kFloats, build_unary, nullptr, true},
     {"Sqrt", "T -> T", kFloats, build_unary, nullptr, true},
     {"Reciprocal", "T -> T", kFloats, build_unary, nullptr, true},
-    {"Neg", "T -> T", kNumbers, build_unary, nullptr, true},
-    {"Abs", "T -> T", kNumbers, build_unary, nullptr, true},
+    {"Neg", "T -> T", kMappedNumbers, build_unary, nullptr, true},
+    {"Abs", "T -> T", kMappedNumbers, build_unary, nullptr, true},
     {"Sin", "T -> T", kFloats, build_unary, nullptr, true},
     {"Cos", "T -> T", kFloats, build_unary, nullptr, true},
     {"Floor", "T -> T", kFloats, build_unary, nullptr, true},
     {"Ceil", "T -> T", kFloats, build_unary, nullptr, true},
     {"Round", "T -> T", kFloats, build_unary, nullptr, true},
-    {"Sign", "T -> T", kNumbers, build_unary, nullptr, true},
+    {"Sign", "T -> T", kMappedNumbers, build_unary, nullptr, true},
     {"Softplus", "T -> T", kFloats, build_unary, nullptr, true},
     {"HardSwish", "T -> T", kFloats, build_unary, nullptr, true},
     {"Mish", "T -> T", kFloats, build_unary, nullptr, true},
@@ -259,20 +259,20 @@ constexpr Entry kEntries[] = {
     {"Elu", "T -> T", kFloats, build_with_params, nullptr, true},
     {"HardSigmoid", "T -> T", kFloats, build_with_params, nullptr, true},
     {"Gelu", "T -> T", kFloats, build_gelu, nullptr, true},
-    {"Clip", "T -> T", kNumbers, build_with_params, nullptr, true},
-    {"PowScalar", "T -> T", kNumbers, build_power, nullptr, true},
-    {"AffineScalar", "T -> T", kNumbers, build_affine, nullptr, true},
+    {"Clip", "T -> T", kMappedNumbers, build_with_params, nullptr, true},
+    {"PowScalar", "T -> T", kMappedNumbers, build_power, nullptr, true},
+    {"AffineScalar", "T -> T", kMappedNumbers, build_affine, nullptr, true},
     {"Cast", "* -> *", "", build_unary, nullptr, true},
     {"Copy", "T -> T", "*", build_copy, nullptr, true},
     {"Where", "bool T T -> T", "*", build_where, nullptr, true},
-    {"Add", "T T -> T", kNumbers, build_binary, nullptr, true},
-    {"Sub", "T T -> T", kNumbers, build_binary, nullptr, true},
-    {"Mul", "T T -> T", kNumbers, build_binary, nullptr, true},
-    {"Div", "T T -> T", kNumbers, build_binary, nullptr, true},
-    {"Max", "T T -> T", kNumbers, build_binary, nullptr, true},
-    {"Min", "T T -> T", kNumbers, build_binary, nullptr, true},
-    {"Pow", "T T -> T", kNumbers, build_binary, nullptr, true},
-    {"Mod", "T T -> T", kNumbers, build_mod, nullptr, true},
+    {"Add", "T T -> T", kMappedNumbers, build_binary, nullptr, true},
+    {"Sub", "T T -> T", kMappedNumbers, build_binary, nullptr, true},
+    {"Mul", "T T -> T", kMappedNumbers, build_binary, nullptr, true},
+    {"Div", "T T -> T", kMappedNumbers, build_binary, nullptr, true},
+    {"Max", "T T -> T", kMappedNumbers, build_binary, nullptr, true},
+    {"Min", "T T -> T", kMappedNumbers, build_binary, nullptr, true},
+    {"Pow", "T T -> T", kMappedNumbers, build_binary, nullptr, true},
+    {"Mod", "T T -> T", kMappedNumbers, build_mod, nullptr, true},
     {"Equal", "T T -> bool", "*", build_binary, nullptr, true},
     {"Less", "T T -> bool", "*", build_binary, nullptr, true},
     {"LessOrEqual", "T T -> bool", "*", build_binary, nullptr, true},
@@ -295,13 +295,13 @@ constexpr Entry kEntries[] = {
     {"HardSigmoidGrad", "T T -> T", kFloats, build_with_params, nullptr, true},
     {"ClipGrad", "T T -> T", kFloats, build_with_params, nullptr, true},
     {"MseLossGrad", "T T -> T", kFloats, build_mse_grad, nullptr, true},
-    {"RunningUpdate", "T T -> T", kFloats, build_running, nullptr, true},
+    {"RunningUpdate", "T T -> T", kFloats, build_running_update, nullptr, true},
 };
 
 }  // namespace
 
 std::span<const Entry> elementwise_kernels() {
-  return kEntries;
+  return kElementwiseEntries;
 }
 
 }  // namespace lowtide::exec_cpu

@@ -13,12 +13,12 @@ namespace lowtide::exec_cpu {
 namespace {
 
 // data is [outer, dim, inner]; dy and y are [outer, indices, inner].
-struct Shape {
+struct GatherShape {
   int64_t outer = 1, dim = 1, inner = 1, indices = 1;
   bool wide = true;  // i64 indices
 };
 
-Result<Shape> shape_of(const OpDesc& op, const TensorDesc& data, const TensorDesc& indices) {
+Result<GatherShape> shape_of(const OpDesc& op, const TensorDesc& data, const TensorDesc& indices) {
   for (const auto& input : op.inputs)
     if (input && !same_order(*input, {.dtype = input->dtype, .dims = input->dims, .layout = {}}))
       return unsupported(op, "operands must be row-major");
@@ -27,7 +27,7 @@ Result<Shape> shape_of(const OpDesc& op, const TensorDesc& data, const TensorDes
   int64_t axis = int_attr(op, "axis", 0);
   if (axis < 0) axis += rank;
   if (axis < 0 || axis >= rank) return unsupported(op, "the axis is out of range");
-  Shape shape;
+  GatherShape shape;
   for (int64_t d = 0; d < rank; ++d)
     (d < axis    ? shape.outer
      : d == axis ? shape.dim
@@ -38,7 +38,7 @@ Result<Shape> shape_of(const OpDesc& op, const TensorDesc& data, const TensorDes
 }
 
 // The row that index i names, or -1 when there is none.
-int64_t row_at(const void* indices, int64_t i, const Shape& shape) {
+int64_t row_at(const void* indices, int64_t i, const GatherShape& shape) {
   int64_t row = shape.wide ? static_cast<const int64_t*>(indices)[i]
                            : static_cast<const int32_t*>(indices)[i];
   if (row < 0) row += shape.dim;
@@ -47,7 +47,7 @@ int64_t row_at(const void* indices, int64_t i, const Shape& shape) {
 
 Result<Built> build_gather(const OpDesc& op) {
   LT_RETURN_IF_ERROR(check_counts(op, 2, 2, 1));
-  LT_ASSIGN(const Shape shape, shape_of(op, *op.inputs[0], *op.inputs[1]));
+  LT_ASSIGN(const GatherShape shape, shape_of(op, *op.inputs[0], *op.inputs[1]));
   const int64_t bytes = size_bytes(op.outputs[0].dtype) * shape.inner;
   Built built;
   built.run = [=](const KernelArgs& args) {
@@ -71,7 +71,7 @@ Result<Built> build_gather(const OpDesc& op) {
 }
 
 template <class T>
-void add_rows(const Shape& shape, const void* indices, const T* dy, T* out, int64_t outer,
+void add_rows(const GatherShape& shape, const void* indices, const T* dy, T* out, int64_t outer,
               int64_t column, int64_t width) {
   const auto& simd = loops_of(T());
   for (int64_t i = 0; i < shape.indices; ++i) {
@@ -89,7 +89,7 @@ void add_rows(const Shape& shape, const void* indices, const T* dy, T* out, int6
 template <class T>
 Result<Built> build_gather_grad(const OpDesc& op) {
   LT_RETURN_IF_ERROR(check_counts(op, 2, 3, 1));
-  LT_ASSIGN(const Shape shape, shape_of(op, op.outputs[0], *op.inputs[1]));
+  LT_ASSIGN(const GatherShape shape, shape_of(op, op.outputs[0], *op.inputs[1]));
   const bool accumulates = has_input(op, 2);
   const int64_t bytes = plan::size_bytes(op.outputs[0]);
   Built built;
@@ -116,7 +116,7 @@ Result<Built> build_gather_grad(const OpDesc& op) {
   return built;
 }
 
-constexpr Entry kEntries[] = {
+constexpr Entry kGatherEntries[] = {
     {"Gather", "T i -> T", "*", build_gather, wish_row_major},
     {"GatherGrad", "T i T -> T", "f32 f64",
      by_width<build_gather_grad<float>, build_gather_grad<double>>, wish_row_major}};
@@ -124,7 +124,7 @@ constexpr Entry kEntries[] = {
 }  // namespace
 
 std::span<const Entry> gather_kernels() {
-  return kEntries;
+  return kGatherEntries;
 }
 
 }  // namespace lowtide::exec_cpu

@@ -292,7 +292,7 @@ Result<Built> build_grid_sample_grad(const OpDesc& op) {
                                             : sampling_gradient<float>(s);
 }
 
-constexpr Entry kEntries[] = {
+constexpr Entry kGridSampleEntries[] = {
     {"GridSample", "T T -> T", "f32 f64", build_grid_sample},
     {"GridSampleGrad", "T T T -> T T", "f32 f64", build_grid_sample_grad},
 };
@@ -300,7 +300,7 @@ constexpr Entry kEntries[] = {
 }  // namespace
 
 std::span<const Entry> grid_sample_kernels() {
-  return kEntries;
+  return kGridSampleEntries;
 }
 
 }  // namespace lowtide::exec_cpu

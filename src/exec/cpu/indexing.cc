@@ -381,7 +381,7 @@ Result<Built> build_reverse_sequence(const OpDesc& op) {
   return built;
 }
 
-constexpr Entry kEntries[] = {
+constexpr Entry kIndexingEntries[] = {
     {"ReverseSequence", "T i -> T", "*", build_reverse_sequence, wish_row_major},
     {"GatherElements", "T i -> T", "*", build_gather_elements, wish_row_major},
     {"ScatterElements", "T i T -> T", "*", build_scatter_elements, wish_row_major},
@@ -403,7 +403,7 @@ Status check_row_major(const OpDesc& op) {
 }
 
 std::span<const Entry> indexing_kernels() {
-  return kEntries;
+  return kIndexingEntries;
 }
 
 }  // namespace lowtide::exec_cpu

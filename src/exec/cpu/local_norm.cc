@@ -15,7 +15,7 @@
 namespace lowtide::exec_cpu {
 namespace {
 
-constexpr int64_t kBlock = 64;  // columns of a unit
+constexpr int64_t kColumns = 64;  // columns of a unit
 
 // Elements of a unit: e of the axis and column p lie at first + e * step + p.
 struct Unit {
@@ -24,13 +24,13 @@ struct Unit {
 
 template <class Run>
 void for_units(const AxisView& v, const Run& run) {
-  const int64_t blocks = (v.inner + kBlock - 1) / kBlock;
-  const int64_t grain = 1 + 4096 / std::max<int64_t>(1, v.extent * std::min(v.inner, kBlock));
+  const int64_t blocks = (v.inner + kColumns - 1) / kColumns;
+  const int64_t grain = 1 + 4096 / std::max<int64_t>(1, v.extent * std::min(v.inner, kColumns));
   parallel_ranges(v.outer * blocks, grain, [&](int64_t begin, int64_t end) {
     for (int64_t unit = begin; unit < end; ++unit) {
-      const int64_t column = unit % blocks * kBlock;
+      const int64_t column = unit % blocks * kColumns;
       run(Unit{unit / blocks * v.extent * v.inner + column, v.inner,
-               std::min(kBlock, v.inner - column)});
+               std::min(kColumns, v.inner - column)});
     }
   });
 }
@@ -52,7 +52,7 @@ struct Lrn {
   int64_t below = 0, above = 0;          // channels of the window before and behind its own
   double alpha = 0, beta = 0, bias = 0;  // alpha is divided by the size
 
-  int64_t scratch() const { return view.extent * std::min(view.inner, kBlock); }
+  int64_t scratch() const { return view.extent * std::min(view.inner, kColumns); }
 };
 
 Result<Lrn> lrn_of(const OpDesc& op) {
@@ -204,7 +204,7 @@ void run_lp_normalize(const AxisView& v, int64_t p, const KernelArgs& args) {
   for_units(v, [&](const Unit& u) {
     const T* x = static_cast<const T*>(args.inputs[0]) + u.first;
     T* y = static_cast<T*>(args.outputs[0]) + u.first;
-    double norm[kBlock];
+    double norm[kColumns];
     norms(v, u, p, x, norm);
     for (int64_t e = 0; e < v.extent; ++e)
       for (int64_t i = 0; i < u.columns; ++i) {
@@ -221,7 +221,7 @@ void run_lp_normalize_grad(const AxisView& v, int64_t p, const KernelArgs& args)
     const T *dy = static_cast<const T*>(args.inputs[0]) + u.first,
             *x = static_cast<const T*>(args.inputs[1]) + u.first;
     T* dx = static_cast<T*>(args.outputs[0]) + u.first;
-    double norm[kBlock], dot[kBlock] = {};
+    double norm[kColumns], dot[kColumns] = {};
     norms(v, u, p, x, norm);
     for (int64_t e = 0; e < v.extent; ++e)
       for (int64_t i = 0; i < u.columns; ++i)
@@ -255,7 +255,7 @@ Result<Built> build_lp_normalize(const OpDesc& op) {
   return built;
 }
 
-constexpr Entry kEntries[] = {
+constexpr Entry kLocalNormEntries[] = {
     {"Lrn", "T -> T", "f32 f64", build_lrn},
     {"LrnGrad", "T T -> T", "f32 f64", build_lrn_grad},
     {"LpNormalize", "T -> T", "f32 f64", build_lp_normalize},
@@ -265,7 +265,7 @@ constexpr Entry kEntries[] = {
 }  // namespace
 
 std::span<const Entry> local_norm_kernels() {
-  return kEntries;
+  return kLocalNormEntries;
 }
 
 }  // namespace lowtide::exec_cpu

@@ -17,7 +17,7 @@ struct Loop {
   int64_t extent, in_stride, out_stride;
 };
 
-struct Shape {
+struct Extents {
   std::vector<Loop> kept, reduced;  // outermost first
   int64_t results = 1;
   int64_t rows = 1;  // product of the reduced extents but the last
@@ -59,7 +59,7 @@ Result<Sides> sides_of(const OpDesc& op) {
   return sides;
 }
 
-Result<Shape> shape_of(const OpDesc& op) {
+Result<Extents> shape_of(const OpDesc& op) {
   const TensorDesc& x = *op.inputs[0];
   LT_ASSIGN(Sides sides, sides_of(op));
   const std::vector<int64_t> in = strides_of(x);
@@ -69,7 +69,7 @@ Result<Shape> shape_of(const OpDesc& op) {
     mark[d] = sides.reduced[d] ? in[d] : 0;
   }
   const Nest nest = make_nest(x.dims, {in, std::move(sides.out), std::move(mark)});
-  Shape shape;
+  Extents shape;
   for (size_t d = 0; d < nest.dims.size(); ++d)
     (nest.strides[2][d] != 0 ? shape.reduced : shape.kept)
         .push_back({nest.dims[d], nest.strides[0][d], nest.strides[1][d]});
@@ -80,7 +80,7 @@ Result<Shape> shape_of(const OpDesc& op) {
 }
 
 template <class T>
-double log_sum_exp(const Shape& shape, const T* x) {
+double log_sum_exp(const Extents& shape, const T* x) {
   const Loop& last = shape.reduced.back();
   const size_t outer = shape.reduced.size() - 1;
   if constexpr (sizeof(T) == sizeof(float)) {
@@ -110,7 +110,7 @@ double log_sum_exp(const Shape& shape, const T* x) {
 }
 
 template <class T>
-void run(const Shape& shape, const KernelArgs& args) {
+void run(const Extents& shape, const KernelArgs& args) {
   const T* x = static_cast<const T*>(args.inputs[0]);
   T* y = static_cast<T*>(args.outputs[0]);
   const int64_t work = shape.rows * shape.reduced.back().extent;
@@ -125,7 +125,7 @@ void run(const Shape& shape, const KernelArgs& args) {
 
 Result<Built> build(const OpDesc& op) {
   LT_RETURN_IF_ERROR(check_counts(op, 1, 1, 1));
-  LT_ASSIGN(const Shape shape, shape_of(op));
+  LT_ASSIGN(const Extents shape, shape_of(op));
   const bool wide = op.inputs[0]->dtype == DType::kF64;
   Built built;
   built.run = [shape, wide](const KernelArgs& args) {
@@ -134,12 +134,12 @@ Result<Built> build(const OpDesc& op) {
   return built;
 }
 
-constexpr Entry kEntries[] = {{"ReduceLogSumExp", "T -> T", "f32 f64", build}};
+constexpr Entry kLogSumExpEntries[] = {{"ReduceLogSumExp", "T -> T", "f32 f64", build}};
 
 }  // namespace
 
 std::span<const Entry> log_sum_exp_kernels() {
-  return kEntries;
+  return kLogSumExpEntries;
 }
 
 }  // namespace lowtide::exec_cpu

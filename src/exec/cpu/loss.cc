@@ -178,7 +178,7 @@ Result<Built> build_mse(const OpDesc& op) {
   return built;
 }
 
-constexpr Entry kEntries[] = {
+constexpr Entry kLossEntries[] = {
     {"CrossEntropy", "T i64 -> T T", "f32 f64",
      by_width<build_cross_entropy<float>, build_cross_entropy<double>>},
     {"CrossEntropyGrad", "T i64 T -> T", "f32 f64",
@@ -189,7 +189,7 @@ constexpr Entry kEntries[] = {
 }  // namespace
 
 std::span<const Entry> loss_kernels() {
-  return kEntries;
+  return kLossEntries;
 }
 
 }  // namespace lowtide::exec_cpu

@@ -9,7 +9,7 @@ namespace lowtide::exec_cpu {
 namespace {
 
 constexpr int64_t kGrainElements = 16384;  // below twice this many, one thread is as fast
-constexpr int64_t kBlock = 512;
+constexpr int64_t kWidened = 512;
 
 using Half = MapOperand::Half;
 
@@ -17,7 +17,7 @@ using Half = MapOperand::Half;
 void widen(Half half, const char* x, int64_t step, int64_t n, float* y) {
   const auto convert = half == Half::kF16 ? loops().widen_f16 : loops().widen_bf16;
   if (step == 2) return convert(reinterpret_cast<const uint16_t*>(x), n, y);
-  std::array<uint16_t, kBlock> gathered;
+  std::array<uint16_t, kWidened> gathered;
   for (int64_t i = 0; i < n; ++i)
     gathered[static_cast<size_t>(i)] = *reinterpret_cast<const uint16_t*>(x + i * step);
   convert(gathered.data(), n, y);
@@ -114,13 +114,13 @@ void MapNest::call(const MapCall& plain) const {
 }
 
 void MapNest::call_widened(const MapCall& call) const {
-  alignas(64) std::array<std::array<float, kBlock>, 4> buffers;
+  alignas(64) std::array<std::array<float, kWidened>, 4> buffers;
   MapCall block{};
   block.params = params_;
   block.n0 = 1;
   for (int64_t row = 0; row < call.n0; ++row) {
-    for (int64_t begin = 0; begin < call.n1; begin += kBlock) {
-      block.n1 = std::min(kBlock, call.n1 - begin);
+    for (int64_t begin = 0; begin < call.n1; begin += kWidened) {
+      block.n1 = std::min(kWidened, call.n1 - begin);
       for (size_t k = 1; k < operands_; ++k) {
         const char* x = call.in[k - 1] + row * call.step0[k] + begin * call.step1[k];
         block.in[k - 1] = x;

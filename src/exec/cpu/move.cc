@@ -325,7 +325,7 @@ Result<Built> build_reorder(const OpDesc& op) {
   return guard_dnnl(op, [&] { return make_dnnl_reorder(op); });
 }
 
-constexpr Entry kEntries[] = {
+constexpr Entry kMoveEntries[] = {
     {"Transpose", "T -> T", "*", build_transpose},
     {"Slice", "T -> T", "*", build_slice},
     {"Expand", "T -> T", "*", build_expand},
@@ -339,7 +339,7 @@ constexpr Entry kEntries[] = {
 }  // namespace
 
 std::span<const Entry> move_kernels() {
-  return kEntries;
+  return kMoveEntries;
 }
 
 }  // namespace lowtide::exec_cpu

@@ -333,7 +333,7 @@ Result<Built> build_layer_norm_grad(const OpDesc& op) {
   return built;
 }
 
-constexpr Entry kEntries[] = {
+constexpr Entry kNormalizationEntries[] = {
     {"BatchNormTrain", "T T T -> T T T", "f32 f64",
      by_width<build_batch_norm_train<float>, build_batch_norm_train<double>>},
     {"BatchNormInference", "T T T T T -> T", "f32 f64",
@@ -353,7 +353,7 @@ constexpr Entry kEntries[] = {
 }  // namespace
 
 std::span<const Entry> normalization_kernels() {
-  return kEntries;
+  return kNormalizationEntries;
 }
 
 }  // namespace lowtide::exec_cpu

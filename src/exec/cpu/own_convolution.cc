@@ -1,8 +1,8 @@
 // Convolutions of f64, which oneDNN does not have: plain sums of products by the definition. A unit
-// of work is one plane of what is computed: an image's output channel, an image's input channel, or
-// the taps between two channels. One thread sums each element, in one order, so the bits do not
-// depend on threads. Operands are strides over (image, channel, three spatial dims); missing
-// spatial dims have extent 1.
+// of work is one plane of what is computed: an image's output channel, an image's operand_of
+// channel, or the taps between two channels. One thread sums each element, in one order, so the
+// bits do not depend on threads. Operands are strides over (image, channel, three spatial dims);
+// missing spatial dims have extent 1.
 #include <array>
 #include <memory>
 
@@ -124,7 +124,8 @@ class OwnConvolution {
   }
 
  private:
-  // The input position that meets a tap at an output position; false when it lies in the padding.
+  // The operand_of position that meets a tap at an output position; false when it lies in the
+  // padding.
   bool input_of(const Triple& o, const Triple& tap, Triple& in) const {
     for (size_t d = 0; d < 3; ++d) {
       in[d] = o[d] * stride_[d] + tap[d] * dilation_[d] - pad_[d];
@@ -133,7 +134,7 @@ class OwnConvolution {
     return true;
   }
 
-  // The output position at which a tap meets an input position; false when there is none.
+  // The output position at which a tap meets an operand_of position; false when there is none.
   bool output_of(const Triple& in, const Triple& tap, Triple& o) const {
     for (size_t d = 0; d < 3; ++d) {
       const int64_t steps = in[d] + pad_[d] - tap[d] * dilation_[d];
@@ -150,7 +151,7 @@ class OwnConvolution {
   Triple stride_{1, 1, 1}, dilation_{1, 1, 1}, pad_{0, 0, 0};
 };
 
-const double* input(const KernelArgs& args, size_t i) {
+const double* operand_of(const KernelArgs& args, size_t i) {
   return i < args.inputs.size() ? static_cast<const double*>(args.inputs[i]) : nullptr;
 }
 
@@ -176,7 +177,8 @@ Result<Built> make_own_convolution(const OpDesc& op) {
                                               : &OwnConvolution::weights_gradient;
   Built built;
   built.run = [convolution, run, third](const KernelArgs& args) {
-    ((*convolution).*run)(input(args, 0), input(args, 1), third ? input(args, 2) : nullptr,
+    ((*convolution).*run)(operand_of(args, 0), operand_of(args, 1),
+                          third ? operand_of(args, 2) : nullptr,
                           static_cast<double*>(args.outputs[0]));
   };
   return built;

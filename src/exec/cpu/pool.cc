@@ -103,18 +103,19 @@ struct Slab {
   int64_t in_base, out_base, step, width;
 };
 
-constexpr int64_t kGroup = 64;  // channels of a unit
+constexpr int64_t kPoolChannels = 64;  // channels of a unit
 
 template <class Run>
 void for_slabs(const Pool& p, const Run& run) {
-  const int64_t groups = p.channels_last ? (p.channels + kGroup - 1) / kGroup : p.channels;
+  const int64_t groups =
+      p.channels_last ? (p.channels + kPoolChannels - 1) / kPoolChannels : p.channels;
   parallel_ranges(p.images * groups, 1, [&](int64_t begin, int64_t end) {
     for (int64_t unit = begin; unit < end; ++unit) {
       const int64_t image = unit / groups, group = unit % groups;
       if (p.channels_last) {
-        const int64_t c = group * kGroup;
+        const int64_t c = group * kPoolChannels;
         run(Slab{image * p.in_size() * p.channels + c, image * p.out_size() * p.channels + c,
-                 p.channels, std::min(kGroup, p.channels - c)});
+                 p.channels, std::min(kPoolChannels, p.channels - c)});
       } else {
         run(Slab{unit * p.in_size(), unit * p.out_size(), 1, 1});
       }
@@ -140,7 +141,7 @@ int64_t divisor(const Pool& p, int64_t oz, int64_t oy, int64_t ox) {
 }
 
 template <class T>
-bool is_nan(T x) {
+bool not_a_number(T x) {
   if constexpr (std::is_floating_point_v<T>)
     return std::isnan(x);
   else
@@ -152,7 +153,7 @@ bool is_nan(T x) {
 template <class T>
 void max_tap(const T* x, int64_t n, uint8_t tap, T* best, uint8_t* index) {
   for (int64_t i = 0; i < n; ++i) {
-    if (!(x[i] > best[i] || (is_nan(x[i]) && !is_nan(best[i])))) continue;
+    if (!(x[i] > best[i] || (not_a_number(x[i]) && !not_a_number(best[i])))) continue;
     best[i] = x[i];
     index[i] = tap;
   }
@@ -342,7 +343,7 @@ Result<Built> build_any_max_pool(const OpDesc& op) {
   }
 }
 
-constexpr Entry kEntries[] = {
+constexpr Entry kPoolEntries[] = {
     {"MaxPool", "T -> T u8", "f32 f64 i8 u8", build_any_max_pool},
     {"MaxPoolGrad", "T u8 -> T", "f32 f64",
      by_width<build_max_pool_grad<float>, build_max_pool_grad<double>>},
@@ -354,7 +355,7 @@ constexpr Entry kEntries[] = {
 }  // namespace
 
 std::span<const Entry> pool_kernels() {
-  return kEntries;
+  return kPoolEntries;
 }
 
 }  // namespace lowtide::exec_cpu

@@ -216,7 +216,7 @@ Result<Built> build_matmul(const OpDesc& op) {
   return guard_dnnl(op, [&] { return wants_strips(op) ? make_strips(op) : make_whole(op); });
 }
 
-constexpr Entry kEntries[] = {
+constexpr Entry kProductEntries[] = {
     {"MatMul", "T T T T -> T", "f32 f64 bf16 i64 i32 u64 u32", build_matmul, wish_row_major}};
 
 }  // namespace
@@ -248,7 +248,7 @@ void InnerProduct::run(const float* a, const float* b, float* c, void* workspace
 }
 
 std::span<const Entry> product_kernels() {
-  return kEntries;
+  return kProductEntries;
 }
 
 }  // namespace lowtide::exec_cpu

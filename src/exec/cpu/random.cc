@@ -22,7 +22,7 @@ constexpr int64_t kChunk = 1024;  // elements drawn at a time
 
 // Walks lines along the last logical dim: position in the whole tensor and offset in memory of
 // each.
-struct Lines {
+struct DrawnLines {
   Dims dims;           // all but the last, joined where whole and part agree
   Dims whole_strides;  // of those dims, in the whole tensor
   Dims memory_strides;
@@ -32,7 +32,7 @@ struct Lines {
   int64_t count = 1;   // of lines
 };
 
-Result<Lines> make_lines(const OpDesc& op) {
+Result<DrawnLines> make_lines(const OpDesc& op) {
   const TensorDesc& y = op.outputs[0];
   const Dims whole = list_attr(op, "whole_dims", y.dims);
   const Dims begin = list_attr(op, "part_begin", Dims(y.dims.size(), 0));
@@ -40,7 +40,7 @@ Result<Lines> make_lines(const OpDesc& op) {
     return unsupported(op, "whole_dims and part_begin do not match the rank");
   TensorDesc row_major{.dtype = y.dtype, .dims = whole, .layout = {}};
   const Dims whole_strides = strides_of(row_major), memory = strides_of(y);
-  Lines lines;
+  DrawnLines lines;
   for (size_t d = 0; d < whole.size(); ++d) lines.first += begin[d] * whole_strides[d];
   for (size_t d = 0; d < whole.size(); ++d) {
     const bool joins = !lines.dims.empty() &&
@@ -69,7 +69,7 @@ struct Place {
   int64_t position, memory;
 };
 
-Place place_of(const Lines& lines, int64_t line) {
+Place place_of(const DrawnLines& lines, int64_t line) {
   Place place{lines.first, 0};
   for (size_t d = lines.dims.size(); d-- > 0;) {
     const int64_t index = line % lines.dims[d];
@@ -86,7 +86,7 @@ struct Key {
 
 // Calls use(memory offset, words, n) for runs of at most kChunk elements of a line.
 template <class Use>
-void draw_line(const Lines& lines, int64_t begin, int64_t end, Place place, const Key& key,
+void draw_line(const DrawnLines& lines, int64_t begin, int64_t end, Place place, const Key& key,
                const Use& use) {
   uint32_t words[kChunk + 8];
   for (int64_t i = begin; i < end; i += kChunk) {
@@ -99,7 +99,7 @@ void draw_line(const Lines& lines, int64_t begin, int64_t end, Place place, cons
 }
 
 template <class Use>
-void draw(const Lines& lines, const Key& key, const Use& use) {
+void draw(const DrawnLines& lines, const Key& key, const Use& use) {
   if (lines.count == 1) {
     parallel_ranges(lines.length, 8192, [&](int64_t begin, int64_t end) {
       draw_line(lines, begin, end, place_of(lines, 0), key, use);
@@ -168,7 +168,7 @@ auto with_element(DType dtype, const Use& use) {
 }
 
 template <class Element>
-Built make_dropout(const OpDesc& op, const Lines& lines) {
+Built make_dropout(const OpDesc& op, const DrawnLines& lines) {
   using Raw = typename Element::Raw;
   using Number = typename Element::Number;
   const double ratio = real_attr(op, "ratio", 0);
@@ -196,13 +196,13 @@ Result<Built> build_dropout(const OpDesc& op) {
   LT_RETURN_IF_ERROR(check_counts(op, 1, 1, 1));
   if (!same_order(*op.inputs[0], op.outputs[0]))
     return unsupported(op, "operands in different layouts");
-  LT_ASSIGN(const Lines lines, make_lines(op));
+  LT_ASSIGN(const DrawnLines lines, make_lines(op));
   return with_element(op.outputs[0].dtype,
                       [&]<class Element>(Element) { return make_dropout<Element>(op, lines); });
 }
 
 template <class Element>
-Built make_uniform(const OpDesc& op, const Lines& lines) {
+Built make_uniform(const OpDesc& op, const DrawnLines& lines) {
   using Raw = typename Element::Raw;
   using Number = typename Element::Number;
   const Number low = static_cast<Number>(real_attr(op, "low", 0)),
@@ -224,18 +224,18 @@ Built make_uniform(const OpDesc& op, const Lines& lines) {
 
 Result<Built> build_uniform(const OpDesc& op) {
   LT_RETURN_IF_ERROR(check_counts(op, 1, 1, 1));
-  LT_ASSIGN(const Lines lines, make_lines(op));
+  LT_ASSIGN(const DrawnLines lines, make_lines(op));
   return with_element(op.outputs[0].dtype,
                       [&]<class Element>(Element) { return make_uniform<Element>(op, lines); });
 }
 
-constexpr Entry kEntries[] = {{"Dropout", "T -> T", "f32 f64 f16 bf16", build_dropout},
-                              {"RandomUniform", "T -> T", "f32 f64 f16 bf16", build_uniform}};
+constexpr Entry kRandomEntries[] = {{"Dropout", "T -> T", "f32 f64 f16 bf16", build_dropout},
+                                    {"RandomUniform", "T -> T", "f32 f64 f16 bf16", build_uniform}};
 
 }  // namespace
 
 std::span<const Entry> random_kernels() {
-  return kEntries;
+  return kRandomEntries;
 }
 
 }  // namespace lowtide::exec_cpu

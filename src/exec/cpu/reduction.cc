@@ -23,20 +23,20 @@ namespace {
 
 using Dims = std::vector<int64_t>;
 
-struct Loop {
+struct AxisLoop {
   int64_t extent, in_stride, out_stride;
 };
 
 struct Plan {
   bool inner_reduced = true;
-  int64_t inner = 1;                  // extent of the innermost dim, contiguous in x
-  int64_t inner_out = 1;              // its stride in y (kept case)
-  std::vector<Loop> kept = {};        // outer dims
-  std::vector<Loop> reduced = {};     // outer dims
-  int64_t units = 1;                  // product of kept extents
-  int64_t columns = 1;                // groups of kColumns of a kept innermost dim
-  int64_t rows = 1;                   // product of reduced extents
-  int64_t chunks = 1, per_chunk = 1;  // of rows
+  int64_t inner = 1;                   // extent of the innermost dim, contiguous in x
+  int64_t inner_out = 1;               // its stride in y (kept case)
+  std::vector<AxisLoop> kept = {};     // outer dims
+  std::vector<AxisLoop> reduced = {};  // outer dims
+  int64_t units = 1;                   // product of kept extents
+  int64_t columns = 1;                 // groups of kColumns of a kept innermost dim
+  int64_t rows = 1;                    // product of reduced extents
+  int64_t chunks = 1, per_chunk = 1;   // of rows
   bool mean = false;
   int64_t count = 1;   // of elements that are folded into one
   int64_t empty = -1;  // elements of y when x has none
@@ -56,7 +56,7 @@ using Acc = std::conditional_t<std::is_floating_point_v<T>, T,
 template <class T>
 using Total = std::conditional_t<std::is_same_v<T, float>, double, Acc<T>>;
 template <class A>
-using Wrapped = std::conditional_t<std::is_integral_v<A>, uint64_t, A>;
+using WrappedSum = std::conditional_t<std::is_integral_v<A>, uint64_t, A>;
 
 struct Sum {
   template <class T>
@@ -65,7 +65,7 @@ struct Sum {
   }
   template <class A>
   static A both(A a, A b) {
-    return static_cast<A>(static_cast<Wrapped<A>>(a) + static_cast<Wrapped<A>>(b));
+    return static_cast<A>(static_cast<WrappedSum<A>>(a) + static_cast<WrappedSum<A>>(b));
   }
 };
 
@@ -76,7 +76,7 @@ struct Product {
   }
   template <class A>
   static A both(A a, A b) {
-    return static_cast<A>(static_cast<Wrapped<A>>(a) * static_cast<Wrapped<A>>(b));
+    return static_cast<A>(static_cast<WrappedSum<A>>(a) * static_cast<WrappedSum<A>>(b));
   }
 };
 
@@ -166,7 +166,7 @@ Folds<T> folds_of(const std::string& kind) {
 // ---- running
 // --------------------------------------------------------------------------------------------
 
-int64_t offset_of(const std::vector<Loop>& loops_of, int64_t index, int64_t Loop::*stride) {
+int64_t offset_of(const std::vector<AxisLoop>& loops_of, int64_t index, int64_t AxisLoop::*stride) {
   int64_t offset = 0;
   for (size_t d = loops_of.size(); d-- > 0;) {
     offset += index % loops_of[d].extent * (loops_of[d].*stride);
@@ -176,11 +176,11 @@ int64_t offset_of(const std::vector<Loop>& loops_of, int64_t index, int64_t Loop
 }
 
 template <class T>
-class Reduction {
+class TypedReduction {
  public:
   using A = Acc<T>;
 
-  Reduction(Plan plan, const std::string& kind) : p_(std::move(plan)), f_(folds_of<T>(kind)) {}
+  TypedReduction(Plan plan, const std::string& kind) : p_(std::move(plan)), f_(folds_of<T>(kind)) {}
 
   int64_t workspace_bytes() const {
     const int64_t partial = p_.chunks > 1 ? p_.units * p_.columns * p_.chunks * p_.slot() : 0;
@@ -223,14 +223,14 @@ class Reduction {
   }
 
   T* out_of(T* y, int64_t unit) const {
-    return y + offset_of(p_.kept, unit / p_.columns, &Loop::out_stride) +
+    return y + offset_of(p_.kept, unit / p_.columns, &AxisLoop::out_stride) +
            unit % p_.columns * kColumns * p_.inner_out;
   }
 
   void reduce_piece(const T* x, int64_t piece, A* acc) const {
     const int64_t unit = piece / p_.chunks, chunk = piece % p_.chunks;
-    const T* from =
-        x + offset_of(p_.kept, unit / p_.columns, &Loop::in_stride) + unit % p_.columns * kColumns;
+    const T* from = x + offset_of(p_.kept, unit / p_.columns, &AxisLoop::in_stride) +
+                    unit % p_.columns * kColumns;
     const int64_t first = chunk * p_.per_chunk, last = std::min(p_.rows, first + p_.per_chunk);
     if (p_.inner_reduced)
       acc[0] = reduce_row_unit(from, first, last);
@@ -242,8 +242,8 @@ class Reduction {
   A reduce_row_unit(const T* x, int64_t begin, int64_t end) const {
     Total<T> total = static_cast<Total<T>>(f_.first);
     for (int64_t row = begin; row < end; ++row)
-      total =
-          f_.both_totals(total, f_.row(x + offset_of(p_.reduced, row, &Loop::in_stride), p_.inner));
+      total = f_.both_totals(
+          total, f_.row(x + offset_of(p_.reduced, row, &AxisLoop::in_stride), p_.inner));
     return static_cast<A>(total);
   }
 
@@ -254,7 +254,7 @@ class Reduction {
     const int64_t stride = p_.reduced.empty() ? 0 : p_.reduced.back().in_stride;
     for (int64_t row = begin; row < end;) {
       const int64_t count = std::min(end - row, line - row % line);
-      f_.rows(x + offset_of(p_.reduced, row, &Loop::in_stride), count, stride, width, acc);
+      f_.rows(x + offset_of(p_.reduced, row, &AxisLoop::in_stride), count, stride, width, acc);
       row += count;
     }
   }
@@ -299,8 +299,8 @@ Result<Dims> out_strides(const OpDesc& op, const std::vector<bool>& reduced) {
 }
 
 void cut(Plan& p) {
-  for (const Loop& loop : p.kept) p.units *= loop.extent;
-  for (const Loop& loop : p.reduced) p.rows *= loop.extent;
+  for (const AxisLoop& loop : p.kept) p.units *= loop.extent;
+  for (const AxisLoop& loop : p.reduced) p.rows *= loop.extent;
   if (!p.inner_reduced) p.columns = (p.inner + kColumns - 1) / kColumns;
   if (p.units * p.columns < 16 && p.rows >= 64) p.chunks = std::min<int64_t>(32, p.rows / 32);
   p.per_chunk = (p.rows + p.chunks - 1) / p.chunks;
@@ -353,7 +353,7 @@ Result<Plan> make_plan(const OpDesc& op) {
 template <class T>
 Result<Built> build_typed(const OpDesc& op) {
   LT_ASSIGN(Plan made, make_plan(op));
-  const auto reduction = std::make_shared<const Reduction<T>>(std::move(made), op.kind);
+  const auto reduction = std::make_shared<const TypedReduction<T>>(std::move(made), op.kind);
   Built built;
   built.workspace_bytes = reduction->workspace_bytes();
   built.run = [reduction](const KernelArgs& args) { reduction->run(args); };
@@ -442,14 +442,14 @@ class Others {
 };
 
 struct ProductGradient {
-  std::vector<Loop> kept, reduced;
+  std::vector<AxisLoop> kept, reduced;
   int64_t units = 1, count = 1;
 
   template <class T>
   void run(const T* dy, const T* x, T* dx) const {
     parallel_ranges(units, 1 + 4096 / std::max<int64_t>(count, 1), [&](int64_t begin, int64_t end) {
       for (int64_t unit = begin; unit < end; ++unit) {
-        const int64_t first = offset_of(kept, unit, &Loop::in_stride);
+        const int64_t first = offset_of(kept, unit, &AxisLoop::in_stride);
         one_product(x + first, static_cast<double>(dy[unit]), dx + first);
       }
     });
@@ -461,9 +461,9 @@ struct ProductGradient {
   void one_product(const T* x, double dy, T* dx) const {
     Others others;
     for (int64_t i = 0; i < count; ++i)
-      others.add(static_cast<double>(x[offset_of(reduced, i, &Loop::in_stride)]));
+      others.add(static_cast<double>(x[offset_of(reduced, i, &AxisLoop::in_stride)]));
     for (int64_t i = 0; i < count; ++i) {
-      const int64_t at = offset_of(reduced, i, &Loop::in_stride);
+      const int64_t at = offset_of(reduced, i, &AxisLoop::in_stride);
       dx[at] = static_cast<T>(dy * others.without(static_cast<double>(x[at])));
     }
   }
@@ -496,13 +496,13 @@ Result<Built> build_product_gradient(const OpDesc& op) {
   return built;
 }
 
-constexpr std::string_view kNumbers = "f32 f64 i64 i32 i16 i8 u64 u32 u16 u8";
+constexpr std::string_view kReducible = "f32 f64 i64 i32 i16 i8 u64 u32 u16 u8";
 constexpr std::string_view kOrdered = "f32 f64 i64 i32 i16 i8 u64 u32 u16 u8 bool";
 
-constexpr Entry kEntries[] = {
-    {"ReduceSum", "T -> T", kNumbers, build_reduction},
-    {"ReduceMean", "T -> T", kNumbers, build_reduction},
-    {"ReduceProd", "T -> T", kNumbers, build_reduction},
+constexpr Entry kReductionEntries[] = {
+    {"ReduceSum", "T -> T", kReducible, build_reduction},
+    {"ReduceMean", "T -> T", kReducible, build_reduction},
+    {"ReduceProd", "T -> T", kReducible, build_reduction},
     {"ReduceMax", "T -> T", kOrdered, build_reduction},
     {"ReduceMin", "T -> T", kOrdered, build_reduction},
     {"ReduceProdGrad", "T T -> T", "f32 f64", build_product_gradient, wish_row_major},
@@ -511,7 +511,7 @@ constexpr Entry kEntries[] = {
 }  // namespace
 
 std::span<const Entry> reduction_kernels() {
-  return kEntries;
+  return kReductionEntries;
 }
 
 }  // namespace lowtide::exec_cpu

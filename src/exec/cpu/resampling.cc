@@ -82,7 +82,7 @@ Result<Built> build_pad_repeat(const OpDesc& op) {
   return build_line_maps(op, std::move(maps), 0);
 }
 
-constexpr Entry kEntries[] = {
+constexpr Entry kResamplingEntries[] = {
     {"Resize", "T -> T", "*", build_resize},
     {"ResizeGrad", "T -> T", "f32 f64", build_resize_grad},
     {"PadRepeat", "T -> T", "*", build_pad_repeat},
@@ -92,7 +92,7 @@ constexpr Entry kEntries[] = {
 }  // namespace
 
 std::span<const Entry> resampling_kernels() {
-  return kEntries;
+  return kResamplingEntries;
 }
 
 }  // namespace lowtide::exec_cpu

@@ -11,7 +11,7 @@
 namespace lowtide::exec_cpu {
 namespace {
 
-constexpr int64_t kGroup = 32;  // channels of a unit
+constexpr int64_t kRoiChannels = 32;  // channels of a unit
 
 struct RoiAlign {
   int64_t images, channels, height, width;  // of x
@@ -70,7 +70,7 @@ Between<T> between(T place, int64_t extent) {
 template <class T>
 void pool_bin(const RoiAlign& roi, const Side<T>& rows, const Side<T>& columns, int64_t row,
               int64_t column, const T* x, int64_t count, T* y) {
-  T sums[kGroup] = {};
+  T sums[kRoiChannels] = {};
   bool first = true;
   for (int64_t r = 0; r < rows.samples; ++r)
     for (int64_t s = 0; s < columns.samples; ++s) {
@@ -96,11 +96,12 @@ template <class T>
 void roi_align(const RoiAlign& roi, const KernelArgs& args) {
   const T *x = static_cast<const T*>(args.inputs[0]),
           *boxes = static_cast<const T*>(args.inputs[2]);
-  const int64_t groups = (roi.channels + kGroup - 1) / kGroup, bins = roi.rows * roi.columns;
+  const int64_t groups = (roi.channels + kRoiChannels - 1) / kRoiChannels,
+                bins = roi.rows * roi.columns;
   parallel_ranges(roi.boxes * groups, 1, [&](int64_t begin, int64_t end) {
     for (int64_t unit = begin; unit < end; ++unit) {
-      const int64_t box = unit / groups, first = unit % groups * kGroup;
-      const int64_t count = std::min(kGroup, roi.channels - first);
+      const int64_t box = unit / groups, first = unit % groups * kRoiChannels;
+      const int64_t count = std::min(kRoiChannels, roi.channels - first);
       const int64_t image = roi.wide ? static_cast<const int64_t*>(args.inputs[1])[box]
                                      : static_cast<const int32_t*>(args.inputs[1])[box];
       T* y = static_cast<T*>(args.outputs[0]) + (box * roi.channels + first) * bins;
@@ -146,14 +147,14 @@ Result<Built> build_roi_align(const OpDesc& op) {
   return built;
 }
 
-constexpr Entry kEntries[] = {
+constexpr Entry kRoiAlignEntries[] = {
     {"RoiAlign", "T i T -> T", "f32 f64", build_roi_align, wish_row_major},
 };
 
 }  // namespace
 
 std::span<const Entry> roi_align_kernels() {
-  return kEntries;
+  return kRoiAlignEntries;
 }
 
 }  // namespace lowtide::exec_cpu

@@ -42,8 +42,8 @@ class Simd : public testing::TestWithParam<const Loops*> {
 const Floats& samples() {
   static const Floats all = [] {
     Floats made;
-    constexpr uint64_t kStep = 2039;  // prime
-    for (uint64_t bits = 0; bits < (uint64_t{1} << 32); bits += kStep) {
+    constexpr uint64_t kSpacing = 2039;  // prime
+    for (uint64_t bits = 0; bits < (uint64_t{1} << 32); bits += kSpacing) {
       const float x = std::bit_cast<float>(static_cast<uint32_t>(bits));
       if (std::isfinite(x)) made.push_back(x);
     }

@@ -32,7 +32,7 @@ void for_lines(const AxisView& view, const Row& row, const Columns& columns) {
                   });
 }
 
-Result<AxisView> view_of(const OpDesc& op) {
+Result<AxisView> softmax_view(const OpDesc& op) {
   const TensorDesc& y = op.outputs[0];
   for (const auto& input : op.inputs)
     if (!same_order(*input, y)) return unsupported(op, "operands in different layouts");
@@ -46,7 +46,7 @@ Result<AxisView> view_of(const OpDesc& op) {
 template <class T>
 Result<Built> build_softmax(const OpDesc& op) {
   LT_RETURN_IF_ERROR(check_counts(op, 1, 1, 1));
-  LT_ASSIGN(const AxisView view, view_of(op));
+  LT_ASSIGN(const AxisView view, softmax_view(op));
   const bool log = op.kind == "LogSoftmax";
   Built built;
   built.run = [=](const KernelArgs& args) {
@@ -68,7 +68,7 @@ Result<Built> build_softmax(const OpDesc& op) {
 template <class T>
 Result<Built> build_softmax_grad(const OpDesc& op) {
   LT_RETURN_IF_ERROR(check_counts(op, 2, 2, 1));
-  LT_ASSIGN(const AxisView view, view_of(op));
+  LT_ASSIGN(const AxisView view, softmax_view(op));
   const bool log = op.kind == "LogSoftmaxGrad";
   Built built;
   built.run = [=](const KernelArgs& args) {
@@ -89,7 +89,7 @@ Result<Built> build_softmax_grad(const OpDesc& op) {
   return built;
 }
 
-constexpr Entry kEntries[] = {
+constexpr Entry kSoftmaxEntries[] = {
     {"Softmax", "T -> T", "f32 f64", by_width<build_softmax<float>, build_softmax<double>>},
     {"LogSoftmax", "T -> T", "f32 f64", by_width<build_softmax<float>, build_softmax<double>>},
     {"SoftmaxGrad", "T T -> T", "f32 f64",
@@ -101,7 +101,7 @@ constexpr Entry kEntries[] = {
 }  // namespace
 
 std::span<const Entry> softmax_kernels() {
-  return kEntries;
+  return kSoftmaxEntries;
 }
 
 }  // namespace lowtide::exec_cpu

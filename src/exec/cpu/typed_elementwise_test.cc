@@ -18,7 +18,7 @@
 namespace lowtide::exec_cpu {
 namespace {
 
-constexpr runtime::StepContext kStep{.seed = 1, .step = 1};
+constexpr runtime::StepContext kTypedStep{.seed = 1, .step = 1};
 constexpr int64_t kGuard = 64;
 
 // Kinds whose results are exact, or one rounded operation, in every type.
@@ -59,7 +59,7 @@ struct Case {
   std::vector<std::optional<ref::Tensor>> inputs;
 };
 
-plan::TensorDesc concrete(const ops::Type& type) {
+plan::TensorDesc concrete_type(const ops::Type& type) {
   plan::TensorDesc desc{.dtype = type.dtype, .dims = {}, .layout = {}};
   for (const sym::Expr& dim : type.dims) desc.dims.push_back(*dim.constant());
   return desc;
@@ -78,7 +78,7 @@ int64_t any_integer(DType dtype, Rng& rng) {
   }
 }
 
-double special_real(DType dtype, Rng& rng) {
+double special_number(DType dtype, Rng& rng) {
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
   const double specials[] = {kInfinity, -kInfinity, NAN,  0.0,  -0.0, 0.5,   -0.5,   2.5,
                              -2.5,      1e-310,     1e30, -7.0, 7.0,  300.7, -3.0e9, 1e19};
@@ -97,7 +97,7 @@ ref::Tensor draw_tensor(const plan::TensorDesc& type, const ops::InputValues& ki
   const std::vector<double> plain = ops::random_values(kind, tensor.count(), rng);
   for (size_t e = 0; e < plain.size(); ++e) {
     if (tensor.real() && (specials || corners) && rng.below(2) == 0)
-      tensor.f[e] = corners ? corner(type.dtype, rng) : special_real(type.dtype, rng);
+      tensor.f[e] = corners ? corner(type.dtype, rng) : special_number(type.dtype, rng);
     else if (tensor.real())
       tensor.f[e] = rounded(type.dtype, plain[e]);
     else
@@ -124,12 +124,13 @@ std::optional<Case> make_case(std::string_view kind, DType dtype, Rng& rng) {
   const bool specials = kExact.contains(kind) && rng.below(2) == 0;
   const bool corners = kind.ends_with("Grad") && kind != "MseLossGrad";
   for (size_t i = 0; i < c.made.inputs.size(); ++i) {
-    c.desc.inputs.emplace_back(concrete(*c.made.inputs[i]));
+    c.desc.inputs.emplace_back(concrete_type(*c.made.inputs[i]));
     c.inputs.emplace_back(draw_tensor(*c.desc.inputs[i], c.made.values[i], specials, corners, rng));
     if (kind == "Pow" && i == 1 && is_integer(dtype))  // the reference multiplies step by step
       for (int64_t& e : c.inputs[1]->i) e = wrapped(dtype, is_unsigned(dtype) ? e & 15 : e % 16);
   }
-  for (const ops::OutputType& output : *outputs) c.desc.outputs.push_back(concrete(output.type));
+  for (const ops::OutputType& output : *outputs)
+    c.desc.outputs.push_back(concrete_type(output.type));
   return c;
 }
 
@@ -209,7 +210,7 @@ TEST_P(TypedElementwise, EqualsTheReferenceInEveryTypeOfItsRow) {
       for (Bytes& bytes : inputs) in.push_back(bytes.data());
       Bytes output = guarded(c->desc.outputs[0]);
       std::vector<void*> out = {output.data()};
-      (*kernel)->run({.inputs = in, .outputs = out, .workspace = nullptr, .context = kStep});
+      (*kernel)->run({.inputs = in, .outputs = out, .workspace = nullptr, .context = kTypedStep});
       const bool fused = kind == "AffineScalar";  // one rounding or two
       expect_equal(output, (*expected)[0], kExact.contains(kind) && !fused);
       ++ran;
@@ -240,7 +241,8 @@ TEST(IntegerConstants, AreExactAndWrapAround) {
     int64_t in = x, out = 0;
     write_integer(dtype, x, &in);
     std::vector<void*> inputs = {&in}, outputs = {&out};
-    (*kernel)->run({.inputs = inputs, .outputs = outputs, .workspace = nullptr, .context = kStep});
+    (*kernel)->run(
+        {.inputs = inputs, .outputs = outputs, .workspace = nullptr, .context = kTypedStep});
     return read_integer(dtype, &out);
   };
   constexpr int64_t kLarge = (int64_t{1} << 60) + 1;  // no double has it
@@ -265,7 +267,8 @@ TEST(IntegerConstants, AreExactAndWrapAround) {
   ASSERT_TRUE(kernel) << kernel.error().message;
   int64_t in = 5, out[2] = {};
   std::vector<void*> inputs = {&in}, outputs = {out};
-  (*kernel)->run({.inputs = inputs, .outputs = outputs, .workspace = nullptr, .context = kStep});
+  (*kernel)->run(
+      {.inputs = inputs, .outputs = outputs, .workspace = nullptr, .context = kTypedStep});
   EXPECT_EQ(out[0], kLarge);
   EXPECT_EQ(out[1], 5);
 }
@@ -286,7 +289,8 @@ TEST(Half, IsComputedAsFloatsAndRoundedOnce) {
     for (size_t i = 0; i < b.size(); ++i) write_real(dtype, 0.37 * static_cast<double>(i), &b[i]);
     const std::vector<uint16_t> before = a;
     std::vector<void*> inputs = {a.data(), b.data()}, outputs = {a.data()};
-    (*kernel)->run({.inputs = inputs, .outputs = outputs, .workspace = nullptr, .context = kStep});
+    (*kernel)->run(
+        {.inputs = inputs, .outputs = outputs, .workspace = nullptr, .context = kTypedStep});
     for (size_t i = 0; i < a.size(); ++i) {
       const double exact =
           read_real(dtype, &before[i]) * read_real(dtype, &b[i / static_cast<size_t>(cols)]);

@@ -135,14 +135,14 @@ const MapEntry kGradients[] = {
 
 // The remainder with the sign of the divisor.
 template <class T>
-T modulo(T a, T b) {
+T modulo_of(T a, T b) {
   const T rest = std::fmod(a, b);
   return rest != 0 && (rest < 0) != (b < 0) ? rest + b : rest;
 }
 
 template <class T>
 void add_remainders(std::vector<MapEntry>& maps, char c) {
-  constexpr auto kMod = [](T a, T b, C<T>) { return modulo(a, b); };
+  constexpr auto kMod = [](T a, T b, C<T>) { return modulo_of(a, b); };
   constexpr auto kFmod = [](T a, T b, C<T>) { return std::fmod(a, b); };
   maps.push_back({"Mod", c, c, 2, typed_map2<kMod, T, T>});
   maps.push_back({"Mod/fmod", c, c, 2, typed_map2<kFmod, T, T>});

@@ -18,8 +18,8 @@
 namespace lowtide::exec_cpu {
 namespace {
 
-constexpr int64_t kGrain = 16384;
-constexpr int64_t kBlock = 1024;  // parameters of 16 bits that are widened at a time
+constexpr int64_t kUpdateGrain = 16384;
+constexpr int64_t kWidenedParams = 1024;  // parameters of 16 bits that are widened at a time
 
 // All operands in one order of memory.
 Status check_flat(const OpDesc& op) {
@@ -47,7 +47,7 @@ T* output(const KernelArgs& args, size_t o, int64_t begin) {
 // An update is a function (param, grad, first state, second state, count) on numbers of type T.
 template <class T, class Update>
 void run_flat(const KernelArgs& args, int64_t count, const Update& update) {
-  parallel_ranges(count, kGrain, [&](int64_t begin, int64_t end) {
+  parallel_ranges(count, kUpdateGrain, [&](int64_t begin, int64_t end) {
     update(output<T>(args, 0, begin), static_cast<const T*>(args.inputs[1]) + begin,
            output<T>(args, 1, begin), output<T>(args, 2, begin), end - begin);
   });
@@ -58,10 +58,10 @@ void run_halves(const KernelArgs& args, int64_t count, DType type, const Update&
   const Loops& simd = loops();
   const auto widen = type == DType::kF16 ? simd.widen_f16 : simd.widen_bf16;
   const auto narrow = type == DType::kF16 ? simd.narrow_f16 : simd.narrow_bf16;
-  parallel_ranges(count, kGrain, [&](int64_t begin, int64_t end) {
-    float param[kBlock], grad[kBlock];
-    for (int64_t first = begin; first < end; first += kBlock) {
-      const int64_t n = std::min(kBlock, end - first);
+  parallel_ranges(count, kUpdateGrain, [&](int64_t begin, int64_t end) {
+    float param[kWidenedParams], grad[kWidenedParams];
+    for (int64_t first = begin; first < end; first += kWidenedParams) {
+      const int64_t n = std::min(kWidenedParams, end - first);
       uint16_t* stored = output<uint16_t>(args, 0, first);
       widen(stored, n, param);
       widen(static_cast<const uint16_t*>(args.inputs[1]) + first, n, grad);
@@ -128,15 +128,15 @@ Result<Built> build_adamw(const OpDesc& op) {
   });
 }
 
-constexpr std::string_view kFloats = "f32 f64 f16 bf16";
+constexpr std::string_view kParamTypes = "f32 f64 f16 bf16";
 
-constexpr Entry kEntries[] = {{"SgdUpdate", "T T S -> T S", kFloats, build_sgd},
-                              {"AdamWUpdate", "T T S S -> T S S", kFloats, build_adamw}};
+constexpr Entry kUpdateEntries[] = {{"SgdUpdate", "T T S -> T S", kParamTypes, build_sgd},
+                                    {"AdamWUpdate", "T T S S -> T S S", kParamTypes, build_adamw}};
 
 }  // namespace
 
 std::span<const Entry> update_kernels() {
-  return kEntries;
+  return kUpdateEntries;
 }
 
 }  // namespace lowtide::exec_cpu
