@@ -1,6 +1,6 @@
 // Matrix products. A transposition of the last two dims that feeds one becomes its attribute; a
 // following addition of a vector that only this product feeds becomes its bias; operands of rank 1
-// get their extent of 1 by a as_view.
+// get their extent of 1 by a view.
 #include <fmt/format.h>
 
 #include "io/convert.h"

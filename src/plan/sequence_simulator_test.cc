@@ -198,7 +198,7 @@ TEST(Sequence, RefusesRunsOutOfTurn) {
   expect_error(problem, {run(0), run(1), run(2), run(3), run(3)},
                "action 4: op 3 (loss) runs again");
   expect_error(problem, {run(0), run(2)},
-               "action 1: op 2 reads sequence_value 1, which is not there");
+               "action 1: op 2 reads value 1, which is not there");
   expect_error(problem, {run(9)}, "does not exist");
   problem.control = {{SchedOpId(1), SchedOpId(2)}};
   problem.values[SchedValueId(1)].readers.clear();
@@ -208,20 +208,20 @@ TEST(Sequence, RefusesRunsOutOfTurn) {
 
 TEST(Sequence, RefusesTransfersOfWhatIsNotThere) {
   ScheduleProblem problem = sequence_chain();
-  expect_error(problem, {store(0)}, "action 0: it stores sequence_value 0, which is not there");
+  expect_error(problem, {store(0)}, "action 0: it stores value 0, which is not there");
   expect_error(problem, {run(0), drop(0)}, "not stored");
   expect_error(problem, {run(0), load(0)}, "not stored");
   expect_error(problem, {run(0), store(0), store(0)}, "stored already");
   expect_error(problem, {run(0), store(0), drop(0), drop(0)},
-               "drops sequence_value 0, which is not there");
-  expect_error(problem, {run(0), store(0), drop(0), run(1)}, "op 1 reads sequence_value 0");
+               "drops value 0, which is not there");
+  expect_error(problem, {run(0), store(0), drop(0), run(1)}, "op 1 reads value 0");
   expect_error(problem, {run(0), store(0), load(0)}, "has no drop");
   expect_error(problem, {run(0), store(0), run(0)}, "has no drop");
   expect_error(problem, {run(0), store(0), run(1), run(2), run(3)}, "the end of the sequence: the");
   expect_error(problem, {run(0), store(0), run(1), drop(0), load(0), run(0), run(2), run(3)},
-               "nothing uses sequence_value 0");
+               "nothing uses value 0");
   expect_error(problem, {run(0), run(1), run(2), run(3), store(3), drop(3)},
-               "sequence_value 3 is an output of the step");
+               "value 3 is an output of the step");
   expect_error(problem, {run(0), {Kind::kStore, {}, SchedValueId(7), {}}}, "does not exist");
   expect_error(problem, {run(0), {Kind::kStore, {}, {}, {}}}, "does not exist");
   expect_error(problem, {load_resident(0)}, "moves resident 0; 0 residents may move");

@@ -97,7 +97,7 @@ bool SequenceState::ends_at(int value, int node) const {
 
 double SequenceState::credit_of(int node) const {
   const auto pairs = table_->pairs(action(node));
-  uint64_t taken = 0;  // the pairs of an op are few; later ones than 64 are not looked index_of
+  uint64_t taken = 0;  // the pairs of an op are few; later ones than 64 are not looked at
   double credit = 0;
   for (size_t k = 0; k < std::min<size_t>(pairs.size(), 64); ++k) {
     bool free = ends_at(pairs[k].input, node);

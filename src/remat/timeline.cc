@@ -138,7 +138,7 @@ void Timeline::remove(int node) {
 }
 
 // Spreads the smallest aligned window around `block` whose blocks would be three quarters full
-// index_at most; doubles everything when there is none.
+// at most; doubles everything when there is none.
 void Timeline::make_room(int block) {
   for (int width = 2; width < 2 * blocks_; width *= 2) {
     const int first = block / width * width;

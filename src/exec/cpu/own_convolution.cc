@@ -1,5 +1,5 @@
 // Convolutions of f64, which oneDNN does not have: plain sums of products by the definition. A unit
-// of work is one plane of what is computed: an image's output channel, an image's operand_of
+// of work is one plane of what is computed: an image's output channel, an image's input
 // channel, or the taps between two channels. One thread sums each element, in one order, so the
 // bits do not depend on threads. Operands are strides over (image, channel, three spatial dims);
 // missing spatial dims have extent 1.
@@ -124,7 +124,7 @@ class OwnConvolution {
   }
 
  private:
-  // The operand_of position that meets a tap at an output position; false when it lies in the
+  // The input position that meets a tap at an output position; false when it lies in the
   // padding.
   bool input_of(const Triple& o, const Triple& tap, Triple& in) const {
     for (size_t d = 0; d < 3; ++d) {
@@ -134,7 +134,7 @@ class OwnConvolution {
     return true;
   }
 
-  // The output position at which a tap meets an operand_of position; false when there is none.
+  // The output position at which a tap meets an input position; false when there is none.
   bool output_of(const Triple& in, const Triple& tap, Triple& o) const {
     for (size_t d = 0; d < 3; ++d) {
       const int64_t steps = in[d] + pad_[d] - tap[d] * dilation_[d];
