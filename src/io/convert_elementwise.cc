@@ -236,6 +236,26 @@ Status logic(NodeCall& call) {
   return compare(call);
 }
 
+// -x - 1, which is ~x in two's complement, also modulo 2^n.
+Status bitwise_not(NodeCall& call) {
+  if (!is_integer(call.dtype(0)))
+    return error(ErrorCode::kInput,
+                 fmt::format("input 0 is {}, not integers", name(call.dtype(0))));
+  LT_ASSIGN(const ValueId x, call.value(0));
+  return call.result("AffineScalar", {x}, {{"scale", int64_t{-1}}, {"shift", int64_t{-1}}});
+}
+
+Status bit_shift(NodeCall& call) {
+  const std::string direction = word_attr(call.node(), "direction", "");
+  if (direction != "LEFT" && direction != "RIGHT")
+    return error(ErrorCode::kInput, fmt::format("direction is '{}', not LEFT or RIGHT", direction));
+  if (!is_unsigned(call.dtype(0)))
+    return error(ErrorCode::kInput,
+                 fmt::format("input 0 is {}, not unsigned integers", name(call.dtype(0))));
+  LT_ASSIGN(const auto pair, operands(call));
+  return call.result(direction == "LEFT" ? "ShiftLeft" : "ShiftRight", {pair.first, pair.second});
+}
+
 Status where(NodeCall& call) {
   LT_ASSIGN(const ValueId condition, call.value(0));
   LT_ASSIGN(const ValueId a, call.value(1));
@@ -339,6 +359,11 @@ constexpr ConvertRow kRows[] = {
     {"And", 2, logic},
     {"Or", 2, logic},
     {"Xor", 2, compare},
+    {"BitwiseAnd", 2, compare},
+    {"BitwiseOr", 2, compare},
+    {"BitwiseXor", 2, compare},
+    {"BitwiseNot", 1, bitwise_not},
+    {"BitShift", 2, bit_shift},
     {"Where", 3, where},
     {"Max", 1, maximum},
     {"Min", 1, minimum},

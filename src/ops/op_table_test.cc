@@ -53,6 +53,8 @@ void add_elementwise(std::vector<Case>& cases) {
     cases.push_back({kind, {}, "f32[2,1] f32[1,3]", "bool[2,3]", 6, 20, 6});
   for (const char* kind : {"And", "Or", "Xor"})
     cases.push_back({kind, {}, "bool[2,3] bool[3]", "bool[2,3]", 6, 9, 6});
+  for (const char* kind : {"BitwiseAnd", "BitwiseOr", "BitwiseXor", "ShiftLeft", "ShiftRight"})
+    cases.push_back({kind, {}, "i16[2,3] i16[3]", "i16[2,3]", 6, 18, 12});
   cases.push_back({"Where", {}, "bool[2,3] f32[2,3] f32[2,3]", "f32[2,3]", 6, 54, 24});
   const std::vector<std::pair<const char*, int64_t>> gradients = {
       {"ReluGrad", 1},  {"SigmoidGrad", 3}, {"TanhGrad", 3}, {"GeluGrad", 9},

@@ -404,7 +404,7 @@ std::string_view shared_word(const Row& row) {
   const OperandWords words = parse_words(row.types);
   for (const std::vector<std::string_view>* side : {&words.inputs, &words.outputs})
     for (const std::string_view word : *side)
-      if (std::string_view("TNU*").find(word[0]) != std::string_view::npos) return word;
+      if (std::string_view("TNUI*").find(word[0]) != std::string_view::npos) return word;
   return words.inputs.empty() ? "*" : "";  // Fill: its attribute says
 }
 
@@ -530,7 +530,7 @@ Result<RandomInstance> random_instance(std::string_view kind, Rng& rng, std::opt
   }
   if (kind.starts_with("Lrn") && chance(rng, 2)) made.attrs["beta"] = 0.75;
   fit_to_checks(made, limit);
-  const DType shared = type.value_or(DType::kF32);
+  const DType shared = type.value_or(shared_word(*row) == "I" ? DType::kI32 : DType::kF32);
   if (kind == "RoiAlign") draw_roi_align(made, rng);
   if (kind == "Resize" && !is_float(shared)) copy_nearest(made);
   fill_attrs(*row, made, rng);

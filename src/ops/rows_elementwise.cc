@@ -125,6 +125,8 @@ void add_binary(std::vector<Row>& rows) {
     rows.push_back(binary(kind, "U U -> b", "", false));
   for (std::string_view kind : {"And", "Or", "Xor"})
     rows.push_back(binary(kind, "b b -> b", "0<-0 0<-1", false));
+  for (std::string_view kind : {"BitwiseAnd", "BitwiseOr", "BitwiseXor", "ShiftLeft", "ShiftRight"})
+    rows.push_back(binary(kind, "I I -> I", "0<-0 0<-1", false));
   rows.push_back({.kind = "Where",
                   .axes = "a.., a.., a.. -> a..",
                   .types = "b U U -> U",

@@ -232,6 +232,8 @@ Result<Built> build_mse_grad(const OpDesc& op) {
 constexpr std::string_view kFloats = "f32 f64 f16 bf16";
 constexpr std::string_view kNumbers = "f32 f64 f16 bf16 i64 i32 i16 i8 u64 u32 u16 u8";
 
+constexpr std::string_view kIntegers = "i64 i32 i16 i8 u64 u32 u16 u8";
+
 constexpr Entry kEntries[] = {
     {"Relu", "T -> T", kNumbers, build_unary, nullptr, true},
     {"Sigmoid", "T -> T", kFloats, build_unary, nullptr, true},
@@ -281,6 +283,11 @@ constexpr Entry kEntries[] = {
     {"And", "bool bool -> bool", "", build_binary, nullptr, true},
     {"Or", "bool bool -> bool", "", build_binary, nullptr, true},
     {"Xor", "bool bool -> bool", "", build_binary, nullptr, true},
+    {"BitwiseAnd", "T T -> T", kIntegers, build_binary, nullptr, true},
+    {"BitwiseOr", "T T -> T", kIntegers, build_binary, nullptr, true},
+    {"BitwiseXor", "T T -> T", kIntegers, build_binary, nullptr, true},
+    {"ShiftLeft", "T T -> T", kIntegers, build_binary, nullptr, true},
+    {"ShiftRight", "T T -> T", kIntegers, build_binary, nullptr, true},
     {"ReluGrad", "T T -> T", kFloats, build_binary, nullptr, true},
     {"SigmoidGrad", "T T -> T", kFloats, build_binary, nullptr, true},
     {"TanhGrad", "T T -> T", kFloats, build_binary, nullptr, true},

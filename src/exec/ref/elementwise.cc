@@ -1,6 +1,7 @@
 // Elementwise ops. Binary ones broadcast as numpy does.
 #include <functional>
 #include <limits>
+#include <optional>
 #include <type_traits>
 
 #include "base/check.h"
@@ -197,10 +198,25 @@ T float_binary(const Call& call, T a, T b) {
   return float_mod(a, b, call.attrs.integer("fmod") != 0);
 }
 
+// Bits by bits. A shift moves zeros in; one by a negative number of places, or by as many as the
+// type has bits, leaves none.
+template <class N>
+std::optional<N> bits_of_two(std::string_view kind, DType dtype, N a, N b) {
+  if (kind == "BitwiseAnd") return a & b;
+  if (kind == "BitwiseOr") return a | b;
+  if (kind == "BitwiseXor") return a ^ b;
+  if (kind != "ShiftLeft" && kind != "ShiftRight") return std::nullopt;
+  const int64_t width = 8 * size_bytes(dtype);
+  if (b < 0 || b >= static_cast<N>(width)) return N(0);
+  const uint64_t mask = ~uint64_t{0} >> (64 - width), bits = static_cast<uint64_t>(a) & mask;
+  return static_cast<N>(kind == "ShiftLeft" ? bits << b : bits >> b);
+}
+
 // C's division; what would divide by zero gives 0.
 template <class N>
-N integer_binary(const Call& call, N a, N b) {
+N integer_binary(const Call& call, DType dtype, N a, N b) {
   const std::string_view kind = call.kind;
+  if (const auto bits = bits_of_two(kind, dtype, a, b)) return *bits;
   if (kind == "Add") return plus(a, b);
   if (kind == "Sub") return plus(a, negative(b));
   if (kind == "Mul") return times(a, b);
@@ -227,7 +243,8 @@ struct BinaryKernel {
         return;
       }
       set_int(y, e, on_integers(y.dtype, [&]<class N>(N) {
-                return static_cast<int64_t>(integer_binary(call, static_cast<N>(int_at(a, from[0])),
+                return static_cast<int64_t>(integer_binary(call, y.dtype,
+                                                           static_cast<N>(int_at(a, from[0])),
                                                            static_cast<N>(int_at(b, from[1]))));
               }));
     });
@@ -285,7 +302,8 @@ struct WhereKernel {
 void add_elementwise(KernelTable& table) {
   for (const auto& [kind, function] : unary_functions<double>())
     table[kind] = kernel<UnaryKernel>();
-  for (const char* kind : {"Add", "Sub", "Mul", "Div", "Max", "Min", "Pow", "Mod"})
+  for (const char* kind : {"Add", "Sub", "Mul", "Div", "Max", "Min", "Pow", "Mod", "BitwiseAnd",
+                           "BitwiseOr", "BitwiseXor", "ShiftLeft", "ShiftRight"})
     table[kind] = kernel<BinaryKernel>();
   for (const char* kind : {"Equal", "Less", "LessOrEqual", "Greater", "GreaterOrEqual"})
     table[kind] = kernel<CompareKernel>();
