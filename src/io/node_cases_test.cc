@@ -49,7 +49,7 @@ const std::map<std::string, std::vector<size_t>, std::less<>> kKnownInputs = {
 };
 
 // Cases of 1,765 that agree. Fewer mean that cases which used to agree are refused or lost.
-constexpr int kLeastAgreed = 1350;
+constexpr int kLeastAgreed = 1366;
 
 // Converted ops that cannot have a passing case here, and why.
 const std::map<std::string, std::string_view, std::less<>> kNoCase = {

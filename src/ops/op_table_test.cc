@@ -28,11 +28,12 @@ struct Case {
 // Six elements of four bytes each way; per element what the kind costs.
 void add_elementwise(std::vector<Case>& cases) {
   const std::vector<std::pair<const char*, int64_t>> unary = {
-      {"Relu", 1}, {"Sigmoid", 4},  {"Tanh", 1},      {"Erf", 1},        {"Exp", 1},
-      {"Log", 1},  {"Sqrt", 1},     {"Neg", 1},       {"Reciprocal", 1}, {"Abs", 1},
-      {"Sin", 1},  {"Cos", 1},      {"Floor", 1},     {"Ceil", 1},       {"Round", 1},
-      {"Sign", 1}, {"Softplus", 3}, {"HardSwish", 5}, {"Mish", 5},       {"Gelu", 5},
-      {"Silu", 5}, {"Clip", 2}};
+      {"Relu", 1},      {"Sigmoid", 4}, {"Tanh", 1},  {"Erf", 1},        {"Exp", 1},
+      {"Log", 1},       {"Sqrt", 1},    {"Neg", 1},   {"Reciprocal", 1}, {"Abs", 1},
+      {"Sinh", 1},      {"Cosh", 1},    {"Asin", 1},  {"Acos", 1},       {"Atan", 1},
+      {"Asinh", 1},     {"Acosh", 1},   {"Atanh", 1}, {"Sin", 1},        {"Cos", 1},
+      {"Floor", 1},     {"Ceil", 1},    {"Round", 1}, {"Sign", 1},       {"Softplus", 3},
+      {"HardSwish", 5}, {"Mish", 5},    {"Gelu", 5},  {"Silu", 5},       {"Clip", 2}};
   for (const auto& [kind, cost] : unary)
     cases.push_back({kind, {}, "f32[2,3]", "f32[2,3]", 6 * cost, 24, 24});
   cases.push_back({"LeakyRelu", {{"alpha", 0.1}}, "f32[2,3]", "f32[2,3]", 12, 24, 24});

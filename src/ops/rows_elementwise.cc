@@ -72,6 +72,8 @@ void add_unary(std::vector<Row>& rows) {
   for (std::string_view kind : {"Relu", "Abs", "Neg", "Sign"}) rows.push_back(numeric(kind, 1));
   for (std::string_view kind : {"Tanh", "Erf", "Exp", "Log", "Sqrt", "Reciprocal", "Sin", "Cos"})
     rows.push_back(unary(kind, 1));
+  for (std::string_view kind : {"Sinh", "Cosh", "Asin", "Acos", "Atan", "Asinh", "Acosh", "Atanh"})
+    rows.push_back(unary(kind, 1));
   for (std::string_view kind : {"Floor", "Ceil", "Round"})
     rows.push_back(unary(kind, 1, "", false));
   rows.push_back(unary("Sigmoid", 4));

@@ -99,7 +99,9 @@ def tame(dtype, rng, count=400) -> np.ndarray:
 
 EXACT = ["Abs", "Neg", "Sign", "Relu", "Floor", "Ceil", "Round", "IsNaN"]
 SMOOTH = ["Sigmoid", "Tanh", "Erf", "Exp", "Log", "Sqrt", "Reciprocal", "Sin", "Cos", "Softplus", "HardSwish", "Mish",
-          "HardSigmoid", "Elu", "Gelu", "Softsign", "LeakyRelu", "ThresholdedRelu"]
+          "HardSigmoid", "Elu", "Gelu", "Softsign", "LeakyRelu", "ThresholdedRelu", "Sinh", "Cosh", "Atan", "Asinh"]
+
+INVERSE = {"Asin": (-1, 1), "Acos": (-1, 1), "Atanh": (-0.99, 0.99), "Acosh": (1, 50)}
 
 
 @pytest.mark.parametrize("op", EXACT)
@@ -119,6 +121,13 @@ def test_smooth_ops(op, lowtide, tmp_path):
     rng = np.random.default_rng(2)
     compared = sum(compare(lowtide, tmp_path, op, {"x": tame(dtype, rng)}, opset=22, exact=False) for dtype in FLOATS)
     assert compared >= 1
+
+
+@pytest.mark.parametrize("op", INVERSE)
+def test_inverse_functions(op, lowtide, tmp_path):
+    rng = np.random.default_rng(18)
+    inputs = [{"x": np.append(rng.uniform(*INVERSE[op], 400), [*INVERSE[op], 99, -99, np.nan]).astype(dtype)} for dtype in FLOATS]
+    assert sum(compare(lowtide, tmp_path, op, x, opset=22, exact=False) for x in inputs) >= 1
 
 
 @pytest.mark.parametrize("op", ["Add", "Sub", "Mul", "Div", "Max", "Min", "Equal", "Less", "LessOrEqual", "Greater",
