@@ -77,6 +77,15 @@ Status cos_rule(RuleContext& c) {
   return times(c, "Sin", true);
 }
 
+// dx = dy * (1 + y^2)
+Status tan_rule(RuleContext& c) {
+  LT_ASSIGN(const ValueId dy, c.dy());
+  LT_ASSIGN(const ValueId square, c.make("PowScalar", {c.output(0)}, {{"exponent", 2.0}}));
+  LT_ASSIGN(const ValueId slope,
+            c.make("AffineScalar", {square}, {{"scale", 1.0}, {"shift", 1.0}}));
+  LT_ASSIGN(const ValueId dx, c.make("Mul", {dy, slope}));
+  return c.give(0, dx);
+}
 Status sinh_rule(RuleContext& c) {
   return times(c, "Cosh", false);
 }
@@ -306,6 +315,7 @@ void add_elementwise_rules(RuleTable& table) {
   table["Abs"] = abs_rule;
   table["Sin"] = sin_rule;
   table["Cos"] = cos_rule;
+  table["Tan"] = tan_rule;
   table["Sinh"] = sinh_rule;
   table["Cosh"] = cosh_rule;
   table["Asin"] = asin_rule;

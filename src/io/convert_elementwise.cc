@@ -93,6 +93,19 @@ Status cast(NodeCall& call) {
   return cast_to(call, onnx_dtype(code), onnx_type_name(code));
 }
 
+// The same bits read as another type of their width. A bool is 0 or 1, so other bits are none.
+Status bit_cast(NodeCall& call) {
+  const auto code = static_cast<int32_t>(int_attr(call.node(), "to", 0));
+  const auto to = onnx_dtype(code);
+  const DType from = call.dtype(0);
+  if (!to)
+    return error(ErrorCode::kInput,
+                 fmt::format("bits read as {}, which is not computed with", onnx_type_name(code)));
+  if (*to == from) return identity(call);
+  LT_ASSIGN(const ValueId x, call.value(0));
+  return call.result("BitCast", {x}, {{"to", word(lowtide::name(*to))}});
+}
+
 // Only the type of input 1 matters, so a known input 0 stays known.
 Status cast_like(NodeCall& call) {
   if (const HostValue* known = call.host(0)) {
@@ -324,6 +337,7 @@ constexpr ConvertRow kRows[] = {
     {"Abs", 1, same},
     {"Sin", 1, same},
     {"Cos", 1, same},
+    {"Tan", 1, same},
     {"Sinh", 1, same},
     {"Cosh", 1, same},
     {"Asin", 1, same},
@@ -352,6 +366,7 @@ constexpr ConvertRow kRows[] = {
     {"Identity", 1, identity},
     {"Cast", 1, cast},
     {"CastLike", 2, cast_like},
+    {"BitCast", 1, bit_cast},
     {"Clip", 1, clip},
     {"Add", 2, arithmetic},
     {"Sub", 2, arithmetic},

@@ -67,6 +67,7 @@ constexpr OpSignature kSignatures[] = {
     {"Cosh", 1, 1, ""},
     {"CumProd", 2, 1, "exclusive:i reverse:i"},
     {"CumSum", 2, 1, "exclusive:i reverse:i"},
+    {"DeformConv", 5, 1, "dilations:I group:i kernel_shape:I offset_group:i pads:I strides:I"},
     {"DepthToSpace", 1, 1, "blocksize:i mode:s"},
     {"DequantizeLinear", 3, 1, "axis:i block_size:i output_dtype:i"},
     {"Div", 2, 1, ""},

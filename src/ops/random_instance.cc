@@ -402,6 +402,7 @@ bool is_positive(std::string_view kind, size_t input) {
 // Arguments of functions that are defined on a part of the numbers only, and not near its ends.
 InputValues within_domain(std::string_view kind, InputValues values) {
   if (kind == "Asin" || kind == "Acos" || kind == "Atanh") values.least = -0.9, values.most = 0.9;
+  if (kind == "Tan") values.least = -1.2, values.most = 1.2;
   if (kind == "Acosh") values.least = 1.1, values.most = 4;
   return values;
 }
@@ -468,6 +469,15 @@ void fill_types(const Row& row, RandomInstance& made, const Drawn& drawn, Rng& r
 // Attributes that name the type of an output.
 void fill_named_types(RandomInstance& made, DType shared, Rng& rng) {
   if (made.kind == "Fill") made.attrs["dtype"] = std::string(name(shared));
+  if (made.kind == "BitCast") {
+    std::vector<DType> alike;
+    for (int t = 0; t < kDTypes; ++t) {
+      const auto to = static_cast<DType>(t);
+      if (size_bytes(to) == size_bytes(shared) && (to != DType::kBool || to == shared))
+        alike.push_back(to);
+    }
+    made.attrs["to"] = std::string(name(alike[rng.below(alike.size())]));
+  }
   if (made.kind == "Cast")
     made.attrs["to"] = std::string(name(static_cast<DType>(rng.below(kDTypes))));
 }
@@ -542,7 +552,7 @@ Result<RandomInstance> random_instance(std::string_view kind, Rng& rng, std::opt
   if (kind == "Resize" && !is_float(shared)) copy_nearest(made);
   fill_attrs(*row, made, rng);
   fill_types(*row, made, {.shared = shared, .limit = limit, .taps = taps}, rng);
-  if (type) fill_named_types(made, shared, rng);
+  if (type || kind == "BitCast") fill_named_types(made, shared, rng);
   if (kind == "MaxPoolGrad") remove_padding(made);
   if (kind == "RoiAlign") made.values[1] = {Kind::kInteger, 0, number(made.inputs[0]->dims[0])};
   if (kind == "MaxPoolPositions") made.values[0].high = draw_positions(made, rng);

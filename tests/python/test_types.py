@@ -99,8 +99,7 @@ def tame(dtype, rng, count=400) -> np.ndarray:
 
 EXACT = ["Abs", "Neg", "Sign", "Relu", "Floor", "Ceil", "Round", "IsNaN"]
 SMOOTH = ["Sigmoid", "Tanh", "Erf", "Exp", "Log", "Sqrt", "Reciprocal", "Sin", "Cos", "Softplus", "HardSwish", "Mish",
-          "HardSigmoid", "Elu", "Gelu", "Softsign", "LeakyRelu", "ThresholdedRelu", "Sinh", "Cosh", "Atan", "Asinh"]
-
+          "HardSigmoid", "Elu", "Gelu", "Softsign", "LeakyRelu", "ThresholdedRelu", "Sinh", "Cosh", "Atan", "Asinh", "Tan"]
 INVERSE = {"Asin": (-1, 1), "Acos": (-1, 1), "Atanh": (-0.99, 0.99), "Acosh": (1, 50)}
 
 

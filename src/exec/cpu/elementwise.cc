@@ -210,6 +210,14 @@ Result<Built> build_copy(const OpDesc& op) {
   return build_move(op, 1, 0, "Copy");
 }
 
+Result<Built> build_bit_cast(const OpDesc& op) {
+  LT_RETURN_IF_ERROR(check_counts(op, 1, 1, 1));
+  if (size_bytes(op.inputs[0]->dtype) != size_bytes(op.outputs[0].dtype))
+    return unsupported(op, "types of two widths");
+  const char size = static_cast<char>('0' + size_bytes(op.outputs[0].dtype));
+  return run_map(op, find_map("Copy", size, size, 1), {moved(op.outputs[0]), moved(*op.inputs[0])});
+}
+
 Result<Built> build_where(const OpDesc& op) {
   LT_RETURN_IF_ERROR(check_counts(op, 3, 3, 1));
   return build_move(op, 3, 1, "Where");
@@ -247,6 +255,7 @@ constexpr Entry kEntries[] = {
     {"Abs", "T -> T", kNumbers, build_unary, nullptr, true},
     {"Sin", "T -> T", kFloats, build_unary, nullptr, true},
     {"Cos", "T -> T", kFloats, build_unary, nullptr, true},
+    {"Tan", "T -> T", kFloats, build_unary, nullptr, true},
     {"Sinh", "T -> T", kFloats, build_unary, nullptr, true},
     {"Cosh", "T -> T", kFloats, build_unary, nullptr, true},
     {"Asin", "T -> T", kFloats, build_unary, nullptr, true},
@@ -273,6 +282,7 @@ constexpr Entry kEntries[] = {
     {"PowScalar", "T -> T", kNumbers, build_power, nullptr, true},
     {"AffineScalar", "T -> T", kNumbers, build_affine, nullptr, true},
     {"Cast", "* -> *", "", build_unary, nullptr, true},
+    {"BitCast", "* -> *", "", build_bit_cast, nullptr, true},
     {"Copy", "T -> T", "*", build_copy, nullptr, true},
     {"Where", "bool T T -> T", "*", build_where, nullptr, true},
     {"Add", "T T -> T", kNumbers, build_binary, nullptr, true},

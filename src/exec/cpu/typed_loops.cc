@@ -149,7 +149,8 @@ void add_remainders(std::vector<MapEntry>& maps, char c) {
 }
 
 template <class T>
-void add_hyperbolic(std::vector<MapEntry>& maps, char c) {
+void add_rarer(std::vector<MapEntry>& maps, char c) {
+  constexpr auto kTan = [](T x, C<T>) { return std::tan(x); };
   constexpr auto kSinh = [](T x, C<T>) { return std::sinh(x); };
   constexpr auto kCosh = [](T x, C<T>) { return std::cosh(x); };
   constexpr auto kAsin = [](T x, C<T>) { return std::asin(x); };
@@ -158,7 +159,8 @@ void add_hyperbolic(std::vector<MapEntry>& maps, char c) {
   constexpr auto kAsinh = [](T x, C<T>) { return std::asinh(x); };
   constexpr auto kAcosh = [](T x, C<T>) { return std::acosh(x); };
   constexpr auto kAtanh = [](T x, C<T>) { return std::atanh(x); };
-  maps.insert(maps.end(), {{"Sinh", c, c, 1, typed_map1<kSinh, T, T>},
+  maps.insert(maps.end(), {{"Tan", c, c, 1, typed_map1<kTan, T, T>},
+                           {"Sinh", c, c, 1, typed_map1<kSinh, T, T>},
                            {"Cosh", c, c, 1, typed_map1<kCosh, T, T>},
                            {"Asin", c, c, 1, typed_map1<kAsin, T, T>},
                            {"Acos", c, c, 1, typed_map1<kAcos, T, T>},
@@ -176,8 +178,8 @@ std::span<const MapEntry> typed_maps() {
     all.insert(all.end(), std::begin(kGradients), std::end(kGradients));
     add_remainders<float>(all, 'f');
     add_remainders<double>(all, 'd');
-    add_hyperbolic<float>(all, 'f');
-    add_hyperbolic<double>(all, 'd');
+    add_rarer<float>(all, 'f');
+    add_rarer<double>(all, 'd');
     add_integer_maps(all);
     add_cast_maps(all);
     return all;

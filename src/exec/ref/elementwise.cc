@@ -39,6 +39,7 @@ const UnaryTable<T>& unary_functions() {
       {"Abs", [](T x, S) { return std::abs(x); }},
       {"Sin", [](T x, S) { return std::sin(x); }},
       {"Cos", [](T x, S) { return std::cos(x); }},
+      {"Tan", [](T x, S) { return std::tan(x); }},
       {"Sinh", [](T x, S) { return std::sinh(x); }},
       {"Cosh", [](T x, S) { return std::cosh(x); }},
       {"Asin", [](T x, S) { return std::asin(x); }},
@@ -147,6 +148,25 @@ struct CopyKernel {
   template <class T>
   static void run(Call& call) {
     for (int64_t e = 0; e < call.in[0]->count(); ++e) copy_element(call.out[0], e, *call.in[0], e);
+  }
+};
+
+struct BitCastKernel {
+  template <class T>
+  static void run(Call& call) {
+    const Tensor& x = *call.in[0];
+    Tensor& y = call.out[0];
+    for (int64_t e = 0; e < x.count(); ++e) {
+      uint64_t bits = 0;
+      if (x.real())
+        write_real(x.dtype, get<double>(x, e), &bits);
+      else
+        write_integer(x.dtype, int_at(x, e), &bits);
+      if (y.real())
+        set<double>(y, e, read_real(y.dtype, &bits));
+      else
+        set_int(y, e, read_integer(y.dtype, &bits));
+    }
   }
 };
 
@@ -318,6 +338,7 @@ void add_elementwise(KernelTable& table) {
   for (const char* kind : {"And", "Or", "Xor"}) table[kind] = kernel<LogicKernel>();
   table["Not"] = kernel<NotKernel>();
   table["IsNaN"] = kernel<IsNanKernel>();
+  table["BitCast"] = kernel<BitCastKernel>();
   table["Cast"] = kernel<CastKernel>();
   table["Copy"] = kernel<CopyKernel>();
   table["Where"] = kernel<WhereKernel>();
