@@ -30,7 +30,7 @@ KNOWN = {
     "Reshape": [1], "Squeeze": [1], "Unsqueeze": [1], "Slice": [1, 2, 3, 4], "Split": [1], "Expand": [1], "Tile": [1],
     "Pad": [1, 2, 3], "Trilu": [1], "Clip": [1, 2], "Dropout": [1, 2], "Range": [0, 1, 2], "ConstantOfShape": [0],
     "CumSum": [1], "CumProd": [1], "OneHot": [1], "TopK": [1], "Resize": [1, 2, 3], "Upsample": [1], "If": [0],
-    "CenterCropPad": [1], "Col2Im": [1, 2], "AffineGrid": [1], "HannWindow": [0], "HammingWindow": [0], "BlackmanWindow": [0],
+    "CenterCropPad": [1], "Col2Im": [1, 2], "Compress": [1], "MaxUnpool": [2], "AffineGrid": [1], "HannWindow": [0], "HammingWindow": [0], "BlackmanWindow": [0],
     "MelWeightMatrix": [0, 1, 2, 3, 4], "DFT": [1, 2],
     **{f"Reduce{name}": [1] for name in ("Sum", "Mean", "Max", "Min", "Prod", "L1", "L2", "SumSquare", "LogSum", "LogSumExp")},
 }

@@ -77,6 +77,59 @@ Status cos_rule(RuleContext& c) {
   return times(c, "Sin", true);
 }
 
+// dx = dy * (1 + y^2)
+Status tan_rule(RuleContext& c) {
+  LT_ASSIGN(const ValueId dy, c.dy());
+  LT_ASSIGN(const ValueId square, c.make("PowScalar", {c.output(0)}, {{"exponent", 2.0}}));
+  LT_ASSIGN(const ValueId slope,
+            c.make("AffineScalar", {square}, {{"scale", 1.0}, {"shift", 1.0}}));
+  LT_ASSIGN(const ValueId dx, c.make("Mul", {dy, slope}));
+  return c.give(0, dx);
+}
+Status sinh_rule(RuleContext& c) {
+  return times(c, "Cosh", false);
+}
+Status cosh_rule(RuleContext& c) {
+  return times(c, "Sinh", false);
+}
+
+// dx = dy / (scale * x^2 + shift), or that divisor's root.
+Result<ValueId> over_square(RuleContext& c, double scale, double shift, bool root) {
+  LT_ASSIGN(const ValueId dy, c.dy());
+  LT_ASSIGN(const ValueId square, c.make("PowScalar", {c.input(0)}, {{"exponent", 2.0}}));
+  LT_ASSIGN(ValueId divisor,
+            c.make("AffineScalar", {square}, {{"scale", scale}, {"shift", shift}}));
+  if (root) {
+    LT_ASSIGN(divisor, c.make("Sqrt", {divisor}));
+  }
+  return c.make("Div", {dy, divisor});
+}
+Status asin_rule(RuleContext& c) {
+  LT_ASSIGN(const ValueId dx, over_square(c, -1, 1, true));
+  return c.give(0, dx);
+}
+Status acos_rule(RuleContext& c) {
+  LT_ASSIGN(const ValueId opposite, over_square(c, -1, 1, true));
+  LT_ASSIGN(const ValueId dx, c.make("Neg", {opposite}));
+  return c.give(0, dx);
+}
+Status atan_rule(RuleContext& c) {
+  LT_ASSIGN(const ValueId dx, over_square(c, 1, 1, false));
+  return c.give(0, dx);
+}
+Status asinh_rule(RuleContext& c) {
+  LT_ASSIGN(const ValueId dx, over_square(c, 1, 1, true));
+  return c.give(0, dx);
+}
+Status acosh_rule(RuleContext& c) {
+  LT_ASSIGN(const ValueId dx, over_square(c, 1, -1, true));
+  return c.give(0, dx);
+}
+Status atanh_rule(RuleContext& c) {
+  LT_ASSIGN(const ValueId dx, over_square(c, -1, 1, false));
+  return c.give(0, dx);
+}
+
 // dx = dy * e * x^(e-1). x^0 has slope 0 everywhere, also where x^-1 is infinite.
 Status pow_scalar_rule(RuleContext& c) {
   const double exponent = real_attr(c.attrs(), "exponent");
@@ -262,6 +315,15 @@ void add_elementwise_rules(RuleTable& table) {
   table["Abs"] = abs_rule;
   table["Sin"] = sin_rule;
   table["Cos"] = cos_rule;
+  table["Tan"] = tan_rule;
+  table["Sinh"] = sinh_rule;
+  table["Cosh"] = cosh_rule;
+  table["Asin"] = asin_rule;
+  table["Acos"] = acos_rule;
+  table["Atan"] = atan_rule;
+  table["Asinh"] = asinh_rule;
+  table["Acosh"] = acosh_rule;
+  table["Atanh"] = atanh_rule;
   table["PowScalar"] = pow_scalar_rule;
   table["AffineScalar"] = affine_rule;
   table["Cast"] = cast_rule;

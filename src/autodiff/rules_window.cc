@@ -27,6 +27,19 @@ Status avg_pool_rule(RuleContext& c) {
   return c.give(0, dx);
 }
 
+// The blocks that the image's gradient has where the columns went.
+Status columns_rule(RuleContext& c) {
+  LT_ASSIGN(const ValueId dy, c.dy());
+  const ir::Dims dims = c.dims(c.input(0));
+  const auto rank = static_cast<std::ptrdiff_t>(dims.size() / 2) - 1;
+  ir::Attrs attrs =
+      with(c.attrs(), {{"kernel", ir::Dims(dims.begin() + 2, dims.begin() + 2 + rank)}});
+  attrs.erase("spatial");
+  attrs.erase("output_spatial");
+  LT_ASSIGN(const ValueId dx, c.make("Col2ImGrad", {dy}, attrs));
+  return c.give(0, dx);
+}
+
 // ---- reductions
 
 // The dims of the operand with the reduced ones as 1: what the result broadcasts from.
@@ -114,6 +127,7 @@ Status product_rule(RuleContext& c) {
 
 void add_window_rules(RuleTable& table) {
   table["MaxPool"] = max_pool_rule;
+  table["Col2Im"] = columns_rule;
   table["AvgPool"] = avg_pool_rule;
   table["ReduceSum"] = sum_rule;
   table["ReduceMean"] = mean_rule;

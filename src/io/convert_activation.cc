@@ -79,14 +79,6 @@ Status shrink(NodeCall& call) {
   return call.result("Where", {below, larger, right});
 }
 
-Status tangent(NodeCall& call) {
-  LT_RETURN_IF_ERROR(only_floats(call));
-  LT_ASSIGN(const ValueId x, call.value(0));
-  LT_ASSIGN(const ValueId sine, call.emit("Sin", {x}));
-  LT_ASSIGN(const ValueId cosine, call.emit("Cos", {x}));
-  return call.result("Div", {sine, cosine});
-}
-
 Status is_infinite(NodeCall& call) {
   LT_RETURN_IF_ERROR(only_floats(call));
   const bool positive = int_attr(call.node(), "detect_positive", 1) != 0,
@@ -110,9 +102,8 @@ Status is_infinite(NodeCall& call) {
 }
 
 constexpr std::array kActivationRows = {
-    ConvertRow{"Selu", 1, selu},   ConvertRow{"Celu", 1, celu},
-    ConvertRow{"PRelu", 2, prelu}, ConvertRow{"Shrink", 1, shrink},
-    ConvertRow{"Tan", 1, tangent}, ConvertRow{"IsInf", 1, is_infinite}};
+    ConvertRow{"Selu", 1, selu}, ConvertRow{"Celu", 1, celu}, ConvertRow{"PRelu", 2, prelu},
+    ConvertRow{"Shrink", 1, shrink}, ConvertRow{"IsInf", 1, is_infinite}};
 
 }  // namespace
 

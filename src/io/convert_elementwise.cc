@@ -93,6 +93,19 @@ Status cast(NodeCall& call) {
   return cast_to(call, onnx_dtype(code), onnx_type_name(code));
 }
 
+// The same bits read as another type of their width. A bool is 0 or 1, so other bits are none.
+Status bit_cast(NodeCall& call) {
+  const auto code = static_cast<int32_t>(int_attr(call.node(), "to", 0));
+  const auto to = onnx_dtype(code);
+  const DType from = call.dtype(0);
+  if (!to)
+    return error(ErrorCode::kInput,
+                 fmt::format("bits read as {}, which is not computed with", onnx_type_name(code)));
+  if (*to == from) return identity(call);
+  LT_ASSIGN(const ValueId x, call.value(0));
+  return call.result("BitCast", {x}, {{"to", word(lowtide::name(*to))}});
+}
+
 // Only the type of input 1 matters, so a known input 0 stays known.
 Status cast_like(NodeCall& call) {
   if (const HostValue* known = call.host(0)) {
@@ -236,6 +249,26 @@ Status logic(NodeCall& call) {
   return compare(call);
 }
 
+// -x - 1, which is ~x in two's complement, also modulo 2^n.
+Status bitwise_not(NodeCall& call) {
+  if (!is_integer(call.dtype(0)))
+    return error(ErrorCode::kInput,
+                 fmt::format("input 0 is {}, not integers", name(call.dtype(0))));
+  LT_ASSIGN(const ValueId x, call.value(0));
+  return call.result("AffineScalar", {x}, {{"scale", int64_t{-1}}, {"shift", int64_t{-1}}});
+}
+
+Status bit_shift(NodeCall& call) {
+  const std::string direction = word_attr(call.node(), "direction", "");
+  if (direction != "LEFT" && direction != "RIGHT")
+    return error(ErrorCode::kInput, fmt::format("direction is '{}', not LEFT or RIGHT", direction));
+  if (!is_unsigned(call.dtype(0)))
+    return error(ErrorCode::kInput,
+                 fmt::format("input 0 is {}, not unsigned integers", name(call.dtype(0))));
+  LT_ASSIGN(const auto pair, operands(call));
+  return call.result(direction == "LEFT" ? "ShiftLeft" : "ShiftRight", {pair.first, pair.second});
+}
+
 Status where(NodeCall& call) {
   LT_ASSIGN(const ValueId condition, call.value(0));
   LT_ASSIGN(const ValueId a, call.value(1));
@@ -304,6 +337,15 @@ constexpr ConvertRow kElementwiseRows[] = {
     {"Abs", 1, same},
     {"Sin", 1, same},
     {"Cos", 1, same},
+    {"Tan", 1, same},
+    {"Sinh", 1, same},
+    {"Cosh", 1, same},
+    {"Asin", 1, same},
+    {"Acos", 1, same},
+    {"Atan", 1, same},
+    {"Asinh", 1, same},
+    {"Acosh", 1, same},
+    {"Atanh", 1, same},
     {"Floor", 1, same},
     {"Ceil", 1, same},
     {"Round", 1, same},
@@ -324,6 +366,7 @@ constexpr ConvertRow kElementwiseRows[] = {
     {"Identity", 1, identity},
     {"Cast", 1, cast},
     {"CastLike", 2, cast_like},
+    {"BitCast", 1, bit_cast},
     {"Clip", 1, clip},
     {"Add", 2, arithmetic},
     {"Sub", 2, arithmetic},
@@ -339,6 +382,11 @@ constexpr ConvertRow kElementwiseRows[] = {
     {"And", 2, logic},
     {"Or", 2, logic},
     {"Xor", 2, compare},
+    {"BitwiseAnd", 2, compare},
+    {"BitwiseOr", 2, compare},
+    {"BitwiseXor", 2, compare},
+    {"BitwiseNot", 1, bitwise_not},
+    {"BitShift", 2, bit_shift},
     {"Where", 3, where},
     {"Max", 1, maximum},
     {"Min", 1, minimum},

@@ -36,6 +36,35 @@ Result<ValueId> index_value(NodeCall& call, size_t i) {
   return call.emit("Cast", {indices}, {{"to", word(lowtide::name(DType::kI64))}});
 }
 
+// The places where a known condition holds; how many they are decides the result's shape.
+Status compress(NodeCall& call) {
+  if (call.host(1) == nullptr)
+    return error(ErrorCode::kInput,
+                 fmt::format("its condition '{}' is computed from data; it must be known when the "
+                             "model is read",
+                             call.node().inputs[1]));
+  LT_ASSIGN(const std::vector<int64_t> holds, call.integers(1));
+  const ir::Dims from = call.dims(0);
+  LT_ASSIGN(ValueId x, call.value(0));
+  size_t axis = 0;
+  Expr extent = product(from);
+  if (has_attr(call.node(), "axis")) {
+    LT_ASSIGN(axis, normal_axis(int_attr(call.node(), "axis", 0), from.size()));
+    extent = from[axis];
+  } else if (from.size() != 1) {
+    LT_ASSIGN(x, call.emit("Reshape", {x}, {{"shape", list(std::vector<Expr>{extent})}}));
+  }
+  const auto most = extent.constant();
+  if (most && number(holds.size()) > *most)
+    return error(ErrorCode::kInput,
+                 fmt::format("a condition of {} elements on {}", holds.size(), *most));
+  std::vector<Expr> kept;
+  for (size_t i = 0; i < holds.size(); ++i)
+    if (holds[i] != 0) kept.emplace_back(number(i));
+  LT_ASSIGN(const ValueId places, call.inline_constant(host_vector(std::move(kept)), "places"));
+  return call.result("Gather", {x, places}, {{"axis", number(axis)}});
+}
+
 // ---- along one axis
 // -------------------------------------------------------------------------------------------------
 
@@ -244,6 +273,7 @@ constexpr ConvertRow kIndexingRows[] = {
     {"OneHot", 3, one_hot},
     {"Hardmax", 1, hardmax},
     {"EyeLike", 1, eye_like},
+    {"Compress", 2, compress},
     {"ReverseSequence", 2, reverse_sequence},
     {"GatherElements", 2, gather_elements},
     {"ScatterElements", 3, scatter_elements},

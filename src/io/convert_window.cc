@@ -5,11 +5,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 
 #include "io/convert.h"
+#include "io/convert_indexing.h"
 #include "io/onnx_attrs.h"
 #include "io/onnx_ops.h"
 #include "io/shape_rules.h"
+#include "ops/signature.h"
 
 namespace lowtide::io {
 namespace {
@@ -180,6 +183,98 @@ Status max_pool(NodeCall& call) {
   return call.result_at(1, "MaxPoolPositions", {made[1]}, std::move(attrs)).map([](ValueId) {});
 }
 
+// The extents of what a window makes when it is moved apart again.
+ir::Dims unpooled(NodeCall& call, const Window& window) {
+  ir::Dims dims = call.dims(0);
+  const size_t spatial = window.kernel.size();
+  for (size_t d = 0; d < spatial; ++d)
+    dims[d + 2] = (dims[d + 2] - 1) * Expr(window.strides[d]) +
+                  Expr(window.kernel[d] - window.pads[d] - window.pads[d + spatial]);
+  return dims;
+}
+
+// The maxima back at their places in a tensor of zeros. What places count in where an output_shape
+// is larger than what the window makes is not agreed on: places of the smaller tensor in the
+// specification's example, of the larger one in ONNX Runtime. So that is refused.
+Status max_unpool(NodeCall& call) {
+  LT_ASSIGN(const Window window, pooling_window(call));
+  const ir::Dims from = call.dims(0);
+  const ir::Dims dims = unpooled(call, window);
+  if (call.has(2)) {
+    LT_ASSIGN(const ir::Dims asked, call.sizes(2));
+    if (asked != dims)
+      return error(
+          ErrorCode::kInput,
+          fmt::format("an output_shape of {} where the window makes {} is not taken: which "
+                      "of them places count in is not agreed on",
+                      ops::print(asked), ops::print(dims)));
+  }
+  if (call.dims(1) != from)
+    return error(ErrorCode::kInput, fmt::format("places of {} for maxima of {}",
+                                                ops::print(call.dims(1)), ops::print(from)));
+  const Expr count = product(dims);
+  LT_RETURN_IF_ERROR(check_places(call, 1, count));
+  std::array<ValueId, 2> flat;
+  for (size_t i = 0; i < 2; ++i) {
+    LT_ASSIGN(const ValueId x, call.value(i));
+    LT_ASSIGN(flat[i],
+              call.emit("Reshape", {x}, {{"shape", list(std::vector<Expr>{product(from)})}}));
+  }
+  LT_ASSIGN(const ValueId zeros, call.emit("Fill", {},
+                                           {{"shape", list(std::vector<Expr>{count})},
+                                            {"value", 0.0},
+                                            {"dtype", word(lowtide::name(call.dtype(0)))}}));
+  LT_ASSIGN(const ValueId spread, call.emit("ScatterElements", {zeros, flat[1], flat[0]},
+                                            {{"axis", int64_t{0}}, {"reduction", word("none")}}));
+  return call.result("Reshape", {spread}, {{"shape", list(dims)}});
+}
+
+// Blocks of an image, side by side as columns, added up where they overlap. The rows of input 0 are
+// the channels' taps, its columns the blocks' places.
+Status column_to_image(NodeCall& call) {
+  LT_ASSIGN(const Numbers image, call.integers(1));
+  LT_ASSIGN(const Numbers kernel, call.integers(2));
+  const size_t spatial = image.size();
+  const ir::Dims from = call.dims(0);
+  if (kernel.size() != spatial || spatial == 0 || from.size() != 3)
+    return error(ErrorCode::kInput,
+                 fmt::format("blocks of {} dims in an image of {}, from an input of rank {}",
+                             kernel.size(), spatial, from.size()));
+  LT_ASSIGN(const Numbers strides, list_attr(call, "strides", spatial, 1));
+  LT_ASSIGN(const Numbers dilations, list_attr(call, "dilations", spatial, 1));
+  LT_ASSIGN(const Numbers pads, list_attr(call, "pads", 2 * spatial, 0));
+  int64_t taps = 1, places = 1;
+  std::vector<Expr> dims = {from[0], Expr(1)};
+  dims.insert(dims.end(), kernel.begin(), kernel.end());
+  for (size_t d = 0; d < spatial; ++d) {
+    const int64_t reach = dilations[d] * (kernel[d] - 1) + 1;
+    const int64_t room = image[d] + pads[d] + pads[d + spatial] - reach;
+    if (kernel[d] < 1 || strides[d] < 1 || dilations[d] < 1 || image[d] < 1 || room < 0)
+      return error(
+          ErrorCode::kInput,
+          fmt::format("no block of {} in {}: stride {}, dilation {}, pads {} and {}", kernel[d],
+                      image[d], strides[d], dilations[d], pads[d], pads[d + spatial]));
+    taps *= kernel[d];
+    places *= room / strides[d] + 1;
+    dims.emplace_back(room / strides[d] + 1);
+  }
+  const auto rows = from[1].constant();
+  const bool fits = rows && *rows % taps == 0 && (from[2] - places).constant().value_or(0) == 0;
+  if (!fits)
+    return error(ErrorCode::kInput,
+                 fmt::format("an input of {} for blocks of {} elements at {} places",
+                             ops::print(from), taps, places));
+  dims[1] = *rows / taps;
+  LT_ASSIGN(const ValueId x, call.value(0));
+  LT_ASSIGN(const ValueId columns, call.emit("Reshape", {x}, {{"shape", list(std::move(dims))}}));
+  return call.result("Col2Im", {columns},
+                     {{"strides", list(strides)},
+                      {"dilations", list(dilations)},
+                      {"pads", list(pads)},
+                      {"spatial", static_cast<int64_t>(spatial)},
+                      {"output_spatial", list(image)}});
+}
+
 Status average_pool(NodeCall& call) {
   LT_ASSIGN(const Window window, pooling_window(call));
   ir::Attrs attrs = pooling_attrs(call, window);
@@ -246,6 +341,8 @@ constexpr ConvertRow kWindowRows[] = {
     {"Conv", 2, conv},
     {"ConvTranspose", 2, conv_transpose},
     {"MaxPool", 1, max_pool},
+    {"MaxUnpool", 2, max_unpool},
+    {"Col2Im", 3, column_to_image},
     {"AveragePool", 1, average_pool},
     {"LpPool", 1, lp_pool},
     {"GlobalAveragePool", 1, global_average},

@@ -11,7 +11,7 @@ constexpr int64_t kLargeElements = 4096;
 
 const HostRow* find_row(std::string_view op_type) {
   for (const std::span<const HostRow> family :
-       {host_math_rows(), host_move_rows(), host_join_rows(), host_scan_rows()})
+       {host_math_rows(), host_bits_rows(), host_move_rows(), host_join_rows(), host_scan_rows()})
     for (const HostRow& row : family)
       if (row.op_type == op_type) return &row;
   return nullptr;

@@ -36,6 +36,7 @@ struct HostRow {
 
 // The families; each is one file.
 std::span<const HostRow> host_math_rows();
+std::span<const HostRow> host_bits_rows();
 std::span<const HostRow> host_move_rows();
 std::span<const HostRow> host_join_rows();
 std::span<const HostRow> host_scan_rows();

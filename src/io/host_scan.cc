@@ -94,6 +94,25 @@ HostResult fold_trilu(const HostCall& call) {
   return single(std::move(result));
 }
 
+// The places of what is not 0, a column for each.
+HostResult fold_non_zero(const HostCall& call) {
+  LT_ASSIGN(const HostValue x, densify(call.in(0)));
+  LT_ASSIGN(const std::vector<double> elements, host_reals(x));
+  LT_ASSIGN(const std::vector<int64_t> extents, constant_dims(x.dims));
+  std::vector<std::vector<int64_t>> found;
+  std::vector<int64_t> index(extents.size());
+  for (const double element : elements) {
+    if (element != 0) found.push_back(index);
+    next_index(index, extents);
+  }
+  HostValue places;
+  places.dims = {Expr(static_cast<int64_t>(extents.size())),
+                 Expr(static_cast<int64_t>(found.size()))};
+  for (size_t d = 0; d < extents.size(); ++d)
+    for (const std::vector<int64_t>& place : found) places.ints.emplace_back(place[d]);
+  return single(std::move(places));
+}
+
 enum class Reduction : uint8_t { kSum, kProduct, kMax, kMin, kMean };
 
 double combine(Reduction reduction, double a, double b) {
@@ -212,6 +231,7 @@ constexpr HostRow kHostScanRows[] = {
     {"HammingWindow", 1, fold_hamming},
     {"BlackmanWindow", 1, fold_blackman},
     {"CumSum", 2, fold_cum_sum},
+    {"NonZero", 1, fold_non_zero},
     {"Trilu", 1, fold_trilu},
     {"ReduceSum", 1, fold_reduce<Reduction::kSum>},
     {"ReduceProd", 1, fold_reduce<Reduction::kProduct>},

@@ -6,8 +6,10 @@
 #include <algorithm>
 #include <map>
 
+#include "io/convert_deformable.h"
 #include "io/convert_indexing.h"
 #include "io/convert_recurrent.h"
+#include "io/convert_state.h"
 #include "io/host_eval.h"
 #include "io/onnx_peephole.h"
 #include "io/onnx_signatures.h"
@@ -24,7 +26,8 @@ std::vector<std::span<const ConvertRow>> conversion_families() {
           window_conversions(),      network_conversions(),    reduction_conversions(),
           movement_conversions(),    resampling_conversions(), indexing_conversions(),
           einsum_conversions(),      attention_conversions(),  loss_conversions(),
-          quantized_conversions(),   recurrent_conversions()};
+          quantized_conversions(),   recurrent_conversions(),  state_conversions(),
+          deformable_conversions()};
 }
 
 const ConvertRow* find_conversion(std::string_view op_type) {

@@ -152,14 +152,14 @@ TEST(OnnxRefusal, NamesCyclesDuplicatesAndDanglingNames) {
 TEST(OnnxRefusal, ReportsAllUnsupportedOpsAtOnce) {
   ModelMaker maker = relu();
   maker.node("Det", {"x"}, {"a"}, "cell");
-  maker.node("NonZero", {"x"}, {"b"}, "where_a");
-  maker.node("NonZero", {"x"}, {"c"}, "where_b");
+  maker.node("Unique", {"x"}, {"b"}, "where_a");
+  maker.node("Unique", {"x"}, {"c"}, "where_b");
   EXPECT_EQ(error_of(maker.bytes()),
-            "made.onnx: unsupported ops: Det 1 (cell), NonZero 2 (where_a where_b)");
+            "made.onnx: unsupported ops: Det 1 (cell), Unique 2 (where_a where_b)");
   const auto summary = inspect_onnx_bytes(maker.bytes(), "", "made.onnx");
   ASSERT_TRUE(summary);
   ASSERT_EQ(summary->unsupported.size(), 2U);
-  EXPECT_EQ(summary->unsupported[0], (OpCount{"NonZero", 2, {"where_a", "where_b"}}));
+  EXPECT_EQ(summary->unsupported[0], (OpCount{"Unique", 2, {"where_a", "where_b"}}));
 }
 
 TEST(OnnxRefusal, KeepsExternalDataInTheModelsFolder) {

@@ -28,11 +28,12 @@ struct Case {
 // Six elements of four bytes each way; per element what the kind costs.
 void add_elementwise(std::vector<Case>& cases) {
   const std::vector<std::pair<const char*, int64_t>> unary = {
-      {"Relu", 1}, {"Sigmoid", 4},  {"Tanh", 1},      {"Erf", 1},        {"Exp", 1},
-      {"Log", 1},  {"Sqrt", 1},     {"Neg", 1},       {"Reciprocal", 1}, {"Abs", 1},
-      {"Sin", 1},  {"Cos", 1},      {"Floor", 1},     {"Ceil", 1},       {"Round", 1},
-      {"Sign", 1}, {"Softplus", 3}, {"HardSwish", 5}, {"Mish", 5},       {"Gelu", 5},
-      {"Silu", 5}, {"Clip", 2}};
+      {"Relu", 1},  {"Sigmoid", 4},  {"Tanh", 1},       {"Erf", 1},   {"Exp", 1},   {"Log", 1},
+      {"Sqrt", 1},  {"Neg", 1},      {"Reciprocal", 1}, {"Abs", 1},   {"Tan", 1},   {"Sinh", 1},
+      {"Cosh", 1},  {"Asin", 1},     {"Acos", 1},       {"Atan", 1},  {"Asinh", 1}, {"Acosh", 1},
+      {"Atanh", 1}, {"Sin", 1},      {"Cos", 1},        {"Floor", 1}, {"Ceil", 1},  {"Round", 1},
+      {"Sign", 1},  {"Softplus", 3}, {"HardSwish", 5},  {"Mish", 5},  {"Gelu", 5},  {"Silu", 5},
+      {"Clip", 2}};
   for (const auto& [kind, cost] : unary)
     cases.push_back({kind, {}, "f32[2,3]", "f32[2,3]", 6 * cost, 24, 24});
   cases.push_back({"LeakyRelu", {{"alpha", 0.1}}, "f32[2,3]", "f32[2,3]", 12, 24, 24});
@@ -46,6 +47,7 @@ void add_elementwise(std::vector<Case>& cases) {
   cases.push_back({"Not", {}, "bool[2,3]", "bool[2,3]", 6, 6, 6});
   cases.push_back({"IsNaN", {}, "f32[2,3]", "bool[2,3]", 6, 24, 6});
   cases.push_back({"Cast", {{"to", std::string("i64")}}, "f32[2,3]", "i64[2,3]", 6, 24, 48});
+  cases.push_back({"BitCast", {{"to", std::string("i32")}}, "f32[2,3]", "i32[2,3]", 0, 24, 24});
   cases.push_back({"Copy", {}, "f32[2,3]", "f32[2,3]", 0, 24, 24});
   for (const char* kind : {"Add", "Sub", "Mul", "Div", "Max", "Min", "Pow", "Mod"})
     cases.push_back({kind, {}, "f32[2,3] f32[3]", "f32[2,3]", 6, 36, 24});
@@ -53,6 +55,8 @@ void add_elementwise(std::vector<Case>& cases) {
     cases.push_back({kind, {}, "f32[2,1] f32[1,3]", "bool[2,3]", 6, 20, 6});
   for (const char* kind : {"And", "Or", "Xor"})
     cases.push_back({kind, {}, "bool[2,3] bool[3]", "bool[2,3]", 6, 9, 6});
+  for (const char* kind : {"BitwiseAnd", "BitwiseOr", "BitwiseXor", "ShiftLeft", "ShiftRight"})
+    cases.push_back({kind, {}, "i16[2,3] i16[3]", "i16[2,3]", 6, 18, 12});
   cases.push_back({"Where", {}, "bool[2,3] f32[2,3] f32[2,3]", "f32[2,3]", 6, 54, 24});
   const std::vector<std::pair<const char*, int64_t>> gradients = {
       {"ReluGrad", 1},  {"SigmoidGrad", 3}, {"TanhGrad", 3}, {"GeluGrad", 9},
@@ -139,6 +143,11 @@ void add_pooling(std::vector<Case>& cases) {
   cases.push_back({"MaxPoolPositions", backward, "u8[1,2,2,2]", "i64[1,2,2,2]", 8, 8, 64});
   cases.push_back({"AvgPool", window, "f32[1,2,4,4]", "f32[1,2,2,2]", 32, 128, 32});
   cases.push_back({"AvgPoolGrad", backward, "f32[1,2,2,2]", "f32[1,2,4,4]", 32, 32, 128});
+  // Four blocks of 2 by 2 taps at stride 2, two channels.
+  const ir::Attrs blocks = {
+      {"spatial", int64_t{2}}, {"output_spatial", D{4, 4}}, {"strides", D{2, 2}}};
+  cases.push_back({"Col2Im", blocks, "f32[1,2,2,2,2,2]", "f32[1,2,4,4]", 32, 128, 128});
+  cases.push_back({"Col2ImGrad", window, "f32[1,2,4,4]", "f32[1,2,2,2,2,2]", 0, 128, 128});
   for (const char* kind : {"ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceProd"})
     cases.push_back({kind, {{"axes", D{1}}}, "f32[2,3,4]", "f32[2,4]", 24, 96, 32});
   cases.push_back({"ReduceLogSumExp", {{"axes", D{1}}}, "f32[2,3,4]", "f32[2,4]", 96, 96, 32});

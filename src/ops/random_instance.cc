@@ -399,12 +399,20 @@ bool is_positive(std::string_view kind, size_t input) {
                      [&](const Entry& e) { return e.kind == kind && e.input == input; });
 }
 
+// Arguments of functions that are defined on a part of the numbers only, and not near its ends.
+InputValues within_domain(std::string_view kind, InputValues values) {
+  if (kind == "Asin" || kind == "Acos" || kind == "Atanh") values.least = -0.9, values.most = 0.9;
+  if (kind == "Tan") values.least = -1.2, values.most = 1.2;
+  if (kind == "Acosh") values.least = 1.1, values.most = 4;
+  return values;
+}
+
 // The word of the operands that share a type: a variable, or that of the only operand there is.
 std::string_view shared_word(const Row& row) {
   const OperandWords words = parse_words(row.types);
   for (const std::vector<std::string_view>* side : {&words.inputs, &words.outputs})
     for (const std::string_view word : *side)
-      if (std::string_view("TNU*").find(word[0]) != std::string_view::npos) return word;
+      if (std::string_view("TNUI*").find(word[0]) != std::string_view::npos) return word;
   return words.inputs.empty() ? "*" : "";  // Fill: its attribute says
 }
 
@@ -454,13 +462,22 @@ void fill_types(const Row& row, RandomInstance& made, const Drawn& drawn, Rng& r
     if (made.inputs[i])
       values = give_type(*made.inputs[i], word, drawn.shared, is_positive(row.kind, i), drawn.limit,
                          drawn.taps, rng);
-    made.values.push_back(values);
+    made.values.push_back(within_domain(row.kind, values));
   }
 }
 
 // Attributes that name the type of an output.
 void fill_named_types(RandomInstance& made, DType shared, Rng& rng) {
   if (made.kind == "Fill") made.attrs["dtype"] = std::string(name(shared));
+  if (made.kind == "BitCast") {
+    std::vector<DType> alike;
+    for (int t = 0; t < kDTypes; ++t) {
+      const auto to = static_cast<DType>(t);
+      if (size_bytes(to) == size_bytes(shared) && (to != DType::kBool || to == shared))
+        alike.push_back(to);
+    }
+    made.attrs["to"] = std::string(name(alike[rng.below(alike.size())]));
+  }
   if (made.kind == "Cast")
     made.attrs["to"] = std::string(name(static_cast<DType>(rng.below(kDTypes))));
 }
@@ -530,12 +547,12 @@ Result<RandomInstance> random_instance(std::string_view kind, Rng& rng, std::opt
   }
   if (kind.starts_with("Lrn") && chance(rng, 2)) made.attrs["beta"] = 0.75;
   fit_to_checks(made, limit);
-  const DType shared = type.value_or(DType::kF32);
+  const DType shared = type.value_or(shared_word(*row) == "I" ? DType::kI32 : DType::kF32);
   if (kind == "RoiAlign") draw_roi_align(made, rng);
   if (kind == "Resize" && !is_float(shared)) copy_nearest(made);
   fill_attrs(*row, made, rng);
   fill_types(*row, made, {.shared = shared, .limit = limit, .taps = taps}, rng);
-  if (type) fill_named_types(made, shared, rng);
+  if (type || kind == "BitCast") fill_named_types(made, shared, rng);
   if (kind == "MaxPoolGrad") remove_padding(made);
   if (kind == "RoiAlign") made.values[1] = {Kind::kInteger, 0, number(made.inputs[0]->dims[0])};
   if (kind == "MaxPoolPositions") made.values[0].high = draw_positions(made, rng);
@@ -549,7 +566,7 @@ std::vector<double> random_values(const InputValues& values, int64_t count, Rng&
   for (int64_t i = 0; i < count; ++i) {
     switch (values.kind) {
       case Kind::kReal:
-        result.push_back(4 * rng.uniform() - 2);
+        result.push_back(values.least + (values.most - values.least) * rng.uniform());
         break;
       case Kind::kPositive:
         result.push_back(0.25 + 1.75 * rng.uniform());

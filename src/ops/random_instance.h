@@ -18,7 +18,7 @@ namespace lowtide::ops {
 // What may stand in an input.
 struct InputValues {
   enum class Kind : uint8_t {
-    kReal,      // any number of moderate size
+    kReal,      // any number in [least, most], which is of moderate size
     kWhole,     // the same of an integer type, in [low, high)
     kPositive,  // in [0.25, 2]: divisors, variances, arguments of logarithms
     kInteger,   // in [low, high): labels, indices, taps
@@ -26,6 +26,7 @@ struct InputValues {
   };
   Kind kind = Kind::kReal;
   int64_t low = 0, high = 1;
+  double least = -2, most = 2;
   std::vector<double> exact = {};  // the elements themselves, where they must fit one another
 };
 

@@ -88,7 +88,8 @@ void draw_grid_sample(RandomInstance& made, Rng& rng) {
   if (three && mode == "cubic") mode = "linear";
   made.attrs = {{"mode", mode},
                 {"padding", one_of<3>({"zeros", "border", "reflection"}, rng)},
-                {"align_corners", int64_t{chance(rng, 2)}}};
+                {"align_corners", int64_t{chance(rng, 2)}},
+                {"pixels", int64_t{chance(rng, 3)}}};
 }
 
 void draw_roi_align(RandomInstance& made, Rng& rng) {

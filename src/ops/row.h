@@ -28,10 +28,10 @@ struct Row {
   // one is given.
   std::string_view axes = {};
   Result<Signature> (*compute)(const Instance&) = nullptr;
-  // "T T i -> T": operand types. T: one float type; N: one numeric type (not bool); U: one type; S:
-  // the type of what an optimizer remembers of T, f32 where T has 16 bits and T otherwise; b: bool;
-  // l: i64; i: i64 or i32; u: u8; *: any; @a: attribute a. A repeated last input stands for all
-  // further inputs.
+  // "T T i -> T": operand types. T: one float type; N: one numeric type (not bool); U: one type; I:
+  // one integer type; S: the type of what an optimizer remembers of T, f32 where T has 16 bits and
+  // T otherwise; b: bool; l: i64; i: i64 or i32; u: u8; *: any; @a: attribute a. A repeated last
+  // input stands for all further inputs.
   std::string_view types = {};
   // "x r w -> x": layouts. x: one common permutation; r: row-major; w: any, blocked too; @a: what
   // attribute a says, row-major without it.

@@ -68,9 +68,24 @@ Status check_gelu(const Instance& instance) {
                fmt::format("{}: approximate is {}, not none or tanh", instance.kind, word));
 }
 
+// Of the bits of other types few are a bool's.
+Status check_bit_cast(const Instance& instance) {
+  LT_ASSIGN(const std::string word, word_attr(instance, "to"));
+  const auto to = parse_dtype(word);
+  if (!to || instance.inputs.empty() || !instance.inputs[0]) return {};  // said elsewhere
+  const DType from = instance.inputs[0]->dtype;
+  if (size_bytes(*to) == size_bytes(from) && (*to != DType::kBool || from == DType::kBool))
+    return {};
+  return error(ErrorCode::kInput,
+               fmt::format("BitCast: the bits of {} are not those of {}", name(from), name(*to)));
+}
+
 void add_unary(std::vector<Row>& rows) {
   for (std::string_view kind : {"Relu", "Abs", "Neg", "Sign"}) rows.push_back(numeric(kind, 1));
   for (std::string_view kind : {"Tanh", "Erf", "Exp", "Log", "Sqrt", "Reciprocal", "Sin", "Cos"})
+    rows.push_back(unary(kind, 1));
+  for (std::string_view kind :
+       {"Tan", "Sinh", "Cosh", "Asin", "Acos", "Atan", "Asinh", "Acosh", "Atanh"})
     rows.push_back(unary(kind, 1));
   for (std::string_view kind : {"Floor", "Ceil", "Round"})
     rows.push_back(unary(kind, 1, "", false));
@@ -108,6 +123,13 @@ void add_type_changing(std::vector<Row>& rows) {
                   .in_place = "0<-0",
                   .flops = 1,
                   .traits = {.carries = true, .gradient = "Cast"}});
+  rows.push_back({.kind = "BitCast",
+                  .axes = kOne,
+                  .types = "* -> @to",
+                  .layouts = "x -> x",
+                  .attrs = "to:word",
+                  .in_place = "0<-0",
+                  .check = check_bit_cast});
   rows.push_back({.kind = "Copy",
                   .axes = kOne,
                   .types = "U -> U",
@@ -125,6 +147,8 @@ void add_binary(std::vector<Row>& rows) {
     rows.push_back(binary(kind, "U U -> b", "", false));
   for (std::string_view kind : {"And", "Or", "Xor"})
     rows.push_back(binary(kind, "b b -> b", "0<-0 0<-1", false));
+  for (std::string_view kind : {"BitwiseAnd", "BitwiseOr", "BitwiseXor", "ShiftLeft", "ShiftRight"})
+    rows.push_back(binary(kind, "I I -> I", "0<-0 0<-1", false));
   rows.push_back({.kind = "Where",
                   .axes = "a.., a.., a.. -> a..",
                   .types = "b U U -> U",

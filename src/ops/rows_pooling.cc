@@ -135,6 +135,24 @@ void add_pooling(std::vector<Row>& rows) {
                   .flops = 1});
 }
 
+// Blocks of a window and the image that they make; the taps of a block are coupled as above.
+void add_columns(std::vector<Row>& rows) {
+  rows.push_back({.kind = "Col2Im",
+                  .axes = "n c [r..@spatial] o.. -> n c "
+                          "(o*strides+[r]*dilations-pads)..:output_spatial",
+                  .types = "T -> T",
+                  .layouts = "r -> r",
+                  .attrs = "spatial:int output_spatial:list strides:list? pads:list? "
+                           "dilations:list?",
+                  .flops = 1,
+                  .traits = {.gradient = "Col2Im"}});
+  rows.push_back({.kind = "Col2ImGrad",
+                  .axes = "n c (o*strides+[r:kernel]*dilations-pads).. -> n c [r..] o..",
+                  .types = "T -> T",
+                  .layouts = "r -> r",
+                  .attrs = "kernel:list strides:list? pads:list? dilations:list?"});
+}
+
 // PyTorch keeps the momentum only where there is one.
 Result<Signature> sgd_axes(const Instance& instance) {
   const bool momentum = instance.inputs.size() > 2 && instance.inputs[2].has_value();
@@ -149,6 +167,7 @@ std::span<const Row> pooling_rows() {
   static const std::vector<Row> rows = [] {
     std::vector<Row> made;
     add_pooling(made);
+    add_columns(made);
     made.push_back(reduction("ReduceSum", "N -> N", Merge::kSum, false));
     made.push_back(reduction("ReduceLogSumExp", "T -> T", Merge::kSum, false));
     made.back().compute = coupled_axes;

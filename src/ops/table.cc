@@ -69,6 +69,8 @@ std::string_view wanted(std::string_view word) {
       return "a float type";
     case 'N':
       return "a numeric type";
+    case 'I':
+      return "an integer type";
     case 'b':
       return "bool";
     case 'l':
@@ -99,7 +101,7 @@ const Pattern& pattern_of(const Row& row) {
 }
 
 bool is_variable(std::string_view word) {
-  return word == "T" || word == "N" || word == "U";
+  return word == "T" || word == "N" || word == "U" || word == "I";
 }
 
 Result<DType> dtype_attr(const Instance& instance, std::string_view attr) {
@@ -118,6 +120,8 @@ bool accepts(std::string_view word, DType type) {
       return is_float(type);
     case 'N':
       return type != DType::kBool;
+    case 'I':
+      return is_integer(type);
     case 'U':
     case '*':
       return true;

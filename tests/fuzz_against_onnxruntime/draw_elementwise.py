@@ -6,7 +6,7 @@ from draw import MOST_ELEMENTS, State, broadcast
 from graph import element_type
 
 SMOOTH = ["Relu", "Sigmoid", "Tanh", "Erf", "Exp", "Neg", "Abs", "Sin", "Cos", "Softplus", "Softsign", "HardSwish",
-          "HardSigmoid", "Mish", "LeakyRelu", "Elu", "Selu", "Celu", "Identity", "Gelu", "ThresholdedRelu"]
+          "HardSigmoid", "Mish", "LeakyRelu", "Elu", "Selu", "Celu", "Identity", "Gelu", "ThresholdedRelu", "Atan", "Asinh"]
 STEPS = ["Floor", "Ceil", "Round", "Sign"]
 FROM_OPSET = {"HardSwish": 14, "Mish": 18, "Gelu": 20}
 ATTRIBUTES = {"LeakyRelu": ["alpha"], "Elu": ["alpha"], "HardSigmoid": ["alpha", "beta"], "Celu": ["alpha"],

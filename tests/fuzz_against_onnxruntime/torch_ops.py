@@ -31,7 +31,7 @@ UNARY = {
     "Relu": torch.relu, "Sigmoid": torch.sigmoid, "Tanh": torch.tanh, "Erf": torch.erf, "Exp": torch.exp, "Neg": torch.neg,
     "Abs": torch.abs, "Sin": torch.sin, "Cos": torch.cos, "Softplus": F.softplus, "Softsign": F.softsign,
     "HardSwish": F.hardswish, "Mish": F.mish, "Selu": F.selu, "Identity": lambda x: x, "Log": torch.log, "Sqrt": torch.sqrt,
-    "Reciprocal": torch.reciprocal,
+    "Reciprocal": torch.reciprocal, "Atan": torch.atan, "Asinh": torch.asinh,
 }
 
 

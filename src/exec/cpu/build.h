@@ -58,6 +58,7 @@ std::span<const Entry> normalization_kernels();
 std::span<const Entry> softmax_kernels();
 std::span<const Entry> loss_kernels();
 std::span<const Entry> pool_kernels();
+std::span<const Entry> column_kernels();
 std::span<const Entry> reduction_kernels();
 std::span<const Entry> log_sum_exp_kernels();
 std::span<const Entry> move_kernels();

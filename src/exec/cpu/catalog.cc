@@ -43,14 +43,14 @@ class CpuFactory final : public runtime::KernelFactory {
   explicit CpuFactory(int threads) : threads_(default_threads()) {
     if (threads > 0) threads_ = threads;
     wait_briefly(threads_);
-    for (auto entries : {elementwise_kernels(),   product_kernels(),    convolution_kernels(),
-                         normalization_kernels(), softmax_kernels(),    loss_kernels(),
-                         pool_kernels(),          reduction_kernels(),  log_sum_exp_kernels(),
-                         move_kernels(),          resampling_kernels(), local_norm_kernels(),
-                         grid_sample_kernels(),   roi_align_kernels(),  gather_kernels(),
-                         along_axis_kernels(),    indexing_kernels(),   lstm_kernels(),
-                         gru_kernels(),           rnn_kernels(),        random_kernels(),
-                         update_kernels()})
+    for (auto entries : {elementwise_kernels(),   product_kernels(),     convolution_kernels(),
+                         normalization_kernels(), softmax_kernels(),     loss_kernels(),
+                         pool_kernels(),          column_kernels(),      reduction_kernels(),
+                         log_sum_exp_kernels(),   move_kernels(),        resampling_kernels(),
+                         local_norm_kernels(),    grid_sample_kernels(), roi_align_kernels(),
+                         gather_kernels(),        along_axis_kernels(),  indexing_kernels(),
+                         lstm_kernels(),          gru_kernels(),         rnn_kernels(),
+                         random_kernels(),        update_kernels()})
       for (const Entry& entry : entries) entries_.emplace(entry.kind, &entry);
   }
 

@@ -210,6 +210,14 @@ Result<Built> build_copy(const OpDesc& op) {
   return build_move(op, 1, 0, "Copy");
 }
 
+Result<Built> build_bit_cast(const OpDesc& op) {
+  LT_RETURN_IF_ERROR(check_counts(op, 1, 1, 1));
+  if (size_bytes(op.inputs[0]->dtype) != size_bytes(op.outputs[0].dtype))
+    return unsupported(op, "types of two widths");
+  const char size = static_cast<char>('0' + size_bytes(op.outputs[0].dtype));
+  return run_map(op, find_map("Copy", size, size, 1), {moved(op.outputs[0]), moved(*op.inputs[0])});
+}
+
 Result<Built> build_where(const OpDesc& op) {
   LT_RETURN_IF_ERROR(check_counts(op, 3, 3, 1));
   return build_move(op, 3, 1, "Where");
@@ -232,6 +240,8 @@ Result<Built> build_mse_grad(const OpDesc& op) {
 constexpr std::string_view kFloats = "f32 f64 f16 bf16";
 constexpr std::string_view kMappedNumbers = "f32 f64 f16 bf16 i64 i32 i16 i8 u64 u32 u16 u8";
 
+constexpr std::string_view kIntegers = "i64 i32 i16 i8 u64 u32 u16 u8";
+
 constexpr Entry kElementwiseEntries[] = {
     {"Relu", "T -> T", kMappedNumbers, build_unary, nullptr, true},
     {"Sigmoid", "T -> T", kFloats, build_unary, nullptr, true},
@@ -245,6 +255,15 @@ constexpr Entry kElementwiseEntries[] = {
     {"Abs", "T -> T", kMappedNumbers, build_unary, nullptr, true},
     {"Sin", "T -> T", kFloats, build_unary, nullptr, true},
     {"Cos", "T -> T", kFloats, build_unary, nullptr, true},
+    {"Tan", "T -> T", kFloats, build_unary, nullptr, true},
+    {"Sinh", "T -> T", kFloats, build_unary, nullptr, true},
+    {"Cosh", "T -> T", kFloats, build_unary, nullptr, true},
+    {"Asin", "T -> T", kFloats, build_unary, nullptr, true},
+    {"Acos", "T -> T", kFloats, build_unary, nullptr, true},
+    {"Atan", "T -> T", kFloats, build_unary, nullptr, true},
+    {"Asinh", "T -> T", kFloats, build_unary, nullptr, true},
+    {"Acosh", "T -> T", kFloats, build_unary, nullptr, true},
+    {"Atanh", "T -> T", kFloats, build_unary, nullptr, true},
     {"Floor", "T -> T", kFloats, build_unary, nullptr, true},
     {"Ceil", "T -> T", kFloats, build_unary, nullptr, true},
     {"Round", "T -> T", kFloats, build_unary, nullptr, true},
@@ -263,6 +282,7 @@ constexpr Entry kElementwiseEntries[] = {
     {"PowScalar", "T -> T", kMappedNumbers, build_power, nullptr, true},
     {"AffineScalar", "T -> T", kMappedNumbers, build_affine, nullptr, true},
     {"Cast", "* -> *", "", build_unary, nullptr, true},
+    {"BitCast", "* -> *", "", build_bit_cast, nullptr, true},
     {"Copy", "T -> T", "*", build_copy, nullptr, true},
     {"Where", "bool T T -> T", "*", build_where, nullptr, true},
     {"Add", "T T -> T", kMappedNumbers, build_binary, nullptr, true},
@@ -281,6 +301,11 @@ constexpr Entry kElementwiseEntries[] = {
     {"And", "bool bool -> bool", "", build_binary, nullptr, true},
     {"Or", "bool bool -> bool", "", build_binary, nullptr, true},
     {"Xor", "bool bool -> bool", "", build_binary, nullptr, true},
+    {"BitwiseAnd", "T T -> T", kIntegers, build_binary, nullptr, true},
+    {"BitwiseOr", "T T -> T", kIntegers, build_binary, nullptr, true},
+    {"BitwiseXor", "T T -> T", kIntegers, build_binary, nullptr, true},
+    {"ShiftLeft", "T T -> T", kIntegers, build_binary, nullptr, true},
+    {"ShiftRight", "T T -> T", kIntegers, build_binary, nullptr, true},
     {"ReluGrad", "T T -> T", kFloats, build_binary, nullptr, true},
     {"SigmoidGrad", "T T -> T", kFloats, build_binary, nullptr, true},
     {"TanhGrad", "T T -> T", kFloats, build_binary, nullptr, true},

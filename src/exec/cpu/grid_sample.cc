@@ -30,6 +30,7 @@ struct Sampler {
   int64_t taps = 1;                                       // along one dimension: 1, 2 or 4
   Padding padding = Padding::kZeros;
   bool aligned = false, channels_last = false;
+  bool pixels = false;  // coordinates are in pixels, in the order of the dims
 
   int64_t reads() const {
     int64_t count = 1;
@@ -40,6 +41,7 @@ struct Sampler {
   int64_t plane(int64_t n, int64_t c, int64_t size) const {
     return channels_last ? n * size * channels + c : (n * channels + c) * size;
   }
+  int64_t coordinate(int64_t d) const { return pixels ? d : dims - 1 - d; }
   int64_t stride() const { return channels_last ? channels : 1; }
 };
 
@@ -86,9 +88,10 @@ void cubic(T t, T* weight, T* slope) {
 template <class T>
 void pixels_at(const Sampler& s, T normalized, int64_t n, Pixel<T>* pixels) {
   const T extent = static_cast<T>(n), half = static_cast<T>(0.5);
-  const T step = (s.aligned ? extent - 1 : extent) * half;
-  T place =
-      s.aligned ? (normalized + 1) * half * (extent - 1) : ((normalized + 1) * extent - 1) * half;
+  const T step = s.pixels ? T(1) : (s.aligned ? extent - 1 : extent) * half;
+  T place = s.pixels    ? normalized
+            : s.aligned ? (normalized + 1) * half * (extent - 1)
+                        : ((normalized + 1) * extent - 1) * half;
   // Beyond this all is padding, and whole numbers still have neighbours; NaN reads the first pixel.
   const T far = static_cast<T>(1 << 22);
   place = place > -far ? std::min(place, far) : -far;
@@ -111,12 +114,13 @@ void pixels_at(const Sampler& s, T normalized, int64_t n, Pixel<T>* pixels) {
   }
 }
 
-// The grid's last coordinate belongs to the first dimension. Slopes are by coordinate.
+// The grid's last coordinate belongs to the first dimension, except of pixels. Slopes are by
+// coordinate.
 template <class T>
 void reads_of(const Sampler& s, const T* point, Reads<T>& reads) {
   Pixel<T> along[3][4];
   for (int64_t d = 0; d < s.dims; ++d)
-    pixels_at(s, point[s.dims - 1 - d], s.extent[static_cast<size_t>(d)], along[d]);
+    pixels_at(s, point[s.coordinate(d)], s.extent[static_cast<size_t>(d)], along[d]);
   reads.count = 0;
   for (int64_t choice = 0; choice < s.reads(); ++choice) {
     T weight = 1, slope[3] = {1, 1, 1};
@@ -129,7 +133,7 @@ void reads_of(const Sampler& s, const T* point, Reads<T>& reads) {
       element += pixel.index * s.step[static_cast<size_t>(d)];
       weight *= pixel.weight;
       for (int64_t other = 0; other < s.dims; ++other)
-        slope[s.dims - 1 - other] *= other == d ? pixel.slope : pixel.weight;
+        slope[s.coordinate(other)] *= other == d ? pixel.slope : pixel.weight;
     }
     if (!inside) continue;
     const int64_t r = reads.count++;
@@ -252,6 +256,7 @@ Result<Sampler> sampler_of(const OpDesc& op, const TensorDesc& x, const TensorDe
               : padding == "border" ? Padding::kBorder
                                     : Padding::kReflection;
   s.aligned = int_attr(op, "align_corners", 0) != 0;
+  s.pixels = int_attr(op, "pixels", 0) != 0;
   return s;
 }
 

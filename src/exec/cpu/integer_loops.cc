@@ -90,6 +90,26 @@ void add_unary(std::vector<MapEntry>& maps, char c) {
 }
 
 template <class T>
+void add_bits(std::vector<MapEntry>& maps, char c) {
+  using U = std::make_unsigned_t<T>;  // a negative number of places is a large one
+  constexpr U kWidth = 8 * sizeof(T);
+  constexpr auto kAnd = [](T a, T b, C<T>) { return static_cast<T>(a & b); };
+  constexpr auto kOr = [](T a, T b, C<T>) { return static_cast<T>(a | b); };
+  constexpr auto kXor = [](T a, T b, C<T>) { return static_cast<T>(a ^ b); };
+  constexpr auto kLeft = [](T a, T b, C<T>) {
+    return static_cast<U>(b) < kWidth ? static_cast<T>(wide(a) << b) : T(0);
+  };
+  constexpr auto kRight = [](T a, T b, C<T>) {
+    return static_cast<U>(b) < kWidth ? static_cast<T>(static_cast<U>(a) >> b) : T(0);
+  };
+  maps.insert(maps.end(), {{"BitwiseAnd", c, c, 2, typed_map2<kAnd, T, T>},
+                           {"BitwiseOr", c, c, 2, typed_map2<kOr, T, T>},
+                           {"BitwiseXor", c, c, 2, typed_map2<kXor, T, T>},
+                           {"ShiftLeft", c, c, 2, typed_map2<kLeft, T, T>},
+                           {"ShiftRight", c, c, 2, typed_map2<kRight, T, T>}});
+}
+
+template <class T>
 void add_integers(std::vector<MapEntry>& maps, char c) {
   constexpr auto kAdd = [](T a, T b, C<T>) { return static_cast<T>(wide(a) + wide(b)); };
   constexpr auto kSub = [](T a, T b, C<T>) { return static_cast<T>(wide(a) - wide(b)); };
@@ -110,6 +130,7 @@ void add_integers(std::vector<MapEntry>& maps, char c) {
                            {"Min", c, c, 2, typed_map2<kMin, T, T>},
                            {"Pow", c, c, 2, typed_map2<kPow, T, T>}});
   add_unary<T>(maps, c);
+  add_bits<T>(maps, c);
   add_comparisons<T>(maps, c);
 }
 

@@ -11,7 +11,7 @@
 
 namespace lowtide::exec_cpu {
 
-inline constexpr std::string_view kNumbers = "f32 f64 i64 i32 i8 u8";  // as entries list them
+inline constexpr std::string_view kNumbers = "f32 f64 i64 i32 i8 u64 u8";  // as entries list them
 
 // build(T()) for the type's numbers; an error naming the op where there are none.
 template <class Build>
@@ -27,6 +27,8 @@ Result<Built> build_for_number(const OpDesc& op, DType type, const Build& build)
       return build(int32_t());
     case DType::kI8:
       return build(int8_t());
+    case DType::kU64:
+      return build(uint64_t());
     case DType::kU8:
       return build(uint8_t());
     default:

@@ -51,7 +51,12 @@ const std::set<std::string, std::less<>> kExact = {"Relu",
                                                    "AffineScalar",
                                                    "Or",
                                                    "GreaterOrEqual",
-                                                   "Xor"};
+                                                   "Xor",
+                                                   "BitwiseAnd",
+                                                   "BitwiseOr",
+                                                   "BitwiseXor",
+                                                   "ShiftLeft",
+                                                   "ShiftRight"};
 
 struct Case {
   OpDesc desc;
@@ -109,11 +114,12 @@ ref::Tensor draw_tensor(const plan::TensorDesc& type, const ops::InputValues& ki
 
 // An instance of the kind whose operands of a free type are `dtype`; none where the row says no.
 std::optional<Case> make_case(std::string_view kind, DType dtype, Rng& rng) {
-  auto made = ops::random_instance(kind, rng);
+  const std::vector<DType> types = ops::shared_types(kind);
+  if (!types.empty() && std::count(types.begin(), types.end(), dtype) == 0) return std::nullopt;
+  auto made =
+      ops::random_instance(kind, rng, types.empty() ? std::nullopt : std::optional<DType>(dtype));
   EXPECT_TRUE(made) << made.error().message;
   Case c{.desc = {}, .made = std::move(*made), .inputs = {}};
-  for (auto& input : c.made.inputs)
-    if (input->dtype == DType::kF32) input->dtype = dtype;
   if (kind == "Cast") c.made.attrs["to"] = std::string(name(DType(rng.below(kDTypes))));
   if (kind == "PowScalar" && is_integer(dtype)) c.made.attrs["exponent"] = int64_t{3};
   if (kind == "Mod") c.made.attrs["fmod"] = static_cast<int64_t>(rng.below(2));

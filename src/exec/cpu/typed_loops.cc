@@ -148,6 +148,28 @@ void add_remainders(std::vector<MapEntry>& maps, char c) {
   maps.push_back({"Mod/fmod", c, c, 2, typed_map2<kFmod, T, T>});
 }
 
+template <class T>
+void add_rarer(std::vector<MapEntry>& maps, char c) {
+  constexpr auto kTan = [](T x, C<T>) { return std::tan(x); };
+  constexpr auto kSinh = [](T x, C<T>) { return std::sinh(x); };
+  constexpr auto kCosh = [](T x, C<T>) { return std::cosh(x); };
+  constexpr auto kAsin = [](T x, C<T>) { return std::asin(x); };
+  constexpr auto kAcos = [](T x, C<T>) { return std::acos(x); };
+  constexpr auto kAtan = [](T x, C<T>) { return std::atan(x); };
+  constexpr auto kAsinh = [](T x, C<T>) { return std::asinh(x); };
+  constexpr auto kAcosh = [](T x, C<T>) { return std::acosh(x); };
+  constexpr auto kAtanh = [](T x, C<T>) { return std::atanh(x); };
+  maps.insert(maps.end(), {{"Tan", c, c, 1, typed_map1<kTan, T, T>},
+                           {"Sinh", c, c, 1, typed_map1<kSinh, T, T>},
+                           {"Cosh", c, c, 1, typed_map1<kCosh, T, T>},
+                           {"Asin", c, c, 1, typed_map1<kAsin, T, T>},
+                           {"Acos", c, c, 1, typed_map1<kAcos, T, T>},
+                           {"Atan", c, c, 1, typed_map1<kAtan, T, T>},
+                           {"Asinh", c, c, 1, typed_map1<kAsinh, T, T>},
+                           {"Acosh", c, c, 1, typed_map1<kAcosh, T, T>},
+                           {"Atanh", c, c, 1, typed_map1<kAtanh, T, T>}});
+}
+
 }  // namespace
 
 std::span<const MapEntry> typed_maps() {
@@ -156,6 +178,8 @@ std::span<const MapEntry> typed_maps() {
     all.insert(all.end(), std::begin(kGradients), std::end(kGradients));
     add_remainders<float>(all, 'f');
     add_remainders<double>(all, 'd');
+    add_rarer<float>(all, 'f');
+    add_rarer<double>(all, 'd');
     add_integer_maps(all);
     add_cast_maps(all);
     return all;

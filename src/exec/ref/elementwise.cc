@@ -1,6 +1,7 @@
 // Elementwise ops. Binary ones broadcast as numpy does.
 #include <functional>
 #include <limits>
+#include <optional>
 #include <type_traits>
 
 #include "base/check.h"
@@ -38,6 +39,15 @@ const UnaryTable<T>& unary_functions() {
       {"Abs", [](T x, S) { return std::abs(x); }},
       {"Sin", [](T x, S) { return std::sin(x); }},
       {"Cos", [](T x, S) { return std::cos(x); }},
+      {"Tan", [](T x, S) { return std::tan(x); }},
+      {"Sinh", [](T x, S) { return std::sinh(x); }},
+      {"Cosh", [](T x, S) { return std::cosh(x); }},
+      {"Asin", [](T x, S) { return std::asin(x); }},
+      {"Acos", [](T x, S) { return std::acos(x); }},
+      {"Atan", [](T x, S) { return std::atan(x); }},
+      {"Asinh", [](T x, S) { return std::asinh(x); }},
+      {"Acosh", [](T x, S) { return std::acosh(x); }},
+      {"Atanh", [](T x, S) { return std::atanh(x); }},
       {"Floor", [](T x, S) { return std::floor(x); }},
       {"Ceil", [](T x, S) { return std::ceil(x); }},
       {"Round", [](T x, S) { return std::nearbyint(x); }},  // halves to even
@@ -141,6 +151,25 @@ struct CopyKernel {
   }
 };
 
+struct BitCastKernel {
+  template <class T>
+  static void run(Call& call) {
+    const Tensor& x = *call.in[0];
+    Tensor& y = call.out[0];
+    for (int64_t e = 0; e < x.count(); ++e) {
+      uint64_t bits = 0;
+      if (x.real())
+        write_real(x.dtype, get<double>(x, e), &bits);
+      else
+        write_integer(x.dtype, int_at(x, e), &bits);
+      if (y.real())
+        set<double>(y, e, read_real(y.dtype, &bits));
+      else
+        set_int(y, e, read_integer(y.dtype, &bits));
+    }
+  }
+};
+
 struct CastKernel {
   template <class T>
   static void run(Call& call) {
@@ -197,10 +226,25 @@ T float_binary(const Call& call, T a, T b) {
   return float_mod(a, b, call.attrs.integer("fmod") != 0);
 }
 
+// Bits by bits. A shift moves zeros in; one by a negative number of places, or by as many as the
+// type has bits, leaves none.
+template <class N>
+std::optional<N> bits_of_two(std::string_view kind, DType dtype, N a, N b) {
+  if (kind == "BitwiseAnd") return a & b;
+  if (kind == "BitwiseOr") return a | b;
+  if (kind == "BitwiseXor") return a ^ b;
+  if (kind != "ShiftLeft" && kind != "ShiftRight") return std::nullopt;
+  const int64_t width = 8 * size_bytes(dtype);
+  if (b < 0 || b >= static_cast<N>(width)) return N(0);
+  const uint64_t mask = ~uint64_t{0} >> (64 - width), bits = static_cast<uint64_t>(a) & mask;
+  return static_cast<N>(kind == "ShiftLeft" ? bits << b : bits >> b);
+}
+
 // C's division; what would divide by zero gives 0.
 template <class N>
-N integer_binary(const Call& call, N a, N b) {
+N integer_binary(const Call& call, DType dtype, N a, N b) {
   const std::string_view kind = call.kind;
+  if (const auto bits = bits_of_two(kind, dtype, a, b)) return *bits;
   if (kind == "Add") return plus(a, b);
   if (kind == "Sub") return plus(a, negative(b));
   if (kind == "Mul") return times(a, b);
@@ -227,7 +271,8 @@ struct BinaryKernel {
         return;
       }
       set_int(y, e, on_integers(y.dtype, [&]<class N>(N) {
-                return static_cast<int64_t>(integer_binary(call, static_cast<N>(int_at(a, from[0])),
+                return static_cast<int64_t>(integer_binary(call, y.dtype,
+                                                           static_cast<N>(int_at(a, from[0])),
                                                            static_cast<N>(int_at(b, from[1]))));
               }));
     });
@@ -285,13 +330,15 @@ struct WhereKernel {
 void add_elementwise(KernelTable& table) {
   for (const auto& [kind, function] : unary_functions<double>())
     table[kind] = kernel<UnaryKernel>();
-  for (const char* kind : {"Add", "Sub", "Mul", "Div", "Max", "Min", "Pow", "Mod"})
+  for (const char* kind : {"Add", "Sub", "Mul", "Div", "Max", "Min", "Pow", "Mod", "BitwiseAnd",
+                           "BitwiseOr", "BitwiseXor", "ShiftLeft", "ShiftRight"})
     table[kind] = kernel<BinaryKernel>();
   for (const char* kind : {"Equal", "Less", "LessOrEqual", "Greater", "GreaterOrEqual"})
     table[kind] = kernel<CompareKernel>();
   for (const char* kind : {"And", "Or", "Xor"}) table[kind] = kernel<LogicKernel>();
   table["Not"] = kernel<NotKernel>();
   table["IsNaN"] = kernel<IsNanKernel>();
+  table["BitCast"] = kernel<BitCastKernel>();
   table["Cast"] = kernel<CastKernel>();
   table["Copy"] = kernel<CopyKernel>();
   table["Where"] = kernel<WhereKernel>();

@@ -40,8 +40,10 @@ double cubic_slope(double x) {
 std::vector<Pixel> pixels_at(const Attributes& attrs, double normalized, int64_t n) {
   const std::string mode = attrs.word("mode"), padding = attrs.word("padding");
   const bool aligned = attrs.integer("align_corners") != 0;
-  const double extent = static_cast<double>(n), step = (aligned ? extent - 1 : extent) / 2;
+  const double extent = static_cast<double>(n);
+  double step = (aligned ? extent - 1 : extent) / 2;
   double place = aligned ? (normalized + 1) * step : ((normalized + 1) * extent - 1) / 2;
+  if (attrs.integer("pixels") != 0) place = normalized, step = 1;
   // Far beyond the image all places are alike, and one that is no number lies there.
   constexpr double kFar = 1 << 22;
   place = place > -kFar ? std::min(place, kFar) : -kFar;
@@ -62,18 +64,20 @@ std::vector<Pixel> pixels_at(const Attributes& attrs, double normalized, int64_t
 
 // Calls use(output point, element of the image plane, weight, slope along each coordinate of the
 // grid) for everything that the points of image n read. The grid's last coordinate is that of the
-// first dimension.
+// first dimension, except of pixels.
 template <class Use>
 void for_reads(const Attributes& attrs, const Tensor& grid, const Sizes& image, int64_t n,
                const Use& use) {
   const size_t dims = image.size();
+  const bool pixels = attrs.integer("pixels") != 0;
+  const auto coordinate_of = [&](size_t d) { return pixels ? d : dims - 1 - d; };
   const int64_t points = grid.count() / grid.dims[0] / static_cast<int64_t>(dims);
   const Sizes steps = row_major_strides(image);
   for (int64_t p = 0; p < points; ++p) {
     std::vector<std::vector<Pixel>> along;
     Sizes counts;
     for (size_t d = 0; d < dims; ++d) {
-      const auto coordinate = static_cast<int64_t>(dims - 1 - d);
+      const auto coordinate = static_cast<int64_t>(coordinate_of(d));
       const int64_t at = (n * points + p) * static_cast<int64_t>(dims) + coordinate;
       along.push_back(pixels_at(attrs, grid.f[static_cast<size_t>(at)], image[d]));
       counts.push_back(static_cast<int64_t>(along.back().size()));
@@ -89,7 +93,7 @@ void for_reads(const Attributes& attrs, const Tensor& grid, const Sizes& image, 
         element += pixel.index * steps[d];
         weight *= pixel.weight;
         for (size_t other = 0; other < dims; ++other)
-          slopes[dims - 1 - other] *= other == d ? pixel.slope : pixel.weight;
+          slopes[coordinate_of(other)] *= other == d ? pixel.slope : pixel.weight;
       }
       if (inside) use(p, element, weight, slopes);
     }

@@ -16,14 +16,14 @@ namespace {
 
 // Whether element a of x is larger than element b; a NaN is larger than any number.
 bool larger(const Tensor& x, int64_t a, int64_t b) {
-  if (!x.real()) return int_at(x, a) > int_at(x, b);
+  if (!x.real()) return int_less(x.dtype, int_at(x, b), int_at(x, a));
   const double u = get<double>(x, a), v = get<double>(x, b);
   return u > v || (std::isnan(u) && !std::isnan(v));
 }
 
 // ArgMin: a NaN is smaller than any number.
 bool smaller(const Tensor& x, int64_t a, int64_t b) {
-  if (!x.real()) return int_at(x, a) < int_at(x, b);
+  if (!x.real()) return int_less(x.dtype, int_at(x, a), int_at(x, b));
   const double u = get<double>(x, a), v = get<double>(x, b);
   return u < v || (std::isnan(u) && !std::isnan(v));
 }
@@ -202,6 +202,14 @@ N reduced(std::string_view reduction, N a, N b) {
   return (reduction == "max" ? a > b : a < b) ? a : b;
 }
 
+// Sums and products modulo 2^64.
+int64_t reduced_integers(std::string_view reduction, DType dtype, int64_t a, int64_t b) {
+  const auto x = static_cast<uint64_t>(a), y = static_cast<uint64_t>(b);
+  if (reduction == "add") return static_cast<int64_t>(x + y);
+  if (reduction == "mul") return static_cast<int64_t>(x * y);
+  return int_less(dtype, a, b) == (reduction == "max") ? b : a;
+}
+
 struct ScatterKernel {
   template <class T>
   static void run(Call& call) {
@@ -216,7 +224,7 @@ struct ScatterKernel {
       } else if (y.real()) {
         set<T>(y, to, reduced<T>(word, get<T>(y, to), get<T>(updates, from)));
       } else {
-        set_int(y, to, reduced(word, int_at(y, to), int_at(updates, from)));
+        set_int(y, to, reduced_integers(word, y.dtype, int_at(y, to), int_at(updates, from)));
       }
     };
     if (call.kind == "ScatterND")

@@ -150,6 +150,18 @@ TEST(Elementwise, RemaindersHaveTheSignOfTheDivisor) {
             (Integers{1024, -27, 1}));
 }
 
+TEST(Elementwise, ShiftsMoveZerosInAndLeaveNothingBehindTheWidth) {
+  const Tensor places = whole({6}, {0, 1, 63, 64, -1, 4});
+  EXPECT_EQ(one("ShiftLeft", {whole({}, {-3}), places}).i,
+            (Integers{-3, -6, INT64_MIN, 0, 0, -48}));
+  EXPECT_EQ(one("ShiftRight", {whole({}, {-3}), places}).i,
+            (Integers{-3, INT64_MAX - 1, 1, 0, 0, (int64_t{1} << 60) - 1}));
+  EXPECT_EQ(one("BitwiseXor", {whole({3}, {12, -1, 5}), whole({}, {10})}).i,
+            (Integers{6, -11, 15}));
+  EXPECT_EQ(one("BitwiseAnd", {whole({2}, {12, -1}), whole({}, {10})}).i, (Integers{8, 10}));
+  EXPECT_EQ(one("BitwiseOr", {whole({2}, {12, -1}), whole({}, {10})}).i, (Integers{14, -1}));
+}
+
 TEST(Elementwise, CastsTruncateAndWrap) {
   const Tensor x = real({4}, {-1.9, 0.0, 2.9, 300.0});
   EXPECT_EQ(one("Cast", {x}, {{"to", std::string("i64")}}).i, (Integers{-1, 0, 2, 300}));

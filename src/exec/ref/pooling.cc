@@ -89,6 +89,41 @@ struct MaxPoolPositionsKernel {
   }
 };
 
+// columns [n c taps.. places..] and image [n c pixels..]: use(pixel, column) for all that belong
+// together, in elements of the whole tensors.
+template <class Use>
+void for_columns(const Call& call, const Sizes& columns, const Sizes& image, const Use& use) {
+  const auto rank = static_cast<std::ptrdiff_t>(image.size()) - 2;
+  const Windows windows(call.attrs, spatial(image), Sizes(columns.end() - rank, columns.end()),
+                        Sizes(columns.begin() + 2, columns.begin() + 2 + rank));
+  const int64_t pixels = product(windows.input), places = product(windows.output);
+  const int64_t all = product(windows.kernel) * places;
+  for (int64_t p = 0; p < image[0] * image[1]; ++p)
+    windows.for_each([&](int64_t place, int64_t tap, int64_t pixel) {
+      use(p * pixels + pixel, p * all + tap * places + place);
+    });
+}
+
+struct ColumnsToImageKernel {
+  template <class T>
+  static void run(Call& call) {
+    const Tensor& x = *call.in[0];
+    Tensor& y = call.out[0];
+    for_columns(call, x.dims, y.dims,
+                [&](int64_t pixel, int64_t column) { add<T>(y, pixel, get<T>(x, column)); });
+  }
+};
+
+struct ImageToColumnsKernel {
+  template <class T>
+  static void run(Call& call) {
+    const Tensor& dy = *call.in[0];
+    Tensor& dx = call.out[0];
+    for_columns(call, dx.dims, dy.dims,
+                [&](int64_t pixel, int64_t column) { set<T>(dx, column, get<T>(dy, pixel)); });
+  }
+};
+
 // What each output position is divided by.
 Sizes divisors(const Call& call, const Windows& windows) {
   Sizes counts(static_cast<size_t>(product(windows.output)), 0);
@@ -145,6 +180,8 @@ void add_pooling(KernelTable& table) {
   table["MaxPoolGrad"] = kernel<MaxPoolGradKernel>();
   table["MaxPoolPositions"] = kernel<MaxPoolPositionsKernel>();
   table["AvgPool"] = kernel<AvgPoolKernel>();
+  table["Col2Im"] = kernel<ColumnsToImageKernel>();
+  table["Col2ImGrad"] = kernel<ImageToColumnsKernel>();
   table["AvgPoolGrad"] = kernel<AvgPoolGradKernel>();
 }
 

@@ -1,0 +1,93 @@
+"""Ops that few models have beside ONNX Runtime's, or numpy's where it has no kernel, by small models that are made here."""
+
+import numpy as np
+import pytest
+from onnx import helper
+
+from test_types import library, lowtide, model_of, ours, theirs  # noqa: F401: lowtide is a fixture
+
+RNG = np.random.default_rng(19)
+
+
+def compare(lowtide, tmp_path, op, inputs, attrs, opset, constants, expected=None):  # noqa: F811
+    """Beside `expected`, or ONNX Runtime's, which has to know the op."""
+    data = model_of(op, inputs, attrs, opset, constants).SerializeToString()
+    expected = theirs(data, inputs) if expected is None else expected
+    got = ours(lowtide, tmp_path, data, inputs)
+    assert expected is not None and got.dtype == expected.dtype and got.shape == expected.shape
+    if got.dtype.kind == "f":
+        np.testing.assert_allclose(got, expected, rtol=1e-6, atol=1e-6)
+    else:
+        np.testing.assert_array_equal(got, expected)
+
+
+def normal(*shape, dtype=np.float32):
+    return RNG.standard_normal(shape).astype(dtype)
+
+
+@pytest.mark.parametrize("image, block, attrs", [
+    ([4, 4], [2, 2], {"strides": [2, 2]}),
+    ([5, 6], [3, 2], {"pads": [1, 0, 2, 1], "strides": [2, 1]}),
+    ([7, 9], [2, 3], {"dilations": [2, 3], "pads": [1, 2, 1, 2], "strides": [1, 3]}),
+    ([3, 4, 5], [1, 2, 5], {"pads": [0, 0, 3, 0, 1, 3], "strides": [1, 1, 2]}),
+])
+def test_col2im(image, block, attrs, lowtide, tmp_path):  # noqa: F811
+    rank = len(image)
+    strides, dilations = attrs.get("strides", [1] * rank), attrs.get("dilations", [1] * rank)
+    pads = attrs.get("pads", [0] * 2 * rank)
+    places = [(image[d] + pads[d] + pads[d + rank] - dilations[d] * (block[d] - 1) - 1) // strides[d] + 1 for d in range(rank)]
+    x = normal(2, 3 * int(np.prod(block)), int(np.prod(places)))
+    shapes = {"s": np.array(image, np.int64), "t": np.array(block, np.int64)}
+    compare(lowtide, tmp_path, "Col2Im", {"a": x}, attrs, 18, shapes)
+
+
+def test_max_unpool(lowtide, tmp_path):  # noqa: F811
+    attrs = {"kernel_shape": [3, 2], "strides": [2, 2], "pads": [1, 0, 1, 0]}
+    places = np.sort(RNG.choice(5 * 8, 12, replace=False)).reshape(1, 1, 3, 4)
+    places = np.concatenate([places + 40 * plane for plane in range(4)]).reshape(2, 2, 3, 4)
+    compare(lowtide, tmp_path, "MaxUnpool", {"a": normal(2, 2, 3, 4), "b": places.astype(np.int64)}, attrs, 11, {})
+    compare(lowtide, tmp_path, "MaxUnpool", {"a": normal(2, 2, 3, 4), "b": places.astype(np.int64)}, attrs, 11,
+            {"c": np.array([2, 2, 5, 8], np.int64)})
+    data = model_of("MaxUnpool", {"a": normal(2, 2, 3, 4), "b": places}, attrs, 11, {"c": np.array([2, 2, 6, 8])})
+    with pytest.raises(library.Failure, match=r"an output_shape of \[2, 2, 6, 8\] where the window makes \[2, 2, 5, 8\]"):
+        ours(lowtide, tmp_path, data.SerializeToString(), {})
+
+
+@pytest.mark.parametrize("mode", ["linear", "circular"])
+@pytest.mark.parametrize("cache, axis, length", [((2, 6, 3), 1, 2), ((2, 4, 5, 3), -2, 1), ((3, 2, 5, 3), 2, 5)])
+def test_tensor_scatter(mode, cache, axis, length, lowtide, tmp_path):  # noqa: F811
+    update = list(cache)
+    update[axis] = length
+    inputs = {"a": normal(*cache), "b": normal(*update)}
+    compare(lowtide, tmp_path, "TensorScatter", inputs, {"axis": axis, "mode": mode}, 24, {})
+    most = 9 if mode == "circular" else cache[axis] - length
+    inputs["c"] = RNG.integers(0, most + 1, cache[0]).astype(np.int64)
+    compare(lowtide, tmp_path, "TensorScatter", inputs, {"axis": axis, "mode": mode}, 24, {})
+
+
+@pytest.mark.parametrize("axis, condition", [(0, [1, 0]), (1, [0, 1, 1]), (-1, [1, 1, 0, 0, 1]), (None, [1, 0, 0, 1, 1, 0, 1])])
+def test_compress(axis, condition, lowtide, tmp_path):  # noqa: F811
+    attrs = {} if axis is None else {"axis": axis}
+    for dtype in (np.float32, np.int64, np.uint8):
+        x = RNG.integers(0, 99, (2, 3, 5)).astype(dtype)
+        compare(lowtide, tmp_path, "Compress", {"a": x}, attrs, 11, {"b": np.array(condition, bool)})
+
+
+def test_non_zero_of_what_is_known(lowtide, tmp_path):  # noqa: F811
+    for x in (RNG.integers(0, 2, (3, 4)).astype(np.int32), RNG.random((2, 2, 3)) < 0.5):
+        compare(lowtide, tmp_path, "NonZero", {}, {}, 13, {"a": x})
+
+
+def test_bits_of_another_type(lowtide, tmp_path):  # noqa: F811
+    pairs = [(np.float32, np.int32), (np.float64, np.uint64), (np.float16, np.uint16), (np.uint8, np.int8), (np.int64, np.float64)]
+    for source, target in pairs:
+        x = (RNG.standard_normal((3, 5)) * 40).astype(source)
+        code = helper.np_dtype_to_tensor_dtype(np.dtype(target))
+        compare(lowtide, tmp_path, "BitCast", {"a": x}, {"to": code}, 26, {}, x.view(target))
+        compare(lowtide, tmp_path, "BitCast", {}, {"to": code}, 26, {"a": x}, x.view(target))
+
+
+def test_places_of_the_largest_of_u64(lowtide, tmp_path):  # noqa: F811
+    x = RNG.integers(0, 2**64, (4, 9), np.uint64)
+    for op, reduce in (("ArgMax", np.argmax), ("ArgMin", np.argmin)):
+        compare(lowtide, tmp_path, op, {"a": x}, {"axis": 1, "keepdims": 0}, 13, {}, reduce(x, 1))
