@@ -21,6 +21,7 @@
 #include "exec/cpu/cpu.h"
 #include "lowtide/api.h"
 #include "runtime/session.h"
+#include "support/long_checks.h"
 #include "support/moving_plan.h"
 
 namespace {
@@ -216,7 +217,13 @@ TEST_P(Allocation, AStepThatMovesMuchAllocatesNoMore) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, Allocation, testing::ValuesIn(kCases),
+// By default one model; all are a long check.
+std::vector<Case> cases() {
+  if (!long_checks()) return {kCases[1]};
+  return {std::begin(kCases), std::end(kCases)};
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, Allocation, testing::ValuesIn(cases()),
                          [](const auto& instance) { return std::string(instance.param.model); });
 
 }  // namespace

@@ -101,7 +101,7 @@ TEST_P(ModelPlans, TheFileReadsBackAsTheSamePlan) {
 // together.
 int mutations() {
   const char* wanted = std::getenv("LOWTIDE_MUTATIONS");
-  return wanted != nullptr ? std::atoi(wanted) : 250;
+  return wanted != nullptr ? std::atoi(wanted) : 60;
 }
 
 TEST_P(ModelPlans, MutationsAreJudgedRight) {

@@ -2,16 +2,16 @@
 // activations go there and come back: every result, in every step, has the bits of the unplanned
 // step.
 //
-// Each model once, from host memory or from files; with LOWTIDE_MOVING_PLANS=all both on each.
+// ResNet-50 once, from files; with LOWTIDE_LONG U-Net and GPT-2, from host memory and from files.
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <string>
 #include <vector>
 
 #include "api/compare.h"
 #include "api/state.h"
 #include "lowtide/api.h"
+#include "support/long_checks.h"
 #include "support/moving_plan.h"
 
 namespace lowtide {
@@ -24,12 +24,11 @@ struct Case {
 };
 
 std::vector<Case> cases() {
-  std::vector<Case> all = {{"unet", {{"batch", 1}}, true},
-                           {"gpt2", {{"batch", 1}, {"seq", 16}}, false}};
-  if (std::getenv("LOWTIDE_MOVING_PLANS") == nullptr) return all;
-  for (size_t i = 0; i < 2; ++i) {
-    all.push_back(all[i]);
-    all.back().files = !all[i].files;
+  if (!long_checks()) return {{"resnet50", {{"batch", 1}}, true}};
+  std::vector<Case> all;
+  for (const bool files : {false, true}) {
+    all.push_back({"unet", {{"batch", 1}}, files});
+    all.push_back({"gpt2", {{"batch", 1}, {"seq", 16}}, files});
   }
   return all;
 }

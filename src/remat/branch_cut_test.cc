@@ -17,6 +17,7 @@
 #include "remat/branch_tree.h"
 #include "remat/cut_test_problems.h"
 #include "remat/remat_oracle.h"
+#include "support/long_checks.h"
 
 namespace lowtide::remat {
 namespace {
@@ -211,6 +212,7 @@ std::optional<ScheduleProblem> captured(const std::string& name, int64_t budget_
 }
 
 TEST(BranchCut, TheTopOfATreeProvesLess) {
+  if (!long_checks()) GTEST_SKIP() << "a long check (LOWTIDE_LONG)";
   const auto problem = captured("unet_2.remat", 600);
   if (!problem) GTEST_SKIP() << "the captured steps are not here";
   const CutBoundResult single = closure_cut(*problem);
@@ -259,6 +261,7 @@ TEST(BranchCut, CapturedStepsGainPoints) {
   };
   for (const Case& c : {Case{"resnet50_8.remat", 450, 16.3, 18.7, 700'000'000},
                         Case{"unet_2.remat", 600, 12.0, 12.95, 900'000'000}}) {
+    if (c.work > 700'000'000 && !long_checks()) continue;
     const auto problem = captured(c.file, c.budget_mib);
     if (!problem) GTEST_SKIP() << "the captured steps are not here";
     const CutBoundResult single = closure_cut(*problem);
@@ -267,6 +270,7 @@ TEST(BranchCut, CapturedStepsGainPoints) {
     const double percent = 100 * result.bound_seconds / once_seconds(*problem);
     EXPECT_GE(percent, c.least) << c.file;
     EXPECT_LE(percent, c.most) << c.file;
+    if (!long_checks()) continue;
     const BranchCutResult again = branch_cut(*problem, single, options);
     EXPECT_EQ(again.bound_seconds, result.bound_seconds);
     EXPECT_EQ(again.nodes.size(), result.nodes.size());
