@@ -257,6 +257,28 @@ def test_division_by_a_constant_stays_a_division(lowtide, tmp_path):
             assert compare(lowtide, tmp_path, "Div", {"a": x}, constants={"b": np.array(divisor, dtype)})
 
 
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_a_multiple_divided_by_its_constant_is_the_whole_number(dtype, lowtide, tmp_path):
+    """Times the reciprocal 41 / 41 is a little below 1, and a denormal's reciprocal is no number."""
+    times = np.arange(-20, 21)
+    tiny = float(np.finfo(dtype).smallest_subnormal)
+    for divisor in (41, 49, 3, tiny, 7 * tiny):
+        x = (times * float(divisor)).astype(dtype)  # exact: few digits
+        nodes = [helper.make_node("Div", ["x", "c"], ["q"]), helper.make_node("Floor", ["q"], ["y"])]
+        code = helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
+        graph = helper.make_graph(nodes, "made", [helper.make_tensor_value_info("x", code, x.shape)],
+                                  [onnx.ValueInfoProto(name="y")], [numpy_helper.from_array(np.array(divisor, dtype), "c")])
+        data = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10).SerializeToString()
+        np.testing.assert_array_equal(ours(lowtide, tmp_path, data, {"x": x}), times)
+
+
+@pytest.mark.parametrize("dtype", [*FLOATS, ml_dtypes.bfloat16])
+def test_the_sign_of_nan_is_nan(dtype, lowtide, tmp_path):
+    x = np.array([np.nan, -np.nan, 0, -0.0, 3, -3, np.inf, -np.inf] * 9).astype(dtype)
+    y = ours(lowtide, tmp_path, model_of("Sign", {"x": x}, {}, 21, {}).SerializeToString(), {"x": x})
+    np.testing.assert_array_equal(y.astype(np.float64), np.sign(x.astype(np.float64)))
+
+
 @pytest.mark.parametrize("op, attrs", [("LeakyRelu", {}), ("HardSigmoid", {}), ("Selu", {}), ("ThresholdedRelu", {}),
                                        ("LRN", {"size": 3})])
 def test_an_attribute_left_out_is_its_default_as_a_float(op, attrs, lowtide, tmp_path):
