@@ -89,14 +89,14 @@ Result<ValueId> shaped(NodeCall& call, ValueId x, std::vector<Expr> dims) {
   return call.emit("Reshape", {x}, {{"shape", list(std::move(dims))}});
 }
 
-Result<ValueId> in_type(NodeCall& call, ValueId x, DType type) {
+Result<ValueId> in_float_type(NodeCall& call, ValueId x, DType type) {
   if (call.of(x).dtype == type) return x;
   return call.emit("Cast", {x}, {{"to", word(lowtide::name(type))}});
 }
 
 // One term of where a plain convolution's taps stand: [.., count, .., dims], other extents being 1.
-Result<ValueId> term(NodeCall& call, const Deformation& d, DType type, size_t dim, Numbers extents,
-                     const std::vector<Numbers>& points) {
+Result<ValueId> place_term(NodeCall& call, const Deformation& d, DType type, size_t dim,
+                           Numbers extents, const std::vector<Numbers>& points) {
   HostValue value;
   value.dtype = type;
   extents.push_back(static_cast<int64_t>(d.dims()));
@@ -119,14 +119,14 @@ Result<ValueId> standing(NodeCall& call, const Deformation& d, DType type) {
   }
   Numbers extents(d.dims() + 1, 1);
   extents[0] = d.taps;
-  LT_ASSIGN(ValueId sum, term(call, d, type, 0, extents, points));
+  LT_ASSIGN(ValueId sum, place_term(call, d, type, 0, extents, points));
   for (size_t i = 0; i < d.dims(); ++i) {
     points.assign(static_cast<size_t>(d.out[i]), Numbers(d.dims(), 0));
     for (size_t at = 0; at < points.size(); ++at)
       points[at][i] = static_cast<int64_t>(at) * d.strides[i];
     extents.assign(d.dims() + 1, 1);
     extents[i + 1] = d.out[i];
-    LT_ASSIGN(const ValueId along, term(call, d, type, i + 1, extents, points));
+    LT_ASSIGN(const ValueId along, place_term(call, d, type, i + 1, extents, points));
     LT_ASSIGN(sum, call.emit("Add", {sum, along}));
   }
   return sum;
@@ -143,7 +143,7 @@ Result<ValueId> places_of_taps(NodeCall& call, const Deformation& d, DType type)
   for (size_t i = 0; i < d.dims(); ++i) perm.push_back(static_cast<int64_t>(i) + 3);
   perm.push_back(2);
   LT_ASSIGN(offsets, call.emit("Transpose", {offsets}, {{"perm", list(perm)}}));
-  LT_ASSIGN(offsets, in_type(call, offsets, type));
+  LT_ASSIGN(offsets, in_float_type(call, offsets, type));
   LT_ASSIGN(const ValueId still, standing(call, d, type));
   LT_ASSIGN(const ValueId places, call.emit("Add", {offsets, still}));
   std::vector<Expr> dims = {planes, Expr(d.taps * d.out[0])};
@@ -160,14 +160,14 @@ Result<ValueId> samples_of(NodeCall& call, const Deformation& d) {
   std::vector<Expr> apart = {planes, Expr(d.channels / d.groups)};
   apart.insert(apart.end(), call.dims(0).begin() + 2, call.dims(0).end());
   LT_ASSIGN(image, shaped(call, image, std::move(apart)));
-  LT_ASSIGN(image, in_type(call, image, type));
+  LT_ASSIGN(image, in_float_type(call, image, type));
   LT_ASSIGN(const ValueId places, places_of_taps(call, d, type));
   LT_ASSIGN(ValueId samples, call.emit("GridSample", {image, places},
                                        {{"mode", word("linear")},
                                         {"padding", word("zeros")},
                                         {"align_corners", int64_t{0}},
                                         {"pixels", int64_t{1}}}));
-  LT_ASSIGN(samples, in_type(call, samples, own));
+  LT_ASSIGN(samples, in_float_type(call, samples, own));
   if (call.has(4)) {
     std::vector<Expr> dims = call.of(samples).dims;
     dims[1] = 1;

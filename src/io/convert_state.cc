@@ -16,7 +16,7 @@ using ir::ValueId;
 using sym::Expr;
 
 // `size` places of a dimension from `start` on.
-ir::Attrs cut_of(const ir::Dims& from, size_t axis, const Expr& start, const Expr& size) {
+ir::Attrs cut_along(const ir::Dims& from, size_t axis, const Expr& start, const Expr& size) {
   ir::Dims starts(from.size(), Expr(0)), sizes = from;
   starts[axis] = start;
   sizes[axis] = size;
@@ -76,7 +76,7 @@ Status new_state(NodeCall& call, const CausalShape& shape, ValueId x, ValueId wh
   const ValueId from = all_new ? x : whole;
   return call
       .result_at(1, "Slice", {from},
-                 cut_of(call.of(from).dims, 2, all_new ? length - size : length, size))
+                 cut_along(call.of(from).dims, 2, all_new ? length - size : length, size))
       .map([](ValueId) {});
 }
 
@@ -148,7 +148,7 @@ Status write_from_zero(NodeCall& call, const CacheWrite& write) {
   LT_ASSIGN(const ValueId cache, call.value(0));
   LT_ASSIGN(const ValueId update, call.value(1));
   LT_ASSIGN(const ValueId rest,
-            call.emit("Slice", {cache}, cut_of(write.cache, write.axis, taken, room - taken)));
+            call.emit("Slice", {cache}, cut_along(write.cache, write.axis, taken, room - taken)));
   return call.result("Concat", {update, rest}, {{"axis", static_cast<int64_t>(write.axis)}});
 }
 

@@ -86,6 +86,16 @@ TEST(Columns, ThatDoNotFitAreRefused) {
                   "at 4 places"});
 }
 
+TEST(DeformableConvolution, WantsAnOffsetForEachTap) {
+  ModelMaker maker;
+  maker.input("x", {"n", "4", "6", "6"}).input("offset", {"n", "18", "4", "5"}).output("y");
+  maker.floats("w", {2, 4, 3, 3}, std::vector<float>(72, 0.5F));
+  maker.node("DeformConv", {"x", "w", "offset"}, {"y"}, "bend");
+  EXPECT_EQ(kinds_of(maker),
+            Words{"made.onnx: node 'bend' (DeformConv): input 2 ('offset') is [n, 18, 4, 5], "
+                  "wanted [n, 18, 4, 4]"});
+}
+
 TEST(Conditions, FromDataAreRefused) {
   ModelMaker maker;
   maker.input("x", {"4"}).input("keep", {"4"}, 9).output("y");

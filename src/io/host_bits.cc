@@ -25,7 +25,7 @@ int64_t apply_bits(BitOp op, int64_t a, int64_t b, int64_t width) {
   return static_cast<int64_t>(op == BitOp::kLeft ? x << y : x >> y);
 }
 
-Result<Expr> kept(DType dtype, int64_t bits) {
+Result<Expr> kept_bits(DType dtype, int64_t bits) {
   if (dtype == DType::kU64 && bits < 0)
     return error(ErrorCode::kInput, "a u64 of 64 bits is not folded");
   return Expr(wrapped(dtype, bits));
@@ -44,7 +44,7 @@ HostResult fold_two(const HostCall& call, BitOp op) {
   LT_ASSIGN(const std::vector<int64_t> x, host_constants(left));
   LT_ASSIGN(const std::vector<int64_t> y, host_constants(right));
   for (size_t i = 0; i < x.size(); ++i) {
-    LT_ASSIGN(Expr value, kept(a.dtype, apply_bits(op, x[i], y[i], 8 * size_bytes(a.dtype))));
+    LT_ASSIGN(Expr value, kept_bits(a.dtype, apply_bits(op, x[i], y[i], 8 * size_bytes(a.dtype))));
     result.ints.push_back(std::move(value));
   }
   return std::vector<HostValue>{std::move(result)};
@@ -67,7 +67,7 @@ HostResult fold_bitwise_not(const HostCall& call) {
   LT_ASSIGN(HostValue value, densify(call.in(0)));
   LT_ASSIGN(const std::vector<int64_t> bits, host_constants(value));
   for (size_t i = 0; i < bits.size(); ++i) {
-    LT_ASSIGN(value.ints[i], kept(value.dtype, ~bits[i]));
+    LT_ASSIGN(value.ints[i], kept_bits(value.dtype, ~bits[i]));
   }
   return std::vector<HostValue>{std::move(value)};
 }

@@ -41,6 +41,31 @@ def test_col2im(image, block, attrs, lowtide, tmp_path):  # noqa: F811
     compare(lowtide, tmp_path, "Col2Im", {"a": x}, attrs, 18, shapes)
 
 
+@pytest.mark.parametrize("image, kernel, group, groups, attrs", [
+    ((7, 6), (3, 3), 1, 1, {"pads": [1, 1, 1, 1]}),
+    ((9, 8), (3, 2), 2, 2, {"pads": [0, 1, 2, 0], "strides": [2, 1], "dilations": [1, 2]}),
+    ((5, 5), (1, 1), 4, 1, {}),
+])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.float16])
+def test_deformable_convolution(image, kernel, group, groups, attrs, dtype, lowtide, tmp_path):  # noqa: F811
+    """Offsets leave the image; 16 bits beside ONNX Runtime's result in f32."""
+    pads, strides, dilations = (attrs.get(name, [default] * size) for name, default, size in
+                                (("pads", 0, 4), ("strides", 1, 2), ("dilations", 1, 2)))
+    out = [(image[d] + pads[d] + pads[d + 2] - dilations[d] * (kernel[d] - 1) - 1) // strides[d] + 1 for d in range(2)]
+    taps = kernel[0] * kernel[1]
+    inputs = {"a": normal(2, 4, *image), "c": normal(2, groups * taps * 2, *out) * 3, "e": normal(2, groups * taps, *out)}
+    weights = {"b": normal(8, 4 // group, *kernel), "d": normal(8)}
+    inputs, weights = ({name: array.astype(dtype) for name, array in given.items()} for given in (inputs, weights))
+    data = model_of("DeformConv", inputs, {**attrs, "group": group, "offset_group": groups}, 19, weights)
+    wide = {name: array.astype(np.float32) if dtype == np.float16 else array for name, array in {**inputs, **weights}.items()}
+    single = model_of("DeformConv", wide, {**attrs, "group": group, "offset_group": groups}, 19, {})
+    expected = theirs(single.SerializeToString(), wide)
+    got = ours(lowtide, tmp_path, data.SerializeToString(), inputs)
+    tolerance = 3e-2 if dtype == np.float16 else 2e-5
+    assert got.dtype == dtype
+    np.testing.assert_allclose(got.astype(np.float64), expected, rtol=tolerance, atol=tolerance)
+
+
 def test_max_unpool(lowtide, tmp_path):  # noqa: F811
     attrs = {"kernel_shape": [3, 2], "strides": [2, 2], "pads": [1, 0, 1, 0]}
     places = np.sort(RNG.choice(5 * 8, 12, replace=False)).reshape(1, 1, 3, 4)
