@@ -406,7 +406,8 @@ Result<ir::ValueId> Conversion::parameter(const OnnxTensor& tensor) {
   value.name = graph_.fresh_name(tensor.name);
   value.dtype = *tensor.dtype;
   value.dims.assign(tensor.dims.begin(), tensor.dims.end());
-  value.category = role == TensorRole::kConstant ? Category::kInput : Category::kParameter;
+  const bool fixed = role == TensorRole::kConstant || role == TensorRole::kBuffer;
+  value.category = fixed ? Category::kInput : Category::kParameter;
   value.initial = initial_of(model_, tensor, role);
   return graph_.add_value(std::move(value));
 }

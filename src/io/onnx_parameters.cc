@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <set>
 
 namespace lowtide::io {
@@ -33,6 +34,12 @@ struct KnownInputs {
 constexpr KnownInputs kKnown[] = {{"Resize", 1}, {"Upsample", 1}, {"OneHot", 1}, {"Range", 0},
                                   {"LSTM", 4},   {"GRU", 4},      {"RNN", 4}};
 
+// Inputs from `first` on that are settings of an op, whatever their tensor is called.
+constexpr KnownInputs kSettings[] = {
+    {"Clip", 1}, {"Dropout", 1}, {"Pad", 1}, {"QuantizeLinear", 1}, {"DequantizeLinear", 1}};
+
+constexpr std::array kProducts = {"Conv", "ConvTranspose", "Gemm", "MatMul"};
+
 constexpr std::array kRecurrent = {"LSTM", "GRU", "RNN"};
 constexpr std::array<size_t, 4> kRecurrentWeights = {1, 2, 3, 7};  // W, R, biases, peepholes
 
@@ -46,6 +53,8 @@ struct Uses {
   Names tables;            // read as the table of a Gather
   Names means, variances;  // running statistics of BatchNormalization
   Names known;             // read where ops must know them
+  Names settings;          // read where ops have settings
+  Names biases;            // added to a product with a tensor of the file
 };
 
 class UseFinder {
@@ -54,12 +63,14 @@ class UseFinder {
     for (const OnnxNode& node : model.nodes)
       if (is_one_of(node, kForms) && !node.inputs.empty() && !node.outputs.empty())
         form_of_.emplace(node.outputs[0], node.inputs[0]);
+    for (const OnnxTensor& tensor : model.initializers) tensors_.insert(tensor.name);
     for (const OnnxNode& node : model.nodes) look_at(node);
   }
   const Uses& uses() const { return uses_; }
 
  private:
   void look_at(const OnnxNode& node) {
+    look_at_sum(node);
     if (node.op_type == "Gather" && !node.inputs.empty()) note(uses_.tables, node.inputs[0]);
     if (is_one_of(node, kRecurrent))
       for (size_t i : kRecurrentWeights)
@@ -67,11 +78,31 @@ class UseFinder {
     for (const KnownInputs& row : kKnown)
       for (size_t i = row.first; node.op_type == row.op_type && i < node.inputs.size(); ++i)
         note(uses_.known, node.inputs[i]);
+    for (const KnownInputs& row : kSettings)
+      for (size_t i = row.first; node.op_type == row.op_type && i < node.inputs.size(); ++i)
+        note(uses_.settings, node.inputs[i]);
     if (!is_one_of(node, kWeighted)) return;
     for (size_t i = 1; i < node.inputs.size(); ++i) {
       const size_t place = node.op_type == "BatchNormalization" ? i : 1;
       note(place == 4 ? uses_.variances : place == 3 ? uses_.means : uses_.weights, node.inputs[i]);
     }
+  }
+  // Products with a tensor of the file, and what is added to them.
+  void look_at_sum(const OnnxNode& node) {
+    if (node.inputs.empty() || node.outputs.empty()) return;
+    const bool product = is_one_of(node, kProducts) && node.inputs.size() > 1 &&
+                         (tensors_.contains(origin_of(node.inputs[0])) ||
+                          tensors_.contains(origin_of(node.inputs[1])));
+    const bool same = is_one_of(node, kForms) && products_.contains(node.inputs[0]);
+    if (product || same) products_.insert(node.outputs[0]);
+    if (!node.domain.empty() || node.op_type != "Add" || node.inputs.size() != 2) return;
+    for (const size_t i : {0U, 1U})
+      if (products_.contains(node.inputs[i])) note(uses_.biases, node.inputs[1 - i]);
+  }
+  std::string origin_of(std::string name) const {
+    for (auto form = form_of_.find(name); form != form_of_.end(); form = form_of_.find(name))
+      name = form->second;
+    return name;
   }
   // The name and what it is a form of: nodes are in order, so a chain ends.
   void note(Names& names, std::string name) {
@@ -83,12 +114,15 @@ class UseFinder {
   }
 
   std::map<std::string, std::string, std::less<>> form_of_;
+  Names tensors_;   // initializers
+  Names products_;  // results of products with one of them, and their forms
   Uses uses_;
 };
 
 // What the file says of its tensors as a whole.
 struct FileHabits {
-  bool tells_kinds = false;  // of at least one initializer
+  bool tells_kinds = false;    // of at least one initializer
+  bool pytorch_names = false;  // PyTorch's own names for parameters and buffers
   bool weights_are_nodes =
       false;  // Constant nodes are weights, and no float initializer can be one
 };
@@ -96,6 +130,7 @@ struct FileHabits {
 FileHabits habits_of(const OnnxModel& model, const Uses& uses,
                      const std::map<std::string, std::string, std::less<>>& kinds) {
   FileHabits habits;
+  habits.pytorch_names = model.producer.starts_with("pytorch");
   bool initializers = false;
   for (const OnnxTensor& tensor : model.initializers) {
     if (tensor.constant_node) {
@@ -110,17 +145,28 @@ FileHabits habits_of(const OnnxModel& model, const Uses& uses,
   return habits;
 }
 
+// A path of modules ("head.bias", "scale"), not what the exporter made up.
+bool is_path_of_modules(const std::string& name) {
+  const bool word = !name.empty() && (std::isalpha(static_cast<unsigned char>(name[0])) != 0 ||
+                                      (name[0] == '_' && !name.starts_with("_v_")));
+  return word && name.find("::") == std::string::npos && name.find('/') == std::string::npos;
+}
+
 TensorRole role_without_kind(const OnnxTensor& tensor, const Uses& uses, const FileHabits& habits) {
-  if (!tensor.dtype || !is_float(*tensor.dtype) || tensor.dims.empty())
-    return TensorRole::kConstant;
-  const bool weight = uses.weights.contains(tensor.name);
+  if (!tensor.dtype || !is_float(*tensor.dtype)) return TensorRole::kConstant;
+  const bool scalar = tensor.dims.empty();
+  const bool weight = !scalar && uses.weights.contains(tensor.name);
   if (uses.known.contains(tensor.name) && !weight) return TensorRole::kConstant;
   if (tensor.constant_node && habits.tells_kinds) return TensorRole::kConstant;
   if (weight) return TensorRole::kTrained;
   if (tensor.constant_node && !habits.weights_are_nodes) return TensorRole::kConstant;
-  if (tensor.external || uses.tables.contains(tensor.name)) return TensorRole::kTrained;
-  if (!habits.tells_kinds && tensor.element_count() > 1) return TensorRole::kTrained;
-  return TensorRole::kConstant;
+  if (!scalar && (tensor.external || uses.tables.contains(tensor.name)))
+    return TensorRole::kTrained;
+  if (habits.tells_kinds) return TensorRole::kConstant;
+  const bool named = habits.pytorch_names && !tensor.constant_node &&
+                     is_path_of_modules(tensor.name) && !uses.settings.contains(tensor.name);
+  const bool bias = !scalar && uses.biases.contains(tensor.name);
+  return named || bias || tensor.element_count() > 1 ? TensorRole::kTrained : TensorRole::kConstant;
 }
 
 }  // namespace
@@ -163,7 +209,7 @@ TensorRoles tensor_roles(const OnnxModel& model) {
     const bool real = tensor.dtype && is_float(*tensor.dtype);
     if (word == "BUFFER") role = real ? TensorRole::kBuffer : TensorRole::kConstant;
     if (word == "CONSTANT_TENSOR") role = TensorRole::kConstant;
-    if (uses.means.contains(tensor.name)) role = TensorRole::kBuffer;
+    if (uses.means.contains(tensor.name)) role = TensorRole::kMean;
     if (uses.variances.contains(tensor.name)) role = TensorRole::kVariance;
     roles[tensor.name] = role;
   }

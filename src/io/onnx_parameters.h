@@ -3,16 +3,23 @@
 //
 // PyTorch's exporter says it (value_info metadata PARAMETER, BUFFER, CONSTANT_TENSOR). For
 // initializers without it, in this order:
-//   1. not a float tensor, or rank 0                                          constant
+//   1. not a float tensor                                                      constant
 //   2. read where an op must know it (scales of a Resize) or starts from it (the state of an LSTM),
-//      and not as a weight                                                         constant
-//   3. external                                                                parameter
-//   4. read as a weight (second or later operand of a product, convolution or normalization; table
-//   of a Gather)   parameter
-//   5. no initializer of the file says what it is, more than one element       parameter
-//   6. otherwise                                                               constant
+//      and not as a weight                                                     constant
+//   3. of rank 1 or more, read as a weight (second or later operand of a product, convolution or
+//      normalization; table of a Gather)                                       parameter
+//   4. external, of rank 1 or more                                             parameter
+//   Where no initializer of the file says what it is:
+//   5. PyTorch wrote the file and the name is one of its own, a path of modules: not "onnx::Mul_12"
+//      or "/Constant_output_0", which its folding made, and not a bound of a Clip or the like
+//                                                                              parameter
+//   6. rank 1 or more, added to a product with a weight                        parameter
+//   7. more than one element                                                   parameter
+//   8. otherwise                                                               constant
+// So the bias of a layer with one output, and one factor that is learnt, are parameters; a root of
+// d, an epsilon or the half of a written-out GELU are not.
 // An integer or boolean buffer (position ids) is a constant.
-// A running statistic of BatchNormalization is a buffer however it came.
+// A running statistic of BatchNormalization is one however it came, and is never trained.
 //
 // Some exporters (PaddlePaddle's) write every weight as a Constant node, others write none so. A
 // Constant node's tensor is an initializer here, and a parameter where a product, convolution or
@@ -31,8 +38,9 @@
 
 namespace lowtide::io {
 
-// kVariance: the running variance of a BatchNormalization, a buffer that starts at 1.
-enum class TensorRole : uint8_t { kTrained, kBuffer, kVariance, kConstant };
+// kBuffer: a float that a file may keep outside, and that no step changes. kMean, kVariance:
+// running statistics of a BatchNormalization, which start at 0 and 1 and follow the batches.
+enum class TensorRole : uint8_t { kTrained, kBuffer, kMean, kVariance, kConstant };
 using TensorRoles = std::map<std::string, TensorRole, std::less<>>;
 
 // Constant nodes that hold a tensor become initializers.

@@ -51,7 +51,7 @@ Names of_role(const ModelMaker& maker, TensorRole role) {
 TEST(Parameters, ConstantNodesAreWeightsWhereNothingElseIs) {
   const ModelMaker maker = written_as_nodes();
   EXPECT_EQ(of_role(maker, TensorRole::kTrained), (Names{"bias", "scale", "shift", "w"}));
-  EXPECT_EQ(of_role(maker, TensorRole::kBuffer), Names{"mean"});
+  EXPECT_EQ(of_role(maker, TensorRole::kMean), Names{"mean"});
   EXPECT_EQ(of_role(maker, TensorRole::kVariance), Names{"variance"});
   EXPECT_EQ(of_role(maker, TensorRole::kConstant), Names{"factor"});
 }
@@ -83,6 +83,51 @@ TEST(Parameters, AFileThatTellsItsParametersHasNoOthersInConstantNodes) {
   kind.set_value("PARAMETER");
   EXPECT_EQ(of_role(maker, TensorRole::kTrained), Names{"told"});
   EXPECT_EQ(of_role(maker, TensorRole::kVariance), Names{"variance"});
+}
+
+TEST(Parameters, ABiasOfOneElementIsOne) {
+  ModelMaker maker;
+  maker.input("x", {"2", "4"}).output("y");
+  maker.floats("w", {4, 1}, {1, 2, 3, 4});
+  maker.floats("bias", {1}, {0.5F});
+  maker.floats("half", {1}, {0.5F});
+  maker.floats("eps", {1}, {1e-5F});
+  maker.floats("addend", {}, {2});
+  maker.floats("slope", {1}, {0.25F});
+  maker.ints("shape", {2}, {1, 2});
+  maker.node("MatMul", {"x", "w"}, {"p"});
+  maker.node("Reshape", {"p", "shape"}, {"r"});
+  maker.node("Add", {"bias", "r"}, {"s"});
+  maker.node("Mul", {"s", "half"}, {"h"});
+  maker.node("Add", {"h", "eps"}, {"e"});
+  maker.node("Add", {"r", "addend"}, {"a"});
+  maker.node("PRelu", {"e", "slope"}, {"l"});
+  maker.node("Add", {"l", "a"}, {"y"});
+  EXPECT_EQ(of_role(maker, TensorRole::kTrained), (Names{"bias", "slope", "w"}));
+}
+
+TEST(Parameters, NamesOfPyTorchModulesAreOfItsParameters) {
+  for (const bool pytorch : {false, true}) {
+    ModelMaker maker;
+    if (pytorch) maker.wire().set_producer_name("pytorch");
+    maker.input("x", {"2", "4"}).output("y");
+    maker.floats("blocks.0.alpha", {}, {1});
+    maker.floats("temperature", {1}, {2});
+    maker.floats("onnx::Mul_7", {1}, {3});
+    maker.floats("/Constant_output_0", {}, {4});
+    maker.floats("12", {1}, {5});
+    maker.floats("least", {}, {-1});
+    std::string last = "x";
+    for (const char* name :
+         {"blocks.0.alpha", "temperature", "onnx::Mul_7", "/Constant_output_0", "12"}) {
+      const std::string next = std::string("of ") + name;
+      maker.node("Mul", {last, name}, {next});
+      last = next;
+    }
+    maker.node("Clip", {last, "least"}, {"y"});
+    EXPECT_EQ(of_role(maker, TensorRole::kTrained),
+              pytorch ? (Names{"blocks.0.alpha", "temperature"}) : Names{});
+  }
 }
 
 TEST(Parameters, WhatAnOpMustKnowIsNone) {
