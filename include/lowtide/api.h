@@ -255,7 +255,7 @@ class LOWTIDE_API Session {
 
   std::vector<ValueInfo> inputs() const;  // fed for every step: data, labels
   std::vector<ValueInfo> parameters() const;
-  std::vector<ValueInfo> outputs() const;
+  std::vector<ValueInfo> outputs() const;  // in the order of the model
 
   // Row-major contents; the size must match. Error: kUsage, naming the value and both sizes.
   Status set(std::string_view name, std::span<const std::byte> contents);

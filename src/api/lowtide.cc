@@ -1,6 +1,7 @@
 #include <fmt/core.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 #include <filesystem>
 
@@ -172,10 +173,15 @@ namespace {
 
 template <class Predicate>
 std::vector<ValueInfo> list_values(const plan::Plan& plan, const Predicate& wanted) {
-  std::vector<ValueInfo> values;
+  std::vector<const plan::PlanValue*> found;
   for (const plan::PlanValue& value : plan.values)
-    if (wanted(value))
-      values.push_back({value.name, std::string(name(value.type.dtype)), value.type.dims});
+    if (wanted(value)) found.push_back(&value);
+  // What is no output has rank 0, so this sorts outputs alone.
+  std::stable_sort(found.begin(), found.end(),
+                   [](const auto* a, const auto* b) { return a->output_rank < b->output_rank; });
+  std::vector<ValueInfo> values;
+  for (const plan::PlanValue* value : found)
+    values.push_back({value->name, std::string(name(value->type.dtype)), value->type.dims});
   return values;
 }
 

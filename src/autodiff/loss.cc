@@ -13,12 +13,11 @@ tl::unexpected<Error> bad(std::string message) {
   return error(ErrorCode::kInput, std::move(message));
 }
 
-// Results of the model; the new contents of running statistics are not among them.
+// Results of the model in the model's order; the new contents of running statistics are not among them.
 std::vector<ir::ValueId> model_outputs(const ir::Graph& graph) {
   std::vector<ir::ValueId> outputs;
-  for (const ir::ValueId id : graph.values())
-    if (graph.value(id).is_output && graph.value(id).alias != ir::Alias::kUpdate)
-      outputs.push_back(id);
+  for (const ir::ValueId id : graph.outputs())
+    if (graph.value(id).alias != ir::Alias::kUpdate) outputs.push_back(id);
   return outputs;
 }
 

@@ -1,8 +1,11 @@
-// The names of an attached loss: what a caller feeds and reads is called "labels", "target" and
+// Which output a loss is attached to: the first that the model lists, whenever it is computed. And
+// the names of an attached loss: what a caller feeds and reads is called "labels", "target" and
 // "loss", and a model that has such a value is refused rather than given a second one beside it.
 #include "autodiff/loss.h"
 
 #include <gtest/gtest.h>
+
+#include "ops/op_table.h"
 
 namespace lowtide::autodiff {
 namespace {
@@ -37,6 +40,26 @@ TEST(LossNames, AreTheOnesThatCallersLookFor) {
   ir::Graph squared = graph_with("y");
   ASSERT_TRUE(attach_loss(squared, {.kind = LossKind::kMeanSquaredError}));
   EXPECT_TRUE(squared.find_value("target"));
+}
+
+TEST(LossOutput, IsTheFirstThatTheModelLists) {
+  for (const bool early_first : {false, true}) {
+    ir::Graph graph = graph_with("x");
+    const ir::ValueId x = graph.outputs()[0];
+    const auto early = ops::append(graph, "Exp", {x}, {});
+    ASSERT_TRUE(early);
+    const ir::ValueId made_early = graph.op(*early).outputs[0];
+    const auto late = ops::append(graph, "Tanh", {made_early}, {});
+    ASSERT_TRUE(late);
+    const ir::ValueId made_late = graph.op(*late).outputs[0];
+    for (const ir::ValueId id : {early_first ? made_early : made_late, made_early, made_late})
+      graph.set_output(id, true);
+    const auto loss = attach_loss(graph, {.kind = LossKind::kMeanSquaredError});
+    ASSERT_TRUE(loss) << loss.error().message;
+    EXPECT_EQ(graph.op(graph.value(*loss).producer).inputs[0],
+              early_first ? made_early : made_late);
+    EXPECT_EQ(graph.outputs(), std::vector{*loss});
+  }
 }
 
 TEST(LossNames, AClashIsRefused) {

@@ -59,6 +59,32 @@ std::optional<ValueId> Graph::find_value(std::string_view wanted) const {
   return found->second;
 }
 
+std::vector<ValueId> Graph::outputs() const {
+  std::vector<ValueId> found;
+  for (const ValueId id : values())
+    if (values_[id].is_output) found.push_back(id);
+  std::stable_sort(found.begin(), found.end(), [&](ValueId a, ValueId b) {
+    return values_[a].output_rank < values_[b].output_rank;
+  });
+  return found;
+}
+
+void Graph::set_output(ValueId id, bool is_output) {
+  Value& value = values_[id];
+  if (value.is_output == is_output) return;
+  int64_t rank = 0;
+  if (is_output)
+    for (const ValueId other : values())
+      if (values_[other].is_output) rank = std::max(rank, values_[other].output_rank + 1);
+  value.is_output = is_output;
+  value.output_rank = rank;
+}
+
+void Graph::keep_output(ValueId id, const Value& was) {
+  values_[id].is_output = was.is_output;
+  values_[id].output_rank = was.output_rank;
+}
+
 void Graph::rename(ValueId id, std::string wanted) {
   LT_CHECK(value_by_name_.emplace(wanted, id).second, wanted);
   value_by_name_.erase(values_[id].name);

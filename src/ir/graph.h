@@ -79,8 +79,9 @@ struct Value {
   StorageId storage;       // set by the graph
   OpId producer;           // none: there from the start
   Category category = Category::kActivation;
-  bool is_output = false;  // a result of the step: stays to its end
-  InitialValue initial;    // only when producer is none
+  bool is_output = false;   // a result of the step: stays to its end
+  int64_t output_rank = 0;  // among the outputs (Graph::outputs); 0 where it is none
+  InitialValue initial;     // only when producer is none
   bool operator==(const Value&) const = default;
 };
 
@@ -123,10 +124,14 @@ class Graph {
   // All values in a storage, ascending: root, views, later versions.
   std::span<const ValueId> values_in(StorageId id) const { return members_[id]; }
   std::optional<ValueId> find_value(std::string_view name) const;
+  // The results of the step in the order in which they were declared: by rank, then by id.
+  std::vector<ValueId> outputs() const;
 
   // The few facts that may change after a value or op was added; none of them changes dependencies.
   void rename(ValueId id, std::string wanted);  // nobody may have the name
-  void set_output(ValueId id, bool is_output) { values_[id].is_output = is_output; }
+  void set_output(ValueId id, bool is_output);  // a new one comes after all there are
+  // An output, or none, as `was` in the graph that a pass rewrites: at the same place of the order.
+  void keep_output(ValueId id, const Value& was);
   void set_category(ValueId id, Category category) { values_[id].category = category; }
   void set_initial(ValueId id, InitialValue initial) { values_[id].initial = std::move(initial); }
   void add_control(OpId before, OpId after);

@@ -35,6 +35,24 @@ TEST(GraphTest, KeepsStoragesReadersAndNames) {
   EXPECT_TRUE(check(graph).has_value());
 }
 
+TEST(GraphTest, KeepsTheOrderOfItsOutputs) {
+  Graph graph;
+  std::vector<ValueId> v;
+  for (const char* name : {"a", "b", "c", "d"}) v.push_back(graph.add_value(value(name, {4})));
+  for (const size_t i : {2, 0, 3}) graph.set_output(v[i], true);
+  EXPECT_EQ(graph.outputs(), (std::vector{v[2], v[0], v[3]}));
+  graph.set_output(v[2], true);  // it is one already
+  EXPECT_EQ(graph.outputs(), (std::vector{v[2], v[0], v[3]}));
+  graph.set_output(v[0], false);
+  EXPECT_EQ(graph.value(v[0]).output_rank, 0);
+  graph.set_output(v[1], true);
+  EXPECT_EQ(graph.outputs(), (std::vector{v[2], v[3], v[1]}));
+  Graph again;
+  for (const char* name : {"b", "c", "d"})
+    again.keep_output(again.add_value(value(name, {4})), graph.value(*graph.find_value(name)));
+  EXPECT_EQ(again.outputs(), (std::vector{ValueId(1), ValueId(2), ValueId(0)}));
+}
+
 TEST(GraphTest, BlockedLayoutsHaveTheirOwnSize) {
   Value v = value("w", {3, 5});
   v.layout = {{}, "aB16b", 256};

@@ -8,11 +8,11 @@
 //     attr "trans_b" int 1
 //     control n0
 //     out "y" f32 [batch, 10] activation own
-//     out "z" f32 [10*batch] activation view v2 [0] layout "row_major" output
+//     out "z" f32 [10*batch] activation view v2 [0] layout "row_major" output 1
 //
-// Names are quoted; values are v<id>, ops n<id>, an absent optional input is "-". The reader checks
-// everything that add_value and add_op take for granted; it looks at one line at a time and never
-// recurses.
+// Names are quoted; values are v<id>, ops n<id>, an absent optional input is "-". An output's
+// number is its rank among the outputs, 0 where it has none. The reader checks everything that
+// add_value and add_op take for granted; it looks at one line at a time and never recurses.
 #include "ir/graph_text.h"
 
 #include <fmt/format.h>
@@ -30,6 +30,8 @@ namespace {
 constexpr std::array<std::string_view, 3> kAliasWords = {"own", "view", "update"};
 constexpr std::array<std::string_view, 5> kInitialWords = {"fed", "seeded", "zero", "inline",
                                                            "external"};
+
+constexpr int64_t kLargestRank = int64_t{1} << 32;
 
 // ---- printing
 
@@ -86,7 +88,9 @@ class Printer {
 
   void tail(const Value& value) {
     if (value.layout != Layout{}) line(" layout {}", quoted(lowtide::print(value.layout)));
-    out_ += value.is_output ? " output\n" : "\n";
+    if (value.is_output) out_ += " output";
+    if (value.output_rank != 0) line(" {}", value.output_rank);
+    out_ += '\n';
   }
 
   void given(const Value& value) {
@@ -373,6 +377,10 @@ class Reader {
       if (!lowtide::parse(layout, value.layout)) return line.fail("a layout such as \"perm:0231\"");
     }
     value.is_output = line.accept("output");
+    if (!value.is_output || line.at_end()) return done(line);
+    LT_ASSIGN(value.output_rank, line.integer());
+    if (value.output_rank < 0 || value.output_rank > kLargestRank)
+      return line.fail(fmt::format("a rank between 0 and {} before this", kLargestRank));
     return done(line);
   }
 

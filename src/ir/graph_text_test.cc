@@ -51,6 +51,7 @@ Value random_value(Rng& rng, std::string name) {
   for (uint64_t n = rng.below(4); n > 0; --n) value.dims.push_back(random_size(rng));
   value.category = static_cast<Category>(rng.below(kCategories));
   value.is_output = rng.below(4) == 0;
+  if (value.is_output) value.output_rank = rng.between(0, 3);
   if (value.dims.size() == 3 && rng.below(2)) value.layout.order = {0, 2, 1};
   if (rng.below(9) == 0) value.layout = {{}, "aBc:16", 4096};
   return value;

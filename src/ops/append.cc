@@ -126,7 +126,7 @@ Result<ir::OpId> append_again(ir::Graph& graph, const ir::Graph& from, ir::OpId 
   LT_CHECK(made.size() == old.outputs.size(), old.name);
   for (size_t i = 0; i < made.size(); ++i) {
     const ir::Value& was = from.value(old.outputs[i]);
-    graph.set_output(made[i], was.is_output);
+    graph.keep_output(made[i], was);
     if (graph.value(made[i]).alias == ir::Alias::kOwn)
       graph.set_category(made[i], own_category(old, was));
     else if (was.category == Category::kGradient)

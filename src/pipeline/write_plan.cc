@@ -49,6 +49,7 @@ class Writer {
       out.storage = plan_id(value.storage);
       out.producer = plan_id(value.producer);
       out.is_output = value.is_output;
+      out.output_rank = value.output_rank;
       const ir::InitialValue& initial = value.initial;
       out.initial = {static_cast<plan::PlanInitial::Kind>(initial.kind), initial.bytes,
                      initial.file, initial.offset, initial.length};

@@ -67,7 +67,8 @@ struct PlanValue {
   PlanStorageId storage{};
   PlanOpId producer{};  // none: there before the step
   bool is_output = false;
-  PlanInitial initial{};  // when producer is none
+  int64_t output_rank = 0;  // outputs are listed by rank, then by id
+  PlanInitial initial{};    // when producer is none
   bool operator==(const PlanValue&) const = default;
 };
 

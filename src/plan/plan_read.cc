@@ -285,6 +285,7 @@ Status Reader::value(const Place& place, PlanValue& out) const {
     if (key == "storage") return id(member, out.storage);
     if (key == "producer") return id(member, out.producer);
     if (key == "is_output") return boolean(member, out.is_output);
+    if (key == "output_rank") return size(member, out.output_rank);
     if (key == "initial") return initial(member, out.initial);
     return unknown(member);
   };

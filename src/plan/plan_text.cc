@@ -229,6 +229,7 @@ class Printer {
     member("storage"), id(v.storage);
     if (v.producer.valid()) member("producer"), id(v.producer);
     if (v.is_output) member("is_output"), raw("true");
+    if (v.output_rank != 0) member("output_rank"), number(v.output_rank);
     if (!v.producer.valid()) member("initial"), initial(v.initial);
   }
 

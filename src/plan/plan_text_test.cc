@@ -68,7 +68,8 @@ Plan small_plan() {
                          .offset_bytes = 8,
                          .storage = made,
                          .producer = PlanOpId(1),
-                         .is_output = true});
+                         .is_output = true,
+                         .output_rank = 2});
   plan.ops.push_back({.kind = "Slice",
                       .name = "slice",
                       .inputs = {y},

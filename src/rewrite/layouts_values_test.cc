@@ -75,6 +75,7 @@ class RandomGraph {
     for (int step = 0; step < 14; ++step) grow();
     for (int u = 0; u < 2; ++u) update();
     graph_.set_output(pool_.back(), true);
+    graph_.set_output(pool_[pool_.size() / 2], true);
   }
 
   const ir::Graph& graph() const { return graph_; }
@@ -276,6 +277,7 @@ void check_ops(const ir::Graph& before, const ir::Graph& after) {
     for (size_t i = 0; i < old.outputs.size(); ++i) {
       EXPECT_EQ(after.value(now.outputs[i]).name, before.value(old.outputs[i]).name);
       EXPECT_EQ(after.value(now.outputs[i]).is_output, before.value(old.outputs[i]).is_output);
+      EXPECT_EQ(after.value(now.outputs[i]).output_rank, before.value(old.outputs[i]).output_rank);
     }
   }
 }

@@ -162,7 +162,7 @@ class TypePass {
   void stand_in(ValueId old, ValueId made) {
     const ir::Value& value = old_.value(old);
     graph_.set_category(made, value.category);
-    graph_.set_output(made, value.is_output);
+    graph_.keep_output(made, value);
     value_[old] = made;
   }
 
