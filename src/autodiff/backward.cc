@@ -25,9 +25,11 @@ const RuleTable& rules() {
   return table;
 }
 
-// Ops whose derivative is zero wherever it exists: nothing flows through them.
+// Ops through which nothing flows: their derivative is zero wherever it exists, or they follow
+// statistics beside the computation (PyTorch's running ones take no part in the backward pass).
 bool is_flat(std::string_view kind) {
-  for (const std::string_view flat : {"Floor", "Ceil", "Round", "Sign", "RandomUniform"})
+  for (const std::string_view flat :
+       {"Floor", "Ceil", "Round", "Sign", "RandomUniform", "RunningUpdate"})
     if (kind == flat) return true;
   return false;
 }

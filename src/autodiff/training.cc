@@ -3,15 +3,27 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <utility>
+
+#include "ops/keep_overwritten.h"
 
 namespace lowtide::autodiff {
 namespace {
+
+// A running statistic: the forward pass itself gives it new contents.
+bool follows_the_batch(const ir::Graph& graph, ir::ValueId id) {
+  const auto members = graph.values_in(graph.value(id).storage);
+  return std::any_of(members.begin(), members.end(), [&](ir::ValueId member) {
+    return graph.value(member).alias == ir::Alias::kUpdate;
+  });
+}
 
 std::vector<ir::ValueId> trainable(const ir::Graph& graph, const TrainingOptions& options) {
   std::vector<ir::ValueId> parameters;
   for (const ir::ValueId id : graph.values()) {
     const ir::Value& value = graph.value(id);
-    if (value.producer.valid() || value.category != Category::kParameter || !is_float(value.dtype))
+    if (value.producer.valid() || value.category != Category::kParameter ||
+        !is_float(value.dtype) || follows_the_batch(graph, id))
       continue;
     if (std::count(options.frozen.begin(), options.frozen.end(), value.name) == 0)
       parameters.push_back(id);
@@ -46,6 +58,7 @@ Result<ir::Graph> make_training_graph(const ir::Graph& forward, const TrainingOp
   } else {
     for (const TrainedParameter& t : trained) graph.set_output(t.gradient, true);
   }
+  LT_ASSIGN(graph, ops::keep_overwritten(std::move(graph)));
   LT_RETURN_IF_ERROR(ir::check(graph));
   return graph;
 }

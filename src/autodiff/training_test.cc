@@ -113,6 +113,34 @@ TEST(Training, SlopesOfAConvolutionNet) {
   expect_training_slopes(w, given, {}, kStatistics);
 }
 
+// A statistic that the network also reads as data, before its update and after: its old contents
+// stay for the gradient of the product, no gradient goes into it, and none through its update.
+TEST(Training, SlopesBesideAStatisticThatIsDataToo) {
+  GraphWriter w;
+  const ValueId x = w.leaf("x", {6, 4}, Category::kInput), mean = w.leaf("running_mean", {4});
+  const ValueId h = w.op("Mul", {w.op("Mul", {x, w.leaf("scale", {4})}), mean});
+  const auto made =
+      w.ops("BatchNormTrain", {h, w.leaf("weight", {4}), w.leaf("bias", {4})}, {{"epsilon", 1e-5}});
+  const ValueId now = w.op("RunningUpdate", {mean, made[1]}, {{"momentum", 0.1}});
+  w.graph.set_output(w.op("Mul", {made[0], w.op("Exp", {now})}), true);
+  ref::Named given = w.given;
+  given["labels"] = labels_of({6}, 4);
+  TrainingOptions options;
+  options.update = false;
+  const auto trained = make_training_graph(w.graph, options);
+  ASSERT_TRUE(trained) << trained.error().message;
+  EXPECT_FALSE(trained->find_value("grad/running_mean"));
+  EXPECT_TRUE(trained->find_value("running_mean/kept"));
+  const auto values =
+      ref::interpret(*trained, given, {.seed = 5, .precision = ref::Precision::kF64});
+  ASSERT_TRUE(values) << values.error().message;
+  // The loss's slope along the bias, which the statistic does not follow; along the scale it would.
+  const ValueId loss = *trained->find_value("loss");
+  for (const char* name : {"weight", "bias"})
+    expect_slope(*trained, loss, given, name,
+                 values->at(*trained->find_value(std::string("grad/") + name)));
+}
+
 TEST(Training, SlopesOfADenseLabelling) {  // rank 4: classes along axis 1
   GraphWriter w;
   const ValueId x = w.leaf("x", {2, 3, 4, 4}, Category::kInput);

@@ -16,6 +16,7 @@
 #include "io/onnx_branches.h"
 #include "io/onnx_ops.h"
 #include "io/shape_rules.h"
+#include "ops/keep_overwritten.h"
 #include "ops/op_table.h"
 
 namespace lowtide::io {
@@ -125,6 +126,7 @@ Result<ir::Graph> Conversion::run() {
   }
   LT_RETURN_IF_ERROR(check_declared());
   LT_RETURN_IF_ERROR(mark_outputs());
+  LT_ASSIGN(graph_, ops::keep_overwritten(std::move(graph_)));
   LT_RETURN_IF_ERROR(ir::check(graph_));
   return std::move(graph_);
 }
@@ -165,6 +167,9 @@ std::vector<std::string> Conversion::dry_run() {
   if (auto status = check_declared(); !status) refuse(status.error().message);
   if (!unmade.empty() || !refusals.empty()) return refusals;
   if (auto status = mark_outputs(); !status) refuse(status.error().message);
+  auto kept = ops::keep_overwritten(std::move(graph_));
+  if (!kept) return {kept.error().message};
+  graph_ = std::move(*kept);
   if (auto status = ir::check(graph_); !status) refuse(status.error().message);
   return refusals;
 }
@@ -371,8 +376,9 @@ Result<ir::ValueId> Conversion::named_output(const std::string& name) {
   LT_ASSIGN(const ir::ValueId value, materialize(name));
   const ir::Value& made = graph_.value(value);
   if (made.name == name) return value;
-  if (graph_.find_value(name))
-    return error(ErrorCode::kInternal, fmt::format("another value is called '{}'", name));
+  const auto first = graph_.find_value(name);
+  if (first && graph_.value(*first).storage == made.storage) return *first;  // overwritten since
+  if (first) return error(ErrorCode::kInternal, fmt::format("another value is called '{}'", name));
   const bool parameter = !made.producer.valid() && made.category == Category::kParameter;
   const ops::AppendOptions called = {.name = name, .module = {}, .output_names = {name}};
   LT_ASSIGN(const ir::OpId op,

@@ -136,6 +136,8 @@ class NodeCall {
   // parameter's or buffer's storage, if the value shows all of that storage. None: it is fed,
   // constant or made by the step, or the graph is not for training.
   std::optional<ir::ValueId> buffer(ir::ValueId id) const;
+  // Who reads the tensor of input i after this node reads `version`.
+  void renew(size_t i, ir::ValueId version);
 
   // The unwritten transposition behind an input: its source and perm.
   std::optional<std::pair<ir::ValueId, std::vector<size_t>>> pending_transpose(size_t i) const;

@@ -53,7 +53,9 @@ Status following_statistic(NodeCall& call, size_t output, ValueId running, Value
 
 // Statistics of the batch, and running ones that follow them: in place where they are buffers of
 // the model. Fed and constant ones are never overwritten. The one-output form is PyTorch's when the
-// caller says that the graph is for training. ONNX's momentum is the weight of the old value.
+// caller says that the graph is for training: there who reads a statistic after this node reads
+// what it has become; in ONNX's own form an initializer is the same wherever it is read. ONNX's
+// momentum is the weight of the old value.
 Status batch_norm_train(NodeCall& call, const ir::Attrs& attrs, bool unbiased) {
   LT_ASSIGN(const std::vector<ValueId> inputs, values(call, 5));
   LT_ASSIGN(const std::vector<ValueId> made,
@@ -74,9 +76,10 @@ Status batch_norm_train(NodeCall& call, const ir::Attrs& attrs, bool unbiased) {
     }
     const std::vector<ValueId> operands = {*buffer, made[i]};
     const ir::Attrs update = {{"momentum", momentum}, {"correction", correction}};
-    LT_RETURN_IF_ERROR((call.wants(i) ? call.result_at(i, "RunningUpdate", operands, update)
-                                      : call.emit("RunningUpdate", operands, update))
-                           .map([](ValueId) {}));
+    LT_ASSIGN(const ValueId followed,
+              (call.wants(i) ? call.result_at(i, "RunningUpdate", operands, update)
+                             : call.emit("RunningUpdate", operands, update)));
+    if (unbiased) call.renew(i + 2, followed);
   }
   return {};
 }

@@ -113,6 +113,10 @@ std::optional<ir::ValueId> NodeCall::buffer(ir::ValueId id) const {
   return newest;
 }
 
+void NodeCall::renew(size_t i, ir::ValueId version) {
+  door_.slot(node_.inputs[i]).value = version;
+}
+
 Result<ir::ValueId> NodeCall::value(size_t i) {
   return door_.materialize(node_.inputs[i]);
 }

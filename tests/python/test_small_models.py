@@ -3,10 +3,11 @@ parameters that take their gradient from a convolution. Through the commands tha
 
 import functools
 import json
+import sys
 
 import numpy as np
 import pytest
-from lowtide_cli import expect_error, run, run_json
+from lowtide_cli import ROOT, expect_error, run, run_json
 from seeded_values import float_input
 
 onnx = pytest.importorskip("onnx")
@@ -135,6 +136,60 @@ def test_constant_statistics_in_a_training_step(tmp_path):
     assert float(values["loss"]) == pytest.approx(float(loss), rel=1e-5)
     for key, weight in weights.items():
         np.testing.assert_allclose(values[f"new/{key}"], (weight - 0.1 * weight.grad).detach().numpy(), atol=1e-5)
+
+
+def test_statistics_that_are_read_elsewhere_follow_as_in_pytorch(tmp_path):
+    """As data before their norm and after it, and by a second norm: each sees what they are then, and none gets a gradient."""
+    model = write(tmp_path, """g (float[4,3,2,2] x) => (float[4,3,2,2] y)
+        <float[3] s = {1, 0.5, 2}, float[3] b = {0, 1, -1}, float[3] m = {1, 2, 3}, float[3] v = {4, 5, 6}, int64[3] c = {3, 1, 1},
+         float[3] w = {0.5, -1, 2}>
+        { m1 = Mul(m, w) m2 = Reshape(m1, c) p = Mul(x, m2)
+          q = BatchNormalization(p, s, b, m, v) r = BatchNormalization(q, s, b, m, v)
+          m3 = Mul(m, w) m4 = Reshape(m3, c) y = Add(r, m4) }""")
+    values = step(tmp_path, model, "--train", "--loss", "mse", "--optimizer", "sgd", "--momentum", "0",
+                  "--learning-rate", "0.1", "--weight-decay", "0")
+    trained = {"s": [1, 0.5, 2], "b": [0, 1, -1], "w": [0.5, -1, 2]}
+    trained = {key: torch.tensor(value).double().requires_grad_() for key, value in trained.items()}
+    mean, variance = torch.tensor([1, 2, 3]).double(), torch.tensor([4, 5, 6]).double()
+    # PyTorch itself refuses to differentiate a product with what is overwritten since; it would be with the old contents.
+    old = mean.clone()
+    norm = functools.partial(torch.nn.functional.batch_norm, running_mean=mean, running_var=variance, training=True)
+    x = torch.tensor(drawn("x", (4, 3, 2, 2))).double()
+    q = norm(x * (old * trained["w"]).reshape(3, 1, 1), weight=trained["s"], bias=trained["b"])
+    r = norm(q, weight=trained["s"], bias=trained["b"])
+    loss = torch.nn.functional.mse_loss(r + (mean.clone() * trained["w"]).reshape(3, 1, 1),
+                                        torch.tensor(drawn("target", (4, 3, 2, 2))).double())
+    loss.backward()
+    assert float(values["loss"]) == pytest.approx(float(loss), rel=1e-5)
+    for key, weight in trained.items():
+        np.testing.assert_allclose(values[f"new/{key}"], (weight - 0.1 * weight.grad).detach().numpy(), atol=1e-5)
+    statistics = [value for key, value in values.items() if "RunningUpdate" in key and value.shape == (3,)]
+    for expected in (mean, variance):
+        assert any(np.allclose(value, expected, atol=1e-5) for value in statistics), (expected, statistics)
+    assert "grad/m" not in values and "grad/v" not in values
+
+
+def test_a_loss_is_attached_to_the_first_output_of_the_file(tmp_path):
+    """Which is computed last, beside the output that it is computed from."""
+    model = write(tmp_path, """g (float[2,4] x) => (float[2,3] late, float[2,4] early) <float[4,3] w = {1,2,3,4,5,6,7,8,9,10,11,12}>
+        { early = Relu(x)  late = MatMul(early, w) }""")
+    values = step(tmp_path, model, "--train", "--loss", "mse")
+    late = np.maximum(drawn("x", (2, 4)), 0) @ np.arange(1, 13, dtype=np.float32).reshape(4, 3)
+    np.testing.assert_allclose(values["loss"], np.mean((late - drawn("target", (2, 3))) ** 2), rtol=1e-5)
+
+
+def test_the_c_abi_lists_outputs_in_the_order_of_the_file(tmp_path):
+    pytest.importorskip("ml_dtypes")
+    sys.path.insert(0, str(ROOT / "tests/fuzz_against_onnxruntime"))
+    try:
+        import library
+    finally:
+        sys.path.pop(0)
+    # d is made in another element type, c by a view, x is an input.
+    path = write(tmp_path, """g (float[2,4] x) => (float16[2,4] d, float[2,4] b, float[8] c, float[2,4] x, float[2,4] a)
+        <int64[1] s = {8}> { a = Exp(x)  b = Tanh(a)  c = Reshape(a, s)  h = Cast <to = 10> (b)  d = Sqrt(h) }""")
+    with library.Model(library.Library(), str(path)) as model, library.Plan(model) as plan, library.Session(plan) as session:
+        assert list(session.values(library.OUTPUTS)) == ["d", "b", "c", "x", "a"]
 
 
 def test_a_positional_map_moves(tmp_path):

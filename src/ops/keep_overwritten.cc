@@ -1,0 +1,150 @@
+// One walk finds, for every update, the values that are read after it though it ended them; a
+// second writes the graph again with a Copy of each before the update. Linear in operands.
+#include "ops/keep_overwritten.h"
+
+#include <algorithm>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "ops/op_table.h"
+
+namespace lowtide::ops {
+namespace {
+
+using ir::OpId;
+using ir::ValueId;
+
+// The values of ended contents that somebody reads, by the op that ends them.
+class LateReads {
+ public:
+  explicit LateReads(const ir::Graph& graph)
+      : graph_(graph),
+        current_(graph.storage_count()),
+        ended_by_(graph.value_count()),
+        of_copy_(graph.value_count()),
+        kept_(graph.op_count()) {
+    for (const ir::StorageId s : graph.storages()) current_[s] = graph.storage(s).root;
+    for (const OpId op : graph.ops()) visit(op);
+  }
+
+  bool any() const { return any_; }
+  const std::set<ValueId>& kept_before(OpId update) const { return kept_[update]; }
+
+ private:
+  // The value that brought the contents that `value` shows.
+  ValueId version_of(ValueId value) const {
+    while (graph_.value(value).alias == ir::Alias::kView) value = graph_.value(value).base;
+    return value;
+  }
+
+  bool updates(const ir::Op& op, ValueId input) const {
+    return std::any_of(op.outputs.begin(), op.outputs.end(), [&](ValueId output) {
+      const ir::Value& value = graph_.value(output);
+      return value.alias == ir::Alias::kUpdate && value.base == input;
+    });
+  }
+
+  void visit(OpId id) {
+    const ir::Op& op = graph_.op(id);
+    std::set<ValueId> copied;
+    for (const ValueId input : op.inputs) {
+      if (!input.valid()) continue;
+      const ValueId version = version_of(input);
+      if (of_copy_[input] != 0 || current_[graph_.value(input).storage] == version) continue;
+      if (updates(op, input)) continue;  // for ir::check to tell
+      kept_[ended_by_[version]].insert(input);
+      copied.insert(input);
+      any_ = true;
+    }
+    for (const ValueId output : op.outputs) {
+      const ir::Value& value = graph_.value(output);
+      if (value.alias == ir::Alias::kView)
+        of_copy_[output] =
+            static_cast<char>(of_copy_[value.base] != 0 || copied.contains(value.base));
+      if (value.alias != ir::Alias::kUpdate) continue;
+      ended_by_[current_[value.storage]] = id;
+      current_[value.storage] = output;
+    }
+  }
+
+  const ir::Graph& graph_;
+  IdVector<ir::StorageId, ValueId> current_;
+  IdVector<ValueId, OpId> ended_by_;
+  IdVector<ValueId, char> of_copy_;  // views of what will be a copy
+  IdVector<OpId, std::set<ValueId>> kept_;
+  bool any_ = false;
+};
+
+class Rewrite {
+ public:
+  Rewrite(const ir::Graph& graph, const LateReads& late)
+      : old_(graph), late_(late), value_(graph.value_count()), op_(graph.op_count()) {}
+
+  Result<ir::Graph> run() {
+    graph_.name = old_.name;
+    graph_.producer = old_.producer;
+    graph_.bindings = old_.bindings;
+    size_t next_op = 0;
+    for (const ValueId v : old_.values()) {
+      const ir::Value& value = old_.value(v);
+      if (!value.producer.valid()) value_[v] = graph_.add_value(value);
+      while (value.producer.valid() && next_op <= value.producer.index())
+        LT_RETURN_IF_ERROR(add(OpId(next_op++)));
+    }
+    while (next_op < old_.op_count()) LT_RETURN_IF_ERROR(add(OpId(next_op++)));
+    return std::move(graph_);
+  }
+
+ private:
+  Status add(OpId id) {
+    const ir::Op& op = old_.op(id);
+    std::vector<ValueId> inputs;
+    for (const ValueId input : op.inputs)
+      inputs.push_back(input.valid() ? value_[input] : ValueId::none());
+    for (const ValueId kept : late_.kept_before(id)) {
+      // For who comes after the update: its own inputs are settled above.
+      LT_ASSIGN(value_[kept], keep(kept, op));
+    }
+    std::vector<OpId> control = op.control;
+    for (OpId& before : control) before = op_[before];
+    LT_ASSIGN(op_[id],
+              append_again(graph_, old_, id, std::move(inputs), op.attrs, std::move(control)));
+    for (size_t i = 0; i < op.outputs.size(); ++i)
+      value_[op.outputs[i]] = graph_.op(op_[id]).outputs[i];
+    return {};
+  }
+
+  Result<ValueId> keep(ValueId kept, const ir::Op& update) {
+    AppendOptions options;
+    options.name = unused(old_.value(kept).name + "/kept");
+    options.module = update.module;
+    options.phase = update.phase;
+    LT_ASSIGN(const OpId copy, append(graph_, "Copy", {value_[kept]}, {}, options));
+    return graph_.op(copy).outputs[0];
+  }
+
+  // A name that neither graph has: what comes later keeps its own.
+  std::string unused(const std::string& wanted) const {
+    std::string made = wanted;
+    for (int n = 1; graph_.fresh_name(made) != made || old_.fresh_name(made) != made; ++n)
+      made = wanted + "." + std::to_string(n);
+    return made;
+  }
+
+  const ir::Graph& old_;
+  const LateReads& late_;
+  ir::Graph graph_;
+  IdVector<ValueId, ValueId> value_;  // who reads an old value now reads this
+  IdVector<OpId, OpId> op_;
+};
+
+}  // namespace
+
+Result<ir::Graph> keep_overwritten(ir::Graph graph) {
+  const LateReads late(graph);
+  if (!late.any()) return graph;
+  return Rewrite(graph, late).run();
+}
+
+}  // namespace lowtide::ops
