@@ -107,7 +107,9 @@ class LayoutPass {
 
   // Brings the operands to the first layouts in which the op table can type the op: those they
   // have; where they are of one shape but lie differently, that of the one that the op overwrites,
-  // or else of the first permuted one; row-major. Where there are none, adding the op says why.
+  // or else of the first permuted one; row-major. Layouts that nobody asked for must also have a
+  // kernel, unless row-major has none either: a convolution without fast code for channels-last
+  // data may follow one with. Where there are none, adding the op says why.
   Status settle(const ir::Op& op, const ir::Attrs& attrs, std::vector<ValueId>& inputs,
                 const std::vector<char>& updated, bool wished) {
     Layouts present(inputs.size()), plain(inputs.size());
@@ -118,13 +120,22 @@ class LayoutPass {
       if (updated[i] || wished || layout.blocked.empty()) present[i] = layout;
     }
     const Layouts followed = wished ? plain : all_as_one(inputs, updated, present);
+    const Layouts* chosen = nullptr;
     const Layouts* const ways[] = {&present, &followed, &plain};
     for (const Layouts* layouts : ways) {
-      if (!types(op, attrs, inputs, *layouts)) continue;
-      for (size_t i = 0; i < inputs.size(); ++i)
-        if (inputs[i].valid()) LT_RETURN_IF_ERROR(bring(inputs[i], (*layouts)[i], op));
+      const auto outputs = types(op, attrs, inputs, *layouts);
+      if (!outputs) continue;
+      if (chosen == nullptr) chosen = layouts;  // of those without a kernel the first
+      const bool given = wished || (chosen == layouts && *layouts == Layouts(inputs.size()));
+      if (!given) {
+        LT_ASSIGN(const bool taken, has_kernel(op, attrs, inputs, *layouts, *outputs));
+        if (!taken) continue;
+      }
+      chosen = layouts;
       break;
     }
+    for (size_t i = 0; chosen != nullptr && i < inputs.size(); ++i)
+      if (inputs[i].valid()) LT_RETURN_IF_ERROR(bring(inputs[i], (*chosen)[i], op));
     return {};
   }
 
@@ -146,9 +157,10 @@ class LayoutPass {
     return layouts;
   }
 
-  // Whether the op table can type the op on operands that lie so.
-  bool types(const ir::Op& op, const ir::Attrs& attrs, const std::vector<ValueId>& inputs,
-             const Layouts& layouts) const {
+  // The op's outputs on operands that lie so, if the op table can type it.
+  Result<std::vector<ops::OutputType>> types(const ir::Op& op, const ir::Attrs& attrs,
+                                             const std::vector<ValueId>& inputs,
+                                             const Layouts& layouts) const {
     ops::Instance instance{op.kind, &attrs, {}};
     for (size_t i = 0; i < inputs.size(); ++i) {
       instance.inputs.emplace_back();
@@ -156,7 +168,19 @@ class LayoutPass {
       const ir::Value& value = graph_.value(inputs[i]);
       instance.inputs.back() = ops::Type{value.dtype, value.dims, layouts[i]};
     }
-    return ops::infer(instance).has_value();
+    return ops::infer(instance);
+  }
+
+  Result<bool> has_kernel(const ir::Op& op, const ir::Attrs& attrs,
+                          const std::vector<ValueId>& inputs, const Layouts& layouts,
+                          const std::vector<ops::OutputType>& outputs) const {
+    const auto is_view = [](const ops::OutputType& out) { return out.alias == ir::Alias::kView; };
+    if (std::all_of(outputs.begin(), outputs.end(), is_view)) return true;
+    LT_ASSIGN(plan::OpDesc desc, describe(op, attrs, inputs));
+    for (size_t i = 0; i < inputs.size(); ++i)
+      if (desc.inputs[i]) desc.inputs[i]->layout = layouts[i];
+    for (size_t o = 0; o < outputs.size(); ++o) desc.outputs[o].layout = outputs[o].type.layout;
+    return catalog_.workspace_bytes(desc).has_value();
   }
 
   // Makes `input` its copy in another layout, if it lies otherwise.

@@ -82,6 +82,32 @@ TEST(Layouts, MixedOperandsFollowThePermutedOneAndReshapeGoesBack) {
   EXPECT_TRUE(ir::check(report->graph).has_value());
 }
 
+// Convolutions wish for channels-last data; of what follows them only some kernels take it.
+class NarrowCatalog : public PickyCatalog {
+ public:
+  explicit NarrowCatalog(std::string taken) : taken_(std::move(taken)) {}
+  Result<int64_t> workspace_bytes(const plan::OpDesc& op) const override {
+    const bool permuted = !op.inputs[0]->layout.row_major();
+    if (op.kind == "Conv" || (permuted ? taken_ == "permuted" : taken_ == "plain")) return 0;
+    return error(ErrorCode::kInput, "no kernel");
+  }
+
+ private:
+  std::string taken_;
+};
+
+TEST(Layouts, WhatNobodyWishedForMustHaveAKernel) {
+  for (const auto& [taken, reorders] : {std::pair("permuted", 2), {"plain", 3}, {"neither", 2}}) {
+    ir::Graph graph;
+    const auto x = add_value(graph, "x", {2, 8, 6, 6}, Category::kInput);
+    const auto w = add_value(graph, "w", {8, 8, 3, 3}, Category::kParameter);
+    ASSERT_TRUE(ops::append(graph, "Exp", {conv(graph, x, w)}, {}).has_value());
+    const auto report = choose_layouts(graph, NarrowCatalog(taken));
+    ASSERT_TRUE(report.has_value()) << report.error().message;
+    EXPECT_EQ(report->reorders, reorders) << taken;
+  }
+}
+
 TEST(Layouts, WithoutWishesNothingChanges) {
   ir::Graph graph;
   const auto x = add_value(graph, "x", {2, 8}, Category::kInput);
