@@ -33,11 +33,13 @@ Result<Gru> gru_of(const OpDesc& op, size_t x, size_t weights, size_t lengths) {
   return made;
 }
 
-const float* input(const KernelArgs& args, size_t i) {
-  return i < args.inputs.size() ? static_cast<const float*>(args.inputs[i]) : nullptr;
+template <class T>
+const T* input_of(const KernelArgs& args, size_t i) {
+  return i < args.inputs.size() ? static_cast<const T*>(args.inputs[i]) : nullptr;
 }
-float* output(const KernelArgs& args, size_t i) {
-  return static_cast<float*>(args.outputs[i]);
+template <class T>
+T* output_of(const KernelArgs& args, size_t i) {
+  return static_cast<T*>(args.outputs[i]);
 }
 
 // [B, columns] out of rows of `row` elements.
@@ -48,6 +50,7 @@ StridedMatrix rows_of(const Recurrence& r, int64_t columns, int64_t row) {
 // ---- forward
 // ----------------------------------------------------------------------------------------------------
 
+template <class T>
 class Forward {
  public:
   static Result<Forward> make(const OpDesc& op, const Gru& gru, bool keeps) {
@@ -72,11 +75,11 @@ class Forward {
 
   void run(const KernelArgs& args) const {
     const Recurrence& r = gru_.r;
-    float *h = output(args, 1), *fed = fed_of(args), *reset = reset_of(args);
+    T *h = output(args, 1), *fed = fed_of(args), *reset = reset_of(args);
     void* scratch = reinterpret_cast<char*>(reset) + reset_bytes();
     for (int64_t d = 0; d < r.directions; ++d) {
       start_state(r, d, input(args, 3), h);
-      const float* weights = input(args, 1) + r.weights_at(d);
+      const T* weights = input(args, 1) + r.weights_at(d);
       for (int64_t number = 0; number < r.steps; ++number) {
         const int64_t t = r.step(d, number);
         feed_->run(h + r.state_at(d, 0), weights, fed, scratch);
@@ -93,15 +96,17 @@ class Forward {
   }
 
  private:
-  int64_t fed_bytes() const { return float_bytes(gru_.r.batch * 3 * gru_.r.units); }
-  int64_t reset_bytes() const { return float_bytes(gru_.r.states()); }
-  float* fed_of(const KernelArgs& args) const { return static_cast<float*>(args.workspace); }
-  float* reset_of(const KernelArgs& args) const {
-    return reinterpret_cast<float*>(static_cast<char*>(args.workspace) + fed_bytes());
+  static const T* input(const KernelArgs& args, size_t i) { return input_of<T>(args, i); }
+  static T* output(const KernelArgs& args, size_t i) { return output_of<T>(args, i); }
+  int64_t fed_bytes() const { return bytes_of<T>(gru_.r.batch * 3 * gru_.r.units); }
+  int64_t reset_bytes() const { return bytes_of<T>(gru_.r.states()); }
+  T* fed_of(const KernelArgs& args) const { return static_cast<T*>(args.workspace); }
+  T* reset_of(const KernelArgs& args) const {
+    return reinterpret_cast<T*>(static_cast<char*>(args.workspace) + fed_bytes());
   }
 
   // Where a sequence's gates are made: in the output that keeps them, or where the product was.
-  float* gates_of(const KernelArgs& args, int64_t d, int64_t t, int64_t b) const {
+  T* gates_of(const KernelArgs& args, int64_t d, int64_t t, int64_t b) const {
     const Recurrence& r = gru_.r;
     return keeps_ ? output(args, 2) + r.gates_at(t, b, d) : fed_of(args) + b * 3 * r.units;
   }
@@ -110,51 +115,51 @@ class Forward {
   void set_gates(const KernelArgs& args, int64_t d, int64_t t, int64_t b, int64_t first,
                  int64_t n) const {
     const Recurrence& r = gru_.r;
-    float* reset = reset_of(args) + b * r.units + first;
+    T* reset = reset_of(args) + b * r.units + first;
     if (!r.live(input(args, 4), t, b)) {
-      std::fill_n(reset, n, 0.0f);
+      std::fill_n(reset, n, T{0});
       return;
     }
-    const float* x = input(args, 0) + r.gates_at(t, b, d) + first;
-    const float* fed = fed_of(args) + b * 3 * r.units + first;
-    float* gates = gates_of(args, d, t, b) + first;
+    const T* x = input(args, 0) + r.gates_at(t, b, d) + first;
+    const T* fed = fed_of(args) + b * 3 * r.units + first;
+    T* gates = gates_of(args, d, t, b) + first;
     for (int64_t g = 0; g < 2; ++g) {
-      float* gate = gates + g * r.units;
+      T* gate = gates + g * r.units;
       for (int64_t j = 0; j < n; ++j) gate[j] = x[g * r.units + j] + fed[g * r.units + j];
       clip_row(gate, n, r.clip);
       gru_.gate.run(gate, n);
     }
-    const float* opened = gates + r.units;
-    const float* h = output(args, 1) + r.state_at(d, b) + first;
-    const float* bias = input(args, 2) == nullptr ? nullptr : input(args, 2) + d * r.units + first;
+    const T* opened = gates + r.units;
+    const T* h = output(args, 1) + r.state_at(d, b) + first;
+    const T* bias = input(args, 2) == nullptr ? nullptr : input(args, 2) + d * r.units + first;
     for (int64_t j = 0; j < n; ++j)
       reset[j] =
-          gru_.after ? fed[2 * r.units + j] + (bias != nullptr ? bias[j] : 0.0f) : opened[j] * h[j];
+          gru_.after ? fed[2 * r.units + j] + (bias != nullptr ? bias[j] : T{0}) : opened[j] * h[j];
   }
 
   void set_state(const KernelArgs& args, int64_t d, int64_t t, int64_t b, int64_t first,
                  int64_t n) const {
     const Recurrence& r = gru_.r;
-    const size_t bytes = static_cast<size_t>(n) * sizeof(float);
-    const float* reset = reset_of(args) + b * r.units + first;
-    float* y = output(args, 0) + r.y_at(t, b, d) + first;
-    float* gates = gates_of(args, d, t, b) + first;
+    const size_t bytes = static_cast<size_t>(n) * sizeof(T);
+    const T* reset = reset_of(args) + b * r.units + first;
+    T* y = output(args, 0) + r.y_at(t, b, d) + first;
+    T* gates = gates_of(args, d, t, b) + first;
     if (keeps_) std::memcpy(output(args, 3) + r.y_at(t, b, d) + first, reset, bytes);
     if (!r.live(input(args, 4), t, b)) {
       std::memset(y, 0, bytes);
       for (int64_t g = 0; g < 3; ++g) std::memset(gates + g * r.units, 0, bytes);
       return;
     }
-    const float* x = input(args, 0) + r.gates_at(t, b, d) + 2 * r.units + first;
-    const float* fed = fed_of(args) + b * 3 * r.units + 2 * r.units + first;
-    const float *update = gates, *opened = gates + r.units;
-    float *candidate = gates + 2 * r.units, *h = output(args, 1) + r.state_at(d, b) + first;
+    const T* x = input(args, 0) + r.gates_at(t, b, d) + 2 * r.units + first;
+    const T* fed = fed_of(args) + b * 3 * r.units + 2 * r.units + first;
+    const T *update = gates, *opened = gates + r.units;
+    T *candidate = gates + 2 * r.units, *h = output(args, 1) + r.state_at(d, b) + first;
     for (int64_t j = 0; j < n; ++j)
       candidate[j] = x[j] + (gru_.after ? opened[j] * reset[j] : fed[j]);
     clip_row(candidate, n, r.clip);
     gru_.hidden.run(candidate, n);
     for (int64_t j = 0; j < n; ++j)
-      h[j] = y[j] = (1.0f - update[j]) * candidate[j] + update[j] * h[j];
+      h[j] = y[j] = (T{1} - update[j]) * candidate[j] + update[j] * h[j];
   }
 
   Gru gru_;
@@ -162,12 +167,13 @@ class Forward {
   bool keeps_ = false;
 };
 
-Result<Built> build_gru(const OpDesc& op) {
+template <class T>
+Result<Built> gru_of_type(const OpDesc& op) {
   const bool keeps = op.kind == "GruTrain";
   LT_RETURN_IF_ERROR(check_counts(op, 2, 5, keeps ? 4 : 2));
   LT_ASSIGN(const Gru gru, gru_of(op, 0, 1, 4));
-  LT_ASSIGN(Forward made, Forward::make(op, gru, keeps));
-  const auto forward = std::make_shared<Forward>(std::move(made));
+  LT_ASSIGN(Forward<T> made, Forward<T>::make(op, gru, keeps));
+  const auto forward = std::make_shared<Forward<T>>(std::move(made));
   Built built;
   built.implementation = by_steps(forward->product());
   built.workspace_bytes = forward->workspace_bytes();
@@ -181,6 +187,7 @@ Result<Built> build_gru(const OpDesc& op) {
 // Operands of the gradient op by number.
 enum In : size_t { kDy, kDyh, kY, kGates, kInner, kWeights, kH0, kLengths };
 
+template <class T>
 class Gradient {
  public:
   static Result<Gradient> make(const OpDesc& op, const Gru& gru) {
@@ -190,9 +197,9 @@ class Gradient {
     const int64_t n = r.units, width = (gru.after ? 3 : 2) * n, all = r.steps * r.batch;
     LT_ASSIGN(made.back_, InnerProduct::make(op, rows_of(r, width, 3 * n), {{width, n}, {n, 1}},
                                              rows_of(r, n, n), true));
-    LT_ASSIGN(made.gates_, WeightGradient::make(op, r, 2, r.gate_row()));
+    LT_ASSIGN(made.gates_, WeightGradient<T>::make(op, r, 2, r.gate_row()));
     if (gru.after) {
-      LT_ASSIGN(made.candidate_, WeightGradient::make(op, r, 1, n));
+      LT_ASSIGN(made.candidate_, WeightGradient<T>::make(op, r, 1, n));
       return made;
     }
     LT_ASSIGN(made.back_reset_, InnerProduct::make(op, rows_of(r, n, 3 * n), {{n, n}, {n, 1}},
@@ -216,11 +223,11 @@ class Gradient {
 
   void run(const KernelArgs& args) const {
     const Recurrence& r = gru_.r;
-    float* dh = output(args, 2);
+    T* dh = output(args, 2);
     void* scratch = reinterpret_cast<char*>(inner_of(args)) + inner_bytes();
     for (int64_t d = 0; d < r.directions; ++d) {
       start_state(r, d, input(args, kDyh), dh);
-      const float* weights = input(args, kWeights) + r.weights_at(d);
+      const T* weights = input(args, kWeights) + r.weights_at(d);
       for (int64_t number = r.steps; number-- > 0;) {
         const int64_t t = r.step(d, number);
         for_units(r, [&](int64_t b, int64_t first, int64_t n) {
@@ -240,24 +247,26 @@ class Gradient {
   }
 
  private:
-  int64_t deltas_bytes() const { return float_bytes(gru_.r.batch * 3 * gru_.r.units); }
+  static const T* input(const KernelArgs& args, size_t i) { return input_of<T>(args, i); }
+  static T* output(const KernelArgs& args, size_t i) { return output_of<T>(args, i); }
+  int64_t deltas_bytes() const { return bytes_of<T>(gru_.r.batch * 3 * gru_.r.units); }
   // With the product before the reset: its gradient at every step of a direction. Without: that of
   // r h at one step.
   int64_t inner_bytes() const {
-    return float_bytes((gru_.after ? gru_.r.steps : 1) * gru_.r.states());
+    return bytes_of<T>((gru_.after ? gru_.r.steps : 1) * gru_.r.states());
   }
-  float* deltas_of(const KernelArgs& args) const { return static_cast<float*>(args.workspace); }
-  float* inner_of(const KernelArgs& args) const {
-    return reinterpret_cast<float*>(static_cast<char*>(args.workspace) + deltas_bytes());
+  T* deltas_of(const KernelArgs& args) const { return static_cast<T*>(args.workspace); }
+  T* inner_of(const KernelArgs& args) const {
+    return reinterpret_cast<T*>(static_cast<char*>(args.workspace) + deltas_bytes());
   }
 
   // The state before a step, or null where it is zeros.
-  const float* state_before(const KernelArgs& args, int64_t d, int64_t t, int64_t b) const {
+  const T* state_before(const KernelArgs& args, int64_t d, int64_t t, int64_t b) const {
     const Recurrence& r = gru_.r;
     const int64_t before = r.before(d, t);
     if (r.is_step(before) && r.live(input(args, kLengths), before, b))
       return input(args, kY) + r.y_at(before, b, d);
-    const float* h0 = input(args, kH0);
+    const T* h0 = input(args, kH0);
     return h0 == nullptr ? nullptr : h0 + r.state_at(d, b);
   }
 
@@ -266,10 +275,10 @@ class Gradient {
   void back_to_gates(const KernelArgs& args, int64_t d, int64_t t, int64_t b, int64_t first,
                      int64_t n) const {
     const Recurrence& r = gru_.r;
-    const size_t bytes = static_cast<size_t>(n) * sizeof(float);
-    float* deltas = deltas_of(args) + b * 3 * r.units + first;
-    float* dx = output(args, 0) + r.gates_at(t, b, d) + first;
-    float* d_inner = gru_.after ? inner_of(args) + (t * r.batch + b) * r.units + first : nullptr;
+    const size_t bytes = static_cast<size_t>(n) * sizeof(T);
+    T* deltas = deltas_of(args) + b * 3 * r.units + first;
+    T* dx = output(args, 0) + r.gates_at(t, b, d) + first;
+    T* d_inner = gru_.after ? inner_of(args) + (t * r.batch + b) * r.units + first : nullptr;
     if (!r.live(input(args, kLengths), t, b)) {
       for (int64_t g = 0; g < 3; ++g) {
         std::memset(deltas + g * r.units, 0, bytes);
@@ -278,18 +287,18 @@ class Gradient {
       if (d_inner != nullptr) std::memset(d_inner, 0, bytes);
       return;
     }
-    const float* gates = input(args, kGates) + r.gates_at(t, b, d) + first;
-    const float *z = gates, *opened = gates + r.units, *candidate = gates + 2 * r.units;
-    const float* inner = input(args, kInner) + r.y_at(t, b, d) + first;
-    const float* earlier = state_before(args, d, t, b);
-    const float* dy = input(args, kDy);
-    float* dh = output(args, 2) + r.state_at(d, b) + first;
-    float *dz = deltas, *dr = deltas + r.units, *dn = deltas + 2 * r.units;
+    const T* gates = input(args, kGates) + r.gates_at(t, b, d) + first;
+    const T *z = gates, *opened = gates + r.units, *candidate = gates + 2 * r.units;
+    const T* inner = input(args, kInner) + r.y_at(t, b, d) + first;
+    const T* earlier = state_before(args, d, t, b);
+    const T* dy = input(args, kDy);
+    T* dh = output(args, 2) + r.state_at(d, b) + first;
+    T *dz = deltas, *dr = deltas + r.units, *dn = deltas + 2 * r.units;
     for (int64_t j = 0; j < n; ++j) {
-      const float h = earlier == nullptr ? 0.0f : earlier[first + j];
-      const float dout = dh[j] + (dy != nullptr ? dy[r.y_at(t, b, d) + first + j] : 0.0f);
+      const T h = earlier == nullptr ? T{0} : earlier[first + j];
+      const T dout = dh[j] + (dy != nullptr ? dy[r.y_at(t, b, d) + first + j] : T{0});
       dz[j] = dout * (h - candidate[j]);
-      dn[j] = dout * (1.0f - z[j]);
+      dn[j] = dout * (T{1} - z[j]);
       dh[j] = dout * z[j];
     }
     gru_.gate.scale(dz, z, n);
@@ -314,31 +323,32 @@ class Gradient {
                      int64_t n) const {
     const Recurrence& r = gru_.r;
     if (!r.live(input(args, kLengths), t, b)) return;
-    const float* opened = input(args, kGates) + r.gates_at(t, b, d) + r.units + first;
-    const float* d_inner = inner_of(args) + b * r.units + first;
-    const float* earlier = state_before(args, d, t, b);
-    float* dh = output(args, 2) + r.state_at(d, b) + first;
-    float* dr = deltas_of(args) + (b * 3 + 1) * r.units + first;
+    const T* opened = input(args, kGates) + r.gates_at(t, b, d) + r.units + first;
+    const T* d_inner = inner_of(args) + b * r.units + first;
+    const T* earlier = state_before(args, d, t, b);
+    T* dh = output(args, 2) + r.state_at(d, b) + first;
+    T* dr = deltas_of(args) + (b * 3 + 1) * r.units + first;
     for (int64_t j = 0; j < n; ++j) {
-      dr[j] = earlier == nullptr ? 0.0f : d_inner[j] * earlier[first + j];
+      dr[j] = earlier == nullptr ? T{0} : d_inner[j] * earlier[first + j];
       dh[j] += d_inner[j] * opened[j];
     }
     gru_.gate.scale(dr, opened, n);
     std::memcpy(output(args, 0) + r.gates_at(t, b, d) + r.units + first, dr,
-                static_cast<size_t>(n) * sizeof(float));
+                static_cast<size_t>(n) * sizeof(T));
   }
 
   void sum_weights(const KernelArgs& args, int64_t d, void* scratch) const {
     const Recurrence& r = gru_.r;
-    const float* h0 = input(args, kH0);
-    WeightGradient::Operands at{.deltas = output(args, 0) + r.gates_at(0, 0, d),
-                                .y = input(args, kY) + r.y_at(0, 0, d),
-                                .start = h0 == nullptr ? nullptr : h0 + r.state_at(d, 0),
-                                .lengths = input(args, kLengths),
-                                .dr = output(args, 1) + r.weights_at(d),
-                                .workspace = scratch};
+    const T* h0 = input(args, kH0);
+    typename WeightGradient<T>::Operands at{
+        .deltas = output(args, 0) + r.gates_at(0, 0, d),
+        .y = input(args, kY) + r.y_at(0, 0, d),
+        .start = h0 == nullptr ? nullptr : h0 + r.state_at(d, 0),
+        .lengths = input(args, kLengths),
+        .dr = output(args, 1) + r.weights_at(d),
+        .workspace = scratch};
     gates_->run(d, at);
-    float* of_candidate = at.dr + 2 * r.units * r.units;
+    T* of_candidate = at.dr + 2 * r.units * r.units;
     if (!gru_.after) {
       of_reset_->run(at.deltas + 2 * r.units, input(args, kInner) + r.y_at(0, 0, d), of_candidate,
                      scratch);
@@ -347,26 +357,27 @@ class Gradient {
     at.deltas = inner_of(args);
     at.dr = of_candidate;
     candidate_->run(d, at);
-    float* of_bias = output(args, 3) + d * r.units;
-    std::fill_n(of_bias, r.units, 0.0f);
+    T* of_bias = output(args, 3) + d * r.units;
+    std::fill_n(of_bias, r.units, T{0});
     for (int64_t row = 0; row < r.steps * r.batch; ++row)
       for (int64_t j = 0; j < r.units; ++j) of_bias[j] += inner_of(args)[row * r.units + j];
   }
 
   Gru gru_;
   std::optional<InnerProduct> back_, back_reset_, of_reset_;
-  std::optional<WeightGradient> gates_, candidate_;
+  std::optional<WeightGradient<T>> gates_, candidate_;
 };
 
-Result<Built> build_gru_grad(const OpDesc& op) {
+template <class T>
+Result<Built> gru_grad_of_type(const OpDesc& op) {
   const bool after = int_attr(op, "linear_before_reset", 0) != 0;
   LT_RETURN_IF_ERROR(check_counts(op, 0, 8, after ? 4 : 3));
   for (size_t i : {kY, kGates, kInner, kWeights})
     if (!has_input(op, i))
       return unsupported(op, "results, gates, products and weights are needed");
   LT_ASSIGN(const Gru gru, gru_of(op, kGates, kWeights, kLengths));
-  LT_ASSIGN(Gradient made, Gradient::make(op, gru));
-  const auto gradient = std::make_shared<Gradient>(std::move(made));
+  LT_ASSIGN(Gradient<T> made, Gradient<T>::make(op, gru));
+  const auto gradient = std::make_shared<Gradient<T>>(std::move(made));
   Built built;
   built.implementation = by_steps(gradient->product());
   built.workspace_bytes = gradient->workspace_bytes();
@@ -374,10 +385,17 @@ Result<Built> build_gru_grad(const OpDesc& op) {
   return built;
 }
 
+Result<Built> build_gru(const OpDesc& op) {
+  return of_number_type(op, [&](auto zero) { return gru_of_type<decltype(zero)>(op); });
+}
+Result<Built> build_gru_grad(const OpDesc& op) {
+  return of_number_type(op, [&](auto zero) { return gru_grad_of_type<decltype(zero)>(op); });
+}
+
 constexpr Entry kEntries[] = {
-    {"Gru", "T T T T i -> T", "f32", build_gru, wish_row_major},
-    {"GruTrain", "T T T T i -> T", "f32", build_gru, wish_row_major},
-    {"GruGrad", "T T T T T T T i -> T", "f32", build_gru_grad, wish_row_major}};
+    {"Gru", "T T T T i -> T", "f32 f64", build_gru, wish_row_major},
+    {"GruTrain", "T T T T i -> T", "f32 f64", build_gru, wish_row_major},
+    {"GruGrad", "T T T T T T T i -> T", "f32 f64", build_gru_grad, wish_row_major}};
 
 }  // namespace
 

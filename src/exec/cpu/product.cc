@@ -223,8 +223,8 @@ constexpr Entry kProductEntries[] = {
 
 Result<InnerProduct> InnerProduct::make(const OpDesc& op, StridedMatrix a, StridedMatrix b,
                                         StridedMatrix c, bool accumulates) {
-  const auto type = [](const StridedMatrix& x) {
-    return TensorDesc{.dtype = DType::kF32, .dims = x.dims, .layout = {}};
+  const auto type = [&](const StridedMatrix& x) {
+    return TensorDesc{.dtype = op.outputs[0].dtype, .dims = x.dims, .layout = {}};
   };
   OpDesc inner{.kind = op.kind,
                .attrs = {},
@@ -240,8 +240,8 @@ Result<InnerProduct> InnerProduct::make(const OpDesc& op, StridedMatrix a, Strid
   return made;
 }
 
-void InnerProduct::run(const float* a, const float* b, float* c, void* workspace) const {
-  const std::array<void*, 4> in{const_cast<float*>(a), const_cast<float*>(b), nullptr,
+void InnerProduct::run(const void* a, const void* b, void* c, void* workspace) const {
+  const std::array<void*, 4> in{const_cast<void*>(a), const_cast<void*>(b), nullptr,
                                 accumulates_ ? c : nullptr};
   void* out = c;
   built_.run({.inputs = in, .outputs = std::span(&out, 1), .workspace = workspace, .context = {}});

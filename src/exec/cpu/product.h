@@ -9,7 +9,8 @@
 
 namespace lowtide::exec_cpu {
 
-// c = a b, or c += a b, all f32. Made once; a run is given the three and the workspace.
+// c = a b, or c += a b, all of the type of the op's first output: f32 or f64. Made once; a run is
+// given the three and the workspace.
 class InnerProduct {
  public:
   // `op` is named when there is no product for these extents. Error: kInput.
@@ -17,7 +18,7 @@ class InnerProduct {
                                    StridedMatrix c, bool accumulates);
   int64_t workspace_bytes() const { return built_.workspace_bytes; }
   const std::string& implementation() const { return built_.implementation; }
-  void run(const float* a, const float* b, float* c, void* workspace) const;
+  void run(const void* a, const void* b, void* c, void* workspace) const;
 
  private:
   Built built_;

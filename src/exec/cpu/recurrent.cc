@@ -22,7 +22,7 @@ Result<Recurrence> recurrence_of(const OpDesc& op, size_t x, size_t weights, siz
   made.units = r[2];
   made.gates = made.units > 0 ? r[1] / made.units : 0;
   made.reverse = word_attr(op, "direction", "forward") == "reverse";
-  made.clip = static_cast<float>(real_attr(op, "clip", 0));
+  made.clip = real_attr(op, "clip", 0);
   if (made.units < 1 || made.gates * made.units != r[1])
     return unsupported(op, "the weights do not fit the gates");
   if (has_input(op, lengths)) made.wide_lengths = op.inputs[lengths]->dtype == DType::kI64;
@@ -32,27 +32,6 @@ Result<Recurrence> recurrence_of(const OpDesc& op, size_t x, size_t weights, siz
 // ---- activations
 // --------------------------------------------------------------------------------------------------
 
-void Activation::run(float* x, int64_t n) const {
-  MapCall call{};
-  call.out = reinterpret_cast<char*>(x);
-  call.in[0] = call.out;
-  call.step1[0] = call.step1[1] = sizeof(float);
-  call.n0 = 1;
-  call.n1 = n;
-  value(call);
-}
-
-void Activation::scale(float* dy, const float* y, int64_t n) const {
-  MapCall call{};
-  call.out = reinterpret_cast<char*>(dy);
-  call.in[0] = call.out;
-  call.in[1] = reinterpret_cast<const char*>(y);
-  call.step1[0] = call.step1[1] = call.step1[2] = sizeof(float);
-  call.n0 = 1;
-  call.n1 = n;
-  gradient(call);
-}
-
 Result<std::vector<Activation>> activations_of(const OpDesc& op) {
   struct Name {
     std::string_view word;
@@ -61,6 +40,7 @@ Result<std::vector<Activation>> activations_of(const OpDesc& op) {
   constexpr Name kNames[] = {{"sigmoid", "Sigmoid", "SigmoidGrad"},
                              {"tanh", "Tanh", "TanhGrad"},
                              {"relu", "Relu", "ReluGrad"}};
+  const char type = op.outputs[0].dtype == DType::kF64 ? 'd' : 'f';
   std::vector<Activation> made;
   const std::string words = word_attr(op, "activations", "");
   for (size_t at = 0; at <= words.size();) {
@@ -70,7 +50,7 @@ Result<std::vector<Activation>> activations_of(const OpDesc& op) {
                                     [&](const Name& each) { return each.word == word; });
     if (name == std::end(kNames))
       return unsupported(op, fmt::format("activation '{}' is not known", word));
-    made.push_back({find_map(name->value, 'f', 'f', 1), find_map(name->gradient, 'f', 'f', 2)});
+    made.push_back({find_map(name->value, type, type, 1), find_map(name->gradient, type, type, 2)});
     at = end + 1;
   }
   return made;
@@ -80,25 +60,12 @@ std::string by_steps(const InnerProduct& product) {
   return "own:steps:" + product.implementation();
 }
 
-void clip_row(float* x, int64_t n, float limit) {
-  if (limit <= 0) return;
-  for (int64_t i = 0; i < n; ++i) x[i] = std::min(std::max(x[i], -limit), limit);
-}
-
-void start_state(const Recurrence& r, int64_t d, const void* given, float* states) {
-  float* to = states + r.state_at(d, 0);
-  const size_t bytes = static_cast<size_t>(r.states()) * sizeof(float);
-  if (given == nullptr)
-    std::memset(to, 0, bytes);
-  else if (given != states)
-    std::memcpy(to, static_cast<const float*>(given) + r.state_at(d, 0), bytes);
-}
-
 // ---- the gradient of the weights
 // -----------------------------------------------------------------------------------
 
-Result<WeightGradient> WeightGradient::make(const OpDesc& op, const Recurrence& r, int64_t gates,
-                                            int64_t delta_row) {
+template <class T>
+Result<WeightGradient<T>> WeightGradient<T>::make(const OpDesc& op, const Recurrence& r,
+                                                  int64_t gates, int64_t delta_row) {
   WeightGradient made;
   made.r_ = r;
   made.width_ = gates * r.units;
@@ -115,15 +82,17 @@ Result<WeightGradient> WeightGradient::make(const OpDesc& op, const Recurrence& 
   return made;
 }
 
-int64_t WeightGradient::workspace_bytes() const {
-  return float_bytes(r_.batch * width_) +
+template <class T>
+int64_t WeightGradient<T>::workspace_bytes() const {
+  return bytes_of<T>(r_.batch * width_) +
          std::max({later_->workspace_bytes(), first_->workspace_bytes(),
                    first_gathered_->workspace_bytes()});
 }
 
-void WeightGradient::run(int64_t d, const Operands& at) const {
-  float* gathered = static_cast<float*>(at.workspace);
-  void* scratch = static_cast<char*>(at.workspace) + float_bytes(r_.batch * width_);
+template <class T>
+void WeightGradient<T>::run(int64_t d, const Operands& at) const {
+  T* gathered = static_cast<T*>(at.workspace);
+  void* scratch = static_cast<char*>(at.workspace) + bytes_of<T>(r_.batch * width_);
   const int64_t step = r_.batch * delta_row_, y_step = r_.batch * r_.y_row();
   // Deltas of a step meet the state after the step before it.
   const bool reversed = r_.reversed(d);
@@ -135,8 +104,8 @@ void WeightGradient::run(int64_t d, const Operands& at) const {
   // A reversed sequence starts at its own end.
   for (int64_t b = 0; b < r_.batch; ++b) {
     const int64_t last = std::min(r_.length(at.lengths, b), r_.steps) - 1;
-    float* to = gathered + b * width_;
-    const size_t bytes = static_cast<size_t>(width_) * sizeof(float);
+    T* to = gathered + b * width_;
+    const size_t bytes = static_cast<size_t>(width_) * sizeof(T);
     if (last < 0)
       std::memset(to, 0, bytes);
     else
@@ -144,5 +113,8 @@ void WeightGradient::run(int64_t d, const Operands& at) const {
   }
   first_gathered_->run(gathered, at.start, at.dr, scratch);
 }
+
+template class WeightGradient<float>;
+template class WeightGradient<double>;
 
 }  // namespace lowtide::exec_cpu

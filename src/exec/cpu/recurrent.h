@@ -6,6 +6,7 @@
 //   x and gates  t b (d g h)     y, cells  t b (d h)     states  d b h     R  d (g h) h
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -28,7 +29,7 @@ struct Recurrence {
   int64_t steps = 0, batch = 0, directions = 1, gates = 1, units = 0;
   bool reverse = false;
   bool wide_lengths = true;  // i64
-  float clip = 0;
+  double clip = 0;
 
   bool reversed(int64_t d) const { return reverse || d == 1; }
   // The step that is taken as number `n`; the one taken before step t (outside at the first).
@@ -64,16 +65,48 @@ struct Activation {
   MapLoop value = nullptr;     // of x
   MapLoop gradient = nullptr;  // of (dy, y)
 
-  void run(float* x, int64_t n) const;
-  void scale(float* dy, const float* y, int64_t n) const;  // dy *= derivative
+  // T is the type of the op that the activation was made for.
+  template <class T>
+  void run(T* x, int64_t n) const {
+    MapCall call{};
+    call.out = reinterpret_cast<char*>(x);
+    call.in[0] = call.out;
+    call.step1[0] = call.step1[1] = sizeof(T);
+    call.n0 = 1;
+    call.n1 = n;
+    value(call);
+  }
+  template <class T>
+  void scale(T* dy, const T* y, int64_t n) const {  // dy *= derivative
+    MapCall call{};
+    call.out = reinterpret_cast<char*>(dy);
+    call.in[0] = call.out;
+    call.in[1] = reinterpret_cast<const char*>(y);
+    call.step1[0] = call.step1[1] = call.step1[2] = sizeof(T);
+    call.n0 = 1;
+    call.n1 = n;
+    gradient(call);
+  }
 };
 Result<std::vector<Activation>> activations_of(const OpDesc& op);
 
-void clip_row(float* x, int64_t n, float limit);  // a limit of 0 is none
+template <class T>
+void clip_row(T* x, int64_t n, double limit) {  // a limit of 0 is none
+  const T most = static_cast<T>(limit);
+  if (limit <= 0) return;
+  for (int64_t i = 0; i < n; ++i) x[i] = std::min(std::max(x[i], -most), most);
+}
 
-// The bytes of n floats, rounded so that what follows them is aligned.
-inline int64_t float_bytes(int64_t n) {
-  return (n * static_cast<int64_t>(sizeof(float)) + 63) / 64 * 64;
+// The bytes of n numbers, rounded so that what follows them is aligned.
+template <class T>
+int64_t bytes_of(int64_t n) {
+  return (n * static_cast<int64_t>(sizeof(T)) + 63) / 64 * 64;
+}
+
+// What a builder for numbers of type T gives, for the op's type: f32 or f64.
+template <class F>
+Result<Built> of_number_type(const OpDesc& op, const F& build) {
+  return op.outputs[0].dtype == DType::kF64 ? build(double{}) : build(float{});
 }
 
 // The name of an implementation whose steps are this product.
@@ -95,10 +128,18 @@ void for_units(const Recurrence& r, const F& f) {
 }
 
 // A state at the start of a direction: what was given, or zeros.
-void start_state(const Recurrence& r, int64_t d, const void* given, float* states);
+template <class T>
+void start_state(const Recurrence& r, int64_t d, const void* given, T* states) {
+  T* to = states + r.state_at(d, 0);
+  if (given == nullptr)
+    std::fill_n(to, r.states(), T{0});
+  else if (given != states)
+    std::copy_n(static_cast<const T*>(given) + r.state_at(d, 0), r.states(), to);
+}
 
 // dR += or = sum over steps and sequences of deltas^T times the states before the steps, for some
 // of the gates: one product over all steps but the first, one for the states at the start.
+template <class T>
 class WeightGradient {
  public:
   // Of `gates` gates; deltas lie `delta_row` apart, the states before later steps are y.
@@ -107,11 +148,11 @@ class WeightGradient {
   int64_t workspace_bytes() const;
 
   struct Operands {
-    const float* deltas;  // of step 0 and sequence 0
-    const float* y;
-    const float* start;  // of the direction, or null
+    const T* deltas;  // of step 0 and sequence 0
+    const T* y;
+    const T* start;  // of the direction, or null
     const void* lengths;
-    float* dr;
+    T* dr;
     void* workspace;
   };
   void run(int64_t d, const Operands& at) const;

@@ -25,54 +25,57 @@ Result<Rnn> rnn_of(const OpDesc& op, size_t x, size_t weights, size_t lengths) {
   return made;
 }
 
-const float* input(const KernelArgs& args, size_t i) {
-  return i < args.inputs.size() ? static_cast<const float*>(args.inputs[i]) : nullptr;
+template <class T>
+const T* input(const KernelArgs& args, size_t i) {
+  return i < args.inputs.size() ? static_cast<const T*>(args.inputs[i]) : nullptr;
 }
-float* output(const KernelArgs& args, size_t i) {
-  return static_cast<float*>(args.outputs[i]);
+template <class T>
+T* output(const KernelArgs& args, size_t i) {
+  return static_cast<T*>(args.outputs[i]);
 }
 
 StridedMatrix states_of(const Recurrence& r) {
   return {{r.batch, r.units}, {r.units, 1}};
 }
 
+template <class T>
 void step_forward(const Rnn& rnn, const KernelArgs& args, int64_t d, int64_t t, int64_t b,
                   int64_t first, int64_t n) {
   const Recurrence& r = rnn.r;
-  float* y = output(args, 0) + r.y_at(t, b, d) + first;
-  if (!r.live(input(args, 3), t, b)) {
-    std::fill_n(y, n, 0.0f);
+  T* y = output<T>(args, 0) + r.y_at(t, b, d) + first;
+  if (!r.live(input<T>(args, 3), t, b)) {
+    std::fill_n(y, n, T{0});
     return;
   }
-  const float* x = input(args, 0) + r.y_at(t, b, d) + first;
-  const float* fed = static_cast<float*>(args.workspace) + b * r.units + first;
+  const T* x = input<T>(args, 0) + r.y_at(t, b, d) + first;
+  const T* fed = static_cast<T*>(args.workspace) + b * r.units + first;
   for (int64_t j = 0; j < n; ++j) y[j] = x[j] + fed[j];
   clip_row(y, n, r.clip);
   rnn.hidden.run(y, n);
-  std::memcpy(output(args, 1) + r.state_at(d, b) + first, y,
-              static_cast<size_t>(n) * sizeof(float));
+  std::memcpy(output<T>(args, 1) + r.state_at(d, b) + first, y, static_cast<size_t>(n) * sizeof(T));
 }
 
-Result<Built> build_rnn(const OpDesc& op) {
+template <class T>
+Result<Built> rnn_of_type(const OpDesc& op) {
   LT_RETURN_IF_ERROR(check_counts(op, 2, 4, 2));
   LT_ASSIGN(const Rnn rnn, rnn_of(op, 0, 1, 3));
   const Recurrence& r = rnn.r;
   LT_ASSIGN(const InnerProduct feed,
             InnerProduct::make(op, states_of(r), {{r.units, r.units}, {1, r.units}}, states_of(r),
                                false));
-  const int64_t fed_bytes = float_bytes(r.states());
+  const int64_t fed_bytes = bytes_of<T>(r.states());
   Built built;
   built.implementation = by_steps(feed);
   built.workspace_bytes = fed_bytes + feed.workspace_bytes();
   built.run = [r, rnn, feed, fed_bytes](const KernelArgs& args) {
-    float *h = output(args, 1), *fed = static_cast<float*>(args.workspace);
+    T *h = output<T>(args, 1), *fed = static_cast<T*>(args.workspace);
     for (int64_t d = 0; d < r.directions; ++d) {
-      start_state(r, d, input(args, 2), h);
+      start_state(r, d, input<T>(args, 2), h);
       for (int64_t number = 0; number < r.steps; ++number) {
-        feed.run(h + r.state_at(d, 0), input(args, 1) + r.weights_at(d), fed,
+        feed.run(h + r.state_at(d, 0), input<T>(args, 1) + r.weights_at(d), fed,
                  static_cast<char*>(args.workspace) + fed_bytes);
         for_units(r, [&](int64_t b, int64_t first, int64_t n) {
-          step_forward(rnn, args, d, r.step(d, number), b, first, n);
+          step_forward<T>(rnn, args, d, r.step(d, number), b, first, n);
         });
       }
     }
@@ -86,29 +89,31 @@ Result<Built> build_rnn(const OpDesc& op) {
 // Operands of the gradient op by number.
 enum In : size_t { kDy, kDyh, kY, kWeights, kH0, kLengths };
 
+template <class T>
 void step_back(const Rnn& rnn, const KernelArgs& args, int64_t d, int64_t t, int64_t b,
                int64_t first, int64_t n) {
   const Recurrence& r = rnn.r;
-  const size_t bytes = static_cast<size_t>(n) * sizeof(float);
-  float* delta = static_cast<float*>(args.workspace) + b * r.units + first;
-  float* dx = output(args, 0) + r.y_at(t, b, d) + first;
-  if (!r.live(input(args, kLengths), t, b)) {
+  const size_t bytes = static_cast<size_t>(n) * sizeof(T);
+  T* delta = static_cast<T*>(args.workspace) + b * r.units + first;
+  T* dx = output<T>(args, 0) + r.y_at(t, b, d) + first;
+  if (!r.live(input<T>(args, kLengths), t, b)) {
     std::memset(delta, 0, bytes);
     std::memset(dx, 0, bytes);
     return;
   }
-  const float* dy = input(args, kDy);
+  const T* dy = input<T>(args, kDy);
   if (dy != nullptr) dy += r.y_at(t, b, d) + first;
-  float* dh = output(args, 2) + r.state_at(d, b) + first;
+  T* dh = output<T>(args, 2) + r.state_at(d, b) + first;
   for (int64_t j = 0; j < n; ++j) {
-    delta[j] = dh[j] + (dy != nullptr ? dy[j] : 0.0f);
-    dh[j] = 0.0f;
+    delta[j] = dh[j] + (dy != nullptr ? dy[j] : T{0});
+    dh[j] = T{0};
   }
-  rnn.hidden.scale(delta, input(args, kY) + r.y_at(t, b, d) + first, n);
+  rnn.hidden.scale(delta, input<T>(args, kY) + r.y_at(t, b, d) + first, n);
   std::memcpy(dx, delta, bytes);
 }
 
-Result<Built> build_rnn_grad(const OpDesc& op) {
+template <class T>
+Result<Built> rnn_grad_of_type(const OpDesc& op) {
   LT_RETURN_IF_ERROR(check_counts(op, 0, 6, 3));
   for (size_t i : {kY, kWeights})
     if (!has_input(op, i)) return unsupported(op, "results and weights are needed");
@@ -117,37 +122,45 @@ Result<Built> build_rnn_grad(const OpDesc& op) {
   LT_ASSIGN(
       const InnerProduct back,
       InnerProduct::make(op, states_of(r), {{r.units, r.units}, {r.units, 1}}, states_of(r), true));
-  LT_ASSIGN(const WeightGradient weights, WeightGradient::make(op, r, 1, r.y_row()));
-  const int64_t delta_bytes = float_bytes(r.states());
+  LT_ASSIGN(const WeightGradient<T> weights, WeightGradient<T>::make(op, r, 1, r.y_row()));
+  const int64_t delta_bytes = bytes_of<T>(r.states());
   Built built;
   built.implementation = by_steps(back);
   built.workspace_bytes = delta_bytes + std::max(back.workspace_bytes(), weights.workspace_bytes());
   built.run = [r, rnn, back, weights, delta_bytes](const KernelArgs& args) {
-    float *dh = output(args, 2), *deltas = static_cast<float*>(args.workspace);
+    T *dh = output<T>(args, 2), *deltas = static_cast<T*>(args.workspace);
     void* scratch = static_cast<char*>(args.workspace) + delta_bytes;
-    const float* h0 = input(args, kH0);
+    const T* h0 = input<T>(args, kH0);
     for (int64_t d = 0; d < r.directions; ++d) {
-      start_state(r, d, input(args, kDyh), dh);
+      start_state(r, d, input<T>(args, kDyh), dh);
       for (int64_t number = r.steps; number-- > 0;) {
         for_units(r, [&](int64_t b, int64_t first, int64_t n) {
-          step_back(rnn, args, d, r.step(d, number), b, first, n);
+          step_back<T>(rnn, args, d, r.step(d, number), b, first, n);
         });
-        back.run(deltas, input(args, kWeights) + r.weights_at(d), dh + r.state_at(d, 0), scratch);
+        back.run(deltas, input<T>(args, kWeights) + r.weights_at(d), dh + r.state_at(d, 0),
+                 scratch);
       }
-      weights.run(d, {.deltas = output(args, 0) + r.y_at(0, 0, d),
-                      .y = input(args, kY) + r.y_at(0, 0, d),
+      weights.run(d, {.deltas = output<T>(args, 0) + r.y_at(0, 0, d),
+                      .y = input<T>(args, kY) + r.y_at(0, 0, d),
                       .start = h0 == nullptr ? nullptr : h0 + r.state_at(d, 0),
-                      .lengths = input(args, kLengths),
-                      .dr = output(args, 1) + r.weights_at(d),
+                      .lengths = input<T>(args, kLengths),
+                      .dr = output<T>(args, 1) + r.weights_at(d),
                       .workspace = scratch});
     }
   };
   return built;
 }
 
+Result<Built> build_rnn(const OpDesc& op) {
+  return of_number_type(op, [&](auto zero) { return rnn_of_type<decltype(zero)>(op); });
+}
+Result<Built> build_rnn_grad(const OpDesc& op) {
+  return of_number_type(op, [&](auto zero) { return rnn_grad_of_type<decltype(zero)>(op); });
+}
+
 constexpr Entry kEntries[] = {
-    {"Rnn", "T T T i -> T", "f32", build_rnn, wish_row_major},
-    {"RnnGrad", "T T T T T i -> T", "f32", build_rnn_grad, wish_row_major}};
+    {"Rnn", "T T T i -> T", "f32 f64", build_rnn, wish_row_major},
+    {"RnnGrad", "T T T T T i -> T", "f32 f64", build_rnn_grad, wish_row_major}};
 
 }  // namespace
 
