@@ -26,8 +26,8 @@ def as_written(node: Node) -> Node:
                                                      for key, value in node.attrs.items()})
 
 
-def torch_step(graph: Graph, inputs: dict, constants: dict, target: np.ndarray, dtype) -> tuple[float, dict[str, np.ndarray]]:
-    """The loss, and every float constant after the step."""
+def torch_step(graph: Graph, inputs: dict, constants: dict, target: np.ndarray, dtype) -> tuple[float, dict[str, np.ndarray], bool]:
+    """The loss, every float constant after the step, and whether the loss depends on one that is no scalar."""
     def tensor(array):
         made = torch.from_numpy(np.array(array))
         return made.to(dtype) if made.is_floating_point() else made
@@ -48,13 +48,14 @@ def torch_step(graph: Graph, inputs: dict, constants: dict, target: np.ndarray, 
     loss = (values[graph.outputs[0]] - tensor(target)).square().mean()
     if loss.requires_grad:
         loss.backward()
-    after = {}
+    after, depends = {}, False
     for name in constants:
         if values[name].is_floating_point():
             grad = values[name].grad if values[name].requires_grad else None
             moved = values[name].detach() if grad is None else values[name].detach() - grad
             after[name] = moved.numpy()
-    return float(loss.detach()), after
+            depends |= grad is not None and values[name].dim() > 0
+    return float(loss.detach()), after, depends
 
 
 def our_step(plan: Plan, graph: Graph, target: np.ndarray) -> dict[str, np.ndarray]:
@@ -94,21 +95,27 @@ def run_ours(library: Library, path: str, graph: Graph, target, rng) -> dict[str
 def compare(library: Library, graph: Graph, path: str, budgets: bool = True, seed: int = 0) -> None:
     """Raises Wrong, Refused or Invalid."""
     rng = np.random.default_rng([seed, 3])
-    if not graph.outputs or not any(array.dtype.kind == "f" and array.ndim for array in graph.constants.values()):
+    if not graph.outputs or not any(trains(array) for array in graph.constants.values()):
         raise Invalid("nothing to train")
     dtype, shape = graph.types[graph.outputs[0]]
     target = rng.uniform(-1, 1, shape).astype(dtype)
     try:
-        loss, theirs = torch_step(graph, graph.inputs, graph.constants, target, torch.float64)
+        loss, theirs, depends = torch_step(graph, graph.inputs, graph.constants, target, torch.float64)
     except Exception as problem:  # PyTorch raises many kinds
         raise Invalid(f"{type(problem).__name__}: {str(problem).splitlines()[0] if str(problem) else ''}") from None
     if not np.isfinite(loss) or abs(loss) > 1e12 or not all(np.isfinite(array).all() for array in theirs.values()):
         raise Invalid("not finite")
+    model = to_model(graph)
+    # In a file of PyTorch's every float with a name of its own is a parameter, in others one of one element is a constant.
+    if seed % 2 or not any(trains(array) and array.size > 1 for array in graph.constants.values()):
+        model.producer_name = "pytorch"
     with open(path, "wb") as file:
-        file.write(to_model(graph).SerializeToString())
+        file.write(model.SerializeToString())
     try:
         ours = run_ours(library, path, graph, target, rng)
     except Failure as failure:
+        if failure.status == INPUT and not depends and "depends on no parameter" in failure.message:
+            return  # rightly refused
         if failure.status == INPUT:
             raise Refused(failure.message) from None
         raise Wrong(str(failure)) from None
@@ -132,7 +139,7 @@ def hold(graph: Graph, ours: dict, theirs: dict, target, rng) -> None:
         moved = [{name: array * (1 + noise * rng.standard_normal(array.shape)) if array.dtype.kind == "f" else array
                   for name, array in group.items()} for group in (graph.inputs, graph.constants)]
         single = sample == 0 and real == np.float32
-        _, noisy = torch_step(graph, *([graph.inputs, graph.constants] if single else moved), target,
+        _, noisy, _ = torch_step(graph, *([graph.inputs, graph.constants] if single else moved), target,
                               torch.float32 if single else torch.float64)
         for name in doubtful:
             spread[name] = max(spread[name], float(judge.difference(noisy[name], theirs[name]).max()))
@@ -155,4 +162,14 @@ def close(graph: Graph, name: str, ours, theirs, spread: float) -> bool:
 
 
 def draw(seed: int, without: frozenset[str]) -> Graph:
-    return draw_graph(seed, differentiable=True, without=without)
+    """Where nothing can be trained, the first floats that are fed are parameters instead."""
+    graph = draw_graph(seed, differentiable=True, without=without)
+    if not any(trains(array) for array in graph.constants.values()):
+        name = next((name for name, array in graph.inputs.items() if trains(array)), None)
+        if name is not None:
+            graph.constants[name] = graph.inputs.pop(name)
+    return graph
+
+
+def trains(array: np.ndarray) -> bool:
+    return array.dtype.kind == "f" and array.ndim > 0

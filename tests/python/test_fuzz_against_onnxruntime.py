@@ -25,5 +25,5 @@ def test_random_graphs_agree(kind):
     graphs, equal, refused, unjudged = map(int, found.groups())
     assert graphs == COUNT
     # Most graphs must have been compared: what is drawn is what is taken, and what the judge takes.
-    assert refused <= COUNT // 20, done.stdout
+    assert refused <= COUNT // 50, done.stdout
     assert equal >= COUNT * 3 // 4, done.stdout
