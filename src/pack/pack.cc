@@ -27,6 +27,12 @@ constexpr int64_t kGreedyUnits = 1'000'000;  // for all list heuristics but the 
 constexpr int64_t kFineness =
     2048;  // of the bisection once something was undecided: a part of the bound
 
+// Work of the first round, and how much more each next one has.
+constexpr int64_t kLeastRound = 4'096;
+constexpr int64_t kRoundPerItem = 64;
+constexpr int64_t kRoundGrowth = 4;
+constexpr int64_t kLeastPatience = 100'000;  // also for the smallest parts
+
 struct PartResult {
   std::vector<int64_t> offsets;  // by item
   int64_t height = 0;
@@ -81,6 +87,8 @@ class Packer {
   }
   void run_heuristics(const Part& part, PartResult& result);
   void improve(const Part& part, PartResult& result, int64_t good_enough);
+  bool run_round(Portfolio& portfolio, const Part& part, int64_t target, int64_t end,
+                 PartResult& result);
   Verdict attempt(Portfolio& portfolio, const Part& part, int64_t capacity, int64_t budget,
                   PartResult& result);
 
@@ -132,24 +140,48 @@ Verdict Packer::attempt(Portfolio& portfolio, const Part& part, int64_t capacity
   return decision.verdict;
 }
 
-// Lowers `result` towards `good_enough` (at least its bound): that height first, with half of the
-// work left; then bisection.
+// Lowers `result` towards `good_enough` (at least its bound). A decision of a given capacity is one
+// round with all of the work. To find the least height takes rounds that grow, until that is
+// reached, all heights below are refuted or the last rounds have come to nothing.
 void Packer::improve(const Part& part, PartResult& result, int64_t good_enough) {
   if (!searchable(part)) return;
   Portfolio portfolio(part, options_);
-  int64_t low = good_enough;  // this and below: decided, or given up
+  const int64_t n = static_cast<int64_t>(part.items.size());
+  const bool rounds = !capacity_ && options_.patience > 0;
+  const int64_t patience = std::max(kLeastPatience, options_.patience * n);
+  int64_t give_up_at = units_ + patience;
+  for (int64_t round = std::max(kLeastRound, kRoundPerItem * n);; round *= kRoundGrowth) {
+    const PartResult before = {{}, result.height, result.bound};
+    const int64_t limit = rounds ? std::min(options_.work_limit, give_up_at) : options_.work_limit;
+    const int64_t end = rounds ? std::min(limit, units_ + round) : limit;
+    if (run_round(portfolio, part, std::max(good_enough, result.bound), end, result)) return;
+    if (result.height < before.height || result.bound > before.bound)
+      give_up_at = units_ + patience;
+    else if (units_ + kLeastPatience / 100 >= limit)
+      return;
+    if (timed_out_ || units_ >= options_.work_limit) return;
+  }
+}
+
+// Decides `target` first, then bisects from there to the height, each with a share of the work that
+// is left until `end`. True if there is nothing left to do.
+bool Packer::run_round(Portfolio& portfolio, const Part& part, int64_t target, int64_t end,
+                       PartResult& result) {
+  int64_t low = target;  // this and below: decided, or given up
   bool undecided = false;
   for (bool first = true; !timed_out_; first = false) {
-    const int64_t left = options_.work_limit - units_;
+    const int64_t left = end - units_;
     const int64_t step = undecided ? std::max<int64_t>(1, low / kFineness) : 1;
-    if (left <= 0 || result.height <= good_enough) return;
-    if (!first && (refuted() || result.height - low <= step)) return;
-    const int64_t capacity = first ? good_enough : low + (result.height - low) / 2;
-    const Verdict verdict =
-        attempt(portfolio, part, capacity, first ? left / 2 + 1 : left / 4 + 1, result);
+    if (result.height <= target || refuted()) return true;
+    if (left <= 0) return false;
+    if (!first && result.height - low <= step) return !undecided;
+    const int64_t capacity = first ? target : low + (result.height - low) / 2;
+    const int64_t share = first ? left / (capacity_ ? 2 : 3) : left / 4;
+    const Verdict verdict = attempt(portfolio, part, capacity, share + 1, result);
     if (verdict != Verdict::kFits) low = capacity;
     if (verdict == Verdict::kOpen) undecided = true;
   }
+  return true;
 }
 
 void Packer::run() {

@@ -58,13 +58,17 @@ struct PackOptions {
   // Section inference at each level of lowest offsets, not only the least. Off: it costs more than
   // it saves.
   bool release_bound = false;
-  bool memo = true;  // a refuted remainder is not searched again
+  bool memo = true;      // a refuted remainder is not searched again
+  bool restarts = true;  // half of the work in short searches, each in a shuffled static order
 
   // Static orders, tried round-robin with doubling budgets. Letters, each descending: A area, C
   // sections, L lower, O overlaps, T largest section total, U upper, W width (life), Z size. Empty:
   // no search.
   std::vector<std::string> static_orders = {"TWA", "TAW", "WAT", "TCA", "TO"};
 
+  // Without a capacity: units for each buffer after which the search ends if neither height nor
+  // bound have moved (100,000 in all for small problems). 0: all of work_limit is used.
+  int64_t patience = 384;
   int64_t work_limit = 20'000'000;            // units: about one placement tried each
   double max_seconds = 60;                    // safety stop; if it strikes, work.timed_out is set
   const std::atomic<bool>* cancel = nullptr;  // true: the same, soon

@@ -93,6 +93,37 @@ TEST(PackScale, TrainingLivesArePackedAtTheirLoad) {
   }
 }
 
+// Full of loads near the greatest, which is not reached: such a search has no end of its own.
+std::vector<Buffer> crowded_lives(uint64_t seed) {
+  Rng rng(seed);
+  return random_buffers(rng, {.buffers = 300, .times = 100, .longest = 60, .largest = 900});
+}
+
+TEST(PackScale, ASearchThatComesToNothingEnds) {
+  const PackProblem problem = problem_of(crowded_lives(3));
+  const PackOutcome outcome = solve(problem);
+  print_row("crowded", problem, outcome);
+  EXPECT_EQ(fault(problem, outcome), "");
+  EXPECT_EQ(outcome.status, SolveStatus::kLimit);
+  EXPECT_LT(outcome.work.units, 1'000'000);
+  PackOptions more;
+  more.work_limit = 1'000'000'000;
+  const PackOutcome same = solve(problem, more);
+  EXPECT_EQ(same.offsets, outcome.offsets);
+  EXPECT_EQ(same.work.units, outcome.work.units);
+}
+
+TEST(PackScale, ADecisionUsesAllOfItsWork) {
+  PackProblem problem = problem_of(crowded_lives(3));
+  problem.capacity_bytes = plan::max_load_bytes(problem);
+  PackOptions options;
+  options.work_limit = 200'000;
+  const PackOutcome outcome = solve(problem, options);
+  EXPECT_EQ(fault(problem, outcome), "");
+  EXPECT_EQ(outcome.status, SolveStatus::kLimit);
+  EXPECT_GT(outcome.work.units, 150'000);
+}
+
 TEST(PackScale, FiftyThousandBuffersGetAGoodPackingWithLittleWork) {
   PackOptions options;
   options.work_limit = 2'000'000;

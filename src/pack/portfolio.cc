@@ -2,13 +2,21 @@
 // not known before (heavy tails); so each gets a small slice, then twice as much, and so on. A
 // search keeps its place between slices.
 //
+// Most orders that lead to a packing lead there almost at once, so many orders that are searched
+// for a moment find more than few that are searched for long: half of the work goes to those. They
+// are drawn near the static orders and near the one that won last: each item's rank is moved by a
+// random amount, at most a part of the number of items. (Randomised restarts: Gomes, Selman and
+// Kautz 1998.)
+//
 // Determinism: a round gives every order the same slice, and the winner is the first in the list,
 // not in time, that decides. An order is stopped early only if one before it in the list has
 // decided. Work is counted as if the orders had run one after another.
 #include "pack/portfolio.h"
 
 #include <algorithm>
+#include <array>
 #include <deque>
+#include <numeric>
 #include <thread>
 
 #include "pack/stop_signal.h"
@@ -17,22 +25,23 @@ namespace lowtide::pack {
 namespace {
 
 constexpr int64_t kMinSlice = 64;
+constexpr std::array kSpreads = {0.02, 0.05, 0.1, 0.3};  // how far ranks move, of all
 
 // One round: verdicts of all orders, each run for `slice` units.
-std::vector<Verdict> run_round(std::vector<DecisionSearch>& searches, int64_t slice, int threads,
-                               const StopSignal& stop) {
+std::vector<Verdict> run_round(const std::vector<DecisionSearch*>& searches, int64_t slice,
+                               int threads, const StopSignal& stop) {
   std::vector<Verdict> verdicts(searches.size(), Verdict::kOpen);
   for (size_t first = 0; first < searches.size(); first += static_cast<size_t>(threads)) {
     const size_t last = std::min(searches.size(), first + static_cast<size_t>(threads));
     if (last - first == 1) {
-      verdicts[first] = searches[first].run(slice, &stop);
+      verdicts[first] = searches[first]->run(slice, &stop);
     } else {
       std::deque<StopSignal> signals;
       for (size_t k = first; k < last; ++k) signals.emplace_back(stop);
       std::vector<std::jthread> workers;
       for (size_t k = first; k < last; ++k)
         workers.emplace_back([&, k] {
-          verdicts[k] = searches[k].run(slice, &signals[k - first]);
+          verdicts[k] = searches[k]->run(slice, &signals[k - first]);
           if (verdicts[k] == Verdict::kOpen) return;
           for (size_t later = k + 1; later < last; ++later) signals[later - first].cancel();
         });
@@ -45,32 +54,81 @@ std::vector<Verdict> run_round(std::vector<DecisionSearch>& searches, int64_t sl
   return verdicts;
 }
 
+// 1 1 2 1 1 2 4 1 1 2 1 1 2 4 8 ..., from k = 1: how long a restarted search should go on if
+// nothing is known of how long it has to (Luby, Sinclair and Zuckerman 1993).
+int64_t luby(int64_t k) {
+  for (;;) {
+    int64_t whole = 1;  // 2^i - 1, at least k
+    while (whole < k) whole = 2 * whole + 1;
+    if (whole == k) return (whole + 1) / 2;
+    k -= whole / 2;  // the sequence up to `whole` is that of its half, twice, and one more
+  }
+}
+
 }  // namespace
 
 Portfolio::Portfolio(const Part& part, const PackOptions& options)
-    : first_slice_(std::max<int64_t>(kMinSlice, static_cast<int64_t>(part.items.size()))),
+    : topology_(make_topology(part)),
+      rng_(1),
+      first_slice_(std::max<int64_t>(kMinSlice, static_cast<int64_t>(part.items.size()))),
       threads_(std::max(options.threads, 1)) {
-  for (const std::string& order : options.static_orders)
-    searches_.emplace_back(part, options, order);
+  for (const std::string& letters : options.static_orders)
+    fixed_.push_back({static_order(part, letters), DecisionSearch(topology_, options)});
+  for (size_t k = 0; options.restarts && k < fixed_.size(); ++k)
+    shuffled_.push_back({{}, DecisionSearch(topology_, options)});
+}
+
+// Gives the racer a new order: that of the last winner and those of the options in turn, shuffled.
+void Portfolio::shuffle(Racer& racer) {
+  const uint64_t draw = shuffles_++;
+  const bool near_winner = draw % 2 == 1 && !winner_.empty();
+  const std::vector<int32_t>& base = near_winner ? winner_ : fixed_[draw / 2 % fixed_.size()].order;
+  const double spread = kSpreads[draw % kSpreads.size()] * static_cast<double>(base.size());
+  std::vector<double> keys(base.size());
+  for (size_t r = 0; r < base.size(); ++r)
+    keys[static_cast<size_t>(base[r])] = static_cast<double>(r) + spread * rng_.uniform();
+  racer.order = base;
+  std::stable_sort(racer.order.begin(), racer.order.end(), [&](int32_t a, int32_t b) {
+    return keys[static_cast<size_t>(a)] < keys[static_cast<size_t>(b)];
+  });
+}
+
+// One round of `racers`; true if one of them has decided.
+bool Portfolio::race(std::vector<Racer>& racers, int64_t slice, const StopSignal& stop,
+                     Decision& decision) {
+  std::vector<DecisionSearch*> searches;
+  for (Racer& racer : racers) searches.push_back(&racer.search);
+  const std::vector<Verdict> verdicts = run_round(searches, slice, threads_, stop);
+  for (size_t k = 0; k < verdicts.size(); ++k) {
+    decision.verdict = verdicts[k];
+    decision.units += verdicts[k] == Verdict::kOpen ? slice : searches[k]->units();
+    if (verdicts[k] == Verdict::kOpen) continue;
+    if (verdicts[k] == Verdict::kFits) {
+      decision.offsets = searches[k]->offsets();
+      winner_ = racers[k].order;
+    }
+    return true;
+  }
+  return false;
 }
 
 Decision Portfolio::decide(int64_t capacity, int64_t budget, const StopSignal& stop) {
   Decision decision;
-  const int64_t orders = static_cast<int64_t>(searches_.size());
+  const int64_t orders = static_cast<int64_t>(fixed_.size());
   if (orders == 0) return decision;
-  for (DecisionSearch& search : searches_) search.reset(capacity);
+  for (Racer& racer : fixed_) racer.search.reset(capacity, racer.order);
   for (int64_t slice = first_slice_; decision.units < budget && !stop.set(); slice *= 2) {
-    const int64_t share = std::min(slice, (budget - decision.units) / orders + 1);
-    const std::vector<Verdict> verdicts = run_round(searches_, share, threads_, stop);
-    for (size_t k = 0; k < verdicts.size(); ++k) {
-      decision.verdict = verdicts[k];
-      if (verdicts[k] == Verdict::kOpen) {
-        decision.units += share;
-        continue;
+    const auto share = [&](int64_t most) {
+      return std::min(most, (budget - decision.units) / orders + 1);
+    };
+    if (race(fixed_, share(slice), stop, decision)) return decision;
+    const int64_t half = decision.units + orders * slice;
+    while (!shuffled_.empty() && decision.units < std::min(half, budget) && !stop.set()) {
+      for (Racer& racer : shuffled_) {
+        shuffle(racer);
+        racer.search.reset(capacity, racer.order);
       }
-      decision.units += searches_[k].units();
-      if (verdicts[k] == Verdict::kFits) decision.offsets = searches_[k].offsets();
-      return decision;
+      if (race(shuffled_, share(first_slice_ * luby(++turns_)), stop, decision)) return decision;
     }
   }
   return decision;

@@ -1,14 +1,16 @@
-// Several static orders race for one decision: round-robin with doubling slices of work, in
-// parallel if wanted. Which order wins, and so the packing, does not depend on the number of
-// threads.
+// Several static orders race for one decision: round-robin with doubling slices of work, and beside
+// them short searches in orders that were shuffled a little; in parallel if wanted. Which order
+// wins, and so the packing, does not depend on the number of threads.
 #pragma once
 
 #include <cstdint>
 #include <vector>
 
+#include "base/rng.h"
 #include "pack/instance.h"
 #include "pack/pack.h"
 #include "pack/search.h"
+#include "pack/topology.h"
 
 namespace lowtide::pack {
 
@@ -23,12 +25,28 @@ struct Decision {
 class Portfolio {
  public:
   Portfolio(const Part& part, const PackOptions& options);
+  Portfolio(const Portfolio&) = delete;
+  Portfolio& operator=(const Portfolio&) = delete;
   // Decides whether the part fits below `capacity` (in units of the part), within about `budget`
   // units of work.
   Decision decide(int64_t capacity, int64_t budget, const StopSignal& stop);
 
  private:
-  std::vector<DecisionSearch> searches_;
+  // A static order and the search that follows it.
+  struct Racer {
+    std::vector<int32_t> order;
+    DecisionSearch search;
+  };
+  bool race(std::vector<Racer>& racers, int64_t slice, const StopSignal& stop, Decision& decision);
+  void shuffle(Racer& racer);
+
+  Topology topology_;
+  std::vector<Racer> fixed_;     // one for each static order
+  std::vector<Racer> shuffled_;  // get new orders all the time
+  std::vector<int32_t> winner_;  // the order that fitted last; empty: none did
+  Rng rng_;
+  uint64_t shuffles_ = 0;
+  int64_t turns_ = 0;  // of the shuffled ones
   int64_t first_slice_;
   int threads_;
 };

@@ -45,7 +45,6 @@ constexpr int64_t kMaxEntries = 40'000'000;
 constexpr int64_t kPlaced = std::numeric_limits<int64_t>::max();
 constexpr int64_t kStepsPerUnit = 512;  // elementary steps in a unit; a usual node is one or two
 constexpr int32_t kNobody = -1;
-constexpr int32_t kPlacement = -2;                 // marks a placement on the trail
 constexpr size_t kMaxMemoSlots = size_t{1} << 18;  // 4 MiB
 
 struct Key {
@@ -59,10 +58,10 @@ uint64_t mix(uint64_t x, uint64_t y) {
   return Rng(x * 0x9E3779B97F4A7C15u ^ y).next();
 }
 
-struct Change {  // of lowest_[index] or of a section's floor (index < 0: section ~index)
-  int32_t index;
-  int32_t witness;  // of the section; or kPlacement: the item was placed, not raised
-  int64_t value;
+struct Change {  // of lowest_[item]
+  int32_t item;
+  bool placed;  // or raised
+  int64_t before;
 };
 
 struct Span {  // a component to be searched: a range of sections
@@ -79,7 +78,7 @@ struct Frame {
   size_t child = 0;                               // being searched
   size_t trail = 0;
   int64_t last_offset = 0;
-  int32_t last_rank = kNobody;
+  int32_t last_rank = kNobody;  // of the item at last_offset
   int32_t placed = kNobody;
   bool isolated = false;  // the placed one has no unplaced neighbour
   Key key;
@@ -89,23 +88,26 @@ struct Frame {
 
 class DecisionSearch::Impl {
  public:
-  Impl(const Part& part, const PackOptions& options, const std::string& static_order)
-      : topology_(make_topology(part, static_order)), options_(options) {
+  Impl(const Topology& topology, const PackOptions& options)
+      : topology_(topology), options_(options) {
     if (!options_.canonical) options_.memo = options_.hatless = options_.monotonic_floor = false;
     if (!options_.dynamic_order) options_.hatless = false;
     if (!options_.sections) options_.section_inference = options_.decomposition = false;
+    hashes_.resize(items());
     if (options_.memo) memo_.resize(std::min(kMaxMemoSlots, std::bit_ceil(64 * items() + 1)));
     Rng rng(1);
     for (size_t i = 0; i < topology_.items.size(); ++i) {
       size_.push_back(topology_.items[i].size);
+      life_sum_ += topology_.items[i].end - topology_.items[i].begin;
+      life_.push_back({topology_.items[i].begin, topology_.items[i].end});
       salt_.push_back({rng.next(), rng.next()});
     }
   }
 
-  void reset(int64_t capacity);
+  void reset(int64_t capacity, std::span<const int32_t> static_order);
   Verdict run(int64_t budget, const StopSignal* stop);
   int64_t units() const { return steps_ / kStepsPerUnit; }
-  std::vector<int64_t> offsets() const;
+  const std::vector<int64_t>& offsets() const { return offset_; }
 
  private:
   enum class Step { kDescend, kSuccess, kFail };
@@ -118,7 +120,8 @@ class DecisionSearch::Impl {
   int64_t lift(int32_t i, int64_t offset) const;
   bool raise(int32_t i, int64_t offset);
   int64_t taken_above(int32_t section, int64_t floor) const;
-  bool find_floor(int32_t section);
+  bool has_room(int32_t section, int64_t floor) const;
+  bool find_witness(int32_t section, int64_t offset);
   bool release_bound_holds(int32_t section);
   bool infer(Span span, int64_t offset);
   bool place(int32_t i, const Frame& frame);
@@ -127,22 +130,31 @@ class DecisionSearch::Impl {
   void split(Frame& frame);
   void open(Span span, const Frame& parent);
   void choose(Frame& frame);
-  Key key_of(const Frame& frame) const;
+  Key key_of(const Frame& frame);
   bool refuted_before(const Frame& frame);
   void close(bool refuted);
   Step advance(bool returned, bool succeeded);
 
-  Topology topology_;
+  int32_t rank(int32_t i) const { return rank_[static_cast<size_t>(i)]; }
+
+  const Topology& topology_;
   PackOptions options_;
+  std::vector<int32_t> rank_;  // in the static order
   std::vector<int64_t> size_;
+  int64_t life_sum_ = 0;  // of sections
+  std::vector<Span> life_;
   std::vector<Key> salt_;
+  struct Hash {
+    int64_t lowest = -1;
+    Key key;
+  };
+  std::vector<Hash> hashes_;  // per item: what key_of adds for it, and for which lowest offset
   int64_t capacity_ = 0;
 
-  std::vector<int64_t> lowest_;   // per item: the lowest legal offset; kPlaced if placed
-  std::vector<int64_t> offset_;   // per item: where it was placed
-  std::vector<int64_t> total_;    // per section: unplaced bytes
-  std::vector<int64_t> floor_;    // per section: least lowest offset of its unplaced buffers
-  std::vector<int32_t> witness_;  // per section: one that attains the floor
+  std::vector<int64_t> lowest_;  // per item: the lowest legal offset; kPlaced if placed
+  std::vector<int64_t> offset_;  // per item: where it was placed
+  std::vector<int64_t> total_;   // per section: unplaced bytes
+  std::vector<size_t> witness_;  // per section: the member that last showed that there is room
   std::vector<int32_t>
       crossing_;  // per boundary before a section: unplaced buffers alive on both sides
   std::vector<Change> trail_;
@@ -158,6 +170,7 @@ class DecisionSearch::Impl {
   bool returned_ = false;   // the frame on top has just got an answer from its child
   bool succeeded_ = false;  // that answer
   int64_t steps_ = 0;
+  int64_t reset_steps_ = 0;  // not yet counted in a run
 };
 
 // The lowest aligned offset from `offset` on at which item i meets no obstacle.
@@ -173,7 +186,7 @@ int64_t DecisionSearch::Impl::lift(int32_t i, int64_t offset) const {
 
 bool DecisionSearch::Impl::raise(int32_t i, int64_t offset) {
   if (lowest(i) >= offset) return true;
-  trail_.push_back({i, kNobody, lowest(i)});
+  trail_.push_back({i, false, lowest(i)});
   lowest(i) = lift(i, offset);
   return lowest(i) + size(i) <= capacity_;
 }
@@ -188,22 +201,31 @@ int64_t DecisionSearch::Impl::taken_above(int32_t section, int64_t floor) const 
   return taken;
 }
 
-// Recomputes the floor of a section if its witness has moved; true if it has.
-bool DecisionSearch::Impl::find_floor(int32_t section) {
+// Whether the unplaced bytes of a section fit below the capacity if they begin at `floor`.
+bool DecisionSearch::Impl::has_room(int32_t section, int64_t floor) const {
+  int64_t need = floor + total_[static_cast<size_t>(section)];
+  if (!topology_.obstacles.empty()) need += taken_above(section, floor);
+  return need <= capacity_;
+}
+
+// Whether a section has room above its floor. That is so if it has room above the lowest offset of
+// any one of its unplaced buffers, and the one that showed it last time mostly shows it again: only
+// when it does not, another is looked for. Which one it is changes no answer, so undoing leaves it.
+bool DecisionSearch::Impl::find_witness(int32_t section, int64_t offset) {
   const size_t s = static_cast<size_t>(section);
-  if (witness_[s] != kNobody && lowest(witness_[s]) == floor_[s]) return false;
-  int64_t least = kPlaced;
-  int32_t who = kNobody;
-  for (int32_t i : topology_.members[s])
-    if (lowest(i) < least) {
-      least = lowest(i);
-      who = i;
+  const std::span<const int32_t> members = topology_.members[s];
+  size_t at = witness_[s];
+  for (size_t looked = 0; looked < members.size(); ++looked) {
+    const int64_t low = lowest(members[at]);
+    if (low != kPlaced && has_room(section, std::max(offset, low))) {
+      witness_[s] = at;
+      steps_ += static_cast<int64_t>(looked);
+      return true;
     }
-  steps_ += static_cast<int64_t>(topology_.members[s].size());
-  trail_.push_back({~section, witness_[s], floor_[s]});
-  floor_[s] = least;
-  witness_[s] = who;
-  return true;
+    if (++at == members.size()) at = 0;
+  }
+  steps_ += static_cast<int64_t>(members.size());
+  return false;
 }
 
 // For each r: r + sizes of the section's unplaced buffers with lowest offset >= r fit below the
@@ -223,18 +245,12 @@ bool DecisionSearch::Impl::release_bound_holds(int32_t section) {
 // Every section of the component must still have room. `offset`: nothing will be placed below.
 bool DecisionSearch::Impl::infer(Span span, int64_t offset) {
   steps_ += span.end - span.begin;
-  const bool fixed = !topology_.obstacles.empty();
+  const int64_t least = options_.monotonic_floor ? offset : 0;
   for (int32_t section = span.begin; section < span.end; ++section) {
-    const size_t s = static_cast<size_t>(section);
-    if (total_[s] == 0) continue;
-    bool moved = false;
-    if (options_.unallocated_floor) moved = find_floor(section);
-    int64_t floor = options_.monotonic_floor ? offset : 0;
-    if (options_.unallocated_floor) floor = std::max(floor, floor_[s]);
-    int64_t need = floor + total_[s];
-    if (fixed) need += taken_above(section, floor);
-    if (need > capacity_) return false;
-    if (moved && options_.release_bound && !release_bound_holds(section)) return false;
+    if (total_[static_cast<size_t>(section)] == 0) continue;
+    if (!options_.unallocated_floor && !has_room(section, least)) return false;
+    if (options_.unallocated_floor && !find_witness(section, least)) return false;
+    if (options_.release_bound && !release_bound_holds(section)) return false;
   }
   return true;
 }
@@ -244,7 +260,7 @@ bool DecisionSearch::Impl::place(int32_t i, const Frame& frame) {
   const int64_t offset = lowest(i);
   const Item& placed = item(i);
   offset_[static_cast<size_t>(i)] = offset;
-  trail_.push_back({i, kPlacement, offset});
+  trail_.push_back({i, true, offset});
   lowest(i) = kPlaced;
   for (int32_t s = placed.begin; s < placed.end; ++s) {
     total_[static_cast<size_t>(s)] -= placed.size;
@@ -268,13 +284,8 @@ void DecisionSearch::Impl::lift_out(int32_t i) {
 void DecisionSearch::Impl::undo(Frame& frame) {
   while (trail_.size() > frame.trail) {
     const Change& change = trail_.back();
-    if (change.index >= 0) {
-      lowest(change.index) = change.value;
-      if (change.witness == kPlacement) lift_out(change.index);
-    } else {
-      floor_[static_cast<size_t>(~change.index)] = change.value;
-      witness_[static_cast<size_t>(~change.index)] = change.witness;
-    }
+    lowest(change.item) = change.before;
+    if (change.placed) lift_out(change.item);
     trail_.pop_back();
   }
   frame.placed = kNobody;
@@ -311,14 +322,15 @@ void DecisionSearch::Impl::open(Span span, const Frame& parent) {
   frame.unplaced_begin = unplaced_.size();
   for (size_t k = parent.unplaced_begin; k < parent.unplaced_end; ++k) {
     const int32_t i = unplaced_[k];
-    if (lowest(i) == kPlaced || item(i).end <= span.begin || span.end <= item(i).begin) continue;
+    const Span life = life_[static_cast<size_t>(i)];
+    if (lowest(i) == kPlaced || life.end <= span.begin || span.end <= life.begin) continue;
     unplaced_.push_back(i);
   }
   frame.unplaced_end = unplaced_.size();
   steps_ += static_cast<int64_t>(parent.unplaced_end - parent.unplaced_begin);
   if (options_.canonical && parent.placed != kNobody) {
     frame.last_offset = offset_[static_cast<size_t>(parent.placed)];
-    frame.last_rank = parent.placed;
+    frame.last_rank = rank(parent.placed);
   }
   frame.child_begin = frame.child_end = frame.child = children_.size();
   frame.candidate_begin = candidates_.size();
@@ -339,7 +351,7 @@ void DecisionSearch::Impl::choose(Frame& frame) {
     const int32_t i = unplaced_[k];
     const int64_t at = lowest(i);
     if (at >= ceiling || at < frame.last_offset) continue;
-    if (at == frame.last_offset && i < frame.last_rank) continue;
+    if (at == frame.last_offset && rank(i) < frame.last_rank) continue;
     candidates_.push_back(i);
   }
   if (options_.dynamic_order)
@@ -349,13 +361,19 @@ void DecisionSearch::Impl::choose(Frame& frame) {
   steps_ += static_cast<int64_t>(frame.unplaced_end - frame.unplaced_begin);
 }
 
-Key DecisionSearch::Impl::key_of(const Frame& frame) const {
+Key DecisionSearch::Impl::key_of(const Frame& frame) {
   Key key{mix(static_cast<uint64_t>(frame.last_offset), static_cast<uint64_t>(frame.last_rank)),
           mix(static_cast<uint64_t>(frame.last_rank), static_cast<uint64_t>(frame.last_offset))};
   for (size_t k = frame.unplaced_begin; k < frame.unplaced_end; ++k) {
     const size_t i = static_cast<size_t>(unplaced_[k]);
-    key.a += mix(salt_[i].a, static_cast<uint64_t>(lowest_[i]));
-    key.b += mix(salt_[i].b, static_cast<uint64_t>(lowest_[i]));
+    Hash& hash = hashes_[i];
+    if (hash.lowest != lowest_[i]) {
+      hash.lowest = lowest_[i];
+      hash.key = {mix(salt_[i].a, static_cast<uint64_t>(lowest_[i])),
+                  mix(salt_[i].b, static_cast<uint64_t>(lowest_[i]))};
+    }
+    key.a += hash.key.a;
+    key.b += hash.key.b;
   }
   return key;
 }
@@ -404,8 +422,12 @@ DecisionSearch::Impl::Step DecisionSearch::Impl::advance(bool returned, bool suc
   return Step::kDescend;
 }
 
-void DecisionSearch::Impl::reset(int64_t capacity) {
+void DecisionSearch::Impl::reset(int64_t capacity, std::span<const int32_t> static_order) {
+  LT_CHECK(static_order.size() == items(), "a static order ranks every item");
   capacity_ = capacity;
+  rank_.resize(items());
+  for (size_t r = 0; r < items(); ++r)
+    rank_[static_cast<size_t>(static_order[r])] = static_cast<int32_t>(r);
   verdict_ = Verdict::kOpen;
   returned_ = false;
   trail_.clear();
@@ -418,11 +440,10 @@ void DecisionSearch::Impl::reset(int64_t capacity) {
   lowest_.assign(items(), 0);
   offset_.assign(items(), 0);
   total_.assign(sections, 0);
-  floor_.assign(sections, 0);
-  witness_.assign(sections, kNobody);
+  witness_.assign(sections, 0);
   crossing_.assign(sections + 1, 0);
   Frame root;
-  for (int32_t i = 0; i < static_cast<int32_t>(items()); ++i) {
+  for (int32_t i : static_order) {
     lowest(i) = lift(i, 0);
     if (lowest(i) + size(i) > capacity_) verdict_ = Verdict::kRefuted;
     unplaced_.push_back(i);
@@ -432,18 +453,19 @@ void DecisionSearch::Impl::reset(int64_t capacity) {
     if (o.high > capacity_) verdict_ = Verdict::kRefuted;
   root.unplaced_end = unplaced_.size();
   const Span all{0, topology_.sections};
-  steps_ = 0;
+  steps_ = static_cast<int64_t>(items()) + life_sum_;
   if (verdict_ == Verdict::kOpen && options_.section_inference && !infer(all, 0))
     verdict_ = Verdict::kRefuted;
   if (items() == 0 && verdict_ == Verdict::kOpen) verdict_ = Verdict::kFits;
   if (verdict_ == Verdict::kOpen) open(all, root);
+  reset_steps_ = steps_;
 }
 
 Verdict DecisionSearch::Impl::run(int64_t budget, const StopSignal* stop) {
   const int64_t limit = budget > std::numeric_limits<int64_t>::max() / kStepsPerUnit
                             ? std::numeric_limits<int64_t>::max()
                             : budget * kStepsPerUnit;
-  steps_ = 0;
+  steps_ = std::exchange(reset_steps_, 0);
   for (int64_t nodes = 1; verdict_ == Verdict::kOpen; ++nodes) {
     if (steps_ >= limit) return Verdict::kOpen;
     if ((nodes & 255) == 0 && stop != nullptr && stop->set()) return Verdict::kOpen;
@@ -459,24 +481,17 @@ Verdict DecisionSearch::Impl::run(int64_t budget, const StopSignal* stop) {
   return verdict_;
 }
 
-std::vector<int64_t> DecisionSearch::Impl::offsets() const {
-  std::vector<int64_t> offsets(items());
-  for (size_t i = 0; i < items(); ++i) offsets[topology_.source[i]] = offset_[i];
-  return offsets;
-}
-
 bool searchable(const Part& part) {
   return topology_entries(part) <= kMaxEntries;
 }
 
-DecisionSearch::DecisionSearch(const Part& part, const PackOptions& options,
-                               const std::string& static_order)
-    : impl_(std::make_unique<Impl>(part, options, static_order)) {}
+DecisionSearch::DecisionSearch(const Topology& topology, const PackOptions& options)
+    : impl_(std::make_unique<Impl>(topology, options)) {}
 DecisionSearch::~DecisionSearch() = default;
 DecisionSearch::DecisionSearch(DecisionSearch&&) noexcept = default;
 DecisionSearch& DecisionSearch::operator=(DecisionSearch&&) noexcept = default;
-void DecisionSearch::reset(int64_t capacity) {
-  impl_->reset(capacity);
+void DecisionSearch::reset(int64_t capacity, std::span<const int32_t> static_order) {
+  impl_->reset(capacity, static_order);
 }
 Verdict DecisionSearch::run(int64_t budget, const StopSignal* stop) {
   return impl_->run(budget, stop);

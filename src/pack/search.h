@@ -4,11 +4,12 @@
 
 #include <cstdint>
 #include <memory>
-#include <string>
+#include <span>
 #include <vector>
 
 #include "pack/instance.h"
 #include "pack/pack.h"
+#include "pack/topology.h"
 
 namespace lowtide::pack {
 
@@ -21,20 +22,21 @@ enum class Verdict {
 // True if the tables of the search stay within some hundred megabytes.
 bool searchable(const Part& part);
 
-// One static order, one capacity. All of `part` and `options` that it needs is copied.
+// One static order, one capacity. `topology` must outlive it.
 class DecisionSearch {
  public:
-  DecisionSearch(const Part& part, const PackOptions& options, const std::string& static_order);
+  DecisionSearch(const Topology& topology, const PackOptions& options);
   ~DecisionSearch();
   DecisionSearch(DecisionSearch&&) noexcept;
   DecisionSearch& operator=(DecisionSearch&&) noexcept;
 
-  // Begins anew with another capacity (in units of the part).
-  void reset(int64_t capacity);
+  // Begins anew: a capacity (in units of the part), and the items in the order in which they are
+  // tried where offsets are equal.
+  void reset(int64_t capacity, std::span<const int32_t> static_order);
   // Goes on for at most about `budget` units of work; resumable while the verdict is kOpen. `stop`
   // (may be null) is polled now and then; when it is set the search returns kOpen.
   Verdict run(int64_t budget, const class StopSignal* stop);
-  int64_t units() const;                 // of the last run
+  int64_t units() const;                 // of the last run, with what a reset before it took
   std::vector<int64_t> offsets() const;  // by item of the part; after kFits
 
  private:

@@ -132,15 +132,20 @@ Adjacency::Adjacency(const std::vector<int64_t>& counts) : starts_(counts.size()
   items_.resize(static_cast<size_t>(starts_.back()));
 }
 
-Topology make_topology(const Part& part, const std::string& letters) {
+std::vector<int32_t> static_order(const Part& part, const std::string& letters) {
+  const std::vector<std::vector<double>> keys = rank_keys(part, letters);
+  std::vector<int32_t> order(part.items.size());
+  std::iota(order.begin(), order.end(), int32_t{0});
+  std::stable_sort(order.begin(), order.end(), [&](int32_t a, int32_t b) {
+    return keys[static_cast<size_t>(a)] < keys[static_cast<size_t>(b)];
+  });
+  return order;
+}
+
+Topology make_topology(const Part& part) {
   Topology t;
   t.sections = part.sections;
-  const std::vector<std::vector<double>> keys = rank_keys(part, letters);
-  t.source.resize(part.items.size());
-  std::iota(t.source.begin(), t.source.end(), size_t{0});
-  std::stable_sort(t.source.begin(), t.source.end(),
-                   [&](size_t a, size_t b) { return keys[a] < keys[b]; });
-  for (size_t i : t.source) t.items.push_back(part.items[i]);
+  t.items = part.items;
   t.obstacles = part.obstacles;
   std::stable_sort(t.obstacles.begin(), t.obstacles.end(),
                    [](const Obstacle& a, const Obstacle& b) { return a.low < b.low; });

@@ -29,8 +29,7 @@ class Adjacency {
 };
 
 struct Topology {
-  std::vector<Item> items;          // sorted by static rank: rank = index
-  std::vector<size_t> source;       // index of each in the part
+  std::vector<Item> items;          // as in the part
   std::vector<Obstacle> obstacles;  // by rising low
   Adjacency neighbours;             // items that coexist with an item
   Adjacency members;                // items alive in a section
@@ -39,9 +38,11 @@ struct Topology {
   int32_t sections = 0;
 };
 
+Topology make_topology(const Part& part);
+
 // Items ordered by `letters` (see PackOptions::static_orders), each descending; unknown letters are
 // passed over.
-Topology make_topology(const Part& part, const std::string& letters);
+std::vector<int32_t> static_order(const Part& part, const std::string& letters);
 
 // Entries that the tables of `part` would take.
 int64_t topology_entries(const Part& part);

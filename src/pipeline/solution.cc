@@ -62,14 +62,19 @@ Result<Solution> pack_best_order(const analysis::ScheduleView& view,
                                  const plan::ScheduleOutcome& order,
                                  const OptimizeOptions& options) {
   LT_ASSIGN(Solution best, pack_schedule(view, each_once(order.sequence), options));
+  // Only the greedy passes draw from the seed: what else the first search did would be repeated.
+  order::OrderOptions other = options.order;
+  other.list_rules = other.post_orders = other.cut_bound = other.exact_search = other.beam = false;
+  std::vector<std::vector<plan::SchedAction>> tried = {best.sequence};
   for (int retry = 1; retry <= options.pack_retries && best.arena_bytes > order.peak_bytes &&
                       !order.work.timed_out && !best.packing.work.timed_out;
        ++retry) {
-    order::OrderOptions other = options.order;
-    other.seed += static_cast<uint64_t>(retry);
+    other.seed = options.order.seed + static_cast<uint64_t>(retry);
     plan::ScheduleOutcome outcome = order::solve(view.problem, other);
     std::vector<plan::SchedAction> sequence = each_once(outcome.sequence);
-    if (outcome.peak_bytes > order.peak_bytes || sequence == best.sequence) continue;
+    if (outcome.peak_bytes > order.peak_bytes) continue;
+    if (std::find(tried.begin(), tried.end(), sequence) != tried.end()) continue;
+    tried.push_back(sequence);
     LT_ASSIGN(Solution candidate, pack_schedule(view, std::move(sequence), options));
     if (candidate.arena_bytes < best.arena_bytes) best = std::move(candidate);
   }
