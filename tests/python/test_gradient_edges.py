@@ -22,7 +22,8 @@ if library.find_library() is None:
 NUMBERS = np.array([0, -0.0, 1, -1, 2, -2, 0.5, 3])
 TIES = np.array([0, 1, 1, -2, 2, -2, 0.5, 7])  # beside NUMBERS: equal at 0, 2, 5, 6
 CASES = {
-    **{f"x^{power:g}": ("Pow", [NUMBERS], [np.array(float(power))], {}, lambda x, power=power: x.pow(power)) for power in (0, 1, 2, 3)},
+    **{f"x^{power}": ("Pow", [NUMBERS], [np.array(float(power))], {}, lambda x, power=power: x.pow(power))
+       for power in (0, 1, 2, 3)},
     "x^y": ("Pow", [np.abs(NUMBERS), np.array([0, 1, 2, 0, 3, 1, 0, 2.0])], [], {}, torch.pow),
     "max": ("Max", [NUMBERS, TIES], [], {}, torch.maximum),
     "min": ("Min", [NUMBERS, TIES], [], {}, torch.minimum),
@@ -45,7 +46,8 @@ def write(path, op, parameters, constants, attributes, kind):
     names = [f"w{i}" for i in range(len(parameters))]
     made = {f"c{i}": c if c.dtype.kind == "i" else c.astype(kind) for i, c in enumerate(constants)}
     tensors = [numpy_helper.from_array(w.astype(kind), name) for name, w in zip(names, parameters)]
-    graph = helper.make_graph([helper.make_node(op, [*names, *made], ["y"], **attributes)], "edges", [], [onnx.ValueInfoProto(name="y")],
+    nodes = [helper.make_node(op, [*names, *made], ["y"], **attributes)]
+    graph = helper.make_graph(nodes, "edges", [], [onnx.ValueInfoProto(name="y")],
                               tensors + [numpy_helper.from_array(c, name) for name, c in made.items()],
                               value_info=[marked(name, dtype, w.shape, "PARAMETER") for name, w in zip(names, parameters)]
                               + [marked(name, helper.np_dtype_to_tensor_dtype(c.dtype), c.shape, "CONSTANT_TENSOR")

@@ -18,6 +18,7 @@ FORWARD = ["mobilenet_v2", "googlenet", "swin_script", "ssd", "yolo_script", "su
            "lstm_language_model", "plain_rnn", "bert_script", "deep_and_cross", "edge_convolution_script", "keras_mobilenet",
            "keras_squeeze_excite", "keras_segmenter", "keras_lstm", "keras_gru", "paddle_recognizer", "paddle_style",
            "scikit_classifier", "scikit_regressor", "quantized", "dynamically_quantized", "conditional"]
+WHOLE = ["resnet50"]  # of models/ itself, at full size; the others take longer
 TRAINING = ["mobilenet_v2", "bert_script", "crnn"]
 REFUSED = {"detector_with_suppression": "NonMaxSuppression"}
 
@@ -32,6 +33,13 @@ def test_results_are_those_of_onnx_runtime(name):
     verdict = judged(zoo_cases.zoo_case(name))
     assert verdict["status"] == "taken", verdict
     assert verdict["arena_bytes"] > 0 and "error" in verdict, verdict
+
+
+@pytest.mark.parametrize("name", WHOLE)
+def test_whole_models_give_onnx_runtime_s_results(name):
+    verdict = judged(zoo_cases.model_case(name))
+    assert verdict["status"] == "taken", verdict
+    assert verdict["error"] > 0, verdict  # something was computed
 
 
 @pytest.mark.parametrize("name", TRAINING)

@@ -131,7 +131,7 @@ def model_case(name: str, batch: int = 1, seq: int = 32) -> Case:
     return Case(name, path, sizes, feeds)
 
 
-LARGEST_DRAWN = 2**25  # elements of weights that are worth drawing
+LARGEST_DRAWN = 2**28  # elements of weights that are worth drawing: a file of 1 GiB
 
 
 def with_weights(model: onnx.ModelProto) -> onnx.ModelProto:
