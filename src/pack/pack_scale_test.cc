@@ -100,7 +100,7 @@ std::vector<Buffer> crowded_lives(uint64_t seed) {
 }
 
 TEST(PackScale, ASearchThatComesToNothingEnds) {
-  const PackProblem problem = problem_of(crowded_lives(3));
+  const PackProblem problem = problem_of(crowded_lives(7));
   const PackOutcome outcome = solve(problem);
   print_row("crowded", problem, outcome);
   EXPECT_EQ(fault(problem, outcome), "");
@@ -114,7 +114,7 @@ TEST(PackScale, ASearchThatComesToNothingEnds) {
 }
 
 TEST(PackScale, ADecisionUsesAllOfItsWork) {
-  PackProblem problem = problem_of(crowded_lives(3));
+  PackProblem problem = problem_of(crowded_lives(7));
   problem.capacity_bytes = plan::max_load_bytes(problem);
   PackOptions options;
   options.work_limit = 200'000;
