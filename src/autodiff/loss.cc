@@ -13,7 +13,8 @@ tl::unexpected<Error> bad(std::string message) {
   return error(ErrorCode::kInput, std::move(message));
 }
 
-// Results of the model in the model's order; the new contents of running statistics are not among them.
+// Results of the model in the model's order; the new contents of running statistics are not among
+// them.
 std::vector<ir::ValueId> model_outputs(const ir::Graph& graph) {
   std::vector<ir::ValueId> outputs;
   for (const ir::ValueId id : graph.outputs())

@@ -197,8 +197,7 @@ TEST(Sequence, RefusesRunsOutOfTurn) {
   expect_error(problem, {run(0), run(1), run(2)}, "op 3 (loss) never runs");
   expect_error(problem, {run(0), run(1), run(2), run(3), run(3)},
                "action 4: op 3 (loss) runs again");
-  expect_error(problem, {run(0), run(2)},
-               "action 1: op 2 reads value 1, which is not there");
+  expect_error(problem, {run(0), run(2)}, "action 1: op 2 reads value 1, which is not there");
   expect_error(problem, {run(9)}, "does not exist");
   problem.control = {{SchedOpId(1), SchedOpId(2)}};
   problem.values[SchedValueId(1)].readers.clear();
@@ -212,8 +211,7 @@ TEST(Sequence, RefusesTransfersOfWhatIsNotThere) {
   expect_error(problem, {run(0), drop(0)}, "not stored");
   expect_error(problem, {run(0), load(0)}, "not stored");
   expect_error(problem, {run(0), store(0), store(0)}, "stored already");
-  expect_error(problem, {run(0), store(0), drop(0), drop(0)},
-               "drops value 0, which is not there");
+  expect_error(problem, {run(0), store(0), drop(0), drop(0)}, "drops value 0, which is not there");
   expect_error(problem, {run(0), store(0), drop(0), run(1)}, "op 1 reads value 0");
   expect_error(problem, {run(0), store(0), load(0)}, "has no drop");
   expect_error(problem, {run(0), store(0), run(0)}, "has no drop");
