@@ -97,8 +97,7 @@ TEST_P(ModelPlans, TheFileReadsBackAsTheSamePlan) {
   EXPECT_EQ(plan::print_plan(*read), text);
 }
 
-// LOWTIDE_MUTATIONS=1000 and more: the long check of each model; without it, as many for all
-// together.
+// Wrong plans of each model; LOWTIDE_MUTATIONS=1000 and more is the long check.
 int mutations() {
   const char* wanted = std::getenv("LOWTIDE_MUTATIONS");
   return wanted != nullptr ? std::atoi(wanted) : 60;

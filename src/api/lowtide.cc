@@ -8,6 +8,7 @@
 #include "api/planning.h"
 #include "api/running.h"
 #include "api/state.h"
+#include "base/clock.h"
 #include "base/file.h"
 #include "base/printable.h"
 #include "exec/cpu/cpu.h"
@@ -20,13 +21,7 @@
 namespace lowtide {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
 constexpr size_t kMostFinding = 1000;  // bytes of a verifier's finding in an error
-
-double seconds_since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
 
 // Spells out what would steer a terminal in the names that a verdict shows.
 void make_printable(plan::Plan& plan) {
@@ -48,8 +43,7 @@ std::string_view version() {
   return LOWTIDE_VERSION;
 }
 
-// ---- Model
-// --------------------------------------------------------------------------------------------------------
+// ---- Model ----
 
 Model::Model(std::unique_ptr<State> state) : state_(std::move(state)) {}
 Model::Model(Model&&) noexcept = default;
@@ -78,8 +72,7 @@ std::vector<std::string> Model::free_dims() const {
   return ir::free_symbols(state_->graph);
 }
 
-// ---- Plan
-// ---------------------------------------------------------------------------------------------------------
+// ---- Plan ----
 
 Plan::Plan(std::unique_ptr<State> state) : state_(std::move(state)) {}
 Plan::Plan(Plan&&) noexcept = default;
@@ -141,8 +134,7 @@ std::string Plan::json() const {
   return report::verdict_json(state_->plan, state_->facts);
 }
 
-// ---- Session
-// ------------------------------------------------------------------------------------------------------
+// ---- Session ----
 
 struct Session::State {
   std::unique_ptr<runtime::KernelFactory> kernels;

@@ -160,6 +160,10 @@ ir::Dims list_attr(const ir::Attrs& attrs, std::string_view name) {
   return value ? *value : ir::Dims{};
 }
 
+ir::Dims spatial(const ir::Dims& dims) {
+  return ir::Dims(dims.begin() + 2, dims.end());
+}
+
 ir::Attrs with(ir::Attrs attrs, const ir::Attrs& more) {
   for (const auto& [name, value] : more) attrs.insert_or_assign(name, value);
   return attrs;

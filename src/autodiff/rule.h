@@ -97,6 +97,8 @@ ir::Dims sizes(const std::vector<int64_t>& values);
 int64_t integer_attr(const ir::Attrs& attrs, std::string_view name, int64_t absent = 0);
 double real_attr(const ir::Attrs& attrs, std::string_view name, double absent = 0);
 ir::Dims list_attr(const ir::Attrs& attrs, std::string_view name);
+// The dims behind batch and channels.
+ir::Dims spatial(const ir::Dims& dims);
 // The attributes with those of `more` added or replaced.
 ir::Attrs with(ir::Attrs attrs, const ir::Attrs& more);
 // A copy of the attributes of these names that are there.

@@ -78,10 +78,6 @@ ir::Attrs window(const RuleContext& c) {
   return only(c.attrs(), {"strides", "pads", "dilations", "group"});
 }
 
-ir::Dims spatial(const ir::Dims& dims) {
-  return ir::Dims(dims.begin() + 2, dims.end());
-}
-
 Status conv_rule(RuleContext& c) {
   LT_ASSIGN(const ValueId dy, c.dy());
   const ValueId x = c.input(0), w = c.input(1);

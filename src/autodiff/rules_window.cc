@@ -8,21 +8,17 @@ namespace {
 
 using ir::ValueId;
 
-ir::Dims spatial_dims(const ir::Dims& dims) {
-  return ir::Dims(dims.begin() + 2, dims.end());
-}
-
 // A maximum needs the taps it chose, one byte each, and neither x nor y.
 Status max_pool_rule(RuleContext& c) {
   LT_ASSIGN(const ValueId dy, c.dy());
-  const ir::Attrs attrs = with(c.attrs(), {{"input_spatial", spatial_dims(c.dims(c.input(0)))}});
+  const ir::Attrs attrs = with(c.attrs(), {{"input_spatial", spatial(c.dims(c.input(0)))}});
   LT_ASSIGN(const ValueId dx, c.make("MaxPoolGrad", {dy, c.output(1)}, attrs));
   return c.give(0, dx);
 }
 
 Status avg_pool_rule(RuleContext& c) {
   LT_ASSIGN(const ValueId dy, c.dy());
-  const ir::Attrs attrs = with(c.attrs(), {{"input_spatial", spatial_dims(c.dims(c.input(0)))}});
+  const ir::Attrs attrs = with(c.attrs(), {{"input_spatial", spatial(c.dims(c.input(0)))}});
   LT_ASSIGN(const ValueId dx, c.make("AvgPoolGrad", {dy}, attrs));
   return c.give(0, dx);
 }

@@ -14,11 +14,6 @@
 namespace lowtide {
 namespace {
 
-tl::unexpected<Error> system_error(const std::string& path, const char* doing) {
-  return error(ErrorCode::kInput,
-               fmt::format("{}: cannot {}: {}", path, doing, std::strerror(errno)));
-}
-
 class Descriptor {
  public:
   explicit Descriptor(int fd) : fd_(fd) {}
@@ -95,6 +90,11 @@ int create_beside(const Target& target, std::string& temporary) {
 }
 
 }  // namespace
+
+tl::unexpected<Error> system_error(const std::string& path, const char* doing) {
+  return error(ErrorCode::kInput,
+               fmt::format("{}: cannot {}: {}", path, doing, std::strerror(errno)));
+}
 
 Result<std::string> read_file(const std::string& path) {
   Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));

@@ -14,6 +14,9 @@ namespace lowtide {
 // Error: kInput, naming the path and the system's reason.
 Result<std::string> read_file(const std::string& path);
 
+// "PATH: cannot DOING: " and the reason in errno, kInput.
+tl::unexpected<Error> system_error(const std::string& path, const char* doing);
+
 // Writes through a symbolic link to what it names and keeps the rights of a file that is there.
 // Error: kUsage for an empty path; kInput, naming the path and the system's reason, also where the
 // target is there and is no regular file (a device, a pipe, a folder). The old file, if any, is

@@ -16,11 +16,6 @@ namespace {
 
 constexpr int kMostNames = 10000;
 
-tl::unexpected<Error> folder_error(const std::string& path, const char* doing) {
-  return error(ErrorCode::kInput,
-               fmt::format("{}: cannot {}: {}", path, doing, std::strerror(errno)));
-}
-
 // The first name that is free. A rename never replaces a folder with something in it, so of two
 // programs that choose the same name only one has it.
 Result<std::string> rename_to_free(const std::string& from, const std::string& wanted) {
@@ -30,7 +25,7 @@ Result<std::string> rename_to_free(const std::string& from, const std::string& w
     if (::lstat(path.c_str(), &info) == 0) continue;
     if (::rename(from.c_str(), path.c_str()) == 0) return path;
     if (errno != EEXIST && errno != ENOTEMPTY && errno != ENOTDIR)
-      return folder_error(path, "rename into place");
+      return system_error(path, "rename into place");
   }
   return error(ErrorCode::kInput,
                fmt::format("{}: {} folders of this name are there already", wanted, kMostNames));
@@ -42,7 +37,7 @@ Result<std::string> write_new_folder(const std::string& parent, std::string_view
                                      const std::vector<NamedContents>& files) {
   const std::string wanted = (std::filesystem::path(parent) / name).string();
   std::string temporary = wanted + ".tmp.XXXXXX";
-  if (::mkdtemp(temporary.data()) == nullptr) return folder_error(wanted, "create");
+  if (::mkdtemp(temporary.data()) == nullptr) return system_error(wanted, "create");
   Status written;
   for (const NamedContents& file : files)
     if (written) written = write_file_atomically(temporary + "/" + file.name, file.contents);

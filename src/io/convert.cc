@@ -399,8 +399,7 @@ Status Conversion::mark_outputs() {
   return {};
 }
 
-// ---- values
-// --------------------------------------------------------------------------------------------------------
+// ---- values ----
 
 Result<ir::ValueId> Conversion::parameter(const OnnxTensor& tensor) {
   if (!tensor.dtype)

@@ -200,8 +200,7 @@ Status attention(NodeCall& call) {
                      {{"shape", list(std::vector<Expr>{out[0], out[2], out[1] * out[3]})}});
 }
 
-// ---- rotary positions
-// --------------------------------------------------------------------------------------------
+// ---- rotary positions ----
 
 Result<ValueId> cut(NodeCall& call, ValueId x, const Expr& start, const Expr& size, int64_t step) {
   const ir::Dims dims = call.of(x).dims;

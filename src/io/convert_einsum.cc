@@ -44,8 +44,7 @@ struct Equation {
   Labels result;
 };
 
-// ---- reading the equation
-// -----------------------------------------------------------------------------------------
+// ---- reading the equation ----
 
 // The labels of one side of a comma; the ellipsis stands for `rest` dims.
 Result<Labels> labels_of(std::string_view text, size_t rest) {
@@ -125,8 +124,7 @@ Result<Equation> read_equation(NodeCall& call) {
   return equation;
 }
 
-// ---- one operand
-// --------------------------------------------------------------------------------------------------
+// ---- one operand ----
 
 class Contraction {
  public:

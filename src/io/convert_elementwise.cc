@@ -147,8 +147,7 @@ Status clip(NodeCall& call) {
   return call.result(steps.back().first, {x, steps.back().second});
 }
 
-// ---- two operands
-// --------------------------------------------------------------------------------------------------
+// ---- two operands ----
 
 // Whether x * (1 / c) is x / c, bit for bit: c is a power of two whose reciprocal is no denormal of
 // f32.
@@ -276,8 +275,7 @@ Status where(NodeCall& call) {
   return call.result("Where", {condition, a, b});
 }
 
-// ---- any number of operands
-// ----------------------------------------------------------------------------------------
+// ---- any number of operands ----
 
 Result<ValueId> chain(NodeCall& call, std::string_view kind, size_t count) {
   LT_ASSIGN(ValueId total, call.value(0));

@@ -65,8 +65,7 @@ Status compress(NodeCall& call) {
   return call.result("Gather", {x, places}, {{"axis", number(axis)}});
 }
 
-// ---- along one axis
-// -------------------------------------------------------------------------------------------------
+// ---- along one axis ----
 
 Status arg_extreme(NodeCall& call) {
   ir::Dims dims = call.dims(0);
@@ -172,8 +171,7 @@ Status reverse_sequence(NodeCall& call) {
   return call.result("ReverseSequence", {x, lengths}, {{"time_axis", time}, {"batch_axis", batch}});
 }
 
-// ---- at places given by data
-// ------------------------------------------------------------------------------------------
+// ---- at places given by data ----
 
 Status gather_elements(NodeCall& call) {
   LT_ASSIGN(const size_t axis, normal_axis(int_attr(call.node(), "axis", 0), call.dims(0).size()));

@@ -14,8 +14,7 @@ namespace {
 using ir::ValueId;
 using sym::Expr;
 
-// ---- normalization
-// -------------------------------------------------------------------------------------------------
+// ---- normalization ----
 
 Result<std::vector<ValueId>> values(NodeCall& call, size_t count) {
   std::vector<ValueId> result;
@@ -243,8 +242,7 @@ Status softmax(NodeCall& call) {
   return call.result("Reshape", {soft}, {{"shape", list(from)}});
 }
 
-// ---- dropout, random numbers
-// --------------------------------------------------------------------------------
+// ---- dropout, random numbers ----
 
 // The mask of what changes nothing: all true. Before opset 12 it says nothing, and is 0 as in ONNX
 // Runtime; before opset 10 it has the data's type.

@@ -164,8 +164,7 @@ Status dynamic_quantize(NodeCall& call) {
   return stored(call, ratio, zero, DType::kU8);
 }
 
-// ---- products
-// ---------------------------------------------------------------------------------------------------
+// ---- products ----
 
 // Operand i less its zero point (input z), as numbers of `type`. A zero point for each row or
 // column is given its place by `dims`.

@@ -213,8 +213,7 @@ Status resize(NodeCall& call) {
   return call.result("Resize", {x}, resize_attrs(call, targets, crops));
 }
 
-// ---- sampling at given places
-// -------------------------------------------------------------------------------------------------
+// ---- sampling at given places ----
 
 // Opset 20 renamed bilinear and bicubic.
 Status grid_sample(NodeCall& call) {

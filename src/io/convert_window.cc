@@ -152,8 +152,7 @@ Status conv_transpose(NodeCall& call) {
   return call.result("ConvDataGrad", std::move(inputs), std::move(attrs));
 }
 
-// ---- pooling
-// -------------------------------------------------------------------------------------------------------
+// ---- pooling ----
 
 Result<Window> pooling_window(NodeCall& call) {
   const auto kernel = ints_attr(call.node(), "kernel_shape");

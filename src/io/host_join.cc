@@ -129,8 +129,7 @@ HostResult fold_concat(const HostCall& call) {
   return single(host_unknown(result.dtype, result.dims, dense.error().message));
 }
 
-// ---- looking up
-// ----------------------------------------------------------------------------------------------------
+// ---- looking up ----
 
 // An index into a dim, over the indices of `dims`, counted from the start: negative ones count from
 // the end. none where some count from the start and some from the end, or lie outside: the elements

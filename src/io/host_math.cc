@@ -310,8 +310,7 @@ Result<HostValue> binary(Op op, const HostValue& a, const HostValue& b) {
   return host_unknown(result.dtype, result.dims, dense.error().message);
 }
 
-// ---- types
-// -----------------------------------------------------------------------------------------------------------
+// ---- types ----
 
 // A formula in another type; none where it would not be one.
 std::optional<Cell> cast_cell(const HostValue& value, DType to) {
@@ -416,8 +415,7 @@ HostResult fold_power(const HostCall& call) {
   return single(cast(power, base.dtype));
 }
 
-// ---- one operand
-// ---------------------------------------------------------------------------------------------------
+// ---- one operand ----
 
 template <auto function>
 HostResult fold_real(const HostCall& call) {
@@ -476,8 +474,7 @@ HostResult fold_cast_like(const HostCall& call) {
   return std::vector<HostValue>{std::move(value)};
 }
 
-// ---- choice
-// --------------------------------------------------------------------------------------------------------
+// ---- choice ----
 
 std::optional<Cell> choose_cell(const Cell& condition, const Cell& a, const Cell& b, DType dtype) {
   if (const auto known = known_truth(condition.conditions)) return *known ? a : b;

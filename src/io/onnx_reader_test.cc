@@ -363,11 +363,7 @@ std::string output_dims(const ir::Graph& graph) {
   }
   return text;
 }
-int count_ops(const ir::Graph& graph, std::string_view kind) {
-  int n = 0;
-  for (ir::OpId op : graph.ops()) n += graph.op(op).kind == kind ? 1 : 0;
-  return n;
-}
+
 Result<ir::Graph> read_model(const std::string& name, const OnnxOptions& options) {
   return read_onnx(std::string(LOWTIDE_SOURCE_DIR) + "/models/" + name, options);
 }

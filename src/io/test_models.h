@@ -2,11 +2,20 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "io/onnx.pb.h"
+#include "ir/graph.h"
 
 namespace lowtide::io {
+
+// The ops of a kind.
+inline int count_ops(const ir::Graph& graph, std::string_view kind) {
+  int found = 0;
+  for (const ir::OpId op : graph.ops()) found += graph.op(op).kind == kind;
+  return found;
+}
 
 // Builds small ONNX files in memory, message by message.
 class ModelMaker {

@@ -4,6 +4,8 @@
 #include <utility>
 #include <vector>
 
+#include "ir/id_order.h"
+
 namespace lowtide::ir {
 
 Result<Graph> bind(const Graph& graph, const sym::Bindings& bindings) {
@@ -17,29 +19,24 @@ Result<Graph> bind(const Graph& graph, const sym::Bindings& bindings) {
     value.offset_bytes = value.offset_bytes.substitute(bindings);
     return value;
   };
-  Graph result;
-  result.name = graph.name;
-  result.producer = graph.producer;
-  result.bindings = graph.bindings;
+  Graph result = empty_like(graph);
   for (const std::string& symbol : free_symbols(graph))
     if (const auto found = bindings.find(symbol); found != bindings.end())
       result.bindings[symbol] = found->second;
-  // Ids must not change, so values are added in their own order: those of an op with the op.
-  size_t next_op = 0;
-  const auto add_next_op = [&] {
-    Op op = graph.op(OpId(next_op++));
+  const auto add_op = [&](OpId id) {
+    Op op = graph.op(id);
     for (auto& [key, attr] : op.attrs)
       if (Dims* dims = std::get_if<Dims>(&attr)) *dims = bound(*dims);
     std::vector<Value> outputs;
     for (ValueId output : op.outputs) outputs.push_back(bound_value(graph.value(output)));
     result.add_op(std::move(op), std::move(outputs));
   };
-  for (ValueId v : graph.values()) {
-    const Value& value = graph.value(v);
-    if (!value.producer.valid()) result.add_value(bound_value(value));
-    while (value.producer.valid() && next_op <= value.producer.index()) add_next_op();
+  for (const GraphItem item : in_id_order(graph)) {
+    if (item.given.valid())
+      result.add_value(bound_value(graph.value(item.given)));
+    else
+      add_op(item.op);
   }
-  while (next_op < graph.op_count()) add_next_op();
   LT_RETURN_IF_ERROR(check(result));
   return result;
 }

@@ -64,14 +64,13 @@ class Printer {
     line("graph {} {}\n", quoted(graph_.name), quoted(graph_.producer));
     for (const auto& [symbol, size] : graph_.bindings)
       line("binding {} {}\n", quoted(symbol), size);
-    // Ids are given in the order of lines, so values that are given stand where their ids are.
-    size_t next_op = 0;
-    for (ValueId v : graph_.values()) {
-      const OpId producer = graph_.value(v).producer;
-      if (!producer.valid()) given(graph_.value(v));
-      while (producer.valid() && next_op <= producer.index()) op(OpId(next_op++));
+    // Ids are given in the order of lines.
+    for (const GraphItem item : in_id_order(graph_)) {
+      if (item.given.valid())
+        given(graph_.value(item.given));
+      else
+        op(item.op);
     }
-    while (next_op < graph_.op_count()) op(OpId(next_op++));
     return std::move(out_);
   }
 

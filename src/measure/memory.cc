@@ -5,16 +5,11 @@
 #include <cstring>
 #include <thread>
 
+#include "base/clock.h"
 #include "cost/store.h"
 
 namespace lowtide::measure {
 namespace {
-
-using Clock = std::chrono::steady_clock;
-
-double seconds_since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
 
 enum class Operation { kCopy, kRead, kWrite };
 

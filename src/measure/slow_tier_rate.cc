@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/clock.h"
 #include "cost/store.h"
 #include "runtime/copy_engine.h"
 #include "runtime/slow_tier.h"
@@ -16,14 +17,9 @@
 namespace lowtide::measure {
 namespace {
 
-using Clock = std::chrono::steady_clock;
 using runtime::CopyDirection;
 
 constexpr int64_t kSmall = 64;  // bytes whose move takes no time but the latency
-
-double elapsed(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
 
 // A tier with room for one block, and the block in memory.
 class Mover {
@@ -51,7 +47,7 @@ class Mover {
     for (int i = 0; i <= repetitions; ++i) {
       const auto start = Clock::now();
       LT_RETURN_IF_ERROR(move(direction, bytes));
-      if (i > 0) times.push_back(elapsed(start));
+      if (i > 0) times.push_back(seconds_since(start));
     }
     return cost::median(std::move(times));
   }
@@ -75,7 +71,7 @@ Result<std::pair<double, double>> beside_copies(Mover& mover, const KernelLoad& 
       moved = mover.move(out ? CopyDirection::kOut : CopyDirection::kIn, mover.bytes());
       bytes += static_cast<double>(mover.bytes());
     }
-    seconds = elapsed(start);
+    seconds = seconds_since(start);
   });
   const Result<double> took = load();
   stop = true;

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "ir/id_order.h"
 #include "ops/op_table.h"
 
 namespace lowtide::ops {
@@ -82,17 +83,12 @@ class Rewrite {
       : old_(graph), late_(late), value_(graph.value_count()), op_(graph.op_count()) {}
 
   Result<ir::Graph> run() {
-    graph_.name = old_.name;
-    graph_.producer = old_.producer;
-    graph_.bindings = old_.bindings;
-    size_t next_op = 0;
-    for (const ValueId v : old_.values()) {
-      const ir::Value& value = old_.value(v);
-      if (!value.producer.valid()) value_[v] = graph_.add_value(value);
-      while (value.producer.valid() && next_op <= value.producer.index())
-        LT_RETURN_IF_ERROR(add(OpId(next_op++)));
+    for (const ir::GraphItem item : ir::in_id_order(old_)) {
+      if (item.given.valid())
+        value_[item.given] = graph_.add_value(old_.value(item.given));
+      else
+        LT_RETURN_IF_ERROR(add(item.op));
     }
-    while (next_op < old_.op_count()) LT_RETURN_IF_ERROR(add(OpId(next_op++)));
     return std::move(graph_);
   }
 
@@ -134,7 +130,7 @@ class Rewrite {
 
   const ir::Graph& old_;
   const LateReads& late_;
-  ir::Graph graph_;
+  ir::Graph graph_ = ir::empty_like(old_);
   IdVector<ValueId, ValueId> value_;  // who reads an old value now reads this
   IdVector<OpId, OpId> op_;
 };

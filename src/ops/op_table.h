@@ -35,8 +35,7 @@ struct Instance {
   std::vector<std::optional<Type>> inputs;
 };
 
-// ---- rows
-// ---------------------------------------------------------------------------------------------------------
+// ---- rows ----
 
 struct Row;  // opaque outside src/ops; ask it through the functions below
 
@@ -58,8 +57,7 @@ const Traits& traits(const Row& row);
 // empty where the operands decide.
 std::string_view free_layout_attr(const Row& row, size_t output);
 
-// ---- shapes
-// -------------------------------------------------------------------------------------------------------
+// ---- shapes ----
 
 // How one output comes to its storage, and its type.
 struct OutputType {
@@ -104,8 +102,7 @@ Result<ir::OpId> append_again(ir::Graph& graph, const ir::Graph& from, ir::OpId 
 // Gather, classes of a loss. Nothing where they are not.
 std::optional<sym::Expr> position_limit(const Instance& instance, size_t input);
 
-// ---- cost
-// ---------------------------------------------------------------------------------------------------------
+// ---- cost ----
 
 struct Work {
   sym::Expr flops;       // multiply-add counts two; cost per loop point from the row
@@ -114,8 +111,7 @@ struct Work {
 };
 Result<Work> work(const Instance& instance);
 
-// ---- memory
-// -------------------------------------------------------------------------------------------------------
+// ---- memory ----
 
 // (input, output) pairs whose storage may be shared when the input dies here, in order of
 // preference; sizes already compared.
@@ -124,8 +120,7 @@ std::vector<std::pair<int, int>> in_place_pairs(const Instance& instance);
 // first in in_place_pairs.
 std::optional<int> accumulator(const Instance& instance);
 
-// ---- axes: the dimension graph and fission
-// ----------------------------------------------------------------------------
+// ---- axes: the dimension graph and fission ----
 
 enum class AxisRole : uint8_t { kParallel, kReduction };
 enum class Merge : uint8_t {

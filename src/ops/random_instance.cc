@@ -34,8 +34,7 @@ namespace {
 
 using Kind = InputValues::Kind;
 
-// ---- from a pattern
-// -----------------------------------------------------------------------------------------------
+// ---- from a pattern ----
 
 class PatternDraw {
  public:
@@ -219,8 +218,7 @@ std::string pattern_text(const Row& row, RandomInstance& made, Rng& rng) {
   return {};
 }
 
-// ---- rearrangements
-// -----------------------------------------------------------------------------------------------
+// ---- rearrangements ----
 
 // Splits, joins and drops dimensions: the factors of all extents in order, regrouped.
 ir::Dims random_shape(const ir::Dims& dims, Rng& rng) {
@@ -333,8 +331,7 @@ void draw_rearrangement(RandomInstance& made, Rng& rng) {
   }
 }
 
-// ---- attributes, types, values
-// ------------------------------------------------------------------------------------
+// ---- attributes, types, values ----
 
 // Attributes that no pattern mentions. Words and reals are by name, so that ops share what they
 // share.

@@ -100,6 +100,9 @@ std::string_view input_word(const OperandWords& words, size_t i);
 // Whether an operand of this type word may be of this type.
 bool accepts(std::string_view word, DType type);
 
+// "KIND: WHY", kInput.
+tl::unexpected<Error> refuse(const Instance& instance, const std::string& why);
+
 // Checks the attributes against the row, and the input types; the types of the outputs. Error:
 // kInput.
 Status check_attrs(const Row& row, const Instance& instance);

@@ -14,12 +14,7 @@
 namespace lowtide::ops {
 namespace {
 
-// ---- limits of attributes
-// -----------------------------------------------------------------------------------------
-
-tl::unexpected<Error> refuse(const Instance& instance, const std::string& why) {
-  return error(ErrorCode::kInput, fmt::format("{}: {}", instance.kind, why));
-}
+// ---- limits of attributes ----
 
 // The dims of an input that must be there.
 Result<ir::Dims> dims_of_input(const Instance& instance, size_t i) {
@@ -75,8 +70,7 @@ Status check_reduction(const Instance& instance) {
   return {};
 }
 
-// ---- one index per element
-// -----------------------------------------------------------------------------------------
+// ---- one index per element ----
 
 // Which axes walk the operands of GatherElements and ScatterElements. Along a dimension where there
 // are fewer indices than data, the first ones are meant.
@@ -142,8 +136,7 @@ Result<Signature> scatter_elements_axes(const Instance& instance) {
   return signature;
 }
 
-// ---- one tuple of indices per block
-// --------------------------------------------------------------------------------
+// ---- one tuple of indices per block ----
 
 // Data is "B.. v.. c..", indices "B.. i.. [k]" with a tuple of one index per v in the last dim, and
 // what is read or written "B.. i.. c..".
@@ -223,8 +216,7 @@ Result<Signature> reverse_sequence_axes(const Instance& instance) {
   return expand(pattern, instance, false);
 }
 
-// ---- rows
-// ---------------------------------------------------------------------------------------------------------
+// ---- rows ----
 
 void add_along_axis(std::vector<Row>& rows) {
   for (std::string_view kind : {"ArgMax", "ArgMin"})

@@ -35,8 +35,7 @@ int entry(size_t i) {
   return static_cast<int>(i);
 }
 
-// ---- Reshape
-// ------------------------------------------------------------------------------------------------------
+// ---- Reshape ----
 
 Expr product(const ir::Dims& dims, size_t begin, size_t end) {
   return sym::product(std::span(dims).subspan(begin, end - begin));
@@ -172,8 +171,7 @@ Result<Signature> reshape_axes(const Instance& instance) {
   return ReshapeAxes(from, to).run();
 }
 
-// ---- Transpose, Slice, Pad, Concat, Expand, Fill
-// ------------------------------------------------------------------
+// ---- Transpose, Slice, Pad, Concat, Expand, Fill ----
 
 Result<Signature> transpose_axes(const Instance& instance) {
   LT_ASSIGN(const ir::Dims dims, input_dims(instance));

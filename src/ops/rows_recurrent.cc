@@ -79,12 +79,7 @@ Result<Signature> gru_grad_axes(const Instance& instance) {
   return with_gates(instance, fmt::format("{}{}", kGruGrad, after != 0 ? ", [d] [h]" : ""), 3);
 }
 
-// ---- limits
-// -----------------------------------------------------------------------------------------------------
-
-tl::unexpected<Error> refuse_recurrent(const Instance& instance, const std::string& why) {
-  return error(ErrorCode::kInput, fmt::format("{}: {}", instance.kind, why));
-}
+// ---- limits ----
 
 Status check_activations(const Instance& instance, size_t wanted) {
   LT_ASSIGN(const std::string words, word_attr(instance, "activations"));
@@ -93,13 +88,11 @@ Status check_activations(const Instance& instance, size_t wanted) {
     const size_t end = std::min(words.find('+', at), words.size());
     const std::string_view word = std::string_view(words).substr(at, end - at);
     if (word != "sigmoid" && word != "tanh" && word != "relu")
-      return refuse_recurrent(instance,
-                              fmt::format("activation '{}'; it is sigmoid, tanh or relu", word));
+      return refuse(instance, fmt::format("activation '{}'; it is sigmoid, tanh or relu", word));
     at = end + 1;
   }
   if (count != wanted)
-    return refuse_recurrent(instance,
-                            fmt::format("{} activations ({}), wanted {}", count, words, wanted));
+    return refuse(instance, fmt::format("{} activations ({}), wanted {}", count, words, wanted));
   return {};
 }
 
@@ -109,18 +102,18 @@ Status check_cell(const Instance& instance, size_t weights, int64_t gates, size_
   LT_ASSIGN(const std::string direction, word_attr(instance, "direction"));
   const bool both = direction == "both";
   if (!both && direction != "forward" && direction != "reverse")
-    return refuse_recurrent(
-        instance, fmt::format("direction '{}'; it is forward, reverse or both", direction));
+    return refuse(instance,
+                  fmt::format("direction '{}'; it is forward, reverse or both", direction));
   LT_ASSIGN(const double clip, real_attr(instance, "clip", 0.0));
-  if (clip < 0) return refuse_recurrent(instance, fmt::format("clip = {}", clip));
+  if (clip < 0) return refuse(instance, fmt::format("clip = {}", clip));
   if (!given(instance, weights) || instance.inputs[weights]->dims.size() != 3)
-    return refuse_recurrent(instance, fmt::format("input {} must be weights of rank 3", weights));
+    return refuse(instance, fmt::format("input {} must be weights of rank 3", weights));
   const ir::Dims& r = instance.inputs[weights]->dims;
   const auto directions = r[0].constant(), rows = r[1].constant(), columns = r[2].constant();
   if (!directions || *directions != (both ? 2 : 1) || !rows || !columns ||
       *rows != gates * *columns || *columns < 1)
-    return refuse_recurrent(
-        instance, fmt::format("weights {} of direction {}, wanted [{}, {} * units, units]",
+    return refuse(instance,
+                  fmt::format("weights {} of direction {}, wanted [{}, {} * units, units]",
                               print(r), direction, both ? 2 : 1, gates));
   return {};
 }
@@ -134,7 +127,7 @@ Status check_lstm_grad(const Instance& instance) {
 Status check_gru(const Instance& instance) {
   LT_ASSIGN(const int64_t after, int_attr(instance, "linear_before_reset", 0));
   if (after == 0 && given(instance, 2))
-    return refuse_recurrent(instance, "a bias inside the reset gate goes with linear_before_reset");
+    return refuse(instance, "a bias inside the reset gate goes with linear_before_reset");
   return check_cell(instance, 1, 3, 2);
 }
 Status check_gru_grad(const Instance& instance) {
@@ -147,8 +140,7 @@ Status check_rnn_grad(const Instance& instance) {
   return check_cell(instance, 3, 1, 1);
 }
 
-// ---- rows
-// -------------------------------------------------------------------------------------------------------
+// ---- rows ----
 
 // The gradients know no clip: from an activation's result one cannot tell that its argument was
 // cut.

@@ -154,8 +154,7 @@ Result<Signature> resize_axes(const Instance& instance) {
   return mapped.finish(taps);
 }
 
-// ---- padding with the tensor's own elements
-// --------------------------------------------------------------------------------
+// ---- padding with the tensor's own elements ----
 
 // What is left of a dimension after negative pads cut it is repeated, so there must be something.
 Status check_repeated(const Instance& instance, size_t d, const Expr& whole, const Expr& begin,
@@ -190,8 +189,7 @@ Result<Signature> pad_repeat_axes(const Instance& instance) {
   return mapped.finish(1);
 }
 
-// ---- sampling at places that data says
-// -------------------------------------------------------------------------------------
+// ---- sampling at places that data says ----
 
 // How many pixels one point of a grid reads.
 Result<Expr> grid_taps(const Instance& instance, size_t dims) {

@@ -73,8 +73,7 @@ struct Signature {
   int find_axis(std::string_view name) const;  // -1 when there is none
 };
 
-// ---- the text
-// -----------------------------------------------------------------------------------------------------
+// ---- the text ----
 
 struct PatternAxis {
   std::string name;
@@ -115,8 +114,7 @@ Arity arity(const Pattern& pattern);
 // the ranks.
 Result<Signature> expand(const Pattern& pattern, const Instance& instance, bool broadcast);
 
-// ---- attributes
-// ---------------------------------------------------------------------------------------------------
+// ---- attributes ----
 
 // The attribute, or `fallback`; without fallback its absence is an error. Error: kInput, naming
 // kind and attribute.

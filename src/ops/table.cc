@@ -113,6 +113,10 @@ Result<DType> dtype_attr(const Instance& instance, std::string_view attr) {
 
 }  // namespace
 
+tl::unexpected<Error> refuse(const Instance& instance, const std::string& why) {
+  return error(ErrorCode::kInput, fmt::format("{}: {}", instance.kind, why));
+}
+
 bool accepts(std::string_view word, DType type) {
   switch (word[0]) {
     case 'T':

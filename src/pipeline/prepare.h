@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "analysis/schedule_view.h"
+#include "base/clock.h"
 #include "base/result.h"
 #include "cost/estimate.h"
 #include "ir/graph.h"
@@ -18,12 +19,6 @@
 #include "plan/outcome.h"
 
 namespace lowtide::pipeline {
-
-using Clock = std::chrono::steady_clock;
-
-inline double seconds_since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
 
 // Wall time of each stage, for the report.
 class StageClock {

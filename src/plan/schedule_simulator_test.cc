@@ -6,19 +6,10 @@
 #include <algorithm>
 
 #include "base/rng.h"
+#include "plan/schedule_test_problems.h"
 
 namespace lowtide::plan {
 namespace {
-
-SchedValue value(int64_t bytes, size_t producer, std::vector<size_t> readers,
-                 bool is_output = false) {
-  SchedValue v;
-  v.bytes = bytes;
-  v.producer = SchedOpId(producer);
-  for (size_t r : readers) v.readers.push_back(SchedOpId(r));
-  v.is_output = is_output;
-  return v;
-}
 
 std::vector<SchedOpId> sequence(std::initializer_list<size_t> ops) {
   std::vector<SchedOpId> result;

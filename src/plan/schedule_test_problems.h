@@ -11,6 +11,17 @@
 
 namespace lowtide::plan {
 
+// A value by numbers, for problems written by hand.
+inline SchedValue value(int64_t bytes, size_t producer, std::vector<size_t> readers,
+                        bool is_output = false) {
+  SchedValue v;
+  v.bytes = bytes;
+  v.producer = SchedOpId(producer);
+  for (size_t r : readers) v.readers.push_back(SchedOpId(r));
+  v.is_output = is_output;
+  return v;
+}
+
 struct RandomSchedule {
   int64_t min_ops = 3, max_ops = 7;
   int64_t max_bytes = 9;    // sizes are 1 to this, seldom 0

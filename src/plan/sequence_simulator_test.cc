@@ -38,16 +38,6 @@ SchedAction load_resident(size_t r) {
   return SchedAction::load(SchedResidentId(r));
 }
 
-SchedValue sequence_value(int64_t bytes, size_t producer, std::vector<size_t> readers,
-                          bool is_output = false) {
-  SchedValue v;
-  v.bytes = bytes;
-  v.producer = SchedOpId(producer);
-  for (size_t r : readers) v.readers.push_back(SchedOpId(r));
-  v.is_output = is_output;
-  return v;
-}
-
 SchedOp op(double seconds, bool may_rerun = true) {
   SchedOp made;
   made.seconds = seconds;
@@ -63,10 +53,10 @@ ScheduleProblem sequence_chain() {
   problem.ops.push_back(op(2));
   problem.ops.push_back(op(4));
   problem.ops.push_back(op(8, false));
-  problem.values.push_back(sequence_value(8, 0, {1, 3}));
-  problem.values.push_back(sequence_value(4, 1, {2}));
-  problem.values.push_back(sequence_value(16, 2, {3}));
-  problem.values.push_back(sequence_value(1, 3, {}, true));
+  problem.values.push_back(value(8, 0, {1, 3}));
+  problem.values.push_back(value(4, 1, {2}));
+  problem.values.push_back(value(16, 2, {3}));
+  problem.values.push_back(value(1, 3, {}, true));
   problem.link = Link{4, 8, 0.5};
   return problem;
 }

@@ -5,6 +5,8 @@
 #include <set>
 #include <utility>
 
+#include "remat/timeline.h"
+
 namespace lowtide::remat {
 namespace {
 
@@ -13,10 +15,6 @@ constexpr size_t kFewestChainBlocks = 3, kMostBlocks = 40;
 constexpr double kSmall = 1.0 / 256;  // of the capacity: what passes beside a block's output
 constexpr double kTiny = 1.0 / 4096;  // of the capacity: a value whose place says nothing
 constexpr size_t kMostOptions = 12;
-
-size_t at(int index) {
-  return static_cast<size_t>(index);
-}
 
 // What is present during a list of runs: a value from its birth to its last use before the next.
 class Presence {
@@ -27,14 +25,14 @@ class Presence {
   };
 
   Presence(const ActionTable& table, size_t runs)
-      : table_(table), bytes_(runs + 1, 0), current_(at(table.values()), kNone) {}
+      : table_(table), bytes_(runs + 1, 0), current_(index_of(table.values()), kNone) {}
 
-  bool has(int value) const { return current_[at(value)] != kNone; }
+  bool has(int value) const { return current_[index_of(value)] != kNone; }
   void begin(int value, size_t from) {
-    current_[at(value)] = stays_.size();
+    current_[index_of(value)] = stays_.size();
     stays_.push_back({value, from, from});
   }
-  void use(int value, size_t when) { stays_[current_[at(value)]].to = when; }
+  void use(int value, size_t when) { stays_[current_[index_of(value)]].to = when; }
   void add_workspace(size_t when, double bytes) {
     bytes_[when] += bytes;
     bytes_[when + 1] -= bytes;
@@ -67,11 +65,11 @@ class Finder {
   Finder(const ActionTable& table, std::span<const int> order)
       : table_(table),
         order_(order),
-        position_(at(table.ops()), 0),
-        is_forward_(at(table.ops()), 0),
-        block_(at(table.ops()), 0),
-        stage_(at(table.ops()), 0) {
-    for (size_t i = 0; i < order.size(); ++i) position_[at(order[i])] = i;
+        position_(index_of(table.ops()), 0),
+        is_forward_(index_of(table.ops()), 0),
+        block_(index_of(table.ops()), 0),
+        stage_(index_of(table.ops()), 0) {
+    for (size_t i = 0; i < order.size(); ++i) position_[index_of(order[i])] = i;
   }
 
   Chain find() {
@@ -92,12 +90,12 @@ class Finder {
  private:
   // The op itself and what it depends on, or what depends on it.
   std::vector<char> reached(int from, bool up) {
-    std::vector<char> seen(at(table_.ops()), 0);
+    std::vector<char> seen(index_of(table_.ops()), 0);
     std::vector<int> found{from};
-    seen[at(from)] = 1;
+    seen[index_of(from)] = 1;
     const auto visit = [&](int op) {
-      if (op >= table_.ops() || seen[at(op)] != 0) return;
-      seen[at(op)] = 1;
+      if (op >= table_.ops() || seen[index_of(op)] != 0) return;
+      seen[index_of(op)] = 1;
       found.push_back(op);
     };
     for (size_t i = 0; i < found.size(); ++i) {
@@ -119,10 +117,11 @@ class Finder {
     const std::vector<char> above = reached(op, true), below = reached(op, false);
     double bytes = 0;
     for (int v = 0; v < table_.values(); ++v) {
-      if (above[at(table_.producer(v))] == 0 || !table_.may_rerun(table_.producer(v))) continue;
+      if (above[index_of(table_.producer(v))] == 0 || !table_.may_rerun(table_.producer(v)))
+        continue;
       const auto readers = table_.readers(v);
       if (std::any_of(readers.begin(), readers.end(), [&](int reader) {
-            return reader != op && reader < table_.ops() && below[at(reader)] != 0;
+            return reader != op && reader < table_.ops() && below[index_of(reader)] != 0;
           }))
         bytes += table_.bytes(v);
     }
@@ -133,10 +132,11 @@ class Finder {
   int find_middle() {
     std::vector<double> present(order_.size() + 1, 0);
     for (int v = 0; v < table_.values(); ++v) {
-      const size_t birth = position_[at(table_.producer(v))];
+      const size_t birth = position_[index_of(table_.producer(v))];
       size_t last = birth;
       for (const int reader : table_.readers(v))
-        last = std::max(last, reader < table_.ops() ? position_[at(reader)] : order_.size() - 1);
+        last =
+            std::max(last, reader < table_.ops() ? position_[index_of(reader)] : order_.size() - 1);
       present[birth] += table_.bytes(v);
       present[last + 1] -= table_.bytes(v);
     }
@@ -157,16 +157,16 @@ class Finder {
   bool read_backward(int value) const {
     const auto readers = table_.readers(value);
     return std::any_of(readers.begin(), readers.end(), [&](int reader) {
-      return reader < table_.ops() && is_forward_[at(reader)] == 0;
+      return reader < table_.ops() && is_forward_[index_of(reader)] == 0;
     });
   }
 
   // Ends of blocks: positions in `forward_`, each with the value that is passed on.
   void cut_forward() {
     for (const int op : order_)
-      if (is_forward_[at(op)] != 0) forward_.push_back(op);
-    std::vector<size_t> place(at(table_.ops()), 0);
-    for (size_t i = 0; i < forward_.size(); ++i) place[at(forward_[i])] = i;
+      if (is_forward_[index_of(op)] != 0) forward_.push_back(op);
+    std::vector<size_t> place(index_of(table_.ops()), 0);
+    for (size_t i = 0; i < forward_.size(); ++i) place[index_of(forward_[i])] = i;
     std::vector<std::vector<int>> ends(forward_.size());
     std::set<std::pair<double, int>> open;
     double open_bytes = 0;
@@ -175,8 +175,8 @@ class Finder {
       for (const int v : table_.makes(forward_[i])) {
         size_t last = i;
         for (const int reader : table_.readers(v))
-          if (reader < table_.ops() && is_forward_[at(reader)] != 0)
-            last = std::max(last, place[at(reader)]);
+          if (reader < table_.ops() && is_forward_[index_of(reader)] != 0)
+            last = std::max(last, place[index_of(reader)]);
         if (last == i || table_.bytes(v) == 0) continue;
         open.emplace(table_.bytes(v), v);
         open_bytes += table_.bytes(v);
@@ -211,7 +211,7 @@ class Finder {
       if (input >= 0) block.input_bytes = table_.bytes(input);
       for (size_t i = from; i < to; ++i) {
         block.forward.push_back(forward_[i]);
-        block_[at(forward_[i])] = chain_.blocks.size();
+        block_[index_of(forward_[i])] = chain_.blocks.size();
         if (table_.may_rerun(forward_[i])) block.forward_cost += table_.cost(forward_[i]);
       }
       chain_.blocks.push_back(std::move(block));
@@ -224,11 +224,12 @@ class Finder {
   // The block whose backward part needs a value of the forward part first; none: -1.
   int needed_at(int value) const {
     if (table_.bytes(value) <= table_.capacity() * kTiny) return -1;
-    const size_t block = block_[at(table_.producer(value))];
+    const size_t block = block_[index_of(table_.producer(value))];
     if (block + 1 < chain_.blocks.size() && chain_.blocks[block + 1].input == value)
       return static_cast<int>(block) + 1;
     for (const int reader : table_.readers(value))
-      if (reader < table_.ops() && is_forward_[at(reader)] != 0 && block_[at(reader)] > block)
+      if (reader < table_.ops() && is_forward_[index_of(reader)] != 0 &&
+          block_[index_of(reader)] > block)
         return -1;
     return static_cast<int>(block);
   }
@@ -236,18 +237,18 @@ class Finder {
   void deal_out_backward() {
     auto stage = chain_.blocks.size() - 1;
     for (const int op : order_) {
-      if (is_forward_[at(op)] != 0) continue;
+      if (is_forward_[index_of(op)] != 0) continue;
       for (const int v : table_.reads(op)) {
         const int producer = table_.producer(v);
-        const int need = is_forward_[at(producer)] != 0 ? needed_at(v) : -1;
-        if (need >= 0) stage = std::min(stage, at(need));
+        const int need = is_forward_[index_of(producer)] != 0 ? needed_at(v) : -1;
+        if (need >= 0) stage = std::min(stage, index_of(need));
       }
-      stage_[at(op)] = stage;
+      stage_[index_of(op)] = stage;
       chain_.blocks[stage].backward.push_back(op);
     }
     for (int v = 0; v < table_.values(); ++v) {
-      if (is_forward_[at(table_.producer(v))] != 0) continue;
-      const size_t from = stage_[at(table_.producer(v))];
+      if (is_forward_[index_of(table_.producer(v))] != 0) continue;
+      const size_t from = stage_[index_of(table_.producer(v))];
       for (size_t k = last_stage(v); k < from; ++k)
         chain_.blocks[k].gradient_bytes += table_.bytes(v);
     }
@@ -255,9 +256,9 @@ class Finder {
 
   // The stage in which a value of the backward part is read last: stages count down.
   size_t last_stage(int value) const {
-    size_t stage = stage_[at(table_.producer(value))];
+    size_t stage = stage_[index_of(table_.producer(value))];
     for (const int reader : table_.readers(value))
-      stage = std::min(stage, reader < table_.ops() ? stage_[at(reader)] : size_t{0});
+      stage = std::min(stage, reader < table_.ops() ? stage_[index_of(reader)] : size_t{0});
     return stage;
   }
 
@@ -271,11 +272,11 @@ class Finder {
       if (!table_.may_rerun(op)) continue;
       const auto makes = table_.makes(op);
       if (std::none_of(makes.begin(), makes.end(),
-                       [&](int v) { return drops[at(v)] != 0 || needed.contains(v); }))
+                       [&](int v) { return drops[index_of(v)] != 0 || needed.contains(v); }))
         continue;
       runs[i] = 1;
       for (const int v : table_.reads(op))
-        if (drops[at(v)] != 0 || !read_backward(v)) needed.insert(v);
+        if (drops[index_of(v)] != 0 || !read_backward(v)) needed.insert(v);
     }
     std::vector<int> reruns;
     for (size_t i = 0; i < runs.size(); ++i)
@@ -297,21 +298,21 @@ class Finder {
       for (const int v : table_.makes(op))
         if (v != output && table_.may_rerun(op) && table_.bytes(v) > 0 && read_backward(v))
           left.push_back(v);
-    std::vector<char> drops(at(table_.values()), 0);
+    std::vector<char> drops(index_of(table_.values()), 0);
     block.options.push_back(option_of(k, {}));
     while (!left.empty()) {
       const int64_t cost = block.options.back().cost;
       size_t best = 0;
       double most = -1;
       for (size_t i = 0; i < left.size(); ++i) {
-        drops[at(left[i])] = 1;
+        drops[index_of(left[i])] = 1;
         const int64_t more = cost_of(reruns_for(k, drops)) - cost;
-        drops[at(left[i])] = 0;
+        drops[index_of(left[i])] = 0;
         const double promise = table_.bytes(left[i]) / std::max(1.0, static_cast<double>(more));
         if (promise > most) most = promise, best = i;
         chain_.units += static_cast<int64_t>(block.forward.size());
       }
-      drops[at(left[best])] = 1;
+      drops[index_of(left[best])] = 1;
       left.erase(left.begin() + static_cast<std::ptrdiff_t>(best));
       block.options.push_back(option_of(k, reruns_for(k, drops)));
     }
@@ -340,7 +341,7 @@ class Finder {
     for (size_t i = 0; i < end; ++i) {
       presence.add_workspace(i, table_.workspace(runs[i]));
       for (const int v : table_.reads(runs[i])) {
-        const bool is_gradient = is_forward_[at(table_.producer(v))] == 0;
+        const bool is_gradient = is_forward_[index_of(table_.producer(v))] == 0;
         if (!presence.has(v) && is_gradient) presence.begin(v, border);
         if (presence.has(v)) presence.use(v, i);
       }
@@ -349,7 +350,7 @@ class Finder {
     ChainOption option;
     const int output = output_of(k);
     for (Presence::Stay& stay : presence.stays()) {
-      const bool is_gradient = is_forward_[at(table_.producer(stay.value))] == 0;
+      const bool is_gradient = is_forward_[index_of(table_.producer(stay.value))] == 0;
       if (is_gradient && last_stage(stay.value) < k) stay.to = end - 1;
       if (stay.value == output && stay.from < border) stay.to = std::max(stay.to, border - 1);
       if (stay.value != output && stay.from < border && stay.to >= border)
@@ -372,8 +373,8 @@ class Finder {
   double bytes_passing(size_t k, const Presence& presence) const {
     double bytes = 0;
     for (int v = 0; v < table_.values(); ++v)
-      if (is_forward_[at(table_.producer(v))] == 0 && !presence.has(v) &&
-          stage_[at(table_.producer(v))] > k && last_stage(v) < k)
+      if (is_forward_[index_of(table_.producer(v))] == 0 && !presence.has(v) &&
+          stage_[index_of(table_.producer(v))] > k && last_stage(v) < k)
         bytes += table_.bytes(v);
     return bytes;
   }

@@ -17,6 +17,7 @@
 #include "plan/schedule_test_problems.h"
 #include "plan/sequence_simulator.h"
 #include "remat/remat.h"
+#include "remat/testing.h"
 
 namespace lowtide::remat {
 namespace {
@@ -64,12 +65,6 @@ ScheduleProblem layers(int count, Rng& rng) {
     gradient = value(backward);
   }
   return problem;
-}
-
-std::vector<int> incoming_order(const ScheduleProblem& problem) {
-  std::vector<int> order(problem.ops.size());
-  std::iota(order.begin(), order.end(), 0);
-  return order;
 }
 
 std::optional<plan::SequenceProfile> profile_of(const ScheduleProblem& problem,
@@ -183,7 +178,7 @@ TEST(Chain, EachOpStandsInOnePlace) {
   for (int count = 3; count < 60; count += 7) {
     ScheduleProblem problem = layers(count, rng);
     problem.budget_bytes = 20'000;
-    const std::vector<int> order = incoming_order(problem);
+    const std::vector<int> order = incoming(problem);
     const Chain chain = find_chain(ActionTable(problem), order);
     ASSERT_GE(chain.blocks.size(), 3U) << count;
     ASSERT_LE(chain.blocks.size(), 41U) << count;
@@ -210,7 +205,7 @@ TEST(ChainStart, IsCorrectAndNotBelowTheOptimum) {
   int equal = 0, fitting = 0;
   for (int round = 0; round < 60; ++round) {
     ScheduleProblem problem = layers(3, rng);
-    const std::vector<int> order = incoming_order(problem);
+    const std::vector<int> order = incoming(problem);
     const auto once = profile_of(problem, order);
     ASSERT_TRUE(once.has_value());
     problem.budget_bytes = once->peak_bytes * rng.between(60, 95) / 100;
@@ -242,7 +237,7 @@ TEST(ChainStart, AnyProblemGivesCorrectRunsOrNone) {
   for (int round = 0; round < 300; ++round) {
     ScheduleProblem problem = plan::random_schedule_problem(shape, rng);
     problem.budget_bytes = problem.resident_bytes + rng.between(0, 8 * shape.max_bytes);
-    const ChainStart start = chain_start(ActionTable(problem), incoming_order(problem));
+    const ChainStart start = chain_start(ActionTable(problem), incoming(problem));
     if (start.sequence.empty()) continue;
     EXPECT_TRUE(profile_of(problem, start.sequence)) << round;
   }
@@ -255,7 +250,7 @@ TEST(ChainStart, FitsACapturedStep) {
   ASSERT_TRUE(problem.has_value());
   for (const auto& [mib, factor] : {std::pair<int64_t, double>{700, 1.065}, {500, 1.18}}) {
     problem->budget_bytes = mib << 20;
-    const std::vector<int> order = incoming_order(*problem);
+    const std::vector<int> order = incoming(*problem);
     const ChainStart start = chain_start(ActionTable(*problem), order);
     const auto once = profile_of(*problem, order), profile = profile_of(*problem, start.sequence);
     ASSERT_TRUE(profile.has_value());

@@ -18,6 +18,7 @@
 #include "remat/cut_plan.h"
 #include "remat/floor.h"
 #include "remat/multi_cut.h"
+#include "remat/testing.h"
 
 namespace lowtide::remat {
 namespace {
@@ -332,11 +333,6 @@ std::filesystem::path instance(const std::string& name) {
   return test_data() / "remat" / (name + ".remat");
 }
 
-struct Known {
-  const char* name;
-  int64_t budget_mib;
-  double percent;
-};
 class CapturedSteps : public testing::TestWithParam<Known> {};
 
 TEST_P(CapturedSteps, HaveTheKnownBound) {

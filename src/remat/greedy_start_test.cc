@@ -11,6 +11,7 @@
 #include "base/test_data.h"
 #include "plan/remat_text.h"
 #include "plan/sequence_simulator.h"
+#include "remat/testing.h"
 
 namespace lowtide::remat {
 namespace {
@@ -49,12 +50,6 @@ ScheduleProblem chain(int layers, bool may_rerun) {
   return problem;
 }
 
-std::vector<int> order_given(const ScheduleProblem& problem) {
-  std::vector<int> order(problem.ops.size());
-  std::iota(order.begin(), order.end(), 0);
-  return order;
-}
-
 plan::SequenceProfile greedy_profile(const ScheduleProblem& problem, const std::vector<int>& runs) {
   std::vector<plan::SchedAction> actions;
   for (const int op : runs)
@@ -67,9 +62,9 @@ plan::SequenceProfile greedy_profile(const ScheduleProblem& problem, const std::
 TEST(GreedyStart, FitsAChain) {
   for (const int layers : {10, 40, 100}) {
     ScheduleProblem problem = chain(layers, true);
-    const plan::SequenceProfile once = greedy_profile(problem, order_given(problem));
+    const plan::SequenceProfile once = greedy_profile(problem, incoming(problem));
     problem.budget_bytes = once.peak_bytes / 2 + 200;
-    const GreedyStart start = greedy_start(ActionTable(problem), order_given(problem));
+    const GreedyStart start = greedy_start(ActionTable(problem), incoming(problem));
     const plan::SequenceProfile profile = greedy_profile(problem, start.sequence);
     EXPECT_LE(profile.peak_bytes, *problem.budget_bytes) << layers;
     EXPECT_GT(profile.seconds, once.seconds) << layers;
@@ -81,12 +76,10 @@ TEST(GreedyStart, FitsAChain) {
 TEST(GreedyStart, GivesTheOrderBackWhereNothingIsToDoOrCanBe) {
   ScheduleProblem problem = chain(10, true);
   problem.budget_bytes = 1 << 20;
-  EXPECT_EQ(greedy_start(ActionTable(problem), order_given(problem)).sequence,
-            order_given(problem));
+  EXPECT_EQ(greedy_start(ActionTable(problem), incoming(problem)).sequence, incoming(problem));
   problem = chain(10, false);
   problem.budget_bytes = 500;
-  EXPECT_EQ(greedy_start(ActionTable(problem), order_given(problem)).sequence,
-            order_given(problem));
+  EXPECT_EQ(greedy_start(ActionTable(problem), incoming(problem)).sequence, incoming(problem));
 }
 
 TEST(GreedyStart, FitsACapturedStep) {
@@ -95,10 +88,10 @@ TEST(GreedyStart, FitsACapturedStep) {
   auto problem = plan::parse_remat_file(*read_file(path.string()), path.string());
   ASSERT_TRUE(problem.has_value());
   problem->budget_bytes = int64_t{500} << 20;
-  const GreedyStart start = greedy_start(ActionTable(*problem), order_given(*problem));
+  const GreedyStart start = greedy_start(ActionTable(*problem), incoming(*problem));
   const plan::SequenceProfile profile = greedy_profile(*problem, start.sequence);
   EXPECT_LE(profile.peak_bytes, *problem->budget_bytes);
-  EXPECT_LT(profile.seconds, 1.3 * greedy_profile(*problem, order_given(*problem)).seconds);
+  EXPECT_LT(profile.seconds, 1.3 * greedy_profile(*problem, incoming(*problem)).seconds);
   EXPECT_LT(start.units, 40'000'000);
 }
 

@@ -18,6 +18,7 @@
 #include "remat/cut_test_problems.h"
 #include "remat/multi_cut_network.h"
 #include "remat/remat_oracle.h"
+#include "remat/testing.h"
 #include "support/long_checks.h"
 
 namespace lowtide::remat {
@@ -198,7 +199,7 @@ TEST(MultiCut, LiesBetweenTheClosureCutAndTheOptimum) {
 TEST(MultiCut, LiesBetweenTheClosureCutAndTheOptimumWithALink) {
   Rng rng(25);
   int64_t better = 0, checked = 0;
-  for (int i = 0; i < some_of(2000, 4); ++i) {
+  for (int i = 0; i < some_of(2000, 2); ++i) {
     RandomSchedule shape = kWithLink;
     shape.min_ops = 4, shape.reader_rate = 0.45, shape.rerun_rate = 0.3;
     if (i % 2) shape.resident_rate = 0;
@@ -217,8 +218,8 @@ TEST(MultiCut, LiesBetweenTheClosureCutAndTheOptimumWithALink) {
     ++checked;
   }
   RecordProperty("checked", std::to_string(checked) + ", better " + std::to_string(better));
-  EXPECT_GT(checked, some_of(60, 4));
-  EXPECT_GT(better, long_checks() ? 5 : 0);
+  EXPECT_GT(checked, some_of(60, 2));
+  EXPECT_GE(better, some_of(5, 2));
 }
 
 TEST(MultiCut, OneCutWithALinkIsAtLeastTheClosureCut) {
@@ -249,12 +250,7 @@ TEST(MultiCut, OneCutWithALinkIsAtLeastTheClosureCut) {
   EXPECT_GT(checked, 500);
 }
 
-struct KnownCut {
-  const char* name;
-  int64_t budget_mib;
-  double percent;
-};
-class SeveralCuts : public testing::TestWithParam<KnownCut> {};
+class SeveralCuts : public testing::TestWithParam<Known> {};
 
 TEST_P(SeveralCuts, ReachTheKnownBound) {
   const auto path = test_data() / "remat" / (std::string(GetParam().name) + ".remat");
@@ -267,14 +263,15 @@ TEST_P(SeveralCuts, ReachTheKnownBound) {
   EXPECT_GE(100 * bound.bound_seconds / once_seconds(*problem), GetParam().percent);
   EXPECT_LT(bound.work, 600'000'000);
 }
-INSTANTIATE_TEST_SUITE_P(
-    All, SeveralCuts,
-    testing::Values(KnownCut{"unet_2", 565, 17.3}, KnownCut{"unet_2", 580, 14.4},
-                    KnownCut{"unet_2", 600, 10.8}, KnownCut{"unet_2", 650, 5.94},
-                    KnownCut{"resnet50_8", 410, 19.3}, KnownCut{"resnet50_8", 450, 15.89}),
-    [](const auto& test) {
-      return std::string(test.param.name) + "_" + std::to_string(test.param.budget_mib);
-    });
+INSTANTIATE_TEST_SUITE_P(All, SeveralCuts,
+                         testing::Values(Known{"unet_2", 565, 17.3}, Known{"unet_2", 580, 14.4},
+                                         Known{"unet_2", 600, 10.8}, Known{"unet_2", 650, 5.94},
+                                         Known{"resnet50_8", 410, 19.3},
+                                         Known{"resnet50_8", 450, 15.89}),
+                         [](const auto& test) {
+                           return std::string(test.param.name) + "_" +
+                                  std::to_string(test.param.budget_mib);
+                         });
 
 }  // namespace
 }  // namespace lowtide::remat

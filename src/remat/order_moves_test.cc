@@ -9,15 +9,10 @@
 
 #include "plan/schedule_test_problems.h"
 #include "plan/sequence_simulator.h"
+#include "remat/testing.h"
 
 namespace lowtide::remat {
 namespace {
-
-std::vector<int> incoming(const ActionTable& table) {
-  std::vector<int> order(static_cast<size_t>(table.ops()));
-  std::iota(order.begin(), order.end(), 0);
-  return order;
-}
 
 void expect_equals_simulation(const plan::ScheduleProblem& problem, const SequenceState& state) {
   std::vector<plan::SchedAction> actions;

@@ -7,6 +7,8 @@
 #include <map>
 #include <numeric>
 
+#include "remat/testing.h"
+
 namespace lowtide::remat {
 namespace {
 
@@ -37,9 +39,7 @@ std::map<Kind, double> rates(const ProposalOptions& options, int64_t budget) {
   plan::ScheduleProblem problem = small_chain();
   problem.budget_bytes = budget;
   const ActionTable table(problem);
-  std::vector<int> order(problem.ops.size());
-  std::iota(order.begin(), order.end(), 0);
-  SequenceState state(table, order);
+  SequenceState state(table, incoming(table));
   Rng rng(7);
   Proposals proposals(state, options, rng);
   std::map<Kind, double> counted;
@@ -83,9 +83,7 @@ TEST(Proposals, WhatIsOffLeavesTheOthersTheirProportions) {
 TEST(Proposals, WhatCostsTooMuchIsNotBegun) {
   const plan::ScheduleProblem problem = small_chain();
   const ActionTable table(problem);
-  std::vector<int> order(problem.ops.size());
-  std::iota(order.begin(), order.end(), 0);
-  SequenceState state(table, order);
+  SequenceState state(table, incoming(table));
   ProposalOptions options;
   options.order_moves = options.exchanges = false;
   Rng rng(7);

@@ -5,12 +5,6 @@
 #include "base/check.h"
 
 namespace lowtide::remat {
-namespace {
-size_t index_of(int index) {
-  return static_cast<size_t>(index);
-}
-}  // namespace
-
 SequenceState::SequenceState(const ActionTable& table, std::span<const int> sequence)
     : table_(&table), timeline_(1, table.capacity()) {
   assign(sequence);

@@ -14,15 +14,10 @@
 #include "plan/sequence_simulator.h"
 #include "plan/tick_scale.h"
 #include "remat/proposals.h"
+#include "remat/testing.h"
 
 namespace lowtide::remat {
 namespace {
-
-std::vector<int> incoming_nodes(const ActionTable& table) {
-  std::vector<int> order(static_cast<size_t>(table.ops()));
-  std::iota(order.begin(), order.end(), 0);
-  return order;
-}
 
 std::vector<plan::SchedAction> actions(const std::vector<int>& runs) {
   std::vector<plan::SchedAction> sequence;
@@ -96,7 +91,7 @@ TEST(SequenceState, EveryEditEqualsASimulationFromTheBeginning) {
     const plan::ScheduleProblem problem = random_problem(shape, rng);
     ASSERT_TRUE(plan::check(problem));
     const ActionTable table(problem);
-    SequenceState state(table, incoming_nodes(table));
+    SequenceState state(table, incoming(table));
     ASSERT_NO_FATAL_FAILURE(expect_state_equals_simulation(problem, state));
     for (int edit = 0; edit < 60; ++edit) {
       random_edit(state, rng);
@@ -115,7 +110,7 @@ TEST(SequenceState, UndoRestoresEverything) {
     SCOPED_TRACE(round);
     const plan::ScheduleProblem problem = random_problem(shape, rng);
     const ActionTable table(problem);
-    SequenceState state(table, incoming_nodes(table));
+    SequenceState state(table, incoming(table));
     for (int step = 0; step < 30; ++step) {
       const auto sequence = state.sequence();
       const auto bytes = bytes_of(state);
@@ -146,7 +141,7 @@ TEST(SequenceState, ProposalsLeaveCorrectSequences) {
     SCOPED_TRACE(round);
     const plan::ScheduleProblem problem = random_problem(shape, rng);
     const ActionTable table(problem);
-    SequenceState state(table, incoming_nodes(table));
+    SequenceState state(table, incoming(table));
     Proposals proposals(state, {}, rng);
     for (int step = 0; step < 400; ++step) {
       const size_t mark = state.mark();

@@ -19,6 +19,11 @@
 
 namespace lowtide::remat {
 
+// Nodes, runs and values are counted with int, of which -1 stands for none.
+inline size_t index_of(int number) {
+  return static_cast<size_t>(number);
+}
+
 class Timeline {
  public:
   static constexpr int kBlock = 32;

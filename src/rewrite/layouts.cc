@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "analysis/describe.h"
+#include "ir/id_order.h"
 #include "ops/op_table.h"
 
 namespace lowtide::rewrite {
@@ -23,17 +24,12 @@ class LayoutPass {
       : old_(graph), catalog_(catalog), value_(graph.value_count()), op_(graph.op_count()) {}
 
   Result<LayoutReport> run() {
-    graph_.name = old_.name;
-    graph_.producer = old_.producer;
-    graph_.bindings = old_.bindings;
-    size_t next_op = 0;
-    for (ValueId v : old_.values()) {
-      const ir::Value& value = old_.value(v);
-      if (!value.producer.valid()) value_[v] = graph_.add_value(value);
-      while (value.producer.valid() && next_op <= value.producer.index())
-        LT_RETURN_IF_ERROR(copy_op(OpId(next_op++)));
+    for (const ir::GraphItem item : ir::in_id_order(old_)) {
+      if (item.given.valid())
+        value_[item.given] = graph_.add_value(old_.value(item.given));
+      else
+        LT_RETURN_IF_ERROR(copy_op(item.op));
     }
-    while (next_op < old_.op_count()) LT_RETURN_IF_ERROR(copy_op(OpId(next_op++)));
     LT_RETURN_IF_ERROR(ir::check(graph_));
     return LayoutReport{std::move(graph_), reorders_};
   }
@@ -219,7 +215,7 @@ class LayoutPass {
 
   const ir::Graph& old_;
   const plan::KernelCatalog& catalog_;
-  ir::Graph graph_;
+  ir::Graph graph_ = ir::empty_like(old_);
   IdVector<ValueId, ValueId> value_;
   IdVector<OpId, OpId> op_;
   std::map<std::pair<ValueId, std::string>, ValueId> reordered_;

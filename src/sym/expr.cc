@@ -22,8 +22,7 @@
 
 namespace lowtide::sym {
 
-// ---- order
-// ----------------------------------------------------------------------------------------------------------
+// ---- order ----
 
 std::strong_ordering compare(const Atom& a, const Atom& b) {
   if (&a == &b) return std::strong_ordering::equal;
@@ -80,8 +79,7 @@ bool operator==(const Expr& a, const Expr& b) {
   return (a <=> b) == std::strong_ordering::equal;
 }
 
-// ---- construction
-// ---------------------------------------------------------------------------------------------------
+// ---- construction ----
 
 Expr ExprAccess::poison() {
   static const auto terms = std::make_shared<const Expr::Terms>(Expr::Terms{true, {}});
@@ -143,8 +141,7 @@ std::optional<int64_t> Expr::constant() const {
   return constant_;
 }
 
-// ---- ring operations
-// ------------------------------------------------------------------------------------------------
+// ---- ring operations ----
 
 namespace {
 
@@ -221,8 +218,7 @@ Expr operator*(const Expr& a, const Expr& b) {
   return ExprAccess::from_terms(std::move(terms));
 }
 
-// ---- calls
-// ----------------------------------------------------------------------------------------------------------
+// ---- calls ----
 
 namespace {
 
@@ -422,8 +418,7 @@ Expr max(const Expr& a, const Expr& b) {
   return choose(Kind::kMax, a, b);
 }
 
-// ---- evaluation
-// -----------------------------------------------------------------------------------------------------
+// ---- evaluation ----
 
 namespace {
 

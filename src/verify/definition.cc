@@ -115,8 +115,7 @@ OpSet descendants_of(const Plan& p, PlanOpId op) {
 
 namespace {
 
-// ---- what ops make: the graph is built anew with the op table and compared
-// ---------------------------------------------
+// ---- what ops make: the graph is built anew with the op table and compared ----
 
 ir::Attrs as_graph_attrs(const plan::Attrs& attrs) {
   ir::Attrs result;
@@ -296,8 +295,7 @@ int64_t most_saved(const Plan& p,
 
 namespace {
 
-// ---- the bound
-// -----------------------------------------------------------------------------------------------------------
+// ---- the bound ----
 
 class States {
  public:

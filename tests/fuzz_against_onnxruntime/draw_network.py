@@ -176,7 +176,8 @@ def group_norm(s: State) -> bool:
         return False
     if s.graph.opset >= 21 and s.chance(2):
         groups = s.choose([g for g in (1, 2, c) if c % g == 0])
-        s.same("GroupNormalization", x, s.weight((c,)), s.weight((c,)), num_groups=groups, epsilon=1e-2)
+        in_double = {"stash_type": 11} if s.real == np.float64 else {}
+        s.same("GroupNormalization", x, s.weight((c,)), s.weight((c,)), num_groups=groups, epsilon=1e-2, **in_double)
     else:
         s.same("InstanceNormalization", x, s.weight((c,)), s.weight((c,)), epsilon=1e-2)
     return True

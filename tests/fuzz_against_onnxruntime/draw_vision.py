@@ -17,6 +17,13 @@ def fits(shape) -> bool:
     return min(shape) > 0 and np.prod(shape, dtype=np.int64) <= MOST_ELEMENTS
 
 
+def beside_a_tie(extent: int, scale: float, to: int) -> bool:
+    """Whether a place of half_pixel_symmetric lies where the last bit of its computing decides which pixel is nearest."""
+    begin = extent / 2 * (1 - to / (scale * extent))
+    places = begin + (np.arange(to) + 0.5) / scale - 0.5
+    return bool(np.any(np.abs(2 * places - np.round(2 * places)) < 1e-5))
+
+
 def resize(s: State) -> bool:
     """By sizes or scales, of all dims or (since opset 18) of some axes."""
     x = images(s, s.choose([1, 2, 2, 3]))
@@ -44,6 +51,9 @@ def resize(s: State) -> bool:
     if not fits(to):
         return False
     if s.chance(2):
+        if mode == "nearest" and attrs["coordinate_transformation_mode"] == "half_pixel_symmetric" and any(
+                beside_a_tie(shape[axis], scales[i], to[axis]) for i, axis in enumerate(axes)):
+            return False
         inputs = [x, "", s.constant(scales)]
     else:
         to = [to[d] if d < 2 or not s.chance(3) else s.extent() for d in range(len(shape))]

@@ -33,6 +33,10 @@ class Graph:
     def made(self) -> list[str]:
         return [name for node in self.nodes for name in node.outputs if name]
 
+    def shaping(self) -> set[str]:
+        """Floats that decide shapes."""
+        return {name for node in self.nodes if node.op == "Resize" for name in node.inputs[1:]}
+
     def ops(self) -> list[str]:
         return [node.op for node in self.nodes]
 

@@ -30,7 +30,7 @@ def real(node, name: str, default: float) -> float:
 UNARY = {
     "Relu": torch.relu, "Sigmoid": torch.sigmoid, "Tanh": torch.tanh, "Erf": torch.erf, "Exp": torch.exp, "Neg": torch.neg,
     "Abs": torch.abs, "Sin": torch.sin, "Cos": torch.cos, "Softplus": F.softplus, "Softsign": F.softsign,
-    "HardSwish": F.hardswish, "Mish": F.mish, "Selu": F.selu, "Identity": lambda x: x, "Log": torch.log, "Sqrt": torch.sqrt,
+    "HardSwish": F.hardswish, "Mish": F.mish, "Identity": lambda x: x, "Log": torch.log, "Sqrt": torch.sqrt,
     "Reciprocal": torch.reciprocal, "Atan": torch.atan, "Asinh": torch.asinh,
 }
 
@@ -53,6 +53,12 @@ def leaky(node, x):
 @row("Elu")
 def elu(node, x):
     return F.elu(x, real(node, "alpha", 1.0))
+
+
+@row("Selu")
+def selu(node, x):
+    """PyTorch's own has its two numbers in double."""
+    return real(node, "gamma", 1.0507009873554805) * F.elu(x, real(node, "alpha", 1.6732632423543772))
 
 
 @row("Celu")
@@ -404,26 +410,42 @@ def global_max(node, x):
     return x.amax(list(range(2, x.dim())), keepdim=True)
 
 
+def normalized(x, dims, epsilon):
+    """By the definition: the gradient of PyTorch's own is wrong where what comes back is a view that lies otherwise."""
+    centred = x - x.mean(dims, keepdim=True)
+    return centred / torch.sqrt(centred.square().mean(dims, keepdim=True) + epsilon)
+
+
+def by_channel(x, scale, bias):
+    shape = [1, -1] + [1] * (x.dim() - 2)
+    return x * scale.reshape(shape) + bias.reshape(shape)
+
+
 @row("BatchNormalization")
 def batch_norm(node, x, scale, bias, mean, variance):
-    """Training form: statistics of the batch, running ones moved by 0.1."""
-    return F.batch_norm(x, mean, variance, scale, bias, training=True, momentum=1 - float(np.float32(0.9)),
-                        eps=float(np.float32(1e-5)))
+    """Training form: statistics of the batch, running ones moved by 0.1 (the variance without bias)."""
+    others, moved = [d for d in range(x.dim()) if d != 1], 1 - float(np.float32(0.9))
+    with torch.no_grad():
+        mean += moved * (x.mean(others) - mean)
+        variance += moved * (x.var(others) - variance)
+    return by_channel(normalized(x, others, float(np.float32(1e-5))), scale, bias)
 
 
 @row("LayerNormalization")
 def layer_norm(node, x, scale, bias=None):
-    return F.layer_norm(x, list(x.shape[node.attrs["axis"]:]), scale, bias, node.attrs["epsilon"])
+    y = normalized(x, list(range(node.attrs["axis"] % x.dim(), x.dim())), node.attrs["epsilon"]) * scale
+    return y if bias is None else y + bias
 
 
 @row("InstanceNormalization")
 def instance_norm(node, x, scale, bias):
-    return F.instance_norm(x, None, None, scale, bias, eps=node.attrs["epsilon"])
+    return by_channel(normalized(x, list(range(2, x.dim())), node.attrs["epsilon"]), scale, bias)
 
 
 @row("GroupNormalization")
 def group_norm(node, x, scale, bias):
-    return F.group_norm(x, node.attrs["num_groups"], scale, bias, node.attrs["epsilon"])
+    parted = x.reshape(x.shape[0], node.attrs["num_groups"], -1)
+    return by_channel(normalized(parted, [2], node.attrs["epsilon"]).reshape(x.shape), scale, bias)
 
 
 @row("Softmax", "LogSoftmax")

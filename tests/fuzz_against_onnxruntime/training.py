@@ -134,10 +134,11 @@ def hold(graph: Graph, ours: dict, theirs: dict, target, rng) -> None:
         return
     spread = dict.fromkeys(doubtful, 0.0)
     real = graph.types[graph.outputs[0]][0]
+    still = graph.shaping()
     for sample in range(judge.SAMPLES):
         noise = {np.dtype(np.float32): judge.NOISE[np.dtype(np.float32)]}.get(real, 1e-15)
-        moved = [{name: array * (1 + noise * rng.standard_normal(array.shape)) if array.dtype.kind == "f" else array
-                  for name, array in group.items()} for group in (graph.inputs, graph.constants)]
+        moved = [{name: array * (1 + noise * rng.standard_normal(array.shape)) if array.dtype.kind == "f" and name not in still
+                  else array for name, array in group.items()} for group in (graph.inputs, graph.constants)]
         single = sample == 0 and real == np.float32
         _, noisy, _ = torch_step(graph, *([graph.inputs, graph.constants] if single else moved), target,
                               torch.float32 if single else torch.float64)

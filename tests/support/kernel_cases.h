@@ -53,6 +53,9 @@ struct CaseOptions {
 };
 
 // Nothing for an op whose output is a view of this operand: it has no kernel.
+std::optional<Case> case_of(ops::RandomInstance made, const CaseOptions& options, Rng& rng);
+
+// One of the op table's random instances.
 std::optional<Case> make_case(std::string_view kind, const CaseOptions& options, Rng& rng);
 
 // The op with its operands in the layouts of a form.

@@ -44,8 +44,7 @@ void for_groups(const AxisView& view, const F& f) {
                   });
 }
 
-// ---- the place of the largest, or smallest, element
-// -----------------------------------------------------------------
+// ---- the place of the largest, or smallest, element ----
 
 // Whether a is larger than b; a NaN is larger than any number (of a minimum: smaller).
 template <class T>
@@ -92,8 +91,7 @@ Result<Built> build_search(const OpDesc& op) {
   });
 }
 
-// ---- the largest few
-// ------------------------------------------------------------------------------------------------
+// ---- the largest few ----
 
 // A heap of `count` places of one line, the worst on top; entries lie `step` apart.
 template <class T>
@@ -174,8 +172,7 @@ Result<Built> build_top_k(const OpDesc& op) {
   });
 }
 
-// ---- running sums and products
-// --------------------------------------------------------------------------------------
+// ---- running sums and products ----
 
 // Floats are joined in double, which costs nothing beside reading them.
 template <class T>

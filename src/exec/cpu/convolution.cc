@@ -2,7 +2,8 @@
 // own loops (own_convolution.cc). Data in channels-last order and weights in the blocked format
 // that oneDNN picks for the shape are the fast form; wish() names them. Whatever layouts a plan
 // then holds are passed on exactly, and a combination for which oneDNN has only its reference code
-// is refused.
+// is refused. So is code of oneDNN's that is known to be wrong: the next one that it has is taken.
+#include <algorithm>
 #include <memory>
 
 #include "exec/cpu/convolution_geometry.h"
@@ -32,39 +33,63 @@ struct Descs {
   MemoryDesc data, weights, result, bias;
 };
 
-dnnl::convolution_forward::primitive_desc forward_pd(const ConvGeometry& g, const Descs& d) {
+// For a window of 1x1 with strides oneDNN first gathers the pixels that it needs. In channels-last
+// data with fewer channels than its block, 16 at most, it lays them a block apart in a scratch
+// space that has no room for that: wrong results, and writes behind the scratch space (oneDNN's
+// issue 6035; seen in 2.6.3).
+bool gathers_past_scratch(const ConvGeometry& g, const std::string& implementation) {
+  constexpr int64_t kWidestBlock = 16;
+  const int64_t channels = g.weights.dims[1];
+  const bool strided =
+      std::any_of(g.strides.begin(), g.strides.end(), [](auto s) { return s > 1; });
+  return implementation.find("1x1") != std::string::npos && strided && channels < kWidestBlock;
+}
+
+// `desc`, and the hint that it was made with, must still be there: oneDNN reads them again.
+template <class Pd, class Desc, class... Hint>
+Result<Pd> first_sound(const OpDesc& op, const ConvGeometry& g, const Desc& desc,
+                       const Hint&... hint) {
+  Pd pd(desc, scratchpad_attr(), dnnl_engine(), hint...);
+  while (gathers_past_scratch(g, pd.impl_info_str()))
+    if (!pd.next_impl()) return unsupported(op, "oneDNN's only code for this shape is wrong");
+  return pd;
+}
+
+using ForwardPd = dnnl::convolution_forward::primitive_desc;
+using DataPd = dnnl::convolution_backward_data::primitive_desc;
+using WeightsPd = dnnl::convolution_backward_weights::primitive_desc;
+constexpr auto kDirect = dnnl::algorithm::convolution_direct;
+
+Result<ForwardPd> forward_pd(const OpDesc& op, const ConvGeometry& g, const Descs& d) {
   const auto kind = dnnl::prop_kind::forward_training;
-  const auto direct = dnnl::algorithm::convolution_direct;
-  const auto desc =
-      d.bias.data.ndims > 0
-          ? dnnl::convolution_forward::desc(kind, direct, d.data, d.weights, d.bias, d.result,
-                                            g.strides, g.dilations, g.pads_begin, g.pads_end)
-          : dnnl::convolution_forward::desc(kind, direct, d.data, d.weights, d.result, g.strides,
-                                            g.dilations, g.pads_begin, g.pads_end);
-  return {desc, scratchpad_attr(), dnnl_engine()};
+  using Desc = dnnl::convolution_forward::desc;
+  const Desc desc = d.bias.data.ndims > 0 ? Desc(kind, kDirect, d.data, d.weights, d.bias, d.result,
+                                                 g.strides, g.dilations, g.pads_begin, g.pads_end)
+                                          : Desc(kind, kDirect, d.data, d.weights, d.result,
+                                                 g.strides, g.dilations, g.pads_begin, g.pads_end);
+  return first_sound<ForwardPd>(op, g, desc);
 }
 
 // What the backward primitives ask for by way of introduction; its layouts are free.
-dnnl::convolution_forward::primitive_desc hint_pd(const ConvGeometry& g) {
+Result<ForwardPd> hint_pd(const OpDesc& op, const ConvGeometry& g) {
   const DType type = g.data.dtype;
   const Descs free{any_desc(type, g.data.dims), any_desc(type, g.weight_dims),
                    any_desc(type, g.result.dims), MemoryDesc()};
-  return forward_pd(g, free);
+  return forward_pd(op, g, free);
 }
 
-dnnl::convolution_backward_data::primitive_desc data_pd(const ConvGeometry& g, const Descs& d) {
-  const dnnl::convolution_backward_data::desc desc(dnnl::algorithm::convolution_direct, d.data,
-                                                   d.weights, d.result, g.strides, g.dilations,
-                                                   g.pads_begin, g.pads_end);
-  return {desc, scratchpad_attr(), dnnl_engine(), hint_pd(g)};
+Result<DataPd> data_pd(const OpDesc& op, const ConvGeometry& g, const Descs& d) {
+  const dnnl::convolution_backward_data::desc desc(kDirect, d.data, d.weights, d.result, g.strides,
+                                                   g.dilations, g.pads_begin, g.pads_end);
+  LT_ASSIGN(const ForwardPd hint, hint_pd(op, g));
+  return first_sound<DataPd>(op, g, desc, hint);
 }
 
-dnnl::convolution_backward_weights::primitive_desc weights_pd(const ConvGeometry& g,
-                                                              const Descs& d) {
-  const dnnl::convolution_backward_weights::desc desc(dnnl::algorithm::convolution_direct, d.data,
-                                                      d.weights, d.result, g.strides, g.dilations,
-                                                      g.pads_begin, g.pads_end);
-  return {desc, scratchpad_attr(), dnnl_engine(), hint_pd(g)};
+Result<WeightsPd> weights_pd(const OpDesc& op, const ConvGeometry& g, const Descs& d) {
+  const dnnl::convolution_backward_weights::desc desc(
+      kDirect, d.data, d.weights, d.result, g.strides, g.dilations, g.pads_begin, g.pads_end);
+  LT_ASSIGN(const ForwardPd hint, hint_pd(op, g));
+  return first_sound<WeightsPd>(op, g, desc, hint);
 }
 
 Result<Descs> descs_of(const OpDesc& op, const ConvGeometry& g) {
@@ -89,7 +114,7 @@ Result<Built> make_forward(const OpDesc& op) {
   LT_ASSIGN(Descs d, descs_of(op, g));
   const bool biased = has_input(op, 2);
   if (biased) d.bias = strided_desc(g.data.dtype, op.inputs[2]->dims, {1});
-  const auto pd = forward_pd(g, d);
+  LT_ASSIGN(const auto pd, forward_pd(op, g, d));
   LT_ASSIGN(Built built, start(op, pd));
   auto primitive = std::make_shared<BoundPrimitive>(dnnl::convolution_forward(pd));
   primitive->bind(DNNL_ARG_SRC, d.data);
@@ -135,7 +160,7 @@ class ChannelBias {
 Result<Built> make_data_grad(const OpDesc& op) {
   LT_ASSIGN(const ConvGeometry g, conv_geometry(op));
   LT_ASSIGN(const Descs d, descs_of(op, g));
-  const auto pd = data_pd(g, d);
+  LT_ASSIGN(const auto pd, data_pd(op, g, d));
   LT_ASSIGN(Built built, start(op, pd));
   auto primitive = std::make_shared<BoundPrimitive>(dnnl::convolution_backward_data(pd));
   primitive->bind(DNNL_ARG_DIFF_DST, d.result);
@@ -163,7 +188,7 @@ Result<Built> make_weights_grad(const OpDesc& op) {
   const bool accumulates = has_input(op, 2);
   if (accumulates && op.inputs[2]->layout != op.outputs[0].layout)
     return unsupported(op, "the accumulator's layout differs from the output's");
-  const auto pd = weights_pd(g, d);
+  LT_ASSIGN(const auto pd, weights_pd(op, g, d));
   LT_ASSIGN(Built built, start(op, pd));
   auto primitive = std::make_shared<BoundPrimitive>(dnnl::convolution_backward_weights(pd));
   primitive->bind(DNNL_ARG_SRC, d.data);
@@ -217,13 +242,13 @@ Result<Layout> chosen_weights(const OpDesc& op, const ConvGeometry& g) {
   if (op.kind == "Conv") {
     Descs with_bias = d;
     if (has_input(op, 2)) with_bias.bias = strided_desc(g.data.dtype, op.inputs[2]->dims, {1});
-    const auto pd = forward_pd(g, with_bias);
+    LT_ASSIGN(const auto pd, forward_pd(op, g, with_bias));
     take(pd, pd.weights_desc());
   } else if (op.kind == "ConvDataGrad") {
-    const auto pd = data_pd(g, d);
+    LT_ASSIGN(const auto pd, data_pd(op, g, d));
     take(pd, pd.weights_desc());
   } else {
-    const auto pd = weights_pd(g, d);
+    LT_ASSIGN(const auto pd, weights_pd(op, g, d));
     take(pd, pd.diff_weights_desc());
   }
   LT_RETURN_IF_ERROR(check_fast(op, implementation));

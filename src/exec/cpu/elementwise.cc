@@ -7,6 +7,7 @@
 
 #include "exec/cpu/build.h"
 #include "exec/cpu/map_nest.h"
+#include "exec/cpu/number_types.h"
 
 namespace lowtide::exec_cpu {
 namespace {
@@ -237,7 +238,6 @@ Result<Built> build_mse_grad(const OpDesc& op) {
   return build_map(op, 2, op.kind, params);
 }
 
-constexpr std::string_view kFloats = "f32 f64 f16 bf16";
 constexpr std::string_view kMappedNumbers = "f32 f64 f16 bf16 i64 i32 i16 i8 u64 u32 u16 u8";
 
 constexpr std::string_view kIntegers = "i64 i32 i16 i8 u64 u32 u16 u8";

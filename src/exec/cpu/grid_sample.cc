@@ -225,8 +225,7 @@ void grid_gradient(const Sampler& s, const T* dy, const T* x, const T* grid, T* 
   });
 }
 
-// ---- building
-// -----------------------------------------------------------------------------------------------------
+// ---- building ----
 
 // x and y: image and result, in one layout; grid row-major.
 Result<Sampler> sampler_of(const OpDesc& op, const TensorDesc& x, const TensorDesc& y,

@@ -33,22 +33,12 @@ Result<Gru> gru_of(const OpDesc& op, size_t x, size_t weights, size_t lengths) {
   return made;
 }
 
-template <class T>
-const T* input_of(const KernelArgs& args, size_t i) {
-  return i < args.inputs.size() ? static_cast<const T*>(args.inputs[i]) : nullptr;
-}
-template <class T>
-T* output_of(const KernelArgs& args, size_t i) {
-  return static_cast<T*>(args.outputs[i]);
-}
-
 // [B, columns] out of rows of `row` elements.
 StridedMatrix rows_of(const Recurrence& r, int64_t columns, int64_t row) {
   return {{r.batch, columns}, {row, 1}};
 }
 
-// ---- forward
-// ----------------------------------------------------------------------------------------------------
+// ---- forward ----
 
 template <class T>
 class Forward {
@@ -181,8 +171,7 @@ Result<Built> gru_of_type(const OpDesc& op) {
   return built;
 }
 
-// ---- gradient
-// ---------------------------------------------------------------------------------------------------
+// ---- gradient ----
 
 // Operands of the gradient op by number.
 enum In : size_t { kDy, kDyh, kY, kGates, kInner, kWeights, kH0, kLengths };

@@ -78,8 +78,7 @@ Result<Built> build_for_writes(const OpDesc& op, const Build& build) {
                                               : build_for_number(op, type, build);
 }
 
-// ---- one index per element
-// ------------------------------------------------------------------------------------------
+// ---- one index per element ----
 
 // Indices are [outer, along, inner] around the axis; where they are fewer than the data in another
 // dimension, rows and columns of the data are further apart than theirs.
@@ -195,8 +194,7 @@ Result<Built> build_scatter_elements(const OpDesc& op) {
   });
 }
 
-// ---- one tuple of indices per block
-// --------------------------------------------------------------------------------
+// ---- one tuple of indices per block ----
 
 // Data is [batches, places, block], indices [batches, tuples, width], blocks [batches, tuples,
 // block].
@@ -310,8 +308,7 @@ Result<Built> build_scatter_nd(const OpDesc& op) {
   });
 }
 
-// ---- OneHot
-// ---------------------------------------------------------------------------------------------------------
+// ---- OneHot ----
 
 Result<Built> build_one_hot(const OpDesc& op) {
   LT_RETURN_IF_ERROR(check_counts(op, 2, 2, 1));
@@ -347,8 +344,7 @@ Result<Built> build_one_hot(const OpDesc& op) {
   });
 }
 
-// ---- ReverseSequence
-// -----------------------------------------------------------------------------------------------
+// ---- ReverseSequence ----
 
 Result<Built> build_reverse_sequence(const OpDesc& op) {
   LT_RETURN_IF_ERROR(check_counts(op, 2, 2, 1));

@@ -184,11 +184,15 @@ std::optional<Case> make_case(std::string_view kind, const CaseOptions& options,
   auto made = ops::random_instance(kind, rng, options.type);
   EXPECT_TRUE(made || options.type) << made.error().message;
   if (!made) return std::nullopt;  // its attributes are not for this type
-  Case c{.made = std::move(*made), .desc = {}, .inputs = {}, .expected = {}};
+  return case_of(std::move(*made), options, rng);
+}
+
+std::optional<Case> case_of(ops::RandomInstance made, const CaseOptions& options, Rng& rng) {
+  Case c{.made = std::move(made), .desc = {}, .inputs = {}, .expected = {}};
   const auto outputs = ops::infer(c.made.instance());
   EXPECT_TRUE(outputs) << outputs.error().message;
-  c.desc.kind = kind;
-  c.desc.attrs = *analysis::describe(c.made.attrs, kind);
+  c.desc.kind = c.made.kind;
+  c.desc.attrs = *analysis::describe(c.made.attrs, c.made.kind);
   for (size_t i = 0; i < c.made.inputs.size(); ++i) {
     c.inputs.emplace_back();
     c.desc.inputs.emplace_back();

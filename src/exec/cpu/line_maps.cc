@@ -118,8 +118,7 @@ struct LineMaps {
   }
 };
 
-// ---- copies
-// -------------------------------------------------------------------------------------------------------
+// ---- copies ----
 
 template <class T>
 void copy_line(const LineMaps& maps, const T* x, T outside, T* y) {
@@ -146,8 +145,7 @@ void copy_rows(const LineMaps& maps, const void* x, uint64_t fill, void* y, void
   });
 }
 
-// ---- sums
-// ---------------------------------------------------------------------------------------------------------
+// ---- sums ----
 
 void add_rows(const float* x, const RowTaps<float>& taps, int64_t n, float* y) {
   loops().weighted_sum(x, taps.offset, taps.weight, taps.count, n, y);
@@ -190,8 +188,7 @@ void add_all(const LineMaps& maps, const std::vector<T>& weight, const T* x, T o
   });
 }
 
-// ---- building
-// -----------------------------------------------------------------------------------------------------
+// ---- building ----
 
 Result<LineMaps> levels_of(const OpDesc& op, std::vector<std::optional<AxisTaps>> maps) {
   const TensorDesc &x = *op.inputs[0], &y = op.outputs[0];

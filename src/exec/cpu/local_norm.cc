@@ -180,8 +180,7 @@ Result<Built> build_lrn_grad(const OpDesc& op) {
   return built;
 }
 
-// ---- LpNormalize: y = x / norm, 0 where the norm is 0
-// ------------------------------------------------------------------------
+// ---- LpNormalize: y = x / norm, 0 where the norm is 0 ----
 
 // The norms of the columns of a unit, 1 for p = 1 and 2 for p = 2.
 template <class T>

@@ -56,8 +56,7 @@ void add_product(T* to, const T* a, const T* b, int64_t n) {
   for (int64_t j = 0; j < n; ++j) to[j] += a[j] * b[j];
 }
 
-// ---- forward
-// ----------------------------------------------------------------------------------------------------
+// ---- forward ----
 
 // One step of some units of one sequence.
 template <class T>
@@ -176,8 +175,7 @@ Result<Built> lstm_of_type(const OpDesc& op) {
   return built;
 }
 
-// ---- gradient
-// ---------------------------------------------------------------------------------------------------
+// ---- gradient ----
 
 // Operands of the gradient op by number.
 enum In : size_t { kDy, kDyh, kDyc, kY, kGates, kCells, kWeights, kH0, kC0, kPeepholes, kLengths };
@@ -218,10 +216,8 @@ class Gradient {
 
  private:
   int64_t deltas_bytes() const { return bytes_of<T>(lstm_.r.batch * 4 * lstm_.r.units); }
-  static const T* input(const KernelArgs& args, size_t i) {
-    return i < args.inputs.size() ? static_cast<const T*>(args.inputs[i]) : nullptr;
-  }
-  static T* output(const KernelArgs& args, size_t i) { return static_cast<T*>(args.outputs[i]); }
+  static const T* input(const KernelArgs& args, size_t i) { return input_of<T>(args, i); }
+  static T* output(const KernelArgs& args, size_t i) { return output_of<T>(args, i); }
 
   // The cells before a step, or null where they are zeros.
   const T* cells_before(const KernelArgs& args, int64_t d, int64_t t, int64_t b) const {

@@ -275,8 +275,7 @@ Result<Built> build_trilu(const OpDesc& op) {
   return built;
 }
 
-// ---- Reorder
-// --------------------------------------------------------------------------------------------------------
+// ---- Reorder ----
 
 // The descriptor of a plain value, with the group in front when the blocked side has one.
 Result<MemoryDesc> side_desc(const OpDesc& op, const TensorDesc& side, const TensorDesc& other) {

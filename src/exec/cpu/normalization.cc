@@ -14,8 +14,7 @@
 namespace lowtide::exec_cpu {
 namespace {
 
-// ---- batch normalisation
-// --------------------------------------------------------------------------------------------
+// ---- batch normalisation ----
 //
 // x is [outer, channels, inner] in the order of memory: inner 1 is channels last. Variances come
 // from sums of squares around the channel's first element, which keeps them accurate when the mean
@@ -232,8 +231,7 @@ Result<Built> build_batch_norm_grad(const OpDesc& op) {
   return built;
 }
 
-// ---- layer and root-mean-square normalisation
-// -------------------------------------------------------------------------
+// ---- layer and root-mean-square normalisation ----
 
 struct Rows {
   int64_t rows = 1, cols = 1;

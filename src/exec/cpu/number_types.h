@@ -3,8 +3,10 @@
 // planning.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 
 #include "exec/cpu/build.h"
@@ -12,6 +14,16 @@
 namespace lowtide::exec_cpu {
 
 inline constexpr std::string_view kNumbers = "f32 f64 i64 i32 i8 u64 u8";  // as entries list them
+
+inline constexpr std::string_view kFloats = "f32 f64 f16 bf16";
+
+template <class T>
+bool is_nan(T x) {
+  if constexpr (std::is_floating_point_v<T>)
+    return std::isnan(x);
+  else
+    return false;
+}
 
 // build(T()) for the type's numbers; an error naming the op where there are none.
 template <class Build>

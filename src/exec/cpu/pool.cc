@@ -15,6 +15,7 @@
 
 #include "exec/cpu/build.h"
 #include "exec/cpu/nest.h"
+#include "exec/cpu/number_types.h"
 #include "exec/cpu/parallel.h"
 #include "exec/cpu/wide.h"
 
@@ -123,7 +124,7 @@ void for_slabs(const Pool& p, const Run& run) {
   });
 }
 
-// What an average divides by at one output position.
+// What an average divides by at one output position; the average of nothing is 0.
 int64_t divisor(const Pool& p, int64_t oz, int64_t oy, int64_t ox) {
   if (p.divisor != 0) return p.divisor;
   const Triple o{oz, oy, ox};
@@ -137,15 +138,7 @@ int64_t divisor(const Pool& p, int64_t oz, int64_t oy, int64_t ox) {
     }
     count *= inside;
   }
-  return count;
-}
-
-template <class T>
-bool not_a_number(T x) {
-  if constexpr (std::is_floating_point_v<T>)
-    return std::isnan(x);
-  else
-    return false;
+  return std::max<int64_t>(1, count);
 }
 
 // One tap over n neighbouring channels. The first maximum stays; a NaN wins over all numbers and
@@ -153,7 +146,7 @@ bool not_a_number(T x) {
 template <class T>
 void max_tap(const T* x, int64_t n, uint8_t tap, T* best, uint8_t* index) {
   for (int64_t i = 0; i < n; ++i) {
-    if (!(x[i] > best[i] || (not_a_number(x[i]) && !not_a_number(best[i])))) continue;
+    if (!(x[i] > best[i] || (is_nan(x[i]) && !is_nan(best[i])))) continue;
     best[i] = x[i];
     index[i] = tap;
   }

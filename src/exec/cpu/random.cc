@@ -10,6 +10,7 @@
 #include "base/philox.h"
 #include "exec/cpu/build.h"
 #include "exec/cpu/nest.h"
+#include "exec/cpu/number_types.h"
 #include "exec/cpu/parallel.h"
 #include "exec/cpu/simd.h"
 
@@ -229,8 +230,8 @@ Result<Built> build_uniform(const OpDesc& op) {
                       [&]<class Element>(Element) { return make_uniform<Element>(op, lines); });
 }
 
-constexpr Entry kRandomEntries[] = {{"Dropout", "T -> T", "f32 f64 f16 bf16", build_dropout},
-                                    {"RandomUniform", "T -> T", "f32 f64 f16 bf16", build_uniform}};
+constexpr Entry kRandomEntries[] = {{"Dropout", "T -> T", kFloats, build_dropout},
+                                    {"RandomUniform", "T -> T", kFloats, build_uniform}};
 
 }  // namespace
 

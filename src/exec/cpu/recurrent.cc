@@ -29,8 +29,7 @@ Result<Recurrence> recurrence_of(const OpDesc& op, size_t x, size_t weights, siz
   return made;
 }
 
-// ---- activations
-// --------------------------------------------------------------------------------------------------
+// ---- activations ----
 
 Result<std::vector<Activation>> activations_of(const OpDesc& op) {
   struct Name {
@@ -60,8 +59,7 @@ std::string by_steps(const InnerProduct& product) {
   return "own:steps:" + product.implementation();
 }
 
-// ---- the gradient of the weights
-// -----------------------------------------------------------------------------------
+// ---- the gradient of the weights ----
 
 template <class T>
 Result<WeightGradient<T>> WeightGradient<T>::make(const OpDesc& op, const Recurrence& r,

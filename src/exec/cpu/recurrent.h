@@ -24,6 +24,16 @@ std::span<const Entry> lstm_kernels();
 std::span<const Entry> gru_kernels();
 std::span<const Entry> rnn_kernels();
 
+// An operand that is absent is null.
+template <class T>
+const T* input_of(const KernelArgs& args, size_t i) {
+  return i < args.inputs.size() ? static_cast<const T*>(args.inputs[i]) : nullptr;
+}
+template <class T>
+T* output_of(const KernelArgs& args, size_t i) {
+  return static_cast<T*>(args.outputs[i]);
+}
+
 // Extents of a recurrent op, and where things lie.
 struct Recurrence {
   int64_t steps = 0, batch = 0, directions = 1, gates = 1, units = 0;

@@ -15,6 +15,7 @@
 
 #include "exec/cpu/build.h"
 #include "exec/cpu/nest.h"
+#include "exec/cpu/number_types.h"
 #include "exec/cpu/parallel.h"
 #include "exec/cpu/simd.h"
 
@@ -44,8 +45,7 @@ struct Plan {
   int64_t slot() const { return inner_reduced ? 1 : std::min(kColumns, inner); }
 };
 
-// ---- folds
-// ----------------------------------------------------------------------------------------------
+// ---- folds ----
 
 // What elements are folded into: integers of 64 bits, of which the result takes the lowest, so that
 // sums and products wrap around and means do not; without a sign where C++ would not wrap.
@@ -79,14 +79,6 @@ struct Product {
     return static_cast<A>(static_cast<WrappedSum<A>>(a) * static_cast<WrappedSum<A>>(b));
   }
 };
-
-template <class T>
-bool is_nan(T x) {
-  if constexpr (std::is_floating_point_v<T>)
-    return std::isnan(x);
-  else
-    return false;
-}
 
 struct Greatest {
   template <class T>
@@ -163,8 +155,7 @@ Folds<T> folds_of(const std::string& kind) {
   return folds;
 }
 
-// ---- running
-// --------------------------------------------------------------------------------------------
+// ---- running ----
 
 int64_t offset_of(const std::vector<AxisLoop>& loops_of, int64_t index, int64_t AxisLoop::*stride) {
   int64_t offset = 0;
@@ -392,8 +383,7 @@ Result<Built> build_reduction(const OpDesc& op) {
   return unsupported(op, "this element type");
 }
 
-// ---- the gradient of a product
-// --------------------------------------------------------------------------------------------
+// ---- the gradient of a product ----
 
 // The product of all elements but one: what is finite and not zero is multiplied and divided by the
 // one; zeros, infinities and NaNs are counted, since no quotient takes them back.

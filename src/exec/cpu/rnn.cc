@@ -25,15 +25,6 @@ Result<Rnn> rnn_of(const OpDesc& op, size_t x, size_t weights, size_t lengths) {
   return made;
 }
 
-template <class T>
-const T* input(const KernelArgs& args, size_t i) {
-  return i < args.inputs.size() ? static_cast<const T*>(args.inputs[i]) : nullptr;
-}
-template <class T>
-T* output(const KernelArgs& args, size_t i) {
-  return static_cast<T*>(args.outputs[i]);
-}
-
 StridedMatrix states_of(const Recurrence& r) {
   return {{r.batch, r.units}, {r.units, 1}};
 }
@@ -42,17 +33,18 @@ template <class T>
 void step_forward(const Rnn& rnn, const KernelArgs& args, int64_t d, int64_t t, int64_t b,
                   int64_t first, int64_t n) {
   const Recurrence& r = rnn.r;
-  T* y = output<T>(args, 0) + r.y_at(t, b, d) + first;
-  if (!r.live(input<T>(args, 3), t, b)) {
+  T* y = output_of<T>(args, 0) + r.y_at(t, b, d) + first;
+  if (!r.live(input_of<T>(args, 3), t, b)) {
     std::fill_n(y, n, T{0});
     return;
   }
-  const T* x = input<T>(args, 0) + r.y_at(t, b, d) + first;
+  const T* x = input_of<T>(args, 0) + r.y_at(t, b, d) + first;
   const T* fed = static_cast<T*>(args.workspace) + b * r.units + first;
   for (int64_t j = 0; j < n; ++j) y[j] = x[j] + fed[j];
   clip_row(y, n, r.clip);
   rnn.hidden.run(y, n);
-  std::memcpy(output<T>(args, 1) + r.state_at(d, b) + first, y, static_cast<size_t>(n) * sizeof(T));
+  std::memcpy(output_of<T>(args, 1) + r.state_at(d, b) + first, y,
+              static_cast<size_t>(n) * sizeof(T));
 }
 
 template <class T>
@@ -68,11 +60,11 @@ Result<Built> rnn_of_type(const OpDesc& op) {
   built.implementation = by_steps(feed);
   built.workspace_bytes = fed_bytes + feed.workspace_bytes();
   built.run = [r, rnn, feed, fed_bytes](const KernelArgs& args) {
-    T *h = output<T>(args, 1), *fed = static_cast<T*>(args.workspace);
+    T *h = output_of<T>(args, 1), *fed = static_cast<T*>(args.workspace);
     for (int64_t d = 0; d < r.directions; ++d) {
-      start_state(r, d, input<T>(args, 2), h);
+      start_state(r, d, input_of<T>(args, 2), h);
       for (int64_t number = 0; number < r.steps; ++number) {
-        feed.run(h + r.state_at(d, 0), input<T>(args, 1) + r.weights_at(d), fed,
+        feed.run(h + r.state_at(d, 0), input_of<T>(args, 1) + r.weights_at(d), fed,
                  static_cast<char*>(args.workspace) + fed_bytes);
         for_units(r, [&](int64_t b, int64_t first, int64_t n) {
           step_forward<T>(rnn, args, d, r.step(d, number), b, first, n);
@@ -83,8 +75,7 @@ Result<Built> rnn_of_type(const OpDesc& op) {
   return built;
 }
 
-// ---- gradient
-// ---------------------------------------------------------------------------------------------------
+// ---- gradient ----
 
 // Operands of the gradient op by number.
 enum In : size_t { kDy, kDyh, kY, kWeights, kH0, kLengths };
@@ -95,20 +86,20 @@ void step_back(const Rnn& rnn, const KernelArgs& args, int64_t d, int64_t t, int
   const Recurrence& r = rnn.r;
   const size_t bytes = static_cast<size_t>(n) * sizeof(T);
   T* delta = static_cast<T*>(args.workspace) + b * r.units + first;
-  T* dx = output<T>(args, 0) + r.y_at(t, b, d) + first;
-  if (!r.live(input<T>(args, kLengths), t, b)) {
+  T* dx = output_of<T>(args, 0) + r.y_at(t, b, d) + first;
+  if (!r.live(input_of<T>(args, kLengths), t, b)) {
     std::memset(delta, 0, bytes);
     std::memset(dx, 0, bytes);
     return;
   }
-  const T* dy = input<T>(args, kDy);
+  const T* dy = input_of<T>(args, kDy);
   if (dy != nullptr) dy += r.y_at(t, b, d) + first;
-  T* dh = output<T>(args, 2) + r.state_at(d, b) + first;
+  T* dh = output_of<T>(args, 2) + r.state_at(d, b) + first;
   for (int64_t j = 0; j < n; ++j) {
     delta[j] = dh[j] + (dy != nullptr ? dy[j] : T{0});
     dh[j] = T{0};
   }
-  rnn.hidden.scale(delta, input<T>(args, kY) + r.y_at(t, b, d) + first, n);
+  rnn.hidden.scale(delta, input_of<T>(args, kY) + r.y_at(t, b, d) + first, n);
   std::memcpy(dx, delta, bytes);
 }
 
@@ -128,23 +119,23 @@ Result<Built> rnn_grad_of_type(const OpDesc& op) {
   built.implementation = by_steps(back);
   built.workspace_bytes = delta_bytes + std::max(back.workspace_bytes(), weights.workspace_bytes());
   built.run = [r, rnn, back, weights, delta_bytes](const KernelArgs& args) {
-    T *dh = output<T>(args, 2), *deltas = static_cast<T*>(args.workspace);
+    T *dh = output_of<T>(args, 2), *deltas = static_cast<T*>(args.workspace);
     void* scratch = static_cast<char*>(args.workspace) + delta_bytes;
-    const T* h0 = input<T>(args, kH0);
+    const T* h0 = input_of<T>(args, kH0);
     for (int64_t d = 0; d < r.directions; ++d) {
-      start_state(r, d, input<T>(args, kDyh), dh);
+      start_state(r, d, input_of<T>(args, kDyh), dh);
       for (int64_t number = r.steps; number-- > 0;) {
         for_units(r, [&](int64_t b, int64_t first, int64_t n) {
           step_back<T>(rnn, args, d, r.step(d, number), b, first, n);
         });
-        back.run(deltas, input<T>(args, kWeights) + r.weights_at(d), dh + r.state_at(d, 0),
+        back.run(deltas, input_of<T>(args, kWeights) + r.weights_at(d), dh + r.state_at(d, 0),
                  scratch);
       }
-      weights.run(d, {.deltas = output<T>(args, 0) + r.y_at(0, 0, d),
-                      .y = input<T>(args, kY) + r.y_at(0, 0, d),
+      weights.run(d, {.deltas = output_of<T>(args, 0) + r.y_at(0, 0, d),
+                      .y = input_of<T>(args, kY) + r.y_at(0, 0, d),
                       .start = h0 == nullptr ? nullptr : h0 + r.state_at(d, 0),
-                      .lengths = input<T>(args, kLengths),
-                      .dr = output<T>(args, 1) + r.weights_at(d),
+                      .lengths = input_of<T>(args, kLengths),
+                      .dr = output_of<T>(args, 1) + r.weights_at(d),
                       .workspace = scratch});
     }
   };

@@ -1,8 +1,7 @@
 // Loops of batch normalisation, pooling, updates and random numbers. Included only by
 // simd_body.h.
 
-// ---- batch normalisation
-// --------------------------------------------------------------------------------------------
+// ---- batch normalisation ----
 
 // s1[c] += sum (x - shift), s2[c] += sum (x - shift)^2, 64 rows in float at a time.
 void moments_rows(const float* x, int64_t rows, int64_t cols, const float* shift, double* s1,
@@ -119,8 +118,7 @@ void affine2_span(const float* dy, const float* x, float* dx, int64_t n, float a
   for (int64_t i = 0; i < n; ++i) dx[i] = dy[i] * a + x[i] * b + c;
 }
 
-// ---- pooling
-// --------------------------------------------------------------------------------------------------------
+// ---- pooling ----
 
 // The first maximum stays; a NaN wins over all numbers and the first NaN stays.
 void pool_max_tap(const float* x, int64_t n, uint8_t tap, float* best, uint8_t* index) {
@@ -169,8 +167,7 @@ void weighted_sum(const float* x, const int64_t* offsets, const float* weights, 
   if (t < taps) add_scaled(x + offsets[t], weights[t], n, y);
 }
 
-// ---- updates
-// --------------------------------------------------------------------------------------------------------
+// ---- updates ----
 
 void adamw(float* param, const float* grad, float* m, float* v, int64_t n, const AdamStep& s) {
   const AdamStep k = s;
@@ -203,8 +200,7 @@ void sgd(float* param, const float* grad, float* momentum, int64_t n, const SgdS
   }
 }
 
-// ---- random
-// ---------------------------------------------------------------------------------------------------------
+// ---- random ----
 
 // Philox4x32-10 on kLanes counters at once, in structure-of-arrays form.
 void philox(uint64_t first_group, int64_t groups, const uint32_t* key, uint32_t stream,

@@ -95,8 +95,7 @@ void map_where(const MapCall& call) {
   }
 }
 
-// ---- functions
-// ----------------------------------------------------------------------------------------------------
+// ---- functions ----
 
 #define LT_UNARY(Name, expression)                                \
   struct Name {                                                   \

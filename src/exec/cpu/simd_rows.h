@@ -80,8 +80,7 @@ void max_rows(const float* x, int64_t rows, int64_t stride, int64_t cols, float*
   }
 }
 
-// ---- softmax
-// --------------------------------------------------------------------------------------------------------
+// ---- softmax ----
 
 inline float exp_sum(const float* x, int64_t n, float max) {
   float total = 0.0f;

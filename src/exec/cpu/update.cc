@@ -12,6 +12,7 @@
 
 #include "exec/cpu/build.h"
 #include "exec/cpu/nest.h"
+#include "exec/cpu/number_types.h"
 #include "exec/cpu/parallel.h"
 #include "exec/cpu/wide.h"
 
@@ -128,10 +129,8 @@ Result<Built> build_adamw(const OpDesc& op) {
   });
 }
 
-constexpr std::string_view kParamTypes = "f32 f64 f16 bf16";
-
-constexpr Entry kUpdateEntries[] = {{"SgdUpdate", "T T S -> T S", kParamTypes, build_sgd},
-                                    {"AdamWUpdate", "T T S S -> T S S", kParamTypes, build_adamw}};
+constexpr Entry kUpdateEntries[] = {{"SgdUpdate", "T T S -> T S", kFloats, build_sgd},
+                                    {"AdamWUpdate", "T T S S -> T S S", kFloats, build_adamw}};
 
 }  // namespace
 

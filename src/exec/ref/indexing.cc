@@ -11,8 +11,7 @@
 namespace lowtide::ref {
 namespace {
 
-// ---- along one axis
-// -------------------------------------------------------------------------------------------------
+// ---- along one axis ----
 
 // Whether element a of x is larger than element b; a NaN is larger than any number.
 bool larger(const Tensor& x, int64_t a, int64_t b) {
@@ -133,8 +132,7 @@ struct ReverseSequenceKernel {
   }
 };
 
-// ---- at places given by data
-// ----------------------------------------------------------------------------------------
+// ---- at places given by data ----
 
 std::optional<int64_t> place_of(int64_t index, int64_t extent) {
   const int64_t place = index < 0 ? index + extent : index;

@@ -262,6 +262,9 @@ TEST(Pooling, AveragesCountWhatTheyAreToldTo) {
                           {"ceil_mode", int64_t{1}},
                           {"count_include_pad", int64_t{1}}};
   expect_near(one("AvgPool", {x}, ceil), {1.5, 3.5, 5});
+  // The first window lies in the padding alone.
+  const ir::Attrs outside = {{"kernel", sizes({2})}, {"pads", sizes({2, 0})}};
+  expect_near(one("AvgPool", {x}, outside), {0, 1, 1.5, 2.5, 3.5, 4.5});
 }
 
 TEST(Reduce, OverAxesWithAndWithoutKeepingThem) {

@@ -1,5 +1,6 @@
 // Pooling and its gradients. A maximum remembers the tap it came from, so its gradient needs
 // neither x nor y.
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -124,7 +125,7 @@ struct ImageToColumnsKernel {
   }
 };
 
-// What each output position is divided by.
+// What each output position is divided by; the average of nothing is 0.
 Sizes divisors(const Call& call, const Windows& windows) {
   Sizes counts(static_cast<size_t>(product(windows.output)), 0);
   if (call.attrs.has("divisor")) {
@@ -134,6 +135,7 @@ Sizes divisors(const Call& call, const Windows& windows) {
       counts[static_cast<size_t>(out.flat())] = windows.padded_taps(out);
   } else {
     windows.for_each([&](int64_t out, int64_t, int64_t) { ++counts[static_cast<size_t>(out)]; });
+    for (int64_t& count : counts) count = std::max<int64_t>(count, 1);
   }
   return counts;
 }

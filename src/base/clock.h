@@ -1,0 +1,14 @@
+// Wall time, for reports: no result depends on it.
+#pragma once
+
+#include <chrono>
+
+namespace lowtide {
+
+using Clock = std::chrono::steady_clock;
+
+inline double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+}  // namespace lowtide
