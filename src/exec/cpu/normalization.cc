@@ -174,8 +174,8 @@ Result<Built> build_batch_norm_inference(const OpDesc& op) {
   return built;
 }
 
-// dx = scale rstd (dy - dbias / n - (x - mean) rstd dscale / n): one factor for dy, one for x, one
-// constant per channel.
+// dx = scale rstd (dy - dbias / n - (x - mean) rstd dscale / n): one factor for dy, one for
+// x - mean, one constant per channel.
 template <class T>
 void batch_grad(const Batch& b, T epsilon, const KernelArgs& args) {
   const auto& simd = loops_of(T());
@@ -206,17 +206,17 @@ void batch_grad(const Batch& b, T epsilon, const KernelArgs& args) {
     dscale[c] = static_cast<T>(sums[channels + c] * rstd);
     of_dy[c] = static_cast<T>(factor);
     of_x[c] = static_cast<T>(-factor * along);
-    constant[c] =
-        static_cast<T>(factor * (along * static_cast<double>(mean[c]) - sums[c] / b.count()));
+    constant[c] = static_cast<T>(-factor * sums[c] / b.count());
   }
   elementwise(
       b,
       [&](int64_t first, int64_t rows) {
         const int64_t at = first * channels;
-        simd.affine2_rows(dy + at, x + at, dx + at, rows, channels, of_dy, of_x, constant);
+        simd.affine2_rows(dy + at, x + at, dx + at, rows, channels, mean, of_dy, of_x, constant);
       },
       [&](int64_t at, int64_t c) {
-        simd.affine2_span(dy + at, x + at, dx + at, b.v.inner, of_dy[c], of_x[c], constant[c]);
+        simd.affine2_span(dy + at, x + at, dx + at, b.v.inner, mean[c], of_dy[c], of_x[c],
+                          constant[c]);
       });
 }
 

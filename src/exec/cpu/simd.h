@@ -103,11 +103,11 @@ struct Loops {
                             const float* mean, double* s1, double* s2);
   void (*grad_moments_span)(const float* dy, const float* x, int64_t n, float mean, double* s1,
                             double* s2);
-  // dx = a * dy + b * x + c
+  // dx = a * dy + b * (x - mean) + c; with the mean within c digits would be lost where it is large
   void (*affine2_rows)(const float* dy, const float* x, float* dx, int64_t rows, int64_t cols,
-                       const float* a, const float* b, const float* c);
-  void (*affine2_span)(const float* dy, const float* x, float* dx, int64_t n, float a, float b,
-                       float c);
+                       const float* mean, const float* a, const float* b, const float* c);
+  void (*affine2_span)(const float* dy, const float* x, float* dx, int64_t n, float mean, float a,
+                       float b, float c);
 
   // Pooling over n neighbouring channels: one tap at a time.
   void (*pool_max_tap)(const float* x, int64_t n, uint8_t tap, float* best, uint8_t* index);

@@ -102,20 +102,20 @@ void grad_moments_span(const float* dy, const float* x, int64_t n, float mean, d
 }
 
 void affine2_rows(const float* dy, const float* x, float* dx, int64_t rows, int64_t cols,
-                  const float* a, const float* b, const float* c) {
+                  const float* mean, const float* a, const float* b, const float* c) {
   for (int64_t r = 0; r < rows; ++r) {
     const float* g = dy + r * cols;
     const float* in = x + r * cols;
     float* out = dx + r * cols;
 #pragma omp simd
-    for (int64_t i = 0; i < cols; ++i) out[i] = g[i] * a[i] + in[i] * b[i] + c[i];
+    for (int64_t i = 0; i < cols; ++i) out[i] = g[i] * a[i] + (in[i] - mean[i]) * b[i] + c[i];
   }
 }
 
-void affine2_span(const float* dy, const float* x, float* dx, int64_t n, float a, float b,
-                  float c) {
+void affine2_span(const float* dy, const float* x, float* dx, int64_t n, float mean, float a,
+                  float b, float c) {
 #pragma omp simd
-  for (int64_t i = 0; i < n; ++i) dx[i] = dy[i] * a + x[i] * b + c;
+  for (int64_t i = 0; i < n; ++i) dx[i] = dy[i] * a + (x[i] - mean) * b + c;
 }
 
 // ---- pooling ----

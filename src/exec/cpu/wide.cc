@@ -195,17 +195,18 @@ void WideLoops::grad_moments_span(const double* dy, const double* x, int64_t n, 
 }
 
 void WideLoops::affine2_rows(const double* dy, const double* x, double* dx, int64_t rows,
-                             int64_t cols, const double* a, const double* b, const double* c) {
+                             int64_t cols, const double* mean, const double* a, const double* b,
+                             const double* c) {
   for (int64_t r = 0; r < rows; ++r)
     for (int64_t i = 0; i < cols; ++i) {
       const int64_t at = r * cols + i;
-      dx[at] = dy[at] * a[i] + x[at] * b[i] + c[i];
+      dx[at] = dy[at] * a[i] + (x[at] - mean[i]) * b[i] + c[i];
     }
 }
 
-void WideLoops::affine2_span(const double* dy, const double* x, double* dx, int64_t n, double a,
-                             double b, double c) {
-  for (int64_t i = 0; i < n; ++i) dx[i] = dy[i] * a + x[i] * b + c;
+void WideLoops::affine2_span(const double* dy, const double* x, double* dx, int64_t n, double mean,
+                             double a, double b, double c) {
+  for (int64_t i = 0; i < n; ++i) dx[i] = dy[i] * a + (x[i] - mean) * b + c;
 }
 
 // ---- pooling, sums

@@ -46,9 +46,10 @@ struct WideLoops {
   static void grad_moments_span(const double* dy, const double* x, int64_t n, double mean,
                                 double* s1, double* s2);
   static void affine2_rows(const double* dy, const double* x, double* dx, int64_t rows,
-                           int64_t cols, const double* a, const double* b, const double* c);
-  static void affine2_span(const double* dy, const double* x, double* dx, int64_t n, double a,
-                           double b, double c);
+                           int64_t cols, const double* mean, const double* a, const double* b,
+                           const double* c);
+  static void affine2_span(const double* dy, const double* x, double* dx, int64_t n, double mean,
+                           double a, double b, double c);
 
   static void pool_max_grad_tap(const double* dy, const uint8_t* index, uint8_t tap, int64_t n,
                                 double* dx);
