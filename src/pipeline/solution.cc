@@ -65,6 +65,10 @@ Result<Solution> pack_best_order(const analysis::ScheduleView& view,
   // Only the greedy passes draw from the seed: what else the first search did would be repeated.
   order::OrderOptions other = options.order;
   other.list_rules = other.post_orders = other.cut_bound = other.exact_search = other.beam = false;
+  // Together the retries may search for addresses about as long as the first packing did.
+  OptimizeOptions shorter = options;
+  if (options.pack_retries > 0)
+    shorter.pack.work_limit = best.packing.work.units / options.pack_retries;
   std::vector<std::vector<plan::SchedAction>> tried = {best.sequence};
   for (int retry = 1; retry <= options.pack_retries && best.arena_bytes > order.peak_bytes &&
                       !order.work.timed_out && !best.packing.work.timed_out;
@@ -75,7 +79,7 @@ Result<Solution> pack_best_order(const analysis::ScheduleView& view,
     if (outcome.peak_bytes > order.peak_bytes) continue;
     if (std::find(tried.begin(), tried.end(), sequence) != tried.end()) continue;
     tried.push_back(sequence);
-    LT_ASSIGN(Solution candidate, pack_schedule(view, std::move(sequence), options));
+    LT_ASSIGN(Solution candidate, pack_schedule(view, std::move(sequence), shorter));
     if (candidate.arena_bytes < best.arena_bytes) best = std::move(candidate);
   }
   return best;
