@@ -24,6 +24,8 @@
 #include <iterator>
 #include <set>
 
+#include "ir/id_order.h"
+
 namespace lowtide::ir {
 namespace {
 
