@@ -50,7 +50,8 @@ class Comparison {
  public:
   Comparison(const plan::Plan& plan, RunReport& report) : plan_(plan), report_(report) {}
 
-  // Keeps the results of the unplanned step, then holds the planned step's against them.
+  // Keeps the results of the unplanned step, then holds the planned step's against them; at the end
+  // what no op makes.
   Status run(runtime::Session& planned, runtime::Session& unplanned) {
     const runtime::Observer keep = [this](PlanOpId, PlanValueId value,
                                           std::span<const std::byte> bytes) {
@@ -67,6 +68,8 @@ class Comparison {
     for (const auto& [value, kept] : kept_)
       LT_CHECK(kept.seen, "the planned step did not make every value of the unplanned one");
     kept_.clear();
+    for (const PlanValueId value : given_outputs(plan_))
+      LT_RETURN_IF_ERROR(compare_given(value, planned, unplanned));
     return compare_slow_homes(planned, unplanned);
   }
 
@@ -96,15 +99,22 @@ class Comparison {
                  largest_difference(plan_.values[id].type.dtype, expected, bytes));
   }
 
+  Status compare_given(PlanValueId value, const runtime::Session& planned,
+                       const runtime::Session& unplanned) {
+    const std::string& name = plan_.values[value].name;
+    LT_ASSIGN(const std::vector<std::byte> expected, unplanned.get(name));
+    LT_ASSIGN(const std::vector<std::byte> bytes, planned.get(name));
+    bool different = false;
+    count(value, true, expected, bytes, different);
+    return {};
+  }
+
   // That what was updated also reached its home.
   Status compare_slow_homes(const runtime::Session& planned, const runtime::Session& unplanned) {
     for (const plan::PlanStorage& storage : plan_.storages) {
       const plan::PlanValue& root = plan_.values[storage.root];
-      if (!storage.home_slow || !root.type.layout.blocked.empty()) continue;
-      LT_ASSIGN(const std::vector<std::byte> expected, unplanned.get(root.name));
-      LT_ASSIGN(const std::vector<std::byte> bytes, planned.get(root.name));
-      bool different = false;
-      count(storage.root, true, expected, bytes, different);
+      if (storage.home_slow && root.type.layout.blocked.empty())
+        LT_RETURN_IF_ERROR(compare_given(storage.root, planned, unplanned));
     }
     return {};
   }
@@ -127,6 +137,10 @@ Status dumped_step(runtime::Session& session, const std::string& folder) {
   };
   LT_RETURN_IF_ERROR(session.run(&write));
   LT_RETURN_IF_ERROR(std::move(status));
+  for (const PlanValueId value : given_outputs(plan)) {
+    LT_ASSIGN(const std::vector<std::byte> bytes, session.get(plan.values[value].name));
+    LT_RETURN_IF_ERROR(dump.add(value, bytes));
+  }
   return dump.close();
 }
 

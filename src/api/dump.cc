@@ -71,6 +71,16 @@ bool is_result(const plan::Plan& plan, plan::PlanValueId id) {
          plan.storages[value.storage].category == Category::kGradient;
 }
 
+std::vector<plan::PlanValueId> given_outputs(const plan::Plan& plan) {
+  std::vector<plan::PlanValueId> given;
+  for (const plan::PlanValueId id : plan.values.ids()) {
+    const plan::PlanValue& value = plan.values[id];
+    if (value.is_output && !value.producer.valid() && value.type.layout.row_major())
+      given.push_back(id);
+  }
+  return given;
+}
+
 Status Dump::open() {
   std::error_code failure;
   std::filesystem::create_directories(folder_, failure);

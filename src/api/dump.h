@@ -16,6 +16,10 @@ namespace lowtide {
 // what was there before.
 bool is_result(const plan::Plan& plan, plan::PlanValueId value);
 
+// Row-major outputs that no op makes: an input, a weight, a folded constant. Nobody sees them being
+// made.
+std::vector<plan::PlanValueId> given_outputs(const plan::Plan& plan);
+
 // Collects files in a folder, which is made if it is absent. Values must be row-major.
 class Dump {
  public:

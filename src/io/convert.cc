@@ -65,14 +65,14 @@ Result<HostValue> constant_value(const OnnxNode& node) {
   for (const auto& [name, attr] : node.attrs) {
     if (attr.tensor) return host_from_tensor(*attr.tensor);
     HostValue value;
-    if (attr.real || !attr.reals.empty()) {
+    if (attr.real || name == "value_floats") {
       value.dtype = DType::kF32;
       value.reals = attr.real ? std::vector<double>{*attr.real} : attr.reals;
       if (!attr.real) value.dims = {Expr(static_cast<int64_t>(attr.reals.size()))};
       return value;
     }
     if (attr.integer) return host_scalar(*attr.integer);
-    if (!attr.integers.empty()) return host_vector({attr.integers.begin(), attr.integers.end()});
+    if (name == "value_ints") return host_vector({attr.integers.begin(), attr.integers.end()});
   }
   return error(ErrorCode::kInput, "a Constant of a kind that is not read");
 }

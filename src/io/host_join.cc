@@ -339,12 +339,44 @@ HostResult fold_scatter_nd(const HostCall& call) {
   return single(std::move(result));
 }
 
+// A new dim in which one place has the second of two values and all others the first.
+HostResult fold_one_hot(const HostCall& call) {
+  LT_ASSIGN(const std::vector<double> places, host_reals(call.in(0)));
+  LT_ASSIGN(const std::vector<double> depths, host_reals(call.in(1)));
+  LT_ASSIGN(const HostValue values, densify(call.in(2)));
+  if (depths.size() != 1 || depths[0] < 1 || std::max(values.ints.size(), values.reals.size()) != 2)
+    return error(ErrorCode::kInput, "OneHot takes one depth of at least 1 and two values");
+  const auto depth = static_cast<int64_t>(depths[0]);
+  HostValue result;
+  result.dtype = values.dtype;
+  result.dims = call.in(0).dims;
+  LT_ASSIGN(const size_t axis,
+            normal_axis(int_attr(call.node, "axis", -1), result.dims.size() + 1));
+  LT_ASSIGN(const std::vector<int64_t> extents, constant_dims(result.dims));
+  result.dims.insert(result.dims.begin() + static_cast<std::ptrdiff_t>(axis), Expr(depth));
+  LT_RETURN_IF_ERROR(constant_count(result.dims).map([](int64_t) {}));
+  size_t inner = 1;
+  for (size_t d = axis; d < extents.size(); ++d) inner *= static_cast<size_t>(extents[d]);
+  for (size_t first = 0; first < places.size(); first += inner)
+    for (int64_t row = 0; row < depth; ++row)
+      for (size_t i = first; i < first + inner; ++i) {
+        const double place = places[i] < 0 ? places[i] + static_cast<double>(depth) : places[i];
+        const size_t chosen = place == static_cast<double>(row) ? 1 : 0;
+        if (is_float(result.dtype))
+          result.reals.push_back(values.reals[chosen]);
+        else
+          result.ints.push_back(values.ints[chosen]);
+      }
+  return single(std::move(result));
+}
+
 constexpr HostRow kHostJoinRows[] = {
     {"Concat", 1, fold_concat},
     {"Gather", 2, fold_gather},
     {"GatherElements", 2, fold_gather_elements},
     {"GatherND", 2, fold_gather_nd},
     {"ScatterND", 3, fold_scatter_nd},
+    {"OneHot", 3, fold_one_hot},
 };
 
 }  // namespace

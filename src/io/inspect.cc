@@ -16,6 +16,7 @@
 #include "io/onnx_ops.h"
 #include "io/onnx_parameters.h"
 #include "io/onnx_peephole.h"
+#include "io/onnx_sequences.h"
 #include "io/onnx_signatures.h"
 #include "io/onnx_wire.h"
 #include "ir/bind.h"
@@ -110,6 +111,7 @@ Attempt attempt(OnnxModel model, const sym::Bindings& bindings) {
     tried.refused.push_back(status.error().message);
     return tried;
   }
+  replace_sequences(model);
   for (const OnnxNode& node : model.nodes)
     if (auto status = is_taken(node) ? check_signature(node) : Status(); !status)
       tried.refused.push_back(fmt::format("{}: {}", describe(node), status.error().message));
@@ -180,6 +182,7 @@ Result<ModelSummary> inspect_onnx_bytes(std::string_view bytes, const std::strin
   ModelSummary summary;
   summary.functions = static_cast<int64_t>(model.functions.size());
   LT_RETURN_IF_ERROR(take_branches(model, {.bindings = options.bindings}));
+  replace_sequences(model);
   summary.name = model.name;
   summary.producer = model.producer;
   summary.ir_version = model.ir_version;

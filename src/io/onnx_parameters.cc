@@ -25,18 +25,33 @@ constexpr std::array kWeighted = {"Conv",
 constexpr std::array kForms = {"Identity",  "Cast",    "CastLike",  "Reshape", "Squeeze",
                                "Unsqueeze", "Flatten", "Transpose", "Dropout"};
 
-// Inputs from `first` on that are no weights: they must be known when the model is read, or are the
-// lengths and states that a recurrent network starts from.
+// Inputs from `first` on that are no weights: they must be known when the model is read.
 struct KnownInputs {
   const char* op_type;
   size_t first;
 };
-constexpr KnownInputs kKnown[] = {{"Resize", 1}, {"Upsample", 1}, {"OneHot", 1}, {"Range", 0},
-                                  {"LSTM", 4},   {"GRU", 4},      {"RNN", 4}};
+constexpr KnownInputs kKnown[] = {{"Resize", 1}, {"Upsample", 1}, {"OneHot", 1}, {"Range", 0}};
+
+// Lengths and states that a recurrent network starts from.
+constexpr KnownInputs kStarts[] = {{"LSTM", 4}, {"GRU", 4}, {"RNN", 4}};
+
+// Inputs from `first` on that decide a shape: what they are computed from is no weight either.
+constexpr KnownInputs kShapes[] = {
+    {"Resize", 1}, {"Upsample", 1}, {"Reshape", 1}, {"Expand", 1},          {"Tile", 1},
+    {"Slice", 1},  {"TopK", 1},     {"Range", 0},   {"ConstantOfShape", 0}, {"Pad", 1}};
+
+// The ops of such computing.
+constexpr std::array kShapeArithmetic = {
+    "Add",    "Sub",   "Mul",   "Div",    "Pow",     "Mod",       "Neg",
+    "Sqrt",   "Floor", "Ceil",  "Round",  "Max",     "Min",       "Cast",
+    "Concat", "Slice", "Split", "Gather", "Squeeze", "Unsqueeze", "Reshape",
+    "Expand", "Where", "Equal", "Less",   "Greater", "Identity",  "ReduceProd"};
 
 // Inputs from `first` on that are settings of an op, whatever their tensor is called.
 constexpr KnownInputs kSettings[] = {
     {"Clip", 1}, {"Dropout", 1}, {"Pad", 1}, {"QuantizeLinear", 1}, {"DequantizeLinear", 1}};
+
+constexpr std::array kTables = {"Gather", "GatherND", "GatherElements"};
 
 constexpr std::array kProducts = {"Conv", "ConvTranspose", "Gemm", "MatMul"};
 
@@ -50,9 +65,10 @@ bool is_one_of(const OnnxNode& node, const List& ops) {
 
 struct Uses {
   Names weights;           // read where ops have their weights
-  Names tables;            // read as the table of a Gather
+  Names tables;            // read as the table of a lookup
   Names means, variances;  // running statistics of BatchNormalization
   Names known;             // read where ops must know them
+  Names starts;            // read as the state that a recurrent network starts from
   Names settings;          // read where ops have settings
   Names biases;            // added to a product with a tensor of the file
 };
@@ -65,27 +81,46 @@ class UseFinder {
         form_of_.emplace(node.outputs[0], node.inputs[0]);
     for (const OnnxTensor& tensor : model.initializers) tensors_.insert(tensor.name);
     for (const OnnxNode& node : model.nodes) look_at(node);
+    look_behind_shapes(model.nodes);
   }
   const Uses& uses() const { return uses_; }
 
  private:
   void look_at(const OnnxNode& node) {
     look_at_sum(node);
-    if (node.op_type == "Gather" && !node.inputs.empty()) note(uses_.tables, node.inputs[0]);
+    if (is_one_of(node, kTables) && !node.inputs.empty()) note(uses_.tables, node.inputs[0]);
     if (is_one_of(node, kRecurrent))
       for (size_t i : kRecurrentWeights)
         if (i < node.inputs.size()) note(uses_.weights, node.inputs[i]);
-    for (const KnownInputs& row : kKnown)
-      for (size_t i = row.first; node.op_type == row.op_type && i < node.inputs.size(); ++i)
-        note(uses_.known, node.inputs[i]);
-    for (const KnownInputs& row : kSettings)
-      for (size_t i = row.first; node.op_type == row.op_type && i < node.inputs.size(); ++i)
-        note(uses_.settings, node.inputs[i]);
+    note_inputs(node, kKnown, uses_.known);
+    note_inputs(node, kStarts, uses_.starts);
+    note_inputs(node, kSettings, uses_.settings);
     if (!is_one_of(node, kWeighted)) return;
     for (size_t i = 1; i < node.inputs.size(); ++i) {
       const size_t place = node.op_type == "BatchNormalization" ? i : 1;
       note(place == 4 ? uses_.variances : place == 3 ? uses_.means : uses_.weights, node.inputs[i]);
     }
+  }
+  template <size_t kRows>
+  void note_inputs(const OnnxNode& node, const KnownInputs (&rows)[kRows], Names& names) {
+    for (const KnownInputs& row : rows)
+      for (size_t i = row.first; node.op_type == row.op_type && i < node.inputs.size(); ++i)
+        note(names, node.inputs[i]);
+  }
+  // Backwards through the arithmetic that ends in a shape; nodes are in order.
+  void look_behind_shapes(const std::vector<OnnxNode>& nodes) {
+    Names shapes;
+    for (auto node = nodes.rbegin(); node != nodes.rend(); ++node) {
+      const bool within = is_one_of(*node, kShapeArithmetic) &&
+                          std::any_of(node->outputs.begin(), node->outputs.end(),
+                                      [&](const auto& name) { return shapes.contains(name); });
+      if (within) shapes.insert(node->inputs.begin(), node->inputs.end());
+      for (const KnownInputs& row : kShapes)
+        for (size_t i = row.first; node->op_type == row.op_type && i < node->inputs.size(); ++i)
+          shapes.insert(node->inputs[i]);
+    }
+    for (const std::string& name : shapes)
+      if (!name.empty()) uses_.known.insert(name);
   }
   // Products with a tensor of the file, and what is added to them.
   void look_at_sum(const OnnxNode& node) {
@@ -121,8 +156,9 @@ class UseFinder {
 
 // What the file says of its tensors as a whole.
 struct FileHabits {
-  bool tells_kinds = false;    // of at least one initializer
-  bool pytorch_names = false;  // PyTorch's own names for parameters and buffers
+  bool tells_kinds = false;         // of at least one initializer
+  bool pytorch_names = false;       // PyTorch's own names for parameters and buffers
+  bool float_initializers = false;  // of more than one element
   bool weights_are_nodes =
       false;  // Constant nodes are weights, and no float initializer can be one
 };
@@ -131,17 +167,16 @@ FileHabits habits_of(const OnnxModel& model, const Uses& uses,
                      const std::map<std::string, std::string, std::less<>>& kinds) {
   FileHabits habits;
   habits.pytorch_names = model.producer.starts_with("pytorch");
-  bool initializers = false;
   for (const OnnxTensor& tensor : model.initializers) {
     if (tensor.constant_node) {
       habits.weights_are_nodes |= uses.weights.contains(tensor.name);
       continue;
     }
     habits.tells_kinds |= kinds.contains(tensor.name);
-    initializers |= tensor.dtype && is_float(*tensor.dtype) && !tensor.dims.empty() &&
-                    tensor.element_count() > 1;
+    habits.float_initializers |= tensor.dtype && is_float(*tensor.dtype) && !tensor.dims.empty() &&
+                                 tensor.element_count() > 1;
   }
-  habits.weights_are_nodes &= !initializers;
+  habits.weights_are_nodes &= !habits.float_initializers;
   return habits;
 }
 
@@ -152,19 +187,30 @@ bool is_path_of_modules(const std::string& name) {
   return word && name.find("::") == std::string::npos && name.find('/') == std::string::npos;
 }
 
+// PyTorch's running statistics, also where they are not read by a BatchNormalization.
+bool is_statistic(const std::string& name) {
+  return name.ends_with("running_mean") || name.ends_with("running_var");
+}
+
 TensorRole role_without_kind(const OnnxTensor& tensor, const Uses& uses, const FileHabits& habits) {
   if (!tensor.dtype || !is_float(*tensor.dtype)) return TensorRole::kConstant;
   const bool scalar = tensor.dims.empty();
   const bool weight = !scalar && uses.weights.contains(tensor.name);
+  const bool named = habits.pytorch_names && !tensor.constant_node &&
+                     is_path_of_modules(tensor.name) && !uses.settings.contains(tensor.name);
+  if (named && is_statistic(tensor.name)) return TensorRole::kBuffer;
   if (uses.known.contains(tensor.name) && !weight) return TensorRole::kConstant;
+  if (uses.starts.contains(tensor.name) && !weight && (!named || habits.tells_kinds))
+    return TensorRole::kConstant;
   if (tensor.constant_node && habits.tells_kinds) return TensorRole::kConstant;
+  // PyTorch writes what it made up (ones for a norm without weights) beside its own initializers.
+  if (tensor.constant_node && habits.pytorch_names && habits.float_initializers)
+    return TensorRole::kConstant;
   if (weight) return TensorRole::kTrained;
   if (tensor.constant_node && !habits.weights_are_nodes) return TensorRole::kConstant;
   if (!scalar && (tensor.external || uses.tables.contains(tensor.name)))
     return TensorRole::kTrained;
   if (habits.tells_kinds) return TensorRole::kConstant;
-  const bool named = habits.pytorch_names && !tensor.constant_node &&
-                     is_path_of_modules(tensor.name) && !uses.settings.contains(tensor.name);
   const bool bias = !scalar && uses.biases.contains(tensor.name);
   return named || bias || tensor.element_count() > 1 ? TensorRole::kTrained : TensorRole::kConstant;
 }

@@ -4,10 +4,10 @@
 // PyTorch's exporter says it (value_info metadata PARAMETER, BUFFER, CONSTANT_TENSOR). For
 // initializers without it, in this order:
 //   1. not a float tensor                                                      constant
-//   2. read where an op must know it (scales of a Resize) or starts from it (the state of an LSTM),
-//      and not as a weight                                                     constant
+//   2. read where an op must know it (scales of a Resize, also behind arithmetic), or where a
+//      recurrent network starts from it and 5 does not hold; and not as a weight constant
 //   3. of rank 1 or more, read as a weight (second or later operand of a product, convolution or
-//      normalization; table of a Gather)                                       parameter
+//      normalization; table of a lookup)                                       parameter
 //   4. external, of rank 1 or more                                             parameter
 //   Where no initializer of the file says what it is:
 //   5. PyTorch wrote the file and the name is one of its own, a path of modules: not "onnx::Mul_12"
@@ -19,13 +19,15 @@
 // So the bias of a layer with one output, and one factor that is learnt, are parameters; a root of
 // d, an epsilon or the half of a written-out GELU are not.
 // An integer or boolean buffer (position ids) is a constant.
-// A running statistic of BatchNormalization is one however it came, and is never trained.
+// A running statistic of BatchNormalization is one however it came, and is never trained; nor is
+// what PyTorch calls running_mean or running_var, whatever reads it.
 //
 // Some exporters (PaddlePaddle's) write every weight as a Constant node, others write none so. A
 // Constant node's tensor is an initializer here, and a parameter where a product, convolution or
 // normalization reads it as a weight. Other Constant nodes (a bias in an Add, a Gather's table) are
 // only where the weights are Constant nodes and no float initializer of more than one element is
-// there. Where the file tells what its initializers are, no Constant node is one.
+// there. Where the file tells what its initializers are, no Constant node is one, nor where PyTorch
+// wrote it: beside its weights it writes ones and zeros for a normalization that has none.
 //
 // A tensor is read as a weight also where Identity, Cast, Reshape, Transpose and the like stand
 // between.

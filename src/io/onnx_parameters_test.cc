@@ -63,6 +63,30 @@ TEST(Parameters, BesideInitializersOnlyConstantNodesReadAsWeightsAre) {
   EXPECT_EQ(of_role(maker, TensorRole::kConstant), (Names{"bias", "factor"}));
 }
 
+TEST(Parameters, PyTorchMakesUpConstantNodesBesideItsOwnNames) {
+  ModelMaker maker;
+  maker.wire().set_producer_name("pytorch");
+  maker.input("x", {"2", "4", "8"}).output("y").output("h");
+  maker.floats("n.weight", {4}, {1, 2, 3, 4});
+  constant_node(maker, "/n/Constant_1_output_0", {4});
+  constant_node(maker, "/n/Constant_2_output_0", {4});
+  maker.floats("frozen.running_mean", {4, 1}, {1, 2, 3, 4});
+  maker.floats("state", {1, 4, 5}, std::vector<float>(20, 0.5F));
+  maker.floats("onnx::GRU_7", {1, 4, 5}, std::vector<float>(20, 0.5F));
+  for (const char* name : {"w", "r"})
+    maker.floats(name, {1, 15, name[0] == 'w' ? 8 : 5},
+                 std::vector<float>(name[0] == 'w' ? 120 : 75));
+  const std::string ones = "/n/Constant_1_output_0", zeros = "/n/Constant_2_output_0";
+  maker.node("InstanceNormalization", {"x", ones, zeros}, {"a"});
+  maker.node("Sub", {"a", "frozen.running_mean"}, {"b"});
+  maker.node("GRU", {"b", "w", "r", "", "", "state"}, {"c", "d"});
+  maker.node("GRU", {"b", "w", "r", "", "", "onnx::GRU_7"}, {"e", "h"});
+  maker.node("Mul", {"d", "n.weight"}, {"y"});
+  EXPECT_EQ(of_role(maker, TensorRole::kTrained), (Names{"n.weight", "r", "state", "w"}));
+  EXPECT_EQ(of_role(maker, TensorRole::kBuffer), Names{"frozen.running_mean"});
+  EXPECT_EQ(of_role(maker, TensorRole::kConstant), (Names{ones, zeros, "onnx::GRU_7"}));
+}
+
 TEST(Parameters, ConstantNodesOfAGraphWithoutWeightsAreConstants) {
   ModelMaker maker;
   maker.input("x", {"2"}, 7).output("y");
@@ -136,6 +160,29 @@ TEST(Parameters, WhatAnOpMustKnowIsNone) {
   maker.floats("scales", {4}, {1, 1, 2, 2});
   maker.node("Resize", {"x", "", "scales"}, {"y"});
   EXPECT_EQ(of_role(maker, TensorRole::kConstant), Names{"scales"});
+}
+
+TEST(Parameters, WhatAShapeIsComputedFromIsNone) {
+  ModelMaker maker;
+  maker.input("x", {"n", "1", "h", "w"}).output("y");
+  maker.floats("factors", {4}, {1, 1, 1.5, 0.5});
+  maker.floats("wanted", {2}, {10, 14});
+  maker.floats("learnt", {2}, {1, 2});
+  maker.node("Shape", {"x"}, {"shape"});
+  set_int(maker.node("Cast", {"shape"}, {"real"}), "to", 1);
+  maker.node("Mul", {"real", "factors"}, {"scaled"});
+  maker.node("Floor", {"scaled"}, {"floored"});
+  set_int(maker.node("Cast", {"floored"}, {"sizes"}), "to", 7);
+  maker.node("Resize", {"x", "", "", "sizes"}, {"a"});
+  maker.ints("spatial", {2}, {2, 3});
+  maker.node("Gather", {"real", "spatial"}, {"extents"});
+  maker.node("Div", {"wanted", "extents"}, {"ratios"});
+  maker.floats("ones", {2}, {1, 1});
+  set_int(maker.node("Concat", {"ones", "ratios"}, {"scales"}), "axis", 0);
+  maker.node("Resize", {"a", "", "scales"}, {"b"});
+  maker.node("Mul", {"b", "learnt"}, {"y"});
+  EXPECT_EQ(of_role(maker, TensorRole::kConstant), (Names{"factors", "ones", "spatial", "wanted"}));
+  EXPECT_EQ(of_role(maker, TensorRole::kTrained), Names{"learnt"});
 }
 
 TEST(Parameters, AWeightIsOneThroughOtherForms) {

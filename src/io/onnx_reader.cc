@@ -8,12 +8,14 @@
 #include "io/onnx_ops.h"
 #include "io/onnx_parameters.h"
 #include "io/onnx_peephole.h"
+#include "io/onnx_sequences.h"
 #include "io/onnx_wire.h"
 
 namespace lowtide::io {
 
 Result<ir::Graph> graph_of(OnnxModel model, const OnnxOptions& options) {
   LT_RETURN_IF_ERROR(take_branches(model, options));
+  replace_sequences(model);
   LT_RETURN_IF_ERROR(check_ops(model));
   constants_to_initializers(model);
   apply_peepholes(model);

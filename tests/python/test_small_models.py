@@ -49,6 +49,16 @@ NOTHING_TO_COMPUTE = {
 }
 
 
+def test_outputs_that_no_op_makes_are_dumped_and_compared(tmp_path):
+    text = """g (float[2,3] x) => (float[2,3] x, int64[2] s, float[3] w, float[2,3] y) <float[3] w = {1,2,3}>
+              { s = Shape(x)  y = Add(x, w) }"""
+    values = step(tmp_path, write(tmp_path, text))
+    assert list(values["s"]) == [2, 3]
+    assert list(values["w"]) == [1, 2, 3]
+    np.testing.assert_array_equal(values["y"], values["x"] + values["w"])
+    assert run_json("run", tmp_path / "plan.lt", "--compare")["values_compared"] == 8  # four, in two steps
+
+
 @pytest.mark.parametrize("name", NOTHING_TO_COMPUTE)
 def test_a_model_without_anything_to_compute(name, tmp_path):
     model = write(tmp_path, NOTHING_TO_COMPUTE[name])

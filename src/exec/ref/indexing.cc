@@ -83,20 +83,21 @@ struct RunningKernel {
       for (int64_t a = 0; a < line.axis; ++a)
         for (int64_t i = 0; i < line.inner; ++i) {
           double real = sums ? 0 : 1;
-          int64_t whole = sums ? 0 : 1;
+          uint64_t whole = sums ? 0 : 1;  // what is too large wraps around
           for (int64_t b = 0; b < line.axis; ++b) {
             const bool before = reverse ? b > a : b < a;
             if (!before && (exclusive || b != a)) continue;
             const int64_t from = line.at(o, b, i);
+            const auto term = x.real() ? 0 : static_cast<uint64_t>(int_at(x, from));
             if (x.real())
               real = sums ? real + get<double>(x, from) : real * get<double>(x, from);
             else
-              whole = sums ? whole + int_at(x, from) : whole * int_at(x, from);
+              whole = sums ? whole + term : whole * term;
           }
           if (y.real())
             set<double>(y, line.at(o, a, i), real);
           else
-            set_int(y, line.at(o, a, i), whole);
+            set_int(y, line.at(o, a, i), static_cast<int64_t>(whole));
         }
   }
 };
