@@ -32,7 +32,6 @@ struct Slot {
   std::optional<ir::ValueId> transposed;
   std::vector<size_t> perm;
   size_t transpose_node = 0;  // the node it comes from, for names
-  ir::Dims known_dims;        // of a parameter or transposition that is not written yet
   std::optional<ir::ValueId>
       narrow;  // `host` made a value with extents of 1 where it does not vary
 };
@@ -111,8 +110,11 @@ class NodeCall {
 
   // Error: an input of a type that is not computed with.
   Status check_types() const;
-  // What is known of an input without making it a value.
-  const ir::Dims& dims(size_t i) const;
+  // Error: input i is of another type than a float.
+  Status check_floats(size_t i) const;
+  // What is known of an input without making it a value. A copy: the graph's own move when an op is
+  // added.
+  ir::Dims dims(size_t i) const;
   DType dtype(size_t i) const;
   const HostValue* host(size_t i) const;  // null unless known on the host
   Result<std::vector<sym::Expr>> sizes(size_t i) const;
@@ -157,6 +159,13 @@ class NodeCall {
   // As result, for one output of the node that is an op's first; its value.
   Result<ir::ValueId> result_at(size_t output, std::string_view kind,
                                 std::vector<ir::ValueId> inputs, ir::Attrs attrs = {});
+  // For a node that is written out as several ops: they compute with x in f32 where it is a float
+  // of 16 bits, which the squares and sums between them would leave, and `result_as` ends them in
+  // the node's own type.
+  Result<ir::ValueId> wide(ir::ValueId x);
+  Result<ir::ValueId> as_type(ir::ValueId x, DType to);
+  Status result_as(DType to, std::string_view kind, std::vector<ir::ValueId> inputs,
+                   ir::Attrs attrs = {});
   void set(size_t output, ir::ValueId value);
   void set_host(size_t output, HostValue value);
   // Output 0 is the same tensor as input i, whatever that is.
@@ -175,6 +184,9 @@ class NodeCall {
  private:
   const Slot& slot(size_t i) const;
   std::vector<std::string> output_names(size_t outputs) const;
+  Result<std::vector<ir::ValueId>> append(std::string_view kind, std::vector<ir::ValueId> inputs,
+                                          ir::Attrs attrs, std::string name,
+                                          std::vector<std::string> output_names);
 
   Conversion& door_;
   size_t index_;

@@ -52,6 +52,24 @@ Status celu(NodeCall& call) {
   return call.result("AffineScalar", {elu}, {{"scale", alpha}, {"shift", 0.0}});
 }
 
+// A softmax that is 0 where all of x along the axis is -inf, and through which nothing flows back
+// there.
+Status safe_softmax(NodeCall& call) {
+  LT_RETURN_IF_ERROR(only_floats(call));
+  LT_ASSIGN(const ValueId x, call.value(0));
+  LT_ASSIGN(const size_t axis, normal_axis(int_attr(call.node(), "axis", -1), call.dims(0).size()));
+  const std::vector<int64_t> axes = {static_cast<int64_t>(axis)};
+  LT_ASSIGN(const ValueId zero, constant(call, 0, "zero"));
+  LT_ASSIGN(const ValueId lowest,
+            constant(call, -std::numeric_limits<double>::infinity(), "lowest"));
+  LT_ASSIGN(const ValueId most,
+            call.emit("ReduceMax", {x}, {{"axes", list(axes)}, {"keepdims", int64_t{1}}}));
+  LT_ASSIGN(const ValueId empty, call.emit("Equal", {most, lowest}));
+  LT_ASSIGN(const ValueId filled, call.emit("Where", {empty, zero, x}));
+  LT_ASSIGN(const ValueId y, call.emit("Softmax", {filled}, {{"axis", axes[0]}}));
+  return call.result("Where", {empty, zero, y});
+}
+
 Status prelu(NodeCall& call) {
   LT_RETURN_IF_ERROR(only_floats(call));
   LT_ASSIGN(const ValueId x, call.value(0));
@@ -101,9 +119,12 @@ Status is_infinite(NodeCall& call) {
   return call.result("Equal", {x, limit});
 }
 
-constexpr std::array kActivationRows = {
-    ConvertRow{"Selu", 1, selu}, ConvertRow{"Celu", 1, celu}, ConvertRow{"PRelu", 2, prelu},
-    ConvertRow{"Shrink", 1, shrink}, ConvertRow{"IsInf", 1, is_infinite}};
+constexpr std::array kActivationRows = {ConvertRow{"SafeSoftmax", 1, safe_softmax},
+                                        ConvertRow{"Selu", 1, selu},
+                                        ConvertRow{"Celu", 1, celu},
+                                        ConvertRow{"PRelu", 2, prelu},
+                                        ConvertRow{"Shrink", 1, shrink},
+                                        ConvertRow{"IsInf", 1, is_infinite}};
 
 }  // namespace
 

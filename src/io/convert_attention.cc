@@ -57,21 +57,30 @@ Result<ValueId> repeated(NodeCall& call, ValueId x, const Expr& heads) {
 // What stands where a mask forbids.
 constexpr double kNothing = -std::numeric_limits<double>::infinity();
 
-// scores where `allowed` is true.
-Result<ValueId> keep(NodeCall& call, ValueId allowed, ValueId scores, std::string_view name) {
-  LT_ASSIGN(const ValueId nothing, call.inline_number(kNothing, call.of(scores).dtype, name));
-  return call.emit("Where", {allowed, scores, nothing});
+// x where `where` is true, else `otherwise`.
+Result<ValueId> keep(NodeCall& call, ValueId where, ValueId x, double otherwise,
+                     std::string_view called) {
+  LT_ASSIGN(const ValueId other, call.inline_number(otherwise, call.of(x).dtype, called));
+  return call.emit("Where", {where, x, other});
 }
 
-// A mask that ends before the last key forbids what it does not reach.
-Result<ValueId> lengthened(NodeCall& call, ValueId mask, DType dtype, const Expr& keys) {
+bool is_bool(NodeCall& call, ValueId x) {
+  return call.of(x).dtype == DType::kBool;
+}
+
+// A mask as what is added to scores: 0 where a boolean one allows, and -inf elsewhere.
+Result<ValueId> additive(NodeCall& call, ValueId mask, DType dtype) {
+  if (!is_bool(call, mask)) return mask;
+  LT_ASSIGN(const ValueId zero, call.inline_number(0, dtype, "allowed"));
+  return keep(call, mask, zero, kNothing, "forbidden");
+}
+
+// The mask of input 3. One that ends before the last key forbids what it does not reach.
+Result<ValueId> given_mask(NodeCall& call, DType dtype, const Expr& keys) {
+  LT_ASSIGN(ValueId mask, call.value(3));
   ir::Dims dims = call.of(mask).dims;
   if (dims.empty() || dims.back() == keys) return mask;
-  if (call.of(mask).dtype == DType::kBool) {
-    LT_ASSIGN(const ValueId zero, call.inline_number(0, dtype, "allowed"));
-    LT_ASSIGN(const ValueId nothing, call.inline_number(kNothing, dtype, "forbidden"));
-    LT_ASSIGN(mask, call.emit("Where", {mask, zero, nothing}));
-  }
+  LT_ASSIGN(mask, additive(call, mask, dtype));
   std::vector<Expr> begins(dims.size(), Expr(0)), ends(dims.size(), Expr(0));
   ends.back() = keys - dims.back();
   return call.emit(
@@ -79,45 +88,99 @@ Result<ValueId> lengthened(NodeCall& call, ValueId mask, DType dtype, const Expr
       {{"begins", list(std::move(begins))}, {"ends", list(std::move(ends))}, {"value", kNothing}});
 }
 
-// scores with the mask applied: a boolean one keeps what is true, a float one is added.
-Result<ValueId> masked(NodeCall& call, ValueId scores) {
-  if (!call.has(3)) return scores;
-  const Expr keys = call.of(scores).dims[3];
-  LT_ASSIGN(ValueId mask, call.value(3));
-  LT_ASSIGN(mask, lengthened(call, mask, call.of(scores).dtype, keys));
-  if (call.of(mask).dtype == DType::kBool) return keep(call, mask, scores, "masked");
-  return call.emit("Add", {scores, mask});
-}
-
 // Keys from the length of each sequence on are padding (input 6).
-Result<ValueId> without_padding(NodeCall& call, ValueId scores) {
-  if (!call.has(6)) return scores;
-  const ir::Dims dims = call.of(scores).dims;
+Result<ValueId> padding_mask(NodeCall& call, const ir::Dims& scores) {
   HostValue place;
-  place.dims = {dims[3]};
+  place.dims = {scores[3]};
   place.form = HostValue::Form::kIndexed;
   place.cell.integer = along(0, 1);
   LT_ASSIGN(const ValueId places, call.inline_constant(place, "places"));
   LT_ASSIGN(ValueId length, call.value(6));
-  LT_ASSIGN(length, view(call, length, {dims[0], Expr(1), Expr(1), Expr(1)}));
-  LT_ASSIGN(const ValueId allowed, call.emit("Less", {places, length}));
-  return keep(call, allowed, scores, "padding");
+  LT_ASSIGN(length, view(call, length, {scores[0], Expr(1), Expr(1), Expr(1)}));
+  return call.emit("Less", {places, length});
 }
 
 // The causal mask as a formula: -inf where a key comes after the query, `past` keys being older
 // than all queries.
-Result<ValueId> causal(NodeCall& call, ValueId scores, const Expr& past) {
-  if (int_attr(call.node(), "is_causal", 0) == 0) return scores;
-  const ir::Dims dims = call.of(scores).dims;
+Result<ValueId> causal_mask(NodeCall& call, DType dtype, const ir::Dims& scores, const Expr& past) {
   Affine age = along(0, 2) - along(1, 2);
   age.base = age.base + past;
   HostValue mask;
-  mask.dtype = call.of(scores).dtype;
-  mask.dims = {dims[2], dims[3]};
+  mask.dtype = dtype;
+  mask.dims = {scores[2], scores[3]};
   mask.form = HostValue::Form::kIndexed;
   mask.cell = {flat(0, 2), 0.0, kNothing, {age}};
-  LT_ASSIGN(const ValueId value, call.inline_constant(mask, "causal"));
-  return call.emit("Add", {scores, value});
+  return call.inline_constant(mask, "causal");
+}
+
+// Two masks as one; either may be none.
+Result<ValueId> both(NodeCall& call, ValueId a, ValueId b, DType dtype) {
+  if (!a.valid()) return b;
+  if (!b.valid()) return a;
+  if (is_bool(call, a) && is_bool(call, b)) return call.emit("And", {a, b});
+  LT_ASSIGN(a, additive(call, a, dtype));
+  LT_ASSIGN(b, additive(call, b, dtype));
+  return call.emit("Add", {a, b});
+}
+
+// All masks of a node as one, and where they may forbid a query every key, which queries may read
+// one: bool[.., queries, 1].
+//
+// The scores of a query that may read nothing are all -inf, of which a softmax makes NaN (-inf less
+// -inf), also of its gradient. Such a query is therefore masked by nothing, and its result made 0
+// behind the products, so that nothing flows back either. The tensor that says so is as small as
+// the masks, and what a training step keeps is what it keeps without one.
+struct Mask {
+  ValueId whole;  // bool: what is true may be read; a float is added; none: no mask
+  ValueId reads;  // none: every query reads some key
+};
+
+Result<Mask> mask_of(NodeCall& call, DType dtype, const ir::Dims& scores, const Expr& past) {
+  Mask mask;
+  ValueId causal;
+  if (int_attr(call.node(), "is_causal", 0) != 0) {
+    LT_ASSIGN(causal, causal_mask(call, dtype, scores, past));
+  }
+  if (call.has(3)) {
+    LT_ASSIGN(mask.whole, given_mask(call, dtype, scores[3]));
+  }
+  if (call.has(6)) {
+    LT_ASSIGN(const ValueId padding, padding_mask(call, scores));
+    LT_ASSIGN(mask.whole, both(call, mask.whole, padding, dtype));
+  }
+  const bool may_forbid_all = mask.whole.valid();  // a query of a causal mask reads the first key
+  LT_ASSIGN(mask.whole, both(call, mask.whole, causal, dtype));
+  if (!may_forbid_all) return mask;
+  mask.reads = mask.whole;
+  if (const ir::Dims dims = call.of(mask.whole).dims; !dims.empty()) {
+    const std::vector<int64_t> keys = {static_cast<int64_t>(dims.size()) - 1};
+    const ir::Attrs over = {{"axes", list(keys)}, {"keepdims", int64_t{1}}};
+    LT_ASSIGN(mask.reads, call.emit("ReduceMax", {mask.whole}, over));
+  }
+  if (is_bool(call, mask.reads)) return mask;
+  LT_ASSIGN(const ValueId nothing, call.inline_number(kNothing, dtype, "nothing"));
+  LT_ASSIGN(mask.reads, call.emit("Equal", {mask.reads, nothing}));
+  LT_ASSIGN(mask.reads, call.emit("Not", {mask.reads}));
+  return mask;
+}
+
+Result<ValueId> masked(NodeCall& call, ValueId scores, ValueId mask) {
+  if (!mask.valid()) return scores;
+  if (is_bool(call, mask)) return keep(call, mask, scores, kNothing, "masked");
+  return call.emit("Add", {scores, mask});
+}
+
+// The mask without the rows that forbid everything.
+Result<ValueId> lifted(NodeCall& call, const Mask& mask) {
+  if (!mask.reads.valid()) return mask.whole;
+  if (!is_bool(call, mask.whole)) return keep(call, mask.reads, mask.whole, 0, "lifted");
+  LT_ASSIGN(const ValueId blind, call.emit("Not", {mask.reads}));
+  return call.emit("Or", {mask.whole, blind});
+}
+
+// 0 in the rows of queries that read nothing.
+Result<ValueId> cleared(NodeCall& call, const Mask& mask, ValueId x) {
+  return mask.reads.valid() ? keep(call, mask.reads, x, 0, "unread") : x;
 }
 
 Result<ValueId> soft_capped(NodeCall& call, ValueId scores) {
@@ -134,15 +197,9 @@ Result<ValueId> weights_of(NodeCall& call, ValueId scores) {
   const DType dtype = call.of(scores).dtype;
   const auto asked =
       onnx_dtype(static_cast<int32_t>(int_attr(call.node(), "softmax_precision", 0)));
-  const bool other = asked && *asked != dtype;
-  if (other) {
-    LT_ASSIGN(scores, call.emit("Cast", {scores}, {{"to", word(lowtide::name(*asked))}}));
-  }
-  LT_ASSIGN(ValueId weights, call.emit("Softmax", {scores}, {{"axis", int64_t{3}}}));
-  if (other) {
-    LT_ASSIGN(weights, call.emit("Cast", {weights}, {{"to", word(lowtide::name(dtype))}}));
-  }
-  return weights;
+  LT_ASSIGN(scores, call.as_type(scores, asked.value_or(dtype)));
+  LT_ASSIGN(const ValueId weights, call.emit("Softmax", {scores}, {{"axis", int64_t{3}}}));
+  return call.as_type(weights, dtype);
 }
 
 // Keys or values so far: the past ones (input `past`), then this step's, which are an output of
@@ -157,29 +214,48 @@ Result<ValueId> joined(NodeCall& call, ValueId now, size_t past, size_t output) 
   return now;
 }
 
-// Output 3 is the scores at one of four places of the way to the softmax's result.
-Result<ValueId> scores_and_weights(NodeCall& call, ValueId q, ValueId k, const Expr& past) {
-  const ir::Dims dims = call.of(q).dims;
-  LT_ASSIGN(ValueId scores, call.emit("MatMul", {q, k}, {{"trans_b", int64_t{1}}}));
+// q, times what the scores are scaled by: before the product, which leaves floats of 16 bits
+// otherwise, and on fewer elements than there are scores.
+Result<ValueId> scaled_query(NodeCall& call, ValueId q) {
+  const Expr size = call.of(q).dims[3];
   double scale = real_attr(call.node(), "scale", 0);
   if (scale == 0) {
-    if (!dims[3].constant()) return error(ErrorCode::kInput, needs_number(dims[3]));
-    scale = 1.0 / std::sqrt(static_cast<double>(*dims[3].constant()));
+    if (!size.constant()) return error(ErrorCode::kInput, needs_number(size));
+    scale = 1.0 / std::sqrt(static_cast<double>(*size.constant()));
   }
-  LT_ASSIGN(scores, call.emit("AffineScalar", {scores}, {{"scale", scale}, {"shift", 0.0}}));
+  return call.emit("AffineScalar", {q}, {{"scale", scale}, {"shift", 0.0}});
+}
+
+struct Weights {
+  ValueId value;
+  Mask mask;
+};
+
+// Output 3 is the scores at one of four places of the way to the softmax's result.
+Result<Weights> scores_and_weights(NodeCall& call, ValueId q, ValueId k, const Expr& past) {
+  LT_ASSIGN(q, scaled_query(call, q));
+  LT_ASSIGN(ValueId scores, call.emit("MatMul", {q, k}, {{"trans_b", int64_t{1}}}));
   LT_ASSIGN(scores, soft_capped(call, scores));
   const int64_t mode = int_attr(call.node(), "qk_matmul_output_mode", 0);
   if (mode == 0 || mode == 1) call.set(3, scores);
-  LT_ASSIGN(scores, causal(call, scores, past));
-  LT_ASSIGN(scores, masked(call, scores));
-  LT_ASSIGN(scores, without_padding(call, scores));
-  if (mode == 2) call.set(3, scores);
+  const ir::Dims dims = call.of(scores).dims;
+  LT_ASSIGN(const Mask mask, mask_of(call, call.of(scores).dtype, dims, past));
+  if (mode == 2 && call.wants(3)) {
+    LT_ASSIGN(const ValueId shown, masked(call, scores, mask.whole));
+    call.set(3, shown);
+  }
+  LT_ASSIGN(const ValueId left, lifted(call, mask));
+  LT_ASSIGN(scores, masked(call, scores, left));
   LT_ASSIGN(const ValueId weights, weights_of(call, scores));
-  if (mode == 3) call.set(3, weights);
-  return weights;
+  if (mode == 3 && call.wants(3)) {
+    LT_ASSIGN(const ValueId shown, cleared(call, mask, weights));
+    call.set(3, shown);
+  }
+  return Weights{weights, mask};
 }
 
 Status attention(NodeCall& call) {
+  for (size_t i = 0; i < 3; ++i) LT_RETURN_IF_ERROR(call.check_floats(i));
   if (call.has(4) != call.has(5))
     return error(ErrorCode::kInput, "past keys and past values (inputs 4 and 5) come together");
   LT_ASSIGN(const ValueId q, per_head(call, 0, "q_num_heads"));
@@ -191,9 +267,15 @@ Status attention(NodeCall& call) {
   const ir::Dims dims = call.of(q).dims;
   LT_ASSIGN(k, repeated(call, k, dims[1]));
   LT_ASSIGN(v, repeated(call, v, dims[1]));
-  LT_ASSIGN(const ValueId weights, scores_and_weights(call, q, k, past));
-  if (call.dims(0).size() == 4) return call.result("MatMul", {weights, v});
-  LT_ASSIGN(const ValueId heads, call.emit("MatMul", {weights, v}));
+  LT_ASSIGN(const Weights weights, scores_and_weights(call, q, k, past));
+  const bool heads_apart = call.dims(0).size() == 4;
+  if (heads_apart && !weights.mask.reads.valid()) return call.result("MatMul", {weights.value, v});
+  LT_ASSIGN(ValueId heads, call.emit("MatMul", {weights.value, v}));
+  if (heads_apart) {
+    LT_ASSIGN(const ValueId zero, call.inline_number(0, call.of(heads).dtype, "unread"));
+    return call.result("Where", {weights.mask.reads, heads, zero});
+  }
+  LT_ASSIGN(heads, cleared(call, weights.mask, heads));
   const ir::Dims out = call.of(heads).dims;
   LT_ASSIGN(const ValueId together, swap_middle(call, heads));
   return call.result("Reshape", {together},

@@ -48,6 +48,7 @@ Status gelu(NodeCall& call) {
 
 // x * sigmoid(alpha x).
 Status swish(NodeCall& call) {
+  LT_RETURN_IF_ERROR(call.check_floats(0));
   LT_ASSIGN(const ValueId x, call.value(0));
   const double alpha = real_attr(call.node(), "alpha", 1.0);
   if (alpha == 1.0) return call.result("Silu", {x});
@@ -59,6 +60,7 @@ Status swish(NodeCall& call) {
 
 // max(0, x) with a threshold: x where x > alpha, else 0.
 Status thresholded_relu(NodeCall& call) {
+  LT_RETURN_IF_ERROR(call.check_floats(0));
   LT_ASSIGN(const ValueId x, call.value(0));
   const double alpha = real_attr(call.node(), "alpha", 1.0);
   LT_ASSIGN(const ValueId limit, call.inline_number(alpha, call.dtype(0), "alpha"));
@@ -68,6 +70,7 @@ Status thresholded_relu(NodeCall& call) {
 }
 
 Status softsign(NodeCall& call) {
+  LT_RETURN_IF_ERROR(call.check_floats(0));
   LT_ASSIGN(const ValueId x, call.value(0));
   LT_ASSIGN(const ValueId size, call.emit("Abs", {x}));
   LT_ASSIGN(const ValueId divisor,
@@ -277,20 +280,29 @@ Status where(NodeCall& call) {
 
 // ---- any number of operands ----
 
-Result<ValueId> chain(NodeCall& call, std::string_view kind, size_t count) {
-  LT_ASSIGN(ValueId total, call.value(0));
+// Operand i as it is, or in the type in which sums are added up.
+Result<ValueId> summand(NodeCall& call, size_t i, bool wide) {
+  LT_ASSIGN(const ValueId x, call.value(i));
+  return wide ? call.wide(x) : x;
+}
+
+Result<ValueId> chain(NodeCall& call, std::string_view kind, size_t count, bool wide) {
+  LT_ASSIGN(ValueId total, summand(call, 0, wide));
   for (size_t i = 1; i < count; ++i) {
-    LT_ASSIGN(const ValueId next, call.value(i));
+    LT_ASSIGN(const ValueId next, summand(call, i, wide));
     LT_ASSIGN(total, call.emit(kind, {total, next}));
   }
   return total;
 }
 
+// One sum is rounded once; between several a total may be too large for 16 bits.
 Status n_ary(NodeCall& call, std::string_view kind) {
   if (call.inputs() == 1) return identity(call);
-  LT_ASSIGN(const ValueId left, chain(call, kind, call.inputs() - 1));
-  LT_ASSIGN(const ValueId last, call.value(call.inputs() - 1));
-  return call.result(kind, {left, last});
+  const DType type = call.dtype(0);
+  const bool wide = kind == "Add" && call.inputs() > 2;
+  LT_ASSIGN(const ValueId left, chain(call, kind, call.inputs() - 1, wide));
+  LT_ASSIGN(const ValueId last, summand(call, call.inputs() - 1, wide));
+  return call.result_as(type, kind, {left, last});
 }
 
 Status maximum(NodeCall& call) {
@@ -304,13 +316,15 @@ Status sum(NodeCall& call) {
 }
 
 Status mean(NodeCall& call) {
+  LT_RETURN_IF_ERROR(call.check_floats(0));
   if (call.inputs() == 1) return identity(call);
-  LT_ASSIGN(const ValueId total, chain(call, "Add", call.inputs()));
+  const DType type = call.dtype(0);
+  LT_ASSIGN(const ValueId total, chain(call, "Add", call.inputs(), true));
   const auto count = static_cast<double>(call.inputs());
   if (divides_exactly(count))
-    return call.result("AffineScalar", {total}, {{"scale", 1.0 / count}, {"shift", 0.0}});
-  LT_ASSIGN(const ValueId divisor, call.inline_number(count, call.dtype(0), "count"));
-  return call.result("Div", {total, divisor});
+    return call.result_as(type, "AffineScalar", {total}, {{"scale", 1.0 / count}, {"shift", 0.0}});
+  LT_ASSIGN(const ValueId divisor, call.inline_number(count, call.of(total).dtype, "count"));
+  return call.result_as(type, "Div", {total, divisor});
 }
 
 // With fmod the remainder has the sign of the dividend, which is the only form that floats have.

@@ -1,5 +1,5 @@
-// Elementwise nodes that are taken only in part: what is refused, each in one line. That results
-// are right is what the official node cases and the comparison with ONNX Runtime say.
+// Nodes that are taken only in part, elementwise ones above all: what is refused, each in one line.
+// That results are right is what the official node cases and the comparison with ONNX Runtime say.
 #include <gtest/gtest.h>
 
 #include "io/onnx_reader.h"
@@ -19,10 +19,8 @@ struct RefusedNode {
 
 TEST(Bitwise, TakesIntegersAndShiftsOnlyUnsignedOnes) {
   const RefusedNode cases[] = {
-      {"BitwiseAnd", "", kFloatCode,
-       "op bits: BitwiseAnd: input 0 has type f32, wanted an integer type"},
-      {"BitwiseOr", "", kBoolCode,
-       "op bits: BitwiseOr: input 0 has type bool, wanted an integer type"},
+      {"BitwiseAnd", "", kFloatCode, "input 0 has type f32, wanted an integer type"},
+      {"BitwiseOr", "", kBoolCode, "input 0 has type bool, wanted an integer type"},
       {"BitShift", "LEFT", kI32Code, "input 0 is i32, not unsigned integers"},
       {"BitShift", "UP", kU8Code, "direction is 'UP', not LEFT or RIGHT"},
       {"BitShift", "", kU8Code, "direction is '', not LEFT or RIGHT"},
@@ -35,6 +33,31 @@ TEST(Bitwise, TakesIntegersAndShiftsOnlyUnsignedOnes) {
     const auto graph = read_onnx_bytes(maker.bytes(), "", "made.onnx", {});
     ASSERT_FALSE(graph) << test.op;
     EXPECT_EQ(graph.error().message, "made.onnx: node 'bits' (" + test.op + "): " + test.message);
+  }
+}
+
+// A node that is written out as other ops is refused in its own terms: no op that the file does not
+// have, and none called by the node's name.
+TEST(WrittenOut, IsRefusedInTheNodesOwnTerms) {
+  const std::pair<std::string, std::string> cases[] = {
+      {"ReduceL2", "input 0 is i32; only floats are taken"},
+      {"ReduceLogSum", "input 0 is i32; only floats are taken"},
+      {"ReduceLogSumExp", "input 0 has type i32, wanted a float type"},
+      {"MeanVarianceNormalization", "input 0 is i32; only floats are taken"},
+      {"GlobalLpPool", "input 0 is i32; only floats are taken"},
+      {"Mean", "input 0 is i32; only floats are taken"},
+      {"Softsign", "input 0 is i32; only floats are taken"},
+      {"Sqrt", "input 0 has type i32, wanted a float type"},
+      {"LpNormalization",
+       "written out with LpNormalize: input 0 has type i32, wanted a float type"},
+  };
+  for (const auto& [op, message] : cases) {
+    ModelMaker maker;
+    maker.input("x", {"2", "3", "4", "5"}, kI32Code).output("y");
+    maker.node(op, {"x"}, {"y"}, "here");
+    const auto graph = read_onnx_bytes(maker.bytes(), "", "made.onnx", {});
+    ASSERT_FALSE(graph) << op;
+    EXPECT_EQ(graph.error().message, "made.onnx: node 'here' (" + op + "): " + message);
   }
 }
 

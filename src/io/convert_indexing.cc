@@ -195,8 +195,8 @@ Status scatter_elements(NodeCall& call) {
 // Each component of the tuples in known indices against its dimension.
 Status check_tuples(NodeCall& call, int64_t batch_dims) {
   const HostValue* host = call.host(1);
-  const ir::Dims& data = call.dims(0);
-  const ir::Dims& indices = call.dims(1);
+  const ir::Dims data = call.dims(0);
+  const ir::Dims indices = call.dims(1);
   if (host == nullptr || indices.empty()) return {};
   const auto known = host_constants(*host);
   const auto width = indices.back().constant();

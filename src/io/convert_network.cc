@@ -102,26 +102,52 @@ Status batch_norm(NodeCall& call) {
   return call.result("BatchNormInference", std::move(inputs), attrs);
 }
 
+// The mean and the reciprocal deviation of a LayerNormalization (outputs 1 and 2) have the type
+// that stash_type says, whatever x has. So that they have its digits too, they are computed in it
+// where x is narrower.
+Status layer_norm_with_statistics(NodeCall& call, std::vector<ValueId> inputs, size_t axis,
+                                  const ir::Attrs& attrs) {
+  const auto code = static_cast<int32_t>(int_attr(call.node(), "stash_type", 1));
+  const auto stash = onnx_dtype(code);
+  if (!stash || !is_float(*stash))
+    return error(ErrorCode::kInput,
+                 fmt::format("statistics (stash_type) in {}", onnx_type_name(code)));
+  const DType type = call.dtype(0);
+  const DType computed = size_bytes(type) < size_bytes(*stash) ? *stash : type;
+  for (ValueId& input : inputs) {
+    LT_ASSIGN(input, call.as_type(input, computed));
+  }
+  const bool narrows = computed != type;
+  LT_ASSIGN(const std::vector<ValueId> made,
+            (narrows ? call.emit_all("LayerNorm", std::move(inputs), attrs)
+                     : call.result_all("LayerNorm", std::move(inputs), attrs)));
+  if (narrows)
+    LT_RETURN_IF_ERROR(call.result("Cast", {made[0]}, {{"to", word(lowtide::name(type))}}));
+  ir::Dims dims = call.dims(0);  // ONNX keeps extents of 1
+  std::fill(dims.begin() + static_cast<std::ptrdiff_t>(axis), dims.end(), Expr(1));
+  for (size_t i = 1; i < 3; ++i) {
+    if (!call.wants(i)) continue;
+    LT_ASSIGN(const ValueId statistic, call.as_type(made[i], *stash));
+    LT_RETURN_IF_ERROR(
+        call.result_at(i, "Reshape", {statistic}, {{"shape", list(dims)}}).map([](ValueId) {}));
+  }
+  return {};
+}
+
 Status layer_norm(NodeCall& call) {
+  LT_RETURN_IF_ERROR(call.check_floats(0));
   const size_t rank = call.dims(0).size();
   LT_ASSIGN(const size_t axis, normal_axis(int_attr(call.node(), "axis", -1), rank));
   LT_ASSIGN(std::vector<ValueId> inputs, values(call, call.has(2) ? 3 : 2));
   const ir::Attrs attrs = {{"axis", static_cast<int64_t>(axis)},
                            {"epsilon", real_attr(call.node(), "epsilon", 1e-5)}};
-  LT_ASSIGN(const std::vector<ValueId> made,
-            call.result_all("LayerNorm", std::move(inputs), attrs));
-  for (size_t i = 1; i < 3; ++i) {
-    if (!call.wants(i))
-      continue;  // ONNX keeps extents of 1 in the mean and the reciprocal deviation
-    ir::Dims dims = call.dims(0);
-    std::fill(dims.begin() + static_cast<std::ptrdiff_t>(axis), dims.end(), Expr(1));
-    LT_RETURN_IF_ERROR(call.result_at(i, "Reshape", {made[i]}, {{"shape", list(std::move(dims))}})
-                           .map([](ValueId) {}));
-  }
-  return {};
+  if (call.wants(1) || call.wants(2))
+    return layer_norm_with_statistics(call, std::move(inputs), axis, attrs);
+  return call.result_all("LayerNorm", std::move(inputs), attrs).map([](const auto&) {});
 }
 
 Status rms_norm(NodeCall& call) {
+  LT_RETURN_IF_ERROR(call.check_floats(0));
   LT_ASSIGN(const size_t axis, normal_axis(int_attr(call.node(), "axis", -1), call.dims(0).size()));
   LT_ASSIGN(std::vector<ValueId> inputs, values(call, 2));
   return call.result(
@@ -131,7 +157,8 @@ Status rms_norm(NodeCall& call) {
 
 // Per group of channels: a LayerNorm without weights over [n, groups, rest], then scale and bias
 // per channel.
-Status normalize_groups(NodeCall& call, const Expr& groups, bool per_group) {
+Status normalize_groups(NodeCall& call, Expr groups, bool per_group) {
+  LT_RETURN_IF_ERROR(call.check_floats(0));
   const ir::Dims from = call.dims(0);
   if (from.size() < 3)
     return error(ErrorCode::kInput, fmt::format("an input of rank {}", from.size()));
@@ -208,12 +235,15 @@ Status lp_normalize(NodeCall& call) {
 
 // (x - mean) / (deviation + 1e-9) over some axes, as the specification composes it.
 Status mean_variance(NodeCall& call) {
+  LT_RETURN_IF_ERROR(call.check_floats(0));
+  const DType type = call.dtype(0);
   const std::vector<int64_t> given =
       ints_attr(call.node(), "axes").value_or(std::vector<int64_t>{0, 2, 3});
   LT_ASSIGN(const std::vector<size_t> axes, normal_axes(given, call.dims(0).size()));
   ir::Dims over(axes.begin(), axes.end());
   const ir::Attrs mean = {{"axes", list(std::move(over))}, {"keepdims", int64_t{1}}};
-  LT_ASSIGN(const ValueId x, call.value(0));
+  LT_ASSIGN(ValueId x, call.value(0));
+  LT_ASSIGN(x, call.wide(x));
   LT_ASSIGN(const ValueId centre, call.emit("ReduceMean", {x}, mean));
   LT_ASSIGN(const ValueId centred, call.emit("Sub", {x, centre}));
   LT_ASSIGN(const ValueId squares, call.emit("Mul", {centred, centred}));
@@ -221,7 +251,7 @@ Status mean_variance(NodeCall& call) {
   LT_ASSIGN(const ValueId deviation, call.emit("Sqrt", {variance}));
   LT_ASSIGN(const ValueId divisor,
             call.emit("AffineScalar", {deviation}, {{"scale", 1.0}, {"shift", 1e-9}}));
-  return call.result("Div", {centred, divisor});
+  return call.result_as(type, "Div", {centred, divisor});
 }
 
 // Before opset 13 all dims from the axis on were one.

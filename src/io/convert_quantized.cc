@@ -1,8 +1,10 @@
 // Quantised numbers: a real number r is stored as the integer q = round(r / scale) + zero point.
 //
 // Everything is written out in ops of the table, in the order and precision of the ONNX
-// specification: division before rounding to even, saturation in floats (which hold every 16-bit
-// integer exactly), products of integers exactly. A product of 8-bit operands with at most
+// specification: division (in the type of the scale, which may have 16 bits) before rounding to
+// even; from there on zero points and saturation in f32, which holds every 16-bit integer and its
+// sum with a ratio that is not saturated exactly, as floats of 16 bits do not; products of integers
+// exactly. A product of 8-bit operands with at most
 // kExactTerms terms is computed in f32, whose 24 bits hold every partial sum; longer ones in i32
 // (matrix products) or f64 (convolutions). Inference only: rounding has no gradient.
 #include <fmt/format.h>
@@ -24,11 +26,6 @@ using sym::Expr;
 
 // 2^24 / 255^2: so many products of 8-bit numbers add up below what f32 holds exactly.
 constexpr int64_t kExactTerms = 258;
-
-Result<ValueId> cast(NodeCall& call, ValueId x, DType to) {
-  if (call.of(x).dtype == to) return x;
-  return call.emit("Cast", {x}, {{"to", word(lowtide::name(to))}});
-}
 
 struct Range {
   double low, high;
@@ -90,47 +87,64 @@ Result<ValueId> beside(NodeCall& call, size_t i, const ir::Dims& dims) {
                     {"steps", list(std::vector<int64_t>(dims.size(), 1))}});
 }
 
-// saturate(round(x) + zero) in the type `to`; x and zero are floats, zero may be absent.
+// saturate(round(x) + zero) in the type `to`; x is a float of any type, zero of 8 or 16 bits or a
+// float, or absent.
 Status stored(NodeCall& call, ValueId x, ValueId zero, DType to, size_t output = 0) {
   LT_ASSIGN(const Range range, range_of(to));
-  LT_ASSIGN(ValueId y, call.emit("Round", {x}));
+  LT_ASSIGN(ValueId y, call.as_type(x, DType::kF32));
+  LT_ASSIGN(y, call.emit("Round", {y}));
   if (zero.valid()) {
+    LT_ASSIGN(zero, call.as_type(zero, DType::kF32));
     LT_ASSIGN(y, call.emit("Add", {y, zero}));
   }
   LT_ASSIGN(y, call.emit("Clip", {y}, {{"min", range.low}, {"max", range.high}}));
   return call.result_at(output, "Cast", {y}, {{"to", word(lowtide::name(to))}}).map([](ValueId) {});
 }
 
+// The type in which a QuantizeLinear divides.
+Result<DType> precision_of(NodeCall& call) {
+  const auto code = static_cast<int32_t>(int_attr(call.node(), "precision", 0));
+  if (code == 0) return call.dtype(1);
+  const auto asked = onnx_dtype(code);
+  if (asked && is_float(*asked)) return *asked;
+  return error(ErrorCode::kInput,
+               fmt::format("a precision of {}; only floats are taken", onnx_type_name(code)));
+}
+
 Status quantize(NodeCall& call) {
+  LT_RETURN_IF_ERROR(call.check_floats(1));
+  LT_ASSIGN(const DType precision, precision_of(call));
   LT_ASSIGN(ValueId x, call.value(0));
   const ir::Dims dims = call.dims(0);
-  LT_ASSIGN(const ValueId scale, beside(call, 1, dims));
-  LT_ASSIGN(x, cast(call, x, call.of(scale).dtype));
+  LT_ASSIGN(ValueId scale, beside(call, 1, dims));
+  LT_ASSIGN(x, call.as_type(x, precision));
+  LT_ASSIGN(scale, call.as_type(scale, precision));
   const auto asked = onnx_dtype(static_cast<int32_t>(int_attr(call.node(), "output_dtype", 0)));
   const DType to = call.has(2) ? call.dtype(2) : asked.value_or(DType::kU8);
   ValueId zero;
   if (call.has(2)) {
     LT_ASSIGN(zero, beside(call, 2, dims));
-    LT_ASSIGN(zero, cast(call, zero, call.of(scale).dtype));
   }
   LT_ASSIGN(const ValueId ratio, call.emit("Div", {x, scale}));
   return stored(call, ratio, zero, to);
 }
 
-// (q - zero) * scale. Integers of 32 bits have no zero point and are rounded once.
+// (q - zero) * scale. Integers of 32 bits, which f32 does not hold, are subtracted as such.
 Status dequantize(NodeCall& call) {
   LT_ASSIGN(ValueId x, call.value(0));
   const ir::Dims dims = call.dims(0);
   LT_ASSIGN(const ValueId scale, beside(call, 1, dims));
   const auto asked = onnx_dtype(static_cast<int32_t>(int_attr(call.node(), "output_dtype", 0)));
   const DType to = asked.value_or(call.of(scale).dtype);
-  LT_ASSIGN(x, cast(call, x, DType::kF32));
+  const DType exact = call.dtype(0) == DType::kI32 ? DType::kI32 : DType::kF32;
+  LT_ASSIGN(x, call.as_type(x, exact));
   if (call.has(2)) {
     LT_ASSIGN(ValueId zero, beside(call, 2, dims));
-    LT_ASSIGN(zero, cast(call, zero, DType::kF32));
+    LT_ASSIGN(zero, call.as_type(zero, exact));
     LT_ASSIGN(x, call.emit("Sub", {x, zero}));
   }
-  LT_ASSIGN(const ValueId wide_scale, cast(call, scale, DType::kF32));
+  LT_ASSIGN(x, call.as_type(x, DType::kF32));
+  LT_ASSIGN(const ValueId wide_scale, call.as_type(scale, DType::kF32));
   if (to == DType::kF32) return call.result("Mul", {x, wide_scale});
   LT_ASSIGN(x, call.emit("Mul", {x, wide_scale}));
   return call.result("Cast", {x}, {{"to", word(lowtide::name(to))}});
@@ -172,10 +186,10 @@ Result<ValueId> centred(NodeCall& call, size_t i, size_t z, DType type,
                         const std::vector<Expr>& dims) {
   LT_RETURN_IF_ERROR(range_of(call.dtype(i)).map([](Range) {}));
   LT_ASSIGN(ValueId x, call.value(i));
-  LT_ASSIGN(x, cast(call, x, type));
+  LT_ASSIGN(x, call.as_type(x, type));
   if (!call.has(z)) return x;
   LT_ASSIGN(ValueId zero, call.value(z));
-  LT_ASSIGN(zero, cast(call, zero, type));
+  LT_ASSIGN(zero, call.as_type(zero, type));
   const ir::Dims own = call.of(zero).dims;
   const bool single = own.empty() || (own.size() == 1 && own[0] == Expr(1));
   if (own.size() == 1) {
@@ -205,7 +219,7 @@ Result<ValueId> integer_matmul(NodeCall& call, const Places& at) {
   LT_ASSIGN(const ValueId right,
             centred(call, at.weights, at.weights_zero, type, {Expr(1), b.back()}));
   LT_ASSIGN(const ValueId y, call.emit("MatMul", {left, right}));
-  return cast(call, y, DType::kI32);
+  return call.as_type(y, DType::kI32);
 }
 
 Result<ValueId> integer_conv(NodeCall& call, const Places& at) {
@@ -220,7 +234,7 @@ Result<ValueId> integer_conv(NodeCall& call, const Places& at) {
   LT_ASSIGN(const ValueId x, centred(call, at.data, at.data_zero, type, {}));
   LT_ASSIGN(const ValueId w, centred(call, at.weights, at.weights_zero, type, per_feature));
   LT_ASSIGN(const ValueId y, call.emit("Conv", {x, w}, std::move(attrs)));
-  return cast(call, y, DType::kI32);
+  return call.as_type(y, DType::kI32);
 }
 
 Status matmul_integer(NodeCall& call) {
@@ -235,9 +249,10 @@ Status conv_integer(NodeCall& call) {
   return {};
 }
 
-// A scale (input i): one number, or one for each feature of the result.
+// A scale (input i) in f32: one number, or one for each feature of the result.
 Result<ValueId> scale_of(NodeCall& call, size_t i, std::vector<Expr> per_feature) {
-  LT_ASSIGN(const ValueId scale, call.value(i));
+  LT_ASSIGN(ValueId scale, call.value(i));
+  LT_ASSIGN(scale, call.as_type(scale, DType::kF32));
   const ir::Dims own = call.of(scale).dims;
   if (own.empty()) return scale;
   const bool single = own.size() == 1 && own[0] == Expr(1);
@@ -254,10 +269,9 @@ Status requantize(NodeCall& call, ValueId y, const std::vector<Expr>& per_featur
   LT_ASSIGN(const ValueId c, scale_of(call, 6, per_feature));
   LT_ASSIGN(ValueId ratio, call.emit("Mul", {a, b}));
   LT_ASSIGN(ratio, call.emit("Div", {ratio, c}));
-  LT_ASSIGN(y, cast(call, y, call.of(ratio).dtype));
+  LT_ASSIGN(y, call.as_type(y, DType::kF32));
   LT_ASSIGN(y, call.emit("Mul", {y, ratio}));
-  LT_ASSIGN(ValueId zero, call.value(7));
-  LT_ASSIGN(zero, cast(call, zero, call.of(y).dtype));
+  LT_ASSIGN(const ValueId zero, call.value(7));
   return stored(call, y, zero, call.dtype(7));
 }
 

@@ -81,29 +81,32 @@ std::optional<ir::Dims> dims_of_nothing(const ir::Dims& from, const ir::Attrs& a
   return nothing ? std::optional(dims) : std::nullopt;
 }
 
-// before, then the reduction, then `after` (an op without attributes, or none).
+// before, then the reduction, then `after` (an op of floats without attributes, or none).
 Status reduce(NodeCall& call, Step before, std::string_view kind, std::string_view after) {
+  if (!after.empty()) LT_RETURN_IF_ERROR(call.check_floats(0));
+  const DType type = call.dtype(0);
   LT_ASSIGN(const auto attrs, reduction_attrs(call));
   if (const auto empty = attrs ? dims_of_nothing(call.dims(0), *attrs) : std::nullopt) {
-    LT_ASSIGN(const double neutral, of_nothing(kind, call.dtype(0)));
+    LT_ASSIGN(const double neutral, of_nothing(kind, type));
     const ir::Attrs fill = {
-        {"shape", list(*empty)}, {"value", neutral}, {"dtype", word(lowtide::name(call.dtype(0)))}};
+        {"shape", list(*empty)}, {"value", neutral}, {"dtype", word(lowtide::name(type))}};
     if (after.empty()) return call.result("Fill", {}, fill);
     LT_ASSIGN(const ValueId filled, call.emit("Fill", {}, fill));
     return call.result(after, {filled});
   }
-  LT_ASSIGN(const ValueId x, call.value(0));
-  LT_ASSIGN(const ValueId prepared, before(call, x));
-  if (!attrs) {
-    if (after.empty() && prepared == x) {
-      call.pass(0);
-      return {};
-    }
-    return after.empty() ? call.result("Copy", {prepared}) : call.result(after, {prepared});
+  const bool alone = before == nothing && after.empty();
+  if (!attrs && alone) {
+    call.pass(0);
+    return {};
   }
-  if (after.empty()) return call.result(kind, {prepared}, *attrs);
-  LT_ASSIGN(const ValueId reduced, call.emit(kind, {prepared}, *attrs));
-  return call.result(after, {reduced});
+  LT_ASSIGN(ValueId x, call.value(0));
+  if (alone) return call.result(kind, {x}, *attrs);
+  LT_ASSIGN(x, call.wide(x));
+  LT_ASSIGN(x, before(call, x));
+  if (!attrs) return call.result_as(type, after.empty() ? "Copy" : after, {x});
+  if (after.empty()) return call.result_as(type, kind, {x}, *attrs);
+  LT_ASSIGN(x, call.emit(kind, {x}, *attrs));
+  return call.result_as(type, after, {x});
 }
 
 Status reduce_sum(NodeCall& call) {

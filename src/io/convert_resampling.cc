@@ -72,7 +72,7 @@ Status scale_targets(NodeCall& call, std::vector<Target>& targets) {
     const auto scale = static_cast<float>(scales[i]);
     if (!(scale > 0) || scale > 1e6f)
       return error(ErrorCode::kInput, fmt::format("scale {} of dim {}", scales[i], target.dim));
-    const Expr& from = call.dims(0)[target.dim];
+    const Expr from = call.dims(0)[target.dim];
     LT_ASSIGN(target.to, scaled_extent(from, scale));
     const auto before = from.constant(), after = target.to.constant();
     const bool is_ratio =
@@ -92,7 +92,7 @@ Status keep_aspect_ratio(NodeCall& call, std::string_view policy, std::vector<Ta
                  fmt::format("keep_aspect_ratio_policy '{}' is not known", policy));
   std::optional<float> scale;
   for (const Target& target : targets) {
-    const Expr& from = call.dims(0)[target.dim];
+    const Expr from = call.dims(0)[target.dim];
     if (!from.constant()) return error(ErrorCode::kInput, needs_number(from));
     if (!target.to.constant()) return error(ErrorCode::kInput, needs_number(target.to));
     const float own =

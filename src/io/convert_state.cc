@@ -33,7 +33,7 @@ struct CausalShape {
 
 Result<CausalShape> causal_shape(NodeCall& call) {
   CausalShape shape{.x = call.dims(0)};
-  const ir::Dims& weights = call.dims(1);
+  const ir::Dims weights = call.dims(1);
   if (shape.x.size() != 3 || weights.size() != 3)
     return error(ErrorCode::kInput, fmt::format("an input of rank {} and weights of rank {}, not 3",
                                                 shape.x.size(), weights.size()));

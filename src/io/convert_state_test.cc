@@ -109,8 +109,8 @@ TEST(BitCast, KeepsTheWidth) {
   ModelMaker maker(26);
   maker.input("x", {"4"}).output("y");
   set_int(maker.node("BitCast", {"x"}, {"y"}, "bits"), "to", 7);
-  EXPECT_EQ(kinds_of(maker), Words{"made.onnx: node 'bits' (BitCast): op bits: BitCast: the bits "
-                                   "of f32 are not those of i64"});
+  EXPECT_EQ(kinds_of(maker), Words{"made.onnx: node 'bits' (BitCast): the bits of f32 are not "
+                                   "those of i64"});
 }
 
 }  // namespace

@@ -44,7 +44,7 @@ Result<Numbers> automatic_pads(NodeCall& call, const Window& window, const std::
   if (mode != "SAME_UPPER" && mode != "SAME_LOWER")
     return error(ErrorCode::kInput, fmt::format("auto_pad {} is not known", mode));
   for (size_t d = 0; d < spatial; ++d) {
-    const Expr& extent = call.dims(0)[d + 2];
+    const Expr extent = call.dims(0)[d + 2];
     const int64_t reach = window.dilations[d] * (window.kernel[d] - 1) + 1;
     int64_t total = std::max<int64_t>(reach - 1, 0);  // with stride 1, whatever the extent
     if (window.strides[d] != 1) {
@@ -129,7 +129,7 @@ Status conv_transpose(NodeCall& call) {
     return error(ErrorCode::kInput, fmt::format("input of rank {}", call.dims(0).size()));
   std::vector<Expr> sizes;
   for (size_t d = 0; d < spatial; ++d) {
-    const Expr& extent = call.dims(0)[d + 2];
+    const Expr extent = call.dims(0)[d + 2];
     const Expr full = (extent - 1) * Expr(window.strides[d]) +
                       Expr(window.dilations[d] * (window.kernel[d] - 1) + 1 + extra[d]);
     const bool given = shape && shape->size() >= spatial;
@@ -282,17 +282,20 @@ Status average_pool(NodeCall& call) {
   return call.result("AvgPool", {x}, std::move(attrs));
 }
 
-// |x|^p, and the root of a sum of such.
+// |x|^p, and the root of a sum of such in the type of x.
 Result<ValueId> powers(NodeCall& call, int64_t p) {
-  LT_ASSIGN(const ValueId x, call.value(0));
+  LT_RETURN_IF_ERROR(call.check_floats(0));
+  LT_ASSIGN(ValueId x, call.value(0));
+  LT_ASSIGN(x, call.wide(x));
   if (p == 2) return call.emit("Mul", {x, x});
   LT_ASSIGN(const ValueId magnitude, call.emit("Abs", {x}));
   if (p == 1) return magnitude;
   return call.emit("PowScalar", {magnitude}, {{"exponent", static_cast<double>(p)}});
 }
 Status root(NodeCall& call, ValueId sum, int64_t p) {
-  if (p == 2) return call.result("Sqrt", {sum});
-  return call.result("PowScalar", {sum}, {{"exponent", 1 / static_cast<double>(p)}});
+  const DType type = call.dtype(0);
+  if (p == 2) return call.result_as(type, "Sqrt", {sum});
+  return call.result_as(type, "PowScalar", {sum}, {{"exponent", 1 / static_cast<double>(p)}});
 }
 
 Result<int64_t> norm_of(NodeCall& call) {
@@ -308,7 +311,7 @@ Status lp_pool(NodeCall& call) {
   ir::Attrs attrs = pooling_attrs(call, window);
   attrs["divisor"] = int64_t{1};
   LT_ASSIGN(const ValueId raised, powers(call, p));
-  if (p == 1) return call.result("AvgPool", {raised}, std::move(attrs));
+  if (p == 1) return call.result_as(call.dtype(0), "AvgPool", {raised}, std::move(attrs));
   LT_ASSIGN(const ValueId sum, call.emit("AvgPool", {raised}, std::move(attrs)));
   return root(call, sum, p);
 }
@@ -331,7 +334,7 @@ Status global_lp(NodeCall& call) {
   for (size_t d = 2; d < call.dims(0).size(); ++d) axes.push_back(static_cast<int64_t>(d));
   const ir::Attrs attrs = {{"axes", list(axes)}, {"keepdims", int64_t{1}}};
   LT_ASSIGN(const ValueId raised, powers(call, p));
-  if (p == 1) return call.result("ReduceSum", {raised}, attrs);
+  if (p == 1) return call.result_as(call.dtype(0), "ReduceSum", {raised}, attrs);
   LT_ASSIGN(const ValueId sum, call.emit("ReduceSum", {raised}, attrs));
   return root(call, sum, p);
 }

@@ -36,12 +36,17 @@ Status NodeCall::check_types() const {
   return {};
 }
 
-const ir::Dims& NodeCall::dims(size_t i) const {
+Status NodeCall::check_floats(size_t i) const {
+  if (is_float(dtype(i))) return {};
+  return error(ErrorCode::kInput,
+               fmt::format("input {} is {}; only floats are taken", i, name(dtype(i))));
+}
+
+ir::Dims NodeCall::dims(size_t i) const {
   Slot& s = door_.slot(node_.inputs[i]);
   if (s.value) return of(*s.value).dims;
   if (s.host) return s.host->dims;
-  s.known_dims = door_.dims_of(s).value_or(ir::Dims());
-  return s.known_dims;
+  return door_.dims_of(s).value_or(ir::Dims());
 }
 
 DType NodeCall::dtype(size_t i) const {
@@ -146,14 +151,32 @@ std::optional<std::pair<ir::ValueId, std::vector<size_t>>> NodeCall::pending_tra
   return std::pair(*s.transposed, s.perm);
 }
 
+// Adds an op. Its refusal is told of the node: the name under which the op would have stood is none
+// of the file's, and its kind is said only where it is another than the node's.
+Result<std::vector<ir::ValueId>> NodeCall::append(std::string_view kind,
+                                                  std::vector<ir::ValueId> inputs, ir::Attrs attrs,
+                                                  std::string name,
+                                                  std::vector<std::string> output_names) {
+  const auto op =
+      ops::append(door_.graph_, kind, std::move(inputs), std::move(attrs),
+                  {.name = name, .module = node_.module, .output_names = std::move(output_names)});
+  if (op) return door_.graph_.op(*op).outputs;
+  std::string_view told = op.error().message;
+  const auto drop = [&](const std::string& start) {
+    if (told.starts_with(start)) told.remove_prefix(start.size());
+  };
+  drop(fmt::format("op {}: ", door_.graph_.fresh_name(name)));
+  drop(fmt::format("{}: ", node_.op_type));
+  return error(op.error().code, told.starts_with(fmt::format("{}: ", kind))
+                                    ? fmt::format("written out with {}", told)
+                                    : std::string(told));
+}
+
 Result<std::vector<ir::ValueId>> NodeCall::emit_all(std::string_view kind,
                                                     std::vector<ir::ValueId> inputs,
                                                     ir::Attrs attrs) {
   const std::string called = door_.inner_name(fmt::format("{}/{}", label_, kind));
-  LT_ASSIGN(const ir::OpId op,
-            ops::append(door_.graph_, kind, std::move(inputs), std::move(attrs),
-                        {.name = called, .module = node_.module, .output_names = {called}}));
-  return door_.graph_.op(op).outputs;
+  return append(kind, std::move(inputs), std::move(attrs), called, {called});
 }
 
 Result<ir::ValueId> NodeCall::emit(std::string_view kind, std::vector<ir::ValueId> inputs,
@@ -173,33 +196,45 @@ std::vector<std::string> NodeCall::output_names(size_t outputs) const {
 
 Status NodeCall::result(std::string_view kind, std::vector<ir::ValueId> inputs, ir::Attrs attrs,
                         size_t outputs) {
-  LT_ASSIGN(
-      const ir::OpId op,
-      ops::append(door_.graph_, kind, std::move(inputs), std::move(attrs),
-                  {.name = label_, .module = node_.module, .output_names = output_names(outputs)}));
-  for (size_t i = 0; i < outputs; ++i) set(i, door_.graph_.op(op).outputs[i]);
+  LT_ASSIGN(const std::vector<ir::ValueId> made,
+            append(kind, std::move(inputs), std::move(attrs), label_, output_names(outputs)));
+  for (size_t i = 0; i < outputs; ++i) set(i, made[i]);
   return {};
 }
 
 Result<std::vector<ir::ValueId>> NodeCall::result_all(std::string_view kind,
                                                       std::vector<ir::ValueId> inputs,
                                                       ir::Attrs attrs) {
-  LT_ASSIGN(const ir::OpId op,
-            ops::append(door_.graph_, kind, std::move(inputs), std::move(attrs),
-                        {.name = label_, .module = node_.module, .output_names = output_names(1)}));
-  set(0, door_.graph_.op(op).outputs[0]);
-  return door_.graph_.op(op).outputs;
+  LT_ASSIGN(std::vector<ir::ValueId> made,
+            append(kind, std::move(inputs), std::move(attrs), label_, output_names(1)));
+  set(0, made[0]);
+  return made;
 }
 
 Result<ir::ValueId> NodeCall::result_at(size_t output, std::string_view kind,
                                         std::vector<ir::ValueId> inputs, ir::Attrs attrs) {
-  LT_ASSIGN(const ir::OpId op,
-            ops::append(
-                door_.graph_, kind, std::move(inputs), std::move(attrs),
-                {.name = label_, .module = node_.module, .output_names = {node_.outputs[output]}}));
-  const ir::ValueId value = door_.graph_.op(op).outputs[0];
-  set(output, value);
-  return value;
+  LT_ASSIGN(const std::vector<ir::ValueId> made,
+            append(kind, std::move(inputs), std::move(attrs), label_, {node_.outputs[output]}));
+  set(output, made[0]);
+  return made[0];
+}
+
+Result<ir::ValueId> NodeCall::as_type(ir::ValueId x, DType to) {
+  if (of(x).dtype == to) return x;
+  return emit("Cast", {x}, {{"to", word(name(to))}});
+}
+
+Result<ir::ValueId> NodeCall::wide(ir::ValueId x) {
+  const DType type = of(x).dtype;
+  return is_float(type) && size_bytes(type) == 2 ? as_type(x, DType::kF32) : x;
+}
+
+Status NodeCall::result_as(DType to, std::string_view kind, std::vector<ir::ValueId> inputs,
+                           ir::Attrs attrs) {
+  const bool own = inputs.empty() || of(inputs[0]).dtype == to;
+  if (own) return result(kind, std::move(inputs), std::move(attrs));
+  LT_ASSIGN(const ir::ValueId made, emit(kind, std::move(inputs), std::move(attrs)));
+  return result("Cast", {made}, {{"to", word(name(to))}});
 }
 
 void NodeCall::set(size_t output, ir::ValueId value) {

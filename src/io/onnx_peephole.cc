@@ -26,7 +26,7 @@ class Matcher {
     for (const OnnxTensor& tensor : model.initializers) note_scalar(tensor.name, tensor);
   }
 
-  OnnxModel& model() { return model_; }
+  const OnnxModel& model() const { return model_; }
 
   // The node that makes `name`, if it is of this type.
   const OnnxNode* made_by(const std::string& name, std::string_view op_type) const {
@@ -37,8 +37,11 @@ class Matcher {
   }
   // The same, for a value that only one node reads.
   const OnnxNode* inner(const std::string& name, std::string_view op_type) const {
+    return readers(name) == 1 ? made_by(name, op_type) : nullptr;
+  }
+  int readers(const std::string& name) const {
     const auto count = readers_.find(name);
-    return count != readers_.end() && count->second == 1 ? made_by(name, op_type) : nullptr;
+    return count == readers_.end() ? 0 : count->second;
   }
   bool is_scalar(const std::string& name, double value) const {
     const auto found = scalars_.find(name);
@@ -74,6 +77,7 @@ class Matcher {
 // What a chain computes: the op and its input.
 struct Match {
   std::string op_type, approximate, input;
+  std::optional<OnnxAttr> axis = std::nullopt;
 };
 
 std::optional<Match> match_silu(const Matcher& matcher, const OnnxNode& node) {
@@ -159,11 +163,27 @@ std::optional<Match> match_gelu(const Matcher& matcher, const OnnxNode& node) {
   return std::nullopt;
 }
 
+std::optional<Match> match_safe_softmax(const Matcher& matcher, const OnnxNode& node) {
+  if (node.op_type != "Where" || node.inputs.size() != 3 || matcher.model().opset < 13)
+    return std::nullopt;
+  const std::string& p = node.inputs[2];
+  const OnnxNode *softmax = matcher.made_by(p, "Softmax"),
+                 *test = matcher.inner(node.inputs[0], "IsNaN");
+  if (softmax == nullptr || test == nullptr || test->inputs[0] != p || matcher.readers(p) != 2 ||
+      !matcher.is_scalar(node.inputs[1], 0))
+    return std::nullopt;
+  Match match{"SafeSoftmax", "", softmax->inputs[0]};
+  if (const auto axis = softmax->attrs.find("axis"); axis != softmax->attrs.end())
+    match.axis = axis->second;
+  return match;
+}
+
 struct Rule {
   const char* name;
   std::optional<Match> (*match)(const Matcher&, const OnnxNode&);
 };
-constexpr Rule kRules[] = {{"silu", match_silu}, {"gelu", match_gelu}};
+constexpr Rule kRules[] = {
+    {"silu", match_silu}, {"gelu", match_gelu}, {"safe_softmax", match_safe_softmax}};
 
 // Nodes of which nothing is read any more, after some became inner parts of a match.
 void drop_unread(OnnxModel& model, const std::set<std::string>& candidates) {
@@ -200,7 +220,8 @@ std::map<std::string, int> apply_peepholes(OnnxModel& model) {
   if (matches.empty()) return applied;
   std::set<std::string> inner;
   for (const OnnxNode& node : model.nodes)
-    for (const char* op : {"Mul", "Add", "Tanh", "Erf", "Pow", "Div", "Sigmoid"})
+    for (const char* op :
+         {"Mul", "Add", "Tanh", "Erf", "Pow", "Div", "Sigmoid", "Softmax", "IsNaN"})
       if (node.op_type == op && node.outputs.size() == 1) inner.insert(node.outputs[0]);
   for (auto& [n, match] : matches) {
     OnnxNode& node = model.nodes[n];
@@ -208,6 +229,7 @@ std::map<std::string, int> apply_peepholes(OnnxModel& model) {
     node.domain = kPeepholeDomain;
     node.inputs = {match.input};
     node.attrs.clear();
+    if (match.axis) node.attrs["axis"] = *match.axis;
     if (!match.approximate.empty()) node.attrs["approximate"].word = match.approximate;
   }
   drop_unread(model, inner);

@@ -2,9 +2,13 @@
 // and a memory planner should see one value instead of eight. Each rule has a name and keeps the
 // result exact up to rounding.
 //
-//   silu        x * Sigmoid(x)                                                   Silu(x)
-//   gelu_tanh   0.5 x * (1 + Tanh(sqrt(2/pi) (x + 0.044715 x^3)))                Gelu(x,
-//   approximate=tanh) gelu_erf    0.5 x * (1 + Erf(x / sqrt(2)))  in the orders seen Gelu(x)
+//   silu          x * Sigmoid(x)                                          Silu(x)
+//   gelu          0.5 x * (1 + Tanh(sqrt(2/pi) (x + 0.044715 x^3)))       Gelu(x), approximate=tanh
+//                 0.5 x * (1 + Erf(x / sqrt(2))), in the orders seen      Gelu(x)
+//   safe_softmax  Where(IsNaN(p), 0, p) with p = Softmax(x)               SafeSoftmax(x)
+//
+// The last is how PyTorch writes attention whose mask may forbid a query every key. As written its
+// gradient is NaN for such a query, since it flows through the softmax all the same.
 //
 // A rule applies only where the inner values have no other reader.
 #pragma once

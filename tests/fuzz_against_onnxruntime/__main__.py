@@ -165,10 +165,13 @@ def main() -> int:
     arguments = parser.parse_args()
     if arguments.case is not None:
         return show(arguments.kind, arguments.case)
+    kind_of(arguments.kind)  # what it imports is there then in every process of a chunk
     start, counts, reasons, missing, wrong = time.monotonic(), collections.Counter(), collections.Counter(), collections.Counter(), []
     for seed, verdict, message, _, without in all_chunks(arguments.kind, not arguments.no_budgets, arguments.seed,
                                                          arguments.count, arguments.jobs):
         counts[verdict] += 1
+        if counts.total() % 10000 == 0:
+            print(f"{counts.total()} graphs in {time.monotonic() - start:.0f} s", file=sys.stderr, flush=True)
         missing.update(without)
         if verdict == "wrong":
             wrong.append(seed)

@@ -4,7 +4,7 @@ did."""
 import node_cases
 import pytest
 
-AGREED = 1338  # of 1,765
+AGREED = 1410  # of 1,765; 1,419 on the machine where this was written
 
 
 def test_none_is_wrong_and_no_fewer_agree():

@@ -1,10 +1,11 @@
 """Ops that few models have beside ONNX Runtime's, or numpy's where it has no kernel, by small models that are made here."""
 
 import numpy as np
+import onnx
 import pytest
-from onnx import helper
+from onnx import helper, numpy_helper
 
-from test_types import library, lowtide, model_of, ours, theirs  # noqa: F401: lowtide is a fixture
+from test_types import all_of_ours, all_of_theirs, library, lowtide, model_of, ours, theirs  # noqa: F401: lowtide is a fixture
 
 RNG = np.random.default_rng(19)
 
@@ -116,3 +117,97 @@ def test_places_of_the_largest_of_u64(lowtide, tmp_path):  # noqa: F811
     x = RNG.integers(0, 2**64, (4, 9), np.uint64)
     for op, reduce in (("ArgMax", np.argmax), ("ArgMin", np.argmin)):
         compare(lowtide, tmp_path, op, {"a": x}, {"axis": 1, "keepdims": 0}, 13, {}, reduce(x, 1))
+
+
+ALLOWED = RNG.random((2, 1, 4, 5)) < 0.6
+ALLOWED[0, 0, 1] = ALLOWED[1] = False  # a query that may read nothing, and a sequence of nothing but padding
+ALLOWED[0, 0, 0, 0] = True
+ADDED = np.where(ALLOWED, RNG.standard_normal(ALLOWED.shape), -np.inf).astype(np.float32)
+MASKS = {"bool": ALLOWED, "added": ADDED, "of queries": ALLOWED[0, 0], "short": ADDED[..., :3], "short bool": ALLOWED[..., :3]}
+
+
+@pytest.mark.parametrize("kind", MASKS)
+@pytest.mark.parametrize("attrs", [{}, {"is_causal": 1}, {"qk_matmul_output_mode": 2}, {"qk_matmul_output_mode": 3}])
+def test_attention_of_a_query_that_may_read_nothing_is_0(kind, attrs, lowtide, tmp_path):  # noqa: F811
+    """ONNX Runtime reads no mask that ends before the last key, so it gets the missing places; and its scores hold the
+    smallest float for what is forbidden."""
+    mask = MASKS[kind]
+    missing = np.full((*mask.shape[:-1], 5 - mask.shape[-1]), False if mask.dtype == bool else -np.inf, mask.dtype)
+    inputs = {"a": normal(2, 2, 4, 6), "b": normal(2, 2, 5, 6), "c": normal(2, 2, 5, 6)}
+    outputs = ("y", "", "", "scores") if "qk_matmul_output_mode" in attrs else ("y",)
+    given, whole = (inputs | {"d": array} for array in (mask, np.concatenate([mask, missing], -1)))
+    expected = all_of_theirs(model_of("Attention", whole, attrs, 24, {}, outputs).SerializeToString(), whole)
+    got = all_of_ours(lowtide, tmp_path, model_of("Attention", given, attrs, 24, {}, outputs).SerializeToString(), given)
+    assert not expected[0][0, :, 1].any()
+    least = np.finfo(np.float32).min
+    for name, array in zip(filter(None, outputs), expected, strict=True):
+        np.testing.assert_allclose(np.maximum(got[name], least), np.maximum(array, least), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("mask", [None, np.array([[True, False], [False, True]]), np.array([[0, 1], [-np.inf, 2]], np.float32)])
+@pytest.mark.parametrize("heads", [None, 2])
+def test_attention_to_a_sequence_of_no_length_is_0(mask, heads, lowtide, tmp_path):  # noqa: F811
+    """Together with each of the other masks; heads apart and in the last dim."""
+    inputs = {name: normal(*((2, 1, 2, 4) if heads is None else (2, 2, 4))) for name in "abc"} | {"g": np.array([0, 2])}
+    inputs |= {} if mask is None else {"d": mask}
+    given = {} if heads is None else {"q_num_heads": heads, "kv_num_heads": heads}
+    for attrs in (given, given | {"is_causal": 1}):
+        order = ["a", "b", "c", "" if mask is None else "d", "", "", "g"]
+        data = model_of("Attention", inputs, attrs, 24, {}, order=order).SerializeToString()
+        got, expected = ours(lowtide, tmp_path, data, inputs), theirs(data, inputs)
+        np.testing.assert_allclose(got, expected, rtol=1e-5, atol=1e-6)
+        assert not got[0].any()
+
+
+def test_attention_scales_before_the_product(lowtide, tmp_path):  # noqa: F811
+    """64 products of 60 and 60 are more than f16 holds; an eighth of them is not."""
+    inputs = {"a": np.full((1, 1, 2, 64), 60, np.float16)}
+    data = model_of("Attention", inputs, {}, 23, {}, order=["a", "a", "a"]).SerializeToString()
+    np.testing.assert_array_equal(ours(lowtide, tmp_path, data, inputs), inputs["a"])
+
+
+def with_parameters(data, parameters):
+    """The model with its first inputs as parameters, marked as PyTorch's exporter does."""
+    model = onnx.load_from_string(data)
+    infos = [info for info in model.graph.input if info.name in parameters]
+    for info in infos:
+        model.graph.input.remove(info)
+        info.metadata_props.add(key="pkg.torch.export.graph_signature.InputSpec.kind", value="PARAMETER")
+    model.graph.value_info.extend(infos)
+    model.graph.initializer.extend(numpy_helper.from_array(array, name) for name, array in parameters.items())
+    return model.SerializeToString()
+
+
+@pytest.mark.parametrize("kind", ["bool", "added", "trained"])
+@pytest.mark.parametrize("causal", [0, 1])
+def test_nothing_flows_back_from_a_query_that_may_read_nothing(kind, causal, lowtide, tmp_path):  # noqa: F811
+    torch = pytest.importorskip("torch")
+    mask = ALLOWED if kind == "bool" else ADDED
+    arrays = {"a": normal(2, 2, 4, 6), "b": normal(2, 2, 5, 6), "c": normal(2, 2, 5, 6), "d": mask}
+    fed = {} if kind == "trained" else {"d": mask}
+    parameters = {name: array for name, array in arrays.items() if name not in fed}
+    path = tmp_path / "trained.onnx"
+    path.write_bytes(with_parameters(model_of("Attention", arrays, {"is_causal": causal}, 24, {}).SerializeToString(), parameters))
+    tensors = {name: torch.tensor(array.astype(np.float64) if array.dtype != bool else array, requires_grad=name in parameters)
+               for name, array in arrays.items()}
+    added = torch.where(tensors["d"], 0.0, -np.inf) if kind == "bool" else tensors["d"]
+    if causal:
+        added = added + torch.full((4, 5), -np.inf, dtype=torch.float64).triu(1)
+    blind = (added == -np.inf).all(-1, keepdim=True)
+    scores = tensors["a"] @ tensors["b"].mT / 6**0.5 + torch.where(blind, 0.0, added)
+    result = torch.where(blind, 0.0, scores.softmax(-1) @ tensors["c"])
+    target = RNG.standard_normal(tuple(result.shape)).astype(np.float32)
+    torch.nn.functional.mse_loss(result, torch.tensor(target).double()).backward()
+    options = dict(train=True, loss="mse", optimizer="sgd", learning_rate=1.0, momentum=0.0, weight_decay=0.0)
+    with library.Model(lowtide, str(path), training=True) as model, \
+            library.Plan(model, threads=1, effort=0.02, **options) as plan:
+        plan.verify()
+        with library.Session(plan, threads=1) as session:
+            for name, array in (fed | {"target": target}).items():
+                session.set(name, array)
+            session.run()
+            after = session.all(library.PARAMETERS)
+    for name, array in parameters.items():
+        known = np.isfinite(array)
+        np.testing.assert_allclose((array - after[name])[known], tensors[name].grad.numpy()[known], rtol=1e-4, atol=1e-6,
+                                   err_msg=name)

@@ -30,18 +30,26 @@ def lowtide():
     return library.Library()
 
 
-def model_of(op: str, inputs: dict[str, np.ndarray], attrs: dict, opset: int, constants: dict[str, np.ndarray]):
+def model_of(op: str, inputs: dict[str, np.ndarray], attrs: dict, opset: int, constants: dict[str, np.ndarray],
+             outputs=("y",), order=None):
+    """One node; its inputs are all names in order of the alphabet, or `order`, where an empty name is an input left out."""
     def info(name, array):
         return helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(array.dtype), array.shape)
 
-    names = sorted([*inputs, *constants])
-    graph = helper.make_graph([helper.make_node(op, names, ["y"], **attrs)], "made",
-                              [info(name, array) for name, array in inputs.items()], [onnx.ValueInfoProto(name="y")],
+    names = order or sorted([*inputs, *constants])
+    graph = helper.make_graph([helper.make_node(op, names, outputs, **attrs)], "made",
+                              [info(name, array) for name, array in inputs.items()],
+                              [onnx.ValueInfoProto(name=name) for name in outputs if name],
                               [numpy_helper.from_array(array, name) for name, array in constants.items()])
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=10)
 
 
 def theirs(data: bytes, inputs: dict[str, np.ndarray]) -> np.ndarray | None:
+    results = all_of_theirs(data, inputs)
+    return None if results is None else results[0]
+
+
+def all_of_theirs(data: bytes, inputs: dict[str, np.ndarray]) -> list[np.ndarray] | None:
     """None where ONNX Runtime has no kernel, or the type is not in ONNX."""
     options = onnxruntime.SessionOptions()
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
@@ -50,10 +58,15 @@ def theirs(data: bytes, inputs: dict[str, np.ndarray]) -> np.ndarray | None:
     except Exception as problem:  # the binding raises many kinds
         assert "NOT_IMPLEMENTED" in str(problem) or "INVALID_GRAPH" in str(problem), problem
         return None
-    return session.run(None, inputs)[0]
+    return session.run(None, inputs)
 
 
 def ours(lowtide, tmp_path, data: bytes, inputs: dict[str, np.ndarray]) -> np.ndarray:
+    (result,) = all_of_ours(lowtide, tmp_path, data, inputs).values()
+    return result
+
+
+def all_of_ours(lowtide, tmp_path, data: bytes, inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     path = tmp_path / "made.onnx"
     path.write_bytes(data)
     with library.Model(lowtide, str(path)) as model, library.Plan(model, threads=1, effort=0.02) as plan:
@@ -62,8 +75,7 @@ def ours(lowtide, tmp_path, data: bytes, inputs: dict[str, np.ndarray]) -> np.nd
             for name, array in inputs.items():
                 session.set(name, array)
             session.run()
-            (result,) = session.all(library.OUTPUTS).values()
-    return result
+            return session.all(library.OUTPUTS)
 
 
 def compare(lowtide, tmp_path, op, inputs, attrs=None, opset=21, constants=None, exact=True) -> bool:
@@ -308,6 +320,79 @@ def test_log_sum_exp_does_not_overflow(lowtide, tmp_path):
         for axes in ([0], [1], [2], [0, 2], [0, 1, 2]):
             assert compare(lowtide, tmp_path, "ReduceLogSumExp", {"a": x}, {"keepdims": 0},
                            constants={"b": np.array(axes, np.int64)}, exact=False)
+
+
+# Op, attributes, opset, constants: nodes that are several ops, whose sums or squares f16 does not hold at magnitude 300
+# (the means and sums: at 40000) though it holds the results.
+SEVERAL_OPS = {
+    "ReduceL2": (300, {}, 18, {"b": np.array([1])}), "ReduceSumSquare": (9, {}, 18, {"b": np.array([1])}),
+    "ReduceLogSum": (9000, {}, 18, {"b": np.array([1])}), "ReduceLogSumExp": (300, {}, 18, {"b": np.array([1])}),
+    "LpNormalization": (300, {"axis": 1}, 22, {}), "MeanVarianceNormalization": (300, {"axes": [0, 2]}, 13, {}),
+    "LpPool": (300, {"kernel_shape": [8]}, 22, {}), "GlobalLpPool": (300, {}, 21, {}),
+    "Mean": (40000, {}, 13, {"b": None, "c": None}), "Sum": (40000, {}, 13, {"b": None, "c": None}),
+}
+
+
+@pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16])
+@pytest.mark.parametrize("op", SEVERAL_OPS)
+def test_nodes_of_several_ops_do_not_overflow_between_them(op, dtype, lowtide, tmp_path):
+    """Beside ONNX Runtime's result in f32, rounded once."""
+    size, attrs, opset, constants = SEVERAL_OPS[op]
+    x = np.random.default_rng(21).uniform(0.5, 1, (2, 3, 40)) * size
+    inputs = {"a": x.astype(dtype)} | {name: (x * sign).astype(dtype) for (name, value), sign in
+                                       zip(constants.items(), (0.9, -1), strict=False) if value is None}
+    constants = {name: value for name, value in constants.items() if value is not None}
+    wide = {name: array.astype(np.float32) for name, array in inputs.items()}
+    expected = theirs(model_of(op, wide, attrs, opset, constants).SerializeToString(), wide).astype(dtype).astype(np.float64)
+    got = ours(lowtide, tmp_path, model_of(op, inputs, attrs, opset, constants).SerializeToString(), inputs)
+    assert got.dtype == dtype and np.isfinite(expected).all() and expected.any()
+    ulp = float(ml_dtypes.finfo(dtype).eps)
+    np.testing.assert_allclose(got.astype(np.float64), expected, rtol=ulp, atol=ulp * np.abs(expected).max())
+
+
+@pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16])
+@pytest.mark.parametrize("stored", [np.int16, np.uint16, np.int8, np.uint8])
+def test_floats_of_16_bits_are_quantised_exactly(dtype, stored, lowtide, tmp_path):
+    """By definition: the quotient in the scale's type or in that of `precision`, everything behind it exactly."""
+    limits = np.iinfo(stored)
+    x = np.append(np.random.default_rng(22).uniform(-300, 300, 300), [0, 1, -1, 30000, -30000, 60000, -60000]).astype(dtype)
+    for scale in (1, 0.5, 0.01):
+        for zero in {0, 3001 % limits.max, limits.max, limits.max - 1, limits.min}:
+            constants = {"b": np.array(scale, dtype), "c": np.array(zero, stored)}
+            for precision in (None, np.float32):
+                attrs = {} if precision is None else {"precision": helper.np_dtype_to_tensor_dtype(np.dtype(precision))}
+                divided = precision or dtype
+                with np.errstate(over="ignore"):
+                    ratio = (x.astype(divided) / constants["b"].astype(divided)).astype(np.float64)
+                expected = np.clip(np.rint(ratio) + zero, limits.min, limits.max).astype(stored)
+                data = model_of("QuantizeLinear", {"a": x}, attrs, 23, constants).SerializeToString()
+                np.testing.assert_array_equal(ours(lowtide, tmp_path, data, {"a": x}), expected, err_msg=f"{scale} {zero}")
+
+
+def test_zero_points_of_32_bits_are_exact(lowtide, tmp_path):
+    x = np.array([2**30 + 1, 2**30 + 3, 2**30 - 5], np.int32)
+    constants = {"b": np.array(0.5, np.float32), "c": np.array(2**30, np.int32)}
+    data = model_of("DequantizeLinear", {"a": x}, {}, 21, constants).SerializeToString()
+    np.testing.assert_array_equal(ours(lowtide, tmp_path, data, {"a": x}), [0.5, 1.5, -2.5])
+
+
+@pytest.mark.parametrize("dtype", [*FLOATS, ml_dtypes.bfloat16])
+def test_statistics_of_a_layer_normalization_have_the_type_of_stash_type(dtype, lowtide, tmp_path):
+    rng = np.random.default_rng(23)
+    x, scale = rng.uniform(99, 101, (3, 64)).astype(dtype), rng.uniform(1, 2, 64).astype(dtype)
+    outputs = ("y", "mean", "scale_of_it")
+    for attrs in ({}, {"stash_type": 1}):
+        data = model_of("LayerNormalization", {"a": x}, attrs, 17, {"b": scale}, outputs).SerializeToString()
+        got = all_of_ours(lowtide, tmp_path, data, {"a": x})
+        assert [got[name].dtype for name in outputs] == [dtype, np.float32, np.float32]
+        mean = x.astype(np.float64).mean(1, keepdims=True)
+        np.testing.assert_allclose(got["mean"], mean, rtol=2e-7)
+        np.testing.assert_allclose(got["scale_of_it"], (x.astype(np.float64).var(1, keepdims=True) + 1e-5)**-0.5, rtol=1e-4)
+        if dtype == ml_dtypes.bfloat16:
+            continue  # ONNX Runtime's binding has none
+        for name, array in zip(outputs, all_of_theirs(data, {"a": x}), strict=True):
+            assert got[name].dtype == array.dtype
+            np.testing.assert_allclose(got[name].astype(np.float64), array.astype(np.float64), rtol=2e-3, atol=2e-3)
 
 
 def test_integers_in_pads_keep_all_digits(lowtide, tmp_path):
