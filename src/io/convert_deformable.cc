@@ -158,7 +158,8 @@ Result<ValueId> samples_of(NodeCall& call, const Deformation& d) {
   const DType own = call.dtype(0), type = own == DType::kF64 ? DType::kF64 : DType::kF32;
   LT_ASSIGN(ValueId image, call.value(0));
   std::vector<Expr> apart = {planes, Expr(d.channels / d.groups)};
-  apart.insert(apart.end(), call.dims(0).begin() + 2, call.dims(0).end());
+  const ir::Dims whole = call.dims(0);
+  apart.insert(apart.end(), whole.begin() + 2, whole.end());
   LT_ASSIGN(image, shaped(call, image, std::move(apart)));
   LT_ASSIGN(image, in_float_type(call, image, type));
   LT_ASSIGN(const ValueId places, places_of_taps(call, d, type));

@@ -147,12 +147,12 @@ void try_conversion(const OnnxModel& model, const InspectOptions& options, Model
     ask_for_kernels(best.graph, *options.kernels, summary);
 }
 
-std::string print_ops(const std::vector<OpCount>& ops, bool with_nodes) {
+std::string print_ops(const std::vector<OpCount>& ops, bool refused) {
   std::string text;
   for (const OpCount& op : ops) {
-    text += fmt::format("{}{} {}", text.empty() ? "" : ", ", op.op_type, op.count);
-    if (with_nodes)
-      text += fmt::format(" ({}{})", fmt::join(op.nodes, " "), op.count > 8 ? " ..." : "");
+    text += text.empty() ? "" : ", ";
+    text += refused ? print_refused(op.op_type, op.count, op.nodes)
+                    : fmt::format("{} {}", op.op_type, op.count);
   }
   return text;
 }

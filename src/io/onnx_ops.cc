@@ -19,6 +19,25 @@ namespace {
 
 constexpr size_t kNodesShown = 8;
 
+struct Reason {
+  std::string_view why;
+  std::string_view ops;  // between blanks
+};
+constexpr Reason kReasons[] = {
+    {"its body runs many times", " Loop Scan "},
+    {"the size of its result is data", " Unique NonMaxSuppression StringSplit "},
+    {"a sequence whose parts are not known",
+     " SequenceAt SequenceConstruct SequenceEmpty SequenceErase SequenceInsert SequenceLength "
+     "SequenceMap SplitToSequence ConcatFromSequence "},
+    {"no tensor", " Optional OptionalGetElement OptionalHasElement "},
+    {"text", " StringConcat StringNormalizer RegexFullMatch TfIdfVectorizer "},
+    {"a file's contents", " ImageDecoder "},
+    {"complex numbers", " DFT STFT "},
+    {"drawn numbers of a kind that no kernel makes",
+     " RandomNormal RandomNormalLike RandomUniform Multinomial Bernoulli "},
+    {"a step of training: `--train` makes its own", " Gradient Adam Adagrad Momentum "},
+};
+
 }  // namespace
 
 std::vector<std::span<const ConvertRow>> conversion_families() {
@@ -44,6 +63,22 @@ bool is_taken(const OnnxNode& node) {
   return read_by_the_door || find_conversion(node.op_type) != nullptr || is_folded(node.op_type);
 }
 
+std::string_view why_refused(std::string_view op_type) {
+  if (op_type.find('.') != std::string_view::npos) return "not of ONNX's own domain";
+  for (const Reason& reason : kReasons)
+    if (reason.ops.find(fmt::format(" {} ", op_type)) != std::string_view::npos) return reason.why;
+  return {};
+}
+
+std::string print_refused(std::string_view op_type, int64_t count,
+                          std::span<const std::string> nodes) {
+  const std::string_view why = why_refused(op_type);
+  const auto shown = nodes.first(std::min(nodes.size(), kNodesShown));
+  return fmt::format("{} {} ({}{}{}{})", op_type, count, fmt::join(shown, " "),
+                     static_cast<size_t>(count) > shown.size() ? " ..." : "",
+                     why.empty() ? "" : ": ", why);
+}
+
 Status check_ops(const OnnxModel& model) {
   std::map<std::string, std::vector<std::string>> refused;
   for (const OnnxNode& node : model.nodes) {
@@ -59,13 +94,9 @@ Status check_ops(const OnnxModel& model) {
     return {};
   }
   std::string text;
-  for (const auto& [type, nodes] : refused) {
-    const size_t shown = std::min(nodes.size(), kNodesShown);
-    text += fmt::format(
-        "{}{} {} ({}{})", text.empty() ? "" : ", ", type, nodes.size(),
-        fmt::join(nodes.begin(), nodes.begin() + static_cast<std::ptrdiff_t>(shown), " "),
-        shown < nodes.size() ? " ..." : "");
-  }
+  for (const auto& [type, nodes] : refused)
+    text +=
+        (text.empty() ? "" : ", ") + print_refused(type, static_cast<int64_t>(nodes.size()), nodes);
   return error(ErrorCode::kInput, fmt::format("{}: unsupported ops: {}", model.origin, text));
 }
 

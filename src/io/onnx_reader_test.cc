@@ -155,7 +155,8 @@ TEST(OnnxRefusal, ReportsAllUnsupportedOpsAtOnce) {
   maker.node("Unique", {"x"}, {"b"}, "where_a");
   maker.node("Unique", {"x"}, {"c"}, "where_b");
   EXPECT_EQ(error_of(maker.bytes()),
-            "made.onnx: unsupported ops: Det 1 (cell), Unique 2 (where_a where_b)");
+            "made.onnx: unsupported ops: Det 1 (cell), Unique 2 (where_a where_b: the size of its "
+            "result is data)");
   const auto summary = inspect_onnx_bytes(maker.bytes(), "", "made.onnx");
   ASSERT_TRUE(summary);
   ASSERT_EQ(summary->unsupported.size(), 2U);
@@ -600,7 +601,8 @@ TEST(OnnxInspect, ListsEveryNodeThatTheConversionRefuses) {
   ASSERT_EQ(summary->refused.size(), 2U);
   EXPECT_EQ(summary->refused[0], "node 'pool' (MaxPool): has no kernel_shape");
   const std::string text = print(*summary);
-  EXPECT_NE(text.find("unsupported Loop 1 (again)\nunsupported node 'pool' (MaxPool): has no"),
+  EXPECT_NE(text.find("unsupported Loop 1 (again: its body runs many times)\nunsupported node "
+                      "'pool' (MaxPool): has no"),
             std::string::npos)
       << text;
   EXPECT_NE(text.find("unsupported node 'second'"), std::string::npos) << text;

@@ -57,19 +57,40 @@ def with_noise(graph: Graph, rng: np.random.Generator) -> Graph:
                          for group in (graph.inputs, graph.constants))
     nodes, types = [], dict(graph.types)
     for node in graph.nodes:
-        outputs = list(node.outputs)
-        behind = []
+        outputs, behind = list(node.outputs), []
         for i, name in enumerate(node.outputs):
-            if not name or node.op in EXACT or types[name][0] not in NOISE:
-                continue
-            dtype, shape = types[name]
-            before, factor = f"{name}.still", f"{name}.noise"
-            types[before], types[factor] = types[name], types[name]
-            constants[factor] = (1 + NOISE[dtype] * rng.standard_normal(shape)).astype(dtype)
-            behind.append(Node("Mul", [before, factor], [name], {}))
-            outputs[i] = before
+            if name and node.op not in EXACT and types[name][0] in NOISE:
+                outputs[i] = f"{name}.still"
+                types[outputs[i]] = types[name]
+                behind += shaken(name, types, constants, rng)
         nodes += [Node(node.op, node.inputs, outputs, node.attrs), *behind]
     return Graph(graph.opset, inputs, constants, nodes, types, graph.outputs)
+
+
+def shaken(name: str, types: dict, constants: dict, rng: np.random.Generator) -> list[Node]:
+    """Nodes that make `name` of `name`.still: moved by an ulp of each element, and of the tensor's largest finite one, which
+    is what sums of terms that cancel differ by."""
+    dtype, shape = types[name]
+    for part in ("factor", "shift"):
+        types[f"{name}.{part}"] = types[name]
+        constants[f"{name}.{part}"] = (NOISE[dtype] * rng.standard_normal(shape) + (part == "factor")).astype(dtype)
+    types[f"{name}.none"] = (dtype, ())
+    constants[f"{name}.none"] = np.zeros((), dtype)
+    made, nodes = f"{name}.still", []
+
+    def add(op: str, inputs: list[str], output: str, kind, **attrs) -> str:
+        types[output] = kind
+        nodes.append(Node(op, inputs, [output], attrs))
+        return output
+
+    flags, scalar = (np.dtype(bool), shape), (dtype, ())
+    odd = add("Or", [add("IsInf", [made], f"{name}.inf", flags), add("IsNaN", [made], f"{name}.nan", flags)], f"{name}.odd", flags)
+    finite = add("Where", [odd, f"{name}.none", add("Abs", [made], f"{name}.abs", types[name])], f"{name}.finite", types[name])
+    largest = add("ReduceMax", [finite], f"{name}.largest", scalar, keepdims=0)
+    shift = add("Mul", [largest, f"{name}.shift"], f"{name}.moved", types[name])
+    scaled = add("Mul", [made, f"{name}.factor"], f"{name}.scaled", types[name])
+    add("Add", [scaled, shift], name, types[name])
+    return nodes
 
 
 def within_noise(ours: np.ndarray, theirs: np.ndarray, samples: list[np.ndarray]) -> bool:

@@ -492,7 +492,10 @@ def reduce(node, x, axes=None):
 
 @row("TopK")
 def top_k(node, x, k):
-    return torch.topk(x, int(k), node.attrs["axis"], bool(node.attrs["largest"]), True)
+    """Of equal elements the first; PyTorch's own takes any."""
+    axis = node.attrs["axis"]
+    values, places = torch.sort(x, dim=axis, descending=bool(node.attrs["largest"]), stable=True)
+    return values.narrow(axis, 0, int(k)), places.narrow(axis, 0, int(k))
 
 
 @row("Einsum")
