@@ -17,11 +17,16 @@ def fits(shape) -> bool:
     return min(shape) > 0 and np.prod(shape, dtype=np.int64) <= MOST_ELEMENTS
 
 
-def beside_a_tie(extent: int, scale: float, to: int) -> bool:
-    """Whether a place of half_pixel_symmetric lies where the last bit of its computing decides which pixel is nearest."""
-    begin = extent / 2 * (1 - to / (scale * extent))
-    places = begin + (np.arange(to) + 0.5) / scale - 0.5
-    return bool(np.any(np.abs(2 * places - np.round(2 * places)) < 1e-5))
+def beside_a_tie(mode: str, extent: int, scale: float, to: int) -> bool:
+    """Whether a place lies where the last bit of its computing decides which pixel is nearest. Scales of few bits are exact."""
+    at = np.arange(to)
+    places = {
+        "asymmetric": at / scale,
+        "align_corners": at * (extent - 1) / max(to - 1, 1),
+        "half_pixel_symmetric": extent / 2 * (1 - to / (scale * extent)) + (at + 0.5) / scale - 0.5,
+    }.get(mode, (at + 0.5) / scale - 0.5)
+    exact = mode != "half_pixel_symmetric" and (mode != "align_corners" or (to - 1) in (0, 1, 2, 4, 8)) and scale * 4 == int(scale * 4)
+    return not exact and bool(np.any(np.abs(2 * places - np.round(2 * places)) < 1e-5))
 
 
 def resize(s: State) -> bool:
@@ -51,15 +56,16 @@ def resize(s: State) -> bool:
     if not fits(to):
         return False
     if s.chance(2):
-        if mode == "nearest" and attrs["coordinate_transformation_mode"] == "half_pixel_symmetric" and any(
-                beside_a_tie(shape[axis], scales[i], to[axis]) for i, axis in enumerate(axes)):
-            return False
         inputs = [x, "", s.constant(scales)]
     else:
         to = [to[d] if d < 2 or not s.chance(3) else s.extent() for d in range(len(shape))]
         if not fits(to):
             return False
+        scales = np.array([to[axis] / shape[axis] for axis in axes])
         inputs = [x, "", "", s.ints([to[axis] for axis in axes])]
+    if mode == "nearest" and any(beside_a_tie(attrs["coordinate_transformation_mode"], shape[axis], float(scales[i]), to[axis])
+                                 for i, axis in enumerate(axes)):
+        return False
     s.node("Resize", inputs, [(s.real, to)], **attrs)
     return True
 
