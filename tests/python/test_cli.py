@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 import sealed_plan
-from lowtide_cli import MODELS, ROOT, expect_error, program, run, run_json
+from lowtide_cli import MODELS, ROOT, expect_error, narrow_unet, program, run, run_json
 
 UNET = [MODELS / "unet.onnx", "--train", "--dim", "batch=1"]
 
@@ -16,6 +16,20 @@ UNET = [MODELS / "unet.onnx", "--train", "--dim", "batch=1"]
 def unet_plan(tmp_path_factory) -> pathlib.Path:
     path = tmp_path_factory.mktemp("plans") / "unet.lt"
     result = run("plan", *UNET, "-o", path)
+    assert result.returncode == 0, result.stderr
+    return path
+
+
+@pytest.fixture(scope="session")
+def narrow(tmp_path_factory) -> list:
+    """As UNET, for what is run."""
+    return [narrow_unet(tmp_path_factory.mktemp("models") / "unet.onnx"), *UNET[1:]]
+
+
+@pytest.fixture(scope="session")
+def narrow_plan(narrow, tmp_path_factory) -> pathlib.Path:
+    path = tmp_path_factory.mktemp("plans") / "narrow.lt"
+    result = run("plan", *narrow, "-o", path)
     assert result.returncode == 0, result.stderr
     return path
 
@@ -48,7 +62,7 @@ def test_the_verdict_names_the_largest_tensors_at_the_peak_and_the_time_of_each_
     assert 0 < sum(stages.values()) <= verdict["planning_seconds"]
 
 
-def test_every_key_that_is_printed_is_documented(unet_plan, tmp_path):
+def test_every_key_that_is_printed_is_documented(unet_plan, narrow_plan, tmp_path):
     sections = dict(section.split("\n", 1) for section in (ROOT / "docs/formats.md").read_text().split("\n## ")[1:])
     problem = tmp_path / "p.order"
     problem.write_text("3 3\n64 0 1 2\n32 1 1 2\n8 2 0\n")
@@ -57,7 +71,7 @@ def test_every_key_that_is_printed_is_documented(unet_plan, tmp_path):
     csv = tmp_path / "p.csv"
     csv.write_text("id,lower,upper,size\na,0,3,4\n")
     printed = {"plan --json": ["plan", *UNET], "verify --json": ["verify", unet_plan],
-               "run --json": ["run", unet_plan, "--steps", 1, "--compare"],
+               "run --json": ["run", narrow_plan, "--steps", 1, "--compare"],
                "order --json, pack --json": ["order", problem], "remat --json": ["remat", budgeted, "--budget", 1000]}
     for title, arguments in printed.items():
         missing = [key for key in run_json(*arguments) if f"`{key}`" not in sections[title]]
@@ -257,16 +271,16 @@ def test_names_cannot_write_lines_or_steer_the_terminal(tmp_path):
     assert len(line) < 1500
 
 
-def test_a_plan_says_how_many_threads_it_is_for(tmp_path):
+def test_a_plan_says_how_many_threads_it_is_for(narrow, tmp_path):
     text = {}
     for threads in (1, 2):
         path = tmp_path / f"{threads}.lt"
-        assert run("plan", *UNET, "--quiet", "--threads", threads, "-o", path).returncode == 0
+        assert run("plan", *narrow, "--quiet", "--threads", threads, "-o", path).returncode == 0
         text[threads] = path.read_text()
         assert json.loads(text[threads])["provenance"]["threads"] == str(threads)
         assert run("run", path, "--steps", 1).returncode == 0
     other = tmp_path / "other.lt"
-    assert run("plan", *UNET, "--quiet", "--device", "h100", "-o", other).returncode == 0
+    assert run("plan", *narrow, "--quiet", "--device", "h100", "-o", other).returncode == 0
     expect_error(4, "H100", "workspace", arguments=["run", other])
 
 
@@ -286,8 +300,8 @@ def test_a_batch_beyond_64_bits_is_called_too_large():
     assert "symbol" not in line
 
 
-def test_the_last_step_is_compared_and_the_arena_measured(unet_plan):
-    report = run_json("run", unet_plan, "--steps", 1, "--compare")
+def test_the_last_step_is_compared_and_the_arena_measured(narrow_plan):
+    report = run_json("run", narrow_plan, "--steps", 1, "--compare")
     results = report["values_compared"]
     assert results % 2 == 0 and report["values_different"] == 0
     assert report["max_abs_difference"] == 0
