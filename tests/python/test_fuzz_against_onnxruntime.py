@@ -13,7 +13,7 @@ import pytest
 ROOT = pathlib.Path(__file__).parents[2]
 MORE = 20 if "LOWTIDE_LONG" in os.environ else 1
 # Of each kind: how many, and which part at most is not judged. Many training graphs come to nothing finite.
-KINDS = {"inference": (1000, 0.1), "training": (1000, 0.25), "folding": (400, 0.02)}
+KINDS = {"inference": (1000, 0.1), "training": (600, 0.25), "folding": (400, 0.02)}
 
 pytest.importorskip("onnxruntime")
 
