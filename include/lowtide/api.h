@@ -125,6 +125,7 @@ class LOWTIDE_API Plan {
   Plan& operator=(Plan&&) noexcept;
   ~Plan();
 
+  // Verifies first what was loaded. Error: kVerification as verify(); the file's own otherwise.
   Status save(const std::string& path) const;
   // Recomputes every claim from the plan alone. Error: kVerification, with one line per finding.
   Status verify() const;

@@ -89,6 +89,7 @@ LOWTIDE_API lowtide_status lowtide_plan_make(const lowtide_model* model, const c
                                              lowtide_plan** plan);
 LOWTIDE_API lowtide_status lowtide_plan_load(const char* path, lowtide_plan** plan);
 LOWTIDE_API void lowtide_plan_free(lowtide_plan* plan);
+// A plan that was loaded is verified first.
 LOWTIDE_API lowtide_status lowtide_plan_save(const lowtide_plan* plan, const char* path);
 // Recomputes every claim from the plan alone. lowtide_plan_make has done so already.
 LOWTIDE_API lowtide_status lowtide_plan_verify(const lowtide_plan* plan);

@@ -177,7 +177,7 @@ void watch(void* user, const lowtide_progress* progress) {
   lowtide_cancel_raise(watched->raise);
 }
 
-TEST_F(CAbiSearch, AWrongPlanFromAFileIsNotRun) {
+TEST_F(CAbiSearch, AWrongPlanFromAFileIsNeitherRunNorWrittenAgain) {
   const std::string path = testing::TempDir() + "/wrong.lt";
   lowtide_plan* plan = nullptr;
   ASSERT_EQ(lowtide_plan_make(model_, R"({"train": true})", &plan), LOWTIDE_OK);
@@ -192,6 +192,9 @@ TEST_F(CAbiSearch, AWrongPlanFromAFileIsNotRun) {
   EXPECT_EQ(lowtide_session_open(plan, nullptr, &session), LOWTIDE_VERIFICATION);
   EXPECT_EQ(session, nullptr);
   EXPECT_NE(std::string(lowtide_last_error()), "");
+  const std::string copy = testing::TempDir() + "/copy.lt";
+  EXPECT_EQ(lowtide_plan_save(plan, copy.c_str()), LOWTIDE_VERIFICATION);
+  EXPECT_FALSE(read_file(copy).has_value());
   lowtide_plan_free(plan);
 }
 

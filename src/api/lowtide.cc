@@ -94,6 +94,7 @@ Result<Plan> Plan::load(const std::string& path) {
 }
 
 Status Plan::save(const std::string& path) const {
+  if (!state_->verified) LT_RETURN_IF_ERROR(verify());
   return write_file_atomically(path, plan::print_plan(state_->plan));
 }
 
