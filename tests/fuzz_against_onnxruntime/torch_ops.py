@@ -78,7 +78,7 @@ def gelu(node, x):
 
 @row("PRelu")
 def prelu(node, x, slope):
-    return torch.where(x >= 0, x, slope * x)
+    return torch.where(x > 0, x, slope * x)  # the slope counts at 0, as in PyTorch
 
 
 BINARY = {"Add": torch.add, "Sub": torch.sub, "Mul": torch.mul, "Div": torch.div, "Pow": torch.pow}
