@@ -60,23 +60,6 @@ ir::InitialValue initial_of(const OnnxModel& model, const OnnxTensor& tensor, Te
   return initial;
 }
 
-// Constant's value, in any of its attribute forms.
-Result<HostValue> constant_value(const OnnxNode& node) {
-  for (const auto& [name, attr] : node.attrs) {
-    if (attr.tensor) return host_from_tensor(*attr.tensor);
-    HostValue value;
-    if (attr.real || name == "value_floats") {
-      value.dtype = DType::kF32;
-      value.reals = attr.real ? std::vector<double>{*attr.real} : attr.reals;
-      if (!attr.real) value.dims = {Expr(static_cast<int64_t>(attr.reals.size()))};
-      return value;
-    }
-    if (attr.integer) return host_scalar(*attr.integer);
-    if (name == "value_ints") return host_vector({attr.integers.begin(), attr.integers.end()});
-  }
-  return error(ErrorCode::kInput, "a Constant of a kind that is not read");
-}
-
 HostValue shape_of(const ir::Dims& dims, const OnnxNode& node) {
   const int64_t rank = static_cast<int64_t>(dims.size());
   const auto clamp = [&](int64_t place) {
@@ -245,7 +228,7 @@ void Conversion::add_initializers() {
 Status Conversion::convert(size_t n) {
   const OnnxNode& node = model_.nodes[n];
   if (node.op_type == "Constant") {
-    LT_ASSIGN(slot(node.outputs.at(0)).host, constant_value(node));
+    LT_ASSIGN(slot(node.outputs.at(0)).host, host_from_constant(node));
     return {};
   }
   if (is_if(node)) return note_condition(n);

@@ -195,6 +195,22 @@ Result<std::vector<int64_t>> constant_dims(const ir::Dims& dims) {
   return numbers;
 }
 
+Result<HostValue> host_from_constant(const OnnxNode& node) {
+  for (const auto& [name, attr] : node.attrs) {
+    if (attr.tensor) return host_from_tensor(*attr.tensor);
+    HostValue value;
+    if (attr.real || name == "value_floats") {
+      value.dtype = DType::kF32;
+      value.reals = attr.real ? std::vector<double>{*attr.real} : attr.reals;
+      if (!attr.real) value.dims = {sym::Expr(static_cast<int64_t>(attr.reals.size()))};
+      return value;
+    }
+    if (attr.integer) return host_scalar(*attr.integer);
+    if (name == "value_ints") return host_vector({attr.integers.begin(), attr.integers.end()});
+  }
+  return error(ErrorCode::kInput, "a Constant of a kind that is not read");
+}
+
 Result<int64_t> constant_count(const ir::Dims& dims) {
   LT_ASSIGN(const std::vector<int64_t> numbers, constant_dims(dims));
   int64_t count = 1;

@@ -86,6 +86,8 @@ HostValue host_vector(std::vector<sym::Expr> values);  // i64, one dim
 HostValue host_unknown(DType dtype, ir::Dims dims, std::string reason);
 // Error: kInput: not a type the host computes with, or more than kMaxHostElements.
 Result<HostValue> host_from_tensor(const OnnxTensor& tensor);
+// What a Constant node holds, in any of its attribute forms. Error: kInput: as above, or text.
+Result<HostValue> host_from_constant(const OnnxNode& node);
 
 // Product of constant dims, at most kMaxHostElements. Error: kInput, naming the symbolic dim and
 // how to bind it.

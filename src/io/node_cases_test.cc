@@ -30,6 +30,7 @@
 #include "io/convert_recurrent.h"
 #include "io/host_eval.h"
 #include "io/onnx_ops.h"
+#include "io/onnx_peephole.h"
 #include "io/onnx_signatures.h"
 #include "io/onnx_tensor.h"
 #include "io/onnx_wire.h"
@@ -275,7 +276,8 @@ std::vector<std::string> converted_ops() {
   std::vector<std::string> ops;
   for (const std::span<const ConvertRow> family : conversion_families())
     for (const ConvertRow& row : family)
-      if (row.op_type != "Silu" && row.op_type != "SafeSoftmax") ops.emplace_back(row.op_type);
+      if (std::ranges::find(kPeepholeOps, row.op_type) == kPeepholeOps.end())
+        ops.emplace_back(row.op_type);
   return ops;
 }
 

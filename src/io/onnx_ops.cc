@@ -38,6 +38,15 @@ constexpr Reason kReasons[] = {
     {"a step of training: `--train` makes its own", " Gradient Adam Adagrad Momentum "},
 };
 
+// What stands in the way of an op that is not taken, as "Loop" or "domain.Op"; empty where nothing
+// does but that nobody wrote it.
+std::string_view why_refused(std::string_view op_type) {
+  if (op_type.find('.') != std::string_view::npos) return "not of ONNX's own domain";
+  for (const Reason& reason : kReasons)
+    if (reason.ops.find(fmt::format(" {} ", op_type)) != std::string_view::npos) return reason.why;
+  return {};
+}
+
 }  // namespace
 
 std::vector<std::span<const ConvertRow>> conversion_families() {
@@ -58,16 +67,11 @@ const ConvertRow* find_conversion(std::string_view op_type) {
 
 bool is_taken(const OnnxNode& node) {
   if (!node.domain.empty() && node.domain != kPeepholeDomain) return false;
+  if (node.domain.empty() && std::ranges::find(kPeepholeOps, node.op_type) != kPeepholeOps.end())
+    return false;
   const bool read_by_the_door = node.op_type == "Constant" || node.op_type == "Shape" ||
                                 node.op_type == "Size" || node.op_type == "If";
   return read_by_the_door || find_conversion(node.op_type) != nullptr || is_folded(node.op_type);
-}
-
-std::string_view why_refused(std::string_view op_type) {
-  if (op_type.find('.') != std::string_view::npos) return "not of ONNX's own domain";
-  for (const Reason& reason : kReasons)
-    if (reason.ops.find(fmt::format(" {} ", op_type)) != std::string_view::npos) return reason.why;
-  return {};
 }
 
 std::string print_refused(std::string_view op_type, int64_t count,

@@ -38,9 +38,6 @@ std::vector<std::span<const ConvertRow>> conversion_families();
 const ConvertRow* find_conversion(std::string_view op_type);
 // Whether the door takes this node at all: converts it, or folds it when its inputs are known.
 bool is_taken(const OnnxNode& node);
-// What stands in the way of an op that is not taken, as "Loop" or "domain.Op"; empty where nothing
-// but that nobody wrote it.
-std::string_view why_refused(std::string_view op_type);
 // "Loop 1 (again: its body runs many times)", for messages: how often the op is there, nodes
 // of it, and the reason.
 std::string print_refused(std::string_view op_type, int64_t count,

@@ -30,7 +30,7 @@ struct KnownInputs {
   const char* op_type;
   size_t first;
 };
-constexpr KnownInputs kKnown[] = {{"Resize", 1}, {"Upsample", 1}, {"OneHot", 1}, {"Range", 0}};
+constexpr KnownInputs kKnown[] = {{"OneHot", 1}};
 
 // Lengths and states that a recurrent network starts from.
 constexpr KnownInputs kStarts[] = {{"LSTM", 4}, {"GRU", 4}, {"RNN", 4}};
@@ -40,12 +40,11 @@ constexpr KnownInputs kShapes[] = {
     {"Resize", 1}, {"Upsample", 1}, {"Reshape", 1}, {"Expand", 1},          {"Tile", 1},
     {"Slice", 1},  {"TopK", 1},     {"Range", 0},   {"ConstantOfShape", 0}, {"Pad", 1}};
 
-// The ops of such computing.
+// The ops of such computing, beside kForms.
 constexpr std::array kShapeArithmetic = {
-    "Add",    "Sub",   "Mul",   "Div",    "Pow",     "Mod",       "Neg",
-    "Sqrt",   "Floor", "Ceil",  "Round",  "Max",     "Min",       "Cast",
-    "Concat", "Slice", "Split", "Gather", "Squeeze", "Unsqueeze", "Reshape",
-    "Expand", "Where", "Equal", "Less",   "Greater", "Identity",  "ReduceProd"};
+    "Add",    "Sub",    "Mul",   "Div",   "Pow",  "Mod",     "Neg",       "Sqrt",
+    "Floor",  "Ceil",   "Round", "Max",   "Min",  "Concat",  "Slice",     "Split",
+    "Gather", "Expand", "Where", "Equal", "Less", "Greater", "ReduceProd"};
 
 // Inputs from `first` on that are settings of an op, whatever their tensor is called.
 constexpr KnownInputs kSettings[] = {
@@ -111,7 +110,7 @@ class UseFinder {
   void look_behind_shapes(const std::vector<OnnxNode>& nodes) {
     Names shapes;
     for (auto node = nodes.rbegin(); node != nodes.rend(); ++node) {
-      const bool within = is_one_of(*node, kShapeArithmetic) &&
+      const bool within = (is_one_of(*node, kShapeArithmetic) || is_one_of(*node, kForms)) &&
                           std::any_of(node->outputs.begin(), node->outputs.end(),
                                       [&](const auto& name) { return shapes.contains(name); });
       if (within) shapes.insert(node->inputs.begin(), node->inputs.end());

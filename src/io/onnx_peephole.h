@@ -13,6 +13,7 @@
 // A rule applies only where the inner values have no other reader.
 #pragma once
 
+#include <array>
 #include <map>
 #include <string>
 #include <string_view>
@@ -22,6 +23,8 @@
 namespace lowtide::io {
 
 inline constexpr std::string_view kPeepholeDomain = "lowtide";
+// Ops that only the rules make: ONNX has none of these names.
+inline constexpr std::array<std::string_view, 2> kPeepholeOps = {"Silu", "SafeSoftmax"};
 
 // Rewrites model.nodes in place, which must be in order; the order stays valid. Returns how often
 // each rule applied.

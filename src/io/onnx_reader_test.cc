@@ -149,6 +149,17 @@ TEST(OnnxRefusal, NamesCyclesDuplicatesAndDanglingNames) {
   EXPECT_EQ(error_of(output.bytes()), "made.onnx: output 'z' is made by no node");
 }
 
+TEST(OnnxRefusal, TakesNoOpThatOnlyTheDoorMakes) {
+  for (const char* op : {"Silu", "SafeSoftmax"}) {
+    ModelMaker maker;
+    maker.input("x", {"2"}).output("y");
+    maker.node(op, {"x"}, {"y"});
+    const auto graph = read_onnx_bytes(maker.bytes(), "", "made.onnx", {});
+    ASSERT_FALSE(graph);
+    EXPECT_EQ(graph.error().message, std::string("made.onnx: unsupported ops: ") + op + " 1 (y)");
+  }
+}
+
 TEST(OnnxRefusal, ReportsAllUnsupportedOpsAtOnce) {
   ModelMaker maker = relu();
   maker.node("Det", {"x"}, {"a"}, "cell");

@@ -15,6 +15,16 @@ namespace lowtide::io {
 namespace {
 
 using Numbers = std::vector<int64_t>;
+using Nodes = std::vector<OnnxNode>;
+
+// Of pieces of one size, and of the elements before the end of one: what a file may ask for.
+constexpr int64_t kMostPieces = int64_t{1} << 20;
+constexpr int64_t kLongestAxis = int64_t{1} << 40;
+
+struct Known {
+  bool scalar = false;
+  Numbers numbers;
+};
 
 bool is(const OnnxNode& node, std::string_view op_type) {
   return node.op_type == op_type && node.domain.empty() && !node.outputs.empty();
@@ -23,17 +33,19 @@ bool is(const OnnxNode& node, std::string_view op_type) {
 class SequenceReplacer {
  public:
   explicit SequenceReplacer(OnnxModel& model) : model_(model) {
-    for (const OnnxTensor& tensor : model.initializers) note(tensor.name, tensor);
-    for (const OnnxTensor& tensor : model.initializers) names_.insert(tensor.name);
+    for (const OnnxTensor& tensor : model.initializers) {
+      names_.insert(tensor.name);
+      if (tensor.dtype && !tensor.external) note(tensor.name, host_from_tensor(tensor));
+    }
     for (const OnnxNode& node : model.nodes)
       names_.insert(node.outputs.begin(), node.outputs.end());
   }
 
   void run() {
-    std::vector<OnnxNode> nodes;
+    Nodes nodes;
     for (OnnxNode& node : model_.nodes) {
       look_at(node);
-      std::optional<std::vector<OnnxNode>> instead = replaced(node);
+      std::optional<Nodes> instead = replaced(node);
       if (!instead) {
         nodes.push_back(std::move(node));
         continue;
@@ -45,72 +57,66 @@ class SequenceReplacer {
   }
 
  private:
-  // A number or a list of them that stands in the file.
-  struct Known {
-    bool scalar = false;
-    Numbers numbers;
-  };
-
-  void note(const std::string& name, const OnnxTensor& tensor) {
-    if (!tensor.dtype || is_float(*tensor.dtype) || tensor.external || tensor.dims.size() > 1)
-      return;
-    const auto value = host_from_tensor(tensor);
-    if (!value) return;
-    if (auto numbers = host_constants(*value)) known_[name] = {tensor.dims.empty(), *numbers};
+  // Integers that stand in the file: one (dims are empty) or a list.
+  void note(const std::string& name, const Result<HostValue>& value) {
+    if (!value || is_float(value->dtype) || value->dims.size() > 1) return;
+    if (auto numbers = host_constants(*value)) known_[name] = {value->dims.empty(), *numbers};
   }
 
   void look_at(const OnnxNode& node) {
-    if (is(node, "Constant"))
-      for (const auto& [name, attr] : node.attrs) {
-        if (attr.tensor) note(node.outputs[0], *attr.tensor);
-        if (attr.integer) known_[node.outputs[0]] = {true, {*attr.integer}};
-        if (!attr.integers.empty()) known_[node.outputs[0]] = {false, attr.integers};
-      }
+    if (is(node, "Constant")) note(node.outputs[0], host_from_constant(node));
     if (is(node, "SplitToSequence") || is(node, "SequenceConstruct"))
       made_.insert_or_assign(node.outputs[0], node);
   }
 
-  std::optional<std::vector<OnnxNode>> replaced(const OnnxNode& node) {
+  const Known* known(const OnnxNode& node, size_t input) const {
+    const auto found = input < node.inputs.size() ? known_.find(node.inputs[input]) : known_.end();
+    return found == known_.end() ? nullptr : &found->second;
+  }
+
+  // None where the node stays as it is.
+  std::optional<Nodes> replaced(const OnnxNode& node) {
     const bool at = is(node, "SequenceAt"), joined = is(node, "ConcatFromSequence");
-    if (!at && !joined) return std::nullopt;
-    const auto made = node.inputs.empty() ? made_.end() : made_.find(node.inputs[0]);
+    const auto made =
+        (at || joined) && !node.inputs.empty() ? made_.find(node.inputs[0]) : made_.end();
     if (made == made_.end()) return std::nullopt;
-    if (joined) return is(made->second, "SequenceConstruct") ? concat(node, made->second) : none();
-    const auto place = node.inputs.size() == 2 ? known_.find(node.inputs[1]) : known_.end();
-    if (place == known_.end() || place->second.numbers.size() != 1) return std::nullopt;
-    const int64_t k = place->second.numbers[0];
-    return is(made->second, "SplitToSequence") ? slice(node, made->second, k)
-                                               : element(node, made->second, k);
-  }
-  static std::optional<std::vector<OnnxNode>> none() { return std::nullopt; }
-
-  // Where the k-th piece lies along the axis.
-  std::optional<std::pair<int64_t, int64_t>> piece(const OnnxNode& split, int64_t k) const {
-    if (split.inputs.size() < 2 || split.inputs[1].empty()) return std::pair{k, k + 1};
-    const auto sizes = known_.find(split.inputs[1]);
-    if (sizes == known_.end()) return std::nullopt;
-    const Numbers& numbers = sizes->second.numbers;
-    if (sizes->second.scalar) return std::pair{k * numbers[0], (k + 1) * numbers[0]};
-    if (k >= static_cast<int64_t>(numbers.size())) return std::nullopt;
-    int64_t begin = 0;
-    for (int64_t i = 0; i < k; ++i) begin += numbers[static_cast<size_t>(i)];
-    return std::pair{begin, begin + numbers[static_cast<size_t>(k)]};
+    const OnnxNode& sequence = made->second;
+    const bool split = is(sequence, "SplitToSequence");
+    if (joined) return split ? std::nullopt : concat(node, sequence);
+    const Known* place = known(node, 1);
+    if (place == nullptr || place->numbers.size() != 1) return std::nullopt;
+    return split ? slice(node, sequence, place->numbers[0])
+                 : element(node, sequence, place->numbers[0]);
   }
 
-  std::optional<std::vector<OnnxNode>> slice(const OnnxNode& node, const OnnxNode& split,
-                                             int64_t k) {
-    const auto sizes = split.inputs.size() < 2 ? known_.end() : known_.find(split.inputs[1]);
-    if (k < 0 && sizes != known_.end() && !sizes->second.scalar)
-      k += static_cast<int64_t>(sizes->second.numbers.size());
-    const auto place = piece(split, k);
-    if (k < 0 || !place || split.inputs.empty()) return std::nullopt;
+  // Where the k-th piece lies along the axis; the sizes are absent (all 1), one, or one for each.
+  static std::optional<std::pair<int64_t, int64_t>> piece(const Known* sizes, int64_t k) {
+    const bool listed = sizes != nullptr && !sizes->scalar;
+    const int64_t count = listed ? static_cast<int64_t>(sizes->numbers.size()) : kMostPieces;
+    if (listed && k < 0) k += count;
+    if (k < 0 || k >= count) return std::nullopt;
+    int64_t begin = 0, size = 1;
+    if (sizes != nullptr) size = sizes->numbers[listed ? static_cast<size_t>(k) : 0];
+    for (int64_t i = 0; i < k; ++i) {
+      const int64_t before = listed ? sizes->numbers[static_cast<size_t>(i)] : size;
+      if (before < 0 || before > kLongestAxis - begin) return std::nullopt;
+      begin += before;
+    }
+    if (size < 0 || size > kLongestAxis - begin) return std::nullopt;
+    return std::pair{begin, begin + size};
+  }
+
+  std::optional<Nodes> slice(const OnnxNode& node, const OnnxNode& split, int64_t k) {
+    const bool sized = split.inputs.size() > 1 && !split.inputs[1].empty();
+    const Known* sizes = known(split, 1);
+    if (split.inputs.empty() || (sized && sizes == nullptr)) return std::nullopt;
+    const auto place = piece(sizes, k);
+    if (!place) return std::nullopt;
     const int64_t axis = int_attr(split, "axis", 0);
-    const bool single = split.inputs.size() < 2 || split.inputs[1].empty();
-    const bool squeezed = single && int_attr(split, "keepdims", 1) == 0;
     OnnxNode cut = like(node, "Slice");
     cut.inputs = {split.inputs[0], numbers({place->first}), numbers({place->second}),
                   numbers({axis})};
-    if (!squeezed) return std::vector{cut};
+    if (sized || int_attr(split, "keepdims", 1) != 0) return Nodes{cut};
     OnnxNode squeeze = like(node, "Squeeze");
     cut.outputs = {fresh(node.outputs[0])};
     squeeze.inputs = {cut.outputs[0]};
@@ -118,25 +124,24 @@ class SequenceReplacer {
       squeeze.inputs.push_back(numbers({axis}));
     else
       squeeze.attrs["axes"].integers = {axis};
-    return std::vector{cut, squeeze};
+    return Nodes{cut, squeeze};
   }
 
-  static std::optional<std::vector<OnnxNode>> element(const OnnxNode& node,
-                                                      const OnnxNode& sequence, int64_t k) {
+  static std::optional<Nodes> element(const OnnxNode& node, const OnnxNode& sequence, int64_t k) {
     const auto count = static_cast<int64_t>(sequence.inputs.size());
     if (k < 0) k += count;
     if (k < 0 || k >= count) return std::nullopt;
     OnnxNode same = like(node, "Identity");
     same.inputs = {sequence.inputs[static_cast<size_t>(k)]};
-    return std::vector{same};
+    return Nodes{same};
   }
 
-  std::optional<std::vector<OnnxNode>> concat(const OnnxNode& node, const OnnxNode& sequence) {
+  std::optional<Nodes> concat(const OnnxNode& node, const OnnxNode& sequence) {
     const int64_t axis = int_attr(node, "axis", 0);
     OnnxNode whole = like(node, "Concat");
     whole.attrs["axis"].integer = axis;
     whole.attrs["axis"].type = 2;
-    std::vector<OnnxNode> nodes;
+    Nodes nodes;
     for (const std::string& part : sequence.inputs) {
       whole.inputs.push_back(part);
       if (int_attr(node, "new_axis", 0) == 0) continue;

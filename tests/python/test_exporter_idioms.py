@@ -52,6 +52,16 @@ def test_a_place_that_is_fed_is_refused(tmp_path):
     expect_error(4, "fed.onnx", "SplitToSequence", "SequenceAt", arguments=["plan", path])
 
 
+@pytest.mark.parametrize("size, place", [(1 << 40, 1 << 40), (3, -1), (-3, 1), (3, 1 << 62)])
+def test_pieces_that_no_file_can_mean_are_refused(size, place, tmp_path):
+    text = f"""<ir_version: 8, opset_import: ["" : 17]>
+        g (float[7,3] x) => (float[a,b] y) <int64 size = {{{size}}}, int64 k = {{{place}}}>
+        {{ s = SplitToSequence(x, size)  y = SequenceAt(s, k) }}"""
+    path = tmp_path / "wrong.onnx"
+    onnx.save(onnx.parser.parse_model(text), path)
+    expect_error(4, "wrong.onnx", "SequenceAt 1 (y: a sequence whose parts are not known)", arguments=["plan", path])
+
+
 def test_a_softmax_over_nothing_trains(lowtide, tmp_path):  # noqa: F811
     """Attention as PyTorch writes it out, with a query that may read no key."""
     text = """<ir_version: 8, producer_name: "pytorch", opset_import: ["" : 17]>

@@ -12,7 +12,7 @@ import pytest
 
 ROOT = pathlib.Path(__file__).parents[2]
 MORE = 20 if "LOWTIDE_LONG" in os.environ else 1
-# Of each kind: how many, and which part at most is not judged. Many training graphs come to nothing finite.
+# Of each kind: how many, and which part at most is not compared. Many training graphs come to nothing finite.
 KINDS = {"inference": (1000, 0.1), "training": (600, 0.25), "folding": (400, 0.02)}
 
 pytest.importorskip("onnxruntime")
@@ -30,4 +30,4 @@ def test_random_graphs_agree(kind):
     assert graphs == count == equal + refused + unjudged
     # Most graphs must have been compared: what is drawn is what is taken, and what the judge takes.
     assert refused <= count // 50, done.stdout
-    assert unjudged <= unjudged_part * count, done.stdout
+    assert refused + unjudged <= unjudged_part * count, done.stdout

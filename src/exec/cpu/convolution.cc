@@ -35,8 +35,8 @@ struct Descs {
 
 // For a window of 1x1 with strides oneDNN first gathers the pixels that it needs. In channels-last
 // data with fewer channels than its block, 16 at most, it lays them a block apart in a scratch
-// space that has no room for that: wrong results, and writes behind the scratch space (oneDNN's
-// issue 6035; seen in 2.6.3).
+// space that has no room for that: wrong results, and writes behind the scratch space (seen in
+// 2.6.3; known to oneDNN's developers).
 bool gathers_past_scratch(const ConvGeometry& g, const std::string& implementation) {
   constexpr int64_t kWidestBlock = 16;
   const int64_t channels = g.weights.dims[1];
