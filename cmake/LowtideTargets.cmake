@@ -69,6 +69,6 @@ function(lowtide_folder folder deps)
     endif()
     # The files hold what tests record about themselves (RecordProperty), which ctest does not pass on.
     gtest_discover_tests(${name}_test TEST_PREFIX ${folder}. XML_OUTPUT_DIR ${CMAKE_BINARY_DIR}/results/recorded
-      DISCOVERY_TIMEOUT 60 PROPERTIES TIMEOUT 300)
+      NO_PRETTY_VALUES DISCOVERY_TIMEOUT 60 PROPERTIES TIMEOUT 300)
   endif()
 endfunction()

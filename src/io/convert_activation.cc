@@ -45,11 +45,12 @@ Status celu(NodeCall& call) {
   LT_RETURN_IF_ERROR(only_floats(call));
   const double alpha = real_attr(call.node(), "alpha", 1);
   if (alpha == 0) return error(ErrorCode::kInput, "alpha is 0");
-  LT_ASSIGN(const ValueId x, call.value(0));
+  LT_ASSIGN(ValueId x, call.value(0));
   if (alpha == 1) return call.result("Elu", {x}, {{"alpha", 1.0}});
+  LT_ASSIGN(x, call.wide(x));
   LT_ASSIGN(const ValueId divided, scaled(call, x, 1 / alpha));
   LT_ASSIGN(const ValueId elu, call.emit("Elu", {divided}, {{"alpha", 1.0}}));
-  return call.result("AffineScalar", {elu}, {{"scale", alpha}, {"shift", 0.0}});
+  return call.result_as(call.dtype(0), "AffineScalar", {elu}, {{"scale", alpha}, {"shift", 0.0}});
 }
 
 // A softmax that is 0 where all of x along the axis is -inf, and through which nothing flows back

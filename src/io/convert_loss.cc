@@ -93,11 +93,13 @@ Status negative_log_likelihood(NodeCall& call, ValueId log_probabilities) {
   }
   LT_ASSIGN(const ValueId share, call.emit("Mul", {weighted.weights, picked}));
   if (whole) return call.result("Neg", {share});
-  LT_ASSIGN(const ValueId loss, call.emit("Neg", {share}));
+  LT_ASSIGN(ValueId loss, call.emit("Neg", {share}));
   if (reduction == "sum") return call.result("ReduceSum", {loss}, axes);
+  LT_ASSIGN(loss, call.wide(loss));
+  LT_ASSIGN(const ValueId weights, call.wide(weighted.weights));
   LT_ASSIGN(const ValueId total, call.emit("ReduceSum", {loss}, axes));
-  LT_ASSIGN(const ValueId weight, call.emit("ReduceSum", {weighted.weights}, axes));
-  return call.result("Div", {total, weight});
+  LT_ASSIGN(const ValueId weight, call.emit("ReduceSum", {weights}, axes));
+  return call.result_as(call.dtype(0), "Div", {total, weight});
 }
 
 Status likelihood(NodeCall& call) {

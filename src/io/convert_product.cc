@@ -93,7 +93,8 @@ Result<ValueId> scaled_by(NodeCall& call, ValueId x, double factor) {
 }
 
 // alpha A B + beta C: C is the bias when it is a vector as wide as the result, else an addition of
-// its own.
+// its own. A B of 16 bits that alpha scales is computed in f32: it may be larger than what it
+// becomes.
 Status gemm(NodeCall& call) {
   const double alpha = real_attr(call.node(), "alpha", 1.0),
                beta = real_attr(call.node(), "beta", 1.0);
@@ -114,6 +115,10 @@ Status gemm(NodeCall& call) {
   if (operands[1].transposed) attrs["trans_b"] = int64_t{1};
   const bool has_c = call.has(2) && beta != 0;
   const bool bias = has_c && alpha == 1.0 && beta == 1.0 && call.dims(2) == ir::Dims{columns};
+  if (alpha != 1.0)
+    for (Operand& each : operands) {
+      LT_ASSIGN(each.value, call.wide(each.value));
+    }
   std::vector<ValueId> inputs = {operands[0].value, operands[1].value};
   if (bias) {
     LT_ASSIGN(const ValueId c, call.value(2));
@@ -122,11 +127,14 @@ Status gemm(NodeCall& call) {
   if (bias || (!has_c && alpha == 1.0))
     return call.result("MatMul", std::move(inputs), std::move(attrs));
   LT_ASSIGN(const ValueId product, call.emit("MatMul", std::move(inputs), std::move(attrs)));
-  if (!has_c) return call.result("AffineScalar", {product}, {{"scale", alpha}, {"shift", 0.0}});
+  const DType type = call.dtype(0);
+  const ir::Attrs by_alpha = {{"scale", alpha}, {"shift", 0.0}};
+  if (!has_c) return call.result_as(type, "AffineScalar", {product}, by_alpha);
   LT_ASSIGN(const ValueId left, scaled_by(call, product, alpha));
-  LT_ASSIGN(const ValueId c, call.value(2));
+  LT_ASSIGN(ValueId c, call.value(2));
+  LT_ASSIGN(c, call.as_type(c, call.of(left).dtype));
   LT_ASSIGN(const ValueId right, scaled_by(call, c, beta));
-  return call.result("Add", {left, right});
+  return call.result_as(type, "Add", {left, right});
 }
 
 constexpr ConvertRow kProductRows[] = {{"MatMul", 2, mat_mul}, {"Gemm", 2, gemm}};

@@ -26,8 +26,23 @@ def as_written(node: Node) -> Node:
                                                      for key, value in node.attrs.items()})
 
 
-def torch_step(graph: Graph, inputs: dict, constants: dict, target: np.ndarray, dtype) -> tuple[float, dict[str, np.ndarray], bool]:
-    """The loss, every float constant after the step, and whether the loss depends on one that is no scalar."""
+def shaken(made: torch.Tensor, noise: float, rng: np.random.Generator) -> torch.Tensor:
+    """A result, and the gradient that comes back to it, moved as rounding would: by an ulp of each element and of the largest."""
+    def move(x):
+        factor, shift = (torch.from_numpy(np.array(noise * rng.standard_normal(x.shape))).to(x.dtype) for _ in range(2))
+        finite = x.detach()[torch.isfinite(x.detach())]
+        return x * (1 + factor) + shift * (finite.abs().max() if finite.numel() else 0)
+
+    moved = move(made)
+    if moved.requires_grad:
+        moved.register_hook(move)
+    return moved
+
+
+def torch_step(graph: Graph, inputs: dict, constants: dict, target: np.ndarray, dtype,
+               shake=None) -> tuple[float, dict[str, np.ndarray], bool]:
+    """The loss, every float constant after the step, and whether the loss depends on one that is no scalar. What an op computes
+    with rounding goes through `shake` where there is one."""
     def tensor(array):
         made = torch.from_numpy(np.array(array))
         return made.to(dtype) if made.is_floating_point() else made
@@ -40,11 +55,14 @@ def torch_step(graph: Graph, inputs: dict, constants: dict, target: np.ndarray, 
     statistics = {name for node in graph.nodes if node.op == "BatchNormalization" for name in node.inputs[3:]}
     for name in statistics:
         values[name] = values[name].detach()
+    still = graph.shaping() if shake else ()
     for node in graph.nodes:
         result = ROWS[node.op](as_written(node), *[values[name] if name else None for name in node.inputs])
         results = result if isinstance(result, tuple) else (result,)
         for name, made in zip(node.outputs, results):
-            values[name] = made.to(dtype) if made.is_floating_point() else made
+            made = made.to(dtype) if made.is_floating_point() else made
+            rounds = made.is_floating_point() and node.op not in judge.EXACT and name not in still
+            values[name] = shake(made) if shake and rounds else made
     loss = (values[graph.outputs[0]] - tensor(target)).square().mean()
     if loss.requires_grad:
         loss.backward()
@@ -140,8 +158,9 @@ def hold(graph: Graph, ours: dict, theirs: dict, target, rng) -> None:
         moved = [{name: array * (1 + noise * rng.standard_normal(array.shape)) if array.dtype.kind == "f" and name not in still
                   else array for name, array in group.items()} for group in (graph.inputs, graph.constants)]
         single = sample == 0 and real == np.float32
+        shake = None if single else lambda made: shaken(made, noise, rng)
         _, noisy, _ = torch_step(graph, *([graph.inputs, graph.constants] if single else moved), target,
-                              torch.float32 if single else torch.float64)
+                                 torch.float32 if single else torch.float64, shake)
         for name in doubtful:
             spread[name] = max(spread[name], float(judge.difference(noisy[name], theirs[name]).max()))
     for name in doubtful:

@@ -329,6 +329,7 @@ SEVERAL_OPS = {
     "ReduceLogSum": (9000, {}, 18, {"b": np.array([1])}), "ReduceLogSumExp": (300, {}, 18, {"b": np.array([1])}),
     "LpNormalization": (300, {"axis": 1}, 22, {}), "MeanVarianceNormalization": (300, {"axes": [0, 2]}, 13, {}),
     "LpPool": (300, {"kernel_shape": [8]}, 22, {}), "GlobalLpPool": (300, {}, 21, {}),
+    "Celu": (40000, {"alpha": 0.25}, 12, {}),
     "Mean": (40000, {}, 13, {"b": None, "c": None}), "Sum": (40000, {}, 13, {"b": None, "c": None}),
 }
 
@@ -348,6 +349,37 @@ def test_nodes_of_several_ops_do_not_overflow_between_them(op, dtype, lowtide, t
     assert got.dtype == dtype and np.isfinite(expected).all() and expected.any()
     ulp = float(ml_dtypes.finfo(dtype).eps)
     np.testing.assert_allclose(got.astype(np.float64), expected, rtol=ulp, atol=ulp * np.abs(expected).max())
+
+
+@pytest.mark.parametrize("with_c", [False, True])
+def test_a_scaled_product_of_16_bits_does_not_overflow(with_c, lowtide, tmp_path):
+    rng = np.random.default_rng(23)
+    a, b, c = (rng.uniform(100, 300, shape).astype(np.float16) for shape in ((5, 40), (40, 3), (3,)))
+    inputs = {"a": a, "b": b} | ({"c": c} if with_c else {})
+    attrs = {"alpha": 1 / 64, "beta": 2.0}
+    expected = a.astype(np.float64) @ b / 64 + (2 * c.astype(np.float64) if with_c else 0)
+    assert 64 * expected.min() > np.finfo(np.float16).max > expected.max()
+    got = ours(lowtide, tmp_path, model_of("Gemm", inputs, attrs, 13, {}).SerializeToString(), inputs)
+    assert got.dtype == np.float16
+    np.testing.assert_allclose(got.astype(np.float64), expected, rtol=1e-3)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("op", ["NegativeLogLikelihoodLoss", "SoftmaxCrossEntropyLoss"])
+def test_a_mean_loss_of_16_bits_does_not_overflow(op, weighted, lowtide, tmp_path):
+    """9,000 rows that lose about 20 each; one class is ignored."""
+    rng = np.random.default_rng(24)
+    scores, labels = rng.uniform(-40, 0, (9000, 4)).astype(np.float16), rng.integers(0, 4, 9000)
+    constants = {"c": np.array([0.5, 1, 2, 1], np.float16)} if weighted else {}
+    x = scores.astype(np.float64)
+    if op == "SoftmaxCrossEntropyLoss":
+        x = x - np.log(np.exp(x).sum(1, keepdims=True))
+    weights = (constants["c"].astype(np.float64) if weighted else np.ones(4)) * [1, 1, 1, 0]
+    share = weights[labels]
+    expected = -(share * x[np.arange(9000), labels]).sum() / share.sum()
+    inputs = {"a": scores, "b": labels}
+    got = ours(lowtide, tmp_path, model_of(op, inputs, {"ignore_index": 3}, 13, constants).SerializeToString(), inputs)
+    np.testing.assert_allclose(got.astype(np.float64), expected, rtol=2e-3)
 
 
 @pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16])

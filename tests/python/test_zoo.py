@@ -12,7 +12,7 @@ pytest.importorskip("onnxruntime")
 import zoo_cases  # noqa: E402
 import zoo_judge  # noqa: E402
 import zoo_training  # noqa: E402
-from lowtide_cli import program  # noqa: E402
+from lowtide_cli import program, run, run_json  # noqa: E402
 
 FORWARD = ["mobilenet_v2", "googlenet", "swin_script", "ssd", "yolo_script", "super_resolution", "crnn", "keyword_gru",
            "lstm_language_model", "plain_rnn", "bert_script", "deep_and_cross", "edge_convolution_script", "keras_mobilenet",
@@ -48,6 +48,21 @@ def test_gradients_and_updates_are_those_of_pytorch(name):
     verdict = zoo_training.judged(name)
     assert verdict["status"] == "taken", verdict
     assert verdict["parameters"] > 0 and verdict["arena_bytes"] > 0, verdict
+
+
+def test_a_step_of_short_ops_has_plans_under_every_budget(tmp_path):
+    """MobileNetV3's ops take microseconds: what a budget proves has to hold at that scale too. `plan` ends with an error for
+    a plan that does not verify."""
+    model = zoo_cases.zoo_path("mobilenet_v3", training=True)
+    step = ["plan", model, "--train", "--dim", "batch=2", "--dropout", "off", "--threads", 1]
+    free = run_json(*step)
+    claimed = []
+    for tenth in range(1, 10):
+        budget = int(free["arena_bytes"] * (0.5 + tenth / 20))
+        path = tmp_path / f"{tenth}.lt"
+        claimed.append(run_json(*step, "--effort", 0.1, "--budget", budget, "-o", path)["lower_bound_seconds"])
+        assert run("verify", path).returncode == 0
+    assert claimed == sorted(claimed, reverse=True) and claimed[0] > free["once_seconds"], claimed
 
 
 @pytest.mark.parametrize("name", REFUSED)

@@ -183,17 +183,19 @@ void adamw(float* param, const float* grad, float* m, float* v, int64_t n, const
   }
 }
 
+// Without weight decay an infinite parameter (a mask) is not multiplied by it: 0 times infinity is NaN.
 void sgd(float* param, const float* grad, float* momentum, int64_t n, const SgdStep& s) {
   const SgdStep k = s;
+  const bool decays = k.weight_decay != 0.0f;
   if (momentum == nullptr) {
 #pragma omp simd
     for (int64_t i = 0; i < n; ++i)
-      param[i] -= k.learning_rate * (grad[i] + k.weight_decay * param[i]);
+      param[i] -= k.learning_rate * (grad[i] + (decays ? k.weight_decay * param[i] : 0.0f));
     return;
   }
 #pragma omp simd
   for (int64_t i = 0; i < n; ++i) {
-    const float g = grad[i] + k.weight_decay * param[i];
+    const float g = grad[i] + (decays ? k.weight_decay * param[i] : 0.0f);
     const float b = k.momentum * momentum[i] + g;
     momentum[i] = b;
     param[i] -= k.learning_rate * b;

@@ -240,7 +240,7 @@ void WideLoops::adamw(double* param, const double* grad, double* m, double* v, i
 void WideLoops::sgd(double* param, const double* grad, double* momentum, int64_t n,
                     const SgdStepOf<double>& k) {
   for (int64_t i = 0; i < n; ++i) {
-    double step = grad[i] + k.weight_decay * param[i];
+    double step = grad[i] + (k.weight_decay != 0 ? k.weight_decay * param[i] : 0);
     if (momentum != nullptr) step = momentum[i] = k.momentum * momentum[i] + step;
     param[i] -= k.learning_rate * step;
   }

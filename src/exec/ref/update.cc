@@ -17,7 +17,7 @@ struct SgdKernel {
     const T decay = static_cast<T>(call.attrs.real("weight_decay"));
     for (int64_t e = 0; e < param.count(); ++e) {
       const T p = get<T>(param, e);
-      T step = get<T>(grad, e) + decay * p;
+      T step = get<T>(grad, e) + (decay != 0 ? decay * p : 0);  // 0 times an infinite p is NaN
       if (momentum) {
         step += keep * get<T>(*momentum, e);
         set<T>(call.out[1], e, step);
