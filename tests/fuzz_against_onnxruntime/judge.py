@@ -21,6 +21,7 @@ EXACT = {
     "Relu", "Reshape", "ReverseSequence", "Round", "ScatterElements", "ScatterND", "Shape", "Sign", "Size", "Slice", "SpaceToDepth",
     "Split", "Squeeze", "ThresholdedRelu", "Tile", "TopK", "Transpose", "Trilu", "Unique", "Unsqueeze", "Where",
 }
+RECURRENT = {"GRU", "LSTM", "RNN"}
 
 
 def difference(ours: np.ndarray, theirs: np.ndarray) -> np.ndarray:
@@ -41,19 +42,21 @@ def plainly_equal(ours: np.ndarray, theirs: np.ndarray) -> bool:
     return bool(np.all(difference(ours, theirs) <= PLAIN[theirs.dtype] * (1 + (finite.max() if finite.size else 0))))
 
 
-def moved(array: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+def moved(array: np.ndarray, rng: np.random.Generator, whole_too: bool = False) -> np.ndarray:
     """By about an ulp, but for small whole numbers, which are exact on purpose."""
     if array.dtype not in NOISE:
         return array
     shift = 1 + NOISE[array.dtype] * rng.standard_normal(array.shape)
-    whole = (array == np.floor(array)) & (np.abs(array) < 1000)
+    whole = (array == np.floor(array)) & (np.abs(array) < 1000) & (not whole_too)
     return np.where(whole, array, (array * shift).astype(array.dtype)).astype(array.dtype)
 
 
 def with_noise(graph: Graph, rng: np.random.Generator) -> Graph:
-    """The graph with its floats moved: what it is fed, its constants, and whatever an op computes with rounding."""
+    """The graph with its floats moved: what it is fed, its constants, and whatever an op computes with rounding. A recurrent op
+    rounds between its steps, which only what it reads can stand for."""
     still = graph.shaping()
-    inputs, constants = ({name: array if name in still else moved(array, rng) for name, array in group.items()}
+    repeated = {name for node in graph.nodes if node.op in RECURRENT for name in node.inputs}
+    inputs, constants = ({name: array if name in still else moved(array, rng, name in repeated) for name, array in group.items()}
                          for group in (graph.inputs, graph.constants))
     nodes, types = [], dict(graph.types)
     for node in graph.nodes:
