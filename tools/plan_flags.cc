@@ -33,8 +33,8 @@ Status parse_dim(const std::string& text, std::map<std::string, int64_t, std::le
 
 Status check_flags(const CLI::App& command, const PlanFlags& flags) {
   const PlanOptions& options = flags.options;
-  for (const char* flag :
-       {"--loss", "--optimizer", "--learning-rate", "--weight-decay", "--momentum", "--dropout"})
+  for (const char* flag : {"--loss", "--loss-output", "--optimizer", "--learning-rate",
+                           "--weight-decay", "--momentum", "--dropout"})
     LT_RETURN_IF_ERROR(needs(command, flag, options.train, "--train"));
   LT_RETURN_IF_ERROR(needs(command, "--link", !options.swap.empty(), "--swap"));
   LT_RETURN_IF_ERROR(needs(command, "--prove", options.swap.empty(), "a plan without --swap"));
@@ -48,8 +48,14 @@ Status check_flags(const CLI::App& command, const PlanFlags& flags) {
 void add_training_flags(CLI::App* command, PlanFlags& flags) {
   PlanOptions& options = flags.options;
   command->add_flag("--train", options.train, "plan a training step: loss, gradients, updates");
-  command->add_option("--loss", options.loss, "cross-entropy or mse")
-      ->check(one_of({"cross-entropy", "mse"}));
+  command
+      ->add_option("--loss", options.loss,
+                   "cross-entropy, mse, or model: the output is the loss already")
+      ->check(one_of({"cross-entropy", "mse", "model"}));
+  command
+      ->add_option("--loss-output", options.loss_output,
+                   "the output that the loss is of; default: the first of floats")
+      ->default_str("");
   command->add_option("--optimizer", options.optimizer, "adamw or sgd")
       ->check(one_of({"adamw", "sgd"}));
   command->add_option("--learning-rate", options.learning_rate, "of the optimizer")

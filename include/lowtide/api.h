@@ -78,7 +78,8 @@ struct PlanProgress {
 
 struct PlanOptions {
   bool train = false;                  // append loss, gradients and updates
-  std::string loss = "cross-entropy";  // or "mse"
+  std::string loss = "cross-entropy";  // or "mse", or "model": the output is the loss already
+  std::string loss_output = {};        // what the loss is of; empty: the first output of floats
   std::string optimizer = "adamw";     // or "sgd"
   double learning_rate = 1e-3;
   double weight_decay = 0.01;

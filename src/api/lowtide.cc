@@ -57,7 +57,10 @@ Result<Model> Model::read(const std::string& path, const ReadOptions& options) {
   door.training = options.training;
   door.dropout = options.dropout;
   auto state = std::make_unique<State>();
+  std::vector<std::string> notes;
+  door.notes = &notes;
   LT_ASSIGN(state->graph, io::read_onnx(path, door));
+  for (const std::string& note : notes) state->notes.push_back(printable(note, kMostFinding));
   if (state->graph.name.empty() || state->graph.name == "main_graph")
     state->graph.name = std::filesystem::path(path).stem().string();
   state->origin = path;

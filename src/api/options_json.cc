@@ -160,6 +160,7 @@ Result<PlanOptions> parse_plan_options(std::string_view json) {
   Members members(json);
   members.boolean("train", options.train)
       .word("loss", options.loss)
+      .word("loss_output", options.loss_output)
       .word("optimizer", options.optimizer)
       .real("learning_rate", options.learning_rate)
       .real("weight_decay", options.weight_decay)

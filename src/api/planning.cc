@@ -30,6 +30,7 @@ std::map<std::string, std::string, std::less<>> provenance(
   facts["train"] = options.train ? "yes" : "no";
   if (!options.train) return facts;
   facts["loss"] = options.loss;
+  if (!options.loss_output.empty()) facts["loss_output"] = options.loss_output;
   facts["optimizer"] = options.optimizer;
   facts["learning_rate"] = fmt::format("{}", options.learning_rate);
   facts["weight_decay"] = fmt::format("{}", options.weight_decay);
@@ -180,15 +181,18 @@ Result<pipeline::OptimizeOptions> pipeline_options(const PlanOptions& options) {
   LT_RETURN_IF_ERROR(find_slow_tiers(options, result));
   if (!options.train) return result;
   autodiff::TrainingOptions training;
-  if (options.loss == "cross-entropy") {
-    training.loss.kind = autodiff::LossKind::kCrossEntropy;
-  } else if (options.loss == "mse") {
-    training.loss.kind = autodiff::LossKind::kMeanSquaredError;
-  } else {
-    return error(
-        ErrorCode::kUsage,
-        fmt::format("--loss: '{}' is not known; known are cross-entropy, mse", options.loss));
+  bool known = false;
+  for (const auto kind : {autodiff::LossKind::kCrossEntropy, autodiff::LossKind::kMeanSquaredError,
+                          autodiff::LossKind::kModelOutput}) {
+    if (options.loss != autodiff::name(kind)) continue;
+    training.loss.kind = kind;
+    known = true;
   }
+  if (!known)
+    return error(ErrorCode::kUsage,
+                 fmt::format("--loss: '{}' is not known; known are cross-entropy, mse, model",
+                             options.loss));
+  training.loss.output = options.loss_output;
   if (options.optimizer == "adamw") {
     training.optimizer.kind = autodiff::OptimizerKind::kAdamW;
   } else if (options.optimizer == "sgd") {
@@ -245,6 +249,7 @@ std::unique_ptr<Plan::State> finish_plan(pipeline::Optimized optimized, const Pl
                     cost::print(planning.options.costs->device()));
   auto state = std::make_unique<Plan::State>();
   state->facts = planning_facts(optimized, model.state().reading_seconds);
+  state->facts.notes = model.state().notes;
   state->plan = std::move(optimized.plan);
   state->verified = true;  // the pipeline hands out no other
   return state;

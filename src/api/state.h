@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "ir/graph.h"
 #include "lowtide/api.h"
@@ -13,7 +14,8 @@ namespace lowtide {
 
 struct Model::State {
   ir::Graph graph;
-  std::string origin;  // the path it was read from, for messages
+  std::string origin;              // the path it was read from, for messages
+  std::vector<std::string> notes;  // of reading it, fit to be printed
   double reading_seconds = 0;
 };
 

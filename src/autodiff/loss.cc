@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "ops/op_table.h"
+#include "ops/signature.h"
 
 namespace lowtide::autodiff {
 namespace {
@@ -26,25 +27,32 @@ Result<ir::ValueId> chosen_output(const ir::Graph& graph, const LossOptions& opt
   const std::vector<ir::ValueId> outputs = model_outputs(graph);
   if (options.output.empty()) {
     if (outputs.empty()) return bad(fmt::format("the model '{}' has no output", graph.name));
-    // What is there before the step (an input that is also an output) is nobody's loss.
+    // What is there before the step (an input that is also an output) is nobody's loss, and whole
+    // numbers (the label that a classifier chose) are none.
     const auto computed = std::find_if(outputs.begin(), outputs.end(), [&](ir::ValueId id) {
-      return graph.value(id).producer.valid();
+      return graph.value(id).producer.valid() && is_float(graph.value(id).dtype);
     });
     return computed == outputs.end() ? outputs.front() : *computed;
   }
-  if (const auto found = graph.find_value(options.output)) return *found;
-  return bad(fmt::format("the model '{}' has no value '{}'", graph.name, options.output));
+  std::string names;
+  for (const ir::ValueId id : outputs) {
+    const std::string& name = graph.value(id).name;
+    if (name == options.output) return id;
+    names += (names.empty() ? "" : ", ") + name;
+  }
+  return bad(
+      fmt::format("the model '{}' has no output '{}', but {}", graph.name, options.output, names));
 }
 
 // The step's loss and what is fed to it are found by their names, so these must be free.
 Status check_names(const ir::Graph& graph, std::string_view fed) {
   for (const std::string_view name : {std::string_view("loss"), fed})
-    if (graph.find_value(name))
+    if (!name.empty() && graph.find_value(name))
       return error(
           ErrorCode::kUsage,
           fmt::format(
               "the model '{}' has a value named '{}', which is the name of the attached {}: "
-              "rename it in the model",
+              "rename it in the model, or take the model's own loss (--loss model)",
               graph.name, name, name == "loss" ? "loss" : "loss's input"));
   return {};
 }
@@ -87,7 +95,26 @@ Result<ir::ValueId> cross_entropy(ir::Graph& graph, ir::ValueId logits,
   return append_loss(graph, "CrossEntropy", {logits, labels}, std::move(attrs));
 }
 
+// The model's own loss, under the name by which losses are found.
+Result<ir::ValueId> own_loss(ir::Graph& graph, ir::ValueId output) {
+  const ir::Value value = graph.value(output);
+  const bool one = std::all_of(value.dims.begin(), value.dims.end(),
+                               [](const sym::Expr& dim) { return dim == sym::Expr(1); });
+  if (!one)
+    return bad(fmt::format("the output '{}' has dims {}; the model's own loss is one number",
+                           value.name, ops::print(value.dims)));
+  if (value.name == "loss" && value.dims.empty()) return output;
+  LT_RETURN_IF_ERROR(check_names(graph, ""));
+  if (value.dims.empty()) return append_loss(graph, "Copy", {output}, {});
+  return append_loss(graph, "Reshape", {output}, {{"shape", std::vector<sym::Expr>{}}});
+}
+
 }  // namespace
+
+std::string_view name(LossKind kind) {
+  constexpr std::string_view kNames[] = {"cross-entropy", "mse", "model"};
+  return kNames[static_cast<size_t>(kind)];
+}
 
 Result<ir::ValueId> attach_loss(ir::Graph& graph, const LossOptions& options) {
   LT_ASSIGN(const ir::ValueId output, chosen_output(graph, options));
@@ -108,10 +135,10 @@ Result<ir::ValueId> attach_loss(ir::Graph& graph, const LossOptions& options) {
       LT_ASSIGN(loss, append_loss(graph, "MseLoss", {output, target}, {}));
       break;
     }
-    case LossKind::kModelOutput:
-      if (!value.dims.empty())
-        return bad(fmt::format("the output '{}' is not a scalar and so no loss", value.name));
+    case LossKind::kModelOutput: {
+      LT_ASSIGN(loss, own_loss(graph, output));
       break;
+    }
   }
   if (!options.keep_outputs)
     for (const ir::ValueId id : model_outputs(graph)) graph.set_output(id, false);

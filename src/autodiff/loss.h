@@ -4,11 +4,12 @@
 //   c, h, w] -> [n, h, w].
 //                   A language model's labels are given already shifted by one.
 //   mean squared    the target has the dims of the output
-//   none            the output is the loss already
+//   none            the output, one number, is the loss already
 #pragma once
 
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "base/result.h"
 #include "ir/graph.h"
@@ -16,10 +17,12 @@
 namespace lowtide::autodiff {
 
 enum class LossKind : uint8_t { kCrossEntropy, kMeanSquaredError, kModelOutput };
+// As users write it: cross-entropy, mse, model.
+std::string_view name(LossKind kind);
 
 struct LossOptions {
   LossKind kind = LossKind::kCrossEntropy;
-  std::string output = {};  // of the forward graph; empty: the first one
+  std::string output = {};  // of the forward graph; empty: the first one of floats
   // Default: the last for rank 3, 1 for rank 2 and for images (rank 4 and more).
   std::optional<int64_t> class_axis = {};
   std::optional<int64_t> ignore_index = {};  // labels that do not count; absent: all count

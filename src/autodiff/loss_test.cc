@@ -42,6 +42,46 @@ TEST(LossNames, AreTheOnesThatCallersLookFor) {
   EXPECT_TRUE(squared.find_value("target"));
 }
 
+// A sum over all dims, and the same as [1 1].
+TEST(LossOfTheModel, IsItsOwnOutputUnderTheNameOfLosses) {
+  for (const int64_t keep : {0, 1}) {
+    ir::Graph graph = graph_with("x");
+    const ir::ValueId x = graph.outputs()[0];
+    graph.set_output(x, false);
+    const auto sum = ops::append(graph, "ReduceSum", {x},
+                                 {{"axes", std::vector<sym::Expr>{0, 1}}, {"keepdims", keep}});
+    ASSERT_TRUE(sum);
+    const ir::ValueId total = graph.op(*sum).outputs[0];
+    graph.set_output(total, true);
+    const auto loss = attach_loss(graph, {.kind = LossKind::kModelOutput});
+    ASSERT_TRUE(loss) << loss.error().message;
+    EXPECT_EQ(graph.value(*loss).name, "loss");
+    EXPECT_TRUE(graph.value(*loss).dims.empty());
+    EXPECT_EQ(graph.outputs(), std::vector{*loss});
+    EXPECT_FALSE(graph.find_value("labels") || graph.find_value("target"));
+  }
+  ir::Graph large = graph_with("x");
+  const auto refused = attach_loss(large, {.kind = LossKind::kModelOutput});
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().message,
+            "the output 'x' has dims [2, 3]; the model's own loss is one number");
+}
+
+TEST(LossOutput, MayBeChosenByName) {
+  ir::Graph graph = graph_with("x");
+  const auto made = ops::append(graph, "Exp", {graph.outputs()[0]}, {});
+  ASSERT_TRUE(made);
+  const ir::ValueId y = graph.op(*made).outputs[0];
+  graph.set_output(y, true);
+  const auto unknown = attach_loss(graph, {.output = "z"});
+  ASSERT_FALSE(unknown);
+  EXPECT_EQ(unknown.error().message,
+            "the model 'net' has no output 'z', but x, " + graph.value(y).name);
+  const auto loss = attach_loss(graph, {.output = "x"});
+  ASSERT_TRUE(loss);
+  EXPECT_EQ(graph.value(graph.op(graph.value(*loss).producer).inputs[0]).name, "x");
+}
+
 TEST(LossOutput, IsTheFirstThatTheModelLists) {
   for (const bool early_first : {false, true}) {
     ir::Graph graph = graph_with("x");
@@ -65,10 +105,10 @@ TEST(LossOutput, IsTheFirstThatTheModelLists) {
 TEST(LossNames, AClashIsRefused) {
   EXPECT_EQ(error_of("loss", LossKind::kCrossEntropy),
             "the model 'net' has a value named 'loss', which is the name of the attached loss: "
-            "rename it in the model");
+            "rename it in the model, or take the model's own loss (--loss model)");
   EXPECT_EQ(error_of("labels", LossKind::kCrossEntropy),
             "the model 'net' has a value named 'labels', which is the name of the attached loss's "
-            "input: rename it in the model");
+            "input: rename it in the model, or take the model's own loss (--loss model)");
   EXPECT_NE(error_of("loss", LossKind::kMeanSquaredError), "");
   EXPECT_NE(error_of("target", LossKind::kMeanSquaredError), "");
   EXPECT_EQ(error_of("labels", LossKind::kMeanSquaredError), "");

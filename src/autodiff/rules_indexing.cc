@@ -38,16 +38,45 @@ Status gather_nd_rule(RuleContext& c) {
   return give_added_at(c, "ScatterND", c.input(1), c.attrs());
 }
 
+// 1 where two tensors are equal, 0 elsewhere, as floats of dy's type.
+Result<ValueId> where_equal(RuleContext& c, ValueId a, ValueId b) {
+  LT_ASSIGN(const ValueId equal, c.make("Equal", {a, b}));
+  LT_ASSIGN(const ValueId dy, c.dy());
+  return c.make("Cast", {equal}, {{"to", std::string(name(c.dtype(dy)))}});
+}
+
+// The largest or smallest of an element and of what is written there: all that are equal to it have
+// the same share of the gradient, as PyTorch's scatter_reduce gives it.
+Status scattered_extreme(RuleContext& c, std::string_view read, const ir::Attrs& where) {
+  const ValueId data = c.input(0), places = c.input(1), updates = c.input(2);
+  LT_ASSIGN(const ValueId dy, c.dy());
+  LT_ASSIGN(const ValueId there, c.make(read, {c.output(0), places}, where));
+  LT_ASSIGN(const ValueId stayed, where_equal(c, data, c.output(0)));
+  LT_ASSIGN(const ValueId reached, where_equal(c, updates, there));
+  LT_ASSIGN(const ValueId count, c.make(c.kind(), {stayed, places, reached},
+                                        with(where, {{"reduction", std::string("add")}})));
+  LT_ASSIGN(const ValueId share, c.make("Div", {dy, count}));
+  if (c.needs(0)) {
+    LT_ASSIGN(const ValueId ddata, c.make("Mul", {share, stayed}));
+    LT_RETURN_IF_ERROR(c.give(0, ddata));
+  }
+  if (!c.needs(2)) return {};
+  LT_ASSIGN(const ValueId shares, c.make(read, {share, places}, where));
+  LT_ASSIGN(const ValueId dupdates, c.make("Mul", {shares, reached}));
+  return c.give(2, dupdates);
+}
+
 // Written: the data's gradient is lost there, and is the update's. Added: both have it. Of two
 // updates at one place each is taken to be the one that stays.
 Status scatter_rule(RuleContext& c, std::string_view read, const ir::Attrs& where) {
   std::string reduction = "none";
   if (const auto found = c.attrs().find("reduction"); found != c.attrs().end())
     reduction = std::get<std::string>(found->second);
+  if (reduction == "max" || reduction == "min") return scattered_extreme(c, read, where);
   if (reduction != "none" && reduction != "add")
-    return error(
-        ErrorCode::kInput,
-        fmt::format("{}: reduction {} has no gradient, only none and add", c.what(), reduction));
+    return error(ErrorCode::kInput,
+                 fmt::format("{}: reduction {} has no gradient, only none, add, max and min",
+                             c.what(), reduction));
   LT_ASSIGN(const ValueId dy, c.dy());
   if (c.needs(0)) {
     ValueId ddata = dy;

@@ -108,6 +108,7 @@ Result<ir::Graph> Conversion::run() {
     if (!status) return node_error(model_, model_.nodes[n], status.error());
   }
   LT_RETURN_IF_ERROR(check_declared());
+  note_untold();
   LT_RETURN_IF_ERROR(mark_outputs());
   LT_ASSIGN(graph_, ops::keep_overwritten(std::move(graph_)));
   LT_RETURN_IF_ERROR(ir::check(graph_));
@@ -316,14 +317,18 @@ std::optional<ir::Dims> Conversion::dims_of(const Slot& slot) const {
   return dims;
 }
 
-// What the file declares of a value against what follows from its node: the rank, and every dim
-// that is a number in both. Symbols are not compared: exporters name them freely.
+// What the file declares of a value against what follows from its node. Another rank is an error,
+// as ONNX Runtime has it; another size is passed over with a note, since exporters leave sizes
+// behind that were true of the example they traced. Symbols are not compared: they are named
+// freely.
 Status Conversion::check_declared() const {
+  std::vector<std::string> stale;
   const auto check = [&](const OnnxValueInfo& info, const OnnxNode* maker) -> Status {
     const Slot* found = find_slot(info.name);
     const auto made = found == nullptr ? std::nullopt : dims_of(*found);
     if (!made || !info.has_shape) return {};
-    bool fits = made->size() == info.dims.size();
+    const bool same_rank = made->size() == info.dims.size();
+    bool fits = same_rank;
     for (size_t d = 0; fits && d < made->size(); ++d) {
       const auto declared = info.dims[d] ? info.dims[d]->constant() : std::nullopt;
       const auto inferred = (*made)[d].constant();
@@ -332,10 +337,12 @@ Status Conversion::check_declared() const {
     if (fits) return {};
     std::vector<std::string> inferred;
     for (const Expr& dim : *made) inferred.push_back(sym::print(dim));
-    return error(ErrorCode::kInput,
-                 fmt::format("{}: {}'{}' is declared as [{}], but its shape is [{}]", model_.origin,
-                             maker == nullptr ? "" : describe(*maker) + ": ", info.name,
-                             fmt::join(info.dim_text, ", "), fmt::join(inferred, ", ")));
+    std::string what = fmt::format("{}'{}' is declared as [{}], but its shape is [{}]",
+                                   maker == nullptr ? "" : describe(*maker) + ": ", info.name,
+                                   fmt::join(info.dim_text, ", "), fmt::join(inferred, ", "));
+    if (!same_rank) return error(ErrorCode::kInput, fmt::format("{}: {}", model_.origin, what));
+    stale.push_back(std::move(what));
+    return {};
   };
   std::map<std::string_view, const OnnxValueInfo*> outputs;
   for (const OnnxValueInfo& output : model_.outputs) outputs.emplace(output.name, &output);
@@ -349,7 +356,30 @@ Status Conversion::check_declared() const {
       }
     }
   for (const auto& [name, info] : outputs) LT_RETURN_IF_ERROR(check(*info, nullptr));
+  if (!stale.empty())
+    note(fmt::format("{}{}; what the nodes make counts", stale[0],
+                     stale.size() > 1 ? fmt::format(" (and {} more)", stale.size() - 1) : ""));
   return {};
+}
+
+void Conversion::note(std::string text) const {
+  if (options_.notes != nullptr) options_.notes->push_back(std::move(text));
+}
+
+// Floats of which a file that names its parameters says nothing: an exporter that computes with
+// parameters (1 + weight) leaves the result in their place.
+void Conversion::note_untold() const {
+  if (!options_.training) return;
+  const std::vector<std::string> untold = untold_floats(model_, roles_);
+  if (untold.empty()) return;
+  const size_t shown = std::min<size_t>(untold.size(), 3);
+  note(fmt::format(
+      "{} initializers of floats are not said to be parameters and stay as they are ({}{}); if "
+      "they "
+      "were computed from parameters, export the model in training form",
+      untold.size(),
+      fmt::join(untold.begin(), untold.begin() + static_cast<std::ptrdiff_t>(shown), ", "),
+      untold.size() > shown ? ", ..." : ""));
 }
 
 // The value that bears an output's name. What has another name (Identity, a Reshape that changes

@@ -71,6 +71,8 @@ class Conversion {
   Status mark_outputs();
   Result<ir::ValueId> named_output(const std::string& name);
   Status check_declared() const;
+  void note(std::string text) const;
+  void note_untold() const;
   std::optional<ir::Dims> dims_of(const Slot& slot) const;  // none: the slot holds nothing
 
   Result<ir::ValueId> parameter(const OnnxTensor& tensor);

@@ -54,7 +54,7 @@ Result<ValueId> beside(NodeCall& call, size_t i, const ir::Dims& dims) {
   LT_ASSIGN(const ValueId given, call.value(i));
   const ir::Dims own = call.of(given).dims;
   if (own.empty()) return given;
-  if (own.size() == 1 && own[0] == Expr(1) && dims.size() != 1)
+  if (own.size() == 1 && own[0] == Expr(1))  // for all of x, whatever the axis says
     return call.emit("Reshape", {given}, {{"shape", list(std::vector<Expr>{})}});
   LT_ASSIGN(const size_t axis, normal_axis(int_attr(call.node(), "axis", 1), dims.size()));
   const int64_t block = int_attr(call.node(), "block_size", 0);

@@ -137,8 +137,11 @@ Status conv_transpose(NodeCall& call) {
       sizes.push_back(full - Expr(window.pads[d] + window.pads[d + spatial]));
       continue;
     }
-    const Expr size =
-        given ? Expr((*shape)[shape->size() - spatial + d]) : extent * Expr(window.strides[d]);
+    // SAME: extent * stride. A kernel that reaches less far than a stride leaves no pads to remove,
+    // and the result ends with its last window.
+    const int64_t reach = window.dilations[d] * (window.kernel[d] - 1) + 1 + extra[d];
+    const Expr size = given ? Expr((*shape)[shape->size() - spatial + d])
+                            : full - Expr(std::max<int64_t>(reach - window.strides[d], 0));
     const auto total = (full - size).constant();
     if (!total) return error(ErrorCode::kInput, needs_number(full - size));
     const int64_t pad = std::max<int64_t>(*total, 0);

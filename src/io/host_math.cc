@@ -474,6 +474,24 @@ HostResult fold_cast_like(const HostCall& call) {
   return std::vector<HostValue>{std::move(value)};
 }
 
+// One number (the value of a Pad). Tables stay as small as they are and become floats in the plan.
+HostResult fold_dequantize(const HostCall& call) {
+  std::vector<double> given;  // x, scale, zero
+  for (size_t i = 0; i < 3; ++i) {
+    if (!call.has(i)) continue;
+    LT_ASSIGN(const std::vector<double> one, host_reals(call.in(i)));
+    if (one.size() != 1) return error(ErrorCode::kInput, "more than one number");
+    given.push_back(one[0]);
+  }
+  if (int_attr(call.node, "output_dtype", 0) != 0)
+    return error(ErrorCode::kInput, "a result of another type than the scale");
+  HostValue value;
+  value.dtype = call.in(1).dtype;
+  value.dims = call.in(0).dims;
+  value.reals = {round_to(value.dtype, (given[0] - (given.size() > 2 ? given[2] : 0)) * given[1])};
+  return std::vector<HostValue>{std::move(value)};
+}
+
 // ---- choice ----
 
 std::optional<Cell> choose_cell(const Cell& condition, const Cell& a, const Cell& b, DType dtype) {
@@ -568,6 +586,7 @@ constexpr HostRow kHostMathRows[] = {
     {"Reciprocal", 1, fold_real<[](double v) { return 1 / v; }>},
     {"Cast", 1, fold_cast},
     {"CastLike", 2, fold_cast_like},
+    {"DequantizeLinear", 2, fold_dequantize},
     {"Where", 3, fold_where},
     {"IsNaN", 1, fold_is_nan},
 };

@@ -50,6 +50,42 @@ constexpr std::array kShapeArithmetic = {
 constexpr KnownInputs kSettings[] = {
     {"Clip", 1}, {"Dropout", 1}, {"Pad", 1}, {"QuantizeLinear", 1}, {"DequantizeLinear", 1}};
 
+// Ends of names.
+constexpr const char* kBuffers[] = {"running_mean", "running_var", "inv_freq", "embed_scale"};
+
+// Ops of torch.export whose results it folds.
+constexpr std::array<std::string_view, 31> kTracedOps = {"val",
+                                                         "scalar_tensor_default",
+                                                         "scalar_tensor",
+                                                         "zeros",
+                                                         "zeros_like",
+                                                         "ones",
+                                                         "full",
+                                                         "full_like",
+                                                         "ones_like",
+                                                         "clone",
+                                                         "index",
+                                                         "lift_fresh_copy",
+                                                         "add",
+                                                         "sub",
+                                                         "mul",
+                                                         "div",
+                                                         "pow",
+                                                         "sqrt",
+                                                         "rsqrt",
+                                                         "neg",
+                                                         "exp",
+                                                         "log",
+                                                         "reciprocal",
+                                                         "arange",
+                                                         "view",
+                                                         "select",
+                                                         "unsqueeze",
+                                                         "expand",
+                                                         "_to_copy",
+                                                         "_tensor_constant",
+                                                         "c_lifted_tensor"};
+
 constexpr std::array kTables = {"Gather", "GatherND", "GatherElements"};
 
 constexpr std::array kProducts = {"Conv", "ConvTranspose", "Gemm", "MatMul"};
@@ -162,8 +198,19 @@ struct FileHabits {
       false;  // Constant nodes are weights, and no float initializer can be one
 };
 
-FileHabits habits_of(const OnnxModel& model, const Uses& uses,
-                     const std::map<std::string, std::string, std::less<>>& kinds) {
+using Kinds = std::map<std::string, std::string, std::less<>>;
+
+// What PyTorch's exporter says of inputs and initializers.
+Kinds kinds_of(const OnnxModel& model) {
+  Kinds kinds;
+  for (const OnnxValueInfo& input : model.inputs)
+    if (!input.kind.empty()) kinds[input.name] = input.kind;
+  for (const auto& [name, info] : model.value_info)
+    if (!info.kind.empty()) kinds[name] = info.kind;
+  return kinds;
+}
+
+FileHabits habits_of(const OnnxModel& model, const Uses& uses, const Kinds& kinds) {
   FileHabits habits;
   habits.pytorch_names = model.producer.starts_with("pytorch");
   for (const OnnxTensor& tensor : model.initializers) {
@@ -186,9 +233,23 @@ bool is_path_of_modules(const std::string& name) {
   return word && name.find("::") == std::string::npos && name.find('/') == std::string::npos;
 }
 
-// PyTorch's running statistics, also where they are not read by a BatchNormalization.
-bool is_statistic(const std::string& name) {
-  return name.ends_with("running_mean") || name.ends_with("running_var");
+// PyTorch's running statistics, also where they are not read by a BatchNormalization, and what
+// every library of transformers registers as a buffer.
+bool is_buffer(const std::string& name) {
+  return std::any_of(std::begin(kBuffers), std::end(kBuffers),
+                     [&](const char* end) { return name.ends_with(end); });
+}
+
+// "val_274", "scalar_tensor_default", "zeros_1": what torch.export calls the result of an op. One
+// number of that name is an exponent, an epsilon, a scale; a larger tensor may have been computed
+// from parameters.
+bool is_number_of_an_op(const OnnxTensor& tensor) {
+  if (tensor.element_count() != 1) return false;
+  std::string_view op = tensor.name;
+  const size_t end = op.find_last_not_of("0123456789");
+  if (end != std::string_view::npos && end + 1 < op.size() && op[end] == '_')
+    op = op.substr(0, end);
+  return std::find(kTracedOps.begin(), kTracedOps.end(), op) != kTracedOps.end();
 }
 
 TensorRole role_without_kind(const OnnxTensor& tensor, const Uses& uses, const FileHabits& habits) {
@@ -196,8 +257,9 @@ TensorRole role_without_kind(const OnnxTensor& tensor, const Uses& uses, const F
   const bool scalar = tensor.dims.empty();
   const bool weight = !scalar && uses.weights.contains(tensor.name);
   const bool named = habits.pytorch_names && !tensor.constant_node &&
-                     is_path_of_modules(tensor.name) && !uses.settings.contains(tensor.name);
-  if (named && is_statistic(tensor.name)) return TensorRole::kBuffer;
+                     is_path_of_modules(tensor.name) && !uses.settings.contains(tensor.name) &&
+                     !is_number_of_an_op(tensor);
+  if (named && is_buffer(tensor.name)) return TensorRole::kBuffer;
   if (uses.known.contains(tensor.name) && !weight) return TensorRole::kConstant;
   if (uses.starts.contains(tensor.name) && !weight && (!named || habits.tells_kinds))
     return TensorRole::kConstant;
@@ -235,15 +297,23 @@ void constants_to_initializers(OnnxModel& model) {
   model.nodes = std::move(nodes);
 }
 
+std::vector<std::string> untold_floats(const OnnxModel& model, const TensorRoles& roles) {
+  std::vector<std::string> names;
+  const auto told = kinds_of(model);
+  if (told.empty()) return names;
+  for (const OnnxTensor& tensor : model.initializers) {
+    const bool floats = tensor.dtype && is_float(*tensor.dtype) && tensor.element_count() > 1;
+    if (floats && !tensor.constant_node && !told.contains(tensor.name) &&
+        roles.at(tensor.name) == TensorRole::kConstant)
+      names.push_back(tensor.name);
+  }
+  return names;
+}
+
 TensorRoles tensor_roles(const OnnxModel& model) {
   const UseFinder finder(model);
   const Uses& uses = finder.uses();
-  std::map<std::string, std::string, std::less<>> kinds;
-  for (const OnnxValueInfo& input : model.inputs)
-    if (!input.kind.empty()) kinds[input.name] = input.kind;
-  for (const auto& [name, info] : model.value_info)
-    if (!info.kind.empty()) kinds[name] = info.kind;
-
+  const Kinds kinds = kinds_of(model);
   const FileHabits habits = habits_of(model, uses, kinds);
   TensorRoles roles;
   for (const OnnxTensor& tensor : model.initializers) {

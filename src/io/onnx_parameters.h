@@ -11,8 +11,8 @@
 //   4. external, of rank 1 or more                                             parameter
 //   Where no initializer of the file says what it is:
 //   5. PyTorch wrote the file and the name is one of its own, a path of modules: not "onnx::Mul_12"
-//      or "/Constant_output_0", which its folding made, and not a bound of a Clip or the like
-//                                                                              parameter
+//      or "/Constant_output_0", which its folding made, nor one number called after an op ("val_7",
+//      "scalar_tensor_default"), and not a bound of a Clip or the like         parameter
 //   6. rank 1 or more, added to a product with a weight                        parameter
 //   7. more than one element                                                   parameter
 //   8. otherwise                                                               constant
@@ -20,7 +20,8 @@
 // d, an epsilon or the half of a written-out GELU are not.
 // An integer or boolean buffer (position ids) is a constant.
 // A running statistic of BatchNormalization is one however it came, and is never trained; nor is
-// what PyTorch calls running_mean or running_var, whatever reads it.
+// what PyTorch calls running_mean or running_var, or what its libraries call inv_freq (of rotary
+// embeddings) or embed_scale, whatever reads it.
 //
 // Some exporters (PaddlePaddle's) write every weight as a Constant node, others write none so. A
 // Constant node's tensor is an initializer here, and a parameter where a product, convolution or
@@ -35,6 +36,7 @@
 
 #include <map>
 #include <string>
+#include <vector>
 
 #include "io/onnx_model.h"
 
@@ -50,5 +52,8 @@ void constants_to_initializers(OnnxModel& model);
 
 // The role of every initializer, by name. The nodes are in order.
 TensorRoles tensor_roles(const OnnxModel& model);
+// The initializers of more than one float that are constants only because the file, which says what
+// others are, says nothing of them.
+std::vector<std::string> untold_floats(const OnnxModel& model, const TensorRoles& roles);
 
 }  // namespace lowtide::io

@@ -109,6 +109,28 @@ TEST(Parameters, AFileThatTellsItsParametersHasNoOthersInConstantNodes) {
   EXPECT_EQ(of_role(maker, TensorRole::kVariance), Names{"variance"});
 }
 
+TEST(Parameters, WhatAFileThatTellsSaysNothingOfIsNamed) {
+  ModelMaker maker = written_as_nodes();
+  maker.floats("told", {2}, {1, 2});
+  maker.floats("val_30", {2}, {1, 2});
+  maker.floats("val_31", {}, {1});
+  maker.node("Mul", {"told", "val_30"}, {"told_times"});
+  onnx_wire::ValueInfo& info = *maker.graph().add_value_info();
+  info.set_name("told");
+  onnx_wire::StringPair& kind = *info.add_metadata_props();
+  kind.set_key("pkg.torch.export.graph_signature.InputSpec.kind");
+  kind.set_value("PARAMETER");
+  for (const bool training : {true, false}) {
+    std::vector<std::string> notes;
+    ASSERT_TRUE(
+        read_onnx_bytes(maker.bytes(), "", "made.onnx", {.training = training, .notes = &notes}));
+    ASSERT_EQ(notes.size(), training ? 1U : 0U);
+    const std::string start =
+        "1 initializers of floats are not said to be parameters and stay as they are (val_30)";
+    EXPECT_TRUE(!training || notes[0].starts_with(start)) << notes[0];
+  }
+}
+
 TEST(Parameters, ABiasOfOneElementIsOne) {
   ModelMaker maker;
   maker.input("x", {"2", "4"}).output("y");
@@ -128,6 +150,28 @@ TEST(Parameters, ABiasOfOneElementIsOne) {
   maker.node("PRelu", {"e", "slope"}, {"l"});
   maker.node("Add", {"l", "a"}, {"y"});
   EXPECT_EQ(of_role(maker, TensorRole::kTrained), (Names{"bias", "slope", "w"}));
+}
+
+// torch.export's file after a tool that lost what it says of its initializers.
+TEST(Parameters, OneNumberCalledAfterAnOpIsArithmetic) {
+  ModelMaker maker;
+  maker.wire().set_producer_name("pytorch");
+  maker.input("x", {"2", "4"}).output("y");
+  for (const char* number : {"val_274", "scalar_tensor_default", "zeros_1", "temperature"})
+    maker.floats(number, {}, {2});
+  maker.floats("add_324", {4}, {1, 2, 3, 4});
+  maker.floats("rotary_emb.inv_freq", {4}, {1, 2, 3, 4});
+  maker.floats("model.embed_scale", {}, {8});
+  maker.node("Mul", {"x", "val_274"}, {"a"});
+  maker.node("Add", {"a", "scalar_tensor_default"}, {"b"});
+  maker.node("Mul", {"b", "zeros_1"}, {"c"});
+  maker.node("Div", {"c", "temperature"}, {"d"});
+  maker.node("Mul", {"d", "add_324"}, {"e"});
+  maker.node("Mul", {"e", "rotary_emb.inv_freq"}, {"f"});
+  maker.node("Mul", {"f", "model.embed_scale"}, {"y"});
+  EXPECT_EQ(of_role(maker, TensorRole::kTrained), (Names{"add_324", "temperature"}));
+  EXPECT_EQ(of_role(maker, TensorRole::kBuffer),
+            (Names{"model.embed_scale", "rotary_emb.inv_freq"}));
 }
 
 TEST(Parameters, NamesOfPyTorchModulesAreOfItsParameters) {

@@ -11,6 +11,7 @@
 
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/result.h"
 #include "ir/graph.h"
@@ -23,6 +24,8 @@ struct OnnxOptions {
   bool training = false;  // one-output BatchNormalization takes the statistics of the batch and
                           // keeps running ones as state
   bool dropout = true;    // with training: Dropout draws its mask; false makes it the identity
+  // Where to add what the user of the file should know though it is read, a line each.
+  std::vector<std::string>* notes = nullptr;
 };
 
 // Error: kInput: a file that cannot be read or decoded, all ops that are not taken (at once, with

@@ -275,8 +275,12 @@ TEST(OnnxRefusal, InputsOutputsAndAttributesThatTheOpDoesNotHave) {
 TEST(OnnxRefusal, DeclaredShapesThatContradictTheNodes) {
   ModelMaker output = relu();
   ModelMaker::declare(*output.graph().mutable_output(0), "y", {"7", "7"}, 1);
-  EXPECT_EQ(error_of(output.bytes()),
-            "made.onnx: node 'act' (Relu): 'y' is declared as [7, 7], but its shape is [2, 3]");
+  const std::string stale =
+      "node 'act' (Relu): 'y' is declared as [7, 7], but its shape is [2, 3]; what the nodes make "
+      "counts";
+  std::vector<std::string> notes;
+  EXPECT_EQ(error_of(output.bytes(), {.notes = &notes}), "");
+  EXPECT_EQ(notes, std::vector{stale});
   ModelMaker inner = relu();
   inner.node("Relu", {"y"}, {"z"}, "next");
   inner.output("z");
@@ -289,8 +293,13 @@ TEST(OnnxRefusal, DeclaredShapesThatContradictTheNodes) {
   symbols.node("Relu", {"x"}, {"y"}, "act");
   EXPECT_EQ(error_of(symbols.bytes()), "");
   EXPECT_EQ(error_of(symbols.bytes(), {.bindings = {{"n", 4}}}), "");
-  EXPECT_EQ(error_of(symbols.bytes(), {.bindings = {{"n", 5}}}),
-            "made.onnx: node 'act' (Relu): 'y' is declared as [4, other], but its shape is [5, 3]");
+  notes.clear();
+  EXPECT_EQ(error_of(symbols.bytes(), {.bindings = {{"n", 5}}, .notes = &notes}), "");
+  ASSERT_EQ(notes.size(), 1U);
+  EXPECT_TRUE(
+      notes[0].starts_with("node 'act' (Relu): 'y' is declared as [4, other], but its shape "
+                           "is [5, 3]"))
+      << notes[0];
 }
 
 TEST(OnnxRefusal, InputsWithoutShapeAndGraphsWithoutOutputs) {

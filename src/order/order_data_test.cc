@@ -100,6 +100,26 @@ TEST(LargeGraphs, AWideFanKeepsToItsWorkLimit) {
   EXPECT_LT(outcome.work.units, options.max_units * 11 / 10);
 }
 
+// A bound that stays open is no reason to spend all of the work: an end comes when a while brought
+// nothing.
+TEST(LargeGraphs, ASearchThatFindsNothingMoreEndsBeforeItsLimit) {
+  Rng rng(7);
+  const auto problem = random_dag(1000, 100, 2, rng);
+  OrderOptions options;
+  options.max_units = 30'000'000;
+  options.idle_units = 100'000;
+  const auto soon = solve(problem, options);
+  EXPECT_EQ(soon.status, plan::SolveStatus::kLimit);
+  EXPECT_LT(soon.work.units, options.max_units / 2);
+  EXPECT_FALSE(soon.work.timed_out);
+  EXPECT_EQ(plan::simulate(problem, soon.sequence)->peak_bytes, soon.peak_bytes);
+  options.idle_units = options.max_units = 8'000'000;
+  const auto patient = solve(problem, options);
+  EXPECT_GT(patient.work.units, soon.work.units);
+  EXPECT_LE(patient.peak_bytes, soon.peak_bytes);
+  EXPECT_GE(patient.lower_bound_bytes, soon.lower_bound_bytes);
+}
+
 TEST(LargeGraphs, WideRandomGraphsStopAtTheLimitWithAnHonestGap) {
   Rng rng(7);
   const auto problem = random_dag(1000, 100, 2, rng);

@@ -40,13 +40,31 @@ class Portfolio {
     try_greedy();
     search();
     best_.units = work_.used();
-    best_.exhausted = work_.exhausted();
+    best_.exhausted = work_.exhausted() || idle_units_left() <= 0;
     best_.timed_out = work_.timed_out();
     return std::move(best_);
   }
 
  private:
-  bool done() const { return best_.optimal() || work_.exhausted(); }
+  bool done() const { return best_.optimal() || work_.exhausted() || idle_units_left() <= 0; }
+
+  // How much more work may pass without a better order or bound: options.idle_units since the last
+  // one, or as much as it took to find that.
+  int64_t idle_units_left() const {
+    return std::max(options_.idle_units, improved_at_) + improved_at_ - work_.used();
+  }
+
+  void improved() {
+    improved_at_ = work_.used();
+    improved_in_part_ = true;
+  }
+
+  // What a slice of the work used; what it improved counts as found at its end.
+  void spend(int64_t units) {
+    work_.spend(units);
+    if (improved_in_part_) improved_at_ = work_.used();
+    improved_in_part_ = false;
+  }
 
   // True if the order is better than the best so far.
   bool offer(std::vector<OpId> sequence) {
@@ -57,12 +75,15 @@ class Portfolio {
     if (peak >= best_.peak_bytes) return false;
     best_.peak_bytes = peak;
     best_.sequence = std::move(sequence);
+    improved();
     return true;
   }
 
   void raise_bound(int64_t bytes) {
     LT_CHECK(bytes <= best_.peak_bytes, "a proven bound is above a known order");
-    best_.lower_bound_bytes = std::max(best_.lower_bound_bytes, bytes);
+    if (bytes <= best_.lower_bound_bytes) return;
+    best_.lower_bound_bytes = bytes;
+    improved();
   }
 
   void try_lists() {
@@ -70,12 +91,12 @@ class Portfolio {
       if (!options_.list_rules || done()) break;
       WorkBudget part = slice_of_work(options_.max_units / kListShare);
       offer(rule(graph_, part));
-      work_.spend(part.used());
+      spend(part.used());
     }
     for (BranchRule rule : {BranchRule::kProgram, BranchRule::kFanOut, BranchRule::kBytes}) {
       if (!options_.post_orders || done()) break;
       offer(post_order(graph_, rule));
-      work_.spend(static_cast<int64_t>(graph_.size()));
+      spend(static_cast<int64_t>(graph_.size()));
     }
   }
 
@@ -91,15 +112,16 @@ class Portfolio {
   void improve_bound(int64_t units) {
     WorkBudget part = slice_of_work(units);
     cuts_.improve(best_.sequence, part);
-    work_.spend(part.used());
-    if (!cuts_.best()) return;
-    best_.cut = cuts_.best();
-    raise_bound(best_.cut->bytes);
+    if (cuts_.best()) {
+      best_.cut = cuts_.best();
+      raise_bound(best_.cut->bytes);
+    }
+    spend(part.used());
   }
 
   WorkBudget slice_of_work(int64_t units) const {
-    return WorkBudget(std::min(units, work_.remaining()), options_.max_seconds - work_.seconds(),
-                      options_.cancel);
+    return WorkBudget(std::min({units, work_.remaining(), std::max<int64_t>(idle_units_left(), 1)}),
+                      options_.max_seconds - work_.seconds(), options_.cancel);
   }
 
   std::vector<OpId> greedy(TieBreak tie, uint64_t restart, bool look_ahead) {
@@ -150,7 +172,7 @@ class Portfolio {
       if (!offer(beam_search(graph_, budget, beam_width_, safe_, part))) least = budget + 1;
     }
     if (!part.exhausted()) beam_width_ *= 2;
-    work_.spend(std::max<int64_t>(part.used(), 1));
+    spend(std::max<int64_t>(part.used(), 1));
   }
 
   // Budgets halfway between bound and best known order, as long as they are decided at once.
@@ -177,9 +199,9 @@ class Portfolio {
   Verdict probe_budget(int64_t budget_bytes, int64_t slice) {
     WorkBudget part = slice_of_work(slice);
     BudgetAnswer answer = search_within(graph_, budget_bytes, safe_, options_.memo_bytes, part);
-    work_.spend(std::max<int64_t>(part.used(), 1));
     if (answer.verdict == Verdict::kFound) offer(std::move(answer.sequence));
     if (answer.verdict == Verdict::kImpossible) raise_bound(answer.next_budget_bytes);
+    spend(std::max<int64_t>(part.used(), 1));
     memo_full_ = answer.verdict == Verdict::kUnknown && !part.exhausted();
     return answer.verdict;
   }
@@ -190,6 +212,8 @@ class Portfolio {
   WorkBudget work_;
   CutBound cuts_;
   PartAnswer best_;
+  int64_t improved_at_ = 0;        // the work when a better order or bound was last found
+  bool improved_in_part_ = false;  // since the last call of spend
   size_t beam_width_ = 1;
   bool memo_full_ = false;  // more work would not help the exact search
 };

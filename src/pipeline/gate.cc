@@ -51,8 +51,8 @@ Result<std::string> keep(const plan::Plan& plan, const std::vector<verify::Findi
 void print_training(const autodiff::TrainingOptions& training, std::string& text) {
   const autodiff::OptimizerOptions& optimizer = training.optimizer;
   const bool adam = optimizer.kind == autodiff::OptimizerKind::kAdamW;
-  const bool entropy = training.loss.kind == autodiff::LossKind::kCrossEntropy;
-  text += fmt::format("loss {}\n", entropy ? "cross-entropy" : "mse");
+  text += fmt::format("loss {}\n", autodiff::name(training.loss.kind));
+  if (!training.loss.output.empty()) text += fmt::format("loss_output {}\n", training.loss.output);
   text += fmt::format("optimizer {}\nlearning_rate {}\nweight_decay {}\n", adam ? "adamw" : "sgd",
                       optimizer.learning_rate, optimizer.weight_decay);
   if (adam)

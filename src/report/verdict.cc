@@ -154,6 +154,7 @@ std::string verdict_text(const plan::Plan& plan, const PlanningFacts& facts) {
   for (const auto& [stage, seconds] : facts.stages)
     fmt::format_to(out, ", {} {:.3f}", stage, seconds);
   fmt::format_to(out, ")\n");
+  for (const std::string& note : facts.notes) fmt::format_to(out, "note: {}\n", note);
   return text;
 }
 
@@ -187,6 +188,7 @@ std::string verdict_json(const plan::Plan& plan, const PlanningFacts& facts) {
   json["order_work_units"] = facts.order_units;
   json["pack_work_units"] = facts.pack_units;
   json["schedule_work_units"] = facts.schedule_units;
+  json["notes"] = facts.notes;
   json["reading_seconds"] = facts.reading_seconds;
   json["planning_seconds"] = facts.planning_seconds;
   for (const auto& [stage, seconds] : facts.stages) json["stage_seconds"][stage] = seconds;

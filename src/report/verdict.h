@@ -30,6 +30,7 @@ struct PlanningFacts {
   bool cut_short = false;    // a time limit or Ctrl-C ended a search before its work limit did
   int64_t order_units = 0, pack_units = 0, schedule_units = 0;  // work done
   std::vector<std::pair<std::string, double>> stages;           // name, seconds
+  std::vector<std::string> notes;  // what was passed over in the model's file, a line each
   double planning_seconds = 0;
   double reading_seconds = 0;
 };

@@ -18,6 +18,8 @@ from library import INFEASIBLE, INPUT, LIMIT, PARAMETERS, Failure, Library, Mode
 from torch_ops import ROWS
 
 torch.set_num_threads(1)
+# Of each op, the first input that is a setting of it, or a running statistic.
+SETTINGS_FROM = {"BatchNormalization": 3, "Clip": 1, "Dropout": 1, "OneHot": 1, "Pad": 1, "Resize": 1, "Upsample": 1}
 
 
 def as_written(node: Node) -> Node:
@@ -147,6 +149,10 @@ def hold(graph: Graph, ours: dict, theirs: dict, target, rng) -> None:
     unknown = [name for name in ours if name not in graph.constants]
     if unknown:
         raise Wrong(f"parameters that the file does not have: {unknown}")
+    left_out = [name for name in theirs if name not in ours and trains(graph.constants[name]) and name not in settings(graph)
+                and graph.constants[name].size > 1 and (theirs[name] != graph.constants[name]).any()]
+    if left_out:
+        raise Wrong(f"parameters that are not trained: {left_out}")
     doubtful = [name for name, array in trained.items() if not close(graph, name, array, theirs[name], 0)]
     if not doubtful:
         return
@@ -170,6 +176,11 @@ def hold(graph: Graph, ours: dict, theirs: dict, target, rng) -> None:
             raise Wrong(f"parameter '{name}' {list(theirs[name].shape)}: element {worst} moved by "
                         f"{trained[name].flat[worst] - graph.constants[name].flat[worst]}, not by "
                         f"{theirs[name].flat[worst] - graph.constants[name].flat[worst]}")
+
+
+def settings(graph: Graph) -> set[str]:
+    """What ops read as a number that they are set to, not as a weight."""
+    return {name for node in graph.nodes for name in node.inputs[SETTINGS_FROM.get(node.op, len(node.inputs)):]}
 
 
 def close(graph: Graph, name: str, ours, theirs, spread: float) -> bool:

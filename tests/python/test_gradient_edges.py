@@ -34,6 +34,11 @@ CASES = {
     "leaky": ("LeakyRelu", [NUMBERS], [], {"alpha": 0.25}, lambda x: torch.nn.functional.leaky_relu(x, 0.25)),
     "clip": ("Clip", [NUMBERS], [np.array(-1.0), np.array(2.0)], {}, lambda x: x.clamp(-1, 2)),
     "largest": ("ReduceMax", [np.array([[1, 3, 3, 0], [2, 2, 2, 2.0]])], [np.array([1])], {"keepdims": 0}, lambda x: x.amax(1)),
+    **{f"scattered {reduction}": (
+        "ScatterElements", [TIES, np.array([3, -2, 1, 1, 9, -9, 2, 0.5])], [np.array([0, 1, 1, 2, 3, 3, 4, 0])],
+        {"axis": 0, "reduction": reduction},
+        lambda x, y, reduction=reduction: x.scatter_reduce(0, torch.tensor([0, 1, 1, 2, 3, 3, 4, 0]), y, f"a{reduction}"))
+       for reduction in ("max", "min")},
     "a masked score": ("Softmax", [np.array([[1, -np.inf, 2, 0.5]])], [], {"axis": 1}, lambda x: x.softmax(1)),
     "product": ("ReduceProd", [np.array([[2, 0, 3], [0, 0, 4], [1, 2, 3.0]])], [np.array([1])], {"keepdims": 0},
                 lambda x: x.prod(1)),
@@ -47,7 +52,8 @@ def write(path, op, parameters, constants, attributes, kind):
     names = [f"w{i}" for i in range(len(parameters))]
     made = {f"c{i}": c if c.dtype.kind == "i" else c.astype(kind) for i, c in enumerate(constants)}
     tensors = [numpy_helper.from_array(w.astype(kind), name) for name, w in zip(names, parameters)]
-    nodes = [helper.make_node(op, [*names, *made], ["y"], **attributes)]
+    inputs = [names[0], *made, *names[1:]] if op == "ScatterElements" else [*names, *made]
+    nodes = [helper.make_node(op, inputs, ["y"], **attributes)]
     graph = helper.make_graph(nodes, "edges", [], [onnx.ValueInfoProto(name="y")],
                               tensors + [numpy_helper.from_array(c, name) for name, c in made.items()],
                               value_info=[marked(name, dtype, w.shape, "PARAMETER") for name, w in zip(names, parameters)]

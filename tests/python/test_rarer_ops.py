@@ -211,3 +211,25 @@ def test_nothing_flows_back_from_a_query_that_may_read_nothing(kind, causal, low
         known = np.isfinite(array)
         np.testing.assert_allclose((array - after[name])[known], tensors[name].grad.numpy()[known], rtol=1e-4, atol=1e-6,
                                    err_msg=name)
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int32])
+@pytest.mark.parametrize("shape", [(4,), (1,), (), (2, 3)])
+def test_one_scale_in_a_vector_is_for_all(shape, dtype, lowtide, tmp_path):  # noqa: F811
+    """As static quantizers write the scale of a bias, whatever the default axis means for its rank."""
+    x = np.asarray(RNG.integers(0, 100, shape), dtype)
+    scale, zero = np.array([0.5], np.float32), np.array([0 if dtype == np.int32 else 7], dtype)
+    compare(lowtide, tmp_path, "DequantizeLinear", {"a": x}, {}, 13, {"b": scale, "c": zero})
+    if dtype != np.int32:
+        compare(lowtide, tmp_path, "QuantizeLinear", {"a": np.asarray(normal(*shape))}, {}, 13, {"b": scale, "c": zero})
+
+
+@pytest.mark.parametrize("mode", ["SAME_UPPER", "SAME_LOWER"])
+@pytest.mark.parametrize("kernel, stride, attrs", [
+    (2, 3, {}), (3, 2, {}), (1, 4, {}), (4, 2, {}), (2, 2, {"dilations": [2, 2]}), (2, 3, {"output_padding": [1, 1]}),
+    (2, 4, {"output_padding": [2, 2]}), (3, 2, {"output_padding": [1, 1]}),
+])
+def test_transposed_convolution_of_the_same_size(kernel, stride, attrs, mode, lowtide, tmp_path):  # noqa: F811
+    """Also where windows do not touch: there is nothing to cut off then, and the last one ends the result."""
+    attrs = {"strides": [stride] * 2, "auto_pad": mode, **attrs}
+    compare(lowtide, tmp_path, "ConvTranspose", {"a": normal(1, 2, 5, 5)}, attrs, 17, {"b": normal(2, 3, kernel, kernel)})

@@ -8,7 +8,7 @@ import sys
 import numpy as np
 import pytest
 from lowtide_cli import ROOT, expect_error, run, run_json
-from seeded_values import float_input
+from seeded_values import float_input, integer_input
 
 onnx = pytest.importorskip("onnx")
 torch = pytest.importorskip("torch")
@@ -73,8 +73,8 @@ def test_a_model_without_anything_to_compute(name, tmp_path):
         assert run("verify", kept).returncode == 0
         assert run("run", kept, "--compare").returncode == 0
     for budget in (0, 1, arena - 1):
-        expect_error(3, "--budget", arguments=["plan", model, "--budget", budget])
-        expect_error(3, "--budget", arguments=["plan", model, "--budget", budget, "--swap", "host"])
+        expect_error(4, "--budget", arguments=["plan", model, "--budget", budget])
+        expect_error(4, "--budget", arguments=["plan", model, "--budget", budget, "--swap", "host"])
     for swept in ("floor..100%", "50%..100%:3", "100%"):
         result = run("sweep", model, "--budgets", swept)
         assert result.returncode in (0, 3), result.stderr
@@ -215,3 +215,43 @@ def test_a_positional_map_moves(tmp_path):
         root = plan["values"][plan["storages"][new["storage"]]["root"]]
         assert root["name"] == "p" and "producer" not in root
         assert np.abs(values["new/p"] - np.tile([0.5, -0.25], 128).reshape(1, 4, 8, 8)).max() > 1e-5
+
+
+OWN_LOSS = """g (float[4,3] x, int64[4] labels) => (int64[4] best, float[4,5] scores, float loss)
+    <float[3,5] w = {1,-2,3,-4,5,-6,7,-8,9,-1,2,-3,4,-5,6}, float[5] share = {1, 2, 0.5, 1, 3}>
+    { scores = MatMul(x, w)  best = ArgMax <axis: int = 1, keepdims: int = 0> (scores)
+      loss = SoftmaxCrossEntropyLoss <reduction: string = "mean"> (scores, labels, share) }"""
+
+
+def test_a_file_s_own_loss_is_minimised(tmp_path):
+    """Its labels are an input of the file, and its name is the one that an attached loss would have."""
+    model = write(tmp_path, OWN_LOSS)
+    values = step(tmp_path, model, "--train", "--loss", "model", "--loss-output", "loss", "--optimizer", "sgd", "--momentum", "0",
+                  "--learning-rate", "0.1", "--weight-decay", "0")
+    w = torch.tensor([1.0, -2, 3, -4, 5, -6, 7, -8, 9, -1, 2, -3, 4, -5, 6]).reshape(3, 5).double().requires_grad_()
+    share = torch.tensor([1, 2, 0.5, 1, 3]).double().requires_grad_()
+    labels = torch.tensor(integer_input(SEED, "labels", (4,), 5))
+    scores = torch.tensor(drawn("x", (4, 3))).double() @ w
+    losses = torch.nn.functional.cross_entropy(scores, labels, reduction="none") * share[labels]
+    loss = losses.sum() / share[labels].sum()
+    loss.backward()
+    assert float(values["loss"]) == pytest.approx(float(loss), rel=1e-5)
+    np.testing.assert_allclose(values["new/w"], (w - 0.1 * w.grad).detach().numpy(), atol=1e-5)
+
+
+def test_a_loss_that_does_not_fit_is_refused_by_name(tmp_path):
+    model = write(tmp_path, OWN_LOSS)
+    expect_error(2, "'loss'", "rename", "--loss model", arguments=["plan", model, "--train"])
+    expect_error(4, "'scores'", "[4, 5]", "one number", arguments=["plan", model, "--train", "--loss", "model"])
+    expect_error(4, "no output 'other'", "best, scores, loss",
+                 arguments=["plan", model, "--train", "--loss", "model", "--loss-output", "other"])
+    expect_error(2, "--loss-output", "--train", arguments=["plan", model, "--loss-output", "scores"])
+
+
+def test_sizes_that_an_exporter_left_behind_are_passed_over_and_told(tmp_path):
+    model = write(tmp_path, """g (float[n,4] x) => (float[4,4] y) { h = Relu(x)  y = Sigmoid(h) }""")
+    result = run("plan", model, "--dim", "n=3", "-o", tmp_path / "p.lt")
+    assert result.returncode == 0
+    assert "note: node of 'y' (Sigmoid): 'y' is declared as [4, 4], but its shape is [3, 4]" in result.stdout
+    other = write(tmp_path, """g (float[n,4] x) => (float[4,4,1] y) { y = Relu(x) }""")
+    expect_error(4, "'y' is declared as [4, 4, 1], but its shape is [n, 4]", arguments=["plan", other])

@@ -17,7 +17,8 @@ from lowtide_cli import program, run, run_json  # noqa: E402
 FORWARD = ["mobilenet_v2", "googlenet", "swin_script", "ssd", "yolo_script", "super_resolution", "crnn", "keyword_gru",
            "lstm_language_model", "plain_rnn", "bert_script", "deep_and_cross", "edge_convolution_script", "keras_mobilenet",
            "keras_squeeze_excite", "keras_segmenter", "keras_lstm", "keras_gru", "paddle_recognizer", "paddle_style",
-           "scikit_classifier", "scikit_regressor", "quantized", "dynamically_quantized", "conditional"]
+           "scikit_classifier", "scikit_regressor", "quantized", "dynamically_quantized", "conditional",
+           "static_mobilenet_v2", "static_keras_mobilenet", "dynamic_bert"]
 WHOLE = ["resnet50"]  # of models/ itself, at full size; the others take longer
 TRAINING = ["mobilenet_v2", "bert_script", "crnn"]
 REFUSED = {"detector_with_suppression": "NonMaxSuppression"}
