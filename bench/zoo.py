@@ -6,7 +6,8 @@
 For each file: taken or refused and why, the error (largest difference over largest value, from the network in f64 where there is
 one), the arena beside what ONNX Runtime holds, the least arena that recompute and swap reach, the time of a run beside ONNX
 Runtime's in turn with it. Each plan is verified, without a budget and within two (tests/python/zoo_judge.py). Then the gradients
-and one update by SGD and by AdamW of what trains, beside PyTorch in f64 (tests/python/zoo_training.py).
+and one update by SGD and by AdamW of what trains, beside PyTorch in f64 (tests/python/zoo_training.py): the network that a file
+was made from, or where there is only the file, its nodes one by one.
 Exit code 1 where a result, a gradient, an update or a plan is wrong; with --strict also where a file is refused.
 """
 
@@ -27,7 +28,7 @@ def cases(only: list[str]):
 
     every = {name: lambda name=name: zoo_cases.zoo_case(name) for name in ZOO}
     every |= {path.stem: lambda path=path: zoo_cases.official_case(path) for path in zoo_cases.official_paths()}
-    every |= {name: lambda name=name: zoo_cases.model_case(name) for name in NETWORKS}
+    every |= {f"models/{name}": lambda name=name: zoo_cases.model_case(name) for name in NETWORKS}
     return {name: make for name, make in every.items() if not only or name in only}
 
 
@@ -66,9 +67,13 @@ def training(arguments: argparse.Namespace, broken: list[str], refused: list[str
     import zoo_training
     from zoo import ZOO
 
+    networks = {name: lambda name=name: zoo_training.of_the_zoo(name) for name, entry in ZOO.items() if entry.loss}
+    networks |= {name: lambda make=make: zoo_training.of_a_file(make()) for name, make in cases([]).items() if name not in ZOO}
     rows = []
-    for name in (name for name, entry in ZOO.items() if entry.loss and (not arguments.only or name in arguments.only)):
-        verdict = zoo_training.judged(name)
+    for name in arguments.only or networks:
+        if name not in networks:
+            continue
+        verdict = zoo_training.judged(networks[name]())
         note(f"{name}, training", verdict, broken, refused)
         rows.append([name, verdict["status"], cell(verdict, "parameters", "d", 1), cell(verdict, "error", ".1e"),
                      cell(verdict, "arena_bytes", ",.0f", 2.0**-10), cell(verdict, "share")])

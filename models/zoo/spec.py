@@ -34,7 +34,7 @@ class Entry:
     write: Callable[[], "onnx.ModelProto"] | None = None  # noqa: F821  a file put together node by node
     route: str = "dynamo"  # or "script": PyTorch's exporter of old
     opset: int = 20
-    loss: str | None = None  # with which it also trains: cross-entropy (on dim 1, or the last of three) or mse
+    loss: str | None = None  # with which it also trains: cross-entropy (on dim 1, or the last of three) or mse (`write`: this)
     rewrite: Callable[["onnx.ModelProto"], "onnx.ModelProto"] | None = None  # noqa: F821  another exporter's style
     dtype: torch.dtype = torch.float32
     tolerance: float | None = None  # of results, where that of the element type is not right

@@ -141,7 +141,9 @@ def squeeze(node, x, axes=None):
 
 @row("Unsqueeze")
 def unsqueeze(node, x, axes):
-    return x.unsqueeze(ints(axes)[0])
+    for axis in sorted(axis % (x.dim() + axes.numel()) for axis in ints(axes)):
+        x = x.unsqueeze(axis)
+    return x
 
 
 @row("Transpose")
@@ -296,7 +298,10 @@ def conv(node, x, w, b=None):
 def conv_transpose(node, x, w, b=None):
     a, spatial = node.attrs, x.dim() - 2
     function = (F.conv_transpose1d, F.conv_transpose2d)[spatial - 1]
-    return function(x, w, b, a["strides"], a["pads"][:spatial], a.get("output_padding", 0), a["group"])
+    y = function(x, w, b, a["strides"], 0, a.get("output_padding", 0), a["group"])
+    for d in range(spatial):
+        y = y.narrow(d + 2, a["pads"][d], y.shape[d + 2] - a["pads"][d] - a["pads"][d + spatial])
+    return y
 
 
 @row("MaxPool")
@@ -423,12 +428,12 @@ def by_channel(x, scale, bias):
 
 @row("BatchNormalization")
 def batch_norm(node, x, scale, bias, mean, variance):
-    """Training form: statistics of the batch, running ones moved by 0.1 (the variance without bias)."""
-    others, moved = [d for d in range(x.dim()) if d != 1], 1 - float(np.float32(0.9))
+    """Training form: statistics of the batch, to which running ones are moved (the variance without bias)."""
+    others, moved = [d for d in range(x.dim()) if d != 1], 1 - real(node, "momentum", 0.9)
     with torch.no_grad():
         mean += moved * (x.mean(others) - mean)
         variance += moved * (x.var(others) - variance)
-    return by_channel(normalized(x, others, float(np.float32(1e-5))), scale, bias)
+    return by_channel(normalized(x, others, real(node, "epsilon", 1e-5)), scale, bias)
 
 
 @row("LayerNormalization")

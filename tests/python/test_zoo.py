@@ -21,6 +21,7 @@ FORWARD = ["mobilenet_v2", "googlenet", "swin_script", "ssd", "yolo_script", "su
            "static_mobilenet_v2", "static_keras_mobilenet", "dynamic_bert"]
 WHOLE = ["resnet50"]  # of models/ itself, at full size; the others take longer
 TRAINING = ["mobilenet_v2", "bert_script", "crnn"]
+FILES_THAT_TRAIN = ["keras_squeeze_excite", "keras_segmenter", "keras_gru", "scikit_regressor"]
 REFUSED = {"detector_with_suppression": "NonMaxSuppression"}
 
 
@@ -46,9 +47,23 @@ def test_whole_models_give_onnx_runtime_s_results(name):
 @pytest.mark.parametrize("name", TRAINING)
 def test_gradients_and_updates_are_those_of_pytorch(name):
     program()
-    verdict = zoo_training.judged(name)
+    verdict = zoo_training.judged(zoo_training.of_the_zoo(name))
     assert verdict["status"] == "taken", verdict
     assert verdict["parameters"] > 0 and verdict["arena_bytes"] > 0, verdict
+
+
+@pytest.mark.parametrize("name", FILES_THAT_TRAIN)
+def test_files_without_a_network_train_as_their_nodes_in_pytorch(name):
+    program()
+    verdict = zoo_training.judged(zoo_training.of_the_zoo(name))
+    assert verdict["status"] == "taken" and verdict["parameters"] > 3, verdict
+
+
+def test_an_official_network_trains():
+    program()
+    path = next(path for path in zoo_cases.official_paths() if path.stem == "light_squeezenet")
+    verdict = zoo_training.judged(zoo_training.of_a_file(zoo_cases.official_case(path)))
+    assert verdict["status"] == "taken" and verdict["parameters"] == 52, verdict
 
 
 def test_a_step_of_short_ops_has_plans_under_every_budget(tmp_path):

@@ -183,7 +183,8 @@ void adamw(float* param, const float* grad, float* m, float* v, int64_t n, const
   }
 }
 
-// Without weight decay an infinite parameter (a mask) is not multiplied by it: 0 times infinity is NaN.
+// Without weight decay an infinite parameter (a mask) is not multiplied by it: 0 times infinity is
+// NaN.
 void sgd(float* param, const float* grad, float* momentum, int64_t n, const SgdStep& s) {
   const SgdStep k = s;
   const bool decays = k.weight_decay != 0.0f;
