@@ -37,17 +37,19 @@ def rewritten(model: onnx.ModelProto, rewrite) -> onnx.ModelProto:
 
 
 def static(feeds: tuple[Feed, ...], **settings):
-    from onnxruntime.quantization import CalibrationDataReader, quantize_static
+    def rewrite(model: onnx.ModelProto) -> onnx.ModelProto:
+        from onnxruntime.quantization import CalibrationDataReader, quantize_static
 
-    class Reader(CalibrationDataReader):
-        def __init__(self):
-            self.left = batches(feeds)
+        class Reader(CalibrationDataReader):
+            def __init__(self):
+                self.left = batches(feeds)
 
-        def get_next(self):
-            return next(self.left, None)
+            def get_next(self):
+                return next(self.left, None)
 
-    return lambda model: rewritten(model, lambda before, after: quantize_static(before, after, Reader(), reduce_range=True,
-                                                                                **settings))
+        return rewritten(model, lambda before, after: quantize_static(before, after, Reader(), reduce_range=True, **settings))
+
+    return rewrite
 
 
 def dynamic(model: onnx.ModelProto) -> onnx.ModelProto:
@@ -60,7 +62,7 @@ DEEP = 2 * STEP  # steps add up on the way
 
 NETWORKS = {
     "static_mobilenet_v2": Entry(images(64), ("logits",), build=mobilenet_v2, route="script", opset=13,
-                                 rewrite=lambda model: static(images(64))(model), tolerance=DEEP),
+                                 rewrite=static(images(64)), tolerance=DEEP),
     "static_keras_mobilenet": Entry(nhwc("input_1", 32), ("dense",), tolerance=DEEP,
                                     write=lambda: static(nhwc("input_1", 32), per_channel=True)(keras_mobilenet())),
     "dynamic_bert": Entry(tokens(**MASKED), ("logits",), build=lambda: bert("eager"), route="script", opset=13, rewrite=dynamic,

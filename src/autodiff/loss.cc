@@ -47,7 +47,7 @@ Result<ir::ValueId> chosen_output(const ir::Graph& graph, const LossOptions& opt
 // The step's loss and what is fed to it are found by their names, so these must be free.
 Status check_names(const ir::Graph& graph, std::string_view fed) {
   for (const std::string_view name : {std::string_view("loss"), fed})
-    if (!name.empty() && graph.find_value(name))
+    if (graph.find_value(name))
       return error(
           ErrorCode::kUsage,
           fmt::format(
@@ -104,7 +104,11 @@ Result<ir::ValueId> own_loss(ir::Graph& graph, ir::ValueId output) {
     return bad(fmt::format("the output '{}' has dims {}; the model's own loss is one number",
                            value.name, ops::print(value.dims)));
   if (value.name == "loss" && value.dims.empty()) return output;
-  LT_RETURN_IF_ERROR(check_names(graph, ""));
+  if (graph.find_value("loss"))
+    return bad(
+        fmt::format("the model '{}' has a value named 'loss' beside its output '{}': if it is "
+                    "the loss, choose it (--loss-output loss), else rename it in the model",
+                    graph.name, value.name));
   if (value.dims.empty()) return append_loss(graph, "Copy", {output}, {});
   return append_loss(graph, "Reshape", {output}, {{"shape", std::vector<sym::Expr>{}}});
 }

@@ -60,6 +60,14 @@ TEST(LossOfTheModel, IsItsOwnOutputUnderTheNameOfLosses) {
     EXPECT_EQ(graph.outputs(), std::vector{*loss});
     EXPECT_FALSE(graph.find_value("labels") || graph.find_value("target"));
   }
+  ir::Graph taken = graph_with("loss");
+  const auto made = ops::append(taken, "ReduceSum", {taken.outputs()[0]},
+                                {{"axes", std::vector<sym::Expr>{0, 1}}, {"keepdims", int64_t{0}}});
+  ASSERT_TRUE(made);
+  taken.set_output(taken.op(*made).outputs[0], true);
+  const auto clash = attach_loss(taken, {.kind = LossKind::kModelOutput});
+  ASSERT_FALSE(clash);
+  EXPECT_NE(clash.error().message.find("--loss-output loss"), std::string::npos);
   ir::Graph large = graph_with("x");
   const auto refused = attach_loss(large, {.kind = LossKind::kModelOutput});
   ASSERT_FALSE(refused);

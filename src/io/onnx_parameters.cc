@@ -234,7 +234,7 @@ bool is_path_of_modules(const std::string& name) {
 }
 
 // PyTorch's running statistics, also where they are not read by a BatchNormalization, and what
-// every library of transformers registers as a buffer.
+// libraries of transformers register as buffers.
 bool is_buffer(const std::string& name) {
   return std::any_of(std::begin(kBuffers), std::end(kBuffers),
                      [&](const char* end) { return name.ends_with(end); });

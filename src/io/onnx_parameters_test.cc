@@ -48,6 +48,15 @@ Names of_role(const ModelMaker& maker, TensorRole role) {
   return names;
 }
 
+// As PyTorch's exporter says it of an initializer.
+void tell_parameter(ModelMaker& maker, const std::string& name) {
+  onnx_wire::ValueInfo& info = *maker.graph().add_value_info();
+  info.set_name(name);
+  onnx_wire::StringPair& kind = *info.add_metadata_props();
+  kind.set_key("pkg.torch.export.graph_signature.InputSpec.kind");
+  kind.set_value("PARAMETER");
+}
+
 TEST(Parameters, ConstantNodesAreWeightsWhereNothingElseIs) {
   const ModelMaker maker = written_as_nodes();
   EXPECT_EQ(of_role(maker, TensorRole::kTrained), (Names{"bias", "scale", "shift", "w"}));
@@ -100,11 +109,7 @@ TEST(Parameters, ConstantNodesOfAGraphWithoutWeightsAreConstants) {
 TEST(Parameters, AFileThatTellsItsParametersHasNoOthersInConstantNodes) {
   ModelMaker maker = written_as_nodes();
   maker.floats("told", {2}, {1, 2});
-  onnx_wire::ValueInfo& info = *maker.graph().add_value_info();
-  info.set_name("told");
-  onnx_wire::StringPair& kind = *info.add_metadata_props();
-  kind.set_key("pkg.torch.export.graph_signature.InputSpec.kind");
-  kind.set_value("PARAMETER");
+  tell_parameter(maker, "told");
   EXPECT_EQ(of_role(maker, TensorRole::kTrained), Names{"told"});
   EXPECT_EQ(of_role(maker, TensorRole::kVariance), Names{"variance"});
 }
@@ -115,11 +120,7 @@ TEST(Parameters, WhatAFileThatTellsSaysNothingOfIsNamed) {
   maker.floats("val_30", {2}, {1, 2});
   maker.floats("val_31", {}, {1});
   maker.node("Mul", {"told", "val_30"}, {"told_times"});
-  onnx_wire::ValueInfo& info = *maker.graph().add_value_info();
-  info.set_name("told");
-  onnx_wire::StringPair& kind = *info.add_metadata_props();
-  kind.set_key("pkg.torch.export.graph_signature.InputSpec.kind");
-  kind.set_value("PARAMETER");
+  tell_parameter(maker, "told");
   for (const bool training : {true, false}) {
     std::vector<std::string> notes;
     ASSERT_TRUE(
@@ -234,11 +235,7 @@ TEST(Parameters, AWeightIsOneThroughOtherForms) {
   maker.input("x", {"2", "4"}).output("y");
   maker.floats("w", {1}, {1});
   maker.floats("told", {2}, {1, 2});
-  onnx_wire::ValueInfo& info = *maker.graph().add_value_info();
-  info.set_name("told");
-  onnx_wire::StringPair& kind = *info.add_metadata_props();
-  kind.set_key("pkg.torch.export.graph_signature.InputSpec.kind");
-  kind.set_value("PARAMETER");
+  tell_parameter(maker, "told");
   maker.ints("shape", {2}, {1, 1});
   maker.node("Reshape", {"w", "shape"}, {"a"});
   maker.node("Transpose", {"a"}, {"b"});

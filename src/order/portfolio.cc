@@ -54,19 +54,7 @@ class Portfolio {
     return std::max(options_.idle_units, improved_at_) + improved_at_ - work_.used();
   }
 
-  void improved() {
-    improved_at_ = work_.used();
-    improved_in_part_ = true;
-  }
-
-  // What a slice of the work used; what it improved counts as found at its end.
-  void spend(int64_t units) {
-    work_.spend(units);
-    if (improved_in_part_) improved_at_ = work_.used();
-    improved_in_part_ = false;
-  }
-
-  // True if the order is better than the best so far.
+  // True if the order is better than the best so far. What it took to find is spent before.
   bool offer(std::vector<OpId> sequence) {
     if (sequence.empty()) return false;
     const int64_t peak = peak_of(graph_, sequence);
@@ -75,7 +63,7 @@ class Portfolio {
     if (peak >= best_.peak_bytes) return false;
     best_.peak_bytes = peak;
     best_.sequence = std::move(sequence);
-    improved();
+    improved_at_ = work_.used();
     return true;
   }
 
@@ -83,20 +71,21 @@ class Portfolio {
     LT_CHECK(bytes <= best_.peak_bytes, "a proven bound is above a known order");
     if (bytes <= best_.lower_bound_bytes) return;
     best_.lower_bound_bytes = bytes;
-    improved();
+    improved_at_ = work_.used();
   }
 
   void try_lists() {
     for (auto* rule : {least_peak_first, most_freed_first}) {
       if (!options_.list_rules || done()) break;
       WorkBudget part = slice_of_work(options_.max_units / kListShare);
-      offer(rule(graph_, part));
-      spend(part.used());
+      std::vector<OpId> sequence = rule(graph_, part);
+      work_.spend(part.used());
+      offer(std::move(sequence));
     }
     for (BranchRule rule : {BranchRule::kProgram, BranchRule::kFanOut, BranchRule::kBytes}) {
       if (!options_.post_orders || done()) break;
+      work_.spend(static_cast<int64_t>(graph_.size()));
       offer(post_order(graph_, rule));
-      spend(static_cast<int64_t>(graph_.size()));
     }
   }
 
@@ -112,11 +101,10 @@ class Portfolio {
   void improve_bound(int64_t units) {
     WorkBudget part = slice_of_work(units);
     cuts_.improve(best_.sequence, part);
-    if (cuts_.best()) {
-      best_.cut = cuts_.best();
-      raise_bound(best_.cut->bytes);
-    }
-    spend(part.used());
+    work_.spend(part.used());
+    if (!cuts_.best()) return;
+    best_.cut = cuts_.best();
+    raise_bound(best_.cut->bytes);
   }
 
   WorkBudget slice_of_work(int64_t units) const {
@@ -166,13 +154,16 @@ class Portfolio {
   // tight ends it soon. The next round has a wider beam if this one could finish.
   void run_beams(int64_t units) {
     WorkBudget part = slice_of_work(units);
-    int64_t least = best_.lower_bound_bytes;
+    int64_t least = best_.lower_bound_bytes, spent = 0;
     while (least < best_.peak_bytes && !part.exhausted()) {
       const int64_t budget = least + (best_.peak_bytes - least) / 2;
-      if (!offer(beam_search(graph_, budget, beam_width_, safe_, part))) least = budget + 1;
+      std::vector<OpId> sequence = beam_search(graph_, budget, beam_width_, safe_, part);
+      work_.spend(part.used() - spent);
+      spent = part.used();
+      if (!offer(std::move(sequence))) least = budget + 1;
     }
     if (!part.exhausted()) beam_width_ *= 2;
-    spend(std::max<int64_t>(part.used(), 1));
+    if (spent == 0) work_.spend(1);  // no round is free: the search ends
   }
 
   // Budgets halfway between bound and best known order, as long as they are decided at once.
@@ -199,9 +190,9 @@ class Portfolio {
   Verdict probe_budget(int64_t budget_bytes, int64_t slice) {
     WorkBudget part = slice_of_work(slice);
     BudgetAnswer answer = search_within(graph_, budget_bytes, safe_, options_.memo_bytes, part);
+    work_.spend(std::max<int64_t>(part.used(), 1));
     if (answer.verdict == Verdict::kFound) offer(std::move(answer.sequence));
     if (answer.verdict == Verdict::kImpossible) raise_bound(answer.next_budget_bytes);
-    spend(std::max<int64_t>(part.used(), 1));
     memo_full_ = answer.verdict == Verdict::kUnknown && !part.exhausted();
     return answer.verdict;
   }
@@ -212,8 +203,7 @@ class Portfolio {
   WorkBudget work_;
   CutBound cuts_;
   PartAnswer best_;
-  int64_t improved_at_ = 0;        // the work when a better order or bound was last found
-  bool improved_in_part_ = false;  // since the last call of spend
+  int64_t improved_at_ = 0;  // the work when a better order or bound was last found
   size_t beam_width_ = 1;
   bool memo_full_ = false;  // more work would not help the exact search
 };
