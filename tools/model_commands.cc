@@ -13,6 +13,7 @@
 #include "base/bytes.h"
 #include "base/printable.h"
 #include "exec/cpu/cpu.h"
+#include "io/graph_file.h"
 #include "io/inspect.h"
 #include "lowtide/api.h"
 #include "tools/commands.h"
@@ -300,14 +301,18 @@ void add_inspect(CLI::App& app, Action& action) {
   auto dims = std::make_shared<std::vector<std::string>>();
   CLI::App* command =
       app.add_subcommand("inspect", "Say what a model file holds and what of it is not supported");
-  command->add_option("model", *path, "ONNX file")->required()->check(file_name());
+  command->add_option("model", *path, "ONNX file, or a graph as text (.graph)")
+      ->required()
+      ->check(file_name());
   add_dim_flag(command, *dims);
   command->callback([path, dims, &action] {
     action = [path, dims]() -> Status {
       const auto kernels = exec_cpu::make_cpu_kernels();
       io::InspectOptions options = {.bindings = {}, .kernels = kernels.get()};
       LT_ASSIGN(options.bindings, parse_dims(*dims));
-      LT_ASSIGN(io::ModelSummary summary, io::inspect_onnx(*path, options));
+      LT_ASSIGN(io::ModelSummary summary, io::is_graph_path(*path)
+                                              ? io::inspect_graph(*path, options)
+                                              : io::inspect_onnx(*path, options));
       make_printable(summary);
       put(io::print(summary));
       return {};

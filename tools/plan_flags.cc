@@ -84,7 +84,9 @@ Result<std::map<std::string, int64_t, std::less<>>> parse_dims(
 
 void add_model_flags(CLI::App* command, PlanFlags& flags) {
   PlanOptions& options = flags.options;
-  command->add_option("model", flags.model, "ONNX file")->required()->check(file_name());
+  command->add_option("model", flags.model, "ONNX file, or a graph as text (.graph)")
+      ->required()
+      ->check(file_name());
   add_training_flags(command, flags);
   add_dim_flag(command, flags.dims);
   command->add_option("--device", options.device, "a device profile: a known name or a file")

@@ -47,14 +47,19 @@ struct ReadOptions {
 // symbolic.
 class LOWTIDE_API Model {
  public:
-  // An ONNX file. Error: kInput.
+  // An ONNX file, or (".graph") a graph as text, of which `training` and `dropout` change nothing:
+  // it is what it says. Error: kInput.
   static Result<Model> read(const std::string& path, const ReadOptions& options = {});
+  // A graph's text ("Graph text" in docs/formats.md); `origin` stands for its file in messages.
+  static Result<Model> parse(std::string_view text, const std::string& origin,
+                             const ReadOptions& options = {});
   Model(Model&&) noexcept;
   Model& operator=(Model&&) noexcept;
   ~Model();
 
   std::string name() const;
   std::vector<std::string> free_dims() const;  // symbols that still need a size, sorted
+  std::string text() const;                    // of its graph, as parse() takes it
 
   struct State;
   const State& state() const { return *state_; }

@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "api/c_handles.h"
 #include "api/options_json.h"
 #include "api/planning.h"
 #include "base/check.h"
@@ -20,22 +21,6 @@
 #include "base/result.h"
 #include "lowtide/api.h"
 #include "lowtide/lowtide.h"
-
-struct lowtide_model {
-  lowtide::Model model;
-  std::string name;
-  std::vector<std::string> free_dims;
-};
-
-struct lowtide_plan {
-  lowtide::Plan plan;
-  std::optional<std::string> text, json;  // made when asked for
-};
-
-struct lowtide_front {
-  lowtide::Front front;
-  std::optional<std::string> text, json, lines;  // made when asked for
-};
 
 struct lowtide_cancel {
   std::atomic<bool> raised{false};
@@ -52,6 +37,8 @@ namespace {
 thread_local std::string last_error;
 thread_local const char* shown_error = "";
 
+}  // namespace
+
 lowtide_status fail(const Error& failure) {
   last_error = failure.message;
   shown_error = last_error.c_str();
@@ -63,42 +50,7 @@ lowtide_status fail_without_memory(const char* what) {
   return LOWTIDE_INTERNAL;
 }
 
-// The status of a body that answers a Status.
-template <class Body>
-lowtide_status guarded(const Body& body) noexcept {
-  try {
-    const Status status = body();
-    return status ? LOWTIDE_OK : fail(status.error());
-  } catch (const std::bad_alloc&) {
-    return fail_without_memory("out of memory");
-  } catch (const std::exception& failure) {
-    try {
-      return fail({ErrorCode::kInternal, std::string("internal error: ") + failure.what()});
-    } catch (...) {
-      return fail_without_memory("internal error");
-    }
-  } catch (...) {
-    return fail_without_memory("internal error");
-  }
-}
-
-Status missing(const char* argument) {
-  return error(ErrorCode::kUsage, std::string(argument) + " is NULL");
-}
-
-std::string_view text_of(const char* options) {
-  return options == nullptr ? std::string_view() : std::string_view(options);
-}
-
-// A text made when it is first asked for; NULL where it cannot be.
-template <class Make>
-const char* cached(std::optional<std::string>& text, const Make& make) noexcept {
-  const lowtide_status status = guarded([&]() -> Status {
-    if (!text) text = make();
-    return {};
-  });
-  return status == LOWTIDE_OK ? text->c_str() : nullptr;
-}
+namespace {
 
 // `options` as they stand in text, under watch.
 Result<PlanOptions> watched(const char* text, lowtide_watcher watcher, void* user,
@@ -114,10 +66,10 @@ Result<PlanOptions> watched(const char* text, lowtide_watcher watcher, void* use
   return options;
 }
 
-Status check_index(size_t index, size_t count) {
-  if (index < count) return {};
-  return error(ErrorCode::kUsage,
-               "index " + std::to_string(index) + " is not below " + std::to_string(count));
+lowtide_model* model_handle(Model model) {
+  std::string name = model.name();
+  std::vector<std::string> free_dims = model.free_dims();
+  return new lowtide_model{std::move(model), std::move(name), std::move(free_dims), {}};
 }
 
 int64_t index_or_none(std::optional<size_t> index) {
@@ -165,15 +117,31 @@ lowtide_status lowtide_model_read(const char* path, const char* options, lowtide
     if (model == nullptr) return lowtide::missing("model");
     LT_ASSIGN(const auto reading, lowtide::parse_read_options(lowtide::text_of(options)));
     LT_ASSIGN(lowtide::Model read, lowtide::Model::read(path, reading));
-    std::string name = read.name();
-    std::vector<std::string> free_dims = read.free_dims();
-    *model = new lowtide_model{std::move(read), std::move(name), std::move(free_dims)};
+    *model = lowtide::model_handle(std::move(read));
+    return {};
+  });
+}
+
+lowtide_status lowtide_model_parse(const char* text, const char* origin, const char* options,
+                                   lowtide_model** model) {
+  return lowtide::guarded([&]() -> Status {
+    if (text == nullptr) return lowtide::missing("text");
+    if (model == nullptr) return lowtide::missing("model");
+    LT_ASSIGN(const auto reading, lowtide::parse_read_options(lowtide::text_of(options)));
+    LT_ASSIGN(lowtide::Model parsed,
+              lowtide::Model::parse(text, origin == nullptr ? "graph" : origin, reading));
+    *model = lowtide::model_handle(std::move(parsed));
     return {};
   });
 }
 
 void lowtide_model_free(lowtide_model* model) {
   delete model;
+}
+
+const char* lowtide_model_text(lowtide_model* model) {
+  if (model == nullptr) return nullptr;
+  return lowtide::cached(model->text, [&] { return model->model.text(); });
 }
 
 const char* lowtide_model_name(const lowtide_model* model) {
@@ -204,7 +172,7 @@ lowtide_status lowtide_plan_make_watched(const lowtide_model* model, const char*
     if (plan == nullptr) return lowtide::missing("plan");
     LT_ASSIGN(const auto planning, lowtide::watched(options, watcher, user, cancel));
     LT_ASSIGN(lowtide::Plan made, lowtide::Plan::make(model->model, planning));
-    *plan = new lowtide_plan{std::move(made), {}, {}};
+    *plan = new lowtide_plan{std::move(made), {}, {}, {}};
     return {};
   });
 }
@@ -214,7 +182,7 @@ lowtide_status lowtide_plan_load(const char* path, lowtide_plan** plan) {
     if (path == nullptr) return lowtide::missing("path");
     if (plan == nullptr) return lowtide::missing("plan");
     LT_ASSIGN(lowtide::Plan loaded, lowtide::Plan::load(path));
-    *plan = new lowtide_plan{std::move(loaded), {}, {}};
+    *plan = new lowtide_plan{std::move(loaded), {}, {}, {}};
     return {};
   });
 }
@@ -339,7 +307,7 @@ lowtide_status lowtide_front_plan(const lowtide_front* front, size_t index, lowt
       return lowtide::error(ErrorCode::kUsage, "point " + std::to_string(index) +
                                                    " has no plan: " + points[index].reason);
     auto copy = std::make_unique<lowtide::Plan::State>(found->state());
-    *plan = new lowtide_plan{lowtide::PlanAccess::wrap(std::move(copy)), {}, {}};
+    *plan = new lowtide_plan{lowtide::PlanAccess::wrap(std::move(copy)), {}, {}, {}};
     return {};
   });
 }

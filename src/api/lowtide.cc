@@ -12,7 +12,9 @@
 #include "base/file.h"
 #include "base/printable.h"
 #include "exec/cpu/cpu.h"
+#include "io/graph_file.h"
 #include "io/onnx_reader.h"
+#include "ir/graph_text.h"
 #include "lowtide/api.h"
 #include "plan/plan_text.h"
 #include "runtime/session.h"
@@ -52,6 +54,10 @@ Model::~Model() = default;
 
 Result<Model> Model::read(const std::string& path, const ReadOptions& options) {
   const auto start = Clock::now();
+  if (io::is_graph_path(path)) {
+    LT_ASSIGN(const std::string text, read_file(path));
+    return parse(text, path, options);
+  }
   io::OnnxOptions door;
   door.bindings = {options.dims.begin(), options.dims.end()};
   door.training = options.training;
@@ -68,6 +74,21 @@ Result<Model> Model::read(const std::string& path, const ReadOptions& options) {
   return Model(std::move(state));
 }
 
+Result<Model> Model::parse(std::string_view text, const std::string& origin,
+                           const ReadOptions& options) {
+  const auto start = Clock::now();
+  auto state = std::make_unique<State>();
+  LT_ASSIGN(state->graph,
+            io::read_graph_text(text, origin, {options.dims.begin(), options.dims.end()}));
+  if (state->graph.name.empty()) state->graph.name = std::filesystem::path(origin).stem().string();
+  state->origin = origin;
+  state->reading_seconds = seconds_since(start);
+  return Model(std::move(state));
+}
+
+std::string Model::text() const {
+  return ir::print(state_->graph);
+}
 std::string Model::name() const {
   return state_->graph.name;
 }

@@ -12,6 +12,7 @@
 #include "analysis/schedule_view.h"
 #include "base/file.h"
 #include "io/convert.h"
+#include "io/graph_file.h"
 #include "io/onnx_branches.h"
 #include "io/onnx_ops.h"
 #include "io/onnx_parameters.h"
@@ -41,6 +42,38 @@ TensorSummary summarize(const OnnxValueInfo& info, std::set<std::string>& symbol
   return tensor;
 }
 
+TensorSummary summarize(const ir::Value& value) {
+  TensorSummary tensor = {value.name, std::string(name(value.dtype)), {}};
+  for (const sym::Expr& dim : value.dims) tensor.dims.push_back(sym::print(dim));
+  return tensor;
+}
+
+// A value that is there before the step, as an input or a parameter.
+void add_given(const ir::Value& value, ModelSummary& summary) {
+  if (value.producer.valid()) return;
+  if (value.initial.kind == ir::InitialValue::Kind::kFed)
+    summary.inputs.push_back(summarize(value));
+  if (value.category != Category::kParameter) return;
+  ++summary.parameters;
+  const int64_t elements = ir::element_count(value).constant().value_or(0);
+  summary.parameter_elements += elements;
+  summary.trained_elements += elements;
+  summary.parameter_bytes += ir::size_bytes(value).constant().value_or(0);
+}
+
+// The kind; of an opaque op also what its owner calls it.
+std::string type_of(const ir::Op& op) {
+  const auto foreign = op.attrs.find("op");
+  if (!op.kind.starts_with("Opaque") || foreign == op.attrs.end()) return op.kind;
+  return fmt::format("{} '{}'", op.kind, std::get<std::string>(foreign->second));
+}
+
+// By falling count; equal ones stay in their order.
+void sort_by_count(std::vector<OpCount>& ops) {
+  std::stable_sort(ops.begin(), ops.end(),
+                   [](const OpCount& a, const OpCount& b) { return a.count > b.count; });
+}
+
 void count_ops(const OnnxModel& model, ModelSummary& summary) {
   std::map<std::string, OpCount> counts;
   std::set<std::string> refused;
@@ -58,9 +91,8 @@ void count_ops(const OnnxModel& model, ModelSummary& summary) {
     summary.ops.push_back(count);
     if (refused.contains(type)) summary.unsupported.push_back(count);
   }
-  const auto by_count = [](const OpCount& a, const OpCount& b) { return a.count > b.count; };
-  std::stable_sort(summary.ops.begin(), summary.ops.end(), by_count);
-  std::stable_sort(summary.unsupported.begin(), summary.unsupported.end(), by_count);
+  sort_by_count(summary.ops);
+  sort_by_count(summary.unsupported);
 }
 
 void count_parameters(const OnnxModel& model, ModelSummary& summary) {
@@ -208,10 +240,36 @@ Result<ModelSummary> inspect_onnx(const std::string& path, const InspectOptions&
   return inspect_onnx_bytes(file.bytes(), folder.empty() ? "." : folder, path, options);
 }
 
+Result<ModelSummary> inspect_graph(const std::string& path, const InspectOptions& options) {
+  LT_ASSIGN(const ir::Graph graph, read_graph_file(path, options.bindings));
+  ModelSummary summary;
+  summary.name = graph.name;
+  summary.producer = graph.producer;
+  summary.nodes = static_cast<int64_t>(graph.op_count());
+  std::map<std::string, OpCount> counts;
+  for (const ir::OpId id : graph.ops()) {
+    OpCount& count = counts[type_of(graph.op(id))];
+    count.op_type = type_of(graph.op(id));
+    ++count.count;
+    if (count.nodes.size() < kNamesShown) count.nodes.push_back(graph.op(id).name);
+  }
+  for (const auto& [type, count] : counts) summary.ops.push_back(count);
+  sort_by_count(summary.ops);
+  for (const ir::ValueId id : graph.values()) add_given(graph.value(id), summary);
+  for (const ir::ValueId id : graph.outputs())
+    summary.outputs.push_back(summarize(graph.value(id)));
+  summary.symbols = ir::free_symbols(graph);
+  if (options.kernels != nullptr && summary.symbols.empty())
+    ask_for_kernels(graph, *options.kernels, summary);
+  return summary;
+}
+
 std::string print(const ModelSummary& summary) {
   std::string text = fmt::format(
-      "model {}{}{}, IR {}, opset {}\n", summary.name.empty() ? "unnamed" : summary.name,
-      summary.producer.empty() ? "" : " by ", summary.producer, summary.ir_version, summary.opset);
+      "model {}{}{}, {}\n", summary.name.empty() ? "unnamed" : summary.name,
+      summary.producer.empty() ? "" : " by ", summary.producer,
+      summary.ir_version == 0 ? "a graph as text"
+                              : fmt::format("IR {}, opset {}", summary.ir_version, summary.opset));
   text += print_tensors("input", summary.inputs) + print_tensors("output", summary.outputs);
   text += fmt::format("symbols {}\n", summary.symbols.empty()
                                           ? "none"

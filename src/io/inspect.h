@@ -33,8 +33,8 @@ struct TensorSummary {
 
 struct ModelSummary {
   std::string name, producer;
-  int64_t ir_version = 0, opset = 0;
-  int64_t nodes = 0;  // after functions were expanded
+  int64_t ir_version = 0, opset = 0;  // 0: no ONNX file, but a graph's text
+  int64_t nodes = 0;                  // after functions were expanded
   int64_t functions = 0;
   std::vector<OpCount> ops;          // by falling count, then by name
   std::vector<OpCount> unsupported;  // those of `ops` that the door does not take
@@ -71,6 +71,9 @@ Result<ModelSummary> inspect_onnx(const std::string& path, const InspectOptions&
 Result<ModelSummary> inspect_onnx_bytes(std::string_view bytes, const std::string& folder,
                                         const std::string& origin,
                                         const InspectOptions& options = {});
+
+// The same of a graph's text (graph_file.h). Error: as read_graph_file.
+Result<ModelSummary> inspect_graph(const std::string& path, const InspectOptions& options = {});
 
 // The summary as a person reads it, one fact a line.
 std::string print(const ModelSummary& summary);

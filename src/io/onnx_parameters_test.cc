@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include "io/onnx_reader.h"
 #include "io/onnx_wire.h"
 #include "io/test_models.h"
 

@@ -53,6 +53,10 @@ void set_alias(const Bound& bound, const Instance& instance, std::vector<OutputT
 }  // namespace
 
 Result<std::vector<OutputType>> outputs_of(const Bound& bound, const Instance& instance) {
+  if (bound.row->outputs != nullptr) {
+    LT_RETURN_IF_ERROR(check_input_layouts(*bound.row, instance, bound.signature));
+    return bound.row->outputs(instance);
+  }
   const size_t count = bound.signature.outputs.size();
   LT_ASSIGN(const std::vector<DType> types, output_dtypes(*bound.row, instance, count));
   LT_ASSIGN(std::vector<Layout> layouts, output_layouts(*bound.row, instance, bound.signature));

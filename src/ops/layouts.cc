@@ -107,11 +107,10 @@ bool same_order(const Layout& a, const Layout& b, const ir::Dims& dims) {
   return walked_order(a, dims, dims.size()) == walked_order(b, dims, dims.size());
 }
 
-Result<std::vector<Layout>> output_layouts(const Row& row, const Instance& instance,
-                                           const Signature& signature) {
+Status check_input_layouts(const Row& row, const Instance& instance, const Signature& signature) {
   const OperandWords words = parse_words(row.layouts);
-  size_t leader = 0;
-  if (!instance.inputs.empty()) leader = leading_input(instance, words, signature);
+  if (instance.inputs.empty()) return {};
+  const size_t leader = leading_input(instance, words, signature);
   for (size_t i = 0; i < instance.inputs.size(); ++i) {
     if (!instance.inputs[i]) continue;
     const Layout& layout = instance.inputs[i]->layout;
@@ -121,6 +120,15 @@ Result<std::vector<Layout>> output_layouts(const Row& row, const Instance& insta
                                print(instance.inputs[i]->dims), print(layout)));
     LT_RETURN_IF_ERROR(check_input(row, instance, input_word(words, i), i, leader));
   }
+  return {};
+}
+
+Result<std::vector<Layout>> output_layouts(const Row& row, const Instance& instance,
+                                           const Signature& signature) {
+  LT_RETURN_IF_ERROR(check_input_layouts(row, instance, signature));
+  const OperandWords words = parse_words(row.layouts);
+  size_t leader = 0;
+  if (!instance.inputs.empty()) leader = leading_input(instance, words, signature);
   std::vector<Layout> layouts;
   for (size_t i = 0; i < signature.outputs.size(); ++i) {
     const std::string_view word = words.outputs[i];

@@ -39,16 +39,20 @@ struct Instance {
 
 struct Row;  // opaque outside src/ops; ask it through the functions below
 
-// The row of a kind, or null. The sorted names of all rows.
+// The row of a kind, or null.
 const Row* find(std::string_view kind);
+// The sorted names of the rows that say what an op computes; of those that leave it to the op's
+// attributes (rows_opaque.h).
 std::vector<std::string_view> kinds();
+std::vector<std::string_view> opaque_kinds();
 
 struct Traits {
   bool recomputable = true;  // may run again (pure, or random keyed by counter)
   bool random = false;       // reads the step's random stream; same bits on every run within a step
-  bool has_effect = false;   // updates an input (an output has Alias::kUpdate)
+  bool has_effect = false;   // updates an input (an output has Alias::kUpdate), or the world
   bool product = false;      // a dense product: runs at the device's multiply-add rate
   bool carries = false;      // an output's elements are those of the inputs: moved, repeated, cast
+  bool opaque = false;       // what it computes is not known here; its attributes say its types
   std::string_view gradient = {};  // name of the gradient rule; empty: not differentiable
 };
 const Traits& traits(const Row& row);
@@ -110,6 +114,14 @@ struct Work {
   sym::Expr bytes_written;
 };
 Result<Work> work(const Instance& instance);
+
+// What an opaque op's attributes say of one run: its time, if they do, and its scratch bytes.
+// Nothing for other ops. (The attributes of either graphs or plans.)
+struct GivenCost {
+  std::optional<double> seconds;
+  int64_t workspace_bytes = 0;
+};
+std::optional<GivenCost> given_cost(const Instance& instance);
 
 // ---- memory ----
 

@@ -55,6 +55,8 @@ struct Row {
   PartRule part = PartRule::kNone;
   int64_t flops = 0;                           // per loop point
   Status (*check)(const Instance&) = nullptr;  // limits of attribute values
+  // Where attributes say the outputs; then `types` and `layouts` are read for inputs alone.
+  Result<std::vector<OutputType>> (*outputs)(const Instance&) = nullptr;
   Traits traits = {};
 };
 
@@ -107,8 +109,9 @@ tl::unexpected<Error> refuse(const Instance& instance, const std::string& why);
 // kInput.
 Status check_attrs(const Row& row, const Instance& instance);
 Result<std::vector<DType>> output_dtypes(const Row& row, const Instance& instance, size_t outputs);
-// Checks the input layouts; the layouts of the outputs. Error: kInput, naming the operands and
-// their layouts.
+// Error: kInput, naming the operands and their layouts.
+Status check_input_layouts(const Row& row, const Instance& instance, const Signature& signature);
+// Checks the input layouts; the layouts of the outputs. Error: as check_input_layouts.
 Result<std::vector<Layout>> output_layouts(const Row& row, const Instance& instance,
                                            const Signature& signature);
 

@@ -10,6 +10,7 @@
 #include "ops/bind.h"
 #include "ops/row.h"
 #include "ops/rows_indexing.h"
+#include "ops/rows_opaque.h"
 #include "ops/rows_recurrent.h"
 #include "sym/product.h"
 
@@ -21,7 +22,7 @@ const std::vector<const Row*>& sorted_rows() {
     std::vector<const Row*> made;
     for (std::span<const Row> family :
          {elementwise_rows(), product_rows(), normalisation_rows(), pooling_rows(), movement_rows(),
-          resampling_rows(), indexing_rows(), recurrent_rows(), update_rows()})
+          resampling_rows(), indexing_rows(), recurrent_rows(), update_rows(), opaque_rows()})
       for (const Row& row : family) made.push_back(&row);
     std::sort(made.begin(), made.end(),
               [](const Row* a, const Row* b) { return a->kind < b->kind; });
@@ -150,10 +151,22 @@ const Row* find(std::string_view kind) {
   return found != rows.end() && (*found)->kind == kind ? *found : nullptr;
 }
 
-std::vector<std::string_view> kinds() {
+namespace {
+
+std::vector<std::string_view> names_of_rows(bool opaque) {
   std::vector<std::string_view> names;
-  for (const Row* row : sorted_rows()) names.push_back(row->kind);
+  for (const Row* row : sorted_rows())
+    if (row->traits.opaque == opaque) names.push_back(row->kind);
   return names;
+}
+
+}  // namespace
+
+std::vector<std::string_view> kinds() {
+  return names_of_rows(false);
+}
+std::vector<std::string_view> opaque_kinds() {
+  return names_of_rows(true);
 }
 
 const Traits& traits(const Row& row) {

@@ -52,20 +52,32 @@ Expr bytes_read(const Bound& bound, const Instance& instance, size_t i, const Ex
 Result<Work> work(const Instance& instance) {
   LT_ASSIGN(const Bound bound, bind_instance(instance));
   LT_ASSIGN(const std::vector<OutputType> outputs, outputs_of(bound, instance));
-  const Expr results = product(outputs[0].type.dims);
+  const Expr results = outputs.empty() ? Expr(0) : product(outputs[0].type.dims);
   Work total;
   total.flops = loop_flops(bound.signature, bound.row->flops);
+  if (bound.row->traits.opaque) {
+    LT_ASSIGN(total.flops, int_attr(instance, "flops", 0));
+  }
   for (int added : parse_numbers(bound.row->added)) {
     const auto i = static_cast<size_t>(added);
     if (i < instance.inputs.size() && instance.inputs[i]) total.flops = total.flops + results;
   }
-  if (outputs[0].alias == ir::Alias::kView) return total;
+  if (!outputs.empty() && outputs[0].alias == ir::Alias::kView) return total;
   for (size_t i = 0; i < instance.inputs.size(); ++i)
     if (instance.inputs[i])
       total.bytes_read = total.bytes_read + bytes_read(bound, instance, i, results);
   for (const OutputType& output : outputs)
     total.bytes_written = total.bytes_written + storage_bytes(output.type);
   return total;
+}
+
+std::optional<GivenCost> given_cost(const Instance& instance) {
+  const Row* row = find(instance.kind);
+  if (row == nullptr || !row->traits.opaque) return std::nullopt;
+  GivenCost cost;
+  if (has_attr(instance, "seconds")) cost.seconds = real_attr(instance, "seconds").value_or(0);
+  cost.workspace_bytes = int_attr(instance, "workspace", 0).value_or(0);
+  return cost;
 }
 
 }  // namespace lowtide::ops

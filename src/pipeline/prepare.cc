@@ -8,6 +8,7 @@
 #include "base/bytes.h"
 #include "base/file.h"
 #include "cost/roofline.h"
+#include "ops/op_table.h"
 #include "pipeline/claims.h"
 #include "pipeline/gate.h"
 #include "pipeline/write_plan.h"
@@ -27,6 +28,12 @@ Result<analysis::OpCosts> op_costs(const ir::Graph& graph, const OptimizeOptions
   analysis::OpCosts costs;
   LT_ASSIGN(costs.seconds, cost::all_op_seconds(graph, options.device));
   costs.workspace_bytes = IdVector<ir::OpId, int64_t>(graph.op_count(), 0);
+  IdVector<ir::OpId, char> given(graph.op_count(), 0);  // by the op itself: no kernel is asked
+  for (ir::OpId id : graph.ops()) {
+    const auto cost = ops::given_cost(ops::instance_of(graph, id));
+    given[id] = cost.has_value();
+    if (cost) costs.workspace_bytes[id] = cost->workspace_bytes;
+  }
   if (options.kernels == nullptr) return costs;
   const cost::Estimator estimator(options.device, options.costs ? &*options.costs : nullptr);
   constexpr int kMostNamed = 8;
@@ -34,6 +41,10 @@ Result<analysis::OpCosts> op_costs(const ir::Graph& graph, const OptimizeOptions
   int missing = 0;
   for (ir::OpId id : graph.ops()) {
     if (analysis::is_view_op(graph, id)) continue;
+    if (given[id]) {
+      coverage.add({costs.seconds[id], false});
+      continue;
+    }
     LT_ASSIGN(const plan::OpDesc desc, analysis::describe(graph, id));
     LT_ASSIGN(const cost::Estimate estimate, estimator.estimate(desc));
     costs.seconds[id] = estimate.seconds;

@@ -1,0 +1,190 @@
+#include "ops/rows_opaque.h"
+
+#include <fmt/format.h>
+
+#include <charconv>
+#include <string>
+#include <vector>
+
+namespace lowtide::ops {
+namespace {
+
+using sym::Expr;
+
+std::vector<std::string_view> words_of(std::string_view text) {
+  std::vector<std::string_view> words;
+  while (!text.empty()) {
+    const size_t end = std::min(text.find(' '), text.size());
+    if (end > 0) words.push_back(text.substr(0, end));
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+  return words;
+}
+
+// One list entry per output.
+Result<ir::Dims> per_output(const Instance& instance, std::string_view attr, size_t outputs,
+                            std::optional<int64_t> fallback = std::nullopt) {
+  return list_attr(instance, attr, outputs, fallback);
+}
+
+Status set_types(const Instance& instance, std::vector<OutputType>& outputs) {
+  LT_ASSIGN(const std::string types, word_attr(instance, "types"));
+  for (std::string_view word : words_of(types)) {
+    const std::optional<DType> type = parse_dtype(word);
+    if (!type)
+      return refuse(instance, fmt::format("types has '{}', which is no element type", word));
+    outputs.emplace_back().type.dtype = *type;
+  }
+  return {};
+}
+
+Status set_dims(const Instance& instance, std::vector<OutputType>& outputs) {
+  LT_ASSIGN(const ir::Dims ranks, per_output(instance, "ranks", outputs.size()));
+  const auto& dims = std::get<ir::Dims>(instance.attrs->find("dims")->second);
+  size_t taken = 0;
+  for (size_t o = 0; o < outputs.size(); ++o) {
+    const std::optional<int64_t> rank = ranks[o].constant();
+    if (!rank || *rank < 0 || static_cast<uint64_t>(*rank) > dims.size() - taken)
+      return refuse(instance, fmt::format("output {} has rank {}, and {} of {} dims are left", o,
+                                          sym::print(ranks[o]), dims.size() - taken, dims.size()));
+    const auto begin = dims.begin() + static_cast<std::ptrdiff_t>(taken);
+    outputs[o].type.dims.assign(begin, begin + static_cast<std::ptrdiff_t>(*rank));
+    taken += static_cast<size_t>(*rank);
+  }
+  if (taken == dims.size()) return {};
+  return refuse(instance,
+                fmt::format("the ranks of its outputs add up to {}, and there are {} dims", taken,
+                            dims.size()));
+}
+
+// "view:0": the alias and the input.
+Status read_alias(const Instance& instance, std::string_view word, OutputType& output) {
+  if (word == "own") return {};
+  const size_t colon = word.find(':');
+  const std::string_view kind = word.substr(0, colon);
+  int input = -1;
+  if (colon != std::string_view::npos) {
+    const char* end = word.data() + word.size();
+    const auto read = std::from_chars(word.data() + colon + 1, end, input);
+    if (read.ec != std::errc() || read.ptr != end) input = -1;
+  }
+  const bool known = kind == "view" || kind == "update";
+  if (!known || input < 0 || static_cast<size_t>(input) >= instance.inputs.size() ||
+      !instance.inputs[static_cast<size_t>(input)])
+    return refuse(instance, fmt::format("aliases has '{}'; it takes own, view:INPUT and "
+                                        "update:INPUT, an input from 0 to {} that is there",
+                                        word, static_cast<int>(instance.inputs.size()) - 1));
+  output.alias = kind == "view" ? ir::Alias::kView : ir::Alias::kUpdate;
+  output.base_input = input;
+  return {};
+}
+
+Status check_update(const Instance& instance, size_t o, const OutputType& output) {
+  const Type& base = *instance.inputs[static_cast<size_t>(output.base_input)];
+  if (base.dtype == output.type.dtype && base.dims == output.type.dims) return {};
+  return refuse(instance, fmt::format("output {} is {} {} and updates input {}, which is {} {}", o,
+                                      name(output.type.dtype), print(output.type.dims),
+                                      output.base_input, name(base.dtype), print(base.dims)));
+}
+
+Status check_aliases(const Instance& instance, const std::vector<OutputType>& outputs) {
+  size_t views = 0;
+  for (size_t o = 0; o < outputs.size(); ++o) {
+    views += outputs[o].alias == ir::Alias::kView;
+    if (outputs[o].alias == ir::Alias::kUpdate)
+      LT_RETURN_IF_ERROR(check_update(instance, o, outputs[o]));
+  }
+  if (views == 0) return {};
+  if (views < outputs.size())
+    return refuse(instance, fmt::format("{} of {} outputs are views; all are or none is", views,
+                                        outputs.size()));
+  for (size_t o = 1; o < outputs.size(); ++o)
+    if (outputs[o].base_input != outputs[0].base_input)
+      return refuse(instance, fmt::format("output {} is a view of input {}, output 0 of input {}; "
+                                          "the views that an op makes have one base",
+                                          o, outputs[o].base_input, outputs[0].base_input));
+  return {};
+}
+
+Status set_aliases(const Instance& instance, std::vector<OutputType>& outputs) {
+  if (!has_attr(instance, "aliases")) return {};
+  LT_ASSIGN(const std::string text, word_attr(instance, "aliases"));
+  LT_ASSIGN(const ir::Dims offsets, per_output(instance, "offsets", outputs.size(), 0));
+  const std::vector<std::string_view> words = words_of(text);
+  if (words.size() != outputs.size())
+    return refuse(instance,
+                  fmt::format("aliases has {} words for {} outputs", words.size(), outputs.size()));
+  for (size_t o = 0; o < outputs.size(); ++o) {
+    LT_RETURN_IF_ERROR(read_alias(instance, words[o], outputs[o]));
+    if (outputs[o].alias == ir::Alias::kView) outputs[o].offset_bytes = offsets[o];
+  }
+  return check_aliases(instance, outputs);
+}
+
+Result<std::vector<OutputType>> outputs_from_attributes(const Instance& instance) {
+  std::vector<OutputType> outputs;
+  LT_RETURN_IF_ERROR(set_types(instance, outputs));
+  LT_RETURN_IF_ERROR(set_dims(instance, outputs));
+  LT_RETURN_IF_ERROR(set_aliases(instance, outputs));
+  return outputs;
+}
+
+// Every dimension is an axis of its own, which nothing may split.
+Result<Signature> opaque_axes(const Instance& instance) {
+  LT_ASSIGN(const std::vector<OutputType> outputs, outputs_from_attributes(instance));
+  Signature signature;
+  const auto axis_for = [&](const Expr& extent) {
+    return DimIndex{.axes = {signature.add_axis({.name = fmt::format("a{}", signature.axes.size()),
+                                                 .coupled = true,
+                                                 .extent = extent})}};
+  };
+  for (const std::optional<Type>& input : instance.inputs) {
+    signature.inputs.emplace_back();
+    if (!input) continue;
+    signature.inputs.back().emplace();
+    for (const Expr& dim : input->dims) signature.inputs.back()->push_back(axis_for(dim));
+  }
+  for (const OutputType& output : outputs) {
+    signature.outputs.emplace_back();
+    for (const Expr& dim : output.type.dims) signature.outputs.back().push_back(axis_for(dim));
+  }
+  return signature;
+}
+
+Status check_costs(const Instance& instance) {
+  LT_ASSIGN(const double seconds, real_attr(instance, "seconds", 0.0));
+  if (!(seconds >= 0 && seconds <= 1e9))
+    return refuse(instance, fmt::format("seconds is {}, and must be from 0 to 1e9", seconds));
+  for (const char* attr : {"flops", "workspace"}) {
+    LT_ASSIGN(const int64_t count, int_attr(instance, attr, 0));
+    if (count < 0) return refuse(instance, fmt::format("{} is {}, below 0", attr, count));
+  }
+  return {};
+}
+
+Row opaque_row(std::string_view kind, Traits traits) {
+  traits.opaque = true;
+  return {.kind = kind,
+          .compute = opaque_axes,
+          .types = "* -> *",
+          .layouts = "r -> r",
+          .attrs =
+              "op:word types:word ranks:list dims:list aliases:word? offsets:list? "
+              "seconds:real? flops:int? workspace:int?",
+          .check = check_costs,
+          .outputs = outputs_from_attributes,
+          .traits = traits};
+}
+
+}  // namespace
+
+std::span<const Row> opaque_rows() {
+  static const std::vector<Row> rows = {
+      opaque_row("Opaque", {}),
+      opaque_row("OpaqueRandom", {.recomputable = false, .random = true}),
+      opaque_row("OpaqueEffect", {.recomputable = false, .has_effect = true}),
+  };
+  return rows;
+}
+
+}  // namespace lowtide::ops

@@ -1,0 +1,143 @@
+// Opaque ops: what their attributes say is what the op table answers, and what contradicts itself
+// is refused by name.
+#include "ops/rows_opaque.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+namespace lowtide::ops {
+namespace {
+
+using sym::Expr;
+
+struct Given {
+  std::string kind = "Opaque";
+  ir::Attrs attrs = {{"op", std::string("mylib::scan")},
+                     {"types", std::string("f32 i64")},
+                     {"ranks", ir::Dims{2, 1}},
+                     {"dims", ir::Dims{Expr::symbol("batch"), 8, Expr::symbol("batch")}}};
+  std::vector<std::optional<Type>> inputs = {Type{DType::kF16, {Expr::symbol("batch"), 8}, {}},
+                                             std::nullopt};
+
+  Instance instance() const { return {.kind = kind, .attrs = &attrs, .inputs = inputs}; }
+  std::string refusal() const {
+    const auto outputs = infer(instance());
+    EXPECT_FALSE(outputs.has_value());
+    return outputs ? "" : outputs.error().message;
+  }
+};
+
+TEST(Opaque, ItsAttributesSayItsOutputs) {
+  const auto outputs = infer(Given().instance());
+  ASSERT_TRUE(outputs.has_value()) << outputs.error().message;
+  ASSERT_EQ(outputs->size(), 2U);
+  EXPECT_EQ((*outputs)[0].type, (Type{DType::kF32, {Expr::symbol("batch"), 8}, {}}));
+  EXPECT_EQ((*outputs)[1].type, (Type{DType::kI64, {Expr::symbol("batch")}, {}}));
+  for (const OutputType& output : *outputs) EXPECT_EQ(output.alias, ir::Alias::kOwn);
+}
+
+TEST(Opaque, NothingSplitsIt) {
+  const auto map = axis_map(Given().instance());
+  ASSERT_TRUE(map.has_value()) << map.error().message;
+  ASSERT_EQ(map->axes.size(), 5U);
+  for (int axis = 0; axis < 5; ++axis) EXPECT_FALSE(can_split(*map, axis));
+  const auto edges = dimension_edges(Given().instance());
+  ASSERT_TRUE(edges.has_value());
+  EXPECT_TRUE(edges->empty());
+  EXPECT_FALSE(part(Given().instance(), 0, 0, 1).has_value());
+  EXPECT_TRUE(in_place_pairs(Given().instance()).empty());
+}
+
+TEST(Opaque, UpdatesAndViews) {
+  Given update;
+  update.attrs["types"] = std::string("f16");
+  update.attrs["ranks"] = ir::Dims{2};
+  update.attrs["dims"] = ir::Dims{Expr::symbol("batch"), 8};
+  update.attrs["aliases"] = std::string("update:0");
+  auto outputs = infer(update.instance());
+  ASSERT_TRUE(outputs.has_value()) << outputs.error().message;
+  EXPECT_EQ((*outputs)[0].alias, ir::Alias::kUpdate);
+  EXPECT_EQ((*outputs)[0].base_input, 0);
+
+  Given view = update;
+  view.attrs["dims"] = ir::Dims{1, 4};
+  view.attrs["aliases"] = std::string("view:0");
+  view.attrs["offsets"] = ir::Dims{8};
+  outputs = infer(view.instance());
+  ASSERT_TRUE(outputs.has_value()) << outputs.error().message;
+  EXPECT_EQ((*outputs)[0].alias, ir::Alias::kView);
+  EXPECT_TRUE((*outputs)[0].offset_bytes == Expr(8));
+  EXPECT_TRUE(work(view.instance())->bytes_written == Expr(0));
+}
+
+TEST(Opaque, CostsAreGivenOrFollowFromBytesAndFlops) {
+  Given given;
+  EXPECT_FALSE(given_cost(given.instance())->seconds.has_value());
+  given.attrs["seconds"] = 1.5e-4;
+  given.attrs["workspace"] = int64_t{4096};
+  given.attrs["flops"] = int64_t{1000};
+  EXPECT_EQ(given_cost(given.instance())->seconds, 1.5e-4);
+  EXPECT_EQ(given_cost(given.instance())->workspace_bytes, 4096);
+  const auto total = work(given.instance());
+  ASSERT_TRUE(total.has_value());
+  EXPECT_TRUE(total->flops == Expr(1000));
+  EXPECT_TRUE(total->bytes_read == Expr::symbol("batch") * 16);
+  EXPECT_TRUE(total->bytes_written == Expr::symbol("batch") * 40);
+  const ir::Attrs none;
+  EXPECT_FALSE(given_cost({.kind = "Relu", .attrs = &none, .inputs = {}}).has_value());
+}
+
+TEST(Opaque, WhatRunsOnceSaysSo) {
+  EXPECT_EQ(opaque_kinds(),
+            (std::vector<std::string_view>{"Opaque", "OpaqueEffect", "OpaqueRandom"}));
+  EXPECT_TRUE(traits(*find("Opaque")).recomputable);
+  EXPECT_FALSE(traits(*find("OpaqueRandom")).recomputable);
+  EXPECT_TRUE(traits(*find("OpaqueRandom")).random);
+  EXPECT_FALSE(traits(*find("OpaqueEffect")).recomputable);
+  EXPECT_TRUE(traits(*find("OpaqueEffect")).has_effect);
+  for (std::string_view kind : kinds()) EXPECT_FALSE(traits(*find(kind)).opaque) << kind;
+}
+
+TEST(Opaque, AnEffectNeedsNoOutput) {
+  Given print;
+  print.kind = "OpaqueEffect";
+  print.attrs["types"] = std::string();
+  print.attrs["ranks"] = ir::Dims{};
+  print.attrs["dims"] = ir::Dims{};
+  const auto outputs = infer(print.instance());
+  ASSERT_TRUE(outputs.has_value()) << outputs.error().message;
+  EXPECT_TRUE(outputs->empty());
+  EXPECT_TRUE(work(print.instance())->bytes_read == Expr::symbol("batch") * 16);
+}
+
+TEST(Opaque, ContradictionsAreRefused) {
+  const auto with = [](const char* attr, ir::AttrValue value) {
+    Given given;
+    given.attrs[attr] = std::move(value);
+    return given.refusal();
+  };
+  EXPECT_EQ(with("types", std::string("f32 f33")),
+            "Opaque: types has 'f33', which is no element type");
+  EXPECT_EQ(with("types", std::string("f32")), "Opaque: attribute ranks has 2 entries, not 1");
+  EXPECT_EQ(with("ranks", ir::Dims{2, 2}), "Opaque: output 1 has rank 2, and 1 of 3 dims are left");
+  EXPECT_EQ(with("ranks", ir::Dims{1, 1}),
+            "Opaque: the ranks of its outputs add up to 2, and there are 3 dims");
+  EXPECT_NE(with("aliases", std::string("own view:2")).find("an input from 0 to 1"),
+            std::string::npos);
+  EXPECT_NE(with("aliases", std::string("own view:1")).find("that is there"), std::string::npos);
+  EXPECT_NE(with("aliases", std::string("own view:0")).find("1 of 2 outputs are views"),
+            std::string::npos);
+  EXPECT_NE(with("aliases", std::string("update:0 own")).find("updates input 0, which is f16"),
+            std::string::npos);
+  EXPECT_NE(with("aliases", std::string("own")).find("1 words for 2 outputs"), std::string::npos);
+  EXPECT_NE(with("seconds", -1.0).find("seconds is -1"), std::string::npos);
+  EXPECT_NE(with("workspace", int64_t{-1}).find("workspace is -1"), std::string::npos);
+  EXPECT_NE(with("axis", int64_t{1}).find("has no attribute axis"), std::string::npos);
+  Given nameless;
+  nameless.attrs.erase("op");
+  EXPECT_EQ(nameless.refusal(), "Opaque: attribute op is missing");
+}
+
+}  // namespace
+}  // namespace lowtide::ops
