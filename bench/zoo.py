@@ -73,7 +73,11 @@ def training(arguments: argparse.Namespace, broken: list[str], refused: list[str
     for name in arguments.only or networks:
         if name not in networks:
             continue
-        verdict = zoo_training.judged(networks[name]())
+        print(f"{name} ...", file=sys.stderr, flush=True)
+        try:
+            verdict = zoo_training.judged(networks[name]())
+        except Exception as failure:  # of the judge: one row, and the table goes on
+            verdict = {"status": "not judged", "reason": f"not judged: {type(failure).__name__}: {failure}"}
         note(f"{name}, training", verdict, broken, refused)
         rows.append([name, verdict["status"], cell(verdict, "parameters", "d", 1), cell(verdict, "error", ".1e"),
                      cell(verdict, "arena_bytes", ",.0f", 2.0**-10), cell(verdict, "share")])

@@ -1,6 +1,7 @@
 #include "api/planning.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
@@ -17,6 +18,7 @@ namespace lowtide {
 namespace {
 
 constexpr size_t kMostFloorReason = 1000;  // bytes of what sets the floor
+constexpr size_t kMostNamed = 8;           // parameters in a note
 
 // What would make the plan again; part of the plan file, so nothing here may differ from run to
 // run.
@@ -36,6 +38,33 @@ std::map<std::string, std::string, std::less<>> provenance(
   facts["weight_decay"] = fmt::format("{}", options.weight_decay);
   if (options.optimizer == "sgd") facts["momentum"] = fmt::format("{}", options.momentum);
   return facts;
+}
+
+// What a training step leaves as it is, of the parameters. Empty: nothing.
+std::string untrained_note(const plan::Plan& plan) {
+  IdVector<plan::PlanStorageId, char> updated(plan.storages.size(), 0);
+  for (const plan::PlanValue& value : plan.values)
+    if (value.alias == plan::PlanAlias::kUpdate) updated[value.storage] = 1;
+  std::vector<std::string> left;
+  size_t parameters = 0;
+  for (plan::PlanStorageId id : plan.storages.ids()) {
+    const plan::PlanStorage& storage = plan.storages[id];
+    if (!storage.resident || storage.category != Category::kParameter) continue;
+    ++parameters;
+    if (!updated[id]) left.push_back(fmt::format("'{}'", plan.values[storage.root].name));
+  }
+  if (left.empty()) return {};
+  const size_t count = left.size();
+  if (count > kMostNamed) {
+    left.resize(kMostNamed);
+    left.push_back(fmt::format("{} more", count - kMostNamed));
+  }
+  return printable(
+      fmt::format(
+          "{} of {} parameters stay as they are, because no gradient leads from the loss to "
+          "them: {}",
+          count, parameters, fmt::join(left, ", ")),
+      kMostFloorReason);
 }
 
 report::PlanningFacts planning_facts(const pipeline::Optimized& optimized, double reading_seconds) {
@@ -250,6 +279,9 @@ std::unique_ptr<Plan::State> finish_plan(pipeline::Optimized optimized, const Pl
   auto state = std::make_unique<Plan::State>();
   state->facts = planning_facts(optimized, model.state().reading_seconds);
   state->facts.notes = model.state().notes;
+  if (options.train)
+    if (const std::string note = untrained_note(optimized.plan); !note.empty())
+      state->facts.notes.push_back(note);
   state->plan = std::move(optimized.plan);
   state->verified = true;  // the pipeline hands out no other
   return state;

@@ -25,12 +25,20 @@ const RuleTable& rules() {
   return table;
 }
 
+// Rounding whose gradient is taken to be that of the identity (the straight-through estimator,
+// Bengio, Leonard and Courville 2013): what a network is trained with whose numbers are quantised.
+bool passes_straight(const ir::Op& op) {
+  const auto straight = op.attrs.find("straight");
+  return op.kind == "Round" && straight != op.attrs.end() &&
+         straight->second != ir::AttrValue(int64_t{0});
+}
+
 // Ops through which nothing flows: their derivative is zero wherever it exists, or they follow
 // statistics beside the computation (PyTorch's running ones take no part in the backward pass).
-bool is_flat(std::string_view kind) {
+bool is_flat(const ir::Op& op) {
   for (const std::string_view flat :
        {"Floor", "Ceil", "Round", "Sign", "RandomUniform", "RunningUpdate"})
-    if (kind == flat) return true;
+    if (op.kind == flat) return !passes_straight(op);
   return false;
 }
 
@@ -61,7 +69,7 @@ void Backward::find_needs(std::span<const ir::ValueId> wrt) {
   for (const ir::ValueId value : wrt) needs_[value] = true;
   for (const ir::OpId id : graph_.ops()) {
     const ir::Op& op = graph_.op(id);
-    if (is_flat(op.kind)) continue;
+    if (is_flat(op)) continue;
     bool any = false;
     for (const ir::ValueId input : op.inputs) any = any || needs(input);
     if (!any) continue;
@@ -144,7 +152,13 @@ Status Backward::visit(ir::OpId id) {
   for (const ir::ValueId output : op.outputs) arrived = arrived || has_gradient(output);
   for (const ir::ValueId input : op.inputs) wanted = wanted || needs(input);
   const std::string_view gradient = gradient_name(op.kind);
-  if (!arrived || !wanted || is_flat(op.kind)) return {};
+  if (!arrived || !wanted || is_flat(op)) return {};
+  if (passes_straight(op)) {
+    visiting_ = op;
+    RuleContext context(*this, id);
+    LT_ASSIGN(const ir::ValueId dy, context.dy());
+    return context.give(0, dy);
+  }
   const auto rule = rules().find(gradient);
   if (rule == rules().end())
     return error(

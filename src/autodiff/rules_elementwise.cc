@@ -34,11 +34,18 @@ Status log_rule(RuleContext& c) {
   return c.give(0, dx);
 }
 
-// dx = dy / (2 y)
+// dx = dy / (2 y). The root of a sum of squares (norm) has slope 0 at 0, as PyTorch's norm: it is
+// the least of its subgradients there.
 Status sqrt_rule(RuleContext& c) {
   LT_ASSIGN(const ValueId dy, c.dy());
   LT_ASSIGN(const ValueId half, c.make("AffineScalar", {dy}, {{"scale", 0.5}, {"shift", 0.0}}));
-  LT_ASSIGN(const ValueId dx, c.make("Div", {half, c.output(0)}));
+  LT_ASSIGN(ValueId dx, c.make("Div", {half, c.output(0)}));
+  const auto norm = c.attrs().find("norm");
+  if (norm != c.attrs().end() && norm->second != ir::AttrValue(int64_t{0})) {
+    LT_ASSIGN(const ValueId zero, c.number(0, dy));
+    LT_ASSIGN(const ValueId none, c.make("Equal", {c.output(0), zero}));
+    LT_ASSIGN(dx, c.make("Where", {none, zero, dx}));
+  }
   return c.give(0, dx);
 }
 

@@ -91,8 +91,9 @@ class Conversion {
   std::map<std::string, std::vector<size_t>, std::less<>> readers_;  // nodes, by the name they read
   std::map<std::string, int, std::less<>> outputs_;                  // names of the model's outputs
   std::map<size_t, bool> conditions_;
-  std::vector<bool> done_;  // nodes that another node's conversion covered
-  int64_t stream_ = 0;      // of random ops, in file order
+  std::vector<bool> done_;                    // nodes that another node's conversion covered
+  int64_t stream_ = 0;                        // of random ops, in file order
+  std::map<ir::ValueId, ir::ValueId> reals_;  // of stored integers, the same numbers as floats
 };
 
 // One node while it is converted.
@@ -126,6 +127,13 @@ class NodeCall {
   // The same as an attribute: an integer keeps all its digits.
   std::optional<ir::AttrValue> number(size_t i) const;
   bool is_parameter(size_t i) const;
+
+  // The float whose number a stored integer is, where one was remembered: what is differentiated.
+  void remember_real(ir::ValueId integer, ir::ValueId real) { door_.reals_[integer] = real; }
+  std::optional<ir::ValueId> real_of(ir::ValueId integer) const {
+    const auto found = door_.reals_.find(integer);
+    return found == door_.reals_.end() ? std::nullopt : std::optional(found->second);
+  }
 
   // The input as a value of the graph. `operand` may have extents of 1 where numpy's broadcast
   // fills them in anyway.

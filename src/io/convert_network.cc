@@ -50,15 +50,31 @@ Status following_statistic(NodeCall& call, size_t output, ValueId running, Value
   return call.result_at(output, "Add", {old, now}).map([](ValueId) {});
 }
 
+// The type that an op of several float types computes in: the widest of its inputs.
+DType widest(NodeCall& call, size_t inputs) {
+  DType type = call.dtype(0);
+  for (size_t i = 1; i < inputs; ++i)
+    if (size_bytes(call.dtype(i)) > size_bytes(type)) type = call.dtype(i);
+  return type;
+}
+
 // Statistics of the batch, and running ones that follow them: in place where they are buffers of
 // the model. Fed and constant ones are never overwritten. The one-output form is PyTorch's when the
 // caller says that the graph is for training: there who reads a statistic after this node reads
 // what it has become; in ONNX's own form an initializer is the same wherever it is read. ONNX's
 // momentum is the weight of the old value.
 Status batch_norm_train(NodeCall& call, const ir::Attrs& attrs, bool unbiased) {
-  LT_ASSIGN(const std::vector<ValueId> inputs, values(call, 5));
+  LT_ASSIGN(std::vector<ValueId> inputs, values(call, 5));
+  const DType type = call.dtype(0), computed = widest(call, 5);
+  for (size_t i = 0; i < 3; ++i) {
+    LT_ASSIGN(inputs[i], call.as_type(inputs[i], computed));
+  }
+  const std::vector<ValueId> operands_of_batch = {inputs[0], inputs[1], inputs[2]};
   LT_ASSIGN(const std::vector<ValueId> made,
-            call.result_all("BatchNormTrain", {inputs[0], inputs[1], inputs[2]}, attrs));
+            (computed == type ? call.result_all("BatchNormTrain", operands_of_batch, attrs)
+                              : call.emit_all("BatchNormTrain", operands_of_batch, attrs)));
+  if (computed != type)
+    LT_RETURN_IF_ERROR(call.result("Cast", {made[0]}, {{"to", word(lowtide::name(type))}}));
   for (size_t i = 3; i < 5; ++i) call.set(i, made[i - 2]);  // the batch's own, before opset 14
   const double momentum = 1.0 - real_attr(call.node(), "momentum", 0.9);
   for (size_t i = 1; i < 3; ++i) {
@@ -99,7 +115,11 @@ Status batch_norm(NodeCall& call) {
   if (explicit_training || call.training())
     return batch_norm_train(call, attrs, !explicit_training);
   LT_ASSIGN(std::vector<ValueId> inputs, values(call, 5));
-  return call.result("BatchNormInference", std::move(inputs), attrs);
+  const DType type = call.dtype(0), computed = widest(call, 5);
+  for (ValueId& input : inputs) {
+    LT_ASSIGN(input, call.as_type(input, computed));
+  }
+  return call.result_as(type, "BatchNormInference", std::move(inputs), attrs);
 }
 
 // The mean and the reciprocal deviation of a LayerNormalization (outputs 1 and 2) have the type
@@ -134,16 +154,32 @@ Status layer_norm_with_statistics(NodeCall& call, std::vector<ValueId> inputs, s
   return {};
 }
 
+// A scale or bias with an element for each that is normalized over; numpy's broadcast may have left
+// dimensions out, or given them extent 1.
+Result<ValueId> over_normalized(NodeCall& call, ValueId weight, size_t axis) {
+  const ir::Dims x = call.dims(0), given = call.of(weight).dims;
+  const ir::Dims wanted(x.begin() + static_cast<std::ptrdiff_t>(axis), x.end());
+  if (given == wanted || given.size() > wanted.size()) return weight;
+  return call.emit("Expand", {weight}, {{"shape", list(wanted)}});
+}
+
 Status layer_norm(NodeCall& call) {
   LT_RETURN_IF_ERROR(call.check_floats(0));
   const size_t rank = call.dims(0).size();
   LT_ASSIGN(const size_t axis, normal_axis(int_attr(call.node(), "axis", -1), rank));
   LT_ASSIGN(std::vector<ValueId> inputs, values(call, call.has(2) ? 3 : 2));
+  for (size_t i = 1; i < inputs.size(); ++i) {
+    LT_ASSIGN(inputs[i], over_normalized(call, inputs[i], axis));
+  }
   const ir::Attrs attrs = {{"axis", static_cast<int64_t>(axis)},
                            {"epsilon", real_attr(call.node(), "epsilon", 1e-5)}};
   if (call.wants(1) || call.wants(2))
     return layer_norm_with_statistics(call, std::move(inputs), axis, attrs);
-  return call.result_all("LayerNorm", std::move(inputs), attrs).map([](const auto&) {});
+  const DType computed = widest(call, inputs.size());
+  for (ValueId& input : inputs) {
+    LT_ASSIGN(input, call.as_type(input, computed));
+  }
+  return call.result_as(call.dtype(0), "LayerNorm", std::move(inputs), attrs);
 }
 
 Status rms_norm(NodeCall& call) {

@@ -6,7 +6,12 @@
 // sum with a ratio that is not saturated exactly, as floats of 16 bits do not; products of integers
 // exactly. A product of 8-bit operands with at most
 // kExactTerms terms is computed in f32, whose 24 bits hold every partial sum; longer ones in i32
-// (matrix products) or f64 (convolutions). Inference only: rounding has no gradient.
+// (matrix products) or f64 (convolutions).
+//
+// Training: what a QuantizeLinear stored and a DequantizeLinear reads is handed over as the float
+// that it was before the last cast, the same number, through which gradients flow as in PyTorch's
+// fake_quantize: rounding passes them straight on, saturation stops them. The other ops are for
+// inference: nothing that they read is trained through them.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -92,13 +97,18 @@ Result<ValueId> beside(NodeCall& call, size_t i, const ir::Dims& dims) {
 Status stored(NodeCall& call, ValueId x, ValueId zero, DType to, size_t output = 0) {
   LT_ASSIGN(const Range range, range_of(to));
   LT_ASSIGN(ValueId y, call.as_type(x, DType::kF32));
-  LT_ASSIGN(y, call.emit("Round", {y}));
+  ir::Attrs rounding;
+  if (call.training()) rounding["straight"] = int64_t{1};
+  LT_ASSIGN(y, call.emit("Round", {y}, std::move(rounding)));
   if (zero.valid()) {
     LT_ASSIGN(zero, call.as_type(zero, DType::kF32));
     LT_ASSIGN(y, call.emit("Add", {y, zero}));
   }
   LT_ASSIGN(y, call.emit("Clip", {y}, {{"min", range.low}, {"max", range.high}}));
-  return call.result_at(output, "Cast", {y}, {{"to", word(lowtide::name(to))}}).map([](ValueId) {});
+  LT_ASSIGN(const ValueId q,
+            call.result_at(output, "Cast", {y}, {{"to", word(lowtide::name(to))}}));
+  call.remember_real(q, y);
+  return {};
 }
 
 // The type in which a QuantizeLinear divides.
@@ -137,6 +147,7 @@ Status dequantize(NodeCall& call) {
   const auto asked = onnx_dtype(static_cast<int32_t>(int_attr(call.node(), "output_dtype", 0)));
   const DType to = asked.value_or(call.of(scale).dtype);
   const DType exact = call.dtype(0) == DType::kI32 ? DType::kI32 : DType::kF32;
+  if (const auto real = call.training() ? call.real_of(x) : std::nullopt) x = *real;
   LT_ASSIGN(x, call.as_type(x, exact));
   if (call.has(2)) {
     LT_ASSIGN(ValueId zero, beside(call, 2, dims));

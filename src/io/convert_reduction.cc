@@ -106,7 +106,9 @@ Status reduce(NodeCall& call, Step before, std::string_view kind, std::string_vi
   if (!attrs) return call.result_as(type, after.empty() ? "Copy" : after, {x});
   if (after.empty()) return call.result_as(type, kind, {x}, *attrs);
   LT_ASSIGN(x, call.emit(kind, {x}, *attrs));
-  return call.result_as(type, after, {x});
+  ir::Attrs last;
+  if (after == "Sqrt") last["norm"] = int64_t{1};
+  return call.result_as(type, after, {x}, std::move(last));
 }
 
 Status reduce_sum(NodeCall& call) {

@@ -297,7 +297,7 @@ Result<ValueId> powers(NodeCall& call, int64_t p) {
 }
 Status root(NodeCall& call, ValueId sum, int64_t p) {
   const DType type = call.dtype(0);
-  if (p == 2) return call.result_as(type, "Sqrt", {sum});
+  if (p == 2) return call.result_as(type, "Sqrt", {sum}, {{"norm", int64_t{1}}});
   return call.result_as(type, "PowScalar", {sum}, {{"exponent", 1 / static_cast<double>(p)}});
 }
 

@@ -65,37 +65,6 @@ ir::Attrs attrs_of_outputs(const ir::Graph& graph, const ir::Op& op) {
           {"offsets", offsets}};
 }
 
-bool is_opaque(const ir::Op& op) {
-  const ops::Row* row = ops::find(op.kind);
-  return row != nullptr && ops::traits(*row).opaque;
-}
-
-// The same graph with what its opaque ops leave to their `out` lines, and their order.
-ir::Graph complete(const ir::Graph& graph) {
-  ir::Graph result = ir::empty_like(graph);
-  ir::OpId last_effect;
-  for (const ir::GraphItem item : ir::in_id_order(graph)) {
-    if (item.given.valid()) {
-      result.add_value(graph.value(item.given));
-      continue;
-    }
-    ir::Op op = graph.op(item.op);
-    if (is_opaque(op) && !op.attrs.contains("types"))
-      for (auto& [name, value] : attrs_of_outputs(graph, op))
-        op.attrs.insert_or_assign(name, std::move(value));
-    if (is_opaque(op) && ops::traits(*ops::find(op.kind)).has_effect) {
-      const bool ordered =
-          std::find(op.control.begin(), op.control.end(), last_effect) != op.control.end();
-      if (last_effect.valid() && !ordered) op.control.push_back(last_effect);
-      last_effect = item.op;
-    }
-    std::vector<ir::Value> outputs;
-    for (ir::ValueId output : op.outputs) outputs.push_back(graph.value(output));
-    result.add_op(std::move(op), std::move(outputs));
-  }
-  return result;
-}
-
 // Sizes that still have symbols may turn out equal; numbers are compared.
 bool may_be_equal(const sym::Expr& a, const sym::Expr& b) {
   return a == b || !a.constant() || !b.constant();
@@ -110,65 +79,113 @@ std::string_view word(ir::Alias alias) {
   return alias == ir::Alias::kOwn ? "own" : alias == ir::Alias::kView ? "view" : "update";
 }
 
-// How a declared output differs from what the op makes; empty: not at all.
-std::string difference(const ir::Graph& graph, const ir::Op& op, const ir::Value& output,
-                       const ops::OutputType& made) {
-  if (output.dtype != made.type.dtype || !may_be_equal(output.dims, made.type.dims))
-    return fmt::format("is declared {} {}, and the op makes {} {}", name(output.dtype),
-                       print_dims(output.dims), name(made.type.dtype), print_dims(made.type.dims));
-  if (!(output.layout == made.type.layout))
-    return fmt::format("is declared with layout {}, and the op makes {}", print(output.layout),
-                       print(made.type.layout));
-  if (output.alias != made.alias)
-    return fmt::format("is declared '{}', and is '{}' by the op table", word(output.alias),
-                       word(made.alias));
-  if (output.alias == ir::Alias::kOwn) return {};
-  const ir::ValueId base = op.inputs[static_cast<size_t>(made.base_input)];
-  if (output.base != base)
-    return fmt::format("is declared on '{}', and lies in '{}'", graph.value(output.base).name,
-                       graph.value(base).name);
-  const sym::Expr offset = graph.value(base).offset_bytes + made.offset_bytes;
-  if (may_be_equal(output.offset_bytes, offset)) return {};
-  return fmt::format("is declared at byte {} of its storage, and lies at {}",
-                     sym::print(output.offset_bytes), sym::print(offset));
-}
+// The graph again, op by op as the op table says it: what opaque ops leave to their `out` lines is
+// in their attributes, effects have their order, and every output was held against its declaration.
+// Ids stay.
+class Rebuild {
+ public:
+  Rebuild(const ir::Graph& declared, const std::string& origin)
+      : declared_(declared), origin_(origin), graph_(ir::empty_like(declared)) {}
 
-Status check_op(const ir::Graph& graph, ir::OpId id, const std::string& origin) {
-  const ir::Op& op = graph.op(id);
-  const auto refuse = [&](const std::string& why) {
-    return error(ErrorCode::kInput,
-                 fmt::format("{}: op '{}' ({}): {}", origin, op.name, op.kind, why));
-  };
-  if (ops::find(op.kind) == nullptr)
-    return refuse(
-        "the op table has no such kind; what it does not know is written as kind \"Opaque\" with "
-        "the attribute \"op\"");
-  const auto made = ops::infer(ops::instance_of(graph, id));
-  if (!made) return refuse(made.error().message);
-  if (made->size() != op.outputs.size())
-    return refuse(
-        fmt::format("{} outputs are declared, and it has {}", op.outputs.size(), made->size()));
-  for (size_t o = 0; o < made->size(); ++o) {
-    const ir::Value& output = graph.value(op.outputs[o]);
-    const std::string why = difference(graph, op, output, (*made)[o]);
-    if (!why.empty()) return refuse(fmt::format("output '{}' {}", output.name, why));
+  Result<ir::Graph> run() {
+    for (const ir::GraphItem item : ir::in_id_order(declared_)) {
+      if (item.given.valid())
+        graph_.add_value(declared_.value(item.given));
+      else
+        LT_RETURN_IF_ERROR(add(item.op));
+    }
+    return std::move(graph_);
   }
-  return {};
-}
+
+ private:
+  Status add(ir::OpId id) {
+    const ir::Op& op = declared_.op(id);
+    const ops::Row* row = ops::find(op.kind);
+    if (row == nullptr)
+      return refuse(op,
+                    "the op table has no such kind; what it does not know is written as kind "
+                    "\"Opaque\" with the attribute \"op\"");
+    ir::Attrs attrs = op.attrs;
+    ops::AppendOptions options = {.name = op.name, .module = op.module, .phase = op.phase};
+    options.control = op.control;
+    for (ir::ValueId output : op.outputs)
+      options.output_names.push_back(declared_.value(output).name);
+    if (ops::traits(*row).opaque) {
+      if (!attrs.contains("types"))
+        for (auto& [name, value] : attrs_of_outputs(declared_, op))
+          attrs.insert_or_assign(name, std::move(value));
+      if (ops::traits(*row).has_effect) follow_last_effect(id, options.control);
+    }
+    const auto made = ops::append(graph_, op.kind, op.inputs, std::move(attrs), options);
+    if (!made)
+      return error(made.error().code, fmt::format("{}: {}", origin_, made.error().message));
+    return take_outputs(op, graph_.op(*made).outputs);
+  }
+
+  void follow_last_effect(ir::OpId id, std::vector<ir::OpId>& control) {
+    const bool ordered = std::find(control.begin(), control.end(), last_effect_) != control.end();
+    if (last_effect_.valid() && !ordered) control.push_back(last_effect_);
+    last_effect_ = id;
+  }
+
+  Status take_outputs(const ir::Op& op, const std::vector<ir::ValueId>& made) {
+    if (made.size() != op.outputs.size())
+      return refuse(op, fmt::format("{} outputs are declared, and it has {}", op.outputs.size(),
+                                    made.size()));
+    for (size_t o = 0; o < made.size(); ++o) {
+      const ir::Value& output = declared_.value(op.outputs[o]);
+      const std::string why = difference(output, graph_.value(made[o]));
+      if (!why.empty()) return refuse(op, fmt::format("output '{}' {}", output.name, why));
+      graph_.set_category(made[o], output.category);
+      graph_.keep_output(made[o], output);
+    }
+    return {};
+  }
+
+  // How a declared output differs from what the op makes; empty: not at all.
+  std::string difference(const ir::Value& output, const ir::Value& made) const {
+    if (output.dtype != made.dtype || !may_be_equal(output.dims, made.dims))
+      return fmt::format("is declared {} {}, and the op makes {} {}", name(output.dtype),
+                         print_dims(output.dims), name(made.dtype), print_dims(made.dims));
+    if (!(output.layout == made.layout))
+      return fmt::format("is declared with layout {}, and the op makes {}", print(output.layout),
+                         print(made.layout));
+    if (output.alias != made.alias)
+      return fmt::format("is declared '{}', and is '{}' by the op table", word(output.alias),
+                         word(made.alias));
+    if (output.base != made.base)
+      return fmt::format("is declared on '{}', and lies in '{}'", declared_.value(output.base).name,
+                         declared_.value(made.base).name);
+    if (may_be_equal(output.offset_bytes, made.offset_bytes)) return {};
+    return fmt::format("is declared at byte {} of its storage, and lies at {}",
+                       sym::print(output.offset_bytes), sym::print(made.offset_bytes));
+  }
+
+  tl::unexpected<Error> refuse(const ir::Op& op, const std::string& why) const {
+    return error(ErrorCode::kInput,
+                 fmt::format("{}: op '{}' ({}): {}", origin_, op.name, op.kind, why));
+  }
+
+  const ir::Graph& declared_;
+  const std::string& origin_;
+  ir::Graph graph_;
+  ir::OpId last_effect_;
+};
 
 }  // namespace
 
 Result<ir::Graph> read_graph_text(std::string_view text, const std::string& origin,
                                   const sym::Bindings& bindings) {
-  LT_ASSIGN(ir::Graph graph, ir::parse_graph(text, origin));
+  LT_ASSIGN(const ir::Graph graph, ir::parse_graph(text, origin));
   LT_RETURN_IF_ERROR(check_bindings(graph, origin, bindings));
   auto bound = ir::bind(graph, bindings);
   if (!bound)
     return error(bound.error().code, fmt::format("{}: {}", origin, bound.error().message));
   for (const auto& [symbol, number] : graph.bindings) bound->bindings.emplace(symbol, number);
-  graph = complete(*bound);
-  for (ir::OpId id : graph.ops()) LT_RETURN_IF_ERROR(check_op(graph, id, origin));
-  return graph;
+  LT_ASSIGN(ir::Graph rebuilt, Rebuild(*bound, origin).run());
+  if (Status status = ir::check(rebuilt); !status)
+    return error(status.error().code, fmt::format("{}: {}", origin, status.error().message));
+  return rebuilt;
 }
 
 Result<ir::Graph> read_graph_file(const std::string& path, const sym::Bindings& bindings) {

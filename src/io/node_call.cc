@@ -191,6 +191,9 @@ std::vector<std::string> NodeCall::output_names(size_t outputs) const {
   for (size_t i = 0; i < outputs && i < node_.outputs.size(); ++i)
     names.push_back(node_.outputs[i]);
   if (final_name_ && !names.empty()) names[0] = *final_name_;
+  // Left out, it would be called as the node is, which may be what another output is called.
+  if (!names.empty() && names[0].empty())
+    names[0] = door_.inner_name(fmt::format("{}/left_out", label_));
   return names;
 }
 

@@ -32,6 +32,12 @@ struct KnownInputs {
 };
 constexpr KnownInputs kKnown[] = {{"OneHot", 1}};
 
+// Inputs from `first` on that no training changes: weights of classes, tables of rotary embeddings,
+// scales and zero points, masks.
+constexpr KnownInputs kFixed[] = {{"NegativeLogLikelihoodLoss", 2}, {"SoftmaxCrossEntropyLoss", 2},
+                                  {"RotaryEmbedding", 1},           {"QuantizeLinear", 1},
+                                  {"DequantizeLinear", 1},          {"Attention", 3}};
+
 // Lengths and states that a recurrent network starts from.
 constexpr KnownInputs kStarts[] = {{"LSTM", 4}, {"GRU", 4}, {"RNN", 4}};
 
@@ -47,8 +53,7 @@ constexpr std::array kShapeArithmetic = {
     "Gather", "Expand", "Where", "Equal", "Less", "Greater", "ReduceProd"};
 
 // Inputs from `first` on that are settings of an op, whatever their tensor is called.
-constexpr KnownInputs kSettings[] = {
-    {"Clip", 1}, {"Dropout", 1}, {"Pad", 1}, {"QuantizeLinear", 1}, {"DequantizeLinear", 1}};
+constexpr KnownInputs kSettings[] = {{"Clip", 1}, {"Dropout", 1}, {"Pad", 1}};
 
 // Ends of names.
 constexpr const char* kBuffers[] = {"running_mean", "running_var", "inv_freq", "embed_scale"};
@@ -103,6 +108,7 @@ struct Uses {
   Names tables;            // read as the table of a lookup
   Names means, variances;  // running statistics of BatchNormalization
   Names known;             // read where ops must know them
+  Names fixed;             // read where ops have what no training changes
   Names starts;            // read as the state that a recurrent network starts from
   Names settings;          // read where ops have settings
   Names biases;            // added to a product with a tensor of the file
@@ -128,6 +134,7 @@ class UseFinder {
       for (size_t i : kRecurrentWeights)
         if (i < node.inputs.size()) note(uses_.weights, node.inputs[i]);
     note_inputs(node, kKnown, uses_.known);
+    note_inputs(node, kFixed, uses_.fixed);
     note_inputs(node, kStarts, uses_.starts);
     note_inputs(node, kSettings, uses_.settings);
     if (!is_one_of(node, kWeighted)) return;
@@ -240,16 +247,18 @@ bool is_buffer(const std::string& name) {
                      [&](const char* end) { return name.ends_with(end); });
 }
 
-// "val_274", "scalar_tensor_default", "zeros_1": what torch.export calls the result of an op. One
-// number of that name is an exponent, an epsilon, a scale; a larger tensor may have been computed
-// from parameters.
-bool is_number_of_an_op(const OnnxTensor& tensor) {
-  if (tensor.element_count() != 1) return false;
-  std::string_view op = tensor.name;
+// "val_274", "scalar_tensor_default", "zeros_1": what torch.export calls the result of an op.
+bool is_name_of_an_op(std::string_view op) {
   const size_t end = op.find_last_not_of("0123456789");
   if (end != std::string_view::npos && end + 1 < op.size() && op[end] == '_')
     op = op.substr(0, end);
   return std::find(kTracedOps.begin(), kTracedOps.end(), op) != kTracedOps.end();
+}
+
+// One number of an op's name is an exponent, an epsilon, a scale; a larger tensor may have been
+// computed from parameters.
+bool is_number_of_an_op(const OnnxTensor& tensor) {
+  return tensor.element_count() == 1 && is_name_of_an_op(tensor.name);
 }
 
 TensorRole role_without_kind(const OnnxTensor& tensor, const Uses& uses, const FileHabits& habits) {
@@ -261,7 +270,10 @@ TensorRole role_without_kind(const OnnxTensor& tensor, const Uses& uses, const F
                      !is_number_of_an_op(tensor);
   if (named && is_buffer(tensor.name)) return TensorRole::kBuffer;
   if (uses.known.contains(tensor.name) && !weight) return TensorRole::kConstant;
-  if (uses.starts.contains(tensor.name) && !weight && (!named || habits.tells_kinds))
+  if (uses.fixed.contains(tensor.name) && !weight)
+    return tensor.external ? TensorRole::kBuffer : TensorRole::kConstant;
+  const bool traced = is_name_of_an_op(tensor.name);
+  if (uses.starts.contains(tensor.name) && !weight && (!named || traced || habits.tells_kinds))
     return TensorRole::kConstant;
   if (tensor.constant_node && habits.tells_kinds) return TensorRole::kConstant;
   // PyTorch writes what it made up (ones for a norm without weights) beside its own initializers.

@@ -4,8 +4,10 @@
 // PyTorch's exporter says it (value_info metadata PARAMETER, BUFFER, CONSTANT_TENSOR). For
 // initializers without it, in this order:
 //   1. not a float tensor                                                      constant
-//   2. read where an op must know it (scales of a Resize, also behind arithmetic), or where a
-//      recurrent network starts from it and 5 does not hold; and not as a weight constant
+//   2. read where an op must know it (scales of a Resize, also behind arithmetic), where an op has
+//      what no training changes (weights of classes, tables of a rotary embedding, scales and zero
+//      points, masks), or where a recurrent network starts from it and 5 does not hold or it is
+//      called after an op ("val_16"); and not as a weight                      constant
 //   3. of rank 1 or more, read as a weight (second or later operand of a product, convolution or
 //      normalization; table of a lookup)                                       parameter
 //   4. external, of rank 1 or more                                             parameter

@@ -97,6 +97,39 @@ TEST(Parameters, PyTorchMakesUpConstantNodesBesideItsOwnNames) {
   EXPECT_EQ(of_role(maker, TensorRole::kConstant), (Names{ones, zeros, "onnx::GRU_7"}));
 }
 
+// Weights of classes, rotary tables, scales, masks: with PyTorch's names, with another exporter's.
+TEST(Parameters, WhatNoTrainingChangesIsAConstantWhateverItIsCalled) {
+  for (const char* producer : {"pytorch", "onnx.quantize"}) {
+    SCOPED_TRACE(producer);
+    ModelMaker maker;
+    maker.wire().set_producer_name(producer);
+    maker.input("x", {"2", "4"}).input("t", {"2"}, 7).output("y");
+    for (const char* name : {"l.weight", "ce.weight", "cos", "sin", "l.scale", "mask"})
+      maker.floats(name, {2, 2}, {1, 2, 3, 4});
+    maker.node("MatMul", {"x", "l.weight"}, {"a"});
+    maker.node("RotaryEmbedding", {"a", "cos", "sin"}, {"b"});
+    maker.node("QuantizeLinear", {"b", "l.scale"}, {"c"});
+    maker.node("DequantizeLinear", {"c", "l.scale"}, {"d"});
+    maker.node("Attention", {"d", "d", "d", "mask"}, {"e"});
+    maker.node("NegativeLogLikelihoodLoss", {"e", "t", "ce.weight"}, {"y"});
+    EXPECT_EQ(of_role(maker, TensorRole::kTrained), Names{"l.weight"});
+    EXPECT_EQ(of_role(maker, TensorRole::kConstant),
+              (Names{"ce.weight", "cos", "l.scale", "mask", "sin"}));
+  }
+}
+
+// torch.export folds a network of LSTMs alone to weights that are all called after ops.
+TEST(Parameters, AnInitialStateCalledAfterAnOpIsAConstant) {
+  ModelMaker maker;
+  maker.wire().set_producer_name("pytorch");
+  maker.input("x", {"2", "4", "8"}).output("d");
+  for (const char* name : {"val_16", "val_41", "val_42"})
+    maker.floats(name, {1, 15, 8}, std::vector<float>(120));
+  maker.node("GRU", {"x", "val_41", "val_42", "", "", "val_16"}, {"c", "d"});
+  EXPECT_EQ(of_role(maker, TensorRole::kTrained), (Names{"val_41", "val_42"}));
+  EXPECT_EQ(of_role(maker, TensorRole::kConstant), Names{"val_16"});
+}
+
 TEST(Parameters, ConstantNodesOfAGraphWithoutWeightsAreConstants) {
   ModelMaker maker;
   maker.input("x", {"2"}, 7).output("y");

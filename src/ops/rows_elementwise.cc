@@ -82,13 +82,14 @@ Status check_bit_cast(const Instance& instance) {
 
 void add_unary(std::vector<Row>& rows) {
   for (std::string_view kind : {"Relu", "Abs", "Neg", "Sign"}) rows.push_back(numeric(kind, 1));
-  for (std::string_view kind : {"Tanh", "Erf", "Exp", "Log", "Sqrt", "Reciprocal", "Sin", "Cos"})
+  for (std::string_view kind : {"Tanh", "Erf", "Exp", "Log", "Reciprocal", "Sin", "Cos"})
     rows.push_back(unary(kind, 1));
+  rows.push_back(unary("Sqrt", 1, "norm:int?"));
   for (std::string_view kind :
        {"Tan", "Sinh", "Cosh", "Asin", "Acos", "Atan", "Asinh", "Acosh", "Atanh"})
     rows.push_back(unary(kind, 1));
-  for (std::string_view kind : {"Floor", "Ceil", "Round"})
-    rows.push_back(unary(kind, 1, "", false));
+  for (std::string_view kind : {"Floor", "Ceil"}) rows.push_back(unary(kind, 1, "", false));
+  rows.push_back(unary("Round", 1, "straight:int?", false));
   rows.push_back(unary("Sigmoid", 4));
   rows.push_back(unary("Softplus", 3));
   rows.push_back(unary("HardSwish", 5));

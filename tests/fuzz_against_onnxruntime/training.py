@@ -19,7 +19,9 @@ from torch_ops import ROWS
 
 torch.set_num_threads(1)
 # Of each op, the first input that is a setting of it, or a running statistic.
-SETTINGS_FROM = {"BatchNormalization": 3, "Clip": 1, "Dropout": 1, "OneHot": 1, "Pad": 1, "Resize": 1, "Upsample": 1}
+SETTINGS_FROM = {"Attention": 3, "BatchNormalization": 3, "Clip": 1, "DequantizeLinear": 1, "Dropout": 1, "NegativeLogLikelihoodLoss": 2,
+                 "OneHot": 1, "Pad": 1, "QuantizeLinear": 1, "Resize": 1, "RotaryEmbedding": 1, "SoftmaxCrossEntropyLoss": 2,
+                 "Upsample": 1}
 
 
 def as_written(node: Node) -> Node:

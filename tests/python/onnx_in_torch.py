@@ -26,6 +26,7 @@ MORE_ROWS = ROWS | {kind: lambda node, a, b, function=function: function(a, b) f
     "Dropout": lambda node, x, *rest: x,
     # Before opset 13 the axes are an attribute.
     "Unsqueeze": lambda node, x, *axes: ROWS["Unsqueeze"](node, x, *(axes or [torch.tensor(node.attrs["axes"])])),
+    "Shape": lambda node, x: torch.tensor(x.shape[node.attrs.get("start", 0):node.attrs.get("end", x.dim())]),
     "Range": lambda node, start, limit, delta: torch.arange(start.item(), limit.item(), delta.item()),
     "Cast": lambda node, x: x.double() if node.attrs["to"] in FLOATS else x.to(TORCH_TYPES[node.attrs["to"]]),
 }

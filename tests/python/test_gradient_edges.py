@@ -42,6 +42,7 @@ CASES = {
     "a masked score": ("Softmax", [np.array([[1, -np.inf, 2, 0.5]])], [], {"axis": 1}, lambda x: x.softmax(1)),
     "product": ("ReduceProd", [np.array([[2, 0, 3], [0, 0, 4], [1, 2, 3.0]])], [np.array([1])], {"keepdims": 0},
                 lambda x: x.prod(1)),
+    "norm": ("ReduceL2", [np.array([[3, 4.0], [0, 0.0], [0, -2.0]])], [np.array([1])], {"keepdims": 0}, lambda x: x.norm(dim=1)),
     "log of a sum": ("ReduceLogSumExp", [np.array([[100, 99.0], [-200, -200.0]])], [np.array([1])], {"keepdims": 0},
                      lambda x: x.logsumexp(1)),
 }

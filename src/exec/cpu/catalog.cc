@@ -4,6 +4,7 @@
 #include <fmt/core.h>
 #include <omp.h>
 
+#include <algorithm>
 #include <map>
 #include <string>
 
@@ -36,6 +37,13 @@ class CpuKernel final : public runtime::Kernel {
 int default_threads() {
   static const int threads = omp_get_max_threads();
   return threads;
+}
+
+// Libraries refuse tensors without elements; there is nothing to do for them.
+bool makes_nothing(const OpDesc& op) {
+  return !op.outputs.empty() &&
+         std::all_of(op.outputs.begin(), op.outputs.end(),
+                     [](const plan::TensorDesc& made) { return element_count(made) == 0; });
 }
 
 class CpuFactory final : public runtime::KernelFactory {
@@ -83,6 +91,7 @@ class CpuFactory final : public runtime::KernelFactory {
     if (entry == entries_.end()) return unsupported(op, "no kernel of this kind");
     LT_RETURN_IF_ERROR(check_types(*entry->second, op));
     LT_RETURN_IF_ERROR(check_blocked(*entry->second, op));
+    if (makes_nothing(op)) return Built{.run = [](const KernelArgs&) {}, .workspace_bytes = 0};
     omp_set_num_threads(threads_);  // oneDNN sizes scratch and work by the team
     return entry->second->build(op);
   }
