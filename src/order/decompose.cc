@@ -113,8 +113,8 @@ Blocks find_blocks(const ScheduleProblem& problem) {
   Blocks blocks;
   blocks.of = IdVector<OpId, BlockId>(problem.ops.size());
   for (OpId op : problem.ops.ids()) {
-    const OpId name =
-        sets.find(op);  // the first op of its block, so numbered already unless it is op itself
+    // The first op of its block, so numbered already unless it is op itself.
+    const OpId name = sets.find(op);
     blocks.of[op] = name == op ? BlockId(blocks.count++) : blocks.of[name];
   }
   for (const auto& [first, second] : waiting)

@@ -52,10 +52,10 @@ inline constexpr TieBreak kFixedTieBreaks[] = {TieBreak::kProgram,        TieBre
 
 struct ClosureGreedy {
   TieBreak tie_break = TieBreak::kProgram;
-  int64_t target_bytes =
-      0;  // peaks up to this cost nothing (a lower bound, or 0 to follow the peak so far)
-  bool look_ahead =
-      false;  // compare the growth after the safe moves that follow, not that of the op alone
+  // Peaks up to this cost nothing (a lower bound, or 0 to follow the peak so far).
+  int64_t target_bytes = 0;
+  // Compare the growth after the safe moves that follow, not that of the op alone.
+  bool look_ahead = false;
 };
 std::vector<OpId> closure_greedy(const OrderGraph& graph, const ClosureGreedy& rule,
                                  const SafeMoveOptions& safe, Rng rng, WorkBudget& work);

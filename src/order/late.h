@@ -18,7 +18,10 @@
 // So live falls by what D held, or stays; nothing outside the trees reads what D reads, so no value
 // that is left gets another reader that is still to run, and c reuses what it did. When a tree of
 // c's block runs, from the set Q, then at most
-//   live(Q) + left by the tree + excess <= live(all of the block) + transient(c) - reuse of c
+//
+//     live(Q) + left by the tree + excess
+//         <= live(all of the block) + transient(c) - reuse of c
+//
 // bytes are present, which is what c's own step costs. The peak is that of the other ops alone.
 //
 // So a prefix (order/prefix.h) never offers a late op: running an op first runs its pending late

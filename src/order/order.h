@@ -24,14 +24,14 @@ struct OrderOptions {
   bool list_rules = true;      // least-peak-first and most-freed-first lists
   bool post_orders = true;     // depth-first orders from the sinks
   bool closure_greedy = true;  // safe moves, else least growth; one pass per tie-break
-  int random_restarts =
-      2;                   // closure greedy with random tie-breaks, if the bound is not met by then
-  bool safe_moves = true;  // commit to single ops that cannot hurt
-  bool excursions = true;  // commit to short runs that cannot hurt, like gradient then update
-  bool cut_bound = true;   // min-cut lower bound; off: the largest op
-  bool exact_search = true;        // search with proof
-  bool beam = true;                // improver for wide graphs
-  size_t beam_width = 4;           // of the first beam; doubles each round
+  // Closure greedy with random tie-breaks, if the bound is not met by then.
+  int random_restarts = 2;
+  bool safe_moves = true;    // commit to single ops that cannot hurt
+  bool excursions = true;    // commit to short runs that cannot hurt, like gradient then update
+  bool cut_bound = true;     // min-cut lower bound; off: the largest op
+  bool exact_search = true;  // search with proof
+  bool beam = true;          // improver for wide graphs
+  size_t beam_width = 4;     // of the first beam; doubles each round
   int64_t max_units = 20'000'000;  // work per part: op runs, about 10 to 20 million a second
   // The search also ends after this much work without a better order or bound, or after as much as
   // the last one took to find, if that is more.

@@ -170,8 +170,8 @@ TEST(Metamorphic, RelabelScaleAndDeadOps) {
     EXPECT_EQ(large.peak_bytes, outcome.peak_bytes << 20);
     EXPECT_EQ(large.sequence, outcome.sequence);
 
-    auto longer = problem;  // an op without values changes nothing; one with a small dead value may
-                            // not raise the peak
+    // An op without values changes nothing; one with a small dead value may not raise the peak.
+    auto longer = problem;
     longer.ops.push_back({});
     EXPECT_EQ(solve(longer).peak_bytes, outcome.peak_bytes);
 

@@ -130,8 +130,9 @@ class SwapSearch {
           worst = static_cast<int>(run);
       if (worst < 0) return;
       const int g = best_gap_at(worst, present);
+      // Without a gap here: whoever is away already must wait.
       if (g < 0)
-        hopeless[static_cast<size_t>(worst)] = 1;  // whoever is away here already must wait
+        hopeless[static_cast<size_t>(worst)] = 1;
       else
         put(g);
     }

@@ -18,8 +18,9 @@ struct Gap {
   int before = 0;   // the run that uses it last; -1: the gap begins with the step
   int after = 0;    // the run that uses it next; the number of runs: it ends with the step
   int version = 0;  // writers that ran up to `before`
-  int over = 0;     // the run that uses it last of the stay that begins with `after`; the number of
-                    // runs: it stays to the end of the step, or has its home in the slow tier
+  // The run that uses it last of the stay that begins with `after`; the number of runs: it stays to
+  // the end of the step, or has its home in the slow tier.
+  int over = 0;
 };
 
 // A value or a resident with at least one gap.

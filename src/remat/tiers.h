@@ -4,11 +4,10 @@
 // last load began (plan::SchedSlot).
 //
 // So room is found after the fact. All begin in the first tier, unless another link makes the step
-// shorter (swap.h). Where a tier would hold too
-// much, what can best live with a slower one goes to the next, until what is left has room: of
-// those that occupy the tier when it is fullest the one whose transfers, at the next tier's speed,
-// take the smallest part of the time for which it is away. What does not move at all yet follows
-// to the next tier, as the full one has no room for it.
+// shorter (swap.h). Where a tier would hold too much, what can best live with a slower one goes to
+// the next, until what is left has room: of those that occupy the tier when it is fullest the one
+// whose transfers, at the next tier's speed, take the smallest part of the time for which it is
+// away. What does not move at all yet follows to the next tier, as the full one has no room for it.
 #pragma once
 
 #include <optional>

@@ -36,8 +36,8 @@ using plan::PlanValueId;
 
 namespace {
 
-constexpr int kPoison =
-    0xFF;  // all ones is a NaN in every float type, and -1 in every integer type
+// All ones is a NaN in every float type, and -1 in every integer type.
+constexpr int kPoison = 0xFF;
 
 constexpr int64_t kGuardBytes = 1 << 20;
 

@@ -464,8 +464,8 @@ int64_t peak_before_by_definition(const plan::Plan& p) {
     }
     for (size_t o = first; o <= last; ++o) held[o] += p.storages[s].bytes;
   }
-  int64_t peak = held.back();  // after the last op only residents and results are left: never above
-                               // the ops' own
+  // After the last op only residents and results are left: never above the ops' own.
+  int64_t peak = held.back();
   for (PlanOpId o : p.ops.ids()) peak = std::max(peak, held[o.index()] + p.ops[o].workspace_bytes);
   return peak;
 }
