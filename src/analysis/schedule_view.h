@@ -1,4 +1,4 @@
-// From a Graph to the ordering question about it.
+// Dependence analysis: from a Graph to the ordering question about it.
 //
 // Values of the ScheduleProblem are storages that an op makes; storages that are there before the
 // step are resident. Ops whose outputs are all views disappear: a view runs with whatever made its

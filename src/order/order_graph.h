@@ -1,4 +1,5 @@
-// OrderGraph: one part of a ScheduleProblem, turned around for search.
+// OrderGraph: one part of a ScheduleProblem as index lists (compressed adjacency lists), turned
+// around for search.
 //
 // The problem lists values; a search asks what an op reads, makes, waits for and unlocks, many
 // million times. So the part is flattened into index lists once. Bytes are sorted by what they do
@@ -56,7 +57,7 @@ struct Reuse {
 };
 
 struct OrderGraph {
-  // Op of the part -> op of the problem; ascending, so 0..n-1 is the incoming order.
+  // Op of the part -> op of the problem; ascending, so 0..n-1 is the given order.
   std::vector<OpId> problem_op;
   Lists<OpId, OpId> preds, succs;  // without duplicates
   Lists<OpId, HeldId> reads, makes;

@@ -198,7 +198,7 @@ TEST(Decompose, PartsCoverAllOpsAndOnlyTheLastLeavesBytes) {
     uint32_t set = 0;
     for (size_t k = 0; k < parts.size(); ++k) {
       for (OpId op : parts[k].problem_op) {
-        EXPECT_TRUE(dp.can_run(set, op.index()));  // incoming order within a part is valid
+        EXPECT_TRUE(dp.can_run(set, op.index()));  // the given order within a part is valid
         set |= 1u << op.index();
       }
       if (k + 1 < parts.size()) {

@@ -1,5 +1,5 @@
-// Prefix: the state of a search. A set S of executed ops, closed under predecessors, and what it
-// costs.
+// Prefix: the state of every search of this folder. A set S of executed ops, closed under
+// predecessors (a down-set), and what it costs, which is a submodular function of it.
 //
 //   live(S)     bytes that remain after S: held values made in S with a reader outside S, plus kept
 //               outputs made in S

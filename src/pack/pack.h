@@ -1,6 +1,6 @@
-// The address packer: gives every buffer of a PackProblem its offset in one arena, as low as it
-// can, with a proof of how far from the best the answer is (dynamic storage allocation: MODeL
-// section 4.3; minimalloc, Moffitt 2023).
+// The address packer (dynamic storage allocation: MODeL section 4.3; minimalloc, Moffitt 2023), by
+// list heuristics, backtracking search and bisection: gives every buffer of a PackProblem its
+// offset in one arena, as low as it can, with a proof of how far from the best the answer is.
 //
 // Worked example. Four buffers, time to the right, address upwards; the max load is 4 and so is the
 // height, so the packing is optimal and no search was needed:

@@ -1,4 +1,5 @@
-// The decision search: minimalloc's, with incremental state and two more inference rules.
+// The decision search: minimalloc's backtracking, with incremental state and two more inference
+// rules.
 //
 // A node places one buffer at the lowest legal offset it has there. That loses nothing: in a
 // packing in which no single buffer can be lowered, taken in the order of its offsets, each buffer
@@ -9,8 +10,7 @@
 //                 any order will do)
 //   dominance     a buffer is not placed at or above h = min over unplaced of (lowest offset +
 //                 size), since the buffer that attains h could then be lowered into the hole
-//   obstacles     fixed buffers are holes in the address space: the lowest legal offset hops over
-//                 them
+//   obstacles     fixed buffers stand in the way: the lowest legal offset hops over them
 //
 // Inference, in each section (a maximal set of coexisting buffers), with `total` its unplaced
 // bytes:

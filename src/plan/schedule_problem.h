@@ -116,7 +116,7 @@ std::optional<Link> combined_link(const ScheduleProblem& problem);
 void forbid_transfers(ScheduleProblem& problem);
 
 // Checks what the comments above demand: producers valid, readers sorted and after no cycle, nobody
-// who overwrites may rerun, in-place pairs consistent, the incoming order topological, residents
+// who overwrites may rerun, in-place pairs consistent, the given order topological, residents
 // within resident_bytes, sums at most kMaxBytes, times from 0 to 1e12 s, links of at least 1 byte
 // per second and at most 255 of them. Error: kInput, naming the op, value or resident.
 Status check(const ScheduleProblem& problem);

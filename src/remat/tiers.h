@@ -1,7 +1,7 @@
-// Which slow tier what moves goes to. Tiers are ordered by preference, the first is the best; each
-// may have room for so many bytes only (Link::bytes). What a tier must hold is known once it is
-// known what moves when: a slot is occupied from the first store to the end of the stay that the
-// last load began (plan::SchedSlot).
+// Which slow tier what moves goes to, by a greedy rule of our own. Tiers are ordered by preference,
+// the first is the best; each may have room for so many bytes only (Link::bytes). What a tier must
+// hold is known once it is known what moves when: a slot is occupied from the first store to the
+// end of the stay that the last load began (plan::SchedSlot).
 //
 // So room is found after the fact. All begin in the first tier, unless another link makes the step
 // shorter (swap.h). Where a tier would hold too much, what can best live with a slower one goes to

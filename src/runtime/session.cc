@@ -4,8 +4,8 @@
 // (copy_engine.h). Only those can fail; a step that failed is the session's last.
 //
 // An unplanned session runs the same kernels on one buffer per storage, made when its producer runs
-// and given back after its last reader, ops in program order. It is what an eager framework with a
-// caching allocator does, and the baseline that a plan is compared with.
+// and given back after its last reader, ops in the given order. It is what an eager framework with
+// a caching allocator does, and the baseline that a plan is compared with.
 #include "runtime/session.h"
 
 #include <fmt/format.h>

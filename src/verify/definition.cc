@@ -397,7 +397,7 @@ class States {
 };
 
 // Whether both plans have the same values and ops, in storages of the same size and role: what
-// ops make, roles and the peak of the program order are then the same.
+// ops make, roles and the peak of the given order are then the same.
 bool same_graph(const Plan& a, const Plan& b) {
   if (a.values != b.values || a.ops != b.ops || a.storages.size() != b.storages.size())
     return false;

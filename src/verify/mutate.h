@@ -1,5 +1,5 @@
-// Wrong plans from right ones: one small, seeded change each, of every kind that a bug in a
-// planner, a writer or a file could make. Some leave the plan valid; valid_by_definition
+// Mutation testing: wrong plans from right ones, one small, seeded change each, of every kind that
+// a bug in a planner, a writer or a file could make. Some leave the plan valid; valid_by_definition
 // (definition.h) tells, and verify() must say the same.
 #pragma once
 

@@ -46,7 +46,7 @@ enum class Violation : uint8_t {
   kStorageBytes,       // not the root's size rounded up to the alignment
   kCategory,           // a role that the buffer's use rules out (roles.cc)
   kResidency,          // resident although an op makes it, or the reverse
-  kProgramOrder,       // in program order already, an op reads a version that was overwritten
+  kProgramOrder,       // in the given order already, an op reads a version that was overwritten
   kOpMissing,          // never runs
   kOpRepeated,         // runs again though its kind may not
   kInputNotReady,      // runs before its input is made (a view: made again since its base was)
@@ -79,7 +79,7 @@ enum class Violation : uint8_t {
   kOutsideArena,           // ends behind the arena
   kOverlap,                // two buffers share bytes at the same time
   kPeak,                   // claimed peak
-  kPeakBefore,             // claimed peak of the program order
+  kPeakBefore,             // claimed peak of the given order
   kBudget,                 // the arena is larger than the claimed budget
   kFloor,                  // claimed floor above what every schedule needs
   kOnceSeconds,            // claimed time of all ops, each once
@@ -116,7 +116,7 @@ struct Report {
   int64_t peak_bytes = 0;          // of the steps
   size_t peak_step = 0;            // first step at the peak
   std::array<int64_t, kCategories> peak_by_category{};  // bytes by Category; sums to peak_bytes
-  int64_t peak_before_bytes = 0;                        // program order, nothing reused
+  int64_t peak_before_bytes = 0;                        // the given order, nothing reused
   // The least state for the certificate's op, recomputed; 0 without certificate.
   int64_t cut_bytes = 0;
   int64_t arena_high_water_bytes = 0;  // end of the highest buffer
