@@ -1,5 +1,5 @@
-// Weisfeiler-Leman refinement (colour refinement): where else in the problem stands what stands
-// here?
+// Weisfeiler-Leman refinement (colour refinement, 1968): where else in the problem stands what
+// stands here?
 //
 // Networks repeat blocks, so a way to recompute one is likely a good way to recompute its siblings.
 // Ops are alike when they cost the same, make and read the same sizes, and their neighbours do, too
