@@ -1,9 +1,9 @@
 // Reverse mode: appends to a graph the ops that compute the gradient of a scalar value (Griewank
 // and Walther, "Evaluating Derivatives", chapter 3, on a graph instead of a tape).
 //
-//   y = MatMul(x, w)          append_gradients(graph, loss, {w}) adds
-//   loss = MseLoss(y, t)          dy = MseLossGrad(y, t, scale 1)
-//                                 grad/w = MatMul(x, dy, trans_a)
+//   y = MatMul(x, w)        append_gradients(graph, loss, {w}) adds
+//   loss = MseLoss(y, t)      dy = MseLossGrad(y, t, scale 1)
+//                             grad/w = MatMul(x, dy, trans_a)
 //
 // Ops are visited against the order of the graph, as PyTorch's engine does; each contributes to the
 // gradients of its inputs by the rule that the op table names (Traits::gradient). What matters for

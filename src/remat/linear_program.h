@@ -32,7 +32,7 @@ class LinearProgram {
   bool infeasible() const { return infeasible_; }
   double value() const;  // in percent of the step, beyond each op once
   std::span<const double> variables() const;
-  // Multipliers of the rows; of an infeasible program some that prove very much.
+  // Multipliers of the rows; of an infeasible linear program some that prove very much.
   std::vector<CutMultiplier> multipliers() const;
 
  private:

@@ -3,7 +3,10 @@
 // unit by unit in parallel. States live where the op gives them in the end (yh, dh0, ...), so that
 // a sequence which is over simply keeps its own.
 //
-//   x and gates  t b (d g h)     y, cells  t b (d h)     states  d b h     R  d (g h) h
+//   x and gates  t b (d g h)
+//   y, cells     t b (d h)
+//   states       d b h
+//   R            d (g h) h
 #pragma once
 
 #include <algorithm>
