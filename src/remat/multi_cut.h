@@ -1,5 +1,5 @@
 // The multi-cut, our own: Lagrangian relaxation of several moments together, for budgets that bind
-// at several, with one minimum cut for each stretch between two of them.
+// at several, with one minimum cut for each segment between them.
 //
 // Ops t_1, ..., t_K, each a descendant of the one before, cut every schedule into segments 0 .. K
 // at their first runs. With R[k,o] = "o runs in segment k" and S[k,v] = "v stays in memory at t_k":
