@@ -6,8 +6,8 @@
 //
 // What is left is oneDNN's: each execution makes a map from argument number to memory object and
 // drops it when the primitive returns, which costs a node per argument and a few bucket arrays.
-// kBytesPerOp bounds that sum per op, and kLargest every single request: less than the
-// smallest buffer that a kernel would want.
+// kBytesPerOp bounds that sum per op, and kLargest every single request: less than the smallest
+// buffer that a kernel would want.
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>

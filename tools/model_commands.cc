@@ -27,8 +27,7 @@ namespace {
 
 constexpr size_t kMostFinding = 1000;  // bytes of a finding that are printed
 
-// ---- plan
-// ---------------------------------------------------------------------------------------------------------
+// ---- plan ----
 
 struct PlanCommand {
   PlanFlags flags;
@@ -116,8 +115,7 @@ void add_plan(CLI::App& app, Action& action) {
   });
 }
 
-// ---- verify
-// -------------------------------------------------------------------------------------------------------
+// ---- verify ----
 
 // What was found right. The bound on the bytes is about orders that run each op once, so a plan
 // with reruns or transfers names the bounds that hold for it instead.
@@ -186,8 +184,7 @@ void add_verify(CLI::App& app, Action& action) {
   });
 }
 
-// ---- run
-// ----------------------------------------------------------------------------------------------------------
+// ---- run ----
 
 struct RunFlags {
   std::string plan;
@@ -275,8 +272,7 @@ void add_run(CLI::App& app, Action& action) {
   command->callback([flags, &action] { action = [flags] { return run_run_command(*flags); }; });
 }
 
-// ---- inspect
-// ------------------------------------------------------------------------------------------------------
+// ---- inspect ----
 
 void make_printable(io::ModelSummary& summary) {
   const auto spell = [](std::string& name) { name = printable(name); };

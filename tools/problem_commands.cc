@@ -52,8 +52,7 @@ Status as_status(plan::SolveStatus status, bool has_solution, std::string what) 
   return {};
 }
 
-// ---- order
-// --------------------------------------------------------------------------------------------------------
+// ---- order ----
 
 struct OrderFlags {
   std::string problem, output;
@@ -101,8 +100,7 @@ void add_order(CLI::App& app, Action& action) {
   command->callback([flags, &action] { action = [flags] { return run_order_command(*flags); }; });
 }
 
-// ---- pack
-// ---------------------------------------------------------------------------------------------------------
+// ---- pack ----
 
 struct PackFlags {
   std::string problem, output, capacity;

@@ -93,16 +93,16 @@ struct PlanOptions {
   std::string costs_file = {};  // measured kernel times (run --measure) in place of predicted ones
   bool costs_any_device = false;  // take them also where they were measured on another device
   std::optional<int64_t> budget_bytes = {};  // of the whole device
-  int threads = 0;  // that the CPU kernels, and so their workspace, are planned for; 0: as many
-                    // as the machine has
+  // For which the CPU kernels, and so their workspace, are planned; 0: as many as the machine has.
+  int threads = 0;
   // Under a budget that the best order alone does not keep: ops may run again; buffers may move to
   // slow memory, if `swap` names a slow tier of the device profile or `link` gives its speed. Names
   // of several tiers stand between commas, the best one first; "host=2GiB,file" lets 2 GiB move to
   // host memory and the rest to a file.
   bool recompute = true;
-  std::string swap = {};                             // names of tiers, as above; empty: none
-  std::optional<double> link_bytes_per_second = {};  // each way, instead of the profile's; only for
-                                                     // a single tier
+  std::string swap = {};  // names of tiers, as above; empty: none
+  // Each way, instead of the profile's; only for a single tier.
+  std::optional<double> link_bytes_per_second = {};
   // How hard to search under a budget, about in seconds of one core, and to pack; counted in work,
   // so that the answer does not depend on the machine.
   double effort = 10;
@@ -231,8 +231,8 @@ struct RunOptions {
   // Without a model folder: draw weights of external files from the seed. Otherwise a plan that
   // has such weights is refused (kUsage).
   bool seed_missing_weights = false;
-  bool unplanned =
-      false;  // one buffer per value, freed after its last use, in the given order: the baseline
+  // One buffer per value, freed after its last use, in the given order: the baseline.
+  bool unplanned = false;
   int threads = 0;  // 0: as many as the plan was made for
   // Where tensors go that the plan moves off the device: files without a name in this folder;
   // empty: host memory outside the arena. "file=FOLDER": only what the plan moves to its slow tier

@@ -1,6 +1,6 @@
-// How large the integers of a value may be for its readers to make sense of them: rows of a table,
-// classes of a loss, yes or no of a mask. What is drawn from a seed for an input that nobody gave
-// stays below.
+// Data-flow analysis, backwards: how large the integers of a value may be for its readers to make
+// sense of them: rows of a table, classes of a loss, yes or no of a mask. What is drawn from a seed
+// for an input that nobody gave stays below.
 #pragma once
 
 #include "ir/graph.h"

@@ -1,4 +1,4 @@
-// From a Graph to the ordering question about it.
+// Dependence analysis: from a Graph to the ordering question about it.
 //
 // Values of the ScheduleProblem are storages that an op makes; storages that are there before the
 // step are resident. Ops whose outputs are all views disappear: a view runs with whatever made its
@@ -16,9 +16,9 @@
 // With a link, storages that are there before the step may move, too: parameters, optimizer state,
 // inputs and constants that an op reads, unless the step returns them as they are.
 //
-// In-place pairs come from the op table, as far as the graph
-// allows them: the dying input must fill its whole storage, no value of that storage may be an
-// output of the step, and the op must not read the storage through a second operand.
+// In-place pairs come from the op table, as far as the graph allows them: the dying input must fill
+// its whole storage, no value of that storage may be an output of the step, and the op must not
+// read the storage through a second operand.
 #pragma once
 
 #include <cstdint>
@@ -46,9 +46,9 @@ struct ScheduleView {
   IdVector<ir::OpId, plan::SchedOpId> sched_op;             // none for ops that only make views
 };
 
-// All dims must be constant. Sizes are rounded up to `alignment_bytes`. `links`,
-// in order of preference, go into the problem and make residents movable. Error: kInput, naming the
-// value whose size is symbolic or the sum that is too large.
+// All dims must be constant. Sizes are rounded up to `alignment_bytes`. `links`, in order of
+// preference, go into the problem and make residents movable. Error: kInput, naming the value whose
+// size is symbolic or the sum that is too large.
 Result<ScheduleView> make_schedule_view(const ir::Graph& graph, const OpCosts& costs,
                                         int64_t alignment_bytes,
                                         std::span<const plan::Link> links = {});

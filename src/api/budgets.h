@@ -1,6 +1,7 @@
 // Budgets as a user writes them: "600MiB", "60%", "floor", and ranges of them.
 //
-//     budgets = item { "," item }        item = amount | amount ".." amount [ ":" count ]
+//     budgets = item { "," item }
+//     item    = amount | amount ".." amount [ ":" count ]
 //     amount  = "floor" | number "%" | size
 //
 // Per cent are of the arena that needs no budget, and the floor is known only once the model is

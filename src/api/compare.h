@@ -29,13 +29,13 @@ struct RunReport {
   int64_t seeded_weights = 0;        // parameters that no file had contents for
   double predicted_step_seconds = 0;
   double step_seconds = 0;  // median
-  std::optional<double>
-      kernel_seconds;  // only with a measure_file: of a step, its kernels' medians
+  // Only with a measure_file: of a step, its kernels' medians.
+  std::optional<double> kernel_seconds;
   std::optional<double> loss_first, loss_last;  // of a training step
   runtime::TransferTotals transfers;            // means of the timed steps
   // Only with compare:
-  std::optional<double>
-      unplanned_step_seconds;                // median of steps interleaved with the planned ones
+  // Median of steps interleaved with the planned ones.
+  std::optional<double> unplanned_step_seconds;
   std::optional<int64_t> unplanned_bytes;    // high-water mark of the unplanned steps
   std::optional<double> max_abs_difference;  // infinite where one is NaN and the other is not
   int64_t values_compared = 0;
@@ -54,16 +54,16 @@ struct CompareOptions {
   int threads = 0;                    // 0: as many as the plan was made for
   std::string slow_tier_folder;       // see RunOptions
   double link_bytes_per_second = 0;   // see RunOptions
-  std::string measure_file =
-      {};  // a cost store that the kernels' times are added to; made if absent
-  std::string
-      dump_folder;  // results of the first planned step go here (api/dump.h); empty: nowhere
+  // A cost store that the kernels' times are added to; made if absent.
+  std::string measure_file = {};
+  // Results of the first planned step go here (api/dump.h); empty: nowhere.
+  std::string dump_folder;
 };
 
 // Compared in a first step before those that are timed and in a last one after them: every output,
 // every gradient of a parameter, every updated parameter and state, each time it is made; and what
-// lies in slow memory after the step. Error: as open_session
-// (api/running.h) and runtime::Session::run.
+// lies in slow memory after the step. Error: as open_session (api/running.h) and
+// runtime::Session::run.
 Result<RunReport> run_plan(const plan::Plan& plan, const CompareOptions& options);
 
 std::string print(const RunReport& report);

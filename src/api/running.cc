@@ -34,8 +34,8 @@ int64_t count_initial(const plan::Plan& plan, plan::PlanInitial::Kind kind) {
 // Where plan and machine differ in what kernels' workspace depends on; empty where they agree.
 std::string difference(const plan::Plan& plan, int threads) {
   const std::string_view device = fact(plan, "device");
-  const int planned =
-      positive(fact(plan, "threads"));  // only plans for kernels of this CPU have it
+  // Only plans for kernels of this CPU have it.
+  const int planned = positive(fact(plan, "threads"));
   if (!device.empty() && planned == 0)
     return fmt::format("; the plan was made for device '{}', not for kernels of this CPU", device);
   if (planned > 0 && planned != threads)

@@ -1,23 +1,22 @@
 // Reverse mode: appends to a graph the ops that compute the gradient of a scalar value (Griewank
 // and Walther, "Evaluating Derivatives", chapter 3, on a graph instead of a tape).
 //
-//   y = MatMul(x, w)     loss = MseLoss(y, t)         append_gradients(graph, loss, {w})
-//   dy = MseLossGrad(y, t, scale 1)    grad/w = MatMul(x, dy, trans_a)
+//   y = MatMul(x, w)        append_gradients(graph, loss, {w}) adds
+//   loss = MseLoss(y, t)      dy = MseLossGrad(y, t, scale 1)
+//                             grad/w = MatMul(x, dy, trans_a)
 //
 // Ops are visited against the order of the graph, as PyTorch's engine does; each contributes to the
 // gradients of its inputs by the rule that the op table names (Traits::gradient). What matters for
 // memory:
 //
 //   - gradients with respect to different inputs are ops of their own, so that each can run when
-//   its memory is there;
+//     its memory is there;
 //   - only what `wrt` needs is computed: no gradient of data, labels or constants;
 //   - a value that several ops read has a sum as its gradient; where the op that makes the second
-//   summand can add into a
-//     buffer (products, weight gradients, embedding gradients) it does, otherwise an Add that may
-//     run in place;
+//     summand can add into a buffer (products, weight gradients, embedding gradients) it does,
+//     otherwise an Add that may run in place;
 //   - rules prefer to save the result instead of the operand, or an index, or nothing (Dropout), so
-//   that fewer activations live
-//     until the backward pass;
+//     that fewer activations live until the backward pass;
 //   - the gradient of a 2-d weight under activations of any rank is one 2-d product over views.
 //
 // Every appended op has Phase::kBackward and the module of the op it comes from. Sizes may be

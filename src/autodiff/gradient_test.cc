@@ -146,8 +146,8 @@ TEST(Gradient, OfAValueCutIntoPiecesIsOneConcat) {
   for (const int used : {1, 2, 3}) {
     const ir::Graph joined = cut(used, false, 4);
     EXPECT_EQ(count_kind(joined, "Concat"), 1);
-    EXPECT_EQ(count_kind(joined, "Fill"),
-              4 - used);  // the loss itself, and pieces without part in it
+    // The loss itself, and pieces without part in it.
+    EXPECT_EQ(count_kind(joined, "Fill"), 4 - used);
     EXPECT_EQ(count_kind(joined, "Pad") + count_kind(joined, "Add"), 0);
   }
   EXPECT_EQ(count_kind(cut(3, true, 4), "Concat"), 0);   // somebody reads the whole

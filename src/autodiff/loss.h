@@ -1,8 +1,8 @@
 // Losses: attaches one to a forward graph, with the input that carries what is right.
 //
-//   cross-entropy   labels are i64, the logits' dims less the class axis: [b, s, v] -> [b, s]; [n,
-//   c, h, w] -> [n, h, w].
-//                   A language model's labels are given already shifted by one.
+//   cross-entropy   labels are i64, the logits' dims less the class axis: [b, s, v] -> [b, s];
+//                   [n, c, h, w] -> [n, h, w]. A language model's labels are given already shifted
+//                   by one
 //   mean squared    the target has the dims of the output
 //   none            the output, one number, is the loss already
 #pragma once

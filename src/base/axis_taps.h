@@ -38,12 +38,13 @@ AxisTaps transposed(const AxisTaps& taps, int64_t extent);
 
 // How a tensor is resized. Words are those of ONNX.
 struct Resample {
-  std::string_view mode;         // nearest, linear, cubic
-  std::string_view coordinates;  // half_pixel, half_pixel_symmetric, pytorch_half_pixel,
-                                 // align_corners, asymmetric, tf_crop_and_resize,
-                                 // tf_half_pixel_for_nn
-  std::string_view nearest;      // round_prefer_floor, round_prefer_ceil, floor, ceil; simple: as
-                                 // before opset 11 (up when shrinking, else towards zero)
+  std::string_view mode;  // nearest, linear, cubic
+  // half_pixel, half_pixel_symmetric, pytorch_half_pixel, align_corners, asymmetric,
+  // tf_crop_and_resize, tf_half_pixel_for_nn
+  std::string_view coordinates;
+  // round_prefer_floor, round_prefer_ceil, floor, ceil; simple: as before opset 11 (up when
+  // shrinking, else towards zero)
+  std::string_view nearest;
   double cubic_a = -0.75;
   bool exclude_outside = false;  // taps outside of the line count nothing, the others add up to 1
   bool antialias = false;        // a filter as wide as the step when shrinking

@@ -127,8 +127,8 @@ Status write_file_atomically(const std::string& path, std::string_view contents)
   const std::filesystem::path parent = std::filesystem::path(target.path).parent_path();
   Descriptor folder(
       ::open(parent.empty() ? "." : parent.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (folder.get() >= 0)
-    ::fsync(folder.get());  // the rename itself; file systems without it refuse harmlessly
+  // The rename itself; file systems without it refuse harmlessly.
+  if (folder.get() >= 0) ::fsync(folder.get());
   return {};
 }
 

@@ -54,8 +54,8 @@ struct DeviceProfile {
   double launch_seconds = 0;           // fixed cost of one op
   double matmul_flops_per_second = 0;  // dense products and convolutions, f32
   double vector_flops_per_second = 0;  // everything else, f32
-  std::map<std::string, double, std::less<>>
-      efficiency;  // by op kind: fraction of the roofline that is reached; 1 if absent
+  // By op kind: fraction of the roofline that is reached; 1 if absent.
+  std::map<std::string, double, std::less<>> efficiency;
   std::map<KernelClass, ClassRate> classes;
   std::vector<MemoryRate> memory;
   std::vector<SlowTierRate> slow_tiers;

@@ -501,9 +501,9 @@ Result<ir::ValueId> Conversion::fill_uniform(const HostValue& host, const std::s
   return fill(uniform, name);
 }
 
-// A formula as ops: one number everywhere is a Fill, a triangle of one number with 0
-// elsewhere a Trilu of it. So a causal mask needs no bytes in the plan and no numbers for its dims.
-// Error: it is neither.
+// A formula as ops: one number everywhere is a Fill, a triangle of one number with 0 elsewhere a
+// Trilu of it. So a causal mask needs no bytes in the plan and no numbers for its dims. Error: it
+// is neither.
 Result<ir::ValueId> Conversion::fill(const HostValue& host, const std::string& name) {
   const Cell& cell = host.cell;
   const size_t rank = host.dims.size();

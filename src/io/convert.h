@@ -32,8 +32,8 @@ struct Slot {
   std::optional<ir::ValueId> transposed;
   std::vector<size_t> perm;
   size_t transpose_node = 0;  // the node it comes from, for names
-  std::optional<ir::ValueId>
-      narrow;  // `host` made a value with extents of 1 where it does not vary
+  // `host` made a value with extents of 1 where it does not vary.
+  std::optional<ir::ValueId> narrow;
 };
 
 // Everything behind decoding: functions, order, peepholes, conversion. For tests that edit the

@@ -2,9 +2,9 @@
 // convolution whose taps are moved by offsets. It is a sampling of the image at every tap of every
 // place, between pixels, and a product of the samples with the weights, a convolution of one tap:
 //
-//   places  = where the taps of a plain convolution stand + offsets     [n * groups, taps * o..,
-//   dims] samples = GridSample(x, places)                                     [n, channels * taps,
-//   o..] y       = Conv(samples * mask, weights as [k, channels * taps, 1..])
+//   places  = where the taps of a plain convolution stand + offsets  [n * groups, taps * o.., dims]
+//   samples = GridSample(x, places)                                  [n, channels * taps, o..]
+//   y       = Conv(samples * mask, weights as [k, channels * taps, 1..])
 //
 // So a planner sees the samples, taps times as large as x, which are what fills the memory. Places
 // of 16 bits would be rounded to whole pixels in large images: they are computed in f32.

@@ -4,9 +4,8 @@
 // specification: division (in the type of the scale, which may have 16 bits) before rounding to
 // even; from there on zero points and saturation in f32, which holds every 16-bit integer and its
 // sum with a ratio that is not saturated exactly, as floats of 16 bits do not; products of integers
-// exactly. A product of 8-bit operands with at most
-// kExactTerms terms is computed in f32, whose 24 bits hold every partial sum; longer ones in i32
-// (matrix products) or f64 (convolutions).
+// exactly. A product of 8-bit operands with at most kExactTerms terms is computed in f32, whose 24
+// bits hold every partial sum; longer ones in i32 (matrix products) or f64 (convolutions).
 //
 // Training: what a QuantizeLinear stored and a DequantizeLinear reads is handed over as the float
 // that it was before the last cast, the same number, through which gradients flow as in PyTorch's

@@ -1,11 +1,10 @@
 // Arithmetic, comparisons and logic on host values, in both forms: element by element on dense
 // ones, once on formulas.
 //
-// A formula has a closed answer where the table below says so; everything else is computed densely
-// or left unknown.
-//   + - with anything; * with a factor that has no index; comparisons of any two (a condition on
-//   their difference); max and min of two that differ by a number; and, or, not of conditions where
-//   the answer is again a conjunction; a choice between two floats.
+// A formula has a closed answer for + and - of anything; * with a factor that has no index;
+// comparisons of any two (a condition on their difference); max and min of two that differ by a
+// number; and, or, not of conditions where the answer is again a conjunction; a choice between two
+// floats. Everything else is computed densely or left unknown.
 #include <fmt/format.h>
 
 #include <algorithm>

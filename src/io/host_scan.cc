@@ -66,8 +66,8 @@ HostResult fold_trilu(const HostCall& call) {
     LT_ASSIGN(const std::vector<Expr> value, host_ints(call.in(1)));
     if (value.size() == 1) k = value[0];
   }
-  Affine inside =
-      along(rank - 1, rank) - along(rank - 2, rank);  // column - row - k >= 0 is the upper part
+  // column - row - k >= 0 is the upper part.
+  Affine inside = along(rank - 1, rank) - along(rank - 2, rank);
   inside.base = -k;
   if (!upper) inside = scaled(inside, -1);
   if (x.form == Form::kIndexed &&

@@ -3,12 +3,11 @@
 //
 //   dense    every element written out; integers may be symbolic (the dims of a shape)
 //   indexed  one formula for all elements, affine in their index: Range(0, seq) is "i0", a causal
-//   mask is "i3 <= i2". It needs
-//            no numbers for symbols and no memory for the elements, so masks of symbolic or huge
-//            size stay small
+//            mask is "i3 <= i2". It needs no numbers for symbols and no memory for the elements, so
+//            masks of symbolic or huge size stay small
 //   columns  an indexed value whose last dim is written out: one formula for each place in it
-//   (index tuples of a GatherND) unknown  only type and dims are known; `reason` says why. Good
-//   enough for a Shape
+//            (index tuples of a GatherND)
+//   unknown  only type and dims are known; `reason` says why. Good enough for a Shape
 #pragma once
 
 #include <cstdint>

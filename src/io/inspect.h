@@ -51,11 +51,11 @@ struct ModelSummary {
   int64_t parameters = 0;  // trained weights and running statistics: tensors, elements, bytes
   int64_t parameter_elements = 0;
   int64_t parameter_bytes = 0;
-  int64_t trained_elements =
-      0;  // the part of parameter_elements that is trained (running statistics are not)
+  // The part of parameter_elements that is trained (running statistics are not).
+  int64_t trained_elements = 0;
   int64_t external_bytes = 0;  // of all initializers that lie in other files
-  bool external_missing =
-      false;  // at least one of those files does not exist: weights are drawn from a seed
+  // At least one of those files does not exist: weights are drawn from a seed.
+  bool external_missing = false;
   std::vector<std::string> symbols;  // in dims of inputs and outputs, sorted
   std::vector<TensorSummary> inputs, outputs;
 };

@@ -22,8 +22,8 @@ using Functions = std::map<Key, const OnnxFunction*>;
 struct Frame {
   const std::vector<OnnxNode>* nodes = nullptr;
   size_t next = 0;
-  std::map<std::string, std::string, std::less<>>
-      names;  // formal and inner names to names of the model
+  // Formal and inner names to names of the model.
+  std::map<std::string, std::string, std::less<>> names;
   std::map<std::string, OnnxAttr, std::less<>> attrs;  // the call's attributes, defaults filled in
   std::string prefix;                                  // empty: the main graph, whose names stand
   std::string module;  // of the call: inner nodes that say nothing belong there

@@ -201,8 +201,8 @@ struct FileHabits {
   bool tells_kinds = false;         // of at least one initializer
   bool pytorch_names = false;       // PyTorch's own names for parameters and buffers
   bool float_initializers = false;  // of more than one element
-  bool weights_are_nodes =
-      false;  // Constant nodes are weights, and no float initializer can be one
+  // Constant nodes are weights, and no float initializer can be one.
+  bool weights_are_nodes = false;
 };
 
 using Kinds = std::map<std::string, std::string, std::less<>>;

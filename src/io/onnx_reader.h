@@ -1,7 +1,7 @@
 // The ONNX door: a model file as exporters write it, read into a Graph.
 //
-//   LT_ASSIGN(ir::Graph graph, io::read_onnx("models/gpt2.onnx", {.bindings = {{"batch", 4},
-//   {"seq", 512}}, .training = true}));
+//   const io::OnnxOptions options = {.bindings = {{"batch", 4}, {"seq", 512}}, .training = true};
+//   LT_ASSIGN(ir::Graph graph, io::read_onnx("models/gpt2.onnx", options));
 //
 // Steps, each in files of its own: bytes to plain data (onnx_wire), local functions expanded
 // (onnx_functions), structure checked and ordered (onnx_order), chains of nodes that spell one op
@@ -21,9 +21,10 @@ namespace lowtide::io {
 
 struct OnnxOptions {
   sym::Bindings bindings = {};  // numbers for symbolic dims; the others stay symbols
-  bool training = false;  // one-output BatchNormalization takes the statistics of the batch and
-                          // keeps running ones as state
-  bool dropout = true;    // with training: Dropout draws its mask; false makes it the identity
+  // BatchNormalization of one output takes the statistics of the batch, and keeps running ones as
+  // state.
+  bool training = false;
+  bool dropout = true;  // with training: Dropout draws its mask; false makes it the identity
   // Where to add what the user of the file should know though it is read, a line each.
   std::vector<std::string>* notes = nullptr;
 };

@@ -436,8 +436,8 @@ TEST(OnnxModels, Gpt2FoldsItsMaskWithoutNumbers) {
   EXPECT_EQ(count_ops(*without, "Dropout"), 0);
   const auto table = graph->find_value("transformer.wte.weight");
   ASSERT_TRUE(table);
-  EXPECT_EQ(graph->readers(*table).size(),
-            2U);  // tied: the embedding and, transposed, the output projection
+  // Tied: the embedding and, transposed, the output projection.
+  EXPECT_EQ(graph->readers(*table).size(), 2U);
 }
 
 TEST(OnnxModels, OpsKnowTheirModules) {

@@ -1,7 +1,12 @@
-// The letters of attribute types: f one float, i one integer, s one string, t a tensor, g a graph,
-// F I S lists of numbers and strings, p a sparse tensor. An integer stands for a float of the same
-// number, as some exporters write it; nothing else is converted. A type that the file does not tell
-// (before IR 4) is that of the field it filled; an empty list fills none and fits everywhere.
+// The letters of attribute types:
+//
+//   f i s    one float, one integer, one string
+//   F I S    lists of them
+//   t g p    a tensor, a graph, a sparse tensor
+//
+// An integer stands for a float of the same number, as some exporters write it; nothing else is
+// converted. A type that the file does not tell (before IR 4) is that of the field it filled; an
+// empty list fills none and fits everywhere.
 #include "io/onnx_signatures.h"
 
 #include <fmt/format.h>

@@ -7,9 +7,8 @@
 //   kOwn     a storage of its own, made by the value's producer (or there from the start)
 //   kView    other dimensions of the storage of `base`, an input of its producer: no bytes, no copy
 //   kUpdate  the storage of `base`, an input of its producer, overwritten: base is dead from then
-//   on. Who reads base (or a view
-//            of it) must run before; the graph's order does so, and analysis makes it explicit
-//            (control edges).
+//            on. Who reads base (or a view of it) must run before; the graph's order does so, and
+//            analysis makes it explicit (control edges)
 //
 // Whether an op may *reuse* the storage of a dying input for an own output is not said here: it is
 // a trait of the op (src/ops) and a choice of the planner. Dimensions are symbolic (sym::Expr).
@@ -141,8 +140,8 @@ class Graph {
 
   std::string name;      // of the model
   std::string producer;  // the exporter that wrote it
-  std::map<std::string, int64_t, std::less<>>
-      bindings;  // symbols that were given numbers, for the record
+  // Symbols that were given numbers, for the record.
+  std::map<std::string, int64_t, std::less<>> bindings;
 
   bool operator==(const Graph& other) const;
 

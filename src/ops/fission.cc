@@ -4,9 +4,11 @@
 // of windows. A window's range may reach into the padding; what lies there becomes the padding of
 // the part, so that a part computes exactly the positions it has in the whole:
 //
-//   input        0 . . . . . . . X        positions [b, e) touch [b*s - p, (e-1)*s + d*(r-1) + 1 -
-//   p) whole   p p [                 ] p p part    p p [         ]               low pad p, high
-//   pad 0
+//   input        0 . . . . . . . X
+//   whole   p p [                 ] p p
+//   part    p p [         ]                low pad p, high pad 0
+//
+// Positions [b, e) touch [b*s - p, (e-1)*s + d*(r-1) + 1 - p).
 //
 // An axis that some output does not have is summed (or maximised) there; what is added once goes to
 // the first part. Paper: MAGIS, section 4.2, with halos and means beyond it. Tests: fission on the

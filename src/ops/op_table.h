@@ -135,12 +135,8 @@ std::optional<int> accumulator(const Instance& instance);
 // ---- axes: the dimension graph and fission ----
 
 enum class AxisRole : uint8_t { kParallel, kReduction };
-enum class Merge : uint8_t {
-  kConcat,
-  kSum,
-  kMax,
-  kNone
-};  // kNone: parts along this axis do not combine
+// How the results of an axis's parts are put together; kNone: they cannot be.
+enum class Merge : uint8_t { kConcat, kSum, kMax, kNone };
 
 struct Axis {
   std::string name;
@@ -159,8 +155,8 @@ struct AxisUse {
   bool is_output = false;
   int dim = 0;
   LinkKind kind = LinkKind::kDirect;
-  sym::Expr stride =
-      1;  // window: elements per step of the axis; group: elements per unit of the outer axis
+  // Window: elements per step of the axis; group: elements per unit of the outer axis.
+  sym::Expr stride = 1;
   sym::Expr shift;                // kShift, kPiece: where the axis starts in the dimension
   sym::Expr halo_low, halo_high;  // window: elements needed before and after stride * part
   // Group: this axis is the outer one, so its slices are contiguous in the dimension. Window: this
@@ -196,8 +192,8 @@ struct SliceOf {
   bool whole = true;
   int dim = 0;
   sym::Expr begin, end;  // in elements of that dimension
-  bool absent =
-      false;  // of inputs: this part does without it (a bias is added by the first part only)
+  // Of inputs: this part does without it (a bias is added by the first part only).
+  bool absent = false;
 };
 struct Part {
   ir::Attrs attrs;

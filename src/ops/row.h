@@ -28,22 +28,26 @@ struct Row {
   // one is given.
   std::string_view axes = {};
   Result<Signature> (*compute)(const Instance&) = nullptr;
-  // "T T i -> T": operand types. T: one float type; N: one numeric type (not bool); U: one type; I:
-  // one integer type; S: the type of what an optimizer remembers of T, f32 where T has 16 bits and
-  // T otherwise; b: bool; l: i64; i: i64 or i32; u: u8; *: any; @a: attribute a. A repeated last
-  // input stands for all further inputs.
+  // Operand types, "T T i -> T"; a repeated last input stands for all further inputs.
+  //
+  //   T U N I   one type, the same wherever one of them stands: a float, any, any but bool, an
+  //             integer
+  //   S         of what an optimizer remembers of T: f32 where T has 16 bits, otherwise T
+  //   b l i u   bool, i64, i64 or i32, u8
+  //   *         any
+  //   @a        what attribute a says
   std::string_view types = {};
-  // "x r w -> x": layouts. x: one common permutation; r: row-major; w: any, blocked too; @a: what
+  // Layouts, "x r w -> x". x: one common permutation; r: row-major; w: any, blocked too; @a: what
   // attribute a says, row-major without it.
   std::string_view layouts = {};
-  // "axis:int alpha:real? ...": attributes and their types (int, real, word, list); ?: may be
+  // Attributes and their types (int, real, word, list), "axis:int alpha:real? ..."; ?: may be
   // absent.
   std::string_view attrs = {};
-  std::string_view in_place =
-      {};  // "0<-0 0<-1": output may take over the storage of an input, in order of preference
+  // "0<-0 0<-1": output may take over the storage of an input, in order of preference.
+  std::string_view in_place = {};
   std::string_view updates = {};  // "0<-0 1<-2": output is the input's storage, overwritten
-  std::string_view added =
-      {};  // "2 3": optional inputs that are added to output 0 once: bias, accumulator
+  // "2 3": optional inputs that are added to output 0 once: bias, accumulator.
+  std::string_view added = {};
   int accumulator = -1;  // the one of them whose buffer the op may add into
   int shape_only = -1;   // the input of which only the shape counts
   // "1:v": the integers of input 1 are positions along axis v of the signature.

@@ -6,16 +6,27 @@
 //
 //   "n (g:group c) (o*strides+r*dilations-pads).., (g:group k) c r.. -> n (g:group k) o.." (Conv)
 //
-//   a            one axis, one to one            a..        as many dimensions as the ranks leave,
-//   one axis each (a b)        group: a * extent(b) + b        [a], {a}   coupled; chosen by data
-//   (a*s+r*d-p)  window over position and tap    1          a dimension of extent 1
-//   x?           an operand that may be absent   a..@axis   a pack of as many dimensions as
-//   attribute `axis` says a:attr       an axis (of a pack: one each) whose extent an attribute
-//   gives; (...)..:attr the same for the dimension
+// Operands stand between commas, their dimensions between blanks. A dimension is one of
 //
-// The letters s, d, p of a window are names of list attributes with one entry per dimension (p:
-// begins, then ends). Rows whose signature depends on more than ranks (Reshape, Slice, Concat)
-// build the structure directly. Attributes that gave a number are remembered (AttrRef), so that the
+//   a              an axis that walks it one to one
+//   (a b)          a group, outer axis first: a * extent(b) + b
+//   (a*s+r*d-p)..  a window, one for each dimension of a pack: position a, tap r
+//   {a}            an axis that is chosen by data
+//   1              of extent 1
+//   a..            a pack: as many dimensions as the ranks leave, one axis each
+//   a..@axis       a pack of as many dimensions as attribute `axis` says
+//
+// and these may be added to it or to an operand:
+//
+//   [a]            coupled: the axis (of a group one of them) cannot be split
+//   a:attr         an attribute gives the extent of the axis (of a pack: of each)
+//   (...)..:attr   the same for the dimension
+//   x?             the operand may be absent
+//   ()             an operand without dimensions
+//
+// The s, d and p of a window are names of list attributes with one entry per dimension (p: begins,
+// then ends). Rows whose signature depends on more than ranks (Reshape, Slice, Concat) build the
+// structure directly. Attributes that gave a number are remembered (AttrRef), so that the
 // attributes of a part of the op can be written without knowing the op.
 #pragma once
 
@@ -44,9 +55,14 @@ struct SignatureAxis {
   std::optional<AttrRef> source = {};    // the attribute that gives the extent
 };
 
-// One dimension of one operand. What `axes` holds: kDirect and kChosen: the axis; kGroup: outer to
-// inner; kWindow: position and tap; kShift: position; kPiece: the pieces in order; kBroadcast:
-// nothing (extent 1), or the axis that the dimension stands for.
+// One dimension of one operand. What `axes` holds:
+//
+//   kDirect, kChosen  the axis
+//   kGroup            outer to inner
+//   kWindow           position and tap
+//   kShift            position
+//   kPiece            the pieces in order
+//   kBroadcast        nothing (extent 1), or the axis that the dimension stands for
 struct DimIndex {
   LinkKind form = LinkKind::kDirect;
   std::vector<int> axes = {};
@@ -55,8 +71,8 @@ struct DimIndex {
   // be read past the end.
   sym::Expr stride = 1, dilation = 1, pad_low = 0, pad_high = 0;
   bool ceil_mode = false;
-  bool pads =
-      true;  // of kShift: reading outside of the dimension is padding (Pad), not an error (Slice)
+  // Of kShift: reading outside of the dimension is padding (Pad), not an error (Slice).
+  bool pads = true;
   std::optional<AttrRef> low_source = {}, high_source = {};
   std::optional<sym::Expr> extent = {};  // the dimension's, where an attribute says it
   std::optional<AttrRef> extent_source = {};

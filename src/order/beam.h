@@ -1,4 +1,4 @@
-// Beam search: the anytime improver for wide graphs, where exact search does not end.
+// Beam search: the anytime improver of orders for wide graphs, where exact search does not end.
 //
 // Prefixes are grouped by the number of ops they have run; of each group only the `width` with the
 // least live bytes go on, and each is expanded by every ready op within the budget and the safe

@@ -1,4 +1,4 @@
-// The min-cut lower bound: what every order must pay when a certain op runs.
+// The cut bound, our own: what every order must pay when a certain op runs, as a minimum cut.
 //
 // When op v runs, the executed set S holds all of v's ancestors and neither v nor any descendant.
 // So

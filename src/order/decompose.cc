@@ -44,7 +44,7 @@ std::vector<std::pair<OpId, OpId>> waiting_arcs(const ScheduleProblem& problem) 
   return arcs;
 }
 
-// Joins ops that share a value with bytes, then blocks that wait for each other in a circle
+// Joins ops that share a value with bytes, then clusters that wait for each other in a circle
 // (Kosaraju's two passes: finish order of a depth-first search, then searches along reversed arcs
 // in the opposite of that order).
 OpSets make_blocks(const ScheduleProblem& problem,
@@ -103,8 +103,8 @@ OpSets make_blocks(const ScheduleProblem& problem,
 struct Blocks {
   IdVector<OpId, BlockId> of;
   size_t count = 0;
-  std::vector<std::pair<BlockId, BlockId>> arcs;  // between different blocks
-  IdVector<BlockId, char> last;  // leaves bytes behind, or waits for a block that does
+  std::vector<std::pair<BlockId, BlockId>> arcs;  // between different clusters
+  IdVector<BlockId, char> last;  // leaves bytes behind, or waits for a cluster that does
 };
 
 Blocks find_blocks(const ScheduleProblem& problem) {
@@ -113,8 +113,8 @@ Blocks find_blocks(const ScheduleProblem& problem) {
   Blocks blocks;
   blocks.of = IdVector<OpId, BlockId>(problem.ops.size());
   for (OpId op : problem.ops.ids()) {
-    const OpId name =
-        sets.find(op);  // the first op of its block, so numbered already unless it is op itself
+    // The first op of its cluster, so numbered already unless it is op itself.
+    const OpId name = sets.find(op);
     blocks.of[op] = name == op ? BlockId(blocks.count++) : blocks.of[name];
   }
   for (const auto& [first, second] : waiting)
@@ -126,8 +126,8 @@ Blocks find_blocks(const ScheduleProblem& problem) {
   return blocks;
 }
 
-// Position in time of each block: a topological order, first by the first op; marks those that wait
-// for a last one.
+// Position in time of each cluster: a topological order, first by the first op; marks those that
+// wait for a last one.
 IdVector<BlockId, size_t> sort_blocks(Blocks& blocks) {
   const Lists<BlockId, BlockId> next(blocks.count, blocks.arcs);
   IdVector<BlockId, size_t> waits(blocks.count, 0), position(blocks.count, 0);

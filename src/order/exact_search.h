@@ -1,20 +1,17 @@
-// Exact search: is there an order within a budget? A depth-first search over prefixes, made small
-// by three facts.
+// Exact search, depth first with memoisation: is there an order within a budget? The states are
+// prefixes, and three facts keep them few.
 //
 //  - After every choice all safe moves are made (order/safe_moves.h); only what is left is a real
-//  choice.
+//    choice.
 //  - What can follow depends on the set of executed ops alone, so a set that failed once need not
-//  be seen again. The sets
-//    are stored whole, not as hashes: a refutation must not rest on a collision not happening. The
-//    memory is capped.
+//    be seen again. The sets are stored whole, not as hashes: a refutation must not rest on a
+//    collision not happening. The memory is capped.
 //  - A failed search names the next budget at which anything could differ: the lowest peak that it
-//  ever refused. With any
-//    budget below that it would have made the same moves, so that number is a proven lower bound,
-//    often far above B + 1.
+//    ever refused. With any budget below that it would have made the same moves, so that number is
+//    a proven lower bound, often far above B + 1 (as in iterative deepening, Korf 1985).
 //
 // The answer is three-valued. A search that ran out of work or memory proves nothing. Cross-checked
-// against a subset DP on tens of thousands of small problems (order_exhaustive_test,
-// order_random_test).
+// against a subset DP on tens of thousands of small problems (order_random_test).
 #pragma once
 
 #include <cstdint>

@@ -127,8 +127,8 @@ class ClosureGreedyRun {
   }
 
  private:
-  using Key =
-      std::array<int64_t, 4>;  // compared in turn: excess over the peak, growth, tie-break, op
+  // Compared in turn: excess over the peak, growth, tie-break, op.
+  using Key = std::array<int64_t, 4>;
 
   OpId choose(int64_t peak) {
     const std::vector<OpId> ready(prefix_.ready().begin(), prefix_.ready().end());

@@ -1,5 +1,5 @@
-// List heuristics: orders made by one greedy pass. Each is cheap, none proves anything; the
-// portfolio keeps the best.
+// List scheduling: orders made by one greedy pass over the ready ops. Each is cheap, none proves
+// anything; the portfolio keeps the best.
 #pragma once
 
 #include <cstdint>
@@ -16,18 +16,18 @@ namespace lowtide::order {
 std::vector<OpId> program_order(const OrderGraph& graph);
 
 // "Least peak memory first" (as documented for PyTorch Inductor): the ready op with the least
-// resulting peak so far, then the least growth, then program order. Empty if the work was spent
+// resulting peak so far, then the least growth, then the given order. Empty if the work was spent
 // before the end, as in all that take a WorkBudget.
 std::vector<OpId> least_peak_first(const OrderGraph& graph, WorkBudget& work);
 
 // The list rule of XLA: the ready op with the most (bytes freed - bytes made), then the most users,
-// then program order.
+// then the given order.
 std::vector<OpId> most_freed_first(const OrderGraph& graph, WorkBudget& work);
 
 // Depth-first post-orders from the sinks: an op's predecessors are placed before it, one whole
 // branch after another.
 enum class BranchRule {
-  kProgram,  // branches in program order
+  kProgram,  // branches in the given order
   kFanOut,   // the branch whose top has most readers first
   kBytes,    // the branch that leaves most bytes first
 };
@@ -52,10 +52,10 @@ inline constexpr TieBreak kFixedTieBreaks[] = {TieBreak::kProgram,        TieBre
 
 struct ClosureGreedy {
   TieBreak tie_break = TieBreak::kProgram;
-  int64_t target_bytes =
-      0;  // peaks up to this cost nothing (a lower bound, or 0 to follow the peak so far)
-  bool look_ahead =
-      false;  // compare the growth after the safe moves that follow, not that of the op alone
+  // Peaks up to this cost nothing (a lower bound, or 0 to follow the peak so far).
+  int64_t target_bytes = 0;
+  // Compare the growth after the safe moves that follow, not that of the op alone.
+  bool look_ahead = false;
 };
 std::vector<OpId> closure_greedy(const OrderGraph& graph, const ClosureGreedy& rule,
                                  const SafeMoveOptions& safe, Rng rng, WorkBudget& work);

@@ -5,14 +5,14 @@
 namespace lowtide::order {
 namespace {
 
-constexpr size_t kLargestTree = 16;  // ops; longer chains are rare, and this keeps it linear
+constexpr size_t kLargestTree = 16;  // ops; larger trees are rare, and this keeps it linear
 
 class LateTrees {
  public:
   explicit LateTrees(const OrderGraph& graph)
       : graph_(graph), size_(graph.size(), 0), root_(graph.size()) {}
 
-  // Sizes are made in the incoming order, roots are chosen against it: the largest tree that is
+  // Sizes are made in the given order, roots are chosen against it: the largest tree that is
   // late counts, and an op that roots none is tried as a successor of what is before it.
   IdVector<OpId, OpId> find() {
     for (OpId op : size_.ids()) size_[op] = tree_size(op);
@@ -92,7 +92,7 @@ void mark_late_ops(OrderGraph& graph) {
       users.emplace_back(op, user);
     }
   }
-  // Ops of one tree lie together, in the incoming order.
+  // Ops of one tree lie together, in the given order.
   std::stable_sort(needs.begin(), needs.end(),
                    [&](const auto& a, const auto& b) { return roots[a.second] < roots[b.second]; });
   graph.late_before = Lists<OpId, OpId>(n, needs);

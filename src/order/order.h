@@ -1,14 +1,15 @@
-// Ordering: which op runs when, each exactly once, so that the peak is least, with a proof.
+// Ordering: which op runs when, each exactly once, so that the peak is least, with a proof; by list
+// scheduling, depth-first and beam search, and minimum cuts as the bound.
 //
 // The question is MODeL's (section 3), without its integer program: live memory is a submodular
 // function of the executed set (order/prefix.h), which gives safe moves, a min-cut lower bound and
-// a small exact search. The portfolio, per exact part (order/decompose.h): list heuristics -> cut
+// a small exact search. The portfolio, per exact part (order/decompose.h): list scheduling -> cut
 // bound -> closure greedy -> exact search and beam in turn with growing slices of work, until the
 // peak equals the bound or the limit is reached.
 //
 // Budget and link of the problem are ignored here: an order that runs each op once has no use for
-// them. Building blocks that other planners use (Prefix, SafeMoves, cut_of, the heuristics) have
-// headers of their own.
+// them. What other planners use of it (Prefix, SafeMoves, cut_of, the heuristics) have headers of
+// their own.
 #pragma once
 
 #include <atomic>
@@ -24,17 +25,17 @@ struct OrderOptions {
   bool list_rules = true;      // least-peak-first and most-freed-first lists
   bool post_orders = true;     // depth-first orders from the sinks
   bool closure_greedy = true;  // safe moves, else least growth; one pass per tie-break
-  int random_restarts =
-      2;                   // closure greedy with random tie-breaks, if the bound is not met by then
-  bool safe_moves = true;  // commit to single ops that cannot hurt
-  bool excursions = true;  // commit to short runs that cannot hurt, like gradient then update
-  bool cut_bound = true;   // min-cut lower bound; off: the largest op
-  bool exact_search = true;        // search with proof
-  bool beam = true;                // improver for wide graphs
-  size_t beam_width = 4;           // of the first beam; doubles each round
+  // Closure greedy with random tie-breaks, if the bound is not met by then.
+  int random_restarts = 2;
+  bool safe_moves = true;    // commit to single ops that cannot hurt
+  bool excursions = true;    // commit to short runs that cannot hurt, like gradient then update
+  bool cut_bound = true;     // min-cut lower bound; off: the largest op
+  bool exact_search = true;  // search with proof
+  bool beam = true;          // improver for wide graphs
+  size_t beam_width = 4;     // of the first beam; doubles each round
   int64_t max_units = 20'000'000;  // work per part: op runs, about 10 to 20 million a second
-  // The search also ends after this much work without a better order or bound, or after as much as
-  // the last one took to find, if that is more.
+  // The portfolio also ends after this much work without a better order or bound, or after as much
+  // as the last one took to find, if that is more.
   int64_t idle_units = 6'000'000;
   double max_seconds = 1e9;                   // safety stop; when it acts, work.timed_out says so
   const std::atomic<bool>* cancel = nullptr;  // true: the same, soon
@@ -43,7 +44,7 @@ struct OrderOptions {
   int threads = 1;  // parts solved at once; the answer does not depend on it
 };
 
-// The best order found, its peak (never above that of the incoming order 0..n-1), a proven bound,
+// The best order found, its peak (never above that of the given order 0..n-1), a proven bound,
 // and the cut behind it. Status: kOptimal exactly when peak and bound are equal; kLimit when the
 // work or time limit ended the search; kFeasible when it stopped because what was left to do is
 // switched off. `problem` must pass plan::check.

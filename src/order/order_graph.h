@@ -1,11 +1,13 @@
-// OrderGraph: one part of a ScheduleProblem, turned around for search.
+// OrderGraph: one part of a ScheduleProblem as index lists (compressed adjacency lists), turned
+// around for search.
 //
 // The problem lists values; a search asks what an op reads, makes, waits for and unlocks, many
 // million times. So the part is flattened into index lists once. Bytes are sorted by what they do
 // over time:
 //   held       a value with readers that is no output: appears with its producer, goes with its
-//   last reader kept       outputs of the step: appear and stay, whatever is done transient
-//   everything present only while the op runs: all its outputs plus its workspace
+//              last reader
+//   kept       outputs of the step: appear and stay, whatever is done
+//   transient  everything present only while the op runs: all its outputs plus its workspace
 // Values of size 0 hold nothing; only the arc producer -> reader is left of them. Ops are numbered
 // within the part.
 #pragma once
@@ -55,8 +57,8 @@ struct Reuse {
 };
 
 struct OrderGraph {
-  std::vector<OpId> problem_op;  // op of the part -> op of the problem; ascending, so 0..n-1 is the
-                                 // incoming order
+  // Op of the part -> op of the problem; ascending, so 0..n-1 is the given order.
+  std::vector<OpId> problem_op;
   Lists<OpId, OpId> preds, succs;  // without duplicates
   Lists<OpId, HeldId> reads, makes;
   Lists<HeldId, OpId> readers;

@@ -170,8 +170,8 @@ TEST(Metamorphic, RelabelScaleAndDeadOps) {
     EXPECT_EQ(large.peak_bytes, outcome.peak_bytes << 20);
     EXPECT_EQ(large.sequence, outcome.sequence);
 
-    auto longer = problem;  // an op without values changes nothing; one with a small dead value may
-                            // not raise the peak
+    // An op without values changes nothing; one with a small dead value may not raise the peak.
+    auto longer = problem;
     longer.ops.push_back({});
     EXPECT_EQ(solve(longer).peak_bytes, outcome.peak_bytes);
 
@@ -198,7 +198,7 @@ TEST(Decompose, PartsCoverAllOpsAndOnlyTheLastLeavesBytes) {
     uint32_t set = 0;
     for (size_t k = 0; k < parts.size(); ++k) {
       for (OpId op : parts[k].problem_op) {
-        EXPECT_TRUE(dp.can_run(set, op.index()));  // incoming order within a part is valid
+        EXPECT_TRUE(dp.can_run(set, op.index()));  // the given order within a part is valid
         set |= 1u << op.index();
       }
       if (k + 1 < parts.size()) {

@@ -1,5 +1,5 @@
-// The portfolio for one part: heuristics, bound, greedy, exact search and beam, in the order in
-// which they pay.
+// An algorithm portfolio for one part: heuristics, bound, greedy, exact search and beam, in the
+// order in which they pay.
 #pragma once
 
 #include <cstdint>

@@ -1,9 +1,10 @@
-// Prefix: the state of a search. A set S of executed ops, closed under predecessors, and what it
-// costs.
+// Prefix: the state of every search of this folder. A set S of executed ops, closed under
+// predecessors (a down-set), and what it costs, which is a submodular function of it.
 //
 //   live(S)     bytes that remain after S: held values made in S with a reader outside S, plus kept
-//   outputs made in S growth(v)   live(S+v) - live(S) peak(v)     bytes while v runs from S:
-//   live(S) + transient(v) - what v reuses in place
+//               outputs made in S
+//   growth(v)   live(S+v) - live(S)
+//   peak(v)     bytes while v runs from S: live(S) + transient(v) - what v reuses in place
 //
 // live is submodular on closed sets (what S makes is modular; what it has freed, "producer and all
 // readers are in S", is supermodular), so growth(v) only falls as S grows; and what v reuses only

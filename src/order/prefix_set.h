@@ -1,5 +1,5 @@
-// A set of executed sets: open addressing over bit sets that are stored whole, so that membership
-// is never a guess.
+// A hash table of executed sets: open addressing over bit sets that are stored whole, so that
+// membership is never a guess.
 #pragma once
 
 #include <algorithm>

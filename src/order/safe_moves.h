@@ -1,4 +1,5 @@
-// Safe moves: runs that some best completion may start with, so that no alternative need be tried.
+// Safe moves, dominance rules of our own: runs that some best completion may start with, so that no
+// alternative need be tried.
 //
 // Let S be the executed set and B the budget.
 //
@@ -15,11 +16,11 @@
 // left: live(T) <= live(S). A gradient followed by its update is of this kind, and that is why
 // training graphs collapse.
 //
-// A move here is an op with its pending late trees (order/late.h). Then Q may also hold late
-// ops M of the run without what they are for. If q is not in Q, Q holds nothing else, and live(S+Q)
-// is at least live(S), for nothing outside M is freed by M. If q is in Q, its block is too, and
-// each further move runs a block from there on, of which the same holds. The descendants' condition
-// is needed: with it dropped, a commit can hide a cheaper Q without q.
+// A move here is an op with its pending late trees, a bundle (order/late.h). Then Q may also hold
+// late ops M of the run without what they are for. If q is not in Q, Q holds nothing else, and
+// live(S+Q) is at least live(S), for nothing outside M is freed by M. If q is in Q, its bundle is
+// too, and each further move runs a bundle from there on, of which the same holds. The descendants'
+// condition is needed: with it dropped, a commit can hide a cheaper Q without q.
 //
 // A move that is safe but does not fit B is not made; `least_rejected` reports the lowest peak that
 // was refused, so that a search that fails knows the next budget at which anything could differ.

@@ -1,6 +1,6 @@
-// The oracle of this folder's tests: optimum and cuts of small problems by dynamic programming over
-// all closed sets of ops, straight from the definitions in plan/schedule_problem.h. Shares no code
-// with the solver.
+// Dynamic programming over all closed sets of ops (a subset DP), the oracle of this folder's tests:
+// optimum and cuts of small problems, straight from the definitions in plan/schedule_problem.h.
+// Shares no code with the solver.
 #pragma once
 
 #include <algorithm>

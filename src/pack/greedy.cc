@@ -1,7 +1,7 @@
 // The placed buffers are kept in one array by rising offset. A place for the next one is found by
 // walking it: `top` is the lowest free address above everything seen that coexists; where the next
-// coexisting buffer begins high enough above `top`, there is a gap. First fit stops at the first
-// gap. Buffers that ended before everything still to come (order by start) are dropped from the
+// coexisting buffer begins high enough above `top`, there is a hole. First fit stops at the first
+// hole. Buffers that ended before everything still to come (order by start) are dropped from the
 // array as it is walked.
 #include "pack/greedy.h"
 

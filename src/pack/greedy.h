@@ -1,5 +1,5 @@
-// List heuristics: buffers in some order, each at the lowest (first fit) or the tightest (best fit)
-// free place.
+// First fit and best fit, the list heuristics: buffers in some order, each at the lowest or the
+// tightest free place.
 #pragma once
 
 #include <cstdint>

@@ -1,9 +1,9 @@
-// The packer's own form of a problem: time reduced to sections, sizes to units, fixed buffers to
-// obstacles, and the whole cut into parts that never coexist.
+// The packer's own form of a problem, after exact reductions: time reduced to sections, sizes to
+// units, fixed buffers to obstacles, and the whole cut into parts that never coexist.
 //
-// A section is a maximal set of buffers that are alive together, numbered along time; each buffer
-// is alive in a range of sections, and two buffers coexist exactly when their ranges meet. There
-// are at most n sections.
+// A section is a maximal set of buffers that are alive together (a maximal clique of the interval
+// graph of lives), numbered along time; each buffer is alive in a range of sections, and two
+// buffers coexist exactly when their ranges meet. There are at most n sections.
 #pragma once
 
 #include <cstdint>

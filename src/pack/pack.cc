@@ -24,8 +24,8 @@ namespace lowtide::pack {
 namespace {
 
 constexpr int64_t kGreedyUnits = 1'000'000;  // for all list heuristics but the first of each part
-constexpr int64_t kFineness =
-    2048;  // of the bisection once something was undecided: a part of the bound
+// How fine the bisection is once something was undecided: this part of the bound.
+constexpr int64_t kFineness = 2048;
 
 // Work of the first round, and how much more each next one has.
 constexpr int64_t kLeastRound = 4'096;

@@ -1,6 +1,6 @@
-// The address packer: gives every buffer of a PackProblem its offset in one arena, as low as it
-// can, with a proof of how far from the best the answer is (dynamic storage allocation: MODeL
-// section 4.3; minimalloc, Moffitt 2023).
+// The address packer (dynamic storage allocation: MODeL section 4.3; minimalloc, Moffitt 2023), by
+// list heuristics, backtracking search and bisection: gives every buffer of a PackProblem its
+// offset in one arena, as low as it can, with a proof of how far from the best the answer is.
 //
 // Worked example. Four buffers, time to the right, address upwards; the max load is 4 and so is the
 // height, so the packing is optimal and no search was needed:
@@ -29,8 +29,8 @@ namespace lowtide::pack {
 // answer wrong.
 struct PackOptions {
   // Exact simplifications of the problem.
-  bool gcd_scaling =
-      true;               // divide sizes by their common divisor: fewer distinct heights to bisect
+  // Divide sizes by their common divisor: fewer distinct heights to bisect.
+  bool gcd_scaling = true;
   bool partition = true;  // solve parts that never coexist one by one
 
   // List heuristics: {size, area, duration, start} x {first fit, best fit}.
@@ -46,12 +46,12 @@ struct PackOptions {
   bool sections = true;   // one constraint per maximal set of coexisting buffers; off: pairs only
   bool canonical = true;  // offsets never fall along a branch, so that each packing is met once
   bool dominance = true;  // no hole is left into which an unplaced buffer would fit
-  bool section_inference =
-      true;  // floor + unplaced bytes of a section must stay within the capacity
-  bool monotonic_floor =
-      true;  // nothing comes below the last offset: it is a floor of every section
-  bool unallocated_floor =
-      true;  // the lowest legal offset of a section's unplaced buffers is its floor
+  // Floor + unplaced bytes of a section must stay within the capacity.
+  bool section_inference = true;
+  // Nothing comes below the last offset: it is a floor of every section.
+  bool monotonic_floor = true;
+  // The lowest legal offset of a section's unplaced buffers is its floor.
+  bool unallocated_floor = true;
   bool dynamic_order = true;  // lowest legal offset first; off: static order only
   bool decomposition = true;  // split in time as soon as no unplaced buffer crosses a moment
   bool hatless = true;        // a buffer with nothing unplaced above it needs no alternatives

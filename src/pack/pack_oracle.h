@@ -1,5 +1,5 @@
-// Test only: what a valid packing is and how low one can be, both by definition and sharing nothing
-// with the packer.
+// Brute force, for tests only: what a valid packing is and how low one can be, both by definition
+// and sharing nothing with the packer.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -1,6 +1,7 @@
-// Several static orders race for one decision: round-robin with doubling slices of work, and beside
-// them short searches in orders that were shuffled a little; in parallel if wanted. Which order
-// wins, and so the packing, does not depend on the number of threads.
+// An algorithm portfolio with randomised restarts: several static orders race for one decision,
+// round-robin with doubling slices of work, and beside them short searches in orders that were
+// shuffled a little; in parallel if wanted. Which order wins, and so the packing, does not depend
+// on the number of threads.
 #pragma once
 
 #include <cstdint>

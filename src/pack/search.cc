@@ -1,20 +1,25 @@
-// The decision search: minimalloc's, with incremental state and two more inference rules.
+// The decision search: minimalloc's backtracking, with incremental state and two more inference
+// rules.
 //
 // A node places one buffer at the lowest legal offset it has there. That loses nothing: in a
 // packing in which no single buffer can be lowered, taken in the order of its offsets, each buffer
 // lies at the lowest offset that is legal given those before it (one more step down would meet only
 // buffers that lie lower). So only such sequences are searched:
+//
 //   canonical     offsets never fall; at equal offsets ranks rise (equal offsets never coexist, so
-//   any order will do); dominance     a buffer is not placed at or above h = min over unplaced of
-//   (lowest offset + size), since the buffer that
-//                 attains h could then be lowered into the hole;
-//   obstacles     fixed buffers are holes in the address space: the lowest legal offset hops over
-//   them.
+//                 any order will do)
+//   dominance     a buffer is not placed at or above h = min over unplaced of (lowest offset +
+//                 size), since the buffer that attains h could then be lowered into the hole
+//   obstacles     fixed buffers stand in the way: the lowest legal offset hops over them
+//
 // Inference, in each section (a maximal set of coexisting buffers), with `total` its unplaced
 // bytes:
-//   floor + total <= capacity, floor = the least lowest offset of its unplaced buffers, or the last
-//   offset if higher; release bound: the same for each subset {buffers whose lowest offset >= r}: r
-//   + their sum <= capacity.
+//
+//   floor + total <= capacity   floor = the least lowest offset of its unplaced buffers, or the
+//                               last offset if higher
+//   r + sum <= capacity         release bound: for each r, sum = the sizes of the unplaced buffers
+//                               whose lowest offset is at least r
+//
 // Decomposition: when no unplaced buffer crosses a boundary between two sections, both sides are
 // searched on their own, and if one has no packing the other is not tried again. Memo: what can be
 // done below a node depends on its unplaced buffers, their lowest offsets and the last placement
@@ -22,8 +27,8 @@
 //
 // A frame is one component (a range of sections and its unplaced buffers). Frames are kept on an
 // explicit stack, so the search stops and resumes anywhere. State is undone from a trail. Cost of a
-// node: O(unplaced + sections of the component
-// + neighbours), plus the members of those sections whose floor moved.
+// node: O(unplaced + sections of the component + neighbours), plus the members of those sections
+// whose floor moved.
 #include "pack/search.h"
 
 #include <algorithm>
@@ -155,8 +160,8 @@ class DecisionSearch::Impl {
   std::vector<int64_t> offset_;  // per item: where it was placed
   std::vector<int64_t> total_;   // per section: unplaced bytes
   std::vector<size_t> witness_;  // per section: the member that last showed that there is room
-  std::vector<int32_t>
-      crossing_;  // per boundary before a section: unplaced buffers alive on both sides
+  // Per boundary before a section: unplaced buffers alive on both sides.
+  std::vector<int32_t> crossing_;
   std::vector<Change> trail_;
 
   std::vector<Frame> frames_;

@@ -1,5 +1,5 @@
-// Does a part fit below a capacity? A depth-first search that can be stopped and resumed
-// (minimalloc, Moffitt 2023).
+// The decision search, by backtracking with inference (minimalloc, Moffitt 2023): does a part fit
+// below a capacity? It can be stopped and resumed.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ enum class Verdict {
   kOpen,     // the budget ended the search
 };
 
-// True if the tables of the search stay within some hundred megabytes.
+// True if the tables of the decision search stay within some hundred megabytes.
 bool searchable(const Part& part);
 
 // One static order, one capacity. `topology` must outlive it.

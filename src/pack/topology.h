@@ -1,5 +1,5 @@
-// What the search looks up at each step: who coexists with whom, who is alive in which section,
-// what is in the way.
+// What the decision search looks up at each step: who coexists with whom, who is alive in which
+// section, what is in the way.
 #pragma once
 
 #include <cstdint>

@@ -1,8 +1,8 @@
 // The packing questions that a schedule leaves: where its buffers lie in the arena, and where the
 // slots lie in each slow tier.
 //
-// Arena: one buffer per chain of instances that took each other's buffer over, one per workspace of
-// a run. Residents that stay are not among them: they live throughout, so they lie below everything
+// Arena: one buffer for all instances that took it over one from the other, one per workspace of a
+// run. Residents that stay are not among them: they live throughout, so they lie below everything
 // else and cost no search. Slow tiers: one slot per value that is stored and per resident that
 // moves. Times are positions of the sequence.
 #pragma once

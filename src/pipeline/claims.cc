@@ -109,7 +109,7 @@ struct Proven {
 // `enough`: ticks of the whole step, more is not worth the work.
 Proven prove(const ClaimInputs& in, const plan::ScheduleProblem& problem, int64_t enough) {
   remat::CutBoundResult single = remat::closure_cut(problem, {.order = in.order.sequence});
-  // Where memory binds in the incoming order may prove more.
+  // Where memory binds in the given order may prove more.
   remat::CutBoundResult other = remat::closure_cut(problem);
   if (other.bound_ticks > single.bound_ticks) single = std::move(other);
   if (!single.op || !single.feasible) return {plan::TickScale(problem).once(), {}};

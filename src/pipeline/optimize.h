@@ -50,8 +50,8 @@ struct Progress {
 };
 
 struct OptimizeOptions {
-  std::optional<autodiff::TrainingOptions>
-      training;  // none: the graph is planned as it is (inference)
+  // None: the graph is planned as it is (inference).
+  std::optional<autodiff::TrainingOptions> training;
   cost::DeviceProfile device;
   std::optional<cost::CostStore> costs = {};     // measured times; only with kernels
   const plan::KernelCatalog* kernels = nullptr;  // none: no workspace, layouts as they come
@@ -62,12 +62,12 @@ struct OptimizeOptions {
   remat::JointOptions schedule;  // how a budget is kept; its own progress is not told
   int64_t proof_units = 0;       // of work for a higher bound on the time, once there is a plan
   std::function<void(const Progress&)> progress = {};  // from the calling thread; may be empty
-  std::string dump_folder;  // the problems as files (order.txt, pack.csv): what a bug report needs;
-                            // empty: nowhere
-  int pack_retries = 8;     // other orders of equal peak to try when packing misses the peak
+  // The problems as files (order.txt, pack.csv): what a bug report needs; empty: nowhere.
+  std::string dump_folder;
+  int pack_retries = 8;       // other orders of equal peak to try when packing misses the peak
   bool look_further = false;  // also say what a larger budget would buy
-  std::function<void(plan::Plan&)> spoil =
-      {};                     // for tests of the gate: what a bug of ours would do
+  // For tests of the gate: what a bug of ours would do.
+  std::function<void(plan::Plan&)> spoil = {};
   bool find_smallest = true;  // where a budget is missed, find out how small one may be
 };
 
@@ -87,8 +87,9 @@ struct MoreMemory {
 struct Optimized {
   plan::Plan plan;
   plan::SolveStatus order_status = plan::SolveStatus::kLimit;
-  int64_t search_bound_bytes = 0;  // proven by the search, at least the plan's certified bound;
-                                   // only a repeated search could recheck it, so no plan claims it
+  // Proven by the search, at least the plan's certified bound; only a repeated search could recheck
+  // it, so no plan claims it.
+  int64_t search_bound_bytes = 0;
   plan::SolveStatus pack_status = plan::SolveStatus::kLimit;
   plan::SolveWork order_work, pack_work;
   plan::SolveStatus schedule_status = plan::SolveStatus::kOptimal;  // of recompute and swap

@@ -37,8 +37,8 @@ Status check(const PackProblem& problem) {
 }
 
 int64_t max_load_bytes(const PackProblem& problem) {
-  std::vector<std::pair<int64_t, int64_t>>
-      events;  // (time, change); at one time ends (negative) come first
+  // (time, change); at one time ends (negative) come first.
+  std::vector<std::pair<int64_t, int64_t>> events;
   for (const Buffer& b : problem.buffers) {
     events.emplace_back(b.live.begin, b.size_bytes);
     events.emplace_back(b.live.end, -b.size_bytes);

@@ -77,10 +77,10 @@ struct PlanStorage {
   int64_t bytes = 0;  // rounded up to the plan's alignment
   Category category = Category::kActivation;
   bool resident = false;
-  bool home_slow = false;    // resident only: between steps it lies in its slot, not in the arena
-  int64_t address = 0;       // residents whose home is the arena; 0 for all others
-  int32_t slow_tier = -1;    // index into Plan::slow_tiers; -1: never stored or loaded, as all
-                             // residents whose home is the arena
+  bool home_slow = false;  // resident only: between steps it lies in its slot, not in the arena
+  int64_t address = 0;     // residents whose home is the arena; 0 for all others
+  // Into Plan::slow_tiers; -1: never stored or loaded, as all residents whose home is the arena.
+  int32_t slow_tier = -1;
   int64_t slow_address = 0;  // of the slot in that tier
   bool operator==(const PlanStorage&) const = default;
 };
@@ -103,8 +103,8 @@ struct PlanOp {
 struct Placement {
   PlanStorageId storage{};
   int64_t address = 0;
-  PlanStorageId reuses{};  // none, or the storage whose buffer this one takes over and whose stay
-                           // ends here
+  // None, or the storage whose buffer this one takes over and whose stay ends here.
+  PlanStorageId reuses{};
   bool operator==(const Placement&) const = default;
 };
 
@@ -162,8 +162,8 @@ struct LinkShare {
 struct TimeCertificate {
   std::vector<CutPrice> cuts{};
   std::vector<LinkShare> shares{};  // of the segments before, between and after the cuts; or none
-  // What it is worth that an op runs at least once in the segments in which its first
-  // run may be; by op, `cut` unused. The op's time where none is named.
+  // What it is worth that an op runs at least once in the segments in which its first run may be;
+  // by op, `cut` unused. The op's time where none is named.
   std::vector<Multiplier> rerun_multipliers{};
   // What it is worth that a storage in memory at cut k + 1 was there at cut k or is made between.
   std::vector<Multiplier> store_multipliers{};
@@ -218,19 +218,21 @@ struct BranchCertificate {
 struct Claims {
   int64_t peak_bytes = 0;         // of these steps, everything on the device
   int64_t peak_before_bytes = 0;  // of the ops in their given order, nothing reused in place
-  int64_t lower_bound_bytes = 0;  // proven for every order in which each op runs once and nothing
-                                  // moves: the certificate's value; without one what is resident
-  bool order_proven = false;  // peak_bytes == lower_bound_bytes, in a plan in which each op runs
-                              // once and nothing moves; false in all others
+  // Proven for every order in which each op runs once and nothing moves: the certificate's value;
+  // without one what is resident.
+  int64_t lower_bound_bytes = 0;
+  // peak_bytes == lower_bound_bytes, in a plan in which each op runs once and nothing moves; false
+  // in all others.
+  bool order_proven = false;
   std::optional<BoundCertificate> certificate;
   std::optional<int64_t> budget_bytes;  // the plan was asked to stay within; arena_bytes does
   std::optional<int64_t> floor_bytes;   // proven for every schedule, reruns and transfers included
   double once_seconds = 0;              // all ops, each once
   double predicted_seconds = 0;         // of the step, with reruns and transfers not hidden
   double exposed_seconds = 0;           // part of it that transfers add to the ops
-  int64_t lower_bound_ticks = 0;        // proven for every schedule within the budget: what a
-                                        // certificate shows; without one each op once
-  double lower_bound_seconds = 0;       // that in seconds, at most predicted_seconds
+  // Proven for every schedule within the budget: what a certificate shows, else each op once.
+  int64_t lower_bound_ticks = 0;
+  double lower_bound_seconds = 0;  // that in seconds, at most predicted_seconds
   std::optional<TimeCertificate> time_certificate;
   std::optional<BranchCertificate> branch_certificate;  // where it shows more
   bool operator==(const Claims&) const = default;
@@ -239,8 +241,8 @@ struct Claims {
 struct Plan {
   static constexpr int kVersion = 3;
   std::string model{};  // name of the model
-  std::map<std::string, std::string, std::less<>>
-      provenance;  // options, device, seed: what would make it again
+  // Options, device, seed: what would make it again.
+  std::map<std::string, std::string, std::less<>> provenance;
   std::map<std::string, int64_t, std::less<>> bindings;  // guards: the sizes it holds for
   int64_t alignment_bytes = 64;
   int64_t arena_bytes = 0;

@@ -9,10 +9,10 @@
 namespace lowtide::plan {
 
 // Demands: ids in range; values, ops and storages agree about who made what and who lies where; ops
-// are in a valid program order (what an op reads, waits for or makes views of exists before it);
-// every compute step places exactly the storages that its op's outputs own; what moves has a slot;
-// names unique; sizes, addresses and times not negative; all bytes together at most 2^62; the
-// alignment a power of two. Error: kInput, naming the value, op, storage or step.
+// are in a valid order (what an op reads, waits for or makes views of exists before it); every
+// compute step places exactly the storages that its op's outputs own; what moves has a slot; names
+// unique; sizes, addresses and times not negative; all bytes together at most 2^62; the alignment a
+// power of two. Error: kInput, naming the value, op, storage or step.
 Status check(const Plan& plan);
 
 }  // namespace lowtide::plan

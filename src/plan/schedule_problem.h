@@ -6,8 +6,8 @@
 // readers is freed right after its producer, one with `is_output` stays to the end. While an op
 // runs, its inputs, its outputs and its workspace are all present:
 //
-//     peak = resident_bytes + max over steps ( live before the step + outputs + workspace - reused
-//     in place )
+//     peak = resident_bytes
+//          + max over steps (live before the step + outputs + workspace - reused in place)
 //
 // In place: if (op, input, output) is an in-place pair, both have the same bytes, input is no graph
 // output, and op is the last reader of input still to run, then output takes over input's buffer
@@ -55,9 +55,9 @@ struct SchedValue {
   SchedOpId producer;              // always valid
   std::vector<SchedOpId> readers;  // ascending, no duplicates, never the producer
   bool is_output = false;          // stays until the end of the step
-  std::vector<SchedOpId> writers;  // ascending, all of them readers too: who overwrites it (what
-                                   // was stored before is stale then); neither they nor the
-                                   // producer may run again
+  // Ascending, all of them readers too: who overwrites it (what was stored before is stale then);
+  // neither they nor the producer may run again.
+  std::vector<SchedOpId> writers;
   bool operator==(const SchedValue&) const = default;
 };
 
@@ -95,8 +95,8 @@ struct ScheduleProblem {
   IdVector<SchedOpId, SchedOp> ops;  // in the order that came in, which must be a valid one
   IdVector<SchedValueId, SchedValue> values;
   std::vector<InPlacePair> in_place;  // sorted by op; within an op by preference
-  std::vector<std::pair<SchedOpId, SchedOpId>>
-      control;  // every run of first comes before every run of second
+  // Every run of first comes before every run of second.
+  std::vector<std::pair<SchedOpId, SchedOpId>> control;
   IdVector<SchedResidentId, SchedResident> residents;  // only those that may be moved
   int64_t resident_bytes = 0;
   std::optional<int64_t> budget_bytes;  // of the whole device, resident bytes included
@@ -116,7 +116,7 @@ std::optional<Link> combined_link(const ScheduleProblem& problem);
 void forbid_transfers(ScheduleProblem& problem);
 
 // Checks what the comments above demand: producers valid, readers sorted and after no cycle, nobody
-// who overwrites may rerun, in-place pairs consistent, the incoming order topological, residents
+// who overwrites may rerun, in-place pairs consistent, the given order topological, residents
 // within resident_bytes, sums at most kMaxBytes, times from 0 to 1e12 s, links of at least 1 byte
 // per second and at most 255 of them. Error: kInput, naming the op, value or resident.
 Status check(const ScheduleProblem& problem);

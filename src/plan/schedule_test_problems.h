@@ -112,7 +112,7 @@ inline void add_link(const RandomSchedule& shape, ScheduleProblem& problem, Rng&
 
 }  // namespace random_schedule
 
-// The incoming order 0, 1, ... is a valid schedule of it, each op once, with nothing moved.
+// The given order 0, 1, ... is a valid schedule of it, each op once, with nothing moved.
 inline ScheduleProblem random_schedule_problem(const RandomSchedule& shape, Rng& rng) {
   using random_schedule::chance;
   ScheduleProblem problem;

@@ -1,12 +1,12 @@
-// The problem turned around for search: what each kind of action reads, makes, costs and waits for,
-// as flat index lists.
+// The problem as flat index lists, turned around for the retention search: what each kind of action
+// reads, makes, costs and waits for.
 //
-// A sequence of the search is made of *actions*. Actions 0..n-1 are runs of the problem's ops; two
-// more stand for the borders of the step: `begin` (before everything) and `end`, which reads every
-// output of the step, so that outputs stay without a rule of their own. What an action is to the
-// search is only this: a set of values it uses, a set of values whose instances are born with it,
-// bytes and seconds of its own. A load of a value would be one more action with one birth and no
-// reads, a drop one with one read: the state (sequence_state.h) asks nothing else.
+// A sequence is made of *actions*. Actions 0..n-1 are runs of the problem's ops; two more stand for
+// the borders of the step: `begin` (before everything) and `end`, which reads every output of the
+// step, so that outputs stay without a rule of their own. What an action is to the search is only
+// this: a set of values it uses, a set of values whose instances are born with it, bytes and
+// seconds of its own. A load of a value would be one more action with one birth and no reads, a
+// drop one with one read: the state (sequence_state.h) asks nothing else.
 //
 // Time is in whole ticks (plan/tick_scale.h), as bounds are: sums do not depend on their order.
 // Bytes are doubles that hold whole numbers: vector units add and compare them twice as fast as

@@ -1,10 +1,12 @@
-// One annealing run over sequences (proposals.h) from a given start.
+// Simulated annealing (Kirkpatrick, Gelatt and Vecchi 1983) over sequences of runs: one annealing
+// run of the retention search, from a given start.
 //
-// Energy = extra time / time of each op once + mu * sum over nodes of overflow / capacity. Early,
-// mu is small: the search walks through schedules that do not fit, which is how it gets around
-// corners; it grows until only schedules that fit are left. The temperature falls geometrically.
-// Progress is measured in units of work, so the same limits give the same answer everywhere, and a
-// run that is stopped early has walked the same way as far as it came.
+// A change is a proposal (proposals.h) and is taken by Metropolis's rule. Energy = extra time /
+// time of each op once + mu * sum over nodes of overflow / capacity. Early, mu is small: the walk
+// leads through schedules that do not fit, which is how it gets around corners; mu grows until only
+// schedules that fit are left. The temperature falls geometrically. Progress is measured in units
+// of work, so the same limits give the same answer everywhere, and a run that is stopped early has
+// walked the same way as far as it came.
 #pragma once
 
 #include <atomic>
@@ -50,7 +52,7 @@ struct AnnealResult {
   int64_t edits = 0, work = 0;
 };
 
-// Runs the search on `state`, which it leaves where it ended.
+// Runs on `state`, which it leaves where it ended.
 AnnealResult anneal(SequenceState& state, const AnnealOptions& options, Rng& rng,
                     const AnnealWatch& watch);
 

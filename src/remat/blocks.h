@@ -1,14 +1,15 @@
-// Repeated blocks: which op of one block plays the role of which in another, and what one block
-// does about its values done in another.
+// Repeated blocks, an idea of our own: which op of one block plays the role of which in another (an
+// isomorphism grown from ops that are alike), and what one block does about its values done in
+// another.
 //
 // Ops that are alike (repeats.h) say how many blocks there are. Each op belongs to the block whose
 // anchor, one op of each block, is nearest; from the anchors of two neighbours an isomorphism grows
 // along the values within the two blocks. What follows each other so from block to block plays one
 // role, wherever the borders happen to lie.
 //
-// The search tries often to do in one block what it does in another (proposals.h): what was found
-// out about one spreads to all where it is good there, and a deep network is searched little longer
-// than a shallow one.
+// The retention search tries often to do in one block what it does in another (proposals.h): what
+// was found out about one spreads to all where it is good there, and a deep network takes it little
+// longer than a shallow one.
 #pragma once
 
 #include <span>

@@ -16,7 +16,7 @@ constexpr size_t kIdleTrials = 8;        // that are no better, before no more a
 constexpr double kLeastRise = 1e-3;      // percent, to be worth a cut
 constexpr double kMostRise = 1;          // percent, of one case
 constexpr int kMostIterations = 50'000;  // of a trial
-constexpr int64_t kFirstSplits = 10;     // of a chain of two, when it is compared with longer ones
+constexpr int64_t kFirstSplits = 10;     // of a multi-cut of two, compared with larger ones
 constexpr int64_t kSmallShare = 200;     // values below that part of the capacity are left out
 constexpr double kRunWeight = 0.15, kAgainWeight = 0.3;  // of an op's time, against what bytes cost
 
@@ -28,7 +28,7 @@ struct TrialProgram {
   CutProgram program;
 };
 
-// A chain of cuts and its tree.
+// A multi-cut and its tree.
 struct TrialChain : TrialProgram {
   TrialChain(const StepGraph& graph, std::vector<SchedOpId> ops, int64_t small_bytes, double price,
              WorkBudget& work)
@@ -138,7 +138,7 @@ class BranchSearch {
   }
 
  private:
-  static constexpr int kMostFailures = 2;  // of longer chains that prove less
+  static constexpr int kMostFailures = 2;  // of larger multi-cuts that prove less
   struct Tried {
     SchedOpId op;
     double percent;  // when last tried: how much it helped
@@ -191,7 +191,7 @@ class BranchSearch {
     return sum / static_cast<double>(cases.size());
   }
 
-  // Cuts of the shorter chain before the one that it lacks.
+  // Cuts of the smaller multi-cut before the one that it lacks.
   static size_t place(const TrialChain& from, const TrialProgram& longer) {
     const auto& old = from.segments.cuts;
     return static_cast<size_t>(
@@ -204,7 +204,7 @@ class BranchSearch {
     return value == 1 && x.kind == CutVariableKind::kRun && x.cut == place(from, longer);
   }
 
-  // The case in terms of the longer chain.
+  // The case in terms of the larger multi-cut.
   std::vector<int8_t> carried(const TrialChain& from,
                               const std::vector<std::pair<uint32_t, int8_t>>& fixed,
                               const TrialProgram& longer) const {

@@ -1,10 +1,11 @@
-// The bound by branching: several cuts as an integer program (remat/cut_program.h), its relaxation
-// split where it is fractional (remat/branch_tree.h).
+// Branch and bound (Land and Doig 1960) as a bound on the time: a multi-cut as an integer program
+// (remat/cut_program.h), whose relaxation is split where it is fractional (remat/branch_tree.h).
 //
-// Which ops cut: the closure cut's, then ops that need much when they run, are ordered with it, and
-// at which memory binds; next comes the one with which the relaxations of the lowest cases rise
-// most. A longer chain proves more in the end, and less at first; so each gets twice the splits of
-// the one before, and when it does not prove more than that one did, the shorter one goes on.
+// Which ops cut is a search of our own: the closure cut's, then ops that need much when they run,
+// are ordered with it, and at which memory binds; next comes the one with which the relaxations of
+// the lowest cases rise most. A multi-cut of more ops proves more in the end, and less at first; so
+// each gets twice the splits of the one before, and when it does not prove more than that one did,
+// the smaller one goes on.
 //
 // What this costs is far more than remat/multi_cut.h; it is for those who want to know. For
 // problems without a link.

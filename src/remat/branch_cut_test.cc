@@ -1,6 +1,6 @@
-// Bounds by branching against the truth: any multipliers of any chain's rows in any case that holds
-// the best schedule, and what the search proves, on small random problems; the proof written out;
-// captured steps.
+// Bounds by branching against the truth: any multipliers of the rows of any multi-cut in any case
+// that holds the best schedule, and what the search proves, on small random problems; the proof
+// written out; captured steps.
 #include "remat/branch_cut.h"
 
 #include <gtest/gtest.h>
@@ -25,7 +25,7 @@ namespace {
 using plan::RandomSchedule;
 using plan::ScheduleProblem;
 
-// Within a budget between what one op needs and what the incoming order does.
+// Within a budget between what one op needs and what the given order does.
 ScheduleProblem some_problem(int i, Rng& rng) {
   RandomSchedule shape{.min_ops = 4, .max_ops = 6};
   if (i % 2) shape.reader_rate = 0.5, shape.in_place_rate = 0.6;
@@ -247,7 +247,7 @@ TEST(BranchCut, StopsAtTheFlagAndAtItsGoal) {
     const double goal = single.lower_bound_seconds;
     const BranchCutResult reached = branch_cut(problem, single, {.goal_seconds = goal});
     EXPECT_GE(reached.lower_bound_seconds, goal);
-    EXPECT_LE(reached.nodes.size(), 41u);  // of the first chain
+    EXPECT_LE(reached.nodes.size(), 41u);  // of the first multi-cut
   }
   EXPECT_GT(seen, 20);
 }

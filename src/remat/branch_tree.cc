@@ -8,8 +8,8 @@ namespace lowtide::remat {
 namespace {
 
 constexpr size_t kCandidates = 12;
-constexpr int kReliable = 3;             // rises that are remembered, before they are relied on
-                                         // for a split
+// Rises that are remembered, before they are relied on for a split.
+constexpr int kReliable = 3;
 constexpr int kTrialIterations = 60;     // for each side of one
 constexpr int kNodeIterations = 50'000;  // of a node
 constexpr size_t kMostNodes = 50'000;    // for the memory that they take, some 20 KB each

@@ -1,4 +1,5 @@
-// Branching on a cut program: a tree whose leaves together cover every schedule.
+// Branch and bound, the lowest leaf first, on the integer program of a multi-cut: a tree whose
+// leaves together cover every schedule.
 //
 // The linear relaxation may store half of a value at each of two moments that bind, which no
 // schedule can. A node that has fractional variables is split into "0" and "1" of one of them; the

@@ -12,7 +12,7 @@ namespace {
 
 constexpr size_t kMiddles = 64;  // ops that may be the middle are looked at where most is present
 constexpr size_t kFewestChainBlocks = 3, kMostBlocks = 40;
-constexpr double kSmall = 1.0 / 256;  // of the capacity: what passes beside a block's output
+constexpr double kSmall = 1.0 / 256;  // of the capacity: what passes beside a stage's output
 constexpr double kTiny = 1.0 / 4096;  // of the capacity: a value whose place says nothing
 constexpr size_t kMostOptions = 12;
 
@@ -161,7 +161,7 @@ class Finder {
     });
   }
 
-  // Ends of blocks: positions in `forward_`, each with the value that is passed on.
+  // Ends of stages: positions in `forward_`, each with the value that is passed on.
   void cut_forward() {
     for (const int op : order_)
       if (is_forward_[index_of(op)] != 0) forward_.push_back(op);
@@ -221,7 +221,7 @@ class Finder {
     }
   }
 
-  // The block whose backward part needs a value of the forward part first; none: -1.
+  // The stage whose backward part needs a value of the forward part first; none: -1.
   int needed_at(int value) const {
     if (table_.bytes(value) <= table_.capacity() * kTiny) return -1;
     const size_t block = block_[index_of(table_.producer(value))];
@@ -262,7 +262,7 @@ class Finder {
     return stage;
   }
 
-  // Ops that make the dropped values again, from the block's input and what stays.
+  // Ops that make the dropped values again, from the stage's input and what stays.
   std::vector<int> reruns_for(size_t k, const std::vector<char>& drops) const {
     const ChainBlock& block = chain_.blocks[k];
     std::vector<char> runs(block.forward.size(), 0);
@@ -330,7 +330,7 @@ class Finder {
   }
 
   // What follows from the runs of the forward part, the reruns and the backward part, one after
-  // another. The block's input is not counted; gradients of later blocks are from the reruns on.
+  // another. The stage's input is not counted; gradients of later stages are from the reruns on.
   ChainOption option_of(size_t k, std::vector<int> reruns) {
     const ChainBlock& block = chain_.blocks[k];
     std::vector<int> runs = block.forward;
@@ -369,7 +369,7 @@ class Finder {
     return k + 1 < chain_.blocks.size() ? chain_.blocks[k + 1].input : -1;
   }
 
-  // Of gradients that the block's backward part does not touch.
+  // Of gradients that the stage's backward part does not touch.
   double bytes_passing(size_t k, const Presence& presence) const {
     double bytes = 0;
     for (int v = 0; v < table_.values(); ++v)
@@ -384,8 +384,8 @@ class Finder {
   std::vector<size_t> position_;  // of an op in the order
   std::vector<char> is_forward_;  // by op
   std::vector<int> forward_;      // ops, in order
-  std::vector<size_t> block_;     // of ops of the forward part
-  std::vector<size_t> stage_;     // of ops of the backward part: a block
+  std::vector<size_t> block_;     // of ops of the forward part: a stage
+  std::vector<size_t> stage_;     // of ops of the backward part, likewise
   Chain chain_;
 };
 

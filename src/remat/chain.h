@@ -1,14 +1,14 @@
-// The chain in a training step: blocks of ops that pass on one value each, and for each block the
-// part of the step that goes back through it.
+// The chain in a training step, found by a heuristic of our own: stages of ops that pass on one
+// value each, and for each stage the part of the step that goes back through it.
 //
 // An op in the middle (the loss) is found as the one with the most bytes of what it depends on that
 // are read by what depends on it. What it depends on is the *forward* part. Where just one value of
-// that part is still to be read by it (besides what is too small to matter), a block ends: the
-// value is all that the next blocks know of those before. All other ops, in their order, are the
-// *backward* part; it comes back to a block when it first reads something of it.
+// that part is still to be read by it (besides what is too small to matter), a stage ends: the
+// value is all that the next stages know of those before. All other ops, in their order, are the
+// *backward* part; it comes back to a stage when it first reads something of it.
 //
-// A block has several *options*: which of the values that its backward part reads stay, and which
-// are made again from those and from the block's input. They are found by greed, one value after
+// A stage has several *options*: which of the values that its backward part reads stay, and which
+// are made again from those and from the stage's input. They are found by greed, one value after
 // another, that which saves the most bytes for the time of its rerun: first everything stays, last
 // nothing that can be made again. Bytes and peaks of an option follow from its runs, as everywhere;
 // what is reused in place is not counted on.
@@ -22,12 +22,12 @@
 
 namespace lowtide::remat {
 
-// One way to go back through a block.
+// One way to go back through a stage.
 struct ChainOption {
   int64_t cost = 0;          // of the reruns
-  double kept_bytes = 0;     // between both parts, without the block's input and output
-  double forward_peak = 0;   // while the forward part runs; without the block's input
-  double backward_peak = 0;  // while reruns and backward part run; without the block's input
+  double kept_bytes = 0;     // between both parts, without the stage's input and output
+  double forward_peak = 0;   // while the forward part runs; without the stage's input
+  double backward_peak = 0;  // while reruns and backward part run; without the stage's input
   std::vector<int> reruns;   // ops, in their order
 };
 

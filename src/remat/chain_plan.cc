@@ -13,7 +13,7 @@ constexpr int64_t kNever = std::numeric_limits<int64_t>::max() / 4;
 constexpr int kPlansTried = 6;                                   // plans made for one start
 constexpr int64_t kMostUnits = 16'000'000, kUnitsPerOp = 5'000;  // of a start
 constexpr int kFewestGrains = 50, kMostGrains = 1'000;
-constexpr int64_t kOptions = 8;  // of a block, about
+constexpr int64_t kOptions = 8;  // of a stage, about
 
 class ChainProgram {
  public:
@@ -39,7 +39,7 @@ class ChainProgram {
  private:
   struct Best {
     int64_t cost = kNever;
-    int choice = -1;  // an option, or those of block a and j - a - 1
+    int choice = -1;  // an option, or those of stage a and j - a - 1
   };
 
   Best& best(size_t a, size_t b, int left) {
@@ -64,7 +64,7 @@ class ChainProgram {
         take(best(a, b, left), block.forward_cost + option.cost + rest, static_cast<int>(o));
       }
     }
-    // Blocks a..j-1 pass on their values and nothing else.
+    // Stages a..j-1 pass on their values and nothing else.
     int pass = 0;
     int64_t cost = 0;
     for (size_t j = a + 1; j <= b; ++j) {
@@ -82,7 +82,7 @@ class ChainProgram {
     if (cost < best.cost) best = {cost, choice};
   }
 
-  // NOLINTNEXTLINE(misc-no-recursion): at most one level for each block
+  // NOLINTNEXTLINE(misc-no-recursion): at most one level for each stage
   void write(size_t a, size_t b, int left, std::vector<ChainStep>& steps) {
     const auto choice = static_cast<size_t>(best(a, b, left).choice);
     const auto& options = blocks_[a].options;

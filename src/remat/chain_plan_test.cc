@@ -95,7 +95,7 @@ Chain random_chain(Rng& rng) {
   return chain;
 }
 
-// The least cost of blocks a..b, by trying everything.
+// The least cost of stages a..b, by trying everything.
 int64_t least(const Chain& chain, size_t a, size_t b, double left) {
   if (left < 0) return kNever;
   const ChainBlock& block = chain.blocks[a];

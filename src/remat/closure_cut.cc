@@ -10,7 +10,7 @@ namespace lowtide::remat {
 namespace {
 
 constexpr int64_t kOthers = 4;
-constexpr int kMostSteps = 40;  // cuts for one price; Newton needs fewer than ten
+constexpr int kMostSteps = 40;  // lines for given shares; fewer than ten are needed
 
 // The lines of choices at fixed shares, as functions of the price.
 struct Line {

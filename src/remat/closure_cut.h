@@ -1,6 +1,7 @@
-// The closure cut: a lower bound on the time of every schedule within the budget, whatever its
-// order and whatever it recomputes or moves, and a choice of what to keep that a plan can start
-// from.
+// The closure cut, our own: Lagrangian relaxation of what memory holds at one moment, with a
+// minimum cut for each price. It gives a lower bound on the time of every schedule within the
+// budget, whatever its order and whatever it recomputes or moves, and a choice of what to keep that
+// a plan can start from.
 //
 // For any op t, once it has run for the first time, what is needed later is present, runs again or
 // is loaded (remat/closure_cut_network.h). What is present beside t's own inputs and outputs must
@@ -9,8 +10,9 @@
 //     extra time >= least cut(lambda) - lambda * capacity        (any lambda >= 0)
 //
 // which is concave in lambda: each choice of what stays is a line, the bound is the lowest line.
-// Its maximum is found by intersecting the two lines that enclose it (a discrete Newton method, a
-// handful of cuts); the line that falls is a choice that fits.
+// Its maximum (the Lagrangian dual) is found by cutting planes in one variable (Kelley 1960): where
+// the lowest of the lines known so far is highest the next cut is made, a handful in all; the line
+// that falls is a choice that fits.
 //
 // With a link the time is bounded from both ends: before t there is time for the stores, after it
 // for the loads, and each side also has to run its ops. Two shares weigh the sides (CutPrices);
@@ -18,7 +20,7 @@
 // point finds nearly the maximum. Lines of earlier cuts bound every grid point from above, so most
 // points need no cut.
 //
-// Ops t are tried by the bytes they need in a given order, most first. An op below the budget there
+// Ops t are tried by the bytes they need in a known order, most first. An op below the budget there
 // proves nothing (all that stays is a choice that fits). Before cuts are made for an op, the
 // choices that were best elsewhere are carried over: if their lines show that the op cannot prove
 // more, it is skipped.

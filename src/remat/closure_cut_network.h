@@ -1,4 +1,4 @@
-// What must be in memory, run again or be fetched once op t has run: one minimum cut.
+// One minimum cut: what must be in memory, run again or be fetched once op t has run.
 //
 // When t runs for the first time, every ancestor of t (by data and control) has run and no
 // descendant has. Whatever the order and the strategy, each value that a descendant reads, or that

@@ -1,6 +1,6 @@
-// Reruns are placed from the last to the first in the given order: a rerun's readers that are
-// reruns themselves come later in that order, so their places are known. Steps of the given order
-// are numbered; what is inserted "before step i" runs in this order: loads, reruns, the op.
+// Reruns are placed from the last to the first in the order of the first runs: a rerun's readers
+// that are reruns themselves come later in that order, so their places are known. Steps of that
+// order are numbered; what is inserted "before step i" runs in this order: loads, reruns, the op.
 #include "remat/cut_plan.h"
 
 #include <algorithm>

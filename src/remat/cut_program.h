@@ -1,4 +1,5 @@
-// Several cuts as an integer program, and the bound that any multipliers of its rows prove.
+// A multi-cut as an integer program of variables that are 0 or 1, and the bound that any
+// multipliers of its rows prove (weak duality).
 //
 // With the segments of remat/cut_segments.h, and
 //     R[k,o] = "o runs in segment k"         S[k,v] = "v stays in memory at t_k, past its start"

@@ -1,4 +1,5 @@
-// Where ops may run and what may stay, seen from several cuts.
+// The segments of a multi-cut: where ops may run and what may stay, seen from several cuts
+// (earliest and latest places, by who comes before whom).
 //
 // Ops t_1, ..., t_K, each a descendant of the one before, cut every schedule at their first runs
 // into segments: 0 before t_1, and k from t_k's first run on, up to t_{k+1}'s. For each op the
@@ -13,7 +14,7 @@
 
 namespace lowtide::remat {
 
-// The cuts and `op` in order, or nothing if they are no chain.
+// The cuts and `op` in order, or nothing if they are no multi-cut.
 std::optional<std::vector<SchedOpId>> chain_with(const StepGraph& graph,
                                                  std::vector<SchedOpId> cuts, SchedOpId op);
 

@@ -1,4 +1,4 @@
-// What the tests of bounds from several cuts draw: budgets that bind, and chains of ops.
+// What the tests of bounds from several cuts draw: budgets that bind, and multi-cuts.
 #pragma once
 
 #include <algorithm>
@@ -17,7 +17,7 @@ inline double once_seconds(const plan::ScheduleProblem& problem) {
   return sum;
 }
 
-// A budget between what one op needs and what the incoming order does.
+// A budget between what one op needs and what the given order does.
 inline int64_t some_budget(const plan::ScheduleProblem& problem, Rng& rng) {
   std::vector<plan::SchedAction> once;
   for (SchedOpId op : problem.ops.ids()) once.push_back(plan::SchedAction::run(op));

@@ -1,4 +1,5 @@
-// The least budget that any schedule can keep, and the op that sets it.
+// The floor: the least budget that any schedule can keep, and the op that sets it; without a link
+// one minimum cut per op.
 //
 // While op t runs for the first time, its inputs, outputs and workspace are present, less what it
 // reuses in place, beside the residents that cannot move. Without a link also present is whatever

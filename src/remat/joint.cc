@@ -116,7 +116,7 @@ class Joint {
     return std::max<int64_t>(1, static_cast<int64_t>(static_cast<double>(length_) * of_round));
   }
 
-  // The limit ends the search between tries, but not before each kind of try was made.
+  // The limit ends the work between tries, but not before each kind of try was made.
   bool over() const {
     return done() || stopped() || (round_ > 0 && spent_ >= options_.remat.max_units);
   }

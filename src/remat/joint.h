@@ -1,4 +1,4 @@
-// Recompute and swap together under one budget.
+// Recompute and swap together under one budget, by a line search of our own between the two.
 //
 // Two searches are joined by one number, the *inner budget*: the retention search (remat.h) brings
 // the runs below it by recomputing, then transfers (swap.h) bring what remains below the real one.

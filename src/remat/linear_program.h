@@ -1,6 +1,6 @@
-// The linear relaxation of a cut program, solved by COIN-OR's Clp: a dual simplex method that goes
-// on from a basis when a variable is fixed. What it says is a hint (floating point, and an internal
-// tolerance); bounds come from CutProgram::bound.
+// The linear relaxation of a multi-cut's integer program, solved by COIN-OR's Clp: a dual simplex
+// method that goes on from a basis when a variable is fixed. What it says is a hint (floating
+// point, and an internal tolerance); bounds come from CutProgram::bound.
 #pragma once
 
 #include <cstdint>
@@ -32,7 +32,7 @@ class LinearProgram {
   bool infeasible() const { return infeasible_; }
   double value() const;  // in percent of the step, beyond each op once
   std::span<const double> variables() const;
-  // Multipliers of the rows; of an infeasible program some that prove very much.
+  // Multipliers of the rows; of an infeasible linear program some that prove very much.
   std::vector<CutMultiplier> multipliers() const;
 
  private:

@@ -59,8 +59,8 @@ class Ascent {
       if (net_.cut(i) == cut) best_.price[i] = price;
   }
 
-  // Starts from the best of another chain: what a value is worth in a segment holds for both parts
-  // that a further cut makes of it.
+  // Starts from the best of another multi-cut: what a value is worth in a segment holds for both
+  // parts that a further cut makes of it.
   void adopt(const Ascent& other) {
     const MultiCutNetwork& old = other.net_;
     best_.credit = other.best_.credit;

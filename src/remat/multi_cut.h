@@ -1,4 +1,5 @@
-// Several cuts together: a bound for budgets that bind at several moments.
+// The multi-cut, our own: Lagrangian relaxation of several moments together, for budgets that bind
+// at several, with one minimum cut for each segment between them.
 //
 // Ops t_1, ..., t_K, each a descendant of the one before, cut every schedule into segments 0 .. K
 // at their first runs. With R[k,o] = "o runs in segment k" and S[k,v] = "v stays in memory at t_k":

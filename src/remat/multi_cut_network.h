@@ -1,4 +1,5 @@
-// The minimum cuts behind remat/multi_cut.h: one per segment, for given prices and multipliers.
+// Minimum cuts, one per segment, for given prices and multipliers: what is left of a multi-cut
+// (remat/multi_cut.h) once its other constraints are priced.
 #pragma once
 
 #include <cstdint>

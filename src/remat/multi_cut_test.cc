@@ -1,5 +1,5 @@
-// Bounds from several cuts against the truth: any multipliers on any chain of ops, and those that
-// the ascent finds, on small random problems; known values on captured steps.
+// Bounds from multi-cuts against the truth: any multipliers on any of them, and those that the
+// ascent finds, on small random problems; known values on captured steps.
 #include "remat/multi_cut.h"
 
 #include <gtest/gtest.h>

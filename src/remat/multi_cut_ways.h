@@ -1,5 +1,6 @@
 // Where a value or resident is at the moments at which several ops first run, and what it costs to
-// get from one to the next: the part of remat/multi_cut.h that a link makes interesting.
+// get from one to the next, by cases for values and by dynamic programming from cut to cut for
+// residents (our own): the part of remat/multi_cut.h that a link makes interesting.
 //
 // At cut t_k a value is one of
 //

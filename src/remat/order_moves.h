@@ -1,5 +1,5 @@
-// Moves of runs in the order: blind ones, anywhere that inputs, readers and control allow, and
-// aimed ones, which take bytes away from a given moment.
+// Local moves of runs in the order, our own: blind ones, anywhere that inputs, readers and control
+// allow, and aimed ones, which take bytes away from a given moment.
 //
 // A value is present at a moment because its maker ran before it, or because its last reader did
 // not yet. So either the maker is moved past the moment, to right before the first reader of

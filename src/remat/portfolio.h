@@ -1,4 +1,5 @@
-// The portfolio of the retention search: starting points, rounds of annealing, clean-up.
+// The portfolio of the retention search, our own: several starts, and simulated annealing with
+// restarts from the best, in series of rounds that get cooler.
 #pragma once
 
 #include <vector>
@@ -20,7 +21,7 @@ struct PortfolioResult {
 using PortfolioReport = std::function<void(const Found& best, double share)>;
 
 // `starts`: correct sequences of runs, at least one; those that do not fit are good starts too.
-// `bound_cost`: extra cost that no schedule is below; reaching it ends the search.
+// `bound_cost`: extra cost that no schedule is below; where it is reached the search ends.
 PortfolioResult search(const ActionTable& table, const std::vector<std::vector<int>>& starts,
                        int64_t bound_cost, const RematOptions& options, WorkBudget& clock,
                        const PortfolioReport& report);

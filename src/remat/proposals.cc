@@ -95,7 +95,7 @@ bool Proposals::try_kind() {
 }
 
 int Proposals::random_node() {
-  // Slots that are free lead to the next node that is there; those after gaps would come up often.
+  // Free slots lead to the next node that is there; one after many of them would come up often.
   const Timeline& timeline = state_->timeline();
   int node = kNoProposal;
   for (int i = 0; i < kNodeTries; ++i) {

@@ -1,18 +1,19 @@
-// Proposals: the random changes that the retention search tries, each a short chain of insertions
-// and removals of runs.
+// Proposals, our own: the neighbourhood in which the retention search anneals. Random changes, each
+// of a few insertions and removals of runs.
 //
-//   drop         a value leaves memory in a gap between two of its uses: its producer runs again
-//                before the second. Inputs that are not there then live longer or are made anew.
-//   keep         a rerun goes, so the value stays through; what it alone needed goes too.
-//   move         a run takes place elsewhere, as far as its inputs, readers and control let it
-//                (order_moves.h).
-//   drop block   a stretch of runs is done again, once, before the first later use of anything it
-//                makes: all its inner values leave memory together.
-//   keep block   a stretch of reruns goes.
-//   exchange     a rerun goes, and where memory overflows then, other values are dropped or runs
-//                moved.
-//   copy block   what one block does about its values, another does too (blocks.h): its own reruns
-//                go, and those of the first are made for it at the same places.
+//   drop          a value leaves memory in an idle span, between two of its uses: its producer runs
+//                 again before the second. Inputs that are not there then live longer or are made
+//                 anew.
+//   keep          a rerun goes, so the value stays through; what it alone needed goes too.
+//   move          a run takes place elsewhere, as far as its inputs, readers and control let it
+//                 (order_moves.h).
+//   drop stretch  a stretch of runs is done again, once, before the first later use of anything it
+//                 makes: all its inner values leave memory together.
+//   keep stretch  a stretch of reruns goes.
+//   exchange      a rerun goes, and where memory overflows then, other values are dropped or runs
+//                 moved.
+//   copy block    what one block does about its values, another does too (blocks.h): its own reruns
+//                 go, and those of the first are made for it at the same places.
 //
 // Each kind has a weight. A kind that is off is left out, and the others keep their proportions.
 // Half of the drops are aimed: at a value that is present, but idle, where memory overflows. So are

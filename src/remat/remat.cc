@@ -17,8 +17,8 @@
 namespace lowtide::remat {
 namespace {
 
-// What comes before the search takes the same work whatever the limit is, or a share of it: more
-// work then never leaves less for the search, nor other starts.
+// What comes before the retention search takes the same work whatever the limit is, or a share of
+// it: more work then never leaves less for it, nor other starts.
 constexpr int64_t kMostOrderUnits = 20'000'000, kOrderUnitsPerOp = 2'000;
 constexpr int64_t kUnitsPerSimulatedAction = 50;
 

@@ -1,10 +1,11 @@
-// Retention search: which op runs when and how often, so that a training step stays within a byte
-// budget and takes as little extra time as can be found, with a proven bound beside it.
+// Retention search, our own: simulated annealing over sequences of op runs. Which op runs when and
+// how often, so that a training step stays within a byte budget and takes as little extra time as
+// can be found, with a proven bound beside it.
 //
 // The state is the sequence of op runs itself (sequence_state.h), so order and recomputation are
 // searched together, any op that may rerun may run any number of times, and reruns may be nested.
 // Starting points: the plan from the closure cut, what greedy drops make of the order with the
-// least peak (greedy_start.h), the best way along its chain of blocks (chain_plan.h), that order,
+// least peak (greedy_start.h), the best way along its chain of stages (chain_plan.h), that order,
 // the incoming one, and what the caller has (a neighbouring budget's plan). The best of them are
 // annealed (anneal.h) by a deterministic portfolio; the best of that is annealed again, cooler.
 // Series of this get longer and longer and are the same whatever the limit of work is, so more work
@@ -42,11 +43,11 @@ struct RematOptions {
   bool cut_start = true;     // start from the closure cut's plan
   bool order_start = true;   // start from the order with the least peak
   bool greedy_start = true;  // and from what greedy drops make of it; not where there are `starts`
-  bool chain_start = true;   // and from a dynamic program over a chain of blocks; likewise
+  bool chain_start = true;   // and from dynamic programming over a chain; likewise
   bool restarts = true;      // several seeds and cooler rounds; off: one long annealing
   bool cut_bound = true;     // prove a lower bound; off: every op once
   bool several_cuts = true;  // at several moments together
-  bool exact_small = true;   // small problems: exhaustive search, if it ends within a share of work
+  bool exact_small = true;   // small problems: all states (exact.h), if a share of work is enough
 
   // Limits. A unit is about 5 ns of one core: 2,000 million are ten seconds.
   int64_t max_units = 1'500'000'000;
@@ -74,7 +75,7 @@ struct RematOutcome {
   int64_t peak_bytes = 0;
   double seconds = 0;              // of the step
   double lower_bound_seconds = 0;  // proven for every schedule within the budget
-  int64_t edits = 0;               // of the search: insertions and removals of a run
+  int64_t edits = 0;               // of the retention search: insertions and removals of a run
   bool cut_short = false;          // wall time or the cancel flag, not work, ended the search
   plan::SolveWork work;
   std::optional<CrowdedTier> crowded;  // why there is no sequence, where a tier's room is it
@@ -84,9 +85,8 @@ struct RematOutcome {
 int64_t units_in(double seconds);
 
 // `problem` must pass plan::check. Without a budget: the order with the least peak, each op once.
-// kOptimal: seconds equals the bound (each op once, cuts, cases, or exhaustive search).
-// kInfeasible: proven that nothing fits. kLimit with an empty sequence: nothing was found; not a
-// proof.
+// kOptimal: seconds equals the bound (each op once, cuts, cases, or all states). kInfeasible:
+// proven that nothing fits. kLimit with an empty sequence: nothing was found; not a proof.
 RematOutcome solve(const plan::ScheduleProblem& problem, const RematOptions& options = {});
 
 }  // namespace lowtide::remat

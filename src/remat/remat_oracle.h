@@ -1,7 +1,7 @@
-// The best schedule of a small problem, for tests: by exhaustive search over everything that a
-// schedule may do (order, any number of reruns, transfers, residents that move), in the model of
-// plan/sequence_simulator.h. Dijkstra's algorithm over the states of oracle_states.h, once for each
-// set of residents that move.
+// The oracle of this folder's tests, by shortest paths (Dijkstra 1959): the best schedule of a
+// small problem, of everything that a schedule may do (order, any number of reruns, transfers,
+// residents that move), in the model of plan/sequence_simulator.h. Paths lead over the states of
+// oracle_states.h, once for each set of residents that move.
 //
 // Times are compared exactly: use whole numbers (plan/schedule_test_problems.h).
 #pragma once

@@ -1,9 +1,10 @@
-// Repeated structure: where else in the problem stands what stands here?
+// Weisfeiler-Leman refinement (colour refinement, 1968): where else in the problem stands what
+// stands here?
 //
 // Networks repeat blocks, so a way to recompute one is likely a good way to recompute its siblings.
 // Ops are alike when they cost the same, make and read the same sizes, and their neighbours do, too
-// (a hash refined by the hashes of producers and readers, Weisfeiler and Leman). Nothing is assumed
-// of names or of the order. What plays the same role in which block follows from it: blocks.h.
+// (a hash that is refined twice by the hashes of producers and readers). Nothing is assumed of
+// names or of the order. What plays the same role in which block follows from it: blocks.h.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// A run of an op right before a given node, with what it needs: what the starts by greed and the
-// proposals of the search both do to drop a value.
+// Recomputation of a value on demand, our own rules: a run of an op right before a given node, with
+// what it needs. What the greedy start and the proposals both do to drop a value.
 #pragma once
 
 #include "remat/sequence_state.h"

@@ -1,11 +1,11 @@
-// SequenceState: a schedule under change. The state is the sequence of actions and nothing else;
-// which instance of which value lives where, the bytes present at every node, the time of all runs
-// and the overflow over the capacity follow from it and are kept exact under insertion and removal
-// of single nodes, each in time proportional to the nodes whose bytes change (divided by the block
-// size of the timeline).
+// SequenceState: a schedule under change, scored incrementally as local search needs it. The state
+// is the sequence of actions and nothing else; which instance of which value lives where, the bytes
+// present at every node, the time of all runs and the overflow over the capacity follow from it and
+// are kept exact under insertion and removal of single nodes, each in time proportional to the
+// nodes whose bytes change (divided by the size of a bucket of the timeline).
 //
 // A value's instance lives from its birth to its last use before the next birth. So
-//   inserting a run of the producer before a use drops the value in the gap before that run,
+//   inserting a run of the producer before a use drops the value between its last use and that run,
 //   inserting a use after the end of an instance lets it live longer,
 //   removing a rerun lets the instance before it live on to the uses of the one removed,
 // and each of these changes the cover of a value on one stretch of time. Per value its births and

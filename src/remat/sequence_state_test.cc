@@ -129,7 +129,7 @@ TEST(SequenceState, UndoRestoresEverything) {
   }
 }
 
-// Long sequences, so that blocks of the timeline fill up, empty and are spread out.
+// Long sequences, so that buckets of the timeline fill up, empty and are spread out.
 TEST(SequenceState, ProposalsLeaveCorrectSequences) {
   Rng rng(13);
   plan::RandomSchedule shape;

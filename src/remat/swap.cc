@@ -29,7 +29,7 @@ bool better(const Timed& a, const Timed& b) {
 
 class SwapSearch {
  public:
-  // With several links the search changes the tiers in `view`.
+  // With several links the transfer search changes the tiers in `view`.
   SwapSearch(GapView& view, int64_t budget, const SwapOptions& options)
       : view_(view),
         budget_(budget),
@@ -66,8 +66,8 @@ class SwapSearch {
     return best;
   }
 
-  // Takes out what is not needed until every gap is: without any one of them the budget is not
-  // kept or the step is longer. Large ones first, as they are most of what moves for nothing.
+  // Takes out what is not needed until every idle span is: without any one of them the budget is
+  // not kept or the step is longer. Large ones first, as they are most of what moves for nothing.
   // False: the limit of work came first.
   bool tidy(Timed& best) {
     choose(best.away);
@@ -96,8 +96,8 @@ class SwapSearch {
     return timed;
   }
 
-  // A resident moves as a whole: taking out its first or last gap takes out all, and its others
-  // need those two.
+  // A resident moves as a whole: taking out its first or last idle span takes out all, and its
+  // others need those two.
   void put(int g) {
     const Movable& m =
         view_.movables[static_cast<size_t>(view_.gaps[static_cast<size_t>(g)].movable)];
@@ -114,9 +114,9 @@ class SwapSearch {
       for (int other : m.gaps) chosen_[static_cast<size_t>(other)] = 0;
   }
 
-  // Until nothing overflows or nothing is left to move: the gap that covers the largest overflow
-  // and relieves most bytes of overflow per second of transfer. Not held to the limit of work, as
-  // there are no more steps than gaps and half a choice is none.
+  // Until nothing overflows or nothing is left to move: the idle span that covers the largest
+  // overflow and relieves most bytes of overflow per second of transfer. Not held to the limit of
+  // work, as there are no more steps than spans and half a choice is none.
   void add_greedily() {
     std::vector<char> hopeless(view_.runs.size(), 0);
     while (!work_.timed_out()) {
@@ -130,17 +130,19 @@ class SwapSearch {
           worst = static_cast<int>(run);
       if (worst < 0) return;
       const int g = best_gap_at(worst, present);
+      // Without an idle span here: whoever is away already must wait.
       if (g < 0)
-        hopeless[static_cast<size_t>(worst)] = 1;  // whoever is away here already must wait
+        hopeless[static_cast<size_t>(worst)] = 1;
       else
         put(g);
     }
   }
 
-  // Overflow only shrinks while gaps are added, and with it what a gap relieves: what was found
-  // earlier is an upper limit, and only gaps that could still be the best are looked at again.
+  // Overflow only shrinks while idle spans are added, and with it what a span relieves: what was
+  // found earlier is an upper limit, and only spans that could still be the best are looked at
+  // again.
   int best_gap_at(int run, const std::vector<int64_t>& present) {
-    std::vector<std::pair<double, int>> candidates;  // a heap: by limit, then the first gap
+    std::vector<std::pair<double, int>> candidates;  // a heap: by limit, then the first span
     for (int g : useful_) {
       const Gap& gap = view_.gaps[static_cast<size_t>(g)];
       if (chosen_[static_cast<size_t>(g)] || gap.before >= run || gap.after <= run) continue;
@@ -162,7 +164,7 @@ class SwapSearch {
   }
 
   // Bytes of overflow taken away, summed over time, per second of transfer. Overflow so near to an
-  // end of the gap that the transfer would be under way counts a tenth.
+  // end of the idle span that the transfer would be under way counts a tenth.
   double relief(int g, const std::vector<int64_t>& present) {
     const Movable& m =
         view_.movables[static_cast<size_t>(view_.gaps[static_cast<size_t>(g)].movable)];
@@ -300,8 +302,8 @@ class SwapSearch {
     return tiers;
   }
 
-  // Annealing over sets of gaps: one or two of them flipped at a time, or a tier. What overflows
-  // counts like waiting for its transfer ten times over.
+  // Annealing over sets of idle spans: one or two of them flipped at a time, or a tier. What
+  // overflows counts like waiting for its transfer ten times over.
   void improve(Timed& best, int64_t max_units, bool change_tiers) {
     if (useful_.empty()) return;
     const double ideal = ideal_seconds();
@@ -364,11 +366,11 @@ class SwapSearch {
   Rng rng_;
   std::vector<char> chosen_;
   double seconds_per_byte_ = 0;  // on the way back
-  std::vector<int> useful_;      // gaps with a run that overflows when nothing moves
-  std::vector<double> limit_;    // of what each gap relieves
+  std::vector<int> useful_;      // idle spans with a run that overflows when nothing moves
+  std::vector<double> limit_;    // of what each span relieves
 };
 
-// Searches, and finds room in the slow tiers for what the search moves.
+// The transfer search, and room in the slow tiers for what it moves.
 class Mover {
  public:
   Mover(const plan::ScheduleProblem& problem, GapView& view, const SwapOptions& options)
@@ -401,8 +403,8 @@ class Mover {
   }
 
  private:
-  // How often the search begins again with other tiers; then what it chose stays, and only tiers
-  // change.
+  // How often the transfer search begins again with other tiers; then what it chose stays, and only
+  // tiers change.
   static constexpr int kMostSearches = 3, kMostShifts = 20;
 
   void search() {
@@ -415,7 +417,7 @@ class Mover {
     count(search.work());
   }
 
-  // The same gaps with the tiers that they have now.
+  // The same idle spans with the tiers that they have now.
   void retime() {
     std::vector<char> chosen(view_.gaps.size(), 0);
     for (const Away& a : timed_.away) chosen[static_cast<size_t>(a.gap)] = 1;

@@ -1,22 +1,23 @@
-// Swap: transfers added to a schedule of runs, so that it fits into the budget. The third way
-// beside keeping a buffer and recomputing it: nothing runs again, but the link is busy, and where
-// it is busy for too long compute waits.
+// Swap: transfers added to a schedule of runs, so that it fits into the budget; greedy choice, then
+// simulated annealing over what moves when (the states are our own). The third way beside keeping a
+// buffer and recomputing it: nothing runs again, but the link is busy, and where it is busy for too
+// long compute waits.
 //
-// State: a set of gaps (swap_gaps.h) during which buffers are away. For a set everything follows
-// (swap_timing.h): stores as soon as their source is ready, in order; loads as late as they still
-// arrive in time, found from the end backwards; a buffer leaves earlier or comes back later than
-// that, at the price of waiting, only where memory is still over the budget. So bandwidth is a
+// State: a set of idle spans (swap_gaps.h) during which buffers are away. For a set everything
+// follows (swap_timing.h): stores as soon as their source is ready, in order; loads as late as they
+// still arrive in time, found from the end backwards; a buffer leaves earlier or comes back later
+// than that, at the price of waiting, only where memory is still over the budget. So bandwidth is a
 // capacity over time, prefetch needs no rule of its own, and time is exact.
 //
-// Search: greedily the gap that relieves the run with the largest overflow most per second of
-// transfer, until nothing overflows; then annealing over the set; last, what need not move stays:
-// without any one of the gaps that are left the budget is not kept or the step is longer. MAGIS and
-// OffMate swap in schedules that they fixed before; here the runs come from the retention search,
-// and joint.h varies both.
+// Transfer search: greedily the idle span that relieves the run with the largest overflow most per
+// second of transfer, until nothing overflows; then annealing over the set, with Metropolis's rule;
+// last, what need not move stays: without any one of the spans that are left the budget is not kept
+// or the step is longer. MAGIS and OffMate swap in schedules that they fixed before; here the runs
+// come from the retention search, and joint.h varies both.
 //
 // Several slow tiers: everything goes to the first one; where compute then waits, and in the
 // annealing, buffers change to others, whose links carry at the same time. What a tier has no room
-// for goes to the next (tiers.h); then the search begins again.
+// for goes to the next (tiers.h); then the transfer search begins again.
 #pragma once
 
 #include <atomic>
@@ -45,7 +46,7 @@ struct SwapOptions {
 };
 
 struct SwapOutcome {
-  std::vector<plan::SchedAction> sequence;  // empty: no set of gaps was found that fits
+  std::vector<plan::SchedAction> sequence;  // empty: no set of idle spans was found that fits
   int64_t peak_bytes = 0;
   double seconds = 0;  // of the step, waiting included
   plan::SolveWork work;

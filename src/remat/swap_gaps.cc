@@ -100,7 +100,7 @@ class GapFinder {
   }
 
   void add_gap(Movable& movable, Gap gap) {
-    // The first gap of a resident always exists, even when no run is before its first use.
+    // The first idle span of a resident always exists, even when no run is before its first use.
     if (gap.after - gap.before < 2 && gap.before >= 0) return;
     gap.movable = static_cast<int>(view_.movables.size());
     movable.gaps.push_back(static_cast<int>(view_.gaps.size()));

@@ -1,8 +1,8 @@
-// The gaps of a schedule: stretches of runs in which a buffer is present and nobody uses it, so
-// that it could as well be in the slow tier. A gap of a value lies between two uses of one of its
-// instances; a resident (which moves as a whole or not at all) also has one before its first use
-// and one after its last. What was stored once need not be stored again until a writer changes it:
-// a gap knows the version of the contents that it would move.
+// The idle spans of a schedule (Gap): stretches of runs in which a buffer is present and nobody
+// uses it, so that it could as well be in the slow tier. An idle span of a value lies between two
+// uses of one of its instances; a resident (which moves as a whole or not at all) also has one
+// before its first use and one after its last. What was stored once need not be stored again until
+// a writer changes it: a span knows the version of the contents that it would move.
 #pragma once
 
 #include <cstdint>
@@ -15,14 +15,15 @@ namespace lowtide::remat {
 
 struct Gap {
   int movable = 0;
-  int before = 0;   // the run that uses it last; -1: the gap begins with the step
+  int before = 0;   // the run that uses it last; -1: the span begins with the step
   int after = 0;    // the run that uses it next; the number of runs: it ends with the step
   int version = 0;  // writers that ran up to `before`
-  int over = 0;     // the run that uses it last of the stay that begins with `after`; the number of
-                    // runs: it stays to the end of the step, or has its home in the slow tier
+  // The run that uses it last of the stay that begins with `after`; the number of runs: it stays to
+  // the end of the step, or has its home in the slow tier.
+  int over = 0;
 };
 
-// A value or a resident with at least one gap.
+// A value or a resident with at least one idle span.
 struct Movable {
   plan::SchedValueId value{};
   plan::SchedResidentId resident{};

@@ -1,6 +1,8 @@
-// What follows from a set of gaps: when each transfer begins and ends, what is present when, and
-// how long the step takes. The model is that of plan/sequence_simulator.h, in terms of runs: "slot"
-// p is the moment just before run p, where stores, drops and loads happen in this order.
+// List scheduling of transfers: what follows from a set of idle spans. Stores as soon as possible,
+// loads as late as possible, each direction of a link one after another; so it is known when each
+// transfer begins and ends, what is present when, and how long the step takes. The model is that of
+// plan/sequence_simulator.h, in terms of runs: "moment" p is just before run p, where stores, drops
+// and loads happen in this order.
 #pragma once
 
 #include <cstdint>
@@ -12,13 +14,13 @@
 
 namespace lowtide::remat {
 
-// How one chosen gap is used.
+// How one chosen idle span is used.
 struct Away {
   int gap = 0;
   bool store = false;  // a copy out is needed first; else the slow tier has the contents already
   bool load = true;    // false: it is not needed again
-  int leaves = 0;      // slot of the drop
-  int returns = 0;     // slot of the load; away during the runs leaves <= p < returns
+  int leaves = 0;      // moment of the drop
+  int returns = 0;     // moment of the load; away during the runs leaves <= p < returns
 };
 
 struct Timed {
@@ -29,7 +31,7 @@ struct Timed {
   double seconds = 0;          // of the step, when it fits
   bool waits = false;          // compute does, for a transfer
   int64_t moved_bytes = 0;     // out and in
-  std::vector<Away> away;      // by gap
+  std::vector<Away> away;      // by idle span
 };
 
 class SwapTiming {
@@ -37,14 +39,14 @@ class SwapTiming {
   // Borrows `view`.
   SwapTiming(const GapView& view, int64_t budget_bytes);
 
-  // `chosen[g]`: the buffer of gap g is away during it.
+  // `chosen[g]`: the buffer of idle span g is away during it.
   Timed time(const std::vector<char>& chosen);
 
   // Bytes present during each run if buffers are away only as far as nobody waits.
   const std::vector<int64_t>& present_without_waiting(const std::vector<char>& chosen);
 
-  // The same for `chosen`, a subset of the gaps of `placed`, with leaves and returns as they are
-  // there.
+  // The same for `chosen`, a subset of the idle spans of `placed`, with leaves and returns as they
+  // are there.
   Timed as_placed(const std::vector<char>& chosen, const std::vector<Away>& placed);
   Timed as_placed(const std::vector<Away>& placed);  // all of them
 
@@ -54,7 +56,7 @@ class SwapTiming {
   int64_t units() const { return units_; }
 
  private:
-  // Indices into the moves by slot, each list in the order opposite to that of put().
+  // Indices into the moves by moment, each list in the order opposite to that of put().
   class SlotLists {
    public:
     void begin(size_t slots, size_t moves) {
@@ -89,16 +91,16 @@ class SwapTiming {
   std::vector<double> start_, finish_;  // of each run; start_[runs_]: the end of compute
   std::vector<int64_t> present_;
   std::vector<double> out_free_, in_free_;  // scratch: by tier
-  std::vector<std::pair<int, int>> kept_;   // scratch: by movable, slots of time [begin, end)
+  std::vector<std::pair<int, int>> kept_;   // scratch: by movable, moments [begin, end)
   double no_waiting_ = 0;                   // seconds of all runs
   std::vector<double> ideal_start_;         // of each run, when nobody waits
-  std::vector<int> by_before_, by_after_;   // gaps as they begin; and from the end as they end
+  std::vector<int> by_before_, by_after_;   // spans as they begin; from the end as they end
   std::vector<int> holds_;  // by movable: the version that the slow tier holds at the start
-  // Scratch: the moves, by gap their position there, by movable the version that is stored.
+  // Scratch: the moves, by idle span their position there, by movable the version that is stored.
   std::vector<Away> away_;
   std::vector<int> position_, stored_;
   std::vector<int64_t> change_;
-  std::vector<size_t> under_way_;                 // of tighten: moves whose gap has the run in it
+  std::vector<size_t> under_way_;                 // of tighten: moves whose span has the run in it
   std::vector<std::pair<double, size_t>> waits_;  // of tighten_at: a heap
   SlotLists drops_, loads_, arrivals_;            // of play
   std::vector<double> stored_at_, arrives_at_;

@@ -1,14 +1,13 @@
-// Which slow tier what moves goes to. Tiers are ordered by preference, the first is the best; each
-// may have room for so many bytes only (Link::bytes). What a tier must hold is known once it is
-// known what moves when: a slot is occupied from the first store to the end of the stay that the
-// last load began (plan::SchedSlot).
+// Which slow tier what moves goes to, by a greedy rule of our own. Tiers are ordered by preference,
+// the first is the best; each may have room for so many bytes only (Link::bytes). What a tier must
+// hold is known once it is known what moves when: a slot is occupied from the first store to the
+// end of the stay that the last load began (plan::SchedSlot).
 //
 // So room is found after the fact. All begin in the first tier, unless another link makes the step
-// shorter (swap.h). Where a tier would hold too
-// much, what can best live with a slower one goes to the next, until what is left has room: of
-// those that occupy the tier when it is fullest the one whose transfers, at the next tier's speed,
-// take the smallest part of the time for which it is away. What does not move at all yet follows
-// to the next tier, as the full one has no room for it.
+// shorter (swap.h). Where a tier would hold too much, what can best live with a slower one goes to
+// the next, until what is left has room: of those that occupy the tier when it is fullest the one
+// whose transfers, at the next tier's speed, take the smallest part of the time for which it is
+// away. What does not move at all yet follows to the next tier, as the full one has no room for it.
 #pragma once
 
 #include <optional>

@@ -9,7 +9,7 @@ namespace lowtide::remat {
 namespace {
 constexpr double kFreeSlot = -0x1.0p60;  // bytes of a free slot: additions never bring it up
 constexpr double kNeverEnds = std::numeric_limits<double>::infinity();
-constexpr int kFill = Timeline::kBlock / 2;  // nodes of a block after spreading
+constexpr int kFill = Timeline::kBlock / 2;  // nodes of a bucket after spreading
 
 }  // namespace
 
@@ -134,8 +134,8 @@ void Timeline::remove(int node) {
   summarize(block);
 }
 
-// Spreads the smallest aligned window around `block` whose blocks would be three quarters full
-// at most; doubles everything when there is none.
+// Spreads the smallest aligned window around `block` whose buckets would be three quarters full at
+// most; doubles everything when there is none.
 void Timeline::make_room(int block) {
   for (int width = 2; width < 2 * blocks_; width *= 2) {
     const int first = block / width * width;

@@ -1,16 +1,17 @@
-// Timeline: the nodes of a sequence in their order, with the bytes present at each, under
-// insertion, removal and "add to all from here to there".
+// Timeline: a packed-memory array (Bender, Demaine and Farach-Colton 2000) of the nodes of a
+// sequence in their order, with the bytes present at each, under insertion, removal and "add to all
+// from here to there".
 //
-// A packed array with gaps. Slots stand in blocks of kBlock; the nodes of a block are in its first
-// slots, the rest is free. A node's slot number is its place in time, so two nodes are compared by
-// one integer. Insertion shifts within the block; when that is full, the smallest aligned window of
-// blocks that is empty enough is spread out anew (Bender, Demaine and Farach-Colton 2000).
+// The array has free slots. Slots stand in buckets of kBlock; the nodes of a bucket are in its
+// first slots, the rest is free. A node's slot number is its place in time, so two nodes are
+// compared by one integer. Insertion shifts within the bucket; when that is full, the smallest
+// aligned window of buckets that is empty enough is spread out anew.
 //
-// Bytes are kept by block, too: what was added to all of it, least and largest, and how much of it
-// lies above the capacity. Adding to a whole block costs a constant where it stays wholly below or
+// Bytes are kept by bucket, too: what was added to all of it, least and largest, and how much of it
+// lies above the capacity. Adding to a whole bucket costs a constant where it stays wholly below or
 // wholly above the capacity, and one pass over kBlock doubles, which the compiler turns into vector
-// code, where not. That makes the search's energy (overflow summed over time) exact and cheap: an
-// edit that spans thousands of runs costs little more than one that spans a hundred.
+// code, where not. That makes the energy of the retention search (overflow summed over time) exact
+// and cheap: an edit that spans thousands of runs costs little more than one that spans a hundred.
 #pragma once
 
 #include <cstddef>
@@ -68,10 +69,10 @@ class Timeline {
 
  private:
   struct Summary {
-    double added = 0;    // to all slots of the block, besides bytes_
+    double added = 0;    // to all slots of the bucket, besides bytes_
     double largest = 0;  // with `added`; -infinity when empty
     double least = 0;
-    double overflow = 0;  // of the block
+    double overflow = 0;  // of the bucket
     int nodes = 0;
   };
   void reset(int blocks);

@@ -20,8 +20,8 @@ struct TensorAtPeak {
 };
 
 struct MemoryProfile {
-  std::vector<int64_t>
-      step_bytes;                  // present while each compute step runs, everything on the device
+  // Present while each compute step runs, everything on the device.
+  std::vector<int64_t> step_bytes;
   std::vector<size_t> plan_steps;  // which step of the plan each is; empty for the given order
   int64_t peak_bytes = 0;
   size_t peak_step = 0;  // index into step_bytes, the first at the peak

@@ -1,5 +1,5 @@
-// Chooses layouts before planning, so that every conversion is an op with bytes and a cost like any
-// other.
+// Layout assignment, by a greedy pass of our own: chooses layouts before planning, so that every
+// conversion is an op with bytes and a cost like any other.
 //
 // Kernels say what they want (plan::KernelCatalog::wish): convolutions want channels-last data and
 // weights in a blocked format of their own. Walking the ops in order, each input that lies

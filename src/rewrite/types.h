@@ -1,5 +1,5 @@
-// Computes ops in wider element types where no kernel takes their own, before layouts are chosen:
-// every conversion is an op with bytes and a cost like any other.
+// Type legalisation: computes ops in wider element types where no kernel takes their own, before
+// layouts are chosen: every conversion is an op with bytes and a cost like any other.
 //
 //   y f16 = Conv(x f16, w f16)   becomes   x/f32 = Cast(x); w/f32 = Cast(w)
 //                                          y/f32 = Conv(x/f32, w/f32); y f16 = Cast(y/f32)

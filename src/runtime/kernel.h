@@ -20,9 +20,9 @@ struct StepContext {
 };
 
 struct KernelArgs {
-  std::span<void* const> inputs;   // null where an optional input is absent
-  std::span<void* const> outputs;  // may equal an input only where the op table lists the pair or
-                                   // the output updates it
+  std::span<void* const> inputs;  // null where an optional input is absent
+  // One may equal an input only where the op table lists the pair or the output updates it.
+  std::span<void* const> outputs;
   void* workspace = nullptr;
   StepContext context;
 };

@@ -4,8 +4,8 @@
 // (copy_engine.h). Only those can fail; a step that failed is the session's last.
 //
 // An unplanned session runs the same kernels on one buffer per storage, made when its producer runs
-// and given back after its last reader, ops in program order. It is what an eager framework with a
-// caching allocator does, and the baseline that a plan is compared with.
+// and given back after its last reader, ops in the given order. It is what an eager framework with
+// a caching allocator does, and the baseline that a plan is compared with.
 #include "runtime/session.h"
 
 #include <fmt/format.h>
@@ -36,8 +36,8 @@ using plan::PlanValueId;
 
 namespace {
 
-constexpr int kPoison =
-    0xFF;  // all ones is a NaN in every float type, and -1 in every integer type
+// All ones is a NaN in every float type, and -1 in every integer type.
+constexpr int kPoison = 0xFF;
 
 constexpr int64_t kGuardBytes = 1 << 20;
 

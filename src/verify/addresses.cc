@@ -1,7 +1,6 @@
 // Do buffers lie where they may, and apart? Every pair of buffers that share a moment is compared:
-// in order of when they begin, each with those that begin before it ends.
-// A storage and its heir meet at the step of the heir's op: the life of one ends where that of the
-// other begins.
+// in order of when they begin, each with those that begin before it ends. A storage and its heir
+// meet at the step of the heir's op: the life of one ends where that of the other begins.
 #include <fmt/core.h>
 
 #include <algorithm>

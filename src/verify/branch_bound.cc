@@ -1,7 +1,7 @@
-// The certificate names ops t_1, ..., t_K, each a descendant of the one before; their first runs
-// cut every schedule into segments, k from t_k's first run up to t_{k+1}'s. For each op the segment
-// of its first run is known up to an interval [first, latest]; after `last` it can run no more. In
-// whole numbers, with
+// Weak duality in each leaf of a branch-and-bound tree. The certificate names ops t_1, ..., t_K,
+// each a descendant of the one before; their first runs cut every schedule into segments, k from
+// t_k's first run up to t_{k+1}'s. For each op the segment of its first run is known up to an
+// interval [first, latest]; after `last` it can run no more. In whole numbers, with
 //     R[k,o] = "o runs in segment k"       S[k,s] = "s stays in memory at t_k, past its start"
 //     Y[k,o] = "o runs once t_k has begun"
 // every schedule within the budget satisfies these rows:

@@ -1,4 +1,5 @@
-// The evidence by cases for the bound on the time (plan::BranchCertificate).
+// The proof checker of a branch-and-bound tree: the evidence by cases for the bound on the time
+// (plan::BranchCertificate).
 #pragma once
 
 #include <cstdint>

@@ -397,7 +397,7 @@ class States {
 };
 
 // Whether both plans have the same values and ops, in storages of the same size and role: what
-// ops make, roles and the peak of the program order are then the same.
+// ops make, roles and the peak of the given order are then the same.
 bool same_graph(const Plan& a, const Plan& b) {
   if (a.values != b.values || a.ops != b.ops || a.storages.size() != b.storages.size())
     return false;
@@ -464,8 +464,8 @@ int64_t peak_before_by_definition(const plan::Plan& p) {
     }
     for (size_t o = first; o <= last; ++o) held[o] += p.storages[s].bytes;
   }
-  int64_t peak = held.back();  // after the last op only residents and results are left: never above
-                               // the ops' own
+  // After the last op only residents and results are left: never above the ops' own.
+  int64_t peak = held.back();
   for (PlanOpId o : p.ops.ids()) peak = std::max(peak, held[o.index()] + p.ops[o].workspace_bytes);
   return peak;
 }

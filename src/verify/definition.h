@@ -1,4 +1,4 @@
-// A second, deliberately naive judge of plans: the definitions of plan/plan.h and
+// A second judge of plans, deliberately naive, by brute force: the definitions of plan/plan.h and
 // plan/schedule_problem.h turned into loops over positions, with no state carried along. It exists
 // to test verify(): both must agree on every plan, right or wrong. It answers only yes or no.
 #pragma once
@@ -26,7 +26,7 @@ bool roles_by_definition(const plan::Plan& plan);
 bool find_certificate(const plan::Plan& plan, plan::PlanOpId op,
                       plan::BoundCertificate& certificate);
 
-// Peak of the program order, nothing reused, by summing what is alive at each op.
+// Peak of the given order, nothing reused, by summing what is alive at each op.
 int64_t peak_before_by_definition(const plan::Plan& plan);
 
 }  // namespace lowtide::verify

@@ -15,7 +15,7 @@ ir::Graph random_graph(Rng& rng, int ops);
 
 struct LowerOptions {
   bool certificate = true;  // needs few ops
-  bool plain = false;  // no chance: program order, every reuse taken, workspace for Concat only
+  bool plain = false;  // no chance: the given order, every reuse taken, workspace for Concat only
 };
 // A right plan for the graph.
 plan::Plan lower(const ir::Graph& graph, Rng& rng, const LowerOptions& options = {});

@@ -43,17 +43,17 @@ struct Facts {
   const plan::Plan& plan;
   IdVector<PlanOpId, ir::Attrs> attrs;
   IdVector<PlanOpId, char> is_view_op;  // all outputs are views
-  IdVector<PlanValueId, PlanValueId>
-      version;  // the own or updating value whose contents this one shows
+  // The own or updating value whose contents this one shows.
+  IdVector<PlanValueId, PlanValueId> version;
   IdVector<PlanStorageId, PlanValueId> last_version;  // that the program leaves in the storage
   IdVector<PlanStorageId, PlanOpId> maker;            // none: resident
   IdVector<PlanStorageId, char> is_output;            // holds a result of the step
-  IdVector<PlanStorageId, std::vector<PlanOpId>>
-      readers;  // ascending; neither the maker nor ops that only make views
+  // Ascending; neither the maker nor ops that only make views.
+  IdVector<PlanStorageId, std::vector<PlanOpId>> readers;
   IdVector<PlanOpId, std::vector<PlanStorageId>> makes;
   IdVector<PlanOpId, std::vector<PlanOpId>> control_after;  // who waits for it
-  IdVector<PlanOpId, std::vector<std::pair<PlanStorageId, PlanStorageId>>>
-      pairs;  // (from, heir), filled by find_pairs
+  // (from, heir), filled by find_pairs.
+  IdVector<PlanOpId, std::vector<std::pair<PlanStorageId, PlanStorageId>>> pairs;
   int64_t resident_bytes = 0;
 
  private:
@@ -71,8 +71,8 @@ void check_slots(const Facts& facts, Findings& findings);                       
 int64_t peak_of_program_order(const Facts& facts);                               // replay.cc
 void check_claims(const Facts& facts, Report& report, Findings& findings);       // claims.cc
 void check_certificate(const Facts& facts, Report& report, Findings& findings);  // bound.cc
-void check_time_certificate(const Facts& facts, Report& report,
-                            Findings& findings);  // time_bound.cc
+// In time_bound.cc.
+void check_time_certificate(const Facts& facts, Report& report, Findings& findings);
 
 // The most bytes that pairs (from, heir) without a common storage save.
 int64_t most_reused_bytes(const Facts& facts,

@@ -23,8 +23,7 @@ class MinCut {
   struct Arc {
     size_t to;
     int64_t room;
-    int next;  // of the same node; -1: last. The reverse arc is the neighbour with the last bit
-               // flipped.
+    int next;  // of the same node; -1: last. The reverse arc differs in the last bit of the index.
   };
   bool find_path(size_t source, size_t sink, int64_t delta);
   int64_t push(size_t source, size_t sink);

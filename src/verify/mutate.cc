@@ -181,8 +181,8 @@ void flip_resident(Plan& p, Rng& rng) {
 void change_reuse(Plan& p, Rng& rng) {
   if (auto* place = any_placement(p, rng)) place->reuses = any_id<PlanStorageId>(p.storages, rng);
 }
-void claim_reuse_in_place(Plan& p,
-                          Rng& rng) {  // at the same address, as a planner with a wrong table would
+// At the same address, as a planner with a wrong table would.
+void claim_reuse_in_place(Plan& p, Rng& rng) {
   auto *heir = any_placement(p, rng), *from = any_placement(p, rng);
   if (heir == nullptr || heir->reuses.valid()) return;
   heir->reuses = from->storage;

@@ -1,5 +1,5 @@
-// Wrong plans from right ones: one small, seeded change each, of every kind that a bug in a
-// planner, a writer or a file could make. Some leave the plan valid; valid_by_definition
+// Mutation testing: wrong plans from right ones, one small, seeded change each, of every kind that
+// a bug in a planner, a writer or a file could make. Some leave the plan valid; valid_by_definition
 // (definition.h) tells, and verify() must say the same.
 #pragma once
 
@@ -25,8 +25,8 @@ std::vector<std::string_view> mutation_names();
 struct Agreement {
   int valid = 0;  // changes that left the plan valid, which both saw
   int wrong = 0;  // changes that both refused
-  std::vector<std::string>
-      disagreements;  // "seed 17, move_step: the definition says 'lives', the verifier ok"
+  // "seed 17, move_step: the definition says 'lives', the verifier ok".
+  std::vector<std::string> disagreements;
 };
 // Change i is made with seed `first_seed` + i, so that one can be repeated alone.
 Agreement compare_on_mutations(const plan::Plan& plan, int count, uint64_t first_seed);

@@ -1,4 +1,5 @@
-// What storages cost between the cuts of a time certificate (time_bound.cc): where each is at the
+// The prices of a multi-cut's transfers, by cases and (for residents) dynamic programming: what
+// storages cost between the cuts of a time certificate (time_bound.cc): where each is at the
 // beginning and the end of a segment, and what it takes to get there.
 //
 // A cut is the moment at which its op first runs. A storage that an op makes is then gone (not

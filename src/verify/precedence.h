@@ -1,5 +1,5 @@
-// Who comes before whom in every schedule, and what may run again: what the bounds on bytes and
-// time under a budget rest on. Written down from the plan's ops alone.
+// Reachability: who comes before whom in every schedule, and what may run again: what the bounds on
+// bytes and time under a budget rest on. Written down from the plan's ops alone.
 #pragma once
 
 #include <algorithm>

@@ -1,5 +1,5 @@
-// The evidence for the bound on the time: no schedule within the budget is faster, whatever it runs
-// again or moves.
+// The evidence for the bound on the time, checked as Lagrangian relaxation (a minimum cut per
+// segment): no schedule within the budget is faster, whatever it runs again or moves.
 //
 // The certificate names ops t_1, t_2, ..., each a descendant of the one before. Their first runs
 // cut every schedule into segments 0 .. K. For each op the segment of its first run is known up to

@@ -5,8 +5,9 @@
 // No code is shared with the planners, so a mistake of theirs is not repeated here.
 //
 //   Report report = verify(plan);
-//   if (!report.ok()) for (const Finding& f : report.findings) ...  // "read_after_free: op 'add3'
-//   reads 'relu2.out' ..."
+//   if (!report.ok())
+//     for (const Finding& f : report.findings) ...
+//     // "read_after_free: op 'add3' reads 'relu2.out' ..."
 //
 // The memory model is the one of plan/schedule_problem.h, with two readings made explicit. Ops
 // whose outputs are all views compute nothing: they must run while their base lives, but do not
@@ -31,35 +32,35 @@ namespace lowtide::verify {
 
 // One kind for each way in which a plan can be wrong.
 enum class Violation : uint8_t {
-  kMalformed,    // ids or numbers that refer to nothing (plan/plan_check.h); nothing else is looked
-                 // at then
+  // Ids or numbers that refer to nothing (plan/plan_check.h); nothing else is looked at then.
+  kMalformed,
   kUnknownOp,    // the op table has no such kind
   kOperands,     // the op table refuses the operands or attributes
   kOutputType,   // an output has another dtype, shape or layout than the op makes
   kOutputAlias,  // an output owns, views or updates what the op does not
   kViewOffset,   // a view or update starts at another byte than the op says
   kViewOutside,  // a view or update ends behind its storage
-  kUpdateTarget,   // overwrites what is no parameter, state or running statistic, or only a part of
-                   // it
-  kContents,       // initial contents of the wrong length
-  kStorageBytes,   // not the root's size rounded up to the alignment
-  kCategory,       // a role that the buffer's use rules out (roles.cc)
-  kResidency,      // resident although an op makes it, or the reverse
-  kProgramOrder,   // in program order already, an op reads a version that was overwritten
-  kOpMissing,      // never runs
-  kOpRepeated,     // runs again though its kind may not
-  kInputNotReady,  // runs before its input is made (a view: made again since its base was)
-  kControlOrder,   // runs before an op it must wait for, or again after one that waits for it
-  kStaleRead,      // reads a storage that shows another version
-  kReadAfterFree,  // reads a storage that was freed
+  // Overwrites what is no parameter, state or running statistic, or only a part of it.
+  kUpdateTarget,
+  kContents,           // initial contents of the wrong length
+  kStorageBytes,       // not the root's size rounded up to the alignment
+  kCategory,           // a role that the buffer's use rules out (roles.cc)
+  kResidency,          // resident although an op makes it, or the reverse
+  kProgramOrder,       // in the given order already, an op reads a version that was overwritten
+  kOpMissing,          // never runs
+  kOpRepeated,         // runs again though its kind may not
+  kInputNotReady,      // runs before its input is made (a view: made again since its base was)
+  kControlOrder,       // runs before an op it must wait for, or again after one that waits for it
+  kStaleRead,          // reads a storage that shows another version
+  kReadAfterFree,      // reads a storage that was freed
   kReadAfterReuse,     // reads a storage whose buffer was taken over
   kFreeNotAlive,       // frees what is not there (not yet made, freed already, taken over)
   kFreeResident,       // frees what must stay for the whole step
   kFreeOutput,         // a result of the step is not there at its end
   kNeverFreed,         // there at the end, and neither an output nor a resident of the arena
   kOutputOverwritten,  // a result of the step was overwritten or taken over before the end
-  kReusePair,  // the op table does not list the pair, or the dying input is an output, resident or
-               // read twice
+  // The op table does not list the pair, or the dying input is an output, resident or read twice.
+  kReusePair,
   kReuseMisplaced,         // the heir has another address or size
   kReuseNotAlive,          // takes over what its producer does not find alive
   kMadeAlive,              // makes a storage whose last stay has not ended
@@ -78,7 +79,7 @@ enum class Violation : uint8_t {
   kOutsideArena,           // ends behind the arena
   kOverlap,                // two buffers share bytes at the same time
   kPeak,                   // claimed peak
-  kPeakBefore,             // claimed peak of the program order
+  kPeakBefore,             // claimed peak of the given order
   kBudget,                 // the arena is larger than the claimed budget
   kFloor,                  // claimed floor above what every schedule needs
   kOnceSeconds,            // claimed time of all ops, each once
@@ -90,13 +91,14 @@ enum class Violation : uint8_t {
   kTimeBoundSeconds,       // that bound in seconds is not what its ticks are
   kBoundAbovePeak,         // claimed bound above the claimed peak, each op running once
   kBoundBelowCertificate,  // claimed bound below its own evidence
-  kBoundUncertified,   // claimed bound above its evidence: the certificate or, without one, what
-                       // is resident
-  kOrderProven,        // order_proven says another thing than peak and bound; or is claimed of a
-                       // plan with reruns or transfers
-  kCertificatePrefix,  // the state is not closed, or lacks an ancestor of the op, or has the op or
-                       // a descendant
-  kCertificateValue,   // the state costs another number of bytes
+  // Claimed bound above its evidence: the certificate or, without one, what is resident.
+  kBoundUncertified,
+  // order_proven says another thing than peak and bound; or is claimed of a plan with reruns or
+  // transfers.
+  kOrderProven,
+  // The state is not closed, or lacks an ancestor of the op, or has the op or a descendant.
+  kCertificatePrefix,
+  kCertificateValue,     // the state costs another number of bytes
   kCertificateNotLeast,  // another state is cheaper, so nothing is proven
 };
 inline constexpr int kViolations = 61;
@@ -114,18 +116,19 @@ struct Report {
   int64_t peak_bytes = 0;          // of the steps
   size_t peak_step = 0;            // first step at the peak
   std::array<int64_t, kCategories> peak_by_category{};  // bytes by Category; sums to peak_bytes
-  int64_t peak_before_bytes = 0;                        // program order, nothing reused
-  int64_t cut_bytes =
-      0;  // the least state for the certificate's op, recomputed; 0 without certificate
+  int64_t peak_before_bytes = 0;                        // the given order, nothing reused
+  // The least state for the certificate's op, recomputed; 0 without certificate.
+  int64_t cut_bytes = 0;
   int64_t arena_high_water_bytes = 0;  // end of the highest buffer
   int64_t resident_bytes = 0;
-  int64_t floor_bytes = 0;        // no schedule needs less
-  double once_seconds = 0;        // sum over ops
-  double run_seconds = 0;         // sum over runs
-  double predicted_seconds = 0;   // of the step, transfers included
-  double exposed_seconds = 0;     // predicted_seconds - run_seconds
-  int64_t time_bound_ticks = 0;   // no schedule within the budget is faster: what the certificate
-                                  // shows; each op once without one (plan/tick_scale.h)
+  int64_t floor_bytes = 0;       // no schedule needs less
+  double once_seconds = 0;       // sum over ops
+  double run_seconds = 0;        // sum over runs
+  double predicted_seconds = 0;  // of the step, transfers included
+  double exposed_seconds = 0;    // predicted_seconds - run_seconds
+  // No schedule within the budget is faster: what the certificate shows; each op once without one
+  // (plan/tick_scale.h).
+  int64_t time_bound_ticks = 0;
   double time_bound_seconds = 0;  // that in seconds
   int64_t reruns = 0;             // runs of ops that compute something and ran before
   int64_t stored_bytes = 0, loaded_bytes = 0;

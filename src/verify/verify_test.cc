@@ -75,7 +75,7 @@ TEST(VerifyTest, ThousandsOfOps) {
   LowerOptions options;
   options.certificate = false;
   plan::Plan plan = lower(random_graph(rng, 2300), rng, options);
-  // A state that is not the cheapest (everything before the op in program order): the flow is run
+  // A state that is not the cheapest (everything before the op in the given order): the flow is run
   // all the same.
   const PlanOpId middle(plan.ops.size() / 2);
   plan.claims.certificate.emplace().op = middle;

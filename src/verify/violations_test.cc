@@ -280,8 +280,9 @@ const std::vector<Case>& cases() {
       {Violation::kCertificatePrefix, [](Plan& p) { p.claims.certificate->prefix.clear(); }},
       {Violation::kCertificateValue, [](Plan& p) { p.claims.certificate->value_bytes -= 64; }},
       {Violation::kCertificateNotLeast,
-       [](Plan& p) {  // before Exp, Concat's result need not be there; its operands are dearer, so
-                      // Tanh's op goes without it
+       [](Plan& p) {
+         // Before Exp, Concat's result need not be there; its operands are dearer, so Tanh's op
+         // goes without it.
          plan::BoundCertificate& c = *p.claims.certificate;
          c.op = op_id(p, "Concat");
          c.prefix.clear();

@@ -31,11 +31,16 @@ using Builder = Result<Built> (*)(const OpDesc& op);
 using Wish = plan::LayoutWish (*)(const OpDesc& op);
 
 // `operands` says which element types a builder takes, one word for each operand and output, the
-// last one for all that follow: "T i T -> T". T: one type of the list `types` ("*": any), the same
-// wherever it stands; S: the type of T's optimizer state, f32 for f16 and bf16, otherwise T; i: i64
-// or i32; *: any; otherwise the name of a type. The factory holds every op against it before it
-// calls the builder, so a loop over one type never sees another. Blocked layouts it refuses as
-// well, unless the entry says that its builder reads them.
+// last one for all that follow: "T i T -> T".
+//
+//   T  one type of the list `types` ("*": any), the same wherever it stands
+//   S  the type of T's optimizer state: f32 for f16 and bf16, otherwise T
+//   i  i64 or i32
+//   *  any
+//
+// Otherwise it is the name of a type. The factory holds every op against it before it calls the
+// builder, so a loop over one type never sees another. Blocked layouts it refuses as well, unless
+// the entry says that its builder reads them.
 struct Entry {
   std::string_view kind;
   std::string_view operands;

@@ -1,6 +1,6 @@
 // The factory: finds the entry of a kind, holds the op's element types and layouts against it and
-// builds it. Every kernel sets the number of threads
-// before it runs, because OpenMP keeps that per calling thread.
+// builds it. Every kernel sets the number of threads before it runs, because OpenMP keeps that per
+// calling thread.
 #include <fmt/core.h>
 #include <omp.h>
 

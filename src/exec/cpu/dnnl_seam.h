@@ -31,10 +31,12 @@ MemoryDesc any_desc(DType type, const std::vector<int64_t>& dims);
 // is slower than f32 after a cast.
 Status check_native(const OpDesc& op, DType type);
 
-// The text of a blocked descriptor in Layout::blocked: "d<dims>_p<padded
-// dims>_s<strides>_b<size>o<dim>...", numbers joined by dots; enough to make the same descriptor
-// again. The dims are the descriptor's, which for the weights of a grouped convolution have the
-// group in front.
+// The text of a blocked descriptor in Layout::blocked,
+//
+//   d<dims>_p<padded dims>_s<strides>_b<size>o<dim>...
+//
+// numbers joined by dots; enough to make the same descriptor again. The dims are the descriptor's,
+// which for the weights of a grouped convolution have the group in front.
 Layout blocked_layout(const MemoryDesc& desc);
 Result<MemoryDesc> parse_blocked(const OpDesc& op, const TensorDesc& type);
 

@@ -44,8 +44,7 @@ Result<AxisView> view_of(const OpDesc& op, int64_t axis) {
   return axis_view(y, static_cast<size_t>(axis));
 }
 
-// ---- Lrn: y = x / s^beta with s = bias + alpha / size * (sum of squares of the channels around)
-// ----
+// ---- Lrn: y = x / s^beta, s = bias + alpha / size * sum of squares of the channels around ----
 
 struct Lrn {
   AxisView view;

@@ -32,8 +32,8 @@ TEST_P(OperandTypes, ThatTheRowRefusesAreRefused) {
         if (ops::infer(wrong.made.instance())) continue;
         EXPECT_FALSE(factory->workspace_bytes(wrong.desc)) << print(wrong.desc);
       }
-    if (GetParam() == "Cast" || GetParam() == "BitCast" || GetParam() == "Fill")
-      continue;  // any output, by an attribute
+    // Whose output is of any type, by an attribute.
+    if (GetParam() == "Cast" || GetParam() == "BitCast" || GetParam() == "Fill") continue;
     for (size_t o = 0; o < typed.desc.outputs.size(); ++o)
       for (int t = 0; t < kDTypes; ++t) {
         const auto type = static_cast<DType>(t);

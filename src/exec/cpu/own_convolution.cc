@@ -1,8 +1,8 @@
 // Convolutions of f64, which oneDNN does not have: plain sums of products by the definition. A unit
-// of work is one plane of what is computed: an image's output channel, an image's input
-// channel, or the taps between two channels. One thread sums each element, in one order, so the
-// bits do not depend on threads. Operands are strides over (image, channel, three spatial dims);
-// missing spatial dims have extent 1.
+// of work is one plane of what is computed: an image's output channel, an image's input channel, or
+// the taps between two channels. One thread sums each element, in one order, so the bits do not
+// depend on threads. Operands are strides over (image, channel, three spatial dims); missing
+// spatial dims have extent 1.
 #include <array>
 #include <memory>
 

@@ -119,8 +119,8 @@ Result<Built> make_product(const OpDesc& op, const Operand& a, const Operand& b,
   built.implementation = pd.impl_info_str();
   LT_RETURN_IF_ERROR(check_fast(op, built.implementation));
   built.workspace_bytes = static_cast<int64_t>(pd.scratchpad_desc().get_size());
-  auto primitive =
-      std::make_shared<BoundPrimitive>(dnnl::matmul(pd));  // shared: std::function wants copies
+  // Shared: std::function wants copies.
+  auto primitive = std::make_shared<BoundPrimitive>(dnnl::matmul(pd));
   primitive->bind(DNNL_ARG_SRC, da);
   primitive->bind(DNNL_ARG_WEIGHTS, db);
   primitive->bind(DNNL_ARG_DST, dc);

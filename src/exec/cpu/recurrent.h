@@ -3,7 +3,10 @@
 // unit by unit in parallel. States live where the op gives them in the end (yh, dh0, ...), so that
 // a sequence which is over simply keeps its own.
 //
-//   x and gates  t b (d g h)     y, cells  t b (d h)     states  d b h     R  d (g h) h
+//   x and gates  t b (d g h)
+//   y, cells     t b (d h)
+//   states       d b h
+//   R            d (g h) h
 #pragma once
 
 #include <algorithm>
@@ -86,8 +89,9 @@ struct Activation {
     call.n1 = n;
     value(call);
   }
+  // dy *= derivative.
   template <class T>
-  void scale(T* dy, const T* y, int64_t n) const {  // dy *= derivative
+  void scale(T* dy, const T* y, int64_t n) const {
     MapCall call{};
     call.out = reinterpret_cast<char*>(dy);
     call.in[0] = call.out;
@@ -100,8 +104,9 @@ struct Activation {
 };
 Result<std::vector<Activation>> activations_of(const OpDesc& op);
 
+// A limit of 0 is none.
 template <class T>
-void clip_row(T* x, int64_t n, double limit) {  // a limit of 0 is none
+void clip_row(T* x, int64_t n, double limit) {
   const T most = static_cast<T>(limit);
   if (limit <= 0) return;
   for (int64_t i = 0; i < n; ++i) x[i] = std::min(std::max(x[i], -most), most);

@@ -318,8 +318,8 @@ Result<Plan> make_plan(const OpDesc& op) {
   LT_ASSIGN(const std::vector<bool> reduced, reduced_dims(op, x));
   LT_ASSIGN(const Dims out, out_strides(op, reduced));
   Plan p{.mean = op.kind == "ReduceMean"};
-  Dims mark(x.dims.size());  // a third operand keeps kept and reduced dims from
-                             // being joined
+  // A third operand keeps kept and reduced dims from being joined.
+  Dims mark(x.dims.size());
   for (size_t d = 0; d < x.dims.size(); ++d) {
     if (reduced[d]) p.count *= x.dims[d];
   }

@@ -33,8 +33,9 @@ using MapLoop = void (*)(const MapCall& call);
 
 struct MapEntry {
   const char* kind;  // of the op, or "Gelu/tanh"-like variants that the builder names
-  char in;           // of all inputs: 'f' f32, 'd' f64, 'l' i64, 'i' i32, 's' i16, 'a' i8, 'L' u64,
-                     // 'I' u32, 'S' u16, 'A' u8, 'b' bool; of ops that only move: the size, '1' ...
+  // The type of all inputs: 'f' f32, 'd' f64, 'l' i64, 'i' i32, 's' i16, 'a' i8, 'L' u64, 'I' u32,
+  // 'S' u16, 'A' u8, 'b' bool; of ops that only move elements their size: '1', '2', ...
+  char in;
   char out;
   int inputs;
   MapLoop loop;

@@ -1,9 +1,15 @@
 // Optimizer updates, each one fused loop over its parameters at the speed of memory. PyTorch's
 // formulas:
-//   SGD    g += weight_decay p;  b = momentum b + g;  p -= learning_rate b
-//   AdamW  p *= 1 - learning_rate weight_decay;  m = beta1 m + (1 - beta1) g;  v = beta2 v + (1 -
-//   beta2) g^2
+//
+//   SGD    g += weight_decay p
+//          b = momentum b + g
+//          p -= learning_rate b
+//
+//   AdamW  p *= 1 - learning_rate weight_decay
+//          m = beta1 m + (1 - beta1) g
+//          v = beta2 v + (1 - beta2) g^2
 //          p -= learning_rate / (1 - beta1^step) * m / (sqrt(v) / sqrt(1 - beta2^step) + epsilon)
+//
 // Outputs usually are the inputs' buffers; where they are not, the state is copied first.
 //
 // Parameters of 16 bits have a state of f32. They are widened a block at a time, updated as f32 and

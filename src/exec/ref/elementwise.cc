@@ -62,8 +62,8 @@ const UnaryTable<T>& unary_functions() {
       {"Silu", [](T x, S) { return x * sigmoid(x); }},
       {"Clip", [](T x, S s) { return std::min(std::max(x, s.low), s.high); }},
       {"PowScalar", [](T x, S s) { return std::pow(x, s.exponent); }},
-      {"AffineScalar",  // a shift of 0 keeps the sign of zero
-       [](T x, S s) { return s.shift == 0 ? s.scale * x : s.scale * x + s.shift; }},
+      // A shift of 0 keeps the sign of zero.
+      {"AffineScalar", [](T x, S s) { return s.shift == 0 ? s.scale * x : s.scale * x + s.shift; }},
   };
   return table;
 }

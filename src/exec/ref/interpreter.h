@@ -62,8 +62,8 @@ Result<Values> interpret(const ir::Graph& graph, const Named& given, const Conte
 // The seeded contents of a parameter or input: the recipe of docs/formats.md, in (seed, name,
 // element).
 struct SeedOptions {
-  bool parameter =
-      false;  // parameters are scaled by what their name and dims say; inputs lie in [-1, 1)
+  // Parameters are scaled by what their name and dims say; inputs lie in [-1, 1).
+  bool parameter = false;
   uint64_t seed = 0;
   int64_t integer_limit = 1;  // integers are below this
 };

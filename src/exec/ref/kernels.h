@@ -27,8 +27,8 @@ class Attributes {
   int64_t integer_of(DType dtype, std::string_view name, double absent) const;
   std::string word(std::string_view name) const;
   Sizes list(std::string_view name) const;  // empty when absent
-  Sizes list(std::string_view name, size_t length,
-             int64_t absent) const;  // `absent` repeated when absent
+  // `absent` repeated when absent.
+  Sizes list(std::string_view name, size_t length, int64_t absent) const;
 
  private:
   const ir::Attrs& attrs_;
@@ -133,7 +133,7 @@ struct Around {
   int64_t at(int64_t o, int64_t a, int64_t i) const { return (o * axis + a) * inner + i; }
 };
 Around around(const Sizes& dims, int64_t axis);  // one axis; negative counts from the end
-Around from_axis(const Sizes& dims,
-                 int64_t axis);  // all dims from `axis` on are the axis; inner is 1
+// All dims from `axis` on are the axis; inner is 1.
+Around from_axis(const Sizes& dims, int64_t axis);
 
 }  // namespace lowtide::ref

@@ -2,8 +2,9 @@
 // output position touches. Convolutions, their gradients and pooling are all sums (or maxima) over
 // these triples.
 //
-//   input position = output position * stride + tap * dilation - pad_begin      (skipped where it
-//   lies in the padding)
+//   input position = output position * stride + tap * dilation - pad_begin
+//
+// Those that lie in the padding are skipped.
 #pragma once
 
 #include <cstdint>
