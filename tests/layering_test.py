@@ -7,6 +7,8 @@ Rules:
  1. layers.txt is a list in which a folder depends only on folders above it, so there are no cycles.
  2. A file in src/F (or tools/, which is the folder "tools") includes "G/..." only if G is F itself or listed for F. A test in F may also include "support/..." and
     folders that F's test_packages.cmake links.
+ 2b. Every folder that a line of layers.txt lists is included by a file of that folder which is no test: no permission that
+    nobody uses.
  3. Public headers include only each other, the standard library and the type under Result: nothing internal.
  4. A third-party header is included only where THIRD_PARTY allows it, so that a library can be replaced in one place.
     One header of a folder may be the seam to such a library if it carries the line "// layering: seam to NAME".
@@ -130,14 +132,25 @@ def check_file(root, relative: str, layers, seam_files: dict[tuple[str, str], st
     return problems
 
 
+def unused_permissions(root: pathlib.Path, files: list[str], layers: dict[str, list[str]]) -> list[str]:
+    used: set[tuple[str | None, str | None]] = set()
+    for relative in files:
+        if not relative.endswith("_test.cc"):
+            folder = folder_of(relative.removeprefix("src/"), layers)
+            headers = (header for quote, header in INCLUDE.findall((root / relative).read_text()) if quote == '"')
+            used |= {(folder, folder_of(header, layers)) for header in headers}
+    return [f"cmake/layers.txt: {folder} may include {below}, and no file of it does"
+            for folder, allowed in layers.items() for below in allowed if (folder, below) not in used]
+
+
 def check(root: pathlib.Path) -> list[str]:
     layers, problems = read_layers(root)
     seam_files: dict[tuple[str, str], str] = {}
-    for top in ("include", "src", "tools"):
-        for path in sorted((root / top).rglob("*")):
-            if path.suffix in (".h", ".cc"):
-                problems += check_file(root, path.relative_to(root).as_posix(), layers, seam_files)
-    return problems
+    files = [path.relative_to(root).as_posix() for top in ("include", "src", "tools") for path in sorted((root / top).rglob("*"))
+             if path.suffix in (".h", ".cc")]
+    for file in files:
+        problems += check_file(root, file, layers, seam_files)
+    return problems + unused_permissions(root, files, layers)
 
 
 def main() -> int:

@@ -15,7 +15,10 @@ def tree(tmp_path):
     write("cmake/layers.txt", "# comment\nbase:\nplan: base\nexec/cpu: base plan\nio: base\ntools: base io\n")
     write("src/base/id.h", "#include <vector>\n")
     write("src/plan/plan.h", '#include "base/id.h"\n#include <fmt/core.h>\n')
-    for folder in ("base", "plan"):
+    write("src/exec/cpu/use.h", '#include "base/id.h"\n#include "plan/plan.h"\n')
+    write("src/io/use.h", '#include "base/id.h"\n')
+    write("tools/use.h", '#include "base/id.h"\n#include "io/use.h"\n')
+    for folder in ("base", "plan", "exec/cpu", "io"):
         write(f"src/{folder}/README.md", "# text\n")
     write.root = tmp_path
     return write
@@ -49,6 +52,12 @@ def test_each_forbidden_include_is_found(tree, path, text, message):
     tree(path, f"\n{text}\n")
     problems = layering_test.check(tree.root)
     assert len(problems) == 1 and message in problems[0] and problems[0].startswith(f"{path}:2:")
+
+
+def test_a_permission_that_nobody_uses_is_found(tree):
+    tree("src/io/use.h", "#include <vector>\n")
+    tree("src/io/a_test.cc", '#include "base/id.h"\n')
+    assert layering_test.check(tree.root) == ["cmake/layers.txt: io may include base, and no file of it does"]
 
 
 def test_only_one_place_adds_ops(tree):
@@ -106,11 +115,11 @@ def test_line_limits(tree, path, lines, too_many):
 
 def test_large_files_and_missing_readmes_are_found(tree):
     tree("docs/big.bin", "x" * 1_000_001)
-    tree("src/io/a.cc")
+    tree("src/new/a.cc")
     tree("src/plan/README.md", "\n" * 41)
     tree("build/big.bin", "x" * 2_000_000)
     assert size_test.check(tree.root) == [
         "docs/big.bin: 1000001 bytes, the limit is 1000000",
-        "src/io: no README.md",
+        "src/new: no README.md",
         "src/plan/README.md: 41 lines, the limit is 40",
     ]
