@@ -44,11 +44,8 @@ def broken_packing(outcome: dict, capacity: int) -> list[str]:
 
 def main() -> int:
     data = pathlib.Path(os.environ.get("LOWTIDE_SHARED", ROOT.parent / "shared")) / "data"
-    if not data.is_dir():
-        print(f"skipped: there is no {data}")
-        return 0
     rows, broken = [], []
-    for path in sorted((data / "order").glob("*.order")):
+    for path in sorted((ROOT / "tests/data/order").glob("*.order")):
         outcome = solve("order", path)
         incoming_ops = path.read_text().split(maxsplit=1)[0]
         rows.append([path.stem, incoming_ops, number(outcome, "peak_bytes"), f"{outcome['lower_bound_bytes']:,}",
@@ -56,6 +53,9 @@ def main() -> int:
         broken += [f"{path.stem}: {what}" for what in broken_order(outcome)]
     table(["ordering problem", "ops", "peak bytes", "bound bytes", "status", "s"], rows)
     print()
+    if not (data / "minimalloc").is_dir():
+        print(f"skipped: there is no {data / 'minimalloc'}")
+        return finish(broken)
     rows = []
     for path in sorted((data / "minimalloc").glob("*.csv")):
         capacity = path.name.split(".")[1]

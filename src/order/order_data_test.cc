@@ -2,7 +2,6 @@
 // that is promised.
 #include <gtest/gtest.h>
 
-#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -25,8 +24,7 @@ struct Instance {
 class CapturedSteps : public testing::TestWithParam<Instance> {};
 
 TEST_P(CapturedSteps, ReachTheKnownOptimumWithProof) {
-  const auto path = test_data() / "order" / (std::string(GetParam().name) + ".order");
-  if (!std::filesystem::exists(path)) GTEST_SKIP() << path << " is absent";
+  const auto path = captured_steps() / "order" / (std::string(GetParam().name) + ".order");
   const auto text = read_file(path.string());
   ASSERT_TRUE(text.has_value());
   const auto problem = plan::parse_order_file(*text, path.string());

@@ -202,31 +202,28 @@ TEST(BranchCut, LiesBetweenTheClosureCutAndTheOptimum) {
   EXPECT_GT(reached, 10);
 }
 
-std::optional<ScheduleProblem> captured(const std::string& name, int64_t budget_mib) {
-  const std::string path = (test_data() / "remat" / name).string();
-  const auto text = read_file(path);
-  if (!text) return {};
-  auto problem = plan::parse_remat_file(*text, path);
+ScheduleProblem captured(const std::string& name, int64_t budget_mib) {
+  const std::string path = (captured_steps() / "remat" / name).string();
+  auto problem = plan::parse_remat_file(read_file(path).value(), path);
   problem->budget_bytes = budget_mib << 20;
   return *problem;
 }
 
 TEST(BranchCut, TheTopOfATreeProvesLess) {
   if (!long_checks()) GTEST_SKIP() << "a long check (LOWTIDE_LONG)";
-  const auto problem = captured("unet_2.remat", 600);
-  if (!problem) GTEST_SKIP() << "the captured steps are not here";
-  const CutBoundResult single = closure_cut(*problem);
+  const ScheduleProblem problem = captured("unet_2.remat", 600);
+  const CutBoundResult single = closure_cut(problem);
   BranchCutOptions options{.max_work = 400'000'000};
-  const BranchCutResult whole = branch_cut(*problem, single, options);
+  const BranchCutResult whole = branch_cut(problem, single, options);
   const size_t splits = whole.nodes.size() / 2;
   ASSERT_GT(splits, 8u);
   double below = whole.bound_seconds;
   for (const size_t most : {splits, splits / 2, splits / 4, size_t{1}}) {
     options.most_splits = most;
-    const BranchCutResult top = branch_cut(*problem, single, options);
+    const BranchCutResult top = branch_cut(problem, single, options);
     EXPECT_LE(top.nodes.size(), 2 * most + 1);
     EXPECT_LE(top.bound_seconds, below);
-    EXPECT_EQ(shown(*problem, top, single.capacity_bytes / 200), top.bound_ticks);
+    EXPECT_EQ(shown(problem, top, single.capacity_bytes / 200), top.bound_ticks);
     below = top.bound_seconds;
   }
   EXPECT_LT(below, whole.bound_seconds);
@@ -262,16 +259,15 @@ TEST(BranchCut, CapturedStepsGainPoints) {
   for (const Case& c : {Case{"resnet50_8.remat", 450, 16.3, 18.7, 700'000'000},
                         Case{"unet_2.remat", 600, 12.0, 12.95, 900'000'000}}) {
     if (c.work > 700'000'000 && !long_checks()) continue;
-    const auto problem = captured(c.file, c.budget_mib);
-    if (!problem) GTEST_SKIP() << "the captured steps are not here";
-    const CutBoundResult single = closure_cut(*problem);
+    const ScheduleProblem problem = captured(c.file, c.budget_mib);
+    const CutBoundResult single = closure_cut(problem);
     const BranchCutOptions options{.max_work = c.work};
-    const BranchCutResult result = branch_cut(*problem, single, options);
-    const double percent = 100 * result.bound_seconds / once_seconds(*problem);
+    const BranchCutResult result = branch_cut(problem, single, options);
+    const double percent = 100 * result.bound_seconds / once_seconds(problem);
     EXPECT_GE(percent, c.least) << c.file;
     EXPECT_LE(percent, c.most) << c.file;
     if (!long_checks()) continue;
-    const BranchCutResult again = branch_cut(*problem, single, options);
+    const BranchCutResult again = branch_cut(problem, single, options);
     EXPECT_EQ(again.bound_seconds, result.bound_seconds);
     EXPECT_EQ(again.nodes.size(), result.nodes.size());
   }

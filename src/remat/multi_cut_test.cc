@@ -5,7 +5,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <optional>
 
 #include "base/file.h"
@@ -253,8 +252,7 @@ TEST(MultiCut, OneCutWithALinkIsAtLeastTheClosureCut) {
 class SeveralCuts : public testing::TestWithParam<Known> {};
 
 TEST_P(SeveralCuts, ReachTheKnownBound) {
-  const auto path = test_data() / "remat" / (std::string(GetParam().name) + ".remat");
-  if (!std::filesystem::exists(path)) GTEST_SKIP() << path << " is absent";
+  const auto path = captured_steps() / "remat" / (std::string(GetParam().name) + ".remat");
   auto problem = plan::parse_remat_file(read_file(path.string()).value(), path.string());
   ASSERT_TRUE(problem.has_value()) << problem.error().message;
   problem->budget_bytes = GetParam().budget_mib << 20;

@@ -7,7 +7,6 @@
 
 #include <atomic>
 #include <chrono>
-#include <filesystem>
 #include <string>
 #include <thread>
 
@@ -232,8 +231,7 @@ class SearchedSteps : public testing::TestWithParam<Instance> {};
 
 // A tenth of the usual work is enough to come within a few percent of what was known.
 TEST_P(SearchedSteps, AreSearchedWell) {
-  const auto path = test_data() / "remat" / (std::string(GetParam().name) + ".remat");
-  if (!std::filesystem::exists(path)) GTEST_SKIP() << path << " is absent";
+  const auto path = captured_steps() / "remat" / (std::string(GetParam().name) + ".remat");
   auto problem = plan::parse_remat_file(*read_file(path.string()), path.string());
   ASSERT_TRUE(problem.has_value());
   problem->budget_bytes = GetParam().budget_mib << 20;
