@@ -39,7 +39,7 @@ struct Row {
   std::string name{};  // as of Column
   double lower = -kInfinity;
   double upper = kInfinity;
-  std::vector<Entry> entries;  // in any order
+  std::vector<Entry> entries{};  // in any order
 };
 
 struct Program {
