@@ -3,9 +3,10 @@
 //
 // CBC is called through its C++ interface, as the C one can neither be stopped nor counts
 // iterations: an event handler looks at the allowance between nodes, rounds of cuts and heuristics.
-// CBC never sees the clock, because with a time limit it takes other ways. Its presolve and default
-// cuts and heuristics are behind CbcMain1, the command line's function, which keeps some of its
-// state in variables of the library; one call at a time, therefore.
+// CBC never sees the clock, because with a time limit it takes other ways. Its default cuts and
+// heuristics are behind CbcMain1, the command line's function, which keeps some of its state in
+// variables of the library; one call at a time, therefore. Its preprocessing is off: in version
+// 2.10.8 it cuts off the best point of one in 2,000 of the programs that the tests draw.
 
 #include "solver/coin.h"
 
@@ -104,6 +105,8 @@ void call_command_line(CbcModel& model, const Allowance& allowance) {
                                           "0",
                                           "-slogLevel",
                                           "0",
+                                          "-preprocess",
+                                          "off",
                                           "-threads",
                                           "0",
                                           "-maxNodes",

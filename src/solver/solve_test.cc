@@ -11,6 +11,14 @@
 #include "solver/highs_library.h"
 #include "solver/random_programs.h"
 #include "solver/test_library.h"
+#include "support/long_checks.h"
+
+#ifdef __SANITIZE_ADDRESS__
+// CoinUtils 2.11 loses some bytes of its presolve (implied_free_action, presolve_dupmajor).
+extern "C" __attribute__((visibility("default"))) const char* __lsan_default_suppressions() {
+  return "leak:libCoinUtils\n";
+}
+#endif
 
 namespace lowtide::solver {
 namespace {
@@ -217,11 +225,11 @@ TEST_P(EverySolver, TakesProgramsWithNothingToDo) {
 }
 
 TEST_P(EverySolver, StopsWhenItsWorkIsDone) {
-  const Program program = knapsacks(60, 8);
-  const Outcome few = solved(program, {.max_nodes = 20});
+  const Program program = knapsacks(50, 7);
+  const Outcome few = solved(program, {.max_nodes = 10});
   EXPECT_EQ(name(few.status), "limit");
   EXPECT_FALSE(few.cut_short);
-  const Outcome more = solved(program, {.max_nodes = 400});
+  const Outcome more = solved(program, {.max_nodes = 60});
   ASSERT_TRUE(few.objective && more.objective);
   EXPECT_LE(few.bound, *more.objective);
   EXPECT_LE(more.bound, *few.objective);
@@ -239,7 +247,7 @@ TEST_P(EverySolver, StopsWhenItsWorkIsDone) {
 // Of points that brute force knows: whatever was cut off, no bound is above the best.
 TEST_P(EverySolver, ClaimsNothingWrongWhereverItStops) {
   int stopped = 0;
-  for (int seed = 0; seed < 200; ++seed) {
+  for (int seed = 0; seed < some_of(600, 6); ++seed) {
     SCOPED_TRACE(seed);
     Rng rng(static_cast<uint64_t>(seed));
     Program program = random_program({.max_columns = 12, .max_rows = 8, .most = 60}, rng);
@@ -255,7 +263,7 @@ TEST_P(EverySolver, ClaimsNothingWrongWhereverItStops) {
     EXPECT_TRUE(outcome.status != SolveStatus::kInfeasible || best == kNone);
     stopped += outcome.status == SolveStatus::kLimit;
   }
-  EXPECT_GT(stopped, 20);
+  EXPECT_GT(stopped, 10);
 }
 
 TEST_P(EverySolver, StopsWithinALinearProgram) {
@@ -279,9 +287,9 @@ TEST_P(EverySolver, StopsAtTheGapThatIsAskedFor) {
 
 TEST_P(EverySolver, IsNeverWorseThanItsStart) {
   const Program program = knapsacks(60, 8);
-  const Outcome good = solved(program, {.max_nodes = 2000});
+  const Outcome good = solved(program, {.max_nodes = 50});
   ASSERT_TRUE(good.objective);
-  for (const int64_t iterations : {0, 1, 200, 3000}) {
+  for (const int64_t iterations : {0, 1, 200, 2000}) {
     const Outcome from = solved(program, {.max_iterations = iterations, .start = good.point});
     EXPECT_LE(from.objective.value_or(kInfinity), *good.objective) << iterations;
   }
@@ -316,10 +324,10 @@ TEST_P(EverySolver, StopsWhenItIsTold) {
 }
 
 TEST_P(EverySolver, AnswersTheSameTwice) {
-  const Program program = knapsacks(50, 8);
+  const Program program = knapsacks(40, 6);
   // The clock far off: looked at, and without a trace.
-  const Outcome once = solved(program, {.max_nodes = 200});
-  const Outcome twice = solved(program, {.max_nodes = 200, .max_seconds = 1000});
+  const Outcome once = solved(program, {.max_nodes = 60});
+  const Outcome twice = solved(program, {.max_nodes = 60, .max_seconds = 1000});
   EXPECT_EQ(once.point, twice.point);
   EXPECT_EQ(std::memcmp(&once.bound, &twice.bound, sizeof(double)), 0);
   EXPECT_EQ(once.iterations, twice.iterations);
