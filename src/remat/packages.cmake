@@ -1,5 +1,0 @@
-# Clp, COIN-OR's linear programs, for bounds by branching. Only its C interface is used.
-find_path(CLP_INCLUDE_DIR coin/Clp_C_Interface.h REQUIRED)
-find_library(CLP_LIBRARY Clp REQUIRED)
-target_include_directories(${lowtide_target} SYSTEM PRIVATE ${CLP_INCLUDE_DIR})
-target_link_libraries(${lowtide_target} PRIVATE ${CLP_LIBRARY})

@@ -1,0 +1,62 @@
+// A linear program that is solved again and again with other bounds of its columns, as the nodes of
+// a branch and bound tree are: the dual simplex method goes on from a basis, which stays dual
+// feasible when bounds change (Lemke 1954; COIN-OR's Clp). Whether columns are integer is ignored.
+//
+// Floating point: what it says is to be checked (solver/program.h).
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "solver/program.h"
+
+namespace lowtide::solver {
+
+enum class SimplexEnd {
+  kOptimal,
+  kInfeasible,  // no point within the bounds
+  kUnbounded,   // or infeasible: there is no dual feasible point
+  kStopped,     // after as many iterations as it was given
+  kFailed,      // numbers that it cannot cope with
+};
+
+class DualSimplex {
+ public:
+  using Basis = std::vector<unsigned char>;  // a state of each column, then of each row
+
+  explicit DualSimplex(const Program& program);  // copies it; `program.check()` holds
+  ~DualSimplex();
+  DualSimplex(const DualSimplex&) = delete;
+  DualSimplex& operator=(const DualSimplex&) = delete;
+
+  void set_bounds(size_t column, double lower, double upper);
+  // Empty: of a program that was never solved; setting it changes nothing.
+  Basis basis() const;
+  void set_basis(const Basis& basis);
+
+  struct Run {
+    SimplexEnd end = SimplexEnd::kStopped;
+    int iterations = 0;
+  };
+  // Goes on where it stopped, or from the basis set.
+  Run run(int max_iterations);
+
+  // Where the last run ended. Views hold until the next.
+  double objective() const;
+  std::span<const double> point() const;          // by column
+  std::span<const double> duals() const;          // by row: what one more of it costs
+  std::span<const double> reduced_costs() const;  // by column
+  // After kInfeasible: multipliers of the rows, up to their common sign, by which no point
+  // satisfies their sum. Empty: it knows none.
+  std::vector<double> infeasibility_ray() const;
+
+ private:
+  struct Model;
+  std::unique_ptr<Model> model_;
+  size_t columns_ = 0, rows_ = 0;
+  double constant_ = 0;
+};
+
+}  // namespace lowtide::solver
