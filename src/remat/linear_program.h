@@ -1,7 +1,7 @@
 // The linear relaxation of a multi-cut's integer program, in numbers near one: times in percent of
-// the step, bytes in MiB. Solved by solver/dual_simplex.h, which goes on from a basis when a variable
-// is fixed. What it says is a hint (floating point, and an internal tolerance); bounds come from
-// CutProgram::bound.
+// the step, bytes in MiB. Solved by solver/dual_simplex.h, which goes on from a basis when a
+// variable is fixed. What it says is a hint (floating point, and an internal tolerance); bounds come
+// from CutProgram::bound.
 #pragma once
 
 #include <cstdint>
