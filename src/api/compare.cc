@@ -18,6 +18,7 @@
 #include "api/running.h"
 #include "base/bytes.h"
 #include "base/check.h"
+#include "base/clock.h"
 #include "base/element.h"
 #include "base/printable.h"
 #include "cost/store.h"
@@ -27,7 +28,6 @@
 namespace lowtide {
 namespace {
 
-using Clock = std::chrono::steady_clock;
 using plan::PlanOpId;
 using plan::PlanValueId;
 
@@ -175,7 +175,7 @@ Result<std::vector<KindTime>> profiled_step(runtime::Session& session) {
 Result<double> timed_step(runtime::Session& session) {
   const auto start = Clock::now();
   LT_RETURN_IF_ERROR(session.run());
-  return std::chrono::duration<double>(Clock::now() - start).count();
+  return seconds_since(start);
 }
 
 std::optional<double> loss_of(const runtime::Session& session) {

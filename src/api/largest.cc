@@ -3,18 +3,16 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <nlohmann/json.hpp>
 #include <utility>
 
 #include "api/planning.h"
 #include "api/state.h"
 #include "base/bytes.h"
+#include "base/clock.h"
 
 namespace lowtide {
 namespace {
-
-using Clock = std::chrono::steady_clock;
 
 constexpr double kProbeShare = 8;   // of the effort goes into each size on the way
 constexpr int kMostExtensions = 3;  // sizes above the best that get the whole effort
@@ -46,10 +44,7 @@ class Search {
   bool stopped() const {
     return (options_.cancel != nullptr && options_.cancel->load()) || seconds_left() <= 0;
   }
-  double seconds_left() const {
-    return options_.time_limit_seconds -
-           std::chrono::duration<double>(Clock::now() - start_).count();
-  }
+  double seconds_left() const { return options_.time_limit_seconds - seconds_since(start_); }
 
   Result<bool> is_proven(int64_t size) {
     LT_ASSIGN(const Model model, read_(size));
