@@ -141,6 +141,69 @@ TEST(PackScale, FiftyThousandBuffersGetAGoodPackingWithLittleWork) {
   }
 }
 
+// The height that one list heuristic alone reaches.
+int64_t list_height(const PackProblem& problem, bool PackOptions::*order, bool best_fit) {
+  PackOptions options;
+  options.search = options.class_orders = false;
+  options.order_by_size = options.order_by_area = false;
+  options.order_by_duration = options.order_by_start = false;
+  options.*order = true;
+  options.first_fit = !best_fit;
+  options.best_fit = best_fit;
+  return solve(problem, options).height_bytes;
+}
+
+// Training steps at scale: many long lives of very different sizes, short ones between them.
+std::vector<Buffer> mixed_training_lives(int64_t count, uint64_t seed) {
+  Rng rng(seed);
+  std::vector<Buffer> buffers;
+  const int64_t end = count / 2;
+  while (static_cast<int64_t>(buffers.size()) < count) {
+    const int64_t time = rng.between(0, end - 1);
+    const int64_t size = (int64_t{1} << rng.between(4, 22)) * rng.between(2, 3);
+    const uint64_t kind = rng.below(20);
+    if (kind == 0)  // an activation that waits for the backward pass
+      buffers.push_back(
+          buffer(std::min(time, end - time - 1), std::max(time, end - time - 1) + 1, size));
+    else if (kind == 1)
+      buffers.push_back(buffer(time, time + rng.between(20, 400), size));
+    else
+      buffers.push_back(buffer(time, time + rng.between(1, 4), 4 * size));
+  }
+  return buffers;
+}
+
+TEST(PackScale, LargeProblemsArePackedAtMostAsHighAsByAnyListHeuristic) {
+  for (const int64_t count : {30'000, 62'000}) {
+    const PackProblem problem = problem_of(mixed_training_lives(count, 7));
+    PackOptions options;
+    options.max_seconds = 1e9;
+    const PackOutcome outcome = solve(problem, options);
+    print_row("mixed training", problem, outcome);
+    EXPECT_LE((outcome.height_bytes - outcome.lower_bound_bytes) * 500, outcome.lower_bound_bytes);
+    for (const auto order : {&PackOptions::order_by_size, &PackOptions::order_by_area,
+                             &PackOptions::order_by_duration, &PackOptions::order_by_start})
+      for (const bool best_fit : {false, true})
+        EXPECT_LE(outcome.height_bytes, list_height(problem, order, best_fit));
+  }
+}
+
+TEST(PackScale, TheCapturedLargeProblemsAreNearTheirLoad) {
+  for (const std::string name : {"S_1.csv", "pangu_2.6B.csv"}) {
+    const std::filesystem::path file = test_data() / "pack-large" / name;
+    if (!std::filesystem::exists(file)) GTEST_SKIP() << "no " << file;
+    const auto text = read_file(file.string());
+    ASSERT_TRUE(text) << text.error().message;
+    const auto problem = plan::parse_pack_csv(*text, file.string());
+    ASSERT_TRUE(problem) << problem.error().message;
+    PackOptions options;
+    options.max_seconds = 1e9;
+    const PackOutcome outcome = solve(*problem, options);
+    print_row(name, *problem, outcome);
+    EXPECT_LE((outcome.height_bytes - outcome.lower_bound_bytes) * 500, outcome.lower_bound_bytes);
+  }
+}
+
 TEST(PackScale, ManyFixedBuffersAreHandled) {
   Rng rng(11);
   std::vector<Buffer> buffers;
