@@ -14,6 +14,7 @@ namespace {
 
 constexpr int64_t kLooksPerUnit = 512;
 constexpr int64_t kMovesPerLook = 4;
+constexpr int64_t kLooksPerItem = 64;  // to order the items and to begin
 
 // Where `item` goes among `placed`. Adds to `looks` how many were looked at.
 int64_t find_place(std::span<const Placed> placed, const Item& item, GreedyFit fit,
@@ -48,7 +49,7 @@ GreedyResult pack_greedily(const Part& part, std::span<const int32_t> list, Gree
   result.offsets.assign(part.items.size(), 0);
   for (const Obstacle& o : part.obstacles) result.height = std::max(result.height, o.high);
   Occupancy occupancy(part);
-  int64_t looks = 0;
+  int64_t looks = kLooksPerItem * static_cast<int64_t>(list.size());
   for (int32_t i : list) {
     const Item& item = part.items[static_cast<size_t>(i)];
     const int64_t at = find_place(occupancy.around(item.begin, item.end), item, fit, looks);

@@ -56,6 +56,49 @@ TEST(PackScale, TheMinimallocBenchmarkFitsItsCapacity) {
   }
 }
 
+// A rectangle of time x capacity cut into `count` boxes by random cuts through whole boxes, some of
+// which are then left out: a packing below the capacity exists, and next to nothing is free.
+std::vector<Buffer> cut_rectangle(int64_t count, int64_t capacity, uint64_t seed) {
+  struct Box {
+    int64_t begin, end, low, high;
+  };
+  Rng rng(seed);
+  std::vector<Box> boxes = {{0, capacity, 0, capacity}};
+  while (static_cast<int64_t>(boxes.size()) < count) {
+    Box* box = &boxes[rng.below(boxes.size())];
+    for (int tries = 0; tries < 2; ++tries) {
+      Box& other = boxes[rng.below(boxes.size())];
+      const auto area = [](const Box& b) { return (b.end - b.begin) * (b.high - b.low); };
+      if (area(other) > area(*box)) box = &other;
+    }
+    const int64_t width = box->end - box->begin, height = box->high - box->low;
+    if (width < 2 || height < 2) continue;
+    Box rest = *box;
+    if (rng.between(1, width + height) <= width)
+      rest.begin = box->end = rng.between(box->begin + 1, box->end - 1);
+    else
+      rest.low = box->high = rng.between(box->low + 1, box->high - 1);
+    boxes.push_back(rest);
+  }
+  std::vector<Buffer> buffers;
+  for (const Box& b : boxes)
+    if (rng.below(10) != 0) buffers.push_back(buffer(b.begin, b.end, b.high - b.low));
+  return buffers;
+}
+
+TEST(PackScale, CutRectanglesArePutTogetherAgain) {
+  constexpr int64_t kCapacity = 1024;
+  for (uint64_t seed = 0; seed < 6; ++seed) {
+    const PackProblem problem = problem_of(cut_rectangle(120, kCapacity, seed), kCapacity);
+    PackOptions options;
+    options.max_seconds = 1e9;
+    const PackOutcome outcome = solve(problem, options);
+    print_row("cut rectangle", problem, outcome);
+    EXPECT_EQ(fault(problem, outcome), "") << "seed " << seed;
+    EXPECT_LE(outcome.height_bytes, kCapacity) << "seed " << seed;
+  }
+}
+
 // Lives like those of a training step: each layer's activations wait for the backward pass,
 // gradients are short.
 std::vector<Buffer> training_lives(int64_t layers, uint64_t seed) {
