@@ -1,59 +1,23 @@
-// The placed buffers are kept in one array by rising offset. A place for the next one is found by
-// walking it: `top` is the lowest free address above everything seen that coexists; where the next
-// coexisting buffer begins high enough above `top`, there is a hole. First fit stops at the first
-// hole. Buffers that ended before everything still to come (order by start) are dropped from the
-// array as it is walked.
+// A place for the next buffer is found by walking the placed buffers around it by rising offset:
+// `top` is the lowest free address above everything seen that coexists; where the next coexisting
+// buffer begins high enough above `top`, there is a hole. First fit stops at the first hole.
 #include "pack/greedy.h"
 
 #include <algorithm>
-#include <numeric>
 #include <optional>
 
 #include "base/bytes.h"
+#include "pack/occupancy.h"
 
 namespace lowtide::pack {
 namespace {
 
 constexpr int64_t kLooksPerUnit = 512;
-
-struct Placed {
-  int64_t low;
-  int64_t high;
-  int32_t begin;
-  int32_t end;
-};
-
-std::vector<size_t> list_order(const std::vector<Item>& items, GreedyOrder order) {
-  const auto key = [&](const Item& item) -> double {
-    const double size = static_cast<double>(item.size);
-    const double life = static_cast<double>(item.upper) - static_cast<double>(item.lower);
-    switch (order) {
-      case GreedyOrder::kSize:
-        return -size;
-      case GreedyOrder::kArea:
-        return -size * life;
-      case GreedyOrder::kDuration:
-        return -life;
-      case GreedyOrder::kStart:
-        return item.begin;
-    }
-    return 0;
-  };
-  std::vector<double> keys;
-  for (const Item& item : items) keys.push_back(key(item));
-  std::vector<size_t> list(items.size());
-  std::iota(list.begin(), list.end(), size_t{0});
-  std::sort(list.begin(), list.end(), [&](size_t a, size_t b) {
-    if (keys[a] != keys[b]) return keys[a] < keys[b];
-    if (items[a].size != items[b].size) return items[a].size > items[b].size;
-    if (items[a].begin != items[b].begin) return items[a].begin < items[b].begin;
-    return items[a].id < items[b].id;
-  });
-  return list;
-}
+constexpr int64_t kMovesPerLook = 4;
+constexpr int64_t kLooksPerItem = 64;  // to order the items and to begin
 
 // Where `item` goes among `placed`. Adds to `looks` how many were looked at.
-int64_t find_place(const std::vector<Placed>& placed, const Item& item, GreedyFit fit,
+int64_t find_place(std::span<const Placed> placed, const Item& item, GreedyFit fit,
                    int64_t& looks) {
   int64_t top = 0;
   std::optional<int64_t> best;
@@ -61,13 +25,15 @@ int64_t find_place(const std::vector<Placed>& placed, const Item& item, GreedyFi
   size_t i = 0;
   for (; i < placed.size(); ++i) {
     const Placed& p = placed[i];
-    if (p.end <= item.begin || item.end <= p.begin || p.high <= top) continue;
-    const int64_t at = align_up(top, item.alignment);
+    if (p.high <= top || p.end <= item.begin || item.end <= p.begin) continue;
     const int64_t gap = p.low - top;
-    if (p.low - at >= item.size && (!best || gap < best_gap)) {
-      best = at;
-      best_gap = gap;
-      if (fit == GreedyFit::kFirst) break;
+    if (gap >= item.size && (!best || gap < best_gap)) {
+      const int64_t at = align_up(top, item.alignment);
+      if (p.low - at >= item.size) {
+        best = at;
+        best_gap = gap;
+        if (fit == GreedyFit::kFirst) break;
+      }
     }
     top = p.high;
   }
@@ -75,38 +41,23 @@ int64_t find_place(const std::vector<Placed>& placed, const Item& item, GreedyFi
   return best ? *best : align_up(top, item.alignment);
 }
 
-void insert_by_offset(std::vector<Placed>& placed, Placed p) {
-  const auto above =
-      std::upper_bound(placed.begin(), placed.end(), p,
-                       [](const Placed& a, const Placed& b) { return a.low < b.low; });
-  placed.insert(above, p);
-}
-
 }  // namespace
 
-GreedyResult pack_greedily(const Part& part, GreedyOrder order, GreedyFit fit, int64_t work_limit) {
+GreedyResult pack_greedily(const Part& part, std::span<const int32_t> list, GreedyFit fit,
+                           const GreedyLimits& limits) {
   GreedyResult result;
   result.offsets.assign(part.items.size(), 0);
-  std::vector<Placed> placed;
-  for (const Obstacle& o : part.obstacles) {
-    insert_by_offset(placed, {o.low, o.high, o.begin, o.end});
-    result.height = std::max(result.height, o.high);
-  }
-  int64_t looks = 0;
-  size_t sweep_at = 64;
-  for (size_t i : list_order(part.items, order)) {
-    const Item& item = part.items[i];
-    if (order == GreedyOrder::kStart && placed.size() >= sweep_at) {
-      std::erase_if(placed, [&](const Placed& p) { return p.end <= item.begin; });
-      looks += static_cast<int64_t>(sweep_at);
-      sweep_at = std::max<size_t>(64, placed.size() + placed.size() / 4);
-    }
-    const int64_t at = find_place(placed, item, fit, looks);
-    result.offsets[i] = at;
+  for (const Obstacle& o : part.obstacles) result.height = std::max(result.height, o.high);
+  Occupancy occupancy(part);
+  int64_t looks = kLooksPerItem * static_cast<int64_t>(list.size());
+  for (int32_t i : list) {
+    const Item& item = part.items[static_cast<size_t>(i)];
+    const int64_t at = find_place(occupancy.around(item.begin, item.end), item, fit, looks);
+    result.offsets[static_cast<size_t>(i)] = at;
     result.height = std::max(result.height, at + item.size);
-    insert_by_offset(placed, {at, at + item.size, item.begin, item.end});
     result.units = looks / kLooksPerUnit + 1;
-    if (result.units > work_limit) return result;
+    if (result.height >= limits.height || result.units > limits.units) return result;
+    looks += occupancy.insert({at, at + item.size, item.begin, item.end}) / kMovesPerLook;
   }
   result.complete = true;
   return result;

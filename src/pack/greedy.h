@@ -3,25 +3,29 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "pack/instance.h"
 
 namespace lowtide::pack {
 
-enum class GreedyOrder { kSize, kArea, kDuration, kStart };
 enum class GreedyFit { kFirst, kBest };
 
+struct GreedyLimits {
+  int64_t height;  // ends as soon as this height is reached
+  int64_t units;   // of work: 512 placed buffers looked at
+};
+
 struct GreedyResult {
-  bool complete = false;         // false: the work limit ended it
+  bool complete = false;         // false: a limit ended it
   std::vector<int64_t> offsets;  // by item of the part, in units
   int64_t height = 0;            // with obstacles
   int64_t units = 0;
 };
 
-// Descending size, size x life or life; kStart is ascending begin (ties: larger first). Stops when
-// more than `work_limit` units (512 placed buffers looked at) are spent. O(n^2) at worst, in little
-// memory: no pairs are stored.
-GreedyResult pack_greedily(const Part& part, GreedyOrder order, GreedyFit fit, int64_t work_limit);
+// Places the items of `part` in the order of `list`. O(n x buffers alive around one) as a rule.
+GreedyResult pack_greedily(const Part& part, std::span<const int32_t> list, GreedyFit fit,
+                           const GreedyLimits& limits);
 
 }  // namespace lowtide::pack

@@ -12,18 +12,31 @@
 #include <limits>
 #include <numeric>
 #include <optional>
+#include <span>
 
 #include "base/check.h"
 #include "base/work.h"
 #include "pack/greedy.h"
 #include "pack/instance.h"
+#include "pack/list_order.h"
 #include "pack/portfolio.h"
 #include "pack/stop_signal.h"
 
 namespace lowtide::pack {
 namespace {
 
-constexpr int64_t kGreedyUnits = 1'000'000;  // for all list heuristics but the first of each part
+constexpr int64_t kGreedyUnits = 8'000'000;  // for all list heuristics but the first of each part
+// Orders by classes of size: units for each item, whatever comes of them and without progress. The
+// search does better on small parts.
+struct ClassLimits {
+  int64_t all;
+  int64_t idle;
+};
+constexpr ClassLimits kClassesOfFew = {16, 8};
+constexpr ClassLimits kClassesOfMany = {160, 80};
+constexpr int64_t kMany = 8192;
+// Many items that lie within this part of the bound are not searched any more.
+constexpr int64_t kNear = 4096;
 // How fine the bisection is once something was undecided: this part of the bound.
 constexpr int64_t kFineness = 2048;
 
@@ -40,22 +53,22 @@ struct PartResult {
 };
 
 struct Recipe {
-  GreedyOrder order;
+  PlainOrder order;
   GreedyFit fit;
 };
 
-// The cheapest heuristic comes first; it alone is run on every instance whatever its size.
+// The first one is run on every instance whatever its size.
 std::vector<Recipe> recipes(const PackOptions& options) {
   std::vector<Recipe> list;
-  const auto add = [&](bool wanted, GreedyOrder order) {
+  const auto add = [&](bool wanted, PlainOrder order) {
     if (wanted && options.first_fit) list.push_back({order, GreedyFit::kFirst});
     if (wanted && options.best_fit) list.push_back({order, GreedyFit::kBest});
   };
-  add(options.order_by_start, GreedyOrder::kStart);
-  add(options.order_by_size, GreedyOrder::kSize);
-  add(options.order_by_area, GreedyOrder::kArea);
-  add(options.order_by_duration, GreedyOrder::kDuration);
-  if (list.empty()) list.push_back({GreedyOrder::kStart, GreedyFit::kFirst});
+  add(options.order_by_start, PlainOrder::kStart);
+  add(options.order_by_size, PlainOrder::kSize);
+  add(options.order_by_area, PlainOrder::kArea);
+  add(options.order_by_duration, PlainOrder::kDuration);
+  if (list.empty()) list.push_back({PlainOrder::kStart, GreedyFit::kFirst});
   return list;
 }
 
@@ -85,7 +98,11 @@ class Packer {
     for (const PartResult& r : results_) most = std::max(most, r.*field);
     return most;
   }
+  bool heuristics_wanted(const PartResult& result);
+  void place_in_order(const Part& part, std::span<const int32_t> order, GreedyFit fit,
+                      int64_t units, PartResult& result);
   void run_heuristics(const Part& part, PartResult& result);
+  void run_class_orders(const Part& part, PartResult& result);
   void improve(const Part& part, PartResult& result, int64_t good_enough);
   bool run_round(Portfolio& portfolio, const Part& part, int64_t target, int64_t end,
                  PartResult& result);
@@ -102,20 +119,52 @@ class Packer {
   std::vector<PartResult> results_;
 };
 
+// One list heuristic; kept if it is lower than what there was.
+void Packer::place_in_order(const Part& part, std::span<const int32_t> order, GreedyFit fit,
+                            int64_t units, PartResult& result) {
+  const bool first = result.offsets.empty();
+  const int64_t height = first ? std::numeric_limits<int64_t>::max() : result.height;
+  GreedyResult packed = pack_greedily(part, order, fit, {height, units});
+  units_ += packed.units;
+  greedy_left_ -= packed.units;
+  if (!packed.complete) return;
+  result.offsets = std::move(packed.offsets);
+  result.height = packed.height;
+}
+
+// Whether the list heuristics have to go on.
+bool Packer::heuristics_wanted(const PartResult& result) {
+  if (stop_.told()) timed_out_ = true;
+  return !timed_out_ && result.height > target() && greedy_left_ > 0;
+}
+
 void Packer::run_heuristics(const Part& part, PartResult& result) {
   bool first = true;
   for (const Recipe& recipe : recipes(options_)) {
-    if (!first && stop_.told()) timed_out_ = true;
-    if (!first && (timed_out_ || result.height <= target() || greedy_left_ <= 0)) return;
-    const int64_t limit = first ? std::numeric_limits<int64_t>::max() : greedy_left_;
-    GreedyResult packed = pack_greedily(part, recipe.order, recipe.fit, limit);
-    units_ += packed.units;
-    greedy_left_ -= packed.units;
-    if (packed.complete && (first || packed.height < result.height)) {
-      result.offsets = std::move(packed.offsets);
-      result.height = packed.height;
-    }
+    if (!first && !heuristics_wanted(result)) return;
+    const int64_t units = first ? std::numeric_limits<int64_t>::max() : greedy_left_;
+    place_in_order(part, plain_order(part, recipe.order), recipe.fit, units, result);
     first = false;
+  }
+  if (options_.class_orders && heuristics_wanted(result)) run_class_orders(part, result);
+}
+
+void Packer::run_class_orders(const Part& part, PartResult& result) {
+  const int64_t n = static_cast<int64_t>(part.items.size());
+  const ClassLimits limits = n < kMany && options_.search ? kClassesOfFew : kClassesOfMany;
+  const int64_t end = units_ + limits.all * n;
+  int64_t idle_end = units_ + limits.idle * n;
+  ClassOrders orders(part);
+  while (heuristics_wanted(result)) {
+    const int64_t left = std::min(end, idle_end) - units_;
+    if (left <= 0) return;
+    const int64_t before = result.height;
+    const ClassRecipe recipe = orders.draw();
+    place_in_order(part, orders.order(recipe), GreedyFit::kFirst, std::min(left, greedy_left_),
+                   result);
+    if (result.height == before) continue;
+    idle_end = units_ + limits.idle * n;
+    orders.set_best(recipe);
   }
 }
 
@@ -145,6 +194,8 @@ Verdict Packer::attempt(Portfolio& portfolio, const Part& part, int64_t capacity
 // reached, all heights below are refuted or the last rounds have come to nothing.
 void Packer::improve(const Part& part, PartResult& result, int64_t good_enough) {
   if (!searchable(part)) return;
+  const bool many = options_.class_orders && static_cast<int64_t>(part.items.size()) >= kMany;
+  if (many && !capacity_ && result.height - good_enough <= good_enough / kNear) return;
   Portfolio portfolio(part, options_);
   const int64_t n = static_cast<int64_t>(part.items.size());
   const bool rounds = !capacity_ && options_.patience > 0;

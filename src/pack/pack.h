@@ -40,6 +40,8 @@ struct PackOptions {
   bool order_by_start = true;
   bool first_fit = true;
   bool best_fit = true;
+  // First fit in many more orders: by drawn classes of size, then by life (list_order.h).
+  bool class_orders = true;
 
   // The search and its inference rules (minimalloc's, except the last two).
   bool search = true;     // off: the heuristics' answer only

@@ -56,6 +56,49 @@ TEST(PackScale, TheMinimallocBenchmarkFitsItsCapacity) {
   }
 }
 
+// A rectangle of time x capacity cut into `count` boxes by random cuts through whole boxes, some of
+// which are then left out: a packing below the capacity exists, and next to nothing is free.
+std::vector<Buffer> cut_rectangle(int64_t count, int64_t capacity, uint64_t seed) {
+  struct Box {
+    int64_t begin, end, low, high;
+  };
+  Rng rng(seed);
+  std::vector<Box> boxes = {{0, capacity, 0, capacity}};
+  while (static_cast<int64_t>(boxes.size()) < count) {
+    Box* box = &boxes[rng.below(boxes.size())];
+    for (int tries = 0; tries < 2; ++tries) {
+      Box& other = boxes[rng.below(boxes.size())];
+      const auto area = [](const Box& b) { return (b.end - b.begin) * (b.high - b.low); };
+      if (area(other) > area(*box)) box = &other;
+    }
+    const int64_t width = box->end - box->begin, height = box->high - box->low;
+    if (width < 2 || height < 2) continue;
+    Box rest = *box;
+    if (rng.between(1, width + height) <= width)
+      rest.begin = box->end = rng.between(box->begin + 1, box->end - 1);
+    else
+      rest.low = box->high = rng.between(box->low + 1, box->high - 1);
+    boxes.push_back(rest);
+  }
+  std::vector<Buffer> buffers;
+  for (const Box& b : boxes)
+    if (rng.below(10) != 0) buffers.push_back(buffer(b.begin, b.end, b.high - b.low));
+  return buffers;
+}
+
+TEST(PackScale, CutRectanglesArePutTogetherAgain) {
+  constexpr int64_t kCapacity = 1024;
+  for (uint64_t seed = 0; seed < 6; ++seed) {
+    const PackProblem problem = problem_of(cut_rectangle(120, kCapacity, seed), kCapacity);
+    PackOptions options;
+    options.max_seconds = 1e9;
+    const PackOutcome outcome = solve(problem, options);
+    print_row("cut rectangle", problem, outcome);
+    EXPECT_EQ(fault(problem, outcome), "") << "seed " << seed;
+    EXPECT_LE(outcome.height_bytes, kCapacity) << "seed " << seed;
+  }
+}
+
 // Lives like those of a training step: each layer's activations wait for the backward pass,
 // gradients are short.
 std::vector<Buffer> training_lives(int64_t layers, uint64_t seed) {
@@ -138,6 +181,69 @@ TEST(PackScale, FiftyThousandBuffersGetAGoodPackingWithLittleWork) {
     print_row(training ? "training" : "random", problem, outcome);
     EXPECT_EQ(outcome.offsets.size(), problem.buffers.size());
     EXPECT_LE(outcome.height_bytes, outcome.lower_bound_bytes * 11 / 10);
+  }
+}
+
+// The height that one list heuristic alone reaches.
+int64_t list_height(const PackProblem& problem, bool PackOptions::*order, bool best_fit) {
+  PackOptions options;
+  options.search = options.class_orders = false;
+  options.order_by_size = options.order_by_area = false;
+  options.order_by_duration = options.order_by_start = false;
+  options.*order = true;
+  options.first_fit = !best_fit;
+  options.best_fit = best_fit;
+  return solve(problem, options).height_bytes;
+}
+
+// Training steps at scale: many long lives of very different sizes, short ones between them.
+std::vector<Buffer> mixed_training_lives(int64_t count, uint64_t seed) {
+  Rng rng(seed);
+  std::vector<Buffer> buffers;
+  const int64_t end = count / 2;
+  while (static_cast<int64_t>(buffers.size()) < count) {
+    const int64_t time = rng.between(0, end - 1);
+    const int64_t size = (int64_t{1} << rng.between(4, 22)) * rng.between(2, 3);
+    const uint64_t kind = rng.below(20);
+    if (kind == 0)  // an activation that waits for the backward pass
+      buffers.push_back(
+          buffer(std::min(time, end - time - 1), std::max(time, end - time - 1) + 1, size));
+    else if (kind == 1)
+      buffers.push_back(buffer(time, time + rng.between(20, 400), size));
+    else
+      buffers.push_back(buffer(time, time + rng.between(1, 4), 4 * size));
+  }
+  return buffers;
+}
+
+TEST(PackScale, LargeProblemsArePackedAtMostAsHighAsByAnyListHeuristic) {
+  for (const int64_t count : {30'000, 62'000}) {
+    const PackProblem problem = problem_of(mixed_training_lives(count, 7));
+    PackOptions options;
+    options.max_seconds = 1e9;
+    const PackOutcome outcome = solve(problem, options);
+    print_row("mixed training", problem, outcome);
+    EXPECT_LE((outcome.height_bytes - outcome.lower_bound_bytes) * 500, outcome.lower_bound_bytes);
+    for (const auto order : {&PackOptions::order_by_size, &PackOptions::order_by_area,
+                             &PackOptions::order_by_duration, &PackOptions::order_by_start})
+      for (const bool best_fit : {false, true})
+        EXPECT_LE(outcome.height_bytes, list_height(problem, order, best_fit));
+  }
+}
+
+TEST(PackScale, TheCapturedLargeProblemsAreNearTheirLoad) {
+  for (const std::string name : {"S_1.csv", "pangu_2.6B.csv"}) {
+    const std::filesystem::path file = test_data() / "pack-large" / name;
+    if (!std::filesystem::exists(file)) GTEST_SKIP() << "no " << file;
+    const auto text = read_file(file.string());
+    ASSERT_TRUE(text) << text.error().message;
+    const auto problem = plan::parse_pack_csv(*text, file.string());
+    ASSERT_TRUE(problem) << problem.error().message;
+    PackOptions options;
+    options.max_seconds = 1e9;
+    const PackOutcome outcome = solve(*problem, options);
+    print_row(name, *problem, outcome);
+    EXPECT_LE((outcome.height_bytes - outcome.lower_bound_bytes) * 500, outcome.lower_bound_bytes);
   }
 }
 

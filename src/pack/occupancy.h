@@ -1,0 +1,41 @@
+// Which places are taken when: the placed buffers, looked up by time.
+//
+// Time is cut into windows. Each window keeps all placed buffers that are alive in it, by rising
+// offset. There are levels of windows, each four times as long as those of the level below; windows
+// of a level overlap by half. So a life lies within one window that is at most eight times as long
+// (or of the lowest level), and the buffers that coexist with it are found by walking one list.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "pack/instance.h"
+
+namespace lowtide::pack {
+
+struct Placed {
+  int64_t low;
+  int64_t high;
+  int32_t begin;
+  int32_t end;
+};
+
+class Occupancy {
+ public:
+  // Chooses windows for the lives of `part` and takes the places of its obstacles.
+  explicit Occupancy(const Part& part);
+  // Returns about how many entries it had to move.
+  int64_t insert(const Placed& placed);
+  // By rising offset: all that coexist with [begin, end), and others.
+  std::span<const Placed> around(int32_t begin, int32_t end) const;
+
+ private:
+  struct Level {
+    int32_t stride;  // window k is the sections [k * stride, (k + 2) * stride)
+    std::vector<std::vector<Placed>> windows;
+  };
+  std::vector<Level> levels_;
+};
+
+}  // namespace lowtide::pack
