@@ -202,7 +202,8 @@ def segformer() -> nn.Module:
         def forward(self, x):
             return super().forward(x).logits
 
-    config = transformers.SegformerConfig(num_encoder_blocks=3, depths=[1, 1, 1], sr_ratios=[4, 2, 1], hidden_sizes=[16, 24, 32],
+    config = transformers.SegformerConfig(num_encoder_blocks=3, drop_path_rate=0.0, depths=[1, 1, 1], sr_ratios=[4, 2, 1],
+                                          hidden_sizes=[16, 24, 32],
                                           patch_sizes=[7, 3, 3], strides=[4, 2, 2], num_attention_heads=[1, 2, 4],
                                           mlp_ratios=[2, 2, 2], decoder_hidden_size=24, num_labels=4)
     return Segmenter._from_config(config, attn_implementation="eager")
