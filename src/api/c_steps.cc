@@ -1,7 +1,6 @@
 // The contents of a plan through the C ABI: plain numbers out of plan::Plan, no decision of its
 // own.
 #include <string>
-#include <variant>
 #include <vector>
 
 #include "api/c_handles.h"
@@ -34,11 +33,16 @@ lowtide_status fill(const lowtide_plan* plan, size_t index, size_t count, Out* r
   });
 }
 
-const char* foreign_name(const plan::PlanOp& op) {
-  if (!op.kind.starts_with("Opaque")) return nullptr;
-  const auto found = op.attrs.find("op");
-  const auto* word = found == op.attrs.end() ? nullptr : std::get_if<std::string>(&found->second);
-  return word == nullptr ? nullptr : word->c_str();
+// The value of one of an op's operands.
+lowtide_status operand(const lowtide_plan* plan, size_t op,
+                       std::vector<plan::PlanValueId> plan::PlanOp::*side, size_t index,
+                       int64_t* value) {
+  return fill(plan, op, lowtide_plan_op_count(plan), value, [&]() -> Status {
+    const auto& operands = contents(plan).ops[plan::PlanOpId(op)].*side;
+    LT_RETURN_IF_ERROR(check_index(index, operands.size()));
+    *value = number(operands[index]);
+    return {};
+  });
 }
 
 }  // namespace
@@ -92,31 +96,23 @@ size_t lowtide_plan_op_count(const lowtide_plan* plan) {
 lowtide_status lowtide_plan_op(const lowtide_plan* plan, size_t index, lowtide_plan_op_info* op) {
   return lowtide::fill(plan, index, lowtide_plan_op_count(plan), op, [&]() -> Status {
     const lowtide::plan::PlanOp& from = lowtide::contents(plan).ops[PlanOpId(index)];
-    *op = {from.kind.c_str(),     from.name.c_str(),   lowtide::foreign_name(from),
-           from.inputs.size(),    from.outputs.size(), from.workspace_bytes,
-           from.predicted_seconds};
+    const std::string* foreign = lowtide::plan::foreign_name(from.attrs);
+    *op = {
+        from.kind.c_str(),     from.name.c_str(),   foreign == nullptr ? nullptr : foreign->c_str(),
+        from.inputs.size(),    from.outputs.size(), from.workspace_bytes,
+        from.predicted_seconds};
     return {};
   });
 }
 
 lowtide_status lowtide_plan_op_input(const lowtide_plan* plan, size_t index, size_t input,
                                      int64_t* value) {
-  return lowtide::fill(plan, index, lowtide_plan_op_count(plan), value, [&]() -> Status {
-    const auto& inputs = lowtide::contents(plan).ops[PlanOpId(index)].inputs;
-    LT_RETURN_IF_ERROR(lowtide::check_index(input, inputs.size()));
-    *value = lowtide::number(inputs[input]);
-    return {};
-  });
+  return lowtide::operand(plan, index, &lowtide::plan::PlanOp::inputs, input, value);
 }
 
 lowtide_status lowtide_plan_op_output(const lowtide_plan* plan, size_t index, size_t output,
                                       int64_t* value) {
-  return lowtide::fill(plan, index, lowtide_plan_op_count(plan), value, [&]() -> Status {
-    const auto& outputs = lowtide::contents(plan).ops[PlanOpId(index)].outputs;
-    LT_RETURN_IF_ERROR(lowtide::check_index(output, outputs.size()));
-    *value = lowtide::number(outputs[output]);
-    return {};
-  });
+  return lowtide::operand(plan, index, &lowtide::plan::PlanOp::outputs, output, value);
 }
 
 // ---- values and storages

@@ -16,10 +16,19 @@
 #include "base/id.h"
 #include "base/interval.h"
 #include "base/printable.h"
+#include "base/words.h"
 #include "base/work.h"
 
 namespace lowtide {
 namespace {
+
+TEST(Words, AreWhatStandsBetweenBlanks) {
+  using Words = std::vector<std::string_view>;
+  EXPECT_EQ(words_of("own update:0"), (Words{"own", "update:0"}));
+  EXPECT_EQ(words_of("  a  b "), (Words{"a", "b"}));
+  EXPECT_EQ(words_of(" "), Words());
+  EXPECT_EQ(words_of(""), Words());
+}
 
 TEST(Bytes, ParsesHumanSizes) {
   EXPECT_EQ(parse_bytes("600MiB", "--budget").value(), int64_t{600} << 20);

@@ -94,9 +94,8 @@ double roofline_seconds(std::string_view kind, KernelClass kernel_class, const O
 Result<double> op_seconds(const ir::Graph& graph, ir::OpId id, const DeviceProfile& device) {
   const ir::Op& op = graph.op(id);
   if (only_views(graph, op)) return 0.0;
-  const ops::Instance instance = ops::instance_of(graph, id);
-  if (const auto given = ops::given_cost(instance); given && given->seconds) return *given->seconds;
-  LT_ASSIGN(const ops::Work work, ops::work(instance));
+  if (const auto given = ops::given_cost(op); given && given->seconds) return *given->seconds;
+  LT_ASSIGN(const ops::Work work, ops::work(ops::instance_of(graph, id)));
   const auto flops = work.flops.constant();
   const auto bytes = (work.bytes_read + work.bytes_written).constant();
   if (!flops || !bytes) return no_number(graph, op);

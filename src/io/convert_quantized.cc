@@ -7,10 +7,10 @@
 // exactly. A product of 8-bit operands with at most kExactTerms terms is computed in f32, whose 24
 // bits hold every partial sum; longer ones in i32 (matrix products) or f64 (convolutions).
 //
-// Training: what a QuantizeLinear stored and a DequantizeLinear reads is handed over as the float
-// that it was before the last cast, the same number, through which gradients flow as in PyTorch's
-// fake_quantize: rounding passes them straight on, saturation stops them. The other ops are for
-// inference: nothing that they read is trained through them.
+// Training: what one op stored and a DequantizeLinear reads is handed over as the float that it was
+// before the last cast, the same number, through which gradients flow as in PyTorch's
+// fake_quantize: rounding passes them straight on, saturation stops them. Through what reads the
+// stored integers otherwise (products of integers, a Cast) nothing is trained.
 #include <fmt/format.h>
 
 #include <algorithm>

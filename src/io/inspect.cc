@@ -21,6 +21,7 @@
 #include "io/onnx_signatures.h"
 #include "io/onnx_wire.h"
 #include "ir/bind.h"
+#include "ops/op_table.h"
 #include "rewrite/types.h"
 
 namespace lowtide::io {
@@ -63,9 +64,8 @@ void add_given(const ir::Value& value, ModelSummary& summary) {
 
 // The kind; of an opaque op also what its owner calls it.
 std::string type_of(const ir::Op& op) {
-  const auto foreign = op.attrs.find("op");
-  if (!op.kind.starts_with("Opaque") || foreign == op.attrs.end()) return op.kind;
-  return fmt::format("{} '{}'", op.kind, std::get<std::string>(foreign->second));
+  if (!ops::traits(*ops::find(op.kind)).opaque) return op.kind;
+  return fmt::format("{} '{}'", op.kind, std::get<std::string>(op.attrs.at("op")));
 }
 
 // By falling count; equal ones stay in their order.

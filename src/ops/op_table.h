@@ -116,12 +116,12 @@ struct Work {
 Result<Work> work(const Instance& instance);
 
 // What an opaque op's attributes say of one run: its time, if they do, and its scratch bytes.
-// Nothing for other ops. (The attributes of either graphs or plans.)
+// Nothing for other ops.
 struct GivenCost {
   std::optional<double> seconds;
   int64_t workspace_bytes = 0;
 };
-std::optional<GivenCost> given_cost(const Instance& instance);
+std::optional<GivenCost> given_cost(const ir::Op& op);
 
 // ---- memory ----
 

@@ -6,20 +6,12 @@
 #include <string>
 #include <vector>
 
+#include "base/words.h"
+
 namespace lowtide::ops {
 namespace {
 
 using sym::Expr;
-
-std::vector<std::string_view> words_of(std::string_view text) {
-  std::vector<std::string_view> words;
-  while (!text.empty()) {
-    const size_t end = std::min(text.find(' '), text.size());
-    if (end > 0) words.push_back(text.substr(0, end));
-    text.remove_prefix(std::min(end + 1, text.size()));
-  }
-  return words;
-}
 
 // One list entry per output.
 Result<ir::Dims> per_output(const Instance& instance, std::string_view attr, size_t outputs,

@@ -7,6 +7,7 @@
 #include <map>
 
 #include "base/check.h"
+#include "base/words.h"
 #include "ops/bind.h"
 #include "ops/row.h"
 #include "ops/rows_indexing.h"
@@ -29,16 +30,6 @@ const std::vector<const Row*>& sorted_rows() {
     return made;
   }();
   return rows;
-}
-
-// Calls use(word) for each word of a blank-separated text.
-template <class Use>
-void for_each_word(std::string_view text, Use use) {
-  while (!text.empty()) {
-    const size_t end = std::min(text.find(' '), text.size());
-    if (end > 0) use(text.substr(0, end));
-    text.remove_prefix(std::min(end + 1, text.size()));
-  }
 }
 
 int parse_int(std::string_view text) {
@@ -175,27 +166,24 @@ const Traits& traits(const Row& row) {
 
 std::vector<std::pair<int, int>> parse_pairs(std::string_view text) {
   std::vector<std::pair<int, int>> pairs;
-  for_each_word(text, [&](std::string_view word) {
+  for (std::string_view word : words_of(text)) {
     const size_t arrow = word.find("<-");
     LT_CHECK(arrow != std::string_view::npos, word);
     pairs.emplace_back(parse_int(word.substr(arrow + 2)), parse_int(word.substr(0, arrow)));
-  });
+  }
   return pairs;
 }
 
 std::vector<int> parse_numbers(std::string_view text) {
   std::vector<int> numbers;
-  for_each_word(text, [&](std::string_view word) { numbers.push_back(parse_int(word)); });
+  for (std::string_view word : words_of(text)) numbers.push_back(parse_int(word));
   return numbers;
 }
 
 OperandWords parse_words(std::string_view text) {
   const size_t arrow = text.find("->");
   LT_CHECK(arrow != std::string_view::npos, text);
-  OperandWords words;
-  for_each_word(text.substr(0, arrow), [&](std::string_view w) { words.inputs.push_back(w); });
-  for_each_word(text.substr(arrow + 2), [&](std::string_view w) { words.outputs.push_back(w); });
-  return words;
+  return {words_of(text.substr(0, arrow)), words_of(text.substr(arrow + 2))};
 }
 
 std::string_view input_word(const OperandWords& words, size_t i) {
@@ -205,22 +193,22 @@ std::string_view input_word(const OperandWords& words, size_t i) {
 
 void for_each_attr(const Row& row,
                    const std::function<void(std::string_view, std::string_view, bool)>& use) {
-  for_each_word(row.attrs, [&](std::string_view word) {
+  for (std::string_view word : words_of(row.attrs)) {
     const size_t colon = word.find(':');
     std::string_view type = word.substr(colon + 1);
     const bool optional = type.ends_with('?');
     if (optional) type.remove_suffix(1);
     use(word.substr(0, colon), type, optional);
-  });
+  }
 }
 
 std::vector<std::pair<int, std::string_view>> parse_positions(std::string_view text) {
   std::vector<std::pair<int, std::string_view>> positions;
-  for_each_word(text, [&](std::string_view word) {
+  for (std::string_view word : words_of(text)) {
     const size_t colon = word.find(':');
     LT_CHECK(colon != std::string_view::npos, word);
     positions.emplace_back(parse_int(word.substr(0, colon)), word.substr(colon + 1));
-  });
+  }
   return positions;
 }
 

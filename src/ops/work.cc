@@ -71,9 +71,10 @@ Result<Work> work(const Instance& instance) {
   return total;
 }
 
-std::optional<GivenCost> given_cost(const Instance& instance) {
-  const Row* row = find(instance.kind);
+std::optional<GivenCost> given_cost(const ir::Op& op) {
+  const Row* row = find(op.kind);
   if (row == nullptr || !row->traits.opaque) return std::nullopt;
+  const Instance instance = {.kind = op.kind, .attrs = &op.attrs, .inputs = {}};
   GivenCost cost;
   if (has_attr(instance, "seconds")) cost.seconds = real_attr(instance, "seconds").value_or(0);
   cost.workspace_bytes = int_attr(instance, "workspace", 0).value_or(0);

@@ -30,7 +30,7 @@ Result<analysis::OpCosts> op_costs(const ir::Graph& graph, const OptimizeOptions
   costs.workspace_bytes = IdVector<ir::OpId, int64_t>(graph.op_count(), 0);
   IdVector<ir::OpId, char> given(graph.op_count(), 0);  // by the op itself: no kernel is asked
   for (ir::OpId id : graph.ops()) {
-    const auto cost = ops::given_cost(ops::instance_of(graph, id));
+    const auto cost = ops::given_cost(graph.op(id));
     given[id] = cost.has_value();
     if (cost) costs.workspace_bytes[id] = cost->workspace_bytes;
   }

@@ -16,4 +16,9 @@ int64_t size_bytes(const TensorDesc& desc) {
   return element_count(desc) * lowtide::size_bytes(desc.dtype);
 }
 
+const std::string* foreign_name(const Attrs& attrs) {
+  const auto found = attrs.find("op");
+  return found == attrs.end() ? nullptr : std::get_if<std::string>(&found->second);
+}
+
 }  // namespace lowtide::plan

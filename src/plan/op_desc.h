@@ -37,4 +37,8 @@ struct OpDesc {
   bool operator==(const OpDesc&) const = default;
 };
 
+// What the owner of an opaque op calls it ("Opaque ops" in docs/ops.md); null of other ops, none of
+// which has such an attribute.
+const std::string* foreign_name(const Attrs& attrs);
+
 }  // namespace lowtide::plan

@@ -72,7 +72,7 @@ class TypePass {
   // The first widening that a kernel takes, for an op that none takes as it is.
   Result<std::optional<Widening>> choose(OpId id) const {
     const ir::Op& op = old_.op(id);
-    if (ops::given_cost(ops::instance_of(old_, id))) return std::nullopt;  // no kernel of ours
+    if (ops::given_cost(op)) return std::nullopt;  // no kernel of ours
     bool widens = false, updates = false;
     for (const auto& values : {op.inputs, op.outputs})
       for (ValueId v : values) widens |= v.valid() && has_wider(old_.value(v).dtype);

@@ -11,6 +11,7 @@ into up to twice the learning rate.
 
 import copy
 import dataclasses
+import functools
 import json
 import pathlib
 import tempfile
@@ -96,24 +97,27 @@ def of_a_file(case: zoo_cases.Case) -> Network:
         model.graph.output[0].type.tensor_type.ClearField("shape")
         del model.graph.node[-1]
     path.write_bytes(model.SerializeToString())
-    return Network(path, case.sizes, "mse", lambda dtype: file_step(path, case.feeds, dtype),
-                   lambda draw: file_step(path, case.feeds, torch.float64, np.random.default_rng(draw)))
+    return Network(path, case.sizes, "mse", lambda dtype: file_step(path, case, dtype),
+                   lambda draw: file_step(path, case, torch.float64, np.random.default_rng(draw)))
 
 
-def rows_read_by(path: pathlib.Path, name: str) -> int:
-    """Of the table that these integers look up, which bounds those that `run` draws; 2 for what is no index."""
-    graph = onnx.load(str(path), load_external_data=False).graph
-    tables = {tensor.name: tensor.dims for tensor in graph.initializer}
-    rows = [tables[node.input[0]][0] for node in graph.node
-            if node.op_type == "Gather" and node.input[1] == name and node.input[0] in tables]
-    return min(rows, default=2)
+@functools.cache
+def drawn_below(path: pathlib.Path, sizes: tuple[tuple[str, int], ...], loss: str) -> dict[str, int]:
+    """By name, below what `run` draws fed integers, as the plan notes it: 1 where nothing bounds them."""
+    with tempfile.TemporaryDirectory() as folder:
+        plan = pathlib.Path(folder) / "plan.lt"
+        dims = [part for key, size in sizes for part in ("--dim", f"{key}={size}")]
+        call("plan", path, "--train", "--loss", loss, "--dropout", "off", "--threads", 1, *dims, "-o", plan)
+        return {value["name"]: value["initial"].get("limit", 1) for value in json.loads(plan.read_text())["values"]
+                if value.get("initial", {}).get("kind") == "fed"}
 
 
-def file_step(path: pathlib.Path, feeds: dict[str, np.ndarray], dtype: torch.dtype, noise: np.random.Generator | None = None) -> Step:
+def file_step(path: pathlib.Path, case: zoo_cases.Case, dtype: torch.dtype, noise: np.random.Generator | None = None) -> Step:
     import onnx_in_torch
 
-    fed = {name: seeded_values.integer_input(SEED, name, array.shape, rows_read_by(path, name)) if array.dtype.kind == "i"
-           else seeded_values.float_input(SEED, name, array.shape) for name, array in feeds.items()}
+    limits = drawn_below(path, tuple(case.sizes.items()), "mse")
+    fed = {name: seeded_values.integer_input(SEED, name, array.shape, limits[name]) if array.dtype.kind == "i"
+           else seeded_values.float_input(SEED, name, array.shape) for name, array in case.feeds.items()}
     loss, parameters, statistics = onnx_in_torch.step(path, fed, lambda output: loss_of("mse", output, dtype), dtype, noise)
     gradients = {name: leaf.grad.numpy() for name, leaf in parameters.items() if leaf.grad is not None}
     after = {}
@@ -141,9 +145,7 @@ def pytorch_step(name: str, dtype: torch.dtype) -> Step:
     for key, module in model.named_modules():
         if isinstance(module, torch.nn.modules.batchnorm._BatchNorm):
             module.register_forward_hook(lambda _, given, made, key=key: counts.update({key: made.numel() // made.shape[1]}))
-    # Of integers that look nothing up (times of a diffusion), `run` draws 0.
-    path = zoo_cases.zoo_path(name, training=True)
-    limits = {feed.name: feed.limit if rows_read_by(path, feed.name) > 2 else 1 for feed in entry.feeds if feed.limit is not None}
+    limits = drawn_below(zoo_cases.zoo_path(name, training=True), tuple(entry.sizes.items()), entry.loss)
     feeds = [in_type(seeded_values.float_input(SEED, feed.name, feed.shape) if feed.limit is None
                      else seeded_values.integer_input(SEED, feed.name, feed.shape, limits[feed.name]), dtype) for feed in entry.feeds]
     output = model(*feeds)

@@ -8,6 +8,7 @@
 #include "base/check.h"
 #include "base/dtype.h"
 #include "base/element.h"
+#include "base/words.h"
 
 namespace lowtide::exec_cpu {
 namespace {
@@ -21,17 +22,6 @@ std::string print(const TensorDesc& type) {
 const plan::AttrValue* find(const OpDesc& op, std::string_view name) {
   auto it = op.attrs.find(name);
   return it == op.attrs.end() ? nullptr : &it->second;
-}
-
-// The words of one side of Entry::operands, blank-separated.
-std::vector<std::string_view> words_of(std::string_view text) {
-  std::vector<std::string_view> words;
-  while (!text.empty()) {
-    const size_t end = std::min(text.find(' '), text.size());
-    if (end > 0) words.push_back(text.substr(0, end));
-    text.remove_prefix(std::min(end + 1, text.size()));
-  }
-  return words;
 }
 
 bool lists(std::string_view types, DType type) {

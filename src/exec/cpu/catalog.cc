@@ -83,11 +83,9 @@ class CpuFactory final : public runtime::KernelFactory {
 
   Result<Built> build(const OpDesc& op) const {
     const auto entry = entries_.find(op.kind);
-    if (const auto foreign = op.attrs.find("op");
-        op.kind.starts_with("Opaque") && foreign != op.attrs.end() &&
-        std::holds_alternative<std::string>(foreign->second))
-      return unsupported(op, fmt::format("'{}' is an op of somebody else's, who has its kernel",
-                                         std::get<std::string>(foreign->second)));
+    if (const std::string* foreign = plan::foreign_name(op.attrs))
+      return unsupported(
+          op, fmt::format("'{}' is an op of somebody else's, who has its kernel", *foreign));
     if (entry == entries_.end()) return unsupported(op, "no kernel of this kind");
     LT_RETURN_IF_ERROR(check_types(*entry->second, op));
     LT_RETURN_IF_ERROR(check_blocked(*entry->second, op));
