@@ -26,8 +26,10 @@ class Builder {
   }
 
   Result<ScheduleView> build() {
+    find_wholes();
     add_ops();
     LT_RETURN_IF_ERROR(add_storages());
+    add_wholes();
     for (ir::OpId id : graph_.ops()) add_dependences(id);
     add_control();
     for (SchedOpId id : view_.problem.ops.ids()) add_pairs(id);
@@ -36,6 +38,14 @@ class Builder {
   }
 
  private:
+  // Whatever reads a whole or is one, by piece.
+  void find_wholes() {
+    wholes_ = IdVector<ir::StorageId, std::vector<ir::StorageId>>(graph_.storage_count());
+    for (ir::StorageId whole : graph_.storages())
+      for (const ir::Piece& piece : graph_.storage(whole).pieces)
+        wholes_[piece.storage].push_back(whole);
+  }
+
   void add_ops() {
     view_.sched_op = IdVector<ir::OpId, SchedOpId>(graph_.op_count());
     for (ir::OpId id : graph_.ops()) {
@@ -58,6 +68,10 @@ class Builder {
     for (ir::StorageId id : graph_.storages()) {
       const ir::Value& root = graph_.value(graph_.storage(id).root);
       LT_ASSIGN(const int64_t bytes, aligned_size(root));
+      if (root.alias == ir::Alias::kPieces) {
+        LT_RETURN_IF_ERROR(check_whole(id, root));
+        continue;
+      }
       if (!root.producer.valid()) {
         LT_RETURN_IF_ERROR(add_resident(id, bytes));
         continue;
@@ -69,11 +83,49 @@ class Builder {
       value.readers = readers_of(id, value.producer);
       value.writers = writers_of(id);
       if (!value.writers.empty()) view_.problem.ops[value.producer].may_rerun = false;
-      for (ir::ValueId member : graph_.values_in(id))
-        value.is_output |= graph_.value(member).is_output;
+      value.is_output = has_output(id);
+      for (ir::StorageId whole : wholes_[id]) value.is_output |= has_output(whole);
       sched_value_[id] = view_.problem.values.push_back(std::move(value));
       view_.storage.push_back(id);
     }
+    return {};
+  }
+
+  void add_wholes() {
+    for (ir::StorageId id : graph_.storages()) {
+      if (graph_.storage(id).pieces.empty()) continue;
+      Whole whole;
+      whole.storage = id;
+      for (const ir::Piece& piece : graph_.storage(id).pieces)
+        whole.pieces.push_back({sched_value_[piece.storage], *piece.offset_bytes.constant()});
+      whole.readers = readers_of(id, SchedOpId::none());
+      whole.is_output = has_output(id);
+      view_.wholes.push_back(std::move(whole));
+    }
+  }
+
+  bool has_output(ir::StorageId id) const {
+    const auto members = graph_.values_in(id);
+    return std::any_of(members.begin(), members.end(),
+                       [&](ir::ValueId member) { return graph_.value(member).is_output; });
+  }
+
+  // Pieces begin at addresses that buffers may have, and what is joined is read: a plan makes views
+  // on pieces where somebody needs them.
+  Status check_whole(ir::StorageId id, const ir::Value& root) const {
+    for (const ir::Piece& piece : graph_.storage(id).pieces) {
+      const auto offset = piece.offset_bytes.constant();
+      if (offset && *offset % alignment_ == 0) continue;
+      const std::string& name = graph_.value(graph_.storage(piece.storage).root).name;
+      return error(ErrorCode::kInput,
+                   fmt::format("piece '{}' begins at byte {} of '{}', which is no multiple of {}",
+                               name, sym::print(piece.offset_bytes), root.name, alignment_));
+    }
+    for (ir::ValueId member : graph_.values_in(id))
+      if (graph_.readers(member).empty() && !graph_.value(member).is_output)
+        return error(ErrorCode::kInput,
+                     fmt::format("nobody reads '{}', a view on the pieces of '{}'",
+                                 graph_.value(member).name, root.name));
     return {};
   }
 
@@ -126,10 +178,14 @@ class Builder {
 
   std::vector<SchedOpId> readers_of(ir::StorageId storage, SchedOpId producer) const {
     std::set<SchedOpId> readers;
-    for (ir::ValueId member : graph_.values_in(storage))
-      for (ir::OpId reader : graph_.readers(member))
-        if (const SchedOpId sched = view_.sched_op[reader]; sched.valid() && sched != producer)
-          readers.insert(sched);
+    const auto add = [&](ir::StorageId read) {
+      for (ir::ValueId member : graph_.values_in(read))
+        for (ir::OpId reader : graph_.readers(member))
+          if (const SchedOpId sched = view_.sched_op[reader]; sched.valid() && sched != producer)
+            readers.insert(sched);
+    };
+    add(storage);
+    for (ir::StorageId whole : wholes_[storage]) add(whole);
     return {readers.begin(), readers.end()};
   }
 
@@ -195,8 +251,8 @@ class Builder {
   bool may_die_here(const ir::Op& op, ir::ValueId input) const {
     const ir::Value& value = graph_.value(input);
     const ir::Value& root = graph_.value(graph_.storage(value.storage).root);
-    if (!root.producer.valid() || !(ir::size_bytes(value) == ir::size_bytes(root)) ||
-        !(value.offset_bytes == sym::Expr(0)))
+    if (!root.producer.valid() || !wholes_[value.storage].empty() ||
+        !(ir::size_bytes(value) == ir::size_bytes(root)) || !(value.offset_bytes == sym::Expr(0)))
       return false;
     const auto reads_storage =
         std::count_if(op.inputs.begin(), op.inputs.end(), [&](ir::ValueId other) {
@@ -210,6 +266,7 @@ class Builder {
   const int64_t alignment_;
   ScheduleView view_;
   IdVector<ir::StorageId, SchedValueId> sched_value_;
+  IdVector<ir::StorageId, std::vector<ir::StorageId>> wholes_;  // of which it is a piece
   std::set<std::pair<SchedOpId, SchedOpId>> edges_;
 };
 
@@ -218,9 +275,8 @@ class Builder {
 bool is_view_op(const ir::Graph& graph, ir::OpId id) {
   const ir::Op& op = graph.op(id);
   return !op.outputs.empty() &&
-         std::all_of(op.outputs.begin(), op.outputs.end(), [&](ir::ValueId output) {
-           return graph.value(output).alias == ir::Alias::kView;
-         });
+         std::all_of(op.outputs.begin(), op.outputs.end(),
+                     [&](ir::ValueId output) { return ir::is_view(graph.value(output).alias); });
 }
 
 ir::OpId version_producer(const ir::Graph& graph, ir::ValueId value) {

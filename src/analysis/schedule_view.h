@@ -16,9 +16,12 @@
 // With a link, storages that are there before the step may move, too: parameters, optimizer state,
 // inputs and constants that an op reads, unless the step returns them as they are.
 //
+// A whole is no value of the problem, its pieces are: who reads the whole reads all of them. Where
+// the pieces lie is the packer's matter (pipeline/buffer_view.h).
+//
 // In-place pairs come from the op table, as far as the graph allows them: the dying input must fill
-// its whole storage, no value of that storage may be an output of the step, and the op must not
-// read the storage through a second operand.
+// its whole storage, no value of that storage may be an output of the step, the op must not read
+// the storage through a second operand, and the storage must not be a piece.
 #pragma once
 
 #include <cstdint>
@@ -38,12 +41,25 @@ struct OpCosts {
   IdVector<ir::OpId, int64_t> workspace_bytes;  // unaligned
 };
 
+// A storage made of pieces, and when these must lie at their distances.
+struct Whole {
+  struct Piece {
+    plan::SchedValueId value;
+    int64_t offset_bytes = 0;
+  };
+  ir::StorageId storage;
+  std::vector<Piece> pieces;             // by rising offset
+  std::vector<plan::SchedOpId> readers;  // while one of them runs,
+  bool is_output = false;                // and at the end of the step
+};
+
 struct ScheduleView {
   plan::ScheduleProblem problem;
   IdVector<plan::SchedOpId, ir::OpId> op;                   // problem op -> graph op
   IdVector<plan::SchedValueId, ir::StorageId> storage;      // problem value -> storage
   IdVector<plan::SchedResidentId, ir::StorageId> resident;  // those that may move -> storage
   IdVector<ir::OpId, plan::SchedOpId> sched_op;             // none for ops that only make views
+  std::vector<Whole> wholes;
 };
 
 // All dims must be constant. Sizes are rounded up to `alignment_bytes`. `links`, in order of

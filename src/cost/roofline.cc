@@ -16,9 +16,8 @@ bool is_product(std::string_view kind) {
 
 bool only_views(const ir::Graph& graph, const ir::Op& op) {
   return !op.outputs.empty() &&
-         std::all_of(op.outputs.begin(), op.outputs.end(), [&](ir::ValueId output) {
-           return graph.value(output).alias == ir::Alias::kView;
-         });
+         std::all_of(op.outputs.begin(), op.outputs.end(),
+                     [&](ir::ValueId output) { return ir::is_view(graph.value(output).alias); });
 }
 
 std::string dims_text(const ir::Value& value) {

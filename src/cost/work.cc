@@ -48,7 +48,7 @@ Result<OpWork> op_work(const plan::OpDesc& op) {
   OpWork result{.flops = static_cast<double>(*flops), .bytes = static_cast<double>(*bytes)};
   result.only_views = !outputs.empty() && std::all_of(outputs.begin(), outputs.end(),
                                                       [](const ops::OutputType& output) {
-                                                        return output.alias == ir::Alias::kView;
+                                                        return ir::is_view(output.alias);
                                                       });
   return result;
 }

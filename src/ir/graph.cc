@@ -15,7 +15,7 @@ ValueId Graph::add_value(Value value) {
            "only ops make views and updates");
   LT_CHECK(!value_by_name_.contains(value.name), value.name);
   const ValueId id(values_.size());
-  value.storage = storages_.push_back(Storage{id});
+  value.storage = storages_.push_back(Storage{id, {}});
   members_.push_back({id});
   value_by_name_.emplace(value.name, id);
   values_.push_back(std::move(value));
@@ -35,8 +35,10 @@ OpId Graph::add_op(Op op, std::vector<Value> outputs) {
   for (Value& value : outputs) {
     const ValueId made(values_.size());
     value.producer = id;
-    if (value.alias == Alias::kOwn) {
-      value.storage = storages_.push_back(Storage{made});
+    if (value.alias == Alias::kOwn || value.alias == Alias::kPieces) {
+      const bool whole = value.alias == Alias::kPieces;
+      value.storage =
+          storages_.push_back(Storage{made, whole ? join(op.inputs) : std::vector<Piece>()});
       members_.push_back({made});
     } else {
       LT_CHECK(std::find(op.inputs.begin(), op.inputs.end(), value.base) != op.inputs.end(),
@@ -51,6 +53,25 @@ OpId Graph::add_op(Op op, std::vector<Value> outputs) {
   }
   ops_.push_back(std::move(op));
   return id;
+}
+
+std::vector<Piece> Graph::memory_of(ValueId id) const {
+  const Storage& storage = storages_[values_[id].storage];
+  if (!storage.pieces.empty()) return storage.pieces;
+  return {Piece{values_[id].storage, sym::Expr(0)}};
+}
+
+// One behind the other; a piece that is a whole hands on its own.
+std::vector<Piece> Graph::join(std::span<const ValueId> inputs) const {
+  std::vector<Piece> joined;
+  sym::Expr offset(0);
+  for (const ValueId input : inputs) {
+    LT_CHECK(input.valid(), "a whole has no absent piece");
+    for (const Piece& piece : memory_of(input))
+      joined.push_back({piece.storage, offset + piece.offset_bytes});
+    offset = offset + size_bytes(values_[input]);
+  }
+  return joined;
 }
 
 std::optional<ValueId> Graph::find_value(std::string_view wanted) const {
@@ -138,7 +159,7 @@ Status check_value(const Graph& graph, ValueId id) {
   if (!value.layout.order.empty() && value.layout.order.size() != value.dims.size())
     return bad(fmt::format("value '{}' has {} dimensions and a layout of {}", value.name,
                            value.dims.size(), value.layout.order.size()));
-  if (value.alias == Alias::kOwn) return {};
+  if (value.alias == Alias::kOwn || value.alias == Alias::kPieces) return {};
   const Value& root = graph.value(graph.storage(value.storage).root);
   const auto room = size_bytes(root).constant();
   const auto end = (value.offset_bytes + size_bytes(value)).constant();
@@ -177,10 +198,41 @@ Status check_updates(const Graph& graph) {
   return {};
 }
 
+// What an op joins must be pieces.
+Status check_pieces(const Graph& graph, const Op& op, const Value& whole) {
+  const auto wrong = [&](ValueId input, const char* why) {
+    return bad(fmt::format("op '{}' joins '{}' to '{}': {}", op.name, graph.value(input).name,
+                           whole.name, why));
+  };
+  for (ValueId input : op.inputs) {
+    const Value& value = graph.value(input);
+    const Value& root = graph.value(graph.storage(value.storage).root);
+    if (!(value.offset_bytes == sym::Expr(0)) || !(size_bytes(value) == size_bytes(root)))
+      return wrong(input, "it does not fill its storage");
+    if (!root.producer.valid()) return wrong(input, "no op makes it");
+  }
+  std::set<StorageId> seen;
+  for (const Piece& piece : graph.storage(whole.storage).pieces)
+    if (!seen.insert(piece.storage).second)
+      return wrong(graph.storage(piece.storage).root, "it is a piece twice");
+  for (StorageId s : seen)
+    for (ValueId member : graph.values_in(s))
+      if (graph.value(member).alias == Alias::kUpdate)
+        return wrong(member, "it overwrites a piece");
+  for (ValueId member : graph.values_in(whole.storage))
+    if (graph.value(member).alias == Alias::kUpdate)
+      return wrong(member, "it overwrites the whole");
+  return {};
+}
+
 }  // namespace
 
 Status check(const Graph& graph) {
   for (ValueId id : graph.values()) LT_RETURN_IF_ERROR(check_value(graph, id));
+  for (OpId id : graph.ops())
+    for (ValueId output : graph.op(id).outputs)
+      if (graph.value(output).alias == Alias::kPieces)
+        LT_RETURN_IF_ERROR(check_pieces(graph, graph.op(id), graph.value(output)));
   for (OpId id : graph.ops()) {
     const Op& op = graph.op(id);
     for (ValueId input : op.inputs) {

@@ -2,13 +2,17 @@
 //
 // An op reads values and makes values. A value without producer is there before the step (input,
 // parameter, optimizer state, constant) and stays to its end. Every value lies in a storage; a
-// storage is what occupies memory. Three ways for a value to get one (`Alias`):
+// storage is what occupies memory. Four ways for a value to get one (`Alias`):
 //
 //   kOwn     a storage of its own, made by the value's producer (or there from the start)
 //   kView    other dimensions of the storage of `base`, an input of its producer: no bytes, no copy
 //   kUpdate  the storage of `base`, an input of its producer, overwritten: base is dead from then
 //            on. Who reads base (or a view of it) must run before; the graph's order does so, and
 //            analysis makes it explicit (control edges)
+//   kPieces  the storages of all inputs of its producer, one behind the other: no bytes, no copy.
+//            Each *piece* is a value with a producer and a life of its own; the *whole* is a view on
+//            them. The packer puts the pieces at fixed distances for whoever reads the whole. Pieces
+//            are made by ops, fill their storages and are never overwritten
 //
 // Whether an op may *reuse* the storage of a dying input for an own output is not said here: it is
 // a trait of the op (src/ops) and a choice of the planner. Dimensions are symbolic (sym::Expr).
@@ -48,7 +52,11 @@ using Dims = std::vector<sym::Expr>;
 using AttrValue = std::variant<int64_t, double, std::string, Dims>;
 using Attrs = std::map<std::string, AttrValue, std::less<>>;
 
-enum class Alias : uint8_t { kOwn, kView, kUpdate };
+enum class Alias : uint8_t { kOwn, kView, kUpdate, kPieces };
+// Whether a value of this alias is made without computing anything.
+constexpr bool is_view(Alias alias) {
+  return alias == Alias::kView || alias == Alias::kPieces;
+}
 
 // Where the contents of a value without producer come from.
 struct InitialValue {
@@ -96,8 +104,17 @@ struct Op {
   bool operator==(const Op&) const = default;
 };
 
+// Where a storage lies in a whole.
+struct Piece {
+  StorageId storage;
+  sym::Expr offset_bytes;
+  bool operator==(const Piece&) const = default;
+};
+
 struct Storage {
-  ValueId root;  // the value that brought it (alias kOwn)
+  ValueId root;  // the value that brought it (alias kOwn or kPieces)
+  // Of a whole, which occupies no memory of its own: by rising offset, none of them a whole itself.
+  std::vector<Piece> pieces;
   bool operator==(const Storage&) const = default;
 };
 
@@ -118,6 +135,8 @@ class Graph {
   const Op& op(OpId id) const { return ops_[id]; }
   const Value& value(ValueId id) const { return values_[id]; }
   const Storage& storage(StorageId id) const { return storages_[id]; }
+  // What occupies memory for a value: its storage, or the pieces of it.
+  std::vector<Piece> memory_of(ValueId id) const;
   // The ops that read a value, ascending, each once.
   std::span<const OpId> readers(ValueId id) const { return readers_[id]; }
   // All values in a storage, ascending: root, views, later versions.
@@ -146,6 +165,8 @@ class Graph {
   bool operator==(const Graph& other) const;
 
  private:
+  std::vector<Piece> join(std::span<const ValueId> inputs) const;
+
   IdVector<OpId, Op> ops_;
   IdVector<ValueId, Value> values_;
   IdVector<StorageId, Storage> storages_;
@@ -160,8 +181,8 @@ sym::Expr element_count(const Value& value);
 sym::Expr size_bytes(const Value& value);
 
 // The structural check: inputs are made before they are read; views and updates lie inside their
-// storage (where sizes are constant); nobody reads a value after it was overwritten; names are
-// unique; dims are not negative. Error: kInput.
+// storage (where sizes are constant); nobody reads a value after it was overwritten; pieces are
+// what Alias says; names are unique; dims are not negative. Error: kInput.
 Status check(const Graph& graph);
 
 // The symbols that occur in any dim, sorted.

@@ -29,7 +29,7 @@
 namespace lowtide::ir {
 namespace {
 
-constexpr std::array<std::string_view, 3> kAliasWords = {"own", "view", "update"};
+constexpr std::array<std::string_view, 4> kAliasWords = {"own", "view", "update", "pieces"};
 constexpr std::array<std::string_view, 5> kInitialWords = {"fed", "seeded", "zero", "inline",
                                                            "external"};
 
@@ -136,7 +136,7 @@ class Printer {
       out_ += "  out ";
       type(value);
       line(" {}", kAliasWords[static_cast<size_t>(value.alias)]);
-      if (value.alias != Alias::kOwn)
+      if (value.alias == Alias::kView || value.alias == Alias::kUpdate)
         line(" v{} {}", value.base.index(), list({value.offset_bytes}));
       tail(value);
     }
@@ -464,7 +464,10 @@ class Reader {
     if (!op_) return line.fail("an op before its outputs");
     LT_ASSIGN(Value value, read_type(line));
     LT_ASSIGN(value.alias, line.one_of<Alias>(kAliasWords));
-    if (value.alias != Alias::kOwn) {
+    if (value.alias == Alias::kPieces &&
+        std::find(op_->inputs.begin(), op_->inputs.end(), ValueId::none()) != op_->inputs.end())
+      return line.fail("no absent input of an op that joins pieces");
+    if (value.alias == Alias::kView || value.alias == Alias::kUpdate) {
       LT_ASSIGN(const size_t base, line.id('v', graph_.value_count()));
       value.base = ValueId(base);
       if (std::find(op_->inputs.begin(), op_->inputs.end(), value.base) == op_->inputs.end())

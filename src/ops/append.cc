@@ -77,7 +77,9 @@ Result<ir::OpId> append(ir::Graph& graph, std::string_view kind, std::vector<ir:
     value.layout = std::move(type.type.layout);
     value.alias = type.alias;
     value.category = options.category;
-    if (type.alias != ir::Alias::kOwn) {
+    if (type.alias == ir::Alias::kPieces) {
+      value.category = graph.value(op.inputs[0]).category;
+    } else if (type.alias != ir::Alias::kOwn) {
       value.base = op.inputs[static_cast<size_t>(type.base_input)];
       const ir::Value& base = graph.value(value.base);
       value.offset_bytes = base.offset_bytes + type.offset_bytes;
@@ -98,13 +100,18 @@ Category own_category(const ir::Op& op, const ir::Value& output) {
   return op.phase == Phase::kForward ? Category::kActivation : Category::kTemporary;
 }
 
-// What an update reads as a gradient is one down to the storage that it lies in.
+// What an update reads as a gradient is one down to the storage, or the pieces, that it lies in.
 void mark_gradient(ir::Graph& graph, ir::ValueId id) {
-  while (id.valid()) {
-    const ir::Value& value = graph.value(id);
-    if (!value.producer.valid() || graph.op(value.producer).phase != Phase::kBackward) return;
-    graph.set_category(id, Category::kGradient);
-    id = value.alias == ir::Alias::kView ? value.base : ir::ValueId::none();
+  std::vector<ir::ValueId> open = {id};
+  while (!open.empty()) {
+    const ir::ValueId next = open.back();
+    open.pop_back();
+    const ir::Value& value = graph.value(next);
+    if (!value.producer.valid() || graph.op(value.producer).phase != Phase::kBackward) continue;
+    graph.set_category(next, Category::kGradient);
+    if (value.alias == ir::Alias::kView) open.push_back(value.base);
+    const auto& inputs = graph.op(value.producer).inputs;
+    if (value.alias == ir::Alias::kPieces) open.insert(open.end(), inputs.begin(), inputs.end());
   }
 }
 

@@ -32,6 +32,21 @@ std::optional<Expr> contiguous_begin(const Type& input, const OperandIndex& inde
   return begin;
 }
 
+// Elements of pieces follow one another in the whole if every dimension outside of the one along
+// which they are joined has one element.
+Status check_pieces(const Instance& instance, const Type& whole) {
+  const auto axis = static_cast<size_t>(int_attr(instance, "axis").value_or(0));
+  for (const size_t d : order_of(whole.layout, whole.dims.size())) {
+    if (d == axis) return {};
+    if (!(whole.dims[d] == Expr(1)))
+      return error(ErrorCode::kInput,
+                   fmt::format("{}: axis {} of {} is not the outermost one in memory; Concat joins "
+                               "along any",
+                               instance.kind, axis, print(whole.dims)));
+  }
+  return {};
+}
+
 void set_alias(const Bound& bound, const Instance& instance, std::vector<OutputType>& outputs) {
   for (const auto& [input, output] : parse_pairs(bound.row->updates)) {
     if (static_cast<size_t>(output) >= outputs.size()) continue;
@@ -40,6 +55,10 @@ void set_alias(const Bound& bound, const Instance& instance, std::vector<OutputT
   }
   if (bound.row->view == ViewRule::kNone) return;
   OutputType& view = outputs[0];
+  if (bound.row->view == ViewRule::kPieces) {
+    view.alias = ir::Alias::kPieces;
+    return;
+  }
   if (bound.row->view == ViewRule::kWhenContiguous) {
     const Type& input = *instance.inputs[0];
     const auto begin = contiguous_begin(input, *bound.signature.inputs[0], view.type.dims);
@@ -65,6 +84,8 @@ Result<std::vector<OutputType>> outputs_of(const Bound& bound, const Instance& i
     outputs[i].type = {types[i], dims_of(bound.signature, bound.signature.outputs[i]),
                        std::move(layouts[i])};
   }
+  if (bound.row->view == ViewRule::kPieces)
+    LT_RETURN_IF_ERROR(check_pieces(instance, outputs[0].type));
   set_alias(bound, instance, outputs);
   for (OutputType& output : outputs)
     if (output.alias == ir::Alias::kUpdate) {

@@ -67,7 +67,7 @@ std::string_view free_layout_attr(const Row& row, size_t output);
 struct OutputType {
   Type type;
   ir::Alias alias = ir::Alias::kOwn;
-  int base_input = -1;     // for kView and kUpdate
+  int base_input = -1;     // for kView and kUpdate; kPieces joins all inputs
   sym::Expr offset_bytes;  // for kView: where it starts in base_input's bytes
 };
 

@@ -163,6 +163,7 @@ void add_movements(std::vector<Case>& cases) {
   cases.push_back(
       {"Pad", {{"begins", D{1, 0}}, {"ends", D{0, 1}}}, "f32[2,2]", "f32[3,3]", 0, 16, 36});
   cases.push_back({"Concat", {{"axis", int64_t{1}}}, "f32[2,3] f32[2,1]", "f32[2,4]", 0, 32, 32});
+  cases.push_back({"Join", {{"axis", int64_t{1}}}, "f32[1,3] f32[1,2]", "f32[1,5]", 0, 0, 0});
   cases.push_back({"Expand", {{"shape", D{2, 3}}}, "f32[3]", "f32[2,3]", 0, 12, 24});
   cases.push_back({"Gather", {{"axis", int64_t{0}}}, "f32[10,4] i64[3]", "f32[3,4]", 0, 72, 48});
   cases.push_back({"GatherGrad",

@@ -264,8 +264,13 @@ void draw_pad(RandomInstance& made, const ir::Dims& dims, Rng& rng) {
   made.attrs = {{"begins", begins}, {"ends", ends}, {"value", 0.5}};
 }
 
-void draw_concat(RandomInstance& made, const ir::Dims& dims, Rng& rng) {
+// Pieces can be joined along the outermost dimension that has more than one element.
+void draw_concat(RandomInstance& made, ir::Dims dims, Rng& rng) {
   const size_t axis = rng.below(dims.size());
+  if (made.kind == "Join") {
+    std::fill(dims.begin(), dims.begin() + static_cast<long>(axis), sym::Expr(1));
+    made.inputs = {Type{DType::kF32, dims, {}}};
+  }
   made.attrs["axis"] = static_cast<int64_t>(axis);
   for (int64_t more = rng.between(0, 2); more > 0; --more) {
     ir::Dims other = dims;
@@ -308,7 +313,7 @@ void draw_rearrangement(RandomInstance& made, Rng& rng) {
     draw_roi_align(made, rng);
   } else if (made.kind.starts_with("PadRepeat")) {
     draw_pad_repeat(made, dims, rng);
-  } else if (made.kind == "Concat") {
+  } else if (made.kind == "Concat" || made.kind == "Join") {
     draw_concat(made, dims, rng);
   } else if (made.kind == "Expand") {
     ir::Dims from = dims;

@@ -12,7 +12,7 @@
 
 namespace lowtide::ops {
 
-enum class ViewRule : uint8_t { kNone, kAlways, kWhenContiguous };
+enum class ViewRule : uint8_t { kNone, kAlways, kWhenContiguous, kPieces };
 
 // What a part of the op needs beyond slices, pads and sizes.
 enum class PartRule : uint8_t {

@@ -238,12 +238,12 @@ Result<Signature> pad_axes(const Instance& instance) {
 
 Result<Signature> concat_axes(const Instance& instance) {
   if (instance.inputs.empty() || !instance.inputs[0])
-    return error(ErrorCode::kInput, "Concat: wanted at least one input");
+    return error(ErrorCode::kInput, fmt::format("{}: wanted at least one input", instance.kind));
   const size_t rank = instance.inputs[0]->dims.size();
   LT_ASSIGN(const int64_t along, int_attr(instance, "axis"));
   if (along < 0 || along >= static_cast<int64_t>(rank))
     return error(ErrorCode::kInput,
-                 fmt::format("Concat: axis = {} is outside of rank {}", along, rank));
+                 fmt::format("{}: axis = {} is outside of rank {}", instance.kind, along, rank));
   Signature signature;
   signature.outputs.emplace_back();
   for (size_t d = 0; d < rank; ++d) {
@@ -254,8 +254,8 @@ Result<Signature> concat_axes(const Instance& instance) {
   }
   for (size_t i = 0; i < instance.inputs.size(); ++i) {
     if (!instance.inputs[i] || instance.inputs[i]->dims.size() != rank)
-      return error(ErrorCode::kInput,
-                   fmt::format("Concat: input {} must be given and have rank {}", i, rank));
+      return error(ErrorCode::kInput, fmt::format("{}: input {} must be given and have rank {}",
+                                                  instance.kind, i, rank));
     OperandIndex operand = signature.outputs[0];
     DimIndex& joined = operand[static_cast<size_t>(along)];
     joined.form = LinkKind::kDirect;
@@ -334,6 +334,13 @@ void add_rearrangements(std::vector<Row>& rows) {
                   .layouts = "x -> x",
                   .attrs = "axis:int",
                   .traits = {.carries = true, .gradient = "Concat"}});
+  rows.push_back({.kind = "Join",
+                  .compute = concat_axes,
+                  .types = "U -> U",
+                  .layouts = "x -> x",
+                  .attrs = "axis:int",
+                  .view = ViewRule::kPieces,
+                  .traits = {.carries = true}});
   rows.push_back({.kind = "Expand",
                   .compute = expand_axes,
                   .types = "U -> U",

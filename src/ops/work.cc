@@ -62,7 +62,7 @@ Result<Work> work(const Instance& instance) {
     const auto i = static_cast<size_t>(added);
     if (i < instance.inputs.size() && instance.inputs[i]) total.flops = total.flops + results;
   }
-  if (!outputs.empty() && outputs[0].alias == ir::Alias::kView) return total;
+  if (!outputs.empty() && ir::is_view(outputs[0].alias)) return total;
   for (size_t i = 0; i < instance.inputs.size(); ++i)
     if (instance.inputs[i])
       total.bytes_read = total.bytes_read + bytes_read(bound, instance, i, results);

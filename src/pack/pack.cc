@@ -21,6 +21,7 @@
 #include "pack/list_order.h"
 #include "pack/portfolio.h"
 #include "pack/stop_signal.h"
+#include "pack/tied.h"
 
 namespace lowtide::pack {
 namespace {
@@ -292,6 +293,7 @@ int64_t units_in(double seconds) {
 plan::PackOutcome solve(const plan::PackProblem& problem, const PackOptions& options) {
   LT_CHECK(plan::check(problem).has_value(),
            "pack::solve needs a problem that plan::check accepts");
+  if (has_ties(problem)) return solve_tied(problem, options);
   const WorkBudget clock(0);
   const Instance instance =
       make_instance(problem, {.gcd_scaling = options.gcd_scaling, .partition = options.partition});

@@ -47,6 +47,83 @@ void add_slots(const plan::ScheduleProblem& problem, const plan::SequenceProfile
       view.slot_of_resident[slot.resident] = add(slot, problem.residents[slot.resident]);
 }
 
+// Ties buffers: union-find with distances.
+class Ties {
+ public:
+  explicit Ties(plan::PackProblem& problem)
+      : problem_(problem), group_(problem.buffers.size()), members_(problem.buffers.size()) {
+    for (BufferId b : group_.ids()) {
+      group_[b] = b;
+      members_[b] = {b};
+    }
+    at_ = IdVector<BufferId, int64_t>(problem.buffers.size(), 0);
+  }
+
+  // second lies `distance` bytes above first. False: they are tied otherwise already.
+  bool tie(BufferId first, BufferId second, int64_t distance) {
+    const BufferId group = group_[first], old = group_[second];
+    const int64_t shift = at_[first] + distance - at_[second];
+    if (group == old) return shift == 0;
+    for (BufferId member : members_[old]) {
+      at_[member] += shift;
+      group_[member] = group;
+      members_[group].push_back(member);
+    }
+    members_[old].clear();
+    return true;
+  }
+
+  void write() {
+    int32_t groups = 0;
+    for (BufferId name : group_.ids()) {
+      const std::vector<BufferId>& members = members_[name];
+      if (members.size() < 2) continue;
+      int64_t lowest = at_[members[0]];
+      for (BufferId member : members) lowest = std::min(lowest, at_[member]);
+      for (BufferId member : members)
+        problem_.buffers[member].tie = plan::Tie{groups, at_[member] - lowest};
+      ++groups;
+    }
+  }
+
+ private:
+  plan::PackProblem& problem_;
+  IdVector<BufferId, BufferId> group_;
+  IdVector<BufferId, std::vector<BufferId>> members_;
+  IdVector<BufferId, int64_t> at_;
+};
+
+// Ties the buffers in which the pieces of a whole lie whenever it is read, and at the end where it
+// is a result.
+void add_ties(const analysis::ScheduleView& view, std::span<const SchedAction> sequence,
+              const plan::SequenceProfile& profile, BufferView& result) {
+  if (view.wholes.empty()) return;
+  IdVector<plan::SchedOpId, std::vector<size_t>> read_by(view.problem.ops.size());
+  for (size_t w = 0; w < view.wholes.size(); ++w)
+    for (plan::SchedOpId reader : view.wholes[w].readers) read_by[reader].push_back(w);
+  Ties ties(result.problem);
+  IdVector<SchedValueId, BufferId> now(view.problem.values.size());
+  const auto tie = [&](const analysis::Whole& whole) {
+    const analysis::Whole::Piece& first = whole.pieces.front();
+    for (const analysis::Whole::Piece& piece : whole.pieces)
+      if (!ties.tie(now[first.value], now[piece.value], piece.offset_bytes - first.offset_bytes))
+        result.clash = view.problem.values[piece.value].name;
+  };
+  size_t born = 0;
+  for (size_t at = 0; at < sequence.size(); ++at) {
+    if (sequence[at].kind == SchedAction::Kind::kRun)
+      for (size_t w : read_by[sequence[at].op]) tie(view.wholes[w]);
+    for (; born < profile.instances.size() && profile.instances[born].birth == at; ++born)
+      if (profile.instances[born].value.valid())
+        now[profile.instances[born].value] = result.of_instance[born];
+  }
+  for (const analysis::Whole& whole : view.wholes)
+    if (whole.is_output) tie(whole);
+  ties.write();
+  if (const Status checked = plan::check(result.problem); !checked)
+    result.clash = checked.error().message;
+}
+
 }  // namespace
 
 BufferView make_buffer_view(const analysis::ScheduleView& view,
@@ -78,6 +155,7 @@ BufferView make_buffer_view(const analysis::ScheduleView& view,
         {op.name + "/workspace", Interval{now, now + 1}, op.workspace_bytes, 1, std::nullopt});
   }
   add_slots(problem, profile, result);
+  add_ties(view, sequence, profile, result);
   return result;
 }
 

@@ -16,6 +16,7 @@
 #include "plan/schedule_simulator.h"
 #include "plan/schedule_text.h"
 #include "rewrite/layouts.h"
+#include "rewrite/pieces.h"
 #include "rewrite/types.h"
 
 namespace lowtide::pipeline {
@@ -85,6 +86,12 @@ Result<Prepared> pose(const ir::Graph& forward, const OptimizeOptions& options) 
               rewrite::choose_layouts(ready.graph, *options.kernels));
     ready.graph = std::move(layouts.graph);
     stage.done("layouts");
+  }
+  if (options.pieces) {
+    LT_ASSIGN(rewrite::PiecesReport pieces,
+              rewrite::join_pieces(ready.graph, options.device.alignment_bytes));
+    if (pieces.changed()) ready.graph = std::move(pieces.graph);
+    stage.done("pieces");
   }
   LT_ASSIGN(ready.costs, op_costs(ready.graph, options, ready.coverage));
   std::vector<plan::Link> links;

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/check.h"
+
 namespace lowtide::pipeline {
 namespace {
 
@@ -17,6 +19,18 @@ int64_t staying_bytes(const plan::ScheduleProblem& problem, const BufferView& bu
   for (plan::SchedResidentId r : problem.residents.ids())
     if (buffers.slot_of_resident[r].valid()) bytes -= problem.residents[r].bytes;
   return bytes;
+}
+
+// The problem in which no piece takes over a buffer. Then a piece is alone in its buffer, two stays
+// of it may have one place, and ties never clash.
+plan::ScheduleProblem pieces_apart(const analysis::ScheduleView& view) {
+  plan::ScheduleProblem problem = view.problem;
+  IdVector<plan::SchedValueId, char> is_piece(problem.values.size(), 0);
+  for (const analysis::Whole& whole : view.wholes)
+    for (const analysis::Whole::Piece& piece : whole.pieces) is_piece[piece.value] = 1;
+  std::erase_if(problem.in_place,
+                [&](const plan::InPlacePair& pair) { return is_piece[pair.output] != 0; });
+  return problem;
 }
 
 // Where it is proven that nothing fits the capacity, as low as it gets.
@@ -38,6 +52,11 @@ Result<Solution> pack_schedule(const analysis::ScheduleView& view,
   Solution solution;
   LT_ASSIGN(solution.profile, plan::simulate_sequence(view.problem, sequence));
   solution.buffers = make_buffer_view(view, sequence, solution.profile);
+  if (!solution.buffers.clash.empty()) {
+    LT_ASSIGN(solution.profile, plan::simulate_sequence(pieces_apart(view), sequence));
+    solution.buffers = make_buffer_view(view, sequence, solution.profile);
+    LT_CHECK(solution.buffers.clash.empty(), solution.buffers.clash);
+  }
   const int64_t staying = staying_bytes(view.problem, solution.buffers);
   std::optional<int64_t> capacity;
   if (budget_bytes) capacity = std::max<int64_t>(0, *budget_bytes - staying);

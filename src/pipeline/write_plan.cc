@@ -65,7 +65,9 @@ class Writer {
       const ir::Value& root = graph_.value(graph_.storage(id).root);
       plan::PlanStorage out;
       out.root = plan_id(graph_.storage(id).root);
-      out.bytes = align_up(*ir::size_bytes(root).constant(), in_.alignment_bytes);
+      out.bytes = root.alias == ir::Alias::kPieces
+                      ? 0
+                      : align_up(*ir::size_bytes(root).constant(), in_.alignment_bytes);
       out.category = root.category;
       out.resident = !root.producer.valid();
       plan_.storages.push_back(out);
@@ -138,8 +140,10 @@ plan::BoundCertificate write_certificate(const ir::Graph& graph, const analysis:
   for (SchedOpId op : cut.prefix) ran[view.op[op]] = 1;
   for (ir::OpId id : graph.ops()) {
     if (!analysis::is_view_op(graph, id)) continue;
-    const ir::OpId made = analysis::version_producer(graph, graph.op(id).outputs[0]);
-    ran[id] = !made.valid() || ran[made];
+    ran[id] = 1;
+    for (ir::ValueId input : graph.op(id).inputs)
+      if (input.valid() && graph.value(input).producer.valid())
+        ran[id] &= ran[graph.value(input).producer];
   }
   plan::BoundCertificate certificate;
   certificate.op = plan_id(view.op[cut.op]);

@@ -29,7 +29,9 @@ class StepWriter {
         holding_of_(graph_.storage_count(), kNone),
         taken_over_(in.profile.instances.size(), 0),
         ends_at_(in.sequence.size()),
-        views_after_(graph_.op_count()) {
+        views_after_(graph_.op_count()),
+        made_at_(graph_.op_count(), kNever),
+        joined_at_(graph_.op_count(), kNever) {
     for (SchedValueId v : problem_.values.ids()) {
       holdings_[v.index()].storage = plan_id(in.view.storage[v]);
       holding_of_[in.view.storage[v]] = v.index();
@@ -60,11 +62,14 @@ class StepWriter {
         add(Step::Kind::kFree, holdings_[holding_of(in_.profile.instances[ended])].storage);
     }
     for (Holding& holding : holdings_) wait(holding);
+    for (ir::ValueId value : graph_.values())
+      if (graph_.value(value).is_output) join(value);
     return std::move(steps_);
   }
 
  private:
   static constexpr size_t kNone = SIZE_MAX;
+  static constexpr int64_t kNever = -1;
   struct Holding {
     PlanStorageId storage{};
     size_t instance = kNone;
@@ -109,10 +114,12 @@ class StepWriter {
   }
 
   // Views by the op after which they run; those of residents come first, or with their first load.
+  // Views on pieces run where somebody reads them (join).
   void write_first_views() {
     for (ir::OpId id : graph_.ops()) {
       if (!analysis::is_view_op(graph_, id)) continue;
       const ir::ValueId view = graph_.op(id).outputs[0];
+      if (on_pieces(view)) continue;
       const ir::OpId made = analysis::version_producer(graph_, view);
       const size_t holding = holding_of_[graph_.value(view).storage];
       if (made.valid())
@@ -127,8 +134,30 @@ class StepWriter {
   void write_run(SchedOpId op) {
     for (size_t holding : reads_[op])
       if (!holdings_[holding].leaving) wait(holdings_[holding]);
+    for (ir::ValueId input : graph_.op(in_.view.op[op]).inputs)
+      if (input.valid()) join(input);
     add_compute(in_.view.op[op], in_.buffers.of_workspace[at_]);
+    made_at_[in_.view.op[op]] = static_cast<int64_t>(at_);
     for (ir::OpId view : views_after_[in_.view.op[op]]) add_compute(view, BufferId::none());
+  }
+
+  bool on_pieces(ir::ValueId value) const {
+    return !graph_.storage(graph_.value(value).storage).pieces.empty();
+  }
+
+  // Runs the views from the pieces to this value that did not run since a piece was made.
+  // NOLINTNEXTLINE(misc-no-recursion): once per view between a piece and the value
+  void join(ir::ValueId value) {
+    if (!on_pieces(value)) return;
+    int64_t since = kNever;
+    for (const ir::Piece& piece : graph_.memory_of(value))
+      since = std::max(since, made_at_[graph_.value(graph_.storage(piece.storage).root).producer]);
+    const ir::OpId maker = graph_.value(value).producer;
+    if (joined_at_[maker] > since) return;
+    for (ir::ValueId input : graph_.op(maker).inputs)
+      if (input.valid()) join(input);
+    add_compute(maker, BufferId::none());
+    joined_at_[maker] = static_cast<int64_t>(at_);
   }
 
   void write_move(const SchedAction& action, size_t born) {
@@ -197,6 +226,7 @@ class StepWriter {
   std::vector<char> taken_over_;              // by instance
   std::vector<std::vector<size_t>> ends_at_;  // instances to free, by position
   IdVector<ir::OpId, std::vector<ir::OpId>> views_after_;
+  IdVector<ir::OpId, int64_t> made_at_, joined_at_;  // where an op, or a view on pieces, ran last
   size_t at_ = 0, next_ = 0;
   std::vector<Step> steps_;
 };

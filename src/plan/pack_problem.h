@@ -1,6 +1,8 @@
 // PackProblem: which buffer lies where in one arena, as plain data (dynamic storage allocation;
 // MODeL section 4, minimalloc). Two buffers whose lives overlap in time must not overlap in
 // address. Both axes are half-open.
+//
+// Tied buffers lie at fixed distances: pieces of one tensor, which somebody reads as a whole.
 #pragma once
 
 #include <cstdint>
@@ -18,12 +20,20 @@ namespace lowtide::plan {
 struct BufferTag;
 using BufferId = Id<BufferTag>;
 
+// Buffers of one group: offset - at is the same for all of them.
+struct Tie {
+  int32_t group = 0;
+  int64_t at = 0;  // bytes, >= 0
+  bool operator==(const Tie&) const = default;
+};
+
 struct Buffer {
   std::string name;                     // the id column of the CSV form; for people
   Interval live;                        // [first step, one past the last step); never empty
   int64_t size_bytes = 0;               // >= 0
   int64_t alignment_bytes = 1;          // the offset is a multiple of this
   std::optional<int64_t> fixed_offset;  // where it must lie, if somebody else decided
+  std::optional<Tie> tie = std::nullopt;
   bool operator==(const Buffer&) const = default;
 };
 
@@ -41,8 +51,9 @@ struct PackOutcome {
   SolveWork work;
 };
 
-// Checks lives, sizes, alignments (> 0), fixed offsets; sums at most kMaxBytes. Error: kInput,
-// naming the buffer.
+// Checks lives, sizes, alignments (> 0), fixed offsets; sums at most kMaxBytes; that tied buffers
+// have bytes and no fixed offset, that their distances keep the alignments and that they never overlap.
+// Error: kInput, naming the buffer.
 Status check(const PackProblem& problem);
 
 // The largest sum of sizes alive at one time: every packing is at least this high. O(n log n).

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <limits>
 #include <optional>
 #include <unordered_map>
 #include <unordered_set>
@@ -19,9 +20,9 @@
 namespace lowtide::plan {
 namespace {
 
-enum Column : size_t { kId, kLower, kUpper, kSize, kAlignment, kOffset, kColumns };
-constexpr std::array<std::string_view, kColumns> kNames = {"id",   "lower",     "upper",
-                                                           "size", "alignment", "offset"};
+enum Column : size_t { kId, kLower, kUpper, kSize, kAlignment, kOffset, kGroup, kAt, kColumns };
+constexpr std::array<std::string_view, kColumns> kNames = {"id",        "lower",  "upper", "size",
+                                                           "alignment", "offset", "group", "at"};
 constexpr size_t kRequired = 4;  // the first four
 
 std::string_view trimmed(std::string_view s) {
@@ -118,9 +119,8 @@ Result<Header> read_header(const std::vector<std::string>& cells, const Records&
   for (size_t k = 0; k < cells.size(); ++k) {
     const auto known = std::find(kNames.begin(), kNames.end(), cells[k]);
     if (known == kNames.end())
-      return records.fail(
-          fmt::format("unknown column '{}'; known are id, lower, upper, size, alignment, offset",
-                      shown(cells[k])));
+      return records.fail(fmt::format("unknown column '{}'; known are {}", shown(cells[k]),
+                                      fmt::join(kNames, ", ")));
     auto& place = header.place[static_cast<size_t>(known - kNames.begin())];
     if (place) return records.fail(fmt::format("column '{}' comes twice", *known));
     place = k;
@@ -173,6 +173,16 @@ Result<Buffer> read_row(const std::vector<std::string>& cells, const Header& hea
   }
   if (!cell(kOffset).empty()) {
     LT_ASSIGN(b.fixed_offset, read_number(cell(kOffset), kOffset, records));
+  }
+  if (cell(kGroup).empty() != cell(kAt).empty())
+    return records.fail("group and at stand together, one of them is empty");
+  if (!cell(kGroup).empty()) {
+    LT_ASSIGN(const int64_t group, read_number(cell(kGroup), kGroup, records));
+    if (group < 0 || group > std::numeric_limits<int32_t>::max())
+      return records.fail(fmt::format("group {} is not from 0 to 2^31 - 1", group));
+    Tie tie{static_cast<int32_t>(group), 0};
+    LT_ASSIGN(tie.at, read_number(cell(kAt), kAt, records));
+    b.tie = tie;
   }
   LT_RETURN_IF_ERROR(check_row(b, records));
   return b;
@@ -234,14 +244,16 @@ Result<PackProblem> parse_pack_csv(std::string_view text, std::string_view origi
 std::string print_pack_csv(const PackProblem& problem, const IdVector<BufferId, int64_t>* offsets) {
   LT_CHECK(offsets == nullptr || offsets->size() == problem.buffers.size(),
            "one offset per buffer");
-  bool alignments = false, fixed = false;
+  bool alignments = false, fixed = false, ties = false;
   for (const Buffer& b : problem.buffers) {
     alignments = alignments || b.alignment_bytes != 1;
     fixed = fixed || b.fixed_offset.has_value();
+    ties = ties || b.tie.has_value();
   }
   std::string out = "id,lower,upper,size";
   if (alignments) out += ",alignment";
   if (fixed || offsets != nullptr) out += ",offset";
+  if (ties) out += ",group,at";
   out += '\n';
   UniqueNames names(problem);
   for (BufferId id : problem.buffers.ids()) {
@@ -254,6 +266,7 @@ std::string print_pack_csv(const PackProblem& problem, const IdVector<BufferId, 
     } else if (fixed) {
       out += b.fixed_offset ? fmt::format(",{}", *b.fixed_offset) : ",";
     }
+    if (ties) out += b.tie ? fmt::format(",{},{}", b.tie->group, b.tie->at) : ",,";
     out += '\n';
   }
   return out;

@@ -1,5 +1,6 @@
 #include "plan/plan.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "plan/tick_scale.h"
@@ -23,6 +24,41 @@ bool is_fastest(const Plan& plan) {
   for (const Step& step : plan.steps)
     if (step.kind == Step::Kind::kCompute) ticks += scale.down(plan.ops[step.op].predicted_seconds);
   return ticks <= plan.claims.lower_bound_ticks;
+}
+
+IdVector<PlanStorageId, std::vector<PlanPiece>> pieces_of(const Plan& plan) {
+  IdVector<PlanStorageId, std::vector<PlanPiece>> pieces(plan.storages.size());
+  for (const PlanOp& op : plan.ops)
+    for (PlanValueId output : op.outputs) {
+      if (plan.values[output].alias != PlanAlias::kPieces) continue;
+      std::vector<PlanPiece>& whole = pieces[plan.values[output].storage];
+      int64_t offset = 0;
+      for (PlanValueId input : op.inputs) {
+        const PlanValue& value = plan.values[input];
+        if (pieces[value.storage].empty()) whole.push_back({value.storage, offset});
+        for (const PlanPiece& inner : pieces[value.storage])
+          whole.push_back({inner.storage, offset + inner.offset_bytes});
+        offset += size_bytes(value.type);
+      }
+    }
+  return pieces;
+}
+
+IdVector<PlanStorageId, std::vector<PlanStorageId>> memory_of(const Plan& plan) {
+  const auto pieces = pieces_of(plan);
+  IdVector<PlanStorageId, std::vector<PlanStorageId>> memory(plan.storages.size());
+  for (PlanStorageId s : plan.storages.ids()) {
+    for (const PlanPiece& piece : pieces[s]) memory[s].push_back(piece.storage);
+    if (pieces[s].empty()) memory[s] = {s};
+  }
+  return memory;
+}
+
+bool only_views(const Plan& plan, PlanOpId op) {
+  const std::vector<PlanValueId>& outputs = plan.ops[op].outputs;
+  return !outputs.empty() && std::all_of(outputs.begin(), outputs.end(), [&](PlanValueId v) {
+    return is_view(plan.values[v].alias);
+  });
 }
 
 OpDesc describe(const Plan& plan, PlanOpId id) {

@@ -11,6 +11,11 @@
 // (Placement::reuses: same address, same bytes, a dying input of that op). A storage has one stay
 // at a time. While a compute step runs it may also use its workspace.
 //
+// Pieces. A value of alias kPieces is a *whole*: the storages of its producer's inputs, one behind
+// the other. Its own storage has no bytes and no stay. While an op runs that makes or reads it
+// (or a view of it), and at the end where it is a result, the stays of all pieces lie at the distances that their
+// sizes ask for; at other times each piece comes and goes by itself.
+//
 // Reruns. An op may run several times if its kind may (op table: recomputable). Every run makes all
 // of its outputs anew, at addresses of its own; their earlier stays have ended by then. A value is
 // what the last run made: who reads a version must find its storage showing that version. Ops that
@@ -44,7 +49,11 @@ using PlanOpId = Id<PlanOpTag>;
 using PlanValueId = Id<PlanValueTag>;
 using PlanStorageId = Id<PlanStorageTag>;
 
-enum class PlanAlias : uint8_t { kOwn, kView, kUpdate };
+enum class PlanAlias : uint8_t { kOwn, kView, kUpdate, kPieces };
+// Whether a value of this alias is made without computing anything.
+constexpr bool is_view(PlanAlias alias) {
+  return alias == PlanAlias::kView || alias == PlanAlias::kPieces;
+}
 
 // See ir::InitialValue.
 struct PlanInitial {
@@ -74,7 +83,7 @@ struct PlanValue {
 
 struct PlanStorage {
   PlanValueId root{};
-  int64_t bytes = 0;  // rounded up to the plan's alignment
+  int64_t bytes = 0;  // rounded up to the plan's alignment; 0 of a whole
   Category category = Category::kActivation;
   bool resident = false;
   bool home_slow = false;  // resident only: between steps it lies in its slot, not in the arena
@@ -255,11 +264,26 @@ struct Plan {
   bool operator==(const Plan&) const = default;
 };
 
+// A storage in memory that is part of a whole, and where it begins in it.
+struct PlanPiece {
+  PlanStorageId storage{};
+  int64_t offset_bytes = 0;
+  bool operator==(const PlanPiece&) const = default;
+};
+
+// By storage: of a whole its pieces by rising offset, none of them a whole itself; of others nothing.
+IdVector<PlanStorageId, std::vector<PlanPiece>> pieces_of(const Plan& plan);
+// By storage: what occupies memory for it, its pieces or itself.
+IdVector<PlanStorageId, std::vector<PlanStorageId>> memory_of(const Plan& plan);
+
 // Whether some op runs more than once or something is stored or loaded.
 bool reruns_or_moves(const Plan& plan);
 
 // Whether the claimed bound on the time is what the steps take, in ticks: no schedule is faster.
 bool is_fastest(const Plan& plan);
+
+// Whether all outputs of the op are views: nothing is computed.
+bool only_views(const Plan& plan, PlanOpId op);
 
 // The op with its operands' types, as kernels want it.
 OpDesc describe(const Plan& plan, PlanOpId op);

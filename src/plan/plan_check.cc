@@ -17,6 +17,8 @@ namespace {
 constexpr int64_t kMaxMultiplier = int64_t{1} << 31;
 constexpr int64_t kMostUnitTicks = int64_t{1} << 16;
 constexpr size_t kMostNodes = 20'000;
+// Of all wholes together.
+constexpr size_t kMostPieces = size_t{1} << 24;
 
 constexpr int64_t kMaxAlignment = int64_t{1} << 30;
 
@@ -52,6 +54,7 @@ class Checker {
       LT_RETURN_IF_ERROR(check_storage(plan_.storages[s], s));
     for (PlanOpId o : plan_.ops.ids()) LT_RETURN_IF_ERROR(check_op(plan_.ops[o], o));
     LT_RETURN_IF_ERROR(check_outputs());
+    LT_RETURN_IF_ERROR(check_wholes());
     LT_RETURN_IF_ERROR(check_names());
     LT_RETURN_IF_ERROR(check_bindings());
     for (size_t i = 0; i < plan_.steps.size(); ++i)
@@ -122,7 +125,9 @@ class Checker {
     if (!is_size(value.initial.offset) || !is_size(value.initial.length))
       return bad("the contents of value '{}' lie at {} and have {} bytes", value.name,
                  value.initial.offset, value.initial.length);
-    if (value.alias == PlanAlias::kOwn) {
+    if (value.alias == PlanAlias::kPieces && !value.producer.valid())
+      return bad("value '{}' is made of pieces by no op", value.name);
+    if (value.alias == PlanAlias::kOwn || value.alias == PlanAlias::kPieces) {
       if (value.base.valid()) return bad("value '{}' owns its storage and has a base", value.name);
       if (plan_.storages[value.storage].root != id)
         return bad("value '{}' owns storage {}, whose root is another", value.name,
@@ -142,8 +147,11 @@ class Checker {
 
   Status check_storage(const PlanStorage& storage, PlanStorageId id) const {
     if (!within(storage.root, plan_.values) || plan_.values[storage.root].storage != id ||
-        plan_.values[storage.root].alias != PlanAlias::kOwn)
+        (plan_.values[storage.root].alias != PlanAlias::kOwn && !is_whole(id)))
       return bad("storage {} has a root that does not own it", id.index());
+    if (is_whole(id) && (storage.bytes != 0 || storage.resident || storage.slow_tier >= 0))
+      return bad("storage {} is made of pieces and has {} bytes or a place of its own", id.index(),
+                 storage.bytes);
     if (!fits(storage.address, storage.bytes) || !fits(storage.slow_address, storage.bytes))
       return bad("storage {} lies at address {}, its slot at {}", id.index(), storage.address,
                  storage.slow_address);
@@ -216,6 +224,44 @@ class Checker {
     return {};
   }
 
+  bool is_whole(PlanStorageId s) const {
+    return plan_.values[plan_.storages[s].root].alias == PlanAlias::kPieces;
+  }
+
+  // No piece is there twice in a whole, so that their number stays within that of the storages.
+  Status check_wholes() const {
+    IdVector<PlanStorageId, std::vector<PlanStorageId>> pieces(plan_.storages.size());
+    size_t all = 0;
+    for (const PlanOp& op : plan_.ops)
+      for (PlanValueId output : op.outputs) {
+        const PlanValue& whole = plan_.values[output];
+        if (whole.alias != PlanAlias::kPieces) continue;
+        std::unordered_set<uint32_t> seen;
+        std::vector<PlanStorageId>& joined = pieces[whole.storage];
+        const auto add = [&](PlanStorageId s) {
+          joined.push_back(s);
+          return seen.insert(static_cast<uint32_t>(s.index())).second;
+        };
+        int64_t bytes = 0;
+        for (PlanValueId input : op.inputs) {
+          if (!input.valid()) return bad("op '{}' joins an absent piece", op.name);
+          const PlanStorageId from = plan_.values[input].storage;
+          bool once = !is_whole(from) ? add(from) : true;
+          for (PlanStorageId s : pieces[from]) once = add(s) && once;
+          const auto sum = checked_add(bytes, size_bytes(plan_.values[input].type));
+          if (!once || !sum || *sum > kMaxBytes)
+            return bad("op '{}' joins '{}' twice, or to more than 2^62 bytes", op.name,
+                       plan_.values[input].name);
+          bytes = *sum;
+        }
+        if (joined.empty()) return bad("op '{}' joins nothing", op.name);
+        all += joined.size();
+        if (all > kMostPieces)
+          return bad("the plan has more than {} pieces of wholes", kMostPieces);
+      }
+    return {};
+  }
+
   Status check_bindings() const {
     for (const auto& [symbol, size] : plan_.bindings)
       if (size < 1 || !is_size(size))
@@ -236,6 +282,9 @@ class Checker {
     if (step.kind == Step::Kind::kCompute) return check_compute(step, index);
     if (!within(step.storage, plan_.storages))
       return bad("step {} frees or moves no storage", index);
+    if (is_whole(step.storage))
+      return bad("step {} frees or moves storage {}, which is made of pieces", index,
+                 step.storage.index());
     if (step.op.valid() || step.workspace_address != 0 || !step.makes.empty())
       return bad("step {} frees or moves a storage and runs an op", index);
     if (step.kind != Step::Kind::kFree && plan_.storages[step.storage].slow_tier < 0)

@@ -13,7 +13,7 @@
 namespace lowtide::plan {
 
 inline constexpr std::string_view kPlanFormat = "lowtide-plan";
-inline constexpr std::array<std::string_view, 3> kAliasWords = {"own", "view", "update"};
+inline constexpr std::array<std::string_view, 4> kAliasWords = {"own", "view", "update", "pieces"};
 inline constexpr std::array<std::string_view, 5> kInitialWords = {"fed", "seeded", "zero", "inline",
                                                                   "external"};
 inline constexpr std::array<std::string_view, 5> kStepWords = {"compute", "free", "store", "load",

@@ -32,9 +32,8 @@ class ModuleFinder {
   PlanStorageId storage_of(PlanValueId v) const { return plan_.values[v].storage; }
 
   bool only_views(const plan::PlanOp& op) const {
-    return std::all_of(op.outputs.begin(), op.outputs.end(), [this](PlanValueId v) {
-      return plan_.values[v].alias == plan::PlanAlias::kView;
-    });
+    return std::all_of(op.outputs.begin(), op.outputs.end(),
+                       [this](PlanValueId v) { return plan::is_view(plan_.values[v].alias); });
   }
 
   void note_layout(const plan::PlanOp& op) {

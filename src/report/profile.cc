@@ -99,7 +99,7 @@ bool makes_memory(const plan::Plan& plan, PlanOpId op) {
   const auto& outputs = plan.ops[op].outputs;
   return outputs.empty() ||
          std::any_of(outputs.begin(), outputs.end(), [&](plan::PlanValueId output) {
-           return plan.values[output].alias != plan::PlanAlias::kView;
+           return !plan::is_view(plan.values[output].alias);
          });
 }
 
@@ -121,15 +121,18 @@ MemoryProfile profile_planned(const plan::Plan& plan) {
 }
 
 MemoryProfile profile_as_given(const plan::Plan& plan) {
+  const auto memory = plan::memory_of(plan);
   IdVector<PlanStorageId, PlanOpId> last(plan.storages.size());
   for (PlanOpId op : plan.ops.ids()) {
     if (!makes_memory(plan, op)) continue;
     for (plan::PlanValueId input : plan.ops[op].inputs)
-      if (input.valid()) last[plan.values[input].storage] = op;
+      if (input.valid())
+        for (PlanStorageId s : memory[plan.values[input].storage]) last[s] = op;
     for (plan::PlanValueId output : plan.ops[op].outputs) last[plan.values[output].storage] = op;
   }
   for (plan::PlanValueId v : plan.values.ids())
-    if (plan.values[v].is_output) last[plan.values[v].storage] = PlanOpId::none();
+    if (plan.values[v].is_output)
+      for (PlanStorageId s : memory[plan.values[v].storage]) last[s] = PlanOpId::none();
   IdVector<PlanOpId, std::vector<PlanStorageId>> dies(plan.ops.size());
   for (PlanStorageId s : plan.storages.ids())
     if (last[s].valid() && !plan.storages[s].resident) dies[last[s]].push_back(s);

@@ -13,6 +13,7 @@ class Replay {
   Replay(const plan::Plan& plan, const std::vector<char>& left_out)
       : plan_(plan),
         left_out_(left_out),
+        memory_(plan::memory_of(plan)),
         births_(plan.storages.size()),
         touches_(plan.storages.size()),
         moves_(plan.storages.size(), 0),
@@ -26,7 +27,8 @@ class Replay {
       if (!left_out_[i]) note(plan_.steps[i], i);
     IdVector<PlanStorageId, char> output(plan_.storages.size(), 0);
     for (const plan::PlanValue& value : plan_.values)
-      if (value.is_output) output[value.storage] = 1;
+      if (value.is_output)
+        for (PlanStorageId s : memory_[value.storage]) output[s] = 1;
     for (PlanStorageId s : plan_.storages.ids()) add_stays(s, output[s]);
     for (size_t i = 0; i < plan_.steps.size(); ++i)
       if (!left_out_[i] && plan_.steps[i].kind == Step::Kind::kCompute) take_over(i);
@@ -38,9 +40,10 @@ class Replay {
     switch (step.kind) {
       case Step::Kind::kCompute: {
         const plan::PlanOp& op = plan_.ops[step.op];
-        if (only_views(op)) return;
+        if (plan::only_views(plan_, step.op)) return;
         for (plan::PlanValueId input : op.inputs)
-          if (input.valid()) touches_[plan_.values[input].storage].push_back(at);
+          if (input.valid())
+            for (PlanStorageId s : memory_[plan_.values[input].storage]) touches_[s].push_back(at);
         for (plan::PlanValueId output : op.outputs)
           touches_[plan_.values[output].storage].push_back(at);
         for (const plan::Placement& made : step.makes) births_[made.storage].push_back(at);
@@ -57,13 +60,6 @@ class Replay {
         if (moves_[step.storage]) touches_[step.storage].push_back(at);
         return;
     }
-  }
-
-  bool only_views(const plan::PlanOp& op) const {
-    return !op.outputs.empty() &&
-           std::all_of(op.outputs.begin(), op.outputs.end(), [this](plan::PlanValueId v) {
-             return plan_.values[v].alias == plan::PlanAlias::kView;
-           });
   }
 
   void add_stays(PlanStorageId s, bool is_output) {
@@ -114,6 +110,7 @@ class Replay {
 
   const plan::Plan& plan_;
   const std::vector<char>& left_out_;
+  const IdVector<PlanStorageId, std::vector<PlanStorageId>> memory_;
   IdVector<PlanStorageId, std::vector<size_t>> births_, touches_;
   IdVector<PlanStorageId, char> moves_;
   std::vector<int64_t> change_;  // of the bytes present, by step

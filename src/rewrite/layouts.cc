@@ -170,7 +170,7 @@ class LayoutPass {
   Result<bool> has_kernel(const ir::Op& op, const ir::Attrs& attrs,
                           const std::vector<ValueId>& inputs, const Layouts& layouts,
                           const std::vector<ops::OutputType>& outputs) const {
-    const auto is_view = [](const ops::OutputType& out) { return out.alias == ir::Alias::kView; };
+    const auto is_view = [](const ops::OutputType& out) { return ir::is_view(out.alias); };
     if (std::all_of(outputs.begin(), outputs.end(), is_view)) return true;
     LT_ASSIGN(plan::OpDesc desc, describe(op, attrs, inputs));
     for (size_t i = 0; i < inputs.size(); ++i)

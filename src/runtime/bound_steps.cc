@@ -51,7 +51,10 @@ bool in_arena_between_steps(const PlanStorage& storage) {
 class Binder {
  public:
   Binder(const Plan& plan, std::byte* arena)
-      : plan_(plan), arena_(arena), states_(plan.storages.size(), State::kAbsent) {
+      : plan_(plan),
+        pieces_(plan::pieces_of(plan)),
+        arena_(arena),
+        states_(plan.storages.size(), State::kAbsent) {
     bound_.places = StoragePlaces(plan.storages.size(), nullptr);
     for (PlanStorageId s : plan.storages.ids()) {
       if (!in_arena_between_steps(plan.storages[s])) continue;
@@ -67,6 +70,9 @@ class Binder {
       to.kind = step.kind;
       LT_RETURN_IF_ERROR(step.kind == Kind::kCompute ? compute(step, to) : move(step, to));
     }
+    for (const PlanValue& value : plan_.values)  // where the step leaves its results
+      if (value.is_output && value.producer.valid())
+        LT_RETURN_IF_ERROR(find_whole(value.producer, value.storage));
     return std::move(bound_);
   }
 
@@ -81,7 +87,12 @@ class Binder {
 
   // Whether an op may read (and, with `write`, change) the storage.
   Status check_use(PlanOpId op, PlanValueId v, bool write) const {
-    const State state = states_[plan_.values[v].storage];
+    const PlanStorageId s = plan_.values[v].storage;
+    State state = states_[s];
+    for (const plan::PlanPiece& piece : pieces_[s]) {
+      state = states_[piece.storage];
+      if (state != State::kThere && state != State::kLeaving) break;
+    }
     if (state == State::kThere || (state == State::kLeaving && !write)) return {};
     const char* when = state == State::kAbsent     ? "before it is made"
                        : state == State::kArriving ? "before it has arrived"
@@ -91,10 +102,27 @@ class Binder {
                              plan_.values[v].name, when));
   }
 
+  // Where a whole is: where its first piece is, and the others at their distances.
+  Status find_whole(PlanOpId op, PlanStorageId s) {
+    if (pieces_[s].empty()) return {};
+    bound_.places[s] = bound_.places[pieces_[s][0].storage];
+    for (const plan::PlanPiece& piece : pieces_[s])
+      if (bound_.places[piece.storage] != bound_.places[s] + piece.offset_bytes)
+        return error(ErrorCode::kInput,
+                     fmt::format("op '{}' sees '{}', whose piece '{}' lies elsewhere",
+                                 plan_.ops[op].name, name_of(s), name_of(piece.storage)));
+    return {};
+  }
+
   Status compute(const plan::Step& step, BoundStep& to) {
     const PlanOp& op = plan_.ops[step.op];
-    for (PlanValueId v : op.inputs)
-      if (v.valid()) LT_RETURN_IF_ERROR(check_use(step.op, v, false));
+    for (PlanValueId v : op.inputs) {
+      if (!v.valid()) continue;
+      LT_RETURN_IF_ERROR(check_use(step.op, v, false));
+      LT_RETURN_IF_ERROR(find_whole(step.op, plan_.values[v].storage));
+    }
+    for (PlanValueId v : op.outputs)
+      LT_RETURN_IF_ERROR(find_whole(step.op, plan_.values[v].storage));
     for (PlanValueId v : op.outputs)
       if (plan_.values[v].alias == plan::PlanAlias::kUpdate)
         LT_RETURN_IF_ERROR(check_use(step.op, v, true));
@@ -154,6 +182,7 @@ class Binder {
   }
 
   const Plan& plan_;
+  const IdVector<PlanStorageId, std::vector<plan::PlanPiece>> pieces_;
   std::byte* arena_;
   IdVector<PlanStorageId, State> states_;
   BoundPlan bound_;
@@ -166,7 +195,11 @@ Status check_addresses(const Plan& plan) {
     if (in_arena_between_steps(plan.storages[s]))
       LT_RETURN_IF_ERROR(check_place(plan, s, plan.storages[s].address));
   for (const PlanValue& value : plan.values) {
-    const int64_t bytes = plan::size_bytes(value.type), room = plan.storages[value.storage].bytes;
+    const PlanStorage& storage = plan.storages[value.storage];
+    const PlanValue& root = plan.values[storage.root];
+    const int64_t bytes = plan::size_bytes(value.type);
+    const int64_t room =
+        root.alias == plan::PlanAlias::kPieces ? plan::size_bytes(root.type) : storage.bytes;
     if (value.offset_bytes < 0 || bytes > room || value.offset_bytes > room - bytes)
       return error(
           ErrorCode::kInput,

@@ -5,7 +5,8 @@
 //
 // An unplanned session runs the same kernels on one buffer per storage, made when its producer runs
 // and given back after its last reader, ops in the given order. It is what an eager framework with
-// a caching allocator does, and the baseline that a plan is compared with.
+// a caching allocator does, and the baseline that a plan is compared with. Where the plan has a value
+// made of pieces it copies them together.
 #include "runtime/session.h"
 
 #include <fmt/format.h>
@@ -40,11 +41,6 @@ namespace {
 constexpr int kPoison = 0xFF;
 
 constexpr int64_t kGuardBytes = 1 << 20;
-
-bool only_views(const Plan& plan, const PlanOp& op) {
-  return std::all_of(op.outputs.begin(), op.outputs.end(),
-                     [&](PlanValueId v) { return plan.values[v].alias == plan::PlanAlias::kView; });
-}
 
 Result<std::unique_ptr<Kernel>> make_kernel(const Plan& plan, PlanOpId id,
                                             const KernelFactory& kernels) {
@@ -100,16 +96,23 @@ struct Session::State {
     if (options.poison && bytes > 0) std::memset(from, kPoison, static_cast<size_t>(bytes));
   }
 
+  // Of a storage by itself: a whole has a buffer here, too.
+  int64_t bytes_of(PlanStorageId s) const {
+    const PlanValue& root = plan.values[plan.storages[s].root];
+    return root.alias == plan::PlanAlias::kPieces ? plan::size_bytes(root.type)
+                                                  : plan.storages[s].bytes;
+  }
+
   Status acquire(PlanStorageId s) {
-    at[s] = pool.take(plan.storages[s].bytes);
+    at[s] = pool.take(bytes_of(s));
     if (at[s] != nullptr) return {};
     return error(ErrorCode::kInternal,
                  fmt::format("no memory for '{}' ({})", plan.values[plan.storages[s].root].name,
-                             format_bytes(plan.storages[s].bytes)));
+                             format_bytes(bytes_of(s))));
   }
   void release(PlanStorageId s) {
-    poison(at[s], plan.storages[s].bytes);
-    pool.give_back(at[s], plan.storages[s].bytes);
+    poison(at[s], bytes_of(s));
+    pool.give_back(at[s], bytes_of(s));
     at[s] = nullptr;
   }
 
@@ -128,6 +131,7 @@ struct Session::State {
   Status run_steps(const Observer* observer);
   Status run_planned(const Observer* observer);
   Status run_unplanned(const Observer* observer);
+  void copy_together(const BoundStep& step);
 };
 
 Status Session::State::make_memory() {
@@ -254,6 +258,17 @@ Status Session::State::run_planned(const Observer* observer) {
   return status ? ended : status;
 }
 
+// What an op joins, one behind the other.
+void Session::State::copy_together(const BoundStep& step) {
+  auto* to = static_cast<std::byte*>(step.outputs[0]);
+  for (size_t i = 0; i < step.inputs.size(); ++i) {
+    const auto bytes =
+        static_cast<size_t>(plan::size_bytes(plan.values[plan.ops[step.op].inputs[i]].type));
+    std::memcpy(to, step.inputs[i], bytes);
+    to += bytes;
+  }
+}
+
 Status Session::State::run_unplanned(const Observer* observer) {
   // Results of the last step make room first, as they do when a caller drops them before the next
   // one.
@@ -274,6 +289,9 @@ Status Session::State::run_unplanned(const Observer* observer) {
     }
     bind_operands(plan, id, at, step);
     step.memory = workspace;
+    const bool joins =
+        !op.outputs.empty() && plan.values[op.outputs[0]].alias == plan::PlanAlias::kPieces;
+    if (joins) copy_together(step);
     compute(step, observer);
     if (workspace != nullptr) pool.give_back(workspace, op.workspace_bytes);
     for (PlanStorageId s : dies_after[id]) release(s);
@@ -292,7 +310,7 @@ Result<Session> Session::open(Plan plan, const KernelFactory& kernels,
   const Plan& p = state->plan;
   state->kernels.resize(p.ops.size());
   for (PlanOpId id : p.ops.ids())
-    if (!only_views(p, p.ops[id])) {
+    if (!plan::only_views(p, id)) {
       LT_ASSIGN(state->kernels[id], make_kernel(p, id, kernels));
     }
   LT_RETURN_IF_ERROR(state->fill());

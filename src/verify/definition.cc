@@ -25,12 +25,6 @@ using OpSet = std::set<PlanOpId>;
 
 }  // namespace
 
-bool only_views(const Plan& p, PlanOpId o) {
-  for (PlanValueId v : p.ops[o].outputs)
-    if (p.values[v].alias != PlanAlias::kView) return false;
-  return !p.ops[o].outputs.empty();
-}
-
 PlanValueId shown_version(const Plan& p, PlanValueId v) {
   while (p.values[v].alias == PlanAlias::kView) v = p.values[v].base;
   return v;
@@ -40,15 +34,49 @@ PlanOpId maker_of(const Plan& p, PlanStorageId s) {
   return p.values[p.storages[s].root].producer;
 }
 
+bool is_whole(const Plan& p, PlanStorageId s) {
+  return p.values[p.storages[s].root].alias == PlanAlias::kPieces;
+}
+
+// NOLINTNEXTLINE(misc-no-recursion): wholes of wholes
+std::vector<std::pair<PlanStorageId, int64_t>> lies_in(const Plan& p, PlanStorageId s) {
+  if (!is_whole(p, s)) return {{s, 0}};
+  std::vector<std::pair<PlanStorageId, int64_t>> all;
+  int64_t begin = 0;
+  for (PlanValueId v : p.ops[maker_of(p, s)].inputs) {
+    for (const auto& [piece, offset] : lies_in(p, p.values[v].storage))
+      all.emplace_back(piece, begin + offset);
+    begin += size_bytes(p.values[v].type);
+  }
+  return all;
+}
+
+namespace {
+
+bool touches(const Plan& p, PlanValueId v, PlanStorageId s) {
+  for (const auto& [piece, offset] : lies_in(p, p.values[v].storage))
+    if (piece == s) return true;
+  return false;
+}
+
+bool is_piece(const Plan& p, PlanStorageId s) {
+  for (PlanStorageId other : p.storages.ids())
+    for (const auto& [piece, offset] : lies_in(p, other))
+      if (other != s && piece == s) return true;
+  return false;
+}
+
+}  // namespace
+
 bool holds_output(const Plan& p, PlanStorageId s) {
-  for (const plan::PlanValue& value : p.values)
-    if (value.storage == s && value.is_output) return true;
+  for (PlanValueId v : p.values.ids())
+    if (p.values[v].is_output && touches(p, v, s)) return true;
   return false;
 }
 
 bool reads(const Plan& p, PlanOpId o, PlanStorageId s) {
   for (PlanValueId v : p.ops[o].inputs)
-    if (v.valid() && p.values[v].storage == s) return true;
+    if (v.valid() && touches(p, v, s)) return true;
   return false;
 }
 
@@ -135,7 +163,8 @@ bool same_value(const plan::PlanValue& value, const ir::Value& made,
   if (made.dtype != value.type.dtype || made.layout != value.type.layout) return false;
   if (made.dims != ir::Dims(value.type.dims.begin(), value.type.dims.end())) return false;
   if (static_cast<int>(made.alias) != static_cast<int>(value.alias)) return false;
-  if (made.alias != ir::Alias::kOwn && made.base != twin.at(value.base)) return false;
+  if (value.base.valid() != made.base.valid()) return false;
+  if (value.base.valid() && made.base != twin.at(value.base)) return false;
   return made.offset_bytes == sym::Expr(value.offset_bytes);
 }
 
@@ -208,7 +237,9 @@ bool sizes_fit(const Plan& p) {
   }
   for (PlanStorageId s : p.storages.ids()) {
     const plan::PlanStorage& storage = p.storages[s];
-    const int64_t bytes = size_bytes(p.values[storage.root].type);
+    const int64_t bytes = is_whole(p, s) ? 0 : size_bytes(p.values[storage.root].type);
+    for (const auto& [piece, offset] : lies_in(p, s))
+      if (offset % p.alignment_bytes != 0) return false;
     if (storage.bytes % p.alignment_bytes != 0 || storage.bytes < bytes ||
         storage.bytes - bytes >= p.alignment_bytes)
       return false;
@@ -226,8 +257,8 @@ bool sizes_fit(const Plan& p) {
 // last.
 bool may_take_over(const Plan& p, PlanStorageId from, PlanStorageId heir) {
   const PlanOpId o = maker_of(p, heir);
-  if (!maker_of(p, from).valid() || holds_output(p, from) ||
-      p.storages[from].bytes != p.storages[heir].bytes)
+  if (!maker_of(p, from).valid() || holds_output(p, from) || is_whole(p, from) ||
+      is_piece(p, from) || p.storages[from].bytes != p.storages[heir].bytes)
     return false;
   const plan::OpDesc desc = describe(p, o);
   const ir::Attrs attrs = as_graph_attrs(desc.attrs);

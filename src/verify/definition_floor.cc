@@ -93,7 +93,9 @@ class FirstRun {
     for (PlanOpId o : below_)
       if (!only_views(p, o))
         for (PlanValueId v : p.ops[o].inputs)
-          if (v.valid() && maker_of(p, p.values[v].storage) != o) wanted_[p.values[v].storage] = 1;
+          if (v.valid())
+            for (const auto& [s, offset] : lies_in(p, p.values[v].storage))
+              if (maker_of(p, s) != o) wanted_[s] = 1;
     for (PlanStorageId s : p.storages.ids())
       for (PlanValueId out : p.ops[op].outputs) {
         const PlanStorageId heir = p.values[out].storage;
@@ -134,9 +136,9 @@ class FirstRun {
       if (!open(o)) continue;
       if (!only_views(p_, o))
         for (PlanValueId v : p_.ops[o].inputs)
-          if (v.valid() && may_stay(p_.values[v].storage) &&
-              maker_of(p_, p_.values[v].storage) != o)
-            room[node(o)][n + p_.values[v].storage.index()] = kMuch;
+          if (v.valid())
+            for (const auto& [s, in_whole] : lies_in(p_, p_.values[v].storage))
+              if (may_stay(s) && maker_of(p_, s) != o) room[node(o)][n + s.index()] = kMuch;
       for (PlanOpId later : tables_.first_of[o])
         if (open(later)) room[node(o)][node(later)] = kMuch;
     }

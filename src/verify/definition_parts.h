@@ -13,8 +13,12 @@
 
 namespace lowtide::verify {
 
-bool only_views(const plan::Plan& p, plan::PlanOpId o);
 plan::PlanValueId shown_version(const plan::Plan& p, plan::PlanValueId v);
+// The storages in memory that one consists of, and where they begin in it: itself, or what its
+// root's producer joins.
+std::vector<std::pair<plan::PlanStorageId, int64_t>> lies_in(const plan::Plan& p,
+                                                             plan::PlanStorageId s);
+bool is_whole(const plan::Plan& p, plan::PlanStorageId s);
 plan::PlanOpId maker_of(const plan::Plan& p, plan::PlanStorageId s);
 bool holds_output(const plan::Plan& p, plan::PlanStorageId s);
 bool reads(const plan::Plan& p, plan::PlanOpId o, plan::PlanStorageId s);

@@ -43,6 +43,7 @@ Updates updates_of(const Plan& p) {
 // The operands whose sum or copy the op's first result is.
 std::vector<PlanValueId> summands(const Plan& p, plan::PlanOpId id) {
   const PlanOp& op = p.ops[id];
+  if (op.kind == "Join") return op.inputs;
   if (op.outputs.empty() || p.values[op.outputs[0]].alias != PlanAlias::kOwn) return {};
   if (op.kind == "Add") return op.inputs;
   if (op.kind == "Reorder" || op.kind == "Reshape" || op.kind == "Slice" || op.kind == "Cast")
@@ -106,6 +107,7 @@ bool roles_by_definition(const Plan& p) {
   follow_layouts(p, all.gradients);
   const StorageSet parts = parts_of(p, all.gradients);
   for (PlanStorageId s : p.storages.ids()) {
+    if (is_whole(p, s)) continue;
     const plan::PlanOpId maker = p.values[p.storages[s].root].producer;
     const Category c = p.storages[s].category;
     bool right = false;

@@ -175,6 +175,9 @@ class Story {
     for (PlanValueId v : op.inputs)
       if (v.valid() && !can_read(v, t)) return false;
     for (PlanValueId v : op.outputs)
+      if (p_.values[v].alias == PlanAlias::kPieces && !together(p_.values[v].storage, t))
+        return false;
+    for (PlanValueId v : op.outputs)
       if (p_.values[v].alias == PlanAlias::kUpdate && under_way(p_.values[v].storage, t))
         return false;
     const std::vector<plan::Placement>& makes = at(t).makes;
@@ -189,13 +192,28 @@ class Story {
 
   bool can_read(PlanValueId v, int64_t t) const {
     const plan::PlanValue& value = p_.values[v];
-    const PlanStorageId s = value.storage;
-    if (!there(s, t) || under_way(s, t) == Kind::kLoad) return false;
-    const std::optional<Shown> now = shown(s, t);
-    if (!now || now->version != shown_version(p_, v)) return false;
-    if (!value.producer.valid()) return true;
-    const auto made = last_run(value.producer, t);
-    return made && *made >= now->since;
+    for (const auto& [s, offset] : lies_in(p_, value.storage)) {
+      if (!there(s, t) || under_way(s, t) == Kind::kLoad) return false;
+      const std::optional<Shown> now = shown(s, t);
+      if (!now || now->version != version_in(v, s)) return false;
+      if (!value.producer.valid()) continue;
+      const auto made = last_run(value.producer, t);
+      if (!made || *made < now->since) return false;
+    }
+    return together(value.storage, t);
+  }
+
+  // What a storage that the value lies in has to show: of a piece there is one version.
+  PlanValueId version_in(PlanValueId v, PlanStorageId s) const {
+    return s == p_.values[v].storage ? shown_version(p_, v) : p_.storages[s].root;
+  }
+
+  // Pieces lie at their distances.
+  bool together(PlanStorageId s, int64_t t) const {
+    const auto pieces = lies_in(p_, s);
+    return std::all_of(pieces.begin(), pieces.end(), [&](const auto& piece) {
+      return address(piece.first, t) - piece.second == address(pieces[0].first, t);
+    });
   }
 
   bool takes_over(const plan::Placement& heir, int64_t t) const {
@@ -215,6 +233,7 @@ class Story {
     for (PlanOpId o : p_.ops.ids())
       if (runs_[o].empty()) return false;
     for (PlanStorageId s : p_.storages.ids()) {
+      if (is_whole(p_, s)) continue;
       if (under_way(s, end_)) return false;
       const bool stays = p_.storages[s].resident ? stays_in_arena(s) : holds_output(p_, s);
       if (there(s, end_) != stays) return false;
@@ -228,10 +247,14 @@ class Story {
     }
     for (PlanValueId v : p_.values.ids()) {
       if (!p_.values[v].is_output) continue;
-      const PlanStorageId s = p_.values[v].storage;
-      const std::optional<Shown> kept =
-          p_.storages[s].home_slow ? in_slot(s, end_) : shown(s, end_);
-      if (!kept || kept->version != shown_version(p_, v)) return false;
+      for (const auto& [s, offset] : lies_in(p_, p_.values[v].storage)) {
+        const std::optional<Shown> kept =
+            p_.storages[s].home_slow ? in_slot(s, end_) : shown(s, end_);
+        if (!kept || kept->version != version_in(v, s)) return false;
+        const bool piece = s != p_.values[v].storage;
+        if (piece && *last_run(p_.values[v].producer, end_) < kept->since) return false;
+      }
+      if (is_whole(p_, p_.values[v].storage) && !together(p_.values[v].storage, end_)) return false;
     }
     return true;
   }

@@ -165,7 +165,8 @@ class Lowering {
       const ir::Value& root = graph_.value(graph_.storage(s).root);
       plan::PlanStorage out;
       out.root = PlanValueId(graph_.storage(s).root.index());
-      out.bytes = align_up(*ir::size_bytes(root).constant(), plan_.alignment_bytes);
+      const bool whole = root.alias == ir::Alias::kPieces;
+      out.bytes = whole ? 0 : align_up(*ir::size_bytes(root).constant(), plan_.alignment_bytes);
       out.category = root.category;
       out.resident = !root.producer.valid();
       if (!out.resident && graph_.op(root.producer).phase == Phase::kBackward)
@@ -245,13 +246,17 @@ class Lowering {
 
   // The op that uses each storage last.
   void reuse() {
+    const Facts facts(plan_);
     last_use_ = IdVector<PlanStorageId, size_t>(plan_.storages.size(), 0);
     for (size_t t = 0; t < order_.size(); ++t) {
+      const auto use = [&](PlanValueId v) {
+        for (const plan::PlanPiece& piece : facts.memory[plan_.values[v].storage])
+          last_use_[piece.storage] = t;
+      };
       for (PlanValueId v : plan_.ops[order_[t]].inputs)
-        if (v.valid()) last_use_[plan_.values[v].storage] = t;
-      for (PlanValueId v : plan_.ops[order_[t]].outputs) last_use_[plan_.values[v].storage] = t;
+        if (v.valid()) use(v);
+      for (PlanValueId v : plan_.ops[order_[t]].outputs) use(v);
     }
-    const Facts facts(plan_);
     taken_ = IdVector<PlanStorageId, char>(plan_.storages.size(), 0);
     reuses_ = IdVector<PlanStorageId, PlanStorageId>(plan_.storages.size());
     for (size_t t = 0; t < order_.size(); ++t)
@@ -272,7 +277,8 @@ class Lowering {
         step.makes.push_back({.storage = s, .reuses = reuses_[s]});
       plan_.steps.push_back(step);
       for (PlanStorageId s : plan_.storages.ids()) {
-        if (last_use_[s] != t || !facts.maker[s].valid() || facts.is_output[s] || taken_[s])
+        if (last_use_[s] != t || !facts.maker[s].valid() || facts.is_whole[s] ||
+            facts.is_output[s] || taken_[s])
           continue;
         plan::Step free;
         free.kind = plan::Step::Kind::kFree;

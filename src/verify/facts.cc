@@ -26,6 +26,9 @@ ir::Attrs symbolic(const plan::Attrs& attrs) {
 Facts::Facts(const plan::Plan& p)
     : plan(p),
       attrs(p.ops.size()),
+      memory(p.storages.size()),
+      is_whole(p.storages.size(), 0),
+      is_piece(p.storages.size(), 0),
       is_view_op(p.ops.size(), 0),
       version(p.values.size()),
       last_version(p.storages.size()),
@@ -35,15 +38,18 @@ Facts::Facts(const plan::Plan& p)
       makes(p.ops.size()),
       control_after(p.ops.size()),
       pairs(p.ops.size()) {
+  find_memory();
   for (PlanValueId v : p.values.ids()) {
     PlanValueId shown = v;
     while (p.values[shown].alias == plan::PlanAlias::kView) shown = p.values[shown].base;
     version[v] = shown;
-    if (p.values[v].is_output) is_output[p.values[v].storage] = 1;
+    if (p.values[v].is_output)
+      for (const plan::PlanPiece& piece : memory[p.values[v].storage]) is_output[piece.storage] = 1;
   }
   for (PlanStorageId s : p.storages.ids()) {
     last_version[s] = p.storages[s].root;
     maker[s] = p.values[p.storages[s].root].producer;
+    if (is_whole[s]) continue;
     if (maker[s].valid())
       makes[maker[s]].push_back(s);
     else
@@ -56,17 +62,38 @@ Facts::Facts(const plan::Plan& p)
     for (PlanValueId v : op.outputs)
       if (p.values[v].alias == plan::PlanAlias::kUpdate) last_version[p.values[v].storage] = v;
     is_view_op[o] = !op.outputs.empty() &&
-                    std::all_of(op.outputs.begin(), op.outputs.end(), [&](PlanValueId v) {
-                      return p.values[v].alias == plan::PlanAlias::kView;
-                    });
+                    std::all_of(op.outputs.begin(), op.outputs.end(),
+                                [&](PlanValueId v) { return plan::is_view(p.values[v].alias); });
     if (is_view_op[o]) continue;
     for (PlanValueId input : op.inputs) {
       if (!input.valid()) continue;
-      const PlanStorageId s = p.values[input].storage;
-      if (maker[s] != o && (readers[s].empty() || readers[s].back() != o)) readers[s].push_back(o);
+      for (const auto& [s, offset] : memory[p.values[input].storage])
+        if (maker[s] != o && (readers[s].empty() || readers[s].back() != o))
+          readers[s].push_back(o);
     }
   }
   for (PlanOpId o : p.ops.ids()) find_pairs(o);
+}
+
+// Ops come in an order in which an input is made before it is read, so pieces are known before they
+// are joined.
+void Facts::find_memory() {
+  for (PlanStorageId s : plan.storages.ids()) memory[s] = {{s, 0}};
+  for (const plan::PlanOp& op : plan.ops)
+    for (PlanValueId output : op.outputs) {
+      const plan::PlanValue& whole = plan.values[output];
+      if (whole.alias != plan::PlanAlias::kPieces) continue;
+      is_whole[whole.storage] = 1;
+      memory[whole.storage].clear();
+      int64_t offset = 0;
+      for (PlanValueId input : op.inputs) {
+        for (const plan::PlanPiece& piece : memory[plan.values[input].storage]) {
+          is_piece[piece.storage] = 1;
+          memory[whole.storage].push_back({piece.storage, offset + piece.offset_bytes});
+        }
+        offset += size_bytes(plan.values[input].type);
+      }
+    }
 }
 
 ops::Instance Facts::instance(PlanOpId id) const {
@@ -102,8 +129,8 @@ void Facts::find_pairs(PlanOpId id) {
     const bool fills =
         value.offset_bytes == 0 &&
         size_bytes(value.type) == size_bytes(plan.values[plan.storages[from].root].type);
-    if (operands == 1 && fills && maker[from].valid() && !is_output[from] &&
-        plan.storages[from].bytes == plan.storages[heir].bytes)
+    if (operands == 1 && fills && maker[from].valid() && !is_output[from] && !is_whole[from] &&
+        !is_piece[from] && plan.storages[from].bytes == plan.storages[heir].bytes)
       pairs[id].emplace_back(from, heir);
   }
 }

@@ -42,21 +42,28 @@ struct Facts {
 
   const plan::Plan& plan;
   IdVector<PlanOpId, ir::Attrs> attrs;
+  // By storage: what occupies memory for it and where it begins in it: itself at 0 or, of a whole,
+  // its pieces, none of them a whole.
+  IdVector<PlanStorageId, std::vector<plan::PlanPiece>> memory;
+  IdVector<PlanStorageId, char> is_whole, is_piece;
   IdVector<PlanOpId, char> is_view_op;  // all outputs are views
-  // The own or updating value whose contents this one shows.
+  // The own or updating value, or the whole, whose contents this one shows.
   IdVector<PlanValueId, PlanValueId> version;
   IdVector<PlanStorageId, PlanValueId> last_version;  // that the program leaves in the storage
   IdVector<PlanStorageId, PlanOpId> maker;            // none: resident
-  IdVector<PlanStorageId, char> is_output;            // holds a result of the step
-  // Ascending; neither the maker nor ops that only make views.
+  // Holds a result of the step, or a piece of one.
+  IdVector<PlanStorageId, char> is_output;
+  // Ascending; neither the maker nor ops that only make views. Of a whole none: who reads it reads
+  // its pieces.
   IdVector<PlanStorageId, std::vector<PlanOpId>> readers;
-  IdVector<PlanOpId, std::vector<PlanStorageId>> makes;
+  IdVector<PlanOpId, std::vector<PlanStorageId>> makes;     // wholes are not among them
   IdVector<PlanOpId, std::vector<PlanOpId>> control_after;  // who waits for it
   // (from, heir), filled by find_pairs.
   IdVector<PlanOpId, std::vector<std::pair<PlanStorageId, PlanStorageId>>> pairs;
   int64_t resident_bytes = 0;
 
  private:
+  void find_memory();
   void find_pairs(PlanOpId op);
 };
 

@@ -127,8 +127,13 @@ class Replay {
     for (const plan::Placement& made : step.makes)
       if (made.reuses.valid()) take_over(id, made);
     for (const plan::Placement& made : step.makes) make(id, made);
-    for (PlanValueId output : op.outputs)
-      if (plan_.values[output].alias == plan::PlanAlias::kUpdate) update(op, output);
+    for (PlanValueId output : op.outputs) {
+      const plan::PlanValue& value = plan_.values[output];
+      if (value.alias == plan::PlanAlias::kUpdate) update(op, output);
+      if (value.alias == plan::PlanAlias::kPieces)
+        check_together(value.storage,
+                       fmt::format("step {}: op '{}' makes '{}'", now_, op.name, value.name));
+    }
     int64_t& scratch = held_[static_cast<size_t>(Category::kWorkspace)];
     scratch += op.workspace_bytes;
     note_peak();
@@ -157,18 +162,44 @@ class Replay {
   }
 
   void check_read(const plan::PlanOp& op, PlanValueId input) {
+    const PlanStorageId s = plan_.values[input].storage;
+    for (const plan::PlanPiece& piece : facts_.memory[s]) check_read(op, input, piece.storage);
+    if (facts_.is_whole[s])
+      check_together(
+          s, fmt::format("step {}: op '{}' reads '{}'", now_, op.name, plan_.values[input].name));
+  }
+
+  // The pieces of a whole lie at their distances.
+  void check_together(PlanStorageId whole, const std::string& what) {
+    const std::vector<plan::PlanPiece>& pieces = facts_.memory[whole];
+    const auto base_of = [&](const plan::PlanPiece& piece) {
+      return stay(piece.storage).address - piece.offset_bytes;
+    };
+    for (const plan::PlanPiece& piece : pieces) {
+      if (notes_[pieces[0].storage].state != State::kAlive ||
+          notes_[piece.storage].state != State::kAlive || base_of(piece) == base_of(pieces[0]))
+        continue;
+      findings_.add(
+          Violation::kPiecesApart,
+          what + fmt::format(", whose piece '{}' lies at {} and not at {}",
+                             facts_.storage_name(piece.storage), stay(piece.storage).address,
+                             base_of(pieces[0]) + piece.offset_bytes));
+    }
+  }
+
+  // One of the storages that the value lies in.
+  void check_read(const plan::PlanOp& op, PlanValueId input, PlanStorageId from) {
     const plan::PlanValue& value = plan_.values[input];
-    const Note& note = notes_[value.storage];
+    const Note& note = notes_[from];
     const auto at = [&] {
       return fmt::format("step {}: op '{}' reads '{}'", now_, op.name, value.name);
     };
     if (note.state == State::kFreed) {
       findings_.add(Violation::kReadAfterFree,
-                    at() + fmt::format(" after step {} freed it", stay(value.storage).end));
+                    at() + fmt::format(" after step {} freed it", stay(from).end));
     } else if (note.state == State::kTaken) {
-      findings_.add(
-          Violation::kReadAfterReuse,
-          at() + fmt::format(" after step {} took over its buffer", stay(value.storage).end));
+      findings_.add(Violation::kReadAfterReuse,
+                    at() + fmt::format(" after step {} took over its buffer", stay(from).end));
     } else if (note.state == State::kUnmade ||
                (value.producer.valid() && ran_[value.producer] < note.shows.computed)) {
       findings_.add(Violation::kInputNotReady, at() + " before it is made");
@@ -178,7 +209,8 @@ class Replay {
       findings_.add(Violation::kReadInFlight,
                     at() + fmt::format(" while the load of step {} is under way", note.since));
     }
-    if (note.shows.version.valid() && note.shows.version != facts_.version[input])
+    const bool piece = facts_.is_whole[value.storage] != 0;  // nobody overwrites those
+    if (!piece && note.shows.version.valid() && note.shows.version != facts_.version[input])
       findings_.add(Violation::kStaleRead,
                     at() + fmt::format(" while its storage shows '{}'",
                                        plan_.values[note.shows.version].name));
@@ -293,17 +325,29 @@ class Replay {
         findings_.add(Violation::kOpMissing, fmt::format("op '{}' never runs", plan_.ops[o].name));
     for (PlanStorageId s : plan_.storages.ids()) finish(s);
     for (PlanValueId v : plan_.values.ids()) {
-      const plan::PlanValue& value = plan_.values[v];
-      const Note& note = notes_[value.storage];
-      if (value.is_output &&
-          (note.state == State::kTaken ||
-           (note.shows.version.valid() && note.shows.version != facts_.version[v])))
-        findings_.add(Violation::kOutputOverwritten,
-                      fmt::format("the result '{}' is overwritten before the end", value.name));
+      if (plan_.values[v].is_output) finish_output(v);
     }
   }
 
+  void finish_output(PlanValueId v) {
+    const plan::PlanValue& value = plan_.values[v];
+    const bool whole = facts_.is_whole[value.storage] != 0;
+    for (const plan::PlanPiece& piece : facts_.memory[value.storage]) {
+      const Note& note = notes_[piece.storage];
+      const bool other = note.shows.version.valid() && note.shows.version != facts_.version[v];
+      if (note.state == State::kTaken || (!whole && other))
+        findings_.add(Violation::kOutputOverwritten,
+                      fmt::format("the result '{}' is overwritten before the end", value.name));
+      else if (whole && ran_[value.producer] < note.shows.computed)
+        findings_.add(Violation::kInputNotReady,
+                      fmt::format("the result '{}' is not made again after its piece '{}'",
+                                  value.name, facts_.storage_name(piece.storage)));
+    }
+    if (whole) check_together(value.storage, fmt::format("the result '{}'", value.name));
+  }
+
   void finish(PlanStorageId s) {
+    if (facts_.is_whole[s]) return;
     const plan::PlanStorage& storage = plan_.storages[s];
     const Note& note = notes_[s];
     const std::string& name = facts_.storage_name(s);

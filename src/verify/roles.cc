@@ -6,8 +6,8 @@
 //       constants are never drawn.
 //   made by the step: the forward pass makes activations, the update temporaries. The backward pass
 //       makes gradients, that is what the gradient operand of an update shows, directly or through
-//       views and changes of layout, and else temporaries. In between are partial sums of a
-//       gradient (operands of an addition, or of an accumulation, that ends in one), copies made
+//       views and changes of layout, and else temporaries. In between are pieces and partial sums
+//       of a gradient (operands of an addition, or of an accumulation, that ends in one), copies made
 //       where a view was not possible, and further layouts of a gradient: either word is right.
 #include <fmt/core.h>
 
@@ -96,7 +96,9 @@ class RoleFinder {
     if (op.outputs.empty() || op.inputs.empty() || !op.inputs[0].valid()) return;
     const PlanStorageId made = storage_of(op.outputs[0]);
     if (!flows_into_gradient(made) || facts_.maker[made] != id) return;
-    if (op.kind == "Reorder") {
+    if (op.kind == "Join") {
+      for (PlanValueId input : op.inputs) partial_[storage_of(input)] = 1;
+    } else if (op.kind == "Reorder") {
       (gradient_[made] ? gradient_ : partial_)[storage_of(op.inputs[0])] = 1;
     } else if (op.kind == "Reshape" || op.kind == "Slice" || op.kind == "Cast") {
       partial_[storage_of(op.inputs[0])] = 1;
@@ -131,6 +133,7 @@ std::string words(Roles roles) {
 void check_roles(const Facts& facts, Findings& findings) {
   const RoleFinder finder(facts);
   for (PlanStorageId s : facts.plan.storages.ids()) {
+    if (facts.is_whole[s]) continue;
     const Category called = facts.plan.storages[s].category;
     if (const Roles right = finder.of(s); !(right & role(called)))
       findings.add(Violation::kCategory,

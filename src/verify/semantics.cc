@@ -20,6 +20,8 @@ plan::PlanAlias plan_alias(ir::Alias alias) {
       return plan::PlanAlias::kView;
     case ir::Alias::kUpdate:
       return plan::PlanAlias::kUpdate;
+    case ir::Alias::kPieces:
+      return plan::PlanAlias::kPieces;
   }
   return plan::PlanAlias::kOwn;
 }
@@ -85,6 +87,10 @@ class Semantics {
       return;
     }
     if (expected.alias == ir::Alias::kOwn) return;
+    if (expected.alias == ir::Alias::kPieces) {
+      check_pieces(op, value);
+      return;
+    }
     const auto base = static_cast<size_t>(expected.base_input);
     if (base >= op.inputs.size() || op.inputs[base] != value.base) {
       findings_.add(
@@ -99,6 +105,28 @@ class Semantics {
           Violation::kViewOffset,
           fmt::format("'{}' starts at byte {} of its storage, op '{}' makes it start at {}",
                       value.name, value.offset_bytes, op.name, sym::print(start)));
+  }
+
+  // Pieces are made by the step, fill their storages, lie in a whole once and at addresses that
+  // buffers may have, and nobody overwrites them.
+  void check_pieces(const plan::PlanOp& op, const plan::PlanValue& whole) {
+    const auto wrong = [&](std::string_view piece, std::string_view why) {
+      findings_.add(Violation::kPieces,
+                    fmt::format("op '{}' joins '{}' to '{}': {}", op.name, piece, whole.name, why));
+    };
+    for (PlanValueId input : op.inputs) {
+      const plan::PlanValue& value = plan_.values[input];
+      const plan::PlanValue& root = plan_.values[plan_.storages[value.storage].root];
+      if (value.offset_bytes != 0 || size_bytes(value.type) != size_bytes(root.type))
+        wrong(value.name, "it does not fill its storage");
+      if (!root.producer.valid()) wrong(value.name, "it is there before the step");
+      if (facts_.version[input] != plan_.storages[value.storage].root)
+        wrong(value.name, "it was overwritten");
+    }
+    for (const auto& [piece, offset] : facts_.memory[whole.storage])
+      if (offset % plan_.alignment_bytes != 0)
+        wrong(facts_.storage_name(piece),
+              fmt::format("it begins at byte {}, alignment is {}", offset, plan_.alignment_bytes));
   }
 
   // What an update overwrites is what the step leaves behind: the whole of a parameter, an
@@ -119,6 +147,8 @@ class Semantics {
       else if (storage.category != Category::kParameter &&
                storage.category != Category::kOptimizerState)
         wrong = "it is neither a parameter nor a state";
+      else if (facts_.is_piece[value.storage] || facts_.is_whole[value.storage])
+        wrong = "it is a piece or made of pieces";
       else if (base.offset_bytes != 0 || size_bytes(base.type) != size_bytes(root.type))
         wrong = "only a part of it";
       else if (std::find(seen.begin(), seen.end(), value.storage) != seen.end())
@@ -135,7 +165,11 @@ class Semantics {
 
   void check_value(const plan::PlanValue& value) {
     const int64_t bytes = size_bytes(value.type);
-    if (value.alias != plan::PlanAlias::kOwn) {
+    if (value.alias == plan::PlanAlias::kPieces) {
+      if (value.offset_bytes != 0)
+        findings_.add(Violation::kViewOffset, fmt::format("'{}' is a whole and starts at byte {}",
+                                                          value.name, value.offset_bytes));
+    } else if (value.alias != plan::PlanAlias::kOwn) {
       const int64_t room = size_bytes(plan_.values[plan_.storages[value.storage].root].type);
       if (value.offset_bytes > room || bytes > room - value.offset_bytes)
         findings_.add(Violation::kViewOutside,
@@ -160,7 +194,7 @@ class Semantics {
 
   void check_storage(PlanStorageId s) {
     const plan::PlanStorage& storage = plan_.storages[s];
-    const int64_t bytes = size_bytes(plan_.values[storage.root].type);
+    const int64_t bytes = facts_.is_whole[s] ? 0 : size_bytes(plan_.values[storage.root].type);
     if (bytes > kMaxBytes - plan_.alignment_bytes ||
         storage.bytes != align_up(bytes, plan_.alignment_bytes))
       findings_.add(

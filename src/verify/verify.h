@@ -42,6 +42,8 @@ enum class Violation : uint8_t {
   kViewOutside,  // a view or update ends behind its storage
   // Overwrites what is no parameter, state or running statistic, or only a part of it.
   kUpdateTarget,
+  kPieces,             // joins what cannot be a piece
+  kPiecesApart,        // a whole is seen while its pieces do not lie at their distances
   kContents,           // initial contents of the wrong length
   kStorageBytes,       // not the root's size rounded up to the alignment
   kCategory,           // a role that the buffer's use rules out (roles.cc)
@@ -101,7 +103,7 @@ enum class Violation : uint8_t {
   kCertificateValue,     // the state costs another number of bytes
   kCertificateNotLeast,  // another state is cheaper, so nothing is proven
 };
-inline constexpr int kViolations = 61;
+inline constexpr int kViolations = 63;
 // "read_after_free"
 std::string_view name(Violation violation);
 

@@ -62,6 +62,30 @@ Plan right_plan() {
   return lower(graph, rng, options);
 }
 
+//   x -> relu ----> join -> exp (output)
+//    -> tanh ----->
+// First fit puts relu and tanh one behind the other.
+Plan joined_plan() {
+  ir::Graph graph;
+  ir::Value value;
+  value.name = "x";
+  value.dims = {4, 16};
+  value.category = Category::kInput;
+  const ir::ValueId x = graph.add_value(value);
+  const auto add = [&](std::string_view kind, std::vector<ir::ValueId> inputs,
+                       ir::Attrs attrs = {}) {
+    return graph.op(ops::append(graph, kind, std::move(inputs), std::move(attrs)).value())
+        .outputs[0];
+  };
+  const ir::ValueId whole =
+      add("Join", {add("Relu", {x}), add("Tanh", {x})}, {{"axis", int64_t{0}}});
+  graph.set_output(add("Exp", {whole}), true);
+  Rng rng(1);
+  LowerOptions options;
+  options.plain = true;
+  return lower(graph, rng, options);
+}
+
 PlanOp& op(Plan& p, std::string_view kind) {
   return *std::find_if(p.ops.begin(), p.ops.end(), [&](const PlanOp& o) { return o.kind == kind; });
 }
@@ -152,10 +176,11 @@ std::vector<Step>::iterator moving(Plan& p, Step::Kind kind, std::string_view of
   return p.steps.end();
 }
 
+enum class Of : uint8_t { kRight, kMoving, kJoined };
 struct Case {
   Violation kind;
   std::function<void(Plan&)> spoil;
-  bool moves = false;  // spoils the moving plan
+  Of of = Of::kRight;  // the plan that it spoils
 };
 
 const std::vector<Case>& cases() {
@@ -170,6 +195,12 @@ const std::vector<Case>& cases() {
       {Violation::kViewOutside, [](Plan& p) { out(p, "Slice").offset_bytes = 96; }},
       {Violation::kUpdateTarget,
        [](Plan& p) { p.values[PlanValueId(1)].initial.kind = plan::PlanInitial::Kind::kFed; }},
+      {Violation::kPieces,
+       [](Plan& p) {
+         op(p, "Join").inputs[0] = PlanValueId(0);  // which is there before the step
+       },
+       Of::kJoined},
+      {Violation::kPiecesApart, [](Plan& p) { place(p, "Relu").address += 4096; }, Of::kJoined},
       {Violation::kContents,
        [](Plan& p) {
          p.values[PlanValueId(0)].initial.kind = plan::PlanInitial::Kind::kInline;
@@ -206,70 +237,72 @@ const std::vector<Case>& cases() {
       {Violation::kReuseNotAlive,
        [](Plan& p) { p.steps.insert(step_of(p, "Tanh"), free_of(out(p, "Add").storage)); }},
       {Violation::kMadeAlive, [](Plan& p) { p.steps.erase(freeing(p, out(p, "Relu").storage)); },
-       true},
+       Of::kMoving},
       {Violation::kReadInFlight,
        [](Plan& p) {
          std::iter_swap(moving(p, Step::Kind::kWait, "Softmax", 1), step_of(p, "Concat"));
        },
-       true},
+       Of::kMoving},
       {Violation::kWriteInFlight,
        [](Plan& p) {
          std::iter_swap(moving(p, Step::Kind::kWait, "Softmax"),
                         moving(p, Step::Kind::kFree, "Softmax"));
        },
-       true},
+       Of::kMoving},
       {Violation::kStoreNotAlive,
-       [](Plan& p) { move_to_front(p, moving(p, Step::Kind::kStore, "Softmax")); }, true},
+       [](Plan& p) { move_to_front(p, moving(p, Step::Kind::kStore, "Softmax")); }, Of::kMoving},
       {Violation::kTransferPending,
        [](Plan& p) {
          const auto store = moving(p, Step::Kind::kStore, "Softmax");
          p.steps.insert(store, Step(*store));
        },
-       true},
+       Of::kMoving},
       {Violation::kLoadAlive,
        [](Plan& p) {
          const auto load = moving(p, Step::Kind::kLoad, "Softmax");
          p.steps.insert(load, Step(*load));
        },
-       true},
+       Of::kMoving},
       {Violation::kLoadNotStored,
        [](Plan& p) {
          p.steps.erase(moving(p, Step::Kind::kStore, "Softmax"));
          p.steps.erase(moving(p, Step::Kind::kWait, "Softmax"));
        },
-       true},
+       Of::kMoving},
       {Violation::kWaitIdle,
-       [](Plan& p) { move_to_front(p, moving(p, Step::Kind::kWait, "Softmax")); }, true},
+       [](Plan& p) { move_to_front(p, moving(p, Step::Kind::kWait, "Softmax")); }, Of::kMoving},
       {Violation::kTransferOpen,
-       [](Plan& p) { p.steps.erase(moving(p, Step::Kind::kWait, "w", 1)); }, true},
+       [](Plan& p) { p.steps.erase(moving(p, Step::Kind::kWait, "w", 1)); }, Of::kMoving},
       {Violation::kHomeStale,
        [](Plan& p) {
          p.steps.erase(moving(p, Step::Kind::kStore, "w"));
          p.steps.erase(moving(p, Step::Kind::kWait, "w", 1));
        },
-       true},
-      {Violation::kSlotOutside, [](Plan& p) { p.slow_tiers[0].bytes = 64; }, true},
+       Of::kMoving},
+      {Violation::kSlotOutside, [](Plan& p) { p.slow_tiers[0].bytes = 64; }, Of::kMoving},
       {Violation::kSlotOverlap,
-       [](Plan& p) { p.storages[out(p, "Softmax").storage].slow_address = 64; }, true},
+       [](Plan& p) { p.storages[out(p, "Softmax").storage].slow_address = 64; }, Of::kMoving},
       {Violation::kMisaligned, [](Plan& p) { place(p, "Exp").address += 4; }},
       {Violation::kOutsideArena, [](Plan& p) { p.arena_bytes -= 64; }},
       {Violation::kOverlap,
        [](Plan& p) { place(p, "Softmax").address = place(p, "Relu").address; }},
       {Violation::kPeak, [](Plan& p) { p.claims.peak_bytes -= 64; }},
       {Violation::kPeakBefore, [](Plan& p) { p.claims.peak_before_bytes += 64; }},
-      {Violation::kBudget, [](Plan& p) { *p.claims.budget_bytes -= 1; }, true},
-      {Violation::kFloor, [](Plan& p) { *p.claims.floor_bytes += 1; }, true},
+      {Violation::kBudget, [](Plan& p) { *p.claims.budget_bytes -= 1; }, Of::kMoving},
+      {Violation::kFloor, [](Plan& p) { *p.claims.floor_bytes += 1; }, Of::kMoving},
       {Violation::kOnceSeconds, [](Plan& p) { p.claims.once_seconds *= 1.0 + 1e-6; }},
       {Violation::kSeconds, [](Plan& p) { p.claims.predicted_seconds *= 1.0 + 1e-6; }},
-      {Violation::kExposedSeconds, [](Plan& p) { p.claims.exposed_seconds = 0; }, true},
-      {Violation::kTimeBoundAboveTime, [](Plan& p) { p.claims.lower_bound_ticks *= 100; }, true},
-      {Violation::kTimeBoundUncertified, [](Plan& p) { p.claims.lower_bound_ticks += 1; }, true},
+      {Violation::kExposedSeconds, [](Plan& p) { p.claims.exposed_seconds = 0; }, Of::kMoving},
+      {Violation::kTimeBoundAboveTime, [](Plan& p) { p.claims.lower_bound_ticks *= 100; },
+       Of::kMoving},
+      {Violation::kTimeBoundUncertified, [](Plan& p) { p.claims.lower_bound_ticks += 1; },
+       Of::kMoving},
       {Violation::kTimeCertificate,
        [](Plan& p) {
          p.claims.lower_bound_ticks += 1;
          p.claims.time_certificate.emplace();
        },
-       true},
+       Of::kMoving},
       {Violation::kTimeBoundSeconds, [](Plan& p) { p.claims.lower_bound_seconds *= 1.0 + 1e-15; }},
       {Violation::kBoundAbovePeak,
        [](Plan& p) { p.claims.lower_bound_bytes = p.claims.peak_bytes + 64; }},
@@ -318,7 +351,9 @@ TEST(ViolationsTest, EachKindIsFoundAndNamed) {
   for (int i = 0; i < kViolations; ++i) {
     const Case& c = cases()[static_cast<size_t>(i)];
     EXPECT_EQ(static_cast<int>(c.kind), i) << name(c.kind);
-    Plan plan = c.moves ? moving_plan() : right_plan();
+    Plan plan = c.of == Of::kMoving   ? moving_plan()
+                : c.of == Of::kJoined ? joined_plan()
+                                      : right_plan();
     c.spoil(plan);
     const Report report = verify(plan);
     EXPECT_TRUE(report.has(c.kind)) << name(c.kind) << " is not found, but "
@@ -329,6 +364,41 @@ TEST(ViolationsTest, EachKindIsFoundAndNamed) {
       EXPECT_EQ(finding.message.find('\n'), std::string::npos);
     }
   }
+}
+
+TEST(ViolationsTest, TheJoinedPlanIsRightAndItsChangesAreJudgedAlike) {
+  const Plan plan = joined_plan();
+  const Report report = verify(plan);
+  for (const Finding& finding : report.findings)
+    ADD_FAILURE() << name(finding.kind) << ": " << finding.message;
+  std::string why;
+  EXPECT_TRUE(valid_by_definition(plan, &why)) << why;
+  const Agreement agreement = compare_on_mutations(plan, 400, 1);
+  for (const std::string& disagreement : agreement.disagreements) ADD_FAILURE() << disagreement;
+  EXPECT_GT(agreement.wrong, 200);
+}
+
+// Each piece may come and go by itself: after the whole was read, relu's place may be another's.
+TEST(ViolationsTest, PiecesMustLieTogetherOnlyWhileTheWholeIsRead) {
+  Plan plan = joined_plan();
+  Step again = *step_of(plan, "Relu");
+  const PlanStorageId relu = out(plan, "Relu").storage;
+  again.makes[0].address = plan.arena_bytes;
+  plan.arena_bytes += plan.storages[relu].bytes;
+  plan.steps.push_back(again);
+  plan.steps.push_back(free_of(relu));
+  claim_what_is_found(plan);
+  plan.claims.certificate.reset();
+  plan.claims.lower_bound_bytes = verify(plan).resident_bytes;
+  const Report report = verify(plan);
+  EXPECT_TRUE(report.ok()) << report.findings[0].message;
+  EXPECT_TRUE(valid_by_definition(plan));
+  // Read from there it is apart from tanh.
+  Plan apart = plan;
+  apart.steps.insert(step_of(apart, "Exp"), {free_of(relu), again});
+  EXPECT_TRUE(verify(apart).has(Violation::kPiecesApart));
+  EXPECT_TRUE(verify(apart).has(Violation::kInputNotReady)) << "the whole is not made again";
+  EXPECT_FALSE(valid_by_definition(apart));
 }
 
 TEST(ViolationsTest, TheMovingPlanIsRight) {

@@ -171,7 +171,7 @@ void add_move(KernelTable& table) {
   table["Transpose"] = kernel<TransposeKernel>();
   table["Slice"] = kernel<SliceKernel>();
   table["Pad"] = kernel<PadKernel>();
-  table["Concat"] = kernel<ConcatKernel>();
+  table["Concat"] = table["Join"] = kernel<ConcatKernel>();
   table["Expand"] = kernel<ExpandKernel>();
   table["Gather"] = kernel<GatherKernel>();
   table["GatherGrad"] = kernel<GatherGradKernel>();

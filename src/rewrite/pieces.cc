@@ -1,0 +1,203 @@
+#include "rewrite/pieces.h"
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "base/bytes.h"
+#include "ir/id_order.h"
+#include "ops/op_table.h"
+
+namespace lowtide::rewrite {
+namespace {
+
+using ir::OpId;
+using ir::StorageId;
+using ir::ValueId;
+
+struct Place {
+  StorageId storage;
+  int64_t at = 0;  // bytes
+};
+
+// Storages at fixed distances, in groups. A group's places are relative to each other.
+class Distances {
+ public:
+  Distances(size_t storages, IdVector<StorageId, int64_t> bytes)
+      : group_(storages), members_(storages), bytes_(std::move(bytes)) {
+    for (StorageId s : group_.ids()) {
+      group_[s] = s;
+      members_[s] = {{s, 0}};
+    }
+  }
+
+  // Puts all places at these distances; false, and nothing changed, where that contradicts what was
+  // put before or makes two storages overlap.
+  bool tie(const std::vector<Place>& places) {
+    std::map<StorageId, int64_t> shift;  // by group: where its zero lies in the whole
+    for (const Place& place : places) {
+      const int64_t zero = place.at - at(place.storage);
+      const auto [known, is_new] = shift.emplace(group_[place.storage], zero);
+      if (!is_new && known->second != zero) return false;
+    }
+    std::vector<Place> merged;
+    for (const auto& [group, zero] : shift)
+      for (const Place& member : members_[group])
+        merged.push_back({member.storage, member.at + zero});
+    std::sort(merged.begin(), merged.end(),
+              [](const Place& a, const Place& b) { return a.at < b.at; });
+    for (size_t i = 1; i < merged.size(); ++i)
+      if (merged[i - 1].at + bytes_[merged[i - 1].storage] > merged[i].at) return false;
+    const StorageId group = shift.begin()->first;
+    for (const Place& member : merged) group_[member.storage] = group;
+    for (const auto& [old, zero] : shift) members_[old].clear();
+    members_[group] = std::move(merged);
+    return true;
+  }
+
+ private:
+  int64_t at(StorageId s) const {
+    for (const Place& member : members_[group_[s]])
+      if (member.storage == s) return member.at;
+    return 0;
+  }
+
+  IdVector<StorageId, StorageId> group_;
+  IdVector<StorageId, std::vector<Place>> members_;  // of the group that bears this name
+  IdVector<StorageId, int64_t> bytes_;               // rounded up
+};
+
+class PiecesPass {
+ public:
+  PiecesPass(const ir::Graph& graph, int64_t alignment)
+      : old_(graph),
+        alignment_(alignment),
+        joins_(graph.op_count(), 0),
+        memory_(graph.storage_count()),
+        distances_(graph.storage_count(), rounded_sizes(graph, alignment)),
+        graph_(ir::empty_like(graph)) {
+    for (StorageId s : graph.storages()) memory_[s] = {{s, 0}};
+    for (OpId id : graph.ops())
+      if (graph.op(id).kind == "Concat") choose(id);
+  }
+
+  Result<PiecesReport> run() {
+    if (joined_ == 0) return PiecesReport{old_, 0};
+    IdVector<ValueId, ValueId> value(old_.value_count());
+    IdVector<OpId, OpId> made(old_.op_count());
+    for (const ir::GraphItem item : ir::in_id_order(old_)) {
+      if (item.given.valid()) {
+        value[item.given] = graph_.add_value(old_.value(item.given));
+        continue;
+      }
+      const ir::Op& op = old_.op(item.op);
+      std::vector<ValueId> inputs;
+      for (ValueId input : op.inputs)
+        inputs.push_back(input.valid() ? value[input] : ValueId::none());
+      std::vector<OpId> control = op.control;
+      for (OpId& before : control) before = made[before];
+      LT_ASSIGN(made[item.op], copy(item.op, std::move(inputs), std::move(control)));
+      for (size_t i = 0; i < op.outputs.size(); ++i)
+        value[op.outputs[i]] = graph_.op(made[item.op]).outputs[i];
+    }
+    LT_RETURN_IF_ERROR(ir::check(graph_));
+    return PiecesReport{std::move(graph_), joined_};
+  }
+
+ private:
+  static IdVector<StorageId, int64_t> rounded_sizes(const ir::Graph& graph, int64_t alignment) {
+    IdVector<StorageId, int64_t> bytes(graph.storage_count(), 0);
+    for (StorageId s : graph.storages())
+      if (const auto size = ir::size_bytes(graph.value(graph.storage(s).root)).constant())
+        bytes[s] = align_up(*size, alignment);
+    return bytes;
+  }
+
+  Result<OpId> copy(OpId id, std::vector<ValueId> inputs, std::vector<OpId> control) {
+    const ir::Op& op = old_.op(id);
+    if (!joins_[id])
+      return ops::append_again(graph_, old_, id, std::move(inputs), op.attrs, std::move(control));
+    const ir::Value& was = old_.value(op.outputs[0]);
+    ops::AppendOptions options;
+    options.name = op.name;
+    options.module = op.module;
+    options.phase = op.phase;
+    options.control = std::move(control);
+    options.output_names = {was.name};
+    LT_ASSIGN(const OpId made, ops::append(graph_, "Join", std::move(inputs), op.attrs, options));
+    graph_.keep_output(graph_.op(made).outputs[0], was);
+    return made;
+  }
+
+  void choose(OpId id) {
+    const std::optional<std::vector<Place>> places = places_of(id);
+    if (!places || !distances_.tie(*places)) return;
+    memory_[old_.value(old_.op(id).outputs[0]).storage] = *places;
+    joins_[id] = 1;
+    ++joined_;
+  }
+
+  // Where the operands would lie in the result; nothing where it cannot be a view on them.
+  std::optional<std::vector<Place>> places_of(OpId id) const {
+    const ir::Op& op = old_.op(id);
+    ops::Instance join = ops::instance_of(old_, id);
+    join.kind = "Join";
+    if (!ops::infer(join) || !is_read(old_.value(op.outputs[0]).storage)) return std::nullopt;
+    if (overwritten(old_.value(op.outputs[0]).storage)) return std::nullopt;
+    std::vector<Place> places;
+    int64_t offset = 0;
+    for (ValueId input : op.inputs) {
+      const ir::Value& value = old_.value(input);
+      const auto bytes = ir::size_bytes(value).constant();
+      if (!bytes || *bytes == 0 || offset % alignment_ != 0 || !value.layout.blocked.empty() ||
+          !fills_made_storage(value))
+        return std::nullopt;
+      for (const Place& place : memory_[value.storage]) {
+        if (overwritten(place.storage)) return std::nullopt;
+        for (const Place& other : places)
+          if (other.storage == place.storage) return std::nullopt;
+        places.push_back({place.storage, offset + place.at});
+      }
+      offset += *bytes;
+    }
+    return places;
+  }
+
+  bool fills_made_storage(const ir::Value& value) const {
+    const ir::Value& root = old_.value(old_.storage(value.storage).root);
+    return root.producer.valid() && value.offset_bytes == sym::Expr(0) &&
+           ir::size_bytes(value) == ir::size_bytes(root);
+  }
+
+  bool overwritten(StorageId s) const {
+    const auto members = old_.values_in(s);
+    return std::any_of(members.begin(), members.end(), [&](ValueId member) {
+      return old_.value(member).alias == ir::Alias::kUpdate;
+    });
+  }
+
+  bool is_read(StorageId s) const {
+    const auto members = old_.values_in(s);
+    return std::all_of(members.begin(), members.end(), [&](ValueId member) {
+      return !old_.readers(member).empty() || old_.value(member).is_output;
+    });
+  }
+
+  const ir::Graph& old_;
+  const int64_t alignment_;
+  IdVector<OpId, char> joins_;
+  IdVector<StorageId, std::vector<Place>> memory_;  // what a storage consists of now
+  Distances distances_;
+  int joined_ = 0;
+  ir::Graph graph_;
+};
+
+}  // namespace
+
+Result<PiecesReport> join_pieces(const ir::Graph& graph, int64_t alignment_bytes) {
+  return PiecesPass(graph, alignment_bytes).run();
+}
+
+}  // namespace lowtide::rewrite

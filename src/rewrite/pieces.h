@@ -1,0 +1,32 @@
+// Concat without a copy: where the operands can lie one behind the other, each stays a value of its
+// own and the result becomes a view on them (ir::Alias::kPieces, op Join). Saves the copy's time, and
+// the moment at which operands and result are both there.
+//
+// A Concat becomes a Join where
+//   - it joins along the outermost dimension in memory, and every operand but the last ends at a
+//     multiple of the alignment;
+//   - an op of the step makes each operand, which fills its storage and is never overwritten, nor is
+//     the result;
+//   - somebody reads the result and every view on it;
+//   - its distances agree with those of the wholes before it: a value may be a piece of several
+//     (dense blocks join the same values again and again), but no two values may want one place.
+// The last condition is a union-find with distances over storages.
+#pragma once
+
+#include <cstdint>
+
+#include "base/result.h"
+#include "ir/graph.h"
+
+namespace lowtide::rewrite {
+
+struct PiecesReport {
+  ir::Graph graph;
+  int joined = 0;  // Concats that copy nothing any more
+  bool changed() const { return joined > 0; }
+};
+
+// All dims must be constant. Names, order, phases and control edges stay.
+Result<PiecesReport> join_pieces(const ir::Graph& graph, int64_t alignment_bytes);
+
+}  // namespace lowtide::rewrite
