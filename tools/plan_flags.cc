@@ -116,6 +116,9 @@ void add_search_flags(CLI::App* command, PlanFlags& flags) {
   command->add_flag_callback(
       "--no-recompute", [&options] { options.recompute = false; },
       "under a budget: every op runs once");
+  command->add_flag_callback(
+      "--no-pieces", [&options] { options.pieces = false; },
+      "every Concat copies, also where its operands can lie one behind the other");
   command
       ->add_option(
           "--swap", options.swap,

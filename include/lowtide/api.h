@@ -100,6 +100,8 @@ struct PlanOptions {
   // of several tiers stand between commas, the best one first; "host=2GiB,file" lets 2 GiB move to
   // host memory and the rest to a file.
   bool recompute = true;
+  // With or without a budget: a Concat whose operands can lie one behind the other copies nothing.
+  bool pieces = true;
   std::string swap = {};  // names of tiers, as above; empty: none
   // Each way, instead of the profile's; only for a single tier.
   std::optional<double> link_bytes_per_second = {};

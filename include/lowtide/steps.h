@@ -31,7 +31,14 @@ enum {
 };
 
 typedef int32_t lowtide_alias;
-enum { LOWTIDE_ALIAS_OWN = 0, LOWTIDE_ALIAS_VIEW = 1, LOWTIDE_ALIAS_UPDATE = 2 };
+enum {
+  LOWTIDE_ALIAS_OWN = 0,
+  LOWTIDE_ALIAS_VIEW = 1,
+  LOWTIDE_ALIAS_UPDATE = 2,
+  // A whole: the storages of its producer's inputs, one behind the other. Its own storage has no
+  // bytes; it begins where the first input's stay is while an op runs that makes or reads it.
+  LOWTIDE_ALIAS_PIECES = 3
+};
 // NOLINTEND(readability-identifier-naming)
 
 typedef struct lowtide_step {

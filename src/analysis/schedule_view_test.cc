@@ -57,6 +57,51 @@ TEST(ScheduleView, ViewsVanishAndTheirReadersReadTheBase) {
   EXPECT_TRUE(view.problem.values[plan::SchedValueId(1)].is_output);
 }
 
+TEST(ScheduleView, WhoReadsAWholeReadsItsPieces) {
+  ir::Graph graph;
+  const auto x = input(graph, "x", {4, 16});
+  const auto a = apply(graph, "Exp", {x}), b = apply(graph, "Neg", {x});
+  const auto whole = apply(graph, "Join", {a, b}, {{"axis", int64_t{0}}});
+  const auto flat = apply(graph, "Reshape", {whole}, {{"shape", ir::Dims{128}}});
+  const auto y = apply(graph, "Neg", {flat}), z = apply(graph, "Neg", {a});
+  graph.set_output(y, true);
+  graph.set_output(z, true);
+  const auto view = make_schedule_view(graph, no_costs(graph), 64).value();
+  ASSERT_EQ(view.problem.values.size(), 4u) << "the whole is none";
+  const auto reader = [&](ir::ValueId v) { return view.sched_op[graph.value(v).producer]; };
+  const auto& values = view.problem.values;
+  EXPECT_EQ(values[plan::SchedValueId(0)].readers, (std::vector{reader(y), reader(z)}));
+  EXPECT_EQ(values[plan::SchedValueId(1)].readers, std::vector{reader(y)});
+  EXPECT_FALSE(reader(whole).valid()) << "nothing is computed";
+  ASSERT_EQ(view.wholes.size(), 1u);
+  EXPECT_EQ(view.wholes[0].readers, std::vector{reader(y)});
+  EXPECT_FALSE(view.wholes[0].is_output);
+  ASSERT_EQ(view.wholes[0].pieces.size(), 2u);
+  EXPECT_EQ(view.wholes[0].pieces[1].offset_bytes, 256);
+  for (const plan::InPlacePair& pair : view.problem.in_place)
+    EXPECT_NE(pair.input, plan::SchedValueId(0)) << "nobody takes over a piece";
+  graph.set_output(flat, true);
+  const auto result = make_schedule_view(graph, no_costs(graph), 64).value();
+  EXPECT_TRUE(result.wholes[0].is_output);
+  EXPECT_TRUE(result.problem.values[plan::SchedValueId(1)].is_output);
+}
+
+TEST(ScheduleView, PiecesBeginWhereBuffersMayAndAreRead) {
+  const auto refusal = [](int64_t width, bool read) {
+    ir::Graph graph;
+    const auto x = input(graph, "x", {1, width});
+    const auto whole = apply(graph, "Join", {apply(graph, "Exp", {x}), apply(graph, "Neg", {x})},
+                             {{"axis", int64_t{0}}});
+    if (read) apply(graph, "Exp", {whole});
+    const auto view = make_schedule_view(graph, no_costs(graph), 64);
+    return view ? std::string() : view.error().message;
+  };
+  EXPECT_EQ(refusal(16, true), "");
+  EXPECT_EQ(refusal(3, true),
+            "piece 'Neg' begins at byte 12 of 'Join', which is no multiple of 64");
+  EXPECT_EQ(refusal(16, false), "nobody reads 'Join', a view on the pieces of 'Join'");
+}
+
 TEST(ScheduleView, SizesAreRoundedUpToTheAlignment) {
   ir::Graph graph;
   const auto x = input(graph, "x", {1});

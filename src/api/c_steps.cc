@@ -33,6 +33,20 @@ lowtide_status fill(const lowtide_plan* plan, size_t index, size_t count, Out* r
   });
 }
 
+lowtide_alias alias_of(plan::PlanAlias alias) {
+  switch (alias) {
+    case plan::PlanAlias::kOwn:
+      return LOWTIDE_ALIAS_OWN;
+    case plan::PlanAlias::kView:
+      return LOWTIDE_ALIAS_VIEW;
+    case plan::PlanAlias::kUpdate:
+      return LOWTIDE_ALIAS_UPDATE;
+    case plan::PlanAlias::kPieces:
+      return LOWTIDE_ALIAS_PIECES;
+  }
+  return LOWTIDE_ALIAS_OWN;
+}
+
 // The value of one of an op's operands.
 lowtide_status operand(const lowtide_plan* plan, size_t op,
                        std::vector<plan::PlanValueId> plan::PlanOp::*side, size_t index,
@@ -129,16 +143,12 @@ lowtide_status lowtide_plan_value(lowtide_plan* plan, size_t index,
       for (const lowtide::plan::PlanValue& each : values)
         plan->layouts.push_back(lowtide::print(each.type.layout));
     const lowtide::plan::PlanValue& from = values[PlanValueId(index)];
-    const lowtide_alias alias = from.alias == lowtide::plan::PlanAlias::kOwn ? LOWTIDE_ALIAS_OWN
-                                : from.alias == lowtide::plan::PlanAlias::kView
-                                    ? LOWTIDE_ALIAS_VIEW
-                                    : LOWTIDE_ALIAS_UPDATE;
     *value = {from.name.c_str(),
               lowtide::name(from.type.dtype).data(),  // a literal
               from.type.dims.data(),
               from.type.dims.size(),
               plan->layouts[index].c_str(),
-              alias,
+              lowtide::alias_of(from.alias),
               lowtide::number(from.base),
               lowtide::number(from.storage),
               from.offset_bytes,

@@ -170,6 +170,7 @@ Result<PlanOptions> parse_plan_options(std::string_view json) {
       .boolean("costs_any_device", options.costs_any_device)
       .integer("budget_bytes", budget)
       .boolean("recompute", options.recompute)
+      .boolean("pieces", options.pieces)
       .word("swap", options.swap)
       .above_zero("link_bytes_per_second", options.link_bytes_per_second)
       .above_zero("effort", options.effort)

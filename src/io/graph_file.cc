@@ -76,7 +76,17 @@ bool may_be_equal(const ir::Dims& a, const ir::Dims& b) {
 }
 
 std::string_view word(ir::Alias alias) {
-  return alias == ir::Alias::kOwn ? "own" : alias == ir::Alias::kView ? "view" : "update";
+  switch (alias) {
+    case ir::Alias::kOwn:
+      return "own";
+    case ir::Alias::kView:
+      return "view";
+    case ir::Alias::kUpdate:
+      return "update";
+    case ir::Alias::kPieces:
+      return "pieces";
+  }
+  return "";
 }
 
 // The graph again, op by op as the op table says it: what opaque ops leave to their `out` lines is
@@ -111,6 +121,9 @@ class Rebuild {
     for (ir::ValueId output : op.outputs)
       options.output_names.push_back(declared_.value(output).name);
     if (ops::traits(*row).opaque) {
+      for (ir::ValueId output : op.outputs)
+        if (declared_.value(output).alias == ir::Alias::kPieces)
+          return refuse(op, "its outputs are own, view or update; pieces are joined by a Join");
       if (!attrs.contains("types"))
         for (auto& [name, value] : attrs_of_outputs(declared_, op))
           attrs.insert_or_assign(name, std::move(value));

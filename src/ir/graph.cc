@@ -61,12 +61,22 @@ std::vector<Piece> Graph::memory_of(ValueId id) const {
   return {Piece{values_[id].storage, sym::Expr(0)}};
 }
 
+bool Graph::may_join(std::span<const ValueId> inputs) const {
+  std::set<StorageId> seen;
+  for (const ValueId input : inputs) {
+    if (!input.valid()) return false;
+    for (const Piece& piece : memory_of(input))
+      if (!seen.insert(piece.storage).second) return false;
+  }
+  return !seen.empty();
+}
+
 // One behind the other; a piece that is a whole hands on its own.
 std::vector<Piece> Graph::join(std::span<const ValueId> inputs) const {
+  LT_CHECK(may_join(inputs), "pieces are distinct");
   std::vector<Piece> joined;
   sym::Expr offset(0);
   for (const ValueId input : inputs) {
-    LT_CHECK(input.valid(), "a whole has no absent piece");
     for (const Piece& piece : memory_of(input))
       joined.push_back({piece.storage, offset + piece.offset_bytes});
     offset = offset + size_bytes(values_[input]);
@@ -211,12 +221,8 @@ Status check_pieces(const Graph& graph, const Op& op, const Value& whole) {
       return wrong(input, "it does not fill its storage");
     if (!root.producer.valid()) return wrong(input, "no op makes it");
   }
-  std::set<StorageId> seen;
   for (const Piece& piece : graph.storage(whole.storage).pieces)
-    if (!seen.insert(piece.storage).second)
-      return wrong(graph.storage(piece.storage).root, "it is a piece twice");
-  for (StorageId s : seen)
-    for (ValueId member : graph.values_in(s))
+    for (ValueId member : graph.values_in(piece.storage))
       if (graph.value(member).alias == Alias::kUpdate)
         return wrong(member, "it overwrites a piece");
   for (ValueId member : graph.values_in(whole.storage))

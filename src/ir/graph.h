@@ -135,6 +135,8 @@ class Graph {
   const Op& op(OpId id) const { return ops_[id]; }
   const Value& value(ValueId id) const { return values_[id]; }
   const Storage& storage(StorageId id) const { return storages_[id]; }
+  // Whether these values may be joined to a whole: none is absent, no storage is there twice.
+  bool may_join(std::span<const ValueId> inputs) const;
   // What occupies memory for a value: its storage, or the pieces of it.
   std::vector<Piece> memory_of(ValueId id) const;
   // The ops that read a value, ascending, each once.

@@ -100,6 +100,40 @@ TEST(GraphCheckTest, ViewsLieInsideTheirStorage) {
   EXPECT_NE(with_view({1}, -4).find("4 bytes before"), std::string::npos);
 }
 
+TEST(GraphTest, AWholeLiesInTheStoragesOfItsPieces) {
+  Graph graph;
+  const ValueId x = graph.add_value(value("x", {4}));
+  const ValueId a = add(graph, op("a", {x}), value("a", {4}));
+  const ValueId b = add(graph, op("b", {x}), value("b", {8}));
+  const ValueId c = add(graph, op("c", {x}), value("c", {2}));
+  const auto whole = [](std::string name, Dims dims) {
+    Value v = value(std::move(name), std::move(dims));
+    v.alias = Alias::kPieces;
+    return v;
+  };
+  const ValueId inner = add(graph, op("inner", {a, b}), whole("inner", {12}));
+  const ValueId outer = add(graph, op("outer", {c, inner}), whole("outer", {14}));
+  EXPECT_TRUE(check(graph).has_value());
+  const auto storage = [&](ValueId v) { return graph.value(v).storage; };
+  EXPECT_EQ(graph.memory_of(outer),
+            (std::vector<Piece>{{storage(c), 0}, {storage(a), 8}, {storage(b), 24}}));
+  EXPECT_EQ(graph.memory_of(a), (std::vector<Piece>{{storage(a), 0}}));
+  EXPECT_TRUE(graph.may_join(std::vector{inner, c}));
+  EXPECT_FALSE(graph.may_join(std::vector{inner, a})) << "a is there already";
+  EXPECT_FALSE(graph.may_join(std::vector{a, ValueId::none()}));
+  EXPECT_FALSE(graph.may_join({}));
+  Graph given = graph;
+  add(given, op("bad", {c, x}), whole("bad", {6}));
+  EXPECT_FALSE(check(given).has_value()) << "no op makes x";
+  Graph part = graph;
+  const ValueId cut = add(part, op("cut", {b}), alias_of(b, Alias::kView, "cut", {4}));
+  add(part, op("bad", {c, cut}), whole("bad", {6}));
+  EXPECT_FALSE(check(part).has_value()) << "the view does not fill its storage";
+  Graph overwritten = graph;
+  add(overwritten, op("step", {a}), alias_of(a, Alias::kUpdate, "a'", {4}));
+  EXPECT_FALSE(check(overwritten).has_value());
+}
+
 TEST(GraphCheckTest, NobodyReadsWhatWasOverwritten) {
   Graph graph;
   const ValueId w = graph.add_value(value("w", {8}));

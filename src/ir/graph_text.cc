@@ -464,9 +464,8 @@ class Reader {
     if (!op_) return line.fail("an op before its outputs");
     LT_ASSIGN(Value value, read_type(line));
     LT_ASSIGN(value.alias, line.one_of<Alias>(kAliasWords));
-    if (value.alias == Alias::kPieces &&
-        std::find(op_->inputs.begin(), op_->inputs.end(), ValueId::none()) != op_->inputs.end())
-      return line.fail("no absent input of an op that joins pieces");
+    if (value.alias == Alias::kPieces && !graph_.may_join(op_->inputs))
+      return line.fail("an op before this whose inputs are all there and share no storage");
     if (value.alias == Alias::kView || value.alias == Alias::kUpdate) {
       LT_ASSIGN(const size_t base, line.id('v', graph_.value_count()));
       value.base = ValueId(base);

@@ -149,6 +149,31 @@ TEST(GraphTextTest, ReadsWhatPeopleWrite) {
   EXPECT_EQ(print(*graph), blank_removed);
 }
 
+TEST(GraphTextTest, ReadsWholes) {
+  constexpr std::string_view kText = R"(graph "joined" ""
+given "x" f32 [4, 16] input fed
+op "Relu" "a" "" forward v0
+  out "a" f32 [4, 16] activation own
+op "Tanh" "b" "" forward v0
+  out "b" f32 [4, 16] activation own
+op "Join" "w" "" forward v1 v2
+  attr "axis" int 0
+  out "w" f32 [8, 16] activation pieces output
+)";
+  const auto graph = parse_graph(kText, "g");
+  ASSERT_TRUE(graph.has_value()) << graph.error().message;
+  EXPECT_EQ(graph->memory_of(ValueId(3)).size(), 2u);
+  EXPECT_EQ(print(*graph), kText);
+  for (const char* inputs : {"v1 v1", "v1 -"}) {
+    std::string text(kText);
+    text.replace(text.find("v1 v2"), 5, inputs);
+    const auto refused = parse_graph(text, "g");
+    ASSERT_FALSE(refused.has_value()) << inputs;
+    EXPECT_TRUE(refused.error().message.starts_with("g:9: expected an op before this"))
+        << refused.error().message;
+  }
+}
+
 TEST(GraphTextTest, MessagesNameOriginLineAndWhatWasExpected) {
   struct Case {
     std::string_view from, to, expected;

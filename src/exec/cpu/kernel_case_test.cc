@@ -343,7 +343,7 @@ void check_case(const Case& c, const OpDesc& op, const runtime::KernelFactory& o
 std::vector<std::string> computed_kinds() {
   std::vector<std::string> kinds;
   for (std::string_view kind : ops::kinds())
-    if (kind != "Reshape") kinds.emplace_back(kind);
+    if (kind != "Reshape" && kind != "Join") kinds.emplace_back(kind);  // views, whatever comes
   return kinds;
 }
 
