@@ -5,10 +5,12 @@
 
 Rules:
  1. layers.txt is a list in which a folder depends only on folders above it, so there are no cycles.
- 2. A file in src/F (or tools/, which is the folder "tools") includes "G/..." only if G is F itself or listed for F. A test in F may also include "support/..." and
-    folders that F's test_packages.cmake links.
+ 2. A file in src/F (or tools/, which is the folder "tools") includes "G/..." only if G is F itself or listed for F. A test in F may also include "support/...",
+    what the folders below may include, and folders that F's test_packages.cmake links.
  2b. Every folder that a line of layers.txt lists is included by a file of that folder which is no test: no permission that
     nobody uses.
+ 2c. What lies in a folder "testing" (src/F/testing/...) is included by tests and other such files alone, so that no library of
+    the product holds it.
  3. Public headers include only each other, the standard library and the type under Result: nothing internal.
  4. A third-party header is included only where THIRD_PARTY allows it, so that a library can be replaced in one place.
     One header of a folder may be the seam to such a library if it carries the line "// layering: seam to NAME".
@@ -24,6 +26,7 @@ INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^">]+)[">]', re.MULTILINE)
 SEAM = re.compile(r"^// layering: seam to (\w+)", re.MULTILINE)
 ADDS_OP = re.compile(r"(?:\.|->)add_op\(")
 MAY_ADD_OPS = re.compile(r"src/ops/append\.cc|src/ir/.*|.*_test\.cc")
+TEST_ONLY = re.compile(r"(?:src|tools)/.*_test\.cc|src/.*/testing/.*")
 LINKED = re.compile(r"\blowtide_([a-z_]+)\b")
 
 # name: (pattern of the header, pattern of the files that may include it)
@@ -72,9 +75,13 @@ def extra_test_folders(root: pathlib.Path, folder: str, layers: dict[str, list[s
     file = root / "src" / folder / "test_packages.cmake"
     if not file.exists():
         return set()
-    linked = set(LINKED.findall(file.read_text()))
+    linked = {name.removesuffix("_testing") for name in LINKED.findall(file.read_text())}
     direct = {other for other in layers if other.replace("/", "_") in linked}
     return direct.union(*(layers[other] for other in direct))
+
+
+def all_below(folders: set[str], layers: dict[str, list[str]]) -> set[str]:
+    return folders.union(*(all_below(set(layers[folder]), layers) for folder in folders))
 
 
 def check_own_include(root, relative: str, header: str, layers) -> str | None:
@@ -85,7 +92,9 @@ def check_own_include(root, relative: str, header: str, layers) -> str | None:
     if folder is None:
         return "its folder is not in cmake/layers.txt"
     target = folder_of(header, layers)
-    is_test = relative.endswith("_test.cc")
+    is_test = TEST_ONLY.fullmatch(relative) is not None
+    if "testing" in header.split("/") and not is_test:
+        return "what lies in testing/ is for tests alone"
     if target is None:
         if header.startswith("lowtide/") and (root / "include" / header).exists():
             return None
@@ -94,7 +103,7 @@ def check_own_include(root, relative: str, header: str, layers) -> str | None:
         return "not a header of a folder in cmake/layers.txt"
     allowed = {folder, *layers[folder]}
     if is_test:
-        allowed |= extra_test_folders(root, folder, layers)
+        allowed = all_below(allowed | extra_test_folders(root, folder, layers), layers)
     return None if target in allowed else f"{folder} may not include {target}"
 
 
@@ -136,7 +145,7 @@ def check_file(root, relative: str, layers, seam_files: dict[tuple[str, str], st
 def unused_permissions(root: pathlib.Path, files: list[str], layers: dict[str, list[str]]) -> list[str]:
     used: set[tuple[str | None, str | None]] = set()
     for relative in files:
-        if not relative.endswith("_test.cc"):
+        if not TEST_ONLY.fullmatch(relative):
             folder = folder_of(relative.removeprefix("src/"), layers)
             headers = (header for quote, header in INCLUDE.findall((root / relative).read_text()) if quote == '"')
             used |= {(folder, folder_of(header, layers)) for header in headers}

@@ -22,7 +22,7 @@
 #include "plan/schedule_text.h"
 #include "plan/sequence_simulator.h"
 #include "plan/sequence_text.h"
-#include "remat/floor.h"
+#include "remat/bounds/floor.h"
 #include "remat/joint.h"
 #include "remat/remat.h"
 #include "tools/flags.h"
@@ -54,8 +54,8 @@ constexpr Idea kIdeas[] = {
     {"several-cuts", [](remat::JointOptions& o) { o.remat.several_cuts = false; }},
     {"exact-small", [](remat::JointOptions& o) { o.remat.exact_small = false; }},
     {"swap-search", [](remat::JointOptions& o) { o.swap.local_search = false; }},
-    {"swap-values", [](remat::JointOptions& o) { o.swap.gaps.values = false; }},
-    {"swap-residents", [](remat::JointOptions& o) { o.swap.gaps.residents = false; }},
+    {"swap-values", [](remat::JointOptions& o) { o.swap.spans.values = false; }},
+    {"swap-residents", [](remat::JointOptions& o) { o.swap.spans.residents = false; }},
 };
 
 struct RematFlags {

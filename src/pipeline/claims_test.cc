@@ -18,9 +18,9 @@
 #include "pipeline/testing.h"
 #include "pipeline/write_plan.h"
 #include "plan/tick_scale.h"
-#include "remat/closure_cut.h"
-#include "remat/floor.h"
-#include "remat/multi_cut_network.h"
+#include "remat/bounds/closure_cut.h"
+#include "remat/bounds/floor.h"
+#include "remat/bounds/multi_cut_network.h"
 #include "support/long_checks.h"
 #include "verify/verify.h"
 
