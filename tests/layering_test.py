@@ -10,7 +10,7 @@ Rules:
  2b. Every folder that a line of layers.txt lists is included by a file of that folder which is no test: no permission that
     nobody uses.
  2c. What lies in a folder "testing" (src/F/testing/...) is included by tests and other such files alone, so that no library of
-    the product holds it.
+    the product holds it; and a header that only tests include lies there.
  3. Public headers include only each other, the standard library and the type under Result: nothing internal.
  4. A third-party header is included only where THIRD_PARTY allows it, so that a library can be replaced in one place.
     One header of a folder may be the seam to such a library if it carries the line "// layering: seam to NAME".
@@ -32,7 +32,7 @@ LINKED = re.compile(r"\blowtide_([a-z_]+)\b")
 # name: (pattern of the header, pattern of the files that may include it)
 THIRD_PARTY = {
     "dnnl": (r"(oneapi/dnnl/)?dnnl.*", r"src/exec/cpu/(.*\.cc|dnnl_seam\.h)"),
-    "protobuf": (r"google/protobuf/.*|.*\.pb\.h", r"src/io/(.*\.cc|test_models\.h)"),
+    "protobuf": (r"google/protobuf/.*|.*\.pb\.h", r"src/io/(.*\.cc|testing/test_models\.h)"),
     "json": (r"nlohmann/(?!json_fwd\.hpp).*", r"(src|tools|tests|bench|fuzz)/.*\.cc"),
     "json_fwd": (r"nlohmann/json_fwd\.hpp", r"src/.*"),
     "cli11": (r"CLI/.*", r"tools/.*"),
@@ -42,7 +42,7 @@ THIRD_PARTY = {
     "xxhash": (r"xxhash\.h", r"(src|tools|tests|bench)/.*\.cc"),
     "expected": (r"tl/expected\.hpp", r"src/base/.*|include/lowtide/result\.h"),
     "fmt": (r"fmt/.*", r".*"),
-    "gtest": (r"(gtest|gmock)/.*", r".*_test\.cc|tests/.*|src/.*/(testing|\w+_oracle)\.h"),
+    "gtest": (r"(gtest|gmock)/.*", r".*_test\.cc|tests/.*|src/.*/testing/.*"),
     "rapidcheck": (r"rapidcheck.*", r".*_test\.cc|tests/.*"),
     "benchmark": (r"benchmark/.*", r"bench/.*"),
 }
@@ -81,7 +81,12 @@ def extra_test_folders(root: pathlib.Path, folder: str, layers: dict[str, list[s
 
 
 def all_below(folders: set[str], layers: dict[str, list[str]]) -> set[str]:
-    return folders.union(*(all_below(set(layers[folder]), layers) for folder in folders))
+    found, open_ends = set(), set(folders)
+    while open_ends:
+        folder = open_ends.pop()
+        found.add(folder)
+        open_ends |= set(layers.get(folder, [])) - found
+    return found
 
 
 def check_own_include(root, relative: str, header: str, layers) -> str | None:
@@ -153,6 +158,22 @@ def unused_permissions(root: pathlib.Path, files: list[str], layers: dict[str, l
             for folder, allowed in layers.items() for below in allowed if (folder, below) not in used]
 
 
+def headers_of_tests_alone(root: pathlib.Path, files: list[str]) -> list[str]:
+    """Headers of the product that tests include and no file of the product does, but the source of the same name."""
+    others = [path.relative_to(root).as_posix() for top in ("tests", "fuzz", "bench") for path in sorted((root / top).rglob("*"))
+              if path.suffix in (".h", ".cc")]
+    by_product, by_tests = set(), set()
+    for relative in files + others:
+        headers = {header for _, header in INCLUDE.findall((root / relative).read_text())}
+        if relative in others or TEST_ONLY.fullmatch(relative):
+            by_tests |= headers
+        else:
+            by_product |= headers - {relative.removeprefix("src/").removesuffix(".cc") + ".h"}
+    return [f"{relative}: only tests include it; its place is the folder testing beside it" for relative in files
+            if relative.startswith("src/") and not TEST_ONLY.fullmatch(relative)
+            and relative.removeprefix("src/") in by_tests - by_product]
+
+
 def check(root: pathlib.Path) -> list[str]:
     layers, problems = read_layers(root)
     seam_files: dict[tuple[str, str], str] = {}
@@ -160,7 +181,7 @@ def check(root: pathlib.Path) -> list[str]:
              if path.suffix in (".h", ".cc")]
     for file in files:
         problems += check_file(root, file, layers, seam_files)
-    return problems + unused_permissions(root, files, layers)
+    return problems + unused_permissions(root, files, layers) + headers_of_tests_alone(root, files)
 
 
 def main() -> int:

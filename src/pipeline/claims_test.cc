@@ -15,7 +15,7 @@
 #include "order/order.h"
 #include "pipeline/optimize.h"
 #include "pipeline/solution.h"
-#include "pipeline/testing.h"
+#include "pipeline/testing/layers.h"
 #include "pipeline/write_plan.h"
 #include "plan/tick_scale.h"
 #include "remat/bounds/closure_cut.h"

@@ -10,10 +10,10 @@
 #include <cstdlib>
 #include <string>
 
-#include "plan/schedule_test_problems.h"
 #include "plan/schedule_text.h"
 #include "plan/sequence_simulator.h"
 #include "plan/sequence_text.h"
+#include "plan/testing/schedule_test_problems.h"
 #include "remat/bounds/branch_cut.h"
 #include "remat/bounds/closure_cut.h"
 #include "remat/bounds/floor.h"

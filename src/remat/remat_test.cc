@@ -11,7 +11,7 @@
 #include <thread>
 
 #include "base/file.h"
-#include "base/test_data.h"
+#include "base/testing/test_data.h"
 #include "plan/remat_text.h"
 #include "plan/sequence_simulator.h"
 

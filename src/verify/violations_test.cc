@@ -7,8 +7,8 @@
 #include <functional>
 
 #include "ops/op_table.h"
-#include "verify/definition.h"
-#include "verify/example_plans.h"
+#include "verify/testing/definition.h"
+#include "verify/testing/example_plans.h"
 #include "verify/verify.h"
 
 namespace lowtide::verify {

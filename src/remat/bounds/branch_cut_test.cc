@@ -10,10 +10,10 @@
 #include <optional>
 
 #include "base/file.h"
-#include "base/test_data.h"
+#include "base/testing/test_data.h"
 #include "plan/remat_text.h"
-#include "plan/schedule_test_problems.h"
 #include "plan/sequence_simulator.h"
+#include "plan/testing/schedule_test_problems.h"
 #include "remat/bounds/branch_tree.h"
 #include "remat/bounds/testing/cut_test_problems.h"
 #include "remat/bounds/testing/remat_oracle.h"

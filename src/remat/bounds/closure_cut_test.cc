@@ -11,10 +11,10 @@
 #include <queue>
 
 #include "base/file.h"
-#include "base/test_data.h"
+#include "base/testing/test_data.h"
 #include "plan/remat_text.h"
-#include "plan/schedule_test_problems.h"
 #include "plan/sequence_simulator.h"
+#include "plan/testing/schedule_test_problems.h"
 #include "remat/bounds/cut_plan.h"
 #include "remat/bounds/floor.h"
 #include "remat/bounds/multi_cut.h"

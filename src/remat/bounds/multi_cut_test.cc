@@ -8,12 +8,12 @@
 #include <optional>
 
 #include "base/file.h"
-#include "base/test_data.h"
+#include "base/testing/test_data.h"
 #include "plan/remat_text.h"
-#include "plan/schedule_test_problems.h"
 #include "plan/schedule_text.h"
 #include "plan/sequence_simulator.h"
 #include "plan/sequence_text.h"
+#include "plan/testing/schedule_test_problems.h"
 #include "remat/bounds/multi_cut_network.h"
 #include "remat/bounds/testing/cut_test_problems.h"
 #include "remat/bounds/testing/known_bound.h"

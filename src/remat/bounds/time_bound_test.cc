@@ -8,7 +8,7 @@
 #include <atomic>
 #include <vector>
 
-#include "plan/schedule_test_problems.h"
+#include "plan/testing/schedule_test_problems.h"
 #include "remat/bounds/testing/cut_test_problems.h"
 
 namespace lowtide::remat {

@@ -7,8 +7,8 @@
 #include <algorithm>
 #include <numeric>
 
-#include "plan/schedule_test_problems.h"
 #include "plan/sequence_simulator.h"
+#include "plan/testing/schedule_test_problems.h"
 #include "remat/search/testing/incoming.h"
 
 namespace lowtide::remat {

@@ -77,12 +77,6 @@ bool SequenceState::alive_before(int value, int node) const {
   return i > 0 && i < list.size() && !list[i].birth;
 }
 
-bool SequenceState::used_by(int value, int node) const {
-  const auto& list = uses_[index_of(value)];
-  const size_t i = use_from(value, node);
-  return i < list.size() && list[i].node == node;
-}
-
 bool SequenceState::ends_at(int value, int node) const {
   const auto& list = uses_[index_of(value)];
   const size_t i = use_from(value, node);

@@ -58,7 +58,6 @@ class SequenceState {
   size_t use_from(int value, int node) const;
   // Is an instance of the value present right before `node`, to be used at it or later?
   bool alive_before(int value, int node) const;
-  bool used_by(int value, int node) const;
 
   // Picoseconds of all runs beyond each op once.
   int64_t extra_cost() const { return cost_ - table_->once_cost(); }
@@ -79,12 +78,6 @@ class SequenceState {
   size_t mark() const { return log_.size(); }
   void undo_to(size_t mark);
   void forget_log() { log_.clear(); }
-  // The runs inserted since `mark` that are still there.
-  template <class Visit>
-  void for_each_inserted(size_t mark, Visit visit) const {
-    for (size_t i = mark; i < log_.size(); ++i)
-      if (log_[i].inserted && timeline_.slot(log_[i].node) >= 0) visit(log_[i].node);
-  }
   int64_t work() const { return earlier_work_ + timeline_.work() + edits_ * kWorkOfEdit; }
   int64_t edits() const { return edits_; }
 

@@ -10,8 +10,8 @@
 #include <numeric>
 
 #include "base/rng.h"
-#include "plan/schedule_test_problems.h"
 #include "plan/sequence_simulator.h"
+#include "plan/testing/schedule_test_problems.h"
 #include "plan/tick_scale.h"
 #include "remat/search/proposals.h"
 #include "remat/search/testing/incoming.h"

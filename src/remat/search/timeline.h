@@ -41,7 +41,6 @@ class Timeline {
 
   int slot(int node) const { return slot_[static_cast<size_t>(node)]; }
   bool before(int a, int b) const { return slot(a) < slot(b); }
-  int node_at(int slot) const { return node_[static_cast<size_t>(slot)]; }
   // Neighbours in time; kNoNode beyond the ends.
   int next(int node) const;
   int previous(int node) const;

@@ -7,7 +7,7 @@
 #include <numeric>
 
 #include "base/file.h"
-#include "base/test_data.h"
+#include "base/testing/test_data.h"
 #include "plan/remat_text.h"
 #include "plan/sequence_simulator.h"
 #include "remat/search/testing/incoming.h"

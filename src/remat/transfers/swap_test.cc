@@ -8,8 +8,8 @@
 #include <string>
 #include <utility>
 
-#include "plan/schedule_test_problems.h"
 #include "plan/sequence_simulator.h"
+#include "plan/testing/schedule_test_problems.h"
 
 namespace lowtide::remat {
 namespace {

@@ -3,7 +3,7 @@
 // residents that move), in the model of plan/sequence_simulator.h. Paths lead over the states of
 // oracle_states.h, once for each set of residents that move.
 //
-// Times are compared exactly: use whole numbers (plan/schedule_test_problems.h).
+// Times are compared exactly: use whole numbers (plan/testing/schedule_test_problems.h).
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-#include "io/onnx_tensor.h"
+#include "io/testing/onnx_tensor.h"
 
 #include "base/file.h"
 #include "io/onnx_wire.h"

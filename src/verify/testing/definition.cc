@@ -1,6 +1,6 @@
 // Everything that does not follow from the steps: what ops make, sizes, the bound. The steps have
 // their own file (definition_steps.cc).
-#include "verify/definition.h"
+#include "verify/testing/definition.h"
 
 #include <algorithm>
 #include <map>
@@ -11,7 +11,7 @@
 #include "ops/op_table.h"
 #include "plan/plan_check.h"
 #include "plan/tick_scale.h"
-#include "verify/definition_parts.h"
+#include "verify/testing/definition_parts.h"
 
 namespace lowtide::verify {
 namespace {

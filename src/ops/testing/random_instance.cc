@@ -3,16 +3,16 @@
 // dimension; then every operand's dimensions are known, and so is every attribute that gives an
 // extent. Rows with a computed signature either stand for one of several texts, and are drawn from
 // one of them, or are rearrangements, and have a few lines of their own.
-#include "ops/random_instance.h"
+#include "ops/testing/random_instance.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <map>
 
-#include "ops/random_draw.h"
-#include "ops/random_resampling.h"
 #include "ops/row.h"
+#include "ops/testing/random_draw.h"
+#include "ops/testing/random_resampling.h"
 
 namespace lowtide::ops {
 

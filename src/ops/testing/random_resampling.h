@@ -1,7 +1,7 @@
 // Attributes of resampling ops for random_instance.h.
 #pragma once
 
-#include "ops/random_instance.h"
+#include "ops/testing/random_instance.h"
 
 namespace lowtide::ops {
 

@@ -4,7 +4,7 @@
 
 #include "ir/graph.h"
 #include "ops/op_table.h"
-#include "verify/definition.h"
+#include "verify/testing/definition.h"
 
 namespace lowtide::verify {
 namespace {

@@ -1,10 +1,10 @@
-#include "ops/random_resampling.h"
+#include "ops/testing/random_resampling.h"
 
 #include <array>
 #include <string>
 
 #include "base/axis_taps.h"
-#include "ops/random_draw.h"
+#include "ops/testing/random_draw.h"
 
 namespace lowtide::ops {
 namespace {

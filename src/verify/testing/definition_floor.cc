@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <map>
 
-#include "verify/definition_parts.h"
+#include "verify/testing/definition_parts.h"
 
 namespace lowtide::verify {
 namespace {

@@ -6,7 +6,7 @@
 #include <optional>
 
 #include "plan/tick_scale.h"
-#include "verify/definition_parts.h"
+#include "verify/testing/definition_parts.h"
 
 namespace lowtide::verify {
 namespace {

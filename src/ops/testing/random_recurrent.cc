@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <array>
 
-#include "ops/random_draw.h"
+#include "ops/testing/random_draw.h"
 
 namespace lowtide::ops {
 namespace {

@@ -1,4 +1,4 @@
-#include "verify/mutate.h"
+#include "verify/testing/mutate.h"
 
 #include <fmt/core.h>
 
@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "plan/tick_scale.h"
-#include "verify/definition.h"
+#include "verify/testing/definition.h"
 #include "verify/verify.h"
 
 namespace lowtide::verify {

@@ -4,7 +4,7 @@
 // repeat.
 #include <array>
 
-#include "ops/random_draw.h"
+#include "ops/testing/random_draw.h"
 
 namespace lowtide::ops {
 namespace {

@@ -1,7 +1,7 @@
 // What the files that draw random instances share. Internal to this folder.
 #pragma once
 
-#include "ops/random_instance.h"
+#include "ops/testing/random_instance.h"
 
 namespace lowtide::ops {
 
