@@ -201,7 +201,7 @@ class Solve {
   PortfolioOptions portfolio_options() const {
     PortfolioOptions result;
     result.proposals = {.order_moves = options_.order_moves,
-                        .block_moves = options_.block_moves,
+                        .stretch_moves = options_.stretch_moves,
                         .exchanges = options_.exchanges,
                         .aimed = options_.aimed_drops,
                         .aimed_moves = options_.aimed_moves,

@@ -35,19 +35,19 @@ struct RematProgress {
 
 struct RematOptions {
   // Ideas, each of which can be switched off.
-  bool order_moves = true;   // runs move; off: the order of first runs stays as it starts
-  bool block_moves = true;   // whole stretches are rerun, or no longer
-  bool exchanges = true;     // a rerun goes and others come, in one move
-  bool repeats = true;       // what one block does, others like it try, too
-  bool aimed_drops = true;   // half of the drops where memory overflows; off: blind
-  bool aimed_moves = true;   // some moves in the order take bytes away where memory is full
-  bool cut_start = true;     // start from the closure cut's plan
-  bool order_start = true;   // start from the order with the least peak
-  bool greedy_start = true;  // and from what greedy drops make of it; not where there are `starts`
-  bool chain_start = true;   // and from dynamic programming over a chain; likewise
-  bool restarts = true;      // several seeds and cooler rounds; off: one long annealing
-  bool cut_bound = true;     // prove a lower bound; off: every op once
-  bool several_cuts = true;  // at several moments together
+  bool order_moves = true;    // runs move; off: the order of first runs stays as it starts
+  bool stretch_moves = true;  // whole stretches are rerun, or no longer
+  bool exchanges = true;      // a rerun goes and others come, in one move
+  bool repeats = true;        // what one block does, others like it try, too
+  bool aimed_drops = true;    // half of the drops where memory overflows; off: blind
+  bool aimed_moves = true;    // some moves in the order take bytes away where memory is full
+  bool cut_start = true;      // start from the closure cut's plan
+  bool order_start = true;    // start from the order with the least peak
+  bool greedy_start = true;   // and from what greedy drops make of it; not where there are `starts`
+  bool chain_start = true;    // and from dynamic programming over a chain; likewise
+  bool restarts = true;       // several seeds and cooler rounds; off: one long annealing
+  bool cut_bound = true;      // prove a lower bound; off: every op once
+  bool several_cuts = true;   // at several moments together
   bool exact_small =
       true;  // small problems: all states (by_states.h), if a share of work is enough
 

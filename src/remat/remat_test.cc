@@ -211,7 +211,7 @@ TEST(Solve, AStartIsNeverMadeWorse) {
 TEST(Solve, EveryIdeaCanBeSwitchedOff) {
   const ScheduleProblem problem = chain_training(40, 100, 1500);
   for (bool RematOptions::*idea :
-       {&RematOptions::order_moves, &RematOptions::block_moves, &RematOptions::exchanges,
+       {&RematOptions::order_moves, &RematOptions::stretch_moves, &RematOptions::exchanges,
         &RematOptions::repeats, &RematOptions::aimed_drops, &RematOptions::cut_start,
         &RematOptions::order_start, &RematOptions::greedy_start, &RematOptions::restarts,
         &RematOptions::cut_bound, &RematOptions::exact_small}) {

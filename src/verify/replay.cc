@@ -344,7 +344,7 @@ Lives replay(const Facts& facts, Report& report, Findings& findings) {
   return Replay(facts, report, findings).run();
 }
 
-int64_t peak_of_program_order(const Facts& facts) {
+int64_t peak_of_given_order(const Facts& facts) {
   const plan::Plan& plan = facts.plan;
   IdVector<PlanOpId, std::vector<PlanStorageId>> last_read(plan.ops.size());
   for (PlanStorageId s : plan.storages.ids())

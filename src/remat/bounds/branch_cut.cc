@@ -25,13 +25,13 @@ struct TrialProgram {
       : segments(graph, std::move(ops)), program(segments, small_bytes) {}
 
   CutSegments segments;
-  CutProgram program;
+  MultiCutProgram program;
 };
 
 // A multi-cut and its tree.
-struct TrialChain : TrialProgram {
-  TrialChain(const StepGraph& graph, std::vector<SchedOpId> ops, int64_t small_bytes, double price,
-             WorkBudget& work)
+struct TrialMultiCut : TrialProgram {
+  TrialMultiCut(const StepGraph& graph, std::vector<SchedOpId> ops, int64_t small_bytes,
+                double price, WorkBudget& work)
       : TrialProgram(graph, std::move(ops), small_bytes),
         tree(program, weights(graph, price), work) {}
 
@@ -63,7 +63,7 @@ int64_t bytes_of_run(const StepGraph& graph, SchedOpId op) {
 // of equals those with more to come.
 std::vector<SchedOpId> places(const StepGraph& graph, SchedOpId main) {
   constexpr size_t kLookedAt = 400;
-  constexpr int64_t kLeastGap = 4, kGaps = 120;
+  constexpr int64_t kLeastDistance = 4, kDistances = 120;
   constexpr int64_t kParts = 64;  // of the most bytes; less is no difference
   const auto side = sides_of(graph, main);
   std::vector<std::pair<int64_t, SchedOpId>> by_bytes;
@@ -84,13 +84,14 @@ std::vector<SchedOpId> places(const StepGraph& graph, SchedOpId main) {
   std::stable_partition(ordered.begin(), ordered.end(), [&](const auto& entry) {
     return side[std::get<2>(entry)] == Side::kAfter;
   });
-  const int64_t gap = std::max(kLeastGap, static_cast<int64_t>(graph.size()) / kGaps);
+  const int64_t distance =
+      std::max(kLeastDistance, static_cast<int64_t>(graph.size()) / kDistances);
   std::vector<SchedOpId> result;
   std::vector<int64_t> taken;  // ancestors
   for (const auto& [parts, ancestors, op] : ordered) {
     if (result.size() == kMostPlaces) break;
     const bool near = std::any_of(taken.begin(), taken.end(), [&, a = ancestors](int64_t other) {
-      return std::max(a, other) - std::min(a, other) < gap;
+      return std::max(a, other) - std::min(a, other) < distance;
     });
     if (near) continue;
     const ClosureNetwork network(graph, op);
@@ -117,7 +118,7 @@ class BranchSearch {
 
   WorkBudget& work() { return work_; }
 
-  std::unique_ptr<TrialChain> run(SchedOpId main) {
+  std::unique_ptr<TrialMultiCut> run(SchedOpId main) {
     auto best = make({main});
     bool open = best->tree.grow(goal_ticks_, kFirstSplits);
     int failures = 0;
@@ -144,16 +145,16 @@ class BranchSearch {
     double percent;  // when last tried: how much it helped
   };
 
-  std::unique_ptr<TrialChain> make(std::vector<SchedOpId> cuts) {
-    return std::make_unique<TrialChain>(graph_, std::move(cuts), small_bytes_, price_, work_);
+  std::unique_ptr<TrialMultiCut> make(std::vector<SchedOpId> cuts) {
+    return std::make_unique<TrialMultiCut>(graph_, std::move(cuts), small_bytes_, price_, work_);
   }
 
-  bool done(const TrialChain& chain) {
-    return chain.tree.bound_ticks() >= goal_ticks_ || !work_.look();
+  bool done(const TrialMultiCut& trial) {
+    return trial.tree.bound_ticks() >= goal_ticks_ || !work_.look();
   }
 
   // With the op that raises the lowest cases most.
-  std::unique_ptr<TrialChain> extension(const TrialChain& from) {
+  std::unique_ptr<TrialMultiCut> extension(const TrialMultiCut& from) {
     std::stable_sort(tried_.begin(), tried_.end(),
                      [](const Tried& a, const Tried& b) { return a.percent > b.percent; });
     double most = kLeastRise;
@@ -162,7 +163,7 @@ class BranchSearch {
     for (Tried& tried : tried_) {
       if (!work_.look() || (!chosen.empty() && from.segments.size() > 1 && idle >= kIdleTrials))
         break;
-      auto cuts = chain_with(graph_, from.segments.cuts, tried.op);
+      auto cuts = multi_cut_with(graph_, from.segments.cuts, tried.op);
       if (!cuts) continue;
       const TrialProgram longer(graph_, std::move(*cuts), small_bytes_);
       tried.percent = rise(from, longer);
@@ -176,7 +177,7 @@ class BranchSearch {
   }
 
   // Mean percent that the relaxation of the lowest cases rises by with a further cut.
-  double rise(const TrialChain& from, const TrialProgram& longer) {
+  double rise(const TrialMultiCut& from, const TrialProgram& longer) {
     LinearProgram lp(longer.program), base(from.program);
     double sum = 0;
     const auto cases = from.tree.lowest_cases(kCases);
@@ -192,20 +193,20 @@ class BranchSearch {
   }
 
   // Cuts of the smaller multi-cut before the one that it lacks.
-  static size_t place(const TrialChain& from, const TrialProgram& longer) {
+  static size_t place(const TrialMultiCut& from, const TrialProgram& longer) {
     const auto& old = from.segments.cuts;
     return static_cast<size_t>(
         std::mismatch(old.begin(), old.end(), longer.segments.cuts.begin()).first - old.begin());
   }
   // That an op runs in the segment that the cut divides says nothing of either part.
-  static bool lost(const TrialChain& from, const TrialProgram& longer, uint32_t variable,
+  static bool lost(const TrialMultiCut& from, const TrialProgram& longer, uint32_t variable,
                    int8_t value) {
     const CutVariable& x = from.program.variables[variable];
     return value == 1 && x.kind == CutVariableKind::kRun && x.cut == place(from, longer);
   }
 
   // The case in terms of the larger multi-cut.
-  std::vector<int8_t> carried(const TrialChain& from,
+  std::vector<int8_t> carried(const TrialMultiCut& from,
                               const std::vector<std::pair<uint32_t, int8_t>>& fixed,
                               const TrialProgram& longer) const {
     std::map<std::tuple<CutVariableKind, size_t, size_t>, int8_t> values;
@@ -238,12 +239,12 @@ class BranchSearch {
 // hardly less.
 class ProofWriter {
  public:
-  ProofWriter(const TrialChain& chain, size_t most_splits)
-      : chain_(chain), bound_ticks_(chain.tree.bound_ticks()) {
-    fixed_.assign(chain.program.variables.size(), kFree);
+  ProofWriter(const TrialMultiCut& trial, size_t most_splits)
+      : trial_(trial), bound_ticks_(trial.tree.bound_ticks()) {
+    fixed_.assign(trial.program.variables.size(), kFree);
     std::vector<int64_t> split;  // bounds of the nodes that are
     std::vector<int> depth;
-    for (const BranchNode& node : chain.tree.nodes()) {
+    for (const BranchNode& node : trial.tree.nodes()) {
       depth.push_back(node.parent < 0 ? 0 : depth[static_cast<size_t>(node.parent)] + 1);
       if (node.children == BranchNode::kNone) continue;
       split.push_back(node.bound_ticks);
@@ -267,11 +268,11 @@ class ProofWriter {
 
   // NOLINTNEXTLINE(misc-no-recursion): kDeepest at most
   void visit(size_t at, int parent, const Known& known) {
-    const BranchNode& node = chain_.tree.nodes()[at];
+    const BranchNode& node = trial_.tree.nodes()[at];
     BranchProofNode out;
     out.parent = parent;
     if (parent != BranchNode::kNone) {
-      out.fixed = chain_.program.variables[node.variable];
+      out.fixed = trial_.program.variables[node.variable];
       out.value = node.value;
       fixed_[node.variable] = node.value;
     }
@@ -296,13 +297,13 @@ class ProofWriter {
   bool proves(const Known& known) const {
     std::vector<CutMultiplier> multipliers;
     for (const auto& [row, value] : known) multipliers.push_back({row, value});
-    return chain_.program.bound(multipliers, fixed_) >= bound_ticks_;
+    return trial_.program.bound(multipliers, fixed_) >= bound_ticks_;
   }
   void name(BranchProofNode& out, uint32_t row, int32_t value) const {
-    out.multipliers.push_back({chain_.program.rows[row].name, value});
+    out.multipliers.push_back({trial_.program.rows[row].name, value});
   }
 
-  const TrialChain& chain_;
+  const TrialMultiCut& trial_;
   int64_t bound_ticks_;
   std::vector<int8_t> fixed_;
   std::vector<BranchProofNode> out_;
@@ -317,14 +318,14 @@ BranchCutResult branch_cut(const plan::ScheduleProblem& problem, const CutBoundR
   int64_t beyond = single.feasible && single.op ? single.bound_ticks : 0;
   if (!problem.link && single.feasible && single.op) {
     BranchSearch search(graph, single, options);
-    const std::unique_ptr<TrialChain> chain = search.run(*single.op);
-    ProofWriter proof(*chain, options.most_splits);
-    const int64_t ticks = options.write_proof ? proof.bound_ticks() : chain->tree.bound_ticks();
+    const std::unique_ptr<TrialMultiCut> trial = search.run(*single.op);
+    ProofWriter proof(*trial, options.most_splits);
+    const int64_t ticks = options.write_proof ? proof.bound_ticks() : trial->tree.bound_ticks();
     if (ticks > beyond) {
       beyond = ticks;
-      result.cuts = chain->segments.cuts;
+      result.cuts = trial->segments.cuts;
       if (options.write_proof) result.nodes = proof.write();
-      result.unit_ticks = chain->program.unit_ticks;
+      result.unit_ticks = trial->program.unit_ticks;
     }
     result.work = search.work().used();
     result.cut_short = search.work().timed_out();

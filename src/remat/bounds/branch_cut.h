@@ -1,5 +1,5 @@
 // Branch and bound (Land and Doig 1960) as a bound on the time: a multi-cut as an integer program
-// (cut_program.h), whose relaxation is split where it is fractional (branch_tree.h).
+// (multi_cut_program.h), whose relaxation is split where it is fractional (branch_tree.h).
 //
 // Which ops cut is a search of our own: the closure cut's, then ops that need much when they run,
 // are ordered with it, and at which memory binds; next comes the one with which the relaxations of
@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "remat/bounds/closure_cut.h"
-#include "remat/bounds/cut_program.h"
+#include "remat/bounds/multi_cut_program.h"
 
 namespace lowtide::remat {
 

@@ -35,7 +35,7 @@ ScheduleProblem some_problem(int i, Rng& rng) {
   return problem;
 }
 
-std::vector<CutMultiplier> random_multipliers(const CutProgram& program, Rng& rng) {
+std::vector<CutMultiplier> random_multipliers(const MultiCutProgram& program, Rng& rng) {
   std::vector<CutMultiplier> result;
   const auto most = static_cast<int64_t>(program.once_ticks / program.unit_ticks / 4);
   for (size_t r = 0; r < program.rows.size(); ++r)
@@ -92,7 +92,7 @@ class Reading {
   std::vector<size_t> of_;  // segments
 };
 
-TEST(CutProgram, BestSchedulesSatisfyEveryRow) {
+TEST(MultiCutProgram, BestSchedulesSatisfyEveryRow) {
   Rng rng(31);
   int64_t rows = 0, tight = 0;
   for (int i = 0; i < 1200; ++i) {
@@ -101,10 +101,10 @@ TEST(CutProgram, BestSchedulesSatisfyEveryRow) {
     if (!best) continue;
     const StepGraph graph(problem);
     for (int k = 0; k < 4; ++k) {
-      const auto chain = random_chain(graph, rng);
-      if (chain.empty()) continue;
-      const CutSegments segments(graph, chain);
-      const CutProgram program(segments, 0);
+      const auto cuts = random_multi_cut(graph, rng);
+      if (cuts.empty()) continue;
+      const CutSegments segments(graph, cuts);
+      const MultiCutProgram program(segments, 0);
       const Reading reading(segments, best->sequence);
       for (const CutRow& row : program.rows) {
         int64_t sum = 0;
@@ -121,7 +121,7 @@ TEST(CutProgram, BestSchedulesSatisfyEveryRow) {
   EXPECT_GT(tight, 2'000);
 }
 
-TEST(CutProgram, AnyMultipliersInACaseThatHoldsTheOptimumStayBelowIt) {
+TEST(MultiCutProgram, AnyMultipliersInACaseThatHoldsTheOptimumStayBelowIt) {
   Rng rng(32);
   int64_t checked = 0, positive = 0;
   for (int i = 0; i < 1200; ++i) {
@@ -130,10 +130,10 @@ TEST(CutProgram, AnyMultipliersInACaseThatHoldsTheOptimumStayBelowIt) {
     if (!best) continue;
     const StepGraph graph(problem);
     for (int k = 0; k < 8; ++k) {
-      const auto chain = random_chain(graph, rng);
-      if (chain.empty()) continue;
-      const CutSegments segments(graph, chain);
-      const CutProgram program(segments, 0);
+      const auto cuts = random_multi_cut(graph, rng);
+      if (cuts.empty()) continue;
+      const CutSegments segments(graph, cuts);
+      const MultiCutProgram program(segments, 0);
       const Reading reading(segments, best->sequence);
       std::vector<int8_t> fixed(program.variables.size(), kFree);
       for (size_t j = 0; j < fixed.size(); ++j)
@@ -152,7 +152,7 @@ TEST(CutProgram, AnyMultipliersInACaseThatHoldsTheOptimumStayBelowIt) {
 int64_t shown(const ScheduleProblem& problem, const BranchCutResult& result, int64_t small_bytes) {
   const StepGraph graph(problem);
   const CutSegments segments(graph, result.cuts);
-  const CutProgram program(segments, small_bytes);
+  const MultiCutProgram program(segments, small_bytes);
   std::vector<int> children(result.nodes.size(), 0);
   for (const BranchProofNode& node : result.nodes)
     if (node.parent >= 0) ++children[static_cast<size_t>(node.parent)];

@@ -18,7 +18,8 @@ constexpr double kLeastGain = 1e-4, kMostGain = 0.5;  // percent, as far as side
 
 }  // namespace
 
-BranchTree::BranchTree(const CutProgram& program, std::vector<double> weights, WorkBudget& work)
+BranchTree::BranchTree(const MultiCutProgram& program, std::vector<double> weights,
+                       WorkBudget& work)
     : program_(program), weights_(std::move(weights)), work_(work), lp_(program) {
   fixed_.assign(program.variables.size(), kFree);
   records_.resize(program.variables.size());

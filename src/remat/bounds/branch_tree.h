@@ -18,8 +18,8 @@
 #include <vector>
 
 #include "base/work.h"
-#include "remat/bounds/cut_program.h"
 #include "remat/bounds/linear_program.h"
+#include "remat/bounds/multi_cut_program.h"
 
 namespace lowtide::remat {
 
@@ -39,7 +39,7 @@ struct BranchNode {
 class BranchTree {
  public:
   // Borrows `program` and `work`. `weights`, by variable: what fixing it may be worth.
-  BranchTree(const CutProgram& program, std::vector<double> weights, WorkBudget& work);
+  BranchTree(const MultiCutProgram& program, std::vector<double> weights, WorkBudget& work);
 
   const std::vector<BranchNode>& nodes() const { return nodes_; }  // parents before children
   // In ticks, beyond each op once, of every schedule.
@@ -62,7 +62,7 @@ class BranchTree {
   void add_child(size_t parent, uint32_t variable, int8_t value);
   void read_leaf(BranchNode& node) const;
 
-  const CutProgram& program_;
+  const MultiCutProgram& program_;
   std::vector<double> weights_;
   WorkBudget& work_;
   LinearProgram lp_;

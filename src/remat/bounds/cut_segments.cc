@@ -4,8 +4,8 @@
 
 namespace lowtide::remat {
 
-std::optional<std::vector<SchedOpId>> chain_with(const StepGraph& graph,
-                                                 std::vector<SchedOpId> cuts, SchedOpId op) {
+std::optional<std::vector<SchedOpId>> multi_cut_with(const StepGraph& graph,
+                                                     std::vector<SchedOpId> cuts, SchedOpId op) {
   const auto side = sides_of(graph, op);
   size_t at = 0;
   for (SchedOpId cut : cuts) {

@@ -15,8 +15,8 @@
 namespace lowtide::remat {
 
 // The cuts and `op` in order, or nothing if they are no multi-cut.
-std::optional<std::vector<SchedOpId>> chain_with(const StepGraph& graph,
-                                                 std::vector<SchedOpId> cuts, SchedOpId op);
+std::optional<std::vector<SchedOpId>> multi_cut_with(const StepGraph& graph,
+                                                     std::vector<SchedOpId> cuts, SchedOpId op);
 
 struct CutSegments {
   // Borrows `graph`, whose problem has a budget. Each op a descendant of the one before.

@@ -11,11 +11,11 @@ constexpr double kLargest = 0x1p30;                           // a multiplier, i
 constexpr int kPart = 1000;                                   // iterations
 constexpr int64_t kUnitsOfIteration = 1, kUnitsOfStart = 10;  // by row and column
 
-double ticks_per_percent(const CutProgram& program) {
+double ticks_per_percent(const MultiCutProgram& program) {
   return std::max(1.0, static_cast<double>(program.once_ticks) / 100);
 }
 
-solver::Program relaxation_of(const CutProgram& program) {
+solver::Program relaxation_of(const MultiCutProgram& program) {
   const double percent = ticks_per_percent(program);
   solver::Program result;
   result.constant = static_cast<double>(program.forced_ticks) / percent;
@@ -33,7 +33,7 @@ solver::Program relaxation_of(const CutProgram& program) {
 
 }  // namespace
 
-LinearProgram::LinearProgram(const CutProgram& program)
+LinearProgram::LinearProgram(const MultiCutProgram& program)
     : program_(program),
       simplex_(relaxation_of(program)),
       units_per_percent_(ticks_per_percent(program) / static_cast<double>(program.unit_ticks)),

@@ -1,7 +1,7 @@
 // The linear relaxation of a multi-cut's integer program, in numbers near one: times in percent of
 // the step, bytes in MiB. Solved by solver/dual_simplex.h, which goes on from a basis when a
 // variable is fixed. What it says is a hint (floating point, and an internal tolerance); bounds
-// come from CutProgram::bound.
+// come from MultiCutProgram::bound.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "base/work.h"
-#include "remat/bounds/cut_program.h"
+#include "remat/bounds/multi_cut_program.h"
 #include "solver/dual_simplex.h"
 
 namespace lowtide::remat {
@@ -18,7 +18,7 @@ class LinearProgram {
  public:
   using Basis = solver::DualSimplex::Basis;
 
-  explicit LinearProgram(const CutProgram& program);  // borrowed
+  explicit LinearProgram(const MultiCutProgram& program);  // borrowed
 
   // By variable; kFree: 0 to 1.
   void set_fixed(std::span<const int8_t> fixed);
@@ -36,7 +36,7 @@ class LinearProgram {
  private:
   void add_ray(std::vector<double>& values) const;
 
-  const CutProgram& program_;
+  const MultiCutProgram& program_;
   solver::DualSimplex simplex_;
   double units_per_percent_ = 1;
   std::vector<int8_t> fixed_;

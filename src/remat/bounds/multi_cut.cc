@@ -333,8 +333,8 @@ std::unique_ptr<Ascent> best_extension(const StepGraph& graph, const Ascent& fro
   std::vector<SchedOpId> ops;
   for (const std::vector<SchedOpId>& place : places)
     for (SchedOpId op : place) {
-      const auto chain = chain_with(graph, from.cuts(), op);
-      if (!chain) continue;
+      const auto cuts = multi_cut_with(graph, from.cuts(), op);
+      if (!cuts) continue;
       if (std::find(ops.begin(), ops.end(), op) == ops.end()) ops.push_back(op);
       break;
     }
@@ -343,8 +343,8 @@ std::unique_ptr<Ascent> best_extension(const StepGraph& graph, const Ascent& fro
   };
   for (SchedOpId op : ops) {
     if (work.exhausted()) break;
-    tried.push_back(
-        std::make_unique<Ascent>(graph, *chain_with(graph, from.cuts(), op), from.unit_price()));
+    tried.push_back(std::make_unique<Ascent>(graph, *multi_cut_with(graph, from.cuts(), op),
+                                             from.unit_price()));
     tried.back()->adopt(from);
     tried.back()->set_price(op, static_cast<int64_t>(kFirstPrice * from.unit_price()));
     climb(*tried.back(), options.trial_rounds, 0);

@@ -94,9 +94,9 @@ TEST(MultiCut, AnySharesAndCopiesStayBelowTheOptimumWithALink) {
     const StepGraph graph(problem);
     const double extra = best->seconds - once_seconds(problem);
     for (int k = 0; k < 6; ++k) {
-      const auto chain = random_chain(graph, rng);
-      if (chain.empty()) continue;
-      MultiCutNetwork net(graph, chain);
+      const auto cuts = random_multi_cut(graph, rng);
+      if (cuts.empty()) continue;
+      MultiCutNetwork net(graph, cuts);
       Violations violations;
       Multipliers m = net.start();
       int64_t reached = net.solve(m, violations);
@@ -136,9 +136,9 @@ TEST(MultiCut, AnyMultipliersOnAnyChainStayBelowTheOptimum) {
     if (!best) continue;
     const StepGraph graph(problem);
     for (int k = 0; k < 20; ++k) {
-      const auto chain = random_chain(graph, rng);
-      if (chain.empty()) continue;
-      MultiCutNetwork net(graph, chain);
+      const auto cuts = random_multi_cut(graph, rng);
+      if (cuts.empty()) continue;
+      MultiCutNetwork net(graph, cuts);
       Violations violations;
       const int64_t ticks = net.solve(random_multipliers(net, graph, rng), violations);
       ++checked;

@@ -39,7 +39,8 @@ Proposals::Proposals(SequenceState& state, const ProposalOptions& options, Rng& 
   }
   find_chances();
   if (!options.order_moves) weight(ProposalKind::kMove) = 0;
-  if (!options.block_moves) weight(ProposalKind::kDropBlock) = weight(ProposalKind::kKeepBlock) = 0;
+  if (!options.stretch_moves)
+    weight(ProposalKind::kDropStretch) = weight(ProposalKind::kKeepStretch) = 0;
   if (!options.exchanges) weight(ProposalKind::kExchange) = 0;
 }
 
@@ -82,10 +83,10 @@ bool Proposals::try_kind() {
       return keep_any();
     case ProposalKind::kMove:
       return move();
-    case ProposalKind::kDropBlock:
-      return drop_block();
-    case ProposalKind::kKeepBlock:
-      return keep_block();
+    case ProposalKind::kDropStretch:
+      return drop_stretch();
+    case ProposalKind::kKeepStretch:
+      return keep_stretch();
     case ProposalKind::kExchange:
       return exchange();
     case ProposalKind::kCopyBlock:
@@ -121,7 +122,7 @@ int Proposals::random_value() {
   return droppable_[rng_->below(droppable_.size())];
 }
 
-bool Proposals::random_gap(int& value, int& use) {
+bool Proposals::random_span(int& value, int& use) {
   if (droppable_.empty()) return false;
   const int v = random_value();
   const auto uses = state_->uses(v);
@@ -133,7 +134,7 @@ bool Proposals::random_gap(int& value, int& use) {
   return true;
 }
 
-bool Proposals::aimed_gap(int at, int& value, int& use) {
+bool Proposals::aimed_span(int at, int& value, int& use) {
   for (int i = 0; i < kNodeTries && !droppable_.empty(); ++i) {
     const int v = random_value();
     const auto uses = state_->uses(v);
@@ -149,8 +150,8 @@ bool Proposals::aimed_gap(int at, int& value, int& use) {
 bool Proposals::drop() {
   int value = 0, use = 0;
   if (options_.aimed && state_->overflow() > 0 && rng_->below(2) == 0) {
-    if (!aimed_gap(overflowing_node(), value, use)) return false;
-  } else if (!random_gap(value, use)) {
+    if (!aimed_span(overflowing_node(), value, use)) return false;
+  } else if (!random_span(value, use)) {
     return false;
   }
   return drop_before(value, use);
@@ -246,22 +247,22 @@ int Proposals::full_node() {
   return fullest;
 }
 
-bool Proposals::drop_block() {
+bool Proposals::drop_stretch() {
   const int start = random_node();
   if (start == kNoProposal) return false;
   const Timeline& timeline = state_->timeline();
   const int length =
-      2 + static_cast<int>(rng_->below(static_cast<uint64_t>(options_.longest_block)));
+      2 + static_cast<int>(rng_->below(static_cast<uint64_t>(options_.longest_stretch)));
   // The stretch, and the first use after it of anything it makes.
-  block_.clear();
+  stretch_.clear();
   int node = start;
   for (int i = 0; i < length && node != state_->end_node(); ++i, node = timeline.next(node))
-    if (table_->may_rerun(state_->action(node))) block_.push_back(node);
-  if (block_.empty()) return false;
+    if (table_->may_rerun(state_->action(node))) stretch_.push_back(node);
+  if (stretch_.empty()) return false;
   // A little beyond the stretch: what uses its last values right away is no second use.
-  const int border = timeline.slot(node) + static_cast<int>(rng_->below(Timeline::kBlock));
+  const int border = timeline.slot(node) + static_cast<int>(rng_->below(Timeline::kBucket));
   int target = kNoProposal;
-  for (const int n : block_)
+  for (const int n : stretch_)
     for (const int v : table_->makes(state_->action(n))) {
       const auto uses = state_->uses(v);
       for (size_t i = state_->use_from(v, n) + 1; i < uses.size() && !uses[i].birth; ++i) {
@@ -273,8 +274,8 @@ bool Proposals::drop_block() {
   if (target == kNoProposal) return false;
   // From the back: an op is in if something of it is needed at or after the target, or by one in.
   std::vector<int> in;
-  for (size_t k = block_.size(); k-- > 0;) {
-    const int action = state_->action(block_[k]);
+  for (size_t k = stretch_.size(); k-- > 0;) {
+    const int action = state_->action(stretch_[k]);
     bool needed = false;
     for (const int v : table_->makes(action)) {
       needed |= state_->alive_before(v, target);
@@ -294,21 +295,21 @@ bool Proposals::drop_block() {
   return !in.empty();
 }
 
-bool Proposals::keep_block() {
+bool Proposals::keep_stretch() {
   int node = random_rerun();
   if (node == kNoProposal) return false;
   const int length =
-      2 + static_cast<int>(rng_->below(static_cast<uint64_t>(options_.longest_block)));
-  block_.clear();
+      2 + static_cast<int>(rng_->below(static_cast<uint64_t>(options_.longest_stretch)));
+  stretch_.clear();
   for (int i = 0; i < length && node != state_->end_node();
        ++i, node = state_->timeline().next(node))
     if (state_->runs(state_->action(node)).size() > 1 &&
         state_->runs(state_->action(node)).front() != node)
-      block_.push_back(node);
+      stretch_.push_back(node);
   bool any = false;
-  for (size_t k = block_.size(); k-- > 0;) {
-    if (state_->timeline().slot(block_[k]) < 0 || !state_->can_remove(block_[k])) continue;
-    keep(block_[k]);
+  for (size_t k = stretch_.size(); k-- > 0;) {
+    if (state_->timeline().slot(stretch_[k]) < 0 || !state_->can_remove(stretch_[k])) continue;
+    keep(stretch_[k]);
     any = true;
   }
   return any;
@@ -325,7 +326,7 @@ bool Proposals::exchange() {
       continue;
     }
     int value = 0, use = 0;
-    if (!aimed_gap(at, value, use) || !drop_before(value, use)) return false;
+    if (!aimed_span(at, value, use) || !drop_before(value, use)) return false;
   }
   return true;
 }

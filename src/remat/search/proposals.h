@@ -37,11 +37,11 @@ namespace lowtide::remat {
 
 struct ProposalOptions {
   bool order_moves = true;
-  bool block_moves = true;
+  bool stretch_moves = true;
   bool exchanges = true;
   bool aimed = true;  // drops
   bool aimed_moves = true;
-  int longest_block = 48;
+  int longest_stretch = 48;
   bool copies = true;              // between blocks
   const Blocks* blocks = nullptr;  // of the problem; nullptr: it has none
 };
@@ -50,8 +50,8 @@ enum class ProposalKind : uint8_t {
   kDrop,
   kKeep,
   kMove,
-  kDropBlock,
-  kKeepBlock,
+  kDropStretch,
+  kKeepStretch,
   kExchange,
   kCopyBlock,
 };
@@ -80,12 +80,12 @@ class Proposals {
   bool move();
   int overflowing_node();
   int full_node();
-  bool drop_block();
-  bool keep_block();
+  bool drop_stretch();
+  bool keep_stretch();
   bool exchange();
   bool copy_block();
-  bool aimed_gap(int at, int& value, int& use);
-  bool random_gap(int& value, int& use);
+  bool aimed_span(int at, int& value, int& use);
+  bool random_span(int& value, int& use);
   bool run_before(int action, int node);
   int random_node();
   int random_value();
@@ -102,7 +102,7 @@ class Proposals {
   std::array<uint32_t, kProposalKinds> weights_{};  // where memory does not overflow
   std::vector<int> droppable_;                      // values
   std::vector<char> inert_;                         // by action: it weighs nothing
-  std::vector<int> block_, useless_;
+  std::vector<int> stretch_, useless_;
   std::optional<BlockCopy> block_copy_;
 };
 

@@ -53,9 +53,9 @@ std::map<Kind, double> rates(const ProposalOptions& options, int64_t budget) {
 
 TEST(Proposals, KindsComeAsOftenAsTheirWeights) {
   const std::map<Kind, double> fits = rates({}, 1000), over = rates({}, 15);
-  const std::map<Kind, double> expected = {{Kind::kMove, 200},     {Kind::kDropBlock, 15},
-                                           {Kind::kKeepBlock, 15}, {Kind::kExchange, 100},
-                                           {Kind::kDrop, 320},     {Kind::kKeep, 350}};
+  const std::map<Kind, double> expected = {{Kind::kMove, 200},       {Kind::kDropStretch, 15},
+                                           {Kind::kKeepStretch, 15}, {Kind::kExchange, 100},
+                                           {Kind::kDrop, 320},       {Kind::kKeep, 350}};
   for (const auto& [kind, rate] : expected) {
     const double shift = kind == Kind::kDrop ? 100 : kind == Kind::kKeep ? -100 : 0;
     EXPECT_NEAR(fits.at(kind), rate, 5) << static_cast<int>(kind);
@@ -66,12 +66,12 @@ TEST(Proposals, KindsComeAsOftenAsTheirWeights) {
 TEST(Proposals, WhatIsOffLeavesTheOthersTheirProportions) {
   const std::map<Kind, double> all = rates({}, 1000);
   ProposalOptions no_moves, no_blocks, no_exchanges;
-  no_moves.order_moves = no_blocks.block_moves = no_exchanges.exchanges = false;
+  no_moves.order_moves = no_blocks.stretch_moves = no_exchanges.exchanges = false;
   for (const ProposalOptions& options : {no_moves, no_blocks, no_exchanges}) {
     const std::map<Kind, double> some = rates(options, 1000);
     EXPECT_EQ(some.contains(Kind::kMove), options.order_moves);
-    EXPECT_EQ(some.contains(Kind::kDropBlock), options.block_moves);
-    EXPECT_EQ(some.contains(Kind::kKeepBlock), options.block_moves);
+    EXPECT_EQ(some.contains(Kind::kDropStretch), options.stretch_moves);
+    EXPECT_EQ(some.contains(Kind::kKeepStretch), options.stretch_moves);
     EXPECT_EQ(some.contains(Kind::kExchange), options.exchanges);
     double left = 0;
     for (const auto& [kind, rate] : some) left += all.at(kind);

@@ -2,16 +2,17 @@
 // sequence in their order, with the bytes present at each, under insertion, removal and "add to all
 // from here to there".
 //
-// The array has free slots. Slots stand in buckets of kBlock; the nodes of a bucket are in its
+// The array has free slots. Slots stand in buckets of kBucket; the nodes of a bucket are in its
 // first slots, the rest is free. A node's slot number is its place in time, so two nodes are
 // compared by one integer. Insertion shifts within the bucket; when that is full, the smallest
 // aligned window of buckets that is empty enough is spread out anew.
 //
 // Bytes are kept by bucket, too: what was added to all of it, least and largest, and how much of it
 // lies above the capacity. Adding to a whole bucket costs a constant where it stays wholly below or
-// wholly above the capacity, and one pass over kBlock doubles, which the compiler turns into vector
-// code, where not. That makes the energy of the retention search (overflow summed over time) exact
-// and cheap: an edit that spans thousands of runs costs little more than one that spans a hundred.
+// wholly above the capacity, and one pass over kBucket doubles, which the compiler turns into
+// vector code, where not. That makes the energy of the retention search (overflow summed over time)
+// exact and cheap: an edit that spans thousands of runs costs little more than one that spans a
+// hundred.
 #pragma once
 
 #include <cstddef>
@@ -27,7 +28,7 @@ inline size_t index_of(int number) {
 
 class Timeline {
  public:
-  static constexpr int kBlock = 32;
+  static constexpr int kBucket = 32;
   static constexpr int kNoNode = -1;
 
   // Holds up to `nodes` nodes before it grows. `capacity` may be infinite.
@@ -47,13 +48,13 @@ class Timeline {
   int first() const;
   int last() const;
   int size() const { return size_; }
-  int slots() const { return blocks_ * kBlock; }
+  int slots() const { return buckets_ * kBucket; }
   // The first node at `slot` or later, or kNoNode.
   int node_from(int slot) const;
 
   double bytes(int node) const {
     const auto s = static_cast<size_t>(slot(node));
-    return bytes_[s] + summary_[s / kBlock].added;
+    return bytes_[s] + summary_[s / kBucket].added;
   }
   // Adds to every node in slots first..last, both included; nothing where first > last.
   void add(int first, int last, double bytes);
@@ -74,14 +75,14 @@ class Timeline {
     double overflow = 0;  // of the bucket
     int nodes = 0;
   };
-  void reset(int blocks);
-  void summarize(int block);
-  void make_room(int block);
-  void spread(int first_block, int blocks);
-  double overflow_of(int block) const;
+  void reset(int buckets);
+  void summarize(int bucket);
+  void make_room(int bucket);
+  void spread(int first_bucket, int buckets);
+  double overflow_of(int bucket) const;
 
   double capacity_;
-  int blocks_ = 0;
+  int buckets_ = 0;
   int size_ = 0;
   double overflow_ = 0;
   int64_t work_ = 0;

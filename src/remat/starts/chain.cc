@@ -11,7 +11,7 @@ namespace lowtide::remat {
 namespace {
 
 constexpr size_t kMiddles = 64;  // ops that may be the middle are looked at where most is present
-constexpr size_t kFewestChainBlocks = 3, kMostBlocks = 40;
+constexpr size_t kFewestStages = 3, kMostStages = 40;
 constexpr double kSmall = 1.0 / 256;  // of the capacity: what passes beside a stage's output
 constexpr double kTiny = 1.0 / 4096;  // of the capacity: a value whose place says nothing
 constexpr size_t kMostOptions = 12;
@@ -67,8 +67,8 @@ class Finder {
         order_(order),
         position_(index_of(table.ops()), 0),
         is_forward_(index_of(table.ops()), 0),
-        block_(index_of(table.ops()), 0),
-        stage_(index_of(table.ops()), 0) {
+        forward_stage_(index_of(table.ops()), 0),
+        backward_stage_(index_of(table.ops()), 0) {
     for (size_t i = 0; i < order.size(); ++i) position_[index_of(order[i])] = i;
   }
 
@@ -78,11 +78,11 @@ class Finder {
       is_forward_ = reached(middle, true);
       cut_forward();
     }
-    if (chain_.blocks.size() < kFewestChainBlocks) {
-      chain_.blocks.clear();
+    if (chain_.stages.size() < kFewestStages) {
+      chain_.stages.clear();
     } else {
       deal_out_backward();
-      for (size_t k = 0; k < chain_.blocks.size(); ++k) add_options(k);
+      for (size_t k = 0; k < chain_.stages.size(); ++k) add_options(k);
     }
     return std::move(chain_);
   }
@@ -194,27 +194,27 @@ class Finder {
       if (table_.may_rerun(table_.producer(value)) && read_backward(value))
         cuts.emplace_back(i + 1, value);
     }
-    make_blocks(cuts);
+    make_stages(cuts);
   }
 
   // Where there are many, several together.
-  void make_blocks(const std::vector<std::pair<size_t, int>>& cuts) {
-    if (cuts.size() + 1 < kFewestChainBlocks) return;
-    const size_t stride = (cuts.size() + kMostBlocks - 1) / kMostBlocks;
+  void make_stages(const std::vector<std::pair<size_t, int>>& cuts) {
+    if (cuts.size() + 1 < kFewestStages) return;
+    const size_t stride = (cuts.size() + kMostStages - 1) / kMostStages;
     size_t from = 0;
     int input = -1;
     for (size_t c = stride - 1;; c += stride) {
       const bool is_last = c >= cuts.size();
       const size_t to = is_last ? forward_.size() : cuts[c].first;
-      ChainBlock block;
-      block.input = input;
-      if (input >= 0) block.input_bytes = table_.bytes(input);
+      ChainStage stage;
+      stage.input = input;
+      if (input >= 0) stage.input_bytes = table_.bytes(input);
       for (size_t i = from; i < to; ++i) {
-        block.forward.push_back(forward_[i]);
-        block_[index_of(forward_[i])] = chain_.blocks.size();
-        if (table_.may_rerun(forward_[i])) block.forward_cost += table_.cost(forward_[i]);
+        stage.forward.push_back(forward_[i]);
+        forward_stage_[index_of(forward_[i])] = chain_.stages.size();
+        if (table_.may_rerun(forward_[i])) stage.forward_cost += table_.cost(forward_[i]);
       }
-      chain_.blocks.push_back(std::move(block));
+      chain_.stages.push_back(std::move(stage));
       if (is_last) break;
       from = to;
       input = cuts[c].second;
@@ -224,18 +224,18 @@ class Finder {
   // The stage whose backward part needs a value of the forward part first; none: -1.
   int needed_at(int value) const {
     if (table_.bytes(value) <= table_.capacity() * kTiny) return -1;
-    const size_t block = block_[index_of(table_.producer(value))];
-    if (block + 1 < chain_.blocks.size() && chain_.blocks[block + 1].input == value)
-      return static_cast<int>(block) + 1;
+    const size_t stage = forward_stage_[index_of(table_.producer(value))];
+    if (stage + 1 < chain_.stages.size() && chain_.stages[stage + 1].input == value)
+      return static_cast<int>(stage) + 1;
     for (const int reader : table_.readers(value))
       if (reader < table_.ops() && is_forward_[index_of(reader)] != 0 &&
-          block_[index_of(reader)] > block)
+          forward_stage_[index_of(reader)] > stage)
         return -1;
-    return static_cast<int>(block);
+    return static_cast<int>(stage);
   }
 
   void deal_out_backward() {
-    auto stage = chain_.blocks.size() - 1;
+    auto stage = chain_.stages.size() - 1;
     for (const int op : order_) {
       if (is_forward_[index_of(op)] != 0) continue;
       for (const int v : table_.reads(op)) {
@@ -243,32 +243,33 @@ class Finder {
         const int need = is_forward_[index_of(producer)] != 0 ? needed_at(v) : -1;
         if (need >= 0) stage = std::min(stage, index_of(need));
       }
-      stage_[index_of(op)] = stage;
-      chain_.blocks[stage].backward.push_back(op);
+      backward_stage_[index_of(op)] = stage;
+      chain_.stages[stage].backward.push_back(op);
     }
     for (int v = 0; v < table_.values(); ++v) {
       if (is_forward_[index_of(table_.producer(v))] != 0) continue;
-      const size_t from = stage_[index_of(table_.producer(v))];
+      const size_t from = backward_stage_[index_of(table_.producer(v))];
       for (size_t k = last_stage(v); k < from; ++k)
-        chain_.blocks[k].gradient_bytes += table_.bytes(v);
+        chain_.stages[k].gradient_bytes += table_.bytes(v);
     }
   }
 
   // The stage in which a value of the backward part is read last: stages count down.
   size_t last_stage(int value) const {
-    size_t stage = stage_[index_of(table_.producer(value))];
+    size_t stage = backward_stage_[index_of(table_.producer(value))];
     for (const int reader : table_.readers(value))
-      stage = std::min(stage, reader < table_.ops() ? stage_[index_of(reader)] : size_t{0});
+      stage =
+          std::min(stage, reader < table_.ops() ? backward_stage_[index_of(reader)] : size_t{0});
     return stage;
   }
 
   // Ops that make the dropped values again, from the stage's input and what stays.
   std::vector<int> reruns_for(size_t k, const std::vector<char>& drops) const {
-    const ChainBlock& block = chain_.blocks[k];
-    std::vector<char> runs(block.forward.size(), 0);
+    const ChainStage& stage = chain_.stages[k];
+    std::vector<char> runs(stage.forward.size(), 0);
     std::set<int> needed;
-    for (size_t i = block.forward.size(); i-- > 0;) {
-      const int op = block.forward[i];
+    for (size_t i = stage.forward.size(); i-- > 0;) {
+      const int op = stage.forward[i];
       if (!table_.may_rerun(op)) continue;
       const auto makes = table_.makes(op);
       if (std::none_of(makes.begin(), makes.end(),
@@ -280,7 +281,7 @@ class Finder {
     }
     std::vector<int> reruns;
     for (size_t i = 0; i < runs.size(); ++i)
-      if (runs[i] != 0) reruns.push_back(block.forward[i]);
+      if (runs[i] != 0) reruns.push_back(stage.forward[i]);
     return reruns;
   }
 
@@ -291,17 +292,17 @@ class Finder {
   }
 
   void add_options(size_t k) {
-    ChainBlock& block = chain_.blocks[k];
+    ChainStage& stage = chain_.stages[k];
     const int output = output_of(k);
     std::vector<int> left;  // values that may still be dropped
-    for (const int op : block.forward)
+    for (const int op : stage.forward)
       for (const int v : table_.makes(op))
         if (v != output && table_.may_rerun(op) && table_.bytes(v) > 0 && read_backward(v))
           left.push_back(v);
     std::vector<char> drops(index_of(table_.values()), 0);
-    block.options.push_back(option_of(k, {}));
+    stage.options.push_back(option_of(k, {}));
     while (!left.empty()) {
-      const int64_t cost = block.options.back().cost;
+      const int64_t cost = stage.options.back().cost;
       size_t best = 0;
       double most = -1;
       for (size_t i = 0; i < left.size(); ++i) {
@@ -310,14 +311,14 @@ class Finder {
         drops[index_of(left[i])] = 0;
         const double promise = table_.bytes(left[i]) / std::max(1.0, static_cast<double>(more));
         if (promise > most) most = promise, best = i;
-        chain_.units += static_cast<int64_t>(block.forward.size());
+        chain_.units += static_cast<int64_t>(stage.forward.size());
       }
       drops[index_of(left[best])] = 1;
       left.erase(left.begin() + static_cast<std::ptrdiff_t>(best));
-      block.options.push_back(option_of(k, reruns_for(k, drops)));
+      stage.options.push_back(option_of(k, reruns_for(k, drops)));
     }
-    block.pass_peak = block.options.back().forward_peak;
-    thin_out(block.options);
+    stage.pass_peak = stage.options.back().forward_peak;
+    thin_out(stage.options);
   }
 
   // Only some of very many, the first and the last among them.
@@ -332,11 +333,11 @@ class Finder {
   // What follows from the runs of the forward part, the reruns and the backward part, one after
   // another. The stage's input is not counted; gradients of later stages are from the reruns on.
   ChainOption option_of(size_t k, std::vector<int> reruns) {
-    const ChainBlock& block = chain_.blocks[k];
-    std::vector<int> runs = block.forward;
+    const ChainStage& stage = chain_.stages[k];
+    std::vector<int> runs = stage.forward;
     runs.insert(runs.end(), reruns.begin(), reruns.end());
-    runs.insert(runs.end(), block.backward.begin(), block.backward.end());
-    const size_t border = block.forward.size(), end = runs.size();
+    runs.insert(runs.end(), stage.backward.begin(), stage.backward.end());
+    const size_t border = stage.forward.size(), end = runs.size();
     Presence presence(table_, end);
     for (size_t i = 0; i < end; ++i) {
       presence.add_workspace(i, table_.workspace(runs[i]));
@@ -366,7 +367,7 @@ class Finder {
   }
 
   int output_of(size_t k) const {
-    return k + 1 < chain_.blocks.size() ? chain_.blocks[k + 1].input : -1;
+    return k + 1 < chain_.stages.size() ? chain_.stages[k + 1].input : -1;
   }
 
   // Of gradients that the stage's backward part does not touch.
@@ -374,18 +375,18 @@ class Finder {
     double bytes = 0;
     for (int v = 0; v < table_.values(); ++v)
       if (is_forward_[index_of(table_.producer(v))] == 0 && !presence.has(v) &&
-          stage_[index_of(table_.producer(v))] > k && last_stage(v) < k)
+          backward_stage_[index_of(table_.producer(v))] > k && last_stage(v) < k)
         bytes += table_.bytes(v);
     return bytes;
   }
 
   const ActionTable& table_;
   std::span<const int> order_;
-  std::vector<size_t> position_;  // of an op in the order
-  std::vector<char> is_forward_;  // by op
-  std::vector<int> forward_;      // ops, in order
-  std::vector<size_t> block_;     // of ops of the forward part: a stage
-  std::vector<size_t> stage_;     // of ops of the backward part, likewise
+  std::vector<size_t> position_;        // of an op in the order
+  std::vector<char> is_forward_;        // by op
+  std::vector<int> forward_;            // ops, in order
+  std::vector<size_t> forward_stage_;   // of ops of the forward part: a stage
+  std::vector<size_t> backward_stage_;  // of ops of the backward part, likewise
   Chain chain_;
 };
 

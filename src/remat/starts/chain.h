@@ -31,7 +31,7 @@ struct ChainOption {
   std::vector<int> reruns;   // ops, in their order
 };
 
-struct ChainBlock {
+struct ChainStage {
   int input = -1;  // the value it begins with; -1: none
   double input_bytes = 0;
   int64_t forward_cost = 0;   // of one more run of the forward part
@@ -42,7 +42,7 @@ struct ChainBlock {
 };
 
 struct Chain {
-  std::vector<ChainBlock> blocks;  // empty: the step has no chain
+  std::vector<ChainStage> stages;  // empty: the step has no chain
   int64_t units = 0;               // the work of finding out
 };
 

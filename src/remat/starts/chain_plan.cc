@@ -18,12 +18,12 @@ constexpr int64_t kOptions = 8;  // of a stage, about
 class ChainProgram {
  public:
   ChainProgram(const Chain& chain, double bytes, int grains)
-      : blocks_(chain.blocks), grains_(grains), scale_(grains / bytes) {
-    best_.resize(blocks_.size() * blocks_.size() * (static_cast<size_t>(grains) + 1));
+      : stages_(chain.stages), grains_(grains), scale_(grains / bytes) {
+    best_.resize(stages_.size() * stages_.size() * (static_cast<size_t>(grains) + 1));
   }
 
   ChainPlan solve() {
-    const size_t n = blocks_.size();
+    const size_t n = stages_.size();
     for (size_t length = 0; length < n; ++length)
       for (size_t a = 0; a + length < n; ++a) fill(a, a + length);
     ChainPlan plan;
@@ -31,7 +31,7 @@ class ChainProgram {
     const Best& all = best(0, n - 1, grains_);
     if (all.cost >= kNever) return plan;
     plan.extra_cost = all.cost;
-    for (const ChainBlock& block : blocks_) plan.extra_cost -= block.forward_cost;
+    for (const ChainStage& stage : stages_) plan.extra_cost -= stage.forward_cost;
     write(0, n - 1, grains_, plan.steps);
     return plan;
   }
@@ -43,25 +43,25 @@ class ChainProgram {
   };
 
   Best& best(size_t a, size_t b, int left) {
-    return best_[(a * blocks_.size() + b) * (static_cast<size_t>(grains_) + 1) +
+    return best_[(a * stages_.size() + b) * (static_cast<size_t>(grains_) + 1) +
                  static_cast<size_t>(left)];
   }
   int grains(double bytes) const {
     return static_cast<int>(std::min(std::ceil(bytes * scale_ - 1e-9), 5e8));
   }
-  int input(size_t block) const { return grains(blocks_[block].input_bytes); }
+  int input(size_t stage) const { return grains(stages_[stage].input_bytes); }
 
   void fill(size_t a, size_t b) {
-    const ChainBlock& block = blocks_[a];
-    const int gradient = grains(blocks_[b].gradient_bytes);
-    for (size_t o = 0; o < block.options.size(); ++o) {
-      const ChainOption& option = block.options[o];
+    const ChainStage& stage = stages_[a];
+    const int gradient = grains(stages_[b].gradient_bytes);
+    for (size_t o = 0; o < stage.options.size(); ++o) {
+      const ChainOption& option = stage.options[o];
       const int need =
           std::max(grains(option.forward_peak) + gradient, grains(option.backward_peak));
       const int kept = a == b ? 0 : grains(option.kept_bytes) + input(a + 1);
       for (int left = std::max(need, kept); left <= grains_; ++left) {
         const int64_t rest = a == b ? 0 : best(a + 1, b, left - kept).cost;
-        take(best(a, b, left), block.forward_cost + option.cost + rest, static_cast<int>(o));
+        take(best(a, b, left), stage.forward_cost + option.cost + rest, static_cast<int>(o));
       }
     }
     // Stages a..j-1 pass on their values and nothing else.
@@ -69,13 +69,13 @@ class ChainProgram {
     int64_t cost = 0;
     for (size_t j = a + 1; j <= b; ++j) {
       const int before = j - 1 == a ? 0 : input(j - 1);
-      pass = std::max(pass, before + grains(blocks_[j - 1].pass_peak) + gradient);
-      cost += blocks_[j - 1].forward_cost;
+      pass = std::max(pass, before + grains(stages_[j - 1].pass_peak) + gradient);
+      cost += stages_[j - 1].forward_cost;
       for (int left = std::max(pass, input(j)); left <= grains_; ++left)
         take(best(a, b, left), cost + best(j, b, left - input(j)).cost + best(a, j - 1, left).cost,
-             static_cast<int>(block.options.size() + j - a - 1));
+             static_cast<int>(stage.options.size() + j - a - 1));
     }
-    units_ += static_cast<int64_t>(block.options.size() + b - a) * grains_ / 2;
+    units_ += static_cast<int64_t>(stage.options.size() + b - a) * grains_ / 2;
   }
 
   static void take(Best& best, int64_t cost, int choice) {
@@ -85,7 +85,7 @@ class ChainProgram {
   // NOLINTNEXTLINE(misc-no-recursion): at most one level for each stage
   void write(size_t a, size_t b, int left, std::vector<ChainStep>& steps) {
     const auto choice = static_cast<size_t>(best(a, b, left).choice);
-    const auto& options = blocks_[a].options;
+    const auto& options = stages_[a].options;
     if (choice >= options.size()) {
       const size_t j = choice - options.size() + a + 1;
       for (size_t k = a; k < j; ++k) steps.push_back({k, true, 0});
@@ -98,7 +98,7 @@ class ChainProgram {
     steps.push_back({a, false, choice});
   }
 
-  const std::vector<ChainBlock>& blocks_;
+  const std::vector<ChainStage>& stages_;
   int grains_;
   double scale_;
   std::vector<Best> best_;
@@ -109,17 +109,17 @@ class ChainProgram {
 // good for nothing go.
 std::vector<int> runs_of(const ActionTable& table, const Chain& chain, const ChainPlan& plan) {
   std::vector<int> runs;
-  std::vector<char> ran(chain.blocks.size(), 0);
+  std::vector<char> ran(chain.stages.size(), 0);
   for (const ChainStep& step : plan.steps) {
-    const ChainBlock& block = chain.blocks[step.block];
+    const ChainStage& stage = chain.stages[step.stage];
     if (step.forward) {
-      for (const int op : block.forward)
-        if (ran[step.block] == 0 || table.may_rerun(op)) runs.push_back(op);
-      ran[step.block] = 1;
+      for (const int op : stage.forward)
+        if (ran[step.stage] == 0 || table.may_rerun(op)) runs.push_back(op);
+      ran[step.stage] = 1;
     } else {
-      const std::vector<int>& reruns = block.options[step.option].reruns;
+      const std::vector<int>& reruns = stage.options[step.option].reruns;
       runs.insert(runs.end(), reruns.begin(), reruns.end());
-      runs.insert(runs.end(), block.backward.begin(), block.backward.end());
+      runs.insert(runs.end(), stage.backward.begin(), stage.backward.end());
     }
   }
   return runs;
@@ -159,7 +159,7 @@ int64_t most_units(const ActionTable& table) {
 }
 
 int grains_for(const ActionTable& table, const Chain& chain) {
-  const auto n = static_cast<int64_t>(chain.blocks.size());
+  const auto n = static_cast<int64_t>(chain.stages.size());
   const int64_t units_of_grain = n * n / 4 * (kOptions + n / 3) + 1;
   const int64_t units = most_units(table) / 4;
   return static_cast<int>(std::clamp<int64_t>(units / units_of_grain, kFewestGrains, kMostGrains));
@@ -168,7 +168,7 @@ int grains_for(const ActionTable& table, const Chain& chain) {
 }  // namespace
 
 ChainPlan plan_chain(const Chain& chain, double bytes, int grains) {
-  if (chain.blocks.empty() || !(bytes > 0) || !std::isfinite(bytes)) return {};
+  if (chain.stages.empty() || !(bytes > 0) || !std::isfinite(bytes)) return {};
   return ChainProgram(chain, bytes, grains).solve();
 }
 
@@ -177,7 +177,7 @@ ChainStart chain_start(const ActionTable& table, std::span<const int> order) {
   if (!(table.capacity() > 0) || !std::isfinite(table.capacity())) return start;
   const Chain chain = find_chain(table, order);
   start.units = chain.units;
-  if (chain.blocks.empty()) return start;
+  if (chain.stages.empty()) return start;
   const int grains = grains_for(table, chain);
   const double capacity = table.capacity();
   double bytes = capacity, fits = 0, too_many = 2 * capacity, best_overflow = 0;

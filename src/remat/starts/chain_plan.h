@@ -24,7 +24,7 @@ namespace lowtide::remat {
 // One step of the plan: the forward part of a stage runs, or its backward part after the reruns of
 // an option.
 struct ChainStep {
-  size_t block = 0;
+  size_t stage = 0;
   bool forward = true;
   size_t option = 0;  // of a backward part
 };

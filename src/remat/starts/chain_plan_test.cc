@@ -82,14 +82,14 @@ Chain random_chain(Rng& rng) {
   const auto draw = [&](int64_t low, int64_t high) { return rng.between(low, high); };
   const auto bytes = [&](int64_t high) { return static_cast<double>(draw(0, high)); };
   for (int64_t left = draw(2, 6), k = 0; k < left; ++k) {
-    ChainBlock block;
-    if (k > 0) block.input_bytes = bytes(5) + 1;
-    block.forward_cost = draw(1, 9);
-    block.pass_peak = bytes(6);
-    block.gradient_bytes = k + 1 < left ? bytes(2) : 0;
+    ChainStage stage;
+    if (k > 0) stage.input_bytes = bytes(5) + 1;
+    stage.forward_cost = draw(1, 9);
+    stage.pass_peak = bytes(6);
+    stage.gradient_bytes = k + 1 < left ? bytes(2) : 0;
     for (int64_t options = draw(1, 3), o = 0; o < options; ++o)
-      block.options.push_back({o * draw(1, 4), bytes(9), bytes(9), bytes(9), {}});
-    chain.blocks.push_back(std::move(block));
+      stage.options.push_back({o * draw(1, 4), bytes(9), bytes(9), bytes(9), {}});
+    chain.stages.push_back(std::move(stage));
   }
   return chain;
 }
@@ -97,23 +97,23 @@ Chain random_chain(Rng& rng) {
 // The least cost of stages a..b, by trying everything.
 int64_t least(const Chain& chain, size_t a, size_t b, double left) {
   if (left < 0) return kNever;
-  const ChainBlock& block = chain.blocks[a];
-  const double gradient = chain.blocks[b].gradient_bytes;
+  const ChainStage& stage = chain.stages[a];
+  const double gradient = chain.stages[b].gradient_bytes;
   int64_t best = kNever;
-  for (const ChainOption& option : block.options) {
+  for (const ChainOption& option : stage.options) {
     if (option.forward_peak + gradient > left || option.backward_peak > left) continue;
     const int64_t rest =
         a == b ? 0
-               : least(chain, a + 1, b, left - option.kept_bytes - chain.blocks[a + 1].input_bytes);
-    best = std::min(best, block.forward_cost + option.cost + rest);
+               : least(chain, a + 1, b, left - option.kept_bytes - chain.stages[a + 1].input_bytes);
+    best = std::min(best, stage.forward_cost + option.cost + rest);
   }
   int64_t cost = 0;
   for (size_t j = a + 1; j <= b; ++j) {
-    const ChainBlock& passed = chain.blocks[j - 1];
+    const ChainStage& passed = chain.stages[j - 1];
     const double before = j - 1 == a ? 0 : passed.input_bytes;
     if (before + passed.pass_peak + gradient > left) break;
     cost += passed.forward_cost;
-    best = std::min(best, cost + least(chain, j, b, left - chain.blocks[j].input_bytes) +
+    best = std::min(best, cost + least(chain, j, b, left - chain.stages[j].input_bytes) +
                               least(chain, a, j - 1, left));
   }
   return best;
@@ -126,16 +126,16 @@ TEST(ChainPlan, IsTheBestOfAllPlans) {
     const Chain chain = random_chain(rng);
     const auto bytes = static_cast<int>(rng.between(1, 40));
     int64_t once = 0;
-    for (const ChainBlock& block : chain.blocks) once += block.forward_cost;
-    const int64_t best = least(chain, 0, chain.blocks.size() - 1, bytes);
+    for (const ChainStage& stage : chain.stages) once += stage.forward_cost;
+    const int64_t best = least(chain, 0, chain.stages.size() - 1, bytes);
     const ChainPlan plan = plan_chain(chain, bytes, bytes);
     ASSERT_EQ(plan.steps.empty(), best >= kNever) << round;
     if (plan.steps.empty()) continue;
     ASSERT_EQ(plan.extra_cost + once, best) << round;
     int64_t cost = 0;
     for (const ChainStep& step : plan.steps) {
-      const ChainBlock& block = chain.blocks[step.block];
-      cost += step.forward ? block.forward_cost : block.options[step.option].cost;
+      const ChainStage& stage = chain.stages[step.stage];
+      cost += step.forward ? stage.forward_cost : stage.options[step.option].cost;
     }
     ASSERT_EQ(cost, best) << round;
     ++possible;
@@ -156,11 +156,11 @@ TEST(ChainPlan, TakesAsManyStepsAsRevolve) {
     for (int64_t kept = 1; kept <= 5; ++kept) {
       Chain chain;
       for (int64_t i = 0; i < steps; ++i) {
-        ChainBlock block;
-        block.input_bytes = i > 0 ? 1 : 0;
-        block.forward_cost = 1;
-        block.options.push_back({0, 1000, 0, 0, {}});
-        chain.blocks.push_back(std::move(block));
+        ChainStage stage;
+        stage.input_bytes = i > 0 ? 1 : 0;
+        stage.forward_cost = 1;
+        stage.options.push_back({0, 1000, 0, 0, {}});
+        chain.stages.push_back(std::move(stage));
       }
       int64_t r = 0;
       while (choose(kept + r, kept) < steps) ++r;
@@ -179,19 +179,19 @@ TEST(Chain, EachOpStandsInOnePlace) {
     problem.budget_bytes = 20'000;
     const std::vector<int> order = incoming(problem);
     const Chain chain = find_chain(ActionTable(problem), order);
-    ASSERT_GE(chain.blocks.size(), 3U) << count;
-    ASSERT_LE(chain.blocks.size(), 41U) << count;
+    ASSERT_GE(chain.stages.size(), 3U) << count;
+    ASSERT_LE(chain.stages.size(), 41U) << count;
     std::vector<int> forward, backward;
-    for (const ChainBlock& block : chain.blocks) {
-      forward.insert(forward.end(), block.forward.begin(), block.forward.end());
-      for (size_t i = block.backward.size(); i-- > 0;) backward.push_back(block.backward[i]);
-      ASSERT_FALSE(block.options.empty());
-      EXPECT_EQ(block.options.front().cost, 0);
-      EXPECT_TRUE(block.options.front().reruns.empty());
-      for (size_t o = 1; o < block.options.size(); ++o) {
-        EXPECT_GE(block.options[o].cost, block.options[o - 1].cost);
-        EXPECT_LE(block.options[o].kept_bytes, block.options[o - 1].kept_bytes);
-        EXPECT_TRUE(std::ranges::includes(block.forward, block.options[o].reruns));
+    for (const ChainStage& stage : chain.stages) {
+      forward.insert(forward.end(), stage.forward.begin(), stage.forward.end());
+      for (size_t i = stage.backward.size(); i-- > 0;) backward.push_back(stage.backward[i]);
+      ASSERT_FALSE(stage.options.empty());
+      EXPECT_EQ(stage.options.front().cost, 0);
+      EXPECT_TRUE(stage.options.front().reruns.empty());
+      for (size_t o = 1; o < stage.options.size(); ++o) {
+        EXPECT_GE(stage.options[o].cost, stage.options[o - 1].cost);
+        EXPECT_LE(stage.options[o].kept_bytes, stage.options[o - 1].kept_bytes);
+        EXPECT_TRUE(std::ranges::includes(stage.forward, stage.options[o].reruns));
       }
     }
     forward.insert(forward.end(), backward.rbegin(), backward.rend());

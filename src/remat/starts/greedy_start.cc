@@ -13,7 +13,7 @@ constexpr size_t kMeasured = 100;  // of those that promise most
 constexpr int64_t kGreedyUnitsPerOp = 40'000, kMostGreedyUnits = 20'000'000;
 
 // A value that is present but idle at some moment, and its next use.
-struct FreeGap {
+struct FreeSpan {
   int value = 0, use = 0;
   double promise = 0;  // bytes by picosecond
 };
@@ -37,14 +37,14 @@ class Greedy {
   // Drops the best value where memory overflows most. False: none helps.
   bool step() {
     double best = 0;
-    FreeGap chosen;
+    FreeSpan chosen;
     bool chosen_deep = false;
-    for (const FreeGap& gap : gaps_at(fullest_node())) {
+    for (const FreeSpan& span : spans_at(fullest_node())) {
       for (const bool deep : {true, false}) {
-        const double relief = relief_of(gap, deep);
+        const double relief = relief_of(span, deep);
         if (relief <= best) continue;
         best = relief;
-        chosen = gap;
+        chosen = span;
         chosen_deep = deep;
       }
     }
@@ -64,8 +64,8 @@ class Greedy {
     return fullest;
   }
 
-  std::vector<FreeGap> gaps_at(int node) {
-    std::vector<FreeGap> gaps;
+  std::vector<FreeSpan> spans_at(int node) {
+    std::vector<FreeSpan> spans;
     for (int v = 0; v < table_.values(); ++v) {
       const int producer = table_.producer(v);
       if (!table_.may_rerun(producer) || table_.bytes(v) <= 0) continue;
@@ -73,22 +73,22 @@ class Greedy {
       const size_t next = state_.use_from(v, node);
       if (next == 0 || next == uses.size() || uses[next].birth || uses[next].node == node) continue;
       const double cost = std::max(1.0, static_cast<double>(table_.cost(producer)));
-      gaps.push_back({v, uses[next].node, table_.bytes(v) / cost});
+      spans.push_back({v, uses[next].node, table_.bytes(v) / cost});
     }
     looked_at_ += table_.values();
-    std::stable_sort(gaps.begin(), gaps.end(),
-                     [](const FreeGap& a, const FreeGap& b) { return a.promise > b.promise; });
-    if (gaps.size() > kMeasured) gaps.resize(kMeasured);
-    return gaps;
+    std::stable_sort(spans.begin(), spans.end(),
+                     [](const FreeSpan& a, const FreeSpan& b) { return a.promise > b.promise; });
+    if (spans.size() > kMeasured) spans.resize(kMeasured);
+    return spans;
   }
 
   // Overflow that goes, by picosecond of reruns. The state is as before.
-  double relief_of(const FreeGap& gap, bool deep) {
+  double relief_of(const FreeSpan& span, bool deep) {
     const double overflow = state_.overflow();
     const int64_t cost = state_.extra_cost();
     const size_t mark = state_.mark();
     double relief = 0;
-    if (drop(gap, deep))
+    if (drop(span, deep))
       relief = (overflow - state_.overflow()) /
                std::max(1.0, static_cast<double>(state_.extra_cost() - cost));
     state_.undo_to(mark);
@@ -97,10 +97,10 @@ class Greedy {
 
   // Inputs that are not there run again, too, or live longer: deep, or not. The run that made the
   // value goes where it is good for nothing else.
-  bool drop(const FreeGap& gap, bool deep) {
-    const auto last = state_.uses(gap.value)[state_.use_from(gap.value, gap.use) - 1];
+  bool drop(const FreeSpan& span, bool deep) {
+    const auto last = state_.uses(span.value)[state_.use_from(span.value, span.use) - 1];
     const auto yes = [](int) { return true; };
-    if (!rerun_before(state_, table_.producer(gap.value), gap.use, deep ? kDeepestReruns : 0, yes,
+    if (!rerun_before(state_, table_.producer(span.value), span.use, deep ? kDeepestReruns : 0, yes,
                       yes))
       return false;
     if (last.birth && !state_.is_useful(last.node) && state_.can_remove(last.node))

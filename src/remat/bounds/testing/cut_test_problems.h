@@ -25,13 +25,13 @@ inline int64_t some_budget(const plan::ScheduleProblem& problem, Rng& rng) {
   return std::max<int64_t>(1, top - rng.between(1, std::max<int64_t>(1, top / 3)));
 }
 
-inline std::vector<SchedOpId> random_chain(const StepGraph& graph, Rng& rng) {
-  std::vector<SchedOpId> chain;
+inline std::vector<SchedOpId> random_multi_cut(const StepGraph& graph, Rng& rng) {
+  std::vector<SchedOpId> cuts;
   for (SchedOpId op : graph.problem->ops.ids()) {
     if (rng.below(2) == 0) continue;
-    if (chain.empty() || sides_of(graph, chain.back())[op] == Side::kAfter) chain.push_back(op);
+    if (cuts.empty() || sides_of(graph, cuts.back())[op] == Side::kAfter) cuts.push_back(op);
   }
-  return chain;
+  return cuts;
 }
 
 }  // namespace lowtide::remat

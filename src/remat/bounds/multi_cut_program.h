@@ -79,7 +79,7 @@ struct CutRow {  // sum of coefficient * variable >= least
   std::vector<CutTerm> terms;
 };
 
-// Of a row, by index; in CutProgram::unit_ticks; where the row counts bytes, for 2^20 of them.
+// Of a row, by index; in MultiCutProgram::unit_ticks; where the row counts bytes, for 2^20 of them.
 struct CutMultiplier {
   uint32_t row = 0;
   int32_t value = 0;
@@ -89,9 +89,9 @@ struct CutMultiplier {
 // What a variable is fixed to; kFree: 0 or 1.
 inline constexpr int8_t kFree = -1;
 
-struct CutProgram {
+struct MultiCutProgram {
   // Values of at most `small_bytes` are left out. Borrows `segments`.
-  CutProgram(const CutSegments& segments, int64_t small_bytes);
+  MultiCutProgram(const CutSegments& segments, int64_t small_bytes);
 
   // In ticks, beyond each op once, rounded down. `fixed` by variable.
   int64_t bound(std::span<const CutMultiplier> multipliers, std::span<const int8_t> fixed) const;

@@ -1,4 +1,4 @@
-#include "remat/bounds/cut_program.h"
+#include "remat/bounds/multi_cut_program.h"
 
 #include <algorithm>
 #include <limits>
@@ -21,7 +21,7 @@ struct Literal {
 
 class ProgramBuilder {
  public:
-  ProgramBuilder(const CutSegments& segments, int64_t small_bytes, CutProgram& out)
+  ProgramBuilder(const CutSegments& segments, int64_t small_bytes, MultiCutProgram& out)
       : at_(segments), graph_(*segments.graph), out_(out) {
     const plan::ScheduleProblem& problem = *graph_.problem;
     counts_ = IdVector<SchedValueId, char>(problem.values.size(), 0);
@@ -197,7 +197,7 @@ class ProgramBuilder {
 
   const CutSegments& at_;
   const StepGraph& graph_;
-  CutProgram& out_;
+  MultiCutProgram& out_;
   IdVector<SchedValueId, char> counts_;  // large enough to be in it
   IdVector<SchedOpId, char> useful_;     // makes such a value, or its first run is undecided
   Index run_, stay_, again_;
@@ -206,13 +206,13 @@ class ProgramBuilder {
 
 }  // namespace
 
-CutProgram::CutProgram(const CutSegments& segments, int64_t small_bytes) {
+MultiCutProgram::MultiCutProgram(const CutSegments& segments, int64_t small_bytes) {
   ProgramBuilder(segments, small_bytes, *this).build();
 }
 
 // In 2^-20 ticks, so that bytes and 2^20-ths of a unit row go together.
-int64_t CutProgram::bound(std::span<const CutMultiplier> multipliers,
-                          std::span<const int8_t> fixed) const {
+int64_t MultiCutProgram::bound(std::span<const CutMultiplier> multipliers,
+                               std::span<const int8_t> fixed) const {
   __int128 total = static_cast<__int128>(forced_ticks) * kOne;
   std::vector<__int128> reduced(variables.size());
   for (size_t j = 0; j < reduced.size(); ++j) reduced[j] = static_cast<__int128>(ticks[j]) * kOne;
