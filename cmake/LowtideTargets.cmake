@@ -1,6 +1,7 @@
 # lowtide_layers(file): one static library lowtide_<folder> for each line "folder: deps" of the layers file, made from
-# src/<folder>/*.cc; and one test program <folder>_test from src/<folder>/*_test.cc. A folder that needs third-party
-# packages says so in src/<folder>/packages.cmake with lowtide_packages(PUBLIC|PRIVATE targets...).
+# src/<folder>/*.cc; one library lowtide_<folder>_testing from src/<folder>/testing, for tests only; and one test program
+# <folder>_test from src/<folder>/*_test.cc. A folder that needs third-party packages says so in
+# src/<folder>/packages.cmake with lowtide_packages(PUBLIC|PRIVATE targets...).
 
 add_library(lowtide_options INTERFACE)
 target_include_directories(lowtide_options INTERFACE
@@ -16,7 +17,8 @@ target_link_libraries(lowtide_options INTERFACE fmt::fmt Threads::Threads)
 
 # Folders whose loops take the time of a search or of a step: the build type's own level (-O3). What else there is runs
 # once for a model, or is test code: lowtide_cold, which compiles in six tenths of the time.
-set(lowtide_hot_folders base solver sym plan verify order pack remat runtime exec/cpu exec/ref)
+set(lowtide_hot_folders base solver sym plan verify order pack remat/bounds remat/search remat/starts
+  remat/transfers remat runtime exec/cpu exec/ref)
 add_library(lowtide_cold INTERFACE)
 target_compile_options(lowtide_cold INTERFACE $<$<CONFIG:Release>:-O1>)
 
@@ -44,7 +46,6 @@ function(lowtide_folder folder deps)
     return()
   endif()
   add_library(lowtide_${name} STATIC ${sources})
-  set_property(GLOBAL APPEND PROPERTY LOWTIDE_LIBRARIES lowtide_${name})
   target_link_libraries(lowtide_${name} PUBLIC lowtide_options)
   foreach(dep IN LISTS deps)
     if(TARGET ${dep})
@@ -58,9 +59,10 @@ function(lowtide_folder folder deps)
   if(NOT folder IN_LIST lowtide_hot_folders)
     target_link_libraries(lowtide_${name} PRIVATE lowtide_cold)
   endif()
+  lowtide_testing(${folder} ${name} "${deps}")
   if(LOWTIDE_BUILD_TESTS AND tests)
     add_executable(${name}_test ${tests})
-    target_link_libraries(${name}_test PRIVATE lowtide_${name} lowtide_cold GTest::gtest GTest::gtest_main)
+    target_link_libraries(${name}_test PRIVATE lowtide_${name}_testing lowtide_cold GTest::gtest GTest::gtest_main)
     target_include_directories(${name}_test PRIVATE ${PROJECT_SOURCE_DIR}/tests)
     target_compile_definitions(${name}_test PRIVATE LOWTIDE_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
     if(EXISTS ${dir}/test_packages.cmake)
@@ -71,4 +73,26 @@ function(lowtide_folder folder deps)
     gtest_discover_tests(${name}_test TEST_PREFIX ${folder}. XML_OUTPUT_DIR ${CMAKE_BINARY_DIR}/results/recorded
       NO_PRETTY_VALUES DISCOVERY_TIMEOUT 60 PROPERTIES TIMEOUT 300)
   endif()
+endfunction()
+
+# lowtide_<folder>_testing: the oracles and drawn problems of src/<folder>/testing, with those of the folders below. Tests
+# and fuzz targets alone link it; it is not built where none is.
+function(lowtide_testing folder name deps)
+  file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/${folder}/testing/*.cc)
+  set(kind INTERFACE)
+  if(sources)
+    set(kind PUBLIC)
+    add_library(lowtide_${name}_testing STATIC EXCLUDE_FROM_ALL ${sources})
+    if(NOT folder IN_LIST lowtide_hot_folders)
+      target_link_libraries(lowtide_${name}_testing PRIVATE lowtide_cold)
+    endif()
+  else()
+    add_library(lowtide_${name}_testing INTERFACE)
+  endif()
+  target_link_libraries(lowtide_${name}_testing ${kind} lowtide_${name})
+  foreach(dep IN LISTS deps)
+    if(TARGET ${dep}_testing)
+      target_link_libraries(lowtide_${name}_testing ${kind} ${dep}_testing)
+    endif()
+  endforeach()
 endfunction()

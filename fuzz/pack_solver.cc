@@ -10,6 +10,7 @@
 #include "fuzz/choices.h"
 #include "pack/pack.h"
 #include "plan/pack_text.h"
+#include "plan/testing/max_load.h"
 
 namespace {
 

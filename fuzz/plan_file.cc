@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "plan/plan_text.h"
+#include "plan/testing/sealed_plan.h"
 #include "verify/verify.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

@@ -1,1 +1,1 @@
-target_link_libraries(${lowtide_target} PRIVATE lowtide_plan lowtide_verify)
+target_link_libraries(${lowtide_target} PRIVATE lowtide_plan_testing lowtide_verify)

@@ -5,10 +5,12 @@
 
 Rules:
  1. layers.txt is a list in which a folder depends only on folders above it, so there are no cycles.
- 2. A file in src/F (or tools/, which is the folder "tools") includes "G/..." only if G is F itself or listed for F. A test in F may also include "support/..." and
-    folders that F's test_packages.cmake links.
+ 2. A file in src/F (or tools/, which is the folder "tools") includes "G/..." only if G is F itself or listed for F. A test in F may also include "support/...",
+    what the folders below may include, and folders that F's test_packages.cmake links.
  2b. Every folder that a line of layers.txt lists is included by a file of that folder which is no test: no permission that
     nobody uses.
+ 2c. What lies in a folder "testing" (src/F/testing/...) is included by tests and other such files alone, so that no library of
+    the product holds it; and a header that only tests include lies there.
  3. Public headers include only each other, the standard library and the type under Result: nothing internal.
  4. A third-party header is included only where THIRD_PARTY allows it, so that a library can be replaced in one place.
     One header of a folder may be the seam to such a library if it carries the line "// layering: seam to NAME".
@@ -24,12 +26,13 @@ INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^">]+)[">]', re.MULTILINE)
 SEAM = re.compile(r"^// layering: seam to (\w+)", re.MULTILINE)
 ADDS_OP = re.compile(r"(?:\.|->)add_op\(")
 MAY_ADD_OPS = re.compile(r"src/ops/append\.cc|src/ir/.*|.*_test\.cc")
+TEST_ONLY = re.compile(r"(?:src|tools)/.*_test\.cc|src/.*/testing/.*")
 LINKED = re.compile(r"\blowtide_([a-z_]+)\b")
 
 # name: (pattern of the header, pattern of the files that may include it)
 THIRD_PARTY = {
     "dnnl": (r"(oneapi/dnnl/)?dnnl.*", r"src/exec/cpu/(.*\.cc|dnnl_seam\.h)"),
-    "protobuf": (r"google/protobuf/.*|.*\.pb\.h", r"src/io/(.*\.cc|test_models\.h)"),
+    "protobuf": (r"google/protobuf/.*|.*\.pb\.h", r"src/io/(.*\.cc|testing/test_models\.h)"),
     "json": (r"nlohmann/(?!json_fwd\.hpp).*", r"(src|tools|tests|bench|fuzz)/.*\.cc"),
     "json_fwd": (r"nlohmann/json_fwd\.hpp", r"src/.*"),
     "cli11": (r"CLI/.*", r"tools/.*"),
@@ -39,7 +42,7 @@ THIRD_PARTY = {
     "xxhash": (r"xxhash\.h", r"(src|tools|tests|bench)/.*\.cc"),
     "expected": (r"tl/expected\.hpp", r"src/base/.*|include/lowtide/result\.h"),
     "fmt": (r"fmt/.*", r".*"),
-    "gtest": (r"(gtest|gmock)/.*", r".*_test\.cc|tests/.*|src/.*/(testing|\w+_oracle)\.h"),
+    "gtest": (r"(gtest|gmock)/.*", r".*_test\.cc|tests/.*|src/.*/testing/.*"),
     "rapidcheck": (r"rapidcheck.*", r".*_test\.cc|tests/.*"),
     "benchmark": (r"benchmark/.*", r"bench/.*"),
 }
@@ -72,9 +75,18 @@ def extra_test_folders(root: pathlib.Path, folder: str, layers: dict[str, list[s
     file = root / "src" / folder / "test_packages.cmake"
     if not file.exists():
         return set()
-    linked = set(LINKED.findall(file.read_text()))
+    linked = {name.removesuffix("_testing") for name in LINKED.findall(file.read_text())}
     direct = {other for other in layers if other.replace("/", "_") in linked}
     return direct.union(*(layers[other] for other in direct))
+
+
+def all_below(folders: set[str], layers: dict[str, list[str]]) -> set[str]:
+    found, open_ends = set(), set(folders)
+    while open_ends:
+        folder = open_ends.pop()
+        found.add(folder)
+        open_ends |= set(layers.get(folder, [])) - found
+    return found
 
 
 def check_own_include(root, relative: str, header: str, layers) -> str | None:
@@ -85,7 +97,9 @@ def check_own_include(root, relative: str, header: str, layers) -> str | None:
     if folder is None:
         return "its folder is not in cmake/layers.txt"
     target = folder_of(header, layers)
-    is_test = relative.endswith("_test.cc")
+    is_test = TEST_ONLY.fullmatch(relative) is not None
+    if "testing" in header.split("/") and not is_test:
+        return "what lies in testing/ is for tests alone"
     if target is None:
         if header.startswith("lowtide/") and (root / "include" / header).exists():
             return None
@@ -94,7 +108,7 @@ def check_own_include(root, relative: str, header: str, layers) -> str | None:
         return "not a header of a folder in cmake/layers.txt"
     allowed = {folder, *layers[folder]}
     if is_test:
-        allowed |= extra_test_folders(root, folder, layers)
+        allowed = all_below(allowed | extra_test_folders(root, folder, layers), layers)
     return None if target in allowed else f"{folder} may not include {target}"
 
 
@@ -136,12 +150,28 @@ def check_file(root, relative: str, layers, seam_files: dict[tuple[str, str], st
 def unused_permissions(root: pathlib.Path, files: list[str], layers: dict[str, list[str]]) -> list[str]:
     used: set[tuple[str | None, str | None]] = set()
     for relative in files:
-        if not relative.endswith("_test.cc"):
+        if not TEST_ONLY.fullmatch(relative):
             folder = folder_of(relative.removeprefix("src/"), layers)
             headers = (header for quote, header in INCLUDE.findall((root / relative).read_text()) if quote == '"')
             used |= {(folder, folder_of(header, layers)) for header in headers}
     return [f"cmake/layers.txt: {folder} may include {below}, and no file of it does"
             for folder, allowed in layers.items() for below in allowed if (folder, below) not in used]
+
+
+def headers_of_tests_alone(root: pathlib.Path, files: list[str]) -> list[str]:
+    """Headers of the product that tests include and no file of the product does, but the source of the same name."""
+    others = [path.relative_to(root).as_posix() for top in ("tests", "fuzz", "bench") for path in sorted((root / top).rglob("*"))
+              if path.suffix in (".h", ".cc")]
+    by_product, by_tests = set(), set()
+    for relative in files + others:
+        headers = {header for _, header in INCLUDE.findall((root / relative).read_text())}
+        if relative in others or TEST_ONLY.fullmatch(relative):
+            by_tests |= headers
+        else:
+            by_product |= headers - {relative.removeprefix("src/").removesuffix(".cc") + ".h"}
+    return [f"{relative}: only tests include it; its place is the folder testing beside it" for relative in files
+            if relative.startswith("src/") and not TEST_ONLY.fullmatch(relative)
+            and relative.removeprefix("src/") in by_tests - by_product]
 
 
 def check(root: pathlib.Path) -> list[str]:
@@ -151,7 +181,7 @@ def check(root: pathlib.Path) -> list[str]:
              if path.suffix in (".h", ".cc")]
     for file in files:
         problems += check_file(root, file, layers, seam_files)
-    return problems + unused_permissions(root, files, layers)
+    return problems + unused_permissions(root, files, layers) + headers_of_tests_alone(root, files)
 
 
 def main() -> int:

@@ -1,6 +1,6 @@
 // Plans of the models: sound, verified, read back as they were, and every wrong copy of them
 // refused. Each plan is changed hundreds of times by a seeded mutation; a second, naive judge
-// (verify/definition.h) says which changes left it valid.
+// (verify/testing/definition.h) says which changes left it valid.
 #include <gtest/gtest.h>
 
 #include <cstdio>
@@ -9,7 +9,7 @@
 #include "api/state.h"
 #include "lowtide/api.h"
 #include "plan/plan_text.h"
-#include "verify/mutate.h"
+#include "verify/testing/mutate.h"
 #include "verify/verify.h"
 
 namespace lowtide {

@@ -19,8 +19,8 @@
 #include "pipeline/optimize.h"
 #include "runtime/session.h"
 #include "support/long_checks.h"
-#include "verify/definition.h"
-#include "verify/mutate.h"
+#include "verify/testing/definition.h"
+#include "verify/testing/mutate.h"
 
 namespace lowtide {
 namespace {

@@ -12,6 +12,7 @@
 #include "base/file.h"
 #include "exec/cpu/cpu.h"
 #include "plan/plan_text.h"
+#include "plan/testing/sealed_plan.h"
 #include "runtime/session.h"
 
 namespace lowtide {

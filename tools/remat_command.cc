@@ -22,7 +22,7 @@
 #include "plan/schedule_text.h"
 #include "plan/sequence_simulator.h"
 #include "plan/sequence_text.h"
-#include "remat/floor.h"
+#include "remat/bounds/floor.h"
 #include "remat/joint.h"
 #include "remat/remat.h"
 #include "tools/flags.h"
@@ -40,7 +40,7 @@ constexpr Idea kIdeas[] = {
     {"recompute", [](remat::JointOptions& o) { o.recompute = false; }},
     {"transfers", [](remat::JointOptions& o) { o.transfers = false; }},
     {"order-moves", [](remat::JointOptions& o) { o.remat.order_moves = false; }},
-    {"block-moves", [](remat::JointOptions& o) { o.remat.block_moves = false; }},
+    {"stretch-moves", [](remat::JointOptions& o) { o.remat.stretch_moves = false; }},
     {"exchanges", [](remat::JointOptions& o) { o.remat.exchanges = false; }},
     {"repeats", [](remat::JointOptions& o) { o.remat.repeats = false; }},
     {"aimed-drops", [](remat::JointOptions& o) { o.remat.aimed_drops = false; }},
@@ -54,8 +54,8 @@ constexpr Idea kIdeas[] = {
     {"several-cuts", [](remat::JointOptions& o) { o.remat.several_cuts = false; }},
     {"exact-small", [](remat::JointOptions& o) { o.remat.exact_small = false; }},
     {"swap-search", [](remat::JointOptions& o) { o.swap.local_search = false; }},
-    {"swap-values", [](remat::JointOptions& o) { o.swap.gaps.values = false; }},
-    {"swap-residents", [](remat::JointOptions& o) { o.swap.gaps.residents = false; }},
+    {"swap-values", [](remat::JointOptions& o) { o.swap.spans.values = false; }},
+    {"swap-residents", [](remat::JointOptions& o) { o.swap.spans.residents = false; }},
 };
 
 struct RematFlags {

@@ -7,8 +7,6 @@
 #include "ops/op_table.h"
 
 namespace lowtide::autodiff {
-namespace {
-
 const RuleTable& rules() {
   static const RuleTable table = [] {
     RuleTable all;
@@ -24,6 +22,8 @@ const RuleTable& rules() {
   }();
   return table;
 }
+
+namespace {
 
 // Rounding whose gradient is taken to be that of the identity (the straight-through estimator,
 // Bengio, Leonard and Courville 2013): what a network is trained with whose numbers are quantised.
@@ -48,10 +48,6 @@ std::string_view gradient_name(std::string_view kind) {
 }
 
 }  // namespace
-
-bool has_rule(std::string_view gradient) {
-  return rules().contains(gradient);
-}
 
 Backward::Backward(ir::Graph& graph, std::span<const ir::ValueId> wrt,
                    const GradientOptions& options)

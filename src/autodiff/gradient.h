@@ -43,7 +43,4 @@ Result<std::vector<ir::ValueId>> append_gradients(ir::Graph& graph, ir::ValueId 
                                                   std::span<const ir::ValueId> wrt,
                                                   const GradientOptions& options = {});
 
-// True when there is a rule of this name (Traits::gradient).
-bool has_rule(std::string_view gradient);
-
 }  // namespace lowtide::autodiff

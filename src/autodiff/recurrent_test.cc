@@ -3,7 +3,7 @@
 // length. (The test of all rules goes through the sequence alone.)
 #include <gtest/gtest.h>
 
-#include "ops/random_instance.h"
+#include "ops/testing/random_instance.h"
 #include "support/gradient_oracle.h"
 
 namespace lowtide::autodiff {

@@ -85,6 +85,9 @@ class RuleContext {
 using Rule = Status (*)(RuleContext&);
 using RuleTable = std::map<std::string_view, Rule>;
 
+// All rules, by the name that the op table has for them (Traits::gradient).
+const RuleTable& rules();
+
 void add_elementwise_rules(RuleTable& table);
 void add_product_rules(RuleTable& table);
 void add_norm_rules(RuleTable& table);

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "io/onnx_reader.h"
-#include "io/test_models.h"
+#include "io/testing/test_models.h"
 #include "ir/graph.h"
 
 namespace lowtide::io {

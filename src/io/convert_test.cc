@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "io/onnx_wire.h"
-#include "io/test_models.h"
+#include "io/testing/test_models.h"
 
 namespace lowtide::io {
 namespace {

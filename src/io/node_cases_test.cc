@@ -32,8 +32,8 @@
 #include "io/onnx_ops.h"
 #include "io/onnx_peephole.h"
 #include "io/onnx_signatures.h"
-#include "io/onnx_tensor.h"
 #include "io/onnx_wire.h"
+#include "io/testing/onnx_tensor.h"
 
 namespace lowtide::io {
 namespace {

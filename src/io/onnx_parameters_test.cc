@@ -6,7 +6,7 @@
 
 #include "io/onnx_reader.h"
 #include "io/onnx_wire.h"
-#include "io/test_models.h"
+#include "io/testing/test_models.h"
 
 namespace lowtide::io {
 namespace {

@@ -13,7 +13,7 @@
 #include "base/rng.h"
 #include "io/inspect.h"
 #include "io/onnx_wire.h"
-#include "io/test_models.h"
+#include "io/testing/test_models.h"
 #include "ir/graph.h"
 #include "sym/expr.h"
 

@@ -153,7 +153,6 @@ class Graph {
   // An output, or none, as `was` in the graph that a pass rewrites: at the same place of the order.
   void keep_output(ValueId id, const Value& was);
   void set_category(ValueId id, Category category) { values_[id].category = category; }
-  void set_initial(ValueId id, InitialValue initial) { values_[id].initial = std::move(initial); }
   void add_control(OpId before, OpId after);
 
   // A name nobody has yet: `wanted`, or `wanted` with a number behind it.

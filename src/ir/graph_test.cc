@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "ir/graph_text.h"
-#include "ir/testing.h"
+#include "ir/testing/plain_ops.h"
 
 namespace lowtide::ir {
 namespace {

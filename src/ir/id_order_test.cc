@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "ir/testing.h"
+#include "ir/testing/plain_ops.h"
 
 namespace lowtide::ir {
 namespace {

@@ -1,9 +1,9 @@
 // Signatures as axes: the notation's parser, dimension edges and parts of known ops, written out.
 #include <gtest/gtest.h>
 
-#include "ops/instance_text.h"
 #include "ops/op_table.h"
 #include "ops/signature.h"
+#include "ops/testing/instance_text.h"
 
 namespace lowtide::ops {
 namespace {

@@ -2,8 +2,8 @@
 // graph.
 #include <gtest/gtest.h>
 
-#include "ops/instance_text.h"
 #include "ops/op_table.h"
+#include "ops/testing/instance_text.h"
 
 namespace lowtide::ops {
 namespace {

@@ -41,10 +41,9 @@ struct Row;  // opaque outside src/ops; ask it through the functions below
 
 // The row of a kind, or null.
 const Row* find(std::string_view kind);
-// The sorted names of the rows that say what an op computes; of those that leave it to the op's
-// attributes (rows_opaque.h).
+// The sorted names of the rows that say what an op computes, without those that leave it to the
+// op's attributes (rows_opaque.h).
 std::vector<std::string_view> kinds();
-std::vector<std::string_view> opaque_kinds();
 
 struct Traits {
   bool recomputable = true;  // may run again (pure, or random keyed by counter)

@@ -9,8 +9,8 @@
 #include <set>
 #include <sstream>
 
-#include "ops/instance_text.h"
 #include "ops/row.h"
+#include "ops/testing/instance_text.h"
 
 namespace lowtide::ops {
 namespace {

@@ -1,6 +1,6 @@
 // The generator of instances, and through it what must hold for every op of the table, whatever it
 // is.
-#include "ops/random_instance.h"
+#include "ops/testing/random_instance.h"
 
 #include <gtest/gtest.h>
 

@@ -142,22 +142,11 @@ const Row* find(std::string_view kind) {
   return found != rows.end() && (*found)->kind == kind ? *found : nullptr;
 }
 
-namespace {
-
-std::vector<std::string_view> names_of_rows(bool opaque) {
+std::vector<std::string_view> kinds() {
   std::vector<std::string_view> names;
   for (const Row* row : sorted_rows())
-    if (row->traits.opaque == opaque) names.push_back(row->kind);
+    if (!row->traits.opaque) names.push_back(row->kind);
   return names;
-}
-
-}  // namespace
-
-std::vector<std::string_view> kinds() {
-  return names_of_rows(false);
-}
-std::vector<std::string_view> opaque_kinds() {
-  return names_of_rows(true);
 }
 
 const Traits& traits(const Row& row) {

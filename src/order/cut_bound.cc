@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
-#include "order/max_flow.h"
+#include "base/max_flow.h"
 #include "order/prefix.h"
 
 namespace lowtide::order {

@@ -12,8 +12,8 @@ using plan::ScheduleProblem;
 using plan::SchedValue;
 using plan::SchedValueId;
 
-struct BlockTag;
-using BlockId = Id<BlockTag>;
+struct ClusterTag;
+using ClusterId = Id<ClusterTag>;
 
 // Disjoint sets of ops; the name of a set is its first op.
 class OpSets {
@@ -47,8 +47,8 @@ std::vector<std::pair<OpId, OpId>> waiting_arcs(const ScheduleProblem& problem) 
 // Joins ops that share a value with bytes, then clusters that wait for each other in a circle
 // (Kosaraju's two passes: finish order of a depth-first search, then searches along reversed arcs
 // in the opposite of that order).
-OpSets make_blocks(const ScheduleProblem& problem,
-                   const std::vector<std::pair<OpId, OpId>>& waiting) {
+OpSets make_clusters(const ScheduleProblem& problem,
+                     const std::vector<std::pair<OpId, OpId>>& waiting) {
   const size_t n = problem.ops.size();
   OpSets sets(n);
   for (const SchedValue& value : problem.values)
@@ -100,47 +100,47 @@ OpSets make_blocks(const ScheduleProblem& problem,
   return sets;
 }
 
-struct Blocks {
-  IdVector<OpId, BlockId> of;
+struct Clusters {
+  IdVector<OpId, ClusterId> of;
   size_t count = 0;
-  std::vector<std::pair<BlockId, BlockId>> arcs;  // between different clusters
-  IdVector<BlockId, char> last;  // leaves bytes behind, or waits for a cluster that does
+  std::vector<std::pair<ClusterId, ClusterId>> arcs;  // between different clusters
+  IdVector<ClusterId, char> last;  // leaves bytes behind, or waits for a cluster that does
 };
 
-Blocks find_blocks(const ScheduleProblem& problem) {
+Clusters find_clusters(const ScheduleProblem& problem) {
   const auto waiting = waiting_arcs(problem);
-  OpSets sets = make_blocks(problem, waiting);
-  Blocks blocks;
-  blocks.of = IdVector<OpId, BlockId>(problem.ops.size());
+  OpSets sets = make_clusters(problem, waiting);
+  Clusters clusters;
+  clusters.of = IdVector<OpId, ClusterId>(problem.ops.size());
   for (OpId op : problem.ops.ids()) {
     // The first op of its cluster, so numbered already unless it is op itself.
     const OpId name = sets.find(op);
-    blocks.of[op] = name == op ? BlockId(blocks.count++) : blocks.of[name];
+    clusters.of[op] = name == op ? ClusterId(clusters.count++) : clusters.of[name];
   }
   for (const auto& [first, second] : waiting)
-    if (blocks.of[first] != blocks.of[second])
-      blocks.arcs.emplace_back(blocks.of[first], blocks.of[second]);
-  blocks.last = IdVector<BlockId, char>(blocks.count, 0);
+    if (clusters.of[first] != clusters.of[second])
+      clusters.arcs.emplace_back(clusters.of[first], clusters.of[second]);
+  clusters.last = IdVector<ClusterId, char>(clusters.count, 0);
   for (const SchedValue& value : problem.values)
-    if (value.is_output && value.bytes > 0) blocks.last[blocks.of[value.producer]] = 1;
-  return blocks;
+    if (value.is_output && value.bytes > 0) clusters.last[clusters.of[value.producer]] = 1;
+  return clusters;
 }
 
 // Position in time of each cluster: a topological order, first by the first op; marks those that
 // wait for a last one.
-IdVector<BlockId, size_t> sort_blocks(Blocks& blocks) {
-  const Lists<BlockId, BlockId> next(blocks.count, blocks.arcs);
-  IdVector<BlockId, size_t> waits(blocks.count, 0), position(blocks.count, 0);
-  for (const auto& arc : blocks.arcs) ++waits[arc.second];
-  std::priority_queue<BlockId, std::vector<BlockId>, std::greater<>> ready;
-  for (BlockId b : waits.ids())
+IdVector<ClusterId, size_t> sort_clusters(Clusters& clusters) {
+  const Lists<ClusterId, ClusterId> next(clusters.count, clusters.arcs);
+  IdVector<ClusterId, size_t> waits(clusters.count, 0), position(clusters.count, 0);
+  for (const auto& arc : clusters.arcs) ++waits[arc.second];
+  std::priority_queue<ClusterId, std::vector<ClusterId>, std::greater<>> ready;
+  for (ClusterId b : waits.ids())
     if (waits[b] == 0) ready.push(b);
   for (size_t time = 0; !ready.empty(); ++time) {
-    const BlockId b = ready.top();
+    const ClusterId b = ready.top();
     ready.pop();
     position[b] = time;
-    for (BlockId to : next[b]) {
-      if (blocks.last[b]) blocks.last[to] = 1;
+    for (ClusterId to : next[b]) {
+      if (clusters.last[b]) clusters.last[to] = 1;
       if (--waits[to] == 0) ready.push(to);
     }
   }
@@ -150,19 +150,19 @@ IdVector<BlockId, size_t> sort_blocks(Blocks& blocks) {
 }  // namespace
 
 std::vector<OrderGraph> decompose(const ScheduleProblem& problem) {
-  Blocks blocks = find_blocks(problem);
-  const IdVector<BlockId, size_t> position = sort_blocks(blocks);
-  std::vector<BlockId> by_time(blocks.count);
-  for (BlockId b : position.ids()) by_time[position[b]] = b;
+  Clusters clusters = find_clusters(problem);
+  const IdVector<ClusterId, size_t> position = sort_clusters(clusters);
+  std::vector<ClusterId> by_time(clusters.count);
+  for (ClusterId b : position.ids()) by_time[position[b]] = b;
   size_t parts = 0;
-  IdVector<BlockId, size_t> part_of(blocks.count, 0);
-  for (BlockId b : by_time)
-    if (!blocks.last[b]) part_of[b] = parts++;
-  for (BlockId b : by_time)
-    if (blocks.last[b]) part_of[b] = parts;
+  IdVector<ClusterId, size_t> part_of(clusters.count, 0);
+  for (ClusterId b : by_time)
+    if (!clusters.last[b]) part_of[b] = parts++;
+  for (ClusterId b : by_time)
+    if (clusters.last[b]) part_of[b] = parts;
   std::vector<PartMembers> members(parts + 1);
   IdVector<OpId, OpId> local(problem.ops.size());
-  const auto part = [&](OpId op) { return part_of[blocks.of[op]]; };
+  const auto part = [&](OpId op) { return part_of[clusters.of[op]]; };
   for (OpId op : problem.ops.ids()) {
     auto& ops = members[part(op)].ops;
     local[op] = OpId(ops.size());

@@ -36,7 +36,7 @@ std::vector<OpId> list_schedule(const OrderGraph& graph, WorkBudget& work, KeyOf
 
 }  // namespace
 
-std::vector<OpId> program_order(const OrderGraph& graph) {
+std::vector<OpId> given_order(const OrderGraph& graph) {
   std::vector<OpId> order;
   for (size_t i = 0; i < graph.size(); ++i) order.push_back(OpId(i));
   return order;
@@ -163,7 +163,7 @@ class ClosureGreedyRun {
 
   int64_t tie(OpId op) const {
     switch (rule_.tie_break) {
-      case TieBreak::kProgram:
+      case TieBreak::kGiven:
         return 0;
       case TieBreak::kLatest:
         return -static_cast<int64_t>(op.index());

@@ -13,7 +13,7 @@
 namespace lowtide::order {
 
 // 0..n-1, the order that came in.
-std::vector<OpId> program_order(const OrderGraph& graph);
+std::vector<OpId> given_order(const OrderGraph& graph);
 
 // "Least peak memory first" (as documented for PyTorch Inductor): the ready op with the least
 // resulting peak so far, then the least growth, then the given order. Empty if the work was spent
@@ -27,9 +27,9 @@ std::vector<OpId> most_freed_first(const OrderGraph& graph, WorkBudget& work);
 // Depth-first post-orders from the sinks: an op's predecessors are placed before it, one whole
 // branch after another.
 enum class BranchRule {
-  kProgram,  // branches in the given order
-  kFanOut,   // the branch whose top has most readers first
-  kBytes,    // the branch that leaves most bytes first
+  kGiven,   // branches in the given order
+  kFanOut,  // the branch whose top has most readers first
+  kBytes,   // the branch that leaves most bytes first
 };
 std::vector<OpId> post_order(const OrderGraph& graph, BranchRule rule);
 
@@ -38,7 +38,7 @@ std::vector<OpId> post_order(const OrderGraph& graph, BranchRule rule);
 // (Most transient first: what is only present while an op runs hurts less while little else is
 // live.)
 enum class TieBreak {
-  kProgram,
+  kGiven,
   kLatest,
   kLeastTransient,
   kMostTransient,
@@ -46,12 +46,12 @@ enum class TieBreak {
   kMostUnlocked,
   kRandom
 };
-inline constexpr TieBreak kFixedTieBreaks[] = {TieBreak::kProgram,        TieBreak::kLatest,
+inline constexpr TieBreak kFixedTieBreaks[] = {TieBreak::kGiven,          TieBreak::kLatest,
                                                TieBreak::kLeastTransient, TieBreak::kMostTransient,
                                                TieBreak::kMostFreed,      TieBreak::kMostUnlocked};
 
 struct ClosureGreedy {
-  TieBreak tie_break = TieBreak::kProgram;
+  TieBreak tie_break = TieBreak::kGiven;
   // Peaks up to this cost nothing (a lower bound, or 0 to follow the peak so far).
   int64_t target_bytes = 0;
   // Compare the growth after the safe moves that follow, not that of the op alone.

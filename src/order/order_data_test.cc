@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "base/file.h"
-#include "base/test_data.h"
+#include "base/testing/test_data.h"
 #include "order/order.h"
-#include "order/test_problems.h"
+#include "order/testing/test_problems.h"
 #include "plan/schedule_simulator.h"
 #include "plan/schedule_text.h"
 

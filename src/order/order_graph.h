@@ -18,6 +18,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/lists.h"
 #include "plan/schedule_problem.h"
 
 namespace lowtide::order {
@@ -25,29 +26,6 @@ namespace lowtide::order {
 using OpId = plan::SchedOpId;  // within an OrderGraph: the op's index in the part
 struct HeldTag;
 using HeldId = Id<HeldTag>;
-
-// For every key a list of items, in one array (compressed rows).
-template <class Key, class T>
-class Lists {
- public:
-  Lists() = default;
-  // Items keep their relative order within a key.
-  Lists(size_t keys, const std::vector<std::pair<Key, T>>& items) : begin_(keys + 1, 0) {
-    for (const auto& [key, item] : items) ++begin_[key.index() + 1];
-    for (size_t i = 0; i < keys; ++i) begin_[i + 1] += begin_[i];
-    items_.resize(items.size());
-    std::vector<size_t> next(begin_.begin(), begin_.end() - 1);
-    for (const auto& [key, item] : items) items_[next[key.index()]++] = item;
-  }
-  std::span<const T> operator[](Key key) const {
-    const size_t first = begin_[key.index()];
-    return std::span<const T>(items_).subspan(first, begin_[key.index() + 1] - first);
-  }
-
- private:
-  std::vector<size_t> begin_;
-  std::vector<T> items_;
-};
 
 // An in-place pair that can ever save bytes: `input` is held, and the output has the same size.
 struct Reuse {

@@ -8,8 +8,8 @@
 
 #include "order/decompose.h"
 #include "order/order.h"
-#include "order/subset_dp_oracle.h"
-#include "order/test_problems.h"
+#include "order/testing/subset_dp_oracle.h"
+#include "order/testing/test_problems.h"
 #include "plan/schedule_simulator.h"
 #include "plan/schedule_text.h"
 

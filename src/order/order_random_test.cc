@@ -13,8 +13,8 @@
 #include "order/heuristics.h"
 #include "order/order.h"
 #include "order/prefix.h"
-#include "order/subset_dp_oracle.h"
-#include "order/test_problems.h"
+#include "order/testing/subset_dp_oracle.h"
+#include "order/testing/test_problems.h"
 #include "plan/schedule_simulator.h"
 #include "plan/schedule_text.h"
 
@@ -69,10 +69,10 @@ void expect_parts_agree(const ScheduleProblem& problem, const SubsetDp& dp, int6
     EXPECT_EQ(profile->peak_bytes, std::max(resident, resident + peak_of(graph, order)));
     EXPECT_GE(profile->peak_bytes, optimum);
   };
-  expect_order(program_order(graph));
+  expect_order(given_order(graph));
   expect_order(least_peak_first(graph, work));
   expect_order(most_freed_first(graph, work));
-  for (BranchRule rule : {BranchRule::kProgram, BranchRule::kFanOut, BranchRule::kBytes})
+  for (BranchRule rule : {BranchRule::kGiven, BranchRule::kFanOut, BranchRule::kBytes})
     expect_order(post_order(graph, rule));
   std::vector<TieBreak> ties(std::begin(kFixedTieBreaks), std::end(kFixedTieBreaks));
   ties.push_back(TieBreak::kRandom);

@@ -32,7 +32,7 @@ class Portfolio {
   }
 
   PartAnswer run() {
-    best_.sequence = program_order(graph_);
+    best_.sequence = given_order(graph_);
     best_.peak_bytes = peak_of(graph_, best_.sequence);
     best_.lower_bound_bytes = largest_op_bytes(graph_);
     try_lists();
@@ -82,7 +82,7 @@ class Portfolio {
       work_.spend(part.used());
       offer(std::move(sequence));
     }
-    for (BranchRule rule : {BranchRule::kProgram, BranchRule::kFanOut, BranchRule::kBytes}) {
+    for (BranchRule rule : {BranchRule::kGiven, BranchRule::kFanOut, BranchRule::kBytes}) {
       if (!options_.post_orders || done()) break;
       work_.spend(static_cast<int64_t>(graph_.size()));
       offer(post_order(graph_, rule));
@@ -93,7 +93,7 @@ class Portfolio {
     if (!options_.cut_bound) return;
     // The better the known order, the fewer cuts: a pass of the greedy and some short searches
     // first.
-    if (options_.closure_greedy && !done()) offer(greedy(TieBreak::kProgram, 0, false));
+    if (options_.closure_greedy && !done()) offer(greedy(TieBreak::kGiven, 0, false));
     if (options_.exact_search) halve_gap(kFirstSlice);
     improve_bound(kCutSlices * kFirstSlice);
   }
@@ -138,7 +138,7 @@ class Portfolio {
       const bool greedy_left = options_.closure_greedy && round < 2;
       if (!beams_left && !cuts_left && !probes_left && !greedy_left) return;
       if (probes_left) probe_budgets(slice);
-      if (greedy_left && round == 0 && !done()) offer(greedy(TieBreak::kProgram, 0, true));
+      if (greedy_left && round == 0 && !done()) offer(greedy(TieBreak::kGiven, 0, true));
       if (greedy_left && round == 1) restart_greedy();
       if (beams_left && !done()) run_beams(kBeamSlices * slice);
       if (cuts_left && !done()) improve_bound(kCutSlices * slice);

@@ -21,17 +21,17 @@ int64_t find_place(std::span<const Placed> placed, const Item& item, GreedyFit f
                    int64_t& looks) {
   int64_t top = 0;
   std::optional<int64_t> best;
-  int64_t best_gap = 0;
+  int64_t best_hole = 0;
   size_t i = 0;
   for (; i < placed.size(); ++i) {
     const Placed& p = placed[i];
     if (p.high <= top || p.end <= item.begin || item.end <= p.begin) continue;
-    const int64_t gap = p.low - top;
-    if (gap >= item.size && (!best || gap < best_gap)) {
+    const int64_t hole = p.low - top;
+    if (hole >= item.size && (!best || hole < best_hole)) {
       const int64_t at = align_up(top, item.alignment);
       if (p.low - at >= item.size) {
         best = at;
-        best_gap = gap;
+        best_hole = hole;
         if (fit == GreedyFit::kFirst) break;
       }
     }

@@ -6,7 +6,8 @@
 #include <string>
 
 #include "pack/pack.h"
-#include "pack/pack_oracle.h"
+#include "pack/testing/pack_oracle.h"
+#include "plan/testing/max_load.h"
 
 namespace lowtide::pack {
 namespace {

@@ -10,10 +10,11 @@
 #include <string>
 
 #include "base/file.h"
-#include "base/test_data.h"
+#include "base/testing/test_data.h"
 #include "pack/pack.h"
-#include "pack/pack_oracle.h"
+#include "pack/testing/pack_oracle.h"
 #include "plan/pack_text.h"
+#include "plan/testing/max_load.h"
 
 namespace lowtide::pack {
 namespace {

@@ -6,7 +6,7 @@
 #include <atomic>
 
 #include "base/bytes.h"
-#include "pack/pack_oracle.h"
+#include "pack/testing/pack_oracle.h"
 
 namespace lowtide::pack {
 namespace {

@@ -5,7 +5,7 @@
 
 #include <map>
 
-#include "pack/pack_oracle.h"
+#include "pack/testing/pack_oracle.h"
 
 namespace lowtide::pack {
 namespace {

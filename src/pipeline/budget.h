@@ -13,7 +13,7 @@
 #include "base/result.h"
 #include "pipeline/optimize.h"
 #include "pipeline/solution.h"
-#include "remat/floor.h"
+#include "remat/bounds/floor.h"
 
 namespace lowtide::pipeline {
 

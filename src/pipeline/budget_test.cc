@@ -12,7 +12,7 @@
 #include "pipeline/claims.h"
 #include "pipeline/prepare.h"
 #include "pipeline/smallest.h"
-#include "pipeline/testing.h"
+#include "pipeline/testing/layers.h"
 #include "plan/plan_text.h"
 #include "verify/verify.h"
 

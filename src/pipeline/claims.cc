@@ -6,10 +6,9 @@
 #include "pipeline/write_plan.h"
 #include "pipeline/write_steps.h"
 #include "plan/tick_scale.h"
-#include "remat/branch_cut.h"
-#include "remat/closure_cut.h"
-#include "remat/floor.h"
-#include "remat/multi_cut.h"
+#include "remat/bounds/branch_cut.h"
+#include "remat/bounds/floor.h"
+#include "remat/bounds/time_bound.h"
 
 namespace lowtide::pipeline {
 namespace {
@@ -104,34 +103,36 @@ class CertificateWriter {
 struct Proven {
   int64_t ticks = 0;
   std::optional<plan::TimeCertificate> certificate;
+  remat::TimeBound bound;
 };
 
 // `enough`: ticks of the whole step, more is not worth the work.
 Proven prove(const ClaimInputs& in, const plan::ScheduleProblem& problem, int64_t enough) {
-  remat::CutBoundResult single = remat::closure_cut(problem, {.order = in.order.sequence});
-  // Where memory binds in the given order may prove more.
-  remat::CutBoundResult other = remat::closure_cut(problem);
-  if (other.bound_ticks > single.bound_ticks) single = std::move(other);
-  if (!single.op || !single.feasible) return {plan::TickScale(problem).once(), {}};
+  Proven proven;
+  proven.bound = remat::time_bound(problem, {.order = in.order.sequence,
+                                             .given_order_too = true,
+                                             .several = !in.soon,
+                                             .multipliers = true,
+                                             .enough_ticks = enough});
+  proven.ticks = plan::TickScale(problem).once();
+  if (!proven.bound.several) return proven;
   // What the verifier can show of it.
-  remat::MultiCutResult bound = remat::as_several(problem, single);
-  if (!in.soon && bound.bound_ticks < enough)
-    bound = remat::multi_cut(problem, single, {.order = in.order.sequence});
-  return {bound.bound_ticks, CertificateWriter(in.view).by_cuts(bound)};
+  proven.ticks = proven.bound.several->bound_ticks;
+  proven.certificate = CertificateWriter(in.view).by_cuts(*proven.bound.several);
+  return proven;
 }
 
 // A proof by cases, where it shows more; of a plan that can be faster. True: cut short.
 bool claim_by_cases(const ClaimInputs& in, const plan::ScheduleProblem& problem,
-                    plan::Claims& claims) {
+                    const remat::TimeBound& bound, plan::Claims& claims) {
   const double goal = claims.predicted_seconds * (1 - kCloseEnough);
   if (plan::TickScale(problem).seconds(claims.lower_bound_ticks) >= goal) return false;
-  const remat::BranchCutResult cases =
-      remat::branch_cut(problem, remat::closure_cut(problem, {.order = in.order.sequence}),
-                        {.max_work = in.proof.max_work,
-                         .goal_seconds = goal,
-                         .max_seconds = in.proof.max_seconds,
-                         .cancel = in.proof.cancel,
-                         .most_splits = kMostSplits});
+  const remat::BranchCutResult cases = remat::branch_cut(problem, bound.by_order,
+                                                         {.max_work = in.proof.max_work,
+                                                          .goal_seconds = goal,
+                                                          .max_seconds = in.proof.max_seconds,
+                                                          .cancel = in.proof.cancel,
+                                                          .most_splits = kMostSplits});
   if (!cases.cuts.empty() && cases.bound_ticks > claims.lower_bound_ticks) {
     claims.branch_certificate = CertificateWriter(in.view).by_cases(cases);
     claims.lower_bound_ticks = cases.bound_ticks;
@@ -157,7 +158,8 @@ bool claim_time_bound(const ClaimInputs& in, plan::Claims& claims) {
   if (!proven.certificate) return false;
   claims.time_certificate = std::move(proven.certificate);
   claims.lower_bound_ticks = proven.ticks;
-  return !in.soon && !linked && in.proof.max_work > 0 && claim_by_cases(in, problem, claims);
+  return !in.soon && !linked && in.proof.max_work > 0 &&
+         claim_by_cases(in, problem, proven.bound, claims);
 }
 
 // The verifier refuses certificates of more.

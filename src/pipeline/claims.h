@@ -13,7 +13,8 @@
 
 namespace lowtide::pipeline {
 
-// How long to look for a higher bound on the time (remat/branch_cut.h), where nothing may move.
+// How long to look for a higher bound on the time (remat/bounds/branch_cut.h), where nothing may
+// move.
 struct Proof {
   int64_t max_work = 0;                       // units of about 5 ns; 0: not at all
   double max_seconds = 1e9;                   // safety stop in wall time

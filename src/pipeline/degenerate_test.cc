@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "pipeline/front.h"
-#include "pipeline/testing.h"
+#include "pipeline/testing/layers.h"
 #include "verify/verify.h"
 
 namespace lowtide::pipeline {

@@ -10,7 +10,7 @@
 #include "base/file.h"
 #include "ir/graph_text.h"
 #include "pipeline/front.h"
-#include "pipeline/testing.h"
+#include "pipeline/testing/layers.h"
 #include "plan/plan_text.h"
 #include "plan/schedule_text.h"
 #include "remat/remat.h"

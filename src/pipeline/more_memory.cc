@@ -4,7 +4,7 @@
 #include <atomic>
 
 #include "plan/sequence_simulator.h"
-#include "remat/closure_cut.h"
+#include "remat/bounds/time_bound.h"
 #include "remat/joint.h"
 
 namespace lowtide::pipeline {
@@ -17,7 +17,8 @@ double least_seconds(plan::ScheduleProblem problem, int64_t budget_bytes, bool t
                      std::span<const plan::SchedOpId> order, const std::atomic<bool>* cancel) {
   problem.budget_bytes = budget_bytes;
   if (!transfers) plan::forbid_transfers(problem);
-  return remat::closure_cut(problem, {.order = order, .cancel = cancel}).lower_bound_seconds;
+  return remat::time_bound(problem, {.order = order, .several = false, .cancel = cancel})
+      .lower_bound_seconds;
 }
 
 }  // namespace

@@ -111,8 +111,8 @@ struct Optimized {
 Result<Optimized> optimize(const ir::Graph& forward, const OptimizeOptions& options);
 
 // What every schedule of these options is proven to need of the device, by the floor (of its ops
-// one by one, remat/floor.h) or, where ops run once and nothing moves, by the order's bound. Quick:
-// no plan is made. Errors as above, but none of budgets.
+// one by one, remat/bounds/floor.h) or, where ops run once and nothing moves, by the order's bound.
+// Quick: no plan is made. Errors as above, but none of budgets.
 Result<int64_t> least_bytes(const ir::Graph& forward, const OptimizeOptions& options);
 
 }  // namespace lowtide::pipeline

@@ -7,7 +7,7 @@
 #include <array>
 
 #include "base/rng.h"
-#include "pipeline/testing.h"
+#include "pipeline/testing/layers.h"
 #include "plan/plan_text.h"
 #include "verify/verify.h"
 

@@ -56,7 +56,4 @@ struct PackOutcome {
 // Error: kInput, naming the buffer.
 Status check(const PackProblem& problem);
 
-// The largest sum of sizes alive at one time: every packing is at least this high. O(n log n).
-int64_t max_load_bytes(const PackProblem& problem);
-
 }  // namespace lowtide::plan

@@ -6,6 +6,7 @@
 
 #include "base/bytes.h"
 #include "base/rng.h"
+#include "plan/testing/max_load.h"
 
 namespace lowtide::plan {
 namespace {

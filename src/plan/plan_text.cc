@@ -395,12 +395,6 @@ bool ends_in_checksum(std::string_view text) {
          text.substr(text.size() - kTailSize).starts_with(kTailStart);
 }
 
-std::string seal_plan_text(std::string_view text) {
-  if (ends_in_checksum(text)) text.remove_suffix(kTailSize);
-  std::string sealed(text);
-  return sealed.append(kTailStart).append(plan_checksum(text)).append(kTailEnd);
-}
-
 std::string print_plan(const Plan& plan) {
   return Printer().print(plan);
 }

@@ -17,8 +17,4 @@ std::string print_plan(const Plan& plan);
 // ids and sizes; whether its claims hold is src/verify's to say.
 Result<Plan> read_plan(std::string_view text, std::string_view origin);
 
-// The same text with the checksum that belongs to it, in place of the one at its end or added
-// there: for files edited by hand, and for fuzzing the reader behind the checksum.
-std::string seal_plan_text(std::string_view text);
-
 }  // namespace lowtide::plan

@@ -11,6 +11,7 @@
 
 #include "base/rng.h"
 #include "plan/plan_check.h"
+#include "plan/testing/sealed_plan.h"
 
 namespace lowtide::plan {
 namespace {

@@ -6,7 +6,7 @@
 #include <algorithm>
 
 #include "base/rng.h"
-#include "plan/schedule_test_problems.h"
+#include "plan/testing/schedule_test_problems.h"
 
 namespace lowtide::plan {
 namespace {

@@ -8,7 +8,7 @@
 #include <optional>
 
 #include "plan/schedule_simulator.h"
-#include "plan/schedule_test_problems.h"
+#include "plan/testing/schedule_test_problems.h"
 
 namespace lowtide::plan {
 namespace {

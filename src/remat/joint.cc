@@ -8,9 +8,8 @@
 #include "base/check.h"
 #include "base/work.h"
 #include "plan/sequence_simulator.h"
-#include "remat/closure_cut.h"
-#include "remat/floor.h"
-#include "remat/multi_cut.h"
+#include "remat/bounds/floor.h"
+#include "remat/bounds/time_bound.h"
 
 namespace lowtide::remat {
 namespace {
@@ -58,26 +57,15 @@ class Joint {
   bool find_bound() {
     for (const plan::SchedOp& op : problem_.ops) result_.lower_bound_seconds += op.seconds;
     if (!options_.remat.cut_bound) return floor_of(problem_).bytes <= *problem_.budget_bytes;
-    ClosureCutOptions cut;
-    cut.max_seconds = options_.remat.max_seconds;
-    cut.cancel = options_.remat.cancel;
-    const CutBoundResult bound = closure_cut(problem_, cut);
+    TimeBoundOptions asked;
+    asked.several = options_.remat.several_cuts;
+    asked.several_work = std::min(asked.several_work, options_.remat.max_units / 10);
+    asked.max_seconds = options_.remat.max_seconds;
+    asked.cancel = options_.remat.cancel;
+    const TimeBound bound = time_bound(problem_, asked);
     result_.lower_bound_seconds = bound.lower_bound_seconds;
-    result_.work.units += bound.work;
-    if (options_.remat.several_cuts && problem_.link && bound.feasible && bound.op)
-      add_several_cuts(bound);
+    result_.work.units += bound.single_work + bound.several_work;
     return bound.feasible;
-  }
-
-  void add_several_cuts(const CutBoundResult& bound) {
-    MultiCutOptions options;
-    options.cancel = options_.remat.cancel;
-    options.max_seconds = options_.remat.max_seconds;
-    options.max_work = std::min(options.max_work, options_.remat.max_units / 10);
-    const MultiCutResult several = multi_cut(problem_, bound, options);
-    result_.lower_bound_seconds =
-        std::max(result_.lower_bound_seconds, several.lower_bound_seconds);
-    result_.work.units += std::min(several.work, options.max_work);
   }
 
   // The order of least peak, the schedules that the caller has, and what transfers make of them.

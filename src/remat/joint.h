@@ -13,7 +13,7 @@
 
 #include "plan/schedule_problem.h"
 #include "remat/remat.h"
-#include "remat/swap.h"
+#include "remat/transfers/swap.h"
 
 namespace lowtide::remat {
 

@@ -4,8 +4,8 @@
 
 #include <algorithm>
 
-#include "plan/schedule_test_problems.h"
 #include "plan/sequence_simulator.h"
+#include "plan/testing/schedule_test_problems.h"
 
 namespace lowtide::remat {
 namespace {

@@ -5,14 +5,13 @@
 #include "order/order.h"
 #include "plan/sequence_simulator.h"
 #include "plan/tick_scale.h"
-#include "remat/branch_cut.h"
-#include "remat/chain_plan.h"
-#include "remat/closure_cut.h"
-#include "remat/cut_plan.h"
-#include "remat/exact.h"
-#include "remat/greedy_start.h"
-#include "remat/multi_cut.h"
-#include "remat/portfolio.h"
+#include "remat/bounds/branch_cut.h"
+#include "remat/bounds/cut_plan.h"
+#include "remat/bounds/time_bound.h"
+#include "remat/search/by_states.h"
+#include "remat/search/portfolio.h"
+#include "remat/starts/chain_plan.h"
+#include "remat/starts/greedy_start.h"
 
 namespace lowtide::remat {
 namespace {
@@ -84,10 +83,10 @@ class Solve {
  private:
   // True: answered.
   bool try_exactly() {
-    if (problem_.ops.empty() || problem_.ops.size() > kMostExactOps) return false;
+    if (problem_.ops.empty() || problem_.ops.size() > kMostOpsByStates) return false;
     constexpr int64_t kMostUnits = 10'000'000;
     const int64_t units = std::min(kMostUnits, options_.max_units / 4 * 3);
-    const ExactResult exact = solve_exactly(table(), units);
+    const ByStatesResult exact = solve_by_states(table(), units);
     clock_.spend(std::min(exact.units, units));
     if (!exact.complete) return false;
     if (exact.best) {
@@ -122,24 +121,33 @@ class Solve {
 
   void add_cut(const std::vector<plan::SchedOpId>& order) {
     if (!options_.cut_bound && !options_.cut_start) return;
-    ClosureCutOptions cut_options;
-    cut_options.order = order;
-    cut_options.cancel = options_.cancel;
-    cut_options.max_seconds = options_.max_seconds - clock_.seconds();
-    const CutBoundResult cut = closure_cut(problem_, cut_options);
-    if (options_.cut_bound) {
-      raise_bound(scale_.once() + cut.bound_ticks, cut.lower_bound_seconds);
-      infeasible_ = !cut.feasible;
-      if (options_.several_cuts && !problem_.link && cut.feasible && cut.op)
-        add_several_cuts(cut, order);
-    }
+    ask_for_bound(order);
+    const CutBoundResult& cut = bound_->by_order;
     if (!options_.cut_start || !cut.feasible) return;
     auto plan = plan_from_cut(problem_, cut, order);
-    if (plan && !only_runs(*plan)) {
-      cut_options.swap = false;
-      plan = plan_from_cut(problem_, closure_cut(problem_, cut_options), order);
+    if (plan && !only_runs(*plan)) {  // the same moment's cut, if nothing may move
+      const ClosureCutOptions without_link{.order = order,
+                                           .max_seconds = options_.max_seconds - clock_.seconds(),
+                                           .cancel = options_.cancel,
+                                           .swap = false};
+      plan = plan_from_cut(problem_, closure_cut(problem_, without_link), order);
     }
     if (plan && only_runs(*plan)) add_start(*plan);
+  }
+
+  // One moment is also a start. With a link, several are the business of who adds transfers.
+  void ask_for_bound(const std::vector<plan::SchedOpId>& order) {
+    TimeBoundOptions asked;
+    asked.order = order;
+    asked.several = options_.cut_bound && options_.several_cuts && !problem_.link;
+    asked.several_work = std::min(asked.several_work, options_.max_units / 10);
+    asked.max_seconds = options_.max_seconds - clock_.seconds();
+    asked.cancel = options_.cancel;
+    bound_ = time_bound(problem_, asked);
+    clock_.spend(bound_->several_work);
+    if (!options_.cut_bound) return;
+    raise_bound(bound_->bound_ticks, bound_->lower_bound_seconds);
+    infeasible_ = !bound_->feasible;
   }
 
   void add_greedy(const std::vector<plan::SchedOpId>& order) {
@@ -152,17 +160,6 @@ class Solve {
     const ChainStart chain = chain_start(table(), ops_run(actions_of(order)));
     clock_.spend(chain.units);
     if (!chain.sequence.empty()) add_start(actions_of(chain.sequence));
-  }
-
-  void add_several_cuts(const CutBoundResult& cut, const std::vector<plan::SchedOpId>& order) {
-    MultiCutOptions options;
-    options.order = order;
-    options.cancel = options_.cancel;
-    options.max_seconds = options_.max_seconds - clock_.seconds();
-    options.max_work = std::min(options.max_work, options_.max_units / 10);
-    const MultiCutResult several = multi_cut(problem_, cut, options);
-    clock_.spend(std::min(several.work, options.max_work));
-    raise_bound(several.bound_ticks, several.lower_bound_seconds);
   }
 
   void raise_bound(int64_t ticks, double seconds) {
@@ -201,11 +198,28 @@ class Solve {
 
   bool is_optimal() const { return !outcome_.sequence.empty() && ticks_ <= bound_ticks_; }
 
+  PortfolioOptions portfolio_options() const {
+    PortfolioOptions result;
+    result.proposals = {.order_moves = options_.order_moves,
+                        .stretch_moves = options_.stretch_moves,
+                        .exchanges = options_.exchanges,
+                        .aimed = options_.aimed_drops,
+                        .aimed_moves = options_.aimed_moves,
+                        .copies = options_.repeats};
+    result.restarts = options_.restarts;
+    result.max_units = options_.max_units;
+    result.max_seconds = options_.max_seconds;
+    result.seed = options_.seed;
+    result.threads = options_.threads;
+    result.cancel = options_.cancel;
+    return result;
+  }
+
   void run_search() {
     report(0);
     const int64_t bound_beyond = bound_ticks_ - scale_.once();
-    const PortfolioResult found = search(table(), starts_, bound_beyond, options_, clock_,
-                                         [this](const Found& best, double share) {
+    const PortfolioResult found = search(table(), starts_, bound_beyond, portfolio_options(),
+                                         clock_, [this](const Found& best, double share) {
                                            if (!best.sequence.empty()) take(best.sequence);
                                            report(share);
                                          });
@@ -216,15 +230,14 @@ class Solve {
 
   void prove() {
     if (is_optimal() || problem_.link || outcome_.cut_short) return;
-    ClosureCutOptions single;
-    single.cancel = options_.cancel;
+    if (!bound_) bound_ = time_bound(problem_, {.several = false, .cancel = options_.cancel});
     BranchCutOptions options;
     options.max_work = options_.proof_units;
     if (!outcome_.sequence.empty()) options.goal_seconds = outcome_.seconds;
     options.max_seconds = options_.max_seconds - clock_.seconds();
     options.cancel = options_.cancel;
     options.write_proof = false;
-    const BranchCutResult cases = branch_cut(problem_, closure_cut(problem_, single), options);
+    const BranchCutResult cases = branch_cut(problem_, bound_->by_order, options);
     clock_.spend(cases.work);
     outcome_.cut_short |= cases.cut_short;
     raise_bound(cases.bound_ticks, cases.lower_bound_seconds);
@@ -253,6 +266,7 @@ class Solve {
   const ScheduleProblem& problem_;
   const RematOptions& options_;
   WorkBudget clock_;
+  std::optional<TimeBound> bound_;    // asked for once, if at all
   std::optional<ActionTable> table_;  // made when it is first asked for
   const plan::TickScale scale_;
   int64_t bound_ticks_, ticks_ = 0;  // of every schedule; of the best

@@ -20,6 +20,7 @@
 
 #include "plan/outcome.h"
 #include "plan/schedule_problem.h"
+#include "remat/transfers/tiers.h"
 
 namespace lowtide::remat {
 
@@ -34,20 +35,21 @@ struct RematProgress {
 
 struct RematOptions {
   // Ideas, each of which can be switched off.
-  bool order_moves = true;   // runs move; off: the order of first runs stays as it starts
-  bool block_moves = true;   // whole stretches are rerun, or no longer
-  bool exchanges = true;     // a rerun goes and others come, in one move
-  bool repeats = true;       // what one block does, others like it try, too
-  bool aimed_drops = true;   // half of the drops where memory overflows; off: blind
-  bool aimed_moves = true;   // some moves in the order take bytes away where memory is full
-  bool cut_start = true;     // start from the closure cut's plan
-  bool order_start = true;   // start from the order with the least peak
-  bool greedy_start = true;  // and from what greedy drops make of it; not where there are `starts`
-  bool chain_start = true;   // and from dynamic programming over a chain; likewise
-  bool restarts = true;      // several seeds and cooler rounds; off: one long annealing
-  bool cut_bound = true;     // prove a lower bound; off: every op once
-  bool several_cuts = true;  // at several moments together
-  bool exact_small = true;   // small problems: all states (exact.h), if a share of work is enough
+  bool order_moves = true;    // runs move; off: the order of first runs stays as it starts
+  bool stretch_moves = true;  // whole stretches are rerun, or no longer
+  bool exchanges = true;      // a rerun goes and others come, in one move
+  bool repeats = true;        // what one block does, others like it try, too
+  bool aimed_drops = true;    // half of the drops where memory overflows; off: blind
+  bool aimed_moves = true;    // some moves in the order take bytes away where memory is full
+  bool cut_start = true;      // start from the closure cut's plan
+  bool order_start = true;    // start from the order with the least peak
+  bool greedy_start = true;   // and from what greedy drops make of it; not where there are `starts`
+  bool chain_start = true;    // and from dynamic programming over a chain; likewise
+  bool restarts = true;       // several seeds and cooler rounds; off: one long annealing
+  bool cut_bound = true;      // prove a lower bound; off: every op once
+  bool several_cuts = true;   // at several moments together
+  bool exact_small =
+      true;  // small problems: all states (by_states.h), if a share of work is enough
 
   // Limits. A unit is about 5 ns of one core: 2,000 million are ten seconds.
   int64_t max_units = 1'500'000'000;
@@ -60,13 +62,6 @@ struct RematOptions {
   const std::atomic<bool>* cancel = nullptr;  // true: stop soon and give the best so far
   // Schedules of the same problem to start from, runs only; those that are not correct are ignored.
   std::vector<std::vector<plan::SchedAction>> starts;
-};
-
-// A slow tier without room for all that had to move, and what would have been needed at least there
-// in the best of all tries.
-struct CrowdedTier {
-  uint8_t tier = 0;
-  int64_t needed_bytes = 0;
 };
 
 struct RematOutcome {

@@ -3,20 +3,20 @@
 // is held against plain enumeration of sequences.
 //
 // LOWTIDE_ORACLE_PROBLEMS=100000 tries that many problems instead of the usual few thousand.
-#include "remat/remat_oracle.h"
+#include "remat/bounds/testing/remat_oracle.h"
 
 #include <gtest/gtest.h>
 
 #include <cstdlib>
 #include <string>
 
-#include "plan/schedule_test_problems.h"
 #include "plan/schedule_text.h"
 #include "plan/sequence_simulator.h"
 #include "plan/sequence_text.h"
-#include "remat/branch_cut.h"
-#include "remat/closure_cut.h"
-#include "remat/floor.h"
+#include "plan/testing/schedule_test_problems.h"
+#include "remat/bounds/branch_cut.h"
+#include "remat/bounds/closure_cut.h"
+#include "remat/bounds/floor.h"
 #include "remat/joint.h"
 #include "remat/remat.h"
 

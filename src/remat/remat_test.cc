@@ -11,7 +11,7 @@
 #include <thread>
 
 #include "base/file.h"
-#include "base/test_data.h"
+#include "base/testing/test_data.h"
 #include "plan/remat_text.h"
 #include "plan/sequence_simulator.h"
 
@@ -211,7 +211,7 @@ TEST(Solve, AStartIsNeverMadeWorse) {
 TEST(Solve, EveryIdeaCanBeSwitchedOff) {
   const ScheduleProblem problem = chain_training(40, 100, 1500);
   for (bool RematOptions::*idea :
-       {&RematOptions::order_moves, &RematOptions::block_moves, &RematOptions::exchanges,
+       {&RematOptions::order_moves, &RematOptions::stretch_moves, &RematOptions::exchanges,
         &RematOptions::repeats, &RematOptions::aimed_drops, &RematOptions::cut_start,
         &RematOptions::order_start, &RematOptions::greedy_start, &RematOptions::restarts,
         &RematOptions::cut_bound, &RematOptions::exact_small}) {

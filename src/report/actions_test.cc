@@ -10,8 +10,8 @@
 #include <set>
 
 #include "base/rng.h"
-#include "plan/schedule_test_problems.h"
 #include "plan/sequence_simulator.h"
+#include "plan/testing/schedule_test_problems.h"
 #include "report/modules.h"
 #include "report/what_if.h"
 

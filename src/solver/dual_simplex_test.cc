@@ -8,7 +8,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "solver/random_programs.h"
+#include "solver/testing/random_programs.h"
 
 namespace lowtide::solver {
 namespace {

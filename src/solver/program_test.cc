@@ -5,7 +5,7 @@
 
 #include <cmath>
 
-#include "solver/random_programs.h"
+#include "solver/testing/random_programs.h"
 
 namespace lowtide::solver {
 namespace {

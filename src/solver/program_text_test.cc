@@ -1,6 +1,6 @@
 // Programs as files, read back by CBC's readers and by HiGHS's: the same rows, the same numbers,
 // the same optimum. HiGHS's part is skipped where its library is absent.
-#include "solver/program_text.h"
+#include "solver/testing/program_text.h"
 
 #include <dlfcn.h>
 #include <fmt/format.h>
@@ -14,9 +14,9 @@
 
 #include "base/file.h"
 #include "solver/highs_library.h"
-#include "solver/random_programs.h"
 #include "solver/solve.h"
-#include "solver/test_library.h"
+#include "solver/testing/random_programs.h"
+#include "solver/testing/test_library.h"
 
 namespace lowtide::solver {
 namespace {

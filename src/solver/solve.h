@@ -5,7 +5,7 @@
 // handed out only if it holds (solver/program.h), its whole numbers exactly whole; the bound of a
 // linear program is computed anew from its multipliers. The bound of an integer program is the
 // solver's word, in floating point: who needs proof keeps the cases and adds them up, as
-// remat/branch_cut.h does.
+// remat/bounds/branch_cut.h does.
 //
 // One thread, fixed seeds. Limits count work, so that the same program and options give the same
 // outcome each time; the clock and the flag are safety stops, and the outcome says if one acted.

@@ -9,8 +9,8 @@
 #include <cstring>
 
 #include "solver/highs_library.h"
-#include "solver/random_programs.h"
-#include "solver/test_library.h"
+#include "solver/testing/random_programs.h"
+#include "solver/testing/test_library.h"
 #include "support/long_checks.h"
 
 #ifdef __SANITIZE_ADDRESS__

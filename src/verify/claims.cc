@@ -102,7 +102,7 @@ void check_bytes(const Facts& facts, Report& report, Findings& findings) {
       findings.add(kind, fmt::format("{}: {} bytes claimed, {} found", what, claimed, found));
   };
   compare(Violation::kPeak, "peak", claims.peak_bytes, report.peak_bytes);
-  compare(Violation::kPeakBefore, "peak of the program order", claims.peak_before_bytes,
+  compare(Violation::kPeakBefore, "peak of the given order", claims.peak_before_bytes,
           report.peak_before_bytes);
   if (claims.budget_bytes && facts.plan.arena_bytes > *claims.budget_bytes)
     findings.add(Violation::kBudget, fmt::format("an arena of {} bytes for a budget of {}",

@@ -1,4 +1,4 @@
-#include "verify/example_plans.h"
+#include "verify/testing/example_plans.h"
 
 #include <fmt/core.h>
 #include <gtest/gtest.h>
@@ -11,8 +11,8 @@
 #include "ops/op_table.h"
 #include "plan/plan_check.h"
 #include "plan/tick_scale.h"
-#include "verify/definition.h"
 #include "verify/facts.h"
+#include "verify/testing/definition.h"
 #include "verify/verify.h"
 
 namespace lowtide::verify {

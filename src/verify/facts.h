@@ -75,7 +75,7 @@ Lives replay(const Facts& facts, Report& report, Findings& findings);  // replay
 void check_addresses(const Facts& facts, const Lives& lives, Report& report,
                      Findings& findings);                                        // addresses.cc
 void check_slots(const Facts& facts, Findings& findings);                        // slots.cc
-int64_t peak_of_program_order(const Facts& facts);                               // replay.cc
+int64_t peak_of_given_order(const Facts& facts);                                 // replay.cc
 void check_claims(const Facts& facts, Report& report, Findings& findings);       // claims.cc
 void check_certificate(const Facts& facts, Report& report, Findings& findings);  // bound.cc
 // In time_bound.cc.

@@ -12,7 +12,7 @@ namespace lowtide::verify {
 namespace {
 
 constexpr int64_t kBeforeStart = -1;  // the step
-constexpr int64_t kNever = -2;
+constexpr int64_t kNotYet = -2;
 
 enum class State : uint8_t { kUnmade, kAlive, kFreed, kTaken };
 enum class TransferKind : uint8_t { kNone, kStore, kLoad };
@@ -35,7 +35,7 @@ std::string_view word(State state) {
 // nothing.
 struct Contents {
   PlanValueId version{};
-  int64_t computed = kNever;
+  int64_t computed = kNotYet;
 };
 
 struct Note {
@@ -53,7 +53,7 @@ class Replay {
         report_(report),
         findings_(findings),
         notes_(plan_.storages.size()),
-        ran_(plan_.ops.size(), kNever) {
+        ran_(plan_.ops.size(), kNotYet) {
     lives_.latest = IdVector<PlanStorageId, size_t>(plan_.storages.size(), Lives::kNone);
     for (PlanStorageId s : plan_.storages.ids()) {
       const plan::PlanStorage& storage = plan_.storages[s];
@@ -144,18 +144,18 @@ class Replay {
   void check_turn(PlanOpId id) {
     const plan::PlanOp& op = plan_.ops[id];
     for (PlanOpId before : op.control)
-      if (ran_[before] == kNever)
+      if (ran_[before] == kNotYet)
         findings_.add(Violation::kControlOrder,
                       fmt::format("step {}: op '{}' runs before '{}', which it waits for", now_,
                                   op.name, plan_.ops[before].name));
-    if (ran_[id] == kNever || facts_.is_view_op[id]) return;
+    if (ran_[id] == kNotYet || facts_.is_view_op[id]) return;
     const ops::Row* row = ops::find(op.kind);
     if (row == nullptr || !ops::traits(*row).recomputable || ops::traits(*row).has_effect)
       findings_.add(Violation::kOpRepeated,
                     fmt::format("step {} runs op '{}' again, which its kind ({}) does not allow",
                                 now_, op.name, op.kind));
     for (PlanOpId after : facts_.control_after[id])
-      if (ran_[after] != kNever)
+      if (ran_[after] != kNotYet)
         findings_.add(Violation::kControlOrder,
                       fmt::format("step {}: op '{}' runs again after '{}', which waits for it",
                                   now_, op.name, plan_.ops[after].name));
@@ -203,7 +203,7 @@ class Replay {
     } else if (note.state == State::kUnmade ||
                (value.producer.valid() && ran_[value.producer] < note.shows.computed)) {
       findings_.add(Violation::kInputNotReady, at() + " before it is made");
-    } else if (value.producer.valid() && ran_[value.producer] == kNever) {
+    } else if (value.producer.valid() && ran_[value.producer] == kNotYet) {
       findings_.add(Violation::kInputNotReady, at() + " before it is made");
     } else if (note.under_way == TransferKind::kLoad) {
       findings_.add(Violation::kReadInFlight,
@@ -321,7 +321,7 @@ class Replay {
 
   void finish() {
     for (PlanOpId o : plan_.ops.ids())
-      if (ran_[o] == kNever)
+      if (ran_[o] == kNotYet)
         findings_.add(Violation::kOpMissing, fmt::format("op '{}' never runs", plan_.ops[o].name));
     for (PlanStorageId s : plan_.storages.ids()) finish(s);
     for (PlanValueId v : plan_.values.ids()) {
@@ -388,7 +388,7 @@ Lives replay(const Facts& facts, Report& report, Findings& findings) {
   return Replay(facts, report, findings).run();
 }
 
-int64_t peak_of_program_order(const Facts& facts) {
+int64_t peak_of_given_order(const Facts& facts) {
   const plan::Plan& plan = facts.plan;
   IdVector<PlanOpId, std::vector<PlanStorageId>> last_read(plan.ops.size());
   for (PlanStorageId s : plan.storages.ids())

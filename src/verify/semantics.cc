@@ -38,7 +38,7 @@ class Semantics {
     for (PlanOpId o : plan_.ops.ids()) check_op(o);
     for (const plan::PlanValue& value : plan_.values) check_value(value);
     for (PlanStorageId s : plan_.storages.ids()) check_storage(s);
-    check_program_order();
+    check_given_order();
   }
 
  private:
@@ -209,15 +209,16 @@ class Semantics {
   }
 
   // Later checks compare versions; they need to know that the program itself is right.
-  void check_program_order() {
+  void check_given_order() {
     IdVector<PlanStorageId, PlanValueId> current(plan_.storages.size());
     for (PlanStorageId s : plan_.storages.ids()) current[s] = plan_.storages[s].root;
     for (const plan::PlanOp& op : plan_.ops) {
       for (PlanValueId input : op.inputs)
         if (input.valid() && current[plan_.values[input].storage] != facts_.version[input])
-          findings_.add(Violation::kProgramOrder,
-                        fmt::format("in program order, op '{}' reads '{}' after it was overwritten",
-                                    op.name, plan_.values[input].name));
+          findings_.add(
+              Violation::kGivenOrder,
+              fmt::format("in the given order, op '{}' reads '{}' after it was overwritten",
+                          op.name, plan_.values[input].name));
       for (PlanValueId output : op.outputs)
         if (plan_.values[output].alias == plan::PlanAlias::kUpdate)
           current[plan_.values[output].storage] = output;

@@ -8,8 +8,8 @@
 
 #include "base/rng.h"
 #include "plan/tick_scale.h"
-#include "verify/example_plans.h"
 #include "verify/precedence.h"
+#include "verify/testing/example_plans.h"
 
 namespace lowtide::verify {
 namespace {

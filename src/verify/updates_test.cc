@@ -5,9 +5,9 @@
 #include <functional>
 
 #include "ops/op_table.h"
-#include "verify/definition.h"
-#include "verify/example_plans.h"
-#include "verify/mutate.h"
+#include "verify/testing/definition.h"
+#include "verify/testing/example_plans.h"
+#include "verify/testing/mutate.h"
 #include "verify/verify.h"
 
 namespace lowtide::verify {

@@ -22,7 +22,7 @@ constexpr std::array<std::string_view, kViolations> kNames = {"malformed",
                                                               "storage_bytes",
                                                               "category",
                                                               "residency",
-                                                              "program_order",
+                                                              "given_order",
                                                               "op_missing",
                                                               "op_repeated",
                                                               "input_not_ready",
@@ -97,9 +97,9 @@ Report verify(const plan::Plan& plan) {
   const Lives lives = replay(facts, report, findings);
   check_addresses(facts, lives, report, findings);
   check_slots(facts, findings);
-  report.peak_before_bytes = peak_of_program_order(facts);
+  report.peak_before_bytes = peak_of_given_order(facts);
   check_claims(facts, report, findings);
-  if (!report.has(Violation::kProgramOrder)) check_certificate(facts, report, findings);
+  if (!report.has(Violation::kGivenOrder)) check_certificate(facts, report, findings);
   check_time_certificate(facts, report, findings);
   return report;
 }

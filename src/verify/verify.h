@@ -48,7 +48,7 @@ enum class Violation : uint8_t {
   kStorageBytes,       // not the root's size rounded up to the alignment
   kCategory,           // a role that the buffer's use rules out (roles.cc)
   kResidency,          // resident although an op makes it, or the reverse
-  kProgramOrder,       // in the given order already, an op reads a version that was overwritten
+  kGivenOrder,         // in the given order already, an op reads a version that was overwritten
   kOpMissing,          // never runs
   kOpRepeated,         // runs again though its kind may not
   kInputNotReady,      // runs before its input is made (a view: made again since its base was)

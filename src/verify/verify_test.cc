@@ -6,9 +6,9 @@
 #include <map>
 
 #include "support/long_checks.h"
-#include "verify/definition.h"
-#include "verify/example_plans.h"
-#include "verify/mutate.h"
+#include "verify/testing/definition.h"
+#include "verify/testing/example_plans.h"
+#include "verify/testing/mutate.h"
 
 namespace lowtide::verify {
 namespace {

@@ -7,8 +7,8 @@
 #include <functional>
 
 #include "ops/op_table.h"
-#include "verify/definition.h"
-#include "verify/example_plans.h"
+#include "verify/testing/definition.h"
+#include "verify/testing/example_plans.h"
 #include "verify/verify.h"
 
 namespace lowtide::verify {
@@ -209,7 +209,7 @@ const std::vector<Case>& cases() {
       {Violation::kStorageBytes, [](Plan& p) { storage(p, "Exp").bytes -= 64; }},
       {Violation::kCategory, [](Plan& p) { storage(p, "Exp").category = Category::kWorkspace; }},
       {Violation::kResidency, [](Plan& p) { storage(p, "Exp").resident = true; }},
-      {Violation::kProgramOrder, [](Plan& p) { op(p, "Exp").inputs[0] = PlanValueId(1); }},
+      {Violation::kGivenOrder, [](Plan& p) { op(p, "Exp").inputs[0] = PlanValueId(1); }},
       {Violation::kOpMissing, [](Plan& p) { p.steps.erase(step_of(p, "Exp")); }},
       {Violation::kOpRepeated, [](Plan& p) { p.steps.push_back(*step_of(p, "SgdUpdate")); }},
       {Violation::kInputNotReady, [](Plan& p) { move_to_front(p, step_of(p, "Exp")); }},

@@ -97,6 +97,38 @@ def test_a_test_may_include_what_its_packages_link(tree):
     assert layering_test.check(tree.root) == []
 
 
+def test_what_serves_tests_alone_is_for_tests(tree):
+    tree("src/base/testing/drawn.h", '#include "base/id.h"\n')
+    tree("src/plan/testing/drawn.h", '#include "base/testing/drawn.h"\n')
+    tree("src/io/a_test.cc", '#include "base/testing/drawn.h"\n#include "io/use.h"\n')
+    assert layering_test.check(tree.root) == []
+    assert size_test.check(tree.root) == []
+    tree("src/plan/a.cc", '#include "base/testing/drawn.h"\n')
+    assert layering_test.check(tree.root) == [
+        "src/plan/a.cc:1: #include base/testing/drawn.h: what lies in testing/ is for tests alone"]
+
+
+def test_a_header_that_only_tests_include_is_found(tree):
+    tree("src/plan/oracle.h", "#include <vector>\n")
+    tree("src/plan/oracle.cc", '#include "plan/oracle.h"\n')
+    assert layering_test.check(tree.root) == []
+    tree("fuzz/plan.cc", '#include "plan/oracle.h"\n')
+    assert layering_test.check(tree.root) == [
+        "src/plan/oracle.h: only tests include it; its place is the folder testing beside it"]
+    tree("src/plan/a.cc", '#include "plan/oracle.h"\n')
+    assert layering_test.check(tree.root) == []
+
+
+def test_a_test_may_include_what_the_folders_below_may(tree):
+    tree("cmake/layers.txt", "base:\nplan: base\nexec/cpu: base plan\nio: base\nrun: exec/cpu\ntools: base io\n")
+    tree("src/run/README.md", "# text\n")
+    tree("src/run/a.cc", '#include "exec/cpu/use.h"\n')
+    tree("src/run/a_test.cc", '#include "plan/plan.h"\n')
+    assert layering_test.check(tree.root) == []
+    tree("src/run/a_test.cc", '#include "io/use.h"\n')
+    assert len(layering_test.check(tree.root)) == 1
+
+
 def test_a_cycle_in_the_list_is_found(tree):
     tree("cmake/layers.txt", "base: plan\nplan: base\n")
     assert any("base depends on plan, which is not above it" in p for p in layering_test.check(tree.root))

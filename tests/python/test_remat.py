@@ -107,7 +107,7 @@ def test_a_budget_below_the_floor_says_what_stands_in_the_way(chain, tmp_path):
     (["--budget", "-1"], 2, ["--budget"]),
     (["--budget", ""], 2, ["--budget"]),
     ([], 2, ["--budget", "chain.remat"]),
-    (["--budget", "1KiB", "--without", "luck"], 2, ["--without", "luck", "block-moves"]),
+    (["--budget", "1KiB", "--without", "luck"], 2, ["--without", "luck", "stretch-moves"]),
     (["--budget", "1KiB", "--seed", "-1"], 2, ["--seed"]),
     (["--budget", "1KiB", "--time-limit", "0"], 2, ["--time-limit"]),
     (["--budget", "1KiB", "--threads", "0"], 2, ["--threads"]),
@@ -161,7 +161,7 @@ def test_the_same_seed_gives_the_same_schedule_at_any_thread_count(tmp_path):
 
 def test_every_idea_can_be_switched_off(tmp_path):
     path = shared("unet_2", tmp_path)
-    for idea in ("order-moves", "block-moves", "exchanges", "repeats", "aimed-drops", "cut-start", "order-start",
+    for idea in ("order-moves", "stretch-moves", "exchanges", "repeats", "aimed-drops", "cut-start", "order-start",
                  "greedy-start", "chain-start", "aimed-moves", "restarts", "exact-small", "several-cuts"):
         check(path, 850 * MIB, "--max-units", 20_000_000, "--without", idea)
     plain = check(path, 850 * MIB, "--max-units", 20_000_000, "--without", "cut-bound,cut-start")

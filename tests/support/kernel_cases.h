@@ -12,7 +12,7 @@
 #include "exec/cpu/build.h"
 #include "exec/cpu/cpu.h"
 #include "exec/ref/interpreter.h"
-#include "ops/random_instance.h"
+#include "ops/testing/random_instance.h"
 
 namespace lowtide::exec_cpu {
 

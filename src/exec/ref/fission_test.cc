@@ -10,7 +10,7 @@
 
 #include "base/rng.h"
 #include "exec/ref/interpreter.h"
-#include "ops/random_instance.h"
+#include "ops/testing/random_instance.h"
 
 namespace lowtide::ref {
 namespace {

@@ -8,7 +8,7 @@
 #include <limits>
 
 #include "base/philox.h"
-#include "ops/random_instance.h"
+#include "ops/testing/random_instance.h"
 
 namespace lowtide::ref {
 namespace {

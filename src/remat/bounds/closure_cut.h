@@ -1,0 +1,71 @@
+// The closure cut, our own: Lagrangian relaxation of what memory holds at one moment, with a
+// minimum cut for each price. It gives a lower bound on the time of every schedule within the
+// budget, whatever its order and whatever it recomputes or moves, and a choice of what to keep that
+// a plan can start from.
+//
+// For any op t, once it has run for the first time, what is needed later is present, runs again or
+// is loaded (closure_cut_network.h). What is present beside t's own inputs and outputs must
+// fit into the budget. Pricing that capacity at lambda gives
+//
+//     extra time >= least cut(lambda) - lambda * capacity        (any lambda >= 0)
+//
+// which is concave in lambda: each choice of what stays is a line, the bound is the lowest line.
+// Its maximum (the Lagrangian dual) is found by cutting planes in one variable (Kelley 1960): where
+// the lowest of the lines known so far is highest the next cut is made, a handful in all; the line
+// that falls is a choice that fits.
+//
+// With a link the time is bounded from both ends: before t there is time for the stores, after it
+// for the loads, and each side also has to run its ops. Two shares weigh the sides (CutPrices);
+// the bound is concave in price and shares together, and a grid with refinement around its best
+// point finds nearly the maximum. Lines of earlier cuts bound every grid point from above, so most
+// points need no cut.
+//
+// Ops t are tried by the bytes they need in a known order, most first. An op below the budget there
+// proves nothing (all that stays is a choice that fits). Before cuts are made for an op, the
+// choices that were best elsewhere are carried over: if their lines show that the op cannot prove
+// more, it is skipped.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "base/work.h"
+#include "plan/schedule_problem.h"
+#include "remat/bounds/closure_cut_network.h"
+
+namespace lowtide::remat {
+
+struct ClosureCutOptions {
+  // Which ops bind is judged by this order (each op once); the incoming one if empty.
+  std::span<const SchedOpId> order;
+  int64_t max_ops = 64;                       // ops for which cuts are made
+  int64_t patience = 24;                      // ops in a row that prove nothing new before it ends
+  int64_t max_work = 400'000'000;             // arcs looked at
+  double max_seconds = 1e9;                   // safety stop in wall time
+  const std::atomic<bool>* cancel = nullptr;  // true: stop soon; what is proven until then holds
+  bool swap = true;  // off: as if there were no link (a bound on recomputation alone)
+};
+
+struct CutBoundResult {
+  bool feasible = true;            // false: proven that no schedule keeps within the budget
+  double lower_bound_seconds = 0;  // of every schedule within the budget
+  double bound_seconds = 0;        // that, beyond each op once
+  // What proves it; absent if nothing more than each op once is proven.
+  std::optional<SchedOpId> op;
+  CutPrices prices;
+  int64_t bound_ticks = 0;  // beyond each op once
+  int64_t capacity_bytes = 0;
+  CutChoice choice;               // the cheapest that fits among those seen
+  std::vector<SchedOpId> others;  // ops that bind, too: those that need most, and former best ones
+  int64_t cuts = 0, work = 0;
+  bool cut_short = false;  // by the clock or the flag
+};
+
+// `problem` passed plan::check and has a budget.
+CutBoundResult closure_cut(const plan::ScheduleProblem& problem,
+                           const ClosureCutOptions& options = {});
+
+}  // namespace lowtide::remat

@@ -1,0 +1,402 @@
+#include "remat/bounds/closure_cut_network.h"
+
+#include <algorithm>
+
+#include "base/max_flow.h"
+
+namespace lowtide::remat {
+namespace {
+
+constexpr int64_t kMostSum = int64_t{1} << 61;
+
+std::vector<std::pair<SchedOpId, SchedOpId>> all_arcs(const plan::ScheduleProblem& problem) {
+  std::vector<std::pair<SchedOpId, SchedOpId>> arcs = problem.control;
+  for (const plan::SchedValue& value : problem.values)
+    for (SchedOpId reader : value.readers) arcs.emplace_back(value.producer, reader);
+  std::sort(arcs.begin(), arcs.end());
+  arcs.erase(std::unique(arcs.begin(), arcs.end()), arcs.end());
+  return arcs;
+}
+
+// The most bytes that pairs without a common input or output save: all ways are tried, as an op has
+// a handful of pairs at most.
+class Matching {
+ public:
+  void add(SchedValueId input, SchedValueId output, int64_t bytes) {
+    pairs_.push_back({input, output, bytes});
+  }
+  int64_t most_bytes() {
+    int64_t best = 0, saved = 0;
+    std::vector<size_t> taken;
+    for (size_t next = 0;;) {  // depth-first over sets of pairs, in ascending order
+      for (; next < pairs_.size() && clashes(taken, next); ++next) {
+      }
+      if (next < pairs_.size()) {
+        saved += pairs_[next].bytes;
+        best = std::max(best, saved);
+        taken.push_back(next++);
+        continue;
+      }
+      if (taken.empty()) return best;
+      next = taken.back() + 1;
+      saved -= pairs_[taken.back()].bytes;
+      taken.pop_back();
+    }
+  }
+
+ private:
+  struct Pair {
+    SchedValueId input, output;
+    int64_t bytes;
+  };
+  bool clashes(const std::vector<size_t>& taken, size_t next) const {
+    return std::any_of(taken.begin(), taken.end(), [&](size_t t) {
+      return pairs_[t].input == pairs_[next].input || pairs_[t].output == pairs_[next].output;
+    });
+  }
+  std::vector<Pair> pairs_;
+};
+
+}  // namespace
+
+int64_t scaled_down(int64_t x, int64_t y) {
+  const __int128 product = static_cast<__int128>(x) * y;
+  return static_cast<int64_t>(std::min<__int128>(product / kOne, kMostSum));
+}
+
+int64_t scaled_up(int64_t x, int64_t y) {
+  const __int128 product = static_cast<__int128>(x) * y + kOne - 1;
+  return static_cast<int64_t>(std::min<__int128>(product / kOne, kMostSum));
+}
+
+LinkTicks link_ticks(const StepGraph& graph, int64_t bytes) {
+  if (!graph.link) return {};
+  const auto all = static_cast<double>(bytes);
+  return {graph.scale.down(all / graph.link->bytes_per_second_out),
+          graph.scale.down(all / graph.link->bytes_per_second_in),
+          graph.scale.down(all * graph.link->compute_seconds_per_byte)};
+}
+
+int64_t ticks_of_staying(int64_t bytes, int64_t price) {
+  return std::min(plan::kMostTicks, scaled_down(bytes, price));
+}
+
+StepGraph::StepGraph(const plan::ScheduleProblem& p)
+    : problem(&p), link(plan::combined_link(p)), scale(p), once_ticks(scale.once()) {
+  std::vector<std::pair<SchedOpId, SchedValueId>> read, made;
+  for (SchedValueId v : p.values.ids()) {
+    made.emplace_back(p.values[v].producer, v);
+    for (SchedOpId reader : p.values[v].readers) read.emplace_back(reader, v);
+  }
+  const size_t n = p.ops.size();
+  reads = {n, read}, makes = {n, made};
+  auto arcs = all_arcs(p);
+  succs = {n, arcs};
+  for (auto& arc : arcs) std::swap(arc.first, arc.second);
+  preds = {n, arcs};
+  waits_after = {n, p.control};
+  std::vector<std::pair<SchedOpId, size_t>> pair_of;
+  for (size_t i = 0; i < p.in_place.size(); ++i) pair_of.emplace_back(p.in_place[i].op, i);
+  pairs = {n, pair_of};
+  for (const plan::SchedOp& op : p.ops) ticks.push_back(scale.down(op.seconds));
+}
+
+IdVector<SchedOpId, Side> sides_of(const StepGraph& graph, SchedOpId op) {
+  IdVector<SchedOpId, Side> side(graph.size(), Side::kOther);
+  const auto spread = [&](const Lists<SchedOpId, SchedOpId>& next, Side mark) {
+    std::vector<SchedOpId> stack{op};
+    while (!stack.empty()) {
+      const SchedOpId at = stack.back();
+      stack.pop_back();
+      for (SchedOpId to : next[at]) {
+        if (side[to] == mark) continue;
+        side[to] = mark;
+        stack.push_back(to);
+      }
+    }
+  };
+  spread(graph.preds, Side::kBefore);
+  spread(graph.succs, Side::kAfter);
+  side[op] = Side::kSelf;
+  return side;
+}
+
+ClosureNetwork::ClosureNetwork(const StepGraph& graph, SchedOpId op)
+    : graph_(graph),
+      op_(op),
+      side_(sides_of(graph, op)),
+      is_input_(graph.problem->values.size(), 0),
+      charge_of_(graph.problem->values.size(), kNone),
+      node_of_(graph.size(), kNone) {
+  for (SchedOpId o : side_.ids()) {
+    if (side_[o] == Side::kBefore) before_ticks_ += graph.ticks[o];
+    if (side_[o] == Side::kAfter) after_ticks_ += graph.ticks[o];
+    if (side_[o] == Side::kOther) other_ticks_ += graph.ticks[o];
+  }
+  for (SchedValueId v : graph.reads[op]) is_input_[v] = 1;
+  find_fixed_bytes();
+  find_residents();
+  expand();
+  work_ += static_cast<int64_t>(graph.size() + graph.problem->values.size());
+}
+
+void ClosureNetwork::find_fixed_bytes() {
+  const plan::ScheduleProblem& problem = *graph_.problem;
+  fixed_bytes_ = problem.resident_bytes + problem.ops[op_].workspace_bytes;
+  for (SchedValueId v : graph_.reads[op_]) fixed_bytes_ += problem.values[v].bytes;
+  for (SchedValueId v : graph_.makes[op_]) fixed_bytes_ += problem.values[v].bytes;
+  fixed_bytes_ -= most_reused(SchedValueId::none());
+}
+
+void ClosureNetwork::find_residents() {
+  const plan::ScheduleProblem& problem = *graph_.problem;
+  if (!problem.link) return;
+  for (const plan::SchedResident& resident : problem.residents) {
+    if (std::binary_search(resident.readers.begin(), resident.readers.end(), op_)) continue;
+    fixed_bytes_ -= resident.bytes;
+    const auto any = [&](const std::vector<SchedOpId>& ops, Side side) {
+      return std::any_of(ops.begin(), ops.end(), [&](SchedOpId o) { return side_[o] == side; });
+    };
+    if (!any(resident.readers, Side::kAfter)) continue;
+    residents_.push_back({resident.bytes, any(resident.writers, Side::kBefore)});
+    needed_bytes_ += resident.bytes;
+  }
+}
+
+// An input that is needed after the op and cannot come back cannot be taken over.
+int64_t ClosureNetwork::most_reused(SchedValueId without) const {
+  const plan::ScheduleProblem& problem = *graph_.problem;
+  Matching matching;
+  for (size_t i : graph_.pairs[op_]) {
+    const plan::InPlacePair& pair = problem.in_place[i];
+    const plan::SchedValue& input = problem.values[pair.input];
+    if (pair.input == without || input.is_output || input.bytes == 0 ||
+        input.bytes != problem.values[pair.output].bytes)
+      continue;
+    const bool needed = std::any_of(input.readers.begin(), input.readers.end(),
+                                    [&](SchedOpId r) { return side_[r] == Side::kAfter; });
+    if (needed && !problem.link && locked(input.producer)) continue;
+    matching.add(pair.input, pair.output, input.bytes);
+  }
+  return matching.most_bytes();
+}
+
+// What an op saves in place is a matroid's rank (per size), so several inputs that stay cost at
+// least the sum of what each costs alone.
+int64_t ClosureNetwork::charged_bytes(SchedValueId value) const {
+  if (!is_input_[value]) return graph_.problem->values[value].bytes;
+  if (graph_.pairs[op_].empty()) return 0;
+  return most_reused(SchedValueId::none()) - most_reused(value);
+}
+
+// May not run again once the op has run.
+bool ClosureNetwork::locked(SchedOpId op) const {
+  if (side_[op] == Side::kOther) return false;
+  const auto after = graph_.waits_after[op];
+  return !graph_.problem->ops[op].may_rerun ||
+         std::any_of(after.begin(), after.end(), [&](SchedOpId next) {
+           return side_[next] == Side::kBefore || side_[next] == Side::kSelf;
+         });
+}
+
+void ClosureNetwork::expand() {
+  const plan::ScheduleProblem& problem = *graph_.problem;
+  for (SchedValueId v : problem.values.ids()) {
+    const plan::SchedValue& value = problem.values[v];
+    const Side made = side_[value.producer];
+    if (made != Side::kBefore && made != Side::kOther) continue;
+    if (value.is_output || std::any_of(value.readers.begin(), value.readers.end(),
+                                       [&](SchedOpId r) { return side_[r] == Side::kAfter; }))
+      reach(v, true);
+  }
+  for (uint32_t node = 0; node < node_op_.size(); ++node) {
+    for (SchedValueId v : graph_.reads[node_op_[node]]) {
+      reach(v, false);
+      if (charge_of_[v] != kNone && charges_[charge_of_[v]].node != kNone)
+        needs_value_.emplace_back(node, charge_of_[v]);
+    }
+    for (SchedOpId next : graph_.waits_after[node_op_[node]])
+      if (side_[next] == Side::kOther) needs_op_.emplace_back(node, node_of(next));
+  }
+}
+
+void ClosureNetwork::reach(SchedValueId value, bool needed) {
+  const int64_t bytes = charged_bytes(value);
+  if (charge_of_[value] != kNone || bytes == 0) return;
+  charge_of_[value] = static_cast<uint32_t>(charges_.size());
+  const SchedOpId producer = graph_.problem->values[value].producer;
+  Charge charge{value, bytes, needed ? kNone : charge_of_[value], kNone};
+  if (!locked(producer)) charge.producer = node_of(producer);
+  if (needed) needed_bytes_ += bytes;
+  charges_.push_back(charge);
+}
+
+uint32_t ClosureNetwork::node_of(SchedOpId op) {
+  if (node_of_[op] == kNone) {
+    node_of_[op] = static_cast<uint32_t>(node_op_.size());
+    node_op_.push_back(op);
+  }
+  return node_of_[op];
+}
+
+int64_t ClosureNetwork::charge(int64_t bytes, bool store, const CutPrices& prices) const {
+  const int64_t stay = ticks_of_staying(bytes, prices.per_byte);
+  if (!graph_.link) return stay;
+  // Its share of the link's time, and all of the compute time that the copy takes.
+  const LinkTicks link = link_ticks(graph_, bytes);
+  int64_t move = scaled_down(link.in, kOne - prices.after) + link.copy;
+  if (store) move += scaled_down(link.out, kOne - prices.before) + link.copy;
+  return std::min(stay, move);
+}
+
+int64_t ClosureNetwork::solve(const CutPrices& prices, CutChoice& choice) {
+  const size_t ops = node_op_.size();
+  const auto node = [](size_t op) { return 2 + op; };
+  const auto value_node = [&](size_t charge) { return 2 + ops + charge; };
+  MaxFlow flow(2 + ops + charges_.size());
+  for (size_t i = 0; i < ops; ++i)
+    if (side_[node_op_[i]] == Side::kBefore)
+      flow.add_arc(node(i), 1, scaled_down(graph_.ticks[node_op_[i]], prices.after));
+  int64_t constant = 0;
+  for (const ResidentCharge& r : residents_) constant += charge(r.bytes, r.store, prices);
+  for (size_t j = 0; j < charges_.size(); ++j) {
+    const Charge& c = charges_[j];
+    const int64_t cost = charge(c.bytes, true, prices);
+    if (c.node == kNone && c.producer == kNone) {
+      constant += cost;
+      continue;
+    }
+    flow.add_arc(c.node == kNone ? 0 : value_node(j), c.producer == kNone ? 1 : node(c.producer),
+                 cost);
+  }
+  for (const auto& [op, charge] : needs_value_)
+    flow.add_arc(node(op), value_node(charge), MaxFlow::kUnlimited);
+  for (const auto& [op, next] : needs_op_) flow.add_arc(node(op), node(next), MaxFlow::kUnlimited);
+  const int64_t cut = flow.run(0, 1);
+  std::vector<char> runs(ops);
+  for (size_t i = 0; i < ops; ++i) runs[i] = flow.source_side(node(i));
+  choice = read_choice(runs, prices);
+  work_ += flow.arcs_seen() + static_cast<int64_t>(ops + charges_.size() + needs_value_.size());
+  return constant + cut;
+}
+
+CutChoice ClosureNetwork::read_choice(const std::vector<char>& runs,
+                                      const CutPrices& prices) const {
+  CutChoice choice;
+  std::vector<char> wanted(charges_.size(), 0);
+  for (size_t j = 0; j < charges_.size(); ++j) wanted[j] = charges_[j].node == kNone;
+  for (const auto& [op, charge] : needs_value_) wanted[charge] |= runs[op];
+  const auto stays = [&](int64_t bytes, bool store) {
+    return charge(bytes, store, prices) == ticks_of_staying(bytes, prices.per_byte);
+  };
+  for (size_t j = 0; j < charges_.size(); ++j) {
+    const Charge& c = charges_[j];
+    if (!wanted[j] || (c.producer != kNone && runs[c.producer])) continue;
+    if (stays(c.bytes, true)) {
+      choice.stored.push_back(c.value);
+      choice.stored_bytes += c.bytes;
+    } else {
+      choice.moved.push_back(c.value);
+      choice.store_bytes += c.bytes, choice.load_bytes += c.bytes;
+    }
+  }
+  for (const ResidentCharge& r : residents_) {
+    if (stays(r.bytes, r.store)) {
+      choice.stored_bytes += r.bytes;
+    } else {
+      choice.load_bytes += r.bytes;
+      if (r.store) choice.store_bytes += r.bytes;
+    }
+  }
+  for (size_t i = 0; i < runs.size(); ++i) {
+    if (!runs[i]) continue;
+    const bool again = side_[node_op_[i]] == Side::kBefore;
+    (again ? choice.reruns : choice.postponed).push_back(node_op_[i]);
+    if (again) choice.rerun_ticks += graph_.ticks[node_op_[i]];
+  }
+  std::sort(choice.reruns.begin(), choice.reruns.end());
+  std::sort(choice.postponed.begin(), choice.postponed.end());
+  std::sort(choice.stored.begin(), choice.stored.end());
+  std::sort(choice.moved.begin(), choice.moved.end());
+  return choice;
+}
+
+int64_t ClosureNetwork::least_bytes(CutChoice& choice) {
+  const size_t ops = node_op_.size();
+  MaxFlow flow(2 + ops + charges_.size());
+  int64_t constant = 0;
+  for (size_t j = 0; j < charges_.size(); ++j) {
+    const Charge& c = charges_[j];
+    if (c.node == kNone && c.producer == kNone) {
+      constant += c.bytes;
+      continue;
+    }
+    flow.add_arc(c.node == kNone ? 0 : 2 + ops + j, c.producer == kNone ? 1 : 2 + c.producer,
+                 c.bytes);
+  }
+  for (const auto& [op, charge] : needs_value_)
+    flow.add_arc(2 + op, 2 + ops + charge, MaxFlow::kUnlimited);
+  for (const auto& [op, next] : needs_op_) flow.add_arc(2 + op, 2 + next, MaxFlow::kUnlimited);
+  const int64_t cut = flow.run(0, 1);
+  std::vector<char> runs(ops);
+  for (size_t i = 0; i < ops; ++i) runs[i] = flow.source_side(2 + i);
+  choice = read_choice(runs, {.per_byte = 0});
+  work_ += flow.arcs_seen() + static_cast<int64_t>(ops + charges_.size() + needs_value_.size());
+  return constant + cut;
+}
+
+CutChoice ClosureNetwork::follow(const std::vector<char>& may) const {
+  std::vector<char> runs(node_op_.size(), 0);
+  std::vector<uint32_t> stack;
+  const auto run = [&](uint32_t node) {
+    if (runs[node]) return;
+    runs[node] = 1;
+    stack.push_back(node);
+  };
+  const auto visit = [&](uint32_t node) {
+    if (node != kNone && may[node_op_[node].index()]) run(node);
+  };
+  for (const Charge& c : charges_)
+    if (c.node == kNone) visit(c.producer);
+  while (!stack.empty()) {
+    const uint32_t node = stack.back();
+    stack.pop_back();
+    for (SchedValueId v : graph_.reads[node_op_[node]])
+      if (charge_of_[v] != kNone) visit(charges_[charge_of_[v]].producer);
+    for (SchedOpId next : graph_.waits_after[node_op_[node]])
+      if (side_[next] == Side::kOther) run(node_of_[next]);
+  }
+  return read_choice(runs, {});
+}
+
+double ClosureNetwork::line(const CutChoice& choice, const CutPrices& prices,
+                            int64_t capacity) const {
+  const auto share = [](int64_t part) {
+    return static_cast<double>(part) / static_cast<double>(kOne);
+  };
+  double ticks = share(prices.after) * static_cast<double>(choice.rerun_ticks) +
+                 share(prices.per_byte) * static_cast<double>(choice.stored_bytes - capacity) +
+                 static_cast<double>(shares_constant(prices) - graph_.once_ticks);
+  if (const auto& link = graph_.link) {
+    ticks += share(kOne - prices.before) * static_cast<double>(choice.store_bytes) /
+             link->bytes_per_second_out * graph_.scale.per_second();
+    ticks += share(kOne - prices.after) * static_cast<double>(choice.load_bytes) /
+             link->bytes_per_second_in * graph_.scale.per_second();
+    ticks += static_cast<double>(choice.store_bytes + choice.load_bytes) *
+             link->compute_seconds_per_byte * graph_.scale.per_second();
+  }
+  return ticks;
+}
+
+int64_t ClosureNetwork::bound(int64_t cut_ticks, const CutPrices& prices, int64_t capacity) const {
+  return cut_ticks + shares_constant(prices) - graph_.once_ticks -
+         scaled_up(capacity, prices.per_byte);
+}
+
+int64_t ClosureNetwork::shares_constant(const CutPrices& prices) const {
+  return scaled_down(before_ticks_, prices.before) + graph_.ticks[op_] +
+         scaled_down(after_ticks_, prices.after) +
+         scaled_down(other_ticks_, std::min(prices.before, prices.after));
+}
+
+}  // namespace lowtide::remat

@@ -1,0 +1,89 @@
+#include "remat/bounds/linear_program.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace lowtide::remat {
+namespace {
+
+constexpr double kMiB = 0x1p20;
+constexpr double kLargest = 0x1p30;                           // a multiplier, in units
+constexpr int kPart = 1000;                                   // iterations
+constexpr int64_t kUnitsOfIteration = 1, kUnitsOfStart = 10;  // by row and column
+
+double ticks_per_percent(const MultiCutProgram& program) {
+  return std::max(1.0, static_cast<double>(program.once_ticks) / 100);
+}
+
+solver::Program relaxation_of(const MultiCutProgram& program) {
+  const double percent = ticks_per_percent(program);
+  solver::Program result;
+  result.constant = static_cast<double>(program.forced_ticks) / percent;
+  for (const int64_t ticks : program.ticks)
+    result.columns.push_back({.upper = 1, .cost = static_cast<double>(ticks) / percent});
+  for (const CutRow& row : program.rows) {
+    const double scale = counts_bytes(row.name) ? 1 / kMiB : 1;
+    solver::Row& out = result.rows.emplace_back();
+    out.lower = scale * static_cast<double>(row.least);
+    for (const CutTerm& term : row.terms)
+      out.entries.push_back({term.variable, scale * static_cast<double>(term.coefficient)});
+  }
+  return result;
+}
+
+}  // namespace
+
+LinearProgram::LinearProgram(const MultiCutProgram& program)
+    : program_(program),
+      simplex_(relaxation_of(program)),
+      units_per_percent_(ticks_per_percent(program) / static_cast<double>(program.unit_ticks)),
+      fixed_(program.variables.size(), kFree) {}
+
+void LinearProgram::set_fixed(std::span<const int8_t> fixed) {
+  for (size_t j = 0; j < fixed.size(); ++j) {
+    if (fixed_[j] == fixed[j]) continue;
+    fixed_[j] = fixed[j];
+    simplex_.set_bounds(j, fixed[j] == 1 ? 1 : 0, fixed[j] == 0 ? 0 : 1);
+  }
+}
+
+// In parts, between which it looks whether it may go on.
+void LinearProgram::solve(int max_iterations, WorkBudget& work) {
+  const auto size = static_cast<int64_t>(program_.rows.size() + program_.variables.size());
+  solver::SimplexEnd end = solver::SimplexEnd::kStopped;
+  for (int done = 0; done < max_iterations && end == solver::SimplexEnd::kStopped && work.look();) {
+    const auto run = simplex_.run(std::min(kPart, max_iterations - done));
+    end = run.end;
+    done += std::max(1, run.iterations);
+    work.spend((run.iterations + kUnitsOfStart) * kUnitsOfIteration * size);
+  }
+  infeasible_ = end == solver::SimplexEnd::kInfeasible;
+}
+
+// The multipliers that show the contradiction, as large as they may be. Their sign is the solver's
+// choice; multipliers are not negative.
+void LinearProgram::add_ray(std::vector<double>& values) const {
+  const std::vector<double> ray = simplex_.infeasibility_ray();
+  if (ray.empty()) return;
+  double sum = 0, largest = 0;
+  for (size_t r = 0; r < values.size(); ++r)
+    sum += ray[r], largest = std::max(largest, std::abs(ray[r]));
+  if (largest > 0) {
+    const double scale = (sum < 0 ? -kLargest / 2 : kLargest / 2) / units_per_percent_ / largest;
+    for (size_t r = 0; r < values.size(); ++r) values[r] += scale * ray[r];
+  }
+}
+
+std::vector<CutMultiplier> LinearProgram::multipliers() const {
+  const auto dual = simplex_.duals();
+  std::vector<double> values(dual.begin(), dual.end());
+  if (infeasible_) add_ray(values);
+  std::vector<CutMultiplier> result;
+  for (size_t r = 0; r < values.size(); ++r) {
+    const double units = std::round(std::clamp(values[r] * units_per_percent_, 0.0, kLargest));
+    if (units > 0) result.push_back({static_cast<uint32_t>(r), static_cast<int32_t>(units)});
+  }
+  return result;
+}
+
+}  // namespace lowtide::remat

@@ -1,0 +1,46 @@
+// The linear relaxation of a multi-cut's integer program, in numbers near one: times in percent of
+// the step, bytes in MiB. Solved by solver/dual_simplex.h, which goes on from a basis when a
+// variable is fixed. What it says is a hint (floating point, and an internal tolerance); bounds
+// come from MultiCutProgram::bound.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "base/work.h"
+#include "remat/bounds/multi_cut_program.h"
+#include "solver/dual_simplex.h"
+
+namespace lowtide::remat {
+
+class LinearProgram {
+ public:
+  using Basis = solver::DualSimplex::Basis;
+
+  explicit LinearProgram(const MultiCutProgram& program);  // borrowed
+
+  // By variable; kFree: 0 to 1.
+  void set_fixed(std::span<const int8_t> fixed);
+  void set_basis(const Basis& basis) { simplex_.set_basis(basis); }
+  Basis basis() const { return simplex_.basis(); }
+
+  // Within so many iterations, and the work left. What is known afterwards is where it stopped.
+  void solve(int max_iterations, WorkBudget& work);
+  bool infeasible() const { return infeasible_; }
+  double value() const { return simplex_.objective(); }  // percent of the step, beyond each op once
+  std::span<const double> variables() const { return simplex_.point(); }
+  // Multipliers of the rows; of an infeasible linear program some that prove very much.
+  std::vector<CutMultiplier> multipliers() const;
+
+ private:
+  void add_ray(std::vector<double>& values) const;
+
+  const MultiCutProgram& program_;
+  solver::DualSimplex simplex_;
+  double units_per_percent_ = 1;
+  std::vector<int8_t> fixed_;
+  bool infeasible_ = false;
+};
+
+}  // namespace lowtide::remat

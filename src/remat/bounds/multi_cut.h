@@ -1,0 +1,87 @@
+// The multi-cut, our own: Lagrangian relaxation of several moments together, for budgets that bind
+// at several, with one minimum cut for each segment between them.
+//
+// Ops t_1, ..., t_K, each a descendant of the one before, cut every schedule into segments 0 .. K
+// at their first runs. With R[k,o] = "o runs in segment k" and S[k,v] = "v stays in memory at t_k":
+//
+//     R[k,q] <= S[k,u] + R[k, producer of u]     for each u that q reads              (a)
+//     S[k+1,v] <= S[k,v] + R[k, producer of v]   what stays was there or is made      (b)
+//     sum of R[k,o] >= 1                         over the segments of o's first run   (c)
+//     bytes of S[k,.] <= capacity at t_k                                              (d)
+//
+// and the time is the sum of R[k,o] * seconds of o. Prices for (d) and multipliers for (b) and (c)
+// move them into the cost; what is left, (a), falls apart into one minimum cut per segment. Any
+// prices and multipliers >= 0 give a valid bound, so how they are found needs no proof: by the
+// volume algorithm (Barahona and Anbil 2000), steps along an average of the violations that the
+// cuts show. One cut without multipliers is the closure cut.
+//
+// With a link there are two more places to be at t_k than "there" and "gone" (multi_cut_ways.h): a
+// value can have a copy in the slow tier, and be there or not. Each value is at one place at each
+// cut, which takes the place of (b): what is paid for a place where segment k begins has been
+// earned where segment k - 1 ends, so that the sum over the segments of any schedule is what it
+// costs, for any multipliers, of either sign. Within a segment the cheapest way between places
+// depends on two things alone, whether the value's maker runs and whether a run needs it, so it is
+// a minimum cut as before. Time: the streams of the link and the ops run beside each other, so the
+// time of a segment is at least any mixture of its ops', its stores' and its loads' (the shares,
+// part of the multipliers); what the copies keep the processor from computing comes on top, whole.
+// A transfer that lies in several segments counts with the least share among them. Several links
+// count as one as fast as all together. Residents that may move choose the cheapest of all their
+// ways through the segments. One cut already proves more than the closure cut with a link, which
+// leaves out what residents do before t, what is stored after it, and the copies of both.
+//
+// Which ops: the closure cut's, then, one at a time, the one that helps most of a few: where the
+// cut's plan is most over the budget, and the op that needs most by itself. Few cuts do better than
+// many, as an op whose first run may lie in several segments is only half in each.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "plan/schedule_problem.h"
+#include "remat/bounds/closure_cut.h"
+#include "remat/bounds/multi_cut_ways.h"
+
+namespace lowtide::remat {
+
+struct MultiCutOptions {
+  std::span<const SchedOpId> order;  // as in ClosureCutOptions
+  size_t max_cuts = 4;
+  int64_t trial_rounds = 100;                 // of steps, to judge a cut
+  int64_t final_rounds = 3000;                // for the cuts that were chosen
+  int64_t max_work = 500'000'000;             // arcs looked at
+  double max_seconds = 1e9;                   // safety stop in wall time
+  const std::atomic<bool>* cancel = nullptr;  // true: stop soon; what is proven until then holds
+};
+
+struct StoreWorth {
+  size_t segment = 0;
+  SchedValueId value;
+  int64_t ticks = 0;
+  bool operator==(const StoreWorth&) const = default;
+};
+
+struct MultiCutResult {
+  double lower_bound_seconds = 0;                      // of every schedule within the budget
+  double bound_seconds = 0;                            // beyond each op once
+  int64_t bound_ticks = 0;                             // of the whole step; what proves it:
+  std::vector<std::pair<SchedOpId, int64_t>> cuts;     // and the price, in 2^-20 ticks per byte
+  std::vector<std::pair<SchedOpId, int64_t>> credits;  // where other than the op's ticks
+  std::vector<StoreWorth> worths;                      // where not 0
+  std::vector<StoreWorth> copies;                      // the same of copies in the slow tier
+  LinkShares shares;                                   // by segment
+  int64_t work = 0;
+  bool cut_short = false;  // by the clock or the flag
+};
+
+// What `single`, the closure cut of the same problem (feasible, with an op), says of that op, in
+// the words of several. With a link it proves more here, or less by what rounding takes.
+MultiCutResult as_several(const plan::ScheduleProblem& problem, const CutBoundResult& single);
+
+// At least what that proves.
+MultiCutResult multi_cut(const plan::ScheduleProblem& problem, const CutBoundResult& single,
+                         const MultiCutOptions& options = {});
+
+}  // namespace lowtide::remat

@@ -1,0 +1,137 @@
+// Where a value or resident is at the moments at which several ops first run, and what it costs to
+// get from one to the next, by cases for values and by dynamic programming from cut to cut for
+// residents (our own): the part of multi_cut.h that a link makes interesting.
+//
+// At cut t_k a value is one of
+//
+//     gone      not there, and was never away before
+//     present   there, and was never away before
+//     kept      there, and the slow tier has a copy
+//     away      not there (or on its way back), and the slow tier has a copy
+//
+// There is: it is in memory while t_k runs, and if it was loaded, something had waited for that by
+// then (a run that reads it, t_k's included, or its drop). Away before: its first drop after a
+// store was before t_k. So in segment k, between the first runs of t_k and t_(k+1), a value changes
+//
+//     its maker does not run      gone -> gone;  present -> present, gone, or away for a store;
+//                                 kept -> kept or away;  away -> away, or kept for a load
+//     it runs                     as if it were there for free
+//
+// and a run in k that reads it finds it there only if it was there at t_k, is made in k, or is
+// loaded with its first use in k. (Present to kept costs a store and a load.)
+//
+// Store. The first store lies between a time at which the value has been made and the drop, which
+// waits for it. Made in segment f at the earliest and dropped in k, it takes its bytes over the
+// link within segments f .. k. Load. One whose first use is in k and that begins in i takes its
+// bytes over the link within i .. k and is in memory at t_(i+1), ..., t_k, though not there. Where
+// the cheapest i is, the load costs least.
+//
+// A resident that moves is away when the step begins and when it ends. It is loaded before its
+// readers, and at least once stored after it was written: before the first cut at which it is away
+// though written, or by the end. Residents meet no op that may run or not, so the cheapest way
+// through all segments is found at once. One that does not move is there at every cut.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+#include <vector>
+
+#include "remat/bounds/closure_cut_network.h"
+
+namespace lowtide::remat {
+
+inline constexpr int64_t kNoWay = std::numeric_limits<int64_t>::max() / 4;
+
+// How the time of each segment is weighed, by segment, in 2^-20: a store's, a load's, and the
+// ops', which get the rest. The run of a cut's op itself counts for the link as far as both of its
+// neighbours do.
+struct LinkShares {
+  std::vector<int64_t> store, load;
+  int64_t ops(size_t k) const { return kOne - store[k] - load[k]; }
+  int64_t cut_op(size_t k) const {
+    return kOne - std::min(store[k - 1], store[k]) - std::min(load[k - 1], load[k]);
+  }
+  bool operator==(const LinkShares&) const = default;
+};
+
+// The least share among segments from .. to, and a segment that has it.
+struct LeastShare {
+  int64_t share = 0;
+  size_t segment = 0;
+};
+LeastShare least_share(const std::vector<int64_t>& shares, size_t from, size_t to);
+
+// Ticks of the store of bytes that appear in segment `from` at the earliest and are dropped in
+// `to`.
+int64_t store_ticks(const LinkTicks& link, const LinkShares& shares, size_t from, size_t to);
+
+// The cheapest load with its first use in segment `to`: it begins in `from`, not before `earliest`.
+// `at_cut(k)`: what being in memory at the cut that begins segment k costs; kNoWay where it cannot
+// be on its way then.
+struct LoadWay {
+  int64_t ticks = 0;
+  size_t from = 0;
+};
+template <class AtCut>
+LoadWay cheapest_load(const LinkTicks& link, const LinkShares& shares, const AtCut& at_cut,
+                      size_t earliest, size_t to) {
+  LoadWay best{kNoWay, to};
+  int64_t share = kOne, in_memory = 0;
+  for (size_t from = to;; --from) {
+    share = std::min(share, shares.load[from]);
+    const int64_t ticks = link.copy + scaled_down(link.in, share) + in_memory;
+    if (ticks < best.ticks) best = {ticks, from};
+    if (from <= earliest) return best;
+    const int64_t more = at_cut(from);
+    if (more == kNoWay) return best;
+    in_memory += more;
+  }
+}
+
+// One value in one segment. `worth` and `copy` are what it is worth to be there, and to have a copy
+// (kept: the larger of the two).
+struct ValueTerms {
+  bool old = false;    // can be anything but gone at the beginning
+  bool input = false;  // the cut's op reads it, so it is there; it may end with that op
+  bool link = false;
+  int64_t stay = 0;                         // what its bytes at the cut cost
+  int64_t worth = 0, copy = 0;              // at the beginning: paid
+  int64_t worth_after = 0, copy_after = 0;  // at the end: earned
+  int64_t store = 0, load = 0;
+};
+
+struct ValueWay {
+  int64_t ticks = kNoWay;
+  bool starts_present = false, starts_copied = false;  // as potentials are paid
+  bool stays = false;                                  // its bytes count at the cut
+  bool ends_present = false, ends_copied = false;
+  bool stored = false, loaded = false;
+};
+
+// The cheapest way through the segment. `made`: its maker runs; `needed`: some run reads it.
+ValueWay cheapest_way(const ValueTerms& terms, bool made, bool needed);
+
+// What is known of a resident before any price.
+struct ResidentTerms {
+  int64_t bytes = 0;
+  LinkTicks link;
+  std::vector<char> read_at_cut;  // by cut, from 0: its op reads it, so it is there for nothing
+  std::vector<char> needed;       // by segment: some op that surely runs in it
+  bool written = false;
+  size_t written_from = 0, written_by = 0;  // segments: not before; surely by the end of
+};
+
+// The cheapest way through all segments, and what it uses.
+struct ResidentWay {
+  int64_t ticks = kNoWay;
+  std::vector<char> there;     // by cut, from 0: its bytes count
+  std::vector<LoadWay> loads;  // with its segment of first use in `load_to`
+  std::vector<size_t> load_to;
+  bool stored = false;
+  size_t stored_by = 0;
+};
+ResidentWay cheapest_way(const ResidentTerms& terms, const LinkShares& shares,
+                         const std::vector<int64_t>& price);
+
+}  // namespace lowtide::remat

@@ -1,0 +1,74 @@
+#include "remat/bounds/time_bound.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/work.h"
+#include "plan/tick_scale.h"
+
+namespace lowtide::remat {
+namespace {
+
+class Asking {
+ public:
+  Asking(const plan::ScheduleProblem& problem, const TimeBoundOptions& options)
+      : problem_(problem), options_(options) {}
+
+  TimeBound run() {
+    ask_one_moment();
+    if (bound_.single.feasible && bound_.single.op) ask_several_moments();
+    return std::move(bound_);
+  }
+
+ private:
+  void ask_one_moment() {
+    bound_.by_order = cut_by(options_.order);
+    bound_.single = bound_.by_order;
+    if (options_.given_order_too && !options_.order.empty()) {
+      CutBoundResult given = cut_by({});
+      if (given.bound_ticks > bound_.single.bound_ticks) bound_.single = std::move(given);
+    }
+    bound_.feasible = bound_.single.feasible;
+    bound_.lower_bound_seconds = bound_.single.lower_bound_seconds;
+    bound_.bound_ticks = plan::TickScale(problem_).once() + bound_.single.bound_ticks;
+  }
+
+  CutBoundResult cut_by(std::span<const SchedOpId> order) {
+    const CutBoundResult cut = closure_cut(
+        problem_, {.order = order, .max_seconds = seconds_left(), .cancel = options_.cancel});
+    bound_.single_work += cut.work;
+    return cut;
+  }
+
+  void ask_several_moments() {
+    if (options_.multipliers) bound_.several = as_several(problem_, bound_.single);
+    const bool enough = bound_.several && bound_.several->bound_ticks >= options_.enough_ticks;
+    if (options_.several && !enough) {
+      bound_.several = multi_cut(problem_, bound_.single,
+                                 {.order = options_.order,
+                                  .max_work = options_.several_work,
+                                  .max_seconds = seconds_left(),
+                                  .cancel = options_.cancel});
+      bound_.several_work = std::min(bound_.several->work, options_.several_work);
+    }
+    if (!bound_.several) return;
+    bound_.lower_bound_seconds =
+        std::max(bound_.lower_bound_seconds, bound_.several->lower_bound_seconds);
+    bound_.bound_ticks = std::max(bound_.bound_ticks, bound_.several->bound_ticks);
+  }
+
+  double seconds_left() const { return options_.max_seconds - clock_.seconds(); }
+
+  const plan::ScheduleProblem& problem_;
+  const TimeBoundOptions& options_;
+  const WorkBudget clock_{std::numeric_limits<int64_t>::max()};
+  TimeBound bound_;
+};
+
+}  // namespace
+
+TimeBound time_bound(const plan::ScheduleProblem& problem, const TimeBoundOptions& options) {
+  return Asking(problem, options).run();
+}
+
+}  // namespace lowtide::remat

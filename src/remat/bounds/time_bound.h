@@ -1,0 +1,50 @@
+// The lower bound on the time of every schedule within a budget: the one place that asks the cuts,
+// and what they found as plain data to hand on.
+//
+// First the closure cut, from one moment. Where it proves something, the multi-cut goes on from
+// there, from several moments. Both are judged by an order in which the ops might run; another
+// order may show another moment at which memory binds, so two can be asked for. Whoever has the
+// answer has what a start (cut_plan.h), a certificate, and a proof by cases (branch_cut.h) need,
+// and does not ask again.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <span>
+
+#include "plan/schedule_problem.h"
+#include "remat/bounds/closure_cut.h"
+#include "remat/bounds/multi_cut.h"
+
+namespace lowtide::remat {
+
+struct TimeBoundOptions {
+  // Which ops bind is judged by this order (each op once); the given one if empty.
+  std::span<const SchedOpId> order = {};
+  bool given_order_too = false;  // also by the given order; the higher of both bounds goes on
+  bool several = true;           // several moments together
+  bool multipliers = false;      // `several` of the result in any case, as certificates need it
+  int64_t several_work = MultiCutOptions().max_work;
+  // Of the whole step: where one moment proves that much, several are not worth the work. Looked at
+  // with `multipliers` only.
+  int64_t enough_ticks = std::numeric_limits<int64_t>::max();
+  double max_seconds = 1e9;                   // safety stop in wall time
+  const std::atomic<bool>* cancel = nullptr;  // true: stop soon; what is proven until then holds
+};
+
+struct TimeBound {
+  bool feasible = true;                   // false: proven that no schedule keeps within the budget
+  double lower_bound_seconds = 0;         // of every schedule within the budget
+  int64_t bound_ticks = 0;                // the same, as whole ticks of the whole step
+  CutBoundResult by_order;                // one moment, judged by `order`
+  CutBoundResult single;                  // one moment: that, or what the given order shows
+  std::optional<MultiCutResult> several;  // from `single` on
+  int64_t single_work = 0, several_work = 0;
+};
+
+// `problem` passed plan::check and has a budget.
+TimeBound time_bound(const plan::ScheduleProblem& problem, const TimeBoundOptions& options = {});
+
+}  // namespace lowtide::remat

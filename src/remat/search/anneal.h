@@ -1,0 +1,59 @@
+// Simulated annealing (Kirkpatrick, Gelatt and Vecchi 1983) over sequences of runs: one annealing
+// run of the retention search, from a given start.
+//
+// A change is a proposal (proposals.h) and is taken by Metropolis's rule. Energy = extra time /
+// time of each op once + mu * sum over nodes of overflow / capacity. Early, mu is small: the walk
+// leads through schedules that do not fit, which is how it gets around corners; mu grows until only
+// schedules that fit are left. The temperature falls geometrically. Progress is measured in units
+// of work, so the same limits give the same answer everywhere, and a run that is stopped early has
+// walked the same way as far as it came.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <vector>
+
+#include "base/rng.h"
+#include "base/work.h"
+#include "remat/search/proposals.h"
+#include "remat/search/sequence_state.h"
+
+namespace lowtide::remat {
+
+struct AnnealOptions {
+  double hot = 3e-3, cold = 2e-5;     // temperature, in shares of the step's time
+  double loose = 0.02, strict = 0.3;  // mu at the beginning and at the end
+  int64_t units = 1'000'000;          // of the whole schedule of temperature and mu
+  int64_t stop_units = std::numeric_limits<int64_t>::max();  // ends it before, where that is less
+  ProposalOptions proposals;
+};
+
+// A sequence that fits, and its price.
+struct Found {
+  std::vector<int> sequence;
+  int64_t extra_cost = 0;
+};
+
+// What ends a run early; looked at now and then.
+struct AnnealWatch {
+  const std::atomic<bool>* cancel = nullptr;
+  const WorkBudget* clock = nullptr;
+  double max_seconds = 1e9;  // by that clock
+  bool stopped() const {
+    return (cancel != nullptr && cancel->load(std::memory_order_relaxed)) ||
+           (clock != nullptr && clock->seconds() > max_seconds);
+  }
+};
+
+struct AnnealResult {
+  std::optional<Found> best;  // that fits
+  int64_t edits = 0, work = 0;
+};
+
+// Runs on `state`, which it leaves where it ended.
+AnnealResult anneal(SequenceState& state, const AnnealOptions& options, Rng& rng,
+                    const AnnealWatch& watch);
+
+}  // namespace lowtide::remat

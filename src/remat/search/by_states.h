@@ -1,0 +1,31 @@
+// Shortest paths (Dijkstra 1959) over all states of a small problem without transfers: which
+// schedule within the budget is fastest, or that there is none.
+//
+// A state says which ops have run and which values are present. Running an op leads to one state
+// for each choice of what goes afterwards among the values it used and made: that an instance ends
+// at a use or at its birth is all that a sequence can say. The length of a path is the time of
+// reruns, so a shortest path (among equals the most advanced state first) is a fastest schedule.
+// States are few when ops are few or when the budget is tight; where they are too many for the
+// limit nothing is said.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "remat/search/action_table.h"
+
+namespace lowtide::remat {
+
+// Problems with at most as many ops and values are looked at.
+constexpr int kMostOpsByStates = 24, kMostValuesByStates = 40;
+
+struct ByStatesResult {
+  bool complete = false;                 // false: too large, or the limit came first
+  std::optional<std::vector<int>> best;  // if complete and empty: nothing fits
+  int64_t units = 0;
+};
+
+ByStatesResult solve_by_states(const ActionTable& table, int64_t max_units);
+
+}  // namespace lowtide::remat

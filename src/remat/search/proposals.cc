@@ -1,0 +1,342 @@
+#include "remat/search/proposals.h"
+
+#include <algorithm>
+#include <iterator>
+#include <numeric>
+
+#include "remat/search/rerun.h"
+
+namespace lowtide::remat {
+namespace {
+constexpr int kNoProposal = SequenceState::kNoNode;
+constexpr int kFullest = 8;     // nodes of which the fullest is taken
+constexpr int kNodeTries = 24;  // to hit a value that is present at a node
+
+// Weights of the kinds. Where all ops stand in blocks, copies take kMostCopies from drops. Where
+// memory overflows, there are more drops and fewer keeps.
+constexpr uint32_t kWeights[kProposalKinds] = {320, 350, 200, 15, 15, 100, 0};
+constexpr double kMostCopies = 50;
+constexpr uint32_t kMoreDrops = 100;
+
+size_t index_of(ProposalKind kind) {
+  return static_cast<size_t>(kind);
+}
+}  // namespace
+
+Proposals::Proposals(SequenceState& state, const ProposalOptions& options, Rng& rng)
+    : state_(&state),
+      table_(&state.table()),
+      options_(options),
+      rng_(&rng),
+      order_moves_(state, rng) {
+  std::copy(std::begin(kWeights), std::end(kWeights), weights_.begin());
+  const auto weight = [this](ProposalKind kind) -> uint32_t& { return weights_[index_of(kind)]; };
+  if (options.blocks != nullptr) {
+    block_copy_.emplace(state, *options.blocks);
+    const auto copies = static_cast<uint32_t>(kMostCopies * options.blocks->share());
+    weight(ProposalKind::kDrop) -= copies;
+    if (options.copies) weight(ProposalKind::kCopyBlock) = copies;
+  }
+  find_chances();
+  if (!options.order_moves) weight(ProposalKind::kMove) = 0;
+  if (!options.stretch_moves)
+    weight(ProposalKind::kDropStretch) = weight(ProposalKind::kKeepStretch) = 0;
+  if (!options.exchanges) weight(ProposalKind::kExchange) = 0;
+}
+
+// What may be dropped, and what moves nothing wherever it runs.
+void Proposals::find_chances() {
+  for (int v = 0; v < table_->values(); ++v)
+    if (table_->may_rerun(table_->producer(v)) && table_->bytes(v) > 0 &&
+        !table_->readers(v).empty())
+      droppable_.push_back(v);
+  const auto weightless = [this](int v) { return table_->bytes(v) == 0; };
+  for (int action = 0; action < table_->actions(); ++action)
+    inert_.push_back(table_->workspace(action) == 0 &&
+                     std::ranges::all_of(table_->reads(action), weightless) &&
+                     std::ranges::all_of(table_->makes(action), weightless));
+}
+
+bool Proposals::make(int64_t most_cost) {
+  most_cost_ = most_cost;
+  kind_ = choose();
+  return try_kind();
+}
+
+ProposalKind Proposals::choose() {
+  std::array<uint32_t, kProposalKinds> weights = weights_;
+  if (state_->overflow() > 0) {
+    weights[index_of(ProposalKind::kDrop)] += kMoreDrops;
+    weights[index_of(ProposalKind::kKeep)] -= kMoreDrops;
+  }
+  uint64_t dice = rng_->below(std::accumulate(weights.begin(), weights.end(), uint64_t{0}));
+  size_t kind = 0;
+  while (dice >= weights[kind]) dice -= weights[kind++];
+  return static_cast<ProposalKind>(kind);
+}
+
+bool Proposals::try_kind() {
+  switch (kind_) {
+    case ProposalKind::kDrop:
+      return drop();
+    case ProposalKind::kKeep:
+      return keep_any();
+    case ProposalKind::kMove:
+      return move();
+    case ProposalKind::kDropStretch:
+      return drop_stretch();
+    case ProposalKind::kKeepStretch:
+      return keep_stretch();
+    case ProposalKind::kExchange:
+      return exchange();
+    case ProposalKind::kCopyBlock:
+      return copy_block();
+  }
+  return false;
+}
+
+int Proposals::random_node() {
+  // Free slots lead to the next node that is there; one after many of them would come up often.
+  const Timeline& timeline = state_->timeline();
+  int node = kNoProposal;
+  for (int i = 0; i < kNodeTries; ++i) {
+    const auto slot = static_cast<int>(rng_->below(static_cast<uint64_t>(timeline.slots())));
+    node = timeline.node_from(slot);
+    if (node != kNoProposal && timeline.slot(node) == slot &&
+        inert_[static_cast<size_t>(state_->action(node))] == 0)
+      break;
+  }
+  if (node == kNoProposal) return kNoProposal;
+  return node == state_->begin_node() || node == state_->end_node() ? kNoProposal : node;
+}
+
+int Proposals::random_rerun() {
+  for (int i = 0; i < kNodeTries; ++i) {
+    const int node = random_node();
+    if (node != kNoProposal && state_->runs(state_->action(node)).size() > 1) return node;
+  }
+  return kNoProposal;
+}
+
+int Proposals::random_value() {
+  return droppable_[rng_->below(droppable_.size())];
+}
+
+bool Proposals::random_span(int& value, int& use) {
+  if (droppable_.empty()) return false;
+  const int v = random_value();
+  const auto uses = state_->uses(v);
+  if (uses.size() < 2) return false;
+  const size_t i = 1 + rng_->below(uses.size() - 1);
+  if (uses[i].birth) return false;
+  value = v;
+  use = uses[i].node;
+  return true;
+}
+
+bool Proposals::aimed_span(int at, int& value, int& use) {
+  for (int i = 0; i < kNodeTries && !droppable_.empty(); ++i) {
+    const int v = random_value();
+    const auto uses = state_->uses(v);
+    const size_t next = state_->use_from(v, at);
+    if (next == 0 || next == uses.size() || uses[next].birth || uses[next].node == at) continue;
+    value = v;
+    use = uses[next].node;
+    return true;
+  }
+  return false;
+}
+
+bool Proposals::drop() {
+  int value = 0, use = 0;
+  if (options_.aimed && state_->overflow() > 0 && rng_->below(2) == 0) {
+    if (!aimed_span(overflowing_node(), value, use)) return false;
+  } else if (!random_span(value, use)) {
+    return false;
+  }
+  return drop_before(value, use);
+}
+
+bool Proposals::drop_before(int value, int use) {
+  const auto uses = state_->uses(value);
+  const size_t i = state_->use_from(value, use);
+  const int last = uses[i - 1].node, action = table_->producer(value);
+  const bool from_birth = uses[i - 1].birth;
+  if (state_->timeline().next(last) == use) return false;
+  // The run that made it may go, which pays for the new one.
+  const int64_t saved = from_birth && makes_only(last, value) ? table_->cost(action) : 0;
+  most_cost_ += saved;
+  const bool ran = run_before(action, use);
+  most_cost_ -= saved;
+  if (!ran) return false;
+  if (from_birth && !state_->is_useful(last) && state_->can_remove(last)) keep(last);
+  return true;
+}
+
+// Runs `action` right before `node`; of the inputs that are not there, some are made anew, others
+// live longer.
+bool Proposals::run_before(int action, int node) {
+  return rerun_before(
+      *state_, action, node, kDeepestReruns, [this](int) { return rng_->below(2) == 0; },
+      [this](int a) { return table_->may_rerun(a) && affordable(table_->cost(a)); });
+}
+
+// Is the value all that the run is good for?
+bool Proposals::makes_only(int maker, int value) const {
+  for (const int v : table_->makes(state_->action(maker))) {
+    if (v == value) continue;
+    const auto uses = state_->uses(v);
+    const size_t i = state_->use_from(v, maker);
+    if (i + 1 < uses.size() && !uses[i + 1].birth) return false;
+  }
+  return true;
+}
+
+bool Proposals::keep_any() {
+  const int node = random_rerun();
+  return node != kNoProposal && state_->can_remove(node) && keep(node);
+}
+
+// Removes the run, then the runs that only it needed.
+bool Proposals::keep(int first) {
+  useless_.assign(1, first);
+  while (!useless_.empty()) {
+    const int node = useless_.back();
+    useless_.pop_back();
+    if (state_->timeline().slot(node) < 0) continue;
+    const int action = state_->action(node);
+    const int next = state_->timeline().next(node);
+    state_->remove(node);
+    for (const int v : table_->reads(action)) {
+      const auto uses = state_->uses(v);
+      const size_t i = state_->use_from(v, next);
+      if (i == 0 || !uses[i - 1].birth || (i < uses.size() && !uses[i].birth)) continue;
+      const int maker = uses[i - 1].node;
+      if (!state_->is_useful(maker) && state_->can_remove(maker)) useless_.push_back(maker);
+    }
+    // A run that went may have been the last useful one of those found before; look again.
+    std::erase_if(useless_, [&](int n) {
+      return state_->timeline().slot(n) < 0 || state_->is_useful(n) || !state_->can_remove(n);
+    });
+  }
+  return true;
+}
+
+// Half of them where memory overflows, or nearly does.
+bool Proposals::move() {
+  const bool overflows = state_->overflow() > 0;
+  if (options_.aimed_moves && rng_->below(overflows ? 2 : 4) == 0)
+    return order_moves_.relieve(overflows ? overflowing_node() : full_node());
+  const int node = random_node();
+  return node != kNoProposal && order_moves_.anywhere(node);
+}
+
+int Proposals::overflowing_node() {
+  const auto slots = static_cast<uint64_t>(state_->timeline().slots());
+  return state_->timeline().overflowing_from(static_cast<int>(rng_->below(slots)));
+}
+
+// The fullest of some nodes.
+int Proposals::full_node() {
+  int fullest = state_->begin_node();
+  for (int i = 0; i < kFullest; ++i) {
+    const int node = random_node();
+    if (node != kNoProposal && state_->timeline().bytes(node) > state_->timeline().bytes(fullest))
+      fullest = node;
+  }
+  return fullest;
+}
+
+bool Proposals::drop_stretch() {
+  const int start = random_node();
+  if (start == kNoProposal) return false;
+  const Timeline& timeline = state_->timeline();
+  const int length =
+      2 + static_cast<int>(rng_->below(static_cast<uint64_t>(options_.longest_stretch)));
+  // The stretch, and the first use after it of anything it makes.
+  stretch_.clear();
+  int node = start;
+  for (int i = 0; i < length && node != state_->end_node(); ++i, node = timeline.next(node))
+    if (table_->may_rerun(state_->action(node))) stretch_.push_back(node);
+  if (stretch_.empty()) return false;
+  // A little beyond the stretch: what uses its last values right away is no second use.
+  const int border = timeline.slot(node) + static_cast<int>(rng_->below(Timeline::kBucket));
+  int target = kNoProposal;
+  for (const int n : stretch_)
+    for (const int v : table_->makes(state_->action(n))) {
+      const auto uses = state_->uses(v);
+      for (size_t i = state_->use_from(v, n) + 1; i < uses.size() && !uses[i].birth; ++i) {
+        if (timeline.slot(uses[i].node) <= border) continue;
+        if (target == kNoProposal || timeline.before(uses[i].node, target)) target = uses[i].node;
+        break;
+      }
+    }
+  if (target == kNoProposal) return false;
+  // From the back: an op is in if something of it is needed at or after the target, or by one in.
+  std::vector<int> in;
+  for (size_t k = stretch_.size(); k-- > 0;) {
+    const int action = state_->action(stretch_[k]);
+    bool needed = false;
+    for (const int v : table_->makes(action)) {
+      needed |= state_->alive_before(v, target);
+      for (const int other : in)
+        for (const int u : table_->reads(other)) needed |= u == v;
+    }
+    if (needed && std::find(in.begin(), in.end(), action) == in.end()) in.push_back(action);
+  }
+  int64_t price = 0;
+  for (const int action : in) price += table_->cost(action);
+  if (!affordable(price)) return false;
+  for (size_t k = in.size(); k-- > 0;) {
+    const int previous = timeline.previous(target);
+    if (!state_->can_insert(in[k], previous)) return false;
+    state_->insert_after(previous, in[k]);
+  }
+  return !in.empty();
+}
+
+bool Proposals::keep_stretch() {
+  int node = random_rerun();
+  if (node == kNoProposal) return false;
+  const int length =
+      2 + static_cast<int>(rng_->below(static_cast<uint64_t>(options_.longest_stretch)));
+  stretch_.clear();
+  for (int i = 0; i < length && node != state_->end_node();
+       ++i, node = state_->timeline().next(node))
+    if (state_->runs(state_->action(node)).size() > 1 &&
+        state_->runs(state_->action(node)).front() != node)
+      stretch_.push_back(node);
+  bool any = false;
+  for (size_t k = stretch_.size(); k-- > 0;) {
+    if (state_->timeline().slot(stretch_[k]) < 0 || !state_->can_remove(stretch_[k])) continue;
+    keep(stretch_[k]);
+    any = true;
+  }
+  return any;
+}
+
+bool Proposals::exchange() {
+  const double before = state_->overflow();
+  if (!keep_any()) return false;
+  const int drops = 1 + static_cast<int>(rng_->below(3));
+  for (int i = 0; i < drops && state_->overflow() > before; ++i) {
+    const int at = overflowing_node();
+    if (options_.aimed_moves && options_.order_moves && rng_->below(4) == 0) {
+      if (!order_moves_.relieve(at)) return false;
+      continue;
+    }
+    int value = 0, use = 0;
+    if (!aimed_span(at, value, use) || !drop_before(value, use)) return false;
+  }
+  return true;
+}
+
+bool Proposals::copy_block() {
+  const int chosen = random_rerun();
+  if (chosen == kNoProposal) return false;
+  const int from = options_.blocks->block_of(state_->action(chosen));
+  const int to = static_cast<int>(rng_->below(static_cast<uint64_t>(options_.blocks->count())));
+  return from >= 0 && from != to && block_copy_->copy(from, to) && block_copy_->any();
+}
+
+}  // namespace lowtide::remat

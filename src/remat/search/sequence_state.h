@@ -1,0 +1,117 @@
+// SequenceState: a schedule under change, scored incrementally as local search needs it. The state
+// is the sequence of actions and nothing else; which instance of which value lives where, the bytes
+// present at every node, the time of all runs and the overflow over the capacity follow from it and
+// are kept exact under insertion and removal of single nodes, each in time proportional to the
+// nodes whose bytes change (divided by the size of a bucket of the timeline).
+//
+// A value's instance lives from its birth to its last use before the next birth. So
+//   inserting a run of the producer before a use drops the value between its last use and that run,
+//   inserting a use after the end of an instance lets it live longer,
+//   removing a rerun lets the instance before it live on to the uses of the one removed,
+// and each of these changes the cover of a value on one stretch of time. Per value its births and
+// uses are listed in order of time; the stretch is found from the neighbours in that list. In-place
+// pairs are looked at again only at nodes where the end of an instance came or went.
+//
+// Edits are noted in a log; undo_to() takes them back, last first. Correct sequences only: insert
+// and remove demand what can_insert and can_remove say. The rules are those of
+// plan/sequence_simulator.h; sequence_state_test.cc holds thousands of edits against it.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "plan/schedule_problem.h"
+#include "remat/search/action_table.h"
+#include "remat/search/timeline.h"
+
+namespace lowtide::remat {
+
+class SequenceState {
+ public:
+  static constexpr int kNoNode = Timeline::kNoNode;
+
+  // One birth or use of a value, by a node.
+  struct Use {
+    int node;
+    bool birth;
+  };
+
+  // `table` is borrowed. `sequence`: runs of ops, correct.
+  SequenceState(const ActionTable& table, std::span<const int> sequence);
+
+  // Replaces the whole sequence and forgets the log.
+  void assign(std::span<const int> sequence);
+  // The runs, without the borders of the step.
+  std::vector<int> sequence() const;
+
+  const ActionTable& table() const { return *table_; }
+  const Timeline& timeline() const { return timeline_; }
+  int action(int node) const { return action_[static_cast<size_t>(node)]; }
+  int begin_node() const { return begin_node_; }
+  int end_node() const { return end_node_; }
+  // Runs of an action, in order of time; never empty.
+  std::span<const int> runs(int action) const { return runs_[static_cast<size_t>(action)]; }
+  // Births and uses of a value, in order of time; the first is a birth.
+  std::span<const Use> uses(int value) const { return uses_[static_cast<size_t>(value)]; }
+  // Position in uses(value) of the first entry at or after `node`.
+  size_t use_from(int value, int node) const;
+  // Is an instance of the value present right before `node`, to be used at it or later?
+  bool alive_before(int value, int node) const;
+
+  // Picoseconds of all runs beyond each op once.
+  int64_t extra_cost() const { return cost_ - table_->once_cost(); }
+  double overflow() const { return timeline_.overflow(); }
+
+  // May a run of `action` stand right after `previous`? Its inputs must have been born by then and
+  // control must allow it. (That the op may rerun is the caller's to see: a move is an insertion
+  // and a removal.)
+  bool can_insert(int action, int previous) const;
+  // May the node go? Its op must have another run, and nothing may read the first instance it made.
+  bool can_remove(int node) const;
+  // Does anything use what this run makes?
+  bool is_useful(int node) const;
+
+  int insert_after(int previous, int action);
+  void remove(int node);
+
+  size_t mark() const { return log_.size(); }
+  void undo_to(size_t mark);
+  void forget_log() { log_.clear(); }
+  int64_t work() const { return earlier_work_ + timeline_.work() + edits_ * kWorkOfEdit; }
+  int64_t edits() const { return edits_; }
+
+ private:
+  static constexpr int64_t kWorkOfEdit = 40;
+  struct Edit {
+    bool inserted;
+    int node, action, previous;
+  };
+  void place(int node, int action, int previous);
+  void take(int node);
+  void add_read(int value, int node);
+  void add_birth(int value, int node);
+  void remove_read(int value, int node);
+  void remove_birth(int value, int node);
+  bool ends_at(int value, int node) const;
+  double credit_of(int node) const;
+  void recheck_pairs();
+  int new_node(int action);
+
+  const ActionTable* table_;
+  Timeline timeline_;
+  int begin_node_ = kNoNode, end_node_ = kNoNode;
+  int64_t cost_ = 0;
+  int64_t edits_ = 0;
+  int64_t earlier_work_ = 0;    // of timelines before the last assign
+  std::vector<int> action_;     // by node
+  std::vector<double> ending_;  // by node: bytes of instances that end there
+  std::vector<double> credit_;  // by node: reused in place
+  std::vector<int> free_nodes_;
+  std::vector<std::vector<int>> runs_;  // by action
+  std::vector<std::vector<Use>> uses_;  // by value
+  std::vector<int> recheck_;            // nodes whose pairs may have changed
+  std::vector<Edit> log_;
+};
+
+}  // namespace lowtide::remat

@@ -1,0 +1,237 @@
+#include "remat/search/timeline.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "base/check.h"
+
+namespace lowtide::remat {
+namespace {
+constexpr double kFreeSlot = -0x1.0p60;  // bytes of a free slot: additions never bring it up
+constexpr double kNeverEnds = std::numeric_limits<double>::infinity();
+constexpr int kFill = Timeline::kBucket / 2;  // nodes of a bucket after spreading
+
+}  // namespace
+
+Timeline::Timeline(int nodes, double capacity) : capacity_(capacity) {
+  slot_.assign(index_of(nodes), -1);
+  reset(std::max(1, (nodes + kFill - 1) / kFill));
+}
+
+void Timeline::reset(int buckets) {
+  buckets_ = buckets;
+  node_.assign(index_of(slots()), kNoNode);
+  bytes_.assign(index_of(slots()), kFreeSlot);
+  summary_.assign(index_of(buckets), Summary{0, -kNeverEnds, kNeverEnds, 0, 0});
+}
+
+double Timeline::overflow_of(int bucket) const {
+  const double limit = capacity_ - summary_[index_of(bucket)].added;
+  const double* bytes = &bytes_[index_of(bucket * kBucket)];
+  double a = 0, b = 0, c = 0, d = 0;
+  for (int i = 0; i < kBucket; i += 4) {
+    a += std::max(0.0, bytes[i] - limit);
+    b += std::max(0.0, bytes[i + 1] - limit);
+    c += std::max(0.0, bytes[i + 2] - limit);
+    d += std::max(0.0, bytes[i + 3] - limit);
+  }
+  return (a + b) + (c + d);
+}
+
+void Timeline::summarize(int bucket) {
+  Summary& s = summary_[index_of(bucket)];
+  const double* bytes = &bytes_[index_of(bucket * kBucket)];
+  double largest = -kNeverEnds, least = kNeverEnds;
+  for (int i = 0; i < s.nodes; ++i) {
+    largest = std::max(largest, bytes[i]);
+    least = std::min(least, bytes[i]);
+  }
+  s.largest = largest + s.added;
+  s.least = least + s.added;
+  overflow_ -= s.overflow;
+  s.overflow = s.largest > capacity_ ? overflow_of(bucket) : 0;
+  overflow_ += s.overflow;
+  work_ += kBucket / 4;
+}
+
+void Timeline::add(int first, int last, double bytes) {
+  if (first > last || bytes == 0) return;
+  const int first_bucket = first / kBucket, last_bucket = last / kBucket;
+  for (int bucket = first_bucket; bucket <= last_bucket; ++bucket) {
+    Summary& s = summary_[index_of(bucket)];
+    const int from = bucket == first_bucket ? first - bucket * kBucket : 0;
+    const int to = std::min(bucket == last_bucket ? last - bucket * kBucket + 1 : kBucket, s.nodes);
+    if (from >= to) continue;
+    if (from > 0 || to < s.nodes) {
+      double* slot = &bytes_[index_of(bucket * kBucket)];
+      for (int i = from; i < to; ++i) slot[i] += bytes;
+      summarize(bucket);
+      continue;
+    }
+    const double old_least = s.least;
+    s.added += bytes;
+    s.largest += bytes;
+    s.least += bytes;
+    double now = 0;
+    if (s.largest > capacity_)
+      now = std::min(s.least, old_least) >= capacity_ ? s.overflow + bytes * s.nodes
+                                                      : overflow_of(bucket);
+    overflow_ += now - s.overflow;
+    s.overflow = now;
+    ++work_;
+  }
+}
+
+void Timeline::append(int node) {
+  if (index_of(node) >= slot_.size()) slot_.resize(index_of(node) * 2 + 1, -1);
+  const int last_node = last();
+  if (last_node != kNoNode) return insert_after(last_node, node);
+  slot_[index_of(node)] = 0;
+  node_[0] = node;
+  bytes_[0] = 0;
+  summary_[0] = {0, 0, 0, 0, 1};
+  size_ = 1;
+  summarize(0);
+}
+
+void Timeline::insert_after(int previous, int node) {
+  if (index_of(node) >= slot_.size()) slot_.resize(index_of(node) * 2 + 1, -1);
+  int bucket = slot(previous) / kBucket;
+  if (summary_[index_of(bucket)].nodes == kBucket) {
+    make_room(bucket);
+    bucket = slot(previous) / kBucket;
+  }
+  Summary& s = summary_[index_of(bucket)];
+  const int begin = bucket * kBucket, place = slot(previous) + 1;
+  for (int i = begin + s.nodes; i > place; --i) {
+    node_[index_of(i)] = node_[index_of(i - 1)];
+    bytes_[index_of(i)] = bytes_[index_of(i - 1)];
+    slot_[index_of(node_[index_of(i)])] = i;
+  }
+  node_[index_of(place)] = node;
+  bytes_[index_of(place)] = -s.added;
+  slot_[index_of(node)] = place;
+  ++s.nodes;
+  ++size_;
+  s.largest = std::max(s.largest, 0.0);
+  s.least = std::min(s.least, 0.0);
+}
+
+void Timeline::remove(int node) {
+  const int place = slot(node), bucket = place / kBucket;
+  Summary& s = summary_[index_of(bucket)];
+  const int end = bucket * kBucket + s.nodes - 1;
+  for (int i = place; i < end; ++i) {
+    node_[index_of(i)] = node_[index_of(i + 1)];
+    bytes_[index_of(i)] = bytes_[index_of(i + 1)];
+    slot_[index_of(node_[index_of(i)])] = i;
+  }
+  node_[index_of(end)] = kNoNode;
+  bytes_[index_of(end)] = kFreeSlot;
+  slot_[index_of(node)] = -1;
+  --s.nodes;
+  --size_;
+  summarize(bucket);
+}
+
+// Spreads the smallest aligned window around `bucket` whose buckets would be three quarters full at
+// most; doubles everything when there is none.
+void Timeline::make_room(int bucket) {
+  for (int width = 2; width < 2 * buckets_; width *= 2) {
+    const int first = bucket / width * width;
+    const int last = std::min(first + width, buckets_);
+    int nodes = 0;
+    for (int b = first; b < last; ++b) nodes += summary_[index_of(b)].nodes;
+    if (nodes <= (last - first) * kBucket * 3 / 4) return spread(first, last - first);
+  }
+  const int buckets = buckets_;
+  node_.resize(index_of(2 * slots()), kNoNode);
+  bytes_.resize(index_of(2 * slots()), kFreeSlot);
+  summary_.resize(index_of(2 * buckets), Summary{0, -kNeverEnds, kNeverEnds, 0, 0});
+  buckets_ *= 2;
+  spread(0, buckets_);
+}
+
+void Timeline::spread(int first_bucket, int buckets) {
+  moved_nodes_.clear();
+  moved_bytes_.clear();
+  for (int b = first_bucket; b < first_bucket + buckets; ++b) {
+    Summary& s = summary_[index_of(b)];
+    for (int i = b * kBucket; i < b * kBucket + s.nodes; ++i) {
+      moved_nodes_.push_back(node_[index_of(i)]);
+      moved_bytes_.push_back(bytes_[index_of(i)] + s.added);
+    }
+    overflow_ -= s.overflow;
+    s = {0, -kNeverEnds, kNeverEnds, 0, 0};
+  }
+  std::fill_n(node_.begin() + first_bucket * kBucket, buckets * kBucket, kNoNode);
+  std::fill_n(bytes_.begin() + first_bucket * kBucket, buckets * kBucket, kFreeSlot);
+  const int total = static_cast<int>(moved_nodes_.size());
+  for (int b = 0; b < buckets; ++b) {
+    const int from = static_cast<int>(int64_t{total} * b / buckets);
+    const int to = static_cast<int>(int64_t{total} * (b + 1) / buckets);
+    const int begin = (first_bucket + b) * kBucket;
+    for (int i = from; i < to; ++i) {
+      node_[index_of(begin + i - from)] = moved_nodes_[index_of(i)];
+      bytes_[index_of(begin + i - from)] = moved_bytes_[index_of(i)];
+      slot_[index_of(moved_nodes_[index_of(i)])] = begin + i - from;
+    }
+    summary_[index_of(first_bucket + b)].nodes = to - from;
+    summarize(first_bucket + b);
+  }
+}
+
+int Timeline::node_from(int slot) const {
+  for (int bucket = slot / kBucket; bucket < buckets_; ++bucket) {
+    const int begin = bucket * kBucket;
+    const int place = std::max(slot, begin);
+    if (place < begin + summary_[index_of(bucket)].nodes) return node_[index_of(place)];
+  }
+  return kNoNode;
+}
+
+int Timeline::next(int node) const {
+  return node_from(slot(node) + 1);
+}
+
+int Timeline::previous(int node) const {
+  const int place = slot(node);
+  if (place % kBucket > 0) return node_[index_of(place - 1)];
+  for (int bucket = place / kBucket - 1; bucket >= 0; --bucket)
+    if (const int nodes = summary_[index_of(bucket)].nodes; nodes > 0)
+      return node_[index_of(bucket * kBucket + nodes - 1)];
+  return kNoNode;
+}
+
+int Timeline::first() const {
+  return node_from(0);
+}
+
+int Timeline::last() const {
+  for (int bucket = buckets_ - 1; bucket >= 0; --bucket)
+    if (const int nodes = summary_[index_of(bucket)].nodes; nodes > 0)
+      return node_[index_of(bucket * kBucket + nodes - 1)];
+  return kNoNode;
+}
+
+double Timeline::peak() const {
+  double peak = 0;
+  for (const Summary& s : summary_) peak = std::max(peak, s.largest);
+  return peak;
+}
+
+int Timeline::overflowing_from(int slot) const {
+  if (overflow_ <= 0) return kNoNode;
+  const int start = slot / kBucket;
+  for (int turn = 0; turn <= buckets_; ++turn) {
+    const int bucket = (start + turn) % buckets_;
+    const Summary& s = summary_[index_of(bucket)];
+    if (s.overflow <= 0) continue;
+    const int begin = bucket * kBucket;
+    for (int i = turn == 0 ? slot - begin : 0; i < s.nodes; ++i)
+      if (bytes_[index_of(begin + i)] + s.added > capacity_) return node_[index_of(begin + i)];
+  }
+  return kNoNode;
+}
+
+}  // namespace lowtide::remat

@@ -1,0 +1,97 @@
+// Timeline: a packed-memory array (Bender, Demaine and Farach-Colton 2000) of the nodes of a
+// sequence in their order, with the bytes present at each, under insertion, removal and "add to all
+// from here to there".
+//
+// The array has free slots. Slots stand in buckets of kBucket; the nodes of a bucket are in its
+// first slots, the rest is free. A node's slot number is its place in time, so two nodes are
+// compared by one integer. Insertion shifts within the bucket; when that is full, the smallest
+// aligned window of buckets that is empty enough is spread out anew.
+//
+// Bytes are kept by bucket, too: what was added to all of it, least and largest, and how much of it
+// lies above the capacity. Adding to a whole bucket costs a constant where it stays wholly below or
+// wholly above the capacity, and one pass over kBucket doubles, which the compiler turns into
+// vector code, where not. That makes the energy of the retention search (overflow summed over time)
+// exact and cheap: an edit that spans thousands of runs costs little more than one that spans a
+// hundred.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace lowtide::remat {
+
+// Nodes, runs and values are counted with int, of which -1 stands for none.
+inline size_t index_of(int number) {
+  return static_cast<size_t>(number);
+}
+
+class Timeline {
+ public:
+  static constexpr int kBucket = 32;
+  static constexpr int kNoNode = -1;
+
+  // Holds up to `nodes` nodes before it grows. `capacity` may be infinite.
+  Timeline(int nodes, double capacity);
+
+  // Appends at the end.
+  void append(int node);
+  // Puts `node` right after `previous`, with no bytes.
+  void insert_after(int previous, int node);
+  void remove(int node);
+
+  int slot(int node) const { return slot_[static_cast<size_t>(node)]; }
+  bool before(int a, int b) const { return slot(a) < slot(b); }
+  // Neighbours in time; kNoNode beyond the ends.
+  int next(int node) const;
+  int previous(int node) const;
+  int first() const;
+  int last() const;
+  int size() const { return size_; }
+  int slots() const { return buckets_ * kBucket; }
+  // The first node at `slot` or later, or kNoNode.
+  int node_from(int slot) const;
+
+  double bytes(int node) const {
+    const auto s = static_cast<size_t>(slot(node));
+    return bytes_[s] + summary_[s / kBucket].added;
+  }
+  // Adds to every node in slots first..last, both included; nothing where first > last.
+  void add(int first, int last, double bytes);
+  // Sum over nodes of what lies above the capacity.
+  double overflow() const { return overflow_; }
+  double capacity() const { return capacity_; }
+  double peak() const;
+  // A node above the capacity, the first at or after `slot`, cyclically; kNoNode if there is none.
+  int overflowing_from(int slot) const;
+  // Slots looked at so far: the work done.
+  int64_t work() const { return work_; }
+
+ private:
+  struct Summary {
+    double added = 0;    // to all slots of the bucket, besides bytes_
+    double largest = 0;  // with `added`; -infinity when empty
+    double least = 0;
+    double overflow = 0;  // of the bucket
+    int nodes = 0;
+  };
+  void reset(int buckets);
+  void summarize(int bucket);
+  void make_room(int bucket);
+  void spread(int first_bucket, int buckets);
+  double overflow_of(int bucket) const;
+
+  double capacity_;
+  int buckets_ = 0;
+  int size_ = 0;
+  double overflow_ = 0;
+  int64_t work_ = 0;
+  std::vector<int> slot_;      // by node
+  std::vector<int> node_;      // by slot
+  std::vector<double> bytes_;  // by slot; free slots are far below any capacity
+  std::vector<Summary> summary_;
+  std::vector<int> moved_nodes_;  // of spread
+  std::vector<double> moved_bytes_;
+};
+
+}  // namespace lowtide::remat

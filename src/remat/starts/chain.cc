@@ -1,0 +1,399 @@
+#include "remat/starts/chain.h"
+
+#include <algorithm>
+#include <numeric>
+#include <set>
+#include <utility>
+
+#include "remat/search/timeline.h"
+
+namespace lowtide::remat {
+namespace {
+
+constexpr size_t kMiddles = 64;  // ops that may be the middle are looked at where most is present
+constexpr size_t kFewestStages = 3, kMostStages = 40;
+constexpr double kSmall = 1.0 / 256;  // of the capacity: what passes beside a stage's output
+constexpr double kTiny = 1.0 / 4096;  // of the capacity: a value whose place says nothing
+constexpr size_t kMostOptions = 12;
+
+// What is present during a list of runs: a value from its birth to its last use before the next.
+class Presence {
+ public:
+  struct Stay {
+    int value;
+    size_t from, to;
+  };
+
+  Presence(const ActionTable& table, size_t runs)
+      : table_(table), bytes_(runs + 1, 0), current_(index_of(table.values()), kNone) {}
+
+  bool has(int value) const { return current_[index_of(value)] != kNone; }
+  void begin(int value, size_t from) {
+    current_[index_of(value)] = stays_.size();
+    stays_.push_back({value, from, from});
+  }
+  void use(int value, size_t when) { stays_[current_[index_of(value)]].to = when; }
+  void add_workspace(size_t when, double bytes) {
+    bytes_[when] += bytes;
+    bytes_[when + 1] -= bytes;
+  }
+  std::vector<Stay>& stays() { return stays_; }
+  // When all stays are known.
+  void sum() {
+    for (const Stay& stay : stays_) {
+      bytes_[stay.from] += table_.bytes(stay.value);
+      bytes_[stay.to + 1] -= table_.bytes(stay.value);
+    }
+    std::partial_sum(bytes_.begin(), bytes_.end(), bytes_.begin());
+  }
+  double peak(size_t from, size_t to) const {
+    double peak = 0;
+    for (size_t i = from; i < to; ++i) peak = std::max(peak, bytes_[i]);
+    return peak;
+  }
+
+ private:
+  static constexpr size_t kNone = ~size_t{0};
+  const ActionTable& table_;
+  std::vector<double> bytes_;
+  std::vector<size_t> current_;  // by value: the last of its stays
+  std::vector<Stay> stays_;
+};
+
+class Finder {
+ public:
+  Finder(const ActionTable& table, std::span<const int> order)
+      : table_(table),
+        order_(order),
+        position_(index_of(table.ops()), 0),
+        is_forward_(index_of(table.ops()), 0),
+        forward_stage_(index_of(table.ops()), 0),
+        backward_stage_(index_of(table.ops()), 0) {
+    for (size_t i = 0; i < order.size(); ++i) position_[index_of(order[i])] = i;
+  }
+
+  Chain find() {
+    const int middle = find_middle();
+    if (middle >= 0) {
+      is_forward_ = reached(middle, true);
+      cut_forward();
+    }
+    if (chain_.stages.size() < kFewestStages) {
+      chain_.stages.clear();
+    } else {
+      deal_out_backward();
+      for (size_t k = 0; k < chain_.stages.size(); ++k) add_options(k);
+    }
+    return std::move(chain_);
+  }
+
+ private:
+  // The op itself and what it depends on, or what depends on it.
+  std::vector<char> reached(int from, bool up) {
+    std::vector<char> seen(index_of(table_.ops()), 0);
+    std::vector<int> found{from};
+    seen[index_of(from)] = 1;
+    const auto visit = [&](int op) {
+      if (op >= table_.ops() || seen[index_of(op)] != 0) return;
+      seen[index_of(op)] = 1;
+      found.push_back(op);
+    };
+    for (size_t i = 0; i < found.size(); ++i) {
+      const int op = found[i];
+      if (up) {
+        for (const int v : table_.reads(op)) visit(table_.producer(v));
+        for (const int before : table_.before(op)) visit(before);
+      } else {
+        for (const int v : table_.makes(op))
+          for (const int reader : table_.readers(v)) visit(reader);
+      }
+    }
+    chain_.units += static_cast<int64_t>(found.size());
+    return seen;
+  }
+
+  // Bytes of what `op` depends on that are read by what depends on it.
+  double crossing(int op) {
+    const std::vector<char> above = reached(op, true), below = reached(op, false);
+    double bytes = 0;
+    for (int v = 0; v < table_.values(); ++v) {
+      if (above[index_of(table_.producer(v))] == 0 || !table_.may_rerun(table_.producer(v)))
+        continue;
+      const auto readers = table_.readers(v);
+      if (std::any_of(readers.begin(), readers.end(), [&](int reader) {
+            return reader != op && reader < table_.ops() && below[index_of(reader)] != 0;
+          }))
+        bytes += table_.bytes(v);
+    }
+    chain_.units += table_.values();
+    return bytes;
+  }
+
+  int find_middle() {
+    std::vector<double> present(order_.size() + 1, 0);
+    for (int v = 0; v < table_.values(); ++v) {
+      const size_t birth = position_[index_of(table_.producer(v))];
+      size_t last = birth;
+      for (const int reader : table_.readers(v))
+        last =
+            std::max(last, reader < table_.ops() ? position_[index_of(reader)] : order_.size() - 1);
+      present[birth] += table_.bytes(v);
+      present[last + 1] -= table_.bytes(v);
+    }
+    std::partial_sum(present.begin(), present.end(), present.begin());
+    std::vector<size_t> by_bytes(order_.size());
+    std::iota(by_bytes.begin(), by_bytes.end(), size_t{0});
+    std::stable_sort(by_bytes.begin(), by_bytes.end(),
+                     [&](size_t a, size_t b) { return present[a] > present[b]; });
+    if (by_bytes.size() > kMiddles) by_bytes.resize(kMiddles);
+    std::sort(by_bytes.begin(), by_bytes.end());
+    int middle = -1;
+    double most = 0;
+    for (const size_t i : by_bytes)
+      if (const double bytes = crossing(order_[i]); bytes > most) most = bytes, middle = order_[i];
+    return middle;
+  }
+
+  bool read_backward(int value) const {
+    const auto readers = table_.readers(value);
+    return std::any_of(readers.begin(), readers.end(), [&](int reader) {
+      return reader < table_.ops() && is_forward_[index_of(reader)] == 0;
+    });
+  }
+
+  // Ends of stages: positions in `forward_`, each with the value that is passed on.
+  void cut_forward() {
+    for (const int op : order_)
+      if (is_forward_[index_of(op)] != 0) forward_.push_back(op);
+    std::vector<size_t> place(index_of(table_.ops()), 0);
+    for (size_t i = 0; i < forward_.size(); ++i) place[index_of(forward_[i])] = i;
+    std::vector<std::vector<int>> ends(forward_.size());
+    std::set<std::pair<double, int>> open;
+    double open_bytes = 0;
+    std::vector<std::pair<size_t, int>> cuts;
+    for (size_t i = 0; i + 1 < forward_.size(); ++i) {
+      for (const int v : table_.makes(forward_[i])) {
+        size_t last = i;
+        for (const int reader : table_.readers(v))
+          if (reader < table_.ops() && is_forward_[index_of(reader)] != 0)
+            last = std::max(last, place[index_of(reader)]);
+        if (last == i || table_.bytes(v) == 0) continue;
+        open.emplace(table_.bytes(v), v);
+        open_bytes += table_.bytes(v);
+        ends[last].push_back(v);
+      }
+      for (const int v : ends[i]) {
+        open.erase({table_.bytes(v), v});
+        open_bytes -= table_.bytes(v);
+      }
+      if (open.empty()) continue;
+      const auto [bytes, value] = *open.rbegin();
+      if (open_bytes - bytes > table_.capacity() * kSmall || bytes <= table_.capacity() * kTiny)
+        continue;
+      if (!cuts.empty() && cuts.back().second == value) continue;
+      if (table_.may_rerun(table_.producer(value)) && read_backward(value))
+        cuts.emplace_back(i + 1, value);
+    }
+    make_stages(cuts);
+  }
+
+  // Where there are many, several together.
+  void make_stages(const std::vector<std::pair<size_t, int>>& cuts) {
+    if (cuts.size() + 1 < kFewestStages) return;
+    const size_t stride = (cuts.size() + kMostStages - 1) / kMostStages;
+    size_t from = 0;
+    int input = -1;
+    for (size_t c = stride - 1;; c += stride) {
+      const bool is_last = c >= cuts.size();
+      const size_t to = is_last ? forward_.size() : cuts[c].first;
+      ChainStage stage;
+      stage.input = input;
+      if (input >= 0) stage.input_bytes = table_.bytes(input);
+      for (size_t i = from; i < to; ++i) {
+        stage.forward.push_back(forward_[i]);
+        forward_stage_[index_of(forward_[i])] = chain_.stages.size();
+        if (table_.may_rerun(forward_[i])) stage.forward_cost += table_.cost(forward_[i]);
+      }
+      chain_.stages.push_back(std::move(stage));
+      if (is_last) break;
+      from = to;
+      input = cuts[c].second;
+    }
+  }
+
+  // The stage whose backward part needs a value of the forward part first; none: -1.
+  int needed_at(int value) const {
+    if (table_.bytes(value) <= table_.capacity() * kTiny) return -1;
+    const size_t stage = forward_stage_[index_of(table_.producer(value))];
+    if (stage + 1 < chain_.stages.size() && chain_.stages[stage + 1].input == value)
+      return static_cast<int>(stage) + 1;
+    for (const int reader : table_.readers(value))
+      if (reader < table_.ops() && is_forward_[index_of(reader)] != 0 &&
+          forward_stage_[index_of(reader)] > stage)
+        return -1;
+    return static_cast<int>(stage);
+  }
+
+  void deal_out_backward() {
+    auto stage = chain_.stages.size() - 1;
+    for (const int op : order_) {
+      if (is_forward_[index_of(op)] != 0) continue;
+      for (const int v : table_.reads(op)) {
+        const int producer = table_.producer(v);
+        const int need = is_forward_[index_of(producer)] != 0 ? needed_at(v) : -1;
+        if (need >= 0) stage = std::min(stage, index_of(need));
+      }
+      backward_stage_[index_of(op)] = stage;
+      chain_.stages[stage].backward.push_back(op);
+    }
+    for (int v = 0; v < table_.values(); ++v) {
+      if (is_forward_[index_of(table_.producer(v))] != 0) continue;
+      const size_t from = backward_stage_[index_of(table_.producer(v))];
+      for (size_t k = last_stage(v); k < from; ++k)
+        chain_.stages[k].gradient_bytes += table_.bytes(v);
+    }
+  }
+
+  // The stage in which a value of the backward part is read last: stages count down.
+  size_t last_stage(int value) const {
+    size_t stage = backward_stage_[index_of(table_.producer(value))];
+    for (const int reader : table_.readers(value))
+      stage =
+          std::min(stage, reader < table_.ops() ? backward_stage_[index_of(reader)] : size_t{0});
+    return stage;
+  }
+
+  // Ops that make the dropped values again, from the stage's input and what stays.
+  std::vector<int> reruns_for(size_t k, const std::vector<char>& drops) const {
+    const ChainStage& stage = chain_.stages[k];
+    std::vector<char> runs(stage.forward.size(), 0);
+    std::set<int> needed;
+    for (size_t i = stage.forward.size(); i-- > 0;) {
+      const int op = stage.forward[i];
+      if (!table_.may_rerun(op)) continue;
+      const auto makes = table_.makes(op);
+      if (std::none_of(makes.begin(), makes.end(),
+                       [&](int v) { return drops[index_of(v)] != 0 || needed.contains(v); }))
+        continue;
+      runs[i] = 1;
+      for (const int v : table_.reads(op))
+        if (drops[index_of(v)] != 0 || !read_backward(v)) needed.insert(v);
+    }
+    std::vector<int> reruns;
+    for (size_t i = 0; i < runs.size(); ++i)
+      if (runs[i] != 0) reruns.push_back(stage.forward[i]);
+    return reruns;
+  }
+
+  int64_t cost_of(const std::vector<int>& ops) const {
+    int64_t cost = 0;
+    for (const int op : ops) cost += table_.cost(op);
+    return cost;
+  }
+
+  void add_options(size_t k) {
+    ChainStage& stage = chain_.stages[k];
+    const int output = output_of(k);
+    std::vector<int> left;  // values that may still be dropped
+    for (const int op : stage.forward)
+      for (const int v : table_.makes(op))
+        if (v != output && table_.may_rerun(op) && table_.bytes(v) > 0 && read_backward(v))
+          left.push_back(v);
+    std::vector<char> drops(index_of(table_.values()), 0);
+    stage.options.push_back(option_of(k, {}));
+    while (!left.empty()) {
+      const int64_t cost = stage.options.back().cost;
+      size_t best = 0;
+      double most = -1;
+      for (size_t i = 0; i < left.size(); ++i) {
+        drops[index_of(left[i])] = 1;
+        const int64_t more = cost_of(reruns_for(k, drops)) - cost;
+        drops[index_of(left[i])] = 0;
+        const double promise = table_.bytes(left[i]) / std::max(1.0, static_cast<double>(more));
+        if (promise > most) most = promise, best = i;
+        chain_.units += static_cast<int64_t>(stage.forward.size());
+      }
+      drops[index_of(left[best])] = 1;
+      left.erase(left.begin() + static_cast<std::ptrdiff_t>(best));
+      stage.options.push_back(option_of(k, reruns_for(k, drops)));
+    }
+    stage.pass_peak = stage.options.back().forward_peak;
+    thin_out(stage.options);
+  }
+
+  // Only some of very many, the first and the last among them.
+  static void thin_out(std::vector<ChainOption>& options) {
+    if (options.size() <= kMostOptions) return;
+    std::vector<ChainOption> some;
+    for (size_t i = 0; i < kMostOptions; ++i)
+      some.push_back(std::move(options[i * (options.size() - 1) / (kMostOptions - 1)]));
+    options = std::move(some);
+  }
+
+  // What follows from the runs of the forward part, the reruns and the backward part, one after
+  // another. The stage's input is not counted; gradients of later stages are from the reruns on.
+  ChainOption option_of(size_t k, std::vector<int> reruns) {
+    const ChainStage& stage = chain_.stages[k];
+    std::vector<int> runs = stage.forward;
+    runs.insert(runs.end(), reruns.begin(), reruns.end());
+    runs.insert(runs.end(), stage.backward.begin(), stage.backward.end());
+    const size_t border = stage.forward.size(), end = runs.size();
+    Presence presence(table_, end);
+    for (size_t i = 0; i < end; ++i) {
+      presence.add_workspace(i, table_.workspace(runs[i]));
+      for (const int v : table_.reads(runs[i])) {
+        const bool is_gradient = is_forward_[index_of(table_.producer(v))] == 0;
+        if (!presence.has(v) && is_gradient) presence.begin(v, border);
+        if (presence.has(v)) presence.use(v, i);
+      }
+      for (const int v : table_.makes(runs[i])) presence.begin(v, i);
+    }
+    ChainOption option;
+    const int output = output_of(k);
+    for (Presence::Stay& stay : presence.stays()) {
+      const bool is_gradient = is_forward_[index_of(table_.producer(stay.value))] == 0;
+      if (is_gradient && last_stage(stay.value) < k) stay.to = end - 1;
+      if (stay.value == output && stay.from < border) stay.to = std::max(stay.to, border - 1);
+      if (stay.value != output && stay.from < border && stay.to >= border)
+        option.kept_bytes += table_.bytes(stay.value);
+    }
+    presence.sum();
+    option.forward_peak = presence.peak(0, border);
+    option.backward_peak = presence.peak(border, end) + bytes_passing(k, presence);
+    option.cost = cost_of(reruns);
+    option.reruns = std::move(reruns);
+    chain_.units += static_cast<int64_t>(end);
+    return option;
+  }
+
+  int output_of(size_t k) const {
+    return k + 1 < chain_.stages.size() ? chain_.stages[k + 1].input : -1;
+  }
+
+  // Of gradients that the stage's backward part does not touch.
+  double bytes_passing(size_t k, const Presence& presence) const {
+    double bytes = 0;
+    for (int v = 0; v < table_.values(); ++v)
+      if (is_forward_[index_of(table_.producer(v))] == 0 && !presence.has(v) &&
+          backward_stage_[index_of(table_.producer(v))] > k && last_stage(v) < k)
+        bytes += table_.bytes(v);
+    return bytes;
+  }
+
+  const ActionTable& table_;
+  std::span<const int> order_;
+  std::vector<size_t> position_;        // of an op in the order
+  std::vector<char> is_forward_;        // by op
+  std::vector<int> forward_;            // ops, in order
+  std::vector<size_t> forward_stage_;   // of ops of the forward part: a stage
+  std::vector<size_t> backward_stage_;  // of ops of the backward part, likewise
+  Chain chain_;
+};
+
+}  // namespace
+
+Chain find_chain(const ActionTable& table, std::span<const int> order) {
+  return Finder(table, order).find();
+}
+
+}  // namespace lowtide::remat

@@ -1,0 +1,52 @@
+// The chain in a training step, found by a heuristic of our own: stages of ops that pass on one
+// value each, and for each stage the part of the step that goes back through it.
+//
+// An op in the middle (the loss) is found as the one with the most bytes of what it depends on that
+// are read by what depends on it. What it depends on is the *forward* part. Where just one value of
+// that part is still to be read by it (besides what is too small to matter), a stage ends: the
+// value is all that the next stages know of those before. All other ops, in their order, are the
+// *backward* part; it comes back to a stage when it first reads something of it.
+//
+// A stage has several *options*: which of the values that its backward part reads stay, and which
+// are made again from those and from the stage's input. They are found by greed, one value after
+// another, that which saves the most bytes for the time of its rerun: first everything stays, last
+// nothing that can be made again. Bytes and peaks of an option follow from its runs, as everywhere;
+// what is reused in place is not counted on.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "remat/search/action_table.h"
+
+namespace lowtide::remat {
+
+// One way to go back through a stage.
+struct ChainOption {
+  int64_t cost = 0;          // of the reruns
+  double kept_bytes = 0;     // between both parts, without the stage's input and output
+  double forward_peak = 0;   // while the forward part runs; without the stage's input
+  double backward_peak = 0;  // while reruns and backward part run; without the stage's input
+  std::vector<int> reruns;   // ops, in their order
+};
+
+struct ChainStage {
+  int input = -1;  // the value it begins with; -1: none
+  double input_bytes = 0;
+  int64_t forward_cost = 0;   // of one more run of the forward part
+  double pass_peak = 0;       // while it runs and nothing but its output stays
+  double gradient_bytes = 0;  // of later backward parts, needed at its own or before it
+  std::vector<int> forward, backward;
+  std::vector<ChainOption> options;  // at least one; the dearer, the less they keep
+};
+
+struct Chain {
+  std::vector<ChainStage> stages;  // empty: the step has no chain
+  int64_t units = 0;               // the work of finding out
+};
+
+// `order`: each op once, correct.
+Chain find_chain(const ActionTable& table, std::span<const int> order);
+
+}  // namespace lowtide::remat

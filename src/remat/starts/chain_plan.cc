@@ -1,0 +1,212 @@
+#include "remat/starts/chain_plan.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "remat/search/sequence_state.h"
+
+namespace lowtide::remat {
+namespace {
+
+constexpr int64_t kNever = std::numeric_limits<int64_t>::max() / 4;
+constexpr int kPlansTried = 6;                                   // plans made for one start
+constexpr int64_t kMostUnits = 16'000'000, kUnitsPerOp = 5'000;  // of a start
+constexpr int kFewestGrains = 50, kMostGrains = 1'000;
+constexpr int64_t kOptions = 8;  // of a stage, about
+
+class ChainProgram {
+ public:
+  ChainProgram(const Chain& chain, double bytes, int grains)
+      : stages_(chain.stages), grains_(grains), scale_(grains / bytes) {
+    best_.resize(stages_.size() * stages_.size() * (static_cast<size_t>(grains) + 1));
+  }
+
+  ChainPlan solve() {
+    const size_t n = stages_.size();
+    for (size_t length = 0; length < n; ++length)
+      for (size_t a = 0; a + length < n; ++a) fill(a, a + length);
+    ChainPlan plan;
+    plan.units = units_;
+    const Best& all = best(0, n - 1, grains_);
+    if (all.cost >= kNever) return plan;
+    plan.extra_cost = all.cost;
+    for (const ChainStage& stage : stages_) plan.extra_cost -= stage.forward_cost;
+    write(0, n - 1, grains_, plan.steps);
+    return plan;
+  }
+
+ private:
+  struct Best {
+    int64_t cost = kNever;
+    int choice = -1;  // an option, or those of stage a and j - a - 1
+  };
+
+  Best& best(size_t a, size_t b, int left) {
+    return best_[(a * stages_.size() + b) * (static_cast<size_t>(grains_) + 1) +
+                 static_cast<size_t>(left)];
+  }
+  int grains(double bytes) const {
+    return static_cast<int>(std::min(std::ceil(bytes * scale_ - 1e-9), 5e8));
+  }
+  int input(size_t stage) const { return grains(stages_[stage].input_bytes); }
+
+  void fill(size_t a, size_t b) {
+    const ChainStage& stage = stages_[a];
+    const int gradient = grains(stages_[b].gradient_bytes);
+    for (size_t o = 0; o < stage.options.size(); ++o) {
+      const ChainOption& option = stage.options[o];
+      const int need =
+          std::max(grains(option.forward_peak) + gradient, grains(option.backward_peak));
+      const int kept = a == b ? 0 : grains(option.kept_bytes) + input(a + 1);
+      for (int left = std::max(need, kept); left <= grains_; ++left) {
+        const int64_t rest = a == b ? 0 : best(a + 1, b, left - kept).cost;
+        take(best(a, b, left), stage.forward_cost + option.cost + rest, static_cast<int>(o));
+      }
+    }
+    // Stages a..j-1 pass on their values and nothing else.
+    int pass = 0;
+    int64_t cost = 0;
+    for (size_t j = a + 1; j <= b; ++j) {
+      const int before = j - 1 == a ? 0 : input(j - 1);
+      pass = std::max(pass, before + grains(stages_[j - 1].pass_peak) + gradient);
+      cost += stages_[j - 1].forward_cost;
+      for (int left = std::max(pass, input(j)); left <= grains_; ++left)
+        take(best(a, b, left), cost + best(j, b, left - input(j)).cost + best(a, j - 1, left).cost,
+             static_cast<int>(stage.options.size() + j - a - 1));
+    }
+    units_ += static_cast<int64_t>(stage.options.size() + b - a) * grains_ / 2;
+  }
+
+  static void take(Best& best, int64_t cost, int choice) {
+    if (cost < best.cost) best = {cost, choice};
+  }
+
+  // NOLINTNEXTLINE(misc-no-recursion): at most one level for each stage
+  void write(size_t a, size_t b, int left, std::vector<ChainStep>& steps) {
+    const auto choice = static_cast<size_t>(best(a, b, left).choice);
+    const auto& options = stages_[a].options;
+    if (choice >= options.size()) {
+      const size_t j = choice - options.size() + a + 1;
+      for (size_t k = a; k < j; ++k) steps.push_back({k, true, 0});
+      write(j, b, left - input(j), steps);
+      write(a, j - 1, left, steps);
+      return;
+    }
+    steps.push_back({a, true, 0});
+    if (a < b) write(a + 1, b, left - grains(options[choice].kept_bytes) - input(a + 1), steps);
+    steps.push_back({a, false, choice});
+  }
+
+  const std::vector<ChainStage>& stages_;
+  int grains_;
+  double scale_;
+  std::vector<Best> best_;
+  int64_t units_ = 0;
+};
+
+// The runs of a plan: ops that may not rerun only the first time; then those that turn out to be
+// good for nothing go.
+std::vector<int> runs_of(const ActionTable& table, const Chain& chain, const ChainPlan& plan) {
+  std::vector<int> runs;
+  std::vector<char> ran(chain.stages.size(), 0);
+  for (const ChainStep& step : plan.steps) {
+    const ChainStage& stage = chain.stages[step.stage];
+    if (step.forward) {
+      for (const int op : stage.forward)
+        if (ran[step.stage] == 0 || table.may_rerun(op)) runs.push_back(op);
+      ran[step.stage] = 1;
+    } else {
+      const std::vector<int>& reruns = stage.options[step.option].reruns;
+      runs.insert(runs.end(), reruns.begin(), reruns.end());
+      runs.insert(runs.end(), stage.backward.begin(), stage.backward.end());
+    }
+  }
+  return runs;
+}
+
+// Is each input born before, and does control allow the runs?
+bool is_correct(const ActionTable& table, const std::vector<int>& runs) {
+  std::vector<char> ran(static_cast<size_t>(table.ops()), 0);
+  for (const int op : runs) {
+    for (const int v : table.reads(op))
+      if (ran[static_cast<size_t>(table.producer(v))] == 0) return false;
+    for (const int after : table.after(op))
+      if (ran[static_cast<size_t>(after)] != 0) return false;
+    ran[static_cast<size_t>(op)] = 1;
+  }
+  std::fill(ran.begin(), ran.end(), 0);
+  for (size_t i = runs.size(); i-- > 0;) {
+    for (const int before : table.before(runs[i]))
+      if (ran[static_cast<size_t>(before)] != 0) return false;
+    ran[static_cast<size_t>(runs[i])] = 1;
+  }
+  return true;
+}
+
+void remove_useless(SequenceState& state) {
+  const Timeline& timeline = state.timeline();
+  for (int node = timeline.previous(state.end_node()); node != state.begin_node();) {
+    const int previous = timeline.previous(node);
+    if (!state.is_useful(node) && state.can_remove(node)) state.remove(node);
+    node = previous;
+  }
+  state.forget_log();
+}
+
+int64_t most_units(const ActionTable& table) {
+  return std::min<int64_t>(kMostUnits, kUnitsPerOp * table.ops());
+}
+
+int grains_for(const ActionTable& table, const Chain& chain) {
+  const auto n = static_cast<int64_t>(chain.stages.size());
+  const int64_t units_of_grain = n * n / 4 * (kOptions + n / 3) + 1;
+  const int64_t units = most_units(table) / 4;
+  return static_cast<int>(std::clamp<int64_t>(units / units_of_grain, kFewestGrains, kMostGrains));
+}
+
+}  // namespace
+
+ChainPlan plan_chain(const Chain& chain, double bytes, int grains) {
+  if (chain.stages.empty() || !(bytes > 0) || !std::isfinite(bytes)) return {};
+  return ChainProgram(chain, bytes, grains).solve();
+}
+
+ChainStart chain_start(const ActionTable& table, std::span<const int> order) {
+  ChainStart start;
+  if (!(table.capacity() > 0) || !std::isfinite(table.capacity())) return start;
+  const Chain chain = find_chain(table, order);
+  start.units = chain.units;
+  if (chain.stages.empty()) return start;
+  const int grains = grains_for(table, chain);
+  const double capacity = table.capacity();
+  double bytes = capacity, fits = 0, too_many = 2 * capacity, best_overflow = 0;
+  int64_t best_cost = kNever;
+  for (int i = 0; i < kPlansTried && start.units < most_units(table); ++i) {
+    if (too_many - fits < capacity / grains) break;
+    const ChainPlan plan = plan_chain(chain, bytes, grains);
+    start.units += plan.units;
+    if (plan.steps.empty()) {
+      bytes = ((fits = bytes) + too_many) / 2;
+      continue;
+    }
+    const std::vector<int> runs = runs_of(table, chain, plan);
+    if (!is_correct(table, runs)) return start;
+    SequenceState state(table, runs);
+    remove_useless(state);
+    start.units += state.work();
+    const double overflow = state.overflow();
+    if (start.sequence.empty() || overflow < best_overflow ||
+        (overflow == best_overflow && state.extra_cost() < best_cost)) {
+      start.sequence = state.sequence();
+      best_overflow = overflow;
+      best_cost = state.extra_cost();
+    }
+    (overflow > 0 ? too_many : fits) = bytes;
+    bytes += capacity - state.timeline().peak();
+    if (bytes <= fits || bytes >= too_many) bytes = (fits + too_many) / 2;
+  }
+  return start;
+}
+
+}  // namespace lowtide::remat

@@ -1,0 +1,261 @@
+// The chain of a step and the dynamic program over it: against a search through all plans of the
+// same kind, against the known number of steps that revolve takes, and its runs against the
+// simulator and against exhaustive search.
+#include "remat/starts/chain_plan.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+
+#include "base/file.h"
+#include "base/rng.h"
+#include "base/testing/test_data.h"
+#include "plan/remat_text.h"
+#include "plan/sequence_simulator.h"
+#include "plan/testing/schedule_test_problems.h"
+#include "remat/search/by_states.h"
+#include "remat/search/testing/incoming.h"
+
+namespace lowtide::remat {
+namespace {
+
+using plan::ScheduleProblem;
+
+constexpr int64_t kNever = std::numeric_limits<int64_t>::max() / 4;
+
+// Layers of forward ops, each made of two; the inner value of a layer is read by its backward op,
+// and so is the layer's input.
+ScheduleProblem layers(int count, Rng& rng) {
+  ScheduleProblem problem;
+  const auto op = [&](bool may_rerun) {
+    plan::SchedOp made;
+    made.seconds = static_cast<double>(rng.between(1, 5));
+    made.may_rerun = may_rerun;
+    return problem.ops.push_back(std::move(made));
+  };
+  const auto value = [&](plan::SchedOpId producer) {
+    plan::SchedValue made;
+    made.bytes = rng.between(1, 10) * 100;
+    made.producer = producer;
+    return problem.values.push_back(std::move(made));
+  };
+  const auto read = [&](plan::SchedValueId v, plan::SchedOpId reader) {
+    problem.values[v].readers.push_back(reader);
+  };
+  std::vector<plan::SchedValueId> inner, passed{value(op(true))};
+  for (int i = 0; i < count; ++i) {
+    const auto first = op(true);
+    read(passed.back(), first);
+    inner.push_back(value(first));
+    const auto second = op(true);
+    read(inner.back(), second);
+    passed.push_back(value(second));
+  }
+  auto gradient_op = op(false);
+  read(passed.back(), gradient_op);
+  auto gradient = value(gradient_op);
+  for (int i = count - 1; i >= 0; --i) {
+    const auto backward = op(false);
+    read(gradient, backward);
+    read(inner[static_cast<size_t>(i)], backward);
+    read(passed[static_cast<size_t>(i)], backward);
+    gradient = value(backward);
+  }
+  return problem;
+}
+
+std::optional<plan::SequenceProfile> profile_of(const ScheduleProblem& problem,
+                                                const std::vector<int>& runs) {
+  std::vector<plan::SchedAction> actions;
+  for (const int op : runs)
+    actions.push_back(plan::SchedAction::run(plan::SchedOpId(static_cast<size_t>(op))));
+  const auto profile = plan::simulate_sequence(problem, actions);
+  if (!profile) return std::nullopt;
+  return *profile;
+}
+
+// Sizes are whole numbers, so that units can be bytes.
+Chain random_chain(Rng& rng) {
+  Chain chain;
+  const auto draw = [&](int64_t low, int64_t high) { return rng.between(low, high); };
+  const auto bytes = [&](int64_t high) { return static_cast<double>(draw(0, high)); };
+  for (int64_t left = draw(2, 6), k = 0; k < left; ++k) {
+    ChainStage stage;
+    if (k > 0) stage.input_bytes = bytes(5) + 1;
+    stage.forward_cost = draw(1, 9);
+    stage.pass_peak = bytes(6);
+    stage.gradient_bytes = k + 1 < left ? bytes(2) : 0;
+    for (int64_t options = draw(1, 3), o = 0; o < options; ++o)
+      stage.options.push_back({o * draw(1, 4), bytes(9), bytes(9), bytes(9), {}});
+    chain.stages.push_back(std::move(stage));
+  }
+  return chain;
+}
+
+// The least cost of stages a..b, by trying everything.
+int64_t least(const Chain& chain, size_t a, size_t b, double left) {
+  if (left < 0) return kNever;
+  const ChainStage& stage = chain.stages[a];
+  const double gradient = chain.stages[b].gradient_bytes;
+  int64_t best = kNever;
+  for (const ChainOption& option : stage.options) {
+    if (option.forward_peak + gradient > left || option.backward_peak > left) continue;
+    const int64_t rest =
+        a == b ? 0
+               : least(chain, a + 1, b, left - option.kept_bytes - chain.stages[a + 1].input_bytes);
+    best = std::min(best, stage.forward_cost + option.cost + rest);
+  }
+  int64_t cost = 0;
+  for (size_t j = a + 1; j <= b; ++j) {
+    const ChainStage& passed = chain.stages[j - 1];
+    const double before = j - 1 == a ? 0 : passed.input_bytes;
+    if (before + passed.pass_peak + gradient > left) break;
+    cost += passed.forward_cost;
+    best = std::min(best, cost + least(chain, j, b, left - chain.stages[j].input_bytes) +
+                              least(chain, a, j - 1, left));
+  }
+  return best;
+}
+
+TEST(ChainPlan, IsTheBestOfAllPlans) {
+  Rng rng(5);
+  int possible = 0;
+  for (int round = 0; round < 2'000; ++round) {
+    const Chain chain = random_chain(rng);
+    const auto bytes = static_cast<int>(rng.between(1, 40));
+    int64_t once = 0;
+    for (const ChainStage& stage : chain.stages) once += stage.forward_cost;
+    const int64_t best = least(chain, 0, chain.stages.size() - 1, bytes);
+    const ChainPlan plan = plan_chain(chain, bytes, bytes);
+    ASSERT_EQ(plan.steps.empty(), best >= kNever) << round;
+    if (plan.steps.empty()) continue;
+    ASSERT_EQ(plan.extra_cost + once, best) << round;
+    int64_t cost = 0;
+    for (const ChainStep& step : plan.steps) {
+      const ChainStage& stage = chain.stages[step.stage];
+      cost += step.forward ? stage.forward_cost : stage.options[step.option].cost;
+    }
+    ASSERT_EQ(cost, best) << round;
+    ++possible;
+  }
+  EXPECT_GT(possible, 500);
+}
+
+int64_t choose(int64_t n, int64_t k) {
+  int64_t result = 1;
+  for (int64_t i = 1; i <= k; ++i) result = result * (n - k + i) / i;
+  return result;
+}
+
+// Griewank and Walther: of a chain of equal steps of which s values are kept at once, r * steps -
+// C(s + r, r - 1) are run again, r the least with C(s + r, s) >= steps.
+TEST(ChainPlan, TakesAsManyStepsAsRevolve) {
+  for (int64_t steps = 1; steps <= 25; ++steps) {
+    for (int64_t kept = 1; kept <= 5; ++kept) {
+      Chain chain;
+      for (int64_t i = 0; i < steps; ++i) {
+        ChainStage stage;
+        stage.input_bytes = i > 0 ? 1 : 0;
+        stage.forward_cost = 1;
+        stage.options.push_back({0, 1000, 0, 0, {}});
+        chain.stages.push_back(std::move(stage));
+      }
+      int64_t r = 0;
+      while (choose(kept + r, kept) < steps) ++r;
+      const int64_t expected = r * steps - (r > 0 ? choose(kept + r, r - 1) : 0);
+      const auto bytes = static_cast<int>(kept);
+      const ChainPlan plan = plan_chain(chain, bytes, bytes);
+      EXPECT_EQ(plan.extra_cost, expected) << steps << " steps, " << kept << " values";
+    }
+  }
+}
+
+TEST(Chain, EachOpStandsInOnePlace) {
+  Rng rng(6);
+  for (int count = 3; count < 60; count += 7) {
+    ScheduleProblem problem = layers(count, rng);
+    problem.budget_bytes = 20'000;
+    const std::vector<int> order = incoming(problem);
+    const Chain chain = find_chain(ActionTable(problem), order);
+    ASSERT_GE(chain.stages.size(), 3U) << count;
+    ASSERT_LE(chain.stages.size(), 41U) << count;
+    std::vector<int> forward, backward;
+    for (const ChainStage& stage : chain.stages) {
+      forward.insert(forward.end(), stage.forward.begin(), stage.forward.end());
+      for (size_t i = stage.backward.size(); i-- > 0;) backward.push_back(stage.backward[i]);
+      ASSERT_FALSE(stage.options.empty());
+      EXPECT_EQ(stage.options.front().cost, 0);
+      EXPECT_TRUE(stage.options.front().reruns.empty());
+      for (size_t o = 1; o < stage.options.size(); ++o) {
+        EXPECT_GE(stage.options[o].cost, stage.options[o - 1].cost);
+        EXPECT_LE(stage.options[o].kept_bytes, stage.options[o - 1].kept_bytes);
+        EXPECT_TRUE(std::ranges::includes(stage.forward, stage.options[o].reruns));
+      }
+    }
+    forward.insert(forward.end(), backward.rbegin(), backward.rend());
+    EXPECT_EQ(forward, order) << count;
+  }
+}
+
+TEST(ChainStart, IsCorrectAndNotBelowTheOptimum) {
+  Rng rng(7);
+  int equal = 0, fitting = 0;
+  for (int round = 0; round < 60; ++round) {
+    ScheduleProblem problem = layers(3, rng);
+    const std::vector<int> order = incoming(problem);
+    const auto once = profile_of(problem, order);
+    ASSERT_TRUE(once.has_value());
+    problem.budget_bytes = once->peak_bytes * rng.between(60, 95) / 100;
+    const ChainStart start = chain_start(ActionTable(problem), order);
+    if (start.sequence.empty()) continue;
+    const auto profile = profile_of(problem, start.sequence);
+    ASSERT_TRUE(profile.has_value()) << round;
+    if (profile->peak_bytes > *problem.budget_bytes) continue;
+    ++fitting;
+    const ByStatesResult best = solve_by_states(ActionTable(problem), 20'000'000);
+    ASSERT_TRUE(best.complete && best.best) << round;
+    const double least = profile_of(problem, *best.best)->seconds;
+    EXPECT_GE(profile->seconds, least * (1 - 1e-9)) << round;
+    equal += profile->seconds <= least * (1 + 1e-9);
+  }
+  EXPECT_GT(fitting, 20);
+  EXPECT_GT(equal * 3, fitting);
+}
+
+TEST(ChainStart, AnyProblemGivesCorrectRunsOrNone) {
+  Rng rng(8);
+  plan::RandomSchedule shape;
+  shape.min_ops = 5;
+  shape.max_ops = 60;
+  shape.in_place_rate = 0.3;
+  shape.control_rate = 0.01;
+  shape.output_rate = 0.1;
+  for (int round = 0; round < 300; ++round) {
+    ScheduleProblem problem = plan::random_schedule_problem(shape, rng);
+    problem.budget_bytes = problem.resident_bytes + rng.between(0, 8 * shape.max_bytes);
+    const ChainStart start = chain_start(ActionTable(problem), incoming(problem));
+    if (start.sequence.empty()) continue;
+    EXPECT_TRUE(profile_of(problem, start.sequence)) << round;
+  }
+}
+
+TEST(ChainStart, FitsACapturedStep) {
+  const auto path = captured_steps() / "remat" / "resnet50_8.remat";
+  auto problem = plan::parse_remat_file(*read_file(path.string()), path.string());
+  ASSERT_TRUE(problem.has_value());
+  for (const auto& [mib, factor] : {std::pair<int64_t, double>{700, 1.065}, {500, 1.18}}) {
+    problem->budget_bytes = mib << 20;
+    const std::vector<int> order = incoming(*problem);
+    const ChainStart start = chain_start(ActionTable(*problem), order);
+    const auto once = profile_of(*problem, order), profile = profile_of(*problem, start.sequence);
+    ASSERT_TRUE(profile.has_value());
+    EXPECT_LE(profile->peak_bytes, *problem->budget_bytes);
+    EXPECT_LT(profile->seconds, factor * once->seconds) << mib;
+    EXPECT_LT(start.units, 200'000'000);
+  }
+}
+
+}  // namespace
+}  // namespace lowtide::remat

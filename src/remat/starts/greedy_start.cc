@@ -1,0 +1,123 @@
+#include "remat/starts/greedy_start.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "remat/search/rerun.h"
+
+namespace lowtide::remat {
+namespace {
+
+constexpr int kNoNode = SequenceState::kNoNode;
+constexpr size_t kMeasured = 100;  // of those that promise most
+constexpr int64_t kGreedyUnitsPerOp = 40'000, kMostGreedyUnits = 20'000'000;
+
+// A value that is present but idle at some moment, and its next use.
+struct FreeSpan {
+  int value = 0, use = 0;
+  double promise = 0;  // bytes by picosecond
+};
+
+class Greedy {
+ public:
+  Greedy(const ActionTable& table, std::span<const int> order)
+      : table_(table),
+        state_(table, order),
+        most_units_(std::min(kMostGreedyUnits, kGreedyUnitsPerOp * std::max(1, table.ops()))) {}
+
+  GreedyStart run() {
+    while (state_.overflow() > 0 && units() < most_units_ && step()) {
+    }
+    return {state_.sequence(), units()};
+  }
+
+ private:
+  int64_t units() const { return state_.work() + looked_at_; }
+
+  // Drops the best value where memory overflows most. False: none helps.
+  bool step() {
+    double best = 0;
+    FreeSpan chosen;
+    bool chosen_deep = false;
+    for (const FreeSpan& span : spans_at(fullest_node())) {
+      for (const bool deep : {true, false}) {
+        const double relief = relief_of(span, deep);
+        if (relief <= best) continue;
+        best = relief;
+        chosen = span;
+        chosen_deep = deep;
+      }
+    }
+    if (best <= 0) return false;
+    drop(chosen, chosen_deep);
+    state_.forget_log();
+    return true;
+  }
+
+  int fullest_node() {
+    const Timeline& timeline = state_.timeline();
+    int fullest = state_.begin_node();
+    for (int node = fullest; node != kNoNode; node = timeline.next(node)) {
+      if (timeline.bytes(node) > timeline.bytes(fullest)) fullest = node;
+      ++looked_at_;
+    }
+    return fullest;
+  }
+
+  std::vector<FreeSpan> spans_at(int node) {
+    std::vector<FreeSpan> spans;
+    for (int v = 0; v < table_.values(); ++v) {
+      const int producer = table_.producer(v);
+      if (!table_.may_rerun(producer) || table_.bytes(v) <= 0) continue;
+      const auto uses = state_.uses(v);
+      const size_t next = state_.use_from(v, node);
+      if (next == 0 || next == uses.size() || uses[next].birth || uses[next].node == node) continue;
+      const double cost = std::max(1.0, static_cast<double>(table_.cost(producer)));
+      spans.push_back({v, uses[next].node, table_.bytes(v) / cost});
+    }
+    looked_at_ += table_.values();
+    std::stable_sort(spans.begin(), spans.end(),
+                     [](const FreeSpan& a, const FreeSpan& b) { return a.promise > b.promise; });
+    if (spans.size() > kMeasured) spans.resize(kMeasured);
+    return spans;
+  }
+
+  // Overflow that goes, by picosecond of reruns. The state is as before.
+  double relief_of(const FreeSpan& span, bool deep) {
+    const double overflow = state_.overflow();
+    const int64_t cost = state_.extra_cost();
+    const size_t mark = state_.mark();
+    double relief = 0;
+    if (drop(span, deep))
+      relief = (overflow - state_.overflow()) /
+               std::max(1.0, static_cast<double>(state_.extra_cost() - cost));
+    state_.undo_to(mark);
+    return relief;
+  }
+
+  // Inputs that are not there run again, too, or live longer: deep, or not. The run that made the
+  // value goes where it is good for nothing else.
+  bool drop(const FreeSpan& span, bool deep) {
+    const auto last = state_.uses(span.value)[state_.use_from(span.value, span.use) - 1];
+    const auto yes = [](int) { return true; };
+    if (!rerun_before(state_, table_.producer(span.value), span.use, deep ? kDeepestReruns : 0, yes,
+                      yes))
+      return false;
+    if (last.birth && !state_.is_useful(last.node) && state_.can_remove(last.node))
+      state_.remove(last.node);
+    return true;
+  }
+
+  const ActionTable& table_;
+  SequenceState state_;
+  const int64_t most_units_;
+  int64_t looked_at_ = 0;
+};
+
+}  // namespace
+
+GreedyStart greedy_start(const ActionTable& table, std::span<const int> order) {
+  return Greedy(table, order).run();
+}
+
+}  // namespace lowtide::remat

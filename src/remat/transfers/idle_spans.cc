@@ -1,0 +1,152 @@
+#include "remat/transfers/idle_spans.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "plan/sequence_simulator.h"
+
+namespace lowtide::remat {
+namespace {
+
+using plan::SchedOpId;
+using plan::SchedResidentId;
+using plan::SchedValueId;
+
+class IdleSpanFinder {
+ public:
+  IdleSpanFinder(const plan::ScheduleProblem& problem, const IdleSpanOptions& options,
+                 IdleSpanView& view)
+      : problem_(problem), options_(options), view_(view) {
+    for (SchedOpId op : view.runs) view.seconds.push_back(problem.ops[op].seconds);
+  }
+
+  void find() {
+    if (options_.values) add_values();
+    if (options_.residents) add_residents();
+  }
+
+ private:
+  struct Use {
+    int run;
+    bool birth, write;
+  };
+
+  void add_values() {
+    const auto uses = uses_of_values();
+    for (SchedValueId v : problem_.values.ids()) {
+      Movable movable{v, {}, problem_.values[v].bytes, 0, 0, 0, {}};
+      const int end = static_cast<int>(view_.runs.size());
+      int version = 0;
+      for (size_t i = 0; i + 1 < uses[v].size(); ++i) {
+        version += uses[v][i].write;
+        if (uses[v][i + 1].birth) continue;
+        size_t last = i + 1;
+        while (last + 1 < uses[v].size() && !uses[v][last + 1].birth) ++last;
+        const bool stays = problem_.values[v].is_output && last + 1 == uses[v].size();
+        add_span(movable,
+                 {0, uses[v][i].run, uses[v][i + 1].run, version, stays ? end : uses[v][last].run});
+      }
+      keep(std::move(movable));
+    }
+  }
+
+  // In order of time; a run that makes a value begins a new instance of it.
+  IdVector<SchedValueId, std::vector<Use>> uses_of_values() const {
+    IdVector<SchedOpId, std::vector<std::pair<SchedValueId, Use>>> touched(problem_.ops.size());
+    for (SchedValueId v : problem_.values.ids()) {
+      const plan::SchedValue& value = problem_.values[v];
+      touched[value.producer].push_back({v, {0, true, false}});
+      for (SchedOpId reader : value.readers)
+        touched[reader].push_back(
+            {v,
+             {0, false, std::binary_search(value.writers.begin(), value.writers.end(), reader)}});
+    }
+    IdVector<SchedValueId, std::vector<Use>> uses(problem_.values.size());
+    for (size_t run = 0; run < view_.runs.size(); ++run)
+      for (auto [value, use] : touched[view_.runs[run]]) {
+        use.run = static_cast<int>(run);
+        uses[value].push_back(use);
+      }
+    return uses;
+  }
+
+  void add_residents() {
+    IdVector<SchedOpId, std::vector<int>> when(problem_.ops.size());
+    for (size_t run = 0; run < view_.runs.size(); ++run)
+      when[view_.runs[run]].push_back(static_cast<int>(run));
+    for (SchedResidentId r : problem_.residents.ids()) {
+      const plan::SchedResident& resident = problem_.residents[r];
+      std::vector<Use> uses;
+      for (SchedOpId reader : resident.readers)
+        for (int run : when[reader])
+          uses.push_back(
+              {run, false,
+               std::binary_search(resident.writers.begin(), resident.writers.end(), reader)});
+      if (uses.empty()) continue;
+      std::sort(uses.begin(), uses.end(), [](const Use& a, const Use& b) { return a.run < b.run; });
+      Movable movable{{}, r, resident.bytes, 0, 0, 0, {}};
+      int version = 0, before = -1;
+      for (const Use& use : uses) {
+        add_span(movable, {0, before, use.run, version, static_cast<int>(view_.runs.size())});
+        version += use.write;
+        before = use.run;
+      }
+      // The last one always exists, even when no run is left for it.
+      movable.spans.push_back(static_cast<int>(view_.spans.size()));
+      view_.spans.push_back({static_cast<int>(view_.movables.size()), before,
+                             static_cast<int>(view_.runs.size()), version,
+                             static_cast<int>(view_.runs.size())});
+      keep(std::move(movable));
+    }
+  }
+
+  void add_span(Movable& movable, IdleSpan span) {
+    // The first idle span of a resident always exists, even when no run is before its first use.
+    if (span.after - span.before < 2 && span.before >= 0) return;
+    span.movable = static_cast<int>(view_.movables.size());
+    movable.spans.push_back(static_cast<int>(view_.spans.size()));
+    view_.spans.push_back(span);
+  }
+
+  void keep(Movable&& movable) {
+    if (movable.spans.empty()) return;
+    if (movable.bytes == 0) {
+      view_.spans.resize(view_.spans.size() - movable.spans.size());
+      return;
+    }
+    set_tier(view_, movable, 0);
+    view_.movables.push_back(std::move(movable));
+  }
+
+  const plan::ScheduleProblem& problem_;
+  const IdleSpanOptions& options_;
+  IdleSpanView& view_;
+};
+
+}  // namespace
+
+Result<IdleSpanView> find_idle_spans(const plan::ScheduleProblem& problem,
+                                     std::span<const plan::SchedAction> runs,
+                                     const IdleSpanOptions& options) {
+  LT_CHECK(problem.link.has_value(), "spans of a problem without a link");
+  IdleSpanView view;
+  LT_ASSIGN(plan::SequenceProfile profile, plan::simulate_sequence(problem, runs));
+  view.links = plan::links_of(problem);
+  view.base_bytes = std::move(profile.action_bytes);
+  for (const plan::SchedAction& action : runs) {
+    LT_CHECK(action.kind == plan::SchedAction::Kind::kRun, "spans of a schedule with transfers");
+    view.runs.push_back(action.op);
+  }
+  IdleSpanFinder(problem, options, view).find();
+  return view;
+}
+
+void set_tier(IdleSpanView& view, Movable& movable, uint8_t tier) {
+  const plan::Link& link = view.links[tier];
+  const auto bytes = static_cast<double>(movable.bytes);
+  movable.tier = tier;
+  movable.out_seconds = link.latency_seconds + bytes / link.bytes_per_second_out;
+  movable.in_seconds = link.latency_seconds + bytes / link.bytes_per_second_in;
+}
+
+}  // namespace lowtide::remat

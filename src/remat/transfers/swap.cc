@@ -1,0 +1,507 @@
+#include "remat/transfers/swap.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <utility>
+
+#include "base/check.h"
+#include "base/rng.h"
+#include "base/work.h"
+#include "plan/sequence_simulator.h"
+#include "remat/transfers/swap_timing.h"
+#include "remat/transfers/tiers.h"
+
+namespace lowtide::remat {
+namespace {
+
+using plan::SchedAction;
+
+constexpr int64_t kSimulated = 40;  // units for each action that the simulator looks at
+constexpr double kSame = 1e-12;     // sums of seconds in another order differ by less
+
+// Better: overflows less; if both fit, takes less time; or as much, and moves less.
+bool better(const Timed& a, const Timed& b) {
+  if (a.overflow_bytes != b.overflow_bytes) return a.overflow_bytes < b.overflow_bytes;
+  if (a.seconds > b.seconds * (1 + kSame)) return false;
+  return a.seconds < b.seconds * (1 - kSame) || a.moved_bytes < b.moved_bytes;
+}
+
+class SwapSearch {
+ public:
+  // With several links the transfer search changes the tiers in `view`.
+  SwapSearch(IdleSpanView& view, int64_t budget, const SwapOptions& options)
+      : view_(view),
+        budget_(budget),
+        options_(options),
+        timing_(view, budget),
+        work_(options.max_units, options.max_seconds, options.cancel),
+        rng_(options.seed),
+        chosen_(view.spans.size(), 0),
+        limit_(view.spans.size(), std::numeric_limits<double>::infinity()) {
+    for (const Movable& m : view.movables)
+      seconds_per_byte_ = std::max(seconds_per_byte_, m.in_seconds / static_cast<double>(m.bytes));
+    for (size_t s = 0; s < view.spans.size(); ++s) {
+      const IdleSpan& span = view.spans[s];
+      for (int run = span.before + 1; run < span.after; ++run)
+        if (view.base_bytes[static_cast<size_t>(run)] > budget) {
+          useful_.push_back(static_cast<int>(s));
+          break;
+        }
+    }
+  }
+
+  Timed run() {
+    add_greedily();
+    Timed best = time();
+    if (best.fits) remove_idle(best);
+    if (!options_.local_search) return best;
+    // With several links half of the work is for one alone: from there they only help.
+    const bool several = view_.links.size() > 1;
+    improve(best, several ? options_.max_units / 2 : options_.max_units, false);
+    if (!several || !best.waits) return best;
+    choose(best.away);
+    if (best.fits) spread(best);
+    improve(best, options_.max_units, true);
+    return best;
+  }
+
+  // Takes out what is not needed until every idle span is: without any one of them the budget is
+  // not kept or the step is longer. Large ones first, as they are most of what moves for nothing.
+  // False: the limit of work came first.
+  bool tidy(Timed& best) {
+    choose(best.away);
+    std::vector<int> by_size;
+    for (const Away& a : best.away) by_size.push_back(a.span);
+    std::stable_sort(by_size.begin(), by_size.end(),
+                     [this](int a, int b) { return bytes_of(a) > bytes_of(b); });
+    for (bool any = true; any;) {
+      any = false;
+      for (int s : by_size) {
+        if (!chosen_[static_cast<size_t>(s)]) continue;
+        if (work_.exhausted()) return false;
+        any |= do_without(s, best);
+      }
+    }
+    return true;
+  }
+
+  plan::SolveWork work() const { return {work_.used(), work_.seconds(), work_.timed_out()}; }
+
+ private:
+  Timed time() {
+    const int64_t before = timing_.units();
+    Timed timed = timing_.time(chosen_);
+    work_.spend(timing_.units() - before);
+    return timed;
+  }
+
+  // A resident moves as a whole: taking out its first or last idle span takes out all, and its
+  // others need those two.
+  void put(int s) {
+    const Movable& m =
+        view_.movables[static_cast<size_t>(view_.spans[static_cast<size_t>(s)].movable)];
+    const bool moves = chosen_[static_cast<size_t>(m.spans.front())];
+    chosen_[static_cast<size_t>(s)] = 1;
+    if (!m.resident.valid() || moves) return;
+    for (int other : m.spans) chosen_[static_cast<size_t>(other)] = 1;
+  }
+  void take_out(int s) {
+    const Movable& m =
+        view_.movables[static_cast<size_t>(view_.spans[static_cast<size_t>(s)].movable)];
+    chosen_[static_cast<size_t>(s)] = 0;
+    if (m.resident.valid() && (s == m.spans.front() || s == m.spans.back()))
+      for (int other : m.spans) chosen_[static_cast<size_t>(other)] = 0;
+  }
+
+  // Until nothing overflows or nothing is left to move: the idle span that covers the largest
+  // overflow and relieves most bytes of overflow per second of transfer. Not held to the limit of
+  // work, as there are no more steps than spans and half a choice is none.
+  void add_greedily() {
+    std::vector<char> hopeless(view_.runs.size(), 0);
+    while (!work_.timed_out()) {
+      const int64_t before = timing_.units();
+      const std::vector<int64_t>& present = timing_.present_without_waiting(chosen_);
+      work_.spend(timing_.units() - before);
+      int worst = -1;
+      for (size_t run = 0; run < present.size(); ++run)
+        if (!hopeless[run] && present[run] > budget_ &&
+            (worst < 0 || present[run] > present[static_cast<size_t>(worst)]))
+          worst = static_cast<int>(run);
+      if (worst < 0) return;
+      const int s = best_span_at(worst, present);
+      // Without an idle span here: whoever is away already must wait.
+      if (s < 0)
+        hopeless[static_cast<size_t>(worst)] = 1;
+      else
+        put(s);
+    }
+  }
+
+  // Overflow only shrinks while idle spans are added, and with it what a span relieves: what was
+  // found earlier is an upper limit, and only spans that could still be the best are looked at
+  // again.
+  int best_span_at(int run, const std::vector<int64_t>& present) {
+    std::vector<std::pair<double, int>> candidates;  // a heap: by limit, then the first span
+    for (int s : useful_) {
+      const IdleSpan& span = view_.spans[static_cast<size_t>(s)];
+      if (chosen_[static_cast<size_t>(s)] || span.before >= run || span.after <= run) continue;
+      candidates.emplace_back(limit_[static_cast<size_t>(s)], -s);
+    }
+    work_.spend(static_cast<int64_t>(useful_.size()));
+    std::make_heap(candidates.begin(), candidates.end());
+    int best = -1;
+    double best_score = 0;
+    while (!candidates.empty() && candidates.front().first > best_score) {
+      const int s = -candidates.front().second;
+      std::pop_heap(candidates.begin(), candidates.end());
+      candidates.pop_back();
+      const double score = relief(s, present);
+      limit_[static_cast<size_t>(s)] = score;
+      if (score > best_score) best_score = score, best = s;
+    }
+    return best;
+  }
+
+  // Bytes of overflow taken away, summed over time, per second of transfer. Overflow so near to an
+  // end of the idle span that the transfer would be under way counts a tenth.
+  double relief(int s, const std::vector<int64_t>& present) {
+    const Movable& m =
+        view_.movables[static_cast<size_t>(view_.spans[static_cast<size_t>(s)].movable)];
+    double bytes = 0, transfer = 0;
+    const auto add = [&](const IdleSpan& span) {
+      double in_front = 0;
+      const bool store = span.before >= 0;
+      double behind = 0;
+      for (int r = span.before + 1; r < span.after; ++r)
+        behind += view_.seconds[static_cast<size_t>(r)];
+      for (int r = span.before + 1; r < span.after; ++r) {
+        const auto at = static_cast<size_t>(r);
+        behind -= view_.seconds[at];
+        const bool free = (!store || in_front >= m.out_seconds) && behind >= m.in_seconds;
+        if (present[at] > budget_)
+          bytes += (free ? 1 : 0.1) * static_cast<double>(std::min(m.bytes, present[at] - budget_));
+        in_front += view_.seconds[at];
+      }
+      transfer += (store ? m.out_seconds : 0) + m.in_seconds;
+      work_.spend(span.after - span.before);
+    };
+    if (m.resident.valid() && !chosen_[static_cast<size_t>(m.spans.front())])
+      for (int other : m.spans) add(view_.spans[static_cast<size_t>(other)]);
+    else
+      add(view_.spans[static_cast<size_t>(s)]);
+    return bytes / transfer;
+  }
+
+  // Takes out whatever is not needed, small benefit first, as long as the step gets no longer.
+  void remove_idle(Timed& best) {
+    for (size_t s = 0; s < chosen_.size() && !work_.exhausted(); ++s) {
+      if (!chosen_[s]) continue;
+      const std::vector<char> before = chosen_;
+      take_out(static_cast<int>(s));
+      Timed timed = time();
+      if (timed.fits && timed.seconds <= best.seconds)
+        best = std::move(timed);
+      else
+        chosen_ = before;
+    }
+  }
+
+  bool do_without(int s, Timed& best) {
+    const std::vector<char> before = chosen_;
+    take_out(s);
+    const auto as_good = [&](const Timed& timed) {
+      return timed.fits && timed.seconds <= best.seconds * (1 + kSame);
+    };
+    Timed timed = time();
+    if (!as_good(timed)) {
+      const int64_t units = timing_.units();
+      timed = timing_.as_placed(chosen_, best.away);
+      work_.spend(timing_.units() - units);
+    }
+    if (as_good(timed)) {
+      best = std::move(timed);
+      return true;
+    }
+    chosen_ = before;
+    return false;
+  }
+
+  int64_t bytes_of(int s) const {
+    return view_.movables[static_cast<size_t>(view_.spans[static_cast<size_t>(s)].movable)].bytes;
+  }
+
+  void choose(const std::vector<Away>& away) {
+    chosen_.assign(chosen_.size(), 0);
+    for (const Away& a : away) chosen_[at(a.span)] = 1;
+  }
+
+  // Several links carry more than one: what moves is dealt out, what takes longest first, each to
+  // the link that is done with it first and has room for it; taken if the step is shorter then.
+  void spread(Timed& best) {
+    std::vector<int64_t> out(view_.movables.size(), 0), in(view_.movables.size(), 0);
+    for (const Away& a : best.away) {
+      const size_t m = at(view_.spans[at(a.span)].movable);
+      out[m] += a.store;
+      in[m] += a.load;
+    }
+    std::vector<size_t> moving;
+    for (size_t m = 0; m < view_.movables.size(); ++m)
+      if (out[m] + in[m] > 0) moving.push_back(m);
+    const auto bytes = [&](size_t m) { return view_.movables[m].bytes * (out[m] + in[m]); };
+    std::ranges::stable_sort(moving, [&](size_t a, size_t b) { return bytes(a) > bytes(b); });
+    const std::vector<uint8_t> before = tiers();
+    std::vector<double> busy(view_.links.size(), 0);
+    std::vector<int64_t> held(view_.links.size(), 0);
+    for (const size_t m : moving) {
+      Movable& movable = view_.movables[m];
+      double first = std::numeric_limits<double>::infinity();
+      uint8_t to = before[m];
+      for (uint8_t tier = 0; tier < view_.links.size(); ++tier) {
+        set_tier(view_, movable, tier);
+        const double done = busy[tier] + static_cast<double>(out[m]) * movable.out_seconds +
+                            static_cast<double>(in[m]) * movable.in_seconds;
+        if (movable.bytes > view_.links[tier].bytes - held[tier] || done >= first) continue;
+        first = done;
+        to = tier;
+      }
+      set_tier(view_, movable, to);
+      if (first < std::numeric_limits<double>::infinity()) busy[to] = first;
+      held[to] += movable.bytes;
+    }
+    Timed timed = time();
+    bool good = timed.fits && timed.seconds < best.seconds * (1 - kSame);
+    for (uint8_t tier = 0; tier < view_.links.size() && good; ++tier) good = has_room(timed, tier);
+    if (good)
+      best = std::move(timed);
+    else
+      for (size_t m = 0; m < before.size(); ++m) set_tier(view_, view_.movables[m], before[m]);
+  }
+
+  bool has_room(const Timed& timed, uint8_t tier) {
+    return timing_.crowded_bytes(timed.away, tier) == 0;
+  }
+
+  // A buffer that moves goes to another tier: that movable, and the tier where it was.
+  std::optional<std::pair<size_t, uint8_t>> change_tier() {
+    if (rng_.below(3) != 0) return {};
+    const size_t m =
+        static_cast<size_t>(view_.spans[at(useful_[rng_.below(useful_.size())])].movable);
+    Movable& movable = view_.movables[m];
+    const uint8_t was = movable.tier;
+    const auto step = static_cast<uint8_t>(1 + rng_.below(view_.links.size() - 1));
+    set_tier(view_, movable, static_cast<uint8_t>((was + step) % view_.links.size()));
+    return std::pair(m, was);
+  }
+
+  static size_t at(int s) { return static_cast<size_t>(s); }
+
+  std::vector<uint8_t> tiers() const {
+    std::vector<uint8_t> tiers;
+    for (const Movable& m : view_.movables) tiers.push_back(m.tier);
+    return tiers;
+  }
+
+  // Annealing over sets of idle spans: one or two of them flipped at a time, or a tier. What
+  // overflows counts like waiting for its transfer ten times over.
+  void improve(Timed& best, int64_t max_units, bool change_tiers) {
+    if (useful_.empty()) return;
+    const double ideal = ideal_seconds();
+    const size_t moves = 60 * useful_.size() + 400;
+    double heat = 0.03 * ideal;
+    const double cooling = std::pow(1e-4, 1.0 / static_cast<double>(moves));
+    double current = energy(best);
+    std::vector<uint8_t> best_tiers;
+    if (change_tiers) best_tiers = tiers();
+    for (size_t move = 0; move < moves && work_.used() <= max_units && !work_.exhausted();
+         ++move, heat *= cooling) {
+      if (best.fits && best.seconds <= ideal * (1 + 1e-9)) break;
+      const std::vector<char> before = chosen_;
+      const auto changed_tier = change_tiers ? change_tier() : std::nullopt;
+      if (!changed_tier) {
+        flip(useful_[rng_.below(useful_.size())]);
+        if (rng_.below(2) == 0) flip(useful_[rng_.below(useful_.size())]);
+      }
+      Timed timed = time();
+      const double changed = energy(timed);
+      const bool room = !changed_tier || has_room(timed, view_.movables[changed_tier->first].tier);
+      if (room && (changed <= current || rng_.uniform() < std::exp((current - changed) / heat))) {
+        current = changed;
+        if (better(timed, best)) {
+          best = std::move(timed);
+          if (change_tiers) best_tiers = tiers();
+        }
+      } else {
+        chosen_ = before;
+        if (changed_tier)
+          set_tier(view_, view_.movables[changed_tier->first], changed_tier->second);
+      }
+    }
+    for (size_t m = 0; m < best_tiers.size(); ++m)
+      set_tier(view_, view_.movables[m], best_tiers[m]);
+  }
+
+  void flip(int s) {
+    if (chosen_[static_cast<size_t>(s)])
+      take_out(s);
+    else
+      put(s);
+  }
+
+  double energy(const Timed& timed) const {
+    return timed.seconds + 10 * static_cast<double>(timed.overflow_bytes) * seconds_per_byte_;
+  }
+
+  double ideal_seconds() const {
+    double sum = 0;
+    for (double seconds : view_.seconds) sum += seconds;
+    return sum;
+  }
+
+  IdleSpanView& view_;
+  const int64_t budget_;
+  const SwapOptions& options_;
+  SwapTiming timing_;
+  WorkBudget work_;
+  Rng rng_;
+  std::vector<char> chosen_;
+  double seconds_per_byte_ = 0;  // on the way back
+  std::vector<int> useful_;      // idle spans with a run that overflows when nothing moves
+  std::vector<double> limit_;    // of what each span relieves
+};
+
+// The transfer search, and room in the slow tiers for what it moves.
+class Mover {
+ public:
+  Mover(const plan::ScheduleProblem& problem, IdleSpanView& view, const SwapOptions& options)
+      : problem_(problem), view_(view), options_(options), has_limits_(any_limit(view.links)) {}
+
+  SwapOutcome move() {
+    for (int round = 0; round < kMostSearches; ++round) {
+      search();
+      const int shifts = round + 1 < kMostSearches ? 1 : kMostShifts;
+      for (int shift = 0; shift < shifts; ++shift) {
+        if (shift > 0) retime();
+        if (!fits()) return std::move(outcome_);
+        if (!settle()) continue;
+        if (options_.tidy_units > 0) tidy();
+        return std::move(outcome_);
+      }
+    }
+    return std::move(outcome_);
+  }
+
+  // What was found before for the same runs, tidied.
+  SwapOutcome tidy(SwapOutcome found) {
+    outcome_ = std::move(found);
+    outcome_.work = {};
+    for (size_t m = 0; m < view_.movables.size(); ++m)
+      set_tier(view_, view_.movables[m], outcome_.tiers[m]);
+    timed_ = SwapTiming(view_, *problem_.budget_bytes).as_placed(outcome_.away);
+    tidy();
+    return std::move(outcome_);
+  }
+
+ private:
+  // How often the transfer search begins again with other tiers; then what it chose stays, and only
+  // tiers change.
+  static constexpr int kMostSearches = 3, kMostShifts = 20;
+
+  void search() {
+    SwapOptions options = options_;
+    options.max_units = std::max<int64_t>(1, options_.max_units - outcome_.work.units);
+    options.max_seconds = std::max(0.0, options_.max_seconds - outcome_.work.seconds);
+    if (has_limits_) options.max_units = std::max<int64_t>(1, options.max_units / 2);
+    SwapSearch search(view_, *problem_.budget_bytes, options);
+    timed_ = search.run();
+    count(search.work());
+  }
+
+  // The same idle spans with the tiers that they have now.
+  void retime() {
+    std::vector<char> chosen(view_.spans.size(), 0);
+    for (const Away& a : timed_.away) chosen[static_cast<size_t>(a.span)] = 1;
+    SwapTiming timing(view_, *problem_.budget_bytes);
+    timed_ = timing.time(chosen);
+    count({timing.units(), 0, false});
+  }
+
+  bool fits() {
+    const size_t last = view_.links.size() - 1;
+    if (timed_.crowded_bytes > 0)
+      outcome_.crowded = {static_cast<uint8_t>(last),
+                          view_.links[last].bytes + timed_.crowded_bytes};
+    return timed_.fits;
+  }
+
+  void tidy() {
+    SwapOptions options = options_;
+    options.max_units = options_.tidy_units;
+    options.max_seconds = std::max(0.0, options_.max_seconds - outcome_.work.seconds);
+    SwapSearch search(view_, *problem_.budget_bytes, options);
+    SwapOutcome untidied = outcome_;
+    outcome_.tidy = search.tidy(timed_);
+    count(search.work());
+    if (settle()) return;
+    // What moves less may lie in a slow tier for longer, and there be one too many.
+    untidied.tidy = outcome_.tidy;
+    untidied.work = outcome_.work;
+    outcome_ = std::move(untidied);
+  }
+
+  // True: all tiers have room. Else tiers were changed, and the last one may have none.
+  bool settle() {
+    std::vector<SchedAction> sequence = write_sequence(view_, timed_.away);
+    outcome_.work.units += kSimulated * static_cast<int64_t>(sequence.size());
+    const Result<plan::SequenceProfile> profile = plan::simulate_sequence(problem_, sequence);
+    LT_CHECK(profile.has_value() && profile->peak_bytes <= *problem_.budget_bytes,
+             "the timing of transfers and the simulator disagree");
+    if (has_limits_ && !keeps_room(problem_, profile->slots)) {
+      outcome_.crowded = shift_tiers(problem_, profile->slots, timed_.away, view_);
+      return false;
+    }
+    outcome_.crowded.reset();
+    outcome_.sequence = std::move(sequence);
+    outcome_.peak_bytes = profile->peak_bytes;
+    outcome_.seconds = profile->seconds;
+    outcome_.away = timed_.away;
+    outcome_.tiers.clear();
+    for (const Movable& movable : view_.movables) outcome_.tiers.push_back(movable.tier);
+    return true;
+  }
+
+  void count(const plan::SolveWork& work) {
+    outcome_.work.units += work.units;
+    outcome_.work.seconds += work.seconds;
+    outcome_.work.timed_out |= work.timed_out;
+  }
+
+  const plan::ScheduleProblem& problem_;
+  IdleSpanView& view_;
+  const SwapOptions& options_;
+  const bool has_limits_;
+  Timed timed_;
+  SwapOutcome outcome_;
+};
+
+}  // namespace
+
+SwapOutcome add_transfers(const plan::ScheduleProblem& problem,
+                          std::span<const plan::SchedAction> runs, const SwapOptions& options) {
+  LT_CHECK(problem.budget_bytes.has_value(), "transfers for a problem without a budget");
+  Result<IdleSpanView> view = find_idle_spans(problem, runs, options.spans);
+  LT_CHECK(view.has_value(), "transfers for a schedule that is none");
+  return Mover(problem, *view, options).move();
+}
+
+SwapOutcome tidy_transfers(const plan::ScheduleProblem& problem,
+                           std::span<const plan::SchedAction> runs, SwapOutcome found,
+                           const SwapOptions& options) {
+  LT_CHECK(!found.sequence.empty(), "nothing was found that could be tidied");
+  Result<IdleSpanView> view = find_idle_spans(problem, runs, options.spans);
+  LT_CHECK(view.has_value() && view->movables.size() == found.tiers.size(),
+           "transfers of other runs");
+  return Mover(problem, *view, options).tidy(std::move(found));
+}
+
+}  // namespace lowtide::remat

@@ -1,0 +1,125 @@
+#include "remat/transfers/tiers.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "base/check.h"
+
+namespace lowtide::remat {
+namespace {
+
+using plan::SchedSlot;
+
+constexpr size_t kNoTier = std::numeric_limits<size_t>::max();
+
+class Shifter {
+ public:
+  Shifter(const plan::ScheduleProblem& problem, std::vector<SchedSlot> slots,
+          std::span<const Away> away, IdleSpanView& view)
+      : problem_(problem),
+        slots_(std::move(slots)),
+        view_(view),
+        moved_(view.movables.size(), 0),
+        idle_(view.movables.size(), 0),
+        stores_(view.movables.size(), 0),
+        loads_(view.movables.size(), 0) {
+    for (const Away& a : away) {
+      const IdleSpan& span = view.spans[static_cast<size_t>(a.span)];
+      const auto m = static_cast<size_t>(span.movable);
+      moved_[m] = 1;
+      stores_[m] += a.store, loads_[m] += a.load;
+      for (int run = span.before + 1; run < span.after; ++run)
+        idle_[m] += view.seconds[static_cast<size_t>(run)];
+    }
+    IdVector<plan::SchedValueId, size_t> of_value(problem.values.size(), kNoTier);
+    IdVector<plan::SchedResidentId, size_t> of_resident(problem.residents.size(), kNoTier);
+    for (size_t m = 0; m < view.movables.size(); ++m)
+      if (view.movables[m].value.valid())
+        of_value[view.movables[m].value] = m;
+      else
+        of_resident[view.movables[m].resident] = m;
+    for (const SchedSlot& slot : slots_)
+      movable_.push_back(slot.value.valid() ? of_value[slot.value] : of_resident[slot.resident]);
+  }
+
+  std::optional<CrowdedTier> run() {
+    for (uint8_t tier = 0; tier < view_.links.size(); ++tier) {
+      const int64_t room = view_.links[tier].bytes;
+      plan::Held most = plan::most_held(problem_, slots_, tier);
+      if (most.bytes <= room) continue;
+      if (tier + 1u == view_.links.size()) return CrowdedTier{tier, most.bytes};
+      std::vector<size_t> gone;
+      while (most.bytes > room) {
+        gone.push_back(best_at(most.at, tier));
+        shift(gone.back(), static_cast<uint8_t>(tier + 1));
+        most = plan::most_held(problem_, slots_, tier);
+      }
+      // Those that others have made room for meanwhile come back, the first first.
+      for (size_t slot : gone) {
+        shift(slot, tier);
+        if (plan::most_held(problem_, slots_, tier).bytes > room)
+          shift(slot, static_cast<uint8_t>(tier + 1));
+      }
+      for (size_t m = 0; m < view_.movables.size(); ++m)
+        if (!moved_[m] && view_.movables[m].tier == tier)
+          set_tier(view_, view_.movables[m], static_cast<uint8_t>(tier + 1));
+    }
+    return {};
+  }
+
+ private:
+  // The slot that goes from `tier`, of those occupied at the position.
+  size_t best_at(size_t at, uint8_t tier) const {
+    size_t best = kNoTier;
+    double best_share = std::numeric_limits<double>::infinity();
+    for (size_t i = 0; i < slots_.size(); ++i) {
+      if (slots_[i].tier != tier || at < slots_[i].begin || at >= slots_[i].end) continue;
+      const size_t m = movable_[i];
+      const plan::Link& next = view_.links[tier + 1u];
+      const auto bytes = static_cast<double>(view_.movables[m].bytes);
+      const double transfers =
+          stores_[m] * (next.latency_seconds + bytes / next.bytes_per_second_out) +
+          loads_[m] * (next.latency_seconds + bytes / next.bytes_per_second_in);
+      const double share = transfers / std::max(idle_[m], 1e-12);
+      if (best == kNoTier || share < best_share) best = i, best_share = share;
+    }
+    LT_CHECK(best != kNoTier, "a full tier that nothing occupies");
+    return best;
+  }
+
+  void shift(size_t slot, uint8_t tier) {
+    slots_[slot].tier = tier;
+    set_tier(view_, view_.movables[movable_[slot]], tier);
+  }
+
+  const plan::ScheduleProblem& problem_;
+  std::vector<SchedSlot> slots_;
+  IdleSpanView& view_;
+  std::vector<size_t> movable_;  // by slot
+  // By movable: whether it moves, how long it is away, its transfers.
+  std::vector<char> moved_;
+  std::vector<double> idle_, stores_, loads_;
+};
+
+}  // namespace
+
+bool any_limit(std::span<const plan::Link> links) {
+  return std::any_of(links.begin(), links.end(),
+                     [](const plan::Link& link) { return link.bytes != plan::Link::kUnlimited; });
+}
+
+bool keeps_room(const plan::ScheduleProblem& problem, std::span<const SchedSlot> slots) {
+  const std::vector<plan::Link> links = plan::links_of(problem);
+  for (size_t tier = 0; tier < links.size(); ++tier)
+    if (plan::most_held(problem, slots, static_cast<uint8_t>(tier)).bytes > links[tier].bytes)
+      return false;
+  return true;
+}
+
+std::optional<CrowdedTier> shift_tiers(const plan::ScheduleProblem& problem,
+                                       std::vector<SchedSlot> slots, std::span<const Away> away,
+                                       IdleSpanView& view) {
+  return Shifter(problem, std::move(slots), away, view).run();
+}
+
+}  // namespace lowtide::remat
