@@ -11,23 +11,10 @@
 
 #include <fmt/core.h>
 
-#include <algorithm>
-
+#include "base/sorted.h"
 #include "ir/id_order.h"
 
 namespace lowtide::ir {
-namespace {
-
-template <class IdType>
-void enter_or_leave(std::vector<IdType>& sorted, IdType id, bool enter) {
-  const auto at = std::lower_bound(sorted.begin(), sorted.end(), id);
-  const bool found = at != sorted.end() && *at == id;
-  if (enter && !found) sorted.insert(at, id);
-  if (!enter && found) sorted.erase(at);
-}
-
-}  // namespace
-
 GraphEdit::GraphEdit(const Graph& graph) : header_(empty_like(graph)) {
   ops_.resize(graph.op_count());
   values_.resize(graph.value_count());
@@ -91,10 +78,10 @@ void GraphEdit::index(OpId id, bool enter) {
     op_by_name_.erase(op.name);
   for (const ValueId input : op.inputs) {
     if (!input.valid()) continue;
-    enter_or_leave(values_[input].readers, id, enter);
+    set_sorted(values_[input].readers, id, enter);
     touched_.storages.insert(values_[input].value->storage);
   }
-  for (const OpId before : op.control) enter_or_leave(ops_[before].waiting, id, enter);
+  for (const OpId before : op.control) set_sorted(ops_[before].waiting, id, enter);
 }
 
 void GraphEdit::exchange(ValueId id, std::optional<Value>& state) {
@@ -113,7 +100,7 @@ void GraphEdit::index(ValueId id, bool enter) {
     value_by_name_.erase(value.name);
   if (value.is_output && enter) outputs_.emplace(value.output_rank, id);
   if (value.is_output && !enter) outputs_.erase({value.output_rank, id});
-  enter_or_leave(values_[ValueId(value.storage.index())].members, id, enter);
+  set_sorted(values_[ValueId(value.storage.index())].members, id, enter);
   touched_.storages.insert(value.storage);
   if (value.alias == Alias::kUpdate || value.is_output) touch_versions(value.storage);
 }
