@@ -123,12 +123,20 @@ void GraphEdit::write(ValueId id, std::optional<Value> state) {
   log_.emplace_back(ValueWas{id, std::move(state)});
 }
 
+void GraphEdit::touch_place(uint32_t item) {
+  if (item % 2 == 1) return;
+  touched_.ops.insert(OpId(item / 2));
+  touched_.places.insert(OpId(item / 2));
+}
+
 void GraphEdit::link(uint32_t item, uint32_t after) {
+  touch_place(item);
   order_.insert_after(item, after);
   log_.emplace_back(PlaceWas{item, false, OrderList::kNone});
 }
 
 void GraphEdit::unlink(uint32_t item) {
+  touch_place(item);
   log_.emplace_back(PlaceWas{item, true, order_.previous(item)});
   order_.erase(item);
 }
@@ -147,21 +155,17 @@ void GraphEdit::revert(Entry entry) {
       order_.insert_after(place.item, place.previous);
     else
       order_.erase(place.item);
-    if (place.item % 2 == 0) touched_.ops.insert(OpId(place.item / 2));
+    touch_place(place.item);
   }
-}
-
-bool GraphEdit::undo() {
-  if (log_.empty()) return false;
-  Entry last = std::move(log_.back());
-  log_.pop_back();
-  revert(std::move(last));
-  return true;
 }
 
 void GraphEdit::rollback(Mark mark) {
   LT_CHECK(mark <= log_.size(), "the mark is of a part of the log that was taken back");
-  while (log_.size() > mark) undo();
+  while (log_.size() > mark) {
+    Entry last = std::move(log_.back());
+    log_.pop_back();
+    revert(std::move(last));
+  }
 }
 
 Status GraphEdit::keep_or_roll_back(Mark mark, Status status) {

@@ -64,6 +64,7 @@ struct ValueForm {
 // Ids may be of what is gone.
 struct Touched {
   std::set<OpId> ops;            // added, removed, moved, or with other contents
+  std::set<OpId> places;         // those of them that came into the order or left it
   std::set<ValueId> values;      // other type, alias or use as an output; other versions beside it
   std::set<StorageId> storages;  // values or their readers came or went
 };
@@ -123,6 +124,8 @@ class GraphEdit {
   void set_attrs(OpId id, Attrs attrs);
   void set_attr(OpId id, std::string_view name, std::optional<AttrValue> now);  // none: without it
   Status set_form(ValueId id, ValueForm form);
+  // In the order given, checked at the end: a storage may shrink together with what lies on it.
+  Status set_forms(std::span<const std::pair<ValueId, ValueForm>> forms);
   Status add_control(OpId first, OpId second);
   void remove_control(OpId first, OpId second);
   Status rename(ValueId id, std::string wanted);
@@ -135,10 +138,9 @@ class GraphEdit {
 
   using Mark = size_t;
   Mark mark() const { return log_.size(); }
-  // Takes back all changes after the mark, the last one first. Marks after it are void.
+  // Takes back all changes after the mark, the last one first. Marks after it are void. To undo one
+  // change, set a mark before each.
   void rollback(Mark mark);
-  // Takes back the last single entry of the log. False: there is none.
-  bool undo();
   // Forgets the log: what was done stays. All marks are void but 0.
   void commit() { log_.clear(); }
   // Hands over what changed, by edits and by undoing, since the last call.
@@ -184,6 +186,7 @@ class GraphEdit {
   void index(OpId id, bool enter);
   void index(ValueId id, bool enter);
   void touch_versions(StorageId id);
+  void touch_place(uint32_t item);
   void write(OpId id, std::optional<Op> state);
   void write(ValueId id, std::optional<Value> state);
   void link(uint32_t item, uint32_t after);
@@ -193,7 +196,7 @@ class GraphEdit {
   Status try_add_op(OpId id, Op op, std::vector<Value> outputs, uint32_t after);
   Status try_inputs(OpId id, std::vector<ValueId> inputs, ValueId from, ValueId to);
   Status try_replace_reads(ValueId from, ValueId to, std::span<const OpId> readers);
-  Status try_set_form(ValueId id, ValueForm form);
+  void write_form(ValueId id, const ValueForm& form, std::vector<ValueId>& moved);
   void rehome(ValueId id, Value now, std::vector<ValueId>& moved);
   Status check_moved(const std::vector<ValueId>& moved) const;
   Status check_names(const Op& op, const std::vector<Value>& outputs) const;

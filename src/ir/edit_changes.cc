@@ -204,7 +204,6 @@ Status GraphEdit::move_op(OpId id, Place place) {
   const Mark start = mark();
   unlink(item(id));
   link(item(id), neighbour(place));
-  touched_.ops.insert(id);
   return keep_or_roll_back(start, check_op(id));
 }
 
@@ -313,11 +312,11 @@ void GraphEdit::set_attr(OpId id, std::string_view name, std::optional<AttrValue
   set_attrs(id, std::move(attrs));
 }
 
-Status GraphEdit::try_set_form(ValueId id, ValueForm form) {
+void GraphEdit::write_form(ValueId id, const ValueForm& form, std::vector<ValueId>& moved) {
   Value now = value(id);
   now.dtype = form.dtype;
-  now.dims = std::move(form.dims);
-  now.layout = std::move(form.layout);
+  now.dims = form.dims;
+  now.layout = form.layout;
   now.alias = form.alias;
   now.base = form.base;
   now.offset_bytes = 0;
@@ -329,14 +328,19 @@ Status GraphEdit::try_set_form(ValueId id, ValueForm form) {
     now.offset_bytes = value(form.base).offset_bytes + form.offset_bytes;
     now.storage = value(form.base).storage;
   }
-  std::vector<ValueId> moved;
   rehome(id, std::move(now), moved);
-  return check_moved(moved);
+}
+
+Status GraphEdit::set_forms(std::span<const std::pair<ValueId, ValueForm>> forms) {
+  const Mark start = mark();
+  std::vector<ValueId> moved;
+  for (const auto& [id, form] : forms) write_form(id, form, moved);
+  return keep_or_roll_back(start, check_moved(moved));
 }
 
 Status GraphEdit::set_form(ValueId id, ValueForm form) {
-  const Mark start = mark();
-  return keep_or_roll_back(start, try_set_form(id, std::move(form)));
+  const std::pair<ValueId, ValueForm> one[] = {{id, std::move(form)}};
+  return set_forms(one);
 }
 
 Status GraphEdit::add_control(OpId first, OpId second) {

@@ -122,8 +122,7 @@ TEST(GraphEdit, HandsOverWhatChangedOnce) {
   EXPECT_EQ(touched.ops, (std::set<OpId>{OpId(2)}));
   EXPECT_EQ(touched.values, std::set<ValueId>{});
   EXPECT_FALSE(edit.is_touched());
-  EXPECT_TRUE(edit.undo());
-  EXPECT_FALSE(edit.undo());
+  edit.rollback(0);
   EXPECT_EQ(edit.take_touched().ops, (std::set<OpId>{OpId(2)})) << "undoing is a change, too";
   edit.set_output(chain.y, true);
   touched = edit.take_touched();
@@ -191,6 +190,30 @@ std::optional<Graph> build(const Model& model) {
   return graph;
 }
 
+// The indices say what the values and ops say.
+void expect_indexed(const GraphEdit& edit) {
+  std::map<ValueId, std::set<OpId>> readers;
+  std::map<StorageId, std::vector<ValueId>> members;
+  for (OpId id = edit.first_op(); id.valid(); id = edit.next_op(id))
+    for (const ValueId input : edit.op(id).inputs)
+      if (input.valid()) readers[input].insert(id);
+  for (size_t i = 0; i < edit.value_slots(); ++i) {
+    const ValueId id(i);
+    if (!edit.alive(id)) continue;
+    const Value& value = edit.value(id);
+    members[value.storage].push_back(id);
+    const std::vector<OpId> wanted(readers[id].begin(), readers[id].end());
+    ASSERT_EQ(std::vector<OpId>(edit.readers(id).begin(), edit.readers(id).end()), wanted);
+    ASSERT_EQ(edit.find_value(value.name), id);
+    const bool own = value.alias == Alias::kOwn;
+    ASSERT_EQ(value.storage, own ? StorageId(i) : edit.value(value.base).storage) << value.name;
+  }
+  for (size_t i = 0; i < edit.value_slots(); ++i) {
+    const auto found = edit.values_in(StorageId(i));
+    ASSERT_EQ(std::vector<ValueId>(found.begin(), found.end()), members[StorageId(i)]);
+  }
+}
+
 // Draws a change, makes it in both, and holds them against each other.
 class Twins {
  public:
@@ -212,6 +235,7 @@ class Twins {
     }
     ++(done ? taken : refused);
     ASSERT_TRUE(edit_.compact().graph == *build(model_)) << what_;
+    ASSERT_NO_FATAL_FAILURE(expect_indexed(edit_)) << what_;
   }
 
  private:
@@ -509,8 +533,7 @@ TEST(GraphEditProperty, RollsBackToEqualGraphs) {
       }
       ASSERT_NO_FATAL_FAILURE(twins.step()) << "step " << i;
     }
-    while (twins.edit().undo()) {
-    }
+    twins.edit().rollback(0);
     EXPECT_TRUE(twins.edit().compact().graph == *build(two_values()));
   }
 }
