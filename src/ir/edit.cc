@@ -185,14 +185,18 @@ Compacted GraphEdit::compact() const {
     value.base = of_value(value.base);
     return value;
   };
+  const auto give = [&](ValueId id) {
+    if (!made.value[id].valid()) made.value[id] = made.graph.add_value(written(id));
+  };
   for (uint32_t at = order_.first(); at != OrderList::kNone; at = order_.next(at)) {
     if (at % 2 == 1) {
-      const ValueId given(at / 2);
-      made.value[given] = made.graph.add_value(written(given));
+      give(ValueId(at / 2));
       continue;
     }
     const OpId id(at / 2);
     Op op = *ops_[id].op;
+    for (const ValueId input : op.inputs)
+      if (input.valid() && !value(input).producer.valid()) give(input);
     const std::vector<ValueId> old_outputs = op.outputs;
     std::vector<Value> outputs;
     for (const ValueId output : old_outputs) outputs.push_back(written(output));

@@ -10,7 +10,8 @@
 //
 // Ids are stable: an op or value keeps its id while others come and go, a removed one leaves a gap,
 // and ids say nothing about the order. The order is a list (base/order_list.h) of ops and of the
-// values that no op makes. What undoing brings back has the id that it had; the ids of what undoing
+// values that no op makes; these are there from the start, so compact() puts such a value before an
+// op that reads it, wherever it stands. What undoing brings back has the id that it had; the ids of what undoing
 // takes away are given out again. A storage has the number of the value that brought it.
 //
 // All changes are made of two, and the log holds nothing else: to write an op or value (its state

@@ -177,7 +177,19 @@ void ProblemEdit::rollback(Mark mark) {
 
 // ---- changes ----
 
-SchedOpId ProblemEdit::add_op(EditedOp op, SchedOpId at) {
+// Members of a contracted op stay side by side.
+Status ProblemEdit::check_place(SchedOpId at) const {
+  if (!at.valid() || visible(at) == at) return {};
+  const SchedOpId behind = next_op(at);
+  if (!behind.valid() || visible(behind) != visible(at)) return {};
+  return no_edit(
+      fmt::format("no op can stand behind op {}, between the members of contracted op {}; "
+                  "expand it first",
+                  at.index(), visible(at).index()));
+}
+
+Result<SchedOpId> ProblemEdit::add_op(EditedOp op, SchedOpId at) {
+  LT_RETURN_IF_ERROR(check_place(at));
   const SchedOpId id = ops_.push_back({});
   write(OpWas{id, std::move(op)});
   put(id, at);
@@ -231,13 +243,10 @@ Status ProblemEdit::remove_op(SchedOpId id) {
 }
 
 Status ProblemEdit::move_op(SchedOpId id, SchedOpId at) {
-  const SchedOpId behind = at.valid() ? next_op(at) : first_op();
-  const bool splits =
-      at.valid() && behind.valid() && visible(at) == visible(behind) && visible(at) != at;
-  if (ops_[id].inside.valid() || splits)
-    return no_edit(
-        fmt::format("op {} cannot be moved into or out of contracted op {}; expand it first",
-                    id.index(), visible(splits ? at : id).index()));
+  if (ops_[id].inside.valid())
+    return no_edit(fmt::format("op {} is inside of contracted op {}; expand it first", id.index(),
+                               ops_[id].inside.index()));
+  LT_RETURN_IF_ERROR(check_place(at));
   if (at == id) return {};
   take_out(id);
   put(id, at);

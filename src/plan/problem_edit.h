@@ -102,13 +102,13 @@ class ProblemEdit {
 
   // ---- changes ----
 
-  // After `at`; none: at the front.
-  SchedOpId add_op(EditedOp op, SchedOpId at);
+  // After `at`; none: at the front. Error: that is between members of a contracted op.
+  Result<SchedOpId> add_op(EditedOp op, SchedOpId at);
   void set_op(SchedOpId id, EditedOp op);
   // With what it makes. Error: somebody reads that, the step returns it, or the op is inside of a
   // contracted one. It is no longer a reader, nor does anybody wait for it.
   Status remove_op(SchedOpId id);
-  // Error: it or the place is inside of a contracted op.
+  // Error: it is inside of a contracted op, or the place is.
   Status move_op(SchedOpId id, SchedOpId at);
   SchedValueId add_value(SchedValue value);
   void set_value(SchedValueId id, SchedValue value);
@@ -190,6 +190,7 @@ class ProblemEdit {
     exchange(change);
     log_.emplace_back(std::move(change));
   }
+  Status check_place(SchedOpId at) const;
   void put(SchedOpId id, SchedOpId at);  // into the order, after `at`
   void take_out(SchedOpId id);
   void forget_reader(SchedOpId id);

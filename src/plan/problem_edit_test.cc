@@ -73,7 +73,7 @@ TEST(ProblemEdit, RefusesWithTheNumbers) {
   EXPECT_EQ(edit.expand(block).error().message,
             "op 4 is inside of contracted op 5; expand it first");
   EXPECT_EQ(edit.move_op(SchedOpId(0), SchedOpId(1)).error().message,
-            "op 0 cannot be moved into or out of contracted op 5; expand it first");
+            "no op can stand behind op 1, between the members of contracted op 5; expand it first");
   ASSERT_TRUE(edit.expand(outer).has_value());
   ASSERT_TRUE(edit.check().has_value());
   SchedValue late = edit.value(SchedValueId(3));
@@ -349,7 +349,7 @@ class Writer {
     const SchedOpId at = any_place();
     EditedOp op;
     op.op.seconds = static_cast<double>(rng_.below(4));
-    const SchedOpId id = edit.add_op(op, at);
+    const SchedOpId id = edit.add_op(op, at).value();
     model.order.insert(behind(at), id);
     model.ops[id] = op;
   }
