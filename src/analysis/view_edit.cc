@@ -148,7 +148,7 @@ Status ViewEdit::put_op(ir::OpId id, bool moved) {
   if (known.valid() && !moved) return {};
   const SchedOpId at = place_of(id);
   if (!known.valid()) {
-    LT_ASSIGN(const SchedOpId made, problem_.add_op({}, at));
+    LT_ASSIGN(const SchedOpId made, problem_.insert_op({}, at));
     set_sched_op(id, made);
     return {};
   }

@@ -188,7 +188,7 @@ Status ProblemEdit::check_place(SchedOpId at) const {
                   at.index(), visible(at).index()));
 }
 
-Result<SchedOpId> ProblemEdit::add_op(EditedOp op, SchedOpId at) {
+Result<SchedOpId> ProblemEdit::insert_op(EditedOp op, SchedOpId at) {
   LT_RETURN_IF_ERROR(check_place(at));
   const SchedOpId id = ops_.push_back({});
   write(OpWas{id, std::move(op)});

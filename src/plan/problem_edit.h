@@ -103,7 +103,7 @@ class ProblemEdit {
   // ---- changes ----
 
   // After `at`; none: at the front. Error: that is between members of a contracted op.
-  Result<SchedOpId> add_op(EditedOp op, SchedOpId at);
+  Result<SchedOpId> insert_op(EditedOp op, SchedOpId at);
   void set_op(SchedOpId id, EditedOp op);
   // With what it makes. Error: somebody reads that, the step returns it, or the op is inside of a
   // contracted one. It is no longer a reader, nor does anybody wait for it.

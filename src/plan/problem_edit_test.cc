@@ -349,7 +349,7 @@ class Writer {
     const SchedOpId at = any_place();
     EditedOp op;
     op.op.seconds = static_cast<double>(rng_.below(4));
-    const SchedOpId id = edit.add_op(op, at).value();
+    const SchedOpId id = edit.insert_op(op, at).value();
     model.order.insert(behind(at), id);
     model.ops[id] = op;
   }
