@@ -213,8 +213,8 @@ void per_op(benchmark::State& state, const Question& question) {
   for (const OpId id : step().ops()) instances.push_back(ops::instance_of(step(), id));
   for (auto _ : state)
     for (const ops::Instance& instance : instances) question(instance);
-  state.counters["us_per_op"] =
-      benchmark::Counter(1e-6 * static_cast<double>(instances.size() * state.iterations()),
+  state.counters["per_op"] =
+      benchmark::Counter(static_cast<double>(instances.size() * state.iterations()),
                          benchmark::Counter::kIsRate | benchmark::Counter::kInvert);
 }
 

@@ -77,13 +77,12 @@ ViewEdit::Dirty ViewEdit::dirty_from(const ir::Touched& touched) const {
     for (const ir::ValueId output : graph_->op(id).outputs)
       dirty.storages.insert(graph_->value(output).storage);
     const auto waiting = graph_->waiting(id);
-    dirty.ops.insert(waiting.begin(), waiting.end());
+    dirty.waits.insert(waiting.begin(), waiting.end());
   }
   for (const ir::StorageId id : dirty.storages)
     for (const ir::ValueId member : graph_->values_in(id)) {
       const ir::Value& value = graph_->value(member);
-      if (value.alias != ir::Alias::kView && value.producer.valid())
-        dirty.ops.insert(value.producer);
+      if (value.alias == ir::Alias::kUpdate) dirty.waits.insert(value.producer);
     }
   for (const ir::OpId id : dirty.ops)
     if (computes(id)) dirty.in_order.push_back(id);
@@ -106,6 +105,8 @@ Status ViewEdit::apply(const Dirty& dirty, const std::set<ir::OpId>& places) {
   for (const ir::StorageId id : dirty.storages)
     if (exists(id)) LT_RETURN_IF_ERROR(write_storage(id));
   for (const ir::OpId id : dirty.in_order) LT_RETURN_IF_ERROR(write_op(id));
+  for (const ir::OpId id : dirty.waits)
+    if (!dirty.ops.contains(id) && computes(id)) write_waits(id);
   return problem_.check();
 }
 
@@ -219,8 +220,7 @@ Status ViewEdit::write_op(ir::OpId id) {
   now.op.seconds = cost.seconds;
   now.op.may_rerun = may_run_again(*graph_, id);
   now.op.workspace_bytes = align_up(cost.workspace_bytes, alignment_);
-  for (const ir::OpId first : waits_for(*graph_, id)) now.control.push_back(sched_op(first));
-  std::sort(now.control.begin(), now.control.end());
+  now.control = control_of(id);
   const auto bytes = [&](ir::StorageId storage) {
     return problem_.value(home_[storage].value).bytes;
   };
@@ -228,6 +228,19 @@ Status ViewEdit::write_op(ir::OpId id) {
     now.in_place.emplace_back(home_[from].value, home_[to].value);
   problem_.set_op(sched_op(id), std::move(now));
   return {};
+}
+
+std::vector<SchedOpId> ViewEdit::control_of(ir::OpId id) const {
+  std::vector<SchedOpId> control;
+  for (const ir::OpId first : waits_for(*graph_, id)) control.push_back(sched_op(first));
+  std::sort(control.begin(), control.end());
+  return control;
+}
+
+void ViewEdit::write_waits(ir::OpId id) {
+  plan::EditedOp now = problem_.op(sched_op(id));
+  now.control = control_of(id);
+  problem_.set_op(sched_op(id), std::move(now));
 }
 
 // ---- names, marks ----

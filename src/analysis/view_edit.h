@@ -17,9 +17,9 @@
 // (schedule_rules.h). The edit says which ops, values and storages it touched; the functions are
 // asked again for these and for
 //
-//     of a storage     whoever makes it, and who overwrites it (its readers come first)
-//     of a value       also whoever makes or reads another value of its storage: the type, the
-//                      versions or the use as an output may have changed for them
+//     of a storage     who overwrites it: its readers come first
+//     of a value       whoever makes or reads a value of its storage: the type, the versions or the
+//                      use as an output may have changed for them
 //     of an op         the storages that it reads and makes, and who waits for it
 //
 // Cost: the touched ops with their operands, and the readers of the storages that they share. A
@@ -94,8 +94,9 @@ class ViewEdit {
   // What an update looks at again.
   struct Dirty {
     std::set<ir::OpId> ops;
+    std::set<ir::OpId> waits;  // others, of which only what they wait for may have changed
     std::set<ir::StorageId> storages;
-    std::vector<ir::OpId> in_order;  // those ops that compute something now
+    std::vector<ir::OpId> in_order;  // those of `ops` that compute something now
   };
 
   ViewEdit(ir::GraphEdit& graph, CostOf costs, int64_t alignment_bytes)
@@ -114,6 +115,8 @@ class ViewEdit {
   Status write_value(ir::StorageId id, Home home, int64_t bytes);
   void write_resident(ir::StorageId id, Home home, int64_t bytes);
   Status write_op(ir::OpId id);
+  void write_waits(ir::OpId id);
+  std::vector<plan::SchedOpId> control_of(ir::OpId id) const;
   void set_sched_op(ir::OpId id, plan::SchedOpId now);
   void set_home(ir::StorageId id, Home now);
 
