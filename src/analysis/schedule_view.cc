@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <set>
 
+#include "analysis/schedule_rules.h"
 #include "base/bytes.h"
-#include "ops/op_table.h"
 
 namespace lowtide::analysis {
 namespace {
@@ -30,7 +30,6 @@ class Builder {
     add_ops();
     LT_RETURN_IF_ERROR(add_storages());
     add_wholes();
-    for (ir::OpId id : graph_.ops()) add_dependences(id);
     add_control();
     for (SchedOpId id : view_.problem.ops.ids()) add_pairs(id);
     LT_RETURN_IF_ERROR(plan::check(view_.problem));
@@ -38,7 +37,6 @@ class Builder {
   }
 
  private:
-  // Whatever reads a whole or is one, by piece.
   void find_wholes() {
     wholes_ = IdVector<ir::StorageId, std::vector<ir::StorageId>>(graph_.storage_count());
     for (ir::StorageId whole : graph_.storages())
@@ -49,14 +47,11 @@ class Builder {
   void add_ops() {
     view_.sched_op = IdVector<ir::OpId, SchedOpId>(graph_.op_count());
     for (ir::OpId id : graph_.ops()) {
-      if (is_view_op(graph_, id)) continue;
-      const ir::Op& op = graph_.op(id);
-      const ops::Row* row = ops::find(op.kind);
+      if (only_makes_views(graph_, id)) continue;
       plan::SchedOp sched;
-      sched.name = op.name;
+      sched.name = graph_.op(id).name;
       sched.seconds = costs_.seconds[id];
-      sched.may_rerun = row != nullptr && ops::traits(*row).recomputable &&
-                        !ops::traits(*row).has_effect && !overwrites(op);
+      sched.may_rerun = may_run_again(graph_, id);
       sched.workspace_bytes = align_up(costs_.workspace_bytes[id], alignment_);
       view_.sched_op[id] = view_.problem.ops.push_back(std::move(sched));
       view_.op.push_back(id);
@@ -66,8 +61,8 @@ class Builder {
   Status add_storages() {
     sched_value_ = IdVector<ir::StorageId, SchedValueId>(graph_.storage_count());
     for (ir::StorageId id : graph_.storages()) {
-      const ir::Value& root = graph_.value(graph_.storage(id).root);
-      LT_ASSIGN(const int64_t bytes, aligned_size(root));
+      const ir::Value& root = root_of(graph_, id);
+      LT_ASSIGN(const int64_t bytes, aligned_size(root, alignment_));
       if (root.alias == ir::Alias::kPieces) {
         LT_RETURN_IF_ERROR(check_whole(id, root));
         continue;
@@ -76,18 +71,39 @@ class Builder {
         LT_RETURN_IF_ERROR(add_resident(id, bytes));
         continue;
       }
+      StorageUses uses = uses_of(graph_, id);
+      for (ir::StorageId whole : wholes_[id])
+        for (ir::OpId reader : uses_of(graph_, whole).readers) uses.readers.push_back(reader);
       plan::SchedValue value;
       value.name = root.name;
       value.bytes = bytes;
       value.producer = view_.sched_op[root.producer];
-      value.readers = readers_of(id, value.producer);
-      value.writers = writers_of(id);
-      if (!value.writers.empty()) view_.problem.ops[value.producer].may_rerun = false;
-      value.is_output = has_output(id);
-      for (ir::StorageId whole : wholes_[id]) value.is_output |= has_output(whole);
+      value.readers = sched_ops(uses.readers);
+      value.writers = sched_ops(uses.writers);
+      value.is_output = is_returned(graph_, id);
+      for (ir::StorageId whole : wholes_[id]) value.is_output |= is_returned(graph_, whole);
       sched_value_[id] = view_.problem.values.push_back(std::move(value));
       view_.storage.push_back(id);
     }
+    return {};
+  }
+
+  // Pieces begin at addresses that buffers may have, and what is joined is read: a plan makes views
+  // on pieces where somebody needs them.
+  Status check_whole(ir::StorageId id, const ir::Value& root) const {
+    for (const ir::Piece& piece : graph_.storage(id).pieces) {
+      const auto offset = piece.offset_bytes.constant();
+      if (offset && *offset % alignment_ == 0) continue;
+      return error(ErrorCode::kInput,
+                   fmt::format("piece '{}' begins at byte {} of '{}', which is no multiple of {}",
+                               root_of(graph_, piece.storage).name, sym::print(piece.offset_bytes),
+                               root.name, alignment_));
+    }
+    for (ir::ValueId member : graph_.values_in(id))
+      if (graph_.readers(member).empty() && !graph_.value(member).is_output)
+        return error(ErrorCode::kInput,
+                     fmt::format("nobody reads '{}', a view on the pieces of '{}'",
+                                 graph_.value(member).name, root.name));
     return {};
   }
 
@@ -98,35 +114,10 @@ class Builder {
       whole.storage = id;
       for (const ir::Piece& piece : graph_.storage(id).pieces)
         whole.pieces.push_back({sched_value_[piece.storage], *piece.offset_bytes.constant()});
-      whole.readers = readers_of(id, SchedOpId::none());
-      whole.is_output = has_output(id);
+      whole.readers = sched_ops(uses_of(graph_, id).readers);
+      whole.is_output = is_returned(graph_, id);
       view_.wholes.push_back(std::move(whole));
     }
-  }
-
-  bool has_output(ir::StorageId id) const {
-    const auto members = graph_.values_in(id);
-    return std::any_of(members.begin(), members.end(),
-                       [&](ir::ValueId member) { return graph_.value(member).is_output; });
-  }
-
-  // Pieces begin at addresses that buffers may have, and what is joined is read: a plan makes views
-  // on pieces where somebody needs them.
-  Status check_whole(ir::StorageId id, const ir::Value& root) const {
-    for (const ir::Piece& piece : graph_.storage(id).pieces) {
-      const auto offset = piece.offset_bytes.constant();
-      if (offset && *offset % alignment_ == 0) continue;
-      const std::string& name = graph_.value(graph_.storage(piece.storage).root).name;
-      return error(ErrorCode::kInput,
-                   fmt::format("piece '{}' begins at byte {} of '{}', which is no multiple of {}",
-                               name, sym::print(piece.offset_bytes), root.name, alignment_));
-    }
-    for (ir::ValueId member : graph_.values_in(id))
-      if (graph_.readers(member).empty() && !graph_.value(member).is_output)
-        return error(ErrorCode::kInput,
-                     fmt::format("nobody reads '{}', a view on the pieces of '{}'",
-                                 graph_.value(member).name, root.name));
-    return {};
   }
 
   // All of them count; one that the link may move is listed, too.
@@ -135,130 +126,40 @@ class Builder {
     if (!sum || *sum > kMaxBytes)
       return error(ErrorCode::kInput, "the resident values together exceed 2^62 bytes");
     view_.problem.resident_bytes = *sum;
-    if (!view_.problem.link || bytes == 0 || is_result(id)) return {};
+    if (!view_.problem.link || bytes == 0 || is_returned_as_it_is(graph_, id)) return {};
+    const StorageUses uses = uses_of(graph_, id);
+    if (uses.readers.empty()) return {};
     plan::SchedResident resident;
-    resident.name = graph_.value(graph_.storage(id).root).name;
+    resident.name = root_of(graph_, id).name;
     resident.bytes = bytes;
-    resident.readers = readers_of(id, SchedOpId::none());
-    if (resident.readers.empty()) return {};
-    resident.writers = writers_of(id);
+    resident.readers = sched_ops(uses.readers);
+    resident.writers = sched_ops(uses.writers);
     view_.problem.residents.push_back(std::move(resident));
     view_.resident.push_back(id);
     return {};
   }
 
-  // An output of the step, other than the new contents of what it updates.
-  bool is_result(ir::StorageId id) const {
-    const auto members = graph_.values_in(id);
-    return std::any_of(members.begin(), members.end(), [&](ir::ValueId member) {
-      const ir::Value& value = graph_.value(member);
-      return value.is_output && value.alias != ir::Alias::kUpdate;
-    });
+  std::vector<SchedOpId> sched_ops(const std::vector<ir::OpId>& ops) const {
+    std::set<SchedOpId> found;
+    for (const ir::OpId each : ops) found.insert(view_.sched_op[each]);
+    return {found.begin(), found.end()};
   }
 
-  bool overwrites(const ir::Op& op) const {
-    return std::any_of(op.outputs.begin(), op.outputs.end(), [&](ir::ValueId output) {
-      return graph_.value(output).alias == ir::Alias::kUpdate;
-    });
+  void add_control() {
+    std::set<std::pair<SchedOpId, SchedOpId>> edges;
+    for (const SchedOpId second : view_.problem.ops.ids())
+      for (const ir::OpId first : waits_for(graph_, view_.op[second]))
+        edges.emplace(view_.sched_op[first], second);
+    view_.problem.control.assign(edges.begin(), edges.end());
   }
-
-  Result<int64_t> aligned_size(const ir::Value& value) const {
-    const auto bytes = ir::size_bytes(value).constant();
-    if (!bytes)
-      return error(
-          ErrorCode::kInput,
-          fmt::format("the size of value '{}' is {}; bind its symbols first (--dim name=size)",
-                      value.name, sym::print(ir::size_bytes(value))));
-    if (*bytes < 0 || *bytes > kMaxBytes - alignment_)
-      return error(
-          ErrorCode::kInput,
-          fmt::format("value '{}' has {} bytes; at most 2^62 are possible", value.name, *bytes));
-    return align_up(*bytes, alignment_);
-  }
-
-  std::vector<SchedOpId> readers_of(ir::StorageId storage, SchedOpId producer) const {
-    std::set<SchedOpId> readers;
-    const auto add = [&](ir::StorageId read) {
-      for (ir::ValueId member : graph_.values_in(read))
-        for (ir::OpId reader : graph_.readers(member))
-          if (const SchedOpId sched = view_.sched_op[reader]; sched.valid() && sched != producer)
-            readers.insert(sched);
-    };
-    add(storage);
-    for (ir::StorageId whole : wholes_[storage]) add(whole);
-    return {readers.begin(), readers.end()};
-  }
-
-  std::vector<SchedOpId> writers_of(ir::StorageId storage) const {
-    std::set<SchedOpId> writers;
-    for (ir::ValueId member : graph_.values_in(storage))
-      if (graph_.value(member).alias == ir::Alias::kUpdate)
-        writers.insert(view_.sched_op[graph_.value(member).producer]);
-    return {writers.begin(), writers.end()};
-  }
-
-  // Control edges of one op: after the version it reads, if that is not the storage's first; and,
-  // if it overwrites a storage, after everyone else who reads the version it destroys.
-  void add_dependences(ir::OpId id) {
-    const SchedOpId sched = view_.sched_op[id];
-    if (!sched.valid()) return;
-    const ir::Op& op = graph_.op(id);
-    for (ir::ValueId input : op.inputs) {
-      if (!input.valid()) continue;
-      const ir::OpId version = version_producer(graph_, input);
-      const ir::OpId first =
-          graph_.value(graph_.storage(graph_.value(input).storage).root).producer;
-      if (version.valid() && version != first) add_edge(view_.sched_op[version], sched);
-    }
-    for (ir::ValueId output : op.outputs)
-      if (graph_.value(output).alias == ir::Alias::kUpdate) add_anti_dependences(output, id);
-    for (ir::OpId before : op.control) add_edge(view_.sched_op[before], sched);
-  }
-
-  void add_anti_dependences(ir::ValueId updated, ir::OpId updater) {
-    const ir::Value& value = graph_.value(updated);
-    const ir::OpId old_version = version_producer(graph_, value.base);
-    for (ir::ValueId member : graph_.values_in(value.storage)) {
-      if (member == updated || version_producer(graph_, member) != old_version) continue;
-      for (ir::OpId reader : graph_.readers(member))
-        if (reader < updater) add_edge(view_.sched_op[reader], view_.sched_op[updater]);
-    }
-  }
-
-  void add_edge(SchedOpId before, SchedOpId after) {
-    if (before.valid() && after.valid() && before != after) edges_.emplace(before, after);
-  }
-
-  void add_control() { view_.problem.control.assign(edges_.begin(), edges_.end()); }
 
   void add_pairs(SchedOpId sched) {
-    const ir::OpId id = view_.op[sched];
-    const ir::Op& op = graph_.op(id);
-    for (const auto& [in, out] : ops::in_place_pairs(ops::instance_of(graph_, id))) {
-      const ir::ValueId input = op.inputs[static_cast<size_t>(in)];
-      const ir::ValueId output = op.outputs[static_cast<size_t>(out)];
-      if (!input.valid() || !may_die_here(op, input)) continue;
-      if (graph_.value(output).alias != ir::Alias::kOwn) continue;
-      const SchedValueId from = sched_value_[graph_.value(input).storage];
-      const SchedValueId to = sched_value_[graph_.value(output).storage];
-      if (!from.valid() || view_.problem.values[from].is_output ||
-          view_.problem.values[from].bytes != view_.problem.values[to].bytes)
-        continue;
-      view_.problem.in_place.push_back({sched, from, to});
-    }
-  }
-
-  bool may_die_here(const ir::Op& op, ir::ValueId input) const {
-    const ir::Value& value = graph_.value(input);
-    const ir::Value& root = graph_.value(graph_.storage(value.storage).root);
-    if (!root.producer.valid() || !wholes_[value.storage].empty() ||
-        !(ir::size_bytes(value) == ir::size_bytes(root)) || !(value.offset_bytes == sym::Expr(0)))
-      return false;
-    const auto reads_storage =
-        std::count_if(op.inputs.begin(), op.inputs.end(), [&](ir::ValueId other) {
-          return other.valid() && graph_.value(other).storage == value.storage;
-        });
-    return reads_storage == 1;
+    const auto bytes = [&](ir::StorageId id) {
+      return view_.problem.values[sched_value_[id]].bytes;
+    };
+    for (const auto& [from, to] : in_place_storages(graph_, view_.op[sched], bytes))
+      if (wholes_[from].empty())
+        view_.problem.in_place.push_back({sched, sched_value_[from], sched_value_[to]});
   }
 
   const ir::Graph& graph_;
@@ -267,21 +168,16 @@ class Builder {
   ScheduleView view_;
   IdVector<ir::StorageId, SchedValueId> sched_value_;
   IdVector<ir::StorageId, std::vector<ir::StorageId>> wholes_;  // of which it is a piece
-  std::set<std::pair<SchedOpId, SchedOpId>> edges_;
 };
 
 }  // namespace
 
 bool is_view_op(const ir::Graph& graph, ir::OpId id) {
-  const ir::Op& op = graph.op(id);
-  return !op.outputs.empty() &&
-         std::all_of(op.outputs.begin(), op.outputs.end(),
-                     [&](ir::ValueId output) { return ir::is_view(graph.value(output).alias); });
+  return only_makes_views(graph, id);
 }
 
 ir::OpId version_producer(const ir::Graph& graph, ir::ValueId value) {
-  while (graph.value(value).alias == ir::Alias::kView) value = graph.value(value).base;
-  return graph.value(value).producer;
+  return producer_of_version(graph, value);
 }
 
 Result<ScheduleView> make_schedule_view(const ir::Graph& graph, const OpCosts& costs,

@@ -157,33 +157,6 @@ tl::unexpected<Error> bad(std::string message) {
   return error(ErrorCode::kInput, std::move(message));
 }
 
-Status check_value(const Graph& graph, ValueId id) {
-  const Value& value = graph.value(id);
-  for (const sym::Expr& dim : value.dims)
-    if (dim.constant() && *dim.constant() < 0)
-      return bad(fmt::format("value '{}' has a dimension of {}; sizes are not negative", value.name,
-                             *dim.constant()));
-  const auto bytes = size_bytes(value).constant();
-  if (size_bytes(value).poisoned() || (bytes && *bytes > kMaxBytes))
-    return bad(fmt::format("value '{}' is larger than 2^62 bytes", value.name));
-  if (!value.layout.order.empty() && value.layout.order.size() != value.dims.size())
-    return bad(fmt::format("value '{}' has {} dimensions and a layout of {}", value.name,
-                           value.dims.size(), value.layout.order.size()));
-  if (value.alias == Alias::kOwn || value.alias == Alias::kPieces) return {};
-  const Value& root = graph.value(graph.storage(value.storage).root);
-  const auto room = size_bytes(root).constant();
-  const auto end = (value.offset_bytes + size_bytes(value)).constant();
-  const auto begin = value.offset_bytes.constant();
-  if ((value.offset_bytes + size_bytes(value)).poisoned())
-    return bad(fmt::format("value '{}' ends beyond 2^63 bytes", value.name));
-  if (begin && *begin < 0)
-    return bad(fmt::format("value '{}' starts {} bytes before its storage", value.name, -*begin));
-  if (room && end && *end > *room)
-    return bad(fmt::format("value '{}' ends at byte {} of the storage of '{}', which has {}",
-                           value.name, *end, root.name, *room));
-  return {};
-}
-
 // Nobody may read a value of a storage once a later op has overwritten that storage, unless through
 // the new version.
 Status check_updates(const Graph& graph) {
@@ -233,8 +206,36 @@ Status check_pieces(const Graph& graph, const Op& op, const Value& whole) {
 
 }  // namespace
 
+Status check_value(const Value& value, const Value& root) {
+  for (const sym::Expr& dim : value.dims)
+    if (dim.constant() && *dim.constant() < 0)
+      return bad(fmt::format("value '{}' has a dimension of {}; sizes are not negative", value.name,
+                             *dim.constant()));
+  const auto bytes = size_bytes(value).constant();
+  if (size_bytes(value).poisoned() || (bytes && *bytes > kMaxBytes))
+    return bad(fmt::format("value '{}' is larger than 2^62 bytes", value.name));
+  if (!value.layout.order.empty() && value.layout.order.size() != value.dims.size())
+    return bad(fmt::format("value '{}' has {} dimensions and a layout of {}", value.name,
+                           value.dims.size(), value.layout.order.size()));
+  if (value.alias == Alias::kOwn || value.alias == Alias::kPieces) return {};
+  const auto room = size_bytes(root).constant();
+  const auto end = (value.offset_bytes + size_bytes(value)).constant();
+  const auto begin = value.offset_bytes.constant();
+  if ((value.offset_bytes + size_bytes(value)).poisoned())
+    return bad(fmt::format("value '{}' ends beyond 2^63 bytes", value.name));
+  if (begin && *begin < 0)
+    return bad(fmt::format("value '{}' starts {} bytes before its storage", value.name, -*begin));
+  if (room && end && *end > *room)
+    return bad(fmt::format("value '{}' ends at byte {} of the storage of '{}', which has {}",
+                           value.name, *end, root.name, *room));
+  return {};
+}
+
 Status check(const Graph& graph) {
-  for (ValueId id : graph.values()) LT_RETURN_IF_ERROR(check_value(graph, id));
+  for (ValueId id : graph.values()) {
+    const Value& value = graph.value(id);
+    LT_RETURN_IF_ERROR(check_value(value, graph.value(graph.storage(value.storage).root)));
+  }
   for (OpId id : graph.ops())
     for (ValueId output : graph.op(id).outputs)
       if (graph.value(output).alias == Alias::kPieces)

@@ -186,6 +186,9 @@ sym::Expr size_bytes(const Value& value);
 // what Alias says; names are unique; dims are not negative. Error: kInput.
 Status check(const Graph& graph);
 
+// The part of it that looks at one value and the value that brought its storage.
+Status check_value(const Value& value, const Value& root);
+
 // The symbols that occur in any dim, sorted.
 std::vector<std::string> free_symbols(const Graph& graph);
 

@@ -3,15 +3,18 @@
 // only one of the two has a graph that reads other bytes.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <set>
 
 #include "base/check.h"
+#include "ops/edit.h"
 #include "ops/row.h"
 
 namespace lowtide::ops {
 namespace {
 
-std::vector<std::string> output_names(const ir::Graph& graph, const std::string& op_name,
+template <class AnyGraph>
+std::vector<std::string> output_names(const AnyGraph& graph, const std::string& op_name,
                                       const AppendOptions& options, size_t count) {
   std::vector<std::string> names;
   std::set<std::string> used;
@@ -27,25 +30,33 @@ std::vector<std::string> output_names(const ir::Graph& graph, const std::string&
   return names;
 }
 
-}  // namespace
-
-Instance instance_of(const ir::Graph& graph, ir::OpId op) {
-  const ir::Op& found = graph.op(op);
-  Instance instance{.kind = found.kind, .attrs = &found.attrs, .inputs = {}};
-  for (ir::ValueId input : found.inputs) {
+// Graphs and edits of graphs are read alike.
+template <class AnyGraph>
+std::vector<std::optional<Type>> types_of(const AnyGraph& graph,
+                                          const std::vector<ir::ValueId>& inputs) {
+  std::vector<std::optional<Type>> types;
+  for (const ir::ValueId input : inputs) {
     if (!input.valid()) {
-      instance.inputs.push_back(std::nullopt);
+      types.push_back(std::nullopt);
       continue;
     }
     const ir::Value& value = graph.value(input);
-    instance.inputs.push_back(Type{value.dtype, value.dims, value.layout});
+    types.push_back(Type{value.dtype, value.dims, value.layout});
   }
-  return instance;
+  return types;
 }
 
-Result<ir::OpId> append(ir::Graph& graph, std::string_view kind, std::vector<ir::ValueId> inputs,
-                        ir::Attrs attrs, const AppendOptions& options) {
+// An op with its outputs, not yet in the graph.
+struct Made {
   ir::Op op;
+  std::vector<ir::Value> outputs;
+};
+
+template <class AnyGraph>
+Result<Made> make_op(const AnyGraph& graph, std::string_view kind, std::vector<ir::ValueId> inputs,
+                     ir::Attrs attrs, const AppendOptions& options) {
+  Made made;
+  ir::Op& op = made.op;
   op.kind = std::string(kind);
   op.name = graph.fresh_name(options.name.empty() ? kind : std::string_view(options.name));
   op.module = options.module;
@@ -53,21 +64,12 @@ Result<ir::OpId> append(ir::Graph& graph, std::string_view kind, std::vector<ir:
   op.control = options.control;
   op.attrs = std::move(attrs);
   op.inputs = std::move(inputs);
-  Instance instance{.kind = op.kind, .attrs = &op.attrs, .inputs = {}};
-  for (ir::ValueId input : op.inputs) {
-    std::optional<Type> type;
-    if (input.valid()) {
-      const ir::Value& value = graph.value(input);
-      type = Type{value.dtype, value.dims, value.layout};
-    }
-    instance.inputs.push_back(std::move(type));
-  }
-  Result<std::vector<OutputType>> inferred = infer(instance);
+  Result<std::vector<OutputType>> inferred =
+      infer({.kind = op.kind, .attrs = &op.attrs, .inputs = types_of(graph, op.inputs)});
   if (!inferred)
     return error(inferred.error().code,
                  fmt::format("op {}: {}", op.name, inferred.error().message));
   const std::vector<std::string> names = output_names(graph, op.name, options, inferred->size());
-  std::vector<ir::Value> outputs;
   for (size_t i = 0; i < inferred->size(); ++i) {
     OutputType& type = (*inferred)[i];
     ir::Value value;
@@ -85,9 +87,114 @@ Result<ir::OpId> append(ir::Graph& graph, std::string_view kind, std::vector<ir:
       value.offset_bytes = base.offset_bytes + type.offset_bytes;
       value.category = base.category;
     }
-    outputs.push_back(std::move(value));
+    made.outputs.push_back(std::move(value));
   }
-  return graph.add_op(std::move(op), std::move(outputs));
+  return made;
+}
+
+}  // namespace
+
+Instance instance_of(const ir::Graph& graph, ir::OpId op) {
+  const ir::Op& found = graph.op(op);
+  return {.kind = found.kind, .attrs = &found.attrs, .inputs = types_of(graph, found.inputs)};
+}
+
+Instance instance_of(const ir::GraphEdit& edit, ir::OpId op) {
+  const ir::Op& found = edit.op(op);
+  return {.kind = found.kind, .attrs = &found.attrs, .inputs = types_of(edit, found.inputs)};
+}
+
+Result<ir::OpId> append(ir::Graph& graph, std::string_view kind, std::vector<ir::ValueId> inputs,
+                        ir::Attrs attrs, const AppendOptions& options) {
+  LT_ASSIGN(Made made, make_op(graph, kind, std::move(inputs), std::move(attrs), options));
+  return graph.add_op(std::move(made.op), std::move(made.outputs));
+}
+
+Result<ir::OpId> append(ir::GraphEdit& edit, ir::Place place, std::string_view kind,
+                        std::vector<ir::ValueId> inputs, ir::Attrs attrs,
+                        const AppendOptions& options) {
+  LT_ASSIGN(Made made, make_op(edit, kind, std::move(inputs), std::move(attrs), options));
+  return edit.add_op(std::move(made.op), std::move(made.outputs), place);
+}
+
+namespace {
+
+// New forms are worked out beside the edit, which takes them all at once: while some are old and
+// some new, a view may be larger than what it lies on.
+class Reinference {
+ public:
+  explicit Reinference(const ir::GraphEdit& edit) : edit_(edit) {}
+
+  Status run(ir::OpId op) {
+    std::vector<ir::OpId> open{op};
+    while (!open.empty()) {
+      // The first in order, so that each op is inferred after all that it reads.
+      const ir::OpId now = *std::min_element(
+          open.begin(), open.end(), [&](ir::OpId a, ir::OpId b) { return edit_.before(a, b); });
+      std::erase(open, now);
+      LT_ASSIGN(std::vector<OutputType> outputs, infer_one(now));
+      for (size_t i = 0; i < outputs.size(); ++i) {
+        const ir::ValueId output = edit_.op(now).outputs[i];
+        if (!take(output, form_of(now, std::move(outputs[i])))) continue;
+        const auto readers = edit_.readers(output);
+        open.insert(open.end(), readers.begin(), readers.end());
+      }
+    }
+    return {};
+  }
+  std::span<const std::pair<ir::ValueId, ir::ValueForm>> forms() const { return forms_; }
+
+ private:
+  Result<std::vector<OutputType>> infer_one(ir::OpId op) const {
+    Instance instance = instance_of(edit_, op);
+    for (size_t i = 0; i < instance.inputs.size(); ++i)
+      for (const auto& [id, form] : forms_)
+        if (edit_.op(op).inputs[i] == id)
+          instance.inputs[i] = Type{form.dtype, form.dims, form.layout};
+    Result<std::vector<OutputType>> outputs = infer(instance);
+    if (!outputs)
+      return error(outputs.error().code,
+                   fmt::format("op {}: {}", edit_.op(op).name, outputs.error().message));
+    if (outputs->size() != edit_.op(op).outputs.size())
+      return error(ErrorCode::kInput,
+                   fmt::format("op {}: makes {} values now, {} before", edit_.op(op).name,
+                               outputs->size(), edit_.op(op).outputs.size()));
+    return outputs;
+  }
+
+  ir::ValueForm form_of(ir::OpId op, OutputType inferred) const {
+    ir::ValueForm form{.dtype = inferred.type.dtype,
+                       .dims = std::move(inferred.type.dims),
+                       .layout = std::move(inferred.type.layout),
+                       .alias = inferred.alias,
+                       .offset_bytes = inferred.offset_bytes};
+    if (form.alias != ir::Alias::kOwn)
+      form.base = edit_.op(op).inputs[static_cast<size_t>(inferred.base_input)];
+    return form;
+  }
+
+  // False when the output has that form already.
+  bool take(ir::ValueId output, ir::ValueForm form) {
+    const ir::Value& was = edit_.value(output);
+    sym::Expr offset = was.offset_bytes;
+    if (was.base.valid()) offset = offset - edit_.value(was.base).offset_bytes;
+    if (was.dtype == form.dtype && was.dims == form.dims && was.layout == form.layout &&
+        was.alias == form.alias && was.base == form.base && offset == form.offset_bytes)
+      return false;
+    forms_.emplace_back(output, std::move(form));
+    return true;
+  }
+
+  const ir::GraphEdit& edit_;
+  std::vector<std::pair<ir::ValueId, ir::ValueForm>> forms_;  // in order
+};
+
+}  // namespace
+
+Status infer_again(ir::GraphEdit& edit, ir::OpId op) {
+  Reinference again(edit);
+  LT_RETURN_IF_ERROR(again.run(op));
+  return edit.set_forms(again.forms());
 }
 
 namespace {

@@ -91,7 +91,7 @@ class AxisReader {
 
   // A bias is in every element of the result once, so overlapping slices cannot simply add up.
   bool adds_once() const {
-    const std::vector<int> added = parse_numbers(row_.added);
+    const std::vector<int>& added = words_of_row(row_).added;
     return std::any_of(added.begin(), added.end(), [&](int i) {
       return static_cast<size_t>(i) < instance_.inputs.size() &&
              instance_.inputs[static_cast<size_t>(i)].has_value();

@@ -15,10 +15,12 @@ namespace {
 
 using sym::Expr;
 
+// Where it comes from is put into words only when it does not hold.
 struct Equation {
   DimIndex* dim;
   Expr extent;
-  std::string where;  // "input 1, dimension 0"
+  int input = -1;  // -1: the attribute that says the dimension's extent
+  size_t position = 0;
   bool done = false;
 };
 
@@ -61,15 +63,18 @@ class Binder {
       if (!signature_.inputs[i]) continue;
       OperandIndex& operand = *signature_.inputs[i];
       for (size_t d = 0; d < operand.size(); ++d)
-        equations_.push_back(
-            {&operand[d], instance_.inputs[i]->dims[d],
-             fmt::format("input {}, dimension {} of {}", i, d, print(instance_.inputs[i]->dims))});
+        equations_.push_back({&operand[d], instance_.inputs[i]->dims[d], static_cast<int>(i), d});
     }
     for (size_t i = 0; i < signature_.outputs.size(); ++i)
       for (DimIndex& dim : signature_.outputs[i])
-        if (dim.extent && dim.extent_source)
-          equations_.push_back(
-              {&dim, *dim.extent, fmt::format("attribute {}", dim.extent_source->name)});
+        if (dim.extent && dim.extent_source) equations_.push_back({&dim, *dim.extent});
+  }
+
+  std::string where(const Equation& equation) const {
+    if (equation.input < 0) return fmt::format("attribute {}", equation.dim->extent_source->name);
+    const Type& input = *instance_.inputs[static_cast<size_t>(equation.input)];
+    return fmt::format("input {}, dimension {} of {}", equation.input, equation.position,
+                       print(input.dims));
   }
 
   std::optional<Expr>& extent(int axis) {
@@ -85,7 +90,7 @@ class Binder {
     }
     if (*known == found) return {};
     if (known->is_constant() && found.is_constant())
-      return fail(fmt::format("{}: {} where axis {} has {}", equation.where, sym::print(found),
+      return fail(fmt::format("{}: {} where axis {} has {}", where(equation), sym::print(found),
                               signature_.axes[static_cast<size_t>(axis)].name, sym::print(*known)));
     assume(*known, found);
     if (found.is_constant()) known = found;
@@ -109,7 +114,8 @@ class Binder {
       case LinkKind::kBroadcast:
         equation.done = true;
         if (equation.extent == Expr(1)) return {};
-        if (equation.extent.is_constant()) return fail(fmt::format("{}: wanted 1", equation.where));
+        if (equation.extent.is_constant())
+          return fail(fmt::format("{}: wanted 1", where(equation)));
         assume(equation.extent, 1);
         return {};
       case LinkKind::kGroup:
@@ -140,14 +146,14 @@ class Binder {
     const auto whole = equation.extent.constant(), part = product.constant();
     if (open_count == 1) {
       if (whole && part && (*part == 0 || *whole % *part != 0))
-        return fail(fmt::format("{}: {} is no multiple of {}", equation.where, *whole, *part));
+        return fail(fmt::format("{}: {} is no multiple of {}", where(equation), *whole, *part));
       const Expr quotient = floordiv(equation.extent, product);
       if (!(quotient * product == equation.extent)) assume(quotient * product, equation.extent);
       return unify(open, quotient, equation);
     }
     if (product == equation.extent) return {};
     if (whole && part)
-      return fail(fmt::format("{}: {}, wanted the product {}", equation.where, *whole, *part));
+      return fail(fmt::format("{}: {}, wanted the product {}", where(equation), *whole, *part));
     assume(product, equation.extent);
     return {};
   }
@@ -158,7 +164,7 @@ class Binder {
     equation.done = true;
     const Expr count = window_count(dim, equation.extent, *extent(dim.axes[1]));
     if (const auto number = count.constant(); number && *number < 1)
-      return fail(fmt::format("{}: a window of {} (dilation {}) does not fit", equation.where,
+      return fail(fmt::format("{}: a window of {} (dilation {}) does not fit", where(equation),
                               sym::print(*extent(dim.axes[1])), sym::print(dim.dilation)));
     return unify(dim.axes[0], count, equation);
   }
@@ -170,7 +176,7 @@ class Binder {
     if (!given) {
       const Expr length = equation.extent + dim.pad_low + dim.pad_high;
       if (const auto number = length.constant(); number && *number < 0)
-        return fail(fmt::format("{}: {} is left of it", equation.where, *number));
+        return fail(fmt::format("{}: {} is left of it", where(equation), *number));
       return unify(dim.axes[0], length, equation);
     }
     const auto size = extent(dim.axes[0])->constant(), step = dim.stride.constant();
@@ -178,7 +184,7 @@ class Binder {
     if ((size && *size < 0) || (begin && *begin < 0) || (step && *step < 1) ||
         (size && begin && end && step &&
          *begin + std::max<int64_t>(0, (*size - 1) * *step + 1) > *end))
-      return fail(fmt::format("{}: a slice of {} from {} by {} lies outside", equation.where,
+      return fail(fmt::format("{}: a slice of {} from {} by {} lies outside", where(equation),
                               sym::print(*extent(dim.axes[0])), sym::print(-dim.pad_low),
                               sym::print(dim.stride)));
     return {};
@@ -189,7 +195,7 @@ class Binder {
   Status settle(Equation& equation) {
     DimIndex& dim = *equation.dim;
     if (dim.form != LinkKind::kDirect)
-      return fail(fmt::format("{}: its axes follow from no input", equation.where));
+      return fail(fmt::format("{}: its axes follow from no input", where(equation)));
     std::optional<Expr>& known = extent(dim.axes[0]);
     if (!known) known = equation.extent;
     if (!(*known == equation.extent)) dim.form = LinkKind::kBroadcast;

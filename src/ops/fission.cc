@@ -161,7 +161,7 @@ class Splitter {
   // Of the parts of a reduction only the first adds bias and accumulator.
   void drop_added() {
     if (!part_.outputs[0].whole || range_.begin == 0) return;
-    for (int added : parse_numbers(row_.added)) {
+    for (int added : words_of_row(row_).added) {
       const auto i = static_cast<size_t>(added);
       if (i < part_.inputs.size() && instance_.inputs[i]) part_.inputs[i].absent = true;
     }

@@ -48,7 +48,7 @@ Status check_pieces(const Instance& instance, const Type& whole) {
 }
 
 void set_alias(const Bound& bound, const Instance& instance, std::vector<OutputType>& outputs) {
-  for (const auto& [input, output] : parse_pairs(bound.row->updates)) {
+  for (const auto& [input, output] : words_of_row(*bound.row).updates) {
     if (static_cast<size_t>(output) >= outputs.size()) continue;
     outputs[static_cast<size_t>(output)].alias = ir::Alias::kUpdate;
     outputs[static_cast<size_t>(output)].base_input = input;
@@ -121,7 +121,7 @@ std::vector<std::pair<int, int>> in_place_pairs(const Instance& instance) {
   const Result<std::vector<OutputType>> outputs = infer(instance);
   if (!outputs) return {};
   const Row& row = *find(instance.kind);
-  std::vector<std::pair<int, int>> candidates = parse_pairs(row.in_place);
+  std::vector<std::pair<int, int>> candidates = words_of_row(row).in_place;
   if (row.accumulator >= 0) candidates.insert(candidates.begin(), {row.accumulator, 0});
   std::vector<std::pair<int, int>> pairs;
   for (const auto& [input, output] : candidates) {

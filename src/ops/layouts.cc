@@ -85,7 +85,7 @@ Status check_input(const Row& row, const Instance& instance, std::string_view wo
 }  // namespace
 
 std::string_view free_layout_attr(const Row& row, size_t output) {
-  const OperandWords words = parse_words(row.layouts);
+  const OperandWords& words = words_of_row(row).layouts;
   if (output >= words.outputs.size() || words.outputs[output][0] != '@') return {};
   std::string_view found;
   for_each_attr(row, [&](std::string_view name, std::string_view, bool optional) {
@@ -108,7 +108,7 @@ bool same_order(const Layout& a, const Layout& b, const ir::Dims& dims) {
 }
 
 Status check_input_layouts(const Row& row, const Instance& instance, const Signature& signature) {
-  const OperandWords words = parse_words(row.layouts);
+  const OperandWords& words = words_of_row(row).layouts;
   if (instance.inputs.empty()) return {};
   const size_t leader = leading_input(instance, words, signature);
   for (size_t i = 0; i < instance.inputs.size(); ++i) {
@@ -126,7 +126,7 @@ Status check_input_layouts(const Row& row, const Instance& instance, const Signa
 Result<std::vector<Layout>> output_layouts(const Row& row, const Instance& instance,
                                            const Signature& signature) {
   LT_RETURN_IF_ERROR(check_input_layouts(row, instance, signature));
-  const OperandWords words = parse_words(row.layouts);
+  const OperandWords& words = words_of_row(row).layouts;
   size_t leader = 0;
   if (!instance.inputs.empty()) leader = leading_input(instance, words, signature);
   std::vector<Layout> layouts;

@@ -324,10 +324,12 @@ TEST(OpTable, InfersTypesAndCounts) {
 // Pieces are not walked one within the other, nor are dims that a Reshape couples, and an empty
 // tensor has no element however large its other dims are.
 TEST(OpTable, WorkOfWhatFitsDoesNotOverflow) {
-  std::string pieces;
+  std::string pieces, many;
   for (int i = 0; i < 8; ++i) pieces += "f32[4096,1000] ";
+  for (int i = 0; i < 64; ++i) many += "f32[4096,1000] ";
   const Case cases[] = {
       {"Concat", {{"axis", int64_t{1}}}, pieces, "", 0, 131'072'000, 131'072'000},
+      {"Concat", {{"axis", int64_t{1}}}, many, "", 0, 1'048'576'000, 1'048'576'000},
       {"Reshape", {{"shape", D{99'991, 100'003}}}, "f32[100003,99991]", "", 0, 0, 0},
       {"Relu", {}, "f32[4294967296,4294967296,0]", "", 0, 0, 0},
       {"Add", {}, "f32[4294967296,4294967296,0] f32[4294967296,4294967296,0]", "", 0, 0, 0},

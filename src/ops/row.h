@@ -103,6 +103,19 @@ OperandWords parse_words(std::string_view text);
 // The word of input i; the last one stands for all further inputs.
 std::string_view input_word(const OperandWords& words, size_t i);
 
+// The little languages of a row, read once for all.
+struct AttrWord {
+  std::string_view name, type;
+  bool optional = false;
+};
+struct RowWords {
+  OperandWords types, layouts;
+  std::vector<AttrWord> attrs;
+  std::vector<std::pair<int, int>> in_place, updates;
+  std::vector<int> added;
+};
+const RowWords& words_of_row(const Row& row);
+
 // Whether an operand of this type word may be of this type.
 bool accepts(std::string_view word, DType type);
 

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 #include <charconv>
-#include <map>
+#include <unordered_map>
 
 #include "base/check.h"
 #include "base/words.h"
@@ -74,22 +74,6 @@ std::string_view wanted(std::string_view word) {
     default:
       return "any type";
   }
-}
-
-// The parsed signature texts of all rows that have one; a text that does not parse is a bug of its
-// row.
-const Pattern& pattern_of(const Row& row) {
-  static const std::map<std::string_view, Pattern> patterns = [] {
-    std::map<std::string_view, Pattern> made;
-    for (const Row* each : sorted_rows()) {
-      if (each->compute != nullptr) continue;
-      Result<Pattern> pattern = parse_pattern(each->axes);
-      LT_CHECK(pattern.has_value(), pattern.error().message);
-      made.emplace(each->kind, std::move(*pattern));
-    }
-    return made;
-  }();
-  return patterns.at(row.kind);
 }
 
 bool is_variable(std::string_view word) {
@@ -201,23 +185,61 @@ std::vector<std::pair<int, std::string_view>> parse_positions(std::string_view t
   return positions;
 }
 
+namespace {
+
+// What is read out of a row's texts. A text that cannot be read is a bug of its row.
+struct ParsedRow {
+  Pattern pattern;  // of rows with a signature text
+  RowWords words;
+};
+
+ParsedRow parse_row(const Row& row) {
+  ParsedRow made;
+  if (row.compute == nullptr) {
+    Result<Pattern> pattern = parse_pattern(row.axes);
+    LT_CHECK(pattern.has_value(), pattern.error().message);
+    made.pattern = std::move(*pattern);
+  }
+  made.words.types = parse_words(row.types);
+  made.words.layouts = parse_words(row.layouts);
+  for_each_attr(row, [&](std::string_view name, std::string_view type, bool optional) {
+    made.words.attrs.push_back({name, type, optional});
+  });
+  made.words.in_place = parse_pairs(row.in_place);
+  made.words.updates = parse_pairs(row.updates);
+  made.words.added = parse_numbers(row.added);
+  return made;
+}
+
+const ParsedRow& parsed(const Row& row) {
+  static const std::unordered_map<const Row*, ParsedRow> rows = [] {
+    std::unordered_map<const Row*, ParsedRow> made;
+    for (const Row* each : sorted_rows()) made.emplace(each, parse_row(*each));
+    return made;
+  }();
+  return rows.at(&row);
+}
+
+}  // namespace
+
+const RowWords& words_of_row(const Row& row) {
+  return parsed(row).words;
+}
+
 Status check_attrs(const Row& row, const Instance& instance) {
   size_t known = 0;
-  Status status;
-  for_each_attr(row, [&](std::string_view name, std::string_view type, bool optional) {
-    if (!status) return;
-    if (!has_attr(instance, name)) {
-      if (!optional)
-        status =
-            error(ErrorCode::kInput, fmt::format("{}: attribute {} is missing", row.kind, name));
-      return;
+  for (const AttrWord& word : words_of_row(row).attrs) {
+    if (!has_attr(instance, word.name)) {
+      if (word.optional) continue;
+      return error(ErrorCode::kInput,
+                   fmt::format("{}: attribute {} is missing", row.kind, word.name));
     }
     ++known;
-    if (!has_type(instance.attrs->find(name)->second, type))
-      status = error(ErrorCode::kInput,
-                     fmt::format("{}: attribute {} must be of type {}", row.kind, name, type));
-  });
-  if (!status || instance.attrs == nullptr || instance.attrs->size() == known) return status;
+    if (!has_type(instance.attrs->find(word.name)->second, word.type))
+      return error(ErrorCode::kInput, fmt::format("{}: attribute {} must be of type {}", row.kind,
+                                                  word.name, word.type));
+  }
+  if (instance.attrs == nullptr || instance.attrs->size() == known) return {};
   for (const auto& [name, value] : *instance.attrs)
     if (fmt::format(" {}", row.attrs).find(fmt::format(" {}:", name)) == std::string::npos)
       return error(ErrorCode::kInput,
@@ -226,7 +248,7 @@ Status check_attrs(const Row& row, const Instance& instance) {
 }
 
 Result<std::vector<DType>> output_dtypes(const Row& row, const Instance& instance, size_t outputs) {
-  const OperandWords words = parse_words(row.types);
+  const OperandWords& words = words_of_row(row).types;
   TypeVariables variables;
   for (size_t i = 0; i < instance.inputs.size(); ++i) {
     if (!instance.inputs[i]) continue;
@@ -266,7 +288,7 @@ Result<std::vector<DType>> output_dtypes(const Row& row, const Instance& instanc
 
 Result<Signature> signature_of(const Row& row, const Instance& instance) {
   if (row.compute != nullptr) return row.compute(instance);
-  return expand(pattern_of(row), instance, row.broadcast);
+  return expand(parsed(row).pattern, instance, row.broadcast);
 }
 
 namespace {

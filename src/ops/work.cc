@@ -58,7 +58,7 @@ Result<Work> work(const Instance& instance) {
   if (bound.row->traits.opaque) {
     LT_ASSIGN(total.flops, int_attr(instance, "flops", 0));
   }
-  for (int added : parse_numbers(bound.row->added)) {
+  for (int added : words_of_row(*bound.row).added) {
     const auto i = static_cast<size_t>(added);
     if (i < instance.inputs.size() && instance.inputs[i]) total.flops = total.flops + results;
   }

@@ -9,6 +9,7 @@
 #include "ops/op_table.h"
 #include "verify/testing/definition.h"
 #include "verify/testing/example_plans.h"
+#include "verify/testing/mutate.h"
 #include "verify/verify.h"
 
 namespace lowtide::verify {
