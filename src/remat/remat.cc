@@ -125,7 +125,7 @@ class Solve {
     const CutBoundResult& cut = bound_->by_order;
     if (!options_.cut_start || !cut.feasible) return;
     auto plan = plan_from_cut(problem_, cut, order);
-    if (plan && !only_runs(*plan)) {  // the same moment's cut, if nothing may move
+    if (plan && !only_runs(*plan)) {  // a cut of schedules that move nothing
       const ClosureCutOptions without_link{.order = order,
                                            .max_seconds = options_.max_seconds - clock_.seconds(),
                                            .cancel = options_.cancel,
