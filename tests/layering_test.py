@@ -10,7 +10,7 @@ Rules:
  2b. Every folder that a line of layers.txt lists is included by a file of that folder which is no test: no permission that
     nobody uses.
  2c. What lies in a folder "testing" (src/F/testing/...) is included by tests and other such files alone, so that no library of
-    the product holds it; and a header that only tests include lies there.
+    the product holds it; and a header that only tests include lies there (a benchmark is no test: it measures the product).
  3. Public headers include only each other, the standard library and the type under Result: nothing internal.
  4. A third-party header is included only where THIRD_PARTY allows it, so that a library can be replaced in one place.
     One header of a folder may be the seam to such a library if it carries the line "// layering: seam to NAME".
@@ -165,7 +165,8 @@ def headers_of_tests_alone(root: pathlib.Path, files: list[str]) -> list[str]:
     by_product, by_tests = set(), set()
     for relative in files + others:
         headers = {header for _, header in INCLUDE.findall((root / relative).read_text())}
-        if relative in others or TEST_ONLY.fullmatch(relative):
+        measures = relative.startswith("bench/")
+        if not measures and (relative in others or TEST_ONLY.fullmatch(relative)):
             by_tests |= headers
         else:
             by_product |= headers - {relative.removeprefix("src/").removesuffix(".cc") + ".h"}

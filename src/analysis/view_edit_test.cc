@@ -69,7 +69,7 @@ Result<OpCost> cost_of(const ir::GraphEdit& graph, OpId id) {
                 static_cast<int64_t>(op.kind.size()) * 10};
 }
 
-constexpr plan::Link kLink{.bytes_per_second_out = 1e9, .bytes_per_second_in = 2e9};
+constexpr plan::Link kTier{.bytes_per_second_out = 1e9, .bytes_per_second_in = 2e9};
 
 void expect_as_from_nothing(const ir::GraphEdit& graph, const ViewEdit& edited,
                             std::span<const plan::Link> links) {
@@ -247,7 +247,7 @@ class ViewEditProperty : public ::testing::TestWithParam<Case> {};
 TEST_P(ViewEditProperty, IsTheViewOfTheCompactedGraph) {
   const Case param = GetParam();
   const ir::Graph step = training_step(param.blocks, param.optimizer);
-  const std::vector<plan::Link> links(param.link ? 1 : 0, kLink);
+  const std::vector<plan::Link> links(param.link ? 1 : 0, kTier);
   int done = 0;
   for (uint64_t seed = 0; seed < 12; ++seed) {
     SCOPED_TRACE(seed);

@@ -8,7 +8,7 @@
 #include <string>
 
 #include "base/rng.h"
-#include "ir/testing.h"
+#include "ir/testing/plain_ops.h"
 
 namespace lowtide::ir {
 namespace {
@@ -84,6 +84,10 @@ TEST(GraphEdit, RefusesWithTheNamesAndChangesNothing) {
             "op 'view' cannot do without 'y', which 'flat' lies on");
   EXPECT_EQ(edit.add_op(op("view", {}), {}, Place::end()).error().message,
             "there is an op 'view' already");
+  Value whole = value("whole", {4, 8});
+  whole.alias = Alias::kPieces;
+  EXPECT_EQ(edit.add_op(op("join", {chain.y, chain.z}), {whole}, Place::end()).error().message,
+            "op 'join' joins pieces, which comes after all edits");
   EXPECT_EQ(edit.rename(chain.y, "z").error().message, "there is a value 'z' already");
   EXPECT_EQ(edit.add_control(OpId(1), OpId(0)).error().message,
             "op 'double' cannot wait for op 'view', which comes later");

@@ -9,7 +9,7 @@
 
 #include "base/sorted.h"
 #include "plan/schedule_simulator.h"
-#include "plan/schedule_test_problems.h"
+#include "plan/testing/schedule_test_problems.h"
 
 namespace lowtide::plan {
 namespace {
