@@ -69,9 +69,10 @@ ViewEdit::Dirty ViewEdit::dirty_from(const ir::Touched& touched) const {
       dirty.ops.insert(readers.begin(), readers.end());
     }
   }
-  const std::vector<ir::OpId> changed(dirty.ops.begin(), dirty.ops.end());
-  for (const ir::OpId id : changed) {
-    if (!graph_->alive(id)) continue;
+  // What begins to compute becomes a reader of what it reads, and others wait for it; and the
+  // reverse. The rest of what ops read and make was touched if it changed.
+  for (const ir::OpId id : dirty.ops) {
+    if (!graph_->alive(id) || computes(id) == sched_op(id).valid()) continue;
     for (const ir::ValueId input : graph_->op(id).inputs)
       if (input.valid()) dirty.storages.insert(graph_->value(input).storage);
     for (const ir::ValueId output : graph_->op(id).outputs)

@@ -20,7 +20,8 @@
 //     of a storage     who overwrites it: its readers come first
 //     of a value       whoever makes or reads a value of its storage: the type, the versions or the
 //                      use as an output may have changed for them
-//     of an op         the storages that it reads and makes, and who waits for it
+//     of an op         if it begins or ceases to compute: the storages that it reads and makes, and
+//                      who waits for it
 //
 // Cost: the touched ops with their operands, and the readers of the storages that they share. A
 // storage that hundreds of ops read costs their number when a reader joins, a few bytes each.

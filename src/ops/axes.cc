@@ -115,8 +115,8 @@ AxisMap map_of(const Bound& bound, const Instance& instance) {
 }
 
 Result<AxisMap> axis_map(const Instance& instance) {
-  LT_ASSIGN(const Bound bound, bind_instance(instance));
-  return map_of(bound, instance);
+  LT_ASSIGN(const auto bound, bind_instance(instance));
+  return map_of(*bound, instance);
 }
 
 bool can_split(const AxisMap& map, int axis) {

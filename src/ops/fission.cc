@@ -229,8 +229,8 @@ class Splitter {
 }  // namespace
 
 Result<Part> part(const Instance& instance, int axis, int64_t begin, int64_t end) {
-  LT_ASSIGN(const Bound bound, bind_instance(instance));
-  return Splitter(bound, instance, axis, {begin, end}).run();
+  LT_ASSIGN(const auto bound, bind_instance(instance));
+  return Splitter(*bound, instance, axis, {begin, end}).run();
 }
 
 }  // namespace lowtide::ops

@@ -96,21 +96,25 @@ Result<std::vector<OutputType>> outputs_of(const Bound& bound, const Instance& i
 }
 
 Result<std::vector<OutputType>> infer(const Instance& instance, Facts* facts) {
-  LT_ASSIGN(const Bound bound, bind_instance(instance, facts));
-  return outputs_of(bound, instance);
+  LT_ASSIGN(const auto bound, bind_instance(instance));
+  if (facts != nullptr)
+    for (const auto& fact : bound->facts)
+      if (std::find(facts->begin(), facts->end(), fact) == facts->end()) facts->push_back(fact);
+  return bound->outputs;
 }
 
 std::optional<Expr> position_limit(const Instance& instance, size_t input) {
   const Row* row = find(instance.kind);
   if (row == nullptr || row->positions.empty()) return {};
-  const Result<Bound> bound = bind_instance(instance);
-  if (!bound) return {};
+  const auto found = bind_instance(instance);
+  if (!found) return {};
+  const Bound& bound = **found;
   std::optional<Expr> limit;
   for (auto [operand, axis] : parse_positions(row->positions)) {
     if (static_cast<size_t>(operand) != input) continue;
     const bool pack = axis.ends_with("..");
     if (pack) axis.remove_suffix(2);
-    for (const SignatureAxis& each : bound->signature.axes)
+    for (const SignatureAxis& each : bound.signature.axes)
       if (each.name == axis || (pack && each.chosen && each.name.starts_with(axis)))
         limit = limit ? min(*limit, *each.extent) : *each.extent;
   }
@@ -118,9 +122,10 @@ std::optional<Expr> position_limit(const Instance& instance, size_t input) {
 }
 
 std::vector<std::pair<int, int>> in_place_pairs(const Instance& instance) {
-  const Result<std::vector<OutputType>> outputs = infer(instance);
-  if (!outputs) return {};
-  const Row& row = *find(instance.kind);
+  const auto bound = bind_instance(instance);
+  if (!bound || !(*bound)->outputs) return {};
+  const std::vector<OutputType>& outputs = *(*bound)->outputs;
+  const Row& row = *(*bound)->row;
   std::vector<std::pair<int, int>> candidates = words_of_row(row).in_place;
   if (row.accumulator >= 0) candidates.insert(candidates.begin(), {row.accumulator, 0});
   std::vector<std::pair<int, int>> pairs;
@@ -128,7 +133,7 @@ std::vector<std::pair<int, int>> in_place_pairs(const Instance& instance) {
     const auto i = static_cast<size_t>(input);
     if (i >= instance.inputs.size() || !instance.inputs[i]) continue;
     const Type& from = *instance.inputs[i];
-    const Type& to = (*outputs)[static_cast<size_t>(output)].type;
+    const Type& to = outputs[static_cast<size_t>(output)].type;
     if (from.dims == to.dims && size_bytes(from.dtype) == size_bytes(to.dtype) &&
         same_order(from.layout, to.layout, to.dims))
       pairs.emplace_back(input, output);

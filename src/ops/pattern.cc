@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <cctype>
+#include <map>
 
 #include "ops/signature.h"
 
@@ -161,6 +162,17 @@ class PatternParser {
 
 Result<Pattern> parse_pattern(std::string_view text) {
   return PatternParser(text).parse();
+}
+
+Result<KnownPattern> known_pattern(std::string_view text) {
+  constexpr size_t kMost = 1000;  // texts follow ranks and attributes, so in practice a few dozen
+  thread_local std::map<std::string, KnownPattern, std::less<>> known;
+  if (const auto found = known.find(text); found != known.end()) return found->second;
+  LT_ASSIGN(Pattern pattern, parse_pattern(text));
+  if (known.size() >= kMost) known.clear();
+  KnownPattern made = std::make_shared<const Pattern>(std::move(pattern));
+  known.emplace(text, made);
+  return made;
 }
 
 Arity arity(const Pattern& pattern) {

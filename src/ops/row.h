@@ -5,9 +5,11 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <span>
 #include <string_view>
 
+#include "ops/bind.h"
 #include "ops/signature.h"
 
 namespace lowtide::ops {
@@ -75,14 +77,17 @@ std::span<const Row> update_rows();
 
 // The signature of an instance, its axes not yet bound. Error: as infer.
 Result<Signature> signature_of(const Row& row, const Instance& instance);
-// The same, bound. Checks kind, attributes and types as well, so that all that follows may rely on
-// them.
+// The same, bound, with what follows from it. Checks kind, attributes and types as well, so that all
+// that follows may rely on them.
 struct Bound {
   const Row* row = nullptr;
   Signature signature;
+  Facts facts;
+  Result<std::vector<OutputType>> outputs;
 };
-Result<Bound> bind_instance(const Instance& instance,
-                            std::vector<std::pair<sym::Expr, sym::Expr>>* facts = nullptr);
+Result<Bound> bind_anew(const Instance& instance);
+// From the memory of this thread where the instance was asked for before (instance_cache.cc).
+Result<std::shared_ptr<const Bound>> bind_instance(const Instance& instance);
 
 // The outputs of a bound instance.
 Result<std::vector<OutputType>> outputs_of(const Bound& bound, const Instance& instance);

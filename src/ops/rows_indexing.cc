@@ -212,8 +212,8 @@ Result<Signature> reverse_sequence_axes(const Instance& instance) {
                               "in either order, of rank 2 or more",
                               time, batch, print(dims)));
   const std::string text = time == 0 ? "[t] b x.., b -> [t] b x.." : "b [t] x.., b -> b [t] x..";
-  LT_ASSIGN(const Pattern pattern, parse_pattern(text));
-  return expand(pattern, instance, false);
+  LT_ASSIGN(const KnownPattern pattern, known_pattern(text));
+  return expand(*pattern, instance, false);
 }
 
 // ---- rows ----

@@ -188,8 +188,9 @@ Result<Signature> transpose_axes(const Instance& instance) {
     in += fmt::format("a{} ", d);
     out += fmt::format("a{} ", *from);
   }
-  LT_ASSIGN(const Pattern pattern, parse_pattern(dims.empty() ? "() -> ()" : in + "-> " + out));
-  return expand(pattern, instance, false);
+  LT_ASSIGN(const KnownPattern pattern,
+            known_pattern(dims.empty() ? "() -> ()" : in + "-> " + out));
+  return expand(*pattern, instance, false);
 }
 
 Result<Signature> slice_axes(const Instance& instance) {

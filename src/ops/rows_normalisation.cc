@@ -11,19 +11,19 @@ namespace lowtide::ops {
 namespace {
 
 Result<Signature> cross_entropy_axes(const Instance& instance) {
-  LT_ASSIGN(const Pattern pattern,
-            parse_pattern(has_attr(instance, "ignore_index")
+  LT_ASSIGN(const KnownPattern pattern,
+            known_pattern(has_attr(instance, "ignore_index")
                               ? "[a..@axis] [c] [b..], a.. b.. -> (), a.. b.."
                               : "a..@axis [c] b.., a.. b.. -> (), a.. b.."));
-  return expand(pattern, instance, false);
+  return expand(*pattern, instance, false);
 }
 
 Result<Signature> cross_entropy_grad_axes(const Instance& instance) {
-  LT_ASSIGN(const Pattern pattern,
-            parse_pattern(has_attr(instance, "ignore_index")
+  LT_ASSIGN(const KnownPattern pattern,
+            known_pattern(has_attr(instance, "ignore_index")
                               ? "[a..@axis] [c] [b..], a.. b.., a.. b.. -> a.. [c] b.."
                               : "a..@axis [c] b.., a.. b.., a.. b.. -> a.. [c] b.."));
-  return expand(pattern, instance, false);
+  return expand(*pattern, instance, false);
 }
 
 constexpr std::string_view kAlong = "a..@axis [c] b.. -> a.. [c] b..";

@@ -47,8 +47,8 @@ Result<ReducedAxes> reduced_axes(const Instance& instance, size_t whole, bool co
 
 Result<Signature> reduce_axes(const Instance& instance, bool coupled) {
   LT_ASSIGN(const ReducedAxes axes, reduced_axes(instance, 0, coupled));
-  LT_ASSIGN(const Pattern pattern, parse_pattern(axes.in + "-> " + axes.out));
-  return expand(pattern, instance, false);
+  LT_ASSIGN(const KnownPattern pattern, known_pattern(axes.in + "-> " + axes.out));
+  return expand(*pattern, instance, false);
 }
 Result<Signature> merged_axes(const Instance& instance) {
   return reduce_axes(instance, false);
@@ -60,8 +60,8 @@ Result<Signature> coupled_axes(const Instance& instance) {
 // From dy and x: each element's gradient takes all other elements that it was multiplied with.
 Result<Signature> product_gradient_axes(const Instance& instance) {
   LT_ASSIGN(const ReducedAxes axes, reduced_axes(instance, 1, true));
-  LT_ASSIGN(const Pattern pattern, parse_pattern(axes.out + ", " + axes.in + "-> " + axes.in));
-  return expand(pattern, instance, false);
+  LT_ASSIGN(const KnownPattern pattern, known_pattern(axes.out + ", " + axes.in + "-> " + axes.in));
+  return expand(*pattern, instance, false);
 }
 
 Row reduction(std::string_view kind, std::string_view types, Merge merge, bool mean) {
@@ -156,9 +156,9 @@ void add_columns(std::vector<Row>& rows) {
 // PyTorch keeps the momentum only where there is one.
 Result<Signature> sgd_axes(const Instance& instance) {
   const bool momentum = instance.inputs.size() > 2 && instance.inputs[2].has_value();
-  LT_ASSIGN(const Pattern pattern,
-            parse_pattern(momentum ? "a.., a.., a.. -> a.., a.." : "a.., a.., a..? -> a.."));
-  return expand(pattern, instance, false);
+  LT_ASSIGN(const KnownPattern pattern,
+            known_pattern(momentum ? "a.., a.., a.. -> a.., a.." : "a.., a.., a..? -> a.."));
+  return expand(*pattern, instance, false);
 }
 
 }  // namespace

@@ -16,8 +16,8 @@ Result<Signature> mat_mul_axes(const Instance& instance) {
   LT_ASSIGN(const int64_t trans_b, int_attr(instance, "trans_b", 0));
   const std::string text = fmt::format("b.. {}, b.. {}, n?, b.. m n? -> b.. m n",
                                        trans_a != 0 ? "k m" : "m k", trans_b != 0 ? "n k" : "k n");
-  LT_ASSIGN(const Pattern pattern, parse_pattern(text));
-  return expand(pattern, instance, true);
+  LT_ASSIGN(const KnownPattern pattern, known_pattern(text));
+  return expand(*pattern, instance, true);
 }
 
 constexpr std::string_view kWindow = "strides:list? pads:list? dilations:list? group:int?";

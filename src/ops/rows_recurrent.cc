@@ -30,8 +30,8 @@ bool given(const Instance& instance, size_t i) {
 
 // The signature of a text in which axis g counts `gates` and axis p the peepholes.
 Result<Signature> with_gates(const Instance& instance, std::string_view text, int64_t gates) {
-  LT_ASSIGN(const Pattern pattern, parse_pattern(text));
-  LT_ASSIGN(Signature signature, expand(pattern, instance, false));
+  LT_ASSIGN(const KnownPattern pattern, known_pattern(text));
+  LT_ASSIGN(Signature signature, expand(*pattern, instance, false));
   for (const auto& [name, extent] : {std::pair<std::string_view, int64_t>{"g", gates}, {"p", 3}})
     if (const int axis = signature.find_axis(name); axis >= 0)
       signature.axes[static_cast<size_t>(axis)].extent = extent;

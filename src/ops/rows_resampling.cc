@@ -228,8 +228,8 @@ Result<Signature> grid_sample_axes(const Instance& instance) {
       is_gradient(instance)
           ? fmt::format("n c {1}, {0}, n {1} {{k}} -> {0}, n {1} {{k}}", read, walked)
           : fmt::format("{0}, n {1} {{k}} -> n c {1}", read, walked);
-  LT_ASSIGN(const Pattern pattern, parse_pattern(text));
-  LT_ASSIGN(Signature signature, expand(pattern, instance, false));
+  LT_ASSIGN(const KnownPattern pattern, known_pattern(text));
+  LT_ASSIGN(Signature signature, expand(*pattern, instance, false));
   LT_ASSIGN(const Expr taps, grid_taps(instance, dims));
   signature.add_axis({.name = "taps", .coupled = true, .extent = taps});
   return signature;

@@ -30,6 +30,7 @@
 // attributes of a part of the op can be written without knowing the op.
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -117,6 +118,10 @@ struct Pattern {
 
 // Error: kInternal, naming the text and the place: rows are ours.
 Result<Pattern> parse_pattern(std::string_view text);
+
+// The same, remembered by this thread: what rows ask for whose text depends on the instance.
+using KnownPattern = std::shared_ptr<const Pattern>;
+Result<KnownPattern> known_pattern(std::string_view text);
 
 // How many of the inputs of an op there must be and may be.
 struct Arity {

@@ -295,7 +295,7 @@ namespace {
 
 // An accumulator has the shape of what is added into it; a view has as many elements as its base.
 Status check_whole(const Row& row, const Instance& instance, const Signature& signature,
-                   Facts* facts) {
+                   Facts& facts) {
   const auto accumulator = static_cast<size_t>(row.accumulator);
   if (row.accumulator >= 0 && accumulator < instance.inputs.size() &&
       instance.inputs[accumulator]) {
@@ -306,17 +306,17 @@ Status check_whole(const Row& row, const Instance& instance, const Signature& si
           fmt::format("{}: the accumulator, input {}, is {}, the result {}", row.kind, accumulator,
                       print(instance.inputs[accumulator]->dims), print(result)));
   }
-  if (row.view == ViewRule::kAlways && facts != nullptr) {
+  if (row.view == ViewRule::kAlways) {
     const sym::Expr before = sym::product(instance.inputs[0]->dims);
     const sym::Expr after = sym::product(dims_of(signature, signature.outputs[0]));
-    if (!(before == after)) facts->emplace_back(before, after);
+    if (!(before == after)) facts.emplace_back(before, after);
   }
   return {};
 }
 
 }  // namespace
 
-Result<Bound> bind_instance(const Instance& instance, Facts* facts) {
+Result<Bound> bind_anew(const Instance& instance) {
   const Row* row = find(instance.kind);
   if (row == nullptr)
     return error(ErrorCode::kInput, fmt::format("there is no op of kind {}", instance.kind));
@@ -325,8 +325,9 @@ Result<Bound> bind_instance(const Instance& instance, Facts* facts) {
   Bound bound;
   bound.row = row;
   LT_ASSIGN(bound.signature, signature_of(*row, instance));
-  LT_RETURN_IF_ERROR(bind(bound.signature, instance, facts));
-  LT_RETURN_IF_ERROR(check_whole(*row, instance, bound.signature, facts));
+  LT_RETURN_IF_ERROR(bind(bound.signature, instance, &bound.facts));
+  LT_RETURN_IF_ERROR(check_whole(*row, instance, bound.signature, bound.facts));
+  bound.outputs = outputs_of(bound, instance);
   return bound;
 }
 

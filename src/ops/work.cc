@@ -50,8 +50,10 @@ Expr bytes_read(const Bound& bound, const Instance& instance, size_t i, const Ex
 }  // namespace
 
 Result<Work> work(const Instance& instance) {
-  LT_ASSIGN(const Bound bound, bind_instance(instance));
-  LT_ASSIGN(const std::vector<OutputType> outputs, outputs_of(bound, instance));
+  LT_ASSIGN(const auto found, bind_instance(instance));
+  const Bound& bound = *found;
+  if (!bound.outputs) return tl::unexpected<Error>(bound.outputs.error());
+  const std::vector<OutputType>& outputs = *bound.outputs;
   const Expr results = outputs.empty() ? Expr(0) : product(outputs[0].type.dims);
   Work total;
   total.flops = loop_flops(bound.signature, bound.row->flops);
