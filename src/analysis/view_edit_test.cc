@@ -336,9 +336,7 @@ TEST(ViewEdit, LivesBesideContractedRegions) {
   EXPECT_TRUE(plan::check(small.view.problem).has_value());
   EXPECT_FALSE(small.view.op[plan::SchedOpId(0)].valid()) << "stands for no single op";
   // A reader at the end joins a value from inside, which so comes to be an output of the region.
-  const OpId inside = small.graph.graph.ops().begin() == small.graph.graph.ops().end()
-                          ? OpId::none()
-                          : graph.first_op();
+  const OpId inside = graph.first_op();
   const ValueId made = graph.op(inside).outputs[0];
   ASSERT_TRUE(ops::append(graph, ir::Place::end(), "Neg", {made}, {}).has_value());
   ASSERT_TRUE(view.update().has_value());
