@@ -22,9 +22,11 @@
 #include "plan/schedule_text.h"
 #include "plan/sequence_simulator.h"
 #include "plan/sequence_text.h"
+#include "remat/bounds/bound_program.h"
 #include "remat/bounds/floor.h"
 #include "remat/joint.h"
 #include "remat/remat.h"
+#include "solver/program_text.h"
 #include "tools/flags.h"
 #include "tools/watch.h"
 
@@ -59,7 +61,7 @@ constexpr Idea kIdeas[] = {
 };
 
 struct RematFlags {
-  std::string problem, output, budget;
+  std::string problem, output, budget, program;
   remat::JointOptions options;
   bool has_unit_limit = false;  // by --max-units
   std::vector<std::string> without;
@@ -231,8 +233,25 @@ remat::JointOptions search_options(const RematFlags& flags) {
   return options;
 }
 
+// What proves the bound, as a file for other solvers.
+Status write_program(const RematFlags& flags, plan::ScheduleProblem problem) {
+  if (problem.link && !without(flags, "transfers"))
+    return error(ErrorCode::kUsage,
+                 "--program: it is of problems without a link; add --without transfers");
+  plan::forbid_transfers(problem);
+  const auto program = remat::bound_program(problem, remat::time_bound(problem));
+  if (!program)
+    return error(
+        ErrorCode::kInput,
+        fmt::format("--program: nothing is proven of {} beyond each op once", flags.problem));
+  const bool mps = flags.program.ends_with(".mps");
+  return write_file_atomically(flags.program,
+                               mps ? solver::write_mps(*program) : solver::write_lp(*program));
+}
+
 Status run_remat_command(const RematFlags& flags) {
   LT_ASSIGN(const plan::ScheduleProblem problem, read_problem(flags));
+  if (!flags.program.empty()) LT_RETURN_IF_ERROR(write_program(flags, problem));
   const InterruptGuard guard;
   remat::JointOptions options = search_options(flags);
   options.remat.cancel = &guard.raised();
@@ -277,6 +296,10 @@ void add_remat_command(CLI::App& app, Action& action) {
   command->add_option("--budget", flags->budget,
                       "bytes of the whole device, such as 450MiB; default: the problem's own");
   command->add_option("-o,--output", flags->output, "write the op numbers in the order run here")
+      ->check(file_name());
+  command
+      ->add_option("--program", flags->program,
+                   "write the integer program behind the bound here: LP, or MPS as FILE.mps")
       ->check(file_name());
   CLI::Option* max_units =
       command->add_option("--max-units", flags->options.remat.max_units, "limit of work");

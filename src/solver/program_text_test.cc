@@ -1,6 +1,6 @@
 // Programs as files, read back by CBC's readers and by HiGHS's: the same rows, the same numbers,
 // the same optimum. HiGHS's part is skipped where its library is absent.
-#include "solver/testing/program_text.h"
+#include "solver/program_text.h"
 
 #include <dlfcn.h>
 #include <fmt/format.h>

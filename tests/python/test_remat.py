@@ -187,3 +187,13 @@ def test_a_proof_by_cases_raises_the_bound(tmp_path):
     plain, proven = (run_json("remat", problem, *quick, *more) for more in ([], ["--prove", 3]))
     assert proven["cost"] == plain["cost"]
     assert plain["lower_bound_cost"] < proven["lower_bound_cost"] <= proven["cost"]
+
+
+def test_the_program_behind_the_bound_is_written_for_other_solvers(tmp_path):
+    problem = [ROOT / "tests/data/remat/unet_2.remat", "--max-units", 1000]
+    for name, first in {"p.lp": "Minimize", "p.mps": "NAME lowtide FREE"}.items():
+        found = run_json("remat", *problem, "--budget", "700MiB", "--program", tmp_path / name)
+        assert (tmp_path / name).read_text().startswith(first)
+        assert found["lower_bound_cost"] > found["once_cost"]
+    expect_error(4, "nothing is proven", arguments=["remat", *problem, "--budget", "100GiB", "--program", tmp_path / "none.lp"])
+    assert not (tmp_path / "none.lp").exists()

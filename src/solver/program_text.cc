@@ -1,4 +1,4 @@
-#include "solver/testing/program_text.h"
+#include "solver/program_text.h"
 
 #include <fmt/format.h>
 
