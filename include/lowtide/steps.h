@@ -6,11 +6,11 @@
 //       if (step.kind == LOWTIDE_STEP_COMPUTE) run(step.op, arena + ...);
 //     }
 //
-// An op whose outputs are views computes nothing. Ops, values and storages are numbers from 0, in the order of the plan file; -1: none. A value
-// lies `offset_bytes` into its storage. A storage that is resident lies at its own address for the
-// whole step; any other at that of the stay which a compute step (lowtide_plan_step_make) or a load
-// began for it. docs/formats.md, "Plan files", says what the steps mean. All pointers belong to the
-// plan. A bad number is LOWTIDE_USAGE.
+// An op whose outputs are views computes nothing. Ops, values and storages are numbers from 0, in
+// the order of the plan file; -1: none. A value lies `offset_bytes` into its storage. A storage
+// that is resident lies at its own address for the whole step; any other at that of the stay which
+// a compute step (lowtide_plan_step_make) or a load began for it. docs/formats.md, "Plan files",
+// says what the steps mean. All pointers belong to the plan. A bad number is LOWTIDE_USAGE.
 #ifndef LOWTIDE_STEPS_H
 #define LOWTIDE_STEPS_H
 
@@ -35,8 +35,9 @@ enum {
   LOWTIDE_ALIAS_OWN = 0,
   LOWTIDE_ALIAS_VIEW = 1,
   LOWTIDE_ALIAS_UPDATE = 2,
-  // A whole: the storages of its producer's inputs, one behind the other. Its own storage has no
-  // bytes; it begins where the first input's stay is while an op runs that makes or reads it.
+  // A whole: the storages of its producer's inputs (or the pieces of those), one behind the
+  // other. Its own storage has no bytes; it begins where its first piece is while an op runs that
+  // makes or reads it.
   LOWTIDE_ALIAS_PIECES = 3
 };
 // NOLINTEND(readability-identifier-naming)

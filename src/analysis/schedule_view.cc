@@ -93,6 +93,10 @@ class Builder {
   Status check_whole(ir::StorageId id, const ir::Value& root) const {
     for (const ir::Piece& piece : graph_.storage(id).pieces) {
       const auto offset = piece.offset_bytes.constant();
+      if (ir::size_bytes(root_of(graph_, piece.storage)) == sym::Expr(0))
+        return error(ErrorCode::kInput,
+                     fmt::format("piece '{}' of '{}' has no bytes",
+                                 root_of(graph_, piece.storage).name, root.name));
       if (offset && *offset % alignment_ == 0) continue;
       return error(ErrorCode::kInput,
                    fmt::format("piece '{}' begins at byte {} of '{}', which is no multiple of {}",

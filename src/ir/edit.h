@@ -1,6 +1,6 @@
-// Edits of a graph that can be undone, for a search that tries thousands of changes: apply one, look
-// at what became of it, take it back, each in time proportional to what was changed and never to
-// the graph.
+// Edits of a graph that can be undone, for a search that tries thousands of changes: apply one,
+// look at what became of it, take it back, each in time proportional to what was changed and never
+// to the graph.
 //
 //     GraphEdit edit(graph);                        // once: a copy
 //     const auto before = edit.mark();
@@ -11,8 +11,9 @@
 // Ids are stable: an op or value keeps its id while others come and go, a removed one leaves a gap,
 // and ids say nothing about the order. The order is a list (base/order_list.h) of ops and of the
 // values that no op makes; these are there from the start, so compact() puts such a value before an
-// op that reads it, wherever it stands. What undoing brings back has the id that it had; the ids of what undoing
-// takes away are given out again. A storage has the number of the value that brought it.
+// op that reads it, wherever it stands. What undoing brings back has the id that it had; the ids of
+// what undoing takes away are given out again. A storage has the number of the value that brought
+// it.
 //
 // All changes are made of two, and the log holds nothing else: to write an op or value (its state
 // before is logged; absent is a state, too), and to put one into the order or take it out. Readers,
@@ -114,7 +115,8 @@ class GraphEdit {
   Result<ValueId> add_value(Value value);
   // As Graph::add_op, at a place. Control edges and bases are said with the ids of the edit.
   Result<OpId> add_op(Op op, std::vector<Value> outputs, Place place);
-  // Nobody may read its outputs, and none is an output of the step. Control edges to and from it go.
+  // Nobody may read its outputs, and none is an output of the step. Control edges to and from it
+  // go.
   Status remove_op(OpId id);
   Status remove_value(ValueId id);  // that no op makes and nobody reads
   Status move_op(OpId id, Place place);

@@ -68,11 +68,12 @@ bool Graph::may_join(std::span<const ValueId> inputs) const {
     for (const Piece& piece : memory_of(input))
       if (!seen.insert(piece.storage).second) return false;
   }
-  return !seen.empty();
+  constexpr size_t kMostPieces = size_t{1} << 24;
+  return !seen.empty() && seen.size() <= kMostPieces - pieces_;
 }
 
 // One behind the other; a piece that is a whole hands on its own.
-std::vector<Piece> Graph::join(std::span<const ValueId> inputs) const {
+std::vector<Piece> Graph::join(std::span<const ValueId> inputs) {
   LT_CHECK(may_join(inputs), "pieces are distinct");
   std::vector<Piece> joined;
   sym::Expr offset(0);
@@ -81,6 +82,7 @@ std::vector<Piece> Graph::join(std::span<const ValueId> inputs) const {
       joined.push_back({piece.storage, offset + piece.offset_bytes});
     offset = offset + size_bytes(values_[input]);
   }
+  pieces_ += joined.size();
   return joined;
 }
 

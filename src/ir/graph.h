@@ -10,9 +10,9 @@
 //            on. Who reads base (or a view of it) must run before; the graph's order does so, and
 //            analysis makes it explicit (control edges)
 //   kPieces  the storages of all inputs of its producer, one behind the other: no bytes, no copy.
-//            Each *piece* is a value with a producer and a life of its own; the *whole* is a view on
-//            them. The packer puts the pieces at fixed distances for whoever reads the whole. Pieces
-//            are made by ops, fill their storages and are never overwritten
+//            Each *piece* is a value with a producer and a life of its own; the *whole* is a view
+//            on them. The packer puts the pieces at fixed distances for whoever reads the whole.
+//            Pieces are made by ops, fill their storages and are never overwritten
 //
 // Whether an op may *reuse* the storage of a dying input for an own output is not said here: it is
 // a trait of the op (src/ops) and a choice of the planner. Dimensions are symbolic (sym::Expr).
@@ -135,7 +135,8 @@ class Graph {
   const Op& op(OpId id) const { return ops_[id]; }
   const Value& value(ValueId id) const { return values_[id]; }
   const Storage& storage(StorageId id) const { return storages_[id]; }
-  // Whether these values may be joined to a whole: none is absent, no storage is there twice.
+  // Whether these values may be joined to a whole: none is absent, no storage is there twice, and
+  // all wholes together keep within 2^24 pieces.
   bool may_join(std::span<const ValueId> inputs) const;
   // What occupies memory for a value: its storage, or the pieces of it.
   std::vector<Piece> memory_of(ValueId id) const;
@@ -166,8 +167,9 @@ class Graph {
   bool operator==(const Graph& other) const;
 
  private:
-  std::vector<Piece> join(std::span<const ValueId> inputs) const;
+  std::vector<Piece> join(std::span<const ValueId> inputs);
 
+  size_t pieces_ = 0;  // of all wholes
   IdVector<OpId, Op> ops_;
   IdVector<ValueId, Value> values_;
   IdVector<StorageId, Storage> storages_;

@@ -13,6 +13,17 @@
 namespace lowtide::ops {
 namespace {
 
+bool joins(const std::vector<OutputType>& outputs) {
+  return std::any_of(outputs.begin(), outputs.end(),
+                     [](const OutputType& output) { return output.alias == ir::Alias::kPieces; });
+}
+bool may_join(const ir::Graph& graph, const std::vector<ir::ValueId>& inputs) {
+  return graph.may_join(inputs);
+}
+bool may_join(const ir::GraphEdit&, const std::vector<ir::ValueId>&) {
+  return false;
+}
+
 template <class AnyGraph>
 std::vector<std::string> output_names(const AnyGraph& graph, const std::string& op_name,
                                       const AppendOptions& options, size_t count) {
@@ -69,6 +80,9 @@ Result<Made> make_op(const AnyGraph& graph, std::string_view kind, std::vector<i
   if (!inferred)
     return error(inferred.error().code,
                  fmt::format("op {}: {}", op.name, inferred.error().message));
+  if (joins(*inferred) && !may_join(graph, op.inputs))
+    return error(ErrorCode::kInput,
+                 fmt::format("op {}: pieces are joined after all edits, each once", op.name));
   const std::vector<std::string> names = output_names(graph, op.name, options, inferred->size());
   for (size_t i = 0; i < inferred->size(); ++i) {
     OutputType& type = (*inferred)[i];

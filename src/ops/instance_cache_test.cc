@@ -1,9 +1,9 @@
 // What is remembered of an instance is what would be found anew, for every op.
 #include <gtest/gtest.h>
 
-#include "ops/testing/random_instance.h"
 #include "ops/row.h"
 #include "ops/testing/instance_text.h"
+#include "ops/testing/random_instance.h"
 
 namespace lowtide::ops {
 namespace {

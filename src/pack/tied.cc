@@ -48,7 +48,7 @@ std::vector<Shape> shapes_of(const PackProblem& problem) {
   const auto add = [&](Shape& shape, BufferId id, int64_t at) {
     const Buffer& b = problem.buffers[id];
     shape.members.push_back({id, at});
-    shape.alignment = std::lcm(shape.alignment, b.alignment_bytes);
+    shape.alignment = b.alignment_bytes;  // that of all members
     shape.bytes += b.size_bytes;
     shape.live = {std::min(shape.live.begin, b.live.begin), std::max(shape.live.end, b.live.end)};
   };
@@ -283,7 +283,11 @@ class TiedPacker {
       if (b.tie) b.fixed_offset = places[id];
       b.tie.reset();
     }
-    const PackOutcome packed = plan_of(rest, options);
+    PackOutcome packed = plan_of(rest, options);
+    if (packed.offsets.size() != rest.buffers.size() && rest.capacity_bytes) {
+      rest.capacity_bytes.reset();  // the groups are in its way where they are: as low as it gets
+      packed = plan_of(rest, options);
+    }
     if (packed.offsets.size() == rest.buffers.size()) keep(packed.offsets, packed.height_bytes);
   }
 

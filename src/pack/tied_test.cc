@@ -153,6 +153,40 @@ TEST(Tied, RefusesWhatCannotBe) {
   EXPECT_FALSE(plan::check(fixed).has_value());
   PackProblem empty = problem_of({tied(0, 2, 0, 0, 0)});
   EXPECT_FALSE(plan::check(empty).has_value());
+  PackProblem aligned = problem_of({tied(0, 2, 8, 0, 0), tied(0, 2, 8, 0, 8)});
+  aligned.buffers[BufferId(1)].alignment_bytes = 8;
+  EXPECT_FALSE(plan::check(aligned).has_value()) << "two alignments in a group";
+}
+
+TEST(Tied, ManyBuffersBesideAGroupAboveTheCapacity) {
+  // Too many to place all by first fit of pairs; the group alone is higher than the capacity asks.
+  PackProblem problem = problem_of({tied(0, 2, 10, 0, 0), tied(1, 3, 10, 0, 20)});
+  for (int64_t i = 0; i < 5000; ++i) problem.buffers.push_back(buffer(4 + i, 6 + i, 3 + i % 5));
+  problem.capacity_bytes = 29;
+  const PackOutcome outcome = solve(problem, {});
+  EXPECT_EQ(outcome.status, SolveStatus::kInfeasible) << "its span is 30";
+  for (BufferId id : problem.buffers.ids())
+    if (problem.buffers[id].tie) problem.buffers[id].live = {0, 6000};
+  problem.capacity_bytes = 34;  // the load is 33, the hole in the group too small for two
+  PackOptions quick;
+  quick.work_limit = 100'000;
+  const PackOutcome above = solve(problem, quick);
+  EXPECT_EQ(above.offsets.size(), problem.buffers.size());
+  EXPECT_EQ(tied_fault(problem, above), "");
+}
+
+TEST(Tied, AlignedGroups) {
+  Rng rng(8);
+  for (int i = 0; i < 100; ++i) {
+    PackProblem problem = draw(rng);
+    for (BufferId id : problem.buffers.ids()) {
+      Buffer& b = problem.buffers[id];
+      b.alignment_bytes = 4;
+      if (b.tie) b.tie->at *= 4;
+    }
+    ASSERT_TRUE(plan::check(problem).has_value());
+    ASSERT_EQ(tied_fault(problem, solve(problem, {})), "") << i;
+  }
 }
 
 }  // namespace

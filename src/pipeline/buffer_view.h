@@ -2,9 +2,10 @@
 // slots lie in each slow tier.
 //
 // Arena: one buffer for all instances that took it over one from the other, one per workspace of a
-// run. Pieces of a whole are tied for as long as somebody reads it. Residents that stay are not among them: they live throughout, so they lie below everything
-// else and cost no search. Slow tiers: one slot per value that is stored and per resident that
-// moves. Times are positions of the sequence.
+// run. Pieces of a whole are tied for as long as somebody reads it. Residents that stay are not
+// among them: they live throughout, so they lie below everything else and cost no search. Slow
+// tiers: one slot per value that is stored and per resident that moves. Times are positions of the
+// sequence.
 #pragma once
 
 #include <cstdint>
@@ -32,8 +33,9 @@ struct BufferView {
   IdVector<plan::SchedValueId, TierSlot> slot_of_value;        // none: never stored
   IdVector<plan::SchedResidentId, TierSlot> slot_of_resident;  // none: never moved
   bool moves = false;                                          // there is a slot
-  // Not empty: the ties ask for two buffers in one place, and no packing exists. That can come about
-  // where a piece is made twice, each time in the buffer of a dying input. One line for people.
+  // Not empty: the ties ask for two buffers in one place, and no packing exists. That can come
+  // about where a piece is made twice, each time in the buffer of a dying input. One line for
+  // people.
   std::string clash;
 };
 

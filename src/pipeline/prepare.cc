@@ -87,12 +87,11 @@ Result<Prepared> pose(const ir::Graph& forward, const OptimizeOptions& options) 
     ready.graph = std::move(layouts.graph);
     stage.done("layouts");
   }
-  if (options.pieces) {
-    LT_ASSIGN(rewrite::PiecesReport pieces,
-              rewrite::join_pieces(ready.graph, options.device.alignment_bytes));
-    if (pieces.changed()) ready.graph = std::move(pieces.graph);
-    stage.done("pieces");
-  }
+  // Without new ones it still looks at the wholes that came in.
+  LT_ASSIGN(rewrite::PiecesReport pieces,
+            rewrite::join_pieces(ready.graph, options.device.alignment_bytes));
+  if (options.pieces && pieces.changed()) ready.graph = std::move(pieces.graph);
+  stage.done("pieces");
   LT_ASSIGN(ready.costs, op_costs(ready.graph, options, ready.coverage));
   std::vector<plan::Link> links;
   for (const SlowTierChoice& tier : options.slow_tiers) links.push_back(tier.link);

@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/check.h"
-
 namespace lowtide::pipeline {
 namespace {
 
@@ -38,7 +36,9 @@ plan::PackOutcome pack_within(plan::PackProblem& problem, const pack::PackOption
                               std::optional<int64_t> capacity) {
   problem.capacity_bytes = capacity;
   plan::PackOutcome packed = pack::solve(problem, options);
-  if (packed.status != plan::SolveStatus::kInfeasible) return packed;
+  if (packed.status != plan::SolveStatus::kInfeasible &&
+      packed.offsets.size() == problem.buffers.size())
+    return packed;
   problem.capacity_bytes.reset();
   return pack::solve(problem, options);
 }
@@ -55,7 +55,9 @@ Result<Solution> pack_schedule(const analysis::ScheduleView& view,
   if (!solution.buffers.clash.empty()) {
     LT_ASSIGN(solution.profile, plan::simulate_sequence(pieces_apart(view), sequence));
     solution.buffers = make_buffer_view(view, sequence, solution.profile);
-    LT_CHECK(solution.buffers.clash.empty(), solution.buffers.clash);
+    if (!solution.buffers.clash.empty())
+      return error(ErrorCode::kInput, "the pieces of a value cannot lie at their distances: " +
+                                          solution.buffers.clash);
   }
   const int64_t staying = staying_bytes(view.problem, solution.buffers);
   std::optional<int64_t> capacity;

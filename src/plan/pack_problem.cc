@@ -30,6 +30,9 @@ Status check_ties(const PackProblem& problem) {
           fmt::format("lies at {} in group {}: negative, beyond 2^62 bytes or no multiple of {}",
                       b.tie->at, b.tie->group, b.alignment_bytes));
     std::vector<BufferId>& members = groups[b.tie->group];
+    if (!members.empty() && problem.buffers[members[0]].alignment_bytes != b.alignment_bytes)
+      return bad(fmt::format("has alignment {} in group {}, another member {}", b.alignment_bytes,
+                             b.tie->group, problem.buffers[members[0]].alignment_bytes));
     for (BufferId other : members) {
       const Buffer& o = problem.buffers[other];
       const Interval mine{b.tie->at, b.tie->at + b.size_bytes};

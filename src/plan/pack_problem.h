@@ -20,7 +20,7 @@ namespace lowtide::plan {
 struct BufferTag;
 using BufferId = Id<BufferTag>;
 
-// Buffers of one group: offset - at is the same for all of them.
+// Buffers of one group, which have one alignment: offset - at is the same for all of them.
 struct Tie {
   int32_t group = 0;
   int64_t at = 0;  // bytes, >= 0

@@ -13,13 +13,14 @@
 //
 // Pieces. A value of alias kPieces is a *whole*: the storages of its producer's inputs, one behind
 // the other. Its own storage has no bytes and no stay. While an op runs that makes or reads it
-// (or a view of it), and at the end where it is a result, the stays of all pieces lie at the distances that their
-// sizes ask for; at other times each piece comes and goes by itself.
+// (or a view of it), and at the end where it is a result, the stays of all pieces lie at the
+// distances that their sizes ask for; at other times each piece comes and goes by itself.
 //
 // Reruns. An op may run several times if its kind may (op table: recomputable). Every run makes all
 // of its outputs anew, at addresses of its own; their earlier stays have ended by then. A value is
 // what the last run made: who reads a version must find its storage showing that version. Ops that
-// only make views compute nothing; they run again after each run of the op that makes their base.
+// only make views compute nothing; they run again after each run of the op that makes their base,
+// those on pieces before the next op that reads them.
 //
 // Transfers. A storage with a slow tier has a slot there. A store begins a copy from the arena to
 // the slot: until its wait the buffer may be read, but not written, freed or taken over. A load
@@ -271,7 +272,8 @@ struct PlanPiece {
   bool operator==(const PlanPiece&) const = default;
 };
 
-// By storage: of a whole its pieces by rising offset, none of them a whole itself; of others nothing.
+// By storage: of a whole its pieces by rising offset, none of them a whole itself; of others
+// nothing.
 IdVector<PlanStorageId, std::vector<PlanPiece>> pieces_of(const Plan& plan);
 // By storage: what occupies memory for it, its pieces or itself.
 IdVector<PlanStorageId, std::vector<PlanStorageId>> memory_of(const Plan& plan);

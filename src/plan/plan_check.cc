@@ -254,7 +254,12 @@ class Checker {
                        plan_.values[input].name);
           bytes = *sum;
         }
-        if (joined.empty()) return bad("op '{}' joins nothing", op.name);
+        if (joined.empty() || op.outputs.size() != 1)
+          return bad("op '{}' joins {} pieces to {} values", op.name, joined.size(),
+                     op.outputs.size());
+        if (bytes != size_bytes(whole.type))
+          return bad("op '{}' joins {} bytes to '{}', which has {}", op.name, bytes, whole.name,
+                     size_bytes(whole.type));
         all += joined.size();
         if (all > kMostPieces)
           return bad("the plan has more than {} pieces of wholes", kMostPieces);

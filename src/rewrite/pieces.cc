@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -31,6 +32,7 @@ class Distances {
       group_[s] = s;
       members_[s] = {{s, 0}};
     }
+    at_ = IdVector<StorageId, int64_t>(storages, 0);
   }
 
   // Puts all places at these distances; false, and nothing changed, where that contradicts what was
@@ -38,7 +40,7 @@ class Distances {
   bool tie(const std::vector<Place>& places) {
     std::map<StorageId, int64_t> shift;  // by group: where its zero lies in the whole
     for (const Place& place : places) {
-      const int64_t zero = place.at - at(place.storage);
+      const int64_t zero = place.at - at_[place.storage];
       const auto [known, is_new] = shift.emplace(group_[place.storage], zero);
       if (!is_new && known->second != zero) return false;
     }
@@ -51,39 +53,39 @@ class Distances {
     for (size_t i = 1; i < merged.size(); ++i)
       if (merged[i - 1].at + bytes_[merged[i - 1].storage] > merged[i].at) return false;
     const StorageId group = shift.begin()->first;
-    for (const Place& member : merged) group_[member.storage] = group;
+    for (const Place& member : merged) {
+      group_[member.storage] = group;
+      at_[member.storage] = member.at;
+    }
     for (const auto& [old, zero] : shift) members_[old].clear();
     members_[group] = std::move(merged);
     return true;
   }
 
  private:
-  int64_t at(StorageId s) const {
-    for (const Place& member : members_[group_[s]])
-      if (member.storage == s) return member.at;
-    return 0;
-  }
-
   IdVector<StorageId, StorageId> group_;
+  IdVector<StorageId, int64_t> at_;                  // in its group
   IdVector<StorageId, std::vector<Place>> members_;  // of the group that bears this name
   IdVector<StorageId, int64_t> bytes_;               // rounded up
 };
 
 class PiecesPass {
  public:
-  PiecesPass(const ir::Graph& graph, int64_t alignment)
+  PiecesPass(const ir::Graph& graph, int64_t alignment, const PiecesOptions& options)
       : old_(graph),
         alignment_(alignment),
+        options_(options),
         joins_(graph.op_count(), 0),
         memory_(graph.storage_count()),
         distances_(graph.storage_count(), rounded_sizes(graph, alignment)),
         graph_(ir::empty_like(graph)) {
     for (StorageId s : graph.storages()) memory_[s] = {{s, 0}};
-    for (OpId id : graph.ops())
-      if (graph.op(id).kind == "Concat") choose(id);
   }
 
   Result<PiecesReport> run() {
+    LT_RETURN_IF_ERROR(take_wholes());
+    for (OpId id : old_.ops())
+      if (old_.op(id).kind == "Concat") choose(id);
     if (joined_ == 0) return PiecesReport{old_, 0};
     IdVector<ValueId, ValueId> value(old_.value_count());
     IdVector<OpId, OpId> made(old_.op_count());
@@ -113,6 +115,26 @@ class PiecesPass {
       if (const auto size = ir::size_bytes(graph.value(graph.storage(s).root)).constant())
         bytes[s] = align_up(*size, alignment);
     return bytes;
+  }
+
+  // Those that came in.
+  Status take_wholes() {
+    for (StorageId s : old_.storages()) {
+      if (old_.storage(s).pieces.empty()) continue;
+      const std::string& name = old_.value(old_.storage(s).root).name;
+      memory_[s].clear();
+      for (const ir::Piece& piece : old_.storage(s).pieces) {
+        const auto offset = piece.offset_bytes.constant();
+        if (!offset)
+          return error(ErrorCode::kInput, "a piece of '" + name + "' has no constant place");
+        memory_[s].push_back({piece.storage, *offset});
+      }
+      if (!distances_.tie(memory_[s]))
+        return error(ErrorCode::kInput, "the pieces of '" + name +
+                                            "' lie at other distances in another whole, or where "
+                                            "pieces of that lie; join them by a Concat");
+    }
+    return {};
   }
 
   Result<OpId> copy(OpId id, std::vector<ValueId> inputs, std::vector<OpId> control) {
@@ -146,6 +168,8 @@ class PiecesPass {
     join.kind = "Join";
     if (!ops::infer(join) || !is_read(old_.value(op.outputs[0]).storage)) return std::nullopt;
     if (overwritten(old_.value(op.outputs[0]).storage)) return std::nullopt;
+    if (!options_.instead_of_in_place && may_be_taken_over(old_.value(op.outputs[0]).storage))
+      return std::nullopt;
     std::vector<Place> places;
     int64_t offset = 0;
     for (ValueId input : op.inputs) {
@@ -156,6 +180,7 @@ class PiecesPass {
         return std::nullopt;
       for (const Place& place : memory_[value.storage]) {
         if (overwritten(place.storage)) return std::nullopt;
+        if (!options_.instead_of_in_place && may_be_taken_over(place.storage)) return std::nullopt;
         for (const Place& other : places)
           if (other.storage == place.storage) return std::nullopt;
         places.push_back({place.storage, offset + place.at});
@@ -178,6 +203,17 @@ class PiecesPass {
     });
   }
 
+  // Some reader has an in-place pair on it.
+  bool may_be_taken_over(StorageId s) const {
+    for (ValueId member : old_.values_in(s))
+      for (OpId reader : old_.readers(member))
+        for (const auto& [in, out] : ops::in_place_pairs(ops::instance_of(old_, reader))) {
+          const ValueId input = old_.op(reader).inputs[static_cast<size_t>(in)];
+          if (input.valid() && old_.value(input).storage == s) return true;
+        }
+    return false;
+  }
+
   bool is_read(StorageId s) const {
     const auto members = old_.values_in(s);
     return std::all_of(members.begin(), members.end(), [&](ValueId member) {
@@ -187,6 +223,7 @@ class PiecesPass {
 
   const ir::Graph& old_;
   const int64_t alignment_;
+  const PiecesOptions options_;
   IdVector<OpId, char> joins_;
   IdVector<StorageId, std::vector<Place>> memory_;  // what a storage consists of now
   Distances distances_;
@@ -196,8 +233,9 @@ class PiecesPass {
 
 }  // namespace
 
-Result<PiecesReport> join_pieces(const ir::Graph& graph, int64_t alignment_bytes) {
-  return PiecesPass(graph, alignment_bytes).run();
+Result<PiecesReport> join_pieces(const ir::Graph& graph, int64_t alignment_bytes,
+                                 const PiecesOptions& options) {
+  return PiecesPass(graph, alignment_bytes, options).run();
 }
 
 }  // namespace lowtide::rewrite

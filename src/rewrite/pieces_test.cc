@@ -9,6 +9,8 @@ namespace {
 
 using ir::ValueId;
 
+constexpr PiecesOptions kAll = {.instead_of_in_place = true};
+
 struct Rows {
   ir::Graph graph;
 
@@ -28,7 +30,7 @@ struct Rows {
     return op("Concat", std::move(parts), {{"axis", axis}});
   }
   int joined() {
-    const auto report = join_pieces(graph, 64);
+    const auto report = join_pieces(graph, 64, kAll);
     EXPECT_TRUE(report.has_value()) << (report ? "" : report.error().message);
     return report ? report->joined : -1;
   }
@@ -40,7 +42,7 @@ TEST(Pieces, AConcatOfValuesMadeInTheStepIsAViewOnThem) {
   const ValueId a = w.relu(x), b = w.op("Tanh", {x});
   const ValueId both = w.concat({a, b});
   w.graph.set_output(w.relu(both), true);
-  const auto report = join_pieces(w.graph, 64);
+  const auto report = join_pieces(w.graph, 64, kAll);
   ASSERT_TRUE(report.has_value()) << report.error().message;
   EXPECT_EQ(report->joined, 1);
   const auto whole = report->graph.find_value(w.graph.value(both).name);
@@ -69,7 +71,7 @@ TEST(Pieces, WholesAreJoinedToWholes) {
   const ValueId outer = w.concat({w.relu(x), inner});
   w.graph.set_output(outer, true);
   w.graph.set_output(w.relu(inner), true);
-  const auto report = join_pieces(w.graph, 64);
+  const auto report = join_pieces(w.graph, 64, kAll);
   ASSERT_TRUE(report.has_value());
   EXPECT_EQ(report->joined, 2);
   EXPECT_EQ(report->graph.memory_of(*report->graph.find_value(w.graph.value(outer).name)).size(),
@@ -97,6 +99,21 @@ TEST(Pieces, CopiesStayWhereNoDistanceFits) {
     w.graph.set_output(w.relu(w.concat({a, a})), true);
     EXPECT_EQ(w.joined(), 0);
   }
+}
+
+TEST(Pieces, CopiesStayWhereSomebodyMayWorkInPlace) {
+  const auto joined = [](bool on_whole, bool on_piece) {
+    Rows w;
+    const ValueId x = w.given("x", {2, 16}), a = w.relu(x);
+    const ValueId both = w.concat({a, w.relu(x)});
+    w.graph.set_output(both, !on_whole);
+    if (on_whole) w.graph.set_output(w.relu(both), true);
+    if (on_piece) w.graph.set_output(w.relu(a), true);
+    return join_pieces(w.graph, 64).value().joined;
+  };
+  EXPECT_EQ(joined(false, false), 1);
+  EXPECT_EQ(joined(true, false), 0);
+  EXPECT_EQ(joined(false, true), 0);
 }
 
 TEST(Pieces, CopiesStayWhereAViewIsNotPossible) {

@@ -106,6 +106,9 @@ class Binder {
   Status find_whole(PlanOpId op, PlanStorageId s) {
     if (pieces_[s].empty()) return {};
     bound_.places[s] = bound_.places[pieces_[s][0].storage];
+    if (bound_.places[s] == nullptr)
+      return error(ErrorCode::kInput, fmt::format("op '{}' sees '{}' before its pieces are made",
+                                                  plan_.ops[op].name, name_of(s)));
     for (const plan::PlanPiece& piece : pieces_[s])
       if (bound_.places[piece.storage] != bound_.places[s] + piece.offset_bytes)
         return error(ErrorCode::kInput,
