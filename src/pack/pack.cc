@@ -290,10 +290,7 @@ int64_t units_in(double seconds) {
   return static_cast<int64_t>(std::clamp(seconds * kUnitsPerSecond, 1.0, 1e15));
 }
 
-plan::PackOutcome solve(const plan::PackProblem& problem, const PackOptions& options) {
-  LT_CHECK(plan::check(problem).has_value(),
-           "pack::solve needs a problem that plan::check accepts");
-  if (has_ties(problem)) return solve_tied(problem, options);
+plan::PackOutcome solve_untied(const plan::PackProblem& problem, const PackOptions& options) {
   const WorkBudget clock(0);
   const Instance instance =
       make_instance(problem, {.gcd_scaling = options.gcd_scaling, .partition = options.partition});
@@ -317,6 +314,12 @@ plan::PackOutcome solve(const plan::PackProblem& problem, const PackOptions& opt
   }
   outcome.work = {packer.units(), clock.seconds(), packer.timed_out()};
   return outcome;
+}
+
+plan::PackOutcome solve(const plan::PackProblem& problem, const PackOptions& options) {
+  LT_CHECK(plan::check(problem).has_value(),
+           "pack::solve needs a problem that plan::check accepts");
+  return has_ties(problem) ? solve_tied(problem, options) : solve_untied(problem, options);
 }
 
 }  // namespace lowtide::pack

@@ -212,7 +212,7 @@ class TiedPacker {
   }
 
   PackOutcome plan_of(const PackProblem& problem, const PackOptions& options) {
-    PackOutcome outcome = solve(problem, options);
+    PackOutcome outcome = solve_untied(problem, options);
     units_ += outcome.work.units;
     timed_out_ |= outcome.work.timed_out;
     return outcome;

@@ -22,5 +22,7 @@ bool has_ties(const plan::PackProblem& problem);
 
 // As solve() in pack.h, of a problem with ties. Deterministic at any number of threads.
 plan::PackOutcome solve_tied(const plan::PackProblem& problem, const PackOptions& options);
+// The same of a problem without (pack.cc).
+plan::PackOutcome solve_untied(const plan::PackProblem& problem, const PackOptions& options);
 
 }  // namespace lowtide::pack
