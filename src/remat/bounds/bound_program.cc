@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "plan/plan_words.h"
 #include "remat/bounds/cut_segments.h"
 #include "remat/bounds/multi_cut_program.h"
 
@@ -19,10 +20,10 @@ std::string name_of(const CutVariable& variable) {
                      variable.id);
 }
 
+// Rows are called as in the proofs of plan files.
 std::string name_of(const CutRowName& row) {
-  constexpr std::array<std::string_view, 7> kWords = {
-      "capacity", "need", "keep", "once", "later_need", "later_run", "later_first"};
-  std::string name = fmt::format("{}_{}", kWords[static_cast<size_t>(row.kind)], row.cut);
+  std::string name =
+      fmt::format("{}_{}", plan::kProofRowWords[static_cast<size_t>(row.kind)], row.cut);
   if (row.op.valid()) name += fmt::format("_op{}", row.op.index());
   if (row.value.valid()) name += fmt::format("_value{}", row.value.index());
   if (row.divisor > 1) name += fmt::format("_of{}", row.divisor);
