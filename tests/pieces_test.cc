@@ -7,8 +7,6 @@
 
 #include <gtest/gtest.h>
 
-#include <cmath>
-#include <cstring>
 #include <map>
 #include <string>
 #include <vector>
@@ -16,11 +14,10 @@
 #include "autodiff/training.h"
 #include "base/rng.h"
 #include "exec/cpu/cpu.h"
-#include "exec/ref/interpreter.h"
 #include "ops/op_table.h"
 #include "pipeline/optimize.h"
-#include "runtime/session.h"
 #include "support/long_checks.h"
+#include "support/run_against_reference.h"
 #include "verify/testing/definition.h"
 #include "verify/testing/mutate.h"
 
@@ -29,7 +26,6 @@ namespace {
 
 using ir::ValueId;
 
-constexpr uint64_t kSeed = 5;
 constexpr int64_t kWidth = 16;  // a row of floats is 64 bytes, the alignment
 
 ValueId input(ir::Graph& graph, ir::Dims dims) {
@@ -131,57 +127,6 @@ class Network {
 struct Seen {
   int wholes = 0, reruns = 0, moves = 0, budgets = 0, refused_copies = 0;
 };
-
-std::vector<float> floats_of(const runtime::Session& session, const std::string& name) {
-  const auto bytes = session.get(name);
-  EXPECT_TRUE(bytes.has_value()) << (bytes ? "" : bytes.error().message);
-  std::vector<float> values(bytes ? bytes->size() / sizeof(float) : 0);
-  if (bytes) std::memcpy(values.data(), bytes->data(), bytes->size());
-  return values;
-}
-
-void expect_near(const std::vector<float>& ours, const std::vector<double>& exact,
-                 const std::string& name) {
-  ASSERT_EQ(ours.size(), exact.size()) << name;
-  for (size_t i = 0; i < exact.size(); ++i)
-    ASSERT_NEAR(static_cast<double>(ours[i]), exact[i], 1e-4 * (1 + std::abs(exact[i])))
-        << name << "[" << i << "]";
-}
-
-// One step of the plan, of the same ops on buffers of their own, and of the reference.
-void expect_right_results(const plan::Plan& plan, const ir::Graph& graph,
-                          const runtime::KernelFactory& kernels) {
-  ref::Context context;
-  context.seed = kSeed;
-  context.precision = ref::Precision::kF64;
-  context.seed_missing_inputs = true;
-  const auto exact = ref::interpret(graph, {}, context);
-  ASSERT_TRUE(exact.has_value()) << exact.error().message;
-  for (const bool unplanned : {false, true}) {
-    runtime::SessionOptions running;
-    running.seed = kSeed;
-    running.poison = true;
-    running.mark = !unplanned;
-    running.unplanned = unplanned;
-    auto session = runtime::Session::open(plan, kernels, running);
-    ASSERT_TRUE(session.has_value()) << session.error().message;
-    session->seed_inputs(0);
-    const Status ran = session->run();
-    ASSERT_TRUE(ran.has_value()) << ran.error().message;
-    if (!unplanned) {
-      EXPECT_LE(session->touched_bytes(), plan.arena_bytes);
-    }
-    for (ValueId v : graph.outputs())
-      expect_near(floats_of(*session, graph.value(v).name), exact->at(v).f, graph.value(v).name);
-    for (ValueId v : graph.values())
-      if (graph.value(v).alias == ir::Alias::kUpdate) {
-        const auto root = graph.storage(graph.value(v).storage).root;
-        expect_near(floats_of(*session, graph.value(root).name), exact->at(v).f,
-                    graph.value(v).name);
-      }
-    if (testing::Test::HasFailure()) return;
-  }
-}
 
 void look_at(const plan::Plan& plan, uint64_t seed, Seen& seen) {
   for (const plan::PlanValue& value : plan.values)

@@ -102,6 +102,8 @@ struct PlanOptions {
   bool recompute = true;
   // With or without a budget: a Concat whose operands can lie one behind the other copies nothing.
   bool pieces = true;
+  // What contributes to a sum of gradients may come in any order; false: as the graph has it.
+  bool sums = true;
   std::string swap = {};  // names of tiers, as above; empty: none
   // Each way, instead of the profile's; only for a single tier.
   std::optional<double> link_bytes_per_second = {};

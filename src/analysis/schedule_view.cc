@@ -3,6 +3,8 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <map>
+#include <optional>
 #include <set>
 
 #include "analysis/schedule_rules.h"
@@ -16,13 +18,14 @@ using plan::SchedValueId;
 
 class Builder {
  public:
-  Builder(const ir::Graph& graph, const OpCosts& costs, int64_t alignment)
-      : graph_(graph), costs_(costs), alignment_(alignment) {}
-
-  void set_links(std::span<const plan::Link> links) {
-    if (links.empty()) return;
-    view_.problem.link = links.front();
-    view_.problem.more_links.assign(links.begin() + 1, links.end());
+  Builder(const ir::Graph& graph, const OpCosts& costs, int64_t alignment,
+          const ViewOptions& options)
+      : graph_(graph), costs_(costs), alignment_(alignment) {
+    if (!options.links.empty()) {
+      view_.problem.link = options.links.front();
+      view_.problem.more_links.assign(options.links.begin() + 1, options.links.end());
+    }
+    take_sums(options.sums);
   }
 
   Result<ScheduleView> build() {
@@ -44,14 +47,44 @@ class Builder {
         wholes_[piece.storage].push_back(whole);
   }
 
+  void take_sums(std::span<const Sum> sums) {
+    for (size_t k = 0; k < sums.size(); ++k) {
+      view_.sums.push_back({sums[k], {}, {}, {}});
+      const Sum& sum = view_.sums[k].sum;
+      for (const Contribution& c : sum.contributions) {
+        sum_of_.emplace(version(c), k);
+        contributes_.insert(c.op);
+      }
+      if (!sum.first_is_fixed) begun_before_[sum.contributions.front().op].push_back(k);
+    }
+  }
+
+  ir::StorageId version(const Contribution& c) const {
+    return graph_.value(graph_.op(c.op).outputs[c.output]).storage;
+  }
+
+  void add_begins(ir::OpId first) {
+    const auto begun = begun_before_.find(first);
+    if (begun == begun_before_.end()) return;
+    for (const size_t k : begun->second) {
+      plan::SchedOp begin;
+      begin.name =
+          graph_.value(graph_.storage(version(view_.sums[k].sum.contributions.back())).root).name +
+          "/begin";
+      view_.sums[k].begin = view_.problem.ops.push_back(std::move(begin));
+      view_.op.push_back(ir::OpId::none());
+    }
+  }
+
   void add_ops() {
     view_.sched_op = IdVector<ir::OpId, SchedOpId>(graph_.op_count());
     for (ir::OpId id : graph_.ops()) {
       if (only_makes_views(graph_, id)) continue;
+      add_begins(id);
       plan::SchedOp sched;
       sched.name = graph_.op(id).name;
       sched.seconds = costs_.seconds[id];
-      sched.may_rerun = may_run_again(graph_, id);
+      sched.may_rerun = may_run_again(graph_, id) && !contributes_.contains(id);
       sched.workspace_bytes = align_up(costs_.workspace_bytes[id], alignment_);
       view_.sched_op[id] = view_.problem.ops.push_back(std::move(sched));
       view_.op.push_back(id);
@@ -71,6 +104,10 @@ class Builder {
         LT_RETURN_IF_ERROR(add_resident(id, bytes));
         continue;
       }
+      if (const auto sum = sum_of_.find(id); sum != sum_of_.end()) {
+        add_version(view_.sums[sum->second], id, bytes);
+        continue;
+      }
       StorageUses uses = uses_of(graph_, id);
       for (ir::StorageId whole : wholes_[id])
         for (ir::OpId reader : uses_of(graph_, whole).readers) uses.readers.push_back(reader);
@@ -86,6 +123,73 @@ class Builder {
       view_.storage.push_back(id);
     }
     return {};
+  }
+
+  std::vector<SchedOpId> pure_ops(const std::vector<Contribution>& all) const {
+    std::vector<SchedOpId> found;
+    for (const Contribution& c : all)
+      if (may_run_again(graph_, c.op)) found.push_back(view_.sched_op[c.op]);
+    return found;
+  }
+
+  // The first version makes the value of the sum, the last one says who reads it.
+  void add_version(SumInProblem& in, ir::StorageId id, int64_t bytes) {
+    const std::vector<Contribution>& all = in.sum.contributions;
+    if (id == version(all.front())) {
+      plan::SchedValue value;
+      value.bytes = bytes;
+      value.producer = in.begin.valid() ? in.begin : view_.sched_op[all.front().op];
+      std::vector<ir::OpId> writers;
+      for (size_t k = in.begin.valid() ? 0 : 1; k < all.size(); ++k) writers.push_back(all[k].op);
+      value.writers = value.readers = sched_ops(writers);
+      in.value = view_.problem.values.push_back(std::move(value));
+      in.pure = pure_ops(all);
+      view_.storage.push_back(id);
+    }
+    sched_value_[id] = in.value;
+    if (id != version(all.back())) return;
+    plan::SchedValue& value = view_.problem.values[in.value];
+    value.name = root_of(graph_, id).name;
+    value.is_output = is_returned(graph_, id);
+    const std::vector<SchedOpId> readers = sched_ops(uses_of(graph_, id).readers);
+    for (const SchedOpId writer : value.writers)
+      for (const SchedOpId reader : readers) control_.emplace(writer, reader);
+    std::set<SchedOpId> both(value.readers.begin(), value.readers.end());
+    both.insert(readers.begin(), readers.end());
+    value.readers.assign(both.begin(), both.end());
+    view_.storage[in.value] = id;
+  }
+
+  // Whoever comes before all contributions comes before the beginning, too: no order is lost, and
+  // a search sees where the beginning belongs. One such op is enough, the latest.
+  void add_before_begins() {
+    IdVector<SchedOpId, std::vector<SchedOpId>> before(view_.problem.ops.size());
+    for (const plan::SchedValue& value : view_.problem.values)
+      for (const SchedOpId reader : value.readers) before[reader].push_back(value.producer);
+    for (const auto& [first, second] : control_) before[second].push_back(first);
+    for (const SumInProblem& in : view_.sums) {
+      if (!in.begin.valid()) continue;
+      const std::vector<SchedOpId>& all = view_.problem.values[in.value].writers;
+      if (const auto found = latest_common(before, all)) control_.emplace(*found, in.begin);
+    }
+  }
+
+  // The latest op that comes before each of `all`, other than one that begins a sum. Walks back
+  // through the given order and remembers for each op which of `all` need it.
+  std::optional<SchedOpId> latest_common(const IdVector<SchedOpId, std::vector<SchedOpId>>& before,
+                                         const std::vector<SchedOpId>& all) const {
+    constexpr size_t kMostSeen = 20000;
+    std::map<SchedOpId, std::set<size_t>, std::greater<>> open;
+    for (size_t k = 0; k < all.size(); ++k)
+      for (const SchedOpId p : before[all[k]]) open[p].insert(k);
+    for (size_t seen = 0; !open.empty() && seen < kMostSeen; ++seen) {
+      const auto [op, needed_by] = *open.begin();
+      open.erase(open.begin());
+      if (!view_.op[op].valid()) continue;
+      if (needed_by.size() == all.size()) return op;
+      for (const SchedOpId p : before[op]) open[p].insert(needed_by.begin(), needed_by.end());
+    }
+    return std::nullopt;
   }
 
   // Pieces begin at addresses that buffers may have, and what is joined is read: a plan makes views
@@ -150,19 +254,22 @@ class Builder {
   }
 
   void add_control() {
-    std::set<std::pair<SchedOpId, SchedOpId>> edges;
-    for (const SchedOpId second : view_.problem.ops.ids())
+    for (const SchedOpId second : view_.problem.ops.ids()) {
+      if (!view_.op[second].valid()) continue;
       for (const ir::OpId first : waits_for(graph_, view_.op[second]))
-        edges.emplace(view_.sched_op[first], second);
-    view_.problem.control.assign(edges.begin(), edges.end());
+        control_.emplace(view_.sched_op[first], second);
+    }
+    add_before_begins();
+    view_.problem.control.assign(control_.begin(), control_.end());
   }
 
   void add_pairs(SchedOpId sched) {
+    if (!view_.op[sched].valid()) return;
     const auto bytes = [&](ir::StorageId id) {
       return view_.problem.values[sched_value_[id]].bytes;
     };
     for (const auto& [from, to] : in_place_storages(graph_, view_.op[sched], bytes))
-      if (wholes_[from].empty())
+      if (wholes_[from].empty() && sched_value_[from] != sched_value_[to])
         view_.problem.in_place.push_back({sched, sched_value_[from], sched_value_[to]});
   }
 
@@ -172,9 +279,23 @@ class Builder {
   ScheduleView view_;
   IdVector<ir::StorageId, SchedValueId> sched_value_;
   IdVector<ir::StorageId, std::vector<ir::StorageId>> wholes_;  // of which it is a piece
+  std::map<ir::StorageId, size_t> sum_of_;                      // of versions
+  std::set<ir::OpId> contributes_;
+  std::map<ir::OpId, std::vector<size_t>> begun_before_;  // sums that may begin with the op
+  std::set<std::pair<SchedOpId, SchedOpId>> control_;
 };
 
 }  // namespace
+
+plan::ScheduleProblem relaxed_sums(const ScheduleView& view) {
+  plan::ScheduleProblem problem = view.problem;
+  for (const SumInProblem& in : view.sums) {
+    problem.values[in.value].writers.clear();
+    for (const SchedOpId op : in.pure) problem.ops[op].may_rerun = true;
+    if (in.begin.valid()) problem.ops[in.begin].may_rerun = true;
+  }
+  return problem;
+}
 
 bool is_view_op(const ir::Graph& graph, ir::OpId id) {
   return only_makes_views(graph, id);
@@ -185,11 +306,8 @@ ir::OpId version_producer(const ir::Graph& graph, ir::ValueId value) {
 }
 
 Result<ScheduleView> make_schedule_view(const ir::Graph& graph, const OpCosts& costs,
-                                        int64_t alignment_bytes,
-                                        std::span<const plan::Link> links) {
-  Builder builder(graph, costs, alignment_bytes);
-  builder.set_links(links);
-  return builder.build();
+                                        int64_t alignment_bytes, const ViewOptions& options) {
+  return Builder(graph, costs, alignment_bytes, options).build();
 }
 
 }  // namespace lowtide::analysis

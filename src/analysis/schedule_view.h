@@ -19,6 +19,13 @@
 // A whole is no value of the problem, its pieces are: who reads the whole reads all of them. Where
 // the pieces lie is the packer's matter (pipeline/buffer_view.h).
 //
+// A sum in any order (sums.h), where they are asked for, is one value: all versions of it, read and
+// overwritten by everybody who contributes, none of whom runs twice. Its buffer appears with
+// whichever comes first. The problem knows no such value, but it knows ops: an op of no time and no
+// operands *begins* the sum, everybody who contributes comes behind it in any order, and the
+// readers of the sum behind all of them. Right before the first contribution it costs nothing, and
+// a bound sees the sum from the first contribution on. No op of the graph stands behind it.
+//
 // In-place pairs come from the op table, as far as the graph allows them: the dying input must fill
 // its whole storage, no value of that storage may be an output of the step, the op must not read
 // the storage through a second operand, and the storage must not be a piece.
@@ -28,6 +35,7 @@
 #include <span>
 #include <vector>
 
+#include "analysis/sums.h"
 #include "base/id.h"
 #include "base/result.h"
 #include "ir/graph.h"
@@ -53,21 +61,39 @@ struct Whole {
   bool is_output = false;                // and at the end of the step
 };
 
+// A sum as the problem has it.
+struct SumInProblem {
+  Sum sum;
+  plan::SchedValueId value;
+  plan::SchedOpId begin;  // none: the first contribution is fixed, and makes the value
+  std::vector<plan::SchedOpId>
+      pure;  // who contributes and could run again, were it not for the sum
+};
+
 struct ScheduleView {
   plan::ScheduleProblem problem;
-  IdVector<plan::SchedOpId, ir::OpId> op;                   // problem op -> graph op
+  IdVector<plan::SchedOpId, ir::OpId> op;  // problem op -> graph op; none: it begins a sum
   IdVector<plan::SchedValueId, ir::StorageId> storage;      // problem value -> storage
   IdVector<plan::SchedResidentId, ir::StorageId> resident;  // those that may move -> storage
   IdVector<ir::OpId, plan::SchedOpId> sched_op;             // none for ops that only make views
   std::vector<Whole> wholes;
+  std::vector<SumInProblem> sums;
 };
 
-// All dims must be constant. Sizes are rounded up to `alignment_bytes`. `links`, in order of
-// preference, go into the problem and make residents movable. Error: kInput, naming the value whose
-// size is symbolic or the sum that is too large.
+struct ViewOptions {
+  std::span<const plan::Link> links = {};  // in order of preference; residents become movable
+  std::span<const Sum> sums = {};          // that may come in any order; without pieces among them
+};
+
+// All dims must be constant. Sizes are rounded up to `alignment_bytes`. Error: kInput, naming the
+// value whose size is symbolic or the sum that is too large.
 Result<ScheduleView> make_schedule_view(const ir::Graph& graph, const OpCosts& costs,
-                                        int64_t alignment_bytes,
-                                        std::span<const plan::Link> links = {});
+                                        int64_t alignment_bytes, const ViewOptions& options = {});
+
+// What every schedule of the graph's ops must do, whatever the order of its sums and also if each
+// sum is a chain whose ops run again: a sum is there from the first contribution, and nobody counts
+// who contributed. For bounds; no schedule of it need be right.
+plan::ScheduleProblem relaxed_sums(const ScheduleView& view);
 
 // True when all outputs of the op are views: nothing is computed.
 bool is_view_op(const ir::Graph& graph, ir::OpId op);

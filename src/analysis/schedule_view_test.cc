@@ -171,7 +171,7 @@ TEST(ScheduleView, PureAndRandomOpsMayRunAgainUpdatesMayNot) {
   const auto updated = apply(graph, "RunningUpdate", {mean, made[1]}, {{"momentum", 0.1}});
   const auto dropped = apply(graph, "Dropout", {made[0]}, {{"ratio", 0.5}, {"stream", int64_t{1}}});
   graph.set_output(dropped, true);
-  const auto view = make_schedule_view(graph, no_costs(graph), 64, std::vector{kLink}).value();
+  const auto view = make_schedule_view(graph, no_costs(graph), 64, {.links = {&kLink, 1}}).value();
   EXPECT_TRUE(may_rerun(view, graph, made[0])) << "its clones leave the running statistics alone";
   EXPECT_TRUE(may_rerun(view, graph, dropped)) << "the same bits on every run";
   EXPECT_FALSE(may_rerun(view, graph, updated));
@@ -212,7 +212,7 @@ TEST(ScheduleView, WithALinkResidentsThatOpsReadMayMove) {
   graph.set_output(updated, true);
   graph.set_output(first, true);
   EXPECT_TRUE(make_schedule_view(graph, no_costs(graph), 64)->problem.residents.empty());
-  const auto view = make_schedule_view(graph, no_costs(graph), 64, std::vector{kLink}).value();
+  const auto view = make_schedule_view(graph, no_costs(graph), 64, {.links = {&kLink, 1}}).value();
   EXPECT_EQ(view.problem.link, kLink);
   EXPECT_EQ(view.problem.resident_bytes, 4 * 64);
   ASSERT_EQ(view.problem.residents.size(), 2u) << "neither the unused nor the returned one";

@@ -83,7 +83,7 @@ void expect_as_from_nothing(const ir::GraphEdit& graph, const ViewEdit& edited,
     costs.seconds[made.graph.op[id]] = cost.seconds;
     costs.workspace_bytes[made.graph.op[id]] = cost.workspace_bytes;
   }
-  const auto wanted = make_schedule_view(made.graph.graph, costs, 64, links);
+  const auto wanted = make_schedule_view(made.graph.graph, costs, 64, {.links = links});
   ASSERT_TRUE(wanted.has_value()) << wanted.error().message;
   EXPECT_TRUE(made.view.problem.ops == wanted->problem.ops);
   EXPECT_TRUE(made.view.problem.values == wanted->problem.values);

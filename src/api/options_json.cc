@@ -171,6 +171,7 @@ Result<PlanOptions> parse_plan_options(std::string_view json) {
       .integer("budget_bytes", budget)
       .boolean("recompute", options.recompute)
       .boolean("pieces", options.pieces)
+      .boolean("sums", options.sums)
       .word("swap", options.swap)
       .above_zero("link_bytes_per_second", options.link_bytes_per_second)
       .above_zero("effort", options.effort)

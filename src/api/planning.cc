@@ -195,6 +195,7 @@ Result<pipeline::OptimizeOptions> pipeline_options(const PlanOptions& options) {
   result.proof_units = options.prove > 0 ? remat::units_in(options.prove) : 0;
   result.schedule.recompute = options.recompute;
   result.pieces = options.pieces;
+  result.sums = options.sums;
   result.schedule.remat.max_units = remat::units_in(options.effort);
   result.schedule.swap.max_units = result.schedule.remat.max_units;
   result.pack.work_limit = pack::units_in(options.effort);

@@ -163,6 +163,12 @@ Status Backward::visit(ir::OpId id) {
                     op.name, op.kind));
   visiting_ = op;
   RuleContext context(*this, id);
+  for (const auto& [input, output] : ops::accumulators(ops::instance_of(graph_, id))) {
+    const auto i = static_cast<size_t>(input), o = static_cast<size_t>(output);
+    if (!context.needs(i) || !context.has_dy(o)) continue;  // a sum hands its gradient on
+    LT_ASSIGN(const ir::ValueId dy, context.dy(o));
+    LT_RETURN_IF_ERROR(context.give(i, dy));
+  }
   return rule->second(context);
 }
 

@@ -108,7 +108,16 @@ Status RuleContext::give(size_t i, ir::ValueId gradient) {
 
 Status RuleContext::give_reduced(size_t i, ir::ValueId gradient) {
   if (!needs(i)) return {};
-  LT_ASSIGN(const ir::ValueId reduced, reduce_to(gradient, ir::Dims(dims(input(i)))));
+  const ir::Dims target = dims(input(i)), from = dims(gradient);
+  if (from.size() > target.size() &&
+      std::equal(target.begin(), target.end(), from.end() - static_cast<long>(target.size()))) {
+    std::vector<int64_t> leading;  // a bias: nothing is left to be reshaped
+    for (size_t d = 0; d + target.size() < from.size(); ++d)
+      leading.push_back(static_cast<int64_t>(d));
+    return give_added(i, "ReduceSum", {gradient},
+                      {{"axes", sizes(leading)}, {"keepdims", int64_t{0}}});
+  }
+  LT_ASSIGN(const ir::ValueId reduced, reduce_to(gradient, target));
   return pass_.add_gradient(input(i), reduced);
 }
 
@@ -117,20 +126,52 @@ Status RuleContext::give_constant(size_t i, double value) {
   return pass_.add_constant(input(i), value);
 }
 
+// Where output o of the op would add into what is there, and there is something.
+std::optional<size_t> RuleContext::open_slot(const ops::Row& row, size_t o, size_t i) const {
+  if (!pass_.options().add_into_buffers || !pass_.has_gradient(input(i))) return std::nullopt;
+  const auto slot = ops::accumulator_slot(row, static_cast<int>(o));
+  if (!slot) return std::nullopt;
+  return static_cast<size_t>(*slot);
+}
+
+Status RuleContext::add_accumulator(std::vector<ir::ValueId>& inputs, size_t slot, size_t i) {
+  if (inputs.size() <= slot) inputs.resize(slot + 1, ir::ValueId::none());
+  LT_ASSIGN(inputs[slot], pass_.gradient(input(i)));
+  return {};
+}
+
 Status RuleContext::give_added(size_t i, std::string_view kind, std::vector<ir::ValueId> inputs,
-                               ir::Attrs attrs, size_t accumulator) {
+                               ir::Attrs attrs) {
   if (!needs(i)) return {};
-  if (!pass_.options().add_into_buffers || !pass_.has_gradient(input(i))) {
-    LT_ASSIGN(const ir::ValueId made, make(kind, std::move(inputs), std::move(attrs)));
-    if (pass_.has_gradient(input(i))) return pass_.add_gradient(input(i), made);
-    pass_.replace_gradient(input(i), made);
-    return {};
-  }
-  inputs.resize(accumulator, ir::ValueId::none());
-  LT_ASSIGN(const ir::ValueId so_far, pass_.gradient(input(i)));
-  inputs.push_back(so_far);
+  const std::optional<size_t> slot = open_slot(*ops::find(kind), 0, i);
+  if (slot) LT_RETURN_IF_ERROR(add_accumulator(inputs, *slot, i));
+  const bool first = !pass_.has_gradient(input(i));
   LT_ASSIGN(const ir::ValueId made, make(kind, std::move(inputs), std::move(attrs)));
+  if (!slot && !first) return pass_.add_gradient(input(i), made);
   pass_.replace_gradient(input(i), made);
+  return {};
+}
+
+Status RuleContext::give_all_added(std::string_view kind, std::vector<ir::ValueId> inputs,
+                                   ir::Attrs attrs) {
+  const ops::Row& row = *ops::find(kind);
+  std::vector<char> added(op_.inputs.size(), 0);
+  for (size_t i = 0; i < op_.inputs.size(); ++i) {
+    if (!has_input(i) || !needs(i)) continue;
+    const std::optional<size_t> slot = open_slot(row, i, i);
+    if (!slot) continue;
+    LT_RETURN_IF_ERROR(add_accumulator(inputs, *slot, i));
+    added[i] = 1;
+  }
+  LT_ASSIGN(const std::vector<ir::ValueId> made,
+            make_all(kind, std::move(inputs), std::move(attrs)));
+  for (size_t i = 0; i < made.size() && i < op_.inputs.size(); ++i) {
+    if (!has_input(i)) continue;
+    if (added[i])
+      pass_.replace_gradient(input(i), made[i]);
+    else
+      LT_RETURN_IF_ERROR(give(i, made[i]));
+  }
   return {};
 }
 

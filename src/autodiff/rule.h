@@ -11,6 +11,7 @@
 
 #include "base/result.h"
 #include "ir/graph.h"
+#include "ops/op_table.h"
 
 namespace lowtide::autodiff {
 
@@ -72,12 +73,17 @@ class RuleContext {
   // The same after reduce_to.
   Status give_reduced(size_t i, ir::ValueId gradient);
   Status give_constant(size_t i, double value);
-  // Makes an op whose result is the contribution to input i and which can add into a buffer:
-  // operand `accumulator` takes the gradient so far, if there is one.
+  // Makes an op whose result is the contribution to input i. Where it can add into what is there,
+  // its accumulator takes the gradient so far.
   Status give_added(size_t i, std::string_view kind, std::vector<ir::ValueId> inputs,
-                    ir::Attrs attrs, size_t accumulator);
+                    ir::Attrs attrs);
+  // The same of an op whose output i is the contribution to input i, for all inputs that there are.
+  Status give_all_added(std::string_view kind, std::vector<ir::ValueId> inputs, ir::Attrs attrs);
 
  private:
+  std::optional<size_t> open_slot(const ops::Row& row, size_t o, size_t i) const;
+  Status add_accumulator(std::vector<ir::ValueId>& inputs, size_t slot, size_t i);
+
   Backward& pass_;
   const ir::Op op_;  // a copy: the graph grows while rules look at it
 };

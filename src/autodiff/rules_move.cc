@@ -201,7 +201,7 @@ Status gather_rule(RuleContext& c) {
   int64_t axis = integer_attr(c.attrs(), "axis");
   if (axis < 0) axis += static_cast<int64_t>(data.size());
   LT_ASSIGN(const int64_t rows, constant_extent(c, data[static_cast<size_t>(axis)]));
-  return c.give_added(0, "GatherGrad", {dy, c.input(1)}, {{"axis", axis}, {"dim", rows}}, 2);
+  return c.give_added(0, "GatherGrad", {dy, c.input(1)}, {{"axis", axis}, {"dim", rows}});
 }
 
 Status reorder_rule(RuleContext& c) {

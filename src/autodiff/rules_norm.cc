@@ -17,36 +17,24 @@ Status refuse_statistics(const RuleContext& c) {
   return {};
 }
 
-Status give_all(RuleContext& c, const std::vector<ValueId>& gradients) {
-  for (size_t i = 0; i < gradients.size(); ++i)
-    if (c.has_input(i)) LT_RETURN_IF_ERROR(c.give(i, gradients[i]));
-  return {};
-}
-
 Status batch_norm_rule(RuleContext& c) {
   LT_RETURN_IF_ERROR(refuse_statistics(c));
   LT_ASSIGN(const ValueId dy, c.dy());
-  LT_ASSIGN(const auto gradients,
-            c.make_all("BatchNormGrad", {dy, c.input(0), c.input(1), c.output(1), c.output(2)},
-                       c.attrs()));
-  return give_all(c, gradients);
+  return c.give_all_added("BatchNormGrad", {dy, c.input(0), c.input(1), c.output(1), c.output(2)},
+                          c.attrs());
 }
 
 Status layer_norm_rule(RuleContext& c) {
   LT_RETURN_IF_ERROR(refuse_statistics(c));
   LT_ASSIGN(const ValueId dy, c.dy());
-  LT_ASSIGN(const auto gradients,
-            c.make_all("LayerNormGrad", {dy, c.input(0), c.input(1), c.output(1), c.output(2)},
-                       c.attrs()));
-  return give_all(c, gradients);
+  return c.give_all_added("LayerNormGrad", {dy, c.input(0), c.input(1), c.output(1), c.output(2)},
+                          c.attrs());
 }
 
 Status rms_norm_rule(RuleContext& c) {
   LT_RETURN_IF_ERROR(refuse_statistics(c));
   LT_ASSIGN(const ValueId dy, c.dy());
-  LT_ASSIGN(const auto gradients,
-            c.make_all("RmsNormGrad", {dy, c.input(0), c.input(1), c.output(1)}, c.attrs()));
-  return give_all(c, gradients);
+  return c.give_all_added("RmsNormGrad", {dy, c.input(0), c.input(1), c.output(1)}, c.attrs());
 }
 
 // With frozen statistics the op is an affine map for each channel: y = (x - mean) * rstd * scale +

@@ -22,8 +22,9 @@ std::vector<int64_t> axes_without(size_t rank, size_t kept) {
 Status give_bias(RuleContext& c, size_t input, size_t channel) {
   if (!c.needs(input)) return {};
   LT_ASSIGN(const ValueId dy, c.dy());
-  LT_ASSIGN(const ValueId summed, c.sum(dy, axes_without(c.dims(dy).size(), channel), false));
-  return c.give(input, summed);
+  const std::vector<int64_t> axes = axes_without(c.dims(dy).size(), channel);
+  if (axes.empty()) return c.give(input, dy);
+  return c.give_added(input, "ReduceSum", {dy}, {{"axes", sizes(axes)}, {"keepdims", int64_t{0}}});
 }
 
 // ---- MatMul
@@ -42,7 +43,7 @@ Status give_batched(RuleContext& c, size_t i, ValueId left, ValueId right, ir::A
   const auto batch = [&](ValueId v) { return ir::Dims(c.dims(v).begin(), c.dims(v).end() - 2); };
   const ir::Dims wanted = batch(c.input(i));
   if (batch(c.output(0)) == wanted)
-    return c.give_added(i, "MatMul", {left, right}, std::move(attrs), 3);
+    return c.give_added(i, "MatMul", {left, right}, std::move(attrs));
   LT_ASSIGN(const ValueId product, c.make("MatMul", {left, right}, std::move(attrs)));
   return c.give_reduced(i, product);
 }
@@ -61,15 +62,14 @@ Status matmul_rule(RuleContext& c) {
     if (c.dims(b).size() == 2 && !trans_a) {  // a weight under activations of any rank: one product
       LT_ASSIGN(left, as_rows(c, a));
       LT_ASSIGN(right, as_rows(c, dy));
-      LT_RETURN_IF_ERROR(trans_b ? c.give_added(1, "MatMul", {right, left}, flags(true, false), 3)
-                                 : c.give_added(1, "MatMul", {left, right}, flags(true, false), 3));
+      LT_RETURN_IF_ERROR(trans_b ? c.give_added(1, "MatMul", {right, left}, flags(true, false))
+                                 : c.give_added(1, "MatMul", {left, right}, flags(true, false)));
     } else {
       LT_RETURN_IF_ERROR(trans_b ? give_batched(c, 1, dy, a, flags(true, trans_a))
                                  : give_batched(c, 1, a, dy, flags(!trans_a, false)));
     }
   }
-  LT_RETURN_IF_ERROR(give_bias(c, 2, c.dims(dy).size() - 1));
-  return c.needs(3) ? c.give(3, dy) : Status();
+  return give_bias(c, 2, c.dims(dy).size() - 1);
 }
 
 // ---- convolutions
@@ -86,8 +86,8 @@ Status conv_rule(RuleContext& c) {
     LT_ASSIGN(const ValueId dx, c.make("ConvDataGrad", {dy, w}, attrs));
     LT_RETURN_IF_ERROR(c.give(0, dx));
   }
-  LT_RETURN_IF_ERROR(c.give_added(1, "ConvWgtGrad", {x, dy},
-                                  with(window(c), {{"kernel", spatial(c.dims(w))}}), 2));
+  LT_RETURN_IF_ERROR(
+      c.give_added(1, "ConvWgtGrad", {x, dy}, with(window(c), {{"kernel", spatial(c.dims(w))}})));
   return give_bias(c, 2, 1);
 }
 
@@ -100,8 +100,8 @@ Status transposed_rule(RuleContext& c) {
     LT_ASSIGN(const ValueId dx, c.make("Conv", {dy, w}, window(c)));
     LT_RETURN_IF_ERROR(c.give(0, dx));
   }
-  LT_RETURN_IF_ERROR(c.give_added(1, "ConvWgtGrad", {dy, x},
-                                  with(window(c), {{"kernel", spatial(c.dims(w))}}), 2));
+  LT_RETURN_IF_ERROR(
+      c.give_added(1, "ConvWgtGrad", {dy, x}, with(window(c), {{"kernel", spatial(c.dims(w))}})));
   return give_bias(c, 2, 1);
 }
 

@@ -89,8 +89,10 @@ class AxisReader {
     if (use.kind == LinkKind::kPiece) axis.coupled = true;
   }
 
-  // A bias is in every element of the result once, so overlapping slices cannot simply add up.
+  // A bias or an accumulator is in every element of the result once, so overlapping slices cannot
+  // simply add up.
   bool adds_once() const {
+    if (!accumulators(instance_).empty()) return true;
     const std::vector<int>& added = words_of_row(row_).added;
     return std::any_of(added.begin(), added.end(), [&](int i) {
       return static_cast<size_t>(i) < instance_.inputs.size() &&

@@ -47,7 +47,7 @@ class Splitter {
     set_attr(signature_.axes[index()].source, Expr(range_.end - range_.begin));
     for (size_t i = 0; i < instance_.inputs.size(); ++i) {
       part_.inputs.emplace_back();
-      if (!instance_.inputs[i]) continue;
+      if (!instance_.inputs[i] || i >= own_operands(row_, instance_)) continue;
       const OperandIndex& operand = *signature_.inputs[i];
       for (size_t d = 0; d < operand.size(); ++d)
         LT_RETURN_IF_ERROR(cut(operand[d], d, instance_.inputs[i]->dims[d], part_.inputs[i]));
@@ -55,6 +55,7 @@ class Splitter {
     for (const OperandIndex& operand : signature_.outputs) LT_RETURN_IF_ERROR(cut_output(operand));
     part_.merge = part_.merges[0];
     drop_added();
+    cut_accumulators();
     LT_RETURN_IF_ERROR(weigh());
     LT_RETURN_IF_ERROR(apply_rule());
     return std::move(part_);
@@ -158,7 +159,16 @@ class Splitter {
     return 2 * windows;
   }
 
-  // Of the parts of a reduction only the first adds bias and accumulator.
+  // An accumulator is cut as its output is; of the parts of a sum only the first adds it.
+  void cut_accumulators() {
+    for (const auto& [input, output] : accumulators(instance_)) {
+      SliceOf& slice = part_.inputs[static_cast<size_t>(input)];
+      slice = part_.outputs[static_cast<size_t>(output)];
+      slice.absent = slice.whole && range_.begin > 0;
+    }
+  }
+
+  // Of the parts of a reduction only the first adds the bias.
   void drop_added() {
     if (!part_.outputs[0].whole || range_.begin == 0) return;
     for (int added : words_of_row(row_).added) {

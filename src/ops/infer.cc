@@ -127,7 +127,8 @@ std::vector<std::pair<int, int>> in_place_pairs(const Instance& instance) {
   const std::vector<OutputType>& outputs = *(*bound)->outputs;
   const Row& row = *(*bound)->row;
   std::vector<std::pair<int, int>> candidates = words_of_row(row).in_place;
-  if (row.accumulator >= 0) candidates.insert(candidates.begin(), {row.accumulator, 0});
+  const std::vector<std::pair<int, int>> into = accumulators(instance);
+  candidates.insert(candidates.begin(), into.begin(), into.end());
   std::vector<std::pair<int, int>> pairs;
   for (const auto& [input, output] : candidates) {
     const auto i = static_cast<size_t>(input);
@@ -139,14 +140,6 @@ std::vector<std::pair<int, int>> in_place_pairs(const Instance& instance) {
       pairs.emplace_back(input, output);
   }
   return pairs;
-}
-
-std::optional<int> accumulator(const Instance& instance) {
-  const Row* row = find(instance.kind);
-  if (row == nullptr || row->accumulator < 0) return {};
-  const auto i = static_cast<size_t>(row->accumulator);
-  if (i >= instance.inputs.size() || !instance.inputs[i]) return {};
-  return row->accumulator;
 }
 
 }  // namespace lowtide::ops

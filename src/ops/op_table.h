@@ -127,9 +127,12 @@ std::optional<GivenCost> given_cost(const ir::Op& op);
 // (input, output) pairs whose storage may be shared when the input dies here, in order of
 // preference; sizes already compared.
 std::vector<std::pair<int, int>> in_place_pairs(const Instance& instance);
-// The input whose buffer the op adds into, if the optional accumulator is present: its pair is also
-// first in in_place_pairs.
-std::optional<int> accumulator(const Instance& instance);
+// An output that is a sum may be added into what is there: the op then has an *accumulator*, an
+// operand behind its row's own. Its slot among the operands; nothing for an output that is no sum.
+std::optional<int> accumulator_slot(const Row& row, int output);
+// The accumulators that an instance has, as (input, output); these pairs are also first in
+// in_place_pairs.
+std::vector<std::pair<int, int>> accumulators(const Instance& instance);
 
 // ---- axes: the dimension graph and fission ----
 

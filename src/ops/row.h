@@ -48,9 +48,10 @@ struct Row {
   // "0<-0 0<-1": output may take over the storage of an input, in order of preference.
   std::string_view in_place = {};
   std::string_view updates = {};  // "0<-0 1<-2": output is the input's storage, overwritten
-  // "2 3": optional inputs that are added to output 0 once: bias, accumulator.
-  std::string_view added = {};
-  int accumulator = -1;  // the one of them whose buffer the op may add into
+  std::string_view added = {};  // "2": optional inputs that are added to output 0 once: a bias
+  // "1 2": outputs that are sums, so that the op may add them into what is there (accumulators in
+  // op_table.h).
+  std::string_view adds_into = {};
   int shape_only = -1;   // the input of which only the shape counts
   // "1:v": the integers of input 1 are positions along axis v of the signature.
   std::string_view positions = {};
@@ -75,7 +76,7 @@ std::span<const Row> movement_rows();
 std::span<const Row> resampling_rows();
 std::span<const Row> update_rows();
 
-// The signature of an instance, its axes not yet bound. Error: as infer.
+// The signature of an instance without accumulators, its axes not yet bound. Error: as infer.
 Result<Signature> signature_of(const Row& row, const Instance& instance);
 // The same, bound, with what follows from it. Checks kind, attributes and types as well, so that all
 // that follows may rely on them.
@@ -86,10 +87,15 @@ struct Bound {
   Result<std::vector<OutputType>> outputs;
 };
 Result<Bound> bind_anew(const Instance& instance);
+// Adds the accumulators of an instance to its signature, bound without them. Error: kInput.
+Status bind_accumulators(Bound& bound, const Instance& instance);
 // From the memory of this thread where the instance was asked for before (instance_cache.cc).
 Result<std::shared_ptr<const Bound>> bind_instance(const Instance& instance);
 
-// The outputs of a bound instance.
+// The operands that the row itself speaks of: accumulators stand behind them.
+size_t own_operands(const Row& row, const Instance& instance);
+
+// The outputs of a bound instance without accumulators.
 Result<std::vector<OutputType>> outputs_of(const Bound& bound, const Instance& instance);
 
 // Calls use(name, type, optional) for each attribute of the row.
@@ -117,7 +123,7 @@ struct RowWords {
   OperandWords types, layouts;
   std::vector<AttrWord> attrs;
   std::vector<std::pair<int, int>> in_place, updates;
-  std::vector<int> added;
+  std::vector<int> added, adds_into;
 };
 const RowWords& words_of_row(const Row& row);
 

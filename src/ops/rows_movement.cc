@@ -371,12 +371,11 @@ void add_selections(std::vector<Row>& rows) {
                   .positions = "1:v",
                   .traits = {.gradient = "Gather"}});
   rows.push_back({.kind = "GatherGrad",
-                  .axes = "a..@axis i.. b.., i.., a.. {v:dim} b..? -> a.. {v:dim} b..",
-                  .types = "T i T -> T",
-                  .layouts = "r r r -> r",
+                  .axes = "a..@axis i.. b.., i.. -> a.. {v:dim} b..",
+                  .types = "T i -> T",
+                  .layouts = "r r -> r",
                   .attrs = "axis:int dim:int",
-                  .added = "2",
-                  .accumulator = 2,
+                  .adds_into = "0",
                   .positions = "1:v",
                   .flops = 1});
   rows.push_back({.kind = "Trilu",

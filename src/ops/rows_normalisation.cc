@@ -99,6 +99,7 @@ void add_layer_norm(std::vector<Row>& rows) {
                   .layouts = "r r r r r -> r r r",
                   .attrs = "axis:int epsilon:real",
                   .in_place = "0<-0 0<-1",
+                  .adds_into = "1 2",
                   .flops = 14});
   rows.push_back({.kind = "RmsNorm",
                   .axes = "a..@axis [c..], c.. -> a.. [c..], a..",
@@ -114,6 +115,7 @@ void add_layer_norm(std::vector<Row>& rows) {
                   .layouts = "r r r r -> r r",
                   .attrs = "axis:int epsilon:real",
                   .in_place = "0<-0 0<-1",
+                  .adds_into = "1",
                   .flops = 11});
 }
 

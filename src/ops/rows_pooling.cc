@@ -107,6 +107,7 @@ void add_pooling(std::vector<Row>& rows) {
                   .layouts = "x x -> x",
                   .attrs = "kernel:list strides:list? pads:list? dilations:list? ceil_mode:int? "
                            "input_spatial:list",
+                  .adds_into = "0",
                   .flops = 1,
                   .check = check_kernel_volume});
   rows.push_back({.kind = "MaxPoolPositions",
@@ -132,6 +133,7 @@ void add_pooling(std::vector<Row>& rows) {
                   .layouts = "x -> x",
                   .attrs = "kernel:list strides:list? pads:list? dilations:list? ceil_mode:int? "
                            "count_include_pad:int? divisor:int? input_spatial:list",
+                  .adds_into = "0",
                   .flops = 1});
 }
 
@@ -144,6 +146,7 @@ void add_columns(std::vector<Row>& rows) {
                   .layouts = "r -> r",
                   .attrs = "spatial:int output_spatial:list strides:list? pads:list? "
                            "dilations:list?",
+                  .adds_into = "0",
                   .flops = 1,
                   .traits = {.gradient = "Col2Im"}});
   rows.push_back({.kind = "Col2ImGrad",
@@ -169,6 +172,7 @@ std::span<const Row> pooling_rows() {
     add_pooling(made);
     add_columns(made);
     made.push_back(reduction("ReduceSum", "N -> N", Merge::kSum, false));
+    made.back().adds_into = "0";
     made.push_back(reduction("ReduceLogSumExp", "T -> T", Merge::kSum, false));
     made.back().compute = coupled_axes;
     made.back().flops = 4;

@@ -1,5 +1,5 @@
-// Rows of the products: matrix products and convolutions, two operations per loop point. A bias and
-// an accumulator are added once, so that of the parts of a split reduction only the first has them.
+// Rows of the products: matrix products and convolutions, two operations per loop point. A bias is
+// added once, so that of the parts of a split reduction only the first has it.
 #include <fmt/format.h>
 
 #include <vector>
@@ -14,7 +14,7 @@ namespace {
 Result<Signature> mat_mul_axes(const Instance& instance) {
   LT_ASSIGN(const int64_t trans_a, int_attr(instance, "trans_a", 0));
   LT_ASSIGN(const int64_t trans_b, int_attr(instance, "trans_b", 0));
-  const std::string text = fmt::format("b.. {}, b.. {}, n?, b.. m n? -> b.. m n",
+  const std::string text = fmt::format("b.. {}, b.. {}, n? -> b.. m n",
                                        trans_a != 0 ? "k m" : "m k", trans_b != 0 ? "n k" : "k n");
   LT_ASSIGN(const KnownPattern pattern, known_pattern(text));
   return expand(*pattern, instance, true);
@@ -28,11 +28,11 @@ std::span<const Row> product_rows() {
   static const std::vector<Row> rows = {
       {.kind = "MatMul",
        .compute = mat_mul_axes,
-       .types = "N N N N -> N",
-       .layouts = "r r r r -> r",
+       .types = "N N N -> N",
+       .layouts = "r r r -> r",
        .attrs = "trans_a:int? trans_b:int?",
-       .added = "2 3",
-       .accumulator = 3,
+       .added = "2",
+       .adds_into = "0",
        .broadcast = true,
        .flops = 2,
        .traits = {.product = true, .gradient = "MatMul"}},
@@ -42,6 +42,7 @@ std::span<const Row> product_rows() {
        .layouts = "x w r -> x",
        .attrs = kWindow,
        .added = "2",
+       .adds_into = "0",
        .flops = 2,
        .traits = {.product = true, .gradient = "Conv"}},
       {.kind = "ConvDataGrad",
@@ -51,16 +52,16 @@ std::span<const Row> product_rows() {
        .layouts = "x w r -> x",
        .attrs = "strides:list? pads:list? dilations:list? group:int? output_spatial:list",
        .added = "2",
+       .adds_into = "0",
        .flops = 2,
        .traits = {.product = true, .gradient = "ConvDataGrad"}},
       {.kind = "ConvWgtGrad",
-       .axes = "n (g:group c) (o*strides+r:kernel*dilations-pads).., n (g k) o.., "
-               "(g k) c r..? -> (g k) c r..",
-       .types = "T T T -> T",
-       .layouts = "x x @dw_layout -> @dw_layout",
+       .axes = "n (g:group c) (o*strides+r:kernel*dilations-pads).., n (g k) o.. -> "
+               "(g k) c r..",
+       .types = "T T -> T",
+       .layouts = "x x -> @dw_layout",
        .attrs = "strides:list? pads:list? dilations:list? group:int? kernel:list dw_layout:word?",
-       .added = "2",
-       .accumulator = 2,
+       .adds_into = "0",
        .flops = 2,
        .traits = {.product = true}},
   };

@@ -179,6 +179,7 @@ void add_lstm(std::vector<Row>& rows) {
                   .layouts = "r r r r r r r r r r r -> r r r r r",
                   .attrs = kLstmGradAttrs,
                   .in_place = "0<-4",
+                  .adds_into = "1 4",
                   .positions = "10:t",
                   .flops = 4,
                   .check = check_lstm_grad});
@@ -209,6 +210,7 @@ void add_gru(std::vector<Row>& rows) {
                   .layouts = "r r r r r r r r -> r r r r",
                   .attrs = kGruGradAttrs,
                   .in_place = "0<-3",
+                  .adds_into = "1 3",
                   .positions = "7:t",
                   .flops = 4,
                   .check = check_gru_grad});
@@ -233,6 +235,7 @@ void add_rnn(std::vector<Row>& rows) {
                   .layouts = "r r r r r r -> r r r",
                   .attrs = kRnnGradAttrs,
                   .in_place = "0<-0",
+                  .adds_into = "1",
                   .positions = "5:t",
                   .flops = 4,
                   .check = check_rnn_grad});

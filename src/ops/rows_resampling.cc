@@ -278,6 +278,7 @@ std::span<const Row> resampling_rows() {
        .types = "T T T -> T T",
        .layouts = "x x r -> x r",
        .attrs = "mode:word padding:word align_corners:int? pixels:int?",
+       .adds_into = "0 1",
        .flops = 6},
       {.kind = "RoiAlign",
        .axes = "{n} c {h} {w}, r, r {four} -> r c [y:height] [x:width]",

@@ -208,6 +208,7 @@ ParsedRow parse_row(const Row& row) {
   made.words.in_place = parse_pairs(row.in_place);
   made.words.updates = parse_pairs(row.updates);
   made.words.added = parse_numbers(row.added);
+  made.words.adds_into = parse_numbers(row.adds_into);
   return made;
 }
 
@@ -293,25 +294,13 @@ Result<Signature> signature_of(const Row& row, const Instance& instance) {
 
 namespace {
 
-// An accumulator has the shape of what is added into it; a view has as many elements as its base.
-Status check_whole(const Row& row, const Instance& instance, const Signature& signature,
-                   Facts& facts) {
-  const auto accumulator = static_cast<size_t>(row.accumulator);
-  if (row.accumulator >= 0 && accumulator < instance.inputs.size() &&
-      instance.inputs[accumulator]) {
-    const ir::Dims result = dims_of(signature, signature.outputs[0]);
-    if (!(instance.inputs[accumulator]->dims == result))
-      return error(
-          ErrorCode::kInput,
-          fmt::format("{}: the accumulator, input {}, is {}, the result {}", row.kind, accumulator,
-                      print(instance.inputs[accumulator]->dims), print(result)));
-  }
-  if (row.view == ViewRule::kAlways) {
-    const sym::Expr before = sym::product(instance.inputs[0]->dims);
-    const sym::Expr after = sym::product(dims_of(signature, signature.outputs[0]));
-    if (!(before == after)) facts.emplace_back(before, after);
-  }
-  return {};
+// A view has as many elements as its base.
+void assume_whole(const Row& row, const Instance& instance, const Signature& signature,
+                  Facts& facts) {
+  if (row.view != ViewRule::kAlways) return;
+  const sym::Expr before = sym::product(instance.inputs[0]->dims);
+  const sym::Expr after = sym::product(dims_of(signature, signature.outputs[0]));
+  if (!(before == after)) facts.emplace_back(before, after);
 }
 
 }  // namespace
@@ -324,10 +313,13 @@ Result<Bound> bind_anew(const Instance& instance) {
   if (row->check != nullptr) LT_RETURN_IF_ERROR(row->check(instance));
   Bound bound;
   bound.row = row;
-  LT_ASSIGN(bound.signature, signature_of(*row, instance));
-  LT_RETURN_IF_ERROR(bind(bound.signature, instance, &bound.facts));
-  LT_RETURN_IF_ERROR(check_whole(*row, instance, bound.signature, bound.facts));
-  bound.outputs = outputs_of(bound, instance);
+  Instance own = instance;
+  own.inputs.resize(own_operands(*row, instance));
+  LT_ASSIGN(bound.signature, signature_of(*row, own));
+  LT_RETURN_IF_ERROR(ops::bind(bound.signature, own, &bound.facts));
+  assume_whole(*row, own, bound.signature, bound.facts);
+  bound.outputs = outputs_of(bound, own);
+  LT_RETURN_IF_ERROR(bind_accumulators(bound, instance));
   return bound;
 }
 

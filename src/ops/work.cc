@@ -36,8 +36,7 @@ Expr bytes_read(const Bound& bound, const Instance& instance, size_t i, const Ex
   const bool chosen = std::any_of(index.begin(), index.end(), [](const DimIndex& dim) {
     return dim.form == LinkKind::kChosen;
   });
-  if (chosen && static_cast<int>(i) != bound.row->accumulator)
-    return results * size_bytes(input.dtype);
+  if (chosen && i < own_operands(*bound.row, instance)) return results * size_bytes(input.dtype);
   ir::Dims touched;
   for (size_t d = 0; d < index.size(); ++d) {
     const bool sliced = index[d].form == LinkKind::kShift && !index[d].pads;
@@ -64,6 +63,8 @@ Result<Work> work(const Instance& instance) {
     const auto i = static_cast<size_t>(added);
     if (i < instance.inputs.size() && instance.inputs[i]) total.flops = total.flops + results;
   }
+  for (const auto& [input, output] : accumulators(instance))
+    total.flops = total.flops + product(outputs[static_cast<size_t>(output)].type.dims);
   if (!outputs.empty() && ir::is_view(outputs[0].alias)) return total;
   for (size_t i = 0; i < instance.inputs.size(); ++i)
     if (instance.inputs[i])

@@ -248,7 +248,8 @@ std::string floor_reason(const plan::ScheduleProblem& problem, bool transfers) {
 Result<BudgetSolution> fit_budget(const analysis::ScheduleView& view,
                                   const OptimizeOptions& options, const Solution& unlimited) {
   const int64_t budget = *options.budget_bytes;
-  const remat::Floor floor = reachable_floor(view.problem, options.schedule.transfers);
+  const remat::Floor floor =
+      reachable_floor(analysis::relaxed_sums(view), options.schedule.transfers);
   Fitter fitter(view, options);
   if (floor.bytes <= budget) {
     LT_ASSIGN(auto fitted, fitter.fit(budget));

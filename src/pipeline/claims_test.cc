@@ -308,7 +308,8 @@ Made in_best_order(const ir::Graph& forward, const std::vector<plan::Link>& link
   costs.workspace_bytes = IdVector<ir::OpId, int64_t>(graph.op_count(), 0);
   Made made;
   made.view =
-      analysis::make_schedule_view(graph, costs, options.device.alignment_bytes, links).value();
+      analysis::make_schedule_view(graph, costs, options.device.alignment_bytes, {.links = links})
+          .value();
   const plan::ScheduleOutcome order = order::solve(made.view.problem, options.order);
   const Solution solution = pack_best_order(made.view, order, options).value();
   made.plan =

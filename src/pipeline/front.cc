@@ -11,6 +11,7 @@
 #include "pipeline/budget.h"
 #include "pipeline/claims.h"
 #include "pipeline/prepare.h"
+#include "pipeline/settle_sums.h"
 
 namespace lowtide::pipeline {
 namespace {
@@ -183,7 +184,7 @@ Result<BudgetSolution> fit_or_tell(const Prepared& ready, const OptimizeOptions&
 
 int64_t least_bytes(const Prepared& ready, const OptimizeOptions& options) {
   const plan::ScheduleProblem& problem = ready.view.problem;
-  const int64_t floor = floor_bytes(problem, options.schedule.transfers);
+  const int64_t floor = floor_bytes(analysis::relaxed_sums(ready.view), options.schedule.transfers);
   return once_only(problem, options) ? std::max(floor, ready.order.lower_bound_bytes) : floor;
 }
 
@@ -192,12 +193,16 @@ int64_t least_bytes(const Prepared& ready, const OptimizeOptions& options) {
 Result<Front> optimize_front(const ir::Graph& forward, const OptimizeOptions& options,
                              const ChooseBudgets& choose) {
   const auto start = Clock::now();
-  LT_ASSIGN(const Prepared ready, prepare(forward, options));
+  LT_ASSIGN(Prepared ready, prepare(forward, options));
   OptimizeOptions at = options;
   at.budget_bytes.reset();
   Front front;
   LT_ASSIGN(front.unlimited, write(ready, {ready.unlimited, plan::SolveStatus::kOptimal, {}}, at));
   front.floor_bytes = least_bytes(ready, options);
+  // Neighbours start from each other's schedules, so all have one order of each sum.
+  if (!ready.view.sums.empty()) {
+    LT_ASSIGN(ready, settle_sums(ready, ready.unlimited, options));
+  }
   std::vector<int64_t> budgets = choose(front.floor_bytes, ready.unlimited.arena_bytes);
   std::sort(budgets.begin(), budgets.end(), std::greater<>());
   budgets.erase(std::unique(budgets.begin(), budgets.end()), budgets.end());

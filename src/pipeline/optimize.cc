@@ -7,12 +7,13 @@
 #include "pipeline/claims.h"
 #include "pipeline/more_memory.h"
 #include "pipeline/prepare.h"
+#include "pipeline/settle_sums.h"
 
 namespace lowtide::pipeline {
 Result<int64_t> least_bytes(const ir::Graph& forward, const OptimizeOptions& options) {
   LT_ASSIGN(const Prepared ready, pose(forward, options));
   const plan::ScheduleProblem& problem = ready.view.problem;
-  const int64_t floor = floor_bytes(problem, options.schedule.transfers);
+  const int64_t floor = floor_bytes(analysis::relaxed_sums(ready.view), options.schedule.transfers);
   if (!once_only(problem, options)) return floor;
   return std::max(floor, order::solve(problem, options.order).lower_bound_bytes);
 }
@@ -26,7 +27,19 @@ Result<Optimized> optimize(const ir::Graph& forward, const OptimizeOptions& opti
     LT_RETURN_IF_ERROR(check_order_bound(ready, options));
     StageClock stage(ready.stages);
     OptimizeOptions rest = after(options, seconds_since(start));
-    LT_ASSIGN(solved, fit_budget(ready.view, rest, ready.unlimited));
+    Result<BudgetSolution> found = fit_budget(ready.view, rest, ready.unlimited);
+    if (!found && found.error().code == ErrorCode::kLimit && !ready.view.sums.empty()) {
+      // Who contributes to a sum runs once. In the order of a chain it may run again.
+      LT_ASSIGN(Prepared settled, settle_sums(ready, ready.unlimited, options));
+      rest = after(options, seconds_since(start));
+      Result<BudgetSolution> other = fit_budget(settled.view, rest, settled.unlimited);
+      if (other) {
+        ready = std::move(settled);
+        found = std::move(other);
+      }
+    }
+    if (!found) return tl::unexpected<Error>(found.error());
+    solved = std::move(*found);
     stage.done("schedule");
     if (options.look_further && !solved.cut_short) {
       rest = after(options, seconds_since(start));
@@ -38,7 +51,8 @@ Result<Optimized> optimize(const ir::Graph& forward, const OptimizeOptions& opti
   LT_ASSIGN(Optimized result, write(ready, solved, after(options, seconds_since(start))));
   result.more_memory = more_memory;
   if (options.budget_bytes)
-    result.floor_reason = floor_reason(ready.view.problem, options.schedule.transfers);
+    result.floor_reason =
+        floor_reason(analysis::relaxed_sums(ready.view), options.schedule.transfers);
   result.planning_seconds = seconds_since(start);
   return result;
 }

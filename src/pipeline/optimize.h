@@ -58,6 +58,7 @@ struct OptimizeOptions {
   std::optional<int64_t> budget_bytes;           // of the whole device
   std::vector<SlowTierChoice> slow_tiers = {};   // by preference; none: nothing moves
   bool pieces = true;  // a Concat whose operands can lie one behind the other copies nothing
+  bool sums = true;    // contributions to a sum of gradients come in any order
   order::OrderOptions order;
   pack::PackOptions pack;
   remat::JointOptions schedule;  // how a budget is kept; its own progress is not told

@@ -11,6 +11,7 @@
 #include "ops/op_table.h"
 #include "pipeline/claims.h"
 #include "pipeline/gate.h"
+#include "pipeline/settle_sums.h"
 #include "pipeline/write_plan.h"
 #include "plan/pack_text.h"
 #include "plan/schedule_simulator.h"
@@ -23,6 +24,51 @@ namespace lowtide::pipeline {
 namespace {
 
 using plan::SchedOpId;
+
+Status dump(const std::string& folder, const char* file, const std::string& text) {
+  return folder.empty() ? Status() : write_file_atomically(folder + "/" + file, text);
+}
+
+// The op with the accumulators that sums may give it.
+Result<plan::OpDesc> with_accumulators(const ir::Graph& graph, ir::OpId id,
+                                       const std::vector<analysis::Contribution>& firsts) {
+  LT_ASSIGN(plan::OpDesc desc, analysis::describe(graph, id));
+  for (const analysis::Contribution& first : firsts) {
+    if (first.op != id) continue;
+    if (desc.inputs.size() <= first.input) desc.inputs.resize(first.input + 1);
+    desc.inputs[first.input] = desc.outputs[first.output];
+  }
+  return desc;
+}
+
+// The sums whose first op can be another one, too. It is then priced with its accumulator, like the
+// others: which of them does without is only known when all is decided.
+Result<std::vector<analysis::Sum>> free_sums(const Prepared& ready, const OptimizeOptions& options,
+                                             analysis::OpCosts& costs) {
+  std::vector<analysis::Sum> sums;
+  std::vector<analysis::Contribution> firsts;
+  for (analysis::Sum& sum : analysis::find_sums(ready.graph)) {
+    const analysis::Contribution first = sum.contributions.front();
+    if (!sum.first_is_fixed && options.kernels != nullptr) {
+      LT_ASSIGN(const plan::OpDesc alone, with_accumulators(ready.graph, first.op, {first}));
+      if (!options.kernels->workspace_bytes(alone)) continue;
+    }
+    if (!sum.first_is_fixed) firsts.push_back(first);
+    sums.push_back(std::move(sum));
+  }
+  if (options.kernels == nullptr) return sums;
+  const cost::Estimator estimator(options.device, options.costs ? &*options.costs : nullptr);
+  for (const analysis::Contribution& first : firsts) {
+    LT_ASSIGN(const plan::OpDesc desc, with_accumulators(ready.graph, first.op, firsts));
+    LT_ASSIGN(const cost::Estimate estimate, estimator.estimate(desc));
+    LT_ASSIGN(const int64_t bytes, options.kernels->workspace_bytes(desc));
+    costs.seconds[first.op] = estimate.seconds;
+    costs.workspace_bytes[first.op] = std::max(costs.workspace_bytes[first.op], bytes);
+  }
+  return sums;
+}
+
+}  // namespace
 
 Result<analysis::OpCosts> op_costs(const ir::Graph& graph, const OptimizeOptions& options,
                                    cost::Coverage& coverage) {
@@ -63,12 +109,6 @@ Result<analysis::OpCosts> op_costs(const ir::Graph& graph, const OptimizeOptions
   return costs;
 }
 
-Status dump(const std::string& folder, const char* file, const std::string& text) {
-  return folder.empty() ? Status() : write_file_atomically(folder + "/" + file, text);
-}
-
-}  // namespace
-
 Result<Prepared> pose(const ir::Graph& forward, const OptimizeOptions& options) {
   Prepared ready;
   StageClock stage(ready.stages);
@@ -93,12 +133,23 @@ Result<Prepared> pose(const ir::Graph& forward, const OptimizeOptions& options) 
   if (options.pieces && pieces.changed()) ready.graph = std::move(pieces.graph);
   stage.done("pieces");
   LT_ASSIGN(ready.costs, op_costs(ready.graph, options, ready.coverage));
-  std::vector<plan::Link> links;
-  for (const SlowTierChoice& tier : options.slow_tiers) links.push_back(tier.link);
-  LT_ASSIGN(ready.view, analysis::make_schedule_view(ready.graph, ready.costs,
-                                                     options.device.alignment_bytes, links));
+  std::vector<analysis::Sum> sums;
+  analysis::OpCosts costs = ready.costs;
+  if (options.sums) {
+    LT_ASSIGN(sums, free_sums(ready, options, costs));
+  }
+  LT_ASSIGN(ready.view, make_view(ready.graph, costs, options, sums));
   stage.done("costs");
   return ready;
+}
+
+Result<analysis::ScheduleView> make_view(const ir::Graph& graph, const analysis::OpCosts& costs,
+                                         const OptimizeOptions& options,
+                                         const std::vector<analysis::Sum>& sums) {
+  std::vector<plan::Link> links;
+  for (const SlowTierChoice& tier : options.slow_tiers) links.push_back(tier.link);
+  return analysis::make_schedule_view(graph, costs, options.device.alignment_bytes,
+                                      {.links = links, .sums = sums});
 }
 
 OptimizeOptions after(OptimizeOptions options, double seconds) {
@@ -131,8 +182,11 @@ Result<Prepared> prepare(const ir::Graph& forward, const OptimizeOptions& option
   return ready;
 }
 
-Result<Optimized> write(const Prepared& ready, const BudgetSolution& solved,
-                        const OptimizeOptions& options) {
+namespace {
+
+// The plan of a solution in which the order of every sum is settled.
+Result<Optimized> write_settled(const Prepared& ready, const BudgetSolution& solved,
+                                const OptimizeOptions& options) {
   Optimized result;
   result.stages = ready.stages;
   StageClock stage(result.stages);
@@ -172,6 +226,16 @@ Result<Optimized> write(const Prepared& ready, const BudgetSolution& solved,
       pass_gate(result.plan, {*ready.forward, ready.graph, ready.view.problem, options}));
   stage.done("verify");
   return result;
+}
+
+}  // namespace
+
+Result<Optimized> write(const Prepared& ready, const BudgetSolution& solved,
+                        const OptimizeOptions& options) {
+  if (ready.view.sums.empty()) return write_settled(ready, solved, options);
+  LT_ASSIGN(const Prepared settled, settle_sums(ready, solved.solution, options));
+  return write_settled(settled, {settled.unlimited, solved.status, solved.work, solved.cut_short},
+                       options);
 }
 
 bool once_only(const plan::ScheduleProblem& problem, const OptimizeOptions& options) {

@@ -35,7 +35,7 @@ class StageClock {
   Clock::time_point last_ = Clock::now();
 };
 
-// Everything that does not depend on the budget.
+// Everything that does not depend on the budget. In `view`, sums come in any order.
 struct Prepared {
   const ir::Graph* forward = nullptr;  // as it came; must outlive this
   ir::Graph graph;
@@ -53,6 +53,16 @@ Result<Prepared> pose(const ir::Graph& forward, const OptimizeOptions& options);
 
 // All of it. Writes the dumps that the options ask for.
 Result<Prepared> prepare(const ir::Graph& forward, const OptimizeOptions& options);
+
+// Seconds and scratch bytes of every op, from the kernels where there are any. Error: kInput, naming
+// the ops that no kernel takes.
+Result<analysis::OpCosts> op_costs(const ir::Graph& graph, const OptimizeOptions& options,
+                                   cost::Coverage& coverage);
+
+// The problem of a graph, with the slow tiers of the options.
+Result<analysis::ScheduleView> make_view(const ir::Graph& graph, const analysis::OpCosts& costs,
+                                         const OptimizeOptions& options,
+                                         const std::vector<analysis::Sum>& sums = {});
 
 // The plan that claims to keep the budget of `options`, if there is one, and its stages. It has
 // passed the gate (gate.h); error: kInternal where it did not.

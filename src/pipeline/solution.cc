@@ -45,10 +45,8 @@ plan::PackOutcome pack_within(plan::PackProblem& problem, const pack::PackOption
 
 }  // namespace
 
-Result<Solution> pack_schedule(const analysis::ScheduleView& view,
-                               std::vector<plan::SchedAction> sequence,
-                               const OptimizeOptions& options,
-                               std::optional<int64_t> budget_bytes) {
+Result<Solution> unpacked(const analysis::ScheduleView& view,
+                          std::vector<plan::SchedAction> sequence) {
   Solution solution;
   LT_ASSIGN(solution.profile, plan::simulate_sequence(view.problem, sequence));
   solution.buffers = make_buffer_view(view, sequence, solution.profile);
@@ -59,6 +57,15 @@ Result<Solution> pack_schedule(const analysis::ScheduleView& view,
       return error(ErrorCode::kInput, "the pieces of a value cannot lie at their distances: " +
                                           solution.buffers.clash);
   }
+  solution.sequence = std::move(sequence);
+  return solution;
+}
+
+Result<Solution> pack_schedule(const analysis::ScheduleView& view,
+                               std::vector<plan::SchedAction> sequence,
+                               const OptimizeOptions& options,
+                               std::optional<int64_t> budget_bytes) {
+  LT_ASSIGN(Solution solution, unpacked(view, std::move(sequence)));
   const int64_t staying = staying_bytes(view.problem, solution.buffers);
   std::optional<int64_t> capacity;
   if (budget_bytes) capacity = std::max<int64_t>(0, *budget_bytes - staying);
@@ -72,7 +79,6 @@ Result<Solution> pack_schedule(const analysis::ScheduleView& view,
     solution.slots.push_back(pack_within(slots, options.pack, room));
     found &= solution.slots.back().offsets.size() == slots.buffers.size();
   }
-  solution.sequence = std::move(sequence);
   if (!found)
     return error(ErrorCode::kLimit, "the work limit ended before any packing was found; raise it");
   solution.arena_bytes = staying + solution.packing.height_bytes;

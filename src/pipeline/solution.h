@@ -23,6 +23,11 @@ struct Solution {
   int64_t arena_bytes = 0;               // residents that stay, and the packing's height
 };
 
+// The profile and the buffers of a schedule, not yet packed. Error: kInput, where pieces cannot lie
+// at their distances.
+Result<Solution> unpacked(const analysis::ScheduleView& view,
+                          std::vector<plan::SchedAction> sequence);
+
 // As low as it gets, or, with a budget, the first packing found whose arena keeps it (the lowest
 // found, if none does); the same in slow tiers and for their room. Error: kLimit, when the work
 // ends before any packing is found.

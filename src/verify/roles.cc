@@ -93,6 +93,9 @@ class RoleFinder {
   // What the op hands on of a gradient, from its result to its operands.
   void trace_back(PlanOpId id) {
     const plan::PlanOp& op = plan_.ops[id];
+    if (ops::find(op.kind) != nullptr)
+      for (const auto& [input, output] : ops::accumulators(facts_.instance(id)))
+        trace_back(op, static_cast<size_t>(input), static_cast<size_t>(output));
     if (op.outputs.empty() || op.inputs.empty() || !op.inputs[0].valid()) return;
     const PlanStorageId made = storage_of(op.outputs[0]);
     if (!flows_into_gradient(made) || facts_.maker[made] != id) return;
@@ -105,12 +108,15 @@ class RoleFinder {
     } else if (op.kind == "Add") {
       for (PlanValueId input : op.inputs)
         if (input.valid()) partial_[storage_of(input)] = 1;
-    } else if (ops::find(op.kind) != nullptr) {
-      const std::optional<int> into = ops::accumulator(facts_.instance(id));
-      if (into && static_cast<size_t>(*into) < op.inputs.size() &&
-          op.inputs[static_cast<size_t>(*into)].valid())
-        partial_[storage_of(op.inputs[static_cast<size_t>(*into)])] = 1;
     }
+  }
+
+  // An op adds into `input`, and `output` is the sum.
+  void trace_back(const plan::PlanOp& op, size_t input, size_t output) {
+    if (input >= op.inputs.size() || output >= op.outputs.size() || !op.inputs[input].valid())
+      return;
+    if (flows_into_gradient(storage_of(op.outputs[output])))
+      partial_[storage_of(op.inputs[input])] = 1;
   }
 
   using Mark = IdVector<PlanStorageId, char>;

@@ -48,6 +48,9 @@ struct Entry {
   Builder build;
   Wish wish = nullptr;  // none: any layout is fine
   bool blocked = false;
+  // "1 2": outputs whose accumulators stand behind `operands` and are added without the builder's
+  // help (accumulate.h). A builder that adds by itself names its accumulator among its operands.
+  std::string_view adds_into = {};
 };
 
 // Error unless all operands and outputs are of types that the entry takes.

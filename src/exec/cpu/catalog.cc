@@ -8,6 +8,7 @@
 #include <map>
 #include <string>
 
+#include "exec/cpu/accumulate.h"
 #include "exec/cpu/build.h"
 #include "exec/cpu/cpu.h"
 #include "exec/cpu/dnnl_seam.h"
@@ -69,11 +70,17 @@ class CpuFactory final : public runtime::KernelFactory {
 
   plan::LayoutWish wish(const OpDesc& op) const override {
     const auto entry = entries_.find(op.kind);
-    if (entry == entries_.end() || entry->second->wish == nullptr ||
-        !check_types(*entry->second, op))
-      return {};
+    if (entry == entries_.end() || entry->second->wish == nullptr) return {};
+    const std::vector<AddedInto> into = added_into(*entry->second, op);
+    const OpDesc own = without(op, into);
+    if (!check_types(*entry->second, own)) return {};
     omp_set_num_threads(threads_);
-    return entry->second->wish(op);
+    plan::LayoutWish wish = entry->second->wish(own);
+    if (wish.inputs.empty() || into.empty()) return wish;
+    wish.inputs.resize(op.inputs.size());
+    for (const AddedInto& each : into)
+      if (each.output < wish.outputs.size()) wish.inputs[each.input] = wish.outputs[each.output];
+    return wish;
   }
 
   Result<std::unique_ptr<runtime::Kernel>> make(const OpDesc& op) const override {
@@ -87,11 +94,14 @@ class CpuFactory final : public runtime::KernelFactory {
       return unsupported(
           op, fmt::format("'{}' is an op of somebody else's, who has its kernel", *foreign));
     if (entry == entries_.end()) return unsupported(op, "no kernel of this kind");
-    LT_RETURN_IF_ERROR(check_types(*entry->second, op));
+    const std::vector<AddedInto> into = added_into(*entry->second, op);
+    const OpDesc own = without(op, into);
+    LT_RETURN_IF_ERROR(check_types(*entry->second, own));
     LT_RETURN_IF_ERROR(check_blocked(*entry->second, op));
     if (makes_nothing(op)) return Built{.run = [](const KernelArgs&) {}, .workspace_bytes = 0};
     omp_set_num_threads(threads_);  // oneDNN sizes scratch and work by the team
-    return entry->second->build(op);
+    LT_ASSIGN(Built built, entry->second->build(own));
+    return into.empty() ? std::move(built) : add_results(op, into, std::move(built));
   }
 
  private:

@@ -140,7 +140,7 @@ Result<Built> build_columns(const OpDesc& op) {
 
 constexpr Entry kColumnEntries[] = {
     {"Col2Im", "T -> T", "f32 f64", by_width<build_columns<float>, build_columns<double>>,
-     wish_row_major},
+     wish_row_major, false, "0"},
     {"Col2ImGrad", "T -> T", "f32 f64", by_width<build_columns<float>, build_columns<double>>,
      wish_row_major},
 };

@@ -298,7 +298,7 @@ Result<Built> build_grid_sample_grad(const OpDesc& op) {
 
 constexpr Entry kGridSampleEntries[] = {
     {"GridSample", "T T -> T", "f32 f64", build_grid_sample},
-    {"GridSampleGrad", "T T T -> T T", "f32 f64", build_grid_sample_grad},
+    {"GridSampleGrad", "T T T -> T T", "f32 f64", build_grid_sample_grad, nullptr, false, "0 1"},
 };
 
 }  // namespace

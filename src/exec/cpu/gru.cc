@@ -384,7 +384,7 @@ Result<Built> build_gru_grad(const OpDesc& op) {
 constexpr Entry kEntries[] = {
     {"Gru", "T T T T i -> T", "f32 f64", build_gru, wish_row_major},
     {"GruTrain", "T T T T i -> T", "f32 f64", build_gru, wish_row_major},
-    {"GruGrad", "T T T T T T T i -> T", "f32 f64", build_gru_grad, wish_row_major}};
+    {"GruGrad", "T T T T T T T i -> T", "f32 f64", build_gru_grad, wish_row_major, false, "1 3"}};
 
 }  // namespace
 

@@ -341,7 +341,8 @@ Result<Built> build_lstm_grad(const OpDesc& op) {
 constexpr Entry kEntries[] = {
     {"Lstm", "T T T T T i -> T", "f32 f64", build_lstm, wish_row_major},
     {"LstmTrain", "T T T T T i -> T", "f32 f64", build_lstm, wish_row_major},
-    {"LstmGrad", "T T T T T T T T T T i -> T", "f32 f64", build_lstm_grad, wish_row_major}};
+    {"LstmGrad", "T T T T T T T T T T i -> T", "f32 f64", build_lstm_grad, wish_row_major, false,
+     "1 4"}};
 
 }  // namespace
 

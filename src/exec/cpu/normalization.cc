@@ -341,11 +341,13 @@ constexpr Entry kNormalizationEntries[] = {
     {"LayerNorm", "T T T -> T T T", "f32 f64",
      by_width<build_layer_norm<float>, build_layer_norm<double>>, wish_row_major},
     {"LayerNormGrad", "T T T T T -> T T T", "f32 f64",
-     by_width<build_layer_norm_grad<float>, build_layer_norm_grad<double>>, wish_row_major},
+     by_width<build_layer_norm_grad<float>, build_layer_norm_grad<double>>, wish_row_major, false,
+     "1 2"},
     {"RmsNorm", "T T -> T T", "f32 f64",
      by_width<build_layer_norm<float>, build_layer_norm<double>>, wish_row_major},
     {"RmsNormGrad", "T T T T -> T T", "f32 f64",
-     by_width<build_layer_norm_grad<float>, build_layer_norm_grad<double>>, wish_row_major},
+     by_width<build_layer_norm_grad<float>, build_layer_norm_grad<double>>, wish_row_major, false,
+     "1"},
 };
 
 }  // namespace

@@ -339,10 +339,11 @@ Result<Built> build_any_max_pool(const OpDesc& op) {
 constexpr Entry kPoolEntries[] = {
     {"MaxPool", "T -> T u8", "f32 f64 i8 u8", build_any_max_pool},
     {"MaxPoolGrad", "T u8 -> T", "f32 f64",
-     by_width<build_max_pool_grad<float>, build_max_pool_grad<double>>},
+     by_width<build_max_pool_grad<float>, build_max_pool_grad<double>>, nullptr, false, "0"},
     {"MaxPoolPositions", "u8 -> i64", "", build_max_pool_positions},
     {"AvgPool", "T -> T", "f32 f64", by_width<build_avg_pool<float>, build_avg_pool<double>>},
-    {"AvgPoolGrad", "T -> T", "f32 f64", by_width<build_avg_pool<float>, build_avg_pool<double>>},
+    {"AvgPoolGrad", "T -> T", "f32 f64", by_width<build_avg_pool<float>, build_avg_pool<double>>,
+     nullptr, false, "0"},
 };
 
 }  // namespace

@@ -490,7 +490,7 @@ constexpr std::string_view kReducible = "f32 f64 i64 i32 i16 i8 u64 u32 u16 u8";
 constexpr std::string_view kOrdered = "f32 f64 i64 i32 i16 i8 u64 u32 u16 u8 bool";
 
 constexpr Entry kReductionEntries[] = {
-    {"ReduceSum", "T -> T", kReducible, build_reduction},
+    {"ReduceSum", "T -> T", kReducible, build_reduction, nullptr, false, "0"},
     {"ReduceMean", "T -> T", kReducible, build_reduction},
     {"ReduceProd", "T -> T", kReducible, build_reduction},
     {"ReduceMax", "T -> T", kOrdered, build_reduction},

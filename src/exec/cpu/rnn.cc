@@ -151,7 +151,7 @@ Result<Built> build_rnn_grad(const OpDesc& op) {
 
 constexpr Entry kEntries[] = {
     {"Rnn", "T T T i -> T", "f32 f64", build_rnn, wish_row_major},
-    {"RnnGrad", "T T T T T i -> T", "f32 f64", build_rnn_grad, wish_row_major}};
+    {"RnnGrad", "T T T T T i -> T", "f32 f64", build_rnn_grad, wish_row_major, false, "1"}};
 
 }  // namespace
 

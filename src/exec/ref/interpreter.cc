@@ -86,6 +86,13 @@ void store(Tensor& tensor, Precision precision) {
   for (double& number : tensor.f) number = rounded(tensor.dtype, number);
 }
 
+void add_into(Tensor& result, const Tensor& accumulator) {
+  for (size_t e = 0; e < result.f.size(); ++e) result.f[e] += accumulator.f[e];
+  for (size_t e = 0; e < result.i.size(); ++e)
+    result.i[e] = static_cast<int64_t>(static_cast<uint64_t>(result.i[e]) +
+                                       static_cast<uint64_t>(accumulator.i[e]));
+}
+
 }  // namespace
 
 bool can_evaluate(std::string_view kind) {
@@ -112,11 +119,15 @@ Result<std::vector<Tensor>> evaluate(const ops::Instance& instance,
       LT_RETURN_IF_ERROR(check_input(*instance.inputs[i], *inputs[i], instance.kind, i));
     call.in.push_back(inputs[i] ? &*inputs[i] : nullptr);
   }
+  for (const auto& [input, output] : ops::accumulators(instance))
+    call.in[static_cast<size_t>(input)] = nullptr;  // added behind the kernel
   for (const ops::OutputType& output : types) {
     LT_ASSIGN(Sizes dims, constant_dims(output.type.dims, instance.kind));
     call.out.push_back(Tensor::zeros(output.type.dtype, std::move(dims)));
   }
   (wants_double(call) ? found->second.f64 : found->second.f32)(call);
+  for (const auto& [input, output] : ops::accumulators(instance))
+    add_into(call.out[static_cast<size_t>(output)], *inputs[static_cast<size_t>(input)]);
   for (Tensor& output : call.out) store(output, context.precision);
   return std::move(call.out);
 }

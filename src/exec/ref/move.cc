@@ -124,7 +124,6 @@ struct GatherGradKernel {
   template <class T>
   static void run(Call& call) {
     Tensor& ddata = call.out[0];
-    if (const Tensor* acc = call.input(2)) ddata.f = acc->f;
     for_each_gathered(
         ddata.dims, *call.in[1], call.attrs.integer("axis"),
         [&](int64_t to, int64_t from) { add<T>(ddata, to, get<T>(*call.in[0], from)); });

@@ -33,7 +33,7 @@ struct MatMulKernel {
   template <class T>
   static void multiply(Call& call) {
     const Tensor &a = *call.in[0], &b = *call.in[1];
-    const Tensor *bias = call.input(2), *acc = call.input(3);
+    const Tensor* bias = call.input(2);
     Tensor& c = call.out[0];
     const bool trans_a = call.attrs.integer("trans_a") != 0;
     const size_t rank = c.dims.size();
@@ -52,7 +52,6 @@ struct MatMulKernel {
             sum += get<T>(a, a0 + m * am.row + k * am.column) *
                    get<T>(b, b0 + k * bm.row + n * bm.column);
           if (bias) sum += get<T>(*bias, n);
-          if (acc) sum += get<T>(*acc, e);
           set<T>(c, e, sum);
         }
     }
@@ -123,8 +122,6 @@ struct ConvWgtGradKernel {
     Tensor& dw = call.out[0];
     for_each_product(call.attrs, x.dims, dw.dims, dy.dims,
                      [&](Meeting m) { add<T>(dw, m.w, get<T>(x, m.x) * get<T>(dy, m.y)); });
-    if (const Tensor* acc = call.input(2))
-      for (int64_t e = 0; e < dw.count(); ++e) add<T>(dw, e, get<T>(*acc, e));
   }
 };
 

@@ -199,7 +199,7 @@ std::string pattern_text(const Row& row, RandomInstance& made, Rng& rng) {
     const bool trans_a = chance(rng, 2), trans_b = chance(rng, 2);
     made.attrs["trans_a"] = int64_t{trans_a};
     made.attrs["trans_b"] = int64_t{trans_b};
-    return fmt::format("b.. {}, b.. {}, n?, b.. m n? -> b.. m n", trans_a ? "k m" : "m k",
+    return fmt::format("b.. {}, b.. {}, n? -> b.. m n", trans_a ? "k m" : "m k",
                        trans_b ? "n k" : "k n");
   }
   if (row.kind == "CrossEntropy" || row.kind == "CrossEntropyGrad") {
@@ -523,7 +523,9 @@ std::vector<DType> shared_types(std::string_view kind) {
   return types;
 }
 
-Result<RandomInstance> random_instance(std::string_view kind, Rng& rng, std::optional<DType> type) {
+namespace {
+
+Result<RandomInstance> draw_instance(std::string_view kind, Rng& rng, std::optional<DType> type) {
   const Row* row = find(kind);
   if (row == nullptr)
     return error(ErrorCode::kInput, fmt::format("there is no op of kind {}", kind));
@@ -559,6 +561,29 @@ Result<RandomInstance> random_instance(std::string_view kind, Rng& rng, std::opt
   if (kind == "RoiAlign") made.values[1] = {Kind::kInteger, 0, number(made.inputs[0]->dims[0])};
   if (kind == "MaxPoolPositions") made.values[0].high = draw_positions(made, rng);
   LT_RETURN_IF_ERROR(infer(made.instance()).map([](const auto&) {}));
+  return made;
+}
+
+// An accumulator here and there.
+Status draw_accumulators(RandomInstance& made, Rng& rng) {
+  LT_ASSIGN(const std::vector<OutputType> outputs, infer(made.instance()));
+  for (size_t o = 0; o < outputs.size(); ++o) {
+    const auto slot = accumulator_slot(*find(made.kind), static_cast<int>(o));
+    if (!slot || !chance(rng, 3)) continue;
+    const auto input = static_cast<size_t>(*slot);
+    if (made.inputs.size() <= input) made.inputs.resize(input + 1);
+    made.inputs[input] = outputs[o].type;
+    made.values.resize(made.inputs.size());
+    if (!is_float(outputs[o].type.dtype)) made.values[input] = {Kind::kWhole, 0, 4};
+  }
+  return infer(made.instance()).map([](const auto&) {});
+}
+
+}  // namespace
+
+Result<RandomInstance> random_instance(std::string_view kind, Rng& rng, std::optional<DType> type) {
+  LT_ASSIGN(RandomInstance made, draw_instance(kind, rng, type));
+  LT_RETURN_IF_ERROR(draw_accumulators(made, rng));
   return made;
 }
 

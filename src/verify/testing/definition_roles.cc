@@ -40,14 +40,9 @@ Updates updates_of(const Plan& p) {
   return result;
 }
 
-// The operands whose sum or copy the op's first result is.
-std::vector<PlanValueId> summands(const Plan& p, plan::PlanOpId id) {
+// What accumulators the op has, as (operand, sum).
+std::vector<std::pair<PlanValueId, PlanValueId>> added_into(const Plan& p, plan::PlanOpId id) {
   const PlanOp& op = p.ops[id];
-  if (op.kind == "Join") return op.inputs;
-  if (op.outputs.empty() || p.values[op.outputs[0]].alias != PlanAlias::kOwn) return {};
-  if (op.kind == "Add") return op.inputs;
-  if (op.kind == "Reorder" || op.kind == "Reshape" || op.kind == "Slice" || op.kind == "Cast")
-    return {op.inputs[0]};
   const plan::OpDesc desc = describe(p, id);
   ir::Attrs attrs;  // where an accumulator stands is no matter of attributes
   ops::Instance instance{desc.kind, &attrs, {}};
@@ -57,9 +52,23 @@ std::vector<PlanValueId> summands(const Plan& p, plan::PlanOpId id) {
       instance.inputs.back() =
           ops::Type{input->dtype, ir::Dims(input->dims.begin(), input->dims.end()), input->layout};
   }
-  const auto into = ops::accumulator(instance);
-  if (!into) return {};
-  return {op.inputs[static_cast<size_t>(*into)]};
+  std::vector<std::pair<PlanValueId, PlanValueId>> pairs;
+  for (const auto& [input, output] : ops::accumulators(instance))
+    if (static_cast<size_t>(output) < op.outputs.size())
+      pairs.emplace_back(op.inputs[static_cast<size_t>(input)],
+                         op.outputs[static_cast<size_t>(output)]);
+  return pairs;
+}
+
+// The operands whose sum or copy the op's first result is.
+std::vector<PlanValueId> summands(const Plan& p, plan::PlanOpId id) {
+  const PlanOp& op = p.ops[id];
+  if (op.kind == "Join") return op.inputs;
+  if (op.outputs.empty() || p.values[op.outputs[0]].alias != PlanAlias::kOwn) return {};
+  if (op.kind == "Add") return op.inputs;
+  if (op.kind == "Reorder" || op.kind == "Reshape" || op.kind == "Slice" || op.kind == "Cast")
+    return {op.inputs[0]};
+  return {};
 }
 
 void follow_layouts(const Plan& p, StorageSet& gradients) {
@@ -76,6 +85,8 @@ StorageSet parts_of(const Plan& p, const StorageSet& gradients) {
   for (size_t before = 0; before != parts.size();) {
     before = parts.size();
     for (plan::PlanOpId id : p.ops.ids()) {
+      for (const auto& [operand, sum] : added_into(p, id))
+        if (parts.contains(p.values[sum].storage)) parts.insert(p.values[operand].storage);
       if (p.ops[id].outputs.empty() || !parts.contains(p.values[p.ops[id].outputs[0]].storage))
         continue;
       for (PlanValueId v : summands(p, id))
