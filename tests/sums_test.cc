@@ -14,100 +14,19 @@
 
 #include "analysis/schedule_view.h"
 #include "autodiff/training.h"
-#include "base/rng.h"
 #include "exec/cpu/cpu.h"
-#include "ops/op_table.h"
 #include "order/order.h"
 #include "pipeline/optimize.h"
 #include "plan/schedule_simulator.h"
 #include "rewrite/sums.h"
 #include "support/long_checks.h"
 #include "support/run_against_reference.h"
+#include "support/shared_weights.h"
 #include "verify/testing/definition.h"
 #include "verify/testing/mutate.h"
 
 namespace lowtide {
 namespace {
-
-using ir::ValueId;
-
-constexpr int64_t kWidth = 16;
-
-// Rows that pass through shared weights, ending in their product with the table they began with.
-class SharedWeights {
- public:
-  SharedWeights(uint64_t seed, int ops) : rng_(seed) {
-    graph_.name = "sums";
-    const ValueId table = given("table", {12, kWidth}, Category::kParameter);
-    const ValueId rows = chosen_rows();
-    for (const char* name : {"w0", "w1"})
-      weights_.push_back(given(name, {kWidth, kWidth}, Category::kParameter));
-    bias_ = given("bias", {kWidth}, Category::kParameter);
-    scale_ = given("scale", {kWidth}, Category::kParameter);
-    pool_.push_back(op("Gather", {table, rows}, {{"axis", int64_t{0}}}));
-    for (int i = 0; i < ops; ++i) grow();
-    ValueId sum = any();
-    for (ValueId v : graph_.values())
-      if (graph_.value(v).producer.valid() && graph_.readers(v).empty() && v != sum &&
-          graph_.value(v).dims == graph_.value(sum).dims)
-        sum = op("Add", {sum, v});
-    const ValueId logits = op("MatMul", {sum, table}, {{"trans_b", int64_t{1}}});
-    graph_.set_output(op("Tanh", {logits}), true);
-  }
-  const ir::Graph& graph() const { return graph_; }
-
- private:
-  ValueId any() {
-    const size_t recent = std::min<size_t>(pool_.size(), 5);
-    return pool_[pool_.size() - 1 - rng_.below(recent)];
-  }
-  ValueId given(std::string name, ir::Dims dims, Category category) {
-    ir::Value value;
-    value.name = std::move(name);
-    value.dims = std::move(dims);
-    value.category = category;
-    value.initial.kind = ir::InitialValue::Kind::kSeeded;
-    return graph_.add_value(std::move(value));
-  }
-  ValueId chosen_rows() {
-    const int64_t rows[] = {3, 0, 11, 3, 7, 5};
-    ir::Value value;
-    value.name = "rows";
-    value.dims = {6};
-    value.dtype = DType::kI64;
-    value.category = Category::kInput;
-    value.initial.kind = ir::InitialValue::Kind::kInline;
-    value.initial.bytes.assign(reinterpret_cast<const char*>(rows), sizeof rows);
-    return graph_.add_value(std::move(value));
-  }
-  ValueId op(std::string_view kind, std::vector<ValueId> inputs, ir::Attrs attrs = {}) {
-    const auto made = ops::append(graph_, kind, std::move(inputs), std::move(attrs));
-    EXPECT_TRUE(made.has_value()) << (made ? "" : made.error().message);
-    return graph_.op(*made).outputs[0];
-  }
-
-  void grow() {
-    const ValueId x = any(), w = weights_[rng_.below(weights_.size())];
-    switch (rng_.below(6)) {
-      case 0:
-        return pool_.push_back(op("Mul", {x, op("Sigmoid", {x})}));
-      case 1:
-        return pool_.push_back(
-            op("LayerNorm", {x, scale_, bias_}, {{"axis", int64_t{1}}, {"epsilon", 1e-3}}));
-      case 2:
-        return pool_.push_back(op("Add", {x, any()}));
-      case 3:
-        return pool_.push_back(op("Add", {op("Tanh", {x}), bias_}));
-      default:
-        return pool_.push_back(op("Tanh", {op("MatMul", {x, w})}));
-    }
-  }
-
-  Rng rng_;
-  ir::Graph graph_;
-  std::vector<ValueId> pool_, weights_;
-  ValueId bias_, scale_;
-};
 
 pipeline::OptimizeOptions options_with(const plan::KernelCatalog& kernels) {
   pipeline::OptimizeOptions options;

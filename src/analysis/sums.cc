@@ -28,7 +28,7 @@ class SumFinder {
   void follow(ir::OpId first, size_t output, std::vector<Sum>& sums) const {
     const ir::Op& op = graph_.op(first);
     std::optional<Contribution> next = added_to(op.outputs[output]);
-    if (!next || op.phase == Phase::kForward) return;
+    if (!next) return;
     Sum sum;
     const std::optional<size_t> slot = free_slot(first, output);
     sum.first_is_fixed = !slot;
@@ -36,7 +36,8 @@ class SumFinder {
     for (; next; next = added_to(graph_.op(next->op).outputs[next->output]))
       sum.contributions.push_back(*next);
     const Contribution& last = sum.contributions.back();
-    if (is_piece_[graph_.value(graph_.op(last.op).outputs[last.output]).storage]) return;
+    const ir::Value& total = graph_.value(graph_.op(last.op).outputs[last.output]);
+    if (is_piece_[total.storage] || total.category != Category::kGradient) return;
     if (sum.contributions.size() > (sum.first_is_fixed ? 2U : 1U)) sums.push_back(std::move(sum));
   }
 

@@ -10,8 +10,9 @@
 // come late. A chain is a sum in any order where nobody sees the versions between, and where the
 // first op could also add into what is there (otherwise it stays the first).
 //
-// Only backward passes have such sums here: whoever contributes runs once (a second run would add
-// again), which would keep ops of the forward pass from being recomputed.
+// Only gradients that updates read are such sums here. Whoever contributes runs once (a second run
+// would add again); gradients of parameters stay anyway, but the rest can be recomputed, and would
+// not be any more. Their contributions also lie close together, so their order matters little.
 #pragma once
 
 #include <vector>

@@ -221,7 +221,8 @@ Category own_category(const ir::Op& op, const ir::Value& output) {
   return op.phase == Phase::kForward ? Category::kActivation : Category::kTemporary;
 }
 
-// What an update reads as a gradient is one down to the storage, or the pieces, that it lies in.
+}  // namespace
+
 void mark_gradient(ir::Graph& graph, ir::ValueId id) {
   std::vector<ir::ValueId> open = {id};
   while (!open.empty()) {
@@ -235,8 +236,6 @@ void mark_gradient(ir::Graph& graph, ir::ValueId id) {
     if (value.alias == ir::Alias::kPieces) open.insert(open.end(), inputs.begin(), inputs.end());
   }
 }
-
-}  // namespace
 
 Result<ir::OpId> append_again(ir::Graph& graph, const ir::Graph& from, ir::OpId op,
                               std::vector<ir::ValueId> inputs, ir::Attrs attrs,

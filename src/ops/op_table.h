@@ -101,6 +101,10 @@ Result<ir::OpId> append_again(ir::Graph& graph, const ir::Graph& from, ir::OpId 
                               std::vector<ir::ValueId> inputs, ir::Attrs attrs,
                               std::vector<ir::OpId> control);
 
+// Gives the category of a gradient to a value of the backward pass and to what it shows: the
+// storage, or the pieces, that it lies in.
+void mark_gradient(ir::Graph& graph, ir::ValueId id);
+
 // Below what the integers of an input must stay because they are positions along an axis: rows of a
 // Gather, classes of a loss. Nothing where they are not.
 std::optional<sym::Expr> position_limit(const Instance& instance, size_t input);

@@ -1,0 +1,303 @@
+#include "fission/expand.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "ops/op_table.h"
+
+namespace lowtide::fission {
+namespace {
+
+using ir::OpId;
+using ir::ValueId;
+using ops::Merge;
+using ops::SliceOf;
+
+int64_t number(const sym::Expr& expr) {
+  return *expr.constant();
+}
+
+// A part of a value along one of its dimensions.
+struct Piece {
+  int64_t begin = 0, end = 0;
+  ValueId value;
+};
+
+// What there is of a value of the old graph.
+struct Made {
+  ValueId whole;  // none: not (yet)
+  int dim = -1;   // of the pieces
+  std::vector<Piece> pieces;
+};
+
+class Expander {
+ public:
+  Expander(const ir::Graph& graph, const Cuts& cuts)
+      : old_(graph), cuts_(cuts), made_(graph.value_count()) {
+    out_.parts = IdVector<OpId, std::vector<OpId>>(graph.op_count());
+    out_.graph.name = graph.name;
+    out_.graph.producer = graph.producer;
+    out_.graph.bindings = graph.bindings;
+  }
+
+  Result<Expanded> run() {
+    for (ValueId id : old_.values())
+      if (!old_.value(id).producer.valid()) made_[id].whole = out_.graph.add_value(old_.value(id));
+    for (OpId id : old_.ops()) LT_RETURN_IF_ERROR(cuts_[id] ? cut(id) : copy(id));
+    for (ValueId id : old_.outputs()) LT_RETURN_IF_ERROR(finish_output(id));
+    mark_gradients();
+    LT_RETURN_IF_ERROR(ir::check(out_.graph));
+    out_.value = IdVector<ValueId, ValueId>(old_.value_count());
+    for (ValueId id : old_.values()) out_.value[id] = made_[id].whole;
+    return std::move(out_);
+  }
+
+ private:
+  // ---- ops
+
+  Status copy(OpId id) {
+    const ir::Op& op = old_.op(id);
+    std::vector<ValueId> inputs;
+    for (ValueId input : op.inputs) {
+      inputs.push_back(ValueId::none());
+      if (input.valid()) {
+        LT_ASSIGN(inputs.back(), whole(input, op));
+      }
+    }
+    LT_ASSIGN(const OpId made,
+              ops::append_again(out_.graph, old_, id, std::move(inputs), op.attrs, control_of(op)));
+    out_.parts[id] = {made};
+    for (size_t o = 0; o < op.outputs.size(); ++o) {
+      const ValueId result = out_.graph.op(made).outputs[o];
+      made_[op.outputs[o]].whole = result;
+      if (out_.graph.value(result).alias == ir::Alias::kOwn)
+        out_.graph.set_category(result, category_of(op.outputs[o]));
+    }
+    return {};
+  }
+
+  Status cut(OpId id) {
+    const ir::Op& op = old_.op(id);
+    for (ValueId output : op.outputs)
+      if (old_.value(output).alias == ir::Alias::kUpdate)
+        return error(ErrorCode::kInput,
+                     fmt::format("op '{}' overwrites '{}': it is not cut", op.name,
+                                 old_.value(old_.value(output).base).name));
+    const ops::Instance instance = ops::instance_of(old_, id);
+    const Cut& cut = *cuts_[id];
+    for (size_t k = 0; k + 1 < cut.bounds.size(); ++k) {
+      auto part = ops::part(instance, cut.axis, cut.bounds[k], cut.bounds[k + 1]);
+      if (!part)
+        return error(part.error().code, fmt::format("op '{}': {}", op.name, part.error().message));
+      LT_RETURN_IF_ERROR(add_part(id, k, *part));
+    }
+    return {};
+  }
+
+  Status add_part(OpId id, size_t k, const ops::Part& part) {
+    const ir::Op& op = old_.op(id);
+    std::vector<ValueId> inputs;
+    for (size_t i = 0; i < op.inputs.size(); ++i) {
+      inputs.push_back(ValueId::none());
+      if (op.inputs[i].valid() && !part.inputs[i].absent) {
+        LT_ASSIGN(inputs.back(), slice(op.inputs[i], part.inputs[i], op));
+      }
+    }
+    std::vector<char> added(op.outputs.size(), 0);
+    for (size_t o = 0; k > 0 && o < op.outputs.size(); ++o)
+      added[o] = add_accumulator(op, part, o, inputs);
+    ops::AppendOptions options = options_of(op, fmt::format("{}/part{}", op.name, k));
+    options.control = control_of(op);
+    for (ValueId output : op.outputs)
+      options.output_names.push_back(fmt::format("{}/part{}", old_.value(output).name, k));
+    if (!op.outputs.empty()) options.category = category_of(op.outputs[0]);
+    LT_ASSIGN(const OpId made,
+              ops::append(out_.graph, op.kind, std::move(inputs), part.attrs, options));
+    out_.parts[id].push_back(made);
+    const std::vector<ValueId> results = out_.graph.op(made).outputs;
+    for (size_t o = 0; o < results.size(); ++o) {
+      if (out_.graph.value(results[o]).alias == ir::Alias::kOwn)
+        out_.graph.set_category(results[o], category_of(op.outputs[o]));
+      if (added[o])
+        made_[op.outputs[o]].whole = results[o];
+      else
+        LT_RETURN_IF_ERROR(merge(op, part, o, results[o]));
+    }
+    return {};
+  }
+
+  // Of a sum, the part adds into what the parts before it made.
+  bool add_accumulator(const ir::Op& op, const ops::Part& part, size_t o,
+                       std::vector<ValueId>& inputs) const {
+    if (part.merges[o] != Merge::kSum || !part.outputs[o].whole || part.scale != 1.0) return false;
+    const auto slot = ops::accumulator_slot(*ops::find(op.kind), static_cast<int>(o));
+    if (!slot) return false;
+    const auto i = static_cast<size_t>(*slot);
+    if (inputs.size() <= i) inputs.resize(i + 1, ValueId::none());
+    inputs[i] = made_[op.outputs[o]].whole;
+    return true;
+  }
+
+  // ---- results
+
+  Status merge(const ir::Op& op, const ops::Part& part, size_t o, ValueId result) {
+    Made& made = made_[op.outputs[o]];
+    const SliceOf& slice = part.outputs[o];
+    if (part.merges[o] == Merge::kConcat) {
+      if (slice.whole) {
+        made.whole = result;
+        return {};
+      }
+      made.dim = slice.dim;
+      made.pieces.push_back({number(slice.begin), number(slice.end), result});
+      return {};
+    }
+    if (slice.whole && part.merges[o] == Merge::kSum && part.scale != 1.0) {
+      LT_ASSIGN(result,
+                helper(op, "AffineScalar", {result}, {{"scale", part.scale}, {"shift", 0.0}}));
+    }
+    if (!slice.whole) {
+      LT_ASSIGN(result, padded(op, op.outputs[o], slice, result));
+    }
+    if (made.whole.valid()) {
+      const std::string_view kind = part.merges[o] == Merge::kSum ? "Add" : "Max";
+      LT_ASSIGN(result, helper(op, kind, {made.whole, result}));
+    }
+    made.whole = result;
+    return {};
+  }
+
+  // A slice that others overlap, with zeros around it.
+  Result<ValueId> padded(const ir::Op& op, ValueId of, const SliceOf& slice, ValueId result) {
+    const ir::Dims& dims = old_.value(of).dims;
+    ir::Dims begins(dims.size(), sym::Expr(0)), ends(dims.size(), sym::Expr(0));
+    const auto d = static_cast<size_t>(slice.dim);
+    begins[d] = slice.begin;
+    ends[d] = dims[d] - slice.end;
+    return helper(op, "Pad", {result}, {{"begins", begins}, {"ends", ends}, {"value", 0.0}});
+  }
+
+  // ---- operands
+
+  // The value as it was before anything was cut; it then has its name.
+  Result<ValueId> whole(ValueId id, const ir::Op& reader) {
+    Made& made = made_[id];
+    if (!made.whole.valid()) {
+      LT_ASSIGN(made.whole, joined(reader, made.dim, made.pieces));
+    }
+    return made.whole;
+  }
+
+  Result<ValueId> joined(const ir::Op& reader, int dim, const std::vector<Piece>& pieces) {
+    if (pieces.size() == 1) return pieces[0].value;
+    std::vector<ValueId> values;
+    for (const Piece& piece : pieces) values.push_back(piece.value);
+    return helper(reader, "Concat", std::move(values), {{"axis", int64_t{dim}}});
+  }
+
+  Result<ValueId> slice(ValueId id, const SliceOf& slice, const ir::Op& reader) {
+    const int64_t extent =
+        slice.whole ? 0 : number(old_.value(id).dims[static_cast<size_t>(slice.dim)]);
+    if (slice.whole || (number(slice.begin) == 0 && number(slice.end) == extent))
+      return whole(id, reader);
+    const Made& made = made_[id];
+    const int64_t begin = number(slice.begin), end = number(slice.end);
+    if (made.dim == slice.dim) {
+      std::vector<Piece> inside;
+      for (const Piece& piece : made.pieces) {
+        if (piece.begin <= begin && end <= piece.end)
+          return piece.begin == begin && piece.end == end
+                     ? Result<ValueId>(piece.value)
+                     : cut_out(reader, piece.value, slice.dim, begin - piece.begin, end - begin);
+        if (begin <= piece.begin && piece.end <= end) inside.push_back(piece);
+      }
+      if (!inside.empty() && inside.front().begin == begin && inside.back().end == end)
+        return joined(reader, slice.dim, inside);
+    }
+    LT_ASSIGN(const ValueId all, whole(id, reader));
+    return cut_out(reader, all, slice.dim, begin, end - begin);
+  }
+
+  Result<ValueId> cut_out(const ir::Op& reader, ValueId value, int dim, int64_t begin,
+                          int64_t size) {
+    ir::Dims sizes = out_.graph.value(value).dims;
+    ir::Dims starts(sizes.size(), sym::Expr(0)), steps(sizes.size(), sym::Expr(1));
+    starts[static_cast<size_t>(dim)] = begin;
+    sizes[static_cast<size_t>(dim)] = size;
+    return helper(reader, "Slice", {value},
+                  {{"starts", starts}, {"sizes", sizes}, {"steps", steps}});
+  }
+
+  // ---- names and roles
+
+  // An op that only hands parts on, for `op`.
+  Result<ValueId> helper(const ir::Op& op, std::string_view kind, std::vector<ValueId> inputs,
+                         ir::Attrs attrs = {}) {
+    ops::AppendOptions options = options_of(op, fmt::format("{}/{}", op.name, kind));
+    options.category = op.phase == Phase::kForward ? Category::kActivation : Category::kTemporary;
+    LT_ASSIGN(const OpId made,
+              ops::append(out_.graph, kind, std::move(inputs), std::move(attrs), options));
+    return out_.graph.op(made).outputs[0];
+  }
+
+  static ops::AppendOptions options_of(const ir::Op& op, std::string name) {
+    ops::AppendOptions options;
+    options.name = std::move(name);
+    options.module = op.module;
+    options.phase = op.phase == Phase::kUpdate ? Phase::kBackward : op.phase;
+    return options;
+  }
+
+  // What was one gradient may be many values now: the gradients are what updates read.
+  void mark_gradients() {
+    for (OpId id : out_.graph.ops()) {
+      const ir::Op& op = out_.graph.op(id);
+      const bool updates = std::any_of(op.outputs.begin(), op.outputs.end(), [&](ValueId output) {
+        return out_.graph.value(output).alias == ir::Alias::kUpdate;
+      });
+      if (updates && op.phase == Phase::kUpdate && op.inputs.size() > 1 && op.inputs[1].valid())
+        ops::mark_gradient(out_.graph, op.inputs[1]);
+    }
+  }
+
+  // Until then a gradient is as temporary as its parts.
+  Category category_of(ValueId old) const {
+    const Category category = old_.value(old).category;
+    return category == Category::kGradient ? Category::kTemporary : category;
+  }
+
+  std::vector<OpId> control_of(const ir::Op& op) const {
+    std::vector<OpId> control;
+    for (OpId before : op.control)
+      control.insert(control.end(), out_.parts[before].begin(), out_.parts[before].end());
+    return control;
+  }
+
+  Status finish_output(ValueId id) {
+    const ir::Value& was = old_.value(id);
+    LT_ASSIGN(const ValueId made,
+              whole(id, old_.op(was.producer.valid() ? was.producer : OpId(0))));
+    out_.graph.keep_output(made, was);
+    if (out_.graph.value(made).name != was.name) {
+      if (const auto other = out_.graph.find_value(was.name))
+        out_.graph.rename(*other, out_.graph.fresh_name(was.name));
+      out_.graph.rename(made, was.name);
+    }
+    return {};
+  }
+
+  const ir::Graph& old_;
+  const Cuts& cuts_;
+  IdVector<ValueId, Made> made_;
+  Expanded out_;
+};
+
+}  // namespace
+
+Result<Expanded> expand(const ir::Graph& graph, const Cuts& cuts) {
+  return Expander(graph, cuts).run();
+}
+
+}  // namespace lowtide::fission

@@ -1,0 +1,47 @@
+// The graph in which some ops run in parts (MAGIS, section 4: F-Trans; each labelling is valid).
+//
+// A cut says along which axis of its loop nest an op is cut and where. Each op is cut for itself:
+// what a part reads is a piece of what a cut producer made, where the cuts fit, otherwise a slice
+// of the whole; what the parts make are
+//
+//   pieces         where the axis walks the result: the whole is their Concat, made where somebody
+//                  reads it whole (rewrite/pieces.h makes it a view where that is possible)
+//   contributions  where it is summed: each part adds into the one before (accumulators), so that
+//                  analysis/sums.h may order them anew; where an op cannot add, an Add
+//   more           a mean weighs its parts, a maximum takes the larger, a window's gradient adds
+//                  overlapping slices
+//
+// so neighbouring ops that are cut alike pass their pieces on and never make the whole.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "base/id.h"
+#include "base/result.h"
+#include "ir/graph.h"
+
+namespace lowtide::fission {
+
+// Part k of the op is [bounds[k], bounds[k + 1]) of the axis: from 0, ascending, to its extent.
+struct Cut {
+  int axis = 0;  // as in ops::axis_map
+  std::vector<int64_t> bounds;
+};
+using Cuts = IdVector<ir::OpId, std::optional<Cut>>;  // none: the op stays whole
+
+struct Expanded {
+  ir::Graph graph;
+  // The parts of each op, in the order of its axis; one where it stays whole.
+  IdVector<ir::OpId, std::vector<ir::OpId>> parts;
+  // What there is whole: given values, results of the step, and what somebody reads whole.
+  IdVector<ir::ValueId, ir::ValueId> value;
+};
+
+// All dims must be constant. Values that are whole keep their names; control edges hold between all
+// parts. Error: kInput, naming the op: it overwrites something or cannot be cut there (ops::part), or
+// a part would read nothing but padding.
+Result<Expanded> expand(const ir::Graph& graph, const Cuts& cuts);
+
+}  // namespace lowtide::fission
