@@ -213,6 +213,9 @@ void plan_and_run(const ir::Graph& parts, const ir::Graph& step,
   options.device = cost::find_device("cpu").value();
   options.kernels = &kernels;
   options.find_smallest = false;
+  options.order.max_units = options.order.idle_units = 1'000'000;
+  options.pack.work_limit = 1'000'000;
+  options.pack_retries = 2;
   const auto free = pipeline::optimize(parts, options);
   ASSERT_TRUE(free.has_value()) << free.error().message;
   for (const plan::PlanValue& value : free->plan.values)
@@ -236,7 +239,7 @@ void plan_and_run(const ir::Graph& parts, const ir::Graph& step,
 TEST(Parts, OfRandomLabellingsEqualTheStepAndRunInOneArena) {
   const auto kernels = exec_cpu::make_cpu_kernels({.threads = 1});
   Seen seen;
-  for (uint64_t seed = 0; seed < static_cast<uint64_t>(some_of(360, 5)); ++seed) {
+  for (uint64_t seed = 0; seed < static_cast<uint64_t>(some_of(360, 8)); ++seed) {
     SCOPED_TRACE(testing::Message() << "seed " << seed);
     Rng rng(seed * 7 + 1);
     const ir::Graph step = training_step(seed, rng);
@@ -255,11 +258,11 @@ TEST(Parts, OfRandomLabellingsEqualTheStepAndRunInOneArena) {
       "%d labellings, %d ops in %d parts, %zu kinds of axis, %d sums, %d wholes, %d budgets\n",
       seen.labellings, seen.ops, seen.parts, seen.kinds.size(), seen.sums, seen.wholes,
       seen.budgets);
-  EXPECT_GT(seen.ops, 1000);
+  EXPECT_GT(seen.ops, 800);
   EXPECT_GT(seen.kinds.size(), 60U);
-  EXPECT_GT(seen.sums, 100);
-  EXPECT_GT(seen.wholes, 20);
-  EXPECT_GT(seen.budgets, 8);
+  EXPECT_GT(seen.sums, 50);
+  EXPECT_GT(seen.wholes, 10);
+  EXPECT_GT(seen.budgets, 3);
 }
 
 // Alone, every op of the steps along every axis that can be split.

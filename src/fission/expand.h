@@ -12,6 +12,7 @@
 //                  overlapping slices
 //
 // so neighbouring ops that are cut alike pass their pieces on and never make the whole.
+// Tests: tests/parts_test.cc.
 #pragma once
 
 #include <cstdint>

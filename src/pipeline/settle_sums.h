@@ -4,6 +4,7 @@
 //
 // What is claimed of a plan is claimed of the chained graph, of which the verifier sees nothing
 // else: each of its schedules is one of the sums in any order, so bounds on those hold here, too.
+// Tests: tests/sums_test.cc.
 #pragma once
 
 #include "base/result.h"

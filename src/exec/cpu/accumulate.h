@@ -1,4 +1,5 @@
-// Kernels that add their results into what is there, made of kernels that do not.
+// Kernels that add their results into what is there, made of kernels that do not. Tests: those of
+// every op (kernel_test.cc), whose drawn instances have accumulators.
 #pragma once
 
 #include "exec/cpu/build.h"
