@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "ir/id_order.h"
 #include "ops/op_table.h"
 
 namespace lowtide::fission {
@@ -37,9 +38,7 @@ class Expander {
   Expander(const ir::Graph& graph, const Cuts& cuts)
       : old_(graph), cuts_(cuts), made_(graph.value_count()) {
     out_.parts = IdVector<OpId, std::vector<OpId>>(graph.op_count());
-    out_.graph.name = graph.name;
-    out_.graph.producer = graph.producer;
-    out_.graph.bindings = graph.bindings;
+    out_.graph = ir::empty_like(graph);
   }
 
   Result<Expanded> run() {

@@ -10,6 +10,7 @@
 #include <set>
 
 #include "analysis/schedule_view.h"
+#include "ir/id_order.h"
 #include "ops/op_table.h"
 
 namespace lowtide::rewrite {
@@ -31,9 +32,7 @@ class SumOrder {
   }
 
   Result<OrderedSums> run() {
-    made_.graph.name = old_.name;
-    made_.graph.producer = old_.producer;
-    made_.graph.bindings = old_.bindings;
+    made_.graph = ir::empty_like(old_);
     for (ValueId id : old_.values())
       if (!old_.value(id).producer.valid()) made_.value[id] = made_.graph.add_value(old_.value(id));
     LT_ASSIGN(const std::vector<OpId> order, sorted());
