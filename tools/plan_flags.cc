@@ -119,6 +119,10 @@ void add_search_flags(CLI::App* command, PlanFlags& flags) {
   command->add_flag_callback(
       "--no-pieces", [&options] { options.pieces = false; },
       "every Concat copies, also where its operands can lie one behind the other");
+  command
+      ->add_option("--cut", options.cuts,
+                   "these ops run in parts along an axis, as in 'layer*:m:4'; may be repeated")
+      ->type_name("OPS:AXIS:PARTS");
   command->add_flag_callback(
       "--no-sums", [&options] { options.sums = false; },
       "what contributes to a sum of gradients comes in the order of the graph");

@@ -102,6 +102,9 @@ struct PlanOptions {
   bool recompute = true;
   // With or without a budget: a Concat whose operands can lie one behind the other copies nothing.
   bool pieces = true;
+  // Ops that run in parts: "OPS:AXIS:PARTS", as in "layer*:m:4" (a pattern of op names, an axis of
+  // their loop nest). What the parts make is joined or added up as the op table says.
+  std::vector<std::string> cuts = {};
   // What contributes to a sum of gradients may come in any order; false: as the graph has it.
   bool sums = true;
   std::string swap = {};  // names of tiers, as above; empty: none

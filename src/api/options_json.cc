@@ -39,6 +39,17 @@ class Members {
     return *this;
   }
 
+  Members& words(const char* key, std::vector<std::string>& field) {
+    const Json* value = take(key);
+    if (value == nullptr) return *this;
+    const bool right =
+        value->is_array() && std::all_of(value->begin(), value->end(),
+                                         [](const Json& each) { return each.is_string(); });
+    if (!right) return wrong(key, *value, "a list of strings");
+    field = value->get<std::vector<std::string>>();
+    return *this;
+  }
+
   template <class T>
   Members& integer(const char* key, T& field, T most = std::numeric_limits<T>::max()) {
     const Json* value = take(key);
@@ -172,6 +183,7 @@ Result<PlanOptions> parse_plan_options(std::string_view json) {
       .boolean("recompute", options.recompute)
       .boolean("pieces", options.pieces)
       .boolean("sums", options.sums)
+      .words("cuts", options.cuts)
       .word("swap", options.swap)
       .above_zero("link_bytes_per_second", options.link_bytes_per_second)
       .above_zero("effort", options.effort)

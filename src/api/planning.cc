@@ -196,6 +196,9 @@ Result<pipeline::OptimizeOptions> pipeline_options(const PlanOptions& options) {
   result.schedule.recompute = options.recompute;
   result.pieces = options.pieces;
   result.sums = options.sums;
+  for (const std::string& text : options.cuts) {
+    LT_ASSIGN(result.cuts.emplace_back(), fission::parse_rule(text));
+  }
   result.schedule.remat.max_units = remat::units_in(options.effort);
   result.schedule.swap.max_units = result.schedule.remat.max_units;
   result.pack.work_limit = pack::units_in(options.effort);

@@ -23,6 +23,7 @@
 #include "base/result.h"
 #include "cost/device.h"
 #include "cost/estimate.h"
+#include "fission/rules.h"
 #include "ir/graph.h"
 #include "order/order.h"
 #include "pack/pack.h"
@@ -58,7 +59,9 @@ struct OptimizeOptions {
   std::optional<int64_t> budget_bytes;           // of the whole device
   std::vector<SlowTierChoice> slow_tiers = {};   // by preference; none: nothing moves
   bool pieces = true;  // a Concat whose operands can lie one behind the other copies nothing
-  bool sums = true;    // contributions to a sum of gradients come in any order
+  // Ops that run in parts, by name; in training, those of the backward pass too.
+  std::vector<fission::CutRule> cuts = {};
+  bool sums = true;  // contributions to a sum of gradients come in any order
   order::OrderOptions order;
   pack::PackOptions pack;
   remat::JointOptions schedule;  // how a budget is kept; its own progress is not told

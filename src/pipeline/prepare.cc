@@ -118,6 +118,12 @@ Result<Prepared> pose(const ir::Graph& forward, const OptimizeOptions& options) 
     LT_ASSIGN(ready.graph, autodiff::make_training_graph(forward, *options.training));
     stage.done("autodiff");
   }
+  if (!options.cuts.empty()) {
+    LT_ASSIGN(const fission::Cuts cuts, fission::cuts_of(ready.graph, options.cuts));
+    LT_ASSIGN(fission::Expanded parts, fission::expand(ready.graph, cuts));
+    ready.graph = std::move(parts.graph);
+    stage.done("parts");
+  }
   if (options.kernels != nullptr) {
     LT_ASSIGN(rewrite::TypeReport types, rewrite::choose_types(ready.graph, *options.kernels));
     if (types.changed()) ready.graph = std::move(types.graph);

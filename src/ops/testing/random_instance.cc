@@ -587,31 +587,4 @@ Result<RandomInstance> random_instance(std::string_view kind, Rng& rng, std::opt
   return made;
 }
 
-std::vector<double> random_values(const InputValues& values, int64_t count, Rng& rng) {
-  if (!values.exact.empty()) return values.exact;
-  std::vector<double> result;
-  for (int64_t i = 0; i < count; ++i) {
-    switch (values.kind) {
-      case Kind::kReal:
-        result.push_back(values.least + (values.most - values.least) * rng.uniform());
-        break;
-      case Kind::kPositive:
-        result.push_back(0.25 + 1.75 * rng.uniform());
-        break;
-      case Kind::kWhole:
-        result.push_back(static_cast<double>(rng.between(values.low, values.high - 1)));
-        break;
-      case Kind::kBool:
-        result.push_back(static_cast<double>(rng.below(2)));
-        break;
-      case Kind::kInteger: {
-        const int64_t low = i == 0 && values.high - values.low > 1 ? values.low + 1 : values.low;
-        result.push_back(static_cast<double>(rng.between(low, values.high - 1)));
-        break;
-      }
-    }
-  }
-  return result;
-}
-
 }  // namespace lowtide::ops

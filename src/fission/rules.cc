@@ -1,0 +1,94 @@
+#include "fission/rules.h"
+
+#include <fmt/format.h>
+#include <fnmatch.h>
+
+#include <charconv>
+
+#include "ops/op_table.h"
+
+namespace lowtide::fission {
+namespace {
+
+std::string print(const CutRule& rule) {
+  return fmt::format("{}:{}:{}", rule.ops, rule.axis, rule.parts);
+}
+
+// What an op can be cut along, for people: "m (8), n (4)".
+std::string axes_of(const ops::AxisMap& map) {
+  std::string text;
+  for (size_t a = 0; a < map.axes.size(); ++a)
+    if (ops::can_split(map, static_cast<int>(a)))
+      text += fmt::format("{}{} ({})", text.empty() ? "" : ", ", map.axes[a].name,
+                          sym::print(map.axes[a].extent));
+  return text.empty() ? "nothing" : text;
+}
+
+// [0, extent) in parts, the larger ones first.
+std::vector<int64_t> even_bounds(int64_t extent, int64_t parts) {
+  std::vector<int64_t> bounds = {0};
+  for (int64_t k = 0; k < parts; ++k)
+    bounds.push_back(bounds.back() + extent / parts + (k < extent % parts ? 1 : 0));
+  return bounds;
+}
+
+Result<Cut> cut_by(const ir::Graph& graph, ir::OpId id, const CutRule& rule) {
+  const std::string& name = graph.op(id).name;
+  const ops::Instance instance = ops::instance_of(graph, id);
+  LT_ASSIGN(const ops::AxisMap map, ops::axis_map(instance));
+  for (size_t a = 0; a < map.axes.size(); ++a) {
+    if (map.axes[a].name != rule.axis || !ops::can_split(map, static_cast<int>(a))) continue;
+    const auto extent = map.axes[a].extent.constant();
+    if (!extent || *extent < rule.parts)
+      return error(
+          ErrorCode::kInput,
+          fmt::format("cut {}: axis {} of op '{}' has extent {}, too few for {} parts", print(rule),
+                      rule.axis, name, sym::print(map.axes[a].extent), rule.parts));
+    return Cut{static_cast<int>(a), even_bounds(*extent, rule.parts)};
+  }
+  return error(ErrorCode::kInput,
+               fmt::format("cut {}: op '{}' ({}) cannot be cut along {}; it can be along {}",
+                           print(rule), name, graph.op(id).kind, rule.axis, axes_of(map)));
+}
+
+}  // namespace
+
+Result<CutRule> parse_rule(std::string_view text) {
+  const size_t second = text.rfind(':');
+  const size_t first = second == std::string_view::npos || second == 0
+                           ? std::string_view::npos
+                           : text.rfind(':', second - 1);
+  CutRule rule;
+  if (first != std::string_view::npos) {
+    rule.ops = text.substr(0, first);
+    rule.axis = text.substr(first + 1, second - first - 1);
+    const std::string_view parts = text.substr(second + 1);
+    const auto [end, failure] =
+        std::from_chars(parts.data(), parts.data() + parts.size(), rule.parts);
+    if (failure != std::errc() || end != parts.data() + parts.size()) rule.parts = 0;
+  }
+  if (rule.ops.empty() || rule.axis.empty() || rule.parts < 2)
+    return error(ErrorCode::kUsage,
+                 fmt::format("--cut: '{}' is no OPS:AXIS:PARTS with at least 2 parts, as in "
+                             "'layer*:m:4'",
+                             text));
+  return rule;
+}
+
+Result<Cuts> cuts_of(const ir::Graph& graph, std::span<const CutRule> rules) {
+  Cuts cuts(graph.op_count());
+  for (const CutRule& rule : rules) {
+    bool any = false;
+    for (ir::OpId id : graph.ops()) {
+      if (fnmatch(rule.ops.c_str(), graph.op(id).name.c_str(), 0) != 0) continue;
+      LT_ASSIGN(cuts[id], cut_by(graph, id, rule));
+      any = true;
+    }
+    if (!any)
+      return error(ErrorCode::kInput,
+                   fmt::format("cut {}: no op has a name like '{}'", print(rule), rule.ops));
+  }
+  return cuts;
+}
+
+}  // namespace lowtide::fission

@@ -1,0 +1,57 @@
+#include "fission/rules.h"
+
+#include <gtest/gtest.h>
+
+#include "ops/op_table.h"
+
+namespace lowtide::fission {
+namespace {
+
+ir::Graph product() {
+  ir::Graph graph;
+  ir::Value a, b;
+  a.name = "a", a.dims = {7, 3};
+  b.name = "b", b.dims = {3, 5};
+  const ir::ValueId left = graph.add_value(std::move(a)), right = graph.add_value(std::move(b));
+  ops::AppendOptions options;
+  options.name = "layer.product";
+  const auto made = ops::append(graph, "MatMul", {left, right}, {}, options);
+  graph.set_output(graph.op(*made).outputs[0], true);
+  return graph;
+}
+
+TEST(CutRules, SayOpsAxisAndParts) {
+  EXPECT_EQ(parse_rule("a:b*:m:4").value(), (CutRule{"a:b*", "m", 4}));
+  for (const char* wrong : {"", "m:4", "a:m", "a:m:1", "a:m:x", "a::4", ":m:4", "a:m:4x"}) {
+    const auto refused = parse_rule(wrong);
+    ASSERT_FALSE(refused.has_value()) << wrong;
+    EXPECT_EQ(refused.error().code, ErrorCode::kUsage);
+  }
+}
+
+TEST(CutRules, GivePartsThatAreAsEqualAsTheyCanBe) {
+  const ir::Graph graph = product();
+  const CutRule rule{"layer*", "m", 3};
+  const Cuts cuts = cuts_of(graph, {&rule, 1}).value();
+  EXPECT_EQ(cuts[ir::OpId(0)]->bounds, (std::vector<int64_t>{0, 3, 5, 7}));
+  const auto expanded = expand(graph, cuts);
+  ASSERT_TRUE(expanded.has_value()) << expanded.error().message;
+  EXPECT_EQ(expanded->parts[ir::OpId(0)].size(), 3U);
+  EXPECT_EQ(expanded->graph.op_count(), 7U) << "three slices, which are views, three products and one Concat";
+}
+
+TEST(CutRules, NameTheOpWhoseAxisIsNotThere) {
+  const ir::Graph graph = product();
+  const auto message = [&](const CutRule& rule) {
+    return cuts_of(graph, {&rule, 1}).error().message;
+  };
+  EXPECT_EQ(message({"layer*", "x", 2}),
+            "cut layer*:x:2: op 'layer.product' (MatMul) cannot be cut along x; it can be along m "
+            "(7), k (3), n (5)");
+  EXPECT_EQ(message({"layer*", "k", 4}),
+            "cut layer*:k:4: axis k of op 'layer.product' has extent 3, too few for 4 parts");
+  EXPECT_EQ(message({"head", "m", 2}), "cut head:m:2: no op has a name like 'head'");
+}
+
+}  // namespace
+}  // namespace lowtide::fission
