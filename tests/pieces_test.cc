@@ -161,7 +161,7 @@ void check_plans(const ir::Graph& given, const ir::Graph& whole, pipeline::Optim
   ASSERT_TRUE(free.has_value()) << free.error().message;
   look_at(free->plan, seed, seen);
   expect_right_results(free->plan, whole, kernels);
-  options.schedule.remat.max_units = options.schedule.swap.max_units = 2'000'000;
+  options.schedule.remat.limits.max_units = options.schedule.swap.limits.max_units = 2'000'000;
   options.find_smallest = false;
   for (const bool slow : {false, true}) {
     if (testing::Test::HasFailure()) return;

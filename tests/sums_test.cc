@@ -86,7 +86,7 @@ TEST(Sums, ArePlannedProvenAndRun) {
     EXPECT_LE(free->plan.claims.peak_bytes, chained->plan.claims.peak_bytes);
     reordered += free->plan.claims.peak_bytes < chained->plan.claims.peak_bytes;
     options.sums = true;
-    options.schedule.remat.max_units = options.schedule.swap.max_units = 2'000'000;
+    options.schedule.remat.limits.max_units = options.schedule.swap.limits.max_units = 2'000'000;
     for (const bool slow : {false, true}) {
       if (HasFailure()) return;
       if (slow) {

@@ -59,7 +59,7 @@ SolveStatus status_of(const ScheduleOutcome& outcome, const std::vector<PartAnsw
 
 ScheduleOutcome solve(const ScheduleProblem& problem, const OrderOptions& options) {
   LT_CHECK(plan::check(problem).has_value(), "the problem must pass plan::check");
-  const WorkBudget clock(1);
+  const WorkBudget clock;
   const std::vector<OrderGraph> parts =
       options.decompose ? decompose(problem) : std::vector<OrderGraph>{make_order_graph(problem)};
   const std::vector<PartAnswer> answers = solve_parts(parts, options);

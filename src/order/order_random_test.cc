@@ -62,7 +62,7 @@ void expect_parts_agree(const ScheduleProblem& problem, const SubsetDp& dp, int6
                         uint64_t seed) {
   const OrderGraph graph = make_order_graph(problem);
   const int64_t resident = problem.resident_bytes;
-  WorkBudget work(int64_t{1} << 40);
+  WorkBudget work({.max_units = int64_t{1} << 40});
   const auto expect_order = [&](const std::vector<OpId>& order) {
     const auto profile = plan::simulate(problem, order);
     ASSERT_TRUE(profile.has_value()) << profile.error().message;

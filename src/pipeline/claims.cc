@@ -127,12 +127,9 @@ bool claim_by_cases(const ClaimInputs& in, const plan::ScheduleProblem& problem,
                     const remat::TimeBound& bound, plan::Claims& claims) {
   const double goal = claims.predicted_seconds * (1 - kCloseEnough);
   if (plan::TickScale(problem).seconds(claims.lower_bound_ticks) >= goal) return false;
-  const remat::BranchCutResult cases = remat::branch_cut(problem, bound.by_order,
-                                                         {.max_work = in.proof.max_work,
-                                                          .goal_seconds = goal,
-                                                          .max_seconds = in.proof.max_seconds,
-                                                          .cancel = in.proof.cancel,
-                                                          .most_splits = kMostSplits});
+  const remat::BranchCutResult cases =
+      remat::branch_cut(problem, bound.by_order,
+                        {.limits = in.proof, .goal_seconds = goal, .most_splits = kMostSplits});
   if (!cases.cuts.empty() && cases.bound_ticks > claims.lower_bound_ticks) {
     claims.branch_certificate = CertificateWriter(in.view).by_cases(cases);
     claims.lower_bound_ticks = cases.bound_ticks;
@@ -158,7 +155,7 @@ bool claim_time_bound(const ClaimInputs& in, plan::Claims& claims) {
   if (!proven.certificate) return false;
   claims.time_certificate = std::move(proven.certificate);
   claims.lower_bound_ticks = proven.ticks;
-  return !in.soon && !linked && in.proof.max_work > 0 &&
+  return !in.soon && !linked && in.proof.max_units > 0 &&
          claim_by_cases(in, problem, proven.bound, claims);
 }
 

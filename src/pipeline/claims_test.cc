@@ -31,7 +31,7 @@ OptimizeOptions claim_options() {
   OptimizeOptions options = options_on_cpu();
   options.training = autodiff::TrainingOptions{};
   options.training->optimizer.kind = autodiff::OptimizerKind::kAdamW;
-  options.schedule.remat.max_units = 2'000'000;
+  options.schedule.remat.limits.max_units = 2'000'000;
   return options;
 }
 
@@ -117,7 +117,7 @@ TEST(Claims, HoldToTheTickWhateverOpsTake) {
     const ir::Graph graph = blocks(rng, 3 + static_cast<int>(seed % 9));
     OptimizeOptions options = claim_options();
     options.device = random_device(rng);
-    options.schedule.remat.max_units = 300'000;
+    options.schedule.remat.limits.max_units = 300'000;
     if (seed % 3 == 0) {
       plan::Link link = random_link(rng);
       const double pace = options.device.bytes_per_second * std::pow(10, 2 * rng.uniform() - 4);

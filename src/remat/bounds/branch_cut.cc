@@ -107,7 +107,7 @@ class BranchSearch {
   BranchSearch(const StepGraph& graph, const CutBoundResult& single,
                const BranchCutOptions& options)
       : graph_(graph),
-        work_(options.max_work, options.max_seconds, options.cancel),
+        work_(options.limits),
         small_bytes_(single.capacity_bytes / kSmallShare),
         price_(static_cast<double>(single.prices.per_byte) / static_cast<double>(kOne)),
         max_cuts_(options.max_cuts) {

@@ -11,20 +11,18 @@
 // problems without a link.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <vector>
 
+#include "base/limits.h"
 #include "remat/bounds/closure_cut.h"
 #include "remat/bounds/multi_cut_program.h"
 
 namespace lowtide::remat {
 
 struct BranchCutOptions {
-  int64_t max_work = 2'000'000'000;           // units of about 5 ns
+  Limits limits{.max_units = 2'000'000'000};  // what is proven until it is stopped holds
   double goal_seconds = 1e300;                // of the step: ends when that much is proven
-  double max_seconds = 1e9;                   // safety stop in wall time
-  const std::atomic<bool>* cancel = nullptr;  // true: stop soon; what is proven until then holds
   size_t max_cuts = 9;
   bool write_proof = true;  // off: the bound alone, of the whole tree
   // Of the written proof; where the tree has more, the top of it, and the bound that this proves.

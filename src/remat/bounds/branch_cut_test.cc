@@ -187,7 +187,8 @@ TEST(BranchCut, LiesBetweenTheClosureCutAndTheOptimum) {
     const ScheduleProblem problem = some_problem(i, rng);
     const auto best = RematOracle(problem).fastest();
     const CutBoundResult single = closure_cut(problem);
-    const BranchCutResult result = branch_cut(problem, single, {.max_work = 20'000'000});
+    const BranchCutResult result =
+        branch_cut(problem, single, {.limits = {.max_units = 20'000'000}});
     if (!best) continue;
     EXPECT_GE(result.bound_seconds, single.bound_seconds);
     ++feasible;
@@ -213,7 +214,7 @@ TEST(BranchCut, TheTopOfATreeProvesLess) {
   if (!long_checks()) GTEST_SKIP() << "a long check (LOWTIDE_LONG)";
   const ScheduleProblem problem = captured("unet_2.remat", 600);
   const CutBoundResult single = closure_cut(problem);
-  BranchCutOptions options{.max_work = 400'000'000};
+  BranchCutOptions options{.limits = {.max_units = 400'000'000}};
   const BranchCutResult whole = branch_cut(problem, single, options);
   const size_t splits = whole.nodes.size() / 2;
   ASSERT_GT(splits, 8u);
@@ -238,7 +239,7 @@ TEST(BranchCut, StopsAtTheFlagAndAtItsGoal) {
     const CutBoundResult single = closure_cut(problem);
     if (!single.feasible || !single.op) continue;
     ++seen;
-    const BranchCutResult stopped = branch_cut(problem, single, {.cancel = &cancel});
+    const BranchCutResult stopped = branch_cut(problem, single, {.limits = {.cancel = &cancel}});
     EXPECT_TRUE(stopped.cut_short);
     EXPECT_GE(stopped.bound_seconds, single.bound_seconds);
     const double goal = single.lower_bound_seconds;
@@ -261,7 +262,7 @@ TEST(BranchCut, CapturedStepsGainPoints) {
     if (c.work > 700'000'000 && !long_checks()) continue;
     const ScheduleProblem problem = captured(c.file, c.budget_mib);
     const CutBoundResult single = closure_cut(problem);
-    const BranchCutOptions options{.max_work = c.work};
+    const BranchCutOptions options{.limits = {.max_units = c.work}};
     const BranchCutResult result = branch_cut(problem, single, options);
     const double percent = 100 * result.bound_seconds / once_seconds(problem);
     EXPECT_GE(percent, c.least) << c.file;

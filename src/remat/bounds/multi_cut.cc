@@ -385,7 +385,7 @@ MultiCutResult multi_cut(const plan::ScheduleProblem& problem, const CutBoundRes
   if (!single.feasible || !single.op) return result;
   std::unique_ptr<Ascent> leader = start_of(graph, single);
   record(*leader, graph, result);
-  WorkBudget work(options.max_work, options.max_seconds, options.cancel);
+  WorkBudget work(options.limits);
   if (!work.look()) {
     result.cut_short = true;
     return result;

@@ -34,12 +34,12 @@
 // many, as an op whose first run may lie in several segments is only half in each.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <span>
 #include <utility>
 #include <vector>
 
+#include "base/limits.h"
 #include "plan/schedule_problem.h"
 #include "remat/bounds/closure_cut.h"
 #include "remat/bounds/multi_cut_ways.h"
@@ -49,11 +49,10 @@ namespace lowtide::remat {
 struct MultiCutOptions {
   std::span<const SchedOpId> order;  // as in ClosureCutOptions
   size_t max_cuts = 4;
-  int64_t trial_rounds = 100;                 // of steps, to judge a cut
-  int64_t final_rounds = 3000;                // for the cuts that were chosen
-  int64_t max_work = 500'000'000;             // arcs looked at
-  double max_seconds = 1e9;                   // safety stop in wall time
-  const std::atomic<bool>* cancel = nullptr;  // true: stop soon; what is proven until then holds
+  int64_t trial_rounds = 100;   // of steps, to judge a cut
+  int64_t final_rounds = 3000;  // for the cuts that were chosen
+  // Units: arcs looked at. What is proven until it is stopped holds.
+  Limits limits{.max_units = 500'000'000};
 };
 
 struct StoreWorth {
