@@ -4,8 +4,8 @@
 //
 // A unit of work is one elementary step of whoever counts it, of about the same cost each time: an
 // arc looked at, an op put into a sequence, a place tried. The common measure is the nanosecond of
-// one core: the header of each solver says what its step is and how many of these it takes
-// (kUnitNanoseconds). Where nothing is said of it, a unit is about 5 ns.
+// one core: the header of each solver says what its step is and how many of these it takes. Where
+// nothing is said of it, a unit is about 5 ns.
 //
 // Counts that say how an algorithm goes on (rounds, splits, widths, units without progress) are no
 // limits, and stay with its options.

@@ -33,7 +33,8 @@ struct OrderOptions {
   bool exact_search = true;  // search with proof
   bool beam = true;          // improver for wide graphs
   size_t beam_width = 4;     // of the first beam; doubles each round
-  Limits limits{.max_units = 20'000'000};  // of each part
+  // Of each part. Units: ops put into a sequence, 50 to 100 ns each.
+  Limits limits{.max_units = 20'000'000};
   // The portfolio also ends after this much work without a better order or bound, or after as much
   // as the last one took to find, if that is more.
   int64_t idle_units = 6'000'000;

@@ -35,8 +35,8 @@ void expect_sound(const ScheduleProblem& problem, const ScheduleOutcome& outcome
   EXPECT_LE(outcome.lower_bound_bytes, outcome.peak_bytes);
   EXPECT_EQ(outcome.status == SolveStatus::kOptimal,
             outcome.peak_bytes == outcome.lower_bound_bytes);
-  if (outcome.cut) {
-    EXPECT_LE(outcome.cut->value_bytes, outcome.lower_bound_bytes);
+  if (outcome.certificate.peak) {
+    EXPECT_LE(outcome.certificate.peak->value_bytes, outcome.lower_bound_bytes);
   }
 }
 
@@ -115,7 +115,7 @@ TEST(Options, SameAnswerAgainAndAtAnyThreadCount) {
     EXPECT_EQ(again.sequence, once.sequence);
     EXPECT_EQ(again.lower_bound_bytes, once.lower_bound_bytes);
     EXPECT_EQ(again.work.units, once.work.units);
-    EXPECT_EQ(again.cut, once.cut);
+    EXPECT_EQ(again.certificate.peak, once.certificate.peak);
   }
 }
 

@@ -32,8 +32,8 @@ uint32_t mask_of(const std::vector<OpId>& ops) {
 
 void expect_certificate(const ScheduleProblem& problem, const SubsetDp& dp,
                         const ScheduleOutcome& outcome) {
-  ASSERT_TRUE(outcome.cut.has_value());
-  const auto& cut = *outcome.cut;
+  ASSERT_TRUE(outcome.certificate.peak.has_value());
+  const auto& cut = *outcome.certificate.peak;
   const uint32_t prefix = mask_of(cut.prefix);
   EXPECT_TRUE(std::is_sorted(cut.prefix.begin(), cut.prefix.end()));
   EXPECT_TRUE(dp.can_run(prefix, cut.op.index()));

@@ -71,7 +71,7 @@ struct PackOptions {
   // Without a capacity: units for each buffer after which the search ends if neither height nor
   // bound have moved (100,000 in all for small problems). 0: all of the work is used.
   int64_t patience = 384;
-  Limits limits{.max_units = 20'000'000, .max_seconds = 60};
+  Limits limits{.max_units = 20'000'000, .max_seconds = 60};  // units: kUnitNanoseconds, below
   int threads = 1;  // static orders in parallel; same answer for any number
 };
 

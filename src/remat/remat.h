@@ -65,7 +65,7 @@ struct RematOutcome {
   std::optional<CrowdedTier> crowded;  // why there is no sequence, where a tier's room is it
 };
 
-// A unit of all that is below src/remat: a change of an entry of the timeline, or an arc looked at.
+// A unit of the retention search is a change of one entry of the timeline, or as long.
 inline constexpr int64_t kUnitNanoseconds = 5;
 inline int64_t units_in(double seconds) {
   return lowtide::units_in(seconds, kUnitNanoseconds);

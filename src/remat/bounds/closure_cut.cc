@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "base/check.h"
+#include "base/work.h"
 #include "plan/schedule_simulator.h"
 
 namespace lowtide::remat {

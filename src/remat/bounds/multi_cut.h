@@ -36,8 +36,6 @@
 
 #include <cstdint>
 #include <span>
-#include <utility>
-#include <vector>
 
 #include "base/limits.h"
 #include "plan/schedule_problem.h"
@@ -51,26 +49,15 @@ struct MultiCutOptions {
   size_t max_cuts = 4;
   int64_t trial_rounds = 100;   // of steps, to judge a cut
   int64_t final_rounds = 3000;  // for the cuts that were chosen
-  // Units: arcs looked at. What is proven until it is stopped holds.
+  // Units: arcs looked at, about 8 ns each. What is proven until it is stopped holds.
   Limits limits{.max_units = 500'000'000};
 };
 
-struct StoreWorth {
-  size_t segment = 0;
-  SchedValueId value;
-  int64_t ticks = 0;
-  bool operator==(const StoreWorth&) const = default;
-};
-
 struct MultiCutResult {
-  double lower_bound_seconds = 0;                      // of every schedule within the budget
-  double bound_seconds = 0;                            // beyond each op once
-  int64_t bound_ticks = 0;                             // of the whole step; what proves it:
-  std::vector<std::pair<SchedOpId, int64_t>> cuts;     // and the price, in 2^-20 ticks per byte
-  std::vector<std::pair<SchedOpId, int64_t>> credits;  // where other than the op's ticks
-  std::vector<StoreWorth> worths;                      // where not 0
-  std::vector<StoreWorth> copies;                      // the same of copies in the slow tier
-  LinkShares shares;                                   // by segment
+  double lower_bound_seconds = 0;        // of every schedule within the budget
+  double bound_seconds = 0;              // beyond each op once
+  int64_t bound_ticks = 0;               // of the whole step
+  plan::ProblemCertificate certificate;  // its cuts with prices prove it
   int64_t work = 0;
   bool cut_short = false;  // by the clock or the flag
 };

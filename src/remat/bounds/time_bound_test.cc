@@ -67,7 +67,7 @@ TEST(TimeBound, IsTheHighestThatOneMomentAndSeveralProve) {
       EXPECT_LE(bound.several_work, kLittleWork) << i;
       EXPECT_GE(bound.bound_ticks, more.bound_ticks) << i;
       highest = std::max(highest, more.lower_bound_seconds);
-      several += more.cuts.size() > 1;
+      several += more.certificate.time->cuts.size() > 1;
     }
     EXPECT_EQ(bound.lower_bound_seconds, highest) << i;
   }
@@ -107,7 +107,7 @@ TEST(TimeBound, SeveralMomentsAreAskedWhereTheyAreWanted) {
     const TimeBound written = time_bound(problem, {.several = false, .multipliers = true});
     ASSERT_TRUE(written.several) << i;
     EXPECT_EQ(written.several->bound_ticks, words.bound_ticks) << i;
-    EXPECT_EQ(written.several->cuts, words.cuts) << i;
+    EXPECT_EQ(written.several->certificate, words.certificate) << i;
     const TimeBound enough = time_bound(problem, {.multipliers = true, .enough_ticks = 0});
     EXPECT_EQ(enough.several->bound_ticks, words.bound_ticks) << i;
     EXPECT_EQ(enough.several_work, 0) << i;
