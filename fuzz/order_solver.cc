@@ -20,7 +20,7 @@ using namespace lowtide;
 
 constexpr size_t kMaxOps = 64;
 
-void check_cut(const plan::ScheduleProblem& problem, const plan::CutCertificate& cut) {
+void check_cut(const plan::ScheduleProblem& problem, const plan::PeakCutOf<plan::ProblemIds>& cut) {
   IdVector<plan::SchedOpId, bool> inside(problem.ops.size(), false);
   for (plan::SchedOpId op : cut.prefix) inside[op] = true;
   LT_CHECK(!inside[cut.op], "the op of a cut runs after its prefix");
@@ -35,7 +35,7 @@ void check_cut(const plan::ScheduleProblem& problem, const plan::CutCertificate&
 void check_answer(const plan::ScheduleProblem& problem) {
   if (problem.ops.size() > kMaxOps) return;
   order::OrderOptions options;
-  options.max_units = 20'000;
+  options.limits.max_units = 20'000;
   const plan::ScheduleOutcome outcome = order::solve(problem, options);
 
   std::vector<plan::SchedOpId> incoming;
@@ -50,7 +50,7 @@ void check_answer(const plan::ScheduleProblem& problem) {
   LT_CHECK((outcome.status == plan::SolveStatus::kOptimal) ==
                (outcome.lower_bound_bytes == outcome.peak_bytes),
            "optimal means that peak and bound meet");
-  if (outcome.cut) check_cut(problem, *outcome.cut);
+  if (outcome.certificate.peak) check_cut(problem, *outcome.certificate.peak);
 }
 
 }  // namespace

@@ -26,8 +26,8 @@ void check_answer(const plan::ScheduleProblem& problem, bool recompute, bool exa
   remat::JointOptions options;
   options.recompute = recompute;
   options.remat.exact_small = exact;
-  options.remat.max_units = 200'000;
-  options.swap.max_units = 20'000;
+  options.remat.limits.max_units = 200'000;
+  options.swap.limits.max_units = 20'000;
   const remat::RematOutcome outcome = remat::solve_joint(problem, options);
   if (outcome.sequence.empty()) {
     LT_CHECK(outcome.status == plan::SolveStatus::kLimit ||

@@ -213,8 +213,8 @@ void plan_and_run(const ir::Graph& parts, const ir::Graph& step,
   options.device = cost::find_device("cpu").value();
   options.kernels = &kernels;
   options.find_smallest = false;
-  options.order.max_units = options.order.idle_units = 1'000'000;
-  options.pack.work_limit = 1'000'000;
+  options.order.limits.max_units = options.order.idle_units = 1'000'000;
+  options.pack.limits.max_units = 1'000'000;
   options.pack_retries = 2;
   const auto free = pipeline::optimize(parts, options);
   ASSERT_TRUE(free.has_value()) << free.error().message;
@@ -225,7 +225,7 @@ void plan_and_run(const ir::Graph& parts, const ir::Graph& step,
   expect_right_results(free->plan, step, kernels);
   const auto least = pipeline::least_bytes(parts, options);
   ASSERT_TRUE(least.has_value()) << least.error().message;
-  options.schedule.remat.max_units = 500'000;
+  options.schedule.remat.limits.max_units = 500'000;
   options.budget_bytes = *least + (free->plan.arena_bytes - *least) * 3 / 4;
   const auto tight = pipeline::optimize(parts, options);
   if (!tight) {

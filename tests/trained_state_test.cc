@@ -200,7 +200,7 @@ TEST(TrainedState, IsThatOfTheReferenceAfterEachStep) {
     const auto least = pipeline::least_bytes(network.graph(), options);
     ASSERT_TRUE(whole.has_value() && least.has_value());
     options.budget_bytes = (whole->plan.arena_bytes + *least) / 2;
-    options.schedule.remat.max_units = 10'000'000;
+    options.schedule.remat.limits.max_units = 10'000'000;
     if (!pipeline::optimize(network.graph(), options)) continue;
     ++budgets;
     expect_the_same_states(network.graph(), options, *kernels, moved);

@@ -86,9 +86,9 @@ void add_order(CLI::App& app, Action& action) {
   command->add_option("problem", flags->problem, "problem file")->required()->check(file_name());
   command->add_option("-o,--output", flags->output, "write the op numbers in their new order here")
       ->check(file_name());
-  command->add_option("--max-units", flags->options.max_units, "limit of work")
+  command->add_option("--max-units", flags->options.limits.max_units, "limit of work")
       ->check(whole_number(1));
-  command->add_option("--time-limit", flags->options.max_seconds, "a safety stop")
+  command->add_option("--time-limit", flags->options.limits.max_seconds, "a safety stop")
       ->type_name("SECONDS")
       ->default_str("none")
       ->check(real_number({.above = true}));
@@ -148,9 +148,9 @@ void add_pack(CLI::App& app, Action& action) {
       ->type_name("BYTES");
   command->add_option("-o,--output", flags->output, "write the CSV with an offset column here")
       ->check(file_name());
-  command->add_option("--work-limit", flags->options.work_limit, "limit of work")
+  command->add_option("--work-limit", flags->options.limits.max_units, "limit of work")
       ->check(whole_number(1));
-  command->add_option("--time-limit", flags->options.max_seconds, "a safety stop")
+  command->add_option("--time-limit", flags->options.limits.max_seconds, "a safety stop")
       ->type_name("SECONDS")
       ->check(real_number({.above = true}));
   command->add_option("--threads", flags->options.threads, "static orders tried at once")

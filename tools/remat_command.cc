@@ -87,12 +87,13 @@ Result<plan::ScheduleProblem> read_problem(const RematFlags& flags) {
 // The smallest peak that short searches find, between the floor and the best order's.
 int64_t smallest_peak(plan::ScheduleProblem problem, int64_t floor, remat::JointOptions options) {
   constexpr int kTries = 6;
-  const plan::ScheduleOutcome order = order::solve(problem, {.max_units = 2'000'000});
+  const plan::ScheduleOutcome order = order::solve(problem, {.limits = {.max_units = 2'000'000}});
   int64_t least = order.peak_bytes, below = floor - 1;
-  options.remat.max_units = std::max<int64_t>(1, options.remat.max_units / (2 * kTries));
+  Limits& limits = options.remat.limits;
+  limits.max_units = std::max<int64_t>(1, limits.max_units / (2 * kTries));
+  limits.max_seconds /= 2 * kTries;
   options.remat.proof_units = 0;
-  options.remat.max_seconds /= 2 * kTries;
-  for (int i = 0; i < kTries && below + 1 < least && !options.remat.cancel->load(); ++i) {
+  for (int i = 0; i < kTries && below + 1 < least && !limits.cancelled(); ++i) {
     problem.budget_bytes = i == 0 ? floor : below + (least - below) / 2;
     const remat::RematOutcome outcome = remat::solve_joint(problem, options);
     if (outcome.sequence.empty()) {
@@ -228,8 +229,9 @@ remat::JointOptions search_options(const RematFlags& flags) {
     if (without(flags, idea.name)) idea.switch_off(options);
   if (flags.prove > 0) options.remat.proof_units = remat::units_in(flags.prove);
   // The search spreads itself over its work, so a time alone says how much of it.
-  if (!flags.has_unit_limit && options.remat.max_seconds < 1e6)
-    options.remat.max_units = remat::units_in(options.remat.max_seconds);
+  Limits& limits = options.remat.limits;
+  if (!flags.has_unit_limit && limits.max_seconds < 1e6)
+    limits.max_units = remat::units_in(limits.max_seconds);
   return options;
 }
 
@@ -254,11 +256,12 @@ Status run_remat_command(const RematFlags& flags) {
   if (!flags.program.empty()) LT_RETURN_IF_ERROR(write_program(flags, problem));
   const InterruptGuard guard;
   remat::JointOptions options = search_options(flags);
-  options.remat.cancel = &guard.raised();
+  options.remat.limits.cancel = &guard.raised();
   std::optional<ProgressLine> line(std::in_place);
   if (flags.progress || line->terminal())
-    options.remat.progress = [&line](const remat::RematProgress& p) {
-      line->show({p.budget_bytes, p.seconds, p.peak_bytes, p.lower_bound_seconds, p.share});
+    options.remat.progress = [&line](const plan::Progress& p) {
+      line->show({p.budget_bytes, p.seconds, p.peak_bytes, p.lower_bound_seconds, p.share,
+                  p.unpacked_seconds, plan::name(p.stage)});
     };
   remat::RematOutcome outcome = remat::solve_joint(problem, options);
   options.remat.progress = {};
@@ -302,10 +305,10 @@ void add_remat_command(CLI::App& app, Action& action) {
                    "write the integer program behind the bound here: LP, or MPS as FILE.mps")
       ->check(file_name());
   CLI::Option* max_units =
-      command->add_option("--max-units", flags->options.remat.max_units, "limit of work");
+      command->add_option("--max-units", flags->options.remat.limits.max_units, "limit of work");
   max_units->check(whole_number(1));
   command
-      ->add_option("--time-limit", flags->options.remat.max_seconds,
+      ->add_option("--time-limit", flags->options.remat.limits.max_seconds,
                    "of wall time; without --max-units, also how much work")
       ->type_name("SECONDS")
       ->default_str("none")

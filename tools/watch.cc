@@ -33,7 +33,7 @@ std::string words(const PlanProgress& progress, double seconds) {
   if (progress.seconds > 0 && progress.lower_bound_seconds > 0)
     text +=
         fmt::format(", gap {:.2f} %", 100 * (progress.seconds / progress.lower_bound_seconds - 1));
-  return text;
+  return text + fmt::format(" ({})", progress.stage);
 }
 
 }  // namespace

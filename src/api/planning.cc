@@ -185,8 +185,6 @@ Result<pipeline::OptimizeOptions> pipeline_options(const PlanOptions& options) {
   result.look_further = true;
   result.dump_folder = options.dump_folder;
   result.order.seed = options.seed;
-  result.order.max_seconds = options.time_limit_seconds;
-  result.pack.max_seconds = options.time_limit_seconds;
   if (!(options.effort > 0 && options.effort <= 1e6))
     return error(ErrorCode::kUsage,
                  fmt::format("--effort: {} is not above 0 and at most 1e6", options.effort));
@@ -199,15 +197,16 @@ Result<pipeline::OptimizeOptions> pipeline_options(const PlanOptions& options) {
   for (const std::string& text : options.cuts) {
     LT_ASSIGN(result.cuts.emplace_back(), fission::parse_rule(text));
   }
-  result.schedule.remat.max_units = remat::units_in(options.effort);
-  result.schedule.swap.max_units = result.schedule.remat.max_units;
-  result.pack.work_limit = pack::units_in(options.effort);
-  result.schedule.remat.max_seconds = options.time_limit_seconds;
-  result.order.cancel = result.pack.cancel = result.schedule.remat.cancel = options.cancel;
+  const Limits limits{.max_seconds = options.time_limit_seconds, .cancel = options.cancel};
+  const int64_t units = remat::units_in(options.effort);
+  result.order.limits = limits.with_units(result.order.limits.max_units);
+  result.pack.limits = limits.with_units(pack::units_in(options.effort));
+  result.schedule.remat.limits = limits.with_units(units);
+  result.schedule.swap.limits.max_units = units;
   if (options.progress)
-    result.progress = [report = options.progress](const pipeline::Progress& p) {
+    result.progress = [report = options.progress](const plan::Progress& p) {
       report({p.budget_bytes, p.seconds, p.peak_bytes, p.lower_bound_seconds, p.share,
-              p.unpacked_seconds});
+              p.unpacked_seconds, plan::name(p.stage)});
     };
   result.schedule.remat.seed = options.seed + 1;
   result.schedule.remat.threads = resolve_threads(options.threads);

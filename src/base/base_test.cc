@@ -181,8 +181,38 @@ TEST(Printable, ShowsControlCharactersAndCutsTheMiddle) {
   EXPECT_NE(shown.find("4903 bytes left out"), std::string::npos) << shown;
 }
 
+TEST(Limits, PartsOfASearchHaveItsSafetyStops) {
+  std::atomic<bool> cancel{false};
+  const Limits limits{.max_units = 10, .max_seconds = 5, .cancel = &cancel};
+  const Limits part = limits.after(2).with_units(3);
+  EXPECT_EQ(part.max_units, 3);
+  EXPECT_EQ(part.max_seconds, 3);
+  EXPECT_EQ(part.cancel, &cancel);
+  EXPECT_EQ(limits.after(7).max_seconds, 0);
+  EXPECT_FALSE(limits.stop_after(5));
+  EXPECT_TRUE(limits.stop_after(5.1));
+  EXPECT_FALSE(Limits().stop_after(1e8));
+  cancel = true;
+  EXPECT_TRUE(limits.stop_after(0));
+  EXPECT_FALSE(Limits().cancelled());
+}
+
+TEST(Limits, UnitsInATimeAreWholeAndAtLeastOne) {
+  EXPECT_EQ(units_in(10, 5), 2'000'000'000);
+  EXPECT_EQ(units_in(1, 500), 2'000'000);
+  EXPECT_EQ(units_in(0, 5), 1);
+  EXPECT_EQ(units_in(1e300, 5), 100'000'000'000'000'000);
+}
+
+TEST(WorkBudget, WithoutLimitsItIsAClock) {
+  WorkBudget clock;
+  EXPECT_TRUE(clock.spend(int64_t{1} << 60));
+  EXPECT_TRUE(clock.look());
+  EXPECT_GE(clock.seconds(), 0);
+}
+
 TEST(WorkBudget, CountsUnitsNotTime) {
-  WorkBudget budget(3);
+  WorkBudget budget({.max_units = 3});
   EXPECT_TRUE(budget.spend());
   EXPECT_TRUE(budget.spend(2));
   EXPECT_FALSE(budget.spend());
@@ -192,7 +222,7 @@ TEST(WorkBudget, CountsUnitsNotTime) {
 
 TEST(WorkBudget, AFlagEndsItSoon) {
   std::atomic<bool> cancel{false};
-  WorkBudget budget(1'000'000, 1e9, &cancel);
+  WorkBudget budget({.max_units = 1'000'000, .cancel = &cancel});
   EXPECT_TRUE(budget.spend(5000));
   cancel = true;
   EXPECT_TRUE(budget.cancelled());

@@ -13,6 +13,7 @@
 namespace lowtide::order {
 namespace {
 
+using PeakCut = plan::PeakCutOf<plan::ProblemIds>;
 using plan::ScheduleOutcome;
 using plan::ScheduleProblem;
 using plan::SolveStatus;
@@ -35,9 +36,9 @@ std::vector<PartAnswer> solve_parts(const std::vector<OrderGraph>& parts,
 
 // A part's cut as a cut of the whole problem: all earlier parts have run; they leave nothing
 // behind.
-plan::CutCertificate certificate(const std::vector<OrderGraph>& parts, size_t at, const OpCut& cut,
-                                 int64_t resident_bytes) {
-  plan::CutCertificate result;
+PeakCut cut_of_all(const std::vector<OrderGraph>& parts, size_t at, const OpCut& cut,
+                   int64_t resident_bytes) {
+  PeakCut result;
   result.op = parts[at].problem_op[cut.op.index()];
   result.value_bytes = resident_bytes + cut.bytes;
   for (size_t i = 0; i < at; ++i)
@@ -59,7 +60,7 @@ SolveStatus status_of(const ScheduleOutcome& outcome, const std::vector<PartAnsw
 
 ScheduleOutcome solve(const ScheduleProblem& problem, const OrderOptions& options) {
   LT_CHECK(plan::check(problem).has_value(), "the problem must pass plan::check");
-  const WorkBudget clock(1);
+  const WorkBudget clock;
   const std::vector<OrderGraph> parts =
       options.decompose ? decompose(problem) : std::vector<OrderGraph>{make_order_graph(problem)};
   const std::vector<PartAnswer> answers = solve_parts(parts, options);
@@ -70,9 +71,9 @@ ScheduleOutcome solve(const ScheduleProblem& problem, const OrderOptions& option
     for (OpId op : answer.sequence) outcome.sequence.push_back(parts[i].problem_op[op.index()]);
     outcome.lower_bound_bytes =
         std::max(outcome.lower_bound_bytes, problem.resident_bytes + answer.lower_bound_bytes);
-    if (answer.cut &&
-        (!outcome.cut || problem.resident_bytes + answer.cut->bytes > outcome.cut->value_bytes))
-      outcome.cut = certificate(parts, i, *answer.cut, problem.resident_bytes);
+    std::optional<PeakCut>& cut = outcome.certificate.peak;
+    if (answer.cut && (!cut || problem.resident_bytes + answer.cut->bytes > cut->value_bytes))
+      cut = cut_of_all(parts, i, *answer.cut, problem.resident_bytes);
     outcome.work.units += answer.units;
     outcome.work.timed_out = outcome.work.timed_out || answer.timed_out;
   }

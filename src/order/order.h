@@ -12,10 +12,10 @@
 // their own.
 #pragma once
 
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 
+#include "base/limits.h"
 #include "plan/schedule_problem.h"
 
 namespace lowtide::order {
@@ -33,14 +33,13 @@ struct OrderOptions {
   bool exact_search = true;  // search with proof
   bool beam = true;          // improver for wide graphs
   size_t beam_width = 4;     // of the first beam; doubles each round
-  int64_t max_units = 20'000'000;  // work per part: op runs, about 10 to 20 million a second
+  // Of each part. Units: ops put into a sequence, 50 to 100 ns each.
+  Limits limits{.max_units = 20'000'000};
   // The portfolio also ends after this much work without a better order or bound, or after as much
   // as the last one took to find, if that is more.
   int64_t idle_units = 6'000'000;
-  double max_seconds = 1e9;                   // safety stop; when it acts, work.timed_out says so
-  const std::atomic<bool>* cancel = nullptr;  // true: the same, soon
-  int64_t memo_bytes = int64_t{256} << 20;    // memory of the exact search
-  uint64_t seed = 1;                          // of the random restarts
+  int64_t memo_bytes = int64_t{256} << 20;  // memory of the exact search
+  uint64_t seed = 1;                        // of the random restarts
   int threads = 1;  // parts solved at once; the answer does not depend on it
 };
 

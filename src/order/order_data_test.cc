@@ -89,13 +89,13 @@ TEST(LargeGraphs, AWideFanKeepsToItsWorkLimit) {
   for (const auto& leaf : leaves) make.read(sink, leaf);
   make.value(sink, 1, true);
   OrderOptions options;
-  options.max_units = 1'000'000;
+  options.limits.max_units = 1'000'000;
   const auto outcome = solve(make.problem, options);
   EXPECT_GE(outcome.peak_bytes, leaf_bytes + 100);
   EXPECT_LE(outcome.peak_bytes, leaf_bytes + 116);  // that and the largest workspace
   EXPECT_EQ(outcome.lower_bound_bytes, leaf_bytes + 1);
   EXPECT_EQ(outcome.status, plan::SolveStatus::kLimit);
-  EXPECT_LT(outcome.work.units, options.max_units * 11 / 10);
+  EXPECT_LT(outcome.work.units, options.limits.max_units * 11 / 10);
 }
 
 // A bound that stays open is no reason to spend all of the work: an end comes when a while brought
@@ -104,14 +104,14 @@ TEST(LargeGraphs, ASearchThatFindsNothingMoreEndsBeforeItsLimit) {
   Rng rng(7);
   const auto problem = random_dag(1000, 100, 2, rng);
   OrderOptions options;
-  options.max_units = 30'000'000;
+  options.limits.max_units = 30'000'000;
   options.idle_units = 100'000;
   const auto soon = solve(problem, options);
   EXPECT_EQ(soon.status, plan::SolveStatus::kLimit);
-  EXPECT_LT(soon.work.units, options.max_units / 2);
+  EXPECT_LT(soon.work.units, options.limits.max_units / 2);
   EXPECT_FALSE(soon.work.timed_out);
   EXPECT_EQ(plan::simulate(problem, soon.sequence)->peak_bytes, soon.peak_bytes);
-  options.idle_units = options.max_units = 8'000'000;
+  options.idle_units = options.limits.max_units = 8'000'000;
   const auto patient = solve(problem, options);
   EXPECT_GT(patient.work.units, soon.work.units);
   EXPECT_LE(patient.peak_bytes, soon.peak_bytes);
@@ -122,7 +122,7 @@ TEST(LargeGraphs, WideRandomGraphsStopAtTheLimitWithAnHonestGap) {
   Rng rng(7);
   const auto problem = random_dag(1000, 100, 2, rng);
   OrderOptions options;
-  options.max_units = 1'000'000;
+  options.limits.max_units = 1'000'000;
   const auto outcome = solve(problem, options);
   EXPECT_EQ(outcome.status, plan::SolveStatus::kLimit);
   EXPECT_GT(outcome.lower_bound_bytes, 0);

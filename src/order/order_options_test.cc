@@ -35,8 +35,8 @@ void expect_sound(const ScheduleProblem& problem, const ScheduleOutcome& outcome
   EXPECT_LE(outcome.lower_bound_bytes, outcome.peak_bytes);
   EXPECT_EQ(outcome.status == SolveStatus::kOptimal,
             outcome.peak_bytes == outcome.lower_bound_bytes);
-  if (outcome.cut) {
-    EXPECT_LE(outcome.cut->value_bytes, outcome.lower_bound_bytes);
+  if (outcome.certificate.peak) {
+    EXPECT_LE(outcome.certificate.peak->value_bytes, outcome.lower_bound_bytes);
   }
 }
 
@@ -56,7 +56,7 @@ std::vector<OrderOptions> switches() {
   all[11].safe_moves = all[11].excursions = false;
   all[12].exact_search = all[12].beam = false;
   all[13].list_rules = all[13].post_orders = all[13].closure_greedy = all[13].beam = false;
-  all[14].max_units = 5;
+  all[14].limits.max_units = 5;
   return all;
 }
 
@@ -73,7 +73,7 @@ TEST(Options, EverySwitchKeepsTheAnswerSound) {
       expect_sound(problem, outcome);
       EXPECT_GE(outcome.peak_bytes, optimum);
       EXPECT_LE(outcome.lower_bound_bytes, optimum);
-      if (options.exact_search && options.max_units > 5) {
+      if (options.exact_search && options.limits.max_units > 5) {
         EXPECT_EQ(outcome.peak_bytes, optimum);
         EXPECT_EQ(outcome.lower_bound_bytes, optimum);
       }
@@ -88,7 +88,7 @@ TEST(Options, EverySwitchIsSoundOnLargeGraphs) {
                                       transformer_training(3, 16, 100)};
   for (const auto& problem : problems)
     for (OrderOptions options : switches()) {
-      options.max_units = std::min<int64_t>(options.max_units, 200'000);
+      options.limits.max_units = std::min<int64_t>(options.limits.max_units, 200'000);
       expect_sound(problem, solve(problem, options));
     }
 }
@@ -107,7 +107,7 @@ TEST(Options, SameAnswerAgainAndAtAnyThreadCount) {
   ASSERT_TRUE(plan::check(problem).has_value());
   EXPECT_GE(decompose(problem).size(), 2u);
   OrderOptions options;
-  options.max_units = 300'000;
+  options.limits.max_units = 300'000;
   const auto once = solve(problem, options);
   for (const int threads : {1, 2, 8}) {
     options.threads = threads;
@@ -115,7 +115,7 @@ TEST(Options, SameAnswerAgainAndAtAnyThreadCount) {
     EXPECT_EQ(again.sequence, once.sequence);
     EXPECT_EQ(again.lower_bound_bytes, once.lower_bound_bytes);
     EXPECT_EQ(again.work.units, once.work.units);
-    EXPECT_EQ(again.cut, once.cut);
+    EXPECT_EQ(again.certificate.peak, once.certificate.peak);
   }
 }
 
@@ -230,13 +230,13 @@ TEST(Order, ARaisedFlagLeavesWhatIsKnown) {
   const auto problem = random_dag(400, 100, 2, rng);
   std::atomic<bool> cancel{true};
   OrderOptions options;
-  options.cancel = &cancel;
+  options.limits.cancel = &cancel;
   const auto stopped = solve(problem, options);
   EXPECT_EQ(stopped.status, SolveStatus::kLimit);
   EXPECT_TRUE(stopped.work.timed_out);
   EXPECT_LT(stopped.work.units, 50'000);
   expect_sound(problem, stopped);
-  options.max_units = 50'000;
+  options.limits.max_units = 50'000;
   cancel = false;
   EXPECT_FALSE(solve(problem, options).work.timed_out);
 }
@@ -244,7 +244,7 @@ TEST(Order, ARaisedFlagLeavesWhatIsKnown) {
 TEST(Order, AWorkLimitIsReportedAsSuch) {
   Rng rng(26);
   OrderOptions options;
-  options.max_units = 50'000;
+  options.limits.max_units = 50'000;
   const auto problem = random_dag(400, 100, 2, rng);
   const auto outcome = solve(problem, options);
   EXPECT_EQ(outcome.status, SolveStatus::kLimit);
@@ -252,7 +252,7 @@ TEST(Order, AWorkLimitIsReportedAsSuch) {
   EXPECT_FALSE(outcome.work.timed_out);
   expect_sound(problem, outcome);
   options.exact_search = options.beam = false;
-  options.max_units = 20'000'000;
+  options.limits.max_units = 20'000'000;
   EXPECT_EQ(solve(problem, options).status, SolveStatus::kFeasible);
 }
 

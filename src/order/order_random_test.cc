@@ -32,8 +32,8 @@ uint32_t mask_of(const std::vector<OpId>& ops) {
 
 void expect_certificate(const ScheduleProblem& problem, const SubsetDp& dp,
                         const ScheduleOutcome& outcome) {
-  ASSERT_TRUE(outcome.cut.has_value());
-  const auto& cut = *outcome.cut;
+  ASSERT_TRUE(outcome.certificate.peak.has_value());
+  const auto& cut = *outcome.certificate.peak;
   const uint32_t prefix = mask_of(cut.prefix);
   EXPECT_TRUE(std::is_sorted(cut.prefix.begin(), cut.prefix.end()));
   EXPECT_TRUE(dp.can_run(prefix, cut.op.index()));
@@ -62,7 +62,7 @@ void expect_parts_agree(const ScheduleProblem& problem, const SubsetDp& dp, int6
                         uint64_t seed) {
   const OrderGraph graph = make_order_graph(problem);
   const int64_t resident = problem.resident_bytes;
-  WorkBudget work(int64_t{1} << 40);
+  WorkBudget work({.max_units = int64_t{1} << 40});
   const auto expect_order = [&](const std::vector<OpId>& order) {
     const auto profile = plan::simulate(problem, order);
     ASSERT_TRUE(profile.has_value()) << profile.error().message;

@@ -23,10 +23,7 @@ constexpr size_t kWidestBeam = 4096;
 class Portfolio {
  public:
   Portfolio(const OrderGraph& graph, const OrderOptions& options)
-      : graph_(graph),
-        options_(options),
-        work_(options.max_units, options.max_seconds, options.cancel),
-        cuts_(graph) {
+      : graph_(graph), options_(options), work_(options.limits), cuts_(graph) {
     safe_.single = options.safe_moves;
     safe_.excursions = options.excursions;
   }
@@ -77,7 +74,7 @@ class Portfolio {
   void try_lists() {
     for (auto* rule : {least_peak_first, most_freed_first}) {
       if (!options_.list_rules || done()) break;
-      WorkBudget part = slice_of_work(options_.max_units / kListShare);
+      WorkBudget part = slice_of_work(options_.limits.max_units / kListShare);
       std::vector<OpId> sequence = rule(graph_, part);
       work_.spend(part.used());
       offer(std::move(sequence));
@@ -108,8 +105,8 @@ class Portfolio {
   }
 
   WorkBudget slice_of_work(int64_t units) const {
-    return WorkBudget(std::min({units, work_.remaining(), std::max<int64_t>(idle_units_left(), 1)}),
-                      options_.max_seconds - work_.seconds(), options_.cancel);
+    const int64_t most = std::min(work_.remaining(), std::max<int64_t>(idle_units_left(), 1));
+    return WorkBudget(options_.limits.after(work_.seconds()).with_units(std::min(units, most)));
   }
 
   std::vector<OpId> greedy(TieBreak tie, uint64_t restart, bool look_ahead) {

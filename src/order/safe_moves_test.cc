@@ -32,7 +32,7 @@ TEST(SafeMoves, NeverLoseACompletionWithinTheBudget) {
     const int64_t best = dp.best_completion(before);
     // At the least sufficient budget, and at one where more is allowed.
     const int64_t budget = best - problem.resident_bytes + (i % 2 == 0 ? 0 : rng.between(0, 6));
-    WorkBudget work(int64_t{1} << 40);
+    WorkBudget work({.max_units = int64_t{1} << 40});
     SafeMoves safe({.excursions = i % 5 != 0}, budget, work);
     const size_t length = prefix.sequence().size();
     const int64_t live_before = prefix.live_bytes();
@@ -57,7 +57,7 @@ TEST(SafeMoves, CommitToAGradientAndItsUpdate) {
   make.read(other, x);
   make.value(other, 3, true);
   const OrderGraph graph = make_order_graph(make.problem);
-  WorkBudget work(1000);
+  WorkBudget work({.max_units = 1000});
   for (const bool excursions : {false, true}) {
     Prefix prefix(graph);
     prefix.run(source);
@@ -73,7 +73,7 @@ TEST(SafeMoves, ReportTheLowestPeakThatWasRefused) {
   const auto reader = make.op(7);
   make.read(reader, make.value(source, 4));
   const OrderGraph graph = make_order_graph(make.problem);
-  WorkBudget work(1000);
+  WorkBudget work({.max_units = 1000});
   Prefix prefix(graph);
   prefix.run(source);
   SafeMoves safe({}, 10, work);

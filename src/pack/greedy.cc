@@ -44,7 +44,7 @@ int64_t find_place(std::span<const Placed> placed, const Item& item, GreedyFit f
 }  // namespace
 
 GreedyResult pack_greedily(const Part& part, std::span<const int32_t> list, GreedyFit fit,
-                           const GreedyLimits& limits) {
+                           const GreedyEnd& end) {
   GreedyResult result;
   result.offsets.assign(part.items.size(), 0);
   for (const Obstacle& o : part.obstacles) result.height = std::max(result.height, o.high);
@@ -56,7 +56,7 @@ GreedyResult pack_greedily(const Part& part, std::span<const int32_t> list, Gree
     result.offsets[static_cast<size_t>(i)] = at;
     result.height = std::max(result.height, at + item.size);
     result.units = looks / kLooksPerUnit + 1;
-    if (result.height >= limits.height || result.units > limits.units) return result;
+    if (result.height >= end.height || result.units > end.units) return result;
     looks += occupancy.insert({at, at + item.size, item.begin, item.end}) / kMovesPerLook;
   }
   result.complete = true;

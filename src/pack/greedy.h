@@ -12,13 +12,13 @@ namespace lowtide::pack {
 
 enum class GreedyFit { kFirst, kBest };
 
-struct GreedyLimits {
+struct GreedyEnd {
   int64_t height;  // ends as soon as this height is reached
   int64_t units;   // of work: 512 placed buffers looked at
 };
 
 struct GreedyResult {
-  bool complete = false;         // false: a limit ended it
+  bool complete = false;         // false: it ended before
   std::vector<int64_t> offsets;  // by item of the part, in units
   int64_t height = 0;            // with obstacles
   int64_t units = 0;
@@ -26,6 +26,6 @@ struct GreedyResult {
 
 // Places the items of `part` in the order of `list`. O(n x buffers alive around one) as a rule.
 GreedyResult pack_greedily(const Part& part, std::span<const int32_t> list, GreedyFit fit,
-                           const GreedyLimits& limits);
+                           const GreedyEnd& end);
 
 }  // namespace lowtide::pack

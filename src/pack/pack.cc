@@ -80,8 +80,8 @@ class Packer {
       : instance_(instance),
         options_(options),
         capacity_(capacity),
-        stop_(options.max_seconds, options.cancel),
-        greedy_left_(std::min(kGreedyUnits, options.work_limit)) {}
+        stop_(options.limits),
+        greedy_left_(std::min(kGreedyUnits, options.limits.max_units)) {}
 
   void run();
   int64_t height() const { return greatest(&PartResult::height); }
@@ -204,14 +204,15 @@ void Packer::improve(const Part& part, PartResult& result, int64_t good_enough) 
   int64_t give_up_at = units_ + patience;
   for (int64_t round = std::max(kLeastRound, kRoundPerItem * n);; round *= kRoundGrowth) {
     const PartResult before = {{}, result.height, result.bound};
-    const int64_t limit = rounds ? std::min(options_.work_limit, give_up_at) : options_.work_limit;
+    const int64_t limit =
+        rounds ? std::min(options_.limits.max_units, give_up_at) : options_.limits.max_units;
     const int64_t end = rounds ? std::min(limit, units_ + round) : limit;
     if (run_round(portfolio, part, std::max(good_enough, result.bound), end, result)) return;
     if (result.height < before.height || result.bound > before.bound)
       give_up_at = units_ + patience;
     else if (units_ + kLeastPatience / 100 >= limit)
       return;
-    if (timed_out_ || units_ >= options_.work_limit) return;
+    if (timed_out_ || units_ >= options_.limits.max_units) return;
   }
 }
 
@@ -285,13 +286,8 @@ int64_t empty_fixed_height(const plan::PackProblem& problem) {
 
 }  // namespace
 
-int64_t units_in(double seconds) {
-  constexpr double kUnitsPerSecond = 2e6;
-  return static_cast<int64_t>(std::clamp(seconds * kUnitsPerSecond, 1.0, 1e15));
-}
-
 plan::PackOutcome solve_untied(const plan::PackProblem& problem, const PackOptions& options) {
-  const WorkBudget clock(0);
+  const WorkBudget clock;
   const Instance instance =
       make_instance(problem, {.gcd_scaling = options.gcd_scaling, .partition = options.partition});
   const int64_t unit = instance.unit_bytes;

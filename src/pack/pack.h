@@ -16,11 +16,11 @@
 // of threads, nor on the clock unless `timed_out` is set.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <string>
 #include <vector>
 
+#include "base/limits.h"
 #include "plan/pack_problem.h"
 
 namespace lowtide::pack {
@@ -69,16 +69,17 @@ struct PackOptions {
   std::vector<std::string> static_orders = {"TWA", "TAW", "WAT", "TCA", "TO"};
 
   // Without a capacity: units for each buffer after which the search ends if neither height nor
-  // bound have moved (100,000 in all for small problems). 0: all of work_limit is used.
+  // bound have moved (100,000 in all for small problems). 0: all of the work is used.
   int64_t patience = 384;
-  int64_t work_limit = 20'000'000;            // units: about one placement tried each
-  double max_seconds = 60;                    // safety stop; if it strikes, work.timed_out is set
-  const std::atomic<bool>* cancel = nullptr;  // true: the same, soon
+  Limits limits{.max_units = 20'000'000, .max_seconds = 60};  // units: kUnitNanoseconds, below
   int threads = 1;  // static orders in parallel; same answer for any number
 };
 
-// The work limit that one core reaches in about that time.
-int64_t units_in(double seconds);
+// A unit: about one placement tried, with the inference that follows.
+inline constexpr int64_t kUnitNanoseconds = 500;
+inline int64_t units_in(double seconds) {
+  return lowtide::units_in(seconds, kUnitNanoseconds);
+}
 
 // Packs `problem`, which must satisfy plan::check. Without a capacity: minimises the height;
 // kOptimal if it equals the proven bound, else kLimit (or kFeasible if the search is switched off).

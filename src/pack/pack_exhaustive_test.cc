@@ -95,7 +95,7 @@ TEST(PackExhaustive, TightProblemsUnderAnySwitchesAreNeverWronglyRefuted) {
     Rng rng(seed);
     const auto buffers = tight_buffers(rng, rng.between(7, 10), rng.between(7, 10));
     PackOptions options = random_switches(rng);
-    options.work_limit = 5000;
+    options.limits.max_units = 5000;
     const PackOutcome outcome = solve(problem_of(buffers), options);
     const int64_t best = *best_height(buffers);
     ASSERT_EQ(fault(problem_of(buffers), outcome), "") << "seed " << seed;
@@ -161,7 +161,7 @@ TEST(PackExhaustive, WithAnyWorkLimitTheAnswerIsValidAndTheBoundTrue) {
     const int64_t best = *best_height(buffers);
     for (int64_t limit : {0, 1, 2, 5, 20, 100}) {
       PackOptions options = random_switches(rng);
-      options.work_limit = limit;
+      options.limits.max_units = limit;
       const PackOutcome outcome = solve(problem_of(buffers), options);
       ASSERT_EQ(fault(problem_of(buffers), outcome), "") << "seed " << seed;
       ASSERT_LE(outcome.lower_bound_bytes, best) << "seed " << seed;
@@ -184,7 +184,7 @@ TEST(PackExhaustive, SwitchesAgreeOnMediumProblems) {
     PackOptions plain;  // the least inference that is still quick enough
     plain.memo = plain.release_bound = plain.hatless = plain.dominance = plain.decomposition =
         false;
-    plain.work_limit = 20'000;
+    plain.limits.max_units = 20'000;
     const PackOutcome full = solve(problem_of(buffers));
     const PackOutcome less = solve(problem_of(buffers), plain);
     ASSERT_EQ(fault(problem_of(buffers), full), "") << "seed " << seed;

@@ -79,7 +79,7 @@ bool changes_anything(const Idea& idea, const PackOptions& base,
 
 TEST(PackIdeas, EachChangesThePathOfThePacker) {
   PackOptions all;
-  all.work_limit = 20'000;
+  all.limits.max_units = 20'000;
   PackOptions few = all;  // some ideas have nothing left to do where these are on
   few.decomposition = few.memo = few.restarts = false;
   const std::vector<PackProblem> problems = problems_for_ideas();

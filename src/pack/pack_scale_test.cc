@@ -40,8 +40,8 @@ TEST(PackScale, TheMinimallocBenchmarkFitsItsCapacity) {
     if (entry.path().extension() == ".csv") files.insert(entry.path());
   if (files.empty()) GTEST_SKIP() << "no benchmark files in " << benchmark_folder();
   PackOptions options;
-  options.work_limit = 4'000'000;
-  options.max_seconds = 1e9;
+  options.limits.max_units = 4'000'000;
+  options.limits.max_seconds = 1e9;
   for (const auto& file : files) {
     const auto text = read_file(file.string());
     ASSERT_TRUE(text) << text.error().message;
@@ -92,7 +92,7 @@ TEST(PackScale, CutRectanglesArePutTogetherAgain) {
   for (uint64_t seed = 0; seed < 6; ++seed) {
     const PackProblem problem = problem_of(cut_rectangle(120, kCapacity, seed), kCapacity);
     PackOptions options;
-    options.max_seconds = 1e9;
+    options.limits.max_seconds = 1e9;
     const PackOutcome outcome = solve(problem, options);
     print_row("cut rectangle", problem, outcome);
     EXPECT_EQ(fault(problem, outcome), "") << "seed " << seed;
@@ -151,7 +151,7 @@ TEST(PackScale, ASearchThatComesToNothingEnds) {
   EXPECT_EQ(outcome.status, SolveStatus::kLimit);
   EXPECT_LT(outcome.work.units, 1'000'000);
   PackOptions more;
-  more.work_limit = 1'000'000'000;
+  more.limits.max_units = 1'000'000'000;
   const PackOutcome same = solve(problem, more);
   EXPECT_EQ(same.offsets, outcome.offsets);
   EXPECT_EQ(same.work.units, outcome.work.units);
@@ -161,7 +161,7 @@ TEST(PackScale, ADecisionUsesAllOfItsWork) {
   PackProblem problem = problem_of(crowded_lives(7));
   problem.capacity_bytes = plan::max_load_bytes(problem);
   PackOptions options;
-  options.work_limit = 200'000;
+  options.limits.max_units = 200'000;
   const PackOutcome outcome = solve(problem, options);
   EXPECT_EQ(fault(problem, outcome), "");
   EXPECT_EQ(outcome.status, SolveStatus::kLimit);
@@ -170,7 +170,7 @@ TEST(PackScale, ADecisionUsesAllOfItsWork) {
 
 TEST(PackScale, FiftyThousandBuffersGetAGoodPackingWithLittleWork) {
   PackOptions options;
-  options.work_limit = 2'000'000;
+  options.limits.max_units = 2'000'000;
   for (const bool training : {true, false}) {
     Rng rng(5);
     const PackProblem problem = problem_of(
@@ -221,7 +221,7 @@ TEST(PackScale, LargeProblemsArePackedAtMostAsHighAsByAnyListHeuristic) {
   for (const int64_t count : {30'000, 62'000}) {
     const PackProblem problem = problem_of(mixed_training_lives(count, 7));
     PackOptions options;
-    options.max_seconds = 1e9;
+    options.limits.max_seconds = 1e9;
     const PackOutcome outcome = solve(problem, options);
     print_row("mixed training", problem, outcome);
     EXPECT_LE((outcome.height_bytes - outcome.lower_bound_bytes) * 500, outcome.lower_bound_bytes);
@@ -241,7 +241,7 @@ TEST(PackScale, TheCapturedLargeProblemsAreNearTheirLoad) {
     const auto problem = plan::parse_pack_csv(*text, file.string());
     ASSERT_TRUE(problem) << problem.error().message;
     PackOptions options;
-    options.max_seconds = 1e9;
+    options.limits.max_seconds = 1e9;
     const PackOutcome outcome = solve(*problem, options);
     print_row(name, *problem, outcome);
     EXPECT_LE((outcome.height_bytes - outcome.lower_bound_bytes) * 500, outcome.lower_bound_bytes);
@@ -259,7 +259,7 @@ TEST(PackScale, ManyFixedBuffersAreHandled) {
   }
   const PackProblem problem = problem_of(buffers);
   PackOptions options;
-  options.work_limit = 50'000;
+  options.limits.max_units = 50'000;
   const PackOutcome outcome = solve(problem, options);
   print_row("fixed", problem, outcome);
   EXPECT_EQ(fault(problem, outcome), "");

@@ -115,7 +115,7 @@ TEST(Pack, WithoutSearchTheAnswerIsFeasibleOrHonest) {
 
 TEST(Pack, NoWorkStillGivesAPacking) {
   PackOptions options;
-  options.work_limit = 0;
+  options.limits.max_units = 0;
   const PackOutcome outcome = solve(problem_of(staircase()), options);
   EXPECT_EQ(fault(problem_of(staircase()), outcome), "");
 }
@@ -125,7 +125,7 @@ TEST(Pack, NoTimeIsSaidToHaveRunOut) {
   const auto buffers =
       random_buffers(rng, {.buffers = 200, .times = 60, .longest = 60, .largest = 900});
   PackOptions options;
-  options.max_seconds = 0;
+  options.limits.max_seconds = 0;
   const PackOutcome outcome = solve(problem_of(buffers), options);
   EXPECT_EQ(fault(problem_of(buffers), outcome), "");
   EXPECT_TRUE(outcome.work.timed_out || outcome.status == SolveStatus::kOptimal);
@@ -137,7 +137,7 @@ TEST(Pack, ARaisedFlagLeavesTheQuickAnswer) {
       random_buffers(rng, {.buffers = 200, .times = 60, .longest = 60, .largest = 900});
   PackOptions options;
   std::atomic<bool> cancel{false};
-  options.cancel = &cancel;
+  options.limits.cancel = &cancel;
   const PackOutcome calm = solve(problem_of(buffers), options);
   EXPECT_FALSE(calm.work.timed_out);
   cancel = true;
@@ -167,7 +167,7 @@ TEST(Pack, TheAnswerDoesNotDependOnThreads) {
     const PackProblem problem =
         problem_of(random_buffers(rng, {.buffers = 60, .times = 40, .longest = 30, .largest = 20}));
     PackOptions options;
-    options.work_limit = 3000;
+    options.limits.max_units = 3000;
     const PackOutcome one = solve(problem, options);
     EXPECT_EQ(fault(problem, one), "");
     for (int threads : {2, 3, 8}) {

@@ -5,12 +5,15 @@
 #include <atomic>
 #include <chrono>
 
+#include "base/limits.h"
+
 namespace lowtide::pack {
 
 class StopSignal {
  public:
-  explicit StopSignal(double max_seconds, const std::atomic<bool>* flag = nullptr)
-      : end_(Clock::now() + to_duration(max_seconds)), flag_(flag) {}
+  // By the safety stops of `limits`, from now on.
+  explicit StopSignal(const Limits& limits)
+      : end_(Clock::now() + to_duration(limits.max_seconds)), flag_(limits.cancel) {}
 
   // The same deadline and flag, a cancellation of its own.
   StopSignal(const StopSignal& other) : end_(other.end_), flag_(other.flag_) {}

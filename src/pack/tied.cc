@@ -166,7 +166,7 @@ class TiedPacker {
   }
 
   PackOutcome run() {
-    const WorkBudget clock(0);
+    const WorkBudget clock;
     find_bound();
     if (!infeasible()) {
       place_everything();
@@ -208,7 +208,7 @@ class TiedPacker {
   int64_t target() const { return std::max(bound_, problem_.capacity_bytes.value_or(bound_)); }
   bool done() const {
     return (!found_.empty() && found_.front().height <= target()) || timed_out_ ||
-           units_ >= options_.work_limit;
+           units_ >= options_.limits.max_units;
   }
 
   PackOutcome plan_of(const PackProblem& problem, const PackOptions& options) {
@@ -252,7 +252,7 @@ class TiedPacker {
   // Local search: one shape moves to another place in the order; kept unless it gets worse.
   void move_in_order() {
     Rng rng(2);
-    const int64_t end = units_ + std::min(kMoveUnits, options_.work_limit / 4);
+    const int64_t end = units_ + std::min(kMoveUnits, options_.limits.max_units / 4);
     for (int k = 0; k < kMoves && best_order_.size() > 1 && units_ < end && !done(); ++k) {
       Order order = best_order_;
       const size_t from = rng.below(order.size()), to = rng.below(order.size());
@@ -308,7 +308,7 @@ class TiedPacker {
     for (const Candidate& candidate : best) {
       if (done() || !options_.search) return;
       PackOptions options = options_;
-      options.work_limit = std::max<int64_t>(1, (options_.work_limit - units_) / 2);
+      options.limits.max_units = std::max<int64_t>(1, (options_.limits.max_units - units_) / 2);
       pack_around(candidate.offsets, options);
     }
   }

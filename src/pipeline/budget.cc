@@ -31,8 +31,9 @@ class Fitter {
   Fitter(const analysis::ScheduleView& view, const OptimizeOptions& options)
       : view_(view), options_(options), problem_(view.problem), search_(options.schedule) {
     search_.remat.progress = {};
-    options_.pack.work_limit = std::max(options_.pack.work_limit / kPackShare,
-                                        std::min(options_.pack.work_limit, kLeastPackUnits));
+    options_.pack.limits.max_units =
+        std::max(options_.pack.limits.max_units / kPackShare,
+                 std::min(options_.pack.limits.max_units, kLeastPackUnits));
   }
 
   // Within `budget`, or nothing. `low` is the largest target whose arena kept the budget or for
@@ -137,8 +138,8 @@ class Fitter {
 
   // Leaves `search` that part of the whole work.
   void spend(remat::JointOptions& search, int64_t part) const {
-    search.remat.max_units = std::max<int64_t>(1, search_.remat.max_units / part);
-    search.swap.max_units = std::max<int64_t>(1, search_.swap.max_units / part);
+    search.remat.limits.max_units = std::max<int64_t>(1, search_.remat.limits.max_units / part);
+    search.swap.limits.max_units = std::max<int64_t>(1, search_.swap.limits.max_units / part);
   }
 
   // The clock or the cancel flag ended the search. A little time is left to turn what there is
@@ -147,35 +148,34 @@ class Fitter {
     if (cut_short_) return;
     cut_short_ = true;
     closed_after_ = clock_.seconds() + kClosingSeconds;
-    options_.pack.cancel = nullptr;
+    options_.pack.limits.cancel = nullptr;
   }
 
   void look_at_stop() {
-    const std::atomic<bool>* cancel = search_.remat.cancel;
-    if ((cancel != nullptr && cancel->load()) || clock_.seconds() >= search_.remat.max_seconds)
-      begin_to_close();
+    const Limits& limits = search_.remat.limits;
+    if (limits.cancelled() || clock_.seconds() >= limits.max_seconds) begin_to_close();
   }
 
   double seconds_left() const {
-    const double end = cut_short_ ? closed_after_ : search_.remat.max_seconds;
+    const double end = cut_short_ ? closed_after_ : search_.remat.limits.max_seconds;
     return std::max(0.0, end - clock_.seconds());
   }
 
   // One search gets the time that is left, at the end half of it.
   void limit(remat::JointOptions& search) const {
-    search.remat.max_seconds = cut_short_ ? seconds_left() / 2 : seconds_left();
+    search.remat.limits.max_seconds = cut_short_ ? seconds_left() / 2 : seconds_left();
     if (!cut_short_) return;
-    search.remat.cancel = nullptr;
+    search.remat.limits.cancel = nullptr;
     search.remat.cut_bound = search.remat.order_start = search.remat.greedy_start = false;
     search.remat.chain_start = false;
-    search.remat.max_units = std::min(search.remat.max_units, kClosingUnits);
-    search.swap.max_units = std::min(search.swap.max_units, kClosingUnits);
+    search.remat.limits.max_units = std::min(search.remat.limits.max_units, kClosingUnits);
+    search.swap.limits.max_units = std::min(search.swap.limits.max_units, kClosingUnits);
   }
 
   void limit_packing() {
     look_at_stop();
     const double left = cut_short_ ? seconds_left() / 2 : seconds_left();
-    options_.pack.max_seconds = std::min(options_.pack.max_seconds, left);
+    options_.pack.limits.max_seconds = std::min(options_.pack.limits.max_seconds, left);
   }
 
   // Progress of all attempts together. Only what has addresses is the best so far.
@@ -183,8 +183,9 @@ class Fitter {
     if (!options_.progress) return;
     const double from = attempt == 0 ? 0 : 0.5 + 0.5 * (attempt - 1) / (kMostAttempts - 1);
     const double to = 0.5 + 0.5 * attempt / (kMostAttempts - 1);
-    search.remat.progress = [=, this](const remat::RematProgress& searched) {
-      Progress progress;
+    search.remat.progress = [=, this](const plan::Progress& searched) {
+      plan::Progress progress;
+      progress.stage = searched.stage;
       progress.budget_bytes = budget;
       share_ = std::max(share_, from + (to - from) * searched.share);
       progress.share = share_;
@@ -204,7 +205,7 @@ class Fitter {
   OptimizeOptions options_;
   plan::ScheduleProblem problem_;
   remat::JointOptions search_;
-  const WorkBudget clock_{std::numeric_limits<int64_t>::max()};
+  const WorkBudget clock_;
   plan::SolveWork work_;
   std::optional<int64_t> least_arena_;
   bool cut_short_ = false;

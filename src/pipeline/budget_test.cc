@@ -27,8 +27,8 @@ ir::Graph tall_mlp() {
 OptimizeOptions training_options() {
   OptimizeOptions options = options_on_cpu();
   options.training = autodiff::TrainingOptions{};
-  options.schedule.remat.max_units = remat::units_in(0.2);
-  options.pack.work_limit = pack::units_in(0.2);
+  options.schedule.remat.limits.max_units = remat::units_in(0.2);
+  options.pack.limits.max_units = pack::units_in(0.2);
   return options;
 }
 
@@ -103,13 +103,14 @@ TEST(Budget, WhatOrdersReachAloneIsNoNews) {
 
 // What is told on the way, and a flag that goes up at the first word that satisfies `when`.
 struct Listener {
-  std::function<bool(const Progress&)> when;
+  std::function<bool(const plan::Progress&)> when;
   std::atomic<bool> cancel{false};
-  std::vector<Progress> told;
+  std::vector<plan::Progress> told;
 
   void attach(OptimizeOptions& options) {
-    options.order.cancel = options.pack.cancel = options.schedule.remat.cancel = &cancel;
-    options.progress = [this](const Progress& progress) {
+    options.order.limits.cancel = options.pack.limits.cancel =
+        options.schedule.remat.limits.cancel = &cancel;
+    options.progress = [this](const plan::Progress& progress) {
       told.push_back(progress);
       if (when && when(progress)) cancel = true;
     };
@@ -127,7 +128,7 @@ TEST(Budget, OnlyWhatHasAddressesIsToldAsTheBest) {
   ASSERT_FALSE(listener.told.empty());
   EXPECT_EQ(listener.told.front().seconds, 0) << "nothing is packed yet";
   double best = 0, share = 0;
-  for (const Progress& progress : listener.told) {
+  for (const plan::Progress& progress : listener.told) {
     EXPECT_EQ(progress.budget_bytes, *options.budget_bytes);
     EXPECT_GE(progress.share, share);
     share = progress.share;
@@ -145,10 +146,10 @@ TEST(Budget, OnlyWhatHasAddressesIsToldAsTheBest) {
 
 TEST(Budget, AStoppedSearchGivesAPlanThatSaysSo) {
   OptimizeOptions options = training_options();
-  options.schedule.remat.max_units = remat::units_in(1000);
+  options.schedule.remat.limits.max_units = remat::units_in(1000);
   options.budget_bytes = 150'000;
   Listener listener;
-  listener.when = [](const Progress& progress) { return progress.unpacked_seconds > 0; };
+  listener.when = [](const plan::Progress& progress) { return progress.unpacked_seconds > 0; };
   listener.attach(options);
   const auto made = optimize(tall_mlp(), options);
   ASSERT_TRUE(made.has_value()) << made.error().message;
@@ -165,7 +166,7 @@ TEST(Budget, AStopBeforeTheFirstOrderStillGivesAPlan) {
   const auto unlimited = optimize(tall_mlp(), options);
   ASSERT_TRUE(unlimited.has_value()) << unlimited.error().message;
   EXPECT_TRUE(verify::verify(unlimited->plan).ok());
-  options.schedule.remat.max_units = remat::units_in(1000);
+  options.schedule.remat.limits.max_units = remat::units_in(1000);
   options.budget_bytes = 200'000;
   const auto kept = optimize(tall_mlp(), options);
   ASSERT_TRUE(kept.has_value()) << kept.error().message;

@@ -2,24 +2,16 @@
 // the verifier can recheck is claimed; what a search has proven beyond that stays with its outcome.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <optional>
 
 #include "analysis/schedule_view.h"
+#include "base/limits.h"
 #include "ir/graph.h"
 #include "pipeline/solution.h"
 #include "plan/plan.h"
 
 namespace lowtide::pipeline {
-
-// How long to look for a higher bound on the time (remat/bounds/branch_cut.h), where nothing may
-// move.
-struct Proof {
-  int64_t max_work = 0;                       // units of about 5 ns; 0: not at all
-  double max_seconds = 1e9;                   // safety stop in wall time
-  const std::atomic<bool>* cancel = nullptr;  // true: stop soon; what is proven until then holds
-};
 
 struct ClaimInputs {
   const ir::Graph& graph;
@@ -30,7 +22,9 @@ struct ClaimInputs {
   std::optional<int64_t> budget_bytes;
   bool transfers = true;  // what the bounds allow, if there is a link
   bool soon = false;      // someone waits: no bound that takes long
-  Proof proof{};
+  // Of the search for a higher bound on the time (remat/bounds/branch_cut.h), where nothing may
+  // move; no units: not at all.
+  Limits proof{.max_units = 0};
 };
 
 struct Claimed {

@@ -31,7 +31,7 @@ OptimizeOptions claim_options() {
   OptimizeOptions options = options_on_cpu();
   options.training = autodiff::TrainingOptions{};
   options.training->optimizer.kind = autodiff::OptimizerKind::kAdamW;
-  options.schedule.remat.max_units = 2'000'000;
+  options.schedule.remat.limits.max_units = 2'000'000;
   return options;
 }
 
@@ -80,7 +80,7 @@ plan::Plan claiming(const plan::Plan& plan, int64_t ticks) {
 }
 
 // Other prices, multipliers and shares; a number that raises what is shown is as true as the rest.
-void change(plan::TimeCertificate& certificate, Rng& rng) {
+void change(plan::TimeCuts& certificate, Rng& rng) {
   const int64_t unit = certificate.cuts[0].price;
   for (plan::CutPrice& cut : certificate.cuts)
     if (rng.below(2)) cut.price = rng.between(0, 2 * unit);
@@ -117,7 +117,7 @@ TEST(Claims, HoldToTheTickWhateverOpsTake) {
     const ir::Graph graph = blocks(rng, 3 + static_cast<int>(seed % 9));
     OptimizeOptions options = claim_options();
     options.device = random_device(rng);
-    options.schedule.remat.max_units = 300'000;
+    options.schedule.remat.limits.max_units = 300'000;
     if (seed % 3 == 0) {
       plan::Link link = random_link(rng);
       const double pace = options.device.bytes_per_second * std::pow(10, 2 * rng.uniform() - 4);
@@ -142,12 +142,12 @@ TEST(Claims, HoldToTheTickWhateverOpsTake) {
       else
         EXPECT_LE(claims.lower_bound_ticks, report.time_bound_ticks) << seed;
       EXPECT_TRUE(verify::verify(claiming(made->plan, report.time_bound_ticks)).ok() ||
-                  !claims.time_certificate);
+                  !claims.certificate.time);
       EXPECT_FALSE(verify::verify(claiming(made->plan, report.time_bound_ticks + 1)).ok());
-      if (!claims.time_certificate) continue;
+      if (!claims.certificate.time) continue;
       ++certified;
-      several += claims.time_certificate->cuts.size() > 1;
-      by_cases += claims.branch_certificate.has_value();
+      several += claims.certificate.time->cuts.size() > 1;
+      by_cases += claims.certificate.cases.has_value();
       moving += !made->plan.slow_tiers.empty();
     }
   }
@@ -167,7 +167,7 @@ TEST(Claims, OfTimeAndFloorAreWhatTheVerifierShows) {
     if (seed % 9 == 0) options.slow_tiers.push_back({"file", random_link(rng)});
     const auto whole = optimize(graph, options);
     ASSERT_TRUE(whole.has_value()) << whole.error().message;
-    EXPECT_FALSE(whole->plan.claims.time_certificate.has_value());
+    EXPECT_FALSE(whole->plan.claims.certificate.time.has_value());
     const int64_t percent = !options.slow_tiers.empty() ? rng.between(30, 60) : rng.between(60, 95);
     options.budget_bytes = whole->plan.arena_bytes * percent / 100;
     const auto made = optimize(graph, options);
@@ -181,15 +181,15 @@ TEST(Claims, OfTimeAndFloorAreWhatTheVerifierShows) {
       EXPECT_EQ(report.floor_bytes, *claims.floor_bytes);
       EXPECT_EQ(claims.lower_bound_ticks, report.time_bound_ticks) << seed;
     }
-    if (!claims.time_certificate) continue;
+    if (!claims.certificate.time) continue;
     ++certified;
-    several += claims.time_certificate->cuts.size() > 1;
+    several += claims.certificate.time->cuts.size() > 1;
     moving += !made->plan.slow_tiers.empty();
     EXPECT_TRUE(verify::verify(claiming(made->plan, report.time_bound_ticks)).ok());
     EXPECT_FALSE(verify::verify(claiming(made->plan, report.time_bound_ticks + 1)).ok());
     for (int i = 0; i < 30; ++i) {  // other numbers show something else, but nothing untrue
       plan::Plan more = made->plan;
-      change(*more.claims.time_certificate, rng);
+      change(*more.claims.certificate.time, rng);
       const verify::Report shown = verify::verify(more);
       EXPECT_LE(shown.time_bound_seconds, claims.predicted_seconds * (1 + 1e-9));
       EXPECT_EQ(shown.has(verify::Violation::kTimeCertificate),
@@ -211,7 +211,7 @@ std::vector<plan::Plan> plans_by_cases() {
     options.proof_units = 40'000'000;
     const auto whole = optimize(graph, options);
     options.budget_bytes = whole->plan.arena_bytes * rng.between(45, 80) / 100;
-    if (auto made = optimize(graph, options); made && made->plan.claims.branch_certificate)
+    if (auto made = optimize(graph, options); made && made->plan.claims.certificate.cases)
       plans.push_back(std::move(made->plan));
   }
   return plans;
@@ -226,13 +226,13 @@ TEST(Claims, ByCasesAreWhatTheVerifierShows) {
     for (const verify::Finding& f : report.findings) ADD_FAILURE() << f.message;
     EXPECT_EQ(made.claims.lower_bound_ticks, report.time_bound_ticks);
     plan::Plan more = made;
-    more.claims.branch_certificate.reset();  // the cuts alone show less
+    more.claims.certificate.cases.reset();  // the cuts alone show less
     EXPECT_TRUE(verify::verify(more).has(verify::Violation::kTimeCertificate));
     EXPECT_FALSE(verify::verify(claiming(made, report.time_bound_ticks + 1)).ok());
     for (int i = 0; i < some_of(30, 4);
          ++i) {  // other multipliers show something else, but nothing untrue
       more = made;
-      for (plan::ProofNode& node : more.claims.branch_certificate->nodes)
+      for (plan::ProofNode& node : more.claims.certificate.cases->nodes)
         for (plan::ProofMultiplier& m : node.multipliers)
           if (rng.below(3) == 0) m.value = rng.between(0, 2 * m.value);
       EXPECT_LE(verify::verify(more).time_bound_seconds,
@@ -249,45 +249,45 @@ TEST(Claims, ProofsThatLeaveOutACaseOrBendARowAreRefused) {
            report.has(verify::Violation::kMalformed);
   };
   for (const plan::Plan& made : plans_by_cases()) {
-    const size_t nodes = made.claims.branch_certificate->nodes.size();
+    const size_t nodes = made.claims.certificate.cases->nodes.size();
     for (size_t i = 1; i < nodes; ++i) {
       plan::Plan worse = made;
-      plan::ProofNode& node = worse.claims.branch_certificate->nodes[i];
+      plan::ProofNode& node = worse.claims.certificate.cases->nodes[i];
       node.value = !node.value;  // the same case twice
       EXPECT_TRUE(refused(worse));
-      node = made.claims.branch_certificate->nodes[i];
+      node = made.claims.certificate.cases->nodes[i];
       node.id = (node.id + 1) % static_cast<int>(made.ops.size());
       EXPECT_TRUE(refused(worse));
       ++cases;
     }
-    for (size_t m = 0; m < made.claims.branch_certificate->nodes[0].multipliers.size(); ++m) {
+    for (size_t m = 0; m < made.claims.certificate.cases->nodes[0].multipliers.size(); ++m) {
       plan::Plan worse = made;
-      plan::ProofMultiplier& bent = worse.claims.branch_certificate->nodes[0].multipliers[m];
+      plan::ProofMultiplier& bent = worse.claims.certificate.cases->nodes[0].multipliers[m];
       if (bent.row == plan::ProofRow::kOnce) continue;  // holds for every op
       if (bent.row == plan::ProofRow::kNeed || bent.row == plan::ProofRow::kAgainNeed) {
         if (!bent.op.valid()) continue;
-        bent.op = worse.claims.branch_certificate->cuts.front();  // reads it where it is no need
+        bent.op = worse.claims.certificate.cases->cuts.front();  // reads it where it is no need
         bent.cut = 1;
       } else if (bent.row == plan::ProofRow::kCapacity) {
         bent.divisor = 0;
       } else {
-        bent.cut = static_cast<int32_t>(worse.claims.branch_certificate->cuts.size()) + 1;
+        bent.cut = static_cast<int32_t>(worse.claims.certificate.cases->cuts.size()) + 1;
       }
       EXPECT_TRUE(refused(worse)) << static_cast<int>(bent.row);
       ++rows;
     }
     plan::Plan crowded = made;  // would take long to check
     for (int i = 0; i < 65; ++i)
-      crowded.claims.branch_certificate->nodes[0].multipliers.push_back(
+      crowded.claims.certificate.cases->nodes[0].multipliers.push_back(
           {plan::ProofRow::kCapacity, 1, {}, {}, 1'000'000 + i, 1});
     EXPECT_TRUE(refused(crowded));
     crowded = made;
-    crowded.claims.branch_certificate->cuts.resize(65, made.claims.branch_certificate->cuts[0]);
+    crowded.claims.certificate.cases->cuts.resize(65, made.claims.certificate.cases->cuts[0]);
     EXPECT_TRUE(refused(crowded));
     plan::Plan shorter = made;
-    shorter.claims.branch_certificate->nodes.pop_back();
+    shorter.claims.certificate.cases->nodes.pop_back();
     EXPECT_TRUE(nodes == 1 || refused(shorter));
-    shorter.claims.branch_certificate->nodes.clear();
+    shorter.claims.certificate.cases->nodes.clear();
     EXPECT_TRUE(refused(shorter));
   }
   EXPECT_GT(cases, 10);
@@ -384,7 +384,7 @@ TEST(Claims, TheVerifierFindsTheFloorOfTheSearches) {
 // Multipliers for a chain of cuts, in the words of the search and of the plan.
 struct Chosen {
   remat::Multipliers of_search;
-  plan::TimeCertificate of_plan;
+  plan::TimeCuts of_plan;
 };
 
 void choose_link(const Made& made, const remat::StepGraph& graph, const remat::MultiCutNetwork& net,
@@ -460,7 +460,7 @@ int several_cuts_agree(bool links) {
     remat::Violations violations;
     const int64_t expected = std::max<int64_t>(0, net.solve(chosen.of_search, violations));
     made.plan.claims.budget_bytes = problem.budget_bytes;
-    made.plan.claims.time_certificate = chosen.of_plan;
+    made.plan.claims.certificate.time = chosen.of_plan;
     const verify::Report report = verify::verify(made.plan);
     EXPECT_EQ(report.time_bound_ticks, graph.once_ticks + expected) << "seed " << seed;
     beyond_once += expected > 0;
@@ -497,11 +497,11 @@ TEST(Claims, TheVerifierFindsTheBoundWithALink) {
     prices.after = std::min(remat::kOne, some_of(single.prices.after, rng));
     remat::CutChoice choice;
     const int64_t ticks = net.bound(net.solve(prices, choice), prices, capacity);
-    plan::TimeCertificate certificate;
+    plan::TimeCuts certificate;
     certificate.cuts.push_back({plan::PlanOpId(made.view.op[op].index()), prices.per_byte});
     certificate.shares = {{remat::kOne - prices.before, 0}, {0, remat::kOne - prices.after}};
     made.plan.claims.budget_bytes = problem.budget_bytes;
-    made.plan.claims.time_certificate = certificate;
+    made.plan.claims.certificate.time = certificate;
     const verify::Report report = verify::verify(made.plan);
     // Each op, and each share, may lose a tick: the search weighs sums, the verifier each.
     const int64_t lost = static_cast<int64_t>(graph.size()) + 2;

@@ -35,10 +35,10 @@ class FrontSearch {
     whole_.schedule.remat.cut_bound = false;  // proven once, for the plan that is taken
     options_ = whole_;
     const auto halve = [](int64_t& limit) { limit = std::max<int64_t>(1, limit / 2); };
-    halve(options_.schedule.remat.max_units);
-    halve(options_.schedule.swap.max_units);
-    halve(options_.pack.work_limit);
-    options_.schedule.remat.max_seconds /= 2;
+    halve(options_.schedule.remat.limits.max_units);
+    halve(options_.schedule.swap.limits.max_units);
+    halve(options_.pack.limits.max_units);
+    options_.schedule.remat.limits.max_seconds /= 2;
     options_.find_smallest = false;
   }
 
@@ -74,10 +74,7 @@ class FrontSearch {
   }
 
  private:
-  bool cancelled() const {
-    const std::atomic<bool>* cancel = options_.schedule.remat.cancel;
-    return cancel != nullptr && cancel->load();
-  }
+  bool cancelled() const { return options_.schedule.remat.limits.cancelled(); }
 
   Status search(Attempt& attempt, std::initializer_list<const Attempt*> neighbours) {
     attempt.tried = true;
@@ -92,7 +89,7 @@ class FrontSearch {
       if (neighbour != nullptr && neighbour->solved)
         remat.starts.push_back(plan::runs_of(neighbour->solved->solution.sequence));
     if (whole_.progress)
-      options_.progress = [this](Progress progress) {
+      options_.progress = [this](plan::Progress progress) {
         // What is tried again, or need not be tried, makes the count jump; what is told never
         // falls.
         const double share =

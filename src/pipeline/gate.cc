@@ -77,13 +77,13 @@ std::string print(const OptimizeOptions& options) {
   if (options.training) print_training(*options.training, text);
   text += fmt::format("pieces {}\nsums {}\n", options.pieces, options.sums);
   text += fmt::format("order_seed {}\norder_max_seconds {}\n", options.order.seed,
-                      options.order.max_seconds);
+                      options.order.limits.max_seconds);
   text += fmt::format("pack_work_limit {}\npack_threads {}\npack_retries {}\n",
-                      options.pack.work_limit, options.pack.threads, options.pack_retries);
+                      options.pack.limits.max_units, options.pack.threads, options.pack_retries);
   text += fmt::format("recompute {}\ntransfers {}\n", options.schedule.recompute,
                       options.schedule.transfers);
   text += fmt::format("schedule_seed {}\nschedule_max_units {}\nschedule_threads {}\n",
-                      options.schedule.remat.seed, options.schedule.remat.max_units,
+                      options.schedule.remat.seed, options.schedule.remat.limits.max_units,
                       options.schedule.remat.threads);
   return text + fmt::format("proof_units {}\n", options.proof_units);
 }

@@ -36,7 +36,7 @@ class GateTest : public testing::Test {
     options.training.emplace();
     options.training->loss.kind = autodiff::LossKind::kMeanSquaredError;
     options.dump_folder = folder_.string();
-    options.schedule.remat.max_units = 200'000;
+    options.schedule.remat.limits.max_units = 200'000;
     return options;
   }
   // The planner says that it needs less than it does.
@@ -117,7 +117,7 @@ TEST_F(GateTest, NoReportReplacesAnother) {
 
 TEST_F(GateTest, EveryPlanOfAFrontPassesIt) {
   OptimizeOptions options = training();
-  options.schedule.remat.max_units = remat::units_in(0.2);
+  options.schedule.remat.limits.max_units = remat::units_in(0.2);
   int seen = 0;
   const auto choose = [](int64_t floor, int64_t unlimited) {
     return std::vector<int64_t>{unlimited, (floor + unlimited) / 2};

@@ -14,10 +14,10 @@ constexpr int64_t kPart = 10;  // of the budget that is added, and of the work t
 
 // Of every schedule within the budget, with transfers where they are allowed.
 double least_seconds(plan::ScheduleProblem problem, int64_t budget_bytes, bool transfers,
-                     std::span<const plan::SchedOpId> order, const std::atomic<bool>* cancel) {
+                     std::span<const plan::SchedOpId> order, const Limits& limits) {
   problem.budget_bytes = budget_bytes;
   if (!transfers) plan::forbid_transfers(problem);
-  return remat::time_bound(problem, {.order = order, .several = false, .cancel = cancel})
+  return remat::time_bound(problem, {.order = order, .several = false, .limits = limits})
       .lower_bound_seconds;
 }
 
@@ -31,7 +31,7 @@ MoreMemory with_more_memory(const analysis::ScheduleView& view, const OptimizeOp
   more.seconds = solution.profile.seconds;
   more.lower_bound_seconds =
       least_seconds(view.problem, more.budget_bytes, options.schedule.transfers, order,
-                    options.schedule.remat.cancel);
+                    {.cancel = options.schedule.remat.limits.cancel});
   if (unlimited.arena_bytes <= more.budget_bytes) {
     more.seconds = std::min(more.seconds, unlimited.profile.seconds);
     return more;
@@ -40,8 +40,8 @@ MoreMemory with_more_memory(const analysis::ScheduleView& view, const OptimizeOp
   problem.budget_bytes =
       more.budget_bytes - std::max<int64_t>(0, solution.arena_bytes - solution.profile.peak_bytes);
   remat::JointOptions search = options.schedule;
-  search.remat.max_units = std::max<int64_t>(1, search.remat.max_units / kPart);
-  search.swap.max_units = std::max<int64_t>(1, search.swap.max_units / kPart);
+  search.remat.limits.max_units = std::max<int64_t>(1, search.remat.limits.max_units / kPart);
+  search.swap.limits.max_units = std::max<int64_t>(1, search.swap.limits.max_units / kPart);
   search.remat.progress = {};
   search.remat.starts.clear();
   auto& start = search.remat.starts.emplace_back();

@@ -30,6 +30,7 @@
 #include "plan/kernel_catalog.h"
 #include "plan/outcome.h"
 #include "plan/plan.h"
+#include "plan/progress.h"
 #include "remat/joint.h"
 
 namespace lowtide::pipeline {
@@ -38,16 +39,6 @@ namespace lowtide::pipeline {
 struct SlowTierChoice {
   std::string name = "host";
   plan::Link link;
-};
-
-// Where the search under a budget stands.
-struct Progress {
-  int64_t budget_bytes = 0;
-  double seconds = 0;              // of the best schedule that keeps the budget with addresses
-  int64_t peak_bytes = 0;          // of that one; 0 as its seconds: there is none yet
-  double lower_bound_seconds = 0;  // proven for every schedule within the budget
-  double unpacked_seconds = 0;     // of a faster one whose bytes keep it; 0: there is none
-  double share = 0;                // of the work that is done; never falls
 };
 
 struct OptimizeOptions {
@@ -66,7 +57,8 @@ struct OptimizeOptions {
   pack::PackOptions pack;
   remat::JointOptions schedule;  // how a budget is kept; its own progress is not told
   int64_t proof_units = 0;       // of work for a higher bound on the time, once there is a plan
-  std::function<void(const Progress&)> progress = {};  // from the calling thread; may be empty
+  // Of what has addresses; from the calling thread; may be empty.
+  std::function<void(const plan::Progress&)> progress = {};
   // The problems as files (order.txt, pack.csv): what a bug report needs; empty: nowhere.
   std::string dump_folder;
   int pack_retries = 8;       // other orders of equal peak to try when packing misses the peak

@@ -159,9 +159,9 @@ Result<analysis::ScheduleView> make_view(const ir::Graph& graph, const analysis:
 }
 
 OptimizeOptions after(OptimizeOptions options, double seconds) {
-  for (double* limit :
-       {&options.order.max_seconds, &options.pack.max_seconds, &options.schedule.remat.max_seconds})
-    *limit = std::max(0.0, *limit - seconds);
+  for (Limits* limits :
+       {&options.order.limits, &options.pack.limits, &options.schedule.remat.limits})
+    *limits = limits->after(seconds);
   return options;
 }
 
@@ -205,16 +205,10 @@ Result<Optimized> write_settled(const Prepared& ready, const BudgetSolution& sol
             write_plan({ready.graph, ready.view, ready.costs, solution.sequence, solution.profile,
                         solution.buffers, solution.packing, solution.slots,
                         options.device.alignment_bytes, std::move(tiers)}));
-  Claimed claimed = make_claims(
-      {ready.graph,
-       ready.view,
-       ready.order,
-       solution,
-       ready.peak_before_bytes,
-       options.budget_bytes,
-       options.schedule.transfers,
-       result.cut_short,
-       {options.proof_units, options.schedule.remat.max_seconds, options.schedule.remat.cancel}});
+  Claimed claimed =
+      make_claims({ready.graph, ready.view, ready.order, solution, ready.peak_before_bytes,
+                   options.budget_bytes, options.schedule.transfers, result.cut_short,
+                   options.schedule.remat.limits.with_units(options.proof_units)});
   result.plan.claims = std::move(claimed.claims);
   result.cut_short |= claimed.cut_short;
   result.order_status = ready.order.status;

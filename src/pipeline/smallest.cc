@@ -31,8 +31,8 @@ remat::JointOptions share_of(const OptimizeOptions& options, size_t ops) {
   const auto lessen = [&](int64_t& units) {
     units = std::max(units / (kWorkShare * kSteps), std::min(units, least));
   };
-  lessen(search.remat.max_units);
-  lessen(search.swap.max_units);
+  lessen(search.remat.limits.max_units);
+  lessen(search.swap.limits.max_units);
   search.tries = std::min(search.tries, kTries);
   search.remat.cut_bound = false;  // the floor is the bound that is wanted
   search.remat.progress = {};
@@ -46,11 +46,11 @@ std::vector<Low> descend(const analysis::ScheduleView& view, const OptimizeOptio
   std::vector<Low> found;
   plan::ScheduleProblem problem = view.problem;
   remat::JointOptions search = share_of(options, problem.ops.size());
-  const WorkBudget clock(1);
+  const WorkBudget clock;
   int64_t missed = floor - 1, lowest = from;
   for (int step = 0; step < kSteps && lowest - missed > lowest / kHalvingFineness; ++step) {
-    search.remat.max_seconds = options.schedule.remat.max_seconds - clock.seconds();
-    if (search.remat.max_seconds <= 0) break;
+    search.remat.limits.max_seconds = options.schedule.remat.limits.max_seconds - clock.seconds();
+    if (search.remat.limits.max_seconds <= 0) break;
     // The floor itself first: where it can be reached, nothing else needs to be tried.
     problem.budget_bytes = step == 0 ? floor : missed + (lowest - missed) / 2;
     remat::RematOutcome outcome = remat::solve_joint(problem, search);
@@ -73,8 +73,9 @@ Result<std::optional<Solution>> find_smallest(const analysis::ScheduleView& view
                                               const Solution& unlimited, int64_t floor) {
   std::vector<Low> lows = descend(view, options, unlimited.profile.peak_bytes, floor);
   OptimizeOptions packing = options;
-  packing.pack.work_limit = std::max(packing.pack.work_limit / kPackShareOfStep,
-                                     std::min(packing.pack.work_limit, kLeastPackUnitsOfStep));
+  packing.pack.limits.max_units =
+      std::max(packing.pack.limits.max_units / kPackShareOfStep,
+               std::min(packing.pack.limits.max_units, kLeastPackUnitsOfStep));
   const std::vector<plan::Link> links = plan::links_of(view.problem);
   std::optional<Solution> best;
   int64_t least = unlimited.arena_bytes;

@@ -95,7 +95,7 @@ Result<Solution> pack_best_order(const analysis::ScheduleView& view,
   // Together the retries may search for addresses about as long as the first packing did.
   OptimizeOptions shorter = options;
   if (options.pack_retries > 0)
-    shorter.pack.work_limit = best.packing.work.units / options.pack_retries;
+    shorter.pack.limits.max_units = best.packing.work.units / options.pack_retries;
   std::vector<std::vector<plan::SchedAction>> tried = {best.sequence};
   for (int retry = 1; retry <= options.pack_retries && best.arena_bytes > order.peak_bytes &&
                       !order.work.timed_out && !best.packing.work.timed_out;

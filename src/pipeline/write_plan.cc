@@ -134,23 +134,4 @@ Result<plan::Plan> write_plan(const PlanInputs& inputs) {
   return Writer(inputs).write();
 }
 
-plan::BoundCertificate write_certificate(const ir::Graph& graph, const analysis::ScheduleView& view,
-                                         const plan::CutCertificate& cut) {
-  IdVector<ir::OpId, char> ran(graph.op_count(), 0);
-  for (SchedOpId op : cut.prefix) ran[view.op[op]] = 1;
-  for (ir::OpId id : graph.ops()) {
-    if (!analysis::is_view_op(graph, id)) continue;
-    ran[id] = 1;
-    for (ir::ValueId input : graph.op(id).inputs)
-      if (input.valid() && graph.value(input).producer.valid())
-        ran[id] &= ran[graph.value(input).producer];
-  }
-  plan::BoundCertificate certificate;
-  certificate.op = plan_id(view.op[cut.op]);
-  certificate.value_bytes = cut.value_bytes;
-  for (ir::OpId id : graph.ops())
-    if (ran[id]) certificate.prefix.push_back(plan_id(id));
-  return certificate;
-}
-
 }  // namespace lowtide::pipeline

@@ -34,8 +34,4 @@ struct PlanInputs {
 // brings is waited for right before its first use. Error: kInput, naming what is still symbolic.
 Result<plan::Plan> write_plan(const PlanInputs& inputs);
 
-// The certificate in terms of the plan's ops: view ops whose base the prefix has made belong to it.
-plan::BoundCertificate write_certificate(const ir::Graph& graph, const analysis::ScheduleView& view,
-                                         const plan::CutCertificate& cut);
-
 }  // namespace lowtide::pipeline

@@ -39,6 +39,7 @@
 #include "base/dtype.h"
 #include "base/id.h"
 #include "base/result.h"
+#include "plan/certificate.h"
 #include "plan/op_desc.h"
 
 namespace lowtide::plan {
@@ -140,101 +141,28 @@ struct SlowTier {
   bool operator==(const SlowTier&) const = default;
 };
 
-// Evidence for the lower bound; see CutCertificate in schedule_problem.h, in terms of the plan's
-// ops.
-struct BoundCertificate {
-  PlanOpId op{};
-  std::vector<PlanOpId> prefix{};  // ops that ran before `op` in the cheapest such state, ascending
-  int64_t value_bytes = 0;
-  bool operator==(const BoundCertificate&) const = default;
+// Evidence in terms of the plan's ops and storages.
+struct PlanIds {
+  using Op = PlanOpId;
+  using Storage = PlanStorageId;
 };
-
-// Evidence that no schedule within the budget is faster: whatever runs again and moves, some bytes
-// of the moments at which `cuts`' ops first run must have been freed and paid for. The bound is a
-// minimum cut at the prices named here; the verifier computes it anew. Ticks: plan/tick_scale.h.
-struct CutPrice {
-  PlanOpId op{};
-  int64_t price = 0;  // of a byte of the capacity when op first runs, in 2^-20 ticks
-  bool operator==(const CutPrice&) const = default;
-};
-struct Multiplier {
-  int32_t cut = 0;    // k: between the k-th cut, counted from 1, and the next; 0: before the first
-  int32_t id = 0;     // index of an op or a storage
-  int64_t value = 0;  // ticks
-  bool operator==(const Multiplier&) const = default;
-};
-// How far the time of a segment is bounded by its stores, and by its loads, in 2^-20; the rest by
-// its ops.
-struct LinkShare {
-  int64_t store = 0, load = 0;
-  bool operator==(const LinkShare&) const = default;
-};
-struct TimeCertificate {
-  std::vector<CutPrice> cuts{};
-  std::vector<LinkShare> shares{};  // of the segments before, between and after the cuts; or none
-  // What it is worth that an op runs at least once in the segments in which its first run may be;
-  // by op, `cut` unused. The op's time where none is named.
-  std::vector<Multiplier> rerun_multipliers{};
-  // What it is worth that a storage in memory at cut k + 1 was there at cut k or is made between.
-  std::vector<Multiplier> store_multipliers{};
-  // What it is worth that slow memory has a copy of a storage that is not in memory at cut k + 1,
-  // beyond what a store costs; may be negative.
-  std::vector<Multiplier> copy_multipliers{};
-  bool operator==(const TimeCertificate&) const = default;
-};
-
-// Evidence that no schedule within the budget is faster, by cases. `cuts`, each a descendant of the
-// one before, divide every schedule at their first runs; segment k begins with the k-th. Whether an
-// op runs in a segment, whether a storage stays in memory at a cut, and whether an op runs at all
-// once a cut has begun are the variables, 0 or 1. What every schedule satisfies is linear in them
-// (verify/branch_bound.cc names the rows); multipliers of the rows bound the time. The nodes are a
-// tree: two children fix one variable to 0 and to 1, and each leaf proves the bound for its case.
-enum class ProofVariable : uint8_t { kRun, kStay, kAgain };
-enum class ProofRow : uint8_t {
-  kCapacity,
-  kNeed,
-  kStay,
-  kOnce,
-  kAgainNeed,
-  kAgainRuns,
-  kAgainLate
-};
-struct ProofMultiplier {
-  ProofRow row = ProofRow::kCapacity;
-  int32_t cut = 0;  // k
-  PlanOpId op{};    // where the row is of one; none: the end of the step
-  PlanStorageId storage{};
-  int64_t divisor = 0;  // bytes; of kCapacity
-  int64_t value = 0;    // in BranchCertificate::unit_ticks; with divisor 1, for 2^20 bytes
-  bool operator==(const ProofMultiplier&) const = default;
-};
-struct ProofNode {
-  int32_t parent = -1;  // a node before this one; -1: the root
-  // What is fixed, by a child. `id` is an op's index, or a storage's.
-  ProofVariable variable = ProofVariable::kRun;
-  int32_t cut = 0, id = 0;
-  bool value = false;
-  // By row. Those of the parent hold here, too, unless named; 0: no more.
-  std::vector<ProofMultiplier> multipliers{};
-  bool operator==(const ProofNode&) const = default;
-};
-struct BranchCertificate {
-  std::vector<PlanOpId> cuts{};
-  int64_t unit_ticks = 1;
-  std::vector<ProofNode> nodes{};
-  bool operator==(const BranchCertificate&) const = default;
-};
+using PeakCut = PeakCutOf<PlanIds>;
+using CutPrice = CutPriceOf<PlanIds>;
+using TimeCuts = TimeCutsOf<PlanIds>;
+using ProofMultiplier = ProofMultiplierOf<PlanIds>;
+using ProofNode = ProofNodeOf<PlanIds>;
+using Cases = CasesOf<PlanIds>;
+using Certificate = CertificateOf<PlanIds>;
 
 struct Claims {
   int64_t peak_bytes = 0;         // of these steps, everything on the device
   int64_t peak_before_bytes = 0;  // of the ops in their given order, nothing reused in place
-  // Proven for every order in which each op runs once and nothing moves: the certificate's value;
-  // without one what is resident.
+  // Proven for every order in which each op runs once and nothing moves: the value of the
+  // certificate's peak cut; without one what is resident.
   int64_t lower_bound_bytes = 0;
   // peak_bytes == lower_bound_bytes, in a plan in which each op runs once and nothing moves; false
   // in all others.
   bool order_proven = false;
-  std::optional<BoundCertificate> certificate;
   std::optional<int64_t> budget_bytes;  // the plan was asked to stay within; arena_bytes does
   std::optional<int64_t> floor_bytes;   // proven for every schedule, reruns and transfers included
   double once_seconds = 0;              // all ops, each once
@@ -243,8 +171,8 @@ struct Claims {
   // Proven for every schedule within the budget: what a certificate shows, else each op once.
   int64_t lower_bound_ticks = 0;
   double lower_bound_seconds = 0;  // that in seconds, at most predicted_seconds
-  std::optional<TimeCertificate> time_certificate;
-  std::optional<BranchCertificate> branch_certificate;  // where it shows more
+  // Of the peak, of the time, and cases where they show more of it.
+  Certificate certificate{};
   bool operator==(const Claims&) const = default;
 };
 

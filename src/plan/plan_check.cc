@@ -349,21 +349,22 @@ class Checker {
           claims.lower_bound_seconds);
     if (claims.lower_bound_ticks < 0 || claims.lower_bound_ticks > kMaxBytes)
       return bad("a bound of {} ticks is claimed, not from 0 to 2^62", claims.lower_bound_ticks);
-    if (claims.time_certificate)
-      LT_RETURN_IF_ERROR(check_time_certificate(*claims.time_certificate));
-    if (claims.branch_certificate)
-      LT_RETURN_IF_ERROR(check_branch_certificate(*claims.branch_certificate));
-    if (!claims.certificate) return {};
-    if (!within(claims.certificate->op, plan_.ops) || !is_size(claims.certificate->value_bytes))
-      return bad("the certificate names no op, or {} bytes", claims.certificate->value_bytes);
-    const std::vector<PlanOpId>& prefix = claims.certificate->prefix;
+    if (claims.certificate.time)
+      LT_RETURN_IF_ERROR(check_time_certificate(*claims.certificate.time));
+    if (claims.certificate.cases)
+      LT_RETURN_IF_ERROR(check_branch_certificate(*claims.certificate.cases));
+    if (!claims.certificate.peak) return {};
+    if (!within(claims.certificate.peak->op, plan_.ops) ||
+        !is_size(claims.certificate.peak->value_bytes))
+      return bad("the certificate names no op, or {} bytes", claims.certificate.peak->value_bytes);
+    const std::vector<PlanOpId>& prefix = claims.certificate.peak->prefix;
     for (size_t i = 0; i < prefix.size(); ++i)
       if (!within(prefix[i], plan_.ops) || (i > 0 && !(prefix[i - 1] < prefix[i])))
         return bad("entry {} of the certificate's prefix is no op, or not ascending", i);
     return {};
   }
 
-  Status check_time_certificate(const TimeCertificate& certificate) const {
+  Status check_time_certificate(const TimeCuts& certificate) const {
     for (const CutPrice& cut : certificate.cuts)
       if (!within(cut.op, plan_.ops) || cut.price < 0 || cut.price > kMostPrice)
         return bad("the time certificate has a cut at no op, or a price of {}", cut.price);
@@ -392,7 +393,7 @@ class Checker {
   }
 
   // Ids within the plan, parents before children, no negative multiplier.
-  Status check_branch_certificate(const BranchCertificate& certificate) const {
+  Status check_branch_certificate(const Cases& certificate) const {
     for (const PlanOpId cut : certificate.cuts)
       if (!within(cut, plan_.ops)) return bad("the proof by cases has a cut at no op");
     const auto most_cut = static_cast<int32_t>(certificate.cuts.size());

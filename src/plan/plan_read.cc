@@ -171,14 +171,14 @@ class Reader {
   Status slow_tier(const Place& place, SlowTier& out) const;
   Status placement(const Place& place, Placement& out) const;
   Status step(const Place& place, Step& out) const;
-  Status certificate(const Place& place, BoundCertificate& out) const;
+  Status certificate(const Place& place, PeakCut& out) const;
   Status multipliers(const Place& place, std::string_view of, std::vector<Multiplier>& out) const;
   Status cut_price(const Place& place, CutPrice& out) const;
   Status link_share(const Place& place, LinkShare& out) const;
-  Status time_certificate(const Place& place, TimeCertificate& out) const;
+  Status time_certificate(const Place& place, TimeCuts& out) const;
   Status proof_rows(const Place& place, ProofRow row, ProofNode& out) const;
   Status proof_node(const Place& place, ProofNode& out) const;
-  Status branch_certificate(const Place& place, BranchCertificate& out) const;
+  Status branch_certificate(const Place& place, Cases& out) const;
   Status claims(const Place& place, Claims& out) const;
   Status header(std::string_view key, const Place& member, Plan& out) const;
 
@@ -375,7 +375,7 @@ Status Reader::step(const Place& place, Step& out) const {
   return object(place, {kStepWords[kind]}, read);
 }
 
-Status Reader::certificate(const Place& place, BoundCertificate& out) const {
+Status Reader::certificate(const Place& place, PeakCut& out) const {
   return object(place, {"op", "value_bytes", "prefix"},
                 [&](std::string_view key, const Place& member) -> Status {
                   if (key == "op") return id(member, out.op);
@@ -415,7 +415,7 @@ Status Reader::link_share(const Place& place, LinkShare& out) const {
   });
 }
 
-Status Reader::time_certificate(const Place& place, TimeCertificate& out) const {
+Status Reader::time_certificate(const Place& place, TimeCuts& out) const {
   return object(place, {"cuts"}, [&](std::string_view key, const Place& member) -> Status {
     if (key == "cuts") return records(member, &Reader::cut_price, out.cuts);
     if (key == "shares") return records(member, &Reader::link_share, out.shares);
@@ -483,7 +483,7 @@ Status Reader::proof_node(const Place& place, ProofNode& out) const {
   });
 }
 
-Status Reader::branch_certificate(const Place& place, BranchCertificate& out) const {
+Status Reader::branch_certificate(const Place& place, Cases& out) const {
   return object(place, {"cuts", "unit_ticks", "nodes"},
                 [&](std::string_view key, const Place& member) -> Status {
                   if (key == "cuts") return ids(member, out.cuts);
@@ -499,7 +499,7 @@ Status Reader::claims(const Place& place, Claims& out) const {
     if (key == "peak_before_bytes") return size(member, out.peak_before_bytes);
     if (key == "lower_bound_bytes") return size(member, out.lower_bound_bytes);
     if (key == "order_proven") return boolean(member, out.order_proven);
-    if (key == "certificate") return certificate(member, out.certificate.emplace());
+    if (key == "certificate") return certificate(member, out.certificate.peak.emplace());
     if (key == "budget_bytes") return size(member, out.budget_bytes.emplace());
     if (key == "floor_bytes") return size(member, out.floor_bytes.emplace());
     if (key == "once_seconds") return real(member, out.once_seconds);
@@ -507,9 +507,9 @@ Status Reader::claims(const Place& place, Claims& out) const {
     if (key == "exposed_seconds") return real(member, out.exposed_seconds);
     if (key == "lower_bound_ticks") return integer(member, out.lower_bound_ticks);
     if (key == "lower_bound_seconds") return real(member, out.lower_bound_seconds);
-    if (key == "time_certificate") return time_certificate(member, out.time_certificate.emplace());
+    if (key == "time_certificate") return time_certificate(member, out.certificate.time.emplace());
     if (key == "branch_certificate")
-      return branch_certificate(member, out.branch_certificate.emplace());
+      return branch_certificate(member, out.certificate.cases.emplace());
     return unknown(member);
   };
   return object(

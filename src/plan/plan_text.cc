@@ -303,11 +303,11 @@ class Printer {
     member("peak_before_bytes"), number(c.peak_before_bytes);
     member("lower_bound_bytes"), number(c.lower_bound_bytes);
     member("order_proven"), raw(c.order_proven ? "true" : "false");
-    if (c.certificate) {
+    if (c.certificate.peak) {
       member("certificate"), raw("{");
-      member("op"), id(c.certificate->op);
-      member("value_bytes"), number(c.certificate->value_bytes);
-      member("prefix"), ids(c.certificate->prefix);
+      member("op"), id(c.certificate.peak->op);
+      member("value_bytes"), number(c.certificate.peak->value_bytes);
+      member("prefix"), ids(c.certificate.peak->prefix);
       raw("}");
     }
     if (c.budget_bytes) member("budget_bytes"), number(*c.budget_bytes);
@@ -317,13 +317,12 @@ class Printer {
     member("exposed_seconds"), real(c.exposed_seconds);
     member("lower_bound_ticks"), number(c.lower_bound_ticks);
     member("lower_bound_seconds"), real(c.lower_bound_seconds);
-    if (c.time_certificate) member("time_certificate"), time_certificate(*c.time_certificate);
-    if (c.branch_certificate)
-      member("branch_certificate"), branch_certificate(*c.branch_certificate);
+    if (c.certificate.time) member("time_certificate"), time_certificate(*c.certificate.time);
+    if (c.certificate.cases) member("branch_certificate"), branch_certificate(*c.certificate.cases);
     raw("}");
   }
 
-  void branch_certificate(const BranchCertificate& c) {
+  void branch_certificate(const Cases& c) {
     raw("{");
     member("cuts"), ids(c.cuts);
     member("unit_ticks"), number(c.unit_ticks);
@@ -354,7 +353,7 @@ class Printer {
     }
   }
 
-  void time_certificate(const TimeCertificate& c) {
+  void time_certificate(const TimeCuts& c) {
     raw("{");
     member("cuts"), row(c.cuts, [this](const CutPrice& cut) {
       member("op"), id(cut.op);

@@ -30,6 +30,7 @@
 
 #include "base/id.h"
 #include "base/result.h"
+#include "plan/certificate.h"
 #include "plan/outcome.h"
 
 namespace lowtide::plan {
@@ -158,23 +159,19 @@ struct SchedAction {
 // The runs among them: the schedule without its transfers.
 std::vector<SchedAction> runs_of(std::span<const SchedAction> sequence);
 
-// Evidence that no order can do better: when `op` runs, every order has executed at least op's
-// ancestors and none of its descendants; the cheapest such state is `prefix` (closed under
-// predecessors, op not included), and value_bytes = resident + live(prefix) + outputs(op) +
-// workspace(op) - largest possible in-place credit(op).
-struct CutCertificate {
-  SchedOpId op;
-  std::vector<SchedOpId> prefix;  // ascending
-  int64_t value_bytes = 0;
-  bool operator==(const CutCertificate&) const = default;
+// Evidence in terms of the problem's ops and values.
+struct ProblemIds {
+  using Op = SchedOpId;
+  using Storage = SchedValueId;
 };
+using ProblemCertificate = CertificateOf<ProblemIds>;
 
 struct ScheduleOutcome {
   SolveStatus status = SolveStatus::kLimit;
-  std::vector<SchedOpId> sequence;    // op runs, each once; empty when there is no solution
-  int64_t peak_bytes = 0;             // of sequence, resident bytes included
-  int64_t lower_bound_bytes = 0;      // proven for every order
-  std::optional<CutCertificate> cut;  // proves cut->value_bytes <= lower_bound_bytes
+  std::vector<SchedOpId> sequence;  // op runs, each once; empty when there is no solution
+  int64_t peak_bytes = 0;           // of sequence, resident bytes included
+  int64_t lower_bound_bytes = 0;    // proven for every order
+  ProblemCertificate certificate;   // its peak cut's value_bytes <= lower_bound_bytes
   SolveWork work;
 };
 

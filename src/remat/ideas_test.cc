@@ -76,8 +76,8 @@ auto path_of(const plan::ScheduleProblem& problem, const JointOptions& options) 
 
 TEST(RematIdeas, EachChangesThePathOfTheSearch) {
   JointOptions all;
-  all.remat.max_units = 10'000'000;
-  all.swap.max_units = 100'000;
+  all.remat.limits.max_units = 10'000'000;
+  all.swap.limits.max_units = 100'000;
   all.tries = 4;
   const std::vector<plan::ScheduleProblem> problems = problems_for_ideas();
   std::vector<decltype(path_of(problems[0], all))> with_all;

@@ -1,7 +1,6 @@
 #include "remat/joint.h"
 
 #include <algorithm>
-#include <limits>
 #include <optional>
 #include <utility>
 
@@ -59,9 +58,8 @@ class Joint {
     if (!options_.remat.cut_bound) return floor_of(problem_).bytes <= *problem_.budget_bytes;
     TimeBoundOptions asked;
     asked.several = options_.remat.several_cuts;
-    asked.several_work = std::min(asked.several_work, options_.remat.max_units / 10);
-    asked.max_seconds = options_.remat.max_seconds;
-    asked.cancel = options_.remat.cancel;
+    const Limits& limits = options_.remat.limits;
+    asked.limits = limits.with_units(std::min(asked.limits.max_units, limits.max_units / 10));
     const TimeBound bound = time_bound(problem_, asked);
     result_.lower_bound_seconds = bound.lower_bound_seconds;
     result_.work.units += bound.single_work + bound.several_work;
@@ -106,7 +104,7 @@ class Joint {
 
   // The limit ends the work between tries, but not before each kind of try was made.
   bool over() const {
-    return done() || stopped() || (round_ > 0 && spent_ >= options_.remat.max_units);
+    return done() || stopped() || (round_ > 0 && spent_ >= options_.remat.limits.max_units);
   }
 
   // More work makes no difference where the last time some was left, nor much where it is far off.
@@ -152,13 +150,12 @@ class Joint {
   std::vector<SchedAction> runs_within(std::optional<int64_t> inner, int64_t units) {
     without_link_.budget_bytes = inner;
     RematOptions options = options_.remat;
-    options.max_units = units;
+    options.limits = left().with_units(units);
     options.proof_units = 0;
     options.seed += static_cast<uint64_t>(round_);
     options.cut_bound = false;
     if (round_ > 0) options.cut_start = options.order_start = false;  // their children are known
-    options.max_seconds = std::max(0.0, options.max_seconds - clock_.seconds());
-    options.progress = [this](const RematProgress&) { report(); };
+    options.progress = [this](const plan::Progress&) { report(plan::SearchStage::kRuns); };
     for (const Try& t : tries_) options.starts.push_back(t.runs);
     if (!best_.runs.empty()) options.starts.push_back(best_.runs);
     const RematOutcome outcome = remat::solve(without_link_, options);
@@ -172,11 +169,9 @@ class Joint {
     Try t{inner, std::move(runs), {}};
     if (!t.runs.empty()) {
       SwapOptions swap = options_.swap;
-      swap.max_units = std::min(units, swap.max_units);
-      swap.max_seconds =
-          std::min(swap.max_seconds, std::max(0.0, options_.remat.max_seconds - clock_.seconds()));
+      const double seconds = std::min(swap.limits.max_seconds, left().max_seconds);
+      swap.limits = {std::min(units, swap.limits.max_units), seconds, options_.remat.limits.cancel};
       swap.tidy_units = 0;
-      swap.cancel = options_.remat.cancel;
       t.swap = add_transfers(problem_, t.runs, swap);
       count(t.swap.work);
     }
@@ -191,7 +186,7 @@ class Joint {
         std::lower_bound(tries_.begin(), tries_.end(), inner,
                          [](const Try& other, int64_t bytes) { return other.inner_bytes < bytes; });
     const Try& inserted = *tries_.insert(at, std::move(t));
-    report();
+    report(plan::SearchStage::kTransfers);
     return inserted;
   }
 
@@ -200,25 +195,25 @@ class Joint {
   void tidy(Try& t) {
     SwapOptions swap = options_.swap;
     swap.tidy_units = std::max(kLeastTidyUnits, share(kShareOfTidying));
-    swap.max_seconds = std::max(0.0, options_.remat.max_seconds - clock_.seconds());
-    swap.cancel = options_.remat.cancel;
+    swap.limits = left().with_units(swap.limits.max_units);
     const plan::SolveWork searched = t.swap.work;
     t.swap = tidy_transfers(problem_, t.runs, std::move(t.swap), swap);
     count(std::exchange(t.swap.work, searched));
   }
 
   // What a try found is not known to fit before transfers are added.
-  void report() const {
+  void report(plan::SearchStage stage) const {
     if (!options_.remat.progress) return;
-    RematProgress progress;
+    plan::Progress progress;
+    progress.stage = stage;
     progress.lower_bound_seconds = result_.lower_bound_seconds;
     progress.budget_bytes = *problem_.budget_bytes;
     if (!best_.swap.sequence.empty()) {
       progress.seconds = best_.swap.seconds;
       progress.peak_bytes = best_.swap.peak_bytes;
     }
-    progress.share =
-        std::min(1.0, static_cast<double>(spent_) / static_cast<double>(options_.remat.max_units));
+    progress.share = std::min(
+        1.0, static_cast<double>(spent_) / static_cast<double>(options_.remat.limits.max_units));
     options_.remat.progress(progress);
   }
 
@@ -238,10 +233,8 @@ class Joint {
     return !best_.swap.sequence.empty() &&
            best_.swap.seconds <= result_.lower_bound_seconds * (1 + 1e-9);
   }
-  bool stopped() const {
-    return clock_.seconds() > options_.remat.max_seconds ||
-           (options_.remat.cancel != nullptr && options_.remat.cancel->load());
-  }
+  bool stopped() const { return options_.remat.limits.stop_after(clock_.seconds()); }
+  Limits left() const { return options_.remat.limits.after(clock_.seconds()); }
 
   void finish() {
     result_.sequence = best_.swap.sequence;
@@ -273,7 +266,7 @@ class Joint {
   Try transfers_alone_;     // as last tried
   bool transfers_done_ = false, idle_ = false;
   Try best_;  // of all
-  WorkBudget clock_{std::numeric_limits<int64_t>::max()};
+  WorkBudget clock_;
   RematOutcome result_;
 };
 

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <set>
 
 #include "plan/sequence_simulator.h"
 #include "plan/testing/schedule_test_problems.h"
@@ -30,8 +31,8 @@ ScheduleProblem random_problem(Rng& rng, double link_rate) {
 
 JointOptions quick() {
   JointOptions options;
-  options.remat.max_units = 4'000'000;
-  options.swap.max_units = 50'000;
+  options.remat.limits.max_units = 4'000'000;
+  options.swap.limits.max_units = 50'000;
   options.tries = 4;
   return options;
 }
@@ -76,18 +77,26 @@ TEST(Joint, NeverWorseThanEitherWayAlone) {
 
 TEST(Joint, TheUnitLimitIsThatOfAllTriesTogether) {
   Rng rng(14);
+  int runs = 0, transfers = 0;
   for (int i = 0; i < 10; ++i) {
     const ScheduleProblem problem = random_problem(rng, 1);
     JointOptions options = quick();
     double share = 0;
-    options.remat.progress = [&](const RematProgress& progress) {
+    std::set<plan::SearchStage> stages;
+    options.remat.progress = [&](const plan::Progress& progress) {
       EXPECT_GE(progress.share, share);
       EXPECT_LE(progress.share, 1);
       EXPECT_EQ(progress.budget_bytes, *problem.budget_bytes);
       share = progress.share;
+      stages.insert(progress.stage);
     };
     EXPECT_LT(solve_joint(problem, options).work.units, 5'000'000);
+    EXPECT_FALSE(stages.contains(plan::SearchStage::kProof));
+    runs += stages.contains(plan::SearchStage::kRuns);
+    transfers += stages.contains(plan::SearchStage::kTransfers);
   }
+  EXPECT_GT(runs, 1);  // few are not answered by all states
+  EXPECT_GT(transfers, 5);
 }
 
 TEST(Joint, MoreWorkIsNeverWorse) {
@@ -106,7 +115,7 @@ TEST(Joint, MoreWorkIsNeverWorse) {
     RematOutcome before;
     for (const int64_t units : {1, 100'000, 300'000, 1'000'000, 3'000'000, 10'000'000}) {
       JointOptions options;
-      options.remat.max_units = units;
+      options.remat.limits.max_units = units;
       RematOutcome outcome = solve_joint(problem, options);
       if (!before.sequence.empty()) {
         ASSERT_FALSE(outcome.sequence.empty());

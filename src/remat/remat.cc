@@ -53,7 +53,8 @@ class Solve {
   Solve(const ScheduleProblem& problem, const RematOptions& options)
       : problem_(problem),
         options_(options),
-        clock_(options.max_units, options.max_seconds),
+        // That the flag was raised is no matter of time: cut_short says it.
+        clock_({options.limits.max_units, options.limits.max_seconds}),
         scale_(problem),
         bound_ticks_(scale_.once()) {
     for (const plan::SchedOp& op : problem.ops) outcome_.lower_bound_seconds += op.seconds;
@@ -85,7 +86,7 @@ class Solve {
   bool try_exactly() {
     if (problem_.ops.empty() || problem_.ops.size() > kMostOpsByStates) return false;
     constexpr int64_t kMostUnits = 10'000'000;
-    const int64_t units = std::min(kMostUnits, options_.max_units / 4 * 3);
+    const int64_t units = std::min(kMostUnits, options_.limits.max_units / 4 * 3);
     const ByStatesResult exact = solve_by_states(table(), units);
     clock_.spend(std::min(exact.units, units));
     if (!exact.complete) return false;
@@ -102,7 +103,7 @@ class Solve {
     if (options_.order_start || !problem_.budget_bytes) {
       const auto ops = static_cast<int64_t>(std::max<size_t>(1, problem_.ops.size()));
       order::OrderOptions order_options;
-      order_options.max_units = std::min(kMostOrderUnits, kOrderUnitsPerOp * ops);
+      order_options.limits.max_units = std::min(kMostOrderUnits, kOrderUnitsPerOp * ops);
       order_options.threads = options_.threads;
       const plan::ScheduleOutcome least = order::solve(problem_, order_options);
       clock_.spend(least.work.units);
@@ -126,10 +127,8 @@ class Solve {
     if (!options_.cut_start || !cut.feasible) return;
     auto plan = plan_from_cut(problem_, cut, order);
     if (plan && !only_runs(*plan)) {  // a cut of schedules that move nothing
-      const ClosureCutOptions without_link{.order = order,
-                                           .max_seconds = options_.max_seconds - clock_.seconds(),
-                                           .cancel = options_.cancel,
-                                           .swap = false};
+      const ClosureCutOptions without_link{
+          .order = order, .limits = left().with_units(kClosureCutUnits), .swap = false};
       plan = plan_from_cut(problem_, closure_cut(problem_, without_link), order);
     }
     if (plan && only_runs(*plan)) add_start(*plan);
@@ -140,9 +139,8 @@ class Solve {
     TimeBoundOptions asked;
     asked.order = order;
     asked.several = options_.cut_bound && options_.several_cuts && !problem_.link;
-    asked.several_work = std::min(asked.several_work, options_.max_units / 10);
-    asked.max_seconds = options_.max_seconds - clock_.seconds();
-    asked.cancel = options_.cancel;
+    asked.limits =
+        left().with_units(std::min(asked.limits.max_units, options_.limits.max_units / 10));
     bound_ = time_bound(problem_, asked);
     clock_.spend(bound_->several_work);
     if (!options_.cut_bound) return;
@@ -191,6 +189,9 @@ class Solve {
     for (const auto& start : starts_) take(start);
   }
 
+  // The units are those of the retention search.
+  Limits left() const { return options_.limits.after(clock_.seconds()); }
+
   const ActionTable& table() {
     if (!table_) table_.emplace(problem_);
     return *table_;
@@ -207,11 +208,9 @@ class Solve {
                         .aimed_moves = options_.aimed_moves,
                         .copies = options_.repeats};
     result.restarts = options_.restarts;
-    result.max_units = options_.max_units;
-    result.max_seconds = options_.max_seconds;
+    result.limits = options_.limits;
     result.seed = options_.seed;
     result.threads = options_.threads;
-    result.cancel = options_.cancel;
     return result;
   }
 
@@ -230,22 +229,24 @@ class Solve {
 
   void prove() {
     if (is_optimal() || problem_.link || outcome_.cut_short) return;
-    if (!bound_) bound_ = time_bound(problem_, {.several = false, .cancel = options_.cancel});
+    if (!bound_)
+      bound_ =
+          time_bound(problem_, {.several = false, .limits = {.cancel = options_.limits.cancel}});
     BranchCutOptions options;
-    options.max_work = options_.proof_units;
+    options.limits = left().with_units(options_.proof_units);
     if (!outcome_.sequence.empty()) options.goal_seconds = outcome_.seconds;
-    options.max_seconds = options_.max_seconds - clock_.seconds();
-    options.cancel = options_.cancel;
     options.write_proof = false;
+    report(1, plan::SearchStage::kProof);
     const BranchCutResult cases = branch_cut(problem_, bound_->by_order, options);
     clock_.spend(cases.work);
     outcome_.cut_short |= cases.cut_short;
     raise_bound(cases.bound_ticks, cases.lower_bound_seconds);
   }
 
-  void report(double share) const {
+  void report(double share, plan::SearchStage stage = plan::SearchStage::kRuns) const {
     if (!options_.progress) return;
-    RematProgress progress;
+    plan::Progress progress;
+    progress.stage = stage;
     progress.lower_bound_seconds = outcome_.lower_bound_seconds;
     if (!outcome_.sequence.empty()) {
       progress.seconds = outcome_.seconds;
@@ -259,7 +260,7 @@ class Solve {
   RematOutcome finish(plan::SolveStatus status) {
     outcome_.status = status;
     outcome_.work = {clock_.used(), clock_.seconds(),
-                     clock_.timed_out() || clock_.seconds() > options_.max_seconds};
+                     clock_.timed_out() || clock_.seconds() > options_.limits.max_seconds};
     return std::move(outcome_);
   }
 
@@ -276,11 +277,6 @@ class Solve {
 };
 
 }  // namespace
-
-int64_t units_in(double seconds) {
-  constexpr double kUnitsPerSecond = 2e8;
-  return static_cast<int64_t>(std::clamp(seconds * kUnitsPerSecond, 1.0, 1e17));
-}
 
 RematOutcome solve(const ScheduleProblem& problem, const RematOptions& options) {
   return Solve(problem, options).run();

@@ -12,26 +12,18 @@
 // never gives a worse answer. What came in and fits is never made worse.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <optional>
 #include <vector>
 
+#include "base/limits.h"
 #include "plan/outcome.h"
+#include "plan/progress.h"
 #include "plan/schedule_problem.h"
 #include "remat/transfers/tiers.h"
 
 namespace lowtide::remat {
-
-// What is known while a search runs.
-struct RematProgress {
-  double seconds = 0;              // of the best schedule so far that fits; 0: none yet
-  double lower_bound_seconds = 0;  // proven for every schedule within the budget
-  int64_t peak_bytes = 0;          // of that best schedule
-  double share = 0;                // of the work limit that is spent; never falls
-  int64_t budget_bytes = 0;        // the one that is searched (of a front, one after another)
-};
 
 struct RematOptions {
   // Ideas, each of which can be switched off.
@@ -51,15 +43,12 @@ struct RematOptions {
   bool exact_small =
       true;  // small problems: all states (by_states.h), if a share of work is enough
 
-  // Limits. A unit is about 5 ns of one core: 2,000 million are ten seconds.
-  int64_t max_units = 1'500'000'000;
-  int64_t proof_units = 0;   // on top, for the bound by branching; only where nothing may move
-  double max_seconds = 1e9;  // safety stop in wall time; when it acts, work.timed_out says so
+  Limits limits{.max_units = 1'500'000'000};
+  int64_t proof_units = 0;  // on top, for the bound by branching; only where nothing may move
   uint64_t seed = 1;
   int threads = 1;  // the answer does not depend on it
-  // Called between rounds, from the calling thread; may be empty. It may set *cancel.
-  std::function<void(const RematProgress&)> progress;
-  const std::atomic<bool>* cancel = nullptr;  // true: stop soon and give the best so far
+  // Called between rounds, from the calling thread; may be empty. It may set *limits.cancel.
+  std::function<void(const plan::Progress&)> progress;
   // Schedules of the same problem to start from, runs only; those that are not correct are ignored.
   std::vector<std::vector<plan::SchedAction>> starts;
 };
@@ -76,8 +65,11 @@ struct RematOutcome {
   std::optional<CrowdedTier> crowded;  // why there is no sequence, where a tier's room is it
 };
 
-// The unit limit that one core reaches in about that time.
-int64_t units_in(double seconds);
+// A unit of the retention search is a change of one entry of the timeline, or as long.
+inline constexpr int64_t kUnitNanoseconds = 5;
+inline int64_t units_in(double seconds) {
+  return lowtide::units_in(seconds, kUnitNanoseconds);
+}
 
 // `problem` must pass plan::check. Without a budget: the order with the least peak, each op once.
 // kOptimal: seconds equals the bound (each op once, cuts, cases, or all states). kInfeasible:

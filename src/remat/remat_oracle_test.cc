@@ -263,12 +263,12 @@ TEST(RematOracle, SearchAndBoundsKeepWithinItOnRandomProblems) {
       const CutBoundResult cut = closure_cut(problem);
       ASSERT_TRUE(cut.feasible) << context;
       ASSERT_LE(cut.lower_bound_seconds, best->seconds + 1e-9) << context;
-      const BranchCutResult cases = branch_cut(problem, cut, {.max_work = 1'000'000});
+      const BranchCutResult cases = branch_cut(problem, cut, {.limits = {.max_units = 1'000'000}});
       ASSERT_LE(cases.lower_bound_seconds, best->seconds + 1e-9) << shown(problem, i);
       exact_bounds += cut.lower_bound_seconds > best->seconds - 1e-6;
     }
     RematOptions options;
-    options.max_units = 200'000;
+    options.limits.max_units = 200'000;
     check_outcome(problem, solve(problem, options), best, context, exact);
     options.exact_small = false;
     check_outcome(problem, solve(problem, options), best, context, search);
@@ -306,7 +306,7 @@ TEST(RematOracle, SearchAndBoundsKeepWithinItWithTransfers) {
         << shown(problem, i) << print(best->sequence);
     exact_bounds += cut.lower_bound_seconds > best->seconds - 1e-6;
     JointOptions options;
-    options.remat.max_units = 200'000;
+    options.remat.limits.max_units = 200'000;
     const RematOutcome outcome = solve_joint(problem, options);
     ASSERT_NE(outcome.status, plan::SolveStatus::kInfeasible) << shown(problem, i);
     ASSERT_LE(outcome.lower_bound_seconds, best->seconds + 1e-9) << shown(problem, i);

@@ -57,7 +57,7 @@ ScheduleProblem chain_training(int layers, int64_t activation, int64_t budget) {
 
 RematOptions quick(int64_t units) {
   RematOptions options;
-  options.max_units = units;
+  options.limits.max_units = units;
   return options;
 }
 
@@ -149,8 +149,8 @@ TEST(Solve, TheCancelFlagEndsItWithTheBestSoFar) {
   const ScheduleProblem problem = chain_training(60, 100, 1700);
   std::atomic<bool> cancel{false};
   RematOptions options = quick(int64_t{1} << 50);
-  options.cancel = &cancel;
-  options.max_seconds = 600;
+  options.limits.cancel = &cancel;
+  options.limits.max_seconds = 600;
   // Rounds of a limit this large would take days; the flag is set from another thread.
   std::thread other([&] {
     std::this_thread::sleep_for(std::chrono::milliseconds(700));
@@ -167,8 +167,8 @@ TEST(Solve, TheCancelFlagEndsItWithTheBestSoFar) {
 TEST(Solve, ProgressIsToldBetweenRounds) {
   const ScheduleProblem problem = chain_training(60, 100, 1700);
   RematOptions options = quick(20'000'000);
-  std::vector<RematProgress> told;
-  options.progress = [&](const RematProgress& progress) { told.push_back(progress); };
+  std::vector<plan::Progress> told;
+  options.progress = [&](const plan::Progress& progress) { told.push_back(progress); };
   const RematOutcome outcome = solve(problem, options);
   expect_valid(problem, outcome);
   EXPECT_FALSE(outcome.cut_short);
@@ -186,10 +186,28 @@ TEST(Solve, ProgressIsToldBetweenRounds) {
   EXPECT_EQ(told.back().peak_bytes, outcome.peak_bytes);
 }
 
+TEST(Solve, AProofIsToldBeforeItBegins) {
+  const ScheduleProblem problem = chain_training(60, 100, 1700);
+  RematOptions options = quick(5'000'000);
+  std::vector<plan::Progress> told;
+  options.progress = [&](const plan::Progress& progress) { told.push_back(progress); };
+  solve(problem, options);
+  for (const plan::Progress& progress : told)
+    EXPECT_EQ(progress.stage, plan::SearchStage::kRuns) << plan::name(progress.stage);
+  told.clear();
+  options.proof_units = 100'000;
+  const RematOutcome outcome = solve(problem, options);
+  ASSERT_GT(told.size(), 1u);
+  EXPECT_EQ(told.back().stage, plan::SearchStage::kProof) << plan::name(told.back().stage);
+  EXPECT_EQ(told.back().share, 1);
+  EXPECT_EQ(told.back().seconds, outcome.seconds);
+  EXPECT_EQ(told[told.size() - 2].stage, plan::SearchStage::kRuns);
+}
+
 TEST(Solve, TheSafetyStopEndsItWithTheBestSoFar) {
   const ScheduleProblem problem = chain_training(60, 100, 1700);
   RematOptions options = quick(int64_t{1} << 50);
-  options.max_seconds = 0.7;
+  options.limits.max_seconds = 0.7;
   const RematOutcome outcome = solve(problem, options);
   EXPECT_EQ(outcome.status, SolveStatus::kLimit);
   EXPECT_TRUE(outcome.work.timed_out);

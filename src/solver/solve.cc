@@ -43,10 +43,10 @@ Status check(const Program& program, const Options& options) {
   if (!(options.absolute_gap >= 0) || !(options.relative_gap >= 0))
     return refuse(fmt::format("the gaps are {} and {}; they have to be 0 or more",
                               options.absolute_gap, options.relative_gap));
-  if (options.max_iterations < 0 || options.max_nodes < 0)
+  if (options.limits.max_units < 0 || options.max_nodes < 0)
     return refuse(
         fmt::format("the limits are {} iterations and {} nodes; they have to be 0 or more",
-                    options.max_iterations, options.max_nodes));
+                    options.limits.max_units, options.max_nodes));
   return {};
 }
 
@@ -168,7 +168,7 @@ Result<Outcome> solve(const Program& program, const Options& options) {
   LT_RETURN_IF_ERROR(check(program, options));
   LT_ASSIGN(Engine engine, engine_of(options.solver));
   if (is_trivial(program)) engine.solve = solve_trivial;
-  WorkBudget work(options.max_iterations, options.max_seconds, options.cancel);
+  WorkBudget work(options.limits);
   Allowance allowance{work, options.max_nodes, options.absolute_gap, options.relative_gap, {}};
   if (!options.start.empty()) {
     if (auto start = made_whole(program, options.start, work)) allowance.start = std::move(*start);

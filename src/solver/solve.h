@@ -11,13 +11,13 @@
 // outcome each time; the clock and the flag are safety stops, and the outcome says if one acted.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "base/limits.h"
 #include "solver/program.h"
 
 namespace lowtide::solver {
@@ -41,10 +41,10 @@ std::string_view name(SolveStatus status);
 
 struct Options {
   Solver solver = Solver::kAutomatic;
-  int64_t max_iterations = 100'000'000;       // of the simplex method, in all nodes together
-  int64_t max_nodes = 10'000'000;             // of the branch and bound tree
-  double max_seconds = 1e9;                   // safety stop in wall time
-  const std::atomic<bool>* cancel = nullptr;  // true: stop soon
+  // Units: iterations of the simplex method, in all nodes together. What one takes grows with the
+  // program.
+  Limits limits{.max_units = 100'000'000};
+  int64_t max_nodes = 10'000'000;  // of the branch and bound tree
   // Where to stop: the point is worth at most so much more than the bound, or that share of itself.
   double absolute_gap = 1e-6;
   double relative_gap = 0;

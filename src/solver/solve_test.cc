@@ -234,12 +234,12 @@ TEST_P(EverySolver, StopsWhenItsWorkIsDone) {
   EXPECT_LE(few.bound, *more.objective);
   EXPECT_LE(more.bound, *few.objective);
   EXPECT_GE(more.nodes, few.nodes);
-  const Outcome iterations = solved(program, {.max_iterations = 2000});
+  const Outcome iterations = solved(program, {.limits = {.max_units = 2000}});
   EXPECT_EQ(name(iterations.status), "limit");
   EXPECT_LE(iterations.bound, *more.objective);
   EXPECT_LE(iterations.iterations, 20'000);
   EXPECT_FALSE(iterations.cut_short);
-  const Outcome none = solved(program, {.max_iterations = 0});
+  const Outcome none = solved(program, {.limits = {.max_units = 0}});
   EXPECT_EQ(name(none.status), "limit");
   EXPECT_LE(none.bound, *more.objective);
 }
@@ -254,7 +254,7 @@ TEST_P(EverySolver, ClaimsNothingWrongWhereverItStops) {
     if (seed % 2) program = knapsacks(static_cast<uint32_t>(rng.between(8, 12)), 6, rng);
     const double best = best_of_all_points(program).value_or(kNone);
     Options options;
-    if (rng.below(2)) options.max_iterations = rng.between(0, 60);
+    if (rng.below(2)) options.limits.max_units = rng.between(0, 60);
     if (rng.below(2)) options.max_nodes = rng.between(0, 4);
     const Outcome outcome = solved(program, options);
     EXPECT_TRUE(outcome.bound <= best + kClose || best == kNone);
@@ -271,7 +271,7 @@ TEST_P(EverySolver, StopsWithinALinearProgram) {
   for (Column& column : program.columns) column.integer = false;
   const Outcome best = solved(program);
   EXPECT_EQ(name(best.status), "optimal");
-  const Outcome part = solved(program, {.max_iterations = 5});
+  const Outcome part = solved(program, {.limits = {.max_units = 5}});
   EXPECT_EQ(name(part.status), "limit");
   EXPECT_LE(part.bound, *best.objective + kClose);
   EXPECT_GE(part.objective.value_or(kNone), *best.objective - kClose);
@@ -290,12 +290,13 @@ TEST_P(EverySolver, IsNeverWorseThanItsStart) {
   const Outcome good = solved(program, {.max_nodes = 50});
   ASSERT_TRUE(good.objective);
   for (const int64_t iterations : {0, 1, 200, 2000}) {
-    const Outcome from = solved(program, {.max_iterations = iterations, .start = good.point});
+    const Outcome from =
+        solved(program, {.limits = {.max_units = iterations}, .start = good.point});
     EXPECT_LE(from.objective.value_or(kInfinity), *good.objective) << iterations;
   }
   // A start that does not hold is none.
   const std::vector<double> all(60, 1);
-  const Outcome outcome = solved(program, {.max_iterations = 0, .start = all});
+  const Outcome outcome = solved(program, {.limits = {.max_units = 0}, .start = all});
   EXPECT_FALSE(outcome.objective.has_value());
   for (int seed = 0; seed < 100; ++seed) {
     SCOPED_TRACE(seed);
@@ -314,10 +315,10 @@ TEST_P(EverySolver, IsNeverWorseThanItsStart) {
 TEST_P(EverySolver, StopsWhenItIsTold) {
   std::atomic<bool> cancel = true;
   const Program program = knapsacks(80, 20);
-  const Outcome outcome = solved(program, {.cancel = &cancel});
+  const Outcome outcome = solved(program, {.limits = {.cancel = &cancel}});
   EXPECT_EQ(name(outcome.status), "limit");
   EXPECT_TRUE(outcome.cut_short);
-  const Outcome late = solved(program, {.max_seconds = 0.3});
+  const Outcome late = solved(program, {.limits = {.max_seconds = 0.3}});
   EXPECT_EQ(name(late.status), "limit");
   EXPECT_TRUE(late.cut_short);
   EXPECT_GT(late.bound, -kInfinity);
@@ -327,7 +328,7 @@ TEST_P(EverySolver, AnswersTheSameTwice) {
   const Program program = knapsacks(40, 6);
   // The clock far off: looked at, and without a trace.
   const Outcome once = solved(program, {.max_nodes = 60});
-  const Outcome twice = solved(program, {.max_nodes = 60, .max_seconds = 1000});
+  const Outcome twice = solved(program, {.limits = {.max_seconds = 1000}, .max_nodes = 60});
   EXPECT_EQ(once.point, twice.point);
   EXPECT_EQ(std::memcmp(&once.bound, &twice.bound, sizeof(double)), 0);
   EXPECT_EQ(once.iterations, twice.iterations);

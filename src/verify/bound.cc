@@ -24,7 +24,7 @@ namespace {
 
 class Bound {
  public:
-  Bound(const Facts& facts, const plan::BoundCertificate& certificate)
+  Bound(const Facts& facts, const plan::PeakCut& certificate)
       : facts_(facts), plan_(facts.plan), certificate_(certificate), op_(certificate.op) {
     find_predecessors();
     const size_t n = plan_.ops.size();
@@ -134,7 +134,7 @@ class Bound {
 
   const Facts& facts_;
   const plan::Plan& plan_;
-  const plan::BoundCertificate& certificate_;
+  const plan::PeakCut& certificate_;
   const PlanOpId op_;
   IdVector<PlanOpId, std::vector<PlanOpId>> predecessors_;
   Mark ancestor_, descendant_, in_prefix_;
@@ -144,8 +144,8 @@ class Bound {
 
 void check_certificate(const Facts& facts, Report& report, Findings& findings) {
   const plan::Claims& claims = facts.plan.claims;
-  if (!claims.certificate) return;
-  const plan::BoundCertificate& certificate = *claims.certificate;
+  if (!claims.certificate.peak) return;
+  const plan::PeakCut& certificate = *claims.certificate.peak;
   const Bound bound(facts, certificate);
   const std::string name = facts.plan.ops[certificate.op].name;
   const int64_t fixed = bound.fixed_bytes(), least = bound.least_live_bytes();

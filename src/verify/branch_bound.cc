@@ -83,7 +83,7 @@ struct Row {
 
 class BranchBound {
  public:
-  BranchBound(const Facts& facts, const plan::BranchCertificate& certificate, int64_t budget)
+  BranchBound(const Facts& facts, const plan::Cases& certificate, int64_t budget)
       : facts_(facts),
         plan_(facts.plan),
         certificate_(certificate),
@@ -334,7 +334,7 @@ class BranchBound {
 
   const Facts& facts_;
   const plan::Plan& plan_;
-  const plan::BranchCertificate& certificate_;
+  const plan::Cases& certificate_;
   const int64_t budget_;
   const size_t cuts_;
   const Precedence precedence_;
@@ -354,7 +354,7 @@ class BranchBound {
 
 }  // namespace
 
-Result<int64_t> branch_bound_ticks(const Facts& facts, const plan::BranchCertificate& certificate,
+Result<int64_t> branch_bound_ticks(const Facts& facts, const plan::Cases& certificate,
                                    int64_t budget) {
   const size_t cuts = certificate.cuts.size();
   if (cuts == 0 || cuts > kMostCuts)

@@ -145,8 +145,8 @@ void check_bound(const Facts& facts, Report& report, Findings& findings) {
                              claims.order_proven ? "proven" : "unproven", claims.lower_bound_bytes,
                              claims.peak_bytes, once ? "" : ", and ops that run again or move"));
   const int64_t certified =
-      claims.certificate ? claims.certificate->value_bytes : facts.resident_bytes;
-  const char* evidence = claims.certificate ? "the certificate shows" : "are resident";
+      claims.certificate.peak ? claims.certificate.peak->value_bytes : facts.resident_bytes;
+  const char* evidence = claims.certificate.peak ? "the certificate shows" : "are resident";
   if (claims.lower_bound_bytes < certified)
     findings.add(Violation::kBoundBelowCertificate,
                  fmt::format("a bound of {} bytes below the {} that {}", claims.lower_bound_bytes,
@@ -155,7 +155,7 @@ void check_bound(const Facts& facts, Report& report, Findings& findings) {
     findings.add(Violation::kBoundUncertified,
                  fmt::format("a bound of {} bytes above the {} that {}", claims.lower_bound_bytes,
                              certified, evidence));
-  if (!claims.certificate && !facts.plan.ops.empty())
+  if (!claims.certificate.peak && !facts.plan.ops.empty())
     report.notes.push_back(
         "no certificate: the bound is what is resident, which says little about the order");
 }

@@ -331,10 +331,10 @@ class Lowering {
     claim_what_is_found(plan_);
     const Report report = verify(plan_);
     plan_.claims.lower_bound_bytes = report.resident_bytes;
-    plan::BoundCertificate certificate;
+    plan::PeakCut certificate;
     if (options_.certificate && !plan_.ops.empty() &&
         find_certificate(plan_, plan_.steps[report.peak_step].op, certificate)) {
-      plan_.claims.certificate = certificate;
+      plan_.claims.certificate.peak = certificate;
       plan_.claims.lower_bound_bytes = certificate.value_bytes;
     }
     plan_.claims.order_proven = plan_.claims.lower_bound_bytes == plan_.claims.peak_bytes;
@@ -544,7 +544,7 @@ TEST(ExamplePlansTest, BothJudgesAcceptThem) {
                              << report.findings[0].message;
     std::string why;
     ASSERT_TRUE(valid_by_definition(plan, &why)) << "seed " << seed << ": " << why;
-    with_certificate += plan.claims.certificate.has_value();
+    with_certificate += plan.claims.certificate.peak.has_value();
     proven += plan.claims.order_proven;
     for (const plan::Step& step : plan.steps)
       for (const plan::Placement& made : step.makes) reused += made.reuses.valid();

@@ -45,7 +45,7 @@ class TimeBound {
   TimeBound(const Facts& facts, int64_t budget)
       : facts_(facts),
         plan_(facts.plan),
-        certificate_(*facts.plan.claims.time_certificate),
+        certificate_(*facts.plan.claims.certificate.time),
         budget_(budget),
         cuts_(certificate_.cuts.size()),
         linked_(!plan_.slow_tiers.empty()),
@@ -286,7 +286,7 @@ class TimeBound {
 
   const Facts& facts_;
   const plan::Plan& plan_;
-  const plan::TimeCertificate& certificate_;
+  const plan::TimeCuts& certificate_;
   const int64_t budget_;
   const size_t cuts_;
   const bool linked_;
@@ -305,7 +305,7 @@ class TimeBound {
 // What the certificates show.
 Status find_bound(const Facts& facts, Report& report) {
   const plan::Claims& claims = facts.plan.claims;
-  if (claims.time_certificate->cuts.size() > kMostTimeCuts)
+  if (claims.certificate.time->cuts.size() > kMostTimeCuts)
     return error(ErrorCode::kInput,
                  fmt::format("the certificate of the time has more than {} cuts", kMostTimeCuts));
   if (facts.plan.ops.size() + facts.plan.storages.size() > plan::kMostTickNodes)
@@ -316,8 +316,8 @@ Status find_bound(const Facts& facts, Report& report) {
   if (const std::string problem = bound.problem(); !problem.empty())
     return error(ErrorCode::kInput, fmt::format("the certificate of the time: {}", problem));
   report.time_bound_ticks = std::max(report.time_bound_ticks, bound.ticks());
-  if (!claims.branch_certificate) return {};
-  const auto cases = branch_bound_ticks(facts, *claims.branch_certificate, *claims.budget_bytes);
+  if (!claims.certificate.cases) return {};
+  const auto cases = branch_bound_ticks(facts, *claims.certificate.cases, *claims.budget_bytes);
   if (!cases)
     return error(ErrorCode::kInput, fmt::format("the proof by cases: {}", cases.error().message));
   report.time_bound_ticks = std::max(report.time_bound_ticks, *cases);
@@ -330,14 +330,14 @@ void check_time_certificate(const Facts& facts, Report& report, Findings& findin
   const plan::Claims& claims = facts.plan.claims;
   const plan::TickScale scale(facts.plan);
   report.time_bound_ticks = scale.once();
-  if (claims.time_certificate && claims.budget_bytes)
+  if (claims.certificate.time && claims.budget_bytes)
     if (const Status shown = find_bound(facts, report); !shown)
       return findings.add(Violation::kTimeCertificate, shown.error().message);
   const auto in_seconds = [&](int64_t ticks) {
     return scale.bound_seconds(ticks, claims.once_seconds, !facts.plan.slow_tiers.empty());
   };
   report.time_bound_seconds = in_seconds(report.time_bound_ticks);
-  if (!claims.time_certificate && claims.lower_bound_ticks != scale.once())
+  if (!claims.certificate.time && claims.lower_bound_ticks != scale.once())
     findings.add(Violation::kTimeBoundUncertified,
                  fmt::format("bound on the time, each op once: {} ticks claimed, {} found",
                              claims.lower_bound_ticks, scale.once()));

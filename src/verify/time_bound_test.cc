@@ -26,9 +26,9 @@ std::vector<PlanOpId> random_chain(const Precedence& precedence, Rng& rng, size_
   return chain;
 }
 
-plan::TimeCertificate random_certificate(const plan::Plan& plan, Rng& rng) {
+plan::TimeCuts random_certificate(const plan::Plan& plan, Rng& rng) {
   const Facts facts(plan);
-  plan::TimeCertificate certificate;
+  plan::TimeCuts certificate;
   const bool linked = !plan.slow_tiers.empty();
   const plan::TickScale scale(plan);
   const auto ticks = [&](double seconds) { return std::llround(seconds * scale.per_second()); };
@@ -57,8 +57,8 @@ plan::TimeCertificate random_certificate(const plan::Plan& plan, Rng& rng) {
   return certificate;
 }
 
-double shown_by(plan::Plan plan, const plan::TimeCertificate& certificate, int64_t budget) {
-  plan.claims.time_certificate = certificate;
+double shown_by(plan::Plan plan, const plan::TimeCuts& certificate, int64_t budget) {
+  plan.claims.certificate.time = certificate;
   plan.claims.budget_bytes = budget;
   Report report;
   Findings findings(report.findings);
@@ -96,15 +96,15 @@ TEST(TimeBoundTest, CutsMustFollowOneAnother) {
   for (uint64_t seed = 0; seed < 40; ++seed) {
     Rng rng(seed);
     plan::Plan plan = lower(random_graph(rng, 12), rng, {.certificate = false});
-    plan::TimeCertificate certificate = random_certificate(plan, rng);
+    plan::TimeCuts certificate = random_certificate(plan, rng);
     if (certificate.cuts.size() < 2) continue;
     plan.claims.budget_bytes = plan.arena_bytes;
-    plan.claims.time_certificate = certificate;
+    plan.claims.certificate.time = certificate;
     EXPECT_TRUE(verify(plan).ok()) << "seed " << seed;
-    std::swap(plan.claims.time_certificate->cuts[0], plan.claims.time_certificate->cuts[1]);
+    std::swap(plan.claims.certificate.time->cuts[0], plan.claims.certificate.time->cuts[1]);
     EXPECT_TRUE(verify(plan).has(Violation::kTimeCertificate)) << "seed " << seed;
-    plan.claims.time_certificate = certificate;
-    plan.claims.time_certificate->cuts.resize(65, certificate.cuts[0]);
+    plan.claims.certificate.time = certificate;
+    plan.claims.certificate.time->cuts.resize(65, certificate.cuts[0]);
     EXPECT_TRUE(verify(plan).has(Violation::kTimeCertificate)) << "seed " << seed;
   }
 }

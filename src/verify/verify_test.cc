@@ -78,13 +78,13 @@ TEST(VerifyTest, ThousandsOfOps) {
   // A state that is not the cheapest (everything before the op in the given order): the flow is run
   // all the same.
   const PlanOpId middle(plan.ops.size() / 2);
-  plan.claims.certificate.emplace().op = middle;
+  plan.claims.certificate.peak.emplace().op = middle;
   for (PlanOpId o : plan.ops.ids())
-    if (o < middle) plan.claims.certificate->prefix.push_back(o);
+    if (o < middle) plan.claims.certificate.peak->prefix.push_back(o);
   const Report report = verify(plan);
   EXPECT_TRUE(report.has(Violation::kCertificateValue));
   EXPECT_GT(report.cut_bytes, 0);
-  plan.claims.certificate.reset();
+  plan.claims.certificate.peak.reset();
   EXPECT_TRUE(verify(plan).ok());
 }
 

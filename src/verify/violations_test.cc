@@ -301,7 +301,7 @@ const std::vector<Case>& cases() {
       {Violation::kTimeCertificate,
        [](Plan& p) {
          p.claims.lower_bound_ticks += 1;
-         p.claims.time_certificate.emplace();
+         p.claims.certificate.time.emplace();
        },
        Of::kMoving},
       {Violation::kTimeBoundSeconds, [](Plan& p) { p.claims.lower_bound_seconds *= 1.0 + 1e-15; }},
@@ -309,15 +309,15 @@ const std::vector<Case>& cases() {
        [](Plan& p) { p.claims.lower_bound_bytes = p.claims.peak_bytes + 64; }},
       {Violation::kBoundBelowCertificate, [](Plan& p) { p.claims.lower_bound_bytes = 0; }},
       {Violation::kBoundUncertified,
-       [](Plan& p) { p.claims.lower_bound_bytes = p.claims.certificate->value_bytes + 64; }},
+       [](Plan& p) { p.claims.lower_bound_bytes = p.claims.certificate.peak->value_bytes + 64; }},
       {Violation::kOrderProven, [](Plan& p) { p.claims.order_proven = !p.claims.order_proven; }},
-      {Violation::kCertificatePrefix, [](Plan& p) { p.claims.certificate->prefix.clear(); }},
-      {Violation::kCertificateValue, [](Plan& p) { p.claims.certificate->value_bytes -= 64; }},
+      {Violation::kCertificatePrefix, [](Plan& p) { p.claims.certificate.peak->prefix.clear(); }},
+      {Violation::kCertificateValue, [](Plan& p) { p.claims.certificate.peak->value_bytes -= 64; }},
       {Violation::kCertificateNotLeast,
        [](Plan& p) {
          // Before Exp, Concat's result need not be there; its operands are dearer, so Tanh's op
          // goes without it.
-         plan::BoundCertificate& c = *p.claims.certificate;
+         plan::PeakCut& c = *p.claims.certificate.peak;
          c.op = op_id(p, "Concat");
          c.prefix.clear();
          for (std::string_view kind :
@@ -336,14 +336,14 @@ TEST(ViolationsTest, TheRightPlanIsRight) {
     ADD_FAILURE() << name(finding.kind) << ": " << finding.message;
   EXPECT_TRUE(valid_by_definition(plan));
   EXPECT_TRUE(place(plan, "Tanh").reuses.valid());
-  EXPECT_TRUE(plan.claims.certificate.has_value());
+  EXPECT_TRUE(plan.claims.certificate.peak.has_value());
   EXPECT_GT(op(plan, "Concat").workspace_bytes, 0);
   int64_t sum = 0;
   for (int64_t bytes : report.peak_by_category) sum += bytes;
   EXPECT_EQ(sum, report.peak_bytes);
   EXPECT_EQ(report.peak_bytes, plan.claims.peak_bytes);
   EXPECT_LE(report.peak_bytes, report.arena_high_water_bytes);
-  EXPECT_EQ(report.cut_bytes, plan.claims.certificate->value_bytes);
+  EXPECT_EQ(report.cut_bytes, plan.claims.certificate.peak->value_bytes);
   EXPECT_EQ(report.resident_bytes, 256);
 }
 
@@ -389,7 +389,7 @@ TEST(ViolationsTest, PiecesMustLieTogetherOnlyWhileTheWholeIsRead) {
   plan.steps.push_back(again);
   plan.steps.push_back(free_of(relu));
   claim_what_is_found(plan);
-  plan.claims.certificate.reset();
+  plan.claims.certificate.peak.reset();
   plan.claims.lower_bound_bytes = verify(plan).resident_bytes;
   const Report report = verify(plan);
   EXPECT_TRUE(report.ok()) << report.findings[0].message;
@@ -421,7 +421,7 @@ TEST(ViolationsTest, TheMovingPlanIsRight) {
 // The bound is about orders in which each op runs once: a plan that moves things may lie below it.
 TEST(ViolationsTest, AMovingPlanMayLieBelowTheBoundOnOrders) {
   Plan plan = moving_plan();
-  plan.claims.certificate.reset();
+  plan.claims.certificate.peak.reset();
   plan.claims.lower_bound_bytes = verify(plan).resident_bytes;
   EXPECT_TRUE(verify(plan).ok());
   plan.claims.order_proven = true;
@@ -474,15 +474,15 @@ TEST(ViolationsTest, GradientsAreToldFromTemporaries) {
 
 TEST(ViolationsTest, NoBoundIsClaimedWithoutEvidence) {
   Plan plan = right_plan();
-  plan.claims.certificate.reset();
+  plan.claims.certificate.peak.reset();
   EXPECT_TRUE(verify(plan).has(Violation::kBoundUncertified)) << "the evidence was dropped";
   EXPECT_FALSE(valid_by_definition(plan));
   plan.claims.lower_bound_bytes = plan.claims.peak_bytes;
   plan.claims.order_proven = true;
   EXPECT_TRUE(verify(plan).has(Violation::kBoundUncertified)) << "and the order called optimal";
   EXPECT_FALSE(valid_by_definition(plan));
-  plan.claims.certificate = right_plan().claims.certificate;
-  plan.claims.certificate->value_bytes = plan.claims.peak_bytes + 64;
+  plan.claims.certificate.peak = right_plan().claims.certificate.peak;
+  plan.claims.certificate.peak->value_bytes = plan.claims.peak_bytes + 64;
   plan.claims.peak_bytes += 64;
   plan.claims.lower_bound_bytes = plan.claims.peak_bytes;
   EXPECT_TRUE(verify(plan).has(Violation::kCertificateValue)) << "the evidence itself was raised";
@@ -491,7 +491,7 @@ TEST(ViolationsTest, NoBoundIsClaimedWithoutEvidence) {
 
 TEST(ViolationsTest, WithoutCertificateTheBoundIsWhatIsResident) {
   Plan plan = right_plan();
-  plan.claims.certificate.reset();
+  plan.claims.certificate.peak.reset();
   plan.claims.lower_bound_bytes = verify(plan).resident_bytes;
   plan.claims.order_proven = false;
   const Report report = verify(plan);

@@ -35,8 +35,8 @@ std::string name_of(const CutRowName& row) {
 std::optional<solver::Program> bound_program(const plan::ScheduleProblem& problem,
                                              const TimeBound& bound) {
   std::vector<SchedOpId> cuts;
-  if (bound.several)
-    for (const auto& [op, price] : bound.several->cuts) cuts.push_back(op);
+  if (bound.several && bound.several->certificate.time)
+    for (const auto& [op, price] : bound.several->certificate.time->cuts) cuts.push_back(op);
   if (cuts.empty() && bound.single.op) cuts = {*bound.single.op};
   if (cuts.empty()) return std::nullopt;
   const StepGraph graph(problem);

@@ -107,7 +107,7 @@ class BranchSearch {
   BranchSearch(const StepGraph& graph, const CutBoundResult& single,
                const BranchCutOptions& options)
       : graph_(graph),
-        work_(options.max_work, options.max_seconds, options.cancel),
+        work_(options.limits),
         small_bytes_(single.capacity_bytes / kSmallShare),
         price_(static_cast<double>(single.prices.per_byte) / static_cast<double>(kOne)),
         max_cuts_(options.max_cuts) {
@@ -239,6 +239,8 @@ class BranchSearch {
 // hardly less.
 class ProofWriter {
  public:
+  using ProofNode = plan::ProofNodeOf<plan::ProblemIds>;
+
   ProofWriter(const TrialMultiCut& trial, size_t most_splits)
       : trial_(trial), bound_ticks_(trial.tree.bound_ticks()) {
     fixed_.assign(trial.program.variables.size(), kFree);
@@ -257,7 +259,7 @@ class ProofWriter {
 
   int64_t bound_ticks() const { return bound_ticks_; }
 
-  std::vector<BranchProofNode> write() {
+  std::vector<ProofNode> write() {
     visit(0, BranchNode::kNone, {});
     return std::move(out_);
   }
@@ -269,11 +271,14 @@ class ProofWriter {
   // NOLINTNEXTLINE(misc-no-recursion): kDeepest at most
   void visit(size_t at, int parent, const Known& known) {
     const BranchNode& node = trial_.tree.nodes()[at];
-    BranchProofNode out;
+    ProofNode out;
     out.parent = parent;
     if (parent != BranchNode::kNone) {
-      out.fixed = trial_.program.variables[node.variable];
-      out.value = node.value;
+      const CutVariable& fixed = trial_.program.variables[node.variable];
+      out.variable = fixed.kind;
+      out.cut = static_cast<int32_t>(fixed.cut);
+      out.id = static_cast<int32_t>(fixed.id);
+      out.value = node.value == 1;
       fixed_[node.variable] = node.value;
     }
     const bool leaf = node.children == BranchNode::kNone || node.bound_ticks >= bound_ticks_;
@@ -285,6 +290,8 @@ class ProofWriter {
         if (!known.contains(row) || known.at(row) != value) name(out, row, value);
       for (const auto& [row, value] : known)
         if (!own.contains(row)) name(out, row, 0);
+      std::stable_sort(out.multipliers.begin(), out.multipliers.end(),
+                       [](const auto& a, const auto& b) { return a.row < b.row; });
     }
     const int index = static_cast<int>(out_.size());
     out_.push_back(std::move(out));
@@ -299,14 +306,16 @@ class ProofWriter {
     for (const auto& [row, value] : known) multipliers.push_back({row, value});
     return trial_.program.bound(multipliers, fixed_) >= bound_ticks_;
   }
-  void name(BranchProofNode& out, uint32_t row, int32_t value) const {
-    out.multipliers.push_back({trial_.program.rows[row].name, value});
+  void name(ProofNode& out, uint32_t row, int32_t value) const {
+    const CutRowName& of = trial_.program.rows[row].name;
+    out.multipliers.push_back(
+        {of.kind, static_cast<int32_t>(of.cut), of.op, of.value, of.divisor, value});
   }
 
   const TrialMultiCut& trial_;
   int64_t bound_ticks_;
   std::vector<int8_t> fixed_;
-  std::vector<BranchProofNode> out_;
+  std::vector<ProofNode> out_;
 };
 
 }  // namespace
@@ -323,9 +332,8 @@ BranchCutResult branch_cut(const plan::ScheduleProblem& problem, const CutBoundR
     const int64_t ticks = options.write_proof ? proof.bound_ticks() : trial->tree.bound_ticks();
     if (ticks > beyond) {
       beyond = ticks;
-      result.cuts = trial->segments.cuts;
-      if (options.write_proof) result.nodes = proof.write();
-      result.unit_ticks = trial->program.unit_ticks;
+      if (options.write_proof)
+        result.certificate.cases = {trial->segments.cuts, trial->program.unit_ticks, proof.write()};
     }
     result.work = search.work().used();
     result.cut_short = search.work().timed_out();

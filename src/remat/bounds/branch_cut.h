@@ -11,46 +11,31 @@
 // problems without a link.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
-#include <vector>
 
+#include "base/limits.h"
 #include "remat/bounds/closure_cut.h"
 #include "remat/bounds/multi_cut_program.h"
 
 namespace lowtide::remat {
 
 struct BranchCutOptions {
-  int64_t max_work = 2'000'000'000;           // units of about 5 ns
-  double goal_seconds = 1e300;                // of the step: ends when that much is proven
-  double max_seconds = 1e9;                   // safety stop in wall time
-  const std::atomic<bool>* cancel = nullptr;  // true: stop soon; what is proven until then holds
+  // Units: arcs and entries of the relaxations, about 5 ns each. What is proven until it is stopped
+  // holds.
+  Limits limits{.max_units = 2'000'000'000};
+  double goal_seconds = 1e300;  // of the step: ends when that much is proven
   size_t max_cuts = 9;
   bool write_proof = true;  // off: the bound alone, of the whole tree
   // Of the written proof; where the tree has more, the top of it, and the bound that this proves.
   size_t most_splits = ~size_t{0};
 };
 
-// Multipliers of a leaf's ancestors hold for it, too, where it does not name others.
-struct BranchProofNode {
-  struct Multiplier {
-    CutRowName row;
-    int32_t value = 0;  // 0: none, in spite of an ancestor's
-  };
-  int parent = -1;
-  CutVariable fixed;  // and its value; not of the root
-  int8_t value = 0;
-  std::vector<Multiplier> multipliers;
-};
-
 struct BranchCutResult {
   double lower_bound_seconds = 0;  // of every schedule within the budget
   double bound_seconds = 0;        // beyond each op once
   int64_t bound_ticks = 0;         // of the whole step
-  // What proves it; no cuts: the closure cut does.
-  std::vector<SchedOpId> cuts;
-  std::vector<BranchProofNode> nodes;  // parents first; children in pairs
-  int64_t unit_ticks = 1;              // of the multipliers (CutMultiplier)
+  // Its cases prove it, parents first, children in pairs; without any the closure cut does.
+  plan::ProblemCertificate certificate;
   int64_t work = 0;
   bool cut_short = false;  // by the clock or the flag
 };

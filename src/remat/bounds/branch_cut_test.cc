@@ -150,27 +150,33 @@ TEST(MultiCutProgram, AnyMultipliersInACaseThatHoldsTheOptimumStayBelowIt) {
 
 // The ticks of the whole step that a written proof shows, evaluated from its nodes.
 int64_t shown(const ScheduleProblem& problem, const BranchCutResult& result, int64_t small_bytes) {
+  using ProofNode = plan::ProofNodeOf<plan::ProblemIds>;
   const StepGraph graph(problem);
-  const CutSegments segments(graph, result.cuts);
+  const std::vector<ProofNode>& nodes = result.certificate.cases->nodes;
+  const CutSegments segments(graph, result.certificate.cases->cuts);
   const MultiCutProgram program(segments, small_bytes);
-  std::vector<int> children(result.nodes.size(), 0);
-  for (const BranchProofNode& node : result.nodes)
+  std::vector<int> children(nodes.size(), 0);
+  for (const ProofNode& node : nodes)
     if (node.parent >= 0) ++children[static_cast<size_t>(node.parent)];
   int64_t least = int64_t{1} << 60;
-  for (size_t leaf = 0; leaf < result.nodes.size(); ++leaf) {
+  for (size_t leaf = 0; leaf < nodes.size(); ++leaf) {
     if (children[leaf] > 0) continue;
     std::vector<int8_t> fixed(program.variables.size(), kFree);
     std::vector<int32_t> value(program.rows.size(), -1);
-    for (int at = static_cast<int>(leaf); at >= 0;
-         at = result.nodes[static_cast<size_t>(at)].parent) {
-      const BranchProofNode& node = result.nodes[static_cast<size_t>(at)];
+    for (int at = static_cast<int>(leaf); at >= 0; at = nodes[static_cast<size_t>(at)].parent) {
+      const ProofNode& node = nodes[static_cast<size_t>(at)];
       if (node.parent >= 0) {
-        const auto x = std::find(program.variables.begin(), program.variables.end(), node.fixed);
-        fixed[static_cast<size_t>(x - program.variables.begin())] = node.value;
+        const CutVariable named{node.variable, static_cast<size_t>(node.cut),
+                                static_cast<size_t>(node.id)};
+        const auto x = std::find(program.variables.begin(), program.variables.end(), named);
+        fixed[static_cast<size_t>(x - program.variables.begin())] = node.value ? 1 : 0;
       }
-      for (const auto& [name, of] : node.multipliers)
+      for (const auto& m : node.multipliers) {
+        const CutRowName named{m.row, static_cast<size_t>(m.cut), m.op, m.storage, m.divisor};
         for (size_t r = 0; r < program.rows.size(); ++r)
-          if (program.rows[r].name == name && value[r] < 0) value[r] = of;
+          if (program.rows[r].name == named && value[r] < 0)
+            value[r] = static_cast<int32_t>(m.value);
+      }
     }
     std::vector<CutMultiplier> multipliers;
     for (size_t r = 0; r < value.size(); ++r)
@@ -187,12 +193,13 @@ TEST(BranchCut, LiesBetweenTheClosureCutAndTheOptimum) {
     const ScheduleProblem problem = some_problem(i, rng);
     const auto best = RematOracle(problem).fastest();
     const CutBoundResult single = closure_cut(problem);
-    const BranchCutResult result = branch_cut(problem, single, {.max_work = 20'000'000});
+    const BranchCutResult result =
+        branch_cut(problem, single, {.limits = {.max_units = 20'000'000}});
     if (!best) continue;
     EXPECT_GE(result.bound_seconds, single.bound_seconds);
     ++feasible;
     EXPECT_LE(result.lower_bound_seconds, best->seconds * (1 + 1e-9)) << i;
-    if (result.cuts.empty()) continue;
+    if (!result.certificate.cases) continue;
     higher += result.bound_seconds > single.bound_seconds + 1e-9;
     reached += result.lower_bound_seconds > best->seconds - 1e-6;
     EXPECT_EQ(shown(problem, result, single.capacity_bytes / 200), result.bound_ticks) << i;
@@ -213,17 +220,20 @@ TEST(BranchCut, TheTopOfATreeProvesLess) {
   if (!long_checks()) GTEST_SKIP() << "a long check (LOWTIDE_LONG)";
   const ScheduleProblem problem = captured("unet_2.remat", 600);
   const CutBoundResult single = closure_cut(problem);
-  BranchCutOptions options{.max_work = 400'000'000};
+  BranchCutOptions options{.limits = {.max_units = 400'000'000}};
   const BranchCutResult whole = branch_cut(problem, single, options);
-  const size_t splits = whole.nodes.size() / 2;
+  ASSERT_TRUE(whole.certificate.cases);
+  const size_t splits = whole.certificate.cases->nodes.size() / 2;
   ASSERT_GT(splits, 8u);
   double below = whole.bound_seconds;
   for (const size_t most : {splits, splits / 2, splits / 4, size_t{1}}) {
     options.most_splits = most;
     const BranchCutResult top = branch_cut(problem, single, options);
-    EXPECT_LE(top.nodes.size(), 2 * most + 1);
     EXPECT_LE(top.bound_seconds, below);
-    EXPECT_EQ(shown(problem, top, single.capacity_bytes / 200), top.bound_ticks);
+    if (top.certificate.cases) {
+      EXPECT_LE(top.certificate.cases->nodes.size(), 2 * most + 1);
+      EXPECT_EQ(shown(problem, top, single.capacity_bytes / 200), top.bound_ticks);
+    }
     below = top.bound_seconds;
   }
   EXPECT_LT(below, whole.bound_seconds);
@@ -238,13 +248,15 @@ TEST(BranchCut, StopsAtTheFlagAndAtItsGoal) {
     const CutBoundResult single = closure_cut(problem);
     if (!single.feasible || !single.op) continue;
     ++seen;
-    const BranchCutResult stopped = branch_cut(problem, single, {.cancel = &cancel});
+    const BranchCutResult stopped = branch_cut(problem, single, {.limits = {.cancel = &cancel}});
     EXPECT_TRUE(stopped.cut_short);
     EXPECT_GE(stopped.bound_seconds, single.bound_seconds);
     const double goal = single.lower_bound_seconds;
     const BranchCutResult reached = branch_cut(problem, single, {.goal_seconds = goal});
     EXPECT_GE(reached.lower_bound_seconds, goal);
-    EXPECT_LE(reached.nodes.size(), 41u);  // of the first multi-cut
+    if (reached.certificate.cases) {
+      EXPECT_LE(reached.certificate.cases->nodes.size(), 41u);  // of the first multi-cut
+    }
   }
   EXPECT_GT(seen, 20);
 }
@@ -261,7 +273,7 @@ TEST(BranchCut, CapturedStepsGainPoints) {
     if (c.work > 700'000'000 && !long_checks()) continue;
     const ScheduleProblem problem = captured(c.file, c.budget_mib);
     const CutBoundResult single = closure_cut(problem);
-    const BranchCutOptions options{.max_work = c.work};
+    const BranchCutOptions options{.limits = {.max_units = c.work}};
     const BranchCutResult result = branch_cut(problem, single, options);
     const double percent = 100 * result.bound_seconds / once_seconds(problem);
     EXPECT_GE(percent, c.least) << c.file;
@@ -269,7 +281,7 @@ TEST(BranchCut, CapturedStepsGainPoints) {
     if (!long_checks()) continue;
     const BranchCutResult again = branch_cut(problem, single, options);
     EXPECT_EQ(again.bound_seconds, result.bound_seconds);
-    EXPECT_EQ(again.nodes.size(), result.nodes.size());
+    EXPECT_EQ(again.certificate, result.certificate);
   }
 }
 

@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "base/check.h"
+#include "base/work.h"
 #include "plan/schedule_simulator.h"
 
 namespace lowtide::remat {
@@ -205,7 +206,7 @@ CutBoundResult closure_cut(const plan::ScheduleProblem& given, const ClosureCutO
   std::vector<SchedOpId> incoming;
   if (options.order.empty()) incoming.assign(problem.ops.ids().begin(), problem.ops.ids().end());
   const StepGraph graph(problem);
-  WorkBudget work(options.max_work, options.max_seconds, options.cancel);
+  WorkBudget work(options.limits);
   CutBoundResult result;
   std::vector<CutChoice> carried;
   int64_t tried = 0, idle = 0;

@@ -26,26 +26,27 @@
 // more, it is skipped.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <optional>
 #include <span>
 #include <vector>
 
-#include "base/work.h"
+#include "base/limits.h"
 #include "plan/schedule_problem.h"
 #include "remat/bounds/closure_cut_network.h"
 
 namespace lowtide::remat {
 
+// What the closure cut takes at most where its caller limits the time alone.
+inline constexpr int64_t kClosureCutUnits = 400'000'000;
+
 struct ClosureCutOptions {
   // Which ops bind is judged by this order (each op once); the incoming one if empty.
   std::span<const SchedOpId> order;
-  int64_t max_ops = 64;                       // ops for which cuts are made
-  int64_t patience = 24;                      // ops in a row that prove nothing new before it ends
-  int64_t max_work = 400'000'000;             // arcs looked at
-  double max_seconds = 1e9;                   // safety stop in wall time
-  const std::atomic<bool>* cancel = nullptr;  // true: stop soon; what is proven until then holds
+  int64_t max_ops = 64;   // ops for which cuts are made
+  int64_t patience = 24;  // ops in a row that prove nothing new before it ends
+  // Units: arcs looked at, about 10 ns each. What is proven until it is stopped holds.
+  Limits limits{.max_units = kClosureCutUnits};
   bool swap = true;  // off: as if there were no link (a bound on recomputation alone)
 };
 

@@ -284,8 +284,8 @@ TEST(ClosureCut, StopsWhenItIsTold) {
     const CutBoundResult whole = closure_cut(problem);
     bounds += whole.bound_seconds > 0;
     ClosureCutOptions told, late;
-    told.cancel = &stop;
-    late.max_seconds = 0;
+    told.limits.cancel = &stop;
+    late.limits.max_seconds = 0;
     for (const ClosureCutOptions& options : {told, late}) {
       const CutBoundResult none = closure_cut(problem, options);
       EXPECT_TRUE(none.cut_short);
@@ -294,7 +294,7 @@ TEST(ClosureCut, StopsWhenItIsTold) {
       EXPECT_LE(none.lower_bound_seconds, whole.lower_bound_seconds);
     }
     MultiCutOptions several;
-    several.cancel = &stop;
+    several.limits.cancel = &stop;
     const MultiCutResult same = multi_cut(problem, whole, several);
     if (!whole.op) continue;
     EXPECT_TRUE(same.cut_short);

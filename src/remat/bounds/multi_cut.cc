@@ -304,25 +304,37 @@ std::vector<std::vector<SchedOpId>> candidates(const StepGraph& graph, const Cut
   return places;
 }
 
+// What differs from what is taken where nothing is named.
+plan::TimeCutsOf<plan::ProblemIds> certificate_of(const MultiCutNetwork& net, const Multipliers& m,
+                                                  const StepGraph& graph) {
+  plan::TimeCutsOf<plan::ProblemIds> result;
+  for (size_t i = 0; i < net.cuts(); ++i) result.cuts.push_back({net.cut(i), m.price[i]});
+  bool shared = false;
+  for (size_t k = 0; k < m.shares.store.size(); ++k) {
+    result.shares.push_back({m.shares.store[k], m.shares.load[k]});
+    shared |= result.shares.back() != plan::LinkShare{};
+  }
+  if (!shared) result.shares.clear();
+  for (SchedOpId op : graph.ticks.ids())
+    if (net.has_credit(op) && m.credit[op] != net.least_cost(op, m.shares))
+      result.rerun_multipliers.push_back({0, static_cast<int32_t>(op.index()), m.credit[op]});
+  for (size_t k = 0; k < net.cuts(); ++k)
+    for (SchedValueId v : graph.problem->values.ids()) {
+      if (!net.has_worth(k, v)) continue;
+      const auto cut = static_cast<int32_t>(k), id = static_cast<int32_t>(v.index());
+      if (m.worth[k][v] != 0) result.store_multipliers.push_back({cut, id, m.worth[k][v]});
+      if (m.copy[k][v] != 0) result.copy_multipliers.push_back({cut, id, m.copy[k][v]});
+    }
+  return result;
+}
+
 void record(const Ascent& ascent, const StepGraph& graph, MultiCutResult& result) {
   const Multipliers& m = ascent.best();
   const int64_t beyond = std::max<int64_t>(0, ascent.ticks());
   result.bound_ticks = graph.once_ticks + beyond;
   result.bound_seconds = graph.scale.seconds(beyond);
   result.lower_bound_seconds = graph.bound_seconds(result.bound_ticks);
-  result.cuts.clear(), result.credits.clear(), result.worths.clear(), result.copies.clear();
-  result.shares = m.shares;
-  for (size_t i = 0; i < ascent.net().cuts(); ++i)
-    result.cuts.emplace_back(ascent.net().cut(i), m.price[i]);
-  for (SchedOpId op : graph.ticks.ids())
-    if (ascent.net().has_credit(op) && m.credit[op] != ascent.net().least_cost(op, m.shares))
-      result.credits.emplace_back(op, m.credit[op]);
-  for (size_t k = 0; k < ascent.net().cuts(); ++k)
-    for (SchedValueId v : graph.problem->values.ids())
-      if (ascent.net().has_worth(k, v)) {
-        if (m.worth[k][v] != 0) result.worths.push_back({k, v, m.worth[k][v]});
-        if (m.copy[k][v] != 0) result.copies.push_back({k, v, m.copy[k][v]});
-      }
+  result.certificate.time = certificate_of(ascent.net(), m, graph);
 }
 
 // With one more cut: all places are tried, the better ones longer.
@@ -385,7 +397,7 @@ MultiCutResult multi_cut(const plan::ScheduleProblem& problem, const CutBoundRes
   if (!single.feasible || !single.op) return result;
   std::unique_ptr<Ascent> leader = start_of(graph, single);
   record(*leader, graph, result);
-  WorkBudget work(options.max_work, options.max_seconds, options.cancel);
+  WorkBudget work(options.limits);
   if (!work.look()) {
     result.cut_short = true;
     return result;

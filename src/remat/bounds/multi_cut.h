@@ -34,12 +34,10 @@
 // many, as an op whose first run may lie in several segments is only half in each.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <span>
-#include <utility>
-#include <vector>
 
+#include "base/limits.h"
 #include "plan/schedule_problem.h"
 #include "remat/bounds/closure_cut.h"
 #include "remat/bounds/multi_cut_ways.h"
@@ -49,29 +47,17 @@ namespace lowtide::remat {
 struct MultiCutOptions {
   std::span<const SchedOpId> order;  // as in ClosureCutOptions
   size_t max_cuts = 4;
-  int64_t trial_rounds = 100;                 // of steps, to judge a cut
-  int64_t final_rounds = 3000;                // for the cuts that were chosen
-  int64_t max_work = 500'000'000;             // arcs looked at
-  double max_seconds = 1e9;                   // safety stop in wall time
-  const std::atomic<bool>* cancel = nullptr;  // true: stop soon; what is proven until then holds
-};
-
-struct StoreWorth {
-  size_t segment = 0;
-  SchedValueId value;
-  int64_t ticks = 0;
-  bool operator==(const StoreWorth&) const = default;
+  int64_t trial_rounds = 100;   // of steps, to judge a cut
+  int64_t final_rounds = 3000;  // for the cuts that were chosen
+  // Units: arcs looked at, about 8 ns each. What is proven until it is stopped holds.
+  Limits limits{.max_units = 500'000'000};
 };
 
 struct MultiCutResult {
-  double lower_bound_seconds = 0;                      // of every schedule within the budget
-  double bound_seconds = 0;                            // beyond each op once
-  int64_t bound_ticks = 0;                             // of the whole step; what proves it:
-  std::vector<std::pair<SchedOpId, int64_t>> cuts;     // and the price, in 2^-20 ticks per byte
-  std::vector<std::pair<SchedOpId, int64_t>> credits;  // where other than the op's ticks
-  std::vector<StoreWorth> worths;                      // where not 0
-  std::vector<StoreWorth> copies;                      // the same of copies in the slow tier
-  LinkShares shares;                                   // by segment
+  double lower_bound_seconds = 0;        // of every schedule within the budget
+  double bound_seconds = 0;              // beyond each op once
+  int64_t bound_ticks = 0;               // of the whole step
+  plan::ProblemCertificate certificate;  // its cuts with prices prove it
   int64_t work = 0;
   bool cut_short = false;  // by the clock or the flag
 };

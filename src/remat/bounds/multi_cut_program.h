@@ -35,19 +35,12 @@
 #include <utility>
 #include <vector>
 
+#include "plan/certificate.h"
 #include "remat/bounds/cut_segments.h"
 
 namespace lowtide::remat {
 
-enum class CutRowKind : uint8_t {
-  kCapacity,
-  kNeed,
-  kStay,
-  kOnce,
-  kAgainNeed,
-  kAgainRuns,
-  kAgainLate
-};
+using CutRowKind = plan::ProofRow;
 struct CutRowName {
   CutRowKind kind = CutRowKind::kCapacity;
   size_t cut = 0;        // k; of kOnce 0
@@ -61,7 +54,7 @@ inline bool counts_bytes(const CutRowName& row) {
   return row.kind == CutRowKind::kCapacity && row.divisor == 1;
 }
 
-enum class CutVariableKind : uint8_t { kRun, kStay, kAgain };
+using CutVariableKind = plan::ProofVariable;
 struct CutVariable {
   CutVariableKind kind = CutVariableKind::kRun;
   size_t cut = 0;  // k

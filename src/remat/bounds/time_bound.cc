@@ -34,8 +34,8 @@ class Asking {
   }
 
   CutBoundResult cut_by(std::span<const SchedOpId> order) {
-    const CutBoundResult cut = closure_cut(
-        problem_, {.order = order, .max_seconds = seconds_left(), .cancel = options_.cancel});
+    const CutBoundResult cut =
+        closure_cut(problem_, {.order = order, .limits = left().with_units(kClosureCutUnits)});
     bound_.single_work += cut.work;
     return cut;
   }
@@ -44,12 +44,9 @@ class Asking {
     if (options_.multipliers) bound_.several = as_several(problem_, bound_.single);
     const bool enough = bound_.several && bound_.several->bound_ticks >= options_.enough_ticks;
     if (options_.several && !enough) {
-      bound_.several = multi_cut(problem_, bound_.single,
-                                 {.order = options_.order,
-                                  .max_work = options_.several_work,
-                                  .max_seconds = seconds_left(),
-                                  .cancel = options_.cancel});
-      bound_.several_work = std::min(bound_.several->work, options_.several_work);
+      bound_.several =
+          multi_cut(problem_, bound_.single, {.order = options_.order, .limits = left()});
+      bound_.several_work = std::min(bound_.several->work, options_.limits.max_units);
     }
     if (!bound_.several) return;
     bound_.lower_bound_seconds =
@@ -57,11 +54,11 @@ class Asking {
     bound_.bound_ticks = std::max(bound_.bound_ticks, bound_.several->bound_ticks);
   }
 
-  double seconds_left() const { return options_.max_seconds - clock_.seconds(); }
+  Limits left() const { return options_.limits.after(clock_.seconds()); }
 
   const plan::ScheduleProblem& problem_;
   const TimeBoundOptions& options_;
-  const WorkBudget clock_{std::numeric_limits<int64_t>::max()};
+  const WorkBudget clock_;
   TimeBound bound_;
 };
 

@@ -8,12 +8,12 @@
 // and does not ask again.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <limits>
 #include <optional>
 #include <span>
 
+#include "base/limits.h"
 #include "plan/schedule_problem.h"
 #include "remat/bounds/closure_cut.h"
 #include "remat/bounds/multi_cut.h"
@@ -26,12 +26,12 @@ struct TimeBoundOptions {
   bool given_order_too = false;  // also by the given order; the higher of both bounds goes on
   bool several = true;           // several moments together
   bool multipliers = false;      // `several` of the result in any case, as certificates need it
-  int64_t several_work = MultiCutOptions().max_work;
   // Of the whole step: where one moment proves that much, several are not worth the work. Looked at
   // with `multipliers` only.
   int64_t enough_ticks = std::numeric_limits<int64_t>::max();
-  double max_seconds = 1e9;                   // safety stop in wall time
-  const std::atomic<bool>* cancel = nullptr;  // true: stop soon; what is proven until then holds
+  // The units are those of several moments; one moment has its own (kClosureCutUnits). What is
+  // proven until it is stopped holds.
+  Limits limits = MultiCutOptions().limits;
 };
 
 struct TimeBound {

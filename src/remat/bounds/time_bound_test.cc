@@ -52,7 +52,7 @@ TEST(TimeBound, IsTheHighestThatOneMomentAndSeveralProve) {
   int several = 0, infeasible = 0;
   for (int i = 0; i < kProblems; ++i) {
     const ScheduleProblem problem = some_problem(rng, i % 2 == 1);
-    const TimeBound bound = time_bound(problem, {.several_work = kLittleWork});
+    const TimeBound bound = time_bound(problem, {.limits = {.max_units = kLittleWork}});
     const CutBoundResult single = closure_cut(problem);
     ASSERT_EQ(bound.feasible, single.feasible) << i;
     EXPECT_EQ(bound.by_order.bound_ticks, single.bound_ticks) << i;
@@ -62,12 +62,12 @@ TEST(TimeBound, IsTheHighestThatOneMomentAndSeveralProve) {
     ASSERT_EQ(bound.several.has_value(), single.feasible && single.op.has_value()) << i;
     if (bound.several) {
       const MultiCutResult more =
-          multi_cut(problem, single, {.order = {}, .max_work = kLittleWork});
+          multi_cut(problem, single, {.order = {}, .limits = {.max_units = kLittleWork}});
       EXPECT_EQ(bound.several->bound_ticks, more.bound_ticks) << i;
       EXPECT_LE(bound.several_work, kLittleWork) << i;
       EXPECT_GE(bound.bound_ticks, more.bound_ticks) << i;
       highest = std::max(highest, more.lower_bound_seconds);
-      several += more.cuts.size() > 1;
+      several += more.certificate.time->cuts.size() > 1;
     }
     EXPECT_EQ(bound.lower_bound_seconds, highest) << i;
   }
@@ -107,11 +107,12 @@ TEST(TimeBound, SeveralMomentsAreAskedWhereTheyAreWanted) {
     const TimeBound written = time_bound(problem, {.several = false, .multipliers = true});
     ASSERT_TRUE(written.several) << i;
     EXPECT_EQ(written.several->bound_ticks, words.bound_ticks) << i;
-    EXPECT_EQ(written.several->cuts, words.cuts) << i;
+    EXPECT_EQ(written.several->certificate, words.certificate) << i;
     const TimeBound enough = time_bound(problem, {.multipliers = true, .enough_ticks = 0});
     EXPECT_EQ(enough.several->bound_ticks, words.bound_ticks) << i;
     EXPECT_EQ(enough.several_work, 0) << i;
-    const TimeBound more = time_bound(problem, {.multipliers = true, .several_work = kLittleWork});
+    const TimeBound more =
+        time_bound(problem, {.multipliers = true, .limits = {.max_units = kLittleWork}});
     EXPECT_GE(more.bound_ticks, enough.bound_ticks) << i;
     spared += more.several_work > 0;
   }
@@ -124,9 +125,9 @@ TEST(TimeBound, TheFlagEndsIt) {
   const std::atomic<bool> cancel = true;
   for (int i = 0; i < 50; ++i) {
     const ScheduleProblem problem = some_problem(rng, false);
-    const TimeBound stopped = time_bound(problem, {.cancel = &cancel});
+    const TimeBound stopped = time_bound(problem, {.limits = {.cancel = &cancel}});
     EXPECT_LE(stopped.lower_bound_seconds,
-              time_bound(problem, {.several_work = kLittleWork}).lower_bound_seconds)
+              time_bound(problem, {.limits = {.max_units = kLittleWork}}).lower_bound_seconds)
         << i;
   }
 }

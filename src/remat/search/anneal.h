@@ -9,7 +9,6 @@
 // walked the same way as far as it came.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <limits>
 #include <optional>
@@ -38,12 +37,10 @@ struct Found {
 
 // What ends a run early; looked at now and then.
 struct AnnealWatch {
-  const std::atomic<bool>* cancel = nullptr;
+  Limits limits{};  // the safety stops; the units are those of AnnealOptions
   const WorkBudget* clock = nullptr;
-  double max_seconds = 1e9;  // by that clock
   bool stopped() const {
-    return (cancel != nullptr && cancel->load(std::memory_order_relaxed)) ||
-           (clock != nullptr && clock->seconds() > max_seconds);
+    return clock != nullptr ? limits.stop_after(clock->seconds()) : limits.cancelled();
   }
 };
 

@@ -84,11 +84,12 @@ class Portfolio {
  private:
   bool done() const { return best_.extra_cost <= bound_cost_ || clock_.exhausted() || cut_short(); }
   bool cut_short() const {
-    return clock_.timed_out() || clock_.seconds() > options_.max_seconds ||
-           (options_.cancel != nullptr && options_.cancel->load());
+    return clock_.timed_out() || options_.limits.stop_after(clock_.seconds());
   }
 
-  int64_t units_left() const { return std::max<int64_t>(0, options_.max_units - clock_.used()); }
+  int64_t units_left() const {
+    return std::max<int64_t>(0, options_.limits.max_units - clock_.used());
+  }
 
   // Rounds that get cooler, of fewer and fewer runs: each goes on from one of the best of the round
   // before. Short ones have fewer rounds.
@@ -112,7 +113,7 @@ class Portfolio {
     take_results();
     if (*report_)
       (*report_)(best_, static_cast<double>(clock_.used()) /
-                            static_cast<double>(std::max<int64_t>(1, options_.max_units)));
+                            static_cast<double>(std::max<int64_t>(1, options_.limits.max_units)));
   }
 
   void take_start(const std::vector<int>& start) {
@@ -160,8 +161,7 @@ class Portfolio {
   void run_task(Task& task) {
     SequenceState state(table_, *task.start);
     Rng rng(task.seed);
-    AnnealResult result =
-        anneal(state, task.options, rng, {options_.cancel, &clock_, options_.max_seconds});
+    AnnealResult result = anneal(state, task.options, rng, {options_.limits, &clock_});
     task.found = std::move(result.best);
     task.last = state.sequence();
     task.overflow = state.overflow();

@@ -2,7 +2,6 @@
 // restarts from the best, in series of rounds that get cooler.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <vector>
@@ -13,13 +12,11 @@
 namespace lowtide::remat {
 
 struct PortfolioOptions {
-  ProposalOptions proposals;  // whose blocks are found here
-  bool restarts = true;       // several seeds and cooler rounds; off: one long annealing
-  int64_t max_units = 0;      // of about 5 ns
-  double max_seconds = 1e9;   // safety stop in wall time, by the caller's clock
+  ProposalOptions proposals;      // whose blocks are found here
+  bool restarts = true;           // several seeds and cooler rounds; off: one long annealing
+  Limits limits{.max_units = 0};  // by the caller's clock
   uint64_t seed = 1;
-  int threads = 1;                            // the answer does not depend on it
-  const std::atomic<bool>* cancel = nullptr;  // true: stop soon and give the best so far
+  int threads = 1;  // the answer does not depend on it
 };
 
 struct PortfolioResult {

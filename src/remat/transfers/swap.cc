@@ -35,7 +35,7 @@ class SwapSearch {
         budget_(budget),
         options_(options),
         timing_(view, budget),
-        work_(options.max_units, options.max_seconds, options.cancel),
+        work_(options.limits),
         rng_(options.seed),
         chosen_(view.spans.size(), 0),
         limit_(view.spans.size(), std::numeric_limits<double>::infinity()) {
@@ -58,11 +58,12 @@ class SwapSearch {
     if (!options_.local_search) return best;
     // With several links half of the work is for one alone: from there they only help.
     const bool several = view_.links.size() > 1;
-    improve(best, several ? options_.max_units / 2 : options_.max_units, false);
+    const int64_t units = options_.limits.max_units;
+    improve(best, several ? units / 2 : units, false);
     if (!several || !best.waits) return best;
     choose(best.away);
     if (best.fits) spread(best);
-    improve(best, options_.max_units, true);
+    improve(best, units, true);
     return best;
   }
 
@@ -409,9 +410,9 @@ class Mover {
 
   void search() {
     SwapOptions options = options_;
-    options.max_units = std::max<int64_t>(1, options_.max_units - outcome_.work.units);
-    options.max_seconds = std::max(0.0, options_.max_seconds - outcome_.work.seconds);
-    if (has_limits_) options.max_units = std::max<int64_t>(1, options.max_units / 2);
+    int64_t units = std::max<int64_t>(1, options_.limits.max_units - outcome_.work.units);
+    if (has_limits_) units = std::max<int64_t>(1, units / 2);
+    options.limits = options_.limits.after(outcome_.work.seconds).with_units(units);
     SwapSearch search(view_, *problem_.budget_bytes, options);
     timed_ = search.run();
     count(search.work());
@@ -436,8 +437,7 @@ class Mover {
 
   void tidy() {
     SwapOptions options = options_;
-    options.max_units = options_.tidy_units;
-    options.max_seconds = std::max(0.0, options_.max_seconds - outcome_.work.seconds);
+    options.limits = options_.limits.after(outcome_.work.seconds).with_units(options_.tidy_units);
     SwapSearch search(view_, *problem_.budget_bytes, options);
     SwapOutcome untidied = outcome_;
     outcome_.tidy = search.tidy(timed_);

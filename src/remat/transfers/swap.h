@@ -20,12 +20,12 @@
 // for goes to the next (tiers.h); then the transfer search begins again.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <optional>
 #include <span>
 #include <vector>
 
+#include "base/limits.h"
 #include "plan/outcome.h"
 #include "plan/schedule_problem.h"
 #include "remat/transfers/idle_spans.h"
@@ -37,11 +37,9 @@ namespace lowtide::remat {
 struct SwapOptions {
   IdleSpanOptions spans;     // what may move
   bool local_search = true;  // improve the greedy choice
-  // A unit is about 5 ns of one core. The greedy choice is made in any case.
-  int64_t max_units = 20'000'000;
+  // The greedy choice is made in any case.
+  Limits limits{.max_units = 20'000'000};
   int64_t tidy_units = 100'000'000;  // beside them: to look for moves without need; 0: it is not
-  double max_seconds = 1e9;          // safety stop, and so is the flag
-  const std::atomic<bool>* cancel = nullptr;
   uint64_t seed = 1;
 };
 

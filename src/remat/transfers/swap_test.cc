@@ -26,7 +26,7 @@ std::vector<SchedAction> in_given_order(const ScheduleProblem& problem) {
 
 SwapOptions limited(int64_t units) {
   SwapOptions options;
-  options.max_units = units;
+  options.limits.max_units = units;
   return options;
 }
 

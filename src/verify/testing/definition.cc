@@ -442,7 +442,7 @@ bool same_graph(const Plan& a, const Plan& b) {
 
 // Whether the certificates of both plans speak of the same ops, sizes and state.
 bool same_question(const Plan& a, const Plan& b) {
-  return a.claims.certificate == b.claims.certificate && same_graph(a, b);
+  return a.claims.certificate.peak == b.claims.certificate.peak && same_graph(a, b);
 }
 
 bool bound_is_right(const Plan& p, const Plan* known_good) {
@@ -450,19 +450,19 @@ bool bound_is_right(const Plan& p, const Plan* known_good) {
   const bool once = !plan::reruns_or_moves(p);
   if (once && claims.lower_bound_bytes > claims.peak_bytes) return false;
   if (claims.order_proven != (once && claims.lower_bound_bytes >= claims.peak_bytes)) return false;
-  if (!claims.certificate) {
+  if (!claims.certificate.peak) {
     int64_t resident = 0;
     for (PlanStorageId s : p.storages.ids())
       if (!maker_of(p, s).valid()) resident += p.storages[s].bytes;
     return claims.lower_bound_bytes == resident;
   }
-  if (claims.lower_bound_bytes != claims.certificate->value_bytes) return false;
+  if (claims.lower_bound_bytes != claims.certificate.peak->value_bytes) return false;
   if (known_good != nullptr && same_question(p, *known_good)) return true;
-  const States states(p, claims.certificate->op);
-  const OpSet state(claims.certificate->prefix.begin(), claims.certificate->prefix.end());
+  const States states(p, claims.certificate.peak->op);
+  const OpSet state(claims.certificate.peak->prefix.begin(), claims.certificate.peak->prefix.end());
   if (!states.possible(state)) return false;
   const int64_t live = states.live(state);
-  if (claims.certificate->value_bytes != live + states.around()) return false;
+  if (claims.certificate.peak->value_bytes != live + states.around()) return false;
   int64_t least = 0;
   if (!states.least_by_trying(least, nullptr)) least = states.least_by_paths();
   return live == least;
@@ -473,10 +473,10 @@ bool bound_is_right(const Plan& p, const Plan* known_good) {
 bool time_bound_is_right(const Plan& p, const Plan* known_good) {
   const plan::Claims& claims = p.claims;
   if (claims.lower_bound_ticks <= plan::TickScale(p).once()) return true;
-  if (known_good == nullptr || !claims.time_certificate) return false;
+  if (known_good == nullptr || !claims.certificate.time) return false;
   const plan::Claims& good = known_good->claims;
-  return claims.time_certificate == good.time_certificate &&
-         claims.branch_certificate == good.branch_certificate &&
+  return claims.certificate.time == good.certificate.time &&
+         claims.certificate.cases == good.certificate.cases &&
          claims.lower_bound_ticks <= good.lower_bound_ticks &&
          claims.budget_bytes == good.budget_bytes && p.slow_tiers == known_good->slow_tiers &&
          same_graph(p, *known_good);
@@ -501,7 +501,7 @@ int64_t peak_before_by_definition(const plan::Plan& p) {
   return peak;
 }
 
-bool find_certificate(const plan::Plan& plan, PlanOpId op, plan::BoundCertificate& certificate) {
+bool find_certificate(const plan::Plan& plan, PlanOpId op, plan::PeakCut& certificate) {
   const States states(plan, op);
   int64_t least = 0;
   OpSet state;

@@ -23,8 +23,7 @@ bool roles_by_definition(const plan::Plan& plan);
 // The cheapest state in which `op` can run, as a certificate. For building plans; exponential in
 // the ops that are neither ancestors nor descendants of `op` up to kMaxFreeOps, and without an
 // answer beyond. The plan must be valid otherwise.
-bool find_certificate(const plan::Plan& plan, plan::PlanOpId op,
-                      plan::BoundCertificate& certificate);
+bool find_certificate(const plan::Plan& plan, plan::PlanOpId op, plan::PeakCut& certificate);
 
 // Peak of the given order, nothing reused, by summing what is alive at each op.
 int64_t peak_before_by_definition(const plan::Plan& plan);

@@ -407,7 +407,7 @@ const char* wrong_with_times(const Plan& p) {
   if (!near(claims.predicted_seconds, seconds)) return "seconds";
   if (!near(claims.exposed_seconds, seconds - runs)) return "seconds exposed";
   const plan::TickScale scale(p);
-  if (!claims.time_certificate && claims.lower_bound_ticks != scale.once()) return "bound on time";
+  if (!claims.certificate.time && claims.lower_bound_ticks != scale.once()) return "bound on time";
   const double bound =
       scale.bound_seconds(claims.lower_bound_ticks, claims.once_seconds, !p.slow_tiers.empty());
   if (claims.lower_bound_seconds != std::min(bound, claims.predicted_seconds))

@@ -400,7 +400,7 @@ void change_claim(Plan& p, Rng& rng) {
     case 6:  // the same without evidence
       claims.lower_bound_bytes = claims.peak_bytes;
       claims.order_proven = true;
-      claims.certificate.reset();
+      claims.certificate.peak.reset();
       break;
     default:
       claims.lower_bound_bytes = claims.peak_bytes;
@@ -408,8 +408,8 @@ void change_claim(Plan& p, Rng& rng) {
   }
 }
 void change_certificate(Plan& p, Rng& rng) {
-  if (!p.claims.certificate) return;
-  plan::BoundCertificate& certificate = *p.claims.certificate;
+  if (!p.claims.certificate.peak) return;
+  plan::PeakCut& certificate = *p.claims.certificate.peak;
   std::vector<PlanOpId>& prefix = certificate.prefix;
   const PlanOpId op = any_id<PlanOpId>(p.ops, rng);
   const auto place = std::lower_bound(prefix.begin(), prefix.end(), op);
@@ -421,7 +421,7 @@ void change_certificate(Plan& p, Rng& rng) {
       certificate.value_bytes = other_number(certificate.value_bytes, rng);
       break;
     case 2:
-      p.claims.certificate.reset();
+      p.claims.certificate.peak.reset();
       break;
     default:
       if (place != prefix.end() && *place == op)

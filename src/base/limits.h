@@ -1,0 +1,43 @@
+// Limits of a search, the same three for every solver: units of work decide the answer, so that the
+// same input gives the same one on every machine; the clock and a flag that a user raises are
+// safety stops, and that one of them acted is visible in the outcome (`timed_out`, `cut_short`).
+//
+// A unit of work is one elementary step of whoever counts it, of about the same cost each time: an
+// arc looked at, an op put into a sequence, a place tried. The common measure is the nanosecond of
+// one core: the header of each solver says what its step is and how many of these it takes. Where
+// nothing is said of it, a unit is about 5 ns.
+//
+// Counts that say how an algorithm goes on (rounds, splits, widths, units without progress) are no
+// limits, and stay with its options.
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <cstdint>
+#include <limits>
+
+namespace lowtide {
+
+struct Limits {
+  int64_t max_units = std::numeric_limits<int64_t>::max();
+  double max_seconds = 1e9;                   // of wall time, from where the search begins
+  const std::atomic<bool>* cancel = nullptr;  // true: stop soon with the best so far; null: never
+
+  bool cancelled() const { return cancel != nullptr && cancel->load(std::memory_order_relaxed); }
+  // Whether a safety stop acts on a search that began so long ago.
+  bool stop_after(double seconds) const { return seconds > max_seconds || cancelled(); }
+
+  // For a part of the search: other units; what is left of the time after so much of it.
+  Limits with_units(int64_t units) const { return {units, max_seconds, cancel}; }
+  Limits after(double seconds) const {
+    return {max_units, std::max(0.0, max_seconds - seconds), cancel};
+  }
+};
+
+// The units that one core reaches in about that time; at least one.
+inline int64_t units_in(double seconds, int64_t unit_nanoseconds) {
+  const double units_per_second = 1e9 / static_cast<double>(unit_nanoseconds);
+  return static_cast<int64_t>(std::clamp(seconds * units_per_second, 1.0, 1e17));
+}
+
+}  // namespace lowtide

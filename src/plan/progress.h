@@ -1,0 +1,42 @@
+// Where a search under a budget stands: what is told to a caller while it goes on. One type for all
+// who search and all who pass it on; the caller's function is called from the calling thread,
+// between pieces of work, and may raise the flag of the limits (base/limits.h).
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+namespace lowtide::plan {
+
+enum class SearchStage : uint8_t {
+  kRuns,       // which op runs when, and how often
+  kTransfers,  // what moves when
+  kProof,      // that nothing is much faster
+};
+
+// "runs", "transfers", "proof".
+constexpr std::string_view name(SearchStage stage) {
+  switch (stage) {
+    case SearchStage::kRuns:
+      return "runs";
+    case SearchStage::kTransfers:
+      return "transfers";
+    case SearchStage::kProof:
+      return "proof";
+  }
+  return "?";
+}
+
+struct Progress {
+  int64_t budget_bytes = 0;        // the one that is searched (of a front, one after another)
+  double seconds = 0;              // of the best answer so far, which keeps the budget; 0: none yet
+  int64_t peak_bytes = 0;          // of that one
+  double lower_bound_seconds = 0;  // proven for every schedule within the budget
+  double share = 0;                // of the work that is done; never falls
+  // Where answers have addresses: of a faster schedule whose bytes keep the budget, and which has
+  // none yet; 0: there is none.
+  double unpacked_seconds = 0;
+  SearchStage stage = SearchStage::kRuns;  // what is being done
+};
+
+}  // namespace lowtide::plan
