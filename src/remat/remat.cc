@@ -20,6 +20,8 @@ namespace {
 // it: more work then never leaves less for it, nor other starts.
 constexpr int64_t kMostOrderUnits = 20'000'000, kOrderUnitsPerOp = 2'000;
 constexpr int64_t kUnitsPerSimulatedAction = 50;
+// With fewer, annealing mixes the choices of a cut itself, and finds more than that.
+constexpr size_t kManyOps = 10'000;
 
 using plan::SchedAction;
 using plan::ScheduleProblem;
@@ -133,6 +135,15 @@ class Solve {
       plan = plan_from_cut(problem_, closure_cut(problem_, without_link), order);
     }
     if (plan && only_runs(*plan)) add_start(*plan);
+    if (options_.mixed_start && problem_.ops.size() >= kManyOps) add_mixed_cut(cut, order);
+  }
+
+  // Annealing would take long to bring many layers from one choice to a mix of two.
+  void add_mixed_cut(const CutBoundResult& cut, const std::vector<plan::SchedOpId>& order) {
+    if (!cut.op || problem_.link) return;
+    CutBoundResult mixed = cut;
+    mixed.choice = mixed_choice(problem_, cut, order);
+    if (const auto plan = plan_from_cut(problem_, mixed, order)) add_start(*plan);
   }
 
   // One moment is also a start. With a link, several are the business of who adds transfers.
