@@ -1,4 +1,4 @@
-"""Makes a GPT-2 ONNX file deeper: one layer's nodes in the middle are repeated, each copy with parameters of its own.
+"""Makes a GPT-2 ONNX file deeper (one layer's nodes in the middle are repeated, each copy with parameters of its own) or shallower.
 
 The file of models/ has no values, and neither has the deeper one. A layer is what stands from its first normalization to the next
 layer's; layers pass on one value, and all else that a layer reads is parameters of its own or made before the first layer.
@@ -48,17 +48,31 @@ def copies(graph: onnx.GraphProto, layer: int, count: int) -> tuple[list[onnx.No
     return new_nodes, new_parameters, leaves, passed
 
 
-def deeper_gpt2_onnx(source: pathlib.Path, target: pathlib.Path, layers: int) -> None:
-    model = onnx.load(str(source), load_external_data=False)
-    graph = model.graph
-    starts = layer_starts(graph)
-    layer = (len(starts) - 1) // 2
-    nodes, parameters, leaves, passed = copies(graph, layer, layers - (len(starts) - 1))
-    before, after = list(graph.node)[:starts[layer + 1]], list(graph.node)[starts[layer + 1]:]
-    for node in after:
-        node.input[:] = [passed if name == leaves else name for name in node.input]
+def set_nodes(graph: onnx.GraphProto, before: list[onnx.NodeProto], behind: list[onnx.NodeProto], old: str, new: str) -> None:
+    """The nodes become the graph's; those behind read `new` where they read `old`."""
+    for node in behind:
+        node.input[:] = [new if name == old else name for name in node.input]
+    kept = [onnx.NodeProto.FromString(node.SerializeToString()) for node in [*before, *behind]]
     del graph.node[:]
-    graph.node.extend([*before, *nodes, *after])
+    graph.node.extend(kept)
+
+
+def drop_layers(graph: onnx.GraphProto, first: int, count: int) -> None:
+    starts, nodes = layer_starts(graph), list(graph.node)
+    begin, end = starts[first], starts[first + count]
+    leaves, enters = nodes[end].input[0], nodes[begin].input[0]
+    dropped = {name for node in nodes[begin:end] for name in node.output}
+    assert {name for node in nodes[end:] for name in node.input} & dropped == {leaves}, "layers pass on one value"
+    set_nodes(graph, nodes[:begin], nodes[end:], leaves, enters)
+    parameters = [t for t in graph.initializer if not any(t.name.startswith(f"transformer.h.{k}.") for k in range(first, first + count))]
+    del graph.initializer[:]
+    graph.initializer.extend(parameters)
+
+
+def repeat_layer(graph: onnx.GraphProto, layer: int, count: int) -> None:
+    nodes, parameters, leaves, passed = copies(graph, layer, count)
+    border, old = layer_starts(graph)[layer + 1], list(graph.node)
+    set_nodes(graph, [*old[:border], *nodes], old[border:], leaves, passed)
     graph.initializer.extend(parameters)
     # What says that an initializer is a parameter.
     infos = {info.name: info for info in graph.value_info}
@@ -68,5 +82,15 @@ def deeper_gpt2_onnx(source: pathlib.Path, target: pathlib.Path, layers: int) ->
             info = graph.value_info.add()
             info.CopyFrom(original)
             info.name = tensor.name
+
+
+def deeper_gpt2_onnx(source: pathlib.Path, target: pathlib.Path, layers: int) -> None:
+    """Writes the file with so many layers: more of them than it has, or fewer."""
+    model = onnx.load(str(source), load_external_data=False)
+    have = len(layer_starts(model.graph)) - 1
+    if layers < have:
+        drop_layers(model.graph, 1, have - layers)
+    elif layers > have:
+        repeat_layer(model.graph, have // 2, layers - have)
     target.parent.mkdir(parents=True, exist_ok=True)
     onnx.save(model, str(target))

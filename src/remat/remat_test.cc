@@ -213,9 +213,9 @@ TEST(Solve, EveryIdeaCanBeSwitchedOff) {
   const ScheduleProblem problem = chain_training(40, 100, 1500);
   for (bool RematOptions::*idea :
        {&RematOptions::order_moves, &RematOptions::stretch_moves, &RematOptions::exchanges,
-        &RematOptions::repeats, &RematOptions::aimed_drops, &RematOptions::cut_start, &RematOptions::mixed_start,
-        &RematOptions::order_start, &RematOptions::greedy_start, &RematOptions::restarts,
-        &RematOptions::cut_bound, &RematOptions::exact_small}) {
+        &RematOptions::repeats, &RematOptions::aimed_drops, &RematOptions::cut_start,
+        &RematOptions::mixed_start, &RematOptions::order_start, &RematOptions::greedy_start,
+        &RematOptions::restarts, &RematOptions::cut_bound, &RematOptions::exact_small}) {
     RematOptions options = quick(20'000'000);
     options.*idea = false;
     expect_valid(problem, solve(problem, options));

@@ -52,7 +52,7 @@ std::vector<Placed> placed_buffers(const Facts& facts, const Lives& lives) {
 
 // Of buffers by begin, none of which is empty.
 bool lie_apart(const std::vector<Placed>& buffers) {
-  std::map<int64_t, int64_t> taken;  // ranges of those that live now: begin, end
+  std::map<int64_t, int64_t> taken;             // ranges of those that live now: begin, end
   using Leaving = std::pair<int64_t, int64_t>;  // when, and from where
   std::priority_queue<Leaving, std::vector<Leaving>, std::greater<>> leaving;
   for (const Placed& buffer : buffers) {

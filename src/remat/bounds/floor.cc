@@ -136,9 +136,8 @@ class Finder {
     // Of several ops that need so much, the one that needs most by itself.
     IdVector<SchedOpId, int64_t> own(graph_.size());
     for (SchedOpId op : ops) own[op] = own_bytes(graph_, op);
-    std::sort(ops.begin(), ops.end(), [&](SchedOpId a, SchedOpId b) {
-      return own[a] != own[b] ? own[a] > own[b] : a < b;
-    });
+    std::sort(ops.begin(), ops.end(),
+              [&](SchedOpId a, SchedOpId b) { return own[a] != own[b] ? own[a] > own[b] : a < b; });
     for (SchedOpId op : ops) {
       if (most_[op] < highest) continue;
       const auto cut = cut_of(op, highest - 1);
@@ -165,8 +164,8 @@ class Finder {
     int64_t always = problem.resident_bytes;
     if (problem.link)
       for (const plan::SchedResident& r : problem.residents) always -= r.bytes;
-    IdVector<SchedOpId, int64_t> most = problem.link ? IdVector<SchedOpId, int64_t>(graph.size(), 0)
-                                                     : surely_staying(graph);
+    IdVector<SchedOpId, int64_t> most =
+        problem.link ? IdVector<SchedOpId, int64_t>(graph.size(), 0) : surely_staying(graph);
     for (SchedOpId op : graph.ticks.ids()) most[op] += always + own_bytes(graph, op);
     if (problem.link)
       for (const plan::SchedResident& r : problem.residents)
