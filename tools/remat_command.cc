@@ -48,6 +48,7 @@ constexpr Idea kIdeas[] = {
     {"aimed-drops", [](remat::JointOptions& o) { o.remat.aimed_drops = false; }},
     {"aimed-moves", [](remat::JointOptions& o) { o.remat.aimed_moves = false; }},
     {"cut-start", [](remat::JointOptions& o) { o.remat.cut_start = false; }},
+    {"mixed-start", [](remat::JointOptions& o) { o.remat.mixed_start = false; }},
     {"order-start", [](remat::JointOptions& o) { o.remat.order_start = false; }},
     {"greedy-start", [](remat::JointOptions& o) { o.remat.greedy_start = false; }},
     {"chain-start", [](remat::JointOptions& o) { o.remat.chain_start = false; }},

@@ -191,14 +191,17 @@ void drop_unread(OnnxModel& model, const std::set<std::string>& candidates) {
   for (const OnnxNode& node : model.nodes)
     for (const std::string& input : node.inputs) ++readers[input];
   for (const OnnxValueInfo& output : model.outputs) ++readers[output.name];
+  std::vector<char> unread(model.nodes.size(), 0);
   for (size_t n = model.nodes.size(); n-- > 0;) {
     const OnnxNode& node = model.nodes[n];
     if (node.outputs.size() != 1 || !candidates.contains(node.outputs[0]) ||
         readers[node.outputs[0]] > 0)
       continue;
     for (const std::string& input : node.inputs) --readers[input];
-    model.nodes.erase(model.nodes.begin() + static_cast<std::ptrdiff_t>(n));
+    unread[n] = 1;
   }
+  size_t n = 0;
+  std::erase_if(model.nodes, [&](const OnnxNode&) { return unread[n++] != 0; });
 }
 
 }  // namespace

@@ -12,6 +12,7 @@
 #include "plan/remat_text.h"
 #include "plan/sequence_simulator.h"
 #include "plan/testing/schedule_test_problems.h"
+#include "remat/bounds/testing/cut_test_problems.h"
 #include "remat/joint.h"
 
 namespace lowtide::remat {
@@ -31,6 +32,7 @@ constexpr Idea kRematIdeas[] = {
     {"aimed_drops", [](JointOptions& o) { o.remat.aimed_drops = false; }},
     {"aimed_moves", [](JointOptions& o) { o.remat.aimed_moves = false; }},
     {"cut_start", [](JointOptions& o) { o.remat.cut_start = false; }},
+    {"mixed_start", [](JointOptions& o) { o.remat.mixed_start = false; }},
     {"order_start", [](JointOptions& o) { o.remat.order_start = false; }},
     {"greedy_start", [](JointOptions& o) { o.remat.greedy_start = false; }},
     {"chain_start", [](JointOptions& o) { o.remat.chain_start = false; }},
@@ -50,7 +52,8 @@ plan::ScheduleProblem captured(const char* name, int64_t budget_mib) {
   return problem;
 }
 
-// Two captured steps, one of them of repeated blocks, and small problems with and without a link.
+// Two captured steps, one of them of repeated blocks, small problems with and without a link, and
+// a deep one.
 std::vector<plan::ScheduleProblem> problems_for_ideas() {
   std::vector<plan::ScheduleProblem> problems;
   Rng rng(17);
@@ -65,6 +68,9 @@ std::vector<plan::ScheduleProblem> problems_for_ideas() {
   }
   problems.push_back(captured("unet_2", 600));
   problems.push_back(captured("gpt2_4x256", 2250));
+  const DeepStep deep{.layers = 2600};
+  problems.push_back(deep_step(deep));
+  problems.back().budget_bytes = deep.layers * (deep.second_bytes + deep.first_bytes / 2) + 10;
   return problems;
 }
 

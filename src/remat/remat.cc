@@ -20,6 +20,9 @@ namespace {
 // it: more work then never leaves less for it, nor other starts.
 constexpr int64_t kMostOrderUnits = 20'000'000, kOrderUnitsPerOp = 2'000;
 constexpr int64_t kUnitsPerSimulatedAction = 50;
+// With fewer, annealing mixes the choices of a cut itself, and finds more than that.
+constexpr size_t kManyOps = 10'000;
+constexpr int kMixes = 5;
 
 using plan::SchedAction;
 using plan::ScheduleProblem;
@@ -132,6 +135,22 @@ class Solve {
       plan = plan_from_cut(problem_, closure_cut(problem_, without_link), order);
     }
     if (plan && only_runs(*plan)) add_start(*plan);
+    if (options_.mixed_start && problem_.ops.size() >= kManyOps) add_mixed_cut(cut, order);
+  }
+
+  // Annealing would take long to bring many layers from one choice to a mix of two. A mix fills the
+  // budget while the cut's op runs; where its plan is above it at another moment, less is kept.
+  void add_mixed_cut(const CutBoundResult& cut, const std::vector<plan::SchedOpId>& order) {
+    if (!cut.op || problem_.link) return;
+    CutBoundResult mixed = cut;
+    for (int i = 0; i < kMixes; ++i) {
+      mixed.choice = cut.choice;
+      mixed.choice = mixed_choice(problem_, mixed, order);
+      const auto plan = plan_from_cut(problem_, mixed, order);
+      const int64_t over = plan ? add_start(*plan) - *problem_.budget_bytes : 0;
+      if (over <= 0 || mixed.choice.stored_bytes > mixed.capacity_bytes) return;
+      mixed.capacity_bytes -= over;
+    }
   }
 
   // One moment is also a start. With a link, several are the business of who adds transfers.
@@ -167,9 +186,13 @@ class Solve {
 
   // Simulating it is work too: a caller with many schedules, of which each is the answer already,
   // would otherwise ask without end.
-  void add_start(const std::vector<SchedAction>& sequence) {
+  // Returns its peak; 0 if it is no schedule.
+  int64_t add_start(const std::vector<SchedAction>& sequence) {
     clock_.spend(kUnitsPerSimulatedAction * static_cast<int64_t>(sequence.size()));
-    if (plan::simulate_sequence(problem_, sequence)) starts_.push_back(ops_run(sequence));
+    const auto profile = plan::simulate_sequence(problem_, sequence);
+    if (!profile) return 0;
+    starts_.push_back(ops_run(sequence));
+    return profile->peak_bytes;
   }
 
   // The schedule becomes the answer if it fits and is faster than what there is.

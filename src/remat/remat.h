@@ -4,7 +4,8 @@
 //
 // The state is the sequence of op runs itself (sequence_state.h), so order and recomputation are
 // searched together, any op that may rerun may run any number of times, and reruns may be nested.
-// Starting points: the plan from the closure cut, what greedy drops make of the order with the
+// Starting points: the plan from the closure cut (of deep steps also one from both choices that
+// are best at its price, mixed: cut_plan.h), what greedy drops make of the order with the
 // least peak (greedy_start.h), the best way along its chain of stages (chain_plan.h), that order,
 // the incoming one, and what the caller has (a neighbouring budget's plan). The best of them are
 // annealed (anneal.h) by a deterministic portfolio; the best of that is annealed again, cooler.
@@ -34,6 +35,7 @@ struct RematOptions {
   bool aimed_drops = true;    // half of the drops where memory overflows; off: blind
   bool aimed_moves = true;    // some moves in the order take bytes away where memory is full
   bool cut_start = true;      // start from the closure cut's plan
+  bool mixed_start = true;    // of very many ops: and from a mix of the choices beside its price
   bool order_start = true;    // start from the order with the least peak
   bool greedy_start = true;   // and from what greedy drops make of it; not where there are `starts`
   bool chain_start = true;    // and from dynamic programming over a chain; likewise

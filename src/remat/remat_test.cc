@@ -14,6 +14,7 @@
 #include "base/testing/test_data.h"
 #include "plan/remat_text.h"
 #include "plan/sequence_simulator.h"
+#include "remat/bounds/testing/cut_test_problems.h"
 
 namespace lowtide::remat {
 namespace {
@@ -231,12 +232,29 @@ TEST(Solve, EveryIdeaCanBeSwitchedOff) {
   for (bool RematOptions::*idea :
        {&RematOptions::order_moves, &RematOptions::stretch_moves, &RematOptions::exchanges,
         &RematOptions::repeats, &RematOptions::aimed_drops, &RematOptions::cut_start,
-        &RematOptions::order_start, &RematOptions::greedy_start, &RematOptions::restarts,
-        &RematOptions::cut_bound, &RematOptions::exact_small}) {
+        &RematOptions::mixed_start, &RematOptions::order_start, &RematOptions::greedy_start,
+        &RematOptions::restarts, &RematOptions::cut_bound, &RematOptions::exact_small}) {
     RematOptions options = quick(20'000'000);
     options.*idea = false;
     expect_valid(problem, solve(problem, options));
   }
+}
+
+// Layers change their mind at one price, so the cut's own choice that fits is far off, and this much
+// work does not mend it.
+TEST(Solve, ADeepStepIsNextToItsBound) {
+  const DeepStep shape{.layers = 2600};
+  ScheduleProblem problem = deep_step(shape);
+  problem.budget_bytes = shape.layers * (shape.second_bytes + shape.first_bytes / 2) + 10;
+  const auto points = [&](const RematOptions& options) {
+    const RematOutcome outcome = solve(problem, options);
+    expect_valid(problem, outcome);
+    return 100 * (outcome.seconds - outcome.lower_bound_seconds) / once_seconds(problem);
+  };
+  RematOptions options = quick(10'000'000);
+  EXPECT_LT(points(options), 0.01);
+  options.mixed_start = false;
+  EXPECT_GT(points(options), 0.1);
 }
 
 struct Instance {

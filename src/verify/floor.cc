@@ -9,6 +9,10 @@
 //     storage --bytes--> its maker        it stays
 //     op --unlimited--> what it reads, and ops that come after all its runs
 //     op that can run no more --unlimited--> sink
+//
+// A cut for every op would take time by the square of the ops. What an op needs at most is known for
+// all ops after one pass over the plan (AtMost), and only ops for which that is above the floor
+// found so far are looked at.
 #include <algorithm>
 #include <numeric>
 
@@ -103,31 +107,122 @@ class FloorOfOp {
   const Moment moment_;
 };
 
+// More than enough for each op: what is there if so far exactly the ops before it in the plan's
+// list have run, all that may run again and stands before `border` is made again, and of the rest
+// everything stays that is still wanted. With `last`, ops that nobody waits for (updates, as a rule)
+// have not run yet, and so rule out no rerun but those that they themselves do. Several borders are
+// tried, with and without: any of them is true.
+class AtMost {
+ public:
+  explicit AtMost(const Precedence& precedence)
+      : precedence_(precedence),
+        facts_(precedence.facts),
+        waited_for_(facts_.plan.ops.size(), 0),
+        bytes_(facts_.plan.ops.size(), 0) {
+    for (PlanOpId o : facts_.plan.ops.ids())
+      for (PlanOpId before : precedence.predecessors[o]) waited_for_[before] = 1;
+    if (facts_.plan.slow_tiers.empty()) find_staying();  // else everything may be elsewhere
+    add_own();
+  }
+
+  int64_t operator[](PlanOpId op) const { return bytes_[op]; }
+
+ private:
+  using Bytes = IdVector<PlanOpId, int64_t>;
+
+  void find_staying() {
+    bytes_ = beside(0, false);
+    const size_t n = facts_.plan.ops.size();
+    const auto fullest = std::max_element(bytes_.begin(), bytes_.end());
+    for (size_t border : {size_t{0}, static_cast<size_t>(fullest - bytes_.begin()), n / 2, n})
+      for (bool last : {false, true}) {
+        const Bytes other = beside(border, last);
+        for (PlanOpId o : facts_.plan.ops.ids()) bytes_[o] = std::min(bytes_[o], other[o]);
+      }
+  }
+
+  // Without residents and what the op itself reads, makes and works in.
+  Bytes beside(size_t border, bool last) const {
+    const size_t n = facts_.plan.ops.size();
+    IdVector<PlanOpId, size_t> gone(n);  // from then on it makes nothing again
+    IdVector<PlanStorageId, size_t> wanted(facts_.plan.storages.size(), 0);  // until then
+    for (size_t i = n; i-- > 0;) {
+      const PlanOpId o(i);
+      const bool waits = last && !waited_for_[o];
+      gone[o] = waits || (precedence_.may_rerun[o] && i < border) ? n : i + 1;
+      for (PlanOpId follower : precedence_.followers[o])
+        if (!last || waited_for_[follower]) gone[o] = std::min(gone[o], size_t{follower.index()});
+      size_t until = waits ? n : i;
+      for (PlanStorageId s : facts_.makes[o]) {
+        if (facts_.is_output[s]) wanted[s] = n;
+        until = std::max(until, std::min(gone[o], wanted[s]));
+      }
+      for (PlanStorageId s : precedence_.inputs[o]) wanted[s] = std::max(wanted[s], until);
+    }
+    std::vector<int64_t> change(n + 1, 0);
+    Bytes bytes(n, 0);
+    for (PlanStorageId s : facts_.plan.storages.ids()) {
+      const PlanOpId maker = facts_.maker[s];
+      if (!maker.valid() || gone[maker] >= wanted[s]) continue;
+      change[gone[maker]] += facts_.plan.storages[s].bytes;
+      change[wanted[s]] -= facts_.plan.storages[s].bytes;
+      for (PlanOpId reader : facts_.readers[s])
+        if (gone[maker] <= reader.index() && reader.index() < wanted[s])
+          bytes[reader] -= facts_.plan.storages[s].bytes;
+    }
+    int64_t now = 0;
+    for (PlanOpId o : facts_.plan.ops.ids()) {
+      bytes[o] += now += change[o.index()];
+      for (PlanOpId follower : precedence_.followers[o])
+        if (last && !waited_for_[follower])
+          for (PlanStorageId s : facts_.makes[o]) bytes[follower] += facts_.plan.storages[s].bytes;
+    }
+    return bytes;
+  }
+
+  void add_own() {
+    const plan::Plan& plan = facts_.plan;
+    int64_t always = facts_.resident_bytes;
+    for (PlanStorageId s : plan.storages.ids()) {
+      const bool moves = precedence_.may_move(s);
+      if (moves) always -= plan.storages[s].bytes;
+      if (!moves && !facts_.maker[s].valid()) continue;
+      for (PlanOpId reader : facts_.readers[s]) bytes_[reader] += plan.storages[s].bytes;
+    }
+    for (PlanOpId o : plan.ops.ids()) {
+      bytes_[o] += always + plan.ops[o].workspace_bytes;
+      for (PlanStorageId s : facts_.makes[o]) bytes_[o] += plan.storages[s].bytes;
+    }
+  }
+
+  const Precedence& precedence_;
+  const Facts& facts_;
+  Precedence::Mark waited_for_;
+  Bytes bytes_;
+};
+
 }  // namespace
 
 int64_t floor_bytes(const Precedence& precedence) {
   const Facts& facts = precedence.facts;
-  const bool all_stay = facts.plan.slow_tiers.empty();
   int64_t floor = facts.resident_bytes;
   for (PlanStorageId s : facts.plan.storages.ids())
     if (precedence.may_move(s)) floor -= facts.plan.storages[s].bytes;
-  struct Candidate {
-    int64_t most;
-    PlanOpId op;
-  };
-  std::vector<Candidate> candidates;
-  for (PlanOpId o : facts.plan.ops.ids()) {
-    if (facts.is_view_op[o]) continue;
+  const AtMost at_most(precedence);
+  std::vector<PlanOpId> ops;
+  for (PlanOpId o : facts.plan.ops.ids())
+    if (!facts.is_view_op[o]) ops.push_back(o);
+  std::stable_sort(ops.begin(), ops.end(),
+                   [&](PlanOpId a, PlanOpId b) { return at_most[a] > at_most[b]; });
+  for (PlanOpId o : ops) {
+    if (at_most[o] <= floor) break;
     const FloorOfOp of_op(precedence, o);
-    floor = std::max(floor, of_op.present_bytes());
-    if (all_stay) candidates.push_back({of_op.present_bytes() + of_op.last_resort_bytes(), o});
-  }
-  std::stable_sort(candidates.begin(), candidates.end(),
-                   [](const Candidate& a, const Candidate& b) { return a.most > b.most; });
-  for (const Candidate& c : candidates) {
-    if (c.most <= floor) break;
-    const FloorOfOp of_op(precedence, c.op);
-    floor = std::max(floor, of_op.present_bytes() + of_op.least_bytes());
+    int64_t bytes = of_op.present_bytes();
+    if (facts.plan.slow_tiers.empty()) {
+      if (bytes + of_op.last_resort_bytes() <= floor) continue;
+      bytes += of_op.least_bytes();
+    }
+    floor = std::max(floor, bytes);
   }
   return floor;
 }

@@ -15,11 +15,12 @@ void MinCut::add_arc(size_t from, size_t to, int64_t capacity) {
   first_[to] = static_cast<int>(arcs_.size()) - 1;
 }
 
-bool MinCut::find_path(size_t source, size_t sink, int64_t delta) {
+void MinCut::reach(size_t source, size_t sink, int64_t delta) {
   reached_by_.assign(first_.size(), kNotReached);
   reached_by_[source] = kStart;
   queue_.assign(1, source);
-  for (size_t head = 0; head < queue_.size() && reached_by_[sink] == kNotReached; ++head) {
+  for (size_t head = 0; head < queue_.size(); ++head) {
+    if (queue_[head] == sink) continue;
     for (int a = first_[queue_[head]]; a >= 0; a = arcs_[static_cast<size_t>(a)].next) {
       const Arc& arc = arcs_[static_cast<size_t>(a)];
       if (arc.room < delta || reached_by_[arc.to] != kNotReached) continue;
@@ -27,21 +28,23 @@ bool MinCut::find_path(size_t source, size_t sink, int64_t delta) {
       queue_.push_back(arc.to);
     }
   }
-  return reached_by_[sink] != kNotReached;
 }
 
-int64_t MinCut::push(size_t source, size_t sink) {
+// What the path that ends with the last arc still carries is sent, if that is `delta` at least.
+int64_t MinCut::push(size_t source, size_t last, int64_t delta) {
+  const auto before = [&](size_t arc) {  // the arc before it on the path; from the source: none
+    const size_t from = arcs_[arc ^ 1].to;
+    return from == source ? kStart : reached_by_[from];
+  };
   int64_t amount = kUnlimited;
-  for (size_t at = sink; at != source;) {
-    const auto a = static_cast<size_t>(reached_by_[at]);
-    amount = std::min(amount, arcs_[a].room);
-    at = arcs_[a ^ 1].to;
-  }
-  for (size_t at = sink; at != source;) {
-    const auto a = static_cast<size_t>(reached_by_[at]);
-    if (arcs_[a].room < kUnlimited) arcs_[a].room -= amount;
-    if (arcs_[a ^ 1].room < kUnlimited) arcs_[a ^ 1].room += amount;
-    at = arcs_[a ^ 1].to;
+  for (int a = static_cast<int>(last); a >= 0; a = before(static_cast<size_t>(a)))
+    amount = std::min(amount, arcs_[static_cast<size_t>(a)].room);
+  if (amount < delta) return 0;
+  for (int a = static_cast<int>(last); a >= 0; a = before(static_cast<size_t>(a))) {
+    int64_t& room = arcs_[static_cast<size_t>(a)].room;
+    int64_t& back = arcs_[static_cast<size_t>(a) ^ 1].room;
+    if (room < kUnlimited) room -= amount;
+    if (back < kUnlimited) back += amount;
   }
   return amount;
 }
@@ -51,9 +54,16 @@ int64_t MinCut::run(size_t source, size_t sink) {
   for (const Arc& arc : arcs_)
     if (arc.room < kUnlimited) largest = std::max(largest, arc.room);
   while (delta <= largest / 2) delta *= 2;
-  for (; delta > 0; delta /= 2) {
-    while (find_path(source, sink, delta)) {
-      const int64_t pushed = push(source, sink);
+  while (delta > 0) {
+    reach(source, sink, delta);
+    if (reached_by_[sink] == kNotReached) {
+      delta /= 2;
+      continue;
+    }
+    for (int back = first_[sink]; back >= 0; back = arcs_[static_cast<size_t>(back)].next) {
+      const size_t from = arcs_[static_cast<size_t>(back)].to;
+      if (from == sink || reached_by_[from] == kNotReached) continue;
+      const int64_t pushed = push(source, static_cast<size_t>(back) ^ 1, delta);
       if (pushed >= kUnlimited - sum) return kUnlimited;
       sum += pushed;
     }

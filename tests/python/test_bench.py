@@ -7,7 +7,7 @@ import subprocess
 import sys
 
 import pytest
-from lowtide_cli import ROOT
+from lowtide_cli import ROOT, run
 
 GOOD_PLAN = dict(ops=3, peak_before_bytes=200, peak_bytes=100, lower_bound_bytes=100, arena_bytes=100, order_proven=True,
                  planning_seconds=0.1)
@@ -22,7 +22,7 @@ sys.exit(code)
 """
 
 
-def bench(tmp_path, name: str, answers: dict) -> subprocess.CompletedProcess:
+def bench(tmp_path, name: str, answers: dict, *arguments: str) -> subprocess.CompletedProcess:
     """Runs bench/NAME.py with a program that answers each command with an exit code and an outcome."""
     program = tmp_path / "tools/lowtide"
     program.parent.mkdir()
@@ -32,7 +32,7 @@ def bench(tmp_path, name: str, answers: dict) -> subprocess.CompletedProcess:
     (data / "minimalloc").mkdir(parents=True)
     (data / "minimalloc/p.10.csv").write_text("3 3\n")
     environment = {**os.environ, "LOWTIDE_BUILD_DIR": str(tmp_path), "LOWTIDE_SHARED": str(tmp_path / "shared")}
-    return subprocess.run([sys.executable, str(ROOT / f"bench/{name}.py")], capture_output=True, text=True, timeout=120,
+    return subprocess.run([sys.executable, str(ROOT / f"bench/{name}.py"), *arguments], capture_output=True, text=True, timeout=120,
                           env=environment)
 
 
@@ -71,3 +71,37 @@ def test_broken_promises_of_plans_exit_with_1(tmp_path, changes, verified, words
     broken = [line for line in result.stdout.splitlines() if line.startswith("BROKEN")]
     assert bool(broken) == bool(words)
     assert all(words in line for line in broken)
+
+
+GOOD_SEARCH = dict(extra_percent=9.5, lower_bound_extra_percent=9.4)
+GOOD_DEEP_PLAN = dict(ops=1000, gap_points=0.1, arena_bytes=1 << 30, reading_seconds=0.1, stage_seconds=dict(order=0.1, verify=0.2))
+
+
+def test_deep_steps_that_keep_what_is_promised(tmp_path):
+    result = bench(tmp_path, "scale", {"remat": (0, GOOD_SEARCH), "plan": (0, GOOD_DEEP_PLAN)}, "--most-layers", "150")
+    assert (result.returncode, "BROKEN" in result.stdout) == (0, False), result.stdout + result.stderr
+    assert "2,823" in result.stdout and "0.1000" in result.stdout  # ops; seconds of reading for a thousand
+
+
+def test_deep_steps_far_above_their_bound(tmp_path):
+    answers = {"remat": (0, GOOD_SEARCH | dict(extra_percent=10.6)), "plan": (0, GOOD_DEEP_PLAN | dict(gap_points=1.3))}
+    result = bench(tmp_path, "scale", answers, "--most-layers", "150")
+    assert result.returncode == 1
+    assert "BROKEN  2,823 ops within 5,129 MiB: 1.20 points above the bound, at most 1 promised" in result.stdout
+    assert "BROKEN  GPT-2 with 144 layers: 1.30 points above the bound, at most 1 promised" in result.stdout
+
+
+def test_a_deep_plan_that_is_refused(tmp_path):
+    result = bench(tmp_path, "scale", {"plan": (3, GOOD_DEEP_PLAN)}, "--part", "plan", "--most-layers", "10")
+    assert result.returncode == 1 and "BROKEN  GPT-2 with 9 layers: no plan" in result.stdout
+
+
+@pytest.mark.parametrize("layers", [3, 12, 20])
+def test_a_file_made_deeper_has_the_parameters_of_so_many_layers(tmp_path, layers):
+    sys.path.insert(0, str(ROOT / "bench/support"))
+    from deeper_onnx import deeper_gpt2_onnx
+    path = tmp_path / "gpt2.onnx"
+    deeper_gpt2_onnx(ROOT / "models/gpt2.onnx", path, layers)
+    of_layer = 12 * 768 * 768 + 13 * 768  # weights of attention and of the two-layer network; biases and two normalizations
+    elements = 124_439_808 + (layers - 12) * of_layer
+    assert f"{elements} elements ({elements} trained)" in run("inspect", path).stdout

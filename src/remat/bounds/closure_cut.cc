@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <tuple>
 
 #include "base/check.h"
 #include "base/work.h"
@@ -182,11 +183,11 @@ std::vector<SchedOpId> binding_ops(const plan::ScheduleProblem& problem,
 
 // What the best op found so far has shown.
 void record(const OpBound& bound, CutBoundResult& result) {
+  std::tie(result.over, result.choice) = bound.enclosing();
   result.op = bound.op();
   result.prices = bound.prices();
   result.bound_ticks = bound.best_ticks();
   result.capacity_bytes = bound.capacity();
-  result.choice = bound.enclosing().second;
 }
 
 // Than each op once.
@@ -235,8 +236,7 @@ CutBoundResult closure_cut(const plan::ScheduleProblem& given, const ClosureCutO
     if (bound.best_ticks() <= result.bound_ticks) continue;
     idle = 0;
     record(bound, result);
-    const auto [over, within] = bound.enclosing();
-    carried = {over, within};
+    carried = {result.over, result.choice};
   }
   result.bound_seconds = graph.scale.seconds(result.bound_ticks);
   result.lower_bound_seconds = graph.bound_seconds(graph.once_ticks + result.bound_ticks);

@@ -171,4 +171,32 @@ std::optional<std::vector<plan::SchedAction>> plan_from_cut(const plan::Schedule
   return builder.actions();
 }
 
+CutChoice mixed_choice(const plan::ScheduleProblem& problem, const CutBoundResult& cut,
+                       std::span<const SchedOpId> order) {
+  const StepGraph graph(problem);
+  const ClosureNetwork net(graph, *cut.op);
+  IdVector<SchedOpId, size_t> place(graph.size());
+  for (SchedOpId op : place.ids()) place[order.empty() ? op : order[op.index()]] = op.index();
+  const auto choice_at = [&](size_t border) {
+    std::vector<char> may(graph.size(), 0);
+    const auto let = [&](const std::vector<SchedOpId>& ops, bool before) {
+      for (SchedOpId op : ops)
+        if ((place[op] < border) == before) may[op.index()] = 1;
+    };
+    let(cut.choice.reruns, true), let(cut.choice.postponed, true);
+    let(cut.over.reruns, false), let(cut.over.postponed, false);
+    return net.follow(may);
+  };
+  CutChoice best = cut.choice;
+  size_t too_few = 0, enough = graph.size();
+  while (enough - too_few > 1) {
+    const size_t border = too_few + (enough - too_few) / 2;
+    CutChoice choice = choice_at(border);
+    const bool fits = choice.stored_bytes <= cut.capacity_bytes;
+    (fits ? enough : too_few) = border;
+    if (fits && choice.rerun_ticks <= best.rerun_ticks) best = std::move(choice);
+  }
+  return best;
+}
+
 }  // namespace lowtide::remat

@@ -5,6 +5,13 @@
 // the copy has ended and its uses before t are over, and loaded as late as the link allows, each
 // transfer beside the ops that run meanwhile.
 //
+// Where layers repeat, the choice that fits is far below the budget: at the best price all layers
+// change their mind at once. The choice that does not fit is as good at that price, so is any mix
+// of both, and one that just fills the budget costs what the bound proves, but for a part of a
+// layer (the primal side of the Lagrangian dual). `mixed_choice` is that: ops up to a place of the
+// order do what the choice that fits does, those after it what the other does; the place is found
+// by bisection. Reruns then come late in the step, when the backward part has freed much.
+//
 // The plan keeps within the budget while t runs. Elsewhere it may be above: the searches that start
 // from it mend that.
 #pragma once
@@ -23,5 +30,10 @@ namespace lowtide::remat {
 std::optional<std::vector<plan::SchedAction>> plan_from_cut(const plan::ScheduleProblem& problem,
                                                             const CutBoundResult& cut,
                                                             std::span<const SchedOpId> order = {});
+
+// Fits at the cut's op, as cut.choice does, which it is where there is none between. `cut` is of the
+// same problem, without a link, and has an op.
+CutChoice mixed_choice(const plan::ScheduleProblem& problem, const CutBoundResult& cut,
+                       std::span<const SchedOpId> order = {});
 
 }  // namespace lowtide::remat

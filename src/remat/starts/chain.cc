@@ -15,6 +15,7 @@ constexpr size_t kFewestStages = 3, kMostStages = 40;
 constexpr double kSmall = 1.0 / 256;  // of the capacity: what passes beside a stage's output
 constexpr double kTiny = 1.0 / 4096;  // of the capacity: a value whose place says nothing
 constexpr size_t kMostOptions = 12;
+constexpr double kMostOptionWork = 16e6;  // runs looked at to find the options of all stages
 
 // What is present during a list of runs: a value from its birth to its last use before the next.
 class Presence {
@@ -78,7 +79,7 @@ class Finder {
       is_forward_ = reached(middle, true);
       cut_forward();
     }
-    if (chain_.stages.size() < kFewestStages) {
+    if (chain_.stages.size() < kFewestStages || option_work() > kMostOptionWork) {
       chain_.stages.clear();
     } else {
       deal_out_backward();
@@ -291,14 +292,29 @@ class Finder {
     return cost;
   }
 
+  // Values of the stage that its backward part reads and that can be made again.
+  std::vector<int> droppable(size_t k) const {
+    std::vector<int> values;
+    for (const int op : chain_.stages[k].forward)
+      for (const int v : table_.makes(op))
+        if (v != output_of(k) && table_.may_rerun(op) && table_.bytes(v) > 0 && read_backward(v))
+          values.push_back(v);
+    return values;
+  }
+
+  // Greed looks at all runs of a stage for each pair of its values: too much where stages are long.
+  double option_work() const {
+    double work = 0;
+    for (size_t k = 0; k < chain_.stages.size(); ++k) {
+      const auto values = static_cast<double>(droppable(k).size());
+      work += values * values / 2 * static_cast<double>(chain_.stages[k].forward.size());
+    }
+    return work;
+  }
+
   void add_options(size_t k) {
     ChainStage& stage = chain_.stages[k];
-    const int output = output_of(k);
-    std::vector<int> left;  // values that may still be dropped
-    for (const int op : stage.forward)
-      for (const int v : table_.makes(op))
-        if (v != output && table_.may_rerun(op) && table_.bytes(v) > 0 && read_backward(v))
-          left.push_back(v);
+    std::vector<int> left = droppable(k);  // values that may still be dropped
     std::vector<char> drops(index_of(table_.values()), 0);
     stage.options.push_back(option_of(k, {}));
     while (!left.empty()) {

@@ -1,0 +1,140 @@
+#!/usr/bin/env python3
+"""Up to 100,000 ops: GPT-2 training steps made deeper.
+
+    scale.py [--part remat|plan] [--most-layers N]
+
+First the retention search alone, on the captured step made deeper (bench/support/deeper_step.py), one thread, within budgets that
+leave each layer so many MiB: extra time, what is proven, core seconds. Then the whole way from an ONNX file made deeper
+(bench/support/deeper_onnx.py) to a verified plan, without a budget and within four fifths of the bytes that needs: seconds per
+thousand ops, stage by stage. Exit code 1, with a line for each, where a step of 28,000 ops takes more than 15 s of one core or one of
+100,000 more than 60 s, where what is found in the first part, or in the second at 12,800 ops or more, is more than a point of extra
+time above its bound, where a plan does not verify, or where a thousand ops take more than twice as long at 100,000 ops as at 12,800.
+"""
+
+import argparse
+import json
+import resource
+import sys
+import pathlib
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent / "support"))
+from deeper_onnx import deeper_gpt2_onnx  # noqa: E402
+from deeper_step import Step, deeper_gpt2  # noqa: E402
+from lowtide import MODELS, ROOT, SCRATCH, finish, lowtide, table  # noqa: E402
+
+STEPS = {38: None, 384: 15, 1400: 60}  # layers of the captured step; at most so many core seconds
+SHARES = [42, 29, 23]                  # MiB for each layer beside what is resident
+MOST_POINTS = 1
+FILES = [9, 36, 144, 1123]  # layers of the ONNX file
+JUDGED = 144                # whose seconds per thousand ops the deepest is held against
+MOST_TIMES = 2
+BUDGET = 0.8  # of the arena without one
+STAGES = ["reading", "autodiff", "types", "layouts", "pieces", "costs", "order", "addresses", "schedule", "more memory", "plan", "verify"]
+
+
+def timed(*arguments) -> dict:
+    def spent() -> float:
+        usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return usage.ru_utime + usage.ru_stime
+    before = spent()
+    result = lowtide(*arguments, "--json", check=False)
+    if not result.stdout:
+        return {"error": f"exit code {result.returncode}: {result.stderr.strip()}"}
+    return json.loads(result.stdout) | {"core_seconds": spent() - before, "exit_code": result.returncode}
+
+
+def search_deep_steps(most_layers: int, broken: list[str]) -> None:
+    shallow, deep = (Step.parse((ROOT / f"tests/data/remat/{name}.remat").read_text()) for name in ("gpt2_4x256", "gpt24_4x256"))
+    per_layer = (deep.resident - shallow.resident) // 12
+    rows = []
+    for layers, most_seconds in STEPS.items():
+        if layers > most_layers:
+            continue
+        step = deeper_gpt2(shallow, layers, per_layer)
+        path = SCRATCH / f"gpt{layers}_4x256.remat"
+        path.write_text(step.text())
+        for share in SHARES:
+            budget = step.resident // 2**20 + layers * share
+            outcome = timed("remat", path, "--budget", f"{budget}MiB", "--threads", 1)
+            rows.append(search_row(len(step.ops), budget, outcome))
+            broken += [f"{len(step.ops):,} ops within {budget:,} MiB: {what}" for what in broken_search(outcome, most_seconds)]
+    table(["ops", "MiB", "extra %", "proven %", "gap, points", "core s", "core s per 1,000 ops"], rows)
+
+
+def search_row(ops: int, budget: int, outcome: dict) -> list[str]:
+    if "extra_percent" not in outcome:
+        return [f"{ops:,}", f"{budget:,}", *["-"] * 5]
+    extra, bound, seconds = outcome["extra_percent"], outcome["lower_bound_extra_percent"], outcome["core_seconds"]
+    return [f"{ops:,}", f"{budget:,}", f"{extra:.2f}", f"{bound:.2f}", f"{extra - bound:.2f}", f"{seconds:.1f}", f"{seconds / ops * 1000:.3f}"]
+
+
+def broken_search(outcome: dict, most_seconds: float | None) -> list[str]:
+    if "extra_percent" not in outcome:
+        return [outcome.get("error", "nothing was found")]
+    points, seconds = outcome["extra_percent"] - outcome["lower_bound_extra_percent"], outcome["core_seconds"]
+    broken = []
+    if points > MOST_POINTS:
+        broken.append(f"{points:.2f} points above the bound, at most {MOST_POINTS} promised")
+    if most_seconds is not None and seconds > most_seconds:
+        broken.append(f"{seconds:.1f} s of one core, at most {most_seconds} promised")
+    return broken
+
+
+def plan_file(path: pathlib.Path, *more) -> dict:
+    return timed("plan", path, "--train", "--loss", "cross-entropy", "--optimizer", "adamw", "--dim", "batch=4", "--dim", "seq=256",
+                 "--threads", 1, *more)
+
+
+def stage_row(budget: str, outcome: dict) -> list[str]:
+    thousands = outcome["ops"] / 1000
+    stages = outcome["stage_seconds"] | {"reading": outcome["reading_seconds"]}
+    return [f"{outcome['ops']:,}", budget, f"{outcome['core_seconds']:.1f}", f"{outcome['core_seconds'] / thousands:.3f}",
+            *[f"{stages[name] / thousands:.4f}" if name in stages else "-" for name in STAGES]]
+
+
+def plan_deep_files(most_layers: int, broken: list[str]) -> None:
+    rows: list[list[str]] = []
+    paces: dict[bool, dict[int, float]] = {False: {}, True: {}}
+    for layers in FILES:
+        if layers > most_layers:
+            continue
+        path = SCRATCH / f"gpt2_{layers}.onnx"
+        deeper_gpt2_onnx(MODELS / "gpt2.onnx", path, layers)
+        budget = None
+        for within in (False, True):
+            outcome = plan_file(path, *(["--budget", budget] if within else []))
+            label = f"GPT-2 with {layers} layers{f' within {budget:,} bytes' if within else ''}"
+            if "error" in outcome or outcome["exit_code"] != 0:
+                broken.append(f"{label}: {outcome.get('error', 'no plan')}")
+                break
+            points = outcome.get("gap_points", 0)
+            if layers >= JUDGED and points > MOST_POINTS:
+                broken.append(f"{label}: {points:.2f} points above the bound, at most {MOST_POINTS} promised")
+            rows.append(stage_row(f"{budget / 2**20:,.0f}" if within else "-", outcome))
+            paces[within][layers] = outcome["core_seconds"] / outcome["ops"]
+            budget = int(BUDGET * outcome["arena_bytes"])
+    table(["ops", "MiB", "core s", "per 1,000", *STAGES], rows)
+    for within, pace in paces.items():
+        if JUDGED in pace and FILES[-1] in pace and pace[FILES[-1]] > MOST_TIMES * pace[JUDGED]:
+            broken.append(f"a thousand ops take {pace[FILES[-1]] * 1000:.2f} s of one core at {FILES[-1]} layers and {pace[JUDGED] * 1000:.2f} s "
+                          f"at {JUDGED}{', within a budget' if within else ''}; at most {MOST_TIMES} times as long is promised")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--part", choices=["remat", "plan"], help="this part only")
+    parser.add_argument("--most-layers", type=int, default=10**6, help="none deeper than this")
+    arguments = parser.parse_args()
+    SCRATCH.mkdir(parents=True, exist_ok=True)
+    broken: list[str] = []
+    if arguments.part != "plan":
+        search_deep_steps(arguments.most_layers, broken)
+        print()
+    if arguments.part != "remat":
+        print("core seconds; and seconds of wall time per 1,000 ops, by stage")
+        plan_deep_files(arguments.most_layers, broken)
+    return finish(broken)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
