@@ -178,6 +178,12 @@ Status find_slow_tiers(const PlanOptions& options, pipeline::OptimizeOptions& re
   return {};
 }
 
+void choose_passes(const PlanOptions& options, pipeline::OptimizeOptions& result) {
+  result.pieces = options.pieces;
+  result.sums = options.sums;
+  result.strided_views = options.strided_views;
+}
+
 Result<pipeline::OptimizeOptions> pipeline_options(const PlanOptions& options) {
   pipeline::OptimizeOptions result;
   LT_ASSIGN(result.device, cost::find_device(options.device));
@@ -194,8 +200,7 @@ Result<pipeline::OptimizeOptions> pipeline_options(const PlanOptions& options) {
     return error(ErrorCode::kUsage, fmt::format("--prove: {} is not from 0 to 1e6", options.prove));
   result.proof_units = options.prove > 0 ? remat::units_in(options.prove) : 0;
   result.schedule.recompute = options.recompute;
-  result.pieces = options.pieces;
-  result.sums = options.sums;
+  choose_passes(options, result);
   result.schedule.remat.max_units = remat::units_in(options.effort);
   result.schedule.swap.max_units = result.schedule.remat.max_units;
   result.pack.work_limit = pack::units_in(options.effort);
