@@ -126,6 +126,9 @@ void add_search_flags(CLI::App* command, PlanFlags& flags) {
   command->add_flag_callback(
       "--no-sums", [&options] { options.sums = false; },
       "what contributes to a sum of gradients comes in the order of the graph");
+  command->add_flag_callback(
+      "--no-strided-views", [&options] { options.strided_views = false; },
+      "every Transpose and Expand copies, also where all its readers can walk its operand");
   command
       ->add_option(
           "--swap", options.swap,

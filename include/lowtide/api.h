@@ -108,6 +108,9 @@ struct PlanOptions {
   std::vector<std::string> cuts = {};
   // What contributes to a sum of gradients may come in any order; false: as the graph has it.
   bool sums = true;
+  // The same of a Transpose, Expand or Slice whose readers' kernels walk its operand with strides,
+  // where that costs neither memory nor time.
+  bool strided_views = true;
   std::string swap = {};  // names of tiers, as above; empty: none
   // Each way, instead of the profile's; only for a single tier.
   std::optional<double> link_bytes_per_second = {};

@@ -70,7 +70,9 @@ typedef struct lowtide_plan_value_info {
   const char* dtype;    // "f32", "i64", ...
   const int64_t* dims;  // `rank` of them
   size_t rank;
-  const char* layout;  // "row_major", "perm:0231", or blocked: what its kernel made of it
+  // "row_major", "perm:0231", "strided:1,128,0" of a view (elements between neighbours along each
+  // dimension), or blocked: what its kernel made of it.
+  const char* layout;
   lowtide_alias alias;
   int64_t base;  // of views and updates; else -1
   int64_t storage;

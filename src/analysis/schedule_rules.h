@@ -120,13 +120,13 @@ std::set<ir::OpId> waits_for(const AnyGraph& graph, ir::OpId id) {
   return before;
 }
 
-// The operand is all of a storage in memory that an op makes, is read through no other operand, and
-// is no result of the step.
+// The operand is all of a storage in memory that an op makes, each element once, is read through no
+// other operand, and is no result of the step.
 template <class AnyGraph>
 bool may_die_in(const AnyGraph& graph, ir::OpId id, ir::ValueId input) {
   const ir::Value& value = graph.value(input);
   const ir::Value& root = root_of(graph, value.storage);
-  if (!root.producer.valid() || root.alias == ir::Alias::kPieces ||
+  if (!root.producer.valid() || root.alias == ir::Alias::kPieces || value.layout.strided() ||
       !(ir::size_bytes(value) == ir::size_bytes(root)) || !(value.offset_bytes == sym::Expr(0)) ||
       is_returned(graph, value.storage))
     return false;

@@ -24,6 +24,7 @@
 #include "cost/store.h"
 #include "exec/cpu/cpu.h"
 #include "measure/timed_kernels.h"
+#include "runtime/contents.h"
 
 namespace lowtide {
 namespace {
@@ -124,7 +125,7 @@ class Comparison {
   std::map<PlanValueId, Kept> kept_;
 };
 
-// One step whose row-major results are written to a folder.
+// One step whose row-major results, and those that are strided views, are written to a folder.
 Status dumped_step(runtime::Session& session, const std::string& folder) {
   const plan::Plan& plan = session.plan();
   Dump dump(plan, folder);
@@ -132,8 +133,13 @@ Status dumped_step(runtime::Session& session, const std::string& folder) {
   Status status;
   const runtime::Observer write = [&](PlanOpId, PlanValueId value,
                                       std::span<const std::byte> bytes) {
-    if (status && is_result(plan, value) && plan.values[value].type.layout.row_major())
-      status = dump.add(value, bytes);
+    if (!status || !is_result(plan, value)) return;
+    const plan::TensorDesc& type = plan.values[value].type;
+    if (type.layout.row_major()) status = dump.add(value, bytes);
+    if (!type.layout.strided()) return;
+    std::vector<std::byte> dense(static_cast<size_t>(plan::size_bytes(type)));
+    status = runtime::load_row_major(plan.values[value], bytes.data(), dense);
+    if (status) status = dump.add(value, dense);
   };
   LT_RETURN_IF_ERROR(session.run(&write));
   LT_RETURN_IF_ERROR(std::move(status));

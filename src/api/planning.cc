@@ -178,6 +178,16 @@ Status find_slow_tiers(const PlanOptions& options, pipeline::OptimizeOptions& re
   return {};
 }
 
+Status choose_passes(const PlanOptions& options, pipeline::OptimizeOptions& result) {
+  result.pieces = options.pieces;
+  result.sums = options.sums;
+  result.strided_views = options.strided_views;
+  for (const std::string& text : options.cuts) {
+    LT_ASSIGN(result.cuts.emplace_back(), fission::parse_rule(text));
+  }
+  return {};
+}
+
 Result<pipeline::OptimizeOptions> pipeline_options(const PlanOptions& options) {
   pipeline::OptimizeOptions result;
   LT_ASSIGN(result.device, cost::find_device(options.device));
@@ -192,11 +202,7 @@ Result<pipeline::OptimizeOptions> pipeline_options(const PlanOptions& options) {
     return error(ErrorCode::kUsage, fmt::format("--prove: {} is not from 0 to 1e6", options.prove));
   result.proof_units = options.prove > 0 ? remat::units_in(options.prove) : 0;
   result.schedule.recompute = options.recompute;
-  result.pieces = options.pieces;
-  result.sums = options.sums;
-  for (const std::string& text : options.cuts) {
-    LT_ASSIGN(result.cuts.emplace_back(), fission::parse_rule(text));
-  }
+  LT_RETURN_IF_ERROR(choose_passes(options, result));
   const Limits limits{.max_seconds = options.time_limit_seconds, .cancel = options.cancel};
   const int64_t units = remat::units_in(options.effort);
   result.order.limits = limits.with_units(result.order.limits.max_units);

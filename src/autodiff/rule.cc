@@ -15,7 +15,8 @@ DType RuleContext::dtype(ir::ValueId value) const {
   return pass_.graph().value(value).dtype;
 }
 std::string RuleContext::layout(ir::ValueId value) const {
-  return print(pass_.graph().value(value).layout);
+  const Layout& layout = pass_.graph().value(value).layout;
+  return print(layout.strided() ? Layout() : layout);  // what is made is dense
 }
 std::string RuleContext::what() const {
   return fmt::format("{} '{}'", op_.kind, op_.name);

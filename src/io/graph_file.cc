@@ -40,8 +40,9 @@ Status check_bindings(const ir::Graph& graph, const std::string& origin,
 
 // What the `out` lines of an opaque op say, as the attributes that its row reads.
 ir::Attrs attrs_of_outputs(const ir::Graph& graph, const ir::Op& op) {
-  std::string types, aliases;
+  std::string types, aliases, layouts;
   ir::Dims ranks, dims, offsets;
+  bool strided = false;
   for (ir::ValueId id : op.outputs) {
     const ir::Value& output = graph.value(id);
     types += fmt::format("{}{}", types.empty() ? "" : " ", name(output.dtype));
@@ -56,13 +57,17 @@ ir::Attrs attrs_of_outputs(const ir::Graph& graph, const ir::Op& op) {
       offset = output.offset_bytes - graph.value(output.base).offset_bytes;
     }
     aliases += (aliases.empty() ? "" : " ") + alias;
+    layouts += (layouts.empty() ? "" : " ") + print(output.layout);
+    strided |= output.layout.strided();
     offsets.push_back(output.alias == ir::Alias::kView ? offset : sym::Expr(0));
   }
-  return {{"types", types},
-          {"ranks", ranks},
-          {"dims", dims},
-          {"aliases", aliases},
-          {"offsets", offsets}};
+  ir::Attrs attrs = {{"types", types},
+                     {"ranks", ranks},
+                     {"dims", dims},
+                     {"aliases", aliases},
+                     {"offsets", offsets}};
+  if (strided) attrs.emplace("layouts", layouts);
+  return attrs;
 }
 
 // Sizes that still have symbols may turn out equal; numbers are compared.

@@ -153,6 +153,16 @@ sym::Expr size_bytes(const Value& value) {
   return element_count(value) * sym::Expr(lowtide::size_bytes(value.dtype));
 }
 
+sym::Expr span_bytes(const Value& value) {
+  if (!value.layout.strided()) return size_bytes(value);
+  sym::Expr elements(1);
+  for (size_t d = 0; d < value.dims.size(); ++d) {
+    if (value.dims[d] == sym::Expr(0)) return 0;
+    elements = elements + (value.dims[d] - 1) * sym::Expr(value.layout.strides[d]);
+  }
+  return elements * sym::Expr(lowtide::size_bytes(value.dtype));
+}
+
 namespace {
 
 tl::unexpected<Error> bad(std::string message) {
@@ -192,7 +202,8 @@ Status check_pieces(const Graph& graph, const Op& op, const Value& whole) {
   for (ValueId input : op.inputs) {
     const Value& value = graph.value(input);
     const Value& root = graph.value(graph.storage(value.storage).root);
-    if (!(value.offset_bytes == sym::Expr(0)) || !(size_bytes(value) == size_bytes(root)))
+    if (!(value.offset_bytes == sym::Expr(0)) || !(size_bytes(value) == size_bytes(root)) ||
+        value.layout.strided())
       return wrong(input, "it does not fill its storage");
     if (!root.producer.valid()) return wrong(input, "no op makes it");
   }
@@ -203,6 +214,28 @@ Status check_pieces(const Graph& graph, const Op& op, const Value& whole) {
   for (ValueId member : graph.values_in(whole.storage))
     if (graph.value(member).alias == Alias::kUpdate)
       return wrong(member, "it overwrites the whole");
+  return {};
+}
+
+}  // namespace
+
+namespace {
+
+// Strides are of views with constant sizes, one for each dimension, and the only thing that their
+// layout says.
+Status check_strides(const Value& value) {
+  const Layout& layout = value.layout;
+  if (!layout.strided()) return {};
+  if (value.alias != Alias::kView)
+    return bad(fmt::format("value '{}' has layout {} and is no view", value.name, print(layout)));
+  if (layout.strides.size() != value.dims.size() || !layout.order.empty() ||
+      !layout.blocked.empty())
+    return bad(fmt::format("value '{}' has {} dimensions and layout {}", value.name,
+                           value.dims.size(), print(layout)));
+  for (size_t d = 0; d < value.dims.size(); ++d)
+    if (!value.dims[d].constant() || layout.strides[d] < 0)
+      return bad(fmt::format("value '{}' has a symbolic size or a negative stride with layout {}",
+                             value.name, print(layout)));
   return {};
 }
 
@@ -219,11 +252,12 @@ Status check_value(const Value& value, const Value& root) {
   if (!value.layout.order.empty() && value.layout.order.size() != value.dims.size())
     return bad(fmt::format("value '{}' has {} dimensions and a layout of {}", value.name,
                            value.dims.size(), value.layout.order.size()));
+  LT_RETURN_IF_ERROR(check_strides(value));
   if (value.alias == Alias::kOwn || value.alias == Alias::kPieces) return {};
   const auto room = size_bytes(root).constant();
-  const auto end = (value.offset_bytes + size_bytes(value)).constant();
+  const auto end = (value.offset_bytes + span_bytes(value)).constant();
   const auto begin = value.offset_bytes.constant();
-  if ((value.offset_bytes + size_bytes(value)).poisoned())
+  if ((value.offset_bytes + span_bytes(value)).poisoned())
     return bad(fmt::format("value '{}' ends beyond 2^63 bytes", value.name));
   if (begin && *begin < 0)
     return bad(fmt::format("value '{}' starts {} bytes before its storage", value.name, -*begin));

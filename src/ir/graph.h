@@ -5,7 +5,8 @@
 // storage is what occupies memory. Four ways for a value to get one (`Alias`):
 //
 //   kOwn     a storage of its own, made by the value's producer (or there from the start)
-//   kView    other dimensions of the storage of `base`, an input of its producer: no bytes, no copy
+//   kView    other dimensions of the storage of `base`, an input of its producer: no bytes, no copy;
+//            alone they may be strided (Layout::strides): cut, permuted, expanded
 //   kUpdate  the storage of `base`, an input of its producer, overwritten: base is dead from then
 //            on. Who reads base (or a view of it) must run before; the graph's order does so, and
 //            analysis makes it explicit (control edges)
@@ -182,9 +183,12 @@ class Graph {
 // Elements times element size, or the blocked size. Unaligned. (The product of a value's dims.)
 sym::Expr element_count(const Value& value);
 sym::Expr size_bytes(const Value& value);
+// Bytes from its first element to the end of its last: of a strided view more than its elements have
+// (gaps), or less (one stands for many); of other values size_bytes.
+sym::Expr span_bytes(const Value& value);
 
 // The structural check: inputs are made before they are read; views and updates lie inside their
-// storage (where sizes are constant); nobody reads a value after it was overwritten; pieces are
+// storage (where sizes are constant); only views have strides; nobody reads a value after it was overwritten; pieces are
 // what Alias says; names are unique; dims are not negative. Error: kInput.
 Status check(const Graph& graph);
 

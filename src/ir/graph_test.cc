@@ -100,6 +100,36 @@ TEST(GraphCheckTest, ViewsLieInsideTheirStorage) {
   EXPECT_NE(with_view({1}, -4).find("4 bytes before"), std::string::npos);
 }
 
+TEST(GraphCheckTest, StridedViewsLieInsideTheirStorage) {
+  const auto problem = [](Alias alias, Dims dims, std::vector<int64_t> strides, int64_t offset) {
+    Graph graph;
+    const ValueId x = graph.add_value(value("x", {4, 6}));  // 96 bytes
+    Value v = alias_of(x, alias, "v", std::move(dims), offset);
+    v.layout.strides = std::move(strides);
+    add(graph, op("see", {x}), std::move(v));
+    const Status status = check(graph);
+    return status ? std::string() : status.error().message;
+  };
+  EXPECT_EQ(problem(Alias::kView, {6, 4}, {1, 6}, 0), "");
+  EXPECT_EQ(problem(Alias::kView, {100, 6, 4}, {0, 1, 6}, 0), "");  // larger than its storage
+  EXPECT_EQ(problem(Alias::kView, {4, 2}, {6, 1}, 16), "");
+  EXPECT_EQ(problem(Alias::kView, {4, 2}, {6, 1}, 20),
+            "value 'v' ends at byte 100 of the storage of 'x', which has 96");
+  EXPECT_EQ(problem(Alias::kView, {4, 0}, {600, 1}, 96), "");
+  EXPECT_EQ(problem(Alias::kUpdate, {6, 4}, {1, 6}, 0),
+            "value 'v' has layout strided:1,6 and is no view");
+  EXPECT_EQ(problem(Alias::kView, {6, 4}, {1}, 0),
+            "value 'v' has 2 dimensions and layout strided:1");
+  EXPECT_NE(problem(Alias::kView, {6, 4}, {-1, 6}, 0), "");
+  EXPECT_NE(problem(Alias::kView, {batch, 4}, {1, 6}, 0), "");
+  EXPECT_NE(problem(Alias::kView, {4, 4}, {int64_t{1} << 61, 1}, 0), "");
+  Graph graph;
+  Value owner = value("x", {4, 6});
+  owner.layout.strides = {6, 1};
+  graph.add_value(owner);
+  EXPECT_FALSE(check(graph).has_value());
+}
+
 TEST(GraphTest, AWholeLiesInTheStoragesOfItsPieces) {
   Graph graph;
   const ValueId x = graph.add_value(value("x", {4}));

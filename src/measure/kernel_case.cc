@@ -30,7 +30,7 @@ Block allocate(int64_t bytes) {
 
 // Small values around zero; indices in range; masks of both kinds.
 void fill(const plan::TensorDesc& type, void* memory) {
-  const int64_t count = plan::size_bytes(type) / size_bytes(type.dtype);
+  const int64_t count = plan::span_bytes(type) / size_bytes(type.dtype);
   for (int64_t i = 0; i < count; ++i) {
     const int64_t mixed = (i * 40503) & 0xFFFF;
     void* element = static_cast<char*>(memory) + i * size_bytes(type.dtype);
@@ -131,7 +131,7 @@ class Runner {
 
  private:
   void* take(const plan::TensorDesc& type) {
-    blocks_.push_back(allocate(plan::size_bytes(type)));
+    blocks_.push_back(allocate(plan::span_bytes(type)));
     if (blocks_.back() != nullptr) fill(type, blocks_.back().get());
     return blocks_.back().get();
   }

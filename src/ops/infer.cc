@@ -1,6 +1,7 @@
 // Output types of an instance, and where their storage comes from. A view of a slice exists when
 // the elements of the slice follow one another in the layout: from the innermost dimension that is
-// cut, every dimension outside of it has one element left.
+// cut, every dimension outside of it has one element left. Other views have strides, and are made
+// where they are asked for (strided_views.cc).
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -16,6 +17,7 @@ using sym::Expr;
 // Where a contiguous slice begins, in elements; nothing when the slice is not contiguous.
 std::optional<Expr> contiguous_begin(const Type& input, const OperandIndex& index,
                                      const ir::Dims& sizes) {
+  if (input.layout.strided()) return std::nullopt;
   const std::vector<size_t> order = order_of(input.layout, input.dims.size());
   size_t innermost_cut = 0;
   for (size_t p = 0; p < order.size(); ++p)
@@ -47,26 +49,31 @@ Status check_pieces(const Instance& instance, const Type& whole) {
   return {};
 }
 
-void set_alias(const Bound& bound, const Instance& instance, std::vector<OutputType>& outputs) {
+Status set_alias(const Bound& bound, const Instance& instance, std::vector<OutputType>& outputs) {
   for (const auto& [input, output] : words_of_row(*bound.row).updates) {
     if (static_cast<size_t>(output) >= outputs.size()) continue;
     outputs[static_cast<size_t>(output)].alias = ir::Alias::kUpdate;
     outputs[static_cast<size_t>(output)].base_input = input;
   }
-  if (bound.row->view == ViewRule::kNone) return;
+  const ViewRule rule = bound.row->view;
+  const bool asked = asks_view(*bound.row, instance);
+  if (rule == ViewRule::kNone && !asked) return {};
   OutputType& view = outputs[0];
-  if (bound.row->view == ViewRule::kPieces) {
+  if (rule == ViewRule::kPieces) {
     view.alias = ir::Alias::kPieces;
-    return;
+    return {};
   }
-  if (bound.row->view == ViewRule::kWhenContiguous) {
-    const Type& input = *instance.inputs[0];
+  const Type& input = *instance.inputs[0];
+  bool dense = rule == ViewRule::kAlways && same_order(input.layout, {}, input.dims);
+  if (rule == ViewRule::kWhenContiguous) {
     const auto begin = contiguous_begin(input, *bound.signature.inputs[0], view.type.dims);
-    if (!begin) return;
-    view.offset_bytes = *begin * size_bytes(input.dtype);
+    dense = begin.has_value();
+    if (dense) view.offset_bytes = *begin * size_bytes(input.dtype);
   }
+  if (!dense) return asked ? make_strided_view(bound, instance, view) : Status();
   view.alias = ir::Alias::kView;
   view.base_input = 0;
+  return {};
 }
 
 }  // namespace
@@ -86,7 +93,7 @@ Result<std::vector<OutputType>> outputs_of(const Bound& bound, const Instance& i
   }
   if (bound.row->view == ViewRule::kPieces)
     LT_RETURN_IF_ERROR(check_pieces(instance, outputs[0].type));
-  set_alias(bound, instance, outputs);
+  LT_RETURN_IF_ERROR(set_alias(bound, instance, outputs));
   for (OutputType& output : outputs)
     if (output.alias == ir::Alias::kUpdate) {
       const Type& base = *instance.inputs[static_cast<size_t>(output.base_input)];
@@ -135,6 +142,7 @@ std::vector<std::pair<int, int>> in_place_pairs(const Instance& instance) {
     if (i >= instance.inputs.size() || !instance.inputs[i]) continue;
     const Type& from = *instance.inputs[i];
     const Type& to = outputs[static_cast<size_t>(output)].type;
+    if (from.layout.strided() || to.layout.strided()) continue;  // others may share its elements
     if (from.dims == to.dims && size_bytes(from.dtype) == size_bytes(to.dtype) &&
         same_order(from.layout, to.layout, to.dims))
       pairs.emplace_back(input, output);

@@ -66,6 +66,7 @@ struct KeyHash {
       mixer.add(input->dims);
       for (const uint8_t dim : input->layout.order) mixer.add(size_t{dim});
       mixer.add(std::string_view(input->layout.blocked));
+      for (const int64_t stride : input->layout.strides) mixer.add(static_cast<size_t>(stride));
     }
     return mixer.state();
   }

@@ -2,6 +2,12 @@
 // their elements in the same order: compared is the order of their dimensions of extent other than
 // 1, aligned at the right as numpy aligns shapes. So a [c, 1, 1] vector or a [n, c, 1, 1] gate fits
 // a channels-last operand, and a row-major [n, c, h, w] does not.
+//
+// A strided view is typed wherever it is only read: what an op computes does not depend on where
+// its operands lie, and whether a kernel takes the strides is the kernel's to say. It leads no other
+// operand, and what is made of it is dense. Refused are those who overwrite it, join it as a piece
+// or hand it on as a view without saying so (the attribute `view`), and ops of somebody else's
+// kernels that do not say that they know of strides.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -39,6 +45,7 @@ size_t leading_input(const Instance& instance, const OperandWords& words,
   int best_score = -1;
   for (size_t i = 0; i < instance.inputs.size(); ++i) {
     if (!instance.inputs[i] || input_word(words, i) != "x") continue;
+    if (instance.inputs[i]->layout.strided()) continue;
     const OperandIndex& dims = *signature.inputs[i];
     const bool full = std::none_of(dims.begin(), dims.end(), [](const DimIndex& dim) {
       return dim.form == LinkKind::kBroadcast && !dim.axes.empty();
@@ -54,10 +61,23 @@ size_t leading_input(const Instance& instance, const OperandWords& words,
 Result<Layout> layout_attr(const Instance& instance, std::string_view attr, size_t rank) {
   LT_ASSIGN(const std::string word, word_attr(instance, attr, "row_major"));
   Layout layout;
-  if (!parse(word, layout) || (!layout.order.empty() && layout.order.size() != rank))
+  if (!parse(word, layout) || (!layout.order.empty() && layout.order.size() != rank) ||
+      layout.strided())
     return error(ErrorCode::kInput, fmt::format("{}: {} is no layout of rank {}: {}", instance.kind,
                                                 attr, rank, word));
   return layout;
+}
+
+// Whether the row lets an operand be strided.
+bool takes_strides(const Row& row, const Instance& instance, std::string_view word, size_t i) {
+  if (asks_view(row, instance)) return true;
+  const bool hands_on = row.view == ViewRule::kAlways || row.view == ViewRule::kPieces;
+  const auto& updates = words_of_row(row).updates;
+  const bool overwrites = std::any_of(updates.begin(), updates.end(), [&](const auto& pair) {
+    return pair.first == static_cast<int>(i);
+  });
+  const bool knows = !row.traits.opaque || int_attr(instance, "strided", 0).value_or(0) != 0;
+  return !hands_on && !overwrites && knows && word[0] != '@';
 }
 
 Status check_input(const Row& row, const Instance& instance, std::string_view word, size_t i,
@@ -68,7 +88,11 @@ Status check_input(const Row& row, const Instance& instance, std::string_view wo
                  fmt::format("{}: input {} {} has layout {}, wanted {}", row.kind, i,
                              print(input.dims), print(input.layout), wanted));
   };
+  if (input.layout.strided())
+    return takes_strides(row, instance, word, i) ? Status() : refuse("dense values");
   if (word == "w") return {};
+  if (asks_view(row, instance))
+    return input.layout.blocked.empty() ? Status() : refuse("a permutation");
   if (word[0] == '@') {
     LT_ASSIGN(const Layout layout, layout_attr(instance, word.substr(1), input.dims.size()));
     if (input.layout == layout) return {};
@@ -104,6 +128,7 @@ std::vector<size_t> order_of(const Layout& layout, size_t rank) {
 
 bool same_order(const Layout& a, const Layout& b, const ir::Dims& dims) {
   if (!a.blocked.empty() || !b.blocked.empty()) return a == b;
+  if (a.strided() || b.strided()) return false;
   return walked_order(a, dims, dims.size()) == walked_order(b, dims, dims.size());
 }
 
@@ -114,7 +139,9 @@ Status check_input_layouts(const Row& row, const Instance& instance, const Signa
   for (size_t i = 0; i < instance.inputs.size(); ++i) {
     if (!instance.inputs[i]) continue;
     const Layout& layout = instance.inputs[i]->layout;
-    if (!layout.order.empty() && layout.order.size() != instance.inputs[i]->dims.size())
+    const size_t rank = instance.inputs[i]->dims.size();
+    if ((!layout.order.empty() && layout.order.size() != rank) ||
+        (layout.strided() && layout.strides.size() != rank))
       return error(ErrorCode::kInput,
                    fmt::format("{}: input {} {} has layout {} of another rank", row.kind, i,
                                print(instance.inputs[i]->dims), print(layout)));
@@ -136,6 +163,7 @@ Result<std::vector<Layout>> output_layouts(const Row& row, const Instance& insta
     Layout layout;
     if (word == "x" && rank == instance.inputs[leader]->dims.size())
       layout = instance.inputs[leader]->layout;
+    if (layout.strided()) layout = {};  // of operands that all are
     if (word[0] == '@') {
       LT_ASSIGN(layout, layout_attr(instance, word.substr(1), rank));
     }

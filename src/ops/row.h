@@ -48,17 +48,20 @@ struct Row {
   // "0<-0 0<-1": output may take over the storage of an input, in order of preference.
   std::string_view in_place = {};
   std::string_view updates = {};  // "0<-0 1<-2": output is the input's storage, overwritten
-  std::string_view added = {};  // "2": optional inputs that are added to output 0 once: a bias
+  std::string_view added = {};    // "2": optional inputs that are added to output 0 once: a bias
   // "1 2": outputs that are sums, so that the op may add them into what is there (accumulators in
   // op_table.h).
   std::string_view adds_into = {};
-  int shape_only = -1;   // the input of which only the shape counts
+  int shape_only = -1;  // the input of which only the shape counts
   // "1:v": the integers of input 1 are positions along axis v of the signature.
   std::string_view positions = {};
   bool broadcast = false;
   bool mean = false;  // what is summed over a reduction axis is a mean
   Merge merge = Merge::kSum;
   ViewRule view = ViewRule::kNone;
+  // With the attribute `view` (int, 0 or 1) the result is a view of input 0 with strides, where its
+  // sizes are constant (strided_views.cc).
+  bool strided_view = false;
   PartRule part = PartRule::kNone;
   int64_t flops = 0;                           // per loop point
   Status (*check)(const Instance&) = nullptr;  // limits of attribute values
@@ -139,14 +142,20 @@ Status check_attrs(const Row& row, const Instance& instance);
 Result<std::vector<DType>> output_dtypes(const Row& row, const Instance& instance, size_t outputs);
 // Error: kInput, naming the operands and their layouts.
 Status check_input_layouts(const Row& row, const Instance& instance, const Signature& signature);
+// Whether the row makes strided views and the instance asks for one.
+bool asks_view(const Row& row, const Instance& instance);
+// Layout, alias and offset of the view that it asks for; the type must be there. Error: kInput,
+// naming what is symbolic, steps below 1, or dimensions that cannot be joined.
+Status make_strided_view(const Bound& bound, const Instance& instance, OutputType& view);
+
 // Checks the input layouts; the layouts of the outputs. Error: as check_input_layouts.
 Result<std::vector<Layout>> output_layouts(const Row& row, const Instance& instance,
                                            const Signature& signature);
 
 // Whether elements of a value of `dims` lie in the same order in both layouts (dimensions of extent
-// 1 do not matter).
+// 1 do not matter), both of them dense.
 bool same_order(const Layout& a, const Layout& b, const ir::Dims& dims);
-// Dimensions from outermost to innermost, also for row-major.
+// Dimensions from outermost to innermost, also for row-major. Of dense layouts.
 std::vector<size_t> order_of(const Layout& layout, size_t rank);
 
 }  // namespace lowtide::ops

@@ -302,27 +302,42 @@ Result<Signature> fill_axes(const Instance& instance) {
   return signature;
 }
 
-void add_rearrangements(std::vector<Row>& rows) {
+// What can be a view with strides.
+void add_walks(std::vector<Row>& rows) {
   rows.push_back({.kind = "Reshape",
                   .compute = reshape_axes,
                   .types = "U -> U",
                   .layouts = "r -> r",
-                  .attrs = "shape:list",
+                  .attrs = "shape:list view:int?",
                   .view = ViewRule::kAlways,
+                  .strided_view = true,
                   .traits = {.carries = true, .gradient = "Reshape"}});
   rows.push_back({.kind = "Transpose",
                   .compute = transpose_axes,
                   .types = "U -> U",
                   .layouts = "r -> r",
-                  .attrs = "perm:list",
+                  .attrs = "perm:list view:int?",
+                  .strided_view = true,
                   .traits = {.carries = true, .gradient = "Transpose"}});
   rows.push_back({.kind = "Slice",
                   .compute = slice_axes,
                   .types = "U -> U",
                   .layouts = "x -> x",
-                  .attrs = "starts:list sizes:list steps:list?",
+                  .attrs = "starts:list sizes:list steps:list? view:int?",
                   .view = ViewRule::kWhenContiguous,
+                  .strided_view = true,
                   .traits = {.carries = true, .gradient = "Slice"}});
+  rows.push_back({.kind = "Expand",
+                  .compute = expand_axes,
+                  .types = "U -> U",
+                  .layouts = "r -> r",
+                  .attrs = "shape:list view:int?",
+                  .broadcast = true,
+                  .strided_view = true,
+                  .traits = {.carries = true, .gradient = "Expand"}});
+}
+
+void add_rearrangements(std::vector<Row>& rows) {
   rows.push_back({.kind = "Pad",
                   .compute = pad_axes,
                   .types = "U -> U",
@@ -342,13 +357,6 @@ void add_rearrangements(std::vector<Row>& rows) {
                   .attrs = "axis:int",
                   .view = ViewRule::kPieces,
                   .traits = {.carries = true}});
-  rows.push_back({.kind = "Expand",
-                  .compute = expand_axes,
-                  .types = "U -> U",
-                  .layouts = "r -> r",
-                  .attrs = "shape:list",
-                  .broadcast = true,
-                  .traits = {.carries = true, .gradient = "Expand"}});
   rows.push_back({.kind = "Reorder",
                   .axes = "a.. -> a..",
                   .types = "U -> U",
@@ -393,6 +401,7 @@ void add_selections(std::vector<Row>& rows) {
 std::span<const Row> movement_rows() {
   static const std::vector<Row> rows = [] {
     std::vector<Row> made;
+    add_walks(made);
     add_rearrangements(made);
     add_selections(made);
     return made;

@@ -73,6 +73,9 @@ Status read_alias(const Instance& instance, std::string_view word, OutputType& o
 
 Status check_update(const Instance& instance, size_t o, const OutputType& output) {
   const Type& base = *instance.inputs[static_cast<size_t>(output.base_input)];
+  if (base.layout.strided())
+    return refuse(instance,
+                  fmt::format("output {} updates input {}, a strided view", o, output.base_input));
   if (base.dtype == output.type.dtype && base.dims == output.type.dims) return {};
   return refuse(instance, fmt::format("output {} is {} {} and updates input {}, which is {} {}", o,
                                       name(output.type.dtype), print(output.type.dims),
@@ -113,11 +116,39 @@ Status set_aliases(const Instance& instance, std::vector<OutputType>& outputs) {
   return check_aliases(instance, outputs);
 }
 
+// Views may have strides, in the one form that these have.
+Status set_layouts(const Instance& instance, std::vector<OutputType>& outputs) {
+  if (!has_attr(instance, "layouts")) return {};
+  LT_ASSIGN(const std::string text, word_attr(instance, "layouts"));
+  const std::vector<std::string_view> words = words_of(text);
+  if (words.size() != outputs.size())
+    return refuse(instance,
+                  fmt::format("layouts has {} words for {} outputs", words.size(), outputs.size()));
+  for (size_t o = 0; o < outputs.size(); ++o) {
+    Layout layout;
+    const bool known = parse(std::string(words[o]), layout);
+    if (known && layout.row_major()) continue;
+    std::vector<int64_t> dims;
+    for (const Expr& dim : outputs[o].type.dims)
+      if (dim.constant()) dims.push_back(*dim.constant());
+    const bool fits = known && outputs[o].alias == ir::Alias::kView &&
+                      dims.size() == outputs[o].type.dims.size() &&
+                      layout.strides.size() == dims.size();
+    if (!fits || layout != layout_of_strides(dims, layout.strides))
+      return refuse(instance, fmt::format("output {} {} cannot have layout {}; views of constant "
+                                          "size may have strides, 0 for dimensions of extent 1",
+                                          o, print(outputs[o].type.dims), words[o]));
+    outputs[o].type.layout = std::move(layout);
+  }
+  return {};
+}
+
 Result<std::vector<OutputType>> outputs_from_attributes(const Instance& instance) {
   std::vector<OutputType> outputs;
   LT_RETURN_IF_ERROR(set_types(instance, outputs));
   LT_RETURN_IF_ERROR(set_dims(instance, outputs));
   LT_RETURN_IF_ERROR(set_aliases(instance, outputs));
+  LT_RETURN_IF_ERROR(set_layouts(instance, outputs));
   return outputs;
 }
 
@@ -161,8 +192,8 @@ Row opaque_row(std::string_view kind, Traits traits) {
           .types = "* -> *",
           .layouts = "r -> r",
           .attrs =
-              "op:word types:word ranks:list dims:list aliases:word? offsets:list? "
-              "seconds:real? flops:int? workspace:int?",
+              "op:word types:word ranks:list dims:list aliases:word? offsets:list? layouts:word? "
+              "strided:int? seconds:real? flops:int? workspace:int?",
           .check = check_costs,
           .outputs = outputs_from_attributes,
           .traits = traits};

@@ -77,6 +77,37 @@ TEST(Opaque, UpdatesAndViews) {
   EXPECT_TRUE(work(view.instance())->bytes_written == Expr(0));
 }
 
+TEST(Opaque, StridesAreReadAndMadeWhereItSaysSo) {
+  Given op;
+  op.attrs["types"] = std::string("f32");
+  op.attrs["ranks"] = ir::Dims{2};
+  op.attrs["dims"] = ir::Dims{4, 2};
+  op.inputs = {Type{DType::kF32, {4, 6}, {}}};
+  Given view = op;
+  view.attrs["aliases"] = std::string("view:0");
+  view.attrs["offsets"] = ir::Dims{8};
+  view.attrs["layouts"] = std::string("strided:6,1");
+  const auto made = infer(view.instance());
+  ASSERT_TRUE(made.has_value()) << made.error().message;
+  EXPECT_EQ(print(made->front().type.layout), "strided:6,1");
+  EXPECT_EQ(made->front().alias, ir::Alias::kView);
+  for (const char* wrong :
+       {"strided:6", "strided:2,1", "perm:10", "strided:6,1 row_major", "any"}) {
+    view.attrs["layouts"] = std::string(wrong);
+    EXPECT_NE(view.refusal(), "") << wrong;
+  }
+  Given own = op;
+  own.attrs["layouts"] = std::string("strided:6,1");
+  EXPECT_NE(own.refusal(), "");
+
+  op.inputs[0]->layout.strides = {6, 1};
+  EXPECT_EQ(op.refusal(), "Opaque: input 0 [4, 6] has layout strided:6,1, wanted dense values");
+  op.attrs["strided"] = int64_t{1};
+  EXPECT_TRUE(infer(op.instance()).has_value());
+  op.attrs["aliases"] = std::string("update:0");
+  EXPECT_EQ(op.refusal(), "Opaque: output 0 updates input 0, a strided view");
+}
+
 TEST(Opaque, CostsAreGivenOrFollowFromBytesAndFlops) {
   Given given;
   EXPECT_FALSE(given_cost(given.op())->seconds.has_value());

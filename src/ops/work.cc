@@ -4,6 +4,7 @@
 // walked one within the other, so their product would be far beyond the elements that there are.
 // Each bias or accumulator adds one addition per result element. Bytes: every operand touched once,
 // except for what is not touched: the rest of a sliced or gathered input, and anything of a view.
+// Of a strided view whole cache lines are read.
 #include <algorithm>
 
 #include "ops/bind.h"
@@ -28,6 +29,44 @@ Expr loop_flops(const Signature& signature, int64_t per_point) {
   return product(walked) * per_point;
 }
 
+// Whether an op walks its operands in the order of its result, as elementwise ops do. Products,
+// reductions and what only moves elements choose their own order.
+bool follows_result(const Bound& bound, size_t i) {
+  const Traits& traits = bound.row->traits;
+  if (traits.product || (traits.carries && words_of_row(*bound.row).in_place.empty())) return false;
+  const auto walked = [&](int axis) {
+    return std::any_of(bound.signature.outputs.begin(), bound.signature.outputs.end(),
+                       [&](const OperandIndex& output) {
+                         return std::any_of(output.begin(), output.end(), [&](const DimIndex& dim) {
+                           return std::find(dim.axes.begin(), dim.axes.end(), axis) !=
+                                  dim.axes.end();
+                         });
+                       });
+  };
+  const OperandIndex& index = *bound.signature.inputs[i];
+  return std::all_of(index.begin(), index.end(), [&](const DimIndex& dim) {
+    return std::all_of(dim.axes.begin(), dim.axes.end(), walked);
+  });
+}
+
+// Of a strided operand: an element that stands for many counts once, and where neighbours on the way
+// do not lie side by side, each brings the rest of its line with it. The way leads along the
+// innermost dimension of the result, or along the operand's nearest neighbours.
+Expr strided_bytes(const Type& input, ir::Dims touched, bool in_order) {
+  constexpr int64_t kLineBytes = 64;
+  const int64_t bytes = size_bytes(input.dtype);
+  int64_t apart = 0;
+  for (size_t d = 0; d < touched.size(); ++d) {
+    const int64_t stride = input.layout.strides[d];
+    const bool single = touched[d] == Expr(1);
+    if (stride == 0) touched[d] = 1;
+    if (in_order && !single) apart = stride;
+    if (!in_order && stride > 0 && (apart == 0 || stride < apart)) apart = stride;
+  }
+  apart = std::clamp<int64_t>(apart, 1, std::max<int64_t>(1, kLineBytes / bytes));
+  return product(touched) * bytes * apart;
+}
+
 Expr bytes_read(const Bound& bound, const Instance& instance, size_t i, const Expr& results) {
   const Type& input = *instance.inputs[i];
   if (static_cast<int>(i) == bound.row->shape_only) return 0;
@@ -43,6 +82,7 @@ Expr bytes_read(const Bound& bound, const Instance& instance, size_t i, const Ex
     touched.push_back(sliced ? *bound.signature.axes[static_cast<size_t>(index[d].axes[0])].extent
                              : input.dims[d]);
   }
+  if (input.layout.strided()) return strided_bytes(input, touched, follows_result(bound, i));
   return product(touched) * size_bytes(input.dtype);
 }
 

@@ -18,6 +18,7 @@
 #include "plan/schedule_text.h"
 #include "rewrite/layouts.h"
 #include "rewrite/pieces.h"
+#include "rewrite/strided_views.h"
 #include "rewrite/types.h"
 
 namespace lowtide::pipeline {
@@ -66,6 +67,20 @@ Result<std::vector<analysis::Sum>> free_sums(const Prepared& ready, const Optimi
     costs.workspace_bytes[first.op] = std::max(costs.workspace_bytes[first.op], bytes);
   }
   return sums;
+}
+
+Status take_strided_views(ir::Graph& graph, const OptimizeOptions& options) {
+  const cost::Estimator estimator(options.device, options.costs ? &*options.costs : nullptr);
+  rewrite::StridedViewsOptions how;
+  how.slices = options.slow_tiers.empty();
+  how.seconds = [&](const plan::OpDesc& op) -> Result<double> {
+    LT_ASSIGN(const cost::Estimate estimate, estimator.estimate(op));
+    return estimate.seconds;
+  };
+  LT_ASSIGN(rewrite::StridedViewsReport views,
+            rewrite::make_strided_views(graph, *options.kernels, how));
+  if (views.changed()) graph = std::move(views.graph);
+  return {};
 }
 
 }  // namespace
@@ -132,6 +147,10 @@ Result<Prepared> pose(const ir::Graph& forward, const OptimizeOptions& options) 
               rewrite::choose_layouts(ready.graph, *options.kernels));
     ready.graph = std::move(layouts.graph);
     stage.done("layouts");
+    if (options.strided_views) {
+      LT_RETURN_IF_ERROR(take_strided_views(ready.graph, options));
+      stage.done("views");
+    }
   }
   // Without new ones it still looks at the wholes that came in.
   LT_ASSIGN(rewrite::PiecesReport pieces,

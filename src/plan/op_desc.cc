@@ -16,6 +16,11 @@ int64_t size_bytes(const TensorDesc& desc) {
   return element_count(desc) * lowtide::size_bytes(desc.dtype);
 }
 
+int64_t span_bytes(const TensorDesc& desc) {
+  if (!desc.layout.strided()) return size_bytes(desc);
+  return strided_span(desc.dims, desc.layout.strides).value_or(0) * lowtide::size_bytes(desc.dtype);
+}
+
 const std::string* foreign_name(const Attrs& attrs) {
   const auto found = attrs.find("op");
   return found == attrs.end() ? nullptr : std::get_if<std::string>(&found->second);

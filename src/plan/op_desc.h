@@ -25,6 +25,9 @@ struct TensorDesc {
 // plan was made or read.
 int64_t element_count(const TensorDesc& desc);
 int64_t size_bytes(const TensorDesc& desc);
+// Bytes from its first element to the end of its last: size_bytes, but of a strided view, whose
+// elements lie apart or stand for many.
+int64_t span_bytes(const TensorDesc& desc);
 
 using AttrValue = std::variant<int64_t, double, std::string, std::vector<int64_t>>;
 using Attrs = std::map<std::string, AttrValue, std::less<>>;

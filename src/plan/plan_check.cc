@@ -84,6 +84,25 @@ class Checker {
     return {};
   }
 
+  // One for each dimension, not negative, of a view; its span is a size.
+  static Status check_strides(const PlanValue& value) {
+    const Layout& layout = value.type.layout;
+    const std::vector<int64_t>& strides = layout.strides;
+    if (strides.size() != value.type.dims.size() || !layout.order.empty() ||
+        !layout.blocked.empty())
+      return bad("value '{}' has {} dimensions and {} strides", value.name, value.type.dims.size(),
+                 strides.size());
+    if (value.alias != PlanAlias::kView)
+      return bad("value '{}' has strides and is no view", value.name);
+    for (int64_t stride : strides)
+      if (!is_size(stride)) return bad("value '{}' has a stride of {}", value.name, stride);
+    const auto span = strided_span(value.type.dims, strides);
+    const auto bytes = span ? checked_mul(*span, size_bytes(value.type.dtype)) : std::nullopt;
+    if (!bytes || *bytes > kMaxBytes)
+      return bad("value '{}' reaches over more than 2^62 bytes", value.name);
+    return {};
+  }
+
   Status check_type(const PlanValue& value) const {
     const std::vector<int64_t>& dims = value.type.dims;
     const bool empty = std::find(dims.begin(), dims.end(), 0) != dims.end();
@@ -98,6 +117,7 @@ class Checker {
     const Layout& layout = value.type.layout;
     if (!is_size(layout.blocked_bytes) || (layout.blocked.empty() && layout.blocked_bytes != 0))
       return bad("value '{}' has a layout of {} blocked bytes", value.name, layout.blocked_bytes);
+    if (layout.strided()) return check_strides(value);
     if (layout.order.empty()) return {};
     std::vector<uint8_t> sorted = layout.order;
     std::sort(sorted.begin(), sorted.end());

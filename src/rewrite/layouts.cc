@@ -143,7 +143,8 @@ class LayoutPass {
       return i;
     };
     size_t leader = first([&](size_t i) { return updated[i] != 0; });
-    if (leader == inputs.size()) leader = first([&](size_t i) { return !present[i].row_major(); });
+    if (leader == inputs.size())
+      leader = first([&](size_t i) { return !present[i].row_major() && !present[i].strided(); });
     Layouts layouts = present;
     if (leader == inputs.size()) return layouts;
     for (size_t i = 0; i < inputs.size(); ++i)
@@ -180,8 +181,12 @@ class LayoutPass {
   }
 
   // Makes `input` its copy in another layout, if it lies otherwise.
+  // NOLINTNEXTLINE(misc-no-recursion): once, to row-major
   Status bring(ValueId& input, const Layout& layout, const ir::Op& op) {
     if (!input.valid() || graph_.value(input).layout == layout) return {};
+    // No kernel blocks a strided view.
+    if (graph_.value(input).layout.strided() && !layout.blocked.empty())
+      LT_RETURN_IF_ERROR(bring(input, {}, op));
     const ir::Value& source = graph_.value(input);
     const bool shared = source.category != Category::kParameter;
     const auto key = std::pair(input, print(layout));

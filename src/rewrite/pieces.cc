@@ -193,7 +193,7 @@ class PiecesPass {
   bool fills_made_storage(const ir::Value& value) const {
     const ir::Value& root = old_.value(old_.storage(value.storage).root);
     return root.producer.valid() && value.offset_bytes == sym::Expr(0) &&
-           ir::size_bytes(value) == ir::size_bytes(root);
+           ir::size_bytes(value) == ir::size_bytes(root) && !value.layout.strided();
   }
 
   bool overwritten(StorageId s) const {

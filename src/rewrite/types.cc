@@ -103,8 +103,10 @@ class TypePass {
     return desc;
   }
 
-  // Also in the layouts that the kernel would be given.
+  // Also in the layouts that the kernel would be given. Of what is strided a copy may be read.
   bool accepted(plan::OpDesc desc) const {
+    for (auto& input : desc.inputs)
+      if (input && input->layout.strided()) input->layout = {};
     if (catalog_.workspace_bytes(desc)) return true;
     const plan::LayoutWish wish = catalog_.wish(desc);
     if (wish.inputs.empty()) return false;

@@ -200,7 +200,7 @@ Status check_addresses(const Plan& plan) {
   for (const PlanValue& value : plan.values) {
     const PlanStorage& storage = plan.storages[value.storage];
     const PlanValue& root = plan.values[storage.root];
-    const int64_t bytes = plan::size_bytes(value.type);
+    const int64_t bytes = plan::span_bytes(value.type);
     const int64_t room =
         root.alias == plan::PlanAlias::kPieces ? plan::size_bytes(root.type) : storage.bytes;
     if (value.offset_bytes < 0 || bytes > room || value.offset_bytes > room - bytes)

@@ -12,25 +12,22 @@
 namespace lowtide::runtime {
 namespace {
 
-// Walks a permuted value in its order of memory; calls move(offset in memory, offset in row-major),
-// in bytes, for each element.
+// Walks a value in row-major order; calls move(offset in memory, offset in row-major), in bytes, for
+// each element.
 template <class Move>
 void walk(const plan::TensorDesc& type, const Move& move) {
   const size_t rank = type.dims.size();
   const int64_t bytes = lowtide::size_bytes(type.dtype);
-  std::vector<int64_t> row_major(rank);
-  int64_t stride = bytes;
-  for (size_t d = rank; d-- > 0; stride *= type.dims[d]) row_major[d] = stride;
+  const std::vector<int64_t> strides = strides_of(type.layout, type.dims);
   std::vector<int64_t> index(rank, 0);
-  int64_t there = 0;
+  int64_t here = 0;
   const int64_t count = plan::element_count(type);
   for (int64_t i = 0; i < count; ++i) {
-    move(i * bytes, there);
-    for (size_t k = rank; k-- > 0;) {
-      const size_t d = type.layout.order[k];
-      there += row_major[d];
+    move(here * bytes, i * bytes);
+    for (size_t d = rank; d-- > 0;) {
+      here += strides[d];
       if (++index[d] < type.dims[d]) break;
-      there -= row_major[d] * type.dims[d];
+      here -= strides[d] * type.dims[d];
       index[d] = 0;
     }
   }

@@ -221,7 +221,7 @@ void Session::State::compute(const BoundStep& step, const Observer* observer) {
   for (size_t i = 0; i < outputs.size(); ++i)
     (*observer)(step.op, outputs[i],
                 {static_cast<const std::byte*>(step.outputs[i]),
-                 static_cast<size_t>(plan::size_bytes(plan.values[outputs[i]].type))});
+                 static_cast<size_t>(plan::span_bytes(plan.values[outputs[i]].type))});
 }
 
 Status Session::State::run_steps(const Observer* observer) {
@@ -360,7 +360,7 @@ Result<std::vector<std::byte>> Session::get(std::string_view name) const {
     LT_RETURN_IF_ERROR(load_row_major(value, state_->value_at(it->second), bytes));
     return bytes;
   }
-  std::vector<std::byte> slot(bytes.size());
+  std::vector<std::byte> slot(static_cast<size_t>(plan::span_bytes(value.type)));
   LT_RETURN_IF_ERROR(state_->transfers->read_slot(value.storage, value.offset_bytes, slot));
   LT_RETURN_IF_ERROR(load_row_major(value, slot.data(), bytes));
   return bytes;

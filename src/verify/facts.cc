@@ -127,7 +127,7 @@ void Facts::find_pairs(PlanOpId id) {
         op.inputs.begin(), op.inputs.end(),
         [&](PlanValueId other) { return other.valid() && plan.values[other].storage == from; });
     const bool fills =
-        value.offset_bytes == 0 &&
+        value.offset_bytes == 0 && !value.type.layout.strided() &&
         size_bytes(value.type) == size_bytes(plan.values[plan.storages[from].root].type);
     if (operands == 1 && fills && maker[from].valid() && !is_output[from] && !is_whole[from] &&
         !is_piece[from] && plan.storages[from].bytes == plan.storages[heir].bytes)

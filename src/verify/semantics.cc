@@ -117,7 +117,8 @@ class Semantics {
     for (PlanValueId input : op.inputs) {
       const plan::PlanValue& value = plan_.values[input];
       const plan::PlanValue& root = plan_.values[plan_.storages[value.storage].root];
-      if (value.offset_bytes != 0 || size_bytes(value.type) != size_bytes(root.type))
+      if (value.offset_bytes != 0 || size_bytes(value.type) != size_bytes(root.type) ||
+          value.type.layout.strided())
         wrong(value.name, "it does not fill its storage");
       if (!root.producer.valid()) wrong(value.name, "it is there before the step");
       if (facts_.version[input] != plan_.storages[value.storage].root)
@@ -149,7 +150,8 @@ class Semantics {
         wrong = "it is neither a parameter nor a state";
       else if (facts_.is_piece[value.storage] || facts_.is_whole[value.storage])
         wrong = "it is a piece or made of pieces";
-      else if (base.offset_bytes != 0 || size_bytes(base.type) != size_bytes(root.type))
+      else if (base.offset_bytes != 0 || size_bytes(base.type) != size_bytes(root.type) ||
+               base.type.layout.strided())
         wrong = "only a part of it";
       else if (std::find(seen.begin(), seen.end(), value.storage) != seen.end())
         wrong = "twice";
@@ -164,7 +166,7 @@ class Semantics {
   }
 
   void check_value(const plan::PlanValue& value) {
-    const int64_t bytes = size_bytes(value.type);
+    const int64_t bytes = span_bytes(value.type);
     if (value.alias == plan::PlanAlias::kPieces) {
       if (value.offset_bytes != 0)
         findings_.add(Violation::kViewOffset, fmt::format("'{}' is a whole and starts at byte {}",
@@ -173,7 +175,7 @@ class Semantics {
       const int64_t room = size_bytes(plan_.values[plan_.storages[value.storage].root].type);
       if (value.offset_bytes > room || bytes > room - value.offset_bytes)
         findings_.add(Violation::kViewOutside,
-                      fmt::format("'{}' has {} bytes at {} of a storage of {}", value.name, bytes,
+                      fmt::format("'{}' spans {} bytes at {} of a storage of {}", value.name, bytes,
                                   value.offset_bytes, room));
     } else if (value.offset_bytes != 0) {
       findings_.add(Violation::kViewOffset,

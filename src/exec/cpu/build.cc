@@ -93,6 +93,15 @@ Status check_blocked(const Entry& entry, const OpDesc& op) {
   return {};
 }
 
+Status check_strided(const Entry& entry, const OpDesc& op) {
+  for (size_t i = 0; i < op.inputs.size() && !entry.strided; ++i)
+    if (op.inputs[i] && op.inputs[i]->layout.strided())
+      return unsupported(op, fmt::format("operand {} is a strided view", i));
+  for (const TensorDesc& output : op.outputs)
+    if (output.layout.strided()) return unsupported(op, "an output is a strided view");
+  return {};
+}
+
 plan::LayoutWish wish_row_major(const OpDesc& op) {
   return {.inputs = std::vector<Layout>(op.inputs.size()),
           .outputs = std::vector<Layout>(op.outputs.size())};

@@ -39,8 +39,8 @@ using Wish = plan::LayoutWish (*)(const OpDesc& op);
 //   *  any
 //
 // Otherwise it is the name of a type. The factory holds every op against it before it calls the
-// builder, so a loop over one type never sees another. Blocked layouts it refuses as well, unless
-// the entry says that its builder reads them.
+// builder, so a loop over one type never sees another. Blocked layouts and strided views it refuses
+// as well, unless the entry says that its builder reads them; nothing writes into strided views.
 struct Entry {
   std::string_view kind;
   std::string_view operands;
@@ -51,12 +51,15 @@ struct Entry {
   // "1 2": outputs whose accumulators stand behind `operands` and are added without the builder's
   // help (accumulate.h). A builder that adds by itself names its accumulator among its operands.
   std::string_view adds_into = {};
+  bool strided = false;  // its builder reads strided views
 };
 
 // Error unless all operands and outputs are of types that the entry takes.
 Status check_types(const Entry& entry, const OpDesc& op);
 // Error when one is in a blocked layout and the entry takes none.
 Status check_blocked(const Entry& entry, const OpDesc& op);
+// The same of strided views.
+Status check_strided(const Entry& entry, const OpDesc& op);
 
 // The kernels of each file, by kind.
 std::span<const Entry> elementwise_kernels();

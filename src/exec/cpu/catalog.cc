@@ -98,6 +98,7 @@ class CpuFactory final : public runtime::KernelFactory {
     const OpDesc own = without(op, into);
     LT_RETURN_IF_ERROR(check_types(*entry->second, own));
     LT_RETURN_IF_ERROR(check_blocked(*entry->second, op));
+    LT_RETURN_IF_ERROR(check_strided(*entry->second, op));
     if (makes_nothing(op)) return Built{.run = [](const KernelArgs&) {}, .workspace_bytes = 0};
     omp_set_num_threads(threads_);  // oneDNN sizes scratch and work by the team
     LT_ASSIGN(Built built, entry->second->build(own));

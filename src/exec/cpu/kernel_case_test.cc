@@ -68,13 +68,7 @@ ref::Tensor draw(const TensorDesc& desc, const ops::InputValues& values, bool sp
 
 // Position of each logical element (row-major order) in memory.
 std::vector<int64_t> positions(const TensorDesc& type) {
-  std::vector<int64_t> strides(type.dims.size());
-  int64_t stride = 1;
-  for (size_t k = type.dims.size(); k-- > 0;) {
-    const size_t d = type.layout.order.empty() ? k : type.layout.order[k];
-    strides[d] = stride;
-    stride *= type.dims[d];
-  }
+  const std::vector<int64_t> strides = strides_of(type.layout, type.dims);
   std::vector<int64_t> places;
   for (ref::Odometer at(type.dims); at.live(); at.next()) places.push_back(at.dot(strides));
   return places;
@@ -96,7 +90,7 @@ Guarded reordered(const runtime::KernelFactory& factory, Guarded& from, const Te
 Guarded to_memory(const runtime::KernelFactory& factory, const ref::Tensor& tensor,
                   const TensorDesc& type) {
   const TensorDesc plain = unblocked(type);
-  Guarded memory(plan::size_bytes(plain));
+  Guarded memory(plan::span_bytes(plain));
   const std::vector<int64_t> places = positions(plain);
   for (size_t e = 0; e < places.size(); ++e) {
     std::byte* at = memory.data() + places[e] * size_bytes(type.dtype);

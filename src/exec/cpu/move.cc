@@ -1,6 +1,7 @@
 // Ops that move elements without computing: Transpose, Slice, Pad, Concat, Expand, Reorder, and
 // Fill and Trilu. Each is one or more strided copies: loops ordered by the output, whole runs where
 // both sides are contiguous, and a tiled transpose where the fastest dims of the two sides differ.
+// The operand may be a strided view.
 // A Reorder from or to a blocked format is oneDNN's.
 #include <cmath>
 #include <cstring>
@@ -321,18 +322,19 @@ Result<Built> build_reorder(const OpDesc& op) {
     LT_ASSIGN(BoxCopy copy, BoxCopy::make(op, y.dims, strides_of(y), 0, strides_of(x), 0, y.dtype));
     return single(std::move(copy));
   }
+  if (x.layout.strided()) return unsupported(op, "from a strided view to a blocked layout");
   return guard_dnnl(op, [&] { return make_dnnl_reorder(op); });
 }
 
 constexpr Entry kMoveEntries[] = {
-    {"Transpose", "T -> T", "*", build_transpose},
-    {"Slice", "T -> T", "*", build_slice},
-    {"Expand", "T -> T", "*", build_expand},
-    {"Concat", "T -> T", "*", build_concat},
-    {"Pad", "T -> T", "*", build_pad},
+    {"Transpose", "T -> T", "*", build_transpose, nullptr, false, {}, true},
+    {"Slice", "T -> T", "*", build_slice, nullptr, false, {}, true},
+    {"Expand", "T -> T", "*", build_expand, nullptr, false, {}, true},
+    {"Concat", "T -> T", "*", build_concat, nullptr, false, {}, true},
+    {"Pad", "T -> T", "*", build_pad, nullptr, false, {}, true},
     {"Fill", "-> T", "*", build_fill},
     {"Trilu", "T -> T", "*", build_trilu, wish_row_major},
-    {"Reorder", "T -> T", "*", build_reorder, nullptr, true},
+    {"Reorder", "T -> T", "*", build_reorder, nullptr, true, {}, true},
 };
 
 }  // namespace

@@ -11,7 +11,7 @@ namespace {
 std::vector<size_t> memory_order(const plan::TensorDesc& type) {
   std::vector<size_t> order(type.dims.size());
   std::iota(order.begin(), order.end(), size_t{0});
-  LT_CHECK(type.layout.blocked.empty(), "a blocked value has no strides");
+  LT_CHECK(type.layout.blocked.empty() && !type.layout.strided(), "a dense value");
   if (type.layout.order.size() == order.size())
     std::copy(type.layout.order.begin(), type.layout.order.end(), order.begin());
   return order;
@@ -27,14 +27,7 @@ std::vector<size_t> proper_order(const plan::TensorDesc& type) {
 }  // namespace
 
 std::vector<int64_t> strides_of(const plan::TensorDesc& type) {
-  const std::vector<size_t> order = memory_order(type);
-  std::vector<int64_t> strides(type.dims.size());
-  int64_t stride = 1;
-  for (size_t i = order.size(); i-- > 0;) {
-    strides[order[i]] = stride;
-    stride *= type.dims[order[i]];
-  }
-  return strides;
+  return lowtide::strides_of(type.layout, type.dims);
 }
 
 std::vector<int64_t> broadcast_strides(const plan::TensorDesc& type,
@@ -48,6 +41,7 @@ std::vector<int64_t> broadcast_strides(const plan::TensorDesc& type,
 }
 
 bool same_order(const plan::TensorDesc& a, const plan::TensorDesc& b) {
+  if (a.layout.strided() || b.layout.strided()) return false;
   return a.dims == b.dims && a.layout.blocked == b.layout.blocked &&
          (!a.layout.blocked.empty() || proper_order(a) == proper_order(b));
 }

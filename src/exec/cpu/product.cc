@@ -1,5 +1,5 @@
-// MatMul on oneDNN, and by own loops where it has none (own_product.h). Transposed operands and
-// permuted layouts are strides of the same product. Batch dims broadcast; where the right operand
+// MatMul on oneDNN, and by own loops where it has none (own_product.h). Transposed operands,
+// permuted layouts and strided views are strides of the same product. Batch dims broadcast; where the right operand
 // has none and the rows of the left one and of the result lie at even distances, the batch is
 // folded into the rows, which makes one large product out of many small ones. An accumulator is a
 // sum post-op on the result's buffer.
@@ -21,10 +21,20 @@ namespace {
 
 using Operand = StridedMatrix;
 
+// One matrix that stands for many is a broadcast dim of extent 1, and the strides of dims of extent
+// 1 are as if they were whole: both are what oneDNN wants of them.
+void tidy_batch(Operand& x) {
+  for (size_t d = x.dims.size() - 2; d-- > 0;) {
+    if (x.strides[d] == 0) x.dims[d] = 1;
+    if (x.dims[d] == 1) x.strides[d] = std::max<int64_t>(1, x.dims[d + 1] * x.strides[d + 1]);
+  }
+}
+
 // Right-aligned to `rank` dims; the last two swapped when `transposed`.
 Operand operand(const TensorDesc& type, size_t rank, bool transposed) {
   Operand x{type.dims, strides_of(type)};
   const size_t r = x.dims.size();
+  if (type.layout.strided()) tidy_batch(x);
   if (transposed) {
     std::swap(x.dims[r - 1], x.dims[r - 2]);
     std::swap(x.strides[r - 1], x.strides[r - 2]);
@@ -88,6 +98,8 @@ Status check(const OpDesc& op) {
       return unsupported(op, "operands need at least two dims and no more than the output");
   if (has_input(op, 3) && !same_order(*op.inputs[3], op.outputs[0]))
     return unsupported(op, "the accumulator's layout differs from the output's");
+  if (has_input(op, 2) && op.inputs[2]->layout.strided())
+    return unsupported(op, "the bias is a strided view");
   return {};
 }
 
@@ -143,6 +155,7 @@ Result<Built> make_product(const OpDesc& op, const Operand& a, const Operand& b,
 // first cache, and oneDNN, which does not copy them, runs at less than half its speed. Strips of
 // columns are copied into the workspace, close together, and multiplied one after another.
 constexpr int64_t kStrip = 256;
+constexpr int64_t kFewRows = 16;  // that the sets hold in any case
 
 bool wants_strips(const OpDesc& op) {
   const TensorDesc& b = *op.inputs[1];
@@ -189,6 +202,13 @@ Result<Built> make_strips(const OpDesc& op) {
   return built;
 }
 
+// A matrix in which rows, or columns, are one and the same: an expanded dim, which oneDNN does not
+// have.
+bool repeats_elements(const Operand& x) {
+  const size_t m = x.dims.size() - 2, n = m + 1;
+  return (x.dims[m] > 1 && x.strides[m] == 0) || (x.dims[n] > 1 && x.strides[n] == 0);
+}
+
 // By oneDNN, or by own loops where it has only its reference or nothing is to be done.
 Result<Built> make_any(const OpDesc& op, Operand a, Operand b, Operand c) {
   const DType type = op.outputs[0].dtype;
@@ -196,6 +216,9 @@ Result<Built> make_any(const OpDesc& op, Operand a, Operand b, Operand c) {
   if (!by_dnnl || plan::element_count(op.outputs[0]) == 0 || a.dims.back() == 0)
     return make_own_product(op, a, b, c);
   LT_RETURN_IF_ERROR(check_native(op, type));
+  const bool repeats = repeats_elements(a) || repeats_elements(b);
+  if (repeats && is_thin(a, c)) return make_own_product(op, a, b, c);
+  if (repeats) return unsupported(op, "an operand whose rows or columns are one and the same");
   for (Operand* x : {&a, &b, &c}) tidy(*x);
   auto product = make_product(op, a, b, c);
   if (!product && is_thin(a, c)) return make_own_product(op, a, b, c);
@@ -216,8 +239,43 @@ Result<Built> build_matmul(const OpDesc& op) {
   return guard_dnnl(op, [&] { return wants_strips(op) ? make_strips(op) : make_whole(op); });
 }
 
-constexpr Entry kProductEntries[] = {
-    {"MatMul", "T T T T -> T", "f32 f64 bf16 i64 i32 u64 u32", build_matmul, wish_row_major}};
+// Whether a right operand is walked along rows that lie a multiple of 4 KiB apart.
+bool rows_collide(const OpDesc& op) {
+  const TensorDesc& b = *op.inputs[1];
+  const Operand x = operand(b, b.dims.size(), int_attr(op, "trans_b", 0) != 0);
+  const size_t rank = x.dims.size();
+  return x.strides[rank - 1] == 1 && x.dims[rank - 2] > kFewRows &&
+         x.strides[rank - 2] * size_bytes(b.dtype) % 4096 == 0;
+}
+
+// Row-major, but strided views as they come where there is fast code for them: a transposed or
+// sliced matrix is one with other strides.
+plan::LayoutWish wish_product(const OpDesc& op) {
+  plan::LayoutWish wish = wish_row_major(op);
+  OpDesc asked = op;
+  for (size_t i = 0; i < op.inputs.size(); ++i)
+    if (op.inputs[i] && !op.inputs[i]->layout.strided()) asked.inputs[i]->layout = {};
+  for (TensorDesc& output : asked.outputs) output.layout = {};
+  for (size_t i = 0; i < op.inputs.size(); ++i) {
+    if (!op.inputs[i] || !op.inputs[i]->layout.strided()) continue;
+    // Alone, so that one that is not taken does not keep the others from being taken.
+    OpDesc alone = asked;
+    for (size_t k = 0; k < op.inputs.size(); ++k)
+      if (k != i && alone.inputs[k]) alone.inputs[k]->layout = wish.inputs[k];
+    if (i == 1 && rows_collide(op)) continue;
+    if (build_matmul(alone)) wish.inputs[i] = op.inputs[i]->layout;
+  }
+  return wish;
+}
+
+constexpr Entry kProductEntries[] = {{"MatMul",
+                                      "T T T T -> T",
+                                      "f32 f64 bf16 i64 i32 u64 u32",
+                                      build_matmul,
+                                      wish_product,
+                                      false,
+                                      {},
+                                      true}};
 
 }  // namespace
 

@@ -1,5 +1,5 @@
-// ReduceSum, ReduceMean, ReduceProd, ReduceMax and ReduceMin over any axes of any plain layout, on
-// any type that is computed. Dims are put in the order of memory and neighbours of one kind (kept
+// ReduceSum, ReduceMean, ReduceProd, ReduceMax and ReduceMin over any axes of any plain layout or
+// strided view, on any type that is computed. Dims are put in the order of memory and neighbours of one kind (kept
 // or reduced) joined. What is left is a nest whose innermost dim is either reduced (rows are
 // folded) or kept (rows are folded into each other). A unit of work is one kept index of the outer
 // dims, or a group of kept columns; when there are few units, the outermost reduced dim is cut into
@@ -328,8 +328,14 @@ Result<Plan> make_plan(const OpDesc& op) {
     return p;
   }
   const Dims in = strides_of(x);
-  for (size_t d = 0; d < mark.size(); ++d) mark[d] = reduced[d] ? in[d] : 0;
+  for (size_t d = 0; d < mark.size(); ++d)
+    mark[d] = !reduced[d] ? 0 : in[d] != 0 ? in[d] : -1;  // -1: not joined, as an expanded dim
   Nest nest = make_nest(x.dims, {in, out, mark});
+  if (nest.strides[0].back() != 1) {  // a strided view: columns of one element
+    nest.dims.push_back(1);
+    for (size_t k : {0, 1}) nest.strides[k].push_back(1);
+    nest.strides[2].push_back(0);
+  }
   const size_t last = nest.dims.size() - 1;
   for (size_t d = 0; d < last; ++d)
     (nest.strides[2][d] != 0 ? p.reduced : p.kept)
@@ -490,11 +496,11 @@ constexpr std::string_view kReducible = "f32 f64 i64 i32 i16 i8 u64 u32 u16 u8";
 constexpr std::string_view kOrdered = "f32 f64 i64 i32 i16 i8 u64 u32 u16 u8 bool";
 
 constexpr Entry kReductionEntries[] = {
-    {"ReduceSum", "T -> T", kReducible, build_reduction, nullptr, false, "0"},
-    {"ReduceMean", "T -> T", kReducible, build_reduction},
-    {"ReduceProd", "T -> T", kReducible, build_reduction},
-    {"ReduceMax", "T -> T", kOrdered, build_reduction},
-    {"ReduceMin", "T -> T", kOrdered, build_reduction},
+    {"ReduceSum", "T -> T", kReducible, build_reduction, nullptr, false, "0", true},
+    {"ReduceMean", "T -> T", kReducible, build_reduction, nullptr, false, {}, true},
+    {"ReduceProd", "T -> T", kReducible, build_reduction, nullptr, false, {}, true},
+    {"ReduceMax", "T -> T", kOrdered, build_reduction, nullptr, false, {}, true},
+    {"ReduceMin", "T -> T", kOrdered, build_reduction, nullptr, false, {}, true},
     {"ReduceProdGrad", "T T -> T", "f32 f64", build_product_gradient, wish_row_major},
 };
 

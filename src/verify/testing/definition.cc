@@ -215,9 +215,29 @@ bool updates_persist(const Plan& p) {
         storage.category == Category::kParameter || storage.category == Category::kOptimizerState;
     if (maker.valid() || !kept || root.initial.kind == plan::PlanInitial::Kind::kFed) return false;
     if (value.offset_bytes != 0 || size_bytes(value.type) != size_bytes(root.type)) return false;
+    if (p.values[value.base].type.layout.strided()) return false;
     if (!overwritten.emplace(value.producer, value.storage).second) return false;
     if (storage.category == Category::kOptimizerState && !states.insert(value.storage).second)
       return false;
+  }
+  return true;
+}
+
+// Each element of a strided view, counted through one by one, lies in what its storage holds; only
+// views have strides.
+bool strides_stay_inside(const Plan& p) {
+  for (const plan::PlanValue& value : p.values) {
+    const std::vector<int64_t>&dims = value.type.dims, &strides = value.type.layout.strides;
+    if (strides.empty()) continue;
+    if (value.alias != PlanAlias::kView || strides.size() != dims.size()) return false;
+    const int64_t room = size_bytes(p.values[p.storages[value.storage].root].type);
+    const int64_t bytes = lowtide::size_bytes(value.type.dtype);
+    for (int64_t i = 0; i < element_count(value.type); ++i) {
+      int64_t rest = i, at = value.offset_bytes;
+      for (size_t d = dims.size(); d-- > 0; rest /= dims[d])
+        at += rest % dims[d] * strides[d] * bytes;
+      if (at < 0 || at + bytes > room) return false;
+    }
   }
   return true;
 }
@@ -235,6 +255,7 @@ bool sizes_fit(const Plan& p) {
         initial.length != bytes)
       return false;
   }
+  if (!strides_stay_inside(p)) return false;
   for (PlanStorageId s : p.storages.ids()) {
     const plan::PlanStorage& storage = p.storages[s];
     const int64_t bytes = is_whole(p, s) ? 0 : size_bytes(p.values[storage.root].type);
@@ -279,7 +300,7 @@ bool may_take_over(const Plan& p, PlanStorageId from, PlanStorageId heir) {
         p.storages[heir].root != op.outputs[static_cast<size_t>(out)])
       continue;
     if (p.values[op.outputs[static_cast<size_t>(out)]].storage != heir || uses != 1) continue;
-    if (p.values[v].offset_bytes == 0 &&
+    if (p.values[v].offset_bytes == 0 && !p.values[v].type.layout.strided() &&
         size_bytes(p.values[v].type) == size_bytes(p.values[p.storages[from].root].type))
       return true;
   }

@@ -242,6 +242,17 @@ void change_layout(Plan& p, Rng& rng) {
   for (size_t d = v->type.dims.size(); d-- > 0;)
     v->type.layout.order.push_back(static_cast<uint8_t>(d));
 }
+void change_strides(Plan& p, Rng& rng) {
+  std::vector<PlanValueId> strided;
+  for (PlanValueId v : p.values.ids())
+    if (p.values[v].type.layout.strided()) strided.push_back(v);
+  if (strided.empty()) return;
+  std::vector<int64_t>& strides = p.values[*any(strided, rng)].type.layout.strides;
+  if (rng.below(3) == 0)
+    std::swap(strides.front(), strides.back());
+  else
+    *any(strides, rng) += rng.between(-1, 1);
+}
 void change_base(Plan& p, Rng& rng) {
   auto* v = any(p.values, rng);
   if (v != nullptr && v->base.valid()) v->base = any_id<PlanValueId>(p.values, rng);
@@ -478,6 +489,7 @@ constexpr auto kMutations = std::to_array<Mutation>({
     {"change_dims", change_dims},
     {"change_dtype", change_dtype},
     {"change_layout", change_layout},
+    {"change_strides", change_strides},
     {"change_base", change_base},
     {"change_storage", change_storage},
     {"change_producer", change_producer},
