@@ -103,14 +103,11 @@ struct PlanOptions {
   bool recompute = true;
   // With or without a budget: a Concat whose operands can lie one behind the other copies nothing.
   bool pieces = true;
-  // Ops that run in parts: "OPS:AXIS:PARTS", as in "layer*:m:4" (a pattern of op names, an axis of
-  // their loop nest). What the parts make is joined or added up as the op table says.
-  std::vector<std::string> cuts = {};
-  // What contributes to a sum of gradients may come in any order; false: as the graph has it.
-  bool sums = true;
-  // The same of a Transpose, Expand or Slice whose readers' kernels walk its operand with strides,
-  // where that costs neither memory nor time.
+  // A Transpose, Expand or Slice also copies nothing where its readers' kernels walk its operand
+  // with strides and that costs neither memory nor time.
   bool strided_views = true;
+  bool sums = true;  // what contributes to a sum of gradients may come in any order
+  std::vector<std::string> cuts = {};  // "OPS:AXIS:PARTS": ops that run in parts ("layer*:m:4")
   std::string swap = {};  // names of tiers, as above; empty: none
   // Each way, instead of the profile's; only for a single tier.
   std::optional<double> link_bytes_per_second = {};
