@@ -122,7 +122,8 @@ void add_search_flags(CLI::App* command, PlanFlags& flags) {
   command
       ->add_option("--cut", options.cuts,
                    "these ops run in parts along an axis, as in 'layer*:m:4'; may be repeated")
-      ->type_name("OPS:AXIS:PARTS");
+      ->type_name("OPS:AXIS:PARTS")
+      ->default_str("");
   command->add_flag_callback(
       "--no-sums", [&options] { options.sums = false; },
       "what contributes to a sum of gradients comes in the order of the graph");

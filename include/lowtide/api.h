@@ -108,7 +108,7 @@ struct PlanOptions {
   bool strided_views = true;
   bool sums = true;  // what contributes to a sum of gradients may come in any order
   std::vector<std::string> cuts = {};  // "OPS:AXIS:PARTS": ops that run in parts ("layer*:m:4")
-  std::string swap = {};  // names of tiers, as above; empty: none
+  std::string swap = {};               // names of tiers, as above; empty: none
   // Each way, instead of the profile's; only for a single tier.
   std::optional<double> link_bytes_per_second = {};
   // How hard to search under a budget, about in seconds of one core, and to pack; counted in work,

@@ -37,7 +37,8 @@ TEST(CutRules, GivePartsThatAreAsEqualAsTheyCanBe) {
   const auto expanded = expand(graph, cuts);
   ASSERT_TRUE(expanded.has_value()) << expanded.error().message;
   EXPECT_EQ(expanded->parts[ir::OpId(0)].size(), 3U);
-  EXPECT_EQ(expanded->graph.op_count(), 7U) << "three slices, which are views, three products and one Concat";
+  EXPECT_EQ(expanded->graph.op_count(), 7U)
+      << "three slices, which are views, three products and one Concat";
 }
 
 TEST(CutRules, NameTheOpWhoseAxisIsNotThere) {

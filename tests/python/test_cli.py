@@ -86,6 +86,20 @@ def test_the_same_input_gives_the_same_bytes(unet_plan, tmp_path):
     assert again.read_bytes() == unet_plan.read_bytes()
 
 
+def test_ops_run_in_parts_by_rule(narrow, tmp_path):
+    path = tmp_path / "parts.lt"
+    two = [narrow[0], "--train", "--dim", "batch=2"]
+    rule = ["--cut", "node_Conv_22?:n:2"]
+    whole = run_json("plan", *two)
+    parts = run_json("plan", *two, *rule, "-o", path)
+    assert parts["ops"] >= whole["ops"] + 8
+    assert run("verify", path).returncode == 0
+    step = run("run", path, "--steps", "1", "--compare")
+    assert step.returncode == 0, step.stderr
+    expect_error(2, "OPS:AXIS:PARTS", arguments=["plan", *two, "--cut", "layer"])
+    expect_error(4, "no op has a name like 'layer*'", arguments=["plan", *two, "--cut", "layer*:n:2"])
+
+
 def test_verify_accepts_the_plan_and_refuses_changed_bytes(unet_plan, tmp_path):
     assert run("verify", unet_plan).returncode == 0
     contents = unet_plan.read_bytes()
