@@ -18,18 +18,6 @@ Result<int64_t> least_bytes(const ir::Graph& forward, const OptimizeOptions& opt
   return std::max(floor, order::solve(problem, options.order).lower_bound_bytes);
 }
 
-namespace {
-
-// Whoever contributes to a sum runs once. In the order of a chain it may run again, so where a budget
-// that is not proven too small was missed, the chain is tried.
-bool sums_may_be_in_the_way(const Prepared& ready, const OptimizeOptions& options) {
-  return !ready.view.sums.empty() &&
-         floor_bytes(analysis::relaxed_sums(ready.view), options.schedule.transfers) <=
-             *options.budget_bytes;
-}
-
-}  // namespace
-
 Result<Optimized> optimize(const ir::Graph& forward, const OptimizeOptions& options) {
   const auto start = Clock::now();
   LT_ASSIGN(Prepared ready, prepare(forward, options));
@@ -38,13 +26,22 @@ Result<Optimized> optimize(const ir::Graph& forward, const OptimizeOptions& opti
   if (!fits(ready.unlimited, options)) {
     LT_RETURN_IF_ERROR(check_order_bound(ready, options));
     StageClock stage(ready.stages);
+    // First the chains of sums in the order that was found: their ops may run again. Where they miss
+    // the budget, sums in any order, whose ops run once.
+    const Prepared any_order = ready;
+    if (!any_order.view.sums.empty()) {
+      LT_ASSIGN(ready, settle_sums(any_order, any_order.unlimited, options));
+    }
     OptimizeOptions rest = after(options, seconds_since(start));
-    const bool twice = sums_may_be_in_the_way(ready, options);
-    rest.find_smallest = options.find_smallest && !twice;
     Result<BudgetSolution> found = fit_budget(ready.view, rest, ready.unlimited);
-    if (!found && twice) {
-      LT_ASSIGN(ready, settle_sums(ready, ready.unlimited, options));
-      found = fit_budget(ready.view, after(options, seconds_since(start)), ready.unlimited);
+    if (!found && found.error().code == ErrorCode::kLimit && !any_order.view.sums.empty()) {
+      rest = after(options, seconds_since(start));
+      rest.find_smallest = false;
+      Result<BudgetSolution> other = fit_budget(any_order.view, rest, any_order.unlimited);
+      if (other) {
+        found = std::move(other);
+        ready = any_order;
+      }
     }
     if (!found) return tl::unexpected<Error>(found.error());
     solved = std::move(*found);

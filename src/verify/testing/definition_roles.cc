@@ -5,6 +5,7 @@
 #include "ir/graph.h"
 #include "ops/op_table.h"
 #include "verify/testing/definition.h"
+#include "verify/testing/definition_parts.h"
 
 namespace lowtide::verify {
 namespace {
