@@ -16,10 +16,9 @@
 #include "exec/cpu/cpu.h"
 #include "ops/op_table.h"
 #include "pipeline/optimize.h"
+#include "support/judge_plan.h"
 #include "support/long_checks.h"
 #include "support/run_against_reference.h"
-#include "verify/testing/definition.h"
-#include "verify/testing/mutate.h"
 
 namespace lowtide {
 namespace {
@@ -137,13 +136,7 @@ void look_at(const plan::Plan& plan, uint64_t seed, Seen& seen) {
     if (step.kind == plan::Step::Kind::kCompute && !plan::only_views(plan, step.op))
       seen.reruns += runs[step.op]++ > 0;
   }
-  std::string why;
-  EXPECT_TRUE(verify::valid_by_definition(plan, &why, &plan)) << why;
-  if (plan.claims.certificate.time) return;  // the naive judge takes that from the plan alone
-  const verify::Agreement agreement =
-      verify::compare_on_mutations(plan, some_of(400, 10), 1'000 * seed);
-  for (const std::string& disagreement : agreement.disagreements) ADD_FAILURE() << disagreement;
-  seen.refused_copies += agreement.wrong;
+  seen.refused_copies += judged(plan, some_of(400, 10), seed);
 }
 
 // Also where somebody could have worked in place: the pass leaves most such Concats alone.

@@ -18,10 +18,9 @@
 #include "ir/graph_text.h"
 #include "ops/op_table.h"
 #include "pipeline/optimize.h"
+#include "support/judge_plan.h"
 #include "support/long_checks.h"
 #include "support/run_against_reference.h"
-#include "verify/testing/definition.h"
-#include "verify/testing/mutate.h"
 
 namespace lowtide {
 namespace {
@@ -217,13 +216,7 @@ void look_at(const plan::Plan& plan, uint64_t seed, Seen& seen) {
   }
   for (const plan::PlanOp& op : plan.ops)
     seen.copies += op.kind == "Reorder" && plan.values[op.inputs[0]].type.layout.strided();
-  std::string why;
-  EXPECT_TRUE(verify::valid_by_definition(plan, &why, &plan)) << why;
-  if (plan.claims.certificate.time) return;  // the naive judge takes that from the plan alone
-  const verify::Agreement agreement =
-      verify::compare_on_mutations(plan, some_of(400, 10), 1'000 * seed);
-  for (const std::string& disagreement : agreement.disagreements) ADD_FAILURE() << disagreement;
-  seen.refused_copies += agreement.wrong;
+  seen.refused_copies += judged(plan, some_of(400, 10), seed);
 }
 
 pipeline::OptimizeOptions options_with(const plan::KernelCatalog& kernels) {

@@ -21,11 +21,10 @@
 #include "pipeline/prepare.h"
 #include "plan/schedule_simulator.h"
 #include "rewrite/sums.h"
+#include "support/judge_plan.h"
 #include "support/long_checks.h"
 #include "support/run_against_reference.h"
 #include "support/shared_weights.h"
-#include "verify/testing/definition.h"
-#include "verify/testing/mutate.h"
 
 namespace lowtide {
 namespace {
@@ -55,13 +54,7 @@ void look_at(const plan::Plan& plan, uint64_t seed, Seen& seen) {
     if (step.kind == plan::Step::Kind::kCompute && !plan::only_views(plan, step.op))
       seen.reruns += runs[step.op]++ > 0;
   }
-  std::string why;
-  EXPECT_TRUE(verify::valid_by_definition(plan, &why, &plan)) << why;
-  if (plan.claims.certificate.time) return;  // the naive judge takes that from the plan alone
-  const verify::Agreement agreement =
-      verify::compare_on_mutations(plan, some_of(200, 10), 1'000 * seed);
-  for (const std::string& disagreement : agreement.disagreements) ADD_FAILURE() << disagreement;
-  seen.refused_copies += agreement.wrong;
+  seen.refused_copies += judged(plan, some_of(200, 10), seed);
 }
 
 // As optimize() does it where the chains miss the budget.

@@ -163,6 +163,7 @@ class Builder {
   // Whoever comes before all contributions comes before the beginning, too: no order is lost, and
   // a search sees where the beginning belongs. One such op is enough, the latest.
   void add_before_begins() {
+    if (view_.sums.empty()) return;
     IdVector<SchedOpId, std::vector<SchedOpId>> before(view_.problem.ops.size());
     for (const plan::SchedValue& value : view_.problem.values)
       for (const SchedOpId reader : value.readers) before[reader].push_back(value.producer);

@@ -66,8 +66,8 @@ struct SumInProblem {
   Sum sum;
   plan::SchedValueId value;
   plan::SchedOpId begin;  // none: the first contribution is fixed, and makes the value
-  std::vector<plan::SchedOpId>
-      pure;  // who contributes and could run again, were it not for the sum
+  // Who contributes and could run again, were it not for the sum.
+  std::vector<plan::SchedOpId> pure;
 };
 
 struct ScheduleView {

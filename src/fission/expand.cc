@@ -48,8 +48,6 @@ class Expander {
     for (ValueId id : old_.outputs()) LT_RETURN_IF_ERROR(finish_output(id));
     mark_gradients();
     LT_RETURN_IF_ERROR(ir::check(out_.graph));
-    out_.value = IdVector<ValueId, ValueId>(old_.value_count());
-    for (ValueId id : old_.values()) out_.value[id] = made_[id].whole;
     return std::move(out_);
   }
 

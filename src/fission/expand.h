@@ -36,8 +36,6 @@ struct Expanded {
   ir::Graph graph;
   // The parts of each op, in the order of its axis; one where it stays whole.
   IdVector<ir::OpId, std::vector<ir::OpId>> parts;
-  // What there is whole: given values, results of the step, and what somebody reads whole.
-  IdVector<ir::ValueId, ir::ValueId> value;
 };
 
 // All dims must be constant. Values that are whole keep their names; control edges hold between all

@@ -10,10 +10,6 @@
 namespace lowtide::fission {
 namespace {
 
-std::string print(const CutRule& rule) {
-  return fmt::format("{}:{}:{}", rule.ops, rule.axis, rule.parts);
-}
-
 // What an op can be cut along, for people: "m (8), n (4)".
 std::string axes_of(const ops::AxisMap& map) {
   std::string text;
@@ -52,6 +48,10 @@ Result<Cut> cut_by(const ir::Graph& graph, ir::OpId id, const CutRule& rule) {
 }
 
 }  // namespace
+
+std::string print(const CutRule& rule) {
+  return fmt::format("{}:{}:{}", rule.ops, rule.axis, rule.parts);
+}
 
 Result<CutRule> parse_rule(std::string_view text) {
   const size_t second = text.rfind(':');

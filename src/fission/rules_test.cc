@@ -22,6 +22,7 @@ ir::Graph product() {
 
 TEST(CutRules, SayOpsAxisAndParts) {
   EXPECT_EQ(parse_rule("a:b*:m:4").value(), (CutRule{"a:b*", "m", 4}));
+  EXPECT_EQ(print(CutRule{"a:b*", "m", 4}), "a:b*:m:4");
   for (const char* wrong : {"", "m:4", "a:m", "a:m:1", "a:m:x", "a::4", ":m:4", "a:m:4x"}) {
     const auto refused = parse_rule(wrong);
     ASSERT_FALSE(refused.has_value()) << wrong;

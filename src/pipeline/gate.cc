@@ -75,7 +75,10 @@ std::string print(const OptimizeOptions& options) {
                     tier.link.latency_seconds, tier.link.compute_seconds_per_byte, tier.link.bytes);
   text += fmt::format("train {}\n", options.training ? "yes" : "no");
   if (options.training) print_training(*options.training, text);
-  text += fmt::format("pieces {}\nsums {}\n", options.pieces, options.sums);
+  text += fmt::format("pieces {}\nsums {}\nstrided_views {}\n", options.pieces, options.sums,
+                      options.strided_views);
+  for (const fission::CutRule& cut : options.cuts)
+    text += fmt::format("cut {}\n", fission::print(cut));
   text += fmt::format("order_seed {}\norder_max_seconds {}\n", options.order.seed,
                       options.order.limits.max_seconds);
   text += fmt::format("pack_work_limit {}\npack_threads {}\npack_retries {}\n",

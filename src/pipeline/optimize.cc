@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <utility>
 
 #include "pipeline/budget.h"
 #include "pipeline/claims.h"
@@ -18,6 +19,34 @@ Result<int64_t> least_bytes(const ir::Graph& forward, const OptimizeOptions& opt
   return std::max(floor, order::solve(problem, options.order).lower_bound_bytes);
 }
 
+namespace {
+
+// First the chains of sums in the order that was found, whose ops may run again; where they miss the
+// budget, sums in any order, whose ops run once. `ready` becomes what the solution is of. A budget is
+// only called infeasible where that holds whatever the order.
+Result<BudgetSolution> fit_with_sums(Prepared& ready, const OptimizeOptions& options,
+                                     Clock::time_point start) {
+  const auto refused = [&] {
+    return floor_bytes(analysis::relaxed_sums(ready.view), options.schedule.transfers) >
+           *options.budget_bytes;
+  };
+  if (ready.view.sums.empty() || refused())
+    return fit_budget(ready.view, after(options, seconds_since(start)), ready.unlimited);
+  Prepared any_order = std::move(ready);
+  LT_ASSIGN(ready, settle_sums(any_order, any_order.unlimited, options));
+  Result<BudgetSolution> chained =
+      fit_budget(ready.view, after(options, seconds_since(start)), ready.unlimited);
+  if (chained) return chained;
+  OptimizeOptions rest = after(options, seconds_since(start));
+  rest.find_smallest &= chained.error().code == ErrorCode::kInfeasible;
+  Result<BudgetSolution> any = fit_budget(any_order.view, rest, any_order.unlimited);
+  if (!any && chained.error().code != ErrorCode::kInfeasible) return chained;
+  if (any) ready = std::move(any_order);
+  return any;
+}
+
+}  // namespace
+
 Result<Optimized> optimize(const ir::Graph& forward, const OptimizeOptions& options) {
   const auto start = Clock::now();
   LT_ASSIGN(Prepared ready, prepare(forward, options));
@@ -26,28 +55,10 @@ Result<Optimized> optimize(const ir::Graph& forward, const OptimizeOptions& opti
   if (!fits(ready.unlimited, options)) {
     LT_RETURN_IF_ERROR(check_order_bound(ready, options));
     StageClock stage(ready.stages);
-    // First the chains of sums in the order that was found: their ops may run again. Where they miss
-    // the budget, sums in any order, whose ops run once.
-    const Prepared any_order = ready;
-    if (!any_order.view.sums.empty()) {
-      LT_ASSIGN(ready, settle_sums(any_order, any_order.unlimited, options));
-    }
-    OptimizeOptions rest = after(options, seconds_since(start));
-    Result<BudgetSolution> found = fit_budget(ready.view, rest, ready.unlimited);
-    if (!found && found.error().code == ErrorCode::kLimit && !any_order.view.sums.empty()) {
-      rest = after(options, seconds_since(start));
-      rest.find_smallest = false;
-      Result<BudgetSolution> other = fit_budget(any_order.view, rest, any_order.unlimited);
-      if (other) {
-        found = std::move(other);
-        ready = any_order;
-      }
-    }
-    if (!found) return tl::unexpected<Error>(found.error());
-    solved = std::move(*found);
+    LT_ASSIGN(solved, fit_with_sums(ready, options, start));
     stage.done("schedule");
     if (options.look_further && !solved.cut_short) {
-      rest = after(options, seconds_since(start));
+      const OptimizeOptions rest = after(options, seconds_since(start));
       more_memory = with_more_memory(ready.view, rest, ready.order.sequence, solved.solution,
                                      ready.unlimited);
       stage.done("more memory");

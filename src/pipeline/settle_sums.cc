@@ -4,7 +4,6 @@
 #include <map>
 #include <utility>
 
-#include "base/check.h"
 #include "plan/schedule_simulator.h"
 #include "rewrite/sums.h"
 
