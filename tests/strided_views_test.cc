@@ -336,11 +336,13 @@ TEST(StridedViews, OfThePassAreNeverWorseThanCopies) {
   EXPECT_GT(faster, 20);
 }
 
-// One product with its transposed operand: the copy is what the peak consists of.
+// One product with its transposed operand: the copy is what the peak consists of. In f64, whose
+// kernel is our own: that of oneDNN may copy the operand into its workspace, on some processors.
 TEST(StridedViews, LowerThePeakOfAProduct) {
   ir::Graph graph;
   ir::Value value;
   value.name = "x";
+  value.dtype = DType::kF64;
   value.dims = {64, 64};
   value.category = Category::kInput;
   ValueId x = graph.add_value(value);
@@ -356,7 +358,7 @@ TEST(StridedViews, LowerThePeakOfAProduct) {
   options.strided_views = false;
   const auto copy = pipeline::optimize(graph, options);
   ASSERT_TRUE(view && copy);
-  EXPECT_EQ(copy->plan.claims.peak_bytes - view->plan.claims.peak_bytes, 64 * 64 * 4);
+  EXPECT_EQ(copy->plan.claims.peak_bytes - view->plan.claims.peak_bytes, 64 * 64 * 8);
   EXPECT_TRUE(view->plan.claims.order_proven);
   expect_right_results(view->plan, graph, *kernels);
 }

@@ -5,10 +5,10 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <cstring>
 #include <string>
 #include <vector>
 
+#include "base/element.h"
 #include "exec/ref/interpreter.h"
 #include "ir/graph.h"
 #include "plan/plan.h"
@@ -18,20 +18,22 @@ namespace lowtide {
 
 inline constexpr uint64_t kSeed = 5;
 
-inline std::vector<float> floats_of(const runtime::Session& session, const std::string& name) {
-  const auto bytes = session.get(name);
+// The elements of a value of f32 or f64.
+inline std::vector<double> reals_of(const runtime::Session& session, const ir::Value& value) {
+  const auto bytes = session.get(value.name);
   EXPECT_TRUE(bytes.has_value()) << (bytes ? "" : bytes.error().message);
-  std::vector<float> values(bytes ? bytes->size() / sizeof(float) : 0);
-  if (bytes) std::memcpy(values.data(), bytes->data(), bytes->size());
-  return values;
+  const auto size = static_cast<size_t>(size_bytes(value.dtype));
+  std::vector<double> reals(bytes ? bytes->size() / size : 0);
+  for (size_t i = 0; i < reals.size(); ++i)
+    reals[i] = read_real(value.dtype, bytes->data() + i * size);
+  return reals;
 }
 
-inline void expect_near(const std::vector<float>& ours, const std::vector<double>& exact,
+inline void expect_near(const std::vector<double>& ours, const std::vector<double>& exact,
                         const std::string& name) {
   ASSERT_EQ(ours.size(), exact.size()) << name;
   for (size_t i = 0; i < exact.size(); ++i)
-    ASSERT_NEAR(static_cast<double>(ours[i]), exact[i], 1e-4 * (1 + std::abs(exact[i])))
-        << name << "[" << i << "]";
+    ASSERT_NEAR(ours[i], exact[i], 1e-4 * (1 + std::abs(exact[i]))) << name << "[" << i << "]";
 }
 
 // One step of the plan, of the same ops on buffers of their own, and of the reference.
@@ -58,12 +60,11 @@ inline void expect_right_results(const plan::Plan& plan, const ir::Graph& graph,
       EXPECT_LE(session->touched_bytes(), plan.arena_bytes);
     }
     for (ir::ValueId v : graph.outputs())
-      expect_near(floats_of(*session, graph.value(v).name), exact->at(v).f, graph.value(v).name);
+      expect_near(reals_of(*session, graph.value(v)), exact->at(v).f, graph.value(v).name);
     for (ir::ValueId v : graph.values())
       if (graph.value(v).alias == ir::Alias::kUpdate) {
         const auto root = graph.storage(graph.value(v).storage).root;
-        expect_near(floats_of(*session, graph.value(root).name), exact->at(v).f,
-                    graph.value(v).name);
+        expect_near(reals_of(*session, graph.value(root)), exact->at(v).f, graph.value(v).name);
       }
     if (testing::Test::HasFailure()) return;
   }

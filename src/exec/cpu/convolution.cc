@@ -257,7 +257,20 @@ Result<Layout> chosen_weights(const OpDesc& op, const ConvGeometry& g) {
   ConvGeometry row_major = g;
   row_major.weights = plain;
   LT_ASSIGN(const MemoryDesc row_major_desc, weights_desc(op, row_major));
+  // With few channels in each of many groups, filling up blocks of channels would make hundreds of
+  // times the bytes of it: 144 groups of one are 144 times 16 x 16.
+  constexpr size_t kMostPadding = 4;
+  if (g.group > 1 && weights.get_size() > kMostPadding * row_major_desc.get_size())
+    return unsupported(op, "oneDNN's weights are mostly padding");
   return weights == row_major_desc ? Layout{} : blocked_layout(weights);
+}
+
+// Whether oneDNN has fast code for it with everything in row-major order.
+bool takes_row_major(OpDesc op) {
+  for (auto& input : op.inputs)
+    if (input) input->layout = {};
+  op.outputs[0].layout = {};
+  return build_convolution(op).has_value();
 }
 
 plan::LayoutWish wish_convolution(const OpDesc& op) {
@@ -265,10 +278,11 @@ plan::LayoutWish wish_convolution(const OpDesc& op) {
   Result<ConvGeometry> g = conv_geometry(op);
   if (!g) return {};
   const Result<Layout> weights = guard_dnnl(op, [&] { return chosen_weights(op, *g); });
-  if (!weights) return {};
-  const Layout last = Layout::channels_last(g->data.dims.size());
   plan::LayoutWish wish;
   wish.inputs.resize(op.inputs.size());
+  wish.outputs.resize(1);
+  if (!weights) return takes_row_major(op) ? wish : plan::LayoutWish{};
+  const Layout last = Layout::channels_last(g->data.dims.size());
   if (op.kind == "ConvWgtGrad") {
     wish.inputs[0] = wish.inputs[1] = last;
     if (has_input(op, 2)) wish.inputs[2] = *weights;

@@ -88,6 +88,42 @@ TEST(Convolution, WindowsOfOnePixelWithStrides) {
       }
 }
 
+// Weights of many small groups, in blocks of channels, would be padding almost alone; a step of
+// such a network would need many times its bytes.
+TEST(Convolution, WishesNoLayoutThatIsMostlyPadding) {
+  const auto kernels = make_cpu_kernels({.threads = 1});
+  int checked = 0;
+  for (const int64_t in_group : {1, 2, 4, 8})
+    for (const int64_t window : {3, 5, 7})
+      for (const int64_t stride : {1, 2})
+        for (const std::string kind : {"Conv", "ConvDataGrad", "ConvWgtGrad"}) {
+          const int64_t group = 96 / in_group, size = 8 / stride, pad = window / 2;
+          const TensorDesc data{.dtype = DType::kF32, .dims = {2, 96, 8, 8}, .layout = {}};
+          const TensorDesc result{.dtype = DType::kF32, .dims = {2, 96, size, size}, .layout = {}};
+          const TensorDesc weights{
+              .dtype = DType::kF32, .dims = {96, in_group, window, window}, .layout = {}};
+          OpDesc op{.kind = kind,
+                    .attrs = {{"group", group},
+                              {"strides", std::vector<int64_t>{stride, stride}},
+                              {"pads", std::vector<int64_t>{pad, pad, pad, pad}}},
+                    .inputs = {data, weights, std::nullopt},
+                    .outputs = {result}};
+          if (kind == "ConvDataGrad") op.inputs[0] = result, op.outputs[0] = data;
+          if (kind == "ConvWgtGrad") op.inputs[1] = result, op.outputs[0] = weights;
+          SCOPED_TRACE(describe(op));
+          const plan::LayoutWish wish = kernels->wish(op);
+          ASSERT_EQ(wish.outputs.size(), 1u);
+          TensorDesc wished = weights;
+          wished.layout = kind == "ConvWgtGrad" ? wish.outputs[0] : wish.inputs[1];
+          EXPECT_LE(size_bytes(wished), 4 * size_bytes(weights));
+          for (size_t i = 0; i < 2; ++i) op.inputs[i]->layout = wish.inputs[i];
+          op.outputs[0].layout = wish.outputs[0];
+          EXPECT_TRUE(kernels->make(op).has_value());
+          ++checked;
+        }
+  EXPECT_EQ(checked, 72);
+}
+
 // Large enough, and with rows far enough apart, for the form that copies strips of the right
 // operand.
 TEST(MatMul, MultipliesByStripsOfTheRightOperand) {
