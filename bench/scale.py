@@ -1,26 +1,28 @@
 #!/usr/bin/env python3
-"""Up to 100,000 ops: GPT-2 training steps made deeper.
+"""How far it goes: GPT-2 training steps made deeper, up to 100,000 ops; and budgets, down to the proven floor.
 
-    scale.py [--part remat|plan] [--most-layers N]
+    scale.py [--part remat|plan|floors] [--most-layers N]
 
 First the retention search alone, on the captured step made deeper (bench/support/deeper_step.py), one thread, within budgets that
 leave each layer so many MiB: extra time, what is proven, core seconds. Then the whole way from an ONNX file made deeper
 (bench/support/deeper_onnx.py) to a verified plan, without a budget and within four fifths of the bytes that needs: seconds per
-thousand ops, stage by stage. Exit code 1, with a line for each, where a step of 28,000 ops takes more than 15 s of one core or one of
+thousand ops, stage by stage. Last the grey zone of four steps: budgets above the proven floor for which little work finds no arena. Exit code 1, with a line for each, where a step of 28,000 ops takes more than 15 s of one core or one of
 100,000 more than 60 s, where what is found in the first part, or in the second at 12,800 ops or more, is more than a point of extra
-time above its bound, where a plan does not verify, or where a thousand ops take more than twice as long at 100,000 ops as at 12,800.
+time above its bound, where a plan does not verify, where a thousand ops take more than twice as long at 100,000 ops as at 12,800, or where a grey zone is wider
+than promised.
 """
 
 import argparse
 import json
+import pathlib
+import re
 import resource
 import sys
-import pathlib
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent / "support"))
 from deeper_onnx import deeper_gpt2_onnx  # noqa: E402
 from deeper_step import Step, deeper_gpt2  # noqa: E402
-from lowtide import MODELS, ROOT, SCRATCH, finish, lowtide, table  # noqa: E402
+from lowtide import MODELS, ROOT, RUNNING, SCRATCH, finish, label, lowtide, mib, table  # noqa: E402
 
 STEPS = {38: None, 384: 15, 1400: 60}  # layers of the captured step; at most so many core seconds
 SHARES = [42, 29, 23]                  # MiB for each layer beside what is resident
@@ -29,6 +31,7 @@ FILES = [9, 36, 144, 1123]  # layers of the ONNX file
 JUDGED = 144                # whose seconds per thousand ops the deepest is held against
 MOST_TIMES = 2
 BUDGET = 0.8  # of the arena without one
+GREY = {"resnet50": 42, "unet": 40}  # MiB at most: half of what lay there when all floors were those of single ops
 STAGES = ["reading", "autodiff", "types", "layouts", "pieces", "costs", "order", "addresses", "schedule", "more memory", "plan", "verify"]
 
 
@@ -120,19 +123,40 @@ def plan_deep_files(most_layers: int, broken: list[str]) -> None:
                           f"at {JUDGED}{', within a budget' if within else ''}; at most {MOST_TIMES} times as long is promised")
 
 
+def floors(broken: list[str]) -> None:
+    """What a budget of no use is answered with: the floor, and the smallest arena that little work finds."""
+    rows = []
+    for name, dims in RUNNING:
+        sizes = [part for key, size in dims.items() for part in ("--dim", f"{key}={size}")]
+        refused = lowtide("plan", MODELS / f"{name}.onnx", "--train", *sizes, "--budget", 1, check=False).stderr
+        bytes_named = [int(n) for n in re.findall(r"(?:at least|arena found has) (\d+) bytes", refused)]
+        if len(bytes_named) != 2:
+            broken.append(f"{label(name, dims)}: {refused.strip()}")
+            continue
+        floor, smallest = bytes_named
+        grey = (smallest - floor) / 2**20
+        rows.append([label(name, dims), mib(floor), mib(smallest), f"{grey:.1f}", f"{100 * (smallest / floor - 1):.1f}"])
+        if grey > GREY.get(name, grey):
+            broken.append(f"{label(name, dims)}: {grey:.1f} MiB between floor and smallest arena, at most {GREY[name]} promised")
+    table(["step", "floor MiB", "smallest found", "grey", "% of floor"], rows)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--part", choices=["remat", "plan"], help="this part only")
+    parser.add_argument("--part", choices=["remat", "plan", "floors"], help="this part only")
     parser.add_argument("--most-layers", type=int, default=10**6, help="none deeper than this")
     arguments = parser.parse_args()
     SCRATCH.mkdir(parents=True, exist_ok=True)
     broken: list[str] = []
-    if arguments.part != "plan":
+    if arguments.part in (None, "remat"):
         search_deep_steps(arguments.most_layers, broken)
         print()
-    if arguments.part != "remat":
+    if arguments.part in (None, "plan"):
         print("core seconds; and seconds of wall time per 1,000 ops, by stage")
         plan_deep_files(arguments.most_layers, broken)
+        print()
+    if arguments.part in (None, "floors"):
+        floors(broken)
     return finish(broken)
 
 

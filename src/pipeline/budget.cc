@@ -8,6 +8,7 @@
 
 #include "base/bytes.h"
 #include "base/work.h"
+#include "pipeline/claims.h"
 #include "pipeline/prepare.h"
 #include "pipeline/smallest.h"
 #include "remat/joint.h"
@@ -229,28 +230,23 @@ std::string what_sets(const plan::ScheduleProblem& problem, const remat::Floor& 
                         format_bytes(problem.values[values[i]].bytes));
   if (values.size() > kTensorsNamed)
     text += fmt::format(" and {} more", values.size() - kTensorsNamed);
+  if (floor.way)
+    text += fmt::format(", on the way to what '{}' reads", problem.ops[floor.way->op].name);
   if (floor.resident_bytes > 0)
     text += fmt::format(", beside {} that stay", format_bytes(floor.resident_bytes));
   return text;
 }
 
-remat::Floor reachable_floor(const plan::ScheduleProblem& problem, bool transfers) {
-  plan::ScheduleProblem reachable = problem;
-  if (!transfers) plan::forbid_transfers(reachable);
-  return remat::floor_of(reachable);
-}
-
 }  // namespace
 
 std::string floor_reason(const plan::ScheduleProblem& problem, bool transfers) {
-  return what_sets(problem, reachable_floor(problem, transfers));
+  return what_sets(problem, proven_floor(problem, transfers));
 }
 
 Result<BudgetSolution> fit_budget(const analysis::ScheduleView& view,
                                   const OptimizeOptions& options, const Solution& unlimited) {
   const int64_t budget = *options.budget_bytes;
-  const remat::Floor floor =
-      reachable_floor(analysis::relaxed_sums(view), options.schedule.transfers);
+  const remat::Floor floor = proven_floor(analysis::relaxed_sums(view), options.schedule.transfers);
   Fitter fitter(view, options);
   if (floor.bytes <= budget) {
     LT_ASSIGN(auto fitted, fitter.fit(budget));

@@ -13,7 +13,6 @@
 #include "base/result.h"
 #include "pipeline/optimize.h"
 #include "pipeline/solution.h"
-#include "remat/bounds/floor.h"
 
 namespace lowtide::pipeline {
 

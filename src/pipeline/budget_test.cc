@@ -61,7 +61,7 @@ TEST(Budget, TheSmallestArenaIsTheSameForAnyNumberOfThreads) {
   OptimizeOptions options = training_options();
   const auto ready = prepare(tall_mlp(), options);
   ASSERT_TRUE(ready.has_value()) << ready.error().message;
-  const int64_t floor = floor_bytes(ready->view.problem, true);
+  const int64_t floor = proven_floor(ready->view.problem, true).bytes;
   const auto one = find_smallest(ready->view, options, ready->unlimited, floor);
   options.schedule.remat.threads = options.pack.threads = 2;
   const auto two = find_smallest(ready->view, options, ready->unlimited, floor);

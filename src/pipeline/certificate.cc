@@ -54,6 +54,10 @@ class CertificateWriter {
     return cases;
   }
 
+  plan::BackwardWay floor(const plan::BackwardWayOf<ProblemIds>& from) const {
+    return {op(from.op), from.least_bytes};
+  }
+
  private:
   plan::ProofNode proof_node(const plan::ProofNodeOf<ProblemIds>& from) const {
     plan::ProofNode node{from.parent, from.variable, from.cut, from.id, from.value, {}};
@@ -90,6 +94,7 @@ plan::Certificate in_plan(const ir::Graph& graph, const analysis::ScheduleView& 
   if (certificate.peak) result.peak = writer.peak(*certificate.peak);
   if (certificate.time) result.time = writer.time(*certificate.time);
   if (certificate.cases) result.cases = writer.cases(*certificate.cases);
+  if (certificate.floor) result.floor = writer.floor(*certificate.floor);
   return result;
 }
 

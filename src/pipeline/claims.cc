@@ -6,7 +6,6 @@
 #include "pipeline/certificate.h"
 #include "plan/tick_scale.h"
 #include "remat/bounds/branch_cut.h"
-#include "remat/bounds/floor.h"
 #include "remat/bounds/time_bound.h"
 
 namespace lowtide::pipeline {
@@ -93,8 +92,8 @@ bool may_be_checked(const ir::Graph& graph) {
 
 }  // namespace
 
-int64_t floor_bytes(const plan::ScheduleProblem& problem, bool transfers) {
-  return remat::floor_of(allowed(problem, transfers)).bytes;
+remat::Floor proven_floor(const plan::ScheduleProblem& problem, bool transfers) {
+  return remat::floor_of(allowed(problem, transfers));
 }
 
 Claimed make_claims(const ClaimInputs& in) {
@@ -114,7 +113,9 @@ Claimed make_claims(const ClaimInputs& in) {
   claims.lower_bound_ticks = scale.once();
   if (in.budget_bytes) {
     claims.budget_bytes = in.budget_bytes;
-    claims.floor_bytes = floor_bytes(in.view.problem, in.transfers);
+    const remat::Floor floor = proven_floor(in.view.problem, in.transfers);
+    claims.floor_bytes = floor.bytes;
+    claims.certificate.floor = in_plan(in.graph, in.view, {.floor = floor.way}).floor;
     if (claims.predicted_seconds > claims.once_seconds && may_be_checked(in.graph))
       result.cut_short = claim_time_bound(in, claims);
   }

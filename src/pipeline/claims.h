@@ -10,6 +10,7 @@
 #include "ir/graph.h"
 #include "pipeline/solution.h"
 #include "plan/plan.h"
+#include "remat/bounds/floor.h"
 
 namespace lowtide::pipeline {
 
@@ -33,7 +34,7 @@ struct Claimed {
 };
 Claimed make_claims(const ClaimInputs& inputs);
 
-// The least arena of any schedule.
-int64_t floor_bytes(const plan::ScheduleProblem& problem, bool transfers);
+// What the least arena of any schedule is proven to have.
+remat::Floor proven_floor(const plan::ScheduleProblem& problem, bool transfers);
 
 }  // namespace lowtide::pipeline

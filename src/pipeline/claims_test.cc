@@ -157,8 +157,19 @@ TEST(Claims, HoldToTheTickWhateverOpsTake) {
   EXPECT_GT(moving, some_of(10, 5));
 }
 
+// Whether the floor has a certificate; that shows not a byte more, and without it nothing is shown.
+bool has_exact_floor(plan::Plan plan) {
+  if (!plan.claims.certificate.floor) return false;
+  ++*plan.claims.floor_bytes;
+  EXPECT_TRUE(verify::verify(plan).has(verify::Violation::kFloor));
+  --*plan.claims.floor_bytes;
+  plan.claims.certificate.floor.reset();
+  EXPECT_TRUE(verify::verify(plan).has(verify::Violation::kFloor));
+  return true;
+}
+
 TEST(Claims, OfTimeAndFloorAreWhatTheVerifierShows) {
-  int certified = 0, several = 0, moving = 0;
+  int certified = 0, several = 0, moving = 0, backwards = 0;
   for (uint64_t seed = 1; seed <= 36; ++seed) {
     Rng rng(seed);
     const ir::Graph graph = blocks(rng, 3 + static_cast<int>(seed % 6));
@@ -179,6 +190,7 @@ TEST(Claims, OfTimeAndFloorAreWhatTheVerifierShows) {
     EXPECT_LE(claims.lower_bound_ticks, report.time_bound_ticks);
     if (made->plan.slow_tiers.empty() == options.slow_tiers.empty()) {
       EXPECT_EQ(report.floor_bytes, *claims.floor_bytes);
+      backwards += has_exact_floor(made->plan);
       EXPECT_EQ(claims.lower_bound_ticks, report.time_bound_ticks) << seed;
     }
     if (!claims.certificate.time) continue;
@@ -198,6 +210,7 @@ TEST(Claims, OfTimeAndFloorAreWhatTheVerifierShows) {
   }
   EXPECT_GT(certified, 12);
   EXPECT_GT(moving, 2);
+  EXPECT_GT(backwards, 2);
   RecordProperty("several", several);
 }
 
@@ -376,7 +389,7 @@ TEST(Claims, TheVerifierFindsTheFloorOfTheSearches) {
     Rng rng(seed);
     const Made made =
         in_best_order(blocks(rng, 2 + static_cast<int>(seed % 9)), random_links(seed, rng));
-    EXPECT_EQ(verify::verify(made.plan).floor_bytes, remat::floor_of(made.view.problem).bytes)
+    EXPECT_EQ(verify::verify(made.plan).floor_bytes, remat::cut_floor(made.view.problem).bytes)
         << "seed " << seed;
   }
 }

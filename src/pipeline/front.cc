@@ -181,7 +181,8 @@ Result<BudgetSolution> fit_or_tell(const Prepared& ready, const OptimizeOptions&
 
 int64_t least_bytes(const Prepared& ready, const OptimizeOptions& options) {
   const plan::ScheduleProblem& problem = ready.view.problem;
-  const int64_t floor = floor_bytes(analysis::relaxed_sums(ready.view), options.schedule.transfers);
+  const int64_t floor =
+      proven_floor(analysis::relaxed_sums(ready.view), options.schedule.transfers).bytes;
   return once_only(problem, options) ? std::max(floor, ready.order.lower_bound_bytes) : floor;
 }
 

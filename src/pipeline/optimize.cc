@@ -14,7 +14,8 @@ namespace lowtide::pipeline {
 Result<int64_t> least_bytes(const ir::Graph& forward, const OptimizeOptions& options) {
   LT_ASSIGN(const Prepared ready, pose(forward, options));
   const plan::ScheduleProblem& problem = ready.view.problem;
-  const int64_t floor = floor_bytes(analysis::relaxed_sums(ready.view), options.schedule.transfers);
+  const int64_t floor =
+      proven_floor(analysis::relaxed_sums(ready.view), options.schedule.transfers).bytes;
   if (!once_only(problem, options)) return floor;
   return std::max(floor, order::solve(problem, options.order).lower_bound_bytes);
 }
@@ -27,7 +28,7 @@ namespace {
 Result<BudgetSolution> fit_with_sums(Prepared& ready, const OptimizeOptions& options,
                                      Clock::time_point start) {
   const auto refused = [&] {
-    return floor_bytes(analysis::relaxed_sums(ready.view), options.schedule.transfers) >
+    return proven_floor(analysis::relaxed_sums(ready.view), options.schedule.transfers).bytes >
            *options.budget_bytes;
   };
   if (ready.view.sums.empty() || refused())

@@ -1,10 +1,10 @@
 // Certificate: evidence for what is proven, which whoever has the problem can recheck without the
 // search that found it. One type, with a part for each kind of evidence: a cut for the peak of all
-// orders, cuts with prices for the time of all schedules within a budget, and a tree of cases for
-// the same. Solvers return it in the ids of their problem (ProblemCertificate in
-// schedule_problem.h), the pipeline puts it into those of the plan (Certificate in plan.h; a
-// problem's values are storages there), and the verifier adds it up (verify/bound.cc,
-// verify/time_bound.cc, verify/branch_bound.cc). Ticks: plan/tick_scale.h.
+// orders, cuts with prices for the time of all schedules within a budget, a tree of cases for the
+// same, and where to look for what every schedule needs. Solvers return it in the ids of their
+// problem (ProblemCertificate in schedule_problem.h), the pipeline puts it into those of the plan
+// (Certificate in plan.h; a problem's values are storages there), and the verifier adds it up
+// (verify/bound.cc, time_bound.cc, branch_bound.cc, backward.cc). Ticks: plan/tick_scale.h.
 #pragma once
 
 #include <cstdint>
@@ -106,12 +106,24 @@ struct CasesOf {
   bool operator==(const CasesOf&) const = default;
 };
 
+// No schedule that moves nothing needs less than the floor: back from the operands of `op`'s run,
+// each run that makes some of what is needed has the rest beside it, and every way to where nothing
+// is needed has a run with so much present. Storages smaller than `least_bytes` are left out of
+// what is needed. The verifier walks all ways that stay below (verify/backward.cc).
+template <class Ids>
+struct BackwardWayOf {
+  typename Ids::Op op{};
+  int64_t least_bytes = 0;
+  bool operator==(const BackwardWayOf&) const = default;
+};
+
 // What there is of it. Ids: the types Op and Storage of whose ids it names.
 template <class Ids>
 struct CertificateOf {
   std::optional<PeakCutOf<Ids>> peak{};
   std::optional<TimeCutsOf<Ids>> time{};
   std::optional<CasesOf<Ids>> cases{};
+  std::optional<BackwardWayOf<Ids>> floor{};
   bool operator==(const CertificateOf&) const = default;
 };
 

@@ -152,6 +152,7 @@ using TimeCuts = TimeCutsOf<PlanIds>;
 using ProofMultiplier = ProofMultiplierOf<PlanIds>;
 using ProofNode = ProofNodeOf<PlanIds>;
 using Cases = CasesOf<PlanIds>;
+using BackwardWay = BackwardWayOf<PlanIds>;
 using Certificate = CertificateOf<PlanIds>;
 
 struct Claims {
@@ -171,7 +172,8 @@ struct Claims {
   // Proven for every schedule within the budget: what a certificate shows, else each op once.
   int64_t lower_bound_ticks = 0;
   double lower_bound_seconds = 0;  // that in seconds, at most predicted_seconds
-  // Of the peak, of the time, and cases where they show more of it.
+  // Of the peak, of the time, cases where they show more of it, and of the floor where no single
+  // op sets it.
   Certificate certificate{};
   bool operator==(const Claims&) const = default;
 };

@@ -373,6 +373,9 @@ class Checker {
       LT_RETURN_IF_ERROR(check_time_certificate(*claims.certificate.time));
     if (claims.certificate.cases)
       LT_RETURN_IF_ERROR(check_branch_certificate(*claims.certificate.cases));
+    if (const auto& way = claims.certificate.floor)
+      if (!within(way->op, plan_.ops) || !is_size(way->least_bytes))
+        return bad("the floor's certificate names no op, or {} bytes", way->least_bytes);
     if (!claims.certificate.peak) return {};
     if (!within(claims.certificate.peak->op, plan_.ops) ||
         !is_size(claims.certificate.peak->value_bytes))

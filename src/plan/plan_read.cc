@@ -172,6 +172,7 @@ class Reader {
   Status placement(const Place& place, Placement& out) const;
   Status step(const Place& place, Step& out) const;
   Status certificate(const Place& place, PeakCut& out) const;
+  Status floor_way(const Place& place, BackwardWay& out) const;
   Status multipliers(const Place& place, std::string_view of, std::vector<Multiplier>& out) const;
   Status cut_price(const Place& place, CutPrice& out) const;
   Status link_share(const Place& place, LinkShare& out) const;
@@ -385,6 +386,13 @@ Status Reader::certificate(const Place& place, PeakCut& out) const {
                 });
 }
 
+Status Reader::floor_way(const Place& place, BackwardWay& out) const {
+  return object(place, {"op", "least_bytes"}, [&](std::string_view key, const Place& member) {
+    if (key == "op") return id(member, out.op);
+    return key == "least_bytes" ? size(member, out.least_bytes) : unknown(member);
+  });
+}
+
 Status Reader::multipliers(const Place& place, std::string_view of,
                            std::vector<Multiplier>& out) const {
   return array(place, [&](const Place& entry) -> Status {
@@ -502,6 +510,7 @@ Status Reader::claims(const Place& place, Claims& out) const {
     if (key == "certificate") return certificate(member, out.certificate.peak.emplace());
     if (key == "budget_bytes") return size(member, out.budget_bytes.emplace());
     if (key == "floor_bytes") return size(member, out.floor_bytes.emplace());
+    if (key == "floor_certificate") return floor_way(member, out.certificate.floor.emplace());
     if (key == "once_seconds") return real(member, out.once_seconds);
     if (key == "predicted_seconds") return real(member, out.predicted_seconds);
     if (key == "exposed_seconds") return real(member, out.exposed_seconds);

@@ -312,6 +312,12 @@ class Printer {
     }
     if (c.budget_bytes) member("budget_bytes"), number(*c.budget_bytes);
     if (c.floor_bytes) member("floor_bytes"), number(*c.floor_bytes);
+    if (c.certificate.floor) {
+      member("floor_certificate"), raw("{");
+      member("op"), id(c.certificate.floor->op);
+      member("least_bytes"), number(c.certificate.floor->least_bytes);
+      raw("}");
+    }
     member("once_seconds"), real(c.once_seconds);
     member("predicted_seconds"), real(c.predicted_seconds);
     member("exposed_seconds"), real(c.exposed_seconds);

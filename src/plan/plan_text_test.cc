@@ -97,6 +97,7 @@ Plan small_plan() {
                  .lower_bound_ticks = 123'456'789'012,
                  .lower_bound_seconds = 0.08};
   plan.claims.certificate.peak = PeakCut{PlanOpId(1), {PlanOpId(0)}, 390};
+  plan.claims.certificate.floor = BackwardWay{PlanOpId(0), 128};
   plan.claims.certificate.time = TimeCuts{{{PlanOpId(1), 100}, {PlanOpId(0), 2'000'000}},
                                           {{262'144, 0}, {131'072, 524'288}, {0, 1}},
                                           {{0, 1, 5}},
@@ -335,6 +336,7 @@ TEST(PlanTextTest, MessagesNameTheMember) {
            {"\"compute\": 1}", "\"compute\": 7}", "step 1 runs no op"},
            {"\"free\": 1}", "\"free\": -1}", "steps[6].free"},
            {"\"op\": 1", "\"op\": 99", "certificate"},
+           {"\"least_bytes\": 128", "\"least_bytes\": -1", "floor_certificate.least_bytes"},
            {"\"predicted_seconds\": 0.1", "\"predicted_seconds\": -0.1", "seconds"},
            {"\"order_proven\": true", "\"order_proven\": 1", "claims.order_proven"},
            {"\"name\": \"slice\"", "\"name\": \"add\"", "two ops are named 'add'"},

@@ -7,6 +7,7 @@
 #include "plan/tick_scale.h"
 #include "remat/bounds/branch_cut.h"
 #include "remat/bounds/cut_plan.h"
+#include "remat/bounds/floor.h"
 #include "remat/bounds/time_bound.h"
 #include "remat/search/by_states.h"
 #include "remat/search/portfolio.h"
@@ -80,6 +81,8 @@ class Solve {
     run_search();
     if (options_.proof_units > 0) prove();
     if (is_optimal()) return finish(plan::SolveStatus::kOptimal);
+    if (outcome_.sequence.empty() && floor_of(problem_).bytes > *problem_.budget_bytes)
+      return finish(plan::SolveStatus::kInfeasible);
     return finish(outcome_.cut_short || outcome_.sequence.empty() ? plan::SolveStatus::kLimit
                                                                   : plan::SolveStatus::kFeasible);
   }

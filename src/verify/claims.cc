@@ -107,7 +107,11 @@ void check_bytes(const Facts& facts, Report& report, Findings& findings) {
   if (claims.budget_bytes && facts.plan.arena_bytes > *claims.budget_bytes)
     findings.add(Violation::kBudget, fmt::format("an arena of {} bytes for a budget of {}",
                                                  facts.plan.arena_bytes, *claims.budget_bytes));
-  report.floor_bytes = floor_bytes(Precedence(facts));
+  const Precedence precedence(facts);
+  report.floor_bytes = floor_bytes(precedence);
+  if (claims.floor_bytes && claims.certificate.floor && *claims.floor_bytes > report.floor_bytes &&
+      needs_backwards(precedence, *claims.certificate.floor, *claims.floor_bytes))
+    report.floor_bytes = *claims.floor_bytes;
   if (claims.floor_bytes && *claims.floor_bytes > report.floor_bytes)
     findings.add(Violation::kFloor, fmt::format("a floor of {} bytes claimed, {} found",
                                                 *claims.floor_bytes, report.floor_bytes));

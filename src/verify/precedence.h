@@ -75,5 +75,7 @@ struct Segments {
 
 // No schedule needs less (floor.cc).
 int64_t floor_bytes(const Precedence& precedence);
+// Does the certificate show that no schedule needs less than so many bytes (backward.cc)?
+bool needs_backwards(const Precedence& precedence, const plan::BackwardWay& way, int64_t bytes);
 
 }  // namespace lowtide::verify

@@ -123,7 +123,9 @@ struct Report {
   int64_t cut_bytes = 0;
   int64_t arena_high_water_bytes = 0;  // end of the highest buffer
   int64_t resident_bytes = 0;
-  int64_t floor_bytes = 0;       // no schedule needs less
+  // No schedule needs less: the dearest op with what must stay beside it, or the claimed bytes if
+  // the certificate shows them.
+  int64_t floor_bytes = 0;
   double once_seconds = 0;       // sum over ops
   double run_seconds = 0;        // sum over runs
   double predicted_seconds = 0;  // of the step, transfers included

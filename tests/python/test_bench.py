@@ -18,6 +18,7 @@ import json, sys
 answers = json.loads({answers!r})
 code, outcome = answers[sys.argv[1]]
 print(json.dumps(outcome))
+print(outcome.get("says", ""), file=sys.stderr)
 sys.exit(code)
 """
 
@@ -74,13 +75,22 @@ def test_broken_promises_of_plans_exit_with_1(tmp_path, changes, verified, words
 
 
 GOOD_SEARCH = dict(extra_percent=9.5, lower_bound_extra_percent=9.4)
-GOOD_DEEP_PLAN = dict(ops=1000, gap_points=0.1, arena_bytes=1 << 30, reading_seconds=0.1, stage_seconds=dict(order=0.1, verify=0.2))
+GOOD_DEEP_PLAN = dict(ops=1000, gap_points=0.1, arena_bytes=1 << 30, reading_seconds=0.1, stage_seconds=dict(order=0.1, verify=0.2),
+                      says="every schedule needs at least 104857600 bytes; the smallest arena found has 125829120 bytes")
 
 
 def test_deep_steps_that_keep_what_is_promised(tmp_path):
     result = bench(tmp_path, "scale", {"remat": (0, GOOD_SEARCH), "plan": (0, GOOD_DEEP_PLAN)}, "--most-layers", "150")
     assert (result.returncode, "BROKEN" in result.stdout) == (0, False), result.stdout + result.stderr
     assert "2,823" in result.stdout and "0.1000" in result.stdout  # ops; seconds of reading for a thousand
+    assert "20.0" in result.stdout  # MiB between floor and smallest arena
+
+
+def test_a_grey_zone_that_is_too_wide(tmp_path):
+    says = "every schedule needs at least 104857600 bytes; the smallest arena found has 150000000 bytes"
+    result = bench(tmp_path, "scale", {"plan": (3, dict(says=says))}, "--part", "floors")
+    assert result.returncode == 1
+    assert "BROKEN  resnet50 batch=8: 43.1 MiB between floor and smallest arena, at most 42 promised" in result.stdout
 
 
 def test_deep_steps_far_above_their_bound(tmp_path):

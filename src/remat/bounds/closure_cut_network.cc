@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/max_flow.h"
+#include "remat/bounds/in_place_matching.h"
 
 namespace lowtide::remat {
 namespace {
@@ -17,45 +18,6 @@ std::vector<std::pair<SchedOpId, SchedOpId>> all_arcs(const plan::ScheduleProble
   arcs.erase(std::unique(arcs.begin(), arcs.end()), arcs.end());
   return arcs;
 }
-
-// The most bytes that pairs without a common input or output save: all ways are tried, as an op has
-// a handful of pairs at most.
-class Matching {
- public:
-  void add(SchedValueId input, SchedValueId output, int64_t bytes) {
-    pairs_.push_back({input, output, bytes});
-  }
-  int64_t most_bytes() {
-    int64_t best = 0, saved = 0;
-    std::vector<size_t> taken;
-    for (size_t next = 0;;) {  // depth-first over sets of pairs, in ascending order
-      for (; next < pairs_.size() && clashes(taken, next); ++next) {
-      }
-      if (next < pairs_.size()) {
-        saved += pairs_[next].bytes;
-        best = std::max(best, saved);
-        taken.push_back(next++);
-        continue;
-      }
-      if (taken.empty()) return best;
-      next = taken.back() + 1;
-      saved -= pairs_[taken.back()].bytes;
-      taken.pop_back();
-    }
-  }
-
- private:
-  struct Pair {
-    SchedValueId input, output;
-    int64_t bytes;
-  };
-  bool clashes(const std::vector<size_t>& taken, size_t next) const {
-    return std::any_of(taken.begin(), taken.end(), [&](size_t t) {
-      return pairs_[t].input == pairs_[next].input || pairs_[t].output == pairs_[next].output;
-    });
-  }
-  std::vector<Pair> pairs_;
-};
 
 }  // namespace
 
@@ -166,7 +128,7 @@ void ClosureNetwork::find_residents() {
 // An input that is needed after the op and cannot come back cannot be taken over.
 int64_t ClosureNetwork::most_reused(SchedValueId without) const {
   const plan::ScheduleProblem& problem = *graph_.problem;
-  Matching matching;
+  InPlaceMatching matching;
   for (size_t i : graph_.pairs[op_]) {
     const plan::InPlacePair& pair = problem.in_place[i];
     const plan::SchedValue& input = problem.values[pair.input];

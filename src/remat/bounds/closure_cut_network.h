@@ -39,6 +39,13 @@ struct StepGraph {
   explicit StepGraph(const plan::ScheduleProblem& problem);  // borrowed
 
   size_t size() const { return problem->ops.size(); }
+  // Inputs, outputs and workspace, whatever is reused in place.
+  int64_t own_bytes(SchedOpId op) const {
+    int64_t bytes = problem->ops[op].workspace_bytes;
+    for (SchedValueId v : reads[op]) bytes += problem->values[v].bytes;
+    for (SchedValueId v : makes[op]) bytes += problem->values[v].bytes;
+    return bytes;
+  }
   // What a bound of so many ticks on every schedule says.
   double bound_seconds(int64_t bound_ticks) const {
     double once_seconds = 0;

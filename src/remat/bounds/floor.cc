@@ -7,18 +7,10 @@
 #include <numeric>
 #include <optional>
 
+#include "remat/bounds/backward_search.h"
+
 namespace lowtide::remat {
 namespace {
-
-// What is present while an op runs, whatever it reuses; the floor of the op is at most this and
-// what could be needed later.
-int64_t own_bytes(const StepGraph& graph, SchedOpId op) {
-  const plan::ScheduleProblem& problem = *graph.problem;
-  int64_t bytes = problem.ops[op].workspace_bytes;
-  for (SchedValueId v : graph.reads[op]) bytes += problem.values[v].bytes;
-  for (SchedValueId v : graph.makes[op]) bytes += problem.values[v].bytes;
-  return bytes;
-}
 
 // Without a link: bytes that are enough beside what the op itself needs, for each op t. One choice
 // of t's cut network: exactly the ops before t in the given order have run, and what may run again
@@ -135,7 +127,7 @@ class Finder {
     if (highest == floor_.bytes) return floor_;
     // Of several ops that need so much, the one that needs most by itself.
     IdVector<SchedOpId, int64_t> own(graph_.size());
-    for (SchedOpId op : ops) own[op] = own_bytes(graph_, op);
+    for (SchedOpId op : ops) own[op] = graph_.own_bytes(op);
     std::sort(ops.begin(), ops.end(),
               [&](SchedOpId a, SchedOpId b) { return own[a] != own[b] ? own[a] > own[b] : a < b; });
     for (SchedOpId op : ops) {
@@ -146,7 +138,6 @@ class Finder {
       floor_.op = op;
       floor_.kept = cut->kept;
       describe(graph_, floor_);
-      floor_.reused_bytes = floor_.resident_bytes + own[op] - cut->fixed_bytes;
       return floor_;
     }
     return floor_;
@@ -154,7 +145,7 @@ class Finder {
 
  private:
   struct Cut {
-    int64_t bytes = 0, fixed_bytes = 0;
+    int64_t bytes = 0;
     std::vector<SchedValueId> kept;
   };
 
@@ -166,7 +157,7 @@ class Finder {
       for (const plan::SchedResident& r : problem.residents) always -= r.bytes;
     IdVector<SchedOpId, int64_t> most =
         problem.link ? IdVector<SchedOpId, int64_t>(graph.size(), 0) : surely_staying(graph);
-    for (SchedOpId op : graph.ticks.ids()) most[op] += always + own_bytes(graph, op);
+    for (SchedOpId op : graph.ticks.ids()) most[op] += always + graph.own_bytes(op);
     if (problem.link)
       for (const plan::SchedResident& r : problem.residents)
         for (SchedOpId op : r.readers) most[op] += r.bytes;
@@ -176,7 +167,7 @@ class Finder {
   // The least that the op needs, if that is above so much.
   std::optional<Cut> cut_of(SchedOpId op, int64_t above) const {
     ClosureNetwork net(graph_, op);
-    Cut cut{.bytes = net.fixed_bytes(), .fixed_bytes = net.fixed_bytes(), .kept = {}};
+    Cut cut{.bytes = net.fixed_bytes(), .kept = {}};
     if (!problem_.link) {
       // Everything that may run again does: at least as much stays as at best.
       const std::vector<char> all(graph_.size(), 1);
@@ -197,8 +188,23 @@ class Finder {
 
 }  // namespace
 
-Floor floor_of(const plan::ScheduleProblem& problem) {
+Floor cut_floor(const plan::ScheduleProblem& problem) {
   return Finder(problem).find();
+}
+
+Floor floor_of(const plan::ScheduleProblem& problem) {
+  Floor floor = cut_floor(problem);
+  if (problem.link) return floor;
+  const StepGraph graph(problem);
+  const auto higher = backward_floor(graph, floor.bytes);
+  if (!higher) return floor;
+  floor = Floor();
+  floor.bytes = higher->bytes;
+  floor.op = higher->op;
+  floor.kept = higher->waiting;
+  floor.way = {higher->goal, higher->least_bytes};
+  describe(graph, floor);
+  return floor;
 }
 
 }  // namespace lowtide::remat

@@ -38,7 +38,7 @@ TEST(Floor, IsTheMostThatAnyOpNeeds) {
     if (i % 4 == 2) shape.control_rate = 0.15, shape.rerun_rate = 0.5;
     if (i % 4 == 3) shape.link_rate = 1, shape.resident_rate = 0.3;
     const ScheduleProblem problem = random_schedule_problem(shape, rng);
-    const Floor floor = floor_of(problem);
+    const Floor floor = cut_floor(problem);
     ASSERT_EQ(floor.bytes, by_definition(problem)) << "problem " << i;
     if (!floor.op.valid()) continue;
     const StepGraph graph(problem);
@@ -56,7 +56,7 @@ TEST(Floor, OfADeepStepIsThatOfItsLastLayer) {
   constexpr int64_t kLayers = 3000;
   const ScheduleProblem problem = deep_step({.layers = kLayers, .first_may_rerun = false});
   const StepGraph graph(problem);
-  const Floor floor = floor_of(problem);
+  const Floor floor = cut_floor(problem);
   EXPECT_GE(floor.bytes, kLayers * DeepStep().first_bytes);
   EXPECT_LE(floor.bytes, kLayers * DeepStep().first_bytes + 100);
   EXPECT_EQ(least_of(graph, floor.op), floor.bytes);

@@ -292,7 +292,7 @@ void add_peaks(const StepGraph& graph, const std::vector<plan::SchedAction>& seq
 std::vector<std::vector<SchedOpId>> candidates(const StepGraph& graph, const CutBoundResult& single,
                                                std::span<const SchedOpId> order) {
   std::vector<std::vector<SchedOpId>> places;
-  if (const Floor floor = floor_of(*graph.problem); floor.op.valid()) places.push_back({floor.op});
+  if (const Floor floor = cut_floor(*graph.problem); floor.op.valid()) places.push_back({floor.op});
   for (SchedOpId op : single.others) places.push_back({op});
   if (const auto sequence = plan_from_cut(*graph.problem, single, order))
     add_peaks(graph, *sequence, places);

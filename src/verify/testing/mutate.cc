@@ -418,6 +418,15 @@ void change_claim(Plan& p, Rng& rng) {
       break;
   }
 }
+void change_floor(Plan& p, Rng& rng) {
+  plan::Claims& claims = p.claims;
+  if (rng.below(3) == 0) {
+    claims.floor_bytes = claims.floor_bytes.value_or(claims.peak_bytes) + rng.between(-1, 1);
+    return;
+  }
+  claims.floor_bytes = claims.peak_bytes - rng.between(0, 4) * 64;
+  claims.certificate.floor = {any_id<PlanOpId>(p.ops, rng), rng.between(0, 2) * 64};
+}
 void change_certificate(Plan& p, Rng& rng) {
   if (!p.claims.certificate.peak) return;
   plan::PeakCut& certificate = *p.claims.certificate.peak;
@@ -509,6 +518,7 @@ constexpr auto kMutations = std::to_array<Mutation>({
     {"change_phase", change_phase},
     {"change_name", change_name},
     {"change_claim", change_claim},
+    {"change_floor", change_floor},
     {"change_certificate", change_certificate},
     {"change_arena", change_arena},
     {"change_binding", change_binding},

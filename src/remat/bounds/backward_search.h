@@ -1,0 +1,47 @@
+// A floor that also sees how the operands of an op come to be there together: backward search
+// (regression, as planning has it) over sets of values.
+//
+// Take any schedule that moves nothing, and a run of some op in it, the goal. Its operands are
+// there when it begins. Of all runs before, the last one that made any of them had the others beside
+// it, and its own operands in place of what it made. So every schedule, read backwards, walks from
+// set to set of values until nothing more is needed, and its peak is at least what the fullest run
+// on the way has in memory: operands, results, workspace, the rest of the set, residents, less what
+// may be reused in place. The least over all ways is a bottleneck shortest path, found by Dijkstra's
+// algorithm with the largest in place of the sum. (It is the pebble game of register allocation,
+// Sethi 1975, played backwards; to solve that whole would take forever.)
+//
+// Two relaxations keep the sets few. Only the chain of runs that the goal needs counts: what else
+// runs or waits is left out. So are values smaller than `least_bytes`: a set has the large ones
+// only. Both only lower the bound; where the work ends early, so does the lowest unfinished way.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "remat/bounds/closure_cut_network.h"
+
+namespace lowtide::remat {
+
+struct BackwardFloor {
+  int64_t bytes = 0;        // of the whole device
+  int64_t least_bytes = 0;  // smaller values were left out
+  SchedOpId goal;
+  // On the way of the least bytes, the fullest run and what waits beside it.
+  SchedOpId op;
+  std::vector<SchedValueId> waiting;  // ascending; neither read nor made by the op
+};
+
+// A unit: a set that is looked at, about a microsecond.
+inline constexpr int64_t kBackwardUnits = 60'000;
+
+// A floor above `above`, if a goal and sizes are found that show one. `graph` has no link.
+std::optional<BackwardFloor> backward_floor(const StepGraph& graph, int64_t above,
+                                            int64_t max_units = kBackwardUnits);
+
+// One search. Nothing if some way stays within `above`, or the units end before that is known.
+// `units` is lessened by what was used.
+std::optional<BackwardFloor> backward_floor_of(const StepGraph& graph, SchedOpId goal,
+                                               int64_t least_bytes, int64_t above, int64_t& units);
+
+}  // namespace lowtide::remat
