@@ -4,6 +4,7 @@
 // (the gate), judged by definition and run in one arena of the planned size.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <map>
@@ -11,13 +12,17 @@
 #include <string>
 #include <vector>
 
+#include "analysis/schedule_view.h"
 #include "analysis/sums.h"
 #include "autodiff/training.h"
 #include "base/rng.h"
 #include "exec/cpu/cpu.h"
+#include "fission/classes.h"
 #include "fission/expand.h"
+#include "fission/part_order.h"
 #include "ops/op_table.h"
 #include "pipeline/optimize.h"
+#include "plan/schedule_simulator.h"
 #include "support/long_checks.h"
 #include "support/run_against_reference.h"
 #include "support/shared_weights.h"
@@ -287,6 +292,60 @@ TEST(Parts, OfEveryOpAlongEveryAxisEqualTheStep) {
   }
   std::printf("%d axes\n", checked);
   EXPECT_GT(checked, 60);
+}
+
+int64_t peak_as_given(const ir::Graph& graph) {
+  analysis::OpCosts costs;
+  costs.seconds = IdVector<ir::OpId, double>(graph.op_count(), 1.0);
+  costs.workspace_bytes = IdVector<ir::OpId, int64_t>(graph.op_count(), 0);
+  const auto view = analysis::make_schedule_view(graph, costs, 64);
+  EXPECT_TRUE(view.has_value()) << view.error().message;
+  const auto ids = view->problem.ops.ids();
+  const std::vector<plan::SchedOpId> order(ids.begin(), ids.end());
+  return plan::simulate(view->problem, order).value().peak_bytes;
+}
+
+// Every class of axes, all of its ops in parts together. Linked ops pass pieces on, so that a class
+// makes far fewer slices than its ops would one by one. Part by part the same is computed, and of the
+// largest class (samples) less is there at once.
+TEST(Parts, OfEveryClassEqualTheStep) {
+  int checked = 0, ops = 0, largest = 0, lower = 0;
+  size_t most_ops = 0;
+  for (uint64_t seed = 0; seed < 6; ++seed) {
+    Rng rng(seed + 90);
+    const ir::Graph step = training_step(seed, rng);
+    const auto classes = fission::axis_classes(step);
+    ASSERT_TRUE(classes.has_value()) << classes.error().message;
+    ASSERT_FALSE(classes->empty());
+    most_ops = std::max(most_ops, classes->front().axes.size());
+    for (const fission::AxisClass& axis_class : *classes)
+      for (const int64_t parts : {2, 3}) {
+        if (parts > axis_class.least_extent) continue;
+        SCOPED_TRACE(testing::Message()
+                     << "seed " << seed << ", " << axis_class.axes.size() << " ops from '"
+                     << step.op(axis_class.axes[0].op).name << "' in " << parts << " parts");
+        const Cuts cuts = fission::cut_class(step, axis_class, parts);
+        const auto expanded = fission::expand(step, cuts);
+        if (!expanded) {
+          EXPECT_EQ(expanded.error().code, ErrorCode::kInput) << expanded.error().message;
+          continue;
+        }
+        ++checked;
+        ops += static_cast<int>(axis_class.axes.size());
+        expect_equal_effects(expanded->graph, step);
+        const auto ordered = fission::part_by_part(*expanded, cuts);
+        expect_equal_effects(ordered.graph, step);
+        if (&axis_class != &classes->front()) continue;
+        ++largest;
+        lower += peak_as_given(ordered.graph) < peak_as_given(expanded->graph);
+        if (HasFailure()) return;
+      }
+  }
+  std::printf("%d classes in parts, %d ops, %zu in one; the largest ones: %d of %d need less\n",
+              checked, ops, most_ops, lower, largest);
+  EXPECT_GT(checked, 40);
+  EXPECT_GT(most_ops, 20U);
+  EXPECT_GE(4 * lower, 3 * largest);
 }
 
 TEST(Parts, OfAnOpThatOverwritesAreRefused) {

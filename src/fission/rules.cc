@@ -3,8 +3,11 @@
 #include <fmt/format.h>
 #include <fnmatch.h>
 
+#include <algorithm>
 #include <charconv>
+#include <vector>
 
+#include "fission/classes.h"
 #include "ops/op_table.h"
 
 namespace lowtide::fission {
@@ -26,6 +29,24 @@ std::vector<int64_t> even_bounds(int64_t extent, int64_t parts) {
   for (int64_t k = 0; k < parts; ++k)
     bounds.push_back(bounds.back() + extent / parts + (k < extent % parts ? 1 : 0));
   return bounds;
+}
+
+// The classes of the axes that the rule's ops are cut along, all of their ops.
+Status cut_classes(const ir::Graph& graph, const CutRule& rule, const std::vector<ClassAxis>& seeds,
+                   Cuts& cuts) {
+  LT_ASSIGN(const std::vector<AxisClass> classes, axis_classes(graph));
+  for (const AxisClass& axis_class : classes) {
+    const bool is_meant = std::any_of(seeds.begin(), seeds.end(), [&](const ClassAxis& seed) {
+      return std::any_of(axis_class.axes.begin(), axis_class.axes.end(), [&](const ClassAxis& a) {
+        return a.op == seed.op && a.axis == seed.axis;
+      });
+    });
+    if (!is_meant) continue;
+    const Cuts more = cut_class(graph, axis_class, rule.parts);
+    for (ir::OpId id : graph.ops())
+      if (more[id]) cuts[id] = more[id];
+  }
+  return {};
 }
 
 Result<Cut> cut_by(const ir::Graph& graph, ir::OpId id, const CutRule& rule) {
@@ -50,7 +71,7 @@ Result<Cut> cut_by(const ir::Graph& graph, ir::OpId id, const CutRule& rule) {
 }  // namespace
 
 std::string print(const CutRule& rule) {
-  return fmt::format("{}:{}:{}", rule.ops, rule.axis, rule.parts);
+  return fmt::format("{}:{}{}:{}", rule.ops, rule.axis, rule.whole_class ? "*" : "", rule.parts);
 }
 
 Result<CutRule> parse_rule(std::string_view text) {
@@ -62,6 +83,8 @@ Result<CutRule> parse_rule(std::string_view text) {
   if (first != std::string_view::npos) {
     rule.ops = text.substr(0, first);
     rule.axis = text.substr(first + 1, second - first - 1);
+    rule.whole_class = rule.axis.ends_with('*');
+    if (rule.whole_class) rule.axis.pop_back();
     const std::string_view parts = text.substr(second + 1);
     const auto [end, failure] =
         std::from_chars(parts.data(), parts.data() + parts.size(), rule.parts);
@@ -70,7 +93,7 @@ Result<CutRule> parse_rule(std::string_view text) {
   if (rule.ops.empty() || rule.axis.empty() || rule.parts < 2)
     return error(ErrorCode::kUsage,
                  fmt::format("--cut: '{}' is no OPS:AXIS:PARTS with at least 2 parts, as in "
-                             "'layer*:m:4'",
+                             "'layer*:m:4', or 'conv1:n*:4' for all of the axis's class",
                              text));
   return rule;
 }
@@ -78,13 +101,14 @@ Result<CutRule> parse_rule(std::string_view text) {
 Result<Cuts> cuts_of(const ir::Graph& graph, std::span<const CutRule> rules) {
   Cuts cuts(graph.op_count());
   for (const CutRule& rule : rules) {
-    bool any = false;
+    std::vector<ClassAxis> cut;
     for (ir::OpId id : graph.ops()) {
       if (fnmatch(rule.ops.c_str(), graph.op(id).name.c_str(), 0) != 0) continue;
       LT_ASSIGN(cuts[id], cut_by(graph, id, rule));
-      any = true;
+      cut.push_back({id, cuts[id]->axis, cuts[id]->bounds.back()});
     }
-    if (!any)
+    if (rule.whole_class) LT_RETURN_IF_ERROR(cut_classes(graph, rule, cut, cuts));
+    if (cut.empty())
       return error(ErrorCode::kInput,
                    fmt::format("cut {}: no op has a name like '{}'", print(rule), rule.ops));
   }

@@ -23,7 +23,10 @@ ir::Graph product() {
 TEST(CutRules, SayOpsAxisAndParts) {
   EXPECT_EQ(parse_rule("a:b*:m:4").value(), (CutRule{"a:b*", "m", 4}));
   EXPECT_EQ(print(CutRule{"a:b*", "m", 4}), "a:b*:m:4");
-  for (const char* wrong : {"", "m:4", "a:m", "a:m:1", "a:m:x", "a::4", ":m:4", "a:m:4x"}) {
+  EXPECT_EQ(parse_rule("a:m*:4").value(), (CutRule{"a", "m", 4, true}));
+  EXPECT_EQ(print(CutRule{"a", "m", 4, true}), "a:m*:4");
+  for (const char* wrong :
+       {"", "a:*:4", "m:4", "a:m", "a:m:1", "a:m:x", "a::4", ":m:4", "a:m:4x"}) {
     const auto refused = parse_rule(wrong);
     ASSERT_FALSE(refused.has_value()) << wrong;
     EXPECT_EQ(refused.error().code, ErrorCode::kUsage);
@@ -40,6 +43,26 @@ TEST(CutRules, GivePartsThatAreAsEqualAsTheyCanBe) {
   EXPECT_EQ(expanded->parts[ir::OpId(0)].size(), 3U);
   EXPECT_EQ(expanded->graph.op_count(), 7U)
       << "three slices, which are views, three products and one Concat";
+}
+
+// Rows of the first product are rows of the second, its columns what the second sums over.
+TEST(CutRules, OfAClassSpeakOfAllItsOps) {
+  ir::Graph graph = product();
+  ir::Value c;
+  c.name = "c", c.dims = {5, 4};
+  const ir::ValueId right = graph.add_value(std::move(c));
+  ops::AppendOptions options;
+  options.name = "second";
+  const auto made = ops::append(graph, "MatMul", {graph.outputs()[0], right}, {}, options);
+  graph.set_output(graph.op(*made).outputs[0], true);
+  const auto cut_along = [&](const char* axis) {
+    const CutRule rule{"layer*", axis, 2, true};
+    return cuts_of(graph, {&rule, 1}).value();
+  };
+  EXPECT_EQ(cut_along("m")[ir::OpId(1)]->bounds, (std::vector<int64_t>{0, 4, 7}));
+  EXPECT_EQ(cut_along("n")[ir::OpId(1)]->bounds, (std::vector<int64_t>{0, 3, 5}));
+  EXPECT_FALSE(cut_along("k")[ir::OpId(1)]);
+  EXPECT_TRUE(cut_along("k")[ir::OpId(0)]);
 }
 
 TEST(CutRules, NameTheOpWhoseAxisIsNotThere) {

@@ -8,6 +8,7 @@
 #include "base/bytes.h"
 #include "base/file.h"
 #include "cost/roofline.h"
+#include "fission/part_order.h"
 #include "ops/op_table.h"
 #include "pipeline/claims.h"
 #include "pipeline/gate.h"
@@ -124,6 +125,33 @@ Result<analysis::OpCosts> op_costs(const ir::Graph& graph, const OptimizeOptions
   return costs;
 }
 
+namespace {
+
+// Of the ops in their given order; what they work in is not counted.
+Result<int64_t> peak_as_given(const ir::Graph& graph, int64_t alignment_bytes) {
+  analysis::OpCosts costs;
+  costs.seconds = IdVector<ir::OpId, double>(graph.op_count(), 0);
+  costs.workspace_bytes = IdVector<ir::OpId, int64_t>(graph.op_count(), 0);
+  LT_ASSIGN(const analysis::ScheduleView view,
+            analysis::make_schedule_view(graph, costs, alignment_bytes));
+  const std::vector<SchedOpId> order(view.problem.ops.ids().begin(), view.problem.ops.ids().end());
+  LT_ASSIGN(const plan::ScheduleProfile profile, plan::simulate(view.problem, order));
+  return profile.peak_bytes;
+}
+
+// The ops of the cuts in parts, part by part where that needs less, else op by op.
+Result<ir::Graph> in_parts(const ir::Graph& graph, const OptimizeOptions& options) {
+  LT_ASSIGN(const fission::Cuts cuts, fission::cuts_of(graph, options.cuts));
+  LT_ASSIGN(fission::Expanded by_op, fission::expand(graph, cuts));
+  fission::Expanded by_part = fission::part_by_part(by_op, cuts);
+  const int64_t alignment = options.device.alignment_bytes;
+  LT_ASSIGN(const int64_t op_peak, peak_as_given(by_op.graph, alignment));
+  LT_ASSIGN(const int64_t part_peak, peak_as_given(by_part.graph, alignment));
+  return part_peak < op_peak ? std::move(by_part.graph) : std::move(by_op.graph);
+}
+
+}  // namespace
+
 Result<Prepared> pose(const ir::Graph& forward, const OptimizeOptions& options) {
   Prepared ready;
   StageClock stage(ready.stages);
@@ -134,9 +162,7 @@ Result<Prepared> pose(const ir::Graph& forward, const OptimizeOptions& options) 
     stage.done("autodiff");
   }
   if (!options.cuts.empty()) {
-    LT_ASSIGN(const fission::Cuts cuts, fission::cuts_of(ready.graph, options.cuts));
-    LT_ASSIGN(fission::Expanded parts, fission::expand(ready.graph, cuts));
-    ready.graph = std::move(parts.graph);
+    LT_ASSIGN(ready.graph, in_parts(ready.graph, options));
     stage.done("parts");
   }
   if (options.kernels != nullptr) {

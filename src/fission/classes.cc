@@ -1,0 +1,165 @@
+#include "fission/classes.h"
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+#include <tuple>
+#include <utility>
+
+#include "ops/op_table.h"
+
+namespace lowtide::fission {
+namespace {
+
+bool overwrites(const ir::Graph& graph, ir::OpId id) {
+  const auto& outputs = graph.op(id).outputs;
+  return std::any_of(outputs.begin(), outputs.end(), [&](ir::ValueId v) {
+    return v.valid() && graph.value(v).alias == ir::Alias::kUpdate;
+  });
+}
+
+// Union-find over axes; a component knows which axis it has of each op.
+class Components {
+ public:
+  size_t add(ir::OpId op, int axis) {
+    parent_.push_back(parent_.size());
+    axis_of_.push_back({{op, axis}});
+    return parent_.size() - 1;
+  }
+  size_t root(size_t node) {
+    while (parent_[node] != node) node = parent_[node] = parent_[parent_[node]];
+    return node;
+  }
+  // Unless an op would have two axes in one.
+  void join(size_t one, size_t other) {
+    one = root(one), other = root(other);
+    if (one == other) return;
+    if (axis_of_[one].size() < axis_of_[other].size()) std::swap(one, other);
+    for (const auto& [op, axis] : axis_of_[other])
+      if (axis_of_[one].contains(op)) return;
+    axis_of_[one].merge(axis_of_[other]);
+    parent_[other] = one;
+  }
+  const std::map<ir::OpId, int>& axes(size_t root) const { return axis_of_[root]; }
+
+ private:
+  std::vector<size_t> parent_;
+  std::vector<std::map<ir::OpId, int>> axis_of_;
+};
+
+class Classes {
+ public:
+  explicit Classes(const ir::Graph& graph) : graph_(graph) {}
+
+  Result<std::vector<AxisClass>> run() {
+    for (ir::OpId id : graph_.ops())
+      if (!overwrites(graph_, id)) LT_RETURN_IF_ERROR(add_op(id));
+    join_through_values();
+    return classes();
+  }
+
+ private:
+  // An axis of an op that walks a dimension of a value.
+  struct Walk {
+    size_t node;
+    bool makes;
+  };
+
+  Status add_op(ir::OpId id) {
+    const ir::Op& op = graph_.op(id);
+    const ops::Instance instance = ops::instance_of(graph_, id);
+    LT_ASSIGN(const ops::AxisMap map, ops::axis_map(instance));
+    for (const ops::AxisUse& use : map.uses) {
+      if (!ops::can_split(map, use.axis) || !is_along(use)) continue;
+      const auto& operands = use.is_output ? op.outputs : op.inputs;
+      const auto at = static_cast<size_t>(use.operand);
+      const auto extent = map.axes[static_cast<size_t>(use.axis)].extent.constant();
+      if (at >= operands.size() || !operands[at].valid() || !extent || *extent < 2) continue;
+      const auto [node, is_new] = node_.try_emplace({id, use.axis}, 0);
+      if (is_new) node->second = components_.add(id, use.axis);
+      extent_[{id, use.axis}] = *extent;
+      walks_[{operands[at], use.dim}].push_back({node->second, use.is_output});
+      if (use.is_output)
+        bytes_[{id, use.axis}] += *ir::size_bytes(graph_.value(operands[at])).constant();
+    }
+    return {};
+  }
+
+  // Its parts are slices of the dimension, a window's overlapping.
+  static bool is_along(const ops::AxisUse& use) {
+    return use.kind != ops::LinkKind::kBroadcast && use.kind != ops::LinkKind::kChosen &&
+           use.outermost;
+  }
+
+  void join_through_values() {
+    std::vector<std::tuple<int64_t, ir::ValueId, int>> by_bytes;
+    for (const auto& [dim, walks] : walks_)
+      by_bytes.emplace_back(-*ir::size_bytes(graph_.value(dim.first)).constant(), dim.first,
+                            dim.second);
+    std::sort(by_bytes.begin(), by_bytes.end());
+    for (const auto& [bytes, value, dim] : by_bytes) {
+      const std::vector<Walk>& walks = walks_.at({value, dim});
+      const auto maker =
+          std::find_if(walks.begin(), walks.end(), [](const Walk& walk) { return walk.makes; });
+      const Walk& first = maker == walks.end() ? walks.front() : *maker;
+      for (const Walk& walk : walks) components_.join(first.node, walk.node);
+    }
+  }
+
+  std::vector<AxisClass> classes() {
+    std::vector<AxisClass> all;
+    for (const auto& [axis, node] : node_) {
+      if (components_.root(node) != node || components_.axes(node).size() < 2) continue;
+      AxisClass& made = all.emplace_back();
+      for (const auto& member : components_.axes(node)) {
+        made.axes.push_back({member.first, member.second, extent_.at(member)});
+        if (const auto bytes = bytes_.find(member); bytes != bytes_.end())
+          made.bytes += bytes->second;
+      }
+      made.least_extent =
+          std::min_element(made.axes.begin(), made.axes.end(), [](const auto& a, const auto& b) {
+            return a.extent < b.extent;
+          })->extent;
+    }
+    std::stable_sort(all.begin(), all.end(),
+                     [](const auto& a, const auto& b) { return a.bytes > b.bytes; });
+    return all;
+  }
+
+  const ir::Graph& graph_;
+  Components components_;
+  using Axis = std::pair<ir::OpId, int>;
+  std::map<Axis, size_t> node_;
+  std::map<Axis, int64_t> extent_, bytes_;
+  std::map<std::pair<ir::ValueId, int>, std::vector<Walk>> walks_;  // by value and dimension
+};
+
+// [0, extent) in parts of whole units, the larger ones first.
+std::vector<int64_t> even_bounds(int64_t extent, int64_t units, int64_t parts) {
+  if (extent % units != 0) units = extent;
+  std::vector<int64_t> bounds = {0};
+  for (int64_t k = 0; k < parts; ++k)
+    bounds.push_back(bounds.back() +
+                     (units / parts + (k < units % parts ? 1 : 0)) * (extent / units));
+  return bounds;
+}
+
+}  // namespace
+
+Result<std::vector<AxisClass>> axis_classes(const ir::Graph& graph) {
+  return Classes(graph).run();
+}
+
+Cuts cut_class(const ir::Graph& graph, const AxisClass& axis_class, int64_t parts) {
+  Cuts cuts(graph.op_count());
+  // The unit: the least extent that has so many parts.
+  int64_t units = 0;
+  for (const ClassAxis& member : axis_class.axes)
+    if (member.extent >= parts && (units == 0 || member.extent < units)) units = member.extent;
+  for (const ClassAxis& member : axis_class.axes)
+    if (member.extent >= parts)
+      cuts[member.op] = Cut{member.axis, even_bounds(member.extent, units, parts)};
+  return cuts;
+}
+
+}  // namespace lowtide::fission

@@ -1,0 +1,47 @@
+// Axis classes: which axes of which ops walk the same dimension of a step (batch, sequence, heads,
+// channels, vocabulary). The connected components of MAGIS's dimension graph (section 4.1), by
+// union-find, with exact conflicts: in one class an op has one axis at most.
+//
+// An axis of one op and an axis of another are linked where the one makes a dimension of a value
+// that the other reads along it. Following all links would be too much: rows of queries and rows of
+// keys are the same sequence and meet in one product, which then had two axes in one class. So
+// links are followed from the largest values down, and a link that would join two axes of one op is
+// left out: the class ends there, at the smallest value that lies on the way (Kruskal's spanning
+// forest with forbidden pairs, greedy).
+//
+// Whatever a class is, cutting its ops into parts is right (expand.h): the parts of ops that are
+// linked pass their pieces on, all others read and make wholes. A class only says which cuts fit.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "base/result.h"
+#include "fission/expand.h"
+#include "ir/graph.h"
+
+namespace lowtide::fission {
+
+struct ClassAxis {
+  ir::OpId op;
+  int axis = 0;        // as in ops::axis_map
+  int64_t extent = 0;  // elements
+  bool operator==(const ClassAxis&) const = default;
+};
+
+struct AxisClass {
+  std::vector<ClassAxis> axes;  // by op, each op once
+  int64_t bytes = 0;            // of all values that its ops make along it
+  int64_t least_extent = 0;     // more parts than that are none
+};
+
+// Those of two ops or more, the largest in bytes first. All dims must be constant. Ops that
+// overwrite something are in none (expand refuses them). Error: as ops::dimension_edges.
+Result<std::vector<AxisClass>> axis_classes(const ir::Graph& graph);
+
+// All ops of the class in so many parts, as equal as they can be, the larger ones first; where an
+// op's extent is a multiple of the class's least one (rows of flattened samples), its parts are
+// those of whole units. Nothing for ops whose extent is smaller. `parts` >= 2.
+Cuts cut_class(const ir::Graph& graph, const AxisClass& axis_class, int64_t parts);
+
+}  // namespace lowtide::fission
