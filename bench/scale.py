@@ -1,19 +1,20 @@
 #!/usr/bin/env python3
 """How far it goes: GPT-2 training steps made deeper, up to 100,000 ops; and budgets, down to the proven floor.
 
-    scale.py [--part remat|plan|floors] [--most-layers N]
+    scale.py [--part remat|plan|pack|floors] [--most-layers N]
 
 First the retention search alone, on the captured step made deeper (bench/support/deeper_step.py), one thread, within budgets that
 leave each layer so many MiB: extra time, what is proven, core seconds. Then the whole way from an ONNX file made deeper
 (bench/support/deeper_onnx.py) to a verified plan, without a budget and within four fifths of the bytes that needs: seconds per
-thousand ops, stage by stage. Last the grey zone of four steps: budgets above the proven floor for which little work finds no arena. Exit code 1, with a line for each, where a step of 28,000 ops takes more than 15 s of one core or one of
+thousand ops, stage by stage. Then packings of 18,000 to 62,000 buffers, one thread. Last the grey zone of four steps: budgets above the proven floor for which little work finds no arena. Exit code 1, with a line for each, where a step of 28,000 ops takes more than 15 s of one core or one of
 100,000 more than 60 s, where what is found in the first part, or in the second at 12,800 ops or more, is more than a point of extra
-time above its bound, where a plan does not verify, where a thousand ops take more than twice as long at 100,000 ops as at 12,800, or where a grey zone is wider
-than promised.
+time above its bound, where a plan does not verify, where a thousand ops take more than twice as long at 100,000 ops as at 12,800, where a packing is more than
+0.2 % above its load or takes more core seconds than promised, or where a grey zone is wider than promised.
 """
 
 import argparse
 import json
+import os
 import pathlib
 import re
 import resource
@@ -22,6 +23,7 @@ import sys
 sys.path.insert(0, str(pathlib.Path(__file__).parent / "support"))
 from deeper_onnx import deeper_gpt2_onnx  # noqa: E402
 from deeper_step import Step, deeper_gpt2  # noqa: E402
+from training_lives import mixed_training_lives  # noqa: E402
 from lowtide import MODELS, ROOT, RUNNING, SCRATCH, finish, label, lowtide, mib, table  # noqa: E402
 
 STEPS = {38: None, 384: 15, 1400: 60}  # layers of the captured step; at most so many core seconds
@@ -31,6 +33,8 @@ FILES = [9, 36, 144, 1123]  # layers of the ONNX file
 JUDGED = 144                # whose seconds per thousand ops the deepest is held against
 MOST_TIMES = 2
 BUDGET = 0.8  # of the arena without one
+PACKINGS = {30_000: 5, 62_000: 20}  # buffers; at most so many core seconds (captured ones count as the next larger)
+MOST_ABOVE_LOAD = 0.002
 GREY = {"resnet50": 42, "unet": 40}  # MiB at most: half of what lay there when all floors were those of single ops
 STAGES = ["reading", "autodiff", "types", "layouts", "pieces", "costs", "order", "addresses", "schedule", "more memory", "plan", "verify"]
 
@@ -123,6 +127,34 @@ def plan_deep_files(most_layers: int, broken: list[str]) -> None:
                           f"at {JUDGED}{', within a budget' if within else ''}; at most {MOST_TIMES} times as long is promised")
 
 
+def packings() -> list[tuple[str, pathlib.Path, int]]:
+    """Drawn ones, and captured ones where the data is there: name, file, buffers."""
+    problems = []
+    for count in PACKINGS:
+        path = SCRATCH / f"lives_{count}.csv"
+        mixed_training_lives(path, count, 7)
+        problems.append((f"drawn {count:,}", path, count))
+    folder = pathlib.Path(os.environ.get("LOWTIDE_SHARED", ROOT.parent / "shared")) / "data/pack-large"
+    for path in sorted(folder.glob("*.csv")):
+        problems.append((path.stem, path, path.read_text().count("\n") - 1))
+    return problems
+
+
+def pack_large(broken: list[str]) -> None:
+    rows = []
+    for name, path, buffers in packings():
+        outcome = timed("pack", path, "--threads", 1)
+        above = outcome["height_bytes"] / outcome["lower_bound_bytes"] - 1
+        most_seconds = next((seconds for count, seconds in PACKINGS.items() if buffers <= count), None)
+        rows.append([name, f"{buffers:,}", f"{outcome['height_bytes']:,}", f"{100 * above:.3f}", f"{outcome['core_seconds']:.2f}",
+                     str(most_seconds)])
+        if above > MOST_ABOVE_LOAD:
+            broken.append(f"packing {name}: {100 * above:.2f} % above its load, at most {100 * MOST_ABOVE_LOAD:.1f} promised")
+        if most_seconds is not None and outcome["core_seconds"] > most_seconds:
+            broken.append(f"packing {name}: {outcome['core_seconds']:.1f} s of one core, at most {most_seconds} promised")
+    table(["packing", "buffers", "height bytes", "% above load", "core s", "at most"], rows)
+
+
 def floors(broken: list[str]) -> None:
     """What a budget of no use is answered with: the floor, and the smallest arena that little work finds."""
     rows = []
@@ -143,7 +175,7 @@ def floors(broken: list[str]) -> None:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--part", choices=["remat", "plan", "floors"], help="this part only")
+    parser.add_argument("--part", choices=["remat", "plan", "pack", "floors"], help="this part only")
     parser.add_argument("--most-layers", type=int, default=10**6, help="none deeper than this")
     arguments = parser.parse_args()
     SCRATCH.mkdir(parents=True, exist_ok=True)
@@ -154,6 +186,9 @@ def main() -> int:
     if arguments.part in (None, "plan"):
         print("core seconds; and seconds of wall time per 1,000 ops, by stage")
         plan_deep_files(arguments.most_layers, broken)
+        print()
+    if arguments.part in (None, "pack"):
+        pack_large(broken)
         print()
     if arguments.part in (None, "floors"):
         floors(broken)

@@ -20,7 +20,10 @@ class Builder {
  public:
   Builder(const ir::Graph& graph, const OpCosts& costs, int64_t alignment,
           const ViewOptions& options)
-      : graph_(graph), costs_(costs), alignment_(alignment) {
+      : graph_(graph),
+        costs_(costs),
+        alignment_(alignment),
+        least_workspace_bytes_(options.least_workspace_bytes) {
     if (!options.links.empty()) {
       view_.problem.link = options.links.front();
       view_.problem.more_links.assign(options.links.begin() + 1, options.links.end());
@@ -49,7 +52,7 @@ class Builder {
 
   void take_sums(std::span<const Sum> sums) {
     for (size_t k = 0; k < sums.size(); ++k) {
-      view_.sums.push_back({sums[k], {}, {}, {}});
+      view_.sums.push_back({sums[k], {}, {}, {}, {}});
       const Sum& sum = view_.sums[k].sum;
       for (const Contribution& c : sum.contributions) {
         sum_of_.emplace(version(c), k);
@@ -88,6 +91,9 @@ class Builder {
       sched.workspace_bytes = align_up(costs_.workspace_bytes[id], alignment_);
       view_.sched_op[id] = view_.problem.ops.push_back(std::move(sched));
       view_.op.push_back(id);
+      if (least_workspace_bytes_ != nullptr && contributes_.contains(id))
+        view_.least_workspace_bytes.emplace_back(
+            view_.sched_op[id], align_up((*least_workspace_bytes_)[id], alignment_));
     }
   }
 
@@ -153,7 +159,7 @@ class Builder {
     value.is_output = is_returned(graph_, id);
     const std::vector<SchedOpId> readers = sched_ops(uses_of(graph_, id).readers);
     for (const SchedOpId writer : value.writers)
-      for (const SchedOpId reader : readers) control_.emplace(writer, reader);
+      for (const SchedOpId reader : readers) in.control.emplace_back(writer, reader);
     std::set<SchedOpId> both(value.readers.begin(), value.readers.end());
     both.insert(readers.begin(), readers.end());
     value.readers.assign(both.begin(), both.end());
@@ -168,10 +174,12 @@ class Builder {
     for (const plan::SchedValue& value : view_.problem.values)
       for (const SchedOpId reader : value.readers) before[reader].push_back(value.producer);
     for (const auto& [first, second] : control_) before[second].push_back(first);
-    for (const SumInProblem& in : view_.sums) {
+    for (const SumInProblem& in : view_.sums)
+      for (const auto& [first, second] : in.control) before[second].push_back(first);
+    for (SumInProblem& in : view_.sums) {
       if (!in.begin.valid()) continue;
       const std::vector<SchedOpId>& all = view_.problem.values[in.value].writers;
-      if (const auto found = latest_common(before, all)) control_.emplace(*found, in.begin);
+      if (const auto found = latest_common(before, all)) in.control.emplace_back(*found, in.begin);
     }
   }
 
@@ -261,7 +269,12 @@ class Builder {
         control_.emplace(view_.sched_op[first], second);
     }
     add_before_begins();
-    view_.problem.control.assign(control_.begin(), control_.end());
+    std::set<std::pair<SchedOpId, SchedOpId>> all = control_;
+    for (SumInProblem& in : view_.sums) {
+      std::erase_if(in.control, [&](const auto& edge) { return control_.contains(edge); });
+      all.insert(in.control.begin(), in.control.end());
+    }
+    view_.problem.control.assign(all.begin(), all.end());
   }
 
   void add_pairs(SchedOpId sched) {
@@ -277,6 +290,7 @@ class Builder {
   const ir::Graph& graph_;
   const OpCosts& costs_;
   const int64_t alignment_;
+  const IdVector<ir::OpId, int64_t>* least_workspace_bytes_;  // or null
   ScheduleView view_;
   IdVector<ir::StorageId, SchedValueId> sched_value_;
   IdVector<ir::StorageId, std::vector<ir::StorageId>> wholes_;  // of which it is a piece
@@ -290,6 +304,21 @@ class Builder {
 
 plan::ScheduleProblem relaxed_sums(const ScheduleView& view) {
   plan::ScheduleProblem problem = view.problem;
+  std::map<SchedOpId, std::set<SchedOpId>> waits;  // for the op's first run
+  std::set<std::pair<SchedOpId, SchedOpId>> for_sums;
+  for (const SumInProblem& in : view.sums)
+    for (const auto& edge : in.control)
+      if (for_sums.insert(edge).second) waits[edge.first].insert(edge.second);
+  std::erase_if(problem.control, [&](const auto& edge) { return for_sums.contains(edge); });
+  for (const auto& [first, readers] : waits) {
+    plan::SchedValue done;
+    done.name = problem.ops[first].name + "/done";
+    done.producer = first;
+    done.readers.assign(readers.begin(), readers.end());
+    problem.values.push_back(std::move(done));
+  }
+  for (const auto& [op, bytes] : view.least_workspace_bytes)
+    problem.ops[op].workspace_bytes = std::min(problem.ops[op].workspace_bytes, bytes);
   for (const SumInProblem& in : view.sums) {
     problem.values[in.value].writers.clear();
     for (const SchedOpId op : in.pure) problem.ops[op].may_rerun = true;

@@ -68,6 +68,9 @@ struct SumInProblem {
   plan::SchedOpId begin;  // none: the first contribution is fixed, and makes the value
   // Who contributes and could run again, were it not for the sum.
   std::vector<plan::SchedOpId> pure;
+  // Who waits for whom only because of the sum: what comes before all contributions for its
+  // beginning, readers for contributions.
+  std::vector<std::pair<plan::SchedOpId, plan::SchedOpId>> control;
 };
 
 struct ScheduleView {
@@ -78,11 +81,16 @@ struct ScheduleView {
   IdVector<ir::OpId, plan::SchedOpId> sched_op;             // none for ops that only make views
   std::vector<Whole> wholes;
   std::vector<SumInProblem> sums;
+  // Of ops that contribute to sums: aligned, as ViewOptions::least_workspace_bytes.
+  std::vector<std::pair<plan::SchedOpId, int64_t>> least_workspace_bytes;
 };
 
 struct ViewOptions {
   std::span<const plan::Link> links = {};  // in order of preference; residents become movable
   std::span<const Sum> sums = {};          // that may come in any order; without pieces among them
+  // Unaligned; of ops that contribute to sums, the least they need, whichever of them come first
+  // and so have no accumulator. Null: no less than as costs say.
+  const IdVector<ir::OpId, int64_t>* least_workspace_bytes = nullptr;
 };
 
 // All dims must be constant. Sizes are rounded up to `alignment_bytes`. Error: kInput, naming the
@@ -92,7 +100,9 @@ Result<ScheduleView> make_schedule_view(const ir::Graph& graph, const OpCosts& c
 
 // What every schedule of the graph's ops must do, whatever the order of its sums and also if each
 // sum is a chain whose ops run again: a sum is there from the first contribution, and nobody counts
-// who contributed. For bounds; no schedule of it need be right.
+// who contributed. A first run that has to come before another is said by a value without bytes
+// between the two, as control would also forbid reruns. For bounds on bytes; no schedule of it need
+// be right.
 plan::ScheduleProblem relaxed_sums(const ScheduleView& view);
 
 // True when all outputs of the op are views: nothing is computed.

@@ -74,6 +74,7 @@ report::PlanningFacts planning_facts(const pipeline::Optimized& optimized, doubl
   facts.pack_status = optimized.pack_status;
   facts.schedule_status = optimized.schedule_status;
   facts.floor_reason = printable(optimized.floor_reason, kMostFloorReason);
+  facts.bound_of_one_order = optimized.bound_of_one_order;
   facts.cut_short = optimized.cut_short;
   if (optimized.more_memory)
     facts.more_memory = {optimized.more_memory->budget_bytes, optimized.more_memory->seconds,

@@ -6,8 +6,9 @@
 //
 //   pieces         where the axis walks the result: the whole is their Concat, made where somebody
 //                  reads it whole (rewrite/pieces.h makes it a view where that is possible)
-//   contributions  where it is summed: each part adds into the one before (accumulators), so that
-//                  analysis/sums.h may order them anew; where an op cannot add, an Add
+//   contributions  where it is summed: each part adds into the one before (accumulators); those of
+//                  gradients that updates read may then come in any order (analysis/sums.h). Where
+//                  an op cannot add, an Add
 //   more           a mean weighs its parts, a maximum takes the larger, a window's gradient adds
 //                  overlapping slices
 //

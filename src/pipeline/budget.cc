@@ -239,14 +239,16 @@ std::string what_sets(const plan::ScheduleProblem& problem, const remat::Floor& 
 
 }  // namespace
 
-std::string floor_reason(const plan::ScheduleProblem& problem, bool transfers) {
-  return what_sets(problem, proven_floor(problem, transfers));
+ProvenFloor floor_of_view(const analysis::ScheduleView& view, bool transfers) {
+  const plan::ScheduleProblem problem = analysis::relaxed_sums(view);
+  const remat::Floor floor = proven_floor(problem, transfers);
+  return {floor.bytes, what_sets(problem, floor)};
 }
 
 Result<BudgetSolution> fit_budget(const analysis::ScheduleView& view,
-                                  const OptimizeOptions& options, const Solution& unlimited) {
+                                  const OptimizeOptions& options, const Solution& unlimited,
+                                  const ProvenFloor& floor) {
   const int64_t budget = *options.budget_bytes;
-  const remat::Floor floor = proven_floor(analysis::relaxed_sums(view), options.schedule.transfers);
   Fitter fitter(view, options);
   if (floor.bytes <= budget) {
     LT_ASSIGN(auto fitted, fitter.fit(budget));
@@ -263,7 +265,7 @@ Result<BudgetSolution> fit_budget(const analysis::ScheduleView& view,
                              "within it was found; every schedule needs at least {} bytes ({}), "
                              "set by {}",
                              budget, format_bytes(budget), floor.bytes, format_bytes(floor.bytes),
-                             what_sets(view.problem, floor)));
+                             floor.reason));
   LT_ASSIGN(auto smallest,
             find_smallest(view, after(options, fitter.seconds()), unlimited, floor.bytes));
   if (smallest && smallest->arena_bytes <= budget)
@@ -276,8 +278,8 @@ Result<BudgetSolution> fit_budget(const analysis::ScheduleView& view,
                   "{}; the smallest arena found has {} bytes ({}){}",
                   budget, format_bytes(budget),
                   floor.bytes > budget ? "is too small" : "was not reached", floor.bytes,
-                  format_bytes(floor.bytes), what_sets(view.problem, floor), least,
-                  format_bytes(least), fitter.crowded()));
+                  format_bytes(floor.bytes), floor.reason, least, format_bytes(least),
+                  fitter.crowded()));
 }
 
 }  // namespace lowtide::pipeline

@@ -23,13 +23,18 @@ struct BudgetSolution {
   bool cut_short = false;  // wall time or the cancel flag ended the search: the best until then
 };
 
-// `unlimited`: the best that needs neither reruns nor transfers; its arena is above the budget.
-// Error: kInfeasible (the budget is below the proven floor) or kLimit (nothing was found); both
-// name the floor, the op and the tensors that set it, and the smallest arena found.
-Result<BudgetSolution> fit_budget(const analysis::ScheduleView& view,
-                                  const OptimizeOptions& options, const Solution& unlimited);
+// What every schedule needs, whatever the order of its sums, and why.
+struct ProvenFloor {
+  int64_t bytes = 0;
+  std::string reason;  // what sets it: "op 'head' with 'logits' (196.3 MiB), ..."
+};
+ProvenFloor floor_of_view(const analysis::ScheduleView& view, bool transfers);
 
-// What sets the floor: "op 'head' with 'logits' (196.3 MiB), ...".
-std::string floor_reason(const plan::ScheduleProblem& problem, bool transfers);
+// `unlimited`: the best that needs neither reruns nor transfers; its arena is above the budget.
+// Error: kInfeasible (the budget is below `floor`) or kLimit (nothing was found); both name the
+// floor, what sets it, and the smallest arena found.
+Result<BudgetSolution> fit_budget(const analysis::ScheduleView& view,
+                                  const OptimizeOptions& options, const Solution& unlimited,
+                                  const ProvenFloor& floor);
 
 }  // namespace lowtide::pipeline

@@ -23,6 +23,8 @@ struct ClaimInputs {
   std::optional<int64_t> budget_bytes;
   bool transfers = true;  // what the bounds allow, if there is a link
   bool soon = false;      // someone waits: no bound that takes long
+  // Where the graph has one of several orders of its sums: what holds for all of them.
+  std::optional<int64_t> floor_bytes = {};
   // Of the search for a higher bound on the time (remat/bounds/branch_cut.h), where nothing may
   // move; no units: not at all.
   Limits proof{.max_units = 0};

@@ -98,7 +98,8 @@ class FrontSearch {
         progress.share = share_;
         whole_.progress(progress);
       };
-    Result<BudgetSolution> found = fit_budget(ready_.view, options_, ready_.unlimited);
+    Result<BudgetSolution> found =
+        fit_budget(ready_.view, options_, ready_.unlimited, *ready_.floor);
     ++done_;
     if (!found) {
       const ErrorCode code = found.error().code;
@@ -176,13 +177,12 @@ Result<std::vector<FrontPoint>> make_points(const Prepared& ready, OptimizeOptio
 // One budget by itself: an error tells what stands in its way.
 Result<BudgetSolution> fit_or_tell(const Prepared& ready, const OptimizeOptions& options) {
   LT_RETURN_IF_ERROR(check_order_bound(ready, options));
-  return fit_budget(ready.view, options, ready.unlimited);
+  return fit_budget(ready.view, options, ready.unlimited, *ready.floor);
 }
 
 int64_t least_bytes(const Prepared& ready, const OptimizeOptions& options) {
   const plan::ScheduleProblem& problem = ready.view.problem;
-  const int64_t floor =
-      proven_floor(analysis::relaxed_sums(ready.view), options.schedule.transfers).bytes;
+  const int64_t floor = ready.floor->bytes;
   return once_only(problem, options) ? std::max(floor, ready.order.lower_bound_bytes) : floor;
 }
 
@@ -194,6 +194,7 @@ Result<Front> optimize_front(const ir::Graph& forward, const OptimizeOptions& op
   LT_ASSIGN(Prepared ready, prepare(forward, options));
   OptimizeOptions at = options;
   at.budget_bytes.reset();
+  ready.floor = floor_of_view(ready.view, options.schedule.transfers);
   Front front;
   LT_ASSIGN(front.unlimited, write(ready, {ready.unlimited, plan::SolveStatus::kOptimal, {}}, at));
   front.floor_bytes = least_bytes(ready, options);

@@ -9,40 +9,70 @@
 #include "pipeline/more_memory.h"
 #include "pipeline/prepare.h"
 #include "pipeline/settle_sums.h"
+#include "remat/bounds/time_bound.h"
 
 namespace lowtide::pipeline {
 Result<int64_t> least_bytes(const ir::Graph& forward, const OptimizeOptions& options) {
   LT_ASSIGN(const Prepared ready, pose(forward, options));
   const plan::ScheduleProblem& problem = ready.view.problem;
-  const int64_t floor =
-      proven_floor(analysis::relaxed_sums(ready.view), options.schedule.transfers).bytes;
+  const int64_t floor = floor_of_view(ready.view, options.schedule.transfers).bytes;
   if (!once_only(problem, options)) return floor;
   return std::max(floor, order::solve(problem, options.order).lower_bound_bytes);
 }
 
 namespace {
 
+// Extra time, as a share of every op once, that another order of the sums must promise.
+constexpr double kWorthAnotherOrder = 0.01;
+constexpr int64_t kAnotherOrderShare = 4;  // of the work for that
+
+bool is_refusal(ErrorCode code) {
+  return code == ErrorCode::kInfeasible || code == ErrorCode::kLimit;
+}
+
+// Whether a bound on all orders of the sums leaves room below the time that one order takes.
+bool may_gain(const Prepared& any_order, const OptimizeOptions& options,
+              const plan::SequenceProfile& found) {
+  const double worth = kWorthAnotherOrder * found.once_seconds;
+  if (found.seconds <= found.once_seconds + worth) return false;
+  plan::ScheduleProblem problem = analysis::relaxed_sums(any_order.view);
+  if (!options.schedule.transfers) plan::forbid_transfers(problem);
+  problem.budget_bytes = options.budget_bytes;
+  remat::TimeBoundOptions asked;
+  asked.several = false;
+  return remat::time_bound(problem, asked).lower_bound_seconds + worth < found.seconds;
+}
+
 // First the chains of sums in the order that was found, whose ops may run again; where they miss the
-// budget, sums in any order, whose ops run once. `ready` becomes what the solution is of. A budget is
-// only called infeasible where that holds whatever the order.
+// budget, or much faster might be possible, sums in any order, whose ops run once. `ready` becomes
+// what the solution is of. A budget is only called infeasible where that holds whatever the order.
 Result<BudgetSolution> fit_with_sums(Prepared& ready, const OptimizeOptions& options,
                                      Clock::time_point start) {
-  const auto refused = [&] {
-    return proven_floor(analysis::relaxed_sums(ready.view), options.schedule.transfers).bytes >
-           *options.budget_bytes;
-  };
-  if (ready.view.sums.empty() || refused())
-    return fit_budget(ready.view, after(options, seconds_since(start)), ready.unlimited);
+  const auto rest = [&] { return after(options, seconds_since(start)); };
+  const bool transfers = options.schedule.transfers;
+  if (ready.view.sums.empty() || ready.floor->bytes > *options.budget_bytes)
+    return fit_budget(ready.view, rest(), ready.unlimited, *ready.floor);
   Prepared any_order = std::move(ready);
   LT_ASSIGN(ready, settle_sums(any_order, any_order.unlimited, options));
+  const bool chain_is_too_large =
+      proven_floor(ready.view.problem, transfers).bytes > *options.budget_bytes;
   Result<BudgetSolution> chained =
-      fit_budget(ready.view, after(options, seconds_since(start)), ready.unlimited);
-  if (chained) return chained;
-  OptimizeOptions rest = after(options, seconds_since(start));
-  rest.find_smallest &= chained.error().code == ErrorCode::kInfeasible;
-  Result<BudgetSolution> any = fit_budget(any_order.view, rest, any_order.unlimited);
-  if (!any && chained.error().code != ErrorCode::kInfeasible) return chained;
-  if (any) ready = std::move(any_order);
+      chain_is_too_large ? error(ErrorCode::kInfeasible, "the chain of the sums needs more")
+                         : fit_budget(ready.view, rest(), ready.unlimited, *ready.floor);
+  if (!chained && !is_refusal(chained.error().code)) return chained;
+  OptimizeOptions other = rest();
+  if (chained) {
+    if (chained->cut_short || !may_gain(any_order, options, chained->solution.profile))
+      return chained;
+    other.schedule.remat.limits.max_units /= kAnotherOrderShare;
+    other.schedule.swap.limits.max_units /= kAnotherOrderShare;
+  }
+  other.find_smallest &= chain_is_too_large;
+  Result<BudgetSolution> any =
+      fit_budget(any_order.view, other, any_order.unlimited, *any_order.floor);
+  if (!any) return chain_is_too_large ? any : chained;
+  if (chained && any->solution.profile.seconds >= chained->solution.profile.seconds) return chained;
+  ready = std::move(any_order);
   return any;
 }
 
@@ -51,6 +81,7 @@ Result<BudgetSolution> fit_with_sums(Prepared& ready, const OptimizeOptions& opt
 Result<Optimized> optimize(const ir::Graph& forward, const OptimizeOptions& options) {
   const auto start = Clock::now();
   LT_ASSIGN(Prepared ready, prepare(forward, options));
+  if (options.budget_bytes) ready.floor = floor_of_view(ready.view, options.schedule.transfers);
   BudgetSolution solved{ready.unlimited, plan::SolveStatus::kOptimal, {}};
   std::optional<MoreMemory> more_memory;
   if (!fits(ready.unlimited, options)) {
@@ -67,9 +98,6 @@ Result<Optimized> optimize(const ir::Graph& forward, const OptimizeOptions& opti
   }
   LT_ASSIGN(Optimized result, write(ready, solved, after(options, seconds_since(start))));
   result.more_memory = more_memory;
-  if (options.budget_bytes)
-    result.floor_reason =
-        floor_reason(analysis::relaxed_sums(ready.view), options.schedule.transfers);
   result.planning_seconds = seconds_since(start);
   return result;
 }

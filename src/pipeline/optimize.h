@@ -94,9 +94,10 @@ struct Optimized {
   plan::SolveWork schedule_work;
   bool cut_short = false;  // wall time or a cancel flag ended a search before its work limit
   std::optional<MoreMemory> more_memory;  // where the budget costs time and the search had its time
-  std::string floor_reason;   // with a budget: the op and tensors that set the claimed floor
-  cost::Coverage costs;       // how much of the predicted time was measured
-  std::vector<Stage> stages;  // wall time, for people; never part of the plan
+  std::string floor_reason;         // with a budget: the op and tensors that set the claimed floor
+  bool bound_of_one_order = false;  // the bound on the time holds for this order of the sums only
+  cost::Coverage costs;             // how much of the predicted time was measured
+  std::vector<Stage> stages;        // wall time, for people; never part of the plan
   double planning_seconds = 0;
 };
 

@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <map>
 
 #include "analysis/describe.h"
 #include "base/bytes.h"
@@ -29,6 +30,33 @@ using plan::SchedOpId;
 
 Status dump(const std::string& folder, const char* file, const std::string& text) {
   return folder.empty() ? Status() : write_file_atomically(folder + "/" + file, text);
+}
+
+// The least scratch of each op that contributes to a sum, as the first of some of its sums and
+// without their accumulators, or not.
+Result<IdVector<ir::OpId, int64_t>> least_workspaces(const Prepared& ready,
+                                                     const OptimizeOptions& options,
+                                                     const std::vector<analysis::Sum>& sums) {
+  IdVector<ir::OpId, int64_t> least = ready.costs.workspace_bytes;
+  if (options.kernels == nullptr) return least;
+  std::map<ir::OpId, std::vector<size_t>> accumulators;  // inputs
+  for (const analysis::Sum& sum : sums)
+    if (!sum.first_is_fixed)
+      for (const analysis::Contribution& c : sum.contributions)
+        accumulators[c.op].push_back(c.input);
+  for (const auto& [op, inputs] : accumulators) {
+    LT_ASSIGN(const plan::OpDesc desc, analysis::describe(ready.graph, op));
+    for (size_t without = 1; without < size_t{1} << inputs.size(); ++without) {
+      plan::OpDesc first = desc;
+      for (size_t k = 0; k < inputs.size(); ++k)
+        if ((without >> k & 1U) != 0 && inputs[k] < first.inputs.size())
+          first.inputs[inputs[k]].reset();
+      while (!first.inputs.empty() && !first.inputs.back()) first.inputs.pop_back();
+      if (const auto bytes = options.kernels->workspace_bytes(first))
+        least[op] = std::min(least[op], *bytes);
+    }
+  }
+  return least;
 }
 
 // The op with the accumulators that sums may give it.
@@ -189,18 +217,21 @@ Result<Prepared> pose(const ir::Graph& forward, const OptimizeOptions& options) 
   if (options.sums) {
     LT_ASSIGN(sums, free_sums(ready, options, costs));
   }
-  LT_ASSIGN(ready.view, make_view(ready.graph, costs, options, sums));
+  LT_ASSIGN(const auto least, least_workspaces(ready, options, sums));
+  LT_ASSIGN(ready.view, make_view(ready.graph, costs, options, sums, &least));
   stage.done("costs");
   return ready;
 }
 
 Result<analysis::ScheduleView> make_view(const ir::Graph& graph, const analysis::OpCosts& costs,
                                          const OptimizeOptions& options,
-                                         const std::vector<analysis::Sum>& sums) {
+                                         const std::vector<analysis::Sum>& sums,
+                                         const IdVector<ir::OpId, int64_t>* least_workspace_bytes) {
   std::vector<plan::Link> links;
   for (const SlowTierChoice& tier : options.slow_tiers) links.push_back(tier.link);
-  return analysis::make_schedule_view(graph, costs, options.device.alignment_bytes,
-                                      {.links = links, .sums = sums});
+  return analysis::make_schedule_view(
+      graph, costs, options.device.alignment_bytes,
+      {.links = links, .sums = sums, .least_workspace_bytes = least_workspace_bytes});
 }
 
 OptimizeOptions after(OptimizeOptions options, double seconds) {
@@ -253,6 +284,7 @@ Result<Optimized> write_settled(const Prepared& ready, const BudgetSolution& sol
   Claimed claimed =
       make_claims({ready.graph, ready.view, ready.order, solution, ready.peak_before_bytes,
                    options.budget_bytes, options.schedule.transfers, result.cut_short,
+                   ready.floor ? std::optional(ready.floor->bytes) : std::nullopt,
                    options.schedule.remat.limits.with_units(options.proof_units)});
   result.plan.claims = std::move(claimed.claims);
   result.cut_short |= claimed.cut_short;
@@ -265,6 +297,8 @@ Result<Optimized> write_settled(const Prepared& ready, const BudgetSolution& sol
   result.schedule_status = solved.status;
   result.schedule_work = solved.work;
   result.costs = ready.coverage;
+  if (ready.floor) result.floor_reason = ready.floor->reason;
+  result.bound_of_one_order = ready.sums_are_settled;
   stage.done("plan");
   if (options.spoil) options.spoil(result.plan);
   LT_RETURN_IF_ERROR(

@@ -44,6 +44,9 @@ struct Prepared {
   int64_t peak_before_bytes = 0;
   plan::ScheduleOutcome order;
   Solution unlimited;
+  // With a budget: what holds whatever the order of the sums, also once that is settled.
+  std::optional<ProvenFloor> floor;
+  bool sums_are_settled = false;  // the graph has one of several orders
   cost::Coverage coverage;
   std::vector<Stage> stages;
 };
@@ -60,9 +63,10 @@ Result<analysis::OpCosts> op_costs(const ir::Graph& graph, const OptimizeOptions
                                    cost::Coverage& coverage);
 
 // The problem of a graph, with the slow tiers of the options.
-Result<analysis::ScheduleView> make_view(const ir::Graph& graph, const analysis::OpCosts& costs,
-                                         const OptimizeOptions& options,
-                                         const std::vector<analysis::Sum>& sums = {});
+Result<analysis::ScheduleView> make_view(
+    const ir::Graph& graph, const analysis::OpCosts& costs, const OptimizeOptions& options,
+    const std::vector<analysis::Sum>& sums = {},
+    const IdVector<ir::OpId, int64_t>* least_workspaces = nullptr);
 
 // The plan that claims to keep the budget of `options`, if there is one, and its stages. It has
 // passed the gate (gate.h); error: kInternal where it did not.

@@ -214,6 +214,8 @@ Result<Prepared> settle_sums(const Prepared& ready, const Solution& solution,
   Prepared settled;
   settled.forward = ready.forward;
   settled.stages = ready.stages;
+  settled.floor = ready.floor;
+  settled.sums_are_settled = true;
   LT_ASSIGN(rewrite::OrderedSums chained,
             rewrite::order_sums(ready.graph, as_they_run(ready.view, solution.sequence)));
   LT_ASSIGN(settled.costs, op_costs(chained.graph, options, settled.coverage));

@@ -3,7 +3,8 @@
 // anew in its order (rewrite/sums.h) and everything that was found is said in its terms.
 //
 // What is claimed of a plan is claimed of the chained graph, of which the verifier sees nothing
-// else: each of its schedules is one of the sums in any order, so bounds on those hold here, too.
+// else. Each of its schedules in which nothing runs again is one of the sums in any order, so bounds
+// on those hold here, too; for reruns there is relaxed_sums (analysis/schedule_view.h).
 // Tests: tests/sums_test.cc.
 #pragma once
 

@@ -45,9 +45,10 @@ std::string budget_text(const plan::Plan& plan, const PlanningFacts& facts) {
   fmt::format_to(out, "time   {:.1f} ms predicted, {:+.2f} % ({:+.1f} ms) over each op once\n",
                  claims.predicted_seconds * 1e3, time.extra_percent, time.extra_seconds * 1e3);
   fmt::format_to(out,
-                 "proven {:+.2f} % at least within this budget ({:.1f} ms), gap {:.2f} points  "
+                 "proven {:+.2f} % at least within this budget ({:.1f} ms){}, gap {:.2f} points  "
                  "(schedule {})\n",
-                 time.bound_percent, claims.lower_bound_seconds * 1e3, time.gap_points,
+                 time.bound_percent, claims.lower_bound_seconds * 1e3,
+                 facts.bound_of_one_order ? ", sums added in this order" : "", time.gap_points,
                  schedule_status(plan, facts.schedule_status));
   if (claims.floor_bytes)
     fmt::format_to(out, "floor  {}: proven, no schedule needs less{}\n",
@@ -82,6 +83,7 @@ void add_budget(nlohmann::ordered_json& json, const plan::Plan& plan, const Plan
   maybe("budget_bytes", claims.budget_bytes);
   maybe("floor_bytes", claims.floor_bytes);
   json["floor_set_by"] = facts.floor_reason;
+  json["bound_of_one_order_of_sums"] = facts.bound_of_one_order;
   json["more_memory"] = nullptr;
   if (!facts.more_memory) return;
   const auto& [bytes, seconds, least] = *facts.more_memory;

@@ -26,8 +26,9 @@ struct PlanningFacts {
   plan::SolveStatus pack_status = plan::SolveStatus::kOptimal;
   plan::SolveStatus schedule_status = plan::SolveStatus::kOptimal;  // of recompute and swap
   std::optional<MoreMemory> more_memory;
-  std::string floor_reason;  // the op and the tensors that set the claimed floor
-  bool cut_short = false;    // a time limit or Ctrl-C ended a search before its work limit did
+  std::string floor_reason;         // the op and the tensors that set the claimed floor
+  bool bound_of_one_order = false;  // the bound on the time holds for this order of sums only
+  bool cut_short = false;  // a time limit or Ctrl-C ended a search before its work limit did
   int64_t order_units = 0, pack_units = 0, schedule_units = 0;  // work done
   std::vector<std::pair<std::string, double>> stages;           // name, seconds
   std::vector<std::string> notes;  // what was passed over in the model's file, a line each

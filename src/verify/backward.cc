@@ -19,8 +19,8 @@ namespace {
 
 using Needed = std::vector<PlanStorageId>;  // ascending
 
-// A certificate that takes more is refused.
-constexpr size_t kMostSets = 500'000;
+// A certificate that takes more is refused; the search that makes them looks at fewer.
+constexpr size_t kMostSets = 50'000;
 
 class Ways {
  public:

@@ -80,7 +80,8 @@ GOOD_DEEP_PLAN = dict(ops=1000, gap_points=0.1, arena_bytes=1 << 30, reading_sec
 
 
 def test_deep_steps_that_keep_what_is_promised(tmp_path):
-    result = bench(tmp_path, "scale", {"remat": (0, GOOD_SEARCH), "plan": (0, GOOD_DEEP_PLAN)}, "--most-layers", "150")
+    result = bench(tmp_path, "scale", {"remat": (0, GOOD_SEARCH), "plan": (0, GOOD_DEEP_PLAN), "pack": (0, GOOD_PACKING)},
+                   "--most-layers", "150")
     assert (result.returncode, "BROKEN" in result.stdout) == (0, False), result.stdout + result.stderr
     assert "2,823" in result.stdout and "0.1000" in result.stdout  # ops; seconds of reading for a thousand
     assert "20.0" in result.stdout  # MiB between floor and smallest arena
@@ -94,10 +95,12 @@ def test_a_grey_zone_that_is_too_wide(tmp_path):
 
 
 def test_deep_steps_far_above_their_bound(tmp_path):
-    answers = {"remat": (0, GOOD_SEARCH | dict(extra_percent=10.6)), "plan": (0, GOOD_DEEP_PLAN | dict(gap_points=1.3))}
+    answers = {"remat": (0, GOOD_SEARCH | dict(extra_percent=10.6)), "plan": (0, GOOD_DEEP_PLAN | dict(gap_points=1.3)),
+               "pack": (0, GOOD_PACKING | dict(height_bytes=10021, lower_bound_bytes=10000))}
     result = bench(tmp_path, "scale", answers, "--most-layers", "150")
     assert result.returncode == 1
     assert "BROKEN  2,823 ops within 5,129 MiB: 1.20 points above the bound, at most 1 promised" in result.stdout
+    assert "BROKEN  packing drawn 62,000: 0.21 % above its load, at most 0.2 promised" in result.stdout
     assert "BROKEN  GPT-2 with 144 layers: 1.30 points above the bound, at most 1 promised" in result.stdout
 
 

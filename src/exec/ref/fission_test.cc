@@ -150,6 +150,11 @@ bool check_axis(const RandomInstance& made, const std::vector<std::optional<Tens
 const std::map<std::string_view, std::string_view> kWhole = {
     {"MaxPoolPositions", "its results count elements of the whole input"}};
 
+// Where most boundaries drawn make a part of padding alone, which says nothing: so many of its axes
+// are checked, in per cent; of all others nearly all.
+const std::map<std::string_view, int> kOftenPadding = {{"Pad", 20}};
+constexpr int kNearlyAll = 95;
+
 class Fission : public testing::TestWithParam<std::string_view> {};
 
 TEST_P(Fission, PartsEqualTheWhole) {
@@ -176,7 +181,9 @@ TEST_P(Fission, PartsEqualTheWhole) {
   RecordProperty("axes_checked", checked);
   std::printf("axes checked: %d of %d that can be split\n", checked, splittable);
   EXPECT_EQ(splittable == 0, kWhole.contains(GetParam())) << "see kWhole";
-  EXPECT_GE(4 * checked, splittable) << "too many parts lie in padding to mean anything";
+  const auto often = kOftenPadding.find(GetParam());
+  EXPECT_GE(100 * checked, (often == kOftenPadding.end() ? kNearlyAll : often->second) * splittable)
+      << "too many parts lie in padding to mean anything";
 }
 
 INSTANTIATE_TEST_SUITE_P(EveryOp, Fission, testing::ValuesIn(ops::kinds()),

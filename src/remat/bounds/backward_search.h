@@ -12,7 +12,8 @@
 //
 // Two relaxations keep the sets few. Only the chain of runs that the goal needs counts: what else
 // runs or waits is left out. So are values smaller than `least_bytes`: a set has the large ones
-// only. Both only lower the bound; where the work ends early, so does the lowest unfinished way.
+// only. Both only lower the bound. Where the work ends early, the bound is the lowest peak of the
+// sets that are still to be looked at: every way leads through one of them.
 #pragma once
 
 #include <cstdint>
