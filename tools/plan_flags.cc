@@ -121,9 +121,16 @@ void add_search_flags(CLI::App* command, PlanFlags& flags) {
       "every Concat copies, also where its operands can lie one behind the other");
   command
       ->add_option("--cut", options.cuts,
-                   "these ops run in parts along an axis, as in 'layer*:m:4'; may be repeated")
+                   "these ops run in parts along an axis, as in 'layer*:m:4', or with all ops that "
+                   "walk the same dimension, as in 'conv1:n*:4'; may be repeated")
       ->type_name("OPS:AXIS:PARTS")
       ->default_str("");
+  command
+      ->add_option("--split", options.split,
+                   "the step in parts along its largest dimension (samples, as a rule), one after "
+                   "the other: so many, or auto: as many as the budget makes best")
+      ->type_name("N|auto")
+      ->default_str("1");
   command->add_flag_callback(
       "--no-sums", [&options] { options.sums = false; },
       "what contributes to a sum of gradients comes in the order of the graph");

@@ -107,8 +107,12 @@ struct PlanOptions {
   // with strides and that costs neither memory nor time.
   bool strided_views = true;
   bool sums = true;  // what contributes to a sum of gradients may come in any order
-  std::vector<std::string> cuts = {};  // "OPS:AXIS:PARTS": ops that run in parts ("layer*:m:4")
-  std::string swap = {};               // names of tiers, as above; empty: none
+  // "OPS:AXIS:PARTS": ops that run in parts ("layer*:m:4"; "conv1:n*:4": all of the axis's class).
+  std::vector<std::string> cuts = {};
+  // The ops of the step's largest class of axes (samples, as a rule) in so many parts, one part after
+  // the other; "auto": as many as the budget makes best; empty: whole.
+  std::string split = {};
+  std::string swap = {};  // names of tiers, as above; empty: none
   // Each way, instead of the profile's; only for a single tier.
   std::optional<double> link_bytes_per_second = {};
   // How hard to search under a budget, about in seconds of one core, and to pack; counted in work,

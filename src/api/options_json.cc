@@ -184,6 +184,7 @@ Result<PlanOptions> parse_plan_options(std::string_view json) {
       .boolean("pieces", options.pieces)
       .boolean("sums", options.sums)
       .words("cuts", options.cuts)
+      .word("split", options.split)
       .boolean("strided_views", options.strided_views)
       .word("swap", options.swap)
       .above_zero("link_bytes_per_second", options.link_bytes_per_second)

@@ -9,6 +9,7 @@
 #include "pipeline/more_memory.h"
 #include "pipeline/prepare.h"
 #include "pipeline/settle_sums.h"
+#include "pipeline/split.h"
 #include "remat/bounds/time_bound.h"
 
 namespace lowtide::pipeline {
@@ -79,6 +80,7 @@ Result<BudgetSolution> fit_with_sums(Prepared& ready, const OptimizeOptions& opt
 }  // namespace
 
 Result<Optimized> optimize(const ir::Graph& forward, const OptimizeOptions& options) {
+  if (options.split == 0) return optimize_in_parts(forward, options);
   const auto start = Clock::now();
   LT_ASSIGN(Prepared ready, prepare(forward, options));
   if (options.budget_bytes) ready.floor = floor_of_view(ready.view, options.schedule.transfers);
@@ -98,6 +100,12 @@ Result<Optimized> optimize(const ir::Graph& forward, const OptimizeOptions& opti
   }
   LT_ASSIGN(Optimized result, write(ready, solved, after(options, seconds_since(start))));
   result.more_memory = more_memory;
+  if (result.parts > 1) {
+    OptimizeOptions whole = options;
+    whole.split = 1;
+    LT_ASSIGN(const Prepared unsplit, pose(forward, whole));
+    for (const double seconds : unsplit.costs.seconds) result.whole_seconds += seconds;
+  }
   result.planning_seconds = seconds_since(start);
   return result;
 }

@@ -54,6 +54,9 @@ struct OptimizeOptions {
   bool strided_views = true;  // rewrite/strided_views.h; only with kernels
   // Ops that run in parts, by name; in training, those of the backward pass too.
   std::vector<fission::CutRule> cuts = {};
+  // The largest axis class of the step (fission/classes.h) in so many parts; 0: as many as the
+  // budget makes best (split.h). After the cuts; an op that they cut stays as they say.
+  int64_t split = 1;
   order::OrderOptions order;
   pack::PackOptions pack;
   remat::JointOptions schedule;  // how a budget is kept; its own progress is not told
@@ -94,7 +97,9 @@ struct Optimized {
   plan::SolveWork schedule_work;
   bool cut_short = false;  // wall time or a cancel flag ended a search before its work limit
   std::optional<MoreMemory> more_memory;  // where the budget costs time and the search had its time
-  std::string floor_reason;         // with a budget: the op and tensors that set the claimed floor
+  std::string floor_reason;  // with a budget: the op and tensors that set the claimed floor
+  int64_t parts = 1, ops_in_parts = 0;  // of the split
+  double whole_seconds = 0;             // of the step in one part, each op once; with a split
   bool bound_of_one_order = false;  // the bound on the time holds for this order of the sums only
   cost::Coverage costs;             // how much of the predicted time was measured
   std::vector<Stage> stages;        // wall time, for people; never part of the plan

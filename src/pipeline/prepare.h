@@ -42,6 +42,7 @@ struct Prepared {
   analysis::OpCosts costs;
   analysis::ScheduleView view;
   int64_t peak_before_bytes = 0;
+  int64_t ops_in_parts = 0;  // of the split
   plan::ScheduleOutcome order;
   Solution unlimited;
   // With a budget: what holds whatever the order of the sums, also once that is settled.

@@ -214,6 +214,7 @@ Result<Prepared> settle_sums(const Prepared& ready, const Solution& solution,
   Prepared settled;
   settled.forward = ready.forward;
   settled.stages = ready.stages;
+  settled.ops_in_parts = ready.ops_in_parts;
   settled.floor = ready.floor;
   settled.sums_are_settled = true;
   LT_ASSIGN(rewrite::OrderedSums chained,

@@ -117,6 +117,17 @@ nlohmann::ordered_json profile_json(const plan::Plan& plan, const MemoryProfile&
 
 }  // namespace
 
+// A split step is compared with the whole one; the lines after it speak of the split one.
+std::string parts_text(const plan::Plan& plan, const PlanningFacts& facts) {
+  if (facts.parts <= 1) return {};
+  const double more = plan.claims.predicted_seconds / facts.whole_seconds - 1;
+  return fmt::format(
+      "parts  {} for each of {} ops: {:+.2f} % time over each op once and whole ({:.1f} ms); "
+      "bounds "
+      "are those of the step in parts\n",
+      facts.parts, facts.ops_in_parts, 100 * more, facts.whole_seconds * 1e3);
+}
+
 std::string verdict_text(const plan::Plan& plan, const PlanningFacts& facts) {
   const plan::Claims& claims = plan.claims;
   const MemoryProfile before = profile_as_given(plan), after = profile_planned(plan);
@@ -127,6 +138,7 @@ std::string verdict_text(const plan::Plan& plan, const PlanningFacts& facts) {
   fmt::format_to(out, "peak   {} -> {}  ({:+.1f} %)\n", format_bytes(claims.peak_before_bytes),
                  format_bytes(claims.peak_bytes),
                  percent(claims.peak_bytes - claims.peak_before_bytes, claims.peak_before_bytes));
+  text += parts_text(plan, facts);
   text += bound_text(plan, facts);
   if (claims.budget_bytes) {
     text += budget_text(plan, facts);
@@ -161,6 +173,9 @@ std::string verdict_text(const plan::Plan& plan, const PlanningFacts& facts) {
 std::string verdict_json(const plan::Plan& plan, const PlanningFacts& facts) {
   const plan::Claims& claims = plan.claims;
   nlohmann::ordered_json json;
+  json["parts"] = facts.parts;
+  json["ops_in_parts"] = facts.ops_in_parts;
+  if (facts.parts > 1) json["whole_once_seconds"] = facts.whole_seconds;
   json["model"] = plan.model;
   json["dims"] = plan.bindings;
   json["ops"] = plan.ops.size();

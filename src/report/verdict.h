@@ -26,8 +26,10 @@ struct PlanningFacts {
   plan::SolveStatus pack_status = plan::SolveStatus::kOptimal;
   plan::SolveStatus schedule_status = plan::SolveStatus::kOptimal;  // of recompute and swap
   std::optional<MoreMemory> more_memory;
-  std::string floor_reason;         // the op and the tensors that set the claimed floor
-  bool bound_of_one_order = false;  // the bound on the time holds for this order of sums only
+  std::string floor_reason;             // the op and the tensors that set the claimed floor
+  int64_t parts = 1, ops_in_parts = 0;  // ops of one class run in so many parts
+  double whole_seconds = 0;             // of the step in one part, each op once
+  bool bound_of_one_order = false;      // the bound on the time holds for this order of sums only
   bool cut_short = false;  // a time limit or Ctrl-C ended a search before its work limit did
   int64_t order_units = 0, pack_units = 0, schedule_units = 0;  // work done
   std::vector<std::pair<std::string, double>> stages;           // name, seconds

@@ -347,3 +347,22 @@ def test_the_largest_batch_by_order_alone_is_exact(once):
 def test_a_budget_in_which_no_batch_fits_is_refused():
     expect_error(3, "--budget", "at least", "op '",
                  arguments=["plan", MODELS / "unet.onnx", "--train", *QUICK, "--budget", "10MiB", "--max", "batch"])
+
+
+def test_a_step_in_parts_says_so_and_is_judged_beside_the_whole_one(tmp_path):
+    """GPT-2 of 8 samples. Split by the budget it is faster than whole."""
+    step = ["plan", MODELS / "gpt2.onnx", "--train", "--dim", "batch=8", "--dim", "seq=256"]
+    whole = run_json(*step)
+    halves = run_json(*step, "--split", 2, "-o", tmp_path / "halves.lt")
+    assert whole["parts"] == 1 and "whole_once_seconds" not in whole
+    assert halves["parts"] == 2 and halves["ops_in_parts"] > 500
+    assert halves["whole_once_seconds"] == pytest.approx(whole["once_seconds"])
+    assert halves["arena_bytes"] < whole["arena_bytes"]
+    run("verify", tmp_path / "halves.lt")
+    budget = halves["arena_bytes"] * 98 // 100
+    within = run_json(*step, *QUICK, "--budget", budget)
+    chosen = run_json(*step, *QUICK, "--budget", budget, "--split", "auto")
+    assert chosen["parts"] > 1 and chosen["arena_bytes"] <= budget
+    assert chosen["predicted_step_seconds"] < within["predicted_step_seconds"]
+    expect_error(2, "--split: 'many' is neither a number of parts, as in 4, nor 'auto'", arguments=[*step, "--split", "many"])
+    expect_error(4, "--split: 9 parts are asked for, and the largest class of axes has at most 8", arguments=[*step, "--split", 9])

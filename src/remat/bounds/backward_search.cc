@@ -134,7 +134,7 @@ class Search {
 std::vector<SchedOpId> goals_of(const StepGraph& graph) {
   std::vector<std::pair<int64_t, SchedOpId>> by_bytes;
   for (const SchedOpId op : graph.problem->ops.ids())
-    if (graph.reads[op].size() > 0) by_bytes.emplace_back(-graph.own_bytes(op), op);
+    if (!graph.reads[op].empty()) by_bytes.emplace_back(-graph.own_bytes(op), op);
   std::sort(by_bytes.begin(), by_bytes.end());
   std::vector<SchedOpId> goals;
   for (const auto& [bytes, op] : by_bytes) goals.push_back(op);

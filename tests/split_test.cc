@@ -1,0 +1,132 @@
+// A step in parts along its samples, by number or as a budget makes best: faster within the budget
+// than the whole step, verified, run in the planned arena, and with the whole step's results.
+#include "pipeline/split.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <string>
+#include <vector>
+
+#include "autodiff/training.h"
+#include "exec/cpu/cpu.h"
+#include "ops/op_table.h"
+#include "pipeline/optimize.h"
+#include "support/run_against_reference.h"
+#include "verify/verify.h"
+
+namespace lowtide {
+namespace {
+
+using ir::ValueId;
+
+constexpr int64_t kSamples = 6;
+
+// Samples are large beside the weights: convolutions of images.
+ir::Graph forward() {
+  ir::Graph graph;
+  int names = 0;
+  const auto given = [&](ir::Dims dims, Category category) {
+    ir::Value value;
+    value.name = "given" + std::to_string(names++);
+    value.dims = std::move(dims);
+    value.category = category;
+    if (category == Category::kParameter) value.initial.kind = ir::InitialValue::Kind::kSeeded;
+    return graph.add_value(std::move(value));
+  };
+  const auto op = [&](std::string_view kind, std::vector<ValueId> inputs, ir::Attrs attrs = {}) {
+    ops::AppendOptions options;
+    options.name = std::string(kind) + std::to_string(names++);
+    const auto made = ops::append(graph, kind, std::move(inputs), std::move(attrs), options);
+    EXPECT_TRUE(made.has_value()) << made.error().message;
+    return graph.op(*made).outputs[0];
+  };
+  ValueId x = given({kSamples, 4, 16, 16}, Category::kInput);
+  for (int layer = 0; layer < 5; ++layer) {
+    x = op("Conv", {x, given({4, 4, 3, 3}, Category::kParameter)},
+           {{"strides", ir::Dims{1, 1}}, {"pads", ir::Dims{1, 1, 1, 1}}});
+    x = op(layer % 2 == 0 ? "Tanh" : "Sigmoid", {x});
+  }
+  x = op("Reshape", {x}, {{"shape", ir::Dims{kSamples, 4 * 256}}});
+  graph.set_output(op("MatMul", {x, given({4 * 256, 3}, Category::kParameter)}), true);
+  return graph;
+}
+
+pipeline::OptimizeOptions options_with(const plan::KernelCatalog& kernels) {
+  pipeline::OptimizeOptions options;
+  options.device = cost::find_device("cpu").value();
+  options.kernels = &kernels;
+  options.training.emplace();
+  options.training->loss.kind = autodiff::LossKind::kMeanSquaredError;
+  options.training->optimizer.kind = autodiff::OptimizerKind::kSgd;
+  options.schedule.remat.limits.max_units = 1'000'000;
+  return options;
+}
+
+TEST(Split, OfAnyNumberNeedsLessAndComputesTheSame) {
+  const auto kernels = exec_cpu::make_cpu_kernels({.threads = 1});
+  auto options = options_with(*kernels);
+  const ir::Graph graph = forward();
+  const ir::Graph step = autodiff::make_training_graph(graph, *options.training).value();
+  int64_t before = INT64_MAX;
+  for (int64_t parts = 1; parts <= kSamples; ++parts) {
+    SCOPED_TRACE(testing::Message() << parts << " parts");
+    options.split = parts;
+    const auto made = pipeline::optimize(graph, options);
+    ASSERT_TRUE(made.has_value()) << made.error().message;
+    EXPECT_EQ(made->parts, parts);
+    EXPECT_EQ(made->ops_in_parts > 10, parts > 1);
+    expect_right_results(made->plan, step, *kernels);
+    std::printf("%d parts: %d bytes, %.3f ms\n", static_cast<int>(parts),
+                static_cast<int>(made->plan.arena_bytes),
+                1e3 * made->plan.claims.predicted_seconds);
+    EXPECT_LE(made->plan.arena_bytes, before);
+    before = made->plan.arena_bytes;
+  }
+  options.split = kSamples + 1;
+  const auto refused = pipeline::optimize(graph, options);
+  ASSERT_FALSE(refused.has_value());
+  EXPECT_EQ(refused.error().message,
+            "--split: 7 parts are asked for, and the largest class of axes has at most 6");
+}
+
+TEST(Split, ByBudgetIsNeverSlowerThanTheWholeStep) {
+  const auto kernels = exec_cpu::make_cpu_kernels({.threads = 1});
+  auto options = options_with(*kernels);
+  options.find_smallest = false;
+  options.device.launch_seconds = 0;  // the ops are too small to be launched several times
+  const ir::Graph graph = forward();
+  const ir::Graph step = autodiff::make_training_graph(graph, *options.training).value();
+  const auto free = pipeline::optimize(graph, options);
+  ASSERT_TRUE(free.has_value()) << free.error().message;
+  int split = 0, faster = 0, only_split = 0;
+  for (const int64_t percent : {80, 60, 40, 30}) {
+    SCOPED_TRACE(testing::Message() << percent << " %");
+    options.budget_bytes = free->plan.arena_bytes * percent / 100;
+    options.split = 1;
+    const auto whole = pipeline::optimize(graph, options);
+    options.split = 0;
+    const auto parts = pipeline::optimize(graph, options);
+    if (!parts) {
+      EXPECT_FALSE(whole.has_value());
+      EXPECT_NE(parts.error().message.find("parts, and in fewer)"), std::string::npos);
+      continue;
+    }
+    EXPECT_LE(parts->plan.arena_bytes, *options.budget_bytes);
+    EXPECT_TRUE(verify::verify(parts->plan).ok());
+    expect_right_results(parts->plan, step, *kernels);
+    split += parts->parts > 1;
+    only_split += !whole;
+    if (!whole) continue;
+    EXPECT_LE(parts->plan.claims.predicted_seconds, whole->plan.claims.predicted_seconds);
+    faster += parts->plan.claims.predicted_seconds < whole->plan.claims.predicted_seconds;
+  }
+  std::printf("%d split, %d faster than whole, %d where the whole step fits no more\n", split,
+              faster, only_split);
+  EXPECT_GT(split, 1);
+  EXPECT_GT(faster, 0);
+  EXPECT_GT(only_split, 0);
+}
+
+}  // namespace
+}  // namespace lowtide
