@@ -43,7 +43,7 @@ struct PackOptions {
   // First fit in many more orders: by drawn classes of size, then by life (list_order.h).
   bool class_orders = true;
 
-  // The search and its inference rules (minimalloc's, except the last two).
+  // The decision search and its inference rules (minimalloc's, except the last three).
   bool search = true;     // off: the heuristics' answer only
   bool sections = true;   // one constraint per maximal set of coexisting buffers; off: pairs only
   bool canonical = true;  // offsets never fall along a branch, so that each packing is met once
@@ -62,6 +62,16 @@ struct PackOptions {
   bool release_bound = false;
   bool memo = true;      // a refuted remainder is not searched again
   bool restarts = true;  // half of the work in short searches, each in a shuffled static order
+
+  // The tightest-first search, which has two thirds of the work once the decision search has had 64
+  // units for each buffer (tightest.h). `sections`, `decomposition`,
+  // `memo` and `restarts` (it starts over with what it has learnt) are ideas of it, too.
+  bool tightest_first = true;
+  bool section_weights = true;  // where it failed, it is tight
+  bool not_first = true;        // who cannot come next in a section lies above one who can
+  bool twins = true;            // of equal buffers one lies below the next one
+  // Its static orders, tried as the others are. Empty: as `tightest_first` off.
+  std::vector<std::string> tightest_orders = {"TWA", "CA", "TCA", "W", "A"};
 
   // Static orders, tried round-robin with doubling budgets. Letters, each descending: A area, C
   // sections, L lower, O overlaps, T largest section total, U upper, W width (life), Z size. Empty:

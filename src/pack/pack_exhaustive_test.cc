@@ -23,12 +23,31 @@ PackOptions search_only() {
 // Every switch at random.
 PackOptions random_switches(Rng& rng) {
   PackOptions o;
-  for (bool* flag :
-       {&o.gcd_scaling,       &o.partition,       &o.order_by_size,     &o.order_by_area,
-        &o.order_by_duration, &o.order_by_start,  &o.first_fit,         &o.best_fit,
-        &o.class_orders,      &o.sections,        &o.canonical,         &o.dominance,
-        &o.section_inference, &o.monotonic_floor, &o.unallocated_floor, &o.dynamic_order,
-        &o.decomposition,     &o.hatless,         &o.release_bound,     &o.memo})
+  for (bool* flag : {&o.gcd_scaling,
+                     &o.partition,
+                     &o.order_by_size,
+                     &o.order_by_area,
+                     &o.order_by_duration,
+                     &o.order_by_start,
+                     &o.first_fit,
+                     &o.best_fit,
+                     &o.class_orders,
+                     &o.sections,
+                     &o.canonical,
+                     &o.dominance,
+                     &o.section_inference,
+                     &o.monotonic_floor,
+                     &o.unallocated_floor,
+                     &o.dynamic_order,
+                     &o.decomposition,
+                     &o.hatless,
+                     &o.release_bound,
+                     &o.memo,
+                     &o.restarts,
+                     &o.tightest_first,
+                     &o.section_weights,
+                     &o.not_first,
+                     &o.twins})
     *flag = rng.below(3) != 0;
   static const std::vector<std::string> kOrders = {"WAT", "TAW", "TWA", "CLU", "OZ", ""};
   o.static_orders.clear();

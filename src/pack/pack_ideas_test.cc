@@ -40,10 +40,15 @@ constexpr Idea kPackIdeas[] = {
     {"release_bound", &PackOptions::release_bound},
     {"memo", &PackOptions::memo},
     {"restarts", &PackOptions::restarts},
+    {"tightest_first", &PackOptions::tightest_first},
+    {"section_weights", &PackOptions::section_weights},
+    {"not_first", &PackOptions::not_first},
+    {"twins", &PackOptions::twins},
 };
 
 // Problems that are full at every moment, most of which no list heuristic packs at their load; of
-// one the sizes have a common divisor, and one falls apart into two.
+// one the sizes have a common divisor, one falls apart into two, and of some all buffers of even
+// size are cut into equal halves.
 std::vector<PackProblem> problems_for_ideas() {
   std::vector<PackProblem> problems;
   Rng rng(9);
@@ -59,6 +64,15 @@ std::vector<PackProblem> problems_for_ideas() {
     two.push_back(b);
   }
   problems.push_back(problem_of(two));
+  for (int64_t steps : {20, 30, 40}) {
+    std::vector<Buffer> halves = tight_buffers(rng, 97, steps);
+    for (size_t k = halves.size(); k-- > 0;)
+      if (halves[k].size_bytes % 2 == 0) {
+        halves[k].size_bytes /= 2;
+        halves.push_back(halves[k]);
+      }
+    problems.push_back(problem_of(halves));
+  }
   return problems;
 }
 
@@ -81,7 +95,7 @@ TEST(PackIdeas, EachChangesThePathOfThePacker) {
   PackOptions all;
   all.limits.max_units = 20'000;
   PackOptions few = all;  // some ideas have nothing left to do where these are on
-  few.decomposition = few.memo = few.restarts = false;
+  few.decomposition = few.memo = few.restarts = few.tightest_first = false;
   const std::vector<PackProblem> problems = problems_for_ideas();
   for (const Idea& idea : kPackIdeas)
     EXPECT_TRUE(changes_anything(idea, all, problems) || changes_anything(idea, few, problems))

@@ -8,6 +8,10 @@
 // random amount, at most a part of the number of items. (Randomised restarts: Gomes, Selman and
 // Kautz 1998.)
 //
+// What these do not decide at once is left to the tightest-first search in the main, in several
+// orders, too. It solves nearly all that is hard, but a placement costs it more, so that what is
+// easy and large would take longer.
+//
 // Determinism: a round gives every order the same slice, and the winner is the first in the list,
 // not in time, that decides. An order is stopped early only if one before it in the list has
 // decided. Work is counted as if the orders had run one after another.
@@ -19,17 +23,22 @@
 #include <numeric>
 #include <thread>
 
+#include "pack/luby.h"
 #include "pack/stop_signal.h"
+#include "pack/tightest.h"
 
 namespace lowtide::pack {
 namespace {
 
 constexpr int64_t kMinSlice = 64;
+// Units for each item that the decision search has for itself.
+constexpr int64_t kQuickUnits = 64;
+constexpr int64_t kTightestShare = 4;  // of the work after that, beside one for each other kind
 constexpr std::array kSpreads = {0.02, 0.05, 0.1, 0.3};  // how far ranks move, of all
 
 // One round: verdicts of all orders, each run for `slice` units.
-std::vector<Verdict> run_round(const std::vector<DecisionSearch*>& searches, int64_t slice,
-                               int threads, const StopSignal& stop) {
+std::vector<Verdict> run_round(const std::vector<Decider*>& searches, int64_t slice, int threads,
+                               const StopSignal& stop) {
   std::vector<Verdict> verdicts(searches.size(), Verdict::kOpen);
   for (size_t first = 0; first < searches.size(); first += static_cast<size_t>(threads)) {
     const size_t last = std::min(searches.size(), first + static_cast<size_t>(threads));
@@ -54,17 +63,6 @@ std::vector<Verdict> run_round(const std::vector<DecisionSearch*>& searches, int
   return verdicts;
 }
 
-// 1 1 2 1 1 2 4 1 1 2 1 1 2 4 8 ..., from k = 1: how long a restarted search should go on if
-// nothing is known of how long it has to (Luby, Sinclair and Zuckerman 1993).
-int64_t luby(int64_t k) {
-  for (;;) {
-    int64_t whole = 1;  // 2^i - 1, at least k
-    while (whole < k) whole = 2 * whole + 1;
-    if (whole == k) return (whole + 1) / 2;
-    k -= whole / 2;  // the sequence up to `whole` is that of its half, twice, and one more
-  }
-}
-
 }  // namespace
 
 Portfolio::Portfolio(const Part& part, const PackOptions& options)
@@ -72,10 +70,13 @@ Portfolio::Portfolio(const Part& part, const PackOptions& options)
       rng_(1),
       first_slice_(std::max<int64_t>(kMinSlice, static_cast<int64_t>(part.items.size()))),
       threads_(std::max(options.threads, 1)) {
-  for (const std::string& letters : options.static_orders)
-    fixed_.push_back({static_order(part, letters), DecisionSearch(topology_, options)});
-  for (size_t k = 0; options.restarts && k < fixed_.size(); ++k)
-    shuffled_.push_back({{}, DecisionSearch(topology_, options)});
+  for (const std::string& letters : options.static_orders) {
+    fixed_.push_back({static_order(part, letters), make_decision_search(topology_, options)});
+    if (options.restarts) shuffled_.push_back({{}, make_decision_search(topology_, options)});
+  }
+  for (const std::string& letters : options.tightest_orders)
+    if (options.tightest_first && options.sections)
+      tightest_.push_back({static_order(part, letters), make_tightest_search(topology_, options)});
 }
 
 // Gives the racer a new order: that of the last winner and those of the options in turn, shuffled.
@@ -96,12 +97,14 @@ void Portfolio::shuffle(Racer& racer) {
 // One round of `racers`; true if one of them has decided.
 bool Portfolio::race(std::vector<Racer>& racers, int64_t slice, const StopSignal& stop,
                      Decision& decision) {
-  std::vector<DecisionSearch*> searches;
-  for (Racer& racer : racers) searches.push_back(&racer.search);
+  std::vector<Decider*> searches;
+  for (Racer& racer : racers) searches.push_back(racer.search.get());
   const std::vector<Verdict> verdicts = run_round(searches, slice, threads_, stop);
   for (size_t k = 0; k < verdicts.size(); ++k) {
     decision.verdict = verdicts[k];
-    decision.units += verdicts[k] == Verdict::kOpen ? slice : searches[k]->units();
+    const int64_t units = verdicts[k] == Verdict::kOpen ? slice : searches[k]->units();
+    decision.units += units;
+    units_ += units;
     if (verdicts[k] == Verdict::kOpen) continue;
     if (verdicts[k] == Verdict::kFits) {
       decision.offsets = searches[k]->offsets();
@@ -114,22 +117,27 @@ bool Portfolio::race(std::vector<Racer>& racers, int64_t slice, const StopSignal
 
 Decision Portfolio::decide(int64_t capacity, int64_t budget, const StopSignal& stop) {
   Decision decision;
-  const int64_t orders = static_cast<int64_t>(fixed_.size());
-  if (orders == 0) return decision;
-  for (Racer& racer : fixed_) racer.search.reset(capacity, racer.order);
-  for (int64_t slice = first_slice_; decision.units < budget && !stop.set(); slice *= 2) {
-    const auto share = [&](int64_t most) {
-      return std::min(most, (budget - decision.units) / orders + 1);
-    };
-    if (race(fixed_, share(slice), stop, decision)) return decision;
-    const int64_t half = decision.units + orders * slice;
-    while (!shuffled_.empty() && decision.units < std::min(half, budget) && !stop.set()) {
+  if (fixed_.empty()) return decision;
+  for (std::vector<Racer>* racers : {&fixed_, &tightest_})
+    for (Racer& racer : *racers) racer.search->reset(capacity, racer.order);
+  const auto over = [&] { return decision.units >= budget || stop.set(); };
+  const auto share = [&](const std::vector<Racer>& racers, int64_t most) {
+    return std::min(most, (budget - decision.units) / static_cast<int64_t>(racers.size()) + 1);
+  };
+  for (int64_t slice = first_slice_; !over(); slice *= 2) {
+    if (race(fixed_, share(fixed_, slice), stop, decision)) return decision;
+    const int64_t half = decision.units + static_cast<int64_t>(fixed_.size()) * slice;
+    while (!shuffled_.empty() && decision.units < half && !over()) {
       for (Racer& racer : shuffled_) {
         shuffle(racer);
-        racer.search.reset(capacity, racer.order);
+        racer.search->reset(capacity, racer.order);
       }
-      if (race(shuffled_, share(first_slice_ * luby(++turns_)), stop, decision)) return decision;
+      const int64_t turn = first_slice_ * luby(++turns_);
+      if (race(shuffled_, share(shuffled_, turn), stop, decision)) return decision;
     }
+    const bool quick = units_ < kQuickUnits * static_cast<int64_t>(topology_.items.size());
+    if (quick || tightest_.empty() || over()) continue;
+    if (race(tightest_, share(tightest_, kTightestShare * slice), stop, decision)) return decision;
   }
   return decision;
 }

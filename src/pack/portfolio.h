@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "base/rng.h"
@@ -36,18 +37,20 @@ class Portfolio {
   // A static order and the search that follows it.
   struct Racer {
     std::vector<int32_t> order;
-    DecisionSearch search;
+    std::unique_ptr<Decider> search;
   };
   bool race(std::vector<Racer>& racers, int64_t slice, const StopSignal& stop, Decision& decision);
   void shuffle(Racer& racer);
 
   Topology topology_;
   std::vector<Racer> fixed_;     // one for each static order
+  std::vector<Racer> tightest_;  // one for each static order of theirs
   std::vector<Racer> shuffled_;  // get new orders all the time
   std::vector<int32_t> winner_;  // the order that fitted last; empty: none did
   Rng rng_;
   uint64_t shuffles_ = 0;
   int64_t turns_ = 0;  // of the shuffled ones
+  int64_t units_ = 0;  // of all decisions
   int64_t first_slice_;
   int threads_;
 };

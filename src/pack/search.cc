@@ -36,9 +36,8 @@
 #include <limits>
 #include <utility>
 
-#include "base/bytes.h"
 #include "base/check.h"
-#include "base/rng.h"
+#include "pack/state_hash.h"
 #include "pack/stop_signal.h"
 #include "pack/topology.h"
 
@@ -51,17 +50,6 @@ constexpr int64_t kPlaced = std::numeric_limits<int64_t>::max();
 constexpr int64_t kStepsPerUnit = 512;  // elementary steps in a unit; a usual node is one or two
 constexpr int32_t kNobody = -1;
 constexpr size_t kMaxMemoSlots = size_t{1} << 18;  // 4 MiB
-
-struct Key {
-  uint64_t a = 0;
-  uint64_t b = 0;
-  bool operator==(const Key&) const = default;
-};
-
-// A good mix of two words (SplitMix64's finaliser over their combination).
-uint64_t mix(uint64_t x, uint64_t y) {
-  return Rng(x * 0x9E3779B97F4A7C15u ^ y).next();
-}
 
 struct Change {  // of lowest_[item]
   int32_t item;
@@ -89,30 +77,26 @@ struct Frame {
   Key key;
 };
 
-}  // namespace
-
-class DecisionSearch::Impl {
+class DecisionSearch final : public Decider {
  public:
-  Impl(const Topology& topology, const PackOptions& options)
+  DecisionSearch(const Topology& topology, const PackOptions& options)
       : topology_(topology), options_(options) {
     if (!options_.canonical) options_.memo = options_.hatless = options_.monotonic_floor = false;
     if (!options_.dynamic_order) options_.hatless = false;
     if (!options_.sections) options_.section_inference = options_.decomposition = false;
     hashes_.resize(items());
     if (options_.memo) memo_.resize(std::min(kMaxMemoSlots, std::bit_ceil(64 * items() + 1)));
-    Rng rng(1);
     for (size_t i = 0; i < topology_.items.size(); ++i) {
       size_.push_back(topology_.items[i].size);
       life_sum_ += topology_.items[i].end - topology_.items[i].begin;
       life_.push_back({topology_.items[i].begin, topology_.items[i].end});
-      salt_.push_back({rng.next(), rng.next()});
     }
   }
 
-  void reset(int64_t capacity, std::span<const int32_t> static_order);
-  Verdict run(int64_t budget, const StopSignal* stop);
-  int64_t units() const { return steps_ / kStepsPerUnit; }
-  const std::vector<int64_t>& offsets() const { return offset_; }
+  void reset(int64_t capacity, std::span<const int32_t> static_order) override;
+  Verdict run(int64_t budget, const StopSignal* stop) override;
+  int64_t units() const override { return steps_ / kStepsPerUnit; }
+  const std::vector<int64_t>& offsets() const override { return offset_; }
 
  private:
   enum class Step { kDescend, kSuccess, kFail };
@@ -122,9 +106,7 @@ class DecisionSearch::Impl {
   int64_t& lowest(int32_t i) { return lowest_[static_cast<size_t>(i)]; }
   int64_t size(int32_t i) const { return size_[static_cast<size_t>(i)]; }
 
-  int64_t lift(int32_t i, int64_t offset) const;
   bool raise(int32_t i, int64_t offset);
-  int64_t taken_above(int32_t section, int64_t floor) const;
   bool has_room(int32_t section, int64_t floor) const;
   bool find_witness(int32_t section, int64_t offset);
   bool release_bound_holds(int32_t section);
@@ -148,7 +130,7 @@ class DecisionSearch::Impl {
   std::vector<int64_t> size_;
   int64_t life_sum_ = 0;  // of sections
   std::vector<Span> life_;
-  std::vector<Key> salt_;
+  std::vector<Key> salt_ = draw_salts(topology_.items.size());
   struct Hash {
     int64_t lowest = -1;
     Key key;
@@ -178,45 +160,24 @@ class DecisionSearch::Impl {
   int64_t reset_steps_ = 0;  // not yet counted in a run
 };
 
-// The lowest aligned offset from `offset` on at which item i meets no obstacle.
-int64_t DecisionSearch::Impl::lift(int32_t i, int64_t offset) const {
-  int64_t at = item(i).alignment == 1 ? offset : align_up(offset, item(i).alignment);
-  for (int32_t k : topology_.in_the_way[static_cast<size_t>(i)]) {
-    const Obstacle& o = topology_.obstacles[static_cast<size_t>(k)];
-    if (o.low >= at + size(i)) break;
-    if (o.high > at) at = align_up(o.high, item(i).alignment);
-  }
-  return at;
-}
-
-bool DecisionSearch::Impl::raise(int32_t i, int64_t offset) {
+bool DecisionSearch::raise(int32_t i, int64_t offset) {
   if (lowest(i) >= offset) return true;
   trail_.push_back({i, false, lowest(i)});
-  lowest(i) = lift(i, offset);
+  lowest(i) = topology_.lift(i, offset);
   return lowest(i) + size(i) <= capacity_;
 }
 
-// Bytes of fixed buffers of a section above `floor`.
-int64_t DecisionSearch::Impl::taken_above(int32_t section, int64_t floor) const {
-  int64_t taken = 0;
-  for (int32_t k : topology_.section_obstacles[static_cast<size_t>(section)]) {
-    const Obstacle& o = topology_.obstacles[static_cast<size_t>(k)];
-    taken += std::max<int64_t>(0, o.high - std::max(o.low, floor));
-  }
-  return taken;
-}
-
 // Whether the unplaced bytes of a section fit below the capacity if they begin at `floor`.
-bool DecisionSearch::Impl::has_room(int32_t section, int64_t floor) const {
+bool DecisionSearch::has_room(int32_t section, int64_t floor) const {
   int64_t need = floor + total_[static_cast<size_t>(section)];
-  if (!topology_.obstacles.empty()) need += taken_above(section, floor);
+  if (!topology_.obstacles.empty()) need += topology_.taken_above(section, floor);
   return need <= capacity_;
 }
 
 // Whether a section has room above its floor. That is so if it has room above the lowest offset of
 // any one of its unplaced buffers, and the one that showed it last time mostly shows it again: only
 // when it does not, another is looked for. Which one it is changes no answer, so undoing leaves it.
-bool DecisionSearch::Impl::find_witness(int32_t section, int64_t offset) {
+bool DecisionSearch::find_witness(int32_t section, int64_t offset) {
   const size_t s = static_cast<size_t>(section);
   const std::span<const int32_t> members = topology_.members[s];
   size_t at = witness_[s];
@@ -235,7 +196,7 @@ bool DecisionSearch::Impl::find_witness(int32_t section, int64_t offset) {
 
 // For each r: r + sizes of the section's unplaced buffers with lowest offset >= r fit below the
 // capacity.
-bool DecisionSearch::Impl::release_bound_holds(int32_t section) {
+bool DecisionSearch::release_bound_holds(int32_t section) {
   const size_t s = static_cast<size_t>(section);
   releases_.clear();
   for (int32_t i : topology_.members[s])
@@ -248,7 +209,7 @@ bool DecisionSearch::Impl::release_bound_holds(int32_t section) {
 }
 
 // Every section of the component must still have room. `offset`: nothing will be placed below.
-bool DecisionSearch::Impl::infer(Span span, int64_t offset) {
+bool DecisionSearch::infer(Span span, int64_t offset) {
   steps_ += span.end - span.begin;
   const int64_t least = options_.monotonic_floor ? offset : 0;
   for (int32_t section = span.begin; section < span.end; ++section) {
@@ -261,7 +222,7 @@ bool DecisionSearch::Impl::infer(Span span, int64_t offset) {
 }
 
 // Places i at its lowest offset; false if that leaves no completion. To be undone in both cases.
-bool DecisionSearch::Impl::place(int32_t i, const Frame& frame) {
+bool DecisionSearch::place(int32_t i, const Frame& frame) {
   const int64_t offset = lowest(i);
   const Item& placed = item(i);
   offset_[static_cast<size_t>(i)] = offset;
@@ -278,7 +239,7 @@ bool DecisionSearch::Impl::place(int32_t i, const Frame& frame) {
   return !options_.section_inference || infer(frame.span, offset);
 }
 
-void DecisionSearch::Impl::lift_out(int32_t i) {
+void DecisionSearch::lift_out(int32_t i) {
   for (int32_t s = item(i).begin; s < item(i).end; ++s) {
     total_[static_cast<size_t>(s)] += size(i);
     if (s > item(i).begin) ++crossing_[static_cast<size_t>(s)];
@@ -286,7 +247,7 @@ void DecisionSearch::Impl::lift_out(int32_t i) {
 }
 
 // Takes back the frame's placement and all that was placed after it.
-void DecisionSearch::Impl::undo(Frame& frame) {
+void DecisionSearch::undo(Frame& frame) {
   while (trail_.size() > frame.trail) {
     const Change& change = trail_.back();
     lowest(change.item) = change.before;
@@ -298,7 +259,7 @@ void DecisionSearch::Impl::undo(Frame& frame) {
 }
 
 // The components that are left of the frame's one.
-void DecisionSearch::Impl::split(Frame& frame) {
+void DecisionSearch::split(Frame& frame) {
   frame.child_begin = frame.child = children_.size();
   const auto add = [&](int32_t begin, int32_t end) {
     for (int32_t s = begin; s < end; ++s)
@@ -321,7 +282,7 @@ void DecisionSearch::Impl::split(Frame& frame) {
 }
 
 // Puts the frame of a component on the stack, below `parent` (a copy: the stack moves).
-void DecisionSearch::Impl::open(Span span, const Frame& parent) {
+void DecisionSearch::open(Span span, const Frame& parent) {
   Frame frame;
   frame.span = span;
   frame.unplaced_begin = unplaced_.size();
@@ -347,7 +308,7 @@ void DecisionSearch::Impl::open(Span span, const Frame& parent) {
 }
 
 // Lists the frame's candidates in the order in which they are tried.
-void DecisionSearch::Impl::choose(Frame& frame) {
+void DecisionSearch::choose(Frame& frame) {
   int64_t ceiling = kPlaced;
   if (options_.dominance)
     for (size_t k = frame.unplaced_begin; k < frame.unplaced_end; ++k)
@@ -366,7 +327,7 @@ void DecisionSearch::Impl::choose(Frame& frame) {
   steps_ += static_cast<int64_t>(frame.unplaced_end - frame.unplaced_begin);
 }
 
-Key DecisionSearch::Impl::key_of(const Frame& frame) {
+Key DecisionSearch::key_of(const Frame& frame) {
   Key key{mix(static_cast<uint64_t>(frame.last_offset), static_cast<uint64_t>(frame.last_rank)),
           mix(static_cast<uint64_t>(frame.last_rank), static_cast<uint64_t>(frame.last_offset))};
   for (size_t k = frame.unplaced_begin; k < frame.unplaced_end; ++k) {
@@ -383,12 +344,12 @@ Key DecisionSearch::Impl::key_of(const Frame& frame) {
   return key;
 }
 
-bool DecisionSearch::Impl::refuted_before(const Frame& frame) {
+bool DecisionSearch::refuted_before(const Frame& frame) {
   return memo_[frame.key.a & (memo_.size() - 1)] == frame.key;
 }
 
 // Takes the top frame off; its parent goes on with the answer.
-void DecisionSearch::Impl::close(bool refuted) {
+void DecisionSearch::close(bool refuted) {
   const Frame& frame = frames_.back();
   if (refuted && options_.memo) memo_[frame.key.a & (memo_.size() - 1)] = frame.key;
   unplaced_.resize(frame.unplaced_begin);
@@ -400,7 +361,7 @@ void DecisionSearch::Impl::close(bool refuted) {
 }
 
 // One step of the top frame: try its next candidate, or its next component, or close it.
-DecisionSearch::Impl::Step DecisionSearch::Impl::advance(bool returned, bool succeeded) {
+DecisionSearch::Step DecisionSearch::advance(bool returned, bool succeeded) {
   Frame& frame = frames_.back();
   if (returned && succeeded) ++frame.child;
   if (returned && !succeeded) {
@@ -427,7 +388,7 @@ DecisionSearch::Impl::Step DecisionSearch::Impl::advance(bool returned, bool suc
   return Step::kDescend;
 }
 
-void DecisionSearch::Impl::reset(int64_t capacity, std::span<const int32_t> static_order) {
+void DecisionSearch::reset(int64_t capacity, std::span<const int32_t> static_order) {
   LT_CHECK(static_order.size() == items(), "a static order ranks every item");
   capacity_ = capacity;
   rank_.resize(items());
@@ -449,7 +410,7 @@ void DecisionSearch::Impl::reset(int64_t capacity, std::span<const int32_t> stat
   crossing_.assign(sections + 1, 0);
   Frame root;
   for (int32_t i : static_order) {
-    lowest(i) = lift(i, 0);
+    lowest(i) = topology_.lift(i, 0);
     if (lowest(i) + size(i) > capacity_) verdict_ = Verdict::kRefuted;
     unplaced_.push_back(i);
     lift_out(i);
@@ -466,7 +427,7 @@ void DecisionSearch::Impl::reset(int64_t capacity, std::span<const int32_t> stat
   reset_steps_ = steps_;
 }
 
-Verdict DecisionSearch::Impl::run(int64_t budget, const StopSignal* stop) {
+Verdict DecisionSearch::run(int64_t budget, const StopSignal* stop) {
   const int64_t limit = budget > std::numeric_limits<int64_t>::max() / kStepsPerUnit
                             ? std::numeric_limits<int64_t>::max()
                             : budget * kStepsPerUnit;
@@ -486,26 +447,15 @@ Verdict DecisionSearch::Impl::run(int64_t budget, const StopSignal* stop) {
   return verdict_;
 }
 
+}  // namespace
+
 bool searchable(const Part& part) {
   return topology_entries(part) <= kMaxEntries;
 }
 
-DecisionSearch::DecisionSearch(const Topology& topology, const PackOptions& options)
-    : impl_(std::make_unique<Impl>(topology, options)) {}
-DecisionSearch::~DecisionSearch() = default;
-DecisionSearch::DecisionSearch(DecisionSearch&&) noexcept = default;
-DecisionSearch& DecisionSearch::operator=(DecisionSearch&&) noexcept = default;
-void DecisionSearch::reset(int64_t capacity, std::span<const int32_t> static_order) {
-  impl_->reset(capacity, static_order);
-}
-Verdict DecisionSearch::run(int64_t budget, const StopSignal* stop) {
-  return impl_->run(budget, stop);
-}
-int64_t DecisionSearch::units() const {
-  return impl_->units();
-}
-std::vector<int64_t> DecisionSearch::offsets() const {
-  return impl_->offsets();
+std::unique_ptr<Decider> make_decision_search(const Topology& topology,
+                                              const PackOptions& options) {
+  return std::make_unique<DecisionSearch>(topology, options);
 }
 
 }  // namespace lowtide::pack

@@ -1,5 +1,6 @@
-// The decision search, by backtracking with inference (minimalloc, Moffitt 2023): does a part fit
-// below a capacity? It can be stopped and resumed.
+// Does a part fit below a capacity? What a search for the answer is to its caller: it can be stopped
+// and resumed. There are two: the decision search, here, and the tightest-first search
+// (tightest.h).
 #pragma once
 
 #include <cstdint>
@@ -22,26 +23,21 @@ enum class Verdict {
 // True if the tables of the decision search stay within some hundred megabytes.
 bool searchable(const Part& part);
 
-// One static order, one capacity. `topology` must outlive it.
-class DecisionSearch {
+// Decides one capacity at a time. The topology must outlive it.
+class Decider {
  public:
-  DecisionSearch(const Topology& topology, const PackOptions& options);
-  ~DecisionSearch();
-  DecisionSearch(DecisionSearch&&) noexcept;
-  DecisionSearch& operator=(DecisionSearch&&) noexcept;
-
+  virtual ~Decider() = default;
   // Begins anew: a capacity (in units of the part), and the items in the order in which they are
-  // tried where offsets are equal.
-  void reset(int64_t capacity, std::span<const int32_t> static_order);
+  // tried where nothing else tells them apart.
+  virtual void reset(int64_t capacity, std::span<const int32_t> static_order) = 0;
   // Goes on for at most about `budget` units of work; resumable while the verdict is kOpen. `stop`
   // (may be null) is polled now and then; when it is set the search returns kOpen.
-  Verdict run(int64_t budget, const class StopSignal* stop);
-  int64_t units() const;                 // of the last run, with what a reset before it took
-  std::vector<int64_t> offsets() const;  // by item of the part; after kFits
-
- private:
-  class Impl;
-  std::unique_ptr<Impl> impl_;
+  virtual Verdict run(int64_t budget, const class StopSignal* stop) = 0;
+  virtual int64_t units() const = 0;  // of the last run, with what a reset before it took
+  virtual const std::vector<int64_t>& offsets() const = 0;  // by item of the part; after kFits
 };
+
+// By backtracking with inference (minimalloc, Moffitt 2023).
+std::unique_ptr<Decider> make_decision_search(const Topology& topology, const PackOptions& options);
 
 }  // namespace lowtide::pack

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <numeric>
 
+#include "base/bytes.h"
+
 namespace lowtide::pack {
 namespace {
 
@@ -130,6 +132,26 @@ Adjacency::Adjacency(const std::vector<int64_t>& counts) : starts_(counts.size()
   std::partial_sum(counts.begin(), counts.end(), starts_.begin() + 1);
   fill_.assign(starts_.begin(), starts_.end() - 1);
   items_.resize(static_cast<size_t>(starts_.back()));
+}
+
+int64_t Topology::lift(int32_t i, int64_t offset) const {
+  const Item& item = items[static_cast<size_t>(i)];
+  int64_t at = item.alignment == 1 ? offset : align_up(offset, item.alignment);
+  for (int32_t k : in_the_way[static_cast<size_t>(i)]) {
+    const Obstacle& o = obstacles[static_cast<size_t>(k)];
+    if (o.low >= at + item.size) break;
+    if (o.high > at) at = align_up(o.high, item.alignment);
+  }
+  return at;
+}
+
+int64_t Topology::taken_above(int32_t section, int64_t floor) const {
+  int64_t taken = 0;
+  for (int32_t k : section_obstacles[static_cast<size_t>(section)]) {
+    const Obstacle& o = obstacles[static_cast<size_t>(k)];
+    taken += std::max<int64_t>(0, o.high - std::max(o.low, floor));
+  }
+  return taken;
 }
 
 std::vector<int32_t> static_order(const Part& part, const std::string& letters) {

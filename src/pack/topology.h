@@ -36,6 +36,11 @@ struct Topology {
   Adjacency in_the_way;             // obstacles that coexist with an item, by rising low
   Adjacency section_obstacles;      // obstacles of a section
   int32_t sections = 0;
+
+  // The lowest aligned offset from `offset` on at which the item meets no obstacle.
+  int64_t lift(int32_t i, int64_t offset) const;
+  // Bytes of obstacles of a section above `floor`.
+  int64_t taken_above(int32_t section, int64_t floor) const;
 };
 
 Topology make_topology(const Part& part);
