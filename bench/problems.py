@@ -1,18 +1,22 @@
 #!/usr/bin/env python3
-"""Bare problems: captured ordering problems and minimalloc's challenging packings, solved with proof or within capacity.
+"""Bare problems: captured ordering problems, minimalloc's challenging packings, and packings drawn harder than these.
 
-Exit code 1, with a line for each, where an order is not proven optimal within 0.5 s or a packing exceeds its capacity.
+Exit code 1, with a line for each, where an order is not proven optimal within 0.5 s or one of minimalloc's packings exceeds its
+capacity. Of the drawn ones it is said how many fit within the default work.
 """
 
 import json
 import os
 import pathlib
+import statistics
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent / "support"))
-from lowtide import ROOT, finish, lowtide, table  # noqa: E402
+from drawn_packings import CAPACITY, KINDS, as_csv, draw  # noqa: E402
+from lowtide import ROOT, SCRATCH, finish, lowtide, table  # noqa: E402
 
 ORDER_SECONDS = 0.5
+DRAWN_OF_EACH_KIND = 40
 
 
 def solve(*arguments) -> dict:
@@ -42,6 +46,22 @@ def broken_packing(outcome: dict, capacity: int) -> list[str]:
     return [f"{outcome['status']}, height {number(outcome, 'height_bytes')}: not packed into {capacity:,}"]
 
 
+def drawn_row(kind: str) -> list[str]:
+    """How many of the drawn packings fit; the median and the most seconds of those that do."""
+    seconds, left_over = [], []
+    SCRATCH.mkdir(parents=True, exist_ok=True)
+    for seed in range(DRAWN_OF_EACH_KIND):
+        path = SCRATCH / "drawn.csv"
+        path.write_text(as_csv(draw(kind, seed)))
+        outcome = solve("pack", path, "--capacity", CAPACITY)
+        if broken_packing(outcome, CAPACITY):
+            left_over.append(str(seed))
+        else:
+            seconds.append(outcome["seconds"])
+    median, most = (f"{statistics.median(seconds):.3f}", f"{max(seconds):.3f}") if seconds else ("-", "-")
+    return [kind, f"{len(seconds)} of {DRAWN_OF_EACH_KIND}", median, most, " ".join(left_over) or "none"]
+
+
 def main() -> int:
     data = pathlib.Path(os.environ.get("LOWTIDE_SHARED", ROOT.parent / "shared")) / "data"
     rows, broken = [], []
@@ -52,6 +72,8 @@ def main() -> int:
                      outcome["status"], f"{outcome['seconds']:.4f}"])
         broken += [f"{path.stem}: {what}" for what in broken_order(outcome)]
     table(["ordering problem", "ops", "peak bytes", "bound bytes", "status", "s"], rows)
+    print()
+    table(["drawn packings", "fit", "median s", "most s", "seeds that do not"], [drawn_row(kind) for kind in KINDS])
     print()
     if not (data / "minimalloc").is_dir():
         print(f"skipped: there is no {data / 'minimalloc'}")
