@@ -89,8 +89,9 @@ std::vector<Buffer> cut_rectangle(int64_t count, int64_t capacity, uint64_t seed
 
 TEST(PackScale, CutRectanglesArePutTogetherAgain) {
   constexpr int64_t kCapacity = 1024;
-  for (uint64_t seed = 0; seed < 6; ++seed) {
-    const PackProblem problem = problem_of(cut_rectangle(120, kCapacity, seed), kCapacity);
+  for (uint64_t seed = 0; seed < 10; ++seed) {
+    const int64_t count = seed < 6 ? 120 : 280;  // not all of the larger ones are
+    const PackProblem problem = problem_of(cut_rectangle(count, kCapacity, seed), kCapacity);
     PackOptions options;
     options.limits.max_seconds = 1e9;
     const PackOutcome outcome = solve(problem, options);
