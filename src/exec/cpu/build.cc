@@ -98,13 +98,29 @@ Status check_strided(const Entry& entry, const OpDesc& op) {
     if (op.inputs[i] && op.inputs[i]->layout.strided())
       return unsupported(op, fmt::format("operand {} is a strided view", i));
   for (const TensorDesc& output : op.outputs)
-    if (output.layout.strided()) return unsupported(op, "an output is a strided view");
+    if (output.layout.strided() && !entry.gaps)
+      return unsupported(op, "an output is a strided view");
   return {};
 }
 
 plan::LayoutWish wish_row_major(const OpDesc& op) {
   return {.inputs = std::vector<Layout>(op.inputs.size()),
           .outputs = std::vector<Layout>(op.outputs.size())};
+}
+
+plan::LayoutWish wish_row_major_or_strided(const OpDesc& op, Builder build) {
+  plan::LayoutWish wish = wish_row_major(op);
+  OpDesc plain = op;
+  for (auto& input : plain.inputs)
+    if (input) input->layout = {};
+  for (TensorDesc& output : plain.outputs) output.layout = {};
+  for (size_t i = 0; i < op.inputs.size(); ++i) {
+    if (!op.inputs[i] || !op.inputs[i]->layout.strided()) continue;
+    OpDesc alone = plain;
+    alone.inputs[i]->layout = op.inputs[i]->layout;
+    if (build(alone)) wish.inputs[i] = op.inputs[i]->layout;
+  }
+  return wish;
 }
 
 int64_t int_attr(const OpDesc& op, std::string_view name, int64_t absent) {

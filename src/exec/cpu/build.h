@@ -40,7 +40,8 @@ using Wish = plan::LayoutWish (*)(const OpDesc& op);
 //
 // Otherwise it is the name of a type. The factory holds every op against it before it calls the
 // builder, so a loop over one type never sees another. Blocked layouts and strided views it refuses
-// as well, unless the entry says that its builder reads them; nothing writes into strided views.
+// as well, unless the entry says that its builder reads them. A result has strides where it is a
+// slice of something larger (destination.h), and only what an entry says can be written so.
 struct Entry {
   std::string_view kind;
   std::string_view operands;
@@ -52,6 +53,7 @@ struct Entry {
   // help (accumulate.h). A builder that adds by itself names its accumulator among its operands.
   std::string_view adds_into = {};
   bool strided = false;  // its builder reads strided views
+  bool gaps = false;     // its builder writes a result with gaps between its elements
 };
 
 // Error unless all operands and outputs are of types that the entry takes.
@@ -90,6 +92,12 @@ Result<Built> by_width(const OpDesc& op) {
 
 // For kernels that take row-major operands only, or are fast on nothing else.
 plan::LayoutWish wish_row_major(const OpDesc& op);
+// The same, but a strided view stays where `build` takes it beside row-major operands.
+plan::LayoutWish wish_row_major_or_strided(const OpDesc& op, Builder build);
+template <Builder build>
+plan::LayoutWish wish_rows(const OpDesc& op) {
+  return wish_row_major_or_strided(op, build);
+}
 
 // Attributes with the value they have when absent. An integer is accepted where a real is asked
 // for.

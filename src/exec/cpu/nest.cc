@@ -89,6 +89,45 @@ AxisView axis_view(const plan::TensorDesc& type, size_t axis) {
   return view;
 }
 
+RowPlaces::RowPlaces(std::span<const int64_t> dims, std::span<const int64_t> strides) {
+  for (size_t d = 0; d < dims.size(); ++d) {
+    if (dims[d] == 1) continue;
+    if (!dims_.empty() && strides_.back() == strides[d] * dims[d]) {
+      dims_.back() *= dims[d];
+      strides_.back() = strides[d];
+    } else {
+      dims_.push_back(dims[d]);
+      strides_.push_back(strides[d]);
+    }
+  }
+  if (!dims_.empty()) return;
+  dims_.push_back(1);
+  strides_.push_back(0);
+}
+
+std::optional<RowPlaces> rows_from(const plan::TensorDesc& type, size_t axis) {
+  const std::vector<int64_t> strides = strides_of(type);
+  int64_t next = 1;
+  for (size_t d = type.dims.size(); d-- > axis;) {
+    if (type.dims[d] != 1 && strides[d] != next) return std::nullopt;
+    next *= type.dims[d];
+  }
+  return RowPlaces(std::span(type.dims).first(axis), std::span(strides).first(axis));
+}
+
+std::optional<RowPlaces> rows_along(const plan::TensorDesc& type, size_t axis,
+                                    const plan::TensorDesc& like) {
+  const std::vector<int64_t> all = strides_of(type);
+  if (type.dims[axis] != 1 && all[axis] != 1) return std::nullopt;
+  std::vector<int64_t> dims, strides;
+  for (const size_t d : memory_order(like)) {
+    if (d == axis) continue;
+    dims.push_back(type.dims[d]);
+    strides.push_back(all[d]);
+  }
+  return RowPlaces(dims, strides);
+}
+
 plan::TensorDesc without_axis(const plan::TensorDesc& type, size_t axis) {
   plan::TensorDesc rest{.dtype = type.dtype, .dims = {}, .layout = {}};
   for (size_t d = 0; d < type.dims.size(); ++d)

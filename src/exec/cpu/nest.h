@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -39,6 +40,33 @@ struct AxisView {
   int64_t inner = 1;
 };
 AxisView axis_view(const plan::TensorDesc& type, size_t axis);
+
+// Where runs of elements that lie side by side (rows) begin: at any distances from each other.
+class RowPlaces {
+ public:
+  // Of the dims that walk the rows, outermost first; strides in elements.
+  RowPlaces(std::span<const int64_t> dims, std::span<const int64_t> strides);
+  // The first element of row number `row`.
+  int64_t at(int64_t row) const {
+    int64_t place = row % dims_.back() * strides_.back();
+    for (size_t d = dims_.size() - 1; d-- > 0;) {
+      row /= dims_[d + 1];
+      place += row % dims_[d] * strides_[d];
+    }
+    return place;
+  }
+
+ private:
+  std::vector<int64_t> dims_, strides_;  // neighbours joined; at least one
+};
+
+// The rows that the dims from `axis` on make, in row-major order; nothing where one does not lie in
+// row-major order without gaps.
+std::optional<RowPlaces> rows_from(const plan::TensorDesc& type, size_t axis);
+// The rows along `axis`, in the order in which the dense value `like` of the same dims has its own;
+// nothing where the elements of a row do not lie side by side.
+std::optional<RowPlaces> rows_along(const plan::TensorDesc& type, size_t axis,
+                                    const plan::TensorDesc& like);
 
 // The type without one dim, in the order in which the remaining dims lie in memory.
 plan::TensorDesc without_axis(const plan::TensorDesc& type, size_t axis);

@@ -233,17 +233,21 @@ Result<Built> build_batch_norm_grad(const OpDesc& op) {
 
 // ---- layer and root-mean-square normalisation ----
 
+// The data and its gradient may be strided views whose rows have no gaps.
 struct Rows {
   int64_t rows = 1, cols = 1;
   int64_t chunks = 1, per_chunk = 1;
+  std::vector<RowPlaces> places;  // of the data operands, in order
 };
 
-Result<Rows> rows_of(const OpDesc& op, const TensorDesc& x) {
+// `data`: how many operands from the first on are as large as x.
+Result<Rows> rows_of(const OpDesc& op, const TensorDesc& x, size_t data) {
   auto row_major = [](const TensorDesc& type) {
     return same_order(type, {.dtype = type.dtype, .dims = type.dims, .layout = {}});
   };
-  for (const auto& input : op.inputs)
-    if (input && !row_major(*input)) return unsupported(op, "operands must be row-major");
+  for (size_t i = data; i < op.inputs.size(); ++i)
+    if (op.inputs[i] && !row_major(*op.inputs[i]))
+      return unsupported(op, "operands other than the data must be row-major");
   for (const TensorDesc& output : op.outputs)
     if (!row_major(output)) return unsupported(op, "outputs must be row-major");
   const int64_t rank = static_cast<int64_t>(x.dims.size());
@@ -254,6 +258,11 @@ Result<Rows> rows_of(const OpDesc& op, const TensorDesc& x) {
   for (int64_t d = 0; d < rank; ++d) (d < axis ? r.rows : r.cols) *= x.dims[static_cast<size_t>(d)];
   r.chunks = std::clamp<int64_t>(r.rows / 16, 1, 16);
   r.per_chunk = (r.rows + r.chunks - 1) / r.chunks;
+  for (size_t i = 0; i < data; ++i) {
+    auto places = rows_from(*op.inputs[i], static_cast<size_t>(axis));
+    if (!places) return unsupported(op, "the rows of an operand do not lie without gaps");
+    r.places.push_back(std::move(*places));
+  }
   return r;
 }
 
@@ -268,7 +277,7 @@ template <class T>
 Result<Built> build_layer_norm(const OpDesc& op) {
   const bool rms = op.kind == "RmsNorm";
   LT_RETURN_IF_ERROR(rms ? check_counts(op, 2, 2, 2) : check_counts(op, 2, 3, 3));
-  LT_ASSIGN(const Rows r, rows_of(op, *op.inputs[0]));
+  LT_ASSIGN(const Rows r, rows_of(op, *op.inputs[0], 1));
   const T epsilon = static_cast<T>(real_attr(op, "epsilon", 1e-5));
   const bool biased = has_input(op, 2);
   Built built;
@@ -280,7 +289,7 @@ Result<Built> build_layer_norm(const OpDesc& op) {
     T* first = static_cast<T*>(args.outputs[1]);
     T* rstd = rms ? first : static_cast<T*>(args.outputs[2]);
     for_rows(r, [&](int64_t row) {
-      const T* in = x + row * r.cols;
+      const T* in = x + r.places[0].at(row);
       if (rms)
         loops_of(T()).rms_norm_row(in, scale, y + row * r.cols, r.cols, epsilon, rstd + row);
       else
@@ -302,7 +311,7 @@ template <class T>
 Result<Built> build_layer_norm_grad(const OpDesc& op) {
   const bool rms = op.kind == "RmsNormGrad";
   LT_RETURN_IF_ERROR(rms ? check_counts(op, 4, 4, 2) : check_counts(op, 5, 5, 3));
-  LT_ASSIGN(const Rows r, rows_of(op, *op.inputs[1]));
+  LT_ASSIGN(const Rows r, rows_of(op, *op.inputs[1], 2));
   const int64_t stride = (rms ? 1 : 2) * r.cols;
   Built built;
   built.workspace_bytes = r.chunks * stride * static_cast<int64_t>(sizeof(T));
@@ -315,13 +324,13 @@ Result<Built> build_layer_norm_grad(const OpDesc& op) {
         T* dscale = partial + c * stride;
         std::memset(dscale, 0, static_cast<size_t>(stride) * sizeof(T));
         for (int64_t row = c * r.per_chunk; row < std::min(r.rows, (c + 1) * r.per_chunk); ++row) {
-          const int64_t at = row * r.cols;
+          const T *dy = in(0) + r.places[0].at(row), *x = in(1) + r.places[1].at(row);
+          T* to = dx + row * r.cols;
           if (rms)
-            loops_of(T()).rms_norm_grad_row(in(0) + at, in(1) + at, in(2), dx + at, r.cols,
-                                            in(3)[row], dscale);
+            loops_of(T()).rms_norm_grad_row(dy, x, in(2), to, r.cols, in(3)[row], dscale);
           else
-            loops_of(T()).layer_norm_grad_row(in(0) + at, in(1) + at, in(2), dx + at, r.cols,
-                                              in(3)[row], in(4)[row], dscale, dscale + r.cols);
+            loops_of(T()).layer_norm_grad_row(dy, x, in(2), to, r.cols, in(3)[row], in(4)[row],
+                                              dscale, dscale + r.cols);
         }
       }
     });
@@ -331,6 +340,10 @@ Result<Built> build_layer_norm_grad(const OpDesc& op) {
   return built;
 }
 
+constexpr Builder kLayerNorm = by_width<build_layer_norm<float>, build_layer_norm<double>>;
+constexpr Builder kLayerNormGrad =
+    by_width<build_layer_norm_grad<float>, build_layer_norm_grad<double>>;
+
 constexpr Entry kNormalizationEntries[] = {
     {"BatchNormTrain", "T T T -> T T T", "f32 f64",
      by_width<build_batch_norm_train<float>, build_batch_norm_train<double>>},
@@ -338,16 +351,12 @@ constexpr Entry kNormalizationEntries[] = {
      by_width<build_batch_norm_inference<float>, build_batch_norm_inference<double>>},
     {"BatchNormGrad", "T T T T T -> T T T", "f32 f64",
      by_width<build_batch_norm_grad<float>, build_batch_norm_grad<double>>},
-    {"LayerNorm", "T T T -> T T T", "f32 f64",
-     by_width<build_layer_norm<float>, build_layer_norm<double>>, wish_row_major},
-    {"LayerNormGrad", "T T T T T -> T T T", "f32 f64",
-     by_width<build_layer_norm_grad<float>, build_layer_norm_grad<double>>, wish_row_major, false,
-     "1 2"},
-    {"RmsNorm", "T T -> T T", "f32 f64",
-     by_width<build_layer_norm<float>, build_layer_norm<double>>, wish_row_major},
-    {"RmsNormGrad", "T T T T -> T T", "f32 f64",
-     by_width<build_layer_norm_grad<float>, build_layer_norm_grad<double>>, wish_row_major, false,
-     "1"},
+    {"LayerNorm", "T T T -> T T T", "f32 f64", kLayerNorm, wish_rows<kLayerNorm>, false, {}, true},
+    {"LayerNormGrad", "T T T T T -> T T T", "f32 f64", kLayerNormGrad, wish_rows<kLayerNormGrad>,
+     false, "1 2", true},
+    {"RmsNorm", "T T -> T T", "f32 f64", kLayerNorm, wish_rows<kLayerNorm>, false, {}, true},
+    {"RmsNormGrad", "T T T T -> T T", "f32 f64", kLayerNormGrad, wish_rows<kLayerNormGrad>, false,
+     "1", true},
 };
 
 }  // namespace
