@@ -149,6 +149,10 @@ Status Backward::visit(ir::OpId id) {
   for (const ir::ValueId input : op.inputs) wanted = wanted || needs(input);
   const std::string_view gradient = gradient_name(op.kind);
   if (!arrived || !wanted || is_flat(op)) return {};
+  if (op.attrs.contains("into"))
+    return error(ErrorCode::kInput, fmt::format("op '{}' ({}) writes a slice of a larger value, "
+                                                "which has no gradient; join slices by a Concat",
+                                                op.name, op.kind));
   if (passes_straight(op)) {
     visiting_ = op;
     RuleContext context(*this, id);

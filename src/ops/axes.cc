@@ -17,7 +17,10 @@ using sym::Expr;
 class AxisReader {
  public:
   AxisReader(const Bound& bound, const Instance& instance)
-      : row_(*bound.row), signature_(bound.signature), instance_(instance) {}
+      : row_(*bound.row),
+        signature_(bound.signature),
+        instance_(instance),
+        is_slice_(bound.destination.has_value()) {}
 
   AxisMap run() {
     for (const SignatureAxis& axis : signature_.axes)
@@ -25,7 +28,7 @@ class AxisReader {
                            .extent = *axis.extent,
                            .role = AxisRole::kReduction,
                            .merge = merge(),
-                           .coupled = axis.coupled || axis.chosen});
+                           .coupled = axis.coupled || axis.chosen || is_slice_});
     for (size_t i = 0; i < signature_.inputs.size(); ++i)
       if (signature_.inputs[i]) read(*signature_.inputs[i], static_cast<int>(i), false);
     for (size_t i = 0; i < signature_.outputs.size(); ++i)
@@ -103,6 +106,7 @@ class AxisReader {
   const Row& row_;
   const Signature& signature_;
   const Instance& instance_;
+  const bool is_slice_;  // of a destination: it is not cut further
   AxisMap map_;
 };
 

@@ -132,6 +132,10 @@ std::vector<std::pair<int, int>> in_place_pairs(const Instance& instance) {
   const auto bound = bind_instance(instance);
   if (!bound || !(*bound)->outputs) return {};
   const std::vector<OutputType>& outputs = *(*bound)->outputs;
+  if (const auto& to = (*bound)->destination) {  // the row's own pairs are of the slice
+    if (!to->has_rest) return {};
+    return {{static_cast<int>(to->rest), 0}};
+  }
   const Row& row = *(*bound)->row;
   std::vector<std::pair<int, int>> candidates = words_of_row(row).in_place;
   const std::vector<std::pair<int, int>> into = accumulators(instance);

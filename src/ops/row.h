@@ -10,6 +10,7 @@
 #include <string_view>
 
 #include "ops/bind.h"
+#include "ops/destinations.h"
 #include "ops/signature.h"
 
 namespace lowtide::ops {
@@ -88,10 +89,14 @@ struct Bound {
   Signature signature;
   Facts facts;
   Result<std::vector<OutputType>> outputs;
+  // Then `outputs` is the whole, and `signature` that of the op that computes the slice.
+  std::optional<Destination> destination = {};
 };
 Result<Bound> bind_anew(const Instance& instance);
 // Adds the accumulators of an instance to its signature, bound without them. Error: kInput.
 Status bind_accumulators(Bound& bound, const Instance& instance);
+// Makes the output of an instance, bound without `into` and rest, the destination. Error: kInput.
+Status take_destination(Bound& bound, const Instance& instance);
 // From the memory of this thread where the instance was asked for before (instance_cache.cc).
 Result<std::shared_ptr<const Bound>> bind_instance(const Instance& instance);
 

@@ -303,12 +303,7 @@ void assume_whole(const Row& row, const Instance& instance, const Signature& sig
   if (!(before == after)) facts.emplace_back(before, after);
 }
 
-}  // namespace
-
-Result<Bound> bind_anew(const Instance& instance) {
-  const Row* row = find(instance.kind);
-  if (row == nullptr)
-    return error(ErrorCode::kInput, fmt::format("there is no op of kind {}", instance.kind));
+Result<Bound> bind_row(const Row* row, const Instance& instance) {
   LT_RETURN_IF_ERROR(check_attrs(*row, instance));
   if (row->check != nullptr) LT_RETURN_IF_ERROR(row->check(instance));
   Bound bound;
@@ -320,6 +315,19 @@ Result<Bound> bind_anew(const Instance& instance) {
   assume_whole(*row, own, bound.signature, bound.facts);
   bound.outputs = outputs_of(bound, own);
   LT_RETURN_IF_ERROR(bind_accumulators(bound, instance));
+  return bound;
+}
+
+}  // namespace
+
+Result<Bound> bind_anew(const Instance& instance) {
+  const Row* row = find(instance.kind);
+  if (row == nullptr)
+    return error(ErrorCode::kInput, fmt::format("there is no op of kind {}", instance.kind));
+  if (!has_attr(instance, "into")) return bind_row(row, instance);
+  const SliceOp own = slice_op(*row, instance);
+  LT_ASSIGN(Bound bound, bind_row(row, own.instance(instance.kind)));
+  LT_RETURN_IF_ERROR(take_destination(bound, instance));
   return bound;
 }
 

@@ -4,7 +4,8 @@
 // walked one within the other, so their product would be far beyond the elements that there are.
 // Each bias or accumulator adds one addition per result element. Bytes: every operand touched once,
 // except for what is not touched: the rest of a sliced or gathered input, and anything of a view.
-// Of a strided view whole cache lines are read.
+// Of a strided view whole cache lines are read. Of a destination the slice counts alone: the rest is
+// there already.
 #include <algorithm>
 
 #include "ops/bind.h"
@@ -88,7 +89,9 @@ Expr bytes_read(const Bound& bound, const Instance& instance, size_t i, const Ex
 
 }  // namespace
 
-Result<Work> work(const Instance& instance) {
+namespace {
+
+Result<Work> work_of(const Instance& instance) {
   LT_ASSIGN(const auto found, bind_instance(instance));
   const Bound& bound = *found;
   if (!bound.outputs) return tl::unexpected<Error>(bound.outputs.error());
@@ -112,6 +115,15 @@ Result<Work> work(const Instance& instance) {
   for (const OutputType& output : outputs)
     total.bytes_written = total.bytes_written + storage_bytes(output.type);
   return total;
+}
+
+}  // namespace
+
+Result<Work> work(const Instance& instance) {
+  const Row* row = find(instance.kind);
+  if (row == nullptr || !has_attr(instance, "into")) return work_of(instance);
+  LT_RETURN_IF_ERROR(infer(instance));
+  return work_of(slice_op(*row, instance).instance(instance.kind));
 }
 
 std::optional<GivenCost> given_cost(const ir::Op& op) {

@@ -11,6 +11,7 @@
 #include "cost/roofline.h"
 #include "fission/classes.h"
 #include "fission/part_order.h"
+#include "ops/destinations.h"
 #include "ops/op_table.h"
 #include "pipeline/claims.h"
 #include "pipeline/gate.h"
@@ -19,6 +20,7 @@
 #include "plan/pack_text.h"
 #include "plan/schedule_simulator.h"
 #include "plan/schedule_text.h"
+#include "rewrite/destinations.h"
 #include "rewrite/layouts.h"
 #include "rewrite/pieces.h"
 #include "rewrite/strided_views.h"
@@ -99,17 +101,41 @@ Result<std::vector<analysis::Sum>> free_sums(const Prepared& ready, const Optimi
   return sums;
 }
 
+// Of one run of a kernel. The estimator must stay.
+std::function<Result<double>(const plan::OpDesc&)> seconds_by(const cost::Estimator& estimator) {
+  return [&estimator](const plan::OpDesc& op) -> Result<double> {
+    LT_ASSIGN(const cost::Estimate estimate, estimator.estimate(op));
+    return estimate.seconds;
+  };
+}
+
 Status take_strided_views(ir::Graph& graph, const OptimizeOptions& options) {
   const cost::Estimator estimator(options.device, options.costs ? &*options.costs : nullptr);
   rewrite::StridedViewsOptions how;
   how.slices = options.slow_tiers.empty();
-  how.seconds = [&](const plan::OpDesc& op) -> Result<double> {
-    LT_ASSIGN(const cost::Estimate estimate, estimator.estimate(op));
-    return estimate.seconds;
-  };
+  how.seconds = seconds_by(estimator);
   LT_ASSIGN(rewrite::StridedViewsReport views,
             rewrite::make_strided_views(graph, *options.kernels, how));
   if (views.changed()) graph = std::move(views.graph);
+  return {};
+}
+
+// Wholes of pieces that lie one behind the other, then of those that interleave. Without new ones
+// it still looks at the wholes that came in.
+Status take_pieces(ir::Graph& graph, const OptimizeOptions& options) {
+  LT_RETURN_IF_ERROR(ops::check_destinations(graph));
+  LT_ASSIGN(rewrite::PiecesReport pieces,
+            rewrite::join_pieces(graph, options.device.alignment_bytes));
+  if (!options.pieces) return {};
+  if (pieces.changed()) graph = std::move(pieces.graph);
+  if (options.kernels == nullptr) return {};
+  const cost::Estimator estimator(options.device, options.costs ? &*options.costs : nullptr);
+  LT_ASSIGN(rewrite::DestinationsReport written,
+            rewrite::write_into_wholes(graph, *options.kernels,
+                                       {.seconds = seconds_by(estimator),
+                                        .alignment_bytes = options.device.alignment_bytes,
+                                        .residents_move = !options.slow_tiers.empty()}));
+  if (written.changed()) graph = std::move(written.graph);
   return {};
 }
 
@@ -223,10 +249,7 @@ Result<Prepared> pose(const ir::Graph& forward, const OptimizeOptions& options) 
       stage.done("views");
     }
   }
-  // Without new ones it still looks at the wholes that came in.
-  LT_ASSIGN(rewrite::PiecesReport pieces,
-            rewrite::join_pieces(ready.graph, options.device.alignment_bytes));
-  if (options.pieces && pieces.changed()) ready.graph = std::move(pieces.graph);
+  LT_RETURN_IF_ERROR(take_pieces(ready.graph, options));
   stage.done("pieces");
   LT_ASSIGN(ready.costs, op_costs(ready.graph, options, ready.coverage));
   std::vector<analysis::Sum> sums;

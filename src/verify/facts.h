@@ -68,8 +68,9 @@ struct Facts {
 };
 
 // The checks, each in its own file; all assume a plan that passed plan::check.
-void check_semantics(const Facts& facts, Findings& findings);  // semantics.cc
-void check_roles(const Facts& facts, Findings& findings);      // roles.cc
+void check_semantics(const Facts& facts, Findings& findings);     // semantics.cc
+void check_destinations(const Facts& facts, Findings& findings);  // destinations.cc
+void check_roles(const Facts& facts, Findings& findings);         // roles.cc
 struct Lives;
 Lives replay(const Facts& facts, Report& report, Findings& findings);  // replay.cc
 void check_addresses(const Facts& facts, const Lives& lives, Report& report,

@@ -93,6 +93,7 @@ Report verify(const plan::Plan& plan) {
   const Facts facts(plan);
   report.resident_bytes = facts.resident_bytes;
   check_semantics(facts, findings);
+  check_destinations(facts, findings);
   check_roles(facts, findings);
   const Lives lives = replay(facts, report, findings);
   check_addresses(facts, lives, report, findings);

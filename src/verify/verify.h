@@ -42,7 +42,8 @@ enum class Violation : uint8_t {
   kViewOutside,  // a view or update ends behind its storage
   // Overwrites what is no parameter, state or running statistic, or only a part of it.
   kUpdateTarget,
-  kPieces,             // joins what cannot be a piece
+  // Joins what cannot be a piece; or a whole that is written in slices lacks one or has one twice.
+  kPieces,
   kPiecesApart,        // a whole is seen while its pieces do not lie at their distances
   kContents,           // initial contents of the wrong length
   kStorageBytes,       // not the root's size rounded up to the alignment

@@ -11,6 +11,7 @@
 #include "exec/cpu/accumulate.h"
 #include "exec/cpu/build.h"
 #include "exec/cpu/cpu.h"
+#include "exec/cpu/destination.h"
 #include "exec/cpu/dnnl_seam.h"
 #include "exec/cpu/indexing.h"
 #include "exec/cpu/recurrent.h"
@@ -71,6 +72,7 @@ class CpuFactory final : public runtime::KernelFactory {
   plan::LayoutWish wish(const OpDesc& op) const override {
     const auto entry = entries_.find(op.kind);
     if (entry == entries_.end() || entry->second->wish == nullptr) return {};
+    if (op.attrs.contains("into")) return {};  // made when layouts are chosen already
     const std::vector<AddedInto> into = added_into(*entry->second, op);
     const OpDesc own = without(op, into);
     if (!check_types(*entry->second, own)) return {};
@@ -94,18 +96,27 @@ class CpuFactory final : public runtime::KernelFactory {
       return unsupported(
           op, fmt::format("'{}' is an op of somebody else's, who has its kernel", *foreign));
     if (entry == entries_.end()) return unsupported(op, "no kernel of this kind");
-    const std::vector<AddedInto> into = added_into(*entry->second, op);
-    const OpDesc own = without(op, into);
-    LT_RETURN_IF_ERROR(check_types(*entry->second, own));
-    LT_RETURN_IF_ERROR(check_blocked(*entry->second, op));
-    LT_RETURN_IF_ERROR(check_strided(*entry->second, op));
-    if (makes_nothing(op)) return Built{.run = [](const KernelArgs&) {}, .workspace_bytes = 0};
-    omp_set_num_threads(threads_);  // oneDNN sizes scratch and work by the team
-    LT_ASSIGN(Built built, entry->second->build(own));
-    return into.empty() ? std::move(built) : add_results(op, into, std::move(built));
+    for (const plan::TensorDesc& output : op.outputs)
+      if (output.layout.strided()) return unsupported(op, "an output is a strided view");
+    if (!op.attrs.contains("into")) return build(*entry->second, op);
+    LT_ASSIGN(const SlicePart part, slice_part(*entry->second, op));
+    LT_ASSIGN(Built own, build(*entry->second, part.op));
+    return into_slice(part, std::move(own));
   }
 
  private:
+  Result<Built> build(const Entry& entry, const OpDesc& op) const {
+    const std::vector<AddedInto> into = added_into(entry, op);
+    const OpDesc own = without(op, into);
+    LT_RETURN_IF_ERROR(check_types(entry, own));
+    LT_RETURN_IF_ERROR(check_blocked(entry, op));
+    LT_RETURN_IF_ERROR(check_strided(entry, op));
+    if (makes_nothing(op)) return Built{.run = [](const KernelArgs&) {}, .workspace_bytes = 0};
+    omp_set_num_threads(threads_);  // oneDNN sizes scratch and work by the team
+    LT_ASSIGN(Built built, entry.build(own));
+    return into.empty() ? std::move(built) : add_results(op, into, std::move(built));
+  }
+
   int threads_;
   std::map<std::string_view, const Entry*> entries_;
 };

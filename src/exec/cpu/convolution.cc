@@ -296,7 +296,8 @@ plan::LayoutWish wish_convolution(const OpDesc& op) {
 }
 
 constexpr Entry kConvolutionEntries[] = {
-    {"Conv", "T T T -> T", "f32 f64 bf16", build_convolution, wish_convolution, true, "0"},
+    {"Conv", "T T T -> T", "f32 f64 bf16", build_convolution, wish_convolution, true, "0", false,
+     true},
     {"ConvDataGrad", "T T T -> T", "f32 f64 bf16", build_convolution, wish_convolution, true, "0"},
     {"ConvWgtGrad", "T T T -> T", "f32 f64 bf16", build_convolution, wish_convolution, true},
 };

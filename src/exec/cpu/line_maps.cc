@@ -19,7 +19,8 @@ constexpr int64_t kGrain = 16384;  // elements that are worth a thread
 // One dimension in the order of memory, unchanged neighbours joined.
 struct Level {
   int64_t from = 1, to = 1;  // extents
-  std::optional<AxisTaps> taps;
+  int64_t apart = 1;         // elements between neighbours in the result
+  std::optional<AxisTaps> taps = {};
 
   int64_t most_taps() const {
     int64_t most = 1;
@@ -45,7 +46,8 @@ struct RowTaps {
 struct LineMaps {
   std::vector<Level> outer;
   Level inner;
-  std::vector<int64_t> steps;  // of each outer level, in elements of the input
+  std::vector<int64_t> steps;      // of each outer level, in elements of the input
+  std::optional<RowPlaces> lines;  // of the result
   int64_t rows = 1, most_taps = 1;
   bool copies = true;    // no element is a sum
   bool doubles = false;  // each element of a line is repeated once
@@ -53,6 +55,12 @@ struct LineMaps {
   void prepare() {
     int64_t step = inner.from;
     steps.resize(outer.size());
+    std::vector<int64_t> dims, apart;
+    for (const Level& level : outer) {
+      dims.push_back(level.to);
+      apart.push_back(level.apart);
+    }
+    lines.emplace(dims, apart);
     copies = inner.copies();
     for (size_t i = outer.size(); i-- > 0;) {
       steps[i] = step;
@@ -137,7 +145,7 @@ template <class T>
 void copy_rows(const LineMaps& maps, const void* x, uint64_t fill, void* y, void* workspace) {
   const T outside = static_cast<T>(fill);
   maps.for_rows<float>(workspace, sizeof(T), [&](int64_t row, const RowTaps<float>& taps, char*) {
-    T* line = static_cast<T*>(y) + row * maps.inner.to;
+    T* line = static_cast<T*>(y) + maps.lines->at(row);
     if (taps.count == 0)
       std::fill(line, line + maps.inner.to, outside);
     else
@@ -171,7 +179,7 @@ template <class T>
 void add_all(const LineMaps& maps, const std::vector<T>& weight, const T* x, T outside, T* y,
              void* workspace) {
   maps.for_rows<T>(workspace, sizeof(T), [&](int64_t row, const RowTaps<T>& taps, char* scratch) {
-    T* line = y + row * maps.inner.to;
+    T* line = y + maps.lines->at(row);
     if (taps.count == 0) {
       std::fill(line, line + maps.inner.to, outside);
     } else if (!maps.inner.taps) {
@@ -198,14 +206,20 @@ Result<LineMaps> levels_of(const OpDesc& op, std::vector<std::optional<AxisTaps>
   std::vector<size_t> order(x.dims.size());
   std::iota(order.begin(), order.end(), size_t{0});
   std::erase_if(order, [&](size_t d) { return x.dims[d] == 1 && y.dims[d] == 1; });
-  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return out[a] > out[b]; });
-  if (!std::is_sorted(order.begin(), order.end(),
-                      [&](size_t a, size_t b) { return in[a] > in[b]; }))
+  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
+    return in[a] != in[b] ? in[a] > in[b] : out[a] > out[b];
+  });
+  std::vector<size_t> made = order;  // where the result has one place, its stride says nothing
+  std::erase_if(made, [&](size_t d) { return y.dims[d] == 1; });
+  if (!std::is_sorted(made.begin(), made.end(),
+                      [&](size_t a, size_t b) { return out[a] > out[b]; }))
     return unsupported(op, "operands in two orders");
   LineMaps result;
   for (size_t d : order) {
-    const bool joins = !maps[d] && !result.outer.empty() && !result.outer.back().taps;
-    if (!joins) result.outer.push_back({.from = 1, .to = 1, .taps = std::move(maps[d])});
+    const bool joins = !maps[d] && !result.outer.empty() && !result.outer.back().taps &&
+                       result.outer.back().apart == out[d] * y.dims[d];
+    if (!joins) result.outer.push_back({.taps = std::move(maps[d])});
+    result.outer.back().apart = out[d];
     result.outer.back().from *= x.dims[d];
     result.outer.back().to *= y.dims[d];
   }
@@ -213,6 +227,8 @@ Result<LineMaps> levels_of(const OpDesc& op, std::vector<std::optional<AxisTaps>
     result.inner = std::move(result.outer.back());
     result.outer.pop_back();
   }
+  if (result.inner.apart != 1 && result.inner.to != 1)
+    return unsupported(op, "the elements of a result do not lie side by side in any dimension");
   result.prepare();
   return result;
 }

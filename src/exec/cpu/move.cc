@@ -322,19 +322,20 @@ Result<Built> build_reorder(const OpDesc& op) {
     LT_ASSIGN(BoxCopy copy, BoxCopy::make(op, y.dims, strides_of(y), 0, strides_of(x), 0, y.dtype));
     return single(std::move(copy));
   }
-  if (x.layout.strided()) return unsupported(op, "from a strided view to a blocked layout");
+  if (x.layout.strided() || y.layout.strided())
+    return unsupported(op, "from a strided view to a blocked layout, or the reverse");
   return guard_dnnl(op, [&] { return make_dnnl_reorder(op); });
 }
 
 constexpr Entry kMoveEntries[] = {
-    {"Transpose", "T -> T", "*", build_transpose, nullptr, false, {}, true},
-    {"Slice", "T -> T", "*", build_slice, nullptr, false, {}, true},
-    {"Expand", "T -> T", "*", build_expand, nullptr, false, {}, true},
-    {"Concat", "T -> T", "*", build_concat, nullptr, false, {}, true},
+    {"Transpose", "T -> T", "*", build_transpose, nullptr, false, {}, true, true},
+    {"Slice", "T -> T", "*", build_slice, nullptr, false, {}, true, true},
+    {"Expand", "T -> T", "*", build_expand, nullptr, false, {}, true, true},
+    {"Concat", "T -> T", "*", build_concat, nullptr, false, {}, true, true},
     {"Pad", "T -> T", "*", build_pad, nullptr, false, {}, true},
     {"Fill", "-> T", "*", build_fill},
     {"Trilu", "T -> T", "*", build_trilu, wish_row_major},
-    {"Reorder", "T -> T", "*", build_reorder, nullptr, true, {}, true},
+    {"Reorder", "T -> T", "*", build_reorder, nullptr, true, {}, true, true},
 };
 
 }  // namespace

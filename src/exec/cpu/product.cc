@@ -275,6 +275,7 @@ constexpr Entry kProductEntries[] = {{"MatMul",
                                       wish_product,
                                       false,
                                       {},
+                                      true,
                                       true}};
 
 }  // namespace

@@ -83,10 +83,10 @@ Result<Built> build_pad_repeat(const OpDesc& op) {
 }
 
 constexpr Entry kResamplingEntries[] = {
-    {"Resize", "T -> T", "*", build_resize},
-    {"ResizeGrad", "T -> T", "f32 f64", build_resize_grad},
-    {"PadRepeat", "T -> T", "*", build_pad_repeat},
-    {"PadRepeatGrad", "T -> T", "f32 f64", build_pad_repeat},
+    {"Resize", "T -> T", "*", build_resize, nullptr, false, {}, false, true},
+    {"ResizeGrad", "T -> T", "f32 f64", build_resize_grad, nullptr, false, {}, false, true},
+    {"PadRepeat", "T -> T", "*", build_pad_repeat, nullptr, false, {}, false, true},
+    {"PadRepeatGrad", "T -> T", "f32 f64", build_pad_repeat, nullptr, false, {}, false, true},
 };
 
 }  // namespace

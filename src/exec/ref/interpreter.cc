@@ -8,6 +8,7 @@
 #include "exec/ref/indexing.h"
 #include "exec/ref/kernels.h"
 #include "exec/ref/recurrent.h"
+#include "ops/destinations.h"
 
 namespace lowtide::ref {
 namespace {
@@ -93,6 +94,21 @@ void add_into(Tensor& result, const Tensor& accumulator) {
                                        static_cast<uint64_t>(accumulator.i[e]));
 }
 
+// A slice put where it belongs; what lies beside it is the rest's, or zero.
+Tensor put_into(const ops::Destination& to, const Tensor& slice, const Tensor* rest) {
+  Sizes dims = slice.dims;
+  dims[to.axis] = to.extent;
+  Tensor whole = rest != nullptr ? *rest : Tensor::zeros(slice.dtype, dims);
+  const Sizes strides = row_major_strides(dims);
+  for (Odometer at(slice.dims); at.live(); at.next())
+    copy_element(whole, at.dot(strides) + to.begin * strides[to.axis], slice, at.flat());
+  return whole;
+}
+
+Result<std::vector<Tensor>> evaluate_row(const ops::Instance& instance,
+                                         const std::vector<std::optional<Tensor>>& inputs,
+                                         const Context& context);
+
 }  // namespace
 
 bool can_evaluate(std::string_view kind) {
@@ -102,6 +118,25 @@ bool can_evaluate(std::string_view kind) {
 Result<std::vector<Tensor>> evaluate(const ops::Instance& instance,
                                      const std::vector<std::optional<Tensor>>& inputs,
                                      const Context& context) {
+  const auto to = ops::destination_of(instance);
+  if (!to) return evaluate_row(instance, inputs, context);
+  const ops::SliceOp own = ops::slice_op(*ops::find(instance.kind), instance);
+  if (inputs.size() != instance.inputs.size())
+    return bad(fmt::format("{}: {} inputs are declared and {} were given", instance.kind,
+                           instance.inputs.size(), inputs.size()));
+  std::vector<std::optional<Tensor>> read = inputs;
+  read.resize(own.inputs.size());
+  LT_ASSIGN(std::vector<Tensor> made, evaluate_row(own.instance(instance.kind), read, context));
+  const Tensor* rest = to->has_rest && inputs[to->rest] ? &*inputs[to->rest] : nullptr;
+  made[0] = put_into(*to, made[0], rest);
+  return made;
+}
+
+namespace {
+
+Result<std::vector<Tensor>> evaluate_row(const ops::Instance& instance,
+                                         const std::vector<std::optional<Tensor>>& inputs,
+                                         const Context& context) {
   const auto found = kernels().find(instance.kind);
   if (found == kernels().end())
     return bad(fmt::format("the reference executor has no kernel for '{}'", instance.kind));
@@ -131,6 +166,8 @@ Result<std::vector<Tensor>> evaluate(const ops::Instance& instance,
   for (Tensor& output : call.out) store(output, context.precision);
   return std::move(call.out);
 }
+
+}  // namespace
 
 Result<std::vector<Tensor>> evaluate(std::string_view kind, const ir::Attrs& attrs,
                                      const std::vector<std::optional<Tensor>>& inputs,

@@ -5,9 +5,12 @@
 #include <algorithm>
 #include <map>
 #include <set>
+#include <utility>
+#include <vector>
 
 #include "base/bytes.h"
 #include "ir/graph.h"
+#include "ops/destinations.h"
 #include "ops/op_table.h"
 #include "plan/plan_check.h"
 #include "plan/tick_scale.h"
@@ -221,6 +224,43 @@ bool updates_persist(const Plan& p) {
       return false;
   }
   return true;
+}
+
+// Of a whole that ops write in slices every place along the axis is written once, and only the op
+// that writes the next slice reads it before.
+bool slices_are_whole(const Plan& p) {
+  std::map<PlanValueId, std::pair<int64_t, std::vector<char>>> written;  // axis; by place
+  const auto lacks = [&](PlanValueId v) {
+    const auto found = written.find(shown_version(p, v));
+    return found != written.end() &&
+           std::count(found->second.second.begin(), found->second.second.end(), char{0}) > 0;
+  };
+  for (PlanOpId o : p.ops.ids()) {
+    const plan::PlanOp& op = p.ops[o];
+    const auto attr = op.attrs.find("into");
+    const bool into = attr != op.attrs.end();
+    // The rest is the last operand, as large as the result; no operand of a slice is.
+    const bool has_rest = into && !op.inputs.empty() && op.inputs.back().valid() &&
+                          op.inputs.size() > ops::rest_slot(*ops::find(op.kind));
+    for (size_t i = 0; i < op.inputs.size(); ++i) {
+      if (!op.inputs[i].valid() || !lacks(op.inputs[i])) continue;
+      const bool is_rest = has_rest && i + 1 == op.inputs.size();
+      if (!is_rest || shown_version(p, op.inputs[i]) != op.inputs[i]) return false;
+    }
+    if (!into) continue;
+    const auto& range = std::get<std::vector<int64_t>>(attr->second);
+    auto& [axis, places] = written[op.outputs[0]];
+    axis = range[0];
+    places.assign(static_cast<size_t>(range[3]), 0);
+    if (has_rest) {
+      if (!lacks(op.inputs.back()) || written[op.inputs.back()].first != axis) return false;
+      places = written[op.inputs.back()].second;
+    }
+    for (int64_t at = range[1]; at < range[2]; ++at)
+      if (std::exchange(places[static_cast<size_t>(at)], 1) != 0) return false;
+  }
+  return std::none_of(p.values.ids().begin(), p.values.ids().end(),
+                      [&](PlanValueId v) { return p.values[v].is_output && lacks(v); });
 }
 
 // Each element of a strided view, counted through one by one, lies in what its storage holds; only
@@ -541,6 +581,7 @@ bool valid_by_definition(const plan::Plan& p, std::string* why, const plan::Plan
   if (!(known_good != nullptr && same_graph(p, *known_good))) {
     if (!ops_make_their_outputs(p)) return no("outputs");
     if (!updates_persist(p)) return no("updates");
+    if (!slices_are_whole(p)) return no("slices");
     if (!roles_by_definition(p)) return no("roles");
   }
   int64_t peak = 0;
