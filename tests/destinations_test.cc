@@ -186,7 +186,7 @@ void check_plans(const ir::Graph& graph, pipeline::OptimizeOptions options,
 TEST(WrittenWholes, ArePlannedProvenAndRun) {
   const auto kernels = exec_cpu::make_cpu_kernels({.threads = 1});
   Seen seen;
-  for (uint64_t seed = 0; seed < 32; ++seed) {
+  for (uint64_t seed = 0; seed < 20; ++seed) {
     SCOPED_TRACE(testing::Message() << "seed " << seed);
     Network network(seed, 14, seed % 2 == 1);
     const bool results = seed % 4 < 2;  // which stay to the end and leave a budget little to do
@@ -209,7 +209,7 @@ TEST(WrittenWholes, ArePlannedProvenAndRun) {
 TEST(WrittenWholes, AreNeverWorseThanCopies) {
   const auto kernels = exec_cpu::make_cpu_kernels({.threads = 1});
   int slices = 0, lower = 0, faster = 0;
-  for (uint64_t seed = 0; seed < 32; ++seed) {
+  for (uint64_t seed = 0; seed < 20; ++seed) {
     SCOPED_TRACE(testing::Message() << "seed " << seed);
     Network network(seed, 12, seed % 2 == 1);
     const ir::Graph& graph = seed % 4 < 2 ? network.graph() : network.with_one_result();

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <map>
 #include <optional>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -24,7 +25,8 @@ using ir::ValueId;
 // One op of a chain.
 struct Link {
   OpId producer;               // none: a copy of the operand
-  ValueId operand;             // of a written one what the producer makes
+  ValueId operand;             // of the Concat
+  ValueId made;                // by the producer: the operand, or what it shows
   int64_t begin = 0, end = 0;  // along the axis
   int64_t workspace_bytes = 0;
 };
@@ -79,7 +81,7 @@ class DestinationsPass {
         ++(link.producer.valid() ? report.written : report.copied);
         if (!link.producer.valid()) continue;
         moved_[link.producer] = 1;
-        if (!chain->inner.empty()) moved_[old_.readers(link.operand).front()] = 1;  // the Reshape
+        if (!chain->inner.empty()) moved_[old_.value(link.operand).producer] = 1;  // the Reshape
       }
       chains_[id] = std::move(chain);
       ++report.chains;
@@ -98,25 +100,48 @@ class DestinationsPass {
     LT_ASSIGN(const plan::OpDesc concat, analysis::describe(old_, id));
     std::optional<Chain> chain = links_of(id, concat, {});
     if (!chain) chain = links_of(id, concat, inner_of(id, concat));
-    if (!chain) return none;
-    LT_ASSIGN(double before, options_.seconds(concat));
-    double after = 0;
-    for (size_t k = 0; k < chain->links.size(); ++k) {
-      Link& link = chain->links[k];
-      LT_ASSIGN(const std::optional<plan::OpDesc> desc, describe(*chain, link, k > 0));
-      if (!desc) return none;
+    while (chain) {
+      LT_ASSIGN(const std::optional<double> saved, saved_by(*chain));
+      if (!saved) return none;
+      const std::optional<size_t> heaviest = needs_more_by(*chain);
+      if (!heaviest) {
+        LT_ASSIGN(const double copy, options_.seconds(concat));
+        return *saved + copy > 0 ? std::move(chain) : none;
+      }
+      chain->links[*heaviest].producer = OpId::none();  // is copied
+      in_order(chain->links);
+      if (!chain->links.front().producer.valid()) return none;
+    }
+    return none;
+  }
+
+  // What the producers take less as links of the chain, and the copies; nothing where no kernel
+  // takes one of these.
+  Result<std::optional<double>> saved_by(Chain& chain) const {
+    double saved = 0;
+    for (size_t k = 0; k < chain.links.size(); ++k) {
+      Link& link = chain.links[k];
+      LT_ASSIGN(const std::optional<plan::OpDesc> desc, describe(chain, link, k > 0));
+      if (!desc) return std::optional<double>();
       const auto workspace = catalog_.workspace_bytes(*desc);
-      if (!workspace) return none;
+      if (!workspace) return std::optional<double>();
       link.workspace_bytes = align_up(*workspace, options_.alignment_bytes);
       LT_ASSIGN(const double seconds, options_.seconds(*desc));
-      after += seconds;
+      saved -= seconds;
       if (!link.producer.valid()) continue;
       LT_ASSIGN(const plan::OpDesc alone, analysis::describe(old_, link.producer));
       LT_ASSIGN(const double was, options_.seconds(alone));
-      before += was;
+      saved += was;
     }
-    if (after >= before || !needs_no_more(*chain)) return none;
-    return chain;
+    return saved;
+  }
+
+  // Written ones first.
+  static void in_order(std::vector<Link>& links) {
+    std::stable_sort(links.begin(), links.end(), [](const Link& x, const Link& y) {
+      if (x.producer.valid() != y.producer.valid()) return x.producer.valid();
+      return x.producer.valid() && x.producer < y.producer;
+    });
   }
 
   // Nothing where no operand can be written.
@@ -133,16 +158,13 @@ class DestinationsPass {
       const int64_t places = concat.inputs[i]->dims[a], size = places / product_of(inner);
       if (places % product_of(inner) != 0) return std::nullopt;
       if (size == 0 || size == chain.extent()) return std::nullopt;
-      Link link{{}, old_.op(id).inputs[i], begin, begin + size, 0};
+      Link link{{}, old_.op(id).inputs[i], {}, begin, begin + size, 0};
       if (std::count(old_.op(id).inputs.begin(), old_.op(id).inputs.end(), link.operand) == 1)
         take_producer(chain, link);
       chain.links.push_back(link);
       begin += size;
     }
-    std::stable_sort(chain.links.begin(), chain.links.end(), [](const Link& x, const Link& y) {
-      if (x.producer.valid() != y.producer.valid()) return x.producer.valid();
-      return x.producer.valid() && x.producer < y.producer;
-    });
+    in_order(chain.links);
     if (!chain.links.front().producer.valid()) return std::nullopt;
     return chain;
   }
@@ -193,7 +215,7 @@ class DestinationsPass {
     if (op.outputs.size() != 1 || op.attrs.contains("into")) return;
     Link written = link;
     written.producer = value.producer;
-    written.operand = made;
+    written.made = made;
     const auto desc = describe(chain, written, true);
     if (desc && *desc && catalog_.workspace_bytes(**desc)) link = written;
   }
@@ -252,41 +274,53 @@ class DestinationsPass {
     return bytes ? align_up(*bytes, options_.alignment_bytes) : kMaxBytes;
   }
 
-  // The rule of the header: what the producers read is charged to what they make.
-  bool needs_no_more(const Chain& chain) const {
-    std::vector<StorageId> there;  // at the Concat in any case: the chain copies of it
-    for (const Link& link : chain.links)
-      if (!link.producer.valid())
-        for (const ir::Piece& piece : old_.memory_of(link.operand)) there.push_back(piece.storage);
-    std::map<StorageId, std::vector<size_t>> readers;  // links, by what they read
-    for (size_t k = 0; k < chain.links.size(); ++k)
-      for (StorageId s : read_by(chain.links[k]))
-        if (std::find(there.begin(), there.end(), s) == there.end()) readers[s].push_back(k);
+  // The rule of the header: what the producers read is charged to what they make. Where that does
+  // not do, the written link with the heaviest charge for its size.
+  std::optional<size_t> needs_more_by(const Chain& chain) const {
+    const std::map<StorageId, std::vector<size_t>> readers = kept_for(chain);
     int64_t made = 0;
-    std::vector<int64_t> charged(chain.links.size(), 0);
-    for (const auto& [storage, links] : readers) {
-      int64_t together = 0;
-      for (const size_t k : links) together += bytes_of(old_.value(chain.links[k].operand).storage);
-      for (const size_t k : links) {
-        const int64_t own = bytes_of(old_.value(chain.links[k].operand).storage);
-        const auto product = checked_mul(bytes_of(storage), own);
-        if (!product) return false;
-        charged[k] += *product / together + (*product % together != 0 ? 1 : 0);
-      }
-    }
+    std::vector<int64_t> left(chain.links.size(), 0);  // of its own bytes, less what it is charged
     for (size_t k = 0; k < chain.links.size(); ++k) {
       if (!chain.links[k].producer.valid()) continue;
-      const int64_t own = bytes_of(old_.value(chain.links[k].operand).storage);
-      if (charged[k] > own) return false;
-      made += own;
+      left[k] = made_bytes(chain.links[k]);
+      made += left[k];
     }
+    for (const auto& [storage, links] : readers) {
+      int64_t together = 0;
+      for (const size_t k : links) together += made_bytes(chain.links[k]);
+      for (const size_t k : links) {
+        const auto product = checked_mul(bytes_of(storage), made_bytes(chain.links[k]));
+        if (!product) return k;
+        left[k] -= *product / together + (*product % together != 0 ? 1 : 0);
+      }
+    }
+    size_t heaviest = 0;
+    for (size_t k = 1; k < chain.links.size() && chain.links[k].producer.valid(); ++k)
+      if (left[k] < left[heaviest]) heaviest = k;
+    if (left[heaviest] < 0) return heaviest;
     for (size_t k = 0; k < chain.links.size(); ++k) {
       int64_t present = chain.links[k].workspace_bytes;
       for (const auto& [storage, links] : readers)
         if (links.back() >= k) present += bytes_of(storage);
-      if (present > made) return false;
+      if (present > made) return heaviest;
     }
-    return true;
+    return std::nullopt;
+  }
+
+  int64_t made_bytes(const Link& link) const { return bytes_of(old_.value(link.made).storage); }
+
+  // The storages that are there until the chain runs because of it, and the links that read them.
+  // What it copies was there for the Concat, too.
+  std::map<StorageId, std::vector<size_t>> kept_for(const Chain& chain) const {
+    std::set<StorageId> copied;
+    for (const Link& link : chain.links)
+      if (!link.producer.valid())
+        for (const ir::Piece& piece : old_.memory_of(link.operand)) copied.insert(piece.storage);
+    std::map<StorageId, std::vector<size_t>> readers;
+    for (size_t k = 0; k < chain.links.size(); ++k)
+      for (StorageId s : read_by(chain.links[k]))
+        if (!copied.contains(s)) readers[s].push_back(k);
+    return readers;
   }
 
   // Storages that are kept for the op until it runs, each once.

@@ -148,6 +148,19 @@ TEST(WrittenWholes, KeepNoMoreThanTheirOperands) {
   EXPECT_EQ(chains_with(products(15, 16, false, 0), true), 0);  // with its weights it is more
 }
 
+TEST(WrittenWholes, WhatReadsTooMuchIsCopied) {
+  Net net;
+  const ValueId x = net.exp(net.given("x", {64, 40}));
+  const ValueId w = net.given("w", {40, 16}, Category::kParameter);
+  const ValueId product = net.op("MatMul", {x, w, ValueId::none(), ValueId::none()});
+  const ValueId y = net.relu(net.exp(net.given("y", {64, 16})));
+  net.graph.set_output(net.exp(net.concat({product, y})), true);
+  const DestinationsReport report = net.run();
+  EXPECT_EQ(report.chains, 1);
+  EXPECT_EQ(report.written, 1);
+  EXPECT_EQ(report.copied, 1);
+}
+
 // Heads of a transposed product, joined along what a Reshape makes of two dimensions: the Transposes
 // write them where they belong, and the Reshape is of the whole.
 TEST(WrittenWholes, ThroughAReshape) {
