@@ -118,7 +118,7 @@ void add_search_flags(CLI::App* command, PlanFlags& flags) {
       "under a budget: every op runs once");
   command->add_flag_callback(
       "--no-pieces", [&options] { options.pieces = false; },
-      "every Concat copies, also where its operands can lie one behind the other");
+      "every Concat copies, also where its operands can lie, or be written, where they belong");
   command
       ->add_option("--cut", options.cuts,
                    "these ops run in parts along an axis, as in 'layer*:m:4', or with all ops that "

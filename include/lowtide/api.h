@@ -101,7 +101,7 @@ struct PlanOptions {
   // of several tiers stand between commas, the best one first; "host=2GiB,file" lets 2 GiB move to
   // host memory and the rest to a file.
   bool recompute = true;
-  // With or without a budget: a Concat whose operands can lie one behind the other copies nothing.
+  // With or without a budget: a Concat copies nothing whose operands can lie where they belong.
   bool pieces = true;
   // A Transpose, Expand or Slice also copies nothing where its readers' kernels walk its operand
   // with strides and that costs neither memory nor time.

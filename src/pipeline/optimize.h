@@ -49,7 +49,7 @@ struct OptimizeOptions {
   const plan::KernelCatalog* kernels = nullptr;  // none: no workspace, layouts as they come
   std::optional<int64_t> budget_bytes;           // of the whole device
   std::vector<SlowTierChoice> slow_tiers = {};   // by preference; none: nothing moves
-  bool pieces = true;         // a Concat whose operands can lie one behind the other copies nothing
+  bool pieces = true;         // rewrite/pieces.h and, with kernels, rewrite/destinations.h
   bool sums = true;           // contributions to a sum of gradients come in any order
   bool strided_views = true;  // rewrite/strided_views.h; only with kernels
   // Ops that run in parts, by name; in training, those of the backward pass too.
