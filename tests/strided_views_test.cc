@@ -363,5 +363,45 @@ TEST(StridedViews, LowerThePeakOfAProduct) {
   expect_right_results(view->plan, graph, *kernels);
 }
 
+// Heads that were split off are read where they lie, by whatever walks whole rows.
+TEST(StridedViews, AreReadByKernelsOfRows) {
+  const auto kernels = exec_cpu::make_cpu_kernels({.threads = 1});
+  for (const std::string_view kind : {"Softmax", "LogSoftmax", "Gather"}) {
+    SCOPED_TRACE(kind);
+    ir::Graph graph;
+    const auto given = [&](std::string name, ir::Dims dims) {
+      ir::Value value;
+      value.name = std::move(name);
+      value.dims = std::move(dims);
+      value.category = Category::kInput;
+      return graph.add_value(std::move(value));
+    };
+    const auto op = [&](std::string_view of, std::vector<ValueId> inputs, ir::Attrs attrs = {}) {
+      const auto made = ops::append(graph, of, std::move(inputs), std::move(attrs));
+      EXPECT_TRUE(made.has_value()) << (made ? "" : made.error().message);
+      return graph.op(*made).outputs[0];
+    };
+    const ValueId x = op("Exp", {given("x", {2, 24, 6, 32})});
+    std::vector<ValueId> inputs = {op("Transpose", {x}, {{"perm", ir::Dims{0, 2, 1, 3}}})};
+    const ir::Attrs attrs = {{"axis", int64_t{kind == "Gather" ? 2 : 3}}};
+    if (kind == "Gather") {
+      const ValueId scores = given("scores", {20, 24});
+      inputs.push_back(op("ArgMax", {scores}, {{"axis", int64_t{1}}}));
+    }
+    graph.set_output(op(kind, std::move(inputs), attrs), true);
+    auto options = options_with(*kernels);
+    const auto view = pipeline::optimize(graph, options);
+    options.strided_views = false;
+    const auto copy = pipeline::optimize(graph, options);
+    ASSERT_TRUE(view && copy);
+    int strided = 0;
+    for (const plan::PlanValue& value : view->plan.values) strided += value.type.layout.strided();
+    EXPECT_EQ(strided, 1);
+    EXPECT_LT(view->plan.claims.predicted_seconds, copy->plan.claims.predicted_seconds);
+    EXPECT_LE(view->plan.claims.peak_bytes, copy->plan.claims.peak_bytes);
+    expect_right_results(view->plan, graph, *kernels);
+  }
+}
+
 }  // namespace
 }  // namespace lowtide

@@ -106,7 +106,7 @@ class DestinationsPass {
       const std::optional<size_t> heaviest = needs_more_by(*chain);
       if (!heaviest) {
         LT_ASSIGN(const double copy, options_.seconds(concat));
-        return *saved + copy > 0 ? std::move(chain) : none;
+        return *saved + copy > 0 ? chain : none;
       }
       chain->links[*heaviest].producer = OpId::none();  // is copied
       in_order(chain->links);

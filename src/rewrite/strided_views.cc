@@ -24,7 +24,8 @@ struct ViewTrial {
   std::vector<OpId> views;
   std::set<OpId> open;  // reads what changed and was not looked at, in order
   int readers = 0;
-  bool slower = false;  // one of them
+  bool slower = false;    // one of them
+  bool in_place = false;  // one could work in place on the copy
   double before = 0, after = 0;
 };
 
@@ -108,7 +109,7 @@ class StridedViewsPass {
       LT_ASSIGN(const bool taken, is_taken(next, trial));
       if (!taken) return false;
     }
-    if (trial.readers > 1 && trial.slower) return false;
+    if (trial.readers > 1 && (trial.slower || trial.in_place)) return false;
     return trial.after < trial.before;
   }
 
@@ -136,7 +137,8 @@ class StridedViewsPass {
     if (op.kind == "Concat" || op.kind == "Join" || ops::given_cost(op)) return false;
     const auto changed = [&](ValueId v) { return v.valid() && trial.types.contains(v); };
     for (const auto& [in, out] : ops::in_place_pairs(instance(id, op.attrs, {})))
-      if (changed(op.inputs[static_cast<size_t>(in)])) return false;
+      if (changed(op.inputs[static_cast<size_t>(in)])) trial.in_place = true;
+    if (trial.in_place && !may_run_with_the_copy(id, trial)) return false;
     for (ValueId output : op.outputs)
       if (old_.value(output).alias == ir::Alias::kUpdate && changed(old_.value(output).base))
         return false;
@@ -148,6 +150,7 @@ class StridedViewsPass {
     LT_ASSIGN(const plan::OpDesc is, describe(id, trial.types));
     const auto room_before = catalog_.workspace_bytes(was), room = catalog_.workspace_bytes(is);
     if (!room_before || !room || *room > *room_before) return false;
+    if (trial.in_place && *room > 0) return false;
     const plan::LayoutWish wish = catalog_.wish(is);
     for (size_t i = 0; i < wish.inputs.size() && i < is.inputs.size(); ++i)
       if (is.inputs[i] && is.inputs[i]->layout.strided() && wish.inputs[i] != is.inputs[i]->layout)
@@ -159,6 +162,17 @@ class StridedViewsPass {
     trial.slower |= after > before;
     ++trial.readers;
     return true;
+  }
+
+  // Whether the op needs nothing but what changed and what is there before the step, and makes one
+  // result: then it can run where the copy did, and its result takes the place of the copy.
+  bool may_run_with_the_copy(OpId id, const ViewTrial& trial) const {
+    const ir::Op& op = old_.op(id);
+    if (op.outputs.size() != 1 || ordered_[id]) return false;
+    return std::all_of(op.inputs.begin(), op.inputs.end(), [&](ValueId input) {
+      return !input.valid() || trial.types.contains(input) ||
+             !old_.value(old_.storage(storage_[input]).root).producer.valid();
+    });
   }
 
   ops::Instance instance(OpId id, const ir::Attrs& attrs,

@@ -7,8 +7,10 @@
 //   - no schedule can need more memory. A view keeps its base's storage until its own last reader,
 //     which is no more than the copy took if that was at least as large and nobody worked in place
 //     on it; or the storage is there all the time (parameters, inputs: then also a slice of it).
-//     Who worked in place on the base may have to wait for the view's readers: what it takes then,
-//     the copy would have taken;
+//     Who could work in place on the copy must be its one reader, read nothing else that the step
+//     makes, need no scratch and make one result: then it can run where the copy did, while base
+//     and copy were there, and its result takes the place of the copy. Who worked in place on the
+//     base may have to wait for the view's readers: what it takes then, the copy would have taken;
 //   - nobody overwrites the storage, returns the result or joins it to others (a Concat of it may
 //     become a view itself, pieces.h), and no control edge names the op;
 //   - every reader has a kernel for it that does not wish for another layout, with no more workspace

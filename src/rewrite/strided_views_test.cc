@@ -115,9 +115,20 @@ TEST_F(StridedPass, AReaderThatWishesForAnotherLayoutKeepsTheCopy) {
   EXPECT_EQ(views(), 0);
 }
 
-TEST_F(StridedPass, WhatSomebodyMayWorkOnInPlaceStays) {
+// It could run where the copy did, if it reads nothing else that the step makes.
+TEST_F(StridedPass, WhoWorksInPlaceAloneReadsTheView) {
   const ValueId x = op("Exp", {given("x", {4, 6})});
   result(op("Tanh", {transposed(x)}));
+  result(op("Add", {transposed(x), given("bias", {6, 4})}));
+  EXPECT_EQ(views(), 2);
+}
+
+TEST_F(StridedPass, WhatSomebodyMayWorkOnInPlaceStays) {
+  const ValueId x = op("Exp", {given("x", {4, 6})});
+  result(op("Add", {transposed(x), op("Exp", {given("y", {6, 4})})}));
+  const ValueId twice = transposed(x);
+  result(op("Tanh", {twice}));
+  result(op("ReduceSum", {twice}, {{"axes", ir::Dims{1}}, {"keepdims", int64_t{0}}}));
   EXPECT_EQ(views(), 0);
 }
 

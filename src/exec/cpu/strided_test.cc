@@ -32,8 +32,7 @@ struct TakingSome {
   std::string_view kind, reasons;
 };
 constexpr TakingSome kTakingSome[] = {
-    {"MatMul",
-     "the bias is a strided view|rows or columns are one and the same|: oneDNN"},
+    {"MatMul", "the bias is a strided view|rows or columns are one and the same|: oneDNN"},
     {"Softmax", "the axis is not the innermost one|the rows of an operand do not lie without gaps"},
     {"LogSoftmax",
      "the axis is not the innermost one|the rows of an operand do not lie without gaps"},
