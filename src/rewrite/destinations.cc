@@ -398,9 +398,12 @@ class DestinationsPass {
       options.name = link.producer.valid() ? op.name : fmt::format("{}/copy{}", op.name, k);
       options.module = op.module;
       options.phase = op.phase;
+      const bool last = k + 1 == chain.links.size();
       options.category = was.category;
-      const bool last = k + 1 == chain.links.size() && chain.inner.empty();
-      options.output_names = {last ? was.name : old_.value(link.operand).name + "/into"};
+      // Until then a gradient is as temporary as its parts.
+      if (!last && was.category == Category::kGradient) options.category = Category::kTemporary;
+      options.output_names = {
+          last && chain.inner.empty() ? was.name : old_.value(link.operand).name + "/into"};
       LT_ASSIGN(const OpId added, ops::append(graph, kind_of(link), std::move(inputs),
                                               attrs_of(chain, link), options));
       rest = graph.op(added).outputs[0];
