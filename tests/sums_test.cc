@@ -64,7 +64,7 @@ Result<pipeline::Optimized> within_budget(const ir::Graph& forward,
                                           const pipeline::OptimizeOptions& options) {
   LT_ASSIGN(const pipeline::Prepared ready, pipeline::prepare(forward, options));
   LT_ASSIGN(const pipeline::BudgetSolution solved,
-            pipeline::fit_budget(ready.view, options, ready.unlimited,
+            pipeline::fit_budget(ready.view, options, ready.order.sequence, ready.unlimited,
                                  pipeline::floor_of_view(ready.view, true)));
   return pipeline::write(ready, solved, options);
 }

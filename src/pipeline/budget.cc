@@ -29,9 +29,11 @@ constexpr double kClosingSeconds = 0.8;  // for all that is tried then
 
 class Fitter {
  public:
-  Fitter(const analysis::ScheduleView& view, const OptimizeOptions& options)
+  Fitter(const analysis::ScheduleView& view, const OptimizeOptions& options,
+         std::span<const plan::SchedOpId> order)
       : view_(view), options_(options), problem_(view.problem), search_(options.schedule) {
     search_.remat.progress = {};
+    search_.remat.bound = bound_to_claim(order);
     options_.pack.limits.max_units =
         std::max(options_.pack.limits.max_units / kPackShare,
                  std::min(options_.pack.limits.max_units, kLeastPackUnits));
@@ -60,6 +62,8 @@ class Fitter {
       problem_.budget_bytes = target;
       remat::RematOutcome outcome = remat::solve_joint(problem_, search);
       add(outcome.work, work_);
+      if (attempt == 0) bound_ = std::move(outcome.bound);
+      search.remat.bound.reset();
       if (outcome.cut_short) begin_to_close();
       int64_t over = 0;
       if (outcome.sequence.empty()) {
@@ -85,6 +89,7 @@ class Fitter {
     if (best) {
       best->work = work_;
       best->cut_short = cut_short_;
+      best->bound = bound_;
     }
     return best;
   }
@@ -103,6 +108,7 @@ class Fitter {
   // The least arena of all that were packed, if any was.
   std::optional<int64_t> least_arena() const { return least_arena_; }
   const plan::SolveWork& work() const { return work_; }
+  const std::optional<remat::TimeBound>& bound() const { return bound_; }
   double seconds() const { return clock_.seconds(); }
 
  private:
@@ -210,9 +216,10 @@ class Fitter {
   plan::SolveWork work_;
   std::optional<int64_t> least_arena_;
   bool cut_short_ = false;
-  double closed_after_ = 0;    // on the clock
-  double share_ = 0;           // of the work, as was told
-  double proven_seconds_ = 0;  // for the budget, as far as was told
+  double closed_after_ = 0;                // on the clock
+  double share_ = 0;                       // of the work, as was told
+  double proven_seconds_ = 0;              // for the budget, as far as was told
+  std::optional<remat::TimeBound> bound_;  // of the budget
   std::optional<remat::CrowdedTier> crowded_;
 };
 
@@ -246,10 +253,11 @@ ProvenFloor floor_of_view(const analysis::ScheduleView& view, bool transfers) {
 }
 
 Result<BudgetSolution> fit_budget(const analysis::ScheduleView& view,
-                                  const OptimizeOptions& options, const Solution& unlimited,
+                                  const OptimizeOptions& options,
+                                  std::span<const plan::SchedOpId> order, const Solution& unlimited,
                                   const ProvenFloor& floor) {
   const int64_t budget = *options.budget_bytes;
-  Fitter fitter(view, options);
+  Fitter fitter(view, options, order);
   if (floor.bytes <= budget) {
     LT_ASSIGN(auto fitted, fitter.fit(budget));
     if (fitted) return std::move(*fitted);
@@ -269,7 +277,8 @@ Result<BudgetSolution> fit_budget(const analysis::ScheduleView& view,
   LT_ASSIGN(auto smallest,
             find_smallest(view, after(options, fitter.seconds()), unlimited, floor.bytes));
   if (smallest && smallest->arena_bytes <= budget)
-    return BudgetSolution{std::move(*smallest), plan::SolveStatus::kFeasible, fitter.work()};
+    return BudgetSolution{std::move(*smallest), plan::SolveStatus::kFeasible, fitter.work(), false,
+                          fitter.bound()};
   const int64_t least = std::min(smallest ? smallest->arena_bytes : unlimited.arena_bytes,
                                  fitter.least_arena().value_or(unlimited.arena_bytes));
   return error(

@@ -7,12 +7,14 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 
 #include "analysis/schedule_view.h"
 #include "base/result.h"
 #include "pipeline/optimize.h"
 #include "pipeline/solution.h"
+#include "remat/bounds/time_bound.h"
 
 namespace lowtide::pipeline {
 
@@ -21,6 +23,9 @@ struct BudgetSolution {
   plan::SolveStatus status = plan::SolveStatus::kLimit;
   plan::SolveWork work;
   bool cut_short = false;  // wall time or the cancel flag ended the search: the best until then
+  // What the search has proven of the budget, asked for as a plan claims it (claims.h); none: it
+  // did not ask.
+  std::optional<remat::TimeBound> bound{};
 };
 
 // What every schedule needs, whatever the order of its sums, and why.
@@ -31,10 +36,12 @@ struct ProvenFloor {
 ProvenFloor floor_of_view(const analysis::ScheduleView& view, bool transfers);
 
 // `unlimited`: the best that needs neither reruns nor transfers; its arena is above the budget.
+// `order`: each op once, by which a plan's claims are judged.
 // Error: kInfeasible (the budget is below `floor`) or kLimit (nothing was found); both name the
 // floor, what sets it, and the smallest arena found.
 Result<BudgetSolution> fit_budget(const analysis::ScheduleView& view,
-                                  const OptimizeOptions& options, const Solution& unlimited,
+                                  const OptimizeOptions& options,
+                                  std::span<const plan::SchedOpId> order, const Solution& unlimited,
                                   const ProvenFloor& floor);
 
 }  // namespace lowtide::pipeline

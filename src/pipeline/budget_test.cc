@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "pipeline/certificate.h"
 #include "pipeline/claims.h"
 #include "pipeline/prepare.h"
 #include "pipeline/smallest.h"
@@ -99,6 +100,37 @@ TEST(Budget, WhatOrdersReachAloneIsNoNews) {
   const auto smallest = find_smallest(ready->view, options, ready->unlimited, peak);
   ASSERT_TRUE(smallest.has_value());
   EXPECT_FALSE(smallest->has_value()) << "no arena is below the floor";
+}
+
+TEST(Budget, ThePlanClaimsWhatTheSearchHasProven) {
+  for (const bool swap : {false, true}) {
+    OptimizeOptions options = training_options();
+    options.sums = false;
+    if (swap) options.slow_tiers = {{"host", plan::Link{1e9, 1e9, 1e-6}}};
+    options.budget_bytes = swap ? 110'000 : 150'000;
+    const auto ready = prepare(tall_mlp(), options);
+    ASSERT_TRUE(ready.has_value()) << ready.error().message;
+    auto solved = fit_budget(ready->view, options, ready->order.sequence, ready->unlimited,
+                             floor_of_view(ready->view, true));
+    ASSERT_TRUE(solved.has_value()) << solved.error().message;
+    ASSERT_TRUE(solved->bound && solved->bound->several);
+    EXPECT_FALSE(solved->bound->cut_short());
+    plan::ScheduleProblem problem = ready->view.problem;
+    problem.budget_bytes = options.budget_bytes;
+    const remat::TimeBound asked =
+        remat::time_bound(problem, bound_to_claim(ready->order.sequence));
+    EXPECT_EQ(solved->bound->several->certificate, asked.several->certificate);
+    const auto made = write(*ready, *solved, options);
+    ASSERT_TRUE(made.has_value()) << made.error().message;
+    const plan::Claims& claims = made->plan.claims;
+    EXPECT_EQ(claims.lower_bound_ticks, asked.several->bound_ticks);
+    EXPECT_EQ(claims.certificate.time,
+              in_plan(ready->graph, ready->view, asked.several->certificate).time);
+    solved->bound.reset();  // then it is asked for once the plan is there
+    const auto again = write(*ready, *solved, options);
+    ASSERT_TRUE(again.has_value()) << again.error().message;
+    EXPECT_EQ(plan::print_plan(again->plan), plan::print_plan(made->plan));
+  }
 }
 
 // What is told on the way, and a flag that goes up at the first word that satisfies `when`.

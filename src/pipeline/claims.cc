@@ -32,20 +32,28 @@ struct Proven {
   remat::TimeBound bound;
 };
 
-// `enough`: ticks of the whole step, more is not worth the work.
-Proven prove(const ClaimInputs& in, const plan::ScheduleProblem& problem, int64_t enough) {
+// What the verifier can show of a bound.
+Proven shown(const plan::ScheduleProblem& problem, remat::TimeBound bound) {
   Proven proven;
-  proven.bound = remat::time_bound(problem, {.order = in.order.sequence,
-                                             .given_order_too = true,
-                                             .several = !in.soon,
-                                             .multipliers = true,
-                                             .enough_ticks = enough});
+  proven.bound = std::move(bound);
   proven.ticks = plan::TickScale(problem).once();
   if (!proven.bound.several) return proven;
-  // What the verifier can show of it.
   proven.ticks = proven.bound.several->bound_ticks;
   proven.certificate = proven.bound.several->certificate;
   return proven;
+}
+
+// `enough`: ticks of the whole step, more is not worth the work.
+Proven prove(const ClaimInputs& in, const plan::ScheduleProblem& problem, int64_t enough) {
+  remat::TimeBoundOptions asked = bound_to_claim(in.order.sequence);
+  asked.several = !in.soon;
+  asked.enough_ticks = enough;
+  return shown(problem, remat::time_bound(problem, asked));
+}
+
+// The search's answer, unless it was stopped and there is time for another.
+bool is_asked(const ClaimInputs& in) {
+  return in.bound != nullptr && (in.soon || !in.bound->cut_short());
 }
 
 // A proof by cases, where it shows more; of a plan that can be faster. True: cut short.
@@ -71,7 +79,9 @@ bool claim_time_bound(const ClaimInputs& in, plan::Claims& claims) {
   problem.budget_bytes = in.budget_bytes;
   const bool linked = problem.link.has_value();
   const plan::TickScale scale(problem);
-  Proven proven = prove(in, problem, scale.down(claims.predicted_seconds * (1 - kCloseEnough)));
+  Proven proven =
+      is_asked(in) ? shown(problem, *in.bound)
+                   : prove(in, problem, scale.down(claims.predicted_seconds * (1 - kCloseEnough)));
   if (linked && !in.solution.buffers.moves) {
     const int64_t bound = proven.ticks;
     plan::forbid_transfers(problem);
@@ -91,6 +101,10 @@ bool may_be_checked(const ir::Graph& graph) {
 }
 
 }  // namespace
+
+remat::TimeBoundOptions bound_to_claim(std::span<const plan::SchedOpId> order) {
+  return {.order = order, .given_order_too = true, .multipliers = true};
+}
 
 remat::Floor proven_floor(const plan::ScheduleProblem& problem, bool transfers) {
   return remat::floor_of(allowed(problem, transfers));

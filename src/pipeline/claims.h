@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 
 #include "analysis/schedule_view.h"
 #include "base/limits.h"
@@ -11,6 +12,7 @@
 #include "pipeline/solution.h"
 #include "plan/plan.h"
 #include "remat/bounds/floor.h"
+#include "remat/bounds/time_bound.h"
 
 namespace lowtide::pipeline {
 
@@ -28,6 +30,9 @@ struct ClaimInputs {
   // Of the search for a higher bound on the time (remat/bounds/branch_cut.h), where nothing may
   // move; no units: not at all.
   Limits proof{.max_units = 0};
+  // What a search within the budget has proven, with what these inputs allow, to the question of
+  // bound_to_claim(order); none: it is asked for here.
+  const remat::TimeBound* bound = nullptr;
 };
 
 struct Claimed {
@@ -35,6 +40,9 @@ struct Claimed {
   bool cut_short = false;  // the clock or the flag ended the proof
 };
 Claimed make_claims(const ClaimInputs& inputs);
+
+// How the bound is asked for that a plan claims. `order`, which is borrowed: each op once.
+remat::TimeBoundOptions bound_to_claim(std::span<const plan::SchedOpId> order);
 
 // What the least arena of any schedule is proven to have.
 remat::Floor proven_floor(const plan::ScheduleProblem& problem, bool transfers);

@@ -99,7 +99,7 @@ class FrontSearch {
         whole_.progress(progress);
       };
     Result<BudgetSolution> found =
-        fit_budget(ready_.view, options_, ready_.unlimited, *ready_.floor);
+        fit_budget(ready_.view, options_, ready_.order.sequence, ready_.unlimited, *ready_.floor);
     ++done_;
     if (!found) {
       const ErrorCode code = found.error().code;
@@ -128,7 +128,9 @@ void make_monotone(std::vector<Attempt>& attempts) {
   for (Attempt& attempt : attempts)
     for (const Attempt& other : all) {
       if (!other.solved || other.solved->solution.arena_bytes > attempt.budget_bytes) continue;
-      if (!attempt.solved || better(*other.solved, *attempt.solved)) attempt.solved = other.solved;
+      if (attempt.solved && !better(*other.solved, *attempt.solved)) continue;
+      attempt.solved = other.solved;
+      attempt.solved->bound.reset();  // it is of the other budget
     }
 }
 
@@ -177,7 +179,7 @@ Result<std::vector<FrontPoint>> make_points(const Prepared& ready, OptimizeOptio
 // One budget by itself: an error tells what stands in its way.
 Result<BudgetSolution> fit_or_tell(const Prepared& ready, const OptimizeOptions& options) {
   LT_RETURN_IF_ERROR(check_order_bound(ready, options));
-  return fit_budget(ready.view, options, ready.unlimited, *ready.floor);
+  return fit_budget(ready.view, options, ready.order.sequence, ready.unlimited, *ready.floor);
 }
 
 int64_t least_bytes(const Prepared& ready, const OptimizeOptions& options) {

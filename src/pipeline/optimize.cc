@@ -52,14 +52,15 @@ Result<BudgetSolution> fit_with_sums(Prepared& ready, const OptimizeOptions& opt
   const auto rest = [&] { return after(options, seconds_since(start)); };
   const bool transfers = options.schedule.transfers;
   if (ready.view.sums.empty() || ready.floor->bytes > *options.budget_bytes)
-    return fit_budget(ready.view, rest(), ready.unlimited, *ready.floor);
+    return fit_budget(ready.view, rest(), ready.order.sequence, ready.unlimited, *ready.floor);
   Prepared any_order = std::move(ready);
   LT_ASSIGN(ready, settle_sums(any_order, any_order.unlimited, options));
   const bool chain_is_too_large =
       proven_floor(ready.view.problem, transfers).bytes > *options.budget_bytes;
   Result<BudgetSolution> chained =
-      chain_is_too_large ? error(ErrorCode::kInfeasible, "the chain of the sums needs more")
-                         : fit_budget(ready.view, rest(), ready.unlimited, *ready.floor);
+      chain_is_too_large
+          ? error(ErrorCode::kInfeasible, "the chain of the sums needs more")
+          : fit_budget(ready.view, rest(), ready.order.sequence, ready.unlimited, *ready.floor);
   if (!chained && !is_refusal(chained.error().code)) return chained;
   OptimizeOptions other = rest();
   if (chained) {
@@ -69,8 +70,8 @@ Result<BudgetSolution> fit_with_sums(Prepared& ready, const OptimizeOptions& opt
     other.schedule.swap.limits.max_units /= kAnotherOrderShare;
   }
   other.find_smallest &= chain_is_too_large;
-  Result<BudgetSolution> any =
-      fit_budget(any_order.view, other, any_order.unlimited, *any_order.floor);
+  Result<BudgetSolution> any = fit_budget(any_order.view, other, any_order.order.sequence,
+                                          any_order.unlimited, *any_order.floor);
   if (!any) return chain_is_too_large ? any : chained;
   if (chained && any->solution.profile.seconds >= chained->solution.profile.seconds) return chained;
   ready = std::move(any_order);

@@ -325,7 +325,8 @@ Result<Optimized> write_settled(const Prepared& ready, const BudgetSolution& sol
       make_claims({ready.graph, ready.view, ready.order, solution, ready.peak_before_bytes,
                    options.budget_bytes, options.schedule.transfers, result.cut_short,
                    ready.floor ? std::optional(ready.floor->bytes) : std::nullopt,
-                   options.schedule.remat.limits.with_units(options.proof_units)});
+                   options.schedule.remat.limits.with_units(options.proof_units),
+                   solved.bound ? &*solved.bound : nullptr});
   result.plan.claims = std::move(claimed.claims);
   result.cut_short |= claimed.cut_short;
   result.order_status = ready.order.status;
@@ -355,8 +356,9 @@ Result<Optimized> write(const Prepared& ready, const BudgetSolution& solved,
                         const OptimizeOptions& options) {
   if (ready.view.sums.empty()) return write_settled(ready, solved, options);
   LT_ASSIGN(const Prepared settled, settle_sums(ready, solved.solution, options));
-  return write_settled(settled, {settled.unlimited, solved.status, solved.work, solved.cut_short},
-                       options);
+  // What the search has proven speaks of another problem.
+  return write_settled(
+      settled, {settled.unlimited, solved.status, solved.work, solved.cut_short, {}}, options);
 }
 
 bool once_only(const plan::ScheduleProblem& problem, const OptimizeOptions& options) {

@@ -56,14 +56,14 @@ class Joint {
   bool find_bound() {
     for (const plan::SchedOp& op : problem_.ops) result_.lower_bound_seconds += op.seconds;
     if (!options_.remat.cut_bound) return floor_of(problem_).bytes <= *problem_.budget_bytes;
-    TimeBoundOptions asked;
-    asked.several = options_.remat.several_cuts;
-    const Limits& limits = options_.remat.limits;
-    asked.limits = limits.with_units(std::min(asked.limits.max_units, limits.max_units / 10));
-    const TimeBound bound = time_bound(problem_, asked);
+    TimeBoundOptions asked = asked_by_search(options_.remat.bound, options_.remat.limits);
+    asked.several &= options_.remat.several_cuts;
+    TimeBound bound = time_bound(problem_, asked);
     result_.lower_bound_seconds = bound.lower_bound_seconds;
     result_.work.units += bound.single_work + bound.several_work;
-    return bound.feasible;
+    const bool feasible = bound.feasible;
+    if (options_.remat.bound) result_.bound = std::move(bound);
+    return feasible;
   }
 
   // The order of least peak, the schedules that the caller has, and what transfers make of them.
@@ -154,6 +154,7 @@ class Joint {
     options.proof_units = 0;
     options.seed += static_cast<uint64_t>(round_);
     options.cut_bound = false;
+    options.bound.reset();
     if (round_ > 0) options.cut_start = options.order_start = false;  // their children are known
     options.progress = [this](const plan::Progress&) { report(plan::SearchStage::kRuns); };
     for (const Try& t : tries_) options.starts.push_back(t.runs);
@@ -277,9 +278,11 @@ RematOutcome solve_joint(const ScheduleProblem& problem, const JointOptions& opt
     return Joint(problem, options).solve();
   ScheduleProblem runs_only = problem;
   plan::forbid_transfers(runs_only);
-  if (!options.recompute)
-    for (plan::SchedOp& op : runs_only.ops) op.may_rerun = false;
-  return solve(runs_only, options.remat);
+  if (options.recompute) return solve(runs_only, options.remat);
+  for (plan::SchedOp& op : runs_only.ops) op.may_rerun = false;
+  RematOptions once_only = options.remat;
+  once_only.bound.reset();  // nobody can claim what speaks of these schedules alone
+  return solve(runs_only, once_only);
 }
 
 }  // namespace lowtide::remat

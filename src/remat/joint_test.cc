@@ -99,6 +99,30 @@ TEST(Joint, TheUnitLimitIsThatOfAllTriesTogether) {
   EXPECT_GT(transfers, 5);
 }
 
+TEST(Joint, TheBoundIsHandedOnToWhoWantsToClaimIt) {
+  Rng rng(16);
+  int proven = 0;
+  for (int i = 0; i < 60; ++i) {
+    const ScheduleProblem problem = random_problem(rng, 1);
+    JointOptions options = quick();
+    const TimeBoundOptions wanted{.multipliers = true};
+    options.remat.limits.max_units = 50'000;
+    if (i < 5) {
+      EXPECT_FALSE(solve_joint(problem, options).bound);
+    }
+    options.remat.bound = wanted;
+    const RematOutcome outcome = solve_joint(problem, options);
+    ASSERT_TRUE(outcome.bound) << i;
+    const TimeBound asked = time_bound(problem, wanted);
+    EXPECT_EQ(outcome.bound->bound_ticks, asked.bound_ticks) << i;
+    EXPECT_EQ(outcome.lower_bound_seconds, asked.lower_bound_seconds) << i;
+    proven += asked.several.has_value();
+    options.transfers = options.recompute = false;
+    EXPECT_FALSE(solve_joint(problem, options).bound) << "it would speak of few schedules";
+  }
+  EXPECT_GT(proven, 3);
+}
+
 TEST(Joint, MoreWorkIsNeverWorse) {
   Rng rng(15);
   int better = 0, found = 0;

@@ -129,7 +129,7 @@ class Solve {
   void add_cut(const std::vector<plan::SchedOpId>& order) {
     if (!options_.cut_bound && !options_.cut_start) return;
     ask_for_bound(order);
-    const CutBoundResult& cut = bound_->by_order;
+    const CutBoundResult cut = cut_by(order);
     if (!options_.cut_start || !cut.feasible) return;
     auto plan = plan_from_cut(problem_, cut, order);
     if (plan && !only_runs(*plan)) {  // a cut of schedules that move nothing
@@ -157,17 +157,31 @@ class Solve {
   }
 
   // One moment is also a start. With a link, several are the business of who adds transfers.
+  // Who wants to claim it needs none where a start already takes no longer than each op once.
   void ask_for_bound(const std::vector<plan::SchedOpId>& order) {
-    TimeBoundOptions asked;
-    asked.order = order;
-    asked.several = options_.cut_bound && options_.several_cuts && !problem_.link;
-    asked.limits =
-        left().with_units(std::min(asked.limits.max_units, options_.limits.max_units / 10));
+    const bool wanted = options_.bound && options_.cut_bound && !fits_once_;
+    TimeBoundOptions asked = asked_by_search(wanted ? options_.bound : std::nullopt, left());
+    if (!wanted) asked.order = order;
+    asked.several &= options_.cut_bound && options_.several_cuts && !problem_.link;
+    asked_order_.assign(asked.order.begin(), asked.order.end());
     bound_ = time_bound(problem_, asked);
-    clock_.spend(bound_->several_work);
+    clock_.spend(std::min(bound_->several_work, bound_units(options_.limits)));
+    if (wanted) outcome_.bound = bound_;
     if (!options_.cut_bound) return;
     raise_bound(bound_->bound_ticks, bound_->lower_bound_seconds);
     infeasible_ = !bound_->feasible;
+  }
+
+  // One moment, as this order shows it.
+  CutBoundResult cut_by(const std::vector<plan::SchedOpId>& order) {
+    if (order == asked_order_) return bound_->by_order;
+    CutBoundResult cut =
+        closure_cut(problem_, {.order = order, .limits = left().with_units(kClosureCutUnits)});
+    if (options_.cut_bound) {
+      raise_bound(scale_.once() + cut.bound_ticks, cut.lower_bound_seconds);
+      infeasible_ |= !cut.feasible;
+    }
+    return cut;
   }
 
   void add_greedy(const std::vector<plan::SchedOpId>& order) {
@@ -195,6 +209,8 @@ class Solve {
     const auto profile = plan::simulate_sequence(problem_, sequence);
     if (!profile) return 0;
     starts_.push_back(ops_run(sequence));
+    fits_once_ |= sequence.size() == problem_.ops.size() && problem_.budget_bytes &&
+                  profile->peak_bytes <= *problem_.budget_bytes;
     return profile->peak_bytes;
   }
 
@@ -293,8 +309,10 @@ class Solve {
   const ScheduleProblem& problem_;
   const RematOptions& options_;
   WorkBudget clock_;
-  std::optional<TimeBound> bound_;    // asked for once, if at all
-  std::optional<ActionTable> table_;  // made when it is first asked for
+  std::optional<TimeBound> bound_;            // asked for once, if at all
+  std::vector<plan::SchedOpId> asked_order_;  // by which its first moment was judged
+  bool fits_once_ = false;                    // a start does, with each op once
+  std::optional<ActionTable> table_;          // made when it is first asked for
   const plan::TickScale scale_;
   int64_t bound_ticks_, ticks_ = 0;  // of every schedule; of the best
   bool infeasible_ = false;

@@ -22,6 +22,7 @@
 #include "plan/outcome.h"
 #include "plan/progress.h"
 #include "plan/schedule_problem.h"
+#include "remat/bounds/time_bound.h"
 #include "remat/transfers/tiers.h"
 
 namespace lowtide::remat {
@@ -45,6 +46,10 @@ struct RematOptions {
   bool exact_small =
       true;  // small problems: all states (by_states.h), if a share of work is enough
 
+  // The bound as who will claim it asks for it, once for both (time_bound.h, asked_by_search). Its
+  // order is borrowed. None: judged by the search's own order, with a part of the search's work.
+  std::optional<TimeBoundOptions> bound = {};
+
   Limits limits{.max_units = 1'500'000'000};
   int64_t proof_units = 0;  // on top, for the bound by branching; only where nothing may move
   uint64_t seed = 1;
@@ -61,8 +66,10 @@ struct RematOutcome {
   int64_t peak_bytes = 0;
   double seconds = 0;              // of the step
   double lower_bound_seconds = 0;  // proven for every schedule within the budget
-  int64_t edits = 0;               // of the retention search: insertions and removals of a run
-  bool cut_short = false;          // wall time or the cancel flag, not work, ended the search
+  // The answer to RematOptions::bound, with the certificate; none: it was not needed so far.
+  std::optional<TimeBound> bound = {};
+  int64_t edits = 0;       // of the retention search: insertions and removals of a run
+  bool cut_short = false;  // wall time or the cancel flag, not work, ended the search
   plan::SolveWork work;
   std::optional<CrowdedTier> crowded;  // why there is no sequence, where a tier's room is it
 };

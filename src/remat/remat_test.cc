@@ -205,6 +205,39 @@ TEST(Solve, AProofIsToldBeforeItBegins) {
   EXPECT_EQ(told[told.size() - 2].stage, plan::SearchStage::kRuns);
 }
 
+TEST(Solve, TheBoundIsAskedForAsWhoClaimsItWants) {
+  for (const int64_t budget : {1'700, 2'400, 4'000}) {
+    const ScheduleProblem problem = chain_training(60, 100, budget);
+    RematOptions options = quick(5'000'000);
+    const RematOutcome by_itself = solve(problem, options);
+    EXPECT_FALSE(by_itself.bound);
+    const std::vector<plan::SchedOpId> order(problem.ops.ids().begin(), problem.ops.ids().end());
+    const TimeBoundOptions wanted{.order = order, .given_order_too = true, .multipliers = true};
+    options.bound = wanted;
+    const RematOutcome outcome = solve(problem, options);
+    expect_valid(problem, outcome);
+    ASSERT_TRUE(outcome.bound && outcome.bound->several);
+    const TimeBound asked = time_bound(problem, wanted);
+    EXPECT_EQ(outcome.bound->bound_ticks, asked.bound_ticks);
+    EXPECT_EQ(outcome.bound->several->certificate, asked.several->certificate);
+    EXPECT_GE(outcome.lower_bound_seconds, by_itself.lower_bound_seconds);
+    EXPECT_GE(outcome.lower_bound_seconds, asked.lower_bound_seconds);
+    EXPECT_EQ(outcome.sequence, by_itself.sequence) << "the bound takes no more of the work";
+  }
+}
+
+TEST(Solve, ABoundThatNobodyNeedsIsNotHandedOn) {
+  const ScheduleProblem problem = chain_training(10, 100, 1 << 20);
+  RematOptions options;
+  options.bound = TimeBoundOptions{};
+  EXPECT_FALSE(solve(problem, options).bound);
+  const ScheduleProblem tight = chain_training(60, 100, 1'700);
+  options = quick(1'000'000);
+  options.bound = TimeBoundOptions{};
+  options.cut_bound = false;
+  EXPECT_FALSE(solve(tight, options).bound);
+}
+
 TEST(Solve, TheSafetyStopEndsItWithTheBestSoFar) {
   const ScheduleProblem problem = chain_training(60, 100, 1700);
   RematOptions options = quick(int64_t{1} << 50);

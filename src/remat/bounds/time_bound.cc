@@ -9,6 +9,9 @@
 namespace lowtide::remat {
 namespace {
 
+constexpr int64_t kShareOfWork = 10;  // of a search, for its bound
+constexpr double kShareOfTime = 4;
+
 class Asking {
  public:
   Asking(const plan::ScheduleProblem& problem, const TimeBoundOptions& options)
@@ -66,6 +69,18 @@ class Asking {
 
 TimeBound time_bound(const plan::ScheduleProblem& problem, const TimeBoundOptions& options) {
   return Asking(problem, options).run();
+}
+
+int64_t bound_units(const Limits& of_search) {
+  return std::min(TimeBoundOptions().limits.max_units, of_search.max_units / kShareOfWork);
+}
+
+TimeBoundOptions asked_by_search(const std::optional<TimeBoundOptions>& wanted,
+                                 const Limits& limits) {
+  TimeBoundOptions asked = wanted.value_or(TimeBoundOptions());
+  asked.limits = limits.with_units(wanted ? asked.limits.max_units : bound_units(limits));
+  if (wanted) asked.limits.max_seconds /= kShareOfTime;
+  return asked;
 }
 
 }  // namespace lowtide::remat

@@ -42,9 +42,20 @@ struct TimeBound {
   CutBoundResult single;                  // one moment: that, or what the given order shows
   std::optional<MultiCutResult> several;  // from `single` on
   int64_t single_work = 0, several_work = 0;
+
+  bool cut_short() const {  // by the clock or the flag
+    return single.cut_short || (several && several->cut_short);
+  }
 };
 
 // `problem` passed plan::check and has a budget.
 TimeBound time_bound(const plan::ScheduleProblem& problem, const TimeBoundOptions& options = {});
+
+// The question of a search within `limits`. Who will claim the answer asks in full, as `wanted`,
+// and needs not ask again; the search counts no more of it as its own work than it would itself
+// have spent (bound_units), and the clock stops it early enough to leave most of the time.
+TimeBoundOptions asked_by_search(const std::optional<TimeBoundOptions>& wanted,
+                                 const Limits& limits);
+int64_t bound_units(const Limits& of_search);
 
 }  // namespace lowtide::remat

@@ -120,6 +120,24 @@ TEST(TimeBound, SeveralMomentsAreAskedWhereTheyAreWanted) {
   EXPECT_GT(spared, 50);
 }
 
+TEST(TimeBound, ASearchAsksInFullForWhoClaimsIt) {
+  const std::atomic<bool> cancel = false;
+  const Limits of_search{1'000'000, 100, &cancel};
+  const TimeBoundOptions own = asked_by_search({}, of_search);
+  EXPECT_EQ(own.limits.max_units, 100'000);
+  EXPECT_EQ(own.limits.max_units, bound_units(of_search));
+  EXPECT_EQ(own.limits.max_seconds, 100);
+  EXPECT_EQ(own.limits.cancel, &cancel);
+  const TimeBoundOptions wanted{.given_order_too = true, .multipliers = true};
+  const TimeBoundOptions asked = asked_by_search(wanted, of_search);
+  EXPECT_EQ(asked.limits.max_units, wanted.limits.max_units);
+  EXPECT_EQ(asked.limits.max_seconds, 25);
+  EXPECT_EQ(asked.limits.cancel, &cancel);
+  EXPECT_TRUE(asked.given_order_too && asked.multipliers);
+  const Limits large = of_search.with_units(int64_t{1} << 50);
+  EXPECT_EQ(bound_units(large), wanted.limits.max_units) << "more is never asked for";
+}
+
 TEST(TimeBound, TheFlagEndsIt) {
   Rng rng(34);
   const std::atomic<bool> cancel = true;
