@@ -59,8 +59,10 @@ Result<PlanOptions> watched(const char* text, lowtide_watcher watcher, void* use
   if (cancel != nullptr) options.cancel = &cancel->raised;
   if (watcher != nullptr)
     options.progress = [watcher, user](const PlanProgress& p) {
+      const std::string stage(p.stage);
       const lowtide_progress progress = {p.budget_bytes,        p.seconds, p.peak_bytes,
-                                         p.lower_bound_seconds, p.share,   p.unpacked_seconds};
+                                         p.lower_bound_seconds, p.share,   p.unpacked_seconds,
+                                         stage.c_str()};
       watcher(user, &progress);
     };
   return options;

@@ -174,12 +174,14 @@ class CAbiSearch : public testing::Test {
 // What a watcher was told; it raises the flag, if there is one.
 struct Watched {
   std::vector<lowtide_progress> told;
+  std::vector<std::string> stages;  // copies: theirs go
   lowtide_cancel* raise = nullptr;
 };
 
 void watch(void* user, const lowtide_progress* progress) {
   auto* watched = static_cast<Watched*>(user);
   watched->told.push_back(*progress);
+  watched->stages.emplace_back(progress->stage);
   lowtide_cancel_raise(watched->raise);
 }
 
@@ -207,7 +209,7 @@ TEST_F(CAbiSearch, AWrongPlanFromAFileIsNeitherRunNorWrittenAgain) {
 TEST_F(CAbiSearch, IsWatchedAndStopped) {
   const std::string options =
       R"({"train": true, "effort": 1000, "budget_bytes": )" + std::to_string(budget_) + "}";
-  Watched watched{{}, cancel_};
+  Watched watched{{}, {}, cancel_};
   lowtide_plan* plan = nullptr;
   EXPECT_EQ(lowtide_cancel_raised(cancel_), 0);
   ASSERT_EQ(lowtide_plan_make_watched(model_, options.c_str(), watch, &watched, cancel_, &plan),
@@ -220,10 +222,28 @@ TEST_F(CAbiSearch, IsWatchedAndStopped) {
     EXPECT_GT(progress.lower_bound_seconds, 0);
     EXPECT_TRUE(progress.share >= 0 && progress.share <= 1) << progress.share;
   }
+  EXPECT_EQ(watched.stages.front(), "runs");
   EXPECT_NE(std::string(lowtide_plan_json(plan)).find("\"cut_short\": true"), std::string::npos);
   EXPECT_EQ(lowtide_plan_verify(plan), LOWTIDE_OK) << lowtide_last_error();
   EXPECT_LE(lowtide_plan_arena_bytes(plan), budget_);
   lowtide_plan_free(plan);
+}
+
+TEST_F(CAbiSearch, ToldAlsoWhileItProves) {
+  const std::string options = R"({"train": true, "effort": 0.1, "prove": 0.1, "budget_bytes": )" +
+                              std::to_string(budget_) + "}";
+  Watched watched;
+  lowtide_plan* plan = nullptr;
+  ASSERT_EQ(lowtide_plan_make_watched(model_, options.c_str(), watch, &watched, nullptr, &plan),
+            LOWTIDE_OK)
+      << lowtide_last_error();
+  lowtide_plan_free(plan);
+  ASSERT_FALSE(watched.told.empty());
+  EXPECT_EQ(watched.stages.front(), "runs");
+  EXPECT_EQ(watched.stages.back(), "proof");
+  EXPECT_TRUE(std::is_sorted(watched.stages.rbegin(), watched.stages.rend()));
+  for (size_t i = 1; i < watched.told.size(); ++i)
+    EXPECT_GE(watched.told[i].share, watched.told[i - 1].share);
 }
 
 TEST_F(CAbiSearch, GivesAFront) {

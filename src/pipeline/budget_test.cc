@@ -106,14 +106,14 @@ TEST(Budget, ThePlanClaimsWhatTheSearchHasProven) {
   for (const bool swap : {false, true}) {
     OptimizeOptions options = training_options();
     options.sums = false;
-    if (swap) options.slow_tiers = {{"host", plan::Link{1e9, 1e9, 1e-6}}};
+    if (swap) options.slow_tiers = {{"host", plan::Link{1e8, 1e8, 1e-6}}};
     options.budget_bytes = swap ? 110'000 : 150'000;
     const auto ready = prepare(tall_mlp(), options);
     ASSERT_TRUE(ready.has_value()) << ready.error().message;
     auto solved = fit_budget(ready->view, options, ready->order.sequence, ready->unlimited,
                              floor_of_view(ready->view, true));
     ASSERT_TRUE(solved.has_value()) << solved.error().message;
-    ASSERT_TRUE(solved->bound && solved->bound->several);
+    ASSERT_TRUE(solved->bound && solved->bound->several) << swap;
     EXPECT_FALSE(solved->bound->cut_short());
     plan::ScheduleProblem problem = ready->view.problem;
     problem.budget_bytes = options.budget_bytes;
@@ -174,6 +174,38 @@ TEST(Budget, OnlyWhatHasAddressesIsToldAsTheBest) {
       EXPECT_GE(best, made->plan.claims.predicted_seconds);
     }
   }
+}
+
+TEST(Budget, AProofIsToldAfterTheSearch) {
+  OptimizeOptions options = training_options();
+  options.budget_bytes = 150'000;
+  options.proof_units = remat::units_in(0.2);
+  Listener listener;
+  listener.attach(options);
+  const auto made = optimize(tall_mlp(), options);
+  ASSERT_TRUE(made.has_value()) << made.error().message;
+  const plan::Claims& claims = made->plan.claims;
+  int searches = 0, proofs = 0;
+  double share = 0, proven = 0;
+  for (const plan::Progress& progress : listener.told) {
+    EXPECT_EQ(progress.budget_bytes, *options.budget_bytes);
+    EXPECT_GE(progress.share, share);
+    EXPECT_LE(progress.share, 1);
+    share = progress.share;
+    const bool proves = progress.stage == plan::SearchStage::kProof;
+    (proves ? proofs : searches) += 1;
+    EXPECT_EQ(progress.share >= 0.5, proves) << "as much work for each";
+    EXPECT_TRUE(proves || proofs == 0);
+    if (!proves) continue;
+    EXPECT_EQ(progress.seconds, claims.predicted_seconds);
+    EXPECT_EQ(progress.peak_bytes, claims.peak_bytes);
+    EXPECT_GE(progress.lower_bound_seconds, proven);
+    EXPECT_LE(progress.lower_bound_seconds, progress.seconds);
+    proven = progress.lower_bound_seconds;
+  }
+  EXPECT_GT(searches, 0);
+  EXPECT_GT(proofs, 1);
+  EXPECT_GE(proven, claims.lower_bound_seconds);
 }
 
 TEST(Budget, AStoppedSearchGivesAPlanThatSaysSo) {

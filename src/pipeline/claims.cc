@@ -56,14 +56,36 @@ bool is_asked(const ClaimInputs& in) {
   return in.bound != nullptr && (in.soon || !in.bound->cut_short());
 }
 
+// What is told of a proof, beside what the plan claims already.
+std::function<void(double, double)> tell_proof(const ClaimInputs& in, const plan::Claims& claims,
+                                               double proven_seconds) {
+  if (!in.progress) return {};
+  return [&in, &claims, proven_seconds](double lower_bound_seconds, double share) {
+    plan::Progress progress;
+    progress.stage = plan::SearchStage::kProof;
+    progress.budget_bytes = *in.budget_bytes;
+    progress.seconds = claims.predicted_seconds;
+    progress.peak_bytes = claims.peak_bytes;
+    progress.lower_bound_seconds =
+        std::min(std::max(proven_seconds, lower_bound_seconds), claims.predicted_seconds);
+    progress.share = share;
+    in.progress(progress);
+  };
+}
+
 // A proof by cases, where it shows more; of a plan that can be faster. True: cut short.
 bool claim_by_cases(const ClaimInputs& in, const plan::ScheduleProblem& problem,
                     const remat::TimeBound& bound, plan::Claims& claims) {
   const double goal = claims.predicted_seconds * (1 - kCloseEnough);
-  if (plan::TickScale(problem).seconds(claims.lower_bound_ticks) >= goal) return false;
+  const plan::TickScale scale(problem);
+  if (scale.seconds(claims.lower_bound_ticks) >= goal) return false;
+  const double proven = scale.bound_seconds(claims.lower_bound_ticks, claims.once_seconds, false);
   const remat::BranchCutResult cases =
       remat::branch_cut(problem, bound.by_order,
-                        {.limits = in.proof, .goal_seconds = goal, .most_splits = kMostSplits});
+                        {.limits = in.proof,
+                         .goal_seconds = goal,
+                         .most_splits = kMostSplits,
+                         .progress = tell_proof(in, claims, proven)});
   if (cases.certificate.cases && cases.bound_ticks > claims.lower_bound_ticks) {
     claims.certificate.cases = in_plan(in.graph, in.view, cases.certificate).cases;
     claims.lower_bound_ticks = cases.bound_ticks;

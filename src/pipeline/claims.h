@@ -11,6 +11,7 @@
 #include "ir/graph.h"
 #include "pipeline/solution.h"
 #include "plan/plan.h"
+#include "plan/progress.h"
 #include "remat/bounds/floor.h"
 #include "remat/bounds/time_bound.h"
 
@@ -33,6 +34,8 @@ struct ClaimInputs {
   // What a search within the budget has proven, with what these inputs allow, to the question of
   // bound_to_claim(order); none: it is asked for here.
   const remat::TimeBound* bound = nullptr;
+  // How `proof` goes on, with shares of its own work; may be empty.
+  plan::ProgressFunction progress = {};
 };
 
 struct Claimed {

@@ -160,8 +160,13 @@ Result<std::vector<FrontPoint>> make_points(const Prepared& ready, OptimizeOptio
   int64_t least_arena = ready.unlimited.arena_bytes;
   for (const Attempt& attempt : attempts)
     if (attempt.solved) least_arena = std::min(least_arena, attempt.solved->solution.arena_bytes);
+  const plan::ProgressFunction tell = options.progress;
+  const double searched = search_part(ready.view.problem, options);
+  const double proof = (1 - searched) / static_cast<double>(attempts.size());
   std::vector<FrontPoint> points;
   for (const Attempt& attempt : attempts) {
+    const double before = searched + proof * static_cast<double>(points.size());
+    options.progress = plan::part_of(tell, before, before + proof);
     FrontPoint& point = points.emplace_back();
     point.budget_bytes = attempt.budget_bytes;
     if (!attempt.solved) {
@@ -211,7 +216,9 @@ Result<Front> optimize_front(const ir::Graph& forward, const OptimizeOptions& op
 
   std::vector<Attempt> attempts;
   for (int64_t budget : budgets) attempts.push_back({budget, {}});
-  FrontSearch search(ready, options, front.floor_bytes);
+  OptimizeOptions searching = options;
+  searching.progress = plan::part_of(options.progress, 0, search_part(ready.view.problem, options));
+  FrontSearch search(ready, searching, front.floor_bytes);
   LT_RETURN_IF_ERROR(search.descend(attempts));
   LT_RETURN_IF_ERROR(search.ascend(attempts));
   if (!attempts.front().solved) {

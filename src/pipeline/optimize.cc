@@ -86,11 +86,14 @@ Result<Optimized> optimize(const ir::Graph& forward, const OptimizeOptions& opti
   LT_ASSIGN(Prepared ready, prepare(forward, options));
   if (options.budget_bytes) ready.floor = floor_of_view(ready.view, options.schedule.transfers);
   BudgetSolution solved{ready.unlimited, plan::SolveStatus::kOptimal, {}};
+  const double searched = search_part(ready.view.problem, options);
   std::optional<MoreMemory> more_memory;
   if (!fits(ready.unlimited, options)) {
     LT_RETURN_IF_ERROR(check_order_bound(ready, options));
     StageClock stage(ready.stages);
-    LT_ASSIGN(solved, fit_with_sums(ready, options, start));
+    OptimizeOptions searching = options;
+    searching.progress = plan::part_of(options.progress, 0, searched);
+    LT_ASSIGN(solved, fit_with_sums(ready, searching, start));
     stage.done("schedule");
     if (options.look_further && !solved.cut_short) {
       const OptimizeOptions rest = after(options, seconds_since(start));
@@ -99,7 +102,9 @@ Result<Optimized> optimize(const ir::Graph& forward, const OptimizeOptions& opti
       stage.done("more memory");
     }
   }
-  LT_ASSIGN(Optimized result, write(ready, solved, after(options, seconds_since(start))));
+  OptimizeOptions writing = after(options, seconds_since(start));
+  writing.progress = plan::part_of(options.progress, searched, 1);
+  LT_ASSIGN(Optimized result, write(ready, solved, writing));
   result.more_memory = more_memory;
   if (result.parts > 1) {
     OptimizeOptions whole = options;

@@ -62,7 +62,7 @@ struct OptimizeOptions {
   remat::JointOptions schedule;  // how a budget is kept; its own progress is not told
   int64_t proof_units = 0;       // of work for a higher bound on the time, once there is a plan
   // Of what has addresses; from the calling thread; may be empty.
-  std::function<void(const plan::Progress&)> progress = {};
+  plan::ProgressFunction progress = {};
   // The problems as files (order.txt, pack.csv): what a bug report needs; empty: nowhere.
   std::string dump_folder;
   int pack_retries = 8;       // other orders of equal peak to try when packing misses the peak

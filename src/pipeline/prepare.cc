@@ -326,7 +326,7 @@ Result<Optimized> write_settled(const Prepared& ready, const BudgetSolution& sol
                    options.budget_bytes, options.schedule.transfers, result.cut_short,
                    ready.floor ? std::optional(ready.floor->bytes) : std::nullopt,
                    options.schedule.remat.limits.with_units(options.proof_units),
-                   solved.bound ? &*solved.bound : nullptr});
+                   solved.bound ? &*solved.bound : nullptr, options.progress});
   result.plan.claims = std::move(claimed.claims);
   result.cut_short |= claimed.cut_short;
   result.order_status = ready.order.status;
@@ -359,6 +359,12 @@ Result<Optimized> write(const Prepared& ready, const BudgetSolution& solved,
   // What the search has proven speaks of another problem.
   return write_settled(
       settled, {settled.unlimited, solved.status, solved.work, solved.cut_short, {}}, options);
+}
+
+double search_part(const plan::ScheduleProblem& problem, const OptimizeOptions& options) {
+  if (problem.link && options.schedule.transfers) return 1;  // proofs are of what moves nothing
+  const auto search = static_cast<double>(options.schedule.remat.limits.max_units);
+  return search / (search + static_cast<double>(options.proof_units));
 }
 
 bool once_only(const plan::ScheduleProblem& problem, const OptimizeOptions& options) {

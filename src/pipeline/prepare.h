@@ -83,6 +83,9 @@ Status check_order_bound(const Prepared& ready, const OptimizeOptions& options);
 // The limits of wall time are those of a whole call; this is what is left of them after `seconds`.
 OptimizeOptions after(OptimizeOptions options, double seconds);
 
+// Which part of all work the searches are. The rest is that of proofs, which come after them.
+double search_part(const plan::ScheduleProblem& problem, const OptimizeOptions& options);
+
 inline bool fits(const Solution& solution, const OptimizeOptions& options) {
   return !options.budget_bytes || solution.arena_bytes <= *options.budget_bytes;
 }

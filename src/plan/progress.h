@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string_view>
 
 namespace lowtide::plan {
@@ -38,5 +39,17 @@ struct Progress {
   double unpacked_seconds = 0;
   SearchStage stage = SearchStage::kRuns;  // what is being done
 };
+
+using ProgressFunction = std::function<void(const Progress&)>;
+
+// What a part of the work tells, as the whole tells it: the share from `from` to `to`. Empty where
+// `whole` is.
+inline ProgressFunction part_of(const ProgressFunction& whole, double from, double to) {
+  if (!whole) return {};
+  return [whole, from, to](Progress progress) {
+    progress.share = from + (to - from) * progress.share;
+    whole(progress);
+  };
+}
 
 }  // namespace lowtide::plan

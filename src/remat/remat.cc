@@ -278,7 +278,10 @@ class Solve {
     options.limits = left().with_units(options_.proof_units);
     if (!outcome_.sequence.empty()) options.goal_seconds = outcome_.seconds;
     options.write_proof = false;
-    report(1, plan::SearchStage::kProof);
+    options.progress = [this](double lower_bound_seconds, double share) {
+      outcome_.lower_bound_seconds = std::max(outcome_.lower_bound_seconds, lower_bound_seconds);
+      report(share, plan::SearchStage::kProof);
+    };
     const BranchCutResult cases = branch_cut(problem_, bound_->by_order, options);
     clock_.spend(cases.work);
     outcome_.cut_short |= cases.cut_short;
@@ -294,9 +297,17 @@ class Solve {
       progress.seconds = outcome_.seconds;
       progress.peak_bytes = outcome_.peak_bytes;
     }
-    progress.share = std::clamp(share, 0.0, 1.0);
+    progress.share = share_of_all(std::clamp(share, 0.0, 1.0), stage);
     progress.budget_bytes = *problem_.budget_bytes;
     options_.progress(progress);
+  }
+
+  // The proof's work comes on top of the search's.
+  double share_of_all(double share, plan::SearchStage stage) const {
+    const auto proof = static_cast<double>(std::max<int64_t>(0, options_.proof_units));
+    const auto search = static_cast<double>(std::max<int64_t>(1, options_.limits.max_units));
+    const bool proves = stage == plan::SearchStage::kProof;
+    return (proves ? search + share * proof : share * search) / (search + proof);
   }
 
   RematOutcome finish(plan::SolveStatus status) {

@@ -55,7 +55,7 @@ struct RematOptions {
   uint64_t seed = 1;
   int threads = 1;  // the answer does not depend on it
   // Called between rounds, from the calling thread; may be empty. It may set *limits.cancel.
-  std::function<void(const plan::Progress&)> progress;
+  plan::ProgressFunction progress;
   // Schedules of the same problem to start from, runs only; those that are not correct are ignored.
   std::vector<std::vector<plan::SchedAction>> starts;
 };

@@ -187,7 +187,7 @@ TEST(Solve, ProgressIsToldBetweenRounds) {
   EXPECT_EQ(told.back().peak_bytes, outcome.peak_bytes);
 }
 
-TEST(Solve, AProofIsToldBeforeItBegins) {
+TEST(Solve, AProofIsToldAsItGoesOn) {
   const ScheduleProblem problem = chain_training(60, 100, 1700);
   RematOptions options = quick(5'000'000);
   std::vector<plan::Progress> told;
@@ -198,11 +198,21 @@ TEST(Solve, AProofIsToldBeforeItBegins) {
   told.clear();
   options.proof_units = 100'000;
   const RematOutcome outcome = solve(problem, options);
-  ASSERT_GT(told.size(), 1u);
-  EXPECT_EQ(told.back().stage, plan::SearchStage::kProof) << plan::name(told.back().stage);
-  EXPECT_EQ(told.back().share, 1);
-  EXPECT_EQ(told.back().seconds, outcome.seconds);
-  EXPECT_EQ(told[told.size() - 2].stage, plan::SearchStage::kRuns);
+  ASSERT_GT(told.size(), 2u);
+  EXPECT_EQ(told.front().stage, plan::SearchStage::kRuns);
+  int proofs = 0;
+  for (size_t i = 1; i < told.size(); ++i) {
+    EXPECT_GE(told[i].stage, told[i - 1].stage) << i;
+    EXPECT_GE(told[i].share, told[i - 1].share) << i;
+    EXPECT_LE(told[i].share, 1) << i;
+    EXPECT_GE(told[i].lower_bound_seconds, told[i - 1].lower_bound_seconds) << i;
+    if (told[i].stage != plan::SearchStage::kProof) continue;
+    ++proofs;
+    EXPECT_EQ(told[i].seconds, outcome.seconds) << i;
+    EXPECT_EQ(told[i].peak_bytes, outcome.peak_bytes) << i;
+  }
+  EXPECT_GT(proofs, 1);
+  EXPECT_EQ(told.back().lower_bound_seconds, outcome.lower_bound_seconds);
 }
 
 TEST(Solve, TheBoundIsAskedForAsWhoClaimsItWants) {

@@ -74,8 +74,9 @@ def test_a_proof_by_cases_goes_into_the_plan_and_is_checked(once, tmp_path):
 
 def test_a_proof_with_rounded_capacities_is_checked(tmp_path):
     path = tmp_path / "rounded.lt"
-    run_json("plan", MODELS / "resnet50.onnx", "--train", "--dim", "batch=8", "--budget", "450MiB", "--effort", 1, "--prove", 6,
-             "-o", path)
+    told = run("plan", MODELS / "resnet50.onnx", "--train", "--dim", "batch=8", "--budget", "450MiB", "--effort", 1, "--prove", 6,
+               "--progress", "-o", path).stderr.splitlines()
+    assert any(line.endswith("(proof)") and "at least" in line for line in told), told
     root = json.loads(path.read_text())["claims"]["branch_certificate"]["nodes"][0]
     assert any(divisor > 1 for divisor in root["capacity"][1::3])
     assert run("verify", path).returncode == 0

@@ -107,10 +107,13 @@ class BranchSearch {
   BranchSearch(const StepGraph& graph, const CutBoundResult& single,
                const BranchCutOptions& options)
       : graph_(graph),
+        options_(options),
         work_(options.limits),
+        proven_ticks_(single.bound_ticks),
         small_bytes_(single.capacity_bytes / kSmallShare),
         price_(static_cast<double>(single.prices.per_byte) / static_cast<double>(kOne)),
         max_cuts_(options.max_cuts) {
+    tell();
     const double goal = (options.goal_seconds - graph.bound_seconds(0)) * graph.scale.per_second();
     goal_ticks_ = static_cast<int64_t>(std::clamp(goal, 0.0, 0x1p60));
     for (SchedOpId op : places(graph, *single.op)) tried_.push_back({op, 0});
@@ -120,12 +123,12 @@ class BranchSearch {
 
   std::unique_ptr<TrialMultiCut> run(SchedOpId main) {
     auto best = make({main});
-    bool open = best->tree.grow(goal_ticks_, kFirstSplits);
+    bool open = grow(best->tree, kFirstSplits);
     int failures = 0;
     for (int64_t splits = kFirstSplits; !done(*best); splits *= 2) {
       auto next = failures < kMostFailures && best->segments.size() < max_cuts_ ? extension(*best)
                                                                                 : nullptr;
-      if (next) next->tree.grow(goal_ticks_, splits);
+      if (next) grow(next->tree, splits);
       if (next && next->tree.bound_ticks() > best->tree.bound_ticks()) {
         best = std::move(next);
         open = true;
@@ -133,7 +136,7 @@ class BranchSearch {
       }
       failures += next != nullptr;
       if (!open && !next) break;
-      open = best->tree.grow(goal_ticks_, splits);
+      open = grow(best->tree, splits);
     }
     return best;
   }
@@ -144,6 +147,30 @@ class BranchSearch {
     SchedOpId op;
     double percent;  // when last tried: how much it helped
   };
+
+  void tell() const {
+    if (!options_.progress) return;
+    const double share = static_cast<double>(work_.used()) /
+                         static_cast<double>(std::max<int64_t>(1, options_.limits.max_units));
+    options_.progress(graph_.bound_seconds(graph_.once_ticks + proven_ticks_),
+                      std::min(1.0, share));
+  }
+
+  void tell_of(const BranchTree& tree) {
+    proven_ticks_ = std::max(proven_ticks_, tree.bound_ticks());
+    tell();
+  }
+
+  // By so many splits, one at a time to tell of each. False: no more can be gained.
+  bool grow(BranchTree& tree, int64_t splits) {
+    tell_of(tree);
+    bool open = tree.bound_ticks() < goal_ticks_;
+    for (int64_t i = 0; i < splits && open && work_.look(); ++i) {
+      open = tree.grow(goal_ticks_, 1);
+      tell_of(tree);
+    }
+    return open;
+  }
 
   std::unique_ptr<TrialMultiCut> make(std::vector<SchedOpId> cuts) {
     return std::make_unique<TrialMultiCut>(graph_, std::move(cuts), small_bytes_, price_, work_);
@@ -167,6 +194,7 @@ class BranchSearch {
       if (!cuts) continue;
       const TrialProgram longer(graph_, std::move(*cuts), small_bytes_);
       tried.percent = rise(from, longer);
+      tell();
       ++idle;
       if (tried.percent <= most) continue;
       most = tried.percent;
@@ -227,7 +255,9 @@ class BranchSearch {
   }
 
   const StepGraph& graph_;
+  const BranchCutOptions& options_;
   WorkBudget work_;
+  int64_t proven_ticks_;  // beyond each op once, by whatever has proven the most so far
   int64_t small_bytes_;
   double price_;
   size_t max_cuts_;

@@ -12,6 +12,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 
 #include "base/limits.h"
 #include "remat/bounds/closure_cut.h"
@@ -28,6 +29,9 @@ struct BranchCutOptions {
   bool write_proof = true;  // off: the bound alone, of the whole tree
   // Of the written proof; where the tree has more, the top of it, and the bound that this proves.
   size_t most_splits = ~size_t{0};
+  // Called now and then from the calling thread, with what is proven by then and the share of the
+  // work that is spent; neither ever falls. May be empty.
+  std::function<void(double lower_bound_seconds, double share)> progress = {};
 };
 
 struct BranchCutResult {

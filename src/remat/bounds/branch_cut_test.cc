@@ -261,6 +261,36 @@ TEST(BranchCut, StopsAtTheFlagAndAtItsGoal) {
   EXPECT_GT(seen, 20);
 }
 
+TEST(BranchCut, TellsWhatIsProvenAndHowMuchWorkIsLeft) {
+  Rng rng(35);
+  int seen = 0, told_more = 0;
+  for (int i = 0; i < 600; ++i) {
+    const ScheduleProblem problem = some_problem(i, rng);
+    const CutBoundResult single = closure_cut(problem);
+    if (!single.feasible || !single.op) continue;
+    ++seen;
+    double proven = single.lower_bound_seconds, spent = 0;
+    int times = 0;
+    const auto hear = [&](double lower_bound_seconds, double share) {
+      EXPECT_GE(lower_bound_seconds, proven);
+      EXPECT_GE(share, spent);
+      EXPECT_LE(share, 1);
+      proven = lower_bound_seconds;
+      spent = share;
+      ++times;
+    };
+    const BranchCutOptions options{.limits = {.max_units = 200'000}, .write_proof = false};
+    BranchCutOptions watched = options;
+    watched.progress = hear;
+    const BranchCutResult result = branch_cut(problem, single, watched);
+    EXPECT_EQ(result.lower_bound_seconds, proven);
+    EXPECT_EQ(result.bound_ticks, branch_cut(problem, single, options).bound_ticks);
+    told_more += times > 2;
+  }
+  EXPECT_GT(seen, 20);
+  EXPECT_GT(told_more, 5);
+}
+
 TEST(BranchCut, CapturedStepsGainPoints) {
   struct Case {
     const char* file;
