@@ -28,16 +28,9 @@ constexpr int kMixes = 5;
 using plan::SchedAction;
 using plan::ScheduleProblem;
 
-std::vector<SchedAction> actions_of(const std::vector<int>& runs) {
+std::vector<SchedAction> actions_of(const std::vector<SchedOpId>& runs) {
   std::vector<SchedAction> sequence;
-  for (const int op : runs)
-    sequence.push_back(SchedAction::run(plan::SchedOpId(static_cast<size_t>(op))));
-  return sequence;
-}
-
-std::vector<SchedAction> actions_of(const std::vector<plan::SchedOpId>& order) {
-  std::vector<SchedAction> sequence;
-  for (const plan::SchedOpId op : order) sequence.push_back(SchedAction::run(op));
+  for (const SchedOpId op : runs) sequence.push_back(SchedAction::run(op));
   return sequence;
 }
 
@@ -46,9 +39,9 @@ bool only_runs(const std::vector<SchedAction>& sequence) {
                      [](const SchedAction& a) { return a.kind == SchedAction::Kind::kRun; });
 }
 
-std::vector<int> ops_run(const std::vector<SchedAction>& sequence) {
-  std::vector<int> runs;
-  for (const SchedAction& action : sequence) runs.push_back(static_cast<int>(action.op.index()));
+std::vector<SchedOpId> ops_run(const std::vector<SchedAction>& sequence) {
+  std::vector<SchedOpId> runs;
+  for (const SchedAction& action : sequence) runs.push_back(action.op);
   return runs;
 }
 
@@ -104,8 +97,8 @@ class Solve {
   }
 
   void find_starts() {
-    std::vector<plan::SchedOpId> order(problem_.ops.ids().begin(), problem_.ops.ids().end());
-    const std::vector<plan::SchedOpId> incoming = order;
+    std::vector<SchedOpId> order(problem_.ops.ids().begin(), problem_.ops.ids().end());
+    const std::vector<SchedOpId> incoming = order;
     if (options_.order_start || !problem_.budget_bytes) {
       const auto ops = static_cast<int64_t>(std::max<size_t>(1, problem_.ops.size()));
       order::OrderOptions order_options;
@@ -126,7 +119,7 @@ class Solve {
     if (order != incoming || starts_.empty()) add_start(actions_of(incoming));
   }
 
-  void add_cut(const std::vector<plan::SchedOpId>& order) {
+  void add_cut(const std::vector<SchedOpId>& order) {
     if (!options_.cut_bound && !options_.cut_start) return;
     ask_for_bound(order);
     const CutBoundResult cut = cut_by(order);
@@ -143,7 +136,7 @@ class Solve {
 
   // Annealing would take long to bring many layers from one choice to a mix of two. A mix fills the
   // budget while the cut's op runs; where its plan is above it at another moment, less is kept.
-  void add_mixed_cut(const CutBoundResult& cut, const std::vector<plan::SchedOpId>& order) {
+  void add_mixed_cut(const CutBoundResult& cut, const std::vector<SchedOpId>& order) {
     if (!cut.op || problem_.link) return;
     CutBoundResult mixed = cut;
     for (int i = 0; i < kMixes; ++i) {
@@ -158,7 +151,7 @@ class Solve {
 
   // One moment is also a start. With a link, several are the business of who adds transfers.
   // Who wants to claim it needs none where a start already takes no longer than each op once.
-  void ask_for_bound(const std::vector<plan::SchedOpId>& order) {
+  void ask_for_bound(const std::vector<SchedOpId>& order) {
     const bool wanted = options_.bound && options_.cut_bound && !fits_once_;
     TimeBoundOptions asked = asked_by_search(wanted ? options_.bound : std::nullopt, left());
     if (!wanted) asked.order = order;
@@ -173,7 +166,7 @@ class Solve {
   }
 
   // One moment, as this order shows it.
-  CutBoundResult cut_by(const std::vector<plan::SchedOpId>& order) {
+  CutBoundResult cut_by(const std::vector<SchedOpId>& order) {
     if (order == asked_order_) return bound_->by_order;
     CutBoundResult cut =
         closure_cut(problem_, {.order = order, .limits = left().with_units(kClosureCutUnits)});
@@ -184,14 +177,14 @@ class Solve {
     return cut;
   }
 
-  void add_greedy(const std::vector<plan::SchedOpId>& order) {
-    const GreedyStart greedy = greedy_start(table(), ops_run(actions_of(order)));
+  void add_greedy(const std::vector<SchedOpId>& order) {
+    const GreedyStart greedy = greedy_start(table(), order);
     clock_.spend(greedy.units);
     add_start(actions_of(greedy.sequence));
   }
 
-  void add_chain(const std::vector<plan::SchedOpId>& order) {
-    const ChainStart chain = chain_start(table(), ops_run(actions_of(order)));
+  void add_chain(const std::vector<SchedOpId>& order) {
+    const ChainStart chain = chain_start(table(), order);
     clock_.spend(chain.units);
     if (!chain.sequence.empty()) add_start(actions_of(chain.sequence));
   }
@@ -215,7 +208,7 @@ class Solve {
   }
 
   // The schedule becomes the answer if it fits and is faster than what there is.
-  void take(const std::vector<int>& runs) {
+  void take(const std::vector<SchedOpId>& runs) {
     const std::vector<SchedAction> sequence = actions_of(runs);
     const auto profile = plan::simulate_sequence(problem_, sequence);
     if (!profile || (problem_.budget_bytes && profile->peak_bytes > *problem_.budget_bytes)) return;
@@ -320,14 +313,14 @@ class Solve {
   const ScheduleProblem& problem_;
   const RematOptions& options_;
   WorkBudget clock_;
-  std::optional<TimeBound> bound_;            // asked for once, if at all
-  std::vector<plan::SchedOpId> asked_order_;  // by which its first moment was judged
-  bool fits_once_ = false;                    // a start does, with each op once
-  std::optional<ActionTable> table_;          // made when it is first asked for
+  std::optional<TimeBound> bound_;      // asked for once, if at all
+  std::vector<SchedOpId> asked_order_;  // by which its first moment was judged
+  bool fits_once_ = false;              // a start does, with each op once
+  std::optional<ActionTable> table_;    // made when it is first asked for
   const plan::TickScale scale_;
   int64_t bound_ticks_, ticks_ = 0;  // of every schedule; of the best
   bool infeasible_ = false;
-  std::vector<std::vector<int>> starts_;
+  std::vector<std::vector<SchedOpId>> starts_;
   RematOutcome outcome_;
 };
 

@@ -7,16 +7,6 @@
 
 namespace lowtide::remat {
 
-template <class T>
-ActionTable::Rows<T> ActionTable::pack(const std::vector<std::vector<T>>& lists) {
-  Rows<T> rows;
-  for (const auto& list : lists) {
-    rows.items.insert(rows.items.end(), list.begin(), list.end());
-    rows.first.push_back(static_cast<int>(rows.items.size()));
-  }
-  return rows;
-}
-
 void ActionTable::set_unit(const plan::ScheduleProblem& problem) {
   double total = 0;
   for (const auto& value : problem.values) total += static_cast<double>(value.bytes);
@@ -29,57 +19,56 @@ double ActionTable::from_bytes(int64_t bytes) const {
 }
 
 ActionTable::ActionTable(const plan::ScheduleProblem& problem)
-    : ops_(static_cast<int>(problem.ops.size())) {
+    : op_count_(problem.ops.size()),
+      cost_(op_count_ + 2, 0),
+      may_rerun_(op_count_ + 2, 0),
+      workspace_(op_count_ + 2, 0) {
   set_unit(problem);
+  list_ops(problem);
+  list_values(problem);
+  capacity_ = std::numeric_limits<double>::infinity();
+  if (problem.budget_bytes)
+    capacity_ =
+        std::floor(static_cast<double>(*problem.budget_bytes - problem.resident_bytes) / unit_);
+}
+
+void ActionTable::list_ops(const plan::ScheduleProblem& problem) {
   const plan::TickScale scale(problem);
-  const auto count = static_cast<size_t>(actions());
-  cost_.assign(count, 0);
-  may_rerun_.assign(count, 0);
-  workspace_.assign(count, 0);
-  for (size_t op = 0; op < problem.ops.size(); ++op) {
-    const auto& from = problem.ops[plan::SchedOpId(op)];
+  for (const SchedOpId op : problem.ops.ids()) {
+    const plan::SchedOp& from = problem.ops[op];
     cost_[op] = scale.down(from.seconds);
     once_cost_ += cost_[op];
     may_rerun_[op] = from.may_rerun;
     workspace_[op] = from_bytes(from.workspace_bytes);
   }
-  std::vector<std::vector<int>> reads(count), makes(count), before(count), after(count);
-  std::vector<std::vector<int>> readers(problem.values.size());
-  for (plan::SchedValueId id : problem.values.ids()) {
-    const plan::SchedValue& value = problem.values[id];
-    const int v = static_cast<int>(id.index());
-    value_bytes_.push_back(from_bytes(value.bytes));
-    producer_.push_back(static_cast<int>(value.producer.index()));
-    makes[value.producer.index()].push_back(v);
-    for (plan::SchedOpId op : value.readers) {
-      reads[op.index()].push_back(v);
-      readers[id.index()].push_back(static_cast<int>(op.index()));
-    }
-    if (!value.is_output) continue;
-    reads[static_cast<size_t>(end())].push_back(v);
-    readers[id.index()].push_back(end());
-  }
-  for (const auto& [first, second] : problem.control) {
-    before[second.index()].push_back(static_cast<int>(first.index()));
-    after[first.index()].push_back(static_cast<int>(second.index()));
-  }
-  std::vector<std::vector<Pair>> pairs(count);
+  std::vector<std::pair<SchedOpId, SchedOpId>> before;
+  for (const auto& [first, second] : problem.control) before.emplace_back(second, first);
+  before_ = {cost_.size(), before};
+  after_ = {cost_.size(), problem.control};
+  std::vector<std::pair<SchedOpId, Pair>> pairs;
   for (const plan::InPlacePair& pair : problem.in_place) {
     const plan::SchedValue& input = problem.values[pair.input];
-    if (input.is_output || input.bytes != problem.values[pair.output].bytes) continue;
-    pairs[pair.op.index()].push_back(
-        {static_cast<int>(pair.input.index()), static_cast<int>(pair.output.index())});
+    if (!input.is_output && input.bytes == problem.values[pair.output].bytes)
+      pairs.emplace_back(pair.op, Pair{pair.input, pair.output});
   }
-  reads_ = pack(reads);
-  makes_ = pack(makes);
-  before_ = pack(before);
-  after_ = pack(after);
-  readers_ = pack(readers);
-  pairs_ = pack(pairs);
-  capacity_ = std::numeric_limits<double>::infinity();
-  if (problem.budget_bytes)
-    capacity_ =
-        std::floor(static_cast<double>(*problem.budget_bytes - problem.resident_bytes) / unit_);
+  pairs_ = {cost_.size(), pairs};
+}
+
+void ActionTable::list_values(const plan::ScheduleProblem& problem) {
+  std::vector<std::pair<SchedOpId, SchedValueId>> reads, makes;
+  std::vector<std::pair<SchedValueId, SchedOpId>> readers;
+  for (const SchedValueId v : problem.values.ids()) {
+    const plan::SchedValue& value = problem.values[v];
+    value_bytes_.push_back(from_bytes(value.bytes));
+    producer_.push_back(value.producer);
+    makes.emplace_back(value.producer, v);
+    for (const SchedOpId reader : value.readers) readers.emplace_back(v, reader);
+    if (value.is_output) readers.emplace_back(v, end());
+  }
+  for (const auto& [v, reader] : readers) reads.emplace_back(reader, v);
+  reads_ = {cost_.size(), reads};
+  makes_ = {cost_.size(), makes};
+  readers_ = {value_bytes_.size(), readers};
 }
 
 }  // namespace lowtide::remat

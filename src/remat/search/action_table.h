@@ -1,9 +1,9 @@
 // The problem as flat index lists, turned around for the retention search: what each kind of action
 // reads, makes, costs and waits for.
 //
-// A sequence is made of *actions*. Actions 0..n-1 are runs of the problem's ops; two more stand for
-// the borders of the step: `begin` (before everything) and `end`, which reads every output of the
-// step, so that outputs stay without a rule of their own. What an action is to the search is only
+// A sequence is made of *actions*, which go by ids of ops: those of the problem's ops are their
+// runs; two more ids stand for the borders of the step: `begin` (before everything) and `end`,
+// which reads every output of the step, so that outputs stay without a rule of their own. What an action is to the search is only
 // this: a set of values it uses, a set of values whose instances are born with it, bytes and
 // seconds of its own. A load of a value would be one more action with one birth and no reads, a
 // drop one with one read: the state (sequence_state.h) asks nothing else.
@@ -18,38 +18,45 @@
 #include <span>
 #include <vector>
 
+#include "base/lists.h"
 #include "plan/schedule_problem.h"
 
 namespace lowtide::remat {
 
+using plan::SchedOpId;
+using plan::SchedValueId;
+
 class ActionTable {
  public:
   struct Pair {
-    int input, output;
+    SchedValueId input, output;
   };
 
   // `problem` must pass plan::check.
   explicit ActionTable(const plan::ScheduleProblem& problem);
 
-  int ops() const { return ops_; }
-  int values() const { return static_cast<int>(value_bytes_.size()); }
-  int begin() const { return ops_; }
-  int end() const { return ops_ + 1; }
-  int actions() const { return ops_ + 2; }
+  IdRange<SchedOpId> ops() const { return IdRange<SchedOpId>(op_count_); }
+  IdRange<SchedValueId> values() const { return value_bytes_.ids(); }
+  IdRange<SchedOpId> actions() const { return cost_.ids(); }
+  size_t op_count() const { return op_count_; }
+  size_t value_count() const { return value_bytes_.size(); }
+  SchedOpId begin() const { return SchedOpId(op_count_); }
+  SchedOpId end() const { return SchedOpId(op_count_ + 1); }
+  bool is_op(SchedOpId action) const { return action.index() < op_count_; }
 
-  std::span<const int> reads(int action) const { return reads_.row(action); }
-  std::span<const int> makes(int action) const { return makes_.row(action); }
-  std::span<const Pair> pairs(int action) const { return pairs_.row(action); }
+  std::span<const SchedValueId> reads(SchedOpId action) const { return reads_[action]; }
+  std::span<const SchedValueId> makes(SchedOpId action) const { return makes_[action]; }
+  std::span<const Pair> pairs(SchedOpId action) const { return pairs_[action]; }
   // Control: all runs of these come before, or after, every run of `action`.
-  std::span<const int> before(int action) const { return before_.row(action); }
-  std::span<const int> after(int action) const { return after_.row(action); }
-  int64_t cost(int action) const { return cost_[static_cast<size_t>(action)]; }
-  bool may_rerun(int action) const { return may_rerun_[static_cast<size_t>(action)] != 0; }
-  double workspace(int action) const { return workspace_[static_cast<size_t>(action)]; }
+  std::span<const SchedOpId> before(SchedOpId action) const { return before_[action]; }
+  std::span<const SchedOpId> after(SchedOpId action) const { return after_[action]; }
+  int64_t cost(SchedOpId action) const { return cost_[action]; }
+  bool may_rerun(SchedOpId action) const { return may_rerun_[action] != 0; }
+  double workspace(SchedOpId action) const { return workspace_[action]; }
   // The ops that read a value, ascending; `end` last, if it is an output.
-  std::span<const int> readers(int value) const { return readers_.row(value); }
-  int producer(int value) const { return producer_[static_cast<size_t>(value)]; }
-  double bytes(int value) const { return value_bytes_[static_cast<size_t>(value)]; }
+  std::span<const SchedOpId> readers(SchedValueId value) const { return readers_[value]; }
+  SchedOpId producer(SchedValueId value) const { return producer_[value]; }
+  double bytes(SchedValueId value) const { return value_bytes_[value]; }
 
   // What may be present besides what always is; infinite without a budget.
   double capacity() const { return capacity_; }
@@ -59,30 +66,23 @@ class ActionTable {
   int64_t once_cost() const { return once_cost_; }
 
  private:
-  template <class T>
-  struct Rows {
-    std::vector<int> first{0};
-    std::vector<T> items;
-    std::span<const T> row(int key) const {
-      const auto k = static_cast<size_t>(key);
-      return std::span<const T>(items).subspan(static_cast<size_t>(first[k]),
-                                               static_cast<size_t>(first[k + 1] - first[k]));
-    }
-  };
-  template <class T>
-  static Rows<T> pack(const std::vector<std::vector<T>>& lists);
   void set_unit(const plan::ScheduleProblem& problem);
+  void list_ops(const plan::ScheduleProblem& problem);
+  void list_values(const plan::ScheduleProblem& problem);
 
-  int ops_;
+  size_t op_count_;
   double unit_ = 1;
   double capacity_ = 0;
   int64_t once_cost_ = 0;
-  std::vector<int64_t> cost_;
-  std::vector<char> may_rerun_;
-  std::vector<double> workspace_, value_bytes_;
-  std::vector<int> producer_;
-  Rows<int> reads_, makes_, before_, after_, readers_;
-  Rows<Pair> pairs_;
+  IdVector<SchedOpId, int64_t> cost_;  // of actions
+  IdVector<SchedOpId, char> may_rerun_;
+  IdVector<SchedOpId, double> workspace_;
+  IdVector<SchedValueId, double> value_bytes_;
+  IdVector<SchedValueId, SchedOpId> producer_;
+  Lists<SchedOpId, SchedValueId> reads_, makes_;
+  Lists<SchedOpId, SchedOpId> before_, after_;
+  Lists<SchedValueId, SchedOpId> readers_;
+  Lists<SchedOpId, Pair> pairs_;
 };
 
 }  // namespace lowtide::remat

@@ -31,7 +31,7 @@ struct AnnealOptions {
 
 // A sequence that fits, and its price.
 struct Found {
-  std::vector<int> sequence;
+  std::vector<SchedOpId> sequence;
   int64_t extra_cost = 0;
 };
 

@@ -12,20 +12,20 @@ constexpr size_t kFewestBlocks = 3;
 // The number that most ops that may rerun share as that of their likes is that of the blocks. A
 // block is what is nearest to one op of the class that is largest by bytes.
 Blocks::Blocks(const ActionTable& table, const Repeats& repeats)
-    : block_(static_cast<size_t>(table.ops()), -1), role_(block_), next_(block_) {
+    : block_(table.op_count(), -1), role_(block_), next_(table.op_count()) {
   std::map<size_t, size_t> ops_by_likes;
-  for (int op = 0; op < table.ops(); ++op)
+  for (const SchedOpId op : table.ops())
     ops_by_likes[repeats.alike(op).size()] += table.may_rerun(op);
   size_t count = 0, most = 0;
   for (const auto& [alike, ops] : ops_by_likes)
     if (alike >= kFewestBlocks && ops > most) count = alike, most = ops;
-  std::span<const int> anchors;
+  std::span<const SchedOpId> anchors;
   double widest = -1;
-  for (int op = 0; op < table.ops(); ++op) {
+  for (const SchedOpId op : table.ops()) {
     const auto alike = repeats.alike(op);
     if (alike.size() != count || !table.may_rerun(op)) continue;
     double bytes = 0;
-    for (const int v : table.makes(op)) bytes += table.bytes(v);
+    for (const SchedValueId v : table.makes(op)) bytes += table.bytes(v);
     if (bytes > widest) widest = bytes, anchors = alike;
   }
   if (anchors.empty()) return;
@@ -36,35 +36,34 @@ Blocks::Blocks(const ActionTable& table, const Repeats& repeats)
 }
 
 // Each op to the block whose anchor is nearest, in steps along values, either way.
-void Blocks::gather(const ActionTable& table, std::span<const int> anchors) {
-  std::vector<int> reached(anchors.begin(), anchors.end());
-  for (size_t k = 0; k < anchors.size(); ++k)
-    block_[static_cast<size_t>(anchors[k])] = static_cast<int>(k);
-  const auto reach = [&](int op, int block) {
-    if (op >= table.ops() || block_[static_cast<size_t>(op)] >= 0) return;
-    block_[static_cast<size_t>(op)] = block;
+void Blocks::gather(const ActionTable& table, std::span<const SchedOpId> anchors) {
+  std::vector<SchedOpId> reached(anchors.begin(), anchors.end());
+  for (size_t k = 0; k < anchors.size(); ++k) block_[anchors[k]] = static_cast<int>(k);
+  const auto reach = [&](SchedOpId op, int block) {
+    if (!table.is_op(op) || block_[op] >= 0) return;
+    block_[op] = block;
     reached.push_back(op);
   };
   for (size_t i = 0; i < reached.size(); ++i) {
-    const int op = reached[i], block = block_of(op);
-    for (const int v : table.reads(op)) reach(table.producer(v), block);
-    for (const int v : table.makes(op))
-      for (const int reader : table.readers(v)) reach(reader, block);
+    const SchedOpId op = reached[i];
+    const int block = block_of(op);
+    for (const SchedValueId v : table.reads(op)) reach(table.producer(v), block);
+    for (const SchedValueId v : table.makes(op))
+      for (const SchedOpId reader : table.readers(v)) reach(reader, block);
   }
 }
 
 // Grows an isomorphism between two neighbouring blocks from their anchors.
-void Blocks::match(const ActionTable& table, const Repeats& repeats, int from, int to) {
+void Blocks::match(const ActionTable& table, const Repeats& repeats, SchedOpId from, SchedOpId to) {
   const int block = block_of(from), other = block_of(to);
-  std::vector<std::pair<int, int>> pairs;
-  std::vector<char> taken(static_cast<size_t>(table.ops()), 0);
-  const auto meet = [&](int a, int b) {
-    if (a >= table.ops() || b >= table.ops() || block_of(a) != block || block_of(b) != other)
-      return;
-    if (next_[static_cast<size_t>(a)] >= 0 || taken[static_cast<size_t>(b)]) return;
+  std::vector<std::pair<SchedOpId, SchedOpId>> pairs;
+  IdVector<SchedOpId, char> taken(table.op_count(), 0);
+  const auto meet = [&](SchedOpId a, SchedOpId b) {
+    if (!table.is_op(a) || !table.is_op(b) || block_of(a) != block || block_of(b) != other) return;
+    if (next_[a].valid() || taken[b]) return;
     if (repeats.alike(a).data() != repeats.alike(b).data()) return;
-    next_[static_cast<size_t>(a)] = b;
-    taken[static_cast<size_t>(b)] = 1;
+    next_[a] = b;
+    taken[b] = 1;
     pairs.emplace_back(a, b);
   };
   meet(from, to);
@@ -84,20 +83,20 @@ void Blocks::match(const ActionTable& table, const Repeats& repeats, int from, i
 
 // Ops that follow each other from block to block play one role; those that stand alone, none.
 void Blocks::name_roles() {
-  std::vector<char> follows(block_.size(), 0);
-  for (const int next : next_)
-    if (next >= 0) follows[static_cast<size_t>(next)] = 1;
-  std::vector<std::vector<int>> roles;
-  for (size_t op = 0; op < block_.size(); ++op) {
+  IdVector<SchedOpId, char> follows(block_.size(), 0);
+  for (const SchedOpId next : next_)
+    if (next.valid()) follows[next] = 1;
+  std::vector<std::vector<SchedOpId>> roles;
+  for (const SchedOpId op : block_.ids()) {
     if (follows[op]) continue;
-    if (next_[op] < 0) {
+    if (!next_[op].valid()) {
       block_[op] = -1;
       continue;
     }
-    std::vector<int> role(static_cast<size_t>(count_), -1);
-    for (int at = static_cast<int>(op); at >= 0; at = next_[static_cast<size_t>(at)]) {
+    std::vector<SchedOpId> role(static_cast<size_t>(count_));
+    for (SchedOpId at = op; at.valid(); at = next_[at]) {
       role[static_cast<size_t>(block_of(at))] = at;
-      role_[static_cast<size_t>(at)] = static_cast<int>(roles.size());
+      role_[at] = static_cast<int>(roles.size());
     }
     roles.push_back(std::move(role));
   }
@@ -111,35 +110,35 @@ double Blocks::share() const {
   return 1 - static_cast<double>(outside) / static_cast<double>(std::max<size_t>(1, block_.size()));
 }
 
-int Blocks::shifted(int op, int by) const {
+SchedOpId Blocks::shifted(SchedOpId op, int by) const {
   const int block = block_of(op);
   if (block < 0) return op;
-  if (block + by < 0 || block + by >= count_) return -1;
-  return ops_of(block + by)[static_cast<size_t>(role_[static_cast<size_t>(op)])];
+  if (block + by < 0 || block + by >= count_) return SchedOpId::none();
+  return ops_of(block + by)[static_cast<size_t>(role_[op])];
 }
 
 bool BlockCopy::copy(int from, int to) {
   const Timeline& timeline = state_->timeline();
   placed_.clear();
-  for (const int op : blocks_->ops_of(from)) {
-    const int image = op < 0 ? -1 : blocks_->shifted(op, to - from);
-    if (image < 0) continue;
+  for (const SchedOpId op : blocks_->ops_of(from)) {
+    const SchedOpId image = op.valid() ? blocks_->shifted(op, to - from) : op;
+    if (!image.valid()) continue;
     const auto runs = state_->runs(op);
-    for (size_t k = 1; k < runs.size(); ++k) placed_.push_back({runs[k], image, 0});
+    for (size_t k = 1; k < runs.size(); ++k) placed_.push_back({runs[k], image, {}});
   }
   std::ranges::sort(
       placed_, [&](const Placed& a, const Placed& b) { return timeline.before(a.node, b.node); });
   for (Placed& run : placed_) run.before = place_of(run.node, to - from);
-  for (const int op : blocks_->ops_of(from)) {
-    const int image = op < 0 ? -1 : blocks_->shifted(op, to - from);
-    while (image >= 0 && state_->runs(image).size() > 1) {
-      const int last = state_->runs(image).back();
+  for (const SchedOpId op : blocks_->ops_of(from)) {
+    const SchedOpId image = op.valid() ? blocks_->shifted(op, to - from) : op;
+    while (image.valid() && state_->runs(image).size() > 1) {
+      const NodeId last = state_->runs(image).back();
       if (!state_->can_remove(last)) return false;
       state_->remove(last);
     }
   }
   for (const Placed& run : placed_) {
-    const int previous = timeline.previous(state_->runs(run.before).front());
+    const NodeId previous = timeline.previous(state_->runs(run.before).front());
     if (!state_->can_insert(run.action, previous)) return false;
     state_->insert_after(previous, run.action);
   }
@@ -147,15 +146,15 @@ bool BlockCopy::copy(int from, int to) {
 }
 
 // The action before whose first run the image of a rerun stands.
-int BlockCopy::place_of(int node, int shift) const {
+SchedOpId BlockCopy::place_of(NodeId node, int shift) const {
   const Timeline& timeline = state_->timeline();
   for (;;) {
     node = timeline.next(node);
-    const int action = state_->action(node);
+    const SchedOpId action = state_->action(node);
     if (state_->runs(action).front() != node) continue;
     if (node == state_->end_node()) return action;
-    const int image = blocks_->shifted(action, shift);
-    if (image >= 0) return image;
+    const SchedOpId image = blocks_->shifted(action, shift);
+    if (image.valid()) return image;
   }
 }
 

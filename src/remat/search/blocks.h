@@ -25,26 +25,26 @@ class Blocks {
  public:
   Blocks(const ActionTable& table, const Repeats& repeats);
 
-  int count() const { return count_; }  // 0: there are no repeated blocks
-  int block_of(int op) const { return block_[static_cast<size_t>(op)]; }  // -1: of none
-  double share() const;  // of all ops: those in blocks
-  // The op of another block, `by` blocks further on; itself if it belongs to none; -1: none there.
-  int shifted(int op, int by) const;
-  // By role; -1: it has none for this one.
-  std::span<const int> ops_of(int block) const {
+  int count() const { return count_; }                     // 0: there are no repeated blocks
+  int block_of(SchedOpId op) const { return block_[op]; }  // -1: of none
+  double share() const;                                    // of all ops: those in blocks
+  // The op of another block, `by` blocks further on; itself if it belongs to none; none: none there.
+  SchedOpId shifted(SchedOpId op, int by) const;
+  // By role; none: it has none for this one.
+  std::span<const SchedOpId> ops_of(int block) const {
     return std::span(op_at_).subspan(static_cast<size_t>(block) * static_cast<size_t>(roles_),
                                      static_cast<size_t>(roles_));
   }
 
  private:
-  void gather(const ActionTable& table, std::span<const int> anchors);
-  void match(const ActionTable& table, const Repeats& repeats, int from, int to);
+  void gather(const ActionTable& table, std::span<const SchedOpId> anchors);
+  void match(const ActionTable& table, const Repeats& repeats, SchedOpId from, SchedOpId to);
   void name_roles();
 
   int count_ = 0, roles_ = 0;
-  std::vector<int> block_, role_;  // by op
-  std::vector<int> next_;          // by op: the like op of the next block, or -1
-  std::vector<int> op_at_;         // by block, then role
+  IdVector<SchedOpId, int> block_, role_;
+  IdVector<SchedOpId, SchedOpId> next_;  // the like op of the next block, or none
+  std::vector<SchedOpId> op_at_;         // by block, then role
 };
 
 // Copies the *pattern* of a block: which of its values are made again, and where.
@@ -61,10 +61,11 @@ class BlockCopy {
   bool any() const { return !placed_.empty(); }
 
  private:
-  int place_of(int node, int shift) const;
+  SchedOpId place_of(NodeId node, int shift) const;
 
   struct Placed {
-    int node, action, before;
+    NodeId node;
+    SchedOpId action, before;
   };
   SequenceState* state_;
   const Blocks* blocks_;

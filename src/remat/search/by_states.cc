@@ -11,8 +11,9 @@ namespace {
 
 constexpr int64_t kUnitsPerState = 60, kUnitsPerEdge = 20;
 
-uint64_t bit(int index) {
-  return uint64_t{1} << index;
+template <class AnyId>
+uint64_t bit(AnyId id) {
+  return uint64_t{1} << id.index();
 }
 
 struct State {
@@ -30,7 +31,7 @@ struct StateHash {
 struct Reached {
   int64_t cost = 0;
   const State* from = nullptr;
-  int op = -1;
+  SchedOpId op{};
   bool settled = false;
 };
 struct Item {
@@ -47,30 +48,29 @@ struct Item {
 class ByStates {
  public:
   ByStates(const ActionTable& table, int64_t max_units) : table_(table), max_units_(max_units) {
-    const auto ops = static_cast<size_t>(table.ops());
-    for (auto* masks : {&reads_, &makes_, &waits_for_, &closed_by_}) masks->assign(ops, 0);
-    for (int op = 0; op < table.ops(); ++op) {
-      const auto at = static_cast<size_t>(op);
-      for (const int v : table.reads(op)) reads_[at] |= bit(v);
-      for (const int v : table.makes(op)) makes_[at] |= bit(v);
-      for (const int before : table.before(op)) waits_for_[at] |= bit(before);
-      for (const int after : table.after(op)) closed_by_[at] |= bit(after);
+    for (auto* masks : {&reads_, &makes_, &waits_for_, &closed_by_})
+      *masks = IdVector<SchedOpId, uint64_t>(table.op_count(), 0);
+    for (const SchedOpId op : table.ops()) {
+      for (const SchedValueId v : table.reads(op)) reads_[op] |= bit(v);
+      for (const SchedValueId v : table.makes(op)) makes_[op] |= bit(v);
+      for (const SchedOpId before : table.before(op)) waits_for_[op] |= bit(before);
+      for (const SchedOpId after : table.after(op)) closed_by_[op] |= bit(after);
       if (table.may_rerun(op)) rerunnable_ |= bit(op);
     }
-    readers_.assign(static_cast<size_t>(table.values()), 0);
-    for (int v = 0; v < table.values(); ++v)
-      for (const int reader : table.readers(v)) {
+    readers_ = IdVector<SchedValueId, uint64_t>(table.value_count(), 0);
+    for (const SchedValueId v : table.values())
+      for (const SchedOpId reader : table.readers(v)) {
         if (reader == table.end())
           outputs_ |= bit(v);
         else
-          readers_[static_cast<size_t>(v)] |= bit(reader);
+          readers_[v] |= bit(reader);
       }
   }
 
   ByStatesResult run() {
-    reach({}, 0, nullptr, -1);
+    reach({}, 0, nullptr, SchedOpId::none());
     ByStatesResult result;
-    const uint32_t all = static_cast<uint32_t>(bit(table_.ops()) - 1);
+    const auto all = static_cast<uint32_t>((uint64_t{1} << table_.op_count()) - 1);
     while (!queue_.empty()) {
       const Item item = queue_.top();
       queue_.pop();
@@ -93,27 +93,25 @@ class ByStates {
 
  private:
   void expand(const State& state, int64_t cost) {
-    for (int op = 0; op < table_.ops(); ++op) {
-      const auto at = static_cast<size_t>(op);
+    for (const SchedOpId op : table_.ops()) {
       const bool again = (state.done & bit(op)) != 0;
-      if (again && ((rerunnable_ & bit(op)) == 0 || makes_[at] == 0)) continue;
-      if ((reads_[at] & ~state.present) != 0 || (makes_[at] & state.present) != 0) continue;
-      if ((waits_for_[at] & ~uint64_t{state.done}) != 0 || (closed_by_[at] & state.done) != 0)
+      if (again && ((rerunnable_ & bit(op)) == 0 || makes_[op] == 0)) continue;
+      if ((reads_[op] & ~state.present) != 0 || (makes_[op] & state.present) != 0) continue;
+      if ((waits_for_[op] & ~uint64_t{state.done}) != 0 || (closed_by_[op] & state.done) != 0)
         continue;
       run_op(state, op, cost + (again ? table_.cost(op) : 0));
     }
   }
 
   // One edge for each choice of what goes.
-  void run_op(const State& state, int op, int64_t cost) {
-    const auto at = static_cast<size_t>(op);
+  void run_op(const State& state, SchedOpId op, int64_t cost) {
     const uint32_t done = state.done | static_cast<uint32_t>(bit(op));
-    const uint64_t present = state.present | makes_[at];
+    const uint64_t present = state.present | makes_[op];
     const double bytes = bytes_of(present) + table_.workspace(op);
-    const uint64_t used = reads_[at] | makes_[at];
+    const uint64_t used = reads_[op] | makes_[op];
     uint64_t must_go = 0, may_go = 0;
     for (uint64_t rest = used; rest != 0; rest &= rest - 1) {
-      const int v = std::countr_zero(rest);
+      const SchedValueId v = lowest(rest);
       if (!is_wanted(v, done)) {
         must_go |= bit(v);
       } else if (!is_needed(v, done) || (rerunnable_ & bit(table_.producer(v))) != 0) {
@@ -130,22 +128,25 @@ class ByStates {
   }
 
   // May anything use what is present of it now?
-  bool is_wanted(int v, uint32_t done) const {
-    return (outputs_ & bit(v)) != 0 ||
-           (readers_[static_cast<size_t>(v)] & (~uint64_t{done} | rerunnable_)) != 0;
+  bool is_wanted(SchedValueId v, uint32_t done) const {
+    return (outputs_ & bit(v)) != 0 || (readers_[v] & (~uint64_t{done} | rerunnable_)) != 0;
   }
 
-  bool is_needed(int v, uint32_t done) const {
-    return (outputs_ & bit(v)) != 0 || (readers_[static_cast<size_t>(v)] & ~uint64_t{done}) != 0;
+  bool is_needed(SchedValueId v, uint32_t done) const {
+    return (outputs_ & bit(v)) != 0 || (readers_[v] & ~uint64_t{done}) != 0;
+  }
+
+  static SchedValueId lowest(uint64_t values) {
+    return SchedValueId(static_cast<size_t>(std::countr_zero(values)));
   }
 
   double bytes_of(uint64_t values) const {
     double bytes = 0;
-    for (; values != 0; values &= values - 1) bytes += table_.bytes(std::countr_zero(values));
+    for (; values != 0; values &= values - 1) bytes += table_.bytes(lowest(values));
     return bytes;
   }
 
-  double credit(int op, uint64_t goes) const {
+  double credit(SchedOpId op, uint64_t goes) const {
     double credit = 0;
     uint64_t inputs = 0, outputs = 0;
     for (const ActionTable::Pair& pair : table_.pairs(op)) {
@@ -159,17 +160,17 @@ class ByStates {
     return credit;
   }
 
-  void reach(const State& state, int64_t cost, const State* from, int op) {
+  void reach(const State& state, int64_t cost, const State* from, SchedOpId op) {
     const auto [entry, is_new] = map_.try_emplace(state);
     if (!is_new && entry->second.cost <= cost) return;
     entry->second = {cost, from, op, false};
     queue_.push({cost, std::popcount(state.done), ++age_, &entry->first});
   }
 
-  std::vector<int> path_to(const State* state) const {
-    std::vector<int> path;
+  std::vector<SchedOpId> path_to(const State* state) const {
+    std::vector<SchedOpId> path;
     for (; state != nullptr; state = map_.at(*state).from)
-      if (const int op = map_.at(*state).op; op >= 0) path.push_back(op);
+      if (const SchedOpId op = map_.at(*state).op; op.valid()) path.push_back(op);
     std::reverse(path.begin(), path.end());
     return path;
   }
@@ -178,8 +179,8 @@ class ByStates {
   const int64_t max_units_;
   int64_t units_ = 0, age_ = 0;
   uint64_t rerunnable_ = 0, outputs_ = 0;
-  std::vector<uint64_t> reads_, makes_, waits_for_, closed_by_;  // by op
-  std::vector<uint64_t> readers_;                                // by value
+  IdVector<SchedOpId, uint64_t> reads_, makes_, waits_for_, closed_by_;
+  IdVector<SchedValueId, uint64_t> readers_;
   std::unordered_map<State, Reached, StateHash> map_;
   std::priority_queue<Item> queue_;
 };
@@ -187,7 +188,8 @@ class ByStates {
 }  // namespace
 
 ByStatesResult solve_by_states(const ActionTable& table, int64_t max_units) {
-  if (table.is_rounded() || table.ops() > kMostOpsByStates || table.values() > kMostValuesByStates)
+  if (table.is_rounded() || table.op_count() > kMostOpsByStates ||
+      table.value_count() > kMostValuesByStates)
     return {};
   return ByStates(table, max_units).run();
 }

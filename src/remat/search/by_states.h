@@ -18,11 +18,11 @@
 namespace lowtide::remat {
 
 // Problems with at most as many ops and values are looked at.
-constexpr int kMostOpsByStates = 24, kMostValuesByStates = 40;
+constexpr size_t kMostOpsByStates = 24, kMostValuesByStates = 40;
 
 struct ByStatesResult {
-  bool complete = false;                 // false: too large, or the limit came first
-  std::optional<std::vector<int>> best;  // if complete and empty: nothing fits
+  bool complete = false;                       // false: too large, or the limit came first
+  std::optional<std::vector<SchedOpId>> best;  // if complete and empty: nothing fits
   int64_t units = 0;
 };
 

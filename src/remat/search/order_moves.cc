@@ -4,36 +4,35 @@
 
 namespace lowtide::remat {
 namespace {
-constexpr int kNoMove = SequenceState::kNoNode;
 constexpr int kHitTries = 24;  // to hit a value that is present
 constexpr int kDeepest = 6;    // runs that go with a run, one after another
 constexpr int kNear = 16;      // slots
 }  // namespace
 
-OrderMoves::Range OrderMoves::range_of(int node) const {
+OrderMoves::Range OrderMoves::range_of(NodeId node) const {
   const Timeline& timeline = state_->timeline();
-  const int action = state_->action(node);
+  const SchedOpId action = state_->action(node);
   Range range{timeline.slot(state_->begin_node()), timeline.slot(state_->end_node())};
-  for (const int v : table_->reads(action)) {
+  for (const SchedValueId v : table_->reads(action)) {
     const auto uses = state_->uses(v);
     size_t i = state_->use_from(v, node);
     while (i > 0 && !uses[i - 1].birth) --i;
     if (i > 0) range.lo = std::max(range.lo, timeline.slot(uses[i - 1].node));
   }
-  for (const int v : table_->makes(action)) {
+  for (const SchedValueId v : table_->makes(action)) {
     const auto uses = state_->uses(v);
     const size_t i = state_->use_from(v, node);
     if (i + 1 < uses.size()) range.hi = std::min(range.hi, timeline.slot(uses[i + 1].node));
   }
-  for (const int a : table_->before(action))
+  for (const SchedOpId a : table_->before(action))
     range.lo = std::max(range.lo, timeline.slot(state_->runs(a).back()));
-  for (const int a : table_->after(action))
+  for (const SchedOpId a : table_->after(action))
     range.hi = std::min(range.hi, timeline.slot(state_->runs(a).front()));
   return range;
 }
 
 // As late as possible, as early as possible, near, or anywhere.
-bool OrderMoves::anywhere(int node) {
+bool OrderMoves::anywhere(NodeId node) {
   const Timeline& timeline = state_->timeline();
   const auto [lo, hi] = range_of(node);
   if (hi - lo < 2) return false;
@@ -52,15 +51,15 @@ bool OrderMoves::anywhere(int node) {
       slot = lo + static_cast<int>(rng_->below(static_cast<uint64_t>(hi - lo)));
   }
   slot = std::clamp(slot, lo, hi - 1);
-  const int after = timeline.node_from(slot);  // the node at the slot, or the next one
-  const int previous = timeline.slot(after) > slot ? timeline.previous(after) : after;
+  const NodeId after = timeline.node_from(slot);  // the node at the slot, or the next one
+  const NodeId previous = timeline.slot(after) > slot ? timeline.previous(after) : after;
   if (timeline.slot(previous) < lo) return false;
   if (previous == node || timeline.next(previous) == node) return false;
   return move_after(node, previous);
 }
 
-bool OrderMoves::move_after(int node, int previous) {
-  const int action = state_->action(node);
+bool OrderMoves::move_after(NodeId node, NodeId previous) {
+  const SchedOpId action = state_->action(node);
   if (!state_->can_insert(action, previous)) return false;
   state_->insert_after(previous, action);
   if (!state_->can_remove(node)) return false;
@@ -68,28 +67,28 @@ bool OrderMoves::move_after(int node, int previous) {
   return true;
 }
 
-bool OrderMoves::relieve(int moment) {
+bool OrderMoves::relieve(NodeId moment) {
   bool moved = false;
   for (int i = 0; i < kHitTries; ++i) {
-    const auto v = static_cast<int>(rng_->below(static_cast<uint64_t>(table_->values())));
+    const SchedValueId v(rng_->below(table_->value_count()));
     if (table_->bytes(v) > 0 && try_value(v, moment, moved)) return moved;
   }
   return false;
 }
 
 // False: nothing can be done about this value.
-bool OrderMoves::try_value(int value, int moment, bool& moved) {
+bool OrderMoves::try_value(SchedValueId value, NodeId moment, bool& moved) {
   const auto uses = state_->uses(value);
   const size_t next = state_->use_from(value, moment);
   if (next == 0 || next == uses.size() || uses[next].birth || uses[next].node == moment)
     return false;
-  const int maker = uses[next - 1].node, reader = uses[next].node;
+  const NodeId maker = uses[next - 1].node, reader = uses[next].node;
   const bool may_postpone = uses[next - 1].birth;
   const bool may_advance =
       reader != state_->end_node() && (next + 1 == uses.size() || uses[next + 1].birth);
   if (may_postpone && (!may_advance || rng_->below(2) == 0)) {
-    const int target = first_reader(maker);
-    if (target == kNoMove || !state_->timeline().before(moment, target)) return false;
+    const NodeId target = first_reader(maker);
+    if (!target.valid() || !state_->timeline().before(moment, target)) return false;
     moved = postpone(maker, moment, target, 0);
     return true;
   }
@@ -99,14 +98,14 @@ bool OrderMoves::try_value(int value, int moment, bool& moved) {
 }
 
 // Of anything that the run makes.
-int OrderMoves::first_reader(int node) const {
-  int first = kNoMove;
-  for (const int v : table_->makes(state_->action(node))) {
+NodeId OrderMoves::first_reader(NodeId node) const {
+  NodeId first;
+  for (const SchedValueId v : table_->makes(state_->action(node))) {
     const auto uses = state_->uses(v);
     const size_t i = state_->use_from(v, node);
     if (i + 1 == uses.size() || uses[i + 1].birth) continue;
-    const int reader = uses[i + 1].node;
-    if (first == kNoMove || state_->timeline().before(reader, first)) first = reader;
+    const NodeId reader = uses[i + 1].node;
+    if (!first.valid() || state_->timeline().before(reader, first)) first = reader;
   }
   return first;
 }
@@ -114,17 +113,17 @@ int OrderMoves::first_reader(int node) const {
 // Moves the run from before the moment to right before `target`, and runs that are only good for it
 // along.
 // NOLINTNEXTLINE(misc-no-recursion): at most kDeepest deep
-bool OrderMoves::postpone(int node, int moment, int target, int depth) {
+bool OrderMoves::postpone(NodeId node, NodeId moment, NodeId target, int depth) {
   const Timeline& timeline = state_->timeline();
-  const int action = state_->action(node);
+  const SchedOpId action = state_->action(node);
   if (!move_after(node, timeline.previous(target))) return false;
   if (depth == kDeepest) return true;
-  const int moved = timeline.previous(target);
-  for (const int v : table_->reads(action)) {
+  const NodeId moved = timeline.previous(target);
+  for (const SchedValueId v : table_->reads(action)) {
     const auto uses = state_->uses(v);
     const size_t i = state_->use_from(v, moved);
     if (i == 0 || !uses[i - 1].birth) continue;
-    const int maker = uses[i - 1].node;
+    const NodeId maker = uses[i - 1].node;
     if (!timeline.before(maker, moment) || first_reader(maker) != moved) continue;
     if (rng_->below(2) == 0 && !postpone(maker, moment, moved, depth + 1)) return false;
   }
@@ -134,10 +133,10 @@ bool OrderMoves::postpone(int node, int moment, int target, int depth) {
 // Moves the run from after the moment to right before it, and makers of its inputs that stand
 // between.
 // NOLINTNEXTLINE(misc-no-recursion): at most kDeepest deep
-bool OrderMoves::advance(int node, int moment, int depth) {
+bool OrderMoves::advance(NodeId node, NodeId moment, int depth) {
   const Timeline& timeline = state_->timeline();
-  const int action = state_->action(node);
-  for (const int v : table_->reads(action)) {
+  const SchedOpId action = state_->action(node);
+  for (const SchedValueId v : table_->reads(action)) {
     const auto uses = state_->uses(v);
     size_t i = state_->use_from(v, node);
     while (i > 0 && !uses[i - 1].birth) --i;

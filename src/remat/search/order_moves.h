@@ -22,19 +22,19 @@ class OrderMoves {
   OrderMoves(SequenceState& state, Rng& rng) : state_(&state), table_(&state.table()), rng_(&rng) {}
 
   // Each is false if nothing came of it; the caller undoes what is left of it.
-  bool anywhere(int node);
-  bool relieve(int moment);
+  bool anywhere(NodeId node);
+  bool relieve(NodeId moment);
 
  private:
   struct Range {
     int lo, hi;  // slots: after lo at the earliest, before hi at the latest
   };
-  Range range_of(int node) const;
-  bool move_after(int node, int previous);
-  bool try_value(int value, int moment, bool& moved);
-  bool postpone(int node, int moment, int target, int depth);
-  bool advance(int node, int moment, int depth);
-  int first_reader(int node) const;
+  Range range_of(NodeId node) const;
+  bool move_after(NodeId node, NodeId previous);
+  bool try_value(SchedValueId value, NodeId moment, bool& moved);
+  bool postpone(NodeId node, NodeId moment, NodeId target, int depth);
+  bool advance(NodeId node, NodeId moment, int depth);
+  NodeId first_reader(NodeId node) const;
 
   SequenceState* state_;
   const ActionTable* table_;

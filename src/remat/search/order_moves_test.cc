@@ -5,7 +5,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <numeric>
 
 #include "plan/sequence_simulator.h"
 #include "plan/testing/schedule_test_problems.h"
@@ -15,14 +14,11 @@ namespace lowtide::remat {
 namespace {
 
 void expect_equals_simulation(const plan::ScheduleProblem& problem, const SequenceState& state) {
-  std::vector<plan::SchedAction> actions;
-  for (const int op : state.sequence())
-    actions.push_back(plan::SchedAction::run(plan::SchedOpId(static_cast<size_t>(op))));
-  const auto profile = plan::simulate_sequence(problem, actions);
+  const auto profile = plan::simulate_sequence(problem, actions_of(state.sequence()));
   ASSERT_TRUE(profile.has_value()) << profile.error().message;
   size_t i = 0;
   const Timeline& timeline = state.timeline();
-  for (int node = timeline.next(state.begin_node()); node != state.end_node();
+  for (NodeId node = timeline.next(state.begin_node()); node != state.end_node();
        node = timeline.next(node), ++i)
     ASSERT_EQ(timeline.bytes(node),
               static_cast<double>(profile->action_bytes[i] - problem.resident_bytes));
@@ -45,9 +41,8 @@ TEST(OrderMoves, KeepTheStateConsistentAndTheRunsTheSame) {
     OrderMoves moves(state, rng);
     for (int step = 0; step < 60; ++step) {
       const auto slots = static_cast<uint64_t>(state.timeline().slots());
-      const int node = state.timeline().node_from(static_cast<int>(rng.below(slots)));
-      if (node == SequenceState::kNoNode || node == state.begin_node() || node == state.end_node())
-        continue;
+      const NodeId node = state.timeline().node_from(static_cast<int>(rng.below(slots)));
+      if (!node.valid() || node == state.begin_node() || node == state.end_node()) continue;
       const size_t mark = state.mark();
       const double bytes = state.timeline().bytes(node);
       const bool aimed = rng.below(2) == 0;
@@ -58,7 +53,7 @@ TEST(OrderMoves, KeepTheStateConsistentAndTheRunsTheSame) {
       ++moved;
       relieved += aimed && state.timeline().slot(node) >= 0 && state.timeline().bytes(node) < bytes;
       ASSERT_NO_FATAL_FAILURE(expect_equals_simulation(problem, state)) << round;
-      std::vector<int> runs = state.sequence();
+      std::vector<SchedOpId> runs = state.sequence();
       std::ranges::sort(runs);
       ASSERT_EQ(runs, incoming(table));
       ASSERT_EQ(state.extra_cost(), 0);
@@ -96,10 +91,9 @@ TEST(OrderMoves, AMakerGoesPastTheMomentToItsFirstReader) {
   for (int i = 0; i < 50 && !found; ++i) {
     SequenceState state(table, incoming(table));
     OrderMoves moves(state, rng);
-    found =
-        moves.relieve(state.runs(1).front()) && state.sequence() == std::vector<int>{1, 2, 0, 3};
+    found = moves.relieve(state.runs(op_at(1)).front()) && state.sequence() == ops_at({1, 2, 0, 3});
     if (!found) continue;
-    EXPECT_EQ(state.timeline().bytes(state.runs(1).front()), 10);
+    EXPECT_EQ(state.timeline().bytes(state.runs(op_at(1)).front()), 10);
   }
   EXPECT_TRUE(found);
 }
@@ -115,11 +109,11 @@ TEST(OrderMoves, AReaderGoesBeforeTheMomentWithWhatItNeeds) {
   bool both = false;
   for (int i = 0; i < 200 && !both; ++i) {
     const size_t mark = state.mark();
-    both = moves.relieve(state.runs(1).front()) && state.sequence() == std::vector<int>{0, 2, 3, 1};
+    both = moves.relieve(state.runs(op_at(1)).front()) && state.sequence() == ops_at({0, 2, 3, 1});
     if (!both) state.undo_to(mark);
   }
   EXPECT_TRUE(both);
-  EXPECT_EQ(state.timeline().bytes(state.runs(1).front()), 10);
+  EXPECT_EQ(state.timeline().bytes(state.runs(op_at(1)).front()), 10);
 }
 
 }  // namespace

@@ -25,11 +25,11 @@ constexpr int64_t kLeastUnitsPerOp = 40'000;  // of an annealing run beside othe
 constexpr double kOpsOfScale = 800;           // temperatures are those of so many ops
 
 struct Task {
-  const std::vector<int>* start = nullptr;
+  const std::vector<SchedOpId>* start = nullptr;
   AnnealOptions options;
   uint64_t seed = 1;
   std::optional<Found> found;
-  std::vector<int> last;  // where it ended
+  std::vector<SchedOpId> last;  // where it ended
   double overflow = 0;
   int64_t cost = 0, units = 0, edits = 0;
 };
@@ -39,7 +39,7 @@ struct Member {
   int64_t cost = kNone;  // kNone: it does not fit
   double overflow = 0;
   bool is_start = false;
-  std::vector<int> sequence;
+  std::vector<SchedOpId> sequence;
   bool operator<(const Member& other) const {
     return cost != other.cost ? cost < other.cost : overflow < other.overflow;
   }
@@ -53,7 +53,7 @@ class Portfolio {
     if (blocks_->count() == 0) blocks_.reset();
   }
 
-  PortfolioResult run(const std::vector<std::vector<int>>& starts, int64_t bound_cost,
+  PortfolioResult run(const std::vector<std::vector<SchedOpId>>& starts, int64_t bound_cost,
                       const PortfolioReport& report) {
     for (const auto& start : starts) take_start(start);
     bound_cost_ = bound_cost;
@@ -82,6 +82,7 @@ class Portfolio {
   }
 
  private:
+  int64_t ops() const { return static_cast<int64_t>(std::max<size_t>(1, table_.op_count())); }
   bool done() const { return best_.extra_cost <= bound_cost_ || clock_.exhausted() || cut_short(); }
   bool cut_short() const {
     return clock_.timed_out() || options_.limits.stop_after(clock_.seconds());
@@ -94,7 +95,7 @@ class Portfolio {
   // Rounds that get cooler, of fewer and fewer runs: each goes on from one of the best of the round
   // before. Short ones have fewer rounds.
   void series(int64_t length) {
-    const int64_t of_round = kLeastUnitsPerOp / 2 * std::max(1, table_.ops());
+    const int64_t of_round = kLeastUnitsPerOp / 2 * ops();
     const int rounds = static_cast<int>(std::clamp<int64_t>(length / of_round, 1, kRounds));
     const int64_t shares = std::accumulate(kShares, kShares + rounds, int64_t{0});
     double hot = kHottest;
@@ -116,7 +117,7 @@ class Portfolio {
                             static_cast<double>(std::max<int64_t>(1, options_.limits.max_units)));
   }
 
-  void take_start(const std::vector<int>& start) {
+  void take_start(const std::vector<SchedOpId>& start) {
     SequenceState state(table_, start);
     const int64_t cost = state.overflow() <= 0 ? state.extra_cost() : kNone;
     starts_.push_back({cost, state.overflow(), true, start});
@@ -126,7 +127,7 @@ class Portfolio {
   AnnealOptions anneal_options(double hot, int64_t units) const {
     AnnealOptions options;
     // Where ops are many, each is a smaller share of the step.
-    const double scale = std::min(1.0, kOpsOfScale / std::max(1, table_.ops()));
+    const double scale = std::min(1.0, kOpsOfScale / static_cast<double>(ops()));
     options.hot = hot * scale;
     options.cold *= scale;
     options.units = units;
@@ -137,7 +138,7 @@ class Portfolio {
 
   // Tasks from the best `survivors` of the round before; fewer where each would have little work.
   void make_tasks(int count, int survivors, double hot, int64_t units) {
-    const int64_t of_task = kLeastUnitsPerOp * std::max(1, table_.ops());
+    const int64_t of_task = kLeastUnitsPerOp * ops();
     count = static_cast<int>(std::clamp<int64_t>(units / of_task, 1, count));
     std::stable_sort(members_.begin(), members_.end());
     const auto same = [](const Member& a, const Member& b) {
@@ -221,7 +222,7 @@ class Portfolio {
 
 }  // namespace
 
-PortfolioResult search(const ActionTable& table, const std::vector<std::vector<int>>& starts,
+PortfolioResult search(const ActionTable& table, const std::vector<std::vector<SchedOpId>>& starts,
                        int64_t bound_cost, const PortfolioOptions& options, WorkBudget& clock,
                        const PortfolioReport& report) {
   return Portfolio(table, options, clock).run(starts, bound_cost, report);

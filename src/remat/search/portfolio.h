@@ -20,7 +20,7 @@ struct PortfolioOptions {
 };
 
 struct PortfolioResult {
-  std::vector<int> sequence;  // empty: nothing that fits was found
+  std::vector<SchedOpId> sequence;  // empty: nothing that fits was found
   int64_t extra_cost = 0;
   int64_t units = 0, edits = 0;
   bool cut_short = false;  // by the clock or the cancel flag
@@ -32,7 +32,7 @@ using PortfolioReport = std::function<void(const Found& best, double share)>;
 
 // `starts`: correct sequences of runs, at least one; those that do not fit are good starts too.
 // `bound_cost`: extra cost that no schedule is below; where it is reached the search ends.
-PortfolioResult search(const ActionTable& table, const std::vector<std::vector<int>>& starts,
+PortfolioResult search(const ActionTable& table, const std::vector<std::vector<SchedOpId>>& starts,
                        int64_t bound_cost, const PortfolioOptions& options, WorkBudget& clock,
                        const PortfolioReport& report);
 

@@ -8,7 +8,6 @@
 
 namespace lowtide::remat {
 namespace {
-constexpr int kNoProposal = SequenceState::kNoNode;
 constexpr int kFullest = 8;     // nodes of which the fullest is taken
 constexpr int kNodeTries = 24;  // to hit a value that is present at a node
 
@@ -46,12 +45,12 @@ Proposals::Proposals(SequenceState& state, const ProposalOptions& options, Rng& 
 
 // What may be dropped, and what moves nothing wherever it runs.
 void Proposals::find_chances() {
-  for (int v = 0; v < table_->values(); ++v)
+  for (const SchedValueId v : table_->values())
     if (table_->may_rerun(table_->producer(v)) && table_->bytes(v) > 0 &&
         !table_->readers(v).empty())
       droppable_.push_back(v);
-  const auto weightless = [this](int v) { return table_->bytes(v) == 0; };
-  for (int action = 0; action < table_->actions(); ++action)
+  const auto weightless = [this](SchedValueId v) { return table_->bytes(v) == 0; };
+  for (const SchedOpId action : table_->actions())
     inert_.push_back(table_->workspace(action) == 0 &&
                      std::ranges::all_of(table_->reads(action), weightless) &&
                      std::ranges::all_of(table_->makes(action), weightless));
@@ -95,36 +94,33 @@ bool Proposals::try_kind() {
   return false;
 }
 
-int Proposals::random_node() {
+NodeId Proposals::random_node() {
   // Free slots lead to the next node that is there; one after many of them would come up often.
   const Timeline& timeline = state_->timeline();
-  int node = kNoProposal;
+  NodeId node;
   for (int i = 0; i < kNodeTries; ++i) {
     const auto slot = static_cast<int>(rng_->below(static_cast<uint64_t>(timeline.slots())));
     node = timeline.node_from(slot);
-    if (node != kNoProposal && timeline.slot(node) == slot &&
-        inert_[static_cast<size_t>(state_->action(node))] == 0)
-      break;
+    if (node.valid() && timeline.slot(node) == slot && inert_[state_->action(node)] == 0) break;
   }
-  if (node == kNoProposal) return kNoProposal;
-  return node == state_->begin_node() || node == state_->end_node() ? kNoProposal : node;
+  return node == state_->begin_node() || node == state_->end_node() ? NodeId::none() : node;
 }
 
-int Proposals::random_rerun() {
+NodeId Proposals::random_rerun() {
   for (int i = 0; i < kNodeTries; ++i) {
-    const int node = random_node();
-    if (node != kNoProposal && state_->runs(state_->action(node)).size() > 1) return node;
+    const NodeId node = random_node();
+    if (node.valid() && state_->runs(state_->action(node)).size() > 1) return node;
   }
-  return kNoProposal;
+  return NodeId::none();
 }
 
-int Proposals::random_value() {
+SchedValueId Proposals::random_value() {
   return droppable_[rng_->below(droppable_.size())];
 }
 
-bool Proposals::random_span(int& value, int& use) {
+bool Proposals::random_span(SchedValueId& value, NodeId& use) {
   if (droppable_.empty()) return false;
-  const int v = random_value();
+  const SchedValueId v = random_value();
   const auto uses = state_->uses(v);
   if (uses.size() < 2) return false;
   const size_t i = 1 + rng_->below(uses.size() - 1);
@@ -134,9 +130,9 @@ bool Proposals::random_span(int& value, int& use) {
   return true;
 }
 
-bool Proposals::aimed_span(int at, int& value, int& use) {
+bool Proposals::aimed_span(NodeId at, SchedValueId& value, NodeId& use) {
   for (int i = 0; i < kNodeTries && !droppable_.empty(); ++i) {
-    const int v = random_value();
+    const SchedValueId v = random_value();
     const auto uses = state_->uses(v);
     const size_t next = state_->use_from(v, at);
     if (next == 0 || next == uses.size() || uses[next].birth || uses[next].node == at) continue;
@@ -148,7 +144,8 @@ bool Proposals::aimed_span(int at, int& value, int& use) {
 }
 
 bool Proposals::drop() {
-  int value = 0, use = 0;
+  SchedValueId value;
+  NodeId use;
   if (options_.aimed && state_->overflow() > 0 && rng_->below(2) == 0) {
     if (!aimed_span(overflowing_node(), value, use)) return false;
   } else if (!random_span(value, use)) {
@@ -157,10 +154,11 @@ bool Proposals::drop() {
   return drop_before(value, use);
 }
 
-bool Proposals::drop_before(int value, int use) {
+bool Proposals::drop_before(SchedValueId value, NodeId use) {
   const auto uses = state_->uses(value);
   const size_t i = state_->use_from(value, use);
-  const int last = uses[i - 1].node, action = table_->producer(value);
+  const NodeId last = uses[i - 1].node;
+  const SchedOpId action = table_->producer(value);
   const bool from_birth = uses[i - 1].birth;
   if (state_->timeline().next(last) == use) return false;
   // The run that made it may go, which pays for the new one.
@@ -175,15 +173,15 @@ bool Proposals::drop_before(int value, int use) {
 
 // Runs `action` right before `node`; of the inputs that are not there, some are made anew, others
 // live longer.
-bool Proposals::run_before(int action, int node) {
+bool Proposals::run_before(SchedOpId action, NodeId node) {
   return rerun_before(
-      *state_, action, node, kDeepestReruns, [this](int) { return rng_->below(2) == 0; },
-      [this](int a) { return table_->may_rerun(a) && affordable(table_->cost(a)); });
+      *state_, action, node, kDeepestReruns, [this](SchedOpId) { return rng_->below(2) == 0; },
+      [this](SchedOpId a) { return table_->may_rerun(a) && affordable(table_->cost(a)); });
 }
 
 // Is the value all that the run is good for?
-bool Proposals::makes_only(int maker, int value) const {
-  for (const int v : table_->makes(state_->action(maker))) {
+bool Proposals::makes_only(NodeId maker, SchedValueId value) const {
+  for (const SchedValueId v : table_->makes(state_->action(maker))) {
     if (v == value) continue;
     const auto uses = state_->uses(v);
     const size_t i = state_->use_from(v, maker);
@@ -193,29 +191,29 @@ bool Proposals::makes_only(int maker, int value) const {
 }
 
 bool Proposals::keep_any() {
-  const int node = random_rerun();
-  return node != kNoProposal && state_->can_remove(node) && keep(node);
+  const NodeId node = random_rerun();
+  return node.valid() && state_->can_remove(node) && keep(node);
 }
 
 // Removes the run, then the runs that only it needed.
-bool Proposals::keep(int first) {
+bool Proposals::keep(NodeId first) {
   useless_.assign(1, first);
   while (!useless_.empty()) {
-    const int node = useless_.back();
+    const NodeId node = useless_.back();
     useless_.pop_back();
     if (state_->timeline().slot(node) < 0) continue;
-    const int action = state_->action(node);
-    const int next = state_->timeline().next(node);
+    const SchedOpId action = state_->action(node);
+    const NodeId next = state_->timeline().next(node);
     state_->remove(node);
-    for (const int v : table_->reads(action)) {
+    for (const SchedValueId v : table_->reads(action)) {
       const auto uses = state_->uses(v);
       const size_t i = state_->use_from(v, next);
       if (i == 0 || !uses[i - 1].birth || (i < uses.size() && !uses[i].birth)) continue;
-      const int maker = uses[i - 1].node;
+      const NodeId maker = uses[i - 1].node;
       if (!state_->is_useful(maker) && state_->can_remove(maker)) useless_.push_back(maker);
     }
     // A run that went may have been the last useful one of those found before; look again.
-    std::erase_if(useless_, [&](int n) {
+    std::erase_if(useless_, [&](NodeId n) {
       return state_->timeline().slot(n) < 0 || state_->is_useful(n) || !state_->can_remove(n);
     });
   }
@@ -227,68 +225,68 @@ bool Proposals::move() {
   const bool overflows = state_->overflow() > 0;
   if (options_.aimed_moves && rng_->below(overflows ? 2 : 4) == 0)
     return order_moves_.relieve(overflows ? overflowing_node() : full_node());
-  const int node = random_node();
-  return node != kNoProposal && order_moves_.anywhere(node);
+  const NodeId node = random_node();
+  return node.valid() && order_moves_.anywhere(node);
 }
 
-int Proposals::overflowing_node() {
+NodeId Proposals::overflowing_node() {
   const auto slots = static_cast<uint64_t>(state_->timeline().slots());
   return state_->timeline().overflowing_from(static_cast<int>(rng_->below(slots)));
 }
 
 // The fullest of some nodes.
-int Proposals::full_node() {
-  int fullest = state_->begin_node();
+NodeId Proposals::full_node() {
+  NodeId fullest = state_->begin_node();
   for (int i = 0; i < kFullest; ++i) {
-    const int node = random_node();
-    if (node != kNoProposal && state_->timeline().bytes(node) > state_->timeline().bytes(fullest))
+    const NodeId node = random_node();
+    if (node.valid() && state_->timeline().bytes(node) > state_->timeline().bytes(fullest))
       fullest = node;
   }
   return fullest;
 }
 
 bool Proposals::drop_stretch() {
-  const int start = random_node();
-  if (start == kNoProposal) return false;
+  const NodeId start = random_node();
+  if (!start.valid()) return false;
   const Timeline& timeline = state_->timeline();
   const int length =
       2 + static_cast<int>(rng_->below(static_cast<uint64_t>(options_.longest_stretch)));
   // The stretch, and the first use after it of anything it makes.
   stretch_.clear();
-  int node = start;
+  NodeId node = start;
   for (int i = 0; i < length && node != state_->end_node(); ++i, node = timeline.next(node))
     if (table_->may_rerun(state_->action(node))) stretch_.push_back(node);
   if (stretch_.empty()) return false;
   // A little beyond the stretch: what uses its last values right away is no second use.
   const int border = timeline.slot(node) + static_cast<int>(rng_->below(Timeline::kBucket));
-  int target = kNoProposal;
-  for (const int n : stretch_)
-    for (const int v : table_->makes(state_->action(n))) {
+  NodeId target;
+  for (const NodeId n : stretch_)
+    for (const SchedValueId v : table_->makes(state_->action(n))) {
       const auto uses = state_->uses(v);
       for (size_t i = state_->use_from(v, n) + 1; i < uses.size() && !uses[i].birth; ++i) {
         if (timeline.slot(uses[i].node) <= border) continue;
-        if (target == kNoProposal || timeline.before(uses[i].node, target)) target = uses[i].node;
+        if (!target.valid() || timeline.before(uses[i].node, target)) target = uses[i].node;
         break;
       }
     }
-  if (target == kNoProposal) return false;
+  if (!target.valid()) return false;
   // From the back: an op is in if something of it is needed at or after the target, or by one in.
-  std::vector<int> in;
+  std::vector<SchedOpId> in;
   for (size_t k = stretch_.size(); k-- > 0;) {
-    const int action = state_->action(stretch_[k]);
+    const SchedOpId action = state_->action(stretch_[k]);
     bool needed = false;
-    for (const int v : table_->makes(action)) {
+    for (const SchedValueId v : table_->makes(action)) {
       needed |= state_->alive_before(v, target);
-      for (const int other : in)
-        for (const int u : table_->reads(other)) needed |= u == v;
+      for (const SchedOpId other : in)
+        for (const SchedValueId u : table_->reads(other)) needed |= u == v;
     }
     if (needed && std::find(in.begin(), in.end(), action) == in.end()) in.push_back(action);
   }
   int64_t price = 0;
-  for (const int action : in) price += table_->cost(action);
+  for (const SchedOpId action : in) price += table_->cost(action);
   if (!affordable(price)) return false;
   for (size_t k = in.size(); k-- > 0;) {
-    const int previous = timeline.previous(target);
+    const NodeId previous = timeline.previous(target);
     if (!state_->can_insert(in[k], previous)) return false;
     state_->insert_after(previous, in[k]);
   }
@@ -296,8 +294,8 @@ bool Proposals::drop_stretch() {
 }
 
 bool Proposals::keep_stretch() {
-  int node = random_rerun();
-  if (node == kNoProposal) return false;
+  NodeId node = random_rerun();
+  if (!node.valid()) return false;
   const int length =
       2 + static_cast<int>(rng_->below(static_cast<uint64_t>(options_.longest_stretch)));
   stretch_.clear();
@@ -320,20 +318,21 @@ bool Proposals::exchange() {
   if (!keep_any()) return false;
   const int drops = 1 + static_cast<int>(rng_->below(3));
   for (int i = 0; i < drops && state_->overflow() > before; ++i) {
-    const int at = overflowing_node();
+    const NodeId at = overflowing_node();
     if (options_.aimed_moves && options_.order_moves && rng_->below(4) == 0) {
       if (!order_moves_.relieve(at)) return false;
       continue;
     }
-    int value = 0, use = 0;
+    SchedValueId value;
+    NodeId use;
     if (!aimed_span(at, value, use) || !drop_before(value, use)) return false;
   }
   return true;
 }
 
 bool Proposals::copy_block() {
-  const int chosen = random_rerun();
-  if (chosen == kNoProposal) return false;
+  const NodeId chosen = random_rerun();
+  if (!chosen.valid()) return false;
   const int from = options_.blocks->block_of(state_->action(chosen));
   const int to = static_cast<int>(rng_->below(static_cast<uint64_t>(options_.blocks->count())));
   return from >= 0 && from != to && block_copy_->copy(from, to) && block_copy_->any();

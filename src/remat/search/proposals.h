@@ -72,25 +72,25 @@ class Proposals {
   ProposalKind choose();
   bool try_kind();
   bool affordable(int64_t more) const { return state_->extra_cost() <= most_cost_ - more; }
-  bool makes_only(int node, int value) const;
-  bool drop_before(int value, int use);
-  bool keep(int node);
+  bool makes_only(NodeId maker, SchedValueId value) const;
+  bool drop_before(SchedValueId value, NodeId use);
+  bool keep(NodeId node);
   bool drop();
   bool keep_any();
   bool move();
-  int overflowing_node();
-  int full_node();
+  NodeId overflowing_node();
+  NodeId full_node();
   bool drop_stretch();
   bool keep_stretch();
   bool exchange();
   bool copy_block();
-  bool aimed_span(int at, int& value, int& use);
-  bool random_span(int& value, int& use);
-  bool run_before(int action, int node);
-  int random_node();
-  int random_value();
+  bool aimed_span(NodeId at, SchedValueId& value, NodeId& use);
+  bool random_span(SchedValueId& value, NodeId& use);
+  bool run_before(SchedOpId action, NodeId node);
+  NodeId random_node();
+  SchedValueId random_value();
   void find_chances();
-  int random_rerun();
+  NodeId random_rerun();
 
   SequenceState* state_;
   const ActionTable* table_;
@@ -100,9 +100,9 @@ class Proposals {
   ProposalKind kind_ = ProposalKind::kDrop;
   int64_t most_cost_ = 0;
   std::array<uint32_t, kProposalKinds> weights_{};  // where memory does not overflow
-  std::vector<int> droppable_;                      // values
-  std::vector<char> inert_;                         // by action: it weighs nothing
-  std::vector<int> stretch_, useless_;
+  std::vector<SchedValueId> droppable_;
+  IdVector<SchedOpId, char> inert_;  // of actions: it weighs nothing
+  std::vector<NodeId> stretch_, useless_;
   std::optional<BlockCopy> block_copy_;
 };
 

@@ -14,57 +14,56 @@ uint64_t mix(uint64_t hash, uint64_t word) {
 
 class Hasher {
  public:
-  explicit Hasher(const ActionTable& table)
-      : table_(table), hash_(static_cast<size_t>(table.actions()), 1) {
-    for (int op = 0; op < table.ops(); ++op) {
+  explicit Hasher(const ActionTable& table) : table_(table), hash_(table.op_count() + 2, 1) {
+    for (const SchedOpId op : table.ops()) {
       uint64_t hash = mix(static_cast<uint64_t>(table.cost(op)), table.may_rerun(op) ? 1 : 2);
       hash = mix(hash, static_cast<uint64_t>(table.workspace(op)));
-      for (const int v : table.makes(op)) hash = mix(hash, size(v));
+      for (const SchedValueId v : table.makes(op)) hash = mix(hash, size(v));
       uint64_t reads = 0;  // whatever their order
-      for (const int v : table.reads(op)) reads += mix(3, size(v));
-      hash_[static_cast<size_t>(op)] = mix(hash, reads);
+      for (const SchedValueId v : table.reads(op)) reads += mix(3, size(v));
+      hash_[op] = mix(hash, reads);
     }
-    hash_[static_cast<size_t>(table.end())] = 2;
+    hash_[table.end()] = 2;
   }
 
   void refine() {
-    std::vector<uint64_t> refined = hash_;
-    for (int op = 0; op < table_.ops(); ++op) {
+    IdVector<SchedOpId, uint64_t> refined = hash_;
+    for (const SchedOpId op : table_.ops()) {
       uint64_t near = 0;
-      for (const int v : table_.reads(op)) near += mix(5 + size(v), of(table_.producer(v)));
+      for (const SchedValueId v : table_.reads(op))
+        near += mix(5 + size(v), of(table_.producer(v)));
       uint64_t hash = mix(of(op), near);
-      for (const int v : table_.makes(op)) {
+      for (const SchedValueId v : table_.makes(op)) {
         near = 0;
-        for (const int reader : table_.readers(v)) near += mix(7, of(reader));
+        for (const SchedOpId reader : table_.readers(v)) near += mix(7, of(reader));
         hash = mix(hash, near);
       }
-      refined[static_cast<size_t>(op)] = hash;
+      refined[op] = hash;
     }
     hash_ = std::move(refined);
   }
 
-  uint64_t of(int op) const { return hash_[static_cast<size_t>(op)]; }
+  uint64_t of(SchedOpId op) const { return hash_[op]; }
 
  private:
-  uint64_t size(int value) const { return static_cast<uint64_t>(table_.bytes(value)); }
+  uint64_t size(SchedValueId value) const { return static_cast<uint64_t>(table_.bytes(value)); }
 
   const ActionTable& table_;
-  std::vector<uint64_t> hash_;
+  IdVector<SchedOpId, uint64_t> hash_;  // of actions
 };
 
 }  // namespace
 
-Repeats::Repeats(const ActionTable& table) : class_of_(static_cast<size_t>(table.ops())) {
+Repeats::Repeats(const ActionTable& table) : class_of_(table.op_count()) {
   Hasher hasher(table);
   for (int i = 0; i < kRefinements; ++i) hasher.refine();
-  std::map<uint64_t, int> classes;
-  for (int op = 0; op < table.ops(); ++op) {
-    const auto [entry, is_new] =
-        classes.try_emplace(hasher.of(op), static_cast<int>(classes_.size()));
+  std::map<uint64_t, size_t> classes;
+  for (const SchedOpId op : table.ops()) {
+    const auto [entry, is_new] = classes.try_emplace(hasher.of(op), classes_.size());
     if (is_new) classes_.emplace_back();
-    auto& members = classes_[static_cast<size_t>(entry->second)];
+    auto& members = classes_[entry->second];
     members.push_back(op);
-    class_of_[static_cast<size_t>(op)] = entry->second;
+    class_of_[op] = entry->second;
     any_ |= members.size() > 1 && table.may_rerun(op);
   }
 }

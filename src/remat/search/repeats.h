@@ -21,14 +21,12 @@ class Repeats {
   explicit Repeats(const ActionTable& table);
 
   // The ops alike to this one, itself included, ascending.
-  std::span<const int> alike(int op) const {
-    return classes_[static_cast<size_t>(class_of_[static_cast<size_t>(op)])];
-  }
+  std::span<const SchedOpId> alike(SchedOpId op) const { return classes_[class_of_[op]]; }
   bool any() const { return any_; }
 
  private:
-  std::vector<int> class_of_;
-  std::vector<std::vector<int>> classes_;
+  IdVector<SchedOpId, size_t> class_of_;
+  std::vector<std::vector<SchedOpId>> classes_;
   bool any_ = false;
 };
 

@@ -9,6 +9,7 @@
 #include "plan/sequence_simulator.h"
 #include "remat/search/blocks.h"
 #include "remat/search/proposals.h"
+#include "remat/search/testing/incoming.h"
 
 namespace lowtide::remat {
 namespace {
@@ -45,8 +46,8 @@ ScheduleProblem network() {
   return problem;
 }
 
-int backward_of(int block) {
-  return kBlocks * kOpsOfBlock + kBlocks - block;
+SchedOpId backward_of(int block) {
+  return op_at(kBlocks * kOpsOfBlock + kBlocks - block);
 }
 
 TEST(Repeats, OpsOfInnerBlocksAreAlikeAndThoseAtTheBordersAreNot) {
@@ -55,13 +56,13 @@ TEST(Repeats, OpsOfInnerBlocksAreAlikeAndThoseAtTheBordersAreNot) {
   const ActionTable table(problem);
   const Repeats repeats(table);
   EXPECT_TRUE(repeats.any());
-  for (const int op : {2 * kOpsOfBlock, 2 * kOpsOfBlock + 1, backward_of(2)}) {
+  for (const SchedOpId op : {op_at(2 * kOpsOfBlock), op_at(2 * kOpsOfBlock + 1), backward_of(2)}) {
     const auto alike = repeats.alike(op);
-    EXPECT_GT(alike.size(), 1u) << op;
-    for (const int other : alike) EXPECT_EQ(table.cost(other), table.cost(op));
+    EXPECT_GT(alike.size(), 1u) << op.index();
+    for (const SchedOpId other : alike) EXPECT_EQ(table.cost(other), table.cost(op));
   }
-  EXPECT_EQ(repeats.alike(0).size(), 1u);
-  EXPECT_EQ(repeats.alike(kBlocks * kOpsOfBlock).size(), 1u);
+  EXPECT_EQ(repeats.alike(op_at(0)).size(), 1u);
+  EXPECT_EQ(repeats.alike(op_at(kBlocks * kOpsOfBlock)).size(), 1u);
 }
 
 TEST(Blocks, OpsOfABlockPlayTheRolesOfThoseOfTheNext) {
@@ -70,14 +71,15 @@ TEST(Blocks, OpsOfABlockPlayTheRolesOfThoseOfTheNext) {
   const Blocks blocks(table, Repeats(table));
   ASSERT_GE(blocks.count(), 3);
   for (const int block : {2, 3}) {
-    const int wide = block * kOpsOfBlock, narrow = wide + 1, back = backward_of(block);
-    EXPECT_EQ(blocks.shifted(wide, 1), wide + kOpsOfBlock);
-    EXPECT_EQ(blocks.shifted(narrow, 1), narrow + kOpsOfBlock);
+    const int wide = block * kOpsOfBlock, narrow = wide + 1;
+    const SchedOpId back = backward_of(block);
+    EXPECT_EQ(blocks.shifted(op_at(wide), 1), op_at(wide + kOpsOfBlock));
+    EXPECT_EQ(blocks.shifted(op_at(narrow), 1), op_at(narrow + kOpsOfBlock));
     EXPECT_EQ(blocks.shifted(back, 1), backward_of(block + 1));
     EXPECT_EQ(blocks.shifted(blocks.shifted(back, 1), -1), back);
-    EXPECT_EQ(blocks.shifted(back, blocks.count()), -1);
+    EXPECT_EQ(blocks.shifted(back, blocks.count()), SchedOpId::none());
   }
-  const int loss = kBlocks * kOpsOfBlock;
+  const SchedOpId loss = op_at(kBlocks * kOpsOfBlock);
   EXPECT_EQ(blocks.block_of(loss), -1);
   EXPECT_EQ(blocks.shifted(loss, 1), loss) << "what is in no block stays";
 }
@@ -93,13 +95,11 @@ TEST(Blocks, APatternIsCopiedWithItsPlacesAndReplacesWhatWasThere) {
   const ScheduleProblem problem = network();
   const ActionTable table(problem);
   const Blocks blocks(table, Repeats(table));
-  std::vector<int> order;
-  for (int op = 0; op < table.ops(); ++op) order.push_back(op);
-  SequenceState state(table, order);
-  const auto run_before = [&](int op, int reader) {
+  SequenceState state(table, incoming(table));
+  const auto run_before = [&](SchedOpId op, SchedOpId reader) {
     state.insert_after(state.timeline().previous(state.runs(reader).front()), op);
   };
-  const int narrow = 3 * kOpsOfBlock + 1, next = narrow + kOpsOfBlock;
+  const SchedOpId narrow = op_at(3 * kOpsOfBlock + 1), next = op_at(4 * kOpsOfBlock + 1);
   run_before(narrow, backward_of(3));
   run_before(next, backward_of(6));
   BlockCopy copy(state, blocks);
@@ -115,9 +115,7 @@ TEST(Blocks, CopyingKeepsSchedulesCorrect) {
   problem.budget_bytes = 200;
   const ActionTable table(problem);
   const Blocks blocks(table, Repeats(table));
-  std::vector<int> order;
-  for (int op = 0; op < table.ops(); ++op) order.push_back(op);
-  SequenceState state(table, order);
+  SequenceState state(table, incoming(table));
   Rng rng(5);
   ProposalOptions options;
   options.blocks = &blocks;
@@ -133,10 +131,7 @@ TEST(Blocks, CopyingKeepsSchedulesCorrect) {
     state.forget_log();
     if (proposals.kind() != ProposalKind::kCopyBlock) continue;
     ++copies;
-    std::vector<plan::SchedAction> sequence;
-    for (const int op : state.sequence())
-      sequence.push_back(plan::SchedAction::run(SchedOpId(static_cast<size_t>(op))));
-    const auto profile = plan::simulate_sequence(problem, sequence);
+    const auto profile = plan::simulate_sequence(problem, actions_of(state.sequence()));
     ASSERT_TRUE(profile.has_value()) << profile.error().message;
     EXPECT_EQ(static_cast<int64_t>(state.timeline().peak()), profile->peak_bytes);
   }

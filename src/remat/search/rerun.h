@@ -14,17 +14,17 @@ constexpr int kDeepestReruns = 12;  // reruns that reruns need
 // the caller undoes what is left of it.
 template <class Anew, class Affordable>
 // NOLINTNEXTLINE(misc-no-recursion): at most `depth` deep
-bool rerun_before(SequenceState& state, int action, int node, int depth, const Anew& anew,
+bool rerun_before(SequenceState& state, SchedOpId action, NodeId node, int depth, const Anew& anew,
                   const Affordable& affordable) {
   const ActionTable& table = state.table();
   if (!affordable(action)) return false;
-  for (const int v : table.reads(action)) {
+  for (const SchedValueId v : table.reads(action)) {
     if (state.alive_before(v, node)) continue;
-    const int producer = table.producer(v);
+    const SchedOpId producer = table.producer(v);
     if (depth == 0 || !table.may_rerun(producer) || !anew(producer)) continue;
     if (!rerun_before(state, producer, node, depth - 1, anew, affordable)) return false;
   }
-  const int previous = state.timeline().previous(node);
+  const NodeId previous = state.timeline().previous(node);
   if (!state.can_insert(action, previous)) return false;
   state.insert_after(previous, action);
   return true;

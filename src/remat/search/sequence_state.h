@@ -29,35 +29,33 @@ namespace lowtide::remat {
 
 class SequenceState {
  public:
-  static constexpr int kNoNode = Timeline::kNoNode;
-
   // One birth or use of a value, by a node.
   struct Use {
-    int node;
+    NodeId node;
     bool birth;
   };
 
   // `table` is borrowed. `sequence`: runs of ops, correct.
-  SequenceState(const ActionTable& table, std::span<const int> sequence);
+  SequenceState(const ActionTable& table, std::span<const SchedOpId> sequence);
 
   // Replaces the whole sequence and forgets the log.
-  void assign(std::span<const int> sequence);
+  void assign(std::span<const SchedOpId> sequence);
   // The runs, without the borders of the step.
-  std::vector<int> sequence() const;
+  std::vector<SchedOpId> sequence() const;
 
   const ActionTable& table() const { return *table_; }
   const Timeline& timeline() const { return timeline_; }
-  int action(int node) const { return action_[static_cast<size_t>(node)]; }
-  int begin_node() const { return begin_node_; }
-  int end_node() const { return end_node_; }
+  SchedOpId action(NodeId node) const { return action_[node]; }
+  NodeId begin_node() const { return begin_node_; }
+  NodeId end_node() const { return end_node_; }
   // Runs of an action, in order of time; never empty.
-  std::span<const int> runs(int action) const { return runs_[static_cast<size_t>(action)]; }
+  std::span<const NodeId> runs(SchedOpId action) const { return runs_[action]; }
   // Births and uses of a value, in order of time; the first is a birth.
-  std::span<const Use> uses(int value) const { return uses_[static_cast<size_t>(value)]; }
+  std::span<const Use> uses(SchedValueId value) const { return uses_[value]; }
   // Position in uses(value) of the first entry at or after `node`.
-  size_t use_from(int value, int node) const;
+  size_t use_from(SchedValueId value, NodeId node) const;
   // Is an instance of the value present right before `node`, to be used at it or later?
-  bool alive_before(int value, int node) const;
+  bool alive_before(SchedValueId value, NodeId node) const;
 
   // Picoseconds of all runs beyond each op once.
   int64_t extra_cost() const { return cost_ - table_->once_cost(); }
@@ -66,14 +64,14 @@ class SequenceState {
   // May a run of `action` stand right after `previous`? Its inputs must have been born by then and
   // control must allow it. (That the op may rerun is the caller's to see: a move is an insertion
   // and a removal.)
-  bool can_insert(int action, int previous) const;
+  bool can_insert(SchedOpId action, NodeId previous) const;
   // May the node go? Its op must have another run, and nothing may read the first instance it made.
-  bool can_remove(int node) const;
+  bool can_remove(NodeId node) const;
   // Does anything use what this run makes?
-  bool is_useful(int node) const;
+  bool is_useful(NodeId node) const;
 
-  int insert_after(int previous, int action);
-  void remove(int node);
+  NodeId insert_after(NodeId previous, SchedOpId action);
+  void remove(NodeId node);
 
   size_t mark() const { return log_.size(); }
   void undo_to(size_t mark);
@@ -85,32 +83,33 @@ class SequenceState {
   static constexpr int64_t kWorkOfEdit = 40;
   struct Edit {
     bool inserted;
-    int node, action, previous;
+    NodeId node, previous;
+    SchedOpId action;
   };
-  void place(int node, int action, int previous);
-  void take(int node);
-  void add_read(int value, int node);
-  void add_birth(int value, int node);
-  void remove_read(int value, int node);
-  void remove_birth(int value, int node);
-  bool ends_at(int value, int node) const;
-  double credit_of(int node) const;
+  void place(NodeId node, SchedOpId action, NodeId previous);
+  void take(NodeId node);
+  void add_read(SchedValueId value, NodeId node);
+  void add_birth(SchedValueId value, NodeId node);
+  void remove_read(SchedValueId value, NodeId node);
+  void remove_birth(SchedValueId value, NodeId node);
+  bool ends_at(SchedValueId value, NodeId node) const;
+  double credit_of(NodeId node) const;
   void recheck_pairs();
-  int new_node(int action);
+  NodeId new_node(SchedOpId action);
 
   const ActionTable* table_;
   Timeline timeline_;
-  int begin_node_ = kNoNode, end_node_ = kNoNode;
+  NodeId begin_node_, end_node_;
   int64_t cost_ = 0;
   int64_t edits_ = 0;
-  int64_t earlier_work_ = 0;    // of timelines before the last assign
-  std::vector<int> action_;     // by node
-  std::vector<double> ending_;  // by node: bytes of instances that end there
-  std::vector<double> credit_;  // by node: reused in place
-  std::vector<int> free_nodes_;
-  std::vector<std::vector<int>> runs_;  // by action
-  std::vector<std::vector<Use>> uses_;  // by value
-  std::vector<int> recheck_;            // nodes whose pairs may have changed
+  int64_t earlier_work_ = 0;  // of timelines before the last assign
+  IdVector<NodeId, SchedOpId> action_;
+  IdVector<NodeId, double> ending_;  // bytes of instances that end there
+  IdVector<NodeId, double> credit_;  // reused in place
+  std::vector<NodeId> free_nodes_;
+  IdVector<SchedOpId, std::vector<NodeId>> runs_;
+  IdVector<SchedValueId, std::vector<Use>> uses_;
+  std::vector<NodeId> recheck_;  // whose pairs may have changed
   std::vector<Edit> log_;
 };
 

@@ -7,7 +7,6 @@
 
 #include <cmath>
 #include <cstdlib>
-#include <numeric>
 
 #include "base/rng.h"
 #include "plan/sequence_simulator.h"
@@ -19,18 +18,11 @@
 namespace lowtide::remat {
 namespace {
 
-std::vector<plan::SchedAction> actions(const std::vector<int>& runs) {
-  std::vector<plan::SchedAction> sequence;
-  for (const int op : runs)
-    sequence.push_back(plan::SchedAction::run(plan::SchedOpId(static_cast<size_t>(op))));
-  return sequence;
-}
-
 // Bytes at each run, without what is always there.
 std::vector<double> bytes_of(const SequenceState& state) {
   std::vector<double> bytes;
   const Timeline& timeline = state.timeline();
-  for (int node = timeline.next(state.begin_node()); node != state.end_node();
+  for (NodeId node = timeline.next(state.begin_node()); node != state.end_node();
        node = timeline.next(node))
     bytes.push_back(timeline.bytes(node));
   return bytes;
@@ -38,7 +30,7 @@ std::vector<double> bytes_of(const SequenceState& state) {
 
 void expect_state_equals_simulation(const plan::ScheduleProblem& problem,
                                     const SequenceState& state) {
-  const auto profile = plan::simulate_sequence(problem, actions(state.sequence()));
+  const auto profile = plan::simulate_sequence(problem, actions_of(state.sequence()));
   ASSERT_TRUE(profile.has_value()) << profile.error().message;
   const std::vector<double> bytes = bytes_of(state);
   ASSERT_EQ(bytes.size(), profile->action_bytes.size());
@@ -65,14 +57,14 @@ plan::ScheduleProblem random_problem(const plan::RandomSchedule& shape, Rng& rng
 // One insertion or removal, if the one that was drawn is allowed.
 void random_edit(SequenceState& state, Rng& rng) {
   const auto sequence_nodes = [&] {
-    std::vector<int> nodes;
-    for (int node = state.begin_node(); node != state.end_node();
+    std::vector<NodeId> nodes;
+    for (NodeId node = state.begin_node(); node != state.end_node();
          node = state.timeline().next(node))
       nodes.push_back(node);
     return nodes;
   }();
-  const int node = sequence_nodes[rng.below(sequence_nodes.size())];
-  const auto op = static_cast<int>(rng.below(static_cast<uint64_t>(state.table().ops())));
+  const NodeId node = sequence_nodes[rng.below(sequence_nodes.size())];
+  const SchedOpId op(rng.below(state.table().op_count()));
   if (rng.below(2) == 0) {
     if (state.table().may_rerun(op) && state.can_insert(op, node)) state.insert_after(node, op);
   } else if (node != state.begin_node() && state.can_remove(node)) {
@@ -160,9 +152,9 @@ TEST(SequenceState, SizesBeyondWholeDoublesAreRoundedUp) {
   problem.in_place.clear();
   const ActionTable table(problem);
   double total = 0;
-  for (int v = 0; v < table.values(); ++v) total += table.bytes(v);
+  for (const SchedValueId v : table.values()) total += table.bytes(v);
   EXPECT_LE(total, 0x1.0p51);
-  EXPECT_LE(table.capacity() / table.bytes(0), 8.0);
+  EXPECT_LE(table.capacity() / table.bytes(SchedValueId(0)), 8.0);
 }
 
 }  // namespace

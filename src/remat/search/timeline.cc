@@ -11,16 +11,20 @@ constexpr double kFreeSlot = -0x1.0p60;  // bytes of a free slot: additions neve
 constexpr double kNeverEnds = std::numeric_limits<double>::infinity();
 constexpr int kFill = Timeline::kBucket / 2;  // nodes of a bucket after spreading
 
+size_t index_of(int slot_or_bucket) {
+  return static_cast<size_t>(slot_or_bucket);
+}
+
 }  // namespace
 
 Timeline::Timeline(int nodes, double capacity) : capacity_(capacity) {
-  slot_.assign(index_of(nodes), -1);
+  slot_ = IdVector<NodeId, int>(index_of(nodes), -1);
   reset(std::max(1, (nodes + kFill - 1) / kFill));
 }
 
 void Timeline::reset(int buckets) {
   buckets_ = buckets;
-  node_.assign(index_of(slots()), kNoNode);
+  node_.assign(index_of(slots()), NodeId::none());
   bytes_.assign(index_of(slots()), kFreeSlot);
   summary_.assign(index_of(buckets), Summary{0, -kNeverEnds, kNeverEnds, 0, 0});
 }
@@ -82,11 +86,15 @@ void Timeline::add(int first, int last, double bytes) {
   }
 }
 
-void Timeline::append(int node) {
-  if (index_of(node) >= slot_.size()) slot_.resize(index_of(node) * 2 + 1, -1);
-  const int last_node = last();
-  if (last_node != kNoNode) return insert_after(last_node, node);
-  slot_[index_of(node)] = 0;
+void Timeline::make_known(NodeId node) {
+  while (node.index() >= slot_.size()) slot_.push_back(-1);
+}
+
+void Timeline::append(NodeId node) {
+  make_known(node);
+  const NodeId last_node = last();
+  if (last_node.valid()) return insert_after(last_node, node);
+  slot_[node] = 0;
   node_[0] = node;
   bytes_[0] = 0;
   summary_[0] = {0, 0, 0, 0, 1};
@@ -94,8 +102,8 @@ void Timeline::append(int node) {
   summarize(0);
 }
 
-void Timeline::insert_after(int previous, int node) {
-  if (index_of(node) >= slot_.size()) slot_.resize(index_of(node) * 2 + 1, -1);
+void Timeline::insert_after(NodeId previous, NodeId node) {
+  make_known(node);
   int bucket = slot(previous) / kBucket;
   if (summary_[index_of(bucket)].nodes == kBucket) {
     make_room(bucket);
@@ -106,29 +114,29 @@ void Timeline::insert_after(int previous, int node) {
   for (int i = begin + s.nodes; i > place; --i) {
     node_[index_of(i)] = node_[index_of(i - 1)];
     bytes_[index_of(i)] = bytes_[index_of(i - 1)];
-    slot_[index_of(node_[index_of(i)])] = i;
+    slot_[node_[index_of(i)]] = i;
   }
   node_[index_of(place)] = node;
   bytes_[index_of(place)] = -s.added;
-  slot_[index_of(node)] = place;
+  slot_[node] = place;
   ++s.nodes;
   ++size_;
   s.largest = std::max(s.largest, 0.0);
   s.least = std::min(s.least, 0.0);
 }
 
-void Timeline::remove(int node) {
+void Timeline::remove(NodeId node) {
   const int place = slot(node), bucket = place / kBucket;
   Summary& s = summary_[index_of(bucket)];
   const int end = bucket * kBucket + s.nodes - 1;
   for (int i = place; i < end; ++i) {
     node_[index_of(i)] = node_[index_of(i + 1)];
     bytes_[index_of(i)] = bytes_[index_of(i + 1)];
-    slot_[index_of(node_[index_of(i)])] = i;
+    slot_[node_[index_of(i)]] = i;
   }
-  node_[index_of(end)] = kNoNode;
+  node_[index_of(end)] = NodeId::none();
   bytes_[index_of(end)] = kFreeSlot;
-  slot_[index_of(node)] = -1;
+  slot_[node] = -1;
   --s.nodes;
   --size_;
   summarize(bucket);
@@ -145,7 +153,7 @@ void Timeline::make_room(int bucket) {
     if (nodes <= (last - first) * kBucket * 3 / 4) return spread(first, last - first);
   }
   const int buckets = buckets_;
-  node_.resize(index_of(2 * slots()), kNoNode);
+  node_.resize(index_of(2 * slots()), NodeId::none());
   bytes_.resize(index_of(2 * slots()), kFreeSlot);
   summary_.resize(index_of(2 * buckets), Summary{0, -kNeverEnds, kNeverEnds, 0, 0});
   buckets_ *= 2;
@@ -164,7 +172,7 @@ void Timeline::spread(int first_bucket, int buckets) {
     overflow_ -= s.overflow;
     s = {0, -kNeverEnds, kNeverEnds, 0, 0};
   }
-  std::fill_n(node_.begin() + first_bucket * kBucket, buckets * kBucket, kNoNode);
+  std::fill_n(node_.begin() + first_bucket * kBucket, buckets * kBucket, NodeId::none());
   std::fill_n(bytes_.begin() + first_bucket * kBucket, buckets * kBucket, kFreeSlot);
   const int total = static_cast<int>(moved_nodes_.size());
   for (int b = 0; b < buckets; ++b) {
@@ -174,44 +182,44 @@ void Timeline::spread(int first_bucket, int buckets) {
     for (int i = from; i < to; ++i) {
       node_[index_of(begin + i - from)] = moved_nodes_[index_of(i)];
       bytes_[index_of(begin + i - from)] = moved_bytes_[index_of(i)];
-      slot_[index_of(moved_nodes_[index_of(i)])] = begin + i - from;
+      slot_[moved_nodes_[index_of(i)]] = begin + i - from;
     }
     summary_[index_of(first_bucket + b)].nodes = to - from;
     summarize(first_bucket + b);
   }
 }
 
-int Timeline::node_from(int slot) const {
+NodeId Timeline::node_from(int slot) const {
   for (int bucket = slot / kBucket; bucket < buckets_; ++bucket) {
     const int begin = bucket * kBucket;
     const int place = std::max(slot, begin);
     if (place < begin + summary_[index_of(bucket)].nodes) return node_[index_of(place)];
   }
-  return kNoNode;
+  return NodeId::none();
 }
 
-int Timeline::next(int node) const {
+NodeId Timeline::next(NodeId node) const {
   return node_from(slot(node) + 1);
 }
 
-int Timeline::previous(int node) const {
+NodeId Timeline::previous(NodeId node) const {
   const int place = slot(node);
   if (place % kBucket > 0) return node_[index_of(place - 1)];
   for (int bucket = place / kBucket - 1; bucket >= 0; --bucket)
     if (const int nodes = summary_[index_of(bucket)].nodes; nodes > 0)
       return node_[index_of(bucket * kBucket + nodes - 1)];
-  return kNoNode;
+  return NodeId::none();
 }
 
-int Timeline::first() const {
+NodeId Timeline::first() const {
   return node_from(0);
 }
 
-int Timeline::last() const {
+NodeId Timeline::last() const {
   for (int bucket = buckets_ - 1; bucket >= 0; --bucket)
     if (const int nodes = summary_[index_of(bucket)].nodes; nodes > 0)
       return node_[index_of(bucket * kBucket + nodes - 1)];
-  return kNoNode;
+  return NodeId::none();
 }
 
 double Timeline::peak() const {
@@ -220,8 +228,8 @@ double Timeline::peak() const {
   return peak;
 }
 
-int Timeline::overflowing_from(int slot) const {
-  if (overflow_ <= 0) return kNoNode;
+NodeId Timeline::overflowing_from(int slot) const {
+  if (overflow_ <= 0) return NodeId::none();
   const int start = slot / kBucket;
   for (int turn = 0; turn <= buckets_; ++turn) {
     const int bucket = (start + turn) % buckets_;
@@ -231,7 +239,7 @@ int Timeline::overflowing_from(int slot) const {
     for (int i = turn == 0 ? slot - begin : 0; i < s.nodes; ++i)
       if (bytes_[index_of(begin + i)] + s.added > capacity_) return node_[index_of(begin + i)];
   }
-  return kNoNode;
+  return NodeId::none();
 }
 
 }  // namespace lowtide::remat

@@ -19,40 +19,41 @@
 #include <cstdint>
 #include <vector>
 
+#include "base/id.h"
+
 namespace lowtide::remat {
 
-// Nodes, runs and values are counted with int, of which -1 stands for none.
-inline size_t index_of(int number) {
-  return static_cast<size_t>(number);
-}
+// A run in a sequence, wherever it stands there.
+struct NodeTag;
+using NodeId = Id<NodeTag>;
 
 class Timeline {
  public:
   static constexpr int kBucket = 32;
-  static constexpr int kNoNode = -1;
 
   // Holds up to `nodes` nodes before it grows. `capacity` may be infinite.
   Timeline(int nodes, double capacity);
 
   // Appends at the end.
-  void append(int node);
+  void append(NodeId node);
   // Puts `node` right after `previous`, with no bytes.
-  void insert_after(int previous, int node);
-  void remove(int node);
+  void insert_after(NodeId previous, NodeId node);
+  void remove(NodeId node);
 
-  int slot(int node) const { return slot_[static_cast<size_t>(node)]; }
-  bool before(int a, int b) const { return slot(a) < slot(b); }
-  // Neighbours in time; kNoNode beyond the ends.
-  int next(int node) const;
-  int previous(int node) const;
-  int first() const;
-  int last() const;
+  // -1: it does not stand in the sequence.
+  int slot(NodeId node) const { return slot_[node]; }
+  bool before(NodeId a, NodeId b) const { return slot(a) < slot(b); }
+  // Neighbours in time; none beyond the ends.
+  NodeId next(NodeId node) const;
+  NodeId previous(NodeId node) const;
+  NodeId first() const;
+  NodeId last() const;
   int size() const { return size_; }
   int slots() const { return buckets_ * kBucket; }
-  // The first node at `slot` or later, or kNoNode.
-  int node_from(int slot) const;
+  // The first node at `slot` or later, or none.
+  NodeId node_from(int slot) const;
 
-  double bytes(int node) const {
+  double bytes(NodeId node) const {
     const auto s = static_cast<size_t>(slot(node));
     return bytes_[s] + summary_[s / kBucket].added;
   }
@@ -62,8 +63,8 @@ class Timeline {
   double overflow() const { return overflow_; }
   double capacity() const { return capacity_; }
   double peak() const;
-  // A node above the capacity, the first at or after `slot`, cyclically; kNoNode if there is none.
-  int overflowing_from(int slot) const;
+  // A node above the capacity, the first at or after `slot`, cyclically; none if there is none.
+  NodeId overflowing_from(int slot) const;
   // Slots looked at so far: the work done.
   int64_t work() const { return work_; }
 
@@ -76,6 +77,7 @@ class Timeline {
     int nodes = 0;
   };
   void reset(int buckets);
+  void make_known(NodeId node);
   void summarize(int bucket);
   void make_room(int bucket);
   void spread(int first_bucket, int buckets);
@@ -86,11 +88,11 @@ class Timeline {
   int size_ = 0;
   double overflow_ = 0;
   int64_t work_ = 0;
-  std::vector<int> slot_;      // by node
-  std::vector<int> node_;      // by slot
+  IdVector<NodeId, int> slot_;
+  std::vector<NodeId> node_;   // by slot
   std::vector<double> bytes_;  // by slot; free slots are far below any capacity
   std::vector<Summary> summary_;
-  std::vector<int> moved_nodes_;  // of spread
+  std::vector<NodeId> moved_nodes_;  // of spread
   std::vector<double> moved_bytes_;
 };
 

@@ -5,8 +5,6 @@
 #include <set>
 #include <utility>
 
-#include "remat/search/timeline.h"
-
 namespace lowtide::remat {
 namespace {
 
@@ -21,19 +19,19 @@ constexpr double kMostOptionWork = 16e6;  // runs looked at to find the options 
 class Presence {
  public:
   struct Stay {
-    int value;
+    SchedValueId value;
     size_t from, to;
   };
 
   Presence(const ActionTable& table, size_t runs)
-      : table_(table), bytes_(runs + 1, 0), current_(index_of(table.values()), kNone) {}
+      : table_(table), bytes_(runs + 1, 0), current_(table.value_count(), kNone) {}
 
-  bool has(int value) const { return current_[index_of(value)] != kNone; }
-  void begin(int value, size_t from) {
-    current_[index_of(value)] = stays_.size();
+  bool has(SchedValueId value) const { return current_[value] != kNone; }
+  void begin(SchedValueId value, size_t from) {
+    current_[value] = stays_.size();
     stays_.push_back({value, from, from});
   }
-  void use(int value, size_t when) { stays_[current_[index_of(value)]].to = when; }
+  void use(SchedValueId value, size_t when) { stays_[current_[value]].to = when; }
   void add_workspace(size_t when, double bytes) {
     bytes_[when] += bytes;
     bytes_[when + 1] -= bytes;
@@ -57,25 +55,25 @@ class Presence {
   static constexpr size_t kNone = ~size_t{0};
   const ActionTable& table_;
   std::vector<double> bytes_;
-  std::vector<size_t> current_;  // by value: the last of its stays
+  IdVector<SchedValueId, size_t> current_;  // the last of its stays
   std::vector<Stay> stays_;
 };
 
 class Finder {
  public:
-  Finder(const ActionTable& table, std::span<const int> order)
+  Finder(const ActionTable& table, std::span<const SchedOpId> order)
       : table_(table),
         order_(order),
-        position_(index_of(table.ops()), 0),
-        is_forward_(index_of(table.ops()), 0),
-        forward_stage_(index_of(table.ops()), 0),
-        backward_stage_(index_of(table.ops()), 0) {
-    for (size_t i = 0; i < order.size(); ++i) position_[index_of(order[i])] = i;
+        position_(table.op_count(), 0),
+        is_forward_(table.op_count(), 0),
+        forward_stage_(table.op_count(), 0),
+        backward_stage_(table.op_count(), 0) {
+    for (size_t i = 0; i < order.size(); ++i) position_[order[i]] = i;
   }
 
   Chain find() {
-    const int middle = find_middle();
-    if (middle >= 0) {
+    const SchedOpId middle = find_middle();
+    if (middle.valid()) {
       is_forward_ = reached(middle, true);
       cut_forward();
     }
@@ -90,23 +88,23 @@ class Finder {
 
  private:
   // The op itself and what it depends on, or what depends on it.
-  std::vector<char> reached(int from, bool up) {
-    std::vector<char> seen(index_of(table_.ops()), 0);
-    std::vector<int> found{from};
-    seen[index_of(from)] = 1;
-    const auto visit = [&](int op) {
-      if (op >= table_.ops() || seen[index_of(op)] != 0) return;
-      seen[index_of(op)] = 1;
+  IdVector<SchedOpId, char> reached(SchedOpId from, bool up) {
+    IdVector<SchedOpId, char> seen(table_.op_count(), 0);
+    std::vector<SchedOpId> found{from};
+    seen[from] = 1;
+    const auto visit = [&](SchedOpId op) {
+      if (!table_.is_op(op) || seen[op] != 0) return;
+      seen[op] = 1;
       found.push_back(op);
     };
     for (size_t i = 0; i < found.size(); ++i) {
-      const int op = found[i];
+      const SchedOpId op = found[i];
       if (up) {
-        for (const int v : table_.reads(op)) visit(table_.producer(v));
-        for (const int before : table_.before(op)) visit(before);
+        for (const SchedValueId v : table_.reads(op)) visit(table_.producer(v));
+        for (const SchedOpId before : table_.before(op)) visit(before);
       } else {
-        for (const int v : table_.makes(op))
-          for (const int reader : table_.readers(v)) visit(reader);
+        for (const SchedValueId v : table_.makes(op))
+          for (const SchedOpId reader : table_.readers(v)) visit(reader);
       }
     }
     chain_.units += static_cast<int64_t>(found.size());
@@ -114,30 +112,28 @@ class Finder {
   }
 
   // Bytes of what `op` depends on that are read by what depends on it.
-  double crossing(int op) {
-    const std::vector<char> above = reached(op, true), below = reached(op, false);
+  double crossing(SchedOpId op) {
+    const IdVector<SchedOpId, char> above = reached(op, true), below = reached(op, false);
     double bytes = 0;
-    for (int v = 0; v < table_.values(); ++v) {
-      if (above[index_of(table_.producer(v))] == 0 || !table_.may_rerun(table_.producer(v)))
-        continue;
+    for (const SchedValueId v : table_.values()) {
+      if (above[table_.producer(v)] == 0 || !table_.may_rerun(table_.producer(v))) continue;
       const auto readers = table_.readers(v);
-      if (std::any_of(readers.begin(), readers.end(), [&](int reader) {
-            return reader != op && reader < table_.ops() && below[index_of(reader)] != 0;
+      if (std::any_of(readers.begin(), readers.end(), [&](SchedOpId reader) {
+            return reader != op && table_.is_op(reader) && below[reader] != 0;
           }))
         bytes += table_.bytes(v);
     }
-    chain_.units += table_.values();
+    chain_.units += static_cast<int64_t>(table_.value_count());
     return bytes;
   }
 
-  int find_middle() {
+  SchedOpId find_middle() {
     std::vector<double> present(order_.size() + 1, 0);
-    for (int v = 0; v < table_.values(); ++v) {
-      const size_t birth = position_[index_of(table_.producer(v))];
+    for (const SchedValueId v : table_.values()) {
+      const size_t birth = position_[table_.producer(v)];
       size_t last = birth;
-      for (const int reader : table_.readers(v))
-        last =
-            std::max(last, reader < table_.ops() ? position_[index_of(reader)] : order_.size() - 1);
+      for (const SchedOpId reader : table_.readers(v))
+        last = std::max(last, table_.is_op(reader) ? position_[reader] : order_.size() - 1);
       present[birth] += table_.bytes(v);
       present[last + 1] -= table_.bytes(v);
     }
@@ -148,42 +144,42 @@ class Finder {
                      [&](size_t a, size_t b) { return present[a] > present[b]; });
     if (by_bytes.size() > kMiddles) by_bytes.resize(kMiddles);
     std::sort(by_bytes.begin(), by_bytes.end());
-    int middle = -1;
+    SchedOpId middle;
     double most = 0;
     for (const size_t i : by_bytes)
       if (const double bytes = crossing(order_[i]); bytes > most) most = bytes, middle = order_[i];
     return middle;
   }
 
-  bool read_backward(int value) const {
+  bool read_backward(SchedValueId value) const {
     const auto readers = table_.readers(value);
-    return std::any_of(readers.begin(), readers.end(), [&](int reader) {
-      return reader < table_.ops() && is_forward_[index_of(reader)] == 0;
+    return std::any_of(readers.begin(), readers.end(), [&](SchedOpId reader) {
+      return table_.is_op(reader) && is_forward_[reader] == 0;
     });
   }
 
   // Ends of stages: positions in `forward_`, each with the value that is passed on.
   void cut_forward() {
-    for (const int op : order_)
-      if (is_forward_[index_of(op)] != 0) forward_.push_back(op);
-    std::vector<size_t> place(index_of(table_.ops()), 0);
-    for (size_t i = 0; i < forward_.size(); ++i) place[index_of(forward_[i])] = i;
-    std::vector<std::vector<int>> ends(forward_.size());
-    std::set<std::pair<double, int>> open;
+    for (const SchedOpId op : order_)
+      if (is_forward_[op] != 0) forward_.push_back(op);
+    IdVector<SchedOpId, size_t> place(table_.op_count(), 0);
+    for (size_t i = 0; i < forward_.size(); ++i) place[forward_[i]] = i;
+    std::vector<std::vector<SchedValueId>> ends(forward_.size());
+    std::set<std::pair<double, SchedValueId>> open;
     double open_bytes = 0;
-    std::vector<std::pair<size_t, int>> cuts;
+    std::vector<std::pair<size_t, SchedValueId>> cuts;
     for (size_t i = 0; i + 1 < forward_.size(); ++i) {
-      for (const int v : table_.makes(forward_[i])) {
+      for (const SchedValueId v : table_.makes(forward_[i])) {
         size_t last = i;
-        for (const int reader : table_.readers(v))
-          if (reader < table_.ops() && is_forward_[index_of(reader)] != 0)
-            last = std::max(last, place[index_of(reader)]);
+        for (const SchedOpId reader : table_.readers(v))
+          if (table_.is_op(reader) && is_forward_[reader] != 0)
+            last = std::max(last, place[reader]);
         if (last == i || table_.bytes(v) == 0) continue;
         open.emplace(table_.bytes(v), v);
         open_bytes += table_.bytes(v);
         ends[last].push_back(v);
       }
-      for (const int v : ends[i]) {
+      for (const SchedValueId v : ends[i]) {
         open.erase({table_.bytes(v), v});
         open_bytes -= table_.bytes(v);
       }
@@ -199,20 +195,20 @@ class Finder {
   }
 
   // Where there are many, several together.
-  void make_stages(const std::vector<std::pair<size_t, int>>& cuts) {
+  void make_stages(const std::vector<std::pair<size_t, SchedValueId>>& cuts) {
     if (cuts.size() + 1 < kFewestStages) return;
     const size_t stride = (cuts.size() + kMostStages - 1) / kMostStages;
     size_t from = 0;
-    int input = -1;
+    SchedValueId input;
     for (size_t c = stride - 1;; c += stride) {
       const bool is_last = c >= cuts.size();
       const size_t to = is_last ? forward_.size() : cuts[c].first;
       ChainStage stage;
       stage.input = input;
-      if (input >= 0) stage.input_bytes = table_.bytes(input);
+      if (input.valid()) stage.input_bytes = table_.bytes(input);
       for (size_t i = from; i < to; ++i) {
         stage.forward.push_back(forward_[i]);
-        forward_stage_[index_of(forward_[i])] = chain_.stages.size();
+        forward_stage_[forward_[i]] = chain_.stages.size();
         if (table_.may_rerun(forward_[i])) stage.forward_cost += table_.cost(forward_[i]);
       }
       chain_.stages.push_back(std::move(stage));
@@ -223,80 +219,78 @@ class Finder {
   }
 
   // The stage whose backward part needs a value of the forward part first; none: -1.
-  int needed_at(int value) const {
+  int needed_at(SchedValueId value) const {
     if (table_.bytes(value) <= table_.capacity() * kTiny) return -1;
-    const size_t stage = forward_stage_[index_of(table_.producer(value))];
+    const size_t stage = forward_stage_[table_.producer(value)];
     if (stage + 1 < chain_.stages.size() && chain_.stages[stage + 1].input == value)
       return static_cast<int>(stage) + 1;
-    for (const int reader : table_.readers(value))
-      if (reader < table_.ops() && is_forward_[index_of(reader)] != 0 &&
-          forward_stage_[index_of(reader)] > stage)
+    for (const SchedOpId reader : table_.readers(value))
+      if (table_.is_op(reader) && is_forward_[reader] != 0 && forward_stage_[reader] > stage)
         return -1;
     return static_cast<int>(stage);
   }
 
   void deal_out_backward() {
     auto stage = chain_.stages.size() - 1;
-    for (const int op : order_) {
-      if (is_forward_[index_of(op)] != 0) continue;
-      for (const int v : table_.reads(op)) {
-        const int producer = table_.producer(v);
-        const int need = is_forward_[index_of(producer)] != 0 ? needed_at(v) : -1;
-        if (need >= 0) stage = std::min(stage, index_of(need));
+    for (const SchedOpId op : order_) {
+      if (is_forward_[op] != 0) continue;
+      for (const SchedValueId v : table_.reads(op)) {
+        const SchedOpId producer = table_.producer(v);
+        const int need = is_forward_[producer] != 0 ? needed_at(v) : -1;
+        if (need >= 0) stage = std::min(stage, static_cast<size_t>(need));
       }
-      backward_stage_[index_of(op)] = stage;
+      backward_stage_[op] = stage;
       chain_.stages[stage].backward.push_back(op);
     }
-    for (int v = 0; v < table_.values(); ++v) {
-      if (is_forward_[index_of(table_.producer(v))] != 0) continue;
-      const size_t from = backward_stage_[index_of(table_.producer(v))];
+    for (const SchedValueId v : table_.values()) {
+      if (is_forward_[table_.producer(v)] != 0) continue;
+      const size_t from = backward_stage_[table_.producer(v)];
       for (size_t k = last_stage(v); k < from; ++k)
         chain_.stages[k].gradient_bytes += table_.bytes(v);
     }
   }
 
   // The stage in which a value of the backward part is read last: stages count down.
-  size_t last_stage(int value) const {
-    size_t stage = backward_stage_[index_of(table_.producer(value))];
-    for (const int reader : table_.readers(value))
-      stage =
-          std::min(stage, reader < table_.ops() ? backward_stage_[index_of(reader)] : size_t{0});
+  size_t last_stage(SchedValueId value) const {
+    size_t stage = backward_stage_[table_.producer(value)];
+    for (const SchedOpId reader : table_.readers(value))
+      stage = std::min(stage, table_.is_op(reader) ? backward_stage_[reader] : size_t{0});
     return stage;
   }
 
   // Ops that make the dropped values again, from the stage's input and what stays.
-  std::vector<int> reruns_for(size_t k, const std::vector<char>& drops) const {
+  std::vector<SchedOpId> reruns_for(size_t k, const IdVector<SchedValueId, char>& drops) const {
     const ChainStage& stage = chain_.stages[k];
     std::vector<char> runs(stage.forward.size(), 0);
-    std::set<int> needed;
+    std::set<SchedValueId> needed;
     for (size_t i = stage.forward.size(); i-- > 0;) {
-      const int op = stage.forward[i];
+      const SchedOpId op = stage.forward[i];
       if (!table_.may_rerun(op)) continue;
       const auto makes = table_.makes(op);
       if (std::none_of(makes.begin(), makes.end(),
-                       [&](int v) { return drops[index_of(v)] != 0 || needed.contains(v); }))
+                       [&](SchedValueId v) { return drops[v] != 0 || needed.contains(v); }))
         continue;
       runs[i] = 1;
-      for (const int v : table_.reads(op))
-        if (drops[index_of(v)] != 0 || !read_backward(v)) needed.insert(v);
+      for (const SchedValueId v : table_.reads(op))
+        if (drops[v] != 0 || !read_backward(v)) needed.insert(v);
     }
-    std::vector<int> reruns;
+    std::vector<SchedOpId> reruns;
     for (size_t i = 0; i < runs.size(); ++i)
       if (runs[i] != 0) reruns.push_back(stage.forward[i]);
     return reruns;
   }
 
-  int64_t cost_of(const std::vector<int>& ops) const {
+  int64_t cost_of(const std::vector<SchedOpId>& ops) const {
     int64_t cost = 0;
-    for (const int op : ops) cost += table_.cost(op);
+    for (const SchedOpId op : ops) cost += table_.cost(op);
     return cost;
   }
 
   // Values of the stage that its backward part reads and that can be made again.
-  std::vector<int> droppable(size_t k) const {
-    std::vector<int> values;
-    for (const int op : chain_.stages[k].forward)
-      for (const int v : table_.makes(op))
+  std::vector<SchedValueId> droppable(size_t k) const {
+    std::vector<SchedValueId> values;
+    for (const SchedOpId op : chain_.stages[k].forward)
+      for (const SchedValueId v : table_.makes(op))
         if (v != output_of(k) && table_.may_rerun(op) && table_.bytes(v) > 0 && read_backward(v))
           values.push_back(v);
     return values;
@@ -314,22 +308,22 @@ class Finder {
 
   void add_options(size_t k) {
     ChainStage& stage = chain_.stages[k];
-    std::vector<int> left = droppable(k);  // values that may still be dropped
-    std::vector<char> drops(index_of(table_.values()), 0);
+    std::vector<SchedValueId> left = droppable(k);  // values that may still be dropped
+    IdVector<SchedValueId, char> drops(table_.value_count(), 0);
     stage.options.push_back(option_of(k, {}));
     while (!left.empty()) {
       const int64_t cost = stage.options.back().cost;
       size_t best = 0;
       double most = -1;
       for (size_t i = 0; i < left.size(); ++i) {
-        drops[index_of(left[i])] = 1;
+        drops[left[i]] = 1;
         const int64_t more = cost_of(reruns_for(k, drops)) - cost;
-        drops[index_of(left[i])] = 0;
+        drops[left[i]] = 0;
         const double promise = table_.bytes(left[i]) / std::max(1.0, static_cast<double>(more));
         if (promise > most) most = promise, best = i;
         chain_.units += static_cast<int64_t>(stage.forward.size());
       }
-      drops[index_of(left[best])] = 1;
+      drops[left[best]] = 1;
       left.erase(left.begin() + static_cast<std::ptrdiff_t>(best));
       stage.options.push_back(option_of(k, reruns_for(k, drops)));
     }
@@ -348,26 +342,26 @@ class Finder {
 
   // What follows from the runs of the forward part, the reruns and the backward part, one after
   // another. The stage's input is not counted; gradients of later stages are from the reruns on.
-  ChainOption option_of(size_t k, std::vector<int> reruns) {
+  ChainOption option_of(size_t k, std::vector<SchedOpId> reruns) {
     const ChainStage& stage = chain_.stages[k];
-    std::vector<int> runs = stage.forward;
+    std::vector<SchedOpId> runs = stage.forward;
     runs.insert(runs.end(), reruns.begin(), reruns.end());
     runs.insert(runs.end(), stage.backward.begin(), stage.backward.end());
     const size_t border = stage.forward.size(), end = runs.size();
     Presence presence(table_, end);
     for (size_t i = 0; i < end; ++i) {
       presence.add_workspace(i, table_.workspace(runs[i]));
-      for (const int v : table_.reads(runs[i])) {
-        const bool is_gradient = is_forward_[index_of(table_.producer(v))] == 0;
+      for (const SchedValueId v : table_.reads(runs[i])) {
+        const bool is_gradient = is_forward_[table_.producer(v)] == 0;
         if (!presence.has(v) && is_gradient) presence.begin(v, border);
         if (presence.has(v)) presence.use(v, i);
       }
-      for (const int v : table_.makes(runs[i])) presence.begin(v, i);
+      for (const SchedValueId v : table_.makes(runs[i])) presence.begin(v, i);
     }
     ChainOption option;
-    const int output = output_of(k);
+    const SchedValueId output = output_of(k);
     for (Presence::Stay& stay : presence.stays()) {
-      const bool is_gradient = is_forward_[index_of(table_.producer(stay.value))] == 0;
+      const bool is_gradient = is_forward_[table_.producer(stay.value)] == 0;
       if (is_gradient && last_stage(stay.value) < k) stay.to = end - 1;
       if (stay.value == output && stay.from < border) stay.to = std::max(stay.to, border - 1);
       if (stay.value != output && stay.from < border && stay.to >= border)
@@ -382,33 +376,33 @@ class Finder {
     return option;
   }
 
-  int output_of(size_t k) const {
-    return k + 1 < chain_.stages.size() ? chain_.stages[k + 1].input : -1;
+  SchedValueId output_of(size_t k) const {
+    return k + 1 < chain_.stages.size() ? chain_.stages[k + 1].input : SchedValueId::none();
   }
 
   // Of gradients that the stage's backward part does not touch.
   double bytes_passing(size_t k, const Presence& presence) const {
     double bytes = 0;
-    for (int v = 0; v < table_.values(); ++v)
-      if (is_forward_[index_of(table_.producer(v))] == 0 && !presence.has(v) &&
-          backward_stage_[index_of(table_.producer(v))] > k && last_stage(v) < k)
+    for (const SchedValueId v : table_.values())
+      if (is_forward_[table_.producer(v)] == 0 && !presence.has(v) &&
+          backward_stage_[table_.producer(v)] > k && last_stage(v) < k)
         bytes += table_.bytes(v);
     return bytes;
   }
 
   const ActionTable& table_;
-  std::span<const int> order_;
-  std::vector<size_t> position_;        // of an op in the order
-  std::vector<char> is_forward_;        // by op
-  std::vector<int> forward_;            // ops, in order
-  std::vector<size_t> forward_stage_;   // of ops of the forward part: a stage
-  std::vector<size_t> backward_stage_;  // of ops of the backward part, likewise
+  std::span<const SchedOpId> order_;
+  IdVector<SchedOpId, size_t> position_;  // in the order
+  IdVector<SchedOpId, char> is_forward_;
+  std::vector<SchedOpId> forward_;              // in order
+  IdVector<SchedOpId, size_t> forward_stage_;   // of ops of the forward part: a stage
+  IdVector<SchedOpId, size_t> backward_stage_;  // of ops of the backward part, likewise
   Chain chain_;
 };
 
 }  // namespace
 
-Chain find_chain(const ActionTable& table, std::span<const int> order) {
+Chain find_chain(const ActionTable& table, std::span<const SchedOpId> order) {
   return Finder(table, order).find();
 }
 

@@ -24,20 +24,20 @@ namespace lowtide::remat {
 
 // One way to go back through a stage.
 struct ChainOption {
-  int64_t cost = 0;          // of the reruns
-  double kept_bytes = 0;     // between both parts, without the stage's input and output
-  double forward_peak = 0;   // while the forward part runs; without the stage's input
-  double backward_peak = 0;  // while reruns and backward part run; without the stage's input
-  std::vector<int> reruns;   // ops, in their order
+  int64_t cost = 0;               // of the reruns
+  double kept_bytes = 0;          // between both parts, without the stage's input and output
+  double forward_peak = 0;        // while the forward part runs; without the stage's input
+  double backward_peak = 0;       // while reruns and backward part run; without the stage's input
+  std::vector<SchedOpId> reruns;  // in their order
 };
 
 struct ChainStage {
-  int input = -1;  // the value it begins with; -1: none
+  SchedValueId input;  // it begins with; or none
   double input_bytes = 0;
   int64_t forward_cost = 0;   // of one more run of the forward part
   double pass_peak = 0;       // while it runs and nothing but its output stays
   double gradient_bytes = 0;  // of later backward parts, needed at its own or before it
-  std::vector<int> forward, backward;
+  std::vector<SchedOpId> forward, backward;
   std::vector<ChainOption> options;  // at least one; the dearer, the less they keep
 };
 
@@ -47,6 +47,6 @@ struct Chain {
 };
 
 // `order`: each op once, correct.
-Chain find_chain(const ActionTable& table, std::span<const int> order);
+Chain find_chain(const ActionTable& table, std::span<const SchedOpId> order);
 
 }  // namespace lowtide::remat

@@ -107,17 +107,18 @@ class ChainProgram {
 
 // The runs of a plan: ops that may not rerun only the first time; then those that turn out to be
 // good for nothing go.
-std::vector<int> runs_of(const ActionTable& table, const Chain& chain, const ChainPlan& plan) {
-  std::vector<int> runs;
+std::vector<SchedOpId> runs_of(const ActionTable& table, const Chain& chain,
+                               const ChainPlan& plan) {
+  std::vector<SchedOpId> runs;
   std::vector<char> ran(chain.stages.size(), 0);
   for (const ChainStep& step : plan.steps) {
     const ChainStage& stage = chain.stages[step.stage];
     if (step.forward) {
-      for (const int op : stage.forward)
+      for (const SchedOpId op : stage.forward)
         if (ran[step.stage] == 0 || table.may_rerun(op)) runs.push_back(op);
       ran[step.stage] = 1;
     } else {
-      const std::vector<int>& reruns = stage.options[step.option].reruns;
+      const std::vector<SchedOpId>& reruns = stage.options[step.option].reruns;
       runs.insert(runs.end(), reruns.begin(), reruns.end());
       runs.insert(runs.end(), stage.backward.begin(), stage.backward.end());
     }
@@ -126,28 +127,28 @@ std::vector<int> runs_of(const ActionTable& table, const Chain& chain, const Cha
 }
 
 // Is each input born before, and does control allow the runs?
-bool is_correct(const ActionTable& table, const std::vector<int>& runs) {
-  std::vector<char> ran(static_cast<size_t>(table.ops()), 0);
-  for (const int op : runs) {
-    for (const int v : table.reads(op))
-      if (ran[static_cast<size_t>(table.producer(v))] == 0) return false;
-    for (const int after : table.after(op))
-      if (ran[static_cast<size_t>(after)] != 0) return false;
-    ran[static_cast<size_t>(op)] = 1;
+bool is_correct(const ActionTable& table, const std::vector<SchedOpId>& runs) {
+  IdVector<SchedOpId, char> ran(table.op_count(), 0);
+  for (const SchedOpId op : runs) {
+    for (const SchedValueId v : table.reads(op))
+      if (ran[table.producer(v)] == 0) return false;
+    for (const SchedOpId after : table.after(op))
+      if (ran[after] != 0) return false;
+    ran[op] = 1;
   }
   std::fill(ran.begin(), ran.end(), 0);
   for (size_t i = runs.size(); i-- > 0;) {
-    for (const int before : table.before(runs[i]))
-      if (ran[static_cast<size_t>(before)] != 0) return false;
-    ran[static_cast<size_t>(runs[i])] = 1;
+    for (const SchedOpId before : table.before(runs[i]))
+      if (ran[before] != 0) return false;
+    ran[runs[i]] = 1;
   }
   return true;
 }
 
 void remove_useless(SequenceState& state) {
   const Timeline& timeline = state.timeline();
-  for (int node = timeline.previous(state.end_node()); node != state.begin_node();) {
-    const int previous = timeline.previous(node);
+  for (NodeId node = timeline.previous(state.end_node()); node != state.begin_node();) {
+    const NodeId previous = timeline.previous(node);
     if (!state.is_useful(node) && state.can_remove(node)) state.remove(node);
     node = previous;
   }
@@ -155,7 +156,7 @@ void remove_useless(SequenceState& state) {
 }
 
 int64_t most_units(const ActionTable& table) {
-  return std::min<int64_t>(kMostUnits, kUnitsPerOp * table.ops());
+  return std::min<int64_t>(kMostUnits, kUnitsPerOp * static_cast<int64_t>(table.op_count()));
 }
 
 int grains_for(const ActionTable& table, const Chain& chain) {
@@ -172,7 +173,7 @@ ChainPlan plan_chain(const Chain& chain, double bytes, int grains) {
   return ChainProgram(chain, bytes, grains).solve();
 }
 
-ChainStart chain_start(const ActionTable& table, std::span<const int> order) {
+ChainStart chain_start(const ActionTable& table, std::span<const SchedOpId> order) {
   ChainStart start;
   if (!(table.capacity() > 0) || !std::isfinite(table.capacity())) return start;
   const Chain chain = find_chain(table, order);
@@ -190,7 +191,7 @@ ChainStart chain_start(const ActionTable& table, std::span<const int> order) {
       bytes = ((fits = bytes) + too_many) / 2;
       continue;
     }
-    const std::vector<int> runs = runs_of(table, chain, plan);
+    const std::vector<SchedOpId> runs = runs_of(table, chain, plan);
     if (!is_correct(table, runs)) return start;
     SequenceState state(table, runs);
     remove_useless(state);

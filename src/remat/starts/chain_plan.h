@@ -39,11 +39,11 @@ struct ChainPlan {
 ChainPlan plan_chain(const Chain& chain, double bytes, int grains);
 
 struct ChainStart {
-  std::vector<int> sequence;  // correct, it need not fit; empty: there is no chain or no plan
+  std::vector<SchedOpId> sequence;  // correct, it need not fit; empty: there is no chain or no plan
   int64_t units = 0;
 };
 
 // `order`: each op once, correct.
-ChainStart chain_start(const ActionTable& table, std::span<const int> order);
+ChainStart chain_start(const ActionTable& table, std::span<const SchedOpId> order);
 
 }  // namespace lowtide::remat

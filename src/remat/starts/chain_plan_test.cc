@@ -67,11 +67,8 @@ ScheduleProblem layers(int count, Rng& rng) {
 }
 
 std::optional<plan::SequenceProfile> profile_of(const ScheduleProblem& problem,
-                                                const std::vector<int>& runs) {
-  std::vector<plan::SchedAction> actions;
-  for (const int op : runs)
-    actions.push_back(plan::SchedAction::run(plan::SchedOpId(static_cast<size_t>(op))));
-  const auto profile = plan::simulate_sequence(problem, actions);
+                                                const std::vector<SchedOpId>& runs) {
+  const auto profile = plan::simulate_sequence(problem, actions_of(runs));
   if (!profile) return std::nullopt;
   return *profile;
 }
@@ -177,11 +174,11 @@ TEST(Chain, EachOpStandsInOnePlace) {
   for (int count = 3; count < 60; count += 7) {
     ScheduleProblem problem = layers(count, rng);
     problem.budget_bytes = 20'000;
-    const std::vector<int> order = incoming(problem);
+    const std::vector<SchedOpId> order = incoming(problem);
     const Chain chain = find_chain(ActionTable(problem), order);
     ASSERT_GE(chain.stages.size(), 3U) << count;
     ASSERT_LE(chain.stages.size(), 41U) << count;
-    std::vector<int> forward, backward;
+    std::vector<SchedOpId> forward, backward;
     for (const ChainStage& stage : chain.stages) {
       forward.insert(forward.end(), stage.forward.begin(), stage.forward.end());
       for (size_t i = stage.backward.size(); i-- > 0;) backward.push_back(stage.backward[i]);
@@ -204,7 +201,7 @@ TEST(ChainStart, IsCorrectAndNotBelowTheOptimum) {
   int equal = 0, fitting = 0;
   for (int round = 0; round < 60; ++round) {
     ScheduleProblem problem = layers(3, rng);
-    const std::vector<int> order = incoming(problem);
+    const std::vector<SchedOpId> order = incoming(problem);
     const auto once = profile_of(problem, order);
     ASSERT_TRUE(once.has_value());
     problem.budget_bytes = once->peak_bytes * rng.between(60, 95) / 100;
@@ -247,7 +244,7 @@ TEST(ChainStart, FitsACapturedStep) {
   ASSERT_TRUE(problem.has_value());
   for (const auto& [mib, factor] : {std::pair<int64_t, double>{700, 1.065}, {500, 1.18}}) {
     problem->budget_bytes = mib << 20;
-    const std::vector<int> order = incoming(*problem);
+    const std::vector<SchedOpId> order = incoming(*problem);
     const ChainStart start = chain_start(ActionTable(*problem), order);
     const auto once = profile_of(*problem, order), profile = profile_of(*problem, start.sequence);
     ASSERT_TRUE(profile.has_value());

@@ -8,22 +8,24 @@
 namespace lowtide::remat {
 namespace {
 
-constexpr int kNoNode = SequenceState::kNoNode;
 constexpr size_t kMeasured = 100;  // of those that promise most
 constexpr int64_t kGreedyUnitsPerOp = 40'000, kMostGreedyUnits = 20'000'000;
 
 // A value that is present but idle at some moment, and its next use.
 struct FreeSpan {
-  int value = 0, use = 0;
+  SchedValueId value;
+  NodeId use;
   double promise = 0;  // bytes by picosecond
 };
 
 class Greedy {
  public:
-  Greedy(const ActionTable& table, std::span<const int> order)
+  Greedy(const ActionTable& table, std::span<const SchedOpId> order)
       : table_(table),
         state_(table, order),
-        most_units_(std::min(kMostGreedyUnits, kGreedyUnitsPerOp * std::max(1, table.ops()))) {}
+        most_units_(std::min(
+            kMostGreedyUnits,
+            kGreedyUnitsPerOp * static_cast<int64_t>(std::max<size_t>(1, table.op_count())))) {}
 
   GreedyStart run() {
     while (state_.overflow() > 0 && units() < most_units_ && step()) {
@@ -54,20 +56,20 @@ class Greedy {
     return true;
   }
 
-  int fullest_node() {
+  NodeId fullest_node() {
     const Timeline& timeline = state_.timeline();
-    int fullest = state_.begin_node();
-    for (int node = fullest; node != kNoNode; node = timeline.next(node)) {
+    NodeId fullest = state_.begin_node();
+    for (NodeId node = fullest; node.valid(); node = timeline.next(node)) {
       if (timeline.bytes(node) > timeline.bytes(fullest)) fullest = node;
       ++looked_at_;
     }
     return fullest;
   }
 
-  std::vector<FreeSpan> spans_at(int node) {
+  std::vector<FreeSpan> spans_at(NodeId node) {
     std::vector<FreeSpan> spans;
-    for (int v = 0; v < table_.values(); ++v) {
-      const int producer = table_.producer(v);
+    for (const SchedValueId v : table_.values()) {
+      const SchedOpId producer = table_.producer(v);
       if (!table_.may_rerun(producer) || table_.bytes(v) <= 0) continue;
       const auto uses = state_.uses(v);
       const size_t next = state_.use_from(v, node);
@@ -75,7 +77,7 @@ class Greedy {
       const double cost = std::max(1.0, static_cast<double>(table_.cost(producer)));
       spans.push_back({v, uses[next].node, table_.bytes(v) / cost});
     }
-    looked_at_ += table_.values();
+    looked_at_ += static_cast<int64_t>(table_.value_count());
     std::stable_sort(spans.begin(), spans.end(),
                      [](const FreeSpan& a, const FreeSpan& b) { return a.promise > b.promise; });
     if (spans.size() > kMeasured) spans.resize(kMeasured);
@@ -99,7 +101,7 @@ class Greedy {
   // value goes where it is good for nothing else.
   bool drop(const FreeSpan& span, bool deep) {
     const auto last = state_.uses(span.value)[state_.use_from(span.value, span.use) - 1];
-    const auto yes = [](int) { return true; };
+    const auto yes = [](SchedOpId) { return true; };
     if (!rerun_before(state_, table_.producer(span.value), span.use, deep ? kDeepestReruns : 0, yes,
                       yes))
       return false;
@@ -116,7 +118,7 @@ class Greedy {
 
 }  // namespace
 
-GreedyStart greedy_start(const ActionTable& table, std::span<const int> order) {
+GreedyStart greedy_start(const ActionTable& table, std::span<const SchedOpId> order) {
   return Greedy(table, order).run();
 }
 

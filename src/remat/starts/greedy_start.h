@@ -17,11 +17,11 @@
 namespace lowtide::remat {
 
 struct GreedyStart {
-  std::vector<int> sequence;  // correct; it need not fit
+  std::vector<SchedOpId> sequence;  // correct; it need not fit
   int64_t units = 0;
 };
 
 // `order`: a correct sequence of runs.
-GreedyStart greedy_start(const ActionTable& table, std::span<const int> order);
+GreedyStart greedy_start(const ActionTable& table, std::span<const SchedOpId> order);
 
 }  // namespace lowtide::remat

@@ -4,8 +4,6 @@
 
 #include <gtest/gtest.h>
 
-#include <numeric>
-
 #include "base/file.h"
 #include "base/testing/test_data.h"
 #include "plan/remat_text.h"
@@ -49,11 +47,9 @@ ScheduleProblem chain(int layers, bool may_rerun) {
   return problem;
 }
 
-plan::SequenceProfile greedy_profile(const ScheduleProblem& problem, const std::vector<int>& runs) {
-  std::vector<plan::SchedAction> actions;
-  for (const int op : runs)
-    actions.push_back(plan::SchedAction::run(plan::SchedOpId(static_cast<size_t>(op))));
-  const auto profile = plan::simulate_sequence(problem, actions);
+plan::SequenceProfile greedy_profile(const ScheduleProblem& problem,
+                                     const std::vector<SchedOpId>& runs) {
+  const auto profile = plan::simulate_sequence(problem, actions_of(runs));
   EXPECT_TRUE(profile.has_value());
   return profile ? *profile : plan::SequenceProfile{};
 }

@@ -1,7 +1,6 @@
 // What tests of several searches start from.
 #pragma once
 
-#include <numeric>
 #include <vector>
 
 #include "plan/schedule_problem.h"
@@ -10,16 +9,27 @@
 namespace lowtide::remat {
 
 // The runs of every op once, in the order of the problem.
-inline std::vector<int> incoming(size_t ops) {
-  std::vector<int> order(ops);
-  std::iota(order.begin(), order.end(), 0);
-  return order;
+inline std::vector<SchedOpId> incoming(const ActionTable& table) {
+  return {table.ops().begin(), table.ops().end()};
 }
-inline std::vector<int> incoming(const ActionTable& table) {
-  return incoming(static_cast<size_t>(table.ops()));
+inline std::vector<SchedOpId> incoming(const plan::ScheduleProblem& problem) {
+  return {problem.ops.ids().begin(), problem.ops.ids().end()};
 }
-inline std::vector<int> incoming(const plan::ScheduleProblem& problem) {
-  return incoming(problem.ops.size());
+
+// Ops by their numbers.
+inline SchedOpId op_at(int number) {
+  return SchedOpId(static_cast<size_t>(number));
+}
+inline std::vector<SchedOpId> ops_at(const std::vector<int>& numbers) {
+  std::vector<SchedOpId> ops;
+  for (const int number : numbers) ops.push_back(op_at(number));
+  return ops;
+}
+
+inline std::vector<plan::SchedAction> actions_of(const std::vector<SchedOpId>& runs) {
+  std::vector<plan::SchedAction> actions;
+  for (const SchedOpId op : runs) actions.push_back(plan::SchedAction::run(op));
+  return actions;
 }
 
 }  // namespace lowtide::remat
