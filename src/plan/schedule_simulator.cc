@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "plan/problem_index.h"
+
 namespace lowtide::plan {
 namespace {
 
@@ -13,31 +15,11 @@ std::string label(const ScheduleProblem& problem, SchedOpId op) {
                       : fmt::format("op {} ({})", op.index(), name);
 }
 
-// The problem turned around: what each op reads, makes, waits for.
-struct OpView {
-  IdVector<SchedOpId, std::vector<SchedValueId>> inputs, outputs;
-  IdVector<SchedOpId, std::vector<SchedOpId>> after;  // control predecessors
-  IdVector<SchedOpId, std::vector<InPlacePair>> pairs;
-
-  explicit OpView(const ScheduleProblem& problem)
-      : inputs(problem.ops.size()),
-        outputs(problem.ops.size()),
-        after(problem.ops.size()),
-        pairs(problem.ops.size()) {
-    for (SchedValueId v : problem.values.ids()) {
-      outputs[problem.values[v].producer].push_back(v);
-      for (SchedOpId reader : problem.values[v].readers) inputs[reader].push_back(v);
-    }
-    for (const auto& [first, second] : problem.control) after[second].push_back(first);
-    for (const InPlacePair& pair : problem.in_place) pairs[pair.op].push_back(pair);
-  }
-};
-
 class Simulation {
  public:
   Simulation(const ScheduleProblem& problem, bool in_place)
       : problem_(problem),
-        view_(problem),
+        index_(problem),
         in_place_(in_place),
         done_(problem.ops.size(), 0),
         unread_(problem.values.size(), 0),
@@ -54,7 +36,7 @@ class Simulation {
                    fmt::format("{} runs twice in the sequence", label(problem_, op)));
     LT_RETURN_IF_ERROR(check_ready(op));
     int64_t during = live_ + problem_.ops[op].workspace_bytes;
-    for (SchedValueId v : view_.outputs[op]) during += problem_.values[v].bytes;
+    for (SchedValueId v : index_.makes[op]) during += problem_.values[v].bytes;
     if (in_place_) during -= reuse(op);
     record(during);
     finish(op);
@@ -65,14 +47,14 @@ class Simulation {
 
  private:
   Status check_ready(SchedOpId op) const {
-    for (SchedValueId v : view_.inputs[op]) {
+    for (SchedValueId v : index_.reads[op]) {
       const SchedOpId producer = problem_.values[v].producer;
       if (!done_[producer])
         return error(ErrorCode::kInput,
                      fmt::format("{} runs before {}, whose output it reads", label(problem_, op),
                                  label(problem_, producer)));
     }
-    for (SchedOpId first : view_.after[op])
+    for (SchedOpId first : index_.waits_for[op])
       if (!done_[first])
         return error(ErrorCode::kInput, fmt::format("{} runs before {}, which must come first",
                                                     label(problem_, op), label(problem_, first)));
@@ -82,7 +64,8 @@ class Simulation {
   int64_t reuse(SchedOpId op) {
     int64_t saved = 0;
     const size_t first = profile_.reused.size();
-    for (const InPlacePair& pair : view_.pairs[op]) {
+    for (const size_t i : index_.pairs[op]) {
+      const InPlacePair& pair = problem_.in_place[i];
       const SchedValue& input = problem_.values[pair.input];
       if (input.is_output || unread_[pair.input] != 1 ||
           input.bytes != problem_.values[pair.output].bytes)
@@ -107,17 +90,17 @@ class Simulation {
 
   void finish(SchedOpId op) {
     done_[op] = 1;
-    for (SchedValueId v : view_.outputs[op]) {
+    for (SchedValueId v : index_.makes[op]) {
       const SchedValue& value = problem_.values[v];
       if (value.is_output || !value.readers.empty()) live_ += value.bytes;
     }
-    for (SchedValueId v : view_.inputs[op])
+    for (SchedValueId v : index_.reads[op])
       if (--unread_[v] == 0 && !problem_.values[v].is_output) live_ -= problem_.values[v].bytes;
     profile_.after_bytes.push_back(live_);
   }
 
   const ScheduleProblem& problem_;
-  const OpView view_;
+  const ProblemIndex index_;
   const bool in_place_;
   IdVector<SchedOpId, char> done_;
   IdVector<SchedValueId, size_t> unread_;

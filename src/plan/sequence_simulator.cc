@@ -9,6 +9,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "plan/problem_index.h"
+
 namespace lowtide::plan {
 namespace {
 
@@ -27,14 +29,6 @@ struct Holding {
 };
 
 // The problem turned around, with residents numbered behind the values.
-struct OpUses {
-  std::vector<size_t> reads;   // holdings
-  std::vector<size_t> writes;  // holdings; each is read too
-  std::vector<SchedValueId> makes;
-  std::vector<SchedOpId> before, after;  // control
-  size_t first_pair = 0, pairs = 0;
-};
-
 // One path to a slow tier: what each of its streams has been given so far ends then.
 struct Streams {
   Link link;
@@ -47,27 +41,14 @@ class Walk {
   Walk(const ScheduleProblem& problem, std::span<const SchedAction> sequence)
       : problem_(problem),
         sequence_(sequence),
-        uses_(problem.ops.size()),
+        index_(problem),
         runs_(problem.ops.size(), 0),
         holdings_(problem.values.size() + problem.residents.size()),
         moves_(problem.residents.size(), 0),
         fixed_bytes_(problem.resident_bytes) {
     for (const Link& link : links_of(problem)) streams_.push_back({link});
-    for (SchedValueId v : problem.values.ids()) {
-      const SchedValue& value = problem.values[v];
-      holdings_[v.index()].bytes = value.bytes;
-      uses_[value.producer].makes.push_back(v);
-      for (SchedOpId op : value.readers) uses_[op].reads.push_back(v.index());
-      for (SchedOpId op : value.writers) uses_[op].writes.push_back(v.index());
-    }
-    for (const auto& [first, second] : problem.control) {
-      uses_[second].before.push_back(first);
-      uses_[first].after.push_back(second);
-    }
-    for (size_t i = problem.in_place.size(); i-- > 0;) {
-      uses_[problem.in_place[i].op].first_pair = i;
-      ++uses_[problem.in_place[i].op].pairs;
-    }
+    for (SchedValueId v : problem.values.ids())
+      holdings_[v.index()].bytes = problem.values[v].bytes;
   }
 
   Result<SequenceProfile> simulate() {
@@ -100,6 +81,8 @@ class Walk {
     const SchedResidentId resident = resident_of(holding);
     return label("resident", resident.index(), problem_.residents[resident].name);
   }
+  static size_t holding_of(SchedValueId v) { return v.index(); }
+  size_t holding_of(SchedResidentId r) const { return problem_.values.size() + r.index(); }
   SchedResidentId resident_of(size_t holding) const {
     return SchedResidentId(holding - problem_.values.size());
   }
@@ -117,16 +100,19 @@ class Walk {
                                    action.resident.index(), problem_.residents.size()));
         moves_[action.resident] = 1;
       }
+    std::vector<std::pair<SchedOpId, SchedResidentId>> reads, writes;
     for (SchedResidentId r : problem_.residents.ids()) {
       if (!moves_[r]) continue;
       const SchedResident& resident = problem_.residents[r];
-      const size_t holding = problem_.values.size() + r.index();
+      const size_t holding = holding_of(r);
       fixed_bytes_ -= resident.bytes;
       holdings_[holding].bytes = resident.bytes;
       holdings_[holding].copied = true;
-      for (SchedOpId op : resident.readers) uses_[op].reads.push_back(holding);
-      for (SchedOpId op : resident.writers) uses_[op].writes.push_back(holding);
+      for (SchedOpId op : resident.readers) reads.emplace_back(op, r);
+      for (SchedOpId op : resident.writers) writes.emplace_back(op, r);
     }
+    resident_reads_ = {problem_.ops.size(), reads};
+    resident_writes_ = {problem_.ops.size(), writes};
     return {};
   }
 
@@ -134,32 +120,40 @@ class Walk {
     if (!op.valid() || op.index() >= problem_.ops.size())
       return bad("it runs an op that does not exist; there are {} ops", problem_.ops.size());
     LT_RETURN_IF_ERROR(check_turn(op));
-    for (size_t holding : uses_[op].reads) {
-      Holding& held = holdings_[holding];
-      if (held.instance == kAbsent)
-        return bad("{} reads {}, which is not there", label(op), label(holding));
-      use(held);
-      compute_ = std::max(compute_, held.arrives);
-    }
-    for (size_t holding : uses_[op].writes) {
-      if (holdings_[holding].leaving)
-        return bad("{} writes {} while it is being stored", label(op), label(holding));
-      holdings_[holding].copied = false;
-    }
-    for (SchedValueId v : uses_[op].makes) LT_RETURN_IF_ERROR(appear(v.index(), compute_));
+    for (SchedValueId v : index_.reads[op]) LT_RETURN_IF_ERROR(read(op, holding_of(v)));
+    for (SchedResidentId r : resident_reads_[op]) LT_RETURN_IF_ERROR(read(op, holding_of(r)));
+    for (SchedValueId v : index_.writes[op]) LT_RETURN_IF_ERROR(overwrite(op, holding_of(v)));
+    for (SchedResidentId r : resident_writes_[op]) LT_RETURN_IF_ERROR(overwrite(op, holding_of(r)));
+    for (SchedValueId v : index_.makes[op]) LT_RETURN_IF_ERROR(appear(holding_of(v), compute_));
     compute_ += problem_.ops[op].seconds;
     profile_.run_seconds += problem_.ops[op].seconds;
     if (runs_[op]++ > 0) ++profile_.reruns;
     return {};
   }
 
+  Status read(SchedOpId op, size_t holding) {
+    Holding& held = holdings_[holding];
+    if (held.instance == kAbsent)
+      return bad("{} reads {}, which is not there", label(op), label(holding));
+    use(held);
+    compute_ = std::max(compute_, held.arrives);
+    return {};
+  }
+
+  Status overwrite(SchedOpId op, size_t holding) {
+    if (holdings_[holding].leaving)
+      return bad("{} writes {} while it is being stored", label(op), label(holding));
+    holdings_[holding].copied = false;
+    return {};
+  }
+
   Status check_turn(SchedOpId op) const {
     if (runs_[op] > 0 && !problem_.ops[op].may_rerun)
       return bad("{} runs again, which it may not", label(op));
-    for (SchedOpId first : uses_[op].before)
+    for (SchedOpId first : index_.waits_for[op])
       if (runs_[first] == 0)
         return bad("{} runs before {}, which must come first", label(op), label(first));
-    for (SchedOpId second : uses_[op].after)
+    for (SchedOpId second : index_.waits_after[op])
       if (runs_[second] > 0)
         return bad("{} runs after {}, before which all its runs must come", label(op),
                    label(second));
@@ -175,8 +169,7 @@ class Walk {
         (is_value && action.value.index() >= problem_.values.size()))
       return bad("it moves a value that does not exist; there are {} values",
                  problem_.values.size());
-    const size_t holding =
-        is_value ? action.value.index() : problem_.values.size() + action.resident.index();
+    const size_t holding = is_value ? holding_of(action.value) : holding_of(action.resident);
     Holding& held = holdings_[holding];
     if (held.slot != kAbsent && slot_of(held).tier != action.tier)
       return bad("it moves {} to tier {}, which moved to tier {} before", label(holding),
@@ -342,8 +335,7 @@ class Walk {
 
   void take_pairs_of(size_t at, const std::vector<int32_t>& present, size_t first_born,
                      size_t last_born) {
-    const OpUses& uses = uses_[sequence_[at].op];
-    for (size_t i = uses.first_pair; i < uses.first_pair + uses.pairs; ++i) {
+    for (const size_t i : index_.pairs[sequence_[at].op]) {
       const InPlacePair& pair = problem_.in_place[i];
       const SchedValue& input = problem_.values[pair.input];
       const int32_t dying = present[pair.input.index()];
@@ -387,7 +379,8 @@ class Walk {
 
   const ScheduleProblem& problem_;
   const std::span<const SchedAction> sequence_;
-  IdVector<SchedOpId, OpUses> uses_;
+  const ProblemIndex index_;
+  Lists<SchedOpId, SchedResidentId> resident_reads_, resident_writes_;  // of those that move
   IdVector<SchedOpId, int64_t> runs_;
   std::vector<Holding> holdings_;  // values, then residents
   IdVector<SchedResidentId, char> moves_;

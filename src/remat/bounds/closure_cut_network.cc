@@ -44,22 +44,15 @@ int64_t ticks_of_staying(int64_t bytes, int64_t price) {
 }
 
 StepGraph::StepGraph(const plan::ScheduleProblem& p)
-    : problem(&p), link(plan::combined_link(p)), scale(p), once_ticks(scale.once()) {
-  std::vector<std::pair<SchedOpId, SchedValueId>> read, made;
-  for (SchedValueId v : p.values.ids()) {
-    made.emplace_back(p.values[v].producer, v);
-    for (SchedOpId reader : p.values[v].readers) read.emplace_back(reader, v);
-  }
-  const size_t n = p.ops.size();
-  reads = {n, read}, makes = {n, made};
+    : ProblemIndex(p),
+      problem(&p),
+      link(plan::combined_link(p)),
+      scale(p),
+      once_ticks(scale.once()) {
   auto arcs = all_arcs(p);
-  succs = {n, arcs};
+  succs = {size(), arcs};
   for (auto& arc : arcs) std::swap(arc.first, arc.second);
-  preds = {n, arcs};
-  waits_after = {n, p.control};
-  std::vector<std::pair<SchedOpId, size_t>> pair_of;
-  for (size_t i = 0; i < p.in_place.size(); ++i) pair_of.emplace_back(p.in_place[i].op, i);
-  pairs = {n, pair_of};
+  preds = {size(), arcs};
   for (const plan::SchedOp& op : p.ops) ticks.push_back(scale.down(op.seconds));
 }
 

@@ -25,6 +25,7 @@
 #include <vector>
 
 #include "base/lists.h"
+#include "plan/problem_index.h"
 #include "plan/schedule_problem.h"
 #include "plan/tick_scale.h"
 
@@ -34,11 +35,11 @@ using plan::SchedOpId;
 using plan::SchedResidentId;
 using plan::SchedValueId;
 
-// A problem as index lists, and its times in ticks.
-struct StepGraph {
+// A problem as index lists, with who must run before whom, and its times in ticks.
+struct StepGraph : plan::ProblemIndex {
   explicit StepGraph(const plan::ScheduleProblem& problem);  // borrowed
 
-  size_t size() const { return problem->ops.size(); }
+  size_t size() const { return op_count; }
   // Inputs, outputs and workspace, whatever is reused in place.
   int64_t own_bytes(SchedOpId op) const {
     int64_t bytes = problem->ops[op].workspace_bytes;
@@ -54,11 +55,8 @@ struct StepGraph {
   }
 
   const plan::ScheduleProblem* problem;
-  std::optional<plan::Link> link;  // all of the problem's in one
-  Lists<SchedOpId, SchedValueId> reads, makes;
-  Lists<SchedOpId, SchedOpId> preds, succs;  // by data and control
-  Lists<SchedOpId, SchedOpId> waits_after;   // control alone: ops after all its runs
-  Lists<SchedOpId, size_t> pairs;            // indices into problem->in_place
+  std::optional<plan::Link> link;            // all of the problem's in one
+  Lists<SchedOpId, SchedOpId> preds, succs;  // by data and control, each once
   plan::TickScale scale;
   IdVector<SchedOpId, int64_t> ticks;
   int64_t once_ticks = 0;  // all ops

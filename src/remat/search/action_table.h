@@ -1,12 +1,11 @@
-// The problem as flat index lists, turned around for the retention search: what each kind of action
-// reads, makes, costs and waits for.
+// The problem as the retention search sees it: its index lists (plan/problem_index.h), with what
+// each action costs.
 //
 // A sequence is made of *actions*, which go by ids of ops: those of the problem's ops are their
-// runs; two more ids stand for the borders of the step: `begin` (before everything) and `end`,
-// which reads every output of the step, so that outputs stay without a rule of their own. What an action is to the search is only
-// this: a set of values it uses, a set of values whose instances are born with it, bytes and
-// seconds of its own. A load of a value would be one more action with one birth and no reads, a
-// drop one with one read: the state (sequence_state.h) asks nothing else.
+// runs, the two after them the borders of the step. What an action is to the search is only this: a
+// set of values it uses, a set of values whose instances are born with it, bytes and seconds of its
+// own. A load of a value would be one more action with one birth and no reads, a drop one with one
+// read: the state (sequence_state.h) asks nothing else.
 //
 // Time is in whole ticks (plan/tick_scale.h), as bounds are: sums do not depend on their order.
 // Bytes are doubles that hold whole numbers: vector units add and compare them twice as fast as
@@ -19,6 +18,7 @@
 #include <vector>
 
 #include "base/lists.h"
+#include "plan/problem_index.h"
 #include "plan/schedule_problem.h"
 
 namespace lowtide::remat {
@@ -35,26 +35,26 @@ class ActionTable {
   // `problem` must pass plan::check.
   explicit ActionTable(const plan::ScheduleProblem& problem);
 
-  IdRange<SchedOpId> ops() const { return IdRange<SchedOpId>(op_count_); }
+  IdRange<SchedOpId> ops() const { return IdRange<SchedOpId>(op_count()); }
   IdRange<SchedValueId> values() const { return value_bytes_.ids(); }
   IdRange<SchedOpId> actions() const { return cost_.ids(); }
-  size_t op_count() const { return op_count_; }
+  size_t op_count() const { return index_.op_count; }
   size_t value_count() const { return value_bytes_.size(); }
-  SchedOpId begin() const { return SchedOpId(op_count_); }
-  SchedOpId end() const { return SchedOpId(op_count_ + 1); }
-  bool is_op(SchedOpId action) const { return action.index() < op_count_; }
+  SchedOpId begin() const { return index_.begin(); }
+  SchedOpId end() const { return index_.end(); }
+  bool is_op(SchedOpId action) const { return index_.is_op(action); }
 
-  std::span<const SchedValueId> reads(SchedOpId action) const { return reads_[action]; }
-  std::span<const SchedValueId> makes(SchedOpId action) const { return makes_[action]; }
+  std::span<const SchedValueId> reads(SchedOpId action) const { return index_.reads[action]; }
+  std::span<const SchedValueId> makes(SchedOpId action) const { return index_.makes[action]; }
   std::span<const Pair> pairs(SchedOpId action) const { return pairs_[action]; }
   // Control: all runs of these come before, or after, every run of `action`.
-  std::span<const SchedOpId> before(SchedOpId action) const { return before_[action]; }
-  std::span<const SchedOpId> after(SchedOpId action) const { return after_[action]; }
+  std::span<const SchedOpId> before(SchedOpId action) const { return index_.waits_for[action]; }
+  std::span<const SchedOpId> after(SchedOpId action) const { return index_.waits_after[action]; }
   int64_t cost(SchedOpId action) const { return cost_[action]; }
   bool may_rerun(SchedOpId action) const { return may_rerun_[action] != 0; }
   double workspace(SchedOpId action) const { return workspace_[action]; }
   // The ops that read a value, ascending; `end` last, if it is an output.
-  std::span<const SchedOpId> readers(SchedValueId value) const { return readers_[value]; }
+  std::span<const SchedOpId> readers(SchedValueId value) const { return index_.readers[value]; }
   SchedOpId producer(SchedValueId value) const { return producer_[value]; }
   double bytes(SchedValueId value) const { return value_bytes_[value]; }
 
@@ -67,10 +67,10 @@ class ActionTable {
 
  private:
   void set_unit(const plan::ScheduleProblem& problem);
-  void list_ops(const plan::ScheduleProblem& problem);
-  void list_values(const plan::ScheduleProblem& problem);
+  void price_ops(const plan::ScheduleProblem& problem);
+  void list_pairs(const plan::ScheduleProblem& problem);
 
-  size_t op_count_;
+  plan::ProblemIndex index_;
   double unit_ = 1;
   double capacity_ = 0;
   int64_t once_cost_ = 0;
@@ -79,9 +79,6 @@ class ActionTable {
   IdVector<SchedOpId, double> workspace_;
   IdVector<SchedValueId, double> value_bytes_;
   IdVector<SchedValueId, SchedOpId> producer_;
-  Lists<SchedOpId, SchedValueId> reads_, makes_;
-  Lists<SchedOpId, SchedOpId> before_, after_;
-  Lists<SchedValueId, SchedOpId> readers_;
   Lists<SchedOpId, Pair> pairs_;
 };
 

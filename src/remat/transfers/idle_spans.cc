@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "plan/problem_index.h"
 #include "plan/sequence_simulator.h"
 
 namespace lowtide::remat {
@@ -52,21 +53,16 @@ class IdleSpanFinder {
 
   // In order of time; a run that makes a value begins a new instance of it.
   IdVector<SchedValueId, std::vector<Use>> uses_of_values() const {
-    IdVector<SchedOpId, std::vector<std::pair<SchedValueId, Use>>> touched(problem_.ops.size());
-    for (SchedValueId v : problem_.values.ids()) {
-      const plan::SchedValue& value = problem_.values[v];
-      touched[value.producer].push_back({v, {0, true, false}});
-      for (SchedOpId reader : value.readers)
-        touched[reader].push_back(
-            {v,
-             {0, false, std::binary_search(value.writers.begin(), value.writers.end(), reader)}});
-    }
+    const plan::ProblemIndex index(problem_);
     IdVector<SchedValueId, std::vector<Use>> uses(problem_.values.size());
-    for (size_t run = 0; run < view_.runs.size(); ++run)
-      for (auto [value, use] : touched[view_.runs[run]]) {
-        use.run = static_cast<int>(run);
-        uses[value].push_back(use);
-      }
+    for (size_t run = 0; run < view_.runs.size(); ++run) {
+      const SchedOpId op = view_.runs[run];
+      for (SchedValueId v : index.reads[op])
+        uses[v].push_back({static_cast<int>(run), false, false});
+      for (SchedValueId v : index.writes[op]) uses[v].back().write = true;  // reads it, too
+      for (SchedValueId v : index.makes[op])
+        uses[v].push_back({static_cast<int>(run), true, false});
+    }
     return uses;
   }
 
