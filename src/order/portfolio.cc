@@ -10,15 +10,19 @@
 namespace lowtide::order {
 namespace {
 
-// Units of the first exact probe. Each round has four times as many as the one before; cuts and
-// beams may use a fixed multiple of it, so that no one method starves the others.
-constexpr int64_t kFirstSlice = 20'000;
-constexpr int64_t kSliceGrowth = 4;
-constexpr int64_t kCutSlices = 50;
-constexpr int64_t kBeamSlices = 50;
-constexpr int64_t kListShare = 16;  // a list rule may use this part of all work
-constexpr int kProbesPerRound = 4;  // budgets that one round leaves undecided
-constexpr size_t kWidestBeam = 4096;
+// Tuning. Where no row of docs/results.md is named, no benchmark has compared values: by reasoning.
+// Each round has a longer slice of work than the one before; cuts and beams may use a fixed multiple
+// of it, so that no one method starves the others.
+struct PortfolioTuning {
+  int64_t first_slice = 20'000;  // units of the first exact probe
+  int64_t slice_growth = 4;      // of the slice, from round to round
+  int64_t cut_slices = 50;       // of a round, for cuts
+  int64_t beam_slices = 50;      // of a round, for beams
+  int64_t list_share = 16;       // a list rule may use this part of all work
+  int probes_per_round = 4;      // budgets that one round leaves undecided
+  size_t widest_beam = 4096;     // states: for the memory that they take
+};
+constexpr PortfolioTuning kTuning;
 
 class Portfolio {
  public:
@@ -74,7 +78,7 @@ class Portfolio {
   void try_lists() {
     for (auto* rule : {least_peak_first, most_freed_first}) {
       if (!options_.list_rules || done()) break;
-      WorkBudget part = slice_of_work(options_.limits.max_units / kListShare);
+      WorkBudget part = slice_of_work(options_.limits.max_units / kTuning.list_share);
       std::vector<OpId> sequence = rule(graph_, part);
       work_.spend(part.used());
       offer(std::move(sequence));
@@ -91,8 +95,8 @@ class Portfolio {
     // The better the known order, the fewer cuts: a pass of the greedy and some short searches
     // first.
     if (options_.closure_greedy && !done()) offer(greedy(TieBreak::kGiven, 0, false));
-    if (options_.exact_search) halve_gap(kFirstSlice);
-    improve_bound(kCutSlices * kFirstSlice);
+    if (options_.exact_search) halve_gap(kTuning.first_slice);
+    improve_bound(kTuning.cut_slices * kTuning.first_slice);
   }
 
   void improve_bound(int64_t units) {
@@ -126,10 +130,10 @@ class Portfolio {
   // Rounds of exact probes, beams and what is left of the cuts, each round with more work than the
   // last.
   void search() {
-    int64_t slice = kFirstSlice;
+    int64_t slice = kTuning.first_slice;
     beam_width_ = std::max<size_t>(options_.beam_width, 1);
-    for (int round = 0; !done(); ++round, slice *= kSliceGrowth) {
-      const bool beams_left = options_.beam && beam_width_ <= kWidestBeam;
+    for (int round = 0; !done(); ++round, slice *= kTuning.slice_growth) {
+      const bool beams_left = options_.beam && beam_width_ <= kTuning.widest_beam;
       const bool cuts_left = options_.cut_bound && !cuts_.finished();
       const bool probes_left = options_.exact_search && !memo_full_;
       const bool greedy_left = options_.closure_greedy && round < 2;
@@ -137,8 +141,8 @@ class Portfolio {
       if (probes_left) probe_budgets(slice);
       if (greedy_left && round == 0 && !done()) offer(greedy(TieBreak::kGiven, 0, true));
       if (greedy_left && round == 1) restart_greedy();
-      if (beams_left && !done()) run_beams(kBeamSlices * slice);
-      if (cuts_left && !done()) improve_bound(kCutSlices * slice);
+      if (beams_left && !done()) run_beams(kTuning.beam_slices * slice);
+      if (cuts_left && !done()) improve_bound(kTuning.cut_slices * slice);
     }
   }
 
@@ -174,7 +178,7 @@ class Portfolio {
   // First the bound itself; while that stays open, budgets halfway to the best known order.
   void probe_budgets(int64_t slice) {
     int64_t lowest_open = best_.lower_bound_bytes;  // budgets below are refuted
-    for (int probe = 0; probe < kProbesPerRound && !done();) {
+    for (int probe = 0; probe < kTuning.probes_per_round && !done();) {
       const int64_t budget = std::max(lowest_open, best_.lower_bound_bytes);
       if (budget >= best_.peak_bytes) return;
       const Verdict verdict = probe_budget(budget, slice);

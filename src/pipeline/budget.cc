@@ -16,16 +16,20 @@
 namespace lowtide::pipeline {
 namespace {
 
-// Schedules packed for one budget; half of the work is the first's.
-constexpr int kMostAttempts = 6;
-constexpr int64_t kFineness = 1000;          // of a target, as a part of the budget
-constexpr int64_t kPackShare = 10;           // of the packer's work, for each of them
-constexpr int64_t kLeastPackUnits = 50'000;  // less than that seldom comes to anything
-constexpr size_t kTensorsNamed = 4;          // in an error
-// What a search gets that was stopped while its best schedule needed an arena above the budget.
-constexpr int64_t kClosingUnits = 40'000'000;
-constexpr int64_t kClosingSlack = 40;    // of the budget, left for the packer
-constexpr double kClosingSeconds = 0.8;  // for all that is tried then
+constexpr size_t kTensorsNamed = 4;  // in an error
+
+// Tuning. Where no row of docs/results.md is named, no benchmark has compared values: by reasoning.
+struct FitTuning {
+  int most_attempts = 6;    // schedules packed for one budget; half of the work is the first's
+  int64_t fineness = 1000;  // of a target, as a part of the budget
+  int64_t pack_share = 10;  // of the packer's work, for each attempt
+  int64_t least_pack_units = 50'000;  // less than that seldom comes to anything
+  // What a search gets that was stopped while its best schedule needed an arena above the budget.
+  int64_t closing_units = 40'000'000;
+  int64_t closing_slack = 40;    // of the budget, left for the packer
+  double closing_seconds = 0.8;  // for all that is tried then
+};
+constexpr FitTuning kFit;
 
 class Fitter {
  public:
@@ -35,8 +39,8 @@ class Fitter {
     search_.remat.progress = {};
     search_.remat.bound = bound_to_claim(order);
     options_.pack.limits.max_units =
-        std::max(options_.pack.limits.max_units / kPackShare,
-                 std::min(options_.pack.limits.max_units, kLeastPackUnits));
+        std::max(options_.pack.limits.max_units / kFit.pack_share,
+                 std::min(options_.pack.limits.max_units, kFit.least_pack_units));
   }
 
   // Within `budget`, or nothing. `low` is the largest target whose arena kept the budget or for
@@ -45,15 +49,15 @@ class Fitter {
   Result<std::optional<BudgetSolution>> fit(int64_t budget) {
     std::optional<BudgetSolution> best;
     remat::JointOptions search = search_;
-    const int64_t finest = std::max(budget / kFineness, options_.device.alignment_bytes);
+    const int64_t finest = std::max(budget / kFit.fineness, options_.device.alignment_bytes);
     int64_t target = budget, low = 0, missed = budget;
     bool closing = false;
-    for (int attempt = 0; attempt < kMostAttempts; ++attempt) {
-      spend(search, attempt == 0 ? 2 : 2 * (kMostAttempts - 1));
+    for (int attempt = 0; attempt < kFit.most_attempts; ++attempt) {
+      spend(search, attempt == 0 ? 2 : 2 * (kFit.most_attempts - 1));
       look_at_stop();
       if (cut_short_ && (best || (least_arena_ && seconds_left() <= 0))) break;
       if (cut_short_ && !closing && low == 0)
-        target = std::min(missed - finest, budget - budget / kClosingSlack);
+        target = std::min(missed - finest, budget - budget / kFit.closing_slack);
       closing = cut_short_;
       limit(search);
       watch(search, attempt, budget, best ? &best->solution : nullptr);
@@ -154,7 +158,7 @@ class Fitter {
   void begin_to_close() {
     if (cut_short_) return;
     cut_short_ = true;
-    closed_after_ = clock_.seconds() + kClosingSeconds;
+    closed_after_ = clock_.seconds() + kFit.closing_seconds;
     options_.pack.limits.cancel = nullptr;
   }
 
@@ -175,8 +179,8 @@ class Fitter {
     search.remat.limits.cancel = nullptr;
     search.remat.cut_bound = search.remat.order_start = search.remat.greedy_start = false;
     search.remat.chain_start = false;
-    search.remat.limits.max_units = std::min(search.remat.limits.max_units, kClosingUnits);
-    search.swap.limits.max_units = std::min(search.swap.limits.max_units, kClosingUnits);
+    search.remat.limits.max_units = std::min(search.remat.limits.max_units, kFit.closing_units);
+    search.swap.limits.max_units = std::min(search.swap.limits.max_units, kFit.closing_units);
   }
 
   void limit_packing() {
@@ -188,8 +192,8 @@ class Fitter {
   // Progress of all attempts together. Only what has addresses is the best so far.
   void watch(remat::JointOptions& search, int attempt, int64_t budget, const Solution* best) {
     if (!options_.progress) return;
-    const double from = attempt == 0 ? 0 : 0.5 + 0.5 * (attempt - 1) / (kMostAttempts - 1);
-    const double to = 0.5 + 0.5 * attempt / (kMostAttempts - 1);
+    const double from = attempt == 0 ? 0 : 0.5 + 0.5 * (attempt - 1) / (kFit.most_attempts - 1);
+    const double to = 0.5 + 0.5 * attempt / (kFit.most_attempts - 1);
     search.remat.progress = [=, this](const plan::Progress& searched) {
       plan::Progress progress;
       progress.stage = searched.stage;

@@ -10,15 +10,19 @@
 namespace lowtide::pipeline {
 namespace {
 
-constexpr int kSteps = 8;           // of the halving
-constexpr int64_t kWorkShare = 20;  // of the whole work, for all steps together
-// A step that gets less, by ops but not above all, seldom comes to anything.
-constexpr int64_t kLeastUnitsPerOp = 20'000, kLeastUnits = 5'000'000;
-constexpr int kTries = 3;                 // inner budgets of a step, where buffers may move
-constexpr int kPacked = 3;                // schedules that get addresses, the lowest ones
-constexpr int64_t kPackShareOfStep = 40;  // of the packer's work, for each of them
-constexpr int64_t kLeastPackUnitsOfStep = 50'000;
-constexpr int64_t kHalvingFineness = 500;  // of the halving, as a part of the bytes
+// Tuning. Where no row of docs/results.md is named, no benchmark has compared values: by reasoning.
+struct SmallestTuning {
+  int steps = 8;            // of the halving
+  int64_t fineness = 500;   // of the halving, as a part of the bytes
+  int64_t work_share = 20;  // of the whole work, for all steps together
+  // A step that gets less, by ops but not above all, seldom comes to anything.
+  int64_t least_units_per_op = 20'000, least_units = 5'000'000;
+  int tries = 3;            // inner budgets of a step, where buffers may move
+  int packed = 3;           // schedules that get addresses, the lowest ones
+  int64_t pack_share = 40;  // of the packer's work, for each of them
+  int64_t least_pack_units = 50'000;
+};
+constexpr SmallestTuning kSmallest;
 
 struct Low {
   std::vector<plan::SchedAction> sequence;
@@ -27,13 +31,14 @@ struct Low {
 
 remat::JointOptions share_of(const OptimizeOptions& options, size_t ops) {
   remat::JointOptions search = options.schedule;
-  const int64_t least = std::min(kLeastUnits, kLeastUnitsPerOp * static_cast<int64_t>(ops) + 1);
+  const int64_t least =
+      std::min(kSmallest.least_units, kSmallest.least_units_per_op * static_cast<int64_t>(ops) + 1);
   const auto lessen = [&](int64_t& units) {
-    units = std::max(units / (kWorkShare * kSteps), std::min(units, least));
+    units = std::max(units / (kSmallest.work_share * kSmallest.steps), std::min(units, least));
   };
   lessen(search.remat.limits.max_units);
   lessen(search.swap.limits.max_units);
-  search.tries = std::min(search.tries, kTries);
+  search.tries = std::min(search.tries, kSmallest.tries);
   search.remat.cut_bound = false;  // the floor is the bound that is wanted
   search.remat.progress = {};
   search.remat.starts.clear();
@@ -48,7 +53,8 @@ std::vector<Low> descend(const analysis::ScheduleView& view, const OptimizeOptio
   remat::JointOptions search = share_of(options, problem.ops.size());
   const WorkBudget clock;
   int64_t missed = floor - 1, lowest = from;
-  for (int step = 0; step < kSteps && lowest - missed > lowest / kHalvingFineness; ++step) {
+  for (int step = 0; step < kSmallest.steps && lowest - missed > lowest / kSmallest.fineness;
+       ++step) {
     search.remat.limits.max_seconds = options.schedule.remat.limits.max_seconds - clock.seconds();
     if (search.remat.limits.max_seconds <= 0) break;
     // The floor itself first: where it can be reached, nothing else needs to be tried.
@@ -74,12 +80,12 @@ Result<std::optional<Solution>> find_smallest(const analysis::ScheduleView& view
   std::vector<Low> lows = descend(view, options, unlimited.profile.peak_bytes, floor);
   OptimizeOptions packing = options;
   packing.pack.limits.max_units =
-      std::max(packing.pack.limits.max_units / kPackShareOfStep,
-               std::min(packing.pack.limits.max_units, kLeastPackUnitsOfStep));
+      std::max(packing.pack.limits.max_units / kSmallest.pack_share,
+               std::min(packing.pack.limits.max_units, kSmallest.least_pack_units));
   const std::vector<plan::Link> links = plan::links_of(view.problem);
   std::optional<Solution> best;
   int64_t least = unlimited.arena_bytes;
-  for (int i = 0; i < kPacked && !lows.empty() && lows.back().peak_bytes < least; ++i) {
+  for (int i = 0; i < kSmallest.packed && !lows.empty() && lows.back().peak_bytes < least; ++i) {
     LT_ASSIGN(Solution packed, pack_schedule(view, std::move(lows.back().sequence), packing));
     lows.pop_back();
     bool fits = packed.arena_bytes < least;

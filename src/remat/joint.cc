@@ -13,18 +13,23 @@
 namespace lowtide::remat {
 namespace {
 
+// Tuning. Where no row of docs/results.md is named, no benchmark has compared values: by reasoning.
+struct JointTuning {
+  int64_t first_units_per_op = 2'000;        // of the first round
+  int64_t growth = 4;                        // of a round's length, from round to round
+  int64_t longest_round = int64_t{1} << 40;  // units
+  double share_of_transfers = 0.1;           // of a round's work: transfers alone,
+  double share_of_recompute = 0.3;           // recompute alone; other tries share the rest
+  double share_of_tidying = 0.1;             // beside these, each time
+  int64_t least_tidy_units = 1'000'000;      // less than that tidies little
+  double hopeless = 1.5;                     // seconds of transfers alone, of the best
+  double share_of_runs = 0.75;               // of a try: the retention search; then transfers
+};
+constexpr JointTuning kJoint;
+
 using plan::SchedAction;
 using plan::ScheduleProblem;
 using plan::SolveStatus;
-
-// Lengths of rounds, in units: the first, by ops, how they grow, and the longest.
-constexpr int64_t kFirstUnitsPerOp = 2'000, kGrowth = 4, kLongestRound = int64_t{1} << 40;
-// Of a round's work: for transfers alone, and for recompute alone. Other tries share the rest.
-constexpr double kShareOfTransfers = 0.1, kShareOfRecompute = 0.3;
-constexpr double kShareOfTidying = 0.1;  // beside these, each time
-constexpr int64_t kLeastTidyUnits = 1'000'000;
-constexpr double kHopeless = 1.5;      // seconds of transfers alone, of the best
-constexpr double kShareOfRuns = 0.75;  // of a try's work: the retention search; then transfers
 
 // One inner budget tried: the runs of the retention search, and what transfers make of them.
 struct Try {
@@ -68,7 +73,8 @@ class Joint {
 
   // The order of least peak, the schedules that the caller has, and what transfers make of them.
   void begin() {
-    length_ = kFirstUnitsPerOp * static_cast<int64_t>(std::max<size_t>(1, problem_.ops.size()));
+    length_ =
+        kJoint.first_units_per_op * static_cast<int64_t>(std::max<size_t>(1, problem_.ops.size()));
     unlimited_runs_ = runs_within(std::nullopt, 1);
     const auto profile = plan::simulate_sequence(problem_, unlimited_runs_);
     LT_CHECK(profile.has_value(), "the unlimited order is no schedule");
@@ -90,12 +96,13 @@ class Joint {
       transfers_alone(length_);
       idle_ = transfers_done_;
     } else {
-      search_within(*problem_.budget_bytes, kShareOfRecompute);
-      transfers_alone(share(kShareOfTransfers));
+      search_within(*problem_.budget_bytes, kJoint.share_of_recompute);
+      transfers_alone(share(kJoint.share_of_transfers));
       narrow_down();
     }
     ++round_;
-    length_ = std::min(length_ * kGrowth, kLongestRound);  // small problems take many rounds
+    length_ =
+        std::min(length_ * kJoint.growth, kJoint.longest_round);  // small problems take many rounds
   }
 
   int64_t share(double of_round) const {
@@ -112,8 +119,9 @@ class Joint {
     if (!transfers_done_) {
       transfers_alone_ = attempt(unlimited_, unlimited_runs_, units);
       const SwapOutcome& swap = transfers_alone_.swap;
-      transfers_done_ = swap.work.units < units ||
-                        (!swap.sequence.empty() && swap.seconds > kHopeless * best_.swap.seconds);
+      transfers_done_ =
+          swap.work.units < units ||
+          (!swap.sequence.empty() && swap.seconds > kJoint.hopeless * best_.swap.seconds);
     } else {
       tries_.push_back(transfers_alone_);
     }
@@ -123,7 +131,8 @@ class Joint {
   // best of the round.
   void narrow_down() {
     const int64_t budget = *problem_.budget_bytes;
-    const double rest = (1 - kShareOfTransfers - kShareOfRecompute) / std::max(1, options_.tries);
+    const double rest =
+        (1 - kJoint.share_of_transfers - kJoint.share_of_recompute) / std::max(1, options_.tries);
     if (!over() && best_.inner_bytes > budget && best_.inner_bytes < unlimited_)
       search_within(best_.inner_bytes, rest);
     for (int i = 2; i < options_.tries && !over(); ++i) {
@@ -141,9 +150,9 @@ class Joint {
   }
 
   void search_within(int64_t inner, double of_round) {
-    const int64_t units = share(of_round * kShareOfRuns);
+    const int64_t units = share(of_round * kJoint.share_of_runs);
     std::vector<SchedAction> runs = runs_within(inner, units);
-    attempt(inner, std::move(runs), share(of_round * (1 - kShareOfRuns)));
+    attempt(inner, std::move(runs), share(of_round * (1 - kJoint.share_of_runs)));
   }
 
   // The retention search without transfers.
@@ -195,7 +204,7 @@ class Joint {
   // all work, more could make less of it. What is left of the best, the next round tidies.
   void tidy(Try& t) {
     SwapOptions swap = options_.swap;
-    swap.tidy_units = std::max(kLeastTidyUnits, share(kShareOfTidying));
+    swap.tidy_units = std::max(kJoint.least_tidy_units, share(kJoint.share_of_tidying));
     swap.limits = left().with_units(swap.limits.max_units);
     const plan::SolveWork searched = t.swap.work;
     t.swap = tidy_transfers(problem_, t.runs, std::move(t.swap), swap);

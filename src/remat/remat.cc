@@ -17,13 +17,21 @@
 namespace lowtide::remat {
 namespace {
 
+// Tuning. Where no row of docs/results.md is named, no benchmark has compared values: by reasoning.
 // What comes before the retention search takes the same work whatever the limit is, or a share of
 // it: more work then never leaves less for it, nor other starts.
-constexpr int64_t kMostOrderUnits = 20'000'000, kOrderUnitsPerOp = 2'000;
-constexpr int64_t kUnitsPerSimulatedAction = 50;
-// With fewer, annealing mixes the choices of a cut itself, and finds more than that.
-constexpr size_t kManyOps = 10'000;
-constexpr int kMixes = 5;
+struct SolveTuning {
+  int64_t most_order_units = 20'000'000;  // for the order with the least peak
+  int64_t order_units_per_op = 2'000;     // the same, of few ops
+  int64_t units_per_simulated_action = 50;
+  int64_t most_units_by_states = 10'000'000;  // for all states, and of all work:
+  int64_t parts_by_states = 3, parts = 4;     // so many parts
+  // With fewer, annealing mixes the choices of a cut itself, and finds more than that. What the mix
+  // is worth with more: "Scale".
+  size_t many_ops = 10'000;
+  int mixes = 5;  // made of a cut, each for less memory
+};
+constexpr SolveTuning kSolve;
 
 using plan::SchedAction;
 using plan::ScheduleProblem;
@@ -84,8 +92,9 @@ class Solve {
   // True: answered.
   bool try_exactly() {
     if (problem_.ops.empty() || problem_.ops.size() > kMostOpsByStates) return false;
-    constexpr int64_t kMostUnits = 10'000'000;
-    const int64_t units = std::min(kMostUnits, options_.limits.max_units / 4 * 3);
+    const int64_t units =
+        std::min(kSolve.most_units_by_states,
+                 options_.limits.max_units / kSolve.parts * kSolve.parts_by_states);
     const ByStatesResult exact = solve_by_states(table(), units);
     clock_.spend(std::min(exact.units, units));
     if (!exact.complete) return false;
@@ -102,7 +111,8 @@ class Solve {
     if (options_.order_start || !problem_.budget_bytes) {
       const auto ops = static_cast<int64_t>(std::max<size_t>(1, problem_.ops.size()));
       order::OrderOptions order_options;
-      order_options.limits.max_units = std::min(kMostOrderUnits, kOrderUnitsPerOp * ops);
+      order_options.limits.max_units =
+          std::min(kSolve.most_order_units, kSolve.order_units_per_op * ops);
       order_options.threads = options_.threads;
       const plan::ScheduleOutcome least = order::solve(problem_, order_options);
       clock_.spend(least.work.units);
@@ -131,7 +141,7 @@ class Solve {
       plan = plan_from_cut(problem_, closure_cut(problem_, without_link), order);
     }
     if (plan && only_runs(*plan)) add_start(*plan);
-    if (options_.mixed_start && problem_.ops.size() >= kManyOps) add_mixed_cut(cut, order);
+    if (options_.mixed_start && problem_.ops.size() >= kSolve.many_ops) add_mixed_cut(cut, order);
   }
 
   // Annealing would take long to bring many layers from one choice to a mix of two. A mix fills the
@@ -139,7 +149,7 @@ class Solve {
   void add_mixed_cut(const CutBoundResult& cut, const std::vector<SchedOpId>& order) {
     if (!cut.op || problem_.link) return;
     CutBoundResult mixed = cut;
-    for (int i = 0; i < kMixes; ++i) {
+    for (int i = 0; i < kSolve.mixes; ++i) {
       mixed.choice = cut.choice;
       mixed.choice = mixed_choice(problem_, mixed, order);
       const auto plan = plan_from_cut(problem_, mixed, order);
@@ -198,7 +208,7 @@ class Solve {
   // would otherwise ask without end.
   // Returns its peak; 0 if it is no schedule.
   int64_t add_start(const std::vector<SchedAction>& sequence) {
-    clock_.spend(kUnitsPerSimulatedAction * static_cast<int64_t>(sequence.size()));
+    clock_.spend(kSolve.units_per_simulated_action * static_cast<int64_t>(sequence.size()));
     const auto profile = plan::simulate_sequence(problem_, sequence);
     if (!profile) return 0;
     starts_.push_back(ops_run(sequence));

@@ -10,15 +10,26 @@
 namespace lowtide::remat {
 namespace {
 
-constexpr size_t kMostPlaces = 24;       // ops that may be cuts
-constexpr size_t kCases = 4;             // in which ops are compared: the lowest
-constexpr size_t kIdleTrials = 8;        // that are no better, before no more are made
-constexpr double kLeastRise = 1e-3;      // percent, to be worth a cut
-constexpr double kMostRise = 1;          // percent, of one case
-constexpr int kMostIterations = 50'000;  // of a trial
-constexpr int64_t kFirstSplits = 10;     // of a multi-cut of two, compared with larger ones
-constexpr int64_t kSmallShare = 200;     // values below that part of the capacity are left out
-constexpr double kRunWeight = 0.15, kAgainWeight = 0.3;  // of an op's time, against what bytes cost
+// Tuning. Where no row of docs/results.md is named, no benchmark has compared values: by reasoning.
+// What the whole proves: "Captured steps", the table of proofs by cases.
+struct BranchCutTuning {
+  size_t looked_at = 400;        // ops that need most, of which cuts are chosen
+  size_t most_places = 24;       // ops that may be cuts
+  int64_t least_distance = 4;    // ops between them, in ancestors
+  int64_t distances = 120;       // the same, as a part of all ops
+  int64_t parts = 64;            // of the most bytes that an op needs; less is no difference
+  size_t cases = 4;              // in which ops are compared: the lowest
+  size_t idle_trials = 8;        // that are no better, before no more are made
+  double least_rise = 1e-3;      // percent, to be worth a cut
+  double most_rise = 1;          // percent, of one case
+  int most_iterations = 50'000;  // of a trial
+  int64_t first_splits = 10;     // of a multi-cut of two, compared with larger ones
+  int most_failures = 2;         // of larger multi-cuts that prove less
+  int64_t small_share = 200;     // values below that part of the capacity are left out
+  double run_weight = 0.15, again_weight = 0.3;  // of an op's time, against what bytes cost
+  int deepest = 500;                             // nested cases that are written
+};
+constexpr BranchCutTuning kBranchCut;
 
 struct TrialProgram {
   TrialProgram(const StepGraph& graph, std::vector<SchedOpId> ops, int64_t small_bytes)
@@ -43,7 +54,8 @@ struct TrialMultiCut : TrialProgram {
         result.push_back(price * static_cast<double>(bytes));
       } else {
         const auto ticks = static_cast<double>(graph.ticks[SchedOpId(x.id)]);
-        result.push_back(ticks * (x.kind == CutVariableKind::kRun ? kRunWeight : kAgainWeight));
+        result.push_back(ticks * (x.kind == CutVariableKind::kRun ? kBranchCut.run_weight
+                                                                  : kBranchCut.again_weight));
       }
     }
     return result;
@@ -62,21 +74,18 @@ int64_t bytes_of_run(const StepGraph& graph, SchedOpId op) {
 // Ops that need most when they run, each far enough from the others; first those that need more,
 // of equals those with more to come.
 std::vector<SchedOpId> places(const StepGraph& graph, SchedOpId main) {
-  constexpr size_t kLookedAt = 400;
-  constexpr int64_t kLeastDistance = 4, kDistances = 120;
-  constexpr int64_t kParts = 64;  // of the most bytes; less is no difference
   const auto side = sides_of(graph, main);
   std::vector<std::pair<int64_t, SchedOpId>> by_bytes;
   for (SchedOpId op : side.ids())
     if (side[op] == Side::kBefore || side[op] == Side::kAfter)
       by_bytes.emplace_back(-bytes_of_run(graph, op), op);
   std::sort(by_bytes.begin(), by_bytes.end());
-  if (by_bytes.size() > kLookedAt) by_bytes.resize(kLookedAt);
+  if (by_bytes.size() > kBranchCut.looked_at) by_bytes.resize(kBranchCut.looked_at);
   std::vector<std::tuple<int64_t, int64_t, SchedOpId>> ordered;  // parts of most, ancestors, op
   for (const auto& [bytes, op] : by_bytes) {
     const auto of = sides_of(graph, op);
     const int64_t most = std::max<int64_t>(1, -by_bytes[0].first);
-    const int64_t parts = -((kParts * -bytes + most / 2) / most);
+    const int64_t parts = -((kBranchCut.parts * -bytes + most / 2) / most);
     ordered.emplace_back(parts, std::count(of.begin(), of.end(), Side::kBefore), op);
   }
   std::sort(ordered.begin(), ordered.end());
@@ -84,12 +93,12 @@ std::vector<SchedOpId> places(const StepGraph& graph, SchedOpId main) {
   std::stable_partition(ordered.begin(), ordered.end(), [&](const auto& entry) {
     return side[std::get<2>(entry)] == Side::kAfter;
   });
-  const int64_t distance =
-      std::max(kLeastDistance, static_cast<int64_t>(graph.size()) / kDistances);
+  const int64_t distance = std::max(kBranchCut.least_distance,
+                                    static_cast<int64_t>(graph.size()) / kBranchCut.distances);
   std::vector<SchedOpId> result;
   std::vector<int64_t> taken;  // ancestors
   for (const auto& [parts, ancestors, op] : ordered) {
-    if (result.size() == kMostPlaces) break;
+    if (result.size() == kBranchCut.most_places) break;
     const bool near = std::any_of(taken.begin(), taken.end(), [&, a = ancestors](int64_t other) {
       return std::max(a, other) - std::min(a, other) < distance;
     });
@@ -110,7 +119,7 @@ class BranchSearch {
         options_(options),
         work_(options.limits),
         proven_ticks_(single.bound_ticks),
-        small_bytes_(single.capacity_bytes / kSmallShare),
+        small_bytes_(single.capacity_bytes / kBranchCut.small_share),
         price_(static_cast<double>(single.prices.per_byte) / static_cast<double>(kOne)),
         max_cuts_(options.max_cuts) {
     tell();
@@ -123,11 +132,12 @@ class BranchSearch {
 
   std::unique_ptr<TrialMultiCut> run(SchedOpId main) {
     auto best = make({main});
-    bool open = grow(best->tree, kFirstSplits);
+    bool open = grow(best->tree, kBranchCut.first_splits);
     int failures = 0;
-    for (int64_t splits = kFirstSplits; !done(*best); splits *= 2) {
-      auto next = failures < kMostFailures && best->segments.size() < max_cuts_ ? extension(*best)
-                                                                                : nullptr;
+    for (int64_t splits = kBranchCut.first_splits; !done(*best); splits *= 2) {
+      auto next = failures < kBranchCut.most_failures && best->segments.size() < max_cuts_
+                      ? extension(*best)
+                      : nullptr;
       if (next) grow(next->tree, splits);
       if (next && next->tree.bound_ticks() > best->tree.bound_ticks()) {
         best = std::move(next);
@@ -142,7 +152,6 @@ class BranchSearch {
   }
 
  private:
-  static constexpr int kMostFailures = 2;  // of larger multi-cuts that prove less
   struct Tried {
     SchedOpId op;
     double percent;  // when last tried: how much it helped
@@ -184,11 +193,12 @@ class BranchSearch {
   std::unique_ptr<TrialMultiCut> extension(const TrialMultiCut& from) {
     std::stable_sort(tried_.begin(), tried_.end(),
                      [](const Tried& a, const Tried& b) { return a.percent > b.percent; });
-    double most = kLeastRise;
+    double most = kBranchCut.least_rise;
     size_t idle = 0;
     std::vector<SchedOpId> chosen;
     for (Tried& tried : tried_) {
-      if (!work_.look() || (!chosen.empty() && from.segments.size() > 1 && idle >= kIdleTrials))
+      if (!work_.look() ||
+          (!chosen.empty() && from.segments.size() > 1 && idle >= kBranchCut.idle_trials))
         break;
       auto cuts = multi_cut_with(graph_, from.segments.cuts, tried.op);
       if (!cuts) continue;
@@ -208,14 +218,14 @@ class BranchSearch {
   double rise(const TrialMultiCut& from, const TrialProgram& longer) {
     LinearProgram lp(longer.program), base(from.program);
     double sum = 0;
-    const auto cases = from.tree.lowest_cases(kCases);
+    const auto cases = from.tree.lowest_cases(kBranchCut.cases);
     for (const auto& fixed : cases) {
       std::vector<int8_t> here(from.program.variables.size(), kFree);
       for (const auto& [variable, value] : fixed)
         if (!lost(from, longer, variable, value)) here[variable] = value;
-      base.set_fixed(here), base.solve(kMostIterations, work_);
-      lp.set_fixed(carried(from, fixed, longer)), lp.solve(kMostIterations, work_);
-      sum += std::clamp(lp.value() - base.value(), -kMostRise, kMostRise);
+      base.set_fixed(here), base.solve(kBranchCut.most_iterations, work_);
+      lp.set_fixed(carried(from, fixed, longer)), lp.solve(kBranchCut.most_iterations, work_);
+      sum += std::clamp(lp.value() - base.value(), -kBranchCut.most_rise, kBranchCut.most_rise);
     }
     return sum / static_cast<double>(cases.size());
   }
@@ -280,7 +290,8 @@ class ProofWriter {
       depth.push_back(node.parent < 0 ? 0 : depth[static_cast<size_t>(node.parent)] + 1);
       if (node.children == BranchNode::kNone) continue;
       split.push_back(node.bound_ticks);
-      if (depth.back() >= kDeepest) bound_ticks_ = std::min(bound_ticks_, node.bound_ticks);
+      if (depth.back() >= kBranchCut.deepest)
+        bound_ticks_ = std::min(bound_ticks_, node.bound_ticks);
     }
     if (split.size() <= most_splits) return;
     std::sort(split.begin(), split.end());
@@ -295,10 +306,9 @@ class ProofWriter {
   }
 
  private:
-  static constexpr int kDeepest = 500;        // nested cases that are written
   using Known = std::map<uint32_t, int32_t>;  // multipliers, by row
 
-  // NOLINTNEXTLINE(misc-no-recursion): kDeepest at most
+  // NOLINTNEXTLINE(misc-no-recursion): kBranchCut.deepest at most
   void visit(size_t at, int parent, const Known& known) {
     const BranchNode& node = trial_.tree.nodes()[at];
     ProofNode out;

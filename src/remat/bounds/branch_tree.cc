@@ -7,14 +7,17 @@
 namespace lowtide::remat {
 namespace {
 
-constexpr size_t kCandidates = 12;
-// Rises that are remembered, before they are relied on for a split.
-constexpr int kReliable = 3;
-constexpr int kTrialIterations = 60;     // for each side of one
-constexpr int kNodeIterations = 50'000;  // of a node
-constexpr size_t kMostNodes = 50'000;    // for the memory that they take, some 20 KB each
-constexpr double kWhole = 1e-4;          // nearer to 0 or 1 than this is not fractional
-constexpr double kLeastGain = 1e-4, kMostGain = 0.5;  // percent, as far as sides are compared
+// Tuning. Where no row of docs/results.md is named, no benchmark has compared values: by reasoning.
+struct BranchTuning {
+  size_t candidates = 12;        // variables that are compared for a split
+  int reliable = 3;              // rises that are remembered, before they are relied on
+  int trial_iterations = 60;     // for each side of a candidate
+  int node_iterations = 50'000;  // of a node
+  size_t most_nodes = 50'000;    // for the memory that they take, some 20 KB each
+  double whole = 1e-4;           // nearer to 0 or 1 than this is not fractional
+  double least_gain = 1e-4, most_gain = 0.5;  // percent, as far as sides are compared
+};
+constexpr BranchTuning kBranch;
 
 }  // namespace
 
@@ -24,7 +27,7 @@ BranchTree::BranchTree(const MultiCutProgram& program, std::vector<double> weigh
   fixed_.assign(program.variables.size(), kFree);
   records_.resize(program.variables.size());
   BranchNode root;
-  lp_.solve(kNodeIterations, work_);
+  lp_.solve(kBranch.node_iterations, work_);
   root.multipliers = lp_.multipliers();
   root.bound_ticks = program.bound(root.multipliers, fixed_);
   read_leaf(root);
@@ -57,14 +60,14 @@ void BranchTree::read_leaf(BranchNode& node) const {
   node.basis = lp_.basis();
   const auto x = lp_.variables();
   for (size_t j = 0; j < x.size(); ++j)
-    if (x[j] > kWhole && x[j] < 1 - kWhole)
+    if (x[j] > kBranch.whole && x[j] < 1 - kBranch.whole)
       node.fractional.emplace_back(static_cast<uint32_t>(j), x[j]);
 }
 
 bool BranchTree::grow(int64_t goal_ticks, int64_t splits) {
   for (int64_t i = 0; i < splits && bound_ticks() < goal_ticks && work_.look(); ++i) {
     const size_t node = lowest_.begin()->second;
-    if (nodes_[node].fractional.empty() || nodes_.size() > kMostNodes) return false;
+    if (nodes_[node].fractional.empty() || nodes_.size() > kBranch.most_nodes) return false;
     const uint32_t variable = choose(node);
     lowest_.erase(lowest_.begin());
     nodes_[node].children = static_cast<int>(nodes_.size());
@@ -80,16 +83,16 @@ bool BranchTree::grow(int64_t goal_ticks, int64_t splits) {
 double BranchTree::rise(size_t node, double x, uint32_t variable, int8_t value) {
   Record& record = records_[variable][static_cast<size_t>(value)];
   const double distance = value == 1 ? 1 - x : x;
-  if (record.count >= kReliable) return record.sum / record.count * distance;
+  if (record.count >= kBranch.reliable) return record.sum / record.count * distance;
   fixed_[variable] = value;
   lp_.set_fixed(fixed_);
   fixed_[variable] = kFree;
   lp_.set_basis(nodes_[node].basis);
-  lp_.solve(kTrialIterations, work_);
+  lp_.solve(kBranch.trial_iterations, work_);
   const double percent = 100 * static_cast<double>(nodes_[node].bound_ticks) /
                          static_cast<double>(std::max<int64_t>(1, program_.once_ticks));
-  const double rise = lp_.infeasible() ? kMostGain : std::max(0.0, lp_.value() - percent);
-  record.sum += std::min(rise, kMostGain) / distance;
+  const double rise = lp_.infeasible() ? kBranch.most_gain : std::max(0.0, lp_.value() - percent);
+  record.sum += std::min(rise, kBranch.most_gain) / distance;
   ++record.count;
   return rise;
 }
@@ -99,9 +102,11 @@ uint32_t BranchTree::choose(size_t node) {
   for (const auto& [variable, x] : nodes_[node].fractional)
     candidates.emplace_back(-std::min(x, 1 - x) * weights_[variable], variable, x);
   std::sort(candidates.begin(), candidates.end());
-  if (candidates.size() > kCandidates) candidates.resize(kCandidates);
+  if (candidates.size() > kBranch.candidates) candidates.resize(kBranch.candidates);
   fix(node);
-  const auto gain = [](double rise) { return std::clamp(rise, kLeastGain, kMostGain); };
+  const auto gain = [](double rise) {
+    return std::clamp(rise, kBranch.least_gain, kBranch.most_gain);
+  };
   double best = -1;
   uint32_t chosen = std::get<1>(candidates[0]);
   for (const auto& [weight, variable, x] : candidates) {
@@ -123,7 +128,7 @@ void BranchTree::add_child(size_t parent, uint32_t variable, int8_t value) {
   fixed_[variable] = value;
   lp_.set_fixed(fixed_);
   lp_.set_basis(nodes_[parent].basis);
-  lp_.solve(kNodeIterations, work_);
+  lp_.solve(kBranch.node_iterations, work_);
   child.multipliers = lp_.multipliers();
   child.bound_ticks = program_.bound(child.multipliers, fixed_);
   const int64_t inherited = program_.bound(nodes_[parent].multipliers, fixed_);

@@ -16,10 +16,31 @@
 namespace lowtide::remat {
 namespace {
 
-constexpr size_t kPeaks = 8;  // of each sequence
-constexpr size_t kFinalists = 2;
-constexpr double kWorthwhile = 1.004;  // a further cut must raise the bound by this factor
-constexpr double kFirstPrice = 0.3;    // of a new cut, as part of the first cut's
+// Tuning. Where no row of docs/results.md is named, no benchmark has compared values: by reasoning.
+// What several cuts are worth: "What each idea is worth", its first paragraph.
+struct MultiCutTuning {
+  size_t peaks = 8;              // of each sequence, around which cuts are tried
+  size_t reach = 12, near = 3;   // runs: no higher peak beside one; tried beside it
+  size_t finalists = 2;          // of the cuts that were tried, climbed to the end
+  double worthwhile = 1.004;     // a further cut must raise the bound by this factor
+  double first_price = 0.3;      // of a new cut, as part of the first cut's
+  double unit_share = 1.0 / 32;  // a sensible step of a share of the link
+};
+constexpr MultiCutTuning kMultiCut;
+
+// Of the volume algorithm. Factors are of the bound so far.
+struct VolumeTuning {
+  double first_target = 1.1, least_target = 1e-3;    // the latter of each op once
+  double near_target = 0.97, next_target = 1.06;     // so near, it is set anew
+  double hope_at_quarter = 0.7, hope_at_half = 0.9;  // of the goal; below, it is given up
+  double least_gain = 1.0005;                        // in an eighth of the rounds, likewise
+  double first_blend = 0.12, blend_fall = 0.1, least_blend = 0.02;  // of the average
+  double rounds_of_fall = 300;
+  double faster = 1.1, fastest = 2;     // of the pace, where steps agree
+  double slower = 0.7, slowest = 1e-3;  // after so many rounds without gain:
+  int64_t idle_rounds = 12;
+};
+constexpr VolumeTuning kVolume;
 
 // Multipliers in units in which a step of one is a sensible one: a price by the first cut's, what
 // staying is worth by the bytes at that price, running by the op's time.
@@ -93,16 +114,18 @@ class Ascent {
     Violations now;
     ticks_ = solve(best_, now);
     Violations mean = now;
-    double target =
-        std::max(1.1 * static_cast<double>(ticks_), 1e-3 * static_cast<double>(graph_.once_ticks));
+    double target = std::max(kVolume.first_target * static_cast<double>(ticks_),
+                             kVolume.least_target * static_cast<double>(graph_.once_ticks));
     double pace = 1;
     int64_t idle = 0, before = ticks_;
     for (int64_t round = 0; round < rounds; ++round) {
-      const double hope = round == rounds / 4 ? 0.7 : round == rounds / 2 ? 0.9 : 0;
+      const double hope = round == rounds / 4   ? kVolume.hope_at_quarter
+                          : round == rounds / 2 ? kVolume.hope_at_half
+                                                : 0;
       if (static_cast<double>(ticks_) < hope * static_cast<double>(goal)) return;
       if (budget.exhausted()) return;
       if (goal > 0 && round % (rounds / 8 + 1) == rounds / 8) {
-        if (static_cast<double>(ticks_) < 1.0005 * static_cast<double>(before)) return;
+        if (static_cast<double>(ticks_) < kVolume.least_gain * static_cast<double>(before)) return;
         before = ticks_;
       }
       const double length = squared(mean);
@@ -111,28 +134,33 @@ class Ascent {
           stepped(mean, pace * (target - static_cast<double>(ticks_)) / length);
       const int64_t ticks = solve(next, now);
       const double agreement = product(mean, now);
-      blend(mean, now, std::max(0.02, 0.12 - 0.1 * static_cast<double>(round) / 300));
+      blend(mean, now, blend_at(round));
       if (ticks > ticks_) {
         ticks_ = ticks;
         best_ = next;
         idle = 0;
-        if (agreement > 0) pace = std::min(2.0, pace * 1.1);
-        if (static_cast<double>(ticks_) > 0.97 * target)
-          target = 1.06 * static_cast<double>(ticks_);
-      } else if (++idle % 12 == 0) {
-        pace = std::max(1e-3, pace * 0.7);
+        if (agreement > 0) pace = std::min(kVolume.fastest, pace * kVolume.faster);
+        if (static_cast<double>(ticks_) > kVolume.near_target * target)
+          target = kVolume.next_target * static_cast<double>(ticks_);
+      } else if (++idle % kVolume.idle_rounds == 0) {
+        pace = std::max(kVolume.slowest, pace * kVolume.slower);
       }
     }
   }
 
  private:
+  // The part that a round has in the average.
+  static double blend_at(int64_t round) {
+    const double fall = kVolume.blend_fall * static_cast<double>(round) / kVolume.rounds_of_fall;
+    return std::max(kVolume.least_blend, kVolume.first_blend - fall);
+  }
+
   double unit_of(SchedValueId v) const {
     return unit_price_ / static_cast<double>(kOne) *
            static_cast<double>(graph_.problem->values[v].bytes);
   }
 
   static constexpr double kOneReal = 0x1p20;
-  static constexpr double kUnitShare = 1.0 / 32;
   static double part(const std::vector<double>& violations, size_t k) { return violations[k]; }
 
   double squared(const Violations& v) const { return product(v, v); }
@@ -155,7 +183,7 @@ class Ascent {
     if (!graph_.link) return sum;
     for (size_t k = 0; k <= net_.cuts(); ++k)
       sum += (part(a.store, k) * part(b.store, k) + part(a.load, k) * part(b.load, k)) *
-             kUnitShare * kUnitShare;
+             kMultiCut.unit_share * kMultiCut.unit_share;
     return sum;
   }
 
@@ -201,7 +229,7 @@ class Ascent {
                                         step * static_cast<double>(v.copy[k][value]) * unit * unit,
                                         -plan::kMostTicks, plan::kMostTicks);
         }
-    const double length = step * kUnitShare * kUnitShare * kOneReal;
+    const double length = step * kMultiCut.unit_share * kMultiCut.unit_share * kOneReal;
     for (size_t k = 0; k <= net_.cuts(); ++k) {
       int64_t& store = next.shares.store[k];
       int64_t& load = next.shares.load[k];
@@ -255,23 +283,22 @@ void add_peaks(const StepGraph& graph, const std::vector<plan::SchedAction>& seq
     counts.push_back(!std::exchange(seen[runs.back()], 1) &&
                      bytes.back() > *graph.problem->budget_bytes);
   }
-  constexpr size_t kReach = 12, kNear = 3;  // runs
   const auto window = [&](size_t i, size_t reach) {
     return std::pair(i - std::min(i, reach), std::min(i + reach + 1, runs.size()));
   };
   std::vector<std::pair<int64_t, size_t>> peaks;
   for (size_t i = 0; i < runs.size(); ++i) {
-    const auto [lo, hi] = window(i, kReach);
+    const auto [lo, hi] = window(i, kMultiCut.reach);
     bool highest = bytes[i] > *graph.problem->budget_bytes;
     for (size_t j = lo; j < hi; ++j)
       highest &= bytes[i] > bytes[j] || (bytes[i] == bytes[j] && i <= j);
     if (highest) peaks.emplace_back(-bytes[i], i);
   }
   std::sort(peaks.begin(), peaks.end());
-  if (peaks.size() > kPeaks) peaks.resize(kPeaks);
+  if (peaks.size() > kMultiCut.peaks) peaks.resize(kMultiCut.peaks);
   for (const auto& [height, peak] : peaks) {
     std::vector<int64_t> descendants;
-    const auto [lo, hi] = window(peak, kNear);
+    const auto [lo, hi] = window(peak, kMultiCut.near);
     for (size_t i = lo; i < hi; ++i) {
       const auto side = sides_of(graph, runs[i]);
       descendants.push_back(counts[i] ? std::count(side.begin(), side.end(), Side::kAfter) : 0);
@@ -358,13 +385,13 @@ std::unique_ptr<Ascent> best_extension(const StepGraph& graph, const Ascent& fro
     tried.push_back(std::make_unique<Ascent>(graph, *multi_cut_with(graph, from.cuts(), op),
                                              from.unit_price()));
     tried.back()->adopt(from);
-    tried.back()->set_price(op, static_cast<int64_t>(kFirstPrice * from.unit_price()));
+    tried.back()->set_price(op, static_cast<int64_t>(kMultiCut.first_price * from.unit_price()));
     climb(*tried.back(), options.trial_rounds, 0);
   }
   const auto higher = [](const auto& a, const auto& b) { return a->ticks() > b->ticks(); };
   std::stable_sort(tried.begin(), tried.end(), higher);
   std::unique_ptr<Ascent> best;
-  for (size_t i = 0; i < std::min(kFinalists, tried.size()); ++i) {
+  for (size_t i = 0; i < std::min(kMultiCut.finalists, tried.size()); ++i) {
     climb(*tried[i], options.final_rounds, std::max(from.ticks(), best ? best->ticks() : 0));
     if (!best || tried[i]->ticks() > best->ticks()) best = std::move(tried[i]);
   }
@@ -409,8 +436,8 @@ MultiCutResult multi_cut(const plan::ScheduleProblem& problem, const CutBoundRes
   }
   while (leader->net().cuts() < options.max_cuts) {
     auto next = best_extension(graph, *leader, places, options, work);
-    if (!next ||
-        static_cast<double>(next->ticks()) < kWorthwhile * static_cast<double>(leader->ticks()))
+    if (!next || static_cast<double>(next->ticks()) <
+                     kMultiCut.worthwhile * static_cast<double>(leader->ticks()))
       break;
     leader = std::move(next);
     record(*leader, graph, result);

@@ -6,12 +6,16 @@
 namespace lowtide::remat {
 namespace {
 
-constexpr double kLenient = 0.3;  // share of the run during which mu follows its schedule
-constexpr double kStep = 0.02;    // by which mu changes at a look
-constexpr double kMostPressure = 1e4;
-constexpr double kMostCost = 1e17;      // in ticks
-constexpr int64_t kLook = 64;           // proposals between looks at progress, clock and cancel
-constexpr int64_t kWorkOfProposal = 4;  // those that come to nothing cost a little, too
+// Tuning. Where no row of docs/results.md is named, no benchmark has compared values: by reasoning.
+struct AnnealTuning {
+  double lenient = 0.3;          // share of the run during which mu follows its schedule
+  double step = 0.02;            // by which mu changes at a look
+  double most_pressure = 1e4;    // of mu over its schedule
+  double most_cost = 1e17;       // in ticks: far above any, far below what overflows
+  int64_t look = 64;             // proposals between looks at progress, clock and cancel
+  int64_t work_of_proposal = 4;  // units: those that come to nothing cost a little, too
+};
+constexpr AnnealTuning kAnneal;
 
 class Anneal {
  public:
@@ -28,8 +32,8 @@ class Anneal {
     note_best();
     int64_t work = 0;
     for (int64_t tried = 0;; ++tried) {
-      if (tried % kLook == 0) {
-        work = state_.work() - start + tried * kWorkOfProposal;
+      if (tried % kAnneal.look == 0) {
+        work = state_.work() - start + tried * kAnneal.work_of_proposal;
         if (work >= std::min(options_.units, options_.stop_units) || watch.stopped()) break;
         set_progress(static_cast<double>(work) / static_cast<double>(options_.units));
       }
@@ -43,9 +47,9 @@ class Anneal {
   void set_progress(double share) {
     temperature_ = options_.hot * std::pow(options_.cold / options_.hot, share);
     // Where the schedule of mu leaves a state that does not fit, more is asked, until it does.
-    if (share > kLenient) {
-      pressure_ *= state_.overflow() > 0 ? 1 + kStep : 1 - kStep;
-      pressure_ = std::clamp(pressure_, 1.0, kMostPressure);
+    if (share > kAnneal.lenient) {
+      pressure_ *= state_.overflow() > 0 ? 1 + kAnneal.step : 1 - kAnneal.step;
+      pressure_ = std::clamp(pressure_, 1.0, kAnneal.most_pressure);
     }
     mu_ = (options_.loose + (options_.strict - options_.loose) * share) * pressure_;
   }
@@ -58,7 +62,8 @@ class Anneal {
     const size_t mark = state_.mark();
     const double allowed = -temperature_ * std::log(1 - rng_.uniform());
     const double most = (allowed + mu_ * overflow * overflow_share_) / cost_share_;
-    const bool made = proposals_.make(cost + static_cast<int64_t>(std::min(most, kMostCost)));
+    const bool made =
+        proposals_.make(cost + static_cast<int64_t>(std::min(most, kAnneal.most_cost)));
     const double change = static_cast<double>(state_.extra_cost() - cost) * cost_share_ +
                           mu_ * (state_.overflow() - overflow) * overflow_share_;
     const bool taken = made && state_.mark() > mark && change <= allowed;

@@ -10,19 +10,28 @@
 namespace lowtide::remat {
 namespace {
 
+// Tuning. Where no row of docs/results.md is named, no benchmark has compared values: by reasoning.
+// That there are rounds and series at all: row "restarts" of "What each idea is worth".
+struct PortfolioTuning {
+  static constexpr int kRounds = 3;         // of a series
+  int tasks[kRounds] = {4, 2, 1};           // annealing runs of a round
+  int survivors[kRounds] = {4, 2, 1};       // of the round before
+  int64_t shares[kRounds] = {3, 2, 1};      // of the work of a series
+  double hottest = 3e-3;                    // temperature of the first round, in shares of the step
+  double cooling = 0.3;                     // of that, from round to round
+  double loose_again = 0.3;                 // mu at the beginning, from a schedule that fits
+  int joining = 2;                          // the round in which the best so far joins
+  int64_t first_units_per_run = 1'000;      // of the first series, by runs in the start
+  int64_t series_growth = 4;                // of the length, from series to series
+  int64_t units_of_series = 1'000'000'000;  // of one at its full length
+  int64_t longest_series = 4'000'000'000;   // what they grow to
+  int64_t units_of_state = 40;              // to build a state, by runs in it
+  int64_t least_units_per_op = 40'000;      // of an annealing run beside others
+  double ops_of_scale = 800;                // temperatures are those of so many ops
+};
+constexpr PortfolioTuning kPortfolio;
+
 constexpr int64_t kNone = std::numeric_limits<int64_t>::max();
-constexpr int kRounds = 3;                       // of a series
-constexpr int kTasks[kRounds] = {4, 2, 1};       // annealing runs of a round
-constexpr int kSurvivors[kRounds] = {4, 2, 1};   // of the round before
-constexpr int64_t kShares[kRounds] = {3, 2, 1};  // of the work of a series
-constexpr double kHottest = 3e-3, kCooling = 0.3;
-constexpr int kJoining = 2;                   // the round in which the best so far joins
-constexpr int64_t kFirstUnitsPerRun = 1'000;  // of the first series, by runs in the start
-constexpr int64_t kSeriesGrowth = 4;          // of the length from series to series
-constexpr int64_t kUnitsOfSeries = 1'000'000'000, kLongestSeries = 4 * kUnitsOfSeries;
-constexpr int64_t kUnitsOfState = 40;         // to build a state, by runs in it
-constexpr int64_t kLeastUnitsPerOp = 40'000;  // of an annealing run beside others
-constexpr double kOpsOfScale = 800;           // temperatures are those of so many ops
 
 struct Task {
   const std::vector<SchedOpId>* start = nullptr;
@@ -61,13 +70,16 @@ class Portfolio {
     size_t longest = 0;
     for (const auto& start : starts) longest = std::max(longest, start.size());
     if (options_.restarts) {
-      int64_t length = kUnitsOfSeries;  // down to one that is right for so few runs
-      while (length > kSeriesGrowth && length > static_cast<int64_t>(longest) * kFirstUnitsPerRun)
-        length /= kSeriesGrowth;
-      for (; !done(); length = std::min(length * kSeriesGrowth, kLongestSeries)) series(length);
+      int64_t length = kPortfolio.units_of_series;  // down to one that is right for so few runs
+      while (length > kPortfolio.series_growth &&
+             length > static_cast<int64_t>(longest) * kPortfolio.first_units_per_run)
+        length /= kPortfolio.series_growth;
+      for (; !done();
+           length = std::min(length * kPortfolio.series_growth, kPortfolio.longest_series))
+        series(length);
     } else {
       members_ = starts_;
-      make_tasks(1, 1, kHottest, units_left());
+      make_tasks(1, 1, kPortfolio.hottest, units_left());
       round();
     }
     PortfolioResult result;
@@ -95,17 +107,20 @@ class Portfolio {
   // Rounds that get cooler, of fewer and fewer runs: each goes on from one of the best of the round
   // before. Short ones have fewer rounds.
   void series(int64_t length) {
-    const int64_t of_round = kLeastUnitsPerOp / 2 * ops();
-    const int rounds = static_cast<int>(std::clamp<int64_t>(length / of_round, 1, kRounds));
-    const int64_t shares = std::accumulate(kShares, kShares + rounds, int64_t{0});
-    double hot = kHottest;
+    const int64_t of_round = kPortfolio.least_units_per_op / 2 * ops();
+    const int rounds =
+        static_cast<int>(std::clamp<int64_t>(length / of_round, 1, PortfolioTuning::kRounds));
+    const int64_t shares =
+        std::accumulate(kPortfolio.shares, kPortfolio.shares + rounds, int64_t{0});
+    double hot = kPortfolio.hottest;
     members_ = starts_;
     for (int k = 0; k < rounds && !done(); ++k) {
-      if (k == kJoining && best_.extra_cost != kNone)
+      if (k == kPortfolio.joining && best_.extra_cost != kNone)
         members_.push_back({best_.extra_cost, 0, false, best_.sequence});
-      make_tasks(kTasks[k], kSurvivors[k], hot, length * kShares[k] / shares);
+      make_tasks(kPortfolio.tasks[k], kPortfolio.survivors[k], hot,
+                 length * kPortfolio.shares[k] / shares);
       round();
-      if (best_.extra_cost != kNone) hot *= kCooling;
+      if (best_.extra_cost != kNone) hot *= kPortfolio.cooling;
     }
   }
 
@@ -127,7 +142,7 @@ class Portfolio {
   AnnealOptions anneal_options(double hot, int64_t units) const {
     AnnealOptions options;
     // Where ops are many, each is a smaller share of the step.
-    const double scale = std::min(1.0, kOpsOfScale / static_cast<double>(ops()));
+    const double scale = std::min(1.0, kPortfolio.ops_of_scale / static_cast<double>(ops()));
     options.hot = hot * scale;
     options.cold *= scale;
     options.units = units;
@@ -138,7 +153,7 @@ class Portfolio {
 
   // Tasks from the best `survivors` of the round before; fewer where each would have little work.
   void make_tasks(int count, int survivors, double hot, int64_t units) {
-    const int64_t of_task = kLeastUnitsPerOp * ops();
+    const int64_t of_task = kPortfolio.least_units_per_op * ops();
     count = static_cast<int>(std::clamp<int64_t>(units / of_task, 1, count));
     std::stable_sort(members_.begin(), members_.end());
     const auto same = [](const Member& a, const Member& b) {
@@ -153,7 +168,7 @@ class Portfolio {
       const Member& member = members_[static_cast<size_t>(i) % members_.size()];
       task.start = &member.sequence;
       task.options = anneal_options(hot, units / count);
-      if (!member.is_start && member.cost != kNone) task.options.loose = 0.3;
+      if (!member.is_start && member.cost != kNone) task.options.loose = kPortfolio.loose_again;
       task.seed = rng_.next();
       tasks_.push_back(std::move(task));
     }
@@ -167,7 +182,8 @@ class Portfolio {
     task.last = state.sequence();
     task.overflow = state.overflow();
     task.cost = state.extra_cost();
-    task.units = result.work + kUnitsOfState * static_cast<int64_t>(task.start->size() + 1);
+    task.units =
+        result.work + kPortfolio.units_of_state * static_cast<int64_t>(task.start->size() + 1);
     task.edits = result.edits;
   }
 

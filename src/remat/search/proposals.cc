@@ -8,14 +8,18 @@
 
 namespace lowtide::remat {
 namespace {
-constexpr int kFullest = 8;     // nodes of which the fullest is taken
-constexpr int kNodeTries = 24;  // to hit a value that is present at a node
 
-// Weights of the kinds. Where all ops stand in blocks, copies take kMostCopies from drops. Where
-// memory overflows, there are more drops and fewer keeps.
-constexpr uint32_t kWeights[kProposalKinds] = {320, 350, 200, 15, 15, 100, 0};
-constexpr double kMostCopies = 50;
-constexpr uint32_t kMoreDrops = 100;
+// Tuning. Where no row of docs/results.md is named, no benchmark has compared values: by reasoning.
+// What the kinds of change are worth: rows "order-moves", "stretch-moves", "exchanges", "repeats",
+// "aimed-drops" and "aimed-moves" of "What each idea is worth".
+struct ProposalTuning {
+  uint32_t weights[kProposalKinds] = {320, 350, 200, 15, 15, 100, 0};  // of the kinds
+  double most_copies = 50;    // where all ops stand in blocks, copies take that from drops
+  uint32_t more_drops = 100;  // and fewer keeps, where memory overflows
+  int fullest = 8;            // nodes of which the fullest is taken
+  int node_tries = 24;        // to hit a value that is present at a node
+};
+constexpr ProposalTuning kProposals;
 
 size_t index_of(ProposalKind kind) {
   return static_cast<size_t>(kind);
@@ -28,11 +32,11 @@ Proposals::Proposals(SequenceState& state, const ProposalOptions& options, Rng& 
       options_(options),
       rng_(&rng),
       order_moves_(state, rng) {
-  std::copy(std::begin(kWeights), std::end(kWeights), weights_.begin());
+  std::copy(std::begin(kProposals.weights), std::end(kProposals.weights), weights_.begin());
   const auto weight = [this](ProposalKind kind) -> uint32_t& { return weights_[index_of(kind)]; };
   if (options.blocks != nullptr) {
     block_copy_.emplace(state, *options.blocks);
-    const auto copies = static_cast<uint32_t>(kMostCopies * options.blocks->share());
+    const auto copies = static_cast<uint32_t>(kProposals.most_copies * options.blocks->share());
     weight(ProposalKind::kDrop) -= copies;
     if (options.copies) weight(ProposalKind::kCopyBlock) = copies;
   }
@@ -65,8 +69,8 @@ bool Proposals::make(int64_t most_cost) {
 ProposalKind Proposals::choose() {
   std::array<uint32_t, kProposalKinds> weights = weights_;
   if (state_->overflow() > 0) {
-    weights[index_of(ProposalKind::kDrop)] += kMoreDrops;
-    weights[index_of(ProposalKind::kKeep)] -= kMoreDrops;
+    weights[index_of(ProposalKind::kDrop)] += kProposals.more_drops;
+    weights[index_of(ProposalKind::kKeep)] -= kProposals.more_drops;
   }
   uint64_t dice = rng_->below(std::accumulate(weights.begin(), weights.end(), uint64_t{0}));
   size_t kind = 0;
@@ -98,7 +102,7 @@ NodeId Proposals::random_node() {
   // Free slots lead to the next node that is there; one after many of them would come up often.
   const Timeline& timeline = state_->timeline();
   NodeId node;
-  for (int i = 0; i < kNodeTries; ++i) {
+  for (int i = 0; i < kProposals.node_tries; ++i) {
     const auto slot = static_cast<int>(rng_->below(static_cast<uint64_t>(timeline.slots())));
     node = timeline.node_from(slot);
     if (node.valid() && timeline.slot(node) == slot && inert_[state_->action(node)] == 0) break;
@@ -107,7 +111,7 @@ NodeId Proposals::random_node() {
 }
 
 NodeId Proposals::random_rerun() {
-  for (int i = 0; i < kNodeTries; ++i) {
+  for (int i = 0; i < kProposals.node_tries; ++i) {
     const NodeId node = random_node();
     if (node.valid() && state_->runs(state_->action(node)).size() > 1) return node;
   }
@@ -131,7 +135,7 @@ bool Proposals::random_span(SchedValueId& value, NodeId& use) {
 }
 
 bool Proposals::aimed_span(NodeId at, SchedValueId& value, NodeId& use) {
-  for (int i = 0; i < kNodeTries && !droppable_.empty(); ++i) {
+  for (int i = 0; i < kProposals.node_tries && !droppable_.empty(); ++i) {
     const SchedValueId v = random_value();
     const auto uses = state_->uses(v);
     const size_t next = state_->use_from(v, at);
@@ -237,7 +241,7 @@ NodeId Proposals::overflowing_node() {
 // The fullest of some nodes.
 NodeId Proposals::full_node() {
   NodeId fullest = state_->begin_node();
-  for (int i = 0; i < kFullest; ++i) {
+  for (int i = 0; i < kProposals.fullest; ++i) {
     const NodeId node = random_node();
     if (node.valid() && state_->timeline().bytes(node) > state_->timeline().bytes(fullest))
       fullest = node;

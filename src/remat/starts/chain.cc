@@ -8,12 +8,18 @@
 namespace lowtide::remat {
 namespace {
 
-constexpr size_t kMiddles = 64;  // ops that may be the middle are looked at where most is present
-constexpr size_t kFewestStages = 3, kMostStages = 40;
-constexpr double kSmall = 1.0 / 256;  // of the capacity: what passes beside a stage's output
-constexpr double kTiny = 1.0 / 4096;  // of the capacity: a value whose place says nothing
-constexpr size_t kMostOptions = 12;
-constexpr double kMostOptionWork = 16e6;  // runs looked at to find the options of all stages
+// Tuning. Where no row of docs/results.md is named, no benchmark has compared values: by reasoning.
+// What the start is worth: row "chain-start" of "What each idea is worth".
+struct ChainTuning {
+  size_t middles = 64;             // ops that may be the middle: where most is present
+  size_t fewest_stages = 3;        // fewer are no chain
+  size_t most_stages = 40;         // of more, several are taken together
+  double small = 1.0 / 256;        // of the capacity: what passes beside a stage's output
+  double tiny = 1.0 / 4096;        // of the capacity: a value whose place says nothing
+  size_t most_options = 12;        // of a stage
+  double most_option_work = 16e6;  // runs looked at to find the options of all stages
+};
+constexpr ChainTuning kChain;
 
 // What is present during a list of runs: a value from its birth to its last use before the next.
 class Presence {
@@ -77,7 +83,7 @@ class Finder {
       is_forward_ = reached(middle, true);
       cut_forward();
     }
-    if (chain_.stages.size() < kFewestStages || option_work() > kMostOptionWork) {
+    if (chain_.stages.size() < kChain.fewest_stages || option_work() > kChain.most_option_work) {
       chain_.stages.clear();
     } else {
       deal_out_backward();
@@ -142,7 +148,7 @@ class Finder {
     std::iota(by_bytes.begin(), by_bytes.end(), size_t{0});
     std::stable_sort(by_bytes.begin(), by_bytes.end(),
                      [&](size_t a, size_t b) { return present[a] > present[b]; });
-    if (by_bytes.size() > kMiddles) by_bytes.resize(kMiddles);
+    if (by_bytes.size() > kChain.middles) by_bytes.resize(kChain.middles);
     std::sort(by_bytes.begin(), by_bytes.end());
     SchedOpId middle;
     double most = 0;
@@ -185,7 +191,8 @@ class Finder {
       }
       if (open.empty()) continue;
       const auto [bytes, value] = *open.rbegin();
-      if (open_bytes - bytes > table_.capacity() * kSmall || bytes <= table_.capacity() * kTiny)
+      if (open_bytes - bytes > table_.capacity() * kChain.small ||
+          bytes <= table_.capacity() * kChain.tiny)
         continue;
       if (!cuts.empty() && cuts.back().second == value) continue;
       if (table_.may_rerun(table_.producer(value)) && read_backward(value))
@@ -196,8 +203,8 @@ class Finder {
 
   // Where there are many, several together.
   void make_stages(const std::vector<std::pair<size_t, SchedValueId>>& cuts) {
-    if (cuts.size() + 1 < kFewestStages) return;
-    const size_t stride = (cuts.size() + kMostStages - 1) / kMostStages;
+    if (cuts.size() + 1 < kChain.fewest_stages) return;
+    const size_t stride = (cuts.size() + kChain.most_stages - 1) / kChain.most_stages;
     size_t from = 0;
     SchedValueId input;
     for (size_t c = stride - 1;; c += stride) {
@@ -220,7 +227,7 @@ class Finder {
 
   // The stage whose backward part needs a value of the forward part first; none: -1.
   int needed_at(SchedValueId value) const {
-    if (table_.bytes(value) <= table_.capacity() * kTiny) return -1;
+    if (table_.bytes(value) <= table_.capacity() * kChain.tiny) return -1;
     const size_t stage = forward_stage_[table_.producer(value)];
     if (stage + 1 < chain_.stages.size() && chain_.stages[stage + 1].input == value)
       return static_cast<int>(stage) + 1;
@@ -333,10 +340,10 @@ class Finder {
 
   // Only some of very many, the first and the last among them.
   static void thin_out(std::vector<ChainOption>& options) {
-    if (options.size() <= kMostOptions) return;
+    if (options.size() <= kChain.most_options) return;
     std::vector<ChainOption> some;
-    for (size_t i = 0; i < kMostOptions; ++i)
-      some.push_back(std::move(options[i * (options.size() - 1) / (kMostOptions - 1)]));
+    for (size_t i = 0; i < kChain.most_options; ++i)
+      some.push_back(std::move(options[i * (options.size() - 1) / (kChain.most_options - 1)]));
     options = std::move(some);
   }
 

@@ -9,11 +9,18 @@
 namespace lowtide::remat {
 namespace {
 
+// Tuning. Where no row of docs/results.md is named, no benchmark has compared values: by reasoning.
+struct ChainPlanTuning {
+  int plans_tried = 6;              // made for one start
+  int64_t most_units = 16'000'000;  // of a start
+  int64_t units_per_op = 5'000;     // the same, of few ops
+  int fewest_grains = 50;           // units that bytes are divided into
+  int most_grains = 1'000;
+  int64_t options = 8;  // of a stage, about
+};
+constexpr ChainPlanTuning kChainPlan;
+
 constexpr int64_t kNever = std::numeric_limits<int64_t>::max() / 4;
-constexpr int kPlansTried = 6;                                   // plans made for one start
-constexpr int64_t kMostUnits = 16'000'000, kUnitsPerOp = 5'000;  // of a start
-constexpr int kFewestGrains = 50, kMostGrains = 1'000;
-constexpr int64_t kOptions = 8;  // of a stage, about
 
 class ChainProgram {
  public:
@@ -156,14 +163,16 @@ void remove_useless(SequenceState& state) {
 }
 
 int64_t most_units(const ActionTable& table) {
-  return std::min<int64_t>(kMostUnits, kUnitsPerOp * static_cast<int64_t>(table.op_count()));
+  return std::min<int64_t>(kChainPlan.most_units,
+                           kChainPlan.units_per_op * static_cast<int64_t>(table.op_count()));
 }
 
 int grains_for(const ActionTable& table, const Chain& chain) {
   const auto n = static_cast<int64_t>(chain.stages.size());
-  const int64_t units_of_grain = n * n / 4 * (kOptions + n / 3) + 1;
+  const int64_t units_of_grain = n * n / 4 * (kChainPlan.options + n / 3) + 1;
   const int64_t units = most_units(table) / 4;
-  return static_cast<int>(std::clamp<int64_t>(units / units_of_grain, kFewestGrains, kMostGrains));
+  return static_cast<int>(std::clamp<int64_t>(units / units_of_grain, kChainPlan.fewest_grains,
+                                              kChainPlan.most_grains));
 }
 
 }  // namespace
@@ -183,7 +192,7 @@ ChainStart chain_start(const ActionTable& table, std::span<const SchedOpId> orde
   const double capacity = table.capacity();
   double bytes = capacity, fits = 0, too_many = 2 * capacity, best_overflow = 0;
   int64_t best_cost = kNever;
-  for (int i = 0; i < kPlansTried && start.units < most_units(table); ++i) {
+  for (int i = 0; i < kChainPlan.plans_tried && start.units < most_units(table); ++i) {
     if (too_many - fits < capacity / grains) break;
     const ChainPlan plan = plan_chain(chain, bytes, grains);
     start.units += plan.units;

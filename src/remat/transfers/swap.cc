@@ -15,10 +15,22 @@
 namespace lowtide::remat {
 namespace {
 
+// Tuning. Where no row of docs/results.md is named, no benchmark has compared values: by reasoning.
+struct SwapTuning {
+  int64_t simulated = 40;     // units for each action that the simulator looks at
+  double crowded_link = 0.1;  // what bytes count for, where the link has no time left for them
+  size_t moves_per_span = 60, first_moves = 400;  // of the annealing
+  double heat = 0.03;                             // the first temperature, of the step's time
+  double last_heat = 1e-4;                        // the last one, of the first
+  double overflow_price = 10;                     // of a byte, in times of its transfer
+  int most_searches = 3;  // from the beginning, with other tiers; then what was chosen stays,
+  int most_shifts = 20;   // and only tiers change
+};
+constexpr SwapTuning kSwap;
+
 using plan::SchedAction;
 
-constexpr int64_t kSimulated = 40;  // units for each action that the simulator looks at
-constexpr double kSame = 1e-12;     // sums of seconds in another order differ by less
+constexpr double kSame = 1e-12;  // sums of seconds in another order differ by less
 
 // Better: overflows less; if both fit, takes less time; or as much, and moves less.
 bool better(const Timed& a, const Timed& b) {
@@ -181,7 +193,8 @@ class SwapSearch {
         behind -= view_.seconds[at];
         const bool free = (!store || in_front >= m.out_seconds) && behind >= m.in_seconds;
         if (present[at] > budget_)
-          bytes += (free ? 1 : 0.1) * static_cast<double>(std::min(m.bytes, present[at] - budget_));
+          bytes += (free ? 1 : kSwap.crowded_link) *
+                   static_cast<double>(std::min(m.bytes, present[at] - budget_));
         in_front += view_.seconds[at];
       }
       transfer += (store ? m.out_seconds : 0) + m.in_seconds;
@@ -308,9 +321,9 @@ class SwapSearch {
   void improve(Timed& best, int64_t max_units, bool change_tiers) {
     if (useful_.empty()) return;
     const double ideal = ideal_seconds();
-    const size_t moves = 60 * useful_.size() + 400;
-    double heat = 0.03 * ideal;
-    const double cooling = std::pow(1e-4, 1.0 / static_cast<double>(moves));
+    const size_t moves = kSwap.moves_per_span * useful_.size() + kSwap.first_moves;
+    double heat = kSwap.heat * ideal;
+    const double cooling = std::pow(kSwap.last_heat, 1.0 / static_cast<double>(moves));
     double current = energy(best);
     std::vector<uint8_t> best_tiers;
     if (change_tiers) best_tiers = tiers();
@@ -350,7 +363,8 @@ class SwapSearch {
   }
 
   double energy(const Timed& timed) const {
-    return timed.seconds + 10 * static_cast<double>(timed.overflow_bytes) * seconds_per_byte_;
+    return timed.seconds +
+           kSwap.overflow_price * static_cast<double>(timed.overflow_bytes) * seconds_per_byte_;
   }
 
   double ideal_seconds() const {
@@ -378,9 +392,9 @@ class Mover {
       : problem_(problem), view_(view), options_(options), has_limits_(any_limit(view.links)) {}
 
   SwapOutcome move() {
-    for (int round = 0; round < kMostSearches; ++round) {
+    for (int round = 0; round < kSwap.most_searches; ++round) {
       search();
-      const int shifts = round + 1 < kMostSearches ? 1 : kMostShifts;
+      const int shifts = round + 1 < kSwap.most_searches ? 1 : kSwap.most_shifts;
       for (int shift = 0; shift < shifts; ++shift) {
         if (shift > 0) retime();
         if (!fits()) return std::move(outcome_);
@@ -404,10 +418,6 @@ class Mover {
   }
 
  private:
-  // How often the transfer search begins again with other tiers; then what it chose stays, and only
-  // tiers change.
-  static constexpr int kMostSearches = 3, kMostShifts = 20;
-
   void search() {
     SwapOptions options = options_;
     int64_t units = std::max<int64_t>(1, options_.limits.max_units - outcome_.work.units);
@@ -452,7 +462,7 @@ class Mover {
   // True: all tiers have room. Else tiers were changed, and the last one may have none.
   bool settle() {
     std::vector<SchedAction> sequence = write_sequence(view_, timed_.away);
-    outcome_.work.units += kSimulated * static_cast<int64_t>(sequence.size());
+    outcome_.work.units += kSwap.simulated * static_cast<int64_t>(sequence.size());
     const Result<plan::SequenceProfile> profile = plan::simulate_sequence(problem_, sequence);
     LT_CHECK(profile.has_value() && profile->peak_bytes <= *problem_.budget_bytes,
              "the timing of transfers and the simulator disagree");
