@@ -31,7 +31,7 @@ struct OnnxTensor {
   int64_t offset = 0;
   int64_t length = 0;
 
-  int64_t element_count() const {  // fits: read_onnx_tensor checks it
+  int64_t element_count() const {  // fits: decode_onnx_model checks it
     int64_t n = 1;
     for (int64_t d : dims) n *= d;
     return n;

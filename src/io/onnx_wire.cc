@@ -411,14 +411,4 @@ Result<OnnxModel> decode_onnx_model(std::string_view bytes, const std::string& o
   return model;
 }
 
-Result<OnnxTensor> decode_onnx_tensor(std::string_view bytes, const std::string& origin) {
-  onnx_wire::Tensor wire;
-  if (!parse(bytes, wire))
-    return error(
-        ErrorCode::kInput,
-        fmt::format("{}: not an ONNX tensor: {} bytes that do not decode", origin, bytes.size()));
-  const std::string folder;
-  return read_tensor(Place{origin, folder}, wire);
-}
-
 }  // namespace lowtide::io

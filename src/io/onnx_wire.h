@@ -17,7 +17,4 @@ namespace lowtide::io {
 Result<OnnxModel> decode_onnx_model(std::string_view bytes, const std::string& origin,
                                     const std::string& folder);
 
-// Decodes one serialized tensor (a .pb file of the official test cases).
-Result<OnnxTensor> decode_onnx_tensor(std::string_view bytes, const std::string& origin);
-
 }  // namespace lowtide::io

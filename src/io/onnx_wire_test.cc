@@ -8,6 +8,7 @@
 
 #include "base/element.h"
 #include "io/onnx.pb.h"
+#include "io/testing/onnx_tensor.h"
 
 namespace lowtide::io {
 namespace {
@@ -67,6 +68,20 @@ TEST(OnnxWire, ListsAndRawBytesSayTheSameInEveryType) {
       EXPECT_EQ(tensor->bytes, bytes) << name(dtype);
     }
   }
+}
+
+TEST(OnnxWire, ATensorByItselfThatIsNoneIsRefused) {
+  onnx_wire::Tensor wire;
+  wire.set_name("t");
+  wire.set_data_type(1);
+  wire.add_dims(3);
+  wire.set_raw_data(std::string(12, 'x'));
+  const std::string bytes = wire.SerializeAsString();
+  ASSERT_TRUE(decode_onnx_tensor(bytes, "made"));
+  const auto short_of = decode_onnx_tensor(bytes.substr(0, bytes.size() - 1), "made");
+  ASSERT_FALSE(short_of);
+  EXPECT_EQ(short_of.error().code, ErrorCode::kInput);
+  EXPECT_NE(short_of.error().message.find("made"), std::string::npos);
 }
 
 }  // namespace

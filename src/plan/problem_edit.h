@@ -84,7 +84,6 @@ class ProblemEdit {
   bool alive(SchedResidentId id) const { return id.index() < residents_.size() && residents_[id]; }
   size_t op_slots() const { return ops_.size(); }
   size_t value_slots() const { return values_.size(); }
-  size_t resident_slots() const { return residents_.size(); }
   bool is_contracted(SchedOpId id) const { return ops_[id].group.has_value(); }
   const EditedOp& op(SchedOpId id) const { return *ops_[id].state; }  // not contracted
   const SchedValue& value(SchedValueId id) const { return *values_[id]; }

@@ -5,24 +5,17 @@
 //     store:r1 drop:r1 load:r1       of resident 1
 //     store:3@1                      to tier 1; without a word on it, tier 0
 //
-// so that a schedule without moves is its op numbers.
+// so that a schedule without moves is its op numbers. Tests read it back: testing/sequence_parser.h.
 #pragma once
 
 #include <span>
 #include <string>
-#include <string_view>
-#include <vector>
 
-#include "base/result.h"
 #include "plan/schedule_problem.h"
 
 namespace lowtide::plan {
 
 // One line, words separated by one blank, without a line end.
 std::string print(std::span<const SchedAction> sequence);
-
-// Error: kInput, one line with `origin`, the line number and the word. Whether the ops and values
-// exist is for simulate_sequence to say.
-Result<std::vector<SchedAction>> parse_sequence(std::string_view text, std::string_view origin);
 
 }  // namespace lowtide::plan

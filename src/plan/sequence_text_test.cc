@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "base/rng.h"
+#include "plan/testing/sequence_parser.h"
 
 namespace lowtide::plan {
 namespace {

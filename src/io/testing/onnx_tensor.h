@@ -1,15 +1,19 @@
-// A tensor in a file of its own, as the official ONNX test cases keep their inputs and outputs.
+// A tensor by itself, as the official ONNX test cases keep their inputs and outputs in files.
 #pragma once
 
 #include <string>
+#include <string_view>
 
 #include "base/result.h"
 #include "io/onnx_model.h"
 
 namespace lowtide::io {
 
-// Error: kInput, naming the path: unreadable, undecodable, or a payload that does not fill its
-// shape.
+// A serialized tensor. Error: kInput, naming the origin: undecodable, or a payload that does not
+// fill its shape.
+Result<OnnxTensor> decode_onnx_tensor(std::string_view bytes, const std::string& origin);
+
+// The same of a file. Error: kInput, naming the path, also where it is unreadable.
 Result<OnnxTensor> read_onnx_tensor(const std::string& path);
 
 }  // namespace lowtide::io
