@@ -64,13 +64,6 @@ struct TrialMultiCut : TrialProgram {
   BranchTree tree;
 };
 
-int64_t bytes_of_run(const StepGraph& graph, SchedOpId op) {
-  int64_t bytes = graph.problem->ops[op].workspace_bytes;
-  for (SchedValueId v : graph.reads[op]) bytes += graph.problem->values[v].bytes;
-  for (SchedValueId v : graph.makes[op]) bytes += graph.problem->values[v].bytes;
-  return bytes;
-}
-
 // Ops that need most when they run, each far enough from the others; first those that need more,
 // of equals those with more to come.
 std::vector<SchedOpId> places(const StepGraph& graph, SchedOpId main) {
@@ -78,7 +71,7 @@ std::vector<SchedOpId> places(const StepGraph& graph, SchedOpId main) {
   std::vector<std::pair<int64_t, SchedOpId>> by_bytes;
   for (SchedOpId op : side.ids())
     if (side[op] == Side::kBefore || side[op] == Side::kAfter)
-      by_bytes.emplace_back(-bytes_of_run(graph, op), op);
+      by_bytes.emplace_back(-graph.own_bytes(op), op);
   std::sort(by_bytes.begin(), by_bytes.end());
   if (by_bytes.size() > kBranchCut.looked_at) by_bytes.resize(kBranchCut.looked_at);
   std::vector<std::tuple<int64_t, int64_t, SchedOpId>> ordered;  // parts of most, ancestors, op
