@@ -94,23 +94,20 @@ struct PlanOptions {
   std::string costs_file = {};  // measured kernel times (run --measure) in place of predicted ones
   bool costs_any_device = false;  // take them also where they were measured on another device
   std::optional<int64_t> budget_bytes = {};  // of the whole device
-  // For which the CPU kernels, and so their workspace, are planned; 0: as many as the machine has.
-  int threads = 0;
+  int threads = 0;  // for which the CPU kernels are planned; 0: as many as the machine has
   // Under a budget that the best order alone does not keep: ops may run again; buffers may move to
   // slow memory, if `swap` names a slow tier of the device profile or `link` gives its speed. Names
   // of several tiers stand between commas, the best one first; "host=2GiB,file" lets 2 GiB move to
   // host memory and the rest to a file.
   bool recompute = true;
-  // With or without a budget: a Concat copies nothing whose operands can lie where they belong.
-  bool pieces = true;
+  bool pieces = true;  // a Concat copies nothing whose operands can lie where they belong
   // A Transpose, Expand or Slice also copies nothing where its readers' kernels walk its operand
   // with strides and that costs neither memory nor time.
   bool strided_views = true;
   bool sums = true;  // what contributes to a sum of gradients may come in any order
   // "OPS:AXIS:PARTS": ops that run in parts ("layer*:m:4"; "conv1:n*:4": all of the axis's class).
   std::vector<std::string> cuts = {};
-  // The ops of the step's largest class of axes (samples, as a rule) in so many parts, one part after
-  // the other; "auto": as many as the budget makes best; empty: whole.
+  // The step in so many parts along its samples, as a rule; "auto": as the budget makes best.
   std::string split = {};
   std::string swap = {};  // names of tiers, as above; empty: none
   // Each way, instead of the profile's; only for a single tier.
@@ -125,8 +122,7 @@ struct PlanOptions {
   std::string dump_folder = {};  // write the bare problems here; empty: nowhere
   // Wall time after which a search gives the best that it has; the plan's verdict says so then.
   double time_limit_seconds = 1e9;
-  // The same when *cancel becomes true; any thread may set it. Null: never.
-  const std::atomic<bool>* cancel = nullptr;
+  const std::atomic<bool>* cancel = nullptr;  // true: the same; any thread may set it
   // Called now and then from the planning thread; may be empty.
   std::function<void(const PlanProgress&)> progress = {};
 };

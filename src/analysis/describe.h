@@ -1,5 +1,7 @@
 // Graph ops as concrete plain data: the form in which kernels are asked about and plans are
 // written.
+//
+// Tests: src/rewrite/layouts_test.cc, src/pipeline/optimize_test.cc.
 #pragma once
 
 #include "base/result.h"

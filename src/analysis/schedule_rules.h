@@ -1,6 +1,8 @@
 // What each op, storage and dependence of a graph is in a ScheduleProblem (rules: schedule_view.h),
 // one at a time. A Graph and a GraphEdit are asked alike, so that the view of a whole graph and the
 // view that follows edits cannot differ in what they derive, only in when.
+//
+// Tests: schedule_view_test.cc, view_edit_test.cc.
 #pragma once
 
 #include <fmt/core.h>

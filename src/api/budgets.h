@@ -6,6 +6,8 @@
 //
 // Per cent are of the arena that needs no budget, and the floor is known only once the model is
 // planned, so what is read here becomes bytes later.
+//
+// Tests: front_test.cc.
 #pragma once
 
 #include <cstdint>

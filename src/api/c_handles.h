@@ -1,5 +1,7 @@
 // What the files of the C ABI have in common: the handles, and the way in which a failure becomes a
 // status. Internal to this folder.
+//
+// Tests: c_api_test.cc.
 #pragma once
 
 #include <exception>

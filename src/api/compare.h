@@ -1,5 +1,7 @@
 // Runs a plan and, beside it, the same ops unplanned, and says whether every result is the same,
 // bit for bit, and what each took. The evidence that `lowtide run` prints.
+//
+// Tests: tests/python/test_cli.py.
 #pragma once
 
 #include <cstdint>

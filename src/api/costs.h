@@ -1,5 +1,7 @@
 // Cost stores as the program uses them: whose times they are, and how files of them are read and
 // grow.
+//
+// Tests: tests/python/test_costs.py.
 #pragma once
 
 #include <string>

@@ -1,5 +1,7 @@
 // Writes results of a step where other programs read them: one .npy file per value and a
 // manifest.json that names them.
+//
+// Tests: tests/python/test_cli.py.
 #pragma once
 
 #include <cstddef>

@@ -6,6 +6,8 @@
 // for by halving, each with a part of the effort; the size above the best gets the whole effort
 // before it is given up. Between the two lie sizes that nobody knows about; both ends are told.
 // Halving relies on larger sizes needing more memory; every answer that is given was tried.
+//
+// Tests: tests/python/test_plan_budget.py.
 #pragma once
 
 #include <cstdint>

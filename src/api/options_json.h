@@ -1,5 +1,7 @@
 // Options of the C ABI: a JSON object whose keys are fields of an options struct. What is absent
 // keeps its default; an unknown key or a value of the wrong type is refused with its name.
+//
+// Tests: c_api_test.cc.
 #pragma once
 
 #include <string_view>

@@ -1,5 +1,7 @@
 // What a user's options come to: those of the pipeline, the kernels that are planned for, and the
 // plan object around what the pipeline made. Plan::make and Front::make have it in common.
+//
+// Tests: c_api_test.cc, tests/python/test_cli.py.
 #pragma once
 
 #include <memory>

@@ -1,5 +1,7 @@
 // What stands between a plan and a session that runs it on this CPU: how many threads, and whether
 // the weights can be had.
+//
+// Tests: c_api_test.cc, tests/python/test_cli.py.
 #pragma once
 
 #include <memory>

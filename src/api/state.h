@@ -1,4 +1,6 @@
 // What the public objects hold. For src/api and tools/ only.
+//
+// Tests: c_api_test.cc, front_test.cc.
 #pragma once
 
 #include <string>

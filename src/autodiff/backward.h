@@ -1,5 +1,7 @@
 // The state of one reverse pass: which values need a gradient and what each has collected so far.
 // Internal to this folder.
+//
+// Tests: gradient_test.cc, training_test.cc.
 #pragma once
 
 #include <optional>

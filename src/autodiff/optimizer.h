@@ -1,6 +1,8 @@
 // Optimizers: one update op for each parameter, in place, with the state that the method keeps
 // between steps as values of the graph (Category::kOptimizerState, zero before the first step).
 // Formulas are PyTorch's; see docs/ops.md.
+//
+// Tests: training_test.cc.
 #pragma once
 
 #include <span>

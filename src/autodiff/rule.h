@@ -1,6 +1,8 @@
 // What gradient rules are written in. A rule sees one forward op and the gradients of its outputs;
 // it appends backward ops and gives every input that needs one its contribution. Internal to this
 // folder.
+//
+// Tests: rules_test.cc.
 #pragma once
 
 #include <map>

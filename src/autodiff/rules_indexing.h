@@ -1,5 +1,7 @@
 // Rules of ops along one axis, and of ops that read or write at places given by data. Internal to
 // this folder.
+//
+// Tests: rules_test.cc.
 #pragma once
 
 #include "autodiff/rule.h"

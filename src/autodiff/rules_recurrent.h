@@ -1,4 +1,6 @@
 // Rules of the recurrent networks. Internal to this folder.
+//
+// Tests: recurrent_test.cc.
 #pragma once
 
 #include "autodiff/rule.h"

@@ -1,6 +1,8 @@
 // Bytes: sizes, their checked arithmetic, and how people write them. Sizes are int64_t with the
 // suffix _bytes; every product or sum of sizes that comes from input goes through checked_mul /
 // checked_add, which answer nothing on overflow.
+//
+// Tests: base_test.cc.
 #pragma once
 
 #include <cstdint>

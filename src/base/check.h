@@ -1,6 +1,8 @@
 // LT_CHECK(condition, "message"): for broken invariants of our own, never for input. Always on;
 // prints and aborts. LT_DCHECK is the same for costly conditions and is compiled out of release
 // builds.
+//
+// Tests: base_test.cc.
 #pragma once
 
 #include <string_view>

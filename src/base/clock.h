@@ -1,4 +1,6 @@
 // Wall time, for reports: no result depends on it.
+//
+// Tests: src/pipeline/optimize_test.cc.
 #pragma once
 
 #include <chrono>

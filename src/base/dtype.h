@@ -1,5 +1,7 @@
 // Element types of values, and the roles that memory reports speak of. Shared by the graph and the
 // plan.
+//
+// Tests: base_test.cc.
 #pragma once
 
 #include <cstdint>

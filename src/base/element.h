@@ -1,6 +1,8 @@
 // One element of any type, in memory or as a number: for everything that reads or writes elements
 // one by one (files, drawn values, comparisons, attributes). Loops of kernels have types of their
 // own.
+//
+// Tests: base_test.cc.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,8 @@
 // Whole files in and out. Writing goes to a temporary name beside the target, is synced and
 // renamed, so that a reader sees either the old file or the new one and a full disk leaves nothing
 // half-written.
+//
+// Tests: base_test.cc.
 #pragma once
 
 #include <cstdint>

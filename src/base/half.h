@@ -2,6 +2,8 @@
 // bfloat16 ("bf16": the upper half of a float). Values are computed with as floats, which hold both
 // exactly; on the way back they are rounded to nearest, ties to even. What is too large becomes an
 // infinity, a NaN stays one. base_test walks all 65,536 patterns of both.
+//
+// Tests: base_test.cc.
 #pragma once
 
 #include <bit>

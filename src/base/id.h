@@ -1,6 +1,8 @@
 // Strong ids and the arrays they index. An Id<Tag> is a 32-bit index that cannot be mixed with
 // another kind of id or used in arithmetic; IdVector<Id, T> is the array that accepts only its own
 // kind. The absent id is Id::none(), never zero.
+//
+// Tests: base_test.cc.
 #pragma once
 
 #include <compare>

@@ -1,4 +1,6 @@
 // Half-open ranges [begin, end), the only kind used here: of steps (live ranges) and of addresses.
+//
+// Tests: base_test.cc.
 #pragma once
 
 #include <algorithm>

@@ -9,6 +9,8 @@
 //
 // Counts that say how an algorithm goes on (rounds, splits, widths, units without progress) are no
 // limits, and stay with its options.
+//
+// Tests: base_test.cc.
 #pragma once
 
 #include <algorithm>

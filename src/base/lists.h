@@ -1,5 +1,7 @@
 // Adjacency lists in two arrays (compressed rows): for every key the items that belong to it. What
 // graphs are flattened into once, where a search then reads them millions of times. Keys are ids.
+//
+// Tests: order_list_test.cc.
 #pragma once
 
 #include <cstddef>

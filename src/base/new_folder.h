@@ -1,6 +1,8 @@
 // A folder with its files, in one piece: they are written into a folder of a temporary name beside
 // it, synced, and the folder is renamed. Whoever finds it finds all of it, and nothing that is
 // there is touched.
+//
+// Tests: src/pipeline/gate_test.cc.
 #pragma once
 
 #include <string>

@@ -1,6 +1,8 @@
 // Names come from files that anybody may have written. Before one reaches a terminal, everything in
 // it that is not a plain character is spelled out, so that it can neither start a line of its own
 // nor steer the terminal.
+//
+// Tests: base_test.cc.
 #pragma once
 
 #include <cstddef>

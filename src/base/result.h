@@ -1,5 +1,7 @@
 // The inside of include/lowtide/result.h: how errors are made and passed on. "Infeasible" and
 // "limit reached" are answers of a solver (see plan/outcome.h), not errors.
+//
+// Tests: base_test.cc.
 #pragma once
 
 #include <string>

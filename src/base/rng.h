@@ -1,6 +1,8 @@
 // A small seeded generator (SplitMix64, Steele, Lea and Flood 2014). All randomness of planners and
 // tests comes from one of these, passed in, so that a run is repeated by its seed. Not the
 // generator of dropout: see base/philox.h.
+//
+// Tests: base_test.cc.
 #pragma once
 
 #include <cstdint>

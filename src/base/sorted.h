@@ -1,4 +1,6 @@
 // Small sets as sorted arrays: what an index over a few ids is, canonical and quick to walk.
+//
+// Tests: src/plan/problem_edit_test.cc.
 #pragma once
 
 #include <algorithm>

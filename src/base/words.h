@@ -1,4 +1,6 @@
 // A text as its words: the little languages of tables are lists of words.
+//
+// Tests: base_test.cc.
 #pragma once
 
 #include <string_view>

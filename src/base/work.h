@@ -1,4 +1,6 @@
 // Counts work, and looks at the clock and the flag now and then, within limits (base/limits.h).
+//
+// Tests: base_test.cc.
 #pragma once
 
 #include <chrono>

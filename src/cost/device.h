@@ -1,6 +1,8 @@
 // A device as the planner sees it: how much memory, how fast. A profile is a JSON file
 // (docs/formats.md, "Device profiles"); the ones in devices/ are compiled in and known by name;
 // `lowtide calibrate` measures one.
+//
+// Tests: cost_test.cc.
 #pragma once
 
 #include <cstdint>

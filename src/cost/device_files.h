@@ -1,4 +1,6 @@
 // The profiles of devices/ as they were when the program was built. Internal to src/cost.
+//
+// Tests: cost_test.cc.
 #pragma once
 
 #include <span>

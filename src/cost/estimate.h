@@ -4,6 +4,8 @@
 // Nearest: of the same kind, else of the same class, else all; each weighs 1 / (0.05 + d^2), d the
 // distance of (log2 flops, log2 bytes); the correction is the weighted geometric mean of
 // measured / roofline. So one measured run of a model answers for other batch sizes too.
+//
+// Tests: store_test.cc.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,7 @@
 // What kernel times depend on besides the kernel: the machine, how much of it is used, and which
 // kernels they are. Times are only compared under equal identities.
+//
+// Tests: store_test.cc.
 #pragma once
 
 #include <string>

@@ -1,5 +1,7 @@
 // Kernels that reach about the same share of the machine's speed: what a calibration measures, and
 // what stands in for a shape that nobody measured.
+//
+// Tests: cost_test.cc, store_test.cc.
 #pragma once
 
 #include <cstdint>

@@ -5,6 +5,8 @@
 //
 // The rates are those of the op's kernel class where the device profile has them, else the
 // device's: one for products and convolutions, one for all others. Views take no time.
+//
+// Tests: cost_test.cc.
 #pragma once
 
 #include <string_view>

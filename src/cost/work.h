@@ -1,4 +1,6 @@
 // What one run of a kernel has to do, from its description alone: the op table's FLOPs and bytes.
+//
+// Tests: store_test.cc.
 #pragma once
 
 #include "base/result.h"

@@ -11,6 +11,8 @@
 //
 // Whatever a class is, cutting its ops into parts is right (expand.h): the parts of ops that are
 // linked pass their pieces on, all others read and make wholes. A class only says which cuts fit.
+//
+// Tests: rules_test.cc, tests/parts_test.cc.
 #pragma once
 
 #include <cstdint>

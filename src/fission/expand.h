@@ -1,4 +1,5 @@
-// The graph in which some ops run in parts (MAGIS, section 4: F-Trans; each labelling is valid).
+// The graph in which some ops run in parts (MAGIS, section 4: F-Trans). Any choice of ops, axes and
+// boundaries is right.
 //
 // A cut says along which axis of its loop nest an op is cut and where. Each op is cut for itself:
 // what a part reads is a piece of what a cut producer made, where the cuts fit, otherwise a slice

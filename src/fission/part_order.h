@@ -6,6 +6,8 @@
 // of one part the first in the old order. Where a part begins is counted as a share of its axis, so
 // parts of other counts keep pace. An op that is no part belongs to the latest part that it needs,
 // or, if none of them, to the first that needs it.
+//
+// Tests: tests/parts_test.cc.
 #pragma once
 
 #include "fission/expand.h"

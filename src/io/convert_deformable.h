@@ -1,4 +1,6 @@
 // The conversion of the deformable convolution.
+//
+// Tests: node_cases_test.cc.
 #pragma once
 
 #include <span>

@@ -1,4 +1,6 @@
 // Conversions of the recurrent networks.
+//
+// Tests: node_cases_test.cc, convert_state_test.cc.
 #pragma once
 
 #include <span>

@@ -1,4 +1,6 @@
 // The attributes of a convolution, for nodes that are one among other things.
+//
+// Tests: convert_test.cc, node_cases_test.cc.
 #pragma once
 
 #include "io/convert.h"

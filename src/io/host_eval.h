@@ -4,6 +4,8 @@
 // or the result would be large or of symbolic size, the result is indexed; otherwise elements are
 // computed one by one, floats rounded as their type demands. Where neither is possible because a
 // symbol has no number, the result is `unknown` with its dims, if those are known.
+//
+// Tests: convert_test.cc, convert_indexing_test.cc.
 #pragma once
 
 #include <span>

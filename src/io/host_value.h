@@ -8,6 +8,8 @@
 //   columns  an indexed value whose last dim is written out: one formula for each place in it
 //            (index tuples of a GatherND)
 //   unknown  only type and dims are known; `reason` says why. Good enough for a Shape
+//
+// Tests: onnx_parameters_test.cc, tests/python/test_folded_formulas.py.
 #pragma once
 
 #include <cstdint>

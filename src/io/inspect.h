@@ -1,6 +1,8 @@
 // What an ONNX file holds, and what of it cannot be planned: works on any decodable file, bound or
 // not, supported or not. The conversion is tried as a plan would do it, and every node that it
 // refuses is told, not only the first; then each op is asked for a kernel.
+//
+// Tests: onnx_reader_test.cc.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,6 @@
 // Reading a node's attributes with the defaults of the specification.
+//
+// Tests: convert_test.cc.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,7 @@
 // Model-local functions, expanded: every call is replaced by the function's nodes, until no calls
 // are left.
+//
+// Tests: onnx_branches_test.cc, node_cases_test.cc.
 #pragma once
 
 #include "base/result.h"

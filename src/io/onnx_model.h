@@ -2,6 +2,8 @@
 // bytes, metadata reduced to what the door uses, and local functions kept apart until
 // onnx_functions.h expands them. Everything behind the wire works on these structs, so the protobuf
 // library is seen by one source file only (onnx_wire.cc).
+//
+// Tests: onnx_reader_test.cc.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,7 @@
 // The registry: for each ONNX op the function that converts a node of it. Each family is one
 // convert_*.cc file.
+//
+// Tests: convert_test.cc, node_cases_test.cc.
 #pragma once
 
 #include <span>

@@ -1,4 +1,6 @@
 // The structural check of a model's nodes, and a valid order of them.
+//
+// Tests: onnx_branches_test.cc.
 #pragma once
 
 #include "base/result.h"

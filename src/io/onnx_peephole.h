@@ -11,6 +11,8 @@
 // gradient is NaN for such a query, since it flows through the softmax all the same.
 //
 // A rule applies only where the inner values have no other reader.
+//
+// Tests: onnx_reader_test.cc.
 #pragma once
 
 #include <array>

@@ -8,6 +8,8 @@
 // Sizes and places must stand in the file; what else becomes of a sequence stays as it is, and is
 // refused by name. Slices need no shapes: a piece of `size` begins at k * size, and the last one is
 // cut short by the end.
+//
+// Tests: onnx_reader_test.cc.
 #pragma once
 
 #include "io/onnx_model.h"

@@ -2,6 +2,8 @@
 // The table is the union of the versions that the door reads (opsets 7 to 28), so a node that any
 // of them allows passes; a node that none allows would otherwise be read as if the surplus input
 // were not there, or the attribute had its default.
+//
+// Tests: node_cases_test.cc.
 #pragma once
 
 #include <string_view>

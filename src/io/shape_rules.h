@@ -1,5 +1,7 @@
 // Shape arithmetic of the ONNX specification on symbolic dims, shared by host folding and
 // conversion.
+//
+// Tests: convert_test.cc, convert_indexing_test.cc.
 #pragma once
 
 #include <cstdint>

@@ -6,6 +6,8 @@
 // per second (geometric mean of their cases), all others bytes per second, once on operands far
 // larger than a core's caches and once on operands that fit; how a kind stands to its class is the
 // profile's `efficiency`. Bytes are the op table's, so the rates are what the roofline divides by.
+//
+// Tests: tests/python/test_costs.py.
 #pragma once
 
 #include <string>

@@ -1,4 +1,6 @@
 // One kernel on operands of its own, run again and again: a case of a calibration.
+//
+// Tests: tests/python/test_costs.py.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,6 @@
 // What memory moves per second, without kernels.
+//
+// Tests: tests/python/test_costs.py.
 #pragma once
 
 #include <cstdint>

@@ -3,6 +3,8 @@
 // A copy on a CPU is made by a processor that kernels could use, and of memory that they wait for;
 // so a transfer that nobody waits for still costs time. How much is measured, not derived: kernels
 // run alone and beside a stream of copies, in turn, and what they lost is divided by the bytes.
+//
+// Tests: tests/python/test_costs.py.
 #pragma once
 
 #include <cstdint>

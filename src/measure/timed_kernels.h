@@ -1,6 +1,8 @@
 // Times kernels where they run: inside real steps, with the caches, pages and neighbours that they
 // have there. A factory that hands out another factory's kernels with a clock around each, so that
 // the session and its steps need not know.
+//
+// Tests: tests/python/test_costs.py.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,7 @@
 // Gives every axis of a signature its extent from the dimensions of the inputs: the only place
 // where sizes are compared.
+//
+// Tests: infer_test.cc, random_instance_test.cc.
 #pragma once
 
 #include <utility>

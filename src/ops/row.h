@@ -2,6 +2,8 @@
 // by code that does not know the op. The strings are little languages, one word per operand, read
 // by the code named behind them; the test that walks over all rows checks that each of them parses
 // and has the right length.
+//
+// Tests: op_table_test.cc, random_instance_test.cc.
 #pragma once
 
 #include <functional>

@@ -1,4 +1,6 @@
 // Rows of the recurrent networks. Internal to this folder.
+//
+// Tests: op_table_test.cc, random_instance_test.cc.
 #pragma once
 
 #include <span>

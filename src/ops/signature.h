@@ -28,6 +28,8 @@
 // then ends). Rows whose signature depends on more than ranks (Reshape, Slice, Concat) build the
 // structure directly. Attributes that gave a number are remembered (AttrRef), so that the
 // attributes of a part of the op can be written without knowing the op.
+//
+// Tests: axes_test.cc, op_table_test.cc.
 #pragma once
 
 #include <memory>

@@ -4,6 +4,8 @@
 // least live bytes go on, and each is expanded by every ready op within the budget and the safe
 // moves after it (Serenity, MLSys 2020, keeps all of them; HMCOS, DAC 2022, groups ops instead). It
 // proves nothing: a wide beam finds good orders, a narrow one finds them soon.
+//
+// Tests: order_random_test.cc, order_ideas_test.cc.
 #pragma once
 
 #include <cstddef>

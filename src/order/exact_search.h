@@ -12,6 +12,8 @@
 //
 // The answer is three-valued. A search that ran out of work or memory proves nothing. Cross-checked
 // against a subset DP on tens of thousands of small problems (order_random_test).
+//
+// Tests: order_random_test.cc.
 #pragma once
 
 #include <cstdint>

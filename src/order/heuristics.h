@@ -1,5 +1,7 @@
 // List scheduling: orders made by one greedy pass over the ready ops. Each is cheap, none proves
 // anything; the portfolio keeps the best.
+//
+// Tests: order_random_test.cc.
 #pragma once
 
 #include <cstdint>

@@ -10,6 +10,8 @@
 // Budget and link of the problem are ignored here: an order that runs each op once has no use for
 // them. What other planners use of it (Prefix, SafeMoves, cut_of, the heuristics) have headers of
 // their own.
+//
+// Tests: order_random_test.cc, order_options_test.cc, order_data_test.cc.
 #pragma once
 
 #include <cstddef>

@@ -10,6 +10,8 @@
 //   transient  everything present only while the op runs: all its outputs plus its workspace
 // Values of size 0 hold nothing; only the arc producer -> reader is left of them. Ops are numbered
 // within the part.
+//
+// Tests: order_random_test.cc.
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,7 @@
 // An algorithm portfolio for one part: heuristics, bound, greedy, exact search and beam, in the
 // order in which they pay.
+//
+// Tests: order_options_test.cc.
 #pragma once
 
 #include <cstdint>

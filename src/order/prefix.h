@@ -10,6 +10,8 @@
 // readers are in S", is supermodular), so growth(v) only falls as S grows; and what v reuses only
 // rises (see reuse_bytes). Everything in this folder rests on these two facts. run() and undo()
 // cost the degree of the op; a prefix can be copied.
+//
+// Tests: order_random_test.cc.
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,7 @@
 // A hash table of executed sets: open addressing over bit sets that are stored whole, so that
 // membership is never a guess.
+//
+// Tests: order_random_test.cc.
 #pragma once
 
 #include <algorithm>

@@ -4,6 +4,8 @@
 // A section is a maximal set of buffers that are alive together (a maximal clique of the interval
 // graph of lives), numbered along time; each buffer is alive in a range of sections, and two
 // buffers coexist exactly when their ranges meet. There are at most n sections.
+//
+// Tests: pack_test.cc.
 #pragma once
 
 #include <cstdint>

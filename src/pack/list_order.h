@@ -5,6 +5,8 @@
 // the same size it matters more when they live. An order by classes takes sizes to be equal that
 // lie between two cuts, and orders the buffers of a class by their lives. Which cuts and which key
 // are best differs from problem to problem, and a pass of first fit is cheap: many are drawn.
+//
+// Tests: pack_test.cc, pack_scale_test.cc.
 #pragma once
 
 #include <cstdint>

@@ -4,6 +4,8 @@
 // offset. There are levels of windows, each four times as long as those of the level below; windows
 // of a level overlap by half. So a life lies within one window that is at most eight times as long
 // (or of the lowest level), and the buffers that coexist with it are found by walking one list.
+//
+// Tests: pack_scale_test.cc.
 #pragma once
 
 #include <cstdint>

@@ -2,6 +2,8 @@
 // round-robin with doubling slices of work, and beside them short searches in orders that were
 // shuffled a little; in parallel if wanted. Which order wins, and so the packing, does not depend
 // on the number of threads.
+//
+// Tests: pack_exhaustive_test.cc.
 #pragma once
 
 #include <cstdint>

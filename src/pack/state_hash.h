@@ -1,5 +1,7 @@
 // How the searches recognise a state that they have refuted before: 128-bit hashes, as sums of what
 // each unplaced buffer adds, in a table in which a new state takes the place of an old one.
+//
+// Tests: tightest_test.cc, pack_exhaustive_test.cc.
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,7 @@
 // When a search has to stop for reasons other than its budget: it was told to by the clock or the
 // caller's flag, or another order of the portfolio that ranks before it has decided.
+//
+// Tests: pack_test.cc.
 #pragma once
 
 #include <atomic>

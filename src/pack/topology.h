@@ -1,5 +1,7 @@
 // What the decision search looks up at each step: who coexists with whom, who is alive in which
 // section, what is in the way.
+//
+// Tests: pack_ideas_test.cc.
 #pragma once
 
 #include <cstdint>

@@ -6,6 +6,8 @@
 // among them: they live throughout, so they lie below everything else and cost no search. Slow
 // tiers: one slot per value that is stored and per resident that moves. Times are positions of the
 // sequence.
+//
+// Tests: optimize_test.cc, tests/pieces_test.cc.
 #pragma once
 
 #include <cstdint>

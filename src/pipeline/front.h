@@ -4,6 +4,8 @@
 // found there and from its neighbour with less. Then each budget takes the fastest of all plans
 // that keep it, so the front is monotone: with less memory no plan is faster, and none has a larger
 // arena than with more.
+//
+// Tests: degenerate_test.cc, src/api/front_test.cc.
 #pragma once
 
 #include <cstdint>

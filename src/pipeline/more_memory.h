@@ -1,6 +1,8 @@
 // What a little more memory would buy: the same search at a larger budget, from the schedule that
 // was found, with a tenth of the work. Addresses are not searched for; what the plan's own packing
 // lost is left aside instead.
+//
+// Tests: optimize_test.cc.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,7 @@
 // What comes before a budget, and the plan that is made of a solution: what optimize and
 // optimize_front have in common.
+//
+// Tests: optimize_test.cc.
 #pragma once
 
 #include <chrono>

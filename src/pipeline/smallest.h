@@ -5,6 +5,8 @@
 // lowest schedule known, each search starting from that one. The lowest schedules then get
 // addresses. Nothing here depends on the budget that was asked for, so what is named to a user who
 // asked for less is found again when he asks for exactly that.
+//
+// Tests: budget_test.cc.
 #pragma once
 
 #include <cstdint>

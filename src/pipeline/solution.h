@@ -1,4 +1,6 @@
 // A schedule and the addresses for it.
+//
+// Tests: claims_test.cc.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,6 @@
 // Puts a schedule and addresses together with the graph into the executable Plan.
+//
+// Tests: claims_test.cc, optimize_test.cc.
 #pragma once
 
 #include <span>

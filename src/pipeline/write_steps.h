@@ -1,4 +1,6 @@
 // The steps of a plan from a sequence of actions, its profile and addresses.
+//
+// Tests: certificate_test.cc, optimize_test.cc.
 #pragma once
 
 #include <cstdint>

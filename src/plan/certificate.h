@@ -5,6 +5,8 @@
 // problem (ProblemCertificate in schedule_problem.h), the pipeline puts it into those of the plan
 // (Certificate in plan.h; a problem's values are storages there), and the verifier adds it up
 // (verify/bound.cc, time_bound.cc, branch_bound.cc, backward.cc). Ticks: plan/tick_scale.h.
+//
+// Tests: plan_text_test.cc, src/pipeline/certificate_test.cc.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,8 @@
 // What planning must know of the kernels that will run: scratch bytes and preferred layouts.
 // Implemented by exec/cpu; a device whose kernels are not at hand (a profile file only) plans
 // without one.
+//
+// Tests: src/rewrite/layouts_test.cc.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,7 @@
 // One op with its operands, as concrete plain data: what a kernel is chosen and built from. All
 // sizes are numbers.
+//
+// Tests: src/exec/cpu/operand_types_test.cc.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,7 @@
 // What a solver answers, whatever the question. Infeasible and out-of-limit are answers, not
 // errors.
+//
+// Tests: src/order/order_options_test.cc.
 #pragma once
 
 #include <cstdint>

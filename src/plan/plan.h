@@ -28,6 +28,8 @@
 // only after the wait. At most one transfer of a storage is under way at a time; transfers of one
 // tier run one after another in each direction, beside the ops. Residents with `home_slow` have
 // their contents in the slot before and after the step and are absent from the arena then.
+//
+// Tests: plan_text_test.cc.
 #pragma once
 
 #include <cstdint>

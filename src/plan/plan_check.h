@@ -1,6 +1,8 @@
 // The structural check of a Plan: its ids refer to what they should, its numbers are in range.
 // Whoever holds a plan that passed may follow ids and add sizes without looking. Whether the plan
 // is right (lives, addresses, claims) is src/verify's to say.
+//
+// Tests: plan_text_test.cc.
 #pragma once
 
 #include "base/result.h"

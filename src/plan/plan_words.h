@@ -1,5 +1,7 @@
 // The words and the checksum that the plan's printer and reader share. Schema: docs/formats.md,
 // section "Plan".
+//
+// Tests: plan_text_test.cc.
 #pragma once
 
 #include <array>

@@ -1,6 +1,8 @@
 // Where a search under a budget stands: what is told to a caller while it goes on. One type for all
 // who search and all who pass it on; the caller's function is called from the calling thread,
 // between pieces of work, and may raise the flag of the limits (base/limits.h).
+//
+// Tests: src/remat/remat_test.cc.
 #pragma once
 
 #include <cstdint>

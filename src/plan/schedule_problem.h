@@ -18,6 +18,8 @@
 // Values are storages, not tensors: views have been merged into their bases, readers of a view are
 // readers of its base. Buffers that stay for the whole step (parameters, optimizer state, inputs)
 // are in `resident_bytes` only; what their in-place updates demand of the order is in `control`.
+//
+// Tests: schedule_text_test.cc, schedule_simulator_test.cc.
 #pragma once
 
 #include <cstdint>

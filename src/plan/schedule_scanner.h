@@ -1,5 +1,7 @@
 // Reads the text forms of problems: lines of words, numbers and quoted names. Every error names the
 // origin and the line, in one line, and shows nothing unprintable.
+//
+// Tests: schedule_text_test.cc, remat_text_test.cc.
 #pragma once
 
 #include <cstdint>

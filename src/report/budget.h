@@ -6,6 +6,8 @@
 // orders that run each op once: a plan with reruns or transfers lies below it on purpose, so it is
 // no bound of that plan and no gap to it is printed. `lower_bound_seconds` and `floor_bytes` hold
 // for every schedule within the budget, reruns and transfers included.
+//
+// Tests: report_test.cc.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>

@@ -2,6 +2,8 @@
 // What was there before the step has no op: a parameter or an input belongs to the first forward op
 // that reads it (through views and changes of layout), optimizer state and gradients without a
 // module of their own to the parameter that they are updated with.
+//
+// Tests: report_test.cc.
 #pragma once
 
 #include <string>

@@ -1,6 +1,8 @@
 // Where the bytes are: what is on the device at each compute step of a plan, by category and by
 // tensor, for the planned order and for the order the ops came in (each buffer freed after its last
 // use, nothing reused in place: what an eager framework does).
+//
+// Tests: report_test.cc.
 #pragma once
 
 #include <array>

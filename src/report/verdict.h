@@ -1,5 +1,7 @@
 // The verdict on a plan: what people read first, and the same as JSON with stable keys
 // (docs/formats.md, "plan --json").
+//
+// Tests: report_test.cc.
 #pragma once
 
 #include <optional>

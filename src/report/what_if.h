@@ -6,6 +6,8 @@
 // is left out joins two stays into one. Whatever only served the runs left out goes earlier. A
 // buffer is still taken over where that remains right; no new takeover is looked for, so where a
 // buffer would become free for one, the answer is a little above what a new plan would need.
+//
+// Tests: actions_test.cc.
 #pragma once
 
 #include <cstdint>

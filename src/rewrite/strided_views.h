@@ -1,4 +1,4 @@
-// Transpose, Expand and Slice without a copy: where every reader's kernel walks the operand's own
+// Transpose, Expand and Slice without a copy, by a greedy pass: where every reader's kernel walks the operand's own
 // memory with other strides, the result becomes a strided view (Layout::strides). Saves the copy's
 // time, and the moment at which operand and result are both there.
 //
@@ -10,7 +10,8 @@
 //     Who could work in place on the copy must be its one reader, read nothing else that the step
 //     makes, need no scratch and make one result: then it can run where the copy did, while base
 //     and copy were there, and its result takes the place of the copy. Who worked in place on the
-//     base may have to wait for the view's readers: what it takes then, the copy would have taken;
+//     base may have to wait for the view's readers: the bytes of its own result, which it then
+//     needs beside the base, are those that the copy would have had;
 //   - nobody overwrites the storage, returns the result or joins it to others (a Concat of it may
 //     become a view itself, pieces.h), and no control edge names the op;
 //   - every reader has a kernel for it that does not wish for another layout, with no more workspace

@@ -1,5 +1,7 @@
 // The steps of a plan with every address resolved: what a session loops over. An op that runs again
 // has one kernel, but reads and writes elsewhere, so operands are bound per step and not per op.
+//
+// Tests: session_test.cc.
 #pragma once
 
 #include <cstddef>

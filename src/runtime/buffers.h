@@ -2,6 +2,8 @@
 // first touch of a fresh page costs more than many uses. A CachingPool is what eager frameworks do:
 // every buffer is asked for and given back, and freed blocks are kept by size for the next request,
 // so that a comparison with a plan measures memory and not page faults.
+//
+// Tests: session_test.cc, slow_tier_test.cc.
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,7 @@
 // What a value holds before the first step, and how row-major bytes get into and out of a value of
 // another layout.
+//
+// Tests: session_test.cc.
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,7 @@
 // The seam between the runtime and the kernels of a device. A kernel is built once, when a plan is
 // loaded, from an OpDesc; then it runs on raw pointers, allocates nothing and never fails.
+//
+// Tests: session_test.cc.
 #pragma once
 
 #include <cstdint>

@@ -11,6 +11,8 @@
 //                of rank 1: 0.1 (2u - 1), plus 1 when the name ends with "weight";
 //                others: (2u - 1) * sqrt(3 / fan_in), fan_in = the product of all dims but the
 //                first
+//
+// Tests: session_test.cc.
 #pragma once
 
 #include <cstddef>

@@ -1,6 +1,8 @@
 // The slow memory of one planned session: its tiers, one copy engine for each, and the slot of
 // every storage that moves. Knows of the plan which storage has which slot; which steps move what,
 // and when, is the session's.
+//
+// Tests: session_moves_test.cc.
 #pragma once
 
 #include <cstddef>

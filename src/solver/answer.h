@@ -1,5 +1,7 @@
 // What a solver says, before anything of it is believed, and what it may spend. One function for
 // each solver, all alike; solver/solve.cc makes outcomes of their answers.
+//
+// Tests: solve_test.cc.
 #pragma once
 
 #include <cstdint>

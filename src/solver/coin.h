@@ -1,5 +1,7 @@
 // COIN-OR's solvers: Clp for linear programs, CBC's branch and cut for integer ones (Forrest and
 // Lougee-Heimer 2005).
+//
+// Tests: solve_test.cc.
 #pragma once
 
 #include <string>

@@ -1,4 +1,6 @@
 // HiGHS's simplex method and branch and cut (Huangfu and Hall 2018), through its C interface.
+//
+// Tests: solve_test.cc.
 #pragma once
 
 #include "base/result.h"

@@ -4,6 +4,8 @@
 // Where it is looked for: the file that the environment variable LOWTIDE_HIGHS names, and only
 // there if it is set; else where the loader finds libhighs.so or libhighs.so.1. The Python package
 // highsbox brings one.
+//
+// Tests: solve_test.cc.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,7 @@
 // The relaxation of a program, solved by solver/dual_simplex.h within an allowance; and integer
 // values of a point made exactly whole.
+//
+// Tests: dual_simplex_test.cc.
 #pragma once
 
 #include <optional>

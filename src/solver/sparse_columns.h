@@ -1,5 +1,7 @@
 // A program as the arrays that solvers take: entries by column, each in the order of its rows, and
 // infinity as the number that the solver has for it.
+//
+// Tests: solve_test.cc.
 #pragma once
 
 #include <algorithm>

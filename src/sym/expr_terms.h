@@ -9,6 +9,8 @@
 // distinct, coefficients not zero, factors of a term sorted by atom with powers >= 1, at least one
 // term with a factor (else it is a plain constant), and the limits below. `poisoned` objects have
 // no terms.
+//
+// Tests: expr_test.cc.
 #pragma once
 
 #include <compare>

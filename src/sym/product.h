@@ -1,4 +1,6 @@
 // The product of sizes: how many elements dims span.
+//
+// Tests: expr_test.cc.
 #pragma once
 
 #include <span>

@@ -1,5 +1,7 @@
 // The proof checker of a branch-and-bound tree: the evidence by cases for the bound on the time
 // (plan::Cases).
+//
+// Tests: src/pipeline/claims_test.cc.
 #pragma once
 
 #include <cstdint>

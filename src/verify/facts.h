@@ -1,4 +1,6 @@
 // What the checks ask about a structurally sound plan, written down straight from the definitions.
+//
+// Tests: verify_test.cc, violations_test.cc.
 #pragma once
 
 #include <cstdint>

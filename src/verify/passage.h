@@ -17,6 +17,8 @@
 // A resident that moves is away at both ends of the step. If ops write it, at least one store
 // follows the first write, before the first cut at which the written resident is away, or before
 // the end.
+//
+// Tests: time_bound_test.cc.
 #pragma once
 
 #include <array>

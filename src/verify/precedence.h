@@ -1,5 +1,7 @@
 // Reachability: who comes before whom in every schedule, and what may run again: what the bounds on
 // bytes and time under a budget rest on. Written down from the plan's ops alone.
+//
+// Tests: time_bound_test.cc.
 #pragma once
 
 #include <algorithm>

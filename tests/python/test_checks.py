@@ -3,6 +3,7 @@
 import layering_test
 import pytest
 import size_test
+import tested_test
 
 
 @pytest.fixture
@@ -155,3 +156,13 @@ def test_large_files_and_missing_readmes_are_found(tree):
         "src/new: no README.md",
         "src/plan/README.md: 41 lines, the limit is 40",
     ]
+
+
+def test_a_header_whose_test_nobody_knows_is_found(tree):
+    for test in ("src/base/id_test.cc", "src/io/other_test.cc", "tests/python/test_use.py", "src/plan/testing/draw.h"):
+        tree(test, "\n")
+    tree("src/io/use.h", "// Reads.\n//\n// Tests: other_test.cc, tests/python/test_use.py.\n#pragma once\n")
+    tree("src/plan/plan.h", "// A plan.\n//\n// Tests: gone_test.cc.\n#pragma once\n")
+    assert tested_test.check(tree.root) == [
+        "src/exec/cpu/use.h: no use_test.cc beside it, and no line '// Tests: ...' says where its test is",
+        "src/plan/plan.h: there is no test 'gone_test.cc', neither beside it nor from the root"]

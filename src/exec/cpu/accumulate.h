@@ -1,5 +1,7 @@
 // Kernels that add their results into what is there, made of kernels that do not. Tests: those of
 // every op (kernel_test.cc), whose drawn instances have accumulators.
+//
+// Tests: kernel_test.cc, every_type_test.cc.
 #pragma once
 
 #include "exec/cpu/build.h"

@@ -1,6 +1,8 @@
 // What a kernel is made of inside this folder: a function on raw pointers, its scratch size, and
 // the name of the implementation. Builders turn an OpDesc into one; they own all checks, so that
 // running needs none.
+//
+// Tests: operand_types_test.cc.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,7 @@
 // What all three convolution ops have in common: which operand is the data, the weights and the
 // result, and the window that slides over them.
+//
+// Tests: kernel_test.cc.
 #pragma once
 
 #include <vector>

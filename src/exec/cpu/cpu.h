@@ -1,5 +1,7 @@
 // The CPU backend: oneDNN where it is fast, own kernels where it has none. The only public face of
 // this folder.
+//
+// Tests: kernel_test.cc, operand_types_test.cc.
 #pragma once
 
 #include <memory>

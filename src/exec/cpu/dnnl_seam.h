@@ -3,6 +3,8 @@
 // oneDNN's reference implementations (hundreds of times slower than the others, and chosen silently
 // when layouts do not fit), and keeps a primitive with its operands bound, so that a run only
 // changes pointers.
+//
+// Tests: kernel_test.cc.
 #pragma once
 
 #include <dnnl.hpp>

@@ -54,8 +54,8 @@ MapOperand moved(const TensorDesc& type) {
   return {size_bytes(type.dtype), MapOperand::Half::kNone};
 }
 
-// One output, inputs that broadcast to it, any plain layouts and strides; or a flat function on one value of a
-// blocked format. `operands`: the output first.
+// One output, inputs that broadcast to it, any plain layouts and strides; or a flat function on one
+// value of a blocked format. `operands`: the output first.
 Result<Built> run_map(const OpDesc& op, MapLoop loop, const std::vector<MapOperand>& operands,
                       const MapParams& params = {}) {
   const TensorDesc& y = op.outputs[0];

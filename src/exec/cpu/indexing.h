@@ -1,5 +1,7 @@
 // Kernels of ops along one axis, and of ops that read or write at places given by data; what they
 // ask of their operands.
+//
+// Tests: kernel_test.cc, every_type_test.cc.
 #pragma once
 
 #include <span>

@@ -2,6 +2,8 @@
 //
 // Floats of 16 bits are computed as floats: blocks of a row that fit the cache are widened into
 // buffers on the stack, the loop runs on those, and its result is rounded once on the way out.
+//
+// Tests: typed_elementwise_test.cc, strided_test.cc.
 #pragma once
 
 #include <array>

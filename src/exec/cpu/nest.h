@@ -1,8 +1,10 @@
 // Loop nests over plain operands: what elementwise ops, copies and reductions run on. A layout is a
 // permutation or says strides, so every operand is a set of strides over the logical dims, 0 where
-// it is broadcast. Ordering the loops by the first operand's strides and joining neighbours that are
-// contiguous for everyone turns most tensors of any layout into one or two loops; broadcasts of a
-// scalar, a row or a channel vector then need no case of their own.
+// it is broadcast. Ordering the loops by the first operand's strides and joining neighbours that
+// are contiguous for everyone turns most tensors of any layout into one or two loops; broadcasts of
+// a scalar, a row or a channel vector then need no case of their own.
+//
+// Tests: kernel_test.cc, strided_test.cc.
 #pragma once
 
 #include <cstdint>
@@ -20,8 +22,8 @@ std::vector<int64_t> strides_of(const plan::TensorDesc& type);
 // strides_of, aligned to `dims` from the right; 0 where the operand has extent 1 or lacks the dim.
 std::vector<int64_t> broadcast_strides(const plan::TensorDesc& type, std::span<const int64_t> dims);
 
-// True when the elements of both lie in the same order in memory (dims must be equal), without gaps:
-// never of a strided view.
+// True when the elements of both lie in the same order in memory (dims must be equal), without
+// gaps: never of a strided view.
 bool same_order(const plan::TensorDesc& a, const plan::TensorDesc& b);
 
 struct Nest {

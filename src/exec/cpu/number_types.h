@@ -1,6 +1,8 @@
 // Choosing the C++ type of a kernel's loops by the element type, for ops that take any number.
 // Types that files seldom compute with, and those that C++ has no arithmetic of, are refused when
 // planning.
+//
+// Tests: typed_elementwise_test.cc, every_type_test.cc.
 #pragma once
 
 #include <cmath>

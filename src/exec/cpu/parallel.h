@@ -2,6 +2,8 @@
 // Ranges are static and contiguous; a kernel whose result depends on how work is cut (a sum) cuts
 // it by the shape alone, never by the number of threads, and so gives the same bits on any machine
 // size.
+//
+// Tests: kernel_test.cc, random_test.cc.
 #pragma once
 
 #include <omp.h>

@@ -1,8 +1,8 @@
 // MatMul on oneDNN, and by own loops where it has none (own_product.h). Transposed operands,
-// permuted layouts and strided views are strides of the same product. Batch dims broadcast; where the right operand
-// has none and the rows of the left one and of the result lie at even distances, the batch is
-// folded into the rows, which makes one large product out of many small ones. An accumulator is a
-// sum post-op on the result's buffer.
+// permuted layouts and strided views are strides of the same product. Batch dims broadcast; where
+// the right operand has none and the rows of the left one and of the result lie at even distances,
+// the batch is folded into the rows, which makes one large product out of many small ones. An
+// accumulator is a sum post-op on the result's buffer.
 #include "exec/cpu/product.h"
 
 #include <fmt/format.h>

@@ -1,5 +1,7 @@
 // Matrix products inside of other kernels: oneDNN's where it has a fast one, own loops where an
 // extent is one or zero.
+//
+// Tests: kernel_test.cc, own_product_test.cc.
 #pragma once
 
 #include <string>

@@ -7,6 +7,8 @@
 //   y, cells     t b (d h)
 //   states       d b h
 //   R            d (g h) h
+//
+// Tests: kernel_test.cc.
 #pragma once
 
 #include <algorithm>

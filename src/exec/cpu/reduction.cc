@@ -1,9 +1,9 @@
 // ReduceSum, ReduceMean, ReduceProd, ReduceMax and ReduceMin over any axes of any plain layout or
-// strided view, on any type that is computed. Dims are put in the order of memory and neighbours of one kind (kept
-// or reduced) joined. What is left is a nest whose innermost dim is either reduced (rows are
-// folded) or kept (rows are folded into each other). A unit of work is one kept index of the outer
-// dims, or a group of kept columns; when there are few units, the outermost reduced dim is cut into
-// chunks whose partial results lie in the workspace.
+// strided view, on any type that is computed. Dims are put in the order of memory and neighbours of
+// one kind (kept or reduced) joined. What is left is a nest whose innermost dim is either reduced
+// (rows are folded) or kept (rows are folded into each other). A unit of work is one kept index of
+// the outer dims, or a group of kept columns; when there are few units, the outermost reduced dim
+// is cut into chunks whose partial results lie in the workspace.
 //
 // Integers wrap around, as ONNX Runtime's do. A NaN is greater and less than any number. What
 // nothing is folded into is what a fold begins with: 0, 1, the least or the greatest value.

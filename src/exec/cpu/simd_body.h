@@ -1,5 +1,7 @@
 // All vector loops for one instruction set, LT_SIMD, in a namespace of that name; see simd.h.
 // Everything but the table is local to the including file.
+//
+// Tests: simd_test.cc.
 #ifndef LT_SIMD
 #error "include only from simd_<set>.cc, which defines LT_SIMD"
 #endif

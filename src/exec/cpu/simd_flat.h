@@ -1,5 +1,7 @@
 // Loops of batch normalisation, pooling, updates and random numbers. Included only by
 // simd_body.h.
+//
+// Tests: simd_test.cc.
 
 // ---- batch normalisation ----
 

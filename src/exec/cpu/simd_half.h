@@ -1,5 +1,7 @@
 // Floats of 16 bits to floats and back, by the bits: as base/half.h, which says how and which may
 // not be included here. Included only by simd_body.h.
+//
+// Tests: simd_test.cc.
 
 void widen_f16(const uint16_t* x, int64_t n, float* y) {
 #pragma omp simd

@@ -2,6 +2,8 @@
 //
 // A function is a struct with `static Out f(inputs..., const Params&)`. The loops have a fast form
 // for contiguous and for constant operands in the inner dimension and a strided one for the rest.
+//
+// Tests: simd_test.cc.
 
 struct Params {
   float a, b, c, d;

@@ -1,5 +1,7 @@
 // Which elementwise loop belongs to which kind, on f32, bool and elements that are only moved (the
 // other types: typed_loops.cc). Included only by simd_body.h.
+//
+// Tests: simd_test.cc.
 
 #define LT_FLOAT1(kind, F) \
   { kind, 'f', 'f', 1, map1<F, float, float> }

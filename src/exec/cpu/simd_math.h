@@ -5,6 +5,8 @@
 // and below 3 for tanh and erf (simd_test.cc measures them).
 //
 // Included only by simd_body.h, inside the namespace of one instruction set.
+//
+// Tests: simd_test.cc.
 
 LT_INLINE float bits_to_float(int32_t bits) {
   return __builtin_bit_cast(float, bits);

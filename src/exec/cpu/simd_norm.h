@@ -1,4 +1,6 @@
 // Row loops of layer and root-mean-square normalisation. Included only by simd_body.h.
+//
+// Tests: simd_test.cc.
 
 inline float centred_square_sum(const float* x, int64_t n, float mean) {
   double total = 0.0;

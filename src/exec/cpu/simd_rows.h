@@ -3,6 +3,8 @@
 //
 // Sums over long rows are taken in float over blocks of kBlock elements, which lie in the first
 // cache, and the blocks in double, so that the error does not grow with the row.
+//
+// Tests: simd_test.cc.
 
 constexpr int64_t kBlock = 1024;
 

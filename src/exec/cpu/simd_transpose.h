@@ -1,4 +1,6 @@
 // Transposes of elements of 4 bytes, in registers. Included only by simd_body.h.
+//
+// Tests: simd_test.cc.
 
 typedef uint32_t Eight __attribute__((vector_size(32)));
 

@@ -1,6 +1,8 @@
 // Loops over elements of any type for the functions that are compiled once, not per instruction
 // set (typed_loops.cc, integer_loops.cc, cast_loops.cc). A function is a lambda on elements and the
 // op's constants in the same type.
+//
+// Tests: typed_elementwise_test.cc.
 #pragma once
 
 #include <type_traits>

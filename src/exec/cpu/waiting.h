@@ -1,4 +1,6 @@
 // How threads wait for each other at the end of a kernel. See waiting.cc.
+//
+// Tests: kernel_test.cc.
 #pragma once
 
 namespace lowtide::exec_cpu {

@@ -1,6 +1,8 @@
 // The loops of simd.h for f64: the same functions under the same names, so that a kernel is written
 // once over its number type T and takes its loops from loops_of<T>(). f64 is rare, so they are
 // plain and compiled once, for any processor.
+//
+// Tests: simd_test.cc.
 #pragma once
 
 #include <cstdint>

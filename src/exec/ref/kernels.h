@@ -1,6 +1,8 @@
 // What the kernels of the reference executor share: the call they are given and the table they are
 // entered in. A kernel is a function template over the number type in which floats are computed
 // (float or double); outputs arrive typed and zeroed. Internal to this folder.
+//
+// Tests: interpreter_test.cc, fission_test.cc.
 #pragma once
 
 #include <limits>

@@ -1,5 +1,7 @@
 // What the recurrent kernels of the reference executor share: extents, the order of steps, which
 // steps a sequence has, activations, and where an element lies. Internal to this folder.
+//
+// Tests: interpreter_test.cc, fission_test.cc.
 #pragma once
 
 #include <array>

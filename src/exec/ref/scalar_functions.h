@@ -1,6 +1,8 @@
 // The scalar functions of the elementwise ops: one formula each, in the precision of T. A gradient
 // function takes the gradient of the result and whatever its op saves: the operand (x) or the
 // result (y).
+//
+// Tests: interpreter_test.cc, fission_test.cc.
 #pragma once
 
 #include <algorithm>

@@ -2,6 +2,8 @@
 // order, whatever layout the graph gives the value. Floats of every width are held as doubles,
 // integers and booleans as int64; the kernels decide in which precision they compute. Plain and
 // slow on purpose: this is what everything fast is compared with.
+//
+// Tests: interpreter_test.cc, fission_test.cc.
 #pragma once
 
 #include <cstdint>

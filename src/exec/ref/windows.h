@@ -5,6 +5,8 @@
 //   input position = output position * stride + tap * dilation - pad_begin
 //
 // Those that lie in the padding are skipped.
+//
+// Tests: interpreter_test.cc, fission_test.cc.
 #pragma once
 
 #include <cstdint>

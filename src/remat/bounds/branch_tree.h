@@ -8,6 +8,8 @@
 // simplex (strong branching, Applegate, Bixby, Chvatal and Cook 1995), until some rises are
 // remembered that tell (reliability branching, Achterberg, Koch and Martin 2005). Every leaf keeps
 // its multipliers, which prove its bound in whole numbers.
+//
+// Tests: branch_cut_test.cc.
 #pragma once
 
 #include <array>

@@ -1,4 +1,6 @@
-// One minimum cut: what must be in memory, run again or be fetched once op t has run.
+// One minimum cut: what must be in memory, run again or be fetched once op t has run. It is the
+// maximum closure problem (Picard 1976), also called project selection: choosing to keep or to run
+// something forces what it needs in turn.
 //
 // When t runs for the first time, every ancestor of t (by data and control) has run and no
 // descendant has. Whatever the order and the strategy, each value that a descendant reads, or that
@@ -18,6 +20,8 @@
 //
 // All arithmetic on prices is in integers (ticks, and prices in 2^-20 ticks per byte), rounded so
 // that the bound can only become weaker.
+//
+// Tests: closure_cut_test.cc, floor_test.cc.
 #pragma once
 
 #include <cstdint>

@@ -4,6 +4,8 @@
 // Ops t_1, ..., t_K, each a descendant of the one before, cut every schedule at their first runs
 // into segments: 0 before t_1, and k from t_k's first run on, up to t_{k+1}'s. For each op the
 // segment of its first run is known up to an interval, and so is the last in which it can run.
+//
+// Tests: multi_cut_test.cc, branch_cut_test.cc.
 #pragma once
 
 #include <cstdint>

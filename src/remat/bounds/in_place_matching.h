@@ -1,6 +1,8 @@
 // The most bytes that pairs of an input and an output save in place, where no two of them have an
 // input or an output in common: a matching of greatest weight. All ways are tried, as an op has a
 // handful of pairs at most.
+//
+// Tests: closure_cut_test.cc, backward_search_test.cc.
 #pragma once
 
 #include <algorithm>

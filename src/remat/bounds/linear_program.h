@@ -2,6 +2,8 @@
 // the step, bytes in MiB. Solved by solver/dual_simplex.h, which goes on from a basis when a
 // variable is fixed. What it says is a hint (floating point, and an internal tolerance); bounds
 // come from MultiCutProgram::bound.
+//
+// Tests: branch_cut_test.cc.
 #pragma once
 
 #include <cstdint>
@@ -30,7 +32,8 @@ class LinearProgram {
   bool infeasible() const { return infeasible_; }
   double value() const { return simplex_.objective(); }  // percent of the step, beyond each op once
   std::span<const double> variables() const { return simplex_.point(); }
-  // Multipliers of the rows; of an infeasible linear program some that prove very much.
+  // Multipliers of the rows. Of an infeasible linear program: with a Farkas ray added many times, so
+  // that they prove a bound above every limit.
   std::vector<CutMultiplier> multipliers() const;
 
  private:

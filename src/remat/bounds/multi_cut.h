@@ -6,7 +6,7 @@
 //
 //     R[k,q] <= S[k,u] + R[k, producer of u]     for each u that q reads              (a)
 //     S[k+1,v] <= S[k,v] + R[k, producer of v]   what stays was there or is made      (b)
-//     sum of R[k,o] >= 1                         over the segments of o's first run   (c)
+//     sum of R[k,o] >= 1                         over segments where o may first run  (c)
 //     bytes of S[k,.] <= capacity at t_k                                              (d)
 //
 // and the time is the sum of R[k,o] * seconds of o. Prices for (d) and multipliers for (b) and (c)
@@ -17,9 +17,9 @@
 //
 // With a link there are two more places to be at t_k than "there" and "gone" (multi_cut_ways.h): a
 // value can have a copy in the slow tier, and be there or not. Each value is at one place at each
-// cut, which takes the place of (b): what is paid for a place where segment k begins has been
-// earned where segment k - 1 ends, so that the sum over the segments of any schedule is what it
-// costs, for any multipliers, of either sign. Within a segment the cheapest way between places
+// cut, which takes the place of (b). A multiplier of a place is added to the cost of the segment that
+// begins there and taken off that of the one that ends there: over all segments of a schedule they
+// cancel (a telescoping sum), so any multipliers, of either sign, leave its cost as it is. Within a segment the cheapest way between places
 // depends on two things alone, whether the value's maker runs and whether a run needs it, so it is
 // a minimum cut as before. Time: the streams of the link and the ops run beside each other, so the
 // time of a segment is at least any mixture of its ops', its stores' and its loads' (the shares,

@@ -1,5 +1,7 @@
 // Minimum cuts, one per segment, for given prices and multipliers: what is left of a multi-cut
 // (multi_cut.h) once its other constraints are priced.
+//
+// Tests: multi_cut_test.cc.
 #pragma once
 
 #include <cstdint>

@@ -28,6 +28,8 @@
 //
 // holds whatever the multipliers are, so an LP solver's floating point needs no trust. Values of a
 // few bytes are left out (they always stay, for nothing), which only weakens the bound.
+//
+// Tests: bound_program_test.cc, branch_cut_test.cc.
 #pragma once
 
 #include <cstdint>

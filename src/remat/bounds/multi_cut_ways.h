@@ -30,6 +30,8 @@
 // readers, and at least once stored after it was written: before the first cut at which it is away
 // though written, or by the end. Residents meet no op that may run or not, so the cheapest way
 // through all segments is found at once. One that does not move is there at every cut.
+//
+// Tests: multi_cut_test.cc.
 #pragma once
 
 #include <algorithm>

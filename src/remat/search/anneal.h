@@ -7,6 +7,8 @@
 // schedules that fit are left. The temperature falls geometrically. Progress is measured in units
 // of work, so the same limits give the same answer everywhere, and a run that is stopped early has
 // walked the same way as far as it came.
+//
+// Tests: src/remat/remat_test.cc, src/remat/ideas_test.cc.
 #pragma once
 
 #include <cstdint>

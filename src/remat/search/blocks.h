@@ -10,6 +10,8 @@
 // The retention search tries often to do in one block what it does in another (proposals.h): what
 // was found out about one spreads to all where it is good there, and a deep network takes it little
 // longer than a shallow one.
+//
+// Tests: repeats_test.cc.
 #pragma once
 
 #include <span>

@@ -7,6 +7,8 @@
 // reruns, so a shortest path (among equals the most advanced state first) is a fastest schedule.
 // States are few when ops are few or when the budget is tight; where they are too many for the
 // limit nothing is said.
+//
+// Tests: src/remat/remat_oracle_test.cc.
 #pragma once
 
 #include <cstdint>

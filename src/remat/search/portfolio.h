@@ -1,5 +1,7 @@
 // The portfolio of the retention search, our own: several starts, and simulated annealing with
 // restarts from the best, in series of rounds that get cooler.
+//
+// Tests: src/remat/remat_test.cc.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,7 @@
 // Recomputation of a value on demand, our own rules: a run of an op right before a given node, with
 // what it needs. What the greedy start and the proposals both do to drop a value.
+//
+// Tests: proposals_test.cc.
 #pragma once
 
 #include "remat/search/sequence_state.h"

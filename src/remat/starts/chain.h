@@ -12,6 +12,8 @@
 // another, that which saves the most bytes for the time of its rerun: first everything stays, last
 // nothing that can be made again. Bytes and peaks of an option follow from its runs, as everywhere;
 // what is reused in place is not counted on.
+//
+// Tests: chain_plan_test.cc.
 #pragma once
 
 #include <cstdint>

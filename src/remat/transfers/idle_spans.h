@@ -3,6 +3,8 @@
 // between two uses of one of its instances; a resident (which moves as a whole or not at all) also
 // has one before its first use and one after its last. What was stored once need not be stored
 // again until a writer changes it: a span knows the version of the contents that it would move.
+//
+// Tests: swap_test.cc.
 #pragma once
 
 #include <cstdint>
@@ -18,9 +20,9 @@ struct IdleSpan {
   int before = 0;   // the run that uses it last; -1: the span begins with the step
   int after = 0;    // the run that uses it next; the number of runs: it ends with the step
   int version = 0;  // writers that ran up to `before`
-  // The run that uses it last of the stay that begins with `after`; the number of runs: it stays to
-  // the end of the step, or has its home in the slow tier.
-  int over = 0;
+  // When it has come back for `after`, it stays until this run has used it. The number of runs: to
+  // the end of the step, or its home is the slow tier.
+  int stays_until = 0;
 };
 
 // A value or a resident with at least one idle span.

@@ -182,7 +182,7 @@ int64_t SwapTiming::crowded_bytes(const std::vector<Away>& away, size_t tier) {
   for (const Away& a : away) {
     const IdleSpan& span = view_.spans[static_cast<size_t>(a.span)];
     auto& [begin, end] = kept_[static_cast<size_t>(span.movable)];
-    begin = std::min(begin, span.before + 1), end = std::max(end, span.over + 1);
+    begin = std::min(begin, span.before + 1), end = std::max(end, span.stays_until + 1);
   }
   std::vector<int64_t> change(static_cast<size_t>(runs_) + 2, 0);
   for (size_t m = 0; m < kept_.size(); ++m) {

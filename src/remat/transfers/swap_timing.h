@@ -3,6 +3,8 @@
 // transfer begins and ends, what is present when, and how long the step takes. The model is that of
 // plan/sequence_simulator.h, in terms of runs: "moment" p is just before run p, where stores, drops
 // and loads happen in this order.
+//
+// Tests: swap_test.cc.
 #pragma once
 
 #include <cstdint>

@@ -8,6 +8,8 @@
 // the next, until what is left has room: of those that occupy the tier when it is fullest the one
 // whose transfers, at the next tier's speed, take the smallest part of the time for which it is
 // away. What does not move at all yet follows to the next tier, as the full one has no room for it.
+//
+// Tests: swap_test.cc.
 #pragma once
 
 #include <cstdint>
