@@ -155,7 +155,7 @@ class Solve {
       const auto plan = plan_from_cut(problem_, mixed, order);
       const int64_t over = plan ? add_start(*plan) - *problem_.budget_bytes : 0;
       if (over <= 0 || mixed.choice.stored_bytes > mixed.capacity_bytes) return;
-      mixed.capacity_bytes -= over;
+      mixed.capacity_bytes = mixed.choice.stored_bytes - over;  // another choice, at least as small
     }
   }
 
