@@ -8,6 +8,7 @@
 
 #include "autodiff/training.h"
 #include "fission/classes.h"
+#include "pipeline/prepare.h"
 
 namespace lowtide::pipeline {
 namespace {
