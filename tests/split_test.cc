@@ -11,6 +11,7 @@
 #include "autodiff/training.h"
 #include "exec/cpu/cpu.h"
 #include "ops/op_table.h"
+#include "pipeline/front.h"
 #include "pipeline/optimize.h"
 #include "support/run_against_reference.h"
 #include "verify/verify.h"
@@ -126,6 +127,50 @@ TEST(Split, ByBudgetIsNeverSlowerThanTheWholeStep) {
   EXPECT_GT(split, 1);
   EXPECT_GT(faster, 0);
   EXPECT_GT(only_split, 0);
+}
+
+TEST(Split, LeastBytesOfAutoHoldForEveryNumber) {
+  const auto kernels = exec_cpu::make_cpu_kernels({.threads = 1});
+  auto options = options_with(*kernels);
+  const ir::Graph graph = forward();
+  const int64_t whole = pipeline::least_bytes(graph, options).value();
+  options.split = 0;
+  const int64_t any = pipeline::least_bytes(graph, options).value();
+  EXPECT_LT(any, whole);
+  for (options.split = 1; options.split <= kSamples; ++options.split) {
+    const auto made = pipeline::optimize(graph, options);
+    ASSERT_TRUE(made.has_value()) << made.error().message;
+    EXPECT_LE(any, made->plan.arena_bytes) << options.split;
+  }
+}
+
+TEST(Split, OfAFrontIsANumber) {
+  const auto kernels = exec_cpu::make_cpu_kernels({.threads = 1});
+  auto options = options_with(*kernels);
+  options.schedule.remat.limits.max_units = 100'000;
+  const ir::Graph graph = forward();
+  const auto choose = [](int64_t floor, int64_t arena) {
+    return std::vector<int64_t>{arena, floor + (arena - floor) * 3 / 4};
+  };
+  options.split = 0;
+  const auto refused = pipeline::optimize_front(graph, options, choose);
+  ASSERT_FALSE(refused.has_value());
+  EXPECT_EQ(refused.error().code, ErrorCode::kUsage);
+  EXPECT_EQ(refused.error().message,
+            "--split: auto chooses for one budget; a front of many wants a number of parts");
+  options.split = 1;
+  const double once = pipeline::optimize(graph, options)->plan.claims.once_seconds;
+  options.split = 2;
+  const auto front = pipeline::optimize_front(graph, options, choose);
+  ASSERT_TRUE(front.has_value()) << front.error().message;
+  int made = 0;
+  for (const pipeline::FrontPoint& point : front->points) {
+    if (!point.made) continue;
+    ++made;
+    EXPECT_EQ(point.made->parts, 2);
+    EXPECT_DOUBLE_EQ(point.made->whole_seconds, once);
+  }
+  EXPECT_GE(made, 1);
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -143,16 +144,13 @@ plan::ScheduleOutcome best_order(const ir::Graph& graph, const std::vector<analy
   return order::solve(view->problem);
 }
 
-// The least peak over all orders of the contributions; counts the chains that there are.
-int64_t least_of_all_chains(const ir::Graph& graph, std::vector<analysis::Sum>& sums, size_t s,
-                            int& chains, bool& proven) {
+// The graph of each order of all contributions, by plain recursion over the sums from the s-th on.
+void for_all_chains(const ir::Graph& graph, std::vector<analysis::Sum>& sums,
+                    const std::function<void(const ir::Graph&)>& use, size_t s = 0) {
   if (s == sums.size()) {
-    const auto chained = rewrite::order_sums(graph, sums);
-    if (!chained) return INT64_MAX;  // two sums that ask for contrary orders of two ops
-    ++chains;
-    const plan::ScheduleOutcome outcome = best_order(chained->graph, {});
-    proven &= outcome.status == plan::SolveStatus::kOptimal;
-    return outcome.peak_bytes;
+    // None: two sums ask for contrary orders of two ops.
+    if (const auto chained = rewrite::order_sums(graph, sums)) use(chained->graph);
+    return;
   }
   std::vector<analysis::Contribution>& all = sums[s].contributions;
   const auto first = all.begin() + (sums[s].first_is_fixed ? 1 : 0);
@@ -160,11 +158,9 @@ int64_t least_of_all_chains(const ir::Graph& graph, std::vector<analysis::Sum>& 
     return a.op < b.op;
   };
   std::sort(first, all.end(), by_op);
-  int64_t least = INT64_MAX;
   do {
-    least = std::min(least, least_of_all_chains(graph, sums, s + 1, chains, proven));
+    for_all_chains(graph, sums, use, s + 1);
   } while (std::next_permutation(first, all.end(), by_op));
-  return least;
 }
 
 TEST(Sums, InAnyOrderAreTheBestOfAllChains) {
@@ -181,10 +177,16 @@ TEST(Sums, InAnyOrderAreTheBestOfAllChains) {
       for (size_t k = 2; k <= sum.contributions.size(); ++k) orders *= static_cast<double>(k);
     if (sums.empty() || orders > 200) continue;
     const plan::ScheduleOutcome any = best_order(step, sums);
+    const int64_t given = best_order(step, {}).peak_bytes;
     int chains = 0;
     bool proven = any.status == plan::SolveStatus::kOptimal;
-    const int64_t given = best_order(step, {}).peak_bytes;
-    const int64_t least = least_of_all_chains(step, sums, 0, chains, proven);
+    int64_t least = INT64_MAX;
+    for_all_chains(step, sums, [&](const ir::Graph& chained) {
+      ++chains;
+      const plan::ScheduleOutcome outcome = best_order(chained, {});
+      proven &= outcome.status == plan::SolveStatus::kOptimal;
+      least = std::min(least, outcome.peak_bytes);
+    });
     if (!proven) continue;
     EXPECT_EQ(any.peak_bytes, least);
     ++compared;
@@ -200,29 +202,16 @@ TEST(Sums, InAnyOrderAreTheBestOfAllChains) {
 // ---- what holds for all chains, also if ops run again
 
 // The least peak of all schedules of all chains, or nothing where one is too large for the oracle.
-std::optional<int64_t> least_with_reruns(const ir::Graph& graph, std::vector<analysis::Sum>& sums,
-                                         size_t s) {
-  if (s == sums.size()) {
-    const auto chained = rewrite::order_sums(graph, sums);
-    if (!chained) return INT64_MAX;
-    const auto view =
-        analysis::make_schedule_view(chained->graph, no_costs(chained->graph), 64).value();
+std::optional<int64_t> least_with_reruns(const ir::Graph& graph, std::vector<analysis::Sum>& sums) {
+  std::optional<int64_t> least = INT64_MAX;
+  for_all_chains(graph, sums, [&](const ir::Graph& chained) {
+    if (!least) return;
+    const auto view = analysis::make_schedule_view(chained, no_costs(chained), 64).value();
     remat::RematOracle oracle(view.problem, {.max_states = 20'000});
-    const auto least = oracle.least_peak();
-    return oracle.complete() && least ? std::optional(least->peak_bytes) : std::nullopt;
-  }
-  std::vector<analysis::Contribution>& all = sums[s].contributions;
-  const auto first = all.begin() + (sums[s].first_is_fixed ? 1 : 0);
-  const auto by_op = [](const analysis::Contribution& a, const analysis::Contribution& b) {
-    return a.op < b.op;
-  };
-  std::sort(first, all.end(), by_op);
-  int64_t least = INT64_MAX;
-  do {
-    const auto here = least_with_reruns(graph, sums, s + 1);
-    if (!here) return std::nullopt;
-    least = std::min(least, *here);
-  } while (std::next_permutation(first, all.end(), by_op));
+    const auto here = oracle.least_peak();
+    if (!oracle.complete() || !here) return least.reset();
+    *least = std::min(*least, here->peak_bytes);
+  });
   return least;
 }
 
@@ -277,7 +266,7 @@ TEST(Sums, TheFloorHoldsForAllChainsAndReruns) {
     ASSERT_EQ(sums.size(), 1U);
     const auto view =
         analysis::make_schedule_view(graph, no_costs(graph), 64, {.sums = sums}).value();
-    const auto least = least_with_reruns(graph, sums, 0);
+    const auto least = least_with_reruns(graph, sums);
     if (!least) continue;
     const int64_t floor = pipeline::floor_of_view(view, true).bytes;
     ASSERT_LE(floor, *least);

@@ -17,10 +17,6 @@ namespace {
 constexpr double kProbeShare = 8;   // of the effort goes into each size on the way
 constexpr int kMostExtensions = 3;  // sizes above the best that get the whole effort
 
-bool about_budget(const Error& failure) {
-  return failure.code == ErrorCode::kInfeasible || failure.code == ErrorCode::kLimit;
-}
-
 class Search {
  public:
   Search(const ReadAtSize& read, const PlanOptions& options, int64_t most)
@@ -91,7 +87,7 @@ class Search {
   // Whether a plan was found; it is kept.
   Result<bool> fits(int64_t size, double share, bool whole_answer = false) {
     Result<Plan> plan = plan_at(size, share, whole_answer);
-    if (!plan && !about_budget(plan.error())) return tl::unexpected(plan.error());
+    if (!plan && !pipeline::is_about_budget(plan.error())) return tl::unexpected(plan.error());
     if (!plan) return false;
     found_.size = size;
     found_.plan = std::move(*plan);

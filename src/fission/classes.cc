@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <map>
-#include <numeric>
 #include <tuple>
 #include <utility>
 
@@ -134,16 +133,6 @@ class Classes {
   std::map<std::pair<ir::ValueId, int>, std::vector<Walk>> walks_;  // by value and dimension
 };
 
-// [0, extent) in parts of whole units, the larger ones first.
-std::vector<int64_t> even_bounds(int64_t extent, int64_t units, int64_t parts) {
-  if (extent % units != 0) units = extent;
-  std::vector<int64_t> bounds = {0};
-  for (int64_t k = 0; k < parts; ++k)
-    bounds.push_back(bounds.back() +
-                     (units / parts + (k < units % parts ? 1 : 0)) * (extent / units));
-  return bounds;
-}
-
 }  // namespace
 
 Result<std::vector<AxisClass>> axis_classes(const ir::Graph& graph) {
@@ -158,7 +147,7 @@ Cuts cut_class(const ir::Graph& graph, const AxisClass& axis_class, int64_t part
     if (member.extent >= parts && (units == 0 || member.extent < units)) units = member.extent;
   for (const ClassAxis& member : axis_class.axes)
     if (member.extent >= parts)
-      cuts[member.op] = Cut{member.axis, even_bounds(member.extent, units, parts)};
+      cuts[member.op] = Cut{member.axis, even_bounds(member.extent, parts, units)};
   return cuts;
 }
 

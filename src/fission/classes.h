@@ -38,7 +38,7 @@ struct AxisClass {
 };
 
 // Those of two ops or more, the largest in bytes first. All dims must be constant. Ops that
-// overwrite something are in none (expand refuses them). Error: as ops::dimension_edges.
+// overwrite something are in none (expand refuses them). Error: as ops::axis_map.
 Result<std::vector<AxisClass>> axis_classes(const ir::Graph& graph);
 
 // All ops of the class in so many parts, as equal as they can be, the larger ones first; where an

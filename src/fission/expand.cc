@@ -293,6 +293,15 @@ class Expander {
 
 }  // namespace
 
+std::vector<int64_t> even_bounds(int64_t extent, int64_t parts, int64_t units) {
+  if (extent % units != 0) units = extent;
+  const int64_t unit = extent / units;  // elements
+  std::vector<int64_t> bounds = {0};
+  for (int64_t k = 0; k < parts; ++k)
+    bounds.push_back(bounds.back() + (units / parts + (k < units % parts ? 1 : 0)) * unit);
+  return bounds;
+}
+
 Result<Expanded> expand(const ir::Graph& graph, const Cuts& cuts) {
   return Expander(graph, cuts).run();
 }

@@ -34,6 +34,10 @@ struct Cut {
 };
 using Cuts = IdVector<ir::OpId, std::optional<Cut>>;  // none: the op stays whole
 
+// [0, extent) in parts of whole units, as equal as they can be, the larger ones first. Where `units`
+// do not divide the extent, each element is one. `parts` <= `units`.
+std::vector<int64_t> even_bounds(int64_t extent, int64_t parts, int64_t units);
+
 struct Expanded {
   ir::Graph graph;
   // The parts of each op, in the order of its axis; one where it stays whole.

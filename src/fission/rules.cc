@@ -23,14 +23,6 @@ std::string axes_of(const ops::AxisMap& map) {
   return text.empty() ? "nothing" : text;
 }
 
-// [0, extent) in parts, the larger ones first.
-std::vector<int64_t> even_bounds(int64_t extent, int64_t parts) {
-  std::vector<int64_t> bounds = {0};
-  for (int64_t k = 0; k < parts; ++k)
-    bounds.push_back(bounds.back() + extent / parts + (k < extent % parts ? 1 : 0));
-  return bounds;
-}
-
 // The classes of the axes that the rule's ops are cut along, all of their ops.
 Status cut_classes(const ir::Graph& graph, const CutRule& rule, const std::vector<ClassAxis>& seeds,
                    Cuts& cuts) {
@@ -61,7 +53,7 @@ Result<Cut> cut_by(const ir::Graph& graph, ir::OpId id, const CutRule& rule) {
           ErrorCode::kInput,
           fmt::format("cut {}: axis {} of op '{}' has extent {}, too few for {} parts", print(rule),
                       rule.axis, name, sym::print(map.axes[a].extent), rule.parts));
-    return Cut{static_cast<int>(a), even_bounds(*extent, rule.parts)};
+    return Cut{static_cast<int>(a), even_bounds(*extent, rule.parts, *extent)};
   }
   return error(ErrorCode::kInput,
                fmt::format("cut {}: op '{}' ({}) cannot be cut along {}; it can be along {}",

@@ -22,6 +22,7 @@
 #include "remat/bounds/floor.h"
 #include "remat/bounds/multi_cut_network.h"
 #include "support/long_checks.h"
+#include "verify/precedence.h"
 #include "verify/verify.h"
 
 namespace lowtide::pipeline {
@@ -163,6 +164,12 @@ bool has_exact_floor(plan::Plan plan) {
   ++*plan.claims.floor_bytes;
   EXPECT_TRUE(verify::verify(plan).has(verify::Violation::kFloor));
   --*plan.claims.floor_bytes;
+  const verify::Facts facts(plan);
+  const verify::Precedence precedence(facts);
+  const auto& way = *plan.claims.certificate.floor;
+  EXPECT_TRUE(verify::needs_backwards(precedence, way, *plan.claims.floor_bytes));
+  // The first set is one more than none.
+  EXPECT_FALSE(verify::needs_backwards(precedence, way, *plan.claims.floor_bytes, 0));
   plan.claims.certificate.floor.reset();
   EXPECT_TRUE(verify::verify(plan).has(verify::Violation::kFloor));
   return true;

@@ -101,11 +101,7 @@ class FrontSearch {
     Result<BudgetSolution> found =
         fit_budget(ready_.view, options_, ready_.order.sequence, ready_.unlimited, *ready_.floor);
     ++done_;
-    if (!found) {
-      const ErrorCode code = found.error().code;
-      const bool missed = code == ErrorCode::kInfeasible || code == ErrorCode::kLimit;
-      return missed ? Status() : tl::unexpected(found.error());
-    }
+    if (!found) return is_about_budget(found.error()) ? Status() : tl::unexpected(found.error());
     if (!attempt.solved || seconds(*found) < seconds(*attempt.solved))
       attempt.solved = std::move(*found);
     return {};
@@ -198,6 +194,9 @@ int64_t least_bytes(const Prepared& ready, const OptimizeOptions& options) {
 Result<Front> optimize_front(const ir::Graph& forward, const OptimizeOptions& options,
                              const ChooseBudgets& choose) {
   const auto start = Clock::now();
+  if (options.split == 0)
+    return error(ErrorCode::kUsage,
+                 "--split: auto chooses for one budget; a front of many wants a number of parts");
   LT_ASSIGN(Prepared ready, prepare(forward, options));
   OptimizeOptions at = options;
   at.budget_bytes.reset();

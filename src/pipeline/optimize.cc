@@ -13,7 +13,9 @@
 #include "remat/bounds/time_bound.h"
 
 namespace lowtide::pipeline {
+
 Result<int64_t> least_bytes(const ir::Graph& forward, const OptimizeOptions& options) {
+  if (options.split == 0) return least_bytes_in_parts(forward, options);
   LT_ASSIGN(const Prepared ready, pose(forward, options));
   const plan::ScheduleProblem& problem = ready.view.problem;
   const int64_t floor = floor_of_view(ready.view, options.schedule.transfers).bytes;
@@ -27,11 +29,9 @@ namespace {
 constexpr double kWorthAnotherOrder = 0.01;
 constexpr int64_t kAnotherOrderShare = 4;  // of the work for that
 
-bool is_refusal(ErrorCode code) {
-  return code == ErrorCode::kInfeasible || code == ErrorCode::kLimit;
-}
-
-// Whether a bound on all orders of the sums leaves room below the time that one order takes.
+// Whether a bound on all orders of the sums leaves room below the time that one order takes. A hint
+// for where to spend work, no proof: contributions are priced with accumulators, which one of each
+// sum does without.
 bool may_gain(const Prepared& any_order, const OptimizeOptions& options,
               const plan::SequenceProfile& found) {
   const double worth = kWorthAnotherOrder * found.once_seconds;
@@ -61,7 +61,7 @@ Result<BudgetSolution> fit_with_sums(Prepared& ready, const OptimizeOptions& opt
       chain_is_too_large
           ? error(ErrorCode::kInfeasible, "the chain of the sums needs more")
           : fit_budget(ready.view, rest(), ready.order.sequence, ready.unlimited, *ready.floor);
-  if (!chained && !is_refusal(chained.error().code)) return chained;
+  if (!chained && !is_about_budget(chained.error())) return chained;
   OptimizeOptions other = rest();
   if (chained) {
     if (chained->cut_short || !may_gain(any_order, options, chained->solution.profile))
@@ -106,12 +106,6 @@ Result<Optimized> optimize(const ir::Graph& forward, const OptimizeOptions& opti
   writing.progress = plan::part_of(options.progress, searched, 1);
   LT_ASSIGN(Optimized result, write(ready, solved, writing));
   result.more_memory = more_memory;
-  if (result.parts > 1) {
-    OptimizeOptions whole = options;
-    whole.split = 1;
-    LT_ASSIGN(const Prepared unsplit, pose(forward, whole));
-    for (const double seconds : unsplit.costs.seconds) result.whole_seconds += seconds;
-  }
   result.planning_seconds = seconds_since(start);
   return result;
 }

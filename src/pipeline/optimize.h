@@ -72,6 +72,12 @@ struct OptimizeOptions {
   bool find_smallest = true;  // where a budget is missed, find out how small one may be
 };
 
+// Whether an error says that a budget cannot be kept, or that no way to keep it was found; all else
+// is wrong whatever the budget.
+inline bool is_about_budget(const Error& error) {
+  return error.code == ErrorCode::kInfeasible || error.code == ErrorCode::kLimit;
+}
+
 struct Stage {
   std::string name;
   double seconds = 0;

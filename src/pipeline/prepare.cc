@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <map>
+#include <numeric>
 
 #include "analysis/describe.h"
 #include "base/bytes.h"
@@ -281,10 +282,24 @@ OptimizeOptions after(OptimizeOptions options, double seconds) {
   return options;
 }
 
+namespace {
+
+// Of the step without the split, each op once.
+Result<double> whole_seconds(const ir::Graph& forward, OptimizeOptions options) {
+  options.split = 1;
+  LT_ASSIGN(const Prepared unsplit, pose(forward, options));
+  return std::accumulate(unsplit.costs.seconds.begin(), unsplit.costs.seconds.end(), 0.0);
+}
+
+}  // namespace
+
 Result<Prepared> prepare(const ir::Graph& forward, const OptimizeOptions& options) {
   const auto start = Clock::now();
   LT_ASSIGN(Prepared ready, pose(forward, options));
   StageClock stage(ready.stages);
+  if (ready.ops_in_parts > 0) {
+    LT_ASSIGN(ready.whole_seconds, whole_seconds(forward, options));
+  }
   const plan::ScheduleProblem& problem = ready.view.problem;
   LT_RETURN_IF_ERROR(dump(options.dump_folder, "order.txt", plan::print(problem)));
   const std::vector<SchedOpId> program(problem.ops.ids().begin(), problem.ops.ids().end());
@@ -341,6 +356,7 @@ Result<Optimized> write_settled(const Prepared& ready, const BudgetSolution& sol
   if (ready.floor) result.floor_reason = ready.floor->reason;
   if (ready.ops_in_parts > 0) result.parts = options.split;
   result.ops_in_parts = ready.ops_in_parts;
+  result.whole_seconds = ready.whole_seconds;
   result.bound_of_one_order = ready.sums_are_settled;
   stage.done("plan");
   if (options.spoil) options.spoil(result.plan);

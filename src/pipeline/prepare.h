@@ -45,6 +45,7 @@ struct Prepared {
   analysis::ScheduleView view;
   int64_t peak_before_bytes = 0;
   int64_t ops_in_parts = 0;  // of the split
+  double whole_seconds = 0;  // of the step in one part, each op once; with a split
   plan::ScheduleOutcome order;
   Solution unlimited;
   // With a budget: what holds whatever the order of the sums, also once that is settled.

@@ -215,6 +215,7 @@ Result<Prepared> settle_sums(const Prepared& ready, const Solution& solution,
   settled.forward = ready.forward;
   settled.stages = ready.stages;
   settled.ops_in_parts = ready.ops_in_parts;
+  settled.whole_seconds = ready.whole_seconds;
   settled.floor = ready.floor;
   settled.sums_are_settled = true;
   LT_ASSIGN(rewrite::OrderedSums chained,

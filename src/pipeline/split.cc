@@ -40,11 +40,20 @@ OptimizeOptions trial_of(const OptimizeOptions& options, int64_t parts) {
   return trial;
 }
 
-bool is_refusal(ErrorCode code) {
-  return code == ErrorCode::kInfeasible || code == ErrorCode::kLimit;
-}
-
 }  // namespace
+
+Result<int64_t> least_bytes_in_parts(const ir::Graph& forward, const OptimizeOptions& options) {
+  LT_ASSIGN(const int64_t most, most_parts(forward, options));
+  OptimizeOptions asked = options;
+  int64_t least = INT64_MAX;
+  for (const int64_t parts : kNumbers) {
+    if (parts > most) break;
+    asked.split = parts;
+    LT_ASSIGN(const int64_t bytes, least_bytes(forward, asked));
+    least = std::min(least, bytes);
+  }
+  return least;
+}
 
 Result<Optimized> optimize_in_parts(const ir::Graph& forward, const OptimizeOptions& options) {
   const auto start = Clock::now();
@@ -54,13 +63,15 @@ Result<Optimized> optimize_in_parts(const ir::Graph& forward, const OptimizeOpti
   LT_ASSIGN(const int64_t most, most_parts(forward, options));
   std::optional<Optimized> best;
   int64_t best_parts = 1, last = 1;
+  bool all_infeasible = true;
   for (const int64_t parts : kNumbers) {
     if (parts > most) break;
     last = parts;
     Result<Optimized> tried =
         optimize(forward, after(trial_of(options, parts), seconds_since(start)));
     if (!tried) {
-      if (!is_refusal(tried.error().code)) return tried;
+      if (!is_about_budget(tried.error())) return tried;
+      all_infeasible &= tried.error().code == ErrorCode::kInfeasible;
       continue;
     }
     const plan::Claims& claims = tried->plan.claims;
@@ -73,9 +84,11 @@ Result<Optimized> optimize_in_parts(const ir::Graph& forward, const OptimizeOpti
   whole = after(options, seconds_since(start));
   whole.split = best ? best_parts : last;
   Result<Optimized> full = optimize(forward, whole);
-  if (!best && !full && is_refusal(full.error().code))
-    return error(full.error().code,
+  if (!best && !full && is_about_budget(full.error())) {
+    all_infeasible &= full.error().code == ErrorCode::kInfeasible;
+    return error(all_infeasible ? ErrorCode::kInfeasible : ErrorCode::kLimit,
                  fmt::format("{} (in {} parts, and in fewer)", full.error().message, whole.split));
+  }
   const bool is_better =
       full && (!best || full->plan.claims.predicted_seconds <= best->plan.claims.predicted_seconds);
   if (!is_better && best) full = std::move(*best);

@@ -10,6 +10,8 @@
 // Tests: tests/split_test.cc.
 #pragma once
 
+#include <cstdint>
+
 #include "base/result.h"
 #include "ir/graph.h"
 #include "pipeline/optimize.h"
@@ -17,7 +19,12 @@
 namespace lowtide::pipeline {
 
 // `options.split` is not looked at. Without a budget: in one part. Errors: as of optimize; where no
-// number of parts keeps the budget, that of the one with the lowest floor, naming the number.
+// number of parts keeps the budget, that of the most parts, naming the number; kInfeasible only if
+// each number tried is infeasible.
 Result<Optimized> optimize_in_parts(const ir::Graph& forward, const OptimizeOptions& options);
+
+// What every schedule in any of the numbers of parts needs: the least of their floors. Errors: as of
+// least_bytes.
+Result<int64_t> least_bytes_in_parts(const ir::Graph& forward, const OptimizeOptions& options);
 
 }  // namespace lowtide::pipeline

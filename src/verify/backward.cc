@@ -19,16 +19,14 @@ namespace {
 
 using Needed = std::vector<PlanStorageId>;  // ascending
 
-// A certificate that takes more is refused; the search that makes them looks at fewer.
-constexpr size_t kMostSets = 50'000;
-
 class Ways {
  public:
-  Ways(const Precedence& precedence, int64_t least_bytes, int64_t bytes)
+  Ways(const Precedence& precedence, int64_t least_bytes, int64_t bytes, size_t most_sets)
       : precedence_(precedence),
         facts_(precedence.facts),
         least_bytes_(least_bytes),
-        bytes_(bytes) {}
+        bytes_(bytes),
+        most_sets_(most_sets) {}
 
   // Is there none that stays below?
   bool none_from(PlanOpId op) {
@@ -37,7 +35,7 @@ class Ways {
     while (!open_.empty()) {
       const Needed needed = open_.back();
       open_.pop_back();
-      if (needed.empty() || seen_.size() > kMostSets) return false;
+      if (needed.empty() || seen_.size() > most_sets_) return false;
       std::set<PlanOpId> makers;
       for (PlanStorageId s : needed) makers.insert(facts_.maker[s]);
       for (PlanOpId maker : makers)
@@ -77,16 +75,18 @@ class Ways {
   const Precedence& precedence_;
   const Facts& facts_;
   const int64_t least_bytes_, bytes_;
+  const size_t most_sets_;
   std::set<Needed> seen_;
   std::vector<Needed> open_;
 };
 
 }  // namespace
 
-bool needs_backwards(const Precedence& precedence, const plan::BackwardWay& way, int64_t bytes) {
+bool needs_backwards(const Precedence& precedence, const plan::BackwardWay& way, int64_t bytes,
+                     size_t most_sets) {
   const Facts& facts = precedence.facts;
   return facts.plan.slow_tiers.empty() && !facts.is_view_op[way.op] &&
-         Ways(precedence, way.least_bytes, bytes).none_from(way.op);
+         Ways(precedence, way.least_bytes, bytes, most_sets).none_from(way.op);
 }
 
 }  // namespace lowtide::verify

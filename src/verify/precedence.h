@@ -77,7 +77,10 @@ struct Segments {
 
 // No schedule needs less (floor.cc).
 int64_t floor_bytes(const Precedence& precedence);
+// A certificate that takes more sets of storages is refused; the search for them looks at fewer.
+constexpr size_t kMostBackwardSets = 50'000;
 // Does the certificate show that no schedule needs less than so many bytes (backward.cc)?
-bool needs_backwards(const Precedence& precedence, const plan::BackwardWay& way, int64_t bytes);
+bool needs_backwards(const Precedence& precedence, const plan::BackwardWay& way, int64_t bytes,
+                     size_t most_sets = kMostBackwardSets);
 
 }  // namespace lowtide::verify
