@@ -19,6 +19,7 @@
 #include "exec/cpu/cpu.h"
 #include "fission/classes.h"
 #include "fission/expand.h"
+#include "fission/labels.h"
 #include "fission/part_order.h"
 #include "ops/op_table.h"
 #include "pipeline/optimize.h"

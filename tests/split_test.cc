@@ -72,10 +72,10 @@ TEST(Split, OfAnyNumberNeedsLessAndComputesTheSame) {
   int64_t before = INT64_MAX;
   for (int64_t parts = 1; parts <= kSamples; ++parts) {
     SCOPED_TRACE(testing::Message() << parts << " parts");
-    options.split = parts;
+    options.split = {.parts = parts};
     const auto made = pipeline::optimize(graph, options);
     ASSERT_TRUE(made.has_value()) << made.error().message;
-    EXPECT_EQ(made->parts, parts);
+    EXPECT_EQ(made->split.parts, parts);
     EXPECT_EQ(made->ops_in_parts > 10, parts > 1);
     expect_right_results(made->plan, step, *kernels);
     std::printf("%d parts: %d bytes, %.3f ms\n", static_cast<int>(parts),
@@ -84,7 +84,7 @@ TEST(Split, OfAnyNumberNeedsLessAndComputesTheSame) {
     EXPECT_LE(made->plan.arena_bytes, before);
     before = made->plan.arena_bytes;
   }
-  options.split = kSamples + 1;
+  options.split = {.parts = kSamples + 1};
   const auto refused = pipeline::optimize(graph, options);
   ASSERT_FALSE(refused.has_value());
   EXPECT_EQ(refused.error().message,
@@ -104,9 +104,9 @@ TEST(Split, ByBudgetIsNeverSlowerThanTheWholeStep) {
   for (const int64_t percent : {80, 60, 40, 30}) {
     SCOPED_TRACE(testing::Message() << percent << " %");
     options.budget_bytes = free->plan.arena_bytes * percent / 100;
-    options.split = 1;
+    options.split = {};
     const auto whole = pipeline::optimize(graph, options);
-    options.split = 0;
+    options.split = {.parts = 0};
     const auto parts = pipeline::optimize(graph, options);
     if (!parts) {
       EXPECT_FALSE(whole.has_value());
@@ -116,7 +116,7 @@ TEST(Split, ByBudgetIsNeverSlowerThanTheWholeStep) {
     EXPECT_LE(parts->plan.arena_bytes, *options.budget_bytes);
     EXPECT_TRUE(verify::verify(parts->plan).ok());
     expect_right_results(parts->plan, step, *kernels);
-    split += parts->parts > 1;
+    split += parts->split.parts > 1;
     only_split += !whole;
     if (!whole) continue;
     EXPECT_LE(parts->plan.claims.predicted_seconds, whole->plan.claims.predicted_seconds);
@@ -134,13 +134,13 @@ TEST(Split, LeastBytesOfAutoHoldForEveryNumber) {
   auto options = options_with(*kernels);
   const ir::Graph graph = forward();
   const int64_t whole = pipeline::least_bytes(graph, options).value();
-  options.split = 0;
+  options.split = {.parts = 0};
   const int64_t any = pipeline::least_bytes(graph, options).value();
   EXPECT_LT(any, whole);
-  for (options.split = 1; options.split <= kSamples; ++options.split) {
+  for (options.split = {}; options.split.parts <= kSamples; ++options.split.parts) {
     const auto made = pipeline::optimize(graph, options);
     ASSERT_TRUE(made.has_value()) << made.error().message;
-    EXPECT_LE(any, made->plan.arena_bytes) << options.split;
+    EXPECT_LE(any, made->plan.arena_bytes) << options.split.parts;
   }
 }
 
@@ -152,22 +152,22 @@ TEST(Split, OfAFrontIsANumber) {
   const auto choose = [](int64_t floor, int64_t arena) {
     return std::vector<int64_t>{arena, floor + (arena - floor) * 3 / 4};
   };
-  options.split = 0;
+  options.split = {.parts = 0};
   const auto refused = pipeline::optimize_front(graph, options, choose);
   ASSERT_FALSE(refused.has_value());
   EXPECT_EQ(refused.error().code, ErrorCode::kUsage);
   EXPECT_EQ(refused.error().message,
             "--split: auto chooses for one budget; a front of many wants a number of parts");
-  options.split = 1;
+  options.split = {};
   const double once = pipeline::optimize(graph, options)->plan.claims.once_seconds;
-  options.split = 2;
+  options.split = {.parts = 2};
   const auto front = pipeline::optimize_front(graph, options, choose);
   ASSERT_TRUE(front.has_value()) << front.error().message;
   int made = 0;
   for (const pipeline::FrontPoint& point : front->points) {
     if (!point.made) continue;
     ++made;
-    EXPECT_EQ(point.made->parts, 2);
+    EXPECT_EQ(point.made->split.parts, 2);
     EXPECT_DOUBLE_EQ(point.made->whole_seconds, once);
   }
   EXPECT_GE(made, 1);

@@ -128,8 +128,9 @@ void add_search_flags(CLI::App* command, PlanFlags& flags) {
   command
       ->add_option("--split", options.split,
                    "the step in parts along its largest dimension (samples, as a rule), one after "
-                   "the other: so many, or auto: as many as the budget makes best")
-      ->type_name("N|auto")
+                   "the other: so many, or with what lies behind an op in more, as in '2,norm:8', "
+                   "or auto: as the budget makes best")
+      ->type_name("N[,OP:M]...|auto")
       ->default_str("1");
   command->add_flag_callback(
       "--no-sums", [&options] { options.sums = false; },

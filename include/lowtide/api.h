@@ -107,7 +107,7 @@ struct PlanOptions {
   bool sums = true;  // what contributes to a sum of gradients may come in any order
   // "OPS:AXIS:PARTS": ops that run in parts ("layer*:m:4"; "conv1:n*:4": all of the axis's class).
   std::vector<std::string> cuts = {};
-  // The step in so many parts along its samples, as a rule; "auto": as the budget makes best.
+  // The step in parts along its samples ("2"; "2,norm:8": in 8 behind op norm), or best ("auto").
   std::string split = {};
   std::string swap = {};  // names of tiers, as above; empty: none
   // Each way, instead of the profile's; only for a single tier.

@@ -4,7 +4,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <string_view>
 #include <utility>
@@ -75,7 +74,8 @@ report::PlanningFacts planning_facts(const pipeline::Optimized& optimized, doubl
   facts.pack_status = optimized.pack_status;
   facts.schedule_status = optimized.schedule_status;
   facts.floor_reason = printable(optimized.floor_reason, kMostFloorReason);
-  facts.parts = optimized.parts;
+  facts.parts = optimized.split.parts;
+  facts.split = optimized.split.whole() ? "" : fission::print(optimized.split);
   facts.ops_in_parts = optimized.ops_in_parts;
   facts.whole_seconds = optimized.whole_seconds;
   facts.bound_of_one_order = optimized.bound_of_one_order;
@@ -191,14 +191,7 @@ Status choose_passes(const PlanOptions& options, pipeline::OptimizeOptions& resu
     LT_ASSIGN(result.cuts.emplace_back(), fission::parse_rule(text));
   }
   if (options.split.empty()) return {};
-  const bool is_auto = options.split == "auto";
-  const char* end = options.split.data() + options.split.size();
-  const auto [at, failure] = std::from_chars(options.split.data(), end, result.split);
-  if (is_auto) result.split = 0;
-  if (!is_auto && (failure != std::errc() || at != end || result.split < 1))
-    return error(ErrorCode::kUsage,
-                 fmt::format("--split: '{}' is neither a number of parts, as in 4, nor 'auto'",
-                             options.split));
+  LT_ASSIGN(result.split, fission::parse_labels(options.split));
   return {};
 }
 

@@ -139,16 +139,4 @@ Result<std::vector<AxisClass>> axis_classes(const ir::Graph& graph) {
   return Classes(graph).run();
 }
 
-Cuts cut_class(const ir::Graph& graph, const AxisClass& axis_class, int64_t parts) {
-  Cuts cuts(graph.op_count());
-  // The unit: the least extent that has so many parts.
-  int64_t units = 0;
-  for (const ClassAxis& member : axis_class.axes)
-    if (member.extent >= parts && (units == 0 || member.extent < units)) units = member.extent;
-  for (const ClassAxis& member : axis_class.axes)
-    if (member.extent >= parts)
-      cuts[member.op] = Cut{member.axis, even_bounds(member.extent, parts, units)};
-  return cuts;
-}
-
 }  // namespace lowtide::fission

@@ -41,9 +41,4 @@ struct AxisClass {
 // overwrite something are in none (expand refuses them). Error: as ops::axis_map.
 Result<std::vector<AxisClass>> axis_classes(const ir::Graph& graph);
 
-// All ops of the class in so many parts, as equal as they can be, the larger ones first; where an
-// op's extent is a multiple of the class's least one (rows of flattened samples), its parts are
-// those of whole units. Nothing for ops whose extent is smaller. `parts` >= 2.
-Cuts cut_class(const ir::Graph& graph, const AxisClass& axis_class, int64_t parts);
-
 }  // namespace lowtide::fission

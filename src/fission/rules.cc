@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "fission/classes.h"
+#include "fission/labels.h"
 #include "ops/op_table.h"
 
 namespace lowtide::fission {

@@ -194,7 +194,7 @@ int64_t least_bytes(const Prepared& ready, const OptimizeOptions& options) {
 Result<Front> optimize_front(const ir::Graph& forward, const OptimizeOptions& options,
                              const ChooseBudgets& choose) {
   const auto start = Clock::now();
-  if (options.split == 0)
+  if (options.split.chosen())
     return error(ErrorCode::kUsage,
                  "--split: auto chooses for one budget; a front of many wants a number of parts");
   LT_ASSIGN(Prepared ready, prepare(forward, options));

@@ -79,7 +79,7 @@ std::string print(const OptimizeOptions& options) {
                       options.strided_views);
   for (const fission::CutRule& cut : options.cuts)
     text += fmt::format("cut {}\n", fission::print(cut));
-  if (options.split != 1) text += fmt::format("split {}\n", options.split);
+  if (!options.split.whole()) text += fmt::format("split {}\n", fission::print(options.split));
   text += fmt::format("order_seed {}\norder_max_seconds {}\n", options.order.seed,
                       options.order.limits.max_seconds);
   text += fmt::format("pack_work_limit {}\npack_threads {}\npack_retries {}\n",

@@ -15,7 +15,7 @@
 namespace lowtide::pipeline {
 
 Result<int64_t> least_bytes(const ir::Graph& forward, const OptimizeOptions& options) {
-  if (options.split == 0) return least_bytes_in_parts(forward, options);
+  if (options.split.chosen()) return least_bytes_in_parts(forward, options);
   LT_ASSIGN(const Prepared ready, pose(forward, options));
   const plan::ScheduleProblem& problem = ready.view.problem;
   const int64_t floor = floor_of_view(ready.view, options.schedule.transfers).bytes;
@@ -81,7 +81,7 @@ Result<BudgetSolution> fit_with_sums(Prepared& ready, const OptimizeOptions& opt
 }  // namespace
 
 Result<Optimized> optimize(const ir::Graph& forward, const OptimizeOptions& options) {
-  if (options.split == 0) return optimize_in_parts(forward, options);
+  if (options.split.chosen()) return optimize_in_parts(forward, options);
   const auto start = Clock::now();
   LT_ASSIGN(Prepared ready, prepare(forward, options));
   if (options.budget_bytes) ready.floor = floor_of_view(ready.view, options.schedule.transfers);

@@ -23,6 +23,7 @@
 #include "base/result.h"
 #include "cost/device.h"
 #include "cost/estimate.h"
+#include "fission/labels.h"
 #include "fission/rules.h"
 #include "ir/graph.h"
 #include "order/order.h"
@@ -54,9 +55,9 @@ struct OptimizeOptions {
   bool strided_views = true;  // rewrite/strided_views.h; only with kernels
   // Ops that run in parts, by name; in training, those of the backward pass too.
   std::vector<fission::CutRule> cuts = {};
-  // The largest axis class of the step (fission/classes.h) in so many parts; 0: as many as the
-  // budget makes best (split.h). After the cuts; an op that they cut stays as they say.
-  int64_t split = 1;
+  // The largest axis class of the step (fission/classes.h) in so many parts; 0: as the budget makes
+  // best (split.h). After the cuts; an op that they cut stays as they say.
+  fission::Labels split = {};
   order::OrderOptions order;
   pack::PackOptions pack;
   remat::JointOptions schedule;  // how a budget is kept; its own progress is not told
@@ -103,9 +104,10 @@ struct Optimized {
   plan::SolveWork schedule_work;
   bool cut_short = false;  // wall time or a cancel flag ended a search before its work limit
   std::optional<MoreMemory> more_memory;  // where the budget costs time and the search had its time
-  std::string floor_reason;  // with a budget: the op and tensors that set the claimed floor
-  int64_t parts = 1, ops_in_parts = 0;  // of the split
-  double whole_seconds = 0;             // of the step in one part, each op once; with a split
+  std::string floor_reason;         // with a budget: the op and tensors that set the claimed floor
+  fission::Labels split = {};       // as it was asked for, or chosen
+  int64_t ops_in_parts = 0;         // of the split
+  double whole_seconds = 0;         // of the step in one part, each op once; with a split
   bool bound_of_one_order = false;  // the bound on the time holds for this order of the sums only
   cost::Coverage costs;             // how much of the predicted time was measured
   std::vector<Stage> stages;        // wall time, for people; never part of the plan

@@ -196,15 +196,17 @@ Result<int64_t> peak_as_given(const ir::Graph& graph, int64_t alignment_bytes) {
 }
 
 // The split's ops are cut where no rule does.
-Status add_split(const ir::Graph& graph, int64_t parts, fission::Cuts& cuts, int64_t& ops) {
+Status add_split(const ir::Graph& graph, const fission::Labels& split, fission::Cuts& cuts,
+                 int64_t& ops) {
   LT_ASSIGN(const std::vector<fission::AxisClass> classes, fission::axis_classes(graph));
-  if (classes.empty() || classes.front().least_extent < parts)
+  if (classes.empty() || classes.front().least_extent < split.parts)
     return error(
         ErrorCode::kInput,
         fmt::format("--split: {} parts are asked for, and the largest class of axes has at "
                     "most {}",
-                    parts, classes.empty() ? 1 : classes.front().least_extent));
-  const fission::Cuts of_class = fission::cut_class(graph, classes.front(), parts);
+                    split.parts, classes.empty() ? 1 : classes.front().least_extent));
+  LT_ASSIGN(const fission::Levels levels, fission::levels_of(graph, classes.front(), split));
+  const fission::Cuts of_class = fission::cuts_of(graph, classes.front(), levels);
   for (ir::OpId id : graph.ops())
     if (of_class[id] && !cuts[id]) cuts[id] = of_class[id], ++ops;
   return {};
@@ -213,7 +215,7 @@ Status add_split(const ir::Graph& graph, int64_t parts, fission::Cuts& cuts, int
 // The ops of the cuts in parts, part by part where that needs less, else op by op.
 Result<ir::Graph> in_parts(const ir::Graph& graph, const OptimizeOptions& options, int64_t& ops) {
   LT_ASSIGN(fission::Cuts cuts, fission::cuts_of(graph, options.cuts));
-  if (options.split > 1) LT_RETURN_IF_ERROR(add_split(graph, options.split, cuts, ops));
+  if (!options.split.whole()) LT_RETURN_IF_ERROR(add_split(graph, options.split, cuts, ops));
   LT_ASSIGN(fission::Expanded by_op, fission::expand(graph, cuts));
   fission::Expanded by_part = fission::part_by_part(by_op, cuts);
   const int64_t alignment = options.device.alignment_bytes;
@@ -233,7 +235,7 @@ Result<Prepared> pose(const ir::Graph& forward, const OptimizeOptions& options) 
     LT_ASSIGN(ready.graph, autodiff::make_training_graph(forward, *options.training));
     stage.done("autodiff");
   }
-  if (!options.cuts.empty() || options.split > 1) {
+  if (!options.cuts.empty() || !options.split.whole()) {
     LT_ASSIGN(ready.graph, in_parts(ready.graph, options, ready.ops_in_parts));
     stage.done("parts");
   }
@@ -286,7 +288,7 @@ namespace {
 
 // Of the step without the split, each op once.
 Result<double> whole_seconds(const ir::Graph& forward, OptimizeOptions options) {
-  options.split = 1;
+  options.split = {};
   LT_ASSIGN(const Prepared unsplit, pose(forward, options));
   return std::accumulate(unsplit.costs.seconds.begin(), unsplit.costs.seconds.end(), 0.0);
 }
@@ -354,7 +356,7 @@ Result<Optimized> write_settled(const Prepared& ready, const BudgetSolution& sol
   result.schedule_work = solved.work;
   result.costs = ready.coverage;
   if (ready.floor) result.floor_reason = ready.floor->reason;
-  if (ready.ops_in_parts > 0) result.parts = options.split;
+  if (ready.ops_in_parts > 0) result.split = options.split;
   result.ops_in_parts = ready.ops_in_parts;
   result.whole_seconds = ready.whole_seconds;
   result.bound_of_one_order = ready.sums_are_settled;

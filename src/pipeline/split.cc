@@ -30,7 +30,7 @@ Result<int64_t> most_parts(const ir::Graph& forward, const OptimizeOptions& opti
 
 OptimizeOptions trial_of(const OptimizeOptions& options, int64_t parts) {
   OptimizeOptions trial = options;
-  trial.split = parts;
+  trial.split = {.parts = parts};
   trial.schedule.remat.limits.max_units /= kTrialShare;
   trial.schedule.swap.limits.max_units /= kTrialShare;
   trial.proof_units = 0;
@@ -48,7 +48,7 @@ Result<int64_t> least_bytes_in_parts(const ir::Graph& forward, const OptimizeOpt
   int64_t least = INT64_MAX;
   for (const int64_t parts : kNumbers) {
     if (parts > most) break;
-    asked.split = parts;
+    asked.split = {.parts = parts};
     LT_ASSIGN(const int64_t bytes, least_bytes(forward, asked));
     least = std::min(least, bytes);
   }
@@ -58,7 +58,7 @@ Result<int64_t> least_bytes_in_parts(const ir::Graph& forward, const OptimizeOpt
 Result<Optimized> optimize_in_parts(const ir::Graph& forward, const OptimizeOptions& options) {
   const auto start = Clock::now();
   OptimizeOptions whole = options;
-  whole.split = 1;
+  whole.split = {};
   if (!options.budget_bytes) return optimize(forward, whole);
   LT_ASSIGN(const int64_t most, most_parts(forward, options));
   std::optional<Optimized> best;
@@ -82,12 +82,13 @@ Result<Optimized> optimize_in_parts(const ir::Graph& forward, const OptimizeOpti
     if (is_done) break;
   }
   whole = after(options, seconds_since(start));
-  whole.split = best ? best_parts : last;
+  whole.split = {.parts = best ? best_parts : last};
   Result<Optimized> full = optimize(forward, whole);
   if (!best && !full && is_about_budget(full.error())) {
     all_infeasible &= full.error().code == ErrorCode::kInfeasible;
-    return error(all_infeasible ? ErrorCode::kInfeasible : ErrorCode::kLimit,
-                 fmt::format("{} (in {} parts, and in fewer)", full.error().message, whole.split));
+    return error(
+        all_infeasible ? ErrorCode::kInfeasible : ErrorCode::kLimit,
+        fmt::format("{} (in {} parts, and in fewer)", full.error().message, whole.split.parts));
   }
   const bool is_better =
       full && (!best || full->plan.claims.predicted_seconds <= best->plan.claims.predicted_seconds);

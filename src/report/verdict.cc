@@ -119,13 +119,12 @@ nlohmann::ordered_json profile_json(const plan::Plan& plan, const MemoryProfile&
 
 // A split step is compared with the whole one; the lines after it speak of the split one.
 std::string parts_text(const plan::Plan& plan, const PlanningFacts& facts) {
-  if (facts.parts <= 1) return {};
+  if (facts.split.empty()) return {};
   const double more = plan.claims.predicted_seconds / facts.whole_seconds - 1;
   return fmt::format(
-      "parts  {} for each of {} ops: {:+.2f} % time over each op once and whole ({:.1f} ms); "
-      "bounds "
-      "are those of the step in parts\n",
-      facts.parts, facts.ops_in_parts, 100 * more, facts.whole_seconds * 1e3);
+      "parts  {} of {} ops: {:+.2f} % time over each op once and whole ({:.1f} ms); bounds are "
+      "those of the step in parts\n",
+      facts.split, facts.ops_in_parts, 100 * more, facts.whole_seconds * 1e3);
 }
 
 std::string verdict_text(const plan::Plan& plan, const PlanningFacts& facts) {
@@ -175,7 +174,8 @@ std::string verdict_json(const plan::Plan& plan, const PlanningFacts& facts) {
   nlohmann::ordered_json json;
   json["parts"] = facts.parts;
   json["ops_in_parts"] = facts.ops_in_parts;
-  if (facts.parts > 1) json["whole_once_seconds"] = facts.whole_seconds;
+  if (!facts.split.empty()) json["split"] = facts.split;
+  if (!facts.split.empty()) json["whole_once_seconds"] = facts.whole_seconds;
   json["model"] = plan.model;
   json["dims"] = plan.bindings;
   json["ops"] = plan.ops.size();

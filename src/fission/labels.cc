@@ -1,0 +1,264 @@
+#include "fission/labels.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <optional>
+#include <utility>
+
+namespace lowtide::fission {
+namespace {
+
+using ir::OpId;
+
+// Whether the whole text is a number.
+std::optional<int64_t> number_in(std::string_view text) {
+  int64_t number = 0;
+  const char* end = text.data() + text.size();
+  const auto [at, failure] = std::from_chars(text.data(), end, number);
+  if (failure != std::errc() || at != end || number < 1) return std::nullopt;
+  return number;
+}
+
+// "HEAD:M"
+std::optional<Nest> nest_in(std::string_view entry) {
+  const size_t colon = entry.rfind(':');
+  if (colon == entry.npos || colon == 0) return std::nullopt;
+  const auto parts = number_in(entry.substr(colon + 1));
+  return parts ? std::optional(Nest{std::string(entry.substr(0, colon)), *parts}) : std::nullopt;
+}
+
+IdVector<OpId, char> members(const ir::Graph& graph, const AxisClass& axis_class) {
+  IdVector<OpId, char> is_member(graph.op_count(), 0);
+  for (const ClassAxis& axis : axis_class.axes) is_member[axis.op] = 1;
+  return is_member;
+}
+
+// Boundaries in which each interval of the ones before is divided by `factor`, in whole units.
+// None where an interval has not so many.
+std::optional<std::vector<int64_t>> divided(const std::vector<int64_t>& bounds, int64_t factor,
+                                            int64_t unit) {
+  std::vector<int64_t> finer = {0};
+  for (size_t k = 0; k + 1 < bounds.size(); ++k) {
+    const int64_t size = bounds[k + 1] - bounds[k];
+    if (size < factor) return std::nullopt;
+    const int64_t units = size % unit == 0 && size / unit >= factor ? size / unit : size;
+    const std::vector<int64_t> inside = even_bounds(size, factor, units);
+    for (size_t i = 1; i < inside.size(); ++i) finer.push_back(bounds[k] + inside[i]);
+  }
+  return finer;
+}
+
+// The least extent that has so many parts, of the ops on a level or deeper; none: 0.
+int64_t units_of(const AxisClass& axis_class, const Levels& levels, int level) {
+  int64_t units = 0;
+  for (const ClassAxis& axis : axis_class.axes) {
+    if (levels.common(levels.level_of[axis.op], level) != level) continue;
+    if (axis.extent < levels.levels[static_cast<size_t>(level)].parts) continue;
+    if (units == 0 || axis.extent < units) units = axis.extent;
+  }
+  return units;
+}
+
+// Of each op: does anybody read it that is not in the region?
+bool is_read_outside(const ir::Graph& graph, OpId id, const IdVector<OpId, char>& inside) {
+  for (const ir::ValueId output : graph.op(id).outputs) {
+    if (graph.value(output).is_output) return true;
+    for (const OpId reader : graph.readers(output))
+      if (!inside[reader]) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+std::string print(const Labels& labels) {
+  if (labels.chosen()) return "auto";
+  std::string text = fmt::format("{}", labels.parts);
+  for (const Nest& nest : labels.nests) text += fmt::format(",{}:{}", nest.head, nest.parts);
+  return text;
+}
+
+Result<Labels> parse_labels(std::string_view text) {
+  const auto wrong = [&] {
+    return error(ErrorCode::kUsage,
+                 fmt::format("--split: '{}' is neither a number of parts, as in 4, nor 'auto', nor "
+                             "a number and, for ops behind others, larger ones, as in '2,norm:8'",
+                             text));
+  };
+  if (text == "auto") return Labels{.parts = 0};
+  Labels labels;
+  const size_t comma = text.find(',');
+  const auto parts = number_in(text.substr(0, comma));
+  if (!parts) return wrong();
+  labels.parts = *parts;
+  std::string_view rest = comma == text.npos ? "" : text.substr(comma + 1);
+  while (comma != text.npos) {
+    // A name may have commas and colons: an entry ends where a colon and a number come before.
+    size_t end = rest.find(',');
+    std::optional<Nest> nest = nest_in(rest.substr(0, end));
+    while (!nest && end != rest.npos) {
+      end = rest.find(',', end + 1);
+      nest = nest_in(rest.substr(0, end));
+    }
+    if (!nest) return wrong();
+    labels.nests.push_back(std::move(*nest));
+    if (end == rest.npos) break;
+    rest = rest.substr(end + 1);
+  }
+  return labels;
+}
+
+IdVector<OpId, OpId> immediate_dominators(const ir::Graph& graph, const AxisClass& axis_class) {
+  const IdVector<OpId, char> is_member = members(graph, axis_class);
+  IdVector<OpId, OpId> dominator(graph.op_count());
+  IdVector<OpId, int> depth(graph.op_count(), 0);
+  const auto common = [&](OpId one, OpId other) {
+    while (one != other) {
+      if (!one.valid() || !other.valid()) return OpId::none();
+      OpId& deeper = depth[one] >= depth[other] ? one : other;
+      deeper = dominator[deeper];
+    }
+    return one;
+  };
+  for (const OpId id : graph.ops()) {
+    if (!is_member[id]) continue;
+    std::optional<OpId> all;
+    for (const ir::ValueId input : graph.op(id).inputs) {
+      const OpId maker = input.valid() ? graph.value(input).producer : OpId::none();
+      if (!maker.valid() || !is_member[maker]) continue;
+      all = all ? common(*all, maker) : maker;
+    }
+    dominator[id] = all.value_or(OpId::none());
+    if (dominator[id].valid()) depth[id] = depth[dominator[id]] + 1;
+  }
+  return dominator;
+}
+
+std::vector<OpId> region_of(const ir::Graph& graph, const AxisClass& axis_class,
+                            const IdVector<OpId, OpId>& dominators, OpId head) {
+  const IdVector<OpId, char> is_member = members(graph, axis_class);
+  IdVector<OpId, char> inside(graph.op_count(), 0);
+  for (const OpId id : graph.ops())
+    if (is_member[id] && dominators[id].valid())
+      inside[id] = dominators[id] == head || inside[dominators[id]];
+  // What others than the region read is its end; what only that dominates is no part of it.
+  IdVector<OpId, char> behind_end(graph.op_count(), 0);
+  std::vector<OpId> ops;
+  for (const OpId id : graph.ops()) {
+    if (!inside[id]) continue;
+    const OpId above = dominators[id];
+    behind_end[id] = above != head && (behind_end[above] || is_read_outside(graph, above, inside));
+    if (!behind_end[id]) ops.push_back(id);
+  }
+  return ops;
+}
+
+int Levels::common(int one, int other) const {
+  if (one == kOutside || other == kOutside) return kOutside;
+  // Parents come first, so the larger number is never an ancestor of the smaller.
+  while (one != other) {
+    int& later = one > other ? one : other;
+    later = levels[static_cast<size_t>(later)].parent;
+  }
+  return one;
+}
+
+namespace {
+
+// A nest and what lies behind its head.
+struct Found {
+  const Nest* nest;
+  OpId head;
+  std::vector<OpId> ops;
+};
+
+Result<std::vector<Found>> find_regions(const ir::Graph& graph, const AxisClass& axis_class,
+                                        const std::vector<Nest>& nests) {
+  std::vector<Found> regions;
+  if (nests.empty()) return regions;
+  const IdVector<OpId, char> is_member = members(graph, axis_class);
+  const auto dominators = immediate_dominators(graph, axis_class);
+  for (const Nest& nest : nests) {
+    OpId head;
+    for (const OpId id : graph.ops())
+      if (graph.op(id).name == nest.head) head = id;
+    if (!head.valid() || !is_member[head])
+      return error(ErrorCode::kInput,
+                   fmt::format("--split: '{}' is no op that runs in parts", nest.head));
+    regions.push_back({&nest, head, region_of(graph, axis_class, dominators, head)});
+    if (regions.back().ops.empty())
+      return error(ErrorCode::kInput,
+                   fmt::format("--split: every way to an op leads past '{}', so nothing is behind "
+                               "it that could run in {} parts",
+                               nest.head, nest.parts));
+  }
+  // What contains another has more ops; of equal ones the first in the graph comes first.
+  std::stable_sort(regions.begin(), regions.end(), [](const Found& a, const Found& b) {
+    return a.ops.size() != b.ops.size() ? a.ops.size() > b.ops.size() : a.head < b.head;
+  });
+  return regions;
+}
+
+}  // namespace
+
+Result<Levels> levels_of(const ir::Graph& graph, const AxisClass& axis_class,
+                         const Labels& labels) {
+  Levels made;
+  made.level_of = IdVector<OpId, int>(graph.op_count(), Levels::kOutside);
+  made.levels.push_back({.parts = labels.parts});
+  for (const ClassAxis& axis : axis_class.axes) made.level_of[axis.op] = 0;
+  LT_ASSIGN(const std::vector<Found> regions, find_regions(graph, axis_class, labels.nests));
+  for (const Found& region : regions) {
+    const int parent = made.level_of[region.ops.front()];
+    const auto around = static_cast<size_t>(parent);
+    for (const OpId id : region.ops)
+      if (made.level_of[id] != parent)
+        return error(ErrorCode::kInput,
+                     fmt::format("--split: what is behind '{}' and behind another of the heads "
+                                 "overlaps, and neither lies in the other",
+                                 region.nest->head));
+    if (region.nest->parts % made.levels[around].parts != 0)
+      return error(ErrorCode::kInput,
+                   fmt::format("--split: {} parts behind '{}' are no multiple of the {} around it",
+                               region.nest->parts, region.nest->head, made.levels[around].parts));
+    for (const OpId id : region.ops) made.level_of[id] = static_cast<int>(made.levels.size());
+    made.levels.push_back({parent, region.head, region.nest->parts});
+  }
+  for (const ClassAxis& axis : axis_class.axes)
+    ++made.levels[static_cast<size_t>(made.level_of[axis.op])].ops;
+  return made;
+}
+
+Cuts cuts_of(const ir::Graph& graph, const AxisClass& axis_class, const Levels& levels) {
+  std::vector<int64_t> units;
+  for (size_t level = 0; level < levels.levels.size(); ++level)
+    units.push_back(units_of(axis_class, levels, static_cast<int>(level)));
+  Cuts cuts(graph.op_count());
+  for (const ClassAxis& axis : axis_class.axes) {
+    std::vector<size_t> path;  // from the innermost level outwards
+    for (int level = levels.level_of[axis.op]; level >= 0;
+         level = levels.levels[static_cast<size_t>(level)].parent)
+      path.push_back(static_cast<size_t>(level));
+    std::vector<int64_t> bounds = {0, axis.extent};
+    for (auto level = path.rbegin(); level != path.rend(); ++level) {
+      const int64_t around = static_cast<int64_t>(bounds.size()) - 1;
+      const int64_t parts = levels.levels[*level].parts;
+      if (parts % around != 0) break;  // the level around could not be followed
+      const int64_t unit =
+          units[*level] > 0 && axis.extent % units[*level] == 0 ? axis.extent / units[*level] : 1;
+      const auto finer = divided(bounds, parts / around, unit);
+      if (!finer) break;
+      bounds = *finer;
+    }
+    if (bounds.size() > 2) cuts[axis.op] = Cut{axis.axis, std::move(bounds)};
+  }
+  return cuts;
+}
+
+Cuts cut_class(const ir::Graph& graph, const AxisClass& axis_class, int64_t parts) {
+  return cuts_of(graph, axis_class, levels_of(graph, axis_class, {.parts = parts}).value());
+}
+
+}  // namespace lowtide::fission
