@@ -69,7 +69,7 @@ class Classes {
     const ops::Instance instance = ops::instance_of(graph_, id);
     LT_ASSIGN(const ops::AxisMap map, ops::axis_map(instance));
     for (const ops::AxisUse& use : map.uses) {
-      if (!ops::can_split(map, use.axis) || !is_along(use)) continue;
+      if (!ops::can_split(map, use.axis) || !walks_along(use)) continue;
       const auto& operands = use.is_output ? op.outputs : op.inputs;
       const auto at = static_cast<size_t>(use.operand);
       const auto extent = map.axes[static_cast<size_t>(use.axis)].extent.constant();
@@ -82,12 +82,6 @@ class Classes {
         bytes_[{id, use.axis}] += *ir::size_bytes(graph_.value(operands[at])).constant();
     }
     return {};
-  }
-
-  // Its parts are slices of the dimension, a window's overlapping.
-  static bool is_along(const ops::AxisUse& use) {
-    return use.kind != ops::LinkKind::kBroadcast && use.kind != ops::LinkKind::kChosen &&
-           use.outermost;
   }
 
   void join_through_values() {
@@ -134,6 +128,11 @@ class Classes {
 };
 
 }  // namespace
+
+bool walks_along(const ops::AxisUse& use) {
+  return use.kind != ops::LinkKind::kBroadcast && use.kind != ops::LinkKind::kChosen &&
+         use.outermost;
+}
 
 Result<std::vector<AxisClass>> axis_classes(const ir::Graph& graph) {
   return Classes(graph).run();

@@ -21,8 +21,13 @@
 #include "base/result.h"
 #include "fission/expand.h"
 #include "ir/graph.h"
+#include "ops/op_table.h"
 
 namespace lowtide::fission {
+
+// Whether the parts of the axis are slices of the dimension that it walks there, a window's
+// overlapping.
+bool walks_along(const ops::AxisUse& use);
 
 struct ClassAxis {
   ir::OpId op;

@@ -105,10 +105,10 @@ class Expander {
     std::vector<char> added(op.outputs.size(), 0);
     for (size_t o = 0; k > 0 && o < op.outputs.size(); ++o)
       added[o] = add_accumulator(op, part, o, inputs);
-    ops::AppendOptions options = options_of(op, fmt::format("{}/part{}", op.name, k));
+    ops::AppendOptions options = options_of(op, part_name(op.name, k));
     options.control = control_of(op);
     for (ValueId output : op.outputs)
-      options.output_names.push_back(fmt::format("{}/part{}", old_.value(output).name, k));
+      options.output_names.push_back(part_name(old_.value(output).name, k));
     if (!op.outputs.empty()) options.category = category_of(op.outputs[0]);
     LT_ASSIGN(const OpId made,
               ops::append(out_.graph, op.kind, std::move(inputs), part.attrs, options));
@@ -292,6 +292,10 @@ class Expander {
 };
 
 }  // namespace
+
+std::string part_name(std::string_view op, size_t k) {
+  return fmt::format("{}/part{}", op, k);
+}
 
 std::vector<int64_t> even_bounds(int64_t extent, int64_t parts, int64_t units) {
   if (extent % units != 0) units = extent;

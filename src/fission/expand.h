@@ -19,6 +19,8 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/id.h"
@@ -33,6 +35,9 @@ struct Cut {
   std::vector<int64_t> bounds;
 };
 using Cuts = IdVector<ir::OpId, std::optional<Cut>>;  // none: the op stays whole
+
+// What the k-th part of an op is called.
+std::string part_name(std::string_view op, size_t k);
 
 // [0, extent) in parts of whole units, as equal as they can be, the larger ones first. Where `units`
 // do not divide the extent, each element is one. `parts` <= `units`.

@@ -61,13 +61,13 @@ int64_t units_of(const AxisClass& axis_class, const Levels& levels, int level) {
   return units;
 }
 
-// Of each op: does anybody read it that is not in the region?
-bool is_read_outside(const ir::Graph& graph, OpId id, const IdVector<OpId, char>& inside) {
-  for (const ir::ValueId output : graph.op(id).outputs) {
-    if (graph.value(output).is_output) return true;
+// Does an op of the class read it that is not in the region? (Updates read sums of weights'
+// gradients, which end nothing.)
+bool is_read_outside(const ir::Graph& graph, OpId id, const IdVector<OpId, char>& is_member,
+                     const IdVector<OpId, char>& inside) {
+  for (const ir::ValueId output : graph.op(id).outputs)
     for (const OpId reader : graph.readers(output))
-      if (!inside[reader]) return true;
-  }
+      if (is_member[reader] && !inside[reader]) return true;
   return false;
 }
 
@@ -149,7 +149,8 @@ std::vector<OpId> region_of(const ir::Graph& graph, const AxisClass& axis_class,
   for (const OpId id : graph.ops()) {
     if (!inside[id]) continue;
     const OpId above = dominators[id];
-    behind_end[id] = above != head && (behind_end[above] || is_read_outside(graph, above, inside));
+    behind_end[id] =
+        above != head && (behind_end[above] || is_read_outside(graph, above, is_member, inside));
     if (!behind_end[id]) ops.push_back(id);
   }
   return ops;
@@ -255,6 +256,17 @@ Cuts cuts_of(const ir::Graph& graph, const AxisClass& axis_class, const Levels& 
     if (bounds.size() > 2) cuts[axis.op] = Cut{axis.axis, std::move(bounds)};
   }
   return cuts;
+}
+
+IdVector<OpId, int> levels_as_cut(const Levels& levels, const Cuts& cuts) {
+  IdVector<OpId, int> level_of = levels.level_of;
+  for (const OpId id : level_of.ids()) {
+    const int64_t parts = cuts[id] ? static_cast<int64_t>(cuts[id]->bounds.size()) - 1 : 1;
+    int& level = level_of[id];
+    while (level != Levels::kOutside && levels.levels[static_cast<size_t>(level)].parts != parts)
+      level = levels.levels[static_cast<size_t>(level)].parent;
+  }
+  return level_of;
 }
 
 Cuts cut_class(const ir::Graph& graph, const AxisClass& axis_class, int64_t parts) {

@@ -5,7 +5,7 @@
 //     1,block7:2,norm:8    three levels
 //
 // A level is a region of the class: what an op, its head, dominates (every way from the inputs goes
-// through it), without what is dominated by what the region hands out. In a training step this is
+// through it), without what is dominated by what the region hands to others of the class. In a training step this is
 // what comes after the head in the forward pass and before its gradient in the backward pass, so
 // regions lie in each other like the layers of an onion around the loss. Each op runs in the parts
 // of the innermost region that it is in. Any labels are right (expand.h); good ones pass pieces on.
@@ -81,6 +81,9 @@ Result<Levels> levels_of(const ir::Graph& graph, const AxisClass& axis_class, co
 // Each level's parts divide those of the level around it. An op whose extent has not so many stays
 // with the parts of the level around.
 Cuts cuts_of(const ir::Graph& graph, const AxisClass& axis_class, const Levels& levels);
+
+// The level of each op by the parts that it has; kOutside where it stays whole.
+IdVector<ir::OpId, int> levels_as_cut(const Levels& levels, const Cuts& cuts);
 
 // All ops of the class in so many parts, as equal as they can be, the larger ones first; where an
 // op's extent is a multiple of the class's least one (rows of flattened samples), its parts are

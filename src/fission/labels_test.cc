@@ -10,42 +10,13 @@
 #include <string>
 
 #include "base/rng.h"
-#include "ops/op_table.h"
+#include "fission/testing/net.h"
 
 namespace lowtide::fission {
 namespace {
 
 using ir::OpId;
 using ir::ValueId;
-
-class Net {
- public:
-  ValueId given(ir::Dims dims, Category category = Category::kInput) {
-    ir::Value value;
-    value.name = "given" + std::to_string(names_++);
-    value.dims = std::move(dims);
-    value.category = category;
-    return graph.add_value(std::move(value));
-  }
-  ValueId op(std::string name, std::string_view kind, std::vector<ValueId> inputs,
-             ir::Attrs attrs = {}) {
-    ops::AppendOptions options;
-    options.name = std::move(name);
-    const auto made = ops::append(graph, kind, std::move(inputs), std::move(attrs), options);
-    EXPECT_TRUE(made.has_value()) << made.error().message;
-    return graph.op(*made).outputs[0];
-  }
-  ir::Graph graph;
-
- private:
-  int names_ = 0;
-};
-
-AxisClass largest(const ir::Graph& graph) {
-  const auto classes = axis_classes(graph);
-  EXPECT_TRUE(classes.has_value() && !classes->empty());
-  return classes->front();
-}
 
 std::vector<std::string> names(const ir::Graph& graph, const std::vector<OpId>& ops) {
   std::vector<std::string> all;
@@ -84,7 +55,7 @@ TEST(Labels, DominatorsAreThoseOfTheDefinition) {
       values.push_back(rng.below(3) == 0 ? net.op("op" + std::to_string(k), "Tanh", {any()})
                                          : net.op("op" + std::to_string(k), "Add", {any(), any()}));
     }
-    const AxisClass axis_class = largest(net.graph);
+    const AxisClass axis_class = net.largest();
     const auto parents = immediate_dominators(net.graph, axis_class);
     const auto reached_without = [&](OpId avoided) {
       std::set<OpId> reached;
@@ -129,7 +100,7 @@ struct Step : Net {
 
 TEST(Labels, RegionsAreWhatIsBehindAHead) {
   const Step step;
-  const AxisClass axis_class = largest(step.graph);
+  const AxisClass axis_class = step.largest();
   const auto dominators = immediate_dominators(step.graph, axis_class);
   const auto behind = [&](size_t op) {
     return names(step.graph, region_of(step.graph, axis_class, dominators, OpId(op)));
@@ -143,7 +114,7 @@ TEST(Labels, RegionsAreWhatIsBehindAHead) {
 
 TEST(Labels, LevelsLieInEachOther) {
   const Step step;
-  const AxisClass axis_class = largest(step.graph);
+  const AxisClass axis_class = step.largest();
   const auto levels = levels_of(step.graph, axis_class, {2, {{"b", 8}, {"a", 4}}});
   ASSERT_TRUE(levels.has_value()) << levels.error().message;
   ASSERT_EQ(levels->levels.size(), 3U);
@@ -165,7 +136,7 @@ TEST(Labels, LevelsLieInEachOther) {
 
 TEST(Labels, OfLevelsThatAreNoneAreRefused) {
   const Step step;
-  const AxisClass axis_class = largest(step.graph);
+  const AxisClass axis_class = step.largest();
   const auto message = [&](const Labels& labels) {
     const auto levels = levels_of(step.graph, axis_class, labels);
     EXPECT_FALSE(levels.has_value());
@@ -191,7 +162,7 @@ TEST(Labels, PartsOfLevelsBeginWhereThoseAroundDo) {
   const ValueId rows = net.op("rows", "Reshape", {a}, {{"shape", ir::Dims{35, 4}}});
   const ValueId b = net.op("b", "Tanh", {rows});
   net.graph.set_output(b, true);
-  const AxisClass axis_class = largest(net.graph);
+  const AxisClass axis_class = net.largest();
   const auto bounds = [&](const Labels& labels, size_t op) {
     const auto levels = levels_of(net.graph, axis_class, labels);
     EXPECT_TRUE(levels.has_value()) << levels.error().message;

@@ -9,6 +9,7 @@
 #include "base/bytes.h"
 #include "base/work.h"
 #include "pipeline/claims.h"
+#include "pipeline/named_runs.h"
 #include "pipeline/prepare.h"
 #include "pipeline/smallest.h"
 #include "remat/joint.h"
@@ -38,6 +39,10 @@ class Fitter {
       : view_(view), options_(options), problem_(view.problem), search_(options.schedule) {
     search_.remat.progress = {};
     search_.remat.bound = bound_to_claim(order);
+    if (!options_.start.empty()) {
+      search_.remat.starts.push_back(named_runs(problem_, options_.start));
+      search_.remat.all_starts = true;
+    }
     options_.pack.limits.max_units =
         std::max(options_.pack.limits.max_units / kFit.pack_share,
                  std::min(options_.pack.limits.max_units, kFit.least_pack_units));
@@ -76,6 +81,7 @@ class Fitter {
         if (target < budget) low = target;
       } else {
         search.remat.starts = {plan::runs_of(outcome.sequence)};
+        search.remat.all_starts = false;
         const bool speaks_of_budget = target == budget;
         BudgetSolution found{
             {}, speaks_of_budget ? outcome.status : plan::SolveStatus::kFeasible, {}};

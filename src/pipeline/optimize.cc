@@ -7,6 +7,7 @@
 #include "pipeline/budget.h"
 #include "pipeline/claims.h"
 #include "pipeline/more_memory.h"
+#include "pipeline/named_runs.h"
 #include "pipeline/prepare.h"
 #include "pipeline/settle_sums.h"
 #include "pipeline/split.h"
@@ -44,6 +45,19 @@ bool may_gain(const Prepared& any_order, const OptimizeOptions& options,
   return remat::time_bound(problem, asked).lower_bound_seconds + worth < found.seconds;
 }
 
+// By what the order of each sum is settled: where there is a schedule to start from, by that, as it
+// would be none of another order; otherwise by the best order found.
+Solution order_of_sums(const Prepared& any_order, const OptimizeOptions& options) {
+  if (options.start.empty()) return any_order.unlimited;
+  const plan::ScheduleProblem& problem = any_order.view.problem;
+  IdVector<plan::SchedOpId, char> has_run(problem.ops.size(), 0);
+  std::vector<plan::SchedAction> once;
+  for (const plan::SchedAction& action : named_runs(problem, options.start))
+    if (!std::exchange(has_run[action.op], 1)) once.push_back(action);
+  Result<Solution> packed = pack_schedule(any_order.view, std::move(once), options);
+  return packed.value_or(any_order.unlimited);
+}
+
 // First the chains of sums in the order that was found, whose ops may run again; where they miss the
 // budget, or much faster might be possible, sums in any order, whose ops run once. `ready` becomes
 // what the solution is of. A budget is only called infeasible where that holds whatever the order.
@@ -54,7 +68,7 @@ Result<BudgetSolution> fit_with_sums(Prepared& ready, const OptimizeOptions& opt
   if (ready.view.sums.empty() || ready.floor->bytes > *options.budget_bytes)
     return fit_budget(ready.view, rest(), ready.order.sequence, ready.unlimited, *ready.floor);
   Prepared any_order = std::move(ready);
-  LT_ASSIGN(ready, settle_sums(any_order, any_order.unlimited, options));
+  LT_ASSIGN(ready, settle_sums(any_order, order_of_sums(any_order, options), options));
   const bool chain_is_too_large =
       proven_floor(ready.view.problem, transfers).bytes > *options.budget_bytes;
   Result<BudgetSolution> chained =

@@ -5,34 +5,41 @@
 #include <algorithm>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "autodiff/training.h"
 #include "fission/classes.h"
+#include "fission/scale.h"
+#include "pipeline/label_search.h"
 #include "pipeline/prepare.h"
 
 namespace lowtide::pipeline {
 namespace {
 
-// Chosen by reasoning: steps of at most a half more; beyond 16 parts kernels are too small here.
-constexpr int64_t kNumbers[] = {1, 2, 3, 4, 6, 8, 12, 16};
-constexpr int64_t kTrialShare = 8;  // of the work, for each number
+constexpr int64_t kTrialShare = 8;  // of the work, for each candidate. Chosen by reasoning
+constexpr size_t kTrials = 4;       // and for so many of them. Likewise
+constexpr double kEstimateError =
+    0.01;  // of seconds; candidates were off by less (docs/results.md)
+// Steps of at most a half more; beyond 16 parts kernels are too small here. Likewise.
+constexpr int64_t kNumbers[] = {2, 3, 4, 6, 8, 12, 16};
 
-// The most parts that the largest class has.
-Result<int64_t> most_parts(const ir::Graph& forward, const OptimizeOptions& options) {
-  ir::Graph trained;
-  if (options.training) {
-    LT_ASSIGN(trained, autodiff::make_training_graph(forward, *options.training));
-  }
-  const ir::Graph& step = options.training ? trained : forward;
-  LT_ASSIGN(const std::vector<fission::AxisClass> classes, fission::axis_classes(step));
-  return classes.empty() ? 1 : classes.front().least_extent;
+Result<ir::Graph> step_of(const ir::Graph& forward, const OptimizeOptions& options) {
+  if (!options.training) return forward;
+  return autodiff::make_training_graph(forward, *options.training);
 }
 
-OptimizeOptions trial_of(const OptimizeOptions& options, int64_t parts) {
-  OptimizeOptions trial = options;
-  trial.split = {.parts = parts};
+OptimizeOptions with(const OptimizeOptions& options, const Candidate& candidate) {
+  OptimizeOptions made = options;
+  made.split = candidate.labels;
+  made.start = candidate.start;
+  return made;
+}
+
+OptimizeOptions trial_of(const OptimizeOptions& options, const Candidate& candidate) {
+  OptimizeOptions trial = with(options, candidate);
   trial.schedule.remat.limits.max_units /= kTrialShare;
   trial.schedule.swap.limits.max_units /= kTrialShare;
+  trial.schedule.remat.several_cuts = false;
   trial.proof_units = 0;
   trial.look_further = trial.find_smallest = false;
   trial.progress = {};
@@ -40,19 +47,73 @@ OptimizeOptions trial_of(const OptimizeOptions& options, int64_t parts) {
   return trial;
 }
 
+// The best candidates, and the best without levels.
+std::vector<Candidate> chosen_of(const std::vector<Candidate>& candidates) {
+  std::vector<Candidate> chosen;
+  bool has_even = false;
+  for (const Candidate& candidate : candidates) {
+    const bool is_even = candidate.labels.nests.empty();
+    if (candidate.labels.whole() || (chosen.size() >= kTrials && (has_even || !is_even))) continue;
+    has_even |= is_even;
+    chosen.push_back(candidate);
+  }
+  return chosen;
+}
+
+// Where what was estimated does not fit: from few parts to many.
+std::vector<Candidate> even_ones(int64_t most) {
+  std::vector<Candidate> even;
+  for (const int64_t parts : kNumbers)
+    if (parts <= most) even.push_back({.labels = {.parts = parts}});
+  return even;
+}
+
+// The trials of one call.
+struct Trials {
+  std::optional<Optimized> best;
+  Candidate of_best, last;
+  size_t count = 0;
+
+  double seconds() const { return best->plan.claims.predicted_seconds; }
+};
+
+// Error: what has nothing to do with the budget.
+Status try_all(const ir::Graph& forward, const OptimizeOptions& options,
+               const std::vector<Candidate>& chosen, Clock::time_point start, Trials& trials) {
+  for (const Candidate& candidate : chosen) {
+    const double least = candidate.seconds * (1 - kEstimateError);
+    if (trials.best && (!candidate.fits || least >= trials.seconds())) continue;
+    Result<Optimized> tried =
+        optimize(forward, after(trial_of(options, candidate), seconds_since(start)));
+    ++trials.count;
+    trials.last = candidate;
+    if (!tried && !is_about_budget(tried.error())) return tl::unexpected(tried.error());
+    if (!tried) continue;
+    const bool is_done = tried->cut_short;
+    if (!trials.best || tried->plan.claims.predicted_seconds < trials.seconds()) {
+      trials.best = std::move(*tried);
+      trials.of_best = candidate;
+    }
+    if (is_done) break;
+  }
+  return {};
+}
+
 }  // namespace
 
 Result<int64_t> least_bytes_in_parts(const ir::Graph& forward, const OptimizeOptions& options) {
-  LT_ASSIGN(const int64_t most, most_parts(forward, options));
-  OptimizeOptions asked = options;
-  int64_t least = INT64_MAX;
-  for (const int64_t parts : kNumbers) {
-    if (parts > most) break;
-    asked.split = {.parts = parts};
-    LT_ASSIGN(const int64_t bytes, least_bytes(forward, asked));
-    least = std::min(least, bytes);
-  }
-  return least;
+  OptimizeOptions whole = options;
+  whole.split = {};
+  LT_ASSIGN(const Prepared ready, pose(forward, whole));
+  const plan::ScheduleProblem& problem = ready.view.problem;
+  int64_t resident_bytes = problem.resident_bytes;
+  if (options.schedule.transfers && problem.link)
+    for (const plan::SchedResident& resident : problem.residents) resident_bytes -= resident.bytes;
+  LT_ASSIGN(const ir::Graph step, step_of(forward, options));
+  LT_ASSIGN(const std::vector<fission::AxisClass> classes, fission::axis_classes(step));
+  LT_ASSIGN(const int64_t part_bytes,
+            fission::largest_least_part(step, classes.empty() ? fission::AxisClass{} : classes[0]));
+  return resident_bytes + part_bytes;
 }
 
 Result<Optimized> optimize_in_parts(const ir::Graph& forward, const OptimizeOptions& options) {
@@ -60,39 +121,30 @@ Result<Optimized> optimize_in_parts(const ir::Graph& forward, const OptimizeOpti
   OptimizeOptions whole = options;
   whole.split = {};
   if (!options.budget_bytes) return optimize(forward, whole);
-  LT_ASSIGN(const int64_t most, most_parts(forward, options));
-  std::optional<Optimized> best;
-  int64_t best_parts = 1, last = 1;
-  bool all_infeasible = true;
-  for (const int64_t parts : kNumbers) {
-    if (parts > most) break;
-    last = parts;
-    Result<Optimized> tried =
-        optimize(forward, after(trial_of(options, parts), seconds_since(start)));
-    if (!tried) {
-      if (!is_about_budget(tried.error())) return tried;
-      all_infeasible &= tried.error().code == ErrorCode::kInfeasible;
-      continue;
-    }
-    const plan::Claims& claims = tried->plan.claims;
-    if (best && claims.once_seconds >= best->plan.claims.predicted_seconds) break;
-    const bool is_done = claims.predicted_seconds <= claims.once_seconds || tried->cut_short;
-    if (!best || claims.predicted_seconds < best->plan.claims.predicted_seconds)
-      best = std::move(*tried), best_parts = parts;
-    if (is_done) break;
+  Trials trials;
+  LT_RETURN_IF_ERROR(try_all(forward, options, {Candidate{}}, start, trials));
+  const bool is_free = trials.best && trials.seconds() <= trials.best->plan.claims.once_seconds;
+  if (!is_free) {
+    LT_ASSIGN(const ir::Graph step, step_of(forward, options));
+    LT_ASSIGN(const std::vector<Candidate> candidates, label_candidates(step, options));
+    LT_RETURN_IF_ERROR(try_all(forward, options, chosen_of(candidates), start, trials));
+    int64_t most = 1;
+    for (const Candidate& candidate : candidates) most = std::max(most, candidate.labels.parts);
+    if (!trials.best) LT_RETURN_IF_ERROR(try_all(forward, options, even_ones(most), start, trials));
   }
-  whole = after(options, seconds_since(start));
-  whole.split = {.parts = best ? best_parts : last};
+  whole = after(with(options, trials.best ? trials.of_best : trials.last), seconds_since(start));
   Result<Optimized> full = optimize(forward, whole);
-  if (!best && !full && is_about_budget(full.error())) {
-    all_infeasible &= full.error().code == ErrorCode::kInfeasible;
+  if (!trials.best && !full && is_about_budget(full.error())) {
+    LT_ASSIGN(const int64_t least, least_bytes_in_parts(forward, options));
     return error(
-        all_infeasible ? ErrorCode::kInfeasible : ErrorCode::kLimit,
-        fmt::format("{} (in {} parts, and in fewer)", full.error().message, whole.split.parts));
+        least > *options.budget_bytes ? ErrorCode::kInfeasible : ErrorCode::kLimit,
+        fmt::format("{} (--split {}; {} splits were tried, each needs at least "
+                    "{} bytes)",
+                    full.error().message, fission::print(whole.split), trials.count, least));
   }
   const bool is_better =
-      full && (!best || full->plan.claims.predicted_seconds <= best->plan.claims.predicted_seconds);
-  if (!is_better && best) full = std::move(*best);
+      full && (!trials.best || full->plan.claims.predicted_seconds <= trials.seconds());
+  if (!is_better && trials.best) full = std::move(*trials.best);
   if (full) full->planning_seconds = seconds_since(start);
   return full;
 }

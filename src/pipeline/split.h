@@ -1,11 +1,11 @@
-// In how many parts a step runs within a budget: a sweep over the number of parts of its largest
-// axis class (fission/classes.h; samples, as a rule: micro-batches). Fewer parts take less time,
+// In how many parts a step runs within a budget: the labels (fission/labels.h) of its largest axis
+// class (samples, as a rule: micro-batches), whole or level by level. Fewer parts take less time,
 // more need less memory, and recompute fills what is left between.
 //
-// Each number gets a short search, from one part upwards, until one fits without recomputing
-// anything or the ops alone take longer than what was found (parts only add time). The best number
-// is then planned with all of the work. What is claimed of the plan, bounds and floor, speaks of
-// the step in that many parts.
+// The whole step gets a short search. Then come the best candidates of the label search
+// (label_search.h), the best of those without levels among them, each with a short search of its
+// own. The best of all is planned with all of the work. What is claimed of the plan, bounds and
+// floor, speaks of the step in these parts.
 //
 // Tests: tests/split_test.cc.
 #pragma once
@@ -19,12 +19,12 @@
 namespace lowtide::pipeline {
 
 // `options.split` is not looked at. Without a budget: in one part. Errors: as of optimize; where no
-// number of parts keeps the budget, that of the most parts, naming the number; kInfeasible only if
-// each number tried is infeasible.
+// labels tried keep the budget, that of the last ones, naming them; kInfeasible only if that is
+// proven of all labels.
 Result<Optimized> optimize_in_parts(const ir::Graph& forward, const OptimizeOptions& options);
 
-// What every schedule in any of the numbers of parts needs: the least of their floors. Errors: as of
-// least_bytes.
+// What every schedule under all labels of the largest class needs: what is resident, and the largest
+// of the least parts (fission/scale.h). Errors: as of least_bytes.
 Result<int64_t> least_bytes_in_parts(const ir::Graph& forward, const OptimizeOptions& options);
 
 }  // namespace lowtide::pipeline

@@ -124,8 +124,9 @@ class Solve {
     if (!problem_.budget_bytes) return;
     add_cut(order);
     // Those who have schedules to start from ask often, and need no more of them.
-    if (options_.greedy_start && options_.starts.empty() && !infeasible_) add_greedy(order);
-    if (options_.chain_start && options_.starts.empty() && !infeasible_) add_chain(order);
+    const bool all_starts = options_.all_starts || options_.starts.empty();
+    if (options_.greedy_start && all_starts && !infeasible_) add_greedy(order);
+    if (options_.chain_start && all_starts && !infeasible_) add_chain(order);
     if (order != incoming || starts_.empty()) add_start(actions_of(incoming));
   }
 

@@ -40,6 +40,7 @@ struct RematOptions {
   bool order_start = true;    // start from the order with the least peak
   bool greedy_start = true;   // and from what greedy drops make of it; not where there are `starts`
   bool chain_start = true;    // and from dynamic programming over a chain; likewise
+  bool all_starts = false;    // both of these where there are `starts`, too
   bool restarts = true;       // several seeds and cooler rounds; off: one long annealing
   bool cut_bound = true;      // prove a lower bound; off: every op once
   bool several_cuts = true;   // at several moments together

@@ -1,0 +1,130 @@
+#include "fission/part_seconds.h"
+
+#include <algorithm>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "analysis/describe.h"
+#include "ops/op_table.h"
+
+namespace lowtide::fission {
+namespace {
+
+using ir::OpId;
+using ir::ValueId;
+
+ir::Value like(DType dtype, const ir::Dims& dims, const Layout& layout) {
+  ir::Value value;
+  value.dtype = dtype;
+  value.dims = dims;
+  value.layout = layout;
+  return value;
+}
+
+ir::Dims sliced(ir::Dims dims, const ops::SliceOf& slice) {
+  if (!slice.whole) dims[static_cast<size_t>(slice.dim)] = slice.end - slice.begin;
+  return dims;
+}
+
+}  // namespace
+
+Result<PartSeconds> PartSeconds::make(const ir::Graph& graph, Price price) {
+  PartSeconds made(graph, std::move(price));
+  made.desc_of_ = IdVector<OpId, size_t>(graph.op_count(), 0);
+  std::map<std::string, std::vector<size_t>> of_kind;
+  for (const OpId id : graph.ops()) {
+    LT_ASSIGN(plan::OpDesc desc, analysis::describe(graph, id));
+    std::vector<size_t>& alike = of_kind[desc.kind];
+    const auto equal = std::find_if(alike.begin(), alike.end(),
+                                    [&](size_t other) { return made.descs_[other] == desc; });
+    if (equal == alike.end()) {
+      made.desc_of_[id] = made.descs_.size();
+      alike.push_back(made.descs_.size());
+      made.descs_.push_back(std::move(desc));
+    } else {
+      made.desc_of_[id] = *equal;
+    }
+  }
+  return made;
+}
+
+Result<double> PartSeconds::priced(OpId id, const ir::Attrs& attrs,
+                                   const std::vector<std::optional<ir::Dims>>& inputs) {
+  const ir::Op& op = graph_.op(id);
+  plan::OpDesc desc;
+  desc.kind = op.kind;
+  LT_ASSIGN(desc.attrs, analysis::describe(attrs, op.name));
+  ops::Instance instance{op.kind, &attrs, {}};
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    desc.inputs.emplace_back();
+    instance.inputs.emplace_back();
+    if (!inputs[i]) continue;
+    // What has no operand in the whole op is an accumulator: like what it adds to.
+    const bool is_operand = i < op.inputs.size() && op.inputs[i].valid();
+    const ir::Value& of = graph_.value(is_operand ? op.inputs[i] : op.outputs[0]);
+    LT_ASSIGN(desc.inputs.back(), analysis::describe(like(of.dtype, *inputs[i], of.layout)));
+    instance.inputs.back() = ops::Type{of.dtype, *inputs[i], of.layout};
+  }
+  LT_ASSIGN(const auto outputs, ops::infer(instance));
+  for (const ops::OutputType& output : outputs) {
+    LT_ASSIGN(desc.outputs.emplace_back(),
+              analysis::describe(like(output.type.dtype, output.type.dims, output.type.layout)));
+  }
+  return price_(desc);
+}
+
+Result<double> PartSeconds::part(OpId id, int axis, int64_t begin, int64_t end, bool is_first) {
+  const ir::Op& op = graph_.op(id);
+  LT_ASSIGN(const ops::Part part, ops::part(ops::instance_of(graph_, id), axis, begin, end));
+  std::vector<std::optional<ir::Dims>> inputs;
+  for (size_t i = 0; i < op.inputs.size(); ++i) {
+    inputs.emplace_back();
+    if (op.inputs[i].valid() && !part.inputs[i].absent)
+      inputs.back() = sliced(graph_.value(op.inputs[i]).dims, part.inputs[i]);
+  }
+  double added = 0;
+  for (size_t o = 0; !is_first && o < op.outputs.size(); ++o) {
+    const auto merge = part.merges[o];
+    if (merge != ops::Merge::kSum && merge != ops::Merge::kMax) continue;
+    const ir::Value& sum = graph_.value(op.outputs[o]);
+    const auto slot = merge == ops::Merge::kSum && part.scale == 1.0 && part.outputs[o].whole
+                          ? ops::accumulator_slot(*ops::find(op.kind), static_cast<int>(o))
+                          : std::nullopt;
+    if (slot) {
+      inputs.resize(std::max(inputs.size(), static_cast<size_t>(*slot) + 1));
+      inputs[static_cast<size_t>(*slot)] = sum.dims;
+      continue;
+    }
+    LT_ASSIGN(const plan::TensorDesc tensor, analysis::describe(sum));
+    plan::OpDesc add{"Add", {}, {tensor, tensor}, {tensor}};
+    LT_ASSIGN(const double seconds, price_(add));
+    added += seconds;
+  }
+  LT_ASSIGN(const double seconds, priced(id, part.attrs, inputs));
+  return seconds + added;
+}
+
+Result<double> PartSeconds::of(OpId id, const Cut* cut) {
+  const size_t desc = desc_of_[id];
+  const auto once = [&](const Key& key, const auto& compute) -> Result<double> {
+    const auto found = known_.find(key);
+    if (found != known_.end()) return found->second;
+    LT_ASSIGN(const double seconds, compute());
+    return known_[key] = seconds;
+  };
+  if (cut == nullptr) return once({desc, -1, 0, 0}, [&] { return price_(descs_[desc]); });
+  double seconds = 0;
+  const size_t parts = cut->bounds.size() - 1;
+  for (size_t k = 0; k < parts; ++k) {
+    const int64_t begin = cut->bounds[k], end = cut->bounds[k + 1];
+    // The ends of a window differ from what lies between them.
+    const int place = k == 0 ? 0 : (k + 1 == parts ? 2 : 1);
+    LT_ASSIGN(const double one, once({desc, cut->axis, place, end - begin},
+                                     [&] { return part(id, cut->axis, begin, end, k == 0); }));
+    seconds += one;
+  }
+  return seconds;
+}
+
+}  // namespace lowtide::fission

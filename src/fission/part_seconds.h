@@ -1,0 +1,53 @@
+// What an op takes in parts: the seconds of all of its parts together, each priced at its own shape,
+// and of the additions where an op cannot add into what the parts before it made. Slices and wholes
+// are not priced: among ops that are cut alike there are none.
+//
+// Equal ops (of layers that are alike) are priced once.
+//
+// Tests: scale_test.cc.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "base/id.h"
+#include "base/result.h"
+#include "fission/expand.h"
+#include "ir/graph.h"
+#include "plan/op_desc.h"
+
+namespace lowtide::fission {
+
+// Of one run of a kernel.
+using Price = std::function<Result<double>(const plan::OpDesc&)>;
+
+class PartSeconds {
+ public:
+  // The graph must stay. Error: kInput, naming a value whose size is symbolic.
+  static Result<PartSeconds> make(const ir::Graph& graph, Price price);
+
+  // Of the whole op without a cut. Error: as ops::part, and as the price.
+  Result<double> of(ir::OpId op, const Cut* cut);
+
+ private:
+  // Equal op, axis, parts so far (none, some), and size: the same seconds.
+  using Key = std::tuple<size_t, int, int, int64_t>;
+
+  PartSeconds(const ir::Graph& graph, Price price) : graph_(graph), price_(std::move(price)) {}
+  Result<double> part(ir::OpId op, int axis, int64_t begin, int64_t end, bool is_first);
+  Result<double> priced(ir::OpId op, const ir::Attrs& attrs,
+                        const std::vector<std::optional<ir::Dims>>& inputs);
+
+  const ir::Graph& graph_;
+  Price price_;
+  std::vector<plan::OpDesc> descs_;  // of ops that differ
+  IdVector<ir::OpId, size_t> desc_of_;
+  std::map<Key, double> known_;
+};
+
+}  // namespace lowtide::fission

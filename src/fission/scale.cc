@@ -1,0 +1,348 @@
+#include "fission/scale.h"
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+#include <set>
+#include <utility>
+
+#include "base/bytes.h"
+#include "ops/op_table.h"
+
+namespace lowtide::fission {
+namespace {
+
+using ir::OpId;
+using plan::SchedOpId;
+using plan::SchedValueId;
+
+// Of each level, the largest part of an axis that is cut so: as parts of a whole axis.
+struct Share {
+  int64_t part = 1, whole = 1;
+  int64_t of(int64_t bytes) const {
+    const __int128 product = static_cast<__int128>(bytes) * part;
+    return static_cast<int64_t>((product + whole - 1) / whole);
+  }
+};
+
+std::vector<Share> shares(const Levels& levels, const IdVector<OpId, int>& level_of,
+                          const Cuts& cuts) {
+  std::vector<Share> largest(levels.levels.size(), Share{0, 1});
+  for (const OpId id : level_of.ids()) {
+    if (level_of[id] == Levels::kOutside || !cuts[id]) continue;
+    const std::vector<int64_t>& bounds = cuts[id]->bounds;
+    Share& share = largest[static_cast<size_t>(level_of[id])];
+    for (size_t k = 0; k + 1 < bounds.size(); ++k)
+      if ((bounds[k + 1] - bounds[k]) * share.whole > share.part * bounds.back())
+        share = {bounds[k + 1] - bounds[k], bounds.back()};
+  }
+  for (Share& share : largest)
+    if (share.part == 0) share = {};  // nothing is cut so
+  return largest;
+}
+
+int64_t parts_of(const Levels& levels, int level) {
+  return level == Levels::kOutside ? 1 : levels.levels[static_cast<size_t>(level)].parts;
+}
+
+}  // namespace
+
+Result<int64_t> largest_least_part(const ir::Graph& graph, const AxisClass& axis_class) {
+  IdVector<OpId, const ClassAxis*> axis_of(graph.op_count(), nullptr);
+  for (const ClassAxis& axis : axis_class.axes) axis_of[axis.op] = &axis;
+  int64_t largest = 0;
+  for (const OpId id : graph.ops()) {
+    const ir::Op& op = graph.op(id);
+    if (op.kind != "MatMul" && op.kind != "Conv") continue;
+    int64_t bytes = *ir::size_bytes(graph.value(op.outputs[0])).constant();
+    if (axis_of[id] != nullptr) {
+      LT_ASSIGN(const ops::AxisMap map, ops::axis_map(ops::instance_of(graph, id)));
+      const bool walks = std::any_of(map.uses.begin(), map.uses.end(), [&](const auto& use) {
+        return use.is_output && use.operand == 0 && use.axis == axis_of[id]->axis &&
+               walks_along(use);
+      });
+      if (walks) bytes /= axis_of[id]->extent;
+    }
+    largest = std::max(largest, bytes);
+  }
+  return largest;
+}
+
+Result<Scale> Scale::make(const ir::Graph& graph, const analysis::ScheduleView& view,
+                          const AxisClass& axis_class, int64_t alignment_bytes) {
+  Scale scale(graph, view, alignment_bytes);
+  LT_RETURN_IF_ERROR(scale.find_touches(axis_class));
+  return scale;
+}
+
+Status Scale::find_touches(const AxisClass& axis_class) {
+  touches_ = IdVector<SchedValueId, std::vector<Touch>>(view_.problem.values.size());
+  sums_of_ = IdVector<SchedValueId, std::vector<OpId>>(view_.problem.values.size());
+  std::map<ir::StorageId, SchedValueId> value_of;
+  for (const SchedValueId v : view_.storage.ids()) value_of[view_.storage[v]] = v;
+  IdVector<OpId, int> axis_of(graph_.op_count(), -1);
+  for (const ClassAxis& axis : axis_class.axes) axis_of[axis.op] = axis.axis;
+  for (const OpId id : graph_.ops()) {
+    const ir::Op& op = graph_.op(id);
+    std::set<int> walked_inputs, walked_outputs;
+    if (axis_of[id] >= 0) {
+      const ops::Instance instance = ops::instance_of(graph_, id);
+      LT_ASSIGN(const ops::AxisMap map, ops::axis_map(instance));
+      for (const ops::AxisUse& use : map.uses)
+        if (use.axis == axis_of[id] && walks_along(use))
+          (use.is_output ? walked_outputs : walked_inputs).insert(use.operand);
+    }
+    const auto touch = [&](ir::ValueId value, bool walks) {
+      if (!value.valid()) return;
+      const auto found = value_of.find(graph_.value(value).storage);
+      if (found != value_of.end()) touches_[found->second].push_back({id, walks});
+    };
+    for (size_t i = 0; i < op.inputs.size(); ++i)
+      touch(op.inputs[i], walked_inputs.contains(static_cast<int>(i)));
+    for (size_t o = 0; o < op.outputs.size(); ++o) {
+      const bool walks = walked_outputs.contains(static_cast<int>(o));
+      touch(op.outputs[o], walks);
+      const auto found = value_of.find(graph_.value(op.outputs[o]).storage);
+      if (axis_of[id] >= 0 && !walks && found != value_of.end())
+        sums_of_[found->second].push_back(id);
+    }
+  }
+  return {};
+}
+
+namespace {
+
+// Of a value that is there in the parts of `level` and made in those of `made`: the outermost level
+// around its producer whose parts are pieces of it; kOutside, if it is made in one.
+int level_of_pieces(const Levels& levels, int level, int made) {
+  int outermost = Levels::kOutside;
+  for (int at = made; at != level && at != Levels::kOutside;
+       at = levels.levels[static_cast<size_t>(at)].parent)
+    if (parts_of(levels, at) > parts_of(levels, level)) outermost = at;
+  return outermost;
+}
+
+}  // namespace
+
+// The outermost level with parts that add up the value; kOutside, if there is none.
+int Scale::level_of_sum(const Levels& levels, const IdVector<OpId, int>& level_of,
+                        SchedValueId value) const {
+  int outermost = Levels::kOutside;
+  for (const OpId op : sums_of_[value])
+    for (int level = level_of[op]; parts_of(levels, level) > 1;
+         level = levels.levels[static_cast<size_t>(level)].parent)
+      if (outermost == Levels::kOutside || level < outermost) outermost = level;
+  return outermost;
+}
+
+namespace {
+
+// Ops of one level and what lies in it, as a problem has them.
+std::vector<SchedOpId> ops_within(const Levels& levels, const IdVector<OpId, int>& level_of,
+                                  const IdVector<SchedOpId, OpId>& op, int level) {
+  std::vector<SchedOpId> within;
+  for (const SchedOpId id : op.ids())
+    if (levels.common(level_of[op[id]], level) == level) within.push_back(id);
+  return within;
+}
+
+}  // namespace
+
+// What a level reads from around it is what its head makes, as all ways to it lead past the head. It
+// is there for the last part as for the first, so all the time.
+void Scale::keep_heads(const Levels& levels, const IdVector<OpId, int>& level_of,
+                       plan::ScheduleProblem& problem) const {
+  for (size_t level = 1; level < levels.levels.size(); ++level) {
+    const std::vector<SchedOpId> within =
+        ops_within(levels, level_of, view_.op, static_cast<int>(level));
+    const ir::Op& head = graph_.op(levels.levels[level].head);
+    for (const ir::ValueId output : head.outputs) {
+      const OpId maker = analysis::version_producer(graph_, output);
+      const SchedOpId from = maker.valid() ? view_.sched_op[maker] : SchedOpId::none();
+      if (!from.valid() || within.empty()) continue;
+      problem.ops[from].may_rerun = false;
+      for (plan::SchedValue& value : problem.values) {
+        const bool is_read =
+            value.producer == from &&
+            std::any_of(value.readers.begin(), value.readers.end(), [&](SchedOpId reader) {
+              return std::binary_search(within.begin(), within.end(), reader);
+            });
+        const auto at = std::lower_bound(value.readers.begin(), value.readers.end(), within.back());
+        if (is_read && (at == value.readers.end() || *at != within.back()))
+          value.readers.insert(at, within.back());
+      }
+    }
+  }
+}
+
+// Of sums that add into each other in one place, the first is held, from where the outermost begins.
+// What is held always is no matter of time: its bytes become resident.
+void Scale::join_chains(std::vector<Held>& held, plan::ScheduleProblem& problem) {
+  std::map<SchedValueId, size_t> at;
+  for (size_t i = 0; i < held.size(); ++i) at[held[i].value] = i;
+  std::vector<size_t> first(held.size());
+  std::iota(first.begin(), first.end(), size_t{0});
+  // Values come in the order of their producers, so what is added to comes before.
+  for (size_t i = 0; i < held.size(); ++i)
+    for (const plan::InPlacePair& pair : problem.in_place) {
+      if (pair.output != held[i].value || !at.contains(pair.input)) continue;
+      first[i] = first[at[pair.input]];
+      held[first[i]].level = std::min(held[first[i]].level, held[i].level);
+      break;
+    }
+  std::vector<Held> kept;
+  for (size_t i = 0; i < held.size(); ++i) {
+    const bool is_first = first[i] == i;
+    if (held[first[i]].level == 0) {
+      if (is_first) problem.resident_bytes += problem.values[held[i].value].bytes;
+      problem.values[held[i].value].bytes = 0;
+    } else if (is_first) {
+      kept.push_back(held[i]);
+    }
+  }
+  held = std::move(kept);
+}
+
+Scaled Scale::problem(const Levels& levels, const Cuts& cuts,
+                      const IdVector<OpId, double>& seconds) const {
+  plan::ScheduleProblem problem = view_.problem;
+  const IdVector<OpId, int> level_of = levels_as_cut(levels, cuts);
+  const std::vector<Share> share_of = shares(levels, level_of, cuts);
+  const auto scaled = [&](int64_t bytes, int level) {
+    if (level == Levels::kOutside) return bytes;
+    return align_up(share_of[static_cast<size_t>(level)].of(bytes), alignment_bytes_);
+  };
+  for (const SchedOpId op : problem.ops.ids()) {
+    const OpId id = view_.op[op];
+    problem.ops[op].seconds = seconds[id];
+    problem.ops[op].workspace_bytes = scaled(problem.ops[op].workspace_bytes, level_of[id]);
+  }
+  std::vector<Held> held;
+  for (const SchedValueId v : problem.values.ids()) {
+    plan::SchedValue& value = problem.values[v];
+    if (const int level = level_of_sum(levels, level_of, v); level != Levels::kOutside) {
+      held.push_back({v, level});
+      continue;
+    }
+    if (touches_[v].empty()) continue;
+    int level = level_of[touches_[v].front().op];
+    for (const Touch& touch : touches_[v])
+      level = touch.walks ? levels.common(level, level_of[touch.op]) : Levels::kOutside;
+    if (value.is_output) level = Levels::kOutside;
+    value.bytes = scaled(value.bytes, level);
+    if (const int inner = level_of_pieces(levels, level, level_of[view_.op[value.producer]]);
+        inner != Levels::kOutside)
+      held.push_back({v, inner});
+  }
+  keep_heads(levels, level_of, problem);
+  const auto drop_unequal = [&] {
+    std::erase_if(problem.in_place, [&](const plan::InPlacePair& pair) {
+      return problem.values[pair.input].bytes != problem.values[pair.output].bytes;
+    });
+  };
+  // What is made in more parts than it is read in is a whole of pieces: nothing takes it over.
+  std::erase_if(problem.in_place, [&](const plan::InPlacePair& pair) {
+    const int made = level_of[view_.op[problem.values[pair.input].producer]];
+    const int read = level_of[view_.op[pair.op]];
+    return made != read && levels.common(made, read) == read;
+  });
+  drop_unequal();
+  join_chains(held, problem);
+  drop_unequal();
+  return hold(levels, level_of, held, std::move(problem));
+}
+
+namespace {
+
+// New ops without operands, before ops of a problem: the ids of all others rise.
+class Inserted {
+ public:
+  Inserted(plan::ScheduleProblem problem, std::vector<SchedOpId> before)
+      : before_(std::move(before)) {
+    std::sort(before_.begin(), before_.end());
+    made_.problem = std::move(problem);
+    plan::ScheduleProblem& p = made_.problem;
+    auto old = std::exchange(p.ops, {});
+    for (const SchedOpId id : old.ids()) {
+      for (const SchedOpId at : before_)
+        if (at == id) add({});
+      p.ops.push_back(std::move(old[id]));
+      made_.op.push_back(id);
+    }
+    const auto move_all = [&](std::vector<SchedOpId>& ids) {
+      for (SchedOpId& id : ids) id = moved(id);
+    };
+    for (plan::SchedValue& value : p.values) {
+      value.producer = moved(value.producer);
+      move_all(value.readers);
+      move_all(value.writers);
+    }
+    for (plan::SchedResident& resident : p.residents) {
+      move_all(resident.readers);
+      move_all(resident.writers);
+    }
+    for (plan::InPlacePair& pair : p.in_place) pair.op = moved(pair.op);
+    for (auto& [first, second] : p.control) first = moved(first), second = moved(second);
+  }
+
+  SchedOpId moved(SchedOpId old) const {
+    const auto before = std::upper_bound(before_.begin(), before_.end(), old) - before_.begin();
+    return SchedOpId(old.index() + static_cast<size_t>(before));
+  }
+  // The k-th of the new ones, by position.
+  SchedOpId inserted(size_t k) const { return SchedOpId(before_[k].index() + k); }
+  Scaled& made() { return made_; }
+
+ private:
+  void add(plan::SchedOp op) {
+    made_.problem.ops.push_back(std::move(op));
+    made_.op.push_back(SchedOpId::none());
+  }
+
+  std::vector<SchedOpId> before_;
+  Scaled made_;
+};
+
+}  // namespace
+
+// What is added up is there before its last contribution.
+Scaled Scale::hold(const Levels& levels, const IdVector<OpId, int>& level_of,
+                   const std::vector<Held>& held, plan::ScheduleProblem problem) const {
+  // By the first op of a level: the level, and its ops.
+  std::map<SchedOpId, std::pair<int, std::vector<SchedOpId>>> begins;
+  for (const Held& sum : held) {
+    auto within = ops_within(levels, level_of, view_.op, sum.level);
+    const SchedOpId first = within.front();
+    begins.try_emplace(first, sum.level, std::move(within));
+  }
+  std::vector<SchedOpId> before;
+  for (const auto& [first, level] : begins) before.push_back(first);
+  Inserted inserted(std::move(problem), before);
+  plan::ScheduleProblem& p = inserted.made().problem;
+  std::vector<plan::InPlacePair> taken;
+  size_t k = 0;
+  for (const auto& [first, begun] : begins) {
+    const SchedOpId begin = inserted.inserted(k++);
+    for (const SchedOpId op : begun.second) p.control.emplace_back(begin, inserted.moved(op));
+    for (const Held& sum : held) {
+      if (sum.level != begun.first) continue;
+      plan::SchedValue space;
+      space.bytes = p.values[sum.value].bytes;
+      space.producer = begin;
+      space.readers = {p.values[sum.value].producer};
+      taken.push_back({space.readers[0], SchedValueId(p.values.size()), sum.value});
+      p.values.push_back(std::move(space));
+    }
+  }
+  // A sum has one place: what it took over before, it takes over no more.
+  std::set<SchedValueId> places;
+  for (const plan::InPlacePair& pair : taken) places.insert(pair.output);
+  std::erase_if(p.in_place, [&](const auto& pair) { return places.contains(pair.output); });
+  p.in_place.insert(p.in_place.end(), taken.begin(), taken.end());
+  std::stable_sort(
+      p.in_place.begin(), p.in_place.end(),
+      [](const plan::InPlacePair& a, const plan::InPlacePair& b) { return a.op < b.op; });
+  return std::move(inserted.made());
+}
+
+}  // namespace lowtide::fission

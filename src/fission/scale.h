@@ -1,0 +1,83 @@
+// The step in parts as a problem of one part of everything: folding (MAGIS, section 4.3), scaled
+// from the problem of the whole step instead of made from a graph in parts, so that labels are
+// judged in milliseconds.
+//
+// A value has the bytes of one part of the innermost level that has its producer and all who read
+// it, views on the way included; the whole, if somebody reads or hands it out whole. A run stands
+// for the runs of all parts, and has the seconds of all of them. What parts add up, and the pieces
+// that a level hands out, are there from the first part on: in level 0 always; in a deeper level an
+// op of no time begins them before anything of the level runs, and who makes them takes their places
+// over. What a deeper level's head
+// makes is there until the last op of the level, and is not made anew.
+//
+// The schedule of such a problem is one for the step in parts whose parts mirror each other. It is
+// an estimate all the same: of uneven parts the largest is a little larger than its share, and what
+// layouts and kernels' workspace do to parts is not in it.
+//
+// Tests: scale_test.cc.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "analysis/schedule_view.h"
+#include "base/id.h"
+#include "base/result.h"
+#include "fission/labels.h"
+#include "ir/graph.h"
+#include "plan/schedule_problem.h"
+
+namespace lowtide::fission {
+
+// The bytes of the largest result that is left when every op of the class runs in as many parts as
+// it can: under all labels, some op makes so much. Only results of products and convolutions are
+// looked at: others may become views, or be written where they belong. Error: as ops::axis_map.
+Result<int64_t> largest_least_part(const ir::Graph& graph, const AxisClass& axis_class);
+
+struct Scaled {
+  plan::ScheduleProblem problem;
+  IdVector<plan::SchedOpId, plan::SchedOpId> op;  // as the whole step's problem has it; or none
+};
+
+class Scale {
+ public:
+  // `view` is of `graph`, whose dims are constant, without sums in any order. Sizes are rounded up
+  // to `alignment_bytes`. All must stay. Error: as ops::axis_map.
+  static Result<Scale> make(const ir::Graph& graph, const analysis::ScheduleView& view,
+                            const AxisClass& axis_class, int64_t alignment_bytes);
+
+  // `cuts` are those of the levels: an op that could not follow its level is judged by its parts.
+  // `seconds`: of all parts of each op.
+  Scaled problem(const Levels& levels, const Cuts& cuts,
+                 const IdVector<ir::OpId, double>& seconds) const;
+
+ private:
+  // An op that makes or reads a value.
+  struct Touch {
+    ir::OpId op;
+    bool walks = false;  // along the class's axis
+  };
+  struct Held {
+    plan::SchedValueId value;
+    int level = 0;
+  };
+
+  Scale(const ir::Graph& graph, const analysis::ScheduleView& view, int64_t alignment_bytes)
+      : graph_(graph), view_(view), alignment_bytes_(alignment_bytes) {}
+  Status find_touches(const AxisClass& axis_class);
+  int level_of_sum(const Levels& levels, const IdVector<ir::OpId, int>& level_of,
+                   plan::SchedValueId value) const;
+  void keep_heads(const Levels& levels, const IdVector<ir::OpId, int>& level_of,
+                  plan::ScheduleProblem& problem) const;
+  static void join_chains(std::vector<Held>& held, plan::ScheduleProblem& problem);
+  Scaled hold(const Levels& levels, const IdVector<ir::OpId, int>& level_of,
+              const std::vector<Held>& held, plan::ScheduleProblem problem) const;
+
+  const ir::Graph& graph_;
+  const analysis::ScheduleView& view_;
+  int64_t alignment_bytes_;
+  IdVector<plan::SchedValueId, std::vector<Touch>> touches_;
+  IdVector<plan::SchedValueId, std::vector<ir::OpId>> sums_of_;  // who adds its parts up into it
+};
+
+}  // namespace lowtide::fission

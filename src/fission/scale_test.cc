@@ -1,0 +1,265 @@
+// Labels judged without a graph in parts: what parts take, which regions are worth parts, the scaled
+// problem of one part, and its schedule unfolded. How near the estimates are to real plans:
+// tests/split_test.cc.
+#include "fission/scale.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "fission/part_seconds.h"
+#include "fission/regions.h"
+#include "fission/testing/net.h"
+#include "fission/unfold.h"
+#include "ops/op_table.h"
+
+namespace lowtide::fission {
+namespace {
+
+using ir::OpId;
+using ir::ValueId;
+using plan::SchedOpId;
+
+int64_t elements(const plan::TensorDesc& tensor) {
+  int64_t product = 1;
+  for (const int64_t dim : tensor.dims) product *= dim;
+  return product;
+}
+
+// ---- seconds
+
+TEST(PartSeconds, AreThoseOfAllPartsAtTheirShapes) {
+  Net net;
+  const ValueId x = net.given({8, 6});
+  net.op("a", "Tanh", {x});
+  net.op("same", "Tanh", {x});
+  std::vector<int64_t> sizes;
+  auto seconds = PartSeconds::make(net.graph, [&](const plan::OpDesc& op) -> Result<double> {
+    sizes.push_back(elements(op.outputs[0]));
+    return 1 + static_cast<double>(sizes.back());
+  });
+  ASSERT_TRUE(seconds.has_value());
+  const Cut cut{0, {0, 3, 6, 8}};
+  EXPECT_EQ(seconds->of(OpId(0), nullptr).value(), 49);
+  EXPECT_EQ(seconds->of(OpId(0), &cut).value(), 48 + 3);
+  EXPECT_EQ(seconds->of(OpId(1), &cut).value(), 48 + 3);
+  EXPECT_EQ(sizes, (std::vector<int64_t>{48, 18, 18, 12}));  // equal ops are priced once
+}
+
+TEST(PartSeconds, OfSumsHaveWhatTheyAddInto) {
+  Net net;
+  net.op("product", "MatMul", {net.given({4, 8}), net.given({8, 6})});
+  net.op("largest", "ReduceMax", {net.given({8, 6})},
+         {{"axes", ir::Dims{0}}, {"keepdims", int64_t{0}}});
+  std::vector<std::string> priced;
+  auto seconds = PartSeconds::make(net.graph, [&](const plan::OpDesc& op) -> Result<double> {
+    int64_t present = 0;
+    for (const auto& input : op.inputs) present += input.has_value();
+    priced.push_back(op.kind + std::to_string(present));
+    return 1;
+  });
+  ASSERT_TRUE(seconds.has_value());
+  const auto cut_along = [&](OpId op, const std::string& name) {
+    const auto map = ops::axis_map(ops::instance_of(net.graph, op)).value();
+    for (size_t a = 0; a < map.axes.size(); ++a)
+      if (map.axes[a].extent.constant() == 8) return Cut{static_cast<int>(a), {0, 4, 8}};
+    ADD_FAILURE() << name;
+    return Cut{};
+  };
+  const Cut of_product = cut_along(OpId(0), "k"), of_largest = cut_along(OpId(1), "rows");
+  EXPECT_EQ(seconds->of(OpId(0), &of_product).value(), 2);
+  EXPECT_EQ(priced, (std::vector<std::string>{"MatMul2", "MatMul3"}));
+  priced.clear();
+  EXPECT_EQ(seconds->of(OpId(1), &of_largest).value(), 3);  // a merge of both parts
+  EXPECT_EQ(priced.size(), 3U);
+  const auto failing = PartSeconds::make(net.graph, [](const plan::OpDesc&) -> Result<double> {
+    return error(ErrorCode::kInput, "no price");
+  });
+  auto failed = failing;
+  EXPECT_FALSE(failed->of(OpId(0), nullptr).has_value());
+  EXPECT_FALSE(failed->of(OpId(0), nullptr).has_value());  // nothing is remembered of it
+}
+
+// ---- a step
+
+//     x -> a -> wide -> small -> of_wide -> end        (end reads a, of_wide reads wide)
+//          weight <- small, a
+struct SumStep : Net {
+  SumStep() {
+    const ValueId x = op("x", "Tanh", {given({64, 4})});
+    const ValueId a = op("a", "Tanh", {x});
+    const ValueId wide = op("wide", "MatMul", {a, given({4, 100})});
+    const ValueId small = op("small", "MatMul", {wide, given({100, 4})});
+    const ValueId of_wide = op("of_wide", "MatMul", {small, given({4, 100})});
+    const ValueId both = op("both", "Mul", {of_wide, wide});
+    const ValueId back = op("back", "MatMul", {both, given({100, 4})});
+    graph.set_output(op("end", "Add", {back, x}), true);
+    graph.set_output(
+        op("weight", "MatMul", {op("turned", "Transpose", {a}, {{"perm", ir::Dims{1, 0}}}), both}),
+        true);
+  }
+};
+
+TEST(Regions, AreWorthWhatIsHotBehindTheirHead) {
+  const SumStep step;
+  const auto view = step.view();
+  const std::vector<SchedOpId> order(view.problem.ops.ids().begin(), view.problem.ops.ids().end());
+  const auto regions = find_regions(step.graph, step.largest(), view, order, 8);
+  ASSERT_TRUE(regions.has_value()) << regions.error().message;
+  ASSERT_FALSE(regions->empty());
+  int64_t last = INT64_MAX;
+  bool has_wide = false;
+  for (const Region& region : *regions) {
+    EXPECT_GT(region.worth_bytes, 0);
+    EXPECT_LE(static_cast<int64_t>(region.ops.size()), last);
+    last = static_cast<int64_t>(region.ops.size());
+    for (const OpId id : region.ops) has_wide |= step.graph.op(id).name == "wide";
+  }
+  EXPECT_TRUE(has_wide);
+}
+
+class Scaled4 : public testing::Test {
+ protected:
+  Scaled made(const Labels& labels) {
+    const AxisClass axis_class = step_.largest();
+    const auto levels = levels_of(step_.graph, axis_class, labels).value();
+    const Cuts cuts = cuts_of(step_.graph, axis_class, levels);
+    const IdVector<OpId, double> seconds(step_.graph.op_count(), 2);
+    const auto scale = Scale::make(step_.graph, view_, axis_class, 1).value();
+    Scaled scaled = scale.problem(levels, cuts, seconds);
+    EXPECT_TRUE(plan::check(scaled.problem).has_value())
+        << plan::check(scaled.problem).error().message;
+    return scaled;
+  }
+  int64_t bytes(const plan::ScheduleProblem& problem, const std::string& producer) const {
+    for (const plan::SchedValue& value : problem.values)
+      if (problem.ops[value.producer].name == producer) return value.bytes;
+    ADD_FAILURE() << producer;
+    return -1;
+  }
+  const SumStep step_;
+  const analysis::ScheduleView view_ = step_.view();
+};
+
+TEST_F(Scaled4, WholeIsTheProblemItself) {
+  const Scaled scaled = made({});
+  plan::ScheduleProblem expected = view_.problem;
+  for (plan::SchedOp& op : expected.ops) op.seconds = 2;
+  EXPECT_EQ(scaled.problem, expected);
+}
+
+TEST_F(Scaled4, ValuesHaveThePartsThatAllWhoUseThemShare) {
+  const Scaled scaled = made({2, {{"a", 4}}});
+  const plan::ScheduleProblem& p = scaled.problem;
+  EXPECT_EQ(bytes(p, "x"), 64 * 4 * 4 / 2);  // read by `end`, around the level
+  EXPECT_EQ(bytes(p, "a"), 64 * 4 * 4 / 2);  // the head is around it, too
+  EXPECT_EQ(bytes(p, "wide"), 64 * 100 * 4 / 4);
+  // What is added up, and pieces that are handed out, are resident in a level around everything.
+  EXPECT_EQ(bytes(p, "weight"), 0);
+  EXPECT_EQ(bytes(p, "end"), 0);
+  EXPECT_EQ(p.resident_bytes, view_.problem.resident_bytes + 4 * 100 * 4 + 64 * 4 * 4);
+  EXPECT_EQ(bytes(p, "back"), 64 * 4 * 4 / 2);  // handed out by the level behind `a`
+  EXPECT_EQ(p.ops.size(), view_.problem.ops.size() + 1);
+}
+
+TEST_F(Scaled4, SumsOfADeeperLevelBeginBeforeIt) {
+  const Scaled scaled = made({1, {{"a", 4}}});
+  const plan::ScheduleProblem& p = scaled.problem;
+  EXPECT_EQ(p.resident_bytes, view_.problem.resident_bytes);
+  ASSERT_EQ(p.ops.size(), view_.problem.ops.size() + 1);
+  SchedOpId begin;
+  for (const SchedOpId op : p.ops.ids()) {
+    if (!scaled.op[op].valid()) begin = op;
+    if (scaled.op[op].valid()) {
+      EXPECT_EQ(p.ops[op].name, view_.problem.ops[scaled.op[op]].name);
+    }
+  }
+  ASSERT_TRUE(begin.valid());
+  EXPECT_FALSE(p.ops[begin].may_rerun);
+  std::vector<std::pair<std::string, int64_t>> spaces;  // for whom, and how large
+  for (const plan::SchedValue& value : p.values) {
+    if (value.producer != begin) continue;
+    ASSERT_EQ(value.readers.size(), 1U);
+    spaces.emplace_back(p.ops[value.readers[0]].name, value.bytes);
+  }
+  using Spaces = std::vector<std::pair<std::string, int64_t>>;
+  EXPECT_EQ(spaces, (Spaces{{"back", 64 * 4 * 4}, {"weight", 4 * 100 * 4}}));
+  int taken = 0, waiting = 0;
+  for (const plan::InPlacePair& pair : p.in_place) taken += p.values[pair.input].producer == begin;
+  for (const auto& [first, second] : p.control) waiting += first == begin;
+  EXPECT_EQ(taken, 2);
+  EXPECT_GE(waiting, 5);
+  // The head is there until the level ends, and is not made anew.
+  for (const plan::SchedValue& value : p.values)
+    if (p.ops[value.producer].name == "a") {
+      EXPECT_FALSE(p.ops[value.producer].may_rerun);
+      EXPECT_EQ(p.ops[value.readers.back()].name, "weight");
+    }
+}
+
+TEST_F(Scaled4, TheLeastPartOfTheLargestProductHoldsForAllLabels) {
+  // `weight` is a sum, so it is whole whatever the labels; `wide` falls to one of 64 rows.
+  EXPECT_EQ(largest_least_part(step_.graph, step_.largest()).value(), 4 * 100 * 4);
+}
+
+// ---- unfolding
+
+struct Unfolding : testing::Test {
+  Unfolding() {
+    for (int i = 0; i < 5; ++i) problem.ops.push_back({.name = std::to_string(i)});
+    const auto value = [&](size_t producer, std::vector<size_t> readers) {
+      plan::SchedValue made;
+      made.producer = SchedOpId(producer);
+      for (const size_t reader : readers) made.readers.push_back(SchedOpId(reader));
+      problem.values.push_back(made);
+    };
+    value(0, {1, 2});  // 1 makes something for 2; 3 reads what 2 makes
+    value(1, {2});
+    value(2, {3, 4});
+    levels.levels.push_back({.parts = 2});
+    levels.levels.push_back({.parent = 0, .parts = 6});
+    level_of = IdVector<SchedOpId, int>(5, 0);
+  }
+  std::string unfolded(std::vector<size_t> ops) {
+    std::vector<SchedOpId> runs;
+    for (const size_t op : ops) runs.push_back(SchedOpId(op));
+    std::string text;
+    for (const PartRun& run : unfold(problem, levels, level_of, runs))
+      text += std::to_string(run.op.index()) + "." + std::to_string(run.part) + " ";
+    return text;
+  }
+  plan::ScheduleProblem problem;
+  Levels levels;
+  IdVector<SchedOpId, int> level_of;
+};
+
+TEST_F(Unfolding, RunsEachLevelOncePerPart) {
+  level_of[SchedOpId(4)] = Levels::kOutside;
+  level_of[SchedOpId(2)] = 1;
+  EXPECT_EQ(unfolded({0, 1, 2, 3, 4}), "0.0 1.0 2.0 2.1 2.2 3.0 0.1 1.1 2.3 2.4 2.5 3.1 4.0 ");
+}
+
+TEST_F(Unfolding, WhatRunsBetweenRunsWithTheFirstOrTheLastPart) {
+  level_of[SchedOpId(0)] = level_of[SchedOpId(2)] = level_of[SchedOpId(3)] = 1;
+  level_of[SchedOpId(4)] = Levels::kOutside;
+  levels.levels[0].parts = 1;
+  levels.levels[1].parts = 2;
+  // 1 makes something for 2; 4 makes nothing for 3.
+  EXPECT_EQ(unfolded({0, 1, 2, 4, 3}), "0.0 1.0 2.0 3.0 0.1 2.1 4.0 3.1 ");
+}
+
+TEST_F(Unfolding, ARunAgainIsOneInEachPart) {
+  EXPECT_EQ(unfolded({0, 1, 0, 2}), "0.0 1.0 0.0 2.0 0.1 1.1 0.1 2.1 ");
+}
+
+TEST_F(Unfolding, OfLevelsThatMixIsNothing) {
+  levels.levels.push_back({.parent = 0, .parts = 4});
+  level_of[SchedOpId(0)] = level_of[SchedOpId(2)] = 1;
+  level_of[SchedOpId(1)] = 2;
+  EXPECT_EQ(unfolded({0, 1, 2}), "");
+  EXPECT_NE(unfolded({0, 2, 1}), "");
+}
+
+}  // namespace
+}  // namespace lowtide::fission

@@ -1,0 +1,110 @@
+#include "fission/unfold.h"
+
+#include <algorithm>
+
+namespace lowtide::fission {
+namespace {
+
+using plan::SchedOpId;
+
+class Unfolder {
+ public:
+  Unfolder(const plan::ScheduleProblem& problem, const Levels& levels,
+           const IdVector<SchedOpId, int>& level_of)
+      : levels_(levels),
+        level_of_(level_of),
+        part_(levels.levels.size(), 0),
+        feeds_(problem.ops.size()) {
+    for (const plan::SchedValue& value : problem.values)
+      for (const SchedOpId reader : value.readers) feeds_[value.producer].push_back(reader);
+  }
+
+  // `runs` of `level` and of what is deeper or around, in the parts that are current.
+  void emit(const std::vector<SchedOpId>& runs, int level) {
+    for (size_t i = 0; i < runs.size() && !failed_; ++i) {
+      const int here = level_of_[runs[i]];
+      if (is_around(here, level)) {
+        made_.push_back({runs[i], here == Levels::kOutside ? 0 : part_[static_cast<size_t>(here)]});
+        continue;
+      }
+      const int child = child_towards(level, here);
+      if (child == Levels::kOutside) {
+        failed_ = true;  // of a level beside this one
+        return;
+      }
+      size_t end = i + 1;
+      for (size_t j = i; j < runs.size(); ++j)
+        if (is_around(child, level_of_[runs[j]])) end = j + 1;
+      loop({runs.begin() + static_cast<ptrdiff_t>(i), runs.begin() + static_cast<ptrdiff_t>(end)},
+           level, child);
+      i = end - 1;
+    }
+  }
+
+  std::vector<PartRun> take() { return failed_ ? std::vector<PartRun>{} : std::move(made_); }
+
+ private:
+  int64_t parts(int level) const {
+    return level == Levels::kOutside ? 1 : levels_.levels[static_cast<size_t>(level)].parts;
+  }
+  int parent(int level) const { return levels_.levels[static_cast<size_t>(level)].parent; }
+
+  // Is `one` the level `other` or one that it lies in? Outside is around all.
+  bool is_around(int one, int other) const {
+    while (other != one && other != Levels::kOutside) other = parent(other);
+    return other == one;
+  }
+
+  // The level right below `level` in which `deeper` lies; none: it lies elsewhere.
+  int child_towards(int level, int deeper) const {
+    while (deeper != Levels::kOutside && parent(deeper) != level) deeper = parent(deeper);
+    return deeper;
+  }
+
+  // All parts of `child` within the current part of `level`.
+  void loop(const std::vector<SchedOpId>& runs, int level, int child) {
+    std::vector<char> early(runs.size(), 0);  // of those around: with the first part
+    for (size_t i = 0; i < runs.size(); ++i)
+      early[i] = is_around(level_of_[runs[i]], level) && makes_for(runs, i, child);
+    const int64_t factor = parts(child) / parts(level);
+    const int64_t before = level == Levels::kOutside ? 0 : part_[static_cast<size_t>(level)];
+    for (int64_t k = 0; k < factor; ++k) {
+      std::vector<SchedOpId> now;
+      for (size_t i = 0; i < runs.size(); ++i) {
+        const bool is_inside = !is_around(level_of_[runs[i]], level);
+        if (is_inside || (early[i] ? k == 0 : k + 1 == factor)) now.push_back(runs[i]);
+      }
+      part_[static_cast<size_t>(child)] = before * factor + k;
+      emit(now, child);
+    }
+  }
+
+  // Does the i-th run make what a later run of the level reads?
+  bool makes_for(const std::vector<SchedOpId>& runs, size_t i, int level) const {
+    const std::vector<SchedOpId>& readers = feeds_[runs[i]];
+    for (size_t j = i + 1; j < runs.size() && runs[j] != runs[i]; ++j)
+      if (is_around(level, level_of_[runs[j]]) &&
+          std::find(readers.begin(), readers.end(), runs[j]) != readers.end())
+        return true;
+    return false;
+  }
+
+  const Levels& levels_;
+  const IdVector<SchedOpId, int>& level_of_;
+  std::vector<int64_t> part_;  // of each level, the current one
+  IdVector<SchedOpId, std::vector<SchedOpId>> feeds_;
+  std::vector<PartRun> made_;
+  bool failed_ = false;
+};
+
+}  // namespace
+
+std::vector<PartRun> unfold(const plan::ScheduleProblem& problem, const Levels& levels,
+                            const IdVector<SchedOpId, int>& level_of,
+                            std::span<const SchedOpId> runs) {
+  Unfolder unfolder(problem, levels, level_of);
+  unfolder.emit({runs.begin(), runs.end()}, Levels::kOutside);
+  return unfolder.take();
+}
+
+}  // namespace lowtide::fission

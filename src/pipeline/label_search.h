@@ -1,0 +1,48 @@
+// Which labels (fission/labels.h) are worth a plan: best-first search over the numbers of parts of
+// the levels of the largest axis class (MAGIS, sections 4.2 and 5.3), each judged by the scaled
+// problem of one part (fission/scale.h): its best order in a few list schedules, where that misses
+// the budget the closure cut's bound, and where the bound is not worse than the best so far a short
+// retention search.
+//
+// A state's neighbours change one level: more or fewer parts of the whole class; a region's own
+// parts; none of its own. Their time alone, each op once, prunes them. The order of work depends on
+// counted work only.
+//
+// Tests: tests/split_test.cc.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "base/result.h"
+#include "fission/labels.h"
+#include "ir/graph.h"
+#include "pipeline/optimize.h"
+
+namespace lowtide::pipeline {
+
+struct LabelSearchTuning {
+  int levels = 8;           // of candidate regions (MAGIS: 4). Chosen by reasoning: they are cheap
+  int most_states = 600;    // Chosen by reasoning: 1 to 3 s at 1,000 ops
+  int64_t most_parts = 64;  // Chosen by reasoning: kernels of less are too small
+  size_t most_starts = 8;   // Chosen by reasoning: those that may be planned
+  int64_t order_units = 20'000, remat_units = 400'000;  // of a state
+};
+
+struct Candidate {
+  fission::Labels labels;
+  bool fits = false;       // within the budget, by the estimate
+  double seconds = 0;      // of the step within the budget; without `fits` each op once
+  int64_t peak_bytes = 0;  // of the best order, each op once
+  // The schedule behind the estimate, of the step in parts, as names of its ops (named_runs.h).
+  // Of those at the front that fit.
+  std::vector<std::string> start = {};
+};
+
+// Best first: what fits by time, then the rest by peak. `step` is the graph to be run, and
+// `options` have a budget. Empty where no axis class has two ops.
+Result<std::vector<Candidate>> label_candidates(const ir::Graph& step,
+                                                const OptimizeOptions& options,
+                                                const LabelSearchTuning& tuning = {});
+
+}  // namespace lowtide::pipeline
