@@ -1,15 +1,15 @@
-// A topological sort (Kahn's algorithm, the earliest ready op of the old order first) over data,
-// control edges, the sums' new chains, and the reads that an overwriting op has to wait for.
+// A topological sort, the earliest ready op of the old order first, over data, control edges, the
+// sums' new chains, and the reads that an overwriting op has to wait for.
 #include "rewrite/sums.h"
 
 #include <fmt/core.h>
 
 #include <algorithm>
 #include <map>
-#include <queue>
 #include <set>
 
 #include "analysis/schedule_view.h"
+#include "base/topological_order.h"
 #include "ir/id_order.h"
 #include "ops/op_table.h"
 
@@ -23,18 +23,16 @@ using ir::ValueId;
 
 class SumOrder {
  public:
-  SumOrder(const ir::Graph& graph, const std::vector<Sum>& sums) : old_(graph), sums_(sums) {
-    made_.op = IdVector<OpId, OpId>(graph.op_count());
-    made_.value = IdVector<ValueId, ValueId>(graph.value_count());
+  SumOrder(const ir::Graph& graph, const std::vector<Sum>& sums)
+      : old_(graph), sums_(sums), made_(graph) {
     for (size_t s = 0; s < sums.size(); ++s)
       for (size_t k = 0; k < sums[s].contributions.size(); ++k)
         places_[sums[s].contributions[k].op].push_back({s, k});
   }
 
-  Result<OrderedSums> run() {
-    made_.graph = ir::empty_like(old_);
+  Result<ir::Rewritten> run() {
     for (ValueId id : old_.values())
-      if (!old_.value(id).producer.valid()) made_.value[id] = made_.graph.add_value(old_.value(id));
+      if (!old_.value(id).producer.valid()) made_.give(id, old_.value(id));
     LT_ASSIGN(const std::vector<OpId> order, sorted());
     for (OpId id : order) LT_RETURN_IF_ERROR(copy(id));
     for (const Sum& sum : sums_) name_versions(sum);
@@ -62,20 +60,21 @@ class SumOrder {
     return sums_[place.sum].contributions[place.k];
   }
 
-  std::vector<std::set<OpId>> dependences() const {
-    std::vector<std::set<OpId>> before(old_.op_count());
+  using Before = IdVector<OpId, std::set<OpId>>;
+  Before dependences() const {
+    Before before(old_.op_count());
     for (OpId id : old_.ops()) {
       const ir::Op& op = old_.op(id);
-      before[id.index()].insert(op.control.begin(), op.control.end());
+      before[id].insert(op.control.begin(), op.control.end());
       for (size_t i = 0; i < op.inputs.size(); ++i)
         if (op.inputs[i].valid() && place_of_input(id, i) == nullptr)
-          add_makers(op.inputs[i], before[id.index()]);
+          add_makers(op.inputs[i], before[id]);
       for (ValueId made : op.outputs)
         if (old_.value(made).alias == ir::Alias::kUpdate) add_readers_of_old(made, id, before);
     }
     for (const Sum& sum : sums_)
       for (size_t k = 1; k < sum.contributions.size(); ++k)
-        before[sum.contributions[k].op.index()].insert(sum.contributions[k - 1].op);
+        before[sum.contributions[k].op].insert(sum.contributions[k - 1].op);
     return before;
   }
 
@@ -91,38 +90,24 @@ class SumOrder {
         if (output(contribution(place)) == id) before.insert(c.op);
   }
 
-  void add_readers_of_old(ValueId made, OpId id, std::vector<std::set<OpId>>& before) const {
+  void add_readers_of_old(ValueId made, OpId id, Before& before) const {
     const OpId old_version = analysis::version_producer(old_, old_.value(made).base);
     for (ValueId member : old_.values_in(old_.value(made).storage)) {
       if (member == made || analysis::version_producer(old_, member) != old_version) continue;
       for (OpId reader : old_.readers(member))
-        if (reader != id) before[id.index()].insert(reader);
+        if (reader != id) before[id].insert(reader);
     }
   }
 
   Result<std::vector<OpId>> sorted() const {
-    const std::vector<std::set<OpId>> before = dependences();
-    std::vector<std::vector<OpId>> after(before.size());
-    std::vector<size_t> missing(before.size());
-    std::priority_queue<OpId, std::vector<OpId>, std::greater<>> ready;
-    for (OpId id : old_.ops()) {
-      missing[id.index()] = before[id.index()].size();
-      for (OpId first : before[id.index()]) after[first.index()].push_back(id);
-      if (missing[id.index()] == 0) ready.push(id);
-    }
-    std::vector<OpId> order;
-    while (!ready.empty()) {
-      order.push_back(ready.top());
-      ready.pop();
-      for (OpId next : after[order.back().index()])
-        if (--missing[next.index()] == 0) ready.push(next);
-    }
-    for (OpId id : old_.ops())
-      if (missing[id.index()] > 0)
-        return error(ErrorCode::kInput, fmt::format("op '{}' cannot contribute to its sum in that "
-                                                    "order",
-                                                    old_.op(id).name));
-    return order;
+    std::vector<OpId> order = topological_order(dependences());
+    if (order.size() == old_.op_count()) return order;
+    const std::set<OpId> placed(order.begin(), order.end());
+    OpId first(0);
+    while (placed.contains(first)) first = OpId(first.index() + 1);
+    return error(
+        ErrorCode::kInput,
+        fmt::format("op '{}' cannot contribute to its sum in that order", old_.op(first).name));
   }
 
   Status copy(OpId id) {
@@ -136,10 +121,8 @@ class SumOrder {
     if (found != places_.end())
       for (const Place& place : found->second) add_accumulator(place, inputs);
     while (!inputs.empty() && !inputs.back().valid()) inputs.pop_back();
-    std::vector<OpId> control = op.control;
-    for (OpId& before : control) before = made_.op[before];
     LT_ASSIGN(const OpId made, ops::append_again(made_.graph, old_, id, std::move(inputs), op.attrs,
-                                                 std::move(control)));
+                                                 made_.now(op.control)));
     made_.op[id] = made;
     for (size_t o = 0; o < op.outputs.size(); ++o)
       made_.value[version_made(id, o)] = made_.graph.op(made).outputs[o];
@@ -189,12 +172,12 @@ class SumOrder {
   const ir::Graph& old_;
   const std::vector<Sum>& sums_;
   std::map<OpId, std::vector<Place>> places_;
-  OrderedSums made_;
+  ir::Rewritten made_;
 };
 
 }  // namespace
 
-Result<OrderedSums> order_sums(const ir::Graph& graph, const std::vector<Sum>& sums) {
+Result<ir::Rewritten> order_sums(const ir::Graph& graph, const std::vector<Sum>& sums) {
   return SumOrder(graph, sums).run();
 }
 
