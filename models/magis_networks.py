@@ -51,15 +51,20 @@ class Builder:
         for key, value in (("location", WEIGHT_FILE), ("offset", self.offset), ("length", length)):
             tensor.external_data.add(key=key, value=str(value))
         self.offset += -(-length // WEIGHT_ALIGNMENT) * WEIGHT_ALIGNMENT
-        info = helper.make_tensor_value_info(name, TensorProto.FLOAT, dims)
-        info.metadata_props.add(key=KIND_KEY, value=kind)
-        self.graph.value_info.append(info)
+        self.add_info(name, TensorProto.FLOAT, dims, kind)
         return name
 
     def constant(self, values: numpy.ndarray, name: str) -> str:
+        """Values that no training step changes."""
         if all(tensor.name != name for tensor in self.graph.initializer):
             self.graph.initializer.append(numpy_helper.from_array(values, name))
+            self.add_info(name, self.graph.initializer[-1].data_type, values.shape, "CONSTANT_TENSOR")
         return name
+
+    def add_info(self, name: str, element_type: int, dims: Sequence[int], kind: str) -> None:
+        info = helper.make_tensor_value_info(name, element_type, dims)
+        info.metadata_props.add(key=KIND_KEY, value=kind)
+        self.graph.value_info.append(info)
 
     def op(self, kind: str, *inputs: str, **attributes) -> str:
         self.count += 1
@@ -83,10 +88,8 @@ class Builder:
 
 
 def normalized(net: Builder, x: str, hidden: int) -> str:
-    """Layer normalization without learned scale or shift: ONNX wants a scale, so it is a constant of ones, each with its own (all
-    contributions to the gradient of a shared one would be one chain of sums)."""
-    ones = net.constant(numpy.ones(hidden, numpy.float32), f"ones_{net.count}")
-    return net.op("LayerNormalization", x, ones, axis=-1, epsilon=1e-5)
+    """Layer normalization without learned scale or shift: ONNX wants a scale, so it is a constant of ones."""
+    return net.op("LayerNormalization", x, net.constant(numpy.ones(hidden, numpy.float32), "ones"), axis=-1, epsilon=1e-5)
 
 
 def attention(net: Builder, x: str, hidden: int, heads: int) -> str:
