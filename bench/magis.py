@@ -13,9 +13,9 @@ of parts whose plan without a budget fits is not searched again. Beside them wha
 The least ratio within 10 and 5 percent of extra time is that of the smallest arena of all these plans and of a bisection's, in the
 number of parts that needs least of those whose ops alone are within the limit. Its geometric mean is over the seven workloads.
 
-A plan's search is limited by counted work, and by wall time as a safety stop: "~" marks what that ended. About an hour. Exit code 1 if a plan's arena is above its
-budget, if a bound is above its plan's time, if planning fails otherwise than by a budget that it does not meet, or if the geometric
-means of all seven are above what MAGIS measured.
+A plan's search is limited by counted work, and by wall time as a safety stop: "~" marks what that ended. About an hour. Exit
+code 1 if a plan's arena is above its budget, if a bound is above its plan's time, if planning fails otherwise than by a budget that
+it does not meet, or if the geometric means of all seven are above what MAGIS measured.
 """
 
 import argparse

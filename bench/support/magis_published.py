@@ -1,9 +1,9 @@
 """What others reached on the workloads of bench/magis.py, in percent of extra time; ratios are of the step's peak bytes.
 
-MAGIS: its measured points on an RTX 3090, read off figures 10 to 12 of the paper (about 0.5 points off at most). Where a figure has no point
-near a ratio there is none here. PROTOTYPE: the best of an hour's searches by several methods over the same graphs, device profile and
-program order as here: micro-batches in any number of parts, parts of the loss alone, nested ones, with recompute. Its bytes are
-those of a peak, without addresses. The least ratios are for 10 and 5 percent of extra time.
+MAGIS: its measured points on an RTX 3090, read off figures 10 to 12 of the paper (about half a point off at most). Where a figure has
+no point near a ratio, there is none here. PROTOTYPE: the best of an hour's searches by several methods over the same graphs, device
+profile and program order as here: micro-batches in any number of parts, parts of the loss alone, nested ones, with recompute. Its
+bytes are those of a peak, without addresses. The least ratios are for 10 and 5 percent of extra time.
 """
 
 # By workload and ratio: extra time, and the ratio where that was measured.
