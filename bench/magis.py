@@ -13,9 +13,10 @@ of parts whose plan without a budget fits is not searched again. Beside them wha
 The least ratio within 10 and 5 percent of extra time is that of the smallest arena of all these plans and of a bisection's, in the
 number of parts that needs least of those whose ops alone are within the limit. Its geometric mean is over the seven workloads.
 
-A plan's search is limited by counted work, and by wall time as a safety stop: "~" marks what that ended. About an hour. Exit
-code 1 if a plan's arena is above its budget, if a bound is above its plan's time, if planning fails otherwise than by a budget that
-it does not meet, or if the geometric means of all seven are above what MAGIS measured.
+A plan's search is limited by counted work, and by wall time as a safety stop: "~" marks what that ended, "late" what went on for half
+as long again and was killed (floors of steps in many parts are not interrupted). About an hour. Exit code 1 if a plan's arena is
+above its budget, if a bound is above its plan's time, if planning fails otherwise than by a budget that it does not meet, or if the
+geometric means of all seven are above what MAGIS measured.
 """
 
 import argparse
@@ -23,6 +24,7 @@ import dataclasses
 import json
 import math
 import pathlib
+import subprocess
 import sys
 import time
 
@@ -71,6 +73,7 @@ SPLITS = ["1", "2", "4", "8", "auto"]
 LIMITS = (10, 5)       # percent of extra time, of the least ratios
 PARTS = [1, 2, 3, 4, 6, 8, 12, 16, 24, 32]  # for the least ratios
 STEPS, DEEPEST = 4, 1.6  # plans of a bisection, between what the parts need without recompute and a share of that
+HARD = 1.5             # time limits after which a plan is killed
 SLOW_SECONDS = 15      # cells that take longer are listed
 
 
@@ -88,7 +91,8 @@ class Cell:
     peak_before_bytes: int | None = None
     once_seconds: float | None = None  # of the unsplit step
     ops: int | None = None
-    is_cut: bool = False  # by the time limit
+    is_cut: bool = False   # by the time limit
+    is_late: bool = False  # killed
     refusal: str = ""
 
     def reaches(self, limit: float) -> bool:
@@ -96,6 +100,8 @@ class Cell:
 
     def text(self) -> str:
         if self.extra is None:
+            if self.is_late:
+                return "late"
             return "<floor" if "is too small" in self.refusal else "-"
         star = "" if self.reruns else "*"
         star += "~" if self.is_cut else ""
@@ -130,9 +136,15 @@ class Bench:
         if budget is not None:
             arguments += ["--budget", budget, "--effort", self.limits[0], "--time-limit", self.limits[1]]
         start = time.monotonic()
-        result = lowtide(*arguments, check=False)
-        cell = Cell(split, ratio, time.monotonic() - start)
+        cell = Cell(split, ratio, 0.0)
         self.cells.append(cell)
+        try:
+            result = lowtide(*arguments, check=False, timeout=HARD * self.limits[1])
+        except subprocess.TimeoutExpired:
+            cell.is_late = True
+            return cell
+        finally:
+            cell.seconds = time.monotonic() - start
         if result.returncode != 0:
             cell.refusal = result.stderr.strip()
             if result.returncode not in (3, 5):
@@ -184,6 +196,8 @@ class Bench:
         low = high / DEEPEST
         for _ in range(STEPS):
             cell = self.cell(start.split, math.sqrt(low * high))
+            if cell.is_late:
+                break
             low, high = (low, cell.arena_bytes / self.whole.peak_before_bytes) if cell.reaches(limit) else (cell.ratio, high)
 
     def least_found(self, limit: float) -> float:
