@@ -231,7 +231,8 @@ def print_missed(benches: list[Bench], ratios: list[float]) -> None:
         for ratio in ratios:
             known, found = PROTOTYPE.get(bench.name, {}).get(ratio), bench.best(ratio)
             if known is not None and found > known + 0.1:
-                print(f"missed: {bench.name} at {ratio:g}: {found:.1f} %, the prototype's best is {known:.1f} %")
+                ours = f"{found:.1f} %" if found < math.inf else "no plan"
+                print(f"missed: {bench.name} at {ratio:g}: {ours}, the prototype's best is {known:.1f} %")
         for cell in bench.cells:
             if cell.seconds > SLOW_SECONDS:
                 budget = "no budget" if cell.ratio is None else f"ratio {cell.ratio:.3f}"
