@@ -21,8 +21,9 @@ PLANNING = [("gpt2", dict(batch=1, seq=64)), ("gpt2", dict(batch=1, seq=256)),
 RUNNING = [("gpt2", dict(batch=4, seq=256)), ("bert", dict(batch=4, seq=128)), ("resnet50", dict(batch=8)), ("unet", dict(batch=2))]
 
 
-def lowtide(*arguments, check: bool = True) -> subprocess.CompletedProcess:
-    result = subprocess.run([str(PROGRAM), *map(str, arguments)], capture_output=True, text=True)
+def lowtide(*arguments, check: bool = True, timeout: float | None = None) -> subprocess.CompletedProcess:
+    """Raises subprocess.TimeoutExpired after `timeout` seconds."""
+    result = subprocess.run([str(PROGRAM), *map(str, arguments)], capture_output=True, text=True, timeout=timeout)
     if check and result.returncode != 0:
         sys.exit(f"lowtide {' '.join(map(str, arguments))}: exit code {result.returncode}\n{result.stderr}")
     return result

@@ -7,7 +7,7 @@ import subprocess
 import sys
 
 import pytest
-from lowtide_cli import ROOT, run
+from lowtide_cli import ROOT, program, run
 
 GOOD_PLAN = dict(ops=3, peak_before_bytes=200, peak_bytes=100, lower_bound_bytes=100, arena_bytes=100, order_proven=True,
                  planning_seconds=0.1)
@@ -118,3 +118,38 @@ def test_a_file_made_deeper_has_the_parameters_of_so_many_layers(tmp_path, layer
     of_layer = 12 * 768 * 768 + 13 * 768  # weights of attention and of the two-layer network; biases and two normalizations
     elements = 124_439_808 + (layers - 12) * of_layer
     assert f"{elements} elements ({elements} trained)" in run("inspect", path).stdout
+
+
+GOOD_STEP = dict(ops=3, peak_before_bytes=200, arena_bytes=100, predicted_step_seconds=1.1, once_seconds=1.0, lower_bound_seconds=1.1,
+                 cut_short=False, actions=dict(reruns=2))
+
+
+@pytest.mark.parametrize("changes, words", [
+    ({}, None),
+    ({"arena_bytes": 101}, "an arena of 101 bytes, the budget has 100"),
+    ({"lower_bound_seconds": 1.2}, "10.0000 % extra, but 20.0000 % is proven"),
+])
+def test_broken_promises_of_memory_against_time_exit_with_1(tmp_path, changes, words):
+    pytest.importorskip("onnx")
+    result = bench(tmp_path, "magis", {"plan": (0, {**GOOD_STEP, **changes})}, "--models", "tiny", "--ratios", "0.5", "--no-least")
+    assert result.returncode == (1 if words else 0), result.stdout + result.stderr
+    broken = [line for line in result.stdout.splitlines() if line.startswith("BROKEN")]
+    assert bool(broken) == bool(words) and all(words in line for line in broken), result.stdout
+
+
+def test_memory_against_time_of_a_small_step(tmp_path):
+    pytest.importorskip("onnx")
+    program()  # skips where there is none
+    made = tmp_path / "cells.json"
+    result = subprocess.run([sys.executable, str(ROOT / "bench/magis.py"), "--models", "tiny", "--ratios", "0.5", "--effort", "0.1",
+                             "--no-least", "--json", str(made)], capture_output=True, text=True, timeout=300)
+    assert result.returncode == 0, result.stdout + result.stderr
+    cells = json.loads(made.read_text())["workloads"]["tiny"]["cells"]
+    whole = next(cell for cell in cells if cell["ratio"] is None)
+    found = {cell["split"]: cell for cell in cells if cell["ratio"] == 0.5}
+    assert (whole["extra"], whole["bound"], sorted(found)) == (0, 0, ["1", "2", "4", "8", "auto"])
+    assert found["1"]["reruns"] > 0 and found["8"]["reruns"] == 0  # what recompute alone needs; parts that fit without
+    for cell in found.values():
+        assert cell["arena_bytes"] <= 0.5 * whole["peak_before_bytes"]
+        assert 0 < cell["bound"] <= cell["extra"] + 1e-6
+    assert found["auto"]["extra"] <= min(found[split]["extra"] for split in ("1", "2", "4", "8")) * 1.05 + 0.5

@@ -10,6 +10,8 @@ import pytest
 
 onnx = pytest.importorskip("onnx")
 torch = pytest.importorskip("torch")
+import magis_networks  # noqa: E402
+from lowtide_cli import run  # noqa: E402
 from networks import NETWORKS  # noqa: E402
 
 MODELS = pathlib.Path(__file__).parents[2] / "models"
@@ -97,3 +99,30 @@ def test_exporting_again_gives_the_same_bytes(exported):
 
     committed = (MODELS / f"{exported}.onnx").read_bytes()
     assert hashlib.sha256(export.export(exported)).digest() == hashlib.sha256(committed).digest()
+
+
+# Trained elements of the networks of MAGIS's evaluation (models/magis_networks.py).
+MAGIS_ELEMENTS = {"resnet50": 25_503_912, "bert": 84_934_656, "vit": 85_702_656, "unet": 31_025_922, "unetpp": 19_449_664,
+                  "gptneo": 1_207_959_552, "btlm": 2_516_582_400}
+
+
+@pytest.mark.parametrize("network", sorted(MAGIS_ELEMENTS))
+def test_magis_networks_are_small_weight_free_files_that_train(network, tmp_path):
+    path = magis_networks.write(f"magis_{network}", tmp_path)
+    assert path.read_bytes() == magis_networks.write(f"magis_{network}", tmp_path / "again").read_bytes()
+    assert path.stat().st_size < 200_000
+    elements = MAGIS_ELEMENTS[network]
+    inspected = run("inspect", path).stdout
+    assert f"{elements} elements ({elements} trained)" in inspected and "unsupported none" in inspected
+
+
+@pytest.mark.parametrize("network, channels", [("resnet50", 26_560), ("unet", 5_888), ("unetpp", 3_648)])
+def test_magis_networks_with_batch_normalization(network, channels, tmp_path):
+    """Their normalized channels: each has two parameters and two buffers."""
+    graph = onnx.load(magis_networks.write(f"magis_{network}_bn", tmp_path), load_external_data=False).graph
+    kind = kinds(graph)
+    elements = collections.Counter()
+    for tensor in graph.initializer:
+        if tensor.data_location == onnx.TensorProto.EXTERNAL:
+            elements[kind[tensor.name]] += math.prod(tensor.dims)
+    assert elements == {"PARAMETER": MAGIS_ELEMENTS[network] + 2 * channels, "BUFFER": 2 * channels}
