@@ -2,11 +2,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 #include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "api/budgets.h"
 #include "api/compare.h"
 #include "api/largest.h"
 #include "api/state.h"
@@ -31,7 +33,7 @@ constexpr size_t kMostFinding = 1000;  // bytes of a finding that are printed
 
 struct PlanCommand {
   PlanFlags flags;
-  std::string output, budget, max;
+  std::string output, budget, slowdown, max;
   bool json = false, quiet = false, progress = false;
 };
 
@@ -70,14 +72,44 @@ Status run_max(const CLI::App& command, PlanCommand& given) {
   return {};
 }
 
+// Bytes, or what becomes bytes once the model is planned: "60%", "floor".
+Status take_budget(PlanCommand& given) {
+  LT_ASSIGN(const Amount amount, parse_amount(given.budget, "--budget"));
+  if (amount.kind == Amount::Kind::kBytes)
+    given.flags.options.budget_bytes = amount.bytes;
+  else if (given.max.empty())
+    given.flags.options.budget = given.budget;
+  else
+    return error(
+        ErrorCode::kUsage,
+        fmt::format("--budget: '{}' is another one for each size; --max needs bytes, as in "
+                    "2GiB",
+                    given.budget));
+  return {};
+}
+
+// "10%" or "10": per cent of each op once, as a share.
+Result<double> parse_slowdown(std::string_view text) {
+  const std::string_view number = text.ends_with('%') ? text.substr(0, text.size() - 1) : text;
+  double percent = -1;
+  const char* end = number.data() + number.size();
+  const auto [at, failure] = std::from_chars(number.data(), end, percent);
+  if (failure != std::errc() || at != end || !(percent >= 0 && percent <= 1e6))
+    return error(ErrorCode::kUsage,
+                 fmt::format("--slowdown: '{}' is no number of per cent from 0, as in 10%", text));
+  return percent / 100;
+}
+
 Status run_plan_command(const CLI::App& command, PlanCommand& given) {
   const bool has_budget = command.get_option("--budget")->count() > 0;
+  const bool is_limited = has_budget || !given.slowdown.empty();
   LT_RETURN_IF_ERROR(needs(command, "--max", has_budget, "--budget"));
   for (const char* flag : {"--no-recompute", "--swap", "--effort", "--prove"})
-    LT_RETURN_IF_ERROR(needs(command, flag, has_budget, "--budget"));
+    LT_RETURN_IF_ERROR(needs(command, flag, is_limited, "--budget or --slowdown"));
   PlanOptions& options = given.flags.options;
-  if (has_budget) {
-    LT_ASSIGN(options.budget_bytes, parse_bytes(given.budget, "--budget"));
+  if (has_budget) LT_RETURN_IF_ERROR(take_budget(given));
+  if (!given.slowdown.empty()) {
+    LT_ASSIGN(options.slowdown, parse_slowdown(given.slowdown));
   }
   if (!given.max.empty()) return run_max(command, given);
   LT_ASSIGN(const Model model, read_model(command, given.flags));
@@ -95,8 +127,19 @@ void add_plan(CLI::App& app, Action& action) {
   add_model_flags(command, given->flags);
   command->add_option("-o,--output", given->output, "write the plan here (.lt)")
       ->check(file_name());
-  command->add_option("--budget", given->budget, "of the whole device, as in 1.5GiB")
-      ->type_name("BYTES");
+  CLI::Option* budget =
+      command
+          ->add_option(
+              "--budget", given->budget,
+              "of the whole device, as in 1.5GiB; or 60%, of the arena that needs none; or "
+              "floor")
+          ->type_name("BYTES|PERCENT|floor");
+  command
+      ->add_option("--slowdown", given->slowdown,
+                   "the least memory whose step takes at most so much longer than each op once, as "
+                   "in 10%")
+      ->type_name("PERCENT")
+      ->excludes(budget);
   command
       ->add_option("--max", given->max,
                    "plan the largest size of this dimension that fits the budget, as in dim=batch")

@@ -93,7 +93,9 @@ struct PlanOptions {
   std::string device = "cpu";   // a known profile or a profile file
   std::string costs_file = {};  // measured kernel times (run --measure) in place of predicted ones
   bool costs_any_device = false;  // take them also where they were measured on another device
-  std::optional<int64_t> budget_bytes = {};  // of the whole device
+  std::optional<int64_t> budget_bytes = {};  // of the whole device; or one of these two:
+  std::string budget = {};  // "60%" (of the arena that needs none, in one part), "floor", "2GiB"
+  std::optional<double> slowdown = {};  // least memory in so much more time than each op once (0.1)
   int threads = 0;  // for which the CPU kernels are planned; 0: as many as the machine has
   // Under a budget that the best order alone does not keep: ops may run again; buffers may move to
   // slow memory, if `swap` names a slow tier of the device profile or `link` gives its speed. Names
@@ -101,8 +103,7 @@ struct PlanOptions {
   // host memory and the rest to a file.
   bool recompute = true;
   bool pieces = true;  // a Concat copies nothing whose operands can lie where they belong
-  // A Transpose, Expand or Slice also copies nothing where its readers' kernels walk its operand
-  // with strides and that costs neither memory nor time.
+  // A Transpose, Expand or Slice copies nothing where that costs neither memory nor time.
   bool strided_views = true;
   bool sums = true;  // what contributes to a sum of gradients may come in any order
   // "OPS:AXIS:PARTS": ops that run in parts ("layer*:m:4"; "conv1:n*:4": all of the axis's class).
@@ -112,8 +113,7 @@ struct PlanOptions {
   std::string swap = {};  // names of tiers, as above; empty: none
   // Each way, instead of the profile's; only for a single tier.
   std::optional<double> link_bytes_per_second = {};
-  // How hard to search under a budget, about in seconds of one core, and to pack; counted in work,
-  // so that the answer does not depend on the machine.
+  // Of search and packing, about in seconds of one core; counted in work, whatever the machine.
   double effort = 10;
   // How hard to prove that no schedule within the budget is much faster, in the same measure, where
   // nothing may move. The proof becomes a part of the plan, up to some megabytes of it.

@@ -36,6 +36,7 @@ TEST(OptionsJson, EveryFieldIsRead) {
   const auto planning = parse_plan_options(
       R"({"train": true, "loss": "mse", "optimizer": "sgd", "learning_rate": 0.5, "weight_decay": 0,
           "momentum": 0.25, "device": "h100", "budget_bytes": 4611686018427387904, "threads": 3,
+          "budget": "60%", "slowdown": 0,
           "costs_file": "c", "costs_any_device": true, "recompute": false, "pieces": false,
           "sums": false, "cuts": ["layer*:m:4"], "split": "auto", "strided_views": false, "swap": "host",
           "link_bytes_per_second": 2e9, "effort": 0.5,
@@ -51,6 +52,8 @@ TEST(OptionsJson, EveryFieldIsRead) {
   EXPECT_EQ(planning->costs_file, "c");
   EXPECT_TRUE(planning->costs_any_device);
   EXPECT_EQ(planning->budget_bytes, int64_t{1} << 62);
+  EXPECT_EQ(planning->budget, "60%");
+  EXPECT_EQ(planning->slowdown, 0.0);
   EXPECT_FALSE(planning->recompute);
   EXPECT_FALSE(planning->pieces);
   EXPECT_FALSE(planning->sums);
@@ -82,6 +85,7 @@ TEST(OptionsJson, WhatIsAbsentKeepsItsDefault) {
     const auto planning = parse_plan_options(text);
     ASSERT_TRUE(planning);
     EXPECT_FALSE(planning->budget_bytes);
+    EXPECT_FALSE(planning->slowdown);
     EXPECT_FALSE(planning->link_bytes_per_second);
     EXPECT_TRUE(planning->recompute);
     EXPECT_EQ(planning->effort, PlanOptions().effort);
@@ -119,6 +123,8 @@ TEST(OptionsJson, WrongOptionsAreNamed) {
             "options: 'link_bytes_per_second' is -1.0; it is to be a number above 0");
   EXPECT_EQ(message(parse_plan_options(R"({"link_bytes_per_second": "fast"})")),
             "options: 'link_bytes_per_second' is \"fast\"; it is to be a number");
+  EXPECT_EQ(message(parse_plan_options(R"({"slowdown": -0.5})")),
+            "options: 'slowdown' is -0.5; it is to be a number from 0");
   EXPECT_EQ(message(parse_plan_options(R"({"effort": 0})")),
             "options: 'effort' is 0.0; it is to be a number above 0");
   EXPECT_EQ(message(parse_plan_options(R"({"time_limit_seconds": 0})")),

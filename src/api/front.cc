@@ -94,8 +94,10 @@ Front::~Front() = default;
 
 Result<Front> Front::make(const Model& model, const PlanOptions& options,
                           const SweepOptions& sweep) {
-  if (options.budget_bytes)
-    return error(ErrorCode::kUsage, "a sweep has budgets of its own; budget_bytes must be absent");
+  if (options.budget_bytes || !options.budget.empty() || options.slowdown)
+    return error(
+        ErrorCode::kUsage,
+        "a sweep has budgets of its own; budget_bytes, budget and slowdown must be absent");
   if (sweep.points < 2 || sweep.points > kMostBudgets)
     return error(ErrorCode::kUsage, fmt::format("--points: {} is not a number from 2 to {}",
                                                 sweep.points, kMostBudgets));

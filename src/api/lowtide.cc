@@ -105,7 +105,7 @@ Plan::~Plan() = default;
 
 Result<Plan> Plan::make(const Model& model, const PlanOptions& options) {
   LT_ASSIGN(const Planning planning, prepare_planning(model, options));
-  auto optimized = pipeline::optimize(model.state().graph, planning.options);
+  auto optimized = optimize_as_asked(model, options, planning);
   if (!optimized) return planning_error(model, optimized.error());
   return Plan(finish_plan(std::move(*optimized), planning, options, model));
 }

@@ -76,6 +76,14 @@ class Members {
     return wrong(key, given, "a number from 0");
   }
 
+  Members& not_below_zero(const char* key, std::optional<double>& field) {
+    double given = field.value_or(0);
+    const bool present = object_.contains(key);
+    not_below_zero(key, given);
+    if (present && problem_.empty()) field = given;
+    return *this;
+  }
+
   Members& above_zero(const char* key, double& field) {
     const double before = field;
     real(key, field);
@@ -180,6 +188,8 @@ Result<PlanOptions> parse_plan_options(std::string_view json) {
       .word("costs_file", options.costs_file)
       .boolean("costs_any_device", options.costs_any_device)
       .integer("budget_bytes", budget)
+      .word("budget", options.budget)
+      .not_below_zero("slowdown", options.slowdown)
       .boolean("recompute", options.recompute)
       .boolean("pieces", options.pieces)
       .boolean("sums", options.sums)

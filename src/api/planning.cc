@@ -8,11 +8,13 @@
 #include <string_view>
 #include <utility>
 
+#include "api/budgets.h"
 #include "api/costs.h"
 #include "api/running.h"
 #include "base/bytes.h"
 #include "base/printable.h"
 #include "exec/cpu/cpu.h"
+#include "pipeline/least_memory.h"
 
 namespace lowtide {
 namespace {
@@ -284,6 +286,44 @@ Result<Planning> prepare_planning(const Model& model, const PlanOptions& options
   LT_ASSIGN(resolved.costs, load_costs(options.costs_file, cpu_identity(planning.threads),
                                        options.costs_any_device));
   return planning;
+}
+
+namespace {
+
+// Per cent are of the arena that the step needs in one part.
+Result<int64_t> budget_of(const Model& model, const std::string& text,
+                          pipeline::OptimizeOptions options) {
+  LT_ASSIGN(const Amount amount, parse_amount(text, "--budget"));
+  MemoryScale scale;
+  if (amount.kind == Amount::Kind::kFloor) {
+    LT_ASSIGN(scale.floor_bytes, pipeline::least_bytes(model.state().graph, options));
+  } else if (amount.kind == Amount::Kind::kPercent) {
+    options.split = {};
+    options.dump_folder.clear();
+    options.progress = {};
+    LT_ASSIGN(const pipeline::Optimized whole, pipeline::optimize(model.state().graph, options));
+    scale.unlimited_bytes = whole.plan.arena_bytes;
+  }
+  return bytes_of(amount, scale);
+}
+
+}  // namespace
+
+Result<pipeline::Optimized> optimize_as_asked(const Model& model, const PlanOptions& options,
+                                              const Planning& planning) {
+  const int asked = (options.budget_bytes ? 1 : 0) + (options.budget.empty() ? 0 : 1) +
+                    (options.slowdown ? 1 : 0);
+  if (asked > 1)
+    return error(ErrorCode::kUsage,
+                 "a budget and a slowdown are two questions: give the memory (budget_bytes or "
+                 "budget) or the time (slowdown)");
+  if (options.slowdown)
+    return pipeline::least_memory(model.state().graph, planning.options, *options.slowdown);
+  pipeline::OptimizeOptions within = planning.options;
+  if (!options.budget.empty()) {
+    LT_ASSIGN(within.budget_bytes, budget_of(model, options.budget, planning.options));
+  }
+  return pipeline::optimize(model.state().graph, within);
 }
 
 std::unique_ptr<Plan::State> finish_plan(pipeline::Optimized optimized, const Planning& planning,

@@ -23,6 +23,11 @@ struct Planning {
 // Error: kUsage, naming the flag or the dimension without a size; kInput, for a cost store.
 Result<Planning> prepare_planning(const Model& model, const PlanOptions& options);
 
+// The plan within the budget or the time that the options name. Error: kUsage, where they name
+// several; otherwise as pipeline::optimize.
+Result<pipeline::Optimized> optimize_as_asked(const Model& model, const PlanOptions& options,
+                                              const Planning& planning);
+
 std::unique_ptr<Plan::State> finish_plan(pipeline::Optimized optimized, const Planning& planning,
                                          const PlanOptions& options, const Model& model);
 

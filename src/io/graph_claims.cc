@@ -203,15 +203,17 @@ std::string wrong_contents(const ir::Value& value) {
                      name(value.dtype), wanted);
 }
 
-// What a value may be called: as its storage, a view in the backward pass also a temporary, a whole
-// as its pieces.
+// What a value may be called: as its storage, a view also as what its op would make, a whole as its
+// pieces.
 Use use_of(const ir::Graph& graph, const Uses& uses, ir::ValueId id) {
   const ir::Value& value = graph.value(id);
   Use use = uses.of(value.storage);
   for (const ir::Piece& piece : graph.storage(value.storage).pieces)
     use.roles |= uses.of(piece.storage).roles;
   const bool view = value.producer.valid() && ir::is_view(value.alias);
-  if (view && use.roles & role(Category::kGradient)) use.roles |= role(Category::kTemporary);
+  if (view)
+    use.roles |= role(graph.op(value.producer).phase == Phase::kForward ? Category::kActivation
+                                                                        : Category::kTemporary);
   if (value.alias != ir::Alias::kOwn && value.base.valid())
     use.why = fmt::format("lies in '{}', which {}",
                           graph.value(graph.storage(value.storage).root).name, use.why);

@@ -363,7 +363,37 @@ def test_a_step_in_parts_says_so_and_is_judged_beside_the_whole_one(tmp_path):
     budget = halves["arena_bytes"] * 98 // 100
     within = run_json(*step, *QUICK, "--budget", budget)
     chosen = run_json(*step, *QUICK, "--budget", budget, "--split", "auto")
-    assert chosen["parts"] > 1 and chosen["arena_bytes"] <= budget
+    assert chosen["split"] and chosen["ops_in_parts"] > 0 and chosen["arena_bytes"] <= budget
     assert chosen["predicted_step_seconds"] < within["predicted_step_seconds"]
-    expect_error(2, "--split: 'many' is neither a number of parts, as in 4, nor 'auto'", arguments=[*step, "--split", "many"])
+    again = run_json(*step, *QUICK, "--budget", budget, "--split", chosen["split"])
+    assert again["split"] == chosen["split"] and again["ops_in_parts"] == chosen["ops_in_parts"]
+    loss = run_json(*step, "--split", "1,node_layer_norm_24:8", "-o", tmp_path / "loss.lt")
+    assert loss["split"] == "1,node_layer_norm_24:8" and 0 < loss["ops_in_parts"] < 20
+    run("verify", tmp_path / "loss.lt")
+    wrong = "is neither a number of parts, as in 4, nor 'auto', nor a number and, for ops behind others, larger ones, as in '2,norm:8'"
+    for split in ("many", "2,", "2,norm", "0"):
+        expect_error(2, f"--split: '{split}' {wrong}", arguments=[*step, "--split", split])
+    expect_error(4, "--split: 'none' is no op that runs in parts", arguments=[*step, "--split", "2,none:8"])
     expect_error(4, "--split: 9 parts are asked for, and the largest class of axes has at most 8", arguments=[*step, "--split", 9])
+
+
+def test_a_budget_in_per_cent_is_of_the_arena_that_needs_none():
+    whole = run_json("plan", *UNET)
+    some = run_json("plan", *UNET, *QUICK, "--budget", "70%")
+    assert some["budget_bytes"] == pytest.approx(0.7 * whole["arena_bytes"], abs=1)
+    all_of_it = run_json("plan", *UNET, *QUICK, "--budget", "100%")
+    assert all_of_it["predicted_step_seconds"] == pytest.approx(whole["predicted_step_seconds"])
+    free = [*UNET[:UNET.index("--dim")], *UNET[UNET.index("--dim") + 2:]]
+    expect_error(2, "--budget: '70%' is another one for each size; --max needs bytes, as in 2GiB",
+                 arguments=["plan", *free, "--budget", "70%", "--max", "batch"])
+
+
+def test_the_least_memory_within_a_time():
+    """More time, less memory, and never more time than allowed."""
+    arena = None
+    for percent in (0, 5, 20):
+        made = run_json("plan", *UNET, *QUICK, "--slowdown", f"{percent}%")
+        assert made["predicted_step_seconds"] <= made["once_seconds"] * (1 + percent / 100) * (1 + 1e-9)
+        assert arena is None or made["arena_bytes"] < arena
+        arena = made["arena_bytes"]
+    expect_error(2, "--slowdown: 'x' is no number of per cent from 0, as in 10%", arguments=["plan", *UNET, "--slowdown", "x"])

@@ -105,6 +105,10 @@ void describe(const StepGraph& graph, Floor& floor) {
         floor.resident_bytes -= r.bytes;
 }
 
+// Ops of all networks together, 20 to 60 ns each. Chosen by reasoning: whole steps of a hundred
+// thousand ops take a tenth of it; steps in many parts, whose ops need nearly alike, would take hours.
+constexpr int64_t kMostOps = 40'000'000;
+
 class Finder {
  public:
   explicit Finder(const plan::ScheduleProblem& problem)
@@ -119,27 +123,31 @@ class Finder {
     std::vector<SchedOpId> ops(problem_.ops.ids().begin(), problem_.ops.ids().end());
     std::stable_sort(ops.begin(), ops.end(),
                      [&](SchedOpId a, SchedOpId b) { return most_[a] > most_[b]; });
-    int64_t highest = floor_.bytes;
+    std::optional<Cut> highest;
+    SchedOpId highest_op;
     for (SchedOpId op : ops) {
-      if (most_[op] <= highest) break;
-      if (const auto cut = cut_of(op, highest)) highest = cut->bytes;
+      const int64_t so_far = highest ? highest->bytes : floor_.bytes;
+      if (most_[op] <= so_far || is_spent()) break;
+      if (auto cut = cut_of(op, so_far)) highest = std::move(cut), highest_op = op;
     }
-    if (highest == floor_.bytes) return floor_;
+    if (!highest) return floor_;
     // Of several ops that need so much, the one that needs most by itself.
     IdVector<SchedOpId, int64_t> own(graph_.size());
     for (SchedOpId op : ops) own[op] = graph_.own_bytes(op);
     std::sort(ops.begin(), ops.end(),
               [&](SchedOpId a, SchedOpId b) { return own[a] != own[b] ? own[a] > own[b] : a < b; });
     for (SchedOpId op : ops) {
-      if (most_[op] < highest) continue;
-      const auto cut = cut_of(op, highest - 1);
-      if (!cut) continue;
-      floor_.bytes = cut->bytes;
-      floor_.op = op;
-      floor_.kept = cut->kept;
-      describe(graph_, floor_);
-      return floor_;
+      if (most_[op] < highest->bytes) continue;
+      if (op == highest_op || is_spent()) break;
+      if (auto cut = cut_of(op, highest->bytes - 1)) {
+        highest = std::move(cut), highest_op = op;
+        break;
+      }
     }
+    floor_.bytes = highest->bytes;
+    floor_.op = highest_op;
+    floor_.kept = std::move(highest->kept);
+    describe(graph_, floor_);
     return floor_;
   }
 
@@ -164,8 +172,12 @@ class Finder {
     return most;
   }
 
+  // What was found until then holds: a floor is the highest of many.
+  bool is_spent() const { return networks_ * static_cast<int64_t>(graph_.size()) > kMostOps; }
+
   // The least that the op needs, if that is above so much.
-  std::optional<Cut> cut_of(SchedOpId op, int64_t above) const {
+  std::optional<Cut> cut_of(SchedOpId op, int64_t above) {
+    ++networks_;
     ClosureNetwork net(graph_, op);
     Cut cut{.bytes = net.fixed_bytes(), .kept = {}};
     if (!problem_.link) {
@@ -183,6 +195,7 @@ class Finder {
   const plan::ScheduleProblem& problem_;
   const StepGraph graph_;
   const IdVector<SchedOpId, int64_t> most_;
+  int64_t networks_ = 0;
   Floor floor_;
 };
 

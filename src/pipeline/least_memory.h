@@ -1,0 +1,24 @@
+// The least memory within a time (MAGIS's other mode): bisection over budgets, from what every
+// schedule needs to the arena that needs no budget. A plan that takes too long says nothing of
+// larger budgets, and one in time nothing of smaller ones, but time falls with memory nearly
+// always, and the plan that is handed out is in time whatever the way to it.
+//
+// Each budget gets a share of the work; the least one that was kept in time is planned with all of
+// it.
+//
+// Tests: least_memory_test.cc.
+#pragma once
+
+#include "base/result.h"
+#include "ir/graph.h"
+#include "pipeline/optimize.h"
+
+namespace lowtide::pipeline {
+
+// The plan with the least arena found whose step takes at most (1 + slowdown) times as long as each
+// op once of the whole step. Its budget is its arena, or a little above. `options` have none;
+// `slowdown` >= 0. Errors: as of optimize.
+Result<Optimized> least_memory(const ir::Graph& forward, const OptimizeOptions& options,
+                               double slowdown);
+
+}  // namespace lowtide::pipeline

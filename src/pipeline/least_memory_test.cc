@@ -1,0 +1,63 @@
+// The least memory within a time: in time, less with more time, and near what a sweep of budgets
+// finds.
+#include "pipeline/least_memory.h"
+
+#include <gtest/gtest.h>
+
+#include "pipeline/testing/layers.h"
+#include "verify/verify.h"
+
+namespace lowtide::pipeline {
+namespace {
+
+OptimizeOptions options_of_test() {
+  OptimizeOptions options;
+  options.device = cost::find_device("cpu").value();
+  options.training.emplace();
+  options.training->loss.kind = autodiff::LossKind::kMeanSquaredError;
+  options.schedule.remat.limits.max_units = 2'000'000;
+  options.find_smallest = false;
+  return options;
+}
+
+TEST(LeastMemory, IsInTimeAndFallsWithMoreOfIt) {
+  const ir::Graph graph = mlp(12, 256, 16);
+  const OptimizeOptions options = options_of_test();
+  const auto whole = optimize(graph, options);
+  ASSERT_TRUE(whole.has_value()) << whole.error().message;
+  const double once = whole->plan.claims.once_seconds;
+  int64_t before = whole->plan.arena_bytes;
+  int less = 0;
+  for (const double slowdown : {0.0, 0.02, 0.1, 0.3}) {
+    SCOPED_TRACE(slowdown);
+    const auto made = least_memory(graph, options, slowdown);
+    ASSERT_TRUE(made.has_value()) << made.error().message;
+    EXPECT_TRUE(verify::verify(made->plan).ok());
+    EXPECT_LE(made->plan.claims.predicted_seconds, once * (1 + slowdown));
+    EXPECT_LE(made->plan.arena_bytes, before);
+    less += made->plan.arena_bytes < before;
+    before = made->plan.arena_bytes;
+    // With a twentieth less memory it takes too long, or nothing is found.
+    OptimizeOptions smaller = options;
+    smaller.budget_bytes = made->plan.arena_bytes * 95 / 100;
+    const auto tighter = optimize(graph, smaller);
+    EXPECT_TRUE(!tighter || tighter->plan.claims.predicted_seconds > once * (1 + slowdown));
+  }
+  EXPECT_GE(less, 2);
+}
+
+TEST(LeastMemory, SplitsWhereItMay) {
+  const ir::Graph graph = mlp(12, 1024, 16);
+  OptimizeOptions options = options_of_test();
+  options.device.launch_seconds = 0;
+  const auto whole = least_memory(graph, options, 0.1);
+  options.split = {.parts = 0};
+  const auto split = least_memory(graph, options, 0.1);
+  ASSERT_TRUE(whole.has_value() && split.has_value());
+  EXPECT_LT(split->plan.arena_bytes, whole->plan.arena_bytes * 3 / 4);
+  EXPECT_FALSE(split->split.whole());
+  EXPECT_LE(split->plan.claims.predicted_seconds, 1.1 * split->whole_seconds);
+}
+
+}  // namespace
+}  // namespace lowtide::pipeline
