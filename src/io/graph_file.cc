@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/file.h"
+#include "io/graph_claims.h"
 #include "ir/bind.h"
 #include "ir/graph_text.h"
 #include "ir/id_order.h"
@@ -190,6 +191,20 @@ class Rebuild {
   ir::OpId last_effect_;
 };
 
+// The line that declares a value, from 1: ids are given in the order of the `given` and `out` lines.
+size_t line_of(std::string_view text, ir::ValueId id) {
+  size_t declared = 0;
+  for (size_t number = 1; !text.empty(); ++number) {
+    const size_t end = text.find('\n');
+    std::string_view line = text.substr(0, end);
+    line.remove_prefix(std::min(line.find_first_not_of(' '), line.size()));
+    const bool declares = line.starts_with("given ") || line.starts_with("out ");
+    if (declares && declared++ == id.index()) return number;
+    text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);
+  }
+  return 0;
+}
+
 }  // namespace
 
 Result<ir::Graph> read_graph_text(std::string_view text, const std::string& origin,
@@ -203,6 +218,9 @@ Result<ir::Graph> read_graph_text(std::string_view text, const std::string& orig
   LT_ASSIGN(ir::Graph rebuilt, Rebuild(*bound, origin).run());
   if (Status status = ir::check(rebuilt); !status)
     return error(status.error().code, fmt::format("{}: {}", origin, status.error().message));
+  if (const auto wrong = find_wrong_claim(rebuilt))
+    return error(ErrorCode::kInput,
+                 fmt::format("{}:{}: {}", origin, line_of(text, wrong->value), wrong->why));
   return rebuilt;
 }
 
