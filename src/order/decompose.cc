@@ -10,7 +10,6 @@ namespace {
 
 using plan::ScheduleProblem;
 using plan::SchedValue;
-using plan::SchedValueId;
 
 struct ClusterTag;
 using ClusterId = Id<ClusterTag>;
@@ -160,23 +159,17 @@ std::vector<OrderGraph> decompose(const ScheduleProblem& problem) {
     if (!clusters.last[b]) part_of[b] = parts++;
   for (ClusterId b : by_time)
     if (clusters.last[b]) part_of[b] = parts;
-  std::vector<PartMembers> members(parts + 1);
+  std::vector<std::vector<OpId>> ops_of(parts + 1);
   IdVector<OpId, OpId> local(problem.ops.size());
-  const auto part = [&](OpId op) { return part_of[clusters.of[op]]; };
   for (OpId op : problem.ops.ids()) {
-    auto& ops = members[part(op)].ops;
+    auto& ops = ops_of[part_of[clusters.of[op]]];
     local[op] = OpId(ops.size());
     ops.push_back(op);
   }
-  for (SchedValueId v : problem.values.ids())
-    members[part(problem.values[v].producer)].values.push_back(v);
-  for (const plan::InPlacePair& pair : problem.in_place)
-    members[part(pair.op)].pairs.push_back(pair);
-  for (const auto& arc : problem.control)
-    if (part(arc.first) == part(arc.second)) members[part(arc.first)].control.push_back(arc);
+  const plan::ProblemIndex index(problem);
   std::vector<OrderGraph> graphs;
-  for (const PartMembers& m : members)
-    if (!m.ops.empty()) graphs.push_back(make_order_graph(problem, m, local));
+  for (std::vector<OpId>& ops : ops_of)
+    if (!ops.empty()) graphs.push_back(make_order_graph(problem, index, std::move(ops), local));
   return graphs;
 }
 

@@ -9,6 +9,7 @@ namespace lowtide::order {
 namespace {
 
 using plan::InPlacePair;
+using plan::ProblemIndex;
 using plan::ScheduleProblem;
 using plan::SchedValue;
 using plan::SchedValueId;
@@ -24,37 +25,44 @@ Arcs reversed(const Arcs& arcs) {
 
 class GraphBuilder {
  public:
-  GraphBuilder(const ScheduleProblem& problem, const PartMembers& members,
+  GraphBuilder(const ScheduleProblem& problem, const ProblemIndex& index, std::vector<OpId> ops,
                const IdVector<OpId, OpId>& local)
-      : problem_(problem), members_(members), local_(local), held_of_(problem.values.size()) {
-    const size_t n = members.ops.size();
-    graph_.problem_op = members.ops;
-    graph_.transient_bytes.resize(n);
-    graph_.kept_bytes.resize(n);
-    graph_.made_bytes.resize(n);
-    for (size_t i = 0; i < n; ++i)
-      graph_.transient_bytes[OpId(i)] = problem.ops[members.ops[i]].workspace_bytes;
+      : problem_(problem), index_(index), local_(local), held_of_(problem.values.size()) {
+    graph_.problem_op = std::move(ops);
+    for (const OpId op : graph_.problem_op)
+      graph_.transient_bytes.push_back(problem.ops[op].workspace_bytes);
+    graph_.kept_bytes.resize(graph_.size());
+    graph_.made_bytes.resize(graph_.size());
   }
 
   OrderGraph build() {
-    for (SchedValueId v : members_.values) add_value(v);
-    for (const auto& [first, second] : members_.control)
-      arcs_.emplace_back(local_[first], local_[second]);
+    std::vector<SchedValueId> made;
+    for (const OpId op : graph_.problem_op)
+      made.insert(made.end(), index_.makes[op].begin(), index_.makes[op].end());
+    std::sort(made.begin(), made.end());
+    for (const SchedValueId v : made) add_value(v);
+    for (const OpId op : graph_.problem_op) add_arcs(local_[op], index_.waits_after[op]);
     add_pairs();
     finish_lists();
     return std::move(graph_);
   }
 
  private:
+  // Who waits may lie in a later part, where the order of the parts serves it.
+  void add_arcs(OpId from, std::span<const OpId> to) {
+    for (const OpId op : to) {
+      const OpId local = local_[op];
+      if (local.index() < graph_.size() && graph_.problem_op[local.index()] == op)
+        arcs_.emplace_back(from, local);
+    }
+  }
+
   void add_value(SchedValueId id) {
     const SchedValue& value = problem_.values[id];
     const OpId producer = local_[value.producer];
     graph_.transient_bytes[producer] += value.bytes;
-    if (value.bytes == 0) {
-      add_crossing_readers(value, producer);
-      return;
-    }
-    for (OpId reader : value.readers) arcs_.emplace_back(producer, local_[reader]);
+    add_arcs(producer, value.readers);
+    if (value.bytes == 0) return;
     if (value.is_output) {
       graph_.kept_bytes[producer] += value.bytes;
       graph_.made_bytes[producer] += value.bytes;
@@ -71,23 +79,15 @@ class GraphBuilder {
     }
   }
 
-  // Readers of an empty value may lie in a later part, where the order of the parts serves them.
-  void add_crossing_readers(const SchedValue& value, OpId producer) {
-    for (OpId reader : value.readers) {
-      const OpId to = local_[reader];
-      if (to.index() < members_.ops.size() && members_.ops[to.index()] == reader)
-        arcs_.emplace_back(producer, to);
-    }
-  }
-
   void add_pairs() {
     std::vector<std::pair<OpId, Reuse>> reuses;
-    for (const InPlacePair& pair : members_.pairs) {
-      const HeldId input = held_of_[pair.input];
-      if (!input.valid() || problem_.values[pair.output].bytes != graph_.held_bytes[input])
-        continue;
-      reuses.emplace_back(local_[pair.op], Reuse{input, pair.output});
-    }
+    for (const OpId op : graph_.problem_op)
+      for (const size_t i : index_.pairs[op]) {
+        const InPlacePair& pair = problem_.in_place[i];
+        const HeldId input = held_of_[pair.input];
+        if (input.valid() && problem_.values[pair.output].bytes == graph_.held_bytes[input])
+          reuses.emplace_back(local_[op], Reuse{input, pair.output});
+      }
     graph_.reuses = Lists<OpId, Reuse>(graph_.size(), reuses);
   }
 
@@ -104,7 +104,7 @@ class GraphBuilder {
   }
 
   const ScheduleProblem& problem_;
-  const PartMembers& members_;
+  const ProblemIndex& index_;
   const IdVector<OpId, OpId>& local_;
   IdVector<SchedValueId, HeldId> held_of_;
   OrderGraph graph_;
@@ -115,22 +115,16 @@ class GraphBuilder {
 
 }  // namespace
 
-OrderGraph make_order_graph(const ScheduleProblem& problem, const PartMembers& members,
-                            const IdVector<OpId, OpId>& local) {
-  return GraphBuilder(problem, members, local).build();
+OrderGraph make_order_graph(const ScheduleProblem& problem, const ProblemIndex& index,
+                            std::vector<OpId> ops, const IdVector<OpId, OpId>& local) {
+  return GraphBuilder(problem, index, std::move(ops), local).build();
 }
 
 OrderGraph make_order_graph(const ScheduleProblem& problem) {
-  PartMembers all;
-  IdVector<OpId, OpId> local(problem.ops.size());
-  for (OpId op : problem.ops.ids()) {
-    all.ops.push_back(op);
-    local[op] = op;
-  }
-  for (SchedValueId v : problem.values.ids()) all.values.push_back(v);
-  all.pairs = problem.in_place;
-  all.control = problem.control;
-  return make_order_graph(problem, all, local);
+  IdVector<OpId, OpId> local;
+  std::vector<OpId> ops;
+  for (const OpId op : problem.ops.ids()) ops.push_back(local.push_back(op));
+  return make_order_graph(problem, ProblemIndex(problem), std::move(ops), local);
 }
 
 }  // namespace lowtide::order

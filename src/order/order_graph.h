@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "base/lists.h"
+#include "plan/problem_index.h"
 #include "plan/schedule_problem.h"
 
 namespace lowtide::order {
@@ -55,19 +56,11 @@ struct OrderGraph {
   size_t size() const { return problem_op.size(); }
 };
 
-// What belongs to one part of a problem: ops (ascending), the values they make, the in-place pairs
-// of its ops, and the pairs of ops that only wait for each other. All readers of a value with bytes
-// are in the part.
-struct PartMembers {
-  std::vector<OpId> ops;
-  std::vector<plan::SchedValueId> values;
-  std::vector<plan::InPlacePair> pairs;
-  std::vector<std::pair<OpId, OpId>> control;
-};
-
-// `local` maps the problem's ops to their index in the part; valid for members only.
-OrderGraph make_order_graph(const plan::ScheduleProblem& problem, const PartMembers& members,
-                            const IdVector<OpId, OpId>& local);
+// One part of a problem: these ops (ascending), the values that they make, their in-place pairs,
+// and who of them only waits for whom. All readers of a value with bytes are in the part. `local`
+// maps the problem's ops to their index in the part; valid for ops of the part only.
+OrderGraph make_order_graph(const plan::ScheduleProblem& problem, const plan::ProblemIndex& index,
+                            std::vector<OpId> ops, const IdVector<OpId, OpId>& local);
 
 // The whole problem as one part.
 OrderGraph make_order_graph(const plan::ScheduleProblem& problem);

@@ -221,7 +221,8 @@ class StepWriter {
   const plan::ScheduleProblem& problem_;
   const int64_t resident_bytes_;
   std::vector<Holding> holdings_;
-  IdVector<SchedOpId, std::vector<size_t>> reads_;  // holdings
+  // Holdings: with the residents that move, which are no values of plan/problem_index.h.
+  IdVector<SchedOpId, std::vector<size_t>> reads_;
   IdVector<ir::StorageId, size_t> holding_of_;
   std::vector<char> taken_over_;              // by instance
   std::vector<std::vector<size_t>> ends_at_;  // instances to free, by position
