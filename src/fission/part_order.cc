@@ -1,12 +1,10 @@
 #include "fission/part_order.h"
 
 #include <algorithm>
-#include <functional>
-#include <queue>
-#include <utility>
 #include <vector>
 
 #include "base/check.h"
+#include "base/topological_order.h"
 #include "ir/reorder.h"
 
 namespace lowtide::fission {
@@ -53,22 +51,7 @@ Expanded part_by_part(const Expanded& expanded, const Cuts& cuts) {
   const ir::Graph& graph = expanded.graph;
   const IdVector<OpId, std::vector<OpId>> before = ir::must_precede(graph);
   const Starts starts = starts_of(expanded, cuts, before);
-  IdVector<OpId, std::vector<OpId>> after(graph.op_count());
-  IdVector<OpId, size_t> missing(graph.op_count());
-  using Entry = std::pair<int64_t, OpId>;
-  std::priority_queue<Entry, std::vector<Entry>, std::greater<>> ready;
-  for (OpId id : graph.ops()) {
-    missing[id] = before[id].size();
-    for (OpId first : before[id]) after[first].push_back(id);
-    if (missing[id] == 0) ready.emplace(starts[id], id);
-  }
-  std::vector<OpId> order;
-  while (!ready.empty()) {
-    order.push_back(ready.top().second);
-    ready.pop();
-    for (OpId next : after[order.back()])
-      if (--missing[next] == 0) ready.emplace(starts[next], next);
-  }
+  const std::vector<OpId> order = topological_order(before, [&](OpId id) { return starts[id]; });
   LT_CHECK(order.size() == graph.op_count(), "a graph in a valid order has no cycle");
   ir::Reordered made = ir::reorder(graph, order);
   Expanded result{std::move(made.graph), expanded.parts};

@@ -1,9 +1,8 @@
 #include "order/decompose.h"
 
 #include <algorithm>
-#include <functional>
-#include <numeric>
-#include <queue>
+
+#include "base/topological_order.h"
 
 namespace lowtide::order {
 namespace {
@@ -125,34 +124,23 @@ Clusters find_clusters(const ScheduleProblem& problem) {
   return clusters;
 }
 
-// Position in time of each cluster: a topological order, first by the first op; marks those that
+// The clusters as they run, of those that may be next the one with the first op; marks those that
 // wait for a last one.
-IdVector<ClusterId, size_t> sort_clusters(Clusters& clusters) {
-  const Lists<ClusterId, ClusterId> next(clusters.count, clusters.arcs);
-  IdVector<ClusterId, size_t> waits(clusters.count, 0), position(clusters.count, 0);
-  for (const auto& arc : clusters.arcs) ++waits[arc.second];
-  std::priority_queue<ClusterId, std::vector<ClusterId>, std::greater<>> ready;
-  for (ClusterId b : waits.ids())
-    if (waits[b] == 0) ready.push(b);
-  for (size_t time = 0; !ready.empty(); ++time) {
-    const ClusterId b = ready.top();
-    ready.pop();
-    position[b] = time;
-    for (ClusterId to : next[b]) {
-      if (clusters.last[b]) clusters.last[to] = 1;
-      if (--waits[to] == 0) ready.push(to);
-    }
-  }
-  return position;
+std::vector<ClusterId> sort_clusters(Clusters& clusters) {
+  IdVector<ClusterId, std::vector<ClusterId>> before(clusters.count);
+  for (const auto& [first, second] : clusters.arcs) before[second].push_back(first);
+  std::vector<ClusterId> order = topological_order(before);
+  for (const ClusterId id : order)
+    for (const ClusterId first : before[id])
+      if (clusters.last[first]) clusters.last[id] = 1;
+  return order;
 }
 
 }  // namespace
 
 std::vector<OrderGraph> decompose(const ScheduleProblem& problem) {
   Clusters clusters = find_clusters(problem);
-  const IdVector<ClusterId, size_t> position = sort_clusters(clusters);
-  std::vector<ClusterId> by_time(clusters.count);
-  for (ClusterId b : position.ids()) by_time[position[b]] = b;
+  const std::vector<ClusterId> by_time = sort_clusters(clusters);
   size_t parts = 0;
   IdVector<ClusterId, size_t> part_of(clusters.count, 0);
   for (ClusterId b : by_time)

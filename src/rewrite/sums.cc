@@ -1,15 +1,15 @@
-// A topological sort (Kahn's algorithm, the earliest ready op of the old order first) over data,
-// control edges, the sums' new chains, and the reads that an overwriting op has to wait for.
+// A topological sort, the earliest ready op of the old order first, over data, control edges, the
+// sums' new chains, and the reads that an overwriting op has to wait for.
 #include "rewrite/sums.h"
 
 #include <fmt/core.h>
 
 #include <algorithm>
 #include <map>
-#include <queue>
 #include <set>
 
 #include "analysis/schedule_view.h"
+#include "base/topological_order.h"
 #include "ir/id_order.h"
 #include "ops/op_table.h"
 
@@ -62,20 +62,21 @@ class SumOrder {
     return sums_[place.sum].contributions[place.k];
   }
 
-  std::vector<std::set<OpId>> dependences() const {
-    std::vector<std::set<OpId>> before(old_.op_count());
+  using Before = IdVector<OpId, std::set<OpId>>;
+  Before dependences() const {
+    Before before(old_.op_count());
     for (OpId id : old_.ops()) {
       const ir::Op& op = old_.op(id);
-      before[id.index()].insert(op.control.begin(), op.control.end());
+      before[id].insert(op.control.begin(), op.control.end());
       for (size_t i = 0; i < op.inputs.size(); ++i)
         if (op.inputs[i].valid() && place_of_input(id, i) == nullptr)
-          add_makers(op.inputs[i], before[id.index()]);
+          add_makers(op.inputs[i], before[id]);
       for (ValueId made : op.outputs)
         if (old_.value(made).alias == ir::Alias::kUpdate) add_readers_of_old(made, id, before);
     }
     for (const Sum& sum : sums_)
       for (size_t k = 1; k < sum.contributions.size(); ++k)
-        before[sum.contributions[k].op.index()].insert(sum.contributions[k - 1].op);
+        before[sum.contributions[k].op].insert(sum.contributions[k - 1].op);
     return before;
   }
 
@@ -91,38 +92,24 @@ class SumOrder {
         if (output(contribution(place)) == id) before.insert(c.op);
   }
 
-  void add_readers_of_old(ValueId made, OpId id, std::vector<std::set<OpId>>& before) const {
+  void add_readers_of_old(ValueId made, OpId id, Before& before) const {
     const OpId old_version = analysis::version_producer(old_, old_.value(made).base);
     for (ValueId member : old_.values_in(old_.value(made).storage)) {
       if (member == made || analysis::version_producer(old_, member) != old_version) continue;
       for (OpId reader : old_.readers(member))
-        if (reader != id) before[id.index()].insert(reader);
+        if (reader != id) before[id].insert(reader);
     }
   }
 
   Result<std::vector<OpId>> sorted() const {
-    const std::vector<std::set<OpId>> before = dependences();
-    std::vector<std::vector<OpId>> after(before.size());
-    std::vector<size_t> missing(before.size());
-    std::priority_queue<OpId, std::vector<OpId>, std::greater<>> ready;
-    for (OpId id : old_.ops()) {
-      missing[id.index()] = before[id.index()].size();
-      for (OpId first : before[id.index()]) after[first.index()].push_back(id);
-      if (missing[id.index()] == 0) ready.push(id);
-    }
-    std::vector<OpId> order;
-    while (!ready.empty()) {
-      order.push_back(ready.top());
-      ready.pop();
-      for (OpId next : after[order.back().index()])
-        if (--missing[next.index()] == 0) ready.push(next);
-    }
-    for (OpId id : old_.ops())
-      if (missing[id.index()] > 0)
-        return error(ErrorCode::kInput, fmt::format("op '{}' cannot contribute to its sum in that "
-                                                    "order",
-                                                    old_.op(id).name));
-    return order;
+    std::vector<OpId> order = topological_order(dependences());
+    if (order.size() == old_.op_count()) return order;
+    const std::set<OpId> placed(order.begin(), order.end());
+    OpId first(0);
+    while (placed.contains(first)) first = OpId(first.index() + 1);
+    return error(
+        ErrorCode::kInput,
+        fmt::format("op '{}' cannot contribute to its sum in that order", old_.op(first).name));
   }
 
   Status copy(OpId id) {
