@@ -50,7 +50,7 @@ using CostOf = std::function<Result<OpCost>(const ir::GraphEdit&, ir::OpId)>;
 // A graph and its view, both with numbers without gaps. Contracted ops of the problem stand for no
 // single op of the graph: view.op is none there.
 struct CompactedView {
-  ir::Compacted graph;
+  ir::Rewritten graph;
   ScheduleView view;
 };
 

@@ -53,7 +53,7 @@ Expanded part_by_part(const Expanded& expanded, const Cuts& cuts) {
   const Starts starts = starts_of(expanded, cuts, before);
   const std::vector<OpId> order = topological_order(before, [&](OpId id) { return starts[id]; });
   LT_CHECK(order.size() == graph.op_count(), "a graph in a valid order has no cycle");
-  ir::Reordered made = ir::reorder(graph, order);
+  ir::Rewritten made = ir::reorder(graph, order);
   Expanded result{std::move(made.graph), expanded.parts};
   for (std::vector<OpId>& parts : result.parts)
     for (OpId& part : parts) part = made.op[part];

@@ -12,7 +12,6 @@
 #include <fmt/core.h>
 
 #include "base/sorted.h"
-#include "ir/id_order.h"
 
 namespace lowtide::ir {
 GraphEdit::GraphEdit(const Graph& graph) : header_(empty_like(graph)) {
@@ -176,18 +175,10 @@ Status GraphEdit::keep_or_roll_back(Mark mark, Status status) {
 
 // ---- out of the edit ----
 
-Compacted GraphEdit::compact() const {
-  Compacted made{.graph = header_,
-                 .op = IdVector<OpId, OpId>(ops_.size()),
-                 .value = IdVector<ValueId, ValueId>(values_.size())};
-  const auto of_value = [&](ValueId id) { return id.valid() ? made.value[id] : ValueId::none(); };
-  const auto written = [&](ValueId id) {
-    Value value = *values_[id].value;
-    value.base = of_value(value.base);
-    return value;
-  };
+Rewritten GraphEdit::compact() const {
+  Rewritten made(header_, ops_.size(), values_.size());
   const auto give = [&](ValueId id) {
-    if (!made.value[id].valid()) made.value[id] = made.graph.add_value(written(id));
+    if (!made.value[id].valid()) made.give(id, value(id));
   };
   for (uint32_t at = order_.first(); at != OrderList::kNone; at = order_.next(at)) {
     if (at % 2 == 1) {
@@ -195,17 +186,11 @@ Compacted GraphEdit::compact() const {
       continue;
     }
     const OpId id(at / 2);
-    Op op = *ops_[id].op;
-    for (const ValueId input : op.inputs)
+    for (const ValueId input : op(id).inputs)
       if (input.valid() && !value(input).producer.valid()) give(input);
-    const std::vector<ValueId> old_outputs = op.outputs;
     std::vector<Value> outputs;
-    for (const ValueId output : old_outputs) outputs.push_back(written(output));
-    for (ValueId& input : op.inputs) input = of_value(input);
-    for (OpId& before : op.control) before = made.op[before];
-    made.op[id] = made.graph.add_op(std::move(op), std::move(outputs));
-    const std::vector<ValueId>& new_outputs = made.graph.op(made.op[id]).outputs;
-    for (size_t i = 0; i < old_outputs.size(); ++i) made.value[old_outputs[i]] = new_outputs[i];
+    for (const ValueId output : op(id).outputs) outputs.push_back(value(output));
+    made.copy(id, op(id), std::move(outputs));
   }
   return made;
 }

@@ -39,6 +39,7 @@
 #include "base/order_list.h"
 #include "base/result.h"
 #include "ir/graph.h"
+#include "ir/id_order.h"
 
 namespace lowtide::ir {
 
@@ -69,13 +70,6 @@ struct Touched {
   std::set<OpId> places;         // those of them that came into the order or left it
   std::set<ValueId> values;      // other type, alias or use as an output; other versions beside it
   std::set<StorageId> storages;  // values or their readers came or went
-};
-
-// A graph out of an edit; none for what was removed.
-struct Compacted {
-  Graph graph;
-  IdVector<OpId, OpId> op;           // edit -> graph
-  IdVector<ValueId, ValueId> value;  // edit -> graph
 };
 
 class GraphEdit {
@@ -154,8 +148,9 @@ class GraphEdit {
     return !(touched_.ops.empty() && touched_.values.empty() && touched_.storages.empty());
   }
 
-  // The edit as a graph, in time proportional to it: ops in order, ids without gaps.
-  Compacted compact() const;
+  // The edit as a graph, in time proportional to it: ops in order, ids without gaps; by ids of the
+  // edit, none for what was removed.
+  Rewritten compact() const;
 
  private:
   struct OpSlot {

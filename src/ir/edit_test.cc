@@ -33,7 +33,7 @@ struct Chain {
 TEST(GraphEdit, WithoutChangesIsTheGraph) {
   const Chain chain;
   const GraphEdit edit(chain.graph);
-  const Compacted same = edit.compact();
+  const Rewritten same = edit.compact();
   EXPECT_TRUE(same.graph == chain.graph);
   EXPECT_EQ(same.value[chain.flat], chain.flat);
   EXPECT_FALSE(edit.is_touched());
@@ -59,7 +59,7 @@ TEST(GraphEdit, RecomputesAValueForItsLaterReaders) {
   EXPECT_EQ(edit.values_in(edit.value(y2).storage).size(), 2u);
   ASSERT_TRUE(edit.remove_op(OpId(0)).has_value());
   EXPECT_FALSE(edit.alive(chain.y));
-  const Compacted changed = edit.compact();
+  const Rewritten changed = edit.compact();
   EXPECT_TRUE(check(changed.graph).has_value());
   EXPECT_EQ(changed.graph.op_count(), 3u);
   EXPECT_EQ(changed.graph.op(changed.op[again]).name, "double.again");

@@ -3,6 +3,7 @@
 // between those that ops make, so neither all values nor all ops can come first.
 #pragma once
 
+#include <utility>
 #include <vector>
 
 #include "ir/graph.h"
@@ -20,5 +21,28 @@ std::vector<GraphItem> in_id_order(const Graph& graph);
 
 // A graph without values and ops that is called, comes from and binds what `graph` does.
 Graph empty_like(const Graph& graph);
+
+// A graph that is being written again, and where everything of the old one went. Ids of the old
+// graph that were not written map to none.
+struct Rewritten {
+  explicit Rewritten(const Graph& old)
+      : Rewritten(empty_like(old), old.op_count(), old.value_count()) {}
+  Rewritten(Graph empty, size_t ops, size_t values)
+      : graph(std::move(empty)), op(ops), value(values) {}
+
+  // What old ids are now; none stays none.
+  std::vector<ValueId> now(const std::vector<ValueId>& old) const;
+  std::vector<OpId> now(const std::vector<OpId>& old) const;
+  // A value that no op makes.
+  void give(ValueId id, Value old) { value[id] = graph.add_value(std::move(old)); }
+  // The op as it was, on what its operands are now.
+  void copy(OpId id, Op old, std::vector<Value> outputs);
+  // `made` stands for the op that made `outputs`.
+  void note(OpId id, const std::vector<ValueId>& outputs, OpId made);
+
+  Graph graph;
+  IdVector<OpId, OpId> op;           // by old id
+  IdVector<ValueId, ValueId> value;  // likewise
+};
 
 }  // namespace lowtide::ir

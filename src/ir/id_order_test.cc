@@ -47,6 +47,37 @@ TEST(IdOrder, AddingInItsOrderGivesTheSameIds) {
   for (const OpId o : graph.ops()) EXPECT_EQ(again.op(o).name, graph.op(o).name);
 }
 
+TEST(IdOrder, CopiedOpByOpAGraphIsTheSame) {
+  Graph graph = mixed();
+  graph.add_control(OpId(0), OpId(2));
+  Rewritten again(graph);
+  for (const GraphItem& item : in_id_order(graph)) {
+    if (item.given.valid()) {
+      again.give(item.given, graph.value(item.given));
+      continue;
+    }
+    std::vector<Value> outputs;
+    for (const ValueId out : graph.op(item.op).outputs) outputs.push_back(graph.value(out));
+    again.copy(item.op, graph.op(item.op), std::move(outputs));
+  }
+  EXPECT_TRUE(again.graph == graph);
+  for (const ValueId v : graph.values()) EXPECT_EQ(again.value[v], v);
+  for (const OpId o : graph.ops()) EXPECT_EQ(again.op[o], o);
+}
+
+TEST(IdOrder, WhatIsWrittenAgainIsWhereItWentAndNoneStaysNone) {
+  const Graph graph = mixed();
+  const ValueId w = *graph.find_value("w");
+  Rewritten again(graph);
+  again.give(w, graph.value(w));
+  const OpId nothing(2);
+  again.copy(nothing, graph.op(nothing), {});
+  EXPECT_EQ(again.now(std::vector{w, ValueId::none()}), (std::vector{ValueId(0), ValueId::none()}));
+  EXPECT_EQ(again.now(std::vector{nothing}), std::vector{OpId(0)});
+  EXPECT_FALSE(again.value[*graph.find_value("y")].valid());
+  EXPECT_FALSE(again.op[OpId(0)].valid());
+}
+
 TEST(IdOrder, AnEmptyGraphKeepsWhatIsSaidOfTheWhole) {
   const Graph graph = mixed();
   const Graph empty = empty_like(graph);

@@ -5,32 +5,18 @@
 #include <vector>
 
 #include "base/check.h"
-#include "ir/id_order.h"
 
 namespace lowtide::ir {
 
-Reordered reorder(const Graph& graph, std::span<const OpId> order) {
+Rewritten reorder(const Graph& graph, std::span<const OpId> order) {
   LT_CHECK(order.size() == graph.op_count(), "an order has every op once");
-  Reordered made{.graph = empty_like(graph),
-                 .op = IdVector<OpId, OpId>(graph.op_count()),
-                 .value = IdVector<ValueId, ValueId>(graph.value_count())};
+  Rewritten made(graph);
   for (const ValueId id : graph.values())
-    if (!graph.value(id).producer.valid()) made.value[id] = made.graph.add_value(graph.value(id));
+    if (!graph.value(id).producer.valid()) made.give(id, graph.value(id));
   for (const OpId id : order) {
-    Op op = graph.op(id);
-    const std::vector<ValueId> old_outputs = std::exchange(op.outputs, {});
     std::vector<Value> outputs;
-    for (const ValueId output : old_outputs) {
-      outputs.push_back(graph.value(output));
-      ValueId& base = outputs.back().base;
-      if (base.valid()) base = made.value[base];
-    }
-    for (ValueId& input : op.inputs)
-      if (input.valid()) input = made.value[input];
-    for (OpId& before : op.control) before = made.op[before];
-    made.op[id] = made.graph.add_op(std::move(op), std::move(outputs));
-    const std::vector<ValueId>& new_outputs = made.graph.op(made.op[id]).outputs;
-    for (size_t i = 0; i < old_outputs.size(); ++i) made.value[old_outputs[i]] = new_outputs[i];
+    for (const ValueId output : graph.op(id).outputs) outputs.push_back(graph.value(output));
+    made.copy(id, graph.op(id), std::move(outputs));
   }
   return made;
 }

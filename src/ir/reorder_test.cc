@@ -34,7 +34,7 @@ TEST(Reorder, KeepsTheGraphInItsOwnOrder) {
   const Step step;
   const auto ids = step.graph.ops();
   const std::vector<OpId> order(ids.begin(), ids.end());
-  const Reordered same = reorder(step.graph, order);
+  const Rewritten same = reorder(step.graph, order);
   EXPECT_TRUE(same.graph == step.graph);
   EXPECT_EQ(same.value[step.updated], step.updated);
 }
@@ -78,7 +78,7 @@ TEST(Reorder, AnyValidOrderHasTheSameContents) {
       if (!has(next) && std::all_of(before[next].begin(), before[next].end(), has))
         order.push_back(next);
     }
-    const Reordered made = reorder(step.graph, order);
+    const Rewritten made = reorder(step.graph, order);
     ASSERT_TRUE(check(made.graph).has_value());
     EXPECT_EQ(contents(made.graph), contents(step.graph));
     for (size_t k = 0; k < order.size(); ++k) EXPECT_EQ(made.op[order[k]], OpId(k));

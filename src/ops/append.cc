@@ -262,4 +262,13 @@ Result<ir::OpId> append_again(ir::Graph& graph, const ir::Graph& from, ir::OpId 
   return added;
 }
 
+Status append_again(ir::Rewritten& graph, const ir::Graph& from, ir::OpId op,
+                    std::vector<ir::ValueId> inputs, ir::Attrs attrs) {
+  const ir::Op& old = from.op(op);
+  LT_ASSIGN(const ir::OpId made, append_again(graph.graph, from, op, std::move(inputs),
+                                              std::move(attrs), graph.now(old.control)));
+  graph.note(op, old.outputs, made);
+  return {};
+}
+
 }  // namespace lowtide::ops

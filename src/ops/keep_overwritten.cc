@@ -79,36 +79,27 @@ class LateReads {
 
 class Rewrite {
  public:
-  Rewrite(const ir::Graph& graph, const LateReads& late)
-      : old_(graph), late_(late), value_(graph.value_count()), op_(graph.op_count()) {}
+  Rewrite(const ir::Graph& graph, const LateReads& late) : old_(graph), late_(late), made_(graph) {}
 
   Result<ir::Graph> run() {
     for (const ir::GraphItem item : ir::in_id_order(old_)) {
       if (item.given.valid())
-        value_[item.given] = graph_.add_value(old_.value(item.given));
+        made_.give(item.given, old_.value(item.given));
       else
         LT_RETURN_IF_ERROR(add(item.op));
     }
-    return std::move(graph_);
+    return std::move(made_.graph);
   }
 
  private:
   Status add(OpId id) {
     const ir::Op& op = old_.op(id);
-    std::vector<ValueId> inputs;
-    for (const ValueId input : op.inputs)
-      inputs.push_back(input.valid() ? value_[input] : ValueId::none());
+    std::vector<ValueId> inputs = made_.now(op.inputs);
     for (const ValueId kept : late_.kept_before(id)) {
       // For who comes after the update: its own inputs are settled above.
-      LT_ASSIGN(value_[kept], keep(kept, op));
+      LT_ASSIGN(made_.value[kept], keep(kept, op));
     }
-    std::vector<OpId> control = op.control;
-    for (OpId& before : control) before = op_[before];
-    LT_ASSIGN(op_[id],
-              append_again(graph_, old_, id, std::move(inputs), op.attrs, std::move(control)));
-    for (size_t i = 0; i < op.outputs.size(); ++i)
-      value_[op.outputs[i]] = graph_.op(op_[id]).outputs[i];
-    return {};
+    return append_again(made_, old_, id, std::move(inputs), op.attrs);
   }
 
   Result<ValueId> keep(ValueId kept, const ir::Op& update) {
@@ -116,23 +107,21 @@ class Rewrite {
     options.name = unused(old_.value(kept).name + "/kept");
     options.module = update.module;
     options.phase = update.phase;
-    LT_ASSIGN(const OpId copy, append(graph_, "Copy", {value_[kept]}, {}, options));
-    return graph_.op(copy).outputs[0];
+    LT_ASSIGN(const OpId copy, append(made_.graph, "Copy", {made_.value[kept]}, {}, options));
+    return made_.graph.op(copy).outputs[0];
   }
 
   // A name that neither graph has: what comes later keeps its own.
   std::string unused(const std::string& wanted) const {
     std::string made = wanted;
-    for (int n = 1; graph_.fresh_name(made) != made || old_.fresh_name(made) != made; ++n)
+    for (int n = 1; made_.graph.fresh_name(made) != made || old_.fresh_name(made) != made; ++n)
       made = wanted + "." + std::to_string(n);
     return made;
   }
 
   const ir::Graph& old_;
   const LateReads& late_;
-  ir::Graph graph_ = ir::empty_like(old_);
-  IdVector<ValueId, ValueId> value_;  // who reads an old value now reads this
-  IdVector<OpId, OpId> op_;
+  ir::Rewritten made_;
 };
 
 }  // namespace

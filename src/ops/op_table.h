@@ -16,6 +16,7 @@
 
 #include "base/result.h"
 #include "ir/graph.h"
+#include "ir/id_order.h"
 #include "sym/expr.h"
 
 namespace lowtide::ops {
@@ -100,6 +101,9 @@ Result<ir::OpId> append(ir::Graph& graph, std::string_view kind, std::vector<ir:
 Result<ir::OpId> append_again(ir::Graph& graph, const ir::Graph& from, ir::OpId op,
                               std::vector<ir::ValueId> inputs, ir::Attrs attrs,
                               std::vector<ir::OpId> control);
+// The same in a graph that is being written again: with its control edges, and noted there.
+Status append_again(ir::Rewritten& graph, const ir::Graph& from, ir::OpId op,
+                    std::vector<ir::ValueId> inputs, ir::Attrs attrs);
 
 // Gives the category of a gradient to a value of the backward pass and to what it shows: the
 // storage, or the pieces, that it lies in.

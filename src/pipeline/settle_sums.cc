@@ -36,8 +36,7 @@ std::vector<analysis::Sum> as_they_run(const analysis::ScheduleView& view,
 // What the ids of one problem are in the other.
 class Translation {
  public:
-  Translation(const Prepared& from, const rewrite::OrderedSums& chained,
-              const analysis::ScheduleView& to)
+  Translation(const Prepared& from, const ir::Rewritten& chained, const analysis::ScheduleView& to)
       : from_(from), chained_(chained), to_(to), sum_of_(from.view.problem.values.size(), kNone) {
     for (const SchedValueId v : to.problem.values.ids()) value_at_[to.storage[v]] = v;
     for (const SchedResidentId r : to.problem.residents.ids()) resident_at_[to.resident[r]] = r;
@@ -106,7 +105,7 @@ class Translation {
   }
 
   const Prepared& from_;
-  const rewrite::OrderedSums& chained_;
+  const ir::Rewritten& chained_;
   const analysis::ScheduleView& to_;
   std::map<ir::StorageId, SchedValueId> value_at_;
   std::map<ir::StorageId, SchedResidentId> resident_at_;
@@ -218,7 +217,7 @@ Result<Prepared> settle_sums(const Prepared& ready, const Solution& solution,
   settled.whole_seconds = ready.whole_seconds;
   settled.floor = ready.floor;
   settled.sums_are_settled = true;
-  LT_ASSIGN(rewrite::OrderedSums chained,
+  LT_ASSIGN(ir::Rewritten chained,
             rewrite::order_sums(ready.graph, as_they_run(ready.view, solution.sequence)));
   LT_ASSIGN(settled.costs, op_costs(chained.graph, options, settled.coverage));
   LT_ASSIGN(settled.view, make_view(chained.graph, settled.costs, options));

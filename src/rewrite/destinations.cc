@@ -87,7 +87,7 @@ class DestinationsPass {
       ++report.chains;
     }
     if (report.chains == 0) return report;
-    LT_RETURN_IF_ERROR(rebuild(report.graph));
+    LT_ASSIGN(report.graph, rebuild());
     return report;
   }
 
@@ -341,42 +341,29 @@ class DestinationsPass {
 
   // ---- the new graph
 
-  Status rebuild(ir::Graph& graph) const {
-    graph = ir::empty_like(old_);
-    IdVector<ValueId, ValueId> value(old_.value_count());
-    IdVector<OpId, OpId> made(old_.op_count());
+  Result<ir::Graph> rebuild() const {
+    ir::Rewritten made(old_);
     for (const ir::GraphItem item : ir::in_id_order(old_)) {
       if (item.given.valid()) {
-        value[item.given] = graph.add_value(old_.value(item.given));
+        made.give(item.given, old_.value(item.given));
         continue;
       }
       if (moved_[item.op]) continue;
       const ir::Op& op = old_.op(item.op);
       if (chains_[item.op]) {
-        LT_ASSIGN(value[op.outputs[0]], add_chain(graph, item.op, *chains_[item.op], value));
+        LT_ASSIGN(made.value[op.outputs[0]], add_chain(made, item.op, *chains_[item.op]));
         continue;
       }
-      std::vector<OpId> control = op.control;
-      for (OpId& before : control) before = made[before];
-      LT_ASSIGN(made[item.op], ops::append_again(graph, old_, item.op, mapped(op.inputs, value),
-                                                 op.attrs, std::move(control)));
-      for (size_t i = 0; i < op.outputs.size(); ++i)
-        value[op.outputs[i]] = graph.op(made[item.op]).outputs[i];
+      LT_RETURN_IF_ERROR(ops::append_again(made, old_, item.op, made.now(op.inputs), op.attrs));
     }
-    LT_RETURN_IF_ERROR(ir::check(graph));
-    return ops::check_destinations(graph);
-  }
-
-  static std::vector<ValueId> mapped(const std::vector<ValueId>& inputs,
-                                     const IdVector<ValueId, ValueId>& value) {
-    std::vector<ValueId> found;
-    for (ValueId input : inputs) found.push_back(input.valid() ? value[input] : ValueId::none());
-    return found;
+    LT_RETURN_IF_ERROR(ir::check(made.graph));
+    LT_RETURN_IF_ERROR(ops::check_destinations(made.graph));
+    return std::move(made.graph);
   }
 
   // The value that the Concat made.
-  Result<ValueId> add_chain(ir::Graph& graph, OpId concat, const Chain& chain,
-                            const IdVector<ValueId, ValueId>& value) const {
+  Result<ValueId> add_chain(ir::Rewritten& made, OpId concat, const Chain& chain) const {
+    ir::Graph& graph = made.graph;
     const ir::Op& joined = old_.op(concat);
     const ir::Value& was = old_.value(joined.outputs[0]);
     ValueId rest;
@@ -385,9 +372,10 @@ class DestinationsPass {
       const ir::Op& op = link.producer.valid() ? old_.op(link.producer) : joined;
       std::vector<ValueId> inputs;
       if (link.producer.valid()) {
-        inputs = mapped(op.inputs, value);
+        inputs = made.now(op.inputs);
       } else {
-        LT_ASSIGN(const ValueId operand, operand_of(graph, joined, chain, value[link.operand]));
+        LT_ASSIGN(const ValueId operand,
+                  operand_of(graph, joined, chain, made.value[link.operand]));
         inputs = {operand};
       }
       if (rest.valid()) {

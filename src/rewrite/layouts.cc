@@ -21,12 +21,12 @@ using Layouts = std::vector<Layout>;  // by operand
 class LayoutPass {
  public:
   LayoutPass(const ir::Graph& graph, const plan::KernelCatalog& catalog)
-      : old_(graph), catalog_(catalog), value_(graph.value_count()), op_(graph.op_count()) {}
+      : old_(graph), catalog_(catalog), made_(graph) {}
 
   Result<LayoutReport> run() {
     for (const ir::GraphItem item : ir::in_id_order(old_)) {
       if (item.given.valid())
-        value_[item.given] = graph_.add_value(old_.value(item.given));
+        made_.give(item.given, old_.value(item.given));
       else
         LT_RETURN_IF_ERROR(copy_op(item.op));
     }
@@ -37,20 +37,12 @@ class LayoutPass {
  private:
   Status copy_op(OpId id) {
     const ir::Op& op = old_.op(id);
-    std::vector<ValueId> inputs;
-    for (ValueId input : op.inputs)
-      inputs.push_back(input.valid() ? value_[input] : ValueId::none());
+    std::vector<ValueId> inputs = made_.now(op.inputs);
     ir::Attrs attrs = op.attrs;
     const std::vector<char> updated = updated_inputs(op);
     LT_ASSIGN(const bool wished, grant_wish(op, attrs, inputs, updated));
     LT_RETURN_IF_ERROR(settle(op, attrs, inputs, updated, wished));
-    std::vector<OpId> control = op.control;
-    for (OpId& before : control) before = op_[before];
-    LT_ASSIGN(op_[id], ops::append_again(graph_, old_, id, std::move(inputs), std::move(attrs),
-                                         std::move(control)));
-    for (size_t i = 0; i < op.outputs.size(); ++i)
-      value_[op.outputs[i]] = graph_.op(op_[id]).outputs[i];
-    return {};
+    return ops::append_again(made_, old_, id, std::move(inputs), std::move(attrs));
   }
 
   // Which operands the op overwrites. A copy of them in another layout would be overwritten in
@@ -220,9 +212,8 @@ class LayoutPass {
 
   const ir::Graph& old_;
   const plan::KernelCatalog& catalog_;
-  ir::Graph graph_ = ir::empty_like(old_);
-  IdVector<ValueId, ValueId> value_;
-  IdVector<OpId, OpId> op_;
+  ir::Rewritten made_;
+  ir::Graph& graph_ = made_.graph;
   std::map<std::pair<ValueId, std::string>, ValueId> reordered_;
   int reorders_ = 0;
 };

@@ -77,8 +77,7 @@ class PiecesPass {
         options_(options),
         joins_(graph.op_count(), 0),
         memory_(graph.storage_count()),
-        distances_(graph.storage_count(), rounded_sizes(graph, alignment)),
-        graph_(ir::empty_like(graph)) {
+        distances_(graph.storage_count(), rounded_sizes(graph, alignment)) {
     for (StorageId s : graph.storages()) memory_[s] = {{s, 0}};
   }
 
@@ -87,25 +86,18 @@ class PiecesPass {
     for (OpId id : old_.ops())
       if (old_.op(id).kind == "Concat") choose(id);
     if (joined_ == 0) return PiecesReport{old_, 0};
-    IdVector<ValueId, ValueId> value(old_.value_count());
-    IdVector<OpId, OpId> made(old_.op_count());
+    ir::Rewritten made(old_);
     for (const ir::GraphItem item : ir::in_id_order(old_)) {
-      if (item.given.valid()) {
-        value[item.given] = graph_.add_value(old_.value(item.given));
-        continue;
-      }
-      const ir::Op& op = old_.op(item.op);
-      std::vector<ValueId> inputs;
-      for (ValueId input : op.inputs)
-        inputs.push_back(input.valid() ? value[input] : ValueId::none());
-      std::vector<OpId> control = op.control;
-      for (OpId& before : control) before = made[before];
-      LT_ASSIGN(made[item.op], copy(item.op, std::move(inputs), std::move(control)));
-      for (size_t i = 0; i < op.outputs.size(); ++i)
-        value[op.outputs[i]] = graph_.op(made[item.op]).outputs[i];
+      if (item.given.valid())
+        made.give(item.given, old_.value(item.given));
+      else if (joins_[item.op])
+        LT_RETURN_IF_ERROR(join(item.op, made));
+      else
+        LT_RETURN_IF_ERROR(ops::append_again(made, old_, item.op, made.now(old_.op(item.op).inputs),
+                                             old_.op(item.op).attrs));
     }
-    LT_RETURN_IF_ERROR(ir::check(graph_));
-    return PiecesReport{std::move(graph_), joined_};
+    LT_RETURN_IF_ERROR(ir::check(made.graph));
+    return PiecesReport{std::move(made.graph), joined_};
   }
 
  private:
@@ -137,20 +129,21 @@ class PiecesPass {
     return {};
   }
 
-  Result<OpId> copy(OpId id, std::vector<ValueId> inputs, std::vector<OpId> control) {
+  // In place of a Concat.
+  Status join(OpId id, ir::Rewritten& made) const {
     const ir::Op& op = old_.op(id);
-    if (!joins_[id])
-      return ops::append_again(graph_, old_, id, std::move(inputs), op.attrs, std::move(control));
     const ir::Value& was = old_.value(op.outputs[0]);
     ops::AppendOptions options;
     options.name = op.name;
     options.module = op.module;
     options.phase = op.phase;
-    options.control = std::move(control);
+    options.control = made.now(op.control);
     options.output_names = {was.name};
-    LT_ASSIGN(const OpId made, ops::append(graph_, "Join", std::move(inputs), op.attrs, options));
-    graph_.keep_output(graph_.op(made).outputs[0], was);
-    return made;
+    LT_ASSIGN(const OpId joined,
+              ops::append(made.graph, "Join", made.now(op.inputs), op.attrs, options));
+    made.note(id, op.outputs, joined);
+    made.graph.keep_output(made.value[op.outputs[0]], was);
+    return {};
   }
 
   void choose(OpId id) {
@@ -228,7 +221,6 @@ class PiecesPass {
   IdVector<StorageId, std::vector<Place>> memory_;  // what a storage consists of now
   Distances distances_;
   int joined_ = 0;
-  ir::Graph graph_;
 };
 
 }  // namespace

@@ -64,7 +64,7 @@ class StridedViewsPass {
       ++report.views;
     }
     if (report.views == 0) return report;
-    LT_RETURN_IF_ERROR(rebuild(report.graph));
+    LT_ASSIGN(report.graph, rebuild());
     return report;
   }
 
@@ -200,28 +200,19 @@ class StridedViewsPass {
     return options_.seconds(desc);
   }
 
-  Status rebuild(ir::Graph& graph) const {
-    graph = ir::empty_like(old_);
-    IdVector<ValueId, ValueId> value(old_.value_count());
-    IdVector<OpId, OpId> made(old_.op_count());
+  Result<ir::Graph> rebuild() const {
+    ir::Rewritten made(old_);
     for (const ir::GraphItem item : ir::in_id_order(old_)) {
       if (item.given.valid()) {
-        value[item.given] = graph.add_value(old_.value(item.given));
+        made.give(item.given, old_.value(item.given));
         continue;
       }
       const ir::Op& op = old_.op(item.op);
-      std::vector<ValueId> inputs;
-      for (ValueId input : op.inputs)
-        inputs.push_back(input.valid() ? value[input] : ValueId::none());
-      std::vector<OpId> control = op.control;
-      for (OpId& before : control) before = made[before];
-      ir::Attrs attrs = view_[item.op] ? asking(op) : op.attrs;
-      LT_ASSIGN(made[item.op], ops::append_again(graph, old_, item.op, std::move(inputs),
-                                                 std::move(attrs), std::move(control)));
-      for (size_t i = 0; i < op.outputs.size(); ++i)
-        value[op.outputs[i]] = graph.op(made[item.op]).outputs[i];
+      LT_RETURN_IF_ERROR(ops::append_again(made, old_, item.op, made.now(op.inputs),
+                                           view_[item.op] ? asking(op) : op.attrs));
     }
-    return ir::check(graph);
+    LT_RETURN_IF_ERROR(ir::check(made.graph));
+    return std::move(made.graph);
   }
 
   const ir::Graph& old_;

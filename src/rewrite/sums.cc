@@ -23,18 +23,16 @@ using ir::ValueId;
 
 class SumOrder {
  public:
-  SumOrder(const ir::Graph& graph, const std::vector<Sum>& sums) : old_(graph), sums_(sums) {
-    made_.op = IdVector<OpId, OpId>(graph.op_count());
-    made_.value = IdVector<ValueId, ValueId>(graph.value_count());
+  SumOrder(const ir::Graph& graph, const std::vector<Sum>& sums)
+      : old_(graph), sums_(sums), made_(graph) {
     for (size_t s = 0; s < sums.size(); ++s)
       for (size_t k = 0; k < sums[s].contributions.size(); ++k)
         places_[sums[s].contributions[k].op].push_back({s, k});
   }
 
-  Result<OrderedSums> run() {
-    made_.graph = ir::empty_like(old_);
+  Result<ir::Rewritten> run() {
     for (ValueId id : old_.values())
-      if (!old_.value(id).producer.valid()) made_.value[id] = made_.graph.add_value(old_.value(id));
+      if (!old_.value(id).producer.valid()) made_.give(id, old_.value(id));
     LT_ASSIGN(const std::vector<OpId> order, sorted());
     for (OpId id : order) LT_RETURN_IF_ERROR(copy(id));
     for (const Sum& sum : sums_) name_versions(sum);
@@ -123,10 +121,8 @@ class SumOrder {
     if (found != places_.end())
       for (const Place& place : found->second) add_accumulator(place, inputs);
     while (!inputs.empty() && !inputs.back().valid()) inputs.pop_back();
-    std::vector<OpId> control = op.control;
-    for (OpId& before : control) before = made_.op[before];
     LT_ASSIGN(const OpId made, ops::append_again(made_.graph, old_, id, std::move(inputs), op.attrs,
-                                                 std::move(control)));
+                                                 made_.now(op.control)));
     made_.op[id] = made;
     for (size_t o = 0; o < op.outputs.size(); ++o)
       made_.value[version_made(id, o)] = made_.graph.op(made).outputs[o];
@@ -176,12 +172,12 @@ class SumOrder {
   const ir::Graph& old_;
   const std::vector<Sum>& sums_;
   std::map<OpId, std::vector<Place>> places_;
-  OrderedSums made_;
+  ir::Rewritten made_;
 };
 
 }  // namespace
 
-Result<OrderedSums> order_sums(const ir::Graph& graph, const std::vector<Sum>& sums) {
+Result<ir::Rewritten> order_sums(const ir::Graph& graph, const std::vector<Sum>& sums) {
   return SumOrder(graph, sums).run();
 }
 

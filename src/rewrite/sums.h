@@ -7,21 +7,15 @@
 #include <vector>
 
 #include "analysis/sums.h"
-#include "base/id.h"
 #include "base/result.h"
-#include "ir/graph.h"
+#include "ir/id_order.h"
 
 namespace lowtide::rewrite {
 
-struct OrderedSums {
-  ir::Graph graph;
-  IdVector<ir::OpId, ir::OpId> op;           // of the graph that came in -> here
-  IdVector<ir::ValueId, ir::ValueId> value;  // the same; versions by their place in the sum
-};
-
 // `sums`: as find_sums gives them, each with its contributions in the order wanted (one that is
 // fixed still first). The other ops keep their order as far as the sums allow it. Error: kInput,
-// when the order is none that the graph allows, naming an op.
-Result<OrderedSums> order_sums(const ir::Graph& graph, const std::vector<analysis::Sum>& sums);
+// when the order is none that the graph allows, naming an op. Versions are mapped by their place in
+// the sum.
+Result<ir::Rewritten> order_sums(const ir::Graph& graph, const std::vector<analysis::Sum>& sums);
 
 }  // namespace lowtide::rewrite

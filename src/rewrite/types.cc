@@ -41,12 +41,12 @@ bool has_wider(DType type) {
 class TypePass {
  public:
   TypePass(const ir::Graph& graph, const plan::KernelCatalog& catalog)
-      : old_(graph), catalog_(catalog), value_(graph.value_count()), op_(graph.op_count()) {}
+      : old_(graph), catalog_(catalog), made_(graph) {}
 
   Result<TypeReport> run() {
     for (const ir::GraphItem item : ir::in_id_order(old_)) {
       if (item.given.valid())
-        value_[item.given] = graph_.add_value(old_.value(item.given));
+        made_.give(item.given, old_.value(item.given));
       else
         LT_RETURN_IF_ERROR(convert(item.op));
     }
@@ -57,9 +57,7 @@ class TypePass {
  private:
   Status convert(OpId id) {
     const ir::Op& op = old_.op(id);
-    std::vector<ValueId> inputs;
-    for (ValueId input : op.inputs)
-      inputs.push_back(input.valid() ? value_[input] : ValueId::none());
+    std::vector<ValueId> inputs = made_.now(op.inputs);
     LT_ASSIGN(const std::optional<Widening> widening, choose(id));
     if (!widening) return copy(id, std::move(inputs));
     for (ValueId& input : inputs)
@@ -124,7 +122,7 @@ class TypePass {
       options.output_names.push_back(old_.value(output).name);
     LT_RETURN_IF_ERROR(append(id, std::move(inputs), options));
     for (size_t o = 0; o < old_.op(id).outputs.size(); ++o)
-      stand_in(old_.op(id).outputs[o], graph_.op(op_[id]).outputs[o]);
+      stand_in(old_.op(id).outputs[o], graph_.op(made_.op[id]).outputs[o]);
     return {};
   }
 
@@ -138,7 +136,7 @@ class TypePass {
       options.output_names.push_back(wide == value.dtype ? value.name : wide_name(value, wide));
     }
     LT_RETURN_IF_ERROR(append(id, std::move(inputs), options));
-    const std::vector<ValueId> made = graph_.op(op_[id]).outputs;
+    const std::vector<ValueId> made = graph_.op(made_.op[id]).outputs;
     for (size_t o = 0; o < op.outputs.size(); ++o) {
       const ir::Value& value = old_.value(op.outputs[o]);
       ValueId result = made[o];
@@ -153,8 +151,8 @@ class TypePass {
   // The op on these inputs, where the old one's control edges lead.
   Status append(OpId id, std::vector<ValueId> inputs, const ops::AppendOptions& options) {
     const ir::Op& op = old_.op(id);
-    LT_ASSIGN(op_[id], ops::append(graph_, op.kind, std::move(inputs), op.attrs, options));
-    for (OpId before : op.control) graph_.add_control(op_[before], op_[id]);
+    LT_ASSIGN(made_.op[id], ops::append(graph_, op.kind, std::move(inputs), op.attrs, options));
+    for (OpId before : op.control) graph_.add_control(made_.op[before], made_.op[id]);
     return {};
   }
 
@@ -162,7 +160,7 @@ class TypePass {
     const ir::Value& value = old_.value(old);
     graph_.set_category(made, value.category);
     graph_.keep_output(made, value);
-    value_[old] = made;
+    made_.value[old] = made;
   }
 
   static ops::AppendOptions options_for(const ir::Op& op) {
@@ -205,9 +203,8 @@ class TypePass {
 
   const ir::Graph& old_;
   const plan::KernelCatalog& catalog_;
-  ir::Graph graph_ = ir::empty_like(old_);
-  IdVector<ValueId, ValueId> value_;
-  IdVector<OpId, OpId> op_;
+  ir::Rewritten made_;
+  ir::Graph& graph_ = made_.graph;
   std::map<std::tuple<ValueId, DType, Phase>, ValueId> cast_;
   int casts_ = 0;
 };
