@@ -16,6 +16,7 @@
 #include "exec/cpu/cpu.h"
 #include "ops/op_table.h"
 #include "pipeline/optimize.h"
+#include "support/graph_writer.h"
 #include "support/judge_plan.h"
 #include "support/long_checks.h"
 #include "support/run_against_reference.h"
@@ -26,7 +27,7 @@ namespace {
 using ir::ValueId;
 
 // Values are [3, columns] or, of images, [2, channels, 4, 4].
-class Network {
+class Network : public GraphWriter {
  public:
   Network(uint64_t seed, int ops, bool images) : rng_(seed), images_(images) {
     graph_.name = "destinations";
@@ -38,40 +39,12 @@ class Network {
       if (graph_.value(v).producer.valid() && (graph_.readers(v).empty() || rng_.below(8) == 0))
         graph_.set_output(v, true);
   }
-  // Ends in one result, as training wants it.
-  const ir::Graph& with_one_result() {
-    ValueId sum;
-    for (ValueId v : graph_.outputs()) {
-      graph_.set_output(v, false);
-      ir::Dims axes;
-      for (size_t d = 0; d < graph_.value(v).dims.size(); ++d)
-        axes.emplace_back(static_cast<int64_t>(d));
-      const ValueId mean = op("ReduceMean", {v}, {{"axes", axes}, {"keepdims", int64_t{0}}});
-      sum = sum.valid() ? op("Add", {sum, mean}) : mean;
-    }
-    graph_.set_output(sum, true);
-    return graph_;
-  }
-  const ir::Graph& graph() const { return graph_; }
 
  private:
   int64_t columns(ValueId v) const { return *graph_.value(v).dims[1].constant(); }
   ValueId any() {
     const size_t recent = std::min<size_t>(pool_.size(), 8);
     return pool_[pool_.size() - 1 - rng_.below(recent)];
-  }
-  ValueId given(std::string name, ir::Dims dims, Category category) {
-    ir::Value value;
-    value.name = std::move(name);
-    value.dims = std::move(dims);
-    value.category = category;
-    if (category == Category::kParameter) value.initial.kind = ir::InitialValue::Kind::kSeeded;
-    return graph_.add_value(std::move(value));
-  }
-  ValueId op(std::string_view kind, std::vector<ValueId> inputs, ir::Attrs attrs = {}) {
-    const auto made = ops::append(graph_, kind, std::move(inputs), std::move(attrs));
-    EXPECT_TRUE(made.has_value()) << (made ? "" : made.error().message);
-    return graph_.op(*made).outputs[0];
   }
 
   // A product, or a convolution of one pixel.
@@ -121,7 +94,6 @@ class Network {
 
   Rng rng_;
   bool images_;
-  ir::Graph graph_;
   std::vector<ValueId> pool_;
 };
 

@@ -24,6 +24,7 @@
 #include "ops/op_table.h"
 #include "pipeline/optimize.h"
 #include "plan/schedule_simulator.h"
+#include "support/graph_writer.h"
 #include "support/long_checks.h"
 #include "support/run_against_reference.h"
 #include "support/shared_weights.h"
@@ -36,7 +37,7 @@ using fission::Cuts;
 using ir::ValueId;
 
 // A small network of images: convolutions, pools, a norm, a product; or attention over rows.
-class Steps {
+class Steps : private GraphWriter {
  public:
   explicit Steps(Rng& rng) : rng_(rng) {}
 
@@ -86,22 +87,8 @@ class Steps {
   ValueId vector(std::string name, int64_t size) {
     return given(std::move(name), {size}, Category::kParameter);
   }
-  ValueId given(std::string name, ir::Dims dims, Category category) {
-    ir::Value value;
-    value.name = std::move(name);
-    value.dims = std::move(dims);
-    value.category = category;
-    if (category == Category::kParameter) value.initial.kind = ir::InitialValue::Kind::kSeeded;
-    return graph_.add_value(std::move(value));
-  }
-  ValueId op(std::string_view kind, std::vector<ValueId> inputs, ir::Attrs attrs = {}) {
-    const auto made = ops::append(graph_, kind, std::move(inputs), std::move(attrs));
-    EXPECT_TRUE(made.has_value()) << (made ? "" : made.error().message);
-    return graph_.op(*made).outputs[0];
-  }
 
   Rng& rng_;
-  ir::Graph graph_;
 };
 
 ir::Graph network(uint64_t seed, Rng& rng) {

@@ -16,6 +16,7 @@
 #include "exec/cpu/cpu.h"
 #include "ops/op_table.h"
 #include "pipeline/optimize.h"
+#include "support/graph_writer.h"
 #include "support/judge_plan.h"
 #include "support/long_checks.h"
 #include "support/run_against_reference.h"
@@ -27,22 +28,7 @@ using ir::ValueId;
 
 constexpr int64_t kWidth = 16;  // a row of floats is 64 bytes, the alignment
 
-ValueId input(ir::Graph& graph, ir::Dims dims) {
-  ir::Value value;
-  value.name = "x";
-  value.dims = std::move(dims);
-  value.category = Category::kInput;
-  return graph.add_value(std::move(value));
-}
-
-ValueId apply(ir::Graph& graph, std::string_view kind, std::vector<ValueId> inputs,
-              ir::Attrs attrs = {}) {
-  const auto made = ops::append(graph, kind, std::move(inputs), std::move(attrs));
-  EXPECT_TRUE(made.has_value()) << (made ? "" : made.error().message);
-  return graph.op(*made).outputs[0];
-}
-
-class Network {
+class Network : public GraphWriter {
  public:
   Network(uint64_t seed, int ops) : rng_(seed) {
     graph_.name = "pieces";
@@ -54,19 +40,6 @@ class Network {
       if (graph_.value(v).producer.valid() && (graph_.readers(v).empty() || rng_.below(8) == 0))
         graph_.set_output(v, true);
   }
-  // Ends in one result, as training wants it.
-  const ir::Graph& with_one_result() {
-    ValueId sum;
-    for (ValueId v : graph_.outputs()) {
-      graph_.set_output(v, false);
-      const ValueId mean = op("ReduceMean", {op("Reshape", {v}, {{"shape", ir::Dims{size(v)}}})},
-                              {{"axes", ir::Dims{0}}, {"keepdims", int64_t{0}}});
-      sum = sum.valid() ? op("Add", {sum, mean}) : mean;
-    }
-    graph_.set_output(sum, true);
-    return graph_;
-  }
-  const ir::Graph& graph() const { return graph_; }
 
  private:
   int64_t rows(ValueId v) const { return *graph_.value(v).dims[0].constant(); }
@@ -74,18 +47,6 @@ class Network {
   ValueId any() {
     const size_t recent = std::min<size_t>(pool_.size(), 8);
     return pool_[pool_.size() - 1 - rng_.below(recent)];
-  }
-
-  ValueId given(std::string name, ir::Dims dims, Category category) {
-    ir::Value value;
-    value.name = std::move(name);
-    value.dims = std::move(dims);
-    value.category = category;
-    if (category == Category::kParameter) value.initial.kind = ir::InitialValue::Kind::kSeeded;
-    return graph_.add_value(std::move(value));
-  }
-  ValueId op(std::string_view kind, std::vector<ValueId> inputs, ir::Attrs attrs = {}) {
-    return apply(graph_, kind, std::move(inputs), std::move(attrs));
   }
 
   void grow(int i) {
@@ -119,7 +80,6 @@ class Network {
   }
 
   Rng rng_;
-  ir::Graph graph_;
   std::vector<ValueId> pool_;
 };
 
@@ -254,57 +214,50 @@ TEST(Pieces, AreNeverWorseThanCopies) {
 
 // c = Concat(a, b); Add works in place on c beside another value that lives on.
 TEST(Pieces, AConcatThatSomebodyWorksOnInPlaceIsCopied) {
-  ir::Graph graph;
-  const ValueId in = input(graph, {32, 16});
-  const auto op = [&](std::string_view kind, std::vector<ValueId> inputs, ir::Attrs attrs = {}) {
-    return apply(graph, kind, std::move(inputs), std::move(attrs));
-  };
+  GraphWriter net;
+  const ValueId in = net.given("x", {32, 16});
   const ir::Attrs rows = {{"axis", int64_t{0}}};
-  const ValueId c = op("Concat", {op("Exp", {in}), op("Tanh", {in})}, rows);
-  const ValueId other = op("Expand", {op("Reshape", {in}, {{"shape", ir::Dims{1, 512}}})},
-                           {{"shape", ir::Dims{2, 512}}});
-  const ValueId wide = op("Reshape", {other}, {{"shape", ir::Dims{64, 16}}});
-  graph.set_output(wide, true);
-  graph.set_output(op("Add", {c, wide}), true);
+  const ValueId c = net.op("Concat", {net.op("Exp", {in}), net.op("Tanh", {in})}, rows);
+  const ValueId other = net.op("Expand", {net.op("Reshape", {in}, {{"shape", ir::Dims{1, 512}}})},
+                               {{"shape", ir::Dims{2, 512}}});
+  const ValueId wide = net.op("Reshape", {other}, {{"shape", ir::Dims{64, 16}}});
+  net.result(wide);
+  net.result(net.op("Add", {c, wide}));
   const auto kernels = exec_cpu::make_cpu_kernels({.threads = 1});
   auto options = options_with(*kernels);
-  const auto plan = pipeline::optimize(graph, options);
+  const auto plan = pipeline::optimize(net.graph(), options);
   ASSERT_TRUE(plan.has_value()) << plan.error().message;
   options.pieces = false;
-  EXPECT_EQ(plan->plan.arena_bytes, pipeline::optimize(graph, options)->plan.arena_bytes);
-  const ir::Graph forced = joined(graph);
+  EXPECT_EQ(plan->plan.arena_bytes, pipeline::optimize(net.graph(), options)->plan.arena_bytes);
+  const ir::Graph forced = joined(net.graph());
   EXPECT_LT(plan->plan.arena_bytes, pipeline::optimize(forced, options)->plan.arena_bytes);
 }
 
 // Wholes that came in are held against each other, with and without the pass.
 TEST(Pieces, DistancesThatContradictAreRefused) {
-  ir::Graph graph;
-  const ValueId in = input(graph, {4, 16});
-  const auto op = [&](std::string_view kind, std::vector<ValueId> inputs, ir::Attrs attrs = {}) {
-    return apply(graph, kind, std::move(inputs), std::move(attrs));
-  };
+  GraphWriter net;
+  const ValueId in = net.given("x", {4, 16});
   const ir::Attrs rows = {{"axis", int64_t{0}}};
-  const ValueId a = op("Exp", {in}), b = op("Tanh", {in});
-  graph.set_output(op("Exp", {op("Join", {a, b}, rows)}), true);
-  ir::Graph concat = graph;
-  EXPECT_FALSE(ops::append(graph, "Join", {a, a}, rows).has_value());
-  graph.set_output(op("Exp", {op("Join", {b, a}, rows)}), true);
+  const ValueId a = net.op("Exp", {in}), b = net.op("Tanh", {in});
+  net.result(net.op("Exp", {net.op("Join", {a, b}, rows)}));
+  const GraphWriter concat = net;
+  EXPECT_FALSE(ops::append(net.graph(), "Join", {a, a}, rows).has_value());
+  net.result(net.op("Exp", {net.op("Join", {b, a}, rows)}));
   const auto kernels = exec_cpu::make_cpu_kernels({.threads = 1});
   for (const bool pieces : {false, true}) {
     auto options = options_with(*kernels);
     options.pieces = pieces;
-    const auto refused = pipeline::optimize(graph, options);
+    const auto refused = pipeline::optimize(net.graph(), options);
     ASSERT_FALSE(refused.has_value());
     EXPECT_EQ(refused.error().code, ErrorCode::kInput);
     EXPECT_NE(refused.error().message.find("other distances"), std::string::npos);
     // A Concat of a whole and one of its pieces copies.
-    ir::Graph mixed = concat;
-    const ValueId whole = *mixed.find_value("Join");
-    const ValueId both = apply(mixed, "Concat", {whole, b}, rows);
-    mixed.set_output(apply(mixed, "Exp", {both}), true);
-    const auto planned = pipeline::optimize(mixed, options);
+    GraphWriter mixed = concat;
+    const ValueId whole = *mixed.graph().find_value("Join");
+    mixed.result(mixed.op("Exp", {mixed.op("Concat", {whole, b}, rows)}));
+    const auto planned = pipeline::optimize(mixed.graph(), options);
     ASSERT_TRUE(planned.has_value()) << planned.error().message;
-    expect_right_results(planned->plan, mixed, *kernels);
+    expect_right_results(planned->plan, mixed.graph(), *kernels);
   }
 }
 

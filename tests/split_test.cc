@@ -18,6 +18,7 @@
 #include "pipeline/optimize.h"
 #include "pipeline/prepare.h"
 #include "plan/sequence_simulator.h"
+#include "support/graph_writer.h"
 #include "support/run_against_reference.h"
 #include "verify/verify.h"
 
@@ -30,32 +31,16 @@ constexpr int64_t kSamples = 6;
 
 // Samples are large beside the weights: convolutions of images.
 ir::Graph forward() {
-  ir::Graph graph;
-  int names = 0;
-  const auto given = [&](ir::Dims dims, Category category) {
-    ir::Value value;
-    value.name = "given" + std::to_string(names++);
-    value.dims = std::move(dims);
-    value.category = category;
-    if (category == Category::kParameter) value.initial.kind = ir::InitialValue::Kind::kSeeded;
-    return graph.add_value(std::move(value));
-  };
-  const auto op = [&](std::string_view kind, std::vector<ValueId> inputs, ir::Attrs attrs = {}) {
-    ops::AppendOptions options;
-    options.name = std::string(kind) + std::to_string(names++);
-    const auto made = ops::append(graph, kind, std::move(inputs), std::move(attrs), options);
-    EXPECT_TRUE(made.has_value()) << made.error().message;
-    return graph.op(*made).outputs[0];
-  };
-  ValueId x = given({kSamples, 4, 16, 16}, Category::kInput);
+  GraphWriter net;
+  ValueId x = net.given("x", {kSamples, 4, 16, 16});
   for (int layer = 0; layer < 5; ++layer) {
-    x = op("Conv", {x, given({4, 4, 3, 3}, Category::kParameter)},
-           {{"strides", ir::Dims{1, 1}}, {"pads", ir::Dims{1, 1, 1, 1}}});
-    x = op(layer % 2 == 0 ? "Tanh" : "Sigmoid", {x});
+    x = net.op("Conv", {x, net.given("w", {4, 4, 3, 3}, Category::kParameter)},
+               {{"strides", ir::Dims{1, 1}}, {"pads", ir::Dims{1, 1, 1, 1}}});
+    x = net.op(layer % 2 == 0 ? "Tanh" : "Sigmoid", {x});
   }
-  x = op("Reshape", {x}, {{"shape", ir::Dims{kSamples, 4 * 256}}});
-  graph.set_output(op("MatMul", {x, given({4 * 256, 3}, Category::kParameter)}), true);
-  return graph;
+  x = net.op("Reshape", {x}, {{"shape", ir::Dims{kSamples, 4 * 256}}});
+  net.result(net.op("MatMul", {x, net.given("w", {4 * 256, 3}, Category::kParameter)}));
+  return net.graph();
 }
 
 pipeline::OptimizeOptions options_with(const plan::KernelCatalog& kernels) {

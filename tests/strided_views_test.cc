@@ -18,6 +18,7 @@
 #include "ir/graph_text.h"
 #include "ops/op_table.h"
 #include "pipeline/optimize.h"
+#include "support/graph_writer.h"
 #include "support/judge_plan.h"
 #include "support/long_checks.h"
 #include "support/run_against_reference.h"
@@ -33,7 +34,7 @@ constexpr int64_t kMostElements = 1500;
 // Whether the network asks for views, or is to be given them by the pass.
 enum class Views : uint8_t { kAsked, kLeftToThePass };
 
-class Network {
+class Network : public GraphWriter {
  public:
   Network(uint64_t seed, int ops, Views views) : rng_(seed), views_(views) {
     graph_.name = "strided";
@@ -46,20 +47,6 @@ class Network {
       if (graph_.value(v).producer.valid() && (graph_.readers(v).empty() || rng_.below(8) == 0))
         graph_.set_output(v, true);
   }
-  const ir::Graph& graph() const { return graph_; }
-  // Ends in one result, as training wants it.
-  const ir::Graph& with_one_result() {
-    ValueId sum;
-    for (ValueId v : graph_.outputs()) {
-      graph_.set_output(v, false);
-      ir::Dims axes;
-      for (size_t d = 0; d < dims(v).size(); ++d) axes.emplace_back(static_cast<int64_t>(d));
-      const ValueId mean = op("ReduceMean", {v}, {{"axes", axes}, {"keepdims", int64_t{0}}});
-      sum = sum.valid() ? op("Add", {sum, mean}) : mean;
-    }
-    graph_.set_output(sum, true);
-    return graph_;
-  }
 
  private:
   Index dims(ValueId v) const {
@@ -70,19 +57,6 @@ class Network {
   ValueId any() { return pool_[pool_.size() - 1 - rng_.below(std::min<size_t>(pool_.size(), 10))]; }
   int64_t drawn(int64_t most) { return rng_.between(1, most); }
 
-  ValueId given(std::string name, ir::Dims dims, Category category) {
-    ir::Value value;
-    value.name = std::move(name);
-    value.dims = std::move(dims);
-    value.category = category;
-    if (category == Category::kParameter) value.initial.kind = ir::InitialValue::Kind::kSeeded;
-    return graph_.add_value(std::move(value));
-  }
-  ValueId op(std::string_view kind, std::vector<ValueId> inputs, ir::Attrs attrs = {}) {
-    const auto made = ops::append(graph_, kind, std::move(inputs), std::move(attrs));
-    EXPECT_TRUE(made.has_value()) << (made ? "" : made.error().message);
-    return made ? graph_.op(*made).outputs[0] : pool_[0];
-  }
   void keep(ValueId v) {
     if (ir::element_count(graph_.value(v)).constant().value_or(0) <= kMostElements)
       pool_.push_back(v);
@@ -194,7 +168,6 @@ class Network {
 
   Rng rng_;
   Views views_;
-  ir::Graph graph_;
   std::vector<ValueId> pool_;
 };
 
@@ -371,38 +344,26 @@ TEST(StridedViews, AreReadByKernelsOfRows) {
   const auto kernels = exec_cpu::make_cpu_kernels({.threads = 1});
   for (const std::string_view kind : {"Softmax", "LogSoftmax", "Gather"}) {
     SCOPED_TRACE(kind);
-    ir::Graph graph;
-    const auto given = [&](std::string name, ir::Dims dims) {
-      ir::Value value;
-      value.name = std::move(name);
-      value.dims = std::move(dims);
-      value.category = Category::kInput;
-      return graph.add_value(std::move(value));
-    };
-    const auto op = [&](std::string_view of, std::vector<ValueId> inputs, ir::Attrs attrs = {}) {
-      const auto made = ops::append(graph, of, std::move(inputs), std::move(attrs));
-      EXPECT_TRUE(made.has_value()) << (made ? "" : made.error().message);
-      return graph.op(*made).outputs[0];
-    };
-    const ValueId x = op("Exp", {given("x", {2, 24, 6, 32})});
-    std::vector<ValueId> inputs = {op("Transpose", {x}, {{"perm", ir::Dims{0, 2, 1, 3}}})};
+    GraphWriter net;
+    const ValueId x = net.op("Exp", {net.given("x", {2, 24, 6, 32})});
+    std::vector<ValueId> inputs = {net.op("Transpose", {x}, {{"perm", ir::Dims{0, 2, 1, 3}}})};
     const ir::Attrs attrs = {{"axis", int64_t{kind == "Gather" ? 2 : 3}}};
     if (kind == "Gather") {
-      const ValueId scores = given("scores", {20, 24});
-      inputs.push_back(op("ArgMax", {scores}, {{"axis", int64_t{1}}}));
+      const ValueId scores = net.given("scores", {20, 24});
+      inputs.push_back(net.op("ArgMax", {scores}, {{"axis", int64_t{1}}}));
     }
-    graph.set_output(op(kind, std::move(inputs), attrs), true);
+    net.result(net.op(kind, std::move(inputs), attrs));
     auto options = options_with(*kernels);
-    const auto view = pipeline::optimize(graph, options);
+    const auto view = pipeline::optimize(net.graph(), options);
     options.strided_views = false;
-    const auto copy = pipeline::optimize(graph, options);
+    const auto copy = pipeline::optimize(net.graph(), options);
     ASSERT_TRUE(view && copy);
     int strided = 0;
     for (const plan::PlanValue& value : view->plan.values) strided += value.type.layout.strided();
     EXPECT_EQ(strided, 1);
     EXPECT_LT(view->plan.claims.predicted_seconds, copy->plan.claims.predicted_seconds);
     EXPECT_LE(view->plan.claims.peak_bytes, copy->plan.claims.peak_bytes);
-    expect_right_results(view->plan, graph, *kernels);
+    expect_right_results(view->plan, net.graph(), *kernels);
   }
 }
 

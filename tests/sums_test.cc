@@ -24,6 +24,7 @@
 #include "plan/schedule_simulator.h"
 #include "remat/bounds/testing/remat_oracle.h"
 #include "rewrite/sums.h"
+#include "support/graph_writer.h"
 #include "support/judge_plan.h"
 #include "support/long_checks.h"
 #include "support/run_against_reference.h"
@@ -219,42 +220,30 @@ std::optional<int64_t> least_with_reruns(const ir::Graph& graph, std::vector<ana
 // contributions read lives on, or is dear to keep, so that it can pay to make the sum again.
 ir::Graph graph_with_a_sum(uint64_t seed) {
   Rng rng(seed);
-  ir::Graph graph;
-  int names = 0;
-  const auto given = [&](int64_t rows, int64_t columns) {
-    ir::Value value;
-    value.name = "given" + std::to_string(names++);
-    value.dims = {rows, columns};
-    value.category = Category::kInput;
-    return graph.add_value(value);
-  };
-  const auto op = [&](std::string_view kind, std::vector<ir::ValueId> inputs) {
-    ops::AppendOptions options;
-    options.name = "op" + std::to_string(names++);
-    return graph.op(*ops::append(graph, kind, std::move(inputs), {}, options)).outputs[0];
-  };
+  GraphWriter net;
+  const auto given = [&](int64_t rows, int64_t columns) { return net.given("x", {rows, columns}); };
   const auto size = [&] { return rng.between(1, 6) * 16; };
   const int64_t rows = size(), columns = size();
   std::vector<ir::ValueId> made;  // of so many rows
-  ir::ValueId shared = op("Exp", {given(rows, 32)});
+  ir::ValueId shared = net.op("Exp", {given(rows, 32)});
   ir::ValueId sum;
   const int64_t contributions = rng.between(2, 3);
   for (int64_t k = 0; k < contributions; ++k) {
-    const ir::ValueId left = rng.below(2) == 0 ? shared : op("Exp", {given(rows, 32)});
+    const ir::ValueId left = rng.below(2) == 0 ? shared : net.op("Exp", {given(rows, 32)});
     std::vector<ir::ValueId> inputs{left, given(32, columns)};
     if (k > 0) inputs.insert(inputs.end(), {ir::ValueId::none(), sum});
-    sum = op("MatMul", inputs);
-    graph.set_category(sum, Category::kGradient);
+    sum = net.op("MatMul", inputs);
+    net.graph().set_category(sum, Category::kGradient);
     made.push_back(left);
   }
-  ir::ValueId end = op("Neg", {sum});
-  end = op("MatMul", {given(size(), rows), end});
-  if (rng.below(2) == 0) graph.set_output(op("MatMul", {end, given(columns, size())}), true);
-  if (rng.below(2) == 0) graph.set_output(op("MatMul", {given(8, rows), sum}), true);
+  ir::ValueId end = net.op("Neg", {sum});
+  end = net.op("MatMul", {given(size(), rows), end});
+  if (rng.below(2) == 0) net.result(net.op("MatMul", {end, given(columns, size())}));
+  if (rng.below(2) == 0) net.result(net.op("MatMul", {given(8, rows), sum}));
   for (const ir::ValueId value : made)
-    if (rng.below(2) == 0) graph.set_output(op("MatMul", {given(16, rows), value}), true);
-  graph.set_output(op("Exp", {end}), true);
-  return graph;
+    if (rng.below(2) == 0) net.result(net.op("MatMul", {given(16, rows), value}));
+  net.result(net.op("Exp", {end}));
+  return net.graph();
 }
 
 TEST(Sums, TheFloorHoldsForAllChainsAndReruns) {

@@ -34,15 +34,13 @@ struct OrderOptions {
   bool cut_bound = true;     // min-cut lower bound; off: the largest op
   bool exact_search = true;  // search with proof
   bool beam = true;          // improver for wide graphs
-  size_t beam_width = 4;     // of the first beam; doubles each round
   // Of each part. Units: ops put into a sequence, 50 to 100 ns each.
   Limits limits{.max_units = 20'000'000};
   // The portfolio also ends after this much work without a better order or bound, or after as much
   // as the last one took to find, if that is more.
   int64_t idle_units = 6'000'000;
-  int64_t memo_bytes = int64_t{256} << 20;  // memory of the exact search
-  uint64_t seed = 1;                        // of the random restarts
-  int threads = 1;  // parts solved at once; the answer does not depend on it
+  uint64_t seed = 1;  // of the random restarts
+  int threads = 1;    // parts solved at once; the answer does not depend on it
 };
 
 // The best order found, its peak (never above that of the given order 0..n-1), a proven bound,

@@ -14,13 +14,15 @@ namespace {
 // Each round has a longer slice of work than the one before; cuts and beams may use a fixed multiple
 // of it, so that no one method starves the others.
 struct PortfolioTuning {
-  int64_t first_slice = 20'000;  // units of the first exact probe
-  int64_t slice_growth = 4;      // of the slice, from round to round
-  int64_t cut_slices = 50;       // of a round, for cuts
-  int64_t beam_slices = 50;      // of a round, for beams
-  int64_t list_share = 16;       // a list rule may use this part of all work
-  int probes_per_round = 4;      // budgets that one round leaves undecided
-  size_t widest_beam = 4096;     // states: for the memory that they take
+  int64_t first_slice = 20'000;             // units of the first exact probe
+  int64_t slice_growth = 4;                 // of the slice, from round to round
+  int64_t cut_slices = 50;                  // of a round, for cuts
+  int64_t beam_slices = 50;                 // of a round, for beams
+  int64_t list_share = 16;                  // a list rule may use this part of all work
+  int probes_per_round = 4;                 // budgets that one round leaves undecided
+  size_t first_beam = 4;                    // states; each next beam has twice as many
+  size_t widest_beam = 4096;                // states: for the memory that they take
+  int64_t memo_bytes = int64_t{256} << 20;  // of what the exact search remembers
 };
 constexpr PortfolioTuning kTuning;
 
@@ -131,7 +133,7 @@ class Portfolio {
   // last.
   void search() {
     int64_t slice = kTuning.first_slice;
-    beam_width_ = std::max<size_t>(options_.beam_width, 1);
+    beam_width_ = kTuning.first_beam;
     for (int round = 0; !done(); ++round, slice *= kTuning.slice_growth) {
       const bool beams_left = options_.beam && beam_width_ <= kTuning.widest_beam;
       const bool cuts_left = options_.cut_bound && !cuts_.finished();
@@ -190,7 +192,7 @@ class Portfolio {
 
   Verdict probe_budget(int64_t budget_bytes, int64_t slice) {
     WorkBudget part = slice_of_work(slice);
-    BudgetAnswer answer = search_within(graph_, budget_bytes, safe_, options_.memo_bytes, part);
+    BudgetAnswer answer = search_within(graph_, budget_bytes, safe_, kTuning.memo_bytes, part);
     work_.spend(std::max<int64_t>(part.used(), 1));
     if (answer.verdict == Verdict::kFound) offer(std::move(answer.sequence));
     if (answer.verdict == Verdict::kImpossible) raise_bound(answer.next_budget_bytes);

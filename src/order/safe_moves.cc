@@ -5,6 +5,13 @@
 namespace lowtide::order {
 namespace {
 
+// Tuning. Where no row of docs/results.md is named, no benchmark has compared values: by reasoning.
+struct ExcursionTuning {
+  int depth = 3;       // excursions within excursions
+  size_t length = 64;  // runs in one excursion, at most
+};
+constexpr ExcursionTuning kExcursions;
+
 // Running `op` makes something ready at once.
 bool unlocks(const Prefix& prefix, OpId op) {
   for (OpId next : prefix.graph().succs[op])
@@ -72,20 +79,19 @@ bool SafeMoves::run_one_excursion(Prefix& prefix) {
   charge_scan(prefix);
   for (OpId op : ready) {
     if (work_.exhausted()) return false;
-    if (unlocks(prefix, op) && fits(prefix, op) && excursion(prefix, op, options_.excursion_depth))
+    if (unlocks(prefix, op) && fits(prefix, op) && excursion(prefix, op, kExcursions.depth))
       return true;
   }
   return false;
 }
 
-// NOLINTNEXTLINE(misc-no-recursion): at most excursion_depth deep
+// NOLINTNEXTLINE(misc-no-recursion): at most kExcursions.depth deep
 bool SafeMoves::excursion(Prefix& prefix, OpId first, int depth) {
   const int64_t before = prefix.live_bytes();
   const size_t start = prefix.sequence().size();
   run(prefix, first);
   while (prefix.live_bytes() > before) {
-    const bool spent =
-        work_.exhausted() || prefix.sequence().size() - start >= options_.excursion_length;
+    const bool spent = work_.exhausted() || prefix.sequence().size() - start >= kExcursions.length;
     if (!spent && extend(prefix, start, depth)) continue;
     prefix.undo_to(start);
     return false;
@@ -94,7 +100,7 @@ bool SafeMoves::excursion(Prefix& prefix, OpId first, int depth) {
 }
 
 // One more safe move among the descendants of the excursion's first op.
-// NOLINTNEXTLINE(misc-no-recursion): at most excursion_depth deep
+// NOLINTNEXTLINE(misc-no-recursion): at most kExcursions.depth deep
 bool SafeMoves::extend(Prefix& prefix, size_t start, int depth) {
   const std::vector<OpId> ready = ready_since(prefix, start);
   for (OpId op : ready) {

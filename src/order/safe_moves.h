@@ -39,8 +39,6 @@ namespace lowtide::order {
 struct SafeMoveOptions {
   bool single = true;
   bool excursions = true;
-  int excursion_depth = 3;       // excursions within excursions
-  size_t excursion_length = 64;  // runs in one excursion, at most
 };
 
 class SafeMoves {

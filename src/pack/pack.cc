@@ -45,7 +45,10 @@ constexpr int64_t kFineness = 2048;
 constexpr int64_t kLeastRound = 4'096;
 constexpr int64_t kRoundPerItem = 64;
 constexpr int64_t kRoundGrowth = 4;
-constexpr int64_t kLeastPatience = 100'000;  // also for the smallest parts
+// Without a capacity: units for each buffer after which the search ends if neither height nor bound
+// have moved, and the least of all for small parts.
+constexpr int64_t kPatience = 384;
+constexpr int64_t kLeastPatience = 100'000;
 
 struct PartResult {
   std::vector<int64_t> offsets;  // by item
@@ -199,8 +202,8 @@ void Packer::improve(const Part& part, PartResult& result, int64_t good_enough) 
   if (many && !capacity_ && result.height - good_enough <= good_enough / kNear) return;
   Portfolio portfolio(part, options_);
   const int64_t n = static_cast<int64_t>(part.items.size());
-  const bool rounds = !capacity_ && options_.patience > 0;
-  const int64_t patience = std::max(kLeastPatience, options_.patience * n);
+  const bool rounds = !capacity_;
+  const int64_t patience = std::max(kLeastPatience, kPatience * n);
   int64_t give_up_at = units_ + patience;
   for (int64_t round = std::max(kLeastRound, kRoundPerItem * n);; round *= kRoundGrowth) {
     const PartResult before = {{}, result.height, result.bound};

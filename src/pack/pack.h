@@ -70,17 +70,12 @@ struct PackOptions {
   bool section_weights = true;  // where it failed, it is tight
   bool not_first = true;        // who cannot come next in a section lies above one who can
   bool twins = true;            // of equal buffers one lies below the next one
-  // Its static orders, tried as the others are. Empty: as `tightest_first` off.
-  std::vector<std::string> tightest_orders = {"TWA", "CA", "TCA", "W", "A"};
 
   // Static orders, tried round-robin with doubling budgets. Letters, each descending: A area, C
   // sections, L lower, O overlaps, T largest section total, U upper, W width (life), Z size. Empty:
   // no search.
   std::vector<std::string> static_orders = {"TWA", "TAW", "WAT", "TCA", "TO"};
 
-  // Without a capacity: units for each buffer after which the search ends if neither height nor
-  // bound have moved (100,000 in all for small problems). 0: all of the work is used.
-  int64_t patience = 384;
   Limits limits{.max_units = 20'000'000, .max_seconds = 60};  // units: kUnitNanoseconds, below
   int threads = 1;  // static orders in parallel; same answer for any number
 };

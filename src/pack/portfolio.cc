@@ -21,6 +21,7 @@
 #include <array>
 #include <deque>
 #include <numeric>
+#include <string_view>
 #include <thread>
 
 #include "pack/luby.h"
@@ -34,6 +35,8 @@ constexpr int64_t kMinSlice = 64;
 // Units for each item that the decision search has for itself.
 constexpr int64_t kQuickUnits = 64;
 constexpr int64_t kTightestShare = 4;  // of the work after that, beside one for each other kind
+// Static orders of the tightest-first search, tried as those of PackOptions are.
+constexpr std::array<std::string_view, 5> kTightestOrders = {"TWA", "CA", "TCA", "W", "A"};
 constexpr std::array kSpreads = {0.02, 0.05, 0.1, 0.3};  // how far ranks move, of all
 
 // One round: verdicts of all orders, each run for `slice` units.
@@ -74,9 +77,10 @@ Portfolio::Portfolio(const Part& part, const PackOptions& options)
     fixed_.push_back({static_order(part, letters), make_decision_search(topology_, options)});
     if (options.restarts) shuffled_.push_back({{}, make_decision_search(topology_, options)});
   }
-  for (const std::string& letters : options.tightest_orders)
+  for (const std::string_view letters : kTightestOrders)
     if (options.tightest_first && options.sections)
-      tightest_.push_back({static_order(part, letters), make_tightest_search(topology_, options)});
+      tightest_.push_back(
+          {static_order(part, std::string(letters)), make_tightest_search(topology_, options)});
 }
 
 // Gives the racer a new order: that of the last winner and those of the options in turn, shuffled.

@@ -11,10 +11,13 @@
 namespace lowtide::pipeline {
 namespace {
 
-// A plan this close to the bound of one cut is not worth the work of several.
-constexpr double kCloseEnough = 1e-4;
-// Of a proof by cases: some megabytes of a plan.
-constexpr size_t kMostSplits = 2000;
+// Tuning. Where no row of docs/results.md is named, no benchmark has compared values: by reasoning.
+struct ClaimTuning {
+  // Of the time: a plan this close to the bound of one cut is not worth the work of several.
+  double close_enough = 1e-4;
+  size_t most_splits = 2000;  // of a proof by cases: some megabytes of a plan
+};
+constexpr ClaimTuning kClaims;
 
 bool once_and_still(const plan::SequenceProfile& profile) {
   return profile.reruns == 0 && profile.stored_bytes == 0 && profile.loaded_bytes == 0;
@@ -76,7 +79,7 @@ std::function<void(double, double)> tell_proof(const ClaimInputs& in, const plan
 // A proof by cases, where it shows more; of a plan that can be faster. True: cut short.
 bool claim_by_cases(const ClaimInputs& in, const plan::ScheduleProblem& problem,
                     const remat::TimeBound& bound, plan::Claims& claims) {
-  const double goal = claims.predicted_seconds * (1 - kCloseEnough);
+  const double goal = claims.predicted_seconds * (1 - kClaims.close_enough);
   const plan::TickScale scale(problem);
   if (scale.seconds(claims.lower_bound_ticks) >= goal) return false;
   const double proven = scale.bound_seconds(claims.lower_bound_ticks, claims.once_seconds, false);
@@ -84,7 +87,7 @@ bool claim_by_cases(const ClaimInputs& in, const plan::ScheduleProblem& problem,
       remat::branch_cut(problem, bound.by_order,
                         {.limits = in.proof,
                          .goal_seconds = goal,
-                         .most_splits = kMostSplits,
+                         .most_splits = kClaims.most_splits,
                          .progress = tell_proof(in, claims, proven)});
   if (cases.certificate.cases && cases.bound_ticks > claims.lower_bound_ticks) {
     claims.certificate.cases = in_plan(in.graph, in.view, cases.certificate).cases;
@@ -102,8 +105,9 @@ bool claim_time_bound(const ClaimInputs& in, plan::Claims& claims) {
   const bool linked = problem.link.has_value();
   const plan::TickScale scale(problem);
   Proven proven =
-      is_asked(in) ? shown(problem, *in.bound)
-                   : prove(in, problem, scale.down(claims.predicted_seconds * (1 - kCloseEnough)));
+      is_asked(in)
+          ? shown(problem, *in.bound)
+          : prove(in, problem, scale.down(claims.predicted_seconds * (1 - kClaims.close_enough)));
   if (linked && !in.solution.buffers.moves) {
     const int64_t bound = proven.ticks;
     plan::forbid_transfers(problem);

@@ -8,17 +8,20 @@
 namespace lowtide::pipeline {
 namespace {
 
-// Chosen by reasoning: 2^-8 of the way from floor to arena is finer than what searches differ by.
-constexpr int kBudgets = 8;
-constexpr int64_t kShare = 4;        // of the work, for each of them
-constexpr int64_t kLastSteps = 50;   // of the arena, in the end: 2 % each
-constexpr double kFineness = 0.005;  // of the arena: nearer budgets are not told apart
+// Tuning. Where no row of docs/results.md is named, no benchmark has compared values: by reasoning.
+struct LeastMemoryTuning {
+  int budgets = 8;          // of the bisection
+  int64_t share = 4;        // of the work: the part of it for each of them
+  double fineness = 0.005;  // of the arena: nearer budgets are not told apart
+  int64_t last_steps = 50;  // in the end, with all of the work: by so much of the arena less
+};
+constexpr LeastMemoryTuning kLeast;
 
 OptimizeOptions trial_of(const OptimizeOptions& options, int64_t budget) {
   OptimizeOptions trial = options;
   trial.budget_bytes = budget;
-  trial.schedule.remat.limits.max_units /= kShare;
-  trial.schedule.swap.limits.max_units /= kShare;
+  trial.schedule.remat.limits.max_units /= kLeast.share;
+  trial.schedule.swap.limits.max_units /= kLeast.share;
   trial.proof_units = 0;
   trial.look_further = trial.find_smallest = false;
   trial.progress = {};
@@ -42,12 +45,12 @@ Result<Optimized> least_memory(const ir::Graph& forward, const OptimizeOptions& 
   // Of the whole step, whatever its budget.
   const double most = best.plan.claims.once_seconds * (1 + slowdown);
   const auto fineness =
-      static_cast<int64_t>(kFineness * static_cast<double>(best.plan.arena_bytes));
+      static_cast<int64_t>(kLeast.fineness * static_cast<double>(best.plan.arena_bytes));
   LT_ASSIGN(int64_t below, least_bytes(forward, options));
   const auto is_in_time = [&](const Optimized& made) {
     return made.plan.claims.predicted_seconds <= most;
   };
-  for (int i = 0; i < kBudgets && best.plan.arena_bytes - below > fineness; ++i) {
+  for (int i = 0; i < kLeast.budgets && best.plan.arena_bytes - below > fineness; ++i) {
     if (rest().schedule.remat.limits.stop_after(0)) break;
     const int64_t budget = below + (best.plan.arena_bytes - below) / 2;
     Result<Optimized> made = optimize(forward, trial_of(rest(), budget));
@@ -58,7 +61,7 @@ Result<Optimized> least_memory(const ir::Graph& forward, const OptimizeOptions& 
       below = budget;
   }
   // All of the work finds a little more: the same budget again, then smaller ones while it does.
-  const int64_t step = best.plan.arena_bytes / kLastSteps;
+  const int64_t step = best.plan.arena_bytes / kLeast.last_steps;
   for (int64_t budget = best.plan.arena_bytes; best.plan.claims.budget_bytes; budget -= step) {
     OptimizeOptions full = rest();
     full.budget_bytes = budget;

@@ -26,16 +26,19 @@ Result<int64_t> least_bytes(const ir::Graph& forward, const OptimizeOptions& opt
 
 namespace {
 
-// Extra time, as a share of every op once, that another order of the sums must promise.
-constexpr double kWorthAnotherOrder = 0.01;
-constexpr int64_t kAnotherOrderShare = 4;  // of the work for that
+// Tuning. Where no row of docs/results.md is named, no benchmark has compared values: by reasoning.
+struct AnotherOrderTuning {
+  double worth = 0.01;  // of every op once: what another order of the sums must promise
+  int64_t share = 4;    // of the work: the part of it for that
+};
+constexpr AnotherOrderTuning kAnotherOrder;
 
 // Whether a bound on all orders of the sums leaves room below the time that one order takes. A hint
 // for where to spend work, no proof: contributions are priced with accumulators, which one of each
 // sum does without.
 bool may_gain(const Prepared& any_order, const OptimizeOptions& options,
               const plan::SequenceProfile& found) {
-  const double worth = kWorthAnotherOrder * found.once_seconds;
+  const double worth = kAnotherOrder.worth * found.once_seconds;
   if (found.seconds <= found.once_seconds + worth) return false;
   plan::ScheduleProblem problem = analysis::relaxed_sums(any_order.view);
   if (!options.schedule.transfers) plan::forbid_transfers(problem);
@@ -80,8 +83,8 @@ Result<BudgetSolution> fit_with_sums(Prepared& ready, const OptimizeOptions& opt
   if (chained) {
     if (chained->cut_short || !may_gain(any_order, options, chained->solution.profile))
       return chained;
-    other.schedule.remat.limits.max_units /= kAnotherOrderShare;
-    other.schedule.swap.limits.max_units /= kAnotherOrderShare;
+    other.schedule.remat.limits.max_units /= kAnotherOrder.share;
+    other.schedule.swap.limits.max_units /= kAnotherOrder.share;
   }
   other.find_smallest &= chain_is_too_large;
   Result<BudgetSolution> any = fit_budget(any_order.view, other, any_order.order.sequence,

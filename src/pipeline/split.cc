@@ -16,12 +16,15 @@
 namespace lowtide::pipeline {
 namespace {
 
-constexpr int64_t kTrialShare = 8;  // of the work, for each candidate. Chosen by reasoning
-constexpr size_t kTrials = 4;       // and for so many of them. Likewise
-constexpr double kEstimateError =
-    0.01;  // of seconds; candidates were off by less (docs/results.md)
-// Steps of at most a half more; beyond 16 parts kernels are too small here. Likewise.
-constexpr int64_t kNumbers[] = {2, 3, 4, 6, 8, 12, 16};
+// Tuning. Where no row of docs/results.md is named, no benchmark has compared values: by reasoning.
+struct SplitTuning {
+  int64_t trial_share = 8;       // of the work: the part of it for each candidate
+  size_t trials = 4;             // candidates that get so much
+  double estimate_error = 0.01;  // of seconds; candidates were off by less ("In parts")
+  // Where no candidate fits: parts, each at most twice the one before; beyond 16 kernels are small.
+  int64_t numbers[7] = {2, 3, 4, 6, 8, 12, 16};
+};
+constexpr SplitTuning kSplit;
 
 Result<ir::Graph> step_of(const ir::Graph& forward, const OptimizeOptions& options) {
   if (!options.training) return forward;
@@ -37,8 +40,8 @@ OptimizeOptions with(const OptimizeOptions& options, const Candidate& candidate)
 
 OptimizeOptions trial_of(const OptimizeOptions& options, const Candidate& candidate) {
   OptimizeOptions trial = with(options, candidate);
-  trial.schedule.remat.limits.max_units /= kTrialShare;
-  trial.schedule.swap.limits.max_units /= kTrialShare;
+  trial.schedule.remat.limits.max_units /= kSplit.trial_share;
+  trial.schedule.swap.limits.max_units /= kSplit.trial_share;
   trial.schedule.remat.several_cuts = false;
   trial.proof_units = 0;
   trial.look_further = trial.find_smallest = false;
@@ -53,7 +56,8 @@ std::vector<Candidate> chosen_of(const std::vector<Candidate>& candidates) {
   bool has_even = false;
   for (const Candidate& candidate : candidates) {
     const bool is_even = candidate.labels.nests.empty();
-    if (candidate.labels.whole() || (chosen.size() >= kTrials && (has_even || !is_even))) continue;
+    if (candidate.labels.whole() || (chosen.size() >= kSplit.trials && (has_even || !is_even)))
+      continue;
     has_even |= is_even;
     chosen.push_back(candidate);
   }
@@ -63,7 +67,7 @@ std::vector<Candidate> chosen_of(const std::vector<Candidate>& candidates) {
 // Where what was estimated does not fit: from few parts to many.
 std::vector<Candidate> even_ones(int64_t most) {
   std::vector<Candidate> even;
-  for (const int64_t parts : kNumbers)
+  for (const int64_t parts : kSplit.numbers)
     if (parts <= most) even.push_back({.labels = {.parts = parts}});
   return even;
 }
@@ -81,7 +85,7 @@ struct Trials {
 Status try_all(const ir::Graph& forward, const OptimizeOptions& options,
                const std::vector<Candidate>& chosen, Clock::time_point start, Trials& trials) {
   for (const Candidate& candidate : chosen) {
-    const double least = candidate.seconds * (1 - kEstimateError);
+    const double least = candidate.seconds * (1 - kSplit.estimate_error);
     if (trials.best && (!candidate.fits || least >= trials.seconds())) continue;
     Result<Optimized> tried =
         optimize(forward, after(trial_of(options, candidate), seconds_since(start)));

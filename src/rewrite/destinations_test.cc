@@ -6,6 +6,7 @@
 
 #include "ops/destinations.h"
 #include "ops/op_table.h"
+#include "support/graph_writer.h"
 
 namespace lowtide::rewrite {
 namespace {
@@ -24,23 +25,10 @@ class AnyKernel final : public plan::KernelCatalog {
   int64_t scratch = 0;
 };
 
-struct Net {
-  ir::Graph graph;
+struct Net : GraphWriter {
   AnyKernel kernels;
   double slice_seconds = 0.5;
 
-  ValueId given(std::string name, ir::Dims dims, Category category = Category::kInput) {
-    ir::Value value;
-    value.name = std::move(name);
-    value.dims = std::move(dims);
-    value.category = category;
-    return graph.add_value(std::move(value));
-  }
-  ValueId op(std::string_view kind, std::vector<ValueId> inputs, ir::Attrs attrs = {}) {
-    const auto made = ops::append(graph, kind, std::move(inputs), std::move(attrs));
-    EXPECT_TRUE(made.has_value()) << (made ? "" : made.error().message);
-    return graph.op(*made).outputs[0];
-  }
   ValueId relu(ValueId x) { return op("Relu", {x}); }
   ValueId exp(ValueId x) { return op("Exp", {x}); }
   ValueId concat(std::vector<ValueId> parts, int64_t axis = 1) {
@@ -52,7 +40,7 @@ struct Net {
     options.seconds = [this](const plan::OpDesc& op) -> Result<double> {
       return op.attrs.contains("into") ? slice_seconds : 1.0;
     };
-    auto report = write_into_wholes(graph, kernels, options);
+    auto report = write_into_wholes(graph_, kernels, options);
     EXPECT_TRUE(report.has_value()) << (report ? "" : report.error().message);
     return report ? std::move(*report) : DestinationsReport();
   }
@@ -62,14 +50,14 @@ TEST(WrittenWholes, AConcatBecomesAChainOfItsProducers) {
   Net net;
   const ValueId x = net.given("x", {4, 16});
   const ValueId a = net.relu(net.exp(x)), b = net.exp(x), c = net.relu(net.exp(x));
-  net.graph.set_output(b, true);
+  net.graph().set_output(b, true);
   const ValueId all = net.concat({a, b, c});
-  net.graph.set_output(net.exp(all), true);
+  net.graph().set_output(net.exp(all), true);
   const DestinationsReport report = net.run();
   EXPECT_EQ(report.chains, 1);
   EXPECT_EQ(report.written, 2);
   EXPECT_EQ(report.copied, 1);
-  const auto whole = report.graph.find_value(net.graph.value(all).name);
+  const auto whole = report.graph.find_value(net.graph().value(all).name);
   ASSERT_TRUE(whole.has_value());
   const ir::Op& last = report.graph.op(report.graph.value(*whole).producer);
   EXPECT_EQ(last.kind, "Copy");
@@ -93,22 +81,22 @@ void two(Net& net, const std::function<void(Net&, ValueId a, ValueId b)>& change
   const ValueId x = net.given("x", {4, 16});
   const ValueId a = net.relu(net.exp(x)), b = net.op("Tanh", {net.exp(x)});
   if (change) change(net, a, b);
-  net.graph.set_output(net.exp(net.concat({a, b})), true);
+  net.graph().set_output(net.exp(net.concat({a, b})), true);
 }
 
 TEST(WrittenWholes, StayCopiesWhereNoOperandCanBeWritten) {
   EXPECT_EQ(chains_with([](Net& net) { two(net); }), 1);
   EXPECT_EQ(chains_with([](Net& net) {
-              two(net, [](Net& n, ValueId a, ValueId) { n.graph.set_output(n.exp(a), true); });
+              two(net, [](Net& n, ValueId a, ValueId) { n.graph().set_output(n.exp(a), true); });
             }),
             0);
   EXPECT_EQ(chains_with([](Net& net) {
-              two(net, [](Net& n, ValueId a, ValueId) { n.graph.set_output(a, true); });
+              two(net, [](Net& n, ValueId a, ValueId) { n.graph().set_output(a, true); });
             }),
             0);
   EXPECT_EQ(chains_with([](Net& net) {
               two(net, [](Net& n, ValueId a, ValueId b) {
-                n.graph.add_control(n.graph.value(a).producer, n.graph.value(b).producer);
+                n.graph().add_control(n.graph().value(a).producer, n.graph().value(b).producer);
               });
             }),
             0);
@@ -135,7 +123,7 @@ TEST(WrittenWholes, KeepNoMoreThanTheirOperands) {
                       {of, net.given(std::move(name), {inner, columns}, Category::kParameter),
                        ValueId::none(), ValueId::none()});
       };
-      net.graph.set_output(net.exp(net.concat({product(x, "v"), product(y, "w")})), true);
+      net.graph().set_output(net.exp(net.concat({product(x, "v"), product(y, "w")})), true);
     };
   };
   EXPECT_EQ(chains_with(products(16, 16, false, 0)), 1);
@@ -154,7 +142,7 @@ TEST(WrittenWholes, WhatReadsTooMuchIsCopied) {
   const ValueId w = net.given("w", {40, 16}, Category::kParameter);
   const ValueId product = net.op("MatMul", {x, w, ValueId::none(), ValueId::none()});
   const ValueId y = net.relu(net.exp(net.given("y", {64, 16})));
-  net.graph.set_output(net.exp(net.concat({product, y})), true);
+  net.graph().set_output(net.exp(net.concat({product, y})), true);
   const DestinationsReport report = net.run();
   EXPECT_EQ(report.chains, 1);
   EXPECT_EQ(report.written, 1);
@@ -171,20 +159,20 @@ TEST(WrittenWholes, ThroughAReshape) {
       const ValueId x =
           net.exp(net.given("x" + std::to_string(h) + std::to_string(parts.size()), {2, h, 3, 4}));
       const ValueId turned = net.op("Transpose", {x}, {{"perm", ir::Dims{0, 2, 1, 3}}});
-      if (seen) net.graph.set_output(net.exp(turned), true);
+      if (seen) net.graph().set_output(net.exp(turned), true);
       parts.push_back(net.op("Reshape", {turned}, {{"shape", ir::Dims{2, 3, 4 * h}}}));
     }
     parts.push_back(net.op("Tanh", {net.given("y", {2, 3, 8})}));
     const ValueId all = net.concat(parts, 2);
-    net.graph.set_output(all, true);
+    net.graph().set_output(all, true);
     DestinationsReport made = net.run();
-    const auto whole = made.chains > 0 ? made.graph.find_value(net.graph.value(all).name)
+    const auto whole = made.chains > 0 ? made.graph.find_value(net.graph().value(all).name)
                                        : std::optional<ValueId>();
     if (whole) {
       const ir::Value& value = made.graph.value(*whole);
       EXPECT_TRUE(value.is_output);
       EXPECT_EQ(value.alias, ir::Alias::kView);
-      EXPECT_EQ(value.dims, net.graph.value(all).dims);
+      EXPECT_EQ(value.dims, net.graph().value(all).dims);
       const int64_t rows = *value.dims[2].constant() / 4;
       EXPECT_EQ(made.graph.value(value.base).dims, (ir::Dims{2, 3, rows, 4}));
     }
@@ -202,7 +190,7 @@ TEST(WrittenWholes, OfWholes) {
   Net net;
   const ValueId x = net.given("x", {4, 16});
   const ValueId inner = net.concat({net.relu(net.exp(x)), net.relu(net.exp(x))});
-  net.graph.set_output(net.exp(net.concat({inner, net.relu(net.exp(x))})), true);
+  net.graph().set_output(net.exp(net.concat({inner, net.relu(net.exp(x))})), true);
   const DestinationsReport report = net.run();
   EXPECT_EQ(report.chains, 2);
   EXPECT_EQ(report.written, 3);

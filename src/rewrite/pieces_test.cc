@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "ops/op_table.h"
+#include "support/graph_writer.h"
 
 namespace lowtide::rewrite {
 namespace {
@@ -11,26 +12,13 @@ using ir::ValueId;
 
 constexpr PiecesOptions kAll = {.instead_of_in_place = true};
 
-struct Rows {
-  ir::Graph graph;
-
-  ValueId given(std::string name, ir::Dims dims) {
-    ir::Value value;
-    value.name = std::move(name);
-    value.dims = std::move(dims);
-    return graph.add_value(std::move(value));
-  }
-  ValueId op(std::string_view kind, std::vector<ValueId> inputs, ir::Attrs attrs = {}) {
-    const auto made = ops::append(graph, kind, std::move(inputs), std::move(attrs));
-    EXPECT_TRUE(made.has_value()) << (made ? "" : made.error().message);
-    return graph.op(*made).outputs[0];
-  }
+struct Rows : GraphWriter {
   ValueId relu(ValueId x) { return op("Relu", {x}); }
   ValueId concat(std::vector<ValueId> parts, int64_t axis = 0) {
     return op("Concat", std::move(parts), {{"axis", axis}});
   }
   int joined() {
-    const auto report = join_pieces(graph, 64, kAll);
+    const auto report = join_pieces(graph_, 64, kAll);
     EXPECT_TRUE(report.has_value()) << (report ? "" : report.error().message);
     return report ? report->joined : -1;
   }
@@ -41,17 +29,17 @@ TEST(Pieces, AConcatOfValuesMadeInTheStepIsAViewOnThem) {
   const ValueId x = w.given("x", {2, 16});
   const ValueId a = w.relu(x), b = w.op("Tanh", {x});
   const ValueId both = w.concat({a, b});
-  w.graph.set_output(w.relu(both), true);
-  const auto report = join_pieces(w.graph, 64, kAll);
+  w.graph().set_output(w.relu(both), true);
+  const auto report = join_pieces(w.graph(), 64, kAll);
   ASSERT_TRUE(report.has_value()) << report.error().message;
   EXPECT_EQ(report->joined, 1);
-  const auto whole = report->graph.find_value(w.graph.value(both).name);
+  const auto whole = report->graph.find_value(w.graph().value(both).name);
   ASSERT_TRUE(whole.has_value());
   EXPECT_EQ(report->graph.value(*whole).alias, ir::Alias::kPieces);
   const auto memory = report->graph.memory_of(*whole);
   ASSERT_EQ(memory.size(), 2u);
   EXPECT_EQ(report->graph.storage(memory[1].storage).root,
-            report->graph.find_value(w.graph.value(b).name));
+            report->graph.find_value(w.graph().value(b).name));
   EXPECT_EQ(memory[1].offset_bytes, sym::Expr(128));
 }
 
@@ -60,7 +48,7 @@ TEST(Pieces, DenseBlocksJoinTheSameValuesAgain) {
   const ValueId x = w.given("x", {1, 16});
   std::vector<ValueId> parts = {w.relu(x)};
   for (int i = 0; i < 4; ++i) parts.push_back(w.relu(w.concat(parts)));
-  w.graph.set_output(parts.back(), true);
+  w.graph().set_output(parts.back(), true);
   EXPECT_EQ(w.joined(), 4);
 }
 
@@ -69,12 +57,12 @@ TEST(Pieces, WholesAreJoinedToWholes) {
   const ValueId x = w.given("x", {1, 16});
   const ValueId inner = w.concat({w.relu(x), w.relu(x)});
   const ValueId outer = w.concat({w.relu(x), inner});
-  w.graph.set_output(outer, true);
-  w.graph.set_output(w.relu(inner), true);
-  const auto report = join_pieces(w.graph, 64, kAll);
+  w.graph().set_output(outer, true);
+  w.graph().set_output(w.relu(inner), true);
+  const auto report = join_pieces(w.graph(), 64, kAll);
   ASSERT_TRUE(report.has_value());
   EXPECT_EQ(report->joined, 2);
-  EXPECT_EQ(report->graph.memory_of(*report->graph.find_value(w.graph.value(outer).name)).size(),
+  EXPECT_EQ(report->graph.memory_of(*report->graph.find_value(w.graph().value(outer).name)).size(),
             3u);
 }
 
@@ -82,21 +70,21 @@ TEST(Pieces, CopiesStayWhereNoDistanceFits) {
   {
     Rows w;  // between the two orders of a and b
     const ValueId x = w.given("x", {1, 16}), a = w.relu(x), b = w.relu(x);
-    w.graph.set_output(w.relu(w.concat({a, b})), true);
-    w.graph.set_output(w.relu(w.concat({b, a})), true);
+    w.graph().set_output(w.relu(w.concat({a, b})), true);
+    w.graph().set_output(w.relu(w.concat({b, a})), true);
     EXPECT_EQ(w.joined(), 1);
   }
   {
     Rows w;  // b and c want the place behind a
     const ValueId x = w.given("x", {1, 16}), a = w.relu(x);
-    w.graph.set_output(w.relu(w.concat({a, w.relu(x)})), true);
-    w.graph.set_output(w.relu(w.concat({a, w.relu(x)})), true);
+    w.graph().set_output(w.relu(w.concat({a, w.relu(x)})), true);
+    w.graph().set_output(w.relu(w.concat({a, w.relu(x)})), true);
     EXPECT_EQ(w.joined(), 1);
   }
   {
     Rows w;  // one value twice
     const ValueId a = w.relu(w.given("x", {1, 16}));
-    w.graph.set_output(w.relu(w.concat({a, a})), true);
+    w.graph().set_output(w.relu(w.concat({a, a})), true);
     EXPECT_EQ(w.joined(), 0);
   }
 }
@@ -106,10 +94,10 @@ TEST(Pieces, CopiesStayWhereSomebodyMayWorkInPlace) {
     Rows w;
     const ValueId x = w.given("x", {2, 16}), a = w.relu(x);
     const ValueId both = w.concat({a, w.relu(x)});
-    w.graph.set_output(both, !on_whole);
-    if (on_whole) w.graph.set_output(w.relu(both), true);
-    if (on_piece) w.graph.set_output(w.relu(a), true);
-    return join_pieces(w.graph, 64).value().joined;
+    w.graph().set_output(both, !on_whole);
+    if (on_whole) w.graph().set_output(w.relu(both), true);
+    if (on_piece) w.graph().set_output(w.relu(a), true);
+    return join_pieces(w.graph(), 64).value().joined;
   };
   EXPECT_EQ(joined(false, false), 1);
   EXPECT_EQ(joined(true, false), 0);
@@ -120,19 +108,19 @@ TEST(Pieces, CopiesStayWhereAViewIsNotPossible) {
   {
     Rows w;  // not the outermost dimension
     const ValueId x = w.given("x", {2, 16});
-    w.graph.set_output(w.relu(w.concat({w.relu(x), w.relu(x)}, 1)), true);
+    w.graph().set_output(w.relu(w.concat({w.relu(x), w.relu(x)}, 1)), true);
     EXPECT_EQ(w.joined(), 0);
   }
   {
     Rows w;  // the second would begin at byte 12
     const ValueId x = w.given("x", {1, 3});
-    w.graph.set_output(w.relu(w.concat({w.relu(x), w.relu(x)})), true);
+    w.graph().set_output(w.relu(w.concat({w.relu(x), w.relu(x)})), true);
     EXPECT_EQ(w.joined(), 0);
   }
   {
     Rows w;  // what is there before the step stays where it is
     const ValueId x = w.given("x", {1, 16});
-    w.graph.set_output(w.relu(w.concat({w.relu(x), x})), true);
+    w.graph().set_output(w.relu(w.concat({w.relu(x), x})), true);
     EXPECT_EQ(w.joined(), 0);
   }
   {
@@ -140,7 +128,7 @@ TEST(Pieces, CopiesStayWhereAViewIsNotPossible) {
     const ValueId a = w.relu(w.given("x", {4, 16}));
     const ValueId cut =
         w.op("Slice", {a}, {{"starts", ir::Dims{2, 0}}, {"sizes", ir::Dims{2, 16}}});
-    w.graph.set_output(w.relu(w.concat({w.relu(a), cut})), true);
+    w.graph().set_output(w.relu(w.concat({w.relu(a), cut})), true);
     EXPECT_EQ(w.joined(), 0);
   }
   {

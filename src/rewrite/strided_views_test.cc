@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "ops/op_table.h"
+#include "support/graph_writer.h"
 
 namespace lowtide::rewrite {
 namespace {
@@ -28,26 +29,12 @@ class Kernels : public plan::KernelCatalog {
   std::string refused, wider, wishing;
 };
 
-class StridedPass : public testing::Test {
+class StridedPass : public testing::Test, protected GraphWriter {
  protected:
-  ValueId given(const std::string& name, ir::Dims dims, Category category = Category::kInput) {
-    ir::Value value;
-    value.name = name;
-    value.dims = std::move(dims);
-    value.category = category;
-    if (category != Category::kInput) value.initial.kind = ir::InitialValue::Kind::kSeeded;
-    return graph_.add_value(std::move(value));
-  }
-  ValueId op(std::string_view kind, std::vector<ValueId> inputs, ir::Attrs attrs = {}) {
-    const auto made = ops::append(graph_, kind, std::move(inputs), std::move(attrs));
-    EXPECT_TRUE(made.has_value()) << (made ? "" : made.error().message);
-    return graph_.op(*made).outputs[0];
-  }
   ValueId transposed(ValueId x) { return op("Transpose", {x}, {{"perm", ir::Dims{1, 0}}}); }
   ValueId product(ValueId a, ValueId b) {
     return op("MatMul", {a, b, ValueId::none(), ValueId::none()});
   }
-  void result(ValueId v) { graph_.set_output(v, true); }
   static bool strided(const plan::OpDesc& op) {
     for (const auto& input : op.inputs)
       if (input && input->layout.strided()) return true;
@@ -67,7 +54,7 @@ class StridedPass : public testing::Test {
   }
   const ir::Value& made(ValueId v) const { return made_.value(v); }
 
-  ir::Graph graph_, made_;
+  ir::Graph made_;
   Kernels kernels_;
   double slower_ = 0;
 };

@@ -40,9 +40,9 @@ Status check(const Program& program, const Options& options) {
   if (!options.start.empty() && options.start.size() != program.columns.size())
     return refuse(fmt::format("the point to start from has {} values, the program {} columns",
                               options.start.size(), program.columns.size()));
-  if (!(options.absolute_gap >= 0) || !(options.relative_gap >= 0))
-    return refuse(fmt::format("the gaps are {} and {}; they have to be 0 or more",
-                              options.absolute_gap, options.relative_gap));
+  if (!(options.relative_gap >= 0))
+    return refuse(
+        fmt::format("the relative gap is {}; it has to be 0 or more", options.relative_gap));
   if (options.limits.max_units < 0 || options.max_nodes < 0)
     return refuse(
         fmt::format("the limits are {} iterations and {} nodes; they have to be 0 or more",
@@ -115,7 +115,7 @@ SolveStatus status_of(const Outcome& outcome, End end, const Options& options) {
   if (!outcome.objective) return SolveStatus::kLimit;
   const double value = *outcome.objective;
   if (near(value, outcome.bound, value)) return SolveStatus::kOptimal;
-  const double gap = std::max(options.absolute_gap, options.relative_gap * std::abs(value));
+  const double gap = std::max(kAbsoluteGap, options.relative_gap * std::abs(value));
   const bool within = near(value, outcome.bound + gap, value);
   return within ? SolveStatus::kFeasible : SolveStatus::kLimit;
 }
@@ -169,7 +169,7 @@ Result<Outcome> solve(const Program& program, const Options& options) {
   LT_ASSIGN(Engine engine, engine_of(options.solver));
   if (is_trivial(program)) engine.solve = solve_trivial;
   WorkBudget work(options.limits);
-  Allowance allowance{work, options.max_nodes, options.absolute_gap, options.relative_gap, {}};
+  Allowance allowance{work, options.max_nodes, kAbsoluteGap, options.relative_gap, {}};
   if (!options.start.empty()) {
     if (auto start = made_whole(program, options.start, work)) allowance.start = std::move(*start);
   }

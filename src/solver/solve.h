@@ -39,14 +39,16 @@ enum class SolveStatus {
 // "optimal", "feasible", "infeasible", "unbounded", "limit".
 std::string_view name(SolveStatus status);
 
+inline constexpr double kAbsoluteGap = 1e-6;
+
 struct Options {
   Solver solver = Solver::kAutomatic;
   // Units: iterations of the simplex method, in all nodes together. What one takes grows with the
   // program.
   Limits limits{.max_units = 100'000'000};
   int64_t max_nodes = 10'000'000;  // of the branch and bound tree
-  // Where to stop: the point is worth at most so much more than the bound, or that share of itself.
-  double absolute_gap = 1e-6;
+  // Where to stop: the point is worth at most that share of itself more than the bound, or
+  // kAbsoluteGap.
   double relative_gap = 0;
   // A point to start from, by column; empty: none. One that does not hold is not used. The
   // outcome's point is never worse.

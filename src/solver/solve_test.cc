@@ -344,7 +344,7 @@ TEST_P(EverySolver, RefusesWhatMakesNoSense) {
             "the point to start from has 2 values, the program 3 columns");
   options = {.solver = GetParam(), .relative_gap = -1};
   EXPECT_EQ(solve(program, options).error().message,
-            "the gaps are 1e-06 and -1; they have to be 0 or more");
+            "the relative gap is -1; it has to be 0 or more");
   program.columns[0].lower = 2, program.columns[0].upper = 1;
   EXPECT_EQ(solve(program, {.solver = GetParam()}).error().code, ErrorCode::kInput);
 }

@@ -11,12 +11,12 @@
 
 #include "base/rng.h"
 #include "ir/graph.h"
-#include "ops/op_table.h"
+#include "support/graph_writer.h"
 
 namespace lowtide {
 
 // Rows that pass through shared weights, ending in their product with the table they began with.
-class SharedWeights {
+class SharedWeights : public GraphWriter {
  public:
   static constexpr int64_t kWidth = 16;
 
@@ -38,20 +38,11 @@ class SharedWeights {
     const ir::ValueId logits = op("MatMul", {sum, table}, {{"trans_b", int64_t{1}}});
     graph_.set_output(op("Tanh", {logits}), true);
   }
-  const ir::Graph& graph() const { return graph_; }
 
  private:
   ir::ValueId any() {
     const size_t recent = std::min<size_t>(pool_.size(), 5);
     return pool_[pool_.size() - 1 - rng_.below(recent)];
-  }
-  ir::ValueId given(std::string name, ir::Dims dims, Category category) {
-    ir::Value value;
-    value.name = std::move(name);
-    value.dims = std::move(dims);
-    value.category = category;
-    value.initial.kind = ir::InitialValue::Kind::kSeeded;
-    return graph_.add_value(std::move(value));
   }
   ir::ValueId chosen_rows() {
     const int64_t rows[] = {3, 0, 11, 3, 7, 5};
@@ -63,11 +54,6 @@ class SharedWeights {
     value.initial.kind = ir::InitialValue::Kind::kInline;
     value.initial.bytes.assign(reinterpret_cast<const char*>(rows), sizeof rows);
     return graph_.add_value(std::move(value));
-  }
-  ir::ValueId op(std::string_view kind, std::vector<ir::ValueId> inputs, ir::Attrs attrs = {}) {
-    const auto made = ops::append(graph_, kind, std::move(inputs), std::move(attrs));
-    EXPECT_TRUE(made.has_value()) << (made ? "" : made.error().message);
-    return graph_.op(*made).outputs[0];
   }
 
   void grow() {
@@ -88,7 +74,6 @@ class SharedWeights {
   }
 
   Rng rng_;
-  ir::Graph graph_;
   std::vector<ir::ValueId> pool_, weights_;
   ir::ValueId bias_, scale_;
 };

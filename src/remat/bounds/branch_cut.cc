@@ -13,6 +13,7 @@ namespace {
 // Tuning. Where no row of docs/results.md is named, no benchmark has compared values: by reasoning.
 // What the whole proves: "Captured steps", the table of proofs by cases.
 struct BranchCutTuning {
+  size_t most_cuts = 9;
   size_t looked_at = 400;        // ops that need most, of which cuts are chosen
   size_t most_places = 24;       // ops that may be cuts
   int64_t least_distance = 4;    // ops between them, in ancestors
@@ -113,8 +114,7 @@ class BranchSearch {
         work_(options.limits),
         proven_ticks_(single.bound_ticks),
         small_bytes_(single.capacity_bytes / kBranchCut.small_share),
-        price_(static_cast<double>(single.prices.per_byte) / static_cast<double>(kOne)),
-        max_cuts_(options.max_cuts) {
+        price_(static_cast<double>(single.prices.per_byte) / static_cast<double>(kOne)) {
     tell();
     const double goal = (options.goal_seconds - graph.bound_seconds(0)) * graph.scale.per_second();
     goal_ticks_ = static_cast<int64_t>(std::clamp(goal, 0.0, 0x1p60));
@@ -128,9 +128,10 @@ class BranchSearch {
     bool open = grow(best->tree, kBranchCut.first_splits);
     int failures = 0;
     for (int64_t splits = kBranchCut.first_splits; !done(*best); splits *= 2) {
-      auto next = failures < kBranchCut.most_failures && best->segments.size() < max_cuts_
-                      ? extension(*best)
-                      : nullptr;
+      auto next =
+          failures < kBranchCut.most_failures && best->segments.size() < kBranchCut.most_cuts
+              ? extension(*best)
+              : nullptr;
       if (next) grow(next->tree, splits);
       if (next && next->tree.bound_ticks() > best->tree.bound_ticks()) {
         best = std::move(next);
@@ -263,7 +264,6 @@ class BranchSearch {
   int64_t proven_ticks_;  // beyond each op once, by whatever has proven the most so far
   int64_t small_bytes_;
   double price_;
-  size_t max_cuts_;
   int64_t goal_ticks_ = 0;
   std::vector<Tried> tried_;
 };

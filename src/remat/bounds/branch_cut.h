@@ -25,8 +25,7 @@ struct BranchCutOptions {
   // holds.
   Limits limits{.max_units = 2'000'000'000};
   double goal_seconds = 1e300;  // of the step: ends when that much is proven
-  size_t max_cuts = 9;
-  bool write_proof = true;  // off: the bound alone, of the whole tree
+  bool write_proof = true;      // off: the bound alone, of the whole tree
   // Of the written proof; where the tree has more, the top of it, and the bound that this proves.
   size_t most_splits = ~size_t{0};
   // Called now and then from the calling thread, with what is proven by then and the share of the

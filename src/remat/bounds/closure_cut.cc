@@ -11,8 +11,19 @@
 namespace lowtide::remat {
 namespace {
 
-constexpr int64_t kOthers = 4;
-constexpr int kMostSteps = 40;  // lines for given shares; fewer than ten are needed
+// Tuning. Where no row of docs/results.md is named, no benchmark has compared values: by reasoning.
+struct ClosureCutTuning {
+  int64_t most_ops = 64;     // for which cuts are made
+  int64_t patience = 24;     // ops in a row that prove nothing new before it ends
+  int64_t others = 4;        // ops tried first, handed on to cuts at several ops
+  int most_steps = 40;       // lines for given shares; fewer than ten are needed
+  int64_t first_shares = 4;  // steps from 0 to 1 of the first grid of shares
+  int64_t last_shares = 64;  // of the last one; each has half the steps of the one before
+  int around = 2;            // steps of later grids to each side of the best point
+  double same_line = 1e-9;   // of the value, and with it
+  double same_ticks = 4;     // ticks: a line less below the known ones is no news
+};
+constexpr ClosureCutTuning kClosureCut;
 
 // The lines of choices at fixed shares, as functions of the price.
 struct Line {
@@ -65,7 +76,7 @@ class OpBound {
 
   // Finds the best price at these shares.
   void improve(CutPrices prices, WorkBudget& work) {
-    for (int step = 0; step < kMostSteps && !work.exhausted(); ++step) {
+    for (int step = 0; step < kClosureCut.most_steps && !work.exhausted(); ++step) {
       const auto [price, value] = top(lines(prices));
       if (value <= static_cast<double>(best_ticks_)) return;
       prices.per_byte = static_cast<int64_t>(std::clamp(price * static_cast<double>(kOne), 0.0,
@@ -79,7 +90,8 @@ class OpBound {
         best_ticks_ = ticks;
         prices_ = prices;
       }
-      const bool news = net_.line(choice, prices, capacity_) < value - 1e-9 * std::abs(value) - 4;
+      const double below = value - kClosureCut.same_line * std::abs(value) - kClosureCut.same_ticks;
+      const bool news = net_.line(choice, prices, capacity_) < below;
       choices_.push_back(std::move(choice));
       if (!news) return;
     }
@@ -87,13 +99,14 @@ class OpBound {
 
   void improve_shares(WorkBudget& work) {
     if (!graph_.problem->link) return improve({}, work);
-    for (int64_t step = kOne / 4; step >= kOne / 64; step /= 2) {
-      const CutPrices centre = prices_;
-      const bool first = step == kOne / 4;
-      for (int i = first ? 0 : -2; i <= (first ? 4 : 2); ++i)
-        for (int j = first ? 0 : -2; j <= (first ? 4 : 2); ++j) {
-          const CutPrices at{.before = (first ? 0 : centre.before) + i * step,
-                             .after = (first ? 0 : centre.after) + j * step};
+    constexpr int64_t kFirst = kOne / kClosureCut.first_shares;
+    for (int64_t step = kFirst; step >= kOne / kClosureCut.last_shares; step /= 2) {
+      const CutPrices centre = step == kFirst ? CutPrices{.before = 0, .after = 0} : prices_;
+      const int64_t least = step == kFirst ? 0 : -kClosureCut.around;
+      const int64_t most = step == kFirst ? kClosureCut.first_shares : kClosureCut.around;
+      for (int64_t i = least; i <= most; ++i)
+        for (int64_t j = least; j <= most; ++j) {
+          const CutPrices at{.before = centre.before + i * step, .after = centre.after + j * step};
           if (work.exhausted()) return;
           if (at.before < 0 || at.before > kOne || at.after < 0 || at.after > kOne) continue;
           if (at_most(at) > static_cast<double>(best_ticks_)) improve(at, work);
@@ -215,7 +228,7 @@ CutBoundResult closure_cut(const plan::ScheduleProblem& given, const ClosureCutO
   if (problem.ops.size() + problem.values.size() + problem.residents.size() > plan::kMostTickNodes)
     return nothing_more(graph);
   for (SchedOpId op : binding_ops(problem, options.order.empty() ? incoming : options.order)) {
-    if (tried >= options.max_ops || idle >= options.patience || work.exhausted()) break;
+    if (tried >= kClosureCut.most_ops || idle >= kClosureCut.patience || work.exhausted()) break;
     OpBound bound(graph, op);
     work.spend(bound.work());
     if (!bound.binds()) continue;
@@ -232,7 +245,8 @@ CutBoundResult closure_cut(const plan::ScheduleProblem& given, const ClosureCutO
     ++tried;
     bound.improve_shares(work);
     result.cuts += bound.cuts();
-    if (tried <= kOthers || bound.best_ticks() > result.bound_ticks) result.others.push_back(op);
+    if (tried <= kClosureCut.others || bound.best_ticks() > result.bound_ticks)
+      result.others.push_back(op);
     if (bound.best_ticks() <= result.bound_ticks) continue;
     idle = 0;
     record(bound, result);

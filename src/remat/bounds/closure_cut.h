@@ -43,8 +43,6 @@ inline constexpr int64_t kClosureCutUnits = 400'000'000;
 struct ClosureCutOptions {
   // Which ops bind is judged by this order (each op once); the incoming one if empty.
   std::span<const SchedOpId> order;
-  int64_t max_ops = 64;   // ops for which cuts are made
-  int64_t patience = 24;  // ops in a row that prove nothing new before it ends
   // Units: arcs looked at, about 10 ns each. What is proven until it is stopped holds.
   Limits limits{.max_units = kClosureCutUnits};
   bool swap = true;  // off: as if there were no link (a bound on recomputation alone)

@@ -7,9 +7,15 @@ namespace lowtide::remat {
 namespace {
 
 constexpr double kMiB = 0x1p20;
-constexpr double kLargest = 0x1p30;                           // a multiplier, in units
-constexpr int kPart = 1000;                                   // iterations
-constexpr int64_t kUnitsOfIteration = 1, kUnitsOfStart = 10;  // by row and column
+constexpr double kLargest = 0x1p30;  // a multiplier, in units: fits 32 bits
+
+// Tuning. Where no row of docs/results.md is named, no benchmark has compared values: by reasoning.
+struct RelaxationTuning {
+  int part = 1000;        // iterations between two looks at the work left
+  int64_t iteration = 1;  // units of work, by row and column
+  int64_t start = 10;     // iterations that a start costs
+};
+constexpr RelaxationTuning kRelaxation;
 
 double ticks_per_percent(const MultiCutProgram& program) {
   return std::max(1.0, static_cast<double>(program.once_ticks) / 100);
@@ -52,10 +58,10 @@ void LinearProgram::solve(int max_iterations, WorkBudget& work) {
   const auto size = static_cast<int64_t>(program_.rows.size() + program_.variables.size());
   solver::SimplexEnd end = solver::SimplexEnd::kStopped;
   for (int done = 0; done < max_iterations && end == solver::SimplexEnd::kStopped && work.look();) {
-    const auto run = simplex_.run(std::min(kPart, max_iterations - done));
+    const auto run = simplex_.run(std::min(kRelaxation.part, max_iterations - done));
     end = run.end;
     done += std::max(1, run.iterations);
-    work.spend((run.iterations + kUnitsOfStart) * kUnitsOfIteration * size);
+    work.spend((run.iterations + kRelaxation.start) * kRelaxation.iteration * size);
   }
   infeasible_ = end == solver::SimplexEnd::kInfeasible;
 }

@@ -19,6 +19,7 @@ namespace {
 // Tuning. Where no row of docs/results.md is named, no benchmark has compared values: by reasoning.
 // What several cuts are worth: "What each idea is worth", its first paragraph.
 struct MultiCutTuning {
+  size_t most_cuts = 4;
   size_t peaks = 8;              // of each sequence, around which cuts are tried
   size_t reach = 12, near = 3;   // runs: no higher peak beside one; tried beside it
   size_t finalists = 2;          // of the cuts that were tried, climbed to the end
@@ -434,7 +435,7 @@ MultiCutResult multi_cut(const plan::ScheduleProblem& problem, const CutBoundRes
     leader->climb(options.final_rounds, single.bound_ticks, work);
     record(*leader, graph, result);
   }
-  while (leader->net().cuts() < options.max_cuts) {
+  while (leader->net().cuts() < kMultiCut.most_cuts) {
     auto next = best_extension(graph, *leader, places, options, work);
     if (!next || static_cast<double>(next->ticks()) <
                      kMultiCut.worthwhile * static_cast<double>(leader->ticks()))

@@ -46,9 +46,8 @@ namespace lowtide::remat {
 
 struct MultiCutOptions {
   std::span<const SchedOpId> order;  // as in ClosureCutOptions
-  size_t max_cuts = 4;
-  int64_t trial_rounds = 100;   // of steps, to judge a cut
-  int64_t final_rounds = 3000;  // for the cuts that were chosen
+  int64_t trial_rounds = 100;        // of steps, to judge a cut
+  int64_t final_rounds = 3000;       // for the cuts that were chosen
   // Units: arcs looked at, about 8 ns each. What is proven until it is stopped holds.
   Limits limits{.max_units = 500'000'000};
 };

@@ -9,9 +9,12 @@
 namespace lowtide::remat {
 namespace {
 
-constexpr int64_t kUnitsOfStep = int64_t{1} << 26;  // precision of multipliers
-
-constexpr size_t kMainSizes = 5;  // that capacities are rounded to
+// Tuning. Where no row of docs/results.md is named, no benchmark has compared values: by reasoning.
+struct CutProgramTuning {
+  int64_t units_of_step = int64_t{1} << 26;  // of the time of each op once: what multipliers count
+  size_t main_sizes = 5;                     // of values, to which capacities are rounded
+};
+constexpr CutProgramTuning kCutProgram;
 
 // A variable, or what it must be.
 struct Literal {
@@ -37,7 +40,7 @@ class ProgramBuilder {
   }
 
   void build() {
-    out_.unit_ticks = std::max<int64_t>(1, graph_.once_ticks / kUnitsOfStep);
+    out_.unit_ticks = std::max<int64_t>(1, graph_.once_ticks / kCutProgram.units_of_step);
     out_.once_ticks = graph_.once_ticks;
     out_.forced_ticks = -graph_.once_ticks;
     for (SchedOpId op : useful_.ids()) {
@@ -65,7 +68,7 @@ class ProgramBuilder {
     std::sort(most.begin(), most.end());
     std::vector<int64_t> sizes;
     for (const auto& [total, size] : most)
-      if (sizes.size() < kMainSizes) sizes.push_back(size);
+      if (sizes.size() < kCutProgram.main_sizes) sizes.push_back(size);
     return sizes;
   }
 

@@ -8,6 +8,7 @@ namespace {
 
 // Tuning. Where no row of docs/results.md is named, no benchmark has compared values: by reasoning.
 struct AnnealTuning {
+  double strict = 0.3;           // mu at the end
   double lenient = 0.3;          // share of the run during which mu follows its schedule
   double step = 0.02;            // by which mu changes at a look
   double most_pressure = 1e4;    // of mu over its schedule
@@ -51,7 +52,7 @@ class Anneal {
       pressure_ *= state_.overflow() > 0 ? 1 + kAnneal.step : 1 - kAnneal.step;
       pressure_ = std::clamp(pressure_, 1.0, kAnneal.most_pressure);
     }
-    mu_ = (options_.loose + (options_.strict - options_.loose) * share) * pressure_;
+    mu_ = (options_.loose + (kAnneal.strict - options_.loose) * share) * pressure_;
   }
 
   // What may be accepted is decided by the dice first: changes that cost more than that, even if

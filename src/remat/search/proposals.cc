@@ -14,10 +14,11 @@ namespace {
 // "aimed-drops" and "aimed-moves" of "What each idea is worth".
 struct ProposalTuning {
   uint32_t weights[kProposalKinds] = {320, 350, 200, 15, 15, 100, 0};  // of the kinds
-  double most_copies = 50;    // where all ops stand in blocks, copies take that from drops
-  uint32_t more_drops = 100;  // and fewer keeps, where memory overflows
-  int fullest = 8;            // nodes of which the fullest is taken
-  int node_tries = 24;        // to hit a value that is present at a node
+  double most_copies = 50;        // where all ops stand in blocks, copies take that from drops
+  uint32_t more_drops = 100;      // and fewer keeps, where memory overflows
+  int fullest = 8;                // nodes of which the fullest is taken
+  uint64_t longest_stretch = 48;  // ops
+  int node_tries = 24;            // to hit a value that is present at a node
 };
 constexpr ProposalTuning kProposals;
 
@@ -253,8 +254,7 @@ bool Proposals::drop_stretch() {
   const NodeId start = random_node();
   if (!start.valid()) return false;
   const Timeline& timeline = state_->timeline();
-  const int length =
-      2 + static_cast<int>(rng_->below(static_cast<uint64_t>(options_.longest_stretch)));
+  const int length = 2 + static_cast<int>(rng_->below(kProposals.longest_stretch));
   // The stretch, and the first use after it of anything it makes.
   stretch_.clear();
   NodeId node = start;
@@ -300,8 +300,7 @@ bool Proposals::drop_stretch() {
 bool Proposals::keep_stretch() {
   NodeId node = random_rerun();
   if (!node.valid()) return false;
-  const int length =
-      2 + static_cast<int>(rng_->below(static_cast<uint64_t>(options_.longest_stretch)));
+  const int length = 2 + static_cast<int>(rng_->below(kProposals.longest_stretch));
   stretch_.clear();
   for (int i = 0; i < length && node != state_->end_node();
        ++i, node = state_->timeline().next(node))

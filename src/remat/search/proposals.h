@@ -41,7 +41,6 @@ struct ProposalOptions {
   bool exchanges = true;
   bool aimed = true;  // drops
   bool aimed_moves = true;
-  int longest_stretch = 48;
   bool copies = true;              // between blocks
   const Blocks* blocks = nullptr;  // of the problem; nullptr: it has none
 };
