@@ -24,6 +24,7 @@ import dataclasses
 import json
 import math
 import pathlib
+import re
 import subprocess
 import sys
 import time
@@ -85,7 +86,7 @@ class Cell:
     seconds: float
     extra: float | None = None  # percent
     bound: float | None = None
-    parts: int | None = None
+    parts: str = "1"  # of the levels that the plan has, outermost first
     reruns: int | None = None
     arena_bytes: int | None = None
     peak_before_bytes: int | None = None
@@ -157,7 +158,8 @@ class Bench:
         once = plan.get("whole_once_seconds") or plan["once_seconds"]
         cell.extra = 100 * (plan["predicted_step_seconds"] / once - 1)
         cell.bound = 100 * (plan["lower_bound_seconds"] / once - 1)
-        cell.parts, cell.ops, cell.reruns = plan.get("parts", 1), plan["ops"], plan["actions"]["reruns"]
+        cell.parts = ",".join(re.findall(r"(?:^|:)(\d+)(?=,|$)", plan.get("split", "1")))
+        cell.ops, cell.reruns = plan["ops"], plan["actions"]["reruns"]
         cell.is_cut = plan["cut_short"]
         cell.arena_bytes, cell.peak_before_bytes, cell.once_seconds = plan["arena_bytes"], plan["peak_before_bytes"], once
         what = f"{self.name}, --split {cell.split}, ratio {cell.ratio}"

@@ -20,6 +20,7 @@ class Unfolder {
   }
 
   // `runs` of `level` and of what is deeper or around, in the parts that are current.
+  // NOLINTNEXTLINE(misc-no-recursion): as deep as levels lie in each other
   void emit(const std::vector<SchedOpId>& runs, int level) {
     for (size_t i = 0; i < runs.size() && !failed_; ++i) {
       const int here = level_of_[runs[i]];
@@ -62,6 +63,7 @@ class Unfolder {
   }
 
   // All parts of `child` within the current part of `level`.
+  // NOLINTNEXTLINE(misc-no-recursion): as deep as levels lie in each other
   void loop(const std::vector<SchedOpId>& runs, int level, int child) {
     std::vector<char> early(runs.size(), 0);  // of those around: with the first part
     for (size_t i = 0; i < runs.size(); ++i)

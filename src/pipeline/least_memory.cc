@@ -31,6 +31,7 @@ OptimizeOptions trial_of(const OptimizeOptions& options, int64_t budget) {
 
 }  // namespace
 
+// NOLINTNEXTLINE(misc-no-recursion): once, for the whole step
 Result<Optimized> least_memory(const ir::Graph& forward, const OptimizeOptions& options,
                                double slowdown) {
   const auto start = Clock::now();
