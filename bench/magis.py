@@ -14,7 +14,7 @@ The least ratio within 10 and 5 percent of extra time is that of the smallest ar
 number of parts that needs least of those whose ops alone are within the limit. Its geometric mean is over the seven workloads.
 
 A plan's search is limited by counted work, and by wall time as a safety stop: "~" marks what that ended, "late" what went on for half
-as long again and was killed (floors of steps in many parts are not interrupted). About an hour. Exit code 1 if a plan's arena is
+as long again and was killed. About an hour. Exit code 1 if a plan's arena is
 above its budget, if a bound is above its plan's time, if planning fails otherwise than by a budget that it does not meet, or if the
 geometric means of all seven are above what MAGIS measured.
 """

@@ -84,7 +84,9 @@ struct Trials {
 // Error: what has nothing to do with the budget.
 Status try_all(const ir::Graph& forward, const OptimizeOptions& options,
                const std::vector<Candidate>& chosen, Clock::time_point start, Trials& trials) {
+  const Limits& limits = options.schedule.remat.limits;
   for (const Candidate& candidate : chosen) {
+    if (trials.count > 0 && limits.stop_after(seconds_since(start))) break;
     const double least = candidate.seconds * (1 - kSplit.estimate_error);
     if (trials.best && (!candidate.fits || least >= trials.seconds())) continue;
     Result<Optimized> tried =

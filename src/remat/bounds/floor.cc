@@ -105,9 +105,9 @@ void describe(const StepGraph& graph, Floor& floor) {
         floor.resident_bytes -= r.bytes;
 }
 
-// Ops of all networks together, 20 to 60 ns each. Chosen by reasoning: whole steps of a hundred
-// thousand ops take a tenth of it; steps in many parts, whose ops need nearly alike, would take hours.
-constexpr int64_t kMostOps = 40'000'000;
+// Ops of all networks together, about 1 us each. Chosen by reasoning: of whole steps a handful of
+// ops is cut; of steps in many parts, which need nearly alike, all would be, for hours.
+constexpr int64_t kMostOps = 5'000'000;
 
 class Finder {
  public:
