@@ -54,6 +54,7 @@ Result<int64_t> largest_least_part(const ir::Graph& graph, const AxisClass& axis
   for (const OpId id : graph.ops()) {
     const ir::Op& op = graph.op(id);
     if (op.kind != "MatMul" && op.kind != "Conv") continue;
+    if (graph.value(op.outputs[0]).dtype != DType::kF32) continue;  // kernels may want another type
     int64_t bytes = *ir::size_bytes(graph.value(op.outputs[0])).constant();
     if (axis_of[id] != nullptr) {
       LT_ASSIGN(const ops::AxisMap map, ops::axis_map(ops::instance_of(graph, id)));

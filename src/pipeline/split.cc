@@ -115,6 +115,7 @@ Result<int64_t> least_bytes_in_parts(const ir::Graph& forward, const OptimizeOpt
   int64_t resident_bytes = problem.resident_bytes;
   if (options.schedule.transfers && problem.link)
     for (const plan::SchedResident& resident : problem.residents) resident_bytes -= resident.bytes;
+  if (!options.cuts.empty()) return resident_bytes;  // what they cut may be smaller yet
   LT_ASSIGN(const ir::Graph step, step_of(forward, options));
   LT_ASSIGN(const std::vector<fission::AxisClass> classes, fission::axis_classes(step));
   LT_ASSIGN(const int64_t part_bytes,
