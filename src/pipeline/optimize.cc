@@ -97,6 +97,7 @@ Result<BudgetSolution> fit_with_sums(Prepared& ready, const OptimizeOptions& opt
 
 }  // namespace
 
+// NOLINTNEXTLINE(misc-no-recursion): a split that is to be chosen asks again with chosen ones
 Result<Optimized> optimize(const ir::Graph& forward, const OptimizeOptions& options) {
   if (options.split.chosen()) return optimize_in_parts(forward, options);
   const auto start = Clock::now();

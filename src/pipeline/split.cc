@@ -82,6 +82,7 @@ struct Trials {
 };
 
 // Error: what has nothing to do with the budget.
+// NOLINTNEXTLINE(misc-no-recursion): optimize comes back here only for a split to be chosen
 Status try_all(const ir::Graph& forward, const OptimizeOptions& options,
                const std::vector<Candidate>& chosen, Clock::time_point start, Trials& trials) {
   const Limits& limits = options.schedule.remat.limits;
@@ -123,6 +124,7 @@ Result<int64_t> least_bytes_in_parts(const ir::Graph& forward, const OptimizeOpt
   return resident_bytes + part_bytes;
 }
 
+// NOLINTNEXTLINE(misc-no-recursion): likewise
 Result<Optimized> optimize_in_parts(const ir::Graph& forward, const OptimizeOptions& options) {
   const auto start = Clock::now();
   OptimizeOptions whole = options;
