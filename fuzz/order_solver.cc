@@ -35,7 +35,7 @@ void check_cut(const plan::ScheduleProblem& problem, const plan::PeakCutOf<plan:
 void check_answer(const plan::ScheduleProblem& problem) {
   if (problem.ops.size() > kMaxOps) return;
   order::OrderOptions options;
-  options.limits.max_units = 20'000;
+  options.limits.max_units = 320'000;
   const plan::ScheduleOutcome outcome = order::solve(problem, options);
 
   std::vector<plan::SchedOpId> incoming;

@@ -44,7 +44,7 @@ void check_offsets(const plan::PackProblem& problem, const plan::PackOutcome& ou
 void check_answer(const plan::PackProblem& problem) {
   if (problem.buffers.size() > kMaxBuffers) return;
   pack::PackOptions options;
-  options.limits.max_units = 2'000;
+  options.limits.max_units = 200'000;
   const plan::PackOutcome outcome = pack::solve(problem, options);
   if (outcome.offsets.size() == problem.buffers.size()) check_offsets(problem, outcome);
   LT_CHECK(outcome.offsets.size() == problem.buffers.size() || outcome.offsets.empty(),

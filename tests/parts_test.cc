@@ -206,8 +206,8 @@ void plan_and_run(const ir::Graph& parts, const ir::Graph& step,
   options.device = cost::find_device("cpu").value();
   options.kernels = &kernels;
   options.find_smallest = false;
-  options.order.limits.max_units = options.order.idle_units = 1'000'000;
-  options.pack.limits.max_units = 1'000'000;
+  options.order.limits.max_units = options.order.idle_units = 16'000'000;
+  options.pack.limits.max_units = 100'000'000;
   options.pack_retries = 2;
   const auto free = pipeline::optimize(parts, options);
   ASSERT_TRUE(free.has_value()) << free.error().message;

@@ -14,6 +14,9 @@ namespace lowtide::tools {
 inline constexpr uint64_t kMostWhole = std::numeric_limits<int64_t>::max();
 inline constexpr uint64_t kMostThreads = 1024;
 
+// Of --max-units, everywhere.
+inline constexpr const char* kMaxUnitsHelp = "limit of work, in units of about 5 ns of one core";
+
 // Validators see a flag's text before it is converted; the flag's name goes in front of what they
 // say.
 CLI::Validator whole_number(uint64_t least, uint64_t most = kMostWhole);

@@ -86,7 +86,7 @@ void add_order(CLI::App& app, Action& action) {
   command->add_option("problem", flags->problem, "problem file")->required()->check(file_name());
   command->add_option("-o,--output", flags->output, "write the op numbers in their new order here")
       ->check(file_name());
-  command->add_option("--max-units", flags->options.limits.max_units, "limit of work")
+  command->add_option("--max-units", flags->options.limits.max_units, kMaxUnitsHelp)
       ->check(whole_number(1));
   command->add_option("--time-limit", flags->options.limits.max_seconds, "a safety stop")
       ->type_name("SECONDS")
@@ -148,7 +148,7 @@ void add_pack(CLI::App& app, Action& action) {
       ->type_name("BYTES");
   command->add_option("-o,--output", flags->output, "write the CSV with an offset column here")
       ->check(file_name());
-  command->add_option("--work-limit", flags->options.limits.max_units, "limit of work")
+  command->add_option("--max-units", flags->options.limits.max_units, kMaxUnitsHelp)
       ->check(whole_number(1));
   command->add_option("--time-limit", flags->options.limits.max_seconds, "a safety stop")
       ->type_name("SECONDS")

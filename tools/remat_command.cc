@@ -88,7 +88,7 @@ Result<plan::ScheduleProblem> read_problem(const RematFlags& flags) {
 // The smallest peak that short searches find, between the floor and the best order's.
 int64_t smallest_peak(plan::ScheduleProblem problem, int64_t floor, remat::JointOptions options) {
   constexpr int kTries = 6;
-  const plan::ScheduleOutcome order = order::solve(problem, {.limits = {.max_units = 2'000'000}});
+  const plan::ScheduleOutcome order = order::solve(problem, {.limits = {.max_units = 32'000'000}});
   int64_t least = order.peak_bytes, below = floor - 1;
   Limits& limits = options.remat.limits;
   limits.max_units = std::max<int64_t>(1, limits.max_units / (2 * kTries));
@@ -228,11 +228,11 @@ remat::JointOptions search_options(const RematFlags& flags) {
   remat::JointOptions options = flags.options;
   for (const Idea& idea : kIdeas)
     if (without(flags, idea.name)) idea.switch_off(options);
-  if (flags.prove > 0) options.remat.proof_units = remat::units_in(flags.prove);
+  if (flags.prove > 0) options.remat.proof_units = units_in(flags.prove);
   // The search spreads itself over its work, so a time alone says how much of it.
   Limits& limits = options.remat.limits;
   if (!flags.has_unit_limit && limits.max_seconds < 1e6)
-    limits.max_units = remat::units_in(limits.max_seconds);
+    limits.max_units = units_in(limits.max_seconds);
   return options;
 }
 
@@ -306,7 +306,7 @@ void add_remat_command(CLI::App& app, Action& action) {
                    "write the integer program behind the bound here: LP, or MPS as FILE.mps")
       ->check(file_name());
   CLI::Option* max_units =
-      command->add_option("--max-units", flags->options.remat.limits.max_units, "limit of work");
+      command->add_option("--max-units", flags->options.remat.limits.max_units, kMaxUnitsHelp);
   max_units->check(whole_number(1));
   command
       ->add_option("--time-limit", flags->options.remat.limits.max_seconds,

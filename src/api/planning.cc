@@ -209,13 +209,13 @@ Result<pipeline::OptimizeOptions> pipeline_options(const PlanOptions& options) {
                  fmt::format("--effort: {} is not above 0 and at most 1e6", options.effort));
   if (!(options.prove >= 0 && options.prove <= 1e6))
     return error(ErrorCode::kUsage, fmt::format("--prove: {} is not from 0 to 1e6", options.prove));
-  result.proof_units = options.prove > 0 ? remat::units_in(options.prove) : 0;
+  result.proof_units = options.prove > 0 ? units_in(options.prove) : 0;
   result.schedule.recompute = options.recompute;
   LT_RETURN_IF_ERROR(choose_passes(options, result));
   const Limits limits{.max_seconds = options.time_limit_seconds, .cancel = options.cancel};
-  const int64_t units = remat::units_in(options.effort);
+  const int64_t units = units_in(options.effort);
   result.order.limits = limits.with_units(result.order.limits.max_units);
-  result.pack.limits = limits.with_units(pack::units_in(options.effort));
+  result.pack.limits = limits.with_units(units_in(options.effort));
   result.schedule.remat.limits = limits.with_units(units);
   result.schedule.swap.limits.max_units = units;
   if (options.progress)

@@ -198,10 +198,10 @@ TEST(Limits, PartsOfASearchHaveItsSafetyStops) {
 }
 
 TEST(Limits, UnitsInATimeAreWholeAndAtLeastOne) {
-  EXPECT_EQ(units_in(10, 5), 2'000'000'000);
-  EXPECT_EQ(units_in(1, 500), 2'000'000);
-  EXPECT_EQ(units_in(0, 5), 1);
-  EXPECT_EQ(units_in(1e300, 5), 100'000'000'000'000'000);
+  EXPECT_EQ(units_in(10), 2'000'000'000);
+  EXPECT_EQ(units_in(0.5), 100'000'000);
+  EXPECT_EQ(units_in(0), 1);
+  EXPECT_EQ(units_in(1e300), 100'000'000'000'000'000);
 }
 
 TEST(WorkBudget, WithoutLimitsItIsAClock) {
@@ -220,13 +220,27 @@ TEST(WorkBudget, CountsUnitsNotTime) {
   EXPECT_FALSE(budget.timed_out());
 }
 
+TEST(WorkBudget, CountsStepsInUnits) {
+  WorkBudget budget({.max_units = 100}, 30);
+  EXPECT_EQ(budget.steps_remaining(), 3);
+  EXPECT_TRUE(budget.spend(2));
+  EXPECT_EQ(budget.used(), 60);
+  EXPECT_EQ(budget.steps_used(), 2);
+  EXPECT_EQ(budget.remaining(), 40);
+  EXPECT_EQ(budget.steps_remaining(), 1);
+  EXPECT_TRUE(budget.spend());
+  EXPECT_EQ(budget.steps_remaining(), 0);
+  EXPECT_FALSE(budget.spend());
+  EXPECT_EQ(budget.remaining(), 0);
+}
+
 TEST(WorkBudget, AFlagEndsItSoon) {
   std::atomic<bool> cancel{false};
   WorkBudget budget({.max_units = 1'000'000, .cancel = &cancel});
   EXPECT_TRUE(budget.spend(5000));
   cancel = true;
   EXPECT_TRUE(budget.cancelled());
-  while (budget.spend()) ASSERT_LT(budget.used(), 5000 + 1024);
+  while (budget.spend()) ASSERT_LT(budget.used(), 5000 + 16'384);
   EXPECT_TRUE(budget.exhausted());
   EXPECT_TRUE(budget.timed_out());
 }

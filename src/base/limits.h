@@ -2,10 +2,10 @@
 // same input gives the same one on every machine; the clock and a flag that a user raises are
 // safety stops, and that one of them acted is visible in the outcome (`timed_out`, `cut_short`).
 //
-// A unit of work is one elementary step of whoever counts it, of about the same cost each time: an
-// arc looked at, an op put into a sequence, a place tried. The common measure is the nanosecond of
-// one core: the header of each solver says what its step is and how many of these it takes. Where
-// nothing is said of it, a unit is about 5 ns.
+// A unit of work is about 5 ns of one core, for every solver: work that one did is work that another
+// may no longer do. Nobody looks at a clock for it. A solver counts its own elementary steps (arcs
+// looked at, ops put into a sequence, pivots), and a constant beside it says how many units such a
+// step is; measured where nothing else is said, and right within a factor of two.
 //
 // Counts that say how an algorithm goes on (rounds, splits, widths, units without progress) are no
 // limits, and stay with its options.
@@ -36,10 +36,11 @@ struct Limits {
   }
 };
 
+inline constexpr double kUnitsPerSecond = 200e6;
+
 // The units that one core reaches in about that time; at least one.
-inline int64_t units_in(double seconds, int64_t unit_nanoseconds) {
-  const double units_per_second = 1e9 / static_cast<double>(unit_nanoseconds);
-  return static_cast<int64_t>(std::clamp(seconds * units_per_second, 1.0, 1e17));
+inline int64_t units_in(double seconds) {
+  return static_cast<int64_t>(std::clamp(seconds * kUnitsPerSecond, 1.0, 1e17));
 }
 
 }  // namespace lowtide

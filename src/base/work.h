@@ -13,14 +13,16 @@ namespace lowtide {
 class WorkBudget {
  public:
   WorkBudget() : WorkBudget(Limits{}) {}  // without limits: a clock
-  // The safety stops are looked at every 1,024 units.
-  explicit WorkBudget(const Limits& limits) : limits_(limits), start_(Clock::now()) {}
+  // Whoever counts steps of its own says how many units one is. The safety stops are looked at about
+  // every 16,384 units.
+  explicit WorkBudget(const Limits& limits, int64_t units_per_step = 1)
+      : limits_(limits), units_per_step_(units_per_step), start_(Clock::now()) {}
 
   // Counts work; false when the budget is spent.
-  bool spend(int64_t units = 1) {
-    used_ += units;
+  bool spend(int64_t steps = 1) {
+    used_ += steps * units_per_step_;
     if (used_ > limits_.max_units) exhausted_ = true;
-    if ((used_ >> 10) != (looked_ >> 10)) {
+    if ((used_ >> 14) != (looked_ >> 14)) {
       looked_ = used_;
       look();
     }
@@ -34,13 +36,17 @@ class WorkBudget {
   bool exhausted() const { return exhausted_; }
   bool timed_out() const { return timed_out_; }  // or cancelled
   bool cancelled() const { return limits_.cancelled(); }
+  // In units; in steps.
   int64_t used() const { return used_; }
   int64_t remaining() const { return limits_.max_units > used_ ? limits_.max_units - used_ : 0; }
+  int64_t steps_used() const { return used_ / units_per_step_; }
+  int64_t steps_remaining() const { return remaining() / units_per_step_; }
   double seconds() const { return std::chrono::duration<double>(Clock::now() - start_).count(); }
 
  private:
   using Clock = std::chrono::steady_clock;
   Limits limits_;
+  int64_t units_per_step_ = 1;
   int64_t used_ = 0;
   int64_t looked_ = 0;
   Clock::time_point start_;

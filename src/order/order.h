@@ -22,6 +22,9 @@
 
 namespace lowtide::order {
 
+// The units of an op put into a sequence, which is this folder's step: 50 to 100 ns.
+inline constexpr int64_t kUnitsPerStep = 16;
+
 struct OrderOptions {
   bool decompose = true;       // split into parts that may be ordered on their own, without loss
   bool list_rules = true;      // least-peak-first and most-freed-first lists
@@ -34,11 +37,10 @@ struct OrderOptions {
   bool cut_bound = true;     // min-cut lower bound; off: the largest op
   bool exact_search = true;  // search with proof
   bool beam = true;          // improver for wide graphs
-  // Of each part. Units: ops put into a sequence, 50 to 100 ns each.
-  Limits limits{.max_units = 20'000'000};
+  Limits limits{.max_units = 320'000'000};  // of each part
   // The portfolio also ends after this much work without a better order or bound, or after as much
   // as the last one took to find, if that is more.
-  int64_t idle_units = 6'000'000;
+  int64_t idle_units = 96'000'000;
   uint64_t seed = 1;  // of the random restarts
   int threads = 1;    // parts solved at once; the answer does not depend on it
 };

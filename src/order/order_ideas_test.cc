@@ -64,7 +64,7 @@ bool changes_anything(const Idea& idea, const OrderOptions& base,
 
 TEST(OrderIdeas, EachChangesThePathOfTheSearch) {
   OrderOptions all;
-  all.limits.max_units = 1'000'000;
+  all.limits.max_units = 16'000'000;
   OrderOptions lists = all;  // some ideas come only after these, which often end the search
   lists.exact_search = lists.beam = false;
   const std::vector<plan::ScheduleProblem> problems = problems_for_ideas();

@@ -56,7 +56,7 @@ std::vector<OrderOptions> switches() {
   all[11].safe_moves = all[11].excursions = false;
   all[12].exact_search = all[12].beam = false;
   all[13].list_rules = all[13].post_orders = all[13].closure_greedy = all[13].beam = false;
-  all[14].limits.max_units = 5;
+  all[14].limits.max_units = 80;
   return all;
 }
 
@@ -73,7 +73,7 @@ TEST(Options, EverySwitchKeepsTheAnswerSound) {
       expect_sound(problem, outcome);
       EXPECT_GE(outcome.peak_bytes, optimum);
       EXPECT_LE(outcome.lower_bound_bytes, optimum);
-      if (options.exact_search && options.limits.max_units > 5) {
+      if (options.exact_search && options.limits.max_units > 80) {
         EXPECT_EQ(outcome.peak_bytes, optimum);
         EXPECT_EQ(outcome.lower_bound_bytes, optimum);
       }
@@ -88,7 +88,7 @@ TEST(Options, EverySwitchIsSoundOnLargeGraphs) {
                                       transformer_training(3, 16, 100)};
   for (const auto& problem : problems)
     for (OrderOptions options : switches()) {
-      options.limits.max_units = std::min<int64_t>(options.limits.max_units, 200'000);
+      options.limits.max_units = std::min<int64_t>(options.limits.max_units, 3'200'000);
       expect_sound(problem, solve(problem, options));
     }
 }
@@ -107,7 +107,7 @@ TEST(Options, SameAnswerAgainAndAtAnyThreadCount) {
   ASSERT_TRUE(plan::check(problem).has_value());
   EXPECT_GE(decompose(problem).size(), 2u);
   OrderOptions options;
-  options.limits.max_units = 300'000;
+  options.limits.max_units = 4'800'000;
   const auto once = solve(problem, options);
   for (const int threads : {1, 2, 8}) {
     options.threads = threads;
@@ -234,9 +234,9 @@ TEST(Order, ARaisedFlagLeavesWhatIsKnown) {
   const auto stopped = solve(problem, options);
   EXPECT_EQ(stopped.status, SolveStatus::kLimit);
   EXPECT_TRUE(stopped.work.timed_out);
-  EXPECT_LT(stopped.work.units, 50'000);
+  EXPECT_LT(stopped.work.units, 800'000);
   expect_sound(problem, stopped);
-  options.limits.max_units = 50'000;
+  options.limits.max_units = 800'000;
   cancel = false;
   EXPECT_FALSE(solve(problem, options).work.timed_out);
 }
@@ -244,7 +244,7 @@ TEST(Order, ARaisedFlagLeavesWhatIsKnown) {
 TEST(Order, AWorkLimitIsReportedAsSuch) {
   Rng rng(26);
   OrderOptions options;
-  options.limits.max_units = 50'000;
+  options.limits.max_units = 800'000;
   const auto problem = random_dag(400, 100, 2, rng);
   const auto outcome = solve(problem, options);
   EXPECT_EQ(outcome.status, SolveStatus::kLimit);
@@ -252,7 +252,7 @@ TEST(Order, AWorkLimitIsReportedAsSuch) {
   EXPECT_FALSE(outcome.work.timed_out);
   expect_sound(problem, outcome);
   options.exact_search = options.beam = false;
-  options.limits.max_units = 20'000'000;
+  options.limits.max_units = 320'000'000;
   EXPECT_EQ(solve(problem, options).status, SolveStatus::kFeasible);
 }
 

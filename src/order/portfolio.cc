@@ -14,7 +14,7 @@ namespace {
 // Each round has a longer slice of work than the one before; cuts and beams may use a fixed multiple
 // of it, so that no one method starves the others.
 struct PortfolioTuning {
-  int64_t first_slice = 20'000;             // units of the first exact probe
+  int64_t first_slice = 320'000;            // units of the first exact probe
   int64_t slice_growth = 4;                 // of the slice, from round to round
   int64_t cut_slices = 50;                  // of a round, for cuts
   int64_t beam_slices = 50;                 // of a round, for beams
@@ -29,7 +29,7 @@ constexpr PortfolioTuning kTuning;
 class Portfolio {
  public:
   Portfolio(const OrderGraph& graph, const OrderOptions& options)
-      : graph_(graph), options_(options), work_(options.limits), cuts_(graph) {
+      : graph_(graph), options_(options), work_(options.limits, kUnitsPerStep), cuts_(graph) {
     safe_.single = options.safe_moves;
     safe_.excursions = options.excursions;
   }
@@ -82,7 +82,7 @@ class Portfolio {
       if (!options_.list_rules || done()) break;
       WorkBudget part = slice_of_work(options_.limits.max_units / kTuning.list_share);
       std::vector<OpId> sequence = rule(graph_, part);
-      work_.spend(part.used());
+      work_.spend(part.steps_used());
       offer(std::move(sequence));
     }
     for (BranchRule rule : {BranchRule::kGiven, BranchRule::kFanOut, BranchRule::kBytes}) {
@@ -104,7 +104,7 @@ class Portfolio {
   void improve_bound(int64_t units) {
     WorkBudget part = slice_of_work(units);
     cuts_.improve(best_.sequence, part);
-    work_.spend(part.used());
+    work_.spend(part.steps_used());
     if (!cuts_.best()) return;
     best_.cut = cuts_.best();
     raise_bound(best_.cut->bytes);
@@ -112,7 +112,8 @@ class Portfolio {
 
   WorkBudget slice_of_work(int64_t units) const {
     const int64_t most = std::min(work_.remaining(), std::max<int64_t>(idle_units_left(), 1));
-    return WorkBudget(options_.limits.after(work_.seconds()).with_units(std::min(units, most)));
+    const Limits limits = options_.limits.after(work_.seconds()).with_units(std::min(units, most));
+    return WorkBudget(limits, kUnitsPerStep);
   }
 
   std::vector<OpId> greedy(TieBreak tie, uint64_t restart, bool look_ahead) {
@@ -161,8 +162,8 @@ class Portfolio {
     while (least < best_.peak_bytes && !part.exhausted()) {
       const int64_t budget = least + (best_.peak_bytes - least) / 2;
       std::vector<OpId> sequence = beam_search(graph_, budget, beam_width_, safe_, part);
-      work_.spend(part.used() - spent);
-      spent = part.used();
+      work_.spend(part.steps_used() - spent);
+      spent = part.steps_used();
       if (!offer(std::move(sequence))) least = budget + 1;
     }
     if (!part.exhausted()) beam_width_ *= 2;
@@ -193,7 +194,7 @@ class Portfolio {
   Verdict probe_budget(int64_t budget_bytes, int64_t slice) {
     WorkBudget part = slice_of_work(slice);
     BudgetAnswer answer = search_within(graph_, budget_bytes, safe_, kTuning.memo_bytes, part);
-    work_.spend(std::max<int64_t>(part.used(), 1));
+    work_.spend(std::max<int64_t>(part.steps_used(), 1));
     if (answer.verdict == Verdict::kFound) offer(std::move(answer.sequence));
     if (answer.verdict == Verdict::kImpossible) raise_bound(answer.next_budget_bytes);
     memo_full_ = answer.verdict == Verdict::kUnknown && !part.exhausted();

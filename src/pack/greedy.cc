@@ -12,7 +12,7 @@
 namespace lowtide::pack {
 namespace {
 
-constexpr int64_t kLooksPerUnit = 512;
+constexpr int64_t kLooksPerUnit = 5;
 constexpr int64_t kMovesPerLook = 4;
 constexpr int64_t kLooksPerItem = 64;  // to order the items and to begin
 

@@ -16,7 +16,7 @@ enum class GreedyFit { kFirst, kBest };
 
 struct GreedyEnd {
   int64_t height;  // ends as soon as this height is reached
-  int64_t units;   // of work: 512 placed buffers looked at
+  int64_t units;   // of work
 };
 
 struct GreedyResult {

@@ -26,15 +26,15 @@
 namespace lowtide::pack {
 namespace {
 
-constexpr int64_t kGreedyUnits = 8'000'000;  // for all list heuristics but the first of each part
+constexpr int64_t kGreedyUnits = 800'000'000;  // for all list heuristics but the first of each part
 // Orders by classes of size: units for each item, whatever comes of them and without progress. The
 // search does better on small parts.
 struct ClassLimits {
   int64_t all;
   int64_t idle;
 };
-constexpr ClassLimits kClassesOfFew = {16, 8};
-constexpr ClassLimits kClassesOfMany = {160, 80};
+constexpr ClassLimits kClassesOfFew = {1'600, 800};
+constexpr ClassLimits kClassesOfMany = {16'000, 8'000};
 constexpr int64_t kMany = 8192;
 // Many items that lie within this part of the bound are not searched any more.
 constexpr int64_t kNear = 4096;
@@ -42,13 +42,13 @@ constexpr int64_t kNear = 4096;
 constexpr int64_t kFineness = 2048;
 
 // Work of the first round, and how much more each next one has.
-constexpr int64_t kLeastRound = 4'096;
-constexpr int64_t kRoundPerItem = 64;
+constexpr int64_t kLeastRound = 409'600;
+constexpr int64_t kRoundPerItem = 6'400;
 constexpr int64_t kRoundGrowth = 4;
 // Without a capacity: units for each buffer after which the search ends if neither height nor bound
 // have moved, and the least of all for small parts.
-constexpr int64_t kPatience = 384;
-constexpr int64_t kLeastPatience = 100'000;
+constexpr int64_t kPatience = 38'400;
+constexpr int64_t kLeastPatience = 10'000'000;
 
 struct PartResult {
   std::vector<int64_t> offsets;  // by item

@@ -63,7 +63,7 @@ struct PackOptions {
   bool memo = true;      // a refuted remainder is not searched again
   bool restarts = true;  // half of the work in short searches, each in a shuffled static order
 
-  // The tightest-first search, which has two thirds of the work once the decision search has had 64
+  // The tightest-first search, which has two thirds of the work once the decision search has had 6,400
   // units for each buffer (tightest.h). `sections`, `decomposition`,
   // `memo` and `restarts` (it starts over with what it has learnt) are ideas of it, too.
   bool tightest_first = true;
@@ -76,15 +76,9 @@ struct PackOptions {
   // no search.
   std::vector<std::string> static_orders = {"TWA", "TAW", "WAT", "TCA", "TO"};
 
-  Limits limits{.max_units = 20'000'000, .max_seconds = 60};  // units: kUnitNanoseconds, below
+  Limits limits{.max_units = 2'000'000'000, .max_seconds = 60};
   int threads = 1;  // static orders in parallel; same answer for any number
 };
-
-// A unit: about one placement tried, with the inference that follows.
-inline constexpr int64_t kUnitNanoseconds = 500;
-inline int64_t units_in(double seconds) {
-  return lowtide::units_in(seconds, kUnitNanoseconds);
-}
 
 // Packs `problem`, which must satisfy plan::check. Without a capacity: minimises the height;
 // kOptimal if it equals the proven bound, else kLimit (or kFeasible if the search is switched off).

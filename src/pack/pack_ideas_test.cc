@@ -93,7 +93,7 @@ bool changes_anything(const Idea& idea, const PackOptions& base,
 
 TEST(PackIdeas, EachChangesThePathOfThePacker) {
   PackOptions all;
-  all.limits.max_units = 20'000;
+  all.limits.max_units = 2'000'000;
   PackOptions few = all;  // some ideas have nothing left to do where these are on
   few.decomposition = few.memo = few.restarts = few.tightest_first = false;
   const std::vector<PackProblem> problems = problems_for_ideas();

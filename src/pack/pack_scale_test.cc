@@ -40,7 +40,7 @@ TEST(PackScale, TheMinimallocBenchmarkFitsItsCapacity) {
     if (entry.path().extension() == ".csv") files.insert(entry.path());
   if (files.empty()) GTEST_SKIP() << "no benchmark files in " << benchmark_folder();
   PackOptions options;
-  options.limits.max_units = 4'000'000;
+  options.limits.max_units = 400'000'000;
   options.limits.max_seconds = 1e9;
   for (const auto& file : files) {
     const auto text = read_file(file.string());
@@ -150,9 +150,9 @@ TEST(PackScale, ASearchThatComesToNothingEnds) {
   print_row("crowded", problem, outcome);
   EXPECT_EQ(fault(problem, outcome), "");
   EXPECT_EQ(outcome.status, SolveStatus::kLimit);
-  EXPECT_LT(outcome.work.units, 1'000'000);
+  EXPECT_LT(outcome.work.units, 100'000'000);
   PackOptions more;
-  more.limits.max_units = 1'000'000'000;
+  more.limits.max_units = 100'000'000'000;
   const PackOutcome same = solve(problem, more);
   EXPECT_EQ(same.offsets, outcome.offsets);
   EXPECT_EQ(same.work.units, outcome.work.units);
@@ -162,16 +162,16 @@ TEST(PackScale, ADecisionUsesAllOfItsWork) {
   PackProblem problem = problem_of(crowded_lives(7));
   problem.capacity_bytes = plan::max_load_bytes(problem);
   PackOptions options;
-  options.limits.max_units = 200'000;
+  options.limits.max_units = 20'000'000;
   const PackOutcome outcome = solve(problem, options);
   EXPECT_EQ(fault(problem, outcome), "");
   EXPECT_EQ(outcome.status, SolveStatus::kLimit);
-  EXPECT_GT(outcome.work.units, 150'000);
+  EXPECT_GT(outcome.work.units, 15'000'000);
 }
 
 TEST(PackScale, FiftyThousandBuffersGetAGoodPackingWithLittleWork) {
   PackOptions options;
-  options.limits.max_units = 2'000'000;
+  options.limits.max_units = 200'000'000;
   for (const bool training : {true, false}) {
     Rng rng(5);
     const PackProblem problem = problem_of(
@@ -260,7 +260,7 @@ TEST(PackScale, ManyFixedBuffersAreHandled) {
   }
   const PackProblem problem = problem_of(buffers);
   PackOptions options;
-  options.limits.max_units = 50'000;
+  options.limits.max_units = 5'000'000;
   const PackOutcome outcome = solve(problem, options);
   print_row("fixed", problem, outcome);
   EXPECT_EQ(fault(problem, outcome), "");

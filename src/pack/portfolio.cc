@@ -31,9 +31,11 @@
 namespace lowtide::pack {
 namespace {
 
-constexpr int64_t kMinSlice = 64;
+// Units of the first slice: for each item, and at least.
+constexpr int64_t kSlicePerItem = 100;
+constexpr int64_t kLeastSlice = 6'400;
 // Units for each item that the decision search has for itself.
-constexpr int64_t kQuickUnits = 64;
+constexpr int64_t kQuickUnits = 6'400;
 constexpr int64_t kTightestShare = 4;  // of the work after that, beside one for each other kind
 // Static orders of the tightest-first search, tried as those of PackOptions are.
 constexpr std::array<std::string_view, 5> kTightestOrders = {"TWA", "CA", "TCA", "W", "A"};
@@ -71,7 +73,7 @@ std::vector<Verdict> run_round(const std::vector<Decider*>& searches, int64_t sl
 Portfolio::Portfolio(const Part& part, const PackOptions& options)
     : topology_(make_topology(part)),
       rng_(1),
-      first_slice_(std::max<int64_t>(kMinSlice, static_cast<int64_t>(part.items.size()))),
+      first_slice_(std::max(kLeastSlice, kSlicePerItem * static_cast<int64_t>(part.items.size()))),
       threads_(std::max(options.threads, 1)) {
   for (const std::string& letters : options.static_orders) {
     fixed_.push_back({static_order(part, letters), make_decision_search(topology_, options)});

@@ -47,7 +47,8 @@ namespace {
 constexpr int64_t kMaxEntries = 40'000'000;
 // The lowest offset of a placed buffer: above all others.
 constexpr int64_t kPlaced = std::numeric_limits<int64_t>::max();
-constexpr int64_t kStepsPerUnit = 512;  // elementary steps in a unit; a usual node is one or two
+constexpr int64_t kStepsPerUnit = 5;  // elementary steps in a unit; a usual node takes 500 to 1,000
+constexpr int64_t kStepsOfNode = 128;  // beside those that grow with the node
 constexpr int32_t kNobody = -1;
 constexpr size_t kMaxMemoSlots = size_t{1} << 18;  // 4 MiB
 
@@ -376,7 +377,7 @@ DecisionSearch::Step DecisionSearch::advance(bool returned, bool succeeded) {
     frame.child_begin = children_.size();
     if (!place(frame.placed, frame)) {
       undo(frame);
-      steps_ += kStepsPerUnit / 4;
+      steps_ += kStepsOfNode;
       continue;
     }
     split(frame);

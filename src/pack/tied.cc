@@ -24,10 +24,11 @@ constexpr size_t kMostForPairs = 4096;
 constexpr int kShuffles = 24;  // random orders of the groups
 // Local search over orders of everything: tries, and units of work.
 constexpr int kMoves = 3000;
-constexpr int64_t kMoveUnits = 400'000;
+constexpr int64_t kMoveUnits = 40'000'000;
 constexpr size_t kRefined = 3;  // placements whose other buffers are packed anew by the search
 constexpr int64_t kUnplaced = -1;
-constexpr int64_t kLooksPerTiedUnit = 16;
+constexpr int64_t kUnitsPerLook = 6;
+constexpr int64_t kUnitsPerTry = 100;  // beside its looks
 
 // One thing to place: a group, or a buffer by itself.
 struct Shape {
@@ -244,7 +245,7 @@ class TiedPacker {
   int64_t place_all(const Order& order) {
     FirstFit fit(problem_);
     for (size_t s : order) fit.place(shapes_[s]);
-    units_ += fit.looks() / kLooksPerTiedUnit + 1;
+    units_ += fit.looks() * kUnitsPerLook + kUnitsPerTry;
     keep(fit.offsets(), fit.height());
     return fit.height();
   }
@@ -271,7 +272,7 @@ class TiedPacker {
     if (!found_.empty() && done()) return;
     FirstFit fit(problem_);
     for (size_t s : order) fit.place(groups_[s]);
-    units_ += fit.looks() / kLooksPerTiedUnit + 1;
+    units_ += fit.looks() * kUnitsPerLook + kUnitsPerTry;
     pack_around(fit.offsets(), options);
   }
 

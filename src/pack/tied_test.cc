@@ -169,7 +169,7 @@ TEST(Tied, ManyBuffersBesideAGroupAboveTheCapacity) {
     if (problem.buffers[id].tie) problem.buffers[id].live = {0, 6000};
   problem.capacity_bytes = 34;  // the load is 33, the hole in the group too small for two
   PackOptions quick;
-  quick.limits.max_units = 100'000;
+  quick.limits.max_units = 10'000'000;
   const PackOutcome above = solve(problem, quick);
   EXPECT_EQ(above.offsets.size(), problem.buffers.size());
   EXPECT_EQ(tied_fault(problem, above), "");

@@ -55,7 +55,8 @@ namespace {
 
 // The lowest offset of a placed buffer: above all others.
 constexpr int64_t kGone = std::numeric_limits<int64_t>::max();
-constexpr int64_t kStepsInUnit = 512;  // as in the decision search
+constexpr int64_t kStepsInUnit = 5;   // as in the decision search
+constexpr int64_t kStepsInNode = 64;  // beside those that grow with the node
 constexpr int32_t kNone = -1;
 constexpr size_t kRefutedSlots = size_t{1} << 16;  // 1 MiB
 constexpr int64_t kLeastFailures = 100;            // before the first restart
@@ -442,7 +443,7 @@ bool TightestSearch::place_next(Node& node) {
       node.placed = i;
       if (place(i)) return true;
       undo_to(node.trail);
-      steps_ += kStepsInUnit / 8;
+      steps_ += kStepsInNode;
     }
     if (!postpone(i)) return false;
   }

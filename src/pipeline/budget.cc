@@ -24,7 +24,7 @@ struct FitTuning {
   int most_attempts = 6;    // schedules packed for one budget; half of the work is the first's
   int64_t fineness = 1000;  // of a target, as a part of the budget
   int64_t pack_share = 10;  // of the packer's work, for each attempt
-  int64_t least_pack_units = 50'000;  // less than that seldom comes to anything
+  int64_t least_pack_units = 5'000'000;  // less than that seldom comes to anything
   // What a search gets that was stopped while its best schedule needed an arena above the budget.
   int64_t closing_units = 40'000'000;
   int64_t closing_slack = 40;    // of the budget, left for the packer

@@ -28,8 +28,8 @@ ir::Graph tall_mlp() {
 OptimizeOptions training_options() {
   OptimizeOptions options = options_on_cpu();
   options.training = autodiff::TrainingOptions{};
-  options.schedule.remat.limits.max_units = remat::units_in(0.2);
-  options.pack.limits.max_units = pack::units_in(0.2);
+  options.schedule.remat.limits.max_units = units_in(0.2);
+  options.pack.limits.max_units = units_in(0.2);
   return options;
 }
 
@@ -179,7 +179,7 @@ TEST(Budget, OnlyWhatHasAddressesIsToldAsTheBest) {
 TEST(Budget, AProofIsToldAfterTheSearch) {
   OptimizeOptions options = training_options();
   options.budget_bytes = 150'000;
-  options.proof_units = remat::units_in(0.2);
+  options.proof_units = units_in(0.2);
   Listener listener;
   listener.attach(options);
   const auto made = optimize(tall_mlp(), options);
@@ -210,7 +210,7 @@ TEST(Budget, AProofIsToldAfterTheSearch) {
 
 TEST(Budget, AStoppedSearchGivesAPlanThatSaysSo) {
   OptimizeOptions options = training_options();
-  options.schedule.remat.limits.max_units = remat::units_in(1000);
+  options.schedule.remat.limits.max_units = units_in(1000);
   options.budget_bytes = 150'000;
   Listener listener;
   listener.when = [](const plan::Progress& progress) { return progress.unpacked_seconds > 0; };
@@ -230,7 +230,7 @@ TEST(Budget, AStopBeforeTheFirstOrderStillGivesAPlan) {
   const auto unlimited = optimize(tall_mlp(), options);
   ASSERT_TRUE(unlimited.has_value()) << unlimited.error().message;
   EXPECT_TRUE(verify::verify(unlimited->plan).ok());
-  options.schedule.remat.limits.max_units = remat::units_in(1000);
+  options.schedule.remat.limits.max_units = units_in(1000);
   options.budget_bytes = 200'000;
   const auto kept = optimize(tall_mlp(), options);
   ASSERT_TRUE(kept.has_value()) << kept.error().message;

@@ -117,7 +117,7 @@ TEST_F(GateTest, NoReportReplacesAnother) {
 
 TEST_F(GateTest, EveryPlanOfAFrontPassesIt) {
   OptimizeOptions options = training();
-  options.schedule.remat.limits.max_units = remat::units_in(0.2);
+  options.schedule.remat.limits.max_units = units_in(0.2);
   int seen = 0;
   const auto choose = [](int64_t floor, int64_t unlimited) {
     return std::vector<int64_t>{unlimited, (floor + unlimited) / 2};

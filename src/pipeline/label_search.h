@@ -26,7 +26,7 @@ struct LabelSearchTuning {
   int most_states = 600;    // Chosen by reasoning: 1 to 3 s at 1,000 ops
   int64_t most_parts = 64;  // Chosen by reasoning: kernels of less are too small
   size_t most_starts = 8;   // Chosen by reasoning: those that may be planned
-  int64_t order_units = 20'000, remat_units = 400'000;  // of a state
+  int64_t order_units = 320'000, remat_units = 400'000;  // of a state
 };
 
 struct Candidate {

@@ -20,7 +20,7 @@ struct SmallestTuning {
   int tries = 3;            // inner budgets of a step, where buffers may move
   int packed = 3;           // schedules that get addresses, the lowest ones
   int64_t pack_share = 40;  // of the packer's work, for each of them
-  int64_t least_pack_units = 50'000;
+  int64_t least_pack_units = 5'000'000;
 };
 constexpr SmallestTuning kSmallest;
 

@@ -21,8 +21,8 @@ namespace {
 // What comes before the retention search takes the same work whatever the limit is, or a share of
 // it: more work then never leaves less for it, nor other starts.
 struct SolveTuning {
-  int64_t most_order_units = 20'000'000;  // for the order with the least peak
-  int64_t order_units_per_op = 2'000;     // the same, of few ops
+  int64_t most_order_units = 320'000'000;  // for the order with the least peak
+  int64_t order_units_per_op = 32'000;     // the same, of few ops
   int64_t units_per_simulated_action = 50;
   int64_t most_units_by_states = 10'000'000;  // for all states, and of all work:
   int64_t parts_by_states = 3, parts = 4;     // so many parts
@@ -235,7 +235,6 @@ class Solve {
     for (const auto& start : starts_) take(start);
   }
 
-  // The units are those of the retention search.
   Limits left() const { return options_.limits.after(clock_.seconds()); }
 
   const ActionTable& table() {

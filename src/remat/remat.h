@@ -75,12 +75,6 @@ struct RematOutcome {
   std::optional<CrowdedTier> crowded;  // why there is no sequence, where a tier's room is it
 };
 
-// A unit of the retention search is a change of one entry of the timeline, or as long.
-inline constexpr int64_t kUnitNanoseconds = 5;
-inline int64_t units_in(double seconds) {
-  return lowtide::units_in(seconds, kUnitNanoseconds);
-}
-
 // `problem` must pass plan::check. Without a budget: the order with the least peak, each op once.
 // kOptimal: seconds equals the bound (each op once, cuts, cases, or all states). kInfeasible:
 // proven that nothing fits. kLimit with an empty sequence: nothing was found; not a proof.

@@ -28,7 +28,7 @@ struct Answer {
   int64_t nodes = 0;
 };
 
-// Iterations of the simplex method are the units of `work`.
+// Iterations of the simplex method are the steps of `work`.
 struct Allowance {
   WorkBudget& work;
   int64_t max_nodes = 0;
@@ -36,7 +36,7 @@ struct Allowance {
   std::vector<double> start;  // holds; empty: none
 
   // Iterations that are left, as solvers count them.
-  int iterations() const { return as_int(work.remaining()); }
+  int iterations() const { return as_int(work.steps_remaining()); }
   int nodes() const { return as_int(max_nodes); }
 
  private:

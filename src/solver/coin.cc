@@ -154,7 +154,7 @@ Result<Answer> solve_with_coin(const Program& program, Allowance& allowance) {
     load(program, relaxation.basis, osi);
     if (!allowance.start.empty()) name_all(program, osi);
     CbcModel model(osi);
-    Watch watch{allowance.work, allowance.work.remaining()};
+    Watch watch{allowance.work, allowance.work.steps_remaining()};
     const EventHandler handler(watch);
     model.passInEventHandler(&handler);
     if (!allowance.start.empty()) set_start(allowance.start, model);

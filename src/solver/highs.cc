@@ -34,7 +34,7 @@ void look(int type, const char* /*message*/, const void* data, HighsReply* reply
   if (type == kMipInterrupt) {
     const void* item = watch.library.callback_item(data, "mip_total_lp_iterations");
     if (item != nullptr)
-      spent |= *static_cast<const int64_t*>(item) > watch.allowance.work.remaining();
+      spent |= *static_cast<const int64_t*>(item) > watch.allowance.work.steps_remaining();
   }
   if (reply != nullptr && spent) reply->user_interrupt = 1;
 }
@@ -145,7 +145,7 @@ void read_solution(const HighsLibrary& library, const Program& program, const Hi
 Result<Answer> solve_with_highs(const HighsLibrary& library, const Program& program,
                                 Allowance& allowance) {
   Answer answer;
-  if (!allowance.work.look() || allowance.work.remaining() == 0) return answer;
+  if (!allowance.work.look() || allowance.work.steps_remaining() == 0) return answer;
   HighsModel model(library);
   set_options(allowance, model);
   model.load(program);

@@ -17,8 +17,8 @@ std::vector<double> copy_of(std::span<const double> values) {
 
 SimplexEnd run_within(DualSimplex& simplex, WorkBudget& work) {
   SimplexEnd end = SimplexEnd::kStopped;
-  while (end == SimplexEnd::kStopped && work.look() && work.remaining() > 0) {
-    const auto part = static_cast<int>(std::min<int64_t>(kPartOfRun, work.remaining()));
+  while (end == SimplexEnd::kStopped && work.look() && work.steps_remaining() > 0) {
+    const auto part = static_cast<int>(std::min<int64_t>(kPartOfRun, work.steps_remaining()));
     const DualSimplex::Run run = simplex.run(part);
     end = run.end;
     work.spend(std::max(1, run.iterations));

@@ -45,7 +45,7 @@ Status check(const Program& program, const Options& options) {
         fmt::format("the relative gap is {}; it has to be 0 or more", options.relative_gap));
   if (options.limits.max_units < 0 || options.max_nodes < 0)
     return refuse(
-        fmt::format("the limits are {} iterations and {} nodes; they have to be 0 or more",
+        fmt::format("the limits are {} units of work and {} nodes; they have to be 0 or more",
                     options.limits.max_units, options.max_nodes));
   return {};
 }
@@ -148,6 +148,10 @@ Outcome outcome_of(const Program& program, const Options& options, Allowance& al
 
 }  // namespace
 
+int64_t units_per_iteration(const Program& program) {
+  return std::max<int64_t>(1, static_cast<int64_t>(program.rows.size() + program.columns.size()));
+}
+
 std::string_view name(SolveStatus status) {
   switch (status) {
     case SolveStatus::kOptimal:
@@ -168,7 +172,7 @@ Result<Outcome> solve(const Program& program, const Options& options) {
   LT_RETURN_IF_ERROR(check(program, options));
   LT_ASSIGN(Engine engine, engine_of(options.solver));
   if (is_trivial(program)) engine.solve = solve_trivial;
-  WorkBudget work(options.limits);
+  WorkBudget work(options.limits, units_per_iteration(program));
   Allowance allowance{work, options.max_nodes, kAbsoluteGap, options.relative_gap, {}};
   if (!options.start.empty()) {
     if (auto start = made_whole(program, options.start, work)) allowance.start = std::move(*start);
@@ -178,7 +182,7 @@ Result<Outcome> solve(const Program& program, const Options& options) {
     LT_ASSIGN(answer, resolve_unbounded(engine, program, allowance));
   }
   Outcome outcome = outcome_of(program, options, allowance, std::move(answer));
-  outcome.iterations = work.used();
+  outcome.iterations = work.steps_used();
   outcome.cut_short = work.timed_out();
   outcome.solver = std::move(engine.name);
   return outcome;

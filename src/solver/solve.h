@@ -41,11 +41,12 @@ std::string_view name(SolveStatus status);
 
 inline constexpr double kAbsoluteGap = 1e-6;
 
+// Of the simplex method: as many as the program has rows and columns.
+int64_t units_per_iteration(const Program& program);
+
 struct Options {
   Solver solver = Solver::kAutomatic;
-  // Units: iterations of the simplex method, in all nodes together. What one takes grows with the
-  // program.
-  Limits limits{.max_units = 100'000'000};
+  Limits limits{.max_units = 200'000'000'000};
   int64_t max_nodes = 10'000'000;  // of the branch and bound tree
   // Where to stop: the point is worth at most that share of itself more than the bound, or
   // kAbsoluteGap.

@@ -234,7 +234,8 @@ TEST_P(EverySolver, StopsWhenItsWorkIsDone) {
   EXPECT_LE(few.bound, *more.objective);
   EXPECT_LE(more.bound, *few.objective);
   EXPECT_GE(more.nodes, few.nodes);
-  const Outcome iterations = solved(program, {.limits = {.max_units = 2000}});
+  const Outcome iterations =
+      solved(program, {.limits = {.max_units = 2000 * units_per_iteration(program)}});
   EXPECT_EQ(name(iterations.status), "limit");
   EXPECT_LE(iterations.bound, *more.objective);
   EXPECT_LE(iterations.iterations, 20'000);
@@ -254,7 +255,7 @@ TEST_P(EverySolver, ClaimsNothingWrongWhereverItStops) {
     if (seed % 2) program = knapsacks(static_cast<uint32_t>(rng.between(8, 12)), 6, rng);
     const double best = best_of_all_points(program).value_or(kNone);
     Options options;
-    if (rng.below(2)) options.limits.max_units = rng.between(0, 60);
+    if (rng.below(2)) options.limits.max_units = rng.between(0, 60) * units_per_iteration(program);
     if (rng.below(2)) options.max_nodes = rng.between(0, 4);
     const Outcome outcome = solved(program, options);
     EXPECT_TRUE(outcome.bound <= best + kClose || best == kNone);
@@ -271,7 +272,7 @@ TEST_P(EverySolver, StopsWithinALinearProgram) {
   for (Column& column : program.columns) column.integer = false;
   const Outcome best = solved(program);
   EXPECT_EQ(name(best.status), "optimal");
-  const Outcome part = solved(program, {.limits = {.max_units = 5}});
+  const Outcome part = solved(program, {.limits = {.max_units = 5 * units_per_iteration(program)}});
   EXPECT_EQ(name(part.status), "limit");
   EXPECT_LE(part.bound, *best.objective + kClose);
   EXPECT_GE(part.objective.value_or(kNone), *best.objective - kClose);
@@ -290,8 +291,9 @@ TEST_P(EverySolver, IsNeverWorseThanItsStart) {
   const Outcome good = solved(program, {.max_nodes = 50});
   ASSERT_TRUE(good.objective);
   for (const int64_t iterations : {0, 1, 200, 2000}) {
-    const Outcome from =
-        solved(program, {.limits = {.max_units = iterations}, .start = good.point});
+    const Outcome from = solved(
+        program,
+        {.limits = {.max_units = iterations * units_per_iteration(program)}, .start = good.point});
     EXPECT_LE(from.objective.value_or(kInfinity), *good.objective) << iterations;
   }
   // A start that does not hold is none.

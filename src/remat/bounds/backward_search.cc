@@ -39,7 +39,8 @@ class Search {
       if (std::max(nodes_[node].peak, above_) < peak || nodes_[node].done) continue;
       nodes_[node].done = true;
       proven = peak, at = node;
-      if (nodes_[node].set.empty() || --units < 0) break;
+      units -= kUnitsPerSet;
+      if (nodes_[node].set.empty() || units < 0) break;
       expand(node);
     }
     if (proven <= above_) return std::nullopt;

@@ -33,8 +33,8 @@ struct BackwardFloor {
   std::vector<SchedValueId> waiting;  // ascending; neither read nor made by the op
 };
 
-// A unit: a set that is looked at, about a microsecond.
-inline constexpr int64_t kBackwardUnits = 60'000;
+inline constexpr int64_t kUnitsPerSet = 200;  // that is looked at
+inline constexpr int64_t kBackwardUnits = 60'000 * kUnitsPerSet;
 
 // A floor above `above`, if a goal and sizes are found that show one. `graph` has no link.
 std::optional<BackwardFloor> backward_floor(const StepGraph& graph, int64_t above,

@@ -104,7 +104,7 @@ TEST(BackwardSearch, IsItsDefinition) {
     for (SchedOpId goal : problem.ops.ids()) {
       const int64_t least = ByDefinition(problem, least_bytes).least_peak(goal);
       const int64_t above = rng.between(0, least + 3);
-      int64_t units = 1'000'000;
+      int64_t units = 1'000'000 * kUnitsPerSet;
       const auto found = backward_floor_of(graph, goal, least_bytes, above, units);
       ASSERT_EQ(found.has_value(), least > above) << "problem " << i << " op " << goal.index();
       ++compared;
@@ -146,6 +146,7 @@ TEST(BackwardSearch, IsNeverAboveTheLeastPeakOfAnySchedule) {
 }
 
 TEST(BackwardSearch, ShowsLessWithoutSmallValuesAndWithLessWork) {
+  constexpr int64_t kMany = 1'000'000 * kUnitsPerSet;
   Rng rng(5);
   int64_t weaker_by_size = 0, weaker_by_work = 0;
   for (int i = 0; i < 300; ++i) {
@@ -156,14 +157,14 @@ TEST(BackwardSearch, ShowsLessWithoutSmallValuesAndWithLessWork) {
       return found ? found->bytes : 0;
     };
     for (SchedOpId goal : problem.ops.ids()) {
-      const int64_t whole = bytes(goal, 1, 1'000'000);
+      const int64_t whole = bytes(goal, 1, kMany);
       for (int64_t least_bytes = 2; least_bytes < 10; ++least_bytes) {
-        ASSERT_LE(bytes(goal, least_bytes, 1'000'000), whole);
-        weaker_by_size += bytes(goal, least_bytes, 1'000'000) < whole;
+        ASSERT_LE(bytes(goal, least_bytes, kMany), whole);
+        weaker_by_size += bytes(goal, least_bytes, kMany) < whole;
       }
       int64_t before = 0;
-      for (int64_t units = 0; units < 12; ++units) {
-        const int64_t now = bytes(goal, 1, units);
+      for (int64_t sets = 0; sets < 12; ++sets) {
+        const int64_t now = bytes(goal, 1, sets * kUnitsPerSet);
         ASSERT_GE(now, before);
         ASSERT_LE(now, whole);
         weaker_by_work += now < whole;
