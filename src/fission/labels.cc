@@ -50,17 +50,6 @@ std::optional<std::vector<int64_t>> divided(const std::vector<int64_t>& bounds, 
   return finer;
 }
 
-// The least extent that has so many parts, of the ops on a level or deeper; none: 0.
-int64_t units_of(const AxisClass& axis_class, const Levels& levels, int level) {
-  int64_t units = 0;
-  for (const ClassAxis& axis : axis_class.axes) {
-    if (levels.common(levels.level_of[axis.op], level) != level) continue;
-    if (axis.extent < levels.levels[static_cast<size_t>(level)].parts) continue;
-    if (units == 0 || axis.extent < units) units = axis.extent;
-  }
-  return units;
-}
-
 // Does an op of the class read it that is not in the region? (Updates read sums of weights'
 // gradients, which end nothing.)
 bool is_read_outside(const ir::Graph& graph, OpId id, const IdVector<OpId, char>& is_member,
@@ -166,94 +155,113 @@ int Levels::common(int one, int other) const {
   return one;
 }
 
-namespace {
+LabelReader::LabelReader(const ir::Graph& graph, const AxisClass& axis_class)
+    : graph_(graph), axis_class_(axis_class) {}
 
-// A nest and what lies behind its head.
-struct Found {
-  const Nest* nest;
+Result<const LabelReader::Region*> LabelReader::region(const Nest& nest) {
+  if (const auto known = regions_.find(nest.head); known != regions_.end()) return &known->second;
   OpId head;
-  std::vector<OpId> ops;
-};
-
-Result<std::vector<Found>> find_regions(const ir::Graph& graph, const AxisClass& axis_class,
-                                        const std::vector<Nest>& nests) {
-  std::vector<Found> regions;
-  if (nests.empty()) return regions;
-  const IdVector<OpId, char> is_member = members(graph, axis_class);
-  const auto dominators = immediate_dominators(graph, axis_class);
-  for (const Nest& nest : nests) {
-    OpId head;
-    for (const OpId id : graph.ops())
-      if (graph.op(id).name == nest.head) head = id;
-    if (!head.valid() || !is_member[head])
-      return error(ErrorCode::kInput,
-                   fmt::format("--split: '{}' is no op that runs in parts", nest.head));
-    regions.push_back({&nest, head, region_of(graph, axis_class, dominators, head)});
-    if (regions.back().ops.empty())
-      return error(ErrorCode::kInput,
-                   fmt::format("--split: every way to an op leads past '{}', so nothing is behind "
-                               "it that could run in {} parts",
-                               nest.head, nest.parts));
-  }
-  // What contains another has more ops; of equal ones the first in the graph comes first.
-  std::stable_sort(regions.begin(), regions.end(), [](const Found& a, const Found& b) {
-    return a.ops.size() != b.ops.size() ? a.ops.size() > b.ops.size() : a.head < b.head;
-  });
-  return regions;
+  for (const OpId id : graph_.ops())
+    if (graph_.op(id).name == nest.head) head = id;
+  if (!head.valid() || !members(graph_, axis_class_)[head])
+    return error(ErrorCode::kInput,
+                 fmt::format("--split: '{}' is no op that runs in parts", nest.head));
+  if (!dominators_) dominators_ = immediate_dominators(graph_, axis_class_);
+  std::vector<OpId> ops = region_of(graph_, axis_class_, *dominators_, head);
+  if (ops.empty())
+    return error(ErrorCode::kInput,
+                 fmt::format("--split: every way to an op leads past '{}', so nothing is behind "
+                             "it that could run in {} parts",
+                             nest.head, nest.parts));
+  return &regions_.emplace(nest.head, Region{head, std::move(ops)}).first->second;
 }
 
-}  // namespace
-
-Result<Levels> levels_of(const ir::Graph& graph, const AxisClass& axis_class,
-                         const Labels& labels) {
+Result<Levels> LabelReader::levels(const Labels& labels) {
   Levels made;
-  made.level_of = IdVector<OpId, int>(graph.op_count(), Levels::kOutside);
+  made.level_of = IdVector<OpId, int>(graph_.op_count(), Levels::kOutside);
   made.levels.push_back({.parts = labels.parts});
-  for (const ClassAxis& axis : axis_class.axes) made.level_of[axis.op] = 0;
-  LT_ASSIGN(const std::vector<Found> regions, find_regions(graph, axis_class, labels.nests));
-  for (const Found& region : regions) {
-    const int parent = made.level_of[region.ops.front()];
+  for (const ClassAxis& axis : axis_class_.axes) made.level_of[axis.op] = 0;
+  std::vector<std::pair<const Region*, const Nest*>> regions;
+  for (const Nest& nest : labels.nests) {
+    LT_ASSIGN(const Region* found, region(nest));
+    regions.emplace_back(found, &nest);
+  }
+  // What contains another has more ops; of equal ones the first in the graph comes first.
+  std::stable_sort(regions.begin(), regions.end(), [](const auto& a, const auto& b) {
+    return a.first->ops.size() != b.first->ops.size() ? a.first->ops.size() > b.first->ops.size()
+                                                      : a.first->head < b.first->head;
+  });
+  for (const auto& [region, nest] : regions) {
+    const int parent = made.level_of[region->ops.front()];
     const auto around = static_cast<size_t>(parent);
-    for (const OpId id : region.ops)
+    for (const OpId id : region->ops)
       if (made.level_of[id] != parent)
         return error(ErrorCode::kInput,
                      fmt::format("--split: what is behind '{}' and behind another of the heads "
                                  "overlaps, and neither lies in the other",
-                                 region.nest->head));
-    if (region.nest->parts % made.levels[around].parts != 0)
+                                 nest->head));
+    if (nest->parts % made.levels[around].parts != 0)
       return error(ErrorCode::kInput,
                    fmt::format("--split: {} parts behind '{}' are no multiple of the {} around it",
-                               region.nest->parts, region.nest->head, made.levels[around].parts));
-    for (const OpId id : region.ops) made.level_of[id] = static_cast<int>(made.levels.size());
-    made.levels.push_back({parent, region.head, region.nest->parts});
+                               nest->parts, nest->head, made.levels[around].parts));
+    for (const OpId id : region->ops) made.level_of[id] = static_cast<int>(made.levels.size());
+    made.levels.push_back({parent, region->head, nest->parts});
   }
-  for (const ClassAxis& axis : axis_class.axes)
+  for (const ClassAxis& axis : axis_class_.axes)
     ++made.levels[static_cast<size_t>(made.level_of[axis.op])].ops;
   return made;
 }
 
+Result<Levels> levels_of(const ir::Graph& graph, const AxisClass& axis_class,
+                         const Labels& labels) {
+  return LabelReader(graph, axis_class).levels(labels);
+}
+
+namespace {
+
+// The boundaries of an axis in the parts of a level and of those around it.
+std::vector<int64_t> bounds_of(const Levels& levels, const std::vector<int64_t>& units, int level,
+                               int64_t extent) {
+  std::vector<size_t> path;
+  for (; level >= 0; level = levels.levels[static_cast<size_t>(level)].parent)
+    path.push_back(static_cast<size_t>(level));
+  std::vector<int64_t> bounds = {0, extent};
+  for (auto at = path.rbegin(); at != path.rend(); ++at) {
+    const int64_t around = static_cast<int64_t>(bounds.size()) - 1;
+    const int64_t parts = levels.levels[*at].parts;
+    if (parts % around != 0) break;  // the level around could not be followed
+    const int64_t unit = units[*at] > 0 && extent % units[*at] == 0 ? extent / units[*at] : 1;
+    const auto finer = divided(bounds, parts / around, unit);
+    if (!finer) break;
+    bounds = *finer;
+  }
+  return bounds;
+}
+
+// Of each level the least extent that has so many parts, of its ops or deeper ones; none: 0.
+std::vector<int64_t> units_of(const AxisClass& axis_class, const Levels& levels) {
+  std::vector<int64_t> units(levels.levels.size(), 0);
+  for (const ClassAxis& axis : axis_class.axes)
+    for (int at = levels.level_of[axis.op]; at >= 0;
+         at = levels.levels[static_cast<size_t>(at)].parent) {
+      int64_t& least = units[static_cast<size_t>(at)];
+      if (axis.extent < levels.levels[static_cast<size_t>(at)].parts) continue;
+      if (least == 0 || axis.extent < least) least = axis.extent;
+    }
+  return units;
+}
+
+}  // namespace
+
 Cuts cuts_of(const ir::Graph& graph, const AxisClass& axis_class, const Levels& levels) {
-  std::vector<int64_t> units;
-  for (size_t level = 0; level < levels.levels.size(); ++level)
-    units.push_back(units_of(axis_class, levels, static_cast<int>(level)));
+  const std::vector<int64_t> units = units_of(axis_class, levels);
+  std::map<std::pair<int, int64_t>, std::vector<int64_t>> known;  // by level and extent
   Cuts cuts(graph.op_count());
   for (const ClassAxis& axis : axis_class.axes) {
-    std::vector<size_t> path;  // from the innermost level outwards
-    for (int level = levels.level_of[axis.op]; level >= 0;
-         level = levels.levels[static_cast<size_t>(level)].parent)
-      path.push_back(static_cast<size_t>(level));
-    std::vector<int64_t> bounds = {0, axis.extent};
-    for (auto level = path.rbegin(); level != path.rend(); ++level) {
-      const int64_t around = static_cast<int64_t>(bounds.size()) - 1;
-      const int64_t parts = levels.levels[*level].parts;
-      if (parts % around != 0) break;  // the level around could not be followed
-      const int64_t unit =
-          units[*level] > 0 && axis.extent % units[*level] == 0 ? axis.extent / units[*level] : 1;
-      const auto finer = divided(bounds, parts / around, unit);
-      if (!finer) break;
-      bounds = *finer;
-    }
-    if (bounds.size() > 2) cuts[axis.op] = Cut{axis.axis, std::move(bounds)};
+    const int level = levels.level_of[axis.op];
+    std::vector<int64_t>& bounds = known[{level, axis.extent}];
+    if (bounds.empty()) bounds = bounds_of(levels, units, level, axis.extent);
+    if (bounds.size() > 2) cuts[axis.op] = Cut{axis.axis, bounds};
   }
   return cuts;
 }

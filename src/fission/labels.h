@@ -17,6 +17,8 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -73,9 +75,31 @@ struct Levels {
   int common(int one, int other) const;
 };
 
-// Error: kInput, where a head is no op of the class or nothing is behind it, where the regions of
-// two heads overlap but neither lies in the other, or where the parts of one are no multiple of
-// those around it.
+// Reads labels of one class. What lies behind a head is found once for all labels that name it.
+class LabelReader {
+ public:
+  // Both must stay.
+  LabelReader(const ir::Graph& graph, const AxisClass& axis_class);
+
+  // Error: kInput, where a head is no op of the class or nothing is behind it, where the regions of
+  // two heads overlap but neither lies in the other, or where the parts of one are no multiple of
+  // those around it.
+  Result<Levels> levels(const Labels& labels);
+
+ private:
+  struct Region {
+    ir::OpId head;
+    std::vector<ir::OpId> ops;
+  };
+  Result<const Region*> region(const Nest& nest);
+
+  const ir::Graph& graph_;
+  const AxisClass& axis_class_;
+  std::optional<IdVector<ir::OpId, ir::OpId>> dominators_;
+  std::map<std::string, Region> regions_;  // by the head's name
+};
+
+// By a reader of its own.
 Result<Levels> levels_of(const ir::Graph& graph, const AxisClass& axis_class, const Labels& labels);
 
 // Each level's parts divide those of the level around it. An op whose extent has not so many stays

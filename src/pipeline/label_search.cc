@@ -17,6 +17,7 @@
 #include "fission/regions.h"
 #include "fission/scale.h"
 #include "fission/unfold.h"
+#include "plan/schedule_simulator.h"
 #include "remat/bounds/closure_cut.h"
 #include "remat/remat.h"
 
@@ -48,19 +49,35 @@ class Search {
     LT_ASSIGN(const std::vector<fission::AxisClass> classes, fission::axis_classes(step_));
     if (classes.empty()) return std::vector<Candidate>{};
     axis_class_ = classes.front();
+    reader_.emplace(step_, axis_class_);
     LT_RETURN_IF_ERROR(pose());
-    LT_RETURN_IF_ERROR(look_at({}));
-    while (!open_.empty() && all_.size() < static_cast<size_t>(tuning_.most_states) && !stopped()) {
+    LT_RETURN_IF_ERROR(look_at({}, given_));
+    for (int late = 0; !open_.empty() && late < tuning_.late_searches && !stopped();) {
       const size_t at = open_.top().second;
       open_.pop();
-      for (const Labels& labels : neighbours(all_[at].labels))
-        if (all_.size() < static_cast<size_t>(tuning_.most_states))
-          LT_RETURN_IF_ERROR(look_at(labels));
+      if (is_promising(all_[at])) LT_RETURN_IF_ERROR(search(all_[at], tuning_.remat_units));
+      const bool is_full = all_.size() >= static_cast<size_t>(tuning_.most_states);
+      late += is_full ? 1 : 0;
+      const std::vector<SchedOpId> order = all_[at].order;
+      if (is_full) continue;
+      for (const Labels& labels : neighbours(all_[at].candidate.labels))
+        LT_RETURN_IF_ERROR(look_at(labels, order));
     }
+    LT_RETURN_IF_ERROR(look_closer());
     return ranked();
   }
 
  private:
+  // What is known of labels.
+  struct State {
+    Candidate candidate;
+    std::vector<SchedOpId> order;  // each op once: of the whole step's problem
+    std::vector<SchedOpId> runs;   // behind the candidate's estimate
+    double once_seconds = 0;       // each op once
+    double least_seconds = 0;      // of every schedule of one part of everything
+    bool may_fit = false;          // no bound says that it cannot
+  };
+
   bool stopped() const { return options_.schedule.remat.limits.cancelled(); }
 
   // The whole step's problem, prices, and the regions that may be levels.
@@ -79,9 +96,8 @@ class Search {
     view_.emplace(std::move(view));
     LT_ASSIGN(auto scale, fission::Scale::make(step_, *view_, axis_class_, alignment));
     scale_.emplace(std::move(scale));
-    const plan::ScheduleOutcome order = best_order(view_->problem);
-    LT_ASSIGN(regions_,
-              fission::find_regions(step_, axis_class_, *view_, order.sequence, tuning_.levels));
+    given_ = best_order(view_->problem).sequence;
+    LT_ASSIGN(regions_, fission::find_regions(step_, axis_class_, *view_, given_, tuning_.levels));
     return {};
   }
 
@@ -118,17 +134,18 @@ class Search {
   Result<std::vector<Candidate>> ranked() {
     std::vector<size_t> order(all_.size());
     std::iota(order.begin(), order.end(), size_t{0});
-    std::stable_sort(order.begin(), order.end(),
-                     [&](size_t a, size_t b) { return is_better(all_[a], all_[b]); });
+    std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
+      return is_better(all_[a].candidate, all_[b].candidate);
+    });
     std::vector<Candidate> ranked;
     bool has_even = false;
     for (const size_t at : order) {
-      Candidate& made = ranked.emplace_back(all_[at]);
+      Candidate& made = ranked.emplace_back(all_[at].candidate);
       const bool is_even = made.labels.nests.empty();
       if (!made.fits || (ranked.size() > tuning_.most_starts && (has_even || !is_even))) continue;
       has_even |= is_even;
-      LT_ASSIGN(const auto levels, fission::levels_of(step_, axis_class_, made.labels));
-      made.start = unfolded(levels, runs_[at]);
+      LT_ASSIGN(const auto levels, reader_->levels(made.labels));
+      made.start = unfolded(levels, all_[at].runs);
     }
     return ranked;
   }
@@ -151,24 +168,78 @@ class Search {
 
   // ---- states
 
-  Status look_at(const Labels& labels) {
+  // Whether a search may find more than is known. Of what recompute takes bounds show a part; by the
+  // tightest so far it is guessed how much more it will be.
+  bool is_promising(const State& state) const {
+    const double proven = state.least_seconds - state.once_seconds;
+    const double more = tuning_.gap_share * (least_ratio_.value_or(1) - 1) * proven;
+    const bool is_open = state.may_fit && !state.candidate.fits;
+    return is_open && state.least_seconds + more < best_seconds_;
+  }
+
+  // Once more with more work: where a budget is tight, a short search finds little of what there is.
+  Status look_closer() {
+    std::vector<size_t> close;
+    for (size_t at = 0; at < all_.size(); ++at)
+      if (all_[at].may_fit && all_[at].least_seconds < best_seconds_) close.push_back(at);
+    std::stable_sort(close.begin(), close.end(),
+                     [&](size_t a, size_t b) { return key_of(all_[a]) < key_of(all_[b]); });
+    if (close.size() > tuning_.closer_looks) close.resize(tuning_.closer_looks);
+    for (const size_t at : close)
+      if (all_[at].least_seconds < best_seconds_ && !stopped())
+        LT_RETURN_IF_ERROR(search(all_[at], tuning_.closer_units));
+    return {};
+  }
+
+  // What of a state is known without a search.
+  Status look_at(const Labels& labels, const std::vector<SchedOpId>& order) {
     if (!seen_.insert(fission::print(labels)).second) return {};
-    const auto levels = fission::levels_of(step_, axis_class_, labels);
+    const auto levels = reader_->levels(labels);
     if (!levels) return {};
     const fission::Cuts cuts = fission::cuts_of(step_, axis_class_, *levels);
     if (has_idle_level(*levels, fission::levels_as_cut(*levels, cuts))) return {};
-    Candidate& made = all_.emplace_back();
-    made.labels = labels;
-    runs_.emplace_back();
+    State& made = all_.emplace_back();
+    made.candidate.labels = labels;
     LT_ASSIGN(const auto seconds, all_seconds(cuts));
-    made.seconds = std::accumulate(seconds.begin(), seconds.end(), 0.0);
-    if (made.seconds < best_seconds_)
-      judge(scale_->problem(*levels, cuts, seconds), made);
-    else
-      made.peak_bytes = std::numeric_limits<int64_t>::max();  // dominated: never expanded
-    if (made.fits) best_seconds_ = std::min(best_seconds_, made.seconds);
-    if (made.peak_bytes < std::numeric_limits<int64_t>::max()) open_.push({made, all_.size() - 1});
+    made.candidate.seconds = made.once_seconds = made.least_seconds =
+        std::accumulate(seconds.begin(), seconds.end(), 0.0);
+    if (made.least_seconds >= best_seconds_) return {};  // dominated: never expanded
+    made.order = order;
+    bound(scale_->problem(*levels, cuts, seconds), made);
+    if (made.candidate.fits) {
+      made.runs = order;
+      best_seconds_ = made.candidate.seconds;
+    }
+    open_.push({key_of(made), all_.size() - 1});
     return {};
+  }
+
+  plan::ScheduleProblem with_budget(plan::ScheduleProblem problem) const {
+    problem.budget_bytes = options_.budget_bytes;
+    if (!options_.schedule.transfers) plan::forbid_transfers(problem);
+    return problem;
+  }
+
+  // An order of the whole step's ops as one of the scaled problem: what begins a sum comes right
+  // before the first who needs it.
+  static std::vector<SchedOpId> order_of(const fission::Scaled& scaled,
+                                         const std::vector<SchedOpId>& order) {
+    IdVector<SchedOpId, SchedOpId> scaled_op(order.size());
+    for (const SchedOpId op : scaled.op.ids())
+      if (scaled.op[op].valid()) scaled_op[scaled.op[op]] = op;
+    IdVector<SchedOpId, std::vector<SchedOpId>> begins(scaled.op.size());
+    for (const auto& [before, after] : scaled.problem.control)
+      if (!scaled.op[before].valid()) begins[after].push_back(before);
+    IdVector<SchedOpId, char> is_done(scaled.op.size(), 0);
+    std::vector<SchedOpId> sequence;
+    const auto add = [&](SchedOpId op) {
+      if (!std::exchange(is_done[op], 1)) sequence.push_back(op);
+    };
+    for (const SchedOpId op : order) {
+      for (const SchedOpId begin : begins[scaled_op[op]]) add(begin);
+      add(scaled_op[op]);
+    }
+    return sequence;
   }
 
   // One in whose parts no op runs, or with no more than those around: the same labels are there
@@ -184,30 +255,71 @@ class Search {
     return false;
   }
 
-  void judge(const fission::Scaled& scaled, Candidate& made) {
-    plan::ScheduleProblem problem = scaled.problem;
-    problem.budget_bytes = options_.budget_bytes;
-    if (!options_.schedule.transfers) plan::forbid_transfers(problem);
+  // By a known order: where it fits, each op once is the least there is; where it does not, the cut.
+  void bound(const fission::Scaled& scaled, State& made) const {
+    const plan::ScheduleProblem problem = with_budget(scaled.problem);
+    const auto profile = plan::simulate(problem, order_of(scaled, made.order));
+    LT_CHECK(profile.has_value(), "an order of the whole step is one of its parts");
+    made.candidate.peak_bytes = profile->peak_bytes;
+    made.may_fit = made.candidate.fits = made.candidate.peak_bytes <= *options_.budget_bytes;
+    if (made.may_fit) return;
+    made.may_fit = true;  // in another order
+    if (!options_.schedule.recompute) return;
+    const remat::CutBoundResult cut = remat::closure_cut(
+        problem,
+        {.order = {}, .limits = options_.schedule.remat.limits.with_units(tuning_.cut_units)});
+    made.may_fit = cut.feasible;
+    if (cut.feasible) made.least_seconds = std::max(made.least_seconds, cut.lower_bound_seconds);
+  }
+
+  // The best order in a few list schedules, and where that does not fit a retention search of so
+  // many units. What is known is kept unless that is better.
+  Status search(State& made, int64_t units) {
+    LT_ASSIGN(const auto levels, reader_->levels(made.candidate.labels));
+    const fission::Cuts cuts = fission::cuts_of(step_, axis_class_, levels);
+    LT_ASSIGN(const auto seconds, all_seconds(cuts));
+    const fission::Scaled scaled = scale_->problem(levels, cuts, seconds);
+    const plan::ScheduleProblem problem = with_budget(scaled.problem);
     const plan::ScheduleOutcome order = best_order(problem);
-    made.peak_bytes = order.peak_bytes;
-    made.fits = order.peak_bytes <= *options_.budget_bytes;
-    const auto keep = [&](SchedOpId op) {
-      if (scaled.op[op].valid()) runs_.back().push_back(scaled.op[op]);
-    };
-    for (const SchedOpId op : order.sequence) keep(op);
-    if (made.fits || !options_.schedule.recompute) return;
-    const remat::CutBoundResult bound = remat::closure_cut(problem);
-    if (!bound.feasible || bound.lower_bound_seconds >= best_seconds_) return;
-    remat::RematOptions short_search;
-    short_search.limits = options_.schedule.remat.limits.with_units(tuning_.remat_units);
-    short_search.cut_bound = short_search.exact_small = false;
-    const remat::RematOutcome outcome = remat::solve(problem, short_search);
-    if (outcome.sequence.empty()) return;
-    made.fits = true;
-    made.seconds = outcome.seconds;
-    made.peak_bytes = outcome.peak_bytes;
-    runs_.back().clear();
-    for (const plan::SchedAction& action : outcome.sequence) keep(action.op);
+    if (order.peak_bytes <= *options_.budget_bytes) {
+      take(order.sequence, made.once_seconds, order.peak_bytes, scaled, made);
+    } else if (options_.schedule.recompute) {
+      remat::RematOptions options;
+      options.limits = options_.schedule.remat.limits.with_units(units);
+      options.cut_bound = options.exact_small = false;
+      const remat::RematOutcome outcome = remat::solve(problem, options);
+      std::vector<SchedOpId> runs;
+      for (const plan::SchedAction& action : outcome.sequence) runs.push_back(action.op);
+      if (!runs.empty()) take(runs, outcome.seconds, outcome.peak_bytes, scaled, made);
+    }
+    if (!made.candidate.fits && order.peak_bytes < made.candidate.peak_bytes) {
+      made.candidate.peak_bytes = order.peak_bytes;
+      made.order = of_step(order.sequence, scaled);
+    }
+    return {};
+  }
+
+  static std::vector<SchedOpId> of_step(const std::vector<SchedOpId>& sequence,
+                                        const fission::Scaled& scaled) {
+    std::vector<SchedOpId> runs;
+    for (const SchedOpId op : sequence)
+      if (scaled.op[op].valid()) runs.push_back(scaled.op[op]);
+    return runs;
+  }
+
+  // A schedule that keeps the budget.
+  void take(const std::vector<SchedOpId>& sequence, double seconds, int64_t peak_bytes,
+            const fission::Scaled& scaled, State& made) {
+    Candidate& candidate = made.candidate;
+    if (candidate.fits && candidate.seconds <= seconds) return;
+    candidate.fits = true;
+    candidate.seconds = seconds;
+    candidate.peak_bytes = peak_bytes;
+    made.runs = of_step(sequence, scaled);
+    best_seconds_ = std::min(best_seconds_, seconds);
+    const double proven = made.least_seconds - made.once_seconds;
+    if (proven > 0)
+      least_ratio_ = std::min(least_ratio_.value_or(kNone), (seconds - made.once_seconds) / proven);
   }
 
   // ---- neighbours
@@ -247,29 +359,31 @@ class Search {
     return made;
   }
 
-  struct Worse {
-    bool operator()(const std::pair<Candidate, size_t>& a,
-                    const std::pair<Candidate, size_t>& b) const {
-      return is_better(b.first, a.first) || (!is_better(a.first, b.first) && a.second > b.second);
-    }
-  };
+  // Smaller is better: those that may fit by their bound, the others by their peak.
+  using Key = std::tuple<bool, double, int64_t>;
+  static Key key_of(const State& state) {
+    const auto peak = static_cast<double>(state.candidate.peak_bytes);
+    return {!state.may_fit, state.may_fit ? state.least_seconds : peak, state.candidate.peak_bytes};
+  }
+  using Open = std::pair<Key, size_t>;  // of equal keys the one that came first
 
   const ir::Graph& step_;
   const OptimizeOptions& options_;
   const LabelSearchTuning& tuning_;
   const cost::Estimator estimator_;
   fission::AxisClass axis_class_;
+  std::optional<fission::LabelReader> reader_;
   std::optional<fission::PartSeconds> seconds_;
   std::optional<analysis::ScheduleView> view_;
   std::optional<fission::Scale> scale_;
   std::vector<fission::Region> regions_;
-  std::vector<Candidate> all_;
-  std::vector<std::vector<SchedOpId>> runs_;  // of each, behind its estimate
+  std::vector<SchedOpId> given_;  // the best order of the whole step
+  std::vector<State> all_;
   std::set<std::string> seen_;
-  std::priority_queue<std::pair<Candidate, size_t>, std::vector<std::pair<Candidate, size_t>>,
-                      Worse>
-      open_;
-  double best_seconds_ = std::numeric_limits<double>::infinity();
+  std::priority_queue<Open, std::vector<Open>, std::greater<>> open_;
+  static constexpr double kNone = std::numeric_limits<double>::infinity();
+  double best_seconds_ = kNone;
+  std::optional<double> least_ratio_;  // of extra time found to that proven
 };
 
 }  // namespace

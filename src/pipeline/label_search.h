@@ -22,11 +22,16 @@
 namespace lowtide::pipeline {
 
 struct LabelSearchTuning {
-  int levels = 8;           // of candidate regions (MAGIS: 4). Chosen by reasoning: they are cheap
-  int most_states = 600;    // Chosen by reasoning: 1 to 3 s at 1,000 ops
-  int64_t most_parts = 64;  // Chosen by reasoning: kernels of less are too small
-  size_t most_starts = 8;   // Chosen by reasoning: those that may be planned
-  int64_t order_units = 320'000, remat_units = 400'000;  // of a state
+  int levels = 8;            // of candidate regions (MAGIS: 4). Chosen by reasoning: they are cheap
+  int most_states = 600;     // Chosen by reasoning: 1 to 3 s at 1,000 ops
+  int64_t most_parts = 64;   // Chosen by reasoning: kernels of less are too small
+  size_t most_starts = 8;    // Chosen by reasoning: those that may be planned
+  double gap_share = 0.5;    // Chosen by reasoning: of what the tightest bound was too low by
+  int late_searches = 16;    // Chosen by reasoning: of what is left when there are so many states
+  size_t closer_looks = 12;  // Chosen by reasoning: states with the best bounds, with so many units
+  int64_t closer_units = 20'000'000;
+  // Of a state.
+  int64_t cut_units = 2'000'000, order_units = 320'000, remat_units = 400'000;
 };
 
 struct Candidate {

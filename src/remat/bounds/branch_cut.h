@@ -21,7 +21,7 @@
 namespace lowtide::remat {
 
 struct BranchCutOptions {
-  // Units: arcs and entries of the relaxations, about 5 ns each. What is proven until it is stopped
+  // A unit is an arc, or an entry of a relaxation, looked at. What is proven until it is stopped
   // holds.
   Limits limits{.max_units = 2'000'000'000};
   double goal_seconds = 1e300;  // of the step: ends when that much is proven

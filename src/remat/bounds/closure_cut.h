@@ -43,7 +43,7 @@ inline constexpr int64_t kClosureCutUnits = 400'000'000;
 struct ClosureCutOptions {
   // Which ops bind is judged by this order (each op once); the incoming one if empty.
   std::span<const SchedOpId> order;
-  // Units: arcs looked at, about 10 ns each. What is proven until it is stopped holds.
+  // A unit is an arc looked at. What is proven until it is stopped holds.
   Limits limits{.max_units = kClosureCutUnits};
   bool swap = true;  // off: as if there were no link (a bound on recomputation alone)
 };

@@ -73,7 +73,8 @@ class Finder {
         position_(table.op_count(), 0),
         is_forward_(table.op_count(), 0),
         forward_stage_(table.op_count(), 0),
-        backward_stage_(table.op_count(), 0) {
+        backward_stage_(table.op_count(), 0),
+        needed_(table.value_count(), 0) {
     for (size_t i = 0; i < order.size(); ++i) position_[order[i]] = i;
   }
 
@@ -266,20 +267,21 @@ class Finder {
   }
 
   // Ops that make the dropped values again, from the stage's input and what stays.
-  std::vector<SchedOpId> reruns_for(size_t k, const IdVector<SchedValueId, char>& drops) const {
+  std::vector<SchedOpId> reruns_for(size_t k, const IdVector<SchedValueId, char>& drops) {
     const ChainStage& stage = chain_.stages[k];
     std::vector<char> runs(stage.forward.size(), 0);
-    std::set<SchedValueId> needed;
+    ++needed_round_;
     for (size_t i = stage.forward.size(); i-- > 0;) {
       const SchedOpId op = stage.forward[i];
       if (!table_.may_rerun(op)) continue;
       const auto makes = table_.makes(op);
-      if (std::none_of(makes.begin(), makes.end(),
-                       [&](SchedValueId v) { return drops[v] != 0 || needed.contains(v); }))
+      if (std::none_of(makes.begin(), makes.end(), [&](SchedValueId v) {
+            return drops[v] != 0 || needed_[v] == needed_round_;
+          }))
         continue;
       runs[i] = 1;
       for (const SchedValueId v : table_.reads(op))
-        if (drops[v] != 0 || !read_backward(v)) needed.insert(v);
+        if (drops[v] != 0 || !read_backward(v)) needed_[v] = needed_round_;
     }
     std::vector<SchedOpId> reruns;
     for (size_t i = 0; i < runs.size(); ++i)
@@ -404,6 +406,9 @@ class Finder {
   std::vector<SchedOpId> forward_;              // in order
   IdVector<SchedOpId, size_t> forward_stage_;   // of ops of the forward part: a stage
   IdVector<SchedOpId, size_t> backward_stage_;  // of ops of the backward part, likewise
+  // Of reruns_for: the last call in which the value was needed.
+  IdVector<SchedValueId, int64_t> needed_;
+  int64_t needed_round_ = 0;
   Chain chain_;
 };
 

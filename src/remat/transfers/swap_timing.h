@@ -54,7 +54,7 @@ class SwapTiming {
 
   // By how much a tier holds more than it has room for.
   int64_t crowded_bytes(const std::vector<Away>& away, size_t tier);
-  // The work done so far. A unit is about 5 ns of one core.
+  // The work done so far, in units (base/limits.h).
   int64_t units() const { return units_; }
 
  private:

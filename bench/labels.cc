@@ -1,0 +1,161 @@
+// How fast the search for labels judges, and how well: states per second of one core, and Spearman's
+// rank correlation between what it says of states and what plans of them then take.
+//
+//   bench_labels MODEL.onnx [--loss mse] [--dim batch=8]... --budget BYTES [--plans 20] [--effort 1]
+//
+// Training steps with SGD on an RTX 3090 by its roofline, dropout off, as bench/magis.py has them. A
+// state is a labelling that was judged: by its time alone where that is above the best found, by a
+// schedule of one part of everything otherwise. The plans are of states drawn evenly from the
+// ranking of those that fit. Nothing is asserted here: the machine decides the speed.
+#include <fmt/core.h>
+#include <time.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "autodiff/training.h"
+#include "cost/device.h"
+#include "io/onnx_reader.h"
+#include "pipeline/label_search.h"
+#include "pipeline/optimize.h"
+
+namespace {
+
+using namespace lowtide;
+
+double cpu_seconds() {
+  timespec now{};
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
+}
+
+template <class T>
+T value_or_exit(Result<T> result) {
+  if (result) return std::move(*result);
+  fmt::print(stderr, "bench_labels: {}\n", result.error().message);
+  std::exit(1);
+}
+
+// Ranks from 0; equal values share the mean of theirs.
+std::vector<double> ranks(const std::vector<double>& values) {
+  std::vector<size_t> order(values.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::sort(order.begin(), order.end(), [&](size_t a, size_t b) { return values[a] < values[b]; });
+  std::vector<double> rank(values.size());
+  for (size_t i = 0, end = 0; i < order.size(); i = end) {
+    while (end < order.size() && values[order[end]] == values[order[i]]) ++end;
+    for (size_t k = i; k < end; ++k) rank[order[k]] = 0.5 * static_cast<double>(i + end - 1);
+  }
+  return rank;
+}
+
+// Pearson's correlation of the ranks.
+double spearman(const std::vector<double>& one, const std::vector<double>& other) {
+  const std::vector<double> a = ranks(one), b = ranks(other);
+  const double mean = 0.5 * static_cast<double>(a.size() - 1);
+  double ab = 0, aa = 0, bb = 0;
+  for (size_t i = 0; i < a.size(); ++i) {
+    ab += (a[i] - mean) * (b[i] - mean);
+    aa += (a[i] - mean) * (a[i] - mean);
+    bb += (b[i] - mean) * (b[i] - mean);
+  }
+  return aa > 0 && bb > 0 ? ab / std::sqrt(aa * bb) : 0;
+}
+
+struct Flags {
+  std::string model, loss = "mse";
+  std::vector<std::string> dims;
+  int64_t budget = 0;
+  size_t plans = 20;
+  double effort = 1;
+};
+
+Flags parse(int argc, char** argv) {
+  Flags flags;
+  CLI::App app("How fast and how well labels are judged");
+  app.add_option("model", flags.model)->required();
+  app.add_option("--loss", flags.loss)->check(CLI::IsMember({"mse", "cross-entropy"}));
+  app.add_option("--dim", flags.dims);
+  app.add_option("--budget", flags.budget, "bytes")->required();
+  app.add_option("--plans", flags.plans);
+  app.add_option("--effort", flags.effort, "of each plan");
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& wrong) {
+    std::exit(app.exit(wrong));
+  }
+  return flags;
+}
+
+ir::Graph forward_of(const Flags& flags) {
+  io::OnnxOptions options;
+  options.training = true;
+  options.dropout = false;
+  for (const std::string& dim : flags.dims) {
+    const size_t equals = std::min(dim.find('='), dim.size() - 1);
+    options.bindings[dim.substr(0, equals)] = std::stoll(dim.substr(equals + 1));
+  }
+  return value_or_exit(io::read_onnx(flags.model, options));
+}
+
+pipeline::OptimizeOptions options_of(const Flags& flags) {
+  pipeline::OptimizeOptions options;
+  options.device = value_or_exit(cost::find_device("rtx3090"));
+  options.budget_bytes = flags.budget;
+  options.find_smallest = false;
+  options.schedule.remat.limits.max_units = units_in(flags.effort);
+  options.pack.limits.max_units = units_in(flags.effort);
+  options.schedule.remat.several_cuts = false;
+  autodiff::TrainingOptions training;
+  training.loss.kind = flags.loss == "mse" ? autodiff::LossKind::kMeanSquaredError
+                                           : autodiff::LossKind::kCrossEntropy;
+  training.optimizer.kind = autodiff::OptimizerKind::kSgd;
+  training.optimizer.momentum = training.optimizer.weight_decay = 0;
+  options.training = training;
+  return options;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const Flags flags = parse(argc, argv);
+  const ir::Graph forward = forward_of(flags);
+  const pipeline::OptimizeOptions options = options_of(flags);
+  const ir::Graph step = value_or_exit(autodiff::make_training_graph(forward, *options.training));
+  const double begin = cpu_seconds();
+  const auto candidates = value_or_exit(pipeline::label_candidates(step, options));
+  const double seconds = cpu_seconds() - begin;
+  const auto fits = [](const pipeline::Candidate& c) { return c.fits; };
+  const auto fitting =
+      static_cast<size_t>(std::count_if(candidates.begin(), candidates.end(), fits));
+  fmt::print("{} states in {:.2f} s: {:.0f} a second; {} fit", candidates.size(), seconds,
+             static_cast<double>(candidates.size()) / seconds, fitting);
+  if (fitting > 0)
+    fmt::print("; best {:.4f} ms: {}", 1e3 * candidates[0].seconds,
+               fission::print(candidates[0].labels));
+  fmt::print("\n");
+  std::vector<double> estimated, planned;
+  const size_t plans = std::min(flags.plans, fitting);
+  for (size_t k = 0; k < plans; ++k) {
+    const pipeline::Candidate& candidate = candidates[k * fitting / plans];
+    pipeline::OptimizeOptions made = options;
+    made.split = candidate.labels;
+    made.start = candidate.start;
+    const auto plan = pipeline::optimize(forward, made);
+    if (!plan) continue;
+    estimated.push_back(candidate.seconds);
+    planned.push_back(plan->plan.claims.predicted_seconds);
+    fmt::print("  {:.4f} ms estimated, {:.4f} ms planned: {}\n", 1e3 * estimated.back(),
+               1e3 * planned.back(), fission::print(candidate.labels));
+  }
+  if (estimated.size() > 2)
+    fmt::print("rank correlation of {} plans: {:.3f}\n", estimated.size(),
+               spearman(estimated, planned));
+  return 0;
+}
