@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <optional>
+#include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -18,9 +20,11 @@ namespace {
 
 // Tuning. Where no row of docs/results.md is named, no benchmark has compared values: by reasoning.
 struct SplitTuning {
-  int64_t trial_share = 8;       // of the work: the part of it for each candidate
-  size_t trials = 4;             // candidates that get so much
-  double estimate_error = 0.01;  // of seconds; candidates were off by less ("In parts")
+  int64_t trial_share = 8;  // of the work: the part of it for each candidate, and at least:
+  int64_t least_trial_units = 200'000'000;  // with less BERT's candidates within a fifth all missed
+  size_t trials = 4;                        // candidates that get so much
+  size_t second_trials = 2;                 // where none of them fits: how many get all of the work
+  double estimate_error = 0.01;             // of seconds; candidates were off by less ("In parts")
   // Where no candidate fits: parts, each at most twice the one before; beyond 16 kernels are small.
   int64_t numbers[7] = {2, 3, 4, 6, 8, 12, 16};
 };
@@ -38,16 +42,28 @@ OptimizeOptions with(const OptimizeOptions& options, const Candidate& candidate)
   return made;
 }
 
-OptimizeOptions trial_of(const OptimizeOptions& options, const Candidate& candidate) {
+OptimizeOptions trial_of(const OptimizeOptions& options, const Candidate& candidate,
+                         int64_t share) {
   OptimizeOptions trial = with(options, candidate);
-  trial.schedule.remat.limits.max_units /= kSplit.trial_share;
-  trial.schedule.swap.limits.max_units /= kSplit.trial_share;
+  const auto lessen = [&](int64_t& units) {
+    units = std::max(units / share, std::min(units, kSplit.least_trial_units));
+  };
+  lessen(trial.schedule.remat.limits.max_units);
+  lessen(trial.schedule.swap.limits.max_units);
   trial.schedule.remat.several_cuts = false;
   trial.proof_units = 0;
   trial.look_further = trial.find_smallest = false;
   trial.progress = {};
   trial.dump_folder.clear();
   return trial;
+}
+
+// The plan's schedule, for the search that comes after it. What moves is no part of it.
+std::vector<std::string> runs_of(const plan::Plan& plan) {
+  std::vector<std::string> names;
+  for (const plan::Step& step : plan.steps)
+    if (step.kind == plan::Step::Kind::kCompute) names.push_back(plan.ops[step.op].name);
+  return names;
 }
 
 // The best candidates, and the best without levels.
@@ -84,14 +100,15 @@ struct Trials {
 // Error: what has nothing to do with the budget.
 // NOLINTNEXTLINE(misc-no-recursion): optimize comes back here only for a split to be chosen
 Status try_all(const ir::Graph& forward, const OptimizeOptions& options,
-               const std::vector<Candidate>& chosen, Clock::time_point start, Trials& trials) {
+               std::span<const Candidate> chosen, int64_t share, Clock::time_point start,
+               Trials& trials) {
   const Limits& limits = options.schedule.remat.limits;
   for (const Candidate& candidate : chosen) {
     if (trials.count > 0 && limits.stop_after(seconds_since(start))) break;
     const double least = candidate.seconds * (1 - kSplit.estimate_error);
     if (trials.best && (!candidate.fits || least >= trials.seconds())) continue;
     Result<Optimized> tried =
-        optimize(forward, after(trial_of(options, candidate), seconds_since(start)));
+        optimize(forward, after(trial_of(options, candidate, share), seconds_since(start)));
     ++trials.count;
     trials.last = candidate;
     if (!tried && !is_about_budget(tried.error())) return tl::unexpected(tried.error());
@@ -100,6 +117,7 @@ Status try_all(const ir::Graph& forward, const OptimizeOptions& options,
     if (!trials.best || tried->plan.claims.predicted_seconds < trials.seconds()) {
       trials.best = std::move(*tried);
       trials.of_best = candidate;
+      trials.of_best.start = runs_of(trials.best->plan);
     }
     if (is_done) break;
   }
@@ -131,15 +149,22 @@ Result<Optimized> optimize_in_parts(const ir::Graph& forward, const OptimizeOpti
   whole.split = {};
   if (!options.budget_bytes) return optimize(forward, whole);
   Trials trials;
-  LT_RETURN_IF_ERROR(try_all(forward, options, {Candidate{}}, start, trials));
+  const auto try_some = [&](std::span<const Candidate> some, int64_t share) {
+    return try_all(forward, options, some, share, start, trials);
+  };
+  LT_RETURN_IF_ERROR(try_some(std::vector<Candidate>(1), kSplit.trial_share));
   const bool is_free = trials.best && trials.seconds() <= trials.best->plan.claims.once_seconds;
   if (!is_free) {
     LT_ASSIGN(const ir::Graph step, step_of(forward, options));
     LT_ASSIGN(const std::vector<Candidate> candidates, label_candidates(step, options));
-    LT_RETURN_IF_ERROR(try_all(forward, options, chosen_of(candidates), start, trials));
+    const std::vector<Candidate> chosen = chosen_of(candidates);
+    LT_RETURN_IF_ERROR(try_some(chosen, kSplit.trial_share));
+    if (!trials.best)
+      LT_RETURN_IF_ERROR(
+          try_some(std::span(chosen).first(std::min(chosen.size(), kSplit.second_trials)), 1));
     int64_t most = 1;
     for (const Candidate& candidate : candidates) most = std::max(most, candidate.labels.parts);
-    if (!trials.best) LT_RETURN_IF_ERROR(try_all(forward, options, even_ones(most), start, trials));
+    if (!trials.best) LT_RETURN_IF_ERROR(try_some(even_ones(most), kSplit.trial_share));
   }
   whole = after(with(options, trials.best ? trials.of_best : trials.last), seconds_since(start));
   Result<Optimized> full = optimize(forward, whole);
