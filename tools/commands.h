@@ -1,4 +1,4 @@
-// The commands of the `lowtide` program. Results go to stdout, complaints to stderr; the exit code
+// The commands of the `lowtide` tool. Results go to stdout, complaints to stderr; the exit code
 // says what happened (docs/formats.md, "Exit codes").
 #pragma once
 

@@ -31,7 +31,7 @@ int report(const lowtide::Error& failure) {
   return lowtide::exit_code(failure.code);
 }
 
-// Everything that went to stdout has arrived there, or the program fails.
+// Everything that went to stdout has arrived there, or the tool fails.
 int finish(int code) {
   if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return code;
   std::fprintf(stderr, "lowtide: cannot write to standard output\n");

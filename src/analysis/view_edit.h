@@ -47,7 +47,7 @@ struct OpCost {
 // Asked for an op when it is new, and when it or its operands have changed.
 using CostOf = std::function<Result<OpCost>(const ir::GraphEdit&, ir::OpId)>;
 
-// A graph and its view, both with numbers without gaps. Contracted ops of the problem stand for no
+// A graph and its view, both with dense numbers. Contracted ops of the problem stand for no
 // single op of the graph: view.op is none there.
 struct CompactedView {
   ir::Rewritten graph;

@@ -23,7 +23,7 @@ struct Layout {
   // Of a strided view: elements between neighbours along each logical dimension, never negative, 0
   // where one element stands for all (an expanded dimension) and for dimensions of one element.
   // Empty for dense values, which fill the memory from their first element to their last. Never
-  // together with the members above, and only views have them: nothing is written with gaps.
+  // together with the members above, and only views have them: nothing is written with holes.
   std::vector<int64_t> strides = {};
 
   bool row_major() const { return order.empty() && blocked.empty() && strides.empty(); }

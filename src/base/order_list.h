@@ -96,9 +96,10 @@ class OrderList {
         begin = nodes_[begin].previous;
       for (; end != 0 && nodes_[end].label < low + size; ++count) end = nodes_[end].next;
       if (static_cast<double>(count) > most || size / count < 4) continue;
-      const uint64_t gap = size / count;
+      const uint64_t distance = size / count;
       uint32_t at = begin;
-      for (uint64_t i = 0; i < count; ++i, at = nodes_[at].next) nodes_[at].label = low + i * gap;
+      for (uint64_t i = 0; i < count; ++i, at = nodes_[at].next)
+        nodes_[at].label = low + i * distance;
       return;
     }
     LT_CHECK(false, "an order list is full");

@@ -1,4 +1,4 @@
-// The profiles of devices/ as they were when the program was built. Internal to src/cost.
+// The profiles of devices/ as they were at build time. Internal to src/cost.
 //
 // Tests: cost_test.cc.
 #pragma once

@@ -155,8 +155,8 @@ Status check_head(const Json& object, std::string_view origin) {
   LT_RETURN_IF_ERROR(check_members(object, kMembers, origin));
   LT_ASSIGN(const int64_t version, whole(object, "version", origin, 1e6, 1));
   if (version > DeviceProfile::kVersion)
-    return refuse(origin, fmt::format("version {} is not known; this program reads up to {}",
-                                      version, DeviceProfile::kVersion));
+    return refuse(origin, fmt::format("version {} is not known; this build reads up to {}", version,
+                                      DeviceProfile::kVersion));
   LT_ASSIGN(const std::string kernels, word(object, "kernels", origin, ""));
   if (!kernels.empty() && kernels != "cpu")
     return refuse(origin, fmt::format("kernels '{}' are not known; known are cpu", kernels));

@@ -19,7 +19,7 @@ struct DeviceIdentity {
 // "Xeon (family 6, model 167, stepping 1), 2 cores, 2 threads, oneDNN 2.6.3".
 std::string print(const DeviceIdentity& identity);
 
-// The machine this program runs on, as its operating system describes it.
+// The machine that this process runs on, as its operating system describes it.
 DeviceIdentity this_machine(int threads, std::string kernels);
 
 }  // namespace lowtide::cost

@@ -157,7 +157,7 @@ Result<CostStore> parse_costs(std::string_view text, std::string_view origin) {
   LT_ASSIGN(const int64_t version, reader.whole(object, "version"));
   if (version != kVersion)
     return reader.refuse(
-        fmt::format("cost store of version {}; this program reads version {}", version, kVersion));
+        fmt::format("cost store of version {}; this build reads version {}", version, kVersion));
   LT_ASSIGN(DeviceIdentity device,
             Reader(fmt::format("{}: device", origin)).device(Reader::at(object, "device")));
   CostStore store(std::move(device));

@@ -8,7 +8,7 @@
 //     edit.rollback(before);                        // as if nothing had happened
 //     Graph changed = edit.compact().graph;         // an ordinary graph
 //
-// Ids are stable: an op or value keeps its id while others come and go, a removed one leaves a gap,
+// Ids are stable: an op or value keeps its id while others come and go, a removed one leaves a hole,
 // and ids say nothing about the order. The order is a list (base/order_list.h) of ops and of the
 // values that no op makes; these are there from the start, so compact() puts such a value before an
 // op that reads it, wherever it stands. What undoing brings back has the id that it had; the ids of
@@ -148,7 +148,7 @@ class GraphEdit {
     return !(touched_.ops.empty() && touched_.values.empty() && touched_.storages.empty());
   }
 
-  // The edit as a graph, in time proportional to it: ops in order, ids without gaps; by ids of the
+  // The edit as a graph, in time proportional to it: ops in order, dense ids; by ids of the
   // edit, none for what was removed.
   Rewritten compact() const;
 

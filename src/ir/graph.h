@@ -184,7 +184,7 @@ class Graph {
 sym::Expr element_count(const Value& value);
 sym::Expr size_bytes(const Value& value);
 // Bytes from its first element to the end of its last: of a strided view more than its elements have
-// (gaps), or less (one stands for many); of other values size_bytes.
+// (holes), or less (one stands for many); of other values size_bytes.
 sym::Expr span_bytes(const Value& value);
 
 // The structural check: inputs are made before they are read; views and updates lie inside their

@@ -258,7 +258,7 @@ class Line {
     }
   }
 
-  // One of the words of an enumeration that starts at 0 without gaps.
+  // One of the words of an enumeration that starts at 0 without holes.
   template <class Enum, size_t n>
   Result<Enum> one_of(const std::array<std::string_view, n>& words) {
     for (size_t i = 0; i < n; ++i)

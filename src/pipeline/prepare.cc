@@ -304,12 +304,11 @@ Result<Prepared> prepare(const ir::Graph& forward, const OptimizeOptions& option
   }
   const plan::ScheduleProblem& problem = ready.view.problem;
   LT_RETURN_IF_ERROR(dump(options.dump_folder, "order.txt", plan::print(problem)));
-  const std::vector<SchedOpId> program(problem.ops.ids().begin(), problem.ops.ids().end());
-  LT_ASSIGN(const plan::ScheduleProfile before,
-            plan::simulate(problem, program, /*in_place=*/false));
+  const std::vector<SchedOpId> given(problem.ops.ids().begin(), problem.ops.ids().end());
+  LT_ASSIGN(const plan::ScheduleProfile before, plan::simulate(problem, given, /*in_place=*/false));
   ready.peak_before_bytes = before.peak_bytes;
   ready.order = order::solve(problem, options.order);
-  if (ready.order.sequence.empty() && !program.empty())
+  if (ready.order.sequence.empty() && !given.empty())
     return error(ErrorCode::kLimit, "the work limit ended before any order was found; raise it");
   stage.done("order");
   LT_ASSIGN(ready.unlimited,

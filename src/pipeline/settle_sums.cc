@@ -225,11 +225,10 @@ Result<Prepared> settle_sums(const Prepared& ready, const Solution& solution,
   std::vector<size_t> kept;
   LT_ASSIGN(settled.unlimited, unpacked(settled.view, ids.sequence(solution.sequence, kept)));
   LT_RETURN_IF_ERROR(Addresses(solution, ids, settled.unlimited).take(kept, settled.view));
-  const auto program = settled.view.problem.ops.ids();
-  LT_ASSIGN(
-      const plan::ScheduleProfile before,
-      plan::simulate(settled.view.problem, std::vector<SchedOpId>(program.begin(), program.end()),
-                     /*in_place=*/false));
+  const auto given = settled.view.problem.ops.ids();
+  LT_ASSIGN(const plan::ScheduleProfile before,
+            plan::simulate(settled.view.problem, std::vector<SchedOpId>(given.begin(), given.end()),
+                           /*in_place=*/false));
   settled.peak_before_bytes = before.peak_bytes;
   settled.order = prove_again(ready, settled.view, options);
   settled.graph = std::move(chained.graph);

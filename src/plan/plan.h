@@ -191,7 +191,7 @@ struct Plan {
   std::vector<SlowTier> slow_tiers{};
   IdVector<PlanValueId, PlanValue> values;
   IdVector<PlanStorageId, PlanStorage> storages;
-  IdVector<PlanOpId, PlanOp> ops;  // in the given (program) order; steps say when they run
+  IdVector<PlanOpId, PlanOp> ops;  // in the given order; steps say when they run
   std::vector<Step> steps{};
   Claims claims;
   bool operator==(const Plan&) const = default;

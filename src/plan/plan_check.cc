@@ -218,11 +218,12 @@ class Checker {
         return bad("op '{}' reads value {}", op.name, input.index());
       const PlanValue& value = plan_.values[input];
       if (value.producer.valid() && !(value.producer < id))
-        return bad("op '{}' reads '{}', which is made later in the program", op.name, value.name);
+        return bad("op '{}' reads '{}', which is made later in the given order", op.name,
+                   value.name);
     }
     for (PlanOpId before : op.control)
       if (!within(before, plan_.ops) || !(before < id))
-        return bad("op '{}' waits for op {}, which is not before it in the program", op.name,
+        return bad("op '{}' waits for op {}, which is not before it in the given order", op.name,
                    before.index());
     return {};
   }

@@ -142,7 +142,7 @@ class Reader {
     });
   }
 
-  // One of the words of an enumeration that starts at 0 without gaps.
+  // One of the words of an enumeration that starts at 0 without holes.
   template <class Enum, size_t n>
   Status word(const Place& place, const std::array<std::string_view, n>& words, Enum& out) const {
     for (size_t i = 0; place.json->is_string() && i < n; ++i) {

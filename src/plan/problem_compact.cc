@@ -1,4 +1,4 @@
-// An edit as an ordinary ScheduleProblem: numbers without gaps, in order; what contracted ops hide
+// An edit as an ordinary ScheduleProblem: dense numbers, in order; what contracted ops hide
 // left out.
 #include <algorithm>
 

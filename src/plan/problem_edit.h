@@ -7,7 +7,7 @@
 //     ... solve edit.compact().problem ...
 //     edit.rollback(before);
 //
-// As in ir/edit.h, ids are stable, a removed op or value leaves a gap, the order is a list, and the
+// As in ir/edit.h, ids are stable, a removed op or value leaves a hole, the order is a list, and the
 // log keeps the states that were written over.
 //
 // Contracting hides; it rewrites nothing. The ops of a region are brought together in the order and

@@ -22,7 +22,7 @@ struct SessionOptions {
   uint64_t seed = 0;
   // Where external weight files lie. Empty: such weights are seeded.
   std::string model_folder = {};
-  // One buffer per storage, allocated when made and freed after its last reader, ops in program
+  // One buffer per storage, allocated when made and freed after its last reader, ops in the given
   // order: the baseline that --compare runs. Same kernels.
   bool unplanned = false;
   // Fill freed ranges with NaN bytes: for tests.

@@ -1,6 +1,6 @@
 // Wholes that several ops write slice by slice (ops/destinations.h): the slices of a chain do not
 // overlap and together are the whole before anybody but the chain's next op sees it. Followed along
-// the program: which places along its axis each version has.
+// the given order: which places along its axis each version has.
 #include "ops/destinations.h"
 
 #include <fmt/core.h>

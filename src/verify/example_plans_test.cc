@@ -390,11 +390,11 @@ class Changer {
 
   bool move_out() {
     const PlanStorageId s(rng_.below(plan_.storages.size()));
-    const auto gap = find_gap(s);
-    if (!gap || plan_.storages[s].resident || plan_.storages[s].slow_tier >= 0) return false;
+    const auto hole = find_hole(s);
+    if (!hole || plan_.storages[s].resident || plan_.storages[s].slow_tier >= 0) return false;
     plan::Plan changed = plan_;
     give_slot(changed, s);
-    const auto [first, last] = *gap;
+    const auto [first, last] = *hole;
     const size_t loads = last - rng_.below(last - first);  // in (first, last]
     insert(changed, last, {.kind = plan::Step::Kind::kWait, .storage = s});
     insert(changed, loads,
@@ -408,10 +408,10 @@ class Changer {
   bool rerun() {
     const PlanStorageId s(rng_.below(plan_.storages.size()));
     const PlanOpId op = plan_.values[plan_.storages[s].root].producer;
-    const auto gap = find_gap(s);
-    if (!gap || !op.valid()) return false;
+    const auto hole = find_hole(s);
+    if (!hole || !op.valid()) return false;
     plan::Plan changed = plan_;
-    const auto [first, last] = *gap;
+    const auto [first, last] = *hole;
     // Views of it run again too, as far as they are views of what this op makes.
     for (PlanOpId o : plan_.ops.ids())
       if (o != op && plan_.values[plan_.ops[o].outputs[0]].alias == plan::PlanAlias::kView &&
@@ -460,7 +460,7 @@ class Changer {
     return false;
   }
   // Two steps that touch the storage, with others between them.
-  std::optional<std::pair<size_t, size_t>> find_gap(PlanStorageId s) const {
+  std::optional<std::pair<size_t, size_t>> find_hole(PlanStorageId s) const {
     std::vector<size_t> when;
     for (size_t t = 0; t < plan_.steps.size(); ++t)
       if (touches(t, s)) when.push_back(t);

@@ -51,7 +51,7 @@ struct Facts {
   IdVector<PlanOpId, char> is_view_op;  // all outputs are views
   // The own or updating value, or the whole, whose contents this one shows.
   IdVector<PlanValueId, PlanValueId> version;
-  IdVector<PlanStorageId, PlanValueId> last_version;  // that the program leaves in the storage
+  IdVector<PlanStorageId, PlanValueId> last_version;  // that the given order leaves in the storage
   IdVector<PlanStorageId, PlanOpId> maker;            // none: resident
   // Holds a result of the step, or a piece of one.
   IdVector<PlanStorageId, char> is_output;

@@ -33,7 +33,7 @@ class RoleFinder {
         updated_(plan_.storages.size(), 0),
         gradient_(plan_.storages.size(), 0),
         partial_(plan_.storages.size(), 0) {
-    // Whoever reads comes later in the program, so one pass backwards sees all that an op feeds.
+    // Whoever reads comes later in the given order, so one pass backwards sees all that an op feeds.
     for (size_t i = plan_.ops.size(); i-- > 0;) {
       find_updates(plan_.ops[PlanOpId(i)]);
       trace_back(PlanOpId(i));

@@ -210,7 +210,7 @@ class Semantics {
                                 facts_.storage_name(s), resident ? "" : "not "));
   }
 
-  // Later checks compare versions; they need to know that the program itself is right.
+  // Later checks compare versions; they need to know that the graph itself is right.
   void check_given_order() {
     IdVector<PlanStorageId, PlanValueId> current(plan_.storages.size());
     for (PlanStorageId s : plan_.storages.ids()) current[s] = plan_.storages[s].root;

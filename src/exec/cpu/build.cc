@@ -98,7 +98,7 @@ Status check_strided(const Entry& entry, const OpDesc& op) {
     if (op.inputs[i] && op.inputs[i]->layout.strided())
       return unsupported(op, fmt::format("operand {} is a strided view", i));
   for (const TensorDesc& output : op.outputs)
-    if (output.layout.strided() && !entry.gaps)
+    if (output.layout.strided() && !entry.holes)
       return unsupported(op, "an output is a strided view");
   return {};
 }

@@ -55,7 +55,7 @@ struct Entry {
   // help (accumulate.h). A builder that adds by itself names its accumulator among its operands.
   std::string_view adds_into = {};
   bool strided = false;  // its builder reads strided views
-  bool gaps = false;     // its builder writes a result with gaps between its elements
+  bool holes = false;    // its builder writes a result with holes between its elements
 };
 
 // Error unless all operands and outputs are of types that the entry takes.

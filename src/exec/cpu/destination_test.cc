@@ -16,7 +16,7 @@
 namespace lowtide::exec_cpu {
 namespace {
 
-// Kinds whose kernels write gaps between the elements of a result. A slice without gaps, in
+// Kinds whose kernels write holes between the elements of a result. A slice without holes, in
 // row-major order, is written by every kind that the op table lets have a destination.
 constexpr std::string_view kWriting =
     "Relu Sigmoid Tanh Erf Exp Log Sqrt Reciprocal Neg Abs Sin Cos Tan Sinh Cosh Asin Acos Atan "
@@ -28,7 +28,7 @@ constexpr std::string_view kWriting =
     "MseLossGrad MatMul Transpose Slice Expand Concat Reorder "
     "Resize ResizeGrad PadRepeat PadRepeatGrad";
 
-// The factory's reasons where the result has gaps, by kind of kernel.
+// The factory's reasons where the result has holes, by kind of kernel.
 constexpr std::string_view kApart = "do not lie side by side in any dimension";
 constexpr std::string_view kNotWritten = "an output is a strided view";
 
@@ -117,8 +117,8 @@ class Destinations : public testing::TestWithParam<std::string> {
       EXPECT_TRUE(apart) << message;
     } else {
       // As far as it depends on the destination: a kind may refuse an order of dimensions anyway.
-      const bool gaps = message.find(kNotWritten) != std::string::npos;
-      EXPECT_TRUE(gaps || !op.outputs[0].layout.row_major() || GetParam().starts_with("Conv"))
+      const bool holes = message.find(kNotWritten) != std::string::npos;
+      EXPECT_TRUE(holes || !op.outputs[0].layout.row_major() || GetParam().starts_with("Conv"))
           << message;
     }
   }
@@ -131,7 +131,7 @@ TEST_P(Destinations, AreWrittenOrRefused) {
   Rng rng(std::hash<std::string>()(GetParam()) + 5);
   DestinationCounts counts;
   for (int i = 0; i < 60 && !HasFailure(); ++i) run(rng, counts);
-  std::printf("%s: %d written, %d of them with gaps, %d apart, %d refused, %d without\n",
+  std::printf("%s: %d written, %d of them with holes, %d apart, %d refused, %d without\n",
               GetParam().c_str(), counts.written, counts.with_gaps, counts.apart, counts.refused,
               counts.no_destination);
   RecordProperty("written", counts.written);

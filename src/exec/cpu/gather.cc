@@ -13,7 +13,7 @@ namespace lowtide::exec_cpu {
 namespace {
 
 // data is [outer, dim, inner]; dy and y are [outer, indices, inner]. The first operand, data or dy,
-// may be a strided view whose rows of `inner` elements have no gaps.
+// may be a strided view whose rows of `inner` elements have no holes.
 struct GatherShape {
   int64_t outer = 1, dim = 1, inner = 1, indices = 1;
   bool wide = true;  // i64 indices
@@ -44,7 +44,7 @@ Result<GatherShape> shape_of(const OpDesc& op, const TensorDesc& data, const Ten
 // Where the rows of the first operand lie, whose last dims, from `first` on, they are made of.
 Result<RowPlaces> rows_of(const OpDesc& op, size_t first) {
   auto rows = rows_from(*op.inputs[0], first);
-  if (!rows) return unsupported(op, "the rows of an operand do not lie without gaps");
+  if (!rows) return unsupported(op, "the rows of an operand are not contiguous");
   return std::move(*rows);
 }
 

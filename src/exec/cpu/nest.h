@@ -23,7 +23,7 @@ std::vector<int64_t> strides_of(const plan::TensorDesc& type);
 std::vector<int64_t> broadcast_strides(const plan::TensorDesc& type, std::span<const int64_t> dims);
 
 // True when the elements of both lie in the same order in memory (dims must be equal), without
-// gaps: never of a strided view.
+// holes: never of a strided view.
 bool same_order(const plan::TensorDesc& a, const plan::TensorDesc& b);
 
 struct Nest {
@@ -63,7 +63,7 @@ class RowPlaces {
 };
 
 // The rows that the dims from `axis` on make, in row-major order; nothing where one does not lie in
-// row-major order without gaps.
+// row-major order without holes.
 std::optional<RowPlaces> rows_from(const plan::TensorDesc& type, size_t axis);
 // The rows along `axis`, in the order in which the dense value `like` of the same dims has its own;
 // nothing where the elements of a row do not lie side by side.

@@ -233,7 +233,7 @@ Result<Built> build_batch_norm_grad(const OpDesc& op) {
 
 // ---- layer and root-mean-square normalisation ----
 
-// The data and its gradient may be strided views whose rows have no gaps.
+// The data and its gradient may be strided views whose rows have no holes.
 struct Rows {
   int64_t rows = 1, cols = 1;
   int64_t chunks = 1, per_chunk = 1;
@@ -260,7 +260,7 @@ Result<Rows> rows_of(const OpDesc& op, const TensorDesc& x, size_t data) {
   r.per_chunk = (r.rows + r.chunks - 1) / r.chunks;
   for (size_t i = 0; i < data; ++i) {
     auto places = rows_from(*op.inputs[i], static_cast<size_t>(axis));
-    if (!places) return unsupported(op, "the rows of an operand do not lie without gaps");
+    if (!places) return unsupported(op, "the rows of an operand are not contiguous");
     r.places.push_back(std::move(*places));
   }
   return r;

@@ -51,7 +51,7 @@ Result<SoftmaxView> softmax_view(const OpDesc& op) {
       return unsupported(op, "an operand is a strided view and the axis is not the innermost one");
     if (view.axis.inner != 1) continue;
     auto rows = rows_along(*input, static_cast<size_t>(axis), y);
-    if (!rows) return unsupported(op, "the rows of an operand do not lie without gaps");
+    if (!rows) return unsupported(op, "the rows of an operand are not contiguous");
     view.rows.push_back(std::move(*rows));
   }
   return view;

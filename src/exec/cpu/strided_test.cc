@@ -1,4 +1,4 @@
-// Every kind on strided views: operands whose elements lie in another order, with gaps between them
+// Every kind on strided views: operands whose elements lie in another order, with holes between them
 // (which hold no numbers), or once where many are meant. The results are the reference executor's,
 // or the factory refuses with a message that says so, before anything is run. Which kinds take an
 // operand is pinned below, and of those that take some only, why they refuse the others:
@@ -33,23 +33,20 @@ struct TakingSome {
 };
 constexpr TakingSome kTakingSome[] = {
     {"MatMul", "the bias is a strided view|rows or columns are one and the same|: oneDNN"},
-    {"Softmax", "the axis is not the innermost one|the rows of an operand do not lie without gaps"},
-    {"LogSoftmax",
-     "the axis is not the innermost one|the rows of an operand do not lie without gaps"},
-    {"SoftmaxGrad",
-     "the axis is not the innermost one|the rows of an operand do not lie without gaps"},
+    {"Softmax", "the axis is not the innermost one|the rows of an operand are not contiguous"},
+    {"LogSoftmax", "the axis is not the innermost one|the rows of an operand are not contiguous"},
+    {"SoftmaxGrad", "the axis is not the innermost one|the rows of an operand are not contiguous"},
     {"LogSoftmaxGrad",
-     "the axis is not the innermost one|the rows of an operand do not lie without gaps"},
+     "the axis is not the innermost one|the rows of an operand are not contiguous"},
     {"LayerNorm",
-     "other than the data must be row-major|the rows of an operand do not lie without gaps"},
+     "other than the data must be row-major|the rows of an operand are not contiguous"},
     {"LayerNormGrad",
-     "other than the data must be row-major|the rows of an operand do not lie without gaps"},
-    {"RmsNorm",
-     "other than the data must be row-major|the rows of an operand do not lie without gaps"},
+     "other than the data must be row-major|the rows of an operand are not contiguous"},
+    {"RmsNorm", "other than the data must be row-major|the rows of an operand are not contiguous"},
     {"RmsNormGrad",
-     "other than the data must be row-major|the rows of an operand do not lie without gaps"},
-    {"Gather", "but for the rows of the first|the rows of an operand do not lie without gaps"},
-    {"GatherGrad", "but for the rows of the first|the rows of an operand do not lie without gaps"},
+     "other than the data must be row-major|the rows of an operand are not contiguous"},
+    {"Gather", "but for the rows of the first|the rows of an operand are not contiguous"},
+    {"GatherGrad", "but for the rows of the first|the rows of an operand are not contiguous"},
 };
 
 // Empty where a kind takes all or none.
@@ -68,7 +65,7 @@ bool gives_one_of(std::string_view message, std::string_view reasons) {
   return false;
 }
 
-// Row-major but for gaps around blocks of the last dims, as a slice leaves them.
+// Row-major but for holes around blocks of the last dims, as a slice leaves them.
 Layout drawn_gap(const std::vector<int64_t>& dims, Rng& rng) {
   std::vector<int64_t> strides(dims.size());
   const size_t block = rng.below(dims.size() + 1);
@@ -215,7 +212,7 @@ TEST(StridedCopy, TakesEveryType) {
     }
 }
 
-// Nothing is written with gaps, and no weight is blocked from them.
+// Nothing is written with holes, and no weight is blocked from them.
 TEST(StridedCopy, HasNoStridedOrBlockedResult) {
   const auto kernels = make_cpu_kernels({.threads = 1});
   TensorDesc dense{.dtype = DType::kF32, .dims = {4, 6}, .layout = {}}, strided = dense;
