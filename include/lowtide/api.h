@@ -106,6 +106,8 @@ struct PlanOptions {
   // A Transpose, Expand or Slice copies nothing where that costs neither memory nor time.
   bool strided_views = true;
   bool sums = true;  // what contributes to a sum of gradients may come in any order
+  // Rewrites of the graph by name, beyond those that run by default, and those that are not to run.
+  std::vector<std::string> rewrites = {}, no_rewrites = {};
   // "OPS:AXIS:PARTS": ops that run in parts ("layer*:m:4"; "conv1:n*:4": all of the axis's class).
   std::vector<std::string> cuts = {};
   // The step in parts along its samples ("2"; "2,norm:8": in 8 behind op norm), or best ("auto").

@@ -1,0 +1,48 @@
+#include "rewrite/rewrites.h"
+
+#include <gtest/gtest.h>
+
+#include <set>
+#include <string>
+
+namespace lowtide::rewrite {
+namespace {
+
+TEST(Rewrites, EveryRowIsWhole) {
+  std::set<std::string_view> seen;
+  for (const Rewrite& rewrite : rewrites()) {
+    EXPECT_TRUE(seen.insert(rewrite.name).second) << rewrite.name;
+    EXPECT_TRUE(rewrite.on_forward || rewrite.on_step) << rewrite.name;
+    EXPECT_FALSE(rewrite.effect.empty()) << rewrite.name;
+    EXPECT_NE(rewrite.run, nullptr) << rewrite.name;
+  }
+  EXPECT_FALSE(seen.empty());
+}
+
+TEST(Rewrites, AreChosenByName) {
+  for (const Rewrite& rewrite : rewrites()) {
+    const std::string name(rewrite.name);
+    EXPECT_EQ(is_chosen(rewrite, {}), rewrite.by_default);
+    EXPECT_TRUE(is_chosen(rewrite, {.with = {name}}));
+    EXPECT_FALSE(is_chosen(rewrite, {.without = {name}}));
+    EXPECT_TRUE(check({.with = {name}}).has_value());
+    const Status both = check({.with = {name}, .without = {name}});
+    ASSERT_FALSE(both.has_value());
+    EXPECT_EQ(both.error().message, "--rewrite: '" + name + "' is also named by --no-rewrite");
+  }
+}
+
+TEST(Rewrites, UnknownNamesAreRefused) {
+  const Status with = check({.with = {"commmon-ops"}});
+  ASSERT_FALSE(with.has_value());
+  EXPECT_EQ(with.error().code, ErrorCode::kUsage);
+  EXPECT_TRUE(with.error().message.starts_with(
+      "--rewrite: there is no rewrite 'commmon-ops' (known: common-ops"))
+      << with.error().message;
+  const Status without = check({.without = {""}});
+  ASSERT_FALSE(without.has_value());
+  EXPECT_TRUE(without.error().message.starts_with("--no-rewrite: there is no rewrite ''"));
+}
+
+}  // namespace
+}  // namespace lowtide::rewrite
