@@ -9,6 +9,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iostream>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,12 +20,14 @@
 #include "exec/ref/interpreter.h"
 #include "order/order.h"
 #include "support/graph_writer.h"
+#include "support/long_checks.h"
 
 namespace lowtide {
 namespace {
 
 using ir::ValueId;
 using rewrite::Rewrite;
+using rewrite::RewriteStage;
 
 constexpr double kClose = 1e-12;  // relative, in f64
 constexpr int64_t kMostColumns = 24;
@@ -214,8 +218,9 @@ rewrite::RewriteContext context_of_test() {
 }
 
 // What the rewrite makes of it; the graph itself where it has nothing to do.
-ir::Graph rewritten(const Rewrite& rewrite, const ir::Graph& graph, int64_t& changed) {
-  auto made = rewrite.run(graph, context_of_test());
+ir::Graph rewritten(const Rewrite& rewrite, RewriteStage stage, const ir::Graph& graph,
+                    int64_t& changed) {
+  auto made = rewrite::run(rewrite, stage, graph, context_of_test());
   EXPECT_TRUE(made.has_value()) << (made ? "" : made.error().message);
   if (!made || made->ops == 0) return graph;
   changed += made->ops;
@@ -242,11 +247,11 @@ TEST_P(EveryRewrite, KeepsWhatIsComputed) {
     SCOPED_TRACE(seed);
     const ir::Graph graph = Network(seed, 8).graph();
     const int64_t before = changed;
-    const ir::Graph after = rewritten(rewrite(), graph, changed);
+    const ir::Graph after = rewritten(rewrite(), RewriteStage::kStep, graph, changed);
     networks += changed > before;
     ASSERT_EQ(what_differs(graph, after, close()), "");
     int64_t again = 0;
-    rewritten(rewrite(), after, again);
+    rewritten(rewrite(), RewriteStage::kStep, after, again);
     EXPECT_EQ(again, 0) << "it is not done after one run";
   }
   RecordProperty("ops", static_cast<int>(changed));
@@ -264,11 +269,12 @@ TEST_P(EveryRewrite, KeepsTheGradients) {
     const ir::Graph step = gradients(graph);
     ASSERT_GT(step.outputs().size(), 1U);
     if (rewrite().on_forward) {
-      const ir::Graph of_rewritten = gradients(rewritten(rewrite(), graph, changed));
+      const ir::Graph of_rewritten =
+          gradients(rewritten(rewrite(), RewriteStage::kForward, graph, changed));
       ASSERT_EQ(what_differs(step, of_rewritten, kClose), "");
     }
     if (rewrite().on_step) {
-      const ir::Graph after = rewritten(rewrite(), step, changed);
+      const ir::Graph after = rewritten(rewrite(), RewriteStage::kStep, step, changed);
       ASSERT_EQ(what_differs(step, after, close()), "");
     }
   }
@@ -276,12 +282,13 @@ TEST_P(EveryRewrite, KeepsTheGradients) {
   EXPECT_GT(changed, 100);
 }
 
-// The least peak of all orders that run each op once; nothing where it was not proven.
+// The least peak of all orders that run each op once, without rounding, which several values pay
+// more often than one; nothing where it was not proven.
 std::optional<int64_t> least_peak(const ir::Graph& graph) {
   analysis::OpCosts costs;
   costs.seconds = IdVector<ir::OpId, double>(graph.op_count(), 0);
   costs.workspace_bytes = IdVector<ir::OpId, int64_t>(graph.op_count(), 0);
-  const auto view = analysis::make_schedule_view(graph, costs, 64);
+  const auto view = analysis::make_schedule_view(graph, costs, 4);
   EXPECT_TRUE(view.has_value()) << (view ? "" : view.error().message);
   order::OrderOptions options;
   options.limits.max_units = 200'000;
@@ -294,12 +301,12 @@ void compare_least_peaks(const Rewrite& rewrite) {
   SCOPED_TRACE(rewrite.name);
   int compared = 0, lower = 0;
   int64_t changed = 0;
-  for (uint64_t seed = 1000; seed < 1200; ++seed) {
+  for (uint64_t seed = 1000; seed < 1000 + static_cast<uint64_t>(some_of(4000, 20)); ++seed) {
     SCOPED_TRACE(seed);
     Network network(seed, 6);
     const bool trains = seed % 2 == 0;
     const ir::Graph graph = trains ? gradients(network.with_one_result()) : network.graph();
-    const ir::Graph after = rewritten(rewrite, graph, changed);
+    const ir::Graph after = rewritten(rewrite, RewriteStage::kStep, graph, changed);
     const auto was = least_peak(graph), is = least_peak(after);
     if (!was || !is) continue;
     ++compared;

@@ -75,7 +75,7 @@ Status take_rewrites(ir::Graph& graph, RewriteStage stage, const OptimizeOptions
   for (const Rewrite& rewrite : rewrite::rewrites()) {
     if (!(stage == RewriteStage::kForward ? rewrite.on_forward : rewrite.on_step)) continue;
     if (!rewrite::is_chosen(rewrite, options.rewrites)) continue;
-    LT_ASSIGN(rewrite::RewriteResult result, rewrite.run(graph, context));
+    LT_ASSIGN(rewrite::RewriteResult result, rewrite::run(rewrite, stage, graph, context));
     if (result.ops == 0) continue;
     LT_ASSIGN(RewriteWorth found, worth_of(rewrite, graph, result, options));
     add(worth, std::move(found));

@@ -48,8 +48,8 @@ class CommonOps {
       for (auto each = classes_.rbegin(); each != classes_.rend(); ++each)
         again |= merge_class(each->second);
     }
-    if (report_.changed()) report_.graph = edit_.compact().graph;
-    LT_RETURN_IF_ERROR(ir::check(report_.changed() ? report_.graph : old_));
+    report_.graph = edit_.compact().graph;
+    LT_RETURN_IF_ERROR(ir::check(report_.graph));
     return std::move(report_);
   }
 

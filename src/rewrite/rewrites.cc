@@ -3,9 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "rewrite/common_ops.h"
+#include "rewrite/slice_concat.h"
 
 namespace lowtide::rewrite {
 namespace {
@@ -24,7 +26,19 @@ Result<RewriteResult> all_common_ops(const ir::Graph& graph, const RewriteContex
   return merged(graph, {.even_if_longer = true});
 }
 
+Result<RewriteResult> slices(const ir::Graph& graph, const RewriteContext&) {
+  LT_ASSIGN(RulesReport report, apply_rules(graph, slice_concat_rules()));
+  return RewriteResult{std::move(report.graph), report.changed};
+}
+
 constexpr Rewrite kRewrites[] = {
+    {.name = "slices",
+     .by_default = true,
+     .on_forward = true,
+     .on_step = true,
+     .effect = "what is cut and joined again, or joined and cut, is not; the same bits, never more "
+               "memory or time",
+     .run = slices},
     {.name = "common-ops",
      .by_default = true,
      .on_step = true,
@@ -36,6 +50,26 @@ constexpr Rewrite kRewrites[] = {
          "also where the result then lives longer; the same bits, less time, maybe more memory",
      .run = all_common_ops},
 };
+
+// The names of the given values that results of the graph are computed from.
+std::set<std::string> what_counts(const ir::Graph& graph) {
+  std::set<std::string> found;
+  IdVector<ir::ValueId, char> seen(graph.value_count(), 0);
+  std::vector<ir::ValueId> open = graph.outputs();
+  while (!open.empty()) {
+    const ir::ValueId next = open.back();
+    open.pop_back();
+    if (std::exchange(seen[next], 1) != 0) continue;
+    const ir::Value& value = graph.value(next);
+    if (!value.producer.valid()) {
+      found.insert(value.name);
+      continue;
+    }
+    for (ir::ValueId input : graph.op(value.producer).inputs)
+      if (input.valid()) open.push_back(input);
+  }
+  return found;
+}
 
 bool names(const std::vector<std::string>& list, std::string_view name) {
   return std::find(list.begin(), list.end(), name) != list.end();
@@ -57,6 +91,15 @@ Status check_names(const char* flag, const std::vector<std::string>& list) {
 
 std::span<const Rewrite> rewrites() {
   return kRewrites;
+}
+
+Result<RewriteResult> run(const Rewrite& rewrite, RewriteStage stage, const ir::Graph& graph,
+                          const RewriteContext& context) {
+  LT_ASSIGN(RewriteResult result, rewrite.run(graph, context));
+  if (result.ops > 0 && stage == RewriteStage::kForward &&
+      what_counts(graph) != what_counts(result.graph))
+    return RewriteResult{};
+  return result;
 }
 
 Status check(const RewriteChoice& choice) {

@@ -46,6 +46,12 @@ struct Rewrite {
 // In the order in which they run.
 std::span<const Rewrite> rewrites();
 
+// Runs one. On a forward graph it is as if it had nothing to do where its results would depend on
+// fewer of the given values than before: a parameter whose gradient is zero trains nevertheless (its
+// weights decay), one without gradient does not.
+Result<RewriteResult> run(const Rewrite& rewrite, RewriteStage stage, const ir::Graph& graph,
+                          const RewriteContext& context);
+
 // What somebody asks for beyond the defaults, by name.
 struct RewriteChoice {
   std::vector<std::string> with = {}, without = {};
