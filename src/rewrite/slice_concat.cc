@@ -269,7 +269,7 @@ std::optional<Inside> inside_of(const GraphEdit& edit, OpId reader, OpId concat)
       Inside inside{operand, cut->cuts, false};
       inside.cuts[axis].start -= begin;
       inside.all = is_all(inside.cuts, *dims);
-      if (inside.all && !keeps_only_itself(edit, operand)) return std::nullopt;
+      if (!keeps_only_itself(edit, operand)) return std::nullopt;
       return inside;
     }
     begin = end;

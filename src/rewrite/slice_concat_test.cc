@@ -155,6 +155,12 @@ TEST(SliceConcat, ASliceOfAJoinedValueIsOneOfIt) {
 
 TEST(SliceConcat, ASliceOfAJoinedValueStaysWhereThatIsNeeded) {
   {
+    Cuts w;  // of a view, which would keep all of what it shows a part of
+    const ValueId row = w.rows(w.relu(w.x), 1, 1);
+    w.result(w.columns(w.concat({row, row}), 2, 4));
+    EXPECT_EQ(w.applied().changed, 0);
+  }
+  {
     Cuts w;  // across two of its operands
     w.result(w.op("Tanh", {w.columns(w.concat({w.relu(w.x), w.x}), 10, 4)}));
     EXPECT_EQ(w.applied().changed, 0);
