@@ -6,6 +6,7 @@
 #include <set>
 #include <utility>
 
+#include "rewrite/algebra.h"
 #include "rewrite/common_ops.h"
 #include "rewrite/slice_concat.h"
 
@@ -31,6 +32,11 @@ Result<RewriteResult> slices(const ir::Graph& graph, const RewriteContext&) {
   return RewriteResult{std::move(report.graph), report.changed};
 }
 
+Result<RewriteResult> reassociate(const ir::Graph& graph, const RewriteContext&) {
+  LT_ASSIGN(RulesReport report, apply_rules(graph, algebra_rules()));
+  return RewriteResult{std::move(report.graph), report.changed};
+}
+
 constexpr Rewrite kRewrites[] = {
     {.name = "slices",
      .by_default = true,
@@ -39,6 +45,12 @@ constexpr Rewrite kRewrites[] = {
      .effect = "what is cut and joined again, or joined and cut, is not; the same bits, never more "
                "memory or time",
      .run = slices},
+    {.name = "reassociate",
+     .on_forward = true,
+     .on_step = true,
+     .effect = "sums and products in canonical form, common factors taken out; rounds elsewhere, a "
+               "few units in the last place of the largest term",
+     .run = reassociate},
     {.name = "common-ops",
      .by_default = true,
      .on_step = true,

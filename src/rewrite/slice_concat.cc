@@ -306,7 +306,7 @@ std::optional<ValueId> slice_of_concat(GraphEdit& edit, OpId root) {
   return slice_of_operand(edit, root, inside, edit.op(root).outputs[0]);
 }
 
-constexpr Rule kRules[] = {
+constexpr Rule kSliceConcatRules[] = {
     {"whole-slice", "Slice", "Slice(x), all of x", "x", whole_slice},
     {"slice-of-slice", "Slice", "Slice(Slice(x))", "Slice(x)", slice_of_slice},
     {"slice-of-concat", "Slice", "Slice(Concat(.., x, ..)) in x", "Slice(x)", slice_of_concat},
@@ -320,7 +320,7 @@ constexpr Rule kRules[] = {
 }  // namespace
 
 std::span<const Rule> slice_concat_rules() {
-  return kRules;
+  return kSliceConcatRules;
 }
 
 }  // namespace lowtide::rewrite
