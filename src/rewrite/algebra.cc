@@ -21,7 +21,7 @@ using ir::ValueId;
 constexpr size_t kMostTerms = 64, kMostFactors = 16, kMostOps = 256;
 constexpr int64_t kMostTimes = 1 << 20;
 
-using Product = std::vector<ValueId>;           // ascending
+using Product = std::vector<size_t>;            // leaves, ascending
 using Polynomial = std::map<Product, int64_t>;  // how often each product is added
 
 // ---- trees ----
@@ -64,6 +64,26 @@ std::vector<OpId> tree_of(const GraphEdit& edit, OpId root) {
   return ops;
 }
 
+// What the tree reads, in an order that does not depend on how it is written: given values by name,
+// then the others as they are made.
+std::vector<ValueId> leaves_of(const GraphEdit& edit, std::span<const OpId> tree) {
+  std::set<ValueId> found;
+  for (OpId id : tree)
+    for (ValueId input : edit.op(id).inputs) found.insert(input);
+  for (OpId id : tree) found.erase(edit.op(id).outputs[0]);
+  std::vector<ValueId> leaves(found.begin(), found.end());
+  std::sort(leaves.begin(), leaves.end(), [&](ValueId left, ValueId right) {
+    const ir::Value& a = edit.value(left);
+    const ir::Value& b = edit.value(right);
+    if (a.producer.valid() != b.producer.valid()) return b.producer.valid();
+    if (!a.producer.valid()) return a.name < b.name;
+    if (a.producer != b.producer) return edit.before(a.producer, b.producer);
+    const auto& made = edit.op(a.producer).outputs;
+    return std::find(made.begin(), made.end(), left) < std::find(made.begin(), made.end(), right);
+  });
+  return leaves;
+}
+
 // Whether the op lies inside of the tree of a later one.
 bool is_inside(const GraphEdit& edit, OpId id) {
   OpId root = id;
@@ -103,12 +123,11 @@ std::optional<Polynomial> product_of(const Polynomial& a, const Polynomial& b) {
   return result;
 }
 
-std::optional<Polynomial> polynomial_of(const GraphEdit& edit, std::span<const OpId> tree) {
+std::optional<Polynomial> polynomial_of(const GraphEdit& edit, std::span<const OpId> tree,
+                                        std::span<const ValueId> leaves) {
   std::map<ValueId, Polynomial> known;
-  const auto of = [&](ValueId value) {
-    const auto found = known.find(value);
-    return found == known.end() ? Polynomial{{{value}, 1}} : found->second;
-  };
+  for (size_t i = 0; i < leaves.size(); ++i) known[leaves[i]] = {{{i}, 1}};
+  const auto of = [&](ValueId value) { return known.at(value); };
   for (OpId id : tree) {
     const ir::Op& op = edit.op(id);
     auto made = op.kind == "Add" ? sum_of(of(op.inputs[0]), of(op.inputs[1]))
@@ -127,7 +146,7 @@ class Formula {
   struct Node {
     std::string_view kind = {};  // empty: a leaf
     size_t left = 0, right = 0;
-    ValueId leaf = {};
+    size_t leaf = 0;
   };
 
   explicit Formula(const Polynomial& polynomial) { root_ = build(polynomial); }
@@ -136,8 +155,8 @@ class Formula {
   size_t root() const { return root_; }
   size_t op_count() const { return ops_; }
 
-  std::optional<size_t> find_leaf(ValueId value) const {
-    const auto found = leaves_.find(value);
+  std::optional<size_t> find_leaf(size_t leaf) const {
+    const auto found = leaves_.find(leaf);
     return found == leaves_.end() ? std::nullopt : std::optional(found->second);
   }
   std::optional<size_t> find(std::string_view kind, size_t left, size_t right) const {
@@ -146,14 +165,14 @@ class Formula {
   }
 
  private:
-  size_t leaf(ValueId value) {
-    const auto [found, is_new] = leaves_.emplace(value, nodes_.size());
-    if (is_new) nodes_.push_back({.leaf = value});
+  size_t leaf(size_t number) {
+    const auto [found, is_new] = leaves_.emplace(number, nodes_.size());
+    if (is_new) nodes_.push_back({.leaf = number});
     return found->second;
   }
   size_t node(std::string_view kind, size_t left, size_t right) {
     const auto [found, is_new] = index_.emplace(std::tuple(kind, left, right), nodes_.size());
-    if (is_new) nodes_.push_back({kind, left, right, {}});
+    if (is_new) nodes_.push_back({kind, left, right});
     ops_ += is_new;
     return found->second;
   }
@@ -181,12 +200,12 @@ class Formula {
   }
 
   // What most products of several factors share; none where no two share any.
-  static std::optional<ValueId> most_shared(const Polynomial& polynomial) {
-    std::map<ValueId, int> shared;
+  static std::optional<size_t> most_shared(const Polynomial& polynomial) {
+    std::map<size_t, int> shared;
     for (const auto& [product, times] : polynomial)
       if (product.size() > 1)
-        for (ValueId factor : std::set<ValueId>(product.begin(), product.end())) ++shared[factor];
-    std::optional<ValueId> most;
+        for (size_t factor : std::set<size_t>(product.begin(), product.end())) ++shared[factor];
+    std::optional<size_t> most;
     for (const auto& [factor, count] : shared)
       if (count > 1 && (!most || count > shared[*most])) most = factor;
     return most;
@@ -194,11 +213,11 @@ class Formula {
 
   // At most as deep as there are factors and terms. NOLINTNEXTLINE(misc-no-recursion)
   size_t build(const Polynomial& polynomial) {
-    std::vector<std::pair<ValueId, size_t>> terms;  // by the last leaf that each waits for
+    std::vector<std::pair<size_t, size_t>> terms;  // by the last leaf that each waits for
     Polynomial rest = polynomial;
     if (const auto shared = most_shared(polynomial)) {
       Polynomial inner;
-      ValueId last = *shared;
+      size_t last = *shared;
       for (const auto& [product, times] : polynomial) {
         const auto found = std::find(product.begin(), product.end(), *shared);
         if (product.size() < 2 || found == product.end()) continue;
@@ -211,7 +230,7 @@ class Formula {
       const size_t factor = leaf(*shared);
       terms.emplace_back(last, node("Mul", build(inner), factor));
       if (!rest.empty() && most_shared(rest)) {
-        ValueId last_of_rest = *shared;
+        size_t last_of_rest = *shared;
         for (const auto& [product, times] : rest)
           last_of_rest = std::max(last_of_rest, product.back());
         terms.emplace_back(last_of_rest, build(rest));
@@ -228,19 +247,18 @@ class Formula {
   }
 
   std::vector<Node> nodes_;
-  std::map<ValueId, size_t> leaves_;
+  std::map<size_t, size_t> leaves_;
   std::map<std::tuple<std::string_view, size_t, size_t>, size_t> index_;
   size_t root_ = 0, ops_ = 0;
 };
 
 // Whether the tree is the formula already.
-bool is_formula(const GraphEdit& edit, std::span<const OpId> tree, const Formula& formula) {
+bool is_formula(const GraphEdit& edit, std::span<const OpId> tree, std::span<const ValueId> leaves,
+                const Formula& formula) {
   if (tree.size() != formula.op_count()) return false;
-  std::map<ValueId, size_t> node;
-  const auto of = [&](ValueId value) {
-    const auto found = node.find(value);
-    return found == node.end() ? formula.find_leaf(value) : std::optional(found->second);
-  };
+  std::map<ValueId, std::optional<size_t>> node;
+  for (size_t i = 0; i < leaves.size(); ++i) node[leaves[i]] = formula.find_leaf(i);
+  const auto of = [&](ValueId value) { return node.at(value); };
   for (OpId id : tree) {
     const ir::Op& op = edit.op(id);
     const auto left = of(op.inputs[0]), right = of(op.inputs[1]);
@@ -254,10 +272,12 @@ bool is_formula(const GraphEdit& edit, std::span<const OpId> tree, const Formula
 std::optional<ValueId> canonical(GraphEdit& edit, OpId root) {
   if (!is_algebra(edit, root) || is_inside(edit, root)) return std::nullopt;
   const std::vector<OpId> tree = tree_of(edit, root);
-  const auto polynomial = polynomial_of(edit, tree);
+  const std::vector<ValueId> leaves = leaves_of(edit, tree);
+  const auto polynomial = polynomial_of(edit, tree, leaves);
   if (!polynomial) return std::nullopt;
   const Formula formula(*polynomial);
-  if (formula.op_count() > tree.size() || is_formula(edit, tree, formula)) return std::nullopt;
+  if (formula.op_count() > tree.size() || is_formula(edit, tree, leaves, formula))
+    return std::nullopt;
   ops::AppendOptions options;
   options.name = edit.op(root).name;
   options.module = edit.op(root).module;
@@ -265,7 +285,7 @@ std::optional<ValueId> canonical(GraphEdit& edit, OpId root) {
   options.category = edit.value(edit.op(root).outputs[0]).category;
   std::vector<ValueId> made;
   for (const Formula::Node& node : formula.nodes()) {
-    made.push_back(node.leaf);
+    made.push_back(leaves[node.leaf]);
     if (node.kind.empty()) continue;
     const auto op = ops::append(edit, ir::Place::before(root), node.kind,
                                 {made[node.left], made[node.right]}, {}, options);
@@ -291,12 +311,13 @@ std::string canonical_form(const ir::Graph& graph, ValueId value) {
   const OpId maker = graph.value(value).producer;
   const std::vector<OpId> tree =
       maker.valid() && is_algebra(edit, maker) ? tree_of(edit, maker) : std::vector<OpId>();
-  const auto polynomial = polynomial_of(edit, tree);
+  const std::vector<ValueId> leaves = leaves_of(edit, tree);
+  const auto polynomial = polynomial_of(edit, tree, leaves);
   if (!polynomial) return graph.value(value).name;
   std::set<std::string> terms;
   for (const auto& [product, times] : *polynomial) {
     std::vector<std::string> names;
-    for (ValueId factor : product) names.push_back(graph.value(factor).name);
+    for (size_t factor : product) names.push_back(graph.value(leaves[factor]).name);
     std::sort(names.begin(), names.end());
     if (times > 1) names.insert(names.begin(), std::to_string(times));
     terms.insert(fmt::format("{}", fmt::join(names, "*")));

@@ -8,6 +8,7 @@
 
 #include "rewrite/algebra.h"
 #include "rewrite/common_ops.h"
+#include "rewrite/shared_operand.h"
 #include "rewrite/slice_concat.h"
 
 namespace lowtide::rewrite {
@@ -37,7 +38,29 @@ Result<RewriteResult> reassociate(const ir::Graph& graph, const RewriteContext&)
   return RewriteResult{std::move(report.graph), report.changed};
 }
 
+Result<RewriteResult> joined_products(const ir::Graph& graph, const RewriteContext& context) {
+  LT_ASSIGN(SharedOperandReport report, join_products(graph, context.seconds));
+  return RewriteResult{std::move(report.graph), report.products};
+}
+
+Result<RewriteResult> parted_products(const ir::Graph& graph, const RewriteContext& context) {
+  LT_ASSIGN(SharedOperandReport report, part_products(graph, context.seconds));
+  return RewriteResult{std::move(report.graph), report.products};
+}
+
 constexpr Rewrite kRewrites[] = {
+    {.name = "join-products",
+     .on_forward = true,
+     .on_step = true,
+     .effect = "products that share an operand are one, where that is predicted to be faster; "
+               "maybe more memory",
+     .run = joined_products},
+    {.name = "part-products",
+     .on_forward = true,
+     .on_step = true,
+     .effect = "a product that only slices read is one for each of them, where that is predicted "
+               "to be faster; maybe more memory",
+     .run = parted_products},
     {.name = "slices",
      .by_default = true,
      .on_forward = true,
