@@ -12,7 +12,8 @@
 //                      all who read the Concat are such slices, so that it goes
 //
 // A copy must not become a view, which would keep all of what it is cut from, nor a view a copy.
-// Sizes must be constant. The bits stay the same.
+// Sizes must be constant. The bits stay the same. Bytes are meant before rounding: each storage is
+// rounded up to the alignment, so that several take a little more than one.
 #pragma once
 
 #include <span>
