@@ -120,6 +120,17 @@ void add_search_flags(CLI::App* command, PlanFlags& flags) {
       "--no-pieces", [&options] { options.pieces = false; },
       "every Concat copies, also where its operands can lie, or be written, where they belong");
   command
+      ->add_option(
+          "--rewrite", options.rewrites,
+          "also run this rewrite of the graph (CONTRIBUTING.md lists them); may be repeated")
+      ->type_name("NAME")
+      ->default_str("");
+  command
+      ->add_option("--no-rewrite", options.no_rewrites,
+                   "do without this one, as in common-ops; may be repeated")
+      ->type_name("NAME")
+      ->default_str("");
+  command
       ->add_option("--cut", options.cuts,
                    "these ops run in parts along an axis, as in 'layer*:m:4', or with all ops that "
                    "walk the same dimension, as in 'conv1:n*:4'; may be repeated")

@@ -106,6 +106,7 @@ struct PlanOptions {
   // A Transpose, Expand or Slice copies nothing where that costs neither memory nor time.
   bool strided_views = true;
   bool sums = true;  // what contributes to a sum of gradients may come in any order
+  std::vector<std::string> rewrites = {}, no_rewrites = {};  // names, beside or of the default ones
   // "OPS:AXIS:PARTS": ops that run in parts ("layer*:m:4"; "conv1:n*:4": all of the axis's class).
   std::vector<std::string> cuts = {};
   // The step in parts along its samples ("2"; "2,norm:8": in 8 behind op norm), or best ("auto").
@@ -113,8 +114,7 @@ struct PlanOptions {
   std::string swap = {};  // names of tiers, as above; empty: none
   // Each way, instead of the profile's; only for a single tier.
   std::optional<double> link_bytes_per_second = {};
-  // Of search and packing, about in seconds of one core; counted in work, whatever the machine.
-  double effort = 10;
+  double effort = 10;  // of search and packing, about in seconds of one core; counted in work
   // How hard to prove that no schedule within the budget is much faster, in the same measure, where
   // nothing may move. The proof becomes a part of the plan, up to some megabytes of it.
   double prove = 0;

@@ -38,7 +38,8 @@ TEST(OptionsJson, EveryFieldIsRead) {
           "momentum": 0.25, "device": "h100", "budget_bytes": 4611686018427387904, "threads": 3,
           "budget": "60%", "slowdown": 0,
           "costs_file": "c", "costs_any_device": true, "recompute": false, "pieces": false,
-          "sums": false, "cuts": ["layer*:m:4"], "split": "auto", "strided_views": false, "swap": "host",
+          "sums": false, "rewrites": ["r"], "no_rewrites": ["common-ops"],
+          "cuts": ["layer*:m:4"], "split": "auto", "strided_views": false, "swap": "host",
           "link_bytes_per_second": 2e9, "effort": 0.5,
           "seed": 18446744073709551615, "dump_folder": "d", "time_limit_seconds": 2})");
   ASSERT_TRUE(planning) << planning.error().message;
@@ -57,6 +58,8 @@ TEST(OptionsJson, EveryFieldIsRead) {
   EXPECT_FALSE(planning->recompute);
   EXPECT_FALSE(planning->pieces);
   EXPECT_FALSE(planning->sums);
+  EXPECT_EQ(planning->rewrites, std::vector<std::string>{"r"});
+  EXPECT_EQ(planning->no_rewrites, std::vector<std::string>{"common-ops"});
   EXPECT_EQ(planning->cuts, std::vector<std::string>{"layer*:m:4"});
   EXPECT_EQ(planning->split, "auto");
   EXPECT_FALSE(planning->strided_views);

@@ -193,6 +193,8 @@ Result<PlanOptions> parse_plan_options(std::string_view json) {
       .boolean("recompute", options.recompute)
       .boolean("pieces", options.pieces)
       .boolean("sums", options.sums)
+      .words("rewrites", options.rewrites)
+      .words("no_rewrites", options.no_rewrites)
       .words("cuts", options.cuts)
       .word("split", options.split)
       .boolean("strided_views", options.strided_views)

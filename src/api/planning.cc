@@ -76,6 +76,8 @@ report::PlanningFacts planning_facts(const pipeline::Optimized& optimized, doubl
   facts.pack_status = optimized.pack_status;
   facts.schedule_status = optimized.schedule_status;
   facts.floor_reason = printable(optimized.floor_reason, kMostFloorReason);
+  for (const pipeline::RewriteWorth& one : optimized.rewrites)
+    facts.rewrites.push_back({one.name, one.ops, one.peak_bytes, one.seconds});
   facts.parts = optimized.split.parts;
   facts.split = optimized.split.whole() ? "" : fission::print(optimized.split);
   facts.ops_in_parts = optimized.ops_in_parts;
@@ -189,6 +191,8 @@ Status choose_passes(const PlanOptions& options, pipeline::OptimizeOptions& resu
   result.pieces = options.pieces;
   result.sums = options.sums;
   result.strided_views = options.strided_views;
+  result.rewrites = {options.rewrites, options.no_rewrites};
+  LT_RETURN_IF_ERROR(rewrite::check(result.rewrites));
   for (const std::string& text : options.cuts) {
     LT_ASSIGN(result.cuts.emplace_back(), fission::parse_rule(text));
   }

@@ -77,6 +77,9 @@ std::string print(const OptimizeOptions& options) {
   if (options.training) print_training(*options.training, text);
   text += fmt::format("pieces {}\nsums {}\nstrided_views {}\n", options.pieces, options.sums,
                       options.strided_views);
+  for (const std::string& name : options.rewrites.with) text += fmt::format("rewrite {}\n", name);
+  for (const std::string& name : options.rewrites.without)
+    text += fmt::format("no_rewrite {}\n", name);
   for (const fission::CutRule& cut : options.cuts)
     text += fmt::format("cut {}\n", fission::print(cut));
   if (!options.split.whole()) text += fmt::format("split {}\n", fission::print(options.split));

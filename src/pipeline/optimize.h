@@ -33,6 +33,7 @@
 #include "plan/plan.h"
 #include "plan/progress.h"
 #include "remat/joint.h"
+#include "rewrite/rewrites.h"
 
 namespace lowtide::pipeline {
 
@@ -53,6 +54,7 @@ struct OptimizeOptions {
   bool pieces = true;         // rewrite/pieces.h and, with kernels, rewrite/destinations.h
   bool sums = true;           // contributions to a sum of gradients come in any order
   bool strided_views = true;  // rewrite/strided_views.h; only with kernels
+  rewrite::RewriteChoice rewrites = {};  // beyond those that run unless somebody asks otherwise
   // Ops that run in parts, by name; in training, those of the backward pass too.
   std::vector<fission::CutRule> cuts = {};
   // The largest axis class of the step (fission/classes.h) in so many parts; 0: as the budget makes
@@ -86,6 +88,14 @@ struct Stage {
   double seconds = 0;
 };
 
+// What a rewrite has changed: ops that it removed or replaced, and by how much the peak of the ops
+// in their given order and the time of each op once (by the roofline) became higher.
+struct RewriteWorth {
+  std::string name;
+  int64_t ops = 0, peak_bytes = 0;
+  double seconds = 0;
+};
+
 // A larger budget, the time of the best schedule within it that was found, and what is proven for
 // every schedule within it.
 struct MoreMemory {
@@ -106,10 +116,11 @@ struct Optimized {
   plan::SolveWork schedule_work;
   bool cut_short = false;  // wall time or a cancel flag ended a search before its work limit
   std::optional<MoreMemory> more_memory;  // where the budget costs time and the search had its time
-  std::string floor_reason;         // with a budget: the op and tensors that set the claimed floor
-  fission::Labels split = {};       // as it was asked for, or chosen
-  int64_t ops_in_parts = 0;         // of the split
-  double whole_seconds = 0;         // of the step in one part, each op once; with a split
+  std::string floor_reason;  // with a budget: the op and tensors that set the claimed floor
+  std::vector<RewriteWorth> rewrites;  // that changed something
+  fission::Labels split = {};          // as it was asked for, or chosen
+  int64_t ops_in_parts = 0;            // of the split
+  double whole_seconds = 0;            // of the step in one part, each op once; with a split
   bool bound_of_one_order = false;  // the bound on the time holds for this order of the sums only
   cost::Coverage costs;             // how much of the predicted time was measured
   std::vector<Stage> stages;        // wall time, for people; never part of the plan

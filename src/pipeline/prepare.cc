@@ -17,6 +17,7 @@
 #include "pipeline/claims.h"
 #include "pipeline/gate.h"
 #include "pipeline/settle_sums.h"
+#include "pipeline/take_rewrites.h"
 #include "pipeline/write_plan.h"
 #include "plan/pack_text.h"
 #include "plan/schedule_simulator.h"
@@ -183,18 +184,6 @@ Result<analysis::OpCosts> op_costs(const ir::Graph& graph, const OptimizeOptions
 
 namespace {
 
-// Of the ops in their given order; what they work in is not counted.
-Result<int64_t> peak_as_given(const ir::Graph& graph, int64_t alignment_bytes) {
-  analysis::OpCosts costs;
-  costs.seconds = IdVector<ir::OpId, double>(graph.op_count(), 0);
-  costs.workspace_bytes = IdVector<ir::OpId, int64_t>(graph.op_count(), 0);
-  LT_ASSIGN(const analysis::ScheduleView view,
-            analysis::make_schedule_view(graph, costs, alignment_bytes));
-  const std::vector<SchedOpId> order(view.problem.ops.ids().begin(), view.problem.ops.ids().end());
-  LT_ASSIGN(const plan::ScheduleProfile profile, plan::simulate(view.problem, order));
-  return profile.peak_bytes;
-}
-
 // The split's ops are cut where no rule does.
 Status add_split(const ir::Graph& graph, const fission::Labels& split, fission::Cuts& cuts,
                  int64_t& ops) {
@@ -231,10 +220,16 @@ Result<Prepared> pose(const ir::Graph& forward, const OptimizeOptions& options) 
   StageClock stage(ready.stages);
   ready.forward = &forward;
   ready.graph = forward;
+  LT_RETURN_IF_ERROR(
+      take_rewrites(ready.graph, rewrite::RewriteStage::kForward, options, ready.rewrites));
+  stage.done("rewrites");
   if (options.training) {
-    LT_ASSIGN(ready.graph, autodiff::make_training_graph(forward, *options.training));
+    LT_ASSIGN(ready.graph, autodiff::make_training_graph(ready.graph, *options.training));
     stage.done("autodiff");
   }
+  LT_RETURN_IF_ERROR(
+      take_rewrites(ready.graph, rewrite::RewriteStage::kStep, options, ready.rewrites));
+  stage.done("rewrites of the step");
   if (!options.cuts.empty() || !options.split.whole()) {
     LT_ASSIGN(ready.graph, in_parts(ready.graph, options, ready.ops_in_parts));
     stage.done("parts");
@@ -357,6 +352,7 @@ Result<Optimized> write_settled(const Prepared& ready, const BudgetSolution& sol
   if (ready.floor) result.floor_reason = ready.floor->reason;
   if (ready.ops_in_parts > 0) result.split = options.split;
   result.ops_in_parts = ready.ops_in_parts;
+  result.rewrites = ready.rewrites;
   result.whole_seconds = ready.whole_seconds;
   result.bound_of_one_order = ready.sums_are_settled;
   stage.done("plan");

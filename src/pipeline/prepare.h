@@ -44,6 +44,7 @@ struct Prepared {
   analysis::OpCosts costs;
   analysis::ScheduleView view;
   int64_t peak_before_bytes = 0;
+  std::vector<RewriteWorth> rewrites;
   int64_t ops_in_parts = 0;  // of the split
   double whole_seconds = 0;  // of the step in one part, each op once; with a split
   plan::ScheduleOutcome order;

@@ -213,6 +213,7 @@ Result<Prepared> settle_sums(const Prepared& ready, const Solution& solution,
   Prepared settled;
   settled.forward = ready.forward;
   settled.stages = ready.stages;
+  settled.rewrites = ready.rewrites;
   settled.ops_in_parts = ready.ops_in_parts;
   settled.whole_seconds = ready.whole_seconds;
   settled.floor = ready.floor;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <iterator>
 #include <nlohmann/json.hpp>
 
@@ -127,6 +128,16 @@ std::string parts_text(const plan::Plan& plan, const PlanningFacts& facts) {
       facts.split, facts.ops_in_parts, 100 * more, facts.whole_seconds * 1e3);
 }
 
+std::string rewrites_text(const PlanningFacts& facts) {
+  std::string text;
+  for (const Rewritten& one : facts.rewrites)
+    text +=
+        fmt::format("{} changed {} op{}: peak in the given order {}{}, each op once {:+.3f} ms\n",
+                    one.name, one.ops, one.ops == 1 ? "" : "s", one.peak_bytes < 0 ? "-" : "+",
+                    format_bytes(std::abs(one.peak_bytes)), one.seconds * 1e3);
+  return text;
+}
+
 std::string verdict_text(const plan::Plan& plan, const PlanningFacts& facts) {
   const plan::Claims& claims = plan.claims;
   const MemoryProfile before = profile_as_given(plan), after = profile_planned(plan);
@@ -137,6 +148,7 @@ std::string verdict_text(const plan::Plan& plan, const PlanningFacts& facts) {
   fmt::format_to(out, "peak   {} -> {}  ({:+.1f} %)\n", format_bytes(claims.peak_before_bytes),
                  format_bytes(claims.peak_bytes),
                  percent(claims.peak_bytes - claims.peak_before_bytes, claims.peak_before_bytes));
+  text += rewrites_text(facts);
   text += parts_text(plan, facts);
   text += bound_text(plan, facts);
   if (claims.budget_bytes) {
@@ -176,6 +188,10 @@ std::string verdict_json(const plan::Plan& plan, const PlanningFacts& facts) {
   json["ops_in_parts"] = facts.ops_in_parts;
   if (!facts.split.empty()) json["split"] = facts.split;
   if (!facts.split.empty()) json["whole_once_seconds"] = facts.whole_seconds;
+  json["rewrites"] = nlohmann::ordered_json::object();
+  for (const Rewritten& one : facts.rewrites)
+    json["rewrites"][one.name] = {
+        {"ops", one.ops}, {"peak_bytes", one.peak_bytes}, {"seconds", one.seconds}};
   json["model"] = plan.model;
   json["dims"] = plan.bindings;
   json["ops"] = plan.ops.size();

@@ -21,6 +21,13 @@ struct MoreMemory {
   double seconds = 0, lower_bound_seconds = 0;
 };
 
+// What a rewrite has changed; the peak in the given order, each op's time once.
+struct Rewritten {
+  std::string name;
+  int64_t ops = 0, peak_bytes = 0;
+  double seconds = 0;
+};
+
 // What the plan file does not hold: how the planning went.
 struct PlanningFacts {
   plan::SolveStatus order_status = plan::SolveStatus::kOptimal;
@@ -29,6 +36,7 @@ struct PlanningFacts {
   plan::SolveStatus schedule_status = plan::SolveStatus::kOptimal;  // of recompute and swap
   std::optional<MoreMemory> more_memory;
   std::string floor_reason;             // the op and the tensors that set the claimed floor
+  std::vector<Rewritten> rewrites;      // those that changed something
   int64_t parts = 1, ops_in_parts = 0;  // ops of one class run in so many parts
   std::string split;                    // as --split takes it; empty: the step is whole
   double whole_seconds = 0;             // of the step in one part, each op once

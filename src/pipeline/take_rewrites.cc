@@ -1,0 +1,87 @@
+#include "pipeline/take_rewrites.h"
+
+#include <algorithm>
+#include <numeric>
+#include <string>
+#include <utility>
+
+#include "analysis/schedule_view.h"
+#include "cost/estimate.h"
+#include "cost/roofline.h"
+#include "plan/schedule_simulator.h"
+
+namespace lowtide::pipeline {
+namespace {
+
+using rewrite::Rewrite;
+using rewrite::RewriteStage;
+
+// Of every op once, by the roofline: what measured times say of other shapes cannot be compared.
+Result<double> roofline_seconds(const ir::Graph& graph, const OptimizeOptions& options) {
+  LT_ASSIGN(const auto seconds, cost::all_op_seconds(graph, options.device));
+  return std::accumulate(seconds.begin(), seconds.end(), 0.0);
+}
+
+Result<RewriteWorth> worth_of(const Rewrite& rewrite, const ir::Graph& before,
+                              const rewrite::RewriteResult& result,
+                              const OptimizeOptions& options) {
+  RewriteWorth worth{.name = std::string(rewrite.name), .ops = result.ops};
+  const int64_t alignment = options.device.alignment_bytes;
+  LT_ASSIGN(const int64_t peak_was, peak_as_given(before, alignment));
+  LT_ASSIGN(const int64_t peak_is, peak_as_given(result.graph, alignment));
+  LT_ASSIGN(const double seconds_were, roofline_seconds(before, options));
+  LT_ASSIGN(const double seconds_are, roofline_seconds(result.graph, options));
+  worth.peak_bytes = peak_is - peak_was;
+  worth.seconds = seconds_are - seconds_were;
+  return worth;
+}
+
+void add(std::vector<RewriteWorth>& all, RewriteWorth worth) {
+  const auto known = std::find_if(all.begin(), all.end(),
+                                  [&](const RewriteWorth& one) { return one.name == worth.name; });
+  if (known == all.end()) {
+    all.push_back(std::move(worth));
+    return;
+  }
+  known->ops += worth.ops;
+  known->peak_bytes += worth.peak_bytes;
+  known->seconds += worth.seconds;
+}
+
+}  // namespace
+
+Result<int64_t> peak_as_given(const ir::Graph& graph, int64_t alignment_bytes) {
+  analysis::OpCosts costs;
+  costs.seconds = IdVector<ir::OpId, double>(graph.op_count(), 0);
+  costs.workspace_bytes = IdVector<ir::OpId, int64_t>(graph.op_count(), 0);
+  LT_ASSIGN(const analysis::ScheduleView view,
+            analysis::make_schedule_view(graph, costs, alignment_bytes));
+  const std::vector<plan::SchedOpId> order(view.problem.ops.ids().begin(),
+                                           view.problem.ops.ids().end());
+  LT_ASSIGN(const plan::ScheduleProfile profile, plan::simulate(view.problem, order));
+  return profile.peak_bytes;
+}
+
+Status take_rewrites(ir::Graph& graph, RewriteStage stage, const OptimizeOptions& options,
+                     std::vector<RewriteWorth>& worth) {
+  LT_RETURN_IF_ERROR(rewrite::check(options.rewrites));
+  const cost::Estimator estimator(options.device, options.costs ? &*options.costs : nullptr);
+  rewrite::RewriteContext context;
+  context.alignment_bytes = options.device.alignment_bytes;
+  context.seconds = [&estimator](const plan::OpDesc& op) -> Result<double> {
+    LT_ASSIGN(const cost::Estimate estimate, estimator.estimate(op));
+    return estimate.seconds;
+  };
+  for (const Rewrite& rewrite : rewrite::rewrites()) {
+    if (!(stage == RewriteStage::kForward ? rewrite.on_forward : rewrite.on_step)) continue;
+    if (!rewrite::is_chosen(rewrite, options.rewrites)) continue;
+    LT_ASSIGN(rewrite::RewriteResult result, rewrite::run(rewrite, stage, graph, context));
+    if (result.ops == 0) continue;
+    LT_ASSIGN(RewriteWorth found, worth_of(rewrite, graph, result, options));
+    add(worth, std::move(found));
+    graph = std::move(result.graph);
+  }
+  return {};
+}
+
+}  // namespace lowtide::pipeline

@@ -1,0 +1,23 @@
+// The chosen rewrites (rewrite/rewrites.h) on a graph, and what each of them was worth.
+//
+// Tests: take_rewrites_test.cc.
+#pragma once
+
+#include <vector>
+
+#include "base/result.h"
+#include "ir/graph.h"
+#include "pipeline/optimize.h"
+#include "rewrite/rewrites.h"
+
+namespace lowtide::pipeline {
+
+// Runs them in their order and puts those that changed something behind `worth`, or adds to the
+// entry of the same name. Errors of the passes, and kUsage of a choice that names no rewrite.
+Status take_rewrites(ir::Graph& graph, rewrite::RewriteStage stage, const OptimizeOptions& options,
+                     std::vector<RewriteWorth>& worth);
+
+// Of the ops in their given order; what they work in is not counted.
+Result<int64_t> peak_as_given(const ir::Graph& graph, int64_t alignment_bytes);
+
+}  // namespace lowtide::pipeline

@@ -1,0 +1,86 @@
+#include "pipeline/take_rewrites.h"
+
+#include <gtest/gtest.h>
+
+#include "pipeline/optimize.h"
+#include "pipeline/testing/layers.h"
+#include "verify/verify.h"
+
+namespace lowtide::pipeline {
+namespace {
+
+constexpr int kLayers = 6;
+
+// Layers that each make a mask of their own, which training keeps.
+ir::Graph masked_layers() {
+  ir::Graph graph;
+  graph.name = "masked";
+  ir::ValueId x = add_value(graph, "x", {32, 32}, Category::kInput);
+  for (int layer = 0; layer < kLayers; ++layer) {
+    const auto w = add_value(graph, "w" + std::to_string(layer), {32, 32}, Category::kParameter);
+    const auto ones =
+        apply(graph, "Fill", {}, {{"shape", ir::Dims{32, 32}}, {"value", 1.0}, {"dtype", "f32"}});
+    const auto mask = apply(graph, "Trilu", {ones}, {{"upper", int64_t{0}}, {"k", int64_t{0}}});
+    x = apply(graph, "MatMul", {x, w, ir::ValueId::none(), ir::ValueId::none()}, {});
+    x = apply(graph, "Tanh", {apply(graph, "Mul", {x, mask}, {})}, {});
+  }
+  graph.set_output(x, true);
+  return graph;
+}
+
+OptimizeOptions options_of_test() {
+  OptimizeOptions options;
+  options.device = cost::find_device("cpu").value();
+  options.training.emplace();
+  options.training->loss.kind = autodiff::LossKind::kMeanSquaredError;
+  return options;
+}
+
+TEST(TakeRewrites, OneMaskForAllLayers) {
+  OptimizeOptions options = options_of_test();
+  const auto with = optimize(masked_layers(), options);
+  ASSERT_TRUE(with.has_value()) << with.error().message;
+  options.rewrites.without = {"common-ops"};
+  const auto without = optimize(masked_layers(), options);
+  ASSERT_TRUE(without.has_value()) << without.error().message;
+  ASSERT_EQ(with->rewrites.size(), 1U);
+  EXPECT_EQ(with->rewrites[0].name, "common-ops");
+  EXPECT_EQ(with->rewrites[0].ops, 2 * (kLayers - 1));
+  EXPECT_LT(with->rewrites[0].peak_bytes, 0);
+  EXPECT_LE(with->rewrites[0].seconds, 0);
+  EXPECT_TRUE(without->rewrites.empty());
+  EXPECT_EQ(with->plan.ops.size() + 2 * (kLayers - 1), without->plan.ops.size());
+  const int64_t mask_bytes = int64_t{32} * 32 * 4;
+  // Not all of them are there at the peak.
+  EXPECT_LE(with->plan.arena_bytes + (kLayers - 3) * mask_bytes, without->plan.arena_bytes);
+  EXPECT_TRUE(verify::verify(with->plan).ok());
+}
+
+TEST(TakeRewrites, AnUnknownNameIsAnErrorOfUse) {
+  OptimizeOptions options = options_of_test();
+  options.rewrites.with = {"faster"};
+  const auto made = optimize(masked_layers(), options);
+  ASSERT_FALSE(made.has_value());
+  EXPECT_EQ(made.error().code, ErrorCode::kUsage);
+  EXPECT_TRUE(made.error().message.starts_with("--rewrite: there is no rewrite 'faster'"))
+      << made.error().message;
+}
+
+TEST(TakeRewrites, WhatTwoStagesChangedIsAddedUp) {
+  const OptimizeOptions options = options_of_test();
+  std::vector<RewriteWorth> worth = {{.name = "common-ops", .ops = 5, .peak_bytes = -7}};
+  ir::Graph graph = masked_layers();
+  graph.set_output(graph.outputs()[0], false);
+  const auto pair = [&](std::string_view kind) {
+    return apply(graph, kind, {*graph.find_value("x")}, {});
+  };
+  graph.set_output(apply(graph, "Add", {pair("Exp"), pair("Exp")}, {}), true);
+  const size_t ops = graph.op_count();
+  ASSERT_TRUE(take_rewrites(graph, rewrite::RewriteStage::kStep, options, worth).has_value());
+  ASSERT_EQ(worth.size(), 1U);
+  EXPECT_EQ(worth[0].ops, 6);
+  EXPECT_EQ(graph.op_count(), ops - 1);
+}
+
+}  // namespace
+}  // namespace lowtide::pipeline

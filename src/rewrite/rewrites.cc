@@ -1,0 +1,155 @@
+#include "rewrite/rewrites.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "rewrite/algebra.h"
+#include "rewrite/common_ops.h"
+#include "rewrite/shared_operand.h"
+#include "rewrite/slice_concat.h"
+
+namespace lowtide::rewrite {
+namespace {
+
+Result<RewriteResult> merged(const ir::Graph& graph, const CommonOpsOptions& options) {
+  LT_ASSIGN(CommonOpsReport report, merge_common_ops(graph, options));
+  if (!report.changed()) return RewriteResult{};
+  return RewriteResult{std::move(report.graph), report.removed + report.constants};
+}
+
+Result<RewriteResult> common_ops(const ir::Graph& graph, const RewriteContext& context) {
+  return merged(graph, {.alignment_bytes = context.alignment_bytes});
+}
+
+Result<RewriteResult> all_common_ops(const ir::Graph& graph, const RewriteContext&) {
+  return merged(graph, {.even_if_longer = true});
+}
+
+Result<RewriteResult> slices(const ir::Graph& graph, const RewriteContext&) {
+  LT_ASSIGN(RulesReport report, apply_rules(graph, slice_concat_rules()));
+  return RewriteResult{std::move(report.graph), report.changed};
+}
+
+Result<RewriteResult> reassociate(const ir::Graph& graph, const RewriteContext&) {
+  LT_ASSIGN(RulesReport report, apply_rules(graph, algebra_rules()));
+  return RewriteResult{std::move(report.graph), report.changed};
+}
+
+Result<RewriteResult> joined_products(const ir::Graph& graph, const RewriteContext& context) {
+  LT_ASSIGN(SharedOperandReport report, join_products(graph, context.seconds));
+  return RewriteResult{std::move(report.graph), report.products};
+}
+
+Result<RewriteResult> parted_products(const ir::Graph& graph, const RewriteContext& context) {
+  LT_ASSIGN(SharedOperandReport report, part_products(graph, context.seconds));
+  return RewriteResult{std::move(report.graph), report.products};
+}
+
+constexpr Rewrite kRewrites[] = {
+    {.name = "join-products",
+     .on_forward = true,
+     .on_step = true,
+     .effect = "products that share an operand are one, where that is predicted to be faster; "
+               "maybe more memory",
+     .run = joined_products},
+    {.name = "part-products",
+     .on_forward = true,
+     .on_step = true,
+     .effect = "a product that only slices read is one for each of them, where that is predicted "
+               "to be faster; maybe more memory",
+     .run = parted_products},
+    {.name = "slices",
+     .by_default = true,
+     .on_forward = true,
+     .on_step = true,
+     .effect = "what is cut and joined again, or joined and cut, is not; the same bits, never more "
+               "memory or time",
+     .run = slices},
+    {.name = "reassociate",
+     .on_forward = true,
+     .on_step = true,
+     .effect = "sums and products in canonical form, common factors taken out; rounds elsewhere, a "
+               "few units in the last place of the largest term",
+     .run = reassociate},
+    {.name = "common-ops",
+     .by_default = true,
+     .on_step = true,
+     .effect = "equal ops run once; the same bits, never more memory or time",
+     .run = common_ops},
+    {.name = "all-common-ops",
+     .on_step = true,
+     .effect =
+         "also where the result then lives longer; the same bits, less time, maybe more memory",
+     .run = all_common_ops},
+};
+
+// The names of the given values that results of the graph are computed from.
+std::set<std::string> what_counts(const ir::Graph& graph) {
+  std::set<std::string> found;
+  IdVector<ir::ValueId, char> seen(graph.value_count(), 0);
+  std::vector<ir::ValueId> open = graph.outputs();
+  while (!open.empty()) {
+    const ir::ValueId next = open.back();
+    open.pop_back();
+    if (std::exchange(seen[next], 1) != 0) continue;
+    const ir::Value& value = graph.value(next);
+    if (!value.producer.valid()) {
+      found.insert(value.name);
+      continue;
+    }
+    for (ir::ValueId input : graph.op(value.producer).inputs)
+      if (input.valid()) open.push_back(input);
+  }
+  return found;
+}
+
+bool names(const std::vector<std::string>& list, std::string_view name) {
+  return std::find(list.begin(), list.end(), name) != list.end();
+}
+
+Status check_names(const char* flag, const std::vector<std::string>& list) {
+  std::string known;
+  for (const Rewrite& rewrite : kRewrites)
+    known += fmt::format("{}{}", known.empty() ? "" : ", ", rewrite.name);
+  for (const std::string& name : list)
+    if (std::none_of(std::begin(kRewrites), std::end(kRewrites),
+                     [&](const Rewrite& rewrite) { return rewrite.name == name; }))
+      return error(ErrorCode::kUsage,
+                   fmt::format("{}: there is no rewrite '{}' (known: {})", flag, name, known));
+  return {};
+}
+
+}  // namespace
+
+std::span<const Rewrite> rewrites() {
+  return kRewrites;
+}
+
+Result<RewriteResult> run(const Rewrite& rewrite, RewriteStage stage, const ir::Graph& graph,
+                          const RewriteContext& context) {
+  LT_ASSIGN(RewriteResult result, rewrite.run(graph, context));
+  if (result.ops > 0 && stage == RewriteStage::kForward &&
+      what_counts(graph) != what_counts(result.graph))
+    return RewriteResult{};
+  return result;
+}
+
+Status check(const RewriteChoice& choice) {
+  LT_RETURN_IF_ERROR(check_names("--rewrite", choice.with));
+  LT_RETURN_IF_ERROR(check_names("--no-rewrite", choice.without));
+  for (const std::string& name : choice.with)
+    if (names(choice.without, name))
+      return error(ErrorCode::kUsage,
+                   fmt::format("--rewrite: '{}' is also named by --no-rewrite", name));
+  return {};
+}
+
+bool is_chosen(const Rewrite& rewrite, const RewriteChoice& choice) {
+  if (names(choice.without, rewrite.name)) return false;
+  return rewrite.by_default || names(choice.with, rewrite.name);
+}
+
+}  // namespace lowtide::rewrite
