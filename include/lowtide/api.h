@@ -97,14 +97,14 @@ struct PlanOptions {
   std::string budget = {};  // "60%" (of the arena that needs none, in one part), "floor", "2GiB"
   std::optional<double> slowdown = {};  // least memory in so much more time than each op once (0.1)
   int threads = 0;  // for which the CPU kernels are planned; 0: as many as the machine has
-  // Under a budget that the best order alone does not keep: ops may run again; buffers may move to
-  // slow memory, if `swap` names a slow tier of the device profile or `link` gives its speed. Names
-  // of several tiers stand between commas, the best one first; "host=2GiB,file" lets 2 GiB move to
-  // host memory and the rest to a file.
+  // "split,recompute,swap,reorder,rewrite": only these, or all but these, beside what follows.
+  std::string allow = {}, forbid = {};
+  // Under a budget: ops may run again; buffers may move to slow memory, if `swap` names a slow tier
+  // of the device profile or `link` gives its speed ("host=2GiB,file": the best tier first).
   bool recompute = true;
+  bool reorder = true;  // off: ops stay in the given order
   bool pieces = true;  // a Concat copies nothing whose operands can lie where they belong
-  // A Transpose, Expand or Slice copies nothing where that costs neither memory nor time.
-  bool strided_views = true;
+  bool strided_views = true;  // nor a Transpose, Expand or Slice, where that costs nothing
   bool sums = true;  // what contributes to a sum of gradients may come in any order
   std::vector<std::string> rewrites = {}, no_rewrites = {};  // names, beside or of the default ones
   // "OPS:AXIS:PARTS": ops that run in parts ("layer*:m:4"; "conv1:n*:4": all of the axis's class).

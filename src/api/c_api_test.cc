@@ -37,7 +37,8 @@ TEST(OptionsJson, EveryFieldIsRead) {
       R"({"train": true, "loss": "mse", "optimizer": "sgd", "learning_rate": 0.5, "weight_decay": 0,
           "momentum": 0.25, "device": "h100", "budget_bytes": 4611686018427387904, "threads": 3,
           "budget": "60%", "slowdown": 0,
-          "costs_file": "c", "costs_any_device": true, "recompute": false, "pieces": false,
+          "costs_file": "c", "costs_any_device": true, "allow": "split", "forbid": "swap",
+          "recompute": false, "reorder": false, "pieces": false,
           "sums": false, "rewrites": ["r"], "no_rewrites": ["common-ops"],
           "cuts": ["layer*:m:4"], "split": "auto", "strided_views": false, "swap": "host",
           "link_bytes_per_second": 2e9, "effort": 0.5,
@@ -55,7 +56,10 @@ TEST(OptionsJson, EveryFieldIsRead) {
   EXPECT_EQ(planning->budget_bytes, int64_t{1} << 62);
   EXPECT_EQ(planning->budget, "60%");
   EXPECT_EQ(planning->slowdown, 0.0);
+  EXPECT_EQ(planning->allow, "split");
+  EXPECT_EQ(planning->forbid, "swap");
   EXPECT_FALSE(planning->recompute);
+  EXPECT_FALSE(planning->reorder);
   EXPECT_FALSE(planning->pieces);
   EXPECT_FALSE(planning->sums);
   EXPECT_EQ(planning->rewrites, std::vector<std::string>{"r"});

@@ -10,6 +10,7 @@
 
 #include "api/budgets.h"
 #include "api/costs.h"
+#include "api/levers.h"
 #include "api/running.h"
 #include "base/bytes.h"
 #include "base/printable.h"
@@ -201,9 +202,10 @@ Status choose_passes(const PlanOptions& options, pipeline::OptimizeOptions& resu
   return {};
 }
 
-Result<pipeline::OptimizeOptions> pipeline_options(const PlanOptions& options) {
+Result<pipeline::OptimizeOptions> pipeline_options(const PlanOptions& asked) {
   pipeline::OptimizeOptions result;
-  LT_ASSIGN(result.device, cost::find_device(options.device));
+  LT_ASSIGN(result.device, cost::find_device(asked.device));
+  LT_ASSIGN(const PlanOptions options, with_levers(asked, result.device));
   result.budget_bytes = options.budget_bytes;
   result.look_further = true;
   result.dump_folder = options.dump_folder;
@@ -221,6 +223,7 @@ Result<pipeline::OptimizeOptions> pipeline_options(const PlanOptions& options) {
   result.order.limits = limits.with_units(result.order.limits.max_units);
   result.pack.limits = limits.with_units(units_in(options.effort));
   result.schedule.remat.limits = limits.with_units(units);
+  if (!options.reorder) keep_given_order(result);
   result.schedule.swap.limits.max_units = units;
   if (options.progress)
     result.progress = [report = options.progress](const plan::Progress& p) {
@@ -327,7 +330,13 @@ Result<pipeline::Optimized> optimize_as_asked(const Model& model, const PlanOpti
   if (!options.budget.empty()) {
     LT_ASSIGN(within.budget_bytes, budget_of(model, options.budget, planning.options));
   }
-  return pipeline::optimize(model.state().graph, within);
+  auto made = pipeline::optimize(model.state().graph, within);
+  const bool has_levers = !options.allow.empty() || !options.forbid.empty();
+  if (!made && has_levers && within.budget_bytes && pipeline::is_about_budget(made.error()))
+    return error(
+        made.error().code,
+        made.error().message + missing_levers(model.state().graph, within, *within.budget_bytes));
+  return made;
 }
 
 std::unique_ptr<Plan::State> finish_plan(pipeline::Optimized optimized, const Planning& planning,

@@ -15,6 +15,14 @@
 
 namespace lowtide::pipeline {
 
+void keep_given_order(OptimizeOptions& options) {
+  order::OrderOptions& order = options.order;
+  order.list_rules = order.post_orders = order.closure_greedy = false;
+  order.exact_search = order.beam = false;
+  order.random_restarts = options.pack_retries = 0;
+  options.schedule.remat.reorder = options.sums = false;
+}
+
 Result<int64_t> least_bytes(const ir::Graph& forward, const OptimizeOptions& options) {
   if (options.split.chosen()) return least_bytes_in_parts(forward, options);
   LT_ASSIGN(const Prepared ready, pose(forward, options));

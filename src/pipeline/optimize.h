@@ -77,6 +77,10 @@ struct OptimizeOptions {
   bool find_smallest = true;  // where a budget is missed, find out how small one may be
 };
 
+// No op will run for the first time before one that comes before it in the graph, once that is in
+// parts. Bounds still hold for all orders.
+void keep_given_order(OptimizeOptions& options);
+
 // Whether an error says that a budget cannot be kept, or that no way to keep it was found; all else
 // is wrong whatever the budget.
 inline bool is_about_budget(const Error& error) {

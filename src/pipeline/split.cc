@@ -14,6 +14,7 @@
 #include "fission/scale.h"
 #include "pipeline/label_search.h"
 #include "pipeline/prepare.h"
+#include "pipeline/take_rewrites.h"
 
 namespace lowtide::pipeline {
 namespace {
@@ -30,9 +31,16 @@ struct SplitTuning {
 };
 constexpr SplitTuning kSplit;
 
+// The step as it is cut: with its rewrites.
 Result<ir::Graph> step_of(const ir::Graph& forward, const OptimizeOptions& options) {
-  if (!options.training) return forward;
-  return autodiff::make_training_graph(forward, *options.training);
+  std::vector<RewriteWorth> worth;
+  ir::Graph step = forward;
+  LT_RETURN_IF_ERROR(take_rewrites(step, rewrite::RewriteStage::kForward, options, worth));
+  if (options.training) {
+    LT_ASSIGN(step, autodiff::make_training_graph(step, *options.training));
+  }
+  LT_RETURN_IF_ERROR(take_rewrites(step, rewrite::RewriteStage::kStep, options, worth));
+  return step;
 }
 
 OptimizeOptions with(const OptimizeOptions& options, const Candidate& candidate) {

@@ -66,7 +66,7 @@ class Solve {
   }
 
   RematOutcome run() {
-    if (problem_.budget_bytes && options_.exact_small && try_exactly())
+    if (problem_.budget_bytes && options_.exact_small && options_.reorder && try_exactly())
       return finish(outcome_.sequence.empty() ? plan::SolveStatus::kInfeasible
                                               : plan::SolveStatus::kOptimal);
     find_starts();
@@ -109,7 +109,7 @@ class Solve {
   void find_starts() {
     std::vector<SchedOpId> order(problem_.ops.ids().begin(), problem_.ops.ids().end());
     const std::vector<SchedOpId> incoming = order;
-    if (options_.order_start || !problem_.budget_bytes) {
+    if (options_.reorder && (options_.order_start || !problem_.budget_bytes)) {
       const auto ops = static_cast<int64_t>(std::max<size_t>(1, problem_.ops.size()));
       order::OrderOptions order_options;
       order_options.limits.max_units =
@@ -122,7 +122,10 @@ class Solve {
     }
     for (const auto& start : options_.starts)
       if (only_runs(start)) add_start(start);
-    if (!problem_.budget_bytes) return;
+    if (!problem_.budget_bytes) {
+      if (starts_.empty()) add_start(actions_of(incoming));
+      return;
+    }
     add_cut(order);
     // Those who have schedules to start from ask often, and need no more of them.
     const bool all_starts = options_.all_starts || options_.starts.empty();
@@ -212,7 +215,7 @@ class Solve {
   int64_t add_start(const std::vector<SchedAction>& sequence) {
     clock_.spend(kSolve.units_per_simulated_action * static_cast<int64_t>(sequence.size()));
     const auto profile = plan::simulate_sequence(problem_, sequence);
-    if (!profile) return 0;
+    if (!profile || !keeps_order(ops_run(sequence))) return 0;
     starts_.push_back(ops_run(sequence));
     fits_once_ |= sequence.size() == problem_.ops.size() && problem_.budget_bytes &&
                   profile->peak_bytes <= *problem_.budget_bytes;
@@ -224,6 +227,7 @@ class Solve {
     const std::vector<SchedAction> sequence = actions_of(runs);
     const auto profile = plan::simulate_sequence(problem_, sequence);
     if (!profile || (problem_.budget_bytes && profile->peak_bytes > *problem_.budget_bytes)) return;
+    if (!keeps_order(runs)) return;
     if (!outcome_.sequence.empty() && profile->seconds >= outcome_.seconds) return;
     outcome_.sequence = sequence;
     ticks_ = 0;
@@ -232,6 +236,19 @@ class Solve {
     outcome_.seconds = profile->seconds;
     outcome_.peak_bytes = profile->peak_bytes;
   }
+  // First runs come in the given order, or it is no matter.
+  bool keeps_order(const std::vector<SchedOpId>& runs) const {
+    if (options_.reorder) return true;
+    IdVector<SchedOpId, char> ran(problem_.ops.size(), 0);
+    SchedOpId last;
+    for (const SchedOpId op : runs) {
+      if (std::exchange(ran[op], 1)) continue;
+      if (last.valid() && op < last) return false;
+      last = op;
+    }
+    return true;
+  }
+
   void take_best_start() {
     for (const auto& start : starts_) take(start);
   }
@@ -247,7 +264,7 @@ class Solve {
 
   PortfolioOptions portfolio_options() const {
     PortfolioOptions result;
-    result.proposals = {.order_moves = options_.order_moves,
+    result.proposals = {.order_moves = options_.order_moves && options_.reorder,
                         .stretch_moves = options_.stretch_moves,
                         .exchanges = options_.exchanges,
                         .aimed = options_.aimed_drops,

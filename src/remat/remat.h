@@ -29,6 +29,9 @@ namespace lowtide::remat {
 
 struct RematOptions {
   // Ideas, each of which can be switched off.
+  // Off: no op runs for the first time before one that came in before it. What is proven holds for
+  // all orders.
+  bool reorder = true;
   bool order_moves = true;    // runs move; off: the order of first runs stays as it starts
   bool stretch_moves = true;  // whole stretches are rerun, or no longer
   bool exchanges = true;      // a rerun goes and others come, in one move

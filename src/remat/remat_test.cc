@@ -7,13 +7,17 @@
 
 #include <atomic>
 #include <chrono>
+#include <cstdio>
 #include <string>
 #include <thread>
+#include <utility>
+#include <vector>
 
 #include "base/file.h"
 #include "base/testing/test_data.h"
 #include "plan/remat_text.h"
 #include "plan/sequence_simulator.h"
+#include "plan/testing/schedule_test_problems.h"
 #include "remat/bounds/testing/cut_test_problems.h"
 
 namespace lowtide::remat {
@@ -70,6 +74,42 @@ void expect_valid(const ScheduleProblem& problem, const RematOutcome& outcome) {
   EXPECT_LE(outcome.peak_bytes, *problem.budget_bytes);
   EXPECT_EQ(profile->seconds, outcome.seconds);
   EXPECT_GE(outcome.seconds, outcome.lower_bound_seconds * (1 - 1e-9));
+}
+
+TEST(Solve, KeepsTheGivenOrderWhereItMayNotReorder) {
+  Rng rng(11);
+  int kept = 0, with_reruns = 0, open = 0;
+  for (int i = 0; i < 200; ++i) {
+    plan::RandomSchedule shape;
+    shape.min_ops = shape.max_ops = 14;
+    ScheduleProblem problem = plan::random_schedule_problem(shape, rng);
+    const std::vector<plan::SchedOpId> given(problem.ops.ids().begin(), problem.ops.ids().end());
+    std::vector<plan::SchedAction> once;
+    for (const plan::SchedOpId op : given) once.push_back(plan::SchedAction::run(op));
+    const int64_t peak = plan::simulate_sequence(problem, once)->peak_bytes;
+    problem.budget_bytes = peak - (i % 4) * peak / 12;
+    RematOptions options = quick(200'000);
+    options.reorder = false;
+    const RematOutcome outcome = solve(problem, options);
+    if (i % 4 == 0) {
+      EXPECT_EQ(outcome.sequence.size(), given.size()) << "the given order fits";
+    }
+    if (outcome.sequence.empty()) {
+      ++open;
+      continue;
+    }
+    expect_valid(problem, outcome);
+    ++kept;
+    with_reruns += outcome.sequence.size() > given.size();
+    IdVector<plan::SchedOpId, char> ran(problem.ops.size(), 0);
+    std::vector<plan::SchedOpId> firsts;
+    for (const plan::SchedAction& action : outcome.sequence)
+      if (std::exchange(ran[action.op], 1) == 0) firsts.push_back(action.op);
+    EXPECT_EQ(firsts, given) << "problem " << i;
+  }
+  std::printf("%d kept, %d of them with reruns, %d open\n", kept, with_reruns, open);
+  EXPECT_GT(kept, 60);
+  EXPECT_GT(with_reruns, 10);
 }
 
 TEST(Solve, FitsAChainIntoAThirdOfItsPeak) {

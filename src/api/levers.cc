@@ -1,0 +1,142 @@
+#include "api/levers.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <optional>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/bytes.h"
+#include "pipeline/split.h"
+#include "rewrite/rewrites.h"
+
+namespace lowtide {
+namespace {
+
+constexpr std::array<std::string_view, 5> kLevers = {"split", "recompute", "swap", "reorder",
+                                                     "rewrite"};
+
+// The words between the commas.
+Result<std::vector<std::string>> parse_levers(const char* flag, std::string_view text) {
+  std::vector<std::string> words;
+  for (size_t from = 0; from <= text.size();) {
+    const size_t end = std::min(text.find(',', from), text.size());
+    const std::string_view word = text.substr(from, end - from);
+    from = end + 1;
+    if (std::find(kLevers.begin(), kLevers.end(), word) == kLevers.end())
+      return error(ErrorCode::kUsage, fmt::format("{}: '{}' is no lever; levers are {}", flag, word,
+                                                  fmt::join(kLevers, ", ")));
+    words.emplace_back(word);
+  }
+  return words;
+}
+
+// Who may be used. Without a flag: all.
+struct Allowed {
+  const char* flag = nullptr;
+  std::vector<std::string> words;
+
+  bool has(std::string_view lever) const {
+    const bool is_named = std::find(words.begin(), words.end(), lever) != words.end();
+    return flag == nullptr || is_named == (std::string_view(flag) == "--allow");
+  }
+  bool names(std::string_view lever) const {
+    return flag != nullptr && std::string_view(flag) == "--allow" && has(lever);
+  }
+  tl::unexpected<Error> conflict(std::string_view lever, std::string_view asked) const {
+    return error(ErrorCode::kUsage, fmt::format("{} {}: {} is not allowed, but {} asks for it",
+                                                flag, fmt::join(words, ","), lever, asked));
+  }
+};
+
+Result<Allowed> allowed_by(const PlanOptions& options) {
+  if (!options.allow.empty() && !options.forbid.empty())
+    return error(ErrorCode::kUsage,
+                 fmt::format("--allow {} and --forbid {} are two answers to one question: give one",
+                             options.allow, options.forbid));
+  Allowed allowed;
+  if (options.allow.empty() && options.forbid.empty()) return allowed;
+  allowed.flag = options.forbid.empty() ? "--allow" : "--forbid";
+  const std::string& text = options.forbid.empty() ? options.allow : options.forbid;
+  LT_ASSIGN(allowed.words, parse_levers(allowed.flag, text));
+  return allowed;
+}
+
+}  // namespace
+
+Result<PlanOptions> with_levers(const PlanOptions& options, const cost::DeviceProfile& device) {
+  LT_ASSIGN(const Allowed allowed, allowed_by(options));
+  PlanOptions made = options;
+  made.allow.clear(), made.forbid.clear();
+  const bool is_split = !options.split.empty() && options.split != "1";
+  if (!allowed.has("split")) {
+    if (is_split) return allowed.conflict("split", "--split " + options.split);
+    if (!options.cuts.empty()) return allowed.conflict("split", "--cut " + options.cuts.front());
+  } else if (allowed.names("split") && options.split.empty()) {
+    made.split = "auto";
+  }
+  if (!allowed.has("recompute")) made.recompute = false;
+  if (allowed.names("recompute") && !options.recompute)
+    return error(ErrorCode::kUsage, "--no-recompute: --allow names recompute");
+  if (!allowed.has("swap") && !options.swap.empty())
+    return allowed.conflict("swap", "--swap " + options.swap);
+  if (allowed.names("swap") && options.swap.empty()) {
+    if (device.slow_tiers.empty())
+      return error(
+          ErrorCode::kUsage,
+          fmt::format("--allow swap: the device '{}' knows no slow tier; name one and give "
+                      "its speed, as in --swap host --link 12GiB/s",
+                      device.name));
+    made.swap = device.slow_tiers.front().name;
+  }
+  if (!allowed.has("reorder")) made.reorder = false;
+  if (!allowed.has("rewrite")) {
+    if (!options.rewrites.empty())
+      return allowed.conflict("rewrite", "--rewrite " + options.rewrites.front());
+    for (const rewrite::Rewrite& one : rewrite::rewrites())
+      if (one.by_default) made.no_rewrites.emplace_back(one.name);
+    std::sort(made.no_rewrites.begin(), made.no_rewrites.end());
+    made.no_rewrites.erase(std::unique(made.no_rewrites.begin(), made.no_rewrites.end()),
+                           made.no_rewrites.end());
+  }
+  return made;
+}
+
+std::string missing_levers(const ir::Graph& forward, const pipeline::OptimizeOptions& options,
+                           int64_t budget_bytes) {
+  std::vector<std::string> found;
+  const auto offer = [&](const char* lever, const Result<int64_t>& least) {
+    if (least && *least <= budget_bytes)
+      found.push_back(fmt::format("with {} at least {} bytes ({}) would be needed", lever, *least,
+                                  format_bytes(*least)));
+  };
+  if (!options.schedule.recompute) {
+    pipeline::OptimizeOptions more = options;
+    more.schedule.recompute = true;
+    offer("recompute", pipeline::least_bytes(forward, more));
+  }
+  if (options.split.whole()) offer("split", pipeline::least_bytes_in_parts(forward, options));
+  if (!options.schedule.remat.reorder) {
+    pipeline::OptimizeOptions more = options;
+    more.order = {};
+    more.schedule.remat.reorder = more.sums = true;
+    offer("reorder", pipeline::least_bytes(forward, more));
+  }
+  if (options.slow_tiers.empty() && !options.device.slow_tiers.empty()) {
+    pipeline::OptimizeOptions more = options;
+    const cost::SlowTierRate& rate = options.device.slow_tiers.front();
+    pipeline::SlowTierChoice tier;
+    tier.name = rate.name;
+    tier.link = {rate.out_bytes_per_second, rate.in_bytes_per_second, rate.latency_seconds,
+                 rate.compute_seconds_per_byte, tier.link.bytes};
+    more.slow_tiers = {tier};
+    offer("swap", pipeline::least_bytes(forward, more));
+  }
+  return found.empty() ? "" : fmt::format("; not used: {}", fmt::join(found, ", "));
+}
+
+}  // namespace lowtide

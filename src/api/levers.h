@@ -1,0 +1,34 @@
+// Levers by name: by what a step may be made to fit. `allow` names all that may be used, `forbid`
+// those that may not, where the other options say the rest.
+//
+//   split      the step in parts (pipeline/split.h)
+//   recompute  ops run again (src/remat)
+//   swap       buffers move to slow memory (remat/transfers)
+//   reorder    ops run in another order than the given one (src/order)
+//   rewrite    ops are replaced by others (rewrite/rewrites.h)
+//
+// Internal to src/api. Tests: levers_test.cc, tests/python/test_levers.py.
+#pragma once
+
+#include <string>
+
+#include "base/result.h"
+#include "cost/device.h"
+#include "lowtide/api.h"
+#include "pipeline/optimize.h"
+
+namespace lowtide {
+
+// The same options without `allow` and `forbid`: what they mean for the others. Of the levers that
+// `allow` names and nothing else speaks of, split becomes "auto" and swap the device's first slow
+// tier. Error: kUsage, naming a word that is no lever, both flags given, a flag that asks for what
+// is not allowed, or a device without a slow tier.
+Result<PlanOptions> with_levers(const PlanOptions& options, const cost::DeviceProfile& device);
+
+// Of a budget that was not kept: what each lever that was not used would need at least (a bound, no
+// promise), as the end of a line; empty, where none of them can do with `budget_bytes`. `options`
+// are those without the levers.
+std::string missing_levers(const ir::Graph& forward, const pipeline::OptimizeOptions& options,
+                           int64_t budget_bytes);
+
+}  // namespace lowtide

@@ -1,0 +1,115 @@
+#include "api/levers.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "rewrite/rewrites.h"
+
+namespace lowtide {
+namespace {
+
+cost::DeviceProfile device(const char* name) {
+  return cost::find_device(name).value();
+}
+
+PlanOptions asked(std::string allow, std::string forbid = {}) {
+  PlanOptions options;
+  options.allow = std::move(allow);
+  options.forbid = std::move(forbid);
+  return options;
+}
+
+PlanOptions made(const PlanOptions& options, const char* on = "rtx3090") {
+  const auto result = with_levers(options, device(on));
+  EXPECT_TRUE(result.has_value()) << result.error().message;
+  return result.value_or(PlanOptions{});
+}
+
+std::string refusal(const PlanOptions& options, const char* on = "rtx3090") {
+  const auto result = with_levers(options, device(on));
+  if (result) return "taken";
+  EXPECT_EQ(result.error().code, ErrorCode::kUsage);
+  EXPECT_EQ(result.error().message.find('\n'), std::string::npos);
+  return result.error().message;
+}
+
+TEST(Levers, WithoutAWordOptionsAreAsTheyWere) {
+  PlanOptions options;
+  options.split = "4";
+  options.swap = "host";
+  const PlanOptions same = made(options);
+  EXPECT_EQ(same.split, "4");
+  EXPECT_EQ(same.swap, "host");
+  EXPECT_TRUE(same.recompute && same.reorder && same.sums);
+  EXPECT_TRUE(same.no_rewrites.empty());
+}
+
+TEST(Levers, AllowNamesAllThatMayBeUsed) {
+  const PlanOptions split = made(asked("split"));
+  EXPECT_EQ(split.split, "auto");
+  EXPECT_FALSE(split.recompute || split.reorder);
+  EXPECT_TRUE(split.swap.empty());
+  EXPECT_FALSE(split.no_rewrites.empty());
+  const PlanOptions all = made(asked("split,recompute,swap,reorder,rewrite"));
+  EXPECT_EQ(all.split, "auto");
+  EXPECT_EQ(all.swap, device("rtx3090").slow_tiers.front().name);
+  EXPECT_TRUE(all.recompute && all.reorder && all.sums);
+  EXPECT_TRUE(all.no_rewrites.empty());
+  EXPECT_TRUE(all.allow.empty());
+  PlanOptions own = asked("split,swap");
+  own.split = "2,norm:8";
+  own.swap = "file";
+  EXPECT_EQ(made(own).split, "2,norm:8");
+  EXPECT_EQ(made(own).swap, "file");
+}
+
+TEST(Levers, ForbidLeavesTheOthersToTheirFlags) {
+  const PlanOptions options = made(asked({}, "reorder,rewrite"));
+  EXPECT_TRUE(options.split.empty() && options.swap.empty());
+  EXPECT_TRUE(options.recompute);
+  EXPECT_FALSE(options.reorder);
+  for (const rewrite::Rewrite& one : rewrite::rewrites()) {
+    const auto& off = options.no_rewrites;
+    EXPECT_EQ(std::count(off.begin(), off.end(), one.name), one.by_default ? 1 : 0) << one.name;
+  }
+}
+
+TEST(Levers, RefusesWhatContradictsItself) {
+  EXPECT_EQ(refusal(asked("split,cut")),
+            "--allow: 'cut' is no lever; levers are split, recompute, swap, reorder, rewrite");
+  EXPECT_EQ(refusal(asked("split,")),
+            "--allow: '' is no lever; levers are split, recompute, swap, reorder, rewrite");
+  EXPECT_EQ(refusal(asked("split", "swap")),
+            "--allow split and --forbid swap are two answers to one question: give one");
+  PlanOptions options = asked({}, "split");
+  options.split = "4";
+  EXPECT_EQ(refusal(options), "--forbid split: split is not allowed, but --split 4 asks for it");
+  options = asked("recompute");
+  options.cuts = {"a:m:2"};
+  EXPECT_EQ(refusal(options),
+            "--allow recompute: split is not allowed, but --cut a:m:2 asks for it");
+  options = asked("recompute");
+  options.swap = "host";
+  EXPECT_EQ(refusal(options),
+            "--allow recompute: swap is not allowed, but --swap host asks for it");
+  options = asked("recompute");
+  options.recompute = false;
+  EXPECT_EQ(refusal(options), "--no-recompute: --allow names recompute");
+  options = asked({}, "rewrite");
+  options.rewrites = {"reassociate"};
+  EXPECT_EQ(refusal(options),
+            "--forbid rewrite: rewrite is not allowed, but --rewrite reassociate asks for it");
+  cost::DeviceProfile bare = device("rtx3090");
+  bare.slow_tiers.clear();
+  const auto none = with_levers(asked("swap"), bare);
+  ASSERT_FALSE(none.has_value());
+  EXPECT_EQ(none.error().message,
+            "--allow swap: the device 'NVIDIA GeForce RTX 3090' knows no slow tier; name one and "
+            "give its "
+            "speed, as in --swap host --link 12GiB/s");
+}
+
+}  // namespace
+}  // namespace lowtide
