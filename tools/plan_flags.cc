@@ -98,6 +98,12 @@ void add_model_flags(CLI::App* command, PlanFlags& flags) {
   command->add_flag("--costs-any-device", options.costs_any_device,
                     "take them also if they were measured on another device");
   command
+      ->add_option(
+          "--cost-model", options.cost_model,
+          "of kernels that nobody measured: roofline; or tiles: products in whole waves of "
+          "output tiles, for a device whose profile has them (rtx3090)")
+      ->check(one_of({"roofline", "tiles"}));
+  command
       ->add_option("--threads", options.threads,
                    "to plan for, as kernels' workspace depends on them; 0: as many as the machine "
                    "has")

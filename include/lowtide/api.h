@@ -93,6 +93,9 @@ struct PlanOptions {
   std::string device = "cpu";   // a known profile or a profile file
   std::string costs_file = {};  // measured kernel times (run --measure) in place of predicted ones
   bool costs_any_device = false;  // take them also where they were measured on another device
+  // Of what nobody measured: "roofline", or "tiles" (products in whole waves of output tiles) for a
+  // device whose profile has them.
+  std::string cost_model = "roofline";
   std::optional<int64_t> budget_bytes = {};  // of the whole device; or one of these two:
   std::string budget = {};  // "60%" (of the arena that needs none, in one part), "floor", "2GiB"
   std::optional<double> slowdown = {};  // least memory in so much more time than each op once (0.1)

@@ -68,9 +68,9 @@ double Estimator::correction(std::string_view kind, KernelClass kernel_class,
 Result<Estimate> Estimator::estimate(const plan::OpDesc& op) const {
   LT_ASSIGN(const OpWork work, op_work(op));
   if (work.only_views) return Estimate{};
+  if (store_ == nullptr) return Estimate{model_seconds(op, work, device_), false};
   const KernelClass of_op = kernel_class(op);
   const double roofline = roofline_seconds(op.kind, of_op, work, device_);
-  if (store_ == nullptr) return Estimate{roofline, false};
   if (const MeasuredKernel* kernel = store_->find(op_key(op)))
     return Estimate{median(kernel->seconds) + store_->overhead_seconds(), true};
   return Estimate{roofline * correction(op.kind, of_op, work) + store_->overhead_seconds(), false};

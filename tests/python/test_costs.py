@@ -5,6 +5,7 @@ import json
 import pytest
 from lowtide_cli import MODELS, expect_error, run, run_json
 
+DEVICES = MODELS.parent / "devices"
 UNET = [MODELS / "unet.onnx", "--train", "--dim", "batch=1"]
 CLASSES = {"product", "small_product", "thin_product", "convolution", "convolution_data_gradient",
            "convolution_weight_gradient", "normalization", "softmax", "reduction", "pooling", "elementwise",
@@ -71,6 +72,23 @@ def test_plans_predict_with_the_measured_times(store, tmp_path):
     ratio = other["predicted_step_seconds"] / verdict["predicted_step_seconds"]
     assert 1.3 < ratio < 3, ratio
     assert "100.0 %" not in json.loads(planned.read_text())["provenance"]["costs"]
+
+
+def test_a_cost_model_is_chosen_and_named(store, tmp_path):
+    at = [*UNET, "--device", "rtx3090"]
+    roofline, tiles = run_json("plan", *at), run_json("plan", *at, "--cost-model", "tiles")
+    assert roofline["costs"] == "roofline of NVIDIA GeForce RTX 3090"
+    assert tiles["costs"] == "tiles of NVIDIA GeForce RTX 3090"
+    assert tiles["predicted_step_seconds"] > 1.1 * roofline["predicted_step_seconds"]  # small products, few tiles
+    assert "costs  tiles of NVIDIA GeForce RTX 3090\n" in run("plan", *at, "--cost-model", "tiles").stdout
+    swept = run("sweep", *at, "--cost-model", "tiles", "--budgets", "100%", "--effort", "0.1")
+    assert "costs: tiles of NVIDIA GeForce RTX 3090\n" in swept.stdout
+    expect_error(2, "--cost-model tiles", "H100", "sides", arguments=["plan", *UNET, "--device", "h100", "--cost-model", "tiles"])
+    mine = tmp_path / "mine.json"
+    profile = {**json.loads((DEVICES / "cpu.json").read_text()), "tiles": {"processors": 2, "flops_per_second": 1e11, "sides": [64]}}
+    mine.write_text(json.dumps(profile))
+    expect_error(2, "--costs", "roofline", "tiles",
+                 arguments=["plan", *UNET, "--device", mine, "--cost-model", "tiles", "--costs", store[0]])
 
 
 def test_a_store_of_another_device_is_refused_unless_it_is_wanted(store, tmp_path):
