@@ -90,12 +90,9 @@ struct PlanOptions {
   double learning_rate = 1e-3;
   double weight_decay = 0.01;
   double momentum = 0.9;        // sgd
-  std::string device = "cpu";   // a known profile or a profile file
+  std::string device = "cpu", cost_model = "roofline";  // a profile's name or file; or "tiles"
   std::string costs_file = {};  // measured kernel times (run --measure) in place of predicted ones
   bool costs_any_device = false;  // take them also where they were measured on another device
-  // Of what nobody measured: "roofline", or "tiles" (products in whole waves of output tiles) for a
-  // device whose profile has them.
-  std::string cost_model = "roofline";
   std::optional<int64_t> budget_bytes = {};  // of the whole device; or one of these two:
   std::string budget = {};  // "60%" (of the arena that needs none, in one part), "floor", "2GiB"
   std::optional<double> slowdown = {};  // least memory in so much more time than each op once (0.1)
