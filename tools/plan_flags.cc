@@ -167,7 +167,8 @@ void add_search_flags(CLI::App* command, PlanFlags& flags) {
 }
 
 Status needs(const CLI::App& command, const char* flag, bool there, const char* other) {
-  if (command.get_option(flag)->count() == 0 || there) return {};
+  const CLI::Option* option = command.get_option_no_throw(flag);
+  if (option == nullptr || option->count() == 0 || there) return {};
   return error(ErrorCode::kUsage, fmt::format("{} needs {}", flag, other));
 }
 
@@ -178,7 +179,8 @@ Result<Model> read_model(const CLI::App& command, PlanFlags& flags) {
   reading.training = flags.options.train;
   reading.dropout = flags.dropout == "on";
   // A search spreads itself over its work: without a word on that, the time says how much.
-  if (command.get_option("--effort")->count() == 0)
+  const CLI::Option* effort = command.get_option_no_throw("--effort");
+  if (effort != nullptr && effort->count() == 0)
     flags.options.effort = std::min(flags.options.effort, flags.options.time_limit_seconds);
   if (!flags.link.empty()) {
     LT_ASSIGN(const int64_t speed, parse_bytes_per_second(flags.link, "--link"));
