@@ -11,6 +11,7 @@
 #include "tools/calibrate_command.h"
 #include "tools/commands.h"
 #include "tools/flags.h"
+#include "tools/measure_command.h"
 #include "tools/sweep_command.h"
 
 namespace {
@@ -49,6 +50,7 @@ int run(int argc, char** argv) {
   lowtide::tools::add_sweep_command(app, action);
   lowtide::tools::add_problem_commands(app, action);
   lowtide::tools::add_calibrate_command(app, action);
+  lowtide::tools::add_measure_command(app, action);
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& wanted) {  // --help, --version

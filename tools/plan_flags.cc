@@ -98,6 +98,12 @@ void add_model_flags(CLI::App* command, PlanFlags& flags) {
   command->add_flag("--costs-any-device", options.costs_any_device,
                     "take them also if they were measured on another device");
   command
+      ->add_option(
+          "--cost-model", options.cost_model,
+          "of kernels that nobody measured: roofline; or tiles: products in whole waves of "
+          "output tiles, for a device whose profile has them (rtx3090)")
+      ->check(one_of({"roofline", "tiles"}));
+  command
       ->add_option("--threads", options.threads,
                    "to plan for, as kernels' workspace depends on them; 0: as many as the machine "
                    "has")
@@ -183,7 +189,8 @@ void add_search_flags(CLI::App* command, PlanFlags& flags) {
 }
 
 Status needs(const CLI::App& command, const char* flag, bool there, const char* other) {
-  if (command.get_option(flag)->count() == 0 || there) return {};
+  const CLI::Option* option = command.get_option_no_throw(flag);
+  if (option == nullptr || option->count() == 0 || there) return {};
   return error(ErrorCode::kUsage, fmt::format("{} needs {}", flag, other));
 }
 
@@ -194,7 +201,8 @@ Result<Model> read_model(const CLI::App& command, PlanFlags& flags) {
   reading.training = flags.options.train;
   reading.dropout = flags.dropout == "on";
   // A search spreads itself over its work: without a word on that, the time says how much.
-  if (command.get_option("--effort")->count() == 0)
+  const CLI::Option* effort = command.get_option_no_throw("--effort");
+  if (effort != nullptr && effort->count() == 0)
     flags.options.effort = std::min(flags.options.effort, flags.options.time_limit_seconds);
   if (!flags.link.empty()) {
     LT_ASSIGN(const int64_t speed, parse_bytes_per_second(flags.link, "--link"));

@@ -31,7 +31,8 @@ Result<std::map<std::string, int64_t, std::less<>>> parse_dims(
 // What a planner under a budget may do: --no-recompute, --swap, --link, --effort.
 void add_search_flags(CLI::App* command, PlanFlags& flags);
 
-// A flag that only means something together with another is refused without it.
+// A flag that only means something together with another is refused without it; one that the
+// command has not is not given.
 Status needs(const CLI::App& command, const char* flag, bool there, const char* other);
 
 // Checks the flags against each other, finishes `flags.options` and reads the model. Error: kUsage,

@@ -90,7 +90,7 @@ struct PlanOptions {
   double learning_rate = 1e-3;
   double weight_decay = 0.01;
   double momentum = 0.9;        // sgd
-  std::string device = "cpu";   // a known profile or a profile file
+  std::string device = "cpu", cost_model = "roofline";  // a profile's name or file; or "tiles"
   std::string costs_file = {};  // measured kernel times (run --measure) in place of predicted ones
   bool costs_any_device = false;  // take them also where they were measured on another device
   std::optional<int64_t> budget_bytes = {};  // of the whole device; or one of these two:

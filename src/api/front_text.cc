@@ -8,6 +8,7 @@
 #include "api/state.h"
 #include "base/bytes.h"
 #include "base/printable.h"
+#include "report/verdict.h"
 
 namespace lowtide {
 namespace {
@@ -88,10 +89,10 @@ std::string front_text(const Front::State& front) {
   for (const auto& [symbol, size] : plan.bindings)
     fmt::format_to(out, " {}={}", printable(symbol), size);
   fmt::format_to(out, "  {} budgets in {:.1f} s\n", front.points.size(), front.planning_seconds);
-  fmt::format_to(out,
-                 "given order {}, best order's arena {}, floor {} (proven), step {:.1f} ms\n\n",
+  fmt::format_to(out, "given order {}, best order's arena {}, floor {} (proven), step {:.1f} ms\n",
                  format_bytes(plan.claims.peak_before_bytes), format_bytes(plan.arena_bytes),
                  format_bytes(front.floor_bytes), plan.claims.once_seconds * 1e3);
+  fmt::format_to(out, "costs: {}\n\n", printable(report::costs_of(plan)));
   fmt::format_to(out, "  {:>10} {:>10} {:>8} {:>8} {:>8}  {:<10} {:>6} {:>10}\n", "budget", "arena",
                  "extra", "bound", "gap", "", "", "moved");
   fmt::format_to(out, "  {:>10} {:>10} {:>8} {:>8} {:>8}  {:<10} {:>6} {:>10}\n", "MiB", "MiB", "%",
@@ -112,6 +113,7 @@ std::string front_json(const Front::State& front) {
   json["unlimited_bytes"] = plan.arena_bytes;
   json["floor_bytes"] = front.floor_bytes;
   json["once_seconds"] = plan.claims.once_seconds;
+  json["costs"] = report::costs_of(plan);
   json["knee"] = index(front.knee);
   json["chosen"] = index(front.chosen);
   json["points"] = OrderedJson::array();

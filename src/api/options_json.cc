@@ -187,6 +187,7 @@ Result<PlanOptions> parse_plan_options(std::string_view json) {
       .word("device", options.device)
       .word("costs_file", options.costs_file)
       .boolean("costs_any_device", options.costs_any_device)
+      .word("cost_model", options.cost_model)
       .integer("budget_bytes", budget)
       .word("budget", options.budget)
       .not_below_zero("slowdown", options.slowdown)

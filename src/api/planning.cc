@@ -30,6 +30,7 @@ std::map<std::string, std::string, std::less<>> provenance(
   std::map<std::string, std::string, std::less<>> facts;
   facts["lowtide"] = std::string(version());
   facts["device"] = resolved.device.name;
+  facts["cost_model"] = std::string(cost::name(resolved.device.cost_model));
   if (resolved.kernels != nullptr) facts["threads"] = std::to_string(threads);
   facts["seed"] = std::to_string(options.seed);
   facts["train"] = options.train ? "yes" : "no";
@@ -206,6 +207,7 @@ Result<pipeline::OptimizeOptions> pipeline_options(const PlanOptions& asked) {
   pipeline::OptimizeOptions result;
   LT_ASSIGN(result.device, cost::find_device(asked.device));
   LT_ASSIGN(const PlanOptions options, with_levers(asked, result.device));
+  LT_RETURN_IF_ERROR(cost::choose_cost_model(result.device, options.cost_model));
   result.budget_bytes = options.budget_bytes;
   result.look_further = true;
   result.dump_folder = options.dump_folder;
@@ -285,6 +287,11 @@ Result<Planning> prepare_planning(const Model& model, const PlanOptions& options
     planning.kernels = exec_cpu::make_cpu_kernels({.threads = planning.threads});
   resolved.kernels = planning.kernels.get();
   if (options.costs_file.empty()) return planning;
+  if (resolved.device.cost_model != cost::CostModel::kRoofline)
+    return error(ErrorCode::kUsage,
+                 fmt::format("--costs: measured times correct the roofline for shapes that were "
+                             "not measured; --cost-model {} cannot be with them",
+                             options.cost_model));
   if (planning.kernels == nullptr)
     return error(ErrorCode::kUsage,
                  fmt::format("--costs: device '{}' runs none of the kernels that a store has "

@@ -26,4 +26,22 @@ std::vector<std::string> known_devices() {
   return names;
 }
 
+std::string_view name(CostModel model) {
+  return model == CostModel::kTiles ? "tiles" : "roofline";
+}
+
+Status choose_cost_model(DeviceProfile& device, std::string_view model) {
+  if (model != name(CostModel::kRoofline) && model != name(CostModel::kTiles))
+    return error(ErrorCode::kUsage,
+                 fmt::format("--cost-model: '{}' is not known; known are roofline, tiles", model));
+  const bool is_tiles = model == name(CostModel::kTiles);
+  if (is_tiles && !device.tiles)
+    return error(ErrorCode::kUsage,
+                 fmt::format("--cost-model tiles: the profile of device '{}' has no 'tiles' "
+                             "(processors, flops_per_second, sides)",
+                             device.name));
+  device.cost_model = is_tiles ? CostModel::kTiles : CostModel::kRoofline;
+  return {};
+}
+
 }  // namespace lowtide::cost

@@ -34,6 +34,18 @@ struct MemoryRate {
   bool operator==(const MemoryRate&) const = default;
 };
 
+// What dense products run on, for the tile model (tiles.h): how many processors, and which output tiles.
+struct TileRates {
+  int64_t processors = 0;
+  double flops_per_second = 0;  // all processors busy with whole tiles
+  std::vector<int64_t> sides;   // that a tile may have
+  bool operator==(const TileRates&) const = default;
+};
+
+// Who says what a kernel takes that nobody measured: tiles.h for products and convolutions and the
+// roofline for all else, or the roofline for all.
+enum class CostModel : uint8_t { kRoofline, kTiles };
+
 // Somewhere slower to put tensors: host memory outside the arena, a file.
 struct SlowTierRate {
   std::string name;  // "host", "file"
@@ -61,8 +73,16 @@ struct DeviceProfile {
   std::map<KernelClass, ClassRate> classes;
   std::vector<MemoryRate> memory;
   std::vector<SlowTierRate> slow_tiers;
+  std::optional<TileRates> tiles;
   std::optional<DeviceIdentity> identity;  // of a measured one
+  // Not in the file: whoever plans chooses (choose_cost_model).
+  CostModel cost_model = CostModel::kRoofline;
 };
+
+// "roofline", "tiles".
+std::string_view name(CostModel model);
+// Error: kUsage, naming the model that is not known, or the device whose profile has no tiles.
+Status choose_cost_model(DeviceProfile& device, std::string_view model);
 
 // Error: kInput, naming origin and the member that is missing, unknown, of the wrong type or not
 // positive.

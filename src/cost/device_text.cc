@@ -128,6 +128,26 @@ Status read_classes(const Json& object, std::string_view origin, DeviceProfile& 
   return {};
 }
 
+Status read_tiles(const Json& object, std::string_view origin, DeviceProfile& profile) {
+  static constexpr std::string_view kMembers[] = {"processors", "flops_per_second", "sides"};
+  const auto found = object.find("tiles");
+  if (found == object.end()) return {};
+  const std::string where = fmt::format("{}: tiles", origin);
+  LT_RETURN_IF_ERROR(check_members(*found, kMembers, where));
+  TileRates& tiles = profile.tiles.emplace();
+  LT_ASSIGN(tiles.processors, whole(*found, "processors", where, 1e6));
+  LT_ASSIGN(tiles.flops_per_second, positive(*found, "flops_per_second", where));
+  LT_ASSIGN(tiles.sides,
+            list<int64_t>(*found, "sides", where, [](const Json& side, const std::string& at) {
+              return whole(Json{{"side", side}}, "side", at, 1e6);
+            }));
+  if (tiles.sides.empty())
+    return refuse(where,
+                  "member 'sides' is empty or missing; it lists the sides of tiles, as in "
+                  "[64, 128]");
+  return {};
+}
+
 Status read_identity(const Json& object, std::string_view origin, DeviceProfile& profile) {
   static constexpr std::string_view kMembers[] = {"processor", "cores", "threads", "kernels"};
   const auto found = object.find("identity");
@@ -145,13 +165,23 @@ Status read_identity(const Json& object, std::string_view origin, DeviceProfile&
 }
 
 Status check_head(const Json& object, std::string_view origin) {
-  static constexpr std::string_view kMembers[] = {
-      "version",          "name",           "source",
-      "kernels",          "memory_bytes",   "alignment_bytes",
-      "cache_bytes",      "launch_seconds", "matmul_flops_per_second",
-      "bytes_per_second", "efficiency",     "vector_flops_per_second",
-      "classes",          "memory",         "slow_tiers",
-      "identity"};
+  static constexpr std::string_view kMembers[] = {"version",
+                                                  "name",
+                                                  "source",
+                                                  "kernels",
+                                                  "memory_bytes",
+                                                  "alignment_bytes",
+                                                  "cache_bytes",
+                                                  "launch_seconds",
+                                                  "matmul_flops_per_second",
+                                                  "bytes_per_second",
+                                                  "efficiency",
+                                                  "vector_flops_per_second",
+                                                  "classes",
+                                                  "memory",
+                                                  "slow_tiers",
+                                                  "tiles",
+                                                  "identity"};
   LT_RETURN_IF_ERROR(check_members(object, kMembers, origin));
   LT_ASSIGN(const int64_t version, whole(object, "version", origin, 1e6, 1));
   if (version > DeviceProfile::kVersion)
@@ -184,6 +214,7 @@ Result<DeviceProfile> parse_device(std::string_view text, std::string_view origi
   LT_RETURN_IF_ERROR(read_classes(object, origin, profile));
   LT_ASSIGN(profile.memory, list<MemoryRate>(object, "memory", origin, read_memory_rate));
   LT_ASSIGN(profile.slow_tiers, list<SlowTierRate>(object, "slow_tiers", origin, read_slow_tier));
+  LT_RETURN_IF_ERROR(read_tiles(object, origin, profile));
   LT_RETURN_IF_ERROR(read_identity(object, origin, profile));
   return profile;
 }
@@ -223,6 +254,10 @@ std::string print_device(const DeviceProfile& profile) {
     if (tier.compute_seconds_per_byte > 0)
       entry["compute_seconds_per_byte"] = tier.compute_seconds_per_byte;
   }
+  if (profile.tiles)
+    json["tiles"] = {{"processors", profile.tiles->processors},
+                     {"flops_per_second", profile.tiles->flops_per_second},
+                     {"sides", profile.tiles->sides}};
   if (profile.identity)
     json["identity"] = {{"processor", profile.identity->processor},
                         {"cores", profile.identity->cores},

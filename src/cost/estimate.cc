@@ -16,15 +16,25 @@ constexpr double kNear = 0.05;  // squared distance at which a neighbour's weigh
 void Coverage::add(const Estimate& estimate) {
   ++ops;
   seconds += estimate.seconds;
+  if (estimate.interpolated) {
+    ++interpolated_ops;
+    interpolated_seconds += estimate.seconds;
+  }
   if (!estimate.measured) return;
   ++measured_ops;
   measured_seconds += estimate.seconds;
 }
 
 std::string print(const Coverage& coverage) {
-  return fmt::format(
-      "{} of {} ops, {:.1f} % of the time", coverage.measured_ops, coverage.ops,
-      coverage.seconds > 0 ? 100 * coverage.measured_seconds / coverage.seconds : 0.0);
+  const auto percent = [&](double seconds) {
+    return coverage.seconds > 0 ? 100 * seconds / coverage.seconds : 0.0;
+  };
+  std::string text = fmt::format("{} of {} ops, {:.1f} % of the time", coverage.measured_ops,
+                                 coverage.ops, percent(coverage.measured_seconds));
+  if (coverage.interpolated_ops > 0)
+    text += fmt::format(", {} more ({:.1f} %) between measured sizes", coverage.interpolated_ops,
+                        percent(coverage.interpolated_seconds));
+  return text;
 }
 
 Estimator::Estimator(const DeviceProfile& device, const CostStore* store)
@@ -35,12 +45,31 @@ Estimator::Estimator(const DeviceProfile& device, const CostStore* store)
     const double predicted = roofline_seconds(kind_of(key), kernel.kernel_class, work, device);
     const double measured = median(kernel.seconds);
     if (measured <= 0) continue;
+    const size_t sample = samples_.size();
     samples_.push_back({.kind = kind_of(key),
                         .kernel_class = kernel.kernel_class,
                         .log_flops = std::log2(1 + kernel.flops),
                         .log_bytes = std::log2(1 + kernel.bytes),
-                        .log_ratio = std::log(measured / predicted)});
+                        .log_ratio = std::log(measured / predicted),
+                        .roofline = predicted,
+                        .seconds = measured});
+    KeyFamily with = family_of(key, true);
+    in_layouts_[with.family].push_back({sample, std::move(with.sizes)});
+    if (kernel.kernel_class == KernelClass::kMovement) continue;
+    KeyFamily without = family_of(key, false);
+    in_any_[without.family].push_back({sample, std::move(without.sizes)});
   }
+}
+
+double Estimator::between(const Families& families, const KeyFamily& wanted,
+                          double roofline) const {
+  const auto found = families.find(wanted.family);
+  if (found == families.end()) return -1;
+  std::vector<SizedTime> measured;
+  for (const Sized& sized : found->second)
+    if (on_one_line(sized.sizes, wanted.sizes))
+      measured.push_back({samples_[sized.sample].roofline, samples_[sized.sample].seconds});
+  return time_between(std::move(measured), roofline);
 }
 
 double Estimator::correction(std::string_view kind, KernelClass kernel_class,
@@ -68,12 +97,18 @@ double Estimator::correction(std::string_view kind, KernelClass kernel_class,
 Result<Estimate> Estimator::estimate(const plan::OpDesc& op) const {
   LT_ASSIGN(const OpWork work, op_work(op));
   if (work.only_views) return Estimate{};
+  if (store_ == nullptr) return Estimate{.seconds = model_seconds(op, work, device_)};
   const KernelClass of_op = kernel_class(op);
   const double roofline = roofline_seconds(op.kind, of_op, work, device_);
-  if (store_ == nullptr) return Estimate{roofline, false};
-  if (const MeasuredKernel* kernel = store_->find(op_key(op)))
-    return Estimate{median(kernel->seconds) + store_->overhead_seconds(), true};
-  return Estimate{roofline * correction(op.kind, of_op, work) + store_->overhead_seconds(), false};
+  const std::string key = op_key(op);
+  const double overhead = store_->overhead_seconds();
+  if (const MeasuredKernel* kernel = store_->find(key))
+    return Estimate{.seconds = median(kernel->seconds) + overhead, .measured = true};
+  double seconds = between(in_layouts_, family_of(key, true), roofline);
+  if (seconds < 0 && of_op != KernelClass::kMovement)
+    seconds = between(in_any_, family_of(key, false), roofline);
+  if (seconds >= 0) return Estimate{.seconds = seconds + overhead, .interpolated = true};
+  return Estimate{.seconds = roofline * correction(op.kind, of_op, work) + overhead};
 }
 
 }  // namespace lowtide::cost

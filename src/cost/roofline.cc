@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "cost/tiles.h"
 #include "ops/op_table.h"
 
 namespace lowtide::cost {
@@ -52,7 +53,7 @@ tl::unexpected<Error> no_number(const ir::Graph& graph, const ir::Op& op) {
                            op.name, op.kind));
 }
 
-// As much of an op's description as its class depends on.
+// As much of an op's description as its class and its tiles depend on.
 plan::OpDesc operands(const ir::Graph& graph, const ir::Op& op) {
   const auto type = [&](ir::ValueId id) {
     plan::TensorDesc desc;
@@ -90,6 +91,15 @@ double roofline_seconds(std::string_view kind, KernelClass kernel_class, const O
   return device.launch_seconds + busy / efficiency;
 }
 
+double model_seconds(const plan::OpDesc& op, const OpWork& work, const DeviceProfile& device) {
+  const double roofline = roofline_seconds(op.kind, kernel_class(op), work, device);
+  if (device.cost_model != CostModel::kTiles || !device.tiles) return roofline;
+  const auto shape = product_shape(op, work);
+  if (!shape) return roofline;
+  const double tiles = tile_seconds(*shape, *device.tiles, device.bytes_per_second);
+  return std::max(roofline, device.launch_seconds + tiles);
+}
+
 Result<double> op_seconds(const ir::Graph& graph, ir::OpId id, const DeviceProfile& device) {
   const ir::Op& op = graph.op(id);
   if (only_views(graph, op)) return 0.0;
@@ -98,9 +108,9 @@ Result<double> op_seconds(const ir::Graph& graph, ir::OpId id, const DeviceProfi
   const auto flops = work.flops.constant();
   const auto bytes = (work.bytes_read + work.bytes_written).constant();
   if (!flops || !bytes) return no_number(graph, op);
-  return roofline_seconds(
-      op.kind, kernel_class(operands(graph, op)),
-      {.flops = static_cast<double>(*flops), .bytes = static_cast<double>(*bytes)}, device);
+  return model_seconds(operands(graph, op),
+                       {.flops = static_cast<double>(*flops), .bytes = static_cast<double>(*bytes)},
+                       device);
 }
 
 Result<IdVector<ir::OpId, double>> all_op_seconds(const ir::Graph& graph,

@@ -6,7 +6,9 @@
 
 #include <cmath>
 
+#include "base/rng.h"
 #include "cost/estimate.h"
+#include "cost/key_family.h"
 #include "cost/roofline.h"
 
 namespace lowtide::cost {
@@ -203,6 +205,112 @@ TEST(Estimator, NearKernelsWeighMost) {
   EXPECT_LT(ratio(1100), 2.1);
   EXPECT_GT(ratio(900000), 7.6);
   EXPECT_GT(ratio(30000), ratio(2000));
+}
+
+TEST(KeyFamily, TakesSizesOutOfAKey) {
+  const KeyFamily with = family_of(
+      "Conv(f32[8,3,4]@strided:12,4,1, f32[2,3]@blocked:Ab4a:96, -) -> (f32[8,2]@perm:10) "
+      "group=2 pads=[1,-1]",
+      true);
+  EXPECT_EQ(with.family,
+            "Conv(f32[###]@strided:###, f32[##]@blocked:Ab4a:#, -) -> (f32[##]@perm:10) group=2 "
+            "pads=[##]");
+  EXPECT_EQ(with.sizes, (std::vector<int64_t>{8, 3, 4, 12, 4, 1, 2, 3, 96, 8, 2, 1, -1}));
+  const KeyFamily without =
+      family_of("Conv(f32[8,3]@strided:3,1, f32[2]) -> (f32[8]@perm:0)", false);
+  EXPECT_EQ(without.family, "Conv(f32[##], f32[#]) -> (f32[#])");
+  EXPECT_EQ(without.sizes, (std::vector<int64_t>{8, 3, 2, 8}));
+  EXPECT_EQ(family_of(op_key(product(8, 3, 5)), true).family,
+            family_of(op_key(product(4, 9, 7)), true).family);
+}
+
+TEST(KeyFamily, APartIsOnOneLineWithTheWhole) {
+  EXPECT_TRUE(on_one_line({8, 3, 64}, {8, 3, 64}));
+  EXPECT_TRUE(on_one_line({8, 3, 64}, {2, 3, 16}));
+  EXPECT_TRUE(on_one_line({2, 3, 16}, {3, 3, 24}));
+  EXPECT_FALSE(on_one_line({8, 3, 64}, {2, 3, 32}));
+  EXPECT_FALSE(on_one_line({8, 3}, {8, 3, 1}));
+  EXPECT_FALSE(on_one_line({8, 0}, {8, 1}));
+}
+
+TEST(KeyFamily, TimesBetweenSizesNeverFallWithWork) {
+  EXPECT_DOUBLE_EQ(time_between({{1, 2}, {4, 8}}, 2), 4);
+  EXPECT_DOUBLE_EQ(time_between({{4, 8}, {1, 2}}, 4), 8);
+  EXPECT_LT(time_between({{1, 2}, {4, 8}}, 0.5), 0);
+  EXPECT_LT(time_between({{1, 2}, {4, 8}}, 5), 0);
+  EXPECT_LT(time_between({}, 5), 0);
+  // The middle one was disturbed: it and its neighbour become their mean.
+  EXPECT_NEAR(time_between({{1, 1}, {2, 9}, {4, 4}, {8, 16}}, 2), 6, 1e-12);
+  EXPECT_NEAR(time_between({{1, 1}, {2, 9}, {4, 4}, {8, 16}}, 3), 6, 1e-12);
+  Rng rng(3);
+  for (int i = 0; i < 200; ++i) {
+    std::vector<SizedTime> measured = {{1, 0.1 + rng.uniform()}, {64, 0.1 + rng.uniform()}};
+    for (int k = 0; k < 5; ++k) measured.push_back({1 + 63 * rng.uniform(), 0.1 + rng.uniform()});
+    double before = 0;
+    for (double work = 1; work <= 64; work += 0.5) {
+      const double seconds = time_between(measured, work);
+      ASSERT_GE(seconds, before) << "seed 3, draw " << i << ", work " << work;
+      before = seconds - 1e-12;
+    }
+  }
+}
+
+TEST(Estimator, PartsLieBetweenMeasuredParts) {
+  const DeviceProfile device = profile();
+  CostStore store(kHere);
+  // Far from the roofline, and not by one factor: small parts are slow.
+  const auto add = [&](const plan::OpDesc& op, double seconds) {
+    store.add(op_key(op), measured(op, {seconds}));
+  };
+  add(product(2048, 512, 256), 8e-3);
+  add(product(512, 512, 256), 4e-3);
+  add(product(512, 128, 256), 1.0);  // another width: no part of it
+  const Estimator estimator(device, &store);
+  const auto of = [&](int64_t rows) { return estimator.estimate(product(rows, 512, 256)).value(); };
+  EXPECT_TRUE(of(2048).measured);
+  EXPECT_FALSE(of(2048).interpolated);
+  double before = of(512).seconds;
+  for (const int64_t rows : {513, 683, 1024, 2047}) {
+    EXPECT_TRUE(of(rows).interpolated) << rows;
+    EXPECT_FALSE(of(rows).measured);
+    EXPECT_GE(of(rows).seconds, before) << rows;
+    before = of(rows).seconds;
+  }
+  EXPECT_LE(before, 8e-3);
+  // In the middle of the line between the logarithms.
+  EXPECT_NEAR(of(1024).seconds, std::sqrt(4e-3 * 8e-3), 2e-4);
+  // Smaller than all that were measured: the corrected roofline, as ever.
+  EXPECT_FALSE(of(100).interpolated);
+  Coverage coverage;
+  for (const int64_t rows : {2048, 1024, 100}) coverage.add(of(rows));
+  EXPECT_EQ(coverage.measured_ops, 1);
+  EXPECT_EQ(coverage.interpolated_ops, 1);
+  EXPECT_NE(print(coverage).find("1 of 3 ops, "), std::string::npos) << print(coverage);
+  EXPECT_NE(print(coverage).find("1 more ("), std::string::npos) << print(coverage);
+}
+
+TEST(Estimator, LayoutsAreLookedPastButForMovements) {
+  const DeviceProfile device = profile();
+  const auto image = [](std::string kind, int64_t n, bool is_last) {
+    plan::OpDesc op = unary(std::move(kind), n);
+    for (plan::TensorDesc* type : {&*op.inputs[0], &op.outputs[0]}) {
+      type->dims = {n, 8, 6, 6};
+      if (is_last) type->layout = Layout::channels_last(4);
+    }
+    return op;
+  };
+  CostStore store(kHere);
+  for (const char* kind : {"Relu", "Copy"})
+    for (const auto& [n, seconds] : {std::pair(2, 1e-3), std::pair(8, 2e-3)})
+      store.add(op_key(image(kind, n, true)), measured(image(kind, n, true), {seconds}));
+  const Estimator estimator(device, &store);
+  EXPECT_TRUE(estimator.estimate(image("Relu", 4, true)).value().interpolated);
+  EXPECT_TRUE(estimator.estimate(image("Relu", 4, false)).value().interpolated);
+  const Estimate same = estimator.estimate(image("Relu", 8, false)).value();
+  EXPECT_TRUE(same.interpolated);
+  EXPECT_DOUBLE_EQ(same.seconds, 2e-3);
+  EXPECT_TRUE(estimator.estimate(image("Copy", 4, true)).value().interpolated);
+  EXPECT_FALSE(estimator.estimate(image("Copy", 4, false)).value().interpolated);
 }
 
 TEST(Estimator, WithoutAStoreItIsTheRoofline) {

@@ -4,8 +4,6 @@
 
 #include <algorithm>
 
-#include "ops/op_table.h"
-
 namespace lowtide::cost {
 namespace {
 
@@ -29,15 +27,20 @@ ir::Attrs expressions(const plan::Attrs& attrs) {
 
 }  // namespace
 
-Result<OpWork> op_work(const plan::OpDesc& op) {
-  const ir::Attrs attrs = expressions(op.attrs);
-  ops::Instance instance{.kind = op.kind, .attrs = &attrs, .inputs = {}};
+TableInstance::TableInstance(const plan::OpDesc& op) : attrs_(expressions(op.attrs)) {
+  instance_.kind = op.kind;
+  instance_.attrs = &attrs_;
   for (const auto& input : op.inputs) {
-    instance.inputs.emplace_back();
+    instance_.inputs.emplace_back();
     if (input)
-      instance.inputs.back() = ops::Type{
+      instance_.inputs.back() = ops::Type{
           .dtype = input->dtype, .dims = expressions(input->dims), .layout = input->layout};
   }
+}
+
+Result<OpWork> op_work(const plan::OpDesc& op) {
+  const TableInstance table(op);
+  const ops::Instance& instance = table.instance();
   LT_ASSIGN(const ops::Work work, ops::work(instance));
   LT_ASSIGN(const std::vector<ops::OutputType> outputs, ops::infer(instance));
   const auto flops = work.flops.constant();

@@ -4,6 +4,8 @@
 #pragma once
 
 #include "base/result.h"
+#include "ir/graph.h"
+#include "ops/op_table.h"
 #include "plan/op_desc.h"
 
 namespace lowtide::cost {
@@ -12,6 +14,19 @@ struct OpWork {
   double flops = 0;
   double bytes = 0;         // every operand touched once, read and written
   bool only_views = false;  // nothing runs
+};
+
+// A description as the op table takes it. Stays where it is.
+class TableInstance {
+ public:
+  explicit TableInstance(const plan::OpDesc& op);
+  TableInstance(const TableInstance&) = delete;
+  TableInstance& operator=(const TableInstance&) = delete;
+  const ops::Instance& instance() const { return instance_; }
+
+ private:
+  ir::Attrs attrs_;
+  ops::Instance instance_;
 };
 
 // Error: kInput (a kind without row, operands that do not fit it, sizes beyond 64 bits).

@@ -1,7 +1,12 @@
 #include "measure/kernel_case.h"
 
+#include <fmt/core.h>
+
+#include <algorithm>
 #include <chrono>
 #include <cstdlib>
+#include <cstring>
+#include <ctime>
 #include <memory>
 
 #include "base/bytes.h"
@@ -16,7 +21,18 @@ using Clock = std::chrono::steady_clock;
 
 constexpr size_t kAlignment = 64;
 constexpr size_t kMostRuns = 100000;
-constexpr int64_t kIndexLimit = 64;  // below every extent that a case indexes
+constexpr int64_t kPeriod = 65536;  // elements after which contents repeat
+
+double wall_seconds() {
+  return std::chrono::duration<double>(Clock::now().time_since_epoch()).count();
+}
+
+// Of the calling thread.
+double processor_seconds() {
+  timespec now{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
+}
 
 struct Free {
   void operator()(void* block) const { std::free(block); }
@@ -28,25 +44,24 @@ Block allocate(int64_t bytes) {
   return Block(std::aligned_alloc(kAlignment, size));
 }
 
-// Small values around zero; indices in range; masks of both kinds.
-void fill(const plan::TensorDesc& type, void* memory) {
-  const int64_t count = plan::span_bytes(type) / size_bytes(type.dtype);
-  for (int64_t i = 0; i < count; ++i) {
-    const int64_t mixed = (i * 40503) & 0xFFFF;
-    void* element = static_cast<char*>(memory) + i * size_bytes(type.dtype);
+// Small values around zero; positions below `limit`; masks of both kinds. The first period, then
+// copies of it.
+void fill(const plan::TensorDesc& type, int64_t limit, void* memory) {
+  const int64_t bytes = plan::span_bytes(type), each = size_bytes(type.dtype);
+  auto* base = static_cast<std::byte*>(memory);
+  for (int64_t i = 0; i < std::min(bytes / each, kPeriod); ++i) {
+    const int64_t mixed = (i * 40503) % kPeriod;
+    void* element = base + i * each;
     if (is_float(type.dtype))
-      write_real(type.dtype, static_cast<double>(mixed) / 65536 - 0.5, element);
+      write_real(type.dtype, static_cast<double>(mixed) / kPeriod - 0.5, element);
     else if (is_integer(type.dtype) && type.dtype != DType::kU8)
-      write_integer(type.dtype, mixed % kIndexLimit, element);
+      write_integer(type.dtype, mixed % limit, element);
     else
       write_integer(type.dtype, 0, element);
   }
+  for (int64_t at = kPeriod * each; at < bytes; at += kPeriod * each)
+    std::memcpy(base + at, base, static_cast<size_t>(std::min(kPeriod * each, bytes - at)));
 }
-
-struct Bound {
-  plan::OpDesc op;
-  std::vector<int> updates;  // per output: the input that it overwrites, or -1
-};
 
 plan::Attrs concrete(const ir::Attrs& attrs) {
   plan::Attrs result;
@@ -66,17 +81,16 @@ plan::Attrs concrete(const ir::Attrs& attrs) {
   return result;
 }
 
-Result<Bound> bind(const CaseSpec& spec) {
-  Bound bound;
-  bound.op.kind = spec.kind;
-  bound.op.attrs = concrete(spec.attrs);
+Result<plan::OpDesc> bind(const CaseSpec& spec) {
+  plan::OpDesc op;
+  op.kind = spec.kind;
+  op.attrs = concrete(spec.attrs);
   ops::Instance instance{.kind = spec.kind, .attrs = &spec.attrs, .inputs = {}};
   for (const Operand& operand : spec.inputs) {
-    bound.op.inputs.emplace_back();
+    op.inputs.emplace_back();
     instance.inputs.emplace_back();
     if (operand.dims.empty() && operand.dtype == DType::kBool) continue;
-    bound.op.inputs.back() =
-        plan::TensorDesc{.dtype = operand.dtype, .dims = operand.dims, .layout = {}};
+    op.inputs.back() = plan::TensorDesc{.dtype = operand.dtype, .dims = operand.dims, .layout = {}};
     instance.inputs.back() = ops::Type{
         .dtype = operand.dtype, .dims = {operand.dims.begin(), operand.dims.end()}, .layout = {}};
   }
@@ -84,10 +98,9 @@ Result<Bound> bind(const CaseSpec& spec) {
   for (const ops::OutputType& output : outputs) {
     plan::TensorDesc type{.dtype = output.type.dtype, .dims = {}, .layout = {}};
     for (const sym::Expr& dim : output.type.dims) type.dims.push_back(*dim.constant());
-    bound.op.outputs.push_back(std::move(type));
-    bound.updates.push_back(output.alias == ir::Alias::kUpdate ? output.base_input : -1);
+    op.outputs.push_back(std::move(type));
   }
-  return bound;
+  return op;
 }
 
 // The layouts that a plan would give it.
@@ -109,30 +122,39 @@ void choose_layouts(const runtime::KernelFactory& kernels, const CaseSpec& spec,
 // The operands' memory and the kernel on it.
 class Runner {
  public:
-  Status open(const runtime::KernelFactory& kernels, const Bound& bound) {
-    LT_ASSIGN(kernel_, kernels.make(bound.op));
-    LT_ASSIGN(const int64_t workspace, kernels.workspace_bytes(bound.op));
-    for (const auto& input : bound.op.inputs) inputs_.push_back(input ? take(*input) : nullptr);
-    for (size_t i = 0; i < bound.op.outputs.size(); ++i)
-      outputs_.push_back(bound.updates[i] >= 0 ? inputs_[static_cast<size_t>(bound.updates[i])]
-                                               : take(bound.op.outputs[i]));
+  Status open(const runtime::KernelFactory& kernels, const plan::OpDesc& op) {
+    LT_ASSIGN(kernel_, kernels.make(op));
+    LT_ASSIGN(const int64_t workspace, kernels.workspace_bytes(op));
+    const cost::TableInstance table(op);
+    LT_ASSIGN(const std::vector<ops::OutputType> outputs, ops::infer(table.instance()));
+    for (size_t i = 0; i < op.inputs.size(); ++i) {
+      const auto limit = ops::position_limit(table.instance(), i);
+      const int64_t below = std::max<int64_t>(limit ? limit->constant().value_or(1) : 1, 1);
+      inputs_.push_back(op.inputs[i] ? take(*op.inputs[i], below) : nullptr);
+    }
+    for (size_t i = 0; i < op.outputs.size(); ++i)
+      outputs_.push_back(outputs[i].alias == ir::Alias::kUpdate
+                             ? inputs_[static_cast<size_t>(outputs[i].base_input)]
+                             : take(op.outputs[i], 1));
     blocks_.push_back(allocate(workspace));
     workspace_ = blocks_.back().get();
     for (const Block& block : blocks_)
-      if (block == nullptr) return error(ErrorCode::kInternal, "calibrate: no memory");
+      if (block == nullptr)
+        return error(ErrorCode::kInternal,
+                     fmt::format("{}: no memory to time it in", cost::op_key(op)));
     return {};
   }
 
-  double run() {
-    const auto start = Clock::now();
+  double run(bool processor_time) {
+    const double start = processor_time ? processor_seconds() : wall_seconds();
     kernel_->run({.inputs = inputs_, .outputs = outputs_, .workspace = workspace_, .context = {}});
-    return std::chrono::duration<double>(Clock::now() - start).count();
+    return (processor_time ? processor_seconds() : wall_seconds()) - start;
   }
 
  private:
-  void* take(const plan::TensorDesc& type) {
+  void* take(const plan::TensorDesc& type, int64_t limit) {
     blocks_.push_back(allocate(plan::span_bytes(type)));
-    if (blocks_.back() != nullptr) fill(type, blocks_.back().get());
+    if (blocks_.back() != nullptr) fill(type, limit, blocks_.back().get());
     return blocks_.back().get();
   }
 
@@ -144,23 +166,30 @@ class Runner {
 
 }  // namespace
 
-Result<CaseTime> time_case(const runtime::KernelFactory& kernels, const CaseSpec& spec,
-                           const Repetition& repetition) {
-  LT_ASSIGN(Bound bound, bind(spec));
-  CaseTime time;
-  LT_ASSIGN(time.work, cost::op_work(bound.op));
-  choose_layouts(kernels, spec, bound.op);
+Result<std::vector<double>> time_op(const runtime::KernelFactory& kernels, const plan::OpDesc& op,
+                                    const Repetition& repetition) {
   Runner runner;
-  LT_RETURN_IF_ERROR(runner.open(kernels, bound));
-  runner.run();
+  LT_RETURN_IF_ERROR(runner.open(kernels, op));
+  runner.run(repetition.processor_time);
+  std::vector<char> others(static_cast<size_t>(repetition.evicted_bytes));
   std::vector<double> seconds;
   double sum = 0;
   while (seconds.size() < kMostRuns &&
          (static_cast<int>(seconds.size()) < repetition.least || sum < repetition.seconds)) {
-    seconds.push_back(runner.run());
+    std::fill(others.begin(), others.end(), static_cast<char>(seconds.size()));
+    seconds.push_back(runner.run(repetition.processor_time));
     sum += seconds.back();
   }
-  time.op = std::move(bound.op);
+  return seconds;
+}
+
+Result<CaseTime> time_case(const runtime::KernelFactory& kernels, const CaseSpec& spec,
+                           const Repetition& repetition) {
+  CaseTime time;
+  LT_ASSIGN(time.op, bind(spec));
+  LT_ASSIGN(time.work, cost::op_work(time.op));
+  choose_layouts(kernels, spec, time.op);
+  LT_ASSIGN(std::vector<double> seconds, time_op(kernels, time.op, repetition));
   time.seconds = cost::median(std::move(seconds));
   return time;
 }

@@ -1,4 +1,5 @@
-// One kernel on operands of its own, run again and again: a case of a calibration.
+// One kernel on operands of its own, run again and again: a case of a calibration, or a kernel of a
+// step in parts.
 //
 // Tests: tests/python/test_costs.py.
 #pragma once
@@ -35,9 +36,20 @@ struct CaseTime {
 struct Repetition {
   int least = 5;
   double seconds = 0.2;  // until both are reached
+  // Between two runs so many other bytes are written, so that operands leave the caches.
+  int64_t evicted_bytes = 0;
+  // Of a kernel that runs on the calling thread alone: the time that its processor spent on it, so
+  // that what else runs on the machine does not count. Else the time on the wall.
+  bool processor_time = false;
 };
 
-// Error: kInput, where the factory has no such kernel.
+// A kernel in the layouts of its description: what each run took, after one that does not count.
+// Integers that are positions stay in range. Error: kInput, where the factory has no such kernel;
+// kInternal, where there is no memory for its operands.
+Result<std::vector<double>> time_op(const runtime::KernelFactory& kernels, const plan::OpDesc& op,
+                                    const Repetition& repetition);
+
+// Error: as time_op.
 Result<CaseTime> time_case(const runtime::KernelFactory& kernels, const CaseSpec& spec,
                            const Repetition& repetition);
 

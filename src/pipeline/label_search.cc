@@ -43,6 +43,7 @@ class Search {
       : step_(step),
         options_(options),
         tuning_(tuning),
+        budget_bytes_(*options.budget_bytes - *options.budget_bytes / tuning.slack),
         estimator_(options.device, options.costs ? &*options.costs : nullptr) {}
 
   Result<std::vector<Candidate>> run() {
@@ -215,7 +216,7 @@ class Search {
   }
 
   plan::ScheduleProblem with_budget(plan::ScheduleProblem problem) const {
-    problem.budget_bytes = options_.budget_bytes;
+    problem.budget_bytes = budget_bytes_;
     if (!options_.schedule.transfers) plan::forbid_transfers(problem);
     return problem;
   }
@@ -261,7 +262,7 @@ class Search {
     const auto profile = plan::simulate(problem, order_of(scaled, made.order));
     LT_CHECK(profile.has_value(), "an order of the whole step is one of its parts");
     made.candidate.peak_bytes = profile->peak_bytes;
-    made.may_fit = made.candidate.fits = made.candidate.peak_bytes <= *options_.budget_bytes;
+    made.may_fit = made.candidate.fits = made.candidate.peak_bytes <= budget_bytes_;
     if (made.may_fit) return;
     made.may_fit = true;  // in another order
     if (!options_.schedule.recompute) return;
@@ -281,7 +282,7 @@ class Search {
     const fission::Scaled scaled = scale_->problem(levels, cuts, seconds);
     const plan::ScheduleProblem problem = with_budget(scaled.problem);
     const plan::ScheduleOutcome order = best_order(problem);
-    if (order.peak_bytes <= *options_.budget_bytes) {
+    if (order.peak_bytes <= budget_bytes_) {
       take(order.sequence, made.once_seconds, order.peak_bytes, scaled, made);
     } else if (options_.schedule.recompute) {
       remat::RematOptions options;
@@ -370,6 +371,7 @@ class Search {
   const ir::Graph& step_;
   const OptimizeOptions& options_;
   const LabelSearchTuning& tuning_;
+  const int64_t budget_bytes_;
   const cost::Estimator estimator_;
   fission::AxisClass axis_class_;
   std::optional<fission::LabelReader> reader_;

@@ -162,7 +162,7 @@ Result<analysis::OpCosts> op_costs(const ir::Graph& graph, const OptimizeOptions
   for (ir::OpId id : graph.ops()) {
     if (analysis::is_view_op(graph, id)) continue;
     if (given[id]) {
-      coverage.add({costs.seconds[id], false});
+      coverage.add({.seconds = costs.seconds[id]});
       continue;
     }
     LT_ASSIGN(const plan::OpDesc desc, analysis::describe(graph, id));

@@ -189,6 +189,19 @@ TEST(ReportTest, ABudgetSaysTimeBoundAndFloor) {
   EXPECT_EQ(json["cut_short"], false);
 }
 
+TEST(ReportTest, WhereTheSecondsComeFromIsSaid) {
+  Plan plan = budget_plan(false);
+  EXPECT_EQ(costs_of(plan), "");
+  EXPECT_EQ(verdict_text(plan, {}).find("costs "), std::string::npos);
+  plan.provenance["cost_model"] = "tiles";
+  plan.provenance["device"] = "Toy";
+  EXPECT_NE(verdict_text(plan, {}).find("\ncosts  tiles of Toy\n"), std::string::npos);
+  plan.provenance["costs"] = "measured 3 of 4 ops, on X";
+  plan.provenance["cost_model"] = "roofline";
+  EXPECT_EQ(nlohmann::json::parse(verdict_json(plan, {}))["costs"],
+            "measured 3 of 4 ops, on X; the rest by the roofline of Toy");
+}
+
 TEST(ReportTest, ABudgetThatNeedsNoRerunsKeepsTheBoundOfOrders) {
   PlanningFacts facts;
   facts.cut_short = true;

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/bytes.h"
+#include "base/printable.h"
 #include "report/actions.h"
 #include "report/budget.h"
 #include "report/profile.h"
@@ -138,6 +139,19 @@ std::string rewrites_text(const PlanningFacts& facts) {
   return text;
 }
 
+// Where the seconds come from, as the plan itself says; nothing of a plan that does not.
+std::string costs_of(const plan::Plan& plan) {
+  const auto fact = [&](std::string_view key) {
+    const auto found = plan.provenance.find(key);
+    return found == plan.provenance.end() ? std::string() : found->second;
+  };
+  const std::string model = fact("cost_model");
+  if (model.empty()) return {};
+  const std::string measured = fact("costs");
+  return fmt::format("{}{} of {}", measured.empty() ? "" : measured + "; the rest by the ", model,
+                     fact("device"));
+}
+
 std::string verdict_text(const plan::Plan& plan, const PlanningFacts& facts) {
   const plan::Claims& claims = plan.claims;
   const MemoryProfile before = profile_as_given(plan), after = profile_planned(plan);
@@ -161,6 +175,8 @@ std::string verdict_text(const plan::Plan& plan, const PlanningFacts& facts) {
                    percent(fragmentation_bytes(plan), plan.arena_bytes));
     fmt::format_to(out, "predicted step time {:.1f} ms\n", claims.predicted_seconds * 1e3);
   }
+  if (const std::string costs = costs_of(plan); !costs.empty())
+    fmt::format_to(out, "costs  {}\n", printable(costs));
   if (facts.cut_short) text += "cut short: the search was stopped, this is the best it had found\n";
   text += "\n";
   fmt::format_to(out, "at the peak         before        after\n");
@@ -211,6 +227,7 @@ std::string verdict_json(const plan::Plan& plan, const PlanningFacts& facts) {
   json["missing_weights"] = count_given(plan, plan::PlanInitial::Kind::kSeeded);
   json["external_weights"] = count_given(plan, plan::PlanInitial::Kind::kExternal);
   json["predicted_step_seconds"] = claims.predicted_seconds;
+  json["costs"] = costs_of(plan);
   add_budget(json, plan, facts);
   json["cut_short"] = facts.cut_short;
   json["before"] = profile_json(plan, profile_as_given(plan));

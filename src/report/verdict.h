@@ -49,6 +49,10 @@ struct PlanningFacts {
   double reading_seconds = 0;
 };
 
+// "roofline of NVIDIA GeForce RTX 3090", "measured 812 of 825 ops, ...; the rest by the roofline of
+// ...": where the plan's seconds come from. Empty: it does not say.
+std::string costs_of(const plan::Plan& plan);
+
 std::string verdict_text(const plan::Plan& plan, const PlanningFacts& facts);
 std::string verdict_json(const plan::Plan& plan, const PlanningFacts& facts);
 

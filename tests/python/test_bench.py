@@ -121,7 +121,7 @@ def test_a_file_made_deeper_has_the_parameters_of_so_many_layers(tmp_path, layer
 
 
 GOOD_STEP = dict(ops=3, peak_before_bytes=200, arena_bytes=100, predicted_step_seconds=1.1, once_seconds=1.0, lower_bound_seconds=1.1,
-                 cut_short=False, actions=dict(reruns=2))
+                 cut_short=False, costs="tiles of Some Device", actions=dict(reruns=2))
 
 
 @pytest.mark.parametrize("changes, words", [
@@ -135,6 +135,7 @@ def test_broken_promises_of_memory_against_time_exit_with_1(tmp_path, changes, w
     assert result.returncode == (1 if words else 0), result.stdout + result.stderr
     broken = [line for line in result.stdout.splitlines() if line.startswith("BROKEN")]
     assert bool(broken) == bool(words) and all(words in line for line in broken), result.stdout
+    assert "times by the tiles of Some Device" in result.stdout
 
 
 def test_memory_against_time_of_a_small_step(tmp_path):

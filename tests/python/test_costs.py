@@ -1,10 +1,12 @@
 """Measured costs: calibrating, measuring a run, planning with its times; and what a wrong store gets."""
 
 import json
+import sys
 
 import pytest
 from lowtide_cli import MODELS, expect_error, run, run_json
 
+DEVICES = MODELS.parent / "devices"
 UNET = [MODELS / "unet.onnx", "--train", "--dim", "batch=1"]
 CLASSES = {"product", "small_product", "thin_product", "convolution", "convolution_data_gradient",
            "convolution_weight_gradient", "normalization", "softmax", "reduction", "pooling", "elementwise",
@@ -71,6 +73,76 @@ def test_plans_predict_with_the_measured_times(store, tmp_path):
     ratio = other["predicted_step_seconds"] / verdict["predicted_step_seconds"]
     assert 1.3 < ratio < 3, ratio
     assert "100.0 %" not in json.loads(planned.read_text())["provenance"]["costs"]
+
+
+@pytest.fixture(scope="module")
+def parts_store(folder):
+    """A store with the times of the parts of a small step, how the step is planned, and what was said."""
+    pytest.importorskip("onnx")
+    sys.path.insert(0, str(MODELS))
+    import magis_networks
+    step = [magis_networks.write("magis_tiny", folder), "--train", "--loss", "mse", "--dim", "batch=6", "--dim", "seq=32"]
+    path = folder / "parts.json"
+    return path, step, run_json("measure", *step, "--rounds", 2, "--parts", "1,2,6", "-o", path)
+
+
+def test_parts_are_timed_and_compared_with_what_was_predicted(parts_store):
+    path, _, said = parts_store
+    store = json.loads(path.read_text())
+    assert said["costs"].startswith("roofline of ") and said["rounds"] == 2
+    assert said["kernels"] == len(store["kernels"]) and all(len(kernel["seconds"]) == 2 for kernel in store["kernels"])
+    assert all(kernel["count"] >= 10 and min(kernel["seconds"]) > 0 for kernel in store["kernels"])
+    assert [timed["parts"] for timed in said["parts"]] == [1, 2, 6]
+    for timed in said["parts"]:
+        for key in ("runs", "predicted_seconds", "measured_seconds"):
+            assert timed[key] == pytest.approx(sum(kind[key] for kind in timed["kinds"].values()))
+    whole, two, six = said["parts"]
+    assert whole["runs"] < two["runs"] < six["runs"]
+    assert six["predicted_seconds"] > whole["predicted_seconds"]  # weights are read in each part
+
+
+def test_a_split_is_planned_by_timed_parts_and_those_between_them(parts_store, tmp_path):
+    path, step, _ = parts_store
+    planned = run_json("plan", *step, "--costs", path, "--split", 6)
+    assert planned["costs"].startswith("measured ") and "between measured sizes" not in planned["costs"]
+    measured, of, ops = planned["costs"].split()[1:4]
+    assert (of, measured) == ("of", ops), planned["costs"]
+    between = run_json("plan", *step, "--costs", path, "--split", 3)
+    assert " more (" in between["costs"] and "between measured sizes" in between["costs"]
+    auto = run_json("plan", *step, "--costs", path, "--split", "auto", "--budget", "60%", "--effort", 1)
+    assert "split" in auto and auto["costs"].startswith("measured ")
+    # Predictions by the store itself are what was measured, but for chance.
+    again = run_json("measure", *step, "--rounds", 1, "--parts", "6", "--costs", path)
+    assert again["costs"].startswith("measured times")
+    assert 0.3 < again["parts"][0]["measured_seconds"] / again["parts"][0]["predicted_seconds"] < 3
+
+
+def test_parts_that_cannot_be_timed_are_refused(parts_store, tmp_path):
+    path, step, _ = parts_store
+    expect_error(2, "--parts", "7", "6", arguments=["measure", *step, "--parts", "7"])
+    expect_error(2, "--device", "H100", arguments=["measure", *step, "--device", "h100"])
+    other = tmp_path / "other.json"
+    foreign = json.loads(path.read_text())
+    foreign["device"]["processor"] = "Another CPU"
+    other.write_text(json.dumps(foreign))
+    expect_error(4, "other.json", "Another CPU", arguments=["measure", *step, "-o", other])
+
+
+def test_a_cost_model_is_chosen_and_named(store, tmp_path):
+    at = [*UNET, "--device", "rtx3090"]
+    roofline, tiles = run_json("plan", *at), run_json("plan", *at, "--cost-model", "tiles")
+    assert roofline["costs"] == "roofline of NVIDIA GeForce RTX 3090"
+    assert tiles["costs"] == "tiles of NVIDIA GeForce RTX 3090"
+    assert tiles["predicted_step_seconds"] > 1.1 * roofline["predicted_step_seconds"]  # small products, few tiles
+    assert "costs  tiles of NVIDIA GeForce RTX 3090\n" in run("plan", *at, "--cost-model", "tiles").stdout
+    swept = run("sweep", *at, "--cost-model", "tiles", "--budgets", "100%", "--effort", "0.1")
+    assert "costs: tiles of NVIDIA GeForce RTX 3090\n" in swept.stdout
+    expect_error(2, "--cost-model tiles", "H100", "sides", arguments=["plan", *UNET, "--device", "h100", "--cost-model", "tiles"])
+    mine = tmp_path / "mine.json"
+    profile = {**json.loads((DEVICES / "cpu.json").read_text()), "tiles": {"processors": 2, "flops_per_second": 1e11, "sides": [64]}}
+    mine.write_text(json.dumps(profile))
+    expect_error(2, "--costs", "roofline", "tiles",
+                 arguments=["plan", *UNET, "--device", mine, "--cost-model", "tiles", "--costs", store[0]])
 
 
 def test_a_store_of_another_device_is_refused_unless_it_is_wanted(store, tmp_path):
