@@ -89,7 +89,7 @@ struct PlanOptions {
   std::string optimizer = "adamw";     // or "sgd"
   double learning_rate = 1e-3;
   double weight_decay = 0.01;
-  double momentum = 0.9;        // sgd
+  double momentum = 0.9;                                // sgd
   std::string device = "cpu", cost_model = "roofline";  // a profile's name or file; or "tiles"
   std::string costs_file = {};  // measured kernel times (run --measure) in place of predicted ones
   bool costs_any_device = false;  // take them also where they were measured on another device
