@@ -148,7 +148,11 @@ int main(int argc, char** argv) {
     made.split = candidate.labels;
     made.start = candidate.start;
     const auto plan = pipeline::optimize(forward, made);
-    if (!plan) continue;
+    if (!plan) {
+      fmt::print("  {:.4f} ms estimated, no plan: {}: {}\n", 1e3 * candidate.seconds,
+                 fission::print(candidate.labels), plan.error().message.substr(0, 160));
+      continue;
+    }
     estimated.push_back(candidate.seconds);
     planned.push_back(plan->plan.claims.predicted_seconds);
     fmt::print("  {:.4f} ms estimated, {:.4f} ms planned: {}\n", 1e3 * estimated.back(),

@@ -12,7 +12,7 @@
 
 #include "base/bytes.h"
 #include "pipeline/split.h"
-#include "rewrite/rewrites.h"
+#include "pipeline/take_rewrites.h"
 
 namespace lowtide {
 namespace {
@@ -97,11 +97,7 @@ Result<PlanOptions> with_levers(const PlanOptions& options, const cost::DevicePr
   if (!allowed.has("rewrite")) {
     if (!options.rewrites.empty())
       return allowed.conflict("rewrite", "--rewrite " + options.rewrites.front());
-    for (const rewrite::Rewrite& one : rewrite::rewrites())
-      if (one.by_default) made.no_rewrites.emplace_back(one.name);
-    std::sort(made.no_rewrites.begin(), made.no_rewrites.end());
-    made.no_rewrites.erase(std::unique(made.no_rewrites.begin(), made.no_rewrites.end()),
-                           made.no_rewrites.end());
+    made.no_rewrites = pipeline::default_rewrites();
   }
   return made;
 }

@@ -80,7 +80,8 @@ class Fitter {
         if (target == budget && !cut_short_) break;
         if (target < budget) low = target;
       } else {
-        search.remat.starts = {plan::runs_of(outcome.sequence)};
+        search.remat.starts = search_.remat.starts;  // one that needs less, maybe
+        search.remat.starts.push_back(plan::runs_of(outcome.sequence));
         search.remat.all_starts = false;
         const bool speaks_of_budget = target == budget;
         BudgetSolution found{

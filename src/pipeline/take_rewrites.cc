@@ -62,6 +62,15 @@ Result<int64_t> peak_as_given(const ir::Graph& graph, int64_t alignment_bytes) {
   return profile.peak_bytes;
 }
 
+std::vector<std::string> default_rewrites() {
+  std::vector<std::string> names;
+  for (const rewrite::Rewrite& one : rewrite::rewrites())
+    if (one.by_default) names.emplace_back(one.name);
+  std::sort(names.begin(), names.end());
+  names.erase(std::unique(names.begin(), names.end()), names.end());
+  return names;
+}
+
 Status take_rewrites(ir::Graph& graph, RewriteStage stage, const OptimizeOptions& options,
                      std::vector<RewriteWorth>& worth) {
   LT_RETURN_IF_ERROR(rewrite::check(options.rewrites));

@@ -3,6 +3,7 @@
 // Tests: take_rewrites_test.cc.
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include "base/result.h"
@@ -16,6 +17,9 @@ namespace lowtide::pipeline {
 // entry of the same name. Errors of the passes, and kUsage of a choice that names no rewrite.
 Status take_rewrites(ir::Graph& graph, rewrite::RewriteStage stage, const OptimizeOptions& options,
                      std::vector<RewriteWorth>& worth);
+
+// The names of those that run unless somebody asks otherwise, sorted.
+std::vector<std::string> default_rewrites();
 
 // Of the ops in their given order; what they work in is not counted.
 Result<int64_t> peak_as_given(const ir::Graph& graph, int64_t alignment_bytes);
