@@ -146,7 +146,7 @@ int main(int argc, char** argv) {
     const pipeline::Candidate& candidate = candidates[k * fitting / plans];
     pipeline::OptimizeOptions made = options;
     made.split = candidate.labels;
-    made.start = candidate.start;
+    made.starts = candidate.starts;
     const auto plan = pipeline::optimize(forward, made);
     if (!plan) {
       fmt::print("  {:.4f} ms estimated, no plan: {}: {}\n", 1e3 * candidate.seconds,

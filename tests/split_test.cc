@@ -132,7 +132,7 @@ TEST(Split, CandidatesSayWhatPlansNeed) {
       EXPECT_LE(candidates->at(i).seconds, candidates->at(i + 1).seconds);
     }
     for (const pipeline::Candidate& candidate : *candidates) {
-      if (candidate.start.empty()) continue;
+      if (candidate.starts.empty()) continue;
       SCOPED_TRACE(fission::print(candidate.labels));
       pipeline::OptimizeOptions of_labels = options;
       of_labels.split = candidate.labels;
@@ -140,7 +140,7 @@ TEST(Split, CandidatesSayWhatPlansNeed) {
       const auto ready = pipeline::pose(graph, of_labels);
       ASSERT_TRUE(ready.has_value()) << ready.error().message;
       const plan::ScheduleProblem& problem = ready->view.problem;
-      const auto runs = pipeline::named_runs(problem, candidate.start);
+      const auto runs = pipeline::named_runs(problem, candidate.starts.front());
       const auto profile = plan::simulate_sequence(problem, runs);
       ASSERT_TRUE(profile.has_value()) << profile.error().message;
       EXPECT_LE(static_cast<double>(profile->peak_bytes),

@@ -39,8 +39,8 @@ class Fitter {
       : view_(view), options_(options), problem_(view.problem), search_(options.schedule) {
     search_.remat.progress = {};
     search_.remat.bound = bound_to_claim(order);
-    if (!options_.start.empty()) {
-      search_.remat.starts.push_back(named_runs(problem_, options_.start));
+    for (const std::vector<std::string>& start : options_.starts) {
+      search_.remat.starts.push_back(named_runs(problem_, start));
       search_.remat.all_starts = true;
     }
     options_.pack.limits.max_units =

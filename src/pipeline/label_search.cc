@@ -146,9 +146,22 @@ class Search {
       if (!made.fits || (ranked.size() > tuning_.most_starts && (has_even || !is_even))) continue;
       has_even |= is_even;
       LT_ASSIGN(const auto levels, reader_->levels(made.labels));
-      made.start = unfolded(levels, all_[at].runs);
+      made.starts.push_back(unfolded(levels, all_[at].runs));
+      if (all_[at].runs.size() == view_->op.size() || ranked.size() > tuning_.tight_starts)
+        continue;
+      LT_ASSIGN(const auto tight, tight_runs(all_[at]));
+      if (!tight.empty()) made.starts.push_back(unfolded(levels, tight));
     }
     return ranked;
+  }
+
+  // Of a state that recomputes, for a little less memory: addresses may need more than the peak.
+  Result<std::vector<SchedOpId>> tight_runs(const State& state) {
+    LT_ASSIGN(const fission::Scaled scaled, scaled_of(state));
+    const plan::ScheduleOutcome order = best_order(with_budget(scaled.problem));
+    const int64_t less = budget_bytes_ - budget_bytes_ / tuning_.tight_share;
+    auto found = schedule_within(less, scaled, order, state.once_seconds, tuning_.closer_units);
+    return found ? std::move(found->runs) : std::vector<SchedOpId>{};
   }
 
   // A schedule of one part of everything, as names of the parts' ops.
@@ -273,26 +286,45 @@ class Search {
     if (cut.feasible) made.least_seconds = std::max(made.least_seconds, cut.lower_bound_seconds);
   }
 
-  // The best order in a few list schedules, and where that does not fit a retention search of so
-  // many units. What is known is kept unless that is better.
-  Status search(State& made, int64_t units) {
-    LT_ASSIGN(const auto levels, reader_->levels(made.candidate.labels));
+  // A schedule of one part of everything that keeps a budget.
+  struct Schedule {
+    std::vector<SchedOpId> runs;  // of the whole step's problem
+    double seconds = 0;
+    int64_t peak_bytes = 0;
+  };
+
+  Result<fission::Scaled> scaled_of(const State& state) {
+    LT_ASSIGN(const auto levels, reader_->levels(state.candidate.labels));
     const fission::Cuts cuts = fission::cuts_of(step_, axis_class_, levels);
     LT_ASSIGN(const auto seconds, all_seconds(cuts));
-    const fission::Scaled scaled = scale_->problem(levels, cuts, seconds);
-    const plan::ScheduleProblem problem = with_budget(scaled.problem);
-    const plan::ScheduleOutcome order = best_order(problem);
-    if (order.peak_bytes <= budget_bytes_) {
-      take(order.sequence, made.once_seconds, order.peak_bytes, scaled, made);
-    } else if (options_.schedule.recompute) {
-      remat::RematOptions options;
-      options.limits = options_.schedule.remat.limits.with_units(units);
-      options.cut_bound = options.exact_small = false;
-      const remat::RematOutcome outcome = remat::solve(problem, options);
-      std::vector<SchedOpId> runs;
-      for (const plan::SchedAction& action : outcome.sequence) runs.push_back(action.op);
-      if (!runs.empty()) take(runs, outcome.seconds, outcome.peak_bytes, scaled, made);
-    }
+    return scale_->problem(levels, cuts, seconds);
+  }
+
+  // The given order where that fits, else a retention search of so many units.
+  std::optional<Schedule> schedule_within(int64_t budget_bytes, const fission::Scaled& scaled,
+                                          const plan::ScheduleOutcome& order, double once_seconds,
+                                          int64_t units) const {
+    if (order.peak_bytes <= budget_bytes)
+      return Schedule{of_step(order.sequence, scaled), once_seconds, order.peak_bytes};
+    if (!options_.schedule.recompute) return std::nullopt;
+    remat::RematOptions options;
+    options.limits = options_.schedule.remat.limits.with_units(units);
+    options.cut_bound = options.exact_small = false;
+    plan::ScheduleProblem problem = with_budget(scaled.problem);
+    problem.budget_bytes = budget_bytes;
+    const remat::RematOutcome outcome = remat::solve(problem, options);
+    if (outcome.sequence.empty()) return std::nullopt;
+    std::vector<SchedOpId> runs;
+    for (const plan::SchedAction& action : outcome.sequence) runs.push_back(action.op);
+    return Schedule{of_step(runs, scaled), outcome.seconds, outcome.peak_bytes};
+  }
+
+  // What is known is kept unless that is better.
+  Status search(State& made, int64_t units) {
+    LT_ASSIGN(const fission::Scaled scaled, scaled_of(made));
+    const plan::ScheduleOutcome order = best_order(with_budget(scaled.problem));
+    if (auto found = schedule_within(budget_bytes_, scaled, order, made.once_seconds, units))
+      take(std::move(*found), made);
     if (!made.candidate.fits && order.peak_bytes < made.candidate.peak_bytes) {
       made.candidate.peak_bytes = order.peak_bytes;
       made.order = of_step(order.sequence, scaled);
@@ -308,19 +340,18 @@ class Search {
     return runs;
   }
 
-  // A schedule that keeps the budget.
-  void take(const std::vector<SchedOpId>& sequence, double seconds, int64_t peak_bytes,
-            const fission::Scaled& scaled, State& made) {
+  void take(Schedule found, State& made) {
     Candidate& candidate = made.candidate;
-    if (candidate.fits && candidate.seconds <= seconds) return;
+    if (candidate.fits && candidate.seconds <= found.seconds) return;
     candidate.fits = true;
-    candidate.seconds = seconds;
-    candidate.peak_bytes = peak_bytes;
-    made.runs = of_step(sequence, scaled);
-    best_seconds_ = std::min(best_seconds_, seconds);
+    candidate.seconds = found.seconds;
+    candidate.peak_bytes = found.peak_bytes;
+    made.runs = std::move(found.runs);
+    best_seconds_ = std::min(best_seconds_, candidate.seconds);
     const double proven = made.least_seconds - made.once_seconds;
     if (proven > 0)
-      least_ratio_ = std::min(least_ratio_.value_or(kNone), (seconds - made.once_seconds) / proven);
+      least_ratio_ =
+          std::min(least_ratio_.value_or(kNone), (candidate.seconds - made.once_seconds) / proven);
   }
 
   // ---- neighbours

@@ -25,10 +25,14 @@ struct LabelSearchTuning {
   // This part of the budget is left free: real parts are a little larger than scaled ones. GPT-Neo
   // within a fifth missed by 0.02 %.
   int64_t slack = 256;
-  int levels = 8;            // of candidate regions (MAGIS: 4). Chosen by reasoning: they are cheap
-  int most_states = 600;     // Chosen by reasoning: 1 to 3 s at 1,000 ops
-  int64_t most_parts = 64;   // Chosen by reasoning: kernels of less are too small
-  size_t most_starts = 8;    // Chosen by reasoning: those that may be planned
+  int levels = 8;           // of candidate regions (MAGIS: 4). Chosen by reasoning: they are cheap
+  int most_states = 600;    // Chosen by reasoning: 1 to 3 s at 1,000 ops
+  int64_t most_parts = 64;  // Chosen by reasoning: kernels of less are too small
+  size_t most_starts = 8;   // Chosen by reasoning: those that may be planned
+  // Of the first so many, that recompute, a start for less memory by this part, too: arenas of
+  // GPT-Neo's 36,000 buffers were 1.7 % above the peak.
+  size_t tight_starts = 4;
+  int64_t tight_share = 32;
   double gap_share = 0.5;    // Chosen by reasoning: of what the tightest bound was too low by
   int late_searches = 16;    // Chosen by reasoning: of what is left when there are so many states
   size_t closer_looks = 12;  // Chosen by reasoning: states with the best bounds, with so many units
@@ -42,9 +46,9 @@ struct Candidate {
   bool fits = false;       // within the budget, by the estimate
   double seconds = 0;      // of the step within the budget; without `fits` each op once
   int64_t peak_bytes = 0;  // of the best order, each op once
-  // The schedule behind the estimate, of the step in parts, as names of its ops (named_runs.h).
-  // Of those at the front that fit.
-  std::vector<std::string> start = {};
+  // The schedule behind the estimate, of the step in parts, as names of its ops (named_runs.h), and
+  // one that needs less. Of those at the front that fit.
+  std::vector<std::vector<std::string>> starts = {};
 };
 
 // Best first: what fits by time, then the rest by peak. `step` is the graph to be run, and

@@ -59,11 +59,11 @@ bool may_gain(const Prepared& any_order, const OptimizeOptions& options,
 // By what the order of each sum is settled: where there is a schedule to start from, by that, as it
 // would be none of another order; otherwise by the best order found.
 Solution order_of_sums(const Prepared& any_order, const OptimizeOptions& options) {
-  if (options.start.empty()) return any_order.unlimited;
+  if (options.starts.empty()) return any_order.unlimited;
   const plan::ScheduleProblem& problem = any_order.view.problem;
   IdVector<plan::SchedOpId, char> has_run(problem.ops.size(), 0);
   std::vector<plan::SchedAction> once;
-  for (const plan::SchedAction& action : named_runs(problem, options.start))
+  for (const plan::SchedAction& action : named_runs(problem, options.starts.front()))
     if (!std::exchange(has_run[action.op], 1)) once.push_back(action);
   Result<Solution> packed = pack_schedule(any_order.view, std::move(once), options);
   return packed.value_or(any_order.unlimited);

@@ -60,8 +60,8 @@ struct OptimizeOptions {
   // The largest axis class of the step (fission/classes.h) in so many parts; 0: as the budget makes
   // best (split.h). After the cuts; an op that they cut stays as they say.
   fission::Labels split = {};
-  // A schedule to start from beside others, as names of ops (named_runs.h); empty: none.
-  std::vector<std::string> start = {};
+  // Schedules to start from beside others, as names of ops (named_runs.h), the best first.
+  std::vector<std::vector<std::string>> starts = {};
   order::OrderOptions order;
   pack::PackOptions pack;
   remat::JointOptions schedule;  // how a budget is kept; its own progress is not told

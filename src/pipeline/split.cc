@@ -46,7 +46,7 @@ Result<ir::Graph> step_of(const ir::Graph& forward, const OptimizeOptions& optio
 OptimizeOptions with(const OptimizeOptions& options, const Candidate& candidate) {
   OptimizeOptions made = options;
   made.split = candidate.labels;
-  made.start = candidate.start;
+  made.starts = candidate.starts;
   return made;
 }
 
@@ -125,7 +125,7 @@ Status try_all(const ir::Graph& forward, const OptimizeOptions& options,
     if (!trials.best || tried->plan.claims.predicted_seconds < trials.seconds()) {
       trials.best = std::move(*tried);
       trials.of_best = candidate;
-      trials.of_best.start = runs_of(trials.best->plan);
+      trials.of_best.starts.insert(trials.of_best.starts.begin(), runs_of(trials.best->plan));
     }
     if (is_done) break;
   }
