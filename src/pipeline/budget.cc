@@ -12,6 +12,7 @@
 #include "pipeline/named_runs.h"
 #include "pipeline/prepare.h"
 #include "pipeline/smallest.h"
+#include "plan/sequence_simulator.h"
 #include "remat/joint.h"
 
 namespace lowtide::pipeline {
@@ -39,9 +40,12 @@ class Fitter {
       : view_(view), options_(options), problem_(view.problem), search_(options.schedule) {
     search_.remat.progress = {};
     search_.remat.bound = bound_to_claim(order);
-    for (const std::vector<std::string>& start : options_.starts) {
-      search_.remat.starts.push_back(named_runs(problem_, start));
+    for (const std::vector<std::string>& start : options_.starts)
+      spare_starts_.push_back(named_runs(problem_, start));
+    if (!spare_starts_.empty()) {
+      search_.remat.starts.push_back(spare_starts_.front());
       search_.remat.all_starts = true;
+      spare_starts_.erase(spare_starts_.begin());
     }
     options_.pack.limits.max_units =
         std::max(options_.pack.limits.max_units / kFit.pack_share,
@@ -69,6 +73,7 @@ class Fitter {
       // What is proven for a smaller target says nothing of the budget.
       search.remat.cut_bound &= target == budget;
       problem_.budget_bytes = target;
+      if (attempt > 0 && !best) add_spare_starts(target, search);
       remat::RematOutcome outcome = remat::solve_joint(problem_, search);
       add(outcome.work, work_);
       if (attempt == 0) bound_ = std::move(outcome.bound);
@@ -80,8 +85,7 @@ class Fitter {
         if (target == budget && !cut_short_) break;
         if (target < budget) low = target;
       } else {
-        search.remat.starts = search_.remat.starts;  // one that needs less, maybe
-        search.remat.starts.push_back(plan::runs_of(outcome.sequence));
+        search.remat.starts = {plan::runs_of(outcome.sequence)};
         search.remat.all_starts = false;
         const bool speaks_of_budget = target == budget;
         BudgetSolution found{
@@ -125,6 +129,16 @@ class Fitter {
  private:
   static bool is_better(const BudgetSolution& one, const std::optional<BudgetSolution>& other) {
     return !other || one.solution.profile.seconds < other->solution.profile.seconds;
+  }
+
+  // Where no arena keeps the budget yet: those given ones that keep the target.
+  void add_spare_starts(int64_t target, remat::JointOptions& search) const {
+    for (const std::vector<plan::SchedAction>& start : spare_starts_) {
+      auto& starts = search.remat.starts;
+      if (std::find(starts.begin(), starts.end(), start) != starts.end()) continue;
+      const auto profile = plan::simulate_sequence(problem_, start);
+      if (profile && profile->peak_bytes <= target) starts.push_back(start);
+    }
   }
 
   int64_t note_arena(const Solution& solution) {
@@ -223,6 +237,7 @@ class Fitter {
   OptimizeOptions options_;
   plan::ScheduleProblem problem_;
   remat::JointOptions search_;
+  std::vector<std::vector<plan::SchedAction>> spare_starts_;  // given, but for the first
   const WorkBudget clock_;
   plan::SolveWork work_;
   std::optional<int64_t> least_arena_;

@@ -43,7 +43,7 @@ class Search {
       : step_(step),
         options_(options),
         tuning_(tuning),
-        budget_bytes_(*options.budget_bytes - *options.budget_bytes / tuning.slack),
+        budget_bytes_(*options.budget_bytes),
         estimator_(options.device, options.costs ? &*options.costs : nullptr) {}
 
   Result<std::vector<Candidate>> run() {

@@ -22,9 +22,6 @@
 namespace lowtide::pipeline {
 
 struct LabelSearchTuning {
-  // This part of the budget is left free: real parts are a little larger than scaled ones. GPT-Neo
-  // within a fifth missed by 0.02 %.
-  int64_t slack = 256;
   int levels = 8;           // of candidate regions (MAGIS: 4). Chosen by reasoning: they are cheap
   int most_states = 600;    // Chosen by reasoning: 1 to 3 s at 1,000 ops
   int64_t most_parts = 64;  // Chosen by reasoning: kernels of less are too small

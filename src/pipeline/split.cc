@@ -24,8 +24,11 @@ struct SplitTuning {
   int64_t trial_share = 8;  // of the work: the part of it for each candidate, and at least:
   int64_t least_trial_units = 200'000'000;  // with less BERT's candidates within a fifth all missed
   size_t trials = 4;                        // candidates that get so much
-  size_t second_trials = 2;                 // where none of them fits: how many get all of the work
-  double estimate_error = 0.01;             // of seconds; candidates were off by less ("In parts")
+  // More of them while the best is so far above its bound: searches of tight budgets differ.
+  size_t more_trials = 4;
+  double loose = 0.02;           // of the seconds. Chosen by reasoning
+  size_t second_trials = 2;      // where none of them fits: how many get all of the work
+  double estimate_error = 0.01;  // of seconds; candidates were off by less ("In parts")
   // Where no candidate fits: parts, each at most twice the one before; beyond 16 kernels are small.
   int64_t numbers[7] = {2, 3, 4, 6, 8, 12, 16};
 };
@@ -88,6 +91,21 @@ std::vector<Candidate> chosen_of(const std::vector<Candidate>& candidates) {
   return chosen;
 }
 
+// The best candidates but those.
+std::vector<Candidate> more_than(const std::vector<Candidate>& chosen,
+                                 const std::vector<Candidate>& candidates) {
+  std::vector<Candidate> more;
+  for (const Candidate& candidate : candidates) {
+    const bool is_known = std::any_of(chosen.begin(), chosen.end(), [&](const Candidate& other) {
+      return other.labels == candidate.labels;
+    });
+    if (candidate.fits && !candidate.labels.whole() && !is_known &&
+        more.size() < kSplit.more_trials)
+      more.push_back(candidate);
+  }
+  return more;
+}
+
 // Where what was estimated does not fit: from few parts to many.
 std::vector<Candidate> even_ones(int64_t most) {
   std::vector<Candidate> even;
@@ -103,6 +121,9 @@ struct Trials {
   size_t count = 0;
 
   double seconds() const { return best->plan.claims.predicted_seconds; }
+  bool is_loose() const {
+    return best && best->plan.claims.lower_bound_seconds < seconds() * (1 - kSplit.loose);
+  }
 };
 
 // Error: what has nothing to do with the budget.
@@ -167,6 +188,8 @@ Result<Optimized> optimize_in_parts(const ir::Graph& forward, const OptimizeOpti
     LT_ASSIGN(const std::vector<Candidate> candidates, label_candidates(step, options));
     const std::vector<Candidate> chosen = chosen_of(candidates);
     LT_RETURN_IF_ERROR(try_some(chosen, kSplit.trial_share));
+    if (trials.is_loose())
+      LT_RETURN_IF_ERROR(try_some(more_than(chosen, candidates), kSplit.trial_share));
     if (!trials.best)
       LT_RETURN_IF_ERROR(
           try_some(std::span(chosen).first(std::min(chosen.size(), kSplit.second_trials)), 1));
