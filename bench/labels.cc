@@ -1,7 +1,7 @@
 // How fast the search for labels judges, and how well: states per second of one core, and Spearman's
 // rank correlation between what it says of states and what plans of them then take.
 //
-//   bench_labels MODEL.onnx [--loss mse] [--dim batch=8]... --budget BYTES [--plans 20] [--effort 1]
+//   bench_labels [MODEL.onnx [--loss mse] [--dim batch=8]...] [--ratio 0.4] [--plans 12] [--effort 1]
 //
 // Training steps with SGD on an RTX 3090 by its roofline, dropout off, as bench/magis.py has them. A
 // state is a labelling that was judged: by its time alone where that is above the best found, by a
@@ -24,6 +24,7 @@
 #include "io/onnx_reader.h"
 #include "pipeline/label_search.h"
 #include "pipeline/optimize.h"
+#include "pipeline/take_rewrites.h"
 
 namespace {
 
@@ -71,18 +72,19 @@ double spearman(const std::vector<double>& one, const std::vector<double>& other
 struct Flags {
   std::string model, loss = "mse";
   std::vector<std::string> dims;
-  int64_t budget = 0;
-  size_t plans = 20;
+  double ratio = 0.4;
+  size_t plans = 12;
   double effort = 1;
 };
 
-Flags parse(int argc, char** argv) {
+// Without a model: two of models/, with their vocabularies.
+std::vector<Flags> parse(int argc, char** argv) {
   Flags flags;
   CLI::App app("How fast and how well labels are judged");
-  app.add_option("model", flags.model)->required();
+  app.add_option("model", flags.model, "ONNX file; default: GPT-2 and BERT of models/");
   app.add_option("--loss", flags.loss)->check(CLI::IsMember({"mse", "cross-entropy"}));
   app.add_option("--dim", flags.dims);
-  app.add_option("--budget", flags.budget, "bytes")->required();
+  app.add_option("--ratio", flags.ratio, "the budget, as a share of the peak in the given order");
   app.add_option("--plans", flags.plans);
   app.add_option("--effort", flags.effort, "of each plan");
   try {
@@ -90,7 +92,12 @@ Flags parse(int argc, char** argv) {
   } catch (const CLI::ParseError& wrong) {
     std::exit(app.exit(wrong));
   }
-  return flags;
+  if (!flags.model.empty()) return {flags};
+  Flags gpt2 = flags, bert = flags;
+  gpt2.model = "models/gpt2.onnx", bert.model = "models/bert.onnx";
+  gpt2.loss = bert.loss = "cross-entropy";
+  gpt2.dims = {"batch=8", "seq=512"}, bert.dims = {"batch=32", "seq=128"};
+  return {gpt2, bert};
 }
 
 ir::Graph forward_of(const Flags& flags) {
@@ -107,7 +114,6 @@ ir::Graph forward_of(const Flags& flags) {
 pipeline::OptimizeOptions options_of(const Flags& flags) {
   pipeline::OptimizeOptions options;
   options.device = value_or_exit(cost::find_device("rtx3090"));
-  options.budget_bytes = flags.budget;
   options.find_smallest = false;
   options.schedule.remat.limits.max_units = units_in(flags.effort);
   options.pack.limits.max_units = units_in(flags.effort);
@@ -121,13 +127,14 @@ pipeline::OptimizeOptions options_of(const Flags& flags) {
   return options;
 }
 
-}  // namespace
-
-int main(int argc, char** argv) {
-  const Flags flags = parse(argc, argv);
+void measure(const Flags& flags) {
   const ir::Graph forward = forward_of(flags);
-  const pipeline::OptimizeOptions options = options_of(flags);
+  pipeline::OptimizeOptions options = options_of(flags);
   const ir::Graph step = value_or_exit(autodiff::make_training_graph(forward, *options.training));
+  const auto peak = pipeline::peak_as_given(step, options.device.alignment_bytes);
+  options.budget_bytes =
+      static_cast<int64_t>(flags.ratio * static_cast<double>(value_or_exit(peak)));
+  fmt::print("{} within {} of its memory: ", flags.model, flags.ratio);
   const double begin = cpu_seconds();
   const auto candidates = value_or_exit(pipeline::label_candidates(step, options));
   const double seconds = cpu_seconds() - begin;
@@ -161,5 +168,11 @@ int main(int argc, char** argv) {
   if (estimated.size() > 2)
     fmt::print("rank correlation of {} plans: {:.3f}\n", estimated.size(),
                spearman(estimated, planned));
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  for (const Flags& flags : parse(argc, argv)) measure(flags);
   return 0;
 }
