@@ -67,6 +67,20 @@ void add_training_flags(CLI::App* command, PlanFlags& flags) {
       ->check(one_of({"on", "off"}));
 }
 
+void add_lever_flags(CLI::App* command, PlanOptions& options) {
+  CLI::Option* allow =
+      command
+          ->add_option("--allow", options.allow,
+                       "only these levers: split, recompute, swap, reorder, rewrite; split is auto "
+                       "then, and swap to the device's first slow tier, where no flag says more")
+          ->type_name("LEVER,...");
+  command
+      ->add_option("--forbid", options.forbid,
+                   "all levers but these; the others as their flags say")
+      ->type_name("LEVER,...")
+      ->excludes(allow);
+}
+
 }  // namespace
 
 void add_dim_flag(CLI::App* command, std::vector<std::string>& dims) {
@@ -119,17 +133,7 @@ void add_model_flags(CLI::App* command, PlanFlags& flags) {
 
 void add_search_flags(CLI::App* command, PlanFlags& flags) {
   PlanOptions& options = flags.options;
-  CLI::Option* allow =
-      command
-          ->add_option("--allow", options.allow,
-                       "only these levers: split, recompute, swap, reorder, rewrite; split is auto "
-                       "then, and swap to the device's first slow tier, where no flag says more")
-          ->type_name("LEVER,...");
-  command
-      ->add_option("--forbid", options.forbid,
-                   "all levers but these; the others as their flags say")
-      ->type_name("LEVER,...")
-      ->excludes(allow);
+  add_lever_flags(command, options);
   command->add_flag_callback(
       "--no-recompute", [&options] { options.recompute = false; },
       "under a budget: every op runs once");

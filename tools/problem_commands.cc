@@ -130,7 +130,7 @@ Status run_pack_command(const PackFlags& flags) {
   if (outcome.status == plan::SolveStatus::kLimit)
     return as_status(outcome.status, fits,
                      fmt::format("{}: the limit of work ended before a packing within {} bytes was "
-                                 "found or ruled out; raise --work-limit",
+                                 "found or ruled out; raise --max-units",
                                  flags.problem, *problem.capacity_bytes));
   return as_status(outcome.status, fits,
                    fmt::format("{}: no packing fits in {} bytes: every one has at least {} bytes",

@@ -102,10 +102,10 @@ struct PlanOptions {
   // Under a budget: ops may run again; buffers may move to slow memory, if `swap` names a slow tier
   // of the device profile or `link` gives its speed ("host=2GiB,file": the best tier first).
   bool recompute = true;
-  bool reorder = true;  // off: ops stay in the given order
-  bool pieces = true;  // a Concat copies nothing whose operands can lie where they belong
+  bool reorder = true;        // off: ops stay in the given order
+  bool pieces = true;         // a Concat copies nothing whose operands can lie where they belong
   bool strided_views = true;  // nor a Transpose, Expand or Slice, where that costs nothing
-  bool sums = true;  // what contributes to a sum of gradients may come in any order
+  bool sums = true;           // what contributes to a sum of gradients may come in any order
   std::vector<std::string> rewrites = {}, no_rewrites = {};  // names, beside or of the default ones
   // "OPS:AXIS:PARTS": ops that run in parts ("layer*:m:4"; "conv1:n*:4": all of the axis's class).
   std::vector<std::string> cuts = {};

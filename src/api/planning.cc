@@ -203,6 +203,37 @@ Status choose_passes(const PlanOptions& options, pipeline::OptimizeOptions& resu
   return {};
 }
 
+// Loss and optimizer of a training step.
+Result<autodiff::TrainingOptions> training_options(const PlanOptions& options) {
+  autodiff::TrainingOptions training;
+  bool known = false;
+  for (const auto kind : {autodiff::LossKind::kCrossEntropy, autodiff::LossKind::kMeanSquaredError,
+                          autodiff::LossKind::kModelOutput}) {
+    if (options.loss != autodiff::name(kind)) continue;
+    training.loss.kind = kind;
+    known = true;
+  }
+  if (!known)
+    return error(ErrorCode::kUsage,
+                 fmt::format("--loss: '{}' is not known; known are cross-entropy, mse, model",
+                             options.loss));
+  training.loss.output = options.loss_output;
+  if (options.optimizer == "adamw") {
+    training.optimizer.kind = autodiff::OptimizerKind::kAdamW;
+  } else if (options.optimizer == "sgd") {
+    training.optimizer.kind = autodiff::OptimizerKind::kSgd;
+  } else {
+    return error(
+        ErrorCode::kUsage,
+        fmt::format("--optimizer: '{}' is not known; known are adamw, sgd", options.optimizer));
+  }
+  LT_RETURN_IF_ERROR(check_rates(options));
+  training.optimizer.learning_rate = options.learning_rate;
+  training.optimizer.weight_decay = options.weight_decay;
+  training.optimizer.momentum = options.momentum;
+  return training;
+}
+
 Result<pipeline::OptimizeOptions> pipeline_options(const PlanOptions& asked) {
   pipeline::OptimizeOptions result;
   LT_ASSIGN(result.device, cost::find_device(asked.device));
@@ -237,33 +268,7 @@ Result<pipeline::OptimizeOptions> pipeline_options(const PlanOptions& asked) {
   result.pack.threads = result.schedule.remat.threads;
   LT_RETURN_IF_ERROR(find_slow_tiers(options, result));
   if (!options.train) return result;
-  autodiff::TrainingOptions training;
-  bool known = false;
-  for (const auto kind : {autodiff::LossKind::kCrossEntropy, autodiff::LossKind::kMeanSquaredError,
-                          autodiff::LossKind::kModelOutput}) {
-    if (options.loss != autodiff::name(kind)) continue;
-    training.loss.kind = kind;
-    known = true;
-  }
-  if (!known)
-    return error(ErrorCode::kUsage,
-                 fmt::format("--loss: '{}' is not known; known are cross-entropy, mse, model",
-                             options.loss));
-  training.loss.output = options.loss_output;
-  if (options.optimizer == "adamw") {
-    training.optimizer.kind = autodiff::OptimizerKind::kAdamW;
-  } else if (options.optimizer == "sgd") {
-    training.optimizer.kind = autodiff::OptimizerKind::kSgd;
-  } else {
-    return error(
-        ErrorCode::kUsage,
-        fmt::format("--optimizer: '{}' is not known; known are adamw, sgd", options.optimizer));
-  }
-  LT_RETURN_IF_ERROR(check_rates(options));
-  training.optimizer.learning_rate = options.learning_rate;
-  training.optimizer.weight_decay = options.weight_decay;
-  training.optimizer.momentum = options.momentum;
-  result.training = training;
+  LT_ASSIGN(result.training, training_options(options));
   return result;
 }
 

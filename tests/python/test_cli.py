@@ -302,10 +302,10 @@ def test_a_limit_without_an_answer_exits_with_5(tmp_path):
     csv = tmp_path / "tight.csv"
     rows = [(f"b{i}", (i * 7) % 31, (i * 7) % 31 + 5 + i % 9, 17 + (i * 37) % 101) for i in range(90)]
     csv.write_text("id,lower,upper,size\n" + "".join(",".join(map(str, row)) + "\n" for row in rows))
-    bound = run_json("pack", csv, "--work-limit", 1)["lower_bound_bytes"]
-    result = run("pack", csv, "--capacity", bound, "--work-limit", 1)
+    bound = run_json("pack", csv, "--max-units", 1)["lower_bound_bytes"]
+    result = run("pack", csv, "--capacity", bound, "--max-units", 1)
     assert result.returncode == 5, result.stderr
-    assert "tight.csv" in result.stderr and "--work-limit" in result.stderr and len(result.stderr.splitlines()) == 1
+    assert "tight.csv" in result.stderr and "--max-units" in result.stderr and len(result.stderr.splitlines()) == 1
 
 
 def test_a_batch_beyond_64_bits_is_called_too_large():
