@@ -5,9 +5,9 @@
 //     1,block7:2,norm:8    three levels
 //
 // A level is a region of the class: what an op, its head, dominates (every way from the inputs goes
-// through it), without what is dominated by what the region hands to others of the class. In a training step this is
-// what comes after the head in the forward pass and before its gradient in the backward pass, so
-// regions lie in each other like the layers of an onion around the loss. Each op runs in the parts
+// through it), without what is dominated by what the region hands to others of the class. In a
+// training step this is what comes after the head in the forward pass and before its gradient in the
+// backward pass, so regions lie in each other like the layers of an onion around the loss. Each op runs in the parts
 // of the innermost region that it is in. Any labels are right (expand.h); good ones pass pieces on.
 //
 // Dominators by intersection of the predecessors' dominators in one pass, as the graph has no cycles

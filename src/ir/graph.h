@@ -188,8 +188,8 @@ sym::Expr size_bytes(const Value& value);
 sym::Expr span_bytes(const Value& value);
 
 // The structural check: inputs are made before they are read; views and updates lie inside their
-// storage (where sizes are constant); only views have strides; nobody reads a value after it was overwritten; pieces are
-// what Alias says; names are unique; dims are not negative. Error: kInput.
+// storage (where sizes are constant); only views have strides; nobody reads a value after it was
+// overwritten; pieces are what Alias says; names are unique; dims are not negative. Error: kInput.
 Status check(const Graph& graph);
 
 // The part of it that looks at one value and the value that brought its storage.

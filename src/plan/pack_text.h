@@ -6,8 +6,9 @@
 //     "b, the second",1,5,2
 //
 // Columns may come in any order. `alignment`, `offset`, `group` and `at` are optional columns, and
-// their cells may be empty; an offset given is a fixed one; `group` and `at` stand together (Tie). Lives are half-open. Fields may be quoted (RFC 4180).
-// An id is given once. The capacity is not part of the format.
+// their cells may be empty; an offset given is a fixed one; `group` and `at` stand together (Tie).
+// Lives are half-open. Fields may be quoted (RFC 4180). An id is given once. The capacity is not
+// part of the format.
 #pragma once
 
 #include <string>

@@ -3,9 +3,10 @@
 // something forces what it needs in turn.
 //
 // When t runs for the first time, every ancestor of t (by data and control) has run and no
-// descendant has. Whatever the order and the strategy, each value that a descendant reads, or that
-// is an output of the step, is then present, or it is loaded later, or its producer runs again (or,
-// if it is no ancestor, for the first time) later; and that run's inputs are covered in turn. With
+// descendant has. Whatever the order and the strategy, for each value that a descendant reads, or
+// that is an output of the step, one of three holds then: it is present; it is loaded later; or its
+// producer runs later, which an ancestor of t does once more than it had to, and which needs that
+// run's inputs in turn. With
 // a price for each byte that stays present the cheapest such choice is a minimum cut:
 //
 //     source --unlimited--> value            needed by a descendant, or an output
@@ -20,6 +21,8 @@
 //
 // All arithmetic on prices is in integers (ticks, and prices in 2^-20 ticks per byte), rounded so
 // that the bound can only become weaker.
+//
+// StepGraph, the problem with the lists that all bounds read, lives here, too.
 //
 // Tests: closure_cut_test.cc, floor_test.cc.
 #pragma once

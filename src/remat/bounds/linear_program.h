@@ -27,7 +27,8 @@ class LinearProgram {
   void set_basis(const Basis& basis) { simplex_.set_basis(basis); }
   Basis basis() const { return simplex_.basis(); }
 
-  // Within so many iterations, and the work left. What is known afterwards is where it stopped.
+  // Within so many iterations, and the work left. Where these end it, value, variables and
+  // multipliers are those of the last iteration: the multipliers still prove a bound.
   void solve(int max_iterations, WorkBudget& work);
   bool infeasible() const { return infeasible_; }
   double value() const { return simplex_.objective(); }  // percent of the step, beyond each op once

@@ -15,19 +15,23 @@
 // volume algorithm (Barahona and Anbil 2000), steps along an average of the violations that the
 // cuts show. One cut without multipliers is the closure cut.
 //
-// With a link there are two more places to be at t_k than "there" and "gone" (multi_cut_ways.h): a
-// value can have a copy in the slow tier, and be there or not. Each value is at one place at each
-// cut, which takes the place of (b). A multiplier of a place is added to the cost of the segment that
-// begins there and taken off that of the one that ends there: over all segments of a schedule they
-// cancel (a telescoping sum), so any multipliers, of either sign, leave its cost as it is. Within a segment the cheapest way between places
-// depends on two things alone, whether the value's maker runs and whether a run needs it, so it is
-// a minimum cut as before. Time: the streams of the link and the ops run beside each other, so the
-// time of a segment is at least any mixture of its ops', its stores' and its loads' (the shares,
-// part of the multipliers); what the copies keep the processor from computing comes on top, whole.
-// A transfer that lies in several segments counts with the least share among them. Several links
-// count as one as fast as all together. Residents that may move choose the cheapest of all their
-// ways through the segments. One cut already proves more than the closure cut with a link, which
-// leaves out what residents do before t, what is stored after it, and the copies of both.
+// With a link a value is, at each t_k, in one of four places instead of two (multi_cut_ways.h): in
+// memory or not, with a copy in the slow tier or without. That takes the place of (b).
+//
+//   places    A multiplier of a place is added to the cost of the segment that begins there and
+//             taken off that of the one that ends there. Over all segments they cancel (a
+//             telescoping sum), so multipliers of either sign leave a schedule's cost as it is.
+//             Within a segment the cheapest way from place to place depends only on whether the
+//             value's producer runs and whether a run needs it: a minimum cut as before.
+//   time      Ops, stores and loads run beside each other. A segment takes at least as long as each
+//             of the three, and so as any weighted mean of them; the weights, its shares, are
+//             multipliers too. What copies keep the processor from computing is added in full.
+//   transfer  One that may lie in several segments is charged at the least share of them.
+//   links     Several count as one that is as fast as all together.
+//   residents Those that may move take the cheapest of all their ways through the segments.
+//
+// Even one such cut proves more than the closure cut with a link, which leaves out what residents do
+// before t, what is stored after it, and the copies of both.
 //
 // Which ops: the closure cut's, then, one at a time, the one that helps most of a few: where the
 // cut's plan is most over the budget, and the op that needs most by itself. Few cuts do better than

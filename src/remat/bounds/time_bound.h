@@ -1,4 +1,4 @@
-// The lower bound on the time of every schedule within a budget: the one place that asks the cuts,
+// The lower bound on the time of every schedule within a budget: closure cut and multi-cut in turn,
 // and what they found as plain data to hand on.
 //
 // First the closure cut, from one moment. Where it proves something, the multi-cut goes on from

@@ -1,8 +1,9 @@
-// The idle spans of a schedule (IdleSpan): stretches of runs in which a buffer is present and
-// nobody uses it, so that it could as well be in the slow tier. An idle span of a value lies
+// Next-use intervals of a schedule, as caching knows them: stretches of runs in which a buffer is
+// present and nobody uses it, so that it could as well be in the slow tier. That of a value lies
 // between two uses of one of its instances; a resident (which moves as a whole or not at all) also
-// has one before its first use and one after its last. What was stored once need not be stored
-// again until a writer changes it: a span knows the version of the contents that it would move.
+// has one before its first use and one after its last. A buffer that was stored once need not be
+// stored again as long as nobody writes into it; so each interval has a number that counts the
+// writers before it, its version: intervals of one version share a store.
 //
 // Tests: swap_test.cc.
 #pragma once
