@@ -26,29 +26,32 @@
 namespace lowtide::pack {
 namespace {
 
-constexpr int64_t kGreedyUnits = 800'000'000;  // for all list heuristics but the first of each part
-// Orders by classes of size: units for each item, whatever comes of them and without progress. The
-// search does better on small parts.
 struct ClassLimits {
   int64_t all;
   int64_t idle;
 };
-constexpr ClassLimits kClassesOfFew = {1'600, 800};
-constexpr ClassLimits kClassesOfMany = {16'000, 8'000};
-constexpr int64_t kMany = 8192;
-// Many items that lie within this part of the bound are not searched any more.
-constexpr int64_t kNear = 4096;
-// How fine the bisection is once something was undecided: this part of the bound.
-constexpr int64_t kFineness = 2048;
 
-// Work of the first round, and how much more each next one has.
-constexpr int64_t kLeastRound = 409'600;
-constexpr int64_t kRoundPerItem = 6'400;
-constexpr int64_t kRoundGrowth = 4;
-// Without a capacity: units for each buffer after which the search ends if neither height nor bound
-// have moved, and the least of all for small parts.
-constexpr int64_t kPatience = 38'400;
-constexpr int64_t kLeastPatience = 10'000'000;
+// Tuning. Where no row of docs/results.md is named, no benchmark has compared values: by reasoning.
+struct PackTuning {
+  // For all list heuristics but the first of each part.
+  int64_t greedy_units = 800'000'000;
+  // Orders by classes of size: units for each item, whatever comes of them and without progress. The
+  // search does better on small parts.
+  ClassLimits classes_of_few = {1'600, 800};
+  ClassLimits classes_of_many = {16'000, 8'000};
+  int64_t many = 8192;
+  int64_t near = 4096;      // many items within this part of the bound are not searched any more
+  int64_t fineness = 2048;  // of the bisection once something was undecided, as a part of the bound
+  // Work of the first round, and how much more each next one has.
+  int64_t least_round = 409'600;
+  int64_t round_per_item = 6'400;
+  int64_t round_growth = 4;
+  // Without a capacity: units for each buffer after which the search ends if neither height nor
+  // bound have moved ("When it stops" in the README), and the least of all for small parts.
+  int64_t patience = 38'400;
+  int64_t least_patience = 10'000'000;
+};
+constexpr PackTuning kPack;
 
 struct PartResult {
   std::vector<int64_t> offsets;  // by item
@@ -84,7 +87,7 @@ class Packer {
         options_(options),
         capacity_(capacity),
         stop_(options.limits),
-        greedy_left_(std::min(kGreedyUnits, options.limits.max_units)) {}
+        greedy_left_(std::min(kPack.greedy_units, options.limits.max_units)) {}
 
   void run();
   int64_t height() const { return greatest(&PartResult::height); }
@@ -155,7 +158,8 @@ void Packer::run_heuristics(const Part& part, PartResult& result) {
 
 void Packer::run_class_orders(const Part& part, PartResult& result) {
   const int64_t n = static_cast<int64_t>(part.items.size());
-  const ClassLimits limits = n < kMany && options_.search ? kClassesOfFew : kClassesOfMany;
+  const ClassLimits limits =
+      n < kPack.many && options_.search ? kPack.classes_of_few : kPack.classes_of_many;
   const int64_t end = units_ + limits.all * n;
   int64_t idle_end = units_ + limits.idle * n;
   ClassOrders orders(part);
@@ -198,14 +202,15 @@ Verdict Packer::attempt(Portfolio& portfolio, const Part& part, int64_t capacity
 // reached, all heights below are refuted or the last rounds have come to nothing.
 void Packer::improve(const Part& part, PartResult& result, int64_t good_enough) {
   if (!searchable(part)) return;
-  const bool many = options_.class_orders && static_cast<int64_t>(part.items.size()) >= kMany;
-  if (many && !capacity_ && result.height - good_enough <= good_enough / kNear) return;
+  const bool many = options_.class_orders && static_cast<int64_t>(part.items.size()) >= kPack.many;
+  if (many && !capacity_ && result.height - good_enough <= good_enough / kPack.near) return;
   Portfolio portfolio(part, options_);
   const int64_t n = static_cast<int64_t>(part.items.size());
   const bool rounds = !capacity_;
-  const int64_t patience = std::max(kLeastPatience, kPatience * n);
+  const int64_t patience = std::max(kPack.least_patience, kPack.patience * n);
   int64_t give_up_at = units_ + patience;
-  for (int64_t round = std::max(kLeastRound, kRoundPerItem * n);; round *= kRoundGrowth) {
+  for (int64_t round = std::max(kPack.least_round, kPack.round_per_item * n);;
+       round *= kPack.round_growth) {
     const PartResult before = {{}, result.height, result.bound};
     const int64_t limit =
         rounds ? std::min(options_.limits.max_units, give_up_at) : options_.limits.max_units;
@@ -213,7 +218,7 @@ void Packer::improve(const Part& part, PartResult& result, int64_t good_enough) 
     if (run_round(portfolio, part, std::max(good_enough, result.bound), end, result)) return;
     if (result.height < before.height || result.bound > before.bound)
       give_up_at = units_ + patience;
-    else if (units_ + kLeastPatience / 100 >= limit)
+    else if (units_ + kPack.least_patience / 100 >= limit)
       return;
     if (timed_out_ || units_ >= options_.limits.max_units) return;
   }
@@ -227,7 +232,7 @@ bool Packer::run_round(Portfolio& portfolio, const Part& part, int64_t target, i
   bool undecided = false;
   for (bool first = true; !timed_out_; first = false) {
     const int64_t left = end - units_;
-    const int64_t step = undecided ? std::max<int64_t>(1, low / kFineness) : 1;
+    const int64_t step = undecided ? std::max<int64_t>(1, low / kPack.fineness) : 1;
     if (result.height <= target || refuted()) return true;
     if (left <= 0) return false;
     if (!first && result.height - low <= step) return !undecided;

@@ -31,15 +31,19 @@
 namespace lowtide::pack {
 namespace {
 
-// Units of the first slice: for each item, and at least.
-constexpr int64_t kSlicePerItem = 100;
-constexpr int64_t kLeastSlice = 6'400;
-// Units for each item that the decision search has for itself.
-constexpr int64_t kQuickUnits = 6'400;
-constexpr int64_t kTightestShare = 4;  // of the work after that, beside one for each other kind
-// Static orders of the tightest-first search, tried as those of PackOptions are.
-constexpr std::array<std::string_view, 5> kTightestOrders = {"TWA", "CA", "TCA", "W", "A"};
-constexpr std::array kSpreads = {0.02, 0.05, 0.1, 0.3};  // how far ranks move, of all
+// Tuning. Where no row of docs/results.md is named, no benchmark has compared values: by reasoning.
+struct PortfolioTuning {
+  // Units of the first slice: for each item, and at least.
+  int64_t slice_per_item = 100;
+  int64_t least_slice = 6'400;
+  int64_t quick_units = 6'400;  // for each item, that the decision search has for itself
+  int64_t tightest_share =
+      4;  // of the work after that, beside one for each other kind ("Packings")
+  // Static orders of the tightest-first search, tried as those of PackOptions are.
+  std::array<std::string_view, 5> tightest_orders = {"TWA", "CA", "TCA", "W", "A"};
+  std::array<double, 4> spreads = {0.02, 0.05, 0.1, 0.3};  // how far ranks move, of all
+};
+constexpr PortfolioTuning kTuning;
 
 // One round: verdicts of all orders, each run for `slice` units.
 std::vector<Verdict> run_round(const std::vector<Decider*>& searches, int64_t slice, int threads,
@@ -73,13 +77,14 @@ std::vector<Verdict> run_round(const std::vector<Decider*>& searches, int64_t sl
 Portfolio::Portfolio(const Part& part, const PackOptions& options)
     : topology_(make_topology(part)),
       rng_(1),
-      first_slice_(std::max(kLeastSlice, kSlicePerItem * static_cast<int64_t>(part.items.size()))),
+      first_slice_(std::max(kTuning.least_slice,
+                            kTuning.slice_per_item * static_cast<int64_t>(part.items.size()))),
       threads_(std::max(options.threads, 1)) {
   for (const std::string& letters : options.static_orders) {
     fixed_.push_back({static_order(part, letters), make_decision_search(topology_, options)});
     if (options.restarts) shuffled_.push_back({{}, make_decision_search(topology_, options)});
   }
-  for (const std::string_view letters : kTightestOrders)
+  for (const std::string_view letters : kTuning.tightest_orders)
     if (options.tightest_first && options.sections)
       tightest_.push_back(
           {static_order(part, std::string(letters)), make_tightest_search(topology_, options)});
@@ -90,7 +95,8 @@ void Portfolio::shuffle(Racer& racer) {
   const uint64_t draw = shuffles_++;
   const bool near_winner = draw % 2 == 1 && !winner_.empty();
   const std::vector<int32_t>& base = near_winner ? winner_ : fixed_[draw / 2 % fixed_.size()].order;
-  const double spread = kSpreads[draw % kSpreads.size()] * static_cast<double>(base.size());
+  const double spread =
+      kTuning.spreads[draw % kTuning.spreads.size()] * static_cast<double>(base.size());
   std::vector<double> keys(base.size());
   for (size_t r = 0; r < base.size(); ++r)
     keys[static_cast<size_t>(base[r])] = static_cast<double>(r) + spread * rng_.uniform();
@@ -141,9 +147,10 @@ Decision Portfolio::decide(int64_t capacity, int64_t budget, const StopSignal& s
       const int64_t turn = first_slice_ * luby(++turns_);
       if (race(shuffled_, share(shuffled_, turn), stop, decision)) return decision;
     }
-    const bool quick = units_ < kQuickUnits * static_cast<int64_t>(topology_.items.size());
+    const bool quick = units_ < kTuning.quick_units * static_cast<int64_t>(topology_.items.size());
     if (quick || tightest_.empty() || over()) continue;
-    if (race(tightest_, share(tightest_, kTightestShare * slice), stop, decision)) return decision;
+    if (race(tightest_, share(tightest_, kTuning.tightest_share * slice), stop, decision))
+      return decision;
   }
   return decision;
 }

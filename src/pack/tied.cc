@@ -19,13 +19,16 @@ using plan::PackOutcome;
 using plan::PackProblem;
 using Offsets = IdVector<BufferId, int64_t>;
 
-// First fit of everything looks at all pairs; above this many buffers it is left out.
-constexpr size_t kMostForPairs = 4096;
-constexpr int kShuffles = 24;  // random orders of the groups
-// Local search over orders of everything: tries, and units of work.
-constexpr int kMoves = 3000;
-constexpr int64_t kMoveUnits = 40'000'000;
-constexpr size_t kRefined = 3;  // placements whose other buffers are packed anew by the search
+// Tuning. Where no row of docs/results.md is named, no benchmark has compared values: by reasoning.
+struct TiedTuning {
+  size_t most_for_pairs = 4096;  // buffers: first fit of everything looks at all pairs
+  int shuffles = 24;             // random orders of the groups
+  int moves = 3000;              // of the local search over orders of everything: tries
+  int64_t move_units = 40'000'000;
+  size_t refined = 3;  // placements whose other buffers are packed anew by the search
+};
+constexpr TiedTuning kTied;
+
 constexpr int64_t kUnplaced = -1;
 constexpr int64_t kUnitsPerLook = 6;
 constexpr int64_t kUnitsPerTry = 100;  // beside its looks
@@ -226,13 +229,13 @@ class TiedPacker {
     const auto place = std::upper_bound(
         found_.begin(), found_.end(), height,
         [](int64_t h, const Candidate& candidate) { return h < candidate.height; });
-    if (place == found_.end() && found_.size() == kRefined) return;
+    if (place == found_.end() && found_.size() == kTied.refined) return;
     found_.insert(place, {std::move(offsets), height});
-    if (found_.size() > kRefined) found_.pop_back();
+    if (found_.size() > kTied.refined) found_.pop_back();
   }
 
   void place_everything() {
-    if (problem_.buffers.size() > kMostForPairs) return;
+    if (problem_.buffers.size() > kTied.most_for_pairs) return;
     for (const Order& order : plain_orders(shapes_)) {
       if (done()) return;
       const int64_t height = place_all(order);
@@ -253,8 +256,8 @@ class TiedPacker {
   // Local search: one shape moves to another place in the order; kept unless it gets worse.
   void move_in_order() {
     Rng rng(2);
-    const int64_t end = units_ + std::min(kMoveUnits, options_.limits.max_units / 4);
-    for (int k = 0; k < kMoves && best_order_.size() > 1 && units_ < end && !done(); ++k) {
+    const int64_t end = units_ + std::min(kTied.move_units, options_.limits.max_units / 4);
+    for (int k = 0; k < kTied.moves && best_order_.size() > 1 && units_ < end && !done(); ++k) {
       Order order = best_order_;
       const size_t from = rng.below(order.size()), to = rng.below(order.size());
       const size_t moved = order[from];
@@ -298,7 +301,7 @@ class TiedPacker {
     std::iota(order.begin(), order.end(), size_t{0});
     PackOptions quick = heuristics_only();
     quick.class_orders = false;
-    for (int k = 0; k < kShuffles && groups_.size() > 1 && !done(); ++k) {
+    for (int k = 0; k < kTied.shuffles && groups_.size() > 1 && !done(); ++k) {
       for (size_t i = order.size(); i > 1; --i) std::swap(order[i - 1], order[rng.below(i)]);
       place_groups(order, quick);
     }
