@@ -92,7 +92,9 @@ def test_parts_are_timed_and_compared_with_what_was_predicted(parts_store):
     store = json.loads(path.read_text())
     assert said["costs"].startswith("roofline of ") and said["rounds"] == 2
     assert said["kernels"] == len(store["kernels"]) and all(len(kernel["seconds"]) == 2 for kernel in store["kernels"])
-    assert all(kernel["count"] >= 10 and min(kernel["seconds"]) > 0 for kernel in store["kernels"])
+    # What does next to nothing may take less than a tick of the clock; most takes more.
+    assert all(kernel["count"] >= 10 and min(kernel["seconds"]) >= 0 for kernel in store["kernels"])
+    assert sum(min(kernel["seconds"]) > 0 for kernel in store["kernels"]) > 0.9 * len(store["kernels"])
     assert [timed["parts"] for timed in said["parts"]] == [1, 2, 6]
     for timed in said["parts"]:
         for key in ("runs", "predicted_seconds", "measured_seconds"):
