@@ -16,29 +16,39 @@ constexpr int64_t kLooksPerUnit = 5;
 constexpr int64_t kMovesPerLook = 4;
 constexpr int64_t kLooksPerItem = 64;  // to order the items and to begin
 
-// Where `item` goes among `placed`. Adds to `looks` how many were looked at.
-int64_t find_place(std::span<const Placed> placed, const Item& item, GreedyFit fit,
-                   int64_t& looks) {
+// Where `item` goes: the lowest free address above all that was seen, and the hole chosen so far.
+struct Place {
   int64_t top = 0;
   std::optional<int64_t> best;
   int64_t best_hole = 0;
-  size_t i = 0;
-  for (; i < placed.size(); ++i) {
-    const Placed& p = placed[i];
-    if (p.high <= top || p.end <= item.begin || item.end <= p.begin) continue;
+
+  // Looks at the next placed buffer by rising offset. True: the first hole, for first fit.
+  bool look(const Placed& p, const Item& item, GreedyFit fit) {
+    if (p.high <= top || p.end <= item.begin || item.end <= p.begin) return false;
     const int64_t hole = p.low - top;
     if (hole >= item.size && (!best || hole < best_hole)) {
       const int64_t at = align_up(top, item.alignment);
       if (p.low - at >= item.size) {
         best = at;
         best_hole = hole;
-        if (fit == GreedyFit::kFirst) break;
+        if (fit == GreedyFit::kFirst) return true;
       }
     }
     top = p.high;
+    return false;
   }
-  looks += static_cast<int64_t>(i);
-  return best ? *best : align_up(top, item.alignment);
+};
+
+// Where `item` goes among `placed`. Adds to `looks` how many were looked at.
+int64_t find_place(const PlacedList& placed, const Item& item, GreedyFit fit, int64_t& looks) {
+  Place place;
+  for (const std::vector<Placed>& chunk : placed.chunks()) {
+    for (const Placed& p : chunk) {
+      if (place.look(p, item, fit)) return *place.best;
+      ++looks;
+    }
+  }
+  return place.best ? *place.best : align_up(place.top, item.alignment);
 }
 
 }  // namespace

@@ -21,13 +21,13 @@ std::vector<SchedOpId> ProblemEdit::visible_all(const std::vector<SchedOpId>& op
 void ProblemEdit::list_ops(CompactedProblem& made) const {
   made.op = IdVector<SchedOpId, SchedOpId>(ops_.size());
   for (SchedOpId leaf = first_op(); leaf.valid(); leaf = next_op(leaf)) {
-    const SchedOpId block = visible(leaf);
-    if (block == leaf)
+    const SchedOpId top = visible(leaf);
+    if (top == leaf)
       made.op[leaf] = made.problem.ops.push_back(op(leaf).op);
-    else if (!made.op[block].valid())
-      made.op[block] = made.problem.ops.push_back(summary(block).op);
-    for (SchedOpId hidden = leaf; hidden != block; hidden = ops_[hidden].inside)
-      made.op[hidden] = made.op[block];
+    else if (!made.op[top].valid())
+      made.op[top] = made.problem.ops.push_back(summary(top).op);
+    for (SchedOpId hidden = leaf; hidden != top; hidden = ops_[hidden].inside)
+      made.op[hidden] = made.op[top];
   }
 }
 
@@ -35,8 +35,8 @@ void ProblemEdit::list_values(CompactedProblem& made, std::span<const SchedValue
   made.value = IdVector<SchedValueId, SchedValueId>(values_.size());
   const auto list = [&](SchedValueId id) {
     const SchedValue& from = value(id);
-    const SchedOpId block = visible(from.producer);
-    if (block != from.producer && !crosses(from, block)) return;
+    const SchedOpId top = visible(from.producer);
+    if (top != from.producer && !crosses(from, top)) return;
     SchedValue seen;
     seen.name = from.name;
     seen.bytes = from.bytes;
@@ -72,16 +72,16 @@ void ProblemEdit::list_residents(CompactedProblem& made,
 
 void ProblemEdit::list_pairs(CompactedProblem& made) const {
   for (SchedOpId leaf = first_op(); leaf.valid();) {
-    const SchedOpId block = visible(leaf);
+    const SchedOpId top = visible(leaf);
     const auto list = [&](const std::vector<std::pair<SchedValueId, SchedValueId>>& pairs) {
       for (const auto& [input, output] : pairs)
-        made.problem.in_place.push_back({made.op[block], made.value[input], made.value[output]});
+        made.problem.in_place.push_back({made.op[top], made.value[input], made.value[output]});
     };
-    if (block == leaf)
+    if (top == leaf)
       list(op(leaf).in_place);
     else
-      list(summary(block).in_place);
-    leaf = next_op(last_leaf(block));
+      list(summary(top).in_place);
+    leaf = next_op(last_leaf(top));
   }
 }
 

@@ -1,15 +1,15 @@
 // Contracting a region of ops into one, and expanding it.
 //
-// A block is a visible op with all that it hides; the ops of a block stand side by side in the
-// order. A region is convex when no block outside both needs one of its ops and is needed by one.
+// A visible op hides its members, and theirs; what one hides stands side by side in the order. A
+// region is convex when no visible op outside both needs one of its ops and is needed by one.
 // Whether it is shows in one walk over the stretch of the order from its first to its last op: a
-// block of the stretch belongs behind the region when it needs one of its ops, or a block that does;
-// a member that needs such a block is the proof that the region is not convex. Cost: the stretch
-// with its edges, which is the region itself where nobody stands between.
+// visible op of the stretch belongs behind the region when it needs one of its ops, or a visible op
+// that does; a member that needs such a visible op is the proof that the region is not convex.
+// Cost: the stretch with its edges, which is the region itself where nobody stands between.
 //
-// Blocks that need nothing of the region go before it, the others after it, each in the order they
-// had. Side by side in a valid order is all that being convex takes, so later changes elsewhere,
-// checked against the order of the ops themselves, cannot break it.
+// Visible ops that need nothing of the region go before it, the others after it, each in the order
+// they had. Side by side in a valid order is all that being convex takes, so later changes
+// elsewhere, checked against the order of the ops themselves, cannot break it.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -19,50 +19,50 @@
 
 namespace lowtide::plan {
 
-// ---- blocks ----
+// ---- visible ops ----
 
 // A contracted op holds others by construction, so this ends at an op of the order.
-SchedOpId ProblemEdit::first_leaf(SchedOpId block) const {
-  while (ops_[block].group) block = ops_[block].group->members.front();
-  return block;
+SchedOpId ProblemEdit::first_leaf(SchedOpId top) const {
+  while (ops_[top].group) top = ops_[top].group->members.front();
+  return top;
 }
 
-SchedOpId ProblemEdit::last_leaf(SchedOpId block) const {
-  while (ops_[block].group) block = ops_[block].group->members.back();
-  return block;
+SchedOpId ProblemEdit::last_leaf(SchedOpId top) const {
+  while (ops_[top].group) top = ops_[top].group->members.back();
+  return top;
 }
 
-SchedOpId ProblemEdit::next_block(SchedOpId block) const {
-  const SchedOpId leaf = next_op(last_leaf(block));
+SchedOpId ProblemEdit::next_visible(SchedOpId top) const {
+  const SchedOpId leaf = next_op(last_leaf(top));
   return leaf.valid() ? visible(leaf) : leaf;
 }
 
-SchedOpId ProblemEdit::previous_block(SchedOpId block) const {
-  const SchedOpId leaf = previous_op(first_leaf(block));
+SchedOpId ProblemEdit::previous_visible(SchedOpId top) const {
+  const SchedOpId leaf = previous_op(first_leaf(top));
   return leaf.valid() ? visible(leaf) : leaf;
 }
 
-std::vector<SchedOpId> ProblemEdit::leaves(SchedOpId block) const {
-  std::vector<SchedOpId> found{first_leaf(block)};
-  for (const SchedOpId last = last_leaf(block); found.back() != last;)
+std::vector<SchedOpId> ProblemEdit::leaves(SchedOpId top) const {
+  std::vector<SchedOpId> found{first_leaf(top)};
+  for (const SchedOpId last = last_leaf(top); found.back() != last;)
     found.push_back(next_op(found.back()));
   return found;
 }
 
-std::vector<SchedOpId> ProblemEdit::needs(SchedOpId block) const {
+std::vector<SchedOpId> ProblemEdit::needs(SchedOpId top) const {
   std::vector<SchedOpId> found;
-  for (const SchedOpId leaf : leaves(block)) {
+  for (const SchedOpId leaf : leaves(top)) {
     for (const SchedValueId input : ops_[leaf].inputs)
       found.push_back(visible(value(input).producer));
     for (const SchedOpId first : op(leaf).control) found.push_back(visible(first));
   }
-  std::erase(found, block);
+  std::erase(found, top);
   return found;
 }
 
-// Its last op is the return value: where the next block goes.
-SchedOpId ProblemEdit::put_block(SchedOpId block, SchedOpId at) {
-  for (const SchedOpId leaf : leaves(block)) {
+// Its last op is the return value: where the next visible op goes.
+SchedOpId ProblemEdit::put_visible(SchedOpId top, SchedOpId at) {
+  for (const SchedOpId leaf : leaves(top)) {
     if (previous_op(leaf) != at) {
       take_out(leaf);
       put(leaf, at);
@@ -79,29 +79,29 @@ Status ProblemEdit::arrange(std::span<const SchedOpId> region, Group& group) {
   const std::set<SchedOpId> inside(region.begin(), region.end());
   std::set<SchedOpId> behind;
   std::vector<SchedOpId> before, after;
-  SchedOpId block = *std::min_element(region.begin(), region.end(), [&](SchedOpId a, SchedOpId b) {
+  SchedOpId top = *std::min_element(region.begin(), region.end(), [&](SchedOpId a, SchedOpId b) {
     return this->before(first_leaf(a), first_leaf(b));
   });
-  const SchedOpId place = previous_op(first_leaf(block));
-  for (; group.members.size() < inside.size(); block = next_block(block)) {
-    group.span.push_back(block);
-    const std::vector<SchedOpId> wanted = needs(block);
+  const SchedOpId place = previous_op(first_leaf(top));
+  for (; group.members.size() < inside.size(); top = next_visible(top)) {
+    group.span.push_back(top);
+    const std::vector<SchedOpId> wanted = needs(top);
     const auto late = std::find_if(wanted.begin(), wanted.end(),
                                    [&](SchedOpId each) { return behind.contains(each); });
-    if (inside.contains(block)) {
+    if (inside.contains(top)) {
       if (late != wanted.end())
         return error(ErrorCode::kInput,
                      fmt::format("the region is not convex: op {} lies between its ops, op {} "
                                  "needs it",
-                                 late->index(), block.index()));
-      group.members.push_back(block);
+                                 late->index(), top.index()));
+      group.members.push_back(top);
     } else if (late != wanted.end() ||
                std::any_of(wanted.begin(), wanted.end(),
                            [&](SchedOpId each) { return inside.contains(each); })) {
-      behind.insert(block);
-      after.push_back(block);
+      behind.insert(top);
+      after.push_back(top);
     } else {
-      before.push_back(block);
+      before.push_back(top);
     }
   }
   if (group.span.size() == group.members.size()) {
@@ -109,8 +109,8 @@ Status ProblemEdit::arrange(std::span<const SchedOpId> region, Group& group) {
     return {};
   }
   SchedOpId at = place;
-  for (const auto& blocks : {before, group.members, after})
-    for (const SchedOpId each : blocks) at = put_block(each, at);
+  for (const auto& tops : {before, group.members, after})
+    for (const SchedOpId each : tops) at = put_visible(each, at);
   return {};
 }
 
@@ -136,35 +136,36 @@ Result<SchedOpId> ProblemEdit::contract(std::span<const SchedOpId> region, std::
 
 // ---- expand ----
 
-bool ProblemEdit::is_order(std::span<const SchedOpId> blocks) const {
+bool ProblemEdit::is_order(std::span<const SchedOpId> tops) const {
   std::map<SchedOpId, size_t> at;
-  for (size_t i = 0; i < blocks.size(); ++i) at[blocks[i]] = i;
-  for (size_t i = 0; i < blocks.size(); ++i)
-    for (const SchedOpId wanted : needs(blocks[i]))
+  for (size_t i = 0; i < tops.size(); ++i) at[tops[i]] = i;
+  for (size_t i = 0; i < tops.size(); ++i)
+    for (const SchedOpId wanted : needs(tops[i]))
       if (const auto found = at.find(wanted); found != at.end() && found->second > i) return false;
   return true;
 }
 
-// The first block of the stretch around the members that holds only blocks of the old span.
+// The first visible op of the stretch around the members that holds only visible ops of the old
+// span.
 SchedOpId ProblemEdit::first_of_stretch(const Group& group) const {
   const std::set<SchedOpId> span(group.span.begin(), group.span.end());
-  SchedOpId block = group.members.front();
-  for (SchedOpId previous = previous_block(block); previous.valid() && span.contains(previous);
-       previous = previous_block(block))
-    block = previous;
-  return block;
+  SchedOpId top = group.members.front();
+  for (SchedOpId previous = previous_visible(top); previous.valid() && span.contains(previous);
+       previous = previous_visible(top))
+    top = previous;
+  return top;
 }
 
-// Whether the blocks that stood between the members are still those on either side, and nothing
-// forbids the old order.
+// Whether the visible ops that stood between the members are still those on either side, and
+// nothing forbids the old order.
 bool ProblemEdit::may_be_as_before(const Group& group) const {
   if (group.span.empty()) return false;
   for (const SchedOpId each : group.span)
     if (!alive(each) || visible(each) != each) return false;
   const std::set<SchedOpId> span(group.span.begin(), group.span.end());
-  SchedOpId block = first_of_stretch(group);
-  for (size_t i = 0; i < group.span.size(); ++i, block = next_block(block))
-    if (!block.valid() || !span.contains(block)) return false;
+  SchedOpId top = first_of_stretch(group);
+  for (size_t i = 0; i < group.span.size(); ++i, top = next_visible(top))
+    if (!top.valid() || !span.contains(top)) return false;
   return is_order(group.span);
 }
 
@@ -178,7 +179,7 @@ Status ProblemEdit::expand(SchedOpId id) {
   write(GroupWas{id, std::nullopt});
   if (!may_be_as_before(group)) return {};
   SchedOpId at = previous_op(first_leaf(first_of_stretch(group)));
-  for (const SchedOpId each : group.span) at = put_block(each, at);
+  for (const SchedOpId each : group.span) at = put_visible(each, at);
   return {};
 }
 

@@ -3,12 +3,12 @@
 //
 //     ProblemEdit edit(problem);
 //     const auto before = edit.mark();
-//     const SchedOpId block = edit.contract(region, "block").value();
+//     const SchedOpId one = edit.contract(region, "one").value();
 //     ... solve edit.compact().problem ...
 //     edit.rollback(before);
 //
-// As in ir/edit.h, ids are stable, a removed op or value leaves a hole, the order is a list, and the
-// log keeps the states that were written over.
+// As in ir/edit.h, ids are stable, a removed op or value leaves a hole, the order is a list, and
+// the log keeps the states that were written over.
 //
 // Contracting hides; it rewrites nothing. The ops of a region are brought together in the order and
 // named as members of a new op; compact() shows the new op in their place, computed from them then.
@@ -194,18 +194,18 @@ class ProblemEdit {
   void take_out(SchedOpId id);
   void forget_reader(SchedOpId id);
 
-  // Neighbouring blocks of the order: visible ops with all that they hide.
-  SchedOpId first_leaf(SchedOpId block) const;
-  SchedOpId last_leaf(SchedOpId block) const;
-  SchedOpId next_block(SchedOpId block) const;
-  SchedOpId previous_block(SchedOpId block) const;
-  std::vector<SchedOpId> leaves(SchedOpId block) const;
-  std::vector<SchedOpId> needs(SchedOpId block) const;  // blocks that must come before
-  SchedOpId put_block(SchedOpId block, SchedOpId at);
+  // Visible ops, each standing for all that it hides.
+  SchedOpId first_leaf(SchedOpId top) const;
+  SchedOpId last_leaf(SchedOpId top) const;
+  SchedOpId next_visible(SchedOpId top) const;
+  SchedOpId previous_visible(SchedOpId top) const;
+  std::vector<SchedOpId> leaves(SchedOpId top) const;
+  std::vector<SchedOpId> needs(SchedOpId top) const;  // visible ops that must come before
+  SchedOpId put_visible(SchedOpId top, SchedOpId at);
   Status arrange(std::span<const SchedOpId> region, Group& group);
   SchedOpId first_of_stretch(const Group& group) const;
   bool may_be_as_before(const Group& group) const;
-  bool is_order(std::span<const SchedOpId> blocks) const;
+  bool is_order(std::span<const SchedOpId> tops) const;
 
   Summary summary(SchedOpId contracted) const;
   bool crosses(const SchedValue& value, SchedOpId contracted) const;

@@ -42,22 +42,22 @@ std::vector<SchedOpId> ids(std::vector<size_t> numbers) {
 TEST(ProblemEdit, ContractsAndExpandsByHand) {
   const ScheduleProblem problem = four_ops();
   ProblemEdit edit(problem);
-  const SchedOpId block = edit.contract(ids({1, 2}), "bc").value();
+  const SchedOpId contracted_op = edit.contract(ids({1, 2}), "bc").value();
   const CompactedProblem seen = edit.compact();
   ASSERT_EQ(seen.problem.ops.size(), 3u);
-  const SchedOp& bc = seen.problem.ops[seen.op[block]];
+  const SchedOp& bc = seen.problem.ops[seen.op[contracted_op]];
   EXPECT_EQ(bc.name, "bc");
   EXPECT_EQ(bc.seconds, 2);
   EXPECT_TRUE(bc.may_rerun);
   EXPECT_EQ(bc.workspace_bytes, 4) << "4 + 2 inside, of which 2 come out";
-  EXPECT_EQ(seen.op[SchedOpId(1)], seen.op[block]);
+  EXPECT_EQ(seen.op[SchedOpId(1)], seen.op[contracted_op]);
   EXPECT_FALSE(seen.value[SchedValueId(1)].valid());
   ASSERT_EQ(seen.problem.values.size(), 3u);
   EXPECT_EQ(seen.problem.values[SchedValueId(0)].readers, ids({1, 2}));
   EXPECT_TRUE(check(seen.problem).has_value());
-  ASSERT_TRUE(edit.expand(block).has_value());
+  ASSERT_TRUE(edit.expand(contracted_op).has_value());
   EXPECT_EQ(edit.compact().problem, problem);
-  EXPECT_FALSE(edit.alive(block));
+  EXPECT_FALSE(edit.alive(contracted_op));
 }
 
 TEST(ProblemEdit, RefusesWithTheNumbers) {
@@ -66,11 +66,11 @@ TEST(ProblemEdit, RefusesWithTheNumbers) {
             "the region is not convex: op 1 lies between its ops, op 2 needs it");
   EXPECT_EQ(edit.remove_op(SchedOpId(1)).error().message,
             "op 1 makes value 1, which is still read or an output");
-  const SchedOpId block = edit.contract(ids({1, 2}), "bc").value();
+  const SchedOpId contracted_op = edit.contract(ids({1, 2}), "bc").value();
   EXPECT_EQ(edit.contract(ids({2, 3}), "cd").error().message,
             "op 2 is inside of contracted op 4 already");
-  const SchedOpId outer = edit.contract(std::vector{block, SchedOpId(3)}, "bcd").value();
-  EXPECT_EQ(edit.expand(block).error().message,
+  const SchedOpId outer = edit.contract(std::vector{contracted_op, SchedOpId(3)}, "bcd").value();
+  EXPECT_EQ(edit.expand(contracted_op).error().message,
             "op 4 is inside of contracted op 5; expand it first");
   EXPECT_EQ(edit.move_op(SchedOpId(0), SchedOpId(1)).error().message,
             "no op can stand behind op 1, between the members of contracted op 5; expand it first");
@@ -89,7 +89,7 @@ TEST(ProblemEdit, RefusesWithTheNumbers) {
 // What the writer of a value inside changes shows in the contracted op.
 TEST(ProblemEdit, ContractedOpsFollowTheirMembers) {
   ProblemEdit edit(four_ops());
-  const SchedOpId block = edit.contract(ids({1, 2}), "bc").value();
+  const SchedOpId contracted_op = edit.contract(ids({1, 2}), "bc").value();
   SchedValue read_outside = edit.value(SchedValueId(1));
   read_outside.readers = ids({2, 3});
   edit.set_value(SchedValueId(1), read_outside);
@@ -99,9 +99,9 @@ TEST(ProblemEdit, ContractedOpsFollowTheirMembers) {
   edit.set_op(SchedOpId(2), slow);
   ASSERT_TRUE(edit.check().has_value());
   const CompactedProblem seen = edit.compact();
-  EXPECT_EQ(seen.problem.ops[seen.op[block]].seconds, 6);
-  EXPECT_FALSE(seen.problem.ops[seen.op[block]].may_rerun);
-  EXPECT_EQ(seen.problem.ops[seen.op[block]].workspace_bytes, 0) << "both come out";
+  EXPECT_EQ(seen.problem.ops[seen.op[contracted_op]].seconds, 6);
+  EXPECT_FALSE(seen.problem.ops[seen.op[contracted_op]].may_rerun);
+  EXPECT_EQ(seen.problem.ops[seen.op[contracted_op]].workspace_bytes, 0) << "both come out";
   EXPECT_EQ(seen.problem.values[seen.value[SchedValueId(1)]].readers, ids({2}));
 }
 
@@ -178,7 +178,7 @@ void expect_bounded(const ScheduleProblem& problem, const CompactedProblem& seen
                     SchedOpId contracted, const std::vector<SchedOpId>& region, Rng& rng,
                     int& exact) {
   const std::vector<SchedOpId> order = random_order(seen.problem, rng);
-  const SchedOpId block = seen.op[contracted];
+  const SchedOpId contracted_op = seen.op[contracted];
   std::vector<SchedOpId> whole;
   for (const SchedOpId step : order)
     for (const SchedOpId id : problem.ops.ids())
@@ -187,17 +187,18 @@ void expect_bounded(const ScheduleProblem& problem, const CompactedProblem& seen
   const auto large = simulate(problem, whole).value();
   EXPECT_GE(small.peak_bytes, large.peak_bytes);
   for (size_t i = 0, j = 0; i < order.size(); ++i) {
-    const size_t count = order[i] == block ? region.size() : 1;
+    const size_t count = order[i] == contracted_op ? region.size() : 1;
     const int64_t inside =
         *std::max_element(large.step_bytes.begin() + static_cast<std::ptrdiff_t>(j),
                           large.step_bytes.begin() + static_cast<std::ptrdiff_t>(j + count));
     j += count;
     EXPECT_EQ(small.after_bytes[i], large.after_bytes[j - 1]);
     EXPECT_GE(small.step_bytes[i], inside);
-    if (order[i] == block && frees_a_shared_value(seen.problem, block, order, i)) continue;
+    if (order[i] == contracted_op && frees_a_shared_value(seen.problem, contracted_op, order, i))
+      continue;
     const int64_t floor = small.step_bytes[i] - seen.problem.ops[order[i]].workspace_bytes;
     EXPECT_EQ(small.step_bytes[i], std::max(inside, floor));
-    exact += order[i] == block;
+    exact += order[i] == contracted_op;
   }
 }
 
@@ -210,9 +211,9 @@ TEST(ProblemEditProperty, ContractedProblemsBoundWhatTheyStandFor) {
     ProblemEdit edit(problem);
     ASSERT_EQ(edit.compact().problem, problem);
     const std::vector<SchedOpId> region = random_region(problem, rng);
-    const auto block = edit.contract(region, "region");
-    ASSERT_EQ(block.has_value(), is_convex(problem, region));
-    if (!block) {
+    const auto contracted_op = edit.contract(region, "region");
+    ASSERT_EQ(contracted_op.has_value(), is_convex(problem, region));
+    if (!contracted_op) {
       ++refused;
       ASSERT_EQ(edit.compact().problem, problem);
       continue;
@@ -222,11 +223,11 @@ TEST(ProblemEditProperty, ContractedProblemsBoundWhatTheyStandFor) {
     const CompactedProblem seen = edit.compact();
     const Status valid = check(seen.problem);
     ASSERT_TRUE(valid.has_value()) << valid.error().message;
-    expect_bounded(problem, seen, *block, region, rng, exact);
+    expect_bounded(problem, seen, *contracted_op, region, rng, exact);
     ProblemEdit rolled_back = edit;
     rolled_back.rollback(0);
     ASSERT_EQ(rolled_back.compact().problem, problem);
-    ASSERT_TRUE(edit.expand(*block).has_value());
+    ASSERT_TRUE(edit.expand(*contracted_op).has_value());
     ASSERT_EQ(edit.compact().problem, problem);
   }
   EXPECT_GT(contracted, 400);
@@ -243,22 +244,22 @@ TEST(ProblemEditProperty, NestedRegionsExpandExactly) {
     const bool stretches = seed % 2 == 0;
     const ScheduleProblem problem = random_schedule_problem(kShape, rng);
     ProblemEdit edit(problem);
-    std::vector<SchedOpId> blocks, made;
-    for (const SchedOpId id : problem.ops.ids()) blocks.push_back(id);
-    for (int round = 0; round < 6 && blocks.size() > 1; ++round) {
-      const size_t begin = rng.below(blocks.size() - 1);
-      const size_t end = begin + 2 + rng.below(blocks.size() - begin - 1);
+    std::vector<SchedOpId> tops, made;
+    for (const SchedOpId id : problem.ops.ids()) tops.push_back(id);
+    for (int round = 0; round < 6 && tops.size() > 1; ++round) {
+      const size_t begin = rng.below(tops.size() - 1);
+      const size_t end = begin + 2 + rng.below(tops.size() - begin - 1);
       std::vector<SchedOpId> region;
       for (size_t i = begin; i < end; ++i)
-        if (stretches || rng.below(2) == 0 || i == begin) region.push_back(blocks[i]);
-      const auto block = edit.contract(region, "block");
-      ASSERT_TRUE(block.has_value() || !stretches);
-      if (!block) continue;
-      made.push_back(*block);
+        if (stretches || rng.below(2) == 0 || i == begin) region.push_back(tops[i]);
+      const auto contracted_op = edit.contract(region, "region");
+      ASSERT_TRUE(contracted_op.has_value() || !stretches);
+      if (!contracted_op) continue;
+      made.push_back(*contracted_op);
       ASSERT_TRUE(check(edit.compact().problem).has_value());
-      blocks.clear();
+      tops.clear();
       for (SchedOpId id = edit.first_op(); id.valid(); id = edit.next_op(id))
-        if (blocks.empty() || blocks.back() != edit.visible(id)) blocks.push_back(edit.visible(id));
+        if (tops.empty() || tops.back() != edit.visible(id)) tops.push_back(edit.visible(id));
     }
     while (!made.empty()) {
       size_t i = stretches ? rng.below(made.size()) : made.size() - 1;

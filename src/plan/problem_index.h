@@ -1,16 +1,16 @@
-// A ScheduleProblem as index lists. The problem lists values, with who makes and reads each; whoever
-// searches, bounds or simulates asks what an op reads, makes and waits for, many million times. So
-// its lists are turned around once, here, for all of them; what one algorithm wants beyond that it
-// keeps on top (remat/bounds/closure_cut_network.h, remat/search/action_table.h). The parts into
-// which orders fall have lists of their own, of fewer things and by other numbers
+// A ScheduleProblem as index lists. The problem lists values, with who makes and reads each;
+// whoever searches, bounds or simulates asks what an op reads, makes and waits for, many million
+// times. So its lists are turned around once, here, for all of them; what one algorithm wants
+// beyond that it keeps on top (remat/bounds/closure_cut_network.h, remat/search/action_table.h).
+// The parts into which orders fall have lists of their own, of fewer things and by other numbers
 // (order/order_graph.h).
 //
 // Two ids after those of the ops stand for the borders of the step: `begin`, before everything, and
 // `end`, which reads every output of the step, so that outputs stay without a rule of their own.
 //
 // Lists are ascending, as far as the problem's are: those of values by id, control edges and
-// in-place pairs in the order of the problem. It takes time and memory in proportion to the problem.
-// Test: each list against its definition (problem_index_test.cc).
+// in-place pairs in the order of the problem. It takes time and memory in proportion to the
+// problem. Test: each list against its definition (problem_index_test.cc).
 #pragma once
 
 #include <cstddef>

@@ -22,8 +22,8 @@ using ir::OpId;
 using ir::StorageId;
 using ir::ValueId;
 
-// One op of a chain.
-struct Link {
+// One op of a chain, which writes one operand where it belongs.
+struct Writer {
   OpId producer;               // none: a copy of the operand
   ValueId operand;             // of the Concat
   ValueId made;                // by the producer: the operand, or what it shows
@@ -36,8 +36,9 @@ struct Chain {
   // Dimensions into which the axis is split behind its outermost part, along which the operands are
   // joined then: as the producers' results have them, which are seen through a Reshape.
   std::vector<int64_t> inner;
-  plan::TensorDesc whole;   // that the chain makes
-  std::vector<Link> links;  // those that are written first, as their producers follow each other
+  plan::TensorDesc whole;  // that the chain makes
+  std::vector<Writer>
+      writers;  // those that are written first, as their producers follow each other
 
   int64_t extent() const { return whole.dims[static_cast<size_t>(axis)]; }
 };
@@ -77,11 +78,11 @@ class DestinationsPass {
         continue;
       LT_ASSIGN(std::optional<Chain> chain, chain_of(id));
       if (!chain) continue;
-      for (const Link& link : chain->links) {
-        ++(link.producer.valid() ? report.written : report.copied);
-        if (!link.producer.valid()) continue;
-        moved_[link.producer] = 1;
-        if (!chain->inner.empty()) moved_[old_.value(link.operand).producer] = 1;  // the Reshape
+      for (const Writer& writer : chain->writers) {
+        ++(writer.producer.valid() ? report.written : report.copied);
+        if (!writer.producer.valid()) continue;
+        moved_[writer.producer] = 1;
+        if (!chain->inner.empty()) moved_[old_.value(writer.operand).producer] = 1;  // the Reshape
       }
       chains_[id] = std::move(chain);
       ++report.chains;
@@ -108,28 +109,28 @@ class DestinationsPass {
         LT_ASSIGN(const double copy, options_.seconds(concat));
         return *saved + copy > 0 ? chain : none;
       }
-      chain->links[*heaviest].producer = OpId::none();  // is copied
-      in_order(chain->links);
-      if (!chain->links.front().producer.valid()) return none;
+      chain->writers[*heaviest].producer = OpId::none();  // is copied
+      in_order(chain->writers);
+      if (!chain->writers.front().producer.valid()) return none;
     }
     return none;
   }
 
-  // What the producers take less as links of the chain, and the copies; nothing where no kernel
+  // What the producers take less as writers of the chain, and the copies; nothing where no kernel
   // takes one of these.
   Result<std::optional<double>> saved_by(Chain& chain) const {
     double saved = 0;
-    for (size_t k = 0; k < chain.links.size(); ++k) {
-      Link& link = chain.links[k];
-      LT_ASSIGN(const std::optional<plan::OpDesc> desc, describe(chain, link, k > 0));
+    for (size_t k = 0; k < chain.writers.size(); ++k) {
+      Writer& writer = chain.writers[k];
+      LT_ASSIGN(const std::optional<plan::OpDesc> desc, describe(chain, writer, k > 0));
       if (!desc) return std::optional<double>();
       const auto workspace = catalog_.workspace_bytes(*desc);
       if (!workspace) return std::optional<double>();
-      link.workspace_bytes = align_up(*workspace, options_.alignment_bytes);
+      writer.workspace_bytes = align_up(*workspace, options_.alignment_bytes);
       LT_ASSIGN(const double seconds, options_.seconds(*desc));
       saved -= seconds;
-      if (!link.producer.valid()) continue;
-      LT_ASSIGN(const plan::OpDesc alone, analysis::describe(old_, link.producer));
+      if (!writer.producer.valid()) continue;
+      LT_ASSIGN(const plan::OpDesc alone, analysis::describe(old_, writer.producer));
       LT_ASSIGN(const double was, options_.seconds(alone));
       saved += was;
     }
@@ -137,8 +138,8 @@ class DestinationsPass {
   }
 
   // Written ones first.
-  static void in_order(std::vector<Link>& links) {
-    std::stable_sort(links.begin(), links.end(), [](const Link& x, const Link& y) {
+  static void in_order(std::vector<Writer>& writers) {
+    std::stable_sort(writers.begin(), writers.end(), [](const Writer& x, const Writer& y) {
       if (x.producer.valid() != y.producer.valid()) return x.producer.valid();
       return x.producer.valid() && x.producer < y.producer;
     });
@@ -151,21 +152,21 @@ class DestinationsPass {
     if (axis == nullptr || *axis < 0 || !concat.outputs[0].layout.blocked.empty())
       return std::nullopt;
     const auto a = static_cast<size_t>(*axis);
-    Chain chain{.axis = *axis, .inner = inner, .whole = concat.outputs[0], .links = {}};
+    Chain chain{.axis = *axis, .inner = inner, .whole = concat.outputs[0], .writers = {}};
     chain.whole.dims = split(chain.whole.dims, a, inner);
     int64_t begin = 0;
     for (size_t i = 0; i < concat.inputs.size(); ++i) {
       const int64_t places = concat.inputs[i]->dims[a], size = places / product_of(inner);
       if (places % product_of(inner) != 0) return std::nullopt;
       if (size == 0 || size == chain.extent()) return std::nullopt;
-      Link link{{}, old_.op(id).inputs[i], {}, begin, begin + size, 0};
-      if (std::count(old_.op(id).inputs.begin(), old_.op(id).inputs.end(), link.operand) == 1)
-        take_producer(chain, link);
-      chain.links.push_back(link);
+      Writer writer{{}, old_.op(id).inputs[i], {}, begin, begin + size, 0};
+      if (std::count(old_.op(id).inputs.begin(), old_.op(id).inputs.end(), writer.operand) == 1)
+        take_producer(chain, writer);
+      chain.writers.push_back(writer);
       begin += size;
     }
-    in_order(chain.links);
-    if (!chain.links.front().producer.valid()) return std::nullopt;
+    in_order(chain.writers);
+    if (!chain.writers.front().producer.valid()) return std::nullopt;
     return chain;
   }
 
@@ -203,9 +204,9 @@ class DestinationsPass {
 
   // Has the operand written by its producer, if that may run where the Concat runs and a kernel
   // takes the strides: nobody else sees what it makes.
-  void take_producer(const Chain& chain, Link& link) const {
-    const ValueId made = chain.inner.empty() ? link.operand : seen_through(link.operand);
-    if (!made.valid() || old_.readers(link.operand).size() != 1) return;
+  void take_producer(const Chain& chain, Writer& writer) const {
+    const ValueId made = chain.inner.empty() ? writer.operand : seen_through(writer.operand);
+    if (!made.valid() || old_.readers(writer.operand).size() != 1) return;
     const ir::Value& value = old_.value(made);
     if (!value.producer.valid() || value.alias != ir::Alias::kOwn || value.is_output ||
         ordered_[value.producer] || chains_[value.producer] ||
@@ -213,39 +214,39 @@ class DestinationsPass {
       return;
     const ir::Op& op = old_.op(value.producer);
     if (op.outputs.size() != 1 || op.attrs.contains("into")) return;
-    Link written = link;
+    Writer written = writer;
     written.producer = value.producer;
     written.made = made;
     const auto desc = describe(chain, written, true);
-    if (desc && *desc && catalog_.workspace_bytes(**desc)) link = written;
+    if (desc && *desc && catalog_.workspace_bytes(**desc)) writer = written;
   }
 
-  ir::Attrs attrs_of(const Chain& chain, const Link& link) const {
+  ir::Attrs attrs_of(const Chain& chain, const Writer& writer) const {
     ir::Attrs attrs;
-    if (link.producer.valid()) attrs = old_.op(link.producer).attrs;
-    attrs["into"] = ir::Dims{chain.axis, link.begin, link.end, chain.extent()};
+    if (writer.producer.valid()) attrs = old_.op(writer.producer).attrs;
+    attrs["into"] = ir::Dims{chain.axis, writer.begin, writer.end, chain.extent()};
     return attrs;
   }
 
-  std::string_view kind_of(const Link& link) const {
-    return link.producer.valid() ? std::string_view(old_.op(link.producer).kind) : "Copy";
+  std::string_view kind_of(const Writer& writer) const {
+    return writer.producer.valid() ? std::string_view(old_.op(writer.producer).kind) : "Copy";
   }
 
   // Nothing where the op table refuses the op, or it makes the whole otherwise.
-  Result<std::optional<plan::OpDesc>> describe(const Chain& chain, const Link& link,
+  Result<std::optional<plan::OpDesc>> describe(const Chain& chain, const Writer& writer,
                                                bool has_rest) const {
     plan::OpDesc desc;
-    if (link.producer.valid()) {
-      LT_ASSIGN(desc, analysis::describe(old_, link.producer));
+    if (writer.producer.valid()) {
+      LT_ASSIGN(desc, analysis::describe(old_, writer.producer));
     } else {
-      LT_ASSIGN(plan::TensorDesc operand, analysis::describe(old_.value(link.operand)));
+      LT_ASSIGN(plan::TensorDesc operand, analysis::describe(old_.value(writer.operand)));
       if (!chain.inner.empty() && !operand.layout.row_major()) return std::nullopt;
       operand.dims = split(operand.dims, static_cast<size_t>(chain.axis), chain.inner);
       desc = {.kind = "Copy", .attrs = {}, .inputs = {std::move(operand)}, .outputs = {}};
     }
-    desc.attrs["into"] = std::vector<int64_t>{chain.axis, link.begin, link.end, chain.extent()};
+    desc.attrs["into"] = std::vector<int64_t>{chain.axis, writer.begin, writer.end, chain.extent()};
     desc.outputs = {chain.whole};
-    const ir::Attrs attrs = attrs_of(chain, link);
+    const ir::Attrs attrs = attrs_of(chain, writer);
     const ops::Row* row = ops::find(desc.kind);
     if (row == nullptr || desc.inputs.size() > ops::rest_slot(*row)) return std::nullopt;
     if (has_rest) {
@@ -275,59 +276,62 @@ class DestinationsPass {
   }
 
   // The rule of the header: what the producers read is charged to what they make. Where that does
-  // not do, the written link with the heaviest charge for its size.
+  // not do, the written writer with the heaviest charge for its size.
   std::optional<size_t> needs_more_by(const Chain& chain) const {
     const std::map<StorageId, std::vector<size_t>> readers = kept_for(chain);
     int64_t made = 0;
-    std::vector<int64_t> left(chain.links.size(), 0);  // of its own bytes, less what it is charged
-    for (size_t k = 0; k < chain.links.size(); ++k) {
-      if (!chain.links[k].producer.valid()) continue;
-      left[k] = made_bytes(chain.links[k]);
+    std::vector<int64_t> left(chain.writers.size(),
+                              0);  // of its own bytes, less what it is charged
+    for (size_t k = 0; k < chain.writers.size(); ++k) {
+      if (!chain.writers[k].producer.valid()) continue;
+      left[k] = made_bytes(chain.writers[k]);
       made += left[k];
     }
-    for (const auto& [storage, links] : readers) {
+    for (const auto& [storage, writers] : readers) {
       int64_t together = 0;
-      for (const size_t k : links) together += made_bytes(chain.links[k]);
-      for (const size_t k : links) {
-        const auto product = checked_mul(bytes_of(storage), made_bytes(chain.links[k]));
+      for (const size_t k : writers) together += made_bytes(chain.writers[k]);
+      for (const size_t k : writers) {
+        const auto product = checked_mul(bytes_of(storage), made_bytes(chain.writers[k]));
         if (!product) return k;
         left[k] -= *product / together + (*product % together != 0 ? 1 : 0);
       }
     }
     size_t heaviest = 0;
-    for (size_t k = 1; k < chain.links.size() && chain.links[k].producer.valid(); ++k)
+    for (size_t k = 1; k < chain.writers.size() && chain.writers[k].producer.valid(); ++k)
       if (left[k] < left[heaviest]) heaviest = k;
     if (left[heaviest] < 0) return heaviest;
-    for (size_t k = 0; k < chain.links.size(); ++k) {
-      int64_t present = chain.links[k].workspace_bytes;
-      for (const auto& [storage, links] : readers)
-        if (links.back() >= k) present += bytes_of(storage);
+    for (size_t k = 0; k < chain.writers.size(); ++k) {
+      int64_t present = chain.writers[k].workspace_bytes;
+      for (const auto& [storage, writers] : readers)
+        if (writers.back() >= k) present += bytes_of(storage);
       if (present > made) return heaviest;
     }
     return std::nullopt;
   }
 
-  int64_t made_bytes(const Link& link) const { return bytes_of(old_.value(link.made).storage); }
+  int64_t made_bytes(const Writer& writer) const {
+    return bytes_of(old_.value(writer.made).storage);
+  }
 
-  // The storages that are there until the chain runs because of it, and the links that read them.
+  // The storages that are there until the chain runs because of it, and the writers that read them.
   // What it copies was there for the Concat, too.
   std::map<StorageId, std::vector<size_t>> kept_for(const Chain& chain) const {
     std::set<StorageId> copied;
-    for (const Link& link : chain.links)
-      if (!link.producer.valid())
-        for (const ir::Piece& piece : old_.memory_of(link.operand)) copied.insert(piece.storage);
+    for (const Writer& writer : chain.writers)
+      if (!writer.producer.valid())
+        for (const ir::Piece& piece : old_.memory_of(writer.operand)) copied.insert(piece.storage);
     std::map<StorageId, std::vector<size_t>> readers;
-    for (size_t k = 0; k < chain.links.size(); ++k)
-      for (StorageId s : read_by(chain.links[k]))
+    for (size_t k = 0; k < chain.writers.size(); ++k)
+      for (StorageId s : read_by(chain.writers[k]))
         if (!copied.contains(s)) readers[s].push_back(k);
     return readers;
   }
 
   // Storages that are kept for the op until it runs, each once.
-  std::vector<StorageId> read_by(const Link& link) const {
+  std::vector<StorageId> read_by(const Writer& writer) const {
     std::vector<StorageId> found;
-    if (!link.producer.valid()) return found;
-    for (ValueId input : old_.op(link.producer).inputs) {
+    if (!writer.producer.valid()) return found;
+    for (ValueId input : old_.op(writer.producer).inputs) {
       if (!input.valid()) continue;
       for (const ir::Piece& piece : old_.memory_of(input)) {
         const bool resident = !old_.value(old_.storage(piece.storage).root).producer.valid();
@@ -367,33 +371,33 @@ class DestinationsPass {
     const ir::Op& joined = old_.op(concat);
     const ir::Value& was = old_.value(joined.outputs[0]);
     ValueId rest;
-    for (size_t k = 0; k < chain.links.size(); ++k) {
-      const Link& link = chain.links[k];
-      const ir::Op& op = link.producer.valid() ? old_.op(link.producer) : joined;
+    for (size_t k = 0; k < chain.writers.size(); ++k) {
+      const Writer& writer = chain.writers[k];
+      const ir::Op& op = writer.producer.valid() ? old_.op(writer.producer) : joined;
       std::vector<ValueId> inputs;
-      if (link.producer.valid()) {
+      if (writer.producer.valid()) {
         inputs = made.now(op.inputs);
       } else {
         LT_ASSIGN(const ValueId operand,
-                  operand_of(graph, joined, chain, made.value[link.operand]));
+                  operand_of(graph, joined, chain, made.value[writer.operand]));
         inputs = {operand};
       }
       if (rest.valid()) {
-        inputs.resize(ops::rest_slot(*ops::find(kind_of(link))) + 1, ValueId::none());
+        inputs.resize(ops::rest_slot(*ops::find(kind_of(writer))) + 1, ValueId::none());
         inputs.back() = rest;
       }
       ops::AppendOptions options;
-      options.name = link.producer.valid() ? op.name : fmt::format("{}/copy{}", op.name, k);
+      options.name = writer.producer.valid() ? op.name : fmt::format("{}/copy{}", op.name, k);
       options.module = op.module;
       options.phase = op.phase;
-      const bool last = k + 1 == chain.links.size();
+      const bool last = k + 1 == chain.writers.size();
       options.category = was.category;
       // Until then a gradient is as temporary as its parts.
       if (!last && was.category == Category::kGradient) options.category = Category::kTemporary;
       options.output_names = {
-          last && chain.inner.empty() ? was.name : old_.value(link.operand).name + "/into"};
-      LT_ASSIGN(const OpId added, ops::append(graph, kind_of(link), std::move(inputs),
-                                              attrs_of(chain, link), options));
+          last && chain.inner.empty() ? was.name : old_.value(writer.operand).name + "/into"};
+      LT_ASSIGN(const OpId added, ops::append(graph, kind_of(writer), std::move(inputs),
+                                              attrs_of(chain, writer), options));
       rest = graph.op(added).outputs[0];
     }
     if (!chain.inner.empty()) {

@@ -68,31 +68,31 @@ int64_t Arena::unmarked_bytes() const {
 }
 
 CachingPool::~CachingPool() {
-  for (auto& [bytes, blocks] : free_)
-    for (std::byte* block : blocks) std::free(block);
+  for (auto& [bytes, allocations] : free_)
+    for (std::byte* allocation : allocations) std::free(allocation);
 }
 
 std::byte* CachingPool::take(int64_t bytes) {
   const int64_t rounded = std::max(align_up(bytes, alignment_), alignment_);
-  std::vector<std::byte*>& blocks = free_[rounded];
-  std::byte* block = nullptr;
-  if (blocks.empty()) {
+  std::vector<std::byte*>& allocations = free_[rounded];
+  std::byte* allocation = nullptr;
+  if (allocations.empty()) {
     const size_t alignment = std::max<size_t>(static_cast<size_t>(alignment_), 64);
-    block = static_cast<std::byte*>(std::aligned_alloc(
+    allocation = static_cast<std::byte*>(std::aligned_alloc(
         alignment, static_cast<size_t>(align_up(rounded, static_cast<int64_t>(alignment)))));
-    if (block == nullptr) return nullptr;
+    if (allocation == nullptr) return nullptr;
   } else {
-    block = blocks.back();
-    blocks.pop_back();
+    allocation = allocations.back();
+    allocations.pop_back();
   }
   live_bytes_ += rounded;
   high_water_bytes_ = std::max(high_water_bytes_, live_bytes_);
-  return block;
+  return allocation;
 }
 
-void CachingPool::give_back(std::byte* block, int64_t bytes) {
+void CachingPool::give_back(std::byte* allocation, int64_t bytes) {
   const int64_t rounded = std::max(align_up(bytes, alignment_), alignment_);
-  free_[rounded].push_back(block);
+  free_[rounded].push_back(allocation);
   live_bytes_ -= rounded;
 }
 

@@ -1,7 +1,7 @@
-// Memory of a session. An Arena is one block of pages, touched once when it is made, because the
+// Memory of a session. An Arena is one range of pages, touched once when it is made, because the
 // first touch of a fresh page costs more than many uses. A CachingPool is what eager frameworks do:
-// every buffer is asked for and given back, and freed blocks are kept by size for the next request,
-// so that a comparison with a plan measures memory and not page faults.
+// every buffer is asked for and given back, and freed allocations are kept by size for the next
+// request, so that a comparison with a plan measures memory and not page faults.
 //
 // Tests: session_test.cc, slow_tier_test.cc.
 #pragma once
@@ -51,10 +51,10 @@ class CachingPool {
   CachingPool& operator=(CachingPool&&) = default;
   ~CachingPool();
 
-  // Null when the system has no memory. Bytes are rounded up to the alignment; 0 bytes are a block
-  // too.
+  // Null when the system has no memory. Bytes are rounded up to the alignment; 0 bytes are an
+  // allocation too.
   std::byte* take(int64_t bytes);
-  void give_back(std::byte* block, int64_t bytes);
+  void give_back(std::byte* allocation, int64_t bytes);
 
   int64_t live_bytes() const { return live_bytes_; }
   int64_t high_water_bytes() const { return high_water_bytes_; }

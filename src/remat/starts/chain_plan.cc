@@ -14,7 +14,7 @@ struct ChainPlanTuning {
   int plans_tried = 6;              // made for one start
   int64_t most_units = 16'000'000;  // of a start
   int64_t units_per_op = 5'000;     // the same, of few ops
-  int fewest_grains = 50;           // units that bytes are divided into
+  int fewest_grains = 50;           // that bytes are divided into
   int most_grains = 1'000;
   int64_t options = 8;  // of a stage, about
 };

@@ -3,14 +3,22 @@
 // Joly, Shilova 2019), with several options for each stage as in Rockmate (Zhao et al. 2023), which
 // goes back to Griewank and Walther's revolve (2000).
 //
-// Stages a..b have to be run forward and back, and the input of stage a is there. Either stage a
-// runs, keeps what one of its options keeps and its output, stages a+1..b follow, and it is gone
-// back through at the end. Or stages a..j-1 run and keep only the input of stage j; j..b are done;
-// then a..j-1 are done from the beginning. The least time for every a, b and number of bytes left,
-// which is counted in equal units, rounded so that what fits in units fits in bytes.
+// The question of the recursion: stages a to b have to be run forward and then back, the input of
+// stage a is in memory, and so many bytes are free; what is the least time? It is that of the better
+// of two ways:
 //
-// What stays in memory between the stages is all that is counted; what lives across them otherwise
-// is not. So a plan is made for fewer bytes, or for more, until its runs fit best.
+//   keep        Stage a runs and keeps its output and what one of its options keeps (an option says
+//               which values stay and which are made again for the backward part, chain.h). Stages
+//               a+1 to b are done in the bytes that are left, and the backward part of a is last.
+//   checkpoint  Stages a to j-1 run and keep nothing but the input of a later stage j. Stages j to b
+//               are done; then stages a to j-1, from their input, which is still there.
+//
+// It is answered for every a and b, shortest first, and every number of free bytes. Bytes are
+// counted in equal grains and rounded up, so that what fits in grains fits in bytes.
+//
+// Only what stays between the stages is counted. What else lives across them (a skip connection) is
+// not, so the runs of a plan may need more than it says, or less: plans are made for fewer bytes and
+// for more until one fits best.
 #pragma once
 
 #include <cstdint>
@@ -35,7 +43,7 @@ struct ChainPlan {
   int64_t units = 0;
 };
 
-// `grains`: units into which the bytes are divided.
+// `grains`: into so many equal parts the bytes are divided.
 ChainPlan plan_chain(const Chain& chain, double bytes, int grains);
 
 struct ChainStart {
