@@ -12,6 +12,7 @@
 #include "api/compare.h"
 #include "api/largest.h"
 #include "api/state.h"
+#include "api/whole_step.h"
 #include "base/bytes.h"
 #include "base/printable.h"
 #include "exec/cpu/cpu.h"
@@ -232,6 +233,7 @@ void add_verify(CLI::App& app, Action& action) {
 struct RunFlags {
   std::string plan;
   std::string slow_tier = "memory", link_throttle;
+  std::string against;
   CompareOptions options;
   bool json = false;
 };
@@ -265,6 +267,12 @@ Status run_run_command(RunFlags& flags) {
                  fmt::format("{}: not verified: {}; `lowtide verify` lists all", flags.plan,
                              all.substr(0, all.find('\n'))));
   }
+  std::optional<plan::Plan> whole;
+  if (!flags.against.empty()) {
+    LT_ASSIGN(whole, whole_step(plan.state().plan, flags.against));
+    flags.options.whole = &*whole;
+    flags.options.compare = true;
+  }
   LT_ASSIGN(const RunReport report, run_plan(plan.state().plan, flags.options));
   put(flags.json ? print_json(report) : print(report));
   if (report.values_different != 0)
@@ -272,6 +280,13 @@ Status run_run_command(RunFlags& flags) {
         ErrorCode::kInternal,
         fmt::format("{}: {} of {} values differ from the unplanned step, first '{}'", flags.plan,
                     report.values_different, report.values_compared, report.first_different));
+  if (report.whole && report.whole->beyond != 0)
+    return error(
+        ErrorCode::kInternal,
+        fmt::format("{}: {} of {} values differ from the step in one part by more than {}, "
+                    "first '{}'",
+                    flags.plan, report.whole->beyond, report.whole->values, kWholeTolerance,
+                    printable(report.whole->first_beyond)));
   return {};
 }
 
@@ -284,6 +299,11 @@ void add_run(CLI::App& app, Action& action) {
   command->add_option("--steps", options.steps, "steps to time")->check(whole_number(1, 1000000));
   command->add_flag("--compare", options.compare,
                     "also run the step unplanned and compare every result bit for bit");
+  command
+      ->add_option("--against", flags->against,
+                   "a plan in parts: compare, within a tolerance, with the unplanned step in one "
+                   "part of this model (.onnx, .graph) or of this plan of it (.lt)")
+      ->check(file_name());
   command
       ->add_option("--seed", options.seed, "of parameters without weights, of inputs, of dropout")
       ->check(whole_number(0, kMostSeed));

@@ -16,6 +16,7 @@
 #include "api/costs.h"
 #include "api/dump.h"
 #include "api/running.h"
+#include "api/whole_step.h"
 #include "base/bytes.h"
 #include "base/check.h"
 #include "base/clock.h"
@@ -34,17 +35,6 @@ using plan::PlanValueId;
 
 double value_at(DType dtype, const std::byte* data, size_t i) {
   return read_real(dtype, data + i * static_cast<size_t>(size_bytes(dtype)));
-}
-
-double largest_difference(DType dtype, std::span<const std::byte> a, std::span<const std::byte> b) {
-  if (std::memcmp(a.data(), b.data(), a.size()) == 0) return 0;
-  double most = 0;
-  for (size_t i = 0; i < a.size() / static_cast<size_t>(size_bytes(dtype)); ++i) {
-    const double x = value_at(dtype, a.data(), i), y = value_at(dtype, b.data(), i);
-    if (std::isnan(x) != std::isnan(y)) return std::numeric_limits<double>::infinity();
-    if (!std::isnan(x)) most = std::max(most, std::abs(x - y));
-  }
-  return most;
 }
 
 class Comparison {
@@ -278,6 +268,7 @@ void summarize(RunReport& report, const runtime::Session& planned,
 
 Result<RunReport> run_plan(const plan::Plan& plan, const CompareOptions& options) {
   const Opener opener(plan, options);
+  const Opener opener_of_unplanned(options.whole == nullptr ? plan : *options.whole, options);
   RunReport report;
   report.steps = options.steps;
   report.arena_planned_bytes = plan.arena_bytes;
@@ -298,9 +289,14 @@ Result<RunReport> run_plan(const plan::Plan& plan, const CompareOptions& options
   LT_ASSIGN(runtime::Session planned, opener.open(as_planned, measuring ? &kernel_times : nullptr));
   std::optional<runtime::Session> unplanned;
   if (options.compare) {
-    LT_ASSIGN(unplanned,
-              opener.open([](runtime::SessionOptions& varied) { varied.unplanned = true; }));
-    LT_RETURN_IF_ERROR(Comparison(plan, report).run(planned, *unplanned));
+    LT_ASSIGN(unplanned, opener_of_unplanned.open(
+                             [](runtime::SessionOptions& varied) { varied.unplanned = true; }));
+    if (options.whole != nullptr) {
+      LT_ASSIGN(report.whole, compare_with_whole(plan, planned, *options.whole, *unplanned));
+    } else {
+      LT_RETURN_IF_ERROR(Comparison(plan, report).run(planned, *unplanned));
+      report.same_ops = in_parts(plan);
+    }
     report.loss_first = loss_of(planned);
   }
   if (measuring && !options.compare) {  // pages and caches are cold in the first step
@@ -320,7 +316,8 @@ Result<RunReport> run_plan(const plan::Plan& plan, const CompareOptions& options
     unplanned_times.push_back(other);
   }
   kernel_times.record(false);
-  if (unplanned) LT_RETURN_IF_ERROR(Comparison(plan, report).run(planned, *unplanned));
+  if (unplanned && options.whole == nullptr)
+    LT_RETURN_IF_ERROR(Comparison(plan, report).run(planned, *unplanned));
   if (options.profile) {
     LT_ASSIGN(report.profile, profiled_step(planned));
   }
@@ -328,6 +325,27 @@ Result<RunReport> run_plan(const plan::Plan& plan, const CompareOptions& options
   if (measuring) LT_RETURN_IF_ERROR(keep_times(options, opener.threads(), kernel_times, report));
   return report;
 }
+
+namespace {
+
+std::string print(const WholeComparison& whole) {
+  std::string text = fmt::format(
+      "compared {} outputs, gradients and updated values of the first step with the step in one "
+      "part: {} beyond a relative difference of {}, largest {:.2g}{}\n",
+      whole.values, whole.beyond, kWholeTolerance, whole.largest,
+      whole.largest_name.empty() ? "" : ", in '" + printable(whole.largest_name) + "'");
+  if (whole.parameters_apart > 0)
+    text += fmt::format("parameters that Adam updated are at most {:.2g} apart\n",
+                        whole.parameters_apart);
+  if (whole.apart > 0)
+    text += fmt::format(
+        "{} results of the step in one part are not there by name in parts, or in a layout of "
+        "their own, first '{}'\n",
+        whole.apart, printable(whole.first_apart));
+  return text;
+}
+
+}  // namespace
 
 std::string print(const RunReport& report) {
   std::string text;
@@ -356,12 +374,13 @@ std::string print(const RunReport& report) {
     fmt::format_to(out, "  {:<22} {:>5} ops  {:>9.2f} ms  predicted {:>9.2f} ms\n",
                    printable(time.kind), time.ops, time.seconds * 1e3,
                    time.predicted_seconds * 1e3);
-  if (!report.max_abs_difference) return text;
+  if (!report.unplanned_step_seconds) return text;
   fmt::format_to(
       out,
       "unplanned  {} bytes ({}) at its peak, {:.1f} ms a step; planned / unplanned time {:.3f}\n",
       *report.unplanned_bytes, format_bytes(*report.unplanned_bytes),
       *report.unplanned_step_seconds * 1e3, report.step_seconds / *report.unplanned_step_seconds);
+  if (report.whole) return text + print(*report.whole);
   fmt::format_to(out,
                  "compared {} outputs, gradients and updated values of the first and the last "
                  "step: {} differ, largest difference {}{}\n",
@@ -369,6 +388,8 @@ std::string print(const RunReport& report) {
                  report.values_different == 0
                      ? " (bit for bit equal)"
                      : ", first in '" + printable(report.first_different) + "'");
+  if (report.same_ops)
+    text += "the same ops, in parts; --against MODEL compares with the step in one part\n";
   return text;
 }
 
@@ -394,6 +415,17 @@ std::string print_json(const RunReport& report) {
     json["values_compared"] = report.values_compared;
     json["values_different"] = report.values_different;
     json["first_different"] = report.first_different;
+  }
+  if (report.whole) {
+    json["whole_values_compared"] = report.whole->values;
+    json["whole_values_beyond"] = report.whole->beyond;
+    json["whole_values_apart"] = report.whole->apart;
+    json["first_apart"] = report.whole->first_apart;
+    json["largest_relative_difference"] = report.whole->largest;
+    json["largest_relative_difference_in"] = report.whole->largest_name;
+    json["parameters_apart"] = report.whole->parameters_apart;
+  }
+  if (report.unplanned_step_seconds) {
     json["unplanned_step_seconds"] = *report.unplanned_step_seconds;
     json["unplanned_bytes"] = *report.unplanned_bytes;
   }

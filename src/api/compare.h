@@ -1,5 +1,6 @@
 // Runs a plan and, beside it, the same ops unplanned, and says whether every result is the same,
-// bit for bit, and what each took. The evidence that `lowtide run` prints.
+// bit for bit, and what each took; or, beside a plan in parts, the step in one part
+// (compare_whole.h). The evidence that `lowtide run` prints.
 //
 // Tests: tests/python/test_cli.py.
 #pragma once
@@ -9,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "api/compare_whole.h"
 #include "base/result.h"
 #include "plan/plan.h"
 #include "runtime/session.h"
@@ -41,9 +43,11 @@ struct RunReport {
   std::optional<int64_t> unplanned_bytes;    // high-water mark of the unplanned steps
   std::optional<double> max_abs_difference;  // infinite where one is NaN and the other is not
   int64_t values_compared = 0;
-  int64_t values_different = 0;   // bitwise
-  std::string first_different;    // name of the first value that differs; empty if none
-  std::vector<KindTime> profile;  // only with profile; largest first
+  int64_t values_different = 0;          // bitwise
+  std::string first_different;           // name of the first value that differs; empty if none
+  std::optional<WholeComparison> whole;  // only with a whole step, in place of the four above
+  bool same_ops = false;                 // in parts, and compared with the same ops only
+  std::vector<KindTime> profile;         // only with profile; largest first
 };
 
 struct CompareOptions {
@@ -56,6 +60,9 @@ struct CompareOptions {
   int threads = 0;                    // 0: as many as the plan was made for
   std::string slow_tier_folder;       // see RunOptions
   double link_bytes_per_second = 0;   // see RunOptions
+  // With compare: the unplanned step is that of this plan of the same model, which is in one part
+  // (whole_step.h), and results are held against it within a tolerance. It is borrowed.
+  const plan::Plan* whole = nullptr;
   // A cost store that the kernels' times are added to; made if absent.
   std::string measure_file = {};
   // Results of the first planned step go here (api/dump.h); empty: nowhere.

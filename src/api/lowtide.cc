@@ -70,6 +70,7 @@ Result<Model> Model::read(const std::string& path, const ReadOptions& options) {
   if (state->graph.name.empty() || state->graph.name == "main_graph")
     state->graph.name = std::filesystem::path(path).stem().string();
   state->origin = path;
+  state->dropout = options.dropout;
   state->reading_seconds = seconds_since(start);
   return Model(std::move(state));
 }

@@ -26,15 +26,19 @@ constexpr size_t kMostNamed = 8;           // parameters in a note
 // What would make the plan again; part of the plan file, so nothing here may differ from run to
 // run.
 std::map<std::string, std::string, std::less<>> provenance(
-    const PlanOptions& options, const pipeline::OptimizeOptions& resolved, int threads) {
+    const PlanOptions& options, const pipeline::OptimizeOptions& resolved, int threads,
+    bool dropout) {
   std::map<std::string, std::string, std::less<>> facts;
   facts["lowtide"] = std::string(version());
   facts["device"] = resolved.device.name;
   facts["cost_model"] = std::string(cost::name(resolved.device.cost_model));
   if (resolved.kernels != nullptr) facts["threads"] = std::to_string(threads);
   facts["seed"] = std::to_string(options.seed);
+  if (!options.split.empty()) facts["split"] = options.split;
+  if (!options.cuts.empty()) facts["cuts"] = fmt::format("{}", fmt::join(options.cuts, " "));
   facts["train"] = options.train ? "yes" : "no";
   if (!options.train) return facts;
+  if (!dropout) facts["dropout"] = "no";
   facts["loss"] = options.loss;
   if (!options.loss_output.empty()) facts["loss_output"] = options.loss_output;
   facts["optimizer"] = options.optimizer;
@@ -353,7 +357,8 @@ Result<pipeline::Optimized> optimize_as_asked(const Model& model, const PlanOpti
 
 std::unique_ptr<Plan::State> finish_plan(pipeline::Optimized optimized, const Planning& planning,
                                          const PlanOptions& options, const Model& model) {
-  optimized.plan.provenance = provenance(options, planning.options, planning.threads);
+  optimized.plan.provenance =
+      provenance(options, planning.options, planning.threads, model.state().dropout);
   if (planning.options.costs)
     optimized.plan.provenance["costs"] =
         fmt::format("measured {}, on {}", cost::print(optimized.costs),

@@ -19,6 +19,7 @@ struct Model::State {
   std::string origin;              // the path it was read from, for messages
   std::vector<std::string> notes;  // of reading it, fit to be printed
   double reading_seconds = 0;
+  bool dropout = true;  // ReadOptions::dropout
 };
 
 struct Plan::State {

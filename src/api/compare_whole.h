@@ -1,0 +1,50 @@
+// Holds one step of a plan against the same step of another plan of the same model, value by value
+// with the same names: a plan in parts against the whole, which adds the same numbers in another
+// order and so cannot be equal to the bit.
+//
+// What is held: every gradient of a parameter that both steps make under the same name, every
+// output, and every parameter and state as the step leaves it. A difference is relative: of the
+// largest difference of two elements to the largest magnitude of that value; where this is small
+// beside those of its kind (a gradient that is zero but for rounding, as of a key's bias in
+// attention), to a share of theirs. A parameter that Adam updates is judged otherwise: its step is
+// the learning rate times a ratio near one whose sign rounding decides where a gradient is zero, so
+// two correct steps may be twice the learning rate apart.
+//
+// Tests: tests/python/test_compare_whole.py.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "base/dtype.h"
+#include "base/result.h"
+#include "plan/plan.h"
+#include "runtime/session.h"
+
+namespace lowtide {
+
+// Of two elements at the same place; infinite where one is NaN or infinite and the other is not.
+double largest_difference(DType dtype, std::span<const std::byte> a, std::span<const std::byte> b);
+
+struct WholeComparison {
+  int64_t values = 0;  // that both have
+  int64_t beyond = 0;  // of them, differ by more than the tolerance
+  int64_t apart = 0;   // results of the whole step that could not be held against anything
+  double largest = 0;  // relative difference of all held ones but Adam's parameters
+  std::string largest_name;
+  std::string first_apart, first_beyond;  // empty: none
+  double parameters_apart = 0;  // largest difference of a parameter that Adam updated, in itself
+};
+
+// Of f32; of 16-bit types, and what an update of Adam may differ by, see compare_whole.cc.
+inline constexpr double kWholeTolerance = 1e-3;
+
+// Runs one step of each, from the same seeds. `whole` is a session of `whole_plan`, `parts` one of
+// `plan`. Error: kUsage, naming a result of the whole step that the other has with another type;
+// otherwise as Session::run.
+Result<WholeComparison> compare_with_whole(const plan::Plan& plan, runtime::Session& parts,
+                                           const plan::Plan& whole_plan, runtime::Session& whole);
+
+}  // namespace lowtide

@@ -1,0 +1,23 @@
+// The step of a model in one part: what a plan in parts is held against (compare_whole.h). A plan
+// file says with which options it was made (plan::Plan::provenance) and for which sizes, so that the
+// model's file is all that is needed to plan the same step again, without parts and without a budget.
+//
+// Tests: tests/python/test_compare_whole.py.
+#pragma once
+
+#include <string>
+
+#include "base/result.h"
+#include "plan/plan.h"
+
+namespace lowtide {
+
+// Whether some op of the plan's step was cut in parts when it was made.
+bool in_parts(const plan::Plan& plan);
+
+// `file`: the model (an ONNX file or graph text) that `plan` was made of, or a plan of it (.lt).
+// Error: as Model::read, Plan::make and Plan::load; kUsage, where a plan is itself in parts or does
+// not verify.
+Result<plan::Plan> whole_step(const plan::Plan& plan, const std::string& file);
+
+}  // namespace lowtide

@@ -1,0 +1,72 @@
+"""run --against: a plan in parts beside the unplanned step in one part, within a tolerance."""
+
+import json
+
+import pytest
+from lowtide_cli import expect_error, narrow_unet, run, run_json
+
+STEP = ["--train", "--loss", "mse", "--dim", "batch=4"]
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    return narrow_unet(tmp_path_factory.mktemp("model") / "narrow.onnx")
+
+
+def planned(folder, name, model, *flags):
+    path = folder / name
+    result = run("plan", model, *STEP, *flags, "-o", path)
+    assert result.returncode == 0, result.stderr
+    return path
+
+
+@pytest.fixture(scope="module")
+def split(model, tmp_path_factory):
+    """In two parts, with momentum, so that what is kept of a gradient is compared too."""
+    return planned(tmp_path_factory.mktemp("split"), "split.lt", model, "--split", "2", "--optimizer", "sgd", "--learning-rate", "0.05")
+
+
+def test_a_split_step_is_the_whole_one_within_the_tolerance(split, model):
+    report = run_json("run", split, "--steps", 1, "--against", model)
+    assert report["whole_values_beyond"] == 0 and report["whole_values_compared"] > 60
+    assert 0 < report["largest_relative_difference"] < 1e-4, "another order of additions, so not equal to the bit"
+    assert report["largest_relative_difference_in"]
+    assert report["unplanned_step_seconds"] > 0 and report["unplanned_bytes"] > report["arena_measured_bytes"]
+    assert report["arena_measured_bytes"] == report["arena_planned_bytes"]
+
+
+def test_adams_parameters_are_held_to_its_steps(model, tmp_path):
+    path = planned(tmp_path, "adam.lt", model, "--split", "4", "--optimizer", "adamw", "--learning-rate", "0.01")
+    report = run_json("run", path, "--steps", 1, "--against", model)
+    assert report["whole_values_beyond"] == 0
+    assert 0 < report["parameters_apart"] <= 0.025
+
+
+def test_a_step_that_computes_something_else_is_found(split, model, tmp_path):
+    """The whole step with another learning rate: gradients are equal, what it updates is not."""
+    other = planned(tmp_path, "other.lt", model, "--optimizer", "sgd", "--learning-rate", "0.5")
+    result = run("run", split, "--steps", 1, "--against", other, "--json")
+    assert result.returncode == 1 and "differ from the step in one part by more than 0.001" in result.stderr
+    report = json.loads(result.stdout)
+    assert 20 < report["whole_values_beyond"] < report["whole_values_compared"]
+
+
+def test_a_plan_of_the_whole_step_serves_as_well(split, model, tmp_path):
+    whole = planned(tmp_path, "whole.lt", model, "--optimizer", "sgd", "--learning-rate", "0.05")
+    report = run_json("run", split, "--steps", 1, "--against", whole)
+    assert report["whole_values_beyond"] == 0
+
+
+def test_what_it_cannot_be_held_against_is_named(split, tmp_path):
+    expect_error(2, "split.lt", "in parts itself", arguments=["run", split, "--against", split])
+    larger = tmp_path / "larger.lt"
+    model = narrow_unet(tmp_path / "again.onnx")
+    assert run("plan", model, "--train", "--loss", "mse", "--dim", "batch=2", "--optimizer", "sgd", "-o", larger).returncode == 0
+    expect_error(2, "--against", "[2, ", "[4, ", arguments=["run", split, "--steps", 1, "--against", larger])
+    expect_error(4, "nothing.onnx", arguments=["run", split, "--against", tmp_path / "nothing.onnx"])
+
+
+def test_compared_with_its_own_ops_it_says_so(split):
+    result = run("run", split, "--steps", 1, "--compare")
+    assert result.returncode == 0 and "bit for bit equal" in result.stdout
+    assert "--against MODEL" in result.stdout
