@@ -13,12 +13,12 @@ the transfer time hidden where the plan expects that.
 """
 
 import argparse
-import json
 import pathlib
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent / "support"))
 from lowtide import SCRATCH, finish, label, lowtide, mib, plan, run, table  # noqa: E402
+from measured import calibrated, measured_costs  # noqa: E402
 
 # Model, dims, [(budget MiB, extra time at most, PyTorch's best MiB, flags)].
 RECOMPUTE, SWAP, BOTH = (), ("--no-recompute", "--swap", "host"), ("--swap", "host")
@@ -31,25 +31,6 @@ CASES = [
 NAMES = {RECOMPUTE: "recompute", SWAP: "swap", BOTH: "both"}
 PREDICTION = 0.15  # measured and predicted step time differ at most by this
 HIDDEN = 0.8       # of transfer time, where the predicted slack allows it
-
-
-def calibrated(arguments: argparse.Namespace) -> pathlib.Path:
-    device = SCRATCH / "budgets_device.json"
-    device.parent.mkdir(parents=True, exist_ok=True)
-    lowtide("calibrate", "--threads", arguments.threads, "-o", device)
-    tier = json.loads(device.read_text())["slow_tiers"][0]
-    print(f"host memory: {tier['out_bytes_per_second'] / 1e9:.1f} GB/s out, {tier['in_bytes_per_second'] / 1e9:.1f} GB/s in; "
-          f"kernels lose {1e9 * tier['compute_seconds_per_byte']:.3f} s for each GB moved\n")
-    return device
-
-
-def measured_costs(name: str, dims: dict[str, int], arguments: argparse.Namespace) -> pathlib.Path:
-    stem = SCRATCH / (label(name, dims).replace(" ", "_") + "_budgets")
-    costs = stem.with_suffix(".costs.json")
-    costs.unlink(missing_ok=True)
-    plan(name, dims, "--threads", arguments.threads, output=stem.with_suffix(".lt"))
-    lowtide("run", stem.with_suffix(".lt"), "--steps", 4, "--measure", costs)
-    return costs
 
 
 def measure(name: str, dims: dict[str, int], case: tuple, costs: list, arguments: argparse.Namespace,
@@ -93,11 +74,11 @@ def main() -> int:
     parser.add_argument("--strict", action="store_true", help="fail where a target of time is missed")
     arguments = parser.parse_args()
     rows, broken, missed = [], [], []
-    device = calibrated(arguments)
+    device = calibrated("budgets", arguments.threads)
     for name, dims, cases in CASES:
         if arguments.only not in (None, name):
             continue
-        costs = ["--device", device, "--costs", measured_costs(name, dims, arguments)]
+        costs = ["--device", device, "--costs", measured_costs(name, dims, "budgets", arguments.threads)]
         for case in cases:
             rows.append(measure(name, dims, case, costs, arguments, broken, missed))
     table(["step", "by", "budget MiB", "arena", "unplanned", "PyTorch's best", "bound", "predicted extra", "measured extra", "at most",
