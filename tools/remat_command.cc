@@ -24,6 +24,7 @@
 #include "plan/sequence_text.h"
 #include "remat/bounds/bound_program.h"
 #include "remat/bounds/floor.h"
+#include "remat/ideas.h"
 #include "remat/joint.h"
 #include "remat/remat.h"
 #include "solver/program_text.h"
@@ -32,34 +33,6 @@
 
 namespace lowtide::tools {
 namespace {
-
-// An idea of the search: its name, and how to do without it.
-struct Idea {
-  const char* name;
-  void (*switch_off)(remat::JointOptions&);
-};
-constexpr Idea kIdeas[] = {
-    {"recompute", [](remat::JointOptions& o) { o.recompute = false; }},
-    {"transfers", [](remat::JointOptions& o) { o.transfers = false; }},
-    {"order-moves", [](remat::JointOptions& o) { o.remat.order_moves = false; }},
-    {"stretch-moves", [](remat::JointOptions& o) { o.remat.stretch_moves = false; }},
-    {"exchanges", [](remat::JointOptions& o) { o.remat.exchanges = false; }},
-    {"repeats", [](remat::JointOptions& o) { o.remat.repeats = false; }},
-    {"aimed-drops", [](remat::JointOptions& o) { o.remat.aimed_drops = false; }},
-    {"aimed-moves", [](remat::JointOptions& o) { o.remat.aimed_moves = false; }},
-    {"cut-start", [](remat::JointOptions& o) { o.remat.cut_start = false; }},
-    {"mixed-start", [](remat::JointOptions& o) { o.remat.mixed_start = false; }},
-    {"order-start", [](remat::JointOptions& o) { o.remat.order_start = false; }},
-    {"greedy-start", [](remat::JointOptions& o) { o.remat.greedy_start = false; }},
-    {"chain-start", [](remat::JointOptions& o) { o.remat.chain_start = false; }},
-    {"restarts", [](remat::JointOptions& o) { o.remat.restarts = false; }},
-    {"cut-bound", [](remat::JointOptions& o) { o.remat.cut_bound = false; }},
-    {"several-cuts", [](remat::JointOptions& o) { o.remat.several_cuts = false; }},
-    {"exact-small", [](remat::JointOptions& o) { o.remat.exact_small = false; }},
-    {"swap-search", [](remat::JointOptions& o) { o.swap.local_search = false; }},
-    {"swap-values", [](remat::JointOptions& o) { o.swap.spans.values = false; }},
-    {"swap-residents", [](remat::JointOptions& o) { o.swap.spans.residents = false; }},
-};
 
 struct RematFlags {
   std::string problem, output, budget, program;
@@ -226,7 +199,7 @@ Status as_status(const RematFlags& flags, const plan::ScheduleProblem& problem,
 
 remat::JointOptions search_options(const RematFlags& flags) {
   remat::JointOptions options = flags.options;
-  for (const Idea& idea : kIdeas)
+  for (const remat::NamedIdea& idea : remat::kIdeas)
     if (without(flags, idea.name)) idea.switch_off(options);
   if (flags.prove > 0) options.remat.proof_units = units_in(flags.prove);
   // The search spreads itself over its work, so a time alone says how much of it.
@@ -325,7 +298,7 @@ void add_remat_command(CLI::App& app, Action& action) {
   command->add_option("--threads", flags->options.remat.threads, "searches at once; same answer")
       ->check(whole_number(1, kMostThreads));
   std::vector<std::string> ideas;
-  for (const Idea& idea : kIdeas) ideas.emplace_back(idea.name);
+  for (const remat::NamedIdea& idea : remat::kIdeas) ideas.emplace_back(idea.name);
   command
       ->add_option("--without", flags->without,
                    fmt::format("ideas to switch off: {}", fmt::join(ideas, ", ")))

@@ -8,6 +8,7 @@
 
 #include "order/decompose.h"
 #include "order/order.h"
+#include "order/testing/ideas.h"
 #include "order/testing/subset_dp_oracle.h"
 #include "order/testing/test_problems.h"
 #include "plan/schedule_simulator.h"
@@ -42,21 +43,15 @@ void expect_sound(const ScheduleProblem& problem, const ScheduleOutcome& outcome
 
 // All options, one switched off at a time, some together, and almost no work.
 std::vector<OrderOptions> switches() {
-  std::vector<OrderOptions> all(15);
-  all[1].decompose = false;
-  all[2].list_rules = false;
-  all[3].post_orders = false;
-  all[4].closure_greedy = false;
-  all[5].random_restarts = 0;
-  all[6].safe_moves = false;
-  all[7].excursions = false;
-  all[8].cut_bound = false;
-  all[9].exact_search = false;
-  all[10].beam = false;
-  all[11].safe_moves = all[11].excursions = false;
-  all[12].exact_search = all[12].beam = false;
-  all[13].list_rules = all[13].post_orders = all[13].closure_greedy = all[13].beam = false;
-  all[14].limits.max_units = 80;
+  std::vector<OrderOptions> all(1);
+  for (const Idea<OrderOptions>& idea : all_ideas()) idea.turn(all.emplace_back());
+  OrderOptions& no_moves = all.emplace_back();
+  no_moves.safe_moves = no_moves.excursions = false;
+  OrderOptions& heuristics = all.emplace_back();
+  heuristics.exact_search = heuristics.beam = false;
+  OrderOptions& exact = all.emplace_back();
+  exact.list_rules = exact.post_orders = exact.closure_greedy = exact.beam = false;
+  all.emplace_back().limits.max_units = 80;
   return all;
 }
 

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "pack/pack.h"
+#include "pack/testing/ideas.h"
 #include "pack/testing/pack_oracle.h"
 #include "plan/testing/max_load.h"
 
@@ -20,35 +21,12 @@ PackOptions search_only() {
   return options;
 }
 
-// Every switch at random.
+// Every switch at random, two thirds of them on.
 PackOptions random_switches(Rng& rng) {
   PackOptions o;
-  for (bool* flag : {&o.gcd_scaling,
-                     &o.partition,
-                     &o.order_by_size,
-                     &o.order_by_area,
-                     &o.order_by_duration,
-                     &o.order_by_start,
-                     &o.first_fit,
-                     &o.best_fit,
-                     &o.class_orders,
-                     &o.sections,
-                     &o.canonical,
-                     &o.dominance,
-                     &o.section_inference,
-                     &o.monotonic_floor,
-                     &o.unallocated_floor,
-                     &o.dynamic_order,
-                     &o.decomposition,
-                     &o.hatless,
-                     &o.release_bound,
-                     &o.memo,
-                     &o.restarts,
-                     &o.tightest_first,
-                     &o.section_weights,
-                     &o.not_first,
-                     &o.twins})
-    *flag = rng.below(3) != 0;
+  o.release_bound = true;
+  for (const Idea<PackOptions>& idea : all_ideas())
+    if (idea.name != "search" && rng.below(3) == 0) idea.turn(o);
   static const std::vector<std::string> kOrders = {"WAT", "TAW", "TWA", "CLU", "OZ", ""};
   o.static_orders.clear();
   for (int64_t k = rng.between(1, 3); k > 0; --k)

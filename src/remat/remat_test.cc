@@ -19,6 +19,7 @@
 #include "plan/sequence_simulator.h"
 #include "plan/testing/schedule_test_problems.h"
 #include "remat/bounds/testing/cut_test_problems.h"
+#include "remat/testing/ideas.h"
 
 namespace lowtide::remat {
 namespace {
@@ -310,16 +311,26 @@ TEST(Solve, AStartIsNeverMadeWorse) {
   EXPECT_LE(again.seconds, good.seconds);
 }
 
+// Of a step of which nothing may move, and of one of which everything may.
 TEST(Solve, EveryIdeaCanBeSwitchedOff) {
-  const ScheduleProblem problem = chain_training(40, 100, 1500);
-  for (bool RematOptions::*idea :
-       {&RematOptions::order_moves, &RematOptions::stretch_moves, &RematOptions::exchanges,
-        &RematOptions::repeats, &RematOptions::aimed_drops, &RematOptions::cut_start,
-        &RematOptions::mixed_start, &RematOptions::order_start, &RematOptions::greedy_start,
-        &RematOptions::restarts, &RematOptions::cut_bound, &RematOptions::exact_small}) {
-    RematOptions options = quick(20'000'000);
-    options.*idea = false;
-    expect_valid(problem, solve(problem, options));
+  ScheduleProblem moving = chain_training(40, 100, 1500);
+  moving.link = plan::Link{50, 50, 0.5};
+  JointOptions options;
+  options.remat.limits.max_units = 20'000'000;
+  options.swap.limits.max_units = 1'000'000;
+  for (const Idea<JointOptions>& idea : all_ideas()) {
+    SCOPED_TRACE(idea.name);
+    JointOptions without = options;
+    idea.turn(without);
+    expect_valid(moving, solve_joint(moving, without));
+    const ScheduleProblem still = chain_training(40, 100, 1500);
+    const RematOutcome outcome = solve_joint(still, without);
+    if (idea.name != "recompute") {
+      expect_valid(still, outcome);
+    } else {  // there is no other way
+      EXPECT_EQ(outcome.status, SolveStatus::kInfeasible);
+      EXPECT_TRUE(outcome.sequence.empty());
+    }
   }
 }
 

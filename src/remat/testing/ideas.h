@@ -1,0 +1,43 @@
+// The ideas of the search under a budget, for tests that go through all: those that have a name for
+// `--without` (remat/ideas.h), and the two switches that callers in the code alone turn over.
+#pragma once
+
+#include <tuple>
+#include <vector>
+
+#include "base/testing/ideas.h"
+#include "remat/ideas.h"
+
+namespace lowtide::remat {
+
+inline std::vector<Idea<JointOptions>> all_ideas() {
+  std::vector<Idea<JointOptions>> ideas;
+  for (const NamedIdea& idea : kIdeas) ideas.push_back({idea.name, idea.switch_off});
+  ideas.push_back({"reorder", [](JointOptions& o) { o.remat.reorder = false; }});
+  ideas.push_back({"all-starts", [](JointOptions& o) { o.remat.all_starts ^= true; }});
+  return ideas;
+}
+
+inline auto fields_of(const RematOptions& options) {
+  const auto& [reorder, order_moves, stretch_moves, exchanges, repeats, aimed_drops, aimed_moves,
+               cut_start, mixed_start, order_start, greedy_start, chain_start, all_starts, restarts,
+               cut_bound, several_cuts, exact_small, bound, limits, proof_units, seed, threads,
+               progress, starts] = options;
+  return std::tie(reorder, order_moves, stretch_moves, exchanges, repeats, aimed_drops, aimed_moves,
+                  cut_start, mixed_start, order_start, greedy_start, chain_start, all_starts,
+                  restarts, cut_bound, several_cuts, exact_small, bound, limits, proof_units, seed,
+                  threads, progress, starts);
+}
+
+inline auto fields_of(const SwapOptions& options) {
+  const auto& [spans, local_search, limits, tidy_units, seed] = options;
+  const auto& [values, residents] = spans;
+  return std::tie(values, residents, local_search, limits, tidy_units, seed);
+}
+
+inline auto fields_of(const JointOptions& options) {
+  const auto& [remat, swap, recompute, transfers, tries] = options;
+  return std::tuple_cat(fields_of(remat), fields_of(swap), std::tie(recompute, transfers, tries));
+}
+
+}  // namespace lowtide::remat
