@@ -3,7 +3,7 @@
 // it the view made from nothing, and what one op costs to infer, cut and weigh. The ratio is one of
 // medians of CPU time.
 //
-//   bench_edits                        fails when following is not 20 times faster than from nothing
+//   bench_edits                        fails unless following is 20 times faster than anew
 //   bench_edits --benchmark_filter=op  only the costs of one op
 #include <benchmark/benchmark.h>
 #include <time.h>

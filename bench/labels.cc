@@ -1,11 +1,12 @@
-// How fast the search for labels judges, and how well: states per second of one core, and Spearman's
-// rank correlation between what it says of states and what plans of them then take.
+// How fast the search for labels judges, and how well: states per second of one core, and
+// Spearman's rank correlation between what it says of states and what plans of them then take.
 //
-//   bench_labels [MODEL.onnx [--loss mse] [--dim batch=8]...] [--ratio 0.4] [--plans 12] [--effort 1]
+//   bench_labels [MODEL.onnx [--loss mse] [--dim batch=8]...] [--ratio 0.4] [--plans 12]
+//                [--effort 1]
 //
-// Training steps with SGD on an RTX 3090 by its roofline, dropout off, as bench/magis.py has them. A
-// state is a labelling that was judged: by its time alone where that is above the best found, by a
-// schedule of one part of everything otherwise. The plans are of states drawn evenly from the
+// Training steps with SGD on an RTX 3090 by its roofline, dropout off, as bench/magis.py has them.
+// A state is a labelling that was judged: by its time alone where that is above the best found, by
+// a schedule of one part of everything otherwise. The plans are of states drawn evenly from the
 // ranking of those that fit. Nothing is asserted here: the machine decides the speed.
 #include <fmt/core.h>
 #include <time.h>

@@ -1,7 +1,7 @@
 // Every axis of every row of the op table, through the graph in parts: a graph of one drawn op, cut
 // along each axis that can be split at drawn boundaries, with pieces, sums, means and maxima as
-// fission::expand makes them and wholes that are views where they can be, equals the whole op on the
-// reference executor in double precision.
+// fission::expand makes them and wholes that are views where they can be, equals the whole op on
+// the reference executor in double precision.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -160,7 +160,8 @@ INSTANTIATE_TEST_SUITE_P(Rows, EveryAxis, testing::ValuesIn(ops::kinds()),
                          [](const auto& instance) { return std::string(instance.param); });
 
 // "Kind: axis axis", by what the table says of drawn instances: an axis that can no longer be split
-// is missed here, whatever is left of its row. After a wanted change the new text goes into the file.
+// is missed here, whatever is left of its row. After a wanted change the new text goes into the
+// file.
 TEST(EveryAxisOfTheTable, IsAsItWas) {
   std::string text;
   for (const std::string_view kind : ops::kinds()) {

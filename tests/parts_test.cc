@@ -294,8 +294,8 @@ int64_t peak_as_given(const ir::Graph& graph) {
 }
 
 // Every class of axes, all of its ops in parts together. Linked ops pass pieces on, so that a class
-// makes far fewer slices than its ops would one by one. Part by part the same is computed, and of the
-// largest class (samples) less is there at once.
+// makes far fewer slices than its ops would one by one. Part by part the same is computed, and of
+// the largest class (samples) less is there at once.
 TEST(Parts, OfEveryClassEqualTheStep) {
   int checked = 0, ops = 0, largest = 0, lower = 0;
   size_t most_ops = 0;

@@ -1,8 +1,8 @@
 // Values made in pieces, from graph to run: random networks that join and cut rows all the time,
 // planned without a budget, under one, and with a slow tier. Every plan passes the verifier (the
 // gate) and the naive judge, which also agree on changed copies of it; it runs in an arena of the
-// planned size, poisoned, and its results and parameters are what the reference executor computes of
-// the graph as it was before anything was joined.
+// planned size, poisoned, and its results and parameters are what the reference executor computes
+// of the graph as it was before anything was joined.
 #include "rewrite/pieces.h"
 
 #include <gtest/gtest.h>

@@ -3,7 +3,8 @@
 
     python3 tests/size_test.py [ROOT]           prints one line per violation; exit code 1 if there is any
 
-Limits: headers 300 lines, sources 600, tests 800, any file in the repository 1 MB. Each folder below src/ with sources has
+Limits: headers 300 lines, sources 600, tests 800, any file in the repository 1 MB; a line of C++ has 100 columns, comments too (clang-format
+leaves them as they are). Each folder below src/ with sources has
 a README.md of at most 40 lines; a folder "testing" is introduced by the one that it serves. A file that must be larger is listed in EXCEPTIONS with the reason.
 """
 
@@ -13,6 +14,7 @@ import sys
 
 MAX_BYTES = 1_000_000
 README_LINES = 40
+COLUMNS = 100  # of C++, as .clang-format has them
 CODE_FOLDERS = ("include", "src", "tools", "tests", "bench", "fuzz", "python", "examples")
 SKIPPED_FOLDERS = {".git", ".venv", ".cache", "build", "__pycache__"}
 
@@ -38,6 +40,10 @@ def line_count(path: pathlib.Path) -> int:
     return path.read_bytes().count(b"\n")
 
 
+def long_lines(path: pathlib.Path) -> list[int]:
+    return [number for number, line in enumerate(path.read_text().splitlines(), 1) if len(line) > COLUMNS]
+
+
 def check(root: pathlib.Path) -> list[str]:
     problems = []
     source_folders = set()
@@ -51,6 +57,8 @@ def check(root: pathlib.Path) -> list[str]:
         limit = line_limit(relative) if relative.split("/")[0] in CODE_FOLDERS else None
         if limit is not None and (lines := line_count(path)) > limit:
             problems.append(f"{relative}: {lines} lines, the limit is {limit}")
+        if relative.split("/")[0] in CODE_FOLDERS and relative.endswith((".cc", ".h")):
+            problems += [f"{relative}:{number}: longer than {COLUMNS} columns" for number in long_lines(path)]
         if relative.startswith("src/") and relative.endswith((".cc", ".h")):
             source_folders.add(os.path.dirname(relative).removesuffix("/testing"))
     for folder in sorted(source_folders):

@@ -1,8 +1,8 @@
 // Sums in any order, from graph to run: random networks that use a few weights again and again, so
-// that their gradients are sums of many contributions, trained without a budget, under one, and with
-// a slow tier. Every plan passes the verifier (the gate) and the naive judge, and runs in its arena;
-// its results and parameters are what the reference executor computes of the chains as the gradients
-// were made. And the order that is found is the best of all orders of all chains.
+// that their gradients are sums of many contributions, trained without a budget, under one, and
+// with a slow tier. Every plan passes the verifier (the gate) and the naive judge, and runs in its
+// arena; its results and parameters are what the reference executor computes of the chains as the
+// gradients were made. And the order that is found is the best of all orders of all chains.
 #include "analysis/sums.h"
 
 #include <gtest/gtest.h>

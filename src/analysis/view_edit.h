@@ -1,5 +1,5 @@
-// The schedule view of a graph that is being edited: made once, and after each change made anew only
-// where the change shows.
+// The schedule view of a graph that is being edited: made once, and after each change made anew
+// only where the change shows.
 //
 //     ir::GraphEdit graph(step);
 //     ViewEdit view = ViewEdit::make(graph, costs).value();
@@ -9,8 +9,8 @@
 //     ... evaluate view.problem() or view.compact() ...
 //     view.rollback(before);                // graph and problem, both as they were
 //
-// What it holds is a plan::ProblemEdit, whose ids are stable as those of the graph's edit are. It is
-// at every update what make_schedule_view makes of the compacted graph, but for ids: compact()
+// What it holds is a plan::ProblemEdit, whose ids are stable as those of the graph's edit are. It
+// is at every update what make_schedule_view makes of the compacted graph, but for ids: compact()
 // numbers anew, and then the two are equal.
 //
 // Idea. Each op and value of the problem is a function of few neighbours in the graph

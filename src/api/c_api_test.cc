@@ -75,8 +75,8 @@ TEST(OptionsJson, EveryFieldIsRead) {
   EXPECT_EQ(planning->dump_folder, "d");
   EXPECT_EQ(planning->time_limit_seconds, 2.0);
   const auto running = parse_run_options(
-      R"({"seed": 5, "model_folder": "m", "seed_missing_weights": true, "unplanned": true, "threads": 2,
-          "slow_tier_folder": "s", "link_bytes_per_second": 1e9})");
+      R"({"seed": 5, "model_folder": "m", "seed_missing_weights": true, "unplanned": true,
+          "threads": 2, "slow_tier_folder": "s", "link_bytes_per_second": 1e9})");
   ASSERT_TRUE(running) << running.error().message;
   EXPECT_EQ(running->seed, 5U);
   EXPECT_EQ(running->model_folder, "m");

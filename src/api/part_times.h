@@ -4,10 +4,11 @@
 // measured.
 //
 // A kernel is timed in several rounds, over all kernels each; a round's time is the least of its
-// runs, since whoever else uses the machine only adds to it, and the store's answer is the median of
-// the rounds. Kernels on one thread are timed by their processor, which does not count others' turns:
-// on a machine that is busy, only such times can be compared. Between two runs other bytes are written, as many as a step has between two uses of an
-// operand that leaves the caches; 0: operands stay in the caches as far as they fit.
+// runs, since whoever else uses the machine only adds to it, and the store's answer is the median
+// of the rounds. Kernels on one thread are timed by their processor, which does not count others'
+// turns: on a machine that is busy, only such times can be compared. Between two runs other bytes
+// are written, as many as a step has between two uses of an operand that leaves the caches; 0:
+// operands stay in the caches as far as they fit.
 //
 // Tests: tests/part_times_test.cc, tests/python/test_costs.py.
 #pragma once

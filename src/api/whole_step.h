@@ -1,6 +1,7 @@
 // The step of a model in one part: what a plan in parts is held against (compare_whole.h). A plan
-// file says with which options it was made (plan::Plan::provenance) and for which sizes, so that the
-// model's file is all that is needed to plan the same step again, without parts and without a budget.
+// file says with which options it was made (plan::Plan::provenance) and for which sizes, so that
+// the model's file is all that is needed to plan the same step again, without parts and without a
+// budget.
 //
 // Tests: tests/python/test_compare_whole.py.
 #pragma once

@@ -1,6 +1,6 @@
-// How the elements of a value lie in memory: a permutation of its dimensions, a kernel's own blocked
-// format, or, of a view that neither describes, strides. Element count and logical dimensions do not
-// depend on it; changing it is an op with a cost (Reorder).
+// How the elements of a value lie in memory: a permutation of its dimensions, a kernel's own
+// blocked format, or, of a view that neither describes, strides. Element count and logical
+// dimensions do not depend on it; changing it is an op with a cost (Reorder).
 #pragma once
 
 #include <cstdint>

@@ -2,10 +2,10 @@
 // same input gives the same one on every machine; the clock and a flag that a user raises are
 // safety stops, and that one of them acted is visible in the outcome (`timed_out`, `cut_short`).
 //
-// A unit of work is about 5 ns of one core, for every solver: work that one did is work that another
-// may no longer do. Nobody looks at a clock for it. A solver counts its own elementary steps (arcs
-// looked at, ops put into a sequence, pivots), and a constant beside it says how many units such a
-// step is; measured where nothing else is said, and right within a factor of two.
+// A unit of work is about 5 ns of one core, for every solver: work that one did is work that
+// another may no longer do. Nobody looks at a clock for it. A solver counts its own elementary
+// steps (arcs looked at, ops put into a sequence, pivots), and a constant beside it says how many
+// units such a step is; measured where nothing else is said, and right within a factor of two.
 //
 // Counts that say how an algorithm goes on (rounds, splits, widths, units without progress) are no
 // limits, and stay with its options.

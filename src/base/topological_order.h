@@ -1,6 +1,7 @@
-// A topological sort by Kahn's algorithm with a queue: of all whose predecessors are placed, the one
-// of the least rank comes next, and of one rank the first by id. So the order is the only one of its
-// kind, and with equal ranks it is the given one wherever that is valid. O((n + arcs) log n).
+// A topological sort by Kahn's algorithm with a queue: of all whose predecessors are placed, the
+// one of the least rank comes next, and of one rank the first by id. So the order is the only one
+// of its kind, and with equal ranks it is the given one wherever that is valid. O((n + arcs) log
+// n).
 #pragma once
 
 #include <functional>

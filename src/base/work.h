@@ -13,8 +13,8 @@ namespace lowtide {
 class WorkBudget {
  public:
   WorkBudget() : WorkBudget(Limits{}) {}  // without limits: a clock
-  // Whoever counts steps of its own says how many units one is. The safety stops are looked at about
-  // every 16,384 units.
+  // Whoever counts steps of its own says how many units one is. The safety stops are looked at
+  // about every 16,384 units.
   explicit WorkBudget(const Limits& limits, int64_t units_per_step = 1)
       : limits_(limits), units_per_step_(units_per_step), start_(Clock::now()) {}
 

@@ -34,7 +34,8 @@ struct MemoryRate {
   bool operator==(const MemoryRate&) const = default;
 };
 
-// What dense products run on, for the tile model (tiles.h): how many processors, and which output tiles.
+// What dense products run on, for the tile model (tiles.h): how many processors, and which output
+// tiles.
 struct TileRates {
   int64_t processors = 0;
   double flops_per_second = 0;  // all processors busy with whole tiles

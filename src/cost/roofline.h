@@ -1,5 +1,5 @@
-// Seconds of one run of an op that nobody measured: the roofline (Williams, Waterman and Patterson 2009) over the work
-// that the op table derives.
+// Seconds of one run of an op that nobody measured: the roofline (Williams, Waterman and Patterson
+// 2009) over the work that the op table derives.
 //
 //     seconds = launch + max( flops / flops_per_second, bytes / bytes_per_second ) / efficiency
 //

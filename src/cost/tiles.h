@@ -1,11 +1,11 @@
 // Seconds of dense products by their output tiles, as libraries for GPUs make them: what a
 // roofline does not see is that a small product does not fill a device.
 //
-// The output of a product is made in tiles whose sides are among a few; each processor of the device
-// makes one at a time. So a product takes whole waves of tiles, the last one in full, however few
-// tiles it has; edges count as whole tiles. Where there are few tiles the sum over k is split into
-// slices: s times as many tiles with an s-th of the work, and the partial sums are written and read
-// again. The best choice of tile and s is taken:
+// The output of a product is made in tiles whose sides are among a few; each processor of the
+// device makes one at a time. So a product takes whole waves of tiles, the last one in full,
+// however few tiles it has; edges count as whole tiles. Where there are few tiles the sum over k is
+// split into slices: s times as many tiles with an s-th of the work, and the partial sums are
+// written and read again. The best choice of tile and s is taken:
 //
 //     waves   = ceil( batch * ceil(m / tm) * ceil(n / tn) * s / processors )
 //     seconds = waves * 2 tm tn up(k / s) / (flops_per_second / processors)
@@ -15,9 +15,10 @@
 // monotone, and no choice depends on the extents. The time of a kernel is this or the roofline's,
 // whichever is more.
 //
-// Convolutions are products of as many rows as results have positions (implicit GEMM); k is what the
-// FLOPs leave for it, so that of a data gradient with strides it is the mean over positions. Where
-// an extent is 1 (matrix times vector, depthwise convolutions) other kernels run: the roofline.
+// Convolutions are products of as many rows as results have positions (implicit GEMM); k is what
+// the FLOPs leave for it, so that of a data gradient with strides it is the mean over positions.
+// Where an extent is 1 (matrix times vector, depthwise convolutions) other kernels run: the
+// roofline.
 //
 // Tests: tiles_test.cc.
 #pragma once

@@ -39,8 +39,8 @@ using Cuts = IdVector<ir::OpId, std::optional<Cut>>;  // none: the op stays whol
 // What the k-th part of an op is called.
 std::string part_name(std::string_view op, size_t k);
 
-// [0, extent) in parts of whole units, as equal as they can be, the larger ones first. Where `units`
-// do not divide the extent, each element is one. `parts` <= `units`.
+// [0, extent) in parts of whole units, as equal as they can be, the larger ones first. Where
+// `units` do not divide the extent, each element is one. `parts` <= `units`.
 std::vector<int64_t> even_bounds(int64_t extent, int64_t parts, int64_t units);
 
 struct Expanded {
@@ -50,8 +50,8 @@ struct Expanded {
 };
 
 // All dims must be constant. Values that are whole keep their names; control edges hold between all
-// parts. Error: kInput, naming the op: it overwrites something or cannot be cut there (ops::part), or
-// a part would read nothing but padding.
+// parts. Error: kInput, naming the op: it overwrites something or cannot be cut there (ops::part),
+// or a part would read nothing but padding.
 Result<Expanded> expand(const ir::Graph& graph, const Cuts& cuts);
 
 }  // namespace lowtide::fission

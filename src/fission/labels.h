@@ -1,17 +1,19 @@
-// Labels: in how many parts each op of an axis class runs (MAGIS's F-Tree, section 4.2, as numbers).
+// Labels: in how many parts each op of an axis class runs (MAGIS's F-Tree, section 4.2, as
+// numbers).
 //
 //     4                    every op of the largest class in 4 parts
-//     2,norm:8             the same in 2, and what lies behind the op `norm` in 8: 4 in each of the 2
+//     2,norm:8             the same in 2, and what lies behind op `norm` in 8: 4 in each of the 2
 //     1,block7:2,norm:8    three levels
 //
 // A level is a region of the class: what an op, its head, dominates (every way from the inputs goes
 // through it), without what is dominated by what the region hands to others of the class. In a
-// training step this is what comes after the head in the forward pass and before its gradient in the
-// backward pass, so regions lie in each other like the layers of an onion around the loss. Each op runs in the parts
-// of the innermost region that it is in. Any labels are right (expand.h); good ones pass pieces on.
+// training step this is what comes after the head in the forward pass and before its gradient in
+// the backward pass, so regions lie in each other like the layers of an onion around the loss. Each
+// op runs in the parts of the innermost region that it is in. Any labels are right (expand.h); good
+// ones pass pieces on.
 //
-// Dominators by intersection of the predecessors' dominators in one pass, as the graph has no cycles
-// (Cooper, Harvey and Kennedy, "A simple, fast dominance algorithm").
+// Dominators by intersection of the predecessors' dominators in one pass, as the graph has no
+// cycles (Cooper, Harvey and Kennedy, "A simple, fast dominance algorithm").
 //
 // Tests: labels_test.cc, tests/split_test.cc.
 #pragma once

@@ -2,10 +2,10 @@
 // second begins, as micro-batches do. What lives between forward and backward pass is then that of
 // one part; in the order that expand makes, op by op, it is that of all.
 //
-// A topological sort (Kahn's algorithm) with a queue: the ready op of the earliest part comes first,
-// of one part the first in the old order. Where a part begins is counted as a share of its axis, so
-// parts of other counts keep pace. An op that is no part belongs to the latest part that it needs,
-// or, if none of them, to the first that needs it.
+// A topological sort (Kahn's algorithm) with a queue: the ready op of the earliest part comes
+// first, of one part the first in the old order. Where a part begins is counted as a share of its
+// axis, so parts of other counts keep pace. An op that is no part belongs to the latest part that
+// it needs, or, if none of them, to the first that needs it.
 //
 // Tests: tests/parts_test.cc.
 #pragma once

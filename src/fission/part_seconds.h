@@ -1,6 +1,6 @@
-// What an op takes in parts: the seconds of all of its parts together, each priced at its own shape,
-// and of the additions where an op cannot add into what the parts before it made. Slices and wholes
-// are not priced: among ops that are cut alike there are none.
+// What an op takes in parts: the seconds of all of its parts together, each priced at its own
+// shape, and of the additions where an op cannot add into what the parts before it made. Slices and
+// wholes are not priced: among ops that are cut alike there are none.
 //
 // Equal ops (of layers that are alike) are priced once.
 //

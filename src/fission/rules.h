@@ -1,7 +1,7 @@
 // Cuts by rule: which ops run in parts, said by name.
 //
 //     layer*:m:4      every op whose name begins with "layer", along axis m, in 4 parts
-//     conv1:n*:4      the op conv1 along axis n, and with it all ops of that axis's class (classes.h)
+//     conv1:n*:4      op conv1 along axis n, and with it all ops of that axis's class (classes.h)
 #pragma once
 
 #include <cstdint>

@@ -149,8 +149,8 @@ std::vector<SchedOpId> ops_within(const Levels& levels, const IdVector<OpId, int
 
 }  // namespace
 
-// What a level reads from around it is what its head makes, as all ways to it lead past the head. It
-// is there for the last part as for the first, so all the time.
+// What a level reads from around it is what its head makes, as all ways to it lead past the head.
+// It is there for the last part as for the first, so all the time.
 void Scale::keep_heads(const Levels& levels, const IdVector<OpId, int>& level_of,
                        plan::ScheduleProblem& problem) const {
   for (size_t level = 1; level < levels.levels.size(); ++level) {
@@ -176,8 +176,8 @@ void Scale::keep_heads(const Levels& levels, const IdVector<OpId, int>& level_of
   }
 }
 
-// Of sums that add into each other in one place, the first is held, from where the outermost begins.
-// What is held always is no matter of time: its bytes become resident.
+// Of sums that add into each other in one place, the first is held, from where the outermost
+// begins. What is held always is no matter of time: its bytes become resident.
 void Scale::join_chains(std::vector<Held>& held, plan::ScheduleProblem& problem) {
   std::map<SchedValueId, size_t> at;
   for (size_t i = 0; i < held.size(); ++i) at[held[i].value] = i;

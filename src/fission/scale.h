@@ -6,9 +6,9 @@
 // it, views on the way included; the whole, if somebody reads or hands it out whole. A run stands
 // for the runs of all parts, and has the seconds of all of them. What parts add up, and the pieces
 // that a level hands out, are there from the first part on: in level 0 always; in a deeper level an
-// op of no time begins them before anything of the level runs, and who makes them takes their places
-// over. What a deeper level's head
-// makes is there until the last op of the level, and is not made anew.
+// op of no time begins them before anything of the level runs, and who makes them takes their
+// places over. What a deeper level's head makes is there until the last op of the level, and is not
+// made anew.
 //
 // The schedule of such a problem is one for the step in parts whose parts mirror each other. It is
 // an estimate all the same: of uneven parts the largest is a little larger than its share, and what

@@ -1,5 +1,5 @@
-// Labels judged without a graph in parts: what parts take, which regions are worth parts, the scaled
-// problem of one part, and its schedule unfolded. How near the estimates are to real plans:
+// Labels judged without a graph in parts: what parts take, which regions are worth parts, the
+// scaled problem of one part, and its schedule unfolded. How near the estimates are to real plans:
 // tests/split_test.cc.
 #include "fission/scale.h"
 

@@ -1,8 +1,8 @@
 // From a schedule of one part of everything (scale.h) to one of the step in parts: loops instead of
 // runs. All runs of a level follow each other once for each of its parts, those of a deeper level,
 // from the first to the last of them, once for each of theirs. What runs between those of a deeper
-// level but is none of them runs with its first part where it makes something for it, otherwise with
-// its last one, as what was added up is complete then.
+// level but is none of them runs with its first part where it makes something for it, otherwise
+// with its last one, as what was added up is complete then.
 //
 // The result may be wrong: an op that needs a deeper level's results and makes something for it
 // would have to run in the middle, so who starts from it must check it.

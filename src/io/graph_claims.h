@@ -2,8 +2,8 @@
 // that an op overwrites them (alias update), which of them are results, how many bytes of contents
 // there are. Reports count by categories, training asks them what to train, and the verifier of
 // plans holds each claim against how the step uses the buffer (verify/roles.cc, semantics.cc). A
-// text that claims wrongly would be planned in vain, so the door asks first, on the graph itself and
-// by a walk of its own; the verifier stays the judge of the plan.
+// text that claims wrongly would be planned in vain, so the door asks first, on the graph itself
+// and by a walk of its own; the verifier stays the judge of the plan.
 //
 //   there before the step: what an op overwrites is a parameter, if it is the first that this op
 //       overwrites, and else an optimizer_state; what is fed an input; what is drawn as floats a

@@ -191,7 +191,8 @@ class Rebuild {
   ir::OpId last_effect_;
 };
 
-// The line that declares a value, from 1: ids are given in the order of the `given` and `out` lines.
+// The line that declares a value, from 1: ids are given in the order of the `given` and `out`
+// lines.
 size_t line_of(std::string_view text, ir::ValueId id) {
   size_t declared = 0;
   for (size_t number = 1; !text.empty(); ++number) {

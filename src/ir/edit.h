@@ -8,12 +8,12 @@
 //     edit.rollback(before);                        // as if nothing had happened
 //     Graph changed = edit.compact().graph;         // an ordinary graph
 //
-// Ids are stable: an op or value keeps its id while others come and go, a removed one leaves a hole,
-// and ids say nothing about the order. The order is a list (base/order_list.h) of ops and of the
-// values that no op makes; these are there from the start, so compact() puts such a value before an
-// op that reads it, wherever it stands. What undoing brings back has the id that it had; the ids of
-// what undoing takes away are given out again. A storage has the number of the value that brought
-// it.
+// Ids are stable: an op or value keeps its id while others come and go, a removed one leaves a
+// hole, and ids say nothing about the order. The order is a list (base/order_list.h) of ops and of
+// the values that no op makes; these are there from the start, so compact() puts such a value
+// before an op that reads it, wherever it stands. What undoing brings back has the id that it had;
+// the ids of what undoing takes away are given out again. A storage has the number of the value
+// that brought it.
 //
 // All changes are made of two, and the log holds nothing else: to write an op or value (its state
 // before is logged; absent is a state, too), and to put one into the order or take it out. Readers,

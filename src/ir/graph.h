@@ -5,7 +5,7 @@
 // storage is what occupies memory. Four ways for a value to get one (`Alias`):
 //
 //   kOwn     a storage of its own, made by the value's producer (or there from the start)
-//   kView    other dimensions of the storage of `base`, an input of its producer: no bytes, no copy;
+//   kView    other dimensions of the storage of `base`, an input of its producer: no copy;
 //            alone they may be strided (Layout::strides): cut, permuted, expanded
 //   kUpdate  the storage of `base`, an input of its producer, overwritten: base is dead from then
 //            on. Who reads base (or a view of it) must run before; the graph's order does so, and
@@ -183,8 +183,8 @@ class Graph {
 // Elements times element size, or the blocked size. Unaligned. (The product of a value's dims.)
 sym::Expr element_count(const Value& value);
 sym::Expr size_bytes(const Value& value);
-// Bytes from its first element to the end of its last: of a strided view more than its elements have
-// (holes), or less (one stands for many); of other values size_bytes.
+// Bytes from its first element to the end of its last: of a strided view more than its elements
+// have (holes), or less (one stands for many); of other values size_bytes.
 sym::Expr span_bytes(const Value& value);
 
 // The structural check: inputs are made before they are read; views and updates lie inside their

@@ -1,6 +1,6 @@
 // Results that are slices of something larger. With the attribute `into` (a list: axis, begin, end,
-// extent of the whole) an op computes a slice of a larger value along one axis and makes that value, its
-// *destination*:
+// extent of the whole) an op computes a slice of a larger value along one axis and makes that
+// value, its *destination*:
 //
 //   y = Relu(x)                      [2, 3, 5]
 //   d = Relu(x, rest; into 1 4 7 8)  [2, 8, 5]: y at [:, 4:7, :], elsewhere what `rest` has there
@@ -9,9 +9,10 @@
 // and layout. It and the destination are an in-place pair, so where it dies, which is where it has
 // no other reader, only the slice is written. Without it, what lies beside the slice is undefined.
 //
-// A chain of such ops writes a Concat's result piece by piece, each where it belongs, and nothing is
-// copied (rewrite/destinations.h). To the planners these are ops like any other: the first makes
-// the storage of the whole, each further one takes it over. A chain may run again from its first op.
+// A chain of such ops writes a Concat's result piece by piece, each where it belongs, and nothing
+// is copied (rewrite/destinations.h). To the planners these are ops like any other: the first makes
+// the storage of the whole, each further one takes it over. A chain may run again from its first
+// op.
 //
 // Any row with one output that owns its storage can be written so. Tests: destinations_test.cc;
 // kernels: exec/cpu/destination_test.cc.

@@ -9,8 +9,8 @@ namespace lowtide::ops {
 // The instance of an op of an edit.
 Instance instance_of(const ir::GraphEdit& edit, ir::OpId op);
 
-// Infers and adds at a place. Error: as infer, and where the op cannot stand there; then the edit is
-// as it was.
+// Infers and adds at a place. Error: as infer, and where the op cannot stand there; then the edit
+// is as it was.
 Result<ir::OpId> append(ir::GraphEdit& edit, ir::Place place, std::string_view kind,
                         std::vector<ir::ValueId> inputs, ir::Attrs attrs,
                         const AppendOptions& options = {});

@@ -4,10 +4,10 @@
 // a channels-last operand, and a row-major [n, c, h, w] does not.
 //
 // A strided view is typed wherever it is only read: what an op computes does not depend on where
-// its operands lie, and whether a kernel takes the strides is the kernel's to say. It leads no other
-// operand, and what is made of it is dense. Refused are those who overwrite it, join it as a piece
-// or hand it on as a view without saying so (the attribute `view`), and ops of somebody else's
-// kernels that do not say that they know of strides.
+// its operands lie, and whether a kernel takes the strides is the kernel's to say. It leads no
+// other operand, and what is made of it is dense. Refused are those who overwrite it, join it as a
+// piece or hand it on as a view without saying so (the attribute `view`), and ops of somebody
+// else's kernels that do not say that they know of strides.
 #include <fmt/format.h>
 
 #include <algorithm>

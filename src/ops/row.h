@@ -84,8 +84,8 @@ std::span<const Row> update_rows();
 
 // The signature of an instance without accumulators, its axes not yet bound. Error: as infer.
 Result<Signature> signature_of(const Row& row, const Instance& instance);
-// The same, bound, with what follows from it. Checks kind, attributes and types as well, so that all
-// that follows may rely on them.
+// The same, bound, with what follows from it. Checks kind, attributes and types as well, so that
+// all that follows may rely on them.
 struct Bound {
   const Row* row = nullptr;
   Signature signature;

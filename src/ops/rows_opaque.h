@@ -16,7 +16,7 @@
 //   aliases:word?     "own update:0"         per output: own, view:INPUT or update:INPUT; all own
 //                                            where it is absent
 //   offsets:list?     [0, 64]                per output: where a view starts in its input, in bytes
-//   layouts:word?     "strided:1,8"          per output: how a view lies; row_major where it is absent
+//   layouts:word?     "strided:1,8"          per output: how a view lies; absent: row_major
 //   strided:int?      1                      its kernel reads strided views; others are copied for
 //   seconds:real?     1.5e-4                 of one run; the roofline of flops and bytes without it
 //   flops:int?        1000000                of one run

@@ -1,10 +1,10 @@
 // Views with strides: what Transpose, Slice, Expand and Reshape make under the attribute `view`
 // instead of a copy. Of the first three the signature says where element o of the result lies: it
 // walks dimension d of the operand at stride * axis - pad_low, so the stride of the result's
-// dimension with that axis is stride times the operand's, and what is subtracted moves the begin.
-// A Reshape joins and splits dimensions. Neighbours can be joined where stepping over the outer one
-// is stepping through all of the inner ones (as in numpy's reshape without a copy); splitting always
-// goes. Views of views follow, since the operand's own strides are what is multiplied.
+// dimension with that axis is stride times the operand's, and what is subtracted moves the begin. A
+// Reshape joins and splits dimensions. Neighbours can be joined where stepping over the outer one
+// is stepping through all of the inner ones (as in numpy's reshape without a copy); splitting
+// always goes. Views of views follow, since the operand's own strides are what is multiplied.
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -1,6 +1,6 @@
-// Strided views by definition: a storage holds the numbers 0, 1, 2, ... and each view is read twice,
-// once by its strides and offset, once by what its op means (element by element, through all the
-// views that it lies on). Then who may read one, and what is refused.
+// Strided views by definition: a storage holds the numbers 0, 1, 2, ... and each view is read
+// twice, once by its strides and offset, once by what its op means (element by element, through all
+// the views that it lies on). Then who may read one, and what is refused.
 #include <gtest/gtest.h>
 
 #include <functional>

@@ -4,8 +4,8 @@
 // walked one within the other, so their product would be far beyond the elements that there are.
 // Each bias or accumulator adds one addition per result element. Bytes: every operand touched once,
 // except for what is not touched: the rest of a sliced or gathered input, and anything of a view.
-// Of a strided view whole cache lines are read. Of a destination the slice counts alone: the rest is
-// there already.
+// Of a strided view whole cache lines are read. Of a destination the slice counts alone: the rest
+// is there already.
 #include <algorithm>
 
 #include "ops/bind.h"
@@ -50,8 +50,8 @@ bool follows_result(const Bound& bound, size_t i) {
   });
 }
 
-// Of a strided operand: an element that stands for many counts once, and where neighbours on the way
-// do not lie side by side, each brings the rest of its line with it. The way leads along the
+// Of a strided operand: an element that stands for many counts once, and where neighbours on the
+// way do not lie side by side, each brings the rest of its line with it. The way leads along the
 // innermost dimension of the result, or along the operand's nearest neighbours.
 Expr strided_bytes(const Type& input, ir::Dims touched, bool in_order) {
   constexpr int64_t kLineBytes = 64;

@@ -72,8 +72,8 @@ TEST(LargeGraphs, TrainingStepsWithConvertedWeightsAreProvenOptimal) {
 }
 
 // One value read by thousands of ops at once. Some reader must be the last, with all others'
-// outputs present; the cut of a single op does not see that, so a difference of at most the read value
-// remains, and the lists of ready ops are long.
+// outputs present; the cut of a single op does not see that, so a difference of at most the read
+// value remains, and the lists of ready ops are long.
 TEST(LargeGraphs, AWideFanKeepsToItsWorkLimit) {
   ProblemMaker make;
   const auto root = make.value(make.op(), 100);

@@ -1,5 +1,5 @@
-// 1 1 2 1 1 2 4 1 1 2 1 1 2 4 8 ..., from k = 1: how long a restarted search should go on if nothing
-// is known of how long it has to (Luby, Sinclair and Zuckerman 1993).
+// 1 1 2 1 1 2 4 1 1 2 1 1 2 4 8 ..., from k = 1: how long a restarted search should go on if
+// nothing is known of how long it has to (Luby, Sinclair and Zuckerman 1993).
 //
 // Tests: tightest_test.cc.
 #pragma once

@@ -35,8 +35,8 @@ struct ClassLimits {
 struct PackTuning {
   // For all list heuristics but the first of each part.
   int64_t greedy_units = 800'000'000;
-  // Orders by classes of size: units for each item, whatever comes of them and without progress. The
-  // search does better on small parts.
+  // Orders by classes of size: units for each item, whatever comes of them and without progress.
+  // The search does better on small parts.
   ClassLimits classes_of_few = {1'600, 800};
   ClassLimits classes_of_many = {16'000, 8'000};
   int64_t many = 8192;

@@ -63,9 +63,9 @@ struct PackOptions {
   bool memo = true;      // a refuted remainder is not searched again
   bool restarts = true;  // half of the work in short searches, each in a shuffled static order
 
-  // The tightest-first search, which has two thirds of the work once the decision search has had 6,400
-  // units for each buffer (tightest.h). `sections`, `decomposition`,
-  // `memo` and `restarts` (it starts over with what it has learnt) are ideas of it, too.
+  // The tightest-first search, which has two thirds of the work once the decision search has had
+  // 6,400 units for each buffer (tightest.h). `sections`, `decomposition`, `memo` and `restarts`
+  // (it starts over with what it has learnt) are ideas of it, too.
   bool tightest_first = true;
   bool section_weights = true;  // where it failed, it is tight
   bool not_first = true;        // who cannot come next in a section lies above one who can

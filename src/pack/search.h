@@ -1,5 +1,5 @@
-// Does a part fit below a capacity? What a search for the answer is to its caller: it can be stopped
-// and resumed. There are two: the decision search, here, and the tightest-first search
+// Does a part fit below a capacity? What a search for the answer is to its caller: it can be
+// stopped and resumed. There are two: the decision search, here, and the tightest-first search
 // (tightest.h).
 //
 // Tests: pack_exhaustive_test.cc, pack_ideas_test.cc.

@@ -10,8 +10,8 @@
 // offset. A node takes one buffer that is ready and tries two things:
 //
 //   place      it lies at its lowest offset; what is unplaced beside it comes above it
-//   postpone   it does not: its lowest offset rises to the least end that a neighbour can have which
-//              begins below the buffer's end. If there is none, it had to be placed.
+//   postpone   it does not: its lowest offset rises to the least end that a neighbour can have
+//              which begins below the buffer's end. If there is none, it had to be placed.
 //
 // A buffer whose lowest offset is not the end of a placed one (its support) can only be postponed.
 // Some buffer is always ready (the one of the least end is), and any of them will do: so, unlike in

@@ -37,9 +37,9 @@ struct Front {
 // The budgets to try, once the floor and the arena of the unlimited plan are known.
 using ChooseBudgets = std::function<std::vector<int64_t>(int64_t floor, int64_t unlimited)>;
 
-// The limits of `options` are those of each budget. When schedule.remat.limits.cancel is set, what was not
-// searched yet is missed, or has its neighbour's plan. Errors as of optimize, but for single
-// budgets that were missed: only where all were, the largest one's.
+// The limits of `options` are those of each budget. When schedule.remat.limits.cancel is set, what
+// was not searched yet is missed, or has its neighbour's plan. Errors as of optimize, but for
+// single budgets that were missed: only where all were, the largest one's.
 Result<Front> optimize_front(const ir::Graph& forward, const OptimizeOptions& options,
                              const ChooseBudgets& choose);
 

@@ -182,8 +182,8 @@ class Search {
 
   // ---- states
 
-  // Whether a search may find more than is known. Of what recompute takes bounds show a part; by the
-  // tightest so far it is guessed how much more it will be.
+  // Whether a search may find more than is known. Of what recompute takes bounds show a part; by
+  // the tightest so far it is guessed how much more it will be.
   bool is_promising(const State& state) const {
     const double proven = state.least_seconds - state.once_seconds;
     const double more = tuning_.gap_share * (least_ratio_.value_or(1) - 1) * proven;
@@ -191,7 +191,8 @@ class Search {
     return is_open && state.least_seconds + more < best_seconds_;
   }
 
-  // Once more with more work: where a budget is tight, a short search finds little of what there is.
+  // Once more with more work: where a budget is tight, a short search finds little of what there
+  // is.
   Status look_closer() {
     std::vector<size_t> close;
     for (size_t at = 0; at < all_.size(); ++at)
@@ -269,7 +270,8 @@ class Search {
     return false;
   }
 
-  // By a known order: where it fits, each op once is the least there is; where it does not, the cut.
+  // By a known order: where it fits, each op once is the least there is; where it does not, the
+  // cut.
   void bound(const fission::Scaled& scaled, State& made) const {
     const plan::ScheduleProblem problem = with_budget(scaled.problem);
     const auto profile = plan::simulate(problem, order_of(scaled, made.order));

@@ -69,9 +69,10 @@ Solution order_of_sums(const Prepared& any_order, const OptimizeOptions& options
   return packed.value_or(any_order.unlimited);
 }
 
-// First the chains of sums in the order that was found, whose ops may run again; where they miss the
-// budget, or much faster might be possible, sums in any order, whose ops run once. `ready` becomes
-// what the solution is of. A budget is only called infeasible where that holds whatever the order.
+// First the chains of sums in the order that was found, whose ops may run again; where they miss
+// the budget, or much faster might be possible, sums in any order, whose ops run once. `ready`
+// becomes what the solution is of. A budget is only called infeasible where that holds whatever the
+// order.
 Result<BudgetSolution> fit_with_sums(Prepared& ready, const OptimizeOptions& options,
                                      Clock::time_point start) {
   const auto rest = [&] { return after(options, seconds_since(start)); };

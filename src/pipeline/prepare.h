@@ -62,8 +62,8 @@ Result<Prepared> pose(const ir::Graph& forward, const OptimizeOptions& options);
 // All of it. Writes the dumps that the options ask for.
 Result<Prepared> prepare(const ir::Graph& forward, const OptimizeOptions& options);
 
-// Seconds and scratch bytes of every op, from the kernels where there are any. Error: kInput, naming
-// the ops that no kernel takes.
+// Seconds and scratch bytes of every op, from the kernels where there are any. Error: kInput,
+// naming the ops that no kernel takes.
 Result<analysis::OpCosts> op_costs(const ir::Graph& graph, const OptimizeOptions& options,
                                    cost::Coverage& coverage);
 

@@ -3,8 +3,8 @@
 // anew in its order (rewrite/sums.h) and everything that was found is said in its terms.
 //
 // What is claimed of a plan is claimed of the chained graph, of which the verifier sees nothing
-// else. Each of its schedules in which nothing runs again is one of the sums in any order, so bounds
-// on those hold here, too; for reruns there is relaxed_sums (analysis/schedule_view.h).
+// else. Each of its schedules in which nothing runs again is one of the sums in any order, so
+// bounds on those hold here, too; for reruns there is relaxed_sums (analysis/schedule_view.h).
 // Tests: tests/sums_test.cc.
 #pragma once
 
@@ -18,8 +18,8 @@ namespace lowtide::pipeline {
 // `solution` is one of ready.view. The result has the chained graph, its costs and its problem; as
 // `unlimited` that solution, at the same addresses; and as `order` a proof for the chained graph,
 // with the status, bound and work of the search that found the order. A first contribution needs no
-// accumulator, so seconds and scratch may be less than the solution's, never more. Errors: kInternal
-// where the two problems differ in more than that, and as of op_costs.
+// accumulator, so seconds and scratch may be less than the solution's, never more. Errors:
+// kInternal where the two problems differ in more than that, and as of op_costs.
 Result<Prepared> settle_sums(const Prepared& ready, const Solution& solution,
                              const OptimizeOptions& options);
 

@@ -23,8 +23,8 @@ namespace lowtide::pipeline {
 // proven of all labels.
 Result<Optimized> optimize_in_parts(const ir::Graph& forward, const OptimizeOptions& options);
 
-// What every schedule under all labels of the largest class needs: what is resident, and the largest
-// of the least parts (fission/scale.h). Errors: as of least_bytes.
+// What every schedule under all labels of the largest class needs: what is resident, and the
+// largest of the least parts (fission/scale.h). Errors: as of least_bytes.
 Result<int64_t> least_bytes_in_parts(const ir::Graph& forward, const OptimizeOptions& options);
 
 }  // namespace lowtide::pipeline

@@ -52,8 +52,8 @@ struct PackOutcome {
 };
 
 // Checks lives, sizes, alignments (> 0), fixed offsets; sums at most kMaxBytes; that tied buffers
-// have bytes and no fixed offset, that their distances keep the alignments and that they never overlap.
-// Error: kInput, naming the buffer.
+// have bytes and no fixed offset, that their distances keep the alignments and that they never
+// overlap. Error: kInput, naming the buffer.
 Status check(const PackProblem& problem);
 
 }  // namespace lowtide::plan

@@ -5,7 +5,8 @@
 //     store:r1 drop:r1 load:r1       of resident 1
 //     store:3@1                      to tier 1; without a word on it, tier 0
 //
-// so that a schedule without moves is its op numbers. Tests read it back: testing/sequence_parser.h.
+// so that a schedule without moves is its op numbers. Tests read it back:
+// testing/sequence_parser.h.
 #pragma once
 
 #include <span>

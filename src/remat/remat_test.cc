@@ -334,8 +334,8 @@ TEST(Solve, EveryIdeaCanBeSwitchedOff) {
   }
 }
 
-// Layers change their mind at one price, so the cut's own choice that fits is far off, and this much
-// work does not mend it.
+// Layers change their mind at one price, so the cut's own choice that fits is far off, and this
+// much work does not mend it.
 TEST(Solve, ADeepStepIsNextToItsBound) {
   const DeepStep shape{.layers = 2600};
   ScheduleProblem problem = deep_step(shape);

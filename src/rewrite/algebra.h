@@ -1,13 +1,15 @@
 // Sums and products in canonical form. A tree of Add and Mul over values of one type (no
 // broadcasting) is a polynomial in the values at its leaves: addition and multiplication are
 // commutative and associative, and one distributes over the other. Two trees are equal exactly when
-// their polynomials are, whatever order and brackets they were written in; so the 27 rules of TASO's
-// release over sums and products, which are oriented instances of these laws, need no row each.
+// their polynomials are, whatever order and brackets they were written in; so the 27 rules of
+// TASO's release over sums and products, which are oriented instances of these laws, need no row
+// each.
 //
-// A tree gives way to one that is built from its polynomial alone, where that takes no more ops: what
-// most products share is taken out first (Horner's scheme, greedily; ties by the order in which the
-// values are made), then come powers by squaring, multiples by doubling, and the terms in the order in
-// which they can be computed. Equal polynomials thus end in equal ops, which common-ops merges.
+// A tree gives way to one that is built from its polynomial alone, where that takes no more ops:
+// what most products share is taken out first (Horner's scheme, greedily; ties by the order in
+// which the values are made), then come powers by squaring, multiples by doubling, and the terms in
+// the order in which they can be computed. Equal polynomials thus end in equal ops, which
+// common-ops merges.
 //
 // In floating point this rounds elsewhere: results differ by a few units in the last place of the
 // largest term, and much more where terms cancel; a product of a sum can overflow where the sum of

@@ -8,8 +8,8 @@
 // Left alone: what draws random numbers, has an effect or says that it does not run again, results
 // of the step, storages that are overwritten, and ops that control edges name.
 //
-// A merged result can live longer than each of the two did, so ops are merged only where no schedule
-// can need more memory, whichever of them it runs first:
+// A merged result can live longer than each of the two did, so ops are merged only where no
+// schedule can need more memory, whichever of them it runs first:
 //   - the results are views, of the same base; or
 //   - in every schedule both results are there at the same time: each has a reader that runs behind
 //     the op that makes the other, or is kept to the end. The merged one is there while either was,
@@ -42,8 +42,8 @@ struct CommonOpsReport {
   bool changed() const { return removed + constants > 0; }
 };
 
-// All dims must be constant. Names, order, phases and control edges of what stays stay. A graph with
-// wholes (Join) is given back as it was. Error: kInput, of a graph that fails ir::check.
+// All dims must be constant. Names, order, phases and control edges of what stays stay. A graph
+// with wholes (Join) is given back as it was. Error: kInput, of a graph that fails ir::check.
 Result<CommonOpsReport> merge_common_ops(const ir::Graph& graph,
                                          const CommonOpsOptions& options = {});
 

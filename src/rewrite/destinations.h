@@ -10,13 +10,13 @@
 // and a kernel takes the destination's strides. The others are copied, each by an op of the chain.
 // A Concat becomes a chain where one operand is written at least, and
 //
-//   - no schedule needs more memory. Any schedule with the copy gives one of the chain: whenever the
-//     Concat ran, the chain runs in its place, and what the producers read is kept until then
+//   - no schedule needs more memory. Any schedule with the copy gives one of the chain: whenever
+//     the Concat ran, the chain runs in its place, and what the producers read is kept until then
 //     instead of what they made. That is no more if it can be charged to the operands, the bytes of
 //     each storage to those who read it in proportion to their size, so that none is charged with
 //     more than its own bytes: whatever part of them has run, less is kept than was. Then, while
-//     the Concat ran, all operands and the result were there; while the chain runs, the result, what
-//     the ops still to run read, and the workspace of one;
+//     the Concat ran, all operands and the result were there; while the chain runs, the result,
+//     what the ops still to run read, and the workspace of one;
 //   - the ops of the chain take less time together than producers and copy did.
 //
 // Layouts must have been chosen. Tests: destinations_test.cc, tests/destinations_test.cc.

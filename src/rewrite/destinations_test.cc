@@ -149,8 +149,8 @@ TEST(WrittenWholes, WhatReadsTooMuchIsCopied) {
   EXPECT_EQ(report.copied, 1);
 }
 
-// Heads of a transposed product, joined along what a Reshape makes of two dimensions: the Transposes
-// write them where they belong, and the Reshape is of the whole.
+// Heads of a transposed product, joined along what a Reshape makes of two dimensions: the
+// Transposes write them where they belong, and the Reshape is of the whole.
 TEST(WrittenWholes, ThroughAReshape) {
   const auto report = [](std::vector<int64_t> heads, bool seen) {
     Net net;

@@ -1,8 +1,8 @@
 // The list of rewrites: passes that replace ops by others that compute the same for less. A rewrite
-// is a row: its name (of the flags --rewrite and --no-rewrite), whether it runs unless somebody asks
-// otherwise, which graphs it is for, what it does to memory, time and bits, and the pass.
-// Each is checked against the reference executor by the test beside it, and gives a graph that
-// passes ir::check, so none can close a cycle.
+// is a row: its name (of the flags --rewrite and --no-rewrite), whether it runs unless somebody
+// asks otherwise, which graphs it is for, what it does to memory, time and bits, and the pass. Each
+// is checked against the reference executor by the test beside it, and gives a graph that passes
+// ir::check, so none can close a cycle.
 #pragma once
 
 #include <cstdint>
@@ -47,8 +47,8 @@ struct Rewrite {
 std::span<const Rewrite> rewrites();
 
 // Runs one. On a forward graph it is as if it had nothing to do where its results would depend on
-// fewer of the given values than before: a parameter whose gradient is zero trains nevertheless (its
-// weights decay), one without gradient does not.
+// fewer of the given values than before: a parameter whose gradient is zero trains nevertheless
+// (its weights decay), one without gradient does not.
 Result<RewriteResult> run(const Rewrite& rewrite, RewriteStage stage, const ir::Graph& graph,
                           const RewriteContext& context);
 

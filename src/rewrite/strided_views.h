@@ -1,9 +1,9 @@
-// Transpose, Expand and Slice without a copy, by a greedy pass: where every reader's kernel walks the operand's own
-// memory with other strides, the result becomes a strided view (Layout::strides). Saves the copy's
-// time, and the moment at which operand and result are both there.
+// Transpose, Expand and Slice without a copy, by a greedy pass: where every reader's kernel walks
+// the operand's own memory with other strides, the result becomes a strided view (Layout::strides).
+// Saves the copy's time, and the moment at which operand and result are both there.
 //
-// Ops are looked at one by one in their order, each with what was chosen before: a view of a view is
-// one, and so are the Reshapes behind it that can hand strides on. One becomes a view where
+// Ops are looked at one by one in their order, each with what was chosen before: a view of a view
+// is one, and so are the Reshapes behind it that can hand strides on. One becomes a view where
 //   - no schedule can need more memory. A view keeps its base's storage until its own last reader,
 //     which is no more than the copy took if that was at least as large and nobody worked in place
 //     on it; or the storage is there all the time (parameters, inputs: then also a slice of it).
@@ -14,8 +14,8 @@
 //     needs beside the base, are those that the copy would have had;
 //   - nobody overwrites the storage, returns the result or joins it to others (a Concat of it may
 //     become a view itself, pieces.h), and no control edge names the op;
-//   - every reader has a kernel for it that does not wish for another layout, with no more workspace
-//     and results that lie as before;
+//   - every reader has a kernel for it that does not wish for another layout, with no more
+//     workspace and results that lie as before;
 //   - the readers' seconds together are less than theirs and the copy's before. Where more than
 //     one op reads it, the copy stays unless they are no slower at all: a copy is paid once, and a
 //     walk that is slower than we think at each of them.

@@ -12,8 +12,8 @@
 namespace lowtide::runtime {
 namespace {
 
-// Walks a value in row-major order; calls move(offset in memory, offset in row-major), in bytes, for
-// each element.
+// Walks a value in row-major order; calls move(offset in memory, offset in row-major), in bytes,
+// for each element.
 template <class Move>
 void walk(const plan::TensorDesc& type, const Move& move) {
   const size_t rank = type.dims.size();

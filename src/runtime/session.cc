@@ -5,8 +5,8 @@
 //
 // An unplanned session runs the same kernels on one buffer per storage, made when its producer runs
 // and given back after its last reader, ops in the given order. It is what an eager framework with
-// a caching allocator does, and the baseline that a plan is compared with. Where the plan has a value
-// made of pieces it copies them together.
+// a caching allocator does, and the baseline that a plan is compared with. Where the plan has a
+// value made of pieces it copies them together.
 #include "runtime/session.h"
 
 #include <fmt/format.h>

@@ -1,6 +1,6 @@
 // Do buffers lie where they may, and apart? In order of when they begin, each is held against the
-// neighbours in address of those that live then, which lie apart as long as nothing was found
-// (a sweep, O(n log n)). Where something was, every pair of buffers that share a moment is compared:
+// neighbours in address of those that live then, which lie apart as long as nothing was found (a
+// sweep, O(n log n)). Where something was, every pair of buffers that share a moment is compared:
 // in order of when they begin, each with those that begin before it ends. A storage and its heir
 // meet at the step of the heir's op: the life of one ends where that of the other begins.
 #include <fmt/core.h>

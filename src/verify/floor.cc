@@ -10,8 +10,8 @@
 //     op --unlimited--> what it reads, and ops that come after all its runs
 //     op that can run no more --unlimited--> sink
 //
-// A cut for every op would take time by the square of the ops. What an op needs at most is known for
-// all ops after one pass over the plan (AtMost), and only ops for which that is above the floor
+// A cut for every op would take time by the square of the ops. What an op needs at most is known
+// for all ops after one pass over the plan (AtMost), and only ops for which that is above the floor
 // found so far are looked at.
 #include <algorithm>
 #include <numeric>
@@ -109,9 +109,9 @@ class FloorOfOp {
 
 // More than enough for each op: what is there if so far exactly the ops before it in the plan's
 // list have run, all that may run again and stands before `border` is made again, and of the rest
-// everything stays that is still wanted. With `last`, ops that nobody waits for (updates, as a rule)
-// have not run yet, and so rule out no rerun but those that they themselves do. Several borders are
-// tried, with and without: any of them is true.
+// everything stays that is still wanted. With `last`, ops that nobody waits for (updates, as a
+// rule) have not run yet, and so rule out no rerun but those that they themselves do. Several
+// borders are tried, with and without: any of them is true.
 class AtMost {
  public:
   explicit AtMost(const Precedence& precedence)

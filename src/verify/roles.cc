@@ -7,8 +7,9 @@
 //   made by the step: the forward pass makes activations, the update temporaries. The backward pass
 //       makes gradients, that is what the gradient operand of an update shows, directly or through
 //       views and changes of layout, and else temporaries. In between are pieces and partial sums
-//       of a gradient (operands of an addition, or of an accumulation, that ends in one), copies made
-//       where a view was not possible, and further layouts of a gradient: either word is right.
+//       of a gradient (operands of an addition, or of an accumulation, that ends in one), copies
+//       made where a view was not possible, and further layouts of a gradient: either word is
+//       right.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -33,7 +34,8 @@ class RoleFinder {
         updated_(plan_.storages.size(), 0),
         gradient_(plan_.storages.size(), 0),
         partial_(plan_.storages.size(), 0) {
-    // Whoever reads comes later in the given order, so one pass backwards sees all that an op feeds.
+    // Whoever reads comes later in the given order, so one pass backwards sees all that an op
+    // feeds.
     for (size_t i = plan_.ops.size(); i-- > 0;) {
       find_updates(plan_.ops[PlanOpId(i)]);
       trace_back(PlanOpId(i));

@@ -146,6 +146,14 @@ def test_line_limits(tree, path, lines, too_many):
     assert size_test.check(tree.root) == [f"{path}: {too_many} lines, the limit is {lines}"]
 
 
+def test_a_line_of_cpp_has_its_columns(tree):
+    tree("src/plan/README.md", "")
+    tree("src/plan/a.h", "// " + "x" * 97 + "\n")
+    assert size_test.check(tree.root) == []
+    tree("src/plan/a.h", "\n// " + "x" * 98 + "\n")
+    assert size_test.check(tree.root) == ["src/plan/a.h:2: longer than 100 columns"]
+
+
 def test_large_files_and_missing_readmes_are_found(tree):
     tree("docs/big.bin", "x" * 1_000_001)
     tree("src/new/a.cc")

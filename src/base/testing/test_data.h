@@ -1,6 +1,6 @@
 // Where tests find problems.
 //
-//   captured_steps()  training steps captured from PyTorch, in the repository (tests/data/README.md)
+//   captured_steps()  training steps captured from PyTorch, in git (tests/data/README.md)
 //   test_data()       what others publish, which is not: the folder `data` of what LOWTIDE_SHARED
 //                     names, by default of ../shared beside the checkout. It may be absent; tests
 //                     that read it then skip.

@@ -1,11 +1,11 @@
 // Runs a sparse matrix along each dimension of a tensor (base/axis_taps.h): resizing, padding with
 // repeated elements, and the gradients of both, which are the same with transposed matrices.
 //
-// The operands lie in one order of dimensions, the result with holes where it is a slice. A row is a
-// line along the innermost dimension that changes, or all that lies behind it: the rows it is made
-// of are added up with their weights as whole vectors, and only a changing innermost dimension is
-// walked tap by tap. Rows are shared out to threads; each has one owner, so results do not depend
-// on their number.
+// The operands lie in one order of dimensions, the result with holes where it is a slice. A row is
+// a line along the innermost dimension that changes, or all that lies behind it: the rows it is
+// made of are added up with their weights as whole vectors, and only a changing innermost dimension
+// is walked tap by tap. Rows are shared out to threads; each has one owner, so results do not
+// depend on their number.
 //
 // Tests: kernel_test.cc.
 #pragma once

@@ -1,8 +1,8 @@
-// Every kind on strided views: operands whose elements lie in another order, with holes between them
-// (which hold no numbers), or once where many are meant. The results are the reference executor's,
-// or the factory refuses with a message that says so, before anything is run. Which kinds take an
-// operand is pinned below, and of those that take some only, why they refuse the others:
-// choose_layouts copies for them.
+// Every kind on strided views: operands whose elements lie in another order, with holes between
+// them (which hold no numbers), or once where many are meant. The results are the reference
+// executor's, or the factory refuses with a message that says so, before anything is run. Which
+// kinds take an operand is pinned below, and of those that take some only, why they refuse the
+// others: choose_layouts copies for them.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -2,13 +2,13 @@
 // (regression, as planning has it) over sets of values.
 //
 // Take any schedule that moves nothing, and a run of some op in it, the goal. Its operands are
-// there when it begins. Of all runs before, the last one that made any of them had the others beside
-// it, and its own operands in place of what it made. So every schedule, read backwards, walks from
-// set to set of values until nothing more is needed, and its peak is at least what the fullest run
-// on the way has in memory: operands, results, workspace, the rest of the set, residents, less what
-// may be reused in place. The least over all ways is a bottleneck shortest path, found by Dijkstra's
-// algorithm with the largest in place of the sum. (It is the pebble game of register allocation,
-// Sethi 1975, played backwards; to solve that whole would take forever.)
+// there when it begins. Of all runs before, the last one that made any of them had the others
+// beside it, and its own operands in place of what it made. So every schedule, read backwards,
+// walks from set to set of values until nothing more is needed, and its peak is at least what the
+// fullest run on the way has in memory: operands, results, workspace, the rest of the set,
+// residents, less what may be reused in place. The least over all ways is a bottleneck shortest
+// path, found by Dijkstra's algorithm with the largest in place of the sum. (It is the pebble game
+// of register allocation, Sethi 1975, played backwards; to solve that whole would take forever.)
 //
 // Two relaxations keep the sets few. Only the chain of runs that the goal needs counts: what else
 // runs or waits is left out. So are values smaller than `least_bytes`: a set has the large ones

@@ -1,6 +1,6 @@
 // The floor by backward search: never above the least peak of any schedule (the oracle tries all),
-// equal to its definition by plain recursion over sets, and weaker, not wrong, where values are left
-// out or the work ends early.
+// equal to its definition by plain recursion over sets, and weaker, not wrong, where values are
+// left out or the work ends early.
 #include "remat/bounds/backward_search.h"
 
 #include <gtest/gtest.h>

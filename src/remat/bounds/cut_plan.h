@@ -31,8 +31,8 @@ std::optional<std::vector<plan::SchedAction>> plan_from_cut(const plan::Schedule
                                                             const CutBoundResult& cut,
                                                             std::span<const SchedOpId> order = {});
 
-// Fits at the cut's op, as cut.choice does, which it is where there is none between. `cut` is of the
-// same problem, without a link, and has an op.
+// Fits at the cut's op, as cut.choice does, which it is where there is none between. `cut` is of
+// the same problem, without a link, and has an op.
 CutChoice mixed_choice(const plan::ScheduleProblem& problem, const CutBoundResult& cut,
                        std::span<const SchedOpId> order = {});
 

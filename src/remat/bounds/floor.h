@@ -1,5 +1,5 @@
-// The floor: the least budget that any schedule can keep, and the op that sets it. The higher of two
-// bounds.
+// The floor: the least budget that any schedule can keep, and the op that sets it. The higher of
+// two bounds.
 //
 // cut_floor: without a link one minimum cut per op. While op t runs for the first time, its inputs,
 // outputs and workspace are present, less what it reuses in place, beside the residents that cannot

@@ -33,9 +33,10 @@ class LinearProgram {
   bool infeasible() const { return infeasible_; }
   double value() const { return simplex_.objective(); }  // percent of the step, beyond each op once
   std::span<const double> variables() const { return simplex_.point(); }
-  // Multipliers of the rows: the dual point. Where no point satisfies the rows there are multipliers
-  // whose bound grows without end as they are scaled (a Farkas ray, the proof of infeasibility); a
-  // large multiple of one is added then, so that the bound is above every limit asked for.
+  // Multipliers of the rows: the dual point. Where no point satisfies the rows there are
+  // multipliers whose bound grows without end as they are scaled (a Farkas ray, the proof of
+  // infeasibility); a large multiple of one is added then, so that the bound is above every limit
+  // asked for.
   std::vector<CutMultiplier> multipliers() const;
 
  private:

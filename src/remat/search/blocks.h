@@ -30,7 +30,8 @@ class Blocks {
   int count() const { return count_; }                     // 0: there are no repeated blocks
   int block_of(SchedOpId op) const { return block_[op]; }  // -1: of none
   double share() const;                                    // of all ops: those in blocks
-  // The op of another block, `by` blocks further on; itself if it belongs to none; none: none there.
+  // The op of another block, `by` blocks further on; itself if it belongs to none; none: none
+  // there.
   SchedOpId shifted(SchedOpId op, int by) const;
   // By role; none: it has none for this one.
   std::span<const SchedOpId> ops_of(int block) const {

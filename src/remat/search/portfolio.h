@@ -2,12 +2,12 @@
 // starts, with restarts from the best results.
 //
 // A *round* is a few annealing runs with the same work and temperature, one after the other or on
-// several threads. A *series* is up to three rounds: the first begins with the given starts, each later
-// one at a lower temperature with fewer runs, which go on from the best results of the round before
-// (the survivors); the last also from the best schedule ever found. The first series is short, each
-// further one four times as long, until the work is spent: easy problems end early, and hard ones
-// get annealing that is slow enough. All results are taken in a fixed order, so the answer does not
-// depend on the threads.
+// several threads. A *series* is up to three rounds: the first begins with the given starts, each
+// later one at a lower temperature with fewer runs, which go on from the best results of the round
+// before (the survivors); the last also from the best schedule ever found. The first series is
+// short, each further one four times as long, until the work is spent: easy problems end early, and
+// hard ones get annealing that is slow enough. All results are taken in a fixed order, so the
+// answer does not depend on the threads.
 //
 // Tests: src/remat/remat_test.cc.
 #pragma once

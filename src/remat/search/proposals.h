@@ -16,10 +16,11 @@
 //                 go, and those of the first are made for it at the same places.
 //
 // Each kind has a weight. A kind that is off is left out, and the others keep their proportions.
-// Half of the drops are aimed: at a value that is present, but idle, where memory overflows. Some of
-// the moves take bytes away from such a place, too, or, where nothing overflows, from the fullest.
-// Runs that neither read nor make bytes are left alone. No proposal is judged here; the caller compares the state before and after and may undo. What would
-// cost more than the caller could accept is not even begun.
+// Half of the drops are aimed: at a value that is present, but idle, where memory overflows. Some
+// of the moves take bytes away from such a place, too, or, where nothing overflows, from the
+// fullest. Runs that neither read nor make bytes are left alone. No proposal is judged here; the
+// caller compares the state before and after and may undo. What would cost more than the caller
+// could accept is not even begun.
 #pragma once
 
 #include <array>

@@ -1,6 +1,6 @@
-// Two rounds of Weisfeiler-Leman refinement: an op, its neighbours and theirs. Fewer take every product of one size
-// for the same; more tell the first and the last blocks of a network from the others. Hashes that
-// happen to collide only make proposals that are judged like all others.
+// Two rounds of Weisfeiler-Leman refinement: an op, its neighbours and theirs. Fewer take every
+// product of one size for the same; more tell the first and the last blocks of a network from the
+// others. Hashes that happen to collide only make proposals that are judged like all others.
 #include "remat/search/repeats.h"
 
 #include <algorithm>

@@ -4,21 +4,21 @@
 // goes back to Griewank and Walther's revolve (2000).
 //
 // The question of the recursion: stages a to b have to be run forward and then back, the input of
-// stage a is in memory, and so many bytes are free; what is the least time? It is that of the better
-// of two ways:
+// stage a is in memory, and so many bytes are free; what is the least time? It is that of the
+// better of two ways:
 //
 //   keep        Stage a runs and keeps its output and what one of its options keeps (an option says
 //               which values stay and which are made again for the backward part, chain.h). Stages
 //               a+1 to b are done in the bytes that are left, and the backward part of a is last.
-//   checkpoint  Stages a to j-1 run and keep nothing but the input of a later stage j. Stages j to b
-//               are done; then stages a to j-1, from their input, which is still there.
+//   checkpoint  Stages a to j-1 run and keep nothing but the input of a later stage j. Stages j to
+//               b are done; then stages a to j-1, from their input, which is still there.
 //
 // It is answered for every a and b, shortest first, and every number of free bytes. Bytes are
 // counted in equal grains and rounded up, so that what fits in grains fits in bytes.
 //
 // Only what stays between the stages is counted. What else lives across them (a skip connection) is
-// not, so the runs of a plan may need more than it says, or less: plans are made for fewer bytes and
-// for more until one fits best.
+// not, so the runs of a plan may need more than it says, or less: plans are made for fewer bytes
+// and for more until one fits best.
 #pragma once
 
 #include <cstdint>

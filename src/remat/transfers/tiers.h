@@ -7,8 +7,8 @@
 // shorter (swap.h). Where a tier would hold too much, what can best live with a slower one goes to
 // the next, until what is left has room: of those that occupy the tier when it is fullest the one
 // whose transfers, at the next tier's speed, take the smallest part of the time for which it is
-// away. A buffer that this schedule does not move is given the next tier as well: if a later change of
-// the schedule moves it, the full tier would have no room for it.
+// away. A buffer that this schedule does not move is given the next tier as well: if a later change
+// of the schedule moves it, the full tier would have no room for it.
 //
 // Tests: swap_test.cc.
 #pragma once
