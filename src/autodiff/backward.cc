@@ -163,8 +163,12 @@ Status Backward::visit(ir::OpId id) {
   if (rule == rules().end())
     return error(
         ErrorCode::kInput,
-        fmt::format("op '{}' ({}) lies between the loss and a parameter and has no gradient",
-                    op.name, op.kind));
+        fmt::format("op '{}' ({}) lies between the loss and a parameter and has no gradient{}",
+                    op.name, op.kind,
+                    ops::find(op.kind) != nullptr && ops::traits(*ops::find(op.kind)).opaque
+                        ? ": what it computes is not known here, so give the graph of the whole "
+                          "training step"
+                        : ""));
   visiting_ = op;
   RuleContext context(*this, id);
   for (const auto& [input, output] : ops::accumulators(ops::instance_of(graph_, id))) {

@@ -57,6 +57,7 @@ inline void expect_right_results(const plan::Plan& plan, const ir::Graph& graph,
     const Status ran = session->run();
     ASSERT_TRUE(ran.has_value()) << ran.error().message;
     if (!unplanned) {
+      EXPECT_EQ(session->arena_bytes(), plan.arena_bytes);
       EXPECT_LE(session->touched_bytes(), plan.arena_bytes);
     }
     for (ir::ValueId v : graph.outputs())
