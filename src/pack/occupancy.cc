@@ -8,7 +8,11 @@
 namespace lowtide::pack {
 namespace {
 
-constexpr int32_t kGrowth = 4;
+// Tuning. Where no row of docs/results.md is named, no benchmark has compared values: by reasoning.
+struct OccupancyTuning {
+  int32_t growth = 4;  // of the windows, from level to level
+};
+constexpr OccupancyTuning kOccupancy;
 
 int32_t least_stride(const Part& part) {
   int64_t lives = 0;
@@ -20,7 +24,7 @@ int32_t least_stride(const Part& part) {
 }  // namespace
 
 Occupancy::Occupancy(const Part& part) {
-  for (int64_t stride = least_stride(part);; stride *= kGrowth) {
+  for (int64_t stride = least_stride(part);; stride *= kOccupancy.growth) {
     const int64_t windows = std::max<int64_t>(1, (part.sections + stride - 1) / stride);
     levels_.push_back({static_cast<int32_t>(std::min<int64_t>(stride, part.sections + 1)), {}});
     levels_.back().windows.resize(static_cast<size_t>(windows));

@@ -22,7 +22,9 @@
 namespace lowtide::pipeline {
 
 struct LabelSearchTuning {
-  int levels = 8;           // of candidate regions (MAGIS: 4). Chosen by reasoning: they are cheap
+  int levels = 8;  // of candidate regions (MAGIS: 4). Chosen by reasoning: they are cheap
+  // The parts of a level that a state may have, as factors of those around it.
+  int64_t factors[6] = {2, 3, 4, 6, 8, 16};
   int most_states = 600;    // Chosen by reasoning: 1 to 3 s at 1,000 ops
   int64_t most_parts = 64;  // Chosen by reasoning: kernels of less are too small
   size_t most_starts = 8;   // Chosen by reasoning: those that may be planned

@@ -19,8 +19,12 @@
 
 namespace lowtide::remat {
 
-// Problems with at most as many ops and values are looked at.
-constexpr size_t kMostOpsByStates = 24, kMostValuesByStates = 40;
+// Tuning: docs/tuning.md. Problems with at most as many ops (32 have bits in a state) and values (64)
+// are looked at.
+struct ByStatesTuning {
+  size_t most_ops = 24, most_values = 40;
+};
+inline constexpr ByStatesTuning kByStates;
 
 struct ByStatesResult {
   bool complete = false;                       // false: too large, or the limit came first

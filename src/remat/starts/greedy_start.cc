@@ -108,8 +108,8 @@ class Greedy {
   bool drop(const FreeSpan& span, bool deep) {
     const auto last = state_.uses(span.value)[state_.use_from(span.value, span.use) - 1];
     const auto yes = [](SchedOpId) { return true; };
-    if (!rerun_before(state_, table_.producer(span.value), span.use, deep ? kDeepestReruns : 0, yes,
-                      yes))
+    if (!rerun_before(state_, table_.producer(span.value), span.use, deep ? kReruns.deepest : 0,
+                      yes, yes))
       return false;
     if (last.birth && !state_.is_useful(last.node) && state_.can_remove(last.node))
       state_.remove(last.node);
