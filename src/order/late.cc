@@ -5,7 +5,7 @@
 namespace lowtide::order {
 namespace {
 
-// Tuning. Where no row of docs/results.md is named, no benchmark has compared values: by reasoning.
+// Tuning; each value beside half and twice of it: docs/tuning.md.
 struct LateTuning {
   size_t largest_tree = 16;  // ops; larger trees are rare, and this keeps it linear
 };

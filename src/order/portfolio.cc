@@ -10,7 +10,7 @@
 namespace lowtide::order {
 namespace {
 
-// Tuning. Where no row of docs/results.md is named, no benchmark has compared values: by reasoning.
+// Tuning; each value beside half and twice of it: docs/tuning.md.
 // Each round has a longer slice of work than the one before; cuts and beams may use a fixed multiple
 // of it, so that no one method starves the others.
 struct PortfolioTuning {

@@ -9,7 +9,7 @@
 namespace lowtide::pack {
 namespace {
 
-// Tuning. Where no row of docs/results.md is named, no benchmark has compared values: by reasoning.
+// Tuning; each value beside half and twice of it: docs/tuning.md.
 struct ClassTuning {
   // What is tried first: every one of kFirstKeys with every one of these ratios.
   std::array<double, 3> first_ratios = {4, 16, 64};

@@ -8,9 +8,10 @@
 namespace lowtide::pack {
 namespace {
 
-// Tuning. Where no row of docs/results.md is named, no benchmark has compared values: by reasoning.
+// Tuning; each value beside half and twice of it: docs/tuning.md.
 struct OccupancyTuning {
-  int32_t growth = 4;  // of the windows, from level to level
+  // Of the windows, from level to level: each level lists every buffer anew, fewer have longer lists.
+  int32_t growth = 4;
 };
 constexpr OccupancyTuning kOccupancy;
 

@@ -44,9 +44,10 @@
 namespace lowtide::pack {
 namespace {
 
-// Tuning. Where no row of docs/results.md is named, no benchmark has compared values: by reasoning.
+// Tuning; each value beside half and twice of it: docs/tuning.md.
 struct DecisionTuning {
-  int64_t most_entries = 40'000'000;  // of the topology of a part; larger ones are not searched
+  // Of the topology of a part, for the memory that they take (160 MB); larger ones are not searched.
+  int64_t most_entries = 40'000'000;
   size_t most_memo_slots = size_t{1} << 18;  // 4 MiB
   size_t memo_slots_per_item = 64;
 };

@@ -53,7 +53,7 @@
 namespace lowtide::pack {
 namespace {
 
-// Tuning. Where no row of docs/results.md is named, no benchmark has compared values: by reasoning.
+// Tuning; each value beside half and twice of it: docs/tuning.md.
 struct TightestTuning {
   size_t most_refuted_slots = size_t{1} << 16;  // 1 MiB
   size_t refuted_slots_per_item = 256;

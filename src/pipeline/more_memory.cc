@@ -12,7 +12,7 @@ namespace {
 
 constexpr int64_t kPart = 10;  // of the budget that is added: what is reported
 
-// Tuning. Where no row of docs/results.md is named, no benchmark has compared values: by reasoning.
+// Tuning; each value beside half and twice of it: docs/tuning.md.
 struct MoreMemoryTuning {
   int64_t work_share = 10;  // of the work of a plan
 };

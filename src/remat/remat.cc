@@ -17,7 +17,7 @@
 namespace lowtide::remat {
 namespace {
 
-// Tuning. Where no row of docs/results.md is named, no benchmark has compared values: by reasoning.
+// Tuning; each value beside half and twice of it: docs/tuning.md.
 // What comes before the retention search takes the same work whatever the limit is, or a share of
 // it: more work then never leaves less for it, nor other starts.
 struct SolveTuning {

@@ -35,9 +35,9 @@ struct BackwardFloor {
 
 inline constexpr int64_t kUnitsPerSet = 200;  // that is looked at
 
-// Tuning: docs/tuning.md.
+// Tuning; each value beside half and twice of it: docs/tuning.md.
 struct BackwardTuning {
-  int64_t most_sets = 60'000;
+  int64_t most_sets = 60'000;  // a tenth of a second at most, whatever the planner may take
   int sizes = 4;           // that smaller values are left out below: from half of the largest down
   int64_t goal_share = 4;  // of the sets of a size: the part of them for one goal
 };

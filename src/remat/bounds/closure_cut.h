@@ -37,9 +37,9 @@
 
 namespace lowtide::remat {
 
-// Tuning: docs/tuning.md.
+// Tuning; each value beside half and twice of it: docs/tuning.md.
 struct ClosureCutTuning {
-  // What a cut takes at most where its caller limits the time alone.
+  // What a cut takes at most where its caller limits the time alone: about 2 s of one core.
   int64_t most_units = 400'000'000;
   int64_t most_ops = 64;     // for which cuts are made
   int64_t patience = 24;     // ops in a row that prove nothing new before it ends

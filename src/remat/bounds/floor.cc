@@ -12,7 +12,7 @@
 namespace lowtide::remat {
 namespace {
 
-// Tuning. Where no row of docs/results.md is named, no benchmark has compared values: by reasoning.
+// Tuning; each value beside half and twice of it: docs/tuning.md.
 struct FloorTuning {
   size_t borders = 4;  // beside the first one: as many parts of the given order
   // Ops of all networks together, about 1 us each: of whole steps a handful of ops is cut; of steps

@@ -9,7 +9,7 @@
 namespace lowtide::remat {
 namespace {
 
-// Tuning. Where no row of docs/results.md is named, no benchmark has compared values: by reasoning.
+// Tuning; each value beside half and twice of it: docs/tuning.md.
 struct TimeBoundTuning {
   int64_t share_of_work = 10;  // of a search, for its bound
   double share_of_time = 4;    // the same, of seconds, where a bound was asked for

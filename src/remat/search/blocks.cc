@@ -7,7 +7,7 @@
 namespace lowtide::remat {
 namespace {
 
-// Tuning. Where no row of docs/results.md is named, no benchmark has compared values: by reasoning.
+// Tuning; each value beside half and twice of it: docs/tuning.md.
 struct BlockTuning {
   size_t fewest = 3;  // of a step; two alike are often a pair of something else
 };

@@ -19,8 +19,8 @@
 
 namespace lowtide::remat {
 
-// Tuning: docs/tuning.md. Problems with at most as many ops (32 have bits in a state) and values (64)
-// are looked at.
+// Tuning; each value beside half and twice of it: docs/tuning.md. Problems with at most as many ops
+// and values are looked at; a state has bits for 32 and 64.
 struct ByStatesTuning {
   size_t most_ops = 24, most_values = 40;
 };

@@ -9,7 +9,7 @@
 namespace lowtide::remat {
 namespace {
 
-// Tuning. Where no row of docs/results.md is named, no benchmark has compared values: by reasoning.
+// Tuning; each value beside half and twice of it: docs/tuning.md.
 // What the kinds of change are worth: rows "order-moves", "stretch-moves", "exchanges", "repeats",
 // "aimed-drops" and "aimed-moves" of "What each idea is worth".
 struct ProposalTuning {

@@ -8,7 +8,7 @@
 
 namespace lowtide::remat {
 
-// Tuning: docs/tuning.md.
+// Tuning; each value beside half and twice of it: docs/tuning.md.
 struct RerunTuning {
   int deepest = 12;  // reruns that reruns need
 };

@@ -8,7 +8,7 @@
 namespace lowtide::remat {
 namespace {
 
-// Tuning. Where no row of docs/results.md is named, no benchmark has compared values: by reasoning.
+// Tuning; each value beside half and twice of it: docs/tuning.md.
 // What the start is worth: row "greedy-start" of "What each idea is worth".
 struct GreedyTuning {
   size_t measured = 100;            // values, of those that promise most
