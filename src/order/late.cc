@@ -5,7 +5,11 @@
 namespace lowtide::order {
 namespace {
 
-constexpr size_t kLargestTree = 16;  // ops; larger trees are rare, and this keeps it linear
+// Tuning; each value beside half and twice of it: docs/tuning.md.
+struct LateTuning {
+  size_t largest_tree = 16;  // ops; larger trees are rare, and this keeps it linear
+};
+constexpr LateTuning kLate;
 
 class LateTrees {
  public:
@@ -34,7 +38,7 @@ class LateTrees {
       if (size_[pred] == 0 || graph_.succs[pred].size() > 1) return 0;
       size += size_[pred];
     }
-    return size <= kLargestTree ? size : 0;
+    return size <= kLate.largest_tree ? size : 0;
   }
 
   std::vector<OpId> tree_of(OpId root) const {

@@ -10,9 +10,9 @@
 namespace lowtide::order {
 namespace {
 
-// Tuning. Where no row of docs/results.md is named, no benchmark has compared values: by reasoning.
-// Each round has a longer slice of work than the one before; cuts and beams may use a fixed
-// multiple of it, so that no one method starves the others.
+// Tuning; each value beside half and twice of it: docs/tuning.md. Each round has a longer slice of
+// work than the one before; cuts and beams may use a fixed multiple of it, so that no one method
+// starves the others.
 struct PortfolioTuning {
   int64_t first_slice = 320'000;            // units of the first exact probe
   int64_t slice_growth = 4;                 // of the slice, from round to round

@@ -5,7 +5,7 @@
 namespace lowtide::order {
 namespace {
 
-// Tuning. Where no row of docs/results.md is named, no benchmark has compared values: by reasoning.
+// Tuning; each value beside half and twice of it: docs/tuning.md.
 struct ExcursionTuning {
   int depth = 3;       // excursions within excursions
   size_t length = 64;  // runs in one excursion, at most

@@ -9,13 +9,18 @@
 namespace lowtide::pack {
 namespace {
 
-// What is tried first: every one of these keys with every one of these ratios.
-constexpr std::array kFirstRatios = {4.0, 16.0, 64.0};
+// Tuning; each value beside half and twice of it: docs/tuning.md.
+struct ClassTuning {
+  // What is tried first: every one of kFirstKeys with every one of these ratios.
+  std::array<double, 3> first_ratios = {4, 16, 64};
+  double first_crowded = 0.99;  // of the second key
+  // What is drawn from later.
+  std::array<double, 11> ratios = {1.5, 2, 3, 4, 6, 8, 12, 16, 24, 32, 64};
+  uint64_t most_cuts = 6;
+  std::array<double, 6> crowded = {0.9, 0.95, 0.98, 0.99, 0.995, 0.999};
+};
+constexpr ClassTuning kClasses;
 constexpr std::array kFirstKeys = {ClassKey::kBegin, ClassKey::kLife, ClassKey::kDistance};
-constexpr double kFirstCrowded = 0.99;  // of the second key
-constexpr std::array kRatios = {1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0, 24.0, 32.0, 64.0};
-constexpr uint64_t kMostCuts = 6;
-constexpr std::array kCrowded = {0.9, 0.95, 0.98, 0.99, 0.995, 0.999};
 constexpr std::array kKeys = {ClassKey::kBegin, ClassKey::kLife, ClassKey::kEnd, ClassKey::kArea,
                               ClassKey::kDistance};
 
@@ -85,11 +90,11 @@ ClassRecipe ClassOrders::draw() {
   ClassRecipe recipe;
   if (sizes_.empty()) return recipe;
   const size_t first = static_cast<size_t>(drawn_++);
-  if (first < kFirstKeys.size() * kFirstRatios.size()) {
-    recipe.cuts =
-        geometric_cuts(sizes_.front(), sizes_.back(), kFirstRatios[first / kFirstKeys.size()], 0);
+  if (first < kFirstKeys.size() * kClasses.first_ratios.size()) {
+    recipe.cuts = geometric_cuts(sizes_.front(), sizes_.back(),
+                                 kClasses.first_ratios[first / kFirstKeys.size()], 0);
     recipe.key = kFirstKeys[first % kFirstKeys.size()];
-    if (recipe.key == ClassKey::kLife) recipe.crowded = kFirstCrowded;
+    if (recipe.key == ClassKey::kLife) recipe.crowded = kClasses.first_crowded;
     return recipe;
   }
   const uint64_t renewed = best_ ? rng_.below(3) : 0;  // all, the cuts, or the rest
@@ -97,18 +102,18 @@ ClassRecipe ClassOrders::draw() {
   if (renewed != 2) recipe.cuts = draw_cuts();
   if (renewed == 1) return recipe;
   recipe.key = kKeys[rng_.below(kKeys.size())];
-  recipe.crowded = rng_.below(2) == 0 ? kCrowded[rng_.below(kCrowded.size())] : 0;
+  recipe.crowded = rng_.below(2) == 0 ? kClasses.crowded[rng_.below(kClasses.crowded.size())] : 0;
   return recipe;
 }
 
 std::vector<double> ClassOrders::draw_cuts() {
   if (rng_.below(2) == 0) {
-    const double ratio = kRatios[rng_.below(kRatios.size())];
+    const double ratio = kClasses.ratios[rng_.below(kClasses.ratios.size())];
     return geometric_cuts(sizes_.front(), sizes_.back(), ratio, rng_.uniform());
   }
   std::vector<double> cuts;
   const bool by_count = rng_.below(2) == 0;  // sizes that occur often are drawn often
-  for (uint64_t k = rng_.below(rng_.below(kMostCuts) + 1) + 1; k > 0; --k) {
+  for (uint64_t k = rng_.below(rng_.below(kClasses.most_cuts) + 1) + 1; k > 0; --k) {
     const int64_t size = by_count ? part_.items[rng_.below(part_.items.size())].size
                                   : sizes_[rng_.below(sizes_.size())];
     cuts.push_back(static_cast<double>(size));

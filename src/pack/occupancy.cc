@@ -8,8 +8,14 @@
 namespace lowtide::pack {
 namespace {
 
-constexpr int32_t kGrowth = 4;
-constexpr size_t kMostInChunk = 512;  // entries, 24 bytes each: to move half of them takes 0.2 us
+// Tuning; each value beside half and twice of it: docs/tuning.md.
+struct OccupancyTuning {
+  // Of the windows, from level to level: each level lists every buffer anew, fewer have longer
+  // lists.
+  int32_t growth = 4;
+  size_t most_in_chunk = 512;  // entries, of 24 bytes: to move half of them takes 0.2 us
+};
+constexpr OccupancyTuning kOccupancy;
 
 bool lies_lower(const Placed& a, const Placed& b) {
   return a.low < b.low;
@@ -35,8 +41,8 @@ int64_t PlacedList::insert(const Placed& placed) {
   const auto above = std::upper_bound(chunk.begin(), chunk.end(), placed, lies_lower);
   int64_t moved = chunk.end() - above;
   chunk.insert(above, placed);
-  if (chunk.size() > kMostInChunk) {
-    const auto half = chunk.begin() + kMostInChunk / 2;
+  if (chunk.size() > kOccupancy.most_in_chunk) {
+    const auto half = chunk.begin() + static_cast<long>(kOccupancy.most_in_chunk / 2);
     std::vector<Placed> upper(half, chunk.end());
     chunk.erase(half, chunk.end());
     moved += static_cast<int64_t>(upper.size()) + (chunks_.end() - beyond);
@@ -46,7 +52,7 @@ int64_t PlacedList::insert(const Placed& placed) {
 }
 
 Occupancy::Occupancy(const Part& part) {
-  for (int64_t stride = least_stride(part);; stride *= kGrowth) {
+  for (int64_t stride = least_stride(part);; stride *= kOccupancy.growth) {
     const int64_t windows = std::max<int64_t>(1, (part.sections + stride - 1) / stride);
     levels_.push_back({static_cast<int32_t>(std::min<int64_t>(stride, part.sections + 1)), {}});
     levels_.back().windows.resize(static_cast<size_t>(windows));

@@ -31,17 +31,19 @@ struct ClassLimits {
   int64_t idle;
 };
 
-// Tuning. Where no row of docs/results.md is named, no benchmark has compared values: by reasoning.
+// Tuning; each value beside half and twice of it: docs/tuning.md.
 struct PackTuning {
-  // For all list heuristics but the first of each part.
+  // For all list heuristics but the first of each part: two fifths of the default work.
   int64_t greedy_units = 800'000'000;
   // Orders by classes of size: units for each item, whatever comes of them and without progress.
   // The search does better on small parts.
   ClassLimits classes_of_few = {1'600, 800};
   ClassLimits classes_of_many = {16'000, 8'000};
   int64_t many = 8192;
-  int64_t near = 4096;      // many items within this part of the bound are not searched any more
-  int64_t fineness = 2048;  // of the bisection once something was undecided, as a part of the bound
+  // Many items within this part of the bound are not searched any more: too little is left.
+  int64_t near = 4096;
+  // Of the bisection once something was undecided, as a part of the bound: each step is a search.
+  int64_t fineness = 2048;
   // Work of the first round, and how much more each next one has.
   int64_t least_round = 409'600;
   int64_t round_per_item = 6'400;

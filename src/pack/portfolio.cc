@@ -31,7 +31,7 @@
 namespace lowtide::pack {
 namespace {
 
-// Tuning. Where no row of docs/results.md is named, no benchmark has compared values: by reasoning.
+// Tuning; each value beside half and twice of it: docs/tuning.md.
 struct PortfolioTuning {
   // Units of the first slice: for each item, and at least.
   int64_t slice_per_item = 100;

@@ -44,13 +44,21 @@
 namespace lowtide::pack {
 namespace {
 
-constexpr int64_t kMaxEntries = 40'000'000;
+// Tuning; each value beside half and twice of it: docs/tuning.md.
+struct DecisionTuning {
+  // Of the topology of a part, for the memory that they take (160 MB); larger ones are not
+  // searched.
+  int64_t most_entries = 40'000'000;
+  size_t most_memo_slots = size_t{1} << 18;  // 4 MiB
+  size_t memo_slots_per_item = 64;
+};
+constexpr DecisionTuning kDecision;
+
 // The lowest offset of a placed buffer: above all others.
 constexpr int64_t kPlaced = std::numeric_limits<int64_t>::max();
 constexpr int64_t kStepsPerUnit = 5;  // elementary steps in a unit; a usual node takes 500 to 1,000
 constexpr int64_t kStepsOfNode = 128;  // beside those that grow with the node
 constexpr int32_t kNobody = -1;
-constexpr size_t kMaxMemoSlots = size_t{1} << 18;  // 4 MiB
 
 struct Change {  // of lowest_[item]
   int32_t item;
@@ -86,7 +94,9 @@ class DecisionSearch final : public Decider {
     if (!options_.dynamic_order) options_.hatless = false;
     if (!options_.sections) options_.section_inference = options_.decomposition = false;
     hashes_.resize(items());
-    if (options_.memo) memo_.resize(std::min(kMaxMemoSlots, std::bit_ceil(64 * items() + 1)));
+    if (options_.memo)
+      memo_.resize(std::min(kDecision.most_memo_slots,
+                            std::bit_ceil(kDecision.memo_slots_per_item * items() + 1)));
     for (size_t i = 0; i < topology_.items.size(); ++i) {
       size_.push_back(topology_.items[i].size);
       life_sum_ += topology_.items[i].end - topology_.items[i].begin;
@@ -451,7 +461,7 @@ Verdict DecisionSearch::run(int64_t budget, const StopSignal* stop) {
 }  // namespace
 
 bool searchable(const Part& part) {
-  return topology_entries(part) <= kMaxEntries;
+  return topology_entries(part) <= kDecision.most_entries;
 }
 
 std::unique_ptr<Decider> make_decision_search(const Topology& topology,

@@ -19,7 +19,7 @@ using plan::PackOutcome;
 using plan::PackProblem;
 using Offsets = IdVector<BufferId, int64_t>;
 
-// Tuning. Where no row of docs/results.md is named, no benchmark has compared values: by reasoning.
+// Tuning; each value beside half and twice of it: docs/tuning.md.
 struct TiedTuning {
   size_t most_for_pairs = 4096;  // buffers: first fit of everything looks at all pairs
   int shuffles = 24;             // random orders of the groups

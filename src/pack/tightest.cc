@@ -53,15 +53,21 @@
 namespace lowtide::pack {
 namespace {
 
+// Tuning; each value beside half and twice of it: docs/tuning.md.
+struct TightestTuning {
+  size_t most_refuted_slots = size_t{1} << 16;  // 1 MiB
+  size_t refuted_slots_per_item = 256;
+  int64_t least_failures = 100;    // before the first restart
+  double fading = 1 + 1.0 / 2000;  // what a failure weighs more than the one before
+};
+constexpr TightestTuning kTightest;
+
 // The lowest offset of a placed buffer: above all others.
 constexpr int64_t kGone = std::numeric_limits<int64_t>::max();
 constexpr int64_t kStepsInUnit = 5;   // as in the decision search
 constexpr int64_t kStepsInNode = 64;  // beside those that grow with the node
 constexpr int32_t kNone = -1;
-constexpr size_t kRefutedSlots = size_t{1} << 16;  // 1 MiB
-constexpr int64_t kLeastFailures = 100;            // before the first restart
 constexpr double kMostWeight = 1e100;
-constexpr double kFading = 1 + 1.0 / 2000;  // what a failure weighs more than the one before
 
 struct Sections {
   int32_t begin;
@@ -91,7 +97,9 @@ class TightestSearch final : public Decider {
  public:
   TightestSearch(const Topology& topology, const PackOptions& options)
       : topology_(topology), options_(options), salts_(draw_salts(topology.items.size())) {
-    if (options_.memo) refuted_.resize(std::min(kRefutedSlots, std::bit_ceil(256 * items() + 1)));
+    if (options_.memo)
+      refuted_.resize(std::min(kTightest.most_refuted_slots,
+                               std::bit_ceil(kTightest.refuted_slots_per_item * items() + 1)));
     for (const Item& item : topology_.items) {
       size_.push_back(item.size);
       life_.push_back({item.begin, item.end});
@@ -233,7 +241,7 @@ bool TightestSearch::raise(int32_t i, int64_t offset) {
 bool TightestSearch::fail_in(int32_t section) {
   ++failures_;
   weight_[static_cast<size_t>(section)] += failure_weight_;
-  failure_weight_ *= kFading;
+  failure_weight_ *= kTightest.fading;
   if (failure_weight_ > kMostWeight) {
     for (double& weight : weight_) weight /= kMostWeight;
     failure_weight_ /= kMostWeight;
@@ -537,7 +545,7 @@ Verdict TightestSearch::run(int64_t budget, const StopSignal* stop) {
   for (int64_t count = 1; verdict_ == Verdict::kOpen; ++count) {
     if (steps_ >= limit) return Verdict::kOpen;
     if ((count & 255) == 0 && stop != nullptr && stop->set()) return Verdict::kOpen;
-    if (options_.restarts && failures_ >= kLeastFailures * luby(starts_)) start_over();
+    if (options_.restarts && failures_ >= kTightest.least_failures * luby(starts_)) start_over();
     const Step step = advance(std::exchange(returned_, false), succeeded_);
     if (step == Step::kDescend) {
       const Node parent = nodes_.back();

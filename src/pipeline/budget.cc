@@ -20,7 +20,7 @@ namespace {
 
 constexpr size_t kTensorsNamed = 4;  // in an error
 
-// Tuning. Where no row of docs/results.md is named, no benchmark has compared values: by reasoning.
+// Tuning; each value beside half and twice of it: docs/tuning.md.
 struct FitTuning {
   int most_attempts = 6;    // schedules packed for one budget; half of the work is the first's
   int64_t fineness = 1000;  // of a target, as a part of the budget

@@ -11,7 +11,7 @@
 namespace lowtide::pipeline {
 namespace {
 
-// Tuning. Where no row of docs/results.md is named, no benchmark has compared values: by reasoning.
+// Tuning; each value beside half and twice of it: docs/tuning.md.
 struct ClaimTuning {
   // Of the time: a plan this close to the bound of one cut is not worth the work of several.
   double close_enough = 1e-4;

@@ -34,9 +34,6 @@ bool is_better(const Candidate& a, const Candidate& b) {
                 : std::pair(a.peak_bytes, a.seconds) < std::pair(b.peak_bytes, b.seconds);
 }
 
-// The parts of a level that a state may have, as factors of those around it.
-constexpr int64_t kFactors[] = {2, 3, 4, 6, 8, 16};
-
 class Search {
  public:
   Search(const ir::Graph& step, const OptimizeOptions& options, const LabelSearchTuning& tuning)
@@ -381,7 +378,7 @@ class Search {
       Labels without = labels;
       std::erase_if(without.nests, [&](const fission::Nest& nest) { return nest.head == head; });
       if (without != labels) made.push_back(without);
-      for (const int64_t factor : kFactors) {
+      for (const int64_t factor : tuning_.factors) {
         Labels with = without;
         with.nests.push_back({head, labels.parts * factor});
         std::sort(with.nests.begin(), with.nests.end(), [](const auto& a, const auto& b) {

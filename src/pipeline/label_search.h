@@ -21,18 +21,21 @@
 
 namespace lowtide::pipeline {
 
+// Tuning; each value beside half and twice of it: docs/tuning.md.
 struct LabelSearchTuning {
-  int levels = 8;           // of candidate regions (MAGIS: 4). Chosen by reasoning: they are cheap
-  int most_states = 600;    // Chosen by reasoning: 1 to 3 s at 1,000 ops
-  int64_t most_parts = 64;  // Chosen by reasoning: kernels of less are too small
-  size_t most_starts = 8;   // Chosen by reasoning: those that may be planned
+  int levels = 8;  // of candidate regions (MAGIS: 4): they are cheap
+  // The parts of a level that a state may have, as factors of those around it.
+  int64_t factors[6] = {2, 3, 4, 6, 8, 16};
+  int most_states = 600;    // 1 to 3 s at 1,000 ops
+  int64_t most_parts = 64;  // kernels of less are too small
+  size_t most_starts = 8;   // those that may be planned
   // Of the first so many, that recompute, a start for less memory by this part, too: arenas of
   // GPT-Neo's 36,000 buffers were 1.7 % above the peak.
   size_t tight_starts = 4;
   int64_t tight_share = 32;
-  double gap_share = 0.5;    // Chosen by reasoning: of what the tightest bound was too low by
-  int late_searches = 16;    // Chosen by reasoning: of what is left when there are so many states
-  size_t closer_looks = 12;  // Chosen by reasoning: states with the best bounds, with so many units
+  double gap_share = 0.5;    // of what the tightest bound was too low by
+  int late_searches = 16;    // of what is left when there are so many states
+  size_t closer_looks = 12;  // states with the best bounds, with so many units
   int64_t closer_units = 20'000'000;
   // Of a state.
   int64_t cut_units = 2'000'000, order_units = 320'000, remat_units = 400'000;

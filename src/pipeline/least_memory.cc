@@ -8,7 +8,7 @@
 namespace lowtide::pipeline {
 namespace {
 
-// Tuning. Where no row of docs/results.md is named, no benchmark has compared values: by reasoning.
+// Tuning; each value beside half and twice of it: docs/tuning.md.
 struct LeastMemoryTuning {
   int budgets = 8;          // of the bisection
   int64_t share = 4;        // of the work: the part of it for each of them

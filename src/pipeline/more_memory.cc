@@ -10,7 +10,13 @@
 namespace lowtide::pipeline {
 namespace {
 
-constexpr int64_t kPart = 10;  // of the budget that is added, and of the work that is spent
+constexpr int64_t kPart = 10;  // of the budget that is added: what is reported
+
+// Tuning; each value beside half and twice of it: docs/tuning.md.
+struct MoreMemoryTuning {
+  int64_t work_share = 10;  // of the work of a plan
+};
+constexpr MoreMemoryTuning kMoreMemory;
 
 // Of every schedule within the budget, with transfers where they are allowed.
 double least_seconds(plan::ScheduleProblem problem, int64_t budget_bytes, bool transfers,
@@ -40,8 +46,10 @@ MoreMemory with_more_memory(const analysis::ScheduleView& view, const OptimizeOp
   problem.budget_bytes =
       more.budget_bytes - std::max<int64_t>(0, solution.arena_bytes - solution.profile.peak_bytes);
   remat::JointOptions search = options.schedule;
-  search.remat.limits.max_units = std::max<int64_t>(1, search.remat.limits.max_units / kPart);
-  search.swap.limits.max_units = std::max<int64_t>(1, search.swap.limits.max_units / kPart);
+  search.remat.limits.max_units =
+      std::max<int64_t>(1, search.remat.limits.max_units / kMoreMemory.work_share);
+  search.swap.limits.max_units =
+      std::max<int64_t>(1, search.swap.limits.max_units / kMoreMemory.work_share);
   search.remat.progress = {};
   search.remat.starts.clear();
   auto& start = search.remat.starts.emplace_back();

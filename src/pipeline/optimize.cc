@@ -34,7 +34,7 @@ Result<int64_t> least_bytes(const ir::Graph& forward, const OptimizeOptions& opt
 
 namespace {
 
-// Tuning. Where no row of docs/results.md is named, no benchmark has compared values: by reasoning.
+// Tuning; each value beside half and twice of it: docs/tuning.md.
 struct AnotherOrderTuning {
   double worth = 0.01;  // of every op once: what another order of the sums must promise
   int64_t share = 4;    // of the work: the part of it for that

@@ -10,7 +10,7 @@
 namespace lowtide::pipeline {
 namespace {
 
-// Tuning. Where no row of docs/results.md is named, no benchmark has compared values: by reasoning.
+// Tuning; each value beside half and twice of it: docs/tuning.md.
 struct SmallestTuning {
   int steps = 8;            // of the halving
   int64_t fineness = 500;   // of the halving, as a part of the bytes

@@ -19,14 +19,14 @@
 namespace lowtide::pipeline {
 namespace {
 
-// Tuning. Where no row of docs/results.md is named, no benchmark has compared values: by reasoning.
+// Tuning; each value beside half and twice of it: docs/tuning.md.
 struct SplitTuning {
   int64_t trial_share = 8;  // of the work: the part of it for each candidate, and at least:
   int64_t least_trial_units = 200'000'000;  // with less BERT's candidates within a fifth all missed
   size_t trials = 4;                        // candidates that get so much
   // More of them while the best is so far above its bound: searches of tight budgets differ.
   size_t more_trials = 4;
-  double loose = 0.02;           // of the seconds. Chosen by reasoning
+  double loose = 0.02;           // of the seconds
   size_t second_trials = 2;      // where none of them fits: how many get all of the work
   double estimate_error = 0.01;  // of seconds; candidates were off by less ("In parts")
   // Where no candidate fits: parts, each at most twice the one before; beyond 16 kernels are small.

@@ -13,7 +13,7 @@
 namespace lowtide::remat {
 namespace {
 
-// Tuning. Where no row of docs/results.md is named, no benchmark has compared values: by reasoning.
+// Tuning; each value beside half and twice of it: docs/tuning.md.
 struct JointTuning {
   int64_t first_units_per_op = 2'000;        // of the first round
   int64_t growth = 4;                        // of a round's length, from round to round

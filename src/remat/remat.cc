@@ -17,7 +17,7 @@
 namespace lowtide::remat {
 namespace {
 
-// Tuning. Where no row of docs/results.md is named, no benchmark has compared values: by reasoning.
+// Tuning; each value beside half and twice of it: docs/tuning.md.
 // What comes before the retention search takes the same work whatever the limit is, or a share of
 // it: more work then never leaves less for it, nor other starts.
 struct SolveTuning {
@@ -92,7 +92,7 @@ class Solve {
  private:
   // True: answered.
   bool try_exactly() {
-    if (problem_.ops.empty() || problem_.ops.size() > kMostOpsByStates) return false;
+    if (problem_.ops.empty() || problem_.ops.size() > kByStates.most_ops) return false;
     const int64_t units =
         std::min(kSolve.most_units_by_states,
                  options_.limits.max_units / kSolve.parts * kSolve.parts_by_states);
@@ -142,7 +142,7 @@ class Solve {
     auto plan = plan_from_cut(problem_, cut, order);
     if (plan && !only_runs(*plan)) {  // a cut of schedules that move nothing
       const ClosureCutOptions without_link{
-          .order = order, .limits = left().with_units(kClosureCutUnits), .swap = false};
+          .order = order, .limits = left().with_units(kClosureCut.most_units), .swap = false};
       plan = plan_from_cut(problem_, closure_cut(problem_, without_link), order);
     }
     if (plan && only_runs(*plan)) add_start(*plan);
@@ -183,8 +183,8 @@ class Solve {
   // One moment, as this order shows it.
   CutBoundResult cut_by(const std::vector<SchedOpId>& order) {
     if (order == asked_order_) return bound_->by_order;
-    CutBoundResult cut =
-        closure_cut(problem_, {.order = order, .limits = left().with_units(kClosureCutUnits)});
+    CutBoundResult cut = closure_cut(
+        problem_, {.order = order, .limits = left().with_units(kClosureCut.most_units)});
     if (options_.cut_bound) {
       raise_bound(scale_.once() + cut.bound_ticks, cut.lower_bound_seconds);
       infeasible_ |= !cut.feasible;

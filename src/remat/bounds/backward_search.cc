@@ -151,18 +151,15 @@ std::optional<BackwardFloor> backward_floor_of(const StepGraph& graph, SchedOpId
 
 std::optional<BackwardFloor> backward_floor(const StepGraph& graph, int64_t above,
                                             int64_t max_units) {
-  // Sizes from half of the largest value down, and no goal takes most of the work.
-  constexpr int kSizes = 4;
-  constexpr int64_t kGoalShare = 4;
   const std::vector<SchedOpId> goals = goals_of(graph);
   int64_t largest = 0;
   for (const plan::SchedValue& value : graph.problem->values)
     largest = std::max(largest, value.bytes);
   std::optional<BackwardFloor> best;
-  for (int halvings = 1; halvings <= kSizes; ++halvings) {
-    int64_t units = max_units / kSizes;
+  for (int halvings = 1; halvings <= kBackward.sizes; ++halvings) {
+    int64_t units = max_units / kBackward.sizes;
     for (const SchedOpId goal : goals) {
-      int64_t share = std::min(units, max_units / kSizes / kGoalShare);
+      int64_t share = std::min(units, max_units / kBackward.sizes / kBackward.goal_share);
       units -= share;
       auto floor = backward_floor_of(graph, goal, std::max<int64_t>(1, largest >> halvings),
                                      best ? best->bytes : above, share);

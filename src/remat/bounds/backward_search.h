@@ -34,11 +34,18 @@ struct BackwardFloor {
 };
 
 inline constexpr int64_t kUnitsPerSet = 200;  // that is looked at
-inline constexpr int64_t kBackwardUnits = 60'000 * kUnitsPerSet;
+
+// Tuning; each value beside half and twice of it: docs/tuning.md.
+struct BackwardTuning {
+  int64_t most_sets = 60'000;  // a tenth of a second at most, whatever the planner may take
+  int sizes = 4;           // that smaller values are left out below: from half of the largest down
+  int64_t goal_share = 4;  // of the sets of a size: the part of them for one goal
+};
+inline constexpr BackwardTuning kBackward;
 
 // A floor above `above`, if a goal and sizes are found that show one. `graph` has no link.
 std::optional<BackwardFloor> backward_floor(const StepGraph& graph, int64_t above,
-                                            int64_t max_units = kBackwardUnits);
+                                            int64_t max_units = kBackward.most_sets * kUnitsPerSet);
 
 // One search. Nothing if some way stays within `above`, or the units end before that is known.
 // `units` is lessened by what was used.

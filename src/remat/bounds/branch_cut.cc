@@ -10,7 +10,7 @@
 namespace lowtide::remat {
 namespace {
 
-// Tuning. Where no row of docs/results.md is named, no benchmark has compared values: by reasoning.
+// Tuning; each value beside half and twice of it: docs/tuning.md.
 // What the whole proves: "Captured steps", the table of proofs by cases.
 struct BranchCutTuning {
   size_t most_cuts = 9;

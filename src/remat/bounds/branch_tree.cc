@@ -7,7 +7,7 @@
 namespace lowtide::remat {
 namespace {
 
-// Tuning. Where no row of docs/results.md is named, no benchmark has compared values: by reasoning.
+// Tuning; each value beside half and twice of it: docs/tuning.md.
 struct BranchTuning {
   size_t candidates = 12;        // variables that are compared for a split
   int reliable = 3;              // rises that are remembered, before they are relied on

@@ -11,20 +11,6 @@
 namespace lowtide::remat {
 namespace {
 
-// Tuning. Where no row of docs/results.md is named, no benchmark has compared values: by reasoning.
-struct ClosureCutTuning {
-  int64_t most_ops = 64;     // for which cuts are made
-  int64_t patience = 24;     // ops in a row that prove nothing new before it ends
-  int64_t others = 4;        // ops tried first, handed on to cuts at several ops
-  int most_steps = 40;       // lines for given shares; fewer than ten are needed
-  int64_t first_shares = 4;  // steps from 0 to 1 of the first grid of shares
-  int64_t last_shares = 64;  // of the last one; each has half the steps of the one before
-  int around = 2;            // steps of later grids to each side of the best point
-  double same_line = 1e-9;   // of the value, and with it
-  double same_ticks = 4;     // ticks: a line less below the known ones is no news
-};
-constexpr ClosureCutTuning kClosureCut;
-
 // The lines of choices at fixed shares, as functions of the price.
 struct Line {
   double at_zero = 0, slope = 0;

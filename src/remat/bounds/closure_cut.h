@@ -37,14 +37,27 @@
 
 namespace lowtide::remat {
 
-// What the closure cut takes at most where its caller limits the time alone.
-inline constexpr int64_t kClosureCutUnits = 400'000'000;
+// Tuning; each value beside half and twice of it: docs/tuning.md.
+struct ClosureCutTuning {
+  // What a cut takes at most where its caller limits the time alone: about 2 s of one core.
+  int64_t most_units = 400'000'000;
+  int64_t most_ops = 64;     // for which cuts are made
+  int64_t patience = 24;     // ops in a row that prove nothing new before it ends
+  int64_t others = 4;        // ops tried first, handed on to cuts at several ops
+  int most_steps = 40;       // lines for given shares; fewer than ten are needed
+  int64_t first_shares = 4;  // steps from 0 to 1 of the first grid of shares
+  int64_t last_shares = 64;  // of the last one; each has half the steps of the one before
+  int around = 2;            // steps of later grids to each side of the best point
+  double same_line = 1e-9;   // of the value, and with it
+  double same_ticks = 4;     // ticks: a line less below the known ones is no news
+};
+inline constexpr ClosureCutTuning kClosureCut;
 
 struct ClosureCutOptions {
   // Which ops bind is judged by this order (each op once); the incoming one if empty.
   std::span<const SchedOpId> order;
   // A unit is an arc looked at. What is proven until it is stopped holds.
-  Limits limits{.max_units = kClosureCutUnits};
+  Limits limits{.max_units = kClosureCut.most_units};
   bool swap = true;  // off: as if there were no link (a bound on recomputation alone)
 };
 

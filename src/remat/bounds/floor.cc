@@ -12,6 +12,15 @@
 namespace lowtide::remat {
 namespace {
 
+// Tuning; each value beside half and twice of it: docs/tuning.md.
+struct FloorTuning {
+  size_t borders = 4;  // beside the first one: as many parts of the given order
+  // Ops of all networks together, about 1 us each: of whole steps a handful of ops is cut; of steps
+  // in many parts, which need nearly alike, all would be, for hours.
+  int64_t most_ops = 5'000'000;
+};
+constexpr FloorTuning kFloor;
+
 // Without a link: bytes that are enough beside what the op itself needs, for each op t. One choice
 // of t's cut network: exactly the ops before t in the given order have run, and what may run again
 // does if it stands before a border in that order; the others' values stay. A value then stays
@@ -79,11 +88,10 @@ class Surely {
 // The least of several choices: borders at the beginning, where most is present if nothing runs
 // again (the end of a step's forward part), at the end, and some between.
 IdVector<SchedOpId, int64_t> surely_staying(const StepGraph& graph) {
-  constexpr size_t kParts = 4;
   IdVector<SchedOpId, int64_t> least = Surely(graph, 0, false).staying_bytes();
   const auto most = std::max_element(least.begin(), least.end());
   std::vector<size_t> borders{static_cast<size_t>(most - least.begin())};
-  for (size_t k = 0; k <= kParts; ++k) borders.push_back(graph.size() * k / kParts);
+  for (size_t k = 0; k <= kFloor.borders; ++k) borders.push_back(graph.size() * k / kFloor.borders);
   for (size_t border : borders)
     for (const bool late_leaves : {false, true}) {
       const auto bytes = Surely(graph, border, late_leaves).staying_bytes();
@@ -104,10 +112,6 @@ void describe(const StepGraph& graph, Floor& floor) {
       if (!std::binary_search(r.readers.begin(), r.readers.end(), floor.op))
         floor.resident_bytes -= r.bytes;
 }
-
-// Ops of all networks together, about 1 us each. Chosen by reasoning: of whole steps a handful of
-// ops is cut; of steps in many parts, which need nearly alike, all would be, for hours.
-constexpr int64_t kMostOps = 5'000'000;
 
 class Finder {
  public:
@@ -173,7 +177,9 @@ class Finder {
   }
 
   // What was found until then holds: a floor is the highest of many.
-  bool is_spent() const { return networks_ * static_cast<int64_t>(graph_.size()) > kMostOps; }
+  bool is_spent() const {
+    return networks_ * static_cast<int64_t>(graph_.size()) > kFloor.most_ops;
+  }
 
   // The least that the op needs, if that is above so much.
   std::optional<Cut> cut_of(SchedOpId op, int64_t above) {

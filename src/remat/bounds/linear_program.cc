@@ -9,7 +9,7 @@ namespace {
 constexpr double kMiB = 0x1p20;
 constexpr double kLargest = 0x1p30;  // a multiplier, in units: fits 32 bits
 
-// Tuning. Where no row of docs/results.md is named, no benchmark has compared values: by reasoning.
+// Tuning; each value beside half and twice of it: docs/tuning.md.
 struct RelaxationTuning {
   int part = 1000;        // iterations between two looks at the work left
   int64_t iteration = 1;  // units of work, by row and column

@@ -16,7 +16,7 @@
 namespace lowtide::remat {
 namespace {
 
-// Tuning. Where no row of docs/results.md is named, no benchmark has compared values: by reasoning.
+// Tuning; each value beside half and twice of it: docs/tuning.md.
 // What several cuts are worth: "What each idea is worth", its first paragraph.
 struct MultiCutTuning {
   size_t most_cuts = 4;

@@ -9,7 +9,7 @@
 namespace lowtide::remat {
 namespace {
 
-// Tuning. Where no row of docs/results.md is named, no benchmark has compared values: by reasoning.
+// Tuning; each value beside half and twice of it: docs/tuning.md.
 struct CutProgramTuning {
   int64_t units_of_step = int64_t{1} << 26;  // of the time of each op once: what multipliers count
   size_t main_sizes = 5;                     // of values, to which capacities are rounded

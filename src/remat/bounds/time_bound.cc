@@ -9,8 +9,12 @@
 namespace lowtide::remat {
 namespace {
 
-constexpr int64_t kShareOfWork = 10;  // of a search, for its bound
-constexpr double kShareOfTime = 4;
+// Tuning; each value beside half and twice of it: docs/tuning.md.
+struct TimeBoundTuning {
+  int64_t share_of_work = 10;  // of a search, for its bound
+  double share_of_time = 4;    // the same, of seconds, where a bound was asked for
+};
+constexpr TimeBoundTuning kTimeBound;
 
 class Asking {
  public:
@@ -37,8 +41,8 @@ class Asking {
   }
 
   CutBoundResult cut_by(std::span<const SchedOpId> order) {
-    const CutBoundResult cut =
-        closure_cut(problem_, {.order = order, .limits = left().with_units(kClosureCutUnits)});
+    const CutBoundResult cut = closure_cut(
+        problem_, {.order = order, .limits = left().with_units(kClosureCut.most_units)});
     bound_.single_work += cut.work;
     return cut;
   }
@@ -72,14 +76,15 @@ TimeBound time_bound(const plan::ScheduleProblem& problem, const TimeBoundOption
 }
 
 int64_t bound_units(const Limits& of_search) {
-  return std::min(TimeBoundOptions().limits.max_units, of_search.max_units / kShareOfWork);
+  return std::min(TimeBoundOptions().limits.max_units,
+                  of_search.max_units / kTimeBound.share_of_work);
 }
 
 TimeBoundOptions asked_by_search(const std::optional<TimeBoundOptions>& wanted,
                                  const Limits& limits) {
   TimeBoundOptions asked = wanted.value_or(TimeBoundOptions());
   asked.limits = limits.with_units(wanted ? asked.limits.max_units : bound_units(limits));
-  if (wanted) asked.limits.max_seconds /= kShareOfTime;
+  if (wanted) asked.limits.max_seconds /= kTimeBound.share_of_time;
   return asked;
 }
 

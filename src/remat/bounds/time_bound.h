@@ -29,8 +29,8 @@ struct TimeBoundOptions {
   // Of the whole step: where one moment proves that much, several are not worth the work. Looked at
   // with `multipliers` only.
   int64_t enough_ticks = std::numeric_limits<int64_t>::max();
-  // The units are those of several moments; one moment has its own (kClosureCutUnits). What is
-  // proven until it is stopped holds.
+  // The units are those of several moments; one moment has its own (kClosureCut.most_units). What
+  // is proven until it is stopped holds.
   Limits limits = MultiCutOptions().limits;
 };
 

@@ -6,7 +6,7 @@
 namespace lowtide::remat {
 namespace {
 
-// Tuning. Where no row of docs/results.md is named, no benchmark has compared values: by reasoning.
+// Tuning; each value beside half and twice of it: docs/tuning.md.
 struct AnnealTuning {
   double strict = 0.3;           // mu at the end
   double lenient = 0.3;          // share of the run during which mu follows its schedule

@@ -6,7 +6,13 @@
 
 namespace lowtide::remat {
 namespace {
-constexpr size_t kFewestBlocks = 3;
+
+// Tuning; each value beside half and twice of it: docs/tuning.md.
+struct BlockTuning {
+  size_t fewest = 3;  // of a step; two alike are often a pair of something else
+};
+constexpr BlockTuning kBlocks;
+
 }  // namespace
 
 // The number that most ops that may rerun share as that of their likes is that of the blocks. A
@@ -18,7 +24,7 @@ Blocks::Blocks(const ActionTable& table, const Repeats& repeats)
     ops_by_likes[repeats.alike(op).size()] += table.may_rerun(op);
   size_t count = 0, most = 0;
   for (const auto& [alike, ops] : ops_by_likes)
-    if (alike >= kFewestBlocks && ops > most) count = alike, most = ops;
+    if (alike >= kBlocks.fewest && ops > most) count = alike, most = ops;
   std::span<const SchedOpId> anchors;
   double widest = -1;
   for (const SchedOpId op : table.ops()) {

@@ -188,8 +188,8 @@ class ByStates {
 }  // namespace
 
 ByStatesResult solve_by_states(const ActionTable& table, int64_t max_units) {
-  if (table.is_rounded() || table.op_count() > kMostOpsByStates ||
-      table.value_count() > kMostValuesByStates)
+  if (table.is_rounded() || table.op_count() > kByStates.most_ops ||
+      table.value_count() > kByStates.most_values)
     return {};
   return ByStates(table, max_units).run();
 }

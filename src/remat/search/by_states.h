@@ -19,8 +19,12 @@
 
 namespace lowtide::remat {
 
-// Problems with at most as many ops and values are looked at.
-constexpr size_t kMostOpsByStates = 24, kMostValuesByStates = 40;
+// Tuning; each value beside half and twice of it: docs/tuning.md. Problems with at most as many ops
+// and values are looked at; a state has bits for 32 and 64.
+struct ByStatesTuning {
+  size_t most_ops = 24, most_values = 40;
+};
+inline constexpr ByStatesTuning kByStates;
 
 struct ByStatesResult {
   bool complete = false;                       // false: too large, or the limit came first

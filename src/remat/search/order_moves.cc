@@ -5,7 +5,7 @@
 namespace lowtide::remat {
 namespace {
 
-// Tuning. Where no row of docs/results.md is named, no benchmark has compared values: by reasoning.
+// Tuning; each value beside half and twice of it: docs/tuning.md.
 struct OrderMoveTuning {
   int hit_tries = 24;  // to hit a value that is present
   int deepest = 6;     // runs that go with a run, one after another

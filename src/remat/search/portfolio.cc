@@ -10,7 +10,7 @@
 namespace lowtide::remat {
 namespace {
 
-// Tuning. Where no row of docs/results.md is named, no benchmark has compared values: by reasoning.
+// Tuning; each value beside half and twice of it: docs/tuning.md.
 // That there are rounds and series at all: row "restarts" of "What each idea is worth".
 struct PortfolioTuning {
   static constexpr int kRounds = 3;         // of a series

@@ -9,7 +9,7 @@
 namespace lowtide::remat {
 namespace {
 
-// Tuning. Where no row of docs/results.md is named, no benchmark has compared values: by reasoning.
+// Tuning; each value beside half and twice of it: docs/tuning.md.
 // What the kinds of change are worth: rows "order-moves", "stretch-moves", "exchanges", "repeats",
 // "aimed-drops" and "aimed-moves" of "What each idea is worth".
 struct ProposalTuning {
@@ -180,7 +180,7 @@ bool Proposals::drop_before(SchedValueId value, NodeId use) {
 // live longer.
 bool Proposals::run_before(SchedOpId action, NodeId node) {
   return rerun_before(
-      *state_, action, node, kDeepestReruns, [this](SchedOpId) { return rng_->below(2) == 0; },
+      *state_, action, node, kReruns.deepest, [this](SchedOpId) { return rng_->below(2) == 0; },
       [this](SchedOpId a) { return table_->may_rerun(a) && affordable(table_->cost(a)); });
 }
 

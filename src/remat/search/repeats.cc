@@ -9,7 +9,11 @@
 namespace lowtide::remat {
 namespace {
 
-constexpr int kRefinements = 2;
+// Tuning; each value beside half and twice of it: docs/tuning.md.
+struct RepeatTuning {
+  int refinements = 2;
+};
+constexpr RepeatTuning kRepeats;
 
 uint64_t mix(uint64_t hash, uint64_t word) {
   return Rng(hash ^ (word * 0x9E3779B97F4A7C15u)).next();
@@ -59,7 +63,7 @@ class Hasher {
 
 Repeats::Repeats(const ActionTable& table) : class_of_(table.op_count()) {
   Hasher hasher(table);
-  for (int i = 0; i < kRefinements; ++i) hasher.refine();
+  for (int i = 0; i < kRepeats.refinements; ++i) hasher.refine();
   std::map<uint64_t, size_t> classes;
   for (const SchedOpId op : table.ops()) {
     const auto [entry, is_new] = classes.try_emplace(hasher.of(op), classes_.size());

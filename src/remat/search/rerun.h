@@ -8,7 +8,11 @@
 
 namespace lowtide::remat {
 
-constexpr int kDeepestReruns = 12;  // reruns that reruns need
+// Tuning; each value beside half and twice of it: docs/tuning.md.
+struct RerunTuning {
+  int deepest = 12;  // reruns that reruns need
+};
+inline constexpr RerunTuning kReruns;
 
 // Runs `action` right before `node`. An input that is not there is made anew, in the same way,
 // where its producer may run again, at most `depth` deep, and where anew(producer) says so;

@@ -8,7 +8,7 @@
 namespace lowtide::remat {
 namespace {
 
-// Tuning. Where no row of docs/results.md is named, no benchmark has compared values: by reasoning.
+// Tuning; each value beside half and twice of it: docs/tuning.md.
 // What the start is worth: row "chain-start" of "What each idea is worth".
 struct ChainTuning {
   size_t middles = 64;             // ops that may be the middle: where most is present

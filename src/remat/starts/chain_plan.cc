@@ -9,7 +9,7 @@
 namespace lowtide::remat {
 namespace {
 
-// Tuning. Where no row of docs/results.md is named, no benchmark has compared values: by reasoning.
+// Tuning; each value beside half and twice of it: docs/tuning.md.
 struct ChainPlanTuning {
   int plans_tried = 6;              // made for one start
   int64_t most_units = 16'000'000;  // of a start

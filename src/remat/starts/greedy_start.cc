@@ -8,7 +8,7 @@
 namespace lowtide::remat {
 namespace {
 
-// Tuning. Where no row of docs/results.md is named, no benchmark has compared values: by reasoning.
+// Tuning; each value beside half and twice of it: docs/tuning.md.
 // What the start is worth: row "greedy-start" of "What each idea is worth".
 struct GreedyTuning {
   size_t measured = 100;            // values, of those that promise most
@@ -108,8 +108,8 @@ class Greedy {
   bool drop(const FreeSpan& span, bool deep) {
     const auto last = state_.uses(span.value)[state_.use_from(span.value, span.use) - 1];
     const auto yes = [](SchedOpId) { return true; };
-    if (!rerun_before(state_, table_.producer(span.value), span.use, deep ? kDeepestReruns : 0, yes,
-                      yes))
+    if (!rerun_before(state_, table_.producer(span.value), span.use, deep ? kReruns.deepest : 0,
+                      yes, yes))
       return false;
     if (last.birth && !state_.is_useful(last.node) && state_.can_remove(last.node))
       state_.remove(last.node);

@@ -15,7 +15,7 @@
 namespace lowtide::remat {
 namespace {
 
-// Tuning. Where no row of docs/results.md is named, no benchmark has compared values: by reasoning.
+// Tuning; each value beside half and twice of it: docs/tuning.md.
 struct SwapTuning {
   int64_t simulated = 40;     // units for each action that the simulator looks at
   double crowded_link = 0.1;  // what bytes count for, where the link has no time left for them
