@@ -240,6 +240,17 @@ op "Opaque" "linear" "" forward v0 v1
             "what it computes is not known here, so give the graph of the whole training step");
 }
 
+TEST(GraphText, ParsesAndPrintsThroughTheCAbi) {
+  Handles once, again;
+  ASSERT_EQ(lowtide_model_parse(kStep, "kStep", nullptr, &once.model), LOWTIDE_OK);
+  const std::string printed = lowtide_model_text(once.model);
+  EXPECT_NE(printed.find("mylib::sgd_"), std::string::npos);
+  ASSERT_EQ(lowtide_model_parse(printed.c_str(), "printed", nullptr, &again.model), LOWTIDE_OK)
+      << lowtide_last_error();
+  EXPECT_EQ(lowtide_model_text(again.model), printed);
+  EXPECT_EQ(lowtide_model_text(nullptr), nullptr);
+}
+
 TEST(GraphText, BadNumbersAndMissingPointersAreUsage) {
   Handles handles;
   make(handles, "");

@@ -9,6 +9,7 @@
 #include <limits>
 
 #include "base/bytes.h"
+#include "base/check.h"
 #include "base/dtype.h"
 #include "base/element.h"
 #include "base/file.h"
@@ -21,6 +22,12 @@
 
 namespace lowtide {
 namespace {
+
+TEST(CheckDeathTest, EndsTheProgramWithWhatWasBroken) {
+  const int two = 2;
+  LT_CHECK(two == 2, "not printed");
+  EXPECT_DEATH(LT_CHECK(two == 3, "the sum"), "base_test.cc:[0-9]+: two == 3 does not hold: the sum");
+}
 
 TEST(Words, AreWhatStandsBetweenBlanks) {
   using Words = std::vector<std::string_view>;

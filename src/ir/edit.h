@@ -131,7 +131,6 @@ class GraphEdit {
   void set_output(ValueId id, bool is_output);  // a new one comes after all there are
   void keep_output(ValueId id, const Value& was);
   void set_category(ValueId id, Category category);
-  void set_initial(ValueId id, InitialValue initial);
 
   // ---- the log ----
 

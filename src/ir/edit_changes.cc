@@ -392,10 +392,4 @@ void GraphEdit::set_category(ValueId id, Category category) {
   write(id, std::move(now));
 }
 
-void GraphEdit::set_initial(ValueId id, InitialValue initial) {
-  Value now = value(id);
-  now.initial = std::move(initial);
-  write(id, std::move(now));
-}
-
 }  // namespace lowtide::ir

@@ -1,5 +1,12 @@
-// Minimum cuts, one per segment, for given prices and multipliers: what is left of a multi-cut
-// (multi_cut.h) once its other constraints are priced.
+// The subproblem of a multi-cut's Lagrangian relaxation (multi_cut.h): for given multipliers, one
+// minimum cut per segment, by maximum flow. Their costs together are the bound that these
+// multipliers prove; by how much the chosen cuts miss each priced constraint is a subgradient,
+// which says what to change the multipliers by.
+//
+// A segment's network has a node for each op (on the source's side: it runs in the segment) and for
+// each value (it stays in memory at the segment's first op). An op costs its time less its credit;
+// a value its bytes at the price less what it is worth to the segments on either side. That an op's
+// run needs its inputs there, or their makers run, are arcs without a limit.
 //
 // Tests: multi_cut_test.cc.
 #pragma once
@@ -13,13 +20,14 @@
 
 namespace lowtide::remat {
 
-// In ticks; prices in 2^-20 ticks per byte. What it is worth to be somewhere at cut k + 1 is found
-// at index k, as it is what segment k earns by it.
+// The Lagrange multipliers, in ticks; prices in 2^-20 ticks per byte. `worth` and `copy` at index k
+// are of cut k + 1, the end of segment k: the segment earns them where it leaves a value so, and
+// the segment after it pays them.
 struct Multipliers {
   std::vector<int64_t> price;                          // by cut, from 0
   std::vector<IdVector<SchedValueId, int64_t>> worth;  // to be there
   std::vector<IdVector<SchedValueId, int64_t>> copy;   // to have a copy, beyond what a store costs
-  IdVector<SchedOpId, int64_t> credit;
+  IdVector<SchedOpId, int64_t> credit;  // of a run in whichever segment: each op must run in one
   LinkShares shares;
 };
 

@@ -9,9 +9,10 @@
 //     kept      there, and the slow tier has a copy
 //     away      not there (or on its way back), and the slow tier has a copy
 //
-// There is: it is in memory while t_k runs, and if it was loaded, something had waited for that by
-// then (a run that reads it, t_k's included, or its drop). Away before: its first drop after a
-// store was before t_k. So in segment k, between the first runs of t_k and t_(k+1), a value changes
+// "There" means in memory while t_k runs. A value on its way back counts as there only once some
+// action had to wait for its load: a run that reads it (t_k may be that run), or its next drop.
+// "Was away" means that it was dropped after a store, before t_k. So in segment k, between the
+// first runs of t_k and t_(k+1), a value changes
 //
 //     its maker does not run      gone -> gone;  present -> present, gone, or away for a store;
 //                                 kept -> kept or away;  away -> away, or kept for a load
@@ -46,8 +47,8 @@ namespace lowtide::remat {
 inline constexpr int64_t kNoWay = std::numeric_limits<int64_t>::max() / 4;
 
 // How the time of each segment is weighed, by segment, in 2^-20: a store's, a load's, and the
-// ops', which get the rest. The run of a cut's op itself counts for the link as far as both of its
-// neighbours do.
+// ops', which get the rest. The run of a cut's op lies between two segments: it
+// gives a store, or a load, the smaller of their two shares, and its time counts for the rest.
 struct LinkShares {
   std::vector<int64_t> store, load;
   int64_t ops(size_t k) const { return kOne - store[k] - load[k]; }
