@@ -26,7 +26,8 @@ namespace {
 TEST(CheckDeathTest, EndsTheProgramWithWhatWasBroken) {
   const int two = 2;
   LT_CHECK(two == 2, "not printed");
-  EXPECT_DEATH(LT_CHECK(two == 3, "the sum"), "base_test.cc:[0-9]+: two == 3 does not hold: the sum");
+  EXPECT_DEATH(LT_CHECK(two == 3, "the sum"),
+               "base_test.cc:[0-9]+: two == 3 does not hold: the sum");
 }
 
 TEST(Words, AreWhatStandsBetweenBlanks) {
