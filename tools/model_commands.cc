@@ -23,6 +23,7 @@
 #include "tools/flags.h"
 #include "tools/plan_flags.h"
 #include "tools/watch.h"
+#include "verify/parts.h"
 #include "verify/verify.h"
 
 namespace lowtide::tools {
@@ -181,12 +182,33 @@ std::string verified_line(const std::string& path, const Plan& plan, const verif
                             report.predicted_seconds * 1e3, claims.lower_bound_seconds * 1e3);
 }
 
-Status run_verify_command(const std::string& path, bool json) {
+struct VerifyFlags {
+  std::string plan, against;
+  bool json = false;
+};
+
+// All findings, those beside the model included.
+std::vector<std::string> all_findings(const verify::Report& report,
+                                      const std::optional<verify::PartsReport>& beside) {
+  std::vector<std::string> lines;
+  for (const verify::Finding& finding : report.findings) lines.push_back(finding.message);
+  if (beside) lines.insert(lines.end(), beside->findings.begin(), beside->findings.end());
+  return lines;
+}
+
+Status run_verify_command(const VerifyFlags& flags) {
+  const std::string& path = flags.plan;
+  const bool json = flags.json;
   LT_ASSIGN(const Plan plan, Plan::load(path));
   const verify::Report report = verify::verify(plan.state().plan);
+  std::optional<verify::PartsReport> beside;
+  if (report.ok() && !flags.against.empty()) {
+    LT_ASSIGN(beside, verify_against(plan.state().plan, flags.against));
+  }
+  const std::vector<std::string> findings = all_findings(report, beside);
   if (json) {
     nlohmann::ordered_json out;
-    out["ok"] = report.ok();
+    out["ok"] = findings.empty();
     out["peak_bytes"] = report.peak_bytes;
     out["lower_bound_bytes"] = plan.lower_bound_bytes();
     out["arena_bytes"] = plan.arena_bytes();
@@ -197,35 +219,41 @@ Status run_verify_command(const std::string& path, bool json) {
     out["stored_bytes"] = report.stored_bytes;
     out["loaded_bytes"] = report.loaded_bytes;
     out["findings"] = nlohmann::ordered_json::array();
-    for (const verify::Finding& finding : report.findings)
-      out["findings"].push_back(finding.message);
+    for (const std::string& finding : findings) out["findings"].push_back(finding);
     out["notes"] = report.notes;
+    if (beside) {
+      out["ops_in_parts"] = beside->ops_in_parts;
+      out["parts"] = beside->parts;
+    }
     put(out.dump(2) + "\n");
   }
-  if (!report.ok()) {
-    std::string text = fmt::format("{}: {} finding{}", printable(path), report.findings.size(),
-                                   report.findings.size() == 1 ? "" : "s");
-    for (const verify::Finding& finding : report.findings)
-      text += "\n  " + printable(finding.message, kMostFinding);
+  if (!findings.empty()) {
+    std::string text = fmt::format("{}: {} finding{}", printable(path), findings.size(),
+                                   findings.size() == 1 ? "" : "s");
+    for (const std::string& finding : findings) text += "\n  " + printable(finding, kMostFinding);
     return error(ErrorCode::kVerification, std::move(text));
   }
   if (json) return {};
   put(verified_line(path, plan, report));
   for (const std::string& note : report.notes)
     put(fmt::format("  note: {}\n", printable(note, kMostFinding)));
+  if (beside)
+    put(fmt::format("  computes what the step of {} does: {} of its ops run in {} parts\n",
+                    printable(flags.against), beside->ops_in_parts, beside->parts));
   return {};
 }
 
 void add_verify(CLI::App& app, Action& action) {
-  auto path = std::make_shared<std::string>();
-  auto json = std::make_shared<bool>(false);
+  auto flags = std::make_shared<VerifyFlags>();
   CLI::App* command =
       app.add_subcommand("verify", "Recompute every claim of a plan from its file alone");
-  command->add_option("plan", *path, "plan file (.lt)")->required()->check(file_name());
-  command->add_flag("--json", *json, "print the findings as JSON");
-  command->callback([path, json, &action] {
-    action = [path, json] { return run_verify_command(*path, *json); };
-  });
+  command->add_option("plan", flags->plan, "plan file (.lt)")->required()->check(file_name());
+  command
+      ->add_option("--against", flags->against,
+                   "the model: also prove that the plan, in parts or not, computes its step")
+      ->check(file_name());
+  command->add_flag("--json", flags->json, "print the findings as JSON");
+  command->callback([flags, &action] { action = [flags] { return run_verify_command(*flags); }; });
 }
 
 // ---- run ----

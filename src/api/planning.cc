@@ -36,6 +36,10 @@ std::map<std::string, std::string, std::less<>> provenance(
   facts["seed"] = std::to_string(options.seed);
   if (!options.split.empty()) facts["split"] = options.split;
   if (!options.cuts.empty()) facts["cuts"] = fmt::format("{}", fmt::join(options.cuts, " "));
+  if (!options.rewrites.empty())
+    facts["rewrites"] = fmt::format("{}", fmt::join(options.rewrites, " "));
+  if (!options.no_rewrites.empty())
+    facts["no_rewrites"] = fmt::format("{}", fmt::join(options.no_rewrites, " "));
   facts["train"] = options.train ? "yes" : "no";
   if (!options.train) return facts;
   if (!dropout) facts["dropout"] = "no";

@@ -3,10 +3,16 @@
 #include <fmt/format.h>
 
 #include <cstdlib>
+#include <iterator>
+#include <sstream>
 #include <string_view>
+#include <vector>
 
+#include "api/planning.h"
 #include "api/state.h"
+#include "cost/device.h"
 #include "lowtide/api.h"
+#include "pipeline/prepare.h"
 
 namespace lowtide {
 namespace {
@@ -25,6 +31,11 @@ void take_fact(const plan::Plan& plan, std::string_view key, std::string& option
 void take_fact(const plan::Plan& plan, std::string_view key, double& option) {
   if (const std::string said = fact(plan, key); !said.empty())
     option = std::strtod(said.c_str(), nullptr);
+}
+
+std::vector<std::string> words(const std::string& text) {
+  std::istringstream in(text);
+  return {std::istream_iterator<std::string>(in), {}};
 }
 
 ReadOptions reading_of(const plan::Plan& plan) {
@@ -46,7 +57,18 @@ PlanOptions options_of(const plan::Plan& plan) {
   take_fact(plan, "threads", threads);
   options.threads = static_cast<int>(threads);
   options.effort = kEffort;
+  options.rewrites = words(fact(plan, "rewrites"));
+  options.no_rewrites = words(fact(plan, "no_rewrites"));
   return options;
+}
+
+// Of a device that is known here by its name; otherwise the default one. It decides which rewrites
+// are worth their time.
+void take_device(const plan::Plan& plan, PlanOptions& options) {
+  const std::string name = fact(plan, "device");
+  if (!name.empty() && cost::find_device(name)) options.device = name;
+  if (const std::string model = fact(plan, "cost_model"); !model.empty())
+    options.cost_model = model;
 }
 
 }  // namespace
@@ -71,6 +93,24 @@ Result<plan::Plan> whole_step(const plan::Plan& plan, const std::string& file) {
                              "wanted, or the model",
                              file));
   return whole.state().plan;
+}
+
+Result<verify::PartsReport> verify_against(const plan::Plan& plan, const std::string& model) {
+  if (model.ends_with(".lt"))
+    return error(ErrorCode::kUsage,
+                 fmt::format("{}: is a plan; the model that '{}' was planned from is wanted (.onnx "
+                             "or .graph)",
+                             model, plan.model));
+  LT_ASSIGN(const Model read, Model::read(model, reading_of(plan)));
+  PlanOptions options = options_of(plan);
+  take_device(plan, options);
+  LT_ASSIGN(const Planning planning, prepare_planning(read, options));
+  std::vector<pipeline::RewriteWorth> worth;
+  std::vector<pipeline::Stage> stages;
+  pipeline::StageClock clock(stages);
+  LT_ASSIGN(const ir::Graph whole,
+            pipeline::step_in_one_part(read.state().graph, planning.options, worth, clock));
+  return verify::verify_parts(plan, whole);
 }
 
 }  // namespace lowtide

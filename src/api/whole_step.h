@@ -10,6 +10,7 @@
 
 #include "base/result.h"
 #include "plan/plan.h"
+#include "verify/parts.h"
 
 namespace lowtide {
 
@@ -20,5 +21,9 @@ bool in_parts(const plan::Plan& plan);
 // Error: as Model::read, Plan::make and Plan::load; kUsage, where a plan is itself in parts or does
 // not verify.
 Result<plan::Plan> whole_step(const plan::Plan& plan, const std::string& file);
+
+// Whether the plan computes that step, by definition (verify/parts.h). `model`: an ONNX file or
+// graph text. Error: as Model::read; kUsage for a plan file.
+Result<verify::PartsReport> verify_against(const plan::Plan& plan, const std::string& model);
 
 }  // namespace lowtide

@@ -11,6 +11,7 @@
 #include "ir/graph_text.h"
 #include "plan/plan_text.h"
 #include "plan/schedule_text.h"
+#include "verify/parts.h"
 #include "verify/verify.h"
 
 namespace lowtide::pipeline {
@@ -26,17 +27,23 @@ std::string parent_folder(const OptimizeOptions& options) {
   return failure ? "." : temporary.string();
 }
 
-std::string all_of(const std::vector<verify::Finding>& findings) {
-  std::string text;
-  for (const verify::Finding& finding : findings)
-    text += fmt::format("{}: {}\n", verify::name(finding.kind), printable(finding.message));
-  return text;
+// One line for each finding; empty: the plan is right.
+std::vector<std::string> all_findings(const plan::Plan& plan, const ir::Graph* whole) {
+  std::vector<std::string> lines;
+  for (const verify::Finding& finding : verify::verify(plan).findings)
+    lines.push_back(fmt::format("{}: {}", verify::name(finding.kind), printable(finding.message)));
+  if (whole == nullptr || !lines.empty()) return lines;
+  for (const std::string& finding : verify::verify_parts(plan, *whole).findings)
+    lines.push_back(fmt::format("parts: {}", printable(finding)));
+  return lines;
 }
 
-Result<std::string> keep(const plan::Plan& plan, const std::vector<verify::Finding>& findings,
+Result<std::string> keep(const plan::Plan& plan, const std::vector<std::string>& findings,
                          const MadeFrom& from) {
+  std::string lines;
+  for (const std::string& finding : findings) lines += finding + '\n';
   std::vector<NamedContents> files = {
-      {"findings.txt", all_of(findings)},
+      {"findings.txt", lines},
       {"options.txt", print(from.options)},
       {"device.json", cost::print_device(from.options.device)},
       {"graph_before.txt", ir::print(from.before)},
@@ -44,6 +51,7 @@ Result<std::string> keep(const plan::Plan& plan, const std::vector<verify::Findi
       {"problem.txt", plan::print(from.problem)},
       {"plan.lt", plan::print_plan(plan)},
   };
+  if (from.whole != nullptr) files.push_back({"graph_whole.txt", ir::print(*from.whole)});
   if (from.options.costs) files.push_back({"costs.json", cost::print_costs(*from.options.costs)});
   return write_new_folder(parent_folder(from.options), "lowtide-refused-plan", files);
 }
@@ -96,15 +104,14 @@ std::string print(const OptimizeOptions& options) {
 }
 
 Status pass_gate(const plan::Plan& plan, const MadeFrom& from) {
-  const verify::Report report = verify::verify(plan);
-  if (report.ok()) return {};
+  const std::vector<std::string> findings = all_findings(plan, from.whole);
+  if (findings.empty()) return {};
   std::string what;
-  for (size_t i = 0; i < report.findings.size() && i < kMostShown; ++i)
-    what += fmt::format("{}{}: {}", what.empty() ? "" : "; ", verify::name(report.findings[i].kind),
-                        printable(report.findings[i].message, kMostFinding));
-  if (report.findings.size() > kMostShown)
-    what += fmt::format("; and {} more", report.findings.size() - kMostShown);
-  const Result<std::string> folder = keep(plan, report.findings, from);
+  for (size_t i = 0; i < findings.size() && i < kMostShown; ++i)
+    what += fmt::format("{}{}", what.empty() ? "" : "; ", printable(findings[i], kMostFinding));
+  if (findings.size() > kMostShown)
+    what += fmt::format("; and {} more", findings.size() - kMostShown);
+  const Result<std::string> folder = keep(plan, findings, from);
   return error(ErrorCode::kInternal,
                fmt::format("internal error: the plan that was made is refused by its verifier, so "
                            "there is none: {}; {}",

@@ -14,6 +14,7 @@
 #include "plan/plan_text.h"
 #include "plan/schedule_text.h"
 #include "remat/remat.h"
+#include "verify/parts.h"
 #include "verify/verify.h"
 
 namespace lowtide::pipeline {
@@ -101,6 +102,30 @@ TEST_F(GateTest, AWrongPlanIsAnInternalErrorWithAllThatABugReportNeeds) {
   EXPECT_NE(read("findings.txt").find("peak: " + report.findings[0].message), std::string::npos);
   EXPECT_NE(read("options.txt").find("loss mse\n"), std::string::npos);
   EXPECT_NE(read("device.json").find("\"name\""), std::string::npos);
+}
+
+// What the plan says of itself stays true; but half of a layer takes the weight's transpose.
+TEST_F(GateTest, AStepInPartsThatComputesSomethingElseIsRefused) {
+  OptimizeOptions options = training();
+  options.split.parts = 2;
+  const auto right = optimize(mlp(3, 64, 16), options);
+  ASSERT_TRUE(right.has_value()) << right.error().message;
+  ASSERT_GT(right->ops_in_parts, 0);
+  options.spoil = [](plan::Plan& plan) {
+    for (plan::PlanOp& op : plan.ops)
+      if (op.name == "MatMul/part1") op.attrs["trans_b"] = int64_t{1};
+  };
+  const auto refusal = optimize(mlp(3, 64, 16), options);
+  ASSERT_FALSE(refusal.has_value());
+  EXPECT_EQ(refusal.error().code, ErrorCode::kInternal);
+  EXPECT_NE(refusal.error().message.find("parts: op '"), std::string::npos)
+      << refusal.error().message;
+  const auto whole = ir::parse_graph(read("graph_whole.txt"), "whole");
+  ASSERT_TRUE(whole.has_value()) << whole.error().message;
+  const auto plan = plan::read_plan(read("plan.lt"), "plan");
+  ASSERT_TRUE(plan.has_value()) << plan.error().message;
+  EXPECT_TRUE(verify::verify(*plan).ok());
+  EXPECT_FALSE(verify::verify_parts(*plan, *whole).ok());
 }
 
 TEST_F(GateTest, NoReportReplacesAnother) {

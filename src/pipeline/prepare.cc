@@ -215,23 +215,28 @@ Result<ir::Graph> in_parts(const ir::Graph& graph, const OptimizeOptions& option
 
 }  // namespace
 
+Result<ir::Graph> step_in_one_part(const ir::Graph& forward, const OptimizeOptions& options,
+                                   std::vector<RewriteWorth>& rewrites, StageClock& stage) {
+  ir::Graph graph = forward;
+  LT_RETURN_IF_ERROR(take_rewrites(graph, rewrite::RewriteStage::kForward, options, rewrites));
+  stage.done("rewrites");
+  if (options.training) {
+    LT_ASSIGN(graph, autodiff::make_training_graph(graph, *options.training));
+    stage.done("autodiff");
+  }
+  LT_RETURN_IF_ERROR(take_rewrites(graph, rewrite::RewriteStage::kStep, options, rewrites));
+  stage.done("rewrites of the step");
+  return graph;
+}
+
 Result<Prepared> pose(const ir::Graph& forward, const OptimizeOptions& options) {
   Prepared ready;
   StageClock stage(ready.stages);
   ready.forward = &forward;
-  ready.graph = forward;
-  LT_RETURN_IF_ERROR(
-      take_rewrites(ready.graph, rewrite::RewriteStage::kForward, options, ready.rewrites));
-  stage.done("rewrites");
-  if (options.training) {
-    LT_ASSIGN(ready.graph, autodiff::make_training_graph(ready.graph, *options.training));
-    stage.done("autodiff");
-  }
-  LT_RETURN_IF_ERROR(
-      take_rewrites(ready.graph, rewrite::RewriteStage::kStep, options, ready.rewrites));
-  stage.done("rewrites of the step");
+  LT_ASSIGN(ready.graph, step_in_one_part(forward, options, ready.rewrites, stage));
   if (!options.cuts.empty() || !options.split.whole()) {
-    LT_ASSIGN(ready.graph, in_parts(ready.graph, options, ready.ops_in_parts));
+    LT_ASSIGN(ir::Graph parts, in_parts(ready.graph, options, ready.ops_in_parts));
+    ready.whole = std::exchange(ready.graph, std::move(parts));
     stage.done("parts");
   }
   if (options.kernels != nullptr) {
@@ -357,8 +362,8 @@ Result<Optimized> write_settled(const Prepared& ready, const BudgetSolution& sol
   result.bound_of_one_order = ready.sums_are_settled;
   stage.done("plan");
   if (options.spoil) options.spoil(result.plan);
-  LT_RETURN_IF_ERROR(
-      pass_gate(result.plan, {*ready.forward, ready.graph, ready.view.problem, options}));
+  LT_RETURN_IF_ERROR(pass_gate(result.plan, {*ready.forward, ready.graph, ready.view.problem,
+                                             options, ready.whole ? &*ready.whole : nullptr}));
   stage.done("verify");
   return result;
 }

@@ -6,6 +6,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -41,6 +42,7 @@ class StageClock {
 struct Prepared {
   const ir::Graph* forward = nullptr;  // as it came; must outlive this
   ir::Graph graph;
+  std::optional<ir::Graph> whole;  // where ops were cut: the graph before
   analysis::OpCosts costs;
   analysis::ScheduleView view;
   int64_t peak_before_bytes = 0;
@@ -55,6 +57,11 @@ struct Prepared {
   cost::Coverage coverage;
   std::vector<Stage> stages;
 };
+
+// The step before ops are cut, types and layouts chosen: rewrites and, in training, gradients and
+// updates. What the rewrites were worth is added to `rewrites`. Errors as of optimize.
+Result<ir::Graph> step_in_one_part(const ir::Graph& forward, const OptimizeOptions& options,
+                                   std::vector<RewriteWorth>& rewrites, StageClock& stage);
 
 // Graph, costs and problem. Errors as of optimize.
 Result<Prepared> pose(const ir::Graph& forward, const OptimizeOptions& options);

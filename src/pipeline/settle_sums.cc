@@ -212,6 +212,7 @@ Result<Prepared> settle_sums(const Prepared& ready, const Solution& solution,
                              const OptimizeOptions& options) {
   Prepared settled;
   settled.forward = ready.forward;
+  settled.whole = ready.whole;
   settled.stages = ready.stages;
   settled.rewrites = ready.rewrites;
   settled.ops_in_parts = ready.ops_in_parts;

@@ -3,6 +3,7 @@
 import json
 
 import pytest
+import sealed_plan
 from lowtide_cli import expect_error, narrow_unet, run, run_json
 
 STEP = ["--train", "--loss", "mse", "--dim", "batch=4"]
@@ -70,3 +71,26 @@ def test_compared_with_its_own_ops_it_says_so(split):
     result = run("run", split, "--steps", 1, "--compare")
     assert result.returncode == 0 and "bit for bit equal" in result.stdout
     assert "--against MODEL" in result.stdout
+
+
+def test_verify_proves_that_the_parts_are_the_step(split, model):
+    result = run("verify", split, "--against", model)
+    assert result.returncode == 0, result.stderr
+    assert "computes what the step of" in result.stdout
+    report = run_json("verify", split, "--against", model)
+    assert report["ok"] and report["parts"] == 2 * report["ops_in_parts"] >= 40
+
+
+def test_verify_beside_another_step_says_which_op_differs(split, model, tmp_path):
+    """A file that is right by itself but says that it was planned with another learning rate."""
+    other = tmp_path / "other.lt"
+    sealed_plan.change(split, other, "learning_rate", lambda _: '"0.5"', inside="provenance")
+    assert run("verify", other).returncode == 0
+    result = run("verify", other, "--against", model)
+    assert result.returncode == 6
+    assert "its 'learning_rate' is another than in the whole step" in result.stderr and "update/" in result.stderr
+
+
+def test_verify_against_wants_a_model(split, tmp_path):
+    expect_error(2, "split.lt", "is a plan", arguments=["verify", split, "--against", split])
+    expect_error(4, "nothing.onnx", arguments=["verify", split, "--against", tmp_path / "nothing.onnx"])

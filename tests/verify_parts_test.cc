@@ -1,0 +1,161 @@
+// The verifier beside the step in one part (verify/parts.h). Steps in random parts are the whole
+// step. One of their ops is then spoiled at random: other operands, another attribute. Where the
+// reference executor, in double precision, gets other results, the verifier must say so.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdio>
+#include <iterator>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/rng.h"
+#include "fission/expand.h"
+#include "ir/id_order.h"
+#include "ops/op_table.h"
+#include "pipeline/optimize.h"
+#include "support/long_checks.h"
+#include "support/small_steps.h"
+#include "verify/parts.h"
+
+namespace lowtide {
+namespace {
+
+// Nothing where the plan's own verifier refuses it already.
+std::optional<plan::Plan> planned(const ir::Graph& parts) {
+  pipeline::OptimizeOptions options;
+  options.device = cost::find_device("cpu").value();
+  options.find_smallest = false;
+  options.rewrites.without = {"common-ops"};  // of the step before it is cut, as a rule
+  options.order.limits.max_units = options.order.idle_units = 10'000;
+  options.pack.limits.max_units = 100'000;
+  options.pack_retries = 0;
+  auto made = pipeline::optimize(parts, options);
+  if (!made) return std::nullopt;
+  return std::move(made->plan);
+}
+
+ir::Graph in_random_parts(const ir::Graph& step, Rng& rng) {
+  fission::Cuts cuts(step.op_count());
+  for (ir::OpId id : step.ops()) {
+    const std::vector<Choice> all = choices(step, id, rng);
+    if (!all.empty() && rng.below(3) != 0) cuts[id] = all[rng.below(all.size())].cut;
+  }
+  auto expanded = fission::expand(step, cuts);
+  EXPECT_TRUE(expanded.has_value()) << (expanded ? "" : expanded.error().message);
+  return std::move(expanded->graph);
+}
+
+// Changes a number of an attribute by a little; false where there is none.
+bool spoil_attribute(ir::Attrs& attrs, Rng& rng) {
+  if (attrs.empty()) return false;
+  ir::AttrValue& value =
+      std::next(attrs.begin(), static_cast<int64_t>(rng.below(attrs.size())))->second;
+  if (auto* number = std::get_if<int64_t>(&value))
+    return *number += rng.below(2) == 0 ? 1 : -1, true;
+  if (auto* real = std::get_if<double>(&value)) return *real = *real * 1.5 + 0.25, true;
+  auto* dims = std::get_if<ir::Dims>(&value);
+  if (dims == nullptr || dims->empty()) return false;
+  sym::Expr& dim = (*dims)[rng.below(dims->size())];
+  dim = dim + (rng.below(2) == 0 ? 1 : -1);
+  return true;
+}
+
+// Exchanges two operands, leaves one out, or takes another value that is there.
+bool spoil_operand(const ir::Graph& graph, std::vector<ir::ValueId>& inputs, Rng& rng) {
+  if (inputs.empty()) return false;
+  ir::ValueId& input = inputs[rng.below(inputs.size())];
+  switch (rng.below(3)) {
+    case 0:
+      std::swap(input, inputs[rng.below(inputs.size())]);
+      return true;
+    case 1:
+      if (&input == &inputs[0]) return false;
+      input = ir::ValueId::none();
+      return true;
+    default:
+      input = ir::ValueId(rng.below(graph.value_count()));
+      return true;
+  }
+}
+
+// The graph with one op spoiled; nothing where that gives no graph.
+std::optional<ir::Graph> spoiled(const ir::Graph& graph, Rng& rng) {
+  const ir::OpId wrong(rng.below(graph.op_count()));
+  ir::Rewritten made(graph);
+  for (const ir::GraphItem& item : ir::in_id_order(graph)) {
+    if (item.given.valid()) {
+      made.give(item.given, graph.value(item.given));
+      continue;
+    }
+    const ir::Op& op = graph.op(item.op);
+    std::vector<ir::ValueId> inputs = op.inputs;
+    ir::Attrs attrs = op.attrs;
+    if (item.op == wrong) {
+      const bool changed =
+          rng.below(2) == 0 ? spoil_attribute(attrs, rng) : spoil_operand(graph, inputs, rng);
+      if (!changed) return std::nullopt;
+    }
+    std::vector<ir::ValueId> now = made.now(inputs);
+    for (size_t i = 0; i < inputs.size(); ++i)  // made later, or by this op
+      if (inputs[i].valid() && !now[i].valid()) return std::nullopt;
+    if (!ops::append_again(made, graph, item.op, std::move(now), std::move(attrs)))
+      return std::nullopt;
+  }
+  if (!ir::check(made.graph)) return std::nullopt;
+  return std::move(made.graph);
+}
+
+// Of results and parameters after the step; nothing where the two have other ones.
+double largest_difference(const ir::Graph& a, const std::map<std::string, std::vector<double>>& b) {
+  double largest = 0;
+  const auto ours = effects(a);
+  for (const auto& [name, exact] : b) {
+    const auto found = ours.find(name);
+    if (found == ours.end() || found->second.size() != exact.size()) return INFINITY;
+    for (size_t i = 0; i < exact.size(); ++i) {
+      const double off = std::abs(found->second[i] - exact[i]) / (1 + std::abs(exact[i]));
+      largest = std::isnan(off) ? INFINITY : std::max(largest, off);
+    }
+  }
+  return largest;
+}
+
+TEST(VerifyParts, WhatComputesSomethingElseIsFoundAndWhatDoesNotIsTaken) {
+  int steps = 0, wrong = 0, found = 0, refused_though_equal = 0;
+  for (uint64_t seed = 0; seed < static_cast<uint64_t>(some_of(60, 6)); ++seed) {
+    Rng rng(seed * 11 + 3);
+    const ir::Graph step = training_step(seed, rng);
+    const ir::Graph parts = in_random_parts(step, rng);
+    const auto plan = planned(parts);
+    ASSERT_TRUE(plan.has_value()) << "seed " << seed;
+    const verify::PartsReport right = verify::verify_parts(*plan, step);
+    ASSERT_TRUE(right.ok()) << "seed " << seed << ": " << right.findings.front();
+    EXPECT_GT(right.parts, right.ops_in_parts);
+    ++steps;
+    const auto exact = effects(step);
+    for (int draw = 0; draw < 60; ++draw) {
+      const auto other = spoiled(parts, rng);
+      if (!other) continue;
+      const bool differs = largest_difference(*other, exact) > 1e-9;
+      const auto other_plan = planned(*other);
+      const bool is_found = !other_plan || !verify::verify_parts(*other_plan, step).ok();
+      wrong += differs;
+      found += differs && is_found;
+      refused_though_equal += !differs && is_found;
+      EXPECT_TRUE(!differs || is_found) << "seed " << seed << ", draw " << draw;
+      if (HasFailure()) return;
+    }
+  }
+  std::printf(
+      "%d steps in parts; %d spoiled ones compute something else, %d of them found; %d "
+      "equal by chance and refused\n",
+      steps, wrong, found, refused_though_equal);
+  EXPECT_EQ(found, wrong);
+  EXPECT_GT(wrong, steps * 3);
+}
+
+}  // namespace
+}  // namespace lowtide
