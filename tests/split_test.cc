@@ -17,6 +17,7 @@
 #include "pipeline/named_runs.h"
 #include "pipeline/optimize.h"
 #include "pipeline/prepare.h"
+#include "plan/plan.h"
 #include "plan/sequence_simulator.h"
 #include "support/graph_writer.h"
 #include "support/run_against_reference.h"
@@ -211,6 +212,43 @@ TEST(Split, LeastBytesOfAutoHoldForEveryNumber) {
   }
 }
 
+// With a slow link the whole step waits for it, so that parts pay; never worse than the whole step.
+TEST(Split, AndTransfersAreChosenTogether) {
+  const auto kernels = exec_cpu::make_cpu_kernels({.threads = 1});
+  auto options = options_with(*kernels);
+  options.find_smallest = false;
+  options.device.launch_seconds = 0;
+  options.schedule.recompute = false;
+  const ir::Graph graph = forward();
+  const ir::Graph step = autodiff::make_training_graph(graph, *options.training).value();
+  const auto free = pipeline::optimize(graph, options);
+  ASSERT_TRUE(free.has_value()) << free.error().message;
+  int both = 0, faster = 0;
+  for (const double speed : {1e9, 4e9})
+    for (const int64_t percent : {70, 50, 35}) {
+      SCOPED_TRACE(testing::Message() << percent << " %, " << speed << " bytes per second");
+      options.slow_tiers = {
+          {"host", {.bytes_per_second_out = speed, .bytes_per_second_in = speed}}};
+      options.budget_bytes = free->plan.arena_bytes * percent / 100;
+      options.split = {};
+      const auto whole = pipeline::optimize(graph, options);
+      options.split = {.parts = 0};
+      const auto any = pipeline::optimize(graph, options);
+      ASSERT_TRUE(any.has_value() || !whole.has_value()) << any.error().message;
+      if (!any) continue;
+      EXPECT_LE(any->plan.arena_bytes, *options.budget_bytes);
+      expect_right_results(any->plan, step, *kernels);
+      const bool moves = plan::reruns_or_moves(any->plan);
+      both += moves && any->split.parts != 1;
+      if (!whole) continue;
+      EXPECT_LE(any->plan.claims.predicted_seconds, whole->plan.claims.predicted_seconds);
+      faster += any->plan.claims.predicted_seconds < whole->plan.claims.predicted_seconds;
+    }
+  std::printf("%d in parts that move, %d faster than whole\n", both, faster);
+  EXPECT_GT(faster, 1);
+  EXPECT_GT(both, 0);
+}
+
 TEST(Split, OfAFrontIsANumber) {
   const auto kernels = exec_cpu::make_cpu_kernels({.threads = 1});
   auto options = options_with(*kernels);
@@ -219,12 +257,6 @@ TEST(Split, OfAFrontIsANumber) {
   const auto choose = [](int64_t floor, int64_t arena) {
     return std::vector<int64_t>{arena, floor + (arena - floor) * 3 / 4};
   };
-  options.split = {.parts = 0};
-  const auto refused = pipeline::optimize_front(graph, options, choose);
-  ASSERT_FALSE(refused.has_value());
-  EXPECT_EQ(refused.error().code, ErrorCode::kUsage);
-  EXPECT_EQ(refused.error().message,
-            "--split: auto chooses for one budget; a front of many wants a number of parts");
   options.split = {};
   const double once = pipeline::optimize(graph, options)->plan.claims.once_seconds;
   options.split = {.parts = 2};
@@ -238,6 +270,50 @@ TEST(Split, OfAFrontIsANumber) {
     EXPECT_DOUBLE_EQ(point.made->whole_seconds, once);
   }
   EXPECT_GE(made, 1);
+}
+
+// Each budget in its own parts: never slower than in one part or in two, and monotone.
+TEST(Split, OfAFrontIsChosenBudgetByBudget) {
+  const auto kernels = exec_cpu::make_cpu_kernels({.threads = 1});
+  auto options = options_with(*kernels);
+  options.device.launch_seconds = 0;
+  options.find_smallest = false;
+  const ir::Graph graph = forward();
+  const ir::Graph step = autodiff::make_training_graph(graph, *options.training).value();
+  const auto choose = [](int64_t, int64_t arena) {
+    return std::vector<int64_t>{arena, arena / 2, arena / 3};
+  };
+  const auto whole = pipeline::optimize_front(graph, options, choose);
+  ASSERT_TRUE(whole.has_value()) << whole.error().message;
+  options.split = {.parts = 0};
+  const auto front = pipeline::optimize_front(graph, options, choose);
+  ASSERT_TRUE(front.has_value()) << front.error().message;
+  ASSERT_EQ(front->points.size(), whole->points.size());
+  EXPECT_LE(front->floor_bytes, whole->floor_bytes);
+  int in_parts = 0, faster = 0, more = 0;
+  double before = 0;
+  for (size_t i = 0; i < front->points.size(); ++i) {
+    const pipeline::FrontPoint &point = front->points[i], &one = whole->points[i];
+    SCOPED_TRACE(testing::Message() << point.budget_bytes << " bytes");
+    EXPECT_TRUE(point.made.has_value() || !one.made.has_value());
+    if (!point.made) continue;
+    const plan::Claims& claims = point.made->plan.claims;
+    EXPECT_LE(point.made->plan.arena_bytes, point.budget_bytes);
+    EXPECT_EQ(claims.budget_bytes, point.budget_bytes);
+    EXPECT_GE(claims.predicted_seconds, before) << "with less memory";
+    EXPECT_LE(claims.lower_bound_seconds, claims.predicted_seconds);
+    before = claims.predicted_seconds;
+    expect_right_results(point.made->plan, step, *kernels);
+    in_parts += point.made->split.parts != 1;
+    more += !one.made;
+    if (!one.made) continue;
+    EXPECT_LE(claims.predicted_seconds, one.made->plan.claims.predicted_seconds);
+    faster += claims.predicted_seconds < one.made->plan.claims.predicted_seconds;
+  }
+  std::printf("%d of %zu budgets in parts, %d faster than whole, %d more\n", in_parts,
+              front->points.size(), faster, more);
+  EXPECT_GE(in_parts, 1);
+  EXPECT_GE(faster + more, 1);
 }
 
 }  // namespace

@@ -182,13 +182,13 @@ struct FrontPoint {
   int64_t arena_bytes = 0, peak_bytes = 0;
   double seconds = 0;                          // predicted, of a step
   double lower_bound_seconds = 0;              // proven for every schedule within the budget
-  double extra = 0;                            // seconds over those of every op once, minus 1
+  double extra = 0;                            // seconds over every op once, in one part, minus 1
   double bound_extra = 0;                      // the same of the bound
   double gap = 0;                              // seconds over the bound, minus 1
   int64_t reruns = 0;                          // runs of ops beyond the first of each
   int64_t stored_bytes = 0, loaded_bytes = 0;  // to and from slow memory
   double exposed_seconds = 0;                  // waited for that
-  std::string reason;                          // why there is no plan
+  std::string reason, split = {};              // why there is no plan; in how many parts ops run
 };
 
 // Plans of one model for many budgets, found together. With less memory no plan is faster and none

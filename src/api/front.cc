@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
+#include <string>
 #include <utility>
 
 #include "api/budgets.h"
@@ -27,8 +29,10 @@ void count_steps(const plan::Plan& plan, FrontPoint& point) {
   }
 }
 
-// `bound`: proven for this budget or a larger one, and so for this one.
-FrontPoint describe(const pipeline::FrontPoint& tried, double& bound) {
+// What was proven of the time for a budget holds for smaller ones, of the step in the same parts.
+using Bounds = std::map<std::string, double>;
+
+FrontPoint describe(const pipeline::FrontPoint& tried, Bounds& bounds) {
   FrontPoint point;
   point.budget_bytes = tried.budget_bytes;
   point.found = tried.made.has_value();
@@ -40,14 +44,18 @@ FrontPoint describe(const pipeline::FrontPoint& tried, double& bound) {
   }
   const plan::Plan& plan = tried.made->plan;
   const plan::Claims& claims = plan.claims;
+  point.split = fission::print(tried.made->split);
+  double& bound = bounds[point.split];
   bound = std::max(bound, claims.lower_bound_seconds);
+  const double once =
+      tried.made->whole_seconds > 0 ? tried.made->whole_seconds : claims.once_seconds;
   point.status = plan::name(tried.made->schedule_status);
   point.arena_bytes = plan.arena_bytes;
   point.peak_bytes = claims.peak_bytes;
   point.seconds = claims.predicted_seconds;
   point.lower_bound_seconds = std::min(bound, point.seconds);
-  point.extra = over(point.seconds, claims.once_seconds);
-  point.bound_extra = over(point.lower_bound_seconds, claims.once_seconds);
+  point.extra = over(point.seconds, once);
+  point.bound_extra = over(point.lower_bound_seconds, once);
   point.gap = over(point.seconds, point.lower_bound_seconds);
   point.exposed_seconds = claims.exposed_seconds;
   count_steps(plan, point);
@@ -119,9 +127,9 @@ Result<Front> Front::make(const Model& model, const PlanOptions& options,
   state->floor_bytes = made->floor_bytes;
   state->planning_seconds = made->planning_seconds;
   const MemoryScale scale{made->floor_bytes, made->unlimited.plan.arena_bytes};
-  double bound = 0;
+  Bounds bounds;
   for (pipeline::FrontPoint& tried : made->points) {
-    state->points.push_back(describe(tried, bound));
+    state->points.push_back(describe(tried, bounds));
     std::optional<Plan>& plan = state->plans.emplace_back();
     if (!tried.made) continue;
     plan = Plan(finish_plan(std::move(*tried.made), planning, options, model));

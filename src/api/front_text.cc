@@ -45,6 +45,7 @@ OrderedJson point_json(const Front::State& front, size_t i) {
   json["stored_bytes"] = when_found(point.stored_bytes);
   json["loaded_bytes"] = when_found(point.loaded_bytes);
   json["exposed_seconds"] = when_found(point.exposed_seconds);
+  json["split"] = when_found(point.split);
   json["knee"] = is(front.knee, i);
   json["chosen"] = is(front.chosen, i);
   json["reason"] = point.found ? OrderedJson() : OrderedJson(point.reason);
@@ -67,6 +68,7 @@ std::string row(const Front::State& front, size_t i) {
                         mib(point.arena_bytes), 100 * point.extra, 100 * point.bound_extra,
                         100 * point.gap, point.status, point.reruns, moved == 0 ? "-" : mib(moved));
   }
+  if (point.found && point.split != "1") text += fmt::format("  in {} parts", point.split);
   return text + (is(front.knee, i) ? "  knee\n" : "\n");
 }
 

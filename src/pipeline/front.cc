@@ -10,6 +10,7 @@
 #include "base/bytes.h"
 #include "pipeline/budget.h"
 #include "pipeline/claims.h"
+#include "pipeline/front_in_parts.h"
 #include "pipeline/prepare.h"
 #include "pipeline/settle_sums.h"
 
@@ -194,9 +195,7 @@ int64_t least_bytes(const Prepared& ready, const OptimizeOptions& options) {
 Result<Front> optimize_front(const ir::Graph& forward, const OptimizeOptions& options,
                              const ChooseBudgets& choose) {
   const auto start = Clock::now();
-  if (options.split.chosen())
-    return error(ErrorCode::kUsage,
-                 "--split: auto chooses for one budget; a front of many wants a number of parts");
+  if (options.split.chosen()) return optimize_front_in_parts(forward, options, choose);
   LT_ASSIGN(Prepared ready, prepare(forward, options));
   OptimizeOptions at = options;
   at.budget_bytes.reset();

@@ -3,7 +3,7 @@
 // Half of a budget's work starts from its neighbour with more memory, the other half from what was
 // found there and from its neighbour with less. Then each budget takes the fastest of all plans
 // that keep it, so the front is monotone: with less memory no plan is faster, and none has a larger
-// arena than with more.
+// arena than with more. With --split auto each budget has its own parts (front_in_parts.h).
 //
 // Tests: degenerate_test.cc, src/api/front_test.cc.
 #pragma once
@@ -22,9 +22,9 @@ namespace lowtide::pipeline {
 
 struct FrontPoint {
   int64_t budget_bytes = 0;
-  std::optional<Optimized> made;  // none: no plan was found
-  std::string missed;             // why not
-  bool infeasible = false;        // and that it cannot be is proven
+  std::optional<Optimized> made = {};  // none: no plan was found
+  std::string missed = {};             // why not
+  bool infeasible = false;             // and that it cannot be is proven
 };
 
 struct Front {

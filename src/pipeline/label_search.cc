@@ -29,9 +29,11 @@ using ir::OpId;
 using plan::SchedOpId;
 
 bool is_better(const Candidate& a, const Candidate& b) {
-  if (a.fits != b.fits) return a.fits;
-  return a.fits ? std::pair(a.seconds, a.peak_bytes) < std::pair(b.seconds, b.peak_bytes)
-                : std::pair(a.peak_bytes, a.seconds) < std::pair(b.peak_bytes, b.seconds);
+  const bool a_can = a.can_fit(), b_can = b.can_fit();
+  if (a_can != b_can) return a_can;
+  const double a_takes = a.least_seconds(), b_takes = b.least_seconds();
+  return a_can ? std::pair(a_takes, a.peak_bytes) < std::pair(b_takes, b.peak_bytes)
+               : std::pair(a.peak_bytes, a_takes) < std::pair(b.peak_bytes, b_takes);
 }
 
 class Search {
@@ -277,12 +279,26 @@ class Search {
     made.may_fit = made.candidate.fits = made.candidate.peak_bytes <= budget_bytes_;
     if (made.may_fit) return;
     made.may_fit = true;  // in another order
+    if (const auto moved = moved_seconds(made)) made.candidate.moved_seconds = *moved;
     if (!options_.schedule.recompute) return;
     const remat::CutBoundResult cut = remat::closure_cut(
         problem,
         {.order = {}, .limits = options_.schedule.remat.limits.with_units(tuning_.cut_units)});
     made.may_fit = cut.feasible;
     if (cut.feasible) made.least_seconds = std::max(made.least_seconds, cut.lower_bound_seconds);
+  }
+
+  // Of a step that keeps the budget by transfers alone, at least: what is too much goes out and
+  // comes back once, beside the ops where the link is fast enough.
+  std::optional<double> moved_seconds(const State& state) const {
+    if (!options_.schedule.transfers || options_.slow_tiers.empty()) return std::nullopt;
+    const plan::Link& link = options_.slow_tiers.front().link;
+    const int64_t bytes = state.candidate.peak_bytes - budget_bytes_;
+    if (bytes > link.bytes) return std::nullopt;
+    const auto moved = static_cast<double>(bytes);
+    const double computing = state.once_seconds + 2 * moved * link.compute_seconds_per_byte;
+    return std::max(
+        {computing, moved / link.bytes_per_second_out, moved / link.bytes_per_second_in});
   }
 
   // A schedule of one part of everything that keeps a budget.

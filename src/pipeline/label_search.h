@@ -11,7 +11,11 @@
 // Tests: tests/split_test.cc.
 #pragma once
 
+#include <algorithm>
+#include <cmath>
 #include <cstdint>
+#include <limits>
+#include <string>
 #include <vector>
 
 #include "base/result.h"
@@ -46,9 +50,18 @@ struct Candidate {
   bool fits = false;       // within the budget, by the estimate
   double seconds = 0;      // of the step within the budget; without `fits` each op once
   int64_t peak_bytes = 0;  // of the best order, each op once
+  // With a link: at least so long with transfers instead; infinite: they do not suffice.
+  double moved_seconds = std::numeric_limits<double>::infinity();
   // The schedule behind the estimate, of the step in parts, as names of its ops (named_runs.h), and
   // one that needs less. Of those at the front that fit.
   std::vector<std::vector<std::string>> starts = {};
+
+  bool can_fit() const { return fits || std::isfinite(moved_seconds); }
+  // By recompute or by transfers, whichever is estimated to be faster.
+  double least_seconds() const {
+    if (fits) return std::min(seconds, moved_seconds);
+    return can_fit() ? moved_seconds : seconds;
+  }
 };
 
 // Best first: what fits by time, then the rest by peak. `step` is the graph to be run, and

@@ -24,6 +24,7 @@ struct SplitTuning {
   int64_t trial_share = 8;  // of the work: the part of it for each candidate, and at least:
   int64_t least_trial_units = 200'000'000;  // with less BERT's candidates within a fifth all missed
   size_t trials = 4;                        // candidates that get so much
+  size_t moving_trials = 1;                 // with a link, each with all of the work
   // More of them while the best is so far above its bound: searches of tight budgets differ.
   size_t more_trials = 4;
   double loose = 0.02;           // of the seconds
@@ -78,13 +79,12 @@ std::vector<std::string> runs_of(const plan::Plan& plan) {
 }
 
 // The best candidates, and the best without levels.
-std::vector<Candidate> chosen_of(const std::vector<Candidate>& candidates) {
+std::vector<Candidate> chosen_of(const std::vector<Candidate>& candidates, size_t trials) {
   std::vector<Candidate> chosen;
   bool has_even = false;
   for (const Candidate& candidate : candidates) {
     const bool is_even = candidate.labels.nests.empty();
-    if (candidate.labels.whole() || (chosen.size() >= kSplit.trials && (has_even || !is_even)))
-      continue;
+    if (candidate.labels.whole() || (chosen.size() >= trials && (has_even || !is_even))) continue;
     has_even |= is_even;
     chosen.push_back(candidate);
   }
@@ -99,7 +99,7 @@ std::vector<Candidate> more_than(const std::vector<Candidate>& chosen,
     const bool is_known = std::any_of(chosen.begin(), chosen.end(), [&](const Candidate& other) {
       return other.labels == candidate.labels;
     });
-    if (candidate.fits && !candidate.labels.whole() && !is_known &&
+    if (candidate.can_fit() && !candidate.labels.whole() && !is_known &&
         more.size() < kSplit.more_trials)
       more.push_back(candidate);
   }
@@ -134,8 +134,8 @@ Status try_all(const ir::Graph& forward, const OptimizeOptions& options,
   const Limits& limits = options.schedule.remat.limits;
   for (const Candidate& candidate : chosen) {
     if (trials.count > 0 && limits.stop_after(seconds_since(start))) break;
-    const double least = candidate.seconds * (1 - kSplit.estimate_error);
-    if (trials.best && (!candidate.fits || least >= trials.seconds())) continue;
+    const double least = candidate.least_seconds() * (1 - kSplit.estimate_error);
+    if (trials.best && (!candidate.can_fit() || least >= trials.seconds())) continue;
     Result<Optimized> tried =
         optimize(forward, after(trial_of(options, candidate, share), seconds_since(start)));
     ++trials.count;
@@ -151,6 +151,27 @@ Status try_all(const ir::Graph& forward, const OptimizeOptions& options,
     if (is_done) break;
   }
   return {};
+}
+
+// With a link a short search says little: where transfers lie decides how much of them is hidden.
+// So the whole step and the best candidates are planned with all of the work. Error: as optimize
+// of the whole step, where no candidate fits either.
+// NOLINTNEXTLINE(misc-no-recursion): likewise
+Result<Optimized> whole_or_moving_parts(const ir::Graph& forward, const OptimizeOptions& whole,
+                                        Clock::time_point start) {
+  Result<Optimized> best = optimize(forward, whole);
+  if (!best && !is_about_budget(best.error())) return best;
+  const auto seconds = [&] { return best->plan.claims.predicted_seconds; };
+  if (best && (best->cut_short || seconds() <= best->plan.claims.once_seconds)) return best;
+  LT_ASSIGN(const ir::Graph step, step_of(forward, whole));
+  LT_ASSIGN(const std::vector<Candidate> candidates, label_candidates(step, whole));
+  for (const Candidate& candidate : chosen_of(candidates, kSplit.moving_trials)) {
+    if (!candidate.can_fit() || (best && candidate.least_seconds() >= seconds())) continue;
+    Result<Optimized> made = optimize(forward, after(with(whole, candidate), seconds_since(start)));
+    if (!made && !is_about_budget(made.error())) return made;
+    if (made && (!best || made->plan.claims.predicted_seconds < seconds())) best = std::move(made);
+  }
+  return best;
 }
 
 }  // namespace
@@ -177,6 +198,11 @@ Result<Optimized> optimize_in_parts(const ir::Graph& forward, const OptimizeOpti
   OptimizeOptions whole = options;
   whole.split = {};
   if (!options.budget_bytes) return optimize(forward, whole);
+  if (options.schedule.transfers && !options.slow_tiers.empty()) {
+    Result<Optimized> made = whole_or_moving_parts(forward, whole, start);
+    if (made) made->planning_seconds = seconds_since(start);
+    if (made || !is_about_budget(made.error())) return made;
+  }
   Trials trials;
   const auto try_some = [&](std::span<const Candidate> some, int64_t share) {
     return try_all(forward, options, some, share, start, trials);
@@ -186,7 +212,7 @@ Result<Optimized> optimize_in_parts(const ir::Graph& forward, const OptimizeOpti
   if (!is_free) {
     LT_ASSIGN(const ir::Graph step, step_of(forward, options));
     LT_ASSIGN(const std::vector<Candidate> candidates, label_candidates(step, options));
-    const std::vector<Candidate> chosen = chosen_of(candidates);
+    const std::vector<Candidate> chosen = chosen_of(candidates, kSplit.trials);
     LT_RETURN_IF_ERROR(try_some(chosen, kSplit.trial_share));
     if (trials.is_loose())
       LT_RETURN_IF_ERROR(try_some(more_than(chosen, candidates), kSplit.trial_share));
