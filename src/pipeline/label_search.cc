@@ -169,7 +169,8 @@ class Search {
     IdVector<SchedOpId, int> of_run(view_->op.size());
     for (const SchedOpId op : view_->op.ids()) of_run[op] = level_of[view_->op[op]];
     std::vector<std::string> names;
-    for (const fission::PartRun& run : fission::unfold(view_->problem, levels, of_run, runs)) {
+    for (const fission::PartRun& run :
+         fission::unfold(view_->problem, levels, of_run, runs, scale_->waits_for())) {
       const OpId op = view_->op[run.op];
       const std::string& name = step_.op(op).name;
       names.push_back(cuts[op] ? fission::part_name(name, static_cast<size_t>(run.part)) : name);

@@ -9,7 +9,6 @@
 #include <utility>
 #include <vector>
 
-#include "autodiff/training.h"
 #include "fission/classes.h"
 #include "fission/scale.h"
 #include "pipeline/label_search.h"
@@ -33,18 +32,6 @@ struct SplitTuning {
   int64_t numbers[7] = {2, 3, 4, 6, 8, 12, 16};
 };
 constexpr SplitTuning kSplit;
-
-// The step as it is cut: with its rewrites.
-Result<ir::Graph> step_of(const ir::Graph& forward, const OptimizeOptions& options) {
-  std::vector<RewriteWorth> worth;
-  ir::Graph step = forward;
-  LT_RETURN_IF_ERROR(take_rewrites(step, rewrite::RewriteStage::kForward, options, worth));
-  if (options.training) {
-    LT_ASSIGN(step, autodiff::make_training_graph(step, *options.training));
-  }
-  LT_RETURN_IF_ERROR(take_rewrites(step, rewrite::RewriteStage::kStep, options, worth));
-  return step;
-}
 
 OptimizeOptions with(const OptimizeOptions& options, const Candidate& candidate) {
   OptimizeOptions made = options;
@@ -164,7 +151,7 @@ Result<int64_t> least_bytes_in_parts(const ir::Graph& forward, const OptimizeOpt
   if (options.schedule.transfers && problem.link)
     for (const plan::SchedResident& resident : problem.residents) resident_bytes -= resident.bytes;
   if (!options.cuts.empty()) return resident_bytes;  // what they cut may be smaller yet
-  LT_ASSIGN(const ir::Graph step, step_of(forward, options));
+  LT_ASSIGN(const ir::Graph step, step_to_cut(forward, options));
   LT_ASSIGN(const std::vector<fission::AxisClass> classes, fission::axis_classes(step));
   LT_ASSIGN(const int64_t part_bytes,
             fission::largest_least_part(step, classes.empty() ? fission::AxisClass{} : classes[0]));
@@ -184,7 +171,7 @@ Result<Optimized> optimize_in_parts(const ir::Graph& forward, const OptimizeOpti
   LT_RETURN_IF_ERROR(try_some(std::vector<Candidate>(1), kSplit.trial_share));
   const bool is_free = trials.best && trials.seconds() <= trials.best->plan.claims.once_seconds;
   if (!is_free) {
-    LT_ASSIGN(const ir::Graph step, step_of(forward, options));
+    LT_ASSIGN(const ir::Graph step, step_to_cut(forward, options));
     LT_ASSIGN(const std::vector<Candidate> candidates, label_candidates(step, options));
     const std::vector<Candidate> chosen = chosen_of(candidates);
     LT_RETURN_IF_ERROR(try_some(chosen, kSplit.trial_share));

@@ -7,6 +7,9 @@
 // own. The best of all is planned with all of the work. What is claimed of the plan, bounds and
 // floor, speaks of the step in these parts.
 //
+// Rewrites that only serve to cut the step (rewrite/rewrites.h, in_parts) are made for candidates in
+// parts and not for the whole step, so each is judged with what it costs.
+//
 // Tests: tests/split_test.cc.
 #pragma once
 
