@@ -156,33 +156,40 @@ TEST(NormInParts, PlansInPartsTakeTheRewriteAndOthersDoNot) {
   EXPECT_FALSE(has(*without));
 }
 
+// By the better of the whole step, without the rewrite, and parts, with it; below what any schedule
+// of the whole step needs, by parts.
 TEST(NormInParts, ABudgetGetsTheBetterOfBoth) {
   pipeline::OptimizeOptions options;
   options.device = cost::find_device("cpu").value();
   options.training = training();
-  options.schedule.remat.limits.max_units = 50'000'000;
+  options.schedule.remat.limits.max_units = 5'000'000;
   const auto whole = pipeline::optimize(forward(), options);
   ASSERT_TRUE(whole.has_value()) << whole.error().message;
-  int found = 0;
-  for (const int64_t percent : {95, 85, 75, 65}) {
+  int alone_fits = 0, parts_fit = 0;
+  for (const int64_t percent : {60, 45}) {
     SCOPED_TRACE(percent);
     options.budget_bytes = whole->plan.arena_bytes * percent / 100;
     options.split = {};
     const auto alone = pipeline::optimize(forward(), options);
     options.split = {.parts = 0};
     const auto chosen = pipeline::optimize(forward(), options);
-    if (!alone) continue;
-    ++found;
-    ASSERT_TRUE(chosen.has_value()) << chosen.error().message;
-    EXPECT_LE(chosen->plan.claims.predicted_seconds, alone->plan.claims.predicted_seconds);
+    std::printf("%d %%: whole %.3f ms, auto %.3f ms in %s\n", static_cast<int>(percent),
+                alone ? 1e3 * alone->plan.claims.predicted_seconds : 0,
+                chosen ? 1e3 * chosen->plan.claims.predicted_seconds : 0,
+                chosen ? fission::print(chosen->split).c_str() : chosen.error().message.c_str());
+    alone_fits += alone.has_value();
+    if (alone) {
+      ASSERT_TRUE(chosen.has_value()) << chosen.error().message;
+      EXPECT_LE(chosen->plan.claims.predicted_seconds, alone->plan.claims.predicted_seconds);
+    }
+    if (!chosen) continue;
+    parts_fit += !alone && !chosen->split.whole();
     EXPECT_EQ(chosen->split.whole(),
               std::none_of(chosen->rewrites.begin(), chosen->rewrites.end(),
                            [](const auto& one) { return one.name == "batch-norm-in-two-passes"; }));
-    std::printf("%d %%: %s parts, %.3f ms; whole %.3f ms\n", static_cast<int>(percent),
-                fission::print(chosen->split).c_str(), 1e3 * chosen->plan.claims.predicted_seconds,
-                1e3 * alone->plan.claims.predicted_seconds);
   }
-  EXPECT_GT(found, 1);
+  EXPECT_GT(alone_fits, 0);
+  EXPECT_GT(parts_fit, 0);
 }
 
 }  // namespace

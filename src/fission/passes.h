@@ -3,8 +3,8 @@
 // so does everything behind it: the step is no loop over parts but several, one behind the other.
 // What is made in one and read in a later one is there in all of its parts in between.
 //
-// An op's pass is the largest number of such waits on a way to it. Ops of equal pass can run part by
-// part. Accumulators are no wait: what adds up may come in any order.
+// An op's pass is the largest number of such waits on a way to it. Ops of equal pass can run part
+// by part. Accumulators are no wait: what adds up may come in any order.
 //
 // Tests: scale_test.cc.
 #pragma once

@@ -10,9 +10,10 @@
 // places over. What a deeper level's head makes is there until the last op of the level, and is not
 // made anew.
 //
-// Where the class has several passes (passes.h), each is such a loop of its own: a value that is read
-// in a later pass than it is made in has all of its bytes, and what a pass adds up is there from the
-// pass's first op on. That a value made anew could be used part by part is not counted then.
+// Where the class has several passes (passes.h), each is such a loop of its own: a value that is
+// read in a later pass than it is made in has all of its bytes, and what a pass adds up is there
+// from the pass's first op on. That a value made anew could be used part by part is not counted
+// then.
 //
 // The schedule of such a problem is one for the step in parts whose parts mirror each other. It is
 // an estimate all the same: of uneven parts the largest is a little larger than its share, and what

@@ -4,8 +4,8 @@
 // level but is none of them runs with its first part where it makes something for it, otherwise
 // with its last one, as what was added up is complete then.
 //
-// Where an op waits for all parts of another (passes.h) and both are among the runs of one loop, the
-// loop ends before it and the next begins.
+// Where an op waits for all parts of another (passes.h) and both are among the runs of one loop,
+// the loop ends before it and the next begins.
 //
 // The result may be wrong: an op that needs a deeper level's results and makes something for it
 // would have to run in the middle, so who starts from it must check it.

@@ -1,8 +1,8 @@
-// Rows of normalisations, softmax and losses. What a statistic is taken over is coupled; the other
-// axes are free. Of batch norm there are rows without a coupled axis, too: statistics that are sums,
-// each part divided by the number of elements of the whole, and what is done with them when they
-// are complete. A label that may be ignored makes the mean's divisor depend on data, and so
-// couples the axes of the labels.
+// Rows of normalisations, softmax and losses. What a statistic is taken over is coupled; the
+// other axes are free. Of batch norm there are rows without a coupled axis, too: statistics that
+// are sums, each part divided by the number of elements of the whole, and what is done with them
+// when they are complete. A label that may be ignored makes the mean's divisor depend on data,
+// and so couples the axes of the labels.
 #include <fmt/format.h>
 
 #include <vector>

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "fission/classes.h"
+#include "fission/passes.h"
 #include "fission/scale.h"
 #include "pipeline/label_search.h"
 #include "pipeline/prepare.h"
@@ -101,6 +102,20 @@ std::vector<Candidate> even_ones(int64_t most) {
   return even;
 }
 
+// Where parts wait for each other (fission/passes.h), what one part needs says too little: values
+// made anew are used part by part, which estimates do not count. So the first numbers are planned,
+// whatever is estimated of them.
+Result<std::vector<Candidate>> without_estimates(const ir::Graph& step) {
+  LT_ASSIGN(const std::vector<fission::AxisClass> classes, fission::axis_classes(step));
+  if (classes.empty()) return std::vector<Candidate>{};
+  LT_ASSIGN(const fission::Passes passes, fission::passes_of(step, classes.front()));
+  std::vector<Candidate> numbers;
+  if (passes.count > 1) numbers = even_ones(classes.front().least_extent);
+  if (numbers.size() > kSplit.trials) numbers.resize(kSplit.trials);
+  for (Candidate& candidate : numbers) candidate.fits = true;
+  return numbers;
+}
+
 // The trials of one call.
 struct Trials {
   std::optional<Optimized> best;
@@ -172,7 +187,14 @@ Result<Optimized> optimize_in_parts(const ir::Graph& forward, const OptimizeOpti
   const bool is_free = trials.best && trials.seconds() <= trials.best->plan.claims.once_seconds;
   if (!is_free) {
     LT_ASSIGN(const ir::Graph step, step_to_cut(forward, options));
-    LT_ASSIGN(const std::vector<Candidate> candidates, label_candidates(step, options));
+    LT_ASSIGN(const std::vector<Candidate> numbers, without_estimates(step));
+    LT_RETURN_IF_ERROR(try_some(numbers, kSplit.trial_share));
+    if (!trials.best)
+      LT_RETURN_IF_ERROR(
+          try_some(std::span(numbers).first(std::min(numbers.size(), kSplit.second_trials)), 1));
+    const bool is_known = !numbers.empty() && trials.best;
+    LT_ASSIGN(const std::vector<Candidate> candidates,
+              label_candidates(step, options, {}, is_known ? trials.seconds() : kAnyTime));
     const std::vector<Candidate> chosen = chosen_of(candidates);
     LT_RETURN_IF_ERROR(try_some(chosen, kSplit.trial_share));
     if (trials.is_loose())

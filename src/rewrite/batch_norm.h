@@ -1,12 +1,12 @@
 // Batch norm in its training form, in passes: statistics first, as sums over samples and positions,
 // then what is done with them.
 //
-//     BatchNormTrain(x, scale, bias)            mean = BatchMean(x)
-//                                               var  = BatchVariance(x, mean)
-//                                               y    = BatchNormInference(x, scale, bias, mean, var)
-//     BatchNormGrad(dy, x, scale, mean, var)    dscale, dbias = BatchNormGradSums(dy, x, mean, var)
-//                                               dx   = BatchNormGradData(dy, x, scale, mean, var,
-//                                                                        dscale, dbias)
+//     BatchNormTrain(x, scale, bias)          mean = BatchMean(x)
+//                                             var  = BatchVariance(x, mean)
+//                                             y    = BatchNormInference(x, scale, bias, mean, var)
+//     BatchNormGrad(dy, x, scale, mean, var)  dscale, dbias = BatchNormGradSums(dy, x, mean, var)
+//                                             dx = BatchNormGradData(dy, x, scale, mean, var,
+//                                                                    dscale, dbias)
 //
 // One op that sums over the samples and uses the sum couples them: it cannot be cut along them, and
 // no axis class of a step (fission/classes.h) goes through it. Each of these can be, since the

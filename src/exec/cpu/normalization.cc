@@ -1,7 +1,8 @@
 // Batch, layer and root-mean-square normalisation. Each is one reduction over the data and one
-// elementwise pass, both at the speed of memory; the statistics of a batch may be ops of their own. Where a reduction crosses rows (batch statistics,
-// gradients of scale and bias) rows are cut into chunks by the shape alone; the chunks' partial
-// sums lie in the workspace and are added in their order.
+// elementwise pass, both at the speed of memory; the statistics of a batch may be ops of their
+// own. Where a reduction crosses rows (batch statistics, gradients of scale and bias) rows are
+// cut into chunks by the shape alone; the chunks' partial sums lie in the workspace and are added
+// in their order.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
