@@ -95,6 +95,25 @@ Result<plan::Plan> whole_step(const plan::Plan& plan, const std::string& file) {
   return whole.state().plan;
 }
 
+namespace {
+
+// `split`: as the plan was asked for; some rewrites serve only to cut a step.
+Result<verify::PartsReport> beside_step(const plan::Plan& plan, const Model& model,
+                                        const std::string& split) {
+  PlanOptions options = options_of(plan);
+  take_device(plan, options);
+  options.split = split;
+  LT_ASSIGN(const Planning planning, prepare_planning(model, options));
+  std::vector<pipeline::RewriteWorth> worth;
+  std::vector<pipeline::Stage> stages;
+  pipeline::StageClock clock(stages);
+  LT_ASSIGN(const ir::Graph whole,
+            pipeline::step_in_one_part(model.state().graph, planning.options, worth, clock));
+  return verify::verify_parts(plan, whole);
+}
+
+}  // namespace
+
 Result<verify::PartsReport> verify_against(const plan::Plan& plan, const std::string& model) {
   if (model.ends_with(".lt"))
     return error(ErrorCode::kUsage,
@@ -102,15 +121,12 @@ Result<verify::PartsReport> verify_against(const plan::Plan& plan, const std::st
                              "or .graph)",
                              model, plan.model));
   LT_ASSIGN(const Model read, Model::read(model, reading_of(plan)));
-  PlanOptions options = options_of(plan);
-  take_device(plan, options);
-  LT_ASSIGN(const Planning planning, prepare_planning(read, options));
-  std::vector<pipeline::RewriteWorth> worth;
-  std::vector<pipeline::Stage> stages;
-  pipeline::StageClock clock(stages);
-  LT_ASSIGN(const ir::Graph whole,
-            pipeline::step_in_one_part(read.state().graph, planning.options, worth, clock));
-  return verify::verify_parts(plan, whole);
+  const std::string split = fact(plan, "split");
+  LT_ASSIGN(verify::PartsReport report, beside_step(plan, read, split));
+  if (report.ok() || split.empty()) return report;
+  // Where auto chose one part, it is the step without those rewrites.
+  LT_ASSIGN(verify::PartsReport in_one, beside_step(plan, read, {}));
+  return in_one.ok() ? std::move(in_one) : std::move(report);
 }
 
 }  // namespace lowtide

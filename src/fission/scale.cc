@@ -1,6 +1,7 @@
 #include "fission/scale.h"
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <numeric>
 #include <set>
@@ -73,6 +74,7 @@ Result<Scale> Scale::make(const ir::Graph& graph, const analysis::ScheduleView& 
                           const AxisClass& axis_class, int64_t alignment_bytes) {
   Scale scale(graph, view, alignment_bytes);
   LT_RETURN_IF_ERROR(scale.find_touches(axis_class));
+  LT_ASSIGN(scale.passes_, passes_of(graph, axis_class));
   return scale;
 }
 
@@ -85,13 +87,9 @@ Status Scale::find_touches(const AxisClass& axis_class) {
   for (const ClassAxis& axis : axis_class.axes) axis_of[axis.op] = axis.axis;
   for (const OpId id : graph_.ops()) {
     const ir::Op& op = graph_.op(id);
-    std::set<int> walked_inputs, walked_outputs;
+    Walked walked;
     if (axis_of[id] >= 0) {
-      const ops::Instance instance = ops::instance_of(graph_, id);
-      LT_ASSIGN(const ops::AxisMap map, ops::axis_map(instance));
-      for (const ops::AxisUse& use : map.uses)
-        if (use.axis == axis_of[id] && walks_along(use))
-          (use.is_output ? walked_outputs : walked_inputs).insert(use.operand);
+      LT_ASSIGN(walked, walked_along(graph_, {.op = id, .axis = axis_of[id]}));
     }
     const auto touch = [&](ir::ValueId value, bool walks) {
       if (!value.valid()) return;
@@ -99,9 +97,9 @@ Status Scale::find_touches(const AxisClass& axis_class) {
       if (found != value_of.end()) touches_[found->second].push_back({id, walks});
     };
     for (size_t i = 0; i < op.inputs.size(); ++i)
-      touch(op.inputs[i], walked_inputs.contains(static_cast<int>(i)));
+      touch(op.inputs[i], walked.inputs.contains(static_cast<int>(i)));
     for (size_t o = 0; o < op.outputs.size(); ++o) {
-      const bool walks = walked_outputs.contains(static_cast<int>(o));
+      const bool walks = walked.outputs.contains(static_cast<int>(o));
       touch(op.outputs[o], walks);
       const auto found = value_of.find(graph_.value(op.outputs[o]).storage);
       if (axis_of[id] >= 0 && !walks && found != value_of.end())
@@ -136,26 +134,37 @@ int Scale::level_of_sum(const Levels& levels, const IdVector<OpId, int>& level_o
   return outermost;
 }
 
-namespace {
-
 // Ops of one level and what lies in it, as a problem has them.
-std::vector<SchedOpId> ops_within(const Levels& levels, const IdVector<OpId, int>& level_of,
-                                  const IdVector<SchedOpId, OpId>& op, int level) {
+std::vector<SchedOpId> Scale::ops_within(const Levels& levels, const IdVector<OpId, int>& level_of,
+                                         int level) const {
   std::vector<SchedOpId> within;
-  for (const SchedOpId id : op.ids())
-    if (levels.common(level_of[op[id]], level) == level) within.push_back(id);
+  for (const SchedOpId id : view_.op.ids())
+    if (levels.common(level_of[view_.op[id]], level) == level) within.push_back(id);
   return within;
 }
 
-}  // namespace
+// Read in a later pass than it is made in, by one of several.
+bool Scale::crosses_passes(SchedValueId value) const {
+  if (passes_.count == 1) return false;
+  const int made = passes_.of[view_.op[view_.problem.values[value].producer]];
+  return std::any_of(touches_[value].begin(), touches_[value].end(),
+                     [&](const Touch& touch) { return passes_.of[touch.op] > made; });
+}
+
+IdVector<SchedOpId, std::vector<SchedOpId>> Scale::waits_for() const {
+  IdVector<SchedOpId, std::vector<SchedOpId>> waits(view_.op.size());
+  for (const SchedOpId op : view_.op.ids())
+    for (const OpId before : passes_.waits_for[view_.op[op]])
+      if (view_.sched_op[before].valid()) waits[op].push_back(view_.sched_op[before]);
+  return waits;
+}
 
 // What a level reads from around it is what its head makes, as all ways to it lead past the head.
 // It is there for the last part as for the first, so all the time.
 void Scale::keep_heads(const Levels& levels, const IdVector<OpId, int>& level_of,
                        plan::ScheduleProblem& problem) const {
   for (size_t level = 1; level < levels.levels.size(); ++level) {
-    const std::vector<SchedOpId> within =
-        ops_within(levels, level_of, view_.op, static_cast<int>(level));
+    const std::vector<SchedOpId> within = ops_within(levels, level_of, static_cast<int>(level));
     const ir::Op& head = graph_.op(levels.levels[level].head);
     for (const ir::ValueId output : head.outputs) {
       const OpId maker = analysis::version_producer(graph_, output);
@@ -178,7 +187,7 @@ void Scale::keep_heads(const Levels& levels, const IdVector<OpId, int>& level_of
 
 // Of sums that add into each other in one place, the first is held, from where the outermost
 // begins. What is held always is no matter of time: its bytes become resident.
-void Scale::join_chains(std::vector<Held>& held, plan::ScheduleProblem& problem) {
+void Scale::join_chains(std::vector<Held>& held, plan::ScheduleProblem& problem) const {
   std::map<SchedValueId, size_t> at;
   for (size_t i = 0; i < held.size(); ++i) at[held[i].value] = i;
   std::vector<size_t> first(held.size());
@@ -189,12 +198,13 @@ void Scale::join_chains(std::vector<Held>& held, plan::ScheduleProblem& problem)
       if (pair.output != held[i].value || !at.contains(pair.input)) continue;
       first[i] = first[at[pair.input]];
       held[first[i]].level = std::min(held[first[i]].level, held[i].level);
+      held[first[i]].pass = std::min(held[first[i]].pass, held[i].pass);
       break;
     }
   std::vector<Held> kept;
   for (size_t i = 0; i < held.size(); ++i) {
     const bool is_first = first[i] == i;
-    if (held[first[i]].level == 0) {
+    if (held[first[i]].level == 0 && passes_.count == 1) {
       if (is_first) problem.resident_bytes += problem.values[held[i].value].bytes;
       problem.values[held[i].value].bytes = 0;
     } else if (is_first) {
@@ -221,11 +231,12 @@ Scaled Scale::problem(const Levels& levels, const Cuts& cuts,
   std::vector<Held> held;
   for (const SchedValueId v : problem.values.ids()) {
     plan::SchedValue& value = problem.values[v];
+    const int pass = passes_.of[view_.op[value.producer]];
     if (const int level = level_of_sum(levels, level_of, v); level != Levels::kOutside) {
-      held.push_back({v, level});
+      held.push_back({v, level, pass});
       continue;
     }
-    if (touches_[v].empty()) continue;
+    if (touches_[v].empty() || crosses_passes(v)) continue;
     int level = level_of[touches_[v].front().op];
     for (const Touch& touch : touches_[v])
       level = touch.walks ? levels.common(level, level_of[touch.op]) : Levels::kOutside;
@@ -233,7 +244,7 @@ Scaled Scale::problem(const Levels& levels, const Cuts& cuts,
     value.bytes = scaled(value.bytes, level);
     if (const int inner = level_of_pieces(levels, level, level_of[view_.op[value.producer]]);
         inner != Levels::kOutside)
-      held.push_back({v, inner});
+      held.push_back({v, inner, pass});
   }
   keep_heads(levels, level_of, problem);
   const auto drop_unequal = [&] {
@@ -309,15 +320,19 @@ class Inserted {
 // What is added up is there before its last contribution.
 Scaled Scale::hold(const Levels& levels, const IdVector<OpId, int>& level_of,
                    const std::vector<Held>& held, plan::ScheduleProblem problem) const {
-  // By the first op of a level: the level, and its ops.
-  std::map<SchedOpId, std::pair<int, std::vector<SchedOpId>>> begins;
+  // By the first op of a level in a pass, and the level: the pass, and the ops.
+  std::map<std::pair<SchedOpId, int>, std::pair<int, std::vector<SchedOpId>>> begins;
   for (const Held& sum : held) {
-    auto within = ops_within(levels, level_of, view_.op, sum.level);
-    const SchedOpId first = within.front();
-    begins.try_emplace(first, sum.level, std::move(within));
+    const auto all = ops_within(levels, level_of, sum.level);
+    std::vector<SchedOpId> within;
+    std::copy_if(all.begin(), all.end(), std::back_inserter(within),
+                 [&](SchedOpId op) { return passes_.of[view_.op[op]] == sum.pass; });
+    if (within.empty()) within = all;  // of a chain through levels beside each other
+    const std::pair first(within.front(), sum.level);
+    begins.try_emplace(first, sum.pass, std::move(within));
   }
   std::vector<SchedOpId> before;
-  for (const auto& [first, level] : begins) before.push_back(first);
+  for (const auto& [first, begun] : begins) before.push_back(first.first);
   Inserted inserted(std::move(problem), before);
   plan::ScheduleProblem& p = inserted.made().problem;
   std::vector<plan::InPlacePair> taken;
@@ -326,7 +341,7 @@ Scaled Scale::hold(const Levels& levels, const IdVector<OpId, int>& level_of,
     const SchedOpId begin = inserted.inserted(k++);
     for (const SchedOpId op : begun.second) p.control.emplace_back(begin, inserted.moved(op));
     for (const Held& sum : held) {
-      if (sum.level != begun.first) continue;
+      if (sum.level != first.second || sum.pass != begun.first) continue;
       plan::SchedValue space;
       space.bytes = p.values[sum.value].bytes;
       space.producer = begin;

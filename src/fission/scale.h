@@ -10,6 +10,11 @@
 // places over. What a deeper level's head makes is there until the last op of the level, and is not
 // made anew.
 //
+// Where the class has several passes (passes.h), each is such a loop of its own: a value that is
+// read in a later pass than it is made in has all of its bytes, and what a pass adds up is there
+// from the pass's first op on. That a value made anew could be used part by part is not counted
+// then.
+//
 // The schedule of such a problem is one for the step in parts whose parts mirror each other. It is
 // an estimate all the same: of uneven parts the largest is a little larger than its share, and what
 // layouts and kernels' workspace do to parts is not in it.
@@ -24,6 +29,7 @@
 #include "base/id.h"
 #include "base/result.h"
 #include "fission/labels.h"
+#include "fission/passes.h"
 #include "ir/graph.h"
 #include "plan/schedule_problem.h"
 
@@ -51,6 +57,9 @@ class Scale {
   Scaled problem(const Levels& levels, const Cuts& cuts,
                  const IdVector<ir::OpId, double>& seconds) const;
 
+  // By op of the whole step's problem: those whose parts all run before it (Passes::waits_for).
+  IdVector<plan::SchedOpId, std::vector<plan::SchedOpId>> waits_for() const;
+
  private:
   // An op that makes or reads a value.
   struct Touch {
@@ -59,7 +68,7 @@ class Scale {
   };
   struct Held {
     plan::SchedValueId value;
-    int level = 0;
+    int level = 0, pass = 0;
   };
 
   Scale(const ir::Graph& graph, const analysis::ScheduleView& view, int64_t alignment_bytes)
@@ -69,7 +78,10 @@ class Scale {
                    plan::SchedValueId value) const;
   void keep_heads(const Levels& levels, const IdVector<ir::OpId, int>& level_of,
                   plan::ScheduleProblem& problem) const;
-  static void join_chains(std::vector<Held>& held, plan::ScheduleProblem& problem);
+  bool crosses_passes(plan::SchedValueId value) const;
+  std::vector<plan::SchedOpId> ops_within(const Levels& levels,
+                                          const IdVector<ir::OpId, int>& level_of, int level) const;
+  void join_chains(std::vector<Held>& held, plan::ScheduleProblem& problem) const;
   Scaled hold(const Levels& levels, const IdVector<ir::OpId, int>& level_of,
               const std::vector<Held>& held, plan::ScheduleProblem problem) const;
 
@@ -77,6 +89,7 @@ class Scale {
   const analysis::ScheduleView& view_;
   int64_t alignment_bytes_;
   IdVector<plan::SchedValueId, std::vector<Touch>> touches_;
+  Passes passes_;
   IdVector<plan::SchedValueId, std::vector<ir::OpId>> sums_of_;  // who adds its parts up into it
 };
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "fission/part_seconds.h"
+#include "fission/passes.h"
 #include "fission/regions.h"
 #include "fission/testing/net.h"
 #include "fission/unfold.h"
@@ -203,6 +204,94 @@ TEST_F(Scaled4, TheLeastPartOfTheLargestProductHoldsForAllLabels) {
   EXPECT_EQ(largest_least_part(step_.graph, step_.largest()).value(), 4 * 100 * 4);
 }
 
+// ---- passes
+
+AxisClass class_of(const ir::Graph& graph, int64_t extent) {
+  const std::vector<AxisClass> all = axis_classes(graph).value();
+  for (const AxisClass& one : all)
+    if (one.least_extent == extent) return one;
+  ADD_FAILURE() << "no class of extent " << extent;
+  return {};
+}
+
+//     a -> mean -> variance -> norm -> end      (variance and norm read a, norm reads mean)
+struct NormStep : Net {
+  NormStep() {
+    const ValueId a = op("a", "Tanh", {given({8, 6})});
+    const ir::Attrs count = {{"count", int64_t{8}}};
+    const ValueId mean = op("mean", "BatchMean", {a}, count);
+    const ValueId variance = op("variance", "BatchVariance", {a, mean}, count);
+    const ValueId norm = op("norm", "BatchNormInference",
+                            {a, given({6}), given({6}), mean, variance}, {{"epsilon", 1e-3}});
+    graph.set_output(op("end", "Exp", {norm}), true);
+  }
+  AxisClass samples() const { return class_of(graph, 8); }
+};
+
+TEST(Passes, BeginWhereAllPartsAreNeeded) {
+  const NormStep step;
+  const AxisClass samples = step.samples();
+  ASSERT_EQ(samples.axes.size(), 5U);
+  const Passes passes = passes_of(step.graph, samples).value();
+  EXPECT_EQ(passes.count, 3);
+  const auto of = [&](size_t op) { return passes.of[OpId(op)]; };
+  EXPECT_EQ((std::vector{of(0), of(1), of(2), of(3), of(4)}), (std::vector{0, 0, 1, 2, 2}));
+  EXPECT_EQ(passes.waits_for[OpId(2)], (std::vector{OpId(1)}));
+  EXPECT_EQ(passes.waits_for[OpId(3)], (std::vector{OpId(1), OpId(2)}));
+  EXPECT_TRUE(passes.waits_for[OpId(4)].empty());
+}
+
+TEST(Passes, AreOneWhereNothingWaits) {
+  const SumStep step;
+  EXPECT_EQ(passes_of(step.graph, step.largest())->count, 1);  // sums are only handed out
+}
+
+// What adds into a sum does not wait for it.
+TEST(Passes, GoThroughViewsAndOpsOutsideButNotThroughAccumulators) {
+  Net net;
+  const ValueId x = net.given({8, 6}), w = net.given({8, 5});
+  const ir::Attrs turned = {{"trans_a", int64_t{1}}};
+  const ValueId sum = net.op("sum", "MatMul", {x, w}, turned);
+  const ValueId more = net.op("more", "MatMul", {x, w, ValueId::none(), sum}, turned);
+  const ValueId flat = net.op("flat", "Reshape", {more}, {{"shape", ir::Dims{30}}});
+  const ValueId outside = net.op("outside", "Exp", {flat});
+  const ValueId back = net.op("back", "Reshape", {outside}, {{"shape", ir::Dims{6, 5}}});
+  net.graph.set_output(net.op("last", "MatMul", {x, back}), true);
+  const AxisClass samples = class_of(net.graph, 8);
+  ASSERT_EQ(samples.axes.size(), 3U);
+  const Passes passes = passes_of(net.graph, samples).value();
+  EXPECT_EQ(passes.count, 2);
+  EXPECT_EQ(passes.of[OpId(1)], 0);
+  EXPECT_TRUE(passes.waits_for[OpId(1)].empty());
+  EXPECT_EQ(passes.of[OpId(5)], 1);
+  EXPECT_EQ(passes.waits_for[OpId(5)], (std::vector{OpId(1)}));
+}
+
+TEST(Passes, KeepWholeWhatALaterOneReads) {
+  const NormStep step;
+  const auto view = step.view();
+  const AxisClass samples = step.samples();
+  const auto levels = levels_of(step.graph, samples, {4}).value();
+  const auto scale = Scale::make(step.graph, view, samples, 1).value();
+  const IdVector<OpId, double> seconds(step.graph.op_count(), 1);
+  const Scaled scaled = scale.problem(levels, cuts_of(step.graph, samples, levels), seconds);
+  const plan::ScheduleProblem& p = scaled.problem;
+  ASSERT_TRUE(plan::check(p).has_value()) << plan::check(p).error().message;
+  const auto bytes = [&](const std::string& producer) {
+    for (const plan::SchedValue& value : p.values)
+      if (p.ops[value.producer].name == producer) return value.bytes;
+    return int64_t{-1};
+  };
+  EXPECT_EQ(bytes("a"), 8 * 6 * 4);
+  EXPECT_EQ(bytes("norm"), 8 * 6 * 4 / 4);
+  EXPECT_EQ(bytes("mean"), 6 * 4);
+  EXPECT_EQ(bytes("end"), 8 * 6 * 4);
+  EXPECT_EQ(p.resident_bytes, view.problem.resident_bytes);
+  EXPECT_EQ(p.ops.size(), view.problem.ops.size() + 3);  // each pass begins what it adds up
+  const auto waits = scale.waits_for();
+  EXPECT_EQ(waits[SchedOpId(3)], (std::vector{SchedOpId(1), SchedOpId(2)}));
+}
+
 // ---- unfolding
 
 struct Unfolding : testing::Test {
@@ -225,13 +314,14 @@ struct Unfolding : testing::Test {
     std::vector<SchedOpId> runs;
     for (const size_t op : ops) runs.push_back(SchedOpId(op));
     std::string text;
-    for (const PartRun& run : unfold(problem, levels, level_of, runs))
+    for (const PartRun& run : unfold(problem, levels, level_of, runs, waits_for))
       text += std::to_string(run.op.index()) + "." + std::to_string(run.part) + " ";
     return text;
   }
   plan::ScheduleProblem problem;
   Levels levels;
   IdVector<SchedOpId, int> level_of;
+  IdVector<SchedOpId, std::vector<SchedOpId>> waits_for;
 };
 
 TEST_F(Unfolding, RunsEachLevelOncePerPart) {
@@ -251,6 +341,14 @@ TEST_F(Unfolding, WhatRunsBetweenRunsWithTheFirstOrTheLastPart) {
 
 TEST_F(Unfolding, ARunAgainIsOneInEachPart) {
   EXPECT_EQ(unfolded({0, 1, 0, 2}), "0.0 1.0 0.0 2.0 0.1 1.1 0.1 2.1 ");
+}
+
+// 2 waits for all of 1; 0 runs again behind it, in its part.
+TEST_F(Unfolding, ALoopEndsBeforeWhatWaitsForAllOfIt) {
+  waits_for = IdVector<SchedOpId, std::vector<SchedOpId>>(5);
+  waits_for[SchedOpId(2)] = {SchedOpId(1)};
+  EXPECT_EQ(unfolded({0, 1, 0, 2, 3}), "0.0 1.0 0.0 0.1 1.1 0.1 2.0 3.0 2.1 3.1 ");
+  EXPECT_EQ(unfolded({0, 1}), "0.0 1.0 0.1 1.1 ");
 }
 
 TEST_F(Unfolding, OfLevelsThatMixIsNothing) {

@@ -10,9 +10,11 @@ using plan::SchedOpId;
 class Unfolder {
  public:
   Unfolder(const plan::ScheduleProblem& problem, const Levels& levels,
-           const IdVector<SchedOpId, int>& level_of)
+           const IdVector<SchedOpId, int>& level_of,
+           const IdVector<SchedOpId, std::vector<SchedOpId>>& waits_for)
       : levels_(levels),
         level_of_(level_of),
+        waits_for_(waits_for),
         part_(levels.levels.size(), 0),
         feeds_(problem.ops.size()) {
     for (const plan::SchedValue& value : problem.values)
@@ -34,7 +36,7 @@ class Unfolder {
         return;
       }
       size_t end = i + 1;
-      for (size_t j = i; j < runs.size(); ++j)
+      for (size_t j = i; j < runs.size() && !waits(runs, i, j); ++j)
         if (is_around(child, level_of_[runs[j]])) end = j + 1;
       loop({runs.begin() + static_cast<ptrdiff_t>(i), runs.begin() + static_cast<ptrdiff_t>(end)},
            level, child);
@@ -60,6 +62,17 @@ class Unfolder {
   int child_towards(int level, int deeper) const {
     while (deeper != Levels::kOutside && parent(deeper) != level) deeper = parent(deeper);
     return deeper;
+  }
+
+  // Does the j-th run wait for all parts of one of those from the i-th on?
+  bool waits(const std::vector<SchedOpId>& runs, size_t i, size_t j) const {
+    if (waits_for_.empty() || level_of_[runs[j]] == Levels::kOutside) return false;
+    const std::vector<SchedOpId>& before = waits_for_[runs[j]];
+    const auto from = runs.begin() + static_cast<ptrdiff_t>(i);
+    const auto to = runs.begin() + static_cast<ptrdiff_t>(j);
+    return std::any_of(from, to, [&](SchedOpId run) {
+      return std::binary_search(before.begin(), before.end(), run);
+    });
   }
 
   // All parts of `child` within the current part of `level`.
@@ -93,6 +106,7 @@ class Unfolder {
 
   const Levels& levels_;
   const IdVector<SchedOpId, int>& level_of_;
+  const IdVector<SchedOpId, std::vector<SchedOpId>>& waits_for_;
   std::vector<int64_t> part_;  // of each level, the current one
   IdVector<SchedOpId, std::vector<SchedOpId>> feeds_;
   std::vector<PartRun> made_;
@@ -103,8 +117,9 @@ class Unfolder {
 
 std::vector<PartRun> unfold(const plan::ScheduleProblem& problem, const Levels& levels,
                             const IdVector<SchedOpId, int>& level_of,
-                            std::span<const SchedOpId> runs) {
-  Unfolder unfolder(problem, levels, level_of);
+                            std::span<const SchedOpId> runs,
+                            const IdVector<SchedOpId, std::vector<SchedOpId>>& waits_for) {
+  Unfolder unfolder(problem, levels, level_of, waits_for);
   unfolder.emit({runs.begin(), runs.end()}, Levels::kOutside);
   return unfolder.take();
 }

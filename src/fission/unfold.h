@@ -4,6 +4,9 @@
 // level but is none of them runs with its first part where it makes something for it, otherwise
 // with its last one, as what was added up is complete then.
 //
+// Where an op waits for all parts of another (passes.h) and both are among the runs of one loop,
+// the loop ends before it and the next begins.
+//
 // The result may be wrong: an op that needs a deeper level's results and makes something for it
 // would have to run in the middle, so who starts from it must check it.
 //
@@ -27,9 +30,11 @@ struct PartRun {
   bool operator==(const PartRun&) const = default;
 };
 
-// `level_of`: of each op, as it is cut. Empty where the runs of two levels beside each other mix.
-std::vector<PartRun> unfold(const plan::ScheduleProblem& problem, const Levels& levels,
-                            const IdVector<plan::SchedOpId, int>& level_of,
-                            std::span<const plan::SchedOpId> runs);
+// `level_of`: of each op, as it is cut; `waits_for`: whose parts must all have run before it
+// (Scale::waits_for; may be empty). Empty where the runs of two levels beside each other mix.
+std::vector<PartRun> unfold(
+    const plan::ScheduleProblem& problem, const Levels& levels,
+    const IdVector<plan::SchedOpId, int>& level_of, std::span<const plan::SchedOpId> runs,
+    const IdVector<plan::SchedOpId, std::vector<plan::SchedOpId>>& waits_for = {});
 
 }  // namespace lowtide::fission

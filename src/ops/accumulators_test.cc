@@ -45,7 +45,7 @@ TEST(Accumulators, AreOfferedForEverySum) {
     offered += static_cast<int>(listed.size());
   }
   std::printf("outputs that may be added into: %d\n", offered);
-  EXPECT_EQ(offered, 19);
+  EXPECT_EQ(offered, 23);
 }
 
 }  // namespace

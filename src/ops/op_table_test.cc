@@ -110,6 +110,18 @@ void add_normalisations(std::vector<Case>& cases) {
                    "f32[2,3,4]", 48, 144, 96});
   cases.push_back({"BatchNormGrad", epsilon, "f32[2,3,4] f32[2,3,4] f32[3] f32[3] f32[3]",
                    "f32[2,3,4] f32[3] f32[3]", 216, 228, 120});
+  const ir::Attrs count = {{"count", int64_t{8}}};
+  cases.push_back({"BatchMean", count, "f32[2,3,4]", "f32[3]", 24, 96, 12});
+  cases.push_back({"BatchVariance", count, "f32[2,3,4] f32[3]", "f32[3]", 72, 108, 12});
+  cases.push_back({"BatchNormGradSums", epsilon, "f32[2,3,4] f32[2,3,4] f32[3] f32[3]",
+                   "f32[3] f32[3]", 96, 216, 24});
+  cases.push_back({"BatchNormGradData",
+                   {{"epsilon", 1e-5}, {"count", int64_t{8}}},
+                   "f32[2,3,4] f32[2,3,4] f32[3] f32[3] f32[3] f32[3] f32[3]",
+                   "f32[2,3,4]",
+                   120,
+                   252,
+                   96});
   cases.push_back({"RunningUpdate", {{"momentum", 0.1}}, "f32[3] f32[3]", "f32[3]", 12, 24, 12});
   cases.push_back({"LayerNorm", last, "f32[2,4] f32[4]", "f32[2,4] f32[2] f32[2]", 64, 48, 48});
   cases.push_back({"LayerNormGrad", last, "f32[2,4] f32[2,4] f32[4] f32[2] f32[2]",

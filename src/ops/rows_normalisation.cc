@@ -1,6 +1,8 @@
-// Rows of normalisations, softmax and losses. What a statistic is taken over is coupled; the other
-// axes are free. A label that may be ignored makes the mean's divisor depend on data, and so
-// couples the axes of the labels.
+// Rows of normalisations, softmax and losses. What a statistic is taken over is coupled; the
+// other axes are free. Of batch norm there are rows without a coupled axis, too: statistics that
+// are sums, each part divided by the number of elements of the whole, and what is done with them
+// when they are complete. A label that may be ignored makes the mean's divisor depend on data,
+// and so couples the axes of the labels.
 #include <fmt/format.h>
 
 #include <vector>
@@ -48,6 +50,48 @@ Row along_axis_gradient(std::string_view kind) {
           .attrs = "axis:int",
           .in_place = "0<-0 0<-1",
           .flops = 4};
+}
+
+// What a mean is taken over: of a part the number of the whole.
+Status check_count(const Instance& instance) {
+  LT_ASSIGN(const int64_t count, int_attr(instance, "count"));
+  if (count >= 1) return {};
+  return error(ErrorCode::kInput,
+               fmt::format("{}: count is {}, not at least 1", instance.kind, count));
+}
+
+void add_batch_norm_in_passes(std::vector<Row>& rows) {
+  rows.push_back({.kind = "BatchMean",
+                  .axes = "n c s.. -> c",
+                  .types = "T -> T",
+                  .layouts = "x -> r",
+                  .attrs = "count:int",
+                  .adds_into = "0",
+                  .flops = 1,
+                  .check = check_count});
+  rows.push_back({.kind = "BatchVariance",
+                  .axes = "n c s.., c -> c",
+                  .types = "T T -> T",
+                  .layouts = "x r -> r",
+                  .attrs = "count:int",
+                  .adds_into = "0",
+                  .flops = 3,
+                  .check = check_count});
+  rows.push_back({.kind = "BatchNormGradSums",
+                  .axes = "n c s.., n c s.., c, c -> c, c",
+                  .types = "T T T T -> T T",
+                  .layouts = "x x r r -> r r",
+                  .attrs = "epsilon:real",
+                  .adds_into = "0 1",
+                  .flops = 4});
+  rows.push_back({.kind = "BatchNormGradData",
+                  .axes = "n c s.., n c s.., c, c, c, c, c -> n c s..",
+                  .types = "T T T T T T T -> T",
+                  .layouts = "x x r r r r r -> x",
+                  .attrs = "epsilon:real count:int",
+                  .in_place = "0<-0 0<-1",
+                  .flops = 5,
+                  .check = check_count});
 }
 
 void add_batch_norm(std::vector<Row>& rows) {
@@ -202,6 +246,7 @@ std::span<const Row> normalisation_rows() {
   static const std::vector<Row> rows = [] {
     std::vector<Row> made;
     add_batch_norm(made);
+    add_batch_norm_in_passes(made);
     add_layer_norm(made);
     for (std::string_view kind : {"Softmax", "LogSoftmax"}) made.push_back(along_axis(kind));
     for (std::string_view kind : {"SoftmaxGrad", "LogSoftmaxGrad"})

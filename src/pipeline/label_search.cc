@@ -1,7 +1,6 @@
 #include "pipeline/label_search.h"
 
 #include <algorithm>
-#include <limits>
 #include <numeric>
 #include <optional>
 #include <queue>
@@ -38,10 +37,12 @@ bool is_better(const Candidate& a, const Candidate& b) {
 
 class Search {
  public:
-  Search(const ir::Graph& step, const OptimizeOptions& options, const LabelSearchTuning& tuning)
+  Search(const ir::Graph& step, const OptimizeOptions& options, const LabelSearchTuning& tuning,
+         double below_seconds)
       : step_(step),
         options_(options),
         tuning_(tuning),
+        best_seconds_(below_seconds),
         budget_bytes_(*options.budget_bytes),
         estimator_(options.device, options.costs ? &*options.costs : nullptr) {}
 
@@ -171,7 +172,8 @@ class Search {
     IdVector<SchedOpId, int> of_run(view_->op.size());
     for (const SchedOpId op : view_->op.ids()) of_run[op] = level_of[view_->op[op]];
     std::vector<std::string> names;
-    for (const fission::PartRun& run : fission::unfold(view_->problem, levels, of_run, runs)) {
+    for (const fission::PartRun& run :
+         fission::unfold(view_->problem, levels, of_run, runs, scale_->waits_for())) {
       const OpId op = view_->op[run.op];
       const std::string& name = step_.op(op).name;
       names.push_back(cuts[op] ? fission::part_name(name, static_cast<size_t>(run.part)) : name);
@@ -365,8 +367,8 @@ class Search {
     best_seconds_ = std::min(best_seconds_, candidate.seconds);
     const double proven = made.least_seconds - made.once_seconds;
     if (proven > 0)
-      least_ratio_ =
-          std::min(least_ratio_.value_or(kNone), (candidate.seconds - made.once_seconds) / proven);
+      least_ratio_ = std::min(least_ratio_.value_or(kAnyTime),
+                              (candidate.seconds - made.once_seconds) / proven);
   }
 
   // ---- neighbours
@@ -417,6 +419,7 @@ class Search {
   const ir::Graph& step_;
   const OptimizeOptions& options_;
   const LabelSearchTuning& tuning_;
+  double best_seconds_;  // known or estimated
   const int64_t budget_bytes_;
   const cost::Estimator estimator_;
   fission::AxisClass axis_class_;
@@ -429,8 +432,6 @@ class Search {
   std::vector<State> all_;
   std::set<std::string> seen_;
   std::priority_queue<Open, std::vector<Open>, std::greater<>> open_;
-  static constexpr double kNone = std::numeric_limits<double>::infinity();
-  double best_seconds_ = kNone;
   std::optional<double> least_ratio_;  // of extra time found to that proven
 };
 
@@ -438,8 +439,9 @@ class Search {
 
 Result<std::vector<Candidate>> label_candidates(const ir::Graph& step,
                                                 const OptimizeOptions& options,
-                                                const LabelSearchTuning& tuning) {
-  return Search(step, options, tuning).run();
+                                                const LabelSearchTuning& tuning,
+                                                double below_seconds) {
+  return Search(step, options, tuning, below_seconds).run();
 }
 
 }  // namespace lowtide::pipeline

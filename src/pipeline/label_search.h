@@ -64,10 +64,14 @@ struct Candidate {
   }
 };
 
+inline constexpr double kAnyTime = std::numeric_limits<double>::infinity();
+
 // Best first: what fits by time, then the rest by peak. `step` is the graph to be run, and
-// `options` have a budget. Empty where no axis class has two ops.
+// `options` have a budget. What takes no less than `below_seconds` is not searched. Empty where no
+// axis class has two ops.
 Result<std::vector<Candidate>> label_candidates(const ir::Graph& step,
                                                 const OptimizeOptions& options,
-                                                const LabelSearchTuning& tuning = {});
+                                                const LabelSearchTuning& tuning = {},
+                                                double below_seconds = kAnyTime);
 
 }  // namespace lowtide::pipeline

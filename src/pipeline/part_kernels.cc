@@ -11,6 +11,7 @@
 #include "fission/classes.h"
 #include "ops/op_table.h"
 #include "pipeline/prepare.h"
+#include "pipeline/take_rewrites.h"
 
 namespace lowtide::pipeline {
 namespace {
@@ -64,10 +65,7 @@ Result<std::vector<PartKernel>> kernels_in_parts(const ir::Graph& forward,
 
 Result<std::vector<int64_t>> numbers_of_parts(const ir::Graph& forward,
                                               const OptimizeOptions& options, int64_t most) {
-  ir::Graph step = forward;
-  if (options.training) {
-    LT_ASSIGN(step, autodiff::make_training_graph(forward, *options.training));
-  }
+  LT_ASSIGN(const ir::Graph step, step_to_cut(forward, options));
   LT_ASSIGN(const std::vector<fission::AxisClass> classes, fission::axis_classes(step));
   const int64_t extent = classes.empty() ? 1 : classes.front().least_extent;
   std::vector<int64_t> numbers;

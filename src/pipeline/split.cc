@@ -9,8 +9,8 @@
 #include <utility>
 #include <vector>
 
-#include "autodiff/training.h"
 #include "fission/classes.h"
+#include "fission/passes.h"
 #include "fission/scale.h"
 #include "pipeline/label_search.h"
 #include "pipeline/prepare.h"
@@ -34,18 +34,6 @@ struct SplitTuning {
   int64_t numbers[7] = {2, 3, 4, 6, 8, 12, 16};
 };
 constexpr SplitTuning kSplit;
-
-// The step as it is cut: with its rewrites.
-Result<ir::Graph> step_of(const ir::Graph& forward, const OptimizeOptions& options) {
-  std::vector<RewriteWorth> worth;
-  ir::Graph step = forward;
-  LT_RETURN_IF_ERROR(take_rewrites(step, rewrite::RewriteStage::kForward, options, worth));
-  if (options.training) {
-    LT_ASSIGN(step, autodiff::make_training_graph(step, *options.training));
-  }
-  LT_RETURN_IF_ERROR(take_rewrites(step, rewrite::RewriteStage::kStep, options, worth));
-  return step;
-}
 
 OptimizeOptions with(const OptimizeOptions& options, const Candidate& candidate) {
   OptimizeOptions made = options;
@@ -114,6 +102,20 @@ std::vector<Candidate> even_ones(int64_t most) {
   return even;
 }
 
+// Where parts wait for each other (fission/passes.h), what one part needs says too little: values
+// made anew are used part by part, which estimates do not count. So the first numbers are planned,
+// whatever is estimated of them.
+Result<std::vector<Candidate>> without_estimates(const ir::Graph& step) {
+  LT_ASSIGN(const std::vector<fission::AxisClass> classes, fission::axis_classes(step));
+  if (classes.empty()) return std::vector<Candidate>{};
+  LT_ASSIGN(const fission::Passes passes, fission::passes_of(step, classes.front()));
+  std::vector<Candidate> numbers;
+  if (passes.count > 1) numbers = even_ones(classes.front().least_extent);
+  if (numbers.size() > kSplit.trials) numbers.resize(kSplit.trials);
+  for (Candidate& candidate : numbers) candidate.fits = true;
+  return numbers;
+}
+
 // The trials of one call.
 struct Trials {
   std::optional<Optimized> best;
@@ -163,7 +165,7 @@ Result<Optimized> whole_or_moving_parts(const ir::Graph& forward, const Optimize
   if (!best && !is_about_budget(best.error())) return best;
   const auto seconds = [&] { return best->plan.claims.predicted_seconds; };
   if (best && (best->cut_short || seconds() <= best->plan.claims.once_seconds)) return best;
-  LT_ASSIGN(const ir::Graph step, step_of(forward, whole));
+  LT_ASSIGN(const ir::Graph step, step_to_cut(forward, whole));
   LT_ASSIGN(const std::vector<Candidate> candidates, label_candidates(step, whole));
   for (const Candidate& candidate : chosen_of(candidates, kSplit.moving_trials)) {
     if (!candidate.can_fit() || (best && candidate.least_seconds() >= seconds())) continue;
@@ -185,7 +187,7 @@ Result<int64_t> least_bytes_in_parts(const ir::Graph& forward, const OptimizeOpt
   if (options.schedule.transfers && problem.link)
     for (const plan::SchedResident& resident : problem.residents) resident_bytes -= resident.bytes;
   if (!options.cuts.empty()) return resident_bytes;  // what they cut may be smaller yet
-  LT_ASSIGN(const ir::Graph step, step_of(forward, options));
+  LT_ASSIGN(const ir::Graph step, step_to_cut(forward, options));
   LT_ASSIGN(const std::vector<fission::AxisClass> classes, fission::axis_classes(step));
   LT_ASSIGN(const int64_t part_bytes,
             fission::largest_least_part(step, classes.empty() ? fission::AxisClass{} : classes[0]));
@@ -210,8 +212,15 @@ Result<Optimized> optimize_in_parts(const ir::Graph& forward, const OptimizeOpti
   LT_RETURN_IF_ERROR(try_some(std::vector<Candidate>(1), kSplit.trial_share));
   const bool is_free = trials.best && trials.seconds() <= trials.best->plan.claims.once_seconds;
   if (!is_free) {
-    LT_ASSIGN(const ir::Graph step, step_of(forward, options));
-    LT_ASSIGN(const std::vector<Candidate> candidates, label_candidates(step, options));
+    LT_ASSIGN(const ir::Graph step, step_to_cut(forward, options));
+    LT_ASSIGN(const std::vector<Candidate> numbers, without_estimates(step));
+    LT_RETURN_IF_ERROR(try_some(numbers, kSplit.trial_share));
+    if (!trials.best)
+      LT_RETURN_IF_ERROR(
+          try_some(std::span(numbers).first(std::min(numbers.size(), kSplit.second_trials)), 1));
+    const bool is_known = !numbers.empty() && trials.best;
+    LT_ASSIGN(const std::vector<Candidate> candidates,
+              label_candidates(step, options, {}, is_known ? trials.seconds() : kAnyTime));
     const std::vector<Candidate> chosen = chosen_of(candidates, kSplit.trials);
     LT_RETURN_IF_ERROR(try_some(chosen, kSplit.trial_share));
     if (trials.is_loose())

@@ -4,8 +4,12 @@
 //
 // The whole step gets a short search. Then come the best candidates of the label search
 // (label_search.h), the best of those without levels among them, each with a short search of its
-// own. The best of all is planned with all of the work. What is claimed of the plan, bounds and
-// floor, speaks of the step in these parts.
+// own. Where the parts wait for each other (fission/passes.h) the first few numbers of parts come
+// before them, whatever is estimated of them. The best of all is planned with all of the work. What
+// is claimed of the plan, bounds and floor, speaks of the step in these parts.
+//
+// Rewrites that only serve to cut the step (rewrite/rewrites.h, in_parts) are made for candidates
+// in parts and not for the whole step, so each is judged with what it costs.
 //
 // Tests: tests/split_test.cc.
 #pragma once

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "analysis/schedule_view.h"
+#include "autodiff/training.h"
 #include "cost/estimate.h"
 #include "cost/roofline.h"
 #include "plan/schedule_simulator.h"
@@ -65,7 +66,7 @@ Result<int64_t> peak_as_given(const ir::Graph& graph, int64_t alignment_bytes) {
 std::vector<std::string> default_rewrites() {
   std::vector<std::string> names;
   for (const rewrite::Rewrite& one : rewrite::rewrites())
-    if (one.by_default) names.emplace_back(one.name);
+    if (one.by_default || one.in_parts) names.emplace_back(one.name);
   std::sort(names.begin(), names.end());
   names.erase(std::unique(names.begin(), names.end()), names.end());
   return names;
@@ -83,7 +84,7 @@ Status take_rewrites(ir::Graph& graph, RewriteStage stage, const OptimizeOptions
   };
   for (const Rewrite& rewrite : rewrite::rewrites()) {
     if (!(stage == RewriteStage::kForward ? rewrite.on_forward : rewrite.on_step)) continue;
-    if (!rewrite::is_chosen(rewrite, options.rewrites)) continue;
+    if (!rewrite::is_chosen(rewrite, options.rewrites, !options.split.whole())) continue;
     LT_ASSIGN(rewrite::RewriteResult result, rewrite::run(rewrite, stage, graph, context));
     if (result.ops == 0) continue;
     LT_ASSIGN(RewriteWorth found, worth_of(rewrite, graph, result, options));
@@ -91,6 +92,18 @@ Status take_rewrites(ir::Graph& graph, RewriteStage stage, const OptimizeOptions
     graph = std::move(result.graph);
   }
   return {};
+}
+
+Result<ir::Graph> step_to_cut(const ir::Graph& forward, OptimizeOptions options) {
+  options.split = {.parts = 0};
+  std::vector<RewriteWorth> worth;
+  ir::Graph step = forward;
+  LT_RETURN_IF_ERROR(take_rewrites(step, RewriteStage::kForward, options, worth));
+  if (options.training) {
+    LT_ASSIGN(step, autodiff::make_training_graph(step, *options.training));
+  }
+  LT_RETURN_IF_ERROR(take_rewrites(step, RewriteStage::kStep, options, worth));
+  return step;
 }
 
 }  // namespace lowtide::pipeline

@@ -14,11 +14,17 @@
 namespace lowtide::pipeline {
 
 // Runs them in their order and puts those that changed something behind `worth`, or adds to the
-// entry of the same name. Errors of the passes, and kUsage of a choice that names no rewrite.
+// entry of the same name. Where `options` split the step (or leave the split open) those that are
+// for steps in parts run, too; the step in one part is what options without a split make. Errors
+// of the passes, and kUsage of a choice that names no rewrite.
 Status take_rewrites(ir::Graph& graph, rewrite::RewriteStage stage, const OptimizeOptions& options,
                      std::vector<RewriteWorth>& worth);
 
-// The names of those that run unless somebody asks otherwise, sorted.
+// The step as options that split it would cut it: the gradients, and all rewrites of both stages.
+// Errors of those.
+Result<ir::Graph> step_to_cut(const ir::Graph& forward, OptimizeOptions options);
+
+// The names of those that run unless somebody asks otherwise, of steps in parts too, sorted.
 std::vector<std::string> default_rewrites();
 
 // Of the ops in their given order; what they work in is not counted.

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "rewrite/algebra.h"
+#include "rewrite/batch_norm.h"
 #include "rewrite/common_ops.h"
 #include "rewrite/shared_operand.h"
 #include "rewrite/slice_concat.h"
@@ -48,6 +49,12 @@ Result<RewriteResult> parted_products(const ir::Graph& graph, const RewriteConte
   return RewriteResult{std::move(report.graph), report.products};
 }
 
+Result<RewriteResult> batch_norm(const ir::Graph& graph, const RewriteContext&) {
+  LT_ASSIGN(BatchNormReport report, norm_in_passes(graph));
+  if (report.ops == 0) return RewriteResult{};
+  return RewriteResult{std::move(report.graph), report.ops};
+}
+
 constexpr Rewrite kRewrites[] = {
     {.name = "join-products",
      .on_forward = true,
@@ -84,6 +91,12 @@ constexpr Rewrite kRewrites[] = {
      .effect =
          "also where the result then lives longer; the same bits, less time, maybe more memory",
      .run = all_common_ops},
+    {.name = "batch-norm-in-two-passes",
+     .in_parts = true,
+     .on_step = true,
+     .effect = "batch norm's statistics are ops of their own, so that samples can be cut; runs by "
+               "default with --split; more time, and sums may round otherwise",
+     .run = batch_norm},
 };
 
 // The names of the given values that results of the graph are computed from.
@@ -147,9 +160,9 @@ Status check(const RewriteChoice& choice) {
   return {};
 }
 
-bool is_chosen(const Rewrite& rewrite, const RewriteChoice& choice) {
+bool is_chosen(const Rewrite& rewrite, const RewriteChoice& choice, bool in_parts) {
   if (names(choice.without, rewrite.name)) return false;
-  return rewrite.by_default || names(choice.with, rewrite.name);
+  return rewrite.by_default || (in_parts && rewrite.in_parts) || names(choice.with, rewrite.name);
 }
 
 }  // namespace lowtide::rewrite

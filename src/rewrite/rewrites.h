@@ -37,6 +37,7 @@ enum class RewriteStage : uint8_t { kForward, kStep };
 struct Rewrite {
   std::string_view name;
   bool by_default = false;
+  bool in_parts = false;    // runs by default where the step's largest axis class is cut
   bool on_forward = false;  // runs before there are gradients
   bool on_step = false;     // runs on the whole step
   std::string_view effect;  // for people
@@ -59,6 +60,7 @@ struct RewriteChoice {
 
 // Error: kUsage, naming a name that is no rewrite's, or that is asked for and refused.
 Status check(const RewriteChoice& choice);
-bool is_chosen(const Rewrite& rewrite, const RewriteChoice& choice);
+// `in_parts`: whether the step is one in parts.
+bool is_chosen(const Rewrite& rewrite, const RewriteChoice& choice, bool in_parts = false);
 
 }  // namespace lowtide::rewrite

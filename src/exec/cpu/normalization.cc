@@ -1,7 +1,8 @@
 // Batch, layer and root-mean-square normalisation. Each is one reduction over the data and one
-// elementwise pass, both at the speed of memory. Where a reduction crosses rows (batch statistics,
-// gradients of scale and bias) rows are cut into chunks by the shape alone; the chunks' partial
-// sums lie in the workspace and are added in their order.
+// elementwise pass, both at the speed of memory; the statistics of a batch may be ops of their
+// own. Where a reduction crosses rows (batch statistics, gradients of scale and bias) rows are
+// cut into chunks by the shape alone; the chunks' partial sums lie in the workspace and are added
+// in their order.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -40,7 +41,7 @@ Result<Batch> batch_of(const OpDesc& op, const TensorDesc& x) {
   for (const auto& input : op.inputs)
     if (input->dims.size() > 1 && !same_order(*input, x))
       return unsupported(op, "operands in different layouts");
-  if (!same_order(op.outputs[0], x))
+  if (op.outputs[0].dims.size() > 1 && !same_order(op.outputs[0], x))
     return unsupported(op, "the output's layout differs from the operand's");
   Batch batch{.v = axis_view(x, 1)};
   if (batch.v.inner == 1) {
@@ -108,9 +109,41 @@ void apply_affine(const Batch& b, const T* x, T* y, const T* factor, const T* sh
       });
 }
 
+// Sums over each channel of x - shift and of its square.
+template <class T>
+void moments(const Batch& b, const T* x, const T* shift, double* sums) {
+  const auto& simd = loops_of(T());
+  const int64_t channels = b.v.extent;
+  if (b.v.inner == 1) {
+    sum_chunks(b, sums, [&](int64_t first, int64_t rows, double* s1, double* s2) {
+      simd.moments_rows(x + first * channels, rows, channels, shift, s1, s2);
+    });
+  } else {
+    sum_spans(b, sums, [&](int64_t at, int64_t c, double* s1, double* s2) {
+      simd.moments_span(x + at, b.v.inner, shift[c], s1, s2);
+    });
+  }
+}
+
+// The same of dy and of dy (x - mean).
+template <class T>
+void grad_moments(const Batch& b, const T* dy, const T* x, const T* mean, double* sums) {
+  const auto& simd = loops_of(T());
+  const int64_t channels = b.v.extent;
+  if (b.v.inner == 1) {
+    sum_chunks(b, sums, [&](int64_t first, int64_t rows, double* s1, double* s2) {
+      simd.grad_moments_rows(dy + first * channels, x + first * channels, rows, channels, mean, s1,
+                             s2);
+    });
+  } else {
+    sum_spans(b, sums, [&](int64_t at, int64_t c, double* s1, double* s2) {
+      simd.grad_moments_span(dy + at, x + at, b.v.inner, mean[c], s1, s2);
+    });
+  }
+}
+
 template <class T>
 void train(const Batch& b, T epsilon, const KernelArgs& args) {
-  const auto& simd = loops_of(T());
   const int64_t channels = b.v.extent;
   const T* x = static_cast<const T*>(args.inputs[0]);
   const T* scale = static_cast<const T*>(args.inputs[1]);
@@ -121,15 +154,7 @@ void train(const Batch& b, T epsilon, const KernelArgs& args) {
   T* factor = reinterpret_cast<T*>(sums + 2 * channels * b.chunks);
   T* shift = factor + channels;
   for (int64_t c = 0; c < channels; ++c) shift[c] = x[c * b.v.inner];
-  if (b.v.inner == 1) {
-    sum_chunks(b, sums, [&](int64_t first, int64_t rows, double* s1, double* s2) {
-      simd.moments_rows(x + first * channels, rows, channels, shift, s1, s2);
-    });
-  } else {
-    sum_spans(b, sums, [&](int64_t at, int64_t c, double* s1, double* s2) {
-      simd.moments_span(x + at, b.v.inner, shift[c], s1, s2);
-    });
-  }
+  moments(b, x, shift, sums);
   for (int64_t c = 0; c < channels; ++c) {
     const double m = sums[c] / b.count();
     const double difference = sums[channels + c] / b.count() - m * m;
@@ -177,47 +202,55 @@ Result<Built> build_batch_norm_inference(const OpDesc& op) {
 // dx = scale rstd (dy - dbias / n - (x - mean) rstd dscale / n): one factor for dy, one for
 // x - mean, one constant per channel.
 template <class T>
+struct GradFactors {
+  T *of_dy, *of_x, *constant;
+
+  GradFactors(void* room, int64_t channels)
+      : of_dy(static_cast<T*>(room)), of_x(of_dy + channels), constant(of_x + channels) {}
+  // `along`: the sum of dy (x - mean), times rstd^2; both sums divided by n.
+  void set(int64_t c, double factor, double mean_dy, double along) {
+    of_dy[c] = static_cast<T>(factor);
+    of_x[c] = static_cast<T>(-factor * along);
+    constant[c] = static_cast<T>(-factor * mean_dy);
+  }
+  void apply(const Batch& b, const T* dy, const T* x, const T* mean, T* dx) const {
+    const auto& simd = loops_of(T());
+    elementwise(
+        b,
+        [&](int64_t first, int64_t rows) {
+          const int64_t at = first * b.v.extent;
+          simd.affine2_rows(dy + at, x + at, dx + at, rows, b.v.extent, mean, of_dy, of_x,
+                            constant);
+        },
+        [&](int64_t at, int64_t c) {
+          simd.affine2_span(dy + at, x + at, dx + at, b.v.inner, mean[c], of_dy[c], of_x[c],
+                            constant[c]);
+        });
+  }
+};
+
+template <class T>
+double rstd_of(T variance, T epsilon) {
+  return 1 / std::sqrt(static_cast<double>(variance) + static_cast<double>(epsilon));
+}
+
+template <class T>
 void batch_grad(const Batch& b, T epsilon, const KernelArgs& args) {
-  const auto& simd = loops_of(T());
   const int64_t channels = b.v.extent;
   const auto in = [&](size_t i) { return static_cast<const T*>(args.inputs[i]); };
-  const T *dy = in(0), *x = in(1), *mean = in(3);
-  T* dx = static_cast<T*>(args.outputs[0]);
   T* dscale = static_cast<T*>(args.outputs[1]);
   T* dbias = static_cast<T*>(args.outputs[2]);
   double* sums = static_cast<double*>(args.workspace);
-  T* of_dy = reinterpret_cast<T*>(sums + 2 * channels * b.chunks);
-  T *of_x = of_dy + channels, *constant = of_x + channels;
-  if (b.v.inner == 1) {
-    sum_chunks(b, sums, [&](int64_t first, int64_t rows, double* s1, double* s2) {
-      simd.grad_moments_rows(dy + first * channels, x + first * channels, rows, channels, mean, s1,
-                             s2);
-    });
-  } else {
-    sum_spans(b, sums, [&](int64_t at, int64_t c, double* s1, double* s2) {
-      simd.grad_moments_span(dy + at, x + at, b.v.inner, mean[c], s1, s2);
-    });
-  }
+  GradFactors<T> factors(sums + 2 * channels * b.chunks, channels);
+  grad_moments(b, in(0), in(1), in(3), sums);
   for (int64_t c = 0; c < channels; ++c) {
-    const double rstd = 1 / std::sqrt(static_cast<double>(in(4)[c]) + static_cast<double>(epsilon));
-    const double factor = static_cast<double>(in(2)[c]) * rstd;
+    const double rstd = rstd_of(in(4)[c], epsilon);
     const double along = sums[channels + c] * rstd * rstd / b.count();
     dbias[c] = static_cast<T>(sums[c]);
     dscale[c] = static_cast<T>(sums[channels + c] * rstd);
-    of_dy[c] = static_cast<T>(factor);
-    of_x[c] = static_cast<T>(-factor * along);
-    constant[c] = static_cast<T>(-factor * sums[c] / b.count());
+    factors.set(c, static_cast<double>(in(2)[c]) * rstd, sums[c] / b.count(), along);
   }
-  elementwise(
-      b,
-      [&](int64_t first, int64_t rows) {
-        const int64_t at = first * channels;
-        simd.affine2_rows(dy + at, x + at, dx + at, rows, channels, mean, of_dy, of_x, constant);
-      },
-      [&](int64_t at, int64_t c) {
-        simd.affine2_span(dy + at, x + at, dx + at, b.v.inner, mean[c], of_dy[c], of_x[c],
-                          constant[c]);
-      });
+  factors.apply(b, in(0), in(1), in(3), static_cast<T*>(args.outputs[0]));
 }
 
 template <class T>
@@ -228,6 +261,75 @@ Result<Built> build_batch_norm_grad(const OpDesc& op) {
   Built built;
   built.workspace_bytes = b.workspace_bytes<T>();
   built.run = [=](const KernelArgs& args) { batch_grad(b, epsilon, args); };
+  return built;
+}
+
+// ---- the same in passes, whose sums may be of a part ----
+
+template <class T>
+Result<Built> build_batch_statistic(const OpDesc& op) {
+  const bool squares = op.kind == "BatchVariance";
+  LT_RETURN_IF_ERROR(check_counts(op, squares ? 2 : 1, squares ? 2 : 1, 1));
+  LT_ASSIGN(const Batch b, batch_of(op, *op.inputs[0]));
+  const auto count = static_cast<double>(int_attr(op, "count", 1));
+  Built built;
+  built.workspace_bytes = b.workspace_bytes<T>();
+  built.run = [=](const KernelArgs& args) {
+    const int64_t channels = b.v.extent;
+    const T* x = static_cast<const T*>(args.inputs[0]);
+    T* statistic = static_cast<T*>(args.outputs[0]);
+    double* sums = static_cast<double*>(args.workspace);
+    T* firsts = reinterpret_cast<T*>(sums + 2 * channels * b.chunks);
+    for (int64_t c = 0; c < channels; ++c) firsts[c] = x[c * b.v.inner];
+    moments(b, x, squares ? static_cast<const T*>(args.inputs[1]) : firsts, sums);
+    for (int64_t c = 0; c < channels; ++c) {
+      const double sum =
+          squares ? sums[channels + c] : sums[c] + b.count() * static_cast<double>(firsts[c]);
+      statistic[c] = static_cast<T>(sum / count);
+    }
+  };
+  return built;
+}
+
+template <class T>
+Result<Built> build_batch_norm_grad_sums(const OpDesc& op) {
+  LT_RETURN_IF_ERROR(check_counts(op, 4, 4, 2));
+  LT_ASSIGN(const Batch b, batch_of(op, *op.inputs[1]));
+  const T epsilon = static_cast<T>(real_attr(op, "epsilon", 1e-5));
+  Built built;
+  built.workspace_bytes = b.workspace_bytes<T>();
+  built.run = [=](const KernelArgs& args) {
+    const auto in = [&](size_t i) { return static_cast<const T*>(args.inputs[i]); };
+    T* dscale = static_cast<T*>(args.outputs[0]);
+    T* dbias = static_cast<T*>(args.outputs[1]);
+    double* sums = static_cast<double*>(args.workspace);
+    grad_moments(b, in(0), in(1), in(2), sums);
+    for (int64_t c = 0; c < b.v.extent; ++c) {
+      dscale[c] = static_cast<T>(sums[b.v.extent + c] * rstd_of(in(3)[c], epsilon));
+      dbias[c] = static_cast<T>(sums[c]);
+    }
+  };
+  return built;
+}
+
+template <class T>
+Result<Built> build_batch_norm_grad_data(const OpDesc& op) {
+  LT_RETURN_IF_ERROR(check_counts(op, 7, 7, 1));
+  LT_ASSIGN(const Batch b, batch_of(op, *op.inputs[1]));
+  const T epsilon = static_cast<T>(real_attr(op, "epsilon", 1e-5));
+  const auto count = static_cast<double>(int_attr(op, "count", 1));
+  Built built;
+  built.workspace_bytes = 3 * static_cast<int64_t>(sizeof(T)) * b.v.extent;
+  built.run = [=](const KernelArgs& args) {
+    const auto in = [&](size_t i) { return static_cast<const T*>(args.inputs[i]); };
+    GradFactors<T> factors(args.workspace, b.v.extent);
+    for (int64_t c = 0; c < b.v.extent; ++c) {
+      const double rstd = rstd_of(in(4)[c], epsilon);
+      factors.set(c, static_cast<double>(in(2)[c]) * rstd, static_cast<double>(in(6)[c]) / count,
+                  static_cast<double>(in(5)[c]) * rstd / count);
+    }
+    factors.apply(b, in(0), in(1), in(3), static_cast<T*>(args.outputs[0]));
+  };
   return built;
 }
 
@@ -340,6 +442,8 @@ Result<Built> build_layer_norm_grad(const OpDesc& op) {
   return built;
 }
 
+constexpr Builder kBatchStatistic =
+    by_width<build_batch_statistic<float>, build_batch_statistic<double>>;
 constexpr Builder kLayerNorm = by_width<build_layer_norm<float>, build_layer_norm<double>>;
 constexpr Builder kLayerNormGrad =
     by_width<build_layer_norm_grad<float>, build_layer_norm_grad<double>>;
@@ -351,6 +455,13 @@ constexpr Entry kNormalizationEntries[] = {
      by_width<build_batch_norm_inference<float>, build_batch_norm_inference<double>>},
     {"BatchNormGrad", "T T T T T -> T T T", "f32 f64",
      by_width<build_batch_norm_grad<float>, build_batch_norm_grad<double>>},
+    {"BatchMean", "T -> T", "f32 f64", kBatchStatistic, nullptr, false, "0"},
+    {"BatchVariance", "T T -> T", "f32 f64", kBatchStatistic, nullptr, false, "0"},
+    {"BatchNormGradSums", "T T T T -> T T", "f32 f64",
+     by_width<build_batch_norm_grad_sums<float>, build_batch_norm_grad_sums<double>>, nullptr,
+     false, "0 1"},
+    {"BatchNormGradData", "T T T T T T T -> T", "f32 f64",
+     by_width<build_batch_norm_grad_data<float>, build_batch_norm_grad_data<double>>},
     {"LayerNorm", "T T T -> T T T", "f32 f64", kLayerNorm, wish_rows<kLayerNorm>, false, {}, true},
     {"LayerNormGrad", "T T T T T -> T T T", "f32 f64", kLayerNormGrad, wish_rows<kLayerNormGrad>,
      false, "1 2", true},

@@ -43,6 +43,25 @@ struct BatchNormTrainKernel {
   }
 };
 
+// The mean, or with a mean the variance: of a part, its share.
+struct BatchStatisticKernel {
+  template <class T>
+  static void run(Call& call) {
+    const Tensor& x = *call.in[0];
+    const Tensor* mean = call.kind == "BatchVariance" ? call.in[1] : nullptr;
+    const Around split = around(x.dims, 1);
+    const T count = static_cast<T>(call.attrs.integer("count"));
+    for (int64_t c = 0; c < split.axis; ++c) {
+      T sum = 0;
+      for_channel(split, c, [&](int64_t e) {
+        const T d = mean ? get<T>(x, e) - get<T>(*mean, c) : get<T>(x, e);
+        sum += mean ? d * d : d;
+      });
+      add<T>(call.out[0], c, sum / count);
+    }
+  }
+};
+
 struct BatchNormInferenceKernel {
   template <class T>
   static void run(Call& call) {
@@ -82,6 +101,46 @@ struct BatchNormGradKernel {
       });
       set<T>(call.out[1], c, dscale);
       set<T>(call.out[2], c, dbias);
+    }
+  }
+};
+
+struct BatchNormGradSumsKernel {
+  template <class T>
+  static void run(Call& call) {
+    const Tensor &dy = *call.in[0], &x = *call.in[1];
+    const Around split = around(x.dims, 1);
+    const T epsilon = static_cast<T>(call.attrs.real("epsilon"));
+    for (int64_t c = 0; c < split.axis; ++c) {
+      const T mean = get<T>(*call.in[2], c);
+      const T rstd = 1 / std::sqrt(get<T>(*call.in[3], c) + epsilon);
+      T dscale = 0, dbias = 0;
+      for_channel(split, c, [&](int64_t e) {
+        dscale += get<T>(dy, e) * ((get<T>(x, e) - mean) * rstd);
+        dbias += get<T>(dy, e);
+      });
+      add<T>(call.out[0], c, dscale);
+      add<T>(call.out[1], c, dbias);
+    }
+  }
+};
+
+struct BatchNormGradDataKernel {
+  template <class T>
+  static void run(Call& call) {
+    const Tensor &dy = *call.in[0], &x = *call.in[1];
+    const Around split = around(x.dims, 1);
+    const T count = static_cast<T>(call.attrs.integer("count"));
+    const T epsilon = static_cast<T>(call.attrs.real("epsilon"));
+    for (int64_t c = 0; c < split.axis; ++c) {
+      const T scale = get<T>(*call.in[2], c), mean = get<T>(*call.in[3], c);
+      const T rstd = 1 / std::sqrt(get<T>(*call.in[4], c) + epsilon);
+      const T dscale = get<T>(*call.in[5], c), dbias = get<T>(*call.in[6], c);
+      for_channel(split, c, [&](int64_t e) {
+        const T hat = (get<T>(x, e) - mean) * rstd;
+        const T centred = get<T>(dy, e) - dbias / count - hat * dscale / count;
+        set<T>(call.out[0], e, scale * rstd * centred);
+      });
     }
   }
 };
@@ -240,6 +299,10 @@ void add_norm(KernelTable& table) {
   table["BatchNormTrain"] = kernel<BatchNormTrainKernel>();
   table["BatchNormInference"] = kernel<BatchNormInferenceKernel>();
   table["BatchNormGrad"] = kernel<BatchNormGradKernel>();
+  for (const char* kind : {"BatchMean", "BatchVariance"})
+    table[kind] = kernel<BatchStatisticKernel>();
+  table["BatchNormGradSums"] = kernel<BatchNormGradSumsKernel>();
+  table["BatchNormGradData"] = kernel<BatchNormGradDataKernel>();
   table["LayerNorm"] = kernel<LayerNormKernel>();
   table["LayerNormGrad"] = kernel<LayerNormGradKernel>();
   table["RmsNorm"] = kernel<RmsNormKernel>();

@@ -355,6 +355,7 @@ void fill_attrs(const Row& row, RandomInstance& made, Rng& rng) {
       {"low", -1.0},
       {"high", 2.0},
       {"epsilon", 1e-3},
+      {"count", int64_t{24}},
       {"momentum", 0.875},
       {"correction", 1.25},
       {"beta1", 0.875},
@@ -394,6 +395,8 @@ bool is_positive(std::string_view kind, size_t input) {
                                        {"Mod", 1},
                                        {"AdamWUpdate", 3},
                                        {"BatchNormGrad", 4},
+                                       {"BatchNormGradSums", 3},
+                                       {"BatchNormGradData", 4},
                                        {"LayerNormGrad", 4},
                                        {"BatchNormInference", 4},
                                        {"RmsNormGrad", 3}};

@@ -1,0 +1,97 @@
+#include "fission/passes.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "ops/op_table.h"
+
+namespace lowtide::fission {
+namespace {
+
+using ir::OpId;
+using ir::ValueId;
+
+class PassFinder {
+ public:
+  explicit PassFinder(const ir::Graph& graph)
+      : graph_(graph), walked_(graph.op_count()), in_class_(graph.op_count(), 0) {
+    made_.of = IdVector<OpId, int>(graph.op_count(), 0);
+    made_.waits_for = IdVector<OpId, std::vector<OpId>>(graph.op_count());
+  }
+
+  Result<Passes> run(const AxisClass& axis_class) {
+    for (const ClassAxis& axis : axis_class.axes) {
+      LT_ASSIGN(walked_[axis.op], walked_along(graph_, axis));
+      in_class_[axis.op] = 1;
+    }
+    for (const OpId id : graph_.ops()) {
+      add(id);
+      if (in_class_[id]) made_.count = std::max(made_.count, made_.of[id] + 1);
+    }
+    return std::move(made_);
+  }
+
+ private:
+  void add(OpId id) {
+    const ir::Op& op = graph_.op(id);
+    const auto accumulators = ops::accumulators(ops::instance_of(graph_, id));
+    for (size_t i = 0; i < op.inputs.size(); ++i) {
+      if (!op.inputs[i].valid() || !graph_.value(op.inputs[i]).producer.valid()) continue;
+      const int input = static_cast<int>(i);
+      const OpId maker = graph_.value(op.inputs[i]).producer;
+      const bool passes_on = walked_[id].inputs.contains(input) &&
+                             walked_[maker].outputs.contains(output_of(maker, op.inputs[i]));
+      const bool adds = std::any_of(accumulators.begin(), accumulators.end(),
+                                    [&](const auto& pair) { return pair.first == input; });
+      const bool waits = in_class_[maker] && !passes_on && !adds;
+      made_.of[id] = std::max(made_.of[id], made_.of[maker] + (waits ? 1 : 0));
+      if (waits) wait(id, is_view(maker) ? makers_behind(maker) : std::vector{maker});
+      if (is_view(maker) || !in_class_[maker]) wait(id, made_.waits_for[maker]);
+    }
+  }
+
+  void wait(OpId id, const std::vector<OpId>& more) {
+    std::vector<OpId>& all = made_.waits_for[id];
+    all.insert(all.end(), more.begin(), more.end());
+    std::sort(all.begin(), all.end());
+    all.erase(std::unique(all.begin(), all.end()), all.end());
+  }
+
+  int output_of(OpId maker, ValueId value) const {
+    const auto& outputs = graph_.op(maker).outputs;
+    return static_cast<int>(std::find(outputs.begin(), outputs.end(), value) - outputs.begin());
+  }
+  bool is_view(OpId id) const {
+    const auto& outputs = graph_.op(id).outputs;
+    return !outputs.empty() && graph_.value(outputs[0]).alias == ir::Alias::kView;
+  }
+  // Who makes what a view of the class shows, as far as that is in the class.
+  std::vector<OpId> makers_behind(OpId view) const {
+    ValueId value = graph_.op(view).outputs[0];
+    while (graph_.value(value).alias == ir::Alias::kView) value = graph_.value(value).base;
+    const OpId maker = graph_.value(value).producer;
+    return maker.valid() && in_class_[maker] ? std::vector{maker} : std::vector<OpId>{};
+  }
+
+  const ir::Graph& graph_;
+  IdVector<OpId, Walked> walked_;
+  IdVector<OpId, char> in_class_;
+  Passes made_;
+};
+
+}  // namespace
+
+Result<Walked> walked_along(const ir::Graph& graph, const ClassAxis& axis) {
+  LT_ASSIGN(const ops::AxisMap map, ops::axis_map(ops::instance_of(graph, axis.op)));
+  Walked walked;
+  for (const ops::AxisUse& use : map.uses)
+    if (use.axis == axis.axis && walks_along(use))
+      (use.is_output ? walked.outputs : walked.inputs).insert(use.operand);
+  return walked;
+}
+
+Result<Passes> passes_of(const ir::Graph& graph, const AxisClass& axis_class) {
+  return PassFinder(graph).run(axis_class);
+}
+
+}  // namespace lowtide::fission

@@ -1,0 +1,40 @@
+// Passes: where parts cannot mirror each other. An op of an axis class that needs all parts of
+// another (the mean of a batch, when each part has added its share) waits for the last of them, and
+// so does everything behind it: the step is no loop over parts but several, one behind the other.
+// What is made in one and read in a later one is there in all of its parts in between.
+//
+// An op's pass is the largest number of such waits on a way to it. Ops of equal pass can run part
+// by part. Accumulators are no wait: what adds up may come in any order.
+//
+// Tests: scale_test.cc.
+#pragma once
+
+#include <set>
+#include <vector>
+
+#include "base/id.h"
+#include "base/result.h"
+#include "fission/classes.h"
+#include "ir/graph.h"
+
+namespace lowtide::fission {
+
+// Operands and results that an axis walks along, by number.
+struct Walked {
+  std::set<int> inputs, outputs;
+};
+// Error: as ops::axis_map.
+Result<Walked> walked_along(const ir::Graph& graph, const ClassAxis& axis);
+
+struct Passes {
+  int count = 1;
+  IdVector<ir::OpId, int> of;  // from 0, of the ops outside of the class, too
+  // Ops of the class, none of them a view, all parts of which run before any of this op; those that
+  // it only waits for behind others are left out.
+  IdVector<ir::OpId, std::vector<ir::OpId>> waits_for;
+};
+
+// Error: as ops::axis_map.
+Result<Passes> passes_of(const ir::Graph& graph, const AxisClass& axis_class);
+
+}  // namespace lowtide::fission
