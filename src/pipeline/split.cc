@@ -215,9 +215,6 @@ Result<Optimized> optimize_in_parts(const ir::Graph& forward, const OptimizeOpti
     LT_ASSIGN(const ir::Graph step, step_to_cut(forward, options));
     LT_ASSIGN(const std::vector<Candidate> numbers, without_estimates(step));
     LT_RETURN_IF_ERROR(try_some(numbers, kSplit.trial_share));
-    if (!trials.best)
-      LT_RETURN_IF_ERROR(
-          try_some(std::span(numbers).first(std::min(numbers.size(), kSplit.second_trials)), 1));
     const bool is_known = !numbers.empty() && trials.best;
     LT_ASSIGN(const std::vector<Candidate> candidates,
               label_candidates(step, options, {}, is_known ? trials.seconds() : kAnyTime));
