@@ -7,6 +7,8 @@
 // is in the order of the graph but for what contracting has moved.
 #include "analysis/view_edit.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "analysis/schedule_rules.h"
@@ -99,6 +101,11 @@ Status ViewEdit::update() {
 }
 
 Status ViewEdit::apply(const Dirty& dirty, const std::set<ir::OpId>& places) {
+  for (const ir::StorageId id : dirty.storages)
+    if (exists(id) && graph_->value(ir::ValueId(id.index())).alias == ir::Alias::kPieces)
+      return error(ErrorCode::kInput,
+                   fmt::format("'{}' is made of pieces: make its schedule view from nothing",
+                               graph_->value(ir::ValueId(id.index())).name));
   for (const ir::StorageId id : dirty.storages) drop_storage(id);
   for (const ir::OpId id : dirty.ops)
     if (!computes(id)) LT_RETURN_IF_ERROR(drop_op(id));

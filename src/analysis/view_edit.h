@@ -23,6 +23,9 @@
 //     of an op         if it begins or ceases to compute: the storages that it reads and makes, and
 //                      who waits for it
 //
+// Not for wholes and sums in any order (schedule_view.h), which other views have: an edit with a
+// whole is refused, and a sum is the chain that the graph says.
+//
 // Cost: the touched ops with their operands, and the readers of the storages that they share. A
 // storage that hundreds of ops read costs their number when a reader joins, a few bytes each.
 #pragma once

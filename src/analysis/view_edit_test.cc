@@ -367,5 +367,25 @@ TEST(ViewEdit, NamesTheValueWhoseSizeIsSymbolic) {
   ASSERT_NO_FATAL_FAILURE(expect_as_from_nothing(graph, view, {}));
 }
 
+TEST(ViewEdit, RefusesWholesUntilTheyAreGone) {
+  Network net;
+  const ValueId x = net.leaf("x", {16}, Category::kInput);
+  const ValueId a = net.op("Exp", {x}), b = net.op("Relu", {x});
+  net.graph.set_output(net.op("Neg", {b}), true);
+  ir::GraphEdit graph(net.graph);
+  ViewEdit view = ViewEdit::make(graph, cost_of, 64).value();
+  const auto start = view.mark();
+  const auto join = ops::append(graph, ir::Place::end(), "Join", {a, b}, {{"axis", int64_t{0}}});
+  ASSERT_TRUE(join.has_value()) << join.error().message;
+  const std::string whole = graph.value(graph.op(*join).outputs[0]).name;
+  EXPECT_EQ(view.update().error().message,
+            "'" + whole + "' is made of pieces: make its schedule view from nothing");
+  view.rollback(start);
+  ASSERT_NO_FATAL_FAILURE(expect_as_from_nothing(graph, view, {}));
+  const auto twice = ops::append(graph, ir::Place::end(), "Join", {a, a}, {{"axis", int64_t{0}}});
+  ASSERT_FALSE(twice.has_value());
+  EXPECT_NE(twice.error().message.find("it is there twice"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace lowtide::analysis

@@ -19,7 +19,6 @@ GraphEdit::GraphEdit(const Graph& graph) : header_(empty_like(graph)) {
   values_.resize(graph.value_count());
   for (const ValueId id : graph.values()) {
     std::optional<Value> value = graph.value(id);
-    LT_CHECK(value->alias != Alias::kPieces, "pieces are joined after all edits");
     value->storage = StorageId(graph.storage(value->storage).root.index());
     exchange(id, value);
   }
@@ -30,6 +29,27 @@ GraphEdit::GraphEdit(const Graph& graph) : header_(empty_like(graph)) {
   for (const GraphItem& each : in_id_order(graph))
     order_.push_back(each.op.valid() ? item(each.op) : item(each.given));
   touched_ = {};
+}
+
+// One behind the other; a piece that is a whole hands on its own.
+void GraphEdit::join(ValueId input, const sym::Expr& offset, std::vector<Piece>& joined) const {
+  const StorageId lies_in = value(input).storage;
+  const Value& root = value(ValueId(lies_in.index()));
+  if (root.alias != Alias::kPieces) {
+    joined.push_back({lies_in, offset});
+    return;
+  }
+  sym::Expr at = offset;
+  for (const ValueId piece : op(root.producer).inputs) {
+    join(piece, at, joined);
+    at = at + size_bytes(value(piece));
+  }
+}
+
+Storage GraphEdit::storage(StorageId id) const {
+  Storage found{ValueId(id.index()), {}};
+  if (value(found.root).alias == Alias::kPieces) join(found.root, sym::Expr(0), found.pieces);
+  return found;
 }
 
 std::span<const ValueId> GraphEdit::values_in(StorageId id) const {
@@ -81,6 +101,9 @@ void GraphEdit::index(OpId id, bool enter) {
     set_sorted(values_[input].readers, id, enter);
     touched_.storages.insert(values_[input].value->storage);
   }
+  for (const ValueId output : op.outputs)  // its pieces
+    if (values_[output].value->alias == Alias::kPieces)
+      touched_.storages.insert(values_[output].value->storage);
   for (const OpId before : op.control) set_sorted(ops_[before].waiting, id, enter);
 }
 

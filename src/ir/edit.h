@@ -74,8 +74,6 @@ struct Touched {
 
 class GraphEdit {
  public:
-  // Without wholes: pieces are joined after all edits (rewrite/pieces.h), and an op that joins is
-  // refused.
   explicit GraphEdit(const Graph& graph);
 
   // ---- the graph as it is now ----
@@ -89,7 +87,7 @@ class GraphEdit {
   // Of what is alive. References hold until the next change.
   const Op& op(OpId id) const { return *ops_[id].op; }
   const Value& value(ValueId id) const { return *values_[id].value; }
-  Storage storage(StorageId id) const { return {ValueId(id.index()), {}}; }
+  Storage storage(StorageId id) const;  // of a whole with its pieces, as its operands are now
   std::span<const OpId> readers(ValueId id) const { return values_[id].readers; }  // by id, once
   // By id; empty when the storage is gone.
   std::span<const ValueId> values_in(StorageId id) const;
@@ -202,6 +200,11 @@ class GraphEdit {
   Status check_operand(OpId id, ValueId input) const;
   Status check_op(OpId id) const;
   Status check_update(OpId id, ValueId updated) const;
+  bool joins(OpId id) const;
+  bool is_piece(StorageId id) const;
+  void join(ValueId input, const sym::Expr& offset, std::vector<Piece>& joined) const;
+  Status check_joined(OpId id, ValueId whole) const;
+  Status check_joins_of(StorageId id) const;
   ValueId version_of(ValueId id) const;
   std::vector<ValueId> overwriters(ValueId version) const;
 

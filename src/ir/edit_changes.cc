@@ -8,6 +8,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <set>
 
 #include "ir/edit.h"
 
@@ -26,6 +27,63 @@ tl::unexpected<Error> refused(std::string message) {
 ValueId GraphEdit::version_of(ValueId id) const {
   while (value(id).alias == Alias::kView) id = value(id).base;
   return id;
+}
+
+// ---- wholes ----
+
+bool GraphEdit::joins(OpId id) const {
+  const std::vector<ValueId>& outputs = op(id).outputs;
+  return std::any_of(outputs.begin(), outputs.end(),
+                     [&](ValueId output) { return value(output).alias == Alias::kPieces; });
+}
+
+bool GraphEdit::is_piece(StorageId id) const {
+  const auto is_joined = [&](ValueId member) {
+    return std::any_of(readers(member).begin(), readers(member).end(),
+                       [&](OpId reader) { return joins(reader); });
+  };
+  return std::any_of(values_in(id).begin(), values_in(id).end(), is_joined);
+}
+
+// As check_pieces of a graph, which says why.
+Status GraphEdit::check_joined(OpId id, ValueId whole) const {
+  const auto wrong = [&](ValueId input, const char* why) {
+    return refused(fmt::format("op '{}' joins '{}' to '{}': {}", op(id).name,
+                               input.valid() ? value(input).name : "", value(whole).name, why));
+  };
+  if (op(id).inputs.empty()) return wrong(ValueId::none(), "a whole has pieces");
+  std::set<StorageId> seen;
+  for (const ValueId input : op(id).inputs) {
+    if (!input.valid()) return wrong(input, "it is absent");
+    const Value& piece = value(input);
+    const Value& root = value(ValueId(piece.storage.index()));
+    if (!(piece.offset_bytes == sym::Expr(0)) || !(size_bytes(piece) == size_bytes(root)) ||
+        piece.layout.strided())
+      return wrong(input, "it does not fill its storage");
+    if (!root.producer.valid()) return wrong(input, "no op makes it");
+    std::vector<Piece> joined;
+    join(input, sym::Expr(0), joined);
+    for (const Piece& each : joined) {
+      if (!seen.insert(each.storage).second) return wrong(input, "it is there twice");
+      for (const ValueId member : values_in(each.storage))
+        if (value(member).alias == Alias::kUpdate) return wrong(input, "it is overwritten");
+    }
+  }
+  for (const ValueId member : values_in(value(whole).storage))
+    if (value(member).alias == Alias::kUpdate) return wrong(member, "it overwrites the whole");
+  return {};
+}
+
+// The wholes that this storage is a piece of, and those that they are pieces of.
+Status GraphEdit::check_joins_of(StorageId id) const {
+  for (const ValueId member : values_in(id))
+    for (const OpId reader : readers(member))
+      for (const ValueId output : op(reader).outputs) {
+        if (value(output).alias != Alias::kPieces) continue;
+        LT_RETURN_IF_ERROR(check_joined(reader, output));
+        LT_RETURN_IF_ERROR(check_joins_of(value(output).storage));
+      }
+  return {};
 }
 
 // The updates that overwrite a version; in a valid graph one at most.
@@ -50,6 +108,10 @@ Status GraphEdit::check_operand(OpId id, ValueId input) const {
 }
 
 Status GraphEdit::check_update(OpId id, ValueId updated) const {
+  const StorageId home = value(updated).storage;
+  if (value(ValueId(home.index())).alias == Alias::kPieces || is_piece(home))
+    return refused(fmt::format("op '{}' overwrites '{}', which is a piece or made of pieces",
+                               op(id).name, value(ValueId(home.index())).name));
   const ValueId old_version = version_of(value(updated).base);
   for (const ValueId other : overwriters(old_version))
     if (other != updated)
@@ -75,6 +137,10 @@ Status GraphEdit::check_op(OpId id) const {
         return refused(fmt::format("op '{}' makes '{}', which op '{}' reads earlier", checked.name,
                                    value(output).name, op(reader).name));
     if (value(output).alias == Alias::kUpdate) LT_RETURN_IF_ERROR(check_update(id, output));
+    if (value(output).alias == Alias::kPieces) {
+      LT_RETURN_IF_ERROR(check_joined(id, output));
+      LT_RETURN_IF_ERROR(check_joins_of(value(output).storage));
+    }
   }
   for (const OpId first : checked.control)
     if (!before(first, id))
@@ -92,9 +158,11 @@ Status GraphEdit::check_moved(const std::vector<ValueId>& moved) const {
   for (const ValueId id : moved) {
     const ValueId root(value(id).storage.index());
     LT_RETURN_IF_ERROR(check_value(value(id), value(root)));
-    if (root == id)
+    if (root == id) {
       for (const ValueId member : values_in(value(id).storage))
         LT_RETURN_IF_ERROR(check_value(value(member), value(id)));
+      LT_RETURN_IF_ERROR(check_joins_of(value(id).storage));
+    }
     if (value(id).producer.valid()) LT_RETURN_IF_ERROR(check_op(value(id).producer));
     for (const OpId reader : readers(id)) LT_RETURN_IF_ERROR(check_op(reader));
   }
@@ -149,9 +217,6 @@ Status GraphEdit::remove_value(ValueId id) {
 
 Result<OpId> GraphEdit::add_op(Op op, std::vector<Value> outputs, Place place) {
   LT_RETURN_IF_ERROR(check_names(op, outputs));
-  for (const Value& output : outputs)
-    if (output.alias == Alias::kPieces)
-      return refused(fmt::format("op '{}' joins pieces, which comes after all edits", op.name));
   const Mark start = mark();
   const OpId id(ops_.size());
   LT_RETURN_IF_ERROR(keep_or_roll_back(
@@ -167,7 +232,7 @@ Status GraphEdit::try_add_op(OpId id, Op op, std::vector<Value> outputs, uint32_
     const ValueId made(values_.size());
     output.producer = id;
     output.storage = StorageId(made.index());
-    if (output.alias != Alias::kOwn) {
+    if (output.alias == Alias::kView || output.alias == Alias::kUpdate) {
       LT_CHECK(std::find(op.inputs.begin(), op.inputs.end(), output.base) != op.inputs.end(),
                output.name);
       output.storage = value(output.base).storage;
@@ -324,8 +389,8 @@ void GraphEdit::write_form(ValueId id, const ValueForm& form, std::vector<ValueI
   now.base = form.base;
   now.offset_bytes = 0;
   now.storage = StorageId(id.index());
-  if (form.alias != Alias::kOwn) {
-    LT_CHECK(now.producer.valid(), "only ops make views and updates");
+  LT_CHECK(form.alias == Alias::kOwn || now.producer.valid(), "only ops make views, and wholes");
+  if (form.alias == Alias::kView || form.alias == Alias::kUpdate) {
     const std::vector<ValueId>& inputs = op(now.producer).inputs;
     LT_CHECK(std::find(inputs.begin(), inputs.end(), form.base) != inputs.end(), now.name);
     now.offset_bytes = value(form.base).offset_bytes + form.offset_bytes;

@@ -21,7 +21,7 @@ bool may_join(const ir::Graph& graph, const std::vector<ir::ValueId>& inputs) {
   return graph.may_join(inputs);
 }
 bool may_join(const ir::GraphEdit&, const std::vector<ir::ValueId>&) {
-  return false;
+  return true;  // the edit says what is wrong with it
 }
 
 template <class AnyGraph>
@@ -82,7 +82,7 @@ Result<Made> make_op(const AnyGraph& graph, std::string_view kind, std::vector<i
                  fmt::format("op {}: {}", op.name, inferred.error().message));
   if (joins(*inferred) && !may_join(graph, op.inputs))
     return error(ErrorCode::kInput,
-                 fmt::format("op {}: pieces are joined after all edits, each once", op.name));
+                 fmt::format("op {}: a piece is absent or there twice", op.name));
   const std::vector<std::string> names = output_names(graph, op.name, options, inferred->size());
   for (size_t i = 0; i < inferred->size(); ++i) {
     OutputType& type = (*inferred)[i];
