@@ -317,8 +317,9 @@ class SwapSearch {
   }
 
   // Annealing over sets of idle spans: one or two of them flipped at a time, or a tier. What
-  // overflows counts like waiting for its transfer ten times over.
-  void improve(Timed& best, int64_t max_units, bool change_tiers) {
+  // overflows counts like waiting for its transfer ten times over. Ends once so much of the limits'
+  // work is done.
+  void improve(Timed& best, int64_t until_units, bool change_tiers) {
     if (useful_.empty()) return;
     const double ideal = ideal_seconds();
     const size_t moves = kSwap.moves_per_span * useful_.size() + kSwap.first_moves;
@@ -327,7 +328,7 @@ class SwapSearch {
     double current = energy(best);
     std::vector<uint8_t> best_tiers;
     if (change_tiers) best_tiers = tiers();
-    for (size_t move = 0; move < moves && work_.used() <= max_units && !work_.exhausted();
+    for (size_t move = 0; move < moves && work_.used() <= until_units && !work_.exhausted();
          ++move, heat *= cooling) {
       if (best.fits && best.seconds <= ideal * (1 + 1e-9)) break;
       const std::vector<char> before = chosen_;
