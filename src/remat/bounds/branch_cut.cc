@@ -219,7 +219,8 @@ class BranchSearch {
         if (!lost(from, longer, variable, value)) here[variable] = value;
       base.set_fixed(here), solve(base);
       lp.set_fixed(carried(from, fixed, longer)), solve(lp);
-      sum += std::clamp(lp.value() - base.value(), -kBranchCut.most_rise, kBranchCut.most_rise);
+      sum += std::clamp(lp.objective() - base.objective(), -kBranchCut.most_rise,
+                        kBranchCut.most_rise);
     }
     return sum / static_cast<double>(cases.size());
   }

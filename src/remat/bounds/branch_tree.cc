@@ -95,7 +95,8 @@ double BranchTree::rise(size_t node, double x, uint32_t variable, int8_t value) 
   solve(kBranch.trial_iterations);
   const double percent = 100 * static_cast<double>(nodes_[node].bound_ticks) /
                          static_cast<double>(std::max<int64_t>(1, program_.once_ticks));
-  const double rise = lp_.infeasible() ? kBranch.most_gain : std::max(0.0, lp_.value() - percent);
+  const double rise =
+      lp_.infeasible() ? kBranch.most_gain : std::max(0.0, lp_.objective() - percent);
   record.sum += std::min(rise, kBranch.most_gain) / distance;
   ++record.count;
   return rise;

@@ -29,12 +29,13 @@ class LinearProgram {
 
   // Within limits of its own, whose units are units_of() iterations, and as long as the caller's
   // work is not spent; what it takes is counted there, with what each start costs. Where these end
-  // it, value, variables and multipliers are those of the last iteration: the multipliers still
+  // it, objective, variables and multipliers are those of the last iteration: the multipliers still
   // prove a bound.
   void solve(const Limits& limits, WorkBudget& work);
   int64_t units_of(int64_t iterations) const { return iterations * simplex_.units_per_iteration(); }
   bool infeasible() const { return infeasible_; }
-  double value() const { return simplex_.objective(); }  // percent of the step, beyond each op once
+  // Of the best point: percent of the step, beyond each op once.
+  double objective() const { return simplex_.objective(); }
   std::span<const double> variables() const { return simplex_.point(); }
   // Multipliers of the rows: the dual point. Where no point satisfies the rows there are
   // multipliers whose bound grows without end as they are scaled (a Farkas ray, the proof of
