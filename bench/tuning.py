@@ -4,9 +4,9 @@
     tuning.py [--only SUBSTRING] [--jobs N] [--write]
     tuning.py --check
 
-The constants are the numbers in `struct XTuning` below src/pack, src/order, src/remat and src/pipeline. They are compiled once, in a
-copy of the sources where each takes its value from the environment; then one at a time is changed: halved and doubled; up to 3, one
-less and one more; a share above a half by its distance from 1, as a factor between 1 and 2 by what is above 1; a list as a whole.
+The constants are the numbers in `struct XTuning` below src. They are compiled once, in a copy of the sources where each takes its
+value from the environment; then one at a time is changed: halved and doubled; up to 3, one less and one more; a share above a half by
+its distance from 1, as a factor between 1 and 2 by what is above 1; a list as a whole.
 The rows (bench/support/tuning_rows.py) are single-threaded and limited by counted work. Printed for each constant: the row that
 tells most, what it came to at half, at the value and at twice, and what all rows say; then those that a neighbour beats: no worse
 on any row, clearly better on one, for no more work. Work decides alone where all else is equal.

@@ -1,7 +1,7 @@
-"""The constants of the planners' tuning structs, and a copy of the sources in which each takes its value from the environment.
+"""The constants of the tuning structs, and a copy of the sources in which each takes its value from the environment.
 
-A tuning struct is `struct XTuning { ... };` below src/pack, src/order, src/remat or src/pipeline: members of numbers, each with
-its value. What is text is left out, and so are `static` members, which say how long a list is.
+A tuning struct is `struct XTuning { ... };` anywhere below src: members of numbers, each with its value. What is text is left out,
+and so are `static` members, which say how long a list is.
 """
 
 import dataclasses
@@ -9,7 +9,7 @@ import pathlib
 import re
 import subprocess
 
-FOLDERS = ("src/pack", "src/order", "src/remat", "src/pipeline")
+FIRST = ("src/pack", "src/order", "src/remat", "src/pipeline")  # of src, in the document
 STRUCT = re.compile(r"struct (\w*Tuning) \{\n(.*?)\n\s*\};", re.DOTALL)
 INSTANCE = re.compile(r"constexpr \w*Tuning (k\w+);")
 COMMENT = re.compile(r"//[^\n]*")
@@ -121,9 +121,9 @@ def members_of(source: str, begin: int, end: int) -> list[tuple[str, str, list[N
 
 
 def tuning_files(root: pathlib.Path) -> list[pathlib.Path]:
-    files = [path for folder in FOLDERS for path in sorted((root / folder).rglob("*"))
+    files = [path for folder in (*FIRST, "src") for path in sorted((root / folder).rglob("*"))
              if path.suffix in (".h", ".cc") and "testing" not in path.parts and not path.name.endswith("_test.cc")]
-    return [path for path in files if STRUCT.search(path.read_text())]
+    return [path for path in dict.fromkeys(files) if STRUCT.search(path.read_text())]
 
 
 def constants_of(root: pathlib.Path) -> list[Constant]:
@@ -166,7 +166,7 @@ def build(root: pathlib.Path, scratch: pathlib.Path) -> pathlib.Path:
     wanted = {path.relative_to(root).as_posix(): path.read_bytes() for path in files}
     instances = {name for file in tuning for name in INSTANCE.findall(wanted[file].decode())}
     for name in wanted:
-        if name.startswith(FOLDERS) and name.endswith((".h", ".cc")):
+        if name.startswith("src/") and name.endswith((".h", ".cc")):
             source = inconstant(wanted[name].decode(), instances)
             wanted[name] = (instrumented(source, name) if name in tuning else source).encode()
     wanted[f"src/{HEADER}"] = TUNED.encode()

@@ -42,6 +42,7 @@ EXTRA, PROVEN = Measure("extra %", 0.05), Measure("proven %", 0.05, higher=True)
 HEIGHT, PEAK = Measure("height above bound, %", 0.1), Measure("peak above bound, %", 0.1)
 ARENA, FLOOR = Measure("arena, MiB", 0.5), Measure("floor, MiB", 0.5, higher=True)
 MORE = Measure("extra % with a tenth more memory", 0.05)
+SIZE = Measure("largest size", 1, higher=True)
 
 
 def measured(outcome: dict, errors: str) -> dict[str, float | None]:
@@ -62,6 +63,7 @@ def measured(outcome: dict, errors: str) -> dict[str, float | None]:
     more = outcome.get("more_memory")
     if more and outcome.get("once_seconds"):
         found[MORE.name] = 100 * (more["predicted_seconds"] / outcome["once_seconds"] - 1)
+    found[SIZE.name] = outcome["max"]["size"] if "max" in outcome else None
     work = [outcome[key] for key in ("work_units", "order_work_units", "pack_work_units", "schedule_work_units") if key in outcome]
     found[UNITS.name] = sum(work) / 1e6 if work else None
     return found
@@ -210,6 +212,21 @@ def parts() -> list[Row]:
             for budget, measures in ((700, (EXTRA, UNITS)), (650, (EXTRA, UNITS)), (580, (ARENA,)))]
 
 
+def largest() -> list[Row]:
+    """Sizes for a budget."""
+    cases = (("unet", "1GiB", "0.1", ()), ("resnet50", "700MiB", "0.05", ()), ("bert", "1500MiB", "0.05", ("--dim", "seq=128")))
+    return [Row(f"largest batch of {name} in {budget}",
+                ("plan", str(MODELS / f"{name}.onnx"), "--train", "--threads", "1", "--max", "dim=batch", "--budget", budget,
+                 "--effort", effort, *flags), (SIZE, EXTRA)) for name, budget, effort, flags in cases]
+
+
+def rewritten() -> list[Row]:
+    """Plans after rewrites that run only where they are asked for."""
+    cases = (("unet", ("batch=2",), "600MiB"), ("gpt2", ("batch=4", "seq=256"), "1950MiB"))
+    return [Row(f"plan {name} {budget}, reassociate", step(name, dims, "--budget", budget, "--effort", "0.05", "--rewrite", "reassociate"),
+                (EXTRA, UNITS)) for name, dims, budget in cases]
+
+
 def rows_of(program: pathlib.Path, folder: pathlib.Path) -> list[tuple[str, list[Row]]]:
     """By the first words of a constant's name; the first that fits counts."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -220,4 +237,5 @@ def rows_of(program: pathlib.Path, folder: pathlib.Path) -> list[tuple[str, list
             ("remat/bounds/multi_cut", several_moments()), ("remat/bounds/", [*bounds(), search[2]]),
             ("remat/joint", linked), ("remat/transfers", linked), ("remat/", search),
             ("pipeline/split", parts()), ("pipeline/label_search", parts()[:2]), ("pipeline/smallest", smallest_arenas()),
-            ("pipeline/least_memory", least_memories()), ("pipeline/", plan)]
+            ("pipeline/least_memory", least_memories()), ("pipeline/", plan),
+            ("solver/", proof), ("api/largest", largest()), ("rewrite/", rewritten()), ("cost/", plan[:2])]

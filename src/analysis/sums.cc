@@ -30,9 +30,9 @@ class SumFinder {
     std::optional<Contribution> next = added_to(op.outputs[output]);
     if (!next) return;
     Sum sum;
-    const std::optional<size_t> slot = free_slot(first, output);
-    sum.first_is_fixed = !slot;
-    sum.contributions.push_back({first, output, slot.value_or(0)});
+    const std::optional<size_t> place = free_operand(first, output);
+    sum.first_is_fixed = !place;
+    sum.contributions.push_back({first, output, place.value_or(0)});
     for (; next; next = added_to(graph_.op(next->op).outputs[next->output]))
       sum.contributions.push_back(*next);
     const Contribution& last = sum.contributions.back();
@@ -52,14 +52,14 @@ class SumFinder {
 
   // Where the op's accumulator for this output would stand; nothing where it cannot have one, or
   // would lose the buffer of a dying operand that it can take over as the first.
-  std::optional<size_t> free_slot(ir::OpId id, size_t output) const {
+  std::optional<size_t> free_operand(ir::OpId id, size_t output) const {
     const ops::Row* row = ops::find(graph_.op(id).kind);
-    const auto slot =
-        row == nullptr ? std::nullopt : ops::accumulator_slot(*row, static_cast<int>(output));
-    if (!slot) return std::nullopt;
+    const auto place =
+        row == nullptr ? std::nullopt : ops::accumulator_operand(*row, static_cast<int>(output));
+    if (!place) return std::nullopt;
     for (const auto& [in, out] : ops::in_place_pairs(ops::instance_of(graph_, id)))
       if (static_cast<size_t>(out) == output) return std::nullopt;
-    return static_cast<size_t>(*slot);
+    return static_cast<size_t>(*place);
   }
 
   // Who adds to this version, if nobody else sees it.
@@ -83,7 +83,7 @@ class SumFinder {
 
   bool is_accumulator(ir::OpId id, int input, int output) const {
     const ops::Row* row = ops::find(graph_.op(id).kind);
-    return ops::accumulator_slot(*row, output) == input;
+    return ops::accumulator_operand(*row, output) == input;
   }
 
   const ir::Graph& graph_;

@@ -14,8 +14,12 @@
 namespace lowtide {
 namespace {
 
-constexpr double kProbeShare = 8;   // of the effort goes into each size on the way
-constexpr int kMostExtensions = 3;  // sizes above the best that get the whole effort
+// Tuning; each value beside half and twice of it: docs/tuning.md.
+struct LargestTuning {
+  double probe_share = 8;   // of the effort: that part of it goes into each size on the way
+  int most_extensions = 3;  // sizes above the best that get the whole effort
+};
+constexpr LargestTuning kLargest;
 
 class Search {
  public:
@@ -99,7 +103,7 @@ class Search {
     int64_t above = end;
     while (found_.size + 1 < above && !stopped()) {
       const int64_t middle = found_.size + (above - found_.size) / 2;
-      LT_ASSIGN(const bool fit, fits(middle, kProbeShare));
+      LT_ASSIGN(const bool fit, fits(middle, kLargest.probe_share));
       if (!fit) above = middle;
     }
     return {};
@@ -108,7 +112,7 @@ class Search {
   // The next sizes and the best itself with the whole effort.
   Status finish(int64_t end) {
     bool extended = false;
-    for (int i = 0; i < kMostExtensions && found_.size + 1 < end && !stopped(); ++i) {
+    for (int i = 0; i < kLargest.most_extensions && found_.size + 1 < end && !stopped(); ++i) {
       LT_ASSIGN(const bool fit, fits(found_.size + 1, 1, true));
       if (!fit) break;
       extended = true;

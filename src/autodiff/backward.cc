@@ -55,7 +55,7 @@ Backward::Backward(ir::Graph& graph, std::span<const ir::ValueId> wrt,
       options_(options),
       forward_ops_(graph.op_count()),
       needs_(graph.value_count(), false),
-      slots_(graph.value_count()) {
+      so_far_(graph.value_count()) {
   find_needs(wrt);
 }
 
@@ -75,36 +75,37 @@ void Backward::find_needs(std::span<const ir::ValueId> wrt) {
 }
 
 bool Backward::has_gradient(ir::ValueId value) const {
-  return slots_[value].value.valid() || slots_[value].constant.has_value();
+  return so_far_[value].value.valid() || so_far_[value].constant.has_value();
 }
 
 std::optional<double> Backward::constant_gradient(ir::ValueId value) const {
-  return slots_[value].constant;
+  return so_far_[value].constant;
 }
 
 Result<ir::ValueId> Backward::gradient(ir::ValueId value) {
-  Slot& slot = slots_[value];
-  if (slot.constant) {
+  SoFar& so_far = so_far_[value];
+  if (so_far.constant) {
     const ir::Value& like = graph_.value(value);
-    ir::Attrs attrs = {
-        {"shape", like.dims}, {"value", *slot.constant}, {"dtype", std::string(name(like.dtype))}};
+    ir::Attrs attrs = {{"shape", like.dims},
+                       {"value", *so_far.constant},
+                       {"dtype", std::string(name(like.dtype))}};
     LT_ASSIGN(const ir::OpId fill, append(visiting_, "Fill", {}, std::move(attrs)));
-    slot = Slot{std::nullopt, graph_.op(fill).outputs[0]};
+    so_far = SoFar{std::nullopt, graph_.op(fill).outputs[0]};
   }
-  return slot.value;
+  return so_far.value;
 }
 
 Status Backward::add_gradient(ir::ValueId value, ir::ValueId summand) {
   LT_CHECK(graph_.value(value).dims == graph_.value(summand).dims,
            "a gradient has the dims of its value");
   if (!has_gradient(value)) {
-    slots_[value].value = summand;
+    so_far_[value].value = summand;
     return {};
   }
   LT_ASSIGN(const ir::ValueId so_far, gradient(value));
   LT_ASSIGN(const ir::OpId sum, append(visiting_, "Add", {so_far, summand}, {}));
-  slots_[value].value = graph_.op(sum).outputs[0];
-  mark_summand(value, slots_[value].value);
+  so_far_[value].value = graph_.op(sum).outputs[0];
+  mark_summand(value, so_far_[value].value);
   return {};
 }
 
@@ -116,19 +117,20 @@ void Backward::mark_summand(ir::ValueId of, ir::ValueId summand) {
 }
 
 Status Backward::add_constant(ir::ValueId value, double constant) {
-  Slot& slot = slots_[value];
-  if (!has_gradient(value) || slot.constant) {
-    slot.constant = slot.constant.value_or(0) + constant;
+  SoFar& so_far = so_far_[value];
+  if (!has_gradient(value) || so_far.constant) {
+    so_far.constant = so_far.constant.value_or(0) + constant;
     return {};
   }
   ir::Attrs attrs = {{"scale", 1.0}, {"shift", constant}};
-  LT_ASSIGN(const ir::OpId sum, append(visiting_, "AffineScalar", {slot.value}, std::move(attrs)));
-  slots_[value].value = graph_.op(sum).outputs[0];
+  LT_ASSIGN(const ir::OpId sum,
+            append(visiting_, "AffineScalar", {so_far.value}, std::move(attrs)));
+  so_far_[value].value = graph_.op(sum).outputs[0];
   return {};
 }
 
 void Backward::replace_gradient(ir::ValueId value, ir::ValueId gradient) {
-  slots_[value] = Slot{std::nullopt, gradient};
+  so_far_[value] = SoFar{std::nullopt, gradient};
   mark_summand(value, gradient);
 }
 

@@ -42,7 +42,7 @@ class Backward {
                           ir::Attrs attrs);
 
  private:
-  struct Slot {
+  struct SoFar {                     // of a gradient
     std::optional<double> constant;  // the same number everywhere, not written out
     ir::ValueId value;
   };
@@ -54,8 +54,8 @@ class Backward {
   ir::Graph& graph_;
   GradientOptions options_;
   size_t forward_ops_;
-  IdVector<ir::ValueId, bool> needs_;  // of the values before the pass
-  IdVector<ir::ValueId, Slot> slots_;  // the same
+  IdVector<ir::ValueId, bool> needs_;    // of the values before the pass
+  IdVector<ir::ValueId, SoFar> so_far_;  // the same
   std::set<ir::OpId> visit_anyway_;
   ir::Op visiting_;  // whose module new ops get
 };

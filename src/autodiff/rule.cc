@@ -128,27 +128,27 @@ Status RuleContext::give_constant(size_t i, double value) {
 }
 
 // Where output o of the op would add into what is there, and there is something.
-std::optional<size_t> RuleContext::open_slot(const ops::Row& row, size_t o, size_t i) const {
+std::optional<size_t> RuleContext::open_operand(const ops::Row& row, size_t o, size_t i) const {
   if (!pass_.options().add_into_buffers || !pass_.has_gradient(input(i))) return std::nullopt;
-  const auto slot = ops::accumulator_slot(row, static_cast<int>(o));
-  if (!slot) return std::nullopt;
-  return static_cast<size_t>(*slot);
+  const auto place = ops::accumulator_operand(row, static_cast<int>(o));
+  if (!place) return std::nullopt;
+  return static_cast<size_t>(*place);
 }
 
-Status RuleContext::add_accumulator(std::vector<ir::ValueId>& inputs, size_t slot, size_t i) {
-  if (inputs.size() <= slot) inputs.resize(slot + 1, ir::ValueId::none());
-  LT_ASSIGN(inputs[slot], pass_.gradient(input(i)));
+Status RuleContext::add_accumulator(std::vector<ir::ValueId>& inputs, size_t place, size_t i) {
+  if (inputs.size() <= place) inputs.resize(place + 1, ir::ValueId::none());
+  LT_ASSIGN(inputs[place], pass_.gradient(input(i)));
   return {};
 }
 
 Status RuleContext::give_added(size_t i, std::string_view kind, std::vector<ir::ValueId> inputs,
                                ir::Attrs attrs) {
   if (!needs(i)) return {};
-  const std::optional<size_t> slot = open_slot(*ops::find(kind), 0, i);
-  if (slot) LT_RETURN_IF_ERROR(add_accumulator(inputs, *slot, i));
+  const std::optional<size_t> place = open_operand(*ops::find(kind), 0, i);
+  if (place) LT_RETURN_IF_ERROR(add_accumulator(inputs, *place, i));
   const bool first = !pass_.has_gradient(input(i));
   LT_ASSIGN(const ir::ValueId made, make(kind, std::move(inputs), std::move(attrs)));
-  if (!slot && !first) return pass_.add_gradient(input(i), made);
+  if (!place && !first) return pass_.add_gradient(input(i), made);
   pass_.replace_gradient(input(i), made);
   return {};
 }
@@ -159,9 +159,9 @@ Status RuleContext::give_all_added(std::string_view kind, std::vector<ir::ValueI
   std::vector<char> added(op_.inputs.size(), 0);
   for (size_t i = 0; i < op_.inputs.size(); ++i) {
     if (!has_input(i) || !needs(i)) continue;
-    const std::optional<size_t> slot = open_slot(row, i, i);
-    if (!slot) continue;
-    LT_RETURN_IF_ERROR(add_accumulator(inputs, *slot, i));
+    const std::optional<size_t> place = open_operand(row, i, i);
+    if (!place) continue;
+    LT_RETURN_IF_ERROR(add_accumulator(inputs, *place, i));
     added[i] = 1;
   }
   LT_ASSIGN(const std::vector<ir::ValueId> made,

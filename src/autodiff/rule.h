@@ -83,8 +83,8 @@ class RuleContext {
   Status give_all_added(std::string_view kind, std::vector<ir::ValueId> inputs, ir::Attrs attrs);
 
  private:
-  std::optional<size_t> open_slot(const ops::Row& row, size_t o, size_t i) const;
-  Status add_accumulator(std::vector<ir::ValueId>& inputs, size_t slot, size_t i);
+  std::optional<size_t> open_operand(const ops::Row& row, size_t o, size_t i) const;
+  Status add_accumulator(std::vector<ir::ValueId>& inputs, size_t place, size_t i);
 
   Backward& pass_;
   const ir::Op op_;  // a copy: the graph grows while rules look at it

@@ -242,6 +242,19 @@ TEST(WorkBudget, CountsStepsInUnits) {
   EXPECT_EQ(budget.remaining(), 0);
 }
 
+TEST(WorkBudget, WhatIsLeftIsOfAllLimits) {
+  const std::atomic<bool> cancel{false};
+  WorkBudget budget({.max_units = 100, .max_seconds = 50, .cancel = &cancel}, 30);
+  budget.spend(2);
+  const Limits left = budget.left();
+  EXPECT_EQ(left.max_units, 40);
+  EXPECT_LE(left.max_seconds, 50);
+  EXPECT_GT(left.max_seconds, 0);
+  EXPECT_EQ(left.cancel, &cancel);
+  budget.spend(2);
+  EXPECT_EQ(budget.left().max_units, 0);
+}
+
 TEST(WorkBudget, AFlagEndsItSoon) {
   std::atomic<bool> cancel{false};
   WorkBudget budget({.max_units = 1'000'000, .cancel = &cancel});

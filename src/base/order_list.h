@@ -7,7 +7,7 @@
 // an insertion, O(1) for everything else. Labels are not part of the order: two lists are the same
 // when they hold the same items in the same order, whatever was inserted and erased before.
 //
-// Items are numbers chosen by the caller, from 0; those that are not in the list cost a slot.
+// Items are numbers chosen by the caller, from 0; those that are not in the list cost memory, too.
 #pragma once
 
 #include <cstdint>

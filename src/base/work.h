@@ -41,6 +41,8 @@ class WorkBudget {
   int64_t remaining() const { return limits_.max_units > used_ ? limits_.max_units - used_ : 0; }
   int64_t steps_used() const { return used_ / units_per_step_; }
   int64_t steps_remaining() const { return remaining() / units_per_step_; }
+  // What is left of all three, for a part of the search that counts by itself.
+  Limits left() const { return limits_.with_units(remaining()).after(seconds()); }
   double seconds() const { return std::chrono::duration<double>(Clock::now() - start_).count(); }
 
  private:

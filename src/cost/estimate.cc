@@ -9,7 +9,11 @@
 namespace lowtide::cost {
 namespace {
 
-constexpr double kNear = 0.05;  // squared distance at which a neighbour's weight has halved
+// Tuning; each value beside half and twice of it: docs/tuning.md.
+struct NeighbourTuning {
+  double near = 0.05;  // squared distance at which a neighbour's weight has halved
+};
+constexpr NeighbourTuning kNeighbour;
 
 }  // namespace
 
@@ -80,7 +84,7 @@ double Estimator::correction(std::string_view kind, KernelClass kernel_class,
     for (const Sample& sample : samples_) {
       if (!wanted(sample)) continue;
       const double df = sample.log_flops - log_flops, db = sample.log_bytes - log_bytes;
-      const double weight = 1 / (kNear + df * df + db * db);
+      const double weight = 1 / (kNeighbour.near + df * df + db * db);
       sum += weight * sample.log_ratio;
       weights += weight;
     }

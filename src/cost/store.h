@@ -40,7 +40,7 @@ class CostStore {
   // What a step takes beyond its kernels, for each kernel that it runs; one per measured run.
   const std::vector<double>& overheads() const { return overheads_; }
 
-  // Adds the runs of `kernel` behind those that are there for `key`, and drops the oldest beyond
+  // Adds the runs of `kernel` behind those that are there for `key`, and forgets the oldest beyond
   // kMostRuns.
   void add(const std::string& key, const MeasuredKernel& kernel);
   void add_overhead(double seconds);

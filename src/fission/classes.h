@@ -8,8 +8,8 @@
 // links are followed from the largest values down, and a link that would join two axes of one op is
 // left out: the class ends there, at the smallest value that lies on the way (Kruskal's spanning
 // forest with forbidden pairs, greedy). The links are the uses of ops::axis_map, not
-// ops::dimension_edges: an edge starts at an input, so it lacks what only an output walks (the
-// results of Expand and Fill, the channels that ConvWgtGrad makes), and it has no extents.
+// MAGIS's edges from inputs to outputs: an edge lacks what only an output walks (the results of
+// Expand and Fill, the channels that ConvWgtGrad makes), and it has no extents.
 //
 // Whatever a class is, cutting its ops into parts is right (expand.h): the parts of ops that are
 // linked pass their pieces on, all others read and make wholes. A class only says which cuts fit.

@@ -129,9 +129,9 @@ class Expander {
   bool add_accumulator(const ir::Op& op, const ops::Part& part, size_t o,
                        std::vector<ValueId>& inputs) const {
     if (part.merges[o] != Merge::kSum || !part.outputs[o].whole || part.scale != 1.0) return false;
-    const auto slot = ops::accumulator_slot(*ops::find(op.kind), static_cast<int>(o));
-    if (!slot) return false;
-    const auto i = static_cast<size_t>(*slot);
+    const auto place = ops::accumulator_operand(*ops::find(op.kind), static_cast<int>(o));
+    if (!place) return false;
+    const auto i = static_cast<size_t>(*place);
     if (inputs.size() <= i) inputs.resize(i + 1, ValueId::none());
     inputs[i] = made_[op.outputs[o]].whole;
     return true;

@@ -88,12 +88,12 @@ Result<double> PartSeconds::part(OpId id, int axis, int64_t begin, int64_t end, 
     const auto merge = part.merges[o];
     if (merge != ops::Merge::kSum && merge != ops::Merge::kMax) continue;
     const ir::Value& sum = graph_.value(op.outputs[o]);
-    const auto slot = merge == ops::Merge::kSum && part.scale == 1.0 && part.outputs[o].whole
-                          ? ops::accumulator_slot(*ops::find(op.kind), static_cast<int>(o))
-                          : std::nullopt;
-    if (slot) {
-      inputs.resize(std::max(inputs.size(), static_cast<size_t>(*slot) + 1));
-      inputs[static_cast<size_t>(*slot)] = sum.dims;
+    const auto place = merge == ops::Merge::kSum && part.scale == 1.0 && part.outputs[o].whole
+                           ? ops::accumulator_operand(*ops::find(op.kind), static_cast<int>(o))
+                           : std::nullopt;
+    if (place) {
+      inputs.resize(std::max(inputs.size(), static_cast<size_t>(*place) + 1));
+      inputs[static_cast<size_t>(*place)] = sum.dims;
       continue;
     }
     LT_ASSIGN(const plan::TensorDesc tensor, analysis::describe(sum));

@@ -72,7 +72,7 @@ Status bind_accumulators(Bound& bound, const Instance& instance) {
   return {};
 }
 
-std::optional<int> accumulator_slot(const Row& row, int output) {
+std::optional<int> accumulator_operand(const Row& row, int output) {
   const RowWords& words = words_of_row(row);
   const auto found = std::find(words.adds_into.begin(), words.adds_into.end(), output);
   if (found == words.adds_into.end()) return std::nullopt;
@@ -85,7 +85,7 @@ std::vector<std::pair<int, int>> accumulators(const Instance& instance) {
   std::vector<std::pair<int, int>> found;
   if (row == nullptr) return found;
   for (const int output : words_of_row(*row).adds_into) {
-    const int input = *accumulator_slot(*row, output);
+    const int input = *accumulator_operand(*row, output);
     if (static_cast<size_t>(input) < instance.inputs.size() &&
         instance.inputs[static_cast<size_t>(input)])
       found.emplace_back(input, output);

@@ -110,10 +110,6 @@ class AxisReader {
   AxisMap map_;
 };
 
-bool edge_along(const AxisUse& use) {
-  return use.kind != LinkKind::kBroadcast && use.outermost;
-}
-
 }  // namespace
 
 AxisMap map_of(const Bound& bound, const Instance& instance) {
@@ -131,23 +127,6 @@ bool can_split(const AxisMap& map, int axis) {
   return std::none_of(map.uses.begin(), map.uses.end(), [&](const AxisUse& use) {
     return use.axis == axis && use.kind == LinkKind::kGroup && !use.outermost;
   });
-}
-
-Result<std::vector<DimEdge>> dimension_edges(const Instance& instance) {
-  LT_ASSIGN(const AxisMap map, axis_map(instance));
-  std::vector<DimEdge> edges;
-  for (const AxisUse& from : map.uses) {
-    if (from.is_output || !edge_along(from) || !can_split(map, from.axis)) continue;
-    bool reaches_output = false;
-    for (const AxisUse& to : map.uses) {
-      if (!to.is_output || to.axis != from.axis || !edge_along(to)) continue;
-      reaches_output = true;
-      edges.push_back({from.operand, from.dim, to.operand, to.dim, from.axis,
-                       from.kind == LinkKind::kDirect ? to.kind : from.kind});
-    }
-    if (!reaches_output) edges.push_back({from.operand, from.dim, -1, -1, from.axis, from.kind});
-  }
-  return edges;
 }
 
 }  // namespace lowtide::ops

@@ -1,4 +1,4 @@
-// The axis map of a signature that is already bound: what axis_map, dimension_edges and part share.
+// The axis map of a signature that is already bound: what axis_map and part share.
 #pragma once
 
 #include "ops/row.h"

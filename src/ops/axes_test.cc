@@ -3,6 +3,7 @@
 
 #include "ops/op_table.h"
 #include "ops/signature.h"
+#include "ops/testing/dimension_edges.h"
 #include "ops/testing/instance_text.h"
 
 namespace lowtide::ops {

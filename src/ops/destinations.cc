@@ -102,7 +102,7 @@ class DestinationCheck {
 
 }  // namespace
 
-size_t rest_slot(const Row& row) {
+size_t rest_operand(const Row& row) {
   const RowWords& words = words_of_row(row);
   return words.types.inputs.size() + words.adds_into.size();
 }
@@ -111,7 +111,7 @@ SliceOp slice_op(const Row& row, const Instance& instance) {
   SliceOp own{.attrs = {}, .inputs = instance.inputs};
   if (instance.attrs != nullptr) own.attrs = *instance.attrs;
   own.attrs.erase("into");
-  const size_t rest = rest_slot(row);
+  const size_t rest = rest_operand(row);
   if (own.inputs.size() > rest) {
     own.inputs.resize(rest);
     while (!own.inputs.empty() && !own.inputs.back()) own.inputs.pop_back();
@@ -142,7 +142,7 @@ Status take_destination(Bound& bound, const Instance& instance) {
                  .begin = *begin,
                  .end = *end,
                  .extent = *extent,
-                 .rest = rest_slot(row)};
+                 .rest = rest_operand(row)};
   dim = *extent;
   if (instance.inputs.size() > to.rest + 1)
     return refuse(instance, fmt::format("has {} operands and a destination", to.rest));

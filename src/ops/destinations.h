@@ -47,7 +47,7 @@ struct SliceOp {
 };
 SliceOp slice_op(const Row& row, const Instance& instance);
 // Where the operand `rest` of a row stands.
-size_t rest_slot(const Row& row);
+size_t rest_operand(const Row& row);
 
 // Of a chain each part is written once, and nobody but its next op sees a destination before all
 // of it is there. Error: kInput, naming the op and the elements.

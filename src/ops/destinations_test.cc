@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include "ops/testing/dimension_edges.h"
+
 namespace lowtide::ops {
 namespace {
 

@@ -136,8 +136,8 @@ std::optional<GivenCost> given_cost(const ir::Op& op);
 // preference; sizes already compared.
 std::vector<std::pair<int, int>> in_place_pairs(const Instance& instance);
 // An output that is a sum may be added into what is there: the op then has an *accumulator*, an
-// operand behind its row's own. Its slot among the operands; nothing for an output that is no sum.
-std::optional<int> accumulator_slot(const Row& row, int output);
+// operand behind its row's own. Its place among them; nothing for an output that is no sum.
+std::optional<int> accumulator_operand(const Row& row, int output);
 // The accumulators that an instance has, as (input, output); these pairs are also first in
 // in_place_pairs.
 std::vector<std::pair<int, int>> accumulators(const Instance& instance);
@@ -182,18 +182,9 @@ struct AxisMap {
 // position or tap of a window is a reduction: its parts overlap there and add up.
 Result<AxisMap> axis_map(const Instance& instance);
 
-// An edge of MAGIS's dimension graph: one axis links an input dimension with an output dimension or
-// a reduction. Only axes that part() can split have edges; a window has one along its position.
-struct DimEdge {
-  int input = 0, input_dim = 0;
-  int output = -1, output_dim = -1;  // -1: a reduction axis of the op
-  int axis = 0;
-  LinkKind kind = LinkKind::kDirect;
-};
 // Whether part() can split an axis: it is not coupled, its parts merge, and no group holds it
 // inside.
 bool can_split(const AxisMap& map, int axis);
-Result<std::vector<DimEdge>> dimension_edges(const Instance& instance);
 
 // How part [begin, end) of `axis` is computed: which slice of each input it reads, which slice of
 // each output it writes or adds into, and the attributes of the part (halo paddings, random

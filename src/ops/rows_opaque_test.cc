@@ -6,6 +6,8 @@
 
 #include <string>
 
+#include "ops/testing/dimension_edges.h"
+
 namespace lowtide::ops {
 namespace {
 

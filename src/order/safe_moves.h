@@ -20,7 +20,7 @@
 // late ops M of the run without what they are for. If q is not in Q, Q holds nothing else, and
 // live(S+Q) is at least live(S), for nothing outside M is freed by M. If q is in Q, its bundle is
 // too, and each further move runs a bundle from there on, of which the same holds. The descendants'
-// condition is needed: with it dropped, a commit can hide a cheaper Q without q.
+// condition is needed: without it, a commit can hide a cheaper Q without q.
 //
 // A move that is safe but does not fit B is not made; `least_rejected` reports the lowest peak that
 // was refused, so that a search that fails knows the next budget at which anything could differ.

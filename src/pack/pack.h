@@ -56,7 +56,6 @@ struct PackOptions {
   bool unallocated_floor = true;
   bool dynamic_order = true;  // lowest legal offset first; off: static order only
   bool decomposition = true;  // split in time as soon as no unplaced buffer crosses a moment
-  bool hatless = true;        // a buffer with nothing unplaced above it needs no alternatives
   // Section inference at each level of lowest offsets, not only the least. Off: it costs more than
   // it saves.
   bool release_bound = false;

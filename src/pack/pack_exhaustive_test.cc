@@ -179,8 +179,7 @@ TEST(PackExhaustive, SwitchesAgreeOnMediumProblems) {
                                               .alignments = seed % 3 == 1,
                                               .fixed = seed % 3 == 2});
     PackOptions plain;  // the least inference that is still quick enough
-    plain.memo = plain.release_bound = plain.hatless = plain.dominance = plain.decomposition =
-        false;
+    plain.memo = plain.release_bound = plain.dominance = plain.decomposition = false;
     plain.limits.max_units = 2'000'000;
     const PackOutcome full = solve(problem_of(buffers));
     const PackOutcome less = solve(problem_of(buffers), plain);

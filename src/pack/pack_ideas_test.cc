@@ -34,15 +34,6 @@ Problems tight_ones() {
   return problems;
 }
 
-Problems many_tight_ones() {
-  Problems problems;
-  for (uint64_t seed = 0; seed < 200; ++seed) {
-    Rng rng(seed);
-    problems.push_back(problem_of(tight_buffers(rng, 12, 30)));
-  }
-  return problems;
-}
-
 // Most of these can be packed at their load.
 Problems large_ones() {
   Problems problems;
@@ -195,7 +186,6 @@ const std::map<std::string_view, Row> kRows = {
     {"unallocated_floor", {tight_ones, all_of_them_shortly}},
     {"dynamic_order", {large_ones, all_of_them_shortly}},
     {"decomposition", {held_together, one_decision_search}},
-    {"hatless", {many_tight_ones, without_decomposition}},
     {"release_bound", {held_together, with_release_bound}},
     {"memo", {tight_ones, all_of_them}},
     {"restarts", {large_ones, all_of_them}},

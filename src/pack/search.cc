@@ -82,7 +82,6 @@ struct Frame {
   int64_t last_offset = 0;
   int32_t last_rank = kNobody;  // of the item at last_offset
   int32_t placed = kNobody;
-  bool isolated = false;  // the placed one has no unplaced neighbour
   Key key;
 };
 
@@ -90,8 +89,7 @@ class DecisionSearch final : public Decider {
  public:
   DecisionSearch(const Topology& topology, const PackOptions& options)
       : topology_(topology), options_(options) {
-    if (!options_.canonical) options_.memo = options_.hatless = options_.monotonic_floor = false;
-    if (!options_.dynamic_order) options_.hatless = false;
+    if (!options_.canonical) options_.memo = options_.monotonic_floor = false;
     if (!options_.sections) options_.section_inference = options_.decomposition = false;
     hashes_.resize(items());
     if (options_.memo)
@@ -375,11 +373,7 @@ void DecisionSearch::close(bool refuted) {
 DecisionSearch::Step DecisionSearch::advance(bool returned, bool succeeded) {
   Frame& frame = frames_.back();
   if (returned && succeeded) ++frame.child;
-  if (returned && !succeeded) {
-    const bool give_up = options_.hatless && frame.isolated;
-    undo(frame);
-    if (give_up) return Step::kFail;
-  }
+  if (returned && !succeeded) undo(frame);
   while (frame.placed == kNobody) {
     if (frame.next == frame.candidate_end) return Step::kFail;
     frame.placed = candidates_[frame.next++];
@@ -391,9 +385,6 @@ DecisionSearch::Step DecisionSearch::advance(bool returned, bool succeeded) {
       continue;
     }
     split(frame);
-    frame.isolated = std::none_of(topology_.neighbours[static_cast<size_t>(frame.placed)].begin(),
-                                  topology_.neighbours[static_cast<size_t>(frame.placed)].end(),
-                                  [this](int32_t x) { return lowest(x) != kPlaced; });
   }
   if (frame.child == frame.child_end) return Step::kSuccess;
   return Step::kDescend;

@@ -96,7 +96,8 @@ class Solve {
     const int64_t units =
         std::min(kSolve.most_units_by_states,
                  options_.limits.max_units / kSolve.parts * kSolve.parts_by_states);
-    const ByStatesResult exact = solve_by_states(table(), units);
+    const ByStatesResult exact =
+        solve_by_states(table(), options_.limits.after(clock_.seconds()).with_units(units));
     clock_.spend(std::min(exact.units, units));
     if (!exact.complete) return false;
     if (exact.best) {

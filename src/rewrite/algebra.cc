@@ -18,8 +18,14 @@ using ir::GraphEdit;
 using ir::OpId;
 using ir::ValueId;
 
-constexpr size_t kMostTerms = 64, kMostFactors = 16, kMostOps = 256;
-constexpr int64_t kMostTimes = 1 << 20;
+// Tuning; each value beside half and twice of it: docs/tuning.md. A tree beyond them stays as it is.
+struct AlgebraTuning {
+  size_t most_terms = 64;        // products of a polynomial
+  size_t most_factors = 16;      // values of a product
+  size_t most_ops = 256;         // of a tree
+  int64_t most_times = 1 << 20;  // that a polynomial has one product
+};
+constexpr AlgebraTuning kAlgebra;
 
 using Product = std::vector<size_t>;            // leaves, ascending
 using Polynomial = std::map<Product, int64_t>;  // how often each product is added
@@ -52,13 +58,13 @@ std::vector<OpId> tree_of(const GraphEdit& edit, OpId root) {
     return is_algebra(edit, maker) &&
            std::all_of(readers.begin(), readers.end(), [&](OpId r) { return inside.contains(r); });
   };
-  for (bool grows = true; grows && inside.size() <= kMostOps;) {
+  for (bool grows = true; grows && inside.size() <= kAlgebra.most_ops;) {
     grows = false;
     for (OpId id : std::vector<OpId>(inside.begin(), inside.end()))
       for (ValueId input : edit.op(id).inputs)
         if (belongs(input)) grows |= inside.insert(edit.value(input).producer).second;
   }
-  if (inside.size() > kMostOps) return {};
+  if (inside.size() > kAlgebra.most_ops) return {};
   std::vector<OpId> ops(inside.begin(), inside.end());
   std::sort(ops.begin(), ops.end(), [&](OpId a, OpId b) { return edit.before(a, b); });
   return ops;
@@ -87,7 +93,7 @@ std::vector<ValueId> leaves_of(const GraphEdit& edit, std::span<const OpId> tree
 // Whether the op lies inside of the tree of a later one.
 bool is_inside(const GraphEdit& edit, OpId id) {
   OpId root = id;
-  for (size_t steps = 0; steps < kMostOps; ++steps) {
+  for (size_t steps = 0; steps < kAlgebra.most_ops; ++steps) {
     const ValueId made = edit.op(root).outputs[0];
     const auto readers = edit.readers(made);
     if (edit.value(made).is_output || readers.empty() ||
@@ -106,19 +112,21 @@ bool is_inside(const GraphEdit& edit, OpId id) {
 
 std::optional<Polynomial> sum_of(Polynomial a, const Polynomial& b) {
   for (const auto& [product, times] : b)
-    if ((a[product] += times) > kMostTimes) return std::nullopt;
-  return a.size() <= kMostTerms ? std::optional(std::move(a)) : std::nullopt;
+    if ((a[product] += times) > kAlgebra.most_times) return std::nullopt;
+  return a.size() <= kAlgebra.most_terms ? std::optional(std::move(a)) : std::nullopt;
 }
 
 std::optional<Polynomial> product_of(const Polynomial& a, const Polynomial& b) {
-  if (a.size() * b.size() > kMostTerms * kMostTerms) return std::nullopt;
+  if (a.size() * b.size() > kAlgebra.most_terms * kAlgebra.most_terms) return std::nullopt;
   Polynomial result;
   for (const auto& [left, m] : a)
     for (const auto& [right, n] : b) {
-      if (left.size() + right.size() > kMostFactors || m > kMostTimes / n) return std::nullopt;
+      if (left.size() + right.size() > kAlgebra.most_factors || m > kAlgebra.most_times / n)
+        return std::nullopt;
       Product both;
       std::merge(left.begin(), left.end(), right.begin(), right.end(), std::back_inserter(both));
-      if ((result[both] += m * n) > kMostTimes || result.size() > kMostTerms) return std::nullopt;
+      if ((result[both] += m * n) > kAlgebra.most_times || result.size() > kAlgebra.most_terms)
+        return std::nullopt;
     }
   return result;
 }

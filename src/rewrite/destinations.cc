@@ -248,9 +248,9 @@ class DestinationsPass {
     desc.outputs = {chain.whole};
     const ir::Attrs attrs = attrs_of(chain, writer);
     const ops::Row* row = ops::find(desc.kind);
-    if (row == nullptr || desc.inputs.size() > ops::rest_slot(*row)) return std::nullopt;
+    if (row == nullptr || desc.inputs.size() > ops::rest_operand(*row)) return std::nullopt;
     if (has_rest) {
-      desc.inputs.resize(ops::rest_slot(*row) + 1);
+      desc.inputs.resize(ops::rest_operand(*row) + 1);
       desc.inputs.back() = chain.whole;
     }
     ops::Instance instance{.kind = desc.kind, .attrs = &attrs, .inputs = {}};
@@ -383,7 +383,7 @@ class DestinationsPass {
         inputs = {operand};
       }
       if (rest.valid()) {
-        inputs.resize(ops::rest_slot(*ops::find(kind_of(writer))) + 1, ValueId::none());
+        inputs.resize(ops::rest_operand(*ops::find(kind_of(writer))) + 1, ValueId::none());
         inputs.back() = rest;
       }
       ops::AppendOptions options;

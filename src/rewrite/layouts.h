@@ -4,9 +4,9 @@
 // Kernels say what they want (plan::KernelCatalog::wish): convolutions want channels-last data and
 // weights in a blocked format of their own. Walking the ops in order, each input that lies
 // otherwise gets a Reorder in front of the op; outputs follow from the op table. A strided view is
-// copied for the readers whose kernels do not take its strides. Ops without a wish
-// take what comes if the op table can type it; mixed operands are brought to the layout of the
-// first permuted one, and where that does not help, or no kernel takes it, to row-major.
+// copied for the readers whose kernels do not take its strides. Ops without a wish take what comes
+// if the op table can type it; mixed operands are brought to the layout of the first permuted one,
+// and where that does not help, or no kernel takes it, to row-major.
 //
 // A reordered activation is shared by all who want it. A reordered parameter is not: it is cheap to
 // make again, and shared it would be held from the forward pass to the backward pass.

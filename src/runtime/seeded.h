@@ -6,7 +6,7 @@
 //   z(i)         = the SplitMix64 finaliser of state + (i + 1) * 0x9E3779B97F4A7C15
 //   u(i)         = (z(i) >> 11) * 2^-53, in [0, 1); i: the row-major position
 //
-//   fed inputs   floats 2u - 1; integers floor(u * limit); bools floor(2u)
+//   fed inputs   floats 2u - 1; integers u * limit and bools 2u, rounded down
 //   parameters   name ends with running_var: 1 + 0.1 u; with running_mean: 0.1 (2u - 1);
 //                of rank 1: 0.1 (2u - 1), plus 1 when the name ends with "weight";
 //                others: (2u - 1) * sqrt(3 / fan_in), fan_in = the product of all dims but the

@@ -4,7 +4,7 @@
 //
 // The file has no name: it is unlinked as soon as it is open, so that it cannot vanish or be
 // changed by others while a step runs, and is gone when the program ends, however it ends. Its
-// blocks are reserved when it is made, so that a full disk is an error before the first step and
+// disk space is reserved when it is made, so that a full disk is an error before the first step and
 // not within one.
 //
 // Moving bytes answers how many were moved, and the system's reason where that is not all of them;

@@ -5,9 +5,20 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "base/work.h"
+#include "solver/solve.h"
 #include "solver/sparse_columns.h"
 
 namespace lowtide::solver {
+namespace {
+
+// Tuning; each value beside half and twice of it: docs/tuning.md.
+struct SimplexTuning {
+  int64_t part = 1000;  // iterations between two looks at the clock; each part factorizes anew
+};
+constexpr SimplexTuning kSimplex;
+
+}  // namespace
 
 struct DualSimplex::Model {
   Model() : clp(Clp_newModel()) { Clp_setLogLevel(clp, 0); }
@@ -21,6 +32,7 @@ DualSimplex::DualSimplex(const Program& program)
     : model_(std::make_unique<Model>()),
       columns_(program.columns.size()),
       rows_(program.rows.size()),
+      units_per_iteration_(solver::units_per_iteration(program)),
       constant_(program.constant) {
   LT_CHECK(program.check());
   static_assert(sizeof(CoinBigIndex) == sizeof(int));
@@ -50,7 +62,22 @@ void DualSimplex::set_basis(const Basis& basis) {
   Clp_copyinStatus(model_->clp, basis.data());
 }
 
-DualSimplex::Run DualSimplex::run(int max_iterations) {
+// In parts, between which it looks whether it may go on.
+DualSimplex::Run DualSimplex::run(const Limits& limits) {
+  WorkBudget work(limits, units_per_iteration_);
+  Run run;
+  do {
+    const int64_t most = std::min<int64_t>(kSimplex.part, work.steps_remaining());
+    if (most == 0) break;
+    const Run part = run_part(static_cast<int>(most));
+    run.end = part.end;
+    run.iterations += part.iterations;
+    work.spend(std::max<int64_t>(1, part.iterations));
+  } while (run.end == SimplexEnd::kStopped && work.look());
+  return run;
+}
+
+DualSimplex::Run DualSimplex::run_part(int max_iterations) {
   Clp_setMaximumIterations(model_->clp, max_iterations);
   Clp_setNumberIterations(model_->clp, 0);
   Clp_dual(model_->clp, 0);

@@ -10,6 +10,7 @@
 #include <span>
 #include <vector>
 
+#include "base/limits.h"
 #include "solver/program.h"
 
 namespace lowtide::solver {
@@ -18,7 +19,7 @@ enum class SimplexEnd {
   kOptimal,
   kInfeasible,  // no point within the bounds
   kUnbounded,   // or infeasible: there is no dual feasible point
-  kStopped,     // after as many iterations as it was given
+  kStopped,     // by a limit
   kFailed,      // numbers that it cannot cope with
 };
 
@@ -38,10 +39,13 @@ class DualSimplex {
 
   struct Run {
     SimplexEnd end = SimplexEnd::kStopped;
-    int iterations = 0;
+    int64_t iterations = 0;
   };
-  // Goes on where it stopped, or from the basis set.
-  Run run(int max_iterations);
+  // Goes on where it stopped, or from the basis set. An iteration takes units_per_iteration() units;
+  // with fewer than that nothing is done. The clock and the flag are looked at after every thousand
+  // iterations, not before the first of them.
+  Run run(const Limits& limits);
+  int64_t units_per_iteration() const { return units_per_iteration_; }
 
   // Where the last run ended. Views hold until the next.
   double objective() const;
@@ -53,9 +57,12 @@ class DualSimplex {
   std::vector<double> infeasibility_ray() const;
 
  private:
+  Run run_part(int max_iterations);
+
   struct Model;
   std::unique_ptr<Model> model_;
   size_t columns_ = 0, rows_ = 0;
+  int64_t units_per_iteration_ = 1;
   double constant_ = 0;
 };
 

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 
 #include "solver/testing/random_programs.h"
@@ -13,7 +14,7 @@
 namespace lowtide::solver {
 namespace {
 
-constexpr int kEnough = 100'000;  // iterations
+constexpr Limits kEnough = {.max_units = 200'000'000};
 constexpr double kNear = 1e-7;
 
 // Do multiples of the ray, of one sign or the other, prove more than any point can be worth?
@@ -107,17 +108,55 @@ Program transport() {
   return program;
 }
 
-TEST(DualSimplex, StopsAfterSoManyIterationsAndGoesOn) {
+TEST(DualSimplex, StopsWhenItsWorkIsDoneAndGoesOn) {
   const Program program = transport();
   DualSimplex whole(program), parts(program);
   ASSERT_EQ(whole.run(kEnough).end, SimplexEnd::kOptimal);
-  const DualSimplex::Run first = parts.run(10);
+  const DualSimplex::Run first = parts.run({.max_units = 10 * parts.units_per_iteration()});
   EXPECT_EQ(first.end, SimplexEnd::kStopped);
   EXPECT_LE(first.iterations, 10);
   EXPECT_LE(lagrangian_bound(program, parts.duals()), whole.objective() + kNear);
   EXPECT_EQ(parts.run(kEnough).end, SimplexEnd::kOptimal);
   EXPECT_NEAR(parts.objective(), whole.objective(), kNear);
   EXPECT_EQ(whole.objective(), std::round(whole.objective()));
+}
+
+TEST(DualSimplex, WithLessThanAnIterationsWorkDoesNothing) {
+  const Program program = transport();
+  DualSimplex simplex(program);
+  const DualSimplex::Run none = simplex.run({.max_units = simplex.units_per_iteration() - 1});
+  EXPECT_EQ(none.end, SimplexEnd::kStopped);
+  EXPECT_EQ(none.iterations, 0);
+  EXPECT_EQ(simplex.run(kEnough).end, SimplexEnd::kOptimal);
+}
+
+// More iterations than pass between two looks at the flag.
+Program large_cover() {
+  constexpr uint32_t kSize = 6000;
+  Rng rng(8);
+  Program program;
+  for (uint32_t j = 0; j < kSize; ++j)
+    program.columns.push_back({.cost = static_cast<double>(rng.between(1, 1000))});
+  for (uint32_t r = 0; r < kSize; ++r) {
+    Row& row = program.rows.emplace_back();
+    row.lower = static_cast<double>(rng.between(1, 100));
+    for (uint32_t k = 0; k < 20; ++k)
+      row.entries.push_back({(r + 73 * k) % kSize, static_cast<double>(rng.between(1, 9))});
+  }
+  return program;
+}
+
+TEST(DualSimplex, StopsSoonAfterTheFlagIsRaised) {
+  const Program program = large_cover();
+  const std::atomic<bool> cancel = true;
+  DualSimplex stopped(program), whole(program);
+  const DualSimplex::Run first = stopped.run({.cancel = &cancel});
+  EXPECT_EQ(first.end, SimplexEnd::kStopped);
+  EXPECT_GT(first.iterations, 0);
+  EXPECT_LE(first.iterations, 1000);
+  const DualSimplex::Run all = whole.run(kEnough);
+  EXPECT_EQ(all.end, SimplexEnd::kOptimal);
+  EXPECT_GT(all.iterations, 1000);
 }
 
 TEST(DualSimplex, NoticesThatNothingHoldsItBack) {

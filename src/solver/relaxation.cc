@@ -8,22 +8,22 @@
 namespace lowtide::solver {
 namespace {
 
-constexpr int kPartOfRun = 1000;               // iterations between two looks at the clock
-constexpr int kMostRepairIterations = 20'000;  // of made_whole
+// Tuning; each value beside half and twice of it: docs/tuning.md.
+struct RepairTuning {
+  int64_t most_iterations = 20'000;  // to find the best values of what need not be whole
+};
+constexpr RepairTuning kRepair;
 
 std::vector<double> copy_of(std::span<const double> values) {
   return {values.begin(), values.end()};
 }
 
 SimplexEnd run_within(DualSimplex& simplex, WorkBudget& work) {
-  SimplexEnd end = SimplexEnd::kStopped;
-  while (end == SimplexEnd::kStopped && work.look() && work.steps_remaining() > 0) {
-    const auto part = static_cast<int>(std::min<int64_t>(kPartOfRun, work.steps_remaining()));
-    const DualSimplex::Run run = simplex.run(part);
-    end = run.end;
-    work.spend(std::max(1, run.iterations));
-  }
-  return end;
+  if (!work.look()) return SimplexEnd::kStopped;
+  const DualSimplex::Run run = simplex.run(work.left());
+  work.spend(run.iterations);
+  work.look();
+  return run.end;
 }
 
 }  // namespace
@@ -72,7 +72,9 @@ std::optional<std::vector<double>> made_whole(const Program& program, std::vecto
   DualSimplex simplex(program);
   for (size_t j = 0; j < point.size(); ++j)
     if (program.columns[j].integer) simplex.set_bounds(j, point[j], point[j]);
-  const DualSimplex::Run run = simplex.run(kMostRepairIterations);
+  // Also when the work is spent: it is what makes a point of what was found.
+  const DualSimplex::Run run =
+      simplex.run(work.left().with_units(kRepair.most_iterations * simplex.units_per_iteration()));
   work.spend(run.iterations);
   for (size_t j = 0; j < point.size(); ++j) {
     const Column& column = program.columns[j];

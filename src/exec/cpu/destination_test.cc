@@ -45,7 +45,7 @@ class Destinations : public testing::TestWithParam<std::string> {
     EXPECT_TRUE(made.has_value());
     const auto plain = ops::infer(made->instance());
     EXPECT_TRUE(plain.has_value());
-    const size_t rest = ops::rest_slot(*ops::find(kind));
+    const size_t rest = ops::rest_operand(*ops::find(kind));
     if (plain->empty() || plain->front().type.dims.empty() || made->inputs.size() > rest) {
       for (size_t i = rest; i < made->inputs.size(); ++i) ++counts.no_destination;
       return std::nullopt;

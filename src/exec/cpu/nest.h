@@ -31,7 +31,7 @@ struct Nest {
   std::vector<std::vector<int64_t>> strides;  // [operand][dim], in elements
 };
 
-// Loops over `dims`, ordered by falling strides of operand 0, dims of extent 1 dropped, neighbours
+// Loops over `dims`, ordered by falling strides of operand 0, dims of extent 1 left out, neighbours
 // joined.
 Nest make_nest(std::span<const int64_t> dims, std::vector<std::vector<int64_t>> strides);
 

@@ -571,9 +571,9 @@ Result<RandomInstance> draw_instance(std::string_view kind, Rng& rng, std::optio
 Status draw_accumulators(RandomInstance& made, Rng& rng) {
   LT_ASSIGN(const std::vector<OutputType> outputs, infer(made.instance()));
   for (size_t o = 0; o < outputs.size(); ++o) {
-    const auto slot = accumulator_slot(*find(made.kind), static_cast<int>(o));
-    if (!slot || !chance(rng, 3)) continue;
-    const auto input = static_cast<size_t>(*slot);
+    const auto place = accumulator_operand(*find(made.kind), static_cast<int>(o));
+    if (!place || !chance(rng, 3)) continue;
+    const auto input = static_cast<size_t>(*place);
     if (made.inputs.size() <= input) made.inputs.resize(input + 1);
     made.inputs[input] = outputs[o].type;
     made.values.resize(made.inputs.size());

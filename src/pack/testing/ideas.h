@@ -34,7 +34,6 @@ inline std::vector<Idea<PackOptions>> all_ideas() {
       {"unallocated_floor", turn<&PackOptions::unallocated_floor>},
       {"dynamic_order", turn<&PackOptions::dynamic_order>},
       {"decomposition", turn<&PackOptions::decomposition>},
-      {"hatless", turn<&PackOptions::hatless>},
       {"release_bound", turn<&PackOptions::release_bound>},
       {"memo", turn<&PackOptions::memo>},
       {"restarts", turn<&PackOptions::restarts>},
@@ -49,13 +48,13 @@ inline auto fields_of(const PackOptions& options) {
   const auto& [gcd_scaling, partition, order_by_size, order_by_area, order_by_duration,
                order_by_start, first_fit, best_fit, class_orders, search, sections, canonical,
                dominance, section_inference, monotonic_floor, unallocated_floor, dynamic_order,
-               decomposition, hatless, release_bound, memo, restarts, tightest_first,
-               section_weights, not_first, twins, static_orders, limits, threads] = options;
+               decomposition, release_bound, memo, restarts, tightest_first, section_weights,
+               not_first, twins, static_orders, limits, threads] = options;
   return std::tie(gcd_scaling, partition, order_by_size, order_by_area, order_by_duration,
                   order_by_start, first_fit, best_fit, class_orders, search, sections, canonical,
                   dominance, section_inference, monotonic_floor, unallocated_floor, dynamic_order,
-                  decomposition, hatless, release_bound, memo, restarts, tightest_first,
-                  section_weights, not_first, twins, static_orders, limits, threads);
+                  decomposition, release_bound, memo, restarts, tightest_first, section_weights,
+                  not_first, twins, static_orders, limits, threads);
 }
 
 }  // namespace lowtide::pack

@@ -29,7 +29,7 @@ class Search {
   Search(const StepGraph& graph, int64_t least_bytes, int64_t above)
       : graph_(graph), problem_(*graph.problem), least_bytes_(least_bytes), above_(above) {}
 
-  std::optional<BackwardFloor> run(SchedOpId goal, int64_t& units) {
+  std::optional<BackwardFloor> run(SchedOpId goal, WorkBudget& work) {
     reach(goal, {}, kNone, 0);
     int64_t proven = above_;
     size_t at = kNone;
@@ -39,8 +39,7 @@ class Search {
       if (std::max(nodes_[node].peak, above_) < peak || nodes_[node].done) continue;
       nodes_[node].done = true;
       proven = peak, at = node;
-      units -= kUnitsPerSet;
-      if (nodes_[node].set.empty() || units < 0) break;
+      if (!work.spend(kUnitsPerSet) || nodes_[node].set.empty()) break;
       expand(node);
     }
     if (proven <= above_) return std::nullopt;
@@ -145,27 +144,30 @@ std::vector<SchedOpId> goals_of(const StepGraph& graph) {
 }  // namespace
 
 std::optional<BackwardFloor> backward_floor_of(const StepGraph& graph, SchedOpId goal,
-                                               int64_t least_bytes, int64_t above, int64_t& units) {
-  return Search(graph, least_bytes, above).run(goal, units);
+                                               int64_t least_bytes, int64_t above,
+                                               WorkBudget& work) {
+  return Search(graph, least_bytes, above).run(goal, work);
 }
 
 std::optional<BackwardFloor> backward_floor(const StepGraph& graph, int64_t above,
-                                            int64_t max_units) {
+                                            const Limits& limits) {
+  const WorkBudget clock(limits);
   const std::vector<SchedOpId> goals = goals_of(graph);
   int64_t largest = 0;
   for (const plan::SchedValue& value : graph.problem->values)
     largest = std::max(largest, value.bytes);
   std::optional<BackwardFloor> best;
   for (int halvings = 1; halvings <= kBackward.sizes; ++halvings) {
-    int64_t units = max_units / kBackward.sizes;
+    int64_t units = limits.max_units / kBackward.sizes;
     for (const SchedOpId goal : goals) {
-      int64_t share = std::min(units, max_units / kBackward.sizes / kBackward.goal_share);
-      units -= share;
+      const int64_t share =
+          std::min(units, limits.max_units / kBackward.sizes / kBackward.goal_share);
+      WorkBudget work(clock.left().with_units(share));
       auto floor = backward_floor_of(graph, goal, std::max<int64_t>(1, largest >> halvings),
-                                     best ? best->bytes : above, share);
-      units += std::max<int64_t>(0, share);
+                                     best ? best->bytes : above, work);
+      units -= std::min(share, work.used());
       if (floor) best = std::move(floor);
-      if (units <= 0) break;
+      if (units <= 0 || work.timed_out()) break;
     }
   }
   return best;

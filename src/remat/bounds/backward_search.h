@@ -20,6 +20,7 @@
 #include <optional>
 #include <vector>
 
+#include "base/work.h"
 #include "remat/bounds/closure_cut_network.h"
 
 namespace lowtide::remat {
@@ -44,12 +45,13 @@ struct BackwardTuning {
 inline constexpr BackwardTuning kBackward;
 
 // A floor above `above`, if a goal and sizes are found that show one. `graph` has no link.
-std::optional<BackwardFloor> backward_floor(const StepGraph& graph, int64_t above,
-                                            int64_t max_units = kBackward.most_sets * kUnitsPerSet);
+std::optional<BackwardFloor> backward_floor(
+    const StepGraph& graph, int64_t above,
+    const Limits& limits = {.max_units = kBackward.most_sets * kUnitsPerSet});
 
-// One search. Nothing if some way stays within `above`, or the units end before that is known.
-// `units` is lessened by what was used.
+// One search. Nothing if some way stays within `above`, or the work ends before that is known.
 std::optional<BackwardFloor> backward_floor_of(const StepGraph& graph, SchedOpId goal,
-                                               int64_t least_bytes, int64_t above, int64_t& units);
+                                               int64_t least_bytes, int64_t above,
+                                               WorkBudget& work);
 
 }  // namespace lowtide::remat

@@ -104,8 +104,8 @@ TEST(BackwardSearch, IsItsDefinition) {
     for (SchedOpId goal : problem.ops.ids()) {
       const int64_t least = ByDefinition(problem, least_bytes).least_peak(goal);
       const int64_t above = rng.between(0, least + 3);
-      int64_t units = 1'000'000 * kUnitsPerSet;
-      const auto found = backward_floor_of(graph, goal, least_bytes, above, units);
+      WorkBudget work({.max_units = 1'000'000 * kUnitsPerSet});
+      const auto found = backward_floor_of(graph, goal, least_bytes, above, work);
       ASSERT_EQ(found.has_value(), least > above) << "problem " << i << " op " << goal.index();
       ++compared;
       if (!found) continue;
@@ -153,7 +153,8 @@ TEST(BackwardSearch, ShowsLessWithoutSmallValuesAndWithLessWork) {
     const ScheduleProblem problem = random_schedule_problem(shape_of(i), rng);
     const StepGraph graph(problem);
     const auto bytes = [&](SchedOpId goal, int64_t least_bytes, int64_t units) {
-      const auto found = backward_floor_of(graph, goal, least_bytes, 0, units);
+      WorkBudget work({.max_units = units});
+      const auto found = backward_floor_of(graph, goal, least_bytes, 0, work);
       return found ? found->bytes : 0;
     };
     for (SchedOpId goal : problem.ops.ids()) {

@@ -217,11 +217,16 @@ class BranchSearch {
       std::vector<int8_t> here(from.program.variables.size(), kFree);
       for (const auto& [variable, value] : fixed)
         if (!lost(from, longer, variable, value)) here[variable] = value;
-      base.set_fixed(here), base.solve(kBranchCut.most_iterations, work_);
-      lp.set_fixed(carried(from, fixed, longer)), lp.solve(kBranchCut.most_iterations, work_);
-      sum += std::clamp(lp.value() - base.value(), -kBranchCut.most_rise, kBranchCut.most_rise);
+      base.set_fixed(here), solve(base);
+      lp.set_fixed(carried(from, fixed, longer)), solve(lp);
+      sum += std::clamp(lp.objective() - base.objective(), -kBranchCut.most_rise,
+                        kBranchCut.most_rise);
     }
     return sum / static_cast<double>(cases.size());
+  }
+
+  void solve(LinearProgram& lp) {
+    lp.solve(work_.left().with_units(lp.units_of(kBranchCut.most_iterations)), work_);
   }
 
   // Cuts of the smaller multi-cut before the one that it lacks.

@@ -27,12 +27,16 @@ BranchTree::BranchTree(const MultiCutProgram& program, std::vector<double> weigh
   fixed_.assign(program.variables.size(), kFree);
   records_.resize(program.variables.size());
   BranchNode root;
-  lp_.solve(kBranch.node_iterations, work_);
+  solve(kBranch.node_iterations);
   root.multipliers = lp_.multipliers();
   root.bound_ticks = program.bound(root.multipliers, fixed_);
   read_leaf(root);
   nodes_.push_back(std::move(root));
   lowest_.emplace(nodes_[0].bound_ticks, 0);
+}
+
+void BranchTree::solve(int64_t iterations) {
+  lp_.solve(work_.left().with_units(lp_.units_of(iterations)), work_);
 }
 
 void BranchTree::fix(size_t node) {
@@ -88,10 +92,11 @@ double BranchTree::rise(size_t node, double x, uint32_t variable, int8_t value) 
   lp_.set_fixed(fixed_);
   fixed_[variable] = kFree;
   lp_.set_basis(nodes_[node].basis);
-  lp_.solve(kBranch.trial_iterations, work_);
+  solve(kBranch.trial_iterations);
   const double percent = 100 * static_cast<double>(nodes_[node].bound_ticks) /
                          static_cast<double>(std::max<int64_t>(1, program_.once_ticks));
-  const double rise = lp_.infeasible() ? kBranch.most_gain : std::max(0.0, lp_.value() - percent);
+  const double rise =
+      lp_.infeasible() ? kBranch.most_gain : std::max(0.0, lp_.objective() - percent);
   record.sum += std::min(rise, kBranch.most_gain) / distance;
   ++record.count;
   return rise;
@@ -128,7 +133,7 @@ void BranchTree::add_child(size_t parent, uint32_t variable, int8_t value) {
   fixed_[variable] = value;
   lp_.set_fixed(fixed_);
   lp_.set_basis(nodes_[parent].basis);
-  lp_.solve(kBranch.node_iterations, work_);
+  solve(kBranch.node_iterations);
   child.multipliers = lp_.multipliers();
   child.bound_ticks = program_.bound(child.multipliers, fixed_);
   const int64_t inherited = program_.bound(nodes_[parent].multipliers, fixed_);

@@ -58,6 +58,7 @@ class BranchTree {
     int count = 0;
   };
 
+  void solve(int64_t iterations);  // at most, and within the work left
   void fix(size_t node);
   uint32_t choose(size_t node);
   double rise(size_t node, double x, uint32_t variable, int8_t value);

@@ -11,7 +11,7 @@ constexpr double kLargest = 0x1p30;  // a multiplier, in units: fits 32 bits
 
 // Tuning; each value beside half and twice of it: docs/tuning.md.
 struct RelaxationTuning {
-  int part = 1000;        // iterations between two looks at the work left
+  int64_t part = 1000;    // iterations between two looks at the work left
   int64_t iteration = 1;  // units of work, by row and column
   int64_t start = 10;     // iterations that a start costs
 };
@@ -54,14 +54,17 @@ void LinearProgram::set_fixed(std::span<const int8_t> fixed) {
 }
 
 // In parts, between which it looks whether it may go on.
-void LinearProgram::solve(int max_iterations, WorkBudget& work) {
-  const auto size = static_cast<int64_t>(program_.rows.size() + program_.variables.size());
+void LinearProgram::solve(const Limits& limits, WorkBudget& work) {
+  const int64_t units = simplex_.units_per_iteration();
+  WorkBudget own(limits, units);
   solver::SimplexEnd end = solver::SimplexEnd::kStopped;
-  for (int done = 0; done < max_iterations && end == solver::SimplexEnd::kStopped && work.look();) {
-    const auto run = simplex_.run(std::min(kRelaxation.part, max_iterations - done));
+  while (end == solver::SimplexEnd::kStopped && own.steps_remaining() > 0 && own.look() &&
+         work.look()) {
+    const int64_t part = std::min(kRelaxation.part, own.steps_remaining());
+    const auto run = simplex_.run(own.left().with_units(part * units));
     end = run.end;
-    done += std::max(1, run.iterations);
-    work.spend((run.iterations + kRelaxation.start) * kRelaxation.iteration * size);
+    own.spend(std::max<int64_t>(1, run.iterations));
+    work.spend((run.iterations + kRelaxation.start) * kRelaxation.iteration * units);
   }
   infeasible_ = end == solver::SimplexEnd::kInfeasible;
 }

@@ -27,11 +27,15 @@ class LinearProgram {
   void set_basis(const Basis& basis) { simplex_.set_basis(basis); }
   Basis basis() const { return simplex_.basis(); }
 
-  // Within so many iterations, and the work left. Where these end it, value, variables and
-  // multipliers are those of the last iteration: the multipliers still prove a bound.
-  void solve(int max_iterations, WorkBudget& work);
+  // Within limits of its own, whose units are units_of() iterations, and as long as the caller's
+  // work is not spent; what it takes is counted there, with what each start costs. Where these end
+  // it, objective, variables and multipliers are those of the last iteration: the multipliers still
+  // prove a bound.
+  void solve(const Limits& limits, WorkBudget& work);
+  int64_t units_of(int64_t iterations) const { return iterations * simplex_.units_per_iteration(); }
   bool infeasible() const { return infeasible_; }
-  double value() const { return simplex_.objective(); }  // percent of the step, beyond each op once
+  // Of the best point: percent of the step, beyond each op once.
+  double objective() const { return simplex_.objective(); }
   std::span<const double> variables() const { return simplex_.point(); }
   // Multipliers of the rows: the dual point. Where no point satisfies the rows there are
   // multipliers whose bound grows without end as they are scaled (a Farkas ray, the proof of

@@ -18,7 +18,7 @@ constexpr BlockTuning kBlocks;
 // The number that most ops that may rerun share as that of their likes is that of the blocks. A
 // block is what is nearest to one op of the class that is largest by bytes.
 Blocks::Blocks(const ActionTable& table, const Repeats& repeats)
-    : block_(table.op_count(), -1), role_(block_), next_(table.op_count()) {
+    : block_(table.op_count()), role_(table.op_count()), next_(table.op_count()) {
   std::map<size_t, size_t> ops_by_likes;
   for (const SchedOpId op : table.ops())
     ops_by_likes[repeats.alike(op).size()] += table.may_rerun(op);
@@ -35,7 +35,7 @@ Blocks::Blocks(const ActionTable& table, const Repeats& repeats)
     if (bytes > widest) widest = bytes, anchors = alike;
   }
   if (anchors.empty()) return;
-  count_ = static_cast<int>(count);
+  count_ = count;
   gather(table, anchors);
   for (size_t k = 0; k + 1 < anchors.size(); ++k) match(table, repeats, anchors[k], anchors[k + 1]);
   name_roles();
@@ -44,15 +44,15 @@ Blocks::Blocks(const ActionTable& table, const Repeats& repeats)
 // Each op to the block whose anchor is nearest, in steps along values, either way.
 void Blocks::gather(const ActionTable& table, std::span<const SchedOpId> anchors) {
   std::vector<SchedOpId> reached(anchors.begin(), anchors.end());
-  for (size_t k = 0; k < anchors.size(); ++k) block_[anchors[k]] = static_cast<int>(k);
-  const auto reach = [&](SchedOpId op, int block) {
-    if (!table.is_op(op) || block_[op] >= 0) return;
+  for (size_t k = 0; k < anchors.size(); ++k) block_[anchors[k]] = BlockId(k);
+  const auto reach = [&](SchedOpId op, BlockId block) {
+    if (!table.is_op(op) || block_[op].valid()) return;
     block_[op] = block;
     reached.push_back(op);
   };
   for (size_t i = 0; i < reached.size(); ++i) {
     const SchedOpId op = reached[i];
-    const int block = block_of(op);
+    const BlockId block = block_of(op);
     for (const SchedValueId v : table.reads(op)) reach(table.producer(v), block);
     for (const SchedValueId v : table.makes(op))
       for (const SchedOpId reader : table.readers(v)) reach(reader, block);
@@ -61,7 +61,7 @@ void Blocks::gather(const ActionTable& table, std::span<const SchedOpId> anchors
 
 // Grows an isomorphism between two neighbouring blocks from their anchors.
 void Blocks::match(const ActionTable& table, const Repeats& repeats, SchedOpId from, SchedOpId to) {
-  const int block = block_of(from), other = block_of(to);
+  const BlockId block = block_of(from), other = block_of(to);
   std::vector<std::pair<SchedOpId, SchedOpId>> pairs;
   IdVector<SchedOpId, char> taken(table.op_count(), 0);
   const auto meet = [&](SchedOpId a, SchedOpId b) {
@@ -92,51 +92,52 @@ void Blocks::name_roles() {
   IdVector<SchedOpId, char> follows(block_.size(), 0);
   for (const SchedOpId next : next_)
     if (next.valid()) follows[next] = 1;
-  std::vector<std::vector<SchedOpId>> roles;
+  IdVector<RoleId, IdVector<BlockId, SchedOpId>> roles;
   for (const SchedOpId op : block_.ids()) {
     if (follows[op]) continue;
     if (!next_[op].valid()) {
-      block_[op] = -1;
+      block_[op] = BlockId::none();
       continue;
     }
-    std::vector<SchedOpId> role(static_cast<size_t>(count_));
+    IdVector<BlockId, SchedOpId> role(count_);
     for (SchedOpId at = op; at.valid(); at = next_[at]) {
-      role[static_cast<size_t>(block_of(at))] = at;
-      role_[at] = static_cast<int>(roles.size());
+      role[block_of(at)] = at;
+      role_[at] = RoleId(roles.size());
     }
     roles.push_back(std::move(role));
   }
-  roles_ = static_cast<int>(roles.size());
-  for (int block = 0; block < count_; ++block)
-    for (const auto& role : roles) op_at_.push_back(role[static_cast<size_t>(block)]);
+  roles_ = roles.size();
+  for (const BlockId block : IdRange<BlockId>(count_))
+    for (const auto& role : roles) op_at_.push_back(role[block]);
 }
 
 double Blocks::share() const {
-  const auto outside = std::ranges::count(block_, -1);
+  const auto outside = std::ranges::count(block_, BlockId::none());
   return 1 - static_cast<double>(outside) / static_cast<double>(std::max<size_t>(1, block_.size()));
 }
 
 SchedOpId Blocks::shifted(SchedOpId op, int by) const {
-  const int block = block_of(op);
-  if (block < 0) return op;
-  if (block + by < 0 || block + by >= count_) return SchedOpId::none();
-  return ops_of(block + by)[static_cast<size_t>(role_[op])];
+  if (!block_of(op).valid()) return op;
+  const int64_t other = int64_t{block_of(op).index()} + by;
+  if (other < 0 || other >= static_cast<int64_t>(count_)) return SchedOpId::none();
+  return ops_of(BlockId(static_cast<size_t>(other)))[role_[op].index()];
 }
 
-bool BlockCopy::copy(int from, int to) {
+bool BlockCopy::copy(BlockId from, BlockId to) {
+  const int shift = static_cast<int>(to.index()) - static_cast<int>(from.index());
   const Timeline& timeline = state_->timeline();
   placed_.clear();
   for (const SchedOpId op : blocks_->ops_of(from)) {
-    const SchedOpId image = op.valid() ? blocks_->shifted(op, to - from) : op;
+    const SchedOpId image = op.valid() ? blocks_->shifted(op, shift) : op;
     if (!image.valid()) continue;
     const auto runs = state_->runs(op);
     for (size_t k = 1; k < runs.size(); ++k) placed_.push_back({runs[k], image, {}});
   }
   std::ranges::sort(
       placed_, [&](const Placed& a, const Placed& b) { return timeline.before(a.node, b.node); });
-  for (Placed& run : placed_) run.before = place_of(run.node, to - from);
+  for (Placed& run : placed_) run.before = place_of(run.node, shift);
   for (const SchedOpId op : blocks_->ops_of(from)) {
-    const SchedOpId image = op.valid() ? blocks_->shifted(op, to - from) : op;
+    const SchedOpId image = op.valid() ? blocks_->shifted(op, shift) : op;
     while (image.valid() && state_->runs(image).size() > 1) {
       const NodeId last = state_->runs(image).back();
       if (!state_->can_remove(last)) return false;

@@ -22,21 +22,25 @@
 
 namespace lowtide::remat {
 
+struct BlockTag;
+struct RoleTag;
+using BlockId = Id<BlockTag>;  // one of the repeated blocks, in their order
+using RoleId = Id<RoleTag>;    // that an op plays in its block
+
 // Repeated blocks side by side.
 class Blocks {
  public:
   Blocks(const ActionTable& table, const Repeats& repeats);
 
-  int count() const { return count_; }                     // 0: there are no repeated blocks
-  int block_of(SchedOpId op) const { return block_[op]; }  // -1: of none
-  double share() const;                                    // of all ops: those in blocks
+  size_t count() const { return count_; }                      // 0: there are no repeated blocks
+  BlockId block_of(SchedOpId op) const { return block_[op]; }  // none: of none
+  double share() const;                                        // of all ops: those in blocks
   // The op of another block, `by` blocks further on; itself if it belongs to none; none: none
   // there.
   SchedOpId shifted(SchedOpId op, int by) const;
   // By role; none: it has none for this one.
-  std::span<const SchedOpId> ops_of(int block) const {
-    return std::span(op_at_).subspan(static_cast<size_t>(block) * static_cast<size_t>(roles_),
-                                     static_cast<size_t>(roles_));
+  std::span<const SchedOpId> ops_of(BlockId block) const {
+    return std::span(op_at_).subspan(block.index() * roles_, roles_);
   }
 
  private:
@@ -44,8 +48,9 @@ class Blocks {
   void match(const ActionTable& table, const Repeats& repeats, SchedOpId from, SchedOpId to);
   void name_roles();
 
-  int count_ = 0, roles_ = 0;
-  IdVector<SchedOpId, int> block_, role_;
+  size_t count_ = 0, roles_ = 0;
+  IdVector<SchedOpId, BlockId> block_;
+  IdVector<SchedOpId, RoleId> role_;
   IdVector<SchedOpId, SchedOpId> next_;  // the like op of the next block, or none
   std::vector<SchedOpId> op_at_;         // by block, then role
 };
@@ -59,7 +64,7 @@ class BlockCopy {
   // The reruns of block `to` go, and those of `from` are made for it at the same places: before the
   // first run of the op that plays the same role. False: something stands against it; the caller
   // undoes what is left of it.
-  bool copy(int from, int to);
+  bool copy(BlockId from, BlockId to);
   // Whether the last copy had any rerun to make.
   bool any() const { return !placed_.empty(); }
 

@@ -6,6 +6,8 @@
 #include <unordered_map>
 #include <utility>
 
+#include "base/work.h"
+
 namespace lowtide::remat {
 namespace {
 
@@ -47,7 +49,7 @@ struct Item {
 
 class ByStates {
  public:
-  ByStates(const ActionTable& table, int64_t max_units) : table_(table), max_units_(max_units) {
+  ByStates(const ActionTable& table, const Limits& limits) : table_(table), work_(limits) {
     for (auto* masks : {&reads_, &makes_, &waits_for_, &closed_by_})
       *masks = IdVector<SchedOpId, uint64_t>(table.op_count(), 0);
     for (const SchedOpId op : table.ops()) {
@@ -75,9 +77,8 @@ class ByStates {
       const Item item = queue_.top();
       queue_.pop();
       if (std::exchange(map_.at(*item.state).settled, true)) continue;
-      units_ += kUnitsPerState;
-      if (units_ > max_units_) {
-        result.units = units_;
+      if (!work_.spend(kUnitsPerState)) {
+        result.units = work_.used();
         return result;
       }
       if (item.state->done == all && (outputs_ & ~item.state->present) == 0) {
@@ -87,7 +88,7 @@ class ByStates {
       expand(*item.state, item.cost);
     }
     result.complete = true;
-    result.units = units_;
+    result.units = work_.used();
     return result;
   }
 
@@ -120,7 +121,7 @@ class ByStates {
     }
     for (uint64_t choice = may_go;; choice = (choice - 1) & may_go) {
       const uint64_t goes = must_go | choice;
-      units_ += kUnitsPerEdge;
+      work_.spend(kUnitsPerEdge);
       if (bytes - credit(op, goes) <= table_.capacity())
         reach({done, present & ~goes}, cost, &state, op);
       if (choice == 0) break;
@@ -176,8 +177,8 @@ class ByStates {
   }
 
   const ActionTable& table_;
-  const int64_t max_units_;
-  int64_t units_ = 0, age_ = 0;
+  WorkBudget work_;
+  int64_t age_ = 0;
   uint64_t rerunnable_ = 0, outputs_ = 0;
   IdVector<SchedOpId, uint64_t> reads_, makes_, waits_for_, closed_by_;
   IdVector<SchedValueId, uint64_t> readers_;
@@ -187,11 +188,11 @@ class ByStates {
 
 }  // namespace
 
-ByStatesResult solve_by_states(const ActionTable& table, int64_t max_units) {
+ByStatesResult solve_by_states(const ActionTable& table, const Limits& limits) {
   if (table.is_rounded() || table.op_count() > kByStates.most_ops ||
       table.value_count() > kByStates.most_values)
     return {};
-  return ByStates(table, max_units).run();
+  return ByStates(table, limits).run();
 }
 
 }  // namespace lowtide::remat

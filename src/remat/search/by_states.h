@@ -6,7 +6,7 @@
 // at a use or at its birth is all that a sequence can say. The length of a path is the time of
 // reruns, so a shortest path (among equals the most advanced state first) is a fastest schedule.
 // States are few when ops are few or when the budget is tight; where they are too many for the
-// limit nothing is said.
+// limits nothing is said.
 //
 // Tests: src/remat/remat_oracle_test.cc.
 #pragma once
@@ -15,6 +15,7 @@
 #include <optional>
 #include <vector>
 
+#include "base/limits.h"
 #include "remat/search/action_table.h"
 
 namespace lowtide::remat {
@@ -27,11 +28,11 @@ struct ByStatesTuning {
 inline constexpr ByStatesTuning kByStates;
 
 struct ByStatesResult {
-  bool complete = false;                       // false: too large, or the limit came first
+  bool complete = false;                       // false: too large, or a limit came first
   std::optional<std::vector<SchedOpId>> best;  // if complete and empty: nothing fits
   int64_t units = 0;
 };
 
-ByStatesResult solve_by_states(const ActionTable& table, int64_t max_units);
+ByStatesResult solve_by_states(const ActionTable& table, const Limits& limits);
 
 }  // namespace lowtide::remat

@@ -40,26 +40,28 @@ OrderMoves::Range OrderMoves::range_of(NodeId node) const {
 // As late as possible, as early as possible, near, or anywhere.
 bool OrderMoves::anywhere(NodeId node) {
   const Timeline& timeline = state_->timeline();
-  const auto [lo, hi] = range_of(node);
+  const Range range = range_of(node);
+  const int64_t lo = range.lo.index(), hi = range.hi.index();
   if (hi - lo < 2) return false;
-  int slot = 0;
+  int64_t place = 0;
   switch (rng_->below(4)) {
     case 0:
-      slot = hi - 1;
+      place = hi - 1;
       break;
     case 1:
-      slot = lo;
+      place = lo;
       break;
     case 2:
-      slot = timeline.slot(node) - kMoves.near + static_cast<int>(rng_->below(2 * kMoves.near + 1));
+      place = int64_t{timeline.slot(node).index()} - kMoves.near +
+              static_cast<int64_t>(rng_->below(2 * kMoves.near + 1));
       break;
     default:
-      slot = lo + static_cast<int>(rng_->below(static_cast<uint64_t>(hi - lo)));
+      place = lo + static_cast<int64_t>(rng_->below(static_cast<uint64_t>(hi - lo)));
   }
-  slot = std::clamp(slot, lo, hi - 1);
+  const SlotId slot(static_cast<size_t>(std::clamp(place, lo, hi - 1)));
   const NodeId after = timeline.node_from(slot);  // the node at the slot, or the next one
   const NodeId previous = timeline.slot(after) > slot ? timeline.previous(after) : after;
-  if (timeline.slot(previous) < lo) return false;
+  if (timeline.slot(previous) < range.lo) return false;
   if (previous == node || timeline.next(previous) == node) return false;
   return move_after(node, previous);
 }

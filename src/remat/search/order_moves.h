@@ -27,7 +27,7 @@ class OrderMoves {
 
  private:
   struct Range {
-    int lo, hi;  // slots: after lo at the earliest, before hi at the latest
+    SlotId lo, hi;  // after lo at the earliest, before hi at the latest
   };
   Range range_of(NodeId node) const;
   bool move_after(NodeId node, NodeId previous);

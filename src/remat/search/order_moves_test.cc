@@ -40,8 +40,7 @@ TEST(OrderMoves, KeepTheStateConsistentAndTheRunsTheSame) {
     SequenceState state(table, incoming(table));
     OrderMoves moves(state, rng);
     for (int step = 0; step < 60; ++step) {
-      const auto slots = static_cast<uint64_t>(state.timeline().slots());
-      const NodeId node = state.timeline().node_from(static_cast<int>(rng.below(slots)));
+      const NodeId node = state.timeline().node_from(SlotId(rng.below(state.timeline().slots())));
       if (!node.valid() || node == state.begin_node() || node == state.end_node()) continue;
       const size_t mark = state.mark();
       const double bytes = state.timeline().bytes(node);
@@ -51,7 +50,8 @@ TEST(OrderMoves, KeepTheStateConsistentAndTheRunsTheSame) {
         continue;
       }
       ++moved;
-      relieved += aimed && state.timeline().slot(node) >= 0 && state.timeline().bytes(node) < bytes;
+      relieved +=
+          aimed && state.timeline().slot(node).valid() && state.timeline().bytes(node) < bytes;
       ASSERT_NO_FATAL_FAILURE(expect_equals_simulation(problem, state)) << round;
       std::vector<SchedOpId> runs = state.sequence();
       std::ranges::sort(runs);

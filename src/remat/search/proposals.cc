@@ -104,7 +104,7 @@ NodeId Proposals::random_node() {
   const Timeline& timeline = state_->timeline();
   NodeId node;
   for (int i = 0; i < kProposals.node_tries; ++i) {
-    const auto slot = static_cast<int>(rng_->below(static_cast<uint64_t>(timeline.slots())));
+    const SlotId slot(rng_->below(timeline.slots()));
     node = timeline.node_from(slot);
     if (node.valid() && timeline.slot(node) == slot && inert_[state_->action(node)] == 0) break;
   }
@@ -206,7 +206,7 @@ bool Proposals::keep(NodeId first) {
   while (!useless_.empty()) {
     const NodeId node = useless_.back();
     useless_.pop_back();
-    if (state_->timeline().slot(node) < 0) continue;
+    if (!state_->timeline().slot(node).valid()) continue;
     const SchedOpId action = state_->action(node);
     const NodeId next = state_->timeline().next(node);
     state_->remove(node);
@@ -219,7 +219,7 @@ bool Proposals::keep(NodeId first) {
     }
     // A run that went may have been the last useful one of those found before; look again.
     std::erase_if(useless_, [&](NodeId n) {
-      return state_->timeline().slot(n) < 0 || state_->is_useful(n) || !state_->can_remove(n);
+      return !state_->timeline().slot(n).valid() || state_->is_useful(n) || !state_->can_remove(n);
     });
   }
   return true;
@@ -235,8 +235,8 @@ bool Proposals::move() {
 }
 
 NodeId Proposals::overflowing_node() {
-  const auto slots = static_cast<uint64_t>(state_->timeline().slots());
-  return state_->timeline().overflowing_from(static_cast<int>(rng_->below(slots)));
+  const Timeline& timeline = state_->timeline();
+  return timeline.overflowing_from(SlotId(rng_->below(timeline.slots())));
 }
 
 // The fullest of some nodes.
@@ -262,7 +262,7 @@ bool Proposals::drop_stretch() {
     if (table_->may_rerun(state_->action(node))) stretch_.push_back(node);
   if (stretch_.empty()) return false;
   // A little beyond the stretch: what uses its last values right away is no second use.
-  const int border = timeline.slot(node) + static_cast<int>(rng_->below(Timeline::kBucket));
+  const SlotId border(timeline.slot(node).index() + rng_->below(Timeline::kBucket));
   NodeId target;
   for (const NodeId n : stretch_)
     for (const SchedValueId v : table_->makes(state_->action(n))) {
@@ -309,7 +309,7 @@ bool Proposals::keep_stretch() {
       stretch_.push_back(node);
   bool any = false;
   for (size_t k = stretch_.size(); k-- > 0;) {
-    if (state_->timeline().slot(stretch_[k]) < 0 || !state_->can_remove(stretch_[k])) continue;
+    if (!state_->timeline().slot(stretch_[k]).valid() || !state_->can_remove(stretch_[k])) continue;
     keep(stretch_[k]);
     any = true;
   }
@@ -336,9 +336,9 @@ bool Proposals::exchange() {
 bool Proposals::copy_block() {
   const NodeId chosen = random_rerun();
   if (!chosen.valid()) return false;
-  const int from = options_.blocks->block_of(state_->action(chosen));
-  const int to = static_cast<int>(rng_->below(static_cast<uint64_t>(options_.blocks->count())));
-  return from >= 0 && from != to && block_copy_->copy(from, to) && block_copy_->any();
+  const BlockId from = options_.blocks->block_of(state_->action(chosen));
+  const BlockId to(rng_->below(options_.blocks->count()));
+  return from.valid() && from != to && block_copy_->copy(from, to) && block_copy_->any();
 }
 
 }  // namespace lowtide::remat

@@ -69,7 +69,7 @@ TEST(Blocks, OpsOfABlockPlayTheRolesOfThoseOfTheNext) {
   const ScheduleProblem problem = network();
   const ActionTable table(problem);
   const Blocks blocks(table, Repeats(table));
-  ASSERT_GE(blocks.count(), 3);
+  ASSERT_GE(blocks.count(), 3u);
   for (const int block : {2, 3}) {
     const int wide = block * kOpsOfBlock, narrow = wide + 1;
     const SchedOpId back = backward_of(block);
@@ -77,10 +77,10 @@ TEST(Blocks, OpsOfABlockPlayTheRolesOfThoseOfTheNext) {
     EXPECT_EQ(blocks.shifted(op_at(narrow), 1), op_at(narrow + kOpsOfBlock));
     EXPECT_EQ(blocks.shifted(back, 1), backward_of(block + 1));
     EXPECT_EQ(blocks.shifted(blocks.shifted(back, 1), -1), back);
-    EXPECT_EQ(blocks.shifted(back, blocks.count()), SchedOpId::none());
+    EXPECT_EQ(blocks.shifted(back, static_cast<int>(blocks.count())), SchedOpId::none());
   }
   const SchedOpId loss = op_at(kBlocks * kOpsOfBlock);
-  EXPECT_EQ(blocks.block_of(loss), -1);
+  EXPECT_FALSE(blocks.block_of(loss).valid());
   EXPECT_EQ(blocks.shifted(loss, 1), loss) << "what is in no block stays";
 }
 
@@ -88,7 +88,7 @@ TEST(Blocks, WithoutRepetitionThereAreNone) {
   ScheduleProblem problem = network();
   for (SchedOpId op : problem.ops.ids()) problem.ops[op].seconds += static_cast<double>(op.index());
   const ActionTable table(problem);
-  EXPECT_EQ(Blocks(table, Repeats(table)).count(), 0);
+  EXPECT_EQ(Blocks(table, Repeats(table)).count(), 0u);
 }
 
 TEST(Blocks, APatternIsCopiedWithItsPlacesAndReplacesWhatWasThere) {

@@ -58,13 +58,13 @@ NodeId SequenceState::new_node(SchedOpId action) {
 
 size_t SequenceState::use_from(SchedValueId value, NodeId node) const {
   const auto& list = uses_[value];
-  const int slot = timeline_.slot(node);
+  const SlotId slot = timeline_.slot(node);
   if (list.size() <= 8) {
     size_t i = 0;
     while (i < list.size() && timeline_.slot(list[i].node) < slot) ++i;
     return i;
   }
-  const auto found = std::lower_bound(list.begin(), list.end(), slot, [this](Use use, int s) {
+  const auto found = std::lower_bound(list.begin(), list.end(), slot, [this](Use use, SlotId s) {
     return timeline_.slot(use.node) < s;
   });
   return static_cast<size_t>(found - list.begin());
@@ -100,17 +100,17 @@ double SequenceState::credit_of(NodeId node) const {
 
 void SequenceState::recheck_pairs() {
   for (const NodeId node : recheck_) {
-    if (timeline_.slot(node) < 0) continue;
+    if (!timeline_.slot(node).valid()) continue;
     const double credit = credit_of(node);
     const double change = credit_[node] - credit;
     credit_[node] = credit;
-    timeline_.add(timeline_.slot(node), timeline_.slot(node), change);
+    timeline_.add_at(node, change);
   }
   recheck_.clear();
 }
 
 bool SequenceState::can_insert(SchedOpId action, NodeId previous) const {
-  const int slot = timeline_.slot(previous);
+  const SlotId slot = timeline_.slot(previous);
   if (previous == end_node_) return false;
   for (const SchedValueId v : table_->reads(action)) {
     const auto& list = uses_[v];
@@ -171,8 +171,7 @@ void SequenceState::place(NodeId node, SchedOpId action, NodeId previous) {
   const double crossing = timeline_.bytes(previous) + credit_[previous] -
                           table_->workspace(action_[previous]) - ending_[previous];
   timeline_.insert_after(previous, node);
-  const int slot = timeline_.slot(node);
-  timeline_.add(slot, slot, crossing + table_->workspace(action));
+  timeline_.add_at(node, crossing + table_->workspace(action));
   ending_[node] = 0;
   credit_[node] = 0;
   cost_ += table_->cost(action);
@@ -207,7 +206,7 @@ void SequenceState::add_read(SchedValueId value, NodeId node) {
   if (i == list.size() || list[i].birth) {
     const NodeId end = list[i - 1].node;
     const double bytes = table_->bytes(value);
-    timeline_.add(timeline_.slot(end) + 1, timeline_.slot(node), bytes);
+    timeline_.add_after(end, node, bytes);
     ending_[end] -= bytes;
     ending_[node] += bytes;
     if (!table_->pairs(action(end)).empty()) recheck_.push_back(end);
@@ -222,12 +221,12 @@ void SequenceState::add_birth(SchedValueId value, NodeId node) {
   if (i < list.size() && !list[i].birth) {
     if (i > 0) {
       const NodeId end = list[i - 1].node;
-      timeline_.add(timeline_.slot(end) + 1, timeline_.slot(node) - 1, -bytes);
+      timeline_.add_between(end, node, -bytes);
       ending_[end] += bytes;
       if (!table_->pairs(action(end)).empty()) recheck_.push_back(end);
     }
   } else {
-    timeline_.add(timeline_.slot(node), timeline_.slot(node), bytes);
+    timeline_.add_at(node, bytes);
     ending_[node] += bytes;
   }
   list.insert(list.begin() + static_cast<std::ptrdiff_t>(i), {node, true});
@@ -239,7 +238,7 @@ void SequenceState::remove_read(SchedValueId value, NodeId node) {
   if (i + 1 == list.size() || list[i + 1].birth) {
     const NodeId end = list[i - 1].node;
     const double bytes = table_->bytes(value);
-    timeline_.add(timeline_.slot(end) + 1, timeline_.slot(node), -bytes);
+    timeline_.add_after(end, node, -bytes);
     ending_[end] += bytes;
     ending_[node] -= bytes;
     if (!table_->pairs(action(end)).empty()) recheck_.push_back(end);
@@ -254,11 +253,11 @@ void SequenceState::remove_birth(SchedValueId value, NodeId node) {
   if (i + 1 < list.size() && !list[i + 1].birth) {
     LT_DCHECK(i > 0, "the first birth of a value that is used stays");
     const NodeId end = list[i - 1].node;
-    timeline_.add(timeline_.slot(end) + 1, timeline_.slot(node) - 1, bytes);
+    timeline_.add_between(end, node, bytes);
     ending_[end] -= bytes;
     if (!table_->pairs(action(end)).empty()) recheck_.push_back(end);
   } else {
-    timeline_.add(timeline_.slot(node), timeline_.slot(node), -bytes);
+    timeline_.add_at(node, -bytes);
     ending_[node] -= bytes;
   }
   list.erase(list.begin() + static_cast<std::ptrdiff_t>(i));

@@ -27,6 +27,12 @@
 
 namespace lowtide::remat {
 
+// Tuning; each value beside half and twice of it: docs/tuning.md.
+struct SequenceTuning {
+  int64_t work_of_edit = 40;  // beside that of the timeline
+};
+inline constexpr SequenceTuning kSequence;
+
 class SequenceState {
  public:
   // One birth or use of a value, by a node.
@@ -76,11 +82,12 @@ class SequenceState {
   size_t mark() const { return log_.size(); }
   void undo_to(size_t mark);
   void forget_log() { log_.clear(); }
-  int64_t work() const { return earlier_work_ + timeline_.work() + edits_ * kWorkOfEdit; }
+  int64_t work() const {
+    return earlier_work_ + timeline_.work() + edits_ * kSequence.work_of_edit;
+  }
   int64_t edits() const { return edits_; }
 
  private:
-  static constexpr int64_t kWorkOfEdit = 40;
   struct Edit {
     bool inserted;
     NodeId node, previous;

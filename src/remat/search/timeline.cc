@@ -11,21 +11,25 @@ constexpr double kFreeSlot = -0x1.0p60;  // bytes of a free slot: additions neve
 constexpr double kNeverEnds = std::numeric_limits<double>::infinity();
 constexpr int kFill = Timeline::kBucket / 2;  // nodes of a bucket after spreading
 
-size_t index_of(int slot_or_bucket) {
-  return static_cast<size_t>(slot_or_bucket);
+size_t index_of(int place_or_bucket) {
+  return static_cast<size_t>(place_or_bucket);
+}
+
+SlotId slot_at(int place) {
+  return SlotId(index_of(place));
 }
 
 }  // namespace
 
 Timeline::Timeline(int nodes, double capacity) : capacity_(capacity) {
-  slot_ = IdVector<NodeId, int>(index_of(nodes), -1);
+  slot_ = IdVector<NodeId, SlotId>(index_of(nodes));
   reset(std::max(1, (nodes + kFill - 1) / kFill));
 }
 
 void Timeline::reset(int buckets) {
   buckets_ = buckets;
-  node_.assign(index_of(slots()), NodeId::none());
-  bytes_.assign(index_of(slots()), kFreeSlot);
+  node_.assign(index_of(buckets * kBucket), NodeId::none());
+  bytes_.assign(node_.size(), kFreeSlot);
   summary_.assign(index_of(buckets), Summary{0, -kNeverEnds, kNeverEnds, 0, 0});
 }
 
@@ -87,14 +91,14 @@ void Timeline::add(int first, int last, double bytes) {
 }
 
 void Timeline::make_known(NodeId node) {
-  while (node.index() >= slot_.size()) slot_.push_back(-1);
+  while (node.index() >= slot_.size()) slot_.push_back(SlotId::none());
 }
 
 void Timeline::append(NodeId node) {
   make_known(node);
   const NodeId last_node = last();
   if (last_node.valid()) return insert_after(last_node, node);
-  slot_[node] = 0;
+  slot_[node] = slot_at(0);
   node_[0] = node;
   bytes_[0] = 0;
   summary_[0] = {0, 0, 0, 0, 1};
@@ -104,21 +108,21 @@ void Timeline::append(NodeId node) {
 
 void Timeline::insert_after(NodeId previous, NodeId node) {
   make_known(node);
-  int bucket = slot(previous) / kBucket;
+  int bucket = place_of(previous) / kBucket;
   if (summary_[index_of(bucket)].nodes == kBucket) {
     make_room(bucket);
-    bucket = slot(previous) / kBucket;
+    bucket = place_of(previous) / kBucket;
   }
   Summary& s = summary_[index_of(bucket)];
-  const int begin = bucket * kBucket, place = slot(previous) + 1;
+  const int begin = bucket * kBucket, place = place_of(previous) + 1;
   for (int i = begin + s.nodes; i > place; --i) {
     node_[index_of(i)] = node_[index_of(i - 1)];
     bytes_[index_of(i)] = bytes_[index_of(i - 1)];
-    slot_[node_[index_of(i)]] = i;
+    slot_[node_[index_of(i)]] = slot_at(i);
   }
   node_[index_of(place)] = node;
   bytes_[index_of(place)] = -s.added;
-  slot_[node] = place;
+  slot_[node] = slot_at(place);
   ++s.nodes;
   ++size_;
   s.largest = std::max(s.largest, 0.0);
@@ -126,17 +130,17 @@ void Timeline::insert_after(NodeId previous, NodeId node) {
 }
 
 void Timeline::remove(NodeId node) {
-  const int place = slot(node), bucket = place / kBucket;
+  const int place = place_of(node), bucket = place / kBucket;
   Summary& s = summary_[index_of(bucket)];
   const int end = bucket * kBucket + s.nodes - 1;
   for (int i = place; i < end; ++i) {
     node_[index_of(i)] = node_[index_of(i + 1)];
     bytes_[index_of(i)] = bytes_[index_of(i + 1)];
-    slot_[node_[index_of(i)]] = i;
+    slot_[node_[index_of(i)]] = slot_at(i);
   }
   node_[index_of(end)] = NodeId::none();
   bytes_[index_of(end)] = kFreeSlot;
-  slot_[node] = -1;
+  slot_[node] = SlotId::none();
   --s.nodes;
   --size_;
   summarize(bucket);
@@ -153,8 +157,8 @@ void Timeline::make_room(int bucket) {
     if (nodes <= (last - first) * kBucket * 3 / 4) return spread(first, last - first);
   }
   const int buckets = buckets_;
-  node_.resize(index_of(2 * slots()), NodeId::none());
-  bytes_.resize(index_of(2 * slots()), kFreeSlot);
+  node_.resize(2 * slots(), NodeId::none());
+  bytes_.resize(slots(), kFreeSlot);
   summary_.resize(index_of(2 * buckets), Summary{0, -kNeverEnds, kNeverEnds, 0, 0});
   buckets_ *= 2;
   spread(0, buckets_);
@@ -182,28 +186,28 @@ void Timeline::spread(int first_bucket, int buckets) {
     for (int i = from; i < to; ++i) {
       node_[index_of(begin + i - from)] = moved_nodes_[index_of(i)];
       bytes_[index_of(begin + i - from)] = moved_bytes_[index_of(i)];
-      slot_[moved_nodes_[index_of(i)]] = begin + i - from;
+      slot_[moved_nodes_[index_of(i)]] = slot_at(begin + i - from);
     }
     summary_[index_of(first_bucket + b)].nodes = to - from;
     summarize(first_bucket + b);
   }
 }
 
-NodeId Timeline::node_from(int slot) const {
-  for (int bucket = slot / kBucket; bucket < buckets_; ++bucket) {
+NodeId Timeline::node_from(int first) const {
+  for (int bucket = first / kBucket; bucket < buckets_; ++bucket) {
     const int begin = bucket * kBucket;
-    const int place = std::max(slot, begin);
+    const int place = std::max(first, begin);
     if (place < begin + summary_[index_of(bucket)].nodes) return node_[index_of(place)];
   }
   return NodeId::none();
 }
 
 NodeId Timeline::next(NodeId node) const {
-  return node_from(slot(node) + 1);
+  return node_from(place_of(node) + 1);
 }
 
 NodeId Timeline::previous(NodeId node) const {
-  const int place = slot(node);
+  const int place = place_of(node);
   if (place % kBucket > 0) return node_[index_of(place - 1)];
   for (int bucket = place / kBucket - 1; bucket >= 0; --bucket)
     if (const int nodes = summary_[index_of(bucket)].nodes; nodes > 0)
@@ -228,15 +232,15 @@ double Timeline::peak() const {
   return peak;
 }
 
-NodeId Timeline::overflowing_from(int slot) const {
+NodeId Timeline::overflowing_from(SlotId slot) const {
   if (overflow_ <= 0) return NodeId::none();
-  const int start = slot / kBucket;
+  const int first = static_cast<int>(slot.index()), start = first / kBucket;
   for (int turn = 0; turn <= buckets_; ++turn) {
     const int bucket = (start + turn) % buckets_;
     const Summary& s = summary_[index_of(bucket)];
     if (s.overflow <= 0) continue;
     const int begin = bucket * kBucket;
-    for (int i = turn == 0 ? slot - begin : 0; i < s.nodes; ++i)
+    for (int i = turn == 0 ? first - begin : 0; i < s.nodes; ++i)
       if (bytes_[index_of(begin + i)] + s.added > capacity_) return node_[index_of(begin + i)];
   }
   return NodeId::none();

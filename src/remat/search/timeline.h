@@ -28,6 +28,9 @@ namespace lowtide::remat {
 // A run in a sequence, wherever it stands there.
 struct NodeTag;
 using NodeId = Id<NodeTag>;
+// A place of the array. Of two nodes the one in the lower slot is earlier.
+struct SlotTag;
+using SlotId = Id<SlotTag>;
 
 class Timeline {
  public:
@@ -42,8 +45,8 @@ class Timeline {
   void insert_after(NodeId previous, NodeId node);
   void remove(NodeId node);
 
-  // -1: it does not stand in the sequence.
-  int slot(NodeId node) const { return slot_[node]; }
+  // None: it does not stand in the sequence.
+  SlotId slot(NodeId node) const { return slot_[node]; }
   bool before(NodeId a, NodeId b) const { return slot(a) < slot(b); }
   // Neighbours in time; none beyond the ends.
   NodeId next(NodeId node) const;
@@ -51,22 +54,28 @@ class Timeline {
   NodeId first() const;
   NodeId last() const;
   int size() const { return size_; }
-  int slots() const { return buckets_ * kBucket; }
+  size_t slots() const { return node_.size(); }
   // The first node at `slot` or later, or none.
-  NodeId node_from(int slot) const;
+  NodeId node_from(SlotId slot) const { return node_from(static_cast<int>(slot.index())); }
 
   double bytes(NodeId node) const {
-    const auto s = static_cast<size_t>(slot(node));
+    const size_t s = slot(node).index();
     return bytes_[s] + summary_[s / kBucket].added;
   }
-  // Adds to every node in slots first..last, both included; nothing where first > last.
-  void add(int first, int last, double bytes);
+  // Adds to one node; to all after a node up to another; to all between two.
+  void add_at(NodeId node, double bytes) { add(place_of(node), place_of(node), bytes); }
+  void add_after(NodeId from, NodeId to, double bytes) {
+    add(place_of(from) + 1, place_of(to), bytes);
+  }
+  void add_between(NodeId from, NodeId to, double bytes) {
+    add(place_of(from) + 1, place_of(to) - 1, bytes);
+  }
   // Sum over nodes of what lies above the capacity.
   double overflow() const { return overflow_; }
   double capacity() const { return capacity_; }
   double peak() const;
   // A node above the capacity, the first at or after `slot`, cyclically; none if there is none.
-  NodeId overflowing_from(int slot) const;
+  NodeId overflowing_from(SlotId slot) const;
   // Slots looked at so far: the work done.
   int64_t work() const { return work_; }
 
@@ -78,6 +87,12 @@ class Timeline {
     double overflow = 0;  // of the bucket
     int nodes = 0;
   };
+  // Within, slots and buckets are counted with: a slot's number is its bucket's, times kBucket, and
+  // its place there.
+  int place_of(NodeId node) const { return static_cast<int>(slot_[node].index()); }
+  NodeId node_from(int first) const;
+  // To all in slots first..last, both included; nothing where first > last.
+  void add(int first, int last, double bytes);
   void reset(int buckets);
   void make_known(NodeId node);
   void summarize(int bucket);
@@ -90,7 +105,7 @@ class Timeline {
   int size_ = 0;
   double overflow_ = 0;
   int64_t work_ = 0;
-  IdVector<NodeId, int> slot_;
+  IdVector<NodeId, SlotId> slot_;
   std::vector<NodeId> node_;   // by slot
   std::vector<double> bytes_;  // by slot; free slots are far below any capacity
   std::vector<Summary> summary_;

@@ -211,7 +211,7 @@ TEST(ChainStart, IsCorrectAndNotBelowTheOptimum) {
     ASSERT_TRUE(profile.has_value()) << round;
     if (profile->peak_bytes > *problem.budget_bytes) continue;
     ++fitting;
-    const ByStatesResult best = solve_by_states(ActionTable(problem), 20'000'000);
+    const ByStatesResult best = solve_by_states(ActionTable(problem), {.max_units = 20'000'000});
     ASSERT_TRUE(best.complete && best.best) << round;
     const double least = profile_of(problem, *best.best)->seconds;
     EXPECT_GE(profile->seconds, least * (1 - 1e-9)) << round;

@@ -28,7 +28,7 @@ class IdleSpanFinder {
 
  private:
   struct Use {
-    int run;
+    RunId run;
     bool birth, write;
   };
 
@@ -36,7 +36,6 @@ class IdleSpanFinder {
     const auto uses = uses_of_values();
     for (SchedValueId v : problem_.values.ids()) {
       Movable movable{v, {}, problem_.values[v].bytes, 0, 0, 0, {}};
-      const int end = static_cast<int>(view_.runs.size());
       int version = 0;
       for (size_t i = 0; i + 1 < uses[v].size(); ++i) {
         version += uses[v][i].write;
@@ -44,8 +43,11 @@ class IdleSpanFinder {
         size_t last = i + 1;
         while (last + 1 < uses[v].size() && !uses[v][last + 1].birth) ++last;
         const bool stays = problem_.values[v].is_output && last + 1 == uses[v].size();
-        add_span(movable,
-                 {0, uses[v][i].run, uses[v][i + 1].run, version, stays ? end : uses[v][last].run});
+        add_span(movable, {.movable = {},
+                           .from = just_after(uses[v][i].run),
+                           .to = just_before(uses[v][i + 1].run),
+                           .version = version,
+                           .stays_until = stays ? RunId(view_.runs.size()) : uses[v][last].run});
       }
       keep(std::move(movable));
     }
@@ -55,53 +57,52 @@ class IdleSpanFinder {
   IdVector<SchedValueId, std::vector<Use>> uses_of_values() const {
     const plan::ProblemIndex index(problem_);
     IdVector<SchedValueId, std::vector<Use>> uses(problem_.values.size());
-    for (size_t run = 0; run < view_.runs.size(); ++run) {
+    for (RunId run : view_.runs.ids()) {
       const SchedOpId op = view_.runs[run];
-      for (SchedValueId v : index.reads[op])
-        uses[v].push_back({static_cast<int>(run), false, false});
+      for (SchedValueId v : index.reads[op]) uses[v].push_back({run, false, false});
       for (SchedValueId v : index.writes[op]) uses[v].back().write = true;  // reads it, too
-      for (SchedValueId v : index.makes[op])
-        uses[v].push_back({static_cast<int>(run), true, false});
+      for (SchedValueId v : index.makes[op]) uses[v].push_back({run, true, false});
     }
     return uses;
   }
 
   void add_residents() {
-    IdVector<SchedOpId, std::vector<int>> when(problem_.ops.size());
-    for (size_t run = 0; run < view_.runs.size(); ++run)
-      when[view_.runs[run]].push_back(static_cast<int>(run));
+    IdVector<SchedOpId, std::vector<RunId>> when(problem_.ops.size());
+    for (RunId run : view_.runs.ids()) when[view_.runs[run]].push_back(run);
+    const RunId end(view_.runs.size());
     for (SchedResidentId r : problem_.residents.ids()) {
       const plan::SchedResident& resident = problem_.residents[r];
       std::vector<Use> uses;
       for (SchedOpId reader : resident.readers)
-        for (int run : when[reader])
+        for (RunId run : when[reader])
           uses.push_back(
               {run, false,
                std::binary_search(resident.writers.begin(), resident.writers.end(), reader)});
       if (uses.empty()) continue;
       std::sort(uses.begin(), uses.end(), [](const Use& a, const Use& b) { return a.run < b.run; });
       Movable movable{{}, r, resident.bytes, 0, 0, 0, {}};
-      int version = 0, before = -1;
+      int version = 0;
+      Moment from(0);
       for (const Use& use : uses) {
-        add_span(movable, {0, before, use.run, version, static_cast<int>(view_.runs.size())});
+        add_span(movable, {{}, from, just_before(use.run), version, end});
         version += use.write;
-        before = use.run;
+        from = just_after(use.run);
       }
       // The last one always exists, even when no run is left for it.
-      movable.spans.push_back(static_cast<int>(view_.spans.size()));
-      view_.spans.push_back({static_cast<int>(view_.movables.size()), before,
-                             static_cast<int>(view_.runs.size()), version,
-                             static_cast<int>(view_.runs.size())});
+      take_span(movable, {{}, from, view_.end(), version, end});
       keep(std::move(movable));
     }
   }
 
-  void add_span(Movable& movable, IdleSpan span) {
+  void add_span(Movable& movable, const IdleSpan& span) {
     // The first idle span of a resident always exists, even when no run is before its first use.
-    if (span.after - span.before < 2 && span.before >= 0) return;
-    span.movable = static_cast<int>(view_.movables.size());
-    movable.spans.push_back(static_cast<int>(view_.spans.size()));
-    view_.spans.push_back(span);
+    if (span.to <= span.from && !span.begins_with_step()) return;
+    take_span(movable, span);
+  }
+
+  void take_span(Movable& movable, IdleSpan span) {
+    span.movable = MovableId(view_.movables.size());
+    movable.spans.push_back(view_.spans.push_back(span));
   }
 
   void keep(Movable&& movable) {
@@ -128,7 +129,7 @@ Result<IdleSpanView> find_idle_spans(const plan::ScheduleProblem& problem,
   IdleSpanView view;
   LT_ASSIGN(plan::SequenceProfile profile, plan::simulate_sequence(problem, runs));
   view.links = plan::links_of(problem);
-  view.base_bytes = std::move(profile.action_bytes);
+  for (const int64_t bytes : profile.action_bytes) view.base_bytes.push_back(bytes);
   for (const plan::SchedAction& action : runs) {
     LT_CHECK(action.kind == plan::SchedAction::Kind::kRun, "spans of a schedule with transfers");
     view.runs.push_back(action.op);

@@ -12,18 +12,47 @@
 #include <span>
 #include <vector>
 
+#include "base/id.h"
 #include "plan/schedule_problem.h"
 
 namespace lowtide::remat {
 
+struct MovableTag;
+struct IdleSpanTag;
+struct RunTag;
+struct MomentTag;
+using MovableId = Id<MovableTag>;
+using IdleSpanId = Id<IdleSpanTag>;
+using RunId = Id<RunTag>;      // a run, by its place in the sequence of runs
+using Moment = Id<MomentTag>;  // just before the run of the same number, or the end of the step
+
+constexpr Moment just_before(RunId run) {
+  return Moment(run.index());
+}
+constexpr Moment just_after(RunId run) {
+  return Moment(run.index() + size_t{1});
+}
+
+// The runs between two moments, in their order.
+struct RunRange {
+  Moment from, to;
+  using Iterator = IdRange<RunId>::Iterator;
+  Iterator begin() const { return Iterator(from.index()); }
+  Iterator end() const { return Iterator(to.index()); }
+  bool has(RunId run) const { return from.index() <= run.index() && run.index() < to.index(); }
+};
+
 struct IdleSpan {
-  int movable = 0;
-  int before = 0;   // the run that uses it last; -1: the span begins with the step
-  int after = 0;    // the run that uses it next; the number of runs: it ends with the step
-  int version = 0;  // writers that ran up to `before`
-  // When it has come back for `after`, it stays until this run has used it. The number of runs: to
-  // the end of the step, or its home is the slow tier.
-  int stays_until = 0;
+  MovableId movable;
+  Moment from;      // just after the run that uses it last; 0: the span begins with the step
+  Moment to;        // just before the run that uses it next; the number of runs: the step's end
+  int version = 0;  // writers that ran up to `from`
+  // When it has come back at `to`, it stays until this run has used it. The number of runs: to the
+  // end of the step, or its home is the slow tier.
+  RunId stays_until;
+
+  bool begins_with_step() const { return from.index() == 0; }
+  RunRange runs() const { return {from, to}; }
 };
 
 // A value or a resident with at least one idle span.
@@ -33,16 +62,19 @@ struct Movable {
   int64_t bytes = 0;
   uint8_t tier = 0;                        // where it goes; 0 as it is found
   double out_seconds = 0, in_seconds = 0;  // of one transfer on a free link of that tier
-  std::vector<int> spans;                  // ascending in time
+  std::vector<IdleSpanId> spans;           // ascending in time
 };
 
 struct IdleSpanView {
-  std::vector<Movable> movables;
-  std::vector<IdleSpan> spans;
-  std::vector<plan::SchedOpId> runs;
-  std::vector<double> seconds;      // of each run
-  std::vector<plan::Link> links;    // by tier
-  std::vector<int64_t> base_bytes;  // present during each run when nothing moves
+  IdVector<MovableId, Movable> movables;
+  IdVector<IdleSpanId, IdleSpan> spans;
+  IdVector<RunId, plan::SchedOpId> runs;
+  IdVector<RunId, double> seconds;
+  std::vector<plan::Link> links;        // by tier
+  IdVector<RunId, int64_t> base_bytes;  // present during each run when nothing moves
+
+  Moment end() const { return Moment(runs.size()); }
+  const Movable& movable_of(IdleSpanId span) const { return movables[spans[span].movable]; }
 };
 
 struct IdleSpanOptions {

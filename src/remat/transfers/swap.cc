@@ -53,13 +53,10 @@ class SwapSearch {
         limit_(view.spans.size(), std::numeric_limits<double>::infinity()) {
     for (const Movable& m : view.movables)
       seconds_per_byte_ = std::max(seconds_per_byte_, m.in_seconds / static_cast<double>(m.bytes));
-    for (size_t s = 0; s < view.spans.size(); ++s) {
-      const IdleSpan& span = view.spans[s];
-      for (int run = span.before + 1; run < span.after; ++run)
-        if (view.base_bytes[static_cast<size_t>(run)] > budget) {
-          useful_.push_back(static_cast<int>(s));
-          break;
-        }
+    for (IdleSpanId s : view.spans.ids()) {
+      const auto overflows = [&](RunId run) { return view.base_bytes[run] > budget; };
+      const RunRange runs = view.spans[s].runs();
+      if (std::any_of(runs.begin(), runs.end(), overflows)) useful_.push_back(s);
     }
   }
 
@@ -84,14 +81,14 @@ class SwapSearch {
   // False: the limit of work came first.
   bool tidy(Timed& best) {
     choose(best.away);
-    std::vector<int> by_size;
+    std::vector<IdleSpanId> by_size;
     for (const Away& a : best.away) by_size.push_back(a.span);
     std::stable_sort(by_size.begin(), by_size.end(),
-                     [this](int a, int b) { return bytes_of(a) > bytes_of(b); });
+                     [this](IdleSpanId a, IdleSpanId b) { return bytes_of(a) > bytes_of(b); });
     for (bool any = true; any;) {
       any = false;
-      for (int s : by_size) {
-        if (!chosen_[static_cast<size_t>(s)]) continue;
+      for (IdleSpanId s : by_size) {
+        if (!chosen_[s]) continue;
         if (work_.exhausted()) return false;
         any |= do_without(s, best);
       }
@@ -111,66 +108,65 @@ class SwapSearch {
 
   // A resident moves as a whole: taking out its first or last idle span takes out all, and its
   // others need those two.
-  void put(int s) {
-    const Movable& m =
-        view_.movables[static_cast<size_t>(view_.spans[static_cast<size_t>(s)].movable)];
-    const bool moves = chosen_[static_cast<size_t>(m.spans.front())];
-    chosen_[static_cast<size_t>(s)] = 1;
+  void put(IdleSpanId s) {
+    const Movable& m = view_.movable_of(s);
+    const bool moves = chosen_[m.spans.front()];
+    chosen_[s] = 1;
     if (!m.resident.valid() || moves) return;
-    for (int other : m.spans) chosen_[static_cast<size_t>(other)] = 1;
+    for (IdleSpanId other : m.spans) chosen_[other] = 1;
   }
-  void take_out(int s) {
-    const Movable& m =
-        view_.movables[static_cast<size_t>(view_.spans[static_cast<size_t>(s)].movable)];
-    chosen_[static_cast<size_t>(s)] = 0;
+  void take_out(IdleSpanId s) {
+    const Movable& m = view_.movable_of(s);
+    chosen_[s] = 0;
     if (m.resident.valid() && (s == m.spans.front() || s == m.spans.back()))
-      for (int other : m.spans) chosen_[static_cast<size_t>(other)] = 0;
+      for (IdleSpanId other : m.spans) chosen_[other] = 0;
   }
 
   // Until nothing overflows or nothing is left to move: the idle span that covers the largest
   // overflow and relieves most bytes of overflow per second of transfer. Not held to the limit of
   // work, as there are no more steps than spans and half a choice is none.
   void add_greedily() {
-    std::vector<char> hopeless(view_.runs.size(), 0);
+    IdVector<RunId, char> hopeless(view_.runs.size(), 0);
     while (!work_.timed_out()) {
       const int64_t before = timing_.units();
-      const std::vector<int64_t>& present = timing_.present_without_waiting(chosen_);
+      const IdVector<RunId, int64_t>& present = timing_.present_without_waiting(chosen_);
       work_.spend(timing_.units() - before);
-      int worst = -1;
-      for (size_t run = 0; run < present.size(); ++run)
+      RunId worst;
+      for (RunId run : present.ids())
         if (!hopeless[run] && present[run] > budget_ &&
-            (worst < 0 || present[run] > present[static_cast<size_t>(worst)]))
-          worst = static_cast<int>(run);
-      if (worst < 0) return;
-      const int s = best_span_at(worst, present);
+            (!worst.valid() || present[run] > present[worst]))
+          worst = run;
+      if (!worst.valid()) return;
+      const IdleSpanId s = best_span_at(worst, present);
       // Without an idle span here: whoever is away already must wait.
-      if (s < 0)
-        hopeless[static_cast<size_t>(worst)] = 1;
-      else
+      if (s.valid())
         put(s);
+      else
+        hopeless[worst] = 1;
     }
   }
 
   // Overflow only shrinks while idle spans are added, and with it what a span relieves: what was
   // found earlier is an upper limit, and only spans that could still be the best are looked at
   // again.
-  int best_span_at(int run, const std::vector<int64_t>& present) {
-    std::vector<std::pair<double, int>> candidates;  // a heap: by limit, then the first span
-    for (int s : useful_) {
-      const IdleSpan& span = view_.spans[static_cast<size_t>(s)];
-      if (chosen_[static_cast<size_t>(s)] || span.before >= run || span.after <= run) continue;
-      candidates.emplace_back(limit_[static_cast<size_t>(s)], -s);
-    }
+  IdleSpanId best_span_at(RunId run, const IdVector<RunId, int64_t>& present) {
+    using Candidate = std::pair<double, IdleSpanId>;  // its limit
+    const auto later = [](const Candidate& a, const Candidate& b) {
+      return a.first != b.first ? a.first < b.first : a.second > b.second;
+    };
+    std::vector<Candidate> candidates;  // a heap: by limit, then the first span
+    for (IdleSpanId s : useful_)
+      if (!chosen_[s] && view_.spans[s].runs().has(run)) candidates.emplace_back(limit_[s], s);
     work_.spend(static_cast<int64_t>(useful_.size()));
-    std::make_heap(candidates.begin(), candidates.end());
-    int best = -1;
+    std::make_heap(candidates.begin(), candidates.end(), later);
+    IdleSpanId best;
     double best_score = 0;
     while (!candidates.empty() && candidates.front().first > best_score) {
-      const int s = -candidates.front().second;
-      std::pop_heap(candidates.begin(), candidates.end());
+      const IdleSpanId s = candidates.front().second;
+      std::pop_heap(candidates.begin(), candidates.end(), later);
       candidates.pop_back();
       const double score = relief(s, present);
-      limit_[static_cast<size_t>(s)] = score;
+      limit_[s] = score;
       if (score > best_score) best_score = score, best = s;
     }
     return best;
@@ -178,41 +174,39 @@ class SwapSearch {
 
   // Bytes of overflow taken away, summed over time, per second of transfer. Overflow so near to an
   // end of the idle span that the transfer would be under way counts a tenth.
-  double relief(int s, const std::vector<int64_t>& present) {
-    const Movable& m =
-        view_.movables[static_cast<size_t>(view_.spans[static_cast<size_t>(s)].movable)];
+  double relief(IdleSpanId s, const IdVector<RunId, int64_t>& present) {
+    const Movable& m = view_.movable_of(s);
     double bytes = 0, transfer = 0;
     const auto add = [&](const IdleSpan& span) {
       double in_front = 0;
-      const bool store = span.before >= 0;
+      const bool store = !span.begins_with_step();
       double behind = 0;
-      for (int r = span.before + 1; r < span.after; ++r)
-        behind += view_.seconds[static_cast<size_t>(r)];
-      for (int r = span.before + 1; r < span.after; ++r) {
-        const auto at = static_cast<size_t>(r);
-        behind -= view_.seconds[at];
+      for (RunId run : span.runs()) behind += view_.seconds[run];
+      for (RunId run : span.runs()) {
+        behind -= view_.seconds[run];
         const bool free = (!store || in_front >= m.out_seconds) && behind >= m.in_seconds;
-        if (present[at] > budget_)
+        if (present[run] > budget_)
           bytes += (free ? 1 : kSwap.crowded_link) *
-                   static_cast<double>(std::min(m.bytes, present[at] - budget_));
-        in_front += view_.seconds[at];
+                   static_cast<double>(std::min(m.bytes, present[run] - budget_));
+        in_front += view_.seconds[run];
       }
       transfer += (store ? m.out_seconds : 0) + m.in_seconds;
-      work_.spend(span.after - span.before);
+      work_.spend(int64_t{span.to.index()} - span.from.index() + 1);
     };
-    if (m.resident.valid() && !chosen_[static_cast<size_t>(m.spans.front())])
-      for (int other : m.spans) add(view_.spans[static_cast<size_t>(other)]);
+    if (m.resident.valid() && !chosen_[m.spans.front()])
+      for (IdleSpanId other : m.spans) add(view_.spans[other]);
     else
-      add(view_.spans[static_cast<size_t>(s)]);
+      add(view_.spans[s]);
     return bytes / transfer;
   }
 
   // Takes out whatever is not needed, small benefit first, as long as the step gets no longer.
   void remove_idle(Timed& best) {
-    for (size_t s = 0; s < chosen_.size() && !work_.exhausted(); ++s) {
+    for (IdleSpanId s : chosen_.ids()) {
+      if (work_.exhausted()) return;
       if (!chosen_[s]) continue;
-      const std::vector<char> before = chosen_;
-      take_out(static_cast<int>(s));
+      const ChosenSpans before = chosen_;
+      take_out(s);
       Timed timed = time();
       if (timed.fits && timed.seconds <= best.seconds)
         best = std::move(timed);
@@ -221,8 +215,8 @@ class SwapSearch {
     }
   }
 
-  bool do_without(int s, Timed& best) {
-    const std::vector<char> before = chosen_;
+  bool do_without(IdleSpanId s, Timed& best) {
+    const ChosenSpans before = chosen_;
     take_out(s);
     const auto as_good = [&](const Timed& timed) {
       return timed.fits && timed.seconds <= best.seconds * (1 + kSame);
@@ -241,33 +235,31 @@ class SwapSearch {
     return false;
   }
 
-  int64_t bytes_of(int s) const {
-    return view_.movables[static_cast<size_t>(view_.spans[static_cast<size_t>(s)].movable)].bytes;
-  }
+  int64_t bytes_of(IdleSpanId s) const { return view_.movable_of(s).bytes; }
 
-  void choose(const std::vector<Away>& away) {
-    chosen_.assign(chosen_.size(), 0);
-    for (const Away& a : away) chosen_[at(a.span)] = 1;
+  void choose(const Moves& away) {
+    std::fill(chosen_.begin(), chosen_.end(), 0);
+    for (const Away& a : away) chosen_[a.span] = 1;
   }
 
   // Several links carry more than one: what moves is dealt out, what takes longest first, each to
   // the link that is done with it first and has room for it; taken if the step is shorter then.
   void spread(Timed& best) {
-    std::vector<int64_t> out(view_.movables.size(), 0), in(view_.movables.size(), 0);
+    IdVector<MovableId, int64_t> out(view_.movables.size(), 0), in(view_.movables.size(), 0);
     for (const Away& a : best.away) {
-      const size_t m = at(view_.spans[at(a.span)].movable);
+      const MovableId m = view_.spans[a.span].movable;
       out[m] += a.store;
       in[m] += a.load;
     }
-    std::vector<size_t> moving;
-    for (size_t m = 0; m < view_.movables.size(); ++m)
+    std::vector<MovableId> moving;
+    for (MovableId m : view_.movables.ids())
       if (out[m] + in[m] > 0) moving.push_back(m);
-    const auto bytes = [&](size_t m) { return view_.movables[m].bytes * (out[m] + in[m]); };
-    std::ranges::stable_sort(moving, [&](size_t a, size_t b) { return bytes(a) > bytes(b); });
-    const std::vector<uint8_t> before = tiers();
+    const auto bytes = [&](MovableId m) { return view_.movables[m].bytes * (out[m] + in[m]); };
+    std::ranges::stable_sort(moving, [&](MovableId a, MovableId b) { return bytes(a) > bytes(b); });
+    const Tiers before = tiers();
     std::vector<double> busy(view_.links.size(), 0);
     std::vector<int64_t> held(view_.links.size(), 0);
-    for (const size_t m : moving) {
+    for (MovableId m : moving) {
       Movable& movable = view_.movables[m];
       double first = std::numeric_limits<double>::infinity();
       uint8_t to = before[m];
@@ -289,7 +281,7 @@ class SwapSearch {
     if (good)
       best = std::move(timed);
     else
-      for (size_t m = 0; m < before.size(); ++m) set_tier(view_, view_.movables[m], before[m]);
+      set_tiers(before);
   }
 
   bool has_room(const Timed& timed, uint8_t tier) {
@@ -297,10 +289,9 @@ class SwapSearch {
   }
 
   // A buffer that moves goes to another tier: that movable, and the tier where it was.
-  std::optional<std::pair<size_t, uint8_t>> change_tier() {
+  std::optional<std::pair<MovableId, uint8_t>> change_tier() {
     if (rng_.below(3) != 0) return {};
-    const size_t m =
-        static_cast<size_t>(view_.spans[at(useful_[rng_.below(useful_.size())])].movable);
+    const MovableId m = view_.spans[useful_[rng_.below(useful_.size())]].movable;
     Movable& movable = view_.movables[m];
     const uint8_t was = movable.tier;
     const auto step = static_cast<uint8_t>(1 + rng_.below(view_.links.size() - 1));
@@ -308,29 +299,32 @@ class SwapSearch {
     return std::pair(m, was);
   }
 
-  static size_t at(int s) { return static_cast<size_t>(s); }
-
-  std::vector<uint8_t> tiers() const {
-    std::vector<uint8_t> tiers;
+  using Tiers = IdVector<MovableId, uint8_t>;
+  Tiers tiers() const {
+    Tiers tiers;
     for (const Movable& m : view_.movables) tiers.push_back(m.tier);
     return tiers;
   }
+  void set_tiers(const Tiers& tiers) {
+    for (MovableId m : tiers.ids()) set_tier(view_, view_.movables[m], tiers[m]);
+  }
 
   // Annealing over sets of idle spans: one or two of them flipped at a time, or a tier. What
-  // overflows counts like waiting for its transfer ten times over.
-  void improve(Timed& best, int64_t max_units, bool change_tiers) {
+  // overflows counts like waiting for its transfer ten times over. Ends once so much of the limits'
+  // work is done.
+  void improve(Timed& best, int64_t until_units, bool change_tiers) {
     if (useful_.empty()) return;
     const double ideal = ideal_seconds();
     const size_t moves = kSwap.moves_per_span * useful_.size() + kSwap.first_moves;
     double heat = kSwap.heat * ideal;
     const double cooling = std::pow(kSwap.last_heat, 1.0 / static_cast<double>(moves));
     double current = energy(best);
-    std::vector<uint8_t> best_tiers;
+    Tiers best_tiers;
     if (change_tiers) best_tiers = tiers();
-    for (size_t move = 0; move < moves && work_.used() <= max_units && !work_.exhausted();
+    for (size_t move = 0; move < moves && work_.used() <= until_units && !work_.exhausted();
          ++move, heat *= cooling) {
       if (best.fits && best.seconds <= ideal * (1 + 1e-9)) break;
-      const std::vector<char> before = chosen_;
+      const ChosenSpans before = chosen_;
       const auto changed_tier = change_tiers ? change_tier() : std::nullopt;
       if (!changed_tier) {
         flip(useful_[rng_.below(useful_.size())]);
@@ -351,12 +345,11 @@ class SwapSearch {
           set_tier(view_, view_.movables[changed_tier->first], changed_tier->second);
       }
     }
-    for (size_t m = 0; m < best_tiers.size(); ++m)
-      set_tier(view_, view_.movables[m], best_tiers[m]);
+    set_tiers(best_tiers);
   }
 
-  void flip(int s) {
-    if (chosen_[static_cast<size_t>(s)])
+  void flip(IdleSpanId s) {
+    if (chosen_[s])
       take_out(s);
     else
       put(s);
@@ -379,10 +372,10 @@ class SwapSearch {
   SwapTiming timing_;
   WorkBudget work_;
   Rng rng_;
-  std::vector<char> chosen_;
-  double seconds_per_byte_ = 0;  // on the way back
-  std::vector<int> useful_;      // idle spans with a run that overflows when nothing moves
-  std::vector<double> limit_;    // of what each span relieves
+  ChosenSpans chosen_;
+  double seconds_per_byte_ = 0;         // on the way back
+  std::vector<IdleSpanId> useful_;      // with a run that overflows when nothing moves
+  IdVector<IdleSpanId, double> limit_;  // of what each relieves
 };
 
 // The transfer search, and room in the slow tiers for what it moves.
@@ -410,8 +403,7 @@ class Mover {
   SwapOutcome tidy(SwapOutcome found) {
     outcome_ = std::move(found);
     outcome_.work = {};
-    for (size_t m = 0; m < view_.movables.size(); ++m)
-      set_tier(view_, view_.movables[m], outcome_.tiers[m]);
+    for (MovableId m : outcome_.tiers.ids()) set_tier(view_, view_.movables[m], outcome_.tiers[m]);
     timed_ = SwapTiming(view_, *problem_.budget_bytes).as_placed(outcome_.away);
     tidy();
     return std::move(outcome_);
@@ -430,8 +422,8 @@ class Mover {
 
   // The same idle spans with the tiers that they have now.
   void retime() {
-    std::vector<char> chosen(view_.spans.size(), 0);
-    for (const Away& a : timed_.away) chosen[static_cast<size_t>(a.span)] = 1;
+    ChosenSpans chosen(view_.spans.size(), 0);
+    for (const Away& a : timed_.away) chosen[a.span] = 1;
     SwapTiming timing(view_, *problem_.budget_bytes);
     timed_ = timing.time(chosen);
     count({timing.units(), 0, false});
@@ -475,7 +467,7 @@ class Mover {
     outcome_.peak_bytes = profile->peak_bytes;
     outcome_.seconds = profile->seconds;
     outcome_.away = timed_.away;
-    outcome_.tiers.clear();
+    outcome_.tiers.resize(0);
     for (const Movable& movable : view_.movables) outcome_.tiers.push_back(movable.tier);
     return true;
   }

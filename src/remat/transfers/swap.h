@@ -49,8 +49,8 @@ struct SwapOutcome {
   double seconds = 0;  // of the step, waiting included
   plan::SolveWork work;
   std::optional<CrowdedTier> crowded;  // where only the room in the slow tiers was missing
-  std::vector<Away> away;              // what `sequence` moves, for tidy_transfers
-  std::vector<uint8_t> tiers;          // where to, by movable of the runs' IdleSpanView
+  Moves away;                          // what `sequence` moves, for tidy_transfers
+  IdVector<MovableId, uint8_t> tiers;  // where to; the movables of the runs' IdleSpanView
   bool tidy = false;                   // nothing moves without need
 };
 

@@ -1,12 +1,13 @@
 // List scheduling of transfers: what follows from a set of idle spans. Stores as soon as possible,
 // loads as late as possible, each direction of a link one after another; so it is known when each
 // transfer begins and ends, what is present when, and how long the step takes. The model is that of
-// plan/sequence_simulator.h, in terms of runs: "moment" p is just before run p, where stores, drops
-// and loads happen in this order.
+// plan/sequence_simulator.h, in terms of runs and moments; at a moment stores, drops and loads
+// happen in this order.
 //
 // Tests: swap_test.cc.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <utility>
 #include <vector>
@@ -16,24 +17,30 @@
 
 namespace lowtide::remat {
 
-// How one chosen idle span is used.
+// How one chosen idle span is used: away during the runs from `leaves` to `returns`.
 struct Away {
-  int span = 0;
+  IdleSpanId span;
   bool store = false;  // a copy out is needed first; else the slow tier has the contents already
   bool load = true;    // false: it is not needed again
-  int leaves = 0;      // moment of the drop
-  int returns = 0;     // moment of the load; away during the runs leaves <= p < returns
+  Moment leaves{0};    // of the drop
+  Moment returns{0};   // of the load
 };
+
+struct MoveTag;
+using MoveId = Id<MoveTag>;
+using Moves = IdVector<MoveId, Away>;  // in the order in which their idle spans begin
+
+using ChosenSpans = IdVector<IdleSpanId, char>;  // 1: the buffer is away during it
 
 struct Timed {
   bool fits = false;
   int64_t overflow_bytes = 0;  // largest, over all runs and in the last tier; 0 when it fits
   int64_t crowded_bytes = 0;   // that the last tier has no room for
-  int overflow_run = -1;       // where
+  RunId overflow_run;          // where
   double seconds = 0;          // of the step, when it fits
   bool waits = false;          // compute does, for a transfer
   int64_t moved_bytes = 0;     // out and in
-  std::vector<Away> away;      // by idle span
+  Moves away;
 };
 
 class SwapTiming {
@@ -41,76 +48,77 @@ class SwapTiming {
   // Borrows `view`.
   SwapTiming(const IdleSpanView& view, int64_t budget_bytes);
 
-  // `chosen[g]`: the buffer of idle span g is away during it.
-  Timed time(const std::vector<char>& chosen);
+  Timed time(const ChosenSpans& chosen);
 
   // Bytes present during each run if buffers are away only as far as nobody waits.
-  const std::vector<int64_t>& present_without_waiting(const std::vector<char>& chosen);
+  const IdVector<RunId, int64_t>& present_without_waiting(const ChosenSpans& chosen);
 
   // The same for `chosen`, a subset of the idle spans of `placed`, with leaves and returns as they
   // are there.
-  Timed as_placed(const std::vector<char>& chosen, const std::vector<Away>& placed);
-  Timed as_placed(const std::vector<Away>& placed);  // all of them
+  Timed as_placed(const ChosenSpans& chosen, const Moves& placed);
+  Timed as_placed(const Moves& placed);  // all of them
 
   // By how much a tier holds more than it has room for.
-  int64_t crowded_bytes(const std::vector<Away>& away, size_t tier);
+  int64_t crowded_bytes(const Moves& away, size_t tier);
   // The work done so far, in units (base/limits.h).
   int64_t units() const { return units_; }
 
  private:
-  // Indices into the moves by moment, each list in the order opposite to that of put().
+  // Moves by moment, each list in the order opposite to that of put().
   class MomentLists {
    public:
-    void begin(size_t moments, size_t moves) {
-      first_.assign(moments, -1);
+    explicit MomentLists(size_t moments) : first_(moments) {}
+    void begin(size_t moves) {
+      std::fill(first_.begin(), first_.end(), MoveId::none());
       after_.resize(moves);
     }
-    void put(int moment, size_t move) {
-      after_[move] = std::exchange(first_[static_cast<size_t>(moment)], static_cast<int>(move));
-    }
-    int first(size_t moment) const { return first_[moment]; }
-    int after(int move) const { return after_[static_cast<size_t>(move)]; }
+    void put(Moment moment, MoveId move) { after_[move] = std::exchange(first_[moment], move); }
+    MoveId first(Moment moment) const { return first_[moment]; }
+    MoveId after(MoveId move) const { return after_[move]; }
 
    private:
-    std::vector<int> first_, after_;
+    IdVector<Moment, MoveId> first_;
+    IdVector<MoveId, MoveId> after_;
   };
 
-  void begin(const std::vector<char>& chosen);
-  Timed judge(const std::vector<Away>& away);
-  void list_moves(const std::vector<char>& chosen);
-  void place(std::vector<Away>& away);
-  void tighten(std::vector<Away>& away);
-  void tighten_at(int run, std::vector<Away>& away);
-  void find_present(const std::vector<Away>& away);
-  const Movable& movable_of(const Away& a) const;
-  double copying(const std::vector<Away>& away) const;
-  int64_t moved_bytes(const std::vector<Away>& away) const;
-  double play(const std::vector<Away>& away);
+  void begin(const ChosenSpans& chosen);
+  Timed judge(const Moves& away);
+  void list_moves(const ChosenSpans& chosen);
+  void place(Moves& away);
+  void tighten(Moves& away);
+  void tighten_at(RunId run, Moves& away);
+  void find_present(const Moves& away);
+  const Movable& movable_of(const Away& a) const { return view_.movable_of(a.span); }
+  double copying(const Moves& away) const;
+  int64_t moved_bytes(const Moves& away) const;
+  double play(const Moves& away);
 
   const IdleSpanView& view_;
   const int64_t budget_;
   const int runs_;
-  std::vector<double> start_, finish_;  // of each run; start_[runs_]: the end of compute
-  std::vector<int64_t> present_;
+  IdVector<Moment, double> start_;  // of the run after it; of the last moment: compute is done
+  IdVector<RunId, double> finish_;
+  IdVector<RunId, int64_t> present_;
   std::vector<double> out_free_, in_free_;  // scratch: by tier
-  std::vector<std::pair<int, int>> kept_;   // scratch: by movable, moments [begin, end)
-  double no_waiting_ = 0;                   // seconds of all runs
-  std::vector<double> ideal_start_;         // of each run, when nobody waits
-  std::vector<int> by_before_, by_after_;   // spans as they begin; from the end as they end
-  std::vector<int> holds_;  // by movable: the version that the slow tier holds at the start
-  // Scratch: the moves, by idle span their position there, by movable the version that is stored.
-  std::vector<Away> away_;
-  std::vector<int> position_, stored_;
-  std::vector<int64_t> change_;
-  std::vector<size_t> under_way_;                 // of tighten: moves whose span has the run in it
-  std::vector<std::pair<double, size_t>> waits_;  // of tighten_at: a heap
+  // Scratch: a slow tier keeps it from the first of the moments to before the second.
+  std::vector<std::pair<Moment, Moment>> kept_;          // by movable
+  double no_waiting_ = 0;                                // seconds of all runs
+  IdVector<Moment, double> ideal_start_;                 // when nobody waits
+  std::vector<IdleSpanId> as_they_begin_, as_they_end_;  // all spans; the latter from the end
+  IdVector<MovableId, int> holds_;  // the version that the slow tier holds at the start
+  // Scratch: the moves, those of each idle span, the version that is stored.
+  Moves away_;
+  IdVector<IdleSpanId, MoveId> move_of_;
+  IdVector<MovableId, int> stored_;
+  IdVector<Moment, int64_t> change_;
+  std::vector<MoveId> under_way_;                 // of tighten: moves whose span has the run in it
+  std::vector<std::pair<double, MoveId>> waits_;  // of tighten_at: a heap
   MomentLists drops_, loads_, arrivals_;          // of play
-  std::vector<double> stored_at_, arrives_at_;
+  IdVector<MoveId, double> stored_at_, arrives_at_;
   int64_t units_ = 0;
 };
 
 // The schedule as a sequence of actions.
-std::vector<plan::SchedAction> write_sequence(const IdleSpanView& view,
-                                              const std::vector<Away>& away);
+std::vector<plan::SchedAction> write_sequence(const IdleSpanView& view, const Moves& away);
 
 }  // namespace lowtide::remat

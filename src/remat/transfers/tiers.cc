@@ -10,12 +10,13 @@ namespace {
 
 using plan::SchedSlot;
 
-constexpr size_t kNoTier = std::numeric_limits<size_t>::max();
+struct SlotTag;
+using SlotId = Id<SlotTag>;  // of a slow tier, by its place in the profile's list
 
 class Shifter {
  public:
-  Shifter(const plan::ScheduleProblem& problem, std::vector<SchedSlot> slots,
-          std::span<const Away> away, IdleSpanView& view)
+  Shifter(const plan::ScheduleProblem& problem, std::vector<SchedSlot> slots, const Moves& away,
+          IdleSpanView& view)
       : problem_(problem),
         slots_(std::move(slots)),
         view_(view),
@@ -24,16 +25,15 @@ class Shifter {
         stores_(view.movables.size(), 0),
         loads_(view.movables.size(), 0) {
     for (const Away& a : away) {
-      const IdleSpan& span = view.spans[static_cast<size_t>(a.span)];
-      const auto m = static_cast<size_t>(span.movable);
+      const IdleSpan& span = view.spans[a.span];
+      const MovableId m = span.movable;
       moved_[m] = 1;
       stores_[m] += a.store, loads_[m] += a.load;
-      for (int run = span.before + 1; run < span.after; ++run)
-        idle_[m] += view.seconds[static_cast<size_t>(run)];
+      for (RunId run : span.runs()) idle_[m] += view.seconds[run];
     }
-    IdVector<plan::SchedValueId, size_t> of_value(problem.values.size(), kNoTier);
-    IdVector<plan::SchedResidentId, size_t> of_resident(problem.residents.size(), kNoTier);
-    for (size_t m = 0; m < view.movables.size(); ++m)
+    IdVector<plan::SchedValueId, MovableId> of_value(problem.values.size());
+    IdVector<plan::SchedResidentId, MovableId> of_resident(problem.residents.size());
+    for (MovableId m : view.movables.ids())
       if (view.movables[m].value.valid())
         of_value[view.movables[m].value] = m;
       else
@@ -48,19 +48,19 @@ class Shifter {
       plan::Held most = plan::most_held(problem_, slots_, tier);
       if (most.bytes <= room) continue;
       if (tier + 1u == view_.links.size()) return CrowdedTier{tier, most.bytes};
-      std::vector<size_t> gone;
+      std::vector<SlotId> gone;
       while (most.bytes > room) {
         gone.push_back(best_at(most.at, tier));
         shift(gone.back(), static_cast<uint8_t>(tier + 1));
         most = plan::most_held(problem_, slots_, tier);
       }
       // Those that others have made room for meanwhile come back, the first first.
-      for (size_t slot : gone) {
+      for (SlotId slot : gone) {
         shift(slot, tier);
         if (plan::most_held(problem_, slots_, tier).bytes > room)
           shift(slot, static_cast<uint8_t>(tier + 1));
       }
-      for (size_t m = 0; m < view_.movables.size(); ++m)
+      for (MovableId m : view_.movables.ids())
         if (!moved_[m] && view_.movables[m].tier == tier)
           set_tier(view_, view_.movables[m], static_cast<uint8_t>(tier + 1));
     }
@@ -69,36 +69,37 @@ class Shifter {
 
  private:
   // The slot that goes from `tier`, of those occupied at the position.
-  size_t best_at(size_t at, uint8_t tier) const {
-    size_t best = kNoTier;
+  SlotId best_at(size_t at, uint8_t tier) const {
+    SlotId best;
     double best_share = std::numeric_limits<double>::infinity();
-    for (size_t i = 0; i < slots_.size(); ++i) {
-      if (slots_[i].tier != tier || at < slots_[i].begin || at >= slots_[i].end) continue;
-      const size_t m = movable_[i];
+    for (SlotId i : movable_.ids()) {
+      const SchedSlot& slot = slots_[i.index()];
+      if (slot.tier != tier || at < slot.begin || at >= slot.end) continue;
+      const MovableId m = movable_[i];
       const plan::Link& next = view_.links[tier + 1u];
       const auto bytes = static_cast<double>(view_.movables[m].bytes);
       const double transfers =
           stores_[m] * (next.latency_seconds + bytes / next.bytes_per_second_out) +
           loads_[m] * (next.latency_seconds + bytes / next.bytes_per_second_in);
       const double share = transfers / std::max(idle_[m], 1e-12);
-      if (best == kNoTier || share < best_share) best = i, best_share = share;
+      if (!best.valid() || share < best_share) best = i, best_share = share;
     }
-    LT_CHECK(best != kNoTier, "a full tier that nothing occupies");
+    LT_CHECK(best.valid(), "a full tier that nothing occupies");
     return best;
   }
 
-  void shift(size_t slot, uint8_t tier) {
-    slots_[slot].tier = tier;
+  void shift(SlotId slot, uint8_t tier) {
+    slots_[slot.index()].tier = tier;
     set_tier(view_, view_.movables[movable_[slot]], tier);
   }
 
   const plan::ScheduleProblem& problem_;
   std::vector<SchedSlot> slots_;
   IdleSpanView& view_;
-  std::vector<size_t> movable_;  // by slot
-  // By movable: whether it moves, how long it is away, its transfers.
-  std::vector<char> moved_;
-  std::vector<double> idle_, stores_, loads_;
+  IdVector<SlotId, MovableId> movable_;
+  // Whether it moves, how long it is away, its transfers.
+  IdVector<MovableId, char> moved_;
+  IdVector<MovableId, double> idle_, stores_, loads_;
 };
 
 }  // namespace
@@ -117,7 +118,7 @@ bool keeps_room(const plan::ScheduleProblem& problem, std::span<const SchedSlot>
 }
 
 std::optional<CrowdedTier> shift_tiers(const plan::ScheduleProblem& problem,
-                                       std::vector<SchedSlot> slots, std::span<const Away> away,
+                                       std::vector<SchedSlot> slots, const Moves& away,
                                        IdleSpanView& view) {
   return Shifter(problem, std::move(slots), away, view).run();
 }

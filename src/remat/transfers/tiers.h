@@ -41,7 +41,7 @@ bool keeps_room(const plan::ScheduleProblem& problem, std::span<const plan::Sche
 // Gives movables of `view` other tiers so that each has room for `slots`, which are those of the
 // schedule that `away` makes. The last tier's shortage, if even that has too little.
 std::optional<CrowdedTier> shift_tiers(const plan::ScheduleProblem& problem,
-                                       std::vector<plan::SchedSlot> slots,
-                                       std::span<const Away> away, IdleSpanView& view);
+                                       std::vector<plan::SchedSlot> slots, const Moves& away,
+                                       IdleSpanView& view);
 
 }  // namespace lowtide::remat

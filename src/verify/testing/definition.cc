@@ -241,7 +241,7 @@ bool slices_are_whole(const Plan& p) {
     const bool into = attr != op.attrs.end();
     // The rest is the last operand, as large as the result; no operand of a slice is.
     const bool has_rest = into && !op.inputs.empty() && op.inputs.back().valid() &&
-                          op.inputs.size() > ops::rest_slot(*ops::find(op.kind));
+                          op.inputs.size() > ops::rest_operand(*ops::find(op.kind));
     for (size_t i = 0; i < op.inputs.size(); ++i) {
       if (!op.inputs[i].valid() || !lacks(op.inputs[i])) continue;
       const bool is_rest = has_rest && i + 1 == op.inputs.size();
