@@ -18,7 +18,7 @@ using ir::GraphEdit;
 using ir::OpId;
 using ir::ValueId;
 
-// Tuning; each value beside half and twice of it: docs/tuning.md. A tree beyond them stays as it is.
+// Tuning; each value beside half and twice of it: docs/tuning.md. What is beyond stays as it is.
 struct AlgebraTuning {
   size_t most_terms = 64;        // products of a polynomial
   size_t most_factors = 16;      // values of a product

@@ -41,9 +41,9 @@ class DualSimplex {
     SimplexEnd end = SimplexEnd::kStopped;
     int64_t iterations = 0;
   };
-  // Goes on where it stopped, or from the basis set. An iteration takes units_per_iteration() units;
-  // with fewer than that nothing is done. The clock and the flag are looked at after every thousand
-  // iterations, not before the first of them.
+  // Goes on where it stopped, or from the basis set. An iteration takes units_per_iteration()
+  // units; with fewer than that nothing is done. The clock and the flag are looked at after every
+  // thousand iterations, not before the first of them.
   Run run(const Limits& limits);
   int64_t units_per_iteration() const { return units_per_iteration_; }
 

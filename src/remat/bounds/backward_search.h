@@ -45,9 +45,9 @@ struct BackwardTuning {
 inline constexpr BackwardTuning kBackward;
 
 // A floor above `above`, if a goal and sizes are found that show one. `graph` has no link.
-std::optional<BackwardFloor> backward_floor(
-    const StepGraph& graph, int64_t above,
-    const Limits& limits = {.max_units = kBackward.most_sets * kUnitsPerSet});
+std::optional<BackwardFloor> backward_floor(const StepGraph& graph, int64_t above,
+                                            const Limits& limits = {
+                                                .max_units = kBackward.most_sets * kUnitsPerSet});
 
 // One search. Nothing if some way stays within `above`, or the work ends before that is known.
 std::optional<BackwardFloor> backward_floor_of(const StepGraph& graph, SchedOpId goal,

@@ -40,8 +40,7 @@ solver::Program relaxation_of(const MultiCutProgram& program) {
 }  // namespace
 
 LinearProgram::LinearProgram(const MultiCutProgram& program)
-    : program_(program),
-      simplex_(relaxation_of(program)),
+    : simplex_(relaxation_of(program)),
       units_per_percent_(ticks_per_percent(program) / static_cast<double>(program.unit_ticks)),
       fixed_(program.variables.size(), kFree) {}
 

@@ -20,7 +20,7 @@ class LinearProgram {
  public:
   using Basis = solver::DualSimplex::Basis;
 
-  explicit LinearProgram(const MultiCutProgram& program);  // borrowed
+  explicit LinearProgram(const MultiCutProgram& program);
 
   // By variable; kFree: 0 to 1.
   void set_fixed(std::span<const int8_t> fixed);
@@ -46,7 +46,6 @@ class LinearProgram {
  private:
   void add_ray(std::vector<double>& values) const;
 
-  const MultiCutProgram& program_;
   solver::DualSimplex simplex_;
   double units_per_percent_ = 1;
   std::vector<int8_t> fixed_;

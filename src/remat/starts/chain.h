@@ -1,12 +1,12 @@
 // The chain in a training step, found by a heuristic of our own: stages of ops that pass on one
 // value each, and for each stage the part of the step that goes back through it.
 //
-// First an op in the middle is found, as a rule the loss: the one that most bytes pass by. (They are
-// those of values that ops before it make, ops it depends on, and ops that depend on it read.) The
-// op and all that it depends on are the *forward* part. A stage ends where, besides values too
-// small to matter, just one value of the forward part is still to be read by that part: the next
-// stages know nothing else of those before. All other ops, in their order, are the *backward* part;
-// it comes back to a stage when it first reads something that the stage made.
+// First an op in the middle is found, as a rule the loss: the one that most bytes pass by, in
+// values that it or what it depends on makes and that ops read which depend on it. The op and all
+// that it depends on are the *forward* part. A stage ends where, besides values too small to
+// matter, just one value of the forward part is still to be read by that part: the next stages know
+// nothing else of those before. All other ops, in their order, are the *backward* part; it comes
+// back to a stage when it first reads something that the stage made.
 //
 // A stage has several *options*: which of the values that its backward part reads stay, and which
 // are made again from those and from the stage's input. They are found by greed, one value after
