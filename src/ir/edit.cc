@@ -32,6 +32,7 @@ GraphEdit::GraphEdit(const Graph& graph) : header_(empty_like(graph)) {
 }
 
 // One behind the other; a piece that is a whole hands on its own.
+// NOLINTNEXTLINE(misc-no-recursion): as deep as wholes lie in each other
 void GraphEdit::join(ValueId input, const sym::Expr& offset, std::vector<Piece>& joined) const {
   const StorageId lies_in = value(input).storage;
   const Value& root = value(ValueId(lies_in.index()));

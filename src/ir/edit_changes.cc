@@ -75,6 +75,7 @@ Status GraphEdit::check_joined(OpId id, ValueId whole) const {
 }
 
 // The wholes that this storage is a piece of, and those that they are pieces of.
+// NOLINTNEXTLINE(misc-no-recursion): as deep as wholes lie in each other
 Status GraphEdit::check_joins_of(StorageId id) const {
   for (const ValueId member : values_in(id))
     for (const OpId reader : readers(member))
