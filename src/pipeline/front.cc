@@ -194,8 +194,13 @@ int64_t least_bytes(const Prepared& ready, const OptimizeOptions& options) {
 
 Result<Front> optimize_front(const ir::Graph& forward, const OptimizeOptions& options,
                              const ChooseBudgets& choose) {
+  return options.split.chosen() ? optimize_front_in_parts(forward, options, choose)
+                                : optimize_front_as_given(forward, options, choose);
+}
+
+Result<Front> optimize_front_as_given(const ir::Graph& forward, const OptimizeOptions& options,
+                                      const ChooseBudgets& choose) {
   const auto start = Clock::now();
-  if (options.split.chosen()) return optimize_front_in_parts(forward, options, choose);
   LT_ASSIGN(Prepared ready, prepare(forward, options));
   OptimizeOptions at = options;
   at.budget_bytes.reset();

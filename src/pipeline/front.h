@@ -43,4 +43,9 @@ using ChooseBudgets = std::function<std::vector<int64_t>(int64_t floor, int64_t 
 Result<Front> optimize_front(const ir::Graph& forward, const OptimizeOptions& options,
                              const ChooseBudgets& choose);
 
+// The same where the parts are given, so that one step serves all budgets: `options.split` is not
+// chosen().
+Result<Front> optimize_front_as_given(const ir::Graph& forward, const OptimizeOptions& options,
+                                      const ChooseBudgets& choose);
+
 }  // namespace lowtide::pipeline

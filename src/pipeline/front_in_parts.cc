@@ -34,7 +34,7 @@ Result<Front> whole_front(const ir::Graph& forward, const OptimizeOptions& optio
   whole.split = {};
   whole.progress = plan::part_of(options.progress, 0, kWholeShare);
   std::vector<int64_t> budgets;
-  auto made = optimize_front(forward, whole, [&](int64_t floor, int64_t unlimited) {
+  auto made = optimize_front_as_given(forward, whole, [&](int64_t floor, int64_t unlimited) {
     budgets = choose(std::min(floor, floor_bytes), unlimited);
     return budgets;
   });
