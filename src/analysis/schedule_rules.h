@@ -173,4 +173,27 @@ inline Result<int64_t> aligned_size(const ir::Value& value, int64_t alignment) {
   return align_up(*bytes, alignment);
 }
 
+// Pieces begin at addresses that buffers may have, and what is joined is read: a plan makes views
+// on pieces where somebody needs them. Error: kInput, naming the piece or the view.
+template <class AnyGraph>
+Status check_whole(const AnyGraph& graph, ir::StorageId id, int64_t alignment) {
+  const ir::Value& root = root_of(graph, id);
+  for (const ir::Piece& piece : graph.storage(id).pieces) {
+    const ir::Value& part = root_of(graph, piece.storage);
+    const auto offset = piece.offset_bytes.constant();
+    if (ir::size_bytes(part) == sym::Expr(0))
+      return error(ErrorCode::kInput,
+                   fmt::format("piece '{}' of '{}' has no bytes", part.name, root.name));
+    if (offset && *offset % alignment == 0) continue;
+    return error(ErrorCode::kInput,
+                 fmt::format("piece '{}' begins at byte {} of '{}', which is no multiple of {}",
+                             part.name, sym::print(piece.offset_bytes), root.name, alignment));
+  }
+  for (ir::ValueId member : graph.values_in(id))
+    if (graph.readers(member).empty() && !graph.value(member).is_output)
+      return error(ErrorCode::kInput, fmt::format("nobody reads '{}', a view on the pieces of '{}'",
+                                                  graph.value(member).name, root.name));
+  return {};
+}
+
 }  // namespace lowtide::analysis

@@ -35,7 +35,7 @@ class Builder {
     find_wholes();
     add_ops();
     LT_RETURN_IF_ERROR(add_storages());
-    add_wholes();
+    view_.wholes = wholes_in(graph_, sched_value_, view_.sched_op);
     add_control();
     for (SchedOpId id : view_.problem.ops.ids()) add_pairs(id);
     LT_RETURN_IF_ERROR(plan::check(view_.problem));
@@ -103,7 +103,7 @@ class Builder {
       const ir::Value& root = root_of(graph_, id);
       LT_ASSIGN(const int64_t bytes, aligned_size(root, alignment_));
       if (root.alias == ir::Alias::kPieces) {
-        LT_RETURN_IF_ERROR(check_whole(id, root));
+        LT_RETURN_IF_ERROR(check_whole(graph_, id, alignment_));
         continue;
       }
       if (!root.producer.valid()) {
@@ -201,42 +201,6 @@ class Builder {
     return std::nullopt;
   }
 
-  // Pieces begin at addresses that buffers may have, and what is joined is read: a plan makes views
-  // on pieces where somebody needs them.
-  Status check_whole(ir::StorageId id, const ir::Value& root) const {
-    for (const ir::Piece& piece : graph_.storage(id).pieces) {
-      const auto offset = piece.offset_bytes.constant();
-      if (ir::size_bytes(root_of(graph_, piece.storage)) == sym::Expr(0))
-        return error(ErrorCode::kInput,
-                     fmt::format("piece '{}' of '{}' has no bytes",
-                                 root_of(graph_, piece.storage).name, root.name));
-      if (offset && *offset % alignment_ == 0) continue;
-      return error(ErrorCode::kInput,
-                   fmt::format("piece '{}' begins at byte {} of '{}', which is no multiple of {}",
-                               root_of(graph_, piece.storage).name, sym::print(piece.offset_bytes),
-                               root.name, alignment_));
-    }
-    for (ir::ValueId member : graph_.values_in(id))
-      if (graph_.readers(member).empty() && !graph_.value(member).is_output)
-        return error(ErrorCode::kInput,
-                     fmt::format("nobody reads '{}', a view on the pieces of '{}'",
-                                 graph_.value(member).name, root.name));
-    return {};
-  }
-
-  void add_wholes() {
-    for (ir::StorageId id : graph_.storages()) {
-      if (graph_.storage(id).pieces.empty()) continue;
-      Whole whole;
-      whole.storage = id;
-      for (const ir::Piece& piece : graph_.storage(id).pieces)
-        whole.pieces.push_back({sched_value_[piece.storage], *piece.offset_bytes.constant()});
-      whole.readers = sched_ops(uses_of(graph_, id).readers);
-      whole.is_output = is_returned(graph_, id);
-      view_.wholes.push_back(std::move(whole));
-    }
-  }
-
   // All of them count; one that the link may move is listed, too.
   Status add_resident(ir::StorageId id, int64_t bytes) {
     const auto sum = checked_add(view_.problem.resident_bytes, bytes);
@@ -325,6 +289,27 @@ plan::ScheduleProblem relaxed_sums(const ScheduleView& view) {
     if (in.begin.valid()) problem.ops[in.begin].may_rerun = true;
   }
   return problem;
+}
+
+std::vector<Whole> wholes_in(const ir::Graph& graph,
+                             const IdVector<ir::StorageId, SchedValueId>& value,
+                             const IdVector<ir::OpId, SchedOpId>& op) {
+  std::vector<Whole> wholes;
+  for (const ir::StorageId id : graph.storages()) {
+    Whole whole;
+    whole.storage = id;
+    const auto& pieces = graph.storage(id).pieces;
+    for (const ir::Piece& piece : pieces)
+      if (value[piece.storage].valid())
+        whole.pieces.push_back({value[piece.storage], *piece.offset_bytes.constant()});
+    if (pieces.empty() || whole.pieces.size() != pieces.size()) continue;
+    std::set<SchedOpId> readers;
+    for (const ir::OpId reader : uses_of(graph, id).readers) readers.insert(op[reader]);
+    whole.readers.assign(readers.begin(), readers.end());
+    whole.is_output = is_returned(graph, id);
+    wholes.push_back(std::move(whole));
+  }
+  return wholes;
 }
 
 bool is_view_op(const ir::Graph& graph, ir::OpId id) {

@@ -105,6 +105,12 @@ Result<ScheduleView> make_schedule_view(const ir::Graph& graph, const OpCosts& c
 // be right.
 plan::ScheduleProblem relaxed_sums(const ScheduleView& view);
 
+// The wholes of a graph, where these are the problem's values and ops for its storages and ops. One
+// with a piece that the problem does not have is left out.
+std::vector<Whole> wholes_in(const ir::Graph& graph,
+                             const IdVector<ir::StorageId, plan::SchedValueId>& value,
+                             const IdVector<ir::OpId, plan::SchedOpId>& op);
+
 // True when all outputs of the op are views: nothing is computed.
 bool is_view_op(const ir::Graph& graph, ir::OpId op);
 

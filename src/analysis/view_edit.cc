@@ -1,5 +1,5 @@
-// An update in six steps, each of which leaves the next one what it needs: storages that are gone
-// leave the problem, then ops that are gone; ops come or move, in the order of the graph, so that
+// An update in steps, each of which leaves the next one what it needs: wholes get their pieces;
+// storages that are gone leave the problem, then ops that are gone; ops come or move, in the order of the graph, so that
 // each finds its neighbour in place; then storages are written, who may name all ops now; then ops,
 // who may name all storages; then the problem checks what was written.
 //
@@ -32,16 +32,16 @@ Result<ViewEdit> ViewEdit::make(ir::GraphEdit& graph, CostOf costs, int64_t alig
   made.has_link_ = !links.empty();
   graph.take_touched();
   Dirty all;
-  for (ir::OpId id = graph.first_op(); id.valid(); id = graph.next_op(id)) {
-    all.ops.insert(id);
-    if (made.computes(id)) all.in_order.push_back(id);
-  }
+  for (ir::OpId id = graph.first_op(); id.valid(); id = graph.next_op(id)) all.ops.insert(id);
   for (size_t i = 0; i < graph.value_slots(); ++i)
     if (made.exists(ir::StorageId(i))) all.storages.insert(ir::StorageId(i));
+  made.add_pieces(all);
+  made.sort_ops(all);
   LT_RETURN_IF_ERROR(made.apply(all, {}));
   made.problem_.commit();
   made.op_log_.clear();
   made.home_log_.clear();
+  made.pieces_log_.clear();
   return made;
 }
 
@@ -55,11 +55,28 @@ bool ViewEdit::exists(ir::StorageId id) const {
   return !graph_->values_in(id).empty();
 }
 
+bool ViewEdit::is_whole(ir::StorageId id) const {
+  return exists(id) && graph_->value(ir::ValueId(id.index())).alias == ir::Alias::kPieces;
+}
+
 ViewEdit::Dirty ViewEdit::dirty_from(const ir::Touched& touched) const {
   Dirty dirty;
   dirty.ops = touched.ops;
   dirty.storages = touched.storages;
-  // Makers of changed values count as touched: they may have begun or ceased to compute.
+  add_storages_of(touched, dirty);
+  add_begun_and_ceased(dirty);
+  add_pieces(dirty);
+  for (const ir::StorageId id : dirty.storages)
+    for (const ir::ValueId member : graph_->values_in(id)) {
+      const ir::Value& value = graph_->value(member);
+      if (value.alias == ir::Alias::kUpdate) dirty.waits.insert(value.producer);
+    }
+  sort_ops(dirty);
+  return dirty;
+}
+
+// Makers of changed values count as touched: they may have begun or ceased to compute.
+void ViewEdit::add_storages_of(const ir::Touched& touched, Dirty& dirty) const {
   for (const ir::ValueId id : touched.values) {
     if (!graph_->alive(id)) continue;
     const ir::StorageId storage = graph_->value(id).storage;
@@ -71,8 +88,11 @@ ViewEdit::Dirty ViewEdit::dirty_from(const ir::Touched& touched) const {
       dirty.ops.insert(readers.begin(), readers.end());
     }
   }
-  // What begins to compute becomes a reader of what it reads, and others wait for it; and the
-  // reverse. The rest of what ops read and make was touched if it changed.
+}
+
+// What begins to compute becomes a reader of what it reads, and others wait for it; and the
+// reverse. The rest of what ops read and make was touched if it changed.
+void ViewEdit::add_begun_and_ceased(Dirty& dirty) const {
   for (const ir::OpId id : dirty.ops) {
     if (!graph_->alive(id) || computes(id) == sched_op(id).valid()) continue;
     for (const ir::ValueId input : graph_->op(id).inputs)
@@ -82,16 +102,59 @@ ViewEdit::Dirty ViewEdit::dirty_from(const ir::Touched& touched) const {
     const auto waiting = graph_->waiting(id);
     dirty.waits.insert(waiting.begin(), waiting.end());
   }
-  for (const ir::StorageId id : dirty.storages)
-    for (const ir::ValueId member : graph_->values_in(id)) {
-      const ir::Value& value = graph_->value(member);
-      if (value.alias == ir::Alias::kUpdate) dirty.waits.insert(value.producer);
-    }
+}
+
+// Those that are touched, that have a touched piece, or that such a whole is a piece of.
+std::set<ir::StorageId> ViewEdit::wholes_to_look_at(const Dirty& dirty) const {
+  std::vector<ir::StorageId> open;
+  for (const ir::StorageId id : dirty.storages) {
+    if (is_whole(id) || (id.index() < pieces_.size() && !pieces_[id].empty())) open.push_back(id);
+    if (id.index() < wholes_.size())
+      open.insert(open.end(), wholes_[id].begin(), wholes_[id].end());
+  }
+  const auto add_joined = [&](ir::OpId id) {
+    if (!graph_->alive(id)) return;
+    for (const ir::ValueId output : graph_->op(id).outputs)
+      if (graph_->value(output).alias == ir::Alias::kPieces)
+        open.push_back(graph_->value(output).storage);
+  };
+  for (const ir::OpId id : dirty.ops) add_joined(id);
+  std::set<ir::StorageId> found;
+  while (!open.empty()) {
+    const ir::StorageId id = open.back();
+    open.pop_back();
+    if (!found.insert(id).second || !is_whole(id)) continue;
+    for (const ir::OpId reader : graph_->readers(ir::ValueId(id.index()))) add_joined(reader);
+  }
+  return found;
+}
+
+void ViewEdit::add_pieces(Dirty& dirty) const {
+  for (const ir::StorageId whole : wholes_to_look_at(dirty)) {
+    std::vector<ir::StorageId>& now = dirty.pieces[whole];
+    if (is_whole(whole))
+      for (const ir::Piece& piece : graph_->storage(whole).pieces) now.push_back(piece.storage);
+    dirty.storages.insert(whole);
+    dirty.storages.insert(now.begin(), now.end());
+    std::set<ir::StorageId> changed(now.begin(), now.end());
+    if (whole.index() < pieces_.size())
+      for (const ir::StorageId was : pieces_[whole]) {
+        dirty.storages.insert(was);
+        if (!changed.insert(was).second) changed.erase(was);
+      }
+    for (const ir::StorageId piece : changed)
+      for (const ir::ValueId member : graph_->values_in(piece)) {
+        const auto readers = graph_->readers(member);
+        dirty.ops.insert(readers.begin(), readers.end());
+      }
+  }
+}
+
+void ViewEdit::sort_ops(Dirty& dirty) const {
   for (const ir::OpId id : dirty.ops)
     if (computes(id)) dirty.in_order.push_back(id);
   std::sort(dirty.in_order.begin(), dirty.in_order.end(),
             [&](ir::OpId a, ir::OpId b) { return graph_->before(a, b); });
-  return dirty;
 }
 
 Status ViewEdit::update() {
@@ -101,11 +164,14 @@ Status ViewEdit::update() {
 }
 
 Status ViewEdit::apply(const Dirty& dirty, const std::set<ir::OpId>& places) {
-  for (const ir::StorageId id : dirty.storages)
-    if (exists(id) && graph_->value(ir::ValueId(id.index())).alias == ir::Alias::kPieces)
-      return error(ErrorCode::kInput,
-                   fmt::format("'{}' is made of pieces: make its schedule view from nothing",
-                               graph_->value(ir::ValueId(id.index())).name));
+  // What came and went since the last update may have had a higher number than any that is left.
+  size_t slots = std::max(home_.size(), graph_->value_slots());
+  if (!dirty.storages.empty())
+    slots = std::max<size_t>(slots, dirty.storages.rbegin()->index() + 1);
+  home_.resize(slots);
+  pieces_.resize(home_.size());
+  wholes_.resize(home_.size());
+  for (const auto& [whole, now] : dirty.pieces) set_pieces(whole, now);
   for (const ir::StorageId id : dirty.storages) drop_storage(id);
   for (const ir::OpId id : dirty.ops)
     if (!computes(id)) LT_RETURN_IF_ERROR(drop_op(id));
@@ -120,12 +186,13 @@ Status ViewEdit::apply(const Dirty& dirty, const std::set<ir::OpId>& places) {
 
 // ---- the steps ----
 
-// Takes a storage out of the problem where nothing of it stays: it is gone, or another op makes it.
+// Takes a storage out of the problem where nothing of it stays: it is gone, another op makes it, or
+// its pieces do.
 void ViewEdit::drop_storage(ir::StorageId id) {
-  const Home home = id.index() < home_.size() ? home_[id] : Home{};
+  const Home home = home_[id];
   const ir::OpId producer = exists(id) ? root_of(*graph_, id).producer : ir::OpId::none();
-  if (home.value.valid() &&
-      !(producer.valid() && problem_.value(home.value).producer == sched_op(producer))) {
+  if (home.value.valid() && !(producer.valid() && !is_whole(id) &&
+                              problem_.value(home.value).producer == sched_op(producer))) {
     problem_.remove_value(home.value);
     set_home(id, {});
   }
@@ -176,7 +243,8 @@ std::vector<SchedOpId> ViewEdit::sched_ops(const std::vector<ir::OpId>& ops) con
 Status ViewEdit::write_storage(ir::StorageId id) {
   const ir::Value& root = root_of(*graph_, id);
   LT_ASSIGN(const int64_t bytes, aligned_size(root, alignment_));
-  const Home home = id.index() < home_.size() ? home_[id] : Home{};
+  if (is_whole(id)) return check_whole(*graph_, id, alignment_);
+  const Home home = home_[id];
   if (root.producer.valid()) return write_value(id, home, bytes);
   write_resident(id, home, bytes);
   return {};
@@ -184,14 +252,19 @@ Status ViewEdit::write_storage(ir::StorageId id) {
 
 Status ViewEdit::write_value(ir::StorageId id, Home home, int64_t bytes) {
   const ir::Value& root = root_of(*graph_, id);
-  const StorageUses uses = uses_of(*graph_, id);
+  StorageUses uses = uses_of(*graph_, id);
   plan::SchedValue now;
+  now.is_output = is_returned(*graph_, id);
+  for (const ir::StorageId whole : wholes_[id]) {
+    const auto readers = uses_of(*graph_, whole).readers;
+    uses.readers.insert(uses.readers.end(), readers.begin(), readers.end());
+    now.is_output |= is_returned(*graph_, whole);
+  }
   now.name = root.name;
   now.bytes = bytes;
   now.producer = sched_op(root.producer);
   now.readers = sched_ops(uses.readers);
   now.writers = sched_ops(uses.writers);
-  now.is_output = is_returned(*graph_, id);
   if (home.value.valid())
     problem_.set_value(home.value, std::move(now));
   else
@@ -233,7 +306,7 @@ Status ViewEdit::write_op(ir::OpId id) {
     return problem_.value(home_[storage].value).bytes;
   };
   for (const auto& [from, to] : in_place_storages(*graph_, id, bytes))
-    now.in_place.emplace_back(home_[from].value, home_[to].value);
+    if (wholes_[from].empty()) now.in_place.emplace_back(home_[from].value, home_[to].value);
   problem_.set_op(sched_op(id), std::move(now));
   return {};
 }
@@ -268,14 +341,20 @@ void ViewEdit::set_sched_op(ir::OpId id, SchedOpId now) {
 }
 
 void ViewEdit::set_home(ir::StorageId id, Home now) {
-  if (id.index() >= home_.size()) home_.resize(id.index() + 1);
   home_log_.emplace_back(id, home_[id]);
   home_[id] = now;
 }
 
+void ViewEdit::set_pieces(ir::StorageId whole, const std::vector<ir::StorageId>& now) {
+  for (const ir::StorageId piece : pieces_[whole]) std::erase(wholes_[piece], whole);
+  pieces_log_.emplace_back(whole, std::move(pieces_[whole]));
+  pieces_[whole] = now;
+  for (const ir::StorageId piece : now) wholes_[piece].push_back(whole);
+}
+
 ViewEdit::Mark ViewEdit::mark() const {
   LT_CHECK(!graph_->is_touched(), "a mark of both edits is set after an update");
-  return {graph_->mark(), problem_.mark(), op_log_.size(), home_log_.size()};
+  return {graph_->mark(), problem_.mark(), op_log_.size(), home_log_.size(), pieces_log_.size()};
 }
 
 void ViewEdit::rollback(const Mark& mark) {
@@ -286,6 +365,11 @@ void ViewEdit::rollback(const Mark& mark) {
     sched_op_[op_log_.back().first] = op_log_.back().second;
   for (; home_log_.size() > mark.homes; home_log_.pop_back())
     home_[home_log_.back().first] = home_log_.back().second;
+  while (pieces_log_.size() > mark.pieces) {
+    const auto [whole, before] = std::move(pieces_log_.back());
+    set_pieces(whole, before);
+    pieces_log_.resize(pieces_log_.size() - 2);  // with what set_pieces has logged
+  }
 }
 
 void ViewEdit::commit() {
@@ -293,6 +377,7 @@ void ViewEdit::commit() {
   problem_.commit();
   op_log_.clear();
   home_log_.clear();
+  pieces_log_.clear();
 }
 
 CompactedView ViewEdit::compact() const {
@@ -325,6 +410,9 @@ CompactedView ViewEdit::compact() const {
   for (const auto& [id, storage] : values)
     if (compacted.value[id].valid()) view.storage.push_back(storage);
   for (const auto& each : residents) view.resident.push_back(each.second);
+  IdVector<ir::StorageId, SchedValueId> value_of(graph.storage_count());
+  for (const auto& [id, storage] : values) value_of[storage] = compacted.value[id];
+  view.wholes = wholes_in(graph, value_of, view.sched_op);
   view.problem = std::move(compacted.problem);
   return made;
 }

@@ -22,9 +22,12 @@
 //                      use as an output may have changed for them
 //     of an op         if it begins or ceases to compute: the storages that it reads and makes, and
 //                      who waits for it
+//     of a whole       the wholes that it is a piece of; then its pieces, now and before, which are
+//                      read by whoever reads the whole; and who reads what begins or ceases to be a
+//                      piece, since none may take it over in place
 //
-// Not for wholes and sums in any order (schedule_view.h), which other views have: an edit with a
-// whole is refused, and a sum is the chain that the graph says.
+// A sum is the chain that the graph says: which sums may come in any order (sums.h) is found in a
+// whole graph.
 //
 // Cost: the touched ops with their operands, and the readers of the storages that they share. A
 // storage that hundreds of ops read costs their number when a reader joins, a few bytes each.
@@ -32,6 +35,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <set>
 #include <span>
 #include <utility>
@@ -79,7 +83,7 @@ class ViewEdit {
   struct Mark {
     ir::GraphEdit::Mark graph;
     plan::ProblemEdit::Mark problem;
-    size_t ops, homes;
+    size_t ops, homes, pieces;
   };
   // Of both edits; no change of the graph may wait for its update.
   Mark mark() const;
@@ -100,6 +104,7 @@ class ViewEdit {
     std::set<ir::OpId> ops;
     std::set<ir::OpId> waits;  // others, of which only what they wait for may have changed
     std::set<ir::StorageId> storages;
+    std::map<ir::StorageId, std::vector<ir::StorageId>> pieces;  // of wholes, none where it is gone
     std::vector<ir::OpId> in_order;  // those of `ops` that compute something now
   };
 
@@ -107,6 +112,12 @@ class ViewEdit {
       : graph_(&graph), costs_(std::move(costs)), alignment_(alignment_bytes) {}
 
   Dirty dirty_from(const ir::Touched& touched) const;
+  void add_storages_of(const ir::Touched& touched, Dirty& dirty) const;
+  void add_begun_and_ceased(Dirty& dirty) const;
+  void add_pieces(Dirty& dirty) const;
+  void sort_ops(Dirty& dirty) const;
+  std::set<ir::StorageId> wholes_to_look_at(const Dirty& dirty) const;
+  bool is_whole(ir::StorageId id) const;
   bool computes(ir::OpId id) const;
   bool exists(ir::StorageId id) const;
   plan::SchedOpId place_of(ir::OpId id) const;
@@ -123,6 +134,7 @@ class ViewEdit {
   std::vector<plan::SchedOpId> control_of(ir::OpId id) const;
   void set_sched_op(ir::OpId id, plan::SchedOpId now);
   void set_home(ir::StorageId id, Home now);
+  void set_pieces(ir::StorageId whole, const std::vector<ir::StorageId>& now);
 
   ir::GraphEdit* graph_;
   CostOf costs_;
@@ -131,8 +143,11 @@ class ViewEdit {
   plan::ProblemEdit problem_;
   IdVector<ir::OpId, plan::SchedOpId> sched_op_;
   IdVector<ir::StorageId, Home> home_;
-  std::vector<std::pair<ir::OpId, plan::SchedOpId>> op_log_;  // as they were
+  IdVector<ir::StorageId, std::vector<ir::StorageId>> pieces_;  // of wholes
+  IdVector<ir::StorageId, std::vector<ir::StorageId>> wholes_;  // that it is a piece of
+  std::vector<std::pair<ir::OpId, plan::SchedOpId>> op_log_;    // as they were
   std::vector<std::pair<ir::StorageId, Home>> home_log_;
+  std::vector<std::pair<ir::StorageId, std::vector<ir::StorageId>>> pieces_log_;
 };
 
 }  // namespace lowtide::analysis
