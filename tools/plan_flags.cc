@@ -164,6 +164,13 @@ void add_search_flags(CLI::App* command, PlanFlags& flags) {
                    "or auto: as the budget makes best")
       ->type_name("N[,OP:M]...|auto")
       ->default_str("1");
+  command
+      ->add_option("--query-blocks", options.query_blocks,
+                   "each attention in so many blocks of queries, one after the other, each with "
+                   "the keys that a causal mask lets it see: less memory, and less time where it "
+                   "is causal")
+      ->type_name("N")
+      ->default_str("1");
   command->add_flag_callback(
       "--no-sums", [&options] { options.sums = false; },
       "what contributes to a sum of gradients comes in the order of the graph");

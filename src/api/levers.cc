@@ -76,6 +76,8 @@ Result<PlanOptions> with_levers(const PlanOptions& options, const cost::DevicePr
   if (!allowed.has("split")) {
     if (is_split) return allowed.conflict("split", "--split " + options.split);
     if (!options.cuts.empty()) return allowed.conflict("split", "--cut " + options.cuts.front());
+    if (options.query_blocks > 1)
+      return allowed.conflict("split", fmt::format("--query-blocks {}", options.query_blocks));
   } else if (allowed.names("split") && options.split.empty()) {
     made.split = "auto";
   }

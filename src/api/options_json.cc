@@ -201,6 +201,7 @@ Result<PlanOptions> parse_plan_options(std::string_view json) {
       .words("no_rewrites", options.no_rewrites)
       .words("cuts", options.cuts)
       .word("split", options.split)
+      .integer("query_blocks", options.query_blocks)
       .boolean("strided_views", options.strided_views)
       .word("swap", options.swap)
       .above_zero("link_bytes_per_second", options.link_bytes_per_second)

@@ -21,7 +21,8 @@ namespace lowtide {
 namespace {
 
 constexpr size_t kMostFloorReason = 1000;  // bytes of what sets the floor
-constexpr size_t kMostNamed = 8;           // parameters in a note
+constexpr int64_t kMostQueryBlocks = 4096;
+constexpr size_t kMostNamed = 8;  // parameters in a note
 
 // What would make the plan again; part of the plan file, so nothing here may differ from run to
 // run.
@@ -35,6 +36,7 @@ std::map<std::string, std::string, std::less<>> provenance(
   if (resolved.kernels != nullptr) facts["threads"] = std::to_string(threads);
   facts["seed"] = std::to_string(options.seed);
   if (!options.split.empty()) facts["split"] = options.split;
+  if (options.query_blocks > 1) facts["query_blocks"] = std::to_string(options.query_blocks);
   if (!options.cuts.empty()) facts["cuts"] = fmt::format("{}", fmt::join(options.cuts, " "));
   if (!options.rewrites.empty())
     facts["rewrites"] = fmt::format("{}", fmt::join(options.rewrites, " "));
@@ -202,6 +204,10 @@ Status choose_passes(const PlanOptions& options, pipeline::OptimizeOptions& resu
   result.sums = options.sums;
   result.strided_views = options.strided_views;
   result.rewrites = {options.rewrites, options.no_rewrites};
+  if (options.query_blocks < 1 || options.query_blocks > kMostQueryBlocks)
+    return error(ErrorCode::kUsage, fmt::format("--query-blocks: {} is not from 1 to {}",
+                                                options.query_blocks, kMostQueryBlocks));
+  result.query_blocks = options.query_blocks;
   LT_RETURN_IF_ERROR(rewrite::check(result.rewrites));
   for (const std::string& text : options.cuts) {
     LT_ASSIGN(result.cuts.emplace_back(), fission::parse_rule(text));

@@ -57,6 +57,9 @@ PlanOptions options_of(const plan::Plan& plan) {
   take_fact(plan, "threads", threads);
   options.threads = static_cast<int>(threads);
   options.effort = kEffort;
+  double blocks = 1;
+  take_fact(plan, "query_blocks", blocks);
+  options.query_blocks = static_cast<int64_t>(blocks);
   options.rewrites = words(fact(plan, "rewrites"));
   options.no_rewrites = words(fact(plan, "no_rewrites"));
   return options;

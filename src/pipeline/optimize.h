@@ -55,6 +55,7 @@ struct OptimizeOptions {
   bool sums = true;           // contributions to a sum of gradients come in any order
   bool strided_views = true;  // rewrite/strided_views.h; only with kernels
   rewrite::RewriteChoice rewrites = {};  // beyond those that run unless somebody asks otherwise
+  int64_t query_blocks = 1;              // of each attention (rewrite/query_blocks.h)
   // Ops that run in parts, by name; in training, those of the backward pass too.
   std::vector<fission::CutRule> cuts = {};
   // The largest axis class of the step (fission/classes.h) in so many parts; 0: as the budget makes

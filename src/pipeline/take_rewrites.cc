@@ -78,6 +78,7 @@ Status take_rewrites(ir::Graph& graph, RewriteStage stage, const OptimizeOptions
   const cost::Estimator estimator(options.device, options.costs ? &*options.costs : nullptr);
   rewrite::RewriteContext context;
   context.alignment_bytes = options.device.alignment_bytes;
+  context.query_blocks = options.query_blocks;
   context.seconds = [&estimator](const plan::OpDesc& op) -> Result<double> {
     LT_ASSIGN(const cost::Estimate estimate, estimator.estimate(op));
     return estimate.seconds;

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "exec/ref/interpreter.h"
 #include "support/graph_writer.h"
+#include "support/same_results.h"
 
 namespace lowtide::rewrite {
 namespace {
@@ -52,30 +52,6 @@ struct Norms : GraphWriter {
   ValueId scale, shift;
 };
 
-int64_t ops_called(const ir::Graph& graph, std::string_view kind) {
-  return std::count_if(graph.ops().begin(), graph.ops().end(),
-                       [&](OpId id) { return graph.op(id).kind == kind; });
-}
-
-// The same results under the same names, all of them.
-void expect_equal(const ir::Graph& before, const ir::Graph& after) {
-  ref::Context context;
-  context.precision = ref::Precision::kF64;
-  context.seed_missing_inputs = true;
-  const auto was = ref::interpret(before, {}, context), is = ref::interpret(after, {}, context);
-  ASSERT_TRUE(was.has_value()) << was.error().message;
-  ASSERT_TRUE(is.has_value()) << is.error().message;
-  ASSERT_EQ(before.outputs().size(), after.outputs().size());
-  for (const ValueId v : before.outputs()) {
-    const auto now = after.find_value(before.value(v).name);
-    ASSERT_TRUE(now.has_value()) << before.value(v).name;
-    const auto &a = was->at(v).f, &b = is->at(*now).f;
-    ASSERT_EQ(a.size(), b.size());
-    for (size_t i = 0; i < a.size(); ++i)
-      ASSERT_LE(std::abs(a[i] - b[i]), 1e-12 * std::max(1.0, std::abs(a[i])));
-  }
-}
-
 TEST(BatchNormInPasses, ComputesTheSame) {
   for (const ir::Dims& dims : {ir::Dims{4, 3}, ir::Dims{2, 3, 5}, ir::Dims{3, 3, 2, 4}}) {
     const ir::Graph graph = Norms(dims).graph();
@@ -87,7 +63,7 @@ TEST(BatchNormInPasses, ComputesTheSame) {
     for (const char* kind : {"BatchMean", "BatchVariance", "BatchNormInference",
                              "BatchNormGradSums", "BatchNormGradData"})
       EXPECT_EQ(ops_called(made->graph, kind), 2) << kind;
-    expect_equal(graph, made->graph);
+    expect_same_results(graph, made->graph);
   }
 }
 

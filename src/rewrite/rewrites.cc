@@ -9,6 +9,7 @@
 #include "rewrite/algebra.h"
 #include "rewrite/batch_norm.h"
 #include "rewrite/common_ops.h"
+#include "rewrite/query_blocks.h"
 #include "rewrite/shared_operand.h"
 #include "rewrite/slice_concat.h"
 
@@ -55,6 +56,12 @@ Result<RewriteResult> batch_norm(const ir::Graph& graph, const RewriteContext&) 
   return RewriteResult{std::move(report.graph), report.ops};
 }
 
+Result<RewriteResult> query_blocks(const ir::Graph& graph, const RewriteContext& context) {
+  if (context.query_blocks < 2) return RewriteResult{};
+  LT_ASSIGN(QueryBlocksReport report, attention_in_blocks(graph, context.query_blocks));
+  return RewriteResult{std::move(report.graph), report.ops};
+}
+
 constexpr Rewrite kRewrites[] = {
     {.name = "join-products",
      .on_forward = true,
@@ -81,6 +88,13 @@ constexpr Rewrite kRewrites[] = {
      .effect = "sums and products in canonical form, common factors taken out; rounds elsewhere, a "
                "few units in the last place of the largest term",
      .run = reassociate},
+    {.name = "query-blocks",
+     .by_default = true,
+     .on_forward = true,
+     .effect = "attention in blocks of queries, as many as --query-blocks says, each with the keys "
+               "that a causal mask lets it see; less memory, of causal attention less time; sums "
+               "may round otherwise",
+     .run = query_blocks},
     {.name = "common-ops",
      .by_default = true,
      .on_step = true,

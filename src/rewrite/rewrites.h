@@ -21,6 +21,7 @@ namespace lowtide::rewrite {
 // What passes may ask.
 struct RewriteContext {
   int64_t alignment_bytes = 1;
+  int64_t query_blocks = 1;  // of each attention
   // Predicted, of one run of an op.
   std::function<Result<double>(const plan::OpDesc&)> seconds;
 };

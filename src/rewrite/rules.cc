@@ -17,46 +17,62 @@ using ir::ValueId;
 
 class Application {
  public:
-  Application(const ir::Graph& graph, std::span<const Rule> rules) : edit_(graph), rules_(rules) {}
+  explicit Application(const ir::Graph& graph) : edit_(graph) {}
 
-  Result<RulesReport> run() {
+  Result<RulesReport> run(std::span<const Rule> rules) {
     for (bool again = true; again;) {
       again = false;
       for (OpId next = edit_.first_op(); next.valid();) {
         const OpId root = next;
         next = edit_.next_op(root);
         // What follows is not before the root, so it stays.
-        again |= try_rules(root);
+        again |= try_rules(rules, root);
       }
     }
+    return made();
+  }
+
+  Result<RulesReport> run(std::span<const OpId> roots, const Replacement& replacement) {
+    for (const OpId root : roots) try_one(replacement, root);
+    return made();
+  }
+
+ private:
+  Result<RulesReport> made() {
     report_.graph = edit_.compact().graph;
     LT_RETURN_IF_ERROR(ir::check(report_.graph));
     return std::move(report_);
   }
 
- private:
-  bool try_rules(OpId root) {
-    const ir::Op& op = edit_.op(root);
-    if (op.outputs.size() != 1 || !op.control.empty() || !edit_.waiting(root).empty()) return false;
-    const std::string kind = op.kind;
-    for (const Rule& rule : rules_) {
-      if (rule.root != kind) continue;
-      const GraphEdit::Mark before = edit_.mark();
-      const int64_t changed = report_.changed;
-      if (apply(rule, root)) {
-        edit_.commit();
-        ++report_.by_rule[rule.name];
-        return true;
-      }
-      edit_.rollback(before);
-      report_.changed = changed;
+  bool try_rules(std::span<const Rule> rules, OpId root) {
+    const std::string kind = edit_.op(root).kind;
+    for (const Rule& rule : rules) {
+      if (rule.root != kind || !try_one(rule.replacement, root)) continue;
+      ++report_.by_rule[rule.name];
+      return true;
     }
     return false;
   }
 
-  bool apply(const Rule& rule, OpId root) {
+  template <class Replace>
+  bool try_one(const Replace& replacement, OpId root) {
+    const ir::Op& op = edit_.op(root);
+    if (op.outputs.size() != 1 || !op.control.empty() || !edit_.waiting(root).empty()) return false;
+    const GraphEdit::Mark before = edit_.mark();
+    const int64_t changed = report_.changed;
+    if (apply(replacement, root)) {
+      edit_.commit();
+      return true;
+    }
+    edit_.rollback(before);
+    report_.changed = changed;
+    return false;
+  }
+
+  template <class Replace>
+  bool apply(const Replace& replacement, OpId root) {
     const size_t values_before = edit_.value_slots();
-    const std::optional<ValueId> now = rule.replacement(edit_, root);
+    const std::optional<ValueId> now = replacement(edit_, root);
     if (!now) return false;
     const ValueId old = edit_.op(root).outputs[0];
     const ir::Value was = edit_.value(old);
@@ -104,16 +120,25 @@ class Application {
   }
 
   GraphEdit edit_;
-  const std::span<const Rule> rules_;
   RulesReport report_;
 };
 
 }  // namespace
 
+bool has_wholes(const ir::Graph& graph) {
+  return std::any_of(graph.storages().begin(), graph.storages().end(),
+                     [&](ir::StorageId s) { return !graph.storage(s).pieces.empty(); });
+}
+
 Result<RulesReport> apply_rules(const ir::Graph& graph, std::span<const Rule> rules) {
-  for (ir::StorageId s : graph.storages())
-    if (!graph.storage(s).pieces.empty()) return RulesReport{graph};
-  return Application(graph, rules).run();
+  if (has_wholes(graph)) return RulesReport{graph};
+  return Application(graph).run(rules);
+}
+
+Result<RulesReport> replace_at(const ir::Graph& graph, std::span<const OpId> roots,
+                               const Replacement& replacement) {
+  if (has_wholes(graph)) return RulesReport{graph};
+  return Application(graph).run(roots, replacement);
 }
 
 bool is_plain(const GraphEdit& edit, OpId id, std::string_view kind,

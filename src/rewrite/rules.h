@@ -11,6 +11,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <span>
@@ -40,8 +41,18 @@ struct RulesReport {
 // Error: kInput, of a graph that fails ir::check.
 Result<RulesReport> apply_rules(const ir::Graph& graph, std::span<const Rule> rules);
 
+// What is to be read in place of the result of an op, as Rule::replacement.
+using Replacement = std::function<std::optional<ir::ValueId>(ir::GraphEdit& edit, ir::OpId root)>;
+
+// The same of these ops of the graph, each with one result, once. by_rule stays empty. Error: as
+// apply_rules.
+Result<RulesReport> replace_at(const ir::Graph& graph, std::span<const ir::OpId> roots,
+                               const Replacement& replacement);
+
 // ---- for guards ----
 
+// A storage of the graph is made of pieces.
+bool has_wholes(const ir::Graph& graph);
 // An op of this kind with these attributes at most, which no control edge names.
 bool is_plain(const ir::GraphEdit& edit, ir::OpId op, std::string_view kind,
               std::span<const std::string_view> attrs);

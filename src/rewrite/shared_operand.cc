@@ -396,11 +396,6 @@ class Products {
   SharedOperandReport report_;
 };
 
-bool has_wholes(const ir::Graph& graph) {
-  return std::any_of(graph.storages().begin(), graph.storages().end(),
-                     [&](ir::StorageId s) { return !graph.storage(s).pieces.empty(); });
-}
-
 }  // namespace
 
 Result<SharedOperandReport> join_products(const ir::Graph& graph, const OpSeconds& seconds) {

@@ -4,7 +4,7 @@ import json
 
 import pytest
 import sealed_plan
-from lowtide_cli import expect_error, narrow_unet, run, run_json
+from lowtide_cli import MODELS, expect_error, narrow_unet, run, run_json
 
 STEP = ["--train", "--loss", "mse", "--dim", "batch=4"]
 
@@ -94,3 +94,24 @@ def test_verify_beside_another_step_says_which_op_differs(split, model, tmp_path
 def test_verify_against_wants_a_model(split, tmp_path):
     expect_error(2, "split.lt", "is a plan", arguments=["verify", split, "--against", split])
     expect_error(4, "nothing.onnx", arguments=["verify", split, "--against", tmp_path / "nothing.onnx"])
+
+
+def test_attention_in_blocks_is_the_same_step(tmp_path):
+    """Of GPT-2, causal and with dropout: the blocks draw the bits of the whole, and see no key behind their last row."""
+    def step(name, *flags):
+        path = tmp_path / name
+        result = run("plan", MODELS / "gpt2.onnx", "--train", "--dim", "batch=1", "--dim", "seq=24", *flags, "-o", path)
+        assert result.returncode == 0, result.stderr
+        return path, result.stdout
+    blocks, said = step("blocks.lt", "--query-blocks", "3")
+    assert "query-blocks changed" in said
+    whole, _ = step("whole.lt")
+    report = run_json("run", blocks, "--steps", 1, "--against", whole)
+    assert report["whole_values_beyond"] == 0 and report["whole_values_compared"] > 400
+    assert report["arena_measured_bytes"] == report["arena_planned_bytes"]
+    assert sum(op["kind"] == "Softmax" for op in json.loads(blocks.read_text())["ops"]) == 3 * 12
+
+
+def test_so_many_query_blocks_there_are_not(model):
+    expect_error(2, "--query-blocks", "0 is not from 1 to 4096", arguments=["plan", model, *STEP, "--query-blocks", "0"])
+    expect_error(2, "--query-blocks 2", "split", arguments=["plan", model, *STEP, "--query-blocks", "2", "--forbid", "split"])
