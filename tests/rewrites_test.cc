@@ -34,13 +34,14 @@ constexpr int64_t kMostColumns = 24;
 
 class Network : public GraphWriter {
  public:
-  // `norms`: with so many batch norms beside these ops.
-  Network(uint64_t seed, int ops, int norms = 0) : rng_(seed) {
+  // With so many batch norms and attentions beside these ops.
+  Network(uint64_t seed, int ops, int norms = 0, int attentions = 0) : rng_(seed) {
     graph_.name = "rewrites";
     for (const char* name : {"x", "y"}) pool_.push_back(given(name, {4, 6}));
     pool_.push_back(given("p", {4, 6}, Category::kParameter));
     for (int i = 0; i < ops; ++i) {
       if (i < norms) normalise();
+      if (i < attentions) attend();
       grow();
     }
     for (ValueId v : graph_.values())
@@ -79,6 +80,20 @@ class Network : public GraphWriter {
       return given(name, {dim(x, 1)}, Category::kParameter);
     };
     keep(op("BatchNormTrain", {x, column("scale"), column("shift")}, {{"epsilon", 1e-3}}));
+  }
+  // Over the columns of a value, causal by half.
+  void attend() {
+    const ValueId x = op("Tanh", {any()});
+    ValueId scores = op("MatMul", {x, like(x)}, {{"trans_b", int64_t{1}}});
+    if (rng_.below(2) == 0) {
+      const ir::Attrs fill = {
+          {"shape", graph_.value(scores).dims}, {"value", -1e30}, {"dtype", std::string("f32")}};
+      const ValueId mask =
+          op("Trilu", {op("Fill", {}, fill)}, {{"upper", int64_t{1}}, {"k", int64_t{1}}});
+      scores = op("Add", {scores, mask});
+    }
+    const ValueId shares = op("Softmax", {scores}, {{"axis", int64_t{1}}});
+    keep(op("MatMul", {shares, like(x)}));
   }
   void twin() {
     std::vector<ir::OpId> ops(graph_.ops().begin(), graph_.ops().end());
@@ -249,6 +264,7 @@ ir::Graph gradients(const ir::Graph& forward) {
 rewrite::RewriteContext context_for(const Rewrite& rewrite) {
   rewrite::RewriteContext context;
   context.alignment_bytes = 64;
+  context.query_blocks = 3;
   const bool by_element = rewrite.name == "part-products";
   context.seconds = [by_element](const plan::OpDesc& op) -> Result<double> {
     if (op.kind != "MatMul") return 1e-6;
@@ -275,6 +291,7 @@ class EveryRewrite : public testing::TestWithParam<size_t> {
   double close() const { return rewrite().by_default ? 0 : kClose; }
   // What only serves steps in parts is about batch norm.
   int norms() const { return rewrite().in_parts ? 2 : 0; }
+  int attentions() const { return rewrite().in_blocks ? 2 : 0; }
 };
 
 std::string name_of(const testing::TestParamInfo<size_t>& info) {
@@ -287,7 +304,7 @@ TEST_P(EveryRewrite, KeepsWhatIsComputed) {
   int64_t changed = 0, networks = 0;
   for (uint64_t seed = 0; seed < 300; ++seed) {
     SCOPED_TRACE(seed);
-    const ir::Graph graph = Network(seed, 8, norms()).graph();
+    const ir::Graph graph = Network(seed, 8, norms(), attentions()).graph();
     const int64_t before = changed;
     const ir::Graph after = rewritten(rewrite(), RewriteStage::kStep, graph, changed);
     networks += changed > before;
@@ -307,7 +324,7 @@ TEST_P(EveryRewrite, KeepsTheGradients) {
   int64_t changed = 0;
   for (uint64_t seed = 0; seed < 150; ++seed) {
     SCOPED_TRACE(seed);
-    Network network(seed, 8, norms());
+    Network network(seed, 8, norms(), attentions());
     const ir::Graph graph = network.with_one_result();
     const ir::Graph step = gradients(graph);
     ASSERT_GT(step.outputs().size(), 1U);

@@ -131,26 +131,9 @@ void add_model_flags(CLI::App* command, PlanFlags& flags) {
       ->check(real_number({.above = true}));
 }
 
-void add_search_flags(CLI::App* command, PlanFlags& flags) {
-  PlanOptions& options = flags.options;
-  add_lever_flags(command, options);
-  command->add_flag_callback(
-      "--no-recompute", [&options] { options.recompute = false; },
-      "under a budget: every op runs once");
-  command->add_flag_callback(
-      "--no-pieces", [&options] { options.pieces = false; },
-      "every Concat copies, also where its operands can lie, or be written, where they belong");
-  command
-      ->add_option(
-          "--rewrite", options.rewrites,
-          "also run this rewrite of the graph (CONTRIBUTING.md lists them); may be repeated")
-      ->type_name("NAME")
-      ->default_str("");
-  command
-      ->add_option("--no-rewrite", options.no_rewrites,
-                   "do without this one, as in common-ops; may be repeated")
-      ->type_name("NAME")
-      ->default_str("");
+namespace {
+
+void add_parts_flags(CLI::App* command, PlanOptions& options) {
   command
       ->add_option("--cut", options.cuts,
                    "these ops run in parts along an axis, as in 'layer*:m:4', or with all ops that "
@@ -171,6 +154,31 @@ void add_search_flags(CLI::App* command, PlanFlags& flags) {
                    "is causal")
       ->type_name("N")
       ->default_str("1");
+}
+
+}  // namespace
+
+void add_search_flags(CLI::App* command, PlanFlags& flags) {
+  PlanOptions& options = flags.options;
+  add_lever_flags(command, options);
+  command->add_flag_callback(
+      "--no-recompute", [&options] { options.recompute = false; },
+      "under a budget: every op runs once");
+  command->add_flag_callback(
+      "--no-pieces", [&options] { options.pieces = false; },
+      "every Concat copies, also where its operands can lie, or be written, where they belong");
+  command
+      ->add_option(
+          "--rewrite", options.rewrites,
+          "also run this rewrite of the graph (CONTRIBUTING.md lists them); may be repeated")
+      ->type_name("NAME")
+      ->default_str("");
+  command
+      ->add_option("--no-rewrite", options.no_rewrites,
+                   "do without this one, as in common-ops; may be repeated")
+      ->type_name("NAME")
+      ->default_str("");
+  add_parts_flags(command, options);
   command->add_flag_callback(
       "--no-sums", [&options] { options.sums = false; },
       "what contributes to a sum of gradients comes in the order of the graph");

@@ -112,7 +112,7 @@ struct PlanOptions {
   // The step in parts along its samples ("2"; "2,norm:8": in 8 behind op norm), or best ("auto").
   std::string split = {};
   int64_t query_blocks = 1;  // of each attention, so many rows of its scores after the other
-  std::string swap = {};  // names of tiers, as above; empty: none
+  std::string swap = {};     // names of tiers, as above; empty: none
   // Each way, instead of the profile's; only for a single tier.
   std::optional<double> link_bytes_per_second = {};
   double effort = 10;  // of search and packing, about in seconds of one core; counted in work

@@ -66,7 +66,7 @@ Result<int64_t> peak_as_given(const ir::Graph& graph, int64_t alignment_bytes) {
 std::vector<std::string> default_rewrites() {
   std::vector<std::string> names;
   for (const rewrite::Rewrite& one : rewrite::rewrites())
-    if (one.by_default || one.in_parts) names.emplace_back(one.name);
+    if (one.by_default || one.in_parts || one.in_blocks) names.emplace_back(one.name);
   std::sort(names.begin(), names.end());
   names.erase(std::unique(names.begin(), names.end()), names.end());
   return names;
@@ -78,6 +78,7 @@ Status take_rewrites(ir::Graph& graph, RewriteStage stage, const OptimizeOptions
   const cost::Estimator estimator(options.device, options.costs ? &*options.costs : nullptr);
   rewrite::RewriteContext context;
   context.alignment_bytes = options.device.alignment_bytes;
+  context.in_parts = !options.split.whole();
   context.query_blocks = options.query_blocks;
   context.seconds = [&estimator](const plan::OpDesc& op) -> Result<double> {
     LT_ASSIGN(const cost::Estimate estimate, estimator.estimate(op));
@@ -85,7 +86,7 @@ Status take_rewrites(ir::Graph& graph, RewriteStage stage, const OptimizeOptions
   };
   for (const Rewrite& rewrite : rewrite::rewrites()) {
     if (!(stage == RewriteStage::kForward ? rewrite.on_forward : rewrite.on_step)) continue;
-    if (!rewrite::is_chosen(rewrite, options.rewrites, !options.split.whole())) continue;
+    if (!rewrite::is_chosen(rewrite, options.rewrites, context)) continue;
     LT_ASSIGN(rewrite::RewriteResult result, rewrite::run(rewrite, stage, graph, context));
     if (result.ops == 0) continue;
     LT_ASSIGN(RewriteWorth found, worth_of(rewrite, graph, result, options));

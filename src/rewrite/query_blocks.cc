@@ -76,6 +76,7 @@ class AttentionFinder {
     }
     std::reverse(found.between.begin(), found.between.end());
     const auto rows = extent(graph_.value(x), 2), keys = extent(graph_.value(x), 1);
+    if (is_block(found.scores)) return std::nullopt;
     if (!has_softmax || !rows || !keys || *rows < 2) return std::nullopt;
     found.rows = *rows;
     found.keys = *keys;
@@ -121,6 +122,17 @@ class AttentionFinder {
         open.insert(open.end(), op.inputs.begin(), op.inputs.begin() + (op.kind == "Add" ? 2 : 1));
     }
     return false;
+  }
+
+  // Its queries are some rows of others.
+  bool is_block(OpId scores) const {
+    const ir::Op& op = graph_.op(scores);
+    const ir::Value& queries = graph_.value(op.inputs[0]);
+    if (!queries.producer.valid()) return false;
+    const ir::Op& maker = graph_.op(queries.producer);
+    const size_t from_back = number(op, "trans_a") != 0 ? 1 : 2;
+    return maker.kind == "Slice" &&
+           extent(queries, from_back) != extent(graph_.value(maker.inputs[0]), from_back);
   }
 
   void find_mask(Attention& found) const {

@@ -57,8 +57,8 @@ Result<RewriteResult> batch_norm(const ir::Graph& graph, const RewriteContext&) 
 }
 
 Result<RewriteResult> query_blocks(const ir::Graph& graph, const RewriteContext& context) {
-  if (context.query_blocks < 2) return RewriteResult{};
-  LT_ASSIGN(QueryBlocksReport report, attention_in_blocks(graph, context.query_blocks));
+  LT_ASSIGN(QueryBlocksReport report,
+            attention_in_blocks(graph, std::max<int64_t>(2, context.query_blocks)));
   return RewriteResult{std::move(report.graph), report.ops};
 }
 
@@ -89,11 +89,11 @@ constexpr Rewrite kRewrites[] = {
                "few units in the last place of the largest term",
      .run = reassociate},
     {.name = "query-blocks",
-     .by_default = true,
+     .in_blocks = true,
      .on_forward = true,
      .effect = "attention in blocks of queries, as many as --query-blocks says, each with the keys "
-               "that a causal mask lets it see; less memory, of causal attention less time; sums "
-               "may round otherwise",
+               "that a causal mask lets it see; runs by default with --query-blocks; less memory, "
+               "of causal attention less time; sums may round otherwise",
      .run = query_blocks},
     {.name = "common-ops",
      .by_default = true,
@@ -174,9 +174,10 @@ Status check(const RewriteChoice& choice) {
   return {};
 }
 
-bool is_chosen(const Rewrite& rewrite, const RewriteChoice& choice, bool in_parts) {
+bool is_chosen(const Rewrite& rewrite, const RewriteChoice& choice, const RewriteContext& context) {
   if (names(choice.without, rewrite.name)) return false;
-  return rewrite.by_default || (in_parts && rewrite.in_parts) || names(choice.with, rewrite.name);
+  return rewrite.by_default || (rewrite.in_parts && context.in_parts) ||
+         (rewrite.in_blocks && context.query_blocks > 1) || names(choice.with, rewrite.name);
 }
 
 }  // namespace lowtide::rewrite

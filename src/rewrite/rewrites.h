@@ -21,6 +21,7 @@ namespace lowtide::rewrite {
 // What passes may ask.
 struct RewriteContext {
   int64_t alignment_bytes = 1;
+  bool in_parts = false;     // whether the step is one in parts
   int64_t query_blocks = 1;  // of each attention
   // Predicted, of one run of an op.
   std::function<Result<double>(const plan::OpDesc&)> seconds;
@@ -39,6 +40,7 @@ struct Rewrite {
   std::string_view name;
   bool by_default = false;
   bool in_parts = false;    // runs by default where the step's largest axis class is cut
+  bool in_blocks = false;   // runs by default where attention is wanted in blocks
   bool on_forward = false;  // runs before there are gradients
   bool on_step = false;     // runs on the whole step
   std::string_view effect;  // for people
@@ -61,7 +63,7 @@ struct RewriteChoice {
 
 // Error: kUsage, naming a name that is no rewrite's, or that is asked for and refused.
 Status check(const RewriteChoice& choice);
-// `in_parts`: whether the step is one in parts.
-bool is_chosen(const Rewrite& rewrite, const RewriteChoice& choice, bool in_parts = false);
+bool is_chosen(const Rewrite& rewrite, const RewriteChoice& choice,
+               const RewriteContext& context = {});
 
 }  // namespace lowtide::rewrite
