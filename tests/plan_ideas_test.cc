@@ -37,11 +37,13 @@ std::vector<Idea<OptimizeOptions>> all_switches() {
 
 auto fields_of(const OptimizeOptions& options) {
   const auto& [training, device, costs, kernels, budget_bytes, slow_tiers, pieces, sums,
-               strided_views, rewrites, cuts, split, starts, order, pack, schedule, proof_units,
-               progress, dump_folder, pack_retries, look_further, spoil, find_smallest] = options;
+               strided_views, rewrites, query_blocks, cuts, split, starts, order, pack, schedule,
+               proof_units, progress, dump_folder, pack_retries, look_further, spoil,
+               find_smallest] = options;
   return std::tie(training, device, costs, kernels, budget_bytes, slow_tiers, pieces, sums,
-                  strided_views, rewrites, cuts, split, starts, order, pack, schedule, proof_units,
-                  progress, dump_folder, pack_retries, look_further, spoil, find_smallest);
+                  strided_views, rewrites, query_blocks, cuts, split, starts, order, pack, schedule,
+                  proof_units, progress, dump_folder, pack_retries, look_further, spoil,
+                  find_smallest);
 }
 
 TEST(PlanIdeas, TheListHasEverySwitch) {

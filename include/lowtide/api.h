@@ -109,8 +109,7 @@ struct PlanOptions {
   std::vector<std::string> rewrites = {}, no_rewrites = {};  // names, beside or of the default ones
   // "OPS:AXIS:PARTS": ops that run in parts ("layer*:m:4"; "conv1:n*:4": all of the axis's class).
   std::vector<std::string> cuts = {};
-  // The step in parts along its samples ("2"; "2,norm:8": in 8 behind op norm), or best ("auto").
-  std::string split = {};
+  std::string split = {};  // along the samples: "2"; "2,norm:8", in 8 behind op norm; best: "auto"
   int64_t query_blocks = 1;  // of each attention, so many rows of its scores after the other
   std::string swap = {};     // names of tiers, as above; empty: none
   // Each way, instead of the profile's; only for a single tier.

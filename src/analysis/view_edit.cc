@@ -1,7 +1,7 @@
 // An update in steps, each of which leaves the next one what it needs: wholes get their pieces;
-// storages that are gone leave the problem, then ops that are gone; ops come or move, in the order of the graph, so that
-// each finds its neighbour in place; then storages are written, who may name all ops now; then ops,
-// who may name all storages; then the problem checks what was written.
+// storages that are gone leave the problem, then ops that are gone; ops come or move, in the order
+// of the graph, so that each finds its neighbour in place; then storages are written, who may name
+// all ops now; then ops, who may name all storages; then the problem checks what was written.
 //
 // Only ops that came into the graph's order are placed. The others stand where they stood, which
 // is in the order of the graph but for what contracting has moved.

@@ -40,8 +40,8 @@ TEST(OptionsJson, EveryFieldIsRead) {
           "costs_file": "c", "costs_any_device": true, "allow": "split", "forbid": "swap",
           "recompute": false, "reorder": false, "pieces": false,
           "sums": false, "rewrites": ["r"], "no_rewrites": ["common-ops"],
-          "cuts": ["layer*:m:4"], "split": "auto", "query_blocks": 7, "strided_views": false, "swap": "host",
-          "link_bytes_per_second": 2e9, "effort": 0.5,
+          "cuts": ["layer*:m:4"], "split": "auto", "query_blocks": 7, "strided_views": false,
+          "swap": "host", "link_bytes_per_second": 2e9, "effort": 0.5,
           "seed": 18446744073709551615, "dump_folder": "d", "time_limit_seconds": 2})");
   ASSERT_TRUE(planning) << planning.error().message;
   EXPECT_TRUE(planning->train);
