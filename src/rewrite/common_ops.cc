@@ -34,15 +34,102 @@ std::string attr_key(const ir::AttrValue& attr) {
   return text;
 }
 
+// Which constants and ops are equal: value numbering, on the graph as it came.
+class Equals {
+ public:
+  explicit Equals(const ir::Graph& graph)
+      : graph_(graph),
+        number_(graph.value_count()),
+        is_overwritten_(graph.storage_count(), 0),
+        holds_back_(graph.op_count(), 0) {
+    for (ValueId v : graph.values()) {
+      number_[v] = v;
+      if (graph.value(v).alias == ir::Alias::kUpdate) is_overwritten_[graph.value(v).storage] = 1;
+    }
+    for (OpId id : graph.ops())
+      for (OpId before : graph.op(id).control) holds_back_[before] = 1;
+    number_constants();
+    number_ops();
+  }
+
+  // Pairs: one that may go, and the first that is equal.
+  const std::vector<std::pair<ValueId, ValueId>>& constants() const { return constants_; }
+  // Of one number, in order, by the first of them; only where there are several.
+  const std::map<OpId, std::vector<OpId>>& ops() const { return classes_; }
+  bool empty() const { return constants_.empty() && classes_.empty(); }
+
+  bool may_merge(OpId id) const {
+    const ir::Op& op = graph_.op(id);
+    const ops::Row* row = ops::find(op.kind);
+    if (row == nullptr || op.outputs.empty() || !op.control.empty() || holds_back_[id] != 0)
+      return false;
+    const ops::Traits& traits = ops::traits(*row);
+    return traits.recomputable && !traits.random && !traits.has_effect &&
+           std::all_of(op.outputs.begin(), op.outputs.end(), [&](ValueId output) {
+             const ir::Value& value = graph_.value(output);
+             return value.alias == ir::Alias::kView ||
+                    (value.alias == ir::Alias::kOwn && is_overwritten_[value.storage] == 0);
+           });
+  }
+
+ private:
+  bool is_constant(const ir::Value& value) const {
+    return !value.producer.valid() && value.category == Category::kInput && !value.is_output &&
+           value.initial.kind == ir::InitialValue::Kind::kInline &&
+           is_overwritten_[value.storage] == 0;
+  }
+
+  void number_constants() {
+    std::map<std::string, ValueId> first;
+    for (ValueId v : graph_.values()) {
+      const ir::Value& value = graph_.value(v);
+      if (!is_constant(value)) continue;
+      std::string key = fmt::format("{} {} ", lowtide::name(value.dtype), print(value.layout));
+      for (const sym::Expr& dim : value.dims) key += sym::print(dim) + ",";
+      const auto [found, is_new] = first.emplace(key + ":" + value.initial.bytes, v);
+      if (is_new) continue;
+      number_[v] = found->second;
+      constants_.emplace_back(v, found->second);
+    }
+  }
+
+  void number_ops() {
+    std::map<std::string, OpId> first;
+    std::string key;
+    for (OpId id : graph_.ops()) {
+      if (!may_merge(id)) continue;
+      const ir::Op& op = graph_.op(id);
+      key = op.kind;
+      for (ValueId input : op.inputs) {
+        key += ' ';
+        key += input.valid() ? std::to_string(number_[input].index()) : "-";
+      }
+      for (const auto& [name, attr] : op.attrs) key += fmt::format(" {}={}", name, attr_key(attr));
+      const auto [found, is_new] = first.emplace(key, id);
+      if (is_new) continue;
+      std::vector<OpId>& members = classes_[found->second];
+      if (members.empty()) members.push_back(found->second);
+      members.push_back(id);
+      for (size_t o = 0; o < op.outputs.size(); ++o)
+        number_[op.outputs[o]] = number_[graph_.op(found->second).outputs[o]];
+    }
+  }
+
+  const ir::Graph& graph_;
+  IdVector<ValueId, ValueId> number_;  // the first value that is equal
+  IdVector<StorageId, char> is_overwritten_;
+  IdVector<OpId, char> holds_back_;  // a control edge comes from it
+  std::vector<std::pair<ValueId, ValueId>> constants_;
+  std::map<OpId, std::vector<OpId>> classes_;
+};
+
 class CommonOps {
  public:
-  CommonOps(const ir::Graph& graph, const CommonOpsOptions& options)
-      : old_(graph), options_(options), edit_(graph), number_(graph.value_count()) {}
+  CommonOps(const ir::Graph& graph, const CommonOpsOptions& options, const Equals& equals)
+      : old_(graph), options_(options), equals_(equals), edit_(graph), classes_(equals.ops()) {}
 
   Result<CommonOpsReport> run() {
-    for (ValueId v : old_.values()) number_[v] = v;
     merge_constants();
-    number_ops();
     for (bool again = true; again;) {
       again = false;
       for (auto each = classes_.rbegin(); each != classes_.rend(); ++each)
@@ -54,74 +141,15 @@ class CommonOps {
   }
 
  private:
-  // ---- numbers ----
-
-  bool is_overwritten(StorageId s) const {
-    const auto members = edit_.values_in(s);
-    return std::any_of(members.begin(), members.end(), [&](ValueId member) {
-      return edit_.value(member).alias == ir::Alias::kUpdate;
-    });
-  }
-
-  bool is_constant(const ir::Value& value) const {
-    return !value.producer.valid() && value.category == Category::kInput && !value.is_output &&
-           value.initial.kind == ir::InitialValue::Kind::kInline && !is_overwritten(value.storage);
-  }
-
   void merge_constants() {
-    std::map<std::string, ValueId> first;
-    for (ValueId v : old_.values()) {
-      const ir::Value& value = old_.value(v);
-      if (!is_constant(value)) continue;
-      std::string key = fmt::format("{} {} ", lowtide::name(value.dtype), print(value.layout));
-      for (const sym::Expr& dim : value.dims) key += sym::print(dim) + ",";
-      const auto [found, is_new] = first.emplace(key + ":" + value.initial.bytes, v);
-      if (is_new) continue;
+    for (const auto& [second, first] : equals_.constants()) {
       const ir::GraphEdit::Mark before = edit_.mark();
-      if (edit_.replace_reads(v, found->second) && edit_.remove_value(v)) {
-        number_[v] = found->second;
+      if (edit_.replace_reads(second, first) && edit_.remove_value(second))
         ++report_.constants;
-      } else {
+      else
         edit_.rollback(before);
-      }
     }
   }
-
-  bool may_merge(OpId id) const {
-    const ir::Op& op = old_.op(id);
-    const ops::Row* row = ops::find(op.kind);
-    if (row == nullptr || op.outputs.empty() || !op.control.empty() || !edit_.waiting(id).empty())
-      return false;
-    const ops::Traits& traits = ops::traits(*row);
-    return traits.recomputable && !traits.random && !traits.has_effect &&
-           std::all_of(op.outputs.begin(), op.outputs.end(), [&](ValueId output) {
-             const ir::Value& value = old_.value(output);
-             return value.alias == ir::Alias::kView ||
-                    (value.alias == ir::Alias::kOwn && !is_overwritten(value.storage));
-           });
-  }
-
-  // Ops of one number, in order, by the first of them; only where there are several.
-  void number_ops() {
-    std::map<std::string, OpId> first;
-    for (OpId id : old_.ops()) {
-      if (!may_merge(id)) continue;
-      const ir::Op& op = old_.op(id);
-      std::string key = op.kind;
-      for (ValueId input : op.inputs)
-        key += input.valid() ? fmt::format(" {}", number_[input].index()) : " -";
-      for (const auto& [name, attr] : op.attrs) key += fmt::format(" {}={}", name, attr_key(attr));
-      const auto [found, is_new] = first.emplace(std::move(key), id);
-      if (is_new) continue;
-      std::vector<OpId>& members = classes_[found->second];
-      if (members.empty()) members.push_back(found->second);
-      members.push_back(id);
-      for (size_t o = 0; o < op.outputs.size(); ++o)
-        number_[op.outputs[o]] = number_[old_.op(found->second).outputs[o]];
-    }
-  }
-
-  // ---- merging ----
 
   bool merge_class(std::vector<OpId>& members) {
     std::vector<OpId> kept;
@@ -266,7 +294,7 @@ class CommonOps {
         if (!input.valid() || !edit_.alive(input)) continue;
         const OpId maker = edit_.value(input).producer;
         if (maker.valid() && std::find(open.begin(), open.end(), maker) == open.end() &&
-            may_merge(maker) && is_unread(maker))
+            equals_.may_merge(maker) && is_unread(maker))
           open.push_back(maker);
       }
     }
@@ -275,9 +303,9 @@ class CommonOps {
 
   const ir::Graph& old_;
   const CommonOpsOptions options_;
+  const Equals& equals_;
   ir::GraphEdit edit_;
-  IdVector<ValueId, ValueId> number_;  // the first value that is equal
-  std::map<OpId, std::vector<OpId>> classes_;
+  std::map<OpId, std::vector<OpId>> classes_;  // of equal ops, those that are left
   int64_t visits_ = 0;
   CommonOpsReport report_;
 };
@@ -287,7 +315,9 @@ class CommonOps {
 Result<CommonOpsReport> merge_common_ops(const ir::Graph& graph, const CommonOpsOptions& options) {
   for (StorageId s : graph.storages())
     if (!graph.storage(s).pieces.empty()) return CommonOpsReport{graph};
-  return CommonOps(graph, options).run();
+  const Equals equals(graph);
+  if (equals.empty()) return CommonOpsReport{graph};
+  return CommonOps(graph, options, equals).run();
 }
 
 }  // namespace lowtide::rewrite

@@ -43,7 +43,7 @@ struct CommonOpsReport {
 };
 
 // All dims must be constant. Names, order, phases and control edges of what stays stay. A graph
-// with wholes (Join) is given back as it was. Error: kInput, of a graph that fails ir::check.
+// with wholes (Join) is given back as it was. Error: kInput, where what was made fails ir::check.
 Result<CommonOpsReport> merge_common_ops(const ir::Graph& graph,
                                          const CommonOpsOptions& options = {});
 

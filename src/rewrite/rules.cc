@@ -17,7 +17,7 @@ using ir::ValueId;
 
 class Application {
  public:
-  explicit Application(const ir::Graph& graph) : edit_(graph) {}
+  explicit Application(const ir::Graph& graph) : old_(graph), edit_(graph) {}
 
   Result<RulesReport> run(std::span<const Rule> rules) {
     for (bool again = true; again;) {
@@ -39,6 +39,7 @@ class Application {
 
  private:
   Result<RulesReport> made() {
+    if (report_.changed == 0) return RulesReport{old_};
     report_.graph = edit_.compact().graph;
     LT_RETURN_IF_ERROR(ir::check(report_.graph));
     return std::move(report_);
@@ -119,6 +120,7 @@ class Application {
     return true;
   }
 
+  const ir::Graph& old_;
   GraphEdit edit_;
   RulesReport report_;
 };

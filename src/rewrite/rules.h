@@ -38,7 +38,7 @@ struct RulesReport {
 };
 
 // Applies them everywhere until none fits. A graph with wholes (Join) is given back as it was.
-// Error: kInput, of a graph that fails ir::check.
+// Error: kInput, where what was made fails ir::check.
 Result<RulesReport> apply_rules(const ir::Graph& graph, std::span<const Rule> rules);
 
 // What is to be read in place of the result of an op, as Rule::replacement.
