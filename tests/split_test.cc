@@ -55,6 +55,12 @@ pipeline::OptimizeOptions options_with(const plan::KernelCatalog& kernels) {
   return options;
 }
 
+// Of each search, where many plans are made.
+void spend_little(pipeline::OptimizeOptions& options) {
+  options.order.limits.max_units = options.pack.limits.max_units = 2'000'000;
+  options.schedule.swap.limits.max_units = options.schedule.swap.tidy_units = 2'000'000;
+}
+
 TEST(Split, OfAnyNumberNeedsLessAndComputesTheSame) {
   const auto kernels = exec_cpu::make_cpu_kernels({.threads = 1});
   auto options = options_with(*kernels);
@@ -219,6 +225,7 @@ TEST(Split, AndTransfersAreChosenTogether) {
   options.find_smallest = false;
   options.device.launch_seconds = 0;
   options.schedule.recompute = false;
+  spend_little(options);
   const ir::Graph graph = forward();
   const ir::Graph step = autodiff::make_training_graph(graph, *options.training).value();
   const auto free = pipeline::optimize(graph, options);

@@ -130,6 +130,66 @@ TEST(Sums, ArePlannedProvenAndRun) {
   EXPECT_GT(seen.refused_copies, 300);
 }
 
+// Every sum goes to the slow tier as soon as it is begun, and comes back for its first
+// contribution; the chain has nothing to move then.
+std::vector<plan::SchedAction> with_empty_sums_away(const pipeline::Prepared& ready, int& away) {
+  std::map<plan::SchedOpId, std::vector<plan::SchedValueId>> begun, filled;
+  for (const analysis::SumInProblem& in : ready.view.sums) {
+    if (!in.begin.valid()) continue;
+    const auto at = [&](const analysis::Contribution& c) {
+      const auto& sequence = ready.unlimited.sequence;
+      const auto run = plan::SchedAction::run(ready.view.sched_op[c.op]);
+      return std::find(sequence.begin(), sequence.end(), run);
+    };
+    const auto& all = in.sum.contributions;
+    const auto first = std::min_element(
+        all.begin(), all.end(), [&](const auto& a, const auto& b) { return at(a) < at(b); });
+    begun[in.begin].push_back(in.value);
+    filled[ready.view.sched_op[first->op]].push_back(in.value);
+    ++away;
+  }
+  std::vector<plan::SchedAction> sequence;
+  for (const plan::SchedAction& action : ready.unlimited.sequence) {
+    for (const plan::SchedValueId v : filled[action.op])
+      sequence.push_back(plan::SchedAction::load(v));
+    sequence.push_back(action);
+    for (const plan::SchedValueId v : begun[action.op]) {
+      sequence.push_back(plan::SchedAction::store(v));
+      sequence.push_back(plan::SchedAction::drop(v));
+    }
+  }
+  return sequence;
+}
+
+TEST(Sums, MayLeaveBeforeThereIsAnythingInThem) {
+  const auto kernels = exec_cpu::make_cpu_kernels({.threads = 1});
+  int away = 0, left = 0;
+  for (uint64_t seed = 0; seed < 20; ++seed) {
+    SCOPED_TRACE(testing::Message() << "seed " << seed);
+    const SharedWeights network(seed, 8);
+    auto options = options_with(*kernels);
+    const ir::Graph step =
+        autodiff::make_training_graph(network.graph(), *options.training).value();
+    plan::Link link;
+    link.bytes_per_second_out = link.bytes_per_second_in = 1e9;
+    options.slow_tiers = {{"host", link}};
+    const auto ready = pipeline::prepare(network.graph(), options);
+    ASSERT_TRUE(ready.has_value()) << ready.error().message;
+    const auto moving = pipeline::pack_schedule(ready->view, with_empty_sums_away(*ready, away),
+                                                options);
+    ASSERT_TRUE(moving.has_value()) << moving.error().message;
+    const auto made = pipeline::write(*ready, {*moving, plan::SolveStatus::kFeasible, {}}, options);
+    ASSERT_TRUE(made.has_value()) << made.error().message;
+    for (const plan::Step& one : made->plan.steps)
+      left += one.kind == plan::Step::Kind::kStore || one.kind == plan::Step::Kind::kLoad;
+    judged(made->plan, 10, seed);
+    expect_right_results(made->plan, step, *kernels);
+  }
+  std::printf("%d sums away, %d moves left\n", away, left);
+  EXPECT_GT(away, 20);
+  EXPECT_EQ(left, 0);
+}
+
 // ---- the best of all chains
 
 analysis::OpCosts no_costs(const ir::Graph& graph) {

@@ -78,6 +78,19 @@ class Translation {
     return made;
   }
 
+  // Where the first contribution of each sum runs: until then it has nothing in it. 0 of all other
+  // values.
+  IdVector<SchedValueId, size_t> filled(const std::vector<SchedAction>& old) const {
+    IdVector<SchedValueId, size_t> at(from_.view.problem.values.size(), 0);
+    for (size_t i = old.size(); i-- > 0;) {
+      if (old[i].kind != SchedAction::Kind::kRun) continue;
+      const auto adds = adds_.find(old[i].op);
+      if (adds == adds_.end()) continue;
+      for (const size_t s : adds->second) at[from_.view.sums[s].value] = i;
+    }
+    return at;
+  }
+
   // Of a sum, its version.
   SchedValueId value(SchedValueId old, size_t version = 0) const {
     const size_t s = sum_of_[old];
@@ -115,7 +128,8 @@ class Translation {
 };
 
 // Gives buffers the addresses that they had: of each value (or resident) the buffers come in the
-// same order, and so do the runs with workspace.
+// same order, and so do the runs with workspace. A sum that left while there was nothing in it had
+// buffers that the chain does not need.
 class Addresses {
  public:
   Addresses(const Solution& old, const Translation& ids, Solution& made)
@@ -123,11 +137,17 @@ class Addresses {
 
   Status take(const std::vector<size_t>& kept, const analysis::ScheduleView& view) {
     const auto old_value = ids_.old_values();
+    const auto filled = ids_.filled(old_.sequence);
     collect(
-        old_.profile, old_.buffers, [](SchedValueId v) { return v; }, old_births_);
+        old_.profile, old_.buffers, [](SchedValueId v) { return v; },
+        [&](const plan::SchedInstance& instance) {
+          return instance.value.valid() && instance.end < filled[instance.value];
+        },
+        old_births_);
     std::map<Key, std::vector<BufferId>> births;
     collect(
-        made_.profile, made_.buffers, [&](SchedValueId v) { return old_value[v]; }, births);
+        made_.profile, made_.buffers, [&](SchedValueId v) { return old_value[v]; },
+        [](const plan::SchedInstance&) { return false; }, births);
     made_.packing = old_.packing;
     made_.packing.offsets =
         IdVector<BufferId, int64_t>(made_.buffers.problem.buffers.size(), int64_t{-1});
@@ -155,12 +175,13 @@ class Addresses {
     return error(ErrorCode::kInternal, "the chained sums need other buffers than the sums did");
   }
 
-  template <class Old>
+  template <class Old, class IsEmpty>
   static void collect(const plan::SequenceProfile& profile, const BufferView& buffers,
-                      const Old& old, std::map<Key, std::vector<BufferId>>& births) {
+                      const Old& old, const IsEmpty& is_empty,
+                      std::map<Key, std::vector<BufferId>>& births) {
     for (size_t i = 0; i < profile.instances.size(); ++i) {
       const plan::SchedInstance& instance = profile.instances[i];
-      if (instance.reuses >= 0) continue;
+      if (instance.reuses >= 0 || is_empty(instance)) continue;
       const SchedValueId value = instance.value.valid() ? old(instance.value) : instance.value;
       births[{value, instance.resident}].push_back(buffers.of_instance[i]);
     }

@@ -155,24 +155,101 @@ Status try_all(const ir::Graph& forward, const OptimizeOptions& options,
   return {};
 }
 
-// With a link a short search says little: where transfers lie decides how much of them is hidden.
-// So the whole step and the best candidates are planned with all of the work. Error: as optimize
-// of the whole step, where no candidate fits either.
+// What the label search finds, best first, until one is good enough.
+template <class TrySome>
+Status try_candidates(const ir::Graph& forward, const OptimizeOptions& options,
+                      const TrySome& try_some, Trials& trials) {
+  LT_ASSIGN(const ir::Graph step, step_to_cut(forward, options));
+  LT_ASSIGN(const std::vector<Candidate> numbers, without_estimates(step));
+  LT_RETURN_IF_ERROR(try_some(numbers, kSplit.trial_share));
+  const bool is_known = !numbers.empty() && trials.best;
+  LT_ASSIGN(const std::vector<Candidate> candidates,
+            label_candidates(step, options, {}, is_known ? trials.seconds() : kAnyTime));
+  const std::vector<Candidate> chosen = chosen_of(candidates, kSplit.trials);
+  LT_RETURN_IF_ERROR(try_some(chosen, kSplit.trial_share));
+  if (trials.is_loose())
+    LT_RETURN_IF_ERROR(try_some(more_than(chosen, candidates), kSplit.trial_share));
+  if (!trials.best)
+    LT_RETURN_IF_ERROR(
+        try_some(std::span(chosen).first(std::min(chosen.size(), kSplit.second_trials)), 1));
+  int64_t most = 1;
+  for (const Candidate& candidate : candidates) most = std::max(most, candidate.labels.parts);
+  return trials.best ? Status() : try_some(even_ones(most), kSplit.trial_share);
+}
+
+// The best of all trials, planned with all of the work, and which it is.
 // NOLINTNEXTLINE(misc-no-recursion): likewise
-Result<Optimized> whole_or_moving_parts(const ir::Graph& forward, const OptimizeOptions& whole,
-                                        Clock::time_point start) {
+Result<Optimized> parts_alone(const ir::Graph& forward, const OptimizeOptions& options,
+                              Clock::time_point start) {
+  Trials trials;
+  const auto try_some = [&](std::span<const Candidate> some, int64_t share) {
+    return try_all(forward, options, some, share, start, trials);
+  };
+  LT_RETURN_IF_ERROR(try_some(std::vector<Candidate>(1), kSplit.trial_share));
+  const bool is_free = trials.best && trials.seconds() <= trials.best->plan.claims.once_seconds;
+  if (!is_free) LT_RETURN_IF_ERROR(try_candidates(forward, options, try_some, trials));
+  const OptimizeOptions chosen =
+      after(with(options, trials.best ? trials.of_best : trials.last), seconds_since(start));
+  Result<Optimized> full = optimize(forward, chosen);
+  if (!trials.best && !full && is_about_budget(full.error())) {
+    LT_ASSIGN(const int64_t least, least_bytes_in_parts(forward, options));
+    return error(
+        least > *options.budget_bytes ? ErrorCode::kInfeasible : ErrorCode::kLimit,
+        fmt::format("{} (--split {}; {} splits were tried, each needs at least "
+                    "{} bytes)",
+                    full.error().message, fission::print(chosen.split), trials.count, least));
+  }
+  const bool is_better =
+      full && (!trials.best || full->plan.claims.predicted_seconds <= trials.seconds());
+  if (!is_better && trials.best) full = std::move(*trials.best);
+  return full;
+}
+
+// Parts by themselves, as schedules to add transfers to; none: they do not keep the budget.
+// NOLINTNEXTLINE(misc-no-recursion): likewise
+Result<std::optional<Optimized>> without_transfers(const ir::Graph& forward,
+                                                   OptimizeOptions options,
+                                                   Clock::time_point start) {
+  options.schedule.transfers = false;
+  options.find_smallest = options.look_further = false;
+  options.progress = {};
+  options.dump_folder.clear();
+  Result<Optimized> made = parts_alone(forward, options, start);
+  if (made) return std::optional<Optimized>(std::move(*made));
+  if (!is_about_budget(made.error())) return tl::unexpected(made.error());
+  return std::optional<Optimized>();
+}
+
+// The whole step with transfers; parts without; then parts with transfers: those that are best
+// without, from that schedule, and those whose estimate with transfers is best. Each is planned with
+// all of the work, since where transfers lie decides how much of them is hidden. So no lever makes
+// the plan slower than it is without that lever. Error: as optimize of the whole step, where no
+// candidate fits either.
+// NOLINTNEXTLINE(misc-no-recursion): likewise
+Result<Optimized> parts_and_transfers(const ir::Graph& forward, const OptimizeOptions& options,
+                                      Clock::time_point start) {
+  OptimizeOptions whole = options;
+  whole.split = {};
   Result<Optimized> best = optimize(forward, whole);
   if (!best && !is_about_budget(best.error())) return best;
   const auto seconds = [&] { return best->plan.claims.predicted_seconds; };
   if (best && (best->cut_short || seconds() <= best->plan.claims.once_seconds)) return best;
+  LT_ASSIGN(auto parts, without_transfers(forward, after(options, seconds_since(start)), start));
   LT_ASSIGN(const ir::Graph step, step_to_cut(forward, whole));
   LT_ASSIGN(const std::vector<Candidate> candidates, label_candidates(step, whole));
-  for (const Candidate& candidate : chosen_of(candidates, kSplit.moving_trials)) {
+  std::vector<Candidate> chosen = chosen_of(candidates, kSplit.moving_trials);
+  if (parts && !parts->split.whole())
+    chosen.insert(chosen.begin(), {.labels = parts->split,
+                                   .fits = true,
+                                   .starts = {runs_of(parts->plan)}});
+  for (const Candidate& candidate : chosen) {
     if (!candidate.can_fit() || (best && candidate.least_seconds() >= seconds())) continue;
     Result<Optimized> made = optimize(forward, after(with(whole, candidate), seconds_since(start)));
     if (!made && !is_about_budget(made.error())) return made;
     if (made && (!best || made->plan.claims.predicted_seconds < seconds())) best = std::move(made);
   }
+  if (parts && (!best || parts->plan.claims.predicted_seconds < seconds()))
+    best = std::move(*parts);
   return best;
 }
 
@@ -200,50 +277,13 @@ Result<Optimized> optimize_in_parts(const ir::Graph& forward, const OptimizeOpti
   OptimizeOptions whole = options;
   whole.split = {};
   if (!options.budget_bytes) return optimize(forward, whole);
-  if (options.schedule.transfers && !options.slow_tiers.empty()) {
-    Result<Optimized> made = whole_or_moving_parts(forward, whole, start);
-    if (made) made->planning_seconds = seconds_since(start);
-    if (made || !is_about_budget(made.error())) return made;
-  }
-  Trials trials;
-  const auto try_some = [&](std::span<const Candidate> some, int64_t share) {
-    return try_all(forward, options, some, share, start, trials);
-  };
-  LT_RETURN_IF_ERROR(try_some(std::vector<Candidate>(1), kSplit.trial_share));
-  const bool is_free = trials.best && trials.seconds() <= trials.best->plan.claims.once_seconds;
-  if (!is_free) {
-    LT_ASSIGN(const ir::Graph step, step_to_cut(forward, options));
-    LT_ASSIGN(const std::vector<Candidate> numbers, without_estimates(step));
-    LT_RETURN_IF_ERROR(try_some(numbers, kSplit.trial_share));
-    const bool is_known = !numbers.empty() && trials.best;
-    LT_ASSIGN(const std::vector<Candidate> candidates,
-              label_candidates(step, options, {}, is_known ? trials.seconds() : kAnyTime));
-    const std::vector<Candidate> chosen = chosen_of(candidates, kSplit.trials);
-    LT_RETURN_IF_ERROR(try_some(chosen, kSplit.trial_share));
-    if (trials.is_loose())
-      LT_RETURN_IF_ERROR(try_some(more_than(chosen, candidates), kSplit.trial_share));
-    if (!trials.best)
-      LT_RETURN_IF_ERROR(
-          try_some(std::span(chosen).first(std::min(chosen.size(), kSplit.second_trials)), 1));
-    int64_t most = 1;
-    for (const Candidate& candidate : candidates) most = std::max(most, candidate.labels.parts);
-    if (!trials.best) LT_RETURN_IF_ERROR(try_some(even_ones(most), kSplit.trial_share));
-  }
-  whole = after(with(options, trials.best ? trials.of_best : trials.last), seconds_since(start));
-  Result<Optimized> full = optimize(forward, whole);
-  if (!trials.best && !full && is_about_budget(full.error())) {
-    LT_ASSIGN(const int64_t least, least_bytes_in_parts(forward, options));
-    return error(
-        least > *options.budget_bytes ? ErrorCode::kInfeasible : ErrorCode::kLimit,
-        fmt::format("{} (--split {}; {} splits were tried, each needs at least "
-                    "{} bytes)",
-                    full.error().message, fission::print(whole.split), trials.count, least));
-  }
-  const bool is_better =
-      full && (!trials.best || full->plan.claims.predicted_seconds <= trials.seconds());
-  if (!is_better && trials.best) full = std::move(*trials.best);
-  if (full) full->planning_seconds = seconds_since(start);
-  return full;
+  const bool may_move = options.schedule.transfers && !options.slow_tiers.empty();
+  Result<Optimized> made = may_move ? parts_and_transfers(forward, options, start)
+                                    : parts_alone(forward, options, start);
+  if (may_move && !made && is_about_budget(made.error()))
+    made = parts_alone(forward, options, start);
+  if (made) made->planning_seconds = seconds_since(start);
+  return made;
 }
 
 }  // namespace lowtide::pipeline

@@ -24,6 +24,9 @@ struct JointTuning {
   int64_t least_tidy_units = 1'000'000;      // less than that tidies little
   double hopeless = 1.5;                     // seconds of transfers alone, of the best
   double share_of_runs = 0.75;               // of a try: the retention search; then transfers
+  // Where the answer is so far above its bound, each lever is asked alone, with all of the work.
+  double loose = 0.01;
+  int64_t share_of_last = 4;  // of the work: the part of it for both from recompute alone
 };
 constexpr JointTuning kJoint;
 
@@ -281,11 +284,82 @@ class Joint {
   RematOutcome result_;
 };
 
+bool is_faster(const RematOutcome& one, const RematOutcome& other) {
+  return !one.sequence.empty() && (other.sequence.empty() || one.seconds < other.seconds);
+}
+
+// Both levers, and where that is loose each alone: rounds of a joint search divide its work among
+// many inner budgets, and one lever with all of it can come out ahead. The best of them, with what
+// is proven of both.
+class EachAlone {
+ public:
+  EachAlone(const ScheduleProblem& problem, const JointOptions& options)
+      : problem_(problem), options_(options), result_(Joint(problem, options).solve()) {}
+
+  RematOutcome solve() {
+    if (!is_loose()) return std::move(result_);
+    JointOptions recompute = again();
+    recompute.transfers = false;
+    RematOutcome runs = solve_joint(problem_, recompute);
+    JointOptions transfers = again();
+    transfers.recompute = false;
+    if (!take(Joint(problem_, transfers).solve())) return std::move(result_);
+    std::vector<SchedAction> start = runs.sequence;
+    if (!take(std::move(runs))) return std::move(result_);
+    JointOptions last = again();
+    last.remat.starts.insert(last.remat.starts.begin(), std::move(start));
+    last.remat.limits.max_units /= kJoint.share_of_last;
+    take(Joint(problem_, last).solve());
+    return std::move(result_);
+  }
+
+ private:
+  // Without a bound nothing says how good the answer is, and nobody asked.
+  bool is_loose() const {
+    if (!options_.remat.cut_bound) return false;
+    if (result_.status == SolveStatus::kInfeasible || result_.cut_short) return false;
+    return result_.sequence.empty() ||
+           result_.seconds > result_.lower_bound_seconds * (1 + kJoint.loose);
+  }
+
+  JointOptions again() const {
+    JointOptions options = options_;
+    options.remat.limits = options_.remat.limits.after(clock_.seconds());
+    options.remat.bound.reset();
+    options.remat.cut_bound = false;
+    options.remat.progress = {};
+    return options;
+  }
+
+  // False: there is no time for more.
+  bool take(RematOutcome other) {
+    result_.work.units += other.work.units;
+    result_.work.timed_out |= other.work.timed_out;
+    result_.edits += other.edits;
+    result_.cut_short |= other.cut_short;
+    if (is_faster(other, result_)) {
+      result_.sequence = std::move(other.sequence);
+      result_.peak_bytes = other.peak_bytes;
+      result_.seconds = other.seconds;
+      result_.status = SolveStatus::kFeasible;
+      result_.crowded.reset();
+    }
+    result_.work.seconds = clock_.seconds();
+    return !result_.cut_short;
+  }
+
+  const ScheduleProblem& problem_;
+  const JointOptions& options_;
+  WorkBudget clock_;
+  RematOutcome result_;
+};
+
 }  // namespace
 
 RematOutcome solve_joint(const ScheduleProblem& problem, const JointOptions& options) {
   if (problem.budget_bytes && problem.link && options.transfers)
-    return Joint(problem, options).solve();
+    return options.recompute ? EachAlone(problem, options).solve()
+                             : Joint(problem, options).solve();
   ScheduleProblem runs_only = problem;
   plan::forbid_transfers(runs_only);
   if (options.recompute) return solve(runs_only, options.remat);

@@ -9,6 +9,10 @@
 //
 // Rounds of this, each with several times the work of the one before and its best to start from,
 // are the same whatever the limit of work is: more work never gives a worse answer.
+//
+// Rounds divide their work among many inner budgets, so where the answer is well above its bound,
+// recompute alone and swap alone are searched too, each with all of the work. So no lever makes the
+// answer worse than it is without that lever.
 #pragma once
 
 #include "plan/schedule_problem.h"
@@ -18,7 +22,7 @@
 namespace lowtide::remat {
 
 struct JointOptions {
-  RematOptions remat;     // its limits are those of all tries together
+  RematOptions remat;     // its limits: of all tries together, then of each lever alone
   SwapOptions swap;       // of each try
   bool recompute = true;  // ops may run again
   bool transfers = true;  // buffers may move, if the problem has a link
