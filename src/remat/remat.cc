@@ -130,8 +130,10 @@ class Solve {
     add_cut(order);
     // Those who have schedules to start from ask often, and need no more of them.
     const bool all_starts = options_.all_starts || options_.starts.empty();
-    if (options_.greedy_start && all_starts && !infeasible_) add_greedy(order);
+    const bool is_large = problem_.ops.size() >= kSolve.many_ops;
+    if (options_.greedy_start && all_starts && !infeasible_ && !is_large) add_greedy(order);
     if (options_.chain_start && all_starts && !infeasible_) add_chain(order);
+    if (options_.greedy_start && !infeasible_ && is_large) mend_starts(order);
     if (order != incoming || starts_.empty()) add_start(actions_of(incoming));
   }
 
@@ -197,6 +199,24 @@ class Solve {
     const GreedyStart greedy = greedy_start(table(), order);
     clock_.spend(greedy.units);
     add_start(actions_of(greedy.sequence));
+  }
+
+  // Of very many ops, from an order to a schedule within the budget is a long way for greedy drops;
+  // the cut's plans are most of the way already, and above the budget only around a few moments of
+  // each layer.
+  void mend_starts(const std::vector<SchedOpId>& order) {
+    std::vector<std::vector<SchedOpId>> above;
+    bool any_fits = false;
+    for (const auto& start : starts_) {
+      if (start.size() == problem_.ops.size()) continue;
+      const auto profile = plan::simulate_sequence(problem_, actions_of(start));
+      const bool fits = profile && profile->peak_bytes <= *problem_.budget_bytes;
+      any_fits |= fits;
+      if (!fits && std::find(above.begin(), above.end(), start) == above.end())
+        above.push_back(start);
+    }
+    if (above.empty() && !any_fits) above.push_back(order);
+    for (const auto& start : above) add_greedy(start);
   }
 
   void add_chain(const std::vector<SchedOpId>& order) {

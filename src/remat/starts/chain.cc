@@ -16,6 +16,7 @@ struct ChainTuning {
   size_t most_stages = 40;         // of more, several are taken together
   double small = 1.0 / 256;        // of the capacity: what passes beside a stage's output
   double tiny = 1.0 / 4096;        // of the capacity: a value whose place says nothing
+  double free = 1.0 / 4096;        // of all runs' time: what a value costs that is made from nothing
   size_t most_options = 12;        // of a stage
   double most_option_work = 16e6;  // runs looked at to find the options of all stages
 };
@@ -74,7 +75,8 @@ class Finder {
         is_forward_(table.op_count(), 0),
         forward_stage_(table.op_count(), 0),
         backward_stage_(table.op_count(), 0),
-        needed_(table.value_count(), 0) {
+        needed_(table.value_count(), 0),
+        waits_(table.op_count(), 0) {
     for (size_t i = 0; i < order.size(); ++i) position_[order[i]] = i;
   }
 
@@ -84,11 +86,18 @@ class Finder {
       is_forward_ = reached(middle, true);
       cut_forward();
     }
-    if (chain_.stages.size() < kChain.fewest_stages || option_work() > kChain.most_option_work) {
+    if (chain_.stages.size() < kChain.fewest_stages) {
       chain_.stages.clear();
-    } else {
-      deal_out_backward();
-      for (size_t k = 0; k < chain_.stages.size(); ++k) add_options(k);
+      return std::move(chain_);
+    }
+    deal_out_backward();
+    const bool is_long = option_work() > kChain.most_option_work;
+    for (size_t k = 0; k < chain_.stages.size(); ++k) {
+      if (is_long)
+        add_options_by_producers(k);
+      else
+        add_options(k);
+      chain_.stages[k].pass_peak = chain_.stages[k].options.back().forward_peak;
     }
     return std::move(chain_);
   }
@@ -165,10 +174,27 @@ class Finder {
     });
   }
 
+  // Of an op of the forward part: it and all that it depends on take next to no time. Counts what
+  // several of them depend on several times, so it never says so of what takes longer.
+  bool is_free(SchedOpId op) const { return from_nothing_[op] <= free_cost_; }
+
+  void find_free() {
+    double all = 0;
+    for (const SchedOpId op : order_) all += static_cast<double>(table_.cost(op));
+    free_cost_ = all * kChain.free;
+    from_nothing_ = IdVector<SchedOpId, double>(table_.op_count(), 0);
+    for (const SchedOpId op : forward_) {
+      from_nothing_[op] = static_cast<double>(table_.cost(op));
+      for (const SchedValueId v : table_.reads(op))
+        from_nothing_[op] += from_nothing_[table_.producer(v)];
+    }
+  }
+
   // Ends of stages: positions in `forward_`, each with the value that is passed on.
   void cut_forward() {
     for (const SchedOpId op : order_)
       if (is_forward_[op] != 0) forward_.push_back(op);
+    find_free();
     IdVector<SchedOpId, size_t> place(table_.op_count(), 0);
     for (size_t i = 0; i < forward_.size(); ++i) place[forward_[i]] = i;
     std::vector<std::vector<SchedValueId>> ends(forward_.size());
@@ -181,7 +207,7 @@ class Finder {
         for (const SchedOpId reader : table_.readers(v))
           if (table_.is_op(reader) && is_forward_[reader] != 0)
             last = std::max(last, place[reader]);
-        if (last == i || table_.bytes(v) == 0) continue;
+        if (last == i || table_.bytes(v) == 0 || is_free(forward_[i])) continue;
         open.emplace(table_.bytes(v), v);
         open_bytes += table_.bytes(v);
         ends[last].push_back(v);
@@ -336,8 +362,26 @@ class Finder {
       left.erase(left.begin() + static_cast<std::ptrdiff_t>(best));
       stage.options.push_back(option_of(k, reruns_for(k, drops)));
     }
-    stage.pass_peak = stage.options.back().forward_peak;
     thin_out(stage.options);
+  }
+
+  // Cheaper: the values in the order of their bytes for the time of their own producers.
+  void add_options_by_producers(size_t k) {
+    std::vector<SchedValueId> values = droppable(k);
+    const auto promise = [&](SchedValueId v) {
+      const auto cost = static_cast<double>(table_.cost(table_.producer(v)));
+      return table_.bytes(v) / std::max(1.0, cost);
+    };
+    std::stable_sort(values.begin(), values.end(),
+                     [&](SchedValueId a, SchedValueId b) { return promise(a) > promise(b); });
+    IdVector<SchedValueId, char> drops(table_.value_count(), 0);
+    const size_t options = std::min(values.size() + 1, kChain.most_options);
+    size_t dropped = 0;
+    for (size_t o = 0; o < options; ++o) {
+      const size_t many = options == 1 ? 0 : o * values.size() / (options - 1);
+      for (; dropped < many; ++dropped) drops[values[dropped]] = 1;
+      chain_.stages[k].options.push_back(option_of(k, reruns_for(k, drops)));
+    }
   }
 
   // Only some of very many, the first and the last among them.
@@ -349,13 +393,35 @@ class Finder {
     options = std::move(some);
   }
 
-  // What follows from the runs of the forward part, the reruns and the backward part, one after
-  // another. The stage's input is not counted; gradients of later stages are from the reruns on.
-  ChainOption option_of(size_t k, std::vector<SchedOpId> reruns) {
+  // The backward part with each rerun right before the first op that reads what it makes.
+  std::vector<SchedOpId> with_reruns(size_t k, const std::vector<SchedOpId>& reruns) {
+    ++rerun_round_;
+    for (const SchedOpId op : reruns) waits_[op] = rerun_round_;
+    std::vector<SchedOpId> runs, open;
+    for (const SchedOpId op : chain_.stages[k].backward) {
+      open.push_back(op);
+      while (!open.empty()) {
+        const SchedOpId next = open.back();
+        const size_t before = open.size();
+        for (const SchedValueId v : table_.reads(next))
+          if (waits_[table_.producer(v)] == rerun_round_) open.push_back(table_.producer(v));
+        if (open.size() > before) continue;  // those first
+        open.pop_back();
+        if (next != op && waits_[next] != rerun_round_) continue;  // twice among the open ones
+        waits_[next] = 0;
+        runs.push_back(next);
+      }
+    }
+    return runs;
+  }
+
+  // What follows from the runs of the forward part, and of the backward part with the reruns. The
+  // stage's input is not counted; gradients of later stages are there from its beginning on.
+  ChainOption option_of(size_t k, const std::vector<SchedOpId>& reruns) {
     const ChainStage& stage = chain_.stages[k];
+    std::vector<SchedOpId> backward = with_reruns(k, reruns);
     std::vector<SchedOpId> runs = stage.forward;
-    runs.insert(runs.end(), reruns.begin(), reruns.end());
-    runs.insert(runs.end(), stage.backward.begin(), stage.backward.end());
+    runs.insert(runs.end(), backward.begin(), backward.end());
     const size_t border = stage.forward.size(), end = runs.size();
     Presence presence(table_, end);
     for (size_t i = 0; i < end; ++i) {
@@ -380,7 +446,7 @@ class Finder {
     option.forward_peak = presence.peak(0, border);
     option.backward_peak = presence.peak(border, end) + bytes_passing(k, presence);
     option.cost = cost_of(reruns);
-    option.reruns = std::move(reruns);
+    option.backward = std::move(backward);
     chain_.units += static_cast<int64_t>(end);
     return option;
   }
@@ -409,6 +475,12 @@ class Finder {
   // Of reruns_for: the last call in which the value was needed.
   IdVector<SchedValueId, int64_t> needed_;
   int64_t needed_round_ = 0;
+  // Of with_reruns: the last call in which the op was to run again and had not yet.
+  IdVector<SchedOpId, int64_t> waits_;
+  int64_t rerun_round_ = 0;
+  // The time of an op and of all before it, as a tree; of the forward part.
+  IdVector<SchedOpId, double> from_nothing_;
+  double free_cost_ = 0;
   Chain chain_;
 };
 

@@ -8,11 +8,15 @@
 // nothing else of those before. All other ops, in their order, are the *backward* part; it comes
 // back to a stage when it first reads something that the stage made.
 //
+// A value that a few cheap ops make from what is always there (a causal mask) is no end of a stage
+// and stands in the way of none: it lives on, or is made anew, at next to no price.
+//
 // A stage has several *options*: which of the values that its backward part reads stay, and which
-// are made again from those and from the stage's input. They are found by greed, one value after
-// another, that which saves the most bytes for the time of its rerun: first everything stays, last
-// nothing that can be made again. Bytes and peaks of an option follow from its runs, as everywhere;
-// what is reused in place is not counted on.
+// are made again from those and from the stage's input, each right before it is first needed. They
+// are found by greed, one value after another, that which saves the most bytes for the time of its
+// rerun: first everything stays, last nothing that can be made again. In long stages the time of a
+// value's own producer stands for that of its rerun. Bytes and peaks of an option follow from its
+// runs, as everywhere; what is reused in place is not counted on.
 //
 // Tests: chain_plan_test.cc.
 #pragma once
@@ -31,7 +35,7 @@ struct ChainOption {
   double kept_bytes = 0;          // between both parts, without the stage's input and output
   double forward_peak = 0;        // while the forward part runs; without the stage's input
   double backward_peak = 0;       // while reruns and backward part run; without the stage's input
-  std::vector<SchedOpId> reruns;  // in their order
+  std::vector<SchedOpId> backward;  // the backward part, and the reruns in it
 };
 
 struct ChainStage {

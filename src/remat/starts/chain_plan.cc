@@ -125,9 +125,8 @@ std::vector<SchedOpId> runs_of(const ActionTable& table, const Chain& chain,
         if (ran[step.stage] == 0 || table.may_rerun(op)) runs.push_back(op);
       ran[step.stage] = 1;
     } else {
-      const std::vector<SchedOpId>& reruns = stage.options[step.option].reruns;
-      runs.insert(runs.end(), reruns.begin(), reruns.end());
-      runs.insert(runs.end(), stage.backward.begin(), stage.backward.end());
+      const std::vector<SchedOpId>& backward = stage.options[step.option].backward;
+      runs.insert(runs.end(), backward.begin(), backward.end());
     }
   }
   return runs;

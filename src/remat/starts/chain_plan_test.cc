@@ -184,16 +184,95 @@ TEST(Chain, EachOpStandsInOnePlace) {
       for (size_t i = stage.backward.size(); i-- > 0;) backward.push_back(stage.backward[i]);
       ASSERT_FALSE(stage.options.empty());
       EXPECT_EQ(stage.options.front().cost, 0);
-      EXPECT_TRUE(stage.options.front().reruns.empty());
+      EXPECT_EQ(stage.options.front().backward, stage.backward);
       for (size_t o = 1; o < stage.options.size(); ++o) {
         EXPECT_GE(stage.options[o].cost, stage.options[o - 1].cost);
         EXPECT_LE(stage.options[o].kept_bytes, stage.options[o - 1].kept_bytes);
-        EXPECT_TRUE(std::ranges::includes(stage.forward, stage.options[o].reruns));
+        std::vector<SchedOpId> reruns, rest;
+        for (const SchedOpId op : stage.options[o].backward)
+          (std::ranges::binary_search(stage.forward, op) ? reruns : rest).push_back(op);
+        EXPECT_EQ(rest, stage.backward);
+        std::ranges::sort(reruns);
+        EXPECT_TRUE(std::ranges::adjacent_find(reruns) == reruns.end());
       }
     }
     forward.insert(forward.end(), backward.rbegin(), backward.rend());
     EXPECT_EQ(forward, order) << count;
   }
+}
+
+// Five stages of 300 branches, each of which reads the stage's input and a mask that is made from
+// nothing; the backward part goes through the branches one by one.
+ScheduleProblem branches() {
+  ScheduleProblem problem;
+  const auto op = [&](double seconds, bool may_rerun) {
+    plan::SchedOp made;
+    made.seconds = seconds;
+    made.may_rerun = may_rerun;
+    return problem.ops.push_back(std::move(made));
+  };
+  const auto value = [&](plan::SchedOpId producer, int64_t bytes) {
+    plan::SchedValue made;
+    made.bytes = bytes;
+    made.producer = producer;
+    return problem.values.push_back(std::move(made));
+  };
+  const auto read = [&](plan::SchedValueId v, plan::SchedOpId reader) {
+    problem.values[v].readers.push_back(reader);
+  };
+  constexpr int kStages = 5, kBranches = 300;
+  const auto mask = value(op(1e-6, true), 5'000);
+  std::vector<plan::SchedValueId> passed{value(op(1, true), 1'000)}, inner;
+  for (int stage = 0; stage < kStages; ++stage) {
+    const size_t first = inner.size();
+    for (int i = 0; i < kBranches; ++i) {
+      const auto branch = op(1, true);
+      read(mask, branch);
+      read(passed.back(), branch);
+      inner.push_back(value(branch, 100));
+    }
+    const auto sum = op(1, true);
+    for (size_t i = first; i < inner.size(); ++i) read(inner[i], sum);
+    passed.push_back(value(sum, 1'000));
+  }
+  const auto loss = op(1, false);
+  read(passed.back(), loss);
+  auto gradient = value(loss, 1'000);
+  for (size_t stage = kStages; stage-- > 0;) {
+    auto sum = gradient;
+    for (size_t i = kBranches * stage; i < kBranches * (stage + 1); ++i) {
+      const auto backward = op(1, false);
+      read(gradient, backward);
+      if (sum != gradient) read(sum, backward);
+      read(inner[i], backward);
+      read(passed[stage], backward);
+      sum = value(backward, 1'000);
+    }
+    gradient = sum;
+  }
+  return problem;
+}
+
+// All 30,000 bytes of a stage's branches need never be there in the backward part, as each branch
+// runs again right before it is read.
+TEST(ChainStart, TakesLongStagesBranchByBranch) {
+  ScheduleProblem problem = branches();
+  const std::vector<SchedOpId> order = incoming(problem);
+  const auto once = profile_of(problem, order);
+  ASSERT_TRUE(once.has_value());
+  ASSERT_GT(once->peak_bytes, 150'000);
+  problem.budget_bytes = 50'000;  // in the forward part the branches of a stage are all there
+  const Chain chain = find_chain(ActionTable(problem), order);
+  ASSERT_EQ(chain.stages.size(), 6U);  // the mask, which lives through all of them, ends none
+  const ChainOption& last = chain.stages[2].options.back();
+  EXPECT_LT(last.backward_peak, 12'000);
+  EXPECT_LE(last.kept_bytes, 0);
+  EXPECT_LT(chain.units, 40'000'000);
+  const ChainStart start = chain_start(ActionTable(problem), order);
+  const auto profile = profile_of(problem, start.sequence);
+  ASSERT_TRUE(profile.has_value());
+  EXPECT_LE(profile->peak_bytes, *problem.budget_bytes);
+  EXPECT_LT(profile->seconds, 1.5 * once->seconds);
 }
 
 TEST(ChainStart, IsCorrectAndNotBelowTheOptimum) {

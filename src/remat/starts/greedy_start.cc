@@ -14,6 +14,9 @@ struct GreedyTuning {
   size_t measured = 100;            // values, of those that promise most
   int64_t units_per_op = 40'000;    // of the whole start
   int64_t most_units = 20'000'000;  // the same, of many ops
+  // Of very many, whole moments are relieved at once, with more work.
+  size_t very_many_ops = 10'000;
+  int64_t most_units_of_very_many = 400'000'000;
 };
 constexpr GreedyTuning kGreedy;
 
@@ -29,12 +32,13 @@ class Greedy {
   Greedy(const ActionTable& table, std::span<const SchedOpId> order)
       : table_(table),
         state_(table, order),
+        is_large_(table.op_count() >= kGreedy.very_many_ops),
         most_units_(std::min(
-            kGreedy.most_units,
+            is_large_ ? kGreedy.most_units_of_very_many : kGreedy.most_units,
             kGreedy.units_per_op * static_cast<int64_t>(std::max<size_t>(1, table.op_count())))) {}
 
   GreedyStart run() {
-    while (state_.overflow() > 0 && units() < most_units_ && step()) {
+    while (state_.overflow() > 0 && has_work_left() && (is_large_ ? relieve() : step())) {
     }
     return {state_.sequence(), units()};
   }
@@ -62,6 +66,23 @@ class Greedy {
     return true;
   }
 
+  bool has_work_left() const { return units() < most_units_; }
+
+  // What promises most goes, one after another, until the fullest moment is within the capacity.
+  // False: nothing helps there.
+  bool relieve() {
+    const NodeId node = fullest_node();
+    bool any = false;
+    for (const FreeSpan& span : spans_at(node)) {
+      if (state_.timeline().bytes(node) <= table_.capacity() || !has_work_left()) break;
+      const double deep = relief_of(span, true), flat = relief_of(span, false);
+      if (std::max(deep, flat) <= 0) continue;
+      any |= drop(span, deep > flat);
+      state_.forget_log();
+    }
+    return any;
+  }
+
   NodeId fullest_node() {
     const Timeline& timeline = state_.timeline();
     NodeId fullest = state_.begin_node();
@@ -86,7 +107,7 @@ class Greedy {
     looked_at_ += static_cast<int64_t>(table_.value_count());
     std::stable_sort(spans.begin(), spans.end(),
                      [](const FreeSpan& a, const FreeSpan& b) { return a.promise > b.promise; });
-    if (spans.size() > kGreedy.measured) spans.resize(kGreedy.measured);
+    if (!is_large_ && spans.size() > kGreedy.measured) spans.resize(kGreedy.measured);
     return spans;
   }
 
@@ -118,6 +139,7 @@ class Greedy {
 
   const ActionTable& table_;
   SequenceState state_;
+  const bool is_large_;
   const int64_t most_units_;
   int64_t looked_at_ = 0;
 };

@@ -68,6 +68,25 @@ TEST(GreedyStart, FitsAChain) {
   }
 }
 
+// 20,001 ops, and a schedule of them that is three values above the budget: what cuts make of very
+// deep steps.
+TEST(GreedyStart, RelievesWholeMomentsOfVeryManyOps) {
+  ScheduleProblem problem = chain(10'000, true);
+  std::vector<SchedOpId> every_tenth;  // each segment of ten runs again before it is read backwards
+  for (size_t i = 0; i <= 10'000; ++i) every_tenth.emplace_back(i);
+  for (size_t end = 10'000; end > 0; end -= 10) {
+    for (size_t i = end - 9; i < end && end < 10'000; ++i) every_tenth.emplace_back(i);
+    for (size_t i = end; i-- > end - 10;) every_tenth.emplace_back(20'000 - i);
+  }
+  const plan::SequenceProfile before = greedy_profile(problem, every_tenth);
+  problem.budget_bytes = before.peak_bytes - 300;
+  const GreedyStart start = greedy_start(ActionTable(problem), every_tenth);
+  const plan::SequenceProfile profile = greedy_profile(problem, start.sequence);
+  EXPECT_LE(profile.peak_bytes, *problem.budget_bytes);
+  EXPECT_LT(profile.seconds, 1.02 * before.seconds);
+  EXPECT_LT(start.units, 500'000'000);
+}
+
 TEST(GreedyStart, GivesTheOrderBackWhereNothingIsToDoOrCanBe) {
   ScheduleProblem problem = chain(10, true);
   problem.budget_bytes = 1 << 20;
