@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <tuple>
 #include <utility>
 
@@ -77,6 +78,8 @@ class Classes {
       const auto [node, is_new] = node_.try_emplace({id, use.axis}, 0);
       if (is_new) node->second = components_.add(id, use.axis);
       extent_[{id, use.axis}] = *extent;
+      if (use.kind == ops::LinkKind::kWindow || use.kind == ops::LinkKind::kShift)
+        padded_.insert({id, use.axis});
       walks_[{operands[at], use.dim}].push_back({node->second, use.is_output});
       if (use.is_output)
         bytes_[{id, use.axis}] += *ir::size_bytes(graph_.value(operands[at])).constant();
@@ -105,7 +108,8 @@ class Classes {
       if (components_.root(node) != node || components_.axes(node).size() < 2) continue;
       AxisClass& made = all.emplace_back();
       for (const auto& member : components_.axes(node)) {
-        made.axes.push_back({member.first, member.second, extent_.at(member)});
+        made.axes.push_back(
+            {member.first, member.second, extent_.at(member), padded_.contains(member)});
         if (const auto bytes = bytes_.find(member); bytes != bytes_.end())
           made.bytes += bytes->second;
       }
@@ -124,6 +128,7 @@ class Classes {
   using Axis = std::pair<ir::OpId, int>;
   std::map<Axis, size_t> node_;
   std::map<Axis, int64_t> extent_, bytes_;
+  std::set<Axis> padded_;
   std::map<std::pair<ir::ValueId, int>, std::vector<Walk>> walks_;  // by value and dimension
 };
 

@@ -35,6 +35,7 @@ struct ClassAxis {
   ir::OpId op;
   int axis = 0;        // as in ops::axis_map
   int64_t extent = 0;  // elements
+  bool padded = false;  // walks beyond an operand's ends: a part may read nothing but padding
   bool operator==(const ClassAxis&) const = default;
 };
 

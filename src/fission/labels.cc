@@ -7,6 +7,8 @@
 #include <optional>
 #include <utility>
 
+#include "ops/op_table.h"
+
 namespace lowtide::fission {
 namespace {
 
@@ -253,6 +255,18 @@ std::vector<int64_t> units_of(const AxisClass& axis_class, const Levels& levels)
 
 }  // namespace
 
+namespace {
+
+// Whether each part reads something.
+bool has_parts(const ir::Graph& graph, const ClassAxis& axis, const std::vector<int64_t>& bounds) {
+  const ops::Instance instance = ops::instance_of(graph, axis.op);
+  for (size_t k = 0; k + 1 < bounds.size(); ++k)
+    if (!ops::part(instance, axis.axis, bounds[k], bounds[k + 1])) return false;
+  return true;
+}
+
+}  // namespace
+
 Cuts cuts_of(const ir::Graph& graph, const AxisClass& axis_class, const Levels& levels) {
   const std::vector<int64_t> units = units_of(axis_class, levels);
   std::map<std::pair<int, int64_t>, std::vector<int64_t>> known;  // by level and extent
@@ -261,7 +275,8 @@ Cuts cuts_of(const ir::Graph& graph, const AxisClass& axis_class, const Levels& 
     const int level = levels.level_of[axis.op];
     std::vector<int64_t>& bounds = known[{level, axis.extent}];
     if (bounds.empty()) bounds = bounds_of(levels, units, level, axis.extent);
-    if (bounds.size() > 2) cuts[axis.op] = Cut{axis.axis, bounds};
+    if (bounds.size() > 2 && (!axis.padded || has_parts(graph, axis, bounds)))
+      cuts[axis.op] = Cut{axis.axis, bounds};
   }
   return cuts;
 }

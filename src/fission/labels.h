@@ -105,7 +105,8 @@ class LabelReader {
 Result<Levels> levels_of(const ir::Graph& graph, const AxisClass& axis_class, const Labels& labels);
 
 // Each level's parts divide those of the level around it. An op whose extent has not so many stays
-// with the parts of the level around.
+// with the parts of the level around, and one of whose parts some would read nothing but padding
+// stays whole.
 Cuts cuts_of(const ir::Graph& graph, const AxisClass& axis_class, const Levels& levels);
 
 // The level of each op by the parts that it has; kOutside where it stays whole.

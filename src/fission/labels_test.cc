@@ -179,5 +179,23 @@ TEST(Labels, PartsOfLevelsBeginWhereThoseAroundDo) {
   EXPECT_EQ(bounds({2, {{"rows", 40}}}, 2), (Bounds{0, 20, 35}));
 }
 
+// The first half of the padded rows is nothing but zeros.
+TEST(Labels, AnOpWithAPartOfNothingButPaddingStaysWhole) {
+  Net net;
+  const ValueId a = net.op("a", "Tanh", {net.given({4, 6})});
+  const ValueId padded =
+      net.op("padded", "Pad", {a}, {{"begins", ir::Dims{4, 0}}, {"ends", ir::Dims{0, 0}}});
+  net.graph.set_output(net.op("b", "Exp", {padded}), true);
+  const AxisClass axis_class = net.largest();
+  ASSERT_EQ(axis_class.axes.size(), 3U);
+  const auto levels = levels_of(net.graph, axis_class, {.parts = 2});
+  ASSERT_TRUE(levels.has_value()) << levels.error().message;
+  const Cuts cuts = cuts_of(net.graph, axis_class, *levels);
+  EXPECT_TRUE(cuts[OpId(0)].has_value());
+  EXPECT_FALSE(cuts[OpId(1)].has_value());
+  EXPECT_TRUE(cuts[OpId(2)].has_value());
+  EXPECT_TRUE(expand(net.graph, cuts).has_value());
+}
+
 }  // namespace
 }  // namespace lowtide::fission

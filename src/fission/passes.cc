@@ -81,12 +81,26 @@ class PassFinder {
 
 }  // namespace
 
+namespace {
+
+// A part needs more than its own share of the operand: rows around it that other parts need too.
+bool reaches_beyond(const ops::AxisUse& use) {
+  return use.kind == ops::LinkKind::kWindow &&
+         !(use.halo_low.constant() == 0 && use.halo_high.constant() == 0);
+}
+
+}  // namespace
+
 Result<Walked> walked_along(const ir::Graph& graph, const ClassAxis& axis) {
   LT_ASSIGN(const ops::AxisMap map, ops::axis_map(ops::instance_of(graph, axis.op)));
   Walked walked;
-  for (const ops::AxisUse& use : map.uses)
-    if (use.axis == axis.axis && walks_along(use))
-      (use.is_output ? walked.outputs : walked.inputs).insert(use.operand);
+  std::set<int> beyond;
+  for (const ops::AxisUse& use : map.uses) {
+    if (use.axis != axis.axis || !walks_along(use)) continue;
+    (use.is_output ? walked.outputs : walked.inputs).insert(use.operand);
+    if (!use.is_output && reaches_beyond(use)) beyond.insert(use.operand);
+  }
+  for (const int input : beyond) walked.inputs.erase(input);
   return walked;
 }
 

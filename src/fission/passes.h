@@ -19,7 +19,8 @@
 
 namespace lowtide::fission {
 
-// Operands and results that an axis walks along, by number.
+// Operands and results of which a part has its share and nothing of others', by number. A window
+// that overlaps those of other parts reads its operand whole, as expand makes the whole for it.
 struct Walked {
   std::set<int> inputs, outputs;
 };

@@ -267,6 +267,25 @@ TEST(Passes, GoThroughViewsAndOpsOutsideButNotThroughAccumulators) {
   EXPECT_EQ(passes.waits_for[OpId(5)], (std::vector{OpId(1)}));
 }
 
+// Rows of an image: a kernel of one row, or one that moves on by its own size, takes its part's rows
+// alone; one of three rows needs those of other parts, too, so all of them are made first.
+TEST(Passes, OfOverlappingWindowsWait) {
+  for (const auto& [size, stride, waits] :
+       {std::tuple{1, 1, false}, {2, 2, false}, {3, 1, true}, {3, 2, true}}) {
+    SCOPED_TRACE(testing::Message() << size << " rows by " << stride);
+    Net net;
+    const ValueId a = net.op("a", "Tanh", {net.given({1, 4, 16, 1})});
+    const int64_t pad = size == 3 ? 1 : 0;
+    const ValueId conv =
+        net.op("conv", "Conv", {a, net.given({4, 4, size, 1})},
+               {{"strides", ir::Dims{stride, 1}}, {"pads", ir::Dims{pad, 0, pad, 0}}});
+    net.graph.set_output(net.op("end", "Exp", {conv}), true);
+    const AxisClass rows = class_of(net.graph, 16 / stride);
+    ASSERT_EQ(rows.axes.size(), 3U);
+    EXPECT_EQ(passes_of(net.graph, rows)->count, waits ? 2 : 1);
+  }
+}
+
 TEST(Passes, KeepWholeWhatALaterOneReads) {
   const NormStep step;
   const auto view = step.view();
