@@ -256,6 +256,49 @@ TEST(Split, AndTransfersAreChosenTogether) {
   EXPECT_GT(both, 0);
 }
 
+// One sequence: no samples to cut, and scores of all queries and keys are most of the memory.
+TEST(Split, CutsAttentionIntoBlocksOfQueriesWhereThatHelps) {
+  const auto kernels = exec_cpu::make_cpu_kernels({.threads = 1});
+  auto options = options_with(*kernels);
+  options.find_smallest = false;
+  options.device.launch_seconds = 0;
+  spend_little(options);
+  constexpr int64_t kRows = 64, kWide = 4;
+  GraphWriter net;
+  ValueId x = net.given("x", {kRows, kWide});
+  const auto projected = [&](ValueId from) {
+    return net.op("MatMul", {from, net.given("w", {kWide, kWide}, Category::kParameter)});
+  };
+  const ir::Attrs fill = {
+      {"shape", ir::Dims{kRows, kRows}}, {"value", -1e30}, {"dtype", std::string("f32")}};
+  const ValueId mask =
+      net.op("Trilu", {net.op("Fill", {}, fill)}, {{"upper", int64_t{1}}, {"k", int64_t{1}}});
+  for (int layer = 0; layer < 2; ++layer) {
+    ValueId scores = net.op("MatMul", {projected(x), projected(x)}, {{"trans_b", int64_t{1}}});
+    scores = net.op("Softmax", {net.op("Add", {scores, mask})}, {{"axis", int64_t{1}}});
+    x = net.op("Tanh", {net.op("MatMul", {scores, projected(x)})});
+  }
+  net.result(x);
+  const ir::Graph graph = net.graph();
+  const auto free = pipeline::optimize(graph, options);
+  ASSERT_TRUE(free.has_value()) << free.error().message;
+  options.budget_bytes = free->plan.arena_bytes / 2;
+  options.split = {.parts = 0};
+  const auto any = pipeline::optimize(graph, options);
+  ASSERT_TRUE(any.has_value()) << any.error().message;
+  EXPECT_LE(any->plan.arena_bytes, *options.budget_bytes);
+  EXPECT_GT(any->query_blocks, 1);
+  const ir::Graph step = autodiff::make_training_graph(graph, *options.training).value();
+  expect_right_results(any->plan, step, *kernels);
+  // In one block it takes longer, if there is a plan at all.
+  const auto candidates = pipeline::label_candidates(step, options);
+  ASSERT_TRUE(candidates.has_value() && !candidates->empty());
+  options.split = candidates->front().labels;
+  const auto in_one = pipeline::optimize(graph, options);
+  const double seconds = in_one ? in_one->plan.claims.predicted_seconds : pipeline::kAnyTime;
+  EXPECT_GT(seconds, any->plan.claims.predicted_seconds);
+}
+
 TEST(Split, OfAFrontIsANumber) {
   const auto kernels = exec_cpu::make_cpu_kernels({.threads = 1});
   auto options = options_with(*kernels);

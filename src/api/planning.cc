@@ -90,6 +90,7 @@ report::PlanningFacts planning_facts(const pipeline::Optimized& optimized, doubl
   facts.floor_reason = printable(optimized.floor_reason, kMostFloorReason);
   for (const pipeline::RewriteWorth& one : optimized.rewrites)
     facts.rewrites.push_back({one.name, one.ops, one.peak_bytes, one.seconds});
+  facts.query_blocks = optimized.query_blocks;
   facts.parts = optimized.split.parts;
   facts.split = optimized.split.whole() ? "" : fission::print(optimized.split);
   facts.ops_in_parts = optimized.ops_in_parts;
@@ -366,7 +367,9 @@ Result<pipeline::Optimized> optimize_as_asked(const Model& model, const PlanOpti
 }
 
 std::unique_ptr<Plan::State> finish_plan(pipeline::Optimized optimized, const Planning& planning,
-                                         const PlanOptions& options, const Model& model) {
+                                         const PlanOptions& asked, const Model& model) {
+  PlanOptions options = asked;
+  options.query_blocks = optimized.query_blocks;  // as they were chosen
   optimized.plan.provenance =
       provenance(options, planning.options, planning.threads, model.state().dropout);
   if (planning.options.costs)

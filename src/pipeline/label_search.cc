@@ -57,7 +57,7 @@ class Search {
       const size_t at = open_.top().second;
       open_.pop();
       if (is_promising(all_[at])) LT_RETURN_IF_ERROR(search(all_[at], tuning_.remat_units));
-      const bool is_full = all_.size() >= static_cast<size_t>(tuning_.most_states);
+      const bool is_full = all_.size() >= most_states();
       late += is_full ? 1 : 0;
       const std::vector<SchedOpId> order = all_[at].order;
       if (is_full) continue;
@@ -78,6 +78,11 @@ class Search {
     double least_seconds = 0;      // of every schedule of one part of everything
     bool may_fit = false;          // no bound says that it cannot
   };
+
+  size_t most_states() const {
+    const int64_t by_ops = tuning_.most_state_ops / static_cast<int64_t>(step_.op_count() + 1);
+    return static_cast<size_t>(std::clamp<int64_t>(by_ops, 1, tuning_.most_states));
+  }
 
   bool stopped() const { return options_.schedule.remat.limits.cancelled(); }
 

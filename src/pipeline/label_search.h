@@ -30,9 +30,10 @@ struct LabelSearchTuning {
   int levels = 8;  // of candidate regions (MAGIS: 4): they are cheap
   // The parts of a level that a state may have, as factors of those around it.
   int64_t factors[6] = {2, 3, 4, 6, 8, 16};
-  int most_states = 600;    // 1 to 3 s at 1,000 ops
-  int64_t most_parts = 64;  // kernels of less are too small
-  size_t most_starts = 8;   // those that may be planned
+  int most_states = 600;               // 1 to 3 s at 1,000 ops
+  int64_t most_state_ops = 1'200'000;  // of all states' ops: of very many ops fewer states
+  int64_t most_parts = 64;             // kernels of less are too small
+  size_t most_starts = 8;              // those that may be planned
   // Of the first so many, that recompute, a start for less memory by this part, too: arenas of
   // GPT-Neo's 36,000 buffers were 1.7 % above the peak.
   size_t tight_starts = 4;
@@ -47,9 +48,10 @@ struct LabelSearchTuning {
 
 struct Candidate {
   fission::Labels labels;
-  bool fits = false;       // within the budget, by the estimate
-  double seconds = 0;      // of the step within the budget; without `fits` each op once
-  int64_t peak_bytes = 0;  // of the best order, each op once
+  int64_t query_blocks = 0;  // 0: as the options say
+  bool fits = false;         // within the budget, by the estimate
+  double seconds = 0;        // of the step within the budget; without `fits` each op once
+  int64_t peak_bytes = 0;    // of the best order, each op once
   // With a link: at least so long with transfers instead; infinite: they do not suffice.
   double moved_seconds = std::numeric_limits<double>::infinity();
   // The schedule behind the estimate, of the step in parts, as names of its ops (named_runs.h), and

@@ -124,6 +124,7 @@ struct Optimized {
   std::string floor_reason;  // with a budget: the op and tensors that set the claimed floor
   std::vector<RewriteWorth> rewrites;  // that changed something
   fission::Labels split = {};          // as it was asked for, or chosen
+  int64_t query_blocks = 1;            // likewise
   int64_t ops_in_parts = 0;            // of the split
   double whole_seconds = 0;            // of the step in one part, each op once; with a split
   bool bound_of_one_order = false;  // the bound on the time holds for this order of the sums only

@@ -356,6 +356,7 @@ Result<Optimized> write_settled(const Prepared& ready, const BudgetSolution& sol
   result.costs = ready.coverage;
   if (ready.floor) result.floor_reason = ready.floor->reason;
   if (ready.ops_in_parts > 0) result.split = options.split;
+  result.query_blocks = options.query_blocks;
   result.ops_in_parts = ready.ops_in_parts;
   result.rewrites = ready.rewrites;
   result.whole_seconds = ready.whole_seconds;

@@ -14,6 +14,7 @@
 #include "fission/scale.h"
 #include "pipeline/label_search.h"
 #include "pipeline/prepare.h"
+#include "pipeline/query_blocks.h"
 #include "pipeline/take_rewrites.h"
 
 namespace lowtide::pipeline {
@@ -28,6 +29,8 @@ struct SplitTuning {
   // More of them while the best is so far above its bound: searches of tight budgets differ.
   size_t more_trials = 4;
   double loose = 0.02;           // of the seconds
+  double worth_blocks = 0.01;    // of each op once: with less extra time, attention stays whole
+  size_t block_trials = 2;       // candidates with attention in blocks
   size_t second_trials = 2;      // where none of them fits: how many get all of the work
   double estimate_error = 0.01;  // of seconds; candidates were off by less ("In parts")
   // Where no candidate fits: parts, each at most twice the one before; beyond 16 kernels are small.
@@ -38,6 +41,7 @@ constexpr SplitTuning kSplit;
 OptimizeOptions with(const OptimizeOptions& options, const Candidate& candidate) {
   OptimizeOptions made = options;
   made.split = candidate.labels;
+  if (candidate.query_blocks > 0) made.query_blocks = candidate.query_blocks;
   made.starts = candidate.starts;
   return made;
 }
@@ -177,6 +181,31 @@ Status try_candidates(const ir::Graph& forward, const OptimizeOptions& options,
   return trials.best ? Status() : try_some(even_ones(most), kSplit.trial_share);
 }
 
+// Attention in blocks of queries, where nobody has said how many: whole, and in the parts that are
+// best then.
+template <class TrySome>
+Status try_blocks(const ir::Graph& forward, const OptimizeOptions& options, const TrySome& try_some,
+                  const Trials& trials) {
+  if (options.query_blocks > 1) return {};
+  double seconds = kAnyTime;
+  if (trials.best) {
+    if (trials.seconds() < trials.best->plan.claims.once_seconds * (1 + kSplit.worth_blocks))
+      return {};
+    seconds = trials.seconds() * (1 - kSplit.estimate_error);
+  }
+  LT_ASSIGN(const std::optional<int64_t> blocks, blocks_worth_a_plan(forward, options, seconds));
+  if (!blocks) return {};
+  OptimizeOptions in_blocks = options;
+  in_blocks.query_blocks = *blocks;
+  LT_ASSIGN(const ir::Graph step, step_to_cut(forward, in_blocks));
+  LT_ASSIGN(const std::vector<Candidate> candidates,
+            label_candidates(step, in_blocks, {}, seconds));
+  std::vector<Candidate> chosen = chosen_of(candidates, kSplit.block_trials);
+  chosen.insert(chosen.begin(), Candidate{});
+  for (Candidate& candidate : chosen) candidate.query_blocks = *blocks;
+  return try_some(chosen, kSplit.trial_share);
+}
+
 // The best of all trials, planned with all of the work, and which it is.
 // NOLINTNEXTLINE(misc-no-recursion): likewise
 Result<Optimized> parts_alone(const ir::Graph& forward, const OptimizeOptions& options,
@@ -187,7 +216,10 @@ Result<Optimized> parts_alone(const ir::Graph& forward, const OptimizeOptions& o
   };
   LT_RETURN_IF_ERROR(try_some(std::vector<Candidate>(1), kSplit.trial_share));
   const bool is_free = trials.best && trials.seconds() <= trials.best->plan.claims.once_seconds;
-  if (!is_free) LT_RETURN_IF_ERROR(try_candidates(forward, options, try_some, trials));
+  if (!is_free) {
+    LT_RETURN_IF_ERROR(try_candidates(forward, options, try_some, trials));
+    LT_RETURN_IF_ERROR(try_blocks(forward, options, try_some, trials));
+  }
   const OptimizeOptions chosen =
       after(with(options, trials.best ? trials.of_best : trials.last), seconds_since(start));
   Result<Optimized> full = optimize(forward, chosen);
@@ -238,8 +270,9 @@ Result<Optimized> parts_and_transfers(const ir::Graph& forward, const OptimizeOp
   LT_ASSIGN(const ir::Graph step, step_to_cut(forward, whole));
   LT_ASSIGN(const std::vector<Candidate> candidates, label_candidates(step, whole));
   std::vector<Candidate> chosen = chosen_of(candidates, kSplit.moving_trials);
-  if (parts && !parts->split.whole())
+  if (parts && (!parts->split.whole() || parts->query_blocks > 1))
     chosen.insert(chosen.begin(), {.labels = parts->split,
+                                   .query_blocks = parts->query_blocks,
                                    .fits = true,
                                    .starts = {runs_of(parts->plan)}});
   for (const Candidate& candidate : chosen) {
@@ -253,6 +286,12 @@ Result<Optimized> parts_and_transfers(const ir::Graph& forward, const OptimizeOp
   return best;
 }
 
+Result<int64_t> largest_least_part(const ir::Graph& forward, const OptimizeOptions& options) {
+  LT_ASSIGN(const ir::Graph step, step_to_cut(forward, options));
+  LT_ASSIGN(const std::vector<fission::AxisClass> classes, fission::axis_classes(step));
+  return fission::largest_least_part(step, classes.empty() ? fission::AxisClass{} : classes[0]);
+}
+
 }  // namespace
 
 Result<int64_t> least_bytes_in_parts(const ir::Graph& forward, const OptimizeOptions& options) {
@@ -264,10 +303,13 @@ Result<int64_t> least_bytes_in_parts(const ir::Graph& forward, const OptimizeOpt
   if (options.schedule.transfers && problem.link)
     for (const plan::SchedResident& resident : problem.residents) resident_bytes -= resident.bytes;
   if (!options.cuts.empty()) return resident_bytes;  // what they cut may be smaller yet
-  LT_ASSIGN(const ir::Graph step, step_to_cut(forward, options));
-  LT_ASSIGN(const std::vector<fission::AxisClass> classes, fission::axis_classes(step));
-  LT_ASSIGN(const int64_t part_bytes,
-            fission::largest_least_part(step, classes.empty() ? fission::AxisClass{} : classes[0]));
+  LT_ASSIGN(int64_t part_bytes, largest_least_part(forward, options));
+  if (options.query_blocks == 1) {
+    OptimizeOptions in_blocks = options;
+    in_blocks.query_blocks = kMostBlocksTried;
+    LT_ASSIGN(const int64_t of_blocks, largest_least_part(forward, in_blocks));
+    part_bytes = std::min(part_bytes, of_blocks);
+  }
   return resident_bytes + part_bytes;
 }
 

@@ -8,6 +8,12 @@
 // before them, whatever is estimated of them. The best of all is planned with all of the work. What
 // is claimed of the plan, bounds and floor, speaks of the step in these parts.
 //
+// Where that takes time, attention is tried in blocks of queries as well, if nobody said how many:
+// in the number whose bound is best (query_blocks.h), whole and in the parts that are best then.
+//
+// With a link, parts without transfers are found first, and planned again with them. So no lever
+// makes the plan slower than it is without that lever.
+//
 // Rewrites that only serve to cut the step (rewrite/rewrites.h, in_parts) are made for candidates
 // in parts and not for the whole step, so each is judged with what it costs.
 //
@@ -27,8 +33,9 @@ namespace lowtide::pipeline {
 // proven of all labels.
 Result<Optimized> optimize_in_parts(const ir::Graph& forward, const OptimizeOptions& options);
 
-// What every schedule under all labels of the largest class needs: what is resident, and the
-// largest of the least parts (fission/scale.h). Errors: as of least_bytes.
+// What every schedule under all labels of the largest class needs, with attention in any number of
+// blocks that is tried: what is resident, and the largest of the least parts (fission/scale.h).
+// Errors: as of least_bytes.
 Result<int64_t> least_bytes_in_parts(const ir::Graph& forward, const OptimizeOptions& options);
 
 }  // namespace lowtide::pipeline

@@ -121,12 +121,15 @@ nlohmann::ordered_json profile_json(const plan::Plan& plan, const MemoryProfile&
 
 // A split step is compared with the whole one; the lines after it speak of the split one.
 std::string parts_text(const plan::Plan& plan, const PlanningFacts& facts) {
-  if (facts.split.empty()) return {};
+  std::string text;
+  if (facts.query_blocks > 1)
+    text = fmt::format("blocks {} of queries in each attention\n", facts.query_blocks);
+  if (facts.split.empty()) return text;
   const double more = plan.claims.predicted_seconds / facts.whole_seconds - 1;
-  return fmt::format(
-      "parts  {} of {} ops: {:+.2f} % time over each op once and whole ({:.1f} ms); bounds are "
-      "those of the step in parts\n",
-      facts.split, facts.ops_in_parts, 100 * more, facts.whole_seconds * 1e3);
+  return text + fmt::format(
+                    "parts  {} of {} ops: {:+.2f} % time over each op once and whole ({:.1f} ms); "
+                    "bounds are those of the step in parts\n",
+                    facts.split, facts.ops_in_parts, 100 * more, facts.whole_seconds * 1e3);
 }
 
 std::string rewrites_text(const PlanningFacts& facts) {
@@ -203,6 +206,7 @@ std::string verdict_json(const plan::Plan& plan, const PlanningFacts& facts) {
   json["parts"] = facts.parts;
   json["ops_in_parts"] = facts.ops_in_parts;
   if (!facts.split.empty()) json["split"] = facts.split;
+  if (facts.query_blocks > 1) json["query_blocks"] = facts.query_blocks;
   if (!facts.split.empty()) json["whole_once_seconds"] = facts.whole_seconds;
   json["rewrites"] = nlohmann::ordered_json::object();
   for (const Rewritten& one : facts.rewrites)

@@ -1,0 +1,29 @@
+// In how many blocks of queries attention is to run (rewrite/query_blocks.h) where a budget is to
+// be kept by parts and nobody has said a number.
+//
+// Scores grow with the square of the sequence, so in one block they are what sets the peak of long
+// sequences, and in many blocks kernels are small. Which number is worth a plan is told by the
+// closure cut's bound (remat/bounds/closure_cut.h) on the step in so many blocks, each op once
+// where that fits: a graph, an order by list schedules and minimum cuts, but no search.
+//
+// Tests: tests/split_test.cc.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "base/result.h"
+#include "ir/graph.h"
+#include "pipeline/optimize.h"
+
+namespace lowtide::pipeline {
+
+inline constexpr int64_t kMostBlocksTried = 64;  // that are tried; with fewer rows kernels are small
+
+// A number of blocks, a power of two, whose bound is below `seconds`, the least of all; none: no
+// attention is found, or none promises so much. `options` have a budget. Error: as optimize, but
+// none about budgets.
+Result<std::optional<int64_t>> blocks_worth_a_plan(const ir::Graph& forward,
+                                                   const OptimizeOptions& options, double seconds);
+
+}  // namespace lowtide::pipeline
