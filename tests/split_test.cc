@@ -299,6 +299,41 @@ TEST(Split, CutsAttentionIntoBlocksOfQueriesWhereThatHelps) {
   EXPECT_GT(seconds, any->plan.claims.predicted_seconds);
 }
 
+// Two towers over samples of their own: two classes, each of which is to be cut.
+TEST(Split, CutsSeveralClassesAtOnce) {
+  const auto kernels = exec_cpu::make_cpu_kernels({.threads = 1});
+  auto options = options_with(*kernels);
+  options.find_smallest = false;
+  options.device.launch_seconds = 0;
+  spend_little(options);
+  GraphWriter net;
+  std::vector<ValueId> ends;
+  for (const int64_t samples : {6, 5}) {
+    ValueId x = net.given("x", {samples, 4, 16, 16});
+    for (int layer = 0; layer < 3; ++layer)
+      x = net.op("Tanh", {net.op("Conv", {x, net.given("w", {4, 4, 3, 3}, Category::kParameter)},
+                                 {{"strides", ir::Dims{1, 1}}, {"pads", ir::Dims{1, 1, 1, 1}}})});
+    ends.push_back(net.op("ReduceSum", {x}, {{"axes", ir::Dims{0}}, {"keepdims", int64_t{0}}}));
+  }
+  net.result(net.op("Add", {ends[0], ends[1]}));
+  const ir::Graph graph = net.graph();
+  const ir::Graph step = autodiff::make_training_graph(graph, *options.training).value();
+  const auto free = pipeline::optimize(graph, options);
+  ASSERT_TRUE(free.has_value()) << free.error().message;
+  options.budget_bytes = free->plan.arena_bytes * 7 / 10;
+  options.split = {.parts = 0};
+  const auto any = pipeline::optimize(graph, options);
+  ASSERT_TRUE(any.has_value()) << any.error().message;
+  EXPECT_FALSE(any->cuts.empty());
+  EXPECT_LE(any->plan.arena_bytes, *options.budget_bytes);
+  expect_right_results(any->plan, step, *kernels);
+  // What is printed says it again.
+  options.cuts = any->cuts, options.split = any->split;
+  const auto again = pipeline::optimize(graph, options);
+  ASSERT_TRUE(again.has_value()) << again.error().message;
+  EXPECT_EQ(again->plan.ops.size(), any->plan.ops.size());
+}
+
 TEST(Split, OfAFrontIsANumber) {
   const auto kernels = exec_cpu::make_cpu_kernels({.threads = 1});
   auto options = options_with(*kernels);

@@ -45,7 +45,9 @@ FrontPoint describe(const pipeline::FrontPoint& tried, Bounds& bounds) {
   const plan::Plan& plan = tried.made->plan;
   const plan::Claims& claims = plan.claims;
   point.split = fission::print(tried.made->split);
-  double& bound = bounds[point.split];
+  std::string parts = fmt::format("{} {}", point.split, tried.made->query_blocks);
+  for (const fission::CutRule& rule : tried.made->cuts) parts += " " + fission::print(rule);
+  double& bound = bounds[parts];
   bound = std::max(bound, claims.lower_bound_seconds);
   const double once =
       tried.made->whole_seconds > 0 ? tried.made->whole_seconds : claims.once_seconds;

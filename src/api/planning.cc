@@ -91,6 +91,7 @@ report::PlanningFacts planning_facts(const pipeline::Optimized& optimized, doubl
   for (const pipeline::RewriteWorth& one : optimized.rewrites)
     facts.rewrites.push_back({one.name, one.ops, one.peak_bytes, one.seconds});
   facts.query_blocks = optimized.query_blocks;
+  for (const fission::CutRule& rule : optimized.cuts) facts.cuts.push_back(fission::print(rule));
   facts.parts = optimized.split.parts;
   facts.split = optimized.split.whole() ? "" : fission::print(optimized.split);
   facts.ops_in_parts = optimized.ops_in_parts;
@@ -369,7 +370,9 @@ Result<pipeline::Optimized> optimize_as_asked(const Model& model, const PlanOpti
 std::unique_ptr<Plan::State> finish_plan(pipeline::Optimized optimized, const Planning& planning,
                                          const PlanOptions& asked, const Model& model) {
   PlanOptions options = asked;
-  options.query_blocks = optimized.query_blocks;  // as they were chosen
+  options.query_blocks = optimized.query_blocks;  // as it was chosen
+  options.cuts.clear();
+  for (const fission::CutRule& rule : optimized.cuts) options.cuts.push_back(fission::print(rule));
   optimized.plan.provenance =
       provenance(options, planning.options, planning.threads, model.state().dropout);
   if (planning.options.costs)

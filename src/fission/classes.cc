@@ -108,10 +108,11 @@ class Classes {
       if (components_.root(node) != node || components_.axes(node).size() < 2) continue;
       AxisClass& made = all.emplace_back();
       for (const auto& member : components_.axes(node)) {
+        const auto found = bytes_.find(member);
+        const int64_t bytes = found == bytes_.end() ? 0 : found->second;
         made.axes.push_back(
-            {member.first, member.second, extent_.at(member), padded_.contains(member)});
-        if (const auto bytes = bytes_.find(member); bytes != bytes_.end())
-          made.bytes += bytes->second;
+            {member.first, member.second, extent_.at(member), bytes, padded_.contains(member)});
+        made.bytes += bytes;
       }
       made.least_extent =
           std::min_element(made.axes.begin(), made.axes.end(), [](const auto& a, const auto& b) {

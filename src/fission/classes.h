@@ -33,8 +33,9 @@ bool walks_along(const ops::AxisUse& use);
 
 struct ClassAxis {
   ir::OpId op;
-  int axis = 0;        // as in ops::axis_map
-  int64_t extent = 0;  // elements
+  int axis = 0;         // as in ops::axis_map
+  int64_t extent = 0;   // elements
+  int64_t bytes = 0;    // of what the op makes along it
   bool padded = false;  // walks beyond an operand's ends: a part may read nothing but padding
   bool operator==(const ClassAxis&) const = default;
 };

@@ -36,8 +36,8 @@ Status cut_classes(const ir::Graph& graph, const CutRule& rule, const std::vecto
     });
     if (!is_meant) continue;
     const Cuts more = cut_class(graph, axis_class, rule.parts);
-    for (ir::OpId id : graph.ops())
-      if (more[id]) cuts[id] = more[id];
+    for (const ClassAxis& axis : axis_class.axes)
+      if (more[axis.op] && axis.bytes >= rule.least_bytes) cuts[axis.op] = more[axis.op];
   }
   return {};
 }
@@ -61,10 +61,17 @@ Result<Cut> cut_by(const ir::Graph& graph, ir::OpId id, const CutRule& rule) {
                            print(rule), name, graph.op(id).kind, rule.axis, axes_of(map)));
 }
 
+bool is_number(std::string_view text, int64_t& number) {
+  const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), number);
+  return failure == std::errc() && end == text.data() + text.size() && number >= 0;
+}
+
 }  // namespace
 
 std::string print(const CutRule& rule) {
-  return fmt::format("{}:{}{}:{}", rule.ops, rule.axis, rule.whole_class ? "*" : "", rule.parts);
+  const std::string size = rule.least_bytes > 0 ? fmt::format(">{}", rule.least_bytes) : "";
+  return fmt::format("{}:{}{}:{}{}", rule.ops, rule.axis, rule.whole_class ? "*" : "", rule.parts,
+                     size);
 }
 
 Result<CutRule> parse_rule(std::string_view text) {
@@ -78,15 +85,18 @@ Result<CutRule> parse_rule(std::string_view text) {
     rule.axis = text.substr(first + 1, second - first - 1);
     rule.whole_class = rule.axis.ends_with('*');
     if (rule.whole_class) rule.axis.pop_back();
-    const std::string_view parts = text.substr(second + 1);
-    const auto [end, failure] =
-        std::from_chars(parts.data(), parts.data() + parts.size(), rule.parts);
-    if (failure != std::errc() || end != parts.data() + parts.size()) rule.parts = 0;
+    const std::string_view size = text.substr(second + 1);
+    const size_t above = rule.whole_class ? size.find('>') : std::string_view::npos;
+    const bool is_right =
+        is_number(size.substr(0, above), rule.parts) &&
+        (above == std::string_view::npos || is_number(size.substr(above + 1), rule.least_bytes));
+    if (!is_right) rule.parts = 0;
   }
   if (rule.ops.empty() || rule.axis.empty() || rule.parts < 2)
     return error(ErrorCode::kUsage,
                  fmt::format("--cut: '{}' is no OPS:AXIS:PARTS with at least 2 parts, as in "
-                             "'layer*:m:4', or 'conv1:n*:4' for all of the axis's class",
+                             "'layer*:m:4', or 'conv1:n*:4' for all of the axis's class, or "
+                             "'conv1:n*:4>1048576' for those that make so many bytes along it",
                              text));
   return rule;
 }

@@ -2,6 +2,7 @@
 //
 //     layer*:m:4      every op whose name begins with "layer", along axis m, in 4 parts
 //     conv1:n*:4      op conv1 along axis n, and with it all ops of that axis's class (classes.h)
+//     conv1:n*:4>64   of that class those that make at least 64 bytes along it
 #pragma once
 
 #include <cstdint>
@@ -20,11 +21,12 @@ struct CutRule {
   std::string axis;  // as the op's row names it
   int64_t parts = 0;
   bool whole_class = false;
+  int64_t least_bytes = 0;  // of the class: ops that make less along the axis stay as they are
   bool operator==(const CutRule&) const = default;
 };
 
 std::string print(const CutRule& rule);
-// Its inverse: "OPS:AXIS:PARTS" or "OPS:AXIS*:PARTS". Error: kUsage, naming the text and what is
+// Its inverse: "OPS:AXIS:PARTS" or "OPS:AXIS*:PARTS[>BYTES]". Error: kUsage, naming the text and what is
 // wrong with it.
 Result<CutRule> parse_rule(std::string_view text);
 

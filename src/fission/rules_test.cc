@@ -25,8 +25,10 @@ TEST(CutRules, SayOpsAxisAndParts) {
   EXPECT_EQ(print(CutRule{"a:b*", "m", 4}), "a:b*:m:4");
   EXPECT_EQ(parse_rule("a:m*:4").value(), (CutRule{"a", "m", 4, true}));
   EXPECT_EQ(print(CutRule{"a", "m", 4, true}), "a:m*:4");
-  for (const char* wrong :
-       {"", "a:*:4", "m:4", "a:m", "a:m:1", "a:m:x", "a::4", ":m:4", "a:m:4x"}) {
+  EXPECT_EQ(parse_rule("a:m*:4>64").value(), (CutRule{"a", "m", 4, true, 64}));
+  EXPECT_EQ(print(CutRule{"a", "m", 4, true, 64}), "a:m*:4>64");
+  for (const char* wrong : {"", "a:*:4", "m:4", "a:m", "a:m:1", "a:m:x", "a::4", ":m:4", "a:m:4x",
+                            "a:m:4>64", "a:m*:4>", "a:m*:4>-1", "a:m*:4>64x"}) {
     const auto refused = parse_rule(wrong);
     ASSERT_FALSE(refused.has_value()) << wrong;
     EXPECT_EQ(refused.error().code, ErrorCode::kUsage);
@@ -61,6 +63,9 @@ TEST(CutRules, OfAClassSpeakOfAllItsOps) {
   };
   EXPECT_EQ(cut_along("m")[ir::OpId(1)]->bounds, (std::vector<int64_t>{0, 4, 7}));
   EXPECT_EQ(cut_along("n")[ir::OpId(1)]->bounds, (std::vector<int64_t>{0, 3, 5}));
+  const CutRule large{"layer*", "m", 2, true, 7 * 5 * 4};  // what the first makes, in bytes
+  EXPECT_TRUE(cuts_of(graph, {&large, 1}).value()[ir::OpId(0)]);
+  EXPECT_FALSE(cuts_of(graph, {&large, 1}).value()[ir::OpId(1)]);
   EXPECT_FALSE(cut_along("k")[ir::OpId(1)]);
   EXPECT_TRUE(cut_along("k")[ir::OpId(0)]);
 }

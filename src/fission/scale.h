@@ -23,6 +23,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "analysis/schedule_view.h"
@@ -35,10 +36,11 @@
 
 namespace lowtide::fission {
 
-// The bytes of the largest result that is left when every op of the class runs in as many parts as
-// it can: under all labels, some op makes so much. Only results of products and convolutions are
-// looked at: others may become views, or be written where they belong. Error: as ops::axis_map.
-Result<int64_t> largest_least_part(const ir::Graph& graph, const AxisClass& axis_class);
+// The bytes of the largest result that is left when every op runs in as many parts as one of the
+// classes that it is in lets it: whatever is cut along them, some op makes so much. Only results of
+// products and convolutions are looked at: others may become views, or be written where they
+// belong. Error: as ops::axis_map.
+Result<int64_t> largest_least_part(const ir::Graph& graph, std::span<const AxisClass> classes);
 
 struct Scaled {
   plan::ScheduleProblem problem;

@@ -201,7 +201,7 @@ TEST_F(Scaled4, SumsOfADeeperLevelBeginBeforeIt) {
 
 TEST_F(Scaled4, TheLeastPartOfTheLargestProductHoldsForAllLabels) {
   // `weight` is a sum, so it is whole whatever the labels; `wide` falls to one of 64 rows.
-  EXPECT_EQ(largest_least_part(step_.graph, step_.largest()).value(), 4 * 100 * 4);
+  EXPECT_EQ(largest_least_part(step_.graph, std::vector{step_.largest()}).value(), 4 * 100 * 4);
 }
 
 // ---- passes

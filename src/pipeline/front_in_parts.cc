@@ -101,9 +101,7 @@ class PartsOfPoints {
       const FrontPoint& less = front.points[i];
       FrontPoint& more = front.points[i - 1];
       if (!less.made || !is_faster(*less.made, more)) continue;
-      OptimizeOptions same = options_;
-      same.split = less.made->split;
-      if (!cancelled()) LT_RETURN_IF_ERROR(take(more, same));
+      if (!cancelled()) LT_RETURN_IF_ERROR(take(more, cut_as(options_, *less.made)));
       if (!is_faster(*less.made, more)) continue;
       if (auto said = said_of(*less.made, more.budget_bytes)) more.made = std::move(said);
     }

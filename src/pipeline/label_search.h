@@ -20,6 +20,7 @@
 
 #include "base/result.h"
 #include "fission/labels.h"
+#include "fission/rules.h"
 #include "ir/graph.h"
 #include "pipeline/optimize.h"
 
@@ -48,10 +49,11 @@ struct LabelSearchTuning {
 
 struct Candidate {
   fission::Labels labels;
-  int64_t query_blocks = 0;  // 0: as the options say
-  bool fits = false;         // within the budget, by the estimate
-  double seconds = 0;        // of the step within the budget; without `fits` each op once
-  int64_t peak_bytes = 0;    // of the best order, each op once
+  int64_t query_blocks = 0;                 // 0: as the options say
+  std::vector<fission::CutRule> cuts = {};  // beside the options'
+  bool fits = false;                        // within the budget, by the estimate
+  double seconds = 0;      // of the step within the budget; without `fits` each op once
+  int64_t peak_bytes = 0;  // of the best order, each op once
   // With a link: at least so long with transfers instead; infinite: they do not suffice.
   double moved_seconds = std::numeric_limits<double>::infinity();
   // The schedule behind the estimate, of the step in parts, as names of its ops (named_runs.h), and

@@ -64,9 +64,8 @@ Result<Optimized> least_memory(const ir::Graph& forward, const OptimizeOptions& 
   // All of the work finds a little more: the same budget again, then smaller ones while it does.
   const int64_t step = best.plan.arena_bytes / kLeast.last_steps;
   for (int64_t budget = best.plan.arena_bytes; best.plan.claims.budget_bytes; budget -= step) {
-    OptimizeOptions full = rest();
+    OptimizeOptions full = cut_as(rest(), best);
     full.budget_bytes = budget;
-    full.split = best.split;
     Result<Optimized> made = optimize(forward, full);
     if (!made && !is_about_budget(made.error())) return made;
     if (!made || !is_in_time(*made)) break;

@@ -106,6 +106,13 @@ Result<BudgetSolution> fit_with_sums(Prepared& ready, const OptimizeOptions& opt
 
 }  // namespace
 
+OptimizeOptions cut_as(OptimizeOptions options, const Optimized& made) {
+  options.split = made.split;
+  options.query_blocks = made.query_blocks;
+  options.cuts = made.cuts;
+  return options;
+}
+
 // NOLINTNEXTLINE(misc-no-recursion): a split that is to be chosen asks again with chosen ones
 Result<Optimized> optimize(const ir::Graph& forward, const OptimizeOptions& options) {
   if (options.split.chosen()) return optimize_in_parts(forward, options);

@@ -59,7 +59,8 @@ struct OptimizeOptions {
   // Ops that run in parts, by name; in training, those of the backward pass too.
   std::vector<fission::CutRule> cuts = {};
   // The largest axis class of the step (fission/classes.h) in so many parts; 0: as the budget makes
-  // best (split.h). After the cuts; an op that they cut stays as they say.
+  // best (split.h). After the cuts; an op that they cut along another axis, or into more parts, stays
+  // as they say.
   fission::Labels split = {};
   // Schedules to start from beside others, as names of ops (named_runs.h), the best first.
   std::vector<std::vector<std::string>> starts = {};
@@ -125,6 +126,7 @@ struct Optimized {
   std::vector<RewriteWorth> rewrites;  // that changed something
   fission::Labels split = {};          // as it was asked for, or chosen
   int64_t query_blocks = 1;            // likewise
+  std::vector<fission::CutRule> cuts;  // likewise
   int64_t ops_in_parts = 0;            // of the split
   double whole_seconds = 0;            // of the step in one part, each op once; with a split
   bool bound_of_one_order = false;  // the bound on the time holds for this order of the sums only
@@ -132,6 +134,9 @@ struct Optimized {
   std::vector<Stage> stages;        // wall time, for people; never part of the plan
   double planning_seconds = 0;
 };
+
+// The options with the parts, blocks and cuts of what was made.
+OptimizeOptions cut_as(OptimizeOptions options, const Optimized& made);
 
 // The graph's dims must all be constant. Error: kInput (what cannot be differentiated, typed or
 // executed, all named), kInfeasible (the budget is below what is proven to be needed), kLimit

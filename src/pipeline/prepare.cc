@@ -184,7 +184,12 @@ Result<analysis::OpCosts> op_costs(const ir::Graph& graph, const OptimizeOptions
 
 namespace {
 
-// The split's ops are cut where no rule does.
+// Whether a rule cuts an op along another axis, or into no fewer parts.
+bool has_as_many(const std::optional<fission::Cut>& cut, const fission::Cut& other) {
+  return cut && (cut->axis != other.axis || cut->bounds.size() >= other.bounds.size());
+}
+
+// The split's ops are cut where no rule does, or into more parts than one does.
 Status add_split(const ir::Graph& graph, const fission::Labels& split, fission::Cuts& cuts,
                  int64_t& ops) {
   LT_ASSIGN(const std::vector<fission::AxisClass> classes, fission::axis_classes(graph));
@@ -197,7 +202,7 @@ Status add_split(const ir::Graph& graph, const fission::Labels& split, fission::
   LT_ASSIGN(const fission::Levels levels, fission::levels_of(graph, classes.front(), split));
   const fission::Cuts of_class = fission::cuts_of(graph, classes.front(), levels);
   for (ir::OpId id : graph.ops())
-    if (of_class[id] && !cuts[id]) cuts[id] = of_class[id], ++ops;
+    if (of_class[id] && !has_as_many(cuts[id], *of_class[id])) cuts[id] = of_class[id], ++ops;
   return {};
 }
 
@@ -357,6 +362,7 @@ Result<Optimized> write_settled(const Prepared& ready, const BudgetSolution& sol
   if (ready.floor) result.floor_reason = ready.floor->reason;
   if (ready.ops_in_parts > 0) result.split = options.split;
   result.query_blocks = options.query_blocks;
+  result.cuts = options.cuts;
   result.ops_in_parts = ready.ops_in_parts;
   result.rewrites = ready.rewrites;
   result.whole_seconds = ready.whole_seconds;

@@ -18,7 +18,8 @@
 
 namespace lowtide::pipeline {
 
-inline constexpr int64_t kMostBlocksTried = 64;  // that are tried; with fewer rows kernels are small
+inline constexpr int64_t kMostBlocksTried =
+    64;  // that are tried; with fewer rows kernels are small
 
 // A number of blocks, a power of two, whose bound is below `seconds`, the least of all; none: no
 // attention is found, or none promises so much. `options` have a budget. Error: as optimize, but

@@ -13,6 +13,7 @@
 #include "fission/passes.h"
 #include "fission/scale.h"
 #include "pipeline/label_search.h"
+#include "pipeline/more_cuts.h"
 #include "pipeline/prepare.h"
 #include "pipeline/query_blocks.h"
 #include "pipeline/take_rewrites.h"
@@ -28,11 +29,15 @@ struct SplitTuning {
   size_t moving_trials = 1;                 // with a link, each with all of the work
   // More of them while the best is so far above its bound: searches of tight budgets differ.
   size_t more_trials = 4;
-  double loose = 0.02;           // of the seconds
-  double worth_blocks = 0.01;    // of each op once: with less extra time, attention stays whole
-  size_t block_trials = 2;       // candidates with attention in blocks
-  size_t second_trials = 2;      // where none of them fits: how many get all of the work
-  double estimate_error = 0.01;  // of seconds; candidates were off by less ("In parts")
+  double loose = 0.02;         // of the seconds
+  double worth_blocks = 0.01;  // of each op once: with less extra time, attention stays whole
+  size_t block_trials = 2;     // candidates with attention in blocks
+  // Cuts beside the labels: so many trials, fewer where a trial is of very many ops.
+  size_t cut_trials = 8;
+  size_t cut_trial_ops = 16'000;
+  int64_t parts_beside_cuts = 4;  // where nothing fits without them
+  size_t second_trials = 2;       // where none of them fits: how many get all of the work
+  double estimate_error = 0.01;   // of seconds; candidates were off by less ("In parts")
   // Where no candidate fits: parts, each at most twice the one before; beyond 16 kernels are small.
   int64_t numbers[7] = {2, 3, 4, 6, 8, 12, 16};
 };
@@ -42,6 +47,7 @@ OptimizeOptions with(const OptimizeOptions& options, const Candidate& candidate)
   OptimizeOptions made = options;
   made.split = candidate.labels;
   if (candidate.query_blocks > 0) made.query_blocks = candidate.query_blocks;
+  made.cuts.insert(made.cuts.end(), candidate.cuts.begin(), candidate.cuts.end());
   made.starts = candidate.starts;
   return made;
 }
@@ -206,6 +212,37 @@ Status try_blocks(const ir::Graph& forward, const OptimizeOptions& options, cons
   return try_some(chosen, kSplit.trial_share);
 }
 
+// Cuts beside the labels and blocks that are best, each kept where it makes the plan faster; where
+// nothing fits yet, beside a number of parts of the largest class.
+template <class TrySome>
+Status try_more_cuts(const ir::Graph& forward, const OptimizeOptions& options,
+                     const TrySome& try_some, const Trials& trials) {
+  const auto is_good = [&] {
+    return trials.best &&
+           trials.seconds() < trials.best->plan.claims.once_seconds * (1 + kSplit.worth_blocks);
+  };
+  if (is_good()) return {};
+  OptimizeOptions in_blocks = options;
+  if (trials.best) in_blocks.query_blocks = trials.best->query_blocks;
+  LT_ASSIGN(const ir::Graph step, step_to_cut(forward, in_blocks));
+  LT_ASSIGN(const std::vector<fission::AxisClass> classes, classes_to_cut(step));
+  const size_t most = std::min(kSplit.cut_trials, kSplit.cut_trial_ops / (1 + step.op_count()));
+  for (const fission::CutRule& rule : more_cuts(step, classes, most)) {
+    if (is_good()) break;
+    Candidate candidate;
+    if (trials.best) {
+      candidate = trials.of_best;
+      candidate.starts.clear();  // of other ops
+    } else {
+      candidate.labels.parts = std::min(kSplit.parts_beside_cuts, classes.front().least_extent);
+    }
+    candidate.seconds = 0, candidate.fits = true;  // nothing is estimated of it
+    candidate.cuts.push_back(rule);
+    LT_RETURN_IF_ERROR(try_some(std::span(&candidate, 1), kSplit.trial_share));
+  }
+  return {};
+}
+
 // The best of all trials, planned with all of the work, and which it is.
 // NOLINTNEXTLINE(misc-no-recursion): likewise
 Result<Optimized> parts_alone(const ir::Graph& forward, const OptimizeOptions& options,
@@ -219,6 +256,7 @@ Result<Optimized> parts_alone(const ir::Graph& forward, const OptimizeOptions& o
   if (!is_free) {
     LT_RETURN_IF_ERROR(try_candidates(forward, options, try_some, trials));
     LT_RETURN_IF_ERROR(try_blocks(forward, options, try_some, trials));
+    LT_RETURN_IF_ERROR(try_more_cuts(forward, options, try_some, trials));
   }
   const OptimizeOptions chosen =
       after(with(options, trials.best ? trials.of_best : trials.last), seconds_since(start));
@@ -252,6 +290,12 @@ Result<std::optional<Optimized>> without_transfers(const ir::Graph& forward,
   return std::optional<Optimized>();
 }
 
+// In another way than the options say.
+bool is_cut(const Optimized& made, const OptimizeOptions& options) {
+  return !made.split.whole() || made.query_blocks != options.query_blocks ||
+         made.cuts != options.cuts;
+}
+
 // The whole step with transfers; parts without; then parts with transfers: those that are best
 // without, from that schedule, and those whose estimate with transfers is best. Each is planned with
 // all of the work, since where transfers lie decides how much of them is hidden. So no lever makes
@@ -270,11 +314,13 @@ Result<Optimized> parts_and_transfers(const ir::Graph& forward, const OptimizeOp
   LT_ASSIGN(const ir::Graph step, step_to_cut(forward, whole));
   LT_ASSIGN(const std::vector<Candidate> candidates, label_candidates(step, whole));
   std::vector<Candidate> chosen = chosen_of(candidates, kSplit.moving_trials);
-  if (parts && (!parts->split.whole() || parts->query_blocks > 1))
-    chosen.insert(chosen.begin(), {.labels = parts->split,
-                                   .query_blocks = parts->query_blocks,
-                                   .fits = true,
-                                   .starts = {runs_of(parts->plan)}});
+  if (parts && is_cut(*parts, options))
+    chosen.insert(chosen.begin(),
+                  {.labels = parts->split,
+                   .query_blocks = parts->query_blocks,
+                   .cuts = {parts->cuts.begin() + std::ssize(options.cuts), parts->cuts.end()},
+                   .fits = true,
+                   .starts = {runs_of(parts->plan)}});
   for (const Candidate& candidate : chosen) {
     if (!candidate.can_fit() || (best && candidate.least_seconds() >= seconds())) continue;
     Result<Optimized> made = optimize(forward, after(with(whole, candidate), seconds_since(start)));
@@ -288,8 +334,8 @@ Result<Optimized> parts_and_transfers(const ir::Graph& forward, const OptimizeOp
 
 Result<int64_t> largest_least_part(const ir::Graph& forward, const OptimizeOptions& options) {
   LT_ASSIGN(const ir::Graph step, step_to_cut(forward, options));
-  LT_ASSIGN(const std::vector<fission::AxisClass> classes, fission::axis_classes(step));
-  return fission::largest_least_part(step, classes.empty() ? fission::AxisClass{} : classes[0]);
+  LT_ASSIGN(const std::vector<fission::AxisClass> classes, classes_to_cut(step));
+  return fission::largest_least_part(step, classes);
 }
 
 }  // namespace

@@ -10,6 +10,8 @@
 //
 // Where that takes time, attention is tried in blocks of queries as well, if nobody said how many:
 // in the number whose bound is best (query_blocks.h), whole and in the parts that are best then.
+// Last come cuts beside the labels: the largest values of the class in more parts, and other
+// classes (more_cuts.h).
 //
 // With a link, parts without transfers are found first, and planned again with them. So no lever
 // makes the plan slower than it is without that lever.
@@ -33,8 +35,8 @@ namespace lowtide::pipeline {
 // proven of all labels.
 Result<Optimized> optimize_in_parts(const ir::Graph& forward, const OptimizeOptions& options);
 
-// What every schedule under all labels of the largest class needs, with attention in any number of
-// blocks that is tried: what is resident, and the largest of the least parts (fission/scale.h).
+// What every schedule needs under all labels of the largest class, all cuts along the classes that
+// are tried, and attention in any number of blocks that is tried: what is resident, and the largest of the least parts (fission/scale.h).
 // Errors: as of least_bytes.
 Result<int64_t> least_bytes_in_parts(const ir::Graph& forward, const OptimizeOptions& options);
 

@@ -124,6 +124,7 @@ std::string parts_text(const plan::Plan& plan, const PlanningFacts& facts) {
   std::string text;
   if (facts.query_blocks > 1)
     text = fmt::format("blocks {} of queries in each attention\n", facts.query_blocks);
+  for (const std::string& cut : facts.cuts) text += fmt::format("cut    {}\n", cut);
   if (facts.split.empty()) return text;
   const double more = plan.claims.predicted_seconds / facts.whole_seconds - 1;
   return text + fmt::format(
@@ -207,6 +208,7 @@ std::string verdict_json(const plan::Plan& plan, const PlanningFacts& facts) {
   json["ops_in_parts"] = facts.ops_in_parts;
   if (!facts.split.empty()) json["split"] = facts.split;
   if (facts.query_blocks > 1) json["query_blocks"] = facts.query_blocks;
+  if (!facts.cuts.empty()) json["cuts"] = facts.cuts;
   if (!facts.split.empty()) json["whole_once_seconds"] = facts.whole_seconds;
   json["rewrites"] = nlohmann::ordered_json::object();
   for (const Rewritten& one : facts.rewrites)

@@ -40,6 +40,7 @@ struct PlanningFacts {
   int64_t parts = 1, ops_in_parts = 0;  // ops of one class run in so many parts
   std::string split;                    // as --split takes it; empty: the step is whole
   int64_t query_blocks = 1;             // of each attention
+  std::vector<std::string> cuts;        // as --cut takes them
   double whole_seconds = 0;             // of the step in one part, each op once
   bool bound_of_one_order = false;      // the bound on the time holds for this order of sums only
   bool cut_short = false;  // a time limit or Ctrl-C ended a search before its work limit did

@@ -1,0 +1,69 @@
+#include "pipeline/more_cuts.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "ops/op_table.h"
+
+namespace lowtide::pipeline {
+namespace {
+
+// Tuning; each value beside half and twice of it: docs/tuning.md.
+struct MoreCutsTuning {
+  int64_t numbers[2] = {4, 2};  // of parts
+  int64_t large_share = 2;      // what makes that part of the most bytes counts as large
+  int64_t least_share = 16;     // a class with less of the largest one's bytes is not worth a try
+};
+constexpr MoreCutsTuning kMoreCuts;
+
+using fission::AxisClass;
+using fission::ClassAxis;
+using fission::CutRule;
+
+// The op of the class that makes the most, of those that a rule can name, and its axis.
+std::optional<CutRule> rule_for(const ir::Graph& step, const AxisClass& axis_class) {
+  const ClassAxis* most = nullptr;
+  for (const ClassAxis& axis : axis_class.axes) {
+    const bool has_name = step.op(axis.op).name.find_first_of("*?[\\") == std::string::npos;
+    if (has_name && (most == nullptr || axis.bytes > most->bytes)) most = &axis;
+  }
+  if (most == nullptr) return std::nullopt;
+  const auto map = ops::axis_map(ops::instance_of(step, most->op));
+  if (!map) return std::nullopt;
+  return CutRule{.ops = step.op(most->op).name,
+                 .axis = map->axes[static_cast<size_t>(most->axis)].name,
+                 .whole_class = true};
+}
+
+}  // namespace
+
+Result<std::vector<AxisClass>> classes_to_cut(const ir::Graph& step) {
+  LT_ASSIGN(std::vector<AxisClass> classes, fission::axis_classes(step));
+  if (classes.size() > kMostClasses) classes.resize(kMostClasses);
+  return classes;
+}
+
+std::vector<CutRule> more_cuts(const ir::Graph& step, std::span<const AxisClass> classes,
+                               size_t most) {
+  std::vector<CutRule> rules;
+  for (size_t k = 0; k < classes.size(); ++k) {
+    const AxisClass& axis_class = classes[k];
+    if (axis_class.bytes < classes[0].bytes / kMoreCuts.least_share) break;
+    std::optional<CutRule> rule = rule_for(step, axis_class);
+    if (!rule) continue;
+    if (k == 0) {
+      int64_t largest = 0;
+      for (const ClassAxis& axis : axis_class.axes) largest = std::max(largest, axis.bytes);
+      rule->least_bytes = largest / kMoreCuts.large_share;
+    }
+    for (const int64_t parts : kMoreCuts.numbers) {
+      rule->parts = parts;
+      if (parts <= axis_class.least_extent && rules.size() < most) rules.push_back(*rule);
+    }
+  }
+  return rules;
+}
+
+}  // namespace lowtide::pipeline

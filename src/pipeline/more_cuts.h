@@ -1,0 +1,30 @@
+// Cuts beside the labels of the largest axis class: what makes the most bytes in more parts than
+// the rest of that class, and other classes (rows, heads, channels, a vocabulary) in parts. An op
+// runs in parts along one axis at most, but different ops of a step may along different ones.
+//
+// They are proposals: nothing estimates what they are worth, so whoever asks plans with each.
+//
+// Tests: tests/split_test.cc.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <vector>
+
+#include "base/result.h"
+#include "fission/classes.h"
+#include "fission/rules.h"
+#include "ir/graph.h"
+
+namespace lowtide::pipeline {
+
+inline constexpr size_t kMostClasses = 4;  // the largest ones in bytes; others are not looked at
+
+// The classes of a step that may be cut. Error: as fission::axis_classes.
+Result<std::vector<fission::AxisClass>> classes_to_cut(const ir::Graph& step);
+
+// At most so many, the most promising first.
+std::vector<fission::CutRule> more_cuts(const ir::Graph& step,
+                                        std::span<const fission::AxisClass> classes, size_t most);
+
+}  // namespace lowtide::pipeline
