@@ -132,12 +132,10 @@ def test_bad_files_are_refused(tmp_path):
         expect_error(4, "broken.remat", *words, arguments=["remat", broken, "--budget", "1KiB"])
 
 
-def shared(name: str, folder: pathlib.Path) -> pathlib.Path:
-    path = pathlib.Path(os.environ.get("LOWTIDE_SHARED", ROOT.parent / "shared")) / "data/remat" / f"{name}.remat"
-    if not path.exists():
-        pytest.skip(f"there is no {path}")
-    copy = folder / path.name
-    copy.write_text(path.read_text())
+def captured(name: str, folder: pathlib.Path) -> pathlib.Path:
+    """A copy of a captured problem, with room for the answer beside it."""
+    copy = folder / f"{name}.remat"
+    copy.write_text((ROOT / "tests/data/remat" / copy.name).read_text())
     return copy
 
 
@@ -146,13 +144,13 @@ MIB = 1 << 20
 
 @pytest.mark.parametrize("name, budget", [("resnet50_8", 600), ("unet_2", 650), ("gpt2_4x256", 2150)])
 def test_captured_steps_fit_their_budget(name, budget, tmp_path):
-    path = shared(name, tmp_path)
+    path = captured(name, tmp_path)
     outcome = check(path, budget * MIB, "--max-units", 100_000_000)
     assert 0 < outcome["lower_bound_extra_percent"] <= outcome["extra_percent"] < 60
 
 
 def test_the_same_seed_gives_the_same_schedule_at_any_thread_count(tmp_path):
-    path = shared("unet_2", tmp_path)
+    path = captured("unet_2", tmp_path)
     sequences = []
     for threads in (1, 2, 2):
         check(path, 700 * MIB, "--max-units", 30_000_000, "--threads", threads, "--seed", 5)
@@ -161,7 +159,7 @@ def test_the_same_seed_gives_the_same_schedule_at_any_thread_count(tmp_path):
 
 
 def test_every_idea_can_be_switched_off(tmp_path):
-    path = shared("unet_2", tmp_path)
+    path = captured("unet_2", tmp_path)
     ideas = re.search(r"ideas to switch off: ([^\n]+)", run("remat", "--help").stdout).group(1).split(", ")
     assert len(ideas) > 20
     for idea in ideas:
@@ -172,7 +170,7 @@ def test_every_idea_can_be_switched_off(tmp_path):
 
 
 def test_ctrl_c_gives_the_best_so_far(tmp_path):
-    path = shared("resnet50_8", tmp_path)
+    path = captured("resnet50_8", tmp_path)
     command = [str(program()), "remat", str(path), "--budget", "700MiB", "--json", "--max-units", "1000000000000"]
     process = subprocess.Popen([*command, "--progress"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     # However busy the machine is: once something fits, it is asked for.
@@ -185,7 +183,7 @@ def test_ctrl_c_gives_the_best_so_far(tmp_path):
 
 
 def test_a_proof_by_cases_raises_the_bound(tmp_path):
-    problem = shared("unet_2", tmp_path)
+    problem = captured("unet_2", tmp_path)
     quick = ["--budget", "600MiB", "--max-units", 100_000_000]
     plain, proven = (run_json("remat", problem, *quick, *more) for more in ([], ["--prove", 3]))
     assert proven["cost"] == plain["cost"]
