@@ -34,7 +34,7 @@ THIRD_PARTY = {
     "dnnl": (r"(oneapi/dnnl/)?dnnl.*", r"src/exec/cpu/(.*\.cc|dnnl_seam\.h)"),
     "protobuf": (r"google/protobuf/.*|.*\.pb\.h", r"src/io/(.*\.cc|testing/test_models\.h)"),
     "json": (r"nlohmann/(?!json_fwd\.hpp).*", r"(src|tools|tests|bench|fuzz)/.*\.cc"),
-    "json_fwd": (r"nlohmann/json_fwd\.hpp", r"src/.*"),
+    "json_fwd": (r"nlohmann/json_fwd\.hpp", r"(src|tools)/.*"),
     "cli11": (r"CLI/.*", r"tools/.*"),
     "clp": (r"coin/Clp_C_Interface\.h", r"src/solver/dual_simplex\.cc"),
     "cbc": (r"coin/(Cbc|Osi)\w+\.(hpp|h)", r"src/solver/(coin|program_text_test)\.cc"),
