@@ -6,7 +6,7 @@
 //             work is spent (best first; branch_tree.h).
 //   ops       Which ops cut is a greedy search of our own. It begins with the closure cut's op
 //             alone. Candidates are ops that come before or after that one in every schedule, that
-//             need much memory when they run, more than the budget has beside what must stay, and
+//             need much memory when they run, beside which not all fits that is needed later, and
 //             that lie apart from each other. In each round they are tried one by one: the
 //             relaxations of the few lowest cases are solved with the op and without, and the op
 //             that raises them most, on average, is added.
