@@ -24,9 +24,9 @@
 namespace lowtide::remat {
 
 struct AnnealOptions {
-  double hot = 3e-3, cold = 2e-5;  // temperature, in shares of the step's time
-  double loose = 0.02;             // mu at the beginning
-  int64_t units = 1'000'000;       // of the whole schedule of temperature and mu
+  double hot = 0, cold = 0;   // temperature from .. to, in shares of the step's time; above 0
+  double loose = 0;           // mu at the beginning
+  int64_t units = 1'000'000;  // of the whole schedule of temperature and mu
   int64_t stop_units = std::numeric_limits<int64_t>::max();  // ends it before, where that is less
   ProposalOptions proposals;
 };

@@ -19,7 +19,9 @@ struct PortfolioTuning {
   int64_t shares[kRounds] = {3, 2, 1};      // of the work of a series
   double hottest = 3e-3;                    // temperature of the first round, in shares of the step
   double cooling = 0.3;                     // of that, from round to round
-  double loose_again = 0.3;                 // mu at the beginning, from a schedule that fits
+  double coldest = 2e-5;                    // at the end of each annealing run
+  double loose = 0.02;                      // mu at the beginning
+  double loose_again = 0.3;                 // the same, from a schedule that fits
   int joining = 2;                          // the round in which the best so far joins
   int64_t first_units_per_run = 1'000;      // of the first series, by runs in the start
   int64_t series_growth = 4;                // of the length, from series to series
@@ -144,7 +146,8 @@ class Portfolio {
     // Where ops are many, each is a smaller share of the step.
     const double scale = std::min(1.0, kPortfolio.ops_of_scale / static_cast<double>(ops()));
     options.hot = hot * scale;
-    options.cold *= scale;
+    options.cold = kPortfolio.coldest * scale;
+    options.loose = kPortfolio.loose;
     options.units = units;
     options.proposals = options_.proposals;
     options.proposals.blocks = blocks_ ? &*blocks_ : nullptr;
@@ -177,7 +180,8 @@ class Portfolio {
   void run_task(Task& task) {
     SequenceState state(table_, *task.start);
     Rng rng(task.seed);
-    AnnealResult result = anneal(state, task.options, rng, {options_.limits, &clock_});
+    AnnealResult result =
+        anneal(state, task.options, rng, {options_.limits, &clock_});
     task.found = std::move(result.best);
     task.last = state.sequence();
     task.overflow = state.overflow();
