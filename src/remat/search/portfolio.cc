@@ -38,6 +38,7 @@ constexpr int64_t kNone = std::numeric_limits<int64_t>::max();
 struct Task {
   const std::vector<SchedOpId>* start = nullptr;
   AnnealOptions options;
+  int64_t units_left = 0;  // of all work, when it begins
   uint64_t seed = 1;
   std::optional<Found> found;
   std::vector<SchedOpId> last;  // where it ended
@@ -181,7 +182,7 @@ class Portfolio {
     SequenceState state(table_, *task.start);
     Rng rng(task.seed);
     AnnealResult result =
-        anneal(state, task.options, rng, {options_.limits, &clock_});
+        anneal(state, task.options, rng, {options_.limits.with_units(task.units_left), &clock_});
     task.found = std::move(result.best);
     task.last = state.sequence();
     task.overflow = state.overflow();
@@ -196,7 +197,7 @@ class Portfolio {
   void run_tasks() {
     int64_t left = units_left();
     for (Task& task : tasks_) {
-      task.options.stop_units = left;
+      task.units_left = left;
       left = std::max<int64_t>(0, left - task.options.units);
     }
     const size_t threads =
