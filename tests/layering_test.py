@@ -16,6 +16,7 @@ Rules:
     One header of a folder may be the seam to such a library if it carries the line "// layering: seam to NAME".
  5. Only ops::append adds ops to a graph (and src/ir, which reads one from its text form): what the outputs of an op are, and where
     in memory its views begin, is said in one place.
+ 6. Bounds on the time are dear, so they are asked for once and handed on: the calls are those that src/remat/README.md lists.
 """
 
 import pathlib
@@ -27,6 +28,8 @@ SEAM = re.compile(r"^// layering: seam to (\w+)", re.MULTILINE)
 ADDS_OP = re.compile(r"(?:\.|->)add_op\(")
 MAY_ADD_OPS = re.compile(r"src/ops/append\.cc|src/ir/.*|.*_test\.cc")
 TEST_ONLY = re.compile(r"(?:src|tools)/.*_test\.cc|src/.*/testing/.*")
+ASKS_BOUND = re.compile(r"(?<!TimeBound )(?<!CutBoundResult )\b(time_bound|closure_cut)\(")  # a call, no declaration
+MAY_ASK = re.compile(r"^\| `([\w/]+\.cc)` \| (\d+) `(\w+)` \|", re.MULTILINE)
 LINKED = re.compile(r"\blowtide_([a-z_]+)\b")
 
 # name: (pattern of the header, pattern of the files that may include it)
@@ -34,7 +37,7 @@ THIRD_PARTY = {
     "dnnl": (r"(oneapi/dnnl/)?dnnl.*", r"src/exec/cpu/(.*\.cc|dnnl_seam\.h)"),
     "protobuf": (r"google/protobuf/.*|.*\.pb\.h", r"src/io/(.*\.cc|testing/test_models\.h)"),
     "json": (r"nlohmann/(?!json_fwd\.hpp).*", r"(src|tools|tests|bench|fuzz)/.*\.cc"),
-    "json_fwd": (r"nlohmann/json_fwd\.hpp", r"src/.*"),
+    "json_fwd": (r"nlohmann/json_fwd\.hpp", r"(src|tools)/.*"),
     "cli11": (r"CLI/.*", r"tools/.*"),
     "clp": (r"coin/Clp_C_Interface\.h", r"src/solver/dual_simplex\.cc"),
     "cbc": (r"coin/(Cbc|Osi)\w+\.(hpp|h)", r"src/solver/(coin|program_text_test)\.cc"),
@@ -175,6 +178,18 @@ def headers_of_tests_alone(root: pathlib.Path, files: list[str]) -> list[str]:
             and relative.removeprefix("src/") in by_tests - by_product]
 
 
+def unlisted_bounds(root: pathlib.Path, files: list[str]) -> list[str]:
+    asked: dict[tuple[str, str], int] = {}
+    for relative in files:
+        if not TEST_ONLY.fullmatch(relative):
+            for name in ASKS_BOUND.findall((root / relative).read_text()):
+                asked[relative, name] = asked.get((relative, name), 0) + 1
+    readme = root / "src/remat/README.md"
+    listed = {(file, name): int(count) for file, count, name in MAY_ASK.findall(readme.read_text() if readme.exists() else "")}
+    return [f"{file}: {asked.get((file, name), 0)} calls of {name}, src/remat/README.md says {listed.get((file, name), 0)}"
+            for file, name in sorted(asked.keys() | listed.keys()) if asked.get((file, name)) != listed.get((file, name))]
+
+
 def check(root: pathlib.Path) -> list[str]:
     layers, problems = read_layers(root)
     seam_files: dict[tuple[str, str], str] = {}
@@ -182,13 +197,13 @@ def check(root: pathlib.Path) -> list[str]:
              if path.suffix in (".h", ".cc")]
     for file in files:
         problems += check_file(root, file, layers, seam_files)
-    return problems + unused_permissions(root, files, layers) + headers_of_tests_alone(root, files)
+    return problems + unused_permissions(root, files, layers) + headers_of_tests_alone(root, files) + unlisted_bounds(root, files)
 
 
 def main() -> int:
     root = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else pathlib.Path(__file__).parent.parent)
     problems = check(root)
-    print("\n".join(problems) if problems else "every include and every op is allowed")
+    print("\n".join(problems) if problems else "every include, every op and every call for a bound is allowed")
     return 1 if problems else 0
 
 

@@ -98,6 +98,8 @@ void plan_and_run(const ir::Graph& parts, const ir::Graph& step,
     return;
   }
   ++seen.budgets;
+  const verify::PartsReport same_within = verify::verify_parts(tight->plan, step);
+  EXPECT_TRUE(same_within.ok()) << same_within.findings.front();
   expect_right_results(tight->plan, step, kernels);
 }
 

@@ -167,6 +167,7 @@ TEST(Split, CandidatesSayWhatPlansNeed) {
 TEST(Split, ByBudgetIsNeverSlowerThanTheWholeStep) {
   const auto kernels = exec_cpu::make_cpu_kernels({.threads = 1});
   auto options = options_with(*kernels);
+  spend_little(options);
   options.find_smallest = false;
   options.device.launch_seconds = 0;  // the ops are too small to be launched several times
   const ir::Graph graph = forward();
@@ -361,6 +362,7 @@ TEST(Split, OfAFrontIsANumber) {
 TEST(Split, OfAFrontIsChosenBudgetByBudget) {
   const auto kernels = exec_cpu::make_cpu_kernels({.threads = 1});
   auto options = options_with(*kernels);
+  spend_little(options);
   options.device.launch_seconds = 0;
   options.find_smallest = false;
   const ir::Graph graph = forward();

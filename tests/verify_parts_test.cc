@@ -1,6 +1,7 @@
 // The verifier beside the step in one part (verify/parts.h). Steps in random parts are the whole
 // step. One of their ops is then spoiled at random: other operands, another attribute. Where the
-// reference executor, in double precision, gets other results, the verifier must say so.
+// reference executor, in double precision, gets other results, the verifier must say so. Of each
+// sum of parts every share is dropped once, and the verifier must name the sum.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -8,6 +9,7 @@
 #include <iterator>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -124,7 +126,7 @@ double largest_difference(const ir::Graph& a, const std::map<std::string, std::v
 }
 
 TEST(VerifyParts, WhatComputesSomethingElseIsFoundAndWhatDoesNotIsTaken) {
-  int steps = 0, wrong = 0, found = 0, refused_though_equal = 0;
+  int steps = 0, wrong = 0, found = 0, not_planned = 0, refused_though_equal = 0;
   for (uint64_t seed = 0; seed < static_cast<uint64_t>(some_of(60, 6)); ++seed) {
     Rng rng(seed * 11 + 3);
     const ir::Graph step = training_step(seed, rng);
@@ -140,9 +142,13 @@ TEST(VerifyParts, WhatComputesSomethingElseIsFoundAndWhatDoesNotIsTaken) {
       const auto other = spoiled(parts, rng);
       if (!other) continue;
       const bool differs = largest_difference(*other, exact) > 1e-9;
-      const auto other_plan = planned(*other);
-      const bool is_found = !other_plan || !verify::verify_parts(*other_plan, step).ok();
       wrong += differs;
+      const auto other_plan = planned(*other);
+      if (!other_plan) {
+        not_planned += differs;
+        continue;
+      }
+      const bool is_found = !verify::verify_parts(*other_plan, step).ok();
       found += differs && is_found;
       refused_though_equal += !differs && is_found;
       EXPECT_TRUE(!differs || is_found) << "seed " << seed << ", draw " << draw;
@@ -150,11 +156,82 @@ TEST(VerifyParts, WhatComputesSomethingElseIsFoundAndWhatDoesNotIsTaken) {
     }
   }
   std::printf(
-      "%d steps in parts; %d spoiled ones compute something else, %d of them found; %d "
+      "%d steps in parts; %d spoiled ones compute something else: %d found, %d have no plan; %d "
       "equal by chance and refused\n",
-      steps, wrong, found, refused_though_equal);
-  EXPECT_EQ(found, wrong);
+      steps, wrong, found, not_planned, refused_though_equal);
+  EXPECT_EQ(found + not_planned, wrong);
+  EXPECT_GT(found, wrong * 3 / 4) << "by the verifier itself";
   EXPECT_GT(wrong, steps * 3);
+}
+
+// The op without what it adds into.
+ir::Graph without_the_shares_before(const ir::Graph& graph, ir::OpId op, size_t input) {
+  ir::Rewritten made(graph);
+  for (const ir::GraphItem& item : ir::in_id_order(graph)) {
+    if (item.given.valid()) {
+      made.give(item.given, graph.value(item.given));
+      continue;
+    }
+    std::vector<ir::ValueId> now = made.now(graph.op(item.op).inputs);
+    if (item.op == op) now[input] = ir::ValueId::none();
+    const auto again =
+        ops::append_again(made, graph, item.op, std::move(now), graph.op(item.op).attrs);
+    EXPECT_TRUE(again.has_value()) << (again ? "" : again.error().message);
+  }
+  return std::move(made.graph);
+}
+
+// What the whole step calls the sum: the op's result, what it is reshaped to, and what others that
+// add into it make of it.
+std::set<std::string> names_of_sum(const ir::Graph& step, ir::ValueId sum) {
+  std::set<std::string> names;
+  std::vector<ir::ValueId> open = {sum};
+  while (!open.empty()) {
+    const ir::ValueId value = open.back();
+    open.pop_back();
+    names.insert(step.value(value).name);
+    for (const ir::OpId id : step.ops()) {
+      const ir::Op& op = step.op(id);
+      if (op.kind == "Reshape" && op.inputs[0] == value) open.push_back(op.outputs[0]);
+      for (const auto& [input, output] : ops::accumulators(ops::instance_of(step, id)))
+        if (op.inputs[static_cast<size_t>(input)] == value) {
+          open.push_back(op.outputs[static_cast<size_t>(output)]);
+          names.insert(op.name);
+        }
+    }
+  }
+  return names;
+}
+
+TEST(VerifyParts, ADroppedShareOfASumIsNamed) {
+  int dropped = 0;
+  for (uint64_t seed = 0; seed < 6; ++seed) {
+    SCOPED_TRACE(testing::Message() << "seed " << seed);
+    Rng rng(seed * 13 + 5);
+    const ir::Graph step = training_step(seed, rng);
+    const ir::Graph parts = in_random_parts(step, rng);
+    for (const ir::OpId id : parts.ops()) {
+      const std::string& name = parts.op(id).name;
+      const size_t suffix = name.rfind("/part");
+      const auto sums = ops::accumulators(ops::instance_of(parts, id));
+      if (suffix == std::string::npos || sums.empty()) continue;
+      const auto plan =
+          planned(without_the_shares_before(parts, id, static_cast<size_t>(sums[0].first)));
+      ASSERT_TRUE(plan.has_value()) << name;
+      const verify::PartsReport report = verify::verify_parts(*plan, step);
+      ASSERT_FALSE(report.ok()) << name;
+      ++dropped;
+      bool named = false;
+      for (const ir::OpId whole : step.ops())
+        if (step.op(whole).name == name.substr(0, suffix))
+          for (const std::string& sum :
+               names_of_sum(step, step.op(whole).outputs[static_cast<size_t>(sums[0].second)]))
+            named |= report.findings[0].find("'" + sum) != std::string::npos;
+      EXPECT_TRUE(named) << name << ": " << report.findings[0];
+    }
+  }
+  std::printf("%d shares dropped\n", dropped);
+  EXPECT_GT(dropped, 30);
 }
 
 }  // namespace

@@ -22,20 +22,20 @@
 #include "plan/schedule_text.h"
 #include "plan/sequence_simulator.h"
 #include "plan/sequence_text.h"
-#include "remat/bounds/bound_program.h"
 #include "remat/bounds/floor.h"
 #include "remat/ideas.h"
 #include "remat/joint.h"
 #include "remat/remat.h"
-#include "solver/program_text.h"
 #include "tools/flags.h"
+#include "tools/remat_program.h"
 #include "tools/watch.h"
 
 namespace lowtide::tools {
 namespace {
 
 struct RematFlags {
-  std::string problem, output, budget, program;
+  std::string problem, output, budget;
+  ProgramFlags program;
   remat::JointOptions options;
   bool has_unit_limit = false;  // by --max-units
   std::vector<std::string> without;
@@ -113,7 +113,8 @@ double percent_above(double value, double base) {
 
 void print_json(const plan::ScheduleProblem& problem, const remat::RematOutcome& outcome,
                 const std::optional<plan::SequenceProfile>& profile, double once_seconds,
-                const std::optional<Obstacle>& obstacle) {
+                const std::optional<Obstacle>& obstacle,
+                const std::optional<SolvedProgram>& solved) {
   nlohmann::ordered_json out;
   out["status"] = plan::name(outcome.status);
   out["budget_bytes"] = *problem.budget_bytes;
@@ -137,6 +138,7 @@ void print_json(const plan::ScheduleProblem& problem, const remat::RematOutcome&
     if (obstacle->floor.op.valid()) out["floor_op"] = obstacle->floor.op.index();
     out["smallest_peak_bytes"] = obstacle->smallest_peak_bytes;
   }
+  if (solved) out["program"] = as_json(*solved);
   out["seconds"] = outcome.work.seconds;
   out["cut_short"] = outcome.cut_short;
   out["work_units"] = outcome.work.units;
@@ -209,28 +211,15 @@ remat::JointOptions search_options(const RematFlags& flags) {
   return options;
 }
 
-// What proves the bound, as a file for other solvers.
-Status write_program(const RematFlags& flags, plan::ScheduleProblem problem) {
-  if (problem.link && !without(flags, "transfers"))
-    return error(ErrorCode::kUsage,
-                 "--program: it is of problems without a link; add --without transfers");
-  plan::forbid_transfers(problem);
-  const auto program = remat::bound_program(problem, remat::time_bound(problem));
-  if (!program)
-    return error(
-        ErrorCode::kInput,
-        fmt::format("--program: nothing is proven of {} beyond each op once", flags.problem));
-  const bool mps = flags.program.ends_with(".mps");
-  return write_file_atomically(flags.program,
-                               mps ? solver::write_mps(*program) : solver::write_lp(*program));
-}
-
 Status run_remat_command(const RematFlags& flags) {
   LT_ASSIGN(const plan::ScheduleProblem problem, read_problem(flags));
-  if (!flags.program.empty()) LT_RETURN_IF_ERROR(write_program(flags, problem));
   const InterruptGuard guard;
   remat::JointOptions options = search_options(flags);
   options.remat.limits.cancel = &guard.raised();
+  ProgramFlags of_program = flags.program;
+  of_program.problem = flags.problem;
+  of_program.has_transfers = !without(flags, "transfers");
+  LT_ASSIGN(const auto solved, take_program(of_program, problem, options.remat.limits));
   std::optional<ProgressLine> line(std::in_place);
   if (flags.progress || line->terminal())
     options.remat.progress = [&line](const plan::Progress& p) {
@@ -254,9 +243,10 @@ Status run_remat_command(const RematFlags& flags) {
     obstacle->smallest_peak_bytes = smallest_peak(problem, obstacle->floor.bytes, options);
   }
   if (flags.json) {
-    print_json(problem, outcome, profile, once_seconds, obstacle);
+    print_json(problem, outcome, profile, once_seconds, obstacle, solved);
   } else {
     print_text(problem, outcome, profile, once_seconds);
+    if (solved) put(as_text(*solved));
   }
   if (profile && !flags.output.empty())
     LT_RETURN_IF_ERROR(write_file_atomically(flags.output, print(outcome.sequence) + "\n"));
@@ -274,10 +264,7 @@ void add_remat_command(CLI::App& app, Action& action) {
                       "bytes of the whole device, such as 450MiB; default: the problem's own");
   command->add_option("-o,--output", flags->output, "write the op numbers in the order run here")
       ->check(file_name());
-  command
-      ->add_option("--program", flags->program,
-                   "write the integer program behind the bound here: LP, or MPS as FILE.mps")
-      ->check(file_name());
+  add_program_flags(command, flags->program);
   CLI::Option* max_units =
       command->add_option("--max-units", flags->options.remat.limits.max_units, kMaxUnitsHelp);
   max_units->check(whole_number(1));

@@ -10,7 +10,7 @@
 
 namespace lowtide::tools {
 
-// While it lives, the first Ctrl-C raises the flag and no more; a second one ends the program.
+// While it lives, the first Ctrl-C raises the flag and no more; a second one ends the tool.
 class InterruptGuard {
  public:
   InterruptGuard();

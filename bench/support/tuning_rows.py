@@ -43,6 +43,7 @@ HEIGHT, PEAK = Measure("height above bound, %", 0.1), Measure("peak above bound,
 ARENA, FLOOR = Measure("arena, MiB", 0.5), Measure("floor, MiB", 0.5, higher=True)
 MORE = Measure("extra % with a tenth more memory", 0.05)
 SIZE = Measure("largest size", 1, higher=True)
+FRONT = Measure("extra % of a front, on average", 0.05)
 
 
 def measured(outcome: dict, errors: str) -> dict[str, float | None]:
@@ -64,6 +65,8 @@ def measured(outcome: dict, errors: str) -> dict[str, float | None]:
     if more and outcome.get("once_seconds"):
         found[MORE.name] = 100 * (more["predicted_seconds"] / outcome["once_seconds"] - 1)
     found[SIZE.name] = outcome["max"]["size"] if "max" in outcome else None
+    extras = [point["extra_percent"] for point in outcome.get("points", []) if point["found"]]
+    found[FRONT.name] = sum(extras) / len(extras) if extras else None
     work = [outcome[key] for key in ("work_units", "order_work_units", "pack_work_units", "schedule_work_units") if key in outcome]
     found[UNITS.name] = sum(work) / 1e6 if work else None
     return found
@@ -220,6 +223,13 @@ def largest() -> list[Row]:
                  "--effort", effort, *flags), (SIZE, EXTRA)) for name, budget, effort, flags in cases]
 
 
+def fronts() -> list[Row]:
+    """Some budgets of a step, all of which are met."""
+    cases = (("unet", ("batch=2",), "580MiB..700MiB:4"), ("bert", ("batch=4", "seq=128"), "1420MiB..1600MiB:3"))
+    return [Row(f"front of {name}, {budgets}", ("sweep", *step(name, dims)[1:], "--budgets", budgets, "--effort", "0.1"), (FRONT,))
+            for name, dims, budgets in cases]
+
+
 def rewritten() -> list[Row]:
     """Plans after rewrites that run only where they are asked for."""
     cases = (("unet", ("batch=2",), "600MiB"), ("gpt2", ("batch=4", "seq=256"), "1950MiB"))
@@ -237,5 +247,5 @@ def rows_of(program: pathlib.Path, folder: pathlib.Path) -> list[tuple[str, list
             ("remat/bounds/multi_cut", several_moments()), ("remat/bounds/", [*bounds(), search[2]]),
             ("remat/joint", linked), ("remat/transfers", linked), ("remat/", search),
             ("pipeline/split", parts()), ("pipeline/label_search", parts()[:2]), ("pipeline/smallest", smallest_arenas()),
-            ("pipeline/least_memory", least_memories()), ("pipeline/", plan),
-            ("solver/", proof), ("api/largest", largest()), ("rewrite/", rewritten()), ("cost/", plan[:2])]
+            ("pipeline/least_memory", least_memories()), ("pipeline/front", fronts()), ("pipeline/", plan),
+            ("solver/", proof), ("api/largest", largest()), ("api/front", fronts()), ("rewrite/", rewritten()), ("cost/", plan[:2])]

@@ -1,5 +1,4 @@
-// Cost stores as the program uses them: whose times they are, and how files of them are read and
-// grow.
+// Cost stores as lowtide uses them: whose times they are, and how files of them are read and grow.
 //
 // Tests: tests/python/test_costs.py.
 #pragma once

@@ -14,6 +14,12 @@
 namespace lowtide {
 namespace {
 
+// Tuning; each value beside half and twice of it: docs/tuning.md.
+struct KneeTuning {
+  double least_depth = 0.05;  // of the front's width and height: less is no bend
+};
+constexpr KneeTuning kKnee;
+
 double over(double seconds, double base) {
   return base > 0 ? std::max(0.0, seconds / base - 1) : 0;
 }
@@ -86,8 +92,7 @@ std::optional<size_t> knee_of(const std::vector<FrontPoint>& points) {
   const double height = least->seconds - most->seconds;
   if (width <= 0 || height <= 0) return std::nullopt;
   std::optional<size_t> best;
-  constexpr double kLeastDepth = 0.05;  // of the front's width and height: less is no bend
-  double deepest = kLeastDepth;
+  double deepest = kKnee.least_depth;
   for (size_t i = 0; i < points.size(); ++i) {
     if (!points[i].found) continue;
     const double along = static_cast<double>(most->arena_bytes - points[i].arena_bytes) / width;

@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "base/file.h"
@@ -71,6 +73,14 @@ ir::Attrs attrs_of_outputs(const ir::Graph& graph, const ir::Op& op) {
   return attrs;
 }
 
+// Whether its kernel reads strided views; what makes no sense, the op table refuses.
+bool reads_strided(const ir::Attrs& attrs) {
+  const auto found = attrs.find("strided");
+  if (found == attrs.end()) return false;
+  const auto* number = std::get_if<int64_t>(&found->second);
+  return number == nullptr || *number != 0;
+}
+
 // Sizes that still have symbols may turn out equal; numbers are compared.
 bool may_be_equal(const sym::Expr& a, const sym::Expr& b) {
   return a == b || !a.constant() || !b.constant();
@@ -96,21 +106,21 @@ std::string_view word(ir::Alias alias) {
 }
 
 // The graph again, op by op as the op table says it: what opaque ops leave to their `out` lines is
-// in their attributes, effects have their order, and every output was held against its declaration.
-// Ids stay.
+// in their attributes, effects have their order, every output was held against its declaration, and
+// strided views are copied for opaque ops that do not read them. Without such copies, ids stay.
 class Rebuild {
  public:
   Rebuild(const ir::Graph& declared, const std::string& origin)
-      : declared_(declared), origin_(origin), graph_(ir::empty_like(declared)) {}
+      : declared_(declared), origin_(origin), made_(declared) {}
 
-  Result<ir::Graph> run() {
+  Result<ir::Rewritten> run() {
     for (const ir::GraphItem item : ir::in_id_order(declared_)) {
       if (item.given.valid())
-        graph_.add_value(declared_.value(item.given));
+        made_.give(item.given, declared_.value(item.given));
       else
         LT_RETURN_IF_ERROR(add(item.op));
     }
-    return std::move(graph_);
+    return std::move(made_);
   }
 
  private:
@@ -123,7 +133,8 @@ class Rebuild {
                     "\"Opaque\" with the attribute \"op\"");
     ir::Attrs attrs = op.attrs;
     ops::AppendOptions options = {.name = op.name, .module = op.module, .phase = op.phase};
-    options.control = op.control;
+    options.control = made_.now(op.control);
+    std::vector<ir::ValueId> inputs = made_.now(op.inputs);
     for (ir::ValueId output : op.outputs)
       options.output_names.push_back(declared_.value(output).name);
     if (ops::traits(*row).opaque) {
@@ -133,18 +144,72 @@ class Rebuild {
       if (!attrs.contains("types"))
         for (auto& [name, value] : attrs_of_outputs(declared_, op))
           attrs.insert_or_assign(name, std::move(value));
-      if (ops::traits(*row).has_effect) follow_last_effect(id, options.control);
+      if (ops::traits(*row).has_effect) follow_last_effect(options.control);
+      if (!reads_strided(attrs)) LT_RETURN_IF_ERROR(copy_strided(op, inputs));
     }
-    const auto made = ops::append(graph_, op.kind, op.inputs, std::move(attrs), options);
+    const auto made = ops::append(graph_, op.kind, std::move(inputs), std::move(attrs), options);
     if (!made)
       return error(made.error().code, fmt::format("{}: {}", origin_, made.error().message));
-    return take_outputs(op, graph_.op(*made).outputs);
+    if (ops::traits(*row).has_effect && ops::traits(*row).opaque) last_effect_ = *made;
+    LT_RETURN_IF_ERROR(take_outputs(op, graph_.op(*made).outputs));
+    made_.note(id, op.outputs, *made);
+    return {};
   }
 
-  void follow_last_effect(ir::OpId id, std::vector<ir::OpId>& control) {
+  void follow_last_effect(std::vector<ir::OpId>& control) const {
     const bool ordered = std::find(control.begin(), control.end(), last_effect_) != control.end();
     if (last_effect_.valid() && !ordered) control.push_back(last_effect_);
-    last_effect_ = id;
+  }
+
+  // Makes operands that are strided views their dense copies; but for what outputs lie in.
+  Status copy_strided(const ir::Op& op, std::vector<ir::ValueId>& inputs) {
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      if (!inputs[i].valid() || !graph_.value(inputs[i]).layout.strided()) continue;
+      const auto lies_in = [&](ir::ValueId output) {
+        return declared_.value(output).base == op.inputs[i];
+      };
+      if (std::any_of(op.outputs.begin(), op.outputs.end(), lies_in)) continue;
+      LT_ASSIGN(inputs[i], copy_of(inputs[i], op, is_gradient_of(op, i)));
+    }
+    return {};
+  }
+
+  // One copy for all who want it. A parameter's is not shared: it would be held from the forward
+  // pass to the backward pass, as in rewrite/layouts.h.
+  Result<ir::ValueId> copy_of(ir::ValueId view, const ir::Op& reader, bool is_gradient) {
+    const ir::Value& source = graph_.value(view);
+    const auto known = copies_.find(view);
+    if (known != copies_.end() && !is_gradient) return known->second;
+    ops::AppendOptions options = {.module = reader.module, .phase = reader.phase};
+    if (reader.phase == Phase::kUpdate) options.phase = Phase::kBackward;
+    options.output_names = {fresh_name(source.name + "/row_major")};
+    options.name = fresh_name("copy/" + options.output_names[0]);
+    const Category root = graph_.value(graph_.storage(source.storage).root).category;
+    is_gradient |= root == Category::kGradient;
+    options.category = reader.phase == Phase::kForward ? Category::kActivation
+                       : is_gradient                   ? Category::kGradient
+                                                       : Category::kTemporary;
+    LT_ASSIGN(const ir::OpId made,
+              ops::append(graph_, "Reorder", {view}, {{"layout", "row_major"}}, options));
+    const ir::ValueId copy = graph_.op(made).outputs[0];
+    if (root != Category::kParameter) copies_.emplace(view, copy);
+    return copy;
+  }
+
+  // Whether an update takes the operand as its gradient (graph_claims.h).
+  bool is_gradient_of(const ir::Op& op, size_t input) const {
+    return input == 1 && op.phase == Phase::kUpdate &&
+           std::any_of(op.outputs.begin(), op.outputs.end(), [&](ir::ValueId output) {
+             return declared_.value(output).alias == ir::Alias::kUpdate;
+           });
+  }
+
+  // A name that nothing has, nor will have.
+  std::string fresh_name(const std::string& wanted) const {
+    std::string name = wanted;
+    for (int n = 1; declared_.fresh_name(name) != name || graph_.fresh_name(name) != name; ++n)
+      name = fmt::format("{}.{}", wanted, n);
+    return name;
   }
 
   Status take_outputs(const ir::Op& op, const std::vector<ir::ValueId>& made) {
@@ -172,9 +237,9 @@ class Rebuild {
     if (output.alias != made.alias)
       return fmt::format("is declared '{}', and is '{}' by the op table", word(output.alias),
                          word(made.alias));
-    if (output.base != made.base)
+    if (output.base.valid() && made_.value[output.base] != made.base)
       return fmt::format("is declared on '{}', and lies in '{}'", declared_.value(output.base).name,
-                         declared_.value(made.base).name);
+                         graph_.value(made.base).name);
     if (may_be_equal(output.offset_bytes, made.offset_bytes)) return {};
     return fmt::format("is declared at byte {} of its storage, and lies at {}",
                        sym::print(output.offset_bytes), sym::print(made.offset_bytes));
@@ -187,8 +252,10 @@ class Rebuild {
 
   const ir::Graph& declared_;
   const std::string& origin_;
-  ir::Graph graph_;
+  ir::Rewritten made_;
+  ir::Graph& graph_ = made_.graph;
   ir::OpId last_effect_;
+  std::map<ir::ValueId, ir::ValueId> copies_;  // by view
 };
 
 // The line that declares a value, from 1: ids are given in the order of the `given` and `out`
@@ -216,13 +283,16 @@ Result<ir::Graph> read_graph_text(std::string_view text, const std::string& orig
   if (!bound)
     return error(bound.error().code, fmt::format("{}: {}", origin, bound.error().message));
   for (const auto& [symbol, number] : graph.bindings) bound->bindings.emplace(symbol, number);
-  LT_ASSIGN(ir::Graph rebuilt, Rebuild(*bound, origin).run());
-  if (Status status = ir::check(rebuilt); !status)
+  LT_ASSIGN(ir::Rewritten rebuilt, Rebuild(*bound, origin).run());
+  if (Status status = ir::check(rebuilt.graph); !status)
     return error(status.error().code, fmt::format("{}: {}", origin, status.error().message));
-  if (const auto wrong = find_wrong_claim(rebuilt))
+  if (const auto wrong = find_wrong_claim(rebuilt.graph)) {
+    const auto declared = std::find(rebuilt.value.begin(), rebuilt.value.end(), wrong->value);
+    const ir::ValueId id(static_cast<size_t>(declared - rebuilt.value.begin()));
     return error(ErrorCode::kInput,
-                 fmt::format("{}:{}: {}", origin, line_of(text, wrong->value), wrong->why));
-  return rebuilt;
+                 fmt::format("{}:{}: {}", origin, line_of(text, id), wrong->why));
+  }
+  return std::move(rebuilt.graph);
 }
 
 Result<ir::Graph> read_graph_file(const std::string& path, const sym::Bindings& bindings) {

@@ -5,7 +5,8 @@
 // output that is declared otherwise is refused. What the table does not know is written as an
 // opaque op (ops/rows_opaque.h), whose types are read from its `out` lines where its attributes do
 // not say them. Opaque ops with an effect keep their order: each gets a control edge from the one
-// before.
+// before. A strided view is copied by a Reorder for opaque ops whose kernels do not say that they
+// read it, so what comes out may have more ops than the text.
 #pragma once
 
 #include <string>

@@ -110,6 +110,53 @@ TEST(GraphFile, EffectsKeepTheirOrder) {
   EXPECT_EQ(graph->op(ir::OpId(5)).control, (std::vector<ir::OpId>{ir::OpId(3), ir::OpId(4)}));
 }
 
+// A forward op and a backward op that read a view's copy, one for both; of a parameter one for
+// each; and an update whose gradient is a view.
+TEST(GraphFile, StridedViewsAreCopiedForOpaqueOpsThatDoNotReadThem) {
+  const std::string view = R"(graph "views" ""
+given "x" f32 [4, 6] input fed
+given "w" f32 [4, 6] parameter seeded
+op "Opaque" "t" "" forward v0
+  attr "op" word "t"
+  out "xt" f32 [6, 4] activation view v0 [0] layout "strided:1,6"
+op "Opaque" "u" "" forward v1
+  attr "op" word "t"
+  out "wt" f32 [6, 4] activation view v1 [0] layout "strided:1,6"
+op "Opaque" "mm" "" forward v2 v3
+  attr "op" word "mm"
+  out "y" f32 [6, 6] activation own
+op "Opaque" "nn" "" backward v2 v3 v4
+  attr "op" word "nn"
+  out "g" f32 [6, 4] gradient own
+op "Opaque" "s" "" backward v5
+  attr "op" word "t"
+  out "gt" f32 [4, 6] gradient view v5 [0] layout "strided:1,4"
+op "Opaque" "step" "" update v1 v6
+  attr "op" word "sgd"
+  out "w/1" f32 [4, 6] parameter update v1 [0]
+)";
+  const auto graph = read_graph_text(view, "t.graph");
+  ASSERT_TRUE(graph.has_value()) << graph.error().message;
+  std::vector<std::string> copies;
+  for (const ir::OpId id : graph->ops()) {
+    const ir::Op& op = graph->op(id);
+    if (op.kind == "Reorder")
+      copies.push_back(op.name + " " + std::string(name(graph->value(op.outputs[0]).category)));
+    for (const ir::ValueId input : op.inputs)
+      EXPECT_TRUE(op.kind == "Reorder" || !graph->value(input).layout.strided()) << op.name;
+  }
+  EXPECT_EQ(copies, (std::vector<std::string>{
+                        "copy/xt/row_major activation", "copy/wt/row_major activation",
+                        "copy/wt/row_major.1 temporary", "copy/gt/row_major gradient"}));
+  const std::string wrong =
+      replaced(view, "\"g\" f32 [6, 4] gradient", "\"g\" f32 [6, 4] temporary");
+  EXPECT_EQ(refusal(wrong).substr(0, 11), "t.graph:15:") << "ids of the text, not of the graph";
+  const std::string named = replaced(view, "\"y\" f32", "\"xt/row_major\" f32");
+  const auto other = read_graph_text(named, "t.graph");
+  ASSERT_TRUE(other.has_value()) << other.error().message;
+  EXPECT_TRUE(other->find_value("xt/row_major.1").has_value()) << "the text's names stay";
+}
+
 // Bytes and lines of a right text changed at random: nothing crashes, and what is still taken is
 // the same when it is written and read again.
 TEST(GraphFile, SurvivesAnyText) {

@@ -1,5 +1,5 @@
-// Chains of ONNX nodes that spell one op, replaced by that op: exporters write GELU and SiLU out,
-// and a memory planner should see one value instead of eight. Each rule has a name and keeps the
+// Several ONNX nodes that spell one op, replaced by that op: exporters write GELU and SiLU out, and
+// a memory planner should see one value instead of eight. Each rule has a name and keeps the
 // result exact up to rounding.
 //
 //   silu          x * Sigmoid(x)                                          Silu(x)

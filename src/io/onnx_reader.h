@@ -4,8 +4,8 @@
 //   LT_ASSIGN(ir::Graph graph, io::read_onnx("models/gpt2.onnx", options));
 //
 // Steps, each in files of its own: bytes to plain data (onnx_wire), local functions expanded
-// (onnx_functions), structure checked and ordered (onnx_order), chains of nodes that spell one op
-// joined (onnx_peephole), everything that depends on shapes and constants alone evaluated with
+// (onnx_functions), structure checked and ordered (onnx_order), nodes that together spell one
+// op joined (onnx_peephole), everything that depends on shapes and constants alone evaluated with
 // symbols kept (host_*), the rest converted op by op (convert_*). README.md lists the ops taken.
 #pragma once
 

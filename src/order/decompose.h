@@ -11,8 +11,6 @@
 // are one. Weakly connected parts are the simplest case. A cluster that makes an output of the step
 // leaves something behind; it, everything that must wait for it, and all other such clusters form
 // the last part and are ordered jointly.
-//
-// Tests: order_random_test.cc, order_ideas_test.cc.
 #pragma once
 
 #include <vector>

@@ -181,32 +181,6 @@ TEST(Metamorphic, RelabelScaleAndDeadOps) {
   }
 }
 
-TEST(Decompose, PartsCoverAllOpsAndOnlyTheLastLeavesBytes) {
-  Rng rng(25);
-  size_t several = 0;
-  for (int i = 0; i < 2000; ++i) {
-    const auto problem = random_problem(
-        {.reader_rate = 0.08, .output_rate = 0.04, .workspace_rate = 0.5, .control_rate = 0.08},
-        rng);
-    const auto parts = decompose(problem);
-    const SubsetDp dp(problem);
-    uint32_t set = 0;
-    for (size_t k = 0; k < parts.size(); ++k) {
-      for (OpId op : parts[k].problem_op) {
-        EXPECT_TRUE(dp.can_run(set, op.index()));  // the given order within a part is valid
-        set |= 1u << op.index();
-      }
-      if (k + 1 < parts.size()) {
-        EXPECT_EQ(dp.live(set), problem.resident_bytes);
-      }
-    }
-    EXPECT_EQ(set, (1u << problem.ops.size()) - 1);
-    several += parts.size() > 1;
-    if (HasFailure()) FAIL() << plan::print(problem);
-  }
-  EXPECT_GT(several, 500u);
-}
-
 TEST(Order, EmptyAndTinyProblems) {
   ScheduleProblem none;
   none.resident_bytes = 12;

@@ -1,7 +1,5 @@
 // First fit and best fit, the list heuristics: buffers in some order, each at the lowest or the
 // tightest free place.
-//
-// Tests: pack_test.cc.
 #pragma once
 
 #include <cstdint>

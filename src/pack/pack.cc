@@ -115,7 +115,7 @@ class Packer {
   void improve(const Part& part, PartResult& result, int64_t good_enough);
   bool run_round(Portfolio& portfolio, const Part& part, int64_t target, int64_t end,
                  PartResult& result);
-  Verdict attempt(Portfolio& portfolio, const Part& part, int64_t capacity, int64_t budget,
+  Verdict attempt(Portfolio& portfolio, const Part& part, int64_t capacity, int64_t units,
                   PartResult& result);
 
   const Instance& instance_;
@@ -186,9 +186,9 @@ int64_t height_of(const Part& part, const std::vector<int64_t>& offsets) {
   return height;
 }
 
-Verdict Packer::attempt(Portfolio& portfolio, const Part& part, int64_t capacity, int64_t budget,
+Verdict Packer::attempt(Portfolio& portfolio, const Part& part, int64_t capacity, int64_t units,
                         PartResult& result) {
-  Decision decision = portfolio.decide(capacity, budget, stop_);
+  Decision decision = portfolio.decide(capacity, units, stop_);
   units_ += decision.units;
   if (decision.verdict == Verdict::kFits) {
     result.height = height_of(part, decision.offsets);

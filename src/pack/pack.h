@@ -70,7 +70,7 @@ struct PackOptions {
   bool not_first = true;        // who cannot come next in a section lies above one who can
   bool twins = true;            // of equal buffers one lies below the next one
 
-  // Static orders, tried round-robin with doubling budgets. Letters, each descending: A area, C
+  // Static orders, tried round-robin with doubling work. Letters, each descending: A area, C
   // sections, L lower, O overlaps, T largest section total, U upper, W width (life), Z size. Empty:
   // no search.
   std::vector<std::string> static_orders = {"TWA", "TAW", "WAT", "TCA", "TO"};

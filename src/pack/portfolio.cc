@@ -127,14 +127,14 @@ bool Portfolio::race(std::vector<Racer>& racers, int64_t slice, const StopSignal
   return false;
 }
 
-Decision Portfolio::decide(int64_t capacity, int64_t budget, const StopSignal& stop) {
+Decision Portfolio::decide(int64_t capacity, int64_t units, const StopSignal& stop) {
   Decision decision;
   if (fixed_.empty()) return decision;
   for (std::vector<Racer>* racers : {&fixed_, &tightest_})
     for (Racer& racer : *racers) racer.search->reset(capacity, racer.order);
-  const auto over = [&] { return decision.units >= budget || stop.set(); };
+  const auto over = [&] { return decision.units >= units || stop.set(); };
   const auto share = [&](const std::vector<Racer>& racers, int64_t most) {
-    return std::min(most, (budget - decision.units) / static_cast<int64_t>(racers.size()) + 1);
+    return std::min(most, (units - decision.units) / static_cast<int64_t>(racers.size()) + 1);
   };
   for (int64_t slice = first_slice_; !over(); slice *= 2) {
     if (race(fixed_, share(fixed_, slice), stop, decision)) return decision;

@@ -31,9 +31,9 @@ class Portfolio {
   Portfolio(const Part& part, const PackOptions& options);
   Portfolio(const Portfolio&) = delete;
   Portfolio& operator=(const Portfolio&) = delete;
-  // Decides whether the part fits below `capacity` (in units of the part), within about `budget`
+  // Decides whether the part fits below `capacity` (in units of the part), within about so many
   // units of work.
-  Decision decide(int64_t capacity, int64_t budget, const StopSignal& stop);
+  Decision decide(int64_t capacity, int64_t units, const StopSignal& stop);
 
  private:
   // A static order and the search that follows it.

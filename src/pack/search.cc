@@ -103,7 +103,7 @@ class DecisionSearch final : public Decider {
   }
 
   void reset(int64_t capacity, std::span<const int32_t> static_order) override;
-  Verdict run(int64_t budget, const StopSignal* stop) override;
+  Verdict run(int64_t units, const StopSignal* stop) override;
   int64_t units() const override { return steps_ / kStepsPerUnit; }
   const std::vector<int64_t>& offsets() const override { return offset_; }
 
@@ -429,10 +429,10 @@ void DecisionSearch::reset(int64_t capacity, std::span<const int32_t> static_ord
   reset_steps_ = steps_;
 }
 
-Verdict DecisionSearch::run(int64_t budget, const StopSignal* stop) {
-  const int64_t limit = budget > std::numeric_limits<int64_t>::max() / kStepsPerUnit
+Verdict DecisionSearch::run(int64_t units, const StopSignal* stop) {
+  const int64_t limit = units > std::numeric_limits<int64_t>::max() / kStepsPerUnit
                             ? std::numeric_limits<int64_t>::max()
-                            : budget * kStepsPerUnit;
+                            : units * kStepsPerUnit;
   steps_ = std::exchange(reset_steps_, 0);
   for (int64_t nodes = 1; verdict_ == Verdict::kOpen; ++nodes) {
     if (steps_ >= limit) return Verdict::kOpen;

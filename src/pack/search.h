@@ -19,7 +19,7 @@ namespace lowtide::pack {
 enum class Verdict {
   kFits,     // a packing was found
   kRefuted,  // proven: there is none
-  kOpen,     // the budget ended the search
+  kOpen,     // the limit of work, or `stop`, ended the search
 };
 
 // True if the tables of the decision search stay within some hundred megabytes.
@@ -32,9 +32,9 @@ class Decider {
   // Begins anew: a capacity (in units of the part), and the items in the order in which they are
   // tried where nothing else tells them apart.
   virtual void reset(int64_t capacity, std::span<const int32_t> static_order) = 0;
-  // Goes on for at most about `budget` units of work; resumable while the verdict is kOpen. `stop`
+  // Goes on for at most about so many units of work; resumable while the verdict is kOpen. `stop`
   // (may be null) is polled now and then; when it is set the search returns kOpen.
-  virtual Verdict run(int64_t budget, const class StopSignal* stop) = 0;
+  virtual Verdict run(int64_t units, const class StopSignal* stop) = 0;
   virtual int64_t units() const = 0;  // of the last run, with what a reset before it took
   virtual const std::vector<int64_t>& offsets() const = 0;  // by item of the part; after kFits
 };

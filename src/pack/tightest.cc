@@ -107,7 +107,7 @@ class TightestSearch final : public Decider {
     find_twins();
   }
   void reset(int64_t capacity, std::span<const int32_t> static_order) override;
-  Verdict run(int64_t budget, const StopSignal* stop) override;
+  Verdict run(int64_t units, const StopSignal* stop) override;
   int64_t units() const override { return steps_ / kStepsInUnit; }
   const std::vector<int64_t>& offsets() const override { return offset_; }
 
@@ -537,10 +537,10 @@ void TightestSearch::reset(int64_t capacity, std::span<const int32_t> static_ord
   reset_steps_ = steps_;
 }
 
-Verdict TightestSearch::run(int64_t budget, const StopSignal* stop) {
-  const int64_t limit = budget > std::numeric_limits<int64_t>::max() / kStepsInUnit
+Verdict TightestSearch::run(int64_t units, const StopSignal* stop) {
+  const int64_t limit = units > std::numeric_limits<int64_t>::max() / kStepsInUnit
                             ? std::numeric_limits<int64_t>::max()
-                            : budget * kStepsInUnit;
+                            : units * kStepsInUnit;
   steps_ = std::exchange(reset_steps_, 0);
   for (int64_t count = 1; verdict_ == Verdict::kOpen; ++count) {
     if (steps_ >= limit) return Verdict::kOpen;

@@ -30,6 +30,7 @@ struct FitTuning {
   int64_t closing_units = 40'000'000;
   int64_t closing_slack = 40;    // of the budget, left for the packer
   double closing_seconds = 0.8;  // for all that is tried then
+  double closing_share = 0.5;    // of what is left of them: one search, one packing
 };
 constexpr FitTuning kFit;
 
@@ -193,9 +194,10 @@ class Fitter {
     return std::max(0.0, end - clock_.seconds());
   }
 
-  // One search gets the time that is left, at the end half of it.
+  // One search gets the time that is left, at the end a share of it.
   void limit(remat::JointOptions& search) const {
-    search.remat.limits.max_seconds = cut_short_ ? seconds_left() / 2 : seconds_left();
+    search.remat.limits.max_seconds =
+        cut_short_ ? seconds_left() * kFit.closing_share : seconds_left();
     if (!cut_short_) return;
     search.remat.limits.cancel = nullptr;
     search.remat.cut_bound = search.remat.order_start = search.remat.greedy_start = false;
@@ -206,7 +208,7 @@ class Fitter {
 
   void limit_packing() {
     look_at_stop();
-    const double left = cut_short_ ? seconds_left() / 2 : seconds_left();
+    const double left = cut_short_ ? seconds_left() * kFit.closing_share : seconds_left();
     options_.pack.limits.max_seconds = std::min(options_.pack.limits.max_seconds, left);
   }
 

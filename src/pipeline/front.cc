@@ -17,6 +17,12 @@
 namespace lowtide::pipeline {
 namespace {
 
+// Tuning; each value beside half and twice of it: docs/tuning.md.
+struct FrontTuning {
+  int64_t search_part = 2;  // of a budget's work: that part of it for each search, down and up
+};
+constexpr FrontTuning kFront;
+
 // What is known of one budget.
 struct Attempt {
   int64_t budget_bytes = 0;
@@ -35,18 +41,20 @@ class FrontSearch {
       : ready_(ready), whole_(options), options_(options), floor_(floor) {
     whole_.schedule.remat.cut_bound = false;  // proven once, for the plan that is taken
     options_ = whole_;
-    const auto halve = [](int64_t& limit) { limit = std::max<int64_t>(1, limit / 2); };
-    halve(options_.schedule.remat.limits.max_units);
-    halve(options_.schedule.swap.limits.max_units);
-    halve(options_.pack.limits.max_units);
-    options_.schedule.remat.limits.max_seconds /= 2;
+    const auto lessen = [](int64_t& limit) {
+      limit = std::max<int64_t>(1, limit / kFront.search_part);
+    };
+    lessen(options_.schedule.remat.limits.max_units);
+    lessen(options_.schedule.swap.limits.max_units);
+    lessen(options_.pack.limits.max_units);
+    options_.schedule.remat.limits.max_seconds /= static_cast<double>(kFront.search_part);
     options_.find_smallest = false;
   }
 
   // From more memory to less. What is missed is tried again with all of its work.
   Status descend(std::vector<Attempt>& attempts) {
     searches_ = 2 * attempts.size();
-    const OptimizeOptions half = options_;
+    const OptimizeOptions part = options_;
     const Attempt* before = nullptr;
     for (Attempt& attempt : attempts) {
       if (attempt.budget_bytes < floor_ || cancelled()) break;
@@ -54,7 +62,7 @@ class FrontSearch {
       if (!attempt.solved && !cancelled()) {
         options_.schedule = whole_.schedule;
         LT_RETURN_IF_ERROR(search(attempt, {before}));
-        options_.schedule = half.schedule;
+        options_.schedule = part.schedule;
       }
       if (attempt.solved) before = &attempt;
     }

@@ -16,8 +16,13 @@
 namespace lowtide::pipeline {
 namespace {
 
-// Work: a third for the whole step's front, as each budget may be planned twice in parts.
-constexpr double kWholeShare = 1.0 / 3;
+// Tuning; each value beside half and twice of it: docs/tuning.md.
+struct FrontInPartsTuning {
+  // Of the work, as progress tells it: the whole step's front, as each budget may be planned twice
+  // in parts.
+  double whole_share = 1.0 / 3;
+};
+constexpr FrontInPartsTuning kFrontInParts;
 
 double seconds_of(const Optimized& made) {
   return made.plan.claims.predicted_seconds;
@@ -32,7 +37,7 @@ Result<Front> whole_front(const ir::Graph& forward, const OptimizeOptions& optio
                           const ChooseBudgets& choose, int64_t floor_bytes) {
   OptimizeOptions whole = options;
   whole.split = {};
-  whole.progress = plan::part_of(options.progress, 0, kWholeShare);
+  whole.progress = plan::part_of(options.progress, 0, kFrontInParts.whole_share);
   std::vector<int64_t> budgets;
   auto made = optimize_front_as_given(forward, whole, [&](int64_t floor, int64_t unlimited) {
     budgets = choose(std::min(floor, floor_bytes), unlimited);
@@ -114,8 +119,9 @@ class PartsOfPoints {
   void tell(size_t points) const {
     if (!options_.progress) return;
     plan::Progress progress;
-    progress.share =
-        kWholeShare + (1 - kWholeShare) * static_cast<double>(done_) / static_cast<double>(points);
+    progress.share = kFrontInParts.whole_share + (1 - kFrontInParts.whole_share) *
+                                                     static_cast<double>(done_) /
+                                                     static_cast<double>(points);
     options_.progress(progress);
   }
 

@@ -370,10 +370,7 @@ class Walk {
       if (sequence_[at].kind == SchedAction::Kind::kRun)
         during += problem_.ops[sequence_[at].op].workspace_bytes;
       profile_.action_bytes.push_back(during);
-      if (during > profile_.peak_bytes) {
-        profile_.peak_bytes = during;
-        profile_.peak_action = at;
-      }
+      profile_.peak_bytes = std::max(profile_.peak_bytes, during);
     }
   }
 

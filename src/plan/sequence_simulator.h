@@ -53,7 +53,6 @@ struct SchedSlot {
 
 struct SequenceProfile {
   int64_t peak_bytes = 0;             // resident bytes included
-  size_t peak_action = 0;             // first position at the peak
   std::vector<int64_t> action_bytes;  // bytes present during each action, resident bytes included
   std::vector<SchedInstance> instances;  // by birth, then by value
   std::vector<SchedSlot> slots;          // by first move

@@ -85,7 +85,6 @@ TEST(Sequence, ARerunMakesAValueAnewAndFreesItMeanwhile) {
       simulate_sequence(problem, Sequence{run(0), run(1), run(2), run(0), run(3)}).value();
   EXPECT_EQ(again.action_bytes, (std::vector<int64_t>{8, 12, 20, 24, 25}));
   EXPECT_EQ(again.peak_bytes, 25);
-  EXPECT_EQ(again.peak_action, 4u);
   EXPECT_EQ(again.reruns, 1);
   EXPECT_EQ(again.run_seconds, 16);
   EXPECT_EQ(again.once_seconds, 15);
@@ -621,7 +620,6 @@ TEST(Sequence, AgreesWithThePlainSimulatorWhereEachOpRunsOnce) {
     const auto profile = simulate_sequence(problem, sequence).value();
     ASSERT_EQ(profile.action_bytes, plain.step_bytes);
     ASSERT_EQ(profile.peak_bytes, plain.peak_bytes);
-    ASSERT_EQ(profile.peak_action, plain.peak_step);
     std::vector<InPlacePair> reused;
     for (const SchedInstance& instance : profile.instances)
       if (instance.reuses >= 0)

@@ -21,12 +21,30 @@
 
 namespace lowtide::remat {
 
+// Tuning; each value beside half and twice of it: docs/tuning.md.
+struct JointTuning {
+  int tries = 7;                             // inner budgets in a round
+  int64_t first_units_per_op = 2'000;        // of the first round
+  int64_t growth = 4;                        // of a round's length, from round to round
+  int64_t longest_round = int64_t{1} << 40;  // units
+  double share_of_transfers = 0.1;           // of a round's work: transfers alone,
+  double share_of_recompute = 0.3;           // recompute alone; other tries share the rest
+  double share_of_tidying = 0.1;             // beside these, each time
+  int64_t least_tidy_units = 1'000'000;      // less than that tidies little
+  double hopeless = 1.5;                     // seconds of transfers alone, of the best
+  double share_of_runs = 0.75;               // of a try: the retention search; then transfers
+  // Where the answer is so far above its bound, each lever is asked alone, with all of the work.
+  double loose = 0.01;
+  int64_t share_of_last = 4;  // of the work: the part of it for both from recompute alone
+};
+inline constexpr JointTuning kJoint;
+
 struct JointOptions {
   RematOptions remat;     // its limits: of all tries together, then of each lever alone
   SwapOptions swap;       // of each try
   bool recompute = true;  // ops may run again
   bool transfers = true;  // buffers may move, if the problem has a link
-  int tries = 7;          // inner budgets in a round
+  int tries = kJoint.tries;
 };
 
 // With transfers off, or without a link, this is remat::solve, and its bound speaks of schedules

@@ -30,7 +30,6 @@ ScheduleProblem random_problem(Rng& rng, double link_rate) {
 }
 
 constexpr int64_t kQuickUnits = 4'000'000;
-constexpr double kLoose = 0.01;  // what an answer may be above its bound before levers run alone
 
 JointOptions quick() {
   JointOptions options;
@@ -62,7 +61,7 @@ TEST(Joint, NeverWorseThanEitherWayAlone) {
     }
     if (!swapped.sequence.empty()) {
       ASSERT_FALSE(both.sequence.empty());
-      EXPECT_LE(both.seconds, swapped.seconds * (1 + kLoose));
+      EXPECT_LE(both.seconds, swapped.seconds * (1 + kJoint.loose));
       const auto profile = plan::simulate_sequence(problem, swapped.sequence);
       ASSERT_TRUE(profile);
       EXPECT_EQ(profile->reruns, 0);
@@ -73,7 +72,7 @@ TEST(Joint, NeverWorseThanEitherWayAlone) {
       EXPECT_EQ(action.kind, SchedAction::Kind::kRun);
     if (!rerun.sequence.empty()) {
       ASSERT_FALSE(both.sequence.empty());
-      EXPECT_LE(both.seconds, rerun.seconds * (1 + kLoose));
+      EXPECT_LE(both.seconds, rerun.seconds * (1 + kJoint.loose));
     }
   }
   EXPECT_GT(found, 60);

@@ -1,7 +1,5 @@
 #include "rewrite/algebra.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <map>
 #include <set>
@@ -312,25 +310,6 @@ constexpr Rule kAlgebraRules[] = {
 
 std::span<const Rule> algebra_rules() {
   return kAlgebraRules;
-}
-
-std::string canonical_form(const ir::Graph& graph, ValueId value) {
-  const GraphEdit edit(graph);
-  const OpId maker = graph.value(value).producer;
-  const std::vector<OpId> tree =
-      maker.valid() && is_algebra(edit, maker) ? tree_of(edit, maker) : std::vector<OpId>();
-  const std::vector<ValueId> leaves = leaves_of(edit, tree);
-  const auto polynomial = polynomial_of(edit, tree, leaves);
-  if (!polynomial) return graph.value(value).name;
-  std::set<std::string> terms;
-  for (const auto& [product, times] : *polynomial) {
-    std::vector<std::string> names;
-    for (size_t factor : product) names.push_back(graph.value(leaves[factor]).name);
-    std::sort(names.begin(), names.end());
-    if (times > 1) names.insert(names.begin(), std::to_string(times));
-    terms.insert(fmt::format("{}", fmt::join(names, "*")));
-  }
-  return fmt::format("{}", fmt::join(terms, " + "));
 }
 
 }  // namespace lowtide::rewrite

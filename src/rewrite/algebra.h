@@ -20,7 +20,6 @@
 #pragma once
 
 #include <span>
-#include <string>
 
 #include "ir/graph.h"
 #include "rewrite/rules.h"
@@ -28,9 +27,5 @@
 namespace lowtide::rewrite {
 
 std::span<const Rule> algebra_rules();
-
-// The polynomial of a value over the names of the leaves, its products sorted: "2*a + b*c". Of what
-// no tree makes, or one above the limits: its name.
-std::string canonical_form(const ir::Graph& graph, ir::ValueId value);
 
 }  // namespace lowtide::rewrite

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <map>
 #include <string>
@@ -135,7 +136,6 @@ TEST(Algebra, BothSidesOfEachOfTasosRulesAreOne) {
   for (const TasoRule& rule : kTaso) {
     SCOPED_TRACE(rule.name);
     const Formula from(rule.from), to(rule.to);
-    EXPECT_EQ(canonical_form(from.graph(), from.value()), canonical_form(to.graph(), to.value()));
     expect_close(elements(from.graph()), elements(to.graph()));
     const ir::Graph one = rewritten(from.graph()), other = rewritten(to.graph());
     EXPECT_EQ(structure(one), structure(other));
@@ -144,11 +144,6 @@ TEST(Algebra, BothSidesOfEachOfTasosRulesAreOne) {
     ++rules;
   }
   EXPECT_EQ(rules, 27);
-}
-
-TEST(Algebra, PolynomialsAreSortedAndCounted) {
-  const Formula f("b(a+c)+(a+a)+ab");
-  EXPECT_EQ(canonical_form(f.graph(), f.value()), "2*a + 2*a*b + b*c");
 }
 
 TEST(Algebra, WhatIsSharedIsTakenOut) {
@@ -165,17 +160,29 @@ TEST(Algebra, WhatWouldTakeMoreOpsStays) {
   EXPECT_EQ(structure(rewritten(f.graph())), "((a+b)*(c+d))");
 }
 
+// Of c + (a + b): that the inner sum is a leaf of the outer one.
+void expect_inner_sum_stays(const ir::Graph& graph) {
+  const auto made_by = [&](size_t op) {
+    return graph.value(graph.op(ir::OpId(op)).outputs[0]).name;
+  };
+  const ir::Graph now = rewritten(graph);
+  const auto inner = now.find_value(made_by(0)), outer = now.find_value(made_by(1));
+  ASSERT_TRUE(inner && outer);
+  const auto& operands = now.op(now.value(*outer).producer).inputs;
+  EXPECT_EQ(std::count(operands.begin(), operands.end(), *inner), 1);
+}
+
 TEST(Algebra, OtherReadersResultsAndBroadcastsEndATree) {
   {
     Formula f("c+(a+b)");
     const ir::OpId inner = ir::OpId(0);
     f.result(f.op("Tanh", {f.graph().op(inner).outputs[0]}));
-    EXPECT_EQ(canonical_form(f.graph(), f.value()), "Add + c");
+    expect_inner_sum_stays(f.graph());
   }
   {
     Formula f("c+(a+b)");
     f.graph().set_output(f.graph().op(ir::OpId(0)).outputs[0], true);
-    EXPECT_EQ(canonical_form(f.graph(), f.graph().op(ir::OpId(1)).outputs[0]), "Add + c");
+    expect_inner_sum_stays(f.graph());
   }
   {
     GraphWriter w;
@@ -196,7 +203,6 @@ TEST(Algebra, PolynomialsAboveTheLimitsStay) {
          f.op("Add", {f.graph().find_value(std::string(1, c)).value(),
                       f.graph().find_value(std::string(1, static_cast<char>(c + 1))).value()})});
   f.result(product);
-  EXPECT_EQ(canonical_form(f.graph(), product), f.graph().value(product).name);
   EXPECT_EQ(apply_rules(f.graph(), algebra_rules())->changed, 0);
 }
 

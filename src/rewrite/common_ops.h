@@ -3,10 +3,10 @@
 // with whatever only it has read. So do constants with equal contents.
 //
 // Two ops are equal when they are of one kind, with equal attributes, and their operands are the
-// same values or results of equal ops; so twelve chains that each make one mask are found to end in
-// one value although no two of their ops share an operand. Numbers are equal when their bits are.
-// Left alone: what draws random numbers, has an effect or says that it does not run again, results
-// of the step, storages that are overwritten, and ops that control edges name.
+// same values or results of equal ops; so where each of twelve layers makes its mask anew, all are
+// found to be one value although no two of their ops share an operand. Numbers are equal when their
+// bits are. Left alone: what draws random numbers, has an effect or says that it does not run
+// again, results of the step, storages that are overwritten, and ops that control edges name.
 //
 // A merged result can live longer than each of the two did, so ops are merged only where no
 // schedule can need more memory, whichever of them it runs first:

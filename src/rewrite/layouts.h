@@ -21,7 +21,6 @@ namespace lowtide::rewrite {
 struct LayoutReport {
   ir::Graph graph;
   int reorders = 0;
-  bool changed() const { return reorders > 0; }
 };
 
 // All dims must be constant. Names, order, phases and control edges of the given ops stay. Outputs

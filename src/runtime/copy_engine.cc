@@ -115,7 +115,8 @@ void CopyEngine::restart() {
 
 TransferTotals CopyEngine::totals() const {
   TransferTotals totals;
-  for (const TransferTiming& timing : timings()) {
+  for (TransferId id = 0; id < begun_; ++id) {
+    const Timing& timing = timings_[id];
     (timing.direction == CopyDirection::kOut ? totals.stored_bytes : totals.loaded_bytes) +=
         timing.bytes;
     totals.transfer_seconds += seconds_between(timing.started, timing.ended);
@@ -136,7 +137,7 @@ void CopyEngine::work(CopyDirection direction) {
     Record& record = records_[id];
     changed_.wait(lock, [&] { return stopping_ || failure_ || opposite.done >= record.after; });
     if (stopping_) return;
-    TransferTiming& timing = timings_[id];
+    Timing& timing = timings_[id];
     // A throttled link was its own from when it was asked for, however late this thread woke up.
     const bool waited = record.after > 0 || !throttle_.slows();
     timing.started = waited ? CopyClock::now() : std::max(timing.begun, mine.ended);

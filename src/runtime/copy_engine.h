@@ -22,7 +22,6 @@
 #include <memory>
 #include <mutex>
 #include <optional>
-#include <span>
 #include <string_view>
 #include <thread>
 #include <vector>
@@ -48,13 +47,6 @@ struct Transfer {
 };
 
 using CopyClock = std::chrono::steady_clock;
-
-struct TransferTiming {
-  CopyDirection direction = CopyDirection::kOut;
-  int64_t bytes = 0;
-  CopyClock::time_point begun, started, ended;
-  double blocked_seconds = 0;  // how long wait() had to wait for it
-};
 
 // Sums over the transfers since restart().
 struct TransferTotals {
@@ -93,9 +85,7 @@ class CopyEngine {
   // Forgets the transfers so far, none of which may be under way.
   void restart();
 
-  // Valid while nothing is under way, until the next restart.
-  std::span<const TransferTiming> timings() const { return {timings_.data(), begun_}; }
-  TransferTotals totals() const;
+  TransferTotals totals() const;  // valid while nothing is under way
   // The store that failed: its slot holds neither the old contents nor the new ones, its memory
   // still holds the new ones.
   std::optional<Transfer> torn_store() const { return torn_store_; }
@@ -105,6 +95,12 @@ class CopyEngine {
     Transfer transfer;
     size_t after = 0;  // so many transfers of the other direction must be over first
     bool over = false;
+  };
+  struct Timing {
+    CopyDirection direction = CopyDirection::kOut;
+    int64_t bytes = 0;
+    CopyClock::time_point begun, started, ended;
+    double blocked_seconds = 0;  // how long wait() had to wait for it
   };
   struct Queue {
     std::vector<TransferId> order;  // filled up to `size`, over up to `done`
@@ -129,7 +125,7 @@ class CopyEngine {
   std::mutex mutex_;  // guards everything below but the memory of transfers
   std::condition_variable changed_;
   std::vector<Record> records_;
-  std::vector<TransferTiming> timings_;
+  std::vector<Timing> timings_;
   size_t begun_ = 0;
   Queue queues_[2];
   std::optional<Error> failure_;

@@ -6,7 +6,6 @@
 
 #include "base/check.h"
 #include "base/work.h"
-#include "solver/solve.h"
 #include "solver/sparse_columns.h"
 
 namespace lowtide::solver {

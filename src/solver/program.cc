@@ -64,6 +64,10 @@ double least_of(double cost, double lower, double upper) {
 
 }  // namespace
 
+int64_t units_per_iteration(const Program& program) {
+  return std::max<int64_t>(1, static_cast<int64_t>(program.rows.size() + program.columns.size()));
+}
+
 bool Program::has_integers() const {
   return std::any_of(columns.begin(), columns.end(), [](const Column& c) { return c.integer; });
 }

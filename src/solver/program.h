@@ -53,6 +53,10 @@ struct Program {
   Status check() const;
 };
 
+// Units of work (base/limits.h) of an iteration of the simplex method on it: as many as the program
+// has rows and columns.
+int64_t units_per_iteration(const Program& program);
+
 // A point, measured. A row is violated by how much its sum is outside of its bounds, in units of
 // its largest term or of 1, whichever is larger: sums of large numbers are not exact. A column is
 // violated by how far its value is outside of its bounds, in units of the bound or of 1.
@@ -66,6 +70,9 @@ struct Evaluation {
     return worst_violation <= tolerance && worst_fraction <= tolerance;
   }
 };
+
+// By how much a point may miss what it has to hold, in the units of Evaluation.
+inline constexpr double kTolerance = 1e-6;
 
 // `point` by column.
 Evaluation evaluate(const Program& program, std::span<const double> point);

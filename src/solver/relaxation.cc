@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "solver/solve.h"
-
 namespace lowtide::solver {
 namespace {
 

@@ -148,10 +148,6 @@ Outcome outcome_of(const Program& program, const Options& options, Allowance& al
 
 }  // namespace
 
-int64_t units_per_iteration(const Program& program) {
-  return std::max<int64_t>(1, static_cast<int64_t>(program.rows.size() + program.columns.size()));
-}
-
 std::string_view name(SolveStatus status) {
   switch (status) {
     case SolveStatus::kOptimal:

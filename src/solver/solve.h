@@ -41,9 +41,6 @@ std::string_view name(SolveStatus status);
 
 inline constexpr double kAbsoluteGap = 1e-6;
 
-// Of the simplex method: as many as the program has rows and columns.
-int64_t units_per_iteration(const Program& program);
-
 struct Options {
   Solver solver = Solver::kAutomatic;
   Limits limits{.max_units = 200'000'000'000};
@@ -55,9 +52,6 @@ struct Options {
   // outcome's point is never worse.
   std::vector<double> start{};
 };
-
-// By how much a point may miss what it has to hold, in the units of Evaluation.
-inline constexpr double kTolerance = 1e-6;
 
 struct Outcome {
   SolveStatus status = SolveStatus::kLimit;

@@ -92,29 +92,25 @@ class Replay {
   }
 
  private:
-  int64_t& held(PlanStorageId s) { return held_[static_cast<size_t>(plan_.storages[s].category)]; }
   Lives::Stay& stay(PlanStorageId s) { return lives_.stays[lives_.latest[s]]; }
 
   void begin(PlanStorageId s, int64_t address, Contents contents) {
     notes_[s].state = State::kAlive;
     notes_[s].shows = contents;
-    held(s) += plan_.storages[s].bytes;
+    held_ += plan_.storages[s].bytes;
     lives_.latest[s] = lives_.stays.size();
     lives_.stays.push_back({s, address, now_, now_});
   }
   void end(PlanStorageId s, State state) {
     notes_[s].state = state;
-    held(s) -= plan_.storages[s].bytes;
+    held_ -= plan_.storages[s].bytes;
     stay(s).end = now_;
   }
 
   void note_peak() {
-    int64_t sum = 0;
-    for (int64_t bytes : held_) sum += bytes;
-    if (sum <= report_.peak_bytes) return;
-    report_.peak_bytes = sum;
+    if (held_ <= report_.peak_bytes) return;
+    report_.peak_bytes = held_;
     report_.peak_step = static_cast<size_t>(now_);
-    report_.peak_by_category = held_;
   }
 
   void compute(const plan::Step& step) {
@@ -134,10 +130,9 @@ class Replay {
         check_together(value.storage,
                        fmt::format("step {}: op '{}' makes '{}'", now_, op.name, value.name));
     }
-    int64_t& scratch = held_[static_cast<size_t>(Category::kWorkspace)];
-    scratch += op.workspace_bytes;
+    held_ += op.workspace_bytes;
     note_peak();
-    scratch -= op.workspace_bytes;
+    held_ -= op.workspace_bytes;
   }
 
   // May the op run now, and again? An op that only makes views may: it computes nothing.
@@ -378,7 +373,7 @@ class Replay {
   int64_t now_ = 0;
   IdVector<PlanStorageId, Note> notes_;
   IdVector<PlanOpId, int64_t> ran_;  // last
-  std::array<int64_t, kCategories> held_{};
+  int64_t held_ = 0;                 // bytes present
   Lives lives_;
 };
 

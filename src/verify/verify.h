@@ -19,7 +19,6 @@
 // transfers have ended, and a wait holds up the ops until the transfer has ended.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -118,8 +117,7 @@ struct Report {
   std::vector<std::string> notes;  // true and worth knowing, not wrong
   int64_t peak_bytes = 0;          // of the steps
   size_t peak_step = 0;            // first step at the peak
-  std::array<int64_t, kCategories> peak_by_category{};  // bytes by Category; sums to peak_bytes
-  int64_t peak_before_bytes = 0;                        // the given order, nothing reused
+  int64_t peak_before_bytes = 0;   // the given order, nothing reused
   // The least state for the certificate's op, recomputed; 0 without certificate.
   int64_t cut_bytes = 0;
   int64_t arena_high_water_bytes = 0;  // end of the highest buffer

@@ -338,9 +338,6 @@ TEST(ViolationsTest, TheRightPlanIsRight) {
   EXPECT_TRUE(place(plan, "Tanh").reuses.valid());
   EXPECT_TRUE(plan.claims.certificate.peak.has_value());
   EXPECT_GT(op(plan, "Concat").workspace_bytes, 0);
-  int64_t sum = 0;
-  for (int64_t bytes : report.peak_by_category) sum += bytes;
-  EXPECT_EQ(sum, report.peak_bytes);
   EXPECT_EQ(report.peak_bytes, plan.claims.peak_bytes);
   EXPECT_LE(report.peak_bytes, report.arena_high_water_bytes);
   EXPECT_EQ(report.cut_bytes, plan.claims.certificate.peak->value_bytes);

@@ -55,6 +55,14 @@ def test_each_forbidden_include_is_found(tree, path, text, message):
     assert len(problems) == 1 and message in problems[0] and problems[0].startswith(f"{path}:2:")
 
 
+def test_a_call_for_a_bound_that_is_not_listed_is_found(tree):
+    tree("src/plan/a.cc", "TimeBound time_bound(int);\nauto a = remat::time_bound(1), b = time_bound(2);\n")
+    tree("src/plan/a_test.cc", "auto c = closure_cut(3);\n")
+    assert layering_test.check(tree.root) == ["src/plan/a.cc: 2 calls of time_bound, src/remat/README.md says 0"]
+    tree("src/remat/README.md", "| `src/plan/a.cc` | 2 `time_bound` | twice |\n| `src/io/b.cc` | 1 `closure_cut` | no more |\n")
+    assert layering_test.check(tree.root) == ["src/io/b.cc: 0 calls of closure_cut, src/remat/README.md says 1"]
+
+
 def test_a_permission_that_nobody_uses_is_found(tree):
     tree("src/io/use.h", "#include <vector>\n")
     tree("src/io/a_test.cc", '#include "base/id.h"\n')

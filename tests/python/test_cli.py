@@ -1,7 +1,6 @@
 """The command line as a user meets it: the main job on a small model, and what bad input gets."""
 
 import json
-import os
 import pathlib
 import subprocess
 
@@ -164,19 +163,12 @@ def test_order_and_pack_on_bare_problems(tmp_path):
     assert packed.read_text().splitlines()[0].split(",").count("offset") == 1
 
 
-def shared_folder() -> pathlib.Path:
-    folder = pathlib.Path(os.environ.get("LOWTIDE_SHARED", ROOT.parent / "shared")) / "data"
-    if not folder.is_dir():
-        pytest.skip(f"no test data in {folder}")
-    return folder
-
-
 OPTIMA = {"resnet_b1_s1": 87440800, "bert_b1_s1": 281290752, "gpt2_s1": 2212648960, "unet_s1": 751876096}
 
 
 @pytest.mark.parametrize("name", OPTIMA)
 def test_captured_steps_reach_their_optimum_with_proof(name):
-    outcome = run_json("order", shared_folder() / "order" / f"{name}.order")
+    outcome = run_json("order", ROOT / "tests/data/order" / f"{name}.order")
     assert outcome["status"] == "optimal"
     assert outcome["peak_bytes"] == outcome["lower_bound_bytes"] == OPTIMA[name]
 

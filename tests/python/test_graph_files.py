@@ -114,7 +114,15 @@ op "Opaque" "mm" "" forward v1
     assert run("verify", plan).returncode == 0
     assert [op["name"] for op in json.loads(plan.read_text())["ops"]] == ["columns", "mm"]
     unaware = write(tmp_path / "copied.graph", view.replace('  attr "strided" int 1\n', ""))
-    expect_error(4, "input 0 [6, 4] has layout strided:1,6, wanted dense values", arguments=["plan", unaware])
+    for device in ("cpu", "h100"):  # with a catalogue of kernels and without
+        assert run("plan", unaware, "--device", device, "-o", plan).returncode == 0
+        assert run("verify", plan).returncode == 0
+        ops = json.loads(plan.read_text())["ops"]
+        assert [op["name"] for op in ops] == ["columns", "copy/t/row_major", "mm"]
+        assert ops[1]["kind"] == "Reorder" and ops[1]["predicted_seconds"] > 0
+    handed_on = view.replace('  attr "strided" int 1\n', "").replace("activation own output", "activation view v1 [0] output")
+    expect_error(4, "input 0 [6, 4] has layout strided:1,6, wanted dense values",
+                 arguments=["plan", write(tmp_path / "handed_on.graph", handed_on.replace("[6, 6]", "[4]"))])
 
 
 def test_what_is_wrong_is_named(tmp_path):

@@ -132,12 +132,10 @@ def test_bad_files_are_refused(tmp_path):
         expect_error(4, "broken.remat", *words, arguments=["remat", broken, "--budget", "1KiB"])
 
 
-def shared(name: str, folder: pathlib.Path) -> pathlib.Path:
-    path = pathlib.Path(os.environ.get("LOWTIDE_SHARED", ROOT.parent / "shared")) / "data/remat" / f"{name}.remat"
-    if not path.exists():
-        pytest.skip(f"there is no {path}")
-    copy = folder / path.name
-    copy.write_text(path.read_text())
+def captured(name: str, folder: pathlib.Path) -> pathlib.Path:
+    """A copy of a captured problem, with room for the answer beside it."""
+    copy = folder / f"{name}.remat"
+    copy.write_text((ROOT / "tests/data/remat" / copy.name).read_text())
     return copy
 
 
@@ -146,13 +144,13 @@ MIB = 1 << 20
 
 @pytest.mark.parametrize("name, budget", [("resnet50_8", 600), ("unet_2", 650), ("gpt2_4x256", 2150)])
 def test_captured_steps_fit_their_budget(name, budget, tmp_path):
-    path = shared(name, tmp_path)
+    path = captured(name, tmp_path)
     outcome = check(path, budget * MIB, "--max-units", 100_000_000)
     assert 0 < outcome["lower_bound_extra_percent"] <= outcome["extra_percent"] < 60
 
 
 def test_the_same_seed_gives_the_same_schedule_at_any_thread_count(tmp_path):
-    path = shared("unet_2", tmp_path)
+    path = captured("unet_2", tmp_path)
     sequences = []
     for threads in (1, 2, 2):
         check(path, 700 * MIB, "--max-units", 30_000_000, "--threads", threads, "--seed", 5)
@@ -161,7 +159,7 @@ def test_the_same_seed_gives_the_same_schedule_at_any_thread_count(tmp_path):
 
 
 def test_every_idea_can_be_switched_off(tmp_path):
-    path = shared("unet_2", tmp_path)
+    path = captured("unet_2", tmp_path)
     ideas = re.search(r"ideas to switch off: ([^\n]+)", run("remat", "--help").stdout).group(1).split(", ")
     assert len(ideas) > 20
     for idea in ideas:
@@ -172,7 +170,7 @@ def test_every_idea_can_be_switched_off(tmp_path):
 
 
 def test_ctrl_c_gives_the_best_so_far(tmp_path):
-    path = shared("resnet50_8", tmp_path)
+    path = captured("resnet50_8", tmp_path)
     command = [str(program()), "remat", str(path), "--budget", "700MiB", "--json", "--max-units", "1000000000000"]
     process = subprocess.Popen([*command, "--progress"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     # However busy the machine is: once something fits, it is asked for.
@@ -185,7 +183,7 @@ def test_ctrl_c_gives_the_best_so_far(tmp_path):
 
 
 def test_a_proof_by_cases_raises_the_bound(tmp_path):
-    problem = shared("unet_2", tmp_path)
+    problem = captured("unet_2", tmp_path)
     quick = ["--budget", "600MiB", "--max-units", 100_000_000]
     plain, proven = (run_json("remat", problem, *quick, *more) for more in ([], ["--prove", 3]))
     assert proven["cost"] == plain["cost"]
@@ -193,10 +191,58 @@ def test_a_proof_by_cases_raises_the_bound(tmp_path):
 
 
 def test_the_program_behind_the_bound_is_written_for_other_solvers(tmp_path):
-    problem = [ROOT / "tests/data/remat/unet_2.remat", "--max-units", 1000]
+    problem = [captured("unet_2", tmp_path), "--max-units", 1000]
     for name, first in {"p.lp": "Minimize", "p.mps": "NAME lowtide FREE"}.items():
         found = run_json("remat", *problem, "--budget", "700MiB", "--program", tmp_path / name)
         assert (tmp_path / name).read_text().startswith(first)
         assert found["lower_bound_cost"] > found["once_cost"]
     expect_error(4, "nothing is proven", arguments=["remat", *problem, "--budget", "100GiB", "--program", tmp_path / "none.lp"])
     assert not (tmp_path / "none.lp").exists()
+
+
+def solved(solver: str, folder: pathlib.Path) -> dict:
+    """The answer to the integer program behind a bound of the captured U-Net."""
+    outcome = run_json("remat", captured("unet_2", folder), "--budget", "650MiB", "--max-units", 1000, "--solve", solver)
+    program = outcome["program"]
+    assert program["solver"] == solver and program["status"] == "optimal" and not program["point_refused"]
+    assert program["rows"] > 100 and program["columns"] > 100 and program["iterations"] > 0
+    assert outcome["once_cost"] < program["own_bound_cost"] <= program["bound_cost"] * (1 + 1e-9)
+    assert program["bound_cost"] == pytest.approx(program["incumbent_cost"], rel=1e-6)
+    assert program["incumbent_cost"] < outcome["cost"]
+    return program
+
+
+def name_highs(monkeypatch) -> None:
+    """The library that the tests' Python environment has, where no other is named."""
+    if "LOWTIDE_HIGHS" not in os.environ:
+        box = pytest.importorskip("highsbox")
+        monkeypatch.setenv("LOWTIDE_HIGHS", str(pathlib.Path(box.__file__).parent / "highs_dist/lib/libhighs.so"))
+
+
+def test_other_solvers_give_a_second_opinion_on_the_bound(tmp_path, monkeypatch):
+    relaxed, whole = solved("clp", tmp_path), solved("cbc", tmp_path)
+    assert relaxed["nodes"] == 0 and relaxed["version"] == whole["version"]
+    assert relaxed["incumbent_cost"] < whole["incumbent_cost"] * (1 - 1e-4)
+    name_highs(monkeypatch)
+    other = solved("highs", tmp_path)
+    assert other["version"].startswith("HiGHS ")
+    assert other["incumbent_cost"] == pytest.approx(whole["incumbent_cost"], rel=1e-6)
+
+
+def test_the_program_is_solved_within_limits_and_said_in_a_line(tmp_path):
+    problem = ["remat", captured("gpt24_4x256", tmp_path), "--budget", "3362MiB", "--max-units", 1000]
+    program = run_json(*problem, "--solve", "cbc", "--solve-for", 0.2)["program"]
+    assert program["status"] == "limit" and not program["cut_short"]
+    assert program["bound_cost"] < program.get("incumbent_cost", float("inf"))
+    first, second = run(*problem, "--solve", "clp").stdout.splitlines()
+    assert first.startswith("feasible: ") and second.startswith("clp: optimal, at least ")
+    assert "our bound" in second
+
+
+def test_what_cannot_be_solved_gets_one_line(chain, monkeypatch):
+    budget = ["remat", chain, "--budget", "119", "--solve"]
+    expect_error(2, "--solve", "glpk", "cbc", arguments=[*budget, "glpk"])
+    expect_error(2, "--solve-for", arguments=["remat", chain, "--budget", "119", "--solve-for", 3])
+    expect_error(4, "--solve", "nothing is proven", arguments=["remat", chain, "--budget", "100GiB", "--solve", "clp"])
+    monkeypatch.setenv("LOWTIDE_HIGHS", "/nowhere/libhighs.so")
+    expect_error(2, "/nowhere/libhighs.so", "LOWTIDE_HIGHS", "highsbox", arguments=[*budget, "highs"])

@@ -111,10 +111,6 @@ Result<std::vector<Tensor>> evaluate_row(const ops::Instance& instance,
 
 }  // namespace
 
-bool can_evaluate(std::string_view kind) {
-  return kernels().contains(kind);
-}
-
 Result<std::vector<Tensor>> evaluate(const ops::Instance& instance,
                                      const std::vector<std::optional<Tensor>>& inputs,
                                      const Context& context) {

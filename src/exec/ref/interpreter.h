@@ -38,11 +38,8 @@ struct Context {
   bool seed_missing_inputs = false;  // draw fed values that are not given, instead of refusing
 };
 
-// True when the executor has a kernel for this kind of op; every row of the op table has one.
-bool can_evaluate(std::string_view kind);
-
-// The outputs of one op. Error: kInput (shapes that do not fit, symbolic sizes, a tensor that is
-// not of the declared type).
+// The outputs of one op; every row of the op table has a kernel. Error: kInput (shapes that do not
+// fit, symbolic sizes, a tensor that is not of the declared type).
 Result<std::vector<Tensor>> evaluate(const ops::Instance& instance,
                                      const std::vector<std::optional<Tensor>>& inputs,
                                      const Context& context = {});

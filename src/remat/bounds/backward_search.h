@@ -10,10 +10,10 @@
 // path, found by Dijkstra's algorithm with the largest in place of the sum. (It is the pebble game
 // of register allocation, Sethi 1975, played backwards; to solve that whole would take forever.)
 //
-// Two relaxations keep the sets few. Only the chain of runs that the goal needs counts: what else
-// runs or waits is left out. So are values smaller than `least_bytes`: a set has the large ones
-// only. Both only lower the bound. Where the work ends early, the bound is the lowest peak of the
-// sets that are still to be looked at: every way leads through one of them.
+// Two relaxations keep the sets few. Only runs that the goal needs count: what else runs or waits
+// is left out. So are values smaller than `least_bytes`: a set has the large ones only. Both only
+// lower the bound. Where the work ends early, the bound is the lowest peak of the sets that are
+// still to be looked at: every way leads through one of them.
 #pragma once
 
 #include <cstdint>

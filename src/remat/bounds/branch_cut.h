@@ -1,14 +1,24 @@
 // Branch and bound (Land and Doig 1960) as a bound on the time: a multi-cut as an integer program
-// (multi_cut_program.h), whose relaxation is split where it is fractional (branch_tree.h).
+// (multi_cut_program.h), whose linear relaxation is split into cases where it is fractional. Two
+// searches, one around the other.
 //
-// Which ops cut is a search of our own: the closure cut's, then ops that need much when they run,
-// are ordered with it, and at which memory binds; next comes the one with which the relaxations of
-// the lowest cases rise most. A multi-cut of more ops proves more in the end, and less at first; so
-// each gets twice the splits of the one before, and when it does not prove more than that one did,
-// the smaller one goes on.
+//   cases     For given ops: always the lowest case is split, until its bound is the goal or the
+//             work is spent (best first; branch_tree.h).
+//   ops       Which ops cut is a greedy search of our own. It begins with the closure cut's op
+//             alone. Candidates are ops that come before or after that one in every schedule, that
+//             need much memory when they run, beside which not all fits that is needed later, and
+//             that lie apart from each other. In each round they are tried one by one: the
+//             relaxations of the few lowest cases are solved with the op and without, and the op
+//             that raises them most, on average, is added.
 //
-// What this costs is far more than multi_cut.h; it is for those who want to know. For
-// problems without a link.
+// A multi-cut of more ops proves more in the end, and less at first. So each round has twice the
+// splits of the one before, for a new tree with the op that was added; where it proves no more than
+// the tree before, the latter gets them and goes on. After two such failures no op is added.
+//
+// Cost: a split takes two linear programs, each a run of the dual simplex from its parent's basis,
+// after short trial runs that choose the variable; a trial of an op takes two for each of the
+// lowest cases. Seconds to minutes in all, as the limits allow: far more than multi_cut.h, for
+// those who want to know (`--prove`). For problems without a link.
 #pragma once
 
 #include <cstdint>

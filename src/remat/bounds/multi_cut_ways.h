@@ -1,6 +1,28 @@
-// Where a value or resident is at the moments at which several ops first run, and what it costs to
-// get from one to the next, by cases for values and by dynamic programming from cut to cut for
-// residents (our own): the part of multi_cut.h that a link makes interesting.
+// A multi-cut with a link (multi_cut.h): what stays and what runs again is not all that can be
+// chosen. Where a value or resident is at the moments at which several ops first run, and what it
+// costs to get from one to the next: by cases for values, by dynamic programming from cut to cut
+// for residents (our own).
+//
+// A value is, at each t_k, in one of four states instead of two: in memory or not, and with a copy
+// in the slow tier or without. Constraint (b) then says that the state in which segment k leaves a
+// value is the one in which segment k+1 finds it.
+//
+//   states    Each state of each value at each t_k has a multiplier for that constraint. It is
+//             added to the cost of the segment that begins at t_k and taken off the segment that
+//             ends there, so in a true schedule, where both see the same state, it cancels,
+//             whatever its sign. Within one segment a value chooses its state at either end freely,
+//             and the cheapest change of state depends only on whether its producer runs and
+//             whether a run reads it: a minimum cut as before.
+//   time      Ops, stores and loads run beside each other. A segment takes at least as long as each
+//             of the three alone, and so as any weighted mean of the three; the weights (shares)
+//             are multipliers too. Time for which a copy keeps the processor busy is added in full.
+//   transfer  A copy that may lie in any of several segments is charged with the smallest share
+//             among them, so that it never costs more than it does where it really lies.
+//   links     Several links count as one that is as fast as all of them together.
+//   residents Those that may move take the cheapest of all their ways through the segments.
+//
+// Even one such cut proves more than the closure cut with a link, which leaves out what residents
+// do before t, what is stored after it, and the copies of both.
 //
 // At cut t_k a value is one of
 //

@@ -11,8 +11,6 @@
 // Bytes are doubles that hold whole numbers: vector units add and compare them twice as fast as
 // 64-bit integers. Where the sum of all sizes is too large for that (above 2^50), sizes are rounded
 // up to a larger unit first, which keeps every plan that fits a plan that fits.
-//
-// Tests: sequence_state_test.cc.
 #pragma once
 
 #include <cstdint>

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 namespace lowtide::remat {
 namespace {
@@ -35,7 +36,7 @@ class Anneal {
     for (int64_t tried = 0;; ++tried) {
       if (tried % kAnneal.look == 0) {
         work = state_.work() - start + tried * kAnneal.work_of_proposal;
-        if (work >= std::min(options_.units, options_.stop_units) || watch.stopped()) break;
+        if (work >= options_.units || watch.stopped(work)) break;
         set_progress(static_cast<double>(work) / static_cast<double>(options_.units));
       }
       step();

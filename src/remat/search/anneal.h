@@ -12,7 +12,6 @@
 #pragma once
 
 #include <cstdint>
-#include <limits>
 #include <optional>
 #include <vector>
 
@@ -24,10 +23,9 @@
 namespace lowtide::remat {
 
 struct AnnealOptions {
-  double hot = 3e-3, cold = 2e-5;  // temperature, in shares of the step's time
-  double loose = 0.02;             // mu at the beginning
-  int64_t units = 1'000'000;       // of the whole schedule of temperature and mu
-  int64_t stop_units = std::numeric_limits<int64_t>::max();  // ends it before, where that is less
+  double hot = 0, cold = 0;   // temperature from .. to, in shares of the step's time; above 0
+  double loose = 0;           // mu at the beginning
+  int64_t units = 1'000'000;  // of the whole schedule of temperature and mu
   ProposalOptions proposals;
 };
 
@@ -37,12 +35,13 @@ struct Found {
   int64_t extra_cost = 0;
 };
 
-// What ends a run early; looked at now and then.
+// What ends a run before its schedule does; looked at now and then.
 struct AnnealWatch {
-  Limits limits{};  // the safety stops; the units are those of AnnealOptions
-  const WorkBudget* clock = nullptr;
-  bool stopped() const {
-    return clock != nullptr ? limits.stop_after(clock->seconds()) : limits.cancelled();
+  Limits limits{};
+  const WorkBudget* clock = nullptr;  // of the seconds; none: they are no limit
+  bool stopped(int64_t units) const {
+    return units >= limits.max_units ||
+           (clock != nullptr ? limits.stop_after(clock->seconds()) : limits.cancelled());
   }
 };
 

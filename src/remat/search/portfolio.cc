@@ -19,7 +19,9 @@ struct PortfolioTuning {
   int64_t shares[kRounds] = {3, 2, 1};      // of the work of a series
   double hottest = 3e-3;                    // temperature of the first round, in shares of the step
   double cooling = 0.3;                     // of that, from round to round
-  double loose_again = 0.3;                 // mu at the beginning, from a schedule that fits
+  double coldest = 2e-5;                    // at the end of each annealing run
+  double loose = 0.02;                      // mu at the beginning
+  double loose_again = 0.3;                 // the same, from a schedule that fits
   int joining = 2;                          // the round in which the best so far joins
   int64_t first_units_per_run = 1'000;      // of the first series, by runs in the start
   int64_t series_growth = 4;                // of the length, from series to series
@@ -36,6 +38,7 @@ constexpr int64_t kNone = std::numeric_limits<int64_t>::max();
 struct Task {
   const std::vector<SchedOpId>* start = nullptr;
   AnnealOptions options;
+  int64_t units_left = 0;  // of all work, when it begins
   uint64_t seed = 1;
   std::optional<Found> found;
   std::vector<SchedOpId> last;  // where it ended
@@ -144,7 +147,8 @@ class Portfolio {
     // Where ops are many, each is a smaller share of the step.
     const double scale = std::min(1.0, kPortfolio.ops_of_scale / static_cast<double>(ops()));
     options.hot = hot * scale;
-    options.cold *= scale;
+    options.cold = kPortfolio.coldest * scale;
+    options.loose = kPortfolio.loose;
     options.units = units;
     options.proposals = options_.proposals;
     options.proposals.blocks = blocks_ ? &*blocks_ : nullptr;
@@ -177,7 +181,8 @@ class Portfolio {
   void run_task(Task& task) {
     SequenceState state(table_, *task.start);
     Rng rng(task.seed);
-    AnnealResult result = anneal(state, task.options, rng, {options_.limits, &clock_});
+    AnnealResult result =
+        anneal(state, task.options, rng, {options_.limits.with_units(task.units_left), &clock_});
     task.found = std::move(result.best);
     task.last = state.sequence();
     task.overflow = state.overflow();
@@ -192,7 +197,7 @@ class Portfolio {
   void run_tasks() {
     int64_t left = units_left();
     for (Task& task : tasks_) {
-      task.options.stop_units = left;
+      task.units_left = left;
       left = std::max<int64_t>(0, left - task.options.units);
     }
     const size_t threads =

@@ -13,8 +13,6 @@
 // vector code, where not. That makes the energy of the retention search (overflow summed over time)
 // exact and cheap: an edit that spans thousands of runs costs little more than one that spans a
 // hundred.
-//
-// Tests: sequence_state_test.cc.
 #pragma once
 
 #include <cstddef>

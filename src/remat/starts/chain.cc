@@ -16,7 +16,7 @@ struct ChainTuning {
   size_t most_stages = 40;         // of more, several are taken together
   double small = 1.0 / 256;        // of the capacity: what passes beside a stage's output
   double tiny = 1.0 / 4096;        // of the capacity: a value whose place says nothing
-  double free = 1.0 / 4096;        // of all runs' time: what a value costs that is made from nothing
+  double free = 1.0 / 4096;        // of all runs' time: what is made from nothing for so little
   size_t most_options = 12;        // of a stage
   double most_option_work = 16e6;  // runs looked at to find the options of all stages
 };

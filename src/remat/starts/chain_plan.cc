@@ -22,9 +22,10 @@ constexpr ChainPlanTuning kChainPlan;
 
 constexpr int64_t kNever = std::numeric_limits<int64_t>::max() / 4;
 
-class ChainProgram {
+// The table of the dynamic programming.
+class ChainTable {
  public:
-  ChainProgram(const Chain& chain, double bytes, int grains)
+  ChainTable(const Chain& chain, double bytes, int grains)
       : stages_(chain.stages), grains_(grains), scale_(grains / bytes) {
     best_.resize(stages_.size() * stages_.size() * (static_cast<size_t>(grains) + 1));
   }
@@ -178,7 +179,7 @@ int grains_for(const ActionTable& table, const Chain& chain) {
 
 ChainPlan plan_chain(const Chain& chain, double bytes, int grains) {
   if (chain.stages.empty() || !(bytes > 0) || !std::isfinite(bytes)) return {};
-  return ChainProgram(chain, bytes, grains).solve();
+  return ChainTable(chain, bytes, grains).solve();
 }
 
 ChainStart chain_start(const ActionTable& table, std::span<const SchedOpId> order) {

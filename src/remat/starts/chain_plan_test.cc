@@ -1,5 +1,5 @@
-// The chain of a step and the dynamic program over it: against a search through all plans of the
-// same kind, against the known number of steps that revolve takes, and its runs against the
+// The chain of a step and the dynamic programming over it: against a search through all plans of
+// the same kind, against the known number of steps that revolve takes, and its runs against the
 // simulator and against exhaustive search.
 #include "remat/starts/chain_plan.h"
 

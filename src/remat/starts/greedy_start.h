@@ -4,9 +4,9 @@
 // again as well, or lives on, whichever is better.
 //
 // Only values that promise much by themselves (bytes for the time of their own producer) are tried
-// and measured. Of very many ops a moment is relieved as a whole: its values go in the order of that
-// promise until it is within the capacity. The work is bounded by the number of ops, whatever the
-// limit of the retention search is.
+// and measured. Of very many ops a moment is relieved as a whole: its values go in the order of
+// that promise until it is within the capacity. The work is bounded by the number of ops, whatever
+// the limit of the retention search is.
 #pragma once
 
 #include <cstdint>

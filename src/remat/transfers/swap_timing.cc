@@ -96,12 +96,8 @@ Timed SwapTiming::as_placed(const Moves& placed) {
 Timed SwapTiming::judge(const Moves& away) {
   units_ += runs_ / 8 + static_cast<int64_t>(away.size());
   Timed timed;
-  for (RunId run : present_.ids()) {
-    const int64_t over = present_[run] - budget_;
-    if (over <= timed.overflow_bytes) continue;
-    timed.overflow_bytes = over;
-    timed.overflow_run = run;
-  }
+  for (const int64_t bytes : present_)
+    timed.overflow_bytes = std::max(timed.overflow_bytes, bytes - budget_);
   // What others have no room for goes on to the next.
   timed.crowded_bytes = crowded_bytes(away, view_.links.size() - 1);
   timed.overflow_bytes = std::max(timed.overflow_bytes, timed.crowded_bytes);

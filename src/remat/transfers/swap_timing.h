@@ -36,7 +36,6 @@ struct Timed {
   bool fits = false;
   int64_t overflow_bytes = 0;  // largest, over all runs and in the last tier; 0 when it fits
   int64_t crowded_bytes = 0;   // that the last tier has no room for
-  RunId overflow_run;          // where
   double seconds = 0;          // of the step, when it fits
   bool waits = false;          // compute does, for a transfer
   int64_t moved_bytes = 0;     // out and in
