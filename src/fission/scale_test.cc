@@ -267,8 +267,8 @@ TEST(Passes, GoThroughViewsAndOpsOutsideButNotThroughAccumulators) {
   EXPECT_EQ(passes.waits_for[OpId(5)], (std::vector{OpId(1)}));
 }
 
-// Rows of an image: a kernel of one row, or one that moves on by its own size, takes its part's rows
-// alone; one of three rows needs those of other parts, too, so all of them are made first.
+// Rows of an image: a kernel of one row, or one that moves on by its own size, takes its part's
+// rows alone; one of three rows needs those of other parts, too, so all of them are made first.
 TEST(Passes, OfOverlappingWindowsWait) {
   for (const auto& [size, stride, waits] :
        {std::tuple{1, 1, false}, {2, 2, false}, {3, 1, true}, {3, 2, true}}) {

@@ -59,8 +59,8 @@ struct OptimizeOptions {
   // Ops that run in parts, by name; in training, those of the backward pass too.
   std::vector<fission::CutRule> cuts = {};
   // The largest axis class of the step (fission/classes.h) in so many parts; 0: as the budget makes
-  // best (split.h). After the cuts; an op that they cut along another axis, or into more parts, stays
-  // as they say.
+  // best (split.h). After the cuts; an op that they cut along another axis, or into more parts,
+  // stays as they say.
   fission::Labels split = {};
   // Schedules to start from beside others, as names of ops (named_runs.h), the best first.
   std::vector<std::vector<std::string>> starts = {};
