@@ -175,8 +175,8 @@ TEST(Sums, MayLeaveBeforeThereIsAnythingInThem) {
     options.slow_tiers = {{"host", link}};
     const auto ready = pipeline::prepare(network.graph(), options);
     ASSERT_TRUE(ready.has_value()) << ready.error().message;
-    const auto moving = pipeline::pack_schedule(ready->view, with_empty_sums_away(*ready, away),
-                                                options);
+    const auto moving =
+        pipeline::pack_schedule(ready->view, with_empty_sums_away(*ready, away), options);
     ASSERT_TRUE(moving.has_value()) << moving.error().message;
     const auto made = pipeline::write(*ready, {*moving, plan::SolveStatus::kFeasible, {}}, options);
     ASSERT_TRUE(made.has_value()) << made.error().message;

@@ -271,6 +271,12 @@ bool is_faster(const RematOutcome& one, const RematOutcome& other) {
   return !one.sequence.empty() && (other.sequence.empty() || one.seconds < other.seconds);
 }
 
+RematOutcome recompute_alone(const ScheduleProblem& problem, const RematOptions& options) {
+  ScheduleProblem runs_only = problem;
+  plan::forbid_transfers(runs_only);
+  return remat::solve(runs_only, options);
+}
+
 // Both levers, and where that is loose each alone: rounds of a joint search divide its work among
 // many inner budgets, and one lever with all of it can come out ahead. The best of them, with what
 // is proven of both.
@@ -281,9 +287,7 @@ class EachAlone {
 
   RematOutcome solve() {
     if (!is_loose()) return std::move(result_);
-    JointOptions recompute = again();
-    recompute.transfers = false;
-    RematOutcome runs = solve_joint(problem_, recompute);
+    RematOutcome runs = recompute_alone(problem_, again().remat);
     JointOptions transfers = again();
     transfers.recompute = false;
     if (!take(Joint(problem_, transfers).solve())) return std::move(result_);
@@ -343,9 +347,9 @@ RematOutcome solve_joint(const ScheduleProblem& problem, const JointOptions& opt
   if (problem.budget_bytes && problem.link && options.transfers)
     return options.recompute ? EachAlone(problem, options).solve()
                              : Joint(problem, options).solve();
+  if (options.recompute) return recompute_alone(problem, options.remat);
   ScheduleProblem runs_only = problem;
   plan::forbid_transfers(runs_only);
-  if (options.recompute) return solve(runs_only, options.remat);
   for (plan::SchedOp& op : runs_only.ops) op.may_rerun = false;
   RematOptions once_only = options.remat;
   once_only.bound.reset();  // nobody can claim what speaks of these schedules alone

@@ -44,11 +44,11 @@ struct RematOptions {
   // And from what greedy drops make of it; not where there are `starts`. Of very many ops: of the
   // starts above the budget.
   bool greedy_start = true;
-  bool chain_start = true;    // and from dynamic programming over a chain; likewise
-  bool all_starts = false;    // both of these where there are `starts`, too
-  bool restarts = true;       // several seeds and cooler rounds; off: one long annealing
-  bool cut_bound = true;      // prove a bound and a floor; off: every op once, nothing infeasible
-  bool several_cuts = true;   // at several moments together
+  bool chain_start = true;   // and from dynamic programming over a chain; likewise
+  bool all_starts = false;   // both of these where there are `starts`, too
+  bool restarts = true;      // several seeds and cooler rounds; off: one long annealing
+  bool cut_bound = true;     // prove a bound and a floor; off: every op once, nothing infeasible
+  bool several_cuts = true;  // at several moments together
   bool exact_small =
       true;  // small problems: all states (by_states.h), if a share of work is enough
 

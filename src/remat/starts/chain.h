@@ -31,10 +31,10 @@ namespace lowtide::remat {
 
 // One way to go back through a stage.
 struct ChainOption {
-  int64_t cost = 0;               // of the reruns
-  double kept_bytes = 0;          // between both parts, without the stage's input and output
-  double forward_peak = 0;        // while the forward part runs; without the stage's input
-  double backward_peak = 0;       // while reruns and backward part run; without the stage's input
+  int64_t cost = 0;                 // of the reruns
+  double kept_bytes = 0;            // between both parts, without the stage's input and output
+  double forward_peak = 0;          // while the forward part runs; without the stage's input
+  double backward_peak = 0;         // while reruns and backward part run; without the stage's input
   std::vector<SchedOpId> backward;  // the backward part, and the reruns in it
 };
 
