@@ -1,11 +1,13 @@
 // remat: a bare problem under a byte budget. What fits is printed with its time and the proven
-// bound; what cannot fit, with what stands in the way and the smallest peak that was found.
+// bound; what cannot fit, with what stands in the way and the smallest peak that was found. By
+// Lowtide's search, or by a published method (--method), which proves nothing.
 #include "tools/remat_command.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <atomic>
+#include <functional>
 #include <limits>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -17,6 +19,7 @@
 
 #include "base/bytes.h"
 #include "base/file.h"
+#include "baselines/baselines.h"
 #include "order/order.h"
 #include "plan/remat_text.h"
 #include "plan/schedule_text.h"
@@ -33,8 +36,10 @@
 namespace lowtide::tools {
 namespace {
 
+constexpr const char* kSearch = "search";  // --method: Lowtide's own
+
 struct RematFlags {
-  std::string problem, output, budget;
+  std::string problem, output, budget, method = kSearch;
   ProgramFlags program;
   remat::JointOptions options;
   bool has_unit_limit = false;  // by --max-units
@@ -42,6 +47,8 @@ struct RematFlags {
   double prove = 0;  // seconds
   bool json = false, progress = false;
 };
+
+using Solver = std::function<remat::RematOutcome(const plan::ScheduleProblem&)>;
 
 Result<plan::ScheduleProblem> read_problem(const RematFlags& flags) {
   LT_ASSIGN(const std::string text, read_file(flags.problem));
@@ -58,18 +65,16 @@ Result<plan::ScheduleProblem> read_problem(const RematFlags& flags) {
   return problem;
 }
 
+constexpr int kTries = 6;  // for the smallest peak, each with a share of the work
+
 // The smallest peak that short searches find, between the floor and the best order's.
-int64_t smallest_peak(plan::ScheduleProblem problem, int64_t floor, remat::JointOptions options) {
-  constexpr int kTries = 6;
+int64_t smallest_peak(plan::ScheduleProblem problem, int64_t floor, const Limits& limits,
+                      const Solver& solve) {
   const plan::ScheduleOutcome order = order::solve(problem, {.limits = {.max_units = 32'000'000}});
   int64_t least = order.peak_bytes, below = floor - 1;
-  Limits& limits = options.remat.limits;
-  limits.max_units = std::max<int64_t>(1, limits.max_units / (2 * kTries));
-  limits.max_seconds /= 2 * kTries;
-  options.remat.proof_units = 0;
   for (int i = 0; i < kTries && below + 1 < least && !limits.cancelled(); ++i) {
     problem.budget_bytes = i == 0 ? floor : below + (least - below) / 2;
-    const remat::RematOutcome outcome = remat::solve_joint(problem, options);
+    const remat::RematOutcome outcome = solve(problem);
     if (outcome.sequence.empty()) {
       below = *problem.budget_bytes;
     } else {
@@ -77,6 +82,12 @@ int64_t smallest_peak(plan::ScheduleProblem problem, int64_t floor, remat::Joint
     }
   }
   return least;
+}
+
+Limits shortened(Limits limits) {
+  limits.max_units = std::max<int64_t>(1, limits.max_units / (2 * kTries));
+  limits.max_seconds /= 2 * kTries;
+  return limits;
 }
 
 std::string label(std::string_view what, uint32_t index, const std::string& name) {
@@ -111,12 +122,14 @@ double percent_above(double value, double base) {
   return base > 0 ? 100 * (value - base) / base : 0;
 }
 
-void print_json(const plan::ScheduleProblem& problem, const remat::RematOutcome& outcome,
+void print_json(const RematFlags& flags, const plan::ScheduleProblem& problem,
+                const remat::RematOutcome& outcome,
                 const std::optional<plan::SequenceProfile>& profile, double once_seconds,
                 const std::optional<Obstacle>& obstacle,
                 const std::optional<SolvedProgram>& solved) {
   nlohmann::ordered_json out;
   out["status"] = plan::name(outcome.status);
+  out["method"] = flags.method;
   out["budget_bytes"] = *problem.budget_bytes;
   if (profile) {
     out["peak_bytes"] = profile->peak_bytes;
@@ -193,6 +206,11 @@ Status as_status(const RematFlags& flags, const plan::ScheduleProblem& problem,
     return error(ErrorCode::kInfeasible,
                  fmt::format("{}: no schedule{} fits in --budget {} bytes{}", flags.problem,
                              restriction(flags), *problem.budget_bytes, found));
+  if (flags.method != kSearch)
+    return error(
+        ErrorCode::kLimit,
+        fmt::format("{}: --method {} finds no schedule{} within --budget {} bytes{}", flags.problem,
+                    flags.method, restriction(flags), *problem.budget_bytes, found));
   return error(ErrorCode::kLimit,
                fmt::format("{}: no schedule{} was found within --budget {} bytes, and none ruled "
                            "out{}; raise --max-units or the budget",
@@ -211,8 +229,43 @@ remat::JointOptions search_options(const RematFlags& flags) {
   return options;
 }
 
+// By the search, with progress while it looks for the answer.
+remat::RematOutcome search(const RematFlags& flags, const plan::ScheduleProblem& problem,
+                           remat::JointOptions options) {
+  ProgressLine line;
+  if (flags.progress || line.terminal())
+    options.remat.progress = [&line](const plan::Progress& p) {
+      line.show({p.budget_bytes, p.seconds, p.peak_bytes, p.lower_bound_seconds, p.share,
+                 p.unpacked_seconds, plan::name(p.stage)});
+    };
+  return remat::solve_joint(problem, options);
+}
+
+// By a published method. Each op once is all that is known of the time.
+remat::RematOutcome by_method(const RematFlags& flags, const plan::ScheduleProblem& problem,
+                              const Limits& limits) {
+  const auto& names = baselines::kMethodNames;
+  const auto method = std::find(names.begin(), names.end(), flags.method) - names.begin();
+  const baselines::BaselineOutcome found =
+      baselines::solve(problem, static_cast<baselines::Method>(method), {.limits = limits});
+  remat::RematOutcome outcome;
+  outcome.status = found.status;
+  outcome.sequence = found.sequence;
+  outcome.peak_bytes = found.peak_bytes;
+  outcome.seconds = found.seconds;
+  for (const plan::SchedOp& op : problem.ops) outcome.lower_bound_seconds += op.seconds;
+  outcome.work = found.work;
+  outcome.cut_short = found.work.timed_out;
+  return outcome;
+}
+
+Limits method_limits(const RematFlags& flags, const Limits& limits) {
+  if (flags.has_unit_limit || limits.max_seconds < 1e6) return limits;
+  return limits.with_units(baselines::BaselineOptions().limits.max_units);
+}
+
 Status run_remat_command(const RematFlags& flags) {
-  LT_ASSIGN(const plan::ScheduleProblem problem, read_problem(flags));
+  LT_ASSIGN(plan::ScheduleProblem problem, read_problem(flags));
   const InterruptGuard guard;
   remat::JointOptions options = search_options(flags);
   options.remat.limits.cancel = &guard.raised();
@@ -220,15 +273,13 @@ Status run_remat_command(const RematFlags& flags) {
   of_program.problem = flags.problem;
   of_program.has_transfers = !without(flags, "transfers");
   LT_ASSIGN(const auto solved, take_program(of_program, problem, options.remat.limits));
-  std::optional<ProgressLine> line(std::in_place);
-  if (flags.progress || line->terminal())
-    options.remat.progress = [&line](const plan::Progress& p) {
-      line->show({p.budget_bytes, p.seconds, p.peak_bytes, p.lower_bound_seconds, p.share,
-                  p.unpacked_seconds, plan::name(p.stage)});
-    };
-  remat::RematOutcome outcome = remat::solve_joint(problem, options);
-  options.remat.progress = {};
-  line.reset();
+  const bool is_search = flags.method == kSearch;
+  if (!is_search) {
+    options.remat.limits = method_limits(flags, options.remat.limits);
+    if (without(flags, "transfers")) plan::forbid_transfers(problem);
+  }
+  remat::RematOutcome outcome =
+      is_search ? search(flags, problem, options) : by_method(flags, problem, options.remat.limits);
   double once_seconds = 0;
   for (const plan::SchedOp& op : problem.ops) once_seconds += op.seconds;
   std::optional<plan::SequenceProfile> profile;
@@ -240,10 +291,16 @@ Status run_remat_command(const RematFlags& flags) {
     obstacle.emplace().floor = remat::floor_of(problem);
     if (obstacle->floor.bytes > *problem.budget_bytes)
       outcome.status = plan::SolveStatus::kInfeasible;
-    obstacle->smallest_peak_bytes = smallest_peak(problem, obstacle->floor.bytes, options);
+    options.remat.limits = shortened(options.remat.limits);
+    options.remat.proof_units = 0;
+    const auto solve = [&](const plan::ScheduleProblem& p) {
+      return is_search ? remat::solve_joint(p, options) : by_method(flags, p, options.remat.limits);
+    };
+    obstacle->smallest_peak_bytes =
+        smallest_peak(problem, obstacle->floor.bytes, options.remat.limits, solve);
   }
   if (flags.json) {
-    print_json(problem, outcome, profile, once_seconds, obstacle, solved);
+    print_json(flags, problem, outcome, profile, once_seconds, obstacle, solved);
   } else {
     print_text(problem, outcome, profile, once_seconds);
     if (solved) put(as_text(*solved));
@@ -251,6 +308,22 @@ Status run_remat_command(const RematFlags& flags) {
   if (profile && !flags.output.empty())
     LT_RETURN_IF_ERROR(write_file_atomically(flags.output, print(outcome.sequence) + "\n"));
   return as_status(flags, problem, outcome, obstacle);
+}
+
+// A published method takes a problem, a budget and limits; what speaks of the search is refused.
+Status check_method(const CLI::App& command, const RematFlags& flags) {
+  if (flags.method == kSearch) return {};
+  for (const char* flag : {"--program", "--solve", "--prove", "--seed", "--threads", "--progress"})
+    if (command.count(flag) > 0)
+      return error(ErrorCode::kUsage, fmt::format("{} is of --method search; --method {} has none",
+                                                  flag, flags.method));
+  for (const std::string& idea : flags.without)
+    if (idea != "transfers")
+      return error(ErrorCode::kUsage,
+                   fmt::format("--without {} is of --method search; --method {} can do without "
+                               "transfers only",
+                               idea, flags.method));
+  return {};
 }
 
 }  // namespace
@@ -265,6 +338,13 @@ void add_remat_command(CLI::App& app, Action& action) {
   command->add_option("-o,--output", flags->output, "write the op numbers in the order run here")
       ->check(file_name());
   add_program_flags(command, flags->program);
+  std::vector<std::string> methods{kSearch};
+  methods.insert(methods.end(), baselines::kMethodNames.begin(), baselines::kMethodNames.end());
+  command
+      ->add_option("--method", flags->method,
+                   "Lowtide's search, or a published method to compare with: chen (checkpoints of "
+                   "segments), dtr (dynamic rematerialization), xla (its pass), pofo (a chain)")
+      ->check(one_of(methods));
   CLI::Option* max_units =
       command->add_option("--max-units", flags->options.remat.limits.max_units, kMaxUnitsHelp);
   max_units->check(whole_number(1));
@@ -295,9 +375,12 @@ void add_remat_command(CLI::App& app, Action& action) {
       ->check(one_of(ideas));
   add_progress_flag(command, flags->progress);
   command->add_flag("--json", flags->json, "print the outcome as JSON");
-  command->callback([flags, max_units, &action] {
+  command->callback([flags, command, max_units, &action] {
     flags->has_unit_limit = max_units->count() > 0;
-    action = [flags] { return run_remat_command(*flags); };
+    action = [flags, command]() -> Status {
+      LT_RETURN_IF_ERROR(check_method(*command, *flags));
+      return run_remat_command(*flags);
+    };
   });
 }
 

@@ -11,7 +11,8 @@ import pytest
 onnx = pytest.importorskip("onnx")
 torch = pytest.importorskip("torch")
 import magis_networks  # noqa: E402
-from lowtide_cli import run  # noqa: E402
+import nasnet  # noqa: E402
+from lowtide_cli import run, run_json  # noqa: E402
 from networks import NETWORKS  # noqa: E402
 
 MODELS = pathlib.Path(__file__).parents[2] / "models"
@@ -126,3 +127,25 @@ def test_magis_networks_with_batch_normalization(network, channels, tmp_path):
         if tensor.data_location == onnx.TensorProto.EXTERNAL:
             elements[kind[tensor.name]] += math.prod(tensor.dims)
     assert elements == {"PARAMETER": MAGIS_ELEMENTS[network] + 2 * channels, "BUFFER": 2 * channels}
+
+
+@pytest.mark.parametrize("seed", nasnet.SEEDS)
+def test_random_cells_are_valid_networks_that_train(seed, tmp_path):
+    path = nasnet.write(seed, tmp_path)
+    assert path.read_bytes() == nasnet.write(seed, tmp_path / "again").read_bytes()
+    model = onnx.load(path, load_external_data=False)
+    for tensor in [t for t in model.graph.initializer if t.data_location == onnx.TensorProto.EXTERNAL]:
+        model.graph.input.append(onnx.helper.make_tensor_value_info(tensor.name, tensor.data_type, tensor.dims))
+        model.graph.initializer.remove(tensor)  # the file of weights does not exist
+    onnx.checker.check_model(onnx.shape_inference.infer_shapes(model, check_type=True, strict_mode=True))
+    assert 250 <= len(model.graph.node) <= 450 and path.stat().st_size < 200_000
+    assert "unsupported none" in run("inspect", path).stdout
+    plan = run_json("plan", path, "--train", "--loss", "mse", "--dim", "batch=4")
+    assert plan["ops"] > 2 * len(model.graph.node) and plan["arena_bytes"] > 0
+
+
+def test_random_cells_differ_by_seed():
+    structures = {tuple((node.op_type, len(node.input)) for node in nasnet.network(seed).graph.node) for seed in nasnet.SEEDS}
+    assert len(structures) == len(nasnet.SEEDS)
+    kinds_of_ops = {kind for structure in structures for kind, _ in structure}
+    assert {"Conv", "Concat", "AveragePool", "MaxPool", "Add"} <= kinds_of_ops

@@ -246,3 +246,44 @@ def test_what_cannot_be_solved_gets_one_line(chain, monkeypatch):
     expect_error(4, "--solve", "nothing is proven", arguments=["remat", chain, "--budget", "100GiB", "--solve", "clp"])
     monkeypatch.setenv("LOWTIDE_HIGHS", "/nowhere/libhighs.so")
     expect_error(2, "/nowhere/libhighs.so", "LOWTIDE_HIGHS", "highsbox", arguments=[*budget, "highs"])
+
+
+METHODS = ("chen", "dtr", "xla", "pofo")
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_published_methods_keep_the_budget_and_prove_nothing(tmp_path, method):
+    path = tmp_path / "unet.remat"
+    path.write_text((ROOT / "tests/data/remat/unet_2.remat").read_text())
+    outcome = check(path, 1000 * MIB, "--method", method)
+    ours = check(path, 1000 * MIB, "--max-units", 20_000_000)
+    assert (outcome["method"], ours["method"]) == (method, "search")
+    assert outcome["lower_bound_extra_percent"] == 0 and outcome["reruns"] > 0
+    assert outcome["cost"] >= ours["cost"] * (1 - 1e-9)
+    roomy = check(path, 100_000 * MIB, "--method", method)
+    assert (roomy["status"], roomy["reruns"]) == ("optimal", 0)
+
+
+def test_a_published_method_that_finds_nothing_says_so(chain):
+    result = run("remat", chain, "--budget", 117, "--method", "pofo", "--json")
+    assert result.returncode == 5 and json.loads(result.stdout)["status"] == "limit"
+    assert "--method pofo finds no schedule within --budget 117 bytes" in result.stderr
+    assert run("remat", chain, "--budget", 115, "--method", "pofo").returncode == 3  # below the floor
+
+
+def test_published_methods_move_over_a_link_or_do_without(tmp_path):
+    problem = tmp_path / "linked.txt"
+    ops = "".join(f'op {seconds} 0 1 "{name}"\n' for name, seconds in zip("abcdef", (3, 1, 4, 4, 4, 1)))
+    values = [(8, 0, "1 5"), (4, 1, "2"), (4, 2, "3"), (12, 3, "4"), (3, 4, "5")]
+    problem.write_text("lowtide-schedule 2\nbudget 23\nlink 2 2 0 0\n" + ops
+                       + "".join(f'value {size} {op} 0 "" {readers}\n' for size, op, readers in values) + "end\n")
+    moving = run_json("remat", problem, "--method", "xla", "-o", tmp_path / "out.txt")
+    assert (moving["extra_percent"], moving["stored_bytes"]) == (0, 8)
+    assert (tmp_path / "out.txt").read_text() == "0 1 store:0 2 drop:0 3 load:0 4 5\n"
+    alone = run_json("remat", problem, "--method", "xla", "--without", "transfers")
+    assert (alone["reruns"], alone["cost"]) == (1, 20)
+
+
+@pytest.mark.parametrize("flag", ["--prove 1", "--seed 2", "--threads 2", "--program p.lp", "--progress", "--without recompute"])
+def test_what_a_published_method_has_not_is_refused(chain, flag):
+    expect_error(2, *flag.split()[:1], "--method dtr", arguments=["remat", chain, "--budget", "1KiB", "--method", "dtr", *flag.split()])
