@@ -54,7 +54,9 @@ Result<Optimized> least_memory(const ir::Graph& forward, const OptimizeOptions& 
   for (int i = 0; i < kLeast.budgets && best.plan.arena_bytes - below > fineness; ++i) {
     if (rest().schedule.remat.limits.stop_after(0)) break;
     const int64_t budget = below + (best.plan.arena_bytes - below) / 2;
-    Result<Optimized> made = optimize(forward, trial_of(rest(), budget));
+    OptimizeOptions trial = trial_of(rest(), budget);
+    trial.most_seconds = most;
+    Result<Optimized> made = optimize(forward, trial);
     if (!made && !is_about_budget(made.error())) return made;
     if (made && is_in_time(*made) && made->plan.arena_bytes < best.plan.arena_bytes)
       best = std::move(*made);
