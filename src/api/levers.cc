@@ -130,6 +130,21 @@ pipeline::SlowTierChoice first_tier(const cost::DeviceProfile& device) {
 
 }  // namespace
 
+std::vector<std::string> unused_levers(const PlanOptions& asked,
+                                       const pipeline::OptimizeOptions& options) {
+  const auto parsed = parse_levers("", all_levers(asked, options.device));
+  std::vector<std::string> unused;
+  for (const std::string& lever : *parsed) {
+    const bool is_used = lever == "split"       ? !options.split.whole() || !options.cuts.empty()
+                         : lever == "recompute" ? options.schedule.recompute
+                         : lever == "swap"      ? !options.slow_tiers.empty()
+                         : lever == "reorder"   ? options.schedule.remat.reorder
+                                                : options.rewrites.without.empty();
+    if (!is_used) unused.push_back(lever);
+  }
+  return unused;
+}
+
 std::string missing_levers(const ir::Graph& forward, const pipeline::OptimizeOptions& options,
                            int64_t budget_bytes) {
   std::vector<std::string> found;

@@ -16,6 +16,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "base/result.h"
 #include "cost/device.h"
@@ -37,6 +38,11 @@ std::string all_levers(const PlanOptions& options, const cost::DeviceProfile& de
 // tier; split also where levers are open and there is a slowdown. Error: kUsage, naming a word that is no lever, both flags given, a flag that asks for what
 // is not allowed, or a device without a slow tier.
 Result<PlanOptions> with_levers(const PlanOptions& options, const cost::DeviceProfile& device);
+
+// Those of all_levers() that a plan with these options cannot use; rewrites where one that runs by
+// default is switched off.
+std::vector<std::string> unused_levers(const PlanOptions& asked,
+                                       const pipeline::OptimizeOptions& options);
 
 // Of a budget that was not kept: what each lever that was not used would need at least (a bound, no
 // promise), as the end of a line; empty, where all that the device has were used. Rewrites are

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -102,6 +103,23 @@ TEST(Levers, AllAreThoseThatTheDeviceHas) {
   EXPECT_EQ(all_levers(proven, own), "split,recompute,reorder,rewrite");
   own.slow_tiers.clear();
   EXPECT_EQ(all_levers({}, own), "split,recompute,reorder,rewrite");
+}
+
+TEST(Levers, UnusedAreThoseThatThePlanCannotUse) {
+  pipeline::OptimizeOptions options;
+  options.device = device("rtx3090");
+  using Words = std::vector<std::string>;
+  EXPECT_EQ(unused_levers({}, options), (Words{"split", "swap"}));
+  options.split = {.parts = 0};
+  options.slow_tiers.resize(1);
+  EXPECT_TRUE(unused_levers({}, options).empty());
+  options.schedule.recompute = false;
+  options.rewrites.without = {"common-ops"};
+  pipeline::keep_given_order(options);
+  EXPECT_EQ(unused_levers({}, options), (Words{"recompute", "reorder", "rewrite"}));
+  options.slow_tiers.clear();
+  options.device.slow_tiers.clear();
+  EXPECT_EQ(unused_levers({}, options), (Words{"recompute", "reorder", "rewrite"}));
 }
 
 TEST(Levers, AnOpenSlowdownSplits) {

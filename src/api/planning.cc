@@ -381,9 +381,12 @@ Result<Planned> with_more_levers(const Model& model, PlanOptions options, int64_
   LT_ASSIGN(Planning planning, prepare_planning(model, options));
   planning.options.progress = plan::part_of(planning.options.progress, kFirstShare, 1);
   auto made = pipeline::optimize(model.state().graph, planning.options);
-  if (!made)
-    return error(made.error().code,
+  if (!made) {
+    // What cannot be cut does not make the model's file wrong.
+    const bool is_input = made.error().code == ErrorCode::kInput;
+    return error(is_input ? missed.code : made.error().code,
                  fmt::format("{}; recompute alone: {}", made.error().message, reason_of(missed)));
+  }
   made->notes.push_back(fmt::format(
       "recompute alone did not keep the budget: {}; so all levers were used, as with --allow {}",
       reason_of(missed), options.allow));
@@ -436,6 +439,8 @@ std::unique_ptr<Plan::State> finish_plan(pipeline::Optimized optimized, const Pl
   auto state = std::make_unique<Plan::State>();
   state->facts = planning_facts(optimized, model.state().reading_seconds);
   state->facts.notes = model.state().notes;
+  state->facts.unused_levers = unused_levers(planning.asked, planning.options);
+  state->facts.all_levers = all_levers(planning.asked, planning.options.device);
   for (const std::string& note : optimized.notes)
     state->facts.notes.push_back(printable(note, kMostNote));
   if (planning.asked.train)

@@ -96,3 +96,25 @@ def test_a_slowdown_without_a_word_on_levers_splits(tiny):
     assert free["split"] and free["actions"]["stores"] == 0
     assert free["predicted_step_seconds"] <= 1.1 * free["whole_once_seconds"] * (1 + 1e-9)
     assert free["arena_bytes"] < run_json("plan", *tiny, "--slowdown", "10%", *RECOMPUTE)["arena_bytes"]
+
+
+def test_a_loose_plan_names_the_levers_that_it_did_not_use(tiny):
+    loose = run_json("plan", *tiny, *RECOMPUTE, "--budget", "60%")
+    assert loose["levers_not_used"] == ["split", "swap"]
+    assert loose["extra_percent"] > 5
+    line = "not used: split, swap (--allow split,recompute,swap,reorder,rewrite)"
+    assert line in run("plan", *tiny, *RECOMPUTE, "--budget", "60%").stdout.splitlines()
+    near = run("plan", *tiny, "--budget", "97%").stdout
+    assert "over each op once" in near and "not used" not in near
+
+
+def test_rewrites_are_offered_where_they_would_lower_the_floor(tmp_path):
+    """The same op twice is one by a rewrite."""
+    onnx = pytest.importorskip("onnx")
+    path = tmp_path / "twice.onnx"
+    text = "g (float[32,32] x) => (float[32,32] z) { a = Exp(x)  b = Exp(x)  z = MatMul(a, b) }"
+    onnx.save(onnx.helper.make_model(onnx.parser.parse_graph(text), opset_imports=[onnx.helper.make_opsetid("", 20)]), path)
+    least = run_json("plan", path)["arena_bytes"]
+    assert least < run_json("plan", path, "--forbid", "rewrite")["arena_bytes"]
+    line = expect_error(3, arguments=["plan", path, "--forbid", "rewrite", "--budget", least])
+    assert int(re.search(r"with rewrite at least (\d+) bytes \([^)]*\) would be needed", line)[1]) == least
