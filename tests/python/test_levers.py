@@ -118,3 +118,12 @@ def test_rewrites_are_offered_where_they_would_lower_the_floor(tmp_path):
     assert least < run_json("plan", path, "--forbid", "rewrite")["arena_bytes"]
     line = expect_error(3, arguments=["plan", path, "--forbid", "rewrite", "--budget", least])
     assert int(re.search(r"with rewrite at least (\d+) bytes \([^)]*\) would be needed", line)[1]) == least
+
+
+def test_parts_that_take_longer_than_the_slowdown_are_refused(tiny):
+    line = expect_error(3, "--slowdown: in 8 parts the step takes at least ", "give --slowdown ", "or fewer parts",
+                        arguments=["plan", *tiny, "--split", "8", "--slowdown", "1%"])
+    needed = re.search(r"give --slowdown ([\d.]+%)", line)[1]
+    made = run_json("plan", *tiny, "--split", "8", "--slowdown", needed)
+    assert made["split"] == "8"
+    assert made["predicted_step_seconds"] <= made["whole_once_seconds"] * (1 + float(needed[:-1]) / 100)
