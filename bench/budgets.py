@@ -17,11 +17,11 @@ import pathlib
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent / "support"))
-from lowtide import SCRATCH, finish, label, lowtide, mib, plan, run, table  # noqa: E402
+from lowtide import RECOMPUTE, SCRATCH, finish, label, lowtide, mib, plan, run, table  # noqa: E402
 from measured import calibrated, measured_costs  # noqa: E402
 
 # Model, dims, [(budget MiB, extra time at most, PyTorch's best MiB, flags)].
-RECOMPUTE, SWAP, BOTH = (), ("--no-recompute", "--swap", "host"), ("--swap", "host")
+SWAP, BOTH = ("--no-recompute", "--swap", "host"), ("--swap", "host")
 CASES = [
     ("resnet50", dict(batch=8), [(600, 0.12, 713, RECOMPUTE), (450, 0.25, 713, RECOMPUTE), (450, None, 713, SWAP), (300, None, 713, BOTH)]),
     ("unet", dict(batch=2), [(600, 0.15, 720, RECOMPUTE), (500, None, 720, SWAP), (400, None, 720, BOTH)]),

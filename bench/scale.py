@@ -24,7 +24,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).parent / "support"))
 from deeper_onnx import deeper_gpt2_onnx  # noqa: E402
 from deeper_step import Step, deeper_gpt2  # noqa: E402
 from training_lives import mixed_training_lives  # noqa: E402
-from lowtide import MODELS, ROOT, RUNNING, SCRATCH, finish, label, lowtide, mib, table  # noqa: E402
+from lowtide import MODELS, RECOMPUTE, ROOT, RUNNING, SCRATCH, finish, label, lowtide, mib, table  # noqa: E402
 
 STEPS = {38: None, 384: 15, 1400: 60}  # layers of the captured step; at most so many core seconds
 SHARES = [42, 29, 23]                  # MiB for each layer beside what is resident
@@ -110,7 +110,7 @@ def plan_deep_files(most_layers: int, broken: list[str]) -> None:
         deeper_gpt2_onnx(MODELS / "gpt2.onnx", path, layers)
         budget = None
         for within in (False, True):
-            outcome = plan_file(path, *(["--budget", budget] if within else []))
+            outcome = plan_file(path, *(["--budget", budget, *RECOMPUTE] if within else []))
             label = f"GPT-2 with {layers} layers{f' within {budget:,} bytes' if within else ''}"
             if "error" in outcome or outcome["exit_code"] != 0:
                 broken.append(f"{label}: {outcome.get('error', 'no plan')}")
@@ -165,7 +165,7 @@ def floors(broken: list[str]) -> None:
     rows = []
     for name, dims in RUNNING:
         sizes = [part for key, size in dims.items() for part in ("--dim", f"{key}={size}")]
-        refused = lowtide("plan", MODELS / f"{name}.onnx", "--train", *sizes, "--budget", 1, check=False).stderr
+        refused = lowtide("plan", MODELS / f"{name}.onnx", "--train", *sizes, "--budget", 1, *RECOMPUTE, check=False).stderr
         bytes_named = [int(n) for n in re.findall(r"(?:at least|arena found has) (\d+) bytes", refused)]
         if len(bytes_named) != 2:
             broken.append(f"{label(name, dims)}: {refused.strip()}")

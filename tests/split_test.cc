@@ -204,6 +204,30 @@ TEST(Split, ByBudgetIsNeverSlowerThanTheWholeStep) {
   EXPECT_GT(only_split, 0);
 }
 
+// Under a limit of time the first plan that keeps it is taken, and a slower one is none.
+TEST(Split, WithinATimeEndsWithWhatIsGoodEnough) {
+  const auto kernels = exec_cpu::make_cpu_kernels({.threads = 1});
+  auto options = options_with(*kernels);
+  options.find_smallest = false;
+  options.device.launch_seconds = 0;
+  const ir::Graph graph = forward();
+  const auto free = pipeline::optimize(graph, options);
+  ASSERT_TRUE(free.has_value()) << free.error().message;
+  options.budget_bytes = free->plan.arena_bytes * 60 / 100;
+  options.split = {.parts = 0};
+  const auto best = pipeline::optimize(graph, options);
+  ASSERT_TRUE(best.has_value()) << best.error().message;
+  options.most_seconds = 1.2 * best->plan.claims.predicted_seconds;
+  const auto enough = pipeline::optimize(graph, options);
+  ASSERT_TRUE(enough.has_value()) << enough.error().message;
+  EXPECT_LE(enough->plan.claims.predicted_seconds, *options.most_seconds);
+  EXPECT_LE(enough->plan.arena_bytes, *options.budget_bytes);
+  options.most_seconds = 0.9 * free->plan.claims.once_seconds;
+  const auto none = pipeline::optimize(graph, options);
+  ASSERT_FALSE(none.has_value());
+  EXPECT_EQ(none.error().code, ErrorCode::kLimit) << none.error().message;
+}
+
 TEST(Split, LeastBytesOfAutoHoldForEveryNumber) {
   const auto kernels = exec_cpu::make_cpu_kernels({.threads = 1});
   auto options = options_with(*kernels);

@@ -134,17 +134,20 @@ void add_plan(CLI::App& app, Action& action) {
           ->add_option(
               "--budget", given->budget,
               "of the whole device, as in 1.5GiB; or 60%, of the arena that needs none; or "
-              "floor")
+              "floor. Where no flag speaks of levers: by order and recompute, and if these miss it "
+              "by all levers that the device has; --allow recompute,reorder,rewrite: by those "
+              "alone")
           ->type_name("BYTES|PERCENT|floor");
   command
       ->add_option("--slowdown", given->slowdown,
                    "the least memory whose step takes at most so much longer than each op once, as "
-                   "in 10%")
+                   "in 10%; where no flag speaks of levers by all but swap")
       ->type_name("PERCENT")
       ->excludes(budget);
   command
       ->add_option("--max", given->max,
-                   "plan the largest size of this dimension that fits the budget, as in dim=batch")
+                   "plan the largest size of this dimension that fits the budget, as in dim=batch; "
+                   "by order and recompute where no flag names more levers")
       ->type_name("dim=NAME")
       ->check(file_name());
   add_search_flags(command, given->flags);

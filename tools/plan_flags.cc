@@ -215,6 +215,10 @@ Status needs(const CLI::App& command, const char* flag, bool there, const char* 
 
 Result<Model> read_model(const CLI::App& command, PlanFlags& flags) {
   LT_RETURN_IF_ERROR(check_flags(command, flags));
+  for (const char* flag :
+       {"--allow", "--forbid", "--split", "--swap", "--cut", "--query-blocks", "--no-recompute"})
+    if (const CLI::Option* lever = command.get_option_no_throw(flag); lever && lever->count() > 0)
+      flags.options.more_levers = false;
   ReadOptions reading;
   LT_ASSIGN(reading.dims, parse_dims(flags.dims));
   reading.training = flags.options.train;

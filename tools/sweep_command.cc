@@ -138,7 +138,9 @@ Status run_sweep_command(const CLI::App& command, SweepCommand& given) {
 void add_sweep_command(CLI::App& app, Action& action) {
   auto given = std::make_shared<SweepCommand>();
   CLI::App* command =
-      app.add_subcommand("sweep", "Plan a model for many budgets: what memory costs in time");
+      app.add_subcommand("sweep",
+                         "Plan a model for many budgets: what memory costs in time, by "
+                         "order and recompute where no flag names more levers");
   add_model_flags(command, given->flags);
   command
       ->add_option("--budgets", given->sweep.budgets,

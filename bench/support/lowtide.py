@@ -11,6 +11,7 @@ MODELS = ROOT / "models"
 BUILD = pathlib.Path(os.environ.get("LOWTIDE_BUILD_DIR", ROOT / "build/release"))
 PROGRAM = BUILD / "tools/lowtide"
 SCRATCH = BUILD / "bench-plans"
+RECOMPUTE = ("--allow", "recompute,reorder,rewrite")  # where a budget that these miss is to be an answer
 
 # The cases of the tables: batch 1 and 32 for planning, one that fits a small machine for running.
 PLANNING = [("gpt2", dict(batch=1, seq=64)), ("gpt2", dict(batch=1, seq=256)),

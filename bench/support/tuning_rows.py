@@ -11,7 +11,7 @@ import re
 import subprocess
 
 from drawn_packings import as_csv, draw
-from lowtide import MODELS, ROOT
+from lowtide import MODELS, RECOMPUTE, ROOT
 from tuning_problems import drawn_chain, drawn_many, drawn_order
 
 NEEDED = re.compile(r"every schedule needs at least (\d+) bytes")
@@ -165,7 +165,8 @@ def transfers(program: pathlib.Path, folder: pathlib.Path) -> list[Row]:
 
 def plans() -> list[Row]:
     def row(name: str, model: str, dims: tuple[str, ...], effort: str, *flags: str) -> Row:
-        return Row(f"plan {name}", step(model, dims, *flags, "--effort", effort), (EXTRA, PROVEN, MORE, UNITS))
+        levers = () if "--swap" in flags else RECOMPUTE
+        return Row(f"plan {name}", step(model, dims, *flags, *levers, "--effort", effort), (EXTRA, PROVEN, MORE, UNITS))
     return [row("unet 600 MiB", "unet", ("batch=2",), "0.2", "--budget", "600MiB"),
             row("resnet50 500 MiB", "resnet50", ("batch=8",), "0.2", "--budget", "500MiB"),
             row("unet 600 MiB, proof", "unet", ("batch=2",), "0.1", "--budget", "600MiB", "--prove", "0.5"),
@@ -178,7 +179,8 @@ def bounds() -> list[Row]:
     """Plans with next to no search: what they prove has its own work."""
     cases = (("unet", ("batch=2",), (700, 600, 560)), ("resnet50", ("batch=8",), (450,)), ("gpt2", ("batch=4", "seq=256"), (1950,)),
              ("bert", ("batch=4", "seq=128"), (1420,)))
-    rows = [Row(f"bound {name} {budget} MiB", step(name, dims, "--budget", f"{budget}MiB", "--effort", "0.01"), (PROVEN, FLOOR))
+    flags = (*RECOMPUTE, "--effort", "0.01", "--budget")
+    rows = [Row(f"bound {name} {budget} MiB", step(name, dims, *flags, f"{budget}MiB"), (PROVEN, FLOOR))
             for name, dims, budgets in cases for budget in budgets]
     link = step("unet", ("batch=2",), "--budget", "300MiB", "--swap", "host", "--effort", "0.01")
     return [*rows, Row("bound unet 300 MiB, link", link, (PROVEN, FLOOR))]
@@ -198,14 +200,15 @@ def unlimited_plans() -> list[Row]:
 
 def smallest_arenas() -> list[Row]:
     """Budgets that are not met: the smallest arena found stands in the error."""
-    return [Row("smallest unet", step("unet", ("batch=2",), "--budget", "floor", "--effort", "0.1"), (ARENA,)),
-            Row("smallest resnet50", step("resnet50", ("batch=8",), "--budget", "floor", "--effort", "0.1"), (ARENA,)),
-            Row("smallest bert", step("bert", ("batch=4", "seq=128"), "--budget", "floor", "--effort", "0.05"), (ARENA,))]
+    return [Row("smallest unet", step("unet", ("batch=2",), "--budget", "floor", *RECOMPUTE, "--effort", "0.1"), (ARENA,)),
+            Row("smallest resnet50", step("resnet50", ("batch=8",), "--budget", "floor", *RECOMPUTE, "--effort", "0.1"), (ARENA,)),
+            Row("smallest bert", step("bert", ("batch=4", "seq=128"), "--budget", "floor", *RECOMPUTE, "--effort", "0.05"), (ARENA,))]
 
 
 def least_memories() -> list[Row]:
-    return [Row("unet, 10 % slower", step("unet", ("batch=2",), "--slowdown", "10%", "--effort", "0.05"), (ARENA, UNITS)),
-            Row("bert, 10 % slower", step("bert", ("batch=4", "seq=128"), "--slowdown", "10%", "--effort", "0.05"), (ARENA, UNITS))]
+    flags = ("--slowdown", "10%", *RECOMPUTE, "--effort", "0.05")
+    return [Row("unet, 10 % slower", step("unet", ("batch=2",), *flags), (ARENA, UNITS)),
+            Row("bert, 10 % slower", step("bert", ("batch=4", "seq=128"), *flags), (ARENA, UNITS))]
 
 
 def parts() -> list[Row]:
@@ -233,8 +236,8 @@ def fronts() -> list[Row]:
 def rewritten() -> list[Row]:
     """Plans after rewrites that run only where they are asked for."""
     cases = (("unet", ("batch=2",), "600MiB"), ("gpt2", ("batch=4", "seq=256"), "1950MiB"))
-    return [Row(f"plan {name} {budget}, reassociate", step(name, dims, "--budget", budget, "--effort", "0.05", "--rewrite", "reassociate"),
-                (EXTRA, UNITS)) for name, dims, budget in cases]
+    flags = (*RECOMPUTE, "--effort", "0.05", "--rewrite", "reassociate", "--budget")
+    return [Row(f"plan {name} {budget}, reassociate", step(name, dims, *flags, budget), (EXTRA, UNITS)) for name, dims, budget in cases]
 
 
 def rows_of(program: pathlib.Path, folder: pathlib.Path) -> list[tuple[str, list[Row]]]:

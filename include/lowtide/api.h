@@ -97,8 +97,15 @@ struct PlanOptions {
   std::string budget = {};  // "60%" (of the arena that needs none, in one part), "floor", "2GiB"
   std::optional<double> slowdown = {};  // least memory in so much more time than each op once (0.1)
   int threads = 0;  // for which the CPU kernels are planned; 0: as many as the machine has
-  // "split,recompute,swap,reorder,rewrite": only these, or all but these, beside what follows.
+  // Levers. "split,recompute,swap,reorder,rewrite": only these, or all but these, beside what
+  // follows.
   std::string allow = {}, forbid = {};
+  // Where neither these two nor `recompute`, `reorder`, `cuts`, `split`, `query_blocks` and `swap`
+  // say otherwise: order, rewrites and recompute, which keep every bit of a step's results, are
+  // tried first; a budget that they miss is tried again with all levers that the device has, and
+  // the verdict notes it. A slowdown uses all but swap. False: order, rewrites and recompute alone.
+  // Only Plan::make looks at it; a front uses no lever that nothing speaks of.
+  bool more_levers = true;
   // Under a budget: ops may run again; buffers may move to slow memory, if `swap` names a slow tier
   // of the device profile or `link` gives its speed ("host=2GiB,file": the best tier first).
   bool recompute = true;

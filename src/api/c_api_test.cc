@@ -38,7 +38,7 @@ TEST(OptionsJson, EveryFieldIsRead) {
           "momentum": 0.25, "device": "h100", "budget_bytes": 4611686018427387904, "threads": 3,
           "budget": "60%", "slowdown": 0,
           "costs_file": "c", "costs_any_device": true, "allow": "split", "forbid": "swap",
-          "recompute": false, "reorder": false, "pieces": false,
+          "more_levers": false, "recompute": false, "reorder": false, "pieces": false,
           "sums": false, "rewrites": ["r"], "no_rewrites": ["common-ops"],
           "cuts": ["layer*:m:4"], "split": "auto", "query_blocks": 7, "strided_views": false,
           "swap": "host", "link_bytes_per_second": 2e9, "effort": 0.5,
@@ -58,6 +58,7 @@ TEST(OptionsJson, EveryFieldIsRead) {
   EXPECT_EQ(planning->slowdown, 0.0);
   EXPECT_EQ(planning->allow, "split");
   EXPECT_EQ(planning->forbid, "swap");
+  EXPECT_FALSE(planning->more_levers);
   EXPECT_FALSE(planning->recompute);
   EXPECT_FALSE(planning->reorder);
   EXPECT_FALSE(planning->pieces);
@@ -95,7 +96,7 @@ TEST(OptionsJson, WhatIsAbsentKeepsItsDefault) {
     EXPECT_FALSE(planning->budget_bytes);
     EXPECT_FALSE(planning->slowdown);
     EXPECT_FALSE(planning->link_bytes_per_second);
-    EXPECT_TRUE(planning->recompute);
+    EXPECT_TRUE(planning->recompute && planning->more_levers);
     EXPECT_EQ(planning->effort, PlanOptions().effort);
     EXPECT_EQ(planning->optimizer, PlanOptions().optimizer);
     EXPECT_EQ(planning->time_limit_seconds, PlanOptions().time_limit_seconds);

@@ -139,9 +139,9 @@ Result<Front> Front::make(const Model& model, const PlanOptions& options,
     state->points.push_back(describe(tried, bounds));
     std::optional<Plan>& plan = state->plans.emplace_back();
     if (!tried.made) continue;
-    plan = Plan(finish_plan(std::move(*tried.made), planning, options, model));
+    plan = Plan(finish_plan(std::move(*tried.made), planning, model));
   }
-  state->unlimited = Plan(finish_plan(std::move(made->unlimited), planning, options, model));
+  state->unlimited = Plan(finish_plan(std::move(made->unlimited), planning, model));
   state->knee = knee_of(state->points);
   state->chosen =
       choice_of(*state, chosen ? std::optional(bytes_of(*chosen, scale)) : std::nullopt);

@@ -85,7 +85,7 @@ class Search {
     ++found_.planned;
     auto optimized = pipeline::optimize(model.state().graph, planning.options);
     if (!optimized) return planning_error(model, optimized.error());
-    return PlanAccess::wrap(finish_plan(std::move(*optimized), planning, options, model));
+    return PlanAccess::wrap(finish_plan(std::move(*optimized), planning, model));
   }
 
   // Whether a plan was found; it is kept.

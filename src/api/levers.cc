@@ -68,10 +68,22 @@ Result<Allowed> allowed_by(const PlanOptions& options) {
 
 }  // namespace
 
+bool leaves_levers_open(const PlanOptions& options) {
+  const bool all_as_given = options.recompute && options.reorder && options.query_blocks == 1;
+  return options.more_levers && all_as_given && options.allow.empty() && options.forbid.empty() &&
+         options.split.empty() && options.cuts.empty() && options.swap.empty();
+}
+
+std::string all_levers(const PlanOptions& options, const cost::DeviceProfile& device) {
+  const bool may_move = !device.slow_tiers.empty() && options.prove <= 0;
+  return may_move ? "split,recompute,swap,reorder,rewrite" : "split,recompute,reorder,rewrite";
+}
+
 Result<PlanOptions> with_levers(const PlanOptions& options, const cost::DeviceProfile& device) {
   LT_ASSIGN(const Allowed allowed, allowed_by(options));
   PlanOptions made = options;
   made.allow.clear(), made.forbid.clear();
+  if (options.slowdown && leaves_levers_open(options)) made.split = "auto";
   const bool is_split = !options.split.empty() && options.split != "1";
   if (!allowed.has("split")) {
     if (is_split) return allowed.conflict("split", "--split " + options.split);
@@ -104,13 +116,43 @@ Result<PlanOptions> with_levers(const PlanOptions& options, const cost::DevicePr
   return made;
 }
 
+namespace {
+
+// Slow memory as the device's first slow tier is, with room without end.
+pipeline::SlowTierChoice first_tier(const cost::DeviceProfile& device) {
+  const cost::SlowTierRate& rate = device.slow_tiers.front();
+  pipeline::SlowTierChoice tier;
+  tier.name = rate.name;
+  tier.link = {rate.out_bytes_per_second, rate.in_bytes_per_second, rate.latency_seconds,
+               rate.compute_seconds_per_byte, tier.link.bytes};
+  return tier;
+}
+
+}  // namespace
+
+std::vector<std::string> unused_levers(const PlanOptions& asked,
+                                       const pipeline::OptimizeOptions& options) {
+  const auto parsed = parse_levers("", all_levers(asked, options.device));
+  std::vector<std::string> unused;
+  for (const std::string& lever : *parsed) {
+    const bool is_used = lever == "split"       ? !options.split.whole() || !options.cuts.empty()
+                         : lever == "recompute" ? options.schedule.recompute
+                         : lever == "swap"      ? !options.slow_tiers.empty()
+                         : lever == "reorder"   ? options.schedule.remat.reorder
+                                                : options.rewrites.without.empty();
+    if (!is_used) unused.push_back(lever);
+  }
+  return unused;
+}
+
 std::string missing_levers(const ir::Graph& forward, const pipeline::OptimizeOptions& options,
                            int64_t budget_bytes) {
   std::vector<std::string> found;
   const auto offer = [&](const char* lever, const Result<int64_t>& least) {
-    if (least && *least <= budget_bytes)
-      found.push_back(fmt::format("with {} at least {} bytes ({}) would be needed", lever, *least,
-                                  format_bytes(*least)));
+    if (least)
+      found.push_back(fmt::format("with {} at least {} bytes ({}){}", lever, *least,
+                                  format_bytes(*least),
+                                  *least <= budget_bytes ? " would be needed" : ", too many"));
   };
   if (!options.schedule.recompute) {
     pipeline::OptimizeOptions more = options;
@@ -124,14 +166,16 @@ std::string missing_levers(const ir::Graph& forward, const pipeline::OptimizeOpt
     more.schedule.remat.reorder = more.sums = true;
     offer("reorder", pipeline::least_bytes(forward, more));
   }
+  if (!options.rewrites.without.empty()) {
+    pipeline::OptimizeOptions more = options;
+    more.rewrites.without.clear();
+    const Result<int64_t> least = pipeline::least_bytes(forward, more);
+    const Result<int64_t> now = pipeline::least_bytes(forward, options);
+    if (least && now && *least < *now) offer("rewrite", least);
+  }
   if (options.slow_tiers.empty() && !options.device.slow_tiers.empty()) {
     pipeline::OptimizeOptions more = options;
-    const cost::SlowTierRate& rate = options.device.slow_tiers.front();
-    pipeline::SlowTierChoice tier;
-    tier.name = rate.name;
-    tier.link = {rate.out_bytes_per_second, rate.in_bytes_per_second, rate.latency_seconds,
-                 rate.compute_seconds_per_byte, tier.link.bytes};
-    more.slow_tiers = {tier};
+    more.slow_tiers = {first_tier(options.device)};
     offer("swap", pipeline::least_bytes(forward, more));
   }
   return found.empty() ? "" : fmt::format("; not used: {}", fmt::join(found, ", "));

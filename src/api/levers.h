@@ -7,10 +7,16 @@
 //   reorder    ops run in another order than the given one (src/order)
 //   rewrite    ops are replaced by others (rewrite/rewrites.h)
 //
+// Options that say nothing of levers leave them open. Order, rewrites and recompute keep every bit
+// of a step's results, so they come first; where they miss the budget, all levers that the device
+// has are used. A slowdown asks for the least memory, which none of them can miss, so all levers
+// but swap are used from the start.
+//
 // Internal to src/api. Tests: levers_test.cc, tests/python/test_levers.py.
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "base/result.h"
 #include "cost/device.h"
@@ -19,15 +25,28 @@
 
 namespace lowtide {
 
+// Whether nothing speaks of levers: neither `allow` and `forbid` nor the options of single ones,
+// and `more_levers` does not forbid it.
+bool leaves_levers_open(const PlanOptions& options);
+
+// "split,recompute,swap,reorder,rewrite", as `allow` takes them: those that the device has. Where a
+// proof is asked for nothing moves, as proofs are of such steps.
+std::string all_levers(const PlanOptions& options, const cost::DeviceProfile& device);
+
 // The same options without `allow` and `forbid`: what they mean for the others. Of the levers that
 // `allow` names and nothing else speaks of, split becomes "auto" and swap the device's first slow
-// tier. Error: kUsage, naming a word that is no lever, both flags given, a flag that asks for what
+// tier; split also where levers are open and there is a slowdown. Error: kUsage, naming a word that is no lever, both flags given, a flag that asks for what
 // is not allowed, or a device without a slow tier.
 Result<PlanOptions> with_levers(const PlanOptions& options, const cost::DeviceProfile& device);
 
+// Those of all_levers() that a plan with these options cannot use; rewrites where one that runs by
+// default is switched off.
+std::vector<std::string> unused_levers(const PlanOptions& asked,
+                                       const pipeline::OptimizeOptions& options);
+
 // Of a budget that was not kept: what each lever that was not used would need at least (a bound, no
-// promise), as the end of a line; empty, where none of them can do with `budget_bytes`. `options`
-// are those without the levers.
+// promise), as the end of a line; empty, where all that the device has were used. Rewrites are
+// named where they would lower that. `options` are those without the levers.
 std::string missing_levers(const ir::Graph& forward, const pipeline::OptimizeOptions& options,
                            int64_t budget_bytes);
 

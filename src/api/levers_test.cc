@@ -3,7 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "pipeline/take_rewrites.h"
 
@@ -72,6 +74,65 @@ TEST(Levers, ForbidLeavesTheOthersToTheirFlags) {
   EXPECT_FALSE(options.reorder);
   EXPECT_EQ(options.no_rewrites, pipeline::default_rewrites());
   EXPECT_FALSE(options.no_rewrites.empty());
+}
+
+TEST(Levers, AreOpenWhereNothingSpeaksOfThem) {
+  EXPECT_TRUE(leaves_levers_open({}));
+  PlanOptions options;
+  options.budget_bytes = 1;
+  options.no_rewrites = {"common-ops"};
+  options.sums = false;
+  EXPECT_TRUE(leaves_levers_open(options)) << "none of these is a lever";
+  options.more_levers = false;
+  EXPECT_FALSE(leaves_levers_open(options));
+  std::vector<PlanOptions> named = {asked("recompute"), asked({}, "swap")};
+  named.emplace_back().split = "1";
+  named.emplace_back().cuts = {"a:m:2"};
+  named.emplace_back().swap = "host";
+  named.emplace_back().query_blocks = 2;
+  named.emplace_back().recompute = false;
+  named.emplace_back().reorder = false;
+  for (size_t i = 0; i < named.size(); ++i) EXPECT_FALSE(leaves_levers_open(named[i])) << i;
+}
+
+TEST(Levers, AllAreThoseThatTheDeviceHas) {
+  cost::DeviceProfile own = device("rtx3090");
+  EXPECT_EQ(all_levers({}, own), "split,recompute,swap,reorder,rewrite");
+  PlanOptions proven;
+  proven.prove = 1;
+  EXPECT_EQ(all_levers(proven, own), "split,recompute,reorder,rewrite");
+  own.slow_tiers.clear();
+  EXPECT_EQ(all_levers({}, own), "split,recompute,reorder,rewrite");
+}
+
+TEST(Levers, UnusedAreThoseThatThePlanCannotUse) {
+  pipeline::OptimizeOptions options;
+  options.device = device("rtx3090");
+  using Words = std::vector<std::string>;
+  EXPECT_EQ(unused_levers({}, options), (Words{"split", "swap"}));
+  options.split = {.parts = 0};
+  options.slow_tiers.resize(1);
+  EXPECT_TRUE(unused_levers({}, options).empty());
+  options.schedule.recompute = false;
+  options.rewrites.without = {"common-ops"};
+  pipeline::keep_given_order(options);
+  EXPECT_EQ(unused_levers({}, options), (Words{"recompute", "reorder", "rewrite"}));
+  options.slow_tiers.clear();
+  options.device.slow_tiers.clear();
+  EXPECT_EQ(unused_levers({}, options), (Words{"recompute", "reorder", "rewrite"}));
+}
+
+TEST(Levers, AnOpenSlowdownSplits) {
+  PlanOptions options;
+  options.slowdown = 0.1;
+  EXPECT_EQ(made(options).split, "auto");
+  EXPECT_TRUE(made(options).swap.empty());
+  EXPECT_TRUE(made(options).recompute);
+  options.allow = "recompute,reorder,rewrite";
+  EXPECT_TRUE(made(options).split.empty());
+  options.allow.clear();
+  options.more_levers = false;
+  EXPECT_TRUE(made(options).split.empty());
 }
 
 TEST(Levers, RefusesWhatContradictsItself) {

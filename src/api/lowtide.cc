@@ -105,10 +105,10 @@ Plan& Plan::operator=(Plan&&) noexcept = default;
 Plan::~Plan() = default;
 
 Result<Plan> Plan::make(const Model& model, const PlanOptions& options) {
-  LT_ASSIGN(const Planning planning, prepare_planning(model, options));
-  auto optimized = optimize_as_asked(model, options, planning);
-  if (!optimized) return planning_error(model, optimized.error());
-  return Plan(finish_plan(std::move(*optimized), planning, options, model));
+  LT_ASSIGN(Planning planning, prepare_planning(model, options));
+  auto made = plan_as_asked(model, options, std::move(planning));
+  if (!made) return planning_error(model, made.error());
+  return Plan(finish_plan(std::move(made->optimized), made->planning, model));
 }
 
 Result<Plan> Plan::load(const std::string& path) {

@@ -193,6 +193,7 @@ Result<PlanOptions> parse_plan_options(std::string_view json) {
       .not_below_zero("slowdown", options.slowdown)
       .word("allow", options.allow)
       .word("forbid", options.forbid)
+      .boolean("more_levers", options.more_levers)
       .boolean("recompute", options.recompute)
       .boolean("reorder", options.reorder)
       .boolean("pieces", options.pieces)

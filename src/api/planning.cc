@@ -13,6 +13,7 @@
 #include "api/levers.h"
 #include "api/running.h"
 #include "base/bytes.h"
+#include "base/clock.h"
 #include "base/printable.h"
 #include "exec/cpu/cpu.h"
 #include "pipeline/least_memory.h"
@@ -21,6 +22,7 @@ namespace lowtide {
 namespace {
 
 constexpr size_t kMostFloorReason = 1000;  // bytes of what sets the floor
+constexpr size_t kMostNote = 2000;         // bytes of a note on how it was planned
 constexpr int64_t kMostQueryBlocks = 4096;
 constexpr size_t kMostNamed = 8;  // parameters in a note
 
@@ -250,10 +252,11 @@ Result<autodiff::TrainingOptions> training_options(const PlanOptions& options) {
   return training;
 }
 
-Result<pipeline::OptimizeOptions> pipeline_options(const PlanOptions& asked) {
+// `options` without levers by name.
+Result<pipeline::OptimizeOptions> pipeline_options(const PlanOptions& options,
+                                                   const cost::DeviceProfile& device) {
   pipeline::OptimizeOptions result;
-  LT_ASSIGN(result.device, cost::find_device(asked.device));
-  LT_ASSIGN(const PlanOptions options, with_levers(asked, result.device));
+  result.device = device;
   LT_RETURN_IF_ERROR(cost::choose_cost_model(result.device, options.cost_model));
   result.budget_bytes = options.budget_bytes;
   result.look_further = true;
@@ -293,7 +296,9 @@ Result<pipeline::OptimizeOptions> pipeline_options(const PlanOptions& asked) {
 Result<Planning> prepare_planning(const Model& model, const PlanOptions& options) {
   Planning planning;
   pipeline::OptimizeOptions& resolved = planning.options;
-  LT_ASSIGN(resolved, pipeline_options(options));
+  LT_ASSIGN(const cost::DeviceProfile device, cost::find_device(options.device));
+  LT_ASSIGN(planning.asked, with_levers(options, device));
+  LT_ASSIGN(resolved, pipeline_options(planning.asked, device));
   if (const auto open = model.free_dims(); !open.empty())
     return error(
         ErrorCode::kUsage,
@@ -344,32 +349,84 @@ Result<int64_t> budget_of(const Model& model, const std::string& text,
 
 }  // namespace
 
-Result<pipeline::Optimized> optimize_as_asked(const Model& model, const PlanOptions& options,
-                                              const Planning& planning) {
+namespace {
+
+// Where levers are open and the budget was missed, the rest of the progress is that of all levers.
+constexpr double kFirstShare = 0.5;
+
+Status check_one_question(const PlanOptions& options) {
   const int asked = (options.budget_bytes ? 1 : 0) + (options.budget.empty() ? 0 : 1) +
                     (options.slowdown ? 1 : 0);
-  if (asked > 1)
-    return error(ErrorCode::kUsage,
-                 "a budget and a slowdown are two questions: give the memory (budget_bytes or "
-                 "budget) or the time (slowdown)");
-  if (options.slowdown)
-    return pipeline::least_memory(model.state().graph, planning.options, *options.slowdown);
+  if (asked <= 1) return {};
+  return error(ErrorCode::kUsage,
+               "a budget and a slowdown are two questions: give the memory (budget_bytes or "
+               "budget) or the time (slowdown)");
+}
+
+// Why a budget was missed, without the flag in front.
+std::string_view reason_of(const Error& missed) {
+  std::string_view reason = missed.message;
+  constexpr std::string_view kFlag = "--budget: ";
+  if (reason.starts_with(kFlag)) reason.remove_prefix(kFlag.size());
+  return reason;
+}
+
+// With all levers, in the time that is left. What missed the budget before becomes a note.
+Result<Planned> with_more_levers(const Model& model, PlanOptions options, int64_t budget_bytes,
+                                 double seconds, const Error& missed, const Planning& before) {
+  options.allow = all_levers(options, before.options.device);
+  options.budget.clear();
+  options.budget_bytes = budget_bytes;
+  options.time_limit_seconds -= seconds;
+  LT_ASSIGN(Planning planning, prepare_planning(model, options));
+  planning.options.progress = plan::part_of(planning.options.progress, kFirstShare, 1);
+  auto made = pipeline::optimize(model.state().graph, planning.options);
+  if (!made) {
+    // What cannot be cut does not make the model's file wrong.
+    const bool is_input = made.error().code == ErrorCode::kInput;
+    return error(is_input ? missed.code : made.error().code,
+                 fmt::format("{}; recompute alone: {}", made.error().message, reason_of(missed)));
+  }
+  made->notes.push_back(fmt::format(
+      "recompute alone did not keep the budget: {}; so all levers were used, as with --allow {}",
+      reason_of(missed), options.allow));
+  return Planned{std::move(*made), std::move(planning)};
+}
+
+}  // namespace
+
+Result<Planned> plan_as_asked(const Model& model, const PlanOptions& options, Planning planning) {
+  const auto start = Clock::now();
+  LT_RETURN_IF_ERROR(check_one_question(options));
+  const ir::Graph& graph = model.state().graph;
+  if (options.slowdown) {
+    LT_ASSIGN(auto made, pipeline::least_memory(graph, planning.options, *options.slowdown));
+    return Planned{std::move(made), std::move(planning)};
+  }
   pipeline::OptimizeOptions within = planning.options;
   if (!options.budget.empty()) {
     LT_ASSIGN(within.budget_bytes, budget_of(model, options.budget, planning.options));
   }
-  auto made = pipeline::optimize(model.state().graph, within);
-  const bool has_levers = !options.allow.empty() || !options.forbid.empty();
-  if (!made && has_levers && within.budget_bytes && pipeline::is_about_budget(made.error()))
-    return error(
-        made.error().code,
-        made.error().message + missing_levers(model.state().graph, within, *within.budget_bytes));
-  return made;
+  const bool is_open = within.budget_bytes && leaves_levers_open(options);
+  if (is_open) {
+    within.find_smallest = false;  // that would be of levers that were not enough
+    within.progress = plan::part_of(within.progress, 0, kFirstShare);
+  }
+  auto made = pipeline::optimize(graph, within);
+  if (made) return Planned{std::move(*made), std::move(planning)};
+  if (!within.budget_bytes || !pipeline::is_about_budget(made.error()))
+    return tl::unexpected(made.error());
+  const double seconds = seconds_since(start);
+  if (is_open && !within.schedule.remat.limits.stop_after(seconds))
+    return with_more_levers(model, options, *within.budget_bytes, seconds, made.error(), planning);
+  if (within.schedule.remat.limits.cancelled()) return tl::unexpected(made.error());
+  return error(made.error().code,
+               made.error().message + missing_levers(graph, within, *within.budget_bytes));
 }
 
 std::unique_ptr<Plan::State> finish_plan(pipeline::Optimized optimized, const Planning& planning,
-                                         const PlanOptions& asked, const Model& model) {
-  PlanOptions options = asked;
+                                         const Model& model) {
+  PlanOptions options = planning.asked;
   options.query_blocks = optimized.query_blocks;  // as it was chosen
   options.cuts.clear();
   for (const fission::CutRule& rule : optimized.cuts) options.cuts.push_back(fission::print(rule));
@@ -382,7 +439,11 @@ std::unique_ptr<Plan::State> finish_plan(pipeline::Optimized optimized, const Pl
   auto state = std::make_unique<Plan::State>();
   state->facts = planning_facts(optimized, model.state().reading_seconds);
   state->facts.notes = model.state().notes;
-  if (options.train)
+  state->facts.unused_levers = unused_levers(planning.asked, planning.options);
+  state->facts.all_levers = all_levers(planning.asked, planning.options.device);
+  for (const std::string& note : optimized.notes)
+    state->facts.notes.push_back(printable(note, kMostNote));
+  if (planning.asked.train)
     if (const std::string note = untrained_note(optimized.plan); !note.empty())
       state->facts.notes.push_back(note);
   state->plan = std::move(optimized.plan);

@@ -15,6 +15,7 @@
 namespace lowtide {
 
 struct Planning {
+  PlanOptions asked;  // the user's, without levers by name (levers.h)
   pipeline::OptimizeOptions options;
   std::unique_ptr<runtime::KernelFactory> kernels;  // options.kernels points here
   int threads = 1;                                  // that are planned for
@@ -23,13 +24,19 @@ struct Planning {
 // Error: kUsage, naming the flag or the dimension without a size; kInput, for a cost store.
 Result<Planning> prepare_planning(const Model& model, const PlanOptions& options);
 
-// The plan within the budget or the time that the options name. Error: kUsage, where they name
-// several; otherwise as pipeline::optimize.
-Result<pipeline::Optimized> optimize_as_asked(const Model& model, const PlanOptions& options,
-                                              const Planning& planning);
+// A plan, and what it was made with: where levers are open (levers.h), maybe more than at first.
+struct Planned {
+  pipeline::Optimized optimized;
+  Planning planning;
+};
+
+// The plan within the budget or the time that the options name; `planning` is theirs. Error:
+// kUsage, where they name several; otherwise as pipeline::optimize; of a budget, with what levers
+// that were not used would need.
+Result<Planned> plan_as_asked(const Model& model, const PlanOptions& options, Planning planning);
 
 std::unique_ptr<Plan::State> finish_plan(pipeline::Optimized optimized, const Planning& planning,
-                                         const PlanOptions& options, const Model& model);
+                                         const Model& model);
 
 struct PlanAccess {
   static Plan wrap(std::unique_ptr<Plan::State> state) { return Plan(std::move(state)); }

@@ -292,16 +292,16 @@ Result<BudgetSolution> fit_budget(const analysis::ScheduleView& view,
   }
   if (!options.find_smallest && !fitter.cut_short())
     return error(floor.bytes > budget ? ErrorCode::kInfeasible : ErrorCode::kLimit,
-                 fmt::format("--budget: {} bytes {}: every schedule needs at least {} bytes{}",
+                 fmt::format("--budget: {} bytes {}: {} every schedule needs at least {} bytes{}",
                              budget, floor.bytes > budget ? "is too small" : "was not reached",
-                             floor.bytes, fitter.crowded()));
+                             in_which_parts(options), floor.bytes, fitter.crowded()));
   if (fitter.cut_short())
     return error(ErrorCode::kLimit,
                  fmt::format("--budget: {} bytes ({}): the search was stopped before any schedule "
-                             "within it was found; every schedule needs at least {} bytes ({}), "
+                             "within it was found; {} every schedule needs at least {} bytes ({}), "
                              "set by {}",
-                             budget, format_bytes(budget), floor.bytes, format_bytes(floor.bytes),
-                             floor.reason));
+                             budget, format_bytes(budget), in_which_parts(options), floor.bytes,
+                             format_bytes(floor.bytes), floor.reason));
   LT_ASSIGN(auto smallest,
             find_smallest(view, after(options, fitter.seconds()), unlimited, floor.bytes));
   if (smallest && smallest->arena_bytes <= budget)
@@ -311,12 +311,12 @@ Result<BudgetSolution> fit_budget(const analysis::ScheduleView& view,
                                  fitter.least_arena().value_or(unlimited.arena_bytes));
   return error(
       floor.bytes > budget ? ErrorCode::kInfeasible : ErrorCode::kLimit,
-      fmt::format("--budget: {} bytes ({}) {}: every schedule needs at least {} bytes ({}), set by "
-                  "{}; the smallest arena found has {} bytes ({}){}",
+      fmt::format("--budget: {} bytes ({}) {}: {} every schedule needs at least {} bytes ({}), set "
+                  "by {}; the smallest arena found has {} bytes ({}){}",
                   budget, format_bytes(budget),
-                  floor.bytes > budget ? "is too small" : "was not reached", floor.bytes,
-                  format_bytes(floor.bytes), floor.reason, least, format_bytes(least),
-                  fitter.crowded()));
+                  floor.bytes > budget ? "is too small" : "was not reached",
+                  in_which_parts(options), floor.bytes, format_bytes(floor.bytes), floor.reason,
+                  least, format_bytes(least), fitter.crowded()));
 }
 
 }  // namespace lowtide::pipeline

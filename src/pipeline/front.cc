@@ -145,17 +145,18 @@ plan::SolveStatus status_of(const Optimized& made) {
   return made.cut_short ? plan::SolveStatus::kLimit : plan::SolveStatus::kFeasible;
 }
 
-std::string why_missed(const Attempt& attempt, int64_t floor, int64_t least_arena) {
+std::string why_missed(const Attempt& attempt, int64_t floor, int64_t least_arena,
+                       std::string_view parts) {
   const auto both = [](int64_t bytes) {
     return fmt::format("{} bytes ({})", bytes, format_bytes(bytes));
   };
   if (attempt.budget_bytes < floor)
-    return fmt::format("{} are too few: every schedule needs at least {}",
-                       both(attempt.budget_bytes), both(floor));
+    return fmt::format("{} are too few: {} every schedule needs at least {}",
+                       both(attempt.budget_bytes), parts, both(floor));
   return fmt::format(
-      "{} were {}: every schedule needs at least {}; the smallest arena found has {}",
+      "{} were {}: {} every schedule needs at least {}; the smallest arena found has {}",
       both(attempt.budget_bytes),
-      attempt.tried ? "not reached" : "not tried, as the search ended before", both(floor),
+      attempt.tried ? "not reached" : "not tried, as the search ended before", parts, both(floor),
       both(least_arena));
 }
 
@@ -175,7 +176,7 @@ Result<std::vector<FrontPoint>> make_points(const Prepared& ready, OptimizeOptio
     FrontPoint& point = points.emplace_back();
     point.budget_bytes = attempt.budget_bytes;
     if (!attempt.solved) {
-      point.missed = why_missed(attempt, floor, least_arena);
+      point.missed = why_missed(attempt, floor, least_arena, in_which_parts(options));
       point.infeasible = attempt.budget_bytes < floor;
       continue;
     }

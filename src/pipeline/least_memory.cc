@@ -1,8 +1,13 @@
 #include "pipeline/least_memory.h"
 
+#include <fmt/core.h>
+
 #include <algorithm>
+#include <cmath>
+#include <string>
 #include <utility>
 
+#include "fission/labels.h"
 #include "pipeline/prepare.h"
 
 namespace lowtide::pipeline {
@@ -29,6 +34,51 @@ OptimizeOptions trial_of(const OptimizeOptions& options, int64_t budget) {
   return trial;
 }
 
+bool has_given_parts(const OptimizeOptions& options) {
+  return !options.split.chosen() && (!options.split.whole() || !options.cuts.empty());
+}
+
+// Of parts that take too long by themselves: each op once is the least that there is.
+tl::unexpected<Error> too_slow(const OptimizeOptions& options, double share, double slowdown) {
+  const double least = std::ceil(1e3 * share) / 10;
+  const std::string parts =
+      options.split.whole() ? "these cuts" : fission::print(options.split) + " parts";
+  return error(ErrorCode::kInfeasible,
+               fmt::format("--slowdown: in {} the step takes at least {:.1f} % longer than each op "
+                           "once in one part, {:.4g} % are allowed; give --slowdown {:.1f}% or "
+                           "fewer parts",
+                           parts, least, 100 * slowdown, least));
+}
+
+// What a search begins with, and how long a step may take.
+struct Start {
+  Optimized made;
+  double most_seconds = 0;
+};
+
+// Parts that are given begin with their own plan, those that are to be chosen are compared with the
+// whole step and begin with what that needs.
+// NOLINTNEXTLINE(misc-no-recursion): once, for the whole step
+Result<Start> start_of(const ir::Graph& forward, const OptimizeOptions& options, double slowdown) {
+  OptimizeOptions whole = options;
+  whole.split = {};
+  if (options.split.chosen()) {
+    LT_ASSIGN(Optimized made, least_memory(forward, whole, slowdown));
+    const double most = made.plan.claims.once_seconds * (1 + slowdown);
+    return Start{std::move(made), most};
+  }
+  LT_ASSIGN(Optimized made, optimize(forward, options));
+  double once = made.plan.claims.once_seconds;
+  if (has_given_parts(options)) {
+    whole.cuts.clear();
+    LT_ASSIGN(const Optimized uncut, optimize(forward, whole));
+    once = uncut.plan.claims.once_seconds;
+  }
+  const double seconds = made.plan.claims.predicted_seconds;
+  if (seconds > once * (1 + slowdown)) return too_slow(options, seconds / once - 1, slowdown);
+  return Start{std::move(made), once * (1 + slowdown)};
+}
+
 }  // namespace
 
 // NOLINTNEXTLINE(misc-no-recursion): once, for the whole step
@@ -36,15 +86,9 @@ Result<Optimized> least_memory(const ir::Graph& forward, const OptimizeOptions& 
                                double slowdown) {
   const auto start = Clock::now();
   const auto rest = [&] { return after(options, seconds_since(start)); };
-  // A split is compared with the whole step, and starts from what that needs.
-  OptimizeOptions whole = options;
-  whole.split = {};
-  Result<Optimized> found =
-      options.split.whole() ? optimize(forward, whole) : least_memory(forward, whole, slowdown);
-  if (!found) return found;
-  Optimized best = std::move(*found);
-  // Of the whole step, whatever its budget.
-  const double most = best.plan.claims.once_seconds * (1 + slowdown);
+  LT_ASSIGN(Start begin, start_of(forward, options, slowdown));
+  Optimized best = std::move(begin.made);
+  const double most = begin.most_seconds;
   const auto fineness =
       static_cast<int64_t>(kLeast.fineness * static_cast<double>(best.plan.arena_bytes));
   LT_ASSIGN(int64_t below, least_bytes(forward, options));
@@ -54,7 +98,9 @@ Result<Optimized> least_memory(const ir::Graph& forward, const OptimizeOptions& 
   for (int i = 0; i < kLeast.budgets && best.plan.arena_bytes - below > fineness; ++i) {
     if (rest().schedule.remat.limits.stop_after(0)) break;
     const int64_t budget = below + (best.plan.arena_bytes - below) / 2;
-    Result<Optimized> made = optimize(forward, trial_of(rest(), budget));
+    OptimizeOptions trial = trial_of(rest(), budget);
+    trial.most_seconds = most;
+    Result<Optimized> made = optimize(forward, trial);
     if (!made && !is_about_budget(made.error())) return made;
     if (made && is_in_time(*made) && made->plan.arena_bytes < best.plan.arena_bytes)
       best = std::move(*made);

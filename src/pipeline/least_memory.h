@@ -16,8 +16,9 @@
 namespace lowtide::pipeline {
 
 // The plan with the least arena found whose step takes at most (1 + slowdown) times as long as each
-// op once of the whole step. Its budget is its arena, or a little above. `options` have none;
-// `slowdown` >= 0. Errors: as of optimize.
+// op once of the step in one part; in the parts that the options give, if they do. Its budget is
+// its arena, or a little above. `options` have none; `slowdown` >= 0. Errors: as of optimize;
+// kInfeasible, where the given parts take longer by themselves.
 Result<Optimized> least_memory(const ir::Graph& forward, const OptimizeOptions& options,
                                double slowdown);
 

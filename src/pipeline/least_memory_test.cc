@@ -4,6 +4,9 @@
 
 #include <gtest/gtest.h>
 
+#include <string>
+#include <string_view>
+
 #include "pipeline/testing/layers.h"
 #include "verify/verify.h"
 
@@ -57,6 +60,41 @@ TEST(LeastMemory, SplitsWhereItMay) {
   EXPECT_LT(split->plan.arena_bytes, whole->plan.arena_bytes * 3 / 4);
   EXPECT_FALSE(split->split.whole());
   EXPECT_LE(split->plan.claims.predicted_seconds, 1.1 * split->whole_seconds);
+}
+
+// Parts that are given are kept, also where one part would do; where they take too long by
+// themselves that is an error, which says how much time they need.
+TEST(LeastMemory, KeepsThePartsThatAreGiven) {
+  const ir::Graph graph = mlp(6, 128, 16);
+  OptimizeOptions options = options_of_test();
+  options.split = {.parts = 4};
+  const auto refused = least_memory(graph, options, 0.01);
+  ASSERT_FALSE(refused.has_value());
+  EXPECT_EQ(refused.error().code, ErrorCode::kInfeasible);
+  const std::string& message = refused.error().message;
+  EXPECT_EQ(message.find("--slowdown: in 4 parts the step takes at least "), 0U) << message;
+  const std::string_view words = "1 % are allowed; give --slowdown ";
+  const size_t at = message.find(words);
+  ASSERT_NE(at, std::string::npos) << message;
+  const double needed = std::stod(message.substr(at + words.size())) / 100;
+  for (const double slowdown : {needed, 2 * needed}) {
+    const auto made = least_memory(graph, options, slowdown);
+    ASSERT_TRUE(made.has_value()) << made.error().message;
+    EXPECT_EQ(made->split, options.split);
+    EXPECT_LE(made->plan.claims.predicted_seconds, made->whole_seconds * (1 + slowdown));
+  }
+  EXPECT_FALSE(least_memory(graph, options, needed - 0.0011).has_value());
+}
+
+TEST(LeastMemory, OfCutsIsComparedWithTheStepWithoutThem) {
+  const ir::Graph graph = mlp(12, 256, 16);
+  OptimizeOptions options = options_of_test();
+  options.cuts = {{.ops = graph.op(ir::OpId(0)).name, .axis = "m", .parts = 8}};
+  const auto refused = least_memory(graph, options, 0);
+  ASSERT_FALSE(refused.has_value());
+  EXPECT_NE(refused.error().message.find("in these cuts the step takes at least "),
+            std::string::npos)
+      << refused.error().message;
 }
 
 }  // namespace

@@ -23,6 +23,10 @@ void keep_given_order(OptimizeOptions& options) {
   options.schedule.remat.reorder = options.sums = false;
 }
 
+std::string_view in_which_parts(const OptimizeOptions& options) {
+  return options.split.whole() && options.cuts.empty() ? "in one part" : "in these parts";
+}
+
 Result<int64_t> least_bytes(const ir::Graph& forward, const OptimizeOptions& options) {
   if (options.split.chosen()) return least_bytes_in_parts(forward, options);
   LT_ASSIGN(const Prepared ready, pose(forward, options));

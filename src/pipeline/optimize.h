@@ -16,6 +16,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -77,6 +78,8 @@ struct OptimizeOptions {
   // For tests of the gate: what a bug of ours would do.
   std::function<void(plan::Plan&)> spoil = {};
   bool find_smallest = true;  // where a budget is missed, find out how small one may be
+  // Of a split to be chosen: a plan that takes no longer is good enough, a slower one of no use.
+  std::optional<double> most_seconds = {};
 };
 
 // No op will run for the first time before one that comes before it in the graph, once that is in
@@ -88,6 +91,9 @@ void keep_given_order(OptimizeOptions& options);
 inline bool is_about_budget(const Error& error) {
   return error.code == ErrorCode::kInfeasible || error.code == ErrorCode::kLimit;
 }
+
+// Of which step bounds speak: "in one part" or "in these parts".
+std::string_view in_which_parts(const OptimizeOptions& options);
 
 struct Stage {
   std::string name;
@@ -131,6 +137,7 @@ struct Optimized {
   double whole_seconds = 0;            // of the step in one part, each op once; with a split
   bool bound_of_one_order = false;  // the bound on the time holds for this order of the sums only
   cost::Coverage costs;             // how much of the predicted time was measured
+  std::vector<std::string> notes;   // what a reader of the verdict should know, a line each
   std::vector<Stage> stages;        // wall time, for people; never part of the plan
   double planning_seconds = 0;
 };

@@ -401,11 +401,11 @@ Status check_order_bound(const Prepared& ready, const OptimizeOptions& options) 
   if (!once_only(ready.view.problem, options) || least <= *options.budget_bytes) return {};
   return error(
       ErrorCode::kInfeasible,
-      fmt::format("--budget: {} bytes ({}) is too small: every order that runs each op once and "
+      fmt::format("--budget: {} bytes ({}) is too small: {} every order that runs each op once and "
                   "moves nothing needs at least {} bytes ({}); the smallest arena found has {} "
                   "bytes ({})",
-                  *options.budget_bytes, format_bytes(*options.budget_bytes), least,
-                  format_bytes(least), ready.unlimited.arena_bytes,
+                  *options.budget_bytes, format_bytes(*options.budget_bytes),
+                  in_which_parts(options), least, format_bytes(least), ready.unlimited.arena_bytes,
                   format_bytes(ready.unlimited.arena_bytes)));
 }
 

@@ -133,6 +133,9 @@ struct Trials {
   size_t count = 0;
 
   double seconds() const { return best->plan.claims.predicted_seconds; }
+  bool is_within(std::optional<double> seconds_at_most) const {
+    return best && seconds_at_most && seconds() <= *seconds_at_most;
+  }
   bool is_loose() const {
     return best && best->plan.claims.lower_bound_seconds < seconds() * (1 - kSplit.loose);
   }
@@ -146,7 +149,9 @@ Status try_all(const ir::Graph& forward, const OptimizeOptions& options,
   const Limits& limits = options.schedule.remat.limits;
   for (const Candidate& candidate : chosen) {
     if (trials.count > 0 && limits.stop_after(seconds_since(start))) break;
+    if (trials.is_within(options.most_seconds)) break;
     const double least = candidate.least_seconds() * (1 - kSplit.estimate_error);
+    if (options.most_seconds && least > *options.most_seconds) continue;
     if (trials.best && (!candidate.can_fit() || least >= trials.seconds())) continue;
     Result<Optimized> tried =
         optimize(forward, after(trial_of(options, candidate, share), seconds_since(start)));
@@ -172,13 +177,17 @@ Status try_candidates(const ir::Graph& forward, const OptimizeOptions& options,
   LT_ASSIGN(const ir::Graph step, step_to_cut(forward, options));
   LT_ASSIGN(const std::vector<Candidate> numbers, without_estimates(step));
   LT_RETURN_IF_ERROR(try_some(numbers, kSplit.trial_share));
+  if (trials.is_within(options.most_seconds)) return {};
   const bool is_known = !numbers.empty() && trials.best;
+  const double below = is_known ? trials.seconds() : kAnyTime;
+  const double of_use = options.most_seconds.value_or(kAnyTime) / (1 - kSplit.estimate_error);
   LT_ASSIGN(const std::vector<Candidate> candidates,
-            label_candidates(step, options, {}, is_known ? trials.seconds() : kAnyTime));
+            label_candidates(step, options, {}, std::min(below, of_use)));
   const std::vector<Candidate> chosen = chosen_of(candidates, kSplit.trials);
   LT_RETURN_IF_ERROR(try_some(chosen, kSplit.trial_share));
   if (trials.is_loose())
     LT_RETURN_IF_ERROR(try_some(more_than(chosen, candidates), kSplit.trial_share));
+  if (options.most_seconds) return {};
   if (!trials.best)
     LT_RETURN_IF_ERROR(
         try_some(std::span(chosen).first(std::min(chosen.size(), kSplit.second_trials)), 1));
@@ -192,7 +201,7 @@ Status try_candidates(const ir::Graph& forward, const OptimizeOptions& options,
 template <class TrySome>
 Status try_blocks(const ir::Graph& forward, const OptimizeOptions& options, const TrySome& try_some,
                   const Trials& trials) {
-  if (options.query_blocks > 1) return {};
+  if (options.query_blocks > 1 || trials.is_within(options.most_seconds)) return {};
   double seconds = kAnyTime;
   if (trials.best) {
     if (trials.seconds() < trials.best->plan.claims.once_seconds * (1 + kSplit.worth_blocks))
@@ -218,6 +227,7 @@ template <class TrySome>
 Status try_more_cuts(const ir::Graph& forward, const OptimizeOptions& options,
                      const TrySome& try_some, const Trials& trials) {
   const auto is_good = [&] {
+    if (trials.is_within(options.most_seconds)) return true;
     return trials.best &&
            trials.seconds() < trials.best->plan.claims.once_seconds * (1 + kSplit.worth_blocks);
   };
@@ -258,10 +268,16 @@ Result<Optimized> parts_alone(const ir::Graph& forward, const OptimizeOptions& o
     LT_RETURN_IF_ERROR(try_blocks(forward, options, try_some, trials));
     LT_RETURN_IF_ERROR(try_more_cuts(forward, options, try_some, trials));
   }
+  if (options.most_seconds) {
+    if (trials.is_within(options.most_seconds)) return std::move(*trials.best);
+    return error(ErrorCode::kLimit,
+                 fmt::format("--budget: {} bytes were not reached in {:.1f} ms",
+                             *options.budget_bytes, 1e3 * *options.most_seconds));
+  }
   const OptimizeOptions chosen =
       after(with(options, trials.best ? trials.of_best : trials.last), seconds_since(start));
   Result<Optimized> full = optimize(forward, chosen);
-  if (!trials.best && !full && is_about_budget(full.error())) {
+  if (trials.count > 1 && !trials.best && !full && is_about_budget(full.error())) {
     LT_ASSIGN(const int64_t least, least_bytes_in_parts(forward, options));
     return error(
         least > *options.budget_bytes ? ErrorCode::kInfeasible : ErrorCode::kLimit,
@@ -332,10 +348,14 @@ Result<Optimized> parts_and_transfers(const ir::Graph& forward, const OptimizeOp
   return best;
 }
 
-Result<int64_t> largest_least_part(const ir::Graph& forward, const OptimizeOptions& options) {
+// None: nothing can be cut.
+Result<std::optional<int64_t>> largest_least_part(const ir::Graph& forward,
+                                                  const OptimizeOptions& options) {
   LT_ASSIGN(const ir::Graph step, step_to_cut(forward, options));
   LT_ASSIGN(const std::vector<fission::AxisClass> classes, classes_to_cut(step));
-  return fission::largest_least_part(step, classes);
+  if (classes.empty()) return std::optional<int64_t>();
+  LT_ASSIGN(const int64_t bytes, fission::largest_least_part(step, classes));
+  return std::optional(bytes);
 }
 
 }  // namespace
@@ -349,14 +369,15 @@ Result<int64_t> least_bytes_in_parts(const ir::Graph& forward, const OptimizeOpt
   if (options.schedule.transfers && problem.link)
     for (const plan::SchedResident& resident : problem.residents) resident_bytes -= resident.bytes;
   if (!options.cuts.empty()) return resident_bytes;  // what they cut may be smaller yet
-  LT_ASSIGN(int64_t part_bytes, largest_least_part(forward, options));
+  LT_ASSIGN(std::optional<int64_t> part_bytes, largest_least_part(forward, options));
+  if (!part_bytes) return floor_of_view(ready.view, options.schedule.transfers).bytes;
   if (options.query_blocks == 1) {
     OptimizeOptions in_blocks = options;
     in_blocks.query_blocks = kMostBlocksTried;
-    LT_ASSIGN(const int64_t of_blocks, largest_least_part(forward, in_blocks));
-    part_bytes = std::min(part_bytes, of_blocks);
+    LT_ASSIGN(const std::optional<int64_t> of_blocks, largest_least_part(forward, in_blocks));
+    part_bytes = std::min(*part_bytes, of_blocks.value_or(0));
   }
-  return resident_bytes + part_bytes;
+  return resident_bytes + *part_bytes;
 }
 
 // NOLINTNEXTLINE(misc-no-recursion): likewise

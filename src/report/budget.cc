@@ -1,6 +1,7 @@
 #include "report/budget.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <iterator>
@@ -10,6 +11,8 @@
 
 namespace lowtide::report {
 namespace {
+
+constexpr double kLoose = 0.05;  // of each op once: what more levers may be worth a word
 
 double percent_of(double part, double whole) {
   return whole > 0 ? 100 * part / whole : 0;
@@ -33,6 +36,19 @@ std::string_view schedule_status(const plan::Plan& plan, plan::SolveStatus searc
   if (plan::is_fastest(plan)) return plan::name(plan::SolveStatus::kOptimal);
   return plan::name(search == plan::SolveStatus::kLimit ? search : plan::SolveStatus::kFeasible);
 }
+
+namespace {
+
+// Of a plan that takes long: what else it could have used.
+std::string unused_text(const plan::Plan& plan, const PlanningFacts& facts) {
+  const double once = facts.whole_seconds > 0 ? facts.whole_seconds : plan.claims.once_seconds;
+  const bool is_loose = plan.claims.predicted_seconds > once * (1 + kLoose);
+  if (!is_loose || facts.unused_levers.empty()) return {};
+  return fmt::format("not used: {} (--allow {})\n", fmt::join(facts.unused_levers, ", "),
+                     facts.all_levers);
+}
+
+}  // namespace
 
 std::string budget_text(const plan::Plan& plan, const PlanningFacts& facts) {
   const plan::Claims& claims = plan.claims;
@@ -64,7 +80,7 @@ std::string budget_text(const plan::Plan& plan, const PlanningFacts& facts) {
                    format_bytes(bytes), (claims.predicted_seconds - seconds) * 1e3,
                    (claims.predicted_seconds - least) * 1e3);
   }
-  return text;
+  return text + unused_text(plan, facts);
 }
 
 void add_budget(nlohmann::ordered_json& json, const plan::Plan& plan, const PlanningFacts& facts) {

@@ -240,6 +240,25 @@ TEST(ReportTest, MoreMemorySavesWhatWasFoundAndAtMostWhatTheBoundAllows) {
   EXPECT_NEAR(json["most_saved_seconds"], 0.008, 1e-12);
 }
 
+TEST(ReportTest, ALoosePlanNamesLeversThatItDidNotUse) {
+  PlanningFacts facts;
+  facts.unused_levers = {"split", "swap"};
+  facts.all_levers = "split,recompute,swap";
+  const std::string line = "not used: split, swap (--allow split,recompute,swap)\n";
+  const auto says = [&](const Plan& plan) {
+    return verdict_text(plan, facts).find(line) != std::string::npos;
+  };
+  EXPECT_TRUE(says(budget_plan(true)));
+  EXPECT_FALSE(says(budget_plan(false))) << "4 % over each op once are near";
+  facts.whole_seconds = 0.095;  // of which they are 9 %
+  EXPECT_TRUE(says(budget_plan(false)));
+  EXPECT_FALSE(says(training_plan())) << "without a budget";
+  const auto json = nlohmann::json::parse(verdict_json(budget_plan(true), facts));
+  EXPECT_EQ(json["levers_not_used"], nlohmann::json::array({"split", "swap"}));
+  facts.unused_levers.clear();
+  EXPECT_EQ(verdict_text(budget_plan(true), facts).find("not used"), std::string::npos);
+}
+
 TEST(ReportTest, WithoutABudgetThereIsNone) {
   const auto json = nlohmann::json::parse(verdict_json(training_plan(), {}));
   EXPECT_TRUE(json["budget_bytes"].is_null());

@@ -242,6 +242,7 @@ std::string verdict_json(const plan::Plan& plan, const PlanningFacts& facts) {
   json["order_work_units"] = facts.order_units;
   json["pack_work_units"] = facts.pack_units;
   json["schedule_work_units"] = facts.schedule_units;
+  json["levers_not_used"] = facts.unused_levers;
   json["notes"] = facts.notes;
   json["reading_seconds"] = facts.reading_seconds;
   json["planning_seconds"] = facts.planning_seconds;

@@ -46,7 +46,9 @@ struct PlanningFacts {
   bool cut_short = false;  // a time limit or Ctrl-C ended a search before its work limit did
   int64_t order_units = 0, pack_units = 0, schedule_units = 0;  // work done
   std::vector<std::pair<std::string, double>> stages;           // name, seconds
-  std::vector<std::string> notes;  // what was passed over in the model's file, a line each
+  std::vector<std::string> notes;          // what was passed over in the model's file, a line each
+  std::vector<std::string> unused_levers;  // of the device's, those that the plan could not use
+  std::string all_levers;                  // as --allow takes them
   double planning_seconds = 0;
   double reading_seconds = 0;
 };

@@ -66,7 +66,7 @@ def run_ours(library: Library, path: str, graph: Graph, budgets: bool, rng) -> d
         share = float(rng.uniform(0.3, 1.0))
         swap = {"swap": "host"} if rng.random() < 0.5 else {}
         try:
-            with Plan(model, budget_bytes=int(arena * share), **options, **swap) as plan:
+            with Plan(model, budget_bytes=int(arena * share), more_levers=False, **options, **swap) as plan:
                 if plan.arena_bytes > int(arena * share):
                     raise Wrong(f"an arena of {plan.arena_bytes} bytes within a budget of {int(arena * share)}")
                 if not equal_bits(run_plan(plan, graph), results):

@@ -103,7 +103,7 @@ def run_ours(library: Library, path: str, graph: Graph, target, rng) -> dict[str
         share = float(rng.uniform(0.3, 1.0))
         swap = {"swap": "host"} if rng.random() < 0.5 else {}
         try:
-            with Plan(model, budget_bytes=int(arena * share), **options, **swap) as plan:
+            with Plan(model, budget_bytes=int(arena * share), more_levers=False, **options, **swap) as plan:
                 if plan.arena_bytes > int(arena * share):
                     raise Wrong(f"an arena of {plan.arena_bytes} bytes within a budget of {int(arena * share)}")
                 if not equal_bits(our_step(plan, graph, target), after):

@@ -1,12 +1,25 @@
 """plan --allow and --forbid: which levers may be used, and what a missing one would have bought."""
 
 import re
+import sys
 
 import pytest
-from lowtide_cli import MODELS, expect_error, run_json
+from lowtide_cli import MODELS, expect_error, run, run_json
 
 GPT2 = [MODELS / "gpt2.onnx", "--train", "--dim", "batch=8", "--dim", "seq=256", "--device", "rtx3090", "--optimizer", "sgd"]
 QUICK = ["--effort", "0.2"]
+RECOMPUTE = ["--allow", "recompute,reorder,rewrite"]
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory):
+    """A transformer of two layers: its file and what is planned of it."""
+    pytest.importorskip("onnx")
+    sys.path.insert(0, str(MODELS))
+    import magis_networks
+    path = magis_networks.write("magis_tiny", tmp_path_factory.mktemp("tiny"))
+    return [path, "--train", "--loss", "mse", "--optimizer", "sgd", "--dim", "batch=16", "--dim", "seq=64", "--device", "cpu",
+            "--threads", "1", "--effort", "0.1"]
 
 
 @pytest.fixture(scope="module")
@@ -39,10 +52,78 @@ def test_a_budget_that_is_missed_names_what_would_help(once):
     line = expect_error(3, arguments=["plan", *GPT2, *QUICK, "--budget", budget, "--allow", "reorder"])
     offers = dict(re.findall(r"with (\w+) at least (\d+) bytes", line))
     assert {"recompute", "split", "swap"} <= set(offers)
-    assert all(int(least) <= budget for least in offers.values())
+    for lever, least in offers.items():
+        assert (f"with {lever} at least {least} bytes" in line) and (int(least) <= budget) == bool(
+            re.search(rf"with {lever} at least {least} bytes \([^)]*\) would be needed", line))
 
 
 def test_contradictions_are_one_line_each():
     expect_error(2, "'fission' is no lever", arguments=["plan", *GPT2, "--allow", "fission"])
     expect_error(2, "--split 4 asks for it", arguments=["plan", *GPT2, "--forbid", "split", "--split", "4"])
     expect_error(2, "--allow", "--forbid", arguments=["plan", *GPT2, "--forbid", "split", "--allow", "swap"])
+
+
+def test_a_refusal_names_levers_after_any_flag(tiny):
+    floor = run_json("plan", *tiny, "--budget", "90%")["floor_bytes"]
+    line = expect_error(3, "in one part every order that runs each op once", arguments=["plan", *tiny, "--no-recompute", "--budget", floor - 64])
+    assert {"recompute", "split", "swap"} <= set(re.findall(r"with (\w+) at least \d+ bytes \([^)]*\)", line))
+    # No lever can do with a byte: what each of them would need is said all the same.
+    line = expect_error(3, "; not used: ", arguments=["plan", *tiny, "--allow", "recompute", "--budget", 1])
+    assert line.count(", too many") >= 2 and "would be needed" not in line
+
+
+def test_what_recompute_misses_is_tried_with_all_levers(tiny, tmp_path):
+    path = tmp_path / "plan.lt"
+    within = run_json("plan", *tiny, "--budget", "80%")
+    assert "split" not in within and within["actions"]["stores"] == 0 and not any("levers" in note for note in within["notes"])
+    assert within["predicted_step_seconds"] == run_json("plan", *tiny, "--budget", "80%", *RECOMPUTE)["predicted_step_seconds"]
+    budget = within["floor_bytes"] - 4096
+    expect_error(3, "is too small: in one part every schedule needs at least", arguments=["plan", *tiny, *RECOMPUTE, "--budget", budget])
+    more = run_json("plan", *tiny, "--budget", budget, "-o", path)
+    assert more["arena_bytes"] <= budget and (more.get("split") or more["actions"]["stores"])
+    notes = [note for note in more["notes"] if note.startswith("recompute alone did not keep the budget: ")]
+    assert len(notes) == 1 and "so all levers were used, as with --allow split,recompute,swap,reorder,rewrite" in notes[0]
+    assert run("verify", path, "--against", tiny[0]).returncode == 0
+    same = tmp_path / "same.lt"
+    run_json("plan", *tiny, "--budget", budget, "--allow", "split,recompute,swap,reorder,rewrite", "-o", same)
+    assert same.read_bytes() == path.read_bytes()
+    proven = run_json("plan", *tiny, "--budget", budget, "--prove", "0.1")
+    assert proven["split"] and proven["actions"]["stores"] == 0, "nothing moves where a proof is asked for"
+
+
+def test_a_slowdown_without_a_word_on_levers_splits(tiny):
+    free = run_json("plan", *tiny, "--slowdown", "10%")
+    assert free["split"] and free["actions"]["stores"] == 0
+    assert free["predicted_step_seconds"] <= 1.1 * free["whole_once_seconds"] * (1 + 1e-9)
+    assert free["arena_bytes"] < run_json("plan", *tiny, "--slowdown", "10%", *RECOMPUTE)["arena_bytes"]
+
+
+def test_a_loose_plan_names_the_levers_that_it_did_not_use(tiny):
+    loose = run_json("plan", *tiny, *RECOMPUTE, "--budget", "60%")
+    assert loose["levers_not_used"] == ["split", "swap"]
+    assert loose["extra_percent"] > 5
+    line = "not used: split, swap (--allow split,recompute,swap,reorder,rewrite)"
+    assert line in run("plan", *tiny, *RECOMPUTE, "--budget", "60%").stdout.splitlines()
+    near = run("plan", *tiny, "--budget", "97%").stdout
+    assert "over each op once" in near and "not used" not in near
+
+
+def test_rewrites_are_offered_where_they_would_lower_the_floor(tmp_path):
+    """The same op twice is one by a rewrite."""
+    onnx = pytest.importorskip("onnx")
+    path = tmp_path / "twice.onnx"
+    text = "g (float[32,32] x) => (float[32,32] z) { a = Exp(x)  b = Exp(x)  z = MatMul(a, b) }"
+    onnx.save(onnx.helper.make_model(onnx.parser.parse_graph(text), opset_imports=[onnx.helper.make_opsetid("", 20)]), path)
+    least = run_json("plan", path)["arena_bytes"]
+    assert least < run_json("plan", path, "--forbid", "rewrite")["arena_bytes"]
+    line = expect_error(3, arguments=["plan", path, "--forbid", "rewrite", "--budget", least])
+    assert int(re.search(r"with rewrite at least (\d+) bytes \([^)]*\) would be needed", line)[1]) == least
+
+
+def test_parts_that_take_longer_than_the_slowdown_are_refused(tiny):
+    line = expect_error(3, "--slowdown: in 8 parts the step takes at least ", "give --slowdown ", "or fewer parts",
+                        arguments=["plan", *tiny, "--split", "8", "--slowdown", "1%"])
+    needed = re.search(r"give --slowdown ([\d.]+%)", line)[1]
+    made = run_json("plan", *tiny, "--split", "8", "--slowdown", needed)
+    assert made["split"] == "8"
+    assert made["predicted_step_seconds"] <= made["whole_once_seconds"] * (1 + float(needed[:-1]) / 100)

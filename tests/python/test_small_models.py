@@ -74,6 +74,7 @@ def test_a_model_without_anything_to_compute(name, tmp_path):
         assert run("run", kept, "--compare").returncode == 0
     for budget in (0, 1, arena - 1):
         expect_error(3, "--budget", arguments=["plan", model, "--budget", budget])
+        expect_error(3, "--budget", arguments=["plan", model, "--budget", budget, "--allow", "recompute,reorder"])
         expect_error(3, "--budget", arguments=["plan", model, "--budget", budget, "--swap", "host"])
     for swept in ("floor..100%", "50%..100%:3", "100%"):
         result = run("sweep", model, "--budgets", swept)

@@ -192,7 +192,7 @@ class Trial:
     def budgets(self, model: c_abi.Model, arena: int) -> None:
         options = dict(threads=self.threads, effort=self.effort)
         try:
-            with c_abi.Plan(model, budget_bytes=int(BUDGET_SHARE * arena), **options) as plan:
+            with c_abi.Plan(model, budget_bytes=int(BUDGET_SHARE * arena), more_levers=False, **options) as plan:
                 self.run_plan(plan, f"within {BUDGET_SHARE:.0%}").__exit__()
                 self.verdict["share_kept"] = plan.arena_bytes / arena
                 if plan.arena_bytes > BUDGET_SHARE * arena:
