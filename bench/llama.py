@@ -57,7 +57,7 @@ class Step:
     def checkpointed(self, problem: pathlib.Path) -> dict | None:
         made = lowtide("remat", problem, "--budget", self.arguments.memory, "--method", "chen", "--json", check=False)
         outcome = json.loads(made.stdout) if made.stdout else {}
-        return outcome if outcome.get("seconds") else None
+        return outcome if "cost" in outcome else None
 
     def in_blocks(self, *flags) -> dict | None:
         blocks = max(2, self.length // ROWS)
@@ -72,7 +72,7 @@ class Step:
 def cell(made: dict | None, once: float, length: int) -> list[str]:
     if made is None:
         return ["-", "-", "-"]
-    seconds = made["seconds"] if "seconds" in made else made["predicted_step_seconds"]
+    seconds = made["cost"] if "cost" in made else made["predicted_step_seconds"]
     proven = made.get("lower_bound_seconds", once)
     return [f"{100 * (seconds / once - 1):+.1f} %", f"{100 * (proven / once - 1):+.1f} %", f"{1e3 * seconds / length:.3f}"]
 

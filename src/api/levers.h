@@ -35,8 +35,9 @@ std::string all_levers(const PlanOptions& options, const cost::DeviceProfile& de
 
 // The same options without `allow` and `forbid`: what they mean for the others. Of the levers that
 // `allow` names and nothing else speaks of, split becomes "auto" and swap the device's first slow
-// tier; split also where levers are open and there is a slowdown. Error: kUsage, naming a word that is no lever, both flags given, a flag that asks for what
-// is not allowed, or a device without a slow tier.
+// tier; split also where levers are open and there is a slowdown. Error: kUsage, naming a word that
+// is no lever, both flags given, a flag that asks for what is not allowed, or a device without a
+// slow tier.
 Result<PlanOptions> with_levers(const PlanOptions& options, const cost::DeviceProfile& device);
 
 // Those of all_levers() that a plan with these options cannot use; rewrites where one that runs by

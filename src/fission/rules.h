@@ -26,8 +26,8 @@ struct CutRule {
 };
 
 std::string print(const CutRule& rule);
-// Its inverse: "OPS:AXIS:PARTS" or "OPS:AXIS*:PARTS[>BYTES]". Error: kUsage, naming the text and what is
-// wrong with it.
+// Its inverse: "OPS:AXIS:PARTS" or "OPS:AXIS*:PARTS[>BYTES]". Error: kUsage, naming the text and
+// what is wrong with it.
 Result<CutRule> parse_rule(std::string_view text);
 
 // Parts as equal as they can be, the larger ones first. A later rule decides where several speak of

@@ -314,9 +314,9 @@ bool is_cut(const Optimized& made, const OptimizeOptions& options) {
 
 // The whole step with transfers; parts without; then parts with transfers: those that are best
 // without, from that schedule, and those whose estimate with transfers is best. Each is planned
-// with all of the work, since where transfers lie decides how much of them is hidden. So no lever makes
-// the plan slower than it is without that lever. Error: as optimize of the whole step, where no
-// candidate fits either.
+// with all of the work, since where transfers lie decides how much of them is hidden. So no lever
+// makes the plan slower than it is without that lever. Error: as optimize of the whole step, where
+// no candidate fits either.
 // NOLINTNEXTLINE(misc-no-recursion): likewise
 Result<Optimized> parts_and_transfers(const ir::Graph& forward, const OptimizeOptions& options,
                                       Clock::time_point start) {
