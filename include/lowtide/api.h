@@ -97,15 +97,9 @@ struct PlanOptions {
   std::string budget = {};  // "60%" (of the arena that needs none, in one part), "floor", "2GiB"
   std::optional<double> slowdown = {};  // least memory in so much more time than each op once (0.1)
   int threads = 0;  // for which the CPU kernels are planned; 0: as many as the machine has
-  // Levers. "split,recompute,swap,reorder,rewrite": only these, or all but these, beside what
-  // follows.
+  // Levers. "split,recompute,swap,reorder,rewrite": only these, or all but these.
   std::string allow = {}, forbid = {};
-  // Where neither these two nor `recompute`, `reorder`, `cuts`, `split`, `query_blocks` and `swap`
-  // say otherwise: order, rewrites and recompute, which keep every bit of a step's results, are
-  // tried first; a budget that they miss is tried again with all levers that the device has, and
-  // the verdict notes it. A slowdown uses all but swap. False: order, rewrites and recompute alone.
-  // Only Plan::make looks at it; a front uses no lever that nothing speaks of.
-  bool more_levers = true;
+  bool more_levers = true;  // Plan::make, where no option speaks of them: docs/formats.md
   // Under a budget: ops may run again; buffers may move to slow memory, if `swap` names a slow tier
   // of the device profile or `link` gives its speed ("host=2GiB,file": the best tier first).
   bool recompute = true;
@@ -119,8 +113,7 @@ struct PlanOptions {
   std::string split = {};  // along the samples: "2"; "2,norm:8", in 8 behind op norm; best: "auto"
   int64_t query_blocks = 1;  // of each attention, so many rows of its scores after the other
   std::string swap = {};     // names of tiers, as above; empty: none
-  // Each way, instead of the profile's; only for a single tier.
-  std::optional<double> link_bytes_per_second = {};
+  std::optional<double> link_bytes_per_second = {};  // each way; only for a single tier
   double effort = 10;  // of search and packing, about in seconds of one core; counted in work
   // How hard to prove that no schedule within the budget is much faster, in the same measure, where
   // nothing may move. The proof becomes a part of the plan, up to some megabytes of it.

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Long sequences on paper: how many tokens of one sequence a training step of Llama with 8 billion parameters takes on 80 GB.
 
-    llama.py [--lengths N ...] [--effort E] [--network NAME] [--memory BYTES] [--time-limit S] [--json FILE]
+    long_sequences.py [--lengths N ...] [--effort E] [--network NAME] [--memory BYTES] [--time-limit S] [--json FILE]
 
 Predicted by the roofline of an H100, f32, SGD without momentum; nothing runs. For each length: the step with each op once; per-layer
 checkpointing as people write it (`lowtide remat --method chen` on the step as it is, attention and loss whole, the best number of
@@ -37,8 +37,7 @@ class Step:
         """The verdict; None: no plan within the memory, or not in time."""
         limit = self.arguments.time_limit
         try:
-            made = lowtide("plan", self.path, *self.flags, *flags, "--effort", self.arguments.effort, "--time-limit", limit, "--json",
-                           check=False, timeout=2 * limit)
+            made = lowtide("plan", self.path, *self.flags, *flags, "--time-limit", limit, "--json", check=False, timeout=2 * limit)
         except subprocess.TimeoutExpired:
             return None
         if made.returncode not in (0, 3, 5):
@@ -61,7 +60,8 @@ class Step:
 
     def in_blocks(self, *flags) -> dict | None:
         blocks = max(2, self.length // ROWS)
-        return self.planned("--query-blocks", blocks, "--split", f"1,{self.last_norm()}:{blocks}", "--budget", self.arguments.memory, *flags)
+        return self.planned("--query-blocks", blocks, "--split", f"1,{self.last_norm()}:{blocks}", "--budget", self.arguments.memory, "--effort",
+                            self.arguments.effort, *flags)
 
     def last_norm(self) -> str:
         """Behind it are the head and the loss. Nodes are named by their numbers, as the reader of files does it."""
