@@ -16,11 +16,13 @@
 #include "pipeline/label_search.h"
 #include "pipeline/named_runs.h"
 #include "pipeline/optimize.h"
+#include "pipeline/parts_floor.h"
 #include "pipeline/prepare.h"
 #include "plan/plan.h"
 #include "plan/sequence_simulator.h"
 #include "support/graph_writer.h"
 #include "support/run_against_reference.h"
+#include "verify/parts.h"
 #include "verify/verify.h"
 
 namespace lowtide {
@@ -183,7 +185,7 @@ TEST(Split, ByBudgetIsNeverSlowerThanTheWholeStep) {
     const auto parts = pipeline::optimize(graph, options);
     if (!parts) {
       EXPECT_FALSE(whole.has_value());
-      EXPECT_NE(parts.error().message.find("splits were tried, each needs at least"),
+      EXPECT_NE(parts.error().message.find("in whatever parts every schedule needs at least"),
                 std::string::npos);
       continue;
     }
@@ -225,6 +227,43 @@ TEST(Split, WithinATimeEndsWithWhatIsGoodEnough) {
   const auto none = pipeline::optimize(graph, options);
   ASSERT_FALSE(none.has_value());
   EXPECT_EQ(none.error().code, ErrorCode::kLimit) << none.error().message;
+}
+
+// A plan of parts that were chosen claims what no parts get below, and what is below that is refused
+// before anything is tried.
+TEST(Split, ByBudgetSaysWhatNoPartsGetBelow) {
+  const auto kernels = exec_cpu::make_cpu_kernels({.threads = 1});
+  auto options = options_with(*kernels);
+  options.find_smallest = false;
+  options.device.launch_seconds = 0;
+  spend_little(options);
+  const ir::Graph graph = forward();
+  const ir::Graph step = autodiff::make_training_graph(graph, *options.training).value();
+  options.split = {.parts = 0};
+  const auto floor = pipeline::floor_in_any_parts(graph, options);
+  ASSERT_TRUE(floor.has_value()) << floor.error().message;
+  EXPECT_GT(floor->part_bytes, 0);
+  options.budget_bytes = floor->bytes * 3;
+  const auto made = pipeline::optimize(graph, options);
+  ASSERT_TRUE(made.has_value()) << made.error().message;
+  EXPECT_EQ(made->plan.claims.parts_floor, *floor);
+  EXPECT_LE(floor->bytes, *made->plan.claims.floor_bytes);
+  const verify::PartsReport right = verify::verify_parts(made->plan, step);
+  EXPECT_TRUE(right.ok()) << right.findings.front();
+  plan::Plan forged = made->plan;
+  forged.claims.parts_floor->bytes *= 2;
+  forged.claims.parts_floor->part_bytes += floor->bytes;
+  EXPECT_FALSE(verify::verify_parts(forged, step).ok());
+  options.budget_bytes = floor->bytes - 1;
+  const auto refused = pipeline::optimize(graph, options);
+  ASSERT_FALSE(refused.has_value());
+  EXPECT_EQ(refused.error().code, ErrorCode::kInfeasible);
+  EXPECT_NE(refused.error().message.find("is too small: in whatever parts every schedule needs at "
+                                         "least " +
+                                         std::to_string(floor->bytes)),
+            std::string::npos)
+      << refused.error().message;
+  EXPECT_NE(refused.error().message.find("of op '" + floor->op + "' in "), std::string::npos);
 }
 
 TEST(Split, LeastBytesOfAutoHoldForEveryNumber) {

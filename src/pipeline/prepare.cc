@@ -349,6 +349,8 @@ Result<Optimized> write_settled(const Prepared& ready, const BudgetSolution& sol
                    options.schedule.remat.limits.with_units(options.proof_units),
                    solved.bound ? &*solved.bound : nullptr, options.progress});
   result.plan.claims = std::move(claimed.claims);
+  if (options.budget_bytes && options.parts_floor && !options.parts_floor->op.empty())
+    result.plan.claims.parts_floor = options.parts_floor;
   result.cut_short |= claimed.cut_short;
   result.order_status = ready.order.status;
   result.search_bound_bytes =
