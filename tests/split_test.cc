@@ -87,7 +87,26 @@ TEST(Split, OfAnyNumberNeedsLessAndComputesTheSame) {
   const auto refused = pipeline::optimize(graph, options);
   ASSERT_FALSE(refused.has_value());
   EXPECT_EQ(refused.error().message,
-            "--split: 7 parts are asked for, and the largest class of axes has at most 6");
+            "--split: 7 parts are asked for, and 'n' of op 'Conv' (Conv), which is in the largest "
+            "class of axes, has 6 elements: at most 6");
+}
+
+// Where nothing can be cut the error says what stands in the way.
+TEST(Split, OfAStepThatCannotBeCutNamesTheOp) {
+  GraphWriter net;
+  ValueId x = net.given("x", {64});
+  for (int i = 0; i < 2; ++i) x = net.op("Softmax", {x}, {{"axis", int64_t{0}}});
+  net.result(x);
+  pipeline::OptimizeOptions options;
+  options.device = cost::find_device("rtx3090").value();
+  options.split = {.parts = 2};
+  const auto refused = pipeline::optimize(net.graph(), options);
+  ASSERT_FALSE(refused.has_value());
+  EXPECT_EQ(refused.error().code, ErrorCode::kInput);
+  EXPECT_EQ(refused.error().message,
+            "--split: 2 parts are asked for, but no two ops walk one dimension that can be cut, so "
+            "at most 1 is there: op 'Softmax' (Softmax) needs all of 'c' at once, and 1 more op "
+            "likewise");
 }
 
 // What lies behind an op in more parts: the same results, and less memory than without.

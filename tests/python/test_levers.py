@@ -154,3 +154,13 @@ def test_a_budget_below_any_parts_is_refused_at_once(tiny):
     least = int(re.search(r"at least (\d+) bytes", line)[1])
     open_levers = expect_error(3, "in whatever parts", "recompute alone: ", arguments=["plan", *tiny, "--budget", 1000])
     assert int(re.search(r"at least (\d+) bytes", open_levers)[1]) <= least, "what moves need not stay"
+
+
+def test_a_class_of_which_little_can_be_cut_names_the_op(tmp_path):
+    step = ["plan", MODELS / "resnet50.onnx", "--train", "--dim", "batch=8", "--device", "rtx3090", "--split", "4"]
+    assert not any("--split" in note for note in run_json(*step)["notes"])
+    notes = [note for note in run_json(*step, "--no-rewrite", "batch-norm-in-two-passes")["notes"] if note.startswith("--split: only ")]
+    assert len(notes) == 1 and "(BatchNormTrain) needs all of 'n' at once" in notes[0]
+    assert notes[0].endswith("; leave the rewrite batch-norm-in-two-passes on")
+    expect_error(4, "--split: 40 parts are asked for, and 'n' of op ", "has 8 elements: at most 8",
+                 arguments=[*step[:-1], "40"])
