@@ -192,5 +192,29 @@ TEST(NormInParts, ABudgetGetsTheBetterOfBoth) {
   EXPECT_GT(parts_fit, 0);
 }
 
+// Without the rewrite batch norm keeps the samples together, and little can be cut: the plan says
+// which op it is, of how many, and what would help.
+TEST(NormInParts, WithoutTheRewriteAPlanNamesWhatKeepsTheSamplesTogether) {
+  pipeline::OptimizeOptions options;
+  options.device = cost::find_device("rtx3090").value();
+  options.training = training();
+  options.split = {.parts = 2};
+  const auto with = pipeline::optimize(forward(), options);
+  ASSERT_TRUE(with.has_value()) << with.error().message;
+  EXPECT_TRUE(with->notes.empty()) << with->notes.front();
+  options.rewrites.without = {"batch-norm-in-two-passes"};
+  const auto without = pipeline::optimize(forward(), options);
+  ASSERT_TRUE(without.has_value()) << without.error().message;
+  EXPECT_LT(without->ops_in_parts, with->ops_in_parts);
+  ASSERT_EQ(without->notes.size(), 1U);
+  const std::string& note = without->notes.front();
+  EXPECT_EQ(note.find("--split: only "), 0U) << note;
+  EXPECT_NE(note.find("op 'BatchNormTrain' (BatchNormTrain) needs all of 'n' at once, and " +
+                      std::to_string(2 * kLayers - 1) +
+                      " more ops likewise; leave the rewrite batch-norm-in-two-passes on"),
+            std::string::npos)
+      << note;
+}
+
 }  // namespace
 }  // namespace lowtide

@@ -16,11 +16,13 @@
 #include "pipeline/label_search.h"
 #include "pipeline/named_runs.h"
 #include "pipeline/optimize.h"
+#include "pipeline/parts_floor.h"
 #include "pipeline/prepare.h"
 #include "plan/plan.h"
 #include "plan/sequence_simulator.h"
 #include "support/graph_writer.h"
 #include "support/run_against_reference.h"
+#include "verify/parts.h"
 #include "verify/verify.h"
 
 namespace lowtide {
@@ -85,7 +87,26 @@ TEST(Split, OfAnyNumberNeedsLessAndComputesTheSame) {
   const auto refused = pipeline::optimize(graph, options);
   ASSERT_FALSE(refused.has_value());
   EXPECT_EQ(refused.error().message,
-            "--split: 7 parts are asked for, and the largest class of axes has at most 6");
+            "--split: 7 parts are asked for, and 'n' of op 'Conv' (Conv), which is in the largest "
+            "class of axes, has 6 elements: at most 6");
+}
+
+// Where nothing can be cut the error says what stands in the way.
+TEST(Split, OfAStepThatCannotBeCutNamesTheOp) {
+  GraphWriter net;
+  ValueId x = net.given("x", {64});
+  for (int i = 0; i < 2; ++i) x = net.op("Softmax", {x}, {{"axis", int64_t{0}}});
+  net.result(x);
+  pipeline::OptimizeOptions options;
+  options.device = cost::find_device("rtx3090").value();
+  options.split = {.parts = 2};
+  const auto refused = pipeline::optimize(net.graph(), options);
+  ASSERT_FALSE(refused.has_value());
+  EXPECT_EQ(refused.error().code, ErrorCode::kInput);
+  EXPECT_EQ(refused.error().message,
+            "--split: 2 parts are asked for, but no two ops walk one dimension that can be cut, so "
+            "at most 1 is there: op 'Softmax' (Softmax) needs all of 'c' at once, and 1 more op "
+            "likewise");
 }
 
 // What lies behind an op in more parts: the same results, and less memory than without.
@@ -184,7 +205,7 @@ TEST(Split, ByBudgetIsNeverSlowerThanTheWholeStep) {
     const auto parts = pipeline::optimize(graph, options);
     if (!parts) {
       EXPECT_FALSE(whole.has_value());
-      EXPECT_NE(parts.error().message.find("splits were tried, each needs at least"),
+      EXPECT_NE(parts.error().message.find("in whatever parts every schedule needs at least"),
                 std::string::npos);
       continue;
     }
@@ -226,6 +247,43 @@ TEST(Split, WithinATimeEndsWithWhatIsGoodEnough) {
   const auto none = pipeline::optimize(graph, options);
   ASSERT_FALSE(none.has_value());
   EXPECT_EQ(none.error().code, ErrorCode::kLimit) << none.error().message;
+}
+
+// A plan of parts that were chosen claims what no parts get below, and what is below that is refused
+// before anything is tried.
+TEST(Split, ByBudgetSaysWhatNoPartsGetBelow) {
+  const auto kernels = exec_cpu::make_cpu_kernels({.threads = 1});
+  auto options = options_with(*kernels);
+  options.find_smallest = false;
+  options.device.launch_seconds = 0;
+  spend_little(options);
+  const ir::Graph graph = forward();
+  const ir::Graph step = autodiff::make_training_graph(graph, *options.training).value();
+  options.split = {.parts = 0};
+  const auto floor = pipeline::floor_in_any_parts(graph, options);
+  ASSERT_TRUE(floor.has_value()) << floor.error().message;
+  EXPECT_GT(floor->part_bytes, 0);
+  options.budget_bytes = floor->bytes * 3;
+  const auto made = pipeline::optimize(graph, options);
+  ASSERT_TRUE(made.has_value()) << made.error().message;
+  EXPECT_EQ(made->plan.claims.parts_floor, *floor);
+  EXPECT_LE(floor->bytes, *made->plan.claims.floor_bytes);
+  const verify::PartsReport right = verify::verify_parts(made->plan, step);
+  EXPECT_TRUE(right.ok()) << right.findings.front();
+  plan::Plan forged = made->plan;
+  forged.claims.parts_floor->bytes *= 2;
+  forged.claims.parts_floor->part_bytes += floor->bytes;
+  EXPECT_FALSE(verify::verify_parts(forged, step).ok());
+  options.budget_bytes = floor->bytes - 1;
+  const auto refused = pipeline::optimize(graph, options);
+  ASSERT_FALSE(refused.has_value());
+  EXPECT_EQ(refused.error().code, ErrorCode::kInfeasible);
+  EXPECT_NE(refused.error().message.find("is too small: in whatever parts every schedule needs at "
+                                         "least " +
+                                         std::to_string(floor->bytes)),
+            std::string::npos)
+      << refused.error().message;
+  EXPECT_NE(refused.error().message.find("of op '" + floor->op + "' in "), std::string::npos);
 }
 
 TEST(Split, LeastBytesOfAutoHoldForEveryNumber) {

@@ -234,5 +234,27 @@ TEST(VerifyParts, ADroppedShareOfASumIsNamed) {
   EXPECT_GT(dropped, 30);
 }
 
+// The claimed floor of any parts rests on an op that the plan has in parts.
+TEST(VerifyParts, AFloorOfAnyPartsIsThatOfTheStep) {
+  Rng rng(5);
+  const ir::Graph step = training_step(0, rng);
+  auto plan = planned(in_random_parts(step, rng));
+  ASSERT_TRUE(plan.has_value());
+  const ir::Op& op = step.op(ir::OpId(0));
+  const int64_t bytes = *ir::size_bytes(step.value(op.outputs[0])).constant();
+  plan->claims.parts_floor = plan::PartsFloor{bytes / 2, op.name, 2, bytes / 2};
+  EXPECT_TRUE(verify::verify_parts(*plan, step).ok());
+  plan->claims.parts_floor->part_bytes += 1;
+  const verify::PartsReport more = verify::verify_parts(*plan, step);
+  ASSERT_EQ(more.findings.size(), 1U);
+  EXPECT_NE(more.findings[0].find("in any parts: op '" + op.name + "' in 2 is claimed to make "),
+            std::string::npos)
+      << more.findings[0];
+  plan->claims.parts_floor->op = "none";
+  const verify::PartsReport none = verify::verify_parts(*plan, step);
+  ASSERT_EQ(none.findings.size(), 1U);
+  EXPECT_EQ(none.findings[0], "in any parts: the step in one part has no op 'none'");
+}
+
 }  // namespace
 }  // namespace lowtide

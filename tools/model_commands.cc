@@ -199,6 +199,20 @@ std::vector<std::string> all_findings(const verify::Report& report,
   return lines;
 }
 
+// What is true and worth knowing; of a plan in parts also what only its model can say.
+std::vector<std::string> all_notes(const plan::Plan& plan, const verify::Report& report,
+                                   bool is_beside_model) {
+  std::vector<std::string> notes = report.notes;
+  if (is_beside_model) return notes;
+  if (!report.open_parts_floor.empty()) notes.push_back(report.open_parts_floor);
+  if (runs_parts(plan))
+    notes.emplace_back(
+        "ops run in parts: that these are all of the step in one part, each once, is checked "
+        "beside "
+        "the model only (--against MODEL)");
+  return notes;
+}
+
 Status run_verify_command(const VerifyFlags& flags) {
   const std::string& path = flags.plan;
   const bool json = flags.json;
@@ -223,7 +237,7 @@ Status run_verify_command(const VerifyFlags& flags) {
     out["loaded_bytes"] = report.loaded_bytes;
     out["findings"] = nlohmann::ordered_json::array();
     for (const std::string& finding : findings) out["findings"].push_back(finding);
-    out["notes"] = report.notes;
+    out["notes"] = all_notes(plan.state().plan, report, beside.has_value());
     if (beside) {
       out["ops_in_parts"] = beside->ops_in_parts;
       out["parts"] = beside->parts;
@@ -238,7 +252,7 @@ Status run_verify_command(const VerifyFlags& flags) {
   }
   if (json) return {};
   put(verified_line(path, plan, report));
-  for (const std::string& note : report.notes)
+  for (const std::string& note : all_notes(plan.state().plan, report, beside.has_value()))
     put(fmt::format("  note: {}\n", printable(note, kMostFinding)));
   if (beside)
     put(fmt::format("  computes what the step of {} does: {} of its ops run in {} parts\n",

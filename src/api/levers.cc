@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "base/bytes.h"
-#include "pipeline/split.h"
+#include "pipeline/parts_floor.h"
 #include "pipeline/take_rewrites.h"
 
 namespace lowtide {

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <iterator>
 #include <sstream>
@@ -78,6 +79,15 @@ void take_device(const plan::Plan& plan, PlanOptions& options) {
 
 bool in_parts(const plan::Plan& plan) {
   return plan.provenance.contains("split") || plan.provenance.contains("cuts");
+}
+
+bool runs_parts(const plan::Plan& plan) {
+  constexpr std::string_view kPart = "/part";  // as fission::part_name has it
+  return in_parts(plan) && std::any_of(plan.ops.begin(), plan.ops.end(), [&](const auto& op) {
+           const size_t at = op.name.rfind(kPart);
+           return at != std::string::npos && at + kPart.size() < op.name.size() &&
+                  op.name.find_first_not_of("0123456789", at + kPart.size()) == std::string::npos;
+         });
 }
 
 Result<plan::Plan> whole_step(const plan::Plan& plan, const std::string& file) {

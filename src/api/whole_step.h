@@ -16,6 +16,8 @@ namespace lowtide {
 
 // Whether some op of the plan's step was cut in parts when it was made.
 bool in_parts(const plan::Plan& plan);
+// And some op does: a split to be chosen may have left the step whole.
+bool runs_parts(const plan::Plan& plan);
 
 // `file`: the model (an ONNX file or graph text) that `plan` was made of, or a plan of it (.lt).
 // Error: as Model::read, Plan::make and Plan::load; kUsage, where a plan is itself in parts or does

@@ -49,7 +49,8 @@ class Components {
 
 class Classes {
  public:
-  explicit Classes(const ir::Graph& graph) : graph_(graph) {}
+  Classes(const ir::Graph& graph, AxisChoice choice)
+      : graph_(graph), also_coupled_(choice == AxisChoice::kCoupledToo) {}
 
   Result<std::vector<AxisClass>> run() {
     for (ir::OpId id : graph_.ops())
@@ -70,7 +71,7 @@ class Classes {
     const ops::Instance instance = ops::instance_of(graph_, id);
     LT_ASSIGN(const ops::AxisMap map, ops::axis_map(instance));
     for (const ops::AxisUse& use : map.uses) {
-      if (!ops::can_split(map, use.axis) || !walks_along(use)) continue;
+      if (!may_be_member(map, use)) continue;
       const auto& operands = use.is_output ? op.outputs : op.inputs;
       const auto at = static_cast<size_t>(use.operand);
       const auto extent = map.axes[static_cast<size_t>(use.axis)].extent.constant();
@@ -85,6 +86,11 @@ class Classes {
         bytes_[{id, use.axis}] += *ir::size_bytes(graph_.value(operands[at])).constant();
     }
     return {};
+  }
+
+  bool may_be_member(const ops::AxisMap& map, const ops::AxisUse& use) const {
+    if (!also_coupled_) return ops::can_split(map, use.axis) && walks_along(use);
+    return use.axis >= 0 && (walks_along(use) || use.kind == ops::LinkKind::kChosen);
   }
 
   void join_through_values() {
@@ -125,6 +131,7 @@ class Classes {
   }
 
   const ir::Graph& graph_;
+  const bool also_coupled_;
   Components components_;
   using Axis = std::pair<ir::OpId, int>;
   std::map<Axis, size_t> node_;
@@ -140,8 +147,8 @@ bool walks_along(const ops::AxisUse& use) {
          use.outermost;
 }
 
-Result<std::vector<AxisClass>> axis_classes(const ir::Graph& graph) {
-  return Classes(graph).run();
+Result<std::vector<AxisClass>> axis_classes(const ir::Graph& graph, AxisChoice choice) {
+  return Classes(graph, choice).run();
 }
 
 }  // namespace lowtide::fission

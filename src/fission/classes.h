@@ -46,8 +46,13 @@ struct AxisClass {
   int64_t least_extent = 0;     // more parts than that are none
 };
 
+// What may be a member: axes that can be cut, or also those that cannot be because the op needs
+// all of them at once (class_ends.h).
+enum class AxisChoice : uint8_t { kToCut, kCoupledToo };
+
 // Those of two ops or more, the largest in bytes first. All dims must be constant. Ops that
 // overwrite something are in none (expand refuses them). Error: as ops::axis_map.
-Result<std::vector<AxisClass>> axis_classes(const ir::Graph& graph);
+Result<std::vector<AxisClass>> axis_classes(const ir::Graph& graph,
+                                            AxisChoice choice = AxisChoice::kToCut);
 
 }  // namespace lowtide::fission

@@ -8,8 +8,10 @@
 #include <numeric>
 #include <set>
 #include <string>
+#include <vector>
 
 #include "base/rng.h"
+#include "fission/class_ends.h"
 #include "fission/testing/net.h"
 
 namespace lowtide::fission {
@@ -195,6 +197,26 @@ TEST(Labels, AnOpWithAPartOfNothingButPaddingStaysWhole) {
   EXPECT_FALSE(cuts[OpId(1)].has_value());
   EXPECT_TRUE(cuts[OpId(2)].has_value());
   EXPECT_TRUE(expand(net.graph, cuts).has_value());
+}
+
+// Two runs of ops along the rows, with a sum over all of them that is needed at once in between.
+TEST(ClassEnds, AreOpsThatNeedAllOfADimension) {
+  Net net;
+  ValueId x = net.given({6, 4});
+  x = net.op("before", "Exp", {net.op("first", "Tanh", {x})});
+  x = net.op("all", "Softmax", {x}, {{"axis", int64_t{0}}});
+  x = net.op("last", "Tanh", {net.op("behind", "Exp", {x})});
+  const UnbrokenClass unbroken = unbroken_class(net.graph).value();
+  ASSERT_EQ(unbroken.ends.size(), 1U);
+  EXPECT_EQ(net.graph.op(unbroken.ends[0].op).name, "all");
+  EXPECT_EQ(unbroken.bytes, made_bytes(net.graph));
+  const std::vector<AxisClass> classes = axis_classes(net.graph).value();
+  for (const AxisClass& one : classes) EXPECT_LE(one.bytes, unbroken.bytes);
+  // Columns can be cut from one end to the other.
+  Net columns;
+  x = columns.given({6, 4});
+  columns.op("exp", "Exp", {columns.op("tanh", "Tanh", {x})});
+  EXPECT_TRUE(unbroken_class(columns.graph).value().ends.empty());
 }
 
 }  // namespace

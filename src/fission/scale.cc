@@ -48,29 +48,30 @@ int64_t parts_of(const Levels& levels, int level) {
 
 }  // namespace
 
-Result<int64_t> largest_least_part(const ir::Graph& graph, std::span<const AxisClass> classes) {
+Result<std::vector<LeastPart>> least_parts(const ir::Graph& graph,
+                                           std::span<const AxisClass> classes) {
   IdVector<OpId, std::vector<const ClassAxis*>> axes_of(graph.op_count());
   for (const AxisClass& axis_class : classes)
     for (const ClassAxis& axis : axis_class.axes) axes_of[axis.op].push_back(&axis);
-  int64_t largest = 0;
+  std::vector<LeastPart> parts;
   for (const OpId id : graph.ops()) {
     const ir::Op& op = graph.op(id);
     if (op.kind != "MatMul" && op.kind != "Conv") continue;
     if (graph.value(op.outputs[0]).dtype != DType::kF32) continue;  // kernels may want another type
-    const int64_t bytes = *ir::size_bytes(graph.value(op.outputs[0])).constant();
-    int64_t most_parts = 1;
+    LeastPart& part = parts.emplace_back();
+    part.op = id;
+    part.result_bytes = *ir::size_bytes(graph.value(op.outputs[0])).constant();
     if (!axes_of[id].empty()) {
       LT_ASSIGN(const ops::AxisMap map, ops::axis_map(ops::instance_of(graph, id)));
       for (const ClassAxis* axis : axes_of[id]) {
         const bool walks = std::any_of(map.uses.begin(), map.uses.end(), [&](const auto& use) {
           return use.is_output && use.operand == 0 && use.axis == axis->axis && walks_along(use);
         });
-        if (walks) most_parts = std::max(most_parts, axis->extent);
+        if (walks) part.parts = std::max(part.parts, axis->extent);
       }
     }
-    largest = std::max(largest, bytes / most_parts);
   }
-  return largest;
+  return parts;
 }
 
 Result<Scale> Scale::make(const ir::Graph& graph, const analysis::ScheduleView& view,

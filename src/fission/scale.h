@@ -36,11 +36,17 @@
 
 namespace lowtide::fission {
 
-// The bytes of the largest result that is left when every op runs in as many parts as one of the
-// classes that it is in lets it: whatever is cut along them, some op makes so much. Only results of
-// products and convolutions are looked at: others may become views, or be written where they
-// belong. Error: as ops::axis_map.
-Result<int64_t> largest_least_part(const ir::Graph& graph, std::span<const AxisClass> classes);
+// What a part of an op's result has at least, if it runs in as many parts as one of the classes
+// that it is in lets it: whatever is cut along them, so much is there while it runs.
+struct LeastPart {
+  ir::OpId op;
+  int64_t parts = 1, result_bytes = 0;
+  int64_t bytes() const { return result_bytes / parts; }
+};
+// Of products and convolutions: results of others may become views, or be written where they
+// belong. In the order of the graph. Error: as ops::axis_map.
+Result<std::vector<LeastPart>> least_parts(const ir::Graph& graph,
+                                           std::span<const AxisClass> classes);
 
 struct Scaled {
   plan::ScheduleProblem problem;

@@ -9,7 +9,7 @@
 #include "base/bytes.h"
 #include "base/clock.h"
 #include "pipeline/named_runs.h"
-#include "pipeline/split.h"
+#include "pipeline/parts_floor.h"
 #include "plan/tick_scale.h"
 #include "verify/verify.h"
 
@@ -87,11 +87,8 @@ class PartsOfPoints {
       const bool is_free =
           point.made && seconds_of(*point.made) <= point.made->plan.claims.once_seconds;
       if (point.budget_bytes < front.floor_bytes)
-        point.missed = fmt::format(
-            "{} bytes ({}) are too few: in any number of parts, every "
-            "schedule needs at least {} bytes ({})",
-            point.budget_bytes, format_bytes(point.budget_bytes), front.floor_bytes,
-            format_bytes(front.floor_bytes));
+        point.missed = fmt::format("{} bytes ({}) are too few: {}", point.budget_bytes,
+                                   format_bytes(point.budget_bytes), say(*options_.parts_floor));
       else if (!is_free && !cancelled())
         LT_RETURN_IF_ERROR(take(point, options_));
       ++done_;
@@ -150,8 +147,8 @@ Result<Front> optimize_front_in_parts(const ir::Graph& forward, const OptimizeOp
   const auto start = Clock::now();
   OptimizeOptions chosen = options;
   chosen.split = {.parts = 0};
-  LT_ASSIGN(const int64_t floor_bytes, least_bytes_in_parts(forward, chosen));
-  LT_ASSIGN(Front front, whole_front(forward, chosen, choose, floor_bytes));
+  LT_ASSIGN(chosen.parts_floor, floor_in_any_parts(forward, chosen));
+  LT_ASSIGN(Front front, whole_front(forward, chosen, choose, chosen.parts_floor->bytes));
   PartsOfPoints parts(forward, chosen);
   LT_RETURN_IF_ERROR(parts.choose(front));
   LT_RETURN_IF_ERROR(parts.make_monotone(front));

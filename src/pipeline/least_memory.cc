@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "fission/labels.h"
+#include "pipeline/parts_floor.h"
 #include "pipeline/prepare.h"
 
 namespace lowtide::pipeline {
@@ -85,13 +86,20 @@ Result<Start> start_of(const ir::Graph& forward, const OptimizeOptions& options,
 Result<Optimized> least_memory(const ir::Graph& forward, const OptimizeOptions& options,
                                double slowdown) {
   const auto start = Clock::now();
-  const auto rest = [&] { return after(options, seconds_since(start)); };
-  LT_ASSIGN(Start begin, start_of(forward, options, slowdown));
+  OptimizeOptions asked = options;
+  int64_t below = 0;
+  if (options.split.chosen()) {
+    LT_ASSIGN(asked.parts_floor, floor_in_any_parts(forward, options));
+    below = asked.parts_floor->bytes;
+  } else {
+    LT_ASSIGN(below, least_bytes(forward, options));
+  }
+  const auto rest = [&] { return after(asked, seconds_since(start)); };
+  LT_ASSIGN(Start begin, start_of(forward, asked, slowdown));
   Optimized best = std::move(begin.made);
   const double most = begin.most_seconds;
   const auto fineness =
       static_cast<int64_t>(kLeast.fineness * static_cast<double>(best.plan.arena_bytes));
-  LT_ASSIGN(int64_t below, least_bytes(forward, options));
   const auto is_in_time = [&](const Optimized& made) {
     return made.plan.claims.predicted_seconds <= most;
   };

@@ -8,6 +8,7 @@
 #include "pipeline/claims.h"
 #include "pipeline/more_memory.h"
 #include "pipeline/named_runs.h"
+#include "pipeline/parts_floor.h"
 #include "pipeline/prepare.h"
 #include "pipeline/settle_sums.h"
 #include "pipeline/split.h"

@@ -77,6 +77,9 @@ struct OptimizeOptions {
   bool look_further = false;  // also say what a larger budget would buy
   // For tests of the gate: what a bug of ours would do.
   std::function<void(plan::Plan&)> spoil = {};
+  // Of a split to be chosen: what every schedule needs in whatever parts (parts_floor.h), as plans
+  // within a budget claim it; none: it is asked for.
+  std::optional<plan::PartsFloor> parts_floor = {};
   bool find_smallest = true;  // where a budget is missed, find out how small one may be
   // Of a split to be chosen: a plan that takes no longer is good enough, a slower one of no use.
   std::optional<double> most_seconds = {};

@@ -17,6 +17,7 @@
 #include "pipeline/claims.h"
 #include "pipeline/gate.h"
 #include "pipeline/settle_sums.h"
+#include "pipeline/split_notes.h"
 #include "pipeline/take_rewrites.h"
 #include "pipeline/write_plan.h"
 #include "plan/pack_text.h"
@@ -190,16 +191,12 @@ bool has_as_many(const std::optional<fission::Cut>& cut, const fission::Cut& oth
 }
 
 // The split's ops are cut where no rule does, or into more parts than one does.
-Status add_split(const ir::Graph& graph, const fission::Labels& split, fission::Cuts& cuts,
+Status add_split(const ir::Graph& graph, const OptimizeOptions& options, fission::Cuts& cuts,
                  int64_t& ops) {
   LT_ASSIGN(const std::vector<fission::AxisClass> classes, fission::axis_classes(graph));
-  if (classes.empty() || classes.front().least_extent < split.parts)
-    return error(
-        ErrorCode::kInput,
-        fmt::format("--split: {} parts are asked for, and the largest class of axes has at "
-                    "most {}",
-                    split.parts, classes.empty() ? 1 : classes.front().least_extent));
-  LT_ASSIGN(const fission::Levels levels, fission::levels_of(graph, classes.front(), split));
+  LT_RETURN_IF_ERROR(check_parts(graph, classes, options));
+  LT_ASSIGN(const fission::Levels levels,
+            fission::levels_of(graph, classes.front(), options.split));
   const fission::Cuts of_class = fission::cuts_of(graph, classes.front(), levels);
   for (ir::OpId id : graph.ops())
     if (of_class[id] && !has_as_many(cuts[id], *of_class[id])) cuts[id] = of_class[id], ++ops;
@@ -209,7 +206,7 @@ Status add_split(const ir::Graph& graph, const fission::Labels& split, fission::
 // The ops of the cuts in parts, part by part where that needs less, else op by op.
 Result<ir::Graph> in_parts(const ir::Graph& graph, const OptimizeOptions& options, int64_t& ops) {
   LT_ASSIGN(fission::Cuts cuts, fission::cuts_of(graph, options.cuts));
-  if (!options.split.whole()) LT_RETURN_IF_ERROR(add_split(graph, options.split, cuts, ops));
+  if (!options.split.whole()) LT_RETURN_IF_ERROR(add_split(graph, options, cuts, ops));
   LT_ASSIGN(fission::Expanded by_op, fission::expand(graph, cuts));
   fission::Expanded by_part = fission::part_by_part(by_op, cuts);
   const int64_t alignment = options.device.alignment_bytes;
@@ -242,6 +239,9 @@ Result<Prepared> pose(const ir::Graph& forward, const OptimizeOptions& options) 
   if (!options.cuts.empty() || !options.split.whole()) {
     LT_ASSIGN(ir::Graph parts, in_parts(ready.graph, options, ready.ops_in_parts));
     ready.whole = std::exchange(ready.graph, std::move(parts));
+    if (!options.split.whole()) {
+      LT_ASSIGN(ready.notes, notes_of_split(*ready.whole, options));
+    }
     stage.done("parts");
   }
   if (options.kernels != nullptr) {
@@ -349,6 +349,8 @@ Result<Optimized> write_settled(const Prepared& ready, const BudgetSolution& sol
                    options.schedule.remat.limits.with_units(options.proof_units),
                    solved.bound ? &*solved.bound : nullptr, options.progress});
   result.plan.claims = std::move(claimed.claims);
+  if (options.budget_bytes && options.parts_floor && !options.parts_floor->op.empty())
+    result.plan.claims.parts_floor = options.parts_floor;
   result.cut_short |= claimed.cut_short;
   result.order_status = ready.order.status;
   result.search_bound_bytes =
@@ -365,6 +367,7 @@ Result<Optimized> write_settled(const Prepared& ready, const BudgetSolution& sol
   result.cuts = options.cuts;
   result.ops_in_parts = ready.ops_in_parts;
   result.rewrites = ready.rewrites;
+  result.notes = ready.notes;
   result.whole_seconds = ready.whole_seconds;
   result.bound_of_one_order = ready.sums_are_settled;
   stage.done("plan");

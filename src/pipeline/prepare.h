@@ -47,8 +47,9 @@ struct Prepared {
   analysis::ScheduleView view;
   int64_t peak_before_bytes = 0;
   std::vector<RewriteWorth> rewrites;
-  int64_t ops_in_parts = 0;  // of the split
-  double whole_seconds = 0;  // of the step in one part, each op once; with a split
+  std::vector<std::string> notes;  // of a split that cuts little
+  int64_t ops_in_parts = 0;        // of the split
+  double whole_seconds = 0;        // of the step in one part, each op once; with a split
   plan::ScheduleOutcome order;
   Solution unlimited;
   // With a budget: what holds whatever the order of the sums, also once that is settled.

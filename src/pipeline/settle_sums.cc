@@ -236,6 +236,7 @@ Result<Prepared> settle_sums(const Prepared& ready, const Solution& solution,
   settled.whole = ready.whole;
   settled.stages = ready.stages;
   settled.rewrites = ready.rewrites;
+  settled.notes = ready.notes;
   settled.ops_in_parts = ready.ops_in_parts;
   settled.whole_seconds = ready.whole_seconds;
   settled.floor = ready.floor;

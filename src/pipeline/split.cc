@@ -14,6 +14,7 @@
 #include "fission/scale.h"
 #include "pipeline/label_search.h"
 #include "pipeline/more_cuts.h"
+#include "pipeline/parts_floor.h"
 #include "pipeline/prepare.h"
 #include "pipeline/query_blocks.h"
 #include "pipeline/take_rewrites.h"
@@ -278,12 +279,9 @@ Result<Optimized> parts_alone(const ir::Graph& forward, const OptimizeOptions& o
       after(with(options, trials.best ? trials.of_best : trials.last), seconds_since(start));
   Result<Optimized> full = optimize(forward, chosen);
   if (trials.count > 1 && !trials.best && !full && is_about_budget(full.error())) {
-    LT_ASSIGN(const int64_t least, least_bytes_in_parts(forward, options));
-    return error(
-        least > *options.budget_bytes ? ErrorCode::kInfeasible : ErrorCode::kLimit,
-        fmt::format("{} (--split {}; {} splits were tried, each needs at least "
-                    "{} bytes)",
-                    full.error().message, fission::print(chosen.split), trials.count, least));
+    return error(ErrorCode::kLimit, fmt::format("{} (--split {}; {} splits were tried; {})",
+                                                full.error().message, fission::print(chosen.split),
+                                                trials.count, say(*options.parts_floor)));
   }
   const bool is_better =
       full && (!trials.best || full->plan.claims.predicted_seconds <= trials.seconds());
@@ -348,37 +346,7 @@ Result<Optimized> parts_and_transfers(const ir::Graph& forward, const OptimizeOp
   return best;
 }
 
-// None: nothing can be cut.
-Result<std::optional<int64_t>> largest_least_part(const ir::Graph& forward,
-                                                  const OptimizeOptions& options) {
-  LT_ASSIGN(const ir::Graph step, step_to_cut(forward, options));
-  LT_ASSIGN(const std::vector<fission::AxisClass> classes, classes_to_cut(step));
-  if (classes.empty()) return std::optional<int64_t>();
-  LT_ASSIGN(const int64_t bytes, fission::largest_least_part(step, classes));
-  return std::optional(bytes);
-}
-
 }  // namespace
-
-Result<int64_t> least_bytes_in_parts(const ir::Graph& forward, const OptimizeOptions& options) {
-  OptimizeOptions whole = options;
-  whole.split = {};
-  LT_ASSIGN(const Prepared ready, pose(forward, whole));
-  const plan::ScheduleProblem& problem = ready.view.problem;
-  int64_t resident_bytes = problem.resident_bytes;
-  if (options.schedule.transfers && problem.link)
-    for (const plan::SchedResident& resident : problem.residents) resident_bytes -= resident.bytes;
-  if (!options.cuts.empty()) return resident_bytes;  // what they cut may be smaller yet
-  LT_ASSIGN(std::optional<int64_t> part_bytes, largest_least_part(forward, options));
-  if (!part_bytes) return floor_of_view(ready.view, options.schedule.transfers).bytes;
-  if (options.query_blocks == 1) {
-    OptimizeOptions in_blocks = options;
-    in_blocks.query_blocks = kMostBlocksTried;
-    LT_ASSIGN(const std::optional<int64_t> of_blocks, largest_least_part(forward, in_blocks));
-    part_bytes = std::min(*part_bytes, of_blocks.value_or(0));
-  }
-  return resident_bytes + *part_bytes;
-}
 
 // NOLINTNEXTLINE(misc-no-recursion): likewise
 Result<Optimized> optimize_in_parts(const ir::Graph& forward, const OptimizeOptions& options) {
@@ -386,11 +354,16 @@ Result<Optimized> optimize_in_parts(const ir::Graph& forward, const OptimizeOpti
   OptimizeOptions whole = options;
   whole.split = {};
   if (!options.budget_bytes) return optimize(forward, whole);
+  OptimizeOptions knowing = options;
+  if (!knowing.parts_floor) {
+    LT_ASSIGN(knowing.parts_floor, floor_in_any_parts(forward, options));
+  }
+  LT_RETURN_IF_ERROR(check_parts_floor(knowing));
   const bool may_move = options.schedule.transfers && !options.slow_tiers.empty();
-  Result<Optimized> made = may_move ? parts_and_transfers(forward, options, start)
-                                    : parts_alone(forward, options, start);
+  Result<Optimized> made = may_move ? parts_and_transfers(forward, knowing, start)
+                                    : parts_alone(forward, knowing, start);
   if (may_move && !made && is_about_budget(made.error()))
-    made = parts_alone(forward, options, start);
+    made = parts_alone(forward, knowing, start);
   if (made) made->planning_seconds = seconds_since(start);
   return made;
 }

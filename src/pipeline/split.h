@@ -35,9 +35,4 @@ namespace lowtide::pipeline {
 // proven of all labels.
 Result<Optimized> optimize_in_parts(const ir::Graph& forward, const OptimizeOptions& options);
 
-// What every schedule needs under all labels of the largest class, all cuts along the classes that
-// are tried, and attention in any number of blocks that is tried: what is resident, and the largest
-// of the least parts (fission/scale.h). Errors: as of least_bytes.
-Result<int64_t> least_bytes_in_parts(const ir::Graph& forward, const OptimizeOptions& options);
-
 }  // namespace lowtide::pipeline

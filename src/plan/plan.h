@@ -157,6 +157,16 @@ using Cases = CasesOf<PlanIds>;
 using BackwardWay = BackwardWayOf<PlanIds>;
 using Certificate = CertificateOf<PlanIds>;
 
+// What every schedule needs in whatever parts ops run, `op` of the step in one part in at most
+// `parts`: residents that cannot be elsewhere, and one part of the op's first result.
+struct PartsFloor {
+  int64_t bytes = 0;
+  std::string op{};
+  int64_t parts = 1;
+  int64_t part_bytes = 0;
+  bool operator==(const PartsFloor&) const = default;
+};
+
 struct Claims {
   int64_t peak_bytes = 0;         // of these steps, everything on the device
   int64_t peak_before_bytes = 0;  // of the ops in their given order, nothing reused in place
@@ -168,9 +178,11 @@ struct Claims {
   bool order_proven = false;
   std::optional<int64_t> budget_bytes;  // the plan was asked to stay within; arena_bytes does
   std::optional<int64_t> floor_bytes;   // proven for every schedule, reruns and transfers included
-  double once_seconds = 0;              // all ops, each once
-  double predicted_seconds = 0;         // of the step, with reruns and transfers not hidden
-  double exposed_seconds = 0;           // part of it that transfers add to the ops
+  // Of a plan in parts only the step in one part can show it (verify/parts.h).
+  std::optional<PartsFloor> parts_floor{};
+  double once_seconds = 0;       // all ops, each once
+  double predicted_seconds = 0;  // of the step, with reruns and transfers not hidden
+  double exposed_seconds = 0;    // part of it that transfers add to the ops
   // Proven for every schedule within the budget: what a certificate shows, else each op once.
   int64_t lower_bound_ticks = 0;
   double lower_bound_seconds = 0;  // that in seconds, at most predicted_seconds

@@ -377,6 +377,10 @@ class Checker {
     if (const auto& way = claims.certificate.floor)
       if (!within(way->op, plan_.ops) || !is_size(way->least_bytes))
         return bad("the floor's certificate names no op, or {} bytes", way->least_bytes);
+    if (const auto& floor = claims.parts_floor)
+      if (!is_size(floor->bytes) || !is_size(floor->part_bytes) || floor->parts < 1)
+        return bad("a floor of {} bytes in any parts is claimed, {} of them of one in {}",
+                   floor->bytes, floor->part_bytes, floor->parts);
     if (!claims.certificate.peak) return {};
     if (!within(claims.certificate.peak->op, plan_.ops) ||
         !is_size(claims.certificate.peak->value_bytes))

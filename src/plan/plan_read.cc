@@ -2,166 +2,28 @@
 // made of it; what passes is still only text from a stranger: every member is checked for type and
 // range, unknown members are refused (a member with a spelling mistake must not be taken for an
 // absent one), arrays grow as elements are read, and the structural check has the last word.
-// Messages give the path of the member, such as ops[12].attrs.axis.
+// Single members: plan_fields.h.
 #include <fmt/core.h>
 
-#include <limits>
 #include <nlohmann/json.hpp>
 #include <set>
 
 #include "base/bytes.h"
 #include "plan/plan_check.h"
+#include "plan/plan_fields.h"
 #include "plan/plan_text.h"
 #include "plan/plan_words.h"
 
 namespace lowtide::plan {
 namespace {
 
-using Json = nlohmann::json;
-
-// A place in the document. Lives on the stack of the reader; the path is put together only for a
-// message.
-struct Place {
-  const Json* json = nullptr;
-  const Place* parent = nullptr;
-  std::string_view key;  // in an object, or
-  size_t index = 0;      // in an array
-
-  std::string path() const {  // NOLINT(misc-no-recursion): as deep as the form of a plan, six
-    if (parent == nullptr) return "";
-    const std::string above = parent->path();
-    if (parent->json->is_array()) return fmt::format("{}[{}]", above, index);
-    return above.empty() ? std::string(key) : fmt::format("{}.{}", above, key);
-  }
-};
-
-class Reader {
+class Reader : private FieldReader {
  public:
-  explicit Reader(std::string_view origin) : origin_(origin) {}
+  using FieldReader::FieldReader;
 
   Result<Plan> plan(const Json& document);
 
  private:
-  tl::unexpected<Error> fail(const Place& place, std::string_view expected) const {
-    const std::string path = place.path();
-    return error(ErrorCode::kInput,
-                 fmt::format("{}: {}: expected {}, found {}", origin_,
-                             path.empty() ? "the file" : path, expected, found(*place.json)));
-  }
-  static std::string found(const Json& json) {
-    if (json.is_number()) return json.dump();
-    if (json.is_string())
-      return fmt::format("'{}'", json.get_ref<const std::string&>().substr(0, 40));
-    return json.type_name();
-  }
-
-  // Calls read(key, place) for every member. Error when one of `required` is absent or read answers
-  // an unknown name.
-  template <class Read>
-  Status object(const Place& place, std::initializer_list<std::string_view> required,
-                Read read) const {
-    if (!place.json->is_object()) return fail(place, "an object");
-    size_t needed = 0;
-    for (const auto& [key, child] : place.json->items()) {
-      const Place member{&child, &place, key, 0};
-      LT_RETURN_IF_ERROR(read(std::string_view(key), member));
-      for (std::string_view name : required) needed += name == key ? 1 : 0;
-    }
-    if (needed == required.size()) return {};
-    for (std::string_view name : required)
-      if (!place.json->contains(name)) return fail(place, fmt::format("a member '{}'", name));
-    return {};
-  }
-  Status unknown(const Place& member) const { return fail(member, "no member of this name"); }
-
-  template <class Read>
-  Status array(const Place& place, Read read) const {
-    if (!place.json->is_array()) return fail(place, "an array");
-    size_t index = 0;
-    for (const Json& child : *place.json)
-      LT_RETURN_IF_ERROR(read(Place{&child, &place, {}, index++}));
-    return {};
-  }
-
-  Status integer(const Place& place, int64_t& out) const {
-    const Json& json = *place.json;
-    const bool fits = json.is_number_unsigned()
-                          ? json.get<uint64_t>() <= uint64_t{std::numeric_limits<int64_t>::max()}
-                          : json.is_number_integer();
-    if (!fits) return fail(place, "an integer of 64 bits");
-    out = json.get<int64_t>();
-    return {};
-  }
-  Status integers(const Place& place, std::vector<int64_t>& out) const {
-    return array(place,
-                 [&](const Place& entry) -> Status { return integer(entry, out.emplace_back()); });
-  }
-  Status size(const Place& place, int64_t& out) const {
-    LT_RETURN_IF_ERROR(integer(place, out));
-    if (out < 0 || out > kMaxBytes) return fail(place, "a size from 0 to 2^62");
-    return {};
-  }
-  Status index(const Place& place, int32_t& out) const {
-    int64_t number = 0;
-    LT_RETURN_IF_ERROR(integer(place, number));
-    if (number < 0 || number > std::numeric_limits<int32_t>::max()) return fail(place, "an index");
-    out = static_cast<int32_t>(number);
-    return {};
-  }
-  Status real(const Place& place, double& out) const {
-    if (!place.json->is_number_float()) return fail(place, "a number with a point or an exponent");
-    out = place.json->get<double>();
-    return {};
-  }
-  Status boolean(const Place& place, bool& out) const {
-    if (!place.json->is_boolean()) return fail(place, "true or false");
-    out = place.json->get<bool>();
-    return {};
-  }
-  Status text(const Place& place, std::string& out) const {
-    if (!place.json->is_string()) return fail(place, "a string");
-    out = place.json->get_ref<const std::string&>();
-    return {};
-  }
-
-  template <class IdType>
-  Status id(const Place& place, IdType& out) const {
-    const Json& json = *place.json;
-    if (!json.is_number_unsigned() || json.get<uint64_t>() >= std::numeric_limits<uint32_t>::max())
-      return fail(place, "an id");
-    out = IdType(json.get<uint32_t>());
-    return {};
-  }
-  template <class IdType>
-  Status ids(const Place& place, std::vector<IdType>& out, bool may_be_absent = false) const {
-    return array(place, [&](const Place& entry) -> Status {
-      IdType value;
-      if (!may_be_absent || !entry.json->is_null()) LT_RETURN_IF_ERROR(id(entry, value));
-      out.push_back(value);
-      return {};
-    });
-  }
-
-  // One of the words of an enumeration that starts at 0 without holes.
-  template <class Enum, size_t n>
-  Status word(const Place& place, const std::array<std::string_view, n>& words, Enum& out) const {
-    for (size_t i = 0; place.json->is_string() && i < n; ++i) {
-      if (place.json->get_ref<const std::string&>() != words[i]) continue;
-      out = static_cast<Enum>(i);
-      return {};
-    }
-    return fail(place, fmt::format("a word such as '{}'", words[0]));
-  }
-  template <class Enum>
-  Status word(const Place& place, std::optional<Enum> (*parse_word)(std::string_view), Enum& out,
-              std::string_view what) const {
-    std::optional<Enum> parsed;
-    if (place.json->is_string()) parsed = parse_word(place.json->get_ref<const std::string&>());
-    if (!parsed) return fail(place, what);
-    out = *parsed;
-    return {};
-  }
-
   Status bytes(const Place& place, std::string& out) const;
   Status attr(const Place& place, AttrValue& out) const;
   Status value(const Place& place, PlanValue& out) const;
@@ -173,6 +35,7 @@ class Reader {
   Status step(const Place& place, Step& out) const;
   Status certificate(const Place& place, PeakCut& out) const;
   Status floor_way(const Place& place, BackwardWay& out) const;
+  Status parts_floor(const Place& place, PartsFloor& out) const;
   Status multipliers(const Place& place, std::string_view of, std::vector<Multiplier>& out) const;
   Status cut_price(const Place& place, CutPrice& out) const;
   Status link_share(const Place& place, LinkShare& out) const;
@@ -193,8 +56,6 @@ class Reader {
       return {};
     });
   }
-
-  std::string_view origin_;
 };
 
 Status Reader::bytes(const Place& place, std::string& out) const {
@@ -393,6 +254,17 @@ Status Reader::floor_way(const Place& place, BackwardWay& out) const {
   });
 }
 
+Status Reader::parts_floor(const Place& place, PartsFloor& out) const {
+  return object(place, {"bytes", "op", "parts", "part_bytes"},
+                [&](std::string_view key, const Place& member) -> Status {
+                  if (key == "bytes") return size(member, out.bytes);
+                  if (key == "op") return text(member, out.op);
+                  if (key == "parts") return size(member, out.parts);
+                  if (key == "part_bytes") return size(member, out.part_bytes);
+                  return unknown(member);
+                });
+}
+
 Status Reader::multipliers(const Place& place, std::string_view of,
                            std::vector<Multiplier>& out) const {
   return array(place, [&](const Place& entry) -> Status {
@@ -511,6 +383,7 @@ Status Reader::claims(const Place& place, Claims& out) const {
     if (key == "budget_bytes") return size(member, out.budget_bytes.emplace());
     if (key == "floor_bytes") return size(member, out.floor_bytes.emplace());
     if (key == "floor_certificate") return floor_way(member, out.certificate.floor.emplace());
+    if (key == "parts_floor") return parts_floor(member, out.parts_floor.emplace());
     if (key == "once_seconds") return real(member, out.once_seconds);
     if (key == "predicted_seconds") return real(member, out.predicted_seconds);
     if (key == "exposed_seconds") return real(member, out.exposed_seconds);

@@ -318,6 +318,14 @@ class Printer {
       member("least_bytes"), number(c.certificate.floor->least_bytes);
       raw("}");
     }
+    if (c.parts_floor) {
+      member("parts_floor"), raw("{");
+      member("bytes"), number(c.parts_floor->bytes);
+      member("op"), text(c.parts_floor->op);
+      member("parts"), number(c.parts_floor->parts);
+      member("part_bytes"), number(c.parts_floor->part_bytes);
+      raw("}");
+    }
     member("once_seconds"), real(c.once_seconds);
     member("predicted_seconds"), real(c.predicted_seconds);
     member("exposed_seconds"), real(c.exposed_seconds);

@@ -20,6 +20,11 @@ double percent_of(double part, double whole) {
 
 }  // namespace
 
+std::string_view in_which_parts(const PlanningFacts& facts) {
+  const bool is_whole = facts.split.empty() && facts.cuts.empty() && facts.query_blocks <= 1;
+  return is_whole ? "in one part" : "in these parts";
+}
+
 TimeVerdict time_verdict(const plan::Plan& plan) {
   const plan::Claims& claims = plan.claims;
   TimeVerdict verdict;
@@ -38,6 +43,16 @@ std::string_view schedule_status(const plan::Plan& plan, plan::SolveStatus searc
 }
 
 namespace {
+
+// What no parts get below, where it is known.
+std::string any_parts_text(const plan::Claims& claims) {
+  if (!claims.parts_floor) return {};
+  const plan::PartsFloor& floor = *claims.parts_floor;
+  return fmt::format(
+      "any parts  at least {}: proven; {} that stay and {} of op '{}' in {} part{}\n",
+      format_bytes(floor.bytes), format_bytes(floor.bytes - floor.part_bytes),
+      format_bytes(floor.part_bytes), floor.op, floor.parts, floor.parts == 1 ? "" : "s");
+}
 
 // Of a plan that takes long: what else it could have used.
 std::string unused_text(const plan::Plan& plan, const PlanningFacts& facts) {
@@ -60,25 +75,27 @@ std::string budget_text(const plan::Plan& plan, const PlanningFacts& facts) {
                  plan.arena_bytes, format_bytes(*claims.budget_bytes - plan.arena_bytes));
   fmt::format_to(out, "time   {:.1f} ms predicted, {:+.2f} % ({:+.1f} ms) over each op once\n",
                  claims.predicted_seconds * 1e3, time.extra_percent, time.extra_seconds * 1e3);
-  fmt::format_to(out,
-                 "proven {:+.2f} % at least within this budget ({:.1f} ms){}, gap {:.2f} points  "
-                 "(schedule {})\n",
-                 time.bound_percent, claims.lower_bound_seconds * 1e3,
-                 facts.bound_of_one_order ? ", sums added in this order" : "", time.gap_points,
-                 schedule_status(plan, facts.schedule_status));
+  fmt::format_to(
+      out,
+      "proven {:+.2f} % at least within this budget {} ({:.1f} ms){}, gap {:.2f} points  "
+      "(schedule {})\n",
+      time.bound_percent, in_which_parts(facts), claims.lower_bound_seconds * 1e3,
+      facts.bound_of_one_order ? ", sums added in this order" : "", time.gap_points,
+      schedule_status(plan, facts.schedule_status));
   if (claims.floor_bytes)
-    fmt::format_to(out, "floor  {}: proven, no schedule needs less{}\n",
-                   format_bytes(*claims.floor_bytes),
+    fmt::format_to(out, "floor  {}: proven, no schedule {} needs less{}\n",
+                   format_bytes(*claims.floor_bytes), in_which_parts(facts),
                    facts.floor_reason.empty() ? "" : "; set by " + facts.floor_reason);
+  text += any_parts_text(claims);
   if (facts.more_memory) {
     const auto& [bytes, seconds, least] = *facts.more_memory;
     fmt::format_to(out,
                    "more   {:.0f} % more budget ({}): {:.1f} ms saved by a short search, no "
-                   "schedule saves more than {:.1f} ms\n",
+                   "schedule {} saves more than {:.1f} ms\n",
                    percent_of(static_cast<double>(bytes - *claims.budget_bytes),
                               static_cast<double>(*claims.budget_bytes)),
                    format_bytes(bytes), (claims.predicted_seconds - seconds) * 1e3,
-                   (claims.predicted_seconds - least) * 1e3);
+                   in_which_parts(facts), (claims.predicted_seconds - least) * 1e3);
   }
   return text + unused_text(plan, facts);
 }
@@ -99,6 +116,13 @@ void add_budget(nlohmann::ordered_json& json, const plan::Plan& plan, const Plan
   maybe("budget_bytes", claims.budget_bytes);
   maybe("floor_bytes", claims.floor_bytes);
   json["floor_set_by"] = facts.floor_reason;
+  json["bounds_are_of"] = in_which_parts(facts);
+  json["any_parts_floor"] = nullptr;
+  if (claims.parts_floor)
+    json["any_parts_floor"] = {{"bytes", claims.parts_floor->bytes},
+                               {"op", claims.parts_floor->op},
+                               {"parts", claims.parts_floor->parts},
+                               {"part_bytes", claims.parts_floor->part_bytes}};
   json["bound_of_one_order_of_sums"] = facts.bound_of_one_order;
   json["more_memory"] = nullptr;
   if (!facts.more_memory) return;

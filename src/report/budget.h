@@ -31,6 +31,9 @@ TimeVerdict time_verdict(const plan::Plan& plan);
 // "optimal" where time and proven bound agree, else how the search ended.
 std::string_view schedule_status(const plan::Plan& plan, plan::SolveStatus search);
 
+// Of which step the bounds speak: "in one part" or "in these parts".
+std::string_view in_which_parts(const PlanningFacts& facts);
+
 // Lines of text; the members of the JSON (docs/formats.md, "plan --json").
 std::string budget_text(const plan::Plan& plan, const PlanningFacts& facts);
 void add_budget(nlohmann::ordered_json& json, const plan::Plan& plan, const PlanningFacts& facts);

@@ -169,12 +169,12 @@ TEST(ReportTest, ABudgetSaysTimeBoundAndFloor) {
   facts.schedule_status = plan::SolveStatus::kFeasible;
   const std::string text = verdict_text(budget_plan(true), facts);
   for (const char* line :
-       {"once   1.06 KiB: proven, no order that runs each op once needs less\n",
+       {"once   1.06 KiB: proven, no order in one part that runs each op once needs less\n",
         "budget 1.00 KiB  arena 960 B (960 bytes), 64 B below it\n",
         "time   110.0 ms predicted, +10.00 % (+10.0 ms) over each op once\n",
-        "proven +4.00 % at least within this budget (104.0 ms), gap 6.00 points  "
+        "proven +4.00 % at least within this budget in one part (104.0 ms), gap 6.00 points  "
         "(schedule feasible)\n",
-        "floor  512 B: proven, no schedule needs less\n"})
+        "floor  512 B: proven, no schedule in one part needs less\n"})
     EXPECT_NE(text.find(line), std::string::npos) << line << "in\n" << text;
   EXPECT_EQ(text.find("cut short"), std::string::npos);
   EXPECT_EQ(text.find("not proven optimal"), std::string::npos) << "of orders run once";
@@ -228,16 +228,47 @@ TEST(ReportTest, MoreMemorySavesWhatWasFoundAndAtMostWhatTheBoundAllows) {
   facts.floor_reason = "op 'a' with 'b' (64 B)";
   const std::string text = verdict_text(plan, facts);
   EXPECT_NE(text.find("more   10 % more budget (1.10 KiB): 5.0 ms saved by a short search, no "
-                      "schedule saves more than 8.0 ms\n"),
+                      "schedule in one part saves more than 8.0 ms\n"),
             std::string::npos)
       << text;
-  EXPECT_NE(
-      text.find("floor  512 B: proven, no schedule needs less; set by op 'a' with 'b' (64 B)\n"),
-      std::string::npos);
+  EXPECT_NE(text.find("no schedule in one part needs less; set by op 'a' with 'b' (64 B)\n"),
+            std::string::npos);
   const auto json = nlohmann::json::parse(verdict_json(plan, facts))["more_memory"];
   EXPECT_EQ(json["budget_bytes"], 1124);
   EXPECT_NEAR(json["saved_seconds"], 0.005, 1e-12);
   EXPECT_NEAR(json["most_saved_seconds"], 0.008, 1e-12);
+}
+
+TEST(ReportTest, BoundsSayOfWhichStepTheyAre) {
+  Plan plan = budget_plan(true);
+  plan.claims.parts_floor = plan::PartsFloor{320, "conv", 8, 64};
+  PlanningFacts facts;
+  facts.more_memory = {1124, 0.105, 0.102};
+  const auto lines_with = [&](std::string_view words) {
+    const std::string text = verdict_text(plan, facts);
+    int count = 0;
+    for (size_t at = text.find(words); at != text.npos; at = text.find(words, at + 1)) ++count;
+    return count;
+  };
+  const auto json = [&] { return nlohmann::json::parse(verdict_json(plan, facts)); };
+  EXPECT_EQ(lines_with(" in one part "), 4);
+  EXPECT_EQ(json()["bounds_are_of"], "in one part");
+  EXPECT_EQ(lines_with("any parts  at least 320 B: proven; 256 B that stay and 64 B of op 'conv' "
+                       "in 8 parts\n"),
+            1);
+  EXPECT_EQ(json()["any_parts_floor"]["bytes"], 320);
+  EXPECT_EQ(json()["any_parts_floor"]["op"], "conv");
+  facts.cuts = {"conv:n:2"};
+  EXPECT_EQ(lines_with(" in these parts "), 4);
+  facts.cuts.clear();
+  facts.split = "2,norm:8";
+  facts.whole_seconds = 0.1;
+  EXPECT_EQ(lines_with(" in these parts "), 4);
+  EXPECT_EQ(lines_with(" in one part "), 0);
+  EXPECT_EQ(json()["bounds_are_of"], "in these parts");
+  plan.claims.parts_floor.reset();
+  EXPECT_EQ(lines_with("any parts"), 0);
+  EXPECT_TRUE(json()["any_parts_floor"].is_null());
 }
 
 TEST(ReportTest, ALoosePlanNamesLeversThatItDidNotUse) {

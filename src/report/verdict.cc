@@ -67,7 +67,8 @@ std::string proof_text(const plan::Plan& plan, const PlanningFacts& facts) {
 std::string bound_text(const plan::Plan& plan, const PlanningFacts& facts) {
   const std::string bound = format_bytes(plan.claims.lower_bound_bytes);
   if (plan::reruns_or_moves(plan))
-    return fmt::format("once   {}: proven, no order that runs each op once needs less\n", bound);
+    return fmt::format("once   {}: proven, no order {} that runs each op once needs less\n", bound,
+                       in_which_parts(facts));
   return fmt::format("bound  {}  {}  ({})\n", bound, gap_text(plan), proof_text(plan, facts));
 }
 

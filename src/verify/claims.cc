@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "plan/tick_scale.h"
+#include "verify/parts_floor.h"
 #include "verify/precedence.h"
 
 namespace lowtide::verify {
@@ -115,6 +116,10 @@ void check_bytes(const Facts& facts, Report& report, Findings& findings) {
   if (claims.floor_bytes && *claims.floor_bytes > report.floor_bytes)
     findings.add(Violation::kFloor, fmt::format("a floor of {} bytes claimed, {} found",
                                                 *claims.floor_bytes, report.floor_bytes));
+  if (!claims.parts_floor) return;
+  PartsFloorVerdict in_parts = check_parts_floor(precedence);
+  if (!in_parts.finding.empty()) findings.add(Violation::kPartsFloor, std::move(in_parts.finding));
+  report.open_parts_floor = std::move(in_parts.open);
 }
 
 void check_times(const Facts& facts, Report& report, Findings& findings) {

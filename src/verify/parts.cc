@@ -16,6 +16,7 @@
 #include "ops/op_table.h"
 #include "verify/composition.h"
 #include "verify/facts.h"
+#include "verify/parts_floor.h"
 
 namespace lowtide::verify {
 namespace {
@@ -198,6 +199,9 @@ class Parts {
     for (const PlanOpId o : plan_.ops.ids()) follow(o);
     check_results();
     check_updates();
+    if (const auto& floor = plan_.claims.parts_floor)
+      if (std::string why = wrong_parts_floor(*floor, whole_.graph()); !why.empty())
+        wrong(std::move(why));
     return std::move(report_);
   }
 

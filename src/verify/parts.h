@@ -15,6 +15,8 @@
 //               there, once, and all sums are complete; and every update happens, once, with
 //               operands that are all of what they were.
 //
+// Also whether the claimed floor of any parts is that step's (parts_floor.h).
+//
 // Up to rounding: sums may be in another order, and float types between may be wider. Of the names
 // of ops it only takes which op to compare with; a wrong name is found, nothing rests on it. The
 // expansion (fission/expand.h) is not asked.

@@ -84,6 +84,7 @@ enum class Violation : uint8_t {
   kPeakBefore,             // claimed peak of the given order
   kBudget,                 // the arena is larger than the claimed budget
   kFloor,                  // claimed floor above what every schedule needs
+  kPartsFloor,             // claimed floor of whatever parts above what stays and a part
   kOnceSeconds,            // claimed time of all ops, each once
   kSeconds,                // claimed time of the step
   kExposedSeconds,         // claimed time in which no op runs
@@ -103,7 +104,7 @@ enum class Violation : uint8_t {
   kCertificateValue,     // the state costs another number of bytes
   kCertificateNotLeast,  // another state is cheaper, so nothing is proven
 };
-inline constexpr int kViolations = 63;
+inline constexpr int kViolations = 64;
 // "read_after_free"
 std::string_view name(Violation violation);
 
@@ -115,9 +116,12 @@ struct Finding {
 struct Report {
   std::vector<Finding> findings;   // at most kMaxFindings; empty: the plan is right
   std::vector<std::string> notes;  // true and worth knowing, not wrong
-  int64_t peak_bytes = 0;          // of the steps
-  size_t peak_step = 0;            // first step at the peak
-  int64_t peak_before_bytes = 0;   // the given order, nothing reused
+  // What the step in one part says of the claimed floor of any parts, the plan does not
+  // (parts.h); empty: nothing is left open.
+  std::string open_parts_floor;
+  int64_t peak_bytes = 0;                               // of the steps
+  size_t peak_step = 0;                                 // first step at the peak
+  int64_t peak_before_bytes = 0;                        // the given order, nothing reused
   // The least state for the certificate's op, recomputed; 0 without certificate.
   int64_t cut_bytes = 0;
   int64_t arena_high_water_bytes = 0;  // end of the highest buffer

@@ -132,6 +132,12 @@ Step move_of(Step::Kind kind, PlanStorageId s, int64_t address = 0) {
   step.address = address;
   return step;
 }
+// The most that the plan can show of it.
+void claim_parts_floor(Plan& p) {
+  const int64_t part_bytes = p.storages[out(p, "Relu").storage].bytes / 2;
+  p.claims.parts_floor = {verify(p).resident_bytes + part_bytes, "Relu", 2, part_bytes};
+  while (verify(p).has(Violation::kPartsFloor)) --p.claims.parts_floor->bytes;
+}
 
 // The right plan with softmax's result in the slow tier while add, tanh and sgd run, relu run again
 // for add, and w at home in the slow tier.
@@ -168,6 +174,7 @@ Plan moving_plan() {
   claim_what_is_found(p);
   p.claims.budget_bytes = p.arena_bytes;
   p.claims.floor_bytes = verify(p).floor_bytes;
+  claim_parts_floor(p);
   return p;
 }
 std::vector<Step>::iterator moving(Plan& p, Step::Kind kind, std::string_view of, int skip = 0) {
@@ -291,6 +298,7 @@ const std::vector<Case>& cases() {
       {Violation::kPeakBefore, [](Plan& p) { p.claims.peak_before_bytes += 64; }},
       {Violation::kBudget, [](Plan& p) { *p.claims.budget_bytes -= 1; }, Of::kMoving},
       {Violation::kFloor, [](Plan& p) { *p.claims.floor_bytes += 1; }, Of::kMoving},
+      {Violation::kPartsFloor, [](Plan& p) { p.claims.parts_floor->bytes += 1; }, Of::kMoving},
       {Violation::kOnceSeconds, [](Plan& p) { p.claims.once_seconds *= 1.0 + 1e-6; }},
       {Violation::kSeconds, [](Plan& p) { p.claims.predicted_seconds *= 1.0 + 1e-6; }},
       {Violation::kExposedSeconds, [](Plan& p) { p.claims.exposed_seconds = 0; }, Of::kMoving},
@@ -424,6 +432,21 @@ TEST(ViolationsTest, AMovingPlanMayLieBelowTheBoundOnOrders) {
   plan.claims.order_proven = true;
   EXPECT_TRUE(verify(plan).has(Violation::kOrderProven));
   EXPECT_FALSE(valid_by_definition(plan));
+}
+
+// Of an op that the plan does not run whole it cannot say how much it makes.
+TEST(ViolationsTest, AFloorInAnyPartsRestsOnItsOp) {
+  Plan plan = moving_plan();
+  EXPECT_TRUE(verify(plan).open_parts_floor.empty());
+  plan.claims.parts_floor->part_bytes += 1;
+  EXPECT_TRUE(verify(plan).has(Violation::kPartsFloor)) << "more than a part makes";
+  EXPECT_FALSE(valid_by_definition(plan));
+  plan.claims.parts_floor->op = "Conv";
+  const Report report = verify(plan);
+  EXPECT_TRUE(report.ok());
+  EXPECT_TRUE(valid_by_definition(plan));
+  EXPECT_NE(report.open_parts_floor.find("rests on op 'Conv' of the step in one part"),
+            std::string::npos);
 }
 
 TEST(ViolationsTest, NamesAreDistinct) {

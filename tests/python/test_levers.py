@@ -5,6 +5,7 @@ import sys
 
 import pytest
 from lowtide_cli import MODELS, expect_error, run, run_json
+from sealed_plan import change
 
 GPT2 = [MODELS / "gpt2.onnx", "--train", "--dim", "batch=8", "--dim", "seq=256", "--device", "rtx3090", "--optimizer", "sgd"]
 QUICK = ["--effort", "0.2"]
@@ -87,8 +88,6 @@ def test_what_recompute_misses_is_tried_with_all_levers(tiny, tmp_path):
     same = tmp_path / "same.lt"
     run_json("plan", *tiny, "--budget", budget, "--allow", "split,recompute,swap,reorder,rewrite", "-o", same)
     assert same.read_bytes() == path.read_bytes()
-    proven = run_json("plan", *tiny, "--budget", budget, "--prove", "0.1")
-    assert proven["split"] and proven["actions"]["stores"] == 0, "nothing moves where a proof is asked for"
 
 
 def test_a_slowdown_without_a_word_on_levers_splits(tiny):
@@ -127,3 +126,41 @@ def test_parts_that_take_longer_than_the_slowdown_are_refused(tiny):
     made = run_json("plan", *tiny, "--split", "8", "--slowdown", needed)
     assert made["split"] == "8"
     assert made["predicted_step_seconds"] <= made["whole_once_seconds"] * (1 + float(needed[:-1]) / 100)
+
+
+def test_the_floor_of_any_parts_is_claimed_and_checked(tiny, tmp_path):
+    path, wrong = tmp_path / "parts.lt", tmp_path / "wrong.lt"
+    made = run_json("plan", *tiny, "--budget", "50%", "--split", "auto", "-o", path)
+    floor = made["any_parts_floor"]
+    assert floor["bytes"] < made["floor_bytes"] and made["bounds_are_of"] == "in these parts"
+    said = run("plan", *tiny, "--budget", "50%", "--split", "auto").stdout
+    assert re.search(r"^floor  .*: proven, no schedule in these parts needs less", said, re.MULTILINE)
+    assert re.search(rf"^any parts  at least .* of op '{re.escape(floor['op'])}' in {floor['parts']} part", said, re.MULTILINE)
+    alone = run("verify", path)
+    assert alone.returncode == 0 and "checked beside the model only (--against MODEL)" in alone.stdout
+    beside = run("verify", path, "--against", tiny[0])
+    assert beside.returncode == 0 and "note" not in beside.stdout and "run in" in beside.stdout
+    change(path, wrong, "part_bytes", lambda was: str(int(was) + 1), inside="parts_floor")
+    beside_model = run("verify", wrong, "--against", tiny[0])
+    assert beside_model.returncode == 6 and f"in any parts: op '{floor['op']}'" in beside_model.stderr
+    change(path, wrong, "bytes", lambda was: str(int(was) + 1), inside="parts_floor")
+    by_itself = run("verify", wrong)
+    assert by_itself.returncode == 6 and "in any parts: a floor of" in by_itself.stderr
+
+
+def test_a_budget_below_any_parts_is_refused_at_once(tiny):
+    line = expect_error(3, "is too small: in whatever parts every schedule needs at least", "that stay and", "of op '",
+                        arguments=["plan", *tiny, "--budget", 1000, "--split", "auto"])
+    least = int(re.search(r"at least (\d+) bytes", line)[1])
+    open_levers = expect_error(3, "in whatever parts", "recompute alone: ", arguments=["plan", *tiny, "--budget", 1000])
+    assert int(re.search(r"at least (\d+) bytes", open_levers)[1]) <= least, "what moves need not stay"
+
+
+def test_a_class_of_which_little_can_be_cut_names_the_op(tmp_path):
+    step = ["plan", MODELS / "resnet50.onnx", "--train", "--dim", "batch=8", "--device", "rtx3090", "--split", "4"]
+    assert not any("--split" in note for note in run_json(*step)["notes"])
+    notes = [note for note in run_json(*step, "--no-rewrite", "batch-norm-in-two-passes")["notes"] if note.startswith("--split: only ")]
+    assert len(notes) == 1 and "(BatchNormTrain) needs all of 'n' at once" in notes[0]
+    assert notes[0].endswith("; leave the rewrite batch-norm-in-two-passes on")
+    expect_error(4, "--split: 40 parts are asked for, and 'n' of op ", "has 8 elements: at most 8",
+                 arguments=[*step[:-1], "40"])

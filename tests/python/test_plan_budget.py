@@ -375,7 +375,8 @@ def test_a_step_in_parts_says_so_and_is_judged_beside_the_whole_one(tmp_path):
     for split in ("many", "2,", "2,norm", "0"):
         expect_error(2, f"--split: '{split}' {wrong}", arguments=[*step, "--split", split])
     expect_error(4, "--split: 'none' is no op that runs in parts", arguments=[*step, "--split", "2,none:8"])
-    expect_error(4, "--split: 9 parts are asked for, and the largest class of axes has at most 8", arguments=[*step, "--split", 9])
+    expect_error(4, "--split: 9 parts are asked for, and 'i0' of op 'node_embedding' (Gather), which is in the largest class of axes, "
+                 "has 8 elements: at most 8", arguments=[*step, "--split", 9])
 
 
 def test_a_budget_in_per_cent_is_of_the_arena_that_needs_none():

@@ -221,6 +221,21 @@ bool shown_by_certificate(const Plan& p, int64_t claimed) {
   return true;
 }
 
+bool parts_floor_is_right(const Plan& p) {
+  if (!p.claims.parts_floor) return true;
+  const plan::PartsFloor& claimed = *p.claims.parts_floor;
+  int64_t staying = 0;
+  for (PlanStorageId s : p.storages.ids())
+    if (stays_at_home(p, s)) staying += p.storages[s].bytes;
+  for (const plan::PlanOp& op : p.ops) {
+    if (op.name != claimed.op || op.outputs.empty() || !op.outputs[0].valid()) continue;
+    int64_t bytes = size_bytes(p.values[op.outputs[0]].type.dtype);
+    for (const int64_t dim : p.values[op.outputs[0]].type.dims) bytes *= dim;
+    if (bytes / claimed.parts < claimed.part_bytes) return false;
+  }
+  return claimed.bytes - staying <= claimed.part_bytes;
+}
+
 bool floor_is_right(const Plan& p) {
   if (!p.claims.floor_bytes) return true;
   const int64_t claimed = *p.claims.floor_bytes;

@@ -397,6 +397,7 @@ const char* wrong_with_times(const Plan& p) {
   const plan::Claims& claims = p.claims;
   if (claims.budget_bytes && *claims.budget_bytes < p.arena_bytes) return "budget";
   if (!floor_is_right(p)) return "floor";
+  if (!parts_floor_is_right(p)) return "floor in any parts";
   double once = 0, runs = 0;
   for (const plan::PlanOp& op : p.ops) once += op.predicted_seconds;
   for (const Step& step : p.steps)

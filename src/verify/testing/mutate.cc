@@ -427,6 +427,17 @@ void change_floor(Plan& p, Rng& rng) {
   claims.floor_bytes = claims.peak_bytes - rng.between(0, 4) * 64;
   claims.certificate.floor = {any_id<PlanOpId>(p.ops, rng), rng.between(0, 2) * 64};
 }
+void change_parts_floor(Plan& p, Rng& rng) {
+  plan::PartsFloor& floor =
+      p.claims.parts_floor ? *p.claims.parts_floor : p.claims.parts_floor.emplace();
+  const int64_t result = 64 * rng.between(0, 8);
+  if (rng.below(2) == 0)
+    floor = {result + 64 * rng.between(0, 4), p.ops[any_id<PlanOpId>(p.ops, rng)].name, 2,
+             result / 2};
+  if (rng.below(4) == 0) floor.part_bytes += rng.between(-1, 1) * (floor.part_bytes > 0);
+  if (rng.below(4) == 0) floor.parts = 1 + rng.between(0, 3);
+  if (rng.below(4) == 0) floor.bytes += rng.between(0, 1);
+}
 void change_certificate(Plan& p, Rng& rng) {
   if (!p.claims.certificate.peak) return;
   plan::PeakCut& certificate = *p.claims.certificate.peak;
@@ -519,6 +530,7 @@ constexpr auto kMutations = std::to_array<Mutation>({
     {"change_name", change_name},
     {"change_claim", change_claim},
     {"change_floor", change_floor},
+    {"change_parts_floor", change_parts_floor},
     {"change_certificate", change_certificate},
     {"change_arena", change_arena},
     {"change_binding", change_binding},

@@ -1,0 +1,27 @@
+// What to say of a class of axes that a split cuts little of, or cannot cut: which op stands in the
+// way, by its name and dimension.
+//
+// Tests: tests/split_test.cc.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "fission/classes.h"
+#include "ir/graph.h"
+#include "pipeline/optimize.h"
+
+namespace lowtide::pipeline {
+
+// `step`: before it is cut. Where ops of the largest class make less than half of the bytes and
+// others need all of its dimension at once, which, and how many. Else nothing.
+Result<std::vector<std::string>> notes_of_split(const ir::Graph& step,
+                                                const OptimizeOptions& options);
+
+// Error: kInput, where no two ops can be cut alike, or one of the largest class has fewer elements
+// than the split has parts.
+Status check_parts(const ir::Graph& step, const std::vector<fission::AxisClass>& classes,
+                   const OptimizeOptions& options);
+
+}  // namespace lowtide::pipeline
