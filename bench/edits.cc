@@ -5,16 +5,21 @@
 //
 //   bench_edits                        fails unless following is 20 times faster than anew
 //   bench_edits --benchmark_filter=op  only the costs of one op
+//   bench_edits --networks FILE.onnx...  regions all over other networks' training steps, in place
+//                                        of that: how much faster a view follows each
 #include <benchmark/benchmark.h>
 #include <time.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
+#include <cstring>
 #include <string>
 #include <vector>
 
 #include "analysis/view_edit.h"
 #include "autodiff/training.h"
+#include "io/onnx_reader.h"
 #include "ops/edit.h"
 #include "ops/op_table.h"
 
@@ -92,10 +97,9 @@ Result<analysis::OpCost> no_cost(const ir::GraphEdit&, OpId) {
   return analysis::OpCost{1e-3, 0};
 }
 
-// Runs 20 ops in the middle of the forward pass again, right before the backward pass first reads
-// what they make.
-void recompute_region(ir::GraphEdit& edit) {
-  const size_t first = step().op_count() / 8;
+// Runs 20 ops of the forward pass again, from the given one on, right before the backward pass
+// begins, for its readers there.
+void recompute_region(ir::GraphEdit& edit, size_t first = step().op_count() / 8) {
   std::vector<std::pair<ValueId, ValueId>> again;
   const auto now = [&](ValueId id) {
     for (const auto& [was, is] : again)
@@ -240,6 +244,74 @@ void op_part(benchmark::State& state) {
   per_op(state, [](const ops::Instance& op) { benchmark::DoNotOptimize(ops::part(op, 0, 0, 1)); });
 }
 
+// Other networks: regions evenly over the forward pass, the median of a few runs of each.
+constexpr int kRegions = 10, kRuns = 9;
+
+ir::Graph training_step(const char* path) {
+  io::OnnxOptions options;
+  options.training = true;
+  options.bindings["batch"] = 8;
+  const auto read = io::read_onnx(path, options);
+  LT_CHECK(read.has_value(), read ? std::string() : read.error().message);
+  autodiff::TrainingOptions training;
+  training.loss.kind = autodiff::LossKind::kMeanSquaredError;
+  training.optimizer.kind = autodiff::OptimizerKind::kSgd;
+  auto made = autodiff::make_training_graph(*read, training);
+  LT_CHECK(made.has_value(), made ? std::string() : made.error().message);
+  return std::move(*made);
+}
+
+size_t forward_ops(const ir::Graph& graph) {
+  for (const OpId id : graph.ops())
+    if (graph.op(id).phase == Phase::kBackward) return id.index();
+  return graph.op_count();
+}
+
+// How much faster the view of each region's change follows than one is made from nothing.
+std::vector<double> ratios_of(const ir::Graph& graph) {
+  const analysis::OpCosts costs{IdVector<OpId, double>(graph.op_count(), 1e-3),
+                                IdVector<OpId, int64_t>(graph.op_count(), 0)};
+  ir::GraphEdit edit(graph);
+  auto view = analysis::ViewEdit::make(edit, no_cost, 64).value();
+  const auto before = view.mark();
+  std::vector<double> ratios;
+  for (size_t region = 0; region < kRegions; ++region) {
+    const size_t first = region * (forward_ops(graph) - kRegion) / kRegions;
+    std::vector<double> anew, followed;
+    for (int run = 0; run < kRuns; ++run) {
+      recompute_region(edit, first);
+      double start = cpu_seconds();
+      LT_CHECK(view.update().has_value(), "the changed step has a view");
+      followed.push_back(cpu_seconds() - start);
+      view.rollback(before);
+      start = cpu_seconds();
+      benchmark::DoNotOptimize(analysis::make_schedule_view(graph, costs, 64));
+      anew.push_back(cpu_seconds() - start);
+    }
+    ratios.push_back(median(anew) / median(followed));
+  }
+  return ratios;
+}
+
+int measure_networks(int count, char** paths) {
+  std::vector<double> all;
+  for (int i = 0; i < count; ++i) {
+    const ir::Graph graph = training_step(paths[i]);
+    std::vector<double> ratios = ratios_of(graph);
+    std::sort(ratios.begin(), ratios.end());
+    std::printf("%s: %zu ops: %.1f to %.1f times faster\n",
+                std::strrchr(paths[i], '/') ? std::strrchr(paths[i], '/') + 1 : paths[i],
+                graph.op_count(), ratios.front(), ratios.back());
+    all.insert(all.end(), ratios.begin(), ratios.end());
+  }
+  double logs = 0;
+  for (const double ratio : all) logs += std::log(ratio);
+  if (!all.empty())
+    std::printf("%zu changes of %zu ops: %.1f times faster in geometric mean\n", all.size(),
+                kRegion, std::exp(logs / static_cast<double>(all.size())));
+  return 0;
+}
+
 BENCHMARK(view_from_nothing)->Unit(benchmark::kMicrosecond);
 BENCHMARK(view_followed)->UseManualTime()->Unit(benchmark::kMicrosecond);
 BENCHMARK(take_back)->UseManualTime()->Unit(benchmark::kMicrosecond);
@@ -255,6 +327,8 @@ BENCHMARK(op_part)->Unit(benchmark::kMicrosecond);
 }  // namespace
 
 int main(int argc, char** argv) {
+  if (argc > 1 && std::strcmp(argv[1], "--networks") == 0)
+    return measure_networks(argc - 2, argv + 2);
   benchmark::Initialize(&argc, argv);
   if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 1;
   benchmark::RunSpecifiedBenchmarks();

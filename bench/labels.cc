@@ -2,12 +2,14 @@
 // Spearman's rank correlation between what it says of states and what plans of them then take.
 //
 //   bench_labels [MODEL.onnx [--loss mse] [--dim batch=8]...] [--ratio 0.4] [--plans 12]
-//                [--effort 1]
+//                [--effort 1] [--levels 8] [--stages]
 //
 // Training steps with SGD on an RTX 3090 by its roofline, dropout off, as bench/magis.py has them.
 // A state is a labelling that was judged: by its time alone where that is above the best found, by
 // a schedule of one part of everything otherwise. The plans are of states drawn evenly from the
-// ranking of those that fit. Nothing is asserted here: the machine decides the speed.
+// ranking of those that fit. --levels: how many levels of regions are candidates. --stages: beside
+// the whole search one without retention searches; the difference is what they take. Nothing is
+// asserted here: the machine decides the speed.
 #include <fmt/core.h>
 #include <time.h>
 
@@ -76,6 +78,8 @@ struct Flags {
   double ratio = 0.4;
   size_t plans = 12;
   double effort = 1;
+  int levels = pipeline::LabelSearchTuning().levels;
+  bool stages = false;
 };
 
 // Without a model: two of models/, with their vocabularies.
@@ -88,6 +92,8 @@ std::vector<Flags> parse(int argc, char** argv) {
   app.add_option("--ratio", flags.ratio, "the budget, as a share of the peak in the given order");
   app.add_option("--plans", flags.plans);
   app.add_option("--effort", flags.effort, "of each plan");
+  app.add_option("--levels", flags.levels, "of regions that are candidates");
+  app.add_flag("--stages", flags.stages, "what each stage of the search takes");
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& wrong) {
@@ -128,6 +134,32 @@ pipeline::OptimizeOptions options_of(const Flags& flags) {
   return options;
 }
 
+// The search with some of its stages alone.
+struct Measured {
+  size_t states = 0;
+  double seconds = 0;
+};
+
+Measured search_with(const ir::Graph& step, const pipeline::OptimizeOptions& options,
+                     const pipeline::LabelSearchTuning& tuning) {
+  const double begin = cpu_seconds();
+  const size_t states = value_or_exit(pipeline::label_candidates(step, options, tuning)).size();
+  return {states, cpu_seconds() - begin};
+}
+
+void print_stages(const ir::Graph& step, const pipeline::OptimizeOptions& options,
+                  pipeline::LabelSearchTuning tuning) {
+  const Measured all = search_with(step, options, tuning);
+  tuning.remat_units = 1, tuning.closer_looks = 0;
+  const Measured without_search = search_with(step, options, tuning);
+  const auto line = [](const char* stage, const Measured& m) {
+    fmt::print("  {:<42} {} states in {:.2f} s: {:.0f} a second\n", stage, m.states, m.seconds,
+               static_cast<double>(m.states) / m.seconds);
+  };
+  line("scaled problems, their orders and cuts", without_search);
+  line("and retention searches: the whole search", all);
+}
+
 void measure(const Flags& flags) {
   const ir::Graph forward = forward_of(flags);
   pipeline::OptimizeOptions options = options_of(flags);
@@ -137,7 +169,9 @@ void measure(const Flags& flags) {
       static_cast<int64_t>(flags.ratio * static_cast<double>(value_or_exit(peak)));
   fmt::print("{} within {} of its memory: ", flags.model, flags.ratio);
   const double begin = cpu_seconds();
-  const auto candidates = value_or_exit(pipeline::label_candidates(step, options));
+  pipeline::LabelSearchTuning tuning;
+  tuning.levels = flags.levels;
+  const auto candidates = value_or_exit(pipeline::label_candidates(step, options, tuning));
   const double seconds = cpu_seconds() - begin;
   const auto fits = [](const pipeline::Candidate& c) { return c.fits; };
   const auto fitting =
@@ -148,6 +182,12 @@ void measure(const Flags& flags) {
     fmt::print("; best {:.4f} ms: {}", 1e3 * candidates[0].seconds,
                fission::print(candidates[0].labels));
   fmt::print("\n");
+  if (flags.stages) print_stages(step, options, tuning);
+  if (flags.plans == 0) return;
+  auto once = options;
+  once.budget_bytes.reset();
+  fmt::print("  each op once {:.4f} ms\n",
+             1e3 * value_or_exit(pipeline::optimize(forward, once)).plan.claims.predicted_seconds);
   std::vector<double> estimated, planned;
   const size_t plans = std::min(flags.plans, fitting);
   for (size_t k = 0; k < plans; ++k) {

@@ -1,0 +1,266 @@
+"""Figures 9 to 15 of MAGIS's paper as tables for bench/magis.py, with the paper's own numbers beside them; 11 and 12 also as pictures.
+
+9 to 11 come from the plans of the tables. 12 to 15 are measured here: `measure` returns plain data, which --json keeps.
+"""
+
+import json
+import pathlib
+import re
+import subprocess
+from xml.sax.saxutils import escape
+
+from lowtide import BUILD, SCRATCH, lowtide, table
+from magis_cells import Settings
+from magis_published import ABLATION, BASELINES_LEAST, CURVES, MAGIS_LEAST, OVERHEADS, POFO_IN_PARTS
+from magis_rows import METHODS, ROWS
+from magis_workloads import EVERYTHING
+
+POFO_PARTS = (1, 8, 16, 32)        # of figure 12
+MEMORY_LIMITS = (0.8, 0.4)         # of figure 10
+ABLATED = ("bert", (2, 4, 8))      # of figure 13: the workload, levels
+NETWORKS = range(10)               # of figure 14: seeds
+STAGES_OF = "vit"                  # of figure 15
+SHOWN = ("order only", "chen", "dtr", "xla", "pofo", "xla, swap", "pofo, swap", "recompute", "recompute, swap", "auto", "auto, swap")
+COLOURS = ("#888888", "#b8860b", "#2e8b57", "#8b4513", "#6a5acd", "#cd853f", "#9370db", "#4682b4", "#1e90ff", "#dc143c", "#ff69b4", "#000000")
+
+
+def measure(figures: list[int], names: list[str], ratios: list[float], settings: Settings, broken: list[str]) -> dict:
+    found: dict = {}
+    if 12 in figures and "vit" in names:
+        found["12"] = pofo_in_parts(ratios, settings)
+    if 13 in figures and ABLATED[0] in names:
+        found["13"] = ablation()
+    if 14 in figures:
+        found["14"] = edits(broken)
+    if 15 in figures and STAGES_OF in names:
+        found["15"] = run_program("bench_labels", label_arguments(STAGES_OF, 0.4) + ["--stages", "--plans", "0"])
+    return found
+
+
+# Figure 12: what POFO finds for one part of ViT, so often.
+
+def pofo_in_parts(ratios: list[float], settings: Settings) -> dict[str, list[tuple[float, float]]]:
+    """By number of parts: ratios of the unsplit peak, extra time. As the paper: the parts' latency times their number."""
+    workload = EVERYTHING["vit"]
+    curves: dict[str, list[tuple[float, float]]] = {}
+    peak = once = None
+    for parts in POFO_PARTS:
+        folder = SCRATCH / "magis" / f"vit_part_of_{parts}"
+        folder.mkdir(parents=True, exist_ok=True)
+        arguments = ["plan", *workload.arguments(batch=workload.dims["batch"] // parts), "--cost-model", settings.planned_by]
+        plan = json.loads(lowtide(*arguments, "--json").stdout)
+        lowtide(*arguments, "--swap", "host", "--budget", plan["peak_before_bytes"], "--effort", 0.1, "--dump-problems", folder, "--quiet")
+        if peak is None:
+            peak, once = plan["peak_before_bytes"], plan["once_seconds"]
+        curve = []
+        for ratio in [1.0, *ratios, 0.1]:
+            result = lowtide("remat", folder / "order.txt", "--method", "pofo", "--budget", int(ratio * peak), "--json", check=False)
+            if result.returncode == 0:
+                made = json.loads(result.stdout)
+                curve.append((made["peak_bytes"] / peak, 100 * (parts * made["cost"] / once - 1)))
+        curves[f"POFO, n={parts}" if parts > 1 else "POFO"] = pareto(sorted(set(curve)))
+    return curves
+
+
+# Figures 13 to 15: by the benchmark programs.
+
+def run_program(name: str, arguments: list) -> list[str]:
+    """Its lines; why there are none."""
+    program = BUILD / "bench" / name
+    if not program.exists():
+        return [f"{name} is not built; scripts/bench builds it"]
+    return subprocess.run([str(program), *map(str, arguments)], capture_output=True, text=True).stdout.splitlines()
+
+
+def label_arguments(name: str, ratio: float) -> list:
+    workload = EVERYTHING[name]
+    dims = [word for key, size in workload.dims.items() for word in ("--dim", f"{key}={size}")]
+    return [workload.path(), "--loss", "mse", *dims, "--ratio", ratio]
+
+
+def ablation() -> dict[str, list[float | None] | str]:
+    """By how many levels the candidates of the search for labels have: extra time within each of the memory limits."""
+    name, levels = ABLATED
+    found: dict[str, list[float | None] | str] = {}
+    for count in levels:
+        row = []
+        for ratio in MEMORY_LIMITS:
+            lines = run_program("bench_labels", [*label_arguments(name, ratio), "--levels", count, "--plans", 4])
+            if len(lines) == 1:
+                return {"": lines[0]}
+            once = next((float(m[1]) for line in lines if (m := re.search(r"each op once ([\d.]+) ms", line))), None)
+            planned = [float(m[1]) for line in lines if (m := re.search(r"([\d.]+) ms planned", line))]
+            row.append(100 * (min(planned) / once - 1) if planned and once else None)
+        found[f"L={count}"] = row
+    return found
+
+
+def edits(broken: list[str]) -> list[str]:
+    paths = [EVERYTHING[f"nasnet{seed}"].path() for seed in NETWORKS]
+    lines = run_program("bench_edits", ["--networks", *paths])
+    if not lines:
+        broken.append("figure 14: bench_edits has nothing to say of random networks")
+    return lines
+
+
+# Tables.
+
+def print_all(figures: list[int], outcomes: dict, measured: dict, limits: tuple[int, ...]) -> None:
+    for figure in figures:
+        if figure == 9:
+            print_least_memory(outcomes, limits)
+        elif figure == 10:
+            print_overheads(outcomes)
+        elif figure == 11:
+            print_curves(outcomes)
+        elif str(figure) in measured:
+            {12: print_pofo, 13: print_ablation, 14: print_edits, 15: print_stages}[figure](measured[str(figure)], outcomes)
+
+
+def print_least_memory(outcomes: dict, limits: tuple[int, ...]) -> None:
+    names = [name for name, outcome in outcomes.items() if outcome.least]
+    if not names:
+        return
+    print("\nfigure 9: least ratio within so much extra time (published methods: of a peak, by bisection; the paper's are measured; 1: not below)")
+    for k, limit in enumerate(limits):
+        rows = [["Lowtide", *(f"{outcomes[n].least[''][k]:.3f}" for n in names)],
+                ["Lowtide with moves", *(f"{outcomes[n].least['swap'][k]:.3f}" for n in names)]]
+        for method in METHODS:
+            if any(method in outcomes[n].least for n in names):
+                rows.append([method, *(f"{outcomes[n].least[method][k]:.3f}" if method in outcomes[n].least else "" for n in names)])
+        for who, known in (("MAGIS", MAGIS_LEAST), *BASELINES_LEAST.items()):
+            rows.append([f"paper: {who}", *(f"{known[n][k]:.3f}" if n in known else "" for n in names)])
+        table([f"+{limit} %", *names], rows)
+
+
+def percent(value: float | None) -> str:
+    return "-" if value is None else f"{value:.1f}"
+
+
+def print_overheads(outcomes: dict) -> None:
+    for k, ratio in enumerate(MEMORY_LIMITS):
+        names = [n for n, outcome in outcomes.items() if outcome.extras(ratio)]
+        if not names:
+            continue
+        print(f"\nfigure 10: extra time in percent within {100 * ratio:g} % of memory (the paper's are measured; -: no plan)")
+        rows = []
+        for row in SHOWN:
+            extras = [outcomes[n].extras(ratio) for n in names]
+            if any(row in e for e in extras):
+                rows.append([row, *(percent(e[row]) if row in e else "" for e in extras)])
+        best = [[e for r, e in outcomes[n].extras(ratio).items() if r.startswith("n=") and e is not None] for n in names]
+        if any(best):
+            rows.append(["best micro-batches", *(percent(min(b, default=None)) for b in best)])
+        rows += [[f"paper: {who}", *(percent(known[n][k]) if n in known else "" for n in names)] for who, known in OVERHEADS.items()]
+        table(["extra %", *names], rows)
+
+
+def curves_of(name: str, outcome) -> dict[str, list[tuple[float, float]]]:
+    """By row: ratios that its plans need, extra time; each no worse than those that need more."""
+    peak, curves = outcome.whole().peak_before_bytes, {}
+    for row in ROWS:
+        if row.name not in SHOWN:
+            continue
+        points = sorted({(c.arena_bytes / peak, c.extra) for c in outcome.cells if c.row == row.name and c.extra is not None and c.arena_bytes})
+        if points:
+            curves[row.name] = pareto(points)
+    if name in CURVES:
+        curves["MAGIS, measured"] = CURVES[name]
+    return curves
+
+
+def pareto(points: list[tuple[float, float]]) -> list[tuple[float, float]]:
+    """Of points by ratio, ascending: those that need less memory than each that is as fast."""
+    kept: list[tuple[float, float]] = []
+    for ratio, extra in points:
+        if not kept or extra < kept[-1][1] - 1e-9:
+            kept.append((ratio, extra))
+    return kept
+
+
+def print_points(curves: dict[str, list[tuple[float, float]]]) -> None:
+    for who, points in curves.items():
+        print(f"  {who}: " + " ".join(f"({ratio:.3f}, {extra:.1f})" for ratio, extra in points))
+
+
+def print_curves(outcomes: dict) -> None:
+    for name, outcome in outcomes.items():
+        print(f"\nfigure 11, {name}: memory and extra time of the plans, (ratio, extra %)")
+        print_points(curves_of(name, outcome))
+
+
+def print_pofo(curves: dict, outcomes: dict) -> None:
+    print("\nfigure 12: ViT in n micro-batches, each planned by POFO with moves; n times its time, (ratio, extra %)")
+    print_points(curves | with_auto(outcomes))
+    print_points({f"paper: {who}": points for who, points in POFO_IN_PARTS.items()})
+
+
+def with_auto(outcomes: dict) -> dict:
+    if "vit" not in outcomes:
+        return {}
+    return {who: points for who, points in curves_of("vit", outcomes["vit"]).items() if who.startswith("auto")}
+
+
+def print_ablation(found: dict, outcomes: dict) -> None:
+    print(f"\nfigure 13: {ABLATED[0]}, extra time in percent within so much memory, by how many levels candidates for labels have (Lowtide's\n"
+          "own number is 8). What is random in the paper's naive settings has no counterpart here")
+    if "" in found:
+        print(found[""])
+        return
+    rows = [[who, *map(percent, row)] for who, row in found.items()]
+    rows += [[f"paper: {who}", *map(percent, row[2:])] for who, row in ABLATION.items()]
+    table(["", *(f"{ratio:g}" for ratio in MEMORY_LIMITS)], rows)
+
+
+def print_edits(lines: list[str], outcomes: dict) -> None:
+    print("\nfigure 14: random networks, a region that runs again: the view that follows against one made from nothing (the same problem; the\n"
+          "paper's incremental scheduling is 4 to 30 times faster than full, 10 on average, and as good in 94 of 100)")
+    print("\n".join(lines))
+
+
+def print_stages(lines: list[str], outcomes: dict) -> None:
+    print(f"\nfigure 15: {STAGES_OF}, the search for labels by stage (the paper: 15 scheduled states a second; simulation 8.7 s of a minute,\n"
+          "scheduling 3.7, transformation 2.5, hashes 44.8)")
+    print("\n".join(lines))
+
+
+# Pictures.
+
+WIDTH, HEIGHT, LEFT, TOP, PLOT_WIDTH, PLOT_HEIGHT = 760, 440, 60, 40, 480, 340
+MOST_EXTRA = 60  # percent that are drawn
+
+
+def draw_all(folder: pathlib.Path, figures: list[int], outcomes: dict, measured: dict) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    if 11 in figures:
+        for name, outcome in outcomes.items():
+            (folder / f"figure_11_{name}.svg").write_text(drawing(f"{name}: memory against time", curves_of(name, outcome)))
+    if 12 in figures and "12" in measured:
+        (folder / "figure_12.svg").write_text(drawing("ViT: POFO on micro-batches", measured["12"] | with_auto(outcomes)))
+
+
+def drawing(title: str, curves: dict[str, list[tuple[float, float]]]) -> str:
+    """Lines through points, with a legend."""
+    most = min(MOST_EXTRA, max([10.0, *(extra for points in curves.values() for _, extra in points)]))
+    least = min(0.0, *(extra for points in curves.values() for _, extra in points), 0.0)
+
+    def place(ratio: float, extra: float) -> tuple[float, float]:
+        return LEFT + PLOT_WIDTH * min(ratio, 1.05) / 1.05, TOP + PLOT_HEIGHT * (most - min(extra, most)) / (most - least)
+
+    def text(x: float, y: float, words: str, anchor: str = "middle") -> str:
+        return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{escape(words)}</text>'
+    parts = [f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{HEIGHT}" font-family="sans-serif" font-size="11">',
+             f'<rect width="{WIDTH}" height="{HEIGHT}" fill="white"/>', text(LEFT + PLOT_WIDTH / 2, 22, title)]
+    for step in range(6):
+        x, y = place(step / 5, 0)[0], place(0, least + step * (most - least) / 5)[1]
+        parts.append(f'<path d="M{x:.1f} {TOP}V{TOP + PLOT_HEIGHT}M{LEFT} {y:.1f}H{LEFT + PLOT_WIDTH}" stroke="#dddddd"/>')
+        parts += [text(x, TOP + PLOT_HEIGHT + 16, f"{step / 5:g}"), text(LEFT - 6, y + 4, f"{least + step * (most - least) / 5:.0f}", "end")]
+    parts += [text(LEFT + PLOT_WIDTH / 2, HEIGHT - 22, "share of the peak in program order"), text(LEFT - 6, TOP - 8, "extra %", "end")]
+    for index, (who, points) in enumerate(curves.items()):
+        colour, y = COLOURS[index % len(COLOURS)], TOP + 10 + 18 * index
+        places = [place(*point) for point in sorted(points)]
+        parts.append(f'<polyline points="{" ".join(f"{x:.1f},{y:.1f}" for x, y in places)}" fill="none" stroke="{colour}" stroke-width="1.5"/>')
+        parts += [f'<circle cx="{px:.1f}" cy="{py:.1f}" r="2.5" fill="{colour}"/>' for px, py in places]
+        parts += [f'<rect x="{LEFT + PLOT_WIDTH + 16}" y="{y - 8}" width="14" height="4" fill="{colour}"/>',
+                  text(LEFT + PLOT_WIDTH + 36, y - 2, who, "start")]
+    return "\n".join([*parts, "</svg>"]) + "\n"
