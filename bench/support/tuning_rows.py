@@ -212,10 +212,13 @@ def least_memories() -> list[Row]:
 
 
 def parts() -> list[Row]:
-    """Steps in parts, the last within a budget that none is expected to meet."""
+    """Steps in parts: one with batch norm, whose parts wait for each other, without a link and with, and two of text."""
+    text = ("--dropout", "off", "--optimizer", "sgd", "--momentum", "0", "--weight-decay", "0")
     flags = ("--split", "auto", "--effort", "0.05", "--budget")
-    return [Row(f"unet {budget} MiB, in parts", step("unet", ("batch=4",), *flags, f"{budget}MiB"), measures)
-            for budget, measures in ((700, (EXTRA, UNITS)), (650, (EXTRA, UNITS)), (580, (ARENA,)))]
+    return [Row("unet 650 MiB, in parts", step("unet", ("batch=4",), *flags, "650MiB"), (EXTRA, UNITS)),
+            Row("bert 65 %, in parts", step("bert", ("batch=8", "seq=128"), *text, *flags, "65%"), (EXTRA, UNITS)),
+            Row("unet 400 MiB, link, in parts", step("unet", ("batch=2",), "--swap", "host", *flags, "400MiB"), (EXTRA, UNITS)),
+            Row("gpt2 70 %, in parts", step("gpt2", ("batch=1", "seq=512"), *text, *flags, "70%"), (EXTRA, UNITS))]
 
 
 def largest() -> list[Row]:
@@ -249,6 +252,6 @@ def rows_of(program: pathlib.Path, folder: pathlib.Path) -> list[tuple[str, list
             *((f"remat/bounds/{file}", proof) for file in ("branch_", "linear_program", "multi_cut_program")),
             ("remat/bounds/multi_cut", several_moments()), ("remat/bounds/", [*bounds(), search[2]]),
             ("remat/joint", linked), ("remat/transfers", linked), ("remat/", search),
-            ("pipeline/split", parts()), ("pipeline/label_search", parts()[:2]), ("pipeline/smallest", smallest_arenas()),
+            *((f"pipeline/{file}", parts()) for file in ("split", "label_search", "more_cuts", "query_blocks")), ("pipeline/smallest", smallest_arenas()),
             ("pipeline/least_memory", least_memories()), ("pipeline/front", fronts()), ("pipeline/", plan),
             ("solver/", proof), ("api/largest", largest()), ("api/front", fronts()), ("rewrite/", rewritten()), ("cost/", plan[:2])]

@@ -22,7 +22,6 @@ constexpr size_t kTensorsNamed = 4;  // in an error
 
 // Tuning; each value beside half and twice of it: docs/tuning.md.
 struct FitTuning {
-  int most_attempts = 6;    // schedules packed for one budget; half of the work is the first's
   int64_t fineness = 1000;  // of a target, as a part of the budget
   int64_t pack_share = 10;  // of the packer's work, for each attempt
   int64_t least_pack_units = 5'000'000;  // less than that seldom comes to anything
@@ -41,6 +40,12 @@ class Fitter {
       : view_(view), options_(options), problem_(view.problem), search_(options.schedule) {
     search_.remat.progress = {};
     search_.remat.bound = bound_to_claim(order);
+    if (search_.remat.reorder && search_.remat.order_start) {
+      const plan::ScheduleOutcome least = remat::least_peak_order(problem_, search_.remat);
+      add(least.work, work_);
+      least_peak_order_ = least.sequence;
+      search_.remat.least_peak_order = least_peak_order_;
+    }
     for (const std::vector<std::string>& start : options_.starts)
       spare_starts_.push_back(named_runs(problem_, start));
     if (!spare_starts_.empty()) {
@@ -57,13 +62,13 @@ class Fitter {
   // which no schedule was found, `missed` the least one whose arena did not: what packs well is no
   // matter of bytes alone, so the best of all that fit is taken.
   Result<std::optional<BudgetSolution>> fit(int64_t budget) {
-    std::optional<BudgetSolution> best;
+    LT_ASSIGN(std::optional<BudgetSolution> best, given_start(budget));
     remat::JointOptions search = search_;
     const int64_t finest = std::max(budget / kFit.fineness, options_.device.alignment_bytes);
     int64_t target = budget, low = 0, missed = budget;
     bool closing = false;
-    for (int attempt = 0; attempt < kFit.most_attempts; ++attempt) {
-      spend(search, attempt == 0 ? 2 : 2 * (kFit.most_attempts - 1));
+    for (int attempt = 0; attempt < options_.schedules_packed; ++attempt) {
+      spend(search, attempt == 0 ? 2 : 2 * (options_.schedules_packed - 1));
       look_at_stop();
       if (cut_short_ && (best || (least_arena_ && seconds_left() <= 0))) break;
       if (cut_short_ && !closing && low == 0)
@@ -130,6 +135,19 @@ class Fitter {
  private:
   static bool is_better(const BudgetSolution& one, const std::optional<BudgetSolution>& other) {
     return !other || one.solution.profile.seconds < other->solution.profile.seconds;
+  }
+
+  // The first schedule that was given, where its arena keeps the budget: what a search makes of it
+  // may pack worse.
+  Result<std::optional<BudgetSolution>> given_start(int64_t budget) {
+    if (options_.starts.empty()) return std::optional<BudgetSolution>();
+    const std::vector<plan::SchedAction>& start = search_.remat.starts.front();
+    const auto profile = plan::simulate_sequence(problem_, start);
+    if (!profile || profile->peak_bytes > budget) return std::optional<BudgetSolution>();
+    BudgetSolution found{{}, plan::SolveStatus::kFeasible, {}};
+    LT_ASSIGN(found.solution, pack_schedule(view_, start, options_, budget));
+    if (note_arena(found.solution) > budget) return std::optional<BudgetSolution>();
+    return std::optional<BudgetSolution>(std::move(found));
   }
 
   // Where no arena keeps the budget yet: those given ones that keep the target.
@@ -202,6 +220,7 @@ class Fitter {
     search.remat.limits.cancel = nullptr;
     search.remat.cut_bound = search.remat.order_start = search.remat.greedy_start = false;
     search.remat.chain_start = false;
+    search.remat.least_peak_order = {};
     search.remat.limits.max_units = std::min(search.remat.limits.max_units, kFit.closing_units);
     search.swap.limits.max_units = std::min(search.swap.limits.max_units, kFit.closing_units);
   }
@@ -215,8 +234,8 @@ class Fitter {
   // Progress of all attempts together. Only what has addresses is the best so far.
   void watch(remat::JointOptions& search, int attempt, int64_t budget, const Solution* best) {
     if (!options_.progress) return;
-    const double from = attempt == 0 ? 0 : 0.5 + 0.5 * (attempt - 1) / (kFit.most_attempts - 1);
-    const double to = 0.5 + 0.5 * attempt / (kFit.most_attempts - 1);
+    const double from = attempt == 0 ? 0 : 0.5 + 0.5 * (attempt - 1) / (options_.schedules_packed - 1);
+    const double to = 0.5 + 0.5 * attempt / (options_.schedules_packed - 1);
     search.remat.progress = [=, this](const plan::Progress& searched) {
       plan::Progress progress;
       progress.stage = searched.stage;
@@ -239,6 +258,7 @@ class Fitter {
   OptimizeOptions options_;
   plan::ScheduleProblem problem_;
   remat::JointOptions search_;
+  std::vector<plan::SchedOpId> least_peak_order_;  // searches of all targets start from it
   std::vector<std::vector<plan::SchedAction>> spare_starts_;  // given, but for the first
   const WorkBudget clock_;
   plan::SolveWork work_;

@@ -49,7 +49,7 @@ Proven shown(const plan::ScheduleProblem& problem, remat::TimeBound bound) {
 // `enough`: ticks of the whole step, more is not worth the work.
 Proven prove(const ClaimInputs& in, const plan::ScheduleProblem& problem, int64_t enough) {
   remat::TimeBoundOptions asked = bound_to_claim(in.order.sequence);
-  asked.several = !in.soon;
+  asked.several = in.several_cuts && !in.soon;
   asked.enough_ticks = enough;
   return shown(problem, remat::time_bound(problem, asked));
 }

@@ -36,6 +36,7 @@ struct ClaimInputs {
   const remat::TimeBound* bound = nullptr;
   // How `proof` goes on, with shares of its own work; may be empty.
   plan::ProgressFunction progress = {};
+  bool several_cuts = true;  // bounds on the time from several moments, not one
 };
 
 struct Claimed {

@@ -60,6 +60,10 @@ struct Candidate {
   // one that needs less. Of those at the front that fit.
   std::vector<std::vector<std::string>> starts = {};
 
+  bool cuts_anything() const { return !labels.whole() || query_blocks > 0 || !cuts.empty(); }
+  bool cuts_as(const Candidate& other) const {
+    return labels == other.labels && query_blocks == other.query_blocks && cuts == other.cuts;
+  }
   bool can_fit() const { return fits || std::isfinite(moved_seconds); }
   // By recompute or by transfers, whichever is estimated to be faster.
   double least_seconds() const {

@@ -347,7 +347,8 @@ Result<Optimized> write_settled(const Prepared& ready, const BudgetSolution& sol
                    options.budget_bytes, options.schedule.transfers, result.cut_short,
                    ready.floor ? std::optional(ready.floor->bytes) : std::nullopt,
                    options.schedule.remat.limits.with_units(options.proof_units),
-                   solved.bound ? &*solved.bound : nullptr, options.progress});
+                   solved.bound ? &*solved.bound : nullptr, options.progress,
+                   options.schedule.remat.several_cuts});
   result.plan.claims = std::move(claimed.claims);
   if (options.budget_bytes && options.parts_floor && !options.parts_floor->op.empty())
     result.plan.claims.parts_floor = options.parts_floor;

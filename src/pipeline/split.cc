@@ -26,11 +26,16 @@ namespace {
 struct SplitTuning {
   int64_t trial_share = 8;  // of the work: the part of it for each candidate, and at least:
   int64_t least_trial_units = 200'000'000;  // with less BERT's candidates within a fifth all missed
+  int schedules_packed = 3;                 // of a trial
+  int64_t pack_share = 4;                   // of the packer's work, for a trial
+  int64_t order_share = 8;                  // of the work for the order of each op once, likewise
   size_t trials = 4;                        // candidates that get so much
-  size_t moving_trials = 1;                 // with a link, each with all of the work
+  size_t trials_beside_numbers = 2;         // where estimates say little and numbers were tried
+  size_t moving_trials = 2;                 // with a link, by what is estimated with it
   // More of them while the best is so far above its bound: searches of tight budgets differ.
   size_t more_trials = 4;
   double loose = 0.02;         // of the seconds
+  double near = 0.05;          // likewise: a trial so much slower than the best is planned as well
   double worth_blocks = 0.01;  // of each op once: with less extra time, attention stays whole
   size_t block_trials = 2;     // candidates with attention in blocks
   // Cuts beside the labels: so many trials, fewer where a trial is of very many ops.
@@ -61,6 +66,9 @@ OptimizeOptions trial_of(const OptimizeOptions& options, const Candidate& candid
   };
   lessen(trial.schedule.remat.limits.max_units);
   lessen(trial.schedule.swap.limits.max_units);
+  trial.schedules_packed = kSplit.schedules_packed;
+  trial.pack.limits.max_units /= kSplit.pack_share;
+  trial.order.limits.max_units /= kSplit.order_share;
   trial.schedule.remat.several_cuts = false;
   trial.proof_units = 0;
   trial.look_further = trial.find_smallest = false;
@@ -134,6 +142,7 @@ struct Trials {
   size_t count = 0;
 
   double seconds() const { return best->plan.claims.predicted_seconds; }
+  bool is_free() const { return best && seconds() <= best->plan.claims.once_seconds; }
   bool is_within(std::optional<double> seconds_at_most) const {
     return best && seconds_at_most && seconds() <= *seconds_at_most;
   }
@@ -184,9 +193,10 @@ Status try_candidates(const ir::Graph& forward, const OptimizeOptions& options,
   const double of_use = options.most_seconds.value_or(kAnyTime) / (1 - kSplit.estimate_error);
   LT_ASSIGN(const std::vector<Candidate> candidates,
             label_candidates(step, options, {}, std::min(below, of_use)));
-  const std::vector<Candidate> chosen = chosen_of(candidates, kSplit.trials);
+  const std::vector<Candidate> chosen =
+      chosen_of(candidates, is_known ? kSplit.trials_beside_numbers : kSplit.trials);
   LT_RETURN_IF_ERROR(try_some(chosen, kSplit.trial_share));
-  if (trials.is_loose())
+  if (trials.is_loose() && !is_known)
     LT_RETURN_IF_ERROR(try_some(more_than(chosen, candidates), kSplit.trial_share));
   if (options.most_seconds) return {};
   if (!trials.best)
@@ -224,9 +234,10 @@ Status try_blocks(const ir::Graph& forward, const OptimizeOptions& options, cons
 
 // Cuts beside the labels and blocks that are best, each kept where it makes the plan faster; where
 // nothing fits yet, beside a number of parts of the largest class.
-template <class TrySome>
+// NOLINTNEXTLINE(misc-no-recursion): likewise
 Status try_more_cuts(const ir::Graph& forward, const OptimizeOptions& options,
-                     const TrySome& try_some, const Trials& trials) {
+                     Clock::time_point start, Trials& trials) {
+  if (trials.is_free()) return {};
   const auto is_good = [&] {
     if (trials.is_within(options.most_seconds)) return true;
     return trials.best &&
@@ -249,32 +260,29 @@ Status try_more_cuts(const ir::Graph& forward, const OptimizeOptions& options,
     }
     candidate.seconds = 0, candidate.fits = true;  // nothing is estimated of it
     candidate.cuts.push_back(rule);
-    LT_RETURN_IF_ERROR(try_some(std::span(&candidate, 1), kSplit.trial_share));
+    LT_RETURN_IF_ERROR(
+        try_all(forward, options, std::span(&candidate, 1), kSplit.trial_share, start, trials));
   }
   return {};
 }
 
-// The best of all trials, planned with all of the work, and which it is.
+// The whole step, and what labels and blocks come to beside it where that takes time.
 // NOLINTNEXTLINE(misc-no-recursion): likewise
-Result<Optimized> parts_alone(const ir::Graph& forward, const OptimizeOptions& options,
-                              Clock::time_point start) {
-  Trials trials;
+Status try_labels(const ir::Graph& forward, const OptimizeOptions& options, Clock::time_point start,
+                 Trials& trials) {
   const auto try_some = [&](std::span<const Candidate> some, int64_t share) {
     return try_all(forward, options, some, share, start, trials);
   };
   LT_RETURN_IF_ERROR(try_some(std::vector<Candidate>(1), kSplit.trial_share));
-  const bool is_free = trials.best && trials.seconds() <= trials.best->plan.claims.once_seconds;
-  if (!is_free) {
-    LT_RETURN_IF_ERROR(try_candidates(forward, options, try_some, trials));
-    LT_RETURN_IF_ERROR(try_blocks(forward, options, try_some, trials));
-    LT_RETURN_IF_ERROR(try_more_cuts(forward, options, try_some, trials));
-  }
-  if (options.most_seconds) {
-    if (trials.is_within(options.most_seconds)) return std::move(*trials.best);
-    return error(ErrorCode::kLimit,
-                 fmt::format("--budget: {} bytes were not reached in {:.1f} ms",
-                             *options.budget_bytes, 1e3 * *options.most_seconds));
-  }
+  if (trials.is_free()) return {};
+  LT_RETURN_IF_ERROR(try_candidates(forward, options, try_some, trials));
+  return try_blocks(forward, options, try_some, trials);
+}
+
+// The best of all trials with all of the work, from its schedule.
+// NOLINTNEXTLINE(misc-no-recursion): likewise
+Result<Optimized> plan_best(const ir::Graph& forward, const OptimizeOptions& options,
+                            Clock::time_point start, Trials& trials) {
   const OptimizeOptions chosen =
       after(with(options, trials.best ? trials.of_best : trials.last), seconds_since(start));
   Result<Optimized> full = optimize(forward, chosen);
@@ -289,62 +297,111 @@ Result<Optimized> parts_alone(const ir::Graph& forward, const OptimizeOptions& o
   return full;
 }
 
-// Parts by themselves, as schedules to add transfers to; none: they do not keep the budget.
 // NOLINTNEXTLINE(misc-no-recursion): likewise
-Result<std::optional<Optimized>> without_transfers(const ir::Graph& forward,
-                                                   OptimizeOptions options,
-                                                   Clock::time_point start) {
+Result<Optimized> parts_alone(const ir::Graph& forward, const OptimizeOptions& options,
+                              Clock::time_point start) {
+  Trials trials;
+  LT_RETURN_IF_ERROR(try_labels(forward, options, start, trials));
+  LT_RETURN_IF_ERROR(try_more_cuts(forward, options, start, trials));
+  if (!options.most_seconds) return plan_best(forward, options, start, trials);
+  if (trials.is_within(options.most_seconds)) return std::move(*trials.best);
+  return error(ErrorCode::kLimit,
+               fmt::format("--budget: {} bytes were not reached in {:.1f} ms",
+                           *options.budget_bytes, 1e3 * *options.most_seconds));
+}
+
+OptimizeOptions without_transfers(OptimizeOptions options) {
   options.schedule.transfers = false;
   options.find_smallest = options.look_further = false;
   options.progress = {};
   options.dump_folder.clear();
-  Result<Optimized> made = parts_alone(forward, options, start);
-  if (made) return std::optional<Optimized>(std::move(*made));
-  if (!is_about_budget(made.error())) return tl::unexpected(made.error());
-  return std::optional<Optimized>();
+  return options;
 }
 
-// In another way than the options say.
-bool is_cut(const Optimized& made, const OptimizeOptions& options) {
-  return !made.split.whole() || made.query_blocks != options.query_blocks ||
-         made.cuts != options.cuts;
-}
-
-// The whole step with transfers; parts without; then parts with transfers: those that are best
-// without, from that schedule, and those whose estimate with transfers is best. Each is planned
-// with all of the work, since where transfers lie decides how much of them is hidden. So no lever
-// makes the plan slower than it is without that lever. Error: as optimize of the whole step, where
-// no candidate fits either.
-// NOLINTNEXTLINE(misc-no-recursion): likewise
-Result<Optimized> parts_and_transfers(const ir::Graph& forward, const OptimizeOptions& options,
-                                      Clock::time_point start) {
-  OptimizeOptions whole = options;
-  whole.split = {};
-  Result<Optimized> best = optimize(forward, whole);
-  if (!best && !is_about_budget(best.error())) return best;
-  const auto seconds = [&] { return best->plan.claims.predicted_seconds; };
-  if (best && (best->cut_short || seconds() <= best->plan.claims.once_seconds)) return best;
-  LT_ASSIGN(auto parts, without_transfers(forward, after(options, seconds_since(start)), start));
-  LT_ASSIGN(const ir::Graph step, step_to_cut(forward, whole));
-  LT_ASSIGN(const std::vector<Candidate> candidates, label_candidates(step, whole));
-  std::vector<Candidate> chosen = chosen_of(candidates, kSplit.moving_trials);
-  if (parts && is_cut(*parts, options))
-    chosen.insert(chosen.begin(),
-                  {.labels = parts->split,
-                   .query_blocks = parts->query_blocks,
-                   .cuts = {parts->cuts.begin() + std::ssize(options.cuts), parts->cuts.end()},
-                   .fits = true,
-                   .starts = {runs_of(parts->plan)}});
-  for (const Candidate& candidate : chosen) {
-    if (!candidate.can_fit() || (best && candidate.least_seconds() >= seconds())) continue;
-    Result<Optimized> made = optimize(forward, after(with(whole, candidate), seconds_since(start)));
-    if (!made && !is_about_budget(made.error())) return made;
-    if (made && (!best || made->plan.claims.predicted_seconds < seconds())) best = std::move(made);
+// Parts with transfers, by what they come to without and by what is estimated of them with; the
+// whole step; and parts without transfers, where what is proven of them leaves that open. What is
+// planned in the end is planned with all of the work, since where transfers lie decides how much of
+// them is hidden.
+class PartsAndTransfers {
+ public:
+  PartsAndTransfers(const ir::Graph& forward, const OptimizeOptions& options,
+                    Clock::time_point start)
+      : forward_(forward), whole_(options), alone_(without_transfers(options)), start_(start) {
+    whole_.split = {};
   }
-  if (parts && (!best || parts->plan.claims.predicted_seconds < seconds()))
-    best = std::move(*parts);
-  return best;
-}
+
+  // Error: as optimize of the whole step, where nothing fits.
+  // NOLINTNEXTLINE(misc-no-recursion): likewise
+  Result<Optimized> run() {
+    Trials in_one_part, parts, moving;
+    LT_RETURN_IF_ERROR(try_moving(std::vector<Candidate>(1), in_one_part));
+    if (in_one_part.best && (in_one_part.best->cut_short || in_one_part.is_free()))
+      return std::move(*in_one_part.best);
+    LT_RETURN_IF_ERROR(try_labels(forward_, alone_, start_, parts));
+    LT_RETURN_IF_ERROR(move_in_parts(parts, moving));
+    const bool parts_first =
+        !in_one_part.best || (moving.best && moving.seconds() < in_one_part.seconds());
+    for (const bool in_parts : {parts_first, !parts_first}) {
+      const Trials& trials = in_parts ? moving : in_one_part;
+      if (is_near(trials)) LT_RETURN_IF_ERROR(plan(trials.of_best));
+    }
+    if (is_near(parts)) LT_RETURN_IF_ERROR(without_moving(parts));
+    if (!best_ && moving.count > 0) LT_RETURN_IF_ERROR(plan(moving.last));
+    if (!best_) return optimize(forward_, after(whole_, seconds_since(start_)));
+    return std::move(*best_);
+  }
+
+ private:
+  double seconds() const { return best_->plan.claims.predicted_seconds; }
+
+  // Worth all of the work: what a trial comes to may be some way off.
+  bool is_near(const Trials& trials) const {
+    return trials.best && (!best_ || trials.seconds() < seconds() * (1 + kSplit.near));
+  }
+
+  Status try_moving(std::span<const Candidate> some, Trials& trials) const {
+    return try_all(forward_, whole_, some, kSplit.trial_share, start_, trials);
+  }
+
+  // The best without transfers, and the best by what is estimated with them.
+  // NOLINTNEXTLINE(misc-no-recursion): likewise
+  Status move_in_parts(const Trials& parts, Trials& moving) const {
+    std::vector<Candidate> chosen;
+    if (parts.best && parts.of_best.cuts_anything()) chosen.push_back(parts.of_best);
+    LT_ASSIGN(const ir::Graph step, step_to_cut(forward_, whole_));
+    LT_ASSIGN(const std::vector<Candidate> candidates, label_candidates(step, whole_));
+    for (const Candidate& candidate : chosen_of(candidates, kSplit.moving_trials)) {
+      const bool is_known = !chosen.empty() && chosen.front().cuts_as(candidate);
+      if (candidate.can_fit() && !is_known) chosen.push_back(candidate);
+    }
+    return try_moving(chosen, moving);
+  }
+
+  // NOLINTNEXTLINE(misc-no-recursion): likewise
+  Status without_moving(Trials& parts) {
+    LT_RETURN_IF_ERROR(try_more_cuts(forward_, alone_, start_, parts));
+    const bool is_open = !best_ || parts.best->plan.claims.lower_bound_seconds < seconds();
+    return is_open ? take(plan_best(forward_, alone_, start_, parts)) : Status();
+  }
+
+  // NOLINTNEXTLINE(misc-no-recursion): likewise
+  Status plan(const Candidate& candidate) {
+    return take(optimize(forward_, after(with(whole_, candidate), seconds_since(start_))));
+  }
+
+  // Error: what has nothing to do with the budget.
+  Status take(Result<Optimized> made) {
+    if (!made && !is_about_budget(made.error())) return tl::unexpected(made.error());
+    if (made && (!best_ || made->plan.claims.predicted_seconds < seconds())) best_ = std::move(*made);
+    return {};
+  }
+
+  const ir::Graph& forward_;
+  OptimizeOptions whole_;
+  const OptimizeOptions alone_;
+  const Clock::time_point start_;
+  std::optional<Optimized> best_;
+};
 
 }  // namespace
 
@@ -360,7 +417,7 @@ Result<Optimized> optimize_in_parts(const ir::Graph& forward, const OptimizeOpti
   }
   LT_RETURN_IF_ERROR(check_parts_floor(knowing));
   const bool may_move = options.schedule.transfers && !options.slow_tiers.empty();
-  Result<Optimized> made = may_move ? parts_and_transfers(forward, knowing, start)
+  Result<Optimized> made = may_move ? PartsAndTransfers(forward, knowing, start).run()
                                     : parts_alone(forward, knowing, start);
   if (may_move && !made && is_about_budget(made.error()))
     made = parts_alone(forward, knowing, start);

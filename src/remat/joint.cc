@@ -150,7 +150,10 @@ class Joint {
     options.seed += static_cast<uint64_t>(round_);
     options.cut_bound = false;
     options.bound.reset();
-    if (round_ > 0) options.cut_start = options.order_start = false;  // their children are known
+    if (round_ > 0) {  // their children are known
+      options.cut_start = options.order_start = false;
+      options.least_peak_order = {};
+    }
     options.progress = [this](const plan::Progress&) { report(plan::SearchStage::kRuns); };
     for (const Try& t : tries_) options.starts.push_back(t.runs);
     if (!best_.runs.empty()) options.starts.push_back(best_.runs);

@@ -110,13 +110,11 @@ class Solve {
   void find_starts() {
     std::vector<SchedOpId> order(problem_.ops.ids().begin(), problem_.ops.ids().end());
     const std::vector<SchedOpId> incoming = order;
-    if (options_.reorder && (options_.order_start || !problem_.budget_bytes)) {
-      const auto ops = static_cast<int64_t>(std::max<size_t>(1, problem_.ops.size()));
-      order::OrderOptions order_options;
-      order_options.limits.max_units =
-          std::min(kSolve.most_order_units, kSolve.order_units_per_op * ops);
-      order_options.threads = options_.threads;
-      const plan::ScheduleOutcome least = order::solve(problem_, order_options);
+    if (!options_.least_peak_order.empty()) {
+      order.assign(options_.least_peak_order.begin(), options_.least_peak_order.end());
+      add_start(actions_of(order));
+    } else if (options_.reorder && (options_.order_start || !problem_.budget_bytes)) {
+      const plan::ScheduleOutcome least = remat::least_peak_order(problem_, options_);
       clock_.spend(least.work.units);
       if (!least.sequence.empty()) order = least.sequence;
       add_start(actions_of(order));
@@ -374,6 +372,16 @@ class Solve {
 };
 
 }  // namespace
+
+plan::ScheduleOutcome least_peak_order(const ScheduleProblem& problem,
+                                       const RematOptions& options) {
+  const auto ops = static_cast<int64_t>(std::max<size_t>(1, problem.ops.size()));
+  order::OrderOptions order_options;
+  order_options.limits.max_units =
+      std::min(kSolve.most_order_units, kSolve.order_units_per_op * ops);
+  order_options.threads = options.threads;
+  return order::solve(problem, order_options);
+}
 
 RematOutcome solve(const ScheduleProblem& problem, const RematOptions& options) {
   return Solve(problem, options).run();

@@ -16,6 +16,7 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "base/limits.h"
@@ -56,6 +57,10 @@ struct RematOptions {
   // order is borrowed. None: judged by the search's own order, with a part of the search's work.
   std::optional<TimeBoundOptions> bound = {};
 
+  // As least_peak_order says, where that is known already, and is not asked again; borrowed. Empty:
+  // it takes a part of the search's work.
+  std::span<const plan::SchedOpId> least_peak_order = {};
+
   Limits limits{.max_units = 1'500'000'000};
   int64_t proof_units = 0;  // on top, for the bound by branching; only where nothing may move
   uint64_t seed = 1;
@@ -79,6 +84,11 @@ struct RematOutcome {
   plan::SolveWork work;
   std::optional<CrowdedTier> crowded;  // why there is no sequence, where a tier's room is it
 };
+
+// The order of least peak that a search starts from, each op once; the budget makes no difference.
+// Counted as order::solve does.
+plan::ScheduleOutcome least_peak_order(const plan::ScheduleProblem& problem,
+                                       const RematOptions& options);
 
 // `problem` must pass plan::check. Without a budget: the order with the least peak, each op once.
 // kOptimal: seconds equals the bound (each op once, cuts, cases, or all states). kInfeasible:
