@@ -63,6 +63,22 @@ void spend_little(pipeline::OptimizeOptions& options) {
   options.schedule.swap.limits.max_units = options.schedule.swap.tidy_units = 2'000'000;
 }
 
+// What a search tells on its way: the share of the work never falls, the best so far is never
+// forgotten.
+struct Told {
+  double share = 0, seconds = 0;
+  int of_parts = 0, worse = 0;
+
+  plan::ProgressFunction listen() {
+    return [this](const plan::Progress& told) {
+      of_parts += told.stage == plan::SearchStage::kParts;
+      worse += told.share < share || told.share > 1;
+      worse += seconds > 0 && (told.seconds == 0 || told.seconds > seconds * (1 + 1e-12));
+      share = told.share, seconds = told.seconds;
+    };
+  }
+};
+
 TEST(Split, OfAnyNumberNeedsLessAndComputesTheSame) {
   const auto kernels = exec_cpu::make_cpu_kernels({.threads = 1});
   auto options = options_with(*kernels);
@@ -202,7 +218,12 @@ TEST(Split, ByBudgetIsNeverSlowerThanTheWholeStep) {
     options.split = {};
     const auto whole = pipeline::optimize(graph, options);
     options.split = {.parts = 0};
+    Told told;
+    options.progress = told.listen();
     const auto parts = pipeline::optimize(graph, options);
+    options.progress = {};
+    EXPECT_EQ(told.worse, 0);
+    EXPECT_TRUE(told.of_parts > 0 || !parts);
     if (!parts) {
       EXPECT_FALSE(whole.has_value());
       EXPECT_NE(parts.error().message.find("in whatever parts every schedule needs at least"),
@@ -323,7 +344,12 @@ TEST(Split, AndTransfersAreChosenTogether) {
       options.split = {};
       const auto whole = pipeline::optimize(graph, options);
       options.split = {.parts = 0};
+      Told told;
+      options.progress = told.listen();
       const auto any = pipeline::optimize(graph, options);
+      options.progress = {};
+      EXPECT_EQ(told.worse, 0);
+      EXPECT_GT(told.of_parts, 0);
       ASSERT_TRUE(any.has_value() || !whole.has_value()) << any.error().message;
       if (!any) continue;
       EXPECT_LE(any->plan.arena_bytes, *options.budget_bytes);

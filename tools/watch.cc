@@ -29,7 +29,8 @@ std::string words(const PlanProgress& progress, double seconds) {
                                : std::string(": nothing fits yet");
   if (progress.unpacked_seconds > 0)
     text += fmt::format(", {:.1f} ms not packed yet", progress.unpacked_seconds * 1e3);
-  text += fmt::format(", at least {:.1f} ms", progress.lower_bound_seconds * 1e3);
+  if (progress.lower_bound_seconds > 0)
+    text += fmt::format(", at least {:.1f} ms", progress.lower_bound_seconds * 1e3);
   if (progress.seconds > 0 && progress.lower_bound_seconds > 0)
     text +=
         fmt::format(", gap {:.2f} %", 100 * (progress.seconds / progress.lower_bound_seconds - 1));

@@ -79,7 +79,7 @@ struct PlanProgress {
   // Predicted, of a faster schedule whose bytes keep the budget while it has no addresses yet,
   // which may need more; 0: none.
   double unpacked_seconds = 0;
-  std::string_view stage = "runs";  // what is searched for: "runs", "transfers" or a "proof"
+  std::string_view stage = "runs";  // what is searched for: "runs", "transfers", "parts", a "proof"
 };
 
 struct PlanOptions {

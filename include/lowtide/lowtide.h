@@ -124,7 +124,7 @@ typedef struct lowtide_progress {
   double lower_bound_seconds;  // proven for every schedule within the budget
   double share;                // of its work that is done, from 0 to 1
   double unpacked_seconds;     // of a faster schedule that has no addresses yet; 0: none
-  const char* stage;           // "runs", "transfers", or "proof" that nothing is much faster
+  const char* stage;           // "runs", "transfers", "parts", or "proof" that nothing is faster
 } lowtide_progress;
 
 // Called now and then from the thread that plans; `progress` is valid only until it returns.

@@ -91,6 +91,26 @@ TEST(Budget, APlanIsTheSameBytesForAnyNumberOfThreads) {
   }
 }
 
+// However little work there is for a search and its packings.
+TEST(Budget, AScheduleThatComesInIsNeverMadeSlower) {
+  OptimizeOptions options = training_options();
+  options.budget_bytes = 150'000;
+  const auto first = optimize(tall_mlp(), options);
+  ASSERT_TRUE(first.has_value()) << first.error().message;
+  options.starts.emplace_back();
+  for (const plan::Step& step : first->plan.steps)
+    if (step.kind == plan::Step::Kind::kCompute)
+      options.starts.front().push_back(first->plan.ops[step.op].name);
+  for (const int64_t units : {int64_t{1}, int64_t{1'000'000}, units_in(0.2)}) {
+    options.schedule.remat.limits.max_units = units;
+    const auto again = optimize(tall_mlp(), options);
+    ASSERT_TRUE(again.has_value()) << units << " units: " << again.error().message;
+    EXPECT_LE(again->plan.arena_bytes, 150'000) << units;
+    EXPECT_LE(again->plan.claims.predicted_seconds, first->plan.claims.predicted_seconds) << units;
+    EXPECT_TRUE(verify::verify(again->plan).ok());
+  }
+}
+
 TEST(Budget, WhatOrdersReachAloneIsNoNews) {
   OptimizeOptions options = training_options();
   const auto ready = prepare(mlp(2, 1, 8), options);

@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -48,6 +49,10 @@ struct SplitTuning {
   int64_t numbers[7] = {2, 3, 4, 6, 8, 12, 16};
 };
 constexpr SplitTuning kSplit;
+
+// As progress is told, of all that is done: trials; and of trials, about one of so many.
+constexpr double kTrialsPart = 0.5;
+constexpr double kManyTrials = 24;
 
 OptimizeOptions with(const OptimizeOptions& options, const Candidate& candidate) {
   OptimizeOptions made = options;
@@ -137,8 +142,9 @@ Result<std::vector<Candidate>> without_estimates(const ir::Graph& step) {
 
 // The trials of one call.
 struct Trials {
-  std::optional<Optimized> best;
-  Candidate of_best, last;
+  plan::ProgressFunction progress = {};  // of these trials; may be empty
+  std::optional<Optimized> best = {};
+  Candidate of_best = {}, last = {};
   size_t count = 0;
 
   double seconds() const { return best->plan.claims.predicted_seconds; }
@@ -150,6 +156,23 @@ struct Trials {
     return best && best->plan.claims.lower_bound_seconds < seconds() * (1 - kSplit.loose);
   }
 };
+
+// What is told while one is tried: the best of all so far. What is proven is of its own parts.
+plan::ProgressFunction told_in_a_trial(const Trials& trials, const OptimizeOptions& options) {
+  if (!trials.progress) return {};
+  return [&trials, budget = options.budget_bytes](const plan::Progress& of_trial) {
+    plan::Progress progress;
+    progress.stage = plan::SearchStage::kParts;
+    progress.budget_bytes = *budget;
+    if (trials.best) {
+      progress.seconds = trials.seconds();
+      progress.peak_bytes = trials.best->plan.claims.peak_bytes;
+    }
+    progress.share =
+        std::min(1.0, (static_cast<double>(trials.count) + of_trial.share) / kManyTrials);
+    trials.progress(progress);
+  };
+}
 
 // Error: what has nothing to do with the budget.
 // NOLINTNEXTLINE(misc-no-recursion): optimize comes back here only for a split to be chosen
@@ -163,8 +186,9 @@ Status try_all(const ir::Graph& forward, const OptimizeOptions& options,
     const double least = candidate.least_seconds() * (1 - kSplit.estimate_error);
     if (options.most_seconds && least > *options.most_seconds) continue;
     if (trials.best && (!candidate.can_fit() || least >= trials.seconds())) continue;
-    Result<Optimized> tried =
-        optimize(forward, after(trial_of(options, candidate, share), seconds_since(start)));
+    OptimizeOptions trial = after(trial_of(options, candidate, share), seconds_since(start));
+    trial.progress = told_in_a_trial(trials, options);
+    Result<Optimized> tried = optimize(forward, trial);
     ++trials.count;
     trials.last = candidate;
     if (!tried && !is_about_budget(tried.error())) return tl::unexpected(tried.error());
@@ -283,8 +307,9 @@ Status try_labels(const ir::Graph& forward, const OptimizeOptions& options, Cloc
 // NOLINTNEXTLINE(misc-no-recursion): likewise
 Result<Optimized> plan_best(const ir::Graph& forward, const OptimizeOptions& options,
                             Clock::time_point start, Trials& trials) {
-  const OptimizeOptions chosen =
+  OptimizeOptions chosen =
       after(with(options, trials.best ? trials.of_best : trials.last), seconds_since(start));
+  chosen.progress = plan::part_of(options.progress, kTrialsPart, 1);
   Result<Optimized> full = optimize(forward, chosen);
   if (trials.count > 1 && !trials.best && !full && is_about_budget(full.error())) {
     return error(ErrorCode::kLimit, fmt::format("{} (--split {}; {} splits were tried; {})",
@@ -300,7 +325,7 @@ Result<Optimized> plan_best(const ir::Graph& forward, const OptimizeOptions& opt
 // NOLINTNEXTLINE(misc-no-recursion): likewise
 Result<Optimized> parts_alone(const ir::Graph& forward, const OptimizeOptions& options,
                               Clock::time_point start) {
-  Trials trials;
+  Trials trials{.progress = plan::part_of(options.progress, 0, kTrialsPart)};
   LT_RETURN_IF_ERROR(try_labels(forward, options, start, trials));
   LT_RETURN_IF_ERROR(try_more_cuts(forward, options, start, trials));
   if (!options.most_seconds) return plan_best(forward, options, start, trials);
@@ -333,7 +358,11 @@ class PartsAndTransfers {
   // Error: as optimize of the whole step, where nothing fits.
   // NOLINTNEXTLINE(misc-no-recursion): likewise
   Result<Optimized> run() {
-    Trials in_one_part, parts, moving;
+    const auto part = [&](double from, double to) {
+      return plan::part_of(whole_.progress, from, to);
+    };
+    Trials in_one_part{.progress = part(0, 0.05)}, parts{.progress = part(0.05, 0.4)},
+        moving{.progress = part(0.4, kTrialsPart)};
     LT_RETURN_IF_ERROR(try_moving(std::vector<Candidate>(1), in_one_part));
     if (in_one_part.best && (in_one_part.best->cut_short || in_one_part.is_free()))
       return std::move(*in_one_part.best);
@@ -343,10 +372,11 @@ class PartsAndTransfers {
         !in_one_part.best || (moving.best && moving.seconds() < in_one_part.seconds());
     for (const bool in_parts : {parts_first, !parts_first}) {
       const Trials& trials = in_parts ? moving : in_one_part;
-      if (is_near(trials)) LT_RETURN_IF_ERROR(plan(trials.of_best));
+      const auto progress = in_parts == parts_first ? part(kTrialsPart, 0.8) : part(0.8, 0.95);
+      if (is_near(trials)) LT_RETURN_IF_ERROR(plan_moving(trials.of_best, progress));
     }
     if (is_near(parts)) LT_RETURN_IF_ERROR(without_moving(parts));
-    if (!best_ && moving.count > 0) LT_RETURN_IF_ERROR(plan(moving.last));
+    if (!best_ && moving.count > 0) LT_RETURN_IF_ERROR(plan_moving(moving.last, part(0.8, 0.95)));
     if (!best_) return optimize(forward_, after(whole_, seconds_since(start_)));
     return std::move(*best_);
   }
@@ -385,8 +415,10 @@ class PartsAndTransfers {
   }
 
   // NOLINTNEXTLINE(misc-no-recursion): likewise
-  Status plan(const Candidate& candidate) {
-    return take(optimize(forward_, after(with(whole_, candidate), seconds_since(start_))));
+  Status plan_moving(const Candidate& candidate, const plan::ProgressFunction& progress) {
+    OptimizeOptions options = after(with(whole_, candidate), seconds_since(start_));
+    options.progress = progress;
+    return take(optimize(forward_, options));
   }
 
   // Error: what has nothing to do with the budget.
@@ -403,6 +435,24 @@ class PartsAndTransfers {
   std::optional<Optimized> best_;
 };
 
+// Many searches one after another, told as one: the best so far is not forgotten when the next
+// begins, and the share of the work never falls.
+plan::ProgressFunction as_one(const plan::ProgressFunction& whole) {
+  if (!whole) return {};
+  const auto last = std::make_shared<plan::Progress>();  // of all copies of the function
+  return [whole, last](plan::Progress progress) {
+    const bool is_worse = progress.seconds == 0 || progress.seconds > last->seconds;
+    if (last->seconds > 0 && is_worse) {
+      progress.seconds = last->seconds;
+      progress.peak_bytes = last->peak_bytes;
+      progress.lower_bound_seconds = std::min(progress.lower_bound_seconds, last->seconds);
+    }
+    progress.share = std::max(progress.share, last->share);
+    *last = progress;
+    whole(progress);
+  };
+}
+
 }  // namespace
 
 // NOLINTNEXTLINE(misc-no-recursion): likewise
@@ -412,6 +462,7 @@ Result<Optimized> optimize_in_parts(const ir::Graph& forward, const OptimizeOpti
   whole.split = {};
   if (!options.budget_bytes) return optimize(forward, whole);
   OptimizeOptions knowing = options;
+  knowing.progress = as_one(options.progress);
   if (!knowing.parts_floor) {
     LT_ASSIGN(knowing.parts_floor, floor_in_any_parts(forward, options));
   }

@@ -13,8 +13,10 @@
 // Last come cuts beside the labels: the largest values of the class in more parts, and other
 // classes (more_cuts.h).
 //
-// With a link, parts without transfers are found first, and planned again with them. So no lever
-// makes the plan slower than it is without that lever.
+// With a link, short searches come first: of the whole step, of labels without transfers, of the
+// best of those with them, and of labels that are estimated to be good with them. The best is
+// planned with all of the work; so is the best of each other kind that came within a twentieth of
+// it, unless its bound says that it cannot be faster.
 //
 // Rewrites that only serve to cut the step (rewrite/rewrites.h, in_parts) are made for candidates
 // in parts and not for the whole step, so each is judged with what it costs.

@@ -15,9 +15,10 @@ enum class SearchStage : uint8_t {
   kRuns,       // which op runs when, and how often
   kTransfers,  // what moves when
   kProof,      // that nothing is much faster
+  kParts,      // in how many parts which ops run
 };
 
-// "runs", "transfers", "proof".
+// "runs", "transfers", "proof", "parts".
 constexpr std::string_view name(SearchStage stage) {
   switch (stage) {
     case SearchStage::kRuns:
@@ -26,6 +27,8 @@ constexpr std::string_view name(SearchStage stage) {
       return "transfers";
     case SearchStage::kProof:
       return "proof";
+    case SearchStage::kParts:
+      return "parts";
   }
   return "?";
 }
@@ -34,7 +37,8 @@ struct Progress {
   int64_t budget_bytes = 0;        // the one that is searched (of a front, one after another)
   double seconds = 0;              // of the best answer so far, which keeps the budget; 0: none yet
   int64_t peak_bytes = 0;          // of that one
-  double lower_bound_seconds = 0;  // proven for every schedule within the budget
+  // Proven for every schedule within the budget; 0: nothing is, as in all parts that are tried.
+  double lower_bound_seconds = 0;
   double share = 0;                // of the work that is done; never falls
   // Where answers have addresses: of a faster schedule whose bytes keep the budget, and which has
   // none yet; 0: there is none.

@@ -300,6 +300,22 @@ TEST(Solve, TheSafetyStopEndsItWithTheBestSoFar) {
   expect_valid(problem, outcome);
 }
 
+TEST(Solve, AKnownOrderLeavesTheWorkToTheSearch) {
+  const auto path = captured_steps() / "remat/unet_2.remat";
+  auto problem = plan::parse_remat_file(*read_file(path.string()), path.string());
+  ASSERT_TRUE(problem.has_value());
+  problem->budget_bytes = int64_t{850} << 20;
+  RematOptions options;
+  const plan::ScheduleOutcome order = least_peak_order(*problem, options);
+  ASSERT_EQ(order.sequence.size(), problem->ops.size());
+  options.limits.max_units = 40'000'000 + order.work.units;
+  const RematOutcome looked_for = solve(*problem, options);
+  options.least_peak_order = order.sequence;
+  const RematOutcome known = solve(*problem, options);
+  EXPECT_LT(looked_for.edits, known.edits);
+  expect_valid(*problem, known);
+}
+
 TEST(Solve, AStartIsNeverMadeWorse) {
   const ScheduleProblem problem = chain_training(60, 100, 1700);
   const RematOutcome good = solve(problem, quick(30'000'000));
