@@ -19,6 +19,7 @@
 #include "pipeline/parts_floor.h"
 #include "pipeline/prepare.h"
 #include "plan/plan.h"
+#include "plan/plan_text.h"
 #include "plan/sequence_simulator.h"
 #include "support/graph_writer.h"
 #include "support/run_against_reference.h"
@@ -363,6 +364,32 @@ TEST(Split, AndTransfersAreChosenTogether) {
   std::printf("%d in parts that move, %d faster than whole\n", both, faster);
   EXPECT_GT(faster, 1);
   EXPECT_GT(both, 0);
+}
+
+TEST(Split, ChosenPlansAreTheSameBytesForAnyNumberOfThreads) {
+  const auto kernels = exec_cpu::make_cpu_kernels({.threads = 1});
+  auto options = options_with(*kernels);
+  options.find_smallest = false;
+  options.device.launch_seconds = 0;
+  spend_little(options);
+  const ir::Graph graph = forward();
+  const auto free = pipeline::optimize(graph, options);
+  ASSERT_TRUE(free.has_value()) << free.error().message;
+  options.budget_bytes = free->plan.arena_bytes * 2 / 5;
+  options.split = {.parts = 0};
+  for (const bool link : {false, true}) {
+    if (link)
+      options.slow_tiers = {{"host", {.bytes_per_second_out = 1e9, .bytes_per_second_in = 1e9}}};
+    std::vector<std::string> plans;
+    for (const int threads : {1, 3}) {
+      options.order.threads = options.pack.threads = options.schedule.remat.threads = threads;
+      const auto made = pipeline::optimize(graph, options);
+      ASSERT_TRUE(made.has_value()) << made.error().message;
+      EXPECT_NE(made->split.parts, 1);
+      plans.push_back(plan::print_plan(made->plan));
+    }
+    EXPECT_EQ(plans[0], plans[1]) << (link ? "with a link" : "");
+  }
 }
 
 // One sequence: no samples to cut, and scores of all queries and keys are most of the memory.

@@ -22,8 +22,8 @@ constexpr size_t kTensorsNamed = 4;  // in an error
 
 // Tuning; each value beside half and twice of it: docs/tuning.md.
 struct FitTuning {
-  int64_t fineness = 1000;  // of a target, as a part of the budget
-  int64_t pack_share = 10;  // of the packer's work, for each attempt
+  int64_t fineness = 1000;               // of a target, as a part of the budget
+  int64_t pack_share = 10;               // of the packer's work, for each attempt
   int64_t least_pack_units = 5'000'000;  // less than that seldom comes to anything
   // What a search gets that was stopped while its best schedule needed an arena above the budget.
   int64_t closing_units = 40'000'000;
@@ -234,7 +234,8 @@ class Fitter {
   // Progress of all attempts together. Only what has addresses is the best so far.
   void watch(remat::JointOptions& search, int attempt, int64_t budget, const Solution* best) {
     if (!options_.progress) return;
-    const double from = attempt == 0 ? 0 : 0.5 + 0.5 * (attempt - 1) / (options_.schedules_packed - 1);
+    const double from =
+        attempt == 0 ? 0 : 0.5 + 0.5 * (attempt - 1) / (options_.schedules_packed - 1);
     const double to = 0.5 + 0.5 * attempt / (options_.schedules_packed - 1);
     search.remat.progress = [=, this](const plan::Progress& searched) {
       plan::Progress progress;

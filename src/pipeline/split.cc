@@ -19,24 +19,20 @@
 #include "pipeline/prepare.h"
 #include "pipeline/query_blocks.h"
 #include "pipeline/take_rewrites.h"
+#include "pipeline/trials.h"
 
 namespace lowtide::pipeline {
 namespace {
 
 // Tuning; each value beside half and twice of it: docs/tuning.md.
 struct SplitTuning {
-  int64_t trial_share = 8;  // of the work: the part of it for each candidate, and at least:
-  int64_t least_trial_units = 200'000'000;  // with less BERT's candidates within a fifth all missed
-  int schedules_packed = 3;                 // of a trial
-  int64_t pack_share = 4;                   // of the packer's work, for a trial
-  int64_t order_share = 8;                  // of the work for the order of each op once, likewise
-  size_t trials = 4;                        // candidates that get so much
-  size_t trials_beside_numbers = 2;         // where estimates say little and numbers were tried
-  size_t moving_trials = 2;                 // with a link, by what is estimated with it
+  int64_t trial_share = 8;           // of the work: the part of it for each candidate
+  size_t trials = 4;                 // candidates that get so much
+  size_t trials_beside_numbers = 2;  // where estimates say little and numbers were tried
+  size_t moving_trials = 2;          // with a link, by what is estimated with it
   // More of them while the best is so far above its bound: searches of tight budgets differ.
   size_t more_trials = 4;
-  double loose = 0.02;         // of the seconds
-  double near = 0.05;          // likewise: a trial so much slower than the best is planned as well
+  double near = 0.05;  // of the seconds: a trial so much slower than the best is planned as well
   double worth_blocks = 0.01;  // of each op once: with less extra time, attention stays whole
   size_t block_trials = 2;     // candidates with attention in blocks
   // Cuts beside the labels: so many trials, fewer where a trial is of very many ops.
@@ -44,51 +40,13 @@ struct SplitTuning {
   size_t cut_trial_ops = 16'000;
   int64_t parts_beside_cuts = 4;  // where nothing fits without them
   size_t second_trials = 2;       // where none of them fits: how many get all of the work
-  double estimate_error = 0.01;   // of seconds; candidates were off by less ("In parts")
   // Where no candidate fits: parts, each at most twice the one before; beyond 16 kernels are small.
   int64_t numbers[7] = {2, 3, 4, 6, 8, 12, 16};
 };
 constexpr SplitTuning kSplit;
 
-// As progress is told, of all that is done: trials; and of trials, about one of so many.
+// As progress is told: what trials are of all that is done.
 constexpr double kTrialsPart = 0.5;
-constexpr double kManyTrials = 24;
-
-OptimizeOptions with(const OptimizeOptions& options, const Candidate& candidate) {
-  OptimizeOptions made = options;
-  made.split = candidate.labels;
-  if (candidate.query_blocks > 0) made.query_blocks = candidate.query_blocks;
-  made.cuts.insert(made.cuts.end(), candidate.cuts.begin(), candidate.cuts.end());
-  made.starts = candidate.starts;
-  return made;
-}
-
-OptimizeOptions trial_of(const OptimizeOptions& options, const Candidate& candidate,
-                         int64_t share) {
-  OptimizeOptions trial = with(options, candidate);
-  const auto lessen = [&](int64_t& units) {
-    units = std::max(units / share, std::min(units, kSplit.least_trial_units));
-  };
-  lessen(trial.schedule.remat.limits.max_units);
-  lessen(trial.schedule.swap.limits.max_units);
-  trial.schedules_packed = kSplit.schedules_packed;
-  trial.pack.limits.max_units /= kSplit.pack_share;
-  trial.order.limits.max_units /= kSplit.order_share;
-  trial.schedule.remat.several_cuts = false;
-  trial.proof_units = 0;
-  trial.look_further = trial.find_smallest = false;
-  trial.progress = {};
-  trial.dump_folder.clear();
-  return trial;
-}
-
-// The plan's schedule, for the search that comes after it. What moves is no part of it.
-std::vector<std::string> runs_of(const plan::Plan& plan) {
-  std::vector<std::string> names;
-  for (const plan::Step& step : plan.steps)
-    if (step.kind == plan::Step::Kind::kCompute) names.push_back(plan.ops[step.op].name);
-  return names;
-}
 
 // The best candidates, and the best without levels.
 std::vector<Candidate> chosen_of(const std::vector<Candidate>& candidates, size_t trials) {
@@ -140,70 +98,6 @@ Result<std::vector<Candidate>> without_estimates(const ir::Graph& step) {
   return numbers;
 }
 
-// The trials of one call.
-struct Trials {
-  plan::ProgressFunction progress = {};  // of these trials; may be empty
-  std::optional<Optimized> best = {};
-  Candidate of_best = {}, last = {};
-  size_t count = 0;
-
-  double seconds() const { return best->plan.claims.predicted_seconds; }
-  bool is_free() const { return best && seconds() <= best->plan.claims.once_seconds; }
-  bool is_within(std::optional<double> seconds_at_most) const {
-    return best && seconds_at_most && seconds() <= *seconds_at_most;
-  }
-  bool is_loose() const {
-    return best && best->plan.claims.lower_bound_seconds < seconds() * (1 - kSplit.loose);
-  }
-};
-
-// What is told while one is tried: the best of all so far. What is proven is of its own parts.
-plan::ProgressFunction told_in_a_trial(const Trials& trials, const OptimizeOptions& options) {
-  if (!trials.progress) return {};
-  return [&trials, budget = options.budget_bytes](const plan::Progress& of_trial) {
-    plan::Progress progress;
-    progress.stage = plan::SearchStage::kParts;
-    progress.budget_bytes = *budget;
-    if (trials.best) {
-      progress.seconds = trials.seconds();
-      progress.peak_bytes = trials.best->plan.claims.peak_bytes;
-    }
-    progress.share =
-        std::min(1.0, (static_cast<double>(trials.count) + of_trial.share) / kManyTrials);
-    trials.progress(progress);
-  };
-}
-
-// Error: what has nothing to do with the budget.
-// NOLINTNEXTLINE(misc-no-recursion): optimize comes back here only for a split to be chosen
-Status try_all(const ir::Graph& forward, const OptimizeOptions& options,
-               std::span<const Candidate> chosen, int64_t share, Clock::time_point start,
-               Trials& trials) {
-  const Limits& limits = options.schedule.remat.limits;
-  for (const Candidate& candidate : chosen) {
-    if (trials.count > 0 && limits.stop_after(seconds_since(start))) break;
-    if (trials.is_within(options.most_seconds)) break;
-    const double least = candidate.least_seconds() * (1 - kSplit.estimate_error);
-    if (options.most_seconds && least > *options.most_seconds) continue;
-    if (trials.best && (!candidate.can_fit() || least >= trials.seconds())) continue;
-    OptimizeOptions trial = after(trial_of(options, candidate, share), seconds_since(start));
-    trial.progress = told_in_a_trial(trials, options);
-    Result<Optimized> tried = optimize(forward, trial);
-    ++trials.count;
-    trials.last = candidate;
-    if (!tried && !is_about_budget(tried.error())) return tl::unexpected(tried.error());
-    if (!tried) continue;
-    const bool is_done = tried->cut_short;
-    if (!trials.best || tried->plan.claims.predicted_seconds < trials.seconds()) {
-      trials.best = std::move(*tried);
-      trials.of_best = candidate;
-      trials.of_best.starts.insert(trials.of_best.starts.begin(), runs_of(trials.best->plan));
-    }
-    if (is_done) break;
-  }
-  return {};
-}
-
 // What the label search finds, best first, until one is good enough.
 template <class TrySome>
 Status try_candidates(const ir::Graph& forward, const OptimizeOptions& options,
@@ -214,7 +108,7 @@ Status try_candidates(const ir::Graph& forward, const OptimizeOptions& options,
   if (trials.is_within(options.most_seconds)) return {};
   const bool is_known = !numbers.empty() && trials.best;
   const double below = is_known ? trials.seconds() : kAnyTime;
-  const double of_use = options.most_seconds.value_or(kAnyTime) / (1 - kSplit.estimate_error);
+  const double of_use = options.most_seconds.value_or(kAnyTime) / (1 - kTrials.estimate_error);
   LT_ASSIGN(const std::vector<Candidate> candidates,
             label_candidates(step, options, {}, std::min(below, of_use)));
   const std::vector<Candidate> chosen =
@@ -241,7 +135,7 @@ Status try_blocks(const ir::Graph& forward, const OptimizeOptions& options, cons
   if (trials.best) {
     if (trials.seconds() < trials.best->plan.claims.once_seconds * (1 + kSplit.worth_blocks))
       return {};
-    seconds = trials.seconds() * (1 - kSplit.estimate_error);
+    seconds = trials.seconds() * (1 - kTrials.estimate_error);
   }
   LT_ASSIGN(const std::optional<int64_t> blocks, blocks_worth_a_plan(forward, options, seconds));
   if (!blocks) return {};
@@ -293,7 +187,7 @@ Status try_more_cuts(const ir::Graph& forward, const OptimizeOptions& options,
 // The whole step, and what labels and blocks come to beside it where that takes time.
 // NOLINTNEXTLINE(misc-no-recursion): likewise
 Status try_labels(const ir::Graph& forward, const OptimizeOptions& options, Clock::time_point start,
-                 Trials& trials) {
+                  Trials& trials) {
   const auto try_some = [&](std::span<const Candidate> some, int64_t share) {
     return try_all(forward, options, some, share, start, trials);
   };
@@ -330,9 +224,8 @@ Result<Optimized> parts_alone(const ir::Graph& forward, const OptimizeOptions& o
   LT_RETURN_IF_ERROR(try_more_cuts(forward, options, start, trials));
   if (!options.most_seconds) return plan_best(forward, options, start, trials);
   if (trials.is_within(options.most_seconds)) return std::move(*trials.best);
-  return error(ErrorCode::kLimit,
-               fmt::format("--budget: {} bytes were not reached in {:.1f} ms",
-                           *options.budget_bytes, 1e3 * *options.most_seconds));
+  return error(ErrorCode::kLimit, fmt::format("--budget: {} bytes were not reached in {:.1f} ms",
+                                              *options.budget_bytes, 1e3 * *options.most_seconds));
 }
 
 OptimizeOptions without_transfers(OptimizeOptions options) {
@@ -424,7 +317,8 @@ class PartsAndTransfers {
   // Error: what has nothing to do with the budget.
   Status take(Result<Optimized> made) {
     if (!made && !is_about_budget(made.error())) return tl::unexpected(made.error());
-    if (made && (!best_ || made->plan.claims.predicted_seconds < seconds())) best_ = std::move(*made);
+    if (made && (!best_ || made->plan.claims.predicted_seconds < seconds()))
+      best_ = std::move(*made);
     return {};
   }
 

@@ -1,0 +1,136 @@
+#include "pipeline/trials.h"
+
+#include <algorithm>
+#include <future>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace lowtide::pipeline {
+namespace {
+
+constexpr size_t kAtOnce = 2;
+constexpr double kManyTrials = 24;  // as progress counts them
+
+OptimizeOptions trial_of(const OptimizeOptions& options, const Candidate& candidate,
+                         int64_t share) {
+  OptimizeOptions trial = with(options, candidate);
+  const auto lessen = [&](int64_t& units) {
+    units = std::max(units / share, std::min(units, kTrials.least_units));
+  };
+  lessen(trial.schedule.remat.limits.max_units);
+  lessen(trial.schedule.swap.limits.max_units);
+  trial.schedules_packed = kTrials.schedules_packed;
+  trial.pack.limits.max_units /= kTrials.pack_share;
+  trial.order.limits.max_units /= kTrials.order_share;
+  trial.schedule.remat.several_cuts = false;
+  trial.proof_units = 0;
+  trial.look_further = trial.find_smallest = false;
+  trial.progress = {};
+  trial.dump_folder.clear();
+  return trial;
+}
+
+// The plan's schedule, for the search that comes after it. What moves is no part of it.
+std::vector<std::string> runs_of(const plan::Plan& plan) {
+  std::vector<std::string> names;
+  for (const plan::Step& step : plan.steps)
+    if (step.kind == plan::Step::Kind::kCompute) names.push_back(plan.ops[step.op].name);
+  return names;
+}
+
+// What is told while some are tried: the best of all so far. What is proven is of its own parts.
+plan::ProgressFunction told_in_a_trial(const Trials& trials, const OptimizeOptions& options) {
+  if (!trials.progress) return {};
+  return [&trials, budget = options.budget_bytes](const plan::Progress& of_trial) {
+    plan::Progress progress;
+    progress.stage = plan::SearchStage::kParts;
+    progress.budget_bytes = *budget;
+    if (trials.best) {
+      progress.seconds = trials.seconds();
+      progress.peak_bytes = trials.best->plan.claims.peak_bytes;
+    }
+    progress.share =
+        std::min(1.0, (static_cast<double>(trials.count) + of_trial.share) / kManyTrials);
+    trials.progress(progress);
+  };
+}
+
+// Whether what is known already leaves something to be gained.
+bool is_of_use(const Candidate& candidate, const OptimizeOptions& options, const Trials& trials) {
+  const double least = candidate.least_seconds() * (1 - kTrials.estimate_error);
+  if (options.most_seconds && least > *options.most_seconds) return false;
+  return !trials.best || (candidate.can_fit() && least < trials.seconds());
+}
+
+// The plans, in the order of the candidates.
+// NOLINTNEXTLINE(misc-no-recursion): optimize comes back here only for a split to be chosen
+std::vector<Result<Optimized>> try_at_once(const ir::Graph& forward, const OptimizeOptions& options,
+                                           std::span<const Candidate* const> batch, int64_t share,
+                                           Clock::time_point start, const Trials& trials) {
+  const int threads = options.schedule.remat.threads;
+  const bool in_parallel = threads > 1 && batch.size() > 1;
+  const auto run = [&](size_t k) {
+    OptimizeOptions trial = after(trial_of(options, *batch[k], share), seconds_since(start));
+    if (in_parallel)
+      for (int* inner : {&trial.order.threads, &trial.pack.threads, &trial.schedule.remat.threads})
+        *inner = std::max(1, *inner / static_cast<int>(batch.size()));
+    if (k == 0) trial.progress = told_in_a_trial(trials, options);
+    return optimize(forward, trial);
+  };
+  std::vector<std::future<Result<Optimized>>> others;
+  for (size_t k = 1; k < batch.size(); ++k)
+    others.push_back(std::async(in_parallel ? std::launch::async : std::launch::deferred, run, k));
+  std::vector<Result<Optimized>> made;
+  made.push_back(run(0));
+  for (auto& other : others) made.push_back(other.get());
+  return made;
+}
+
+void take(Optimized tried, const Candidate& candidate, Trials& trials) {
+  if (trials.best && tried.plan.claims.predicted_seconds >= trials.seconds()) return;
+  trials.best = std::move(tried);
+  trials.of_best = candidate;
+  trials.of_best.starts.insert(trials.of_best.starts.begin(), runs_of(trials.best->plan));
+}
+
+}  // namespace
+
+OptimizeOptions with(const OptimizeOptions& options, const Candidate& candidate) {
+  OptimizeOptions made = options;
+  made.split = candidate.labels;
+  if (candidate.query_blocks > 0) made.query_blocks = candidate.query_blocks;
+  made.cuts.insert(made.cuts.end(), candidate.cuts.begin(), candidate.cuts.end());
+  made.starts = candidate.starts;
+  return made;
+}
+
+// NOLINTNEXTLINE(misc-no-recursion): likewise
+Status try_all(const ir::Graph& forward, const OptimizeOptions& options,
+               std::span<const Candidate> chosen, int64_t share, Clock::time_point start,
+               Trials& trials) {
+  const Limits& limits = options.schedule.remat.limits;
+  for (size_t next = 0; next < chosen.size();) {
+    if (trials.count > 0 && limits.stop_after(seconds_since(start))) break;
+    if (trials.is_within(options.most_seconds)) break;
+    std::vector<const Candidate*> batch;
+    for (; next < chosen.size() && batch.size() < kAtOnce; ++next)
+      if (is_of_use(chosen[next], options, trials)) batch.push_back(&chosen[next]);
+    if (batch.empty()) break;
+    std::vector<Result<Optimized>> made =
+        try_at_once(forward, options, batch, share, start, trials);
+    bool is_cut_short = false;
+    for (size_t k = 0; k < batch.size(); ++k) {
+      ++trials.count;
+      trials.last = *batch[k];
+      if (!made[k] && !is_about_budget(made[k].error())) return tl::unexpected(made[k].error());
+      if (!made[k]) continue;
+      is_cut_short |= made[k]->cut_short;
+      take(std::move(*made[k]), *batch[k], trials);
+    }
+    if (is_cut_short) break;
+  }
+  return {};
+}
+
+}  // namespace lowtide::pipeline

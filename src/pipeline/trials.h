@@ -1,0 +1,65 @@
+// Trials: what candidates for a split (label_search.h) come to, each planned within the budget by a
+// short search, and the best of them.
+//
+// A trial does without what only a plan that somebody gets is worth: the bound from several
+// moments, a look at other budgets, most of the packer's work. Candidates are tried two at a time
+// whatever the number of threads is; what is known of the best decides between the pairs which are
+// tried at all. So the outcome does not depend on threads.
+//
+// Tests: tests/split_test.cc.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+
+#include "base/clock.h"
+#include "base/result.h"
+#include "ir/graph.h"
+#include "pipeline/label_search.h"
+#include "pipeline/optimize.h"
+#include "plan/progress.h"
+
+namespace lowtide::pipeline {
+
+// Tuning; each value beside half and twice of it: docs/tuning.md.
+struct TrialTuning {
+  int64_t least_units = 200'000'000;  // with less BERT's candidates within a fifth all missed
+  int schedules_packed = 3;
+  int64_t pack_share = 4;        // of the packer's work
+  int64_t order_share = 8;       // of the work for the order of each op once
+  double estimate_error = 0.01;  // of seconds; candidates were off by less ("In parts")
+  double loose = 0.02;           // of seconds, above the bound
+};
+inline constexpr TrialTuning kTrials;
+
+// The options in the candidate's parts, blocks and cuts, with its schedules to start from.
+OptimizeOptions with(const OptimizeOptions& options, const Candidate& candidate);
+
+// The trials of one search.
+struct Trials {
+  plan::ProgressFunction progress = {};  // of these trials, from the calling thread; may be empty
+  std::optional<Optimized> best = {};
+  Candidate of_best = {};  // whose starts begin with the best plan's schedule
+  Candidate last = {};
+  size_t count = 0;
+
+  double seconds() const { return best->plan.claims.predicted_seconds; }
+  bool is_free() const { return best && seconds() <= best->plan.claims.once_seconds; }
+  bool is_within(std::optional<double> seconds_at_most) const {
+    return best && seconds_at_most && seconds() <= *seconds_at_most;
+  }
+  bool is_loose() const {
+    return best && best->plan.claims.lower_bound_seconds < seconds() * (1 - kTrials.loose);
+  }
+};
+
+// Tries candidates in their order, each with 1 / `share` of the work of `options`, but those that
+// are no faster by their estimates. `start`: when the search began, for its limit of time. It ends
+// where a trial is within `most_seconds` of the options. Error: what has nothing to do with the
+// budget.
+Status try_all(const ir::Graph& forward, const OptimizeOptions& options,
+               std::span<const Candidate> chosen, int64_t share, Clock::time_point start,
+               Trials& trials);
+
+}  // namespace lowtide::pipeline
