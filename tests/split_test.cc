@@ -271,8 +271,8 @@ TEST(Split, WithinATimeEndsWithWhatIsGoodEnough) {
   EXPECT_EQ(none.error().code, ErrorCode::kLimit) << none.error().message;
 }
 
-// A plan of parts that were chosen claims what no parts get below, and what is below that is refused
-// before anything is tried.
+// A plan of parts that were chosen claims what no parts get below, and what is below that is
+// refused before anything is tried.
 TEST(Split, ByBudgetSaysWhatNoPartsGetBelow) {
   const auto kernels = exec_cpu::make_cpu_kernels({.threads = 1});
   auto options = options_with(*kernels);

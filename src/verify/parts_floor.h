@@ -5,7 +5,7 @@
 // Where the plan runs that op whole, its own graph says how large the result is. Otherwise only the
 // step in one part does. That no more parts are asked for is what the claim is about, not checked.
 //
-// Tests: claims in violations_test.cc, tests/verify_parts_test.cc.
+// Tests: violations_test.cc, tests/verify_parts_test.cc.
 #pragma once
 
 #include <string>

@@ -21,8 +21,8 @@ inline std::vector<Idea<JointOptions>> all_ideas() {
 inline auto fields_of(const RematOptions& options) {
   const auto& [reorder, order_moves, stretch_moves, exchanges, repeats, aimed_drops, aimed_moves,
                cut_start, mixed_start, order_start, greedy_start, chain_start, all_starts, restarts,
-               cut_bound, several_cuts, exact_small, bound, least_peak_order, limits, proof_units, seed,
-               threads, progress, starts] = options;
+               cut_bound, several_cuts, exact_small, bound, least_peak_order, limits, proof_units,
+               seed, threads, progress, starts] = options;
   return std::tie(reorder, order_moves, stretch_moves, exchanges, repeats, aimed_drops, aimed_moves,
                   cut_start, mixed_start, order_start, greedy_start, chain_start, all_starts,
                   restarts, cut_bound, several_cuts, exact_small, bound, least_peak_order, limits,
