@@ -6,6 +6,8 @@
 #include <utility>
 #include <vector>
 
+#include "pipeline/prepare.h"
+
 namespace lowtide::pipeline {
 namespace {
 

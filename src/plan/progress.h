@@ -34,12 +34,12 @@ constexpr std::string_view name(SearchStage stage) {
 }
 
 struct Progress {
-  int64_t budget_bytes = 0;        // the one that is searched (of a front, one after another)
-  double seconds = 0;              // of the best answer so far, which keeps the budget; 0: none yet
-  int64_t peak_bytes = 0;          // of that one
+  int64_t budget_bytes = 0;  // the one that is searched (of a front, one after another)
+  double seconds = 0;        // of the best answer so far, which keeps the budget; 0: none yet
+  int64_t peak_bytes = 0;    // of that one
   // Proven for every schedule within the budget; 0: nothing is, as in all parts that are tried.
   double lower_bound_seconds = 0;
-  double share = 0;                // of the work that is done; never falls
+  double share = 0;  // of the work that is done; never falls
   // Where answers have addresses: of a faster schedule whose bytes keep the budget, and which has
   // none yet; 0: there is none.
   double unpacked_seconds = 0;

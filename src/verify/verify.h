@@ -119,9 +119,9 @@ struct Report {
   // What the step in one part says of the claimed floor of any parts, the plan does not
   // (parts.h); empty: nothing is left open.
   std::string open_parts_floor;
-  int64_t peak_bytes = 0;                               // of the steps
-  size_t peak_step = 0;                                 // first step at the peak
-  int64_t peak_before_bytes = 0;                        // the given order, nothing reused
+  int64_t peak_bytes = 0;         // of the steps
+  size_t peak_step = 0;           // first step at the peak
+  int64_t peak_before_bytes = 0;  // the given order, nothing reused
   // The least state for the certificate's op, recomputed; 0 without certificate.
   int64_t cut_bytes = 0;
   int64_t arena_high_water_bytes = 0;  // end of the highest buffer
