@@ -40,6 +40,7 @@ struct SplitTuning {
   size_t cut_trial_ops = 16'000;
   int64_t parts_beside_cuts = 4;  // where nothing fits without them
   size_t second_trials = 2;       // where none of them fits: how many get all of the work
+  int64_t most_neighbour = 16;    // numbers above have no others tried beside them
   // Where no candidate fits: parts, each at most twice the one before; beyond 16 kernels are small.
   int64_t numbers[7] = {2, 3, 4, 6, 8, 12, 16};
 };
@@ -98,6 +99,23 @@ Result<std::vector<Candidate>> without_estimates(const ir::Graph& step) {
   return numbers;
 }
 
+// Numbers beside the best one, as long as that gets better: where a budget is tight, estimates take
+// one for impossible that a longer search fits. One level only.
+template <class TrySome>
+Status try_neighbours(const TrySome& try_some, int64_t most, Trials& trials) {
+  while (trials.best && !trials.best->cut_short) {
+    const fission::Labels labels = trials.of_best.labels;
+    if (!labels.nests.empty() || labels.parts < 2 || labels.parts > kSplit.most_neighbour) break;
+    std::vector<Candidate> beside;
+    for (const int64_t parts : {labels.parts - 1, labels.parts + 1})
+      if (parts > 1 && parts <= most && !trials.has_tried({.parts = parts}))
+        beside.push_back({.labels = {.parts = parts}, .fits = true});
+    LT_RETURN_IF_ERROR(try_some(beside, kSplit.trial_share));
+    if (trials.of_best.labels == labels) break;
+  }
+  return {};
+}
+
 // What the label search finds, best first, until one is good enough.
 template <class TrySome>
 Status try_candidates(const ir::Graph& forward, const OptimizeOptions& options,
@@ -117,11 +135,11 @@ Status try_candidates(const ir::Graph& forward, const OptimizeOptions& options,
   if (trials.is_loose() && !is_known)
     LT_RETURN_IF_ERROR(try_some(more_than(chosen, candidates), kSplit.trial_share));
   if (options.most_seconds) return {};
-  if (!trials.best)
-    LT_RETURN_IF_ERROR(
-        try_some(std::span(chosen).first(std::min(chosen.size(), kSplit.second_trials)), 1));
   int64_t most = 1;
   for (const Candidate& candidate : candidates) most = std::max(most, candidate.labels.parts);
+  if (trials.best) return try_neighbours(try_some, most, trials);
+  LT_RETURN_IF_ERROR(
+      try_some(std::span(chosen).first(std::min(chosen.size(), kSplit.second_trials)), 1));
   return trials.best ? Status() : try_some(even_ones(most), kSplit.trial_share);
 }
 

@@ -125,6 +125,8 @@ Status try_all(const ir::Graph& forward, const OptimizeOptions& options,
     for (size_t k = 0; k < batch.size(); ++k) {
       ++trials.count;
       trials.last = *batch[k];
+      if (batch[k]->query_blocks == 0 && batch[k]->cuts.empty())
+        trials.labels.push_back(batch[k]->labels);
       if (!made[k] && !is_about_budget(made[k].error())) return tl::unexpected(made[k].error());
       if (!made[k]) continue;
       is_cut_short |= made[k]->cut_short;

@@ -9,9 +9,11 @@
 // Tests: tests/split_test.cc.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <vector>
 
 #include "base/clock.h"
 #include "base/result.h"
@@ -43,7 +45,11 @@ struct Trials {
   Candidate of_best = {};  // whose starts begin with the best plan's schedule
   Candidate last = {};
   size_t count = 0;
+  std::vector<fission::Labels> labels = {};  // that were tried, without blocks or cuts
 
+  bool has_tried(const fission::Labels& some) const {
+    return std::find(labels.begin(), labels.end(), some) != labels.end();
+  }
   double seconds() const { return best->plan.claims.predicted_seconds; }
   bool is_free() const { return best && seconds() <= best->plan.claims.once_seconds; }
   bool is_within(std::optional<double> seconds_at_most) const {
