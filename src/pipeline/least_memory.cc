@@ -80,6 +80,18 @@ Result<Start> start_of(const ir::Graph& forward, const OptimizeOptions& options,
   return Start{std::move(made), once * (1 + slowdown)};
 }
 
+// A plan within the trial's budget. Parts that are to be chosen are those of the best plan so far,
+// where these are in time; that spares a search for others.
+// NOLINTNEXTLINE(misc-no-recursion): optimize comes here for a time only, not for a budget
+Result<Optimized> plan_within(const ir::Graph& forward, const OptimizeOptions& trial,
+                              const Optimized& best) {
+  if (!trial.split.chosen()) return optimize(forward, trial);
+  Result<Optimized> made = optimize(forward, cut_as(trial, best));
+  if (made && made->plan.claims.predicted_seconds <= *trial.most_seconds) return made;
+  if (!made && !is_about_budget(made.error())) return made;
+  return optimize(forward, trial);
+}
+
 }  // namespace
 
 // NOLINTNEXTLINE(misc-no-recursion): once, for the whole step
@@ -108,7 +120,7 @@ Result<Optimized> least_memory(const ir::Graph& forward, const OptimizeOptions& 
     const int64_t budget = below + (best.plan.arena_bytes - below) / 2;
     OptimizeOptions trial = trial_of(rest(), budget);
     trial.most_seconds = most;
-    Result<Optimized> made = optimize(forward, trial);
+    Result<Optimized> made = plan_within(forward, trial, best);
     if (!made && !is_about_budget(made.error())) return made;
     if (made && is_in_time(*made) && made->plan.arena_bytes < best.plan.arena_bytes)
       best = std::move(*made);

@@ -155,6 +155,7 @@ Status try_blocks(const ir::Graph& forward, const OptimizeOptions& options, cons
       return {};
     seconds = trials.seconds() * (1 - kTrials.estimate_error);
   }
+  seconds = std::min(seconds, options.most_seconds.value_or(kAnyTime));
   LT_ASSIGN(const std::optional<int64_t> blocks, blocks_worth_a_plan(forward, options, seconds));
   if (!blocks) return {};
   OptimizeOptions in_blocks = options;
@@ -174,6 +175,9 @@ Status try_blocks(const ir::Graph& forward, const OptimizeOptions& options, cons
 Status try_more_cuts(const ir::Graph& forward, const OptimizeOptions& options,
                      Clock::time_point start, Trials& trials) {
   if (trials.is_free()) return {};
+  if (options.most_seconds &&
+      !(trials.best && trials.seconds() < *options.most_seconds * (1 + kSplit.near)))
+    return {};
   const auto is_good = [&] {
     if (trials.is_within(options.most_seconds)) return true;
     return trials.best &&
