@@ -129,6 +129,7 @@ pipeline::OptimizeOptions options_with(const plan::KernelCatalog& kernels) {
 
 void check_plans(const ir::Graph& graph, pipeline::OptimizeOptions options,
                  const runtime::KernelFactory& kernels, uint64_t seed, Seen& seen) {
+  options.order.limits.max_units = 3'000'000;  // what is right does not hang on the order
   const auto free = pipeline::optimize(graph, options);
   ASSERT_TRUE(free.has_value()) << free.error().message;
   look_at(free->plan, seed, seen);
@@ -158,7 +159,8 @@ void check_plans(const ir::Graph& graph, pipeline::OptimizeOptions options,
 TEST(WrittenWholes, ArePlannedProvenAndRun) {
   const auto kernels = exec_cpu::make_cpu_kernels({.threads = 1});
   Seen seen;
-  for (uint64_t seed = 0; seed < 20; ++seed) {
+  const int seeds = some_of(20, 2);
+  for (uint64_t seed = 0; seed < static_cast<uint64_t>(seeds); ++seed) {
     SCOPED_TRACE(testing::Message() << "seed " << seed);
     Network network(seed, 14, seed % 2 == 1);
     const bool results = seed % 4 < 2;  // which stay to the end and leave a budget little to do
@@ -167,14 +169,14 @@ TEST(WrittenWholes, ArePlannedProvenAndRun) {
     if (testing::Test::HasFailure()) return;
   }
   for (const auto& [kind, count] : seen.kinds) RecordProperty("slices of " + kind, count);
-  EXPECT_GT(seen.slices, 200);
-  EXPECT_GT(seen.with_rest, 100);
-  EXPECT_GT(seen.kinds["MatMul"], 5);
-  EXPECT_GT(seen.kinds["Relu"], 20);
-  EXPECT_GT(seen.kinds["Copy"], 20);
-  EXPECT_GT(seen.kinds["Transpose"], 10);
-  EXPECT_GT(seen.budgets, 20);
-  EXPECT_GT(seen.refused_copies, 500);
+  EXPECT_GT(seen.slices, 10 * seeds);
+  EXPECT_GT(seen.with_rest, 5 * seeds);
+  EXPECT_GT(seen.kinds["MatMul"], seeds / 8);
+  EXPECT_GT(seen.kinds["Relu"], seeds);
+  EXPECT_GT(seen.kinds["Copy"], seeds);
+  EXPECT_GT(seen.kinds["Transpose"], seeds / 4);
+  EXPECT_GT(seen.budgets, seeds);
+  EXPECT_GT(seen.refused_copies, 25 * seeds);
 }
 
 // Not worse than the same network with copies: time, peak, bound and floor.

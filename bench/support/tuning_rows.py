@@ -252,7 +252,7 @@ def rows_of(program: pathlib.Path, folder: pathlib.Path) -> list[tuple[str, list
             *((f"remat/bounds/{file}", proof) for file in ("branch_", "linear_program", "multi_cut_program")),
             ("remat/bounds/multi_cut", several_moments()), ("remat/bounds/", [*bounds(), search[2]]),
             ("remat/joint", linked), ("remat/transfers", linked), ("remat/", search),
-            ("pipeline/split", parts()[:3]), ("pipeline/label_search", parts()[:3]), ("pipeline/more_cuts", parts()[1::2]),
+            ("pipeline/split", parts()[:3]), ("pipeline/trials", parts()[:3]), ("pipeline/label_search", parts()[:3]), ("pipeline/more_cuts", parts()[1::2]),
             ("pipeline/query_blocks", parts()[3:]), ("pipeline/smallest", smallest_arenas()),
             ("pipeline/least_memory", least_memories()), ("pipeline/front", fronts()), ("pipeline/", plan),
             ("solver/", proof), ("api/largest", largest()), ("api/front", fronts()), ("rewrite/", rewritten()), ("cost/", plan[:2])]

@@ -20,7 +20,7 @@ def tiny(tmp_path_factory):
     import magis_networks
     path = magis_networks.write("magis_tiny", tmp_path_factory.mktemp("tiny"))
     return [path, "--train", "--loss", "mse", "--optimizer", "sgd", "--dim", "batch=16", "--dim", "seq=64", "--device", "cpu",
-            "--threads", "1", "--effort", "0.1"]
+            "--threads", "1", "--effort", "0.02"]
 
 
 @pytest.fixture(scope="module")

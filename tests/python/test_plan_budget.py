@@ -109,7 +109,7 @@ def test_moves_are_in_the_verdict(tight, tmp_path):
 def test_what_the_first_slow_tier_has_no_room_for_goes_to_the_next(tmp_path):
     path = tmp_path / "tiers.lt"
     flags = [MODELS / "resnet50.onnx", "--train", "--loss", "cross-entropy", "--optimizer", "adamw", "--dim", "batch=2",
-             "--effort", "0.5", "--budget", "100MiB"]
+             "--effort", "0.1", "--budget", "100MiB"]
     verdict = run_json("plan", *flags, "--swap", "host=64MiB,file", "-o", path)
     assert verdict["arena_bytes"] <= 100 << 20
     plan = json.loads(path.read_text())
@@ -317,7 +317,7 @@ def largest(*flags, **more) -> dict:
 def test_the_largest_batch_that_fits(tmp_path, once):
     path = tmp_path / "most.lt"
     budget = int(once["arena_bytes"] * 1.6)
-    flags = ["--budget", budget, "--effort", "0.2"]
+    flags = ["--budget", budget, "--effort", "0.05"]
     most = largest(*flags, "--max", "dim=batch", "-o", path)
     assert most["dim"] == "batch" and most["size"] >= 1
     assert run("verify", path).returncode == 0
