@@ -40,12 +40,6 @@ class Fitter {
       : view_(view), options_(options), problem_(view.problem), search_(options.schedule) {
     search_.remat.progress = {};
     search_.remat.bound = bound_to_claim(order);
-    if (search_.remat.reorder && search_.remat.order_start) {
-      const plan::ScheduleOutcome least = remat::least_peak_order(problem_, search_.remat);
-      add(least.work, work_);
-      least_peak_order_ = least.sequence;
-      search_.remat.least_peak_order = least_peak_order_;
-    }
     for (const std::vector<std::string>& start : options_.starts)
       spare_starts_.push_back(named_runs(problem_, start));
     if (!spare_starts_.empty()) {
@@ -63,6 +57,7 @@ class Fitter {
   // matter of bytes alone, so the best of all that fit is taken.
   Result<std::optional<BudgetSolution>> fit(int64_t budget) {
     LT_ASSIGN(std::optional<BudgetSolution> best, given_start(budget));
+    find_least_peak_order();
     remat::JointOptions search = search_;
     const int64_t finest = std::max(budget / kFit.fineness, options_.device.alignment_bytes);
     int64_t target = budget, low = 0, missed = budget;
@@ -79,7 +74,7 @@ class Fitter {
       // What is proven for a smaller target says nothing of the budget.
       search.remat.cut_bound &= target == budget;
       problem_.budget_bytes = target;
-      if (attempt > 0 && !best) add_spare_starts(target, search);
+      if (!best && (attempt > 0 || !starts_within(budget))) add_spare_starts(target, search);
       remat::RematOutcome outcome = remat::solve_joint(problem_, search);
       add(outcome.work, work_);
       if (attempt == 0) bound_ = std::move(outcome.bound);
@@ -137,15 +132,29 @@ class Fitter {
     return !other || one.solution.profile.seconds < other->solution.profile.seconds;
   }
 
+  // All targets' searches start from it.
+  void find_least_peak_order() {
+    if (!search_.remat.reorder || !search_.remat.order_start) return;
+    const plan::ScheduleOutcome least = remat::least_peak_order(problem_, search_.remat);
+    add(least.work, work_);
+    least_peak_order_ = least.sequence;
+    search_.remat.least_peak_order = least_peak_order_;
+  }
+
+  // Whether the first schedule that was given keeps the budget, before it is packed.
+  bool starts_within(int64_t budget) const {
+    if (search_.remat.starts.empty()) return false;
+    const auto profile = plan::simulate_sequence(problem_, search_.remat.starts.front());
+    return profile && profile->peak_bytes <= budget;
+  }
+
   // The first schedule that was given, where its arena keeps the budget: what a search makes of it
-  // may pack worse.
+  // may pack worse. Where the order must stay, only the search knows whether it does.
   Result<std::optional<BudgetSolution>> given_start(int64_t budget) {
-    if (options_.starts.empty()) return std::optional<BudgetSolution>();
-    const std::vector<plan::SchedAction>& start = search_.remat.starts.front();
-    const auto profile = plan::simulate_sequence(problem_, start);
-    if (!profile || profile->peak_bytes > budget) return std::optional<BudgetSolution>();
+    if (options_.starts.empty() || !search_.remat.reorder || !starts_within(budget))
+      return std::optional<BudgetSolution>();
     BudgetSolution found{{}, plan::SolveStatus::kFeasible, {}};
-    LT_ASSIGN(found.solution, pack_schedule(view_, start, options_, budget));
+    LT_ASSIGN(found.solution, pack_schedule(view_, search_.remat.starts.front(), options_, budget));
     if (note_arena(found.solution) > budget) return std::optional<BudgetSolution>();
     return std::optional<BudgetSolution>(std::move(found));
   }
@@ -220,7 +229,6 @@ class Fitter {
     search.remat.limits.cancel = nullptr;
     search.remat.cut_bound = search.remat.order_start = search.remat.greedy_start = false;
     search.remat.chain_start = false;
-    search.remat.least_peak_order = {};
     search.remat.limits.max_units = std::min(search.remat.limits.max_units, kFit.closing_units);
     search.swap.limits.max_units = std::min(search.swap.limits.max_units, kFit.closing_units);
   }

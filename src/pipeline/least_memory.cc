@@ -107,6 +107,7 @@ Result<Optimized> least_memory(const ir::Graph& forward, const OptimizeOptions& 
     LT_ASSIGN(below, least_bytes(forward, options));
   }
   const auto rest = [&] { return after(asked, seconds_since(start)); };
+  const auto stopped = [&] { return asked.schedule.remat.limits.stop_after(seconds_since(start)); };
   LT_ASSIGN(Start begin, start_of(forward, asked, slowdown));
   Optimized best = std::move(begin.made);
   const double most = begin.most_seconds;
@@ -116,7 +117,7 @@ Result<Optimized> least_memory(const ir::Graph& forward, const OptimizeOptions& 
     return made.plan.claims.predicted_seconds <= most;
   };
   for (int i = 0; i < kLeast.budgets && best.plan.arena_bytes - below > fineness; ++i) {
-    if (rest().schedule.remat.limits.stop_after(0)) break;
+    if (stopped()) break;
     const int64_t budget = below + (best.plan.arena_bytes - below) / 2;
     OptimizeOptions trial = trial_of(rest(), budget);
     trial.most_seconds = most;
@@ -128,8 +129,9 @@ Result<Optimized> least_memory(const ir::Graph& forward, const OptimizeOptions& 
       below = budget;
   }
   // All of the work finds a little more: the same budget again, then smaller ones while it does.
-  const int64_t step = best.plan.arena_bytes / kLeast.last_steps;
-  for (int64_t budget = best.plan.arena_bytes; best.plan.claims.budget_bytes; budget -= step) {
+  const int64_t step = std::max<int64_t>(1, best.plan.arena_bytes / kLeast.last_steps);
+  for (int64_t budget = best.plan.arena_bytes; best.plan.claims.budget_bytes && !stopped();
+       budget -= step) {
     OptimizeOptions full = cut_as(rest(), best);
     full.budget_bytes = budget;
     Result<Optimized> made = optimize(forward, full);
@@ -138,6 +140,7 @@ Result<Optimized> least_memory(const ir::Graph& forward, const OptimizeOptions& 
     best = std::move(*made);
   }
   best.planning_seconds = seconds_since(start);
+  best.cut_short |= stopped();
   return best;
 }
 

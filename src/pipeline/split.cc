@@ -41,7 +41,8 @@ struct SplitTuning {
   int64_t parts_beside_cuts = 4;  // where nothing fits without them
   size_t second_trials = 2;       // where none of them fits: how many get all of the work
   int64_t most_neighbour = 16;    // numbers above have no others tried beside them
-  // Where no candidate fits: parts, each at most twice the one before; beyond 16 kernels are small.
+  // Where no candidate fits, and first of all where estimates say little: parts, each at most twice
+  // the one before; beyond 16 kernels are small.
   int64_t numbers[7] = {2, 3, 4, 6, 8, 12, 16};
 };
 constexpr SplitTuning kSplit;
@@ -169,12 +170,22 @@ Status try_blocks(const ir::Graph& forward, const OptimizeOptions& options, cons
   return try_some(chosen, kSplit.trial_share);
 }
 
+// The step that cuts come to lie in: that of the best trial, or of one in parts.
+Result<ir::Graph> step_of(const ir::Graph& forward, OptimizeOptions options, const Trials& trials) {
+  if (!trials.best || !trials.of_best.labels.whole()) return step_to_cut(forward, options);
+  options.split = {};
+  std::vector<RewriteWorth> worth;
+  std::vector<Stage> stages;
+  StageClock stage(stages);
+  return step_in_one_part(forward, options, worth, stage);
+}
+
 // Cuts beside the labels and blocks that are best, each kept where it makes the plan faster; where
 // nothing fits yet, beside a number of parts of the largest class.
-// NOLINTNEXTLINE(misc-no-recursion): likewise
+// NOLINTNEXTLINE(misc-no-recursion): optimize comes back here only for a split to be chosen
 Status try_more_cuts(const ir::Graph& forward, const OptimizeOptions& options,
                      Clock::time_point start, Trials& trials) {
-  if (trials.is_free()) return {};
+  if (trials.is_free() || options.schedule.remat.limits.stop_after(seconds_since(start))) return {};
   if (options.most_seconds &&
       !(trials.best && trials.seconds() < *options.most_seconds * (1 + kSplit.near)))
     return {};
@@ -186,7 +197,7 @@ Status try_more_cuts(const ir::Graph& forward, const OptimizeOptions& options,
   if (is_good()) return {};
   OptimizeOptions in_blocks = options;
   if (trials.best) in_blocks.query_blocks = trials.best->query_blocks;
-  LT_ASSIGN(const ir::Graph step, step_to_cut(forward, in_blocks));
+  LT_ASSIGN(const ir::Graph step, step_of(forward, in_blocks, trials));
   LT_ASSIGN(const std::vector<fission::AxisClass> classes, classes_to_cut(step));
   const size_t most = std::min(kSplit.cut_trials, kSplit.cut_trial_ops / (1 + step.op_count()));
   for (const fission::CutRule& rule : more_cuts(step, classes, most)) {
@@ -213,10 +224,13 @@ Status try_labels(const ir::Graph& forward, const OptimizeOptions& options, Cloc
   const auto try_some = [&](std::span<const Candidate> some, int64_t share) {
     return try_all(forward, options, some, share, start, trials);
   };
+  const auto stopped = [&] {
+    return options.schedule.remat.limits.stop_after(seconds_since(start));
+  };
   LT_RETURN_IF_ERROR(try_some(std::vector<Candidate>(1), kSplit.trial_share));
-  if (trials.is_free()) return {};
+  if (trials.is_free() || stopped()) return {};
   LT_RETURN_IF_ERROR(try_candidates(forward, options, try_some, trials));
-  return try_blocks(forward, options, try_some, trials);
+  return stopped() ? Status() : try_blocks(forward, options, try_some, trials);
 }
 
 // The best of all trials with all of the work, from its schedule.
@@ -226,11 +240,15 @@ Result<Optimized> plan_best(const ir::Graph& forward, const OptimizeOptions& opt
   OptimizeOptions chosen =
       after(with(options, trials.best ? trials.of_best : trials.last), seconds_since(start));
   chosen.progress = plan::part_of(options.progress, kTrialsPart, 1);
+  const bool stopped = options.schedule.remat.limits.stop_after(seconds_since(start));
   Result<Optimized> full = optimize(forward, chosen);
-  if (trials.count > 1 && !trials.best && !full && is_about_budget(full.error())) {
-    return error(ErrorCode::kLimit, fmt::format("{} (--split {}; {} splits were tried; {})",
-                                                full.error().message, fission::print(chosen.split),
-                                                trials.count, say(*options.parts_floor)));
+  if (!full && !is_about_budget(full.error())) return full;
+  if (!full && !trials.best && (trials.count > 1 || stopped)) {
+    const bool is_proven = *options.budget_bytes < options.parts_floor->bytes;
+    return error(
+        is_proven ? ErrorCode::kInfeasible : ErrorCode::kLimit,
+        fmt::format("{} (--split {}; {} splits were tried; {})", full.error().message,
+                    fission::print(chosen.split), trials.count, say(*options.parts_floor)));
   }
   const bool is_better =
       full && (!trials.best || full->plan.claims.predicted_seconds <= trials.seconds());
@@ -362,6 +380,7 @@ plan::ProgressFunction as_one(const plan::ProgressFunction& whole) {
       progress.seconds = last->seconds;
       progress.peak_bytes = last->peak_bytes;
       progress.lower_bound_seconds = std::min(progress.lower_bound_seconds, last->seconds);
+      if (progress.unpacked_seconds >= last->seconds) progress.unpacked_seconds = 0;
     }
     progress.share = std::max(progress.share, last->share);
     *last = progress;
@@ -388,7 +407,10 @@ Result<Optimized> optimize_in_parts(const ir::Graph& forward, const OptimizeOpti
                                     : parts_alone(forward, knowing, start);
   if (may_move && !made && is_about_budget(made.error()))
     made = parts_alone(forward, knowing, start);
-  if (made) made->planning_seconds = seconds_since(start);
+  if (made) {
+    made->planning_seconds = seconds_since(start);
+    made->cut_short |= options.schedule.remat.limits.stop_after(made->planning_seconds);
+  }
   return made;
 }
 

@@ -377,8 +377,8 @@ plan::ScheduleOutcome least_peak_order(const ScheduleProblem& problem,
                                        const RematOptions& options) {
   const auto ops = static_cast<int64_t>(std::max<size_t>(1, problem.ops.size()));
   order::OrderOptions order_options;
-  order_options.limits.max_units =
-      std::min(kSolve.most_order_units, kSolve.order_units_per_op * ops);
+  order_options.limits =
+      options.limits.with_units(std::min(kSolve.most_order_units, kSolve.order_units_per_op * ops));
   order_options.threads = options.threads;
   return order::solve(problem, order_options);
 }

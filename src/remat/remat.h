@@ -86,7 +86,7 @@ struct RematOutcome {
 };
 
 // The order of least peak that a search starts from, each op once; the budget makes no difference.
-// Counted as order::solve does.
+// Its work comes on top of what `options` allow; its wall time, flag and threads are theirs.
 plan::ScheduleOutcome least_peak_order(const plan::ScheduleProblem& problem,
                                        const RematOptions& options);
 
