@@ -74,7 +74,7 @@ struct OptimizeOptions {
   // The problems as files (order.txt, pack.csv): what a bug report needs; empty: nowhere.
   std::string dump_folder;
   int pack_retries = 8;       // other orders of equal peak to try when packing misses the peak
-  int schedules_packed = 6;   // for one budget, at most; half of the work is the first's
+  int schedules_packed = 6;   // for one budget, at most, 2 or more; half of the work is the first's
   bool look_further = false;  // also say what a larger budget would buy
   // For tests of the gate: what a bug of ours would do.
   std::function<void(plan::Plan&)> spoil = {};
