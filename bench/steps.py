@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Steps on this CPU: planned against unplanned, compared bit for bit, and against PyTorch's eager step.
 
-    steps.py [--rounds N] [--steps N] [--threads N]
+    steps.py [--rounds N] [--steps N] [--threads N] [--only MODEL]
 
 Each round runs Lowtide (planned and unplanned steps in turn, in one process) and then PyTorch (dropout off in both, the same
 number of threads) in a process of its own, so that a busy spell of the machine falls on all. Every number is a median: of the
@@ -63,10 +63,13 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--steps", type=int, default=2, help="of each round")
     parser.add_argument("--threads", type=int, default=2, help="of Lowtide and of PyTorch")
+    parser.add_argument("--only", choices=sorted(name for name, _ in RUNNING), help="a model")
     arguments = parser.parse_args()
 
     rows, against, broken = [], [], []
     for name, dims in RUNNING:
+        if arguments.only not in (None, name):
+            continue
         path = SCRATCH / (label(name, dims).replace(" ", "_") + "_run.lt")
         plan(name, dims, "--dropout", "off", output=path)
         runs, eager, eager_last = [], [], []
