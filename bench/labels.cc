@@ -2,13 +2,14 @@
 // Spearman's rank correlation between what it says of states and what plans of them then take.
 //
 //   bench_labels [MODEL.onnx [--loss mse] [--dim batch=8]...] [--ratio 0.4] [--plans 12]
-//                [--effort 1] [--levels 8] [--stages]
+//                [--effort 1] [--levels 8] [--stages] [--mutations]
 //
 // Training steps with SGD on an RTX 3090 by its roofline, dropout off, as bench/magis.py has them.
 // A state is a labelling that was judged: by its time alone where that is above the best found, by
 // a schedule of one part of everything otherwise. The plans are of states drawn evenly from the
 // ranking of those that fit. --levels: how many levels of regions are candidates. --stages: beside
-// the whole search one without retention searches; the difference is what they take. Nothing is
+// the whole search one without retention searches; the difference is what they take. --mutations:
+// what is found without each of the mutations that lead from a state to the next. Nothing is
 // asserted here: the machine decides the speed.
 #include <fmt/core.h>
 #include <time.h>
@@ -20,6 +21,7 @@
 #include <cstdlib>
 #include <numeric>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "autodiff/training.h"
@@ -79,7 +81,7 @@ struct Flags {
   size_t plans = 12;
   double effort = 1;
   int levels = pipeline::LabelSearchTuning().levels;
-  bool stages = false;
+  bool stages = false, mutations = false;
 };
 
 // Without a model: two of models/, with their vocabularies.
@@ -94,6 +96,7 @@ std::vector<Flags> parse(int argc, char** argv) {
   app.add_option("--effort", flags.effort, "of each plan");
   app.add_option("--levels", flags.levels, "of regions that are candidates");
   app.add_flag("--stages", flags.stages, "what each stage of the search takes");
+  app.add_flag("--mutations", flags.mutations, "what is found without each mutation");
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& wrong) {
@@ -160,6 +163,26 @@ void print_stages(const ir::Graph& step, const pipeline::OptimizeOptions& option
   line("and retention searches: the whole search", all);
 }
 
+void print_mutations(const ir::Graph& step, const pipeline::OptimizeOptions& options,
+                     const pipeline::LabelSearchTuning& tuning) {
+  using pipeline::LabelMutations;
+  const std::pair<const char*, bool LabelMutations::*> all[] = {
+      {"enable", &LabelMutations::enable}, {"disable", &LabelMutations::disable},
+      {"lift", &LabelMutations::lift},     {"mutate", &LabelMutations::mutate},
+      {"outer", &LabelMutations::outer},
+  };
+  for (const auto& [name, member] : all) {
+    pipeline::LabelSearchTuning without = tuning;
+    without.mutations.*member = false;
+    const auto found = value_or_exit(pipeline::label_candidates(step, options, without));
+    fmt::print("  without {:<8} {} states; ", name, found.size());
+    if (!found.empty() && found.front().fits)
+      fmt::print("best {:.4f} ms: {}\n", 1e3 * found[0].seconds, fission::print(found[0].labels));
+    else
+      fmt::print("none fits\n");
+  }
+}
+
 void measure(const Flags& flags) {
   const ir::Graph forward = forward_of(flags);
   pipeline::OptimizeOptions options = options_of(flags);
@@ -183,6 +206,7 @@ void measure(const Flags& flags) {
                fission::print(candidates[0].labels));
   fmt::print("\n");
   if (flags.stages) print_stages(step, options, tuning);
+  if (flags.mutations) print_mutations(step, options, tuning);
   if (flags.plans == 0) return;
   auto once = options;
   once.budget_bytes.reset();

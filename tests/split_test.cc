@@ -472,6 +472,43 @@ TEST(Split, CutsSeveralClassesAtOnce) {
   EXPECT_EQ(again->plan.ops.size(), any->plan.ops.size());
 }
 
+// A rewrite that nobody asked for is found where the budget leaves its plan the fastest, and not
+// where it is refused.
+TEST(Split, TakesRewritesThatMakeThePlanFaster) {
+  const auto kernels = exec_cpu::make_cpu_kernels({.threads = 1});
+  auto options = options_with(*kernels);
+  options.find_smallest = false;
+  options.device.launch_seconds = 0;
+  spend_little(options);
+  GraphWriter net;
+  const ir::Dims images{kSamples, 4, 16, 16};
+  ValueId x = net.given("x", images);
+  for (int layer = 0; layer < 4; ++layer) {
+    x = net.op("Conv", {x, net.given("w", {4, 4, 3, 3}, Category::kParameter)},
+               {{"strides", ir::Dims{1, 1}}, {"pads", ir::Dims{1, 1, 1, 1}}});
+    const ValueId one = net.given("g", images), other = net.given("h", images);
+    x = net.op("Tanh", {net.op("Add", {net.op("Mul", {x, one}), net.op("Mul", {x, other})})});
+  }
+  net.result(x);
+  const ir::Graph graph = net.graph();
+  const ir::Graph step = autodiff::make_training_graph(graph, *options.training).value();
+  const auto free = pipeline::optimize(graph, options);
+  ASSERT_TRUE(free.has_value()) << free.error().message;
+  options.budget_bytes = free->plan.arena_bytes * 8 / 10;
+  options.split = {.parts = 0};
+  const auto any = pipeline::optimize(graph, options);
+  ASSERT_TRUE(any.has_value()) << any.error().message;
+  EXPECT_EQ(any->asked_rewrites, std::vector<std::string>{"reassociate"});
+  EXPECT_LE(any->plan.arena_bytes, *options.budget_bytes);
+  EXPECT_TRUE(verify::verify(any->plan).ok());
+  expect_right_results(any->plan, step, *kernels);
+  options.rewrites.without = {"reassociate"};
+  const auto refused = pipeline::optimize(graph, options);
+  ASSERT_TRUE(refused.has_value()) << refused.error().message;
+  EXPECT_TRUE(refused->asked_rewrites.empty());
+  EXPECT_LT(any->plan.claims.predicted_seconds, refused->plan.claims.predicted_seconds);
+}
+
 TEST(Split, OfAFrontIsANumber) {
   const auto kernels = exec_cpu::make_cpu_kernels({.threads = 1});
   auto options = options_with(*kernels);

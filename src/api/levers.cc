@@ -111,7 +111,7 @@ Result<PlanOptions> with_levers(const PlanOptions& options, const cost::DevicePr
   if (!allowed.has("rewrite")) {
     if (!options.rewrites.empty())
       return allowed.conflict("rewrite", "--rewrite " + options.rewrites.front());
-    made.no_rewrites = pipeline::default_rewrites();
+    made.no_rewrites = pipeline::all_rewrites();
   }
   return made;
 }

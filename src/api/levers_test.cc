@@ -72,7 +72,7 @@ TEST(Levers, ForbidLeavesTheOthersToTheirFlags) {
   EXPECT_TRUE(options.split.empty() && options.swap.empty());
   EXPECT_TRUE(options.recompute);
   EXPECT_FALSE(options.reorder);
-  EXPECT_EQ(options.no_rewrites, pipeline::default_rewrites());
+  EXPECT_EQ(options.no_rewrites, pipeline::all_rewrites());
   EXPECT_FALSE(options.no_rewrites.empty());
 }
 

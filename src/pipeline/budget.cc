@@ -305,8 +305,9 @@ std::string what_sets(const plan::ScheduleProblem& problem, const remat::Floor& 
 
 ProvenFloor floor_of_view(const analysis::ScheduleView& view, bool transfers) {
   const plan::ScheduleProblem problem = analysis::relaxed_sums(view);
-  const remat::Floor floor = proven_floor(problem, transfers);
-  return {floor.bytes, what_sets(problem, floor)};
+  remat::Floor floor = proven_floor(problem, transfers);
+  std::string reason = what_sets(problem, floor);
+  return {floor.bytes, std::move(reason), std::move(floor)};
 }
 
 Result<BudgetSolution> fit_budget(const analysis::ScheduleView& view,

@@ -14,6 +14,7 @@
 #include "base/result.h"
 #include "pipeline/optimize.h"
 #include "pipeline/solution.h"
+#include "remat/bounds/floor.h"
 #include "remat/bounds/time_bound.h"
 
 namespace lowtide::pipeline {
@@ -31,7 +32,8 @@ struct BudgetSolution {
 // What every schedule needs, whatever the order of its sums, and why.
 struct ProvenFloor {
   int64_t bytes = 0;
-  std::string reason;  // what sets it: "op 'head' with 'logits' (196.3 MiB), ..."
+  std::string reason;    // what sets it: "op 'head' with 'logits' (196.3 MiB), ..."
+  remat::Floor found{};  // of the view with its sums in any order
 };
 ProvenFloor floor_of_view(const analysis::ScheduleView& view, bool transfers);
 

@@ -153,7 +153,8 @@ Claimed make_claims(const ClaimInputs& in) {
   claims.lower_bound_ticks = scale.once();
   if (in.budget_bytes) {
     claims.budget_bytes = in.budget_bytes;
-    const remat::Floor floor = proven_floor(in.view.problem, in.transfers);
+    const remat::Floor floor =
+        in.floor != nullptr ? *in.floor : proven_floor(in.view.problem, in.transfers);
     claims.floor_bytes = std::min(floor.bytes, in.floor_bytes.value_or(floor.bytes));
     claims.certificate.floor = in_plan(in.graph, in.view, {.floor = floor.way}).floor;
     if (claims.predicted_seconds > claims.once_seconds && may_be_checked(in.graph))

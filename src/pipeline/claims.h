@@ -28,6 +28,8 @@ struct ClaimInputs {
   bool soon = false;      // someone waits: no bound that takes long
   // Where the graph has one of several orders of its sums: what holds for all of them.
   std::optional<int64_t> floor_bytes = {};
+  // What proven_floor says of the view's problem; none: it is asked here.
+  const remat::Floor* floor = nullptr;
   // Of the search for a higher bound on the time (remat/bounds/branch_cut.h), where nothing may
   // move; no units: not at all.
   Limits proof{.max_units = 0};

@@ -213,13 +213,14 @@ Result<Front> optimize_front_as_given(const ir::Graph& forward, const OptimizeOp
   LT_ASSIGN(Prepared ready, prepare(forward, options));
   OptimizeOptions at = options;
   at.budget_bytes.reset();
-  ready.floor = floor_of_view(ready.view, options.schedule.transfers);
+  find_floor(ready, options);
   Front front;
   LT_ASSIGN(front.unlimited, write(ready, {ready.unlimited, plan::SolveStatus::kOptimal, {}}, at));
   front.floor_bytes = least_bytes(ready, options);
   // Neighbours start from each other's schedules, so all have one order of each sum.
   if (!ready.view.sums.empty()) {
     LT_ASSIGN(ready, settle_sums(ready, ready.unlimited, options));
+    ready.settled_floor = proven_floor(ready.view.problem, options.schedule.transfers);
   }
   std::vector<int64_t> budgets = choose(front.floor_bytes, ready.unlimited.arena_bytes);
   std::sort(budgets.begin(), budgets.end(), std::greater<>());

@@ -11,6 +11,7 @@
 
 #include "analysis/describe.h"
 #include "analysis/schedule_view.h"
+#include "base/clock.h"
 #include "cost/estimate.h"
 #include "fission/part_seconds.h"
 #include "fission/regions.h"
@@ -84,7 +85,9 @@ class Search {
     return static_cast<size_t>(std::clamp<int64_t>(by_ops, 1, tuning_.most_states));
   }
 
-  bool stopped() const { return options_.schedule.remat.limits.cancelled(); }
+  // What is left of the limits of time, whatever the units.
+  Limits limits() const { return options_.schedule.remat.limits.after(seconds_since(start_)); }
+  bool stopped() const { return options_.schedule.remat.limits.stop_after(seconds_since(start_)); }
 
   // The whole step's problem, prices, and the regions that may be levels.
   Status pose() {
@@ -104,6 +107,7 @@ class Search {
     scale_.emplace(std::move(scale));
     given_ = best_order(view_->problem).sequence;
     LT_ASSIGN(regions_, fission::find_regions(step_, axis_class_, *view_, given_, tuning_.levels));
+    around_ = regions_around();
     return {};
   }
 
@@ -194,7 +198,7 @@ class Search {
     const double proven = state.least_seconds - state.once_seconds;
     const double more = tuning_.gap_share * (least_ratio_.value_or(1) - 1) * proven;
     const bool is_open = state.may_fit && !state.candidate.fits;
-    return is_open && state.least_seconds + more < best_seconds_;
+    return is_open && state.least_seconds + more < best_seconds_ * (1 - tuning_.worth);
   }
 
   // Once more with more work: where a budget is tight, a short search finds little of what there
@@ -280,7 +284,8 @@ class Search {
   // cut.
   void bound(const fission::Scaled& scaled, State& made) const {
     const plan::ScheduleProblem problem = with_budget(scaled.problem);
-    const auto profile = plan::simulate(problem, order_of(scaled, made.order));
+    const std::vector<SchedOpId> order = order_of(scaled, made.order);
+    const auto profile = plan::simulate(problem, order);
     LT_CHECK(profile.has_value(), "an order of the whole step is one of its parts");
     made.candidate.peak_bytes = profile->peak_bytes;
     made.may_fit = made.candidate.fits = made.candidate.peak_bytes <= budget_bytes_;
@@ -288,9 +293,11 @@ class Search {
     made.may_fit = true;  // in another order
     if (const auto moved = moved_seconds(made)) made.candidate.moved_seconds = *moved;
     if (!options_.schedule.recompute) return;
-    const remat::CutBoundResult cut = remat::closure_cut(
-        problem,
-        {.order = {}, .limits = options_.schedule.remat.limits.with_units(tuning_.cut_units)});
+    const remat::CutBoundResult cut =
+        remat::closure_cut(problem, {.order = order,
+                                     .limits = limits().with_units(tuning_.cut_units),
+                                     .patience = tuning_.cut_patience,
+                                     .tolerance = tuning_.cut_tolerance});
     made.may_fit = cut.feasible;
     if (cut.feasible) made.least_seconds = std::max(made.least_seconds, cut.lower_bound_seconds);
   }
@@ -330,7 +337,7 @@ class Search {
       return Schedule{of_step(order.sequence, scaled), once_seconds, order.peak_bytes};
     if (!options_.schedule.recompute) return std::nullopt;
     remat::RematOptions options;
-    options.limits = options_.schedule.remat.limits.with_units(units);
+    options.limits = limits().with_units(units);
     options.cut_bound = options.exact_small = false;
     plan::ScheduleProblem problem = with_budget(scaled.problem);
     problem.budget_bytes = budget_bytes;
@@ -390,27 +397,54 @@ class Search {
 
   std::vector<Labels> neighbours(const Labels& labels) const {
     std::vector<Labels> made;
-    const auto add = [&](const std::optional<Labels>& next) {
-      if (next) made.push_back(*next);
-    };
-    for (const int64_t parts : {labels.parts - 1, labels.parts + 1, labels.parts * 2,
-                                labels.parts * 3 / 2, labels.parts / 2})
-      if (parts != labels.parts) add(with_parts(labels, parts));
-    for (const fission::Region& region : regions_) {
-      const std::string& head = step_.op(region.head).name;
-      Labels without = labels;
-      std::erase_if(without.nests, [&](const fission::Nest& nest) { return nest.head == head; });
-      if (without != labels) made.push_back(without);
-      for (const int64_t factor : tuning_.factors) {
-        Labels with = without;
-        with.nests.push_back({head, labels.parts * factor});
-        std::sort(with.nests.begin(), with.nests.end(), [](const auto& a, const auto& b) {
-          return std::tie(a.parts, a.head) < std::tie(b.parts, b.head);
-        });
-        if (with.nests.back().parts <= tuning_.most_parts) made.push_back(std::move(with));
-      }
-    }
+    if (tuning_.mutations.outer)
+      for (const int64_t parts : {labels.parts - 1, labels.parts + 1, labels.parts * 2,
+                                  labels.parts * 3 / 2, labels.parts / 2})
+        if (parts != labels.parts)
+          if (auto next = with_parts(labels, parts)) made.push_back(std::move(*next));
+    for (size_t region = 0; region < regions_.size(); ++region) mutate(labels, region, made);
     return made;
+  }
+
+  // The labels in which one region's own parts change.
+  void mutate(const Labels& labels, size_t region, std::vector<Labels>& made) const {
+    const LabelMutations& may = tuning_.mutations;
+    const std::string& head = name_of(region);
+    const auto nest = std::find_if(labels.nests.begin(), labels.nests.end(),
+                                   [&](const fission::Nest& one) { return one.head == head; });
+    const bool has_own = nest != labels.nests.end();
+    Labels without = labels;
+    std::erase_if(without.nests, [&](const fission::Nest& one) { return one.head == head; });
+    if (has_own && may.disable) made.push_back(without);
+    if (has_own && may.lift && around_[region]) add(without, *around_[region], nest->parts, made);
+    if (has_own ? !may.mutate : !may.enable) return;
+    for (const int64_t factor : tuning_.factors) add(without, region, labels.parts * factor, made);
+  }
+
+  // With so many parts in all of a region that has none of its own.
+  void add(Labels with, size_t region, int64_t parts, std::vector<Labels>& made) const {
+    const std::string& head = name_of(region);
+    if (std::any_of(with.nests.begin(), with.nests.end(),
+                    [&](const fission::Nest& one) { return one.head == head; }))
+      return;
+    with.nests.push_back({head, parts});
+    std::sort(with.nests.begin(), with.nests.end(), [](const auto& a, const auto& b) {
+      return std::tie(a.parts, a.head) < std::tie(b.parts, b.head);
+    });
+    if (with.nests.back().parts <= tuning_.most_parts) made.push_back(std::move(with));
+  }
+
+  const std::string& name_of(size_t region) const { return step_.op(regions_[region].head).name; }
+
+  // By region: the least one that contains it.
+  std::vector<std::optional<size_t>> regions_around() const {
+    std::vector<std::optional<size_t>> around(regions_.size());
+    for (size_t inner = 0; inner < regions_.size(); ++inner)
+      for (size_t outer = 0; outer < regions_.size(); ++outer) {  // the largest come first
+        const std::vector<OpId>& ops = regions_[outer].ops;
+        if (std::binary_search(ops.begin(), ops.end(), regions_[inner].head)) around[inner] = outer;
+      }
+    return around;
   }
 
   // Smaller is better: those that may fit by their bound, the others by their peak.
@@ -421,6 +455,7 @@ class Search {
   }
   using Open = std::pair<Key, size_t>;  // of equal keys the one that came first
 
+  const Clock::time_point start_ = Clock::now();
   const ir::Graph& step_;
   const OptimizeOptions& options_;
   const LabelSearchTuning& tuning_;
@@ -433,6 +468,7 @@ class Search {
   std::optional<analysis::ScheduleView> view_;
   std::optional<fission::Scale> scale_;
   std::vector<fission::Region> regions_;
+  std::vector<std::optional<size_t>> around_;
   std::vector<SchedOpId> given_;  // the best order of the whole step
   std::vector<State> all_;
   std::set<std::string> seen_;

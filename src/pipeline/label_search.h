@@ -4,9 +4,11 @@
 // the budget the closure cut's bound, and where the bound is not worse than the best so far a short
 // retention search.
 //
-// A state's neighbours change one level: more or fewer parts of the whole class; a region's own
-// parts; none of its own. Their time alone, each op once, prunes them. The order of work depends on
-// counted work only.
+// A state's neighbours change one level. MAGIS's four mutations of an F-Tree are all there (section
+// 4.2): a region gets parts of its own (enable), in any of several numbers at once; loses them
+// (disable); hands them to the region around it (lift); has more or fewer (mutate). Beside them the
+// whole class runs in more or fewer parts (outer). Their time alone, each op once, prunes them. The
+// order of work depends on counted work only.
 //
 // Tests: tests/split_test.cc.
 #pragma once
@@ -26,8 +28,14 @@
 
 namespace lowtide::pipeline {
 
+// Which neighbours a state has; each can be left out to see what it is worth (bench/labels.cc).
+struct LabelMutations {
+  bool outer = true, enable = true, disable = true, lift = true, mutate = true;
+};
+
 // Tuning; each value beside half and twice of it: docs/tuning.md.
 struct LabelSearchTuning {
+  LabelMutations mutations = {};
   int levels = 8;  // of candidate regions (MAGIS: 4): they are cheap
   // The parts of a level that a state may have, as factors of those around it.
   int64_t factors[6] = {2, 3, 4, 6, 8, 16};
@@ -40,10 +48,14 @@ struct LabelSearchTuning {
   size_t tight_starts = 4;
   int64_t tight_share = 32;
   double gap_share = 0.5;    // of what the tightest bound was too low by
+  double worth = 0.002;      // of the best time: what a search must promise
   int late_searches = 16;    // of what is left when there are so many states
   size_t closer_looks = 12;  // states with the best bounds, with so many units
   int64_t closer_units = 20'000'000;
-  // Of a state.
+  // Of a state. Its cut is of few ops: which one binds changes little from state to state, and each
+  // op that is looked at costs a network.
+  int64_t cut_patience = 4;
+  double cut_tolerance = 0.01;
   int64_t cut_units = 2'000'000, order_units = 320'000, remat_units = 400'000;
 };
 
@@ -51,6 +63,7 @@ struct Candidate {
   fission::Labels labels;
   int64_t query_blocks = 0;                 // 0: as the options say
   std::vector<fission::CutRule> cuts = {};  // beside the options'
+  std::vector<std::string> rewrites = {};   // likewise
   bool fits = false;                        // within the budget, by the estimate
   double seconds = 0;      // of the step within the budget; without `fits` each op once
   int64_t peak_bytes = 0;  // of the best order, each op once
@@ -62,7 +75,8 @@ struct Candidate {
 
   bool cuts_anything() const { return !labels.whole() || query_blocks > 0 || !cuts.empty(); }
   bool cuts_as(const Candidate& other) const {
-    return labels == other.labels && query_blocks == other.query_blocks && cuts == other.cuts;
+    return labels == other.labels && query_blocks == other.query_blocks && cuts == other.cuts &&
+           rewrites == other.rewrites;
   }
   bool can_fit() const { return fits || std::isfinite(moved_seconds); }
   // By recompute or by transfers, whichever is estimated to be faster.

@@ -81,13 +81,12 @@ Solution order_of_sums(const Prepared& any_order, const OptimizeOptions& options
 Result<BudgetSolution> fit_with_sums(Prepared& ready, const OptimizeOptions& options,
                                      Clock::time_point start) {
   const auto rest = [&] { return after(options, seconds_since(start)); };
-  const bool transfers = options.schedule.transfers;
   if (ready.view.sums.empty() || ready.floor->bytes > *options.budget_bytes)
     return fit_budget(ready.view, rest(), ready.order.sequence, ready.unlimited, *ready.floor);
   Prepared any_order = std::move(ready);
   LT_ASSIGN(ready, settle_sums(any_order, order_of_sums(any_order, options), options));
-  const bool chain_is_too_large =
-      proven_floor(ready.view.problem, transfers).bytes > *options.budget_bytes;
+  ready.settled_floor = proven_floor(ready.view.problem, options.schedule.transfers);
+  const bool chain_is_too_large = ready.settled_floor->bytes > *options.budget_bytes;
   Result<BudgetSolution> chained =
       chain_is_too_large
           ? error(ErrorCode::kInfeasible, "the chain of the sums needs more")
@@ -115,6 +114,8 @@ OptimizeOptions cut_as(OptimizeOptions options, const Optimized& made) {
   options.split = made.split;
   options.query_blocks = made.query_blocks;
   options.cuts = made.cuts;
+  if (options.rewrites.with != made.asked_rewrites) options.parts_floor.reset();  // as in a trial
+  options.rewrites.with = made.asked_rewrites;
   return options;
 }
 
@@ -123,7 +124,7 @@ Result<Optimized> optimize(const ir::Graph& forward, const OptimizeOptions& opti
   if (options.split.chosen()) return optimize_in_parts(forward, options);
   const auto start = Clock::now();
   LT_ASSIGN(Prepared ready, prepare(forward, options));
-  if (options.budget_bytes) ready.floor = floor_of_view(ready.view, options.schedule.transfers);
+  if (options.budget_bytes) find_floor(ready, options);
   BudgetSolution solved{ready.unlimited, plan::SolveStatus::kOptimal, {}};
   const double searched = search_part(ready.view.problem, options);
   std::optional<MoreMemory> more_memory;

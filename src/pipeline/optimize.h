@@ -133,12 +133,13 @@ struct Optimized {
   bool cut_short = false;  // wall time or a cancel flag ended a search before its work limit
   std::optional<MoreMemory> more_memory;  // where the budget costs time and the search had its time
   std::string floor_reason;  // with a budget: the op and tensors that set the claimed floor
-  std::vector<RewriteWorth> rewrites;  // that changed something
-  fission::Labels split = {};          // as it was asked for, or chosen
-  int64_t query_blocks = 1;            // likewise
-  std::vector<fission::CutRule> cuts;  // likewise
-  int64_t ops_in_parts = 0;            // of the split
-  double whole_seconds = 0;            // of the step in one part, each op once; with a split
+  std::vector<RewriteWorth> rewrites;       // that changed something
+  std::vector<std::string> asked_rewrites;  // beyond those by default, as asked for or chosen
+  fission::Labels split = {};               // as it was asked for, or chosen
+  int64_t query_blocks = 1;                 // likewise
+  std::vector<fission::CutRule> cuts;       // likewise
+  int64_t ops_in_parts = 0;                 // of the split
+  double whole_seconds = 0;                 // of the step in one part, each op once; with a split
   bool bound_of_one_order = false;  // the bound on the time holds for this order of the sums only
   cost::Coverage costs;             // how much of the predicted time was measured
   std::vector<std::string> notes;   // what a reader of the verdict should know, a line each
@@ -146,7 +147,7 @@ struct Optimized {
   double planning_seconds = 0;
 };
 
-// The options with the parts, blocks and cuts of what was made.
+// The options with the parts, blocks, cuts and rewrites of what was made.
 OptimizeOptions cut_as(OptimizeOptions options, const Optimized& made);
 
 // The graph's dims must all be constant. Error: kInput (what cannot be differentiated, typed or

@@ -346,6 +346,7 @@ Result<Optimized> write_settled(const Prepared& ready, const BudgetSolution& sol
       make_claims({ready.graph, ready.view, ready.order, solution, ready.peak_before_bytes,
                    options.budget_bytes, options.schedule.transfers, result.cut_short,
                    ready.floor ? std::optional(ready.floor->bytes) : std::nullopt,
+                   ready.settled_floor ? &*ready.settled_floor : nullptr,
                    options.schedule.remat.limits.with_units(options.proof_units),
                    solved.bound ? &*solved.bound : nullptr, options.progress,
                    options.schedule.remat.several_cuts});
@@ -368,6 +369,7 @@ Result<Optimized> write_settled(const Prepared& ready, const BudgetSolution& sol
   result.cuts = options.cuts;
   result.ops_in_parts = ready.ops_in_parts;
   result.rewrites = ready.rewrites;
+  result.asked_rewrites = options.rewrites.with;
   result.notes = ready.notes;
   result.whole_seconds = ready.whole_seconds;
   result.bound_of_one_order = ready.sums_are_settled;
@@ -394,6 +396,11 @@ double search_part(const plan::ScheduleProblem& problem, const OptimizeOptions& 
   if (problem.link && options.schedule.transfers) return 1;  // proofs are of what moves nothing
   const auto search = static_cast<double>(options.schedule.remat.limits.max_units);
   return search / (search + static_cast<double>(options.proof_units));
+}
+
+void find_floor(Prepared& ready, const OptimizeOptions& options) {
+  ready.floor = floor_of_view(ready.view, options.schedule.transfers);
+  if (ready.view.sums.empty()) ready.settled_floor = ready.floor->found;
 }
 
 bool once_only(const plan::ScheduleProblem& problem, const OptimizeOptions& options) {

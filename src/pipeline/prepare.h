@@ -54,6 +54,8 @@ struct Prepared {
   Solution unlimited;
   // With a budget: what holds whatever the order of the sums, also once that is settled.
   std::optional<ProvenFloor> floor;
+  // What proven_floor says of `view` once its sums are settled, or where it has none, if asked yet.
+  std::optional<remat::Floor> settled_floor;
   bool sums_are_settled = false;  // the graph has one of several orders
   cost::Coverage coverage;
   std::vector<Stage> stages;
@@ -74,6 +76,9 @@ Result<Prepared> prepare(const ir::Graph& forward, const OptimizeOptions& option
 // naming the ops that no kernel takes.
 Result<analysis::OpCosts> op_costs(const ir::Graph& graph, const OptimizeOptions& options,
                                    cost::Coverage& coverage);
+
+// The floors of `ready` that are known before the order of its sums is settled.
+void find_floor(Prepared& ready, const OptimizeOptions& options);
 
 // The problem of a graph, with the slow tiers of the options.
 Result<analysis::ScheduleView> make_view(

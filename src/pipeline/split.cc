@@ -117,7 +117,8 @@ Status try_neighbours(const TrySome& try_some, int64_t most, Trials& trials) {
   return {};
 }
 
-// What the label search finds, best first, until one is good enough.
+// What the label search finds, best first, until one is good enough. The limit of time in `options`
+// counts from here, in try_blocks too.
 template <class TrySome>
 Status try_candidates(const ir::Graph& forward, const OptimizeOptions& options,
                       const TrySome& try_some, Trials& trials) {
@@ -217,6 +218,29 @@ Status try_more_cuts(const ir::Graph& forward, const OptimizeOptions& options,
   return {};
 }
 
+// Rewrites that do not run by themselves, each kept where it makes the best plan faster.
+// NOLINTNEXTLINE(misc-no-recursion): likewise
+Status try_more_rewrites(const ir::Graph& forward, const OptimizeOptions& options,
+                         Clock::time_point start, Trials& trials) {
+  const auto is_done = [&] {
+    return !trials.best || trials.is_free() || trials.is_within(options.most_seconds) ||
+           options.schedule.remat.limits.stop_after(seconds_since(start));
+  };
+  if (is_done()) return {};
+  LT_ASSIGN(const std::vector<std::string> names,
+            promising_rewrites(forward, with(options, trials.of_best)));
+  for (const std::string& name : names) {
+    if (is_done()) break;
+    Candidate candidate = trials.of_best;
+    candidate.starts.clear();                      // of other ops
+    candidate.seconds = 0, candidate.fits = true;  // nothing is estimated of it
+    candidate.rewrites.push_back(name);
+    LT_RETURN_IF_ERROR(
+        try_all(forward, options, std::span(&candidate, 1), kSplit.trial_share, start, trials));
+  }
+  return {};
+}
+
 // The whole step, and what labels and blocks come to beside it where that takes time.
 // NOLINTNEXTLINE(misc-no-recursion): likewise
 Status try_labels(const ir::Graph& forward, const OptimizeOptions& options, Clock::time_point start,
@@ -229,8 +253,9 @@ Status try_labels(const ir::Graph& forward, const OptimizeOptions& options, Cloc
   };
   LT_RETURN_IF_ERROR(try_some(std::vector<Candidate>(1), kSplit.trial_share));
   if (trials.is_free() || stopped()) return {};
-  LT_RETURN_IF_ERROR(try_candidates(forward, options, try_some, trials));
-  return stopped() ? Status() : try_blocks(forward, options, try_some, trials);
+  const auto rest = [&] { return after(options, seconds_since(start)); };
+  LT_RETURN_IF_ERROR(try_candidates(forward, rest(), try_some, trials));
+  return stopped() ? Status() : try_blocks(forward, rest(), try_some, trials);
 }
 
 // The best of all trials with all of the work, from its schedule.
@@ -262,6 +287,7 @@ Result<Optimized> parts_alone(const ir::Graph& forward, const OptimizeOptions& o
   Trials trials{.progress = plan::part_of(options.progress, 0, kTrialsPart)};
   LT_RETURN_IF_ERROR(try_labels(forward, options, start, trials));
   LT_RETURN_IF_ERROR(try_more_cuts(forward, options, start, trials));
+  LT_RETURN_IF_ERROR(try_more_rewrites(forward, options, start, trials));
   if (!options.most_seconds) return plan_best(forward, options, start, trials);
   if (trials.is_within(options.most_seconds)) return std::move(*trials.best);
   return error(ErrorCode::kLimit, fmt::format("--budget: {} bytes were not reached in {:.1f} ms",
@@ -332,7 +358,8 @@ class PartsAndTransfers {
     std::vector<Candidate> chosen;
     if (parts.best && parts.of_best.cuts_anything()) chosen.push_back(parts.of_best);
     LT_ASSIGN(const ir::Graph step, step_to_cut(forward_, whole_));
-    LT_ASSIGN(const std::vector<Candidate> candidates, label_candidates(step, whole_));
+    LT_ASSIGN(const std::vector<Candidate> candidates,
+              label_candidates(step, after(whole_, seconds_since(start_))));
     for (const Candidate& candidate : chosen_of(candidates, kSplit.moving_trials)) {
       const bool is_known = !chosen.empty() && chosen.front().cuts_as(candidate);
       if (candidate.can_fit() && !is_known) chosen.push_back(candidate);
@@ -343,6 +370,7 @@ class PartsAndTransfers {
   // NOLINTNEXTLINE(misc-no-recursion): likewise
   Status without_moving(Trials& parts) {
     LT_RETURN_IF_ERROR(try_more_cuts(forward_, alone_, start_, parts));
+    LT_RETURN_IF_ERROR(try_more_rewrites(forward_, alone_, start_, parts));
     const bool is_open = !best_ || parts.best->plan.claims.lower_bound_seconds < seconds();
     return is_open ? take(plan_best(forward_, alone_, start_, parts)) : Status();
   }

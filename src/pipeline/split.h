@@ -10,8 +10,10 @@
 //
 // Where that takes time, attention is tried in blocks of queries as well, if nobody said how many:
 // in the number whose bound is best (query_blocks.h), whole and in the parts that are best then.
-// Last come cuts beside the labels: the largest values of the class in more parts, and other
-// classes (more_cuts.h).
+// Then come cuts beside the labels: the largest values of the class in more parts, and other
+// classes (more_cuts.h). Last come rewrites that run only where somebody asks (take_rewrites.h,
+// promising_rewrites), on top of what is best so far: whether one is worth its memory only a plan
+// within the budget can say.
 //
 // With a link, short searches come first: of the whole step, of labels without transfers, of the
 // best of those with them, and of labels that are estimated to be good with them. The best is

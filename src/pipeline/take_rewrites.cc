@@ -63,12 +63,10 @@ Result<int64_t> peak_as_given(const ir::Graph& graph, int64_t alignment_bytes) {
   return profile.peak_bytes;
 }
 
-std::vector<std::string> default_rewrites() {
+std::vector<std::string> all_rewrites() {
   std::vector<std::string> names;
-  for (const rewrite::Rewrite& one : rewrite::rewrites())
-    if (one.by_default || one.in_parts || one.in_blocks) names.emplace_back(one.name);
+  for (const Rewrite& one : rewrite::rewrites()) names.emplace_back(one.name);
   std::sort(names.begin(), names.end());
-  names.erase(std::unique(names.begin(), names.end()), names.end());
   return names;
 }
 
@@ -96,9 +94,12 @@ Status take_rewrites(ir::Graph& graph, RewriteStage stage, const OptimizeOptions
   return {};
 }
 
-Result<ir::Graph> step_to_cut(const ir::Graph& forward, OptimizeOptions options) {
+namespace {
+
+// With all rewrites of both stages that run where the step is one in parts.
+Result<ir::Graph> rewritten_step(const ir::Graph& forward, OptimizeOptions options,
+                                 std::vector<RewriteWorth>& worth) {
   options.split = {.parts = 0};
-  std::vector<RewriteWorth> worth;
   ir::Graph step = forward;
   LT_RETURN_IF_ERROR(take_rewrites(step, RewriteStage::kForward, options, worth));
   if (options.training) {
@@ -106,6 +107,33 @@ Result<ir::Graph> step_to_cut(const ir::Graph& forward, OptimizeOptions options)
   }
   LT_RETURN_IF_ERROR(take_rewrites(step, RewriteStage::kStep, options, worth));
   return step;
+}
+
+}  // namespace
+
+Result<ir::Graph> step_to_cut(const ir::Graph& forward, OptimizeOptions options) {
+  std::vector<RewriteWorth> worth;
+  return rewritten_step(forward, std::move(options), worth);
+}
+
+Result<std::vector<std::string>> promising_rewrites(const ir::Graph& forward,
+                                                    const OptimizeOptions& options) {
+  std::vector<std::string> promising;
+  for (const Rewrite& one : rewrite::rewrites()) {
+    OptimizeOptions with = options;
+    with.rewrites.with.emplace_back(one.name);
+    const bool is_open = !rewrite::is_chosen(one, options.rewrites) && !one.in_parts &&
+                         !one.in_blocks && rewrite::check(with.rewrites);
+    if (!is_open) continue;
+    std::vector<RewriteWorth> worth;
+    LT_ASSIGN(const ir::Graph step, rewritten_step(forward, with, worth));
+    const bool is_worth_a_plan =
+        std::any_of(worth.begin(), worth.end(), [&](const RewriteWorth& w) {
+          return w.name == one.name && (w.seconds < 0 || w.peak_bytes < 0);
+        });
+    if (is_worth_a_plan) promising.emplace_back(one.name);
+  }
+  return promising;
 }
 
 }  // namespace lowtide::pipeline

@@ -24,8 +24,14 @@ Status take_rewrites(ir::Graph& graph, rewrite::RewriteStage stage, const Optimi
 // Errors of those.
 Result<ir::Graph> step_to_cut(const ir::Graph& forward, OptimizeOptions options);
 
-// The names of those that run unless somebody asks otherwise, of steps in parts too, sorted.
-std::vector<std::string> default_rewrites();
+// The names of all, sorted.
+std::vector<std::string> all_rewrites();
+
+// Of those that run only where they are asked for, and that `options` neither ask for nor refuse:
+// those that make the step of these options faster, or its peak in the given order lower. What that
+// is worth within a budget, plans with them say. Errors of the passes.
+Result<std::vector<std::string>> promising_rewrites(const ir::Graph& forward,
+                                                    const OptimizeOptions& options);
 
 // Of the ops in their given order; what they work in is not counted.
 Result<int64_t> peak_as_given(const ir::Graph& graph, int64_t alignment_bytes);

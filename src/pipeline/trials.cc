@@ -103,6 +103,10 @@ OptimizeOptions with(const OptimizeOptions& options, const Candidate& candidate)
   made.split = candidate.labels;
   if (candidate.query_blocks > 0) made.query_blocks = candidate.query_blocks;
   made.cuts.insert(made.cuts.end(), candidate.cuts.begin(), candidate.cuts.end());
+  std::vector<std::string>& rewrites = made.rewrites.with;
+  rewrites.insert(rewrites.end(), candidate.rewrites.begin(), candidate.rewrites.end());
+  // What is proven of all parts is proven of the step before them.
+  if (!candidate.rewrites.empty()) made.parts_floor.reset();
   made.starts = candidate.starts;
   return made;
 }
@@ -125,9 +129,13 @@ Status try_all(const ir::Graph& forward, const OptimizeOptions& options,
     for (size_t k = 0; k < batch.size(); ++k) {
       ++trials.count;
       trials.last = *batch[k];
-      if (batch[k]->query_blocks == 0 && batch[k]->cuts.empty())
+      if (batch[k]->query_blocks == 0 && batch[k]->cuts.empty() && batch[k]->rewrites.empty())
         trials.labels.push_back(batch[k]->labels);
-      if (!made[k] && !is_about_budget(made[k].error())) return tl::unexpected(made[k].error());
+      // Labels and cuts may name ops that a rewrite has taken away.
+      const bool has_no_such_step =
+          !made[k] && !batch[k]->rewrites.empty() && made[k].error().code == ErrorCode::kInput;
+      if (!made[k] && !is_about_budget(made[k].error()) && !has_no_such_step)
+        return tl::unexpected(made[k].error());
       if (!made[k]) continue;
       is_cut_short |= made[k]->cut_short;
       take(std::move(*made[k]), *batch[k], trials);

@@ -35,7 +35,8 @@ struct TrialTuning {
 };
 inline constexpr TrialTuning kTrials;
 
-// The options in the candidate's parts, blocks and cuts, with its schedules to start from.
+// The options in the candidate's parts, blocks and cuts, with its rewrites and its schedules to
+// start from.
 OptimizeOptions with(const OptimizeOptions& options, const Candidate& candidate);
 
 // The trials of one search.
@@ -45,7 +46,7 @@ struct Trials {
   Candidate of_best = {};  // whose starts begin with the best plan's schedule
   Candidate last = {};
   size_t count = 0;
-  std::vector<fission::Labels> labels = {};  // that were tried, without blocks or cuts
+  std::vector<fission::Labels> labels = {};  // that were tried, with nothing else
 
   bool has_tried(const fission::Labels& some) const {
     return std::find(labels.begin(), labels.end(), some) != labels.end();

@@ -61,10 +61,10 @@ class OpBound {
   }
 
   // Finds the best price at these shares.
-  void improve(CutPrices prices, WorkBudget& work) {
+  void improve(CutPrices prices, double tolerance, WorkBudget& work) {
     for (int step = 0; step < kClosureCut.most_steps && !work.exhausted(); ++step) {
       const auto [price, value] = top(lines(prices));
-      if (value <= static_cast<double>(best_ticks_)) return;
+      if (value <= static_cast<double>(best_ticks_) * (1 + tolerance)) return;
       prices.per_byte = static_cast<int64_t>(std::clamp(price * static_cast<double>(kOne), 0.0,
                                                         static_cast<double>(plan::kMostPrice)));
       const int64_t before = net_.work();
@@ -83,8 +83,8 @@ class OpBound {
     }
   }
 
-  void improve_shares(WorkBudget& work) {
-    if (!graph_.problem->link) return improve({}, work);
+  void improve_shares(double tolerance, WorkBudget& work) {
+    if (!graph_.problem->link) return improve({}, tolerance, work);
     constexpr int64_t kFirst = kOne / kClosureCut.first_shares;
     for (int64_t step = kFirst; step >= kOne / kClosureCut.last_shares; step /= 2) {
       const CutPrices centre = step == kFirst ? CutPrices{.before = 0, .after = 0} : prices_;
@@ -95,7 +95,7 @@ class OpBound {
           const CutPrices at{.before = centre.before + i * step, .after = centre.after + j * step};
           if (work.exhausted()) return;
           if (at.before < 0 || at.before > kOne || at.after < 0 || at.after > kOne) continue;
-          if (at_most(at) > static_cast<double>(best_ticks_)) improve(at, work);
+          if (at_most(at) > static_cast<double>(best_ticks_)) improve(at, tolerance, work);
         }
     }
   }
@@ -214,7 +214,7 @@ CutBoundResult closure_cut(const plan::ScheduleProblem& given, const ClosureCutO
   if (problem.ops.size() + problem.values.size() + problem.residents.size() > plan::kMostTickNodes)
     return nothing_more(graph);
   for (SchedOpId op : binding_ops(problem, options.order.empty() ? incoming : options.order)) {
-    if (tried >= kClosureCut.most_ops || idle >= kClosureCut.patience || work.exhausted()) break;
+    if (tried >= kClosureCut.most_ops || idle >= options.patience || work.exhausted()) break;
     OpBound bound(graph, op);
     work.spend(bound.work());
     if (!bound.binds()) continue;
@@ -229,7 +229,7 @@ CutBoundResult closure_cut(const plan::ScheduleProblem& given, const ClosureCutO
     ++idle;
     if (!problem.link && bound.at_most({}) <= static_cast<double>(result.bound_ticks)) continue;
     ++tried;
-    bound.improve_shares(work);
+    bound.improve_shares(options.tolerance, work);
     result.cuts += bound.cuts();
     if (tried <= kClosureCut.others || bound.best_ticks() > result.bound_ticks)
       result.others.push_back(op);

@@ -58,7 +58,9 @@ struct ClosureCutOptions {
   std::span<const SchedOpId> order;
   // A unit is an arc looked at. What is proven until it is stopped holds.
   Limits limits{.max_units = kClosureCut.most_units};
-  bool swap = true;  // off: as if there were no link (a bound on recomputation alone)
+  int64_t patience = kClosureCut.patience;  // ops in a row that prove nothing new
+  double tolerance = 0;  // of what is proven beyond each op once: no cut is made for less
+  bool swap = true;      // off: as if there were no link (a bound on recomputation alone)
 };
 
 struct CutBoundResult {
