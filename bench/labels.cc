@@ -172,9 +172,10 @@ void print_mutations(const ir::Graph& step, const pipeline::OptimizeOptions& opt
       {"outer", &LabelMutations::outer},
   };
   for (const auto& [name, member] : all) {
-    pipeline::LabelSearchTuning without = tuning;
-    without.mutations.*member = false;
-    const auto found = value_or_exit(pipeline::label_candidates(step, options, without));
+    LabelMutations without;
+    without.*member = false;
+    const auto found = value_or_exit(
+        pipeline::label_candidates(step, options, tuning, pipeline::kAnyTime, without));
     fmt::print("  without {:<8} {} states; ", name, found.size());
     if (!found.empty() && found.front().fits)
       fmt::print("best {:.4f} ms: {}\n", 1e3 * found[0].seconds, fission::print(found[0].labels));

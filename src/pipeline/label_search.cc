@@ -39,10 +39,11 @@ bool is_better(const Candidate& a, const Candidate& b) {
 class Search {
  public:
   Search(const ir::Graph& step, const OptimizeOptions& options, const LabelSearchTuning& tuning,
-         double below_seconds)
+         double below_seconds, const LabelMutations& may)
       : step_(step),
         options_(options),
         tuning_(tuning),
+        may_(may),
         best_seconds_(below_seconds),
         budget_bytes_(*options.budget_bytes),
         estimator_(options.device, options.costs ? &*options.costs : nullptr) {}
@@ -397,7 +398,7 @@ class Search {
 
   std::vector<Labels> neighbours(const Labels& labels) const {
     std::vector<Labels> made;
-    if (tuning_.mutations.outer)
+    if (may_.outer)
       for (const int64_t parts : {labels.parts - 1, labels.parts + 1, labels.parts * 2,
                                   labels.parts * 3 / 2, labels.parts / 2})
         if (parts != labels.parts)
@@ -408,16 +409,15 @@ class Search {
 
   // The labels in which one region's own parts change.
   void mutate(const Labels& labels, size_t region, std::vector<Labels>& made) const {
-    const LabelMutations& may = tuning_.mutations;
     const std::string& head = name_of(region);
     const auto nest = std::find_if(labels.nests.begin(), labels.nests.end(),
                                    [&](const fission::Nest& one) { return one.head == head; });
     const bool has_own = nest != labels.nests.end();
     Labels without = labels;
     std::erase_if(without.nests, [&](const fission::Nest& one) { return one.head == head; });
-    if (has_own && may.disable) made.push_back(without);
-    if (has_own && may.lift && around_[region]) add(without, *around_[region], nest->parts, made);
-    if (has_own ? !may.mutate : !may.enable) return;
+    if (has_own && may_.disable) made.push_back(without);
+    if (has_own && may_.lift && around_[region]) add(without, *around_[region], nest->parts, made);
+    if (has_own ? !may_.mutate : !may_.enable) return;
     for (const int64_t factor : tuning_.factors) add(without, region, labels.parts * factor, made);
   }
 
@@ -459,6 +459,7 @@ class Search {
   const ir::Graph& step_;
   const OptimizeOptions& options_;
   const LabelSearchTuning& tuning_;
+  const LabelMutations& may_;
   double best_seconds_;  // known or estimated
   const int64_t budget_bytes_;
   const cost::Estimator estimator_;
@@ -481,8 +482,9 @@ class Search {
 Result<std::vector<Candidate>> label_candidates(const ir::Graph& step,
                                                 const OptimizeOptions& options,
                                                 const LabelSearchTuning& tuning,
-                                                double below_seconds) {
-  return Search(step, options, tuning, below_seconds).run();
+                                                double below_seconds,
+                                                const LabelMutations& mutations) {
+  return Search(step, options, tuning, below_seconds, mutations).run();
 }
 
 }  // namespace lowtide::pipeline

@@ -35,7 +35,6 @@ struct LabelMutations {
 
 // Tuning; each value beside half and twice of it: docs/tuning.md.
 struct LabelSearchTuning {
-  LabelMutations mutations = {};
   int levels = 8;  // of candidate regions (MAGIS: 4): they are cheap
   // The parts of a level that a state may have, as factors of those around it.
   int64_t factors[6] = {2, 3, 4, 6, 8, 16};
@@ -94,6 +93,7 @@ inline constexpr double kAnyTime = std::numeric_limits<double>::infinity();
 Result<std::vector<Candidate>> label_candidates(const ir::Graph& step,
                                                 const OptimizeOptions& options,
                                                 const LabelSearchTuning& tuning = {},
-                                                double below_seconds = kAnyTime);
+                                                double below_seconds = kAnyTime,
+                                                const LabelMutations& mutations = {});
 
 }  // namespace lowtide::pipeline
