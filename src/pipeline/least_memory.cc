@@ -4,12 +4,19 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 #include <string>
 #include <utility>
 
+#include "base/clock.h"
+#include "fission/classes.h"
 #include "fission/labels.h"
+#include "fission/passes.h"
+#include "pipeline/label_search.h"
 #include "pipeline/parts_floor.h"
 #include "pipeline/prepare.h"
+#include "pipeline/take_rewrites.h"
+#include "pipeline/trials.h"
 
 namespace lowtide::pipeline {
 namespace {
@@ -20,6 +27,8 @@ struct LeastMemoryTuning {
   int64_t share = 4;        // of the work: the part of it for each of them
   double fineness = 0.005;  // of the arena: nearer budgets are not told apart
   int64_t last_steps = 50;  // in the end, with all of the work: by so much of the arena less
+  // Where estimates say what parts may come to: the first step from there, doubled while it is up.
+  int64_t estimated_steps = 32;
 };
 constexpr LeastMemoryTuning kLeast;
 
@@ -51,35 +60,6 @@ tl::unexpected<Error> too_slow(const OptimizeOptions& options, double share, dou
                            parts, least, 100 * slowdown, least));
 }
 
-// What a search begins with, and how long a step may take.
-struct Start {
-  Optimized made;
-  double most_seconds = 0;
-};
-
-// Parts that are given begin with their own plan, those that are to be chosen are compared with the
-// whole step and begin with what that needs.
-// NOLINTNEXTLINE(misc-no-recursion): once, for the whole step
-Result<Start> start_of(const ir::Graph& forward, const OptimizeOptions& options, double slowdown) {
-  OptimizeOptions whole = options;
-  whole.split = {};
-  if (options.split.chosen()) {
-    LT_ASSIGN(Optimized made, least_memory(forward, whole, slowdown));
-    const double most = made.plan.claims.once_seconds * (1 + slowdown);
-    return Start{std::move(made), most};
-  }
-  LT_ASSIGN(Optimized made, optimize(forward, options));
-  double once = made.plan.claims.once_seconds;
-  if (has_given_parts(options)) {
-    whole.cuts.clear();
-    LT_ASSIGN(const Optimized uncut, optimize(forward, whole));
-    once = uncut.plan.claims.once_seconds;
-  }
-  const double seconds = made.plan.claims.predicted_seconds;
-  if (seconds > once * (1 + slowdown)) return too_slow(options, seconds / once - 1, slowdown);
-  return Start{std::move(made), once * (1 + slowdown)};
-}
-
 // A plan within the trial's budget. Parts that are to be chosen are those of the best plan so far,
 // where these are in time; that spares a search for others.
 // NOLINTNEXTLINE(misc-no-recursion): optimize comes here for a time only, not for a budget
@@ -92,56 +72,173 @@ Result<Optimized> plan_within(const ir::Graph& forward, const OptimizeOptions& t
   return optimize(forward, trial);
 }
 
+// The least budget within which the label search estimates a step in time: bisection between the
+// two, in a second a budget and less. None where estimates say too little (split.h: parts that wait
+// for each other), or nothing below `above`.
+Result<std::optional<int64_t>> estimated_least(const ir::Graph& forward,
+                                               const OptimizeOptions& options, int64_t below,
+                                               int64_t above, double most_seconds) {
+  LT_ASSIGN(const ir::Graph step, step_to_cut(forward, options));
+  LT_ASSIGN(const std::vector<fission::AxisClass> classes, fission::axis_classes(step));
+  if (classes.empty()) return std::optional<int64_t>();
+  LT_ASSIGN(const fission::Passes passes, fission::passes_of(step, classes.front()));
+  if (passes.count > 1) return std::optional<int64_t>();
+  const auto start = Clock::now();
+  std::optional<int64_t> least;
+  const int64_t fineness = above / kLeast.estimated_steps;
+  while (above - below > fineness) {
+    OptimizeOptions at = after(options, seconds_since(start));
+    if (options.schedule.remat.limits.stop_after(seconds_since(start))) break;
+    at.budget_bytes = below + (above - below) / 2;
+    at.schedule.transfers = false;  // of these, estimates are no more than bounds
+    LT_ASSIGN(const std::vector<Candidate> candidates,
+              label_candidates(step, at, {}, most_seconds));
+    const bool is_in_time = !candidates.empty() && candidates.front().fits &&
+                            candidates.front().seconds <= most_seconds;
+    (is_in_time ? above : below) = *at.budget_bytes;
+    if (is_in_time) least = above;
+  }
+  return least;
+}
+
+// A search for one step: the best plan so far, and a budget below which nothing is to be expected.
+class LeastMemory {
+ public:
+  LeastMemory(const ir::Graph& forward, const OptimizeOptions& options, double slowdown)
+      : forward_(forward), options_(options), slowdown_(slowdown) {}
+
+  // NOLINTNEXTLINE(misc-no-recursion): once, for the whole step
+  Result<Optimized> run() {
+    LT_RETURN_IF_ERROR(narrow());
+    LT_RETURN_IF_ERROR(polish());
+    best_->planning_seconds = seconds_since(start_);
+    best_->cut_short |= stopped();
+    return std::move(*best_);
+  }
+
+ private:
+  OptimizeOptions rest() const { return after(options_, seconds_since(start_)); }
+  bool stopped() const { return options_.schedule.remat.limits.stop_after(seconds_since(start_)); }
+  int64_t arena() const { return best_->plan.arena_bytes; }
+  bool is_in_time(const Optimized& made) const {
+    return made.plan.claims.predicted_seconds <= most_seconds_;
+  }
+
+  // All but the last search with all of the work.
+  // NOLINTNEXTLINE(misc-no-recursion): likewise
+  Status narrow() {
+    if (options_.split.chosen()) {
+      LT_ASSIGN(options_.parts_floor, floor_in_any_parts(forward_, options_));
+      below_ = options_.parts_floor->bytes;
+    } else {
+      LT_ASSIGN(below_, least_bytes(forward_, options_));
+    }
+    LT_RETURN_IF_ERROR(begin());
+    if (options_.split.chosen()) {
+      LT_ASSIGN(const std::optional<int64_t> estimated,
+                estimated_least(forward_, rest(), below_, arena(), most_seconds_));
+      if (estimated) return around(*estimated);
+    }
+    return bisect();
+  }
+
+  // Parts that are given begin with their own plan, those that are to be chosen are compared with
+  // the whole step and begin with what that needs.
+  // NOLINTNEXTLINE(misc-no-recursion): likewise
+  Status begin() {
+    OptimizeOptions whole = options_;
+    whole.split = {};
+    if (options_.split.chosen()) {
+      LeastMemory in_one_part(forward_, whole, slowdown_);
+      LT_RETURN_IF_ERROR(in_one_part.narrow());
+      best_ = std::move(in_one_part.best_);
+      most_seconds_ = in_one_part.most_seconds_;
+      return {};
+    }
+    LT_ASSIGN(best_, optimize(forward_, options_));
+    double once = best_->plan.claims.once_seconds;
+    if (has_given_parts(options_)) {
+      whole.cuts.clear();
+      LT_ASSIGN(const Optimized uncut, optimize(forward_, whole));
+      once = uncut.plan.claims.once_seconds;
+    }
+    most_seconds_ = once * (1 + slowdown_);
+    if (is_in_time(*best_)) return {};
+    return too_slow(options_, best_->plan.claims.predicted_seconds / once - 1, slowdown_);
+  }
+
+  Status bisect() {
+    const auto fineness = static_cast<int64_t>(kLeast.fineness * static_cast<double>(arena()));
+    for (int i = 0; i < kLeast.budgets && arena() - below_ > fineness && !stopped(); ++i)
+      LT_RETURN_IF_ERROR(attempt(below_ + (arena() - below_) / 2).status);
+    return {};
+  }
+
+  // Down from what was estimated in small steps, or up in larger and larger ones.
+  Status around(int64_t estimated) {
+    int64_t step = std::max<int64_t>(1, estimated / kLeast.estimated_steps);
+    int64_t budget = estimated;
+    bool has_missed = false, has_kept = false;
+    for (int i = 0; i < kLeast.budgets && !stopped(); ++i) {
+      if (budget <= below_ || budget >= arena()) break;
+      const Attempt made = attempt(budget);
+      LT_RETURN_IF_ERROR(made.status);
+      (made.is_kept ? has_kept : has_missed) = true;
+      if (has_kept && has_missed) break;
+      budget = made.is_kept ? arena() - step : budget + step;
+      if (!made.is_kept) step *= 2;
+    }
+    return {};
+  }
+
+  struct Attempt {
+    Status status;
+    bool is_kept = false;
+  };
+
+  // Takes the plan within a budget where it is in time; else nothing is expected below.
+  Attempt attempt(int64_t budget) {
+    OptimizeOptions trial = trial_of(rest(), budget);
+    trial.most_seconds = most_seconds_;
+    Result<Optimized> made = plan_within(forward_, trial, *best_);
+    if (!made && !is_about_budget(made.error())) return {tl::unexpected(made.error())};
+    const bool is_kept = made && is_in_time(*made) && made->plan.arena_bytes < arena();
+    if (is_kept)
+      best_ = std::move(*made);
+    else
+      below_ = budget;
+    return {{}, is_kept};
+  }
+
+  // All of the work finds a little more: the same budget again, then smaller ones while it does.
+  Status polish() {
+    const int64_t step = std::max<int64_t>(1, arena() / kLeast.last_steps);
+    for (int64_t budget = arena(); best_->plan.claims.budget_bytes && !stopped(); budget -= step) {
+      OptimizeOptions full = cut_as(rest(), *best_);
+      full.budget_bytes = budget;
+      Result<Optimized> made = optimize(forward_, full);
+      if (!made && !is_about_budget(made.error())) return tl::unexpected(made.error());
+      if (!made || !is_in_time(*made)) break;
+      best_ = std::move(*made);
+    }
+    return {};
+  }
+
+  const Clock::time_point start_ = Clock::now();
+  const ir::Graph& forward_;
+  OptimizeOptions options_;
+  const double slowdown_;
+  std::optional<Optimized> best_;
+  double most_seconds_ = 0;
+  int64_t below_ = 0;
+};
+
 }  // namespace
 
-// NOLINTNEXTLINE(misc-no-recursion): once, for the whole step
+// NOLINTNEXTLINE(misc-no-recursion): likewise
 Result<Optimized> least_memory(const ir::Graph& forward, const OptimizeOptions& options,
                                double slowdown) {
-  const auto start = Clock::now();
-  OptimizeOptions asked = options;
-  int64_t below = 0;
-  if (options.split.chosen()) {
-    LT_ASSIGN(asked.parts_floor, floor_in_any_parts(forward, options));
-    below = asked.parts_floor->bytes;
-  } else {
-    LT_ASSIGN(below, least_bytes(forward, options));
-  }
-  const auto rest = [&] { return after(asked, seconds_since(start)); };
-  const auto stopped = [&] { return asked.schedule.remat.limits.stop_after(seconds_since(start)); };
-  LT_ASSIGN(Start begin, start_of(forward, asked, slowdown));
-  Optimized best = std::move(begin.made);
-  const double most = begin.most_seconds;
-  const auto fineness =
-      static_cast<int64_t>(kLeast.fineness * static_cast<double>(best.plan.arena_bytes));
-  const auto is_in_time = [&](const Optimized& made) {
-    return made.plan.claims.predicted_seconds <= most;
-  };
-  for (int i = 0; i < kLeast.budgets && best.plan.arena_bytes - below > fineness; ++i) {
-    if (stopped()) break;
-    const int64_t budget = below + (best.plan.arena_bytes - below) / 2;
-    OptimizeOptions trial = trial_of(rest(), budget);
-    trial.most_seconds = most;
-    Result<Optimized> made = plan_within(forward, trial, best);
-    if (!made && !is_about_budget(made.error())) return made;
-    if (made && is_in_time(*made) && made->plan.arena_bytes < best.plan.arena_bytes)
-      best = std::move(*made);
-    else
-      below = budget;
-  }
-  // All of the work finds a little more: the same budget again, then smaller ones while it does.
-  const int64_t step = std::max<int64_t>(1, best.plan.arena_bytes / kLeast.last_steps);
-  for (int64_t budget = best.plan.arena_bytes; best.plan.claims.budget_bytes && !stopped();
-       budget -= step) {
-    OptimizeOptions full = cut_as(rest(), best);
-    full.budget_bytes = budget;
-    Result<Optimized> made = optimize(forward, full);
-    if (!made && !is_about_budget(made.error())) return made;
-    if (!made || !is_in_time(*made)) break;
-    best = std::move(*made);
-  }
-  best.planning_seconds = seconds_since(start);
-  best.cut_short |= stopped();
-  return best;
+  return LeastMemory(forward, options, slowdown).run();
 }
 
 }  // namespace lowtide::pipeline

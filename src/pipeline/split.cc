@@ -227,6 +227,8 @@ Status try_more_rewrites(const ir::Graph& forward, const OptimizeOptions& option
            options.schedule.remat.limits.stop_after(seconds_since(start));
   };
   if (is_done()) return {};
+  if (options.most_seconds && trials.seconds() >= *options.most_seconds * (1 + kSplit.near))
+    return {};
   LT_ASSIGN(const std::vector<std::string> names,
             promising_rewrites(forward, with(options, trials.of_best)));
   for (const std::string& name : names) {
