@@ -204,6 +204,37 @@ TEST(Split, CandidatesSayWhatPlansNeed) {
   EXPECT_GT(rerun, 2);
 }
 
+// Mutations lead the label search to states that it does not see without, or sees later. What
+// disable and mutate lead to, enable has found before in a step as small as this one.
+TEST(Split, MutationsOfLabelsDecideSomething) {
+  const auto kernels = exec_cpu::make_cpu_kernels({.threads = 1});
+  auto options = options_with(*kernels);
+  options.device.launch_seconds = 0;
+  const ir::Graph graph = forward();
+  const ir::Graph step = autodiff::make_training_graph(graph, *options.training).value();
+  const auto free = pipeline::optimize(graph, options);
+  ASSERT_TRUE(free.has_value()) << free.error().message;
+  options.budget_bytes = free->plan.arena_bytes / 2;
+  const auto seen_with = [&](const pipeline::LabelMutations& mutations) {
+    std::vector<std::string> seen;
+    for (const int most_states : {12, 20, 30, 45}) {
+      const auto candidates = pipeline::label_candidates(
+          step, options, {.most_states = most_states}, pipeline::kAnyTime, mutations);
+      EXPECT_TRUE(candidates.has_value());
+      for (const pipeline::Candidate& one : *candidates) seen.push_back(fission::print(one.labels));
+    }
+    return seen;
+  };
+  const std::vector<std::string> all = seen_with({});
+  EXPECT_GT(all.size(), 10U);
+  using Mutations = pipeline::LabelMutations;
+  for (const auto member : {&Mutations::outer, &Mutations::enable, &Mutations::lift}) {
+    Mutations without;
+    without.*member = false;
+    EXPECT_NE(seen_with(without), all);
+  }
+}
+
 TEST(Split, ByBudgetIsNeverSlowerThanTheWholeStep) {
   const auto kernels = exec_cpu::make_cpu_kernels({.threads = 1});
   auto options = options_with(*kernels);

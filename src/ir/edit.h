@@ -21,8 +21,8 @@
 //
 // Invariant: after every change compact().graph passes check(), and no version of a storage is
 // overwritten twice. A change that would break it is refused with an error (kInput) that names the
-// op or value, and leaves everything as it was. What
-// an op's outputs ought to be is known to src/ops only: its append and infer_again work on edits.
+// op or value, and leaves everything as it was. What an op's outputs ought to be is known to
+// src/ops only: its append and infer_again work on edits.
 #pragma once
 
 #include <cstdint>

@@ -132,13 +132,16 @@ class Fitter {
     return !other || one.solution.profile.seconds < other->solution.profile.seconds;
   }
 
-  // All targets' searches start from it.
+  // All targets' searches start from it. It is paid from the work for all of them, with half of it
+  // at most.
   void find_least_peak_order() {
     if (!search_.remat.reorder || !search_.remat.order_start) return;
     const plan::ScheduleOutcome least = remat::least_peak_order(problem_, search_.remat);
     add(least.work, work_);
     least_peak_order_ = least.sequence;
     search_.remat.least_peak_order = least_peak_order_;
+    int64_t& units = search_.remat.limits.max_units;
+    units -= std::min(least.work.units, units / 2);
   }
 
   // Whether the first schedule that was given keeps the budget, before it is packed.

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <bit>
 #include <map>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -231,27 +232,38 @@ class CommonOps {
 
   // Whether, in every schedule, the storage is still needed when the op runs, if it is made before.
   bool outlives(StorageId s, OpId op) {
-    const std::vector<char> behind = all_behind(op);
-    return !behind.empty() &&
-           any_reader(s, [&](OpId reader) { return !reader.valid() || behind[reader.index()]; });
+    std::set<OpId> readers;
+    const bool to_the_end = any_reader(s, [&](OpId reader) {
+      if (reader.valid()) readers.insert(reader);
+      return !reader.valid();
+    });
+    return to_the_end || any_behind(op, readers);
   }
 
-  // What runs behind an op in every order, by index; empty behind the work limit.
-  std::vector<char> all_behind(OpId op) {
-    std::vector<char> behind(edit_.op_slots(), 0);
+  // Whether one of `wanted` runs behind the op in every order: a walk to the last of them at most.
+  // False behind the work limit.
+  bool any_behind(OpId op, const std::set<OpId>& wanted) {
+    if (wanted.empty()) return false;
+    const OpId last = *std::max_element(wanted.begin(), wanted.end(),
+                                        [&](OpId a, OpId b) { return edit_.before(a, b); });
+    ++walk_;
+    seen_.resize(edit_.op_slots(), 0);
     std::vector<OpId> open = {op};
+    bool is_found = false;
     const auto enter = [&](OpId next) {
-      if (std::exchange(behind[next.index()], 1) == 0) open.push_back(next);
+      if (std::exchange(seen_[next.index()], walk_) == walk_ || edit_.before(last, next)) return;
+      is_found |= wanted.contains(next);
+      open.push_back(next);
     };
-    while (!open.empty()) {
+    while (!open.empty() && !is_found) {
       const OpId next = open.back();
       open.pop_back();
-      if (++visits_ > options_.max_visits) return {};
+      if (++visits_ > options_.max_visits) return false;
       for (ValueId output : edit_.op(next).outputs)
         for (OpId reader : edit_.readers(output)) enter(reader);
       for (OpId waiting : edit_.waiting(next)) enter(waiting);
     }
-    return behind;
+    return is_found;
   }
 
   bool merge(OpId first, OpId second) {
@@ -307,6 +319,8 @@ class CommonOps {
   ir::GraphEdit edit_;
   std::map<OpId, std::vector<OpId>> classes_;  // of equal ops, those that are left
   int64_t visits_ = 0;
+  std::vector<int64_t> seen_;  // by op slot: the last walk that came by
+  int64_t walk_ = 0;
   CommonOpsReport report_;
 };
 

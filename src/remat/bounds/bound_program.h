@@ -1,9 +1,9 @@
 // The integer program behind a bound on time, for other solvers: a second opinion on what the cuts
 // prove, and a file for a report of a mistake (solver/program_text.h writes it).
 //
-// Its optimum is what every schedule within the budget takes beyond each op once, in seconds, as
-// far as the moments show that the bound was proven at (multi_cut_program.h names variables and
-// rows).
+// Its optimum is a lower bound on what every schedule within the budget takes beyond each op once,
+// in seconds: it asks for room only while the ops run at which the bound was proven, so it may be
+// below the true least (multi_cut_program.h names variables and rows).
 #pragma once
 
 #include <optional>

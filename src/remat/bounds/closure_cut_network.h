@@ -6,8 +6,8 @@
 // descendant has. Whatever the order and the strategy, for each value that a descendant reads, or
 // that is an output of the step, one of three holds then: it is present; it is loaded later; or its
 // producer runs later, which an ancestor of t does once more than it had to, and which needs that
-// run's inputs in turn. With
-// a price for each byte that stays present the cheapest such choice is a minimum cut:
+// run's inputs in turn. With a price for each byte that stays present the cheapest such choice is a
+// minimum cut:
 //
 //     source --unlimited--> value            needed by a descendant, or an output
 //     value --bytes * charge--> producer     staying present, or moving, is paid here

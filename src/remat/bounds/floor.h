@@ -11,15 +11,15 @@
 //                     Whatever is needed after the op and cannot come back is present, too: the
 //                     least bytes that cut all its descendants' needs from the producers that may
 //                     not run again. One cut for an op. The ops come in the order of what each may
-//                     need at most, which is known of all together without a cut (Surely, in
-//                     floor.cc), until no other can be higher. Where the counted work ends before,
-//                     what was found holds: a floor is the highest of many.
+//                     need at most, which is known of all together without a cut, until no other
+//                     can be higher. Where the counted work ends before, what was found holds: a
+//                     floor is the highest of many.
 //   backward search   (Dijkstra's algorithm, backwards over sets of values; backward_search.h)
 //                     What it takes that all inputs of an op come to be there together.
 //
 // Cost: a maximum flow for each op that is cut, at about 1 us for an op of its network. Of whole
 // steps a handful is cut, in milliseconds; of steps in many parts, which need nearly alike, all
-// that some 5 s allow. The search ends after a tenth of a second.
+// that some 5 s allow. The backward search ends after a tenth of a second.
 #pragma once
 
 #include <cstdint>

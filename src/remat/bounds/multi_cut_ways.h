@@ -1,11 +1,11 @@
-// A multi-cut with a link (multi_cut.h): what stays and what runs again is not all that can be
-// chosen. Where a value or resident is at the moments at which several ops first run, and what it
-// costs to get from one to the next: by cases for values, by dynamic programming from cut to cut
-// for residents (our own).
+// Lagrangian relaxation of a multi-cut with a link (multi_cut.h), our own: where each value and
+// resident is when several ops first run, and what it costs to get from one of these cuts to the
+// next. Values by cases in the minimum cut of each segment; residents by dynamic programming from
+// cut to cut.
 //
 // A value is, at each t_k, in one of four states instead of two: in memory or not, and with a copy
-// in the slow tier or without. Constraint (b) then says that the state in which segment k leaves a
-// value is the one in which segment k+1 finds it.
+// in the slow tier or without. The state in which segment k leaves a value must be the one in which
+// segment k+1 finds it; that is the constraint which is relaxed.
 //
 //   states    Each state of each value at each t_k has a multiplier for that constraint. It is
 //             added to the cost of the segment that begins at t_k and taken off the segment that

@@ -2,8 +2,8 @@
 // schedule within the budget is fastest, or that there is none.
 //
 // A state says which ops have run and which values are present. Running an op leads to one state
-// for each choice of what goes afterwards among the values it used and made: that an instance ends
-// at a use or at its birth is all that a sequence can say. The length of a path is the time of
+// for each choice of what goes afterwards among the values it used and made (no others: a value
+// that stayed until now without being used might as well have gone after its last use). The length of a path is the time of
 // reruns, so a shortest path (among equals the most advanced state first) is a fastest schedule.
 // States are few when ops are few or when the budget is tight; where they are too many for the
 // limits nothing is said.
