@@ -78,6 +78,7 @@ class Call:
     hidden: tuple[int, ...] = ()  # tensors, though the schema does not say so
     random: bool = False
     view: bool = False
+    node: Any = None  # of the graph that was read
 
     def tensors(self) -> Iterator[int]:
         """The tensors among the arguments."""
@@ -169,24 +170,21 @@ def functional(target: Any) -> Any:
 
 
 class _Reader:
-    """Goes over the graph once."""
+    """Goes over a graph once. `given`: role and name of each placeholder."""
 
-    def __init__(self, trace: Trace) -> None:
-        self.trace, self.program = trace, Program()
+    def __init__(self, module: torch.fx.GraphModule, given: list[tuple[str, str]], places: dict[str, str]) -> None:
+        self.module, self.given, self.places, self.program = module, given, places, Program()
         self.of_node: dict[torch.fx.Node, Any] = {}  # a tensor's number, or a list of them
         self.by_key: dict[int, int] = {}  # of a traced storage
 
     def read(self) -> Program:
-        model, graph = self.trace.model, self.trace.module.graph
-        names = [(PARAMETER, name) for name in model.parameters] + [(BUFFER, name) for name in model.buffers]
-        for node in graph.nodes:
-            if node.op == "placeholder":
-                position = len(self.program.given)
-                role, name = names[position] if position < len(names) else (INPUT, f"batch.{position - len(names)}")
-                self.take_given(node, node.meta["val"], role, name)
-        for node in graph.nodes:
+        nodes = list(self.module.graph.nodes)
+        placeholders = [node for node in nodes if node.op == "placeholder"]
+        for node, (role, name) in zip(placeholders, self.given, strict=True):
+            self.take_given(node, node.meta["val"], role, name)
+        for node in nodes:
             if node.op == "get_attr":
-                value = getattr(self.trace.module, node.target)
+                value = getattr(self.module, node.target)
                 if not isinstance(value, torch.Tensor):
                     raise Unsupported(f"{self.place(node)}: the graph holds a {type(value).__name__}")
                 self.program.constants.append(value)
@@ -200,7 +198,7 @@ class _Reader:
         return self.program
 
     def place(self, node: torch.fx.Node) -> str:
-        return self.trace.places.get(node.name, "") or node.name
+        return self.places.get(node.name, "") or node.name
 
     def take_given(self, node: torch.fx.Node, value: torch.Tensor, role: str, name: str) -> None:
         key = value.untyped_storage()._cdata
@@ -228,7 +226,7 @@ class _Reader:
         call = Call(node.target, args, kwargs, [], False, node.meta.get("lowtide_phase", FORWARD), self.place(node))
         call.writes = tuple(w.id for w in schema_writes(node.target, args, kwargs))
         call.hidden = tuple(w.id for w in _hidden_writes(node.target, args))
-        call.random = draws(node.target, args, kwargs)
+        call.random, call.node = draws(node.target, args, kwargs), node
         if call.writes and torch.Tag.inplace_view in node.target.tags:  # t_, squeeze_: only the geometry changes
             call.target, call.writes = functional(node.target), ()
         self.take_outputs(node, call)
@@ -318,9 +316,17 @@ def _move_views(program: Program, now: dict[int, int]) -> None:
                 program.tensors[out].storage = program.tensors[now.get(source, source)].storage
 
 
+def read_graph(module: torch.fx.GraphModule, given: list[tuple[str, str]], places: dict[str, str]) -> Program:
+    """The calls of any graph of ATen ops, as they stand there."""
+    return _Reader(module, given, places).read()
+
+
 def read_calls(trace: Trace) -> Program:
     """The calls of the graph. Raises Unsupported, naming the line, for what has no place in a plan."""
-    program = _Reader(trace).read()
+    names = [(PARAMETER, name) for name in trace.model.parameters] + [(BUFFER, name) for name in trace.model.buffers]
+    more = sum(node.op == "placeholder" for node in trace.module.graph.nodes) - len(names)
+    names += [(INPUT, f"batch.{i}") for i in range(more)]
+    program = read_graph(trace.module, names, trace.places)
     _split_convolutions(program)
     _merge_equal(program)
     return program

@@ -113,8 +113,11 @@ class Source:
 
     # ---- units
 
-    def unit(self, unit: Unit, again: bool) -> None:
-        """The unit's lines. `again`: it has run in this step before, so nothing but its results may change."""
+    def unit(self, unit: Unit, again: bool, taken: int | None = None) -> None:
+        """The unit's lines. `again`: it has run in this step before, so nothing but its results may change. `taken`:
+        the operand's storage whose place its result takes."""
+        if taken is not None:
+            return self.in_place(unit, taken)
         if unit.update is not None:
             arguments = ", ".join(f"t{t}" for t in unit.update_tensors)
             for tensor in unit.update_tensors:
@@ -138,6 +141,15 @@ class Source:
             self.emit("set_state(state)")
             self.emit("state = None")
         return None
+
+    def in_place(self, unit: Unit, taken: int) -> None:
+        form = unit.in_place[taken]
+        for tensor in form.tensors():
+            self.need(tensor)
+        made = self.program.storages[unit.makes[0]].base
+        self.emit(f"t{made} = {self.invocation(form)}")
+        self.drop(taken)
+        self.there(made)
 
     def calls(self, unit: Unit) -> None:
         own: set[int] = set()

@@ -99,7 +99,9 @@ class _Writer:
         unit = self.units[index]
         name = f"{index}:{unit.name[:80]}" + (f" {unit.what}" if unit.what else "")
         self.graph.ops[name] = index
-        kind = "Opaque" if results(unit) or unit.updates else "OpaqueEffect"
+        kind = "OpaqueEffect" if not results(unit) and not unit.updates else "Opaque"
+        if unit.random and unit.state_in is None:
+            kind = "OpaqueRandom"
         reads = " ".join(f"v{self.value[s]}" for s in dict.fromkeys(operands(unit)))
         self.lines.append(f"op \"{kind}\" {_quoted(name)} {_quoted(unit.place.split(':')[0][:80])} {unit.phase}"
                           + (f" {reads}" if reads else ""))
@@ -109,6 +111,10 @@ class _Writer:
             self.lines.append(f"  attr \"seconds\" real {max(found.seconds, 1e-7):.6g}")
             if found.workspace > 0:
                 self.lines.append(f"  attr \"workspace\" int {found.workspace}")
+        order = list(dict.fromkeys(operands(unit)))
+        if unit.in_place:
+            pairs = ", ".join(f"{order.index(s)}, 0" for s in unit.in_place)
+            self.lines.append(f"  attr \"in_place\" list [{pairs}]")
         numbers = {u.number: i for i, u in enumerate(self.units)}
         self.lines += [f"  control n{numbers[before]}" for before in sorted(unit.after, key=lambda n: numbers[n])]
         for k, storage in enumerate(results(unit)):

@@ -43,8 +43,10 @@ class Measured:
     seconds: float
     first: list[Allocation] = field(default_factory=list)
     again: list[Allocation] = field(default_factory=list)
+    taken: list[Allocation] = field(default_factory=list)  # of a run in the place of an operand
     workspace: int = 0
     result_bytes: list[int] = field(default_factory=list)
+    in_place: list[int] = field(default_factory=list)  # operands whose place the result may take
 
 
 def results(unit: Unit) -> list[int]:
@@ -61,13 +63,13 @@ def _bases(program: Program, storages: list[int]) -> list[str]:
     return [f"t{s.base}" if s.base >= 0 else f"s{s.id}" for s in found]
 
 
-def _function(program: Program, unit: Unit, again: bool) -> tuple[Callable, str]:
+def _function(program: Program, unit: Unit, again: bool, taken: int | None = None) -> tuple[Callable, str]:
     """The unit alone, and its text with names that do not depend on where it stands."""
     source = Source(program)
     for storage in operands(unit):
         if program.storages[storage].base >= 0:
             source.there(program.storages[storage].base)
-    source.unit(unit, again)
+    source.unit(unit, again, taken)
     given, made = _bases(program, operands(unit)), _bases(program, results(unit))
     function = compiled(source.lines, source.names, given, f"[{', '.join(made)}]", unit.name)
     text = "\n".join([*given, *source.lines, *made])
@@ -135,7 +137,8 @@ def _pack(events: list[tuple[int, int]], kept: dict[int, int]) -> tuple[list[All
     return found, max((offsets[n] + size[n] for n in offsets), default=0)
 
 
-def _run(program: Program, unit: Unit, function: Callable, allocator: Allocator | None) -> tuple[float, list, int, list]:
+def _run(program: Program, unit: Unit, function: Callable, allocator: Allocator | None,
+         taken: int | None = None) -> tuple[float, list, int, list]:
     """One run: seconds, allocations, workspace, bytes of the results."""
     given = [_stand_in(program, program.storages[s]) for s in operands(unit)]
     held = list(given)
@@ -148,7 +151,7 @@ def _run(program: Program, unit: Unit, function: Callable, allocator: Allocator 
         return seconds, [], 0, []
     numbers = [allocator.recorded_id(tensor.untyped_storage().data_ptr()) for tensor in made]
     for storage, number, tensor in zip(results(unit), numbers, made, strict=True):
-        if number == 0 and tensor.untyped_storage().nbytes() > 0:
+        if number == 0 and taken is None and tensor.untyped_storage().nbytes() > 0:
             allocator.record_end()
             raise Unsupported(f"{unit.place}: {unit.name} gives memory that is not its own (storage {storage})")
     events = allocator.record_end()
@@ -156,17 +159,49 @@ def _run(program: Program, unit: Unit, function: Callable, allocator: Allocator 
     return seconds, allocations, workspace, [tensor.untyped_storage().nbytes() for tensor in made]
 
 
+def _try_in_place(program: Program, unit: Unit, found: Measured) -> None:
+    """Leaves the forms whose kernels give the same bits in the place of the operand."""
+    for storage in list(unit.in_place):
+        plain, form = _function(program, unit, False)[0], _function(program, unit, False, storage)[0]
+        drawn = [_drawn(program, s) for s in operands(unit)]
+        wanted = plain([t.clone() for t in drawn])[0]
+        given = [t.clone() for t in drawn]
+        place = given[operands(unit).index(storage)].untyped_storage().data_ptr()
+        made = form(given)[0]
+        if made.untyped_storage().data_ptr() != place or not _same_bits(wanted, made):
+            del unit.in_place[storage]
+
+
+def _same_bits(a: torch.Tensor, b: torch.Tensor) -> bool:
+    return torch.equal(a.reshape(-1).view(torch.uint8), b.reshape(-1).view(torch.uint8))
+
+
+def _drawn(program: Program, storage: int) -> torch.Tensor:
+    """A stand-in with numbers that differ, from a stream of its own."""
+    tensor = _stand_in(program, program.storages[storage])
+    if tensor.dtype.is_floating_point:
+        tensor.uniform_(-1, 1, generator=torch.Generator().manual_seed(storage))
+    return tensor
+
+
 def measure(program: Program, unit: Unit, allocator: Allocator | None) -> Measured:
     """Runs the unit alone. Raises Unsupported where its kernels do otherwise than the graph says."""
     function, _ = _function(program, unit, False)
     warm = _run(program, unit, function, allocator)
     seconds, first, workspace, sizes = _run(program, unit, function, allocator)
-    found = Measured(min(seconds, warm[0]), first, first, workspace, sizes)
+    found = Measured(min(seconds, warm[0]), first, first, [], workspace, sizes)
     if unit.update is None and (unit.random or unit.statistics):
         function, _ = _function(program, unit, True)
         _run(program, unit, function, allocator)
         _, found.again, other, _ = _run(program, unit, function, allocator)
         found.workspace = max(workspace, other)
+    if unit.in_place:
+        _try_in_place(program, unit, found)
+    for storage in unit.in_place:
+        function, _ = _function(program, unit, False, storage)
+        _, found.taken, other, _ = _run(program, unit, function, allocator, storage)
+        found.workspace = max(found.workspace, other)
+    found.in_place = [operands(unit).index(s) for s in unit.in_place]
     return found
 
 
@@ -183,4 +218,12 @@ def measure_all(program: Program, units: list[Unit], update_kinds: dict[int, Any
                 kinds[kind] = measure(program, unit, allocator)
             found.append(kinds[kind])
     torch.set_rng_state(state)
+    keep_in_place(units, found)
     return found
+
+
+def keep_in_place(units: list[Unit], measured: list[Measured]) -> None:
+    """Of each unit the forms in place that its kind was found to have."""
+    for unit, found in zip(units, measured, strict=True):
+        kept = {operands(unit)[i] for i in found.in_place}
+        unit.in_place = {s: form for s, form in unit.in_place.items() if s in kept}

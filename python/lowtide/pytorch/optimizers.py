@@ -20,6 +20,13 @@ from torch.optim.sgd import sgd
 from ..errors import Unsupported, Usage
 
 
+def signature(optimizer: torch.optim.Optimizer) -> list[Any]:
+    """What of the groups changes which tensors an update touches or makes: a plan holds for it."""
+    keys = ("fused", "foreach", "amsgrad", "nesterov", "maximize", "decoupled_weight_decay")
+    return [[group.get(k) for k in keys] + [group.get("momentum", 0) != 0, group.get("weight_decay", 0) != 0]
+            for group in optimizer.param_groups]
+
+
 class Updates:
     """The updates of an optimizer's parameters, by name, in the order of its groups."""
 
@@ -76,12 +83,6 @@ class Updates:
         if self.momentum:
             return {"momentum_buffer": state["momentum_buffer"]} if group["momentum"] != 0 else {}
         return {key: state[key] for key in [*self.moments(group), "step"]}
-
-    def signature(self) -> list[Any]:
-        """What of the groups changes which tensors an update touches or makes: a plan holds for it."""
-        keys = ("fused", "foreach", "amsgrad", "nesterov", "maximize", "decoupled_weight_decay")
-        return [[group.get(k) for k in keys] + [group.get("momentum", 0) != 0, group["weight_decay"] != 0]
-                for group in self.optimizer.param_groups]
 
     def function(self, name: str) -> Callable[..., None]:
         """update(parameter, gradient, *state): writes parameter and state."""

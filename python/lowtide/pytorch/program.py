@@ -92,9 +92,11 @@ class _Generator:
             self.judge()
         if self.addresses:
             self.source.emit(f"mark({len(self.parts)})")
-        found = self.measured[index].again if again else self.measured[index].first
-        self.parts.append(self.allocations(found, unit, self.places.offset(step.workspace_address)))
-        self.source.unit(unit, again)
+        taken = next((self.mine.get(reused) for _, _, reused in step.makes if reused >= 0), None)
+        found = self.measured[index]
+        allocations = found.taken if taken is not None else found.again if again else found.first
+        self.parts.append(self.allocations(allocations, unit, self.places.offset(step.workspace_address)))
+        self.source.unit(unit, again, taken)
         self.ran.add(index)
         self.reruns += again
         self.note_lines(index)

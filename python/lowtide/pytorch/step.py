@@ -30,8 +30,8 @@ from ..plans import Plan, bytes_text, plan_text
 from .addresses import Allocator, Arena, allocator
 from .calls import BUFFER, INPUT, MADE, Program, read_calls
 from .graph_text import GraphText, write_graph
-from .measure import Allocation, Measured, measure_all
-from .optimizers import Updates
+from .measure import Allocation, Measured, keep_in_place, measure_all
+from .optimizers import Updates, signature
 from .program import Executable, generate
 from .trace import Model, Options, Trace, trace_step
 from .units import Unit, add_updates, make_units
@@ -131,15 +131,19 @@ class Planned:
 
 
 def _measured_of(rows: list) -> list[Measured]:
-    return [Measured(seconds, [Allocation(*a) for a in first], [Allocation(*a) for a in again], workspace, sizes)
-            for seconds, first, again, workspace, sizes in rows]
+    def lists(found: list) -> list[Allocation]:
+        return [Allocation(*a) for a in found]
+
+    return [Measured(seconds, lists(first), lists(again), lists(taken), workspace, sizes, in_place)
+            for seconds, first, again, taken, workspace, sizes, in_place in rows]
 
 
 def _rows(measured: list[Measured]) -> list:
     def flat(found: list[Allocation]) -> list:
         return [[a.bytes, a.result, a.offset] for a in found]
 
-    return [[m.seconds, flat(m.first), flat(m.again), m.workspace, m.result_bytes] for m in measured]
+    return [[m.seconds, flat(m.first), flat(m.again), flat(m.taken), m.workspace, m.result_bytes, m.in_place]
+            for m in measured]
 
 
 def _key(captured: Captured, title: str, options: StepOptions, memory: Allocator | None) -> str:
@@ -147,7 +151,7 @@ def _key(captured: Captured, title: str, options: StepOptions, memory: Allocator
     lines = [repr((c.name, c.args, sorted(c.kwargs.items()))) for u in captured.units for c in u.calls]
     machine = [torch.__version__, torch.get_num_threads(), platform.machine(), platform.processor(),
                torch.backends.cpu.get_cpu_capability()]
-    return cache.key(bare.text, lines, captured.updates.signature(), options.planning(), machine, memory is not None)
+    return cache.key(bare.text, lines, signature(captured.updates.optimizer), options.planning(), machine, memory is not None)
 
 
 def make_plan(captured: Captured, title: str, options: StepOptions) -> Planned:
@@ -158,8 +162,9 @@ def make_plan(captured: Captured, title: str, options: StepOptions) -> Planned:
     kept = cache.load(key) if options.cache else None
     if kept is not None and len(kept[1].get("measured", ())) == len(units):
         measured = _measured_of(kept[1]["measured"])
+        keep_in_place(units, measured)
         return Planned(captured, write_graph(program, units, measured, title), kept[0], measured)
-    kinds = {unit.number: captured.updates.signature() for unit in units if unit.update is not None}
+    kinds = {unit.number: signature(captured.updates.optimizer) for unit in units if unit.update is not None}
     measured = measure_all(program, units, kinds, memory)
     graph = write_graph(program, units, measured, title)
     try:
@@ -255,7 +260,7 @@ class Step:
 
     def _signature(self, leaves: list[Any], spec: Any) -> Any:
         shapes = tuple((tuple(t.shape), t.stride(), t.dtype) if isinstance(t, torch.Tensor) else t for t in leaves)
-        return shapes, str(spec), str(self._now.planned.captured.updates.signature()) if self._ready else ""
+        return shapes, str(spec), str(signature(self._optimizer))
 
     def _for(self, batch: Any) -> _Ready:
         leaves, spec = pytree.tree_flatten(batch)
@@ -269,9 +274,6 @@ class Step:
         captured = capture(self._model, self._loss_fn, self._optimizer, batch, self._options)
         planned = make_plan(captured, type(self._model).__name__, self._options)
         made = self._make_ready(planned)
-        if not self._ready:
-            self._now = made
-            key = self._signature(leaves, spec) if False else (key[0], key[1], str(captured.updates.signature()))
         self._ready[key] = made
         return made
 
@@ -355,7 +357,6 @@ class Step:
             if frame.tb_frame.f_code.co_filename == "<lowtide step>":
                 unit = ready.code.unit_of_line[frame.tb_lineno - 1]
                 place = f"{ready.planned.captured.units[unit].place}: " if unit >= 0 else ""
-                frame.tb_frame.clear() if frame.tb_next is None and False else None
             frame = frame.tb_next
         if self._updating:
             problem.add_note(f"lowtide: {place}the update had begun; some parameters are updated and some are not")

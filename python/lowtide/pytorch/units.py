@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 
@@ -48,6 +48,7 @@ class Unit:
     state_out: int | None = None
     update: Callable | None = None
     update_tensors: list[int] = field(default_factory=list)
+    in_place: dict[int, Call] = field(default_factory=dict)  # by the operand whose place the result takes
     what: str = ""  # of an update: the parameter
 
     @property
@@ -153,7 +154,7 @@ class _Builder:
             raise Unsupported(f"{unit.place}: statistics that the step itself makes are written by {unit.name}")
         before = self.writers.setdefault(storage, [])
         if storage in unit.statistics:  # not seen by the planner: keep the order of all that touch them
-            unit.after |= {u for u in self.readers.get(storage, ()) if u != unit.number} | set(before)
+            unit.after |= ({*self.readers.get(storage, ()), *before}) - {unit.number}
         else:
             unit.after |= {u for u in before if storage in self.units[u].statistics}
         if unit.number not in before:
@@ -263,6 +264,67 @@ def _keep_what_is_read(program: Program, units: list[Unit]) -> None:
         unit.makes = [s for s in unit.makes if s in read]
 
 
+def one_by_one(program: Program) -> list[Unit]:
+    """A unit for each call of a graph without writes in place; those that draw run once, in the order of the graph."""
+    builder = _Builder(program)
+    for call in program.calls:
+        builder.take(call)
+    units = _needed(program, [unit for unit in builder.units if unit is not None])
+    _keep_what_is_read(program, units)
+    drawing = [unit for unit in units if unit.random]
+    for before, unit in zip(drawing, drawing[1:], strict=False):
+        unit.after.add(before.number)
+    return units
+
+
+# Beside pointwise ops: kernels that read a row before they write it. Measuring holds their bits against the plain form.
+ROW_BY_ROW = {"aten::_log_softmax_backward_data": 0, "aten::_softmax_backward_data": 0, "aten::_log_softmax": 0,
+              "aten::_softmax": 0}
+
+
+def _writing_form(call: Call, position: int) -> Call | None:
+    """The call that leaves its result where the operand at `position` lies; None where no kernel does."""
+    target = call.target
+    namespace, name = target._schema.name.split("::")
+    if position == 0:
+        packet = getattr(getattr(torch.ops, namespace), name + "_", None)
+        found = getattr(packet, target._overloadname, None) if packet is not None else None
+        if found is not None and len(found._schema.arguments) == len(target._schema.arguments):
+            return replace(call, target=found, many=False)
+    wanted = [(a.name, str(a.type)) for a in target._schema.arguments]
+    for overload in target.overloadpacket.overloads():
+        found = getattr(target.overloadpacket, overload)
+        arguments = found._schema.arguments
+        outs = [a for a in arguments if a.is_out]
+        if (len(outs) == 1 and [(a.name, str(a.type)) for a in arguments if not a.is_out] == wanted
+                and torch._C._dispatch_has_kernel_for_dispatch_key(found.name(), "CPU")):
+            return replace(call, target=found, many=False, kwargs={**call.kwargs, outs[0].name: call.args[position]})
+    return None
+
+
+def _find_in_place(program: Program, unit: Unit) -> None:
+    """Which operands' places the result may take: of the same bytes and strides, read element by element or by row."""
+    calls = [call for call in unit.calls if not call.view]
+    if len(calls) != 1 or unit.random or unit.statistics or unit.updates or len(unit.makes) != 1:
+        return
+    call, made = calls[0], program.storages[unit.makes[0]]
+    if call.writes or call.many or not isinstance(call.target, torch._ops.OpOverload):
+        return
+    row = ROW_BY_ROW.get(call.target._schema.name)
+    out = program.tensors[made.base]
+    for position, argument in enumerate(call.args):
+        if not isinstance(argument, Ref) or not (torch.Tag.pointwise in call.target.tags or row == position):
+            continue
+        storage = program.storage_of(argument.id)
+        others = {t for t in call.tensors() if program.tensors[t].storage == storage.id}
+        tensor = program.tensors[argument.id]
+        same = (tensor.shape, tensor.stride, tensor.dtype) == (out.shape, out.stride, out.dtype)
+        if same and others == {argument.id} and storage.role == MADE and storage.bytes == made.bytes:
+            form = _writing_form(call, position)
+            if form is not None:
+                unit.in_place.setdefault(storage.id, form)
+
+
 def add_updates(program: Program, units: list[Unit], trace: Trace, updates: Updates) -> list[str]:
     """A unit for each parameter that gets a gradient. They wait for the loss, which says whether the step may change
     anything. Answers the names of these parameters; the tensors of their states follow in `program.given`."""
@@ -340,6 +402,8 @@ def make_units(program: Program, aux_count: int, strides: list[tuple[int, ...]])
     for unit in units:
         unit.after &= alive
     _keep_what_is_read(program, units)
+    for unit in units:
+        _find_in_place(program, unit)
     _chain_random(program, units)
     return units
 
