@@ -25,6 +25,7 @@ import torch
 import torch.utils._pytree as pytree
 
 from ..errors import Unsupported
+from .schemas import schema_writes
 from .trace import FORWARD, Trace
 
 aten = torch.ops.aten
@@ -129,17 +130,6 @@ class Program:
             self.storages.append(Storage(storage, number, size))
         self.tensors.append(Tensor(number, storage, shape, stride, dtype, recipe, index))
         return number
-
-
-def schema_writes(target: Any, args: tuple, kwargs: dict[str, Any]) -> list[Any]:
-    """What the schema says is written, in the order of its arguments."""
-    written = []
-    for position, argument in enumerate(target._schema.arguments):
-        if argument.alias_info is None or not argument.alias_info.is_write:
-            continue
-        value = args[position] if position < len(args) else kwargs.get(argument.name)
-        written += value if isinstance(value, (list, tuple)) else [value] if value is not None else []
-    return written
 
 
 def _hidden_writes(target: Any, args: tuple) -> list[Any]:

@@ -23,6 +23,7 @@ import torch.utils._pytree as pytree
 from torch.fx.experimental.proxy_tensor import get_proxy_mode, make_fx
 
 from ..errors import Unsupported, Usage
+from .known import KnownValues, told_to_transformers
 
 FORWARD, BACKWARD = "forward", "backward"
 
@@ -240,10 +241,16 @@ def trace_step(model: Model, loss_fn: Callable, trained: list[str], batch: Any, 
     trace = Trace(None, model, trained, spec)  # type: ignore[arg-type]
     labels = _Labels(model.module)
     step = _step_function(model, loss_fn, trained, trace, options, labels)
+    values = KnownValues()
+
+    def followed(*flat: torch.Tensor) -> list[Any]:
+        with values:
+            return step(*flat)
+
     flat = [*(p.detach() for p in model.parameters.values()), *model.buffers.values(), *inputs]
     try:
-        with labels.watching(), torch.enable_grad():
-            trace.module = make_fx(step, tracing_mode="fake", _allow_non_fake_inputs=True,
+        with labels.watching(), told_to_transformers(values), torch.enable_grad():
+            trace.module = make_fx(followed, tracing_mode="fake", _allow_non_fake_inputs=True,
                                    record_stack_traces=True)(*flat)
     except (Usage, Unsupported):
         raise
