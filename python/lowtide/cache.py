@@ -56,6 +56,30 @@ def _digest(path: pathlib.Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
+def load_rows(name: str) -> list | None:
+    """What was kept by `store_rows`; None where there is nothing that holds."""
+    try:
+        kept = json.loads((folder() / "measured" / f"{name}.json").read_text())
+        rows = kept["rows"]
+        return rows if kept["key"] == name and kept["digest"] == _digest_of(rows) else None
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def store_rows(name: str, rows: list) -> None:
+    """Keeps plain lists."""
+    path = folder() / "measured" / f"{name}.json"
+    with contextlib.suppress(OSError):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False) as made:
+            json.dump({"key": name, "digest": _digest_of(rows), "rows": rows}, made)
+        pathlib.Path(made.name).replace(path)
+
+
+def _digest_of(rows: list) -> str:
+    return hashlib.sha256(json.dumps(rows).encode()).hexdigest()
+
+
 def store(name: str, plan: Plan, beside: dict[str, Any]) -> None:
     """Keeps a plan. A full disk or a folder that cannot be written costs the entry, nothing else."""
     path = _place(name)

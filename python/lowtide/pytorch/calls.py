@@ -51,6 +51,7 @@ class Storage:
     bytes: int
     role: str = MADE
     name: str = ""
+    start: int = 0  # of a given one: where its base begins, in elements
 
 
 @dataclass
@@ -192,13 +193,26 @@ class _Reader:
 
     def take_given(self, node: torch.fx.Node, value: torch.Tensor, role: str, name: str) -> None:
         key = value.untyped_storage()._cdata
-        number = self.program.add_tensor(value, self.by_key.get(key))
-        storage = self.program.storage_of(number)
-        if storage.base == number:
-            storage.role, storage.name = role, name
+        there = self.by_key.get(key)
+        number = self.program.add_tensor(value, None) if there is None else self.shared(value, there)
+        if there is None:
+            storage = self.program.storage_of(number)
+            storage.role, storage.name, storage.start = role, name, value.storage_offset()
             self.by_key[key] = storage.id
         self.program.given.append(number)
         self.of_node[node] = number
+
+    def shared(self, value: torch.Tensor, storage: int) -> int:
+        """A given tensor in the memory of another: that one, or a view of it."""
+        base = self.program.tensors[self.program.storages[storage].base]
+        place = (tuple(value.shape), tuple(value.stride()), value.storage_offset())
+        if (base.shape, base.stride, self.program.storages[storage].start) == place and base.dtype == value.dtype:
+            return base.id
+        if base.dtype != value.dtype:
+            raise Unsupported(f"two tensors of {base.dtype} and {value.dtype} share memory before the step")
+        recipe = Call(aten.as_strided.default, (Ref(base.id), *map(list, place[:2]), place[2]), {}, [], False, view=True)
+        recipe.outs = [self.program.add_tensor(value, storage, recipe)]
+        return recipe.outs[0]
 
     def take_call(self, node: torch.fx.Node) -> None:
         if node.target is operator.getitem:

@@ -14,6 +14,8 @@
 #include <c10/core/CPUAllocator.h>
 #include <sys/mman.h>
 
+#include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <mutex>
 #include <unordered_map>
@@ -24,6 +26,7 @@ namespace {
 struct Arena {
   char* base = nullptr;
   size_t bytes = 0;
+  std::atomic<int64_t> live{0};  // allocations that lie in it; the owner counts as one
   // Of part i: the allocations from begins[i] to begins[i + 1].
   std::vector<int64_t> sizes, offsets, begins;
 };
@@ -40,7 +43,7 @@ struct Event {
 };
 
 c10::Allocator* before = nullptr;
-thread_local const Arena* current = nullptr;
+thread_local Arena* current = nullptr;
 thread_local int64_t cursor = 0, end = 0;
 thread_local Counts counts;
 thread_local bool recording = false;
@@ -51,15 +54,27 @@ std::unordered_map<void*, int64_t> recorded;
 std::vector<Arena*> arenas;
 int64_t next_id = 1;
 
-bool in_some_arena(const void* data) {
+// One less lies in the arena; the last takes it away. With `guard`.
+void leave(Arena* arena) {
+  if (--arena->live > 0) return;
+  for (size_t i = 0; i < arenas.size(); ++i)
+    if (arenas[i] == arena) arenas.erase(arenas.begin() + static_cast<std::ptrdiff_t>(i));
+  munmap(arena->base, arena->bytes);
+  delete arena;
+}
+
+bool left_some_arena(const void* data) {
   const std::lock_guard<std::mutex> lock(guard);
-  for (const Arena* arena : arenas)
-    if (data >= arena->base && data < arena->base + arena->bytes) return true;
+  for (Arena* arena : arenas) {
+    if (data < arena->base || data >= arena->base + arena->bytes) continue;
+    leave(arena);
+    return true;
+  }
   return false;
 }
 
 void release(void* data) {
-  if (data == nullptr || in_some_arena(data)) return;
+  if (data == nullptr || left_some_arena(data)) return;
   {
     const std::lock_guard<std::mutex> lock(guard);
     if (const auto found = recorded.find(data); found != recorded.end()) {
@@ -80,6 +95,7 @@ class PlannedAllocator final : public c10::Allocator {
       const auto top = current->offsets[cursor] + static_cast<int64_t>(bytes);
       if (top > counts.top) counts.top = top;
       ++counts.planned;
+      ++current->live;
       ++cursor;
       return {data, data, &release, c10::Device(c10::DeviceType::CPU)};
     }
@@ -152,6 +168,7 @@ void* lt_arena_make(int64_t bytes, const int64_t* sizes, const int64_t* offsets,
     return nullptr;
   }
   arena->base = static_cast<char*>(base);
+  arena->live = 1;
   arena->sizes.assign(sizes, sizes + count);
   arena->offsets.assign(offsets, offsets + count);
   arena->begins.assign(begins, begins + parts + 1);
@@ -160,14 +177,10 @@ void* lt_arena_make(int64_t bytes, const int64_t* sizes, const int64_t* offsets,
   return arena;
 }
 
-// Only when nothing lies in it any more.
+// It goes when nothing lies in it any more: a traceback may still hold a failed step's values.
 void lt_arena_free(void* handle) {
-  auto* arena = static_cast<Arena*>(handle);
   const std::lock_guard<std::mutex> lock(guard);
-  for (size_t i = 0; i < arenas.size(); ++i)
-    if (arenas[i] == arena) arenas.erase(arenas.begin() + static_cast<std::ptrdiff_t>(i));
-  munmap(arena->base, arena->bytes);
-  delete arena;
+  leave(static_cast<Arena*>(handle));
 }
 
 void* lt_arena_base(void* handle) { return static_cast<Arena*>(handle)->base; }

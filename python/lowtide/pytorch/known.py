@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -38,8 +38,10 @@ class KnownValues(TorchDispatchMode):
     def ignore_compile_internals(cls) -> bool:
         return True
 
-    def __init__(self) -> None:
+    def __init__(self, after: Callable[[], None]) -> None:
+        """`after` is called behind each op."""
         super().__init__()
+        self.after = after
         self.spoiled: set[int] = set()  # storages of real values that something unknown was written to
 
     def value(self, tensor: torch.Tensor) -> torch.Tensor | None:
@@ -56,6 +58,7 @@ class KnownValues(TorchDispatchMode):
                 with _disable_current_modes():
                     return real.item()
         out = func(*args, **kwargs)
+        self.after()
         self.follow(func, args, kwargs, out)
         return out
 

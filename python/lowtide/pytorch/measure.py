@@ -47,6 +47,7 @@ class Measured:
     workspace: int = 0
     result_bytes: list[int] = field(default_factory=list)
     in_place: list[int] = field(default_factory=list)  # operands whose place the result may take
+    types: list[list] = field(default_factory=list)  # of the results: dtype, shape, strides as the kernels made them
 
 
 def results(unit: Unit) -> list[int]:
@@ -138,8 +139,8 @@ def _pack(events: list[tuple[int, int]], kept: dict[int, int]) -> tuple[list[All
 
 
 def _run(program: Program, unit: Unit, function: Callable, allocator: Allocator | None,
-         taken: int | None = None) -> tuple[float, list, int, list]:
-    """One run: seconds, allocations, workspace, bytes of the results."""
+         taken: int | None = None) -> tuple[float, list, int, list, list]:
+    """One run: seconds, allocations, workspace, bytes and types of the results."""
     given = [_stand_in(program, program.storages[s]) for s in operands(unit)]
     held = list(given)
     if allocator is not None:
@@ -147,8 +148,9 @@ def _run(program: Program, unit: Unit, function: Callable, allocator: Allocator 
     began = time.perf_counter()
     made = function(held)
     seconds = time.perf_counter() - began
+    types = [[str(t.dtype).removeprefix("torch."), list(t.shape), list(t.stride())] for t in made]
     if allocator is None:
-        return seconds, [], 0, []
+        return seconds, [], 0, [tensor.untyped_storage().nbytes() for tensor in made], types
     numbers = [allocator.recorded_id(tensor.untyped_storage().data_ptr()) for tensor in made]
     for storage, number, tensor in zip(results(unit), numbers, made, strict=True):
         if number == 0 and taken is None and tensor.untyped_storage().nbytes() > 0:
@@ -156,7 +158,7 @@ def _run(program: Program, unit: Unit, function: Callable, allocator: Allocator 
             raise Unsupported(f"{unit.place}: {unit.name} gives memory that is not its own (storage {storage})")
     events = allocator.record_end()
     allocations, workspace = _pack(events, {n: i for i, n in enumerate(numbers) if n})
-    return seconds, allocations, workspace, [tensor.untyped_storage().nbytes() for tensor in made]
+    return seconds, allocations, workspace, [tensor.untyped_storage().nbytes() for tensor in made], types
 
 
 def _try_in_place(program: Program, unit: Unit, found: Measured) -> None:
@@ -188,18 +190,18 @@ def measure(program: Program, unit: Unit, allocator: Allocator | None) -> Measur
     """Runs the unit alone. Raises Unsupported where its kernels do otherwise than the graph says."""
     function, _ = _function(program, unit, False)
     warm = _run(program, unit, function, allocator)
-    seconds, first, workspace, sizes = _run(program, unit, function, allocator)
-    found = Measured(min(seconds, warm[0]), first, first, [], workspace, sizes)
+    seconds, first, workspace, sizes, _ = _run(program, unit, function, allocator)
+    found = Measured(min(seconds, warm[0]), first, first, [], workspace, sizes, types=warm[4])
     if unit.update is None and (unit.random or unit.statistics):
         function, _ = _function(program, unit, True)
         _run(program, unit, function, allocator)
-        _, found.again, other, _ = _run(program, unit, function, allocator)
+        _, found.again, other, *_ = _run(program, unit, function, allocator)
         found.workspace = max(workspace, other)
     if unit.in_place:
         _try_in_place(program, unit, found)
     for storage in unit.in_place:
         function, _ = _function(program, unit, False, storage)
-        _, found.taken, other, _ = _run(program, unit, function, allocator, storage)
+        _, found.taken, other, *_ = _run(program, unit, function, allocator, storage)
         found.workspace = max(found.workspace, other)
     found.in_place = [operands(unit).index(s) for s in unit.in_place]
     return found
@@ -217,9 +219,21 @@ def measure_all(program: Program, units: list[Unit], update_kinds: dict[int, Any
             if kind not in kinds:
                 kinds[kind] = measure(program, unit, allocator)
             found.append(kinds[kind])
+            take_types(program, unit, kinds[kind])
     torch.set_rng_state(state)
     keep_in_place(units, found)
     return found
+
+
+def take_types(program: Program, unit: Unit, found: Measured) -> None:
+    """What the kernels made, where tracing thought otherwise: the statistics of a norm of bf16 are f32."""
+    rows = zip(results(unit), found.types, found.result_bytes, strict=True)
+    for storage, (dtype, shape, stride), size in rows:
+        base = program.storages[storage].base
+        program.storages[storage].bytes = size
+        if base >= 0:
+            tensor = program.tensors[base]
+            tensor.dtype, tensor.shape, tensor.stride = getattr(torch, dtype), tuple(shape), tuple(stride)
 
 
 def keep_in_place(units: list[Unit], measured: list[Measured]) -> None:

@@ -25,12 +25,12 @@ import torch
 import torch.utils._pytree as pytree
 
 from .. import cache
-from ..errors import BadInput, Error, Infeasible, Internal, Unsupported, Usage
+from ..errors import Infeasible, Limit, Unsupported, Usage
 from ..plans import Plan, bytes_text, plan_text
 from .addresses import Allocator, Arena, allocator
 from .calls import BUFFER, INPUT, MADE, Program, read_calls
 from .graph_text import GraphText, write_graph
-from .measure import Allocation, Measured, keep_in_place, measure_all
+from .measure import Allocation, Measured, keep_in_place, measure_all, take_types
 from .optimizers import Updates, signature
 from .program import Executable, generate
 from .trace import Model, Options, Trace, trace_step
@@ -134,45 +134,60 @@ def _measured_of(rows: list) -> list[Measured]:
     def lists(found: list) -> list[Allocation]:
         return [Allocation(*a) for a in found]
 
-    return [Measured(seconds, lists(first), lists(again), lists(taken), workspace, sizes, in_place)
-            for seconds, first, again, taken, workspace, sizes, in_place in rows]
+    return [Measured(seconds, lists(first), lists(again), lists(taken), *more)
+            for seconds, first, again, taken, *more in rows]
 
 
 def _rows(measured: list[Measured]) -> list:
     def flat(found: list[Allocation]) -> list:
         return [[a.bytes, a.result, a.offset] for a in found]
 
-    return [[m.seconds, flat(m.first), flat(m.again), flat(m.taken), m.workspace, m.result_bytes, m.in_place]
+    return [[m.seconds, flat(m.first), flat(m.again), flat(m.taken), m.workspace, m.result_bytes, m.in_place, m.types]
             for m in measured]
 
 
-def _key(captured: Captured, title: str, options: StepOptions, memory: Allocator | None) -> str:
+def _keys(captured: Captured, title: str, options: StepOptions, memory: Allocator | None) -> tuple[str, str]:
+    """Of what is measured and of the plan: the graph, its constants, the versions and the machine; the options."""
     bare = write_graph(captured.program, captured.units, None, title)
     lines = [repr((c.name, c.args, sorted(c.kwargs.items()))) for u in captured.units for c in u.calls]
     machine = [torch.__version__, torch.get_num_threads(), platform.machine(), platform.processor(),
                torch.backends.cpu.get_cpu_capability()]
-    return cache.key(bare.text, lines, signature(captured.updates.optimizer), options.planning(), machine, memory is not None)
+    measured = cache.key(bare.text, lines, signature(captured.updates.optimizer), machine, memory is not None)
+    return measured, cache.key(measured, options.planning())
+
+
+def _measured(captured: Captured, key: str, memory: Allocator | None, keep: bool) -> list[Measured]:
+    """By unit, from the cache if it has that; decides which results may take an operand's place."""
+    program, units = captured.program, captured.units
+    kept = cache.load_rows(key) if keep else None
+    if kept is not None and len(kept) == len(units):
+        measured = _measured_of(kept)
+        keep_in_place(units, measured)
+        for unit, found in zip(units, measured, strict=True):
+            take_types(program, unit, found)
+        return measured
+    kinds = {unit.number: signature(captured.updates.optimizer) for unit in units if unit.update is not None}
+    measured = measure_all(program, units, kinds, memory)
+    if keep:
+        cache.store_rows(key, _rows(measured))
+    return measured
 
 
 def make_plan(captured: Captured, title: str, options: StepOptions) -> Planned:
     """Plans, or takes the plan from the cache. Raises Infeasible, naming the floor and the op that sets it."""
     memory = allocator()
-    program, units = captured.program, captured.units
-    key = _key(captured, title, options, memory)
+    measured_key, key = _keys(captured, title, options, memory)
+    measured = _measured(captured, measured_key, memory, options.cache)
+    graph = write_graph(captured.program, captured.units, measured, title)
     kept = cache.load(key) if options.cache else None
-    if kept is not None and len(kept[1].get("measured", ())) == len(units):
-        measured = _measured_of(kept[1]["measured"])
-        keep_in_place(units, measured)
-        return Planned(captured, write_graph(program, units, measured, title), kept[0], measured)
-    kinds = {unit.number: signature(captured.updates.optimizer) for unit in units if unit.update is not None}
-    measured = measure_all(program, units, kinds, memory)
-    graph = write_graph(program, units, measured, title)
+    if kept is not None and kept[1].get("graph") == cache.key(graph.text):
+        return Planned(captured, graph, kept[0], measured)
     try:
         plan = plan_text(graph.text, title, options.planning(), options.progress)
-    except Infeasible as problem:
-        raise Infeasible(_with_place(str(problem), graph, units)) from None
+    except (Infeasible, Limit) as problem:
+        raise type(problem)(_with_place(str(problem), graph, captured.units)) from None
     if options.cache and not plan.cut_short:
-        cache.store(key, plan, {"measured": _rows(measured)})
+        cache.store(key, plan, {"graph": cache.key(graph.text)})
     return Planned(captured, graph, plan, measured)
 
 
@@ -357,6 +372,7 @@ class Step:
             if frame.tb_frame.f_code.co_filename == "<lowtide step>":
                 unit = ready.code.unit_of_line[frame.tb_lineno - 1]
                 place = f"{ready.planned.captured.units[unit].place}: " if unit >= 0 else ""
+                frame.tb_frame.clear()  # its values lie in the arena, which the next step writes
             frame = frame.tb_next
         if self._updating:
             problem.add_note(f"lowtide: {place}the update had begun; some parameters are updated and some are not")

@@ -4,15 +4,18 @@ Why make_fx on fake tensors: it takes whole steps of all architectures tried, wi
 tensor of the model's size is made. No decompositions: the graph has the kernels that eager mode would call, so its
 results are equal bit for bit. The optimizer is not traced: its update per parameter is added later (optimizers.py).
 
-Two things are noted while tracing, as nodes of the graph say neither: the module that an op of the forward pass
-belongs to (global forward hooks), and for an op of the backward pass the op of the forward pass that it is the
-gradient of (prehooks on autograd's nodes, which know the sequence number of their forward op). Each note labels the
-nodes that were made since the one before.
+Noted while tracing, as nodes of the graph say nothing of it: the module that an op of the forward pass belongs to
+(global forward hooks) and the line of the user's code, and for an op of the backward pass the op of the forward pass
+that it is the gradient of (prehooks on autograd's nodes, which know the sequence number of their forward op). Each note
+labels the nodes that were made since the one before.
 """
 
 from __future__ import annotations
 
 import contextlib
+import linecache
+import os
+import sys
 import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -90,7 +93,7 @@ class _Labels:
         self.phase = FORWARD
         self.of_sequence: int | None = None
 
-    def note(self) -> None:
+    def note(self, place: str = "") -> None:
         """Labels what was made since the last note by what held until now."""
         mode = get_proxy_mode()
         if mode is None:
@@ -101,6 +104,19 @@ class _Labels:
             node.meta["lowtide_phase"] = self.phase
             node.meta["lowtide_module"] = self.stack[-1] if self.stack else ""
             node.meta["lowtide_gradient_of"] = self.of_sequence
+            node.meta["lowtide_place"] = place
+            node.meta["lowtide_sequence"] = torch._C._autograd._get_sequence_nr() - 1
+
+    def after_op(self) -> None:
+        """Behind an op of the forward pass: the innermost line that is neither PyTorch's nor ours."""
+        if self.phase == BACKWARD:
+            return
+        frame, frames = sys._getframe(1), []
+        while frame is not None and not frames:
+            if not _is_theirs(frame.f_code.co_filename):
+                frames.append((frame.f_code.co_filename, frame.f_lineno, ""))
+            frame = frame.f_back
+        self.note(place_of_frames(frames))
 
     def enter(self, module: torch.nn.Module, *_: Any) -> None:
         self.note()
@@ -212,12 +228,19 @@ def user_place(problem: BaseException) -> str:
 
 
 def place_of_frames(frames: list[tuple[str, int, str]]) -> str:
-    ours = __file__.rsplit("/", 2)[0]
-    theirs = torch.__file__.rsplit("/", 1)[0]
     for name, line, code in reversed(frames):
-        if not name.startswith((ours, theirs)) and not name.startswith("<") and "/contextlib.py" not in name:
-            return f"{name}:{line}: {code.strip()}"
+        if not _is_theirs(name):
+            return f"{name}:{line}: {(code or linecache.getline(name, line)).strip()}"
     return ""
+
+
+_OURS = (os.path.dirname(os.path.dirname(os.path.abspath(__file__))), os.path.dirname(torch.__file__), "<",
+         contextlib.__file__)
+
+
+def _is_theirs(name: str) -> bool:
+    """PyTorch's code or ours."""
+    return name.startswith(_OURS)
 
 
 def _refusal(problem: Exception) -> Unsupported:
@@ -241,17 +264,21 @@ def trace_step(model: Model, loss_fn: Callable, trained: list[str], batch: Any, 
     trace = Trace(None, model, trained, spec)  # type: ignore[arg-type]
     labels = _Labels(model.module)
     step = _step_function(model, loss_fn, trained, trace, options, labels)
-    values = KnownValues()
+    values = KnownValues(labels.after_op)
 
     def followed(*flat: torch.Tensor) -> list[Any]:
-        with values:
-            return step(*flat)
+        before = torch.is_autocast_cache_enabled()
+        torch.set_autocast_cache_enabled(True)  # as in eager mode: a weight that is used twice is cast once
+        try:
+            with values:
+                return step(*flat)
+        finally:
+            torch.set_autocast_cache_enabled(before)
 
     flat = [*(p.detach() for p in model.parameters.values()), *model.buffers.values(), *inputs]
     try:
         with labels.watching(), told_to_transformers(values), torch.enable_grad():
-            trace.module = make_fx(followed, tracing_mode="fake", _allow_non_fake_inputs=True,
-                                   record_stack_traces=True)(*flat)
+            trace.module = make_fx(followed, tracing_mode="fake", _allow_non_fake_inputs=True)(*flat)
     except (Usage, Unsupported):
         raise
     except Exception as problem:  # whatever the user's code or PyTorch raises while it is traced
@@ -268,21 +295,7 @@ def _spread_places(trace: Trace) -> None:
         if node.meta.get("lowtide_phase") == BACKWARD:
             trace.places[node.name] = by_sequence.get(of, "")
             continue
-        where = node.meta.get("lowtide_module", "")
-        stack = node.meta.get("stack_trace") or ""
-        line = _line_of_stack(stack) if stack else ""
+        where, line = node.meta.get("lowtide_module", ""), node.meta.get("lowtide_place", "")
         trace.places[node.name] = f"{where}: {line}" if where and line else where or line
-        if node.meta.get("seq_nr") is not None:
-            by_sequence.setdefault(node.meta["seq_nr"], trace.places[node.name])
-
-
-def _line_of_stack(stack: str) -> str:
-    """Of a stack trace as text, the innermost line that is neither PyTorch's nor ours."""
-    frames, lines = [], stack.splitlines()
-    for i, line in enumerate(lines):
-        parts = line.strip().split('"')
-        if len(parts) >= 3 and parts[0].strip() == "File" and "line" in parts[2]:
-            number = parts[2].split("line")[1].split(",")[0].strip()
-            code = lines[i + 1].strip() if i + 1 < len(lines) else ""
-            frames.append((parts[1], int(number) if number.isdigit() else 0, code))
-    return place_of_frames(frames)
+        if line and node.meta.get("lowtide_sequence") is not None:
+            by_sequence.setdefault(node.meta["lowtide_sequence"], trace.places[node.name])
