@@ -188,18 +188,19 @@ class _Line:
             sys.stderr.write("\r" + " " * self.shown + "\r")
 
 
-def _wait(worker: threading.Thread, cancel: c_void_p) -> None:
-    """Until the search ends; Ctrl-C asks it to end with what it has."""
-    while worker.is_alive():
+def _wait(ended: threading.Event, cancel: c_void_p) -> None:
+    """Until the search ends; Ctrl-C asks it to end with what it has. Not by join: one that is interrupted takes its
+    thread for ended (CPython before 3.12)."""
+    while not ended.is_set():
         try:
-            worker.join(0.1)
+            ended.wait(0.1)
         except KeyboardInterrupt:
             _library.library().lowtide_cancel_raise(cancel)
 
 
 def _search(model: c_void_p, options: dict[str, Any], progress: bool | None) -> Plan:
     library, handle, cancel = _library.library(), c_void_p(), c_void_p()
-    line, problems = _Line(progress), []
+    line, problems, ended = _Line(progress), [], threading.Event()
     watcher = _library.Watcher(lambda _, now: line.update(now.contents))
 
     def work() -> None:  # the library's last error is the thread's own
@@ -208,12 +209,13 @@ def _search(model: c_void_p, options: dict[str, Any], progress: bool | None) -> 
                 model, json.dumps(options).encode(), watcher, None, cancel, byref(handle)))
         except Error as problem:
             problems.append(problem)
+        finally:
+            ended.set()
 
     _library.check(library.lowtide_cancel_make(byref(cancel)))
     try:
-        worker = threading.Thread(target=work, name="lowtide-plan", daemon=True)
-        worker.start()
-        _wait(worker, cancel)
+        threading.Thread(target=work, name="lowtide-plan", daemon=True).start()
+        _wait(ended, cancel)
     finally:
         line.end()
         library.lowtide_cancel_free(cancel)

@@ -173,7 +173,7 @@ class _Cut:
     def finish(self, half: _Half, outputs: list[int | None], descriptions: Any) -> torch.fx.GraphModule:
         node = half.graph.output(tuple(self.node(half, o) if o is not None else None for o in outputs))
         node.meta["desc"] = descriptions
-        half.graph.eliminate_dead_code(lambda n: n.op in ("placeholder", "output"))
+        half.graph.eliminate_dead_code()
         return torch.fx.GraphModule(self.joint, half.graph)
 
 
@@ -183,11 +183,16 @@ def _boundary(program: Program, units: list[Unit], forward: int, tangents: list[
     makes = list(dict.fromkeys(program.tensors[t].storage for t in tangents))
     for storage in makes:
         program.storages[storage].role = MADE
-    first = next((i for i, unit in enumerate(units) if set(unit.reads) & set(makes)), len(units))
-    late = [i for i, unit in enumerate(units) if set(unit.makes) & set(reads)]
-    place = max([first, *(i + 1 for i in late if i < first)]) if first < len(units) else len(units)
+    late, behind = set(makes), []
+    for unit in units:  # what depends on the gradients comes behind them
+        if late & set(unit.reads):
+            late |= set(unit.makes)
+            behind.append(unit)
+    units[:] = [unit for unit in units if unit not in behind] + behind
+    place = len(units) - len(behind)
     number = max((unit.number for unit in units), default=0) + 1
     unit = Unit(number, [], BACKWARD, list(dict.fromkeys(reads)), makes, what="boundary")
+    unit.after = {other.number for other in units if other.updates}  # buffers change in the forward pass
     units.insert(place, unit)
     return place
 

@@ -192,7 +192,7 @@ def measure(program: Program, unit: Unit, allocator: Allocator | None) -> Measur
     warm = _run(program, unit, function, allocator)
     seconds, first, workspace, sizes, _ = _run(program, unit, function, allocator)
     found = Measured(min(seconds, warm[0]), first, first, [], workspace, sizes, types=warm[4])
-    if unit.update is None and (unit.random or unit.statistics):
+    if unit.update is None and ((unit.random and unit.state_in is not None) or unit.statistics):
         function, _ = _function(program, unit, True)
         _run(program, unit, function, allocator)
         _, found.again, other, *_ = _run(program, unit, function, allocator)

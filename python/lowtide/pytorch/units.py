@@ -31,7 +31,7 @@ STATE_BYTES = 5056  # of the CPU's random stream
 FAR = 64  # units: a write in place further from where its value was made is a unit of its own
 
 
-@dataclass
+@dataclass(eq=False)
 class Unit:
     """`reads` and `makes` are storages; `update` is the optimizer's function on tensors, in place of calls."""
 
