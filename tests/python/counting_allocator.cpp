@@ -61,7 +61,13 @@ void count_begin() {
   sizes.clear();
   low = high = nullptr;
 }
-long long count_peak() { return peak; }
-long long count_live() { return live; }
-long long count_span() { return high - low; }
+long long count_peak() {
+  return peak;
+}
+long long count_live() {
+  return live;
+}
+long long count_span() {
+  return high - low;
+}
 }

@@ -205,7 +205,7 @@ def _options(options: dict[str, Any] | None) -> dict[str, Any]:
 
 
 def _planning(options: dict[str, Any]) -> dict[str, Any]:
-    found: dict[str, Any] = {"allow": "recompute,reorder", "effort": options.get("effort", 10)}
+    found: dict[str, Any] = {"allow": "recompute,reorder", "effort": options.get("effort", 4)}
     if "time_limit_seconds" in options:
         found["time_limit_seconds"] = options["time_limit_seconds"]
     if options.get("budget") is not None:

@@ -183,7 +183,9 @@ void lt_arena_free(void* handle) {
   leave(static_cast<Arena*>(handle));
 }
 
-void* lt_arena_base(void* handle) { return static_cast<Arena*>(handle)->base; }
+void* lt_arena_base(void* handle) {
+  return static_cast<Arena*>(handle)->base;
+}
 
 void lt_step_begin(void* handle) {
   current = static_cast<Arena*>(handle);

@@ -56,7 +56,7 @@ class StepOptions:
     check_finite: bool = False
     shapes: str = "replan"
     engine: str = "auto"
-    effort: float = 10
+    effort: float = 4
     time_limit_seconds: float | None = None
     progress: bool | None = None
     cache: bool = True

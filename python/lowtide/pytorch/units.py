@@ -312,6 +312,8 @@ def _find_in_place(program: Program, unit: Unit) -> None:
         return
     row = ROW_BY_ROW.get(call.target._schema.name)
     out = program.tensors[made.base]
+    if out.dtype.is_complex:  # an operand may be conjugate by a flag alone
+        return
     for position, argument in enumerate(call.args):
         if not isinstance(argument, Ref) or not (torch.Tag.pointwise in call.target.tags or row == position):
             continue
