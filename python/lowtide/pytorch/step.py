@@ -27,6 +27,7 @@ import torch.utils._pytree as pytree
 from .. import cache
 from ..errors import Infeasible, Limit, Unsupported, Usage
 from ..plans import Plan, bytes_text, plan_text
+from . import ranks
 from .addresses import Allocator, Arena, allocator
 from .calls import BUFFER, INPUT, MADE, Program, read_calls
 from .graph_text import GraphText, write_graph
@@ -44,6 +45,7 @@ class StepOptions:
     budget: bytes of the whole device, a number or "2GiB", "60%" (of what the best order needs), "floor"; None: no limit.
     clip_norm, clip_value: of the gradients, as torch.nn.utils.clip_grad_norm_ and clip_grad_value_.
     accumulate: so many batches (a list) make one update; the loss is the sum of theirs.
+    data_parallel: under torchrun: gradients are averaged over all ranks, which run one plan (ranks.py).
     check_finite: a loss that is not finite raises FloatingPointError and changes nothing.
     shapes: "replan" makes a plan for each new shape of batch, once; "fixed" refuses others than the sample's.
     engine: "torch", or "auto".  effort: of the search, about in seconds.  progress: None: on a terminal.
@@ -53,6 +55,7 @@ class StepOptions:
     clip_norm: float | None = None
     clip_value: float | None = None
     accumulate: int = 1
+    data_parallel: bool = False
     check_finite: bool = False
     shapes: str = "replan"
     engine: str = "auto"
@@ -111,7 +114,10 @@ def capture(model: torch.nn.Module, loss_fn: Callable, optimizer: torch.optim.Op
                 raise Unsupported(f"{kind} '{name}' is on {tensor.device}; this engine runs on the CPU")
     updates = Updates(optimizer, tensors.parameters)
     trained = [name for name in tensors.parameters if name in updates.groups]
-    tracing = Options(options.clip_norm, options.clip_value, options.accumulate)
+    if options.data_parallel:
+        ranks.check()
+        ranks.same_start([p.detach() for p in tensors.parameters.values()] + list(tensors.buffers.values()))
+    tracing = Options(options.clip_norm, options.clip_value, options.accumulate, options.data_parallel)
     trace = trace_step(tensors, loss_fn, trained, batch, tracing)
     program = read_calls(trace)
     strides = [tensors.parameters[name].stride() for name in trained]
@@ -156,10 +162,13 @@ def _keys(captured: Captured, title: str, options: StepOptions, memory: Allocato
     return measured, cache.key(measured, options.planning())
 
 
-def _measured(captured: Captured, key: str, memory: Allocator | None, keep: bool) -> list[Measured]:
+def _measured(captured: Captured, key: str, memory: Allocator | None, keep: bool,
+              parallel: bool) -> list[Measured]:
     """By unit, from the cache if it has that; decides which results may take an operand's place."""
     program, units = captured.program, captured.units
     kept = cache.load_rows(key) if keep else None
+    if parallel:  # all measure, or none
+        kept = ranks.from_first(kept)
     if kept is not None and len(kept) == len(units):
         measured = _measured_of(kept)
         keep_in_place(units, measured)
@@ -168,6 +177,8 @@ def _measured(captured: Captured, key: str, memory: Allocator | None, keep: bool
         return measured
     kinds = {unit.number: signature(captured.updates.optimizer) for unit in units if unit.update is not None}
     measured = measure_all(program, units, kinds, memory)
+    if parallel:
+        measured = _measured_of(ranks.from_first(_rows(measured)))
     if keep:
         cache.store_rows(key, _rows(measured))
     return measured
@@ -177,18 +188,24 @@ def make_plan(captured: Captured, title: str, options: StepOptions) -> Planned:
     """Plans, or takes the plan from the cache. Raises Infeasible, naming the floor and the op that sets it."""
     memory = allocator()
     measured_key, key = _keys(captured, title, options, memory)
-    measured = _measured(captured, measured_key, memory, options.cache)
+    if options.data_parallel:
+        ranks.same_graph(key)
+    measured = _measured(captured, measured_key, memory, options.cache, options.data_parallel)
     graph = write_graph(captured.program, captured.units, measured, title)
-    kept = cache.load(key) if options.cache else None
-    if kept is not None and kept[1].get("graph") == cache.key(graph.text):
-        return Planned(captured, graph, kept[0], measured)
-    try:
-        plan = plan_text(graph.text, title, options.planning(), options.progress)
-    except (Infeasible, Limit) as problem:
-        raise type(problem)(_with_place(str(problem), graph, captured.units)) from None
-    if options.cache and not plan.cut_short:
-        cache.store(key, plan, {"graph": cache.key(graph.text)})
-    return Planned(captured, graph, plan, measured)
+
+    def make() -> Plan:
+        kept = cache.load(key) if options.cache else None
+        if kept is not None and kept[1].get("graph") == cache.key(graph.text):
+            return kept[0]
+        try:
+            plan = plan_text(graph.text, title, options.planning(), options.progress)
+        except (Infeasible, Limit) as problem:
+            raise type(problem)(_with_place(str(problem), graph, captured.units)) from None
+        if options.cache and not plan.cut_short:
+            cache.store(key, plan, {"graph": cache.key(graph.text)})
+        return plan
+
+    return Planned(captured, graph, ranks.plan_of_first(make) if options.data_parallel else make(), measured)
 
 
 def _with_place(line: str, graph: GraphText, units: list[Unit]) -> str:

@@ -51,6 +51,7 @@ class Options:
     clip_norm: float | None = None
     clip_value: float | None = None
     accumulate: int = 1
+    data_parallel: bool = False  # gradients are averaged over all ranks
 
 
 @dataclass
@@ -211,6 +212,8 @@ def _step_function(model: Model, loss_fn: Callable, trained: list[str], trace: T
             aux.append(one_aux)
             grads = [m if g is None else g if m is None else g + m for g, m in zip(grads, more, strict=True)]
         labels.phase = BACKWARD
+        if options.data_parallel:
+            grads = [g if g is None else torch.ops.lowtide.average(g) for g in grads]
         grads = _clipped(grads, options)
         labels.note()
         aux_leaves, trace.aux_spec = pytree.tree_flatten(aux if options.accumulate > 1 else aux[0])
