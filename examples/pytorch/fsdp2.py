@@ -34,7 +34,7 @@ class Block(nn.Module):
 def sharded(model: nn.Sequential, compiled: bool) -> nn.Sequential:
     mesh = init_device_mesh("cpu", (dist.get_world_size(),))
     for block in model:
-        if compiled:
+        if compiled and isinstance(block, Block):
             block.compile(backend="lowtide", fullgraph=True, dynamic=False, options={"budget": "100%", "effort": 0.2})
         fully_shard(block, mesh=mesh)
     return fully_shard(model, mesh=mesh)

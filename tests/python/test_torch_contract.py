@@ -177,6 +177,23 @@ def test_another_shape_is_planned_once_or_refused():
         fixed(larger)
 
 
+def test_what_changes_the_graph_makes_a_new_plan():
+    step, model, mine, other, its, batch = pair("sgd")
+    torch.manual_seed(0)
+    step(batch)
+    torch.manual_seed(0)
+    eager_step(other, loss_fn, its, batch)
+    for change in (lambda m: m.eval(), lambda m: m.head.requires_grad_(False), lambda m: m.train()):
+        change(model)
+        change(other)
+        torch.manual_seed(1)
+        loss = step(batch)
+        torch.manual_seed(1)
+        assert torch.equal(loss, eager_step(other, loss_fn, its, batch))
+        assert differences(model, mine, other, its) == []
+    assert len(step._ready) == 4
+
+
 # ---- what goes wrong
 
 

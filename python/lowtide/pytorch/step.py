@@ -291,8 +291,12 @@ class Step:
     # ---- running
 
     def _signature(self, leaves: list[Any], spec: Any) -> Any:
+        """What a plan holds for: shapes, and what else changes the graph or its kernels."""
         shapes = tuple((tuple(t.shape), t.stride(), t.dtype) if isinstance(t, torch.Tensor) else t for t in leaves)
-        return shapes, str(spec), str(signature(self._optimizer))
+        modes = tuple(module.training for module in self._model.modules())
+        trained = tuple(p.requires_grad for p in self._model.parameters())
+        around = (torch.is_autocast_enabled("cpu"), torch.get_autocast_dtype("cpu"), torch.get_num_threads())
+        return shapes, str(spec), modes, trained, around, str(signature(self._optimizer))
 
     def _for(self, batch: Any) -> _Ready:
         leaves, spec = pytree.tree_flatten(batch)
@@ -300,7 +304,8 @@ class Step:
         found = self._ready.get(key)
         if found is not None:
             return found
-        if self._ready and self._options.shapes == "fixed":
+        seen = {other[:2] for other in self._ready}
+        if seen and key[:2] not in seen and self._options.shapes == "fixed":
             shapes = [tuple(t.shape) if isinstance(t, torch.Tensor) else t for t in leaves]
             raise Usage(f"the batch has shapes {shapes}, for which there is no plan; shapes='replan' makes one")
         captured = capture(self._model, self._loss_fn, self._optimizer, batch, self._options)
