@@ -206,8 +206,17 @@ def test_writing_to_the_batch_is_refused_by_name():
 def test_dropout_is_one_unit_that_draws():
     found = check(lambda m, x: F.dropout(x @ m.weight, 0.5))
     unit = unit_of(found, "aten.bernoulli_.float")
-    assert [c.name for c in unit.calls] == ["aten.empty_like", "aten.bernoulli_.float", "aten.div_.Scalar"]
+    assert [c.name for c in unit.calls] == ["aten.empty_like", "aten.bernoulli_.float", "aten.ne.Scalar"]
     assert unit.random
+
+
+def test_a_dropouts_mask_is_kept_as_a_byte_an_element():
+    """Captured it is a float each."""
+    found = check(lambda m, x: F.dropout(x @ m.weight, 0.5))
+    mask, = unit_of(found, "aten.bernoulli_.float").makes
+    assert found.program.storages[mask].bytes == 16, "4 x 4 elements"
+    scaled = unit_of(found, "aten._to_copy")
+    assert scaled.reads == [mask] and not scaled.random
 
 
 def test_ops_that_draw_keep_their_order_and_hand_on_the_stream():
@@ -223,10 +232,10 @@ def test_attention_without_dropout_does_not_draw():
     assert not calls.draws(flash, (1, 2, 3, 0.0), {}) and calls.draws(flash, (1, 2, 3, 0.1), {})
 
 
-def test_a_dropout_that_runs_again_draws_the_same():
+def test_a_draw_that_runs_again_is_the_same():
     def forward(m, x):
         for _ in range(6):
-            x = F.dropout(torch.tanh(x @ m.weight), 0.5)
+            x = torch.tanh(x @ m.weight) * torch.rand_like(x)
         return x
 
     torch.manual_seed(0)
@@ -235,7 +244,7 @@ def test_a_dropout_that_runs_again_draws_the_same():
     other, mine, its = twin(model, OPTIMIZERS["sgd"])
     best = lowtide.plan(model, loss_fn, mine, batch).arena_bytes
     made = lowtide.compile_step(model, loss_fn, mine, batch, budget=best * 6 // 10, effort=0.2)
-    assert "set_state(s" in made.source, "no dropout ran again"
+    assert "set_state(s" in made.source, "no draw ran again"
     assert_equal_steps(made, model, mine, other, its, loss_fn, batch)
 
 

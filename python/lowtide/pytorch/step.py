@@ -31,6 +31,7 @@ from . import ranks
 from .addresses import Allocator, Arena, allocator
 from .calls import BUFFER, INPUT, MADE, Program, read_calls
 from .graph_text import GraphText, write_graph
+from .masks import keep_masks_as_bytes
 from .measure import Allocation, Measured, keep_in_place, measure_all, take_types
 from .optimizers import Updates, signature
 from .program import Executable, generate
@@ -121,7 +122,7 @@ def capture(model: torch.nn.Module, loss_fn: Callable, optimizer: torch.optim.Op
     trace = trace_step(tensors, loss_fn, trained, batch, tracing)
     program = read_calls(trace)
     strides = [tensors.parameters[name].stride() for name in trained]
-    units = make_units(program, trace.aux_count, strides)
+    units = keep_masks_as_bytes(program, make_units(program, trace.aux_count, strides))
     updated = add_updates(program, units, trace, updates)
     return Captured(trace, program, units, updates, updated)
 
