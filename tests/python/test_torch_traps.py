@@ -258,6 +258,17 @@ def test_convolution_backward_is_split_by_its_mask():
     assert masks and all(mask[0] + any(mask[1:]) == 1 for mask in masks)
 
 
+def test_a_gradient_of_an_input_does_not_keep_the_input():
+    model, batch, loss_fn = build("unet")
+    other, mine, its = twin(model, OPTIMIZERS["sgd"])
+    made = lowtide.compile_step(model, loss_fn, mine, batch, cache=False)
+    found = made._now.planned.captured
+    backward = [call for unit in found.units for call in unit.calls if unit.phase == "backward"]
+    exchanged = [call for call in backward if call.name == "aten.convolution"]
+    assert len(exchanged) > 10 and {call.args[6] for call in exchanged} == {True, False}, "of both directions"
+    assert_equal_steps(made, model, mine, other, its, loss_fn, batch, steps=2)
+
+
 def test_tied_weights_are_one_parameter():
     model, batch, loss_fn = build("gpt2")
     found = captured(model, batch, loss_fn)

@@ -5,6 +5,7 @@
     calls.py        the graph as calls on tensors that lie in storages: aliases and mutations as they are
     units.py        calls grouped into what is planned as one op; updates of the optimizer added
     masks.py        dropout's masks as a byte an element
+    convolutions.py gradients of inputs that do not read the input
     optimizers.py   one update per parameter, bit for bit as the optimizer's own step
     ranks.py        one plan on many ranks
     measure.py      seconds and allocations of every unit, each kind once

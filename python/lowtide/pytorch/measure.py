@@ -170,12 +170,19 @@ def _try_in_place(program: Program, unit: Unit, found: Measured) -> None:
         given = [t.clone() for t in drawn]
         place = given[operands(unit).index(storage)].untyped_storage().data_ptr()
         made = form(given)[0]
-        if made.untyped_storage().data_ptr() != place or not _same_bits(wanted, made):
+        if made.untyped_storage().data_ptr() != place or not same_bits(wanted, made):
             del unit.in_place[storage]
 
 
-def _same_bits(a: torch.Tensor, b: torch.Tensor) -> bool:
+def same_bits(a: torch.Tensor, b: torch.Tensor) -> bool:
     return torch.equal(a.reshape(-1).view(torch.uint8), b.reshape(-1).view(torch.uint8))
+
+
+def drawn_run(program: Program, unit: Unit, allocator: Allocator | None) -> tuple[torch.Tensor, int]:
+    """The unit's first result on drawn numbers, which are the same for the same storages; scratch bytes, if known."""
+    function, _ = _function(program, unit, False)
+    made = function([_drawn(program, s) for s in operands(unit)])[0]
+    return made, _run(program, unit, function, allocator)[2]
 
 
 def _drawn(program: Program, storage: int) -> torch.Tensor:

@@ -27,7 +27,7 @@ import torch.utils._pytree as pytree
 from .. import cache
 from ..errors import Infeasible, Limit, Unsupported, Usage
 from ..plans import Plan, bytes_text, plan_text
-from . import ranks
+from . import convolutions, ranks
 from .addresses import Allocator, Arena, allocator
 from .calls import BUFFER, INPUT, MADE, Program, read_calls
 from .graph_text import GraphText, write_graph
@@ -170,18 +170,23 @@ def _measured(captured: Captured, key: str, memory: Allocator | None, keep: bool
     kept = cache.load_rows(key) if keep else None
     if parallel:  # all measure, or none
         kept = ranks.from_first(kept)
-    if kept is not None and len(kept) == len(units):
-        measured = _measured_of(kept)
+    if kept is not None and len(kept) == 2 and len(kept[1]) == len(units):
+        convolutions.take(program, units, kept[0])
+        measured = _measured_of(kept[1])
         keep_in_place(units, measured)
         for unit, found in zip(units, measured, strict=True):
             take_types(program, unit, found)
         return measured
+    chosen = convolutions.choose(program, units, memory)
+    if parallel:
+        chosen = ranks.from_first(chosen)
+    convolutions.take(program, units, chosen)
     kinds = {unit.number: signature(captured.updates.optimizer) for unit in units if unit.update is not None}
     measured = measure_all(program, units, kinds, memory)
     if parallel:
         measured = _measured_of(ranks.from_first(_rows(measured)))
     if keep:
-        cache.store_rows(key, _rows(measured))
+        cache.store_rows(key, [chosen, _rows(measured)])
     return measured
 
 
