@@ -8,17 +8,23 @@
 include_guard()
 
 # Parts of every Linux system, or of the process that loads the library (the C++ runtime is PyTorch's as well).
-set(LOWTIDE_OF_THE_SYSTEM "^ld-linux" "^libc\\.so" "^libm\\.so" "^libpthread\\.so" "^libdl\\.so" "^librt\\.so"
-  "^libstdc\\+\\+\\.so" "^libgcc_s\\.so")
+set(LOWTIDE_OF_THE_SYSTEM "^(ld-linux.*|libc|libm|libpthread|libdl|librt|libstdc[+][+]|libgcc_s)[.]so")
 
 function(lowtide_wheel library program)
   target_link_options(${library} PRIVATE -Wl,--disable-new-dtags)
   target_link_options(${program} PRIVATE -Wl,--disable-new-dtags)
-  set_target_properties(${library} PROPERTIES INSTALL_RPATH "$ORIGIN" VERSION "" SOVERSION "")
+  set_property(TARGET ${library} PROPERTY VERSION)  # a wheel has no symbolic links: one file, one name
+  set_property(TARGET ${library} PROPERTY SOVERSION)
+  set_target_properties(${library} PROPERTIES INSTALL_RPATH "$ORIGIN")
   set_target_properties(${program} PROPERTIES INSTALL_RPATH "$ORIGIN/../lib")
-  install(TARGETS ${library} RUNTIME_DEPENDENCY_SET lowtide_needed
-    LIBRARY DESTINATION lowtide/lib COMPONENT wheel NAMELINK_SKIP)
-  install(TARGETS ${program} RUNTIME_DEPENDENCY_SET lowtide_needed RUNTIME DESTINATION lowtide/bin COMPONENT wheel)
-  install(RUNTIME_DEPENDENCY_SET lowtide_needed PRE_EXCLUDE_REGEXES ${LOWTIDE_OF_THE_SYSTEM}
-    LIBRARY DESTINATION lowtide/lib COMPONENT wheel)
+  install(TARGETS ${library} LIBRARY DESTINATION lowtide/lib COMPONENT wheel)
+  install(TARGETS ${program} RUNTIME DESTINATION lowtide/bin COMPONENT wheel)
+  install(CODE "
+    file(GET_RUNTIME_DEPENDENCIES LIBRARIES \"$<TARGET_FILE:${library}>\" EXECUTABLES \"$<TARGET_FILE:${program}>\"
+      RESOLVED_DEPENDENCIES_VAR found PRE_EXCLUDE_REGEXES \"${LOWTIDE_OF_THE_SYSTEM}\")
+    foreach(path IN LISTS found)
+      get_filename_component(name \"\${path}\" NAME)
+      file(REAL_PATH \"\${path}\" whole)
+      configure_file(\"\${whole}\" \"\${CMAKE_INSTALL_PREFIX}/lowtide/lib/\${name}\" COPYONLY)
+    endforeach()" COMPONENT wheel)
 endfunction()
