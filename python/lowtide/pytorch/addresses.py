@@ -1,4 +1,4 @@
-"""Every allocation of a planned step at its planned address: the allocator of cpu_allocator.cpp, built when first needed.
+"""Every allocation of a planned step at its planned address: the allocator of cpu_allocator.cpp, built when needed.
 
 It is compiled against the installed torch (about two seconds, once for each version of torch and of this package) and
 kept in the cache folder. Where no compiler is on hand, `allocator()` is None: steps then free every value after its
@@ -70,8 +70,8 @@ class Arena:
             begins.append(begins[-1] + len(part))
         flat = [pair for part in parts for pair in part]
         self.allocator, self.bytes = allocator, size
-        self.handle = allocator.library.lt_arena_make(size, numbers([b for b, _ in flat]), numbers([a for _, a in flat]),
-                                                      len(flat), numbers(begins), len(parts))
+        self.handle = allocator.library.lt_arena_make(
+            size, numbers([b for b, _ in flat]), numbers([a for _, a in flat]), len(flat), numbers(begins), len(parts))
         if not self.handle:
             raise MemoryError(f"no room for an arena of {size} bytes")
         self.mark = allocator.library.lt_mark
@@ -128,7 +128,7 @@ def _built() -> pathlib.Path | None:
 
 @functools.cache
 def allocator() -> Allocator | None:
-    """The allocator, in place; None where it cannot be (no compiler, another allocator that nothing can be put upon)."""
+    """The allocator, in place; None where it cannot be (no compiler, or an allocator that nothing can be put upon)."""
     if os.environ.get("LOWTIDE_ALLOCATOR") == "0":
         return None
     path = _built()

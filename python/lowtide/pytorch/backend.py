@@ -244,9 +244,9 @@ def _halves(cut: _Cut, early: list[int], later: list[int], forward: int,
             cut.given(one, tensor, node.name)
     cut.constants(one)
     cut.run(one, early)
+    named = {t: n.name for n, t in zip(placeholders, cut.program.given, strict=False)}
     for k, tensor in enumerate(saved):
-        name = next((n.name for n, t in zip(placeholders, cut.program.given, strict=False) if t == tensor), f"saved_{k}")
-        cut.given(two, tensor, name)
+        cut.given(two, tensor, named.get(tensor, f"saved_{k}"))
     for node, tensor in zip(placeholders, cut.program.given, strict=False):
         if node.name.startswith("tangents"):
             cut.given(two, tensor, node.name)

@@ -29,7 +29,7 @@ from .schemas import schema_writes
 from .trace import FORWARD, Trace
 
 aten = torch.ops.aten
-# Ops that write arguments which their schemas do not declare: packet -> (arguments written, argument that must be true).
+# Ops that write arguments that their schemas do not declare: packet -> (arguments written, if this argument is true).
 HIDDEN_WRITES = {aten.native_batch_norm: ((3, 4), 5), aten.cudnn_batch_norm: ((3, 4), 5),
                  aten.miopen_batch_norm: ((3, 4), 5)}
 PARAMETER, BUFFER, INPUT, CONSTANT, STATE, MADE = "parameter", "buffer", "input", "constant", "state", ""
@@ -104,7 +104,7 @@ class Call:
 
 @dataclass
 class Program:
-    """Calls in a valid order, what they work on, and what comes out: loss, aux, gradients (None where there is none)."""
+    """Calls in a valid order, what they work on, and what comes out: loss, aux, gradients or None."""
 
     tensors: list[Tensor] = field(default_factory=list)
     storages: list[Storage] = field(default_factory=list)
@@ -210,7 +210,8 @@ class _Reader:
             return base.id
         if base.dtype != value.dtype:
             raise Unsupported(f"two tensors of {base.dtype} and {value.dtype} share memory before the step")
-        recipe = Call(aten.as_strided.default, (Ref(base.id), *map(list, place[:2]), place[2]), {}, [], False, view=True)
+        args = (Ref(base.id), *map(list, place[:2]), place[2])
+        recipe = Call(aten.as_strided.default, args, {}, [], False, view=True)
         recipe.outs = [self.program.add_tensor(value, storage, recipe)]
         return recipe.outs[0]
 

@@ -1,9 +1,9 @@
 """The gradient of a convolution's input without the input.
 
-`convolution_backward` takes the input for its shape alone when only its gradient is asked for, and so keeps it in memory.
-The gradient is a convolution of the other direction, of the result's gradient with the same weights, which takes no
-input. Whether its kernel gives the same bits is tried on drawn numbers, once for each kind; it is taken where it does,
-and where its scratch is not larger than what is saved.
+Asked for that alone, `convolution_backward` takes the input for its shape, and so keeps it in memory. The gradient is a
+convolution of the other direction, of the result's gradient with the same weights, which takes no input. Whether its
+kernel gives the same bits is tried on drawn numbers, once for each kind; it is taken where it does, and where its
+scratch is not larger than what is saved.
 """
 
 from __future__ import annotations

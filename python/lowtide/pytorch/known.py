@@ -1,9 +1,9 @@
 """Values that are known while a step is traced, though its tensors are fake: those that depend on nothing but shapes.
 
 Models decide by the contents of tensors that they have just made: is this mask causal, are these positions in a row.
-On fake tensors there are no contents, so tracing stops, or a library that sees that it is traced takes another path than
-in eager mode, with other kernels and other bits. Here each small tensor that a step makes out of constants alone is
-computed for real beside the fake one, and `.item()` and `if` ask that. Nothing that depends on the batch, on
+On fake tensors there are no contents, so tracing stops, or a library that sees that it is traced takes another path
+than in eager mode, with other kernels and other bits. Here each small tensor that a step makes out of constants alone
+is computed for real beside the fake one, and `.item()` and `if` ask that. Nothing that depends on the batch, on
 parameters or on random numbers is ever known, so what is decided holds for every batch of these shapes.
 
 transformers asks `is_tracing(tensor)` before it looks into one; while a step is traced it is told the truth of known

@@ -39,7 +39,8 @@ def _byte_mask(program: Program, unit: Unit, number: int) -> Unit:
     unit.calls = [
         *(call for call in unit.calls if call.view),
         Call(empty.target, empty.args, empty.kwargs, [drawn], False, **common),
-        Call(draw.target, (Ref(drawn), *draw.args[1:]), draw.kwargs, [drawn], False, writes=(drawn,), random=True, **common),
+        Call(draw.target, (Ref(drawn), *draw.args[1:]), draw.kwargs, [drawn], False, writes=(drawn,), random=True,
+             **common),
         Call(aten.ne.Scalar, (Ref(drawn), 0), {}, [mask], False, **common)]
     scaled = [Call(aten._to_copy.default, (Ref(mask),), {"dtype": floats.dtype}, [base], False, **common), divide]
     made = Unit(number, scaled, unit.phase, [program.tensors[mask].storage], unit.makes, after=set())

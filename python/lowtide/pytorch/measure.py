@@ -96,8 +96,10 @@ def _canonical(text: str) -> str:
 def kind_of(program: Program, unit: Unit, update_kind: Any = None) -> str:
     """Equal for units that do the same on the same shapes."""
     _, text = _function(program, unit, False)
-    shapes = [(program.tensors[s.base].shape, program.tensors[s.base].stride, str(program.tensors[s.base].dtype), s.bytes)
-              if s.base >= 0 else STATE_BYTES for s in (program.storages[i] for i in operands(unit))]
+    shapes = []
+    for storage in (program.storages[i] for i in operands(unit)):
+        base = program.tensors[storage.base] if storage.base >= 0 else None
+        shapes.append((base.shape, base.stride, str(base.dtype), storage.bytes) if base is not None else STATE_BYTES)
     if unit.update is not None:
         tensors = [program.tensors[t] for t in unit.update_tensors]
         return f"update {update_kind} {[(t.shape, t.stride, str(t.dtype)) for t in tensors]}"

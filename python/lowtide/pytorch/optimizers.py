@@ -43,7 +43,7 @@ class Updates:
             self.check_group(group)
             for i, p in enumerate(group["params"]):
                 if id(p) not in names:
-                    raise Usage(f"parameter {i} of the optimizer's group {g} {tuple(p.shape)} is no parameter of the model")
+                    raise Usage(f"parameter {i} of the optimizer's group {g} {tuple(p.shape)} is none of the model's")
                 if p.requires_grad:
                     self.groups[names[id(p)]] = (g, i)
         if not self.groups:
@@ -116,8 +116,9 @@ class Updates:
                     beta2=beta2, weight_decay=group["weight_decay"], eps=group["eps"], amsgrad=group["amsgrad"],
                     maximize=group["maximize"])
                 return
-            adam([parameter], [gradient], [average], [squares], most, [count], foreach=False, fused=bool(group["fused"]),
-                 decoupled_weight_decay=decoupled, amsgrad=group["amsgrad"], beta1=beta1, beta2=beta2, lr=group["lr"],
+            adam([parameter], [gradient], [average], [squares], most, [count], foreach=False,
+                 fused=bool(group["fused"]), decoupled_weight_decay=decoupled, amsgrad=group["amsgrad"], beta1=beta1,
+                 beta2=beta2, lr=group["lr"],
                  weight_decay=group["weight_decay"], eps=group["eps"], maximize=group["maximize"])
 
         return update

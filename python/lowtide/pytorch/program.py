@@ -136,5 +136,6 @@ def generate(program: Program, units: list[Unit], graph: GraphText, plan: Plan, 
     text = "\n".join([*head, *(f"    {line}" for line in made.source.lines), f"    return {result}"])
     scope = dict(made.source.names)
     exec(compile(text, "<lowtide step>", "exec"), scope)  # noqa: S102: our own lines
-    return Executable(scope["run"], text, [-1] * len(head) + made.unit_of_line + [-1],
-                      plan.arena_bytes - made.places.resident_bytes, made.places.resident_bytes, made.parts, made.reruns)
+    resident = made.places.resident_bytes
+    return Executable(scope["run"], text, [-1] * len(head) + made.unit_of_line + [-1], plan.arena_bytes - resident,
+                      resident, made.parts, made.reruns)
