@@ -13,7 +13,7 @@ c10::Allocator* below = nullptr;
 std::mutex guard;
 std::unordered_map<void*, size_t> sizes;
 long long live = 0, peak = 0;
-char *low = nullptr, *high = nullptr;
+char *begin = nullptr, *end = nullptr, *top = nullptr;  // of the range that is watched
 
 void release(void* data) {
   if (data == nullptr) return;
@@ -36,8 +36,7 @@ struct Counting final : c10::Allocator {
     sizes[data] = bytes;
     live += static_cast<long long>(bytes);
     if (live > peak) peak = live;
-    if (low == nullptr || data < low) low = data;
-    if (high == nullptr || data + bytes > high) high = data + bytes;
+    if (data >= begin && data < end && data + bytes > top) top = data + bytes;
     return {data, data, &release, c10::Device(c10::DeviceType::CPU)};
   }
   c10::DeleterFnPtr raw_deleter() const override { return &release; }
@@ -51,7 +50,8 @@ Counting counting;
 }  // namespace
 
 extern "C" {
-void count_begin() {
+// Watches how far allocations reach in the `bytes` from `from`.
+void count_begin(char* from, long long bytes) {
   if (below == nullptr) {
     below = c10::GetCPUAllocator();
     c10::SetCPUAllocator(&counting, 2);
@@ -59,7 +59,8 @@ void count_begin() {
   const std::lock_guard<std::mutex> lock(guard);
   live = peak = 0;
   sizes.clear();
-  low = high = nullptr;
+  begin = top = from;
+  end = from + bytes;
 }
 long long count_peak() {
   return peak;
@@ -67,7 +68,7 @@ long long count_peak() {
 long long count_live() {
   return live;
 }
-long long count_span() {
-  return high - low;
+long long count_reach() {
+  return top - begin;
 }
 }

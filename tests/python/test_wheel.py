@@ -46,7 +46,7 @@ def call(folder, *command, **more):
 def test_everything_but_the_systems_runtime_is_inside(folder):
     inside = next(folder.glob("lib/python*/site-packages/lowtide"))
     allowed = ("linux-vdso", "ld-linux", "libc.", "libm.", "libpthread", "libdl", "librt", "libstdc++", "libgcc_s")
-    for path in [inside / "bin/lowtide", *inside.glob("lib/*.so*")]:
+    for path in (inside / "bin/lowtide", inside / "lib/liblowtide.so"):  # with all that these load
         for line in call(folder, "ldd", path).splitlines():
             name, _, place = line.strip().partition(" => ")
             assert pathlib.Path(name).name.startswith(allowed) or str(inside) in place or "statically" in line, (path, line)

@@ -118,7 +118,7 @@ class Updates:
                 return
             adam([parameter], [gradient], [average], [squares], most, [count], foreach=False,
                  fused=bool(group["fused"]), decoupled_weight_decay=decoupled, amsgrad=group["amsgrad"], beta1=beta1,
-                 beta2=beta2, lr=group["lr"],
-                 weight_decay=group["weight_decay"], eps=group["eps"], maximize=group["maximize"])
+                 beta2=beta2, lr=group["lr"], weight_decay=group["weight_decay"], eps=group["eps"],
+                 maximize=group["maximize"])
 
         return update
