@@ -246,8 +246,12 @@ def test_ctrl_c_is_seen_when_the_step_has_ended():
 
     step._now.code.run = interrupted
     torch.manual_seed(0)
-    with pytest.raises(KeyboardInterrupt):
-        step(batch)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # jobs in the background ignore it
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            step(batch)
+    finally:
+        signal.signal(signal.SIGINT, before)
     torch.manual_seed(0)
     eager_step(other, loss_fn, its, batch)
     assert differences(model, mine, other, its) == []
