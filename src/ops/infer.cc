@@ -128,6 +128,28 @@ std::optional<Expr> position_limit(const Instance& instance, size_t input) {
   return limit;
 }
 
+namespace {
+
+Expr all_bytes(const Type& type) {
+  Expr bytes = size_bytes(type.dtype);
+  for (const Expr& dim : type.dims) bytes = bytes * dim;
+  return bytes;
+}
+
+// What an opaque op says of itself; its row has checked that these are operands and outputs.
+std::vector<std::pair<int, int>> given_in_place(const Instance& instance) {
+  std::vector<std::pair<int, int>> pairs;
+  const auto found = instance.attrs->find("in_place");
+  if (found == instance.attrs->end()) return pairs;
+  const auto& numbers = std::get<ir::Dims>(found->second);
+  for (size_t k = 0; k + 1 < numbers.size(); k += 2)
+    pairs.emplace_back(static_cast<int>(*numbers[k].constant()),
+                       static_cast<int>(*numbers[k + 1].constant()));
+  return pairs;
+}
+
+}  // namespace
+
 std::vector<std::pair<int, int>> in_place_pairs(const Instance& instance) {
   const auto bound = bind_instance(instance);
   if (!bound || !(*bound)->outputs) return {};
@@ -137,7 +159,8 @@ std::vector<std::pair<int, int>> in_place_pairs(const Instance& instance) {
     return {{static_cast<int>(to->rest), 0}};
   }
   const Row& row = *(*bound)->row;
-  std::vector<std::pair<int, int>> candidates = words_of_row(row).in_place;
+  std::vector<std::pair<int, int>> candidates =
+      row.traits.opaque ? given_in_place(instance) : words_of_row(row).in_place;
   const std::vector<std::pair<int, int>> into = accumulators(instance);
   candidates.insert(candidates.begin(), into.begin(), into.end());
   std::vector<std::pair<int, int>> pairs;
@@ -147,6 +170,8 @@ std::vector<std::pair<int, int>> in_place_pairs(const Instance& instance) {
     const Type& from = *instance.inputs[i];
     const Type& to = outputs[static_cast<size_t>(output)].type;
     if (from.layout.strided() || to.layout.strided()) continue;  // others may share its elements
+    if (row.traits.opaque && all_bytes(from) == all_bytes(to)) pairs.emplace_back(input, output);
+    if (row.traits.opaque) continue;  // its owner knows which elements it reads
     if (from.dims == to.dims && size_bytes(from.dtype) == size_bytes(to.dtype) &&
         same_order(from.layout, to.layout, to.dims))
       pairs.emplace_back(input, output);

@@ -143,12 +143,36 @@ Status set_layouts(const Instance& instance, std::vector<OutputType>& outputs) {
   return {};
 }
 
+// Pairs of an input that is there and an output that owns its storage.
+Status check_in_place(const Instance& instance, const std::vector<OutputType>& outputs) {
+  if (!has_attr(instance, "in_place")) return {};
+  const auto& numbers = std::get<ir::Dims>(instance.attrs->find("in_place")->second);
+  if (numbers.size() % 2 != 0)
+    return refuse(instance, fmt::format("in_place has {} numbers; it takes pairs of an input and "
+                                        "an output",
+                                        numbers.size()));
+  for (size_t k = 0; k < numbers.size(); k += 2) {
+    const int64_t input = numbers[k].constant().value_or(-1);
+    const int64_t output = numbers[k + 1].constant().value_or(-1);
+    const bool there = input >= 0 && static_cast<size_t>(input) < instance.inputs.size() &&
+                       instance.inputs[static_cast<size_t>(input)];
+    const bool owns = output >= 0 && static_cast<size_t>(output) < outputs.size() &&
+                      outputs[static_cast<size_t>(output)].alias == ir::Alias::kOwn;
+    if (!there || !owns)
+      return refuse(instance, fmt::format("in_place has input {} for output {}; it takes an input "
+                                          "that is there and an output that owns its storage",
+                                          sym::print(numbers[k]), sym::print(numbers[k + 1])));
+  }
+  return {};
+}
+
 Result<std::vector<OutputType>> outputs_from_attributes(const Instance& instance) {
   std::vector<OutputType> outputs;
   LT_RETURN_IF_ERROR(set_types(instance, outputs));
   LT_RETURN_IF_ERROR(set_dims(instance, outputs));
   LT_RETURN_IF_ERROR(set_aliases(instance, outputs));
   LT_RETURN_IF_ERROR(set_layouts(instance, outputs));
+  LT_RETURN_IF_ERROR(check_in_place(instance, outputs));
   return outputs;
 }
 
@@ -193,7 +217,7 @@ Row opaque_row(std::string_view kind, Traits traits) {
           .layouts = "r -> r",
           .attrs =
               "op:word types:word ranks:list dims:list aliases:word? offsets:list? layouts:word? "
-              "strided:int? seconds:real? flops:int? workspace:int?",
+              "strided:int? in_place:list? seconds:real? flops:int? workspace:int?",
           .check = check_costs,
           .outputs = outputs_from_attributes,
           .traits = traits};

@@ -18,6 +18,8 @@
 //   offsets:list?     [0, 64]                per output: where a view starts in its input, in bytes
 //   layouts:word?     "strided:1,8"          per output: how a view lies; absent: row_major
 //   strided:int?      1                      its kernel reads strided views; others are copied for
+//   in_place:list?    [0, 0]                 pairs: the input whose place the output may
+//                                            take where it dies, if it has as many bytes
 //   seconds:real?     1.5e-4                 of one run; the roofline of flops and bytes without it
 //   flops:int?        1000000                of one run
 //   workspace:int?    4096                   scratch bytes of one run

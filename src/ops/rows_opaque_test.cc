@@ -5,6 +5,8 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "ops/testing/dimension_edges.h"
 
@@ -127,6 +129,17 @@ TEST(Opaque, CostsAreGivenOrFollowFromBytesAndFlops) {
   EXPECT_FALSE(given_cost(given.op()).has_value());
 }
 
+TEST(Opaque, ItMaySayWhoseItsPlaceItTakes) {
+  Given add;
+  add.inputs = {Type{DType::kF32, {Expr::symbol("batch"), 8}, {}},
+                Type{DType::kF32, {Expr::symbol("batch"), 8}, {}}};
+  add.attrs["in_place"] = ir::Dims{0, 0, 1, 0};
+  using Pairs = std::vector<std::pair<int, int>>;
+  EXPECT_EQ(in_place_pairs(add.instance()), (Pairs{{0, 0}, {1, 0}}));
+  add.inputs[0] = Type{DType::kF32, {8}, {}};  // too small for it
+  EXPECT_EQ(in_place_pairs(add.instance()), (Pairs{{1, 0}}));
+}
+
 TEST(Opaque, WhatRunsOnceSaysSo) {
   for (std::string_view kind : {"Opaque", "OpaqueEffect", "OpaqueRandom"})
     EXPECT_TRUE(traits(*find(kind)).opaque) << kind;
@@ -172,6 +185,9 @@ TEST(Opaque, ContradictionsAreRefused) {
   EXPECT_NE(with("aliases", std::string("own")).find("1 words for 2 outputs"), std::string::npos);
   EXPECT_NE(with("seconds", -1.0).find("seconds is -1"), std::string::npos);
   EXPECT_NE(with("workspace", int64_t{-1}).find("workspace is -1"), std::string::npos);
+  EXPECT_NE(with("in_place", ir::Dims{0}).find("in_place has 1 numbers"), std::string::npos);
+  for (const ir::Dims& pair : {ir::Dims{1, 0}, ir::Dims{0, 2}, ir::Dims{-1, 0}})
+    EXPECT_NE(with("in_place", pair).find("an input that is there"), std::string::npos);
   EXPECT_NE(with("axis", int64_t{1}).find("has no attribute axis"), std::string::npos);
   Given nameless;
   nameless.attrs.erase("op");

@@ -1,0 +1,17 @@
+"""The PyTorch front end: a captured training step, planned by the library, run by PyTorch's own kernels.
+
+    known.py        values that are known while a step is traced
+    trace.py        the step as one FX graph (make_fx): forward, loss, gradients
+    calls.py        the graph as calls on tensors that lie in storages: aliases and mutations as they are
+    units.py        calls grouped into what is planned as one op; updates of the optimizer added
+    masks.py        dropout's masks as a byte an element
+    convolutions.py gradients of inputs that do not read the input
+    optimizers.py   one update per parameter, bit for bit as the optimizer's own step
+    ranks.py        one plan on many ranks
+    measure.py      seconds and allocations of every unit, each kind once
+    graph_text.py   units as the text form of a graph, which the library plans
+    program.py      a plan as generated Python
+    addresses.py    every allocation of a step at its planned address (cpu_allocator.cpp)
+    step.py         compile_step and plan: all of the above in order
+    backend.py      torch.compile(backend="lowtide")
+"""

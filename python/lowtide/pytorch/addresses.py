@@ -1,0 +1,138 @@
+"""Every allocation of a planned step at its planned address: the allocator of cpu_allocator.cpp, built when needed.
+
+It is compiled against the installed torch (about two seconds, once for each version of torch and of this package) and
+kept in the cache folder. Where no compiler is on hand, `allocator()` is None: steps then free every value after its
+last use, and PyTorch's allocator puts it where it likes.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import hashlib
+import os
+import pathlib
+import shlex
+import shutil
+import subprocess
+import tempfile
+from ctypes import POINTER, c_int, c_int64, c_void_p
+
+import torch
+
+from ..cache import folder
+
+SOURCE = pathlib.Path(__file__).with_name("cpu_allocator.cpp")
+
+
+class Allocator:
+    """The library's functions. One for the process."""
+
+    def __init__(self, path: pathlib.Path) -> None:
+        self.library = ctypes.PyDLL(str(path))  # calls are shorter than letting go of the interpreter's lock
+        pointer = POINTER(c_int64)
+        for name, result, arguments in (
+                ("lt_install", c_int, []), ("lt_record_begin", None, []),
+                ("lt_record_end", c_int64, [pointer, c_int64]), ("lt_recorded_id", c_int64, [c_void_p]),
+                ("lt_arena_make", c_void_p, [c_int64, pointer, pointer, c_int64, pointer, c_int64]),
+                ("lt_arena_free", None, [c_void_p]), ("lt_arena_base", c_void_p, [c_void_p]),
+                ("lt_step_begin", None, [c_void_p]), ("lt_mark", None, [c_int64]), ("lt_step_end", None, [pointer])):
+            function = getattr(self.library, name)
+            function.restype, function.argtypes = result, arguments
+        self.installed = bool(self.library.lt_install())
+
+    def record_begin(self) -> None:
+        self.library.lt_record_begin()
+
+    def record_end(self) -> list[tuple[int, int]]:
+        """(number, bytes) of an allocation, (number, 0) where it was released, in order."""
+        room = 1 << 14
+        while True:
+            pairs = (c_int64 * (2 * room))()
+            count = self.library.lt_record_end(pairs, room)
+            if count <= room:
+                return [(pairs[2 * i], pairs[2 * i + 1]) for i in range(count)]
+            room = count
+
+    def recorded_id(self, address: int) -> int:
+        return self.library.lt_recorded_id(address) if address else 0
+
+
+class Arena:
+    """Memory for the values that a step makes, and the lists of its allocations, part by part."""
+
+    def __init__(self, allocator: Allocator, size: int, parts: list[list[tuple[int, int]]]) -> None:
+        def numbers(values: list[int]) -> ctypes.Array:
+            return (c_int64 * max(1, len(values)))(*values)
+
+        begins = [0]
+        for part in parts:
+            begins.append(begins[-1] + len(part))
+        flat = [pair for part in parts for pair in part]
+        self.allocator, self.bytes = allocator, size
+        self.handle = allocator.library.lt_arena_make(
+            size, numbers([b for b, _ in flat]), numbers([a for _, a in flat]), len(flat), numbers(begins), len(parts))
+        if not self.handle:
+            raise MemoryError(f"no room for an arena of {size} bytes")
+        self.mark = allocator.library.lt_mark
+        self.count = len(flat)
+
+    def __del__(self) -> None:
+        handle, self.handle = getattr(self, "handle", None), None
+        if handle:
+            self.allocator.library.lt_arena_free(handle)
+
+    def begin(self) -> None:
+        self.allocator.library.lt_step_begin(self.handle)
+
+    def end(self) -> tuple[int, int, int, int]:
+        """Allocations at planned addresses, others, bytes of the largest other, end of the highest address given."""
+        numbers = (c_int64 * 4)()
+        self.allocator.library.lt_step_end(numbers)
+        return tuple(numbers)  # type: ignore[return-value]
+
+
+def compiler() -> list[str] | None:
+    """The command of the C++ compiler; None where there is none. CXX names another, or "" for none."""
+    named = os.environ.get("CXX")
+    if named is not None:
+        command = shlex.split(named)
+        return command if command and shutil.which(command[0]) else None
+    return next(([found] for found in map(shutil.which, ("c++", "g++", "clang++")) if found), None)
+
+
+def _command(build: list[str], target: pathlib.Path) -> list[str]:
+    root = pathlib.Path(torch.__file__).parent
+    abi = int(torch._C._GLIBCXX_USE_CXX11_ABI)
+    return [*build, "-shared", "-fPIC", "-std=c++20", "-O2", "-fvisibility=default", f"-D_GLIBCXX_USE_CXX11_ABI={abi}",
+            f"-I{root}/include", str(SOURCE), "-o", str(target), f"-L{root}/lib", "-lc10", f"-Wl,-rpath,{root}/lib"]
+
+
+def _built() -> pathlib.Path | None:
+    """The library in the cache, built if it is not there."""
+    build = compiler()
+    version = hashlib.sha256(SOURCE.read_bytes() + torch.__file__.encode()).hexdigest()[:16]
+    path = folder() / f"cpu-allocator-torch-{torch.__version__}-{version}.so"
+    if path.exists():
+        return path
+    if build is None:
+        return None
+    with tempfile.TemporaryDirectory(dir=path.parent) as scratch:
+        made = pathlib.Path(scratch) / path.name
+        done = subprocess.run(_command(build, made), capture_output=True, text=True)
+        if done.returncode != 0:
+            return None
+        made.replace(path)
+    return path
+
+
+@functools.cache
+def allocator() -> Allocator | None:
+    """The allocator, in place; None where it cannot be (no compiler, or an allocator that nothing can be put upon)."""
+    if os.environ.get("LOWTIDE_ALLOCATOR") == "0":
+        return None
+    path = _built()
+    if path is None:
+        return None
+    made = Allocator(path)
+    return made if made.installed else None

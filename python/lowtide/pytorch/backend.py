@@ -1,0 +1,273 @@
+"""torch.compile(model, backend="lowtide", options={"budget": "2GiB"}): the user's own loop, our partition.
+
+AOTAutograd hands over the graph of forward and backward pass together. It is planned as one step: between the two
+stands an op that reads the forward pass's results and makes their gradients, and wherever the plan puts it, there the
+sequence is cut. What is alive at the cut is what the forward pass saves; what the plan runs after the cut, reruns too,
+in that order, is the backward pass. Both halves run as boxed code that lets go of every value after its last use.
+
+The optimizer is not in the graph, and gradients come back together: the budget is of parameters, inputs, activations
+and all gradients. Graphs with symbolic sizes are left to PyTorch's own partition, with a warning.
+"""
+
+from __future__ import annotations
+
+import collections
+import operator
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch._dynamo.backends.common import aot_autograd
+from torch._functorch.partitioners import default_partition
+
+from .. import _library
+from ..errors import Usage
+from ..plans import Plan, plan_text
+from .calls import INPUT, MADE, PARAMETER, Program, read_graph
+from .code import compiled
+from .graph_text import write_graph
+from .measure import measure_all
+from .trace import BACKWARD
+from .units import Unit, one_by_one
+
+KNOWN = ("budget", "effort", "time_limit_seconds", "progress")
+last_plans: list[Plan] = []  # of the graphs that were compiled, the newest last; at most a few
+
+
+def boxed(module: torch.fx.GraphModule, _: Any = None) -> Callable[[list], Any]:
+    """The graph as a function of a list: each value goes after its last use."""
+    nodes = list(module.graph.nodes)
+    last: dict[torch.fx.Node, int] = {}
+    for moment, node in enumerate(nodes):
+        last[node] = moment
+        for read in node.all_input_nodes:
+            last[read] = moment
+    dying = collections.defaultdict(list)
+    for node, moment in last.items():
+        dying[moment].append(node)
+    names: dict[str, Any] = {}
+
+    def expression(value: Any) -> str:
+        if isinstance(value, torch.fx.Node):
+            return value.name
+        if isinstance(value, tuple):
+            return "(" + "".join(expression(v) + ", " for v in value) + ")"
+        if isinstance(value, list):
+            return "[" + ", ".join(map(expression, value)) + "]"
+        if type(value) in (int, bool, str, type(None)):
+            return repr(value)
+        names[f"c{len(names)}"] = value
+        return f"c{len(names) - 1}"
+
+    lines, given, result = [], [], "None"
+    for moment, node in enumerate(nodes):
+        if node.op == "placeholder":
+            given.append(node.name)
+        elif node.op == "get_attr":
+            lines.append(f"{node.name} = {expression(getattr(module, node.target))}")
+        elif node.op == "output":
+            result = expression(node.args[0])
+        elif node.target is operator.getitem:
+            lines.append(f"{node.name} = {node.args[0].name}[{node.args[1]}]")
+        else:
+            arguments = [*map(expression, node.args), *(f"{k}={expression(v)}" for k, v in node.kwargs.items())]
+            lines.append(f"{node.name} = {expression(node.target)}({', '.join(arguments)})")
+        gone = [n.name for n in dying[moment] if node.op != "output" and (n.op != "placeholder" or n is not node)]
+        if gone:
+            lines.append(" = ".join(gone) + " = None")
+    run = compiled(lines, names, given, result, "half")
+    run._boxed_call = True  # type: ignore[attr-defined]
+    return run
+
+
+@dataclass
+class _Half:
+    """A graph under construction: which of the program's tensors have a node in it."""
+
+    graph: torch.fx.Graph = field(default_factory=torch.fx.Graph)
+    nodes: dict[int, torch.fx.Node] = field(default_factory=dict)
+
+
+class _Cut:
+    """The halves of a joint graph by a plan."""
+
+    def __init__(self, joint: torch.fx.GraphModule, program: Program, units: list[Unit], boundary: int) -> None:
+        self.joint, self.program, self.units, self.boundary = joint, program, units, boundary
+        self.metas = {t: node.meta for node, t in self.original().items()}
+
+    def original(self) -> dict[torch.fx.Node, int]:
+        """Nodes of the joint graph that are a tensor."""
+        found: dict[torch.fx.Node, int] = {}
+        placeholders = [n for n in self.joint.graph.nodes if n.op == "placeholder"]
+        found.update(zip(placeholders, self.program.given, strict=False))
+        for call in self.program.calls:
+            if not call.many and call.outs and call.outs[0] is not None:
+                found[call.node] = call.outs[0]
+            for user in call.node.users if call.many else ():
+                if user.target is operator.getitem and call.outs[user.args[1]] is not None:
+                    found[user] = call.outs[user.args[1]]
+        return found
+
+    def given(self, half: _Half, tensor: int, name: str) -> None:
+        node = half.graph.placeholder(name)
+        node.meta = dict(self.metas.get(tensor, {}))
+        half.nodes[tensor] = node
+
+    def call(self, half: _Half, call: Any) -> torch.fx.Node:
+        args, kwargs = call.with_tensors(lambda t: t)
+        swap = lambda leaf: self.node(half, leaf.id) if hasattr(leaf, "id") else leaf  # noqa: E731
+        args, kwargs = torch.utils._pytree.tree_map(swap, (args, kwargs), is_leaf=lambda x: hasattr(x, "id"))
+        node = half.graph.call_function(call.target, tuple(args), dict(kwargs))
+        node.meta = dict(call.node.meta)
+        for index, out in enumerate(call.outs):
+            if out is None:
+                continue
+            half.nodes[out] = half.graph.call_function(operator.getitem, (node, index)) if call.many else node
+            half.nodes[out].meta = dict(self.metas.get(out, {}))
+        return node
+
+    def node(self, half: _Half, tensor: int) -> torch.fx.Node:
+        """The tensor's node; a view is made where it is needed, of what is there."""
+        if tensor not in half.nodes:
+            recipe = self.program.tensors[tensor].recipe
+            if recipe is None:
+                raise AssertionError(f"tensor {tensor} is read and not there")
+            self.call(half, recipe)
+        return half.nodes[tensor]
+
+    def forget(self, half: _Half, storage: int) -> None:
+        for tensor in [t for t in half.nodes if self.program.tensors[t].storage == storage]:
+            del half.nodes[tensor]
+
+    def run(self, half: _Half, units: list[int]) -> None:
+        for index in units:
+            for storage in self.units[index].makes:
+                self.forget(half, storage)
+            for call in self.units[index].calls:
+                self.call(half, call)
+
+    def saved(self, later: list[int], outputs: list[int | None]) -> list[int]:
+        """Tensors that the second half reads and does not make first: bases of storages."""
+        made: set[int] = set()
+        needed: dict[int, None] = {}
+        reads = [(self.units[i].reads, self.units[i].makes) for i in later]
+        reads.append(([self.program.tensors[o].storage for o in outputs if o is not None], []))
+        tangents = set(self.units[self.boundary].makes)
+        for read, makes in reads:
+            for storage in read:
+                if storage not in made and storage not in tangents:
+                    needed[self.program.storages[storage].base] = None
+            made |= set(makes)
+        constants = set(self.program.given[len(self.program.given) - len(self.program.constants):])
+        return [t for t in needed if t not in constants]
+
+    def constants(self, half: _Half) -> None:
+        nodes = [n for n in self.joint.graph.nodes if n.op == "get_attr"]
+        start = len(self.program.given) - len(self.program.constants)
+        for node, tensor in zip(nodes, self.program.given[start:], strict=True):
+            half.nodes[tensor] = half.graph.get_attr(node.target)
+            half.nodes[tensor].meta = dict(node.meta)
+
+    def finish(self, half: _Half, outputs: list[int | None], descriptions: Any) -> torch.fx.GraphModule:
+        node = half.graph.output(tuple(self.node(half, o) if o is not None else None for o in outputs))
+        node.meta["desc"] = descriptions
+        half.graph.eliminate_dead_code()
+        return torch.fx.GraphModule(self.joint, half.graph)
+
+
+def _boundary(program: Program, units: list[Unit], forward: int, tangents: list[int]) -> int:
+    """Adds the op that stands between the passes; its place in `units`."""
+    reads = [program.tensors[o].storage for o in program.outputs[:forward] if o is not None]
+    makes = list(dict.fromkeys(program.tensors[t].storage for t in tangents))
+    for storage in makes:
+        program.storages[storage].role = MADE
+    late, behind = set(makes), []
+    for unit in units:  # what depends on the gradients comes behind them
+        if late & set(unit.reads):
+            late |= set(unit.makes)
+            behind.append(unit)
+    units[:] = [unit for unit in units if unit not in behind] + behind
+    place = len(units) - len(behind)
+    number = max((unit.number for unit in units), default=0) + 1
+    unit = Unit(number, [], BACKWARD, list(dict.fromkeys(reads)), makes, what="boundary")
+    unit.after = {other.number for other in units if other.updates}  # buffers change in the forward pass
+    units.insert(place, unit)
+    return place
+
+
+def _options(options: dict[str, Any] | None) -> dict[str, Any]:
+    for name in options or {}:
+        if name not in KNOWN:
+            raise Usage(f"option '{name}' of backend lowtide is not known; known are {', '.join(KNOWN)}")
+    return dict(options or {})
+
+
+def _planning(options: dict[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = {"allow": "recompute,reorder", "effort": options.get("effort", 4)}
+    if "time_limit_seconds" in options:
+        found["time_limit_seconds"] = options["time_limit_seconds"]
+    if options.get("budget") is not None:
+        found["budget_bytes" if isinstance(options["budget"], int) else "budget"] = options["budget"]
+    return found
+
+
+def partition(joint: torch.fx.GraphModule, forward: int, fixed: list[int],
+              options: dict[str, Any]) -> tuple[torch.fx.GraphModule, torch.fx.GraphModule]:
+    """Forward and backward graph. `forward`: how many outputs are the forward pass's; `fixed`: inputs that stay."""
+    placeholders = [node for node in joint.graph.nodes if node.op == "placeholder"]
+    roles = [(PARAMETER if i in set(fixed) else INPUT, node.name) for i, node in enumerate(placeholders)]
+    program = read_graph(joint, roles, {})
+    tangents = [program.given[i] for i, node in enumerate(placeholders) if node.name.startswith("tangents")]
+    units = one_by_one(program)
+    boundary = _boundary(program, units, forward, tangents)
+    measured = measure_all(program, [unit for unit in units if unit.calls], {}, None)
+    measured.insert(boundary, type(measured[0])(1e-6) if measured else None)
+    graph = write_graph(program, units, measured, "joint graph")
+    plan = plan_text(graph.text, "joint graph", _planning(options), options.get("progress"))
+    last_plans[:] = [*last_plans[-7:], plan]
+    names = plan.op_names()
+    sequence = [graph.ops[names[step.op]] for step in plan.steps() if step.kind == _library.COMPUTE]
+    at = sequence.index(boundary)
+    return _halves(_Cut(joint, program, units, boundary), sequence[:at], sequence[at + 1:], forward, placeholders)
+
+
+def _halves(cut: _Cut, early: list[int], later: list[int], forward: int,
+            placeholders: list[torch.fx.Node]) -> tuple[torch.fx.GraphModule, torch.fx.GraphModule]:
+    outputs = cut.program.outputs
+    saved = cut.saved(later, outputs[forward:])
+    described = next(n for n in cut.joint.graph.nodes if n.op == "output").meta.get("desc", [None] * len(outputs))
+    one, two = _Half(), _Half()
+    for node, tensor in zip(placeholders, cut.program.given, strict=False):
+        if not node.name.startswith("tangents"):
+            cut.given(one, tensor, node.name)
+    cut.constants(one)
+    cut.run(one, early)
+    named = {t: n.name for n, t in zip(placeholders, cut.program.given, strict=False)}
+    for k, tensor in enumerate(saved):
+        cut.given(two, tensor, named.get(tensor, f"saved_{k}"))
+    for node, tensor in zip(placeholders, cut.program.given, strict=False):
+        if node.name.startswith("tangents"):
+            cut.given(two, tensor, node.name)
+    cut.constants(two)
+    cut.run(two, later)
+    first = cut.finish(one, [*outputs[:forward], *saved], [*described[:forward], *[None] * len(saved)])
+    return first, cut.finish(two, outputs[forward:], list(described[forward:]))
+
+
+def lowtide(module: torch.fx.GraphModule, example_inputs: list[Any], *, options: dict[str, Any] | None = None,
+            **_: Any) -> Callable:
+    """The backend. Options: budget (bytes, "2GiB", "60%"), effort, time_limit_seconds, progress."""
+    asked = _options(options)
+
+    def split(joint: torch.fx.GraphModule, joint_inputs: Any, *, num_fwd_outputs: int,
+              static_lifetime_input_indices: list[int] | None = None, **more: Any) -> Any:
+        if any(isinstance(node.meta.get("val"), torch.SymInt) for node in joint.graph.nodes):
+            warnings.warn("lowtide: a graph with symbolic sizes is left to PyTorch's own partition; "
+                          "torch.compile(..., dynamic=False) plans each size", stacklevel=2)
+            return default_partition(joint, joint_inputs, num_fwd_outputs=num_fwd_outputs, **more)
+        return partition(joint, num_fwd_outputs, static_lifetime_input_indices or [], asked)
+
+    return aot_autograd(fw_compiler=boxed, bw_compiler=boxed, inference_compiler=boxed, partition_fn=split,
+                        keep_inference_input_mutations=True)(module, example_inputs)

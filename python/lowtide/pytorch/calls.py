@@ -1,0 +1,337 @@
+"""The captured graph as calls on tensors that lie in storages.
+
+What shares memory is read off the storages of the traced values, not off schemas: `_unsafe_view` returns its
+input's storage and declares no alias. What is written is read off schemas, and for the norms that write their running
+statistics without saying so, off a table (HIDDEN_WRITES); measuring holds both against what the kernels really do
+(measure.py).
+
+    tensor    shape, strides and place in a storage; a view knows the call that makes it from another tensor
+    storage   bytes, and what it is before the step: parameter, buffer, input, constant, or nothing (the step makes it)
+    call      an ATen op on tensors; views compute nothing; in-place ops give the tensor that they wrote
+
+`getitem` nodes vanish (a call has many outputs), `detach` and other views become recipes. Equal pure calls become
+one, what nobody reads goes, and convolution_backward becomes one call for the data and one for the weights, which
+add up to the same bits in the same time.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+import torch.utils._pytree as pytree
+
+from ..errors import Unsupported
+from .schemas import schema_writes
+from .trace import FORWARD, Trace
+
+aten = torch.ops.aten
+# Ops that write arguments that their schemas do not declare: packet -> (arguments written, if this argument is true).
+HIDDEN_WRITES = {aten.native_batch_norm: ((3, 4), 5), aten.cudnn_batch_norm: ((3, 4), 5),
+                 aten.miopen_batch_norm: ((3, 4), 5)}
+PARAMETER, BUFFER, INPUT, CONSTANT, STATE, MADE = "parameter", "buffer", "input", "constant", "state", ""
+
+
+@dataclass(frozen=True)
+class Ref:
+    """A tensor among the arguments of a call."""
+
+    id: int
+
+
+@dataclass
+class Storage:
+    """`base`: the tensor that brought it, of which all others in it are views."""
+
+    id: int
+    base: int
+    bytes: int
+    role: str = MADE
+    name: str = ""
+    start: int = 0  # of a given one: where its base begins, in elements
+
+
+@dataclass
+class Tensor:
+    id: int
+    storage: int
+    shape: tuple[int, ...]
+    stride: tuple[int, ...]
+    dtype: torch.dtype
+    recipe: Call | None = None  # of a view: the call that makes it
+    index: int = 0  # among the outputs of the recipe
+
+
+@dataclass
+class Call:
+    """`outs`: tensors by position, None for what is no tensor. `many`: whether the op gives a tuple or list."""
+
+    target: Callable
+    args: tuple
+    kwargs: dict[str, Any]
+    outs: list[int | None]
+    many: bool
+    phase: str = FORWARD
+    place: str = ""
+    writes: tuple[int, ...] = ()  # tensors, by schema
+    hidden: tuple[int, ...] = ()  # tensors, though the schema does not say so
+    random: bool = False
+    view: bool = False
+    node: Any = None  # of the graph that was read
+
+    def tensors(self) -> Iterator[int]:
+        """The tensors among the arguments."""
+        for leaf in pytree.tree_leaves((self.args, self.kwargs), is_leaf=lambda x: isinstance(x, Ref)):
+            if isinstance(leaf, Ref):
+                yield leaf.id
+
+    def with_tensors(self, change: Callable[[int], int]) -> tuple[tuple, dict[str, Any]]:
+        """Arguments in which every tensor is exchanged."""
+        def swap(leaf: Any) -> Any:
+            return Ref(change(leaf.id)) if isinstance(leaf, Ref) else leaf
+
+        args, kwargs = pytree.tree_map(swap, (self.args, self.kwargs), is_leaf=lambda x: isinstance(x, Ref))
+        return args, kwargs
+
+    @property
+    def name(self) -> str:
+        return str(self.target).replace(".default", "") if isinstance(self.target, torch._ops.OpOverload) else \
+            self.target.__name__
+
+
+@dataclass
+class Program:
+    """Calls in a valid order, what they work on, and what comes out: loss, aux, gradients or None."""
+
+    tensors: list[Tensor] = field(default_factory=list)
+    storages: list[Storage] = field(default_factory=list)
+    calls: list[Call] = field(default_factory=list)
+    given: list[int] = field(default_factory=list)  # tensors in the order of the placeholders, then constants
+    constants: list[torch.Tensor] = field(default_factory=list)
+    outputs: list[int | None] = field(default_factory=list)
+
+    def storage_of(self, tensor: int) -> Storage:
+        return self.storages[self.tensors[tensor].storage]
+
+    def add_tensor(self, like: torch.Tensor | Tensor, storage: int | None, recipe: Call | None = None,
+                   index: int = 0) -> int:
+        """A tensor in a storage, or (None) in a new one."""
+        if isinstance(like, Tensor):
+            shape, stride, dtype = like.shape, like.stride, like.dtype
+            size = self.storages[like.storage].bytes
+        else:
+            shape, stride, dtype = tuple(like.shape), tuple(like.stride()), like.dtype
+            size = like.untyped_storage().nbytes()
+        number = len(self.tensors)
+        if storage is None:
+            storage = len(self.storages)
+            self.storages.append(Storage(storage, number, size))
+        self.tensors.append(Tensor(number, storage, shape, stride, dtype, recipe, index))
+        return number
+
+
+def _hidden_writes(target: Any, args: tuple) -> list[Any]:
+    positions, switch = HIDDEN_WRITES.get(getattr(target, "overloadpacket", None), ((), 0))
+    return [args[p] for p in positions if args[p] is not None] if positions and args[switch] else []
+
+
+def draws(target: Any, args: tuple, kwargs: dict[str, Any]) -> bool:
+    """Whether the op takes numbers from the random stream: a dropout of probability 0 does not."""
+    if torch.Tag.nondeterministic_seeded not in target.tags:
+        return False
+    for position, argument in enumerate(target._schema.arguments):
+        if argument.name in ("p", "dropout_p"):
+            value = args[position] if position < len(args) else kwargs.get(argument.name, argument.default_value)
+            return value != 0
+    return True
+
+
+def functional(target: Any) -> Any:
+    """The op that computes what an in-place one does and writes nothing; None where there is none."""
+    name = target._schema.name.split("::")
+    if not name[1].endswith("_") or name[1].endswith("__"):
+        return None
+    packet = getattr(getattr(torch.ops, name[0]), name[1][:-1], None)
+    found = getattr(packet, target._overloadname, None) if packet is not None else None
+    same = found is not None and len(found._schema.arguments) == len(target._schema.arguments)
+    return found if same and not found._schema.is_mutable else None
+
+
+class _Reader:
+    """Goes over a graph once. `given`: role and name of each placeholder."""
+
+    def __init__(self, module: torch.fx.GraphModule, given: list[tuple[str, str]], places: dict[str, str]) -> None:
+        self.module, self.given, self.places, self.program = module, given, places, Program()
+        self.of_node: dict[torch.fx.Node, Any] = {}  # a tensor's number, or a list of them
+        self.by_key: dict[int, int] = {}  # of a traced storage
+
+    def read(self) -> Program:
+        nodes = list(self.module.graph.nodes)
+        placeholders = [node for node in nodes if node.op == "placeholder"]
+        for node, (role, name) in zip(placeholders, self.given, strict=True):
+            self.take_given(node, node.meta["val"], role, name)
+        for node in nodes:
+            if node.op == "get_attr":
+                value = getattr(self.module, node.target)
+                if not isinstance(value, torch.Tensor):
+                    raise Unsupported(f"{self.place(node)}: the graph holds a {type(value).__name__}")
+                self.program.constants.append(value)
+                self.take_given(node, node.meta.get("val", value), CONSTANT, str(node.target))
+            elif node.op == "call_function":
+                self.take_call(node)
+            elif node.op == "output":
+                leaves = pytree.tree_leaves(node.args[0], is_leaf=lambda x: x is None)
+                self.program.outputs = [self.of_node[leaf] if isinstance(leaf, torch.fx.Node) else None
+                                        for leaf in leaves]
+        return self.program
+
+    def place(self, node: torch.fx.Node) -> str:
+        return self.places.get(node.name, "") or node.name
+
+    def take_given(self, node: torch.fx.Node, value: torch.Tensor, role: str, name: str) -> None:
+        key = value.untyped_storage()._cdata
+        there = self.by_key.get(key)
+        number = self.program.add_tensor(value, None) if there is None else self.shared(value, there)
+        if there is None:
+            storage = self.program.storage_of(number)
+            storage.role, storage.name, storage.start = role, name, value.storage_offset()
+            self.by_key[key] = storage.id
+        self.program.given.append(number)
+        self.of_node[node] = number
+
+    def shared(self, value: torch.Tensor, storage: int) -> int:
+        """A given tensor in the memory of another: that one, or a view of it."""
+        base = self.program.tensors[self.program.storages[storage].base]
+        place = (tuple(value.shape), tuple(value.stride()), value.storage_offset())
+        if (base.shape, base.stride, self.program.storages[storage].start) == place and base.dtype == value.dtype:
+            return base.id
+        if base.dtype != value.dtype:
+            raise Unsupported(f"two tensors of {base.dtype} and {value.dtype} share memory before the step")
+        args = (Ref(base.id), *map(list, place[:2]), place[2])
+        recipe = Call(aten.as_strided.default, args, {}, [], False, view=True)
+        recipe.outs = [self.program.add_tensor(value, storage, recipe)]
+        return recipe.outs[0]
+
+    def take_call(self, node: torch.fx.Node) -> None:
+        if node.target is operator.getitem:
+            self.of_node[node] = self.of_node[node.args[0]][node.args[1]]
+            return
+        if not isinstance(node.target, torch._ops.OpOverload):
+            raise Unsupported(f"{self.place(node)}: {node.target} is no ATen op")
+        if (node.kwargs.get("generator") is not None):
+            raise Unsupported(f"{self.place(node)}: {node.target} draws from a generator of its own")
+
+        def ref(leaf: Any) -> Any:
+            return Ref(self.of_node[leaf]) if isinstance(leaf, torch.fx.Node) else leaf
+
+        args, kwargs = pytree.tree_map(ref, (tuple(node.args), dict(node.kwargs)))
+        call = Call(node.target, args, kwargs, [], False, node.meta.get("lowtide_phase", FORWARD), self.place(node))
+        call.writes = tuple(w.id for w in schema_writes(node.target, args, kwargs))
+        call.hidden = tuple(w.id for w in _hidden_writes(node.target, args))
+        call.random, call.node = draws(node.target, args, kwargs), node
+        if call.writes and torch.Tag.inplace_view in node.target.tags:  # t_, squeeze_: only the geometry changes
+            call.target, call.writes = functional(node.target), ()
+        self.take_outputs(node, call)
+        self.program.calls.append(call)
+
+    def take_outputs(self, node: torch.fx.Node, call: Call) -> None:
+        value = node.meta.get("val")
+        call.many = isinstance(value, (list, tuple))
+        values = list(value) if call.many else [value] if isinstance(value, torch.Tensor) else []
+        aliases = [self.by_key.get(v.untyped_storage()._cdata) if isinstance(v, torch.Tensor) else None
+                   for v in values]
+        there = [a is not None for v, a in zip(values, aliases, strict=True) if isinstance(v, torch.Tensor)]
+        call.view = bool(there) and all(there) and not call.writes
+        if any(there) and not call.writes and not all(there):
+            raise Unsupported(f"{self.place(node)}: {node.target} gives views and new tensors at once")
+        for index, (made, storage) in enumerate(zip(values, aliases, strict=True)):
+            call.outs.append(self.output(call, index, made, storage))
+        self.of_node[node] = call.outs if call.many else call.outs[0] if call.outs else None
+
+    def output(self, call: Call, index: int, made: Any, storage: int | None) -> int | None:
+        if not isinstance(made, torch.Tensor):
+            return None
+        if call.writes and storage is not None:  # the tensor that was written
+            return next(w for w in call.writes if self.program.tensors[w].storage == storage)
+        number = self.program.add_tensor(made, storage, call if storage is not None else None, index)
+        if storage is None:
+            self.by_key[made.untyped_storage()._cdata] = self.program.tensors[number].storage
+        return number
+
+
+def _split_convolutions(program: Program) -> None:
+    """convolution_backward of data and weights becomes two calls; the bias goes with the weights."""
+    split: list[Call] = []
+    for call in program.calls:
+        mask = call.args[-1] if call.target is aten.convolution_backward.default else None
+        if mask is None or not (mask[0] and any(mask[1:])):
+            split.append(call)
+            continue
+        for kept in ([True, False, False], [False, *mask[1:]]):
+            outs = [out if keep else None for out, keep in zip(call.outs, kept, strict=True)]
+            split.append(Call(call.target, (*call.args[:-1], kept), call.kwargs, outs, True, call.phase, call.place))
+    program.calls = split
+
+
+def _frozen(value: Any) -> Any:
+    """A hashable that tells values apart as kernels do: 1 and 1.0 and True differ."""
+    if isinstance(value, (list, tuple)):
+        return tuple(_frozen(v) for v in value)
+    if isinstance(value, dict):
+        return tuple(sorted((k, _frozen(v)) for k, v in value.items()))
+    return value if isinstance(value, Ref) else (type(value).__name__, repr(value))
+
+
+def _merge_equal(program: Program) -> None:
+    """Calls that compute the same of the same become one. Not what is written in place, or draws."""
+    written = {program.tensors[t].storage for call in program.calls for t in (*call.writes, *call.hidden)}
+    now: dict[int, int] = {}
+    seen: dict[Any, Call] = {}
+    kept: list[Call] = []
+    for call in program.calls:
+        call.args, call.kwargs = call.with_tensors(lambda t: now.get(t, t))
+        touched = {program.tensors[t].storage for t in [*call.tensors(), *(o for o in call.outs if o is not None)]}
+        if call.writes or call.hidden or call.random or touched & written or not call.outs:
+            kept.append(call)
+            continue
+        key = (call.target, _frozen(call.args), _frozen(call.kwargs))
+        first = seen.setdefault(key, call)
+        if first is call:
+            kept.append(call)
+            continue
+        for mine, its in zip(call.outs, first.outs, strict=True):
+            if mine is not None and its is not None:
+                now[mine] = its
+    program.calls = kept
+    program.outputs = [now.get(o, o) if o is not None else None for o in program.outputs]
+    _move_views(program, now)
+
+
+def _move_views(program: Program, now: dict[int, int]) -> None:
+    """Views of what was exchanged lie in what it was exchanged for."""
+    for call in program.calls:
+        if not call.view:
+            continue
+        source = next(iter(call.tensors()))
+        for out in call.outs:
+            if out is not None:
+                program.tensors[out].storage = program.tensors[now.get(source, source)].storage
+
+
+def read_graph(module: torch.fx.GraphModule, given: list[tuple[str, str]], places: dict[str, str]) -> Program:
+    """The calls of any graph of ATen ops, as they stand there."""
+    return _Reader(module, given, places).read()
+
+
+def read_calls(trace: Trace) -> Program:
+    """The calls of the graph. Raises Unsupported, naming the line, for what has no place in a plan."""
+    names = [(PARAMETER, name) for name in trace.model.parameters] + [(BUFFER, name) for name in trace.model.buffers]
+    more = sum(node.op == "placeholder" for node in trace.module.graph.nodes) - len(names)
+    names += [(INPUT, f"batch.{i}") for i in range(more)]
+    program = read_graph(trace.module, names, trace.places)
+    _split_convolutions(program)
+    _merge_equal(program)
+    return program

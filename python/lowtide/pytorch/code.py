@@ -1,0 +1,174 @@
+"""Units as Python source over local names: what is measured alone and what a plan strings together are the same lines.
+
+Tensor 5 is the name `t5`, the random stream's state in storage 7 is `s7`. A view is made where it is first needed and
+goes with the memory that it shows. Nothing here allocates but the kernels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from .calls import Call, Program, Ref
+from .units import Unit
+
+PLAIN = (int, bool, str, type(None))
+
+
+class Source:
+    """Lines, the names that they need, and which tensors are there."""
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self.lines: list[str] = []
+        self.names: dict[str, Any] = {"get_state": torch.get_rng_state, "set_state": torch.set_rng_state,
+                                      "clone": torch.clone}
+        self.live: dict[int, set[int]] = {}  # storage -> its tensors that have names now
+        self.renamed: dict[int, str] = {}  # tensors that go by another name in this unit
+        self.constants: dict[Any, str] = {}
+
+    def emit(self, line: str) -> None:
+        self.lines.append(line)
+
+    # ---- expressions
+
+    def constant(self, value: Any) -> str:
+        try:
+            key = (type(value), repr(value)) if not callable(value) else (type(value), id(value))
+        except Exception:  # noqa: BLE001: a value without repr is its own
+            key = id(value)
+        if key not in self.constants:
+            self.constants[key] = f"c{len(self.constants)}"
+            self.names[self.constants[key]] = value
+        return self.constants[key]
+
+    def expression(self, value: Any) -> str:
+        if isinstance(value, Ref):
+            return self.renamed.get(value.id, f"t{value.id}")
+        if isinstance(value, list):
+            return "[" + ", ".join(map(self.expression, value)) + "]"
+        if isinstance(value, tuple):
+            return "(" + "".join(self.expression(v) + ", " for v in value) + ")"
+        return repr(value) if type(value) in PLAIN else self.constant(value)
+
+    def invocation(self, call: Call) -> str:
+        arguments = [self.expression(a) for a in call.args]
+        arguments += [f"{key}={self.expression(a)}" for key, a in call.kwargs.items()]
+        return f"{self.constant(call.target)}({', '.join(arguments)})"
+
+    # ---- tensors
+
+    def there(self, tensor: int) -> None:
+        self.live.setdefault(self.program.tensors[tensor].storage, set()).add(tensor)
+
+    def is_there(self, tensor: int) -> bool:
+        return tensor in self.live.get(self.program.tensors[tensor].storage, ())
+
+    def need(self, tensor: int) -> None:
+        """Makes a view, and those that it is a view of, unless they are there."""
+        waiting = [tensor]
+        while waiting:
+            now = waiting[-1]
+            recipe = self.program.tensors[now].recipe
+            if self.is_there(now):
+                waiting.pop()
+                continue
+            if recipe is None:
+                raise AssertionError(f"tensor {now} is read and not there")
+            missing = [t for t in recipe.tensors() if not self.is_there(t)]
+            if missing:
+                waiting += missing
+                continue
+            self.assign(recipe, [o for o in recipe.outs if o is not None])
+            waiting.pop()
+
+    def assign(self, call: Call, kept: list[int]) -> None:
+        """The call, and names for the outputs that are kept."""
+        text = self.invocation(call)
+        if not kept:
+            return self.emit(text)
+        if not call.many:
+            self.emit(f"t{kept[0]} = {text}")
+        elif len(kept) == 1:
+            self.emit(f"t{kept[0]} = {text}[{call.outs.index(kept[0])}]")
+        else:
+            names = [f"t{o}" if o in kept else "_" for o in call.outs]
+            self.emit(f"{', '.join(names)}, = {text}" if len(names) == 1 else f"{', '.join(names)} = {text}")
+            if "_" in names:
+                self.emit("_ = None")
+        for tensor in kept:
+            self.there(tensor)
+        return None
+
+    def drop(self, storage: int) -> None:
+        """The storage's memory goes: no name shows it any more."""
+        if self.program.storages[storage].base < 0:
+            return self.emit(f"s{storage} = None")
+        names = sorted(f"t{t}" for t in self.live.pop(storage, ()))
+        if names:
+            self.emit(" = ".join(names) + " = None")
+        return None
+
+    # ---- units
+
+    def unit(self, unit: Unit, again: bool, taken: int | None = None) -> None:
+        """The unit's lines. `again`: it has run in this step before, so nothing but its results may change. `taken`:
+        the operand's storage whose place its result takes."""
+        if taken is not None:
+            return self.in_place(unit, taken)
+        if unit.update is not None:
+            arguments = ", ".join(f"t{t}" for t in unit.update_tensors)
+            for tensor in unit.update_tensors:
+                self.need(tensor)
+            return self.emit(f"{self.constant(unit.update)}({arguments})")
+        if unit.random and again:
+            self.emit("state = get_state()")
+            self.emit(f"set_state(s{unit.state_in})")
+        hidden = sorted({t for call in unit.calls for t in call.hidden}) if again else []
+        for tensor in hidden:
+            self.need(tensor)
+            self.emit(f"h{tensor} = clone(t{tensor})")
+        self.renamed = {t: f"h{t}" for t in hidden}
+        self.calls(unit)
+        self.renamed = {}
+        if hidden:
+            self.emit(" = ".join(f"h{t}" for t in hidden) + " = None")
+        if unit.state_out is not None:
+            self.emit(f"s{unit.state_out} = get_state()")
+        if unit.random and again:
+            self.emit("set_state(state)")
+            self.emit("state = None")
+        return None
+
+    def in_place(self, unit: Unit, taken: int) -> None:
+        form = unit.in_place[taken]
+        for tensor in form.tensors():
+            self.need(tensor)
+        made = self.program.storages[unit.makes[0]].base
+        self.emit(f"t{made} = {self.invocation(form)}")
+        self.drop(taken)
+        self.there(made)
+
+    def calls(self, unit: Unit) -> None:
+        own: set[int] = set()
+        used = {t for call in unit.calls for t in call.tensors()}
+        for call in unit.calls:
+            for tensor in call.tensors():
+                if tensor not in self.renamed:
+                    self.need(tensor)
+            outs = [o for o in call.outs if o is not None and not call.writes]
+            own |= {self.program.tensors[o].storage for o in outs}
+            self.assign(call, [o for o in outs if o in used or self.program.tensors[o].storage in unit.makes])
+        for storage in own - set(unit.makes):
+            self.drop(storage)
+
+
+def compiled(lines: list[str], names: dict[str, Any], given: list[str], result: str, name: str) -> Callable:
+    """A function of a list, which it empties."""
+    head = [f"    {', '.join(given)}, = given", "    given.clear()"] if given else []
+    text = "\n".join(["def run(given):", *head, *(f"    {line}" for line in lines), f"    return {result}"])
+    scope = dict(names)
+    exec(compile(text, f"<lowtide {name}>", "exec"), scope)  # noqa: S102: our own lines
+    return scope["run"]

@@ -1,0 +1,145 @@
+"""Units as the text form of a graph (docs/formats.md, "Graph text"): opaque ops with their bytes, seconds and scratch.
+
+Values are storages, so views and strides stay on this side; what an op overwrites is an `update`. Categories are what
+the library asks for: the first that an op overwrites is a parameter, others are optimizer state.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import torch
+
+from .calls import INPUT, MADE, Program
+from .measure import Measured, operands, results
+from .trace import BACKWARD, FORWARD
+from .units import UPDATE, Unit
+
+DTYPES = {torch.float32: "f32", torch.float64: "f64", torch.float16: "f16", torch.bfloat16: "bf16", torch.int64: "i64",
+          torch.int32: "i32", torch.uint8: "u8", torch.bool: "bool", torch.int8: "i8", torch.int16: "i16"}
+
+
+def _quoted(text: str) -> str:
+    plain = "".join(c if 32 <= ord(c) < 127 else "?" for c in text)
+    return '"' + plain.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+@dataclass
+class GraphText:
+    """`ops` and `values` say what the names of the text stand for: indices of units, storages."""
+
+    text: str = ""
+    ops: dict[str, int] = field(default_factory=dict)
+    values: dict[str, int] = field(default_factory=dict)
+
+
+class _Writer:
+    def __init__(self, program: Program, units: list[Unit], measured: list[Measured] | None) -> None:
+        self.program, self.units, self.measured = program, units, measured
+        self.graph = GraphText()
+        self.lines: list[str] = []
+        self.value: dict[int, int] = {}  # storage -> its newest value
+        self.count = 0
+        self.taken: set[str] = set()
+        self.first = {unit.updates[0] for unit in units if unit.updates}
+        self.beside = {s for unit in units for s in unit.updates[1:]}
+        self.gradients = {unit.reads[1] for unit in units if unit.update is not None}
+        self.outputs = {program.tensors[o].storage for o in program.outputs if o is not None}
+        self.bytes = {s.id: s.bytes for s in program.storages}
+        for unit, found in zip(units, measured or (), strict=bool(measured)):
+            for s, size in zip(results(unit), found.result_bytes, strict=False):
+                self.bytes[s] = max(self.bytes[s], size)
+
+    def type_of(self, storage: int) -> str:
+        found = self.program.storages[storage]
+        if found.base >= 0:
+            tensor = self.program.tensors[found.base]
+            dense, count = True, 1
+            for n, stride in zip(reversed(tensor.shape), reversed(tensor.stride), strict=True):
+                dense, count = dense and (n == 1 or stride == count), count * n
+            whole = count * tensor.dtype.itemsize == self.bytes[storage]
+            if dense and whole and count > 0 and tensor.dtype in DTYPES:
+                return f"{DTYPES[tensor.dtype]} [{', '.join(map(str, tensor.shape))}]"
+        return f"u8 [{max(1, self.bytes[storage])}]"
+
+    def name(self, wanted: str, storage: int) -> str:
+        name, k = wanted, 1
+        while name in self.taken:
+            k += 1
+            name = f"{wanted}#{k}"
+        self.taken.add(name)
+        self.graph.values[name] = storage
+        return _quoted(name)
+
+    def category(self, storage: int, phase: str = "") -> str:
+        if self.program.storages[storage].role != MADE:
+            if storage in self.first:
+                return "parameter"
+            if storage in self.beside:
+                return "optimizer_state"
+            return "input" if self.program.storages[storage].role == INPUT else "parameter"
+        if phase == FORWARD:
+            return "activation"
+        return "gradient" if phase == BACKWARD and storage in self.gradients else "temporary"
+
+    def add_value(self, storage: int) -> None:
+        self.value[storage] = self.count
+        self.count += 1
+
+    def given(self) -> None:
+        for storage in self.program.storages:
+            if storage.role == MADE:
+                continue
+            contents = "fed" if storage.role == INPUT else "zero"
+            self.lines.append(f"given {self.name(storage.name, storage.id)} {self.type_of(storage.id)} "
+                              f"{self.category(storage.id)} {contents}")
+            self.add_value(storage.id)
+
+    def unit(self, index: int) -> None:
+        unit = self.units[index]
+        name = f"{index}:{unit.name[:80]}" + (f" {unit.what}" if unit.what else "")
+        self.graph.ops[name] = index
+        kind = "OpaqueEffect" if not results(unit) and not unit.updates else "Opaque"
+        if unit.random and unit.state_in is None:
+            kind = "OpaqueRandom"
+        reads = " ".join(f"v{self.value[s]}" for s in dict.fromkeys(operands(unit)))
+        self.lines.append(f"op \"{kind}\" {_quoted(name)} {_quoted(unit.place.split(':')[0][:80])} {unit.phase}"
+                          + (f" {reads}" if reads else ""))
+        self.lines.append(f"  attr \"op\" word {_quoted(unit.name[:80])}")
+        if self.measured is not None:
+            found = self.measured[index]
+            self.lines.append(f"  attr \"seconds\" real {max(found.seconds, 1e-7):.6g}")
+            if found.workspace > 0:
+                self.lines.append(f"  attr \"workspace\" int {found.workspace}")
+        order = list(dict.fromkeys(operands(unit)))
+        if unit.in_place:
+            pairs = ", ".join(f"{order.index(s)}, 0" for s in unit.in_place)
+            self.lines.append(f"  attr \"in_place\" list [{pairs}]")
+        numbers = {u.number: i for i, u in enumerate(self.units)}
+        self.lines += [f"  control n{numbers[before]}" for before in sorted(unit.after, key=lambda n: numbers[n])]
+        for k, storage in enumerate(results(unit)):
+            text = self.name(f"{index}:{unit.name[:60]}.{k}", storage)
+            self.lines.append(f"  out {text} {self.type_of(storage)} {self.category(storage, unit.phase)} own"
+                              + (" output" if storage in self.outputs else ""))
+            self.add_value(storage)
+        for storage in unit.updates:
+            text = _quoted(f"{self.program.storages[storage].name}'{index}")
+            self.lines.append(f"  out {text} {self.type_of(storage)} {self.category(storage)} "
+                              f"update v{self.value[storage]} [0]")
+            self.add_value(storage)
+
+    def write(self, title: str) -> GraphText:
+        self.lines.append(f"graph {_quoted(title)} \"captured from PyTorch\"")
+        self.given()
+        for index in range(len(self.units)):
+            self.unit(index)
+        self.graph.text = "\n".join(self.lines) + "\n"
+        return self.graph
+
+
+def write_graph(program: Program, units: list[Unit], measured: list[Measured] | None, title: str) -> GraphText:
+    """The text. Without measurements neither seconds nor scratch: what a plan is kept by."""
+    return _Writer(program, units, measured).write(title)
+
+
+assert UPDATE == "update", "phases are the words of the text form"

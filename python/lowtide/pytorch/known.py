@@ -1,0 +1,99 @@
+"""Values that are known while a step is traced, though its tensors are fake: those that depend on nothing but shapes.
+
+Models decide by the contents of tensors that they have just made: is this mask causal, are these positions in a row.
+On fake tensors there are no contents, so tracing stops, or a library that sees that it is traced takes another path
+than in eager mode, with other kernels and other bits. Here each small tensor that a step makes out of constants alone
+is computed for real beside the fake one, and `.item()` and `if` ask that. Nothing that depends on the batch, on
+parameters or on random numbers is ever known, so what is decided holds for every batch of these shapes.
+
+transformers asks `is_tracing(tensor)` before it looks into one; while a step is traced it is told the truth of known
+tensors: they can be looked into.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+import torch.utils._pytree as pytree
+from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
+
+from .schemas import schema_writes
+
+LARGEST = 1 << 20  # elements
+NAME = "_lowtide_known"
+
+
+def known(tensor: Any) -> torch.Tensor | None:
+    return getattr(tensor, NAME, None) if isinstance(tensor, torch.Tensor) else None
+
+
+class KnownValues(TorchDispatchMode):
+    """Computes beside the trace what depends on shapes alone."""
+
+    @classmethod
+    def ignore_compile_internals(cls) -> bool:
+        return True
+
+    def __init__(self, after: Callable[[], None]) -> None:
+        """`after` is called behind each op."""
+        super().__init__()
+        self.after = after
+        self.spoiled: set[int] = set()  # storages of real values that something unknown was written to
+
+    def value(self, tensor: torch.Tensor) -> torch.Tensor | None:
+        real = known(tensor)
+        if real is None or real.untyped_storage()._cdata in self.spoiled:
+            return None
+        return real
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: tuple = (), kwargs: dict[str, Any] | None = None) -> Any:
+        kwargs = kwargs or {}
+        if func is torch.ops.aten._local_scalar_dense.default:
+            real = self.value(args[0])
+            if real is not None:
+                with _disable_current_modes():
+                    return real.item()
+        out = func(*args, **kwargs)
+        self.after()
+        self.follow(func, args, kwargs, out)
+        return out
+
+    def follow(self, func: Any, args: tuple, kwargs: dict[str, Any], out: Any) -> None:
+        tensors = [t for t in pytree.tree_leaves((args, kwargs)) if isinstance(t, torch.Tensor)]
+        made = [t for t in pytree.tree_leaves(out) if isinstance(t, torch.Tensor)]
+        small = all(t.numel() <= LARGEST for t in made)
+        plain = torch.Tag.nondeterministic_seeded not in func.tags and small
+        if plain and made and all(self.value(t) is not None for t in tensors):
+            real = lambda t: self.value(t) if isinstance(t, torch.Tensor) else t  # noqa: E731
+            with _disable_current_modes():
+                swapped, named = pytree.tree_map(real, (args, kwargs))
+                try:
+                    result = func(*swapped, **named)
+                except (RuntimeError, NotImplementedError):
+                    return
+            for fake, value in zip(made, pytree.tree_leaves(result), strict=False):
+                setattr(fake, NAME, value)
+            return
+        for written in schema_writes(func, args, kwargs):
+            spoiled = known(written)
+            if spoiled is not None:
+                self.spoiled.add(spoiled.untyped_storage()._cdata)
+
+
+@contextlib.contextmanager
+def told_to_transformers(values: KnownValues) -> Iterator[None]:
+    """transformers looks into tensors whose values are known."""
+    module = sys.modules.get("transformers.masking_utils")
+    before = getattr(module, "is_tracing", None)
+    if before is None:
+        yield
+        return
+    module.is_tracing = lambda tensor=None: before(tensor) if tensor is None or values.value(tensor) is None else False
+    try:
+        yield
+    finally:
+        module.is_tracing = before

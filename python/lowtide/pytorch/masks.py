@@ -1,0 +1,59 @@
+"""A dropout's mask as one byte an element.
+
+Eager dropout draws zeros and ones as floats, divides them by the probability to stay and keeps that, four bytes an
+element, for the backward pass. Here the draw gives a bool, and the scaled floats are made of it by an op that may run
+again: a byte stays where four would, for a pass over the mask instead of a new draw (a draw on the CPU takes
+some ten times as long). Ones divided are the same bits as before.
+"""
+
+from __future__ import annotations
+
+import torch
+
+from .calls import Call, Program, Ref
+from .units import Unit
+
+aten = torch.ops.aten
+DRAWN = [aten.empty_like.default, aten.bernoulli_.float, aten.div_.Scalar]
+
+
+def _is_dropout(program: Program, unit: Unit) -> bool:
+    calls = [call for call in unit.calls if not call.view]
+    if [call.target for call in calls] != DRAWN or len(unit.makes) != 1:
+        return False
+    base = program.storages[unit.makes[0]].base
+    tensor = program.tensors[base]
+    whole = all(call.args[0] == Ref(base) for call in calls[1:]) and calls[0].outs == [base]
+    return whole and tensor.dtype.is_floating_point and tensor.dtype.itemsize > 1
+
+
+def _byte_mask(program: Program, unit: Unit, number: int) -> Unit:
+    """Makes the unit draw the bool; gives the unit that makes the floats of it."""
+    base = program.storages[unit.makes[0]].base
+    floats = program.tensors[base]
+    empty, draw, divide = (call for call in unit.calls if not call.view)
+    drawn, mask = program.add_tensor(floats, None), program.add_tensor(floats, None)
+    program.tensors[mask].dtype = torch.bool
+    program.storages[-1].bytes //= floats.dtype.itemsize
+    common = {"phase": draw.phase, "place": draw.place}
+    unit.calls = [
+        *(call for call in unit.calls if call.view),
+        Call(empty.target, empty.args, empty.kwargs, [drawn], False, **common),
+        Call(draw.target, (Ref(drawn), *draw.args[1:]), draw.kwargs, [drawn], False, writes=(drawn,), random=True,
+             **common),
+        Call(aten.ne.Scalar, (Ref(drawn), 0), {}, [mask], False, **common)]
+    scaled = [Call(aten._to_copy.default, (Ref(mask),), {"dtype": floats.dtype}, [base], False, **common), divide]
+    made = Unit(number, scaled, unit.phase, [program.tensors[mask].storage], unit.makes, after=set())
+    unit.makes = [program.tensors[mask].storage]
+    return made
+
+
+def keep_masks_as_bytes(program: Program, units: list[Unit]) -> list[Unit]:
+    """The units with every dropout in two."""
+    number, found = max((unit.number for unit in units), default=0) + 1, []
+    for unit in units:
+        found.append(unit)
+        if _is_dropout(program, unit):
+            found.append(_byte_mask(program, unit, number))
+            number += 1
+    return found

@@ -1,0 +1,252 @@
+"""What each kind of unit takes when it runs: seconds, and its allocations in order.
+
+Each kind runs alone, twice, on operands of its own that hold plain numbers; units that do the same on the same shapes
+are one kind, so a network of equal layers is measured as one layer. Every unit has the operands of one op at a time,
+so measuring needs no more memory than the least that any plan needs. With the allocator in place, the second run's
+allocations are recorded: which become the unit's results, and how those that do not are laid in its workspace.
+
+What the kernels do is held against what the graph says: a result that is no allocation of the unit's own, or an
+operand that changes though nothing says so, is refused by name.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from ..errors import Unsupported
+from .addresses import Allocator
+from .calls import Program, Storage
+from .code import Source, compiled
+from .units import STATE_BYTES, Unit
+
+ALIGNMENT = 64
+
+
+@dataclass
+class Allocation:
+    """`result`: which of the unit's results it becomes; -1: workspace, `offset` into it."""
+
+    bytes: int
+    result: int
+    offset: int = 0
+
+
+@dataclass
+class Measured:
+    """Of the first run and of a rerun in the same step. Without an allocator nothing is known of memory."""
+
+    seconds: float
+    first: list[Allocation] = field(default_factory=list)
+    again: list[Allocation] = field(default_factory=list)
+    taken: list[Allocation] = field(default_factory=list)  # of a run in the place of an operand
+    workspace: int = 0
+    result_bytes: list[int] = field(default_factory=list)
+    in_place: list[int] = field(default_factory=list)  # operands whose place the result may take
+    types: list[list] = field(default_factory=list)  # of the results: dtype, shape, strides as the kernels made them
+
+
+def results(unit: Unit) -> list[int]:
+    """The storages of a unit that outlive it, in the order of its results."""
+    return [*unit.makes, *([unit.state_out] if unit.state_out is not None else [])]
+
+
+def operands(unit: Unit) -> list[int]:
+    return [*unit.reads, *([unit.state_in] if unit.state_in is not None else [])]
+
+
+def _bases(program: Program, storages: list[int]) -> list[str]:
+    found = [program.storages[s] for s in storages]
+    return [f"t{s.base}" if s.base >= 0 else f"s{s.id}" for s in found]
+
+
+def _function(program: Program, unit: Unit, again: bool, taken: int | None = None) -> tuple[Callable, str]:
+    """The unit alone, and its text with names that do not depend on where it stands."""
+    source = Source(program)
+    for storage in operands(unit):
+        if program.storages[storage].base >= 0:
+            source.there(program.storages[storage].base)
+    source.unit(unit, again, taken)
+    given, made = _bases(program, operands(unit)), _bases(program, results(unit))
+    function = compiled(source.lines, source.names, given, f"[{', '.join(made)}]", unit.name)
+    text = "\n".join([*given, *source.lines, *made])
+    constants = {name: repr(value) for name, value in source.names.items()}
+    return function, _canonical(text) + repr(sorted(constants.items()))
+
+
+def _canonical(text: str) -> str:
+    """Names in the order in which they come."""
+    words: dict[str, str] = {}
+    out, word = [], ""
+    for char in text + " ":
+        if char.isalnum() or char == "_":
+            word += char
+            continue
+        if word[:1] in "tsh" and word[1:].isdigit():
+            word = words.setdefault(word, f"{word[0]}#{len(words)}")
+        out += [word, char]
+        word = ""
+    return "".join(out)
+
+
+def kind_of(program: Program, unit: Unit, update_kind: Any = None) -> str:
+    """Equal for units that do the same on the same shapes."""
+    _, text = _function(program, unit, False)
+    shapes = []
+    for storage in (program.storages[i] for i in operands(unit)):
+        base = program.tensors[storage.base] if storage.base >= 0 else None
+        shapes.append((base.shape, base.stride, str(base.dtype), storage.bytes) if base is not None else STATE_BYTES)
+    if unit.update is not None:
+        tensors = [program.tensors[t] for t in unit.update_tensors]
+        return f"update {update_kind} {[(t.shape, t.stride, str(t.dtype)) for t in tensors]}"
+    return f"{text} {shapes} {unit.random} {bool(unit.statistics)}"
+
+
+def _stand_in(program: Program, storage: Storage) -> torch.Tensor:
+    """A tensor like the one that brought the storage, with plain contents."""
+    if storage.base < 0:
+        return torch.get_rng_state()
+    like = program.tensors[storage.base]
+    count = storage.bytes // like.dtype.itemsize
+    whole = torch.empty(max(count, 1), dtype=like.dtype)
+    whole.fill_(0.5) if like.dtype.is_floating_point or like.dtype.is_complex else whole.zero_()
+    return whole.as_strided(like.shape, like.stride) if count else torch.empty(like.shape, dtype=like.dtype)
+
+
+def _pack(events: list[tuple[int, int]], kept: dict[int, int]) -> tuple[list[Allocation], int]:
+    """Allocations in order, those of the workspace with offsets: largest first, each at the lowest free place."""
+    begin, end, size = {}, {}, {}
+    for moment, (number, count) in enumerate(events):
+        if count:
+            begin[number], size[number] = moment, count
+        else:
+            end[number] = moment
+    offsets: dict[int, int] = {}
+    for number in sorted((n for n in size if n not in kept), key=lambda n: (-size[n], n)):
+        last = end.get(number, len(events))
+        beside = sorted((offsets[o], offsets[o] + size[o]) for o in offsets
+                        if begin[o] < last and begin[number] < end.get(o, len(events)))
+        at = 0
+        for low, high in beside:
+            if at + size[number] <= low:
+                break
+            at = max(at, -(-high // ALIGNMENT) * ALIGNMENT)
+        offsets[number] = at
+    found = [Allocation(count, kept.get(number, -1), offsets.get(number, 0)) for number, count in events if count]
+    return found, max((offsets[n] + size[n] for n in offsets), default=0)
+
+
+def _run(program: Program, unit: Unit, function: Callable, allocator: Allocator | None,
+         taken: int | None = None) -> tuple[float, list, int, list, list]:
+    """One run: seconds, allocations, workspace, bytes and types of the results."""
+    given = [_stand_in(program, program.storages[s]) for s in operands(unit)]
+    held = list(given)
+    if allocator is not None:
+        allocator.record_begin()
+    began = time.perf_counter()
+    made = function(held)
+    seconds = time.perf_counter() - began
+    types = [[str(t.dtype).removeprefix("torch."), list(t.shape), list(t.stride())] for t in made]
+    if allocator is None:
+        return seconds, [], 0, [tensor.untyped_storage().nbytes() for tensor in made], types
+    numbers = [allocator.recorded_id(tensor.untyped_storage().data_ptr()) for tensor in made]
+    for storage, number, tensor in zip(results(unit), numbers, made, strict=True):
+        if number == 0 and taken is None and tensor.untyped_storage().nbytes() > 0:
+            allocator.record_end()
+            raise Unsupported(f"{unit.place}: {unit.name} gives memory that is not its own (storage {storage})")
+    events = allocator.record_end()
+    allocations, workspace = _pack(events, {n: i for i, n in enumerate(numbers) if n})
+    return seconds, allocations, workspace, [tensor.untyped_storage().nbytes() for tensor in made], types
+
+
+def _try_in_place(program: Program, unit: Unit, found: Measured) -> None:
+    """Leaves the forms whose kernels give the same bits in the place of the operand."""
+    for storage in list(unit.in_place):
+        plain, form = _function(program, unit, False)[0], _function(program, unit, False, storage)[0]
+        drawn = [_drawn(program, s) for s in operands(unit)]
+        wanted = plain([t.clone() for t in drawn])[0]
+        given = [t.clone() for t in drawn]
+        place = given[operands(unit).index(storage)].untyped_storage().data_ptr()
+        made = form(given)[0]
+        if made.untyped_storage().data_ptr() != place or not same_bits(wanted, made):
+            del unit.in_place[storage]
+
+
+def same_bits(a: torch.Tensor, b: torch.Tensor) -> bool:
+    return torch.equal(a.reshape(-1).view(torch.uint8), b.reshape(-1).view(torch.uint8))
+
+
+def drawn_run(program: Program, unit: Unit, allocator: Allocator | None) -> tuple[torch.Tensor, int]:
+    """The unit's first result on drawn numbers, which are the same for the same storages; scratch bytes, if known."""
+    function, _ = _function(program, unit, False)
+    made = function([_drawn(program, s) for s in operands(unit)])[0]
+    return made, _run(program, unit, function, allocator)[2]
+
+
+def _drawn(program: Program, storage: int) -> torch.Tensor:
+    """A stand-in with numbers that differ, from a stream of its own."""
+    tensor = _stand_in(program, program.storages[storage])
+    if tensor.dtype.is_floating_point:
+        tensor.uniform_(-1, 1, generator=torch.Generator().manual_seed(storage))
+    return tensor
+
+
+def measure(program: Program, unit: Unit, allocator: Allocator | None) -> Measured:
+    """Runs the unit alone. Raises Unsupported where its kernels do otherwise than the graph says."""
+    function, _ = _function(program, unit, False)
+    warm = _run(program, unit, function, allocator)
+    seconds, first, workspace, sizes, _ = _run(program, unit, function, allocator)
+    found = Measured(min(seconds, warm[0]), first, first, [], workspace, sizes, types=warm[4])
+    if unit.update is None and ((unit.random and unit.state_in is not None) or unit.statistics):
+        function, _ = _function(program, unit, True)
+        _run(program, unit, function, allocator)
+        _, found.again, other, *_ = _run(program, unit, function, allocator)
+        found.workspace = max(workspace, other)
+    if unit.in_place:
+        _try_in_place(program, unit, found)
+    for storage in unit.in_place:
+        function, _ = _function(program, unit, False, storage)
+        _, found.taken, other, *_ = _run(program, unit, function, allocator, storage)
+        found.workspace = max(found.workspace, other)
+    found.in_place = [operands(unit).index(s) for s in unit.in_place]
+    return found
+
+
+def measure_all(program: Program, units: list[Unit], update_kinds: dict[int, Any],
+                allocator: Allocator | None) -> list[Measured]:
+    """By unit; each kind once. The random stream is as before when this returns."""
+    state = torch.get_rng_state()
+    kinds: dict[str, Measured] = {}
+    found = []
+    with torch.no_grad():
+        for unit in units:
+            kind = kind_of(program, unit, update_kinds.get(unit.number))
+            if kind not in kinds:
+                kinds[kind] = measure(program, unit, allocator)
+            found.append(kinds[kind])
+            take_types(program, unit, kinds[kind])
+    torch.set_rng_state(state)
+    keep_in_place(units, found)
+    return found
+
+
+def take_types(program: Program, unit: Unit, found: Measured) -> None:
+    """What the kernels made, where tracing thought otherwise: the statistics of a norm of bf16 are f32."""
+    rows = zip(results(unit), found.types, found.result_bytes, strict=True)
+    for storage, (dtype, shape, stride), size in rows:
+        base = program.storages[storage].base
+        program.storages[storage].bytes = size
+        if base >= 0:
+            tensor = program.tensors[base]
+            tensor.dtype, tensor.shape, tensor.stride = getattr(torch, dtype), tuple(shape), tuple(stride)
+
+
+def keep_in_place(units: list[Unit], measured: list[Measured]) -> None:
+    """Of each unit the forms in place that its kind was found to have."""
+    for unit, found in zip(units, measured, strict=True):
+        kept = {operands(unit)[i] for i in found.in_place}
+        unit.in_place = {s: form for s, form in unit.in_place.items() if s in kept}

@@ -1,0 +1,124 @@
+"""One update per parameter, bit for bit as the optimizer's own step computes it.
+
+The update is the optimizer's functional form on a single parameter, called with what its group says at that moment,
+so learning-rate schedules and changed hyperparameters need no new plan. The state is made before the first step, where
+the optimizer looks for it (`optimizer.state[p]`), so saving and resuming are the user's as before. A momentum buffer
+that the optimizer would make from the first gradient starts as -0.0, as -0.0 * m + g is g in every bit.
+
+Supported: SGD, Adam, AdamW. Anything else is refused by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.optim.adam import adam
+from torch.optim.sgd import sgd
+
+from ..errors import Unsupported, Usage
+
+
+def signature(optimizer: torch.optim.Optimizer) -> list[Any]:
+    """What of the groups changes which tensors an update touches or makes: a plan holds for it."""
+    keys = ("fused", "foreach", "amsgrad", "nesterov", "maximize", "decoupled_weight_decay")
+    return [[group.get(k) for k in keys] + [group.get("momentum", 0) != 0, group.get("weight_decay", 0) != 0]
+            for group in optimizer.param_groups]
+
+
+class Updates:
+    """The updates of an optimizer's parameters, by name, in the order of its groups."""
+
+    def __init__(self, optimizer: torch.optim.Optimizer, parameters: dict[str, torch.nn.Parameter]) -> None:
+        kind = type(optimizer)
+        if kind not in (torch.optim.SGD, torch.optim.Adam, torch.optim.AdamW):
+            raise Unsupported(f"optimizer {kind.__module__}.{kind.__qualname__} is not known to be planned: "
+                              "torch.optim.SGD, Adam and AdamW are")
+        self.optimizer = optimizer
+        self.momentum = kind is torch.optim.SGD
+        names = {id(p): name for name, p in parameters.items()}
+        self.groups: dict[str, tuple[int, int]] = {}  # name -> group, place in the group
+        for g, group in enumerate(optimizer.param_groups):
+            self.check_group(group)
+            for i, p in enumerate(group["params"]):
+                if id(p) not in names:
+                    raise Usage(f"parameter {i} of the optimizer's group {g} {tuple(p.shape)} is none of the model's")
+                if p.requires_grad:
+                    self.groups[names[id(p)]] = (g, i)
+        if not self.groups:
+            raise Usage("the optimizer has no parameter that requires a gradient")
+        self.parameters = parameters
+
+    @staticmethod
+    def check_group(group: dict[str, Any]) -> None:
+        for option in ("differentiable", "capturable"):
+            if group.get(option):
+                raise Unsupported(f"an optimizer with {option}=True is not planned")
+
+    def group(self, name: str) -> dict[str, Any]:
+        return self.optimizer.param_groups[self.groups[name][0]]
+
+    def make_state(self, names: list[str]) -> None:
+        """What the optimizer would make in its first step."""
+        for name in names:
+            state, group, p = self.optimizer.state[self.parameters[name]], self.group(name), self.parameters[name]
+            if self.momentum:
+                if group["momentum"] != 0 and state.get("momentum_buffer") is None:
+                    state["momentum_buffer"] = torch.full_like(p, -0.0, memory_format=torch.preserve_format)
+                    state["momentum_buffer"].requires_grad_(False)
+                    state["lowtide_first"] = True
+            elif not state:
+                state["step"] = torch.zeros((), dtype=torch.float32) if group["fused"] else torch.tensor(0.0)
+                for key in self.moments(group):
+                    state[key] = torch.zeros_like(p, memory_format=torch.preserve_format, requires_grad=False)
+
+    @staticmethod
+    def moments(group: dict[str, Any]) -> list[str]:
+        return ["exp_avg", "exp_avg_sq", *(["max_exp_avg_sq"] if group["amsgrad"] else [])]
+
+    def state(self, name: str) -> dict[str, torch.Tensor]:
+        """The tensors that the update writes beside the parameter, as the optimizer holds them now."""
+        state, group = self.optimizer.state[self.parameters[name]], self.group(name)
+        if self.momentum:
+            return {"momentum_buffer": state["momentum_buffer"]} if group["momentum"] != 0 else {}
+        return {key: state[key] for key in [*self.moments(group), "step"]}
+
+    def function(self, name: str) -> Callable[..., None]:
+        """update(parameter, gradient, *state): writes parameter and state."""
+        return self.sgd_of(name) if self.momentum else self.adam_of(name)
+
+    def sgd_of(self, name: str) -> Callable[..., None]:
+        optimizer, (g, _), p = self.optimizer, self.groups[name], self.parameters[name]
+
+        def update(parameter: torch.Tensor, gradient: torch.Tensor, *state: torch.Tensor) -> None:
+            group = optimizer.param_groups[g]
+            first = bool(state) and parameter is p and optimizer.state[p].pop("lowtide_first", False)
+            sgd([parameter], [gradient], list(state) or [None], foreach=False, fused=bool(group["fused"]),
+                weight_decay=group["weight_decay"], momentum=group["momentum"], lr=group["lr"],
+                dampening=0.0 if first else group["dampening"], nesterov=group["nesterov"],
+                maximize=group["maximize"])
+
+        return update
+
+    def adam_of(self, name: str) -> Callable[..., None]:
+        optimizer, (g, _) = self.optimizer, self.groups[name]
+
+        def update(parameter: torch.Tensor, gradient: torch.Tensor, *state: torch.Tensor) -> None:
+            group = optimizer.param_groups[g]
+            beta1, beta2 = group["betas"]
+            decoupled = group.get("decoupled_weight_decay", isinstance(optimizer, torch.optim.AdamW))
+            average, squares, *most, count = state
+            if group["fused"] and not isinstance(group["lr"], torch.Tensor):
+                count.add_(1)
+                (torch._fused_adamw_ if decoupled else torch._fused_adam_)(
+                    [parameter], [gradient], [average], [squares], most, [count], lr=group["lr"], beta1=beta1,
+                    beta2=beta2, weight_decay=group["weight_decay"], eps=group["eps"], amsgrad=group["amsgrad"],
+                    maximize=group["maximize"])
+                return
+            adam([parameter], [gradient], [average], [squares], most, [count], foreach=False,
+                 fused=bool(group["fused"]), decoupled_weight_decay=decoupled, amsgrad=group["amsgrad"], beta1=beta1,
+                 beta2=beta2, lr=group["lr"], weight_decay=group["weight_decay"], eps=group["eps"],
+                 maximize=group["maximize"])
+
+        return update

@@ -1,0 +1,480 @@
+"""compile_step and plan: capture, measure, plan, generate, run.
+
+    step = lowtide.compile_step(model, loss_fn, optimizer, sample_batch, budget="2GiB")
+    for batch in data:
+        loss = step(batch)
+
+A step is forward, backward and update together. The model's parameters and buffers and the optimizer's state are
+changed in place, as eager mode changes them, bit for bit; `p.grad` is left alone. What a failed step leaves behind: an
+exception before the first update puts buffers and the random stream back, so the model is as before the step; Ctrl-C
+waits for the end of the step.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import html
+import platform
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import torch
+import torch.utils._pytree as pytree
+
+from .. import cache
+from ..errors import Infeasible, Limit, Unsupported, Usage
+from ..plans import Plan, bytes_text, plan_text
+from . import convolutions, ranks
+from .addresses import Allocator, Arena, allocator
+from .calls import BUFFER, INPUT, MADE, Program, read_calls
+from .graph_text import GraphText, write_graph
+from .masks import keep_masks_as_bytes
+from .measure import Allocation, Measured, keep_in_place, measure_all, take_types
+from .optimizers import Updates, signature
+from .program import Executable, generate
+from .trace import Model, Options, Trace, trace_step
+from .units import Unit, add_updates, make_units
+
+
+@dataclass(frozen=True)
+class StepOptions:
+    """What compile_step and plan take beside model, loss, optimizer and batch.
+
+    budget: bytes of the whole device: a number or "2GiB", "60%" (of what the best order needs), "floor"; None: any.
+    clip_norm, clip_value: of the gradients, as torch.nn.utils.clip_grad_norm_ and clip_grad_value_.
+    accumulate: so many batches (a list) make one update; the loss is the sum of theirs.
+    data_parallel: under torchrun: gradients are averaged over all ranks, which run one plan (ranks.py).
+    check_finite: a loss that is not finite raises FloatingPointError and changes nothing.
+    shapes: "replan" makes a plan for each new shape of batch, once; "fixed" refuses others than the sample's.
+    engine: "torch", or "auto".  effort: of the search, about in seconds.  progress: None: on a terminal.
+    """
+
+    budget: int | str | None = None
+    clip_norm: float | None = None
+    clip_value: float | None = None
+    accumulate: int = 1
+    data_parallel: bool = False
+    check_finite: bool = False
+    shapes: str = "replan"
+    engine: str = "auto"
+    effort: float = 4
+    time_limit_seconds: float | None = None
+    progress: bool | None = None
+    cache: bool = True
+
+    @staticmethod
+    def of(options: dict[str, Any]) -> StepOptions:
+        known = StepOptions.__dataclass_fields__
+        for name in options:
+            if name not in known:
+                raise Usage(f"option '{name}' is not known; known are {', '.join(known)}")
+        made = StepOptions(**options)
+        if made.engine not in ("auto", "torch"):
+            raise Usage(f"engine='{made.engine}' is none of auto, torch")
+        if made.shapes not in ("replan", "fixed"):
+            raise Usage(f"shapes='{made.shapes}' is none of replan, fixed")
+        if isinstance(made.budget, bool) or not isinstance(made.budget, (int, str, type(None))):
+            raise Usage(f"budget={made.budget!r} is no number of bytes and no text such as '2GiB'")
+        if made.accumulate < 1:
+            raise Usage(f"accumulate={made.accumulate} is to be at least 1")
+        return made
+
+    def planning(self) -> dict[str, Any]:
+        """As lowtide_plan_make takes them."""
+        found: dict[str, Any] = {"allow": "recompute,reorder", "effort": self.effort}
+        if isinstance(self.budget, int):
+            found["budget_bytes"] = self.budget
+        elif self.budget is not None:
+            found["budget"] = self.budget
+        if self.time_limit_seconds is not None:
+            found["time_limit_seconds"] = self.time_limit_seconds
+        return found
+
+
+@dataclass
+class Captured:
+    """A step before it is planned."""
+
+    trace: Trace
+    program: Program
+    units: list[Unit]
+    updates: Updates
+    updated: list[str]
+
+
+def capture(model: torch.nn.Module, loss_fn: Callable, optimizer: torch.optim.Optimizer, batch: Any,
+            options: StepOptions) -> Captured:
+    """The step as units. Raises Unsupported or Usage, naming the line of the user's code."""
+    tensors = Model.of(model)
+    for kind, found in (("parameter", tensors.parameters), ("buffer", tensors.buffers)):
+        for name, tensor in found.items():
+            if tensor.device.type != "cpu":
+                raise Unsupported(f"{kind} '{name}' is on {tensor.device}; this engine runs on the CPU")
+    updates = Updates(optimizer, tensors.parameters)
+    trained = [name for name in tensors.parameters if name in updates.groups]
+    if options.data_parallel:
+        ranks.check()
+        ranks.same_start([p.detach() for p in tensors.parameters.values()] + list(tensors.buffers.values()))
+    tracing = Options(options.clip_norm, options.clip_value, options.accumulate, options.data_parallel)
+    trace = trace_step(tensors, loss_fn, trained, batch, tracing)
+    program = read_calls(trace)
+    strides = [tensors.parameters[name].stride() for name in trained]
+    units = keep_masks_as_bytes(program, make_units(program, trace.aux_count, strides))
+    updated = add_updates(program, units, trace, updates)
+    return Captured(trace, program, units, updates, updated)
+
+
+@dataclass
+class Planned:
+    """A captured step with its plan and what was measured for it."""
+
+    captured: Captured
+    graph: GraphText
+    plan: Plan
+    measured: list[Measured]
+
+
+def _measured_of(rows: list) -> list[Measured]:
+    def lists(found: list) -> list[Allocation]:
+        return [Allocation(*a) for a in found]
+
+    return [Measured(seconds, lists(first), lists(again), lists(taken), *more)
+            for seconds, first, again, taken, *more in rows]
+
+
+def _rows(measured: list[Measured]) -> list:
+    def flat(found: list[Allocation]) -> list:
+        return [[a.bytes, a.result, a.offset] for a in found]
+
+    return [[m.seconds, flat(m.first), flat(m.again), flat(m.taken), m.workspace, m.result_bytes, m.in_place, m.types]
+            for m in measured]
+
+
+def _keys(captured: Captured, title: str, options: StepOptions, memory: Allocator | None) -> tuple[str, str]:
+    """Of what is measured and of the plan: the graph, its constants, the versions and the machine; the options."""
+    bare = write_graph(captured.program, captured.units, None, title)
+    lines = [repr((c.name, c.args, sorted(c.kwargs.items()))) for u in captured.units for c in u.calls]
+    machine = [torch.__version__, torch.get_num_threads(), platform.machine(), platform.processor(),
+               torch.backends.cpu.get_cpu_capability()]
+    measured = cache.key(bare.text, lines, signature(captured.updates.optimizer), machine, memory is not None)
+    return measured, cache.key(measured, options.planning())
+
+
+def _measured(captured: Captured, key: str, memory: Allocator | None, keep: bool,
+              parallel: bool) -> list[Measured]:
+    """By unit, from the cache if it has that; decides which results may take an operand's place."""
+    program, units = captured.program, captured.units
+    kept = cache.load_rows(key) if keep else None
+    if parallel:  # all measure, or none
+        kept = ranks.from_first(kept)
+    if kept is not None and len(kept) == 2 and len(kept[1]) == len(units):
+        convolutions.take(program, units, kept[0])
+        measured = _measured_of(kept[1])
+        keep_in_place(units, measured)
+        for unit, found in zip(units, measured, strict=True):
+            take_types(program, unit, found)
+        return measured
+    chosen = convolutions.choose(program, units, memory)
+    if parallel:
+        chosen = ranks.from_first(chosen)
+    convolutions.take(program, units, chosen)
+    kinds = {unit.number: signature(captured.updates.optimizer) for unit in units if unit.update is not None}
+    measured = measure_all(program, units, kinds, memory)
+    if parallel:
+        measured = _measured_of(ranks.from_first(_rows(measured)))
+    if keep:
+        cache.store_rows(key, [chosen, _rows(measured)])
+    return measured
+
+
+def make_plan(captured: Captured, title: str, options: StepOptions) -> Planned:
+    """Plans, or takes the plan from the cache. Raises Infeasible, naming the floor and the op that sets it."""
+    memory = allocator()
+    measured_key, key = _keys(captured, title, options, memory)
+    if options.data_parallel:
+        ranks.same_graph(key)
+    measured = _measured(captured, measured_key, memory, options.cache, options.data_parallel)
+    graph = write_graph(captured.program, captured.units, measured, title)
+
+    def make() -> Plan:
+        kept = cache.load(key) if options.cache else None
+        if kept is not None and kept[1].get("graph") == cache.key(graph.text):
+            return kept[0]
+        try:
+            plan = plan_text(graph.text, title, options.planning(), options.progress)
+        except (Infeasible, Limit) as problem:
+            raise type(problem)(_with_place(str(problem), graph, captured.units)) from None
+        if options.cache and not plan.cut_short:
+            cache.store(key, plan, {"graph": cache.key(graph.text)})
+        return plan
+
+    return Planned(captured, graph, ranks.plan_of_first(make) if options.data_parallel else make(), measured)
+
+
+def _with_place(line: str, graph: GraphText, units: list[Unit]) -> str:
+    """The line, and where in the user's model the op stands that it names."""
+    for name, index in graph.ops.items():
+        if f"'{name}'" in line and units[index].place:
+            return f"{line} ({units[index].place})"
+    return line
+
+
+@dataclass
+class Memory:
+    """Of the last step: where its allocations went. `beside` is 0 where every one had its planned address."""
+
+    arena_bytes: int = 0  # for what the step makes; parameters, buffers, state and batch lie in PyTorch's own memory
+    resident_bytes: int = 0  # these
+    planned: int = 0
+    beside: int = 0
+    largest_beside_bytes: int = 0
+    top_bytes: int = 0
+
+
+@dataclass
+class _Ready:
+    """A plan that can run: for one shape of batch."""
+
+    planned: Planned
+    code: Executable
+    arena: Arena | None
+    buffers: list[int]  # places in `given` of the buffers that the step writes
+    saved: list[torch.Tensor] = field(default_factory=list)
+
+
+class Step:
+    """A planned training step. Calling it with a batch runs it; `repr` is the plan's verdict."""
+
+    def __init__(self, model: torch.nn.Module, loss_fn: Callable, optimizer: torch.optim.Optimizer, batch: Any,
+                 options: StepOptions) -> None:
+        self._model, self._loss_fn, self._optimizer, self._options = model, loss_fn, optimizer, options
+        self._ready: dict[Any, _Ready] = {}
+        self._updating = False
+        self._versions: list[tuple[torch.Tensor, int]] = []
+        self.memory = Memory()
+        self._now = self._for(batch)
+
+    # ---- what it is
+
+    @property
+    def plan(self) -> Plan:
+        """Of the last batch's shape."""
+        return self._now.planned.plan
+
+    @property
+    def addresses(self) -> bool:
+        """Whether every allocation has its planned address; else values are freed after their last use."""
+        return self._now.arena is not None
+
+    @property
+    def reserve_bytes(self) -> int:
+        """What PyTorch's allocator needs for what the step makes, where addresses are not planned: the live bytes, to
+        which scratch of kernels and fragmentation come."""
+        return 0 if self.addresses else self._now.code.arena_bytes
+
+    @property
+    def source(self) -> str:
+        """The generated code."""
+        return self._now.code.source
+
+    def _note(self) -> str:
+        code = self._now.code
+        if self.addresses:
+            return (f"engine torch: {bytes_text(code.arena_bytes)} arena with planned addresses beside "
+                    f"{bytes_text(code.resident_bytes)} of parameters, buffers, state and batch")
+        return (f"engine torch: no C++ compiler for planned addresses, so values are freed after their last use; "
+                f"reserve {bytes_text(self.reserve_bytes)} and the scratch of kernels")
+
+    def __repr__(self) -> str:
+        return f"{self.plan!r}\n{self._note()}"
+
+    def _repr_html_(self) -> str:
+        return self.plan._repr_html_() + f"<p>{html.escape(self._note())}</p>"
+
+    # ---- running
+
+    def _signature(self, leaves: list[Any], spec: Any) -> Any:
+        """What a plan holds for: shapes, and what else changes the graph or its kernels."""
+        shapes = tuple((tuple(t.shape), t.stride(), t.dtype) if isinstance(t, torch.Tensor) else t for t in leaves)
+        modes = tuple(module.training for module in self._model.modules())
+        trained = tuple(p.requires_grad for p in self._model.parameters())
+        around = (torch.is_autocast_enabled("cpu"), torch.get_autocast_dtype("cpu"), torch.get_num_threads())
+        return shapes, str(spec), modes, trained, around, str(signature(self._optimizer))
+
+    def _for(self, batch: Any) -> _Ready:
+        leaves, spec = pytree.tree_flatten(batch)
+        key = self._signature(leaves, spec)
+        found = self._ready.get(key)
+        if found is not None:
+            return found
+        seen = {other[:2] for other in self._ready}
+        if seen and key[:2] not in seen and self._options.shapes == "fixed":
+            shapes = [tuple(t.shape) if isinstance(t, torch.Tensor) else t for t in leaves]
+            raise Usage(f"the batch has shapes {shapes}, for which there is no plan; shapes='replan' makes one")
+        captured = capture(self._model, self._loss_fn, self._optimizer, batch, self._options)
+        planned = make_plan(captured, type(self._model).__name__, self._options)
+        made = self._make_ready(planned)
+        self._ready[key] = made
+        return made
+
+    def _make_ready(self, planned: Planned) -> _Ready:
+        program, units = planned.captured.program, planned.captured.units
+        memory = allocator()
+        mark = memory.library.lt_mark if memory is not None else None
+        code = generate(program, units, planned.graph, planned.plan, planned.measured, self._judge, mark)
+        arena = Arena(memory, code.arena_bytes, code.parts) if memory is not None else None
+        written = {s for unit in units for s in (*unit.updates, *unit.statistics)}
+        buffers = [i for i, t in enumerate(program.given)
+                   if program.storage_of(t).role == BUFFER and program.tensors[t].storage in written]
+        return _Ready(planned, code, arena, buffers)
+
+    def _given(self, ready: _Ready, batch: list[torch.Tensor]) -> list[torch.Tensor]:
+        """The tensors as they are now, in the order of the code. Raises Usage where one was exchanged."""
+        captured = ready.planned.captured
+        model = captured.trace.model
+        for name, held, found in _exchanged(model):
+            raise Usage(f"'{name}' is another tensor than when the step was compiled ({tuple(held.shape)} then, "
+                        f"{tuple(found.shape) if found is not None else 'none'} now); compile the step again")
+        states = [t for name in captured.updated for t in captured.updates.state(name).values()]
+        return [*model.parameters.values(), *model.buffers.values(), *batch, *captured.program.constants, *states]
+
+    def _judge(self, loss: torch.Tensor) -> None:
+        """Before the first update: the last moment at which nothing of the model has changed but its buffers."""
+        if self._options.check_finite and not bool(torch.isfinite(loss).all()):
+            raise FloatingPointError(f"the loss is {float(loss)}")
+        for tensor, version in self._versions:
+            if tensor._version != version:
+                raise Usage(f"a tensor of shape {tuple(tensor.shape)} was changed by somebody else while the step ran")
+        self._updating = True
+
+    def __call__(self, batch: Any) -> Any:
+        """Runs the step: the loss, or (loss, aux) if loss_fn gives that."""
+        leaves, spec = pytree.tree_flatten(batch)
+        ready = self._now = self._ready.get(self._signature(leaves, spec)) or self._for(batch)
+        with torch.no_grad(), _interrupts_wait():
+            outputs = self._run(ready, self._given(ready, leaves))
+        self._optimizer._opt_called = True  # what schedulers ask: the optimizer has made a step
+        trace = ready.planned.captured.trace
+        if trace.aux_spec is None or (trace.aux_count == 0 and trace.aux_spec.num_leaves == 0):
+            return outputs[0]
+        aux = pytree.tree_unflatten(list(outputs[1:]), trace.aux_spec)
+        return outputs[0] if aux is None or _all_none(aux) else (outputs[0], aux)
+
+    def _run(self, ready: _Ready, given: list[torch.Tensor]) -> tuple:
+        state = torch.get_rng_state()
+        buffers = [given[i] for i in ready.buffers]
+        if not ready.saved:
+            ready.saved = [b.clone() for b in buffers]
+        for saved, buffer in zip(ready.saved, buffers, strict=True):
+            saved.copy_(buffer)
+        trained = ready.planned.captured.updated
+        parameters = ready.planned.captured.trace.model.parameters
+        self._versions = [(parameters[name], parameters[name]._version) for name in trained]
+        self._updating = False
+        if any(s.base < 0 and s.role != MADE for s in ready.planned.captured.program.storages):
+            given.append(state)
+        try:
+            outputs = self._in_arena(ready, given)
+        except BaseException as problem:
+            self._explain(problem, ready, buffers, state)
+            raise
+        return tuple(o.clone() if isinstance(o, torch.Tensor) else o for o in outputs)
+
+    def _in_arena(self, ready: _Ready, given: list[torch.Tensor]) -> tuple:
+        if ready.arena is None:
+            self.memory = Memory(0, ready.code.resident_bytes)
+            return ready.code.run(given)
+        ready.arena.begin()
+        try:
+            return ready.code.run(given)
+        finally:
+            self.memory = Memory(ready.code.arena_bytes, ready.code.resident_bytes, *ready.arena.end())
+
+    def _explain(self, problem: BaseException, ready: _Ready, buffers: list[torch.Tensor], state: torch.Tensor) -> None:
+        """Puts back what can be, and says where it was and how the model stands."""
+        place, frame = "", problem.__traceback__
+        while frame is not None:
+            if frame.tb_frame.f_code.co_filename == "<lowtide step>":
+                unit = ready.code.unit_of_line[frame.tb_lineno - 1]
+                place = f"{ready.planned.captured.units[unit].place}: " if unit >= 0 else ""
+                frame.tb_frame.clear()  # its values lie in the arena, which the next step writes
+            frame = frame.tb_next
+        if self._updating:
+            problem.add_note(f"lowtide: {place}the update had begun; some parameters are updated and some are not")
+            return
+        for saved, buffer in zip(ready.saved, buffers, strict=True):
+            buffer.copy_(saved)
+        torch.set_rng_state(state)
+        problem.add_note(f"lowtide: {place}the model is as before the step")
+
+
+def _all_none(aux: Any) -> bool:
+    leaves = pytree.tree_leaves(aux)
+    return all(leaf is None for leaf in leaves)
+
+
+def _exchanged(model: Model) -> Iterator[tuple[str, torch.Tensor, torch.Tensor | None]]:
+    """Parameters and buffers that the module holds no more."""
+    for held, find in ((model.parameters, "_parameters"), (model.buffers, "_buffers")):
+        for name, tensor in held.items():
+            folder, _, leaf = name.rpartition(".")
+            found = getattr(model.module.get_submodule(folder), find).get(leaf)
+            if found is not tensor:
+                yield name, tensor, found
+
+
+@contextlib.contextmanager
+def _interrupts_wait() -> Iterator[None]:
+    """Ctrl-C is seen when the step has ended: a step is done or not begun."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.getsignal(signal.SIGINT)
+    if not callable(before):
+        yield
+        return
+    seen: list[tuple] = []
+    signal.signal(signal.SIGINT, lambda number, frame: seen.append((number, frame)))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+        if seen:
+            before(*seen[0])
+
+
+def _checked(loss_fn: Any, optimizer: Any, model: Any) -> None:
+    if not isinstance(model, torch.nn.Module):
+        raise Usage(f"model is a {type(model).__name__}; it is to be a torch.nn.Module")
+    if not callable(loss_fn):
+        raise Usage(f"loss_fn is a {type(loss_fn).__name__}; it is to be called as loss_fn(model, batch)")
+    if not isinstance(optimizer, torch.optim.Optimizer):
+        raise Usage(f"optimizer is a {type(optimizer).__name__}; it is to be a torch.optim.Optimizer")
+
+
+def compile_step(model: torch.nn.Module, loss_fn: Callable, optimizer: torch.optim.Optimizer, sample_batch: Any,
+                 **options: Any) -> Step:
+    """A planned training step (StepOptions says what the options are).
+
+    Raises Usage, Unsupported (what cannot be captured, with the line of the user's code), Infeasible (a budget below
+    what every schedule needs, with the op that sets it), Limit.
+    """
+    _checked(loss_fn, optimizer, model)
+    return Step(model, loss_fn, optimizer, sample_batch, StepOptions.of(options))
+
+
+def plan_step(model: torch.nn.Module, loss_fn: Callable, optimizer: torch.optim.Optimizer, sample_batch: Any,
+              **options: Any) -> Plan:
+    """The plan alone. Model and optimizer are as before."""
+    _checked(loss_fn, optimizer, model)
+    asked = StepOptions.of(options)
+    had = {p for p, state in optimizer.state.items() if state}
+    try:
+        captured = capture(model, loss_fn, optimizer, sample_batch, asked)
+        return make_plan(captured, type(model).__name__, asked).plan
+    finally:
+        for p in [p for p in optimizer.state if p not in had]:
+            del optimizer.state[p]

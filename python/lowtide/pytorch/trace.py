@@ -1,0 +1,304 @@
+"""A training step as one FX graph: make_fx over functional_call, autograd.grad and, if asked for, clipping.
+
+Why make_fx on fake tensors: it takes whole steps of all architectures tried, without breaks, in seconds, and no
+tensor of the model's size is made. No decompositions: the graph has the kernels that eager mode would call, so its
+results are equal bit for bit. The optimizer is not traced: its update per parameter is added later (optimizers.py).
+
+Noted while tracing, as nodes of the graph say nothing of it: the module that an op of the forward pass belongs to
+(global forward hooks) and the line of the user's code, and for an op of the backward pass the op of the forward pass
+that it is the gradient of (prehooks on autograd's nodes, which know the sequence number of their forward op). Each note
+labels the nodes that were made since the one before.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import linecache
+import os
+import sys
+import traceback
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+import torch.utils._pytree as pytree
+from torch.fx.experimental.proxy_tensor import get_proxy_mode, make_fx
+
+from ..errors import Unsupported, Usage
+from .known import KnownValues, told_to_transformers
+
+FORWARD, BACKWARD = "forward", "backward"
+
+
+@dataclass
+class Model:
+    """The tensors of a module by name, each once (tied names are one)."""
+
+    module: torch.nn.Module
+    parameters: dict[str, torch.nn.Parameter]
+    buffers: dict[str, torch.Tensor]
+
+    @staticmethod
+    def of(module: torch.nn.Module) -> Model:
+        return Model(module, dict(module.named_parameters()), dict(module.named_buffers()))
+
+
+@dataclass
+class Options:
+    """What changes the graph."""
+
+    clip_norm: float | None = None
+    clip_value: float | None = None
+    accumulate: int = 1
+    data_parallel: bool = False  # gradients are averaged over all ranks
+
+
+@dataclass
+class Trace:
+    """The graph. Its placeholders: parameters, buffers, batch tensors, in this order. Its outputs: the loss, the
+    tensors of aux, one gradient or None for each trained parameter."""
+
+    module: torch.fx.GraphModule
+    model: Model
+    trained: list[str]
+    batch_spec: Any
+    aux_spec: Any = None
+    aux_count: int = 0
+    places: dict[str, str] = field(default_factory=dict)  # node name -> "module: file:line"
+
+
+class _Shell(torch.nn.Module):
+    """loss_fn over the model, as a module, so that functional_call can exchange the model's tensors."""
+
+    def __init__(self, model: torch.nn.Module, loss_fn: Callable) -> None:
+        super().__init__()
+        self.model = model
+        self._loss_fn = loss_fn
+
+    def forward(self, batch: Any) -> Any:
+        given = {name: buffer for name, buffer in self.model.named_buffers()}
+        answer = self._loss_fn(self.model, batch)
+        for name, buffer in self.model.named_buffers():  # a buffer that was assigned anew is written where it was
+            if name in given and buffer is not given[name]:
+                given[name].copy_(buffer)
+        return answer
+
+
+class _Labels:
+    """Notes on nodes, while they are made: the stack of modules, phase, and whose gradient."""
+
+    def __init__(self, model: torch.nn.Module) -> None:
+        self.names = {id(module): name for name, module in model.named_modules()}
+        self.stack: list[str] = []
+        self.phase = FORWARD
+        self.of_sequence: int | None = None
+
+    def note(self, place: str = "") -> None:
+        """Labels what was made since the last note by what held until now."""
+        mode = get_proxy_mode()
+        if mode is None:
+            return
+        for node in reversed(mode.tracer.graph.nodes):
+            if "lowtide_phase" in node.meta:
+                break
+            node.meta["lowtide_phase"] = self.phase
+            node.meta["lowtide_module"] = self.stack[-1] if self.stack else ""
+            node.meta["lowtide_gradient_of"] = self.of_sequence
+            node.meta["lowtide_place"] = place
+            node.meta["lowtide_sequence"] = torch._C._autograd._get_sequence_nr() - 1
+
+    def after_op(self) -> None:
+        """Behind an op of the forward pass: the innermost line that is neither PyTorch's nor ours."""
+        if self.phase == BACKWARD:
+            return
+        frame, frames = sys._getframe(1), []
+        while frame is not None and not frames:
+            if not _is_theirs(frame.f_code.co_filename):
+                frames.append((frame.f_code.co_filename, frame.f_lineno, ""))
+            frame = frame.f_back
+        self.note(place_of_frames(frames))
+
+    def enter(self, module: torch.nn.Module, *_: Any) -> None:
+        self.note()
+        self.stack.append(self.names.get(id(module), self.stack[-1] if self.stack else ""))
+
+    def leave(self, *_: Any) -> None:
+        self.note()
+        if self.stack:
+            self.stack.pop()
+
+    @contextlib.contextmanager
+    def watching(self) -> Iterator[None]:
+        hooks = torch.nn.modules.module
+        before = hooks.register_module_forward_pre_hook(self.enter)
+        after = hooks.register_module_forward_hook(self.leave, always_call=True)
+        try:
+            yield
+        finally:
+            before.remove()
+            after.remove()
+
+    def backward_of(self, loss: torch.Tensor) -> list[Any]:
+        """Prehooks on all of autograd's nodes; the caller removes them."""
+        self.note()
+        self.phase, self.stack = BACKWARD, []
+        seen, waiting, handles = set(), [loss.grad_fn], []
+        while waiting:
+            node = waiting.pop()
+            if node is None or node in seen:
+                continue
+            seen.add(node)
+            handles.append(node.register_prehook(self._at(node._sequence_nr())))
+            waiting += [following for following, _ in node.next_functions]
+        return handles
+
+    def _at(self, sequence: int) -> Callable[[Any], None]:
+        def now(_: Any) -> None:
+            self.note()
+            self.of_sequence = sequence
+
+        return now
+
+
+def _scalar_loss(answer: Any) -> tuple[torch.Tensor, Any]:
+    loss, aux = answer if isinstance(answer, tuple) and len(answer) == 2 else (answer, None)
+    if not isinstance(loss, torch.Tensor) or loss.numel() != 1:
+        kind = tuple(loss.shape) if isinstance(loss, torch.Tensor) else type(loss).__name__
+        raise Usage(f"loss_fn gave {kind} for a loss; it is to give one number as a tensor, or (loss, aux)")
+    if not loss.requires_grad:
+        raise Usage("the loss depends on no parameter that is trained")
+    return loss, aux
+
+
+def _clipped(grads: list[torch.Tensor | None], options: Options) -> list[torch.Tensor | None]:
+    """As torch.nn.utils.clip_grad_value_ and clip_grad_norm_ do it, with the same kernels, one tensor at a time."""
+    if options.clip_value is not None:
+        grads = [g if g is None else g.clamp(min=-options.clip_value, max=options.clip_value) for g in grads]
+    there = [g for g in grads if g is not None]
+    if options.clip_norm is not None and there:
+        norms = torch.stack([torch.linalg.vector_norm(g, 2.0) for g in there])
+        scale = torch.clamp(options.clip_norm / (torch.linalg.vector_norm(norms, 2.0) + 1e-6), max=1.0)
+        grads = [g if g is None else g * scale for g in grads]
+    return grads
+
+
+def _step_function(model: Model, loss_fn: Callable, trained: list[str], trace: Trace, options: Options,
+                   labels: _Labels) -> Callable:
+    shell = _Shell(model.module, loss_fn)
+
+    def one(leaves: dict[str, torch.Tensor], buffers: dict[str, torch.Tensor], batch: Any) -> tuple[Any, Any, list]:
+        labels.phase, labels.of_sequence = FORWARD, None
+        tensors = {f"model.{name}": tensor for name, tensor in {**leaves, **buffers}.items()}
+        loss, aux = _scalar_loss(torch.func.functional_call(shell, tensors, (batch,), tie_weights=True))
+        handles = labels.backward_of(loss)
+        grads = torch.autograd.grad(loss, [leaves[name] for name in trained], allow_unused=True)
+        labels.note()
+        for handle in handles:
+            handle.remove()
+        return loss.detach(), aux, list(grads)
+
+    def step(*flat: torch.Tensor) -> list[Any]:
+        p, b = len(model.parameters), len(model.buffers)
+        wanted = set(trained)
+        leaves = {name: tensor.detach().requires_grad_(name in wanted)
+                  for name, tensor in zip(model.parameters, flat[:p], strict=True)}
+        buffers = dict(zip(model.buffers, flat[p:p + b], strict=True))
+        batch = pytree.tree_unflatten(list(flat[p + b:]), trace.batch_spec)
+        loss, aux, grads = None, [], [None] * len(trained)
+        for part in (batch if options.accumulate > 1 else [batch]):
+            one_loss, one_aux, more = one(leaves, buffers, part)
+            loss = one_loss if loss is None else loss + one_loss
+            aux.append(one_aux)
+            grads = [m if g is None else g if m is None else g + m for g, m in zip(grads, more, strict=True)]
+        labels.phase = BACKWARD
+        if options.data_parallel:
+            grads = [g if g is None else torch.ops.lowtide.average(g) for g in grads]
+        grads = _clipped(grads, options)
+        labels.note()
+        aux_leaves, trace.aux_spec = pytree.tree_flatten(aux if options.accumulate > 1 else aux[0])
+        tensors = [leaf.detach() if isinstance(leaf, torch.Tensor) else leaf for leaf in aux_leaves]
+        trace.aux_count = len(tensors)
+        return [loss, *tensors, *grads]
+
+    return step
+
+
+def user_place(problem: BaseException) -> str:
+    """ "file:line: code" of the innermost line that is neither PyTorch's nor ours; "" where there is none."""
+    frames = traceback.extract_tb(problem.__traceback__)
+    return place_of_frames([(f.filename, f.lineno or 0, f.line or "") for f in frames])
+
+
+def place_of_frames(frames: list[tuple[str, int, str]]) -> str:
+    for name, line, code in reversed(frames):
+        if not _is_theirs(name):
+            return f"{name}:{line}: {(code or linecache.getline(name, line)).strip()}"
+    return ""
+
+
+_OURS = (os.path.dirname(os.path.dirname(os.path.abspath(__file__))), os.path.dirname(torch.__file__), "<",
+         contextlib.__file__)
+
+
+def _is_theirs(name: str) -> bool:
+    """PyTorch's code or ours."""
+    return name.startswith(_OURS)
+
+
+def _refusal(problem: Exception) -> Unsupported:
+    reason = str(problem).strip().splitlines()
+    place = user_place(problem)
+    what = type(problem).__name__
+    if "DataDependent" in what or "_local_scalar_dense" in str(problem) or "GuardOnDataDependent" in what:
+        what = "a decision on the contents of a tensor, which are not known before the step runs"
+    where = f"{place}: " if place else ""
+    return Unsupported(f"{where}the step cannot be captured: {what}{': ' + reason[0] if reason else ''}")
+
+
+def trace_step(model: Model, loss_fn: Callable, trained: list[str], batch: Any, options: Options) -> Trace:
+    """The step's graph. Raises Unsupported, naming the line of the user's code, where it cannot be captured."""
+    if options.accumulate > 1 and (not isinstance(batch, (list, tuple)) or len(batch) != options.accumulate):
+        raise Usage(f"accumulate={options.accumulate} takes a list of {options.accumulate} batches")
+    inputs, spec = pytree.tree_flatten(batch)
+    if not all(isinstance(leaf, torch.Tensor) for leaf in inputs):
+        odd = next(type(leaf).__name__ for leaf in inputs if not isinstance(leaf, torch.Tensor))
+        raise Usage(f"a batch is a tree of tensors; this one has a {odd}: close over it in loss_fn instead")
+    trace = Trace(None, model, trained, spec)  # type: ignore[arg-type]
+    labels = _Labels(model.module)
+    step = _step_function(model, loss_fn, trained, trace, options, labels)
+    values = KnownValues(labels.after_op)
+
+    def followed(*flat: torch.Tensor) -> list[Any]:
+        before = torch.is_autocast_cache_enabled()
+        torch.set_autocast_cache_enabled(True)  # as in eager mode: a weight that is used twice is cast once
+        try:
+            with values:
+                return step(*flat)
+        finally:
+            torch.set_autocast_cache_enabled(before)
+
+    flat = [*(p.detach() for p in model.parameters.values()), *model.buffers.values(), *inputs]
+    try:
+        with labels.watching(), told_to_transformers(values), torch.enable_grad():
+            trace.module = make_fx(followed, tracing_mode="fake", _allow_non_fake_inputs=True)(*flat)
+    except (Usage, Unsupported):
+        raise
+    except Exception as problem:  # whatever the user's code or PyTorch raises while it is traced
+        raise _refusal(problem) from problem
+    _spread_places(trace)
+    return trace
+
+
+def _spread_places(trace: Trace) -> None:
+    """Where each node comes from; a node of the backward pass from where its forward op does."""
+    by_sequence: dict[int, str] = {}
+    for node in trace.module.graph.nodes:
+        of = node.meta.get("lowtide_gradient_of")
+        if node.meta.get("lowtide_phase") == BACKWARD:
+            trace.places[node.name] = by_sequence.get(of, "")
+            continue
+        where, line = node.meta.get("lowtide_module", ""), node.meta.get("lowtide_place", "")
+        trace.places[node.name] = f"{where}: {line}" if where and line else where or line
+        if line and node.meta.get("lowtide_sequence") is not None:
+            by_sequence.setdefault(node.meta["lowtide_sequence"], trace.places[node.name])

@@ -1,0 +1,112 @@
+"""Every allocation of a step lies where the plan says, and a counting allocator that knows nothing of plans sees the same peak."""
+
+import ctypes
+import gc
+import os
+import pathlib
+import subprocess
+import sys
+
+import pytest
+from lowtide_cli import ROOT
+from torch_models import OPTIMIZERS, build, eager_step, torch, trained, twin
+
+import lowtide
+from lowtide.pytorch import addresses
+
+SOURCE = pathlib.Path(__file__).with_name("counting_allocator.cpp")
+
+
+@pytest.fixture(scope="module")
+def counting(tmp_path_factory):
+    if addresses.compiler() is None:
+        pytest.skip("no C++ compiler")
+    assert addresses.allocator() is not None, "the planned allocator lies below"
+    path = tmp_path_factory.mktemp("counting") / "counting.so"
+    command = addresses._command(addresses.compiler(), path)
+    subprocess.run([str(SOURCE) if part == str(addresses.SOURCE) else part for part in command], check=True)
+    library = ctypes.CDLL(str(path))
+    library.count_begin.argtypes = [ctypes.c_void_p, ctypes.c_longlong]
+    for name in ("count_peak", "count_live", "count_reach"):
+        getattr(library, name).restype = ctypes.c_longlong
+    return library
+
+
+@pytest.mark.parametrize("name", ["gpt2", "resnet", "unet", "convnext", "t5"])
+def test_the_peak_is_the_plans_arena(counting, name):
+    model, batch, loss_fn = build(name, 0.1)
+    step = lowtide.compile_step(model, loss_fn, OPTIMIZERS["adamw"](trained(model)), batch, effort=0.2)
+    step(batch)
+    gc.collect()
+    arena, size = step._now.arena, step.memory.arena_bytes
+    counting.count_begin(arena.allocator.library.lt_arena_base(arena.handle), size)
+    loss = step(batch)
+    peak, memory, plan = counting.count_peak(), step.memory, step.plan
+    assert memory.beside == 0 and plan.arena_bytes == memory.resident_bytes + size
+    assert size - 64 < counting.count_reach() <= size, "sizes are rounded up to 64"
+    # What it sees beside the arena: the stream's state before the step and the loss that is handed out.
+    beside = 5056 + loss.untyped_storage().nbytes()
+    assert 0.9 * (plan.peak_bytes - memory.resident_bytes) <= peak <= size + beside, "scratch may go before results come"
+    assert counting.count_live() == loss.untyped_storage().nbytes(), "nothing else stays"
+
+
+def test_values_of_other_threads_and_between_steps_are_not_touched(counting):
+    model, batch, loss_fn = build("gpt2")
+    step = lowtide.compile_step(model, loss_fn, OPTIMIZERS["adamw"](trained(model)), batch)
+    kept = [torch.full((64, 64), float(k)) for k in range(50)]
+    for _ in range(3):
+        step(batch)
+        kept += [t * 2 for t in kept[:5]]
+    assert all(torch.equal(t, torch.full((64, 64), float(t[0, 0]))) for t in kept)
+    base, size = step._now.arena.allocator.library.lt_arena_base(step._now.arena.handle), step.memory.arena_bytes
+    assert not any(base <= t.data_ptr() < base + size for t in [*kept, *model.parameters()])
+
+
+def test_an_allocation_that_the_plan_does_not_know_lies_beside_and_is_counted():
+    model, batch, loss_fn = build("gpt2")
+    other, mine, its = twin(model, OPTIMIZERS["adamw"])
+    step = lowtide.compile_step(model, loss_fn, mine, batch)
+    run, library = step._now.code.run, step._now.arena.allocator.library
+
+    def wasteful(given):
+        library.lt_mark(0)
+        torch.empty(12345, dtype=torch.uint8)
+        return run(given)
+
+    step._now.code.run = wasteful
+    loss = step(batch)
+    assert step.memory.beside == 1 and step.memory.largest_beside_bytes == 12345
+    assert torch.equal(loss, eager_step(other, loss_fn, its, batch))
+
+
+def test_a_value_that_outlives_its_step_keeps_the_arena():
+    model, batch, loss_fn = build("gpt2")
+    step = lowtide.compile_step(model, loss_fn, OPTIMIZERS["adamw"](trained(model)), batch)
+    arena = step._now.arena
+    arena.begin()
+    arena.allocator.library.lt_mark(0)
+    size = step._now.code.parts[0][0][0]
+    kept = torch.empty(size, dtype=torch.uint8)
+    arena.end()
+    assert kept.data_ptr() >= arena.allocator.library.lt_arena_base(arena.handle)
+    kept.fill_(7)
+    del step, arena
+    gc.collect()
+    assert bool((kept == 7).all())
+
+
+def test_without_a_compiler_values_are_freed_and_the_reserve_is_said(tmp_path):
+    code = """
+import torch, lowtide
+from torch_models import *
+model, batch, loss_fn = build("resnet")
+other, mine, its = twin(model, OPTIMIZERS["sgd"])
+step = lowtide.compile_step(model, loss_fn, mine, batch)
+assert_equal_steps(step, model, mine, other, its, loss_fn, batch)
+assert not step.addresses and step.reserve_bytes > 0
+assert "no C++ compiler" in repr(step) and "reserve" in repr(step), repr(step)
+"""
+    folders = os.pathsep.join([str(ROOT / "python"), str(ROOT / "tests/python")])
+    environment = {**os.environ, "CXX": "", "LOWTIDE_CACHE": str(tmp_path), "PYTHONPATH": folders}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment)
+    assert done.returncode == 0, done.stderr[-2000:]

@@ -1,0 +1,363 @@
+"""What a captured graph hides, one test for each: the importer finds it, and reruns and reordering are safe with it."""
+
+import pytest
+from torch_models import (
+    OPTIMIZERS,
+    Translator,
+    assert_equal_steps,
+    build,
+    differences,
+    eager_step,
+    torch,
+    trained,
+    twin,
+)
+
+import lowtide
+from lowtide.pytorch import calls, step, units
+
+nn, F = torch.nn, torch.nn.functional
+aten = torch.ops.aten
+
+
+def captured(model, batch, loss_fn, optimizer=None):
+    optimizer = optimizer or torch.optim.SGD(trained(model), lr=0.1)
+    return step.capture(model, loss_fn, optimizer, batch, step.StepOptions())
+
+
+def ops(found):
+    return [call.name for unit in found.units for call in unit.calls]
+
+
+def unit_of(found, name):
+    return next(unit for unit in found.units if any(call.name == name for call in unit.calls))
+
+
+class Net(nn.Module):
+    """A forward pass from a function of (module, x)."""
+
+    def __init__(self, forward, **modules):
+        super().__init__()
+        self.weight, self.run = nn.Parameter(torch.full((4, 4), 0.3)), forward
+        for name, module in modules.items():
+            self.add_module(name, module)
+
+    def forward(self, x):
+        return self.run(self, x)
+
+
+def check(forward, optimizer="sgd", budget=None, rows=4, **modules):
+    """The net's steps are eager mode's; gives the captured step."""
+    torch.manual_seed(0)
+    model, batch = Net(forward, **modules), torch.randn(rows, 4)
+    loss_fn = lambda m, x: m(x).square().mean()  # noqa: E731
+    other, mine, its = twin(model, OPTIMIZERS[optimizer])
+    made = lowtide.compile_step(model, loss_fn, mine, batch, budget=budget, effort=0.2)
+    assert_equal_steps(made, model, mine, other, its, loss_fn, batch)
+    assert made.memory.beside == 0
+    return made._now.planned.captured
+
+
+# 1. batch norm writes its statistics and does not say so
+
+
+def test_batch_norm_writes_its_running_statistics():
+    found = check(lambda m, x: m.norm(x @ m.weight), norm=nn.BatchNorm1d(4))
+    assert not aten.native_batch_norm.default._schema.is_mutable, "it would be seen by its schema"
+    names = {found.program.storages[s].name for s in unit_of(found, "aten.native_batch_norm").statistics}
+    assert names == {"norm.running_mean", "norm.running_var"}
+
+
+def test_a_batch_norm_that_runs_again_leaves_the_statistics_alone():
+    model, batch, loss_fn = build("unet")
+    other, mine, its = twin(model, OPTIMIZERS["sgd"])
+    best = lowtide.plan(model, loss_fn, mine, batch).arena_bytes
+    made = lowtide.compile_step(model, loss_fn, mine, batch, budget=best * 9 // 10, effort=0.2)
+    assert any(line.strip().startswith("h") and "clone" in line for line in made.source.splitlines()), "none ran again"
+    assert_equal_steps(made, model, mine, other, its, loss_fn, batch, steps=2)
+
+
+def test_a_batch_norm_that_is_used_twice_keeps_its_order():
+    found = check(lambda m, x: m.norm(x @ m.weight) + m.norm(x @ m.weight.t()), norm=nn.BatchNorm1d(4))
+    first, second = [unit for unit in found.units if unit.statistics]
+    assert first.number in second.after
+
+
+def test_num_batches_tracked_is_written_by_an_op_of_its_own():
+    found = check(lambda m, x: m.norm(x @ m.weight), norm=nn.BatchNorm1d(4))
+    unit = unit_of(found, "aten.add_.Tensor")
+    assert [found.program.storages[s].name for s in unit.updates] == ["norm.num_batches_tracked"]
+
+
+# 2. aliases that schemas do not show
+
+
+def test_unsafe_view_shares_memory_though_its_schema_does_not_say_so():
+    assert all(a.alias_info is None for a in aten._unsafe_view.default._schema.arguments)
+    net = Net(lambda m, x: (x.view(2, 2, 4).transpose(0, 1) @ m.weight).relu())
+    found = captured(net, torch.randn(4, 4), lambda m, x: m(x).sum())
+    calls_of = [call for call in found.program.calls if call.target is aten._unsafe_view.default]
+    assert calls_of and all(call.view for call in calls_of)
+    assert "aten._unsafe_view" not in [unit.name for unit in found.units]
+
+
+def test_views_are_no_ops_of_the_plan():
+    model, batch, loss_fn = build("bert")
+    found = captured(model, batch, loss_fn)
+    planned = {call.name for unit in found.units for call in unit.calls}
+    assert not planned & {"aten.t", "aten.view", "aten.detach", "aten.transpose.int", "aten.expand"}
+
+
+# 3. in-place ops
+
+
+def test_what_is_written_in_place_is_one_unit_with_who_made_it():
+    found = check(lambda m, x: torch.relu_(x @ m.weight))
+    assert [call.name for call in unit_of(found, "aten.relu_").calls] == ["aten.mm", "aten.relu_"]
+
+
+def test_a_value_that_is_read_before_it_is_written_is_kept():
+    def forward(m, x):
+        y = x @ m.weight
+        z = y * 2
+        y.add_(z)
+        return y + z
+
+    found = check(forward)
+    assert "aten.add_.Tensor" not in ops(found), "it became a value of its own"
+
+
+def test_a_part_that_is_written_in_place_is_written_in_a_copy():
+    def forward(m, x):
+        y = x @ m.weight
+        z = y.exp()
+        y[:, 1:3] = z[:, :2]
+        return y * z
+
+    check(forward)
+
+
+def test_a_view_sees_what_is_written_to_its_base():
+    def forward(m, x):
+        y = x @ m.weight
+        row = y[1]
+        z = y + 1
+        y.mul_(3)
+        return ((y.sum() + row.sum() + z.sum()) / 99).tanh()
+
+    check(forward)
+
+
+def test_a_later_name_of_a_written_tensor_is_the_written_one():
+    def forward(m, x):
+        y = x @ m.weight
+        z = y.add_(1)
+        return y * z.tanh()
+
+    check(forward)
+
+
+def test_an_in_place_change_of_geometry_is_a_view():
+    check(lambda m, x: ((x @ m.weight).t_() * 2).unsqueeze_(0))
+
+
+def test_a_buffer_that_is_written_and_read_keeps_its_order():
+    class Moving(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("mean", torch.zeros(4))
+
+        def forward(self, x):
+            before = x - self.mean
+            self.mean.mul_(0.9).add_(x.detach().mean(0), alpha=0.1)
+            return before * self.mean
+
+    check(lambda m, x: m.moving(x @ m.weight), moving=Moving())
+
+
+def test_a_buffer_that_is_assigned_anew_is_written_where_it_was():
+    class Counting(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("seen", torch.zeros(()))
+
+        def forward(self, x):
+            self.seen = self.seen + x.shape[0]
+            return x / self.seen
+
+    torch.manual_seed(0)
+    model = Net(lambda m, x: m.counting(x @ m.weight), counting=Counting())
+    batch = torch.randn(4, 4)
+    made = lowtide.compile_step(model, lambda m, x: m(x).sum(), torch.optim.SGD(trained(model), lr=0.1), batch)
+    made(batch)
+    made(batch)
+    assert float(model.counting.seen) == 8
+
+
+def test_writing_to_the_batch_is_refused_by_name():
+    net = Net(lambda m, x: x.mul_(2) @ m.weight)
+    with pytest.raises(lowtide.Unsupported, match=r"test_torch_traps.py:\d+: .*'batch.0' is written in place"):
+        captured(net, torch.randn(4, 4), lambda m, x: m(x).sum())
+
+
+# 4. random numbers
+
+
+def test_dropout_is_one_unit_that_draws():
+    found = check(lambda m, x: F.dropout(x @ m.weight, 0.5))
+    unit = unit_of(found, "aten.bernoulli_.float")
+    assert [c.name for c in unit.calls] == ["aten.empty_like", "aten.bernoulli_.float", "aten.ne.Scalar"]
+    assert unit.random
+
+
+def test_a_dropouts_mask_is_kept_as_a_byte_an_element():
+    """Captured it is a float each."""
+    found = check(lambda m, x: F.dropout(x @ m.weight, 0.5))
+    mask, = unit_of(found, "aten.bernoulli_.float").makes
+    assert found.program.storages[mask].bytes == 16, "4 x 4 elements"
+    scaled = unit_of(found, "aten._to_copy")
+    assert scaled.reads == [mask] and not scaled.random
+
+
+def test_ops_that_draw_keep_their_order_and_hand_on_the_stream():
+    found = check(lambda m, x: F.dropout(F.dropout(x @ m.weight, 0.5) @ m.weight, 0.3) + torch.rand_like(x))
+    drawing = [unit for unit in found.units if unit.random]
+    assert len(drawing) == 3
+    assert all(a.state_out == b.state_in for a, b in zip(drawing, drawing[1:], strict=False))
+
+
+def test_attention_without_dropout_does_not_draw():
+    flash = aten._scaled_dot_product_flash_attention_for_cpu.default
+    assert torch.Tag.nondeterministic_seeded in flash.tags
+    assert not calls.draws(flash, (1, 2, 3, 0.0), {}) and calls.draws(flash, (1, 2, 3, 0.1), {})
+
+
+def test_a_draw_that_runs_again_is_the_same():
+    def forward(m, x):
+        for _ in range(6):
+            x = torch.tanh(x @ m.weight) * torch.rand_like(x)
+        return x
+
+    torch.manual_seed(0)
+    model, batch = Net(forward), torch.randn(512, 4)
+    loss_fn = lambda m, x: m(x).square().mean()  # noqa: E731
+    other, mine, its = twin(model, OPTIMIZERS["sgd"])
+    best = lowtide.plan(model, loss_fn, mine, batch).arena_bytes
+    made = lowtide.compile_step(model, loss_fn, mine, batch, budget=best * 6 // 10, effort=0.2)
+    assert "set_state(s" in made.source, "no draw ran again"
+    assert_equal_steps(made, model, mine, other, its, loss_fn, batch)
+
+
+# 5. gradients, ties, equal ops
+
+
+def test_convolution_backward_is_split_by_its_mask():
+    model, batch, loss_fn = build("resnet")
+    found = captured(model, batch, loss_fn)
+    masks = [call.args[-1] for unit in found.units for call in unit.calls if call.name == "aten.convolution_backward"]
+    assert masks and all(mask[0] + any(mask[1:]) == 1 for mask in masks)
+
+
+def test_a_gradient_of_an_input_does_not_keep_the_input():
+    model, batch, loss_fn = build("unet")
+    other, mine, its = twin(model, OPTIMIZERS["sgd"])
+    made = lowtide.compile_step(model, loss_fn, mine, batch, cache=False)
+    found = made._now.planned.captured
+    backward = [call for unit in found.units for call in unit.calls if unit.phase == "backward"]
+    exchanged = [call for call in backward if call.name == "aten.convolution"]
+    assert len(exchanged) > 10 and {call.args[6] for call in exchanged} == {True, False}, "of both directions"
+    assert_equal_steps(made, model, mine, other, its, loss_fn, batch, steps=2)
+
+
+def test_tied_weights_are_one_parameter():
+    model, batch, loss_fn = build("gpt2")
+    found = captured(model, batch, loss_fn)
+    assert "lm_head.weight" not in found.updated and "transformer.wte.weight" in found.updated
+
+
+def test_equal_ops_become_one():
+    found = check(lambda m, x: (x @ m.weight).tanh() + (x @ m.weight).tanh())
+    assert ops(found).count("aten.tanh") == 1 and ops(found).count("aten.mm") < 4
+
+
+def test_equal_ops_on_what_is_written_between_them_stay_two():
+    def forward(m, x):
+        y = x @ m.weight
+        a = y.tanh()
+        y.add_(1)
+        return a * y.tanh()
+
+    check(forward)
+
+
+def test_frozen_and_unused_parameters_stay_as_they_are():
+    model, batch, loss_fn = build("lora")
+    before = {name: p.clone() for name, p in model.named_parameters() if not p.requires_grad}
+    made = lowtide.compile_step(model, loss_fn, OPTIMIZERS["adamw"](trained(model)), batch)
+    made(batch)
+    assert before and all(torch.equal(p, before[n]) for n, p in model.named_parameters() if n in before)
+
+
+def test_a_gradient_that_lies_otherwise_than_its_parameter_is_made_alike():
+    def forward(m, x):
+        return (x @ m.weight.t()).sum() + m.weight.t().contiguous().sum()
+
+    check(forward, "adamw")
+
+
+# 6. what is decided while tracing
+
+
+def test_a_mask_of_constants_may_be_looked_into():
+    """nn.Transformer asks whether its mask is causal."""
+    torch.manual_seed(0)
+    model = Translator(0.1, causal=False)
+    batch = tuple(torch.randint(0, 50, (2, 6)) for _ in range(3))
+    loss_fn = lambda m, b: F.cross_entropy(m(b[0], b[1]).flatten(0, 1), b[2].flatten())  # noqa: E731
+    other, mine, its = twin(model, OPTIMIZERS["sgd"])
+    made = lowtide.compile_step(model, loss_fn, mine, batch)
+    assert_equal_steps(made, model, mine, other, its, loss_fn, batch)
+
+
+def test_grouped_attention_of_transformers_takes_the_kernel_of_eager_mode():
+    """Traced naively it repeats heads and makes a mask, and gradients differ in their last bits."""
+    model, batch, loss_fn = build("llama")
+    found = captured(model, batch, loss_fn)
+    call = next(c for u in found.units for c in u.calls if "flash_attention_for_cpu" in c.name)
+    heads = [found.program.tensors[t].shape[1] for t in call.tensors()]
+    assert heads == [2, 1, 1]
+
+
+def test_memory_beside_a_tensor_that_two_batch_entries_share():
+    torch.manual_seed(0)
+    model, x = Net(lambda m, x: x @ m.weight), torch.randn(4, 4)
+    batch = {"a": x, "b": x, "c": x[1:3]}
+    loss_fn = lambda m, b: (m(b["a"]) * b["b"]).sum() + b["c"].sum() * m.weight.sum()  # noqa: E731
+    other, mine, its = twin(model, OPTIMIZERS["sgd"])
+    made = lowtide.compile_step(model, loss_fn, mine, batch)
+    assert_equal_steps(made, model, mine, other, its, loss_fn, batch)
+
+
+def test_an_undeclared_alias_or_write_of_a_kernel_is_found():
+    library = torch.library.Library("lowtide_test", "DEF")  # noqa: TOR901
+    library.define("same(Tensor x) -> Tensor")
+    library.impl("same", lambda x: x, "CPU")
+    library.impl("same", lambda x: torch.empty_like(x), "Meta")
+    net = Net(lambda m, x: x @ m.weight.detach() + m.weight)
+    loss_fn = lambda m, x: (m(x) * torch.ops.lowtide_test.same(x)).sum()  # noqa: E731
+    with pytest.raises(lowtide.Unsupported, match="same.* gives memory that is not its own"):
+        lowtide.compile_step(net, loss_fn, torch.optim.SGD(trained(net), lr=0.1), torch.randn(4, 4), cache=False)
+
+
+def test_a_step_of_an_eager_model_goes_on_in_eager_mode():
+    model, batch, loss_fn = build("resnet")
+    other, mine, its = twin(model, OPTIMIZERS["sgd"])
+    made = lowtide.compile_step(model, loss_fn, mine, batch)
+    made(batch)
+    eager_step(other, loss_fn, its, batch)
+    eager_step(model, loss_fn, mine, batch)
+    eager_step(other, loss_fn, its, batch)
+    assert differences(model, mine, other, its) == []
+
+
+assert units.STATE_BYTES == torch.get_rng_state().numel()
