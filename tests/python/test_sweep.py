@@ -17,7 +17,7 @@ UNET = [MODELS / "unet.onnx", "--train", "--dim", "batch=1", "--effort", "0.2"]
 POINT_KEYS = [
     "budget_bytes", "status", "found", "arena_bytes", "peak_bytes", "predicted_step_seconds", "lower_bound_seconds",
     "extra_percent", "lower_bound_extra_percent", "gap_percent", "reruns", "stored_bytes", "loaded_bytes",
-    "exposed_seconds", "split", "knee", "chosen", "reason",
+    "exposed_seconds", "split", "knee", "chosen", "reason", "model", "dims",
 ]
 SWEEPS = {
     "recompute": ["--budgets", "30%..100%:6"],
