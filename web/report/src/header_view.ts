@@ -37,7 +37,7 @@ function factsOf(s: Summary): HTMLElement {
   return h("dl", { class: "numbers" },
     fact("arena", size(s.arena_bytes), s.budget_bytes ? `${percent(s.arena_bytes / s.budget_bytes)} of the budget` : null, "arena_bytes"),
     fact("peak", size(s.peak_bytes), null, "peak_bytes"),
-    fact("before", size(s.peak_before_bytes), `${signedPercent(share(s.peak_bytes, s.peak_before_bytes))} since`, "peak_before_bytes"),
+    fact("before", size(s.peak_before_bytes), `the plan: ${signedPercent(share(s.peak_bytes, s.peak_before_bytes))}`, "peak_before_bytes"),
     s.budget_bytes !== null ? fact("budget", size(s.budget_bytes), null, "budget_bytes") : null!,
     s.floor_bytes !== null ? fact("floor", size(s.floor_bytes), "proven", "floor_bytes") : null!,
     fact("bound", size(s.lower_bound_bytes), s.order_proven ? "the order is optimal" : null, "lower_bound_bytes"),

@@ -23,10 +23,10 @@ const HUES = {
 type Hue = keyof typeof HUES;
 
 const OF_CATEGORY: Record<string, Hue> = {
-  parameter: "blue", optimizer_state: "pink", input: "yellow", activation: "green",
+  parameter: "green", optimizer_state: "pink", input: "yellow", activation: "blue",
   gradient: "vermilion", temporary: "sky", workspace: "grey",
 };
-const OF_WHY: Hue[] = ["green", "vermilion", "sky", "blue"]; // STAY_MADE, ...
+const OF_WHY: Hue[] = ["blue", "vermilion", "orange", "grey"]; // STAY_MADE, ...
 const CYCLE: Hue[] = ["blue", "orange", "green", "pink", "sky", "vermilion", "yellow"];
 
 // From the bottom of the stack: what is there all the time first.
