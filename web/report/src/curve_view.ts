@@ -55,7 +55,8 @@ function plannedColumns(model: Model, axis: Axis, span: Span, width: number): Co
   return makeColumns(begin, axisLength(model, axis), model.totals, span.low, span.high, width);
 }
 
-function drawBands(scene: CurveScene, columns: Column[]): void {
+function drawBands(scene: CurveScene, columns: Column[]): BandLabel[] {
+  const labels: BandLabel[] = [];
   const { model, frame, colours } = scene;
   const { context } = frame;
   const y = scaleY(frame, scene.y);
@@ -75,13 +76,23 @@ function drawBands(scene: CurveScene, columns: Column[]): void {
     }
     context.fillStyle = css(colours[category]);
     context.fill();
-    labelBand(scene, columns, base, upper, category);
+    const label = labelBand(scene, columns, base, upper, category);
+    if (label) labels.push(label);
     upper.forEach((value, i) => void (base[i] = value));
   }
+  return labels;
+}
+
+interface BandLabel {
+  name: string;
+  x: number; // its middle
+  low: number; // of the band there, in pixels
+  high: number;
+  ink: string;
 }
 
 // The category's name where its band is thickest, if it is thick enough.
-function labelBand(scene: CurveScene, columns: Column[], low: Float64Array, high: number[], category: number): void {
+function labelBand(scene: CurveScene, columns: Column[], low: Float64Array, high: number[], category: number): BandLabel | null {
   const { frame, model, colours } = scene;
   const y = scaleY(frame, scene.y);
   const name = model.plan.categories[category].replaceAll("_", " ");
@@ -96,13 +107,25 @@ function labelBand(scene: CurveScene, columns: Column[], low: Float64Array, high
       thickest = thick;
     }
   }
-  if (best < 0) return;
-  const { context } = frame;
-  context.fillStyle = inkOn(colours[category]);
+  if (best < 0) return null;
+  const x = frame.left + (columns[best].x0 + columns[best].x1) / 2;
+  return { name, x, low: y(low[best]), high: y(high[best]), ink: inkOn(colours[category]) };
+}
+
+// Draws the names, each in the middle of its band or as near to it as the lines leave room.
+function drawLabels(scene: CurveScene, labels: BandLabel[]): void {
+  const { context } = scene.frame;
+  const y = scaleY(scene.frame, scene.y);
+  const lines = linesOf(scene.model).map((line) => y(line.bytes));
   context.textAlign = "center";
   context.textBaseline = "middle";
-  const at = frame.left + (columns[best].x0 + columns[best].x1) / 2;
-  context.fillText(name, at, (y(low[best]) + y(high[best])) / 2);
+  for (const { name, x, low, high, ink } of labels) {
+    const middle = (low + high) / 2;
+    const places = [0, 12, -12, 20, -20, 28, -28].map((by) => middle + by);
+    const free = places.find((at) => at - 8 >= high && at + 8 <= low && lines.every((line) => Math.abs(line - at) > 9));
+    context.fillStyle = ink;
+    if (free !== undefined) context.fillText(name, x, free);
+  }
 }
 
 function drawGiven(scene: CurveScene, columns: Column[]): void {
@@ -203,9 +226,10 @@ export function drawCurve(canvas: HTMLCanvasElement, model: Model, state: State,
   context.rect(frame.left, 0, frame.right - frame.left, frame.bottom + 1);
   context.clip();
   const width = frame.right - frame.left;
-  drawBands(scene, plannedColumns(model, state.axis, state.window.x, width));
+  const labels = drawBands(scene, plannedColumns(model, state.axis, state.window.x, width));
   if (state.showGiven) drawGiven(scene, givenColumns(model, state.axis, state.window.x, width));
   drawLines(scene);
+  drawLabels(scene, labels);
   drawPeak(scene, state.axis, state.window.x);
   context.restore();
   drawTimeAxis(frame, state.window.x, state.axis, inks, false);

@@ -9,6 +9,7 @@ import { rangeOfRun, type Axis, type Model } from "./model.ts";
 
 export interface Lane {
   name: string;
+  label: string; // the name, as short as the margin of a small screen
   begin: number[];
   end: number[];
   style: number[]; // which tone of the lane
@@ -17,7 +18,7 @@ export interface Lane {
 
 function phaseLane(model: Model, axis: Axis): Lane {
   const { plan } = model;
-  const lane: Lane = { name: "phase", begin: [], end: [], style: [], tell: () => "" };
+  const lane: Lane = { name: "phase", label: "phase", begin: [], end: [], style: [], tell: () => "" };
   for (let r = 0; r < model.runs; ++r) {
     const phase = plan.ops.phase[plan.steps.op[model.stepOfRun[r]]];
     const [begin, end] = rangeOfRun(model, axis, r);
@@ -34,7 +35,7 @@ function phaseLane(model: Model, axis: Axis): Lane {
 }
 
 function rerunLane(model: Model, axis: Axis): Lane {
-  const lane: Lane = { name: "again", begin: [], end: [], style: [], tell: () => "" };
+  const lane: Lane = { name: "again", label: "again", begin: [], end: [], style: [], tell: () => "" };
   const runs: number[] = [];
   for (let r = 0; r < model.runs; ++r) {
     if (model.plan.steps.run[model.stepOfRun[r]] === 0) continue;
@@ -50,7 +51,7 @@ function rerunLane(model: Model, axis: Axis): Lane {
 
 function waitLane(model: Model): Lane {
   const { steps, tensors } = model.plan;
-  const lane: Lane = { name: "waits", begin: [], end: [], style: [], tell: () => "" };
+  const lane: Lane = { name: "waits", label: "waits", begin: [], end: [], style: [], tell: () => "" };
   const waits: number[] = [];
   for (let s = 0; s < steps.kind.length; ++s) {
     if (steps.kind[s] !== STEP_WAIT || steps.end[s] <= steps.begin[s]) continue;
@@ -65,7 +66,8 @@ function waitLane(model: Model): Lane {
 
 function transferLane(model: Model, axis: Axis, tier: number, out: number): Lane {
   const { transfers, tensors, tiers } = model.plan;
-  const lane: Lane = { name: `${out ? "to" : "from"} ${tiers[tier]}`, begin: [], end: [], style: [], tell: () => "" };
+  const name = `${out ? "to" : "from"} ${tiers[tier]}`, label = `${out ? "\u2192" : "\u2190"} ${tiers[tier]}`;
+  const lane: Lane = { name, label, begin: [], end: [], style: [], tell: () => "" };
   const which: number[] = [];
   for (let t = 0; t < transfers.tensor.length; ++t) {
     if (transfers.tier[t] !== tier || transfers.out[t] !== out) continue;

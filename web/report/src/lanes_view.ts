@@ -1,6 +1,6 @@
 // Draws the lanes and finds what the pointer is on (lanes.ts).
 
-import { fit, fitText, scaleX, type Frame } from "./frame.ts";
+import { fit, scaleX, type Frame } from "./frame.ts";
 import { intervalAt, type Lane } from "./lanes.ts";
 import { css, inkOn, mix, parseHex } from "./palette.ts";
 import type { State } from "./state.ts";
@@ -26,7 +26,7 @@ function drawLane(frame: Frame, lane: Lane, top: number, state: State, inks: Ink
   context.fillStyle = inks.muted;
   context.textAlign = "right";
   context.textBaseline = "middle";
-  context.fillText(fitText(context, lane.name, frame.left - 2), frame.left - 7, top + LANE_HEIGHT / 2);
+  context.fillText(lane.label, frame.left - 7, top + LANE_HEIGHT / 2);
   let drawnTo = -Infinity;
   for (let i = 0; i < lane.begin.length; ++i) {
     const left = Math.max(frame.left, x(lane.begin[i])), right = Math.min(frame.right, Math.max(x(lane.end[i]), x(lane.begin[i]) + 1));

@@ -18,6 +18,7 @@ import type { Window } from "./window.ts";
 const MOST_LABELS = 160;
 const MOST_MARKS = 600;
 const DIMMED = 0.8; // share of the ground in what is not in focus
+const EDGE = 0.5; // and in the edges of all
 
 export interface MapScene {
   frame: Frame;
@@ -27,6 +28,7 @@ export interface MapScene {
 export interface MapColours {
   of: Rgb[]; // each rectangle's own colour, by rectangle
   packed: Uint32Array; // the same for the raster, dimmed where out of focus
+  edges: Uint32Array;
 }
 
 export function rectangleColours(model: Model, colouring: Colouring, dark: boolean): Rgb[] {
@@ -46,15 +48,25 @@ export function rectangleColours(model: Model, colouring: Colouring, dark: boole
 export function packColours(colours: Rgb[], focus: readonly number[], inks: Inks): MapColours {
   const ground = parseHex(inks.surface);
   const dim = focus.length > 0;
-  const memo = new Map<Rgb, [number, number]>();
-  const pair = (c: Rgb) => {
+  const memo = new Map<Rgb, { plain: number[]; dimmed: number[] }>();
+  const shades = (c: Rgb) => {
     let both = memo.get(c);
-    if (!both) memo.set(c, both = [packed(c), packed(mix(c, ground, DIMMED))]);
+    if (both) return both;
+    const quiet = mix(c, ground, DIMMED);
+    both = {
+      plain: [packed(c), packed(mix(c, ground, EDGE))], dimmed: [packed(quiet), packed(mix(quiet, ground, EDGE))],
+    };
+    memo.set(c, both);
     return both;
   };
-  const out = Uint32Array.from(colours, (c) => pair(c)[dim ? 1 : 0]);
-  for (const i of focus) out[i] = pair(colours[i])[0];
-  return { of: colours, packed: out };
+  const out = { of: colours, packed: new Uint32Array(colours.length), edges: new Uint32Array(colours.length) };
+  const put = (i: number, [colour, edge]: number[]) => {
+    out.packed[i] = colour;
+    out.edges[i] = edge;
+  };
+  colours.forEach((c, i) => put(i, dim ? shades(c).dimmed : shades(c).plain));
+  for (const i of focus) put(i, shades(colours[i]).plain);
+  return out;
 }
 
 export class MapPainter {
@@ -87,8 +99,8 @@ export class MapPainter {
     const { low, high } = this.model.rectangles;
     const sources = { ...timesOf(this.model, state.axis), low, high };
     const order = this.order(state.axis, state.window);
-    const drawn = fillRectangles(this.raster, state.window, sources, order, colours.packed);
-    if (focus.length > 0) fillRectangles(this.raster, state.window, sources, focus, colours.packed);
+    const drawn = fillRectangles(this.raster, state.window, sources, order, colours.packed, colours.edges);
+    if (focus.length > 0) fillRectangles(this.raster, state.window, sources, focus, colours.packed, colours.edges);
     this.sheet.getContext("2d")!.putImageData(this.image, 0, 0);
     const { context } = frame;
     context.imageSmoothingEnabled = false;

@@ -111,7 +111,7 @@ export function measuredContent(context: Context): Child | null {
   context.signal.addEventListener("abort", () => observer.disconnect());
   context.store.on(["theme"], draw);
   return [
-    h("p", {}, "The step took ", h("b", {}, time(measured.step_seconds)), ` (${term("measured").textContent}, ${plural(measured.runs, "run")}), predicted were ${time(summary.predicted_seconds)}: `,
+    h("p", {}, "The step took ", h("b", {}, time(measured.step_seconds)), " (", term("measured"), `, ${plural(measured.runs, "run")}); predicted were ${time(summary.predicted_seconds)}: `,
       h("b", {}, signedPercent(share(measured.step_seconds, summary.predicted_seconds))), ". Transfers: ", h("b", {}, time(measured.hidden_seconds)), " hidden behind ops, ",
       h("b", {}, time(measured.exposed_seconds)), " ", term("exposed", "exposed"), "."),
     h("div", { class: "two" },

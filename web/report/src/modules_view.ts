@@ -37,13 +37,13 @@ function tensorRow(context: Context, tensor: number, depth: number): HTMLElement
   const policy = tensors.slow_tier[tensor] >= 0 ? "moved" : again ? "recomputed" : tensors.resident[tensor] ? "resident" : "kept";
   return h("tr", { class: "tensor" },
     indent(h("th", { scope: "row", class: "text" }, tensorLink(context, tensor), source ? h("span", { class: "note" }, source) : null), depth + 1),
-    h("td", { class: "number" }, size(tensors.bytes[tensor])), h("td", {}), h("td", {}, policy),
-    h("td", { class: "text" }, tensors.shape[tensor]), h("td", { class: "text" }, plainName(plan.categories[tensors.category[tensor]])));
+    h("td", { class: "number" }, size(tensors.bytes[tensor])), h("td", {}), h("td", {}), h("td", {}, policy),
+    h("td", { class: "text" }, tensors.shape[tensor], " ", plainName(plan.categories[tensors.category[tensor]])));
 }
 
 function moduleRow(context: Context, node: ModuleNode, depth: number, peak: number): HTMLElement[] {
   const opens = node.children.length > 0 || node.rows.length > 0;
-  const button = h("button", { type: "button", class: "toggle", "aria-expanded": "false", disabled: !opens, "aria-label": `open ${node.path || node.name}` },
+  const button = h("button", { type: "button", class: "toggle", "aria-expanded": "false", disabled: !opens, "aria-label": `open ${node.path || node.name}`, "data-path": node.path },
     h("span", { "aria-hidden": "true" }, opens ? "\u25b8" : "\u00b7"));
   const module = context.model.plan.modules.indexOf(node.path);
   const choose = () => context.choose({ kind: "module", id: module });
@@ -52,9 +52,10 @@ function moduleRow(context: Context, node: ModuleNode, depth: number, peak: numb
   const row = h("tr", {},
     indent(h("th", { scope: "row", class: "text" }, h("span", { class: "branch" }, button, h("span", {}, name, node.times > 1 && h("span", { class: "times" }, ` \u00d7 ${count(node.times)}`)))), depth),
     h("td", { class: "number" }, size(node.bytes), bar(node.bytes * node.times / (peak || 1))),
+    h("td", { class: "number" }, percent(node.bytes * node.times / (peak || 1))),
     h("td", { class: "number" }, node.seconds > 0 ? milliseconds(node.seconds) : "\u2013"),
     h("td", {}, node.policies.map(policyChip)),
-    h("td", {}, node.times > 1 && h("span", { class: "note" }, "each")), h("td", { class: "number" }, percent(node.bytes * node.times / (peak || 1))));
+    h("td", { class: "text" }, node.times > 1 && h("span", { class: "note" }, "each of them")));
   let below: HTMLElement[] | null = null;
   const close = (rows: HTMLElement[]) => rows.forEach((one) => {
     one.querySelector<HTMLElement>(".toggle[aria-expanded=true]")?.click();
@@ -84,17 +85,28 @@ function childRows(context: Context, node: ModuleNode, depth: number, peak: numb
   return rows;
 }
 
+// Opens the way down for as long as one module holds most of the bytes, so that the first look is at
+// parts that differ.
+function openHeaviest(body: HTMLElement, root: ModuleNode): void {
+  for (let node = root; ;) {
+    const heavy = node.children.find((child) => child.bytes * child.times > 0.7 * root.bytes);
+    if (!heavy || heavy.times > 1 || heavy.children.length === 0) return;
+    body.querySelector<HTMLElement>(`.toggle[data-path="${CSS.escape(heavy.path)}"]`)?.click();
+    node = heavy;
+  }
+}
+
 export function modulesContent(context: Context): Child | null {
   const { plan } = context.model;
   if (plan.module_tree.length === 0) return null;
   const root = foldEqual(moduleTree(plan.module_tree));
   const peak = plan.summary.peak_bytes;
   const body = h("tbody", {}, root.children.flatMap((child) => moduleRow(context, child, 0, peak)));
-  if (root.children.length === 1) body.querySelector<HTMLElement>(".toggle")?.click();
+  openHeaviest(body, root);
   return h("div", { class: "table modules" }, h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "modules" },
     h("table", {}, h("caption", {}, "What each module holds at the peak and what it pays; modules that are equal are folded into one row"),
       h("thead", {}, h("tr", {},
         h("th", { scope: "col", class: "text" }, "module"), h("th", { scope: "col", class: "number" }, "at the ", term("peak")),
-        h("th", { scope: "col", class: "number" }, term("paid"), ", ms"), h("th", { scope: "col", class: "text" }, term("policy")),
-        h("th", { scope: "col", class: "text" }, "shape"), h("th", { scope: "col", class: "number" }, "share"))), body)));
+        h("th", { scope: "col", class: "number" }, "share"), h("th", { scope: "col", class: "number" }, term("paid"), ", ms"),
+        h("th", { scope: "col", class: "text" }, term("policy")), h("th", { scope: "col", class: "text" }, "shape"))), body)));
 }

@@ -3,8 +3,8 @@
 // are. Level of detail comes with it: what is smaller than a pixel costs one write. Rectangles are
 // to be given smallest first, so that of many in one pixel the largest is seen.
 //
-// Rows are addresses, highest on top. Rectangles large enough get a gap of one pixel at their right
-// and upper edge, so that neighbours can be told apart.
+// Rows are addresses, highest on top. Rectangles large enough get an edge of one pixel, lighter than
+// they are, at their right and upper side, so that neighbours can be told apart.
 
 import type { Window } from "./window.ts";
 
@@ -21,15 +21,17 @@ export interface Sources {
   high: Float64Array;
 }
 
-const GAP_FROM = 5; // pixels: smaller rectangles have no gap
+const EDGE_FROM = 4; // pixels: smaller rectangles have no edge on that side
 
 export function makeRaster(width: number, height: number): Raster {
   return { width, height, pixels: new Uint32Array(width * height) };
 }
 
-// Draws the rectangles that `order` lists, each in colours[i]; returns how many are in the window.
+// Draws the rectangles that `order` lists, each in colours[i] with its edge in edges[i]; returns how
+// many are in the window.
 export function fillRectangles(
-  raster: Raster, window: Window, sources: Sources, order: ArrayLike<number>, colours: Uint32Array,
+  raster: Raster, window: Window, sources: Sources, order: ArrayLike<number>,
+  colours: Uint32Array, edges: Uint32Array,
 ): number {
   const { width, height, pixels } = raster;
   const { begin, end, low, high } = sources;
@@ -42,22 +44,28 @@ export function fillRectangles(
     ++drawn;
     let left = Math.floor((begin[i] - x0) * kx), right = Math.floor((end[i] - x0) * kx);
     let top = height - Math.floor((high[i] - y0) * ky), bottom = height - Math.floor((low[i] - y0) * ky);
-    if (right - left >= GAP_FROM && bottom - top >= GAP_FROM) {
-      --right;
-      ++top;
-    }
+    const edgeRight = right - left >= EDGE_FROM && right <= width, edgeTop = bottom - top >= EDGE_FROM && top >= 0;
     if (left < 0) left = 0;
     if (right > width) right = width;
     if (top < 0) top = 0;
     if (bottom > height) bottom = height;
-    const colour = colours[i];
     if (right <= left) right = left + 1;
     if (bottom <= top) top = bottom - 1;
     if (left >= width || top < 0) continue;
+    const colour = colours[i], edge = edges[i];
+    let at = top * width;
+    if (edgeTop) {
+      pixels.fill(edge, at + left, at + right);
+      at += width;
+      ++top;
+    }
     if (right === left + 1) {
-      for (let at = top * width + left; top < bottom; ++top, at += width) pixels[at] = colour;
-    } else {
-      for (let at = top * width; top < bottom; ++top, at += width) pixels.fill(colour, at + left, at + right);
+      for (; top < bottom; ++top, at += width) pixels[at + left] = colour;
+      continue;
+    }
+    for (; top < bottom; ++top, at += width) {
+      pixels.fill(colour, at + left, at + right);
+      if (edgeRight) pixels[at + right - 1] = edge;
     }
   }
   return drawn;
