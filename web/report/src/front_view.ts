@@ -1,0 +1,112 @@
+// The front: for each budget the time of its plan, beside what is proven for every schedule. Points
+// are buttons; a point whose plan is in the report shows it, any other its verdict.
+
+import { scaleLinear } from "d3-scale";
+import type { Context } from "./context.ts";
+import type { FrontPoint } from "./data.ts";
+import { h, replace, svg, type Child } from "./dom.ts";
+import { mib, MIB, percent, time } from "./format.ts";
+import { table, tableOnDemand } from "./table.ts";
+import { term } from "./terms.ts";
+import { size } from "./tip.ts";
+
+const WIDTH = 760, HEIGHT = 340;
+const LEFT = 62, RIGHT = 20, TOP = 22, BOTTOM = 44;
+
+export interface FrontScales {
+  x: (bytes: number) => number;
+  y: (seconds: number) => number;
+  xTicks: number[]; // MiB
+  yTicks: number[]; // seconds
+}
+
+export function frontScales(points: readonly FrontPoint[], width: number): FrontScales {
+  const memory = points.map((p) => p.arena_bytes / MIB);
+  const times = points.flatMap((p) => (p.bound_seconds > 0 ? [p.seconds, p.bound_seconds] : [p.seconds]));
+  const spread = (values: number[]): [number, number] => {
+    const low = Math.min(...values), high = Math.max(...values), extra = (high - low || Math.abs(high) || 1) * 0.06;
+    return [Math.max(0, low - extra), high + extra];
+  };
+  const x = scaleLinear().domain(spread(memory)).range([LEFT, width - RIGHT]);
+  const y = scaleLinear().domain(spread(times)).range([HEIGHT - BOTTOM, TOP]);
+  return {
+    x: (bytes) => x(bytes / MIB), y: (seconds) => y(seconds),
+    xTicks: x.ticks(Math.max(3, width / 110)), yTicks: y.ticks(6),
+  };
+}
+
+function pointText(p: FrontPoint): string {
+  const bound = p.bound_seconds > 0 ? `; proven: no schedule within the budget below ${time(p.bound_seconds)}` : "";
+  return `budget ${mib(p.budget_bytes)}, arena ${mib(p.arena_bytes)}, ${time(p.seconds)}, ${percent(p.extra_percent / 100)} extra${bound}`;
+}
+
+function drawing(context: Context, points: FrontPoint[], width: number, choose: (p: FrontPoint) => void): SVGSVGElement {
+  const { x, y, xTicks, yTicks } = frontScales(points, width);
+  const path = (value: (p: FrontPoint) => number, list: FrontPoint[]) => list.map((p, i) => `${i ? "L" : "M"}${x(p.arena_bytes)} ${y(value(p))}`).join("");
+  const bounded = points.filter((p) => p.bound_seconds > 0);
+  const gap = bounded.length > 1
+    ? `${path((p) => p.seconds, bounded)}${[...bounded].reverse().map((p) => `L${x(p.arena_bytes)} ${y(p.bound_seconds)}`).join("")}Z` : "";
+  const base = HEIGHT - BOTTOM;
+  return svg("svg", { viewBox: `0 0 ${width} ${HEIGHT}`, class: "front", role: "group", "aria-label": `Front of ${points.length} plans: time against memory` },
+    yTicks.map((t) => svg("g", {}, svg("line", { class: "grid", x1: LEFT, x2: width - RIGHT, y1: y(t), y2: y(t) }),
+      svg("text", { x: LEFT - 8, y: y(t) + 4, "text-anchor": "end" }, time(t)))),
+    xTicks.map((m) => svg("g", {}, svg("line", { class: "tick", x1: x(m * MIB), x2: x(m * MIB), y1: base, y2: base + 5 }),
+      svg("text", { x: x(m * MIB), y: base + 18, "text-anchor": "middle" }, String(m)))),
+    svg("line", { class: "tick", x1: LEFT, x2: width - RIGHT, y1: base, y2: base }),
+    svg("text", { x: width - RIGHT, y: HEIGHT - 6, "text-anchor": "end" }, "arena, MiB"),
+    svg("text", { x: 4, y: 12 }, "time of a step"),
+    gap && svg("path", { class: "gap", d: gap }),
+    bounded.length > 1 && svg("path", { class: "bound", d: path((p) => p.bound_seconds, bounded) }),
+    svg("path", { class: "reached", d: path((p) => p.seconds, points) }),
+    points.map((p) => {
+      const shown = p.plan >= 0 && p.plan === context.store.state.planIndex;
+      const dot = svg("circle", {
+        class: `point${shown ? " shown" : ""}${p.plan >= 0 ? " has-plan" : ""}`, cx: x(p.arena_bytes), cy: y(p.seconds), r: shown ? 7 : 5.5,
+        tabindex: "0", role: "button", "aria-label": pointText(p) + (shown ? " (shown)" : ""), "data-tip": pointText(p),
+      });
+      dot.addEventListener("click", () => choose(p));
+      dot.addEventListener("keydown", (event) => {
+        if (event.key !== "Enter" && event.key !== " ") return;
+        event.preventDefault();
+        choose(p);
+      });
+      return dot;
+    }));
+}
+
+function frontTable(points: FrontPoint[], choose: (p: FrontPoint) => void): HTMLElement {
+  return table<FrontPoint>({
+    caption: "The front as a table",
+    rows: points,
+    columns: [
+      { name: term("budget"), key: "budget", numeric: true, value: (p) => p.budget_bytes, cell: (p) => size(p.budget_bytes) },
+      { name: term("arena"), key: "arena", numeric: true, value: (p) => p.arena_bytes, cell: (p) => size(p.arena_bytes) },
+      { name: term("peak"), key: "peak", numeric: true, value: (p) => p.peak_bytes, cell: (p) => size(p.peak_bytes) },
+      { name: "time", key: "time", numeric: true, value: (p) => p.seconds, cell: (p) => time(p.seconds) },
+      { name: term("extra", "extra"), key: "extra", numeric: true, value: (p) => p.extra_percent, cell: (p) => percent(p.extra_percent / 100) },
+      { name: term("timeBound", "proven least"), key: "bound", numeric: true, value: (p) => p.bound_seconds, cell: (p) => (p.bound_seconds > 0 ? `${time(p.bound_seconds)} (${percent(p.bound_percent / 100)})` : "\u2013") },
+      { name: "plan", key: "plan", cell: (p) => h("button", { type: "button", class: "link", onclick: () => choose(p) }, p.plan >= 0 ? "show" : "verdict") },
+    ],
+  });
+}
+
+export function frontContent(context: Context): Child | null {
+  const { front } = context.report;
+  if (!front || front.points.length === 0) return null;
+  const points = [...front.points].sort((a, b) => a.arena_bytes - b.arena_bytes || a.seconds - b.seconds);
+  const verdict = h("div", { class: "verdict-of-point", role: "status" });
+  const choose = (p: FrontPoint) => {
+    if (p.plan >= 0 && p.plan !== context.store.state.planIndex) return context.showPlan(p.plan);
+    replace(verdict, h("p", {}, h("b", {}, pointText(p)), p.plan < 0 ? ". The report does not hold this plan." : ". This plan is shown."), p.verdict && h("pre", { tabindex: "0" }, p.verdict));
+  };
+  const place = h("div", { class: "front-place" });
+  const draw = () => replace(place, drawing(context, points, Math.max(300, Math.min(1100, place.clientWidth || WIDTH)), choose));
+  const observer = new ResizeObserver(draw);
+  observer.observe(place);
+  context.signal.addEventListener("abort", () => observer.disconnect());
+  return [
+    h("p", {}, "Each point is a plan for one budget; below the dashed line no schedule exists, proven. The nearer the two lines, the less is left to gain. Points with a ring have their plan in this report."),
+    place, verdict,
+    tableOnDemand(`The front as a table (${points.length} points)`, () => frontTable(points, choose)),
+  ];
+}
