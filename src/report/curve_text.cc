@@ -44,7 +44,12 @@ std::vector<int64_t> sliced_curve(const plan::Plan& plan, int slices) {
   };
   int filled = 0;  // up to this slice something is known
   for (size_t i = 0; i < bytes.size(); ++i) {
-    const int first = slice(timeline.steps[i].begin), last = slice(timeline.steps[i].end);
+    const Moment when = timeline.steps[i];
+    const int first = slice(when.begin);
+    const int last =  // the slice that its end only touches is not its own
+        when.end > when.begin
+            ? std::clamp(static_cast<int>(std::ceil(when.end * scale)) - 1, first, slices - 1)
+            : first;
     for (int at = first; at <= last; ++at)
       most[static_cast<size_t>(at)] = std::max(most[static_cast<size_t>(at)], bytes[i]);
     filled = std::max(filled, last + 1);

@@ -49,8 +49,10 @@ std::optional<Worth> worth_of(const plan::Plan& plan, const std::vector<char>& l
     const std::vector<int64_t> bytes = bytes_without(plan, without);
     return bytes.empty() ? 0 : *std::max_element(bytes.begin(), bytes.end());
   };
-  return Worth{.peak_bytes = peak(std::vector<char>(plan.steps.size(), 0)),
-               .peak_without_bytes = peak(left_out)};
+  // The replay frees what nobody needs any more, which a plan need not do.
+  const int64_t more = peak(left_out) - peak(std::vector<char>(plan.steps.size(), 0));
+  const int64_t planned = profile_planned(plan).peak_bytes;
+  return Worth{.peak_bytes = planned, .peak_without_bytes = planned + more};
 }
 
 // Runs beyond the first of ops that `of_op` names, moves of storages that `of_storage` does.

@@ -56,7 +56,7 @@ std::string_view word(StayBegin why) {
 // What it is worth that something runs again or moves.
 std::string worth_text(const Worth& worth) {
   const int64_t more = worth.peak_without_bytes - worth.peak_bytes;
-  if (more <= 0) return "without that the peak would be the same: it is needed at other moments\n";
+  if (more <= 0) return "without that the peak would not be higher: others set it\n";
   return fmt::format("without that the peak would be {} higher: {} in place of {}\n",
                      format_bytes(more), format_bytes(worth.peak_without_bytes),
                      format_bytes(worth.peak_bytes));

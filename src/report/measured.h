@@ -33,7 +33,7 @@ struct MeasuredStep {
 
 std::string print_measured(const plan::Plan& plan, const MeasuredStep& measured);
 
-// Error: kInput, naming origin and what is wrong: no such file, or one of another plan (model, ops).
+// Error: kInput, naming origin and what is wrong: no profile, or one of another plan (model, ops).
 Result<MeasuredStep> read_measured(std::string_view text, const std::string& origin,
                                    const plan::Plan& plan);
 

@@ -1,7 +1,9 @@
 // What one plan does that another of the same model does not: the tensors, by name, that one keeps
 // and the other makes again or moves.
 //
-// Internal to src/report/data. Tests: report_data_test.cc.
+// Internal to src/report/data.
+//
+// Tests: report_data_test.cc.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>

@@ -1,6 +1,8 @@
 // The long lists of a report: ops, tensors, steps, stays and transfers of one plan, as columns.
 //
-// Internal to src/report/data. Tests: report_data_test.cc.
+// Internal to src/report/data.
+//
+// Tests: report_data_test.cc.
 #pragma once
 
 #include <cstdint>

@@ -1,7 +1,9 @@
 // The shorter parts of a report's plan: what it claims, its curves, what is there at the peak, what
 // was done and what that cost, what was measured, and the modules as a tree.
 //
-// Internal to src/report/data. Tests: report_data_test.cc.
+// Internal to src/report/data.
+//
+// Tests: report_data_test.cc.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>

@@ -1,6 +1,7 @@
 #include "report/data/trace.h"
 
 #include <cmath>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <utility>
 #include <vector>
@@ -23,9 +24,13 @@ int64_t nanoseconds(double seconds) {
   return std::llround(seconds * 1e9);
 }
 
-// The unit of the format, with three decimals.
+// The unit of the format. Readers multiply by 1,000 and cut off what is behind the point, so a number
+// whose product would be just below the whole one is the next larger.
 double microseconds(int64_t nanoseconds) {
-  return static_cast<double>(nanoseconds) / 1e3;
+  double number = static_cast<double>(nanoseconds) / 1e3;
+  while (static_cast<int64_t>(number * 1e3) < nanoseconds)
+    number = std::nextafter(number, std::numeric_limits<double>::infinity());
+  return number;
 }
 
 class TraceWriter {

@@ -26,9 +26,9 @@ std::string without_tags(const std::string& json) {
 Result<std::string> html_report(const OrderedJson& data, std::string_view page) {
   if (page.empty())
     return error(ErrorCode::kUsage,
-                 "this lowtide was built without the page of HTML reports, as there was no npm: "
-                 "install Debian's nodejs and npm (scripts/setup does) and build again; --json and "
-                 "--trace work without it");
+                 "this lowtide was built without the page of HTML reports (npm was missing, or "
+                 "could not bundle it): install nodejs and npm (scripts/setup does), configure "
+                 "with -DLOWTIDE_REPORT_PAGE=ON and build again; --json and --trace need no page");
   const size_t at = page.find(kDataMark);
   if (at == std::string_view::npos || page.find(kDataMark, at + 1) != std::string_view::npos)
     return error(ErrorCode::kInternal,
