@@ -89,7 +89,7 @@ def test_the_data_is_what_the_plan_says_and_always_the_same(tight):
         assert told["summary"][key] == report[key]
     assert told["summary"]["timeline_seconds"] + told["summary"]["copying_seconds"] == pytest.approx(report["predicted_seconds"])
     peak = told["steps"]["bytes"][told["summary"]["peak_step"]]
-    assert peak == report["peak_bytes"] == sum(told["peak"]["bytes"])
+    assert peak == report["peak_bytes"] == sum(entry["bytes"] for entry in told["peak"])
     assert set(told["transfers"]["out"]) == {0, 1}
     for tensor, address, begin, end in zip(*(told["stays"][key] for key in ("tensor", "address", "begin", "end"))):
         assert begin < end <= len(told["steps"]["kind"])

@@ -159,36 +159,34 @@ class ModuleTree {
 
   // In preorder; a node is folded before its children are looked at.
   OrderedJson told() {
-    OrderedJson json;
-    for (const char* column : {"path", "parent", "times", "paths", "bytes", "bytes_at_peak",
-                               "paid_seconds", "seconds", "policy", "rows"})
-      json[column] = OrderedJson::array();
+    OrderedJson json = OrderedJson::array();
     std::vector<std::pair<size_t, int64_t>> open = {{0, -1}};  // node, row of its parent
     while (!open.empty()) {
       const auto [at, parent] = open.back();
       open.pop_back();
-      const auto row = static_cast<int64_t>(json["path"].size());
+      const auto row = static_cast<int64_t>(json.size());
       fold_children(at);
-      tell(nodes_[at], parent, json);
+      json.push_back(told_of(nodes_[at], parent));
       const std::vector<size_t>& children = nodes_[at].children;
       for (size_t i = children.size(); i-- > 0;) open.emplace_back(children[i], row);
     }
     return json;
   }
 
-  static void tell(const Node& node, int64_t parent, OrderedJson& json) {
-    json["path"].push_back(node.paths.front());
-    json["parent"].push_back(parent);
-    json["times"].push_back(node.paths.size());
-    json["paths"].push_back(node.paths);
-    json["bytes"].push_back(node.bytes);
-    json["bytes_at_peak"].push_back(node.bytes_at_peak);
-    json["paid_seconds"].push_back(node.paid_seconds);
-    json["seconds"].push_back(node.seconds);
-    json["policy"].push_back(policy_word(node.policies));
-    OrderedJson rows = OrderedJson::array();
-    for (PlanStorageId s : node.rows) rows.push_back(s.index());
-    json["rows"].push_back(std::move(rows));
+  static OrderedJson told_of(const Node& node, int64_t parent) {
+    OrderedJson json;
+    json["path"] = node.paths.front();
+    json["parent"] = parent;
+    json["times"] = node.paths.size();
+    json["paths"] = node.paths;
+    json["bytes"] = node.bytes;
+    json["bytes_at_peak"] = node.bytes_at_peak;
+    json["paid_seconds"] = node.paid_seconds;
+    json["seconds"] = node.seconds;
+    json["policy"] = policy_word(node.policies);
+    json["rows"] = OrderedJson::array();
+    for (PlanStorageId s : node.rows) json["rows"].push_back(s.index());
+    return json;
   }
 
   static std::string_view policy_word(unsigned policies) {

@@ -40,7 +40,7 @@ OrderedJson next_budget(const plan::Plan& plan, const PlanningFacts* facts,
   const auto told = [&](int64_t budget, double seconds, double bound, const char* from) {
     return OrderedJson{{"budget_bytes", budget},
                        {"seconds", seconds},
-                       {"lower_bound_seconds", bound},
+                       {"bound_seconds", bound},
                        {"saved_seconds", claims.predicted_seconds - seconds},
                        {"from", from}};
   };
@@ -62,12 +62,11 @@ void add_parts(const PlanView& view, OrderedJson& groups) {
     if (is_part(view.plan.ops[op].name)) ++count[static_cast<size_t>(view.module_of_op[op])];
   for (size_t module = 0; module < count.size(); ++module) {
     if (count[module] == 0) continue;
-    groups["kind"].push_back("split");
-    groups["module"].push_back(module);
-    groups["count"].push_back(count[module]);
-    for (const char* unknown : {"bytes", "freed_bytes"}) groups[unknown].push_back(nullptr);
-    groups["moved_bytes"].push_back(0);
-    groups["seconds"].push_back(nullptr);
+    OrderedJson group = {{"kind", "split"}, {"module", view.modules.words()[module]}};
+    group["count"] = count[module];
+    for (const char* unknown : {"bytes", "freed_bytes", "moved_bytes", "seconds"})
+      group[unknown] = nullptr;
+    groups.push_back(std::move(group));
   }
 }
 
@@ -151,31 +150,24 @@ OrderedJson peak_data(const PlanView& view) {
     there.emplace_back(view.plan.ops[view.plan.steps[at].op].workspace_bytes, -1);
   std::stable_sort(there.begin(), there.end(),
                    [](const auto& a, const auto& b) { return a.first > b.first; });
-  OrderedJson json;
-  for (const char* column : {"tensor", "bytes"}) json[column] = OrderedJson::array();
-  for (const auto& [bytes, tensor] : there) {
-    json["tensor"].push_back(tensor);
-    json["bytes"].push_back(bytes);
-  }
+  OrderedJson json = OrderedJson::array();
+  for (const auto& [bytes, tensor] : there) json.push_back({{"tensor", tensor}, {"bytes", bytes}});
   return json;
 }
 
 OrderedJson actions_data(const PlanView& view, const PlanningFacts* facts,
                          const SweptFront* front) {
-  OrderedJson groups;
-  for (const char* column :
-       {"kind", "module", "count", "bytes", "freed_bytes", "moved_bytes", "seconds"})
-    groups[column] = OrderedJson::array();
-  WordList modules = view.modules;
+  OrderedJson groups = OrderedJson::array();
   for (const ModuleActions& actions : actions_by_kind(view.plan)) {
-    const bool moves = actions.kind == ActionKind::kMove;
-    groups["kind"].push_back(moves ? "move" : "recompute");
-    groups["module"].push_back(modules.number_of(actions.module));
-    groups["count"].push_back(actions.reruns + actions.stores + actions.loads);
-    groups["bytes"].push_back(actions.benefit_bytes);
-    groups["freed_bytes"].push_back(actions.freed_bytes);
-    groups["moved_bytes"].push_back(actions.stored_bytes + actions.loaded_bytes);
-    groups["seconds"].push_back(actions.paid_seconds());
+    OrderedJson group;
+    group["kind"] = actions.kind == ActionKind::kMove ? "move" : "recompute";
+    group["module"] = actions.module;
+    group["count"] = actions.reruns + actions.stores + actions.loads;
+    group["bytes"] = actions.benefit_bytes;
+    group["freed_bytes"] = actions.freed_bytes;
+    group["moved_bytes"] = actions.stored_bytes + actions.loaded_bytes;
+    group["seconds"] = actions.paid_seconds();
+    groups.push_back(std::move(group));
   }
   add_parts(view, groups);
   OrderedJson all = actions_json(view.actions);

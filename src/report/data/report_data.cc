@@ -43,7 +43,7 @@ OrderedJson front_data(const ReportRequest& request) {
     one["arena_bytes"] = when_found(point.arena_bytes);
     one["peak_bytes"] = when_found(point.peak_bytes);
     one["seconds"] = when_found(point.seconds);
-    one["lower_bound_seconds"] = when_found(point.lower_bound_seconds);
+    one["bound_seconds"] = when_found(point.lower_bound_seconds);
     one["extra_percent"] = when_found(100 * point.extra);
     one["bound_percent"] = when_found(100 * point.bound_extra);
     one["gap_percent"] = when_found(100 * point.gap);
