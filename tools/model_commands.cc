@@ -63,7 +63,7 @@ Status write_plan_files(const PlanCommand& given, const Plan& plan) {
   if (!given.output.empty()) LT_RETURN_IF_ERROR(plan.save(given.output));
   if (given.report.empty()) return {};
   const std::string file = std::filesystem::path(given.output).filename().string();
-  return write_report_of(given.report, plan, file, nullptr);
+  return write_plan_report(given.report, plan, file);
 }
 
 Status run_max(const CLI::App& command, PlanCommand& given) {

@@ -73,9 +73,11 @@ Status add_front(const ReportFlags& flags, ReportFiles& files) {
   files.request.front = &files.front;
   const std::filesystem::path prefix = std::filesystem::path(flags.front).replace_extension();
   for (const FrontPoint& point : files.front.points) {
+    if (!point.found) continue;
     const std::string path = fmt::format("{}-{}.lt", prefix.string(), point.budget_bytes);
     std::error_code unreachable;
-    if (point.found && std::filesystem::is_regular_file(path, unreachable))
+    if (report::plan_of_point(files.request, point) < 0 &&
+        std::filesystem::is_regular_file(path, unreachable))
       LT_RETURN_IF_ERROR(add_report_plan(path, flags.unverified, files));
   }
   return {};

@@ -23,6 +23,10 @@ namespace {
 constexpr size_t kMostFindingShown = 1000;  // bytes
 constexpr int kCurveColumns = 60, kCurveMargin = 14;
 
+report::ReportedPlan reported(const Plan& plan, const std::string& file) {
+  return {.plan = &plan.state().plan, .file = file, .facts = &plan.state().facts};
+}
+
 report::SweptFront swept(const Front& front) {
   const plan::Plan& plan = front.unlimited().state().plan;
   return {.model = plan.model,
@@ -71,15 +75,25 @@ Status write_report(const std::string& path, const nlohmann::ordered_json& data)
   return write_file_atomically(path, html);
 }
 
-Status write_report_of(const std::string& path, const Plan& plan, const std::string& file,
-                       const Front* front) {
+Status write_plan_report(const std::string& path, const Plan& plan, const std::string& file) {
   report::ReportRequest request;
-  request.plans.push_back({.plan = &plan.state().plan, .file = file, .facts = &plan.state().facts});
-  std::optional<report::SweptFront> points;
-  if (front != nullptr) {
-    points = swept(*front);
-    request.front = &*points;
-  }
+  request.plans.push_back(reported(plan, file));
+  return write_report(path, report::report_data(request));
+}
+
+Status write_front_report(const std::string& path, const Front& front, const std::string& prefix,
+                          bool all_plans) {
+  const std::string name = std::filesystem::path(prefix).filename().string();
+  const auto file = [&](const std::string& end) { return name.empty() ? name : name + end; };
+  const report::SweptFront points = swept(front);
+  report::ReportRequest request;
+  request.front = &points;
+  const std::optional<size_t> chosen = front.chosen();
+  request.plans.push_back(reported(chosen ? *front.plan(*chosen) : front.unlimited(), file(".lt")));
+  for (size_t i = 0; all_plans && i < front.points().size(); ++i)
+    if (front.plan(i) != nullptr && chosen != i)
+      request.plans.push_back(
+          reported(*front.plan(i), file(fmt::format("-{}.lt", front.points()[i].budget_bytes))));
   return write_report(path, report::report_data(request));
 }
 

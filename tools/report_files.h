@@ -26,9 +26,12 @@ Status check_report_file(const std::string& path, const char* flag);
 // Error: as html_report (report/html/page.h) and write_file_atomically.
 Status write_report(const std::string& path, const nlohmann::ordered_json& data);
 
-// Of a plan that was just made; `file` is what it is called. The front may be null.
-Status write_report_of(const std::string& path, const Plan& plan, const std::string& file,
-                       const Front* front);
+// Of a plan that was just made; `file` is what it is called.
+Status write_plan_report(const std::string& path, const Plan& plan, const std::string& file);
+// Of a front and its chosen plan, or where that budget was missed of the plan without one; with the
+// other plans if `all_plans`. Plans are called as `sweep -o PREFIX --plans` writes them.
+Status write_front_report(const std::string& path, const Front& front, const std::string& prefix,
+                          bool all_plans);
 
 // A small memory curve behind a plan's verdict, where standard output is a terminal; else nothing.
 std::string curve_for_terminal(const Plan& plan);

@@ -109,13 +109,6 @@ Status write_files(const Front& front, const SweepCommand& given) {
   return {};
 }
 
-// Of the chosen plan, or where its budget was missed of that without one.
-Status write_front_report(const Front& front, const SweepCommand& given) {
-  const Plan& plan = front.chosen() ? *front.plan(*front.chosen()) : front.unlimited();
-  const std::string prefix = std::filesystem::path(given.output).filename().string();
-  return write_report_of(given.report, plan, prefix.empty() ? "" : prefix + ".lt", &front);
-}
-
 // Error: the budget that was to be chosen was missed.
 Status check_choice(const Front& front, const std::string& asked) {
   if (front.chosen()) return {};
@@ -129,7 +122,8 @@ Status check_choice(const Front& front, const std::string& asked) {
 }
 
 Status run_sweep_command(const CLI::App& command, SweepCommand& given) {
-  LT_RETURN_IF_ERROR(needs(command, "--plans", !given.output.empty(), "--output"));
+  LT_RETURN_IF_ERROR(needs(command, "--plans", !given.output.empty() || !given.report.empty(),
+                           "--output or --report"));
   LT_RETURN_IF_ERROR(check_budgets(given.sweep));
   LT_RETURN_IF_ERROR(check_output(given));
   LT_RETURN_IF_ERROR(check_report_file(given.report, "--report"));
@@ -138,7 +132,8 @@ Status run_sweep_command(const CLI::App& command, SweepCommand& given) {
   LT_ASSIGN(const Front front, Front::make(model, given.flags.options, given.sweep));
   watch.reset();
   if (!given.output.empty()) LT_RETURN_IF_ERROR(write_files(front, given));
-  if (!given.report.empty()) LT_RETURN_IF_ERROR(write_front_report(front, given));
+  if (!given.report.empty())
+    LT_RETURN_IF_ERROR(write_front_report(given.report, front, given.output, given.plans));
   if (!given.quiet) put(given.json ? front.json() : front.text());
   return check_choice(front, given.sweep.choose);
 }
@@ -174,7 +169,8 @@ void add_sweep_command(CLI::App& app, Action& action) {
       ->add_option("--report", given->report,
                    "write a report of the chosen plan with the front here (.html)")
       ->check(file_name());
-  command->add_flag("--plans", given->plans, "write every plan, as PREFIX-<budget in bytes>.lt");
+  command->add_flag("--plans", given->plans,
+                    "write every plan, as PREFIX-<budget in bytes>.lt, and into the report");
   command->add_flag("--json", given->json, "print the front as JSON");
   command->add_flag("--quiet", given->quiet, "print nothing");
   command->callback([given, command, &action] {

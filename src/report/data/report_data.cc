@@ -13,18 +13,6 @@ namespace {
 
 using OrderedJson = nlohmann::ordered_json;
 
-// The first of the plans that is a point's: same budget, arena and time.
-int plan_of_point(const ReportRequest& request, const FrontPoint& point) {
-  if (!point.found) return -1;
-  for (size_t i = 0; i < request.plans.size(); ++i) {
-    const plan::Plan& plan = *request.plans[i].plan;
-    if (plan.claims.budget_bytes == point.budget_bytes && plan.arena_bytes == point.arena_bytes &&
-        plan.claims.predicted_seconds == point.seconds)
-      return static_cast<int>(i);
-  }
-  return -1;
-}
-
 OrderedJson front_data(const ReportRequest& request) {
   const SweptFront& front = *request.front;
   OrderedJson json;
@@ -81,6 +69,17 @@ OrderedJson plan_data(const ReportedPlan& reported, const SweptFront* front) {
 }
 
 }  // namespace
+
+int plan_of_point(const ReportRequest& request, const FrontPoint& point) {
+  if (!point.found) return -1;
+  for (size_t i = 0; i < request.plans.size(); ++i) {
+    const plan::Plan& plan = *request.plans[i].plan;
+    if (plan.claims.budget_bytes == point.budget_bytes && plan.arena_bytes == point.arena_bytes &&
+        plan.claims.predicted_seconds == point.seconds)
+      return static_cast<int>(i);
+  }
+  return -1;
+}
 
 OrderedJson report_data(const ReportRequest& request) {
   OrderedJson json;

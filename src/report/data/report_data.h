@@ -33,6 +33,9 @@ struct ReportRequest {
 
 nlohmann::ordered_json report_data(const ReportRequest& request);
 
+// The first of the plans that is this point's: same budget, arena and time; -1: none.
+int plan_of_point(const ReportRequest& request, const FrontPoint& point);
+
 // One line of text. Bytes of names that are not UTF-8 become U+FFFD.
 std::string print_report(const nlohmann::ordered_json& data);
 
