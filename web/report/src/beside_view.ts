@@ -27,7 +27,7 @@ export function besideIndex(context: Context): number {
 
 function line(frame: Frame, model: Model, axis: Axis, full: number, top: number, colour: string, dash: number[]): void {
   const { context } = frame;
-  const begin = axis === "runs" ? Float64Array.from(model.totals, (_, i) => i) : model.runBegin;
+  const begin = axis === "runs" ? model.counting.subarray(0, model.runs) : model.runBegin;
   const columns = makeColumns(begin, axisLength(model, axis), model.totals, 0, full, frame.right - frame.left);
   const y = scaleY(frame, { low: 0, high: top });
   context.beginPath();

@@ -37,6 +37,7 @@ export function linesOf(model: Model): Line[] {
   return lines;
 }
 
+// The upper end of the axis: what is drawn, and lines that are not far above it.
 export function topOf(model: Model, showGiven: boolean): number {
   let most = model.totals.reduce((a, b) => Math.max(a, b), 1);
   if (showGiven) most = model.given.reduce((a, b) => Math.max(a, b), most);
@@ -45,13 +46,13 @@ export function topOf(model: Model, showGiven: boolean): number {
 }
 
 function givenColumns(model: Model, axis: Axis, span: Span, width: number): Column[] {
-  const begin = axis === "runs" ? Float64Array.from(model.given, (_, i) => i) : model.givenBegin;
+  const begin = axis === "runs" ? model.counting.subarray(0, model.given.length) : model.givenBegin;
   const end = axis === "runs" ? model.given.length : Math.max(model.plan.summary.once_seconds, model.givenBegin.at(-1) ?? 0);
   return makeColumns(begin, end, model.given, span.low, span.high, width);
 }
 
 function plannedColumns(model: Model, axis: Axis, span: Span, width: number): Column[] {
-  const begin = axis === "runs" ? Float64Array.from(model.totals, (_, i) => i) : model.runBegin;
+  const begin = axis === "runs" ? model.counting.subarray(0, model.runs) : model.runBegin;
   return makeColumns(begin, axisLength(model, axis), model.totals, span.low, span.high, width);
 }
 

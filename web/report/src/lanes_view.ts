@@ -2,11 +2,13 @@
 
 import { fit, scaleX, type Frame } from "./frame.ts";
 import { intervalAt, type Lane } from "./lanes.ts";
+import { lastAtMost } from "./model.ts";
 import { css, inkOn, mix, parseHex } from "./palette.ts";
 import type { State } from "./state.ts";
 import type { Inks } from "./theme.ts";
 
 export const LANE_HEIGHT = 15;
+const PHASES = [0.1, 0.22, 0.36]; // share of the ink in the tone of each phase
 
 export function heightOf(lanes: readonly Lane[]): number {
   return lanes.length * LANE_HEIGHT + 2;
@@ -14,7 +16,7 @@ export function heightOf(lanes: readonly Lane[]): number {
 
 function tone(lane: Lane, style: number, inks: Inks): string {
   const ground = parseHex(inks.surface), ink = parseHex(inks.ink);
-  if (lane.name === "phase") return css(mix(ground, ink, [0.1, 0.22, 0.36][style % 3]));
+  if (lane.name === "phase") return css(mix(ground, ink, PHASES[style % 3]));
   if (lane.name === "again") return inks.dark ? "#e3722a" : "#d55e00";
   if (lane.name === "waits") return inks.alarm;
   return inks.dark ? "#3b94d1" : "#0072b2";
@@ -27,17 +29,39 @@ function drawLane(frame: Frame, lane: Lane, top: number, state: State, inks: Ink
   context.textAlign = "right";
   context.textBaseline = "middle";
   context.fillText(lane.label, frame.left - 7, top + LANE_HEIGHT / 2);
-  let drawnTo = -Infinity;
-  for (let i = 0; i < lane.begin.length; ++i) {
-    const left = Math.max(frame.left, x(lane.begin[i])), right = Math.min(frame.right, Math.max(x(lane.end[i]), x(lane.begin[i]) + 1));
-    if (right <= left || right <= drawnTo) continue;
-    drawnTo = right;
-    context.fillStyle = tone(lane, lane.style[i], inks);
+  // Intervals that touch on the screen are drawn as one.
+  let left = 0, right = -1, style = -1;
+  const paint = () => {
+    if (right <= left) return;
+    context.fillStyle = tone(lane, style, inks);
     context.fillRect(left, top + 1, right - left, LANE_HEIGHT - 2);
-    if (lane.name !== "phase" || right - left < 50) continue;
-    const ground = mix(parseHex(inks.surface), parseHex(inks.ink), [0.1, 0.22, 0.36][lane.style[i] % 3]);
-    context.fillStyle = inkOn(ground);
-    context.textAlign = "left";
+  };
+  for (let i = lastAtMost(lane.begin, state.window.x.low); i < lane.begin.length; ++i) {
+    const from = Math.max(frame.left, x(lane.begin[i])), to = Math.min(frame.right, Math.max(x(lane.end[i]), x(lane.begin[i]) + 1));
+    if (from >= frame.right) break;
+    if (to <= from || (to <= right && to - from <= 1)) continue;
+    if (lane.style[i] === style && from <= right + 0.3) {
+      right = Math.max(right, to);
+      continue;
+    }
+    paint();
+    left = Math.max(from, style >= 0 ? right : from);
+    right = to;
+    style = lane.style[i];
+  }
+  paint();
+  if (lane.name === "phase") labelPhases(frame, lane, top, state, inks);
+}
+
+function labelPhases(frame: Frame, lane: Lane, top: number, state: State, inks: Inks): void {
+  const { context } = frame;
+  const x = scaleX(frame, state.window.x);
+  context.textAlign = "left";
+  for (let i = lastAtMost(lane.begin, state.window.x.low); i < lane.begin.length; ++i) {
+    const left = Math.max(frame.left, x(lane.begin[i])), right = Math.min(frame.right, x(lane.end[i]));
+    if (left >= frame.right) return;
+    if (right - left < 58) continue;
+    context.fillStyle = inkOn(mix(parseHex(inks.surface), parseHex(inks.ink), PHASES[lane.style[i] % 3]));
     context.fillText(lane.tell(i), left + 5, top + LANE_HEIGHT / 2 + 0.5);
   }
 }

@@ -9,7 +9,7 @@ import { axisLength, timesOf, type Axis, type Model } from "./model.ts";
 import {
   categoryColours, css, historyColours, inkOn, mix, moduleColours, packed, parseHex, type Rgb,
 } from "./palette.ts";
-import { fillRectangles, makeRaster, type Raster } from "./raster.ts";
+import { fillRectangles, makeRaster, type Raster, type Sources } from "./raster.ts";
 import type { Colouring, State } from "./state.ts";
 import { inWindow, type StayIndex } from "./stay_index.ts";
 import type { Inks } from "./theme.ts";
@@ -29,6 +29,8 @@ export interface MapColours {
   of: Rgb[]; // each rectangle's own colour, by rectangle
   packed: Uint32Array; // the same for the raster, dimmed where out of focus
   edges: Uint32Array;
+  packedBySize: Uint32Array; // both in the order of Rectangles.bySize
+  edgesBySize: Uint32Array;
 }
 
 export function rectangleColours(model: Model, colouring: Colouring, dark: boolean): Rgb[] {
@@ -45,7 +47,9 @@ export function rectangleColours(model: Model, colouring: Colouring, dark: boole
   });
 }
 
-export function packColours(colours: Rgb[], focus: readonly number[], inks: Inks): MapColours {
+export function packColours(
+  colours: Rgb[], focus: readonly number[], bySize: Uint32Array, inks: Inks,
+): MapColours {
   const ground = parseHex(inks.surface);
   const dim = focus.length > 0;
   const memo = new Map<Rgb, { plain: number[]; dimmed: number[] }>();
@@ -59,30 +63,45 @@ export function packColours(colours: Rgb[], focus: readonly number[], inks: Inks
     memo.set(c, both);
     return both;
   };
-  const out = { of: colours, packed: new Uint32Array(colours.length), edges: new Uint32Array(colours.length) };
+  const out = { packed: new Uint32Array(colours.length), edges: new Uint32Array(colours.length) };
   const put = (i: number, [colour, edge]: number[]) => {
     out.packed[i] = colour;
     out.edges[i] = edge;
   };
   colours.forEach((c, i) => put(i, dim ? shades(c).dimmed : shades(c).plain));
   for (const i of focus) put(i, shades(colours[i]).plain);
-  return out;
+  const sorted = (values: Uint32Array) => bySize.map((i) => values[i]);
+  return { of: colours, ...out, packedBySize: sorted(out.packed), edgesBySize: sorted(out.edges) };
 }
 
 export class MapPainter {
   private raster: Raster | null = null;
   private image: ImageData | null = null;
-  private readonly sheet = document.createElement("canvas");
+  private readonly stayOfTransfer: Int32Array;
+  private sorted: (Sources & { axis: Axis }) | null = null;
 
-  constructor(private readonly model: Model, private readonly index: StayIndex) {}
+  constructor(private readonly model: Model, private readonly index: StayIndex) {
+    const { tensor, begin_step } = model.plan.transfers;
+    this.stayOfTransfer = Int32Array.from(tensor, (t, i) => this.stayAt(t, begin_step[i]));
+  }
 
-  // Smallest first; the whole list where much of it is in the window, else what the index finds.
-  private order(axis: Axis, window: Window): ArrayLike<number> {
+  // The ids to draw, smallest first: what the index finds, or null for all, where much of it is shown.
+  private order(axis: Axis, window: Window): number[] | null {
     const share = (window.x.high - window.x.low) / axisLength(this.model, axis) * ((window.y.high - window.y.low) / this.model.arena);
-    const { bySize, low, high, runBegin, runEnd } = this.model.rectangles;
-    if (share > 0.05) return bySize;
+    if (share > 0.05) return null;
+    const { low, high, runBegin, runEnd } = this.model.rectangles;
     const area = (i: number) => (high[i] - low[i]) * (runEnd[i] - runBegin[i]);
     return inWindow(this.index, this.model, axis, window).sort((a, b) => area(a) - area(b) || a - b);
+  }
+
+  // The rectangles in the order of bySize, which is read from front to back in every frame.
+  private sortedSources(axis: Axis): Sources {
+    if (this.sorted?.axis === axis) return this.sorted;
+    const { low, high, bySize } = this.model.rectangles;
+    const { begin, end } = timesOf(this.model, axis);
+    const pick = (values: Float64Array) => Float64Array.from(bySize, (i) => values[i]);
+    this.sorted = { axis, begin: pick(begin), end: pick(end), low: pick(low), high: pick(high) };
+    return this.sorted;
   }
 
   draw(canvas: HTMLCanvasElement, state: State, colours: MapColours, focus: readonly number[], inks: Inks): MapScene {
@@ -92,22 +111,19 @@ export class MapPainter {
     if (!this.raster || !this.image || this.raster.width !== width || this.raster.height !== height) {
       this.raster = makeRaster(width, height);
       this.image = new ImageData(new Uint8ClampedArray(this.raster.pixels.buffer as ArrayBuffer), width, height);
-      this.sheet.width = width;
-      this.sheet.height = height;
     }
     this.raster.pixels.fill(packed(parseHex(inks.surface)));
     const { low, high } = this.model.rectangles;
     const sources = { ...timesOf(this.model, state.axis), low, high };
     const order = this.order(state.axis, state.window);
-    const drawn = fillRectangles(this.raster, state.window, sources, order, colours.packed, colours.edges);
+    const drawn = order
+      ? fillRectangles(this.raster, state.window, sources, order, colours.packed, colours.edges)
+      : fillRectangles(this.raster, state.window, this.sortedSources(state.axis), null, colours.packedBySize, colours.edgesBySize);
     if (focus.length > 0) fillRectangles(this.raster, state.window, sources, focus, colours.packed, colours.edges);
-    this.sheet.getContext("2d")!.putImageData(this.image, 0, 0);
-    const { context } = frame;
-    context.imageSmoothingEnabled = false;
-    context.drawImage(this.sheet, frame.left, frame.top, width / frame.ratio, height / frame.ratio);
+    frame.context.putImageData(this.image, Math.round(frame.left * frame.ratio), Math.round(frame.top * frame.ratio));
     drawSizeAxis(frame, state.window.y, inks, false);
     drawTimeAxis(frame, state.window.x, state.axis, inks);
-    this.details(frame, state, order, colours, focus, inks);
+    this.details(frame, state, order ?? this.model.rectangles.bySize, colours, focus, inks);
     return { frame, drawn };
   }
 
@@ -166,22 +182,22 @@ export class MapPainter {
   // Hatching over the stays of tensors while they are copied out or in.
   private transfers(frame: Frame, state: State, inks: Inks): void {
     const { transfers } = this.model.plan;
-    if (transfers.tensor.length === 0) return;
     const { context } = frame;
+    const x = scaleX(frame, state.window.x);
     const lines = new Path2D();
     let marks = 0;
     for (let t = 0; t < transfers.tensor.length && marks < MOST_MARKS; ++t) {
-      const step = transfers.begin_step[t];
-      const stay = this.stayAt(transfers.tensor[t], step);
+      const stay = this.stayOfTransfer[t];
       if (stay < 0) continue;
-      const span = this.flight(state.axis, t);
-      const x = scaleX(frame, state.window.x);
+      const [begin, end] = this.flight(state.axis, t);
+      if (x(end) - x(begin) < 2 || x(begin) > frame.right || x(end) < frame.left) continue;
       const box = this.box(frame, state, stay);
-      const left = Math.max(box.left, x(span[0])), right = Math.min(box.right, x(span[1]));
+      const left = Math.max(box.left, x(begin)), right = Math.min(box.right, x(end));
       if (right - left < 2 || box.bottom - box.top < 3) continue;
       ++marks;
       hatch(lines, left, right, box.top, box.bottom, transfers.out[t] === 1);
     }
+    if (marks === 0) return;
     context.strokeStyle = inks.dark ? "rgb(0 0 0 / 0.6)" : "rgb(255 255 255 / 0.75)";
     context.lineWidth = 1.5;
     context.stroke(lines);

@@ -47,6 +47,7 @@ export class MemoryView {
   private lanesFrame: Frame | null = null;
   private scene: CurveScene | null = null;
   private hintTimer = 0;
+  private overlaysEmpty = false;
 
   constructor(private readonly context: Context) {
     const { model, index, store } = context;
@@ -62,7 +63,8 @@ export class MemoryView {
   private makeColours(): MapColours {
     const { state } = this.context.store;
     this.focus = inFocus(this.context.model, state.selection, state.found);
-    return packColours(rectangleColours(this.context.model, state.colouring, this.inks.dark), this.focus, this.inks);
+    const { model } = this.context;
+    return packColours(rectangleColours(model, state.colouring, this.inks.dark), this.focus, model.rectangles.bySize, this.inks);
   }
 
   private build(): void {
@@ -101,8 +103,8 @@ export class MemoryView {
       given,
       h("div", { class: "buttons", role: "group", "aria-label": "zoom" },
         button("\u2212", "zoom out", () => this.zoomBy(1 / 1.6)), button("+", "zoom in", () => this.zoomBy(1.6)),
-        button("Peak", "zoom to the peak", () => this.showRange(rangeOfRun(model, store.state.axis, model.peakRun), 12)),
-        button("All", "show the whole step", () => store.set({ window: wholeWindow(model, store.state.axis) }))),
+        button("Peak", "Peak: zoom to it", () => this.showRange(rangeOfRun(model, store.state.axis, model.peakRun), 12)),
+        button("All", "All: show the whole step", () => store.set({ window: wholeWindow(model, store.state.axis) }))),
     ];
   }
 
@@ -376,7 +378,11 @@ export class MemoryView {
     this.overlays(state);
   }
 
+  // What lies over the charts; where there is nothing now and was nothing before, nothing is drawn.
   private overlays(state: State): void {
+    const empty = !state.pointer && !state.selection && this.focus.length === 0;
+    if (empty && this.overlaysEmpty) return;
+    this.overlaysEmpty = empty;
     drawCurveOverlay(this.curveTop, this.context.model, state, this.inks);
     drawMapOverlay(this.mapTop, this.context.model, state, this.focus, this.inks);
   }

@@ -41,6 +41,7 @@ export interface Model {
   totals: Float64Array; // bytes present in each run
   given: Float64Array; // the same in the given order, per op
   givenBegin: Float64Array;
+  counting: Float64Array; // 0, 1, 2, ...: the begins of runs, and of the given order's ops, by run
   peakRun: number;
   rectangles: Rectangles;
   runsOfOp: Groups;
@@ -135,6 +136,7 @@ export function makeModel(plan: Plan): Model {
     seconds: steps.end.reduce((most, end) => Math.max(most, end), 0),
     arena: Math.max(plan.summary.arena_bytes, 1),
     given: Float64Array.from(curve.given), givenBegin: Float64Array.from(curve.given_begin),
+    counting: Float64Array.from({ length: Math.max(count, curve.given.length) }, (_, i) => i),
     peakRun: Math.min(count - 1, runs.runOfStep[plan.summary.peak_step] ?? 0),
     rectangles: makeRectangles(plan, runs.runOfStep),
     runsOfOp: makeGroups(ops.name.length, (add) => {

@@ -42,9 +42,16 @@ function headCell<Row>(column: Column<Row>, sort: TableOptions<Row>["sort"], cho
   if (!column.value) return h("th", { scope: "col", class: kind }, column.name);
   const sorted = sort?.key === column.key ? (sort.down ? "descending" : "ascending") : "none";
   const arrow = sorted === "none" ? "" : sorted === "descending" ? " \u2193" : " \u2191";
-  return h("th", { scope: "col", class: kind, "aria-sort": sorted },
-    h("button", { type: "button", class: "sort", onclick: choose, "aria-label": `sort by ${column.key}` },
-      column.name, h("span", { "aria-hidden": "true" }, arrow)));
+  const button = h("button", { type: "button", class: "sort", onclick: choose, "data-key": column.key },
+    column.name, h("span", { "aria-hidden": "true" }, arrow));
+  // A word with a tip inside the button would be a control in a control: the button has the tip.
+  const word = button.querySelector<HTMLElement>("[data-term]");
+  if (word) {
+    button.dataset["term"] = word.dataset["term"]!;
+    word.removeAttribute("data-term");
+    word.removeAttribute("tabindex");
+  }
+  return h("th", { scope: "col", class: kind, "aria-sort": sorted }, button);
 }
 
 export function table<Row>(options: TableOptions<Row>): HTMLElement {
@@ -62,7 +69,7 @@ export function table<Row>(options: TableOptions<Row>): HTMLElement {
       sort = { key: column.key, down };
       sorted = sortRows(options.rows, column, down);
       draw();
-      head.querySelectorAll<HTMLElement>("button").forEach((b) => b.ariaLabel === `sort by ${column.key}` && b.focus());
+      head.querySelectorAll<HTMLElement>("button").forEach((b) => b.dataset["key"] === column.key && b.focus());
     })));
     replace(body, sorted.slice(0, shown).map((row) => h("tr", { class: options.rowClass?.(row) ?? "" },
       columns.map((column, i) => i === 0
