@@ -25,6 +25,7 @@ class Collector {
       : plan_(plan),
         by_kind_(by_kind),
         module_(modules_of(plan)),
+        what_if_(plan),
         group_of_(plan.steps.size(), nullptr) {}
 
   ActionTable run() {
@@ -100,7 +101,7 @@ class Collector {
     std::vector<char> left_out(plan_.steps.size(), 0);
     for (size_t i = 0; i < left_out.size(); ++i)
       left_out[i] = group_of_[i] != nullptr && (which == nullptr || group_of_[i] == which);
-    const std::vector<int64_t> without = bytes_without(plan_, left_out);
+    const std::vector<int64_t> without = what_if_.bytes_without(left_out);
     for (size_t i = 0; i < with.size(); ++i)
       actions.freed_bytes = std::max(actions.freed_bytes, without[i] - with[i]);
     if (with.empty()) return;
@@ -111,7 +112,7 @@ class Collector {
   ActionTable finish() const {
     ActionTable table;
     const std::vector<int64_t> with =
-        bytes_without(plan_, std::vector<char>(plan_.steps.size(), 0));
+        what_if_.bytes_without(std::vector<char>(plan_.steps.size(), 0));
     for (const auto& [key, actions] : groups_) {
       add(actions, table.all);
       table.modules.push_back(actions);
@@ -143,6 +144,7 @@ class Collector {
   const plan::Plan& plan_;
   const bool by_kind_;
   const IdVector<PlanStorageId, std::string> module_;
+  const WhatIf what_if_;
   std::map<GroupKey, ModuleActions> groups_;
   std::vector<ModuleActions*> group_of_;  // by step: whose rerun or transfer it is, or null
 };
