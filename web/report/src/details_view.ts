@@ -77,12 +77,14 @@ function ofTensor(context: Context, tensor: number): Child {
   return [
     heading("Tensor", tensors.name[tensor]),
     facts([
+      tensors.aliases[tensor].length > 0 && ["also called", list(tensors.aliases[tensor])],
       ["module", moduleLink(context, tensors.module[tensor])],
       ["shape", tensors.shape[tensor]],
       ["size", bytesRow(tensors.bytes[tensor])],
       ["category", categoryName(plan.categories[tensors.category[tensor]])],
       ["made by", maker >= 0 ? opLink(context, maker) : tensors.resident[tensor] ? term("resident") : "nothing in the step"],
       ["read by", list([...groupOf(model.readersOfTensor, tensor)].map((op) => opLink(context, op)), "no op")],
+      [term("policy"), [plan.policies[tensors.policy[tensor]], tensors.output[tensor] ? ", an output of the step" : null]],
       runs > 1 && [term("recompute", "reruns"), plural(runs - 1, "rerun")],
       whole >= 0 && ["piece of", tensorLink(context, whole)],
       pieces.length > 0 && ["made of", list(pieces.map((piece) => tensorLink(context, piece)))],
@@ -105,17 +107,16 @@ function ofOp(context: Context, op: number): Child {
   return [
     heading("Op", ops.name[op]),
     facts([
-      ["kind", plan.kinds[ops.kind[op]]],
+      ["kind", [plan.kinds[ops.kind[op]], ops.view[op] ? ", makes views only" : null]],
       ["module", moduleLink(context, ops.module[op])],
       ["phase", plan.phases[ops.phase[op]]],
       [term("predicted", "predicted"), time(ops.seconds[op])],
-      measured !== null && [term("measured"), time(measured.op_seconds[op])],
+      measured !== null && [term("measured"), measured.op_seconds[op] === null ? "no time" : time(measured.op_seconds[op]!)],
       ops.workspace_bytes[op] > 0 && [term("workspace"), bytesRow(ops.workspace_bytes[op])],
       [term("run", "runs"), list(runs.map((run, i) => [
         runLink(context, run, `${ordinal(i)}: run ${count(run)}`), ` at ${time(model.runBegin[run])}, ${mib(model.totals[run])} present`]))],
       ["reads", operands(context, ops.inputs[op])],
       ["makes", operands(context, ops.outputs[op])],
-      ops.source !== null && ops.source[op] !== null && ["source", ops.source[op]],
     ]),
   ];
 }

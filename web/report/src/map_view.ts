@@ -213,7 +213,7 @@ export class MapPainter {
 
   private stayAt(tensor: number, step: number): number {
     const { begin, end } = this.model.plan.stays;
-    for (const stay of groupOf(this.model.staysOfTensor, tensor)) if (begin[stay] <= step && step <= end[stay]) return stay;
+    for (const stay of groupOf(this.model.staysOfTensor, tensor)) if (begin[stay] <= step && step < end[stay]) return stay;
     return -1;
   }
 }

@@ -255,8 +255,9 @@ export class MemoryView {
   }
 
   private click(canvas: HTMLCanvasElement, event: MouseEvent): void {
+    // What the tip tells of is what is chosen; a touch has no pointer before it.
     const box = canvas.getBoundingClientRect();
-    const pointer = this.find(canvas, event.clientX - box.left, event.clientY - box.top);
+    const pointer = this.context.store.state.pointer ?? this.find(canvas, event.clientX - box.left, event.clientY - box.top);
     this.choosePointer(pointer, canvas === this.map);
   }
 

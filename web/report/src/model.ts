@@ -91,11 +91,11 @@ function makeRectangles(plan: Plan, runOfStep: Int32Array): Rectangles {
   });
   const r = allocate(stays.tensor.length + working.length, stays.tensor.length);
   for (let i = 0; i < r.stays; ++i) {
-    const begin = stays.begin[i], end = Math.min(stays.end[i], steps.kind.length - 1);
+    const begin = stays.begin[i], end = Math.min(stays.end[i], steps.kind.length);
     r.runBegin[i] = runOfStep[begin];
-    r.runEnd[i] = runOfStep[end + 1];
+    r.runEnd[i] = runOfStep[end];
     r.secondsBegin[i] = steps.begin[begin] ?? 0;
-    r.secondsEnd[i] = steps.end[end] ?? 0;
+    r.secondsEnd[i] = end > begin ? steps.end[end - 1] : r.secondsBegin[i];
     r.low[i] = stays.address[i];
     r.high[i] = stays.address[i] + tensors.bytes[stays.tensor[i]];
     r.tensor[i] = stays.tensor[i];
@@ -133,7 +133,7 @@ export function makeModel(plan: Plan): Model {
     lists.forEach((list, op) => new Set(list).forEach((t) => add(t, op)));
   return {
     plan, runs: count, ...runs, totals,
-    seconds: steps.end.reduce((most, end) => Math.max(most, end), 0),
+    seconds: Math.max(plan.summary.timeline_seconds, runs.runEnd[count - 1] ?? 0),
     arena: Math.max(plan.summary.arena_bytes, 1),
     given: Float64Array.from(curve.given), givenBegin: Float64Array.from(curve.given_begin),
     counting: Float64Array.from({ length: Math.max(count, curve.given.length) }, (_, i) => i),
