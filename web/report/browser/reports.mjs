@@ -17,7 +17,7 @@ function withHtml() {
   plan.tensors.name[20] = HTML_NAME;
   plan.ops.name[3] = `${HTML_NAME}</script><!--<script>`;
   plan.modules[2] = HTML_NAME;
-  plan.module_tree.path[3] = HTML_NAME;
+  plan.module_tree[3].path = HTML_NAME;
   plan.tensors.aliases[20] = [HTML_NAME];
   plan.file = `${HTML_NAME}.lt`;
   plan.model = HTML_NAME;

@@ -2,7 +2,7 @@
 // saved at the peak for each millisecond paid, and what a little more memory would buy.
 
 import type { Context } from "./context.ts";
-import type { Plan } from "./data.ts";
+import type { ActionGroup, Plan } from "./data.ts";
 import { h, type Child } from "./dom.ts";
 import { count, mib, MIB, milliseconds, plural, signedPercent, time } from "./format.ts";
 import { table } from "./table.ts";
@@ -10,24 +10,6 @@ import { isTerm, term } from "./terms.ts";
 import { size } from "./tip.ts";
 
 const UNKNOWN = "\u2013";
-
-export interface ActionGroup {
-  kind: string;
-  module: string;
-  count: number;
-  bytes: number | null;
-  freed: number | null;
-  moved: number;
-  seconds: number | null;
-}
-
-export function groupsOf(plan: Plan): ActionGroup[] {
-  const g = plan.actions.groups;
-  return g.kind.map((kind, i) => ({
-    kind, module: plan.modules[g.module[i]] || "(no module)", count: g.count[i], bytes: g.bytes[i],
-    freed: g.freed_bytes[i], moved: g.moved_bytes[i], seconds: g.seconds[i],
-  }));
-}
 
 // MiB saved at the peak for each millisecond; what costs nothing is worth more than all else, what is
 // not known comes last.
@@ -53,7 +35,7 @@ function nextBudget(plan: Plan): Child {
     next.saved_seconds > 1e-9
       ? ["the step would take ", h("b", {}, time(next.seconds)), `, ${time(next.saved_seconds)} less`]
       : ["the step would not be faster than ", h("b", {}, time(next.seconds))],
-    next.lower_bound_seconds !== null && `; no schedule there can take less than ${time(next.lower_bound_seconds)}`, ".");
+    next.bound_seconds !== null && `; no schedule there can take less than ${time(next.bound_seconds)}`, ".");
 }
 
 function kindTerm(kind: string): Child {
@@ -74,7 +56,7 @@ function all(plan: Plan): Child {
 
 export function actionsContent(context: Context): Child | null {
   const { plan } = context.model;
-  const groups = groupsOf(plan);
+  const { groups } = plan.actions;
   if (groups.length === 0) {
     return [h("p", {}, "Nothing was made again, moved or split: the order and the addresses alone bring the step to this size."), nextBudget(plan)];
   }
@@ -88,12 +70,12 @@ export function actionsContent(context: Context): Child | null {
       sort: { key: "MiB per ms", down: true },
       page: 15,
       columns: [
-        { name: "module", key: "module", value: (g) => g.module, cell: (g) => g.module },
+        { name: "module", key: "module", value: (g) => g.module, cell: (g) => g.module || "(no module)" },
         { name: "action", key: "action", value: (g) => g.kind, cell: (g) => kindTerm(g.kind) },
         { name: "times", key: "times", numeric: true, value: (g) => g.count, cell: (g) => count(g.count) },
         { name: term("saved"), key: "saved", numeric: true, value: (g) => g.bytes ?? -1, cell: (g) => bytesCell(g.bytes) },
-        { name: term("freed"), key: "away", numeric: true, value: (g) => g.freed ?? -1, cell: (g) => bytesCell(g.freed) },
-        { name: "copied", key: "copied", numeric: true, value: (g) => g.moved, cell: (g) => (g.moved > 0 ? size(g.moved) : UNKNOWN) },
+        { name: term("freed"), key: "away", numeric: true, value: (g) => g.freed_bytes ?? -1, cell: (g) => bytesCell(g.freed_bytes) },
+        { name: "copied", key: "copied", numeric: true, value: (g) => g.moved_bytes ?? 0, cell: (g) => (g.moved_bytes ? size(g.moved_bytes) : UNKNOWN) },
         { name: [term("paid"), ", ms"], key: "paid", numeric: true, value: (g) => g.seconds ?? -1, cell: (g) => (g.seconds === null ? UNKNOWN : milliseconds(g.seconds)) },
         { name: term("perMs"), key: "MiB per ms", numeric: true, value: worth, cell: worthText },
       ],

@@ -83,8 +83,8 @@ function differencesOf(context: Context, { here, there }: Both): Difference[] {
   const { rows } = context.report.beside!;
   const word = (model: Model, policy: number) => (policy < 0 ? "not there" : model.plan.policies[policy]);
   return rows.name.map((name, i) => ({
-    name, module: rows.module[i] || "(no module)", bytes: rows.bytes[i], seconds: rows.seconds[i],
-    policies: [word(here, rows.policy[i][0]), word(there, rows.policy[i][1])],
+    name, module: rows.module[i] || "(no module)", bytes: rows.bytes[i],
+    seconds: [rows.seconds[0][i], rows.seconds[1][i]], policies: [word(here, rows.policy[0][i]), word(there, rows.policy[1][i])],
   }));
 }
 

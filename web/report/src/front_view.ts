@@ -27,7 +27,7 @@ export function reachedOf(points: readonly FrontPoint[]): Reached[] {
 }
 
 function boundOf(p: FrontPoint): number {
-  return p.lower_bound_seconds ?? 0;
+  return p.bound_seconds ?? 0;
 }
 
 export interface FrontScales {

@@ -95,7 +95,7 @@ function peakTable(context: Context): HTMLElement {
   const category = (p: AtPeak) => plainName(p.tensor >= 0 ? categories[tensors.category[p.tensor]] : "workspace");
   return table<AtPeak>({
     caption: "Present at the peak, largest first",
-    rows: peak.tensor.map((tensor, i) => ({ tensor, bytes: peak.bytes[i] })),
+    rows: peak,
     sort: { key: "size", down: true },
     columns: [
       { name: "tensor", key: "tensor", value: (p) => tensors.name[p.tensor] ?? "", cell: (p) => (p.tensor >= 0 ? tensorLink(context, p.tensor) : opLink(context, op, `workspace of ${ops.name[op]}`)) },

@@ -1,6 +1,7 @@
 // What the views ask of a plan, indexed once: runs, stays and workspaces as typed arrays.
 //
-// A "run" is a compute step; runs are counted from 0 in the order in which they happen, and are the
+// A "run" is a step that computes something (the curve's steps; an op that only makes views is none);
+// runs are counted from 0 in the order in which they happen, and are the
 // horizontal axis "by run": run r covers [r, r + 1), and steps that compute nothing (free, store,
 // load, wait) take no room there. By seconds a run covers [begin, end) of its step. Both axes are
 // monotone in the step, so one order of rectangles serves both.
@@ -61,12 +62,10 @@ function makeRuns(plan: Plan) {
   let run = 0;
   for (let s = 0; s < steps.kind.length; ++s) {
     runOfStep[s] = run;
-    if (steps.kind[s] === STEP_COMPUTE) ++run;
+    if (stepOfRun[run] === s) ++run;
   }
   runOfStep[steps.kind.length] = run;
-  if (run !== stepOfRun.length) {
-    throw new Error(`the plan ${plan.file} has ${run} compute steps, its curve ${stepOfRun.length}`);
-  }
+  if (run !== stepOfRun.length) throw new Error(`the curve of ${plan.file} names steps that do not ascend, or that the plan has not`);
   const runBegin = Float64Array.from(stepOfRun, (s) => steps.begin[s]);
   const runEnd = Float64Array.from(stepOfRun, (s) => steps.end[s]);
   return { stepOfRun, runOfStep, runBegin, runEnd };

@@ -1,12 +1,12 @@
-// The module tree as nodes with their children, from the columns of the report; equal layers are
-// folded there already.
+// The module tree as nodes with their children, from the report's list; equal layers are folded there
+// already.
 
-import type { ModuleTree } from "./data.ts";
+import type { ModuleRow } from "./data.ts";
 
 export interface ModuleNode {
-  index: number; // row of the columns
+  row: ModuleRow;
+  index: number; // in the report's list
   name: string; // what the path adds to the parent's
-  path: string;
   children: ModuleNode[];
 }
 
@@ -22,15 +22,15 @@ export function foldedName(name: string, paths: readonly string[]): string {
   return paths.length > 1 && last ? `${name}\u2013${last[1]}` : name;
 }
 
-// The roots; parents come before their children in the columns.
-export function moduleNodes(tree: ModuleTree): ModuleNode[] {
-  const roots: ModuleNode[] = [];
+// The children of the root, or the root where it is alone; parents come before their children.
+export function moduleNodes(tree: readonly ModuleRow[]): ModuleNode[] {
   const nodes: ModuleNode[] = [];
-  tree.path.forEach((path, index) => {
-    const parent = tree.parent[index] >= 0 ? nodes[tree.parent[index]] : null;
-    const node = { index, path, name: foldedName(nameBelow(path, parent?.path ?? ""), tree.paths[index]), children: [] };
+  const roots: ModuleNode[] = [];
+  tree.forEach((row, index) => {
+    const parent = row.parent >= 0 ? nodes[row.parent] : null;
+    const node = { row, index, name: foldedName(nameBelow(row.path, parent?.row.path ?? ""), row.paths), children: [] };
     nodes.push(node);
     (parent?.children ?? roots).push(node);
   });
-  return roots;
+  return roots.length === 1 && roots[0].row.path === "" && roots[0].children.length > 0 ? roots[0].children : roots;
 }

@@ -41,23 +41,22 @@ function tensorRow(context: Context, tensor: number, depth: number): HTMLElement
 
 function moduleRow(context: Context, node: ModuleNode, depth: number): HTMLElement[] {
   const { plan } = context.model;
-  const tree = plan.module_tree, i = node.index;
-  const opens = node.children.length > 0 || tree.rows[i].length > 0;
-  const button = h("button", { type: "button", class: "toggle", "aria-expanded": "false", disabled: !opens, "aria-label": `open ${node.path || node.name}`, "data-row": i },
+  const { row: told } = node;
+  const opens = node.children.length > 0 || told.rows.length > 0;
+  const button = h("button", { type: "button", class: "toggle", "aria-expanded": "false", disabled: !opens, "aria-label": `open ${told.path || node.name}`, "data-row": node.index },
     h("span", { "aria-hidden": "true" }, opens ? "\u25b8" : "\u00b7"));
-  const module = plan.modules.indexOf(node.path);
-  const name: Child = module >= 0 && tree.times[i] === 1
+  const module = plan.modules.indexOf(told.path);
+  const name: Child = module >= 0 && told.times === 1
     ? h("button", { type: "button", class: "link", onclick: () => context.choose({ kind: "module", id: module }) }, node.name)
-    : h("span", { title: tree.times[i] > 1 ? tree.paths[i].join(", ") : null }, node.name);
-  const peak = plan.summary.peak_bytes || 1;
-  const row = h("tr", { "data-path": node.path },
-    indent(h("th", { scope: "row", class: "text" }, h("span", { class: "branch" }, button, h("span", {}, name, tree.times[i] > 1 && h("span", { class: "times" }, ` \u00d7 ${count(tree.times[i])}`)))), depth),
-    h("td", { class: "number" }, size(tree.bytes[i])),
-    h("td", { class: "number" }, size(tree.bytes_at_peak[i]), bar(tree.bytes_at_peak[i] / peak)),
-    h("td", { class: "number" }, milliseconds(tree.seconds[i])),
-    h("td", { class: "number" }, tree.paid_seconds[i] > 0 ? milliseconds(tree.paid_seconds[i]) : "\u2013"),
-    h("td", {}, policyChip(tree.policy[i])),
-    h("td", { class: "text" }, tree.times[i] > 1 && h("span", { class: "note" }, `all ${count(tree.times[i])} together`)));
+    : h("span", { title: told.times > 1 ? told.paths.join(", ") : null }, node.name);
+  const row = h("tr", { "data-path": told.path },
+    indent(h("th", { scope: "row", class: "text" }, h("span", { class: "branch" }, button, h("span", {}, name, told.times > 1 && h("span", { class: "times" }, ` \u00d7 ${count(told.times)}`)))), depth),
+    h("td", { class: "number" }, size(told.bytes)),
+    h("td", { class: "number" }, size(told.bytes_at_peak), bar(told.bytes_at_peak / (plan.summary.peak_bytes || 1))),
+    h("td", { class: "number" }, milliseconds(told.seconds)),
+    h("td", { class: "number" }, told.paid_seconds > 0 ? milliseconds(told.paid_seconds) : "\u2013"),
+    h("td", {}, policyChip(told.policy)),
+    h("td", { class: "text" }, told.times > 1 && h("span", { class: "note" }, `all ${count(told.times)} together`)));
   let below: HTMLElement[] | null = null;
   const close = (rows: HTMLElement[]) => rows.forEach((one) => {
     one.querySelector<HTMLElement>(".toggle[aria-expanded=true]")?.click();
@@ -79,7 +78,7 @@ function moduleRow(context: Context, node: ModuleNode, depth: number): HTMLEleme
 function childRows(context: Context, node: ModuleNode, depth: number): HTMLElement[] {
   const rows = node.children.flatMap((child) => moduleRow(context, child, depth + 1));
   const { bytes } = context.model.plan.tensors;
-  const tensors = [...context.model.plan.module_tree.rows[node.index]].sort((a, b) => bytes[b] - bytes[a]);
+  const tensors = [...node.row.rows].sort((a, b) => bytes[b] - bytes[a]);
   tensors.slice(0, MOST_ROWS).forEach((tensor) => rows.push(tensorRow(context, tensor, depth + 1)));
   if (tensors.length > MOST_ROWS) {
     rows.push(h("tr", { class: "tensor" }, h("td", { colspan: 7, class: "more-rows" }, `and ${count(tensors.length - MOST_ROWS)} smaller ones; the search finds them`)));
@@ -89,10 +88,10 @@ function childRows(context: Context, node: ModuleNode, depth: number): HTMLEleme
 
 // Opens the way down for as long as one module holds most of the bytes, so that the first look is at
 // parts that differ.
-function openHeaviest(body: HTMLElement, roots: ModuleNode[], bytes: number[]): void {
-  const all = roots.reduce((sum, node) => sum + bytes[node.index], 0);
+function openHeaviest(body: HTMLElement, roots: ModuleNode[]): void {
+  const all = roots.reduce((sum, node) => sum + node.row.bytes_at_peak, 0);
   for (let nodes = roots; ;) {
-    const heavy = nodes.find((node) => bytes[node.index] > 0.7 * all);
+    const heavy = nodes.find((node) => node.row.bytes_at_peak > 0.7 * all);
     if (!heavy || heavy.children.length === 0) return;
     body.querySelector<HTMLElement>(`.toggle[data-row="${heavy.index}"]`)?.click();
     nodes = heavy.children;
@@ -101,10 +100,10 @@ function openHeaviest(body: HTMLElement, roots: ModuleNode[], bytes: number[]): 
 
 export function modulesContent(context: Context): Child | null {
   const { module_tree: tree } = context.model.plan;
-  if (tree.path.length === 0) return null;
+  if (tree.length === 0) return null;
   const roots = moduleNodes(tree);
   const body = h("tbody", {}, roots.flatMap((node) => moduleRow(context, node, 0)));
-  openHeaviest(body, roots, tree.bytes_at_peak);
+  openHeaviest(body, roots);
   const number = (...name: Child[]) => h("th", { scope: "col", class: "number" }, name);
   const text = (...name: Child[]) => h("th", { scope: "col", class: "text" }, name);
   return h("div", { class: "table modules" }, h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "modules" },

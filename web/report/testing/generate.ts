@@ -360,43 +360,36 @@ function actionsOf(plan: Plan): void {
     add("move", tensors.module[t], 2e-5, tensors.bytes[t]);
     summary.stored_bytes += tensors.bytes[t];
   });
-  const list = [...groups.values()];
-  plan.actions.groups = {
-    kind: list.map((g) => g.kind), module: list.map((g) => g.module), count: list.map((g) => g.count),
-    bytes: list.map((g) => Math.round(g.bytes * 0.8)), freed_bytes: list.map((g) => g.bytes),
-    moved_bytes: list.map((g) => (g.kind === "move" ? g.bytes : 0)), seconds: list.map((g) => g.seconds),
-  };
+  plan.actions.groups = [...groups.values()].map(({ kind, module, count, bytes, seconds: paid }) => ({
+    kind, module: plan.modules[module], count, bytes: Math.round(bytes * 0.8), freed_bytes: bytes,
+    moved_bytes: kind === "move" ? bytes : 0, seconds: paid,
+  }));
 }
 
 // One node for each layer and each module of it; nothing is folded.
 function moduleTree(plan: Plan): void {
-  const t = plan.module_tree;
   const rows: number[][] = plan.modules.map(() => []), peak = plan.modules.map(() => 0), paid = plan.modules.map(() => 0);
   plan.tensors.module.forEach((module, tensor) => rows[module].push(tensor));
-  plan.peak.tensor.forEach((tensor, i) => tensor >= 0 && (peak[plan.tensors.module[tensor]] += plan.peak.bytes[i]));
+  plan.peak.forEach(({ tensor, bytes }) => tensor >= 0 && (peak[plan.tensors.module[tensor]] += bytes));
   plan.steps.op.forEach((op, s) => {
     if (op >= 0 && plan.steps.run[s] > 0) paid[plan.ops.module[op]] += plan.ops.seconds[op];
   });
   const push = (path: string, parent: number, modules: number[]) => {
     const sum = (values: number[]) => modules.reduce((total, m) => total + values[m], 0);
-    t.path.push(path);
-    t.parent.push(parent);
-    t.times.push(1);
-    t.paths.push([path]);
-    t.bytes.push(modules.reduce((total, m) => total + rows[m].reduce((b, tensor) => b + plan.tensors.bytes[tensor], 0), 0));
-    t.bytes_at_peak.push(sum(peak));
-    t.paid_seconds.push(sum(paid));
-    t.seconds.push(modules.length * 1e-3);
-    t.policy.push(sum(paid) > 0 ? "mixed" : "kept");
-    return t.rows.push(modules.length === 1 ? rows[modules[0]] : []) - 1;
+    return plan.module_tree.push({
+      path, parent, times: 1, paths: [path],
+      bytes: modules.reduce((total, m) => total + rows[m].reduce((b, tensor) => b + plan.tensors.bytes[tensor], 0), 0),
+      bytes_at_peak: sum(peak), paid_seconds: sum(paid), seconds: modules.length * 1e-3, policy: sum(paid) > 0 ? "mixed" : "kept",
+      rows: modules.length === 1 ? rows[modules[0]] : [],
+    }) - 1;
   };
   const layers = new Map<string, number[]>();
   plan.modules.forEach((path, m) => {
     const layer = path.split(".").slice(0, 2).join(".");
     layers.set(layer, [...(layers.get(layer) ?? []), m]);
   });
-  push("", -1, [0]);
-  const root = push("h", -1, plan.modules.map((_, m) => m).slice(1));
+  const top = push("", -1, plan.modules.map((_, m) => m));
+  const root = push("h", top, plan.modules.map((_, m) => m).slice(1));
   for (const [layer, modules] of layers) {
     if (layer === "") continue;
     const node = push(layer, root, modules);
@@ -426,12 +419,12 @@ function summarize(b: Builder, options: Options, seconds: number): Plan {
     policies: ["kept", "recomputed", "moved", "recomputed and moved"],
     ops: b.ops, tensors: b.tensors, steps: b.steps, stays: b.stays, transfers: b.transfers, tiers: ["host"],
     curve: { planned: b.planned, steps: b.curveSteps, given: [], given_op: [], given_begin: [] },
-    peak: { tensor: [], bytes: [] },
+    peak: [],
     actions: {
-      groups: { kind: [], module: [], count: [], bytes: [], freed_bytes: [], moved_bytes: [], seconds: [] }, all: {},
-      next_budget: { budget_bytes: Math.round(peak * 1.1), seconds: seconds * 0.97, lower_bound_seconds: once, saved_seconds: seconds * 0.03, from: "search" },
+      groups: [], all: {},
+      next_budget: { budget_bytes: Math.round(peak * 1.1), seconds: seconds * 0.97, bound_seconds: once, saved_seconds: seconds * 0.03, from: "search" },
     },
-    module_tree: { path: [], parent: [], times: [], paths: [], bytes: [], bytes_at_peak: [], paid_seconds: [], seconds: [], policy: [], rows: [] },
+    module_tree: [],
     measured: null,
   };
   let begin = 0;
@@ -442,14 +435,12 @@ function summarize(b: Builder, options: Options, seconds: number): Plan {
     plan.curve.given_begin.push(begin);
     begin += s;
   });
-  const present: { tensor: number; bytes: number }[] = [];
   b.stays.tensor.forEach((tensor, s) => {
-    if (b.stays.begin[s] <= peakStep && peakStep < b.stays.end[s]) present.push({ tensor, bytes: b.tensors.bytes[tensor] });
+    if (b.stays.begin[s] <= peakStep && peakStep < b.stays.end[s]) plan.peak.push({ tensor, bytes: b.tensors.bytes[tensor] });
   });
   const workspace = b.ops.workspace_bytes[b.steps.op[peakStep]];
-  if (workspace > 0) present.push({ tensor: -1, bytes: workspace });
-  present.sort((x, y) => y.bytes - x.bytes);
-  plan.peak = { tensor: present.map((p) => p.tensor), bytes: present.map((p) => p.bytes) };
+  if (workspace > 0) plan.peak.push({ tensor: -1, bytes: workspace });
+  plan.peak.sort((x, y) => y.bytes - x.bytes);
   return plan;
 }
 
@@ -484,7 +475,7 @@ export function generateReport(options: Options, beside = false, front = false):
 }
 
 function besideOf(here: Plan, there: Plan): Beside {
-  const rows: BesideRows = { name: [], module: [], bytes: [], policy: [], seconds: [] };
+  const rows: BesideRows = { name: [], module: [], bytes: [], policy: [[], []], seconds: [[], []] };
   let same = 0;
   here.tensors.name.forEach((name, t) => {
     const pair: [number, number] = [here.tensors.policy[t], there.tensors.policy[t]];
@@ -492,8 +483,10 @@ function besideOf(here: Plan, there: Plan): Beside {
     rows.name.push(name);
     rows.module.push(here.modules[here.tensors.module[t]]);
     rows.bytes.push(here.tensors.bytes[t]);
-    rows.policy.push(pair);
-    rows.seconds.push([pair[0] ? 1e-3 : 0, pair[1] ? 2e-3 : 0]);
+    pair.forEach((policy, k) => {
+      rows.policy[k].push(policy);
+      rows.seconds[k].push(policy ? 1e-3 * (k + 1) : 0);
+    });
   });
   return { rows, same };
 }
@@ -505,13 +498,13 @@ function frontOf(plans: Plan[]): FrontPoint[] {
     const budget = Math.round(summary.peak_bytes * (1.3 - 0.08 * i)), extra = 0.0008 * i ** 3, bound = extra * 0.8;
     const point: FrontPoint = {
       budget_bytes: budget, status: "feasible", found: true, arena_bytes: Math.round(budget * 0.99), peak_bytes: Math.round(budget * 0.985),
-      seconds: summary.once_seconds * (1 + extra), lower_bound_seconds: summary.once_seconds * (1 + bound), extra_percent: extra * 100,
+      seconds: summary.once_seconds * (1 + extra), bound_seconds: summary.once_seconds * (1 + bound), extra_percent: extra * 100,
       bound_percent: bound * 100, gap_percent: (extra - bound) * 100, reruns: i * 5, stored_bytes: 0, loaded_bytes: 0, exposed_seconds: 0,
       split: "1", knee: i === 4, chosen: i === 4, reason: null, plan: i === 4 ? 0 : i === 7 && plans.length > 1 ? 1 : -1,
     };
     if (i < 9) return point;
     return {
-      ...point, status: "limit", found: false, arena_bytes: null, peak_bytes: null, seconds: null, lower_bound_seconds: null, extra_percent: null,
+      ...point, status: "limit", found: false, arena_bytes: null, peak_bytes: null, seconds: null, bound_seconds: null, extra_percent: null,
       bound_percent: null, gap_percent: null, reruns: null, stored_bytes: null, loaded_bytes: null, exposed_seconds: null, split: null, reason: "no plan within the work allowed",
     };
   });
