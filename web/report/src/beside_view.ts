@@ -10,7 +10,7 @@ import { share } from "./header_view.ts";
 import { tensorLink } from "./memory_tables.ts";
 import { axisLength, makeModel, type Axis, type Model } from "./model.ts";
 import { css, parseHex } from "./palette.ts";
-import { table } from "./table.ts";
+import { table, tableBox } from "./table.ts";
 import { term } from "./terms.ts";
 import { size } from "./tip.ts";
 import { inks } from "./theme.ts";
@@ -64,11 +64,10 @@ function numbers({ here, there }: Both): HTMLElement {
     [term("recompute", "reruns"), count(a.reruns), count(b.reruns), ""],
     [term("move", "moved out"), size(a.stored_bytes), size(b.stored_bytes), ""],
   ];
-  return h("div", { class: "table" }, h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "the two plans in numbers" }, h("table", { class: "numbers-table" },
-    h("caption", {}, "The two plans in numbers"),
+  return tableBox("The two plans in numbers", h("table", { class: "numbers-table" },
     h("thead", {}, h("tr", {}, h("td", {}), h("th", { scope: "col", class: "number" }, here.plan.file), h("th", { scope: "col", class: "number" }, there.plan.file), h("th", { scope: "col", class: "number" }, "change"))),
     h("tbody", {}, rows.map(([name, one, two, third]) => h("tr", {}, h("th", { scope: "row", class: "text" }, name),
-      h("td", { class: "number" }, one), h("td", { class: "number" }, two), h("td", { class: "number" }, third)))))));
+      h("td", { class: "number" }, one), h("td", { class: "number" }, two), h("td", { class: "number" }, third))))));
 }
 
 interface Difference {

@@ -3,10 +3,11 @@
 // nothing chosen it tells of the peak.
 
 import type { Context } from "./context.ts";
-import { moduleName, runName, whyText } from "./describe.ts";
+import { runName, whyText } from "./describe.ts";
 import { byId, h, replace, type Child } from "./dom.ts";
 import { count, exactBytes, mib, ordinal, percent, plural, time } from "./format.ts";
-import { groupOf } from "./groups.ts";
+import { modulesAt } from "./focus.ts";
+import { groupOf, type Groups } from "./groups.ts";
 import { moduleLink, opLink, runLink, tensorLink } from "./memory_tables.ts";
 import { presentIn } from "./stay_index.ts";
 import type { Selection } from "./state.ts";
@@ -121,16 +122,22 @@ function ofOp(context: Context, op: number): Child {
   ];
 }
 
-function ofModule(context: Context, module: number): Child {
+function ofModule(context: Context, path: string): Child {
   const { model } = context;
   const { plan } = model;
-  const tensors = [...groupOf(model.tensorsOfModule, module)].sort((a, b) => plan.tensors.bytes[b] - plan.tensors.bytes[a]);
-  const ops = [...groupOf(model.opsOfModule, module)];
+  const modules = modulesAt(model, path);
+  const all = (groups: Groups) => modules.flatMap((m) => [...groupOf(groups, m)]);
+  const { bytes } = plan.tensors;
+  const row = plan.module_tree.find((one) => one.path === path);
   return [
-    heading("Module", moduleName(model, module)),
+    heading("Module", path || "(no module)"),
     facts([
-      ["ops", list(ops.map((op) => opLink(context, op)))],
-      ["tensors", operands(context, tensors)],
+      row !== undefined && [term("peak", "at the peak"), bytesRow(row.bytes_at_peak)],
+      row !== undefined && row.paid_seconds > 0 && [term("paid"), time(row.paid_seconds)],
+      row !== undefined && [term("policy"), row.policy],
+      row !== undefined && row.times > 1 && ["folded", `${count(row.times)} equal layers together`],
+      ["ops", list(all(model.opsOfModule).map((op) => opLink(context, op)))],
+      ["tensors", operands(context, all(model.tensorsOfModule).sort((a, b) => bytes[b] - bytes[a]))],
     ]),
   ];
 }
@@ -167,7 +174,7 @@ function content(context: Context, selection: Selection | null): Child {
   switch (selection?.kind) {
     case "tensor": return ofTensor(context, selection.id);
     case "op": return ofOp(context, selection.id);
-    case "module": return ofModule(context, selection.id);
+    case "module": return ofModule(context, selection.path);
     case "run": return ofRun(context, selection.id, "Moment");
     default: return ofRun(context, context.model.peakRun, "At the peak");
   }

@@ -26,7 +26,7 @@ export function runLink(context: Context, run: number, text: string): HTMLElemen
 
 export function moduleLink(context: Context, module: number): Child {
   if (module < 0) return "\u2013";
-  return h("button", { type: "button", class: "link", onclick: () => context.choose({ kind: "module", id: module }) }, moduleName(context.model, module));
+  return h("button", { type: "button", class: "link", onclick: () => context.choose({ kind: "module", path: context.model.plan.modules[module] }) }, moduleName(context.model, module));
 }
 
 function curveTable(context: Context): HTMLElement {

@@ -6,6 +6,7 @@ import { h, type Child } from "./dom.ts";
 import { count, milliseconds } from "./format.ts";
 import { tensorLink } from "./memory_tables.ts";
 import { moduleNodes, type ModuleNode } from "./modules.ts";
+import { tableBox } from "./table.ts";
 import { plainName, term } from "./terms.ts";
 import { size } from "./tip.ts";
 
@@ -45,10 +46,9 @@ function moduleRow(context: Context, node: ModuleNode, depth: number): HTMLEleme
   const opens = node.children.length > 0 || told.rows.length > 0;
   const button = h("button", { type: "button", class: "toggle", "aria-expanded": "false", disabled: !opens, "aria-label": `open ${told.path || node.name}`, "data-row": node.index },
     h("span", { "aria-hidden": "true" }, opens ? "\u25b8" : "\u00b7"));
-  const module = plan.modules.indexOf(told.path);
-  const name: Child = module >= 0 && told.times === 1
-    ? h("button", { type: "button", class: "link", onclick: () => context.choose({ kind: "module", id: module }) }, node.name)
-    : h("span", { title: told.times > 1 ? told.paths.join(", ") : null }, node.name);
+  const name: Child = told.times === 1
+    ? h("button", { type: "button", class: "link", onclick: () => context.choose({ kind: "module", path: told.path }) }, node.name)
+    : h("span", { title: told.paths.join(", ") }, node.name);
   const row = h("tr", { "data-path": told.path },
     indent(h("th", { scope: "row", class: "text" }, h("span", { class: "branch" }, button, h("span", {}, name, told.times > 1 && h("span", { class: "times" }, ` \u00d7 ${count(told.times)}`)))), depth),
     h("td", { class: "number" }, size(told.bytes)),
@@ -106,8 +106,7 @@ export function modulesContent(context: Context): Child | null {
   openHeaviest(body, roots);
   const number = (...name: Child[]) => h("th", { scope: "col", class: "number" }, name);
   const text = (...name: Child[]) => h("th", { scope: "col", class: "text" }, name);
-  return h("div", { class: "table modules" }, h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "modules" },
-    h("table", {}, h("caption", {}, "What each module makes and holds, and what it pays; layers that are equal are folded into one row"),
-      h("thead", {}, h("tr", {}, text("module"), number("size"), number("at the ", term("peak")), number("time, ms"),
-        number(term("paid"), ", ms"), text(term("policy")), text("shape"))), body)));
+  return tableBox("What each module makes and holds, and what it pays; layers that are equal are folded into one row",
+    h("table", {}, h("thead", {}, h("tr", {}, text("module"), number("size"), number("at the ", term("peak")), number("time, ms"),
+      number(term("paid"), ", ms"), text(term("policy")), text("shape"))), body));
 }
