@@ -5,6 +5,7 @@ import type { Context } from "./context.ts";
 import type { ActionGroup, Plan } from "./data.ts";
 import { h, type Child } from "./dom.ts";
 import { count, mib, MIB, milliseconds, plural, signedPercent, time } from "./format.ts";
+import { modulePathLink } from "./memory_tables.ts";
 import { table } from "./table.ts";
 import { isTerm, term } from "./terms.ts";
 import { size } from "./tip.ts";
@@ -70,7 +71,7 @@ export function actionsContent(context: Context): Child | null {
       sort: { key: "MiB per ms", down: true },
       page: 15,
       columns: [
-        { name: "module", key: "module", value: (g) => g.module, cell: (g) => g.module || "(no module)" },
+        { name: "module", key: "module", value: (g) => g.module, cell: (g) => modulePathLink(context, g.module) },
         { name: "action", key: "action", value: (g) => g.kind, cell: (g) => kindTerm(g.kind) },
         { name: "times", key: "times", numeric: true, value: (g) => g.count, cell: (g) => count(g.count) },
         { name: term("saved"), key: "saved", numeric: true, value: (g) => g.bytes ?? -1, cell: (g) => bytesCell(g.bytes) },

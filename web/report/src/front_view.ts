@@ -34,22 +34,43 @@ export interface FrontScales {
   x: (bytes: number) => number;
   y: (seconds: number) => number;
   xTicks: number[]; // MiB
-  yTicks: number[]; // seconds
+  yTicks: { at: number; text: string }[]; // seconds
 }
 
 export function frontScales(points: readonly Reached[], width: number): FrontScales {
-  const memory = points.map((p) => p.arena_bytes / MIB);
+  const memory = points.flatMap((p) => [p.arena_bytes / MIB, p.budget_bytes / MIB]);
   const times = points.flatMap((p) => (boundOf(p) > 0 ? [p.seconds, boundOf(p)] : [p.seconds]));
   const spread = (values: number[]): [number, number] => {
     const low = Math.min(...values), high = Math.max(...values), extra = (high - low || Math.abs(high) || 1) * 0.06;
     return [Math.max(0, low - extra), high + extra];
   };
+  const [unit, name] = Math.max(...times) >= 1 ? [1, "s"] : [1e3, "ms"]; // one for all ticks
   const x = scaleLinear().domain(spread(memory)).range([LEFT, width - RIGHT]);
-  const y = scaleLinear().domain(spread(times)).range([HEIGHT - BOTTOM, TOP]);
+  const y = scaleLinear().domain(spread(times).map((seconds) => seconds * unit)).range([HEIGHT - BOTTOM, TOP]);
+  const format = y.tickFormat(6);
   return {
-    x: (bytes) => x(bytes / MIB), y: (seconds) => y(seconds),
-    xTicks: x.ticks(Math.max(3, width / 110)), yTicks: y.ticks(6),
+    x: (bytes) => x(bytes / MIB), y: (seconds) => y(seconds * unit),
+    xTicks: x.ticks(Math.max(3, width / 110)), yTicks: y.ticks(6).map((at) => ({ at: at / unit, text: `${format(at)} ${name}` })),
   };
+}
+
+export interface FrontPaths {
+  reached: string; // a plan serves all larger memories, up to the next plan
+  bound: string; // what is proven for a budget holds for all smaller ones
+  gap: string; // the area between them; "" without bounds
+}
+
+// Both lines are steps: between two points nothing is claimed that is not known.
+export function frontPaths(points: readonly Reached[], { x, y }: FrontScales): FrontPaths {
+  if (points.length === 0) return { reached: "", bound: "", gap: "" };
+  const [first, ...others] = points;
+  const reached = `M${x(first.arena_bytes)} ${y(first.seconds)}${others.map((p) => `H${x(p.arena_bytes)}V${y(p.seconds)}`).join("")}`;
+  const bounded = points.filter((p) => boundOf(p) > 0).sort((a, b) => a.budget_bytes - b.budget_bytes);
+  if (bounded.length < 2) return { reached, bound: "", gap: "" };
+  const [low, ...higher] = bounded, high = higher[higher.length - 1];
+  const bound = `M${x(low.budget_bytes)} ${y(boundOf(low))}${higher.map((p) => `V${y(boundOf(p))}H${x(p.budget_bytes)}`).join("")}`;
+  const back = [...bounded].reverse().slice(1).map((p) => `H${x(p.budget_bytes)}V${y(boundOf(p))}`).join("");
+  return { reached, bound, gap: `${reached}H${x(high.budget_bytes)}V${y(boundOf(high))}${back}Z` };
 }
 
 function pointText(p: FrontPoint): string {
@@ -63,23 +84,21 @@ function pointText(p: FrontPoint): string {
 }
 
 function drawing(context: Context, points: Reached[], width: number, choose: (p: FrontPoint) => void): SVGSVGElement {
-  const { x, y, xTicks, yTicks } = frontScales(points, width);
-  const path = (value: (p: Reached) => number, list: Reached[]) => list.map((p, i) => `${i ? "L" : "M"}${x(p.arena_bytes)} ${y(value(p))}`).join("");
-  const bounded = points.filter((p) => boundOf(p) > 0);
-  const gap = bounded.length > 1
-    ? `${path((p) => p.seconds, bounded)}${[...bounded].reverse().map((p) => `L${x(p.arena_bytes)} ${y(boundOf(p))}`).join("")}Z` : "";
+  const scales = frontScales(points, width);
+  const { x, y, xTicks, yTicks } = scales;
+  const paths = frontPaths(points, scales);
   const base = HEIGHT - BOTTOM;
   return svg("svg", { viewBox: `0 0 ${width} ${HEIGHT}`, class: "front", role: "group", "aria-label": `Front of ${points.length} plans: time against memory` },
-    yTicks.map((t) => svg("g", {}, svg("line", { class: "grid", x1: LEFT, x2: width - RIGHT, y1: y(t), y2: y(t) }),
-      svg("text", { x: LEFT - 8, y: y(t) + 4, "text-anchor": "end" }, time(t)))),
+    yTicks.map(({ at, text }) => svg("g", {}, svg("line", { class: "grid", x1: LEFT, x2: width - RIGHT, y1: y(at), y2: y(at) }),
+      svg("text", { x: LEFT - 8, y: y(at) + 4, "text-anchor": "end" }, text))),
     xTicks.map((m) => svg("g", {}, svg("line", { class: "tick", x1: x(m * MIB), x2: x(m * MIB), y1: base, y2: base + 5 }),
       svg("text", { x: x(m * MIB), y: base + 18, "text-anchor": "middle" }, String(m)))),
     svg("line", { class: "tick", x1: LEFT, x2: width - RIGHT, y1: base, y2: base }),
-    svg("text", { x: width - RIGHT, y: HEIGHT - 6, "text-anchor": "end" }, "arena, MiB"),
+    svg("text", { x: width - RIGHT, y: HEIGHT - 6, "text-anchor": "end" }, "memory, MiB"),
     svg("text", { x: 4, y: 12 }, "time of a step"),
-    gap && svg("path", { class: "gap", d: gap }),
-    bounded.length > 1 && svg("path", { class: "bound", d: path(boundOf, bounded) }),
-    svg("path", { class: "reached", d: path((p) => p.seconds, points) }),
+    paths.gap && svg("path", { class: "gap", d: paths.gap }),
+    paths.bound && svg("path", { class: "bound", d: paths.bound }),
+    svg("path", { class: "reached", d: paths.reached }),
     points.map((p) => {
       const shown = p.plan >= 0 && p.plan === context.store.state.planIndex;
       const dot = svg("circle", {
@@ -132,7 +151,7 @@ export function frontContent(context: Context): Child | null {
     context.signal.addEventListener("abort", () => observer.disconnect());
   }
   return [
-    h("p", {}, "Each point is a plan for one budget; the dashed line is proven: no schedule within that budget is faster. The nearer the two lines, the less is left to gain. Points with a ring have their plan in this report; choose one to see it."),
+    h("p", {}, "Each point is a plan for one budget; the dashed line is proven: with so much memory no schedule is faster. The nearer the two lines, the less is left to gain. Points with a ring have their plan in this report; choose one to see it."),
     place, told,
     tableOnDemand(`The front as a table (${plural(front.points.length, "point")})`, () => frontTable(front.points, choose)),
   ];

@@ -24,9 +24,12 @@ export function runLink(context: Context, run: number, text: string): HTMLElemen
   return h("button", { type: "button", class: "link", onclick: () => context.choose({ kind: "run", id: run }, true) }, text);
 }
 
+export function modulePathLink(context: Context, path: string): Child {
+  return h("button", { type: "button", class: "link", onclick: () => context.choose({ kind: "module", path }) }, path || "(no module)");
+}
+
 export function moduleLink(context: Context, module: number): Child {
-  if (module < 0) return "\u2013";
-  return h("button", { type: "button", class: "link", onclick: () => context.choose({ kind: "module", path: context.model.plan.modules[module] }) }, moduleName(context.model, module));
+  return module < 0 ? "\u2013" : modulePathLink(context, context.model.plan.modules[module]);
 }
 
 function curveTable(context: Context): HTMLElement {

@@ -4,7 +4,7 @@ import { test } from "node:test";
 import { worth } from "../src/actions_view.ts";
 import { parseReport } from "../src/data.ts";
 import { MIB } from "../src/format.ts";
-import { frontScales, reachedOf } from "../src/front_view.ts";
+import { frontPaths, frontScales, reachedOf } from "../src/front_view.ts";
 import { timesByKind } from "../src/measured_view.ts";
 import { foldedName, moduleNodes, nameBelow } from "../src/modules.ts";
 import { categoryColours, contrast, inkOn, moduleColours, moduleGroup, parseHex, stackOrder } from "../src/palette.ts";
@@ -61,6 +61,9 @@ test("the front's scales hold all points, and grow with their numbers", () => {
     assert.ok(y(p.seconds) >= 22 && y(p.bound_seconds!) <= 296);
   }
   assert.ok(x(points[0].arena_bytes) < x(points[8].arena_bytes));
+  const paths = frontPaths(points, frontScales(points, 700));
+  assert.match(paths.reached, /^M[\d.]+ [\d.]+(H[\d.]+V[\d.]+)+$/, "a plan serves larger memories until the next");
+  assert.match(paths.bound, /^M[\d.]+ [\d.]+(V[\d.]+H[\d.]+)+$/, "a bound holds for smaller memories");
 });
 
 test("measured times are summed over the runs of what was measured", () => {
@@ -83,6 +86,8 @@ test("text on each colour is readable, and neighbouring groups of modules differ
     assert.notDeepEqual(colours[1], colours[2]);
   }
   assert.equal(moduleGroup("h.3.attn.q"), "h.3");
+  assert.equal(moduleGroup("layer3.3.conv2"), "layer3.3");
+  assert.equal(moduleGroup("conv1"), "conv1");
   assert.equal(moduleGroup("wte"), "wte");
   assert.deepEqual(parseHex("#0072b2"), { r: 0, g: 0x72, b: 0xb2 });
   assert.deepEqual(stackOrder(["temporary", "parameter", "other"]), [1, 0, 2]);
