@@ -20,6 +20,7 @@ for (const width of widths.split(",").map(Number)) {
     const take = (name) => page.screenshot({ path: join(folder, `${name}-${width}-${colorScheme}.png`) });
     const wanted = (name) => only === "" || only.split(",").includes(name);
     if (wanted("top")) await take("top");
+    await page.evaluate(() => void (document.getElementById("top").style.position = "relative"));
     for (const id of await page.$$eval("section", (all) => all.map((one) => one.id))) {
       if (!wanted(id)) continue;
       await page.locator(`#${id}`).screenshot({ path: join(folder, `${id}-${width}-${colorScheme}.png`) });

@@ -164,7 +164,8 @@ export function plate(frame: Frame, inks: Inks, text: string, x: number, y: numb
   context.fillText(text, left + 4, y + 0.5);
 }
 
-function drawLines(scene: CurveScene): void {
+// Draws the lines; their labels come later, when what is called is called, over all else.
+function drawLines(scene: CurveScene): () => void {
   const { frame, inks, model } = scene;
   const { context } = frame;
   const y = scaleY(frame, scene.y);
@@ -185,14 +186,16 @@ function drawLines(scene: CurveScene): void {
     context.stroke();
     context.setLineDash([]);
   }
-  for (const line of lines) {
-    const py = y(line.bytes);
-    let at = py - 10 < frame.top ? py + 10 : py - 10;
-    while (taken.some((other) => Math.abs(other - at) < 16)) at += 17;
-    taken.push(at);
-    const text = frame.width < 500 ? `${line.name.split(",")[0]} ${mib(line.bytes)}` : `${line.name} ${mib(line.bytes)}`;
-    plate(frame, inks, text, frame.left + 4, at, line.name === "budget" ? inks.alarm : inks.ink);
-  }
+  return () => {
+    for (const line of lines) {
+      const py = y(line.bytes);
+      let at = py - 10 < frame.top ? py + 10 : py - 10;
+      while (taken.some((other) => Math.abs(other - at) < 16)) at += 17;
+      taken.push(at);
+      const name = frame.width < 500 ? line.name.split(",")[0] : line.name;
+      plate(frame, inks, `${name} ${mib(line.bytes)}`, frame.left + 4, at, line.name === "budget" ? inks.alarm : inks.ink);
+    }
+  };
 }
 
 function drawPeak(scene: CurveScene, axis: Axis, span: Span): void {
@@ -228,8 +231,9 @@ export function drawCurve(canvas: HTMLCanvasElement, model: Model, state: State,
   context.clip();
   const width = frame.right - frame.left;
   const labels = drawBands(scene, plannedColumns(model, state.axis, state.window.x, width));
+  const labelLines = drawLines(scene);
   if (state.showGiven) drawGiven(scene, givenColumns(model, state.axis, state.window.x, width));
-  drawLines(scene);
+  labelLines();
   drawLabels(scene, labels);
   drawPeak(scene, state.axis, state.window.x);
   context.restore();

@@ -1,7 +1,7 @@
 // The data of a report, as `lowtide report --json` prints it (docs/formats.md). Columns of equal
 // length instead of lists of objects, since a step may have 100,000 stays. Sizes are in bytes,
 // times in seconds, -1 is "none". The page derives indexes from this and computes no claim of its
-// own: every number that it shows stands here.
+// own: every number that it shows stands here. Ranges of steps are half-open.
 
 export interface Summary {
   arena_bytes: number;
@@ -15,9 +15,18 @@ export interface Summary {
   predicted_seconds: number;
   exposed_seconds: number;
   lower_bound_seconds: number;
+  extra_percent: number;
+  bound_percent: number;
+  gap_points: number;
+  timeline_seconds: number; // end of the last step or transfer
+  copying_seconds: number; // that copies keep the processor from computing
   peak_step: number;
   alignment_bytes: number;
   costs: string;
+  reruns: number;
+  stored_bytes: number;
+  loaded_bytes: number;
+  ops_in_parts: number;
 }
 
 export const STEP_COMPUTE = 0;
@@ -40,19 +49,22 @@ export interface Ops {
   workspace_bytes: number[];
   inputs: number[][];
   outputs: number[][];
-  source: (string | null)[] | null;
+  view: number[]; // 1: makes views only, computes nothing
 }
 
 export interface Tensors {
   name: string[];
+  aliases: string[][]; // its views and updates
   shape: string[];
   module: number[];
   category: number[];
   bytes: number[];
   made_by: number[];
   resident: number[];
+  output: number[];
   slow_tier: number[];
-  whole: number[];
+  whole: number[]; // the tensor that it is a piece of
+  policy: number[];
 }
 
 export interface Steps {
@@ -90,45 +102,59 @@ export interface Curve {
   planned: number[][];
   steps: number[];
   given: number[];
+  given_op: number[];
   given_begin: number[];
 }
 
 export interface ActionGroup {
-  kind: string;
+  kind: string; // "recompute", "move", "split"
   module: string;
   count: number;
-  bytes: number;
-  freed_bytes: number;
-  seconds: number;
+  bytes: number | null; // by how much the peak would rise without; null where the plan cannot know
+  freed_bytes: number | null;
+  moved_bytes: number | null;
+  seconds: number | null; // paid
 }
 
 export interface NextBudget {
   budget_bytes: number;
   seconds: number;
-  bound_seconds: number;
+  bound_seconds: number | null;
+  saved_seconds: number;
+  from: "search" | "front";
 }
 
 export interface Actions {
-  groups: ActionGroup[];
-  all: Partial<ActionGroup>;
+  groups: ActionGroup[]; // most bytes per second first
+  all: Record<string, unknown>;
   next_budget: NextBudget | null;
 }
 
+// A node of the module tree, in preorder; sums cover what is below, and all layers that are folded
+// into the node.
 export interface ModuleRow {
   path: string;
+  parent: number;
+  times: number;
+  paths: string[];
+  bytes: number;
   bytes_at_peak: number;
   paid_seconds: number;
+  seconds: number;
   policy: string;
-  rows: number[];
-  times?: number;
+  rows: number[]; // its own tensors; of the first layer where layers are folded
 }
 
 export interface Measured {
-  op_seconds: number[];
+  device: string;
+  steps: number;
+  op_seconds: (number | null)[];
+  op_runs: number[];
   step_seconds: number;
+  predicted_seconds: number;
+  transfer_seconds: number;
   hidden_seconds: number;
   exposed_seconds: number;
-  runs: number;
 }
 
 export interface Plan {
@@ -137,11 +163,12 @@ export interface Plan {
   provenance: Record<string, unknown>;
   bindings: Record<string, number>;
   summary: Summary;
-  verdict: string | string[];
+  verdict: string[];
   categories: string[];
   modules: string[];
   kinds: string[];
   phases: string[];
+  policies: string[];
   ops: Ops;
   tensors: Tensors;
   steps: Steps;
@@ -149,7 +176,7 @@ export interface Plan {
   transfers: Transfers;
   tiers: string[];
   curve: Curve;
-  peak: { tensor: number; bytes: number }[];
+  peak: { tensor: number; bytes: number }[]; // -1: workspace; largest first
   actions: Actions;
   module_tree: ModuleRow[];
   measured: Measured | null;
@@ -157,19 +184,44 @@ export interface Plan {
 
 export interface FrontPoint {
   budget_bytes: number;
-  arena_bytes: number;
-  peak_bytes: number;
-  seconds: number;
-  extra_percent: number;
-  bound_seconds: number;
-  bound_percent: number;
+  status: string;
+  found: boolean;
+  arena_bytes: number | null; // null, as all that follows, where nothing was found
+  peak_bytes: number | null;
+  seconds: number | null;
+  bound_seconds: number | null;
+  extra_percent: number | null;
+  bound_percent: number | null;
+  gap_percent: number | null;
+  reruns: number | null;
+  stored_bytes: number | null;
+  loaded_bytes: number | null;
+  exposed_seconds: number | null;
+  split: string | null;
+  knee: boolean;
+  chosen: boolean;
+  reason: string | null;
   plan: number;
-  verdict: string;
 }
 
 export interface Front {
   model: string;
+  dims: Record<string, number>;
   points: FrontPoint[];
+}
+
+// What the second plan treats differently than the first, largest first.
+export interface BesideRows {
+  name: string[];
+  module: string[];
+  bytes: number[];
+  policy: [number[], number[]]; // in the first plan, in the second; -1: it has no such tensor
+  seconds: [number[], number[]]; // paid for it, in each
+}
+
+export interface Beside {
+  rows: BesideRows;
+  same: number;
 }
 
 export interface Report {
@@ -177,7 +229,8 @@ export interface Report {
   version: number;
   verified: boolean;
   findings: string[];
-  plans: Plan[];
+  plans: Plan[]; // the plan, the one beside it, then those of the front
+  beside: Beside | null;
   front: Front | null;
 }
 

@@ -3,10 +3,11 @@
 // nothing chosen it tells of the peak.
 
 import type { Context } from "./context.ts";
-import { moduleName, runName, whyText } from "./describe.ts";
+import { runName, whyText } from "./describe.ts";
 import { byId, h, replace, type Child } from "./dom.ts";
 import { count, exactBytes, mib, ordinal, percent, plural, time } from "./format.ts";
-import { groupOf } from "./groups.ts";
+import { modulesAt } from "./focus.ts";
+import { groupOf, type Groups } from "./groups.ts";
 import { moduleLink, opLink, runLink, tensorLink } from "./memory_tables.ts";
 import { presentIn } from "./stay_index.ts";
 import type { Selection } from "./state.ts";
@@ -77,12 +78,14 @@ function ofTensor(context: Context, tensor: number): Child {
   return [
     heading("Tensor", tensors.name[tensor]),
     facts([
+      tensors.aliases[tensor].length > 0 && ["also called", list(tensors.aliases[tensor])],
       ["module", moduleLink(context, tensors.module[tensor])],
       ["shape", tensors.shape[tensor]],
       ["size", bytesRow(tensors.bytes[tensor])],
       ["category", categoryName(plan.categories[tensors.category[tensor]])],
       ["made by", maker >= 0 ? opLink(context, maker) : tensors.resident[tensor] ? term("resident") : "nothing in the step"],
       ["read by", list([...groupOf(model.readersOfTensor, tensor)].map((op) => opLink(context, op)), "no op")],
+      [term("policy"), [plan.policies[tensors.policy[tensor]], tensors.output[tensor] ? ", an output of the step" : null]],
       runs > 1 && [term("recompute", "reruns"), plural(runs - 1, "rerun")],
       whole >= 0 && ["piece of", tensorLink(context, whole)],
       pieces.length > 0 && ["made of", list(pieces.map((piece) => tensorLink(context, piece)))],
@@ -105,31 +108,36 @@ function ofOp(context: Context, op: number): Child {
   return [
     heading("Op", ops.name[op]),
     facts([
-      ["kind", plan.kinds[ops.kind[op]]],
+      ["kind", [plan.kinds[ops.kind[op]], ops.view[op] ? ", makes views only" : null]],
       ["module", moduleLink(context, ops.module[op])],
       ["phase", plan.phases[ops.phase[op]]],
       [term("predicted", "predicted"), time(ops.seconds[op])],
-      measured !== null && [term("measured"), time(measured.op_seconds[op])],
+      measured !== null && [term("measured"), measured.op_seconds[op] === null ? "no time" : time(measured.op_seconds[op]!)],
       ops.workspace_bytes[op] > 0 && [term("workspace"), bytesRow(ops.workspace_bytes[op])],
       [term("run", "runs"), list(runs.map((run, i) => [
         runLink(context, run, `${ordinal(i)}: run ${count(run)}`), ` at ${time(model.runBegin[run])}, ${mib(model.totals[run])} present`]))],
       ["reads", operands(context, ops.inputs[op])],
       ["makes", operands(context, ops.outputs[op])],
-      ops.source !== null && ops.source[op] !== null && ["source", ops.source[op]],
     ]),
   ];
 }
 
-function ofModule(context: Context, module: number): Child {
+function ofModule(context: Context, path: string): Child {
   const { model } = context;
   const { plan } = model;
-  const tensors = [...groupOf(model.tensorsOfModule, module)].sort((a, b) => plan.tensors.bytes[b] - plan.tensors.bytes[a]);
-  const ops = [...groupOf(model.opsOfModule, module)];
+  const modules = modulesAt(model, path);
+  const all = (groups: Groups) => modules.flatMap((m) => [...groupOf(groups, m)]);
+  const { bytes } = plan.tensors;
+  const row = plan.module_tree.find((one) => one.path === path);
   return [
-    heading("Module", moduleName(model, module)),
+    heading("Module", path || "(no module)"),
     facts([
-      ["ops", list(ops.map((op) => opLink(context, op)))],
-      ["tensors", operands(context, tensors)],
+      row !== undefined && [term("peak", "at the peak"), bytesRow(row.bytes_at_peak)],
+      row !== undefined && row.paid_seconds > 0 && [term("paid"), time(row.paid_seconds)],
+      row !== undefined && [term("policy"), row.policy],
+      row !== undefined && row.times > 1 && ["folded", `${count(row.times)} equal layers together`],
+      ["ops", list(all(model.opsOfModule).map((op) => opLink(context, op)))],
+      ["tensors", operands(context, all(model.tensorsOfModule).sort((a, b) => bytes[b] - bytes[a]))],
     ]),
   ];
 }
@@ -166,7 +174,7 @@ function content(context: Context, selection: Selection | null): Child {
   switch (selection?.kind) {
     case "tensor": return ofTensor(context, selection.id);
     case "op": return ofOp(context, selection.id);
-    case "module": return ofModule(context, selection.id);
+    case "module": return ofModule(context, selection.path);
     case "run": return ofRun(context, selection.id, "Moment");
     default: return ofRun(context, context.model.peakRun, "At the peak");
   }

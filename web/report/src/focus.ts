@@ -25,13 +25,19 @@ function ofOp(model: Model, op: number): number[] {
   return [...found].sort((a, b) => a - b);
 }
 
+// The modules at a path and below it.
+export function modulesAt(model: Model, path: string): number[] {
+  const { modules } = model.plan;
+  return modules.flatMap((name, m) => (name === path || name.startsWith(`${path}.`) || name.startsWith(`${path}/`) ? [m] : []));
+}
+
 // Empty: nothing is chosen, nothing is dimmed.
 export function inFocus(model: Model, selection: Selection | null, found: ReadonlySet<number> | null): number[] {
   if (found) return [...found].flatMap((tensor) => staysOf(model, tensor));
   switch (selection?.kind) {
     case "tensor": return staysOf(model, selection.id);
     case "op": return ofOp(model, selection.id);
-    case "module": return [...groupOf(model.tensorsOfModule, selection.id)].flatMap((t) => staysOf(model, t));
+    case "module": return modulesAt(model, selection.path).flatMap((m) => [...groupOf(model.tensorsOfModule, m)]).flatMap((t) => staysOf(model, t));
     default: return [];
   }
 }

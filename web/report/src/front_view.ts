@@ -5,59 +5,100 @@ import { scaleLinear } from "d3-scale";
 import type { Context } from "./context.ts";
 import type { FrontPoint } from "./data.ts";
 import { h, replace, svg, type Child } from "./dom.ts";
-import { mib, MIB, percent, time } from "./format.ts";
+import { count, mib, MIB, percent, plural, time } from "./format.ts";
 import { table, tableOnDemand } from "./table.ts";
 import { term } from "./terms.ts";
 import { size } from "./tip.ts";
 
 const WIDTH = 760, HEIGHT = 340;
+const NOTHING = "\u2013";
 const LEFT = 62, RIGHT = 20, TOP = 22, BOTTOM = 44;
+
+// A point at which a plan was found.
+export interface Reached extends FrontPoint {
+  arena_bytes: number;
+  peak_bytes: number;
+  seconds: number;
+}
+
+export function reachedOf(points: readonly FrontPoint[]): Reached[] {
+  return points.filter((p): p is Reached => p.found && p.arena_bytes !== null && p.seconds !== null)
+    .sort((a, b) => a.arena_bytes - b.arena_bytes || b.seconds - a.seconds);
+}
+
+function boundOf(p: FrontPoint): number {
+  return p.bound_seconds ?? 0;
+}
 
 export interface FrontScales {
   x: (bytes: number) => number;
   y: (seconds: number) => number;
   xTicks: number[]; // MiB
-  yTicks: number[]; // seconds
+  yTicks: { at: number; text: string }[]; // seconds
 }
 
-export function frontScales(points: readonly FrontPoint[], width: number): FrontScales {
-  const memory = points.map((p) => p.arena_bytes / MIB);
-  const times = points.flatMap((p) => (p.bound_seconds > 0 ? [p.seconds, p.bound_seconds] : [p.seconds]));
+export function frontScales(points: readonly Reached[], width: number): FrontScales {
+  const memory = points.flatMap((p) => [p.arena_bytes / MIB, p.budget_bytes / MIB]);
+  const times = points.flatMap((p) => (boundOf(p) > 0 ? [p.seconds, boundOf(p)] : [p.seconds]));
   const spread = (values: number[]): [number, number] => {
     const low = Math.min(...values), high = Math.max(...values), extra = (high - low || Math.abs(high) || 1) * 0.06;
     return [Math.max(0, low - extra), high + extra];
   };
+  const [unit, name] = Math.max(...times) >= 1 ? [1, "s"] : [1e3, "ms"]; // one for all ticks
   const x = scaleLinear().domain(spread(memory)).range([LEFT, width - RIGHT]);
-  const y = scaleLinear().domain(spread(times)).range([HEIGHT - BOTTOM, TOP]);
+  const y = scaleLinear().domain(spread(times).map((seconds) => seconds * unit)).range([HEIGHT - BOTTOM, TOP]);
+  const format = y.tickFormat(6);
   return {
-    x: (bytes) => x(bytes / MIB), y: (seconds) => y(seconds),
-    xTicks: x.ticks(Math.max(3, width / 110)), yTicks: y.ticks(6),
+    x: (bytes) => x(bytes / MIB), y: (seconds) => y(seconds * unit),
+    xTicks: x.ticks(Math.max(3, width / 110)), yTicks: y.ticks(6).map((at) => ({ at: at / unit, text: `${format(at)} ${name}` })),
   };
 }
 
-function pointText(p: FrontPoint): string {
-  const bound = p.bound_seconds > 0 ? `; proven: no schedule within the budget below ${time(p.bound_seconds)}` : "";
-  return `budget ${mib(p.budget_bytes)}, arena ${mib(p.arena_bytes)}, ${time(p.seconds)}, ${percent(p.extra_percent / 100)} extra${bound}`;
+export interface FrontPaths {
+  reached: string; // a plan serves all larger memories, up to the next plan
+  bound: string; // what is proven for a budget holds for all smaller ones
+  gap: string; // the area between them; "" without bounds
 }
 
-function drawing(context: Context, points: FrontPoint[], width: number, choose: (p: FrontPoint) => void): SVGSVGElement {
-  const { x, y, xTicks, yTicks } = frontScales(points, width);
-  const path = (value: (p: FrontPoint) => number, list: FrontPoint[]) => list.map((p, i) => `${i ? "L" : "M"}${x(p.arena_bytes)} ${y(value(p))}`).join("");
-  const bounded = points.filter((p) => p.bound_seconds > 0);
-  const gap = bounded.length > 1
-    ? `${path((p) => p.seconds, bounded)}${[...bounded].reverse().map((p) => `L${x(p.arena_bytes)} ${y(p.bound_seconds)}`).join("")}Z` : "";
+// Both lines are steps: between two points nothing is claimed that is not known.
+export function frontPaths(points: readonly Reached[], { x, y }: FrontScales): FrontPaths {
+  if (points.length === 0) return { reached: "", bound: "", gap: "" };
+  const [first, ...others] = points;
+  const reached = `M${x(first.arena_bytes)} ${y(first.seconds)}${others.map((p) => `H${x(p.arena_bytes)}V${y(p.seconds)}`).join("")}`;
+  const bounded = points.filter((p) => boundOf(p) > 0).sort((a, b) => a.budget_bytes - b.budget_bytes);
+  if (bounded.length < 2) return { reached, bound: "", gap: "" };
+  const [low, ...higher] = bounded, high = higher[higher.length - 1];
+  const bound = `M${x(low.budget_bytes)} ${y(boundOf(low))}${higher.map((p) => `V${y(boundOf(p))}H${x(p.budget_bytes)}`).join("")}`;
+  const back = [...bounded].reverse().slice(1).map((p) => `H${x(p.budget_bytes)}V${y(boundOf(p))}`).join("");
+  return { reached, bound, gap: `${reached}H${x(high.budget_bytes)}V${y(boundOf(high))}${back}Z` };
+}
+
+function pointText(p: FrontPoint): string {
+  if (!p.found || p.arena_bytes === null || p.seconds === null) {
+    return `budget ${mib(p.budget_bytes)}: nothing found${p.reason ? `: ${p.reason}` : ""}`;
+  }
+  const bound = boundOf(p) > 0 ? `; proven: no schedule within the budget below ${time(boundOf(p))}` : "";
+  const marks = [p.knee && "the knee", p.chosen && "the chosen plan"].filter(Boolean).join(", ");
+  const extra = p.extra_percent === null ? "" : `, ${percent(p.extra_percent / 100)} extra`;
+  return `budget ${mib(p.budget_bytes)}, arena ${mib(p.arena_bytes)}, ${time(p.seconds)}${extra}${bound}${marks ? ` (${marks})` : ""}`;
+}
+
+function drawing(context: Context, points: Reached[], width: number, choose: (p: FrontPoint) => void): SVGSVGElement {
+  const scales = frontScales(points, width);
+  const { x, y, xTicks, yTicks } = scales;
+  const paths = frontPaths(points, scales);
   const base = HEIGHT - BOTTOM;
   return svg("svg", { viewBox: `0 0 ${width} ${HEIGHT}`, class: "front", role: "group", "aria-label": `Front of ${points.length} plans: time against memory` },
-    yTicks.map((t) => svg("g", {}, svg("line", { class: "grid", x1: LEFT, x2: width - RIGHT, y1: y(t), y2: y(t) }),
-      svg("text", { x: LEFT - 8, y: y(t) + 4, "text-anchor": "end" }, time(t)))),
+    yTicks.map(({ at, text }) => svg("g", {}, svg("line", { class: "grid", x1: LEFT, x2: width - RIGHT, y1: y(at), y2: y(at) }),
+      svg("text", { x: LEFT - 8, y: y(at) + 4, "text-anchor": "end" }, text))),
     xTicks.map((m) => svg("g", {}, svg("line", { class: "tick", x1: x(m * MIB), x2: x(m * MIB), y1: base, y2: base + 5 }),
       svg("text", { x: x(m * MIB), y: base + 18, "text-anchor": "middle" }, String(m)))),
     svg("line", { class: "tick", x1: LEFT, x2: width - RIGHT, y1: base, y2: base }),
-    svg("text", { x: width - RIGHT, y: HEIGHT - 6, "text-anchor": "end" }, "arena, MiB"),
+    svg("text", { x: width - RIGHT, y: HEIGHT - 6, "text-anchor": "end" }, "memory, MiB"),
     svg("text", { x: 4, y: 12 }, "time of a step"),
-    gap && svg("path", { class: "gap", d: gap }),
-    bounded.length > 1 && svg("path", { class: "bound", d: path((p) => p.bound_seconds, bounded) }),
-    svg("path", { class: "reached", d: path((p) => p.seconds, points) }),
+    paths.gap && svg("path", { class: "gap", d: paths.gap }),
+    paths.bound && svg("path", { class: "bound", d: paths.bound }),
+    svg("path", { class: "reached", d: paths.reached }),
     points.map((p) => {
       const shown = p.plan >= 0 && p.plan === context.store.state.planIndex;
       const dot = svg("circle", {
@@ -75,17 +116,20 @@ function drawing(context: Context, points: FrontPoint[], width: number, choose: 
 }
 
 function frontTable(points: FrontPoint[], choose: (p: FrontPoint) => void): HTMLElement {
+  const bytes = (value: number | null): Child => (value === null ? NOTHING : size(value));
+  const share = (value: number | null): string => (value === null ? NOTHING : percent(value / 100));
   return table<FrontPoint>({
     caption: "The front as a table",
     rows: points,
     columns: [
       { name: term("budget"), key: "budget", numeric: true, value: (p) => p.budget_bytes, cell: (p) => size(p.budget_bytes) },
-      { name: term("arena"), key: "arena", numeric: true, value: (p) => p.arena_bytes, cell: (p) => size(p.arena_bytes) },
-      { name: term("peak"), key: "peak", numeric: true, value: (p) => p.peak_bytes, cell: (p) => size(p.peak_bytes) },
-      { name: "time", key: "time", numeric: true, value: (p) => p.seconds, cell: (p) => time(p.seconds) },
-      { name: term("extra", "extra"), key: "extra", numeric: true, value: (p) => p.extra_percent, cell: (p) => percent(p.extra_percent / 100) },
-      { name: term("timeBound", "proven least"), key: "bound", numeric: true, value: (p) => p.bound_seconds, cell: (p) => (p.bound_seconds > 0 ? `${time(p.bound_seconds)} (${percent(p.bound_percent / 100)})` : "\u2013") },
-      { name: "plan", key: "plan", cell: (p) => h("button", { type: "button", class: "link", onclick: () => choose(p) }, p.plan >= 0 ? "show" : "verdict") },
+      { name: term("arena"), key: "arena", numeric: true, value: (p) => p.arena_bytes ?? -1, cell: (p) => bytes(p.arena_bytes) },
+      { name: "time", key: "time", numeric: true, value: (p) => p.seconds ?? -1, cell: (p) => (p.seconds === null ? NOTHING : time(p.seconds)) },
+      { name: term("extra", "extra"), key: "extra", numeric: true, value: (p) => p.extra_percent ?? -1, cell: (p) => share(p.extra_percent) },
+      { name: term("timeBound", "proven least"), key: "bound", numeric: true, value: boundOf, cell: (p) => (boundOf(p) > 0 ? time(boundOf(p)) : NOTHING) },
+      { name: term("recompute", "reruns"), key: "reruns", numeric: true, value: (p) => p.reruns ?? -1, cell: (p) => (p.reruns === null ? NOTHING : count(p.reruns)) },
+      { name: term("move", "moved out"), key: "moved", numeric: true, value: (p) => p.stored_bytes ?? -1, cell: (p) => bytes(p.stored_bytes) },
+      { name: "plan", key: "plan", cell: (p) => h("button", { type: "button", class: "link", onclick: () => choose(p) }, p.plan >= 0 ? "show" : p.found ? "about" : "why not") },
     ],
   });
 }
@@ -93,20 +137,22 @@ function frontTable(points: FrontPoint[], choose: (p: FrontPoint) => void): HTML
 export function frontContent(context: Context): Child | null {
   const { front } = context.report;
   if (!front || front.points.length === 0) return null;
-  const points = [...front.points].sort((a, b) => a.arena_bytes - b.arena_bytes || a.seconds - b.seconds);
-  const verdict = h("div", { class: "verdict-of-point", role: "status" });
+  const points = reachedOf(front.points);
+  const told = h("div", { class: "of-point", role: "status" });
   const choose = (p: FrontPoint) => {
     if (p.plan >= 0 && p.plan !== context.store.state.planIndex) return context.showPlan(p.plan);
-    replace(verdict, h("p", {}, h("b", {}, pointText(p)), p.plan < 0 ? ". The report does not hold this plan." : ". This plan is shown."), p.verdict && h("pre", { tabindex: "0" }, p.verdict));
+    replace(told, h("p", {}, h("b", {}, pointText(p)), p.plan >= 0 ? ". This plan is shown." : ". Its plan is not in this report; sweep --plans writes it."));
   };
   const place = h("div", { class: "front-place" });
   const draw = () => replace(place, drawing(context, points, Math.max(300, Math.min(1100, place.clientWidth || WIDTH)), choose));
-  const observer = new ResizeObserver(draw);
-  observer.observe(place);
-  context.signal.addEventListener("abort", () => observer.disconnect());
+  if (points.length > 0) {
+    const observer = new ResizeObserver(draw);
+    observer.observe(place);
+    context.signal.addEventListener("abort", () => observer.disconnect());
+  }
   return [
-    h("p", {}, "Each point is a plan for one budget; below the dashed line no schedule exists, proven. The nearer the two lines, the less is left to gain. Points with a ring have their plan in this report."),
-    place, verdict,
-    tableOnDemand(`The front as a table (${points.length} points)`, () => frontTable(points, choose)),
+    h("p", {}, "Each point is a plan for one budget; the dashed line is proven: with so much memory no schedule is faster. The nearer the two lines, the less is left to gain. Points with a ring have their plan in this report; choose one to see it."),
+    place, told,
+    tableOnDemand(`The front as a table (${plural(front.points.length, "point")})`, () => frontTable(front.points, choose)),
   ];
 }

@@ -18,8 +18,7 @@ export function bindingsText(plan: Plan): string {
 
 function sentence(s: Summary): Child {
   const less = share(s.peak_bytes, s.peak_before_bytes);
-  const extra = share(s.predicted_seconds, s.once_seconds);
-  const bound = share(s.lower_bound_seconds, s.once_seconds);
+  const extra = s.extra_percent / 100, bound = s.bound_percent / 100;
   const memory: Child = less < -0.0005
     ? [h("b", {}, size(s.arena_bytes)), " instead of ", size(s.peak_before_bytes)]
     : h("b", {}, size(s.arena_bytes));
@@ -33,7 +32,7 @@ function fact(key: TermKey, value: Child, note: Child = null, id = ""): HTMLElem
 }
 
 function factsOf(s: Summary): HTMLElement {
-  const extra = share(s.predicted_seconds, s.once_seconds);
+  const extra = s.extra_percent / 100, bound = s.bound_percent / 100;
   return h("dl", { class: "numbers" },
     fact("arena", size(s.arena_bytes), s.budget_bytes ? `${percent(s.arena_bytes / s.budget_bytes)} of the budget` : null, "arena_bytes"),
     fact("peak", size(s.peak_bytes), null, "peak_bytes"),
@@ -42,7 +41,7 @@ function factsOf(s: Summary): HTMLElement {
     s.floor_bytes !== null ? fact("floor", size(s.floor_bytes), "proven", "floor_bytes") : null!,
     fact("bound", size(s.lower_bound_bytes), s.order_proven ? "the order is optimal" : null, "lower_bound_bytes"),
     fact("predicted", time(s.predicted_seconds), `${signedPercent(extra)} over each op once`, "predicted_seconds"),
-    fact("timeBound", time(s.lower_bound_seconds), `${signedPercent(share(s.lower_bound_seconds, s.once_seconds))}, proven`, "lower_bound_seconds"),
+    fact("timeBound", time(s.lower_bound_seconds), `${signedPercent(bound)}, proven`, "lower_bound_seconds"),
     s.exposed_seconds > 0 ? fact("exposed", time(s.exposed_seconds), null, "exposed_seconds") : null!,
   );
 }
@@ -69,10 +68,6 @@ function scale(s: Summary): HTMLElement {
   return h("div", { class: "scale", role: "img", "aria-label": text }, bar,
     h("p", { "aria-hidden": "true" }, h("span", { class: "key arena" }), "arena", h("span", { class: "key given" }), "given order",
       s.floor_bytes ? [h("span", { class: "key floor" }), "floor"] : null, s.budget_bytes ? [h("span", { class: "key budget" }), "budget"] : null));
-}
-
-function verdictText(plan: Plan): string {
-  return Array.isArray(plan.verdict) ? plan.verdict.join("\n") : plan.verdict;
 }
 
 function banner(context: Context): HTMLElement | null {
@@ -103,5 +98,5 @@ export function drawHeader(context: Context): void {
     h("p", { class: "sentence" }, sentence(plan.summary)),
     scale(plan.summary),
     factsOf(plan.summary),
-    h("details", { class: "verdict" }, h("summary", {}, "The verdict in full"), h("pre", { tabindex: "0" }, verdictText(plan))));
+    h("details", { class: "verdict" }, h("summary", {}, "The verdict in full"), h("pre", { tabindex: "0" }, plan.verdict.join("\n"))));
 }

@@ -37,10 +37,12 @@ function drawLane(frame: Frame, lane: Lane, top: number, state: State, inks: Ink
     context.fillRect(left, top + 1, right - left, LANE_HEIGHT - 2);
   };
   for (let i = lastAtMost(lane.begin, state.window.x.low); i < lane.begin.length; ++i) {
-    const from = Math.max(frame.left, x(lane.begin[i])), to = Math.min(frame.right, Math.max(x(lane.end[i]), x(lane.begin[i]) + 1));
+    // On whole pixels, so that however many intervals lie in one it is painted once.
+    const begin = Math.floor(x(lane.begin[i]));
+    const from = Math.max(frame.left, begin), to = Math.min(frame.right, Math.max(Math.floor(x(lane.end[i])), begin + 1));
     if (from >= frame.right) break;
-    if (to <= from || (to <= right && to - from <= 1)) continue;
-    if (lane.style[i] === style && from <= right + 0.3) {
+    if (to <= from || to <= right) continue;
+    if (lane.style[i] === style && from <= right) {
       right = Math.max(right, to);
       continue;
     }

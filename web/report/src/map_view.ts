@@ -165,9 +165,10 @@ export class MapPainter {
       if (i < r.stays && plan.stays.took_over[i] >= 0 && marks < MOST_MARKS) {
         ++marks;
         context.beginPath();
-        context.moveTo(left, top + 1);
-        context.lineTo(left + 5, (top + bottom) / 2);
-        context.lineTo(left, bottom);
+        const middle = (top + bottom) / 2, half = Math.min(5, (bottom - top) / 2 - 1);
+        context.moveTo(left, middle - half);
+        context.lineTo(left + half, middle);
+        context.lineTo(left, middle + half);
         context.fill();
       }
       if (labels >= MOST_LABELS || right - left < 34 || bottom - top < 13) continue;
@@ -213,7 +214,7 @@ export class MapPainter {
 
   private stayAt(tensor: number, step: number): number {
     const { begin, end } = this.model.plan.stays;
-    for (const stay of groupOf(this.model.staysOfTensor, tensor)) if (begin[stay] <= step && step <= end[stay]) return stay;
+    for (const stay of groupOf(this.model.staysOfTensor, tensor)) if (begin[stay] <= step && step < end[stay]) return stay;
     return -1;
   }
 }

@@ -3,11 +3,11 @@
 
 import { scaleLog } from "d3-scale";
 import type { Context } from "./context.ts";
+import type { Plan } from "./data.ts";
 import { h, type Child } from "./dom.ts";
 import { count, milliseconds, plural, signedPercent, time } from "./format.ts";
 import { fit } from "./frame.ts";
 import { share } from "./header_view.ts";
-import { groupOf } from "./groups.ts";
 import { opLink } from "./memory_tables.ts";
 import type { Model } from "./model.ts";
 import { css, parseHex } from "./palette.ts";
@@ -22,15 +22,16 @@ export interface KindTime {
   measured: number;
 }
 
-// Times of all runs by kind of op, most measured time first.
-export function timesByKind(model: Model): KindTime[] {
-  const { plan } = model;
+// Times of all runs by kind of op, of ops that were measured; most measured time first.
+export function timesByKind(plan: Plan): KindTime[] {
+  const { op_seconds, op_runs } = plan.measured!;
   const rows = plan.kinds.map((kind) => ({ kind, ops: 0, predicted: 0, measured: 0 }));
-  plan.ops.name.forEach((_, op) => {
-    const row = rows[plan.ops.kind[op]], runs = groupOf(model.runsOfOp, op).length;
+  op_seconds.forEach((seconds, op) => {
+    if (seconds === null) return;
+    const row = rows[plan.ops.kind[op]];
     row.ops += 1;
-    row.predicted += plan.ops.seconds[op] * runs;
-    row.measured += plan.measured!.op_seconds[op] * runs;
+    row.predicted += plan.ops.seconds[op] * op_runs[op];
+    row.measured += seconds * op_runs[op];
   });
   return rows.filter((row) => row.ops > 0).sort((a, b) => b.measured - a.measured);
 }
@@ -40,7 +41,7 @@ function drawScatter(canvas: HTMLCanvasElement, model: Model): void {
   const frame = fit(canvas, 10, 30);
   const { context } = frame;
   const predicted = model.plan.ops.seconds, measured = model.plan.measured!.op_seconds;
-  const pairs = predicted.map((p, i) => [p, measured[i]] as const).filter(([p, m]) => p > 0 && m > 0);
+  const pairs = predicted.map((p, i) => [p, measured[i] ?? 0] as const).filter(([p, m]) => p > 0 && m > 0);
   if (pairs.length === 0) return;
   const low = pairs.reduce((a, [p, m]) => Math.min(a, p, m), Infinity) / 1.5, high = pairs.reduce((a, [p, m]) => Math.max(a, p, m), 0) * 1.5;
   const x = scaleLog().domain([low, high]).range([frame.left, frame.right]), y = scaleLog().domain([low, high]).range([frame.bottom, frame.top]);
@@ -85,24 +86,25 @@ function opTable(context: Context): HTMLElement {
   const { model } = context;
   const { ops, kinds, modules } = model.plan;
   const measured = model.plan.measured!.op_seconds;
+  const of = (i: number) => measured[i] ?? 0;
   return table<number>({
     caption: "Each op: one run, predicted and measured",
-    rows: ops.name.map((_, i) => i),
+    rows: ops.name.map((_, i) => i).filter((i) => measured[i] !== null),
     sort: { key: "difference", down: true },
     columns: [
       { name: "op", key: "op", value: (i) => ops.name[i], cell: (i) => opLink(context, i) },
       { name: "kind", key: "kind", value: (i) => kinds[ops.kind[i]], cell: (i) => kinds[ops.kind[i]] },
       { name: "module", key: "module", value: (i) => modules[ops.module[i]] ?? "", cell: (i) => modules[ops.module[i]] || "(no module)" },
       { name: "predicted, ms", key: "predicted", numeric: true, value: (i) => ops.seconds[i], cell: (i) => milliseconds(ops.seconds[i]) },
-      { name: "measured, ms", key: "measured", numeric: true, value: (i) => measured[i], cell: (i) => milliseconds(measured[i]) },
-      { name: "difference, ms", key: "difference", numeric: true, value: (i) => measured[i] - ops.seconds[i], cell: (i) => milliseconds(measured[i] - ops.seconds[i]) },
+      { name: "measured, ms", key: "measured", numeric: true, value: of, cell: (i) => milliseconds(of(i)) },
+      { name: "difference, ms", key: "difference", numeric: true, value: (i) => of(i) - ops.seconds[i], cell: (i) => milliseconds(of(i) - ops.seconds[i]) },
     ],
   });
 }
 
 export function measuredContent(context: Context): Child | null {
   const { model } = context;
-  const { measured, summary } = model.plan;
+  const { measured } = model.plan;
   if (!measured) return null;
   const canvas = h("canvas", { class: "scatter", role: "img", "aria-label": "Measured against predicted time of each op; the tables below have the same numbers" });
   const draw = () => canvas.clientWidth > 0 && drawScatter(canvas, model);
@@ -111,14 +113,15 @@ export function measuredContent(context: Context): Child | null {
   context.signal.addEventListener("abort", () => observer.disconnect());
   context.store.on(["theme"], draw);
   return [
-    h("p", {}, "The step took ", h("b", {}, time(measured.step_seconds)), " (", term("measured"), `, ${plural(measured.runs, "run")}); predicted were ${time(summary.predicted_seconds)}: `,
-      h("b", {}, signedPercent(share(measured.step_seconds, summary.predicted_seconds))), ". Transfers: ", h("b", {}, time(measured.hidden_seconds)), " hidden behind ops, ",
-      h("b", {}, time(measured.exposed_seconds)), " ", term("exposed", "exposed"), "."),
+    h("p", {}, "The step took ", h("b", {}, time(measured.step_seconds)), " (", term("measured"), `, ${plural(measured.steps, "step")} on ${measured.device}); predicted were ${time(measured.predicted_seconds)}: `,
+      h("b", {}, signedPercent(share(measured.step_seconds, measured.predicted_seconds))), ".",
+      measured.transfer_seconds > 0 && [" Transfers took ", time(measured.transfer_seconds), ": ", h("b", {}, time(measured.hidden_seconds)), " hidden behind ops, ",
+        h("b", {}, time(measured.exposed_seconds)), " ", term("exposed", "exposed"), "."]),
     h("div", { class: "two" },
       h("div", { class: "chart" }, canvas),
       table<KindTime>({
         caption: "All runs by kind of op",
-        rows: timesByKind(model),
+        rows: timesByKind(model.plan),
         sort: { key: "measured", down: true },
         page: 12,
         columns: [
@@ -129,6 +132,6 @@ export function measuredContent(context: Context): Child | null {
           { name: "difference", key: "difference", numeric: true, value: (k) => share(k.measured, k.predicted), cell: (k) => (k.predicted > 0 ? signedPercent(share(k.measured, k.predicted)) : "\u2013") },
         ],
       })),
-    tableOnDemand(`Each op as a table (${count(model.plan.ops.name.length)})`, () => opTable(context)),
+    tableOnDemand(`Each op as a table (${count(measured.op_seconds.filter((s) => s !== null).length)})`, () => opTable(context)),
   ];
 }

@@ -24,9 +24,12 @@ export function runLink(context: Context, run: number, text: string): HTMLElemen
   return h("button", { type: "button", class: "link", onclick: () => context.choose({ kind: "run", id: run }, true) }, text);
 }
 
+export function modulePathLink(context: Context, path: string): Child {
+  return h("button", { type: "button", class: "link", onclick: () => context.choose({ kind: "module", path }) }, path || "(no module)");
+}
+
 export function moduleLink(context: Context, module: number): Child {
-  if (module < 0) return "\u2013";
-  return h("button", { type: "button", class: "link", onclick: () => context.choose({ kind: "module", id: module }) }, moduleName(context.model, module));
+  return module < 0 ? "\u2013" : modulePathLink(context, context.model.plan.modules[module]);
 }
 
 function curveTable(context: Context): HTMLElement {
@@ -82,20 +85,27 @@ function transferTable(context: Context): HTMLElement {
   });
 }
 
+interface AtPeak {
+  tensor: number; // -1: workspace
+  bytes: number;
+}
+
 function peakTable(context: Context): HTMLElement {
   const { model } = context;
-  const { plan } = model;
-  const total = plan.summary.peak_bytes || 1;
-  return table({
+  const { tensors, categories, modules, ops, steps, peak, summary } = model.plan;
+  const op = steps.op[summary.peak_step];
+  const module = (p: AtPeak) => (p.tensor >= 0 ? tensors.module[p.tensor] : ops.module[op]);
+  const category = (p: AtPeak) => plainName(p.tensor >= 0 ? categories[tensors.category[p.tensor]] : "workspace");
+  return table<AtPeak>({
     caption: "Present at the peak, largest first",
-    rows: plan.peak,
+    rows: peak,
     sort: { key: "size", down: true },
     columns: [
-      { name: "tensor", key: "tensor", value: (p) => plan.tensors.name[p.tensor] ?? "", cell: (p) => tensorLink(context, p.tensor) },
-      { name: "module", key: "module", value: (p) => plan.modules[plan.tensors.module[p.tensor]] ?? "", cell: (p) => moduleName(model, plan.tensors.module[p.tensor]) },
-      { name: "category", key: "category", value: (p) => plan.categories[plan.tensors.category[p.tensor]], cell: (p) => plainName(plan.categories[plan.tensors.category[p.tensor]]) },
+      { name: "tensor", key: "tensor", value: (p) => tensors.name[p.tensor] ?? "", cell: (p) => (p.tensor >= 0 ? tensorLink(context, p.tensor) : opLink(context, op, `workspace of ${ops.name[op]}`)) },
+      { name: "module", key: "module", value: (p) => modules[module(p)] ?? "", cell: (p) => moduleName(model, module(p)) },
+      { name: "category", key: "category", value: category, cell: category },
       { name: "size", key: "size", numeric: true, value: (p) => p.bytes, cell: (p) => size(p.bytes) },
-      { name: "share", key: "share", numeric: true, value: (p) => p.bytes, cell: (p) => percent(p.bytes / total) },
+      { name: "share", key: "share", numeric: true, value: (p) => p.bytes, cell: (p) => percent(p.bytes / (summary.peak_bytes || 1)) },
     ],
   });
 }

@@ -6,7 +6,7 @@ import { curveSentence, drawCurve, drawCurveOverlay, type CurveScene } from "./c
 import { rectangleSentence, rectangleTimes, runSentence, whyText } from "./describe.ts";
 import { byId, h, replace } from "./dom.ts";
 import { inFocus } from "./focus.ts";
-import { count, exactBytes, mib } from "./format.ts";
+import { count, exactBytes, mib, time } from "./format.ts";
 import type { Frame } from "./frame.ts";
 import { listen, type Change } from "./gesture.ts";
 import { makeLanes } from "./lanes.ts";
@@ -255,8 +255,9 @@ export class MemoryView {
   }
 
   private click(canvas: HTMLCanvasElement, event: MouseEvent): void {
+    // What the tip tells of is what is chosen; a touch has no pointer before it.
     const box = canvas.getBoundingClientRect();
-    const pointer = this.find(canvas, event.clientX - box.left, event.clientY - box.top);
+    const pointer = this.context.store.state.pointer ?? this.find(canvas, event.clientX - box.left, event.clientY - box.top);
     this.choosePointer(pointer, canvas === this.map);
   }
 
@@ -339,12 +340,18 @@ export class MemoryView {
     else tip.hide();
   }
 
+  private axisName(axis: Axis): string {
+    const { copying_seconds } = this.context.model.plan.summary;
+    if (axis === "runs") return "runs of ops, in the order of the plan";
+    return copying_seconds > 0 ? `predicted seconds; copies beside ops slow these by ${time(copying_seconds)} more` : "predicted seconds";
+  }
+
   private refresh(state: State, changed: ReadonlySet<Key>): void {
     const { model } = this.context;
     if (changed.has("theme")) this.inks = inks();
     if (changed.has("axis")) {
       this.lanes = makeLanes(model, state.axis);
-      byId("axis-name").textContent = state.axis === "runs" ? "runs of ops, in the order of the plan" : "predicted seconds";
+      byId("axis-name").textContent = this.axisName(state.axis);
     }
     this.lanesCanvas.style.height = `${heightOf(this.lanes)}px`;
     if (["colouring", "theme", "selection", "found"].some((key) => changed.has(key as Key))) this.colours = this.makeColours();

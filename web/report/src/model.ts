@@ -1,6 +1,7 @@
 // What the views ask of a plan, indexed once: runs, stays and workspaces as typed arrays.
 //
-// A "run" is a compute step; runs are counted from 0 in the order in which they happen, and are the
+// A "run" is a step that computes something (the curve's steps; an op that only makes views is none);
+// runs are counted from 0 in the order in which they happen, and are the
 // horizontal axis "by run": run r covers [r, r + 1), and steps that compute nothing (free, store,
 // load, wait) take no room there. By seconds a run covers [begin, end) of its step. Both axes are
 // monotone in the step, so one order of rectangles serves both.
@@ -61,12 +62,10 @@ function makeRuns(plan: Plan) {
   let run = 0;
   for (let s = 0; s < steps.kind.length; ++s) {
     runOfStep[s] = run;
-    if (steps.kind[s] === STEP_COMPUTE) ++run;
+    if (stepOfRun[run] === s) ++run;
   }
   runOfStep[steps.kind.length] = run;
-  if (run !== stepOfRun.length) {
-    throw new Error(`the plan ${plan.file} has ${run} compute steps, its curve ${stepOfRun.length}`);
-  }
+  if (run !== stepOfRun.length) throw new Error(`the curve of ${plan.file} names steps that do not ascend, or that the plan has not`);
   const runBegin = Float64Array.from(stepOfRun, (s) => steps.begin[s]);
   const runEnd = Float64Array.from(stepOfRun, (s) => steps.end[s]);
   return { stepOfRun, runOfStep, runBegin, runEnd };
@@ -91,11 +90,11 @@ function makeRectangles(plan: Plan, runOfStep: Int32Array): Rectangles {
   });
   const r = allocate(stays.tensor.length + working.length, stays.tensor.length);
   for (let i = 0; i < r.stays; ++i) {
-    const begin = stays.begin[i], end = Math.min(stays.end[i], steps.kind.length - 1);
+    const begin = stays.begin[i], end = Math.min(stays.end[i], steps.kind.length);
     r.runBegin[i] = runOfStep[begin];
-    r.runEnd[i] = runOfStep[end + 1];
+    r.runEnd[i] = runOfStep[end];
     r.secondsBegin[i] = steps.begin[begin] ?? 0;
-    r.secondsEnd[i] = steps.end[end] ?? 0;
+    r.secondsEnd[i] = end > begin ? steps.end[end - 1] : r.secondsBegin[i];
     r.low[i] = stays.address[i];
     r.high[i] = stays.address[i] + tensors.bytes[stays.tensor[i]];
     r.tensor[i] = stays.tensor[i];
@@ -133,7 +132,7 @@ export function makeModel(plan: Plan): Model {
     lists.forEach((list, op) => new Set(list).forEach((t) => add(t, op)));
   return {
     plan, runs: count, ...runs, totals,
-    seconds: steps.end.reduce((most, end) => Math.max(most, end), 0),
+    seconds: Math.max(plan.summary.timeline_seconds, runs.runEnd[count - 1] ?? 0),
     arena: Math.max(plan.summary.arena_bytes, 1),
     given: Float64Array.from(curve.given), givenBegin: Float64Array.from(curve.given_begin),
     counting: Float64Array.from({ length: Math.max(count, curve.given.length) }, (_, i) => i),

@@ -27,7 +27,7 @@ const OF_CATEGORY: Record<string, Hue> = {
   gradient: "vermilion", temporary: "sky", workspace: "grey",
 };
 const OF_WHY: Hue[] = ["blue", "vermilion", "orange", "grey"]; // STAY_MADE, ...
-const CYCLE: Hue[] = ["blue", "orange", "green", "pink", "sky", "vermilion", "yellow"];
+const CYCLE: Hue[] = ["blue", "orange", "green", "pink", "sky", "vermilion"];
 
 // From the bottom of the stack: what is there all the time first.
 const STACK = ["parameter", "optimizer_state", "input", "activation", "gradient", "temporary", "workspace"];
@@ -83,11 +83,12 @@ export function historyColours(dark: boolean): Rgb[] {
   return OF_WHY.map((name) => hue(name, dark));
 }
 
-// The group of a module that shares a colour: its path up to the first number ("h.3.attn" -> "h.3").
+// The group of a module that shares a colour: its path up to the first part that is a number
+// ("h.3.attn" -> "h.3"), else its first part.
 export function moduleGroup(path: string): string {
   const parts = path.split(/[./]/);
-  const number = parts.findIndex((part) => /\d/.test(part));
-  return number < 0 ? (parts[0] ?? "") : parts.slice(0, number + 1).join(".");
+  const number = parts.findIndex((part) => /^\d+$/.test(part));
+  return parts.slice(0, Math.max(0, number) + 1).join(".");
 }
 
 // A colour for each module; groups that follow one another differ.

@@ -10,7 +10,7 @@ export interface Hit {
 }
 
 interface Entry extends Hit {
-  lower: string;
+  lower: string; // the name; of a tensor also those of its views and updates, each on a line
 }
 
 export interface Names {
@@ -19,11 +19,12 @@ export interface Names {
 
 export function makeNames(plan: Plan): Names {
   const entries: Entry[] = [];
-  const add = (kind: Hit["kind"], names: readonly string[]) =>
-    names.forEach((name, id) => void (name && entries.push({ kind, id, name, lower: name.toLowerCase() })));
+  const add = (kind: Hit["kind"], names: readonly string[], more: readonly string[][] = []) => names.forEach((name, id) => {
+    if (name) entries.push({ kind, id, name, lower: [name, ...(more[id] ?? [])].join("\n").toLowerCase() });
+  });
   add("module", plan.modules);
   add("op", plan.ops.name);
-  add("tensor", plan.tensors.name);
+  add("tensor", plan.tensors.name, plan.tensors.aliases);
   return { entries };
 }
 
@@ -42,7 +43,8 @@ export function search(names: Names, question: string, most: number): Found {
   for (const entry of names.entries) {
     if (!words.every((word) => entry.lower.includes(word))) continue;
     if (entry.kind === "tensor") tensors.add(entry.id);
-    const rank = entry.lower === whole ? 0 : entry.lower.startsWith(whole) ? 1 : 2;
+    const lines = entry.lower.split("\n");
+    const rank = lines.includes(whole) ? 0 : lines.some((line) => line.startsWith(whole)) ? 1 : 2;
     found.push({ entry, rank });
   }
   found.sort((a, b) => a.rank - b.rank || a.entry.name.length - b.entry.name.length);

@@ -34,7 +34,7 @@ export function startSearch(context: Context): void {
     told.textContent = "";
     close();
     context.store.set({ found: null });
-    context.choose({ kind: hit.kind, id: hit.id }, true);
+    context.choose(hit.kind === "module" ? { kind: "module", path: hit.name } : { kind: hit.kind, id: hit.id }, true);
   };
   const update = () => {
     const found = search(names, input.value, MOST);

@@ -7,7 +7,7 @@ import type { Window } from "./window.ts";
 export type Selection =
   | { kind: "tensor"; id: number }
   | { kind: "op"; id: number }
-  | { kind: "module"; id: number }
+  | { kind: "module"; path: string } // and all below it
   | { kind: "run"; id: number };
 
 export type Colouring = "category" | "module" | "history";

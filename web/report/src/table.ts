@@ -83,10 +83,15 @@ export function table<Row>(options: TableOptions<Row>): HTMLElement {
     more.hidden = left <= 0;
   };
   draw();
-  return h("div", { class: "table" },
-    h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": options.caption },
-      h("table", {}, h("caption", {}, options.caption), h("thead", {}, head), body)),
-    more);
+  return tableBox(options.caption, h("table", {}, h("thead", {}, head), body), more);
+}
+
+// A table under its name, in a box that scrolls sideways where the screen is narrow. The name stands
+// outside of it, so that it is read without scrolling.
+export function tableBox(caption: string, content: HTMLTableElement, ...below: Child[]): HTMLElement {
+  content.setAttribute("aria-label", caption);
+  return h("div", { class: "table" }, h("p", { class: "caption", "aria-hidden": "true" }, caption),
+    h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": `${caption}, scrolls sideways` }, content), below);
 }
 
 // A table that is made when it is asked for: the text form of a chart.

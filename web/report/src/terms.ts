@@ -34,7 +34,7 @@ export const TERMS = {
   freed: ["away at most", "The most bytes of this group that are away from the device at one time."],
   paid: ["paid", "Time of reruns, of waiting for transfers, and what copies keep the processor from computing."],
   policy: ["policy", "What happens to the module's tensors between their uses: kept, made again, or moved."],
-  measured: ["measured", "The mean over the runs of `lowtide run --profile-out`, on the machine that ran them."],
+  measured: ["measured", "What `lowtide run --profile-out` has timed, op by op, on the machine that ran the step."],
   unverified: ["not verified", "The verifier recomputes every claim of a plan. This one has findings, listed here; do not trust its numbers."],
   verified: ["verified", "An independent verifier has recomputed every claim of this plan: addresses, order, peak, time and bounds."],
 } as const satisfies Record<string, readonly [string, string]>;

@@ -30,11 +30,13 @@ function stored(): Choice {
   }
 }
 
-const darkSystem = matchMedia("(prefers-color-scheme: dark)");
+function darkSystem(): MediaQueryList {
+  return matchMedia("(prefers-color-scheme: dark)");
+}
 
 export function isDark(): boolean {
   if (printing) return false;
-  return choice === "dark" || (choice === "auto" && darkSystem.matches);
+  return choice === "dark" || (choice === "auto" && darkSystem().matches);
 }
 
 function apply(): void {
@@ -68,7 +70,7 @@ export function startTheme(changed: () => void): HTMLElement {
     apply();
     changed();
   };
-  darkSystem.addEventListener("change", update);
+  darkSystem().addEventListener("change", update);
   addEventListener("beforeprint", () => { printing = true; update(); });
   addEventListener("afterprint", () => { printing = false; update(); });
   const select = h("select", { id: "theme", "aria-label": "colours of the page" },

@@ -2,32 +2,26 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { worth } from "../src/actions_view.ts";
-import { differences, totalsOf } from "../src/beside.ts";
 import { parseReport } from "../src/data.ts";
 import { MIB } from "../src/format.ts";
-import { frontScales } from "../src/front_view.ts";
-import { foldEqual, moduleTree } from "../src/modules.ts";
+import { frontPaths, frontScales, reachedOf } from "../src/front_view.ts";
+import { timesByKind } from "../src/measured_view.ts";
+import { foldedName, moduleNodes, nameBelow } from "../src/modules.ts";
 import { categoryColours, contrast, inkOn, moduleColours, moduleGroup, parseHex, stackOrder } from "../src/palette.ts";
 import { makeNames, search } from "../src/search.ts";
 import { sortRows } from "../src/table.ts";
 import { generatePlan, generateReport, SMALL } from "../testing/generate.ts";
 
-const row = (path: string, bytes: number, policy = "kept") => ({ path, bytes_at_peak: bytes, paid_seconds: 0.001, policy, rows: [1] });
-
-test("equal layers are folded, others are not", () => {
-  const tree = foldEqual(moduleTree([row("h.0.attn", 5), row("h.0.mlp", 7), row("h.1.attn", 5), row("h.1.mlp", 7), row("h.2.attn", 5), row("h.2.mlp", 8), row("head", 3)]));
-  assert.deepEqual(tree.children.map((c) => c.name), ["h", "head"]);
-  const h = tree.children[0];
-  assert.deepEqual(h.children.map((c) => [c.name, c.times, c.bytes]), [["0\u20131", 2, 12], ["2", 1, 13]]);
-  assert.equal(h.bytes, 37);
-  assert.equal(tree.bytes, 40);
-  assert.deepEqual(h.children[0].children.map((c) => c.name), ["attn", "mlp"]);
-});
-
-test("the policies of what lies below are a module's own, and rows that say times count so often", () => {
-  const tree = moduleTree([row("a.b", 1, "moved"), row("a.c", 2), { ...row("x", 10), times: 4 }]);
-  assert.deepEqual(tree.children[0].policies.sort(), ["kept", "moved"]);
-  assert.equal(tree.bytes, 43);
+test("the module tree has the columns' nodes under their parents, folded ones named by range", () => {
+  const row = (path: string, parent: number, paths = [path]) => ({
+    path, parent, times: paths.length, paths, bytes: 1, bytes_at_peak: 1, paid_seconds: 0, seconds: 0, policy: "kept", rows: [],
+  });
+  const top = moduleNodes([row("", -1), row("h", 0), row("h.0", 1, ["h.0", "h.1"]), row("h.0.attn", 2, ["h.0.attn", "h.1.attn"]), row("h.2", 1), row("head", 0)]);
+  assert.deepEqual(top.map((node) => node.name), ["h", "head"]);
+  assert.deepEqual(top[0].children.map((node) => [node.name, node.index]), [["0\u20131", 2], ["2", 4]]);
+  assert.deepEqual(top[0].children[0].children.map((node) => node.row.path), ["h.0.attn"]);
+  assert.equal(nameBelow("layer1/0/conv", "layer1"), "0/conv");
+  assert.equal(foldedName("3", ["h.3", "h.4.x7"]), "3\u20137");
 });
 
 test("search takes all words, in any case, and puts what begins with them first", () => {
@@ -37,26 +31,16 @@ test("search takes all words, in any case, and puts what begins with them first"
   assert.equal(found.hits.length, 5);
   assert.ok(found.hits.every((hit) => /matmul/i.test(hit.name) && hit.name.includes("13")));
   assert.equal(search(names, "matmul_13", 3).hits[0].name.toLowerCase(), "matmul_13");
+  assert.equal(search(names, "softmax_3.view", 3).hits[0].name, "softmax_3", "a view's name leads to its tensor");
   assert.equal(search(names, "no such name", 3).total, 0);
   assert.equal(search(names, "   ", 3).total, 0);
-});
-
-test("plans differ in what they make again and move", () => {
-  const report = generateReport(SMALL, true);
-  const [here, there] = report.plans;
-  const rows = differences(here, there);
-  assert.ok(rows.length > 0);
-  for (const r of rows) assert.notEqual(r.here, r.there);
-  assert.deepEqual(differences(here, here), []);
-  const totals = totalsOf(here);
-  assert.equal(totals.reruns, here.steps.run.filter((run) => run > 0).length);
-  assert.equal(totals.moved, here.transfers.out.filter((out) => out === 1).length);
 });
 
 test("actions are worth MiB per millisecond", () => {
   assert.equal(worth({ bytes: 10 * MIB, seconds: 0.002 }), 5);
   assert.equal(worth({ bytes: MIB, seconds: 0 }), Infinity);
   assert.equal(worth({ bytes: 0, seconds: 0 }), 0);
+  assert.equal(worth({ bytes: null, seconds: 1 }), -1);
 });
 
 test("sorting keeps equal rows in order, both ways", () => {
@@ -68,13 +52,27 @@ test("sorting keeps equal rows in order, both ways", () => {
 });
 
 test("the front's scales hold all points, and grow with their numbers", () => {
-  const { points } = generateReport(SMALL, false, true).front!;
+  const all = generateReport(SMALL, false, true).front!.points;
+  const points = reachedOf(all);
+  assert.equal(points.length, all.length - 1, "the budget without a plan is left out");
   const { x, y } = frontScales(points, 700);
   for (const p of points) {
     assert.ok(x(p.arena_bytes) >= 62 && x(p.arena_bytes) <= 680);
-    assert.ok(y(p.seconds) >= 22 && y(p.bound_seconds) <= 296);
+    assert.ok(y(p.seconds) >= 22 && y(p.bound_seconds!) <= 296);
   }
-  assert.ok(x(points[0].arena_bytes) > x(points[9].arena_bytes));
+  assert.ok(x(points[0].arena_bytes) < x(points[8].arena_bytes));
+  const paths = frontPaths(points, frontScales(points, 700));
+  assert.match(paths.reached, /^M[\d.]+ [\d.]+(H[\d.]+V[\d.]+)+$/, "a plan serves larger memories until the next");
+  assert.match(paths.bound, /^M[\d.]+ [\d.]+(V[\d.]+H[\d.]+)+$/, "a bound holds for smaller memories");
+});
+
+test("measured times are summed over the runs of what was measured", () => {
+  const plan = generatePlan(SMALL);
+  const { op_seconds, op_runs } = plan.measured!;
+  const all = op_seconds.reduce((sum: number, s, op) => sum + (s ?? 0) * op_runs[op], 0);
+  const kinds = timesByKind(plan);
+  assert.ok(Math.abs(kinds.reduce((sum, k) => sum + k.measured, 0) - all) < 1e-9);
+  assert.equal(kinds.reduce((sum, k) => sum + k.ops, 0), op_seconds.filter((s) => s !== null).length);
 });
 
 test("text on each colour is readable, and neighbouring groups of modules differ", () => {
@@ -88,6 +86,8 @@ test("text on each colour is readable, and neighbouring groups of modules differ
     assert.notDeepEqual(colours[1], colours[2]);
   }
   assert.equal(moduleGroup("h.3.attn.q"), "h.3");
+  assert.equal(moduleGroup("layer3.3.conv2"), "layer3.3");
+  assert.equal(moduleGroup("conv1"), "conv1");
   assert.equal(moduleGroup("wte"), "wte");
   assert.deepEqual(parseHex("#0072b2"), { r: 0, g: 0x72, b: 0xb2 });
   assert.deepEqual(stackOrder(["temporary", "parameter", "other"]), [1, 0, 2]);

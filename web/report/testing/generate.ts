@@ -5,7 +5,7 @@
 // The lives are those of a real step (forward, backward, update), so that the pictures look alike;
 // claims about bounds are invented, and say so in their file name.
 
-import type { Plan, Report, Stays, Steps, Transfers } from "../src/data.ts";
+import type { Beside, BesideRows, FrontPoint, Plan, Report, Stays, Steps, Transfers } from "../src/data.ts";
 import { MIB } from "../src/format.ts";
 
 export interface Options {
@@ -79,11 +79,11 @@ class Builder {
   readonly kinds = [...new Set(KINDS), "Gradient", "AdamW"];
   readonly ops: Plan["ops"] = {
     name: [], kind: [], module: [], phase: [], seconds: [], workspace_bytes: [], inputs: [],
-    outputs: [], source: null,
+    outputs: [], view: [],
   };
   readonly tensors: Plan["tensors"] = {
-    name: [], shape: [], module: [], category: [], bytes: [], made_by: [], resident: [],
-    slow_tier: [], whole: [],
+    name: [], aliases: [], shape: [], module: [], category: [], bytes: [], made_by: [], resident: [],
+    output: [], slow_tier: [], whole: [], policy: [],
   };
   readonly steps: Steps = {
     kind: [], op: [], tensor: [], begin: [], end: [], run: [], bytes: [], workspace_address: [],
@@ -113,6 +113,9 @@ class Builder {
 
   tensor(name: string, module: number, category: number, bytes: number, resident = false): number {
     const id = this.tensors.name.push(name) - 1;
+    this.tensors.aliases.push(name.startsWith("softmax") ? [`${name}.view`] : []);
+    this.tensors.output.push(0);
+    this.tensors.policy.push(0);
     this.tensors.shape.push(`f32[8,${Math.round(bytes / 32)}]`);
     this.tensors.module.push(module);
     this.tensors.category.push(category);
@@ -134,6 +137,7 @@ class Builder {
     this.ops.workspace_bytes.push(this.draw() < 0.15 ? Math.ceil(this.draw() * 64) * 65536 : 0);
     this.ops.inputs.push(inputs);
     this.ops.outputs.push(outputs);
+    this.ops.view.push(0);
     for (const output of outputs) if (this.tensors.made_by[output] < 0) this.tensors.made_by[output] = id;
     this.runs.push(0);
     return id;
@@ -150,7 +154,7 @@ class Builder {
     }
     const stay = this.stays.tensor.push(tensor) - 1;
     this.stays.address.push(address);
-    this.stays.begin.push(Math.max(0, this.steps.kind.length));
+    this.stays.begin.push(this.steps.kind.length);
     this.stays.end.push(-1);
     this.stays.took_over.push(from);
     this.stays.why.push(why);
@@ -161,7 +165,7 @@ class Builder {
   leave(tensor: number, give = true): void {
     const stay = this.openStay.get(tensor);
     if (stay === undefined) return;
-    this.stays.end[stay] = Math.max(this.stays.begin[stay], this.steps.kind.length - 1);
+    this.stays.end[stay] = this.steps.kind.length;
     this.byCategory[this.tensors.category[tensor]] -= this.tensors.bytes[tensor];
     this.openStay.delete(tensor);
     if (give) this.arena.give(this.stays.address[stay], this.tensors.bytes[tensor]);
@@ -333,49 +337,64 @@ function runBackward(b: Builder, net: Layered, stores: Map<number, number>): voi
 }
 
 function actionsOf(plan: Plan): void {
-  const paid = new Map<string, { count: number; seconds: number; bytes: number }>();
-  const add = (kind: string, module: string, seconds: number, bytes: number) => {
-    const key = `${kind}|${module.split(".").slice(0, 2).join(".")}`;
-    const group = paid.get(key) ?? { count: 0, seconds: 0, bytes: 0 };
+  const groups = new Map<string, { kind: string; module: number; count: number; seconds: number; bytes: number }>();
+  const add = (kind: string, module: number, seconds: number, bytes: number) => {
+    const key = `${kind}|${module}`;
+    const group = groups.get(key) ?? { kind, module, count: 0, seconds: 0, bytes: 0 };
     group.count += 1;
     group.seconds += seconds;
     group.bytes += bytes;
-    paid.set(key, group);
+    groups.set(key, group);
   };
-  const { steps, ops, transfers, tensors } = plan;
+  const { steps, ops, transfers, tensors, summary } = plan;
   steps.kind.forEach((kind, s) => {
     if (kind !== 0 || steps.run[s] === 0) return;
     const op = steps.op[s];
-    const bytes = ops.outputs[op].reduce((sum, t) => sum + tensors.bytes[t], 0);
-    add("recompute", plan.modules[ops.module[op]], ops.seconds[op], bytes);
+    ops.outputs[op].forEach((t) => void (tensors.policy[t] |= 1));
+    add("recompute", ops.module[op], ops.seconds[op], ops.outputs[op].reduce((sum, t) => sum + tensors.bytes[t], 0));
+    summary.reruns += 1;
   });
   transfers.tensor.forEach((t, i) => {
-    if (transfers.out[i] === 1) add("move", plan.modules[tensors.module[t]], 2e-5, tensors.bytes[t]);
+    if (transfers.out[i] !== 1) return void (summary.loaded_bytes += tensors.bytes[t]);
+    tensors.policy[t] |= 2;
+    add("move", tensors.module[t], 2e-5, tensors.bytes[t]);
+    summary.stored_bytes += tensors.bytes[t];
   });
-  plan.actions.groups = [...paid].map(([key, group]) => {
-    const [kind, module] = key.split("|");
-    return { kind, module, count: group.count, bytes: Math.round(group.bytes * 0.8), freed_bytes: group.bytes, seconds: group.seconds };
-  });
-  const sum = (pick: (g: Plan["actions"]["groups"][0]) => number) => plan.actions.groups.reduce((s, g) => s + pick(g), 0);
-  plan.actions.all = { count: sum((g) => g.count), bytes: sum((g) => g.bytes), freed_bytes: sum((g) => g.freed_bytes), seconds: sum((g) => g.seconds) };
+  plan.actions.groups = [...groups.values()].map(({ kind, module, count, bytes, seconds: paid }) => ({
+    kind, module: plan.modules[module], count, bytes: Math.round(bytes * 0.8), freed_bytes: bytes,
+    moved_bytes: kind === "move" ? bytes : 0, seconds: paid,
+  }));
 }
 
+// One node for each layer and each module of it; nothing is folded.
 function moduleTree(plan: Plan): void {
-  const atPeak = new Map<number, number>();
-  for (const { tensor, bytes } of plan.peak) {
-    const module = plan.tensors.module[tensor];
-    atPeak.set(module, (atPeak.get(module) ?? 0) + bytes);
-  }
-  const rows: number[][] = plan.modules.map(() => []);
-  plan.tensors.module.forEach((module, t) => rows[module].push(t));
-  const paid = plan.modules.map(() => 0);
+  const rows: number[][] = plan.modules.map(() => []), peak = plan.modules.map(() => 0), paid = plan.modules.map(() => 0);
+  plan.tensors.module.forEach((module, tensor) => rows[module].push(tensor));
+  plan.peak.forEach(({ tensor, bytes }) => tensor >= 0 && (peak[plan.tensors.module[tensor]] += bytes));
   plan.steps.op.forEach((op, s) => {
     if (op >= 0 && plan.steps.run[s] > 0) paid[plan.ops.module[op]] += plan.ops.seconds[op];
   });
-  plan.module_tree = plan.modules.map((path, module) => ({
-    path, bytes_at_peak: atPeak.get(module) ?? 0, paid_seconds: paid[module],
-    policy: paid[module] > 0 ? "recomputed" : "kept", rows: rows[module],
-  }));
+  const push = (path: string, parent: number, modules: number[]) => {
+    const sum = (values: number[]) => modules.reduce((total, m) => total + values[m], 0);
+    return plan.module_tree.push({
+      path, parent, times: 1, paths: [path],
+      bytes: modules.reduce((total, m) => total + rows[m].reduce((b, tensor) => b + plan.tensors.bytes[tensor], 0), 0),
+      bytes_at_peak: sum(peak), paid_seconds: sum(paid), seconds: modules.length * 1e-3, policy: sum(paid) > 0 ? "mixed" : "kept",
+      rows: modules.length === 1 ? rows[modules[0]] : [],
+    }) - 1;
+  };
+  const layers = new Map<string, number[]>();
+  plan.modules.forEach((path, m) => {
+    const layer = path.split(".").slice(0, 2).join(".");
+    layers.set(layer, [...(layers.get(layer) ?? []), m]);
+  });
+  const top = push("", -1, plan.modules.map((_, m) => m));
+  const root = push("h", top, plan.modules.map((_, m) => m).slice(1));
+  for (const [layer, modules] of layers) {
+    if (layer === "") continue;
+    const node = push(layer, root, modules);
+    for (const m of modules) push(plan.modules[m], node, [m]);
+  }
 }
 
 function summarize(b: Builder, options: Options, seconds: number): Plan {
@@ -391,25 +410,36 @@ function summarize(b: Builder, options: Options, seconds: number): Plan {
       budget_bytes: Math.ceil(b.arena.top / MIB / 10) * 10 * MIB, floor_bytes: Math.round(peak * 0.55),
       lower_bound_bytes: Math.round(peak * 0.7), order_proven: false, once_seconds: once,
       predicted_seconds: seconds, exposed_seconds: b.transfers.waited_seconds.reduce((s, x) => s + x, 0),
-      lower_bound_seconds: once * 1.01, peak_step: peakStep, alignment_bytes: 64, costs: "made up",
+      lower_bound_seconds: once * 1.01, extra_percent: (seconds / once - 1) * 100, bound_percent: 1, gap_points: (seconds / once - 1.01) * 100,
+      timeline_seconds: seconds, copying_seconds: 0, peak_step: peakStep, alignment_bytes: 64, costs: "made up",
+      reruns: 0, stored_bytes: 0, loaded_bytes: 0, ops_in_parts: 0,
     },
     verdict: ["a made-up step", "nothing of it is proven"],
     categories: CATEGORIES, modules: b.modules, kinds: b.kinds, phases: ["forward", "backward", "update"],
+    policies: ["kept", "recomputed", "moved", "recomputed and moved"],
     ops: b.ops, tensors: b.tensors, steps: b.steps, stays: b.stays, transfers: b.transfers, tiers: ["host"],
-    curve: { planned: b.planned, steps: b.curveSteps, given: [], given_begin: [] },
-    peak: [], actions: { groups: [], all: {}, next_budget: { budget_bytes: Math.round(peak * 1.1), seconds: seconds * 0.97, bound_seconds: once } },
-    module_tree: [], measured: null,
+    curve: { planned: b.planned, steps: b.curveSteps, given: [], given_op: [], given_begin: [] },
+    peak: [],
+    actions: {
+      groups: [], all: {},
+      next_budget: { budget_bytes: Math.round(peak * 1.1), seconds: seconds * 0.97, bound_seconds: once, saved_seconds: seconds * 0.03, from: "search" },
+    },
+    module_tree: [],
+    measured: null,
   };
   let begin = 0;
   b.ops.seconds.forEach((s, op) => {
     const share = Math.sin(((op + 1) / b.ops.seconds.length) * Math.PI);
     plan.curve.given.push(Math.round(peak * (0.5 + 1.1 * share)));
+    plan.curve.given_op.push(op);
     plan.curve.given_begin.push(begin);
     begin += s;
   });
   b.stays.tensor.forEach((tensor, s) => {
-    if (b.stays.begin[s] <= peakStep && peakStep <= b.stays.end[s]) plan.peak.push({ tensor, bytes: b.tensors.bytes[tensor] });
+    if (b.stays.begin[s] <= peakStep && peakStep < b.stays.end[s]) plan.peak.push({ tensor, bytes: b.tensors.bytes[tensor] });
   });
+  const workspace = b.ops.workspace_bytes[b.steps.op[peakStep]];
+  if (workspace > 0) plan.peak.push({ tensor: -1, bytes: workspace });
   plan.peak.sort((x, y) => y.bytes - x.bytes);
   return plan;
 }
@@ -423,8 +453,13 @@ export function generatePlan(options: Options): Plan {
   moduleTree(plan);
   if (options.measured) {
     const noise = random(options.seed + 7);
-    const op_seconds = plan.ops.seconds.map((s) => s * (0.7 + 0.8 * noise()));
-    plan.measured = { op_seconds, step_seconds: plan.summary.predicted_seconds * 1.07, hidden_seconds: 0.01, exposed_seconds: 0.001, runs: 3 };
+    const op_seconds = plan.ops.seconds.map((s, op) => (op % 40 === 39 ? null : s * (0.7 + 0.8 * noise())));
+    const op_runs = plan.ops.seconds.map(() => 0);
+    plan.steps.op.forEach((op) => op >= 0 && (op_runs[op] += 1));
+    plan.measured = {
+      device: "a made-up machine", steps: 3, op_seconds, op_runs, step_seconds: plan.summary.predicted_seconds * 1.07,
+      predicted_seconds: plan.summary.predicted_seconds, transfer_seconds: 0.011, hidden_seconds: 0.01, exposed_seconds: 0.001,
+    };
   }
   return plan;
 }
@@ -432,19 +467,47 @@ export function generatePlan(options: Options): Plan {
 export function generateReport(options: Options, beside = false, front = false): Report {
   const plans = [generatePlan(options)];
   if (beside) plans.push(generatePlan({ ...options, name: `${options.name}-tight`, rerunEvery: 3, moveEvery: 4 }));
+  return {
+    format: "lowtide-report", version: 1, verified: true, findings: [], plans,
+    beside: plans.length > 1 ? besideOf(plans[0], plans[1]) : null,
+    front: front ? { model: options.name, dims: { batch: 8 }, points: frontOf(plans) } : null,
+  };
+}
+
+function besideOf(here: Plan, there: Plan): Beside {
+  const rows: BesideRows = { name: [], module: [], bytes: [], policy: [[], []], seconds: [[], []] };
+  let same = 0;
+  here.tensors.name.forEach((name, t) => {
+    const pair: [number, number] = [here.tensors.policy[t], there.tensors.policy[t]];
+    if (pair[0] === pair[1]) return void ++same;
+    rows.name.push(name);
+    rows.module.push(here.modules[here.tensors.module[t]]);
+    rows.bytes.push(here.tensors.bytes[t]);
+    pair.forEach((policy, k) => {
+      rows.policy[k].push(policy);
+      rows.seconds[k].push(policy ? 1e-3 * (k + 1) : 0);
+    });
+  });
+  return { rows, same };
+}
+
+// Ten budgets, the tightest of which has no plan.
+function frontOf(plans: Plan[]): FrontPoint[] {
   const { summary } = plans[0];
-  const points = Array.from({ length: 10 }, (_, i) => {
-    const budget = Math.round(summary.peak_bytes * (1.3 - 0.08 * i));
-    const extra = 0.0008 * i ** 3;
-    const bound = extra * 0.8;
+  return Array.from({ length: 10 }, (_, i) => {
+    const budget = Math.round(summary.peak_bytes * (1.3 - 0.08 * i)), extra = 0.0008 * i ** 3, bound = extra * 0.8;
+    const point: FrontPoint = {
+      budget_bytes: budget, status: "feasible", found: true, arena_bytes: Math.round(budget * 0.99), peak_bytes: Math.round(budget * 0.985),
+      seconds: summary.once_seconds * (1 + extra), bound_seconds: summary.once_seconds * (1 + bound), extra_percent: extra * 100,
+      bound_percent: bound * 100, gap_percent: (extra - bound) * 100, reruns: i * 5, stored_bytes: 0, loaded_bytes: 0, exposed_seconds: 0,
+      split: "1", knee: i === 4, chosen: i === 4, reason: null, plan: i === 4 ? 0 : i === 7 && plans.length > 1 ? 1 : -1,
+    };
+    if (i < 9) return point;
     return {
-      budget_bytes: budget, arena_bytes: Math.round(budget * 0.99), peak_bytes: Math.round(budget * 0.985),
-      seconds: summary.once_seconds * (1 + extra), extra_percent: extra * 100,
-      bound_seconds: summary.once_seconds * (1 + bound), bound_percent: bound * 100,
-      plan: i === 4 ? 0 : i === 7 && beside ? 1 : -1, verdict: `point ${i}: made up`,
+      ...point, status: "limit", found: false, arena_bytes: null, peak_bytes: null, seconds: null, bound_seconds: null, extra_percent: null,
+      bound_percent: null, gap_percent: null, reruns: null, stored_bytes: null, loaded_bytes: null, exposed_seconds: null, split: null, reason: "no plan within the work allowed",
     };
   });
-  return { format: "lowtide-report", version: 1, verified: true, findings: [], plans, front: front ? { model: options.name, points } : null };
 }
 
 // A step with at least so many stays.
