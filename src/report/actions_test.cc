@@ -189,6 +189,43 @@ TEST(ActionsTest, ARerunByHand) {
   EXPECT_EQ(json["modules"][0]["benefit_bytes_per_second"], 0);
 }
 
+// Together the groups by kind are the table; alone in its module a group is the module's.
+TEST(ActionsTest, GroupsByKindAreTheTableTakenApart) {
+  plan::RandomSchedule shape = plain_shape();
+  shape.link_rate = 0.7;
+  shape.resident_rate = 0.2;
+  Rng rng(4);
+  size_t both = 0;
+  for (int round = 0; round < 100; ++round) {
+    const ScheduleProblem problem = plan::random_schedule_problem(shape, rng);
+    const Sequence sequence = random_sequence(problem, rng);
+    const Plan plan = PlanOfSequence(problem, sequence).make();
+    const ActionTable table = actions_of(plan);
+    std::map<std::string, std::vector<ModuleActions>> by_module;
+    for (const ModuleActions& group : actions_by_kind(plan)) {
+      EXPECT_TRUE((group.kind == ActionKind::kMove) == (group.reruns == 0));
+      by_module[group.module].push_back(group);
+    }
+    for (const ModuleActions& all : table.modules) {
+      const std::vector<ModuleActions>& groups = by_module[all.module];
+      both += groups.size() == 2;
+      int64_t reruns = 0, moved_bytes = 0;
+      for (const ModuleActions& group : groups) {
+        reruns += group.reruns;
+        moved_bytes += group.stored_bytes + group.loaded_bytes;
+        EXPECT_LE(group.freed_bytes, all.freed_bytes);
+        if (groups.size() > 1) continue;
+        EXPECT_EQ(group.benefit_bytes, all.benefit_bytes);
+        EXPECT_EQ(group.paid_seconds(), all.paid_seconds());
+      }
+      EXPECT_EQ(reruns, all.reruns);
+      EXPECT_EQ(moved_bytes, all.stored_bytes + all.loaded_bytes);
+    }
+    if (testing::Test::HasFailure()) FAIL() << "round " << round;
+  }
+  EXPECT_GT(both, 10u);
+}
+
 TEST(ActionsTest, WhatOnlyMovedInTimeIsCountedAndNotPrinted) {
   const ScheduleProblem problem = small_problem({{}, {}, {}});
   Sequence sequence;

@@ -233,7 +233,8 @@ std::string verdict_json(const plan::Plan& plan, const PlanningFacts& facts) {
   if (!facts.split.empty()) json["split"] = facts.split;
   if (facts.query_blocks > 1) json["query_blocks"] = facts.query_blocks;
   if (!facts.cuts.empty()) json["cuts"] = facts.cuts;
-  if (!facts.split.empty()) json["whole_once_seconds"] = facts.whole_seconds;
+  if (facts.whole_seconds > 0 && !facts.split.empty())
+    json["whole_once_seconds"] = facts.whole_seconds;
   json["rewrites"] = nlohmann::ordered_json::object();
   for (const Rewritten& one : facts.rewrites)
     json["rewrites"][one.name] = {
