@@ -147,6 +147,18 @@ function drawGiven(scene: CurveScene, columns: Column[]): void {
   context.stroke();
 }
 
+// The name of the given order's curve, above where it is highest; none where the plan's own is.
+function labelGiven(scene: CurveScene, columns: Column[]): void {
+  const { frame, inks, model } = scene;
+  if (columns.length === 0) return;
+  const best = columns.reduce((a, b) => (model.given[b.run] > model.given[a.run] ? b : a));
+  const most = model.totals.reduce((a, b) => Math.max(a, b), 0);
+  if (model.given[best.run] < most * 1.15) return;
+  const at = scaleY(frame, scene.y)(model.given[best.run]);
+  const text = "given order", half = frame.context.measureText(text).width / 2 + 4;
+  plate(frame, inks, text, frame.left + (best.x0 + best.x1) / 2 - half, Math.max(frame.top - 4, at - 12), inks.muted);
+}
+
 // Text on a plate of the ground's colour, so that it is read over any band.
 export function plate(frame: Frame, inks: Inks, text: string, x: number, y: number, ink = inks.ink): void {
   const { context } = frame;
@@ -232,7 +244,11 @@ export function drawCurve(canvas: HTMLCanvasElement, model: Model, state: State,
   const width = frame.right - frame.left;
   const labels = drawBands(scene, plannedColumns(model, state.axis, state.window.x, width));
   const labelLines = drawLines(scene);
-  if (state.showGiven) drawGiven(scene, givenColumns(model, state.axis, state.window.x, width));
+  if (state.showGiven) {
+    const columns = givenColumns(model, state.axis, state.window.x, width);
+    drawGiven(scene, columns);
+    labelGiven(scene, columns);
+  }
   labelLines();
   drawLabels(scene, labels);
   drawPeak(scene, state.axis, state.window.x);

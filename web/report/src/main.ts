@@ -8,7 +8,7 @@ import { byId, h, replace } from "./dom.ts";
 import { drawEnd } from "./end_view.ts";
 import { drawHeader } from "./header_view.ts";
 import { startHelp, startKeys } from "./help.ts";
-import { MemoryView, wholeWindow } from "./memory_view.ts";
+import { MemoryView } from "./memory_view.ts";
 import { makeModel } from "./model.ts";
 import { startSearch } from "./search_box.ts";
 import { drawSections } from "./sections.ts";
@@ -16,6 +16,7 @@ import { makeIndex } from "./stay_index.ts";
 import { Store, type State } from "./state.ts";
 import { startTheme } from "./theme.ts";
 import { Tip } from "./tip.ts";
+import { wholeWindow } from "./view_range.ts";
 
 function announce(text: string): void {
   byId("live").textContent = text;

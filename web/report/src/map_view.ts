@@ -2,7 +2,7 @@
 // pixel (raster.ts); labels, marks of buffers that were taken over, transfers in flight and outlines
 // are drawn over them, each limited in number.
 
-import { STAY_MADE } from "./data.ts";
+import { STAY_MADE, STAY_RESIDENT } from "./data.ts";
 import { drawSizeAxis, drawTimeAxis, fit, fitText, scaleX, scaleY, type Frame } from "./frame.ts";
 import { groupOf } from "./groups.ts";
 import { axisLength, timesOf, type Axis, type Model } from "./model.ts";
@@ -270,6 +270,19 @@ export function drawMapOverlay(
   context.fillStyle = inks.ink;
   context.globalAlpha = 0.55;
   context.fillRect(Math.round(x(state.pointer.x)), frame.top, 1, frame.bottom - frame.top);
+}
+
+// The addresses whose tenants change: from the lowest to the highest of what is not there all the
+// time. Everything, where nothing changes.
+export function busyAddresses(model: Model): { low: number; high: number } {
+  const { low, high, why, count } = model.rectangles;
+  let from = Infinity, to = 0;
+  for (let i = 0; i < count; ++i) {
+    if (why[i] === STAY_RESIDENT) continue;
+    from = Math.min(from, low[i]);
+    to = Math.max(to, high[i]);
+  }
+  return from < to ? { low: from, high: to } : { low: 0, high: model.arena };
 }
 
 // Colours that the map's legend lists; none by module, whose names are in tips.

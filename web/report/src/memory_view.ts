@@ -3,33 +3,28 @@
 
 import type { Context } from "./context.ts";
 import { curveSentence, drawCurve, drawCurveOverlay, type CurveScene } from "./curve_view.ts";
-import { rectangleSentence, rectangleTimes, runSentence, whyText } from "./describe.ts";
+import { rectangleSentence, runSentence } from "./describe.ts";
 import { byId, h, replace } from "./dom.ts";
 import { inFocus } from "./focus.ts";
-import { count, exactBytes, mib, time } from "./format.ts";
+import { count, mib, time } from "./format.ts";
 import type { Frame } from "./frame.ts";
 import { listen, type Change } from "./gesture.ts";
 import { makeLanes } from "./lanes.ts";
 import { drawLanes, heightOf, tellLane } from "./lanes_view.ts";
 import { drawMapOverlay, legendOf, MapPainter, packColours, rectangleColours, type MapColours } from "./map_view.ts";
+import { memoryControls } from "./memory_controls.ts";
+import { rectangleTip, runTip } from "./memory_tips.ts";
 import { memoryTables } from "./memory_tables.ts";
-import { axisLength, rangeOfRun, runAt, runsFromSeconds, secondsFromRuns, type Axis, type Model } from "./model.ts";
-import type { Colouring, Key, Selection, State } from "./state.ts";
+import { axisLength, rangeOfRun, runAt, runsFromSeconds, secondsFromRuns, type Axis } from "./model.ts";
+import type { Key, Selection, State } from "./state.ts";
 import { pick } from "./stay_index.ts";
-import { isTerm, plainName, term } from "./terms.ts";
+import { isTerm, term } from "./terms.ts";
 import { inks, type Inks } from "./theme.ts";
+import { leastSpan, wholeWindow } from "./view_range.ts";
 import { around, clampSpan, panSpan, zoomSpan, type Span } from "./window.ts";
 
 const REACH = 4; // pixels within which the pointer finds a rectangle
 const MAP_ROOM = { top: 18, bottom: 24 };
-
-export function leastSpan(model: Model, axis: Axis): number {
-  return axis === "runs" ? Math.min(2, model.runs || 1) : Math.max(model.seconds * 1e-6, 1e-9);
-}
-
-export function wholeWindow(model: Model, axis: Axis): State["window"] {
-  return { x: { low: 0, high: axisLength(model, axis) }, y: { low: 0, high: model.arena } };
-}
 
 export class MemoryView {
   private readonly curve = h("canvas", { class: "curve", tabindex: "0", role: "application", "aria-roledescription": "chart" });
@@ -71,7 +66,7 @@ export class MemoryView {
     const { model, signal } = this.context;
     this.curve.setAttribute("aria-label", curveSentence(model));
     this.map.setAttribute("aria-label", `Address map of ${count(model.rectangles.stays)} stays in ${mib(model.arena)}. Arrows move, Enter follows a tensor, plus and minus zoom.`);
-    replace(byId("memory-toolbar"), this.controls());
+    replace(byId("memory-toolbar"), memoryControls(this.context, this));
     replace(byId("memory-charts"),
       h("div", { class: "chart curve-box" }, this.curve, this.curveTop),
       h("div", { class: "chart lanes-box" }, this.lanesCanvas),
@@ -85,27 +80,6 @@ export class MemoryView {
     const observer = new ResizeObserver(() => this.draw(this.context.store.state));
     observer.observe(byId("memory-charts"));
     signal.addEventListener("abort", () => observer.disconnect());
-  }
-
-  private controls(): HTMLElement[] {
-    const { store, model } = this.context;
-    const radio = <T extends string>(name: string, legend: string, values: [T, string][], now: T, choose: (value: T) => void) =>
-      h("fieldset", { class: "choice" }, h("legend", {}, legend), values.map(([value, text]) => h("label", {},
-        h("input", { type: "radio", name, value, checked: value === now, onchange: () => choose(value) }), h("span", {}, text))));
-    const button = (text: string, label: string, act: () => void) =>
-      h("button", { type: "button", "aria-label": label, "data-tip": label, onclick: act }, text);
-    const given = h("label", { class: "check" },
-      h("input", { type: "checkbox", checked: store.state.showGiven, onchange: (event: Event) => store.set({ showGiven: (event.target as HTMLInputElement).checked }) }),
-      term("before"));
-    return [
-      radio<Axis>("axis", "Time", [["seconds", "seconds"], ["runs", "by run"]], store.state.axis, (axis) => this.setAxis(axis)),
-      radio<Colouring>("colouring", "Colour", [["category", "category"], ["module", "module"], ["history", "history"]], store.state.colouring, (colouring) => store.set({ colouring })),
-      given,
-      h("div", { class: "buttons", role: "group", "aria-label": "zoom" },
-        button("\u2212", "zoom out", () => this.zoomBy(1 / 1.6)), button("+", "zoom in", () => this.zoomBy(1.6)),
-        button("Peak", "Peak: zoom to it", () => this.showRange(rangeOfRun(model, store.state.axis, model.peakRun), 12)),
-        button("All", "All: show the whole step", () => store.set({ window: wholeWindow(model, store.state.axis) }))),
-    ];
   }
 
   setAxis(axis: Axis): void {
@@ -176,7 +150,7 @@ export class MemoryView {
     store.set({ window: { x: zoomSpan(now.x, factor, Math.min(1, Math.max(0, at)), axisLength(model, axis), leastSpan(model, axis)), y: now.y } });
   }
 
-  private showRange([low, high]: [number, number], margin: number): void {
+  showRange([low, high]: [number, number], margin: number): void {
     const { model, store } = this.context;
     const { axis } = store.state;
     store.set({ window: { x: around({ low, high }, margin, axisLength(model, axis), leastSpan(model, axis)), y: store.state.window.y } });
@@ -225,33 +199,9 @@ export class MemoryView {
   }
 
   private tell(pointer: { x: number; rectangle: number }, x: number, y: number): void {
-    const content = pointer.rectangle >= 0 ? this.rectangleTip(pointer.rectangle) : this.runTip(pointer.x);
+    const { model, store } = this.context;
+    const content = pointer.rectangle >= 0 ? rectangleTip(model, store.state.axis, pointer.rectangle) : runTip(model, store.state.axis, pointer.x);
     this.context.tip.show(content, x, y);
-  }
-
-  private rectangleTip(i: number): HTMLElement[] {
-    const { model, store } = this.context;
-    const { plan, rectangles: r } = model;
-    const tensor = r.tensor[i], bytes = r.high[i] - r.low[i];
-    const name = tensor >= 0 ? plan.tensors.name[tensor] : `workspace of ${plan.ops.name[r.op[i]]}`;
-    const module = tensor >= 0 ? plan.modules[plan.tensors.module[tensor]] : plan.modules[plan.ops.module[r.op[i]]];
-    return [
-      h("strong", {}, name), h("div", { class: "tip-line" }, module || "(no module)"),
-      h("div", { class: "tip-line" }, `${mib(bytes)} (${exactBytes(bytes)})`),
-      h("div", { class: "tip-line" }, tensor >= 0 ? `${plainName(plan.categories[r.category[i]])} \u00b7 ${plan.tensors.shape[tensor]}` : "scratch of one op"),
-      h("div", { class: "tip-line" }, `${rectangleTimes(model, store.state.axis, i)}${i < r.stays ? ` \u00b7 ${whyText(model, i)}` : ""}`),
-    ];
-  }
-
-  private runTip(x: number): HTMLElement[] {
-    const { model, store } = this.context;
-    const run = runAt(model, store.state.axis, x);
-    const rows = model.plan.categories.map((name, c) => ({ name, bytes: model.plan.curve.planned[c][run] ?? 0 })).filter((row) => row.bytes > 0);
-    return [
-      h("strong", {}, runSentence(model, run)),
-      h("table", { class: "tip-table" }, h("tbody", {}, rows.sort((a, b) => b.bytes - a.bytes).map((row) =>
-        h("tr", {}, h("td", {}, plainName(row.name)), h("td", { class: "number" }, mib(row.bytes)))))),
-    ];
   }
 
   private click(canvas: HTMLCanvasElement, event: MouseEvent): void {

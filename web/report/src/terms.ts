@@ -14,7 +14,7 @@ export const TERMS = {
   predicted: ["predicted time", "What the step should take by the plan's own costs of ops and transfers."],
   once: ["each op once", "The time of the step when memory is no concern: every op runs once and nothing moves."],
   extra: ["extra time", "Time that the plan pays for less memory, as a share of each op once."],
-  exposed: ["exposed transfers", "Time in which ops wait for a copy. A hidden transfer runs beside the ops and costs nothing."],
+  exposed: ["exposed transfers", "Time that transfers cost: ops wait for a copy, or a copy keeps the processor from computing. A hidden transfer costs nothing."],
   recompute: ["made again", "A tensor was freed before its last use, and the op that makes it runs again when it is needed."],
   move: ["moved", "A tensor is copied to slower memory, leaves the device for a while, and is loaded again before its use."],
   split: ["split", "An op runs in several parts, one after the other, so that only a part of its data is present at once."],

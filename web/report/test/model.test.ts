@@ -1,10 +1,11 @@
 // Indexes of a plan, on a made-up step: runs, stays, what is present when, picking.
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { STEP_COMPUTE } from "../src/data.ts";
+import { STAY_RESIDENT, STEP_COMPUTE } from "../src/data.ts";
 import { inFocus, staysOf } from "../src/focus.ts";
 import { groupOf } from "../src/groups.ts";
 import { intervalAt, makeLanes } from "../src/lanes.ts";
+import { busyAddresses } from "../src/map_view.ts";
 import { axisLength, lastAtMost, makeModel, runAt, runsFromSeconds, secondsFromRuns } from "../src/model.ts";
 import { inWindow, makeIndex, pick, presentIn } from "../src/stay_index.ts";
 import { generatePlan, SMALL } from "../testing/generate.ts";
@@ -77,6 +78,15 @@ test("a tensor is followed through its stays, an op to its tensors", () => {
   assert.ok([...groupOf(model.readersOfTensor, moved)].length > 0);
   assert.deepEqual(inFocus(model, { kind: "run", id: 3 }, null), []);
   assert.deepEqual(inFocus(model, null, new Set([moved])), stays);
+});
+
+test("busy addresses hold all that is not resident", () => {
+  const { low, high } = busyAddresses(model);
+  const r = model.rectangles;
+  for (let i = 0; i < r.count; ++i) {
+    if (r.why[i] !== STAY_RESIDENT) assert.ok(r.low[i] >= low && r.high[i] <= high, `rectangle ${i}`);
+  }
+  assert.ok(low > 0 && high <= model.arena);
 });
 
 test("lanes list reruns, waits and transfers", () => {
