@@ -66,7 +66,7 @@ def test_it_works_in_a_browser(node):
     if not has_chromium():
         pytest.skip("chromium is not installed")
     run_node(node, "scripts/build.mjs")
-    assert passed(run_node(node, "--test", "browser/page.test.mjs")) >= 11
+    assert passed(run_node(node, "--test", "--test-reporter=tap", "browser/page.test.mjs")) >= 11
 
 
 def test_a_report_of_the_tool_opens(node, tmp_path):
@@ -83,6 +83,6 @@ def test_a_report_of_the_tool_opens(node, tmp_path):
         pytest.skip("lowtide was built without the page")
     assert report.returncode == 0, report.stderr
     run_node(node, "scripts/build.mjs")
-    tests = run_node(node, "--test", "--test-name-pattern", "opens without an error", "browser/page.test.mjs",
+    tests = run_node(node, "--test", "--test-reporter=tap", "--test-name-pattern", "opens without an error", "browser/page.test.mjs",
                      environment={"LOWTIDE_REPORTS": str(tmp_path / "report.html")})
     assert passed(tests) >= 1

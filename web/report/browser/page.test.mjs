@@ -221,10 +221,48 @@ test("axe-core finds nothing serious, in both themes and on a small screen", asy
   const { url } = makeReport("compare");
   for (const options of [{ colorScheme: "light" }, { colorScheme: "dark" }, { colorScheme: "dark", viewport: { width: 360, height: 740 } }]) {
     const { page } = await open(url, { ...options, bypassCSP: true });
+    await page.locator("canvas.map").focus();
+    for (const key of ["ArrowRight", "ArrowUp", "Enter"]) await page.keyboard.press(key);
+    await page.waitForSelector("#details.chosen");
     if (options.colorScheme === "light") for (const details of await page.locator("details > summary").all()) await details.click();
     assert.deepEqual(await serious(page), [], JSON.stringify(options));
     await page.close();
   }
+});
+
+test("the theme follows the system until the reader chooses, and paper is light", async () => {
+  const { url } = makeReport("compare");
+  const { page, problems } = await open(url, { colorScheme: "dark" });
+  const theme = () => page.getAttribute("html", "data-theme");
+  const picture = () => page.locator("canvas.map").screenshot();
+  assert.equal(await theme(), "dark");
+  const dark = await picture();
+  await page.locator("#theme").selectOption("light");
+  assert.equal(await theme(), "light");
+  assert.equal(dark.equals(await picture()), false, "the canvas is drawn again");
+  await page.locator("#theme").selectOption("dark");
+  await page.evaluate(() => void addEventListener("beforeprint", () => void (window.printed = document.documentElement.dataset.theme)));
+  assert.ok((await page.pdf()).length > 20000);
+  assert.equal(await page.evaluate(() => window.printed), "light");
+  assert.equal(await theme(), "dark");
+  await page.emulateMedia({ colorScheme: "light" });
+  await page.locator("#theme").selectOption("auto");
+  assert.equal(await theme(), "light");
+  assert.deepEqual(problems, []);
+  await page.close();
+});
+
+test("words with a dotted line and sizes tell more, by pointer and by Tab", async () => {
+  const { report, url } = makeReport("compare");
+  const { page, problems } = await open(url);
+  await page.locator(".numbers .term", { hasText: "floor" }).focus();
+  assert.match(await page.locator("#tip").textContent(), /proven to be needed/);
+  await page.locator("[data-fact=arena_bytes] .size").hover();
+  assert.equal(await page.locator("#tip").textContent(), exactBytes(report.plans[0].summary.arena_bytes));
+  await page.keyboard.press("Escape");
+  assert.equal(await page.locator("#tip").isVisible(), false);
+  assert.deepEqual(problems, []);
+  await page.close();
 });
 
 test("nothing is wider than a screen of 360 pixels", async () => {
