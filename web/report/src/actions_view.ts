@@ -4,7 +4,7 @@
 import type { Context } from "./context.ts";
 import type { ActionGroup, Plan } from "./data.ts";
 import { h, type Child } from "./dom.ts";
-import { count, mib, MIB, milliseconds, plural, signedPercent, time } from "./format.ts";
+import { count, mib, MIB, milliseconds, percent, plural, time } from "./format.ts";
 import { modulePathLink } from "./memory_tables.ts";
 import { table } from "./table.ts";
 import { isTerm, term } from "./terms.ts";
@@ -32,7 +32,7 @@ function nextBudget(plan: Plan): Child {
   if (!next) return null;
   const s = plan.summary;
   const more = next.budget_bytes / (s.budget_bytes || s.arena_bytes || 1) - 1;
-  return h("p", { class: "next" }, `With ${signedPercent(more)} memory (`, size(next.budget_bytes), ") ",
+  return h("p", { class: "next" }, `With ${percent(more)} more memory (`, size(next.budget_bytes), ") ",
     next.saved_seconds > 1e-9
       ? ["the step would take ", h("b", {}, time(next.seconds)), `, ${time(next.saved_seconds)} less`]
       : ["the step would not be faster than ", h("b", {}, time(next.seconds))],

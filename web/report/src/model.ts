@@ -82,6 +82,12 @@ function allocate(count: number, stays: number): Rectangles {
   };
 }
 
+// An order of equals that has nothing to do with where they lie: of many in one pixel each is then
+// seen as often as another, and their shares of a picture are true.
+function shuffled(i: number): number {
+  return Math.imul(i + 1, 2654435761) >>> 0;
+}
+
 function makeRectangles(plan: Plan, runOfStep: Int32Array): Rectangles {
   const { steps, stays, tensors, ops } = plan;
   const working: number[] = [];
@@ -114,7 +120,7 @@ function makeRectangles(plan: Plan, runOfStep: Int32Array): Rectangles {
     r.category[i] = workspace;
   });
   const area = Float64Array.from({ length: r.count }, (_, i) => (r.high[i] - r.low[i]) * (r.runEnd[i] - r.runBegin[i]));
-  r.bySize = Uint32Array.from({ length: r.count }, (_, i) => i).sort((a, b) => area[a] - area[b] || a - b);
+  r.bySize = Uint32Array.from({ length: r.count }, (_, i) => i).sort((a, b) => area[a] - area[b] || shuffled(a) - shuffled(b));
   return r;
 }
 
