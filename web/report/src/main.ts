@@ -30,13 +30,25 @@ function showPlan(report: Report, tip: Tip, planIndex: number): void {
   const end = new AbortController();
   const model = makeModel(report.plans[planIndex]);
   const state: State = {
-    planIndex, axis: before?.axis ?? "seconds", colouring: before?.colouring ?? "category",
-    window: wholeWindow(model, before?.axis ?? "seconds"), selection: null, pointer: null,
-    showGiven: before?.showGiven ?? true, found: null, theme: 0,
+    planIndex,
+    axis: before?.axis ?? "seconds",
+    colouring: before?.colouring ?? "category",
+    window: wholeWindow(model, before?.axis ?? "seconds"),
+    selection: null,
+    pointer: null,
+    showGiven: before?.showGiven ?? true,
+    found: null,
+    theme: 0,
   };
   const store = new Store(state);
   const context: Context = {
-    report, model, store, tip, announce, signal: end.signal, index: makeIndex(model),
+    report,
+    model,
+    store,
+    tip,
+    announce,
+    signal: end.signal,
+    index: makeIndex(model),
     choose: (selection, show = false) => {
       store.set({ selection });
       if (show) memory.showSelection(selection);
@@ -71,7 +83,15 @@ function start(): void {
     document.documentElement.dataset["ready"] = "true";
   } catch (error) {
     const reason = error instanceof Error ? error.message : String(error);
-    replace(byId("banner"), h("div", { class: "banner", role: "alert" }, h("strong", {}, "This report cannot be shown."), ` ${reason}`));
+    replace(
+      byId("banner"),
+      h(
+        "div",
+        { class: "banner", role: "alert" },
+        h("strong", {}, "This report cannot be shown."),
+        ` ${reason}`,
+      ),
+    );
     document.documentElement.dataset["ready"] = "failed";
   }
 }
