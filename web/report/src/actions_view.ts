@@ -74,6 +74,61 @@ function all(plan: Plan): Child {
   );
 }
 
+function groupTable(context: Context, groups: ActionGroup[]): HTMLElement {
+  const bytesCell = (bytes: number | null): Child => (bytes === null ? UNKNOWN : size(bytes));
+  return table<ActionGroup>({
+    caption: "Groups of actions, most worthwhile first",
+    rows: groups,
+    sort: { key: "MiB per ms", down: true },
+    page: 15,
+    columns: [
+      {
+        name: "module",
+        key: "module",
+        value: (g) => g.module,
+        cell: (g) => modulePathLink(context, g.module),
+      },
+      { name: "action", key: "action", value: (g) => g.kind, cell: (g) => kindTerm(g.kind) },
+      {
+        name: "times",
+        key: "times",
+        numeric: true,
+        value: (g) => g.count,
+        cell: (g) => count(g.count),
+      },
+      {
+        name: term("saved"),
+        key: "saved",
+        numeric: true,
+        value: (g) => g.bytes ?? -1,
+        cell: (g) => bytesCell(g.bytes),
+      },
+      {
+        name: term("freed"),
+        key: "away",
+        numeric: true,
+        value: (g) => g.freed_bytes ?? -1,
+        cell: (g) => bytesCell(g.freed_bytes),
+      },
+      {
+        name: "copied",
+        key: "copied",
+        numeric: true,
+        value: (g) => g.moved_bytes ?? 0,
+        cell: (g) => (g.moved_bytes ? size(g.moved_bytes) : UNKNOWN),
+      },
+      {
+        name: [term("paid"), ", ms"],
+        key: "paid",
+        numeric: true,
+        value: (g) => g.seconds ?? -1,
+        cell: (g) => (g.seconds === null ? UNKNOWN : milliseconds(g.seconds)),
+      },
+      { name: term("perMs"), key: "MiB per ms", numeric: true, value: worth, cell: worthText },
+    ],
+  });
+}
+
 export function actionsContent(context: Context): Child | null {
   const { plan } = context.model;
   const { groups } = plan.actions;
@@ -87,60 +142,5 @@ export function actionsContent(context: Context): Child | null {
       nextBudget(plan),
     ];
   }
-  const bytesCell = (bytes: number | null): Child => (bytes === null ? UNKNOWN : size(bytes));
-  return [
-    nextBudget(plan),
-    all(plan),
-    table<ActionGroup>({
-      caption: "Groups of actions, most worthwhile first",
-      rows: groups,
-      sort: { key: "MiB per ms", down: true },
-      page: 15,
-      columns: [
-        {
-          name: "module",
-          key: "module",
-          value: (g) => g.module,
-          cell: (g) => modulePathLink(context, g.module),
-        },
-        { name: "action", key: "action", value: (g) => g.kind, cell: (g) => kindTerm(g.kind) },
-        {
-          name: "times",
-          key: "times",
-          numeric: true,
-          value: (g) => g.count,
-          cell: (g) => count(g.count),
-        },
-        {
-          name: term("saved"),
-          key: "saved",
-          numeric: true,
-          value: (g) => g.bytes ?? -1,
-          cell: (g) => bytesCell(g.bytes),
-        },
-        {
-          name: term("freed"),
-          key: "away",
-          numeric: true,
-          value: (g) => g.freed_bytes ?? -1,
-          cell: (g) => bytesCell(g.freed_bytes),
-        },
-        {
-          name: "copied",
-          key: "copied",
-          numeric: true,
-          value: (g) => g.moved_bytes ?? 0,
-          cell: (g) => (g.moved_bytes ? size(g.moved_bytes) : UNKNOWN),
-        },
-        {
-          name: [term("paid"), ", ms"],
-          key: "paid",
-          numeric: true,
-          value: (g) => g.seconds ?? -1,
-          cell: (g) => (g.seconds === null ? UNKNOWN : milliseconds(g.seconds)),
-        },
-        { name: term("perMs"), key: "MiB per ms", numeric: true, value: worth, cell: worthText },
-      ],
-    }),
-  ];
+  return [nextBudget(plan), all(plan), groupTable(context, groups)];
 }

@@ -3,7 +3,7 @@
 
 import { scaleLog } from "d3-scale";
 import type { Context } from "./context.ts";
-import type { Plan } from "./data.ts";
+import type { Measured, Plan } from "./data.ts";
 import { h, type Child } from "./dom.ts";
 import { count, milliseconds, plural, signedPercent, time } from "./format.ts";
 import { fit } from "./frame.ts";
@@ -138,6 +138,71 @@ function opTable(context: Context): HTMLElement {
   });
 }
 
+function kindTable(plan: Plan): HTMLElement {
+  return table<KindTime>({
+    caption: "All runs by kind of op",
+    rows: timesByKind(plan),
+    sort: { key: "measured", down: true },
+    page: 12,
+    columns: [
+      { name: "kind", key: "kind", value: (k) => k.kind, cell: (k) => k.kind },
+      {
+        name: "ops",
+        key: "ops",
+        numeric: true,
+        value: (k) => k.ops,
+        cell: (k) => count(k.ops),
+      },
+      {
+        name: "predicted, ms",
+        key: "predicted",
+        numeric: true,
+        value: (k) => k.predicted,
+        cell: (k) => milliseconds(k.predicted),
+      },
+      {
+        name: "measured, ms",
+        key: "measured",
+        numeric: true,
+        value: (k) => k.measured,
+        cell: (k) => milliseconds(k.measured),
+      },
+      {
+        name: "difference",
+        key: "difference",
+        numeric: true,
+        value: (k) => share(k.measured, k.predicted),
+        cell: (k) => (k.predicted > 0 ? signedPercent(share(k.measured, k.predicted)) : "\u2013"),
+      },
+    ],
+  });
+}
+
+function sentence(measured: Measured): HTMLElement {
+  return h(
+    "p",
+    {},
+    "The step took ",
+    h("b", {}, time(measured.step_seconds)),
+    " (",
+    term("measured"),
+    `, ${plural(measured.steps, "step")} on ${measured.device}); predicted were ${time(measured.predicted_seconds)}: `,
+    h("b", {}, signedPercent(share(measured.step_seconds, measured.predicted_seconds))),
+    ".",
+    measured.transfer_seconds > 0 && [
+      " Transfers took ",
+      time(measured.transfer_seconds),
+      ": ",
+      h("b", {}, time(measured.hidden_seconds)),
+      " hidden behind ops, ",
+      h("b", {}, time(measured.exposed_seconds)),
+      " ",
+      term("exposed", "exposed"),
+      ".",
+    ],
+  );
+}
+
 export function measuredContent(context: Context): Child | null {
   const { model } = context;
   const { measured } = model.plan;
@@ -154,71 +219,8 @@ export function measuredContent(context: Context): Child | null {
   context.signal.addEventListener("abort", () => observer.disconnect());
   context.store.on(["theme"], draw);
   return [
-    h(
-      "p",
-      {},
-      "The step took ",
-      h("b", {}, time(measured.step_seconds)),
-      " (",
-      term("measured"),
-      `, ${plural(measured.steps, "step")} on ${measured.device}); predicted were ${time(measured.predicted_seconds)}: `,
-      h("b", {}, signedPercent(share(measured.step_seconds, measured.predicted_seconds))),
-      ".",
-      measured.transfer_seconds > 0 && [
-        " Transfers took ",
-        time(measured.transfer_seconds),
-        ": ",
-        h("b", {}, time(measured.hidden_seconds)),
-        " hidden behind ops, ",
-        h("b", {}, time(measured.exposed_seconds)),
-        " ",
-        term("exposed", "exposed"),
-        ".",
-      ],
-    ),
-    h(
-      "div",
-      { class: "two" },
-      h("div", { class: "chart" }, canvas),
-      table<KindTime>({
-        caption: "All runs by kind of op",
-        rows: timesByKind(model.plan),
-        sort: { key: "measured", down: true },
-        page: 12,
-        columns: [
-          { name: "kind", key: "kind", value: (k) => k.kind, cell: (k) => k.kind },
-          {
-            name: "ops",
-            key: "ops",
-            numeric: true,
-            value: (k) => k.ops,
-            cell: (k) => count(k.ops),
-          },
-          {
-            name: "predicted, ms",
-            key: "predicted",
-            numeric: true,
-            value: (k) => k.predicted,
-            cell: (k) => milliseconds(k.predicted),
-          },
-          {
-            name: "measured, ms",
-            key: "measured",
-            numeric: true,
-            value: (k) => k.measured,
-            cell: (k) => milliseconds(k.measured),
-          },
-          {
-            name: "difference",
-            key: "difference",
-            numeric: true,
-            value: (k) => share(k.measured, k.predicted),
-            cell: (k) =>
-              k.predicted > 0 ? signedPercent(share(k.measured, k.predicted)) : "\u2013",
-          },
-        ],
-      }),
-    ),
+    sentence(measured),
+    h("div", { class: "two" }, h("div", { class: "chart" }, canvas), kindTable(model.plan)),
     tableOnDemand(
       `Each op as a table (${count(measured.op_seconds.filter((s) => s !== null).length)})`,
       () => opTable(context),

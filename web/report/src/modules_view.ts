@@ -60,11 +60,10 @@ function tensorRow(context: Context, tensor: number, depth: number): HTMLElement
   );
 }
 
-function moduleRow(context: Context, node: ModuleNode, depth: number): HTMLElement[] {
-  const { plan } = context.model;
+function toggleOf(node: ModuleNode): HTMLElement {
   const { row: told } = node;
   const opens = node.children.length > 0 || told.rows.length > 0;
-  const button = h(
+  return h(
     "button",
     {
       type: "button",
@@ -76,19 +75,23 @@ function moduleRow(context: Context, node: ModuleNode, depth: number): HTMLEleme
     },
     h("span", { "aria-hidden": "true" }, opens ? "\u25b8" : "\u00b7"),
   );
-  const name: Child =
-    told.times === 1
-      ? h(
-          "button",
-          {
-            type: "button",
-            class: "link",
-            onclick: () => context.choose({ kind: "module", path: told.path }),
-          },
-          node.name,
-        )
-      : h("span", { title: told.paths.join(", ") }, node.name);
-  const row = h(
+}
+
+function nameOf(context: Context, { row: told, name: text }: ModuleNode): Child {
+  if (told.times > 1) return h("span", { title: told.paths.join(", ") }, text);
+  const choose = () => context.choose({ kind: "module", path: told.path });
+  return h("button", { type: "button", class: "link", onclick: choose }, text);
+}
+
+function rowOf(
+  context: Context,
+  node: ModuleNode,
+  depth: number,
+  button: HTMLElement,
+): HTMLElement {
+  const { row: told } = node;
+  const peak = context.model.plan.summary.peak_bytes || 1;
+  return h(
     "tr",
     { "data-path": told.path },
     indent(
@@ -102,7 +105,7 @@ function moduleRow(context: Context, node: ModuleNode, depth: number): HTMLEleme
           h(
             "span",
             {},
-            name,
+            nameOf(context, node),
             told.times > 1 && h("span", { class: "times" }, ` \u00d7 ${count(told.times)}`),
           ),
         ),
@@ -110,12 +113,7 @@ function moduleRow(context: Context, node: ModuleNode, depth: number): HTMLEleme
       depth,
     ),
     h("td", { class: "number" }, size(told.bytes)),
-    h(
-      "td",
-      { class: "number" },
-      size(told.bytes_at_peak),
-      bar(told.bytes_at_peak / (plan.summary.peak_bytes || 1)),
-    ),
+    h("td", { class: "number" }, size(told.bytes_at_peak), bar(told.bytes_at_peak / peak)),
     h("td", { class: "number" }, milliseconds(told.seconds)),
     h(
       "td",
@@ -129,6 +127,12 @@ function moduleRow(context: Context, node: ModuleNode, depth: number): HTMLEleme
       told.times > 1 && h("span", { class: "note" }, `all ${count(told.times)} together`),
     ),
   );
+}
+
+// A module's row; its button puts the rows below it into the table and takes them out again.
+function moduleRow(context: Context, node: ModuleNode, depth: number): HTMLElement[] {
+  const button = toggleOf(node);
+  const row = rowOf(context, node, depth, button);
   let below: HTMLElement[] | null = null;
   const close = (rows: HTMLElement[]) =>
     rows.forEach((one) => {

@@ -9,6 +9,21 @@ import { size } from "./tip.ts";
 
 const MOST = 40;
 
+function optionOf(context: Context, hit: Hit, i: number, take: (hit: Hit) => void): HTMLElement {
+  const option = h(
+    "li",
+    { role: "option", id: `search-${i}`, "aria-selected": "false" },
+    h("span", { class: "kind" }, hit.kind),
+    h("span", { class: "name" }, hit.name),
+    hit.kind === "tensor" && size(context.model.plan.tensors.bytes[hit.id]),
+  );
+  option.addEventListener("pointerdown", (event) => {
+    event.preventDefault();
+    take(hit);
+  });
+  return option;
+}
+
 export function startSearch(context: Context): void {
   const input = byId("search") as HTMLInputElement,
     listbox = byId("search-list"),
@@ -49,20 +64,7 @@ export function startSearch(context: Context): void {
     at = -1;
     replace(
       listbox,
-      hits.map((hit, i) => {
-        const option = h(
-          "li",
-          { role: "option", id: `search-${i}`, "aria-selected": "false" },
-          h("span", { class: "kind" }, hit.kind),
-          h("span", { class: "name" }, hit.name),
-          hit.kind === "tensor" && size(context.model.plan.tensors.bytes[hit.id]),
-        );
-        option.addEventListener("pointerdown", (event) => {
-          event.preventDefault();
-          take(hit);
-        });
-        return option;
-      }),
+      hits.map((hit, i) => optionOf(context, hit, i, take)),
     );
     const asked = input.value.trim() !== "";
     listbox.hidden = hits.length === 0;
