@@ -10,6 +10,7 @@ import shutil
 import subprocess
 
 import pytest
+from lowtide_cli import narrow_unet, run
 
 PAGE = pathlib.Path(__file__).parents[2] / "web" / "report"
 CHROMIUM = ("chromium", "chromium-browser", "google-chrome")
@@ -28,6 +29,10 @@ def node() -> str:
         if installed.returncode != 0:
             pytest.skip(f"npm ci failed in web/report: {installed.stderr.strip().splitlines()[-1:]}")
     return node
+
+
+def has_chromium() -> bool:
+    return bool(os.environ.get("LOWTIDE_CHROMIUM")) or any(shutil.which(name) for name in CHROMIUM)
 
 
 def run_node(node: str, *arguments: str, environment: dict[str, str] | None = None) -> str:
@@ -58,7 +63,26 @@ def test_it_is_one_file_that_loads_nothing(node):
 
 
 def test_it_works_in_a_browser(node):
-    if not os.environ.get("LOWTIDE_CHROMIUM") and not any(shutil.which(name) for name in CHROMIUM):
+    if not has_chromium():
         pytest.skip("chromium is not installed")
     run_node(node, "scripts/build.mjs")
-    assert passed(run_node(node, "--test", "browser/page.test.mjs")) >= 11
+    assert passed(run_node(node, "--test", "--test-reporter=tap", "browser/page.test.mjs")) >= 11
+
+
+def test_a_report_of_the_tool_opens(node, tmp_path):
+    """Two plans beside one another, one of which moves tensors, as `lowtide report` writes them."""
+    if not has_chromium():
+        pytest.skip("chromium is not installed")
+    step = ["--train", "--dim", "batch=2", "--effort", "0.1"]
+    model = narrow_unet(tmp_path / "net.onnx")
+    assert run("plan", model, *step, "-o", tmp_path / "loose.lt").returncode == 0
+    made = run("plan", model, *step, "--budget", "70%", "--swap", "host", "--link", "1GiB/s", "-o", tmp_path / "tight.lt")
+    assert made.returncode == 0, made.stderr
+    report = run("report", tmp_path / "tight.lt", "--beside", tmp_path / "loose.lt", "-o", tmp_path / "report.html")
+    if "built without the page" in report.stderr:
+        pytest.skip("lowtide was built without the page")
+    assert report.returncode == 0, report.stderr
+    run_node(node, "scripts/build.mjs")
+    tests = run_node(node, "--test", "--test-reporter=tap", "--test-name-pattern", "opens without an error", "browser/page.test.mjs",
+                     environment={"LOWTIDE_REPORTS": str(tmp_path / "report.html")})
+    assert passed(tests) >= 1

@@ -11,6 +11,9 @@ export function chromiumPath() {
 
 export async function launch() {
   const executablePath = chromiumPath();
-  if (!executablePath) throw new Error(`no Chromium: none of ${PLACES.join(", ")} is there, LOWTIDE_CHROMIUM is not set`);
+  if (!executablePath)
+    throw new Error(
+      `no Chromium: none of ${PLACES.join(", ")} is there, LOWTIDE_CHROMIUM is not set`,
+    );
   return chromium.launch({ executablePath, args: ["--no-sandbox", "--disable-dev-shm-usage"] });
 }

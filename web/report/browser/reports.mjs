@@ -26,7 +26,11 @@ function withHtml() {
 }
 
 function unverified() {
-  return { ...generateReport(SMALL), verified: false, findings: ["overlap: a and b share 4096 bytes in step 7", HTML_NAME] };
+  return {
+    ...generateReport(SMALL),
+    verified: false,
+    findings: ["overlap: a and b share 4096 bytes in step 7", HTML_NAME],
+  };
 }
 
 const KINDS = {

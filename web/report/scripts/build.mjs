@@ -20,12 +20,15 @@ function licences(metafile) {
     const match = /node_modules\/((?:@[^/]+\/)?[^/]+)\//.exec(input);
     if (match) packages.add(match[1]);
   }
-  return [...packages].sort().map((name) => {
-    const folder = join(root, "node_modules", name);
-    const { version, license } = JSON.parse(readFileSync(join(folder, "package.json"), "utf8"));
-    const text = readFileSync(join(folder, "LICENSE"), "utf8").trim();
-    return `${name} ${version} (${license})\n\n${text}\n`;
-  }).join(`\n${"-".repeat(72)}\n\n`);
+  return [...packages]
+    .sort()
+    .map((name) => {
+      const folder = join(root, "node_modules", name);
+      const { version, license } = JSON.parse(readFileSync(join(folder, "package.json"), "utf8"));
+      const text = readFileSync(join(folder, "LICENSE"), "utf8").trim();
+      return `${name} ${version} (${license})\n\n${text}\n`;
+    })
+    .join(`\n${"-".repeat(72)}\n\n`);
 }
 
 function hash(text) {
@@ -33,28 +36,52 @@ function hash(text) {
 }
 
 function guard(what, text, pattern) {
-  if (pattern.test(text)) throw new Error(`${what} holds ${pattern}, which would end its element early`);
+  if (pattern.test(text))
+    throw new Error(`${what} holds ${pattern}, which would end its element early`);
   return text;
 }
 
 export async function makePage() {
   const script = await build({
-    entryPoints: [join(root, "src/main.ts")], bundle: true, minify: true, write: false, metafile: true,
-    format: "iife", target: ["es2022"], charset: "utf8", legalComments: "none", absWorkingDir: root,
+    entryPoints: [join(root, "src/main.ts")],
+    bundle: true,
+    minify: true,
+    write: false,
+    metafile: true,
+    format: "iife",
+    target: ["es2022"],
+    charset: "utf8",
+    legalComments: "none",
+    absWorkingDir: root,
   });
-  const style = await build({ entryPoints: [join(root, "src/page.css")], minify: true, write: false });
+  const style = await build({
+    entryPoints: [join(root, "src/page.css")],
+    minify: true,
+    write: false,
+  });
   const parts = {
-    SCRIPT: guard("the script", script.outputFiles[0].text.trim(), /<\/script|<!--|@LOWTIDE_REPORT@/i),
+    SCRIPT: guard(
+      "the script",
+      script.outputFiles[0].text.trim(),
+      /<\/script|<!--|@LOWTIDE_REPORT@/i,
+    ),
     STYLE: guard("the style", style.outputFiles[0].text.trim(), /<\/style/i),
     LICENCES: guard("a licence", licences(script.metafile), /<\/script|<!--/i),
   };
   parts.POLICY = [
-    "default-src 'none'", `script-src ${hash(parts.SCRIPT)}`, `style-src ${hash(parts.STYLE)}`,
-    "img-src data:", "base-uri 'none'", "form-action 'none'",
+    "default-src 'none'",
+    `script-src ${hash(parts.SCRIPT)}`,
+    `style-src ${hash(parts.STYLE)}`,
+    "img-src data:",
+    "base-uri 'none'",
+    "form-action 'none'",
   ].join("; ");
-  const page = readFileSync(join(root, "src/page.html"), "utf8")
-    .replace(/@(SCRIPT|STYLE|LICENCES|POLICY)@/g, (_, name) => parts[name]);
-  if (page.split(PLACE).length !== 2) throw new Error(`${PLACE} must stand in the page exactly once`);
+  const page = readFileSync(join(root, "src/page.html"), "utf8").replace(
+    /@(SCRIPT|STYLE|LICENCES|POLICY)@/g,
+    (_, name) => parts[name],
+  );
+  if (page.split(PLACE).length !== 2)
+    throw new Error(`${PLACE} must stand in the page exactly once`);
   return page;
 }
 
@@ -65,7 +92,8 @@ export function fill(page, json) {
 }
 
 async function main() {
-  const option = (name) => (process.argv.includes(name) ? process.argv[process.argv.indexOf(name) + 1] : undefined);
+  const option = (name) =>
+    process.argv.includes(name) ? process.argv[process.argv.indexOf(name) + 1] : undefined;
   const page = await makePage();
   const data = option("--data");
   const out = data ? option("-o") : join(root, "dist/report.html");

@@ -10,8 +10,15 @@ const root = join(dirname(fileURLToPath(import.meta.url)), "..");
 export async function bundle(entry) {
   const outfile = join(root, "build", entry.replace(/\.ts$/, ".mjs"));
   await build({
-    entryPoints: [join(root, entry)], bundle: true, outfile, platform: "node", format: "esm",
-    packages: "external", target: ["node18"], sourcemap: "inline", absWorkingDir: root,
+    entryPoints: [join(root, entry)],
+    bundle: true,
+    outfile,
+    platform: "node",
+    format: "esm",
+    packages: "external",
+    target: ["node18"],
+    sourcemap: "inline",
+    absWorkingDir: root,
   });
   return outfile;
 }

@@ -15,4 +15,6 @@ const made = {
 if (!made || !out) throw new Error("usage: generate.mjs small|compare|large OUT.json [STAYS]");
 const report = made();
 writeFileSync(out, JSON.stringify(report));
-console.log(`${out}: ${report.plans.map((plan) => `${plan.stays.tensor.length} stays`).join(", ")}`);
+console.log(
+  `${out}: ${report.plans.map((plan) => `${plan.stays.tensor.length} stays`).join(", ")}`,
+);

@@ -11,7 +11,10 @@ const MOST_BYTES = 300_000;
 const [file, out] = process.argv.slice(2);
 if (!file || !out) throw new Error("usage: picture.mjs REPORT.html OUT.png");
 const browser = await launch();
-const page = await browser.newPage({ viewport: { width: 1400, height: 1180 }, colorScheme: "light" });
+const page = await browser.newPage({
+  viewport: { width: 1400, height: 1180 },
+  colorScheme: "light",
+});
 await page.goto(pathToFileURL(resolve(file)).href);
 await page.waitForSelector("html[data-ready=true]");
 await page.waitForFunction(() => Number(document.querySelector("canvas.map").dataset.frames) > 0);

@@ -4,7 +4,7 @@
 import type { Context } from "./context.ts";
 import type { ActionGroup, Plan } from "./data.ts";
 import { h, type Child } from "./dom.ts";
-import { count, mib, MIB, milliseconds, plural, signedPercent, time } from "./format.ts";
+import { count, mib, MIB, milliseconds, percent, plural, time } from "./format.ts";
 import { modulePathLink } from "./memory_tables.ts";
 import { table } from "./table.ts";
 import { isTerm, term } from "./terms.ts";
@@ -32,11 +32,23 @@ function nextBudget(plan: Plan): Child {
   if (!next) return null;
   const s = plan.summary;
   const more = next.budget_bytes / (s.budget_bytes || s.arena_bytes || 1) - 1;
-  return h("p", { class: "next" }, `With ${signedPercent(more)} memory (`, size(next.budget_bytes), ") ",
+  return h(
+    "p",
+    { class: "next" },
+    `With ${percent(more)} more memory (`,
+    size(next.budget_bytes),
+    ") ",
     next.saved_seconds > 1e-9
-      ? ["the step would take ", h("b", {}, time(next.seconds)), `, ${time(next.saved_seconds)} less`]
+      ? [
+          "the step would take ",
+          h("b", {}, time(next.seconds)),
+          `, ${time(next.saved_seconds)} less`,
+        ]
       : ["the step would not be faster than ", h("b", {}, time(next.seconds))],
-    next.bound_seconds !== null && `; no schedule there can take less than ${time(next.bound_seconds)}`, ".");
+    next.bound_seconds !== null &&
+      `; no schedule there can take less than ${time(next.bound_seconds)}`,
+    ".",
+  );
 }
 
 function kindTerm(kind: string): Child {
@@ -47,39 +59,88 @@ function kindTerm(kind: string): Child {
 function all(plan: Plan): Child {
   const s = plan.summary;
   const done = [
-    s.reruns > 0 && plural(s.reruns, "rerun"), s.stored_bytes > 0 && `${mib(s.stored_bytes)} moved out`,
+    s.reruns > 0 && plural(s.reruns, "rerun"),
+    s.stored_bytes > 0 && `${mib(s.stored_bytes)} moved out`,
     s.ops_in_parts > 0 && `${plural(s.ops_in_parts, "op")} in parts`,
   ].filter((text) => text !== false);
   const paid = s.predicted_seconds - s.once_seconds;
-  return h("p", {}, `${done.join(", ")}${done.length ? "; " : ""}`, h("b", {}, time(Math.max(0, paid))), " paid in all. ",
-    "Groups overlap: each number says what the peak would be without that group alone.");
+  return h(
+    "p",
+    {},
+    `${done.join(", ")}${done.length ? "; " : ""}`,
+    h("b", {}, time(Math.max(0, paid))),
+    " paid in all. ",
+    "Groups overlap: each number says what the peak would be without that group alone.",
+  );
+}
+
+function groupTable(context: Context, groups: ActionGroup[]): HTMLElement {
+  const bytesCell = (bytes: number | null): Child => (bytes === null ? UNKNOWN : size(bytes));
+  return table<ActionGroup>({
+    caption: "Groups of actions, most worthwhile first",
+    rows: groups,
+    sort: { key: "MiB per ms", down: true },
+    page: 15,
+    columns: [
+      {
+        name: "module",
+        key: "module",
+        value: (g) => g.module,
+        cell: (g) => modulePathLink(context, g.module),
+      },
+      { name: "action", key: "action", value: (g) => g.kind, cell: (g) => kindTerm(g.kind) },
+      {
+        name: "times",
+        key: "times",
+        numeric: true,
+        value: (g) => g.count,
+        cell: (g) => count(g.count),
+      },
+      {
+        name: term("saved"),
+        key: "saved",
+        numeric: true,
+        value: (g) => g.bytes ?? -1,
+        cell: (g) => bytesCell(g.bytes),
+      },
+      {
+        name: term("freed"),
+        key: "away",
+        numeric: true,
+        value: (g) => g.freed_bytes ?? -1,
+        cell: (g) => bytesCell(g.freed_bytes),
+      },
+      {
+        name: "copied",
+        key: "copied",
+        numeric: true,
+        value: (g) => g.moved_bytes ?? 0,
+        cell: (g) => (g.moved_bytes ? size(g.moved_bytes) : UNKNOWN),
+      },
+      {
+        name: [term("paid"), ", ms"],
+        key: "paid",
+        numeric: true,
+        value: (g) => g.seconds ?? -1,
+        cell: (g) => (g.seconds === null ? UNKNOWN : milliseconds(g.seconds)),
+      },
+      { name: term("perMs"), key: "MiB per ms", numeric: true, value: worth, cell: worthText },
+    ],
+  });
 }
 
 export function actionsContent(context: Context): Child | null {
   const { plan } = context.model;
   const { groups } = plan.actions;
   if (groups.length === 0) {
-    return [h("p", {}, "Nothing was made again, moved or split: the order and the addresses alone bring the step to this size."), nextBudget(plan)];
+    return [
+      h(
+        "p",
+        {},
+        "Nothing was made again, moved or split: the order and the addresses alone bring the step to this size.",
+      ),
+      nextBudget(plan),
+    ];
   }
-  const bytesCell = (bytes: number | null): Child => (bytes === null ? UNKNOWN : size(bytes));
-  return [
-    nextBudget(plan),
-    all(plan),
-    table<ActionGroup>({
-      caption: "Groups of actions, most worthwhile first",
-      rows: groups,
-      sort: { key: "MiB per ms", down: true },
-      page: 15,
-      columns: [
-        { name: "module", key: "module", value: (g) => g.module, cell: (g) => modulePathLink(context, g.module) },
-        { name: "action", key: "action", value: (g) => g.kind, cell: (g) => kindTerm(g.kind) },
-        { name: "times", key: "times", numeric: true, value: (g) => g.count, cell: (g) => count(g.count) },
-        { name: term("saved"), key: "saved", numeric: true, value: (g) => g.bytes ?? -1, cell: (g) => bytesCell(g.bytes) },
-        { name: term("freed"), key: "away", numeric: true, value: (g) => g.freed_bytes ?? -1, cell: (g) => bytesCell(g.freed_bytes) },
-        { name: "copied", key: "copied", numeric: true, value: (g) => g.moved_bytes ?? 0, cell: (g) => (g.moved_bytes ? size(g.moved_bytes) : UNKNOWN) },
-        { name: [term("paid"), ", ms"], key: "paid", numeric: true, value: (g) => g.seconds ?? -1, cell: (g) => (g.seconds === null ? UNKNOWN : milliseconds(g.seconds)) },
-        { name: term("perMs"), key: "MiB per ms", numeric: true, value: worth, cell: worthText },
-      ],
-    }),
-  ];
+  return [nextBudget(plan), all(plan), groupTable(context, groups)];
 }

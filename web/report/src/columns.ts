@@ -10,7 +10,12 @@ export interface Column {
 // The columns of the span [low, high) over `width` pixels. `begin` is ascending; the value of run r
 // holds until the next one begins, that of the last one until `end`. O(runs in the span + width).
 export function makeColumns(
-  begin: ArrayLike<number>, end: number, values: ArrayLike<number>, low: number, high: number, width: number,
+  begin: ArrayLike<number>,
+  end: number,
+  values: ArrayLike<number>,
+  low: number,
+  high: number,
+  width: number,
 ): Column[] {
   const columns: Column[] = [];
   const runs = begin.length;
@@ -20,14 +25,16 @@ export function makeColumns(
   if (run < 0) run = 0;
   while (run < runs && begin[run] < high) {
     const next = run + 1 < runs ? begin[run + 1] : end;
-    const x0 = Math.max(0, (begin[run] - low) * scale), x1 = Math.min(width, (next - low) * scale);
+    const x0 = Math.max(0, (begin[run] - low) * scale),
+      x1 = Math.min(width, (next - low) * scale);
     if (Math.floor(x1) > Math.floor(x0) + 1) {
       columns.push({ x0, x1, run });
       ++run;
       continue;
     }
     const pixel = Math.floor(x0);
-    let best = run, last = run;
+    let best = run,
+      last = run;
     while (last + 1 < runs && (begin[last + 1] - low) * scale < pixel + 1) {
       ++last;
       if (values[last] > values[best]) best = last;
@@ -40,7 +47,8 @@ export function makeColumns(
 }
 
 function firstAfter(values: ArrayLike<number>, x: number): number {
-  let low = 0, high = values.length;
+  let low = 0,
+    high = values.length;
   while (low < high) {
     const middle = (low + high) >> 1;
     if (values[middle] <= x) low = middle + 1;

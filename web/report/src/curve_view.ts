@@ -31,9 +31,12 @@ export interface Line {
 export function linesOf(model: Model): Line[] {
   const s = model.plan.summary;
   const lines: Line[] = [];
-  if (s.budget_bytes !== null && s.budget_bytes > 0) lines.push({ name: "budget", bytes: s.budget_bytes, dash: [] });
-  if (s.floor_bytes !== null && s.floor_bytes > 0) lines.push({ name: "floor", bytes: s.floor_bytes, dash: [5, 3] });
-  if (s.lower_bound_bytes > 0) lines.push({ name: "bound, each op once", bytes: s.lower_bound_bytes, dash: [1.5, 3] });
+  if (s.budget_bytes !== null && s.budget_bytes > 0)
+    lines.push({ name: "budget", bytes: s.budget_bytes, dash: [] });
+  if (s.floor_bytes !== null && s.floor_bytes > 0)
+    lines.push({ name: "floor", bytes: s.floor_bytes, dash: [5, 3] });
+  if (s.lower_bound_bytes > 0)
+    lines.push({ name: "bound, each op once", bytes: s.lower_bound_bytes, dash: [1.5, 3] });
   return lines;
 }
 
@@ -47,7 +50,10 @@ export function topOf(model: Model, showGiven: boolean): number {
 
 function givenColumns(model: Model, axis: Axis, span: Span, width: number): Column[] {
   const begin = axis === "runs" ? model.counting.subarray(0, model.given.length) : model.givenBegin;
-  const end = axis === "runs" ? model.given.length : Math.max(model.plan.summary.once_seconds, model.givenBegin.at(-1) ?? 0);
+  const end =
+    axis === "runs"
+      ? model.given.length
+      : Math.max(model.plan.summary.once_seconds, model.givenBegin.at(-1) ?? 0);
   return makeColumns(begin, end, model.given, span.low, span.high, width);
 }
 
@@ -93,12 +99,19 @@ interface BandLabel {
 }
 
 // The category's name where its band is thickest, if it is thick enough.
-function labelBand(scene: CurveScene, columns: Column[], low: Float64Array, high: number[], category: number): BandLabel | null {
+function labelBand(
+  scene: CurveScene,
+  columns: Column[],
+  low: Float64Array,
+  high: number[],
+  category: number,
+): BandLabel | null {
   const { frame, model, colours } = scene;
   const y = scaleY(frame, scene.y);
   const name = model.plan.categories[category].replaceAll("_", " ");
   const half = name.length * 3.2 + 4;
-  let best = -1, thickest = 15;
+  let best = -1,
+    thickest = 15;
   for (let i = 0; i < columns.length; ++i) {
     const middle = (columns[i].x0 + columns[i].x1) / 2;
     if (middle < half || middle > frame.right - frame.left - half) continue;
@@ -123,7 +136,9 @@ function drawLabels(scene: CurveScene, labels: BandLabel[]): void {
   for (const { name, x, low, high, ink } of labels) {
     const middle = (low + high) / 2;
     const places = [0, 12, -12, 20, -20, 28, -28].map((by) => middle + by);
-    const free = places.find((at) => at - 8 >= high && at + 8 <= low && lines.every((line) => Math.abs(line - at) > 9));
+    const free = places.find(
+      (at) => at - 8 >= high && at + 8 <= low && lines.every((line) => Math.abs(line - at) > 9),
+    );
     context.fillStyle = ink;
     if (free !== undefined) context.fillText(name, x, free);
   }
@@ -147,8 +162,35 @@ function drawGiven(scene: CurveScene, columns: Column[]): void {
   context.stroke();
 }
 
+// The name of the given order's curve, above where it is highest; none where the plan's own is.
+function labelGiven(scene: CurveScene, columns: Column[]): void {
+  const { frame, inks, model } = scene;
+  if (columns.length === 0) return;
+  const best = columns.reduce((a, b) => (model.given[b.run] > model.given[a.run] ? b : a));
+  const most = model.totals.reduce((a, b) => Math.max(a, b), 0);
+  if (model.given[best.run] < most * 1.15) return;
+  const at = scaleY(frame, scene.y)(model.given[best.run]);
+  const text = "given order",
+    half = frame.context.measureText(text).width / 2 + 4;
+  plate(
+    frame,
+    inks,
+    text,
+    frame.left + (best.x0 + best.x1) / 2 - half,
+    Math.max(frame.top - 4, at - 12),
+    inks.muted,
+  );
+}
+
 // Text on a plate of the ground's colour, so that it is read over any band.
-export function plate(frame: Frame, inks: Inks, text: string, x: number, y: number, ink = inks.ink): void {
+export function plate(
+  frame: Frame,
+  inks: Inks,
+  text: string,
+  x: number,
+  y: number,
+  ink = inks.ink,
+): void {
   const { context } = frame;
   const width = context.measureText(text).width + 8;
   const left = Math.max(frame.left + 1, Math.min(x, frame.right - width));
@@ -193,7 +235,14 @@ function drawLines(scene: CurveScene): () => void {
       while (taken.some((other) => Math.abs(other - at) < 16)) at += 17;
       taken.push(at);
       const name = frame.width < 500 ? line.name.split(",")[0] : line.name;
-      plate(frame, inks, `${name} ${mib(line.bytes)}`, frame.left + 4, at, line.name === "budget" ? inks.alarm : inks.ink);
+      plate(
+        frame,
+        inks,
+        `${name} ${mib(line.bytes)}`,
+        frame.left + 4,
+        at,
+        line.name === "budget" ? inks.alarm : inks.ink,
+      );
     }
   };
 }
@@ -219,10 +268,21 @@ function drawPeak(scene: CurveScene, axis: Axis, span: Span): void {
   plate(frame, inks, text, onLeft ? x - 10 - width : x + 9, Math.max(frame.top + 8, py - 8));
 }
 
-export function drawCurve(canvas: HTMLCanvasElement, model: Model, state: State, inks: Inks): CurveScene {
+export function drawCurve(
+  canvas: HTMLCanvasElement,
+  model: Model,
+  state: State,
+  inks: Inks,
+): CurveScene {
   const frame = fit(canvas, 18, 8);
   const y = { low: 0, high: topOf(model, state.showGiven) };
-  const scene: CurveScene = { model, frame, y, inks, colours: categoryColours(model.plan.categories, inks.dark) };
+  const scene: CurveScene = {
+    model,
+    frame,
+    y,
+    inks,
+    colours: categoryColours(model.plan.categories, inks.dark),
+  };
   const { context } = frame;
   drawSizeAxis(frame, y, inks, true);
   context.save();
@@ -232,7 +292,11 @@ export function drawCurve(canvas: HTMLCanvasElement, model: Model, state: State,
   const width = frame.right - frame.left;
   const labels = drawBands(scene, plannedColumns(model, state.axis, state.window.x, width));
   const labelLines = drawLines(scene);
-  if (state.showGiven) drawGiven(scene, givenColumns(model, state.axis, state.window.x, width));
+  if (state.showGiven) {
+    const columns = givenColumns(model, state.axis, state.window.x, width);
+    drawGiven(scene, columns);
+    labelGiven(scene, columns);
+  }
   labelLines();
   drawLabels(scene, labels);
   drawPeak(scene, state.axis, state.window.x);
@@ -242,13 +306,19 @@ export function drawCurve(canvas: HTMLCanvasElement, model: Model, state: State,
 }
 
 // The pointer's time and, for an op, the moments when it runs; on the canvas above.
-export function drawCurveOverlay(canvas: HTMLCanvasElement, model: Model, state: State, inks: Inks): void {
+export function drawCurveOverlay(
+  canvas: HTMLCanvasElement,
+  model: Model,
+  state: State,
+  inks: Inks,
+): void {
   const frame = fit(canvas, 18, 8);
   const { context } = frame;
   const x = scaleX(frame, state.window.x);
   if (state.selection?.kind === "op") {
     context.fillStyle = inks.ink;
-    for (const run of groupOf(model.runsOfOp, state.selection.id)) markRun(frame, model, state, run);
+    for (const run of groupOf(model.runsOfOp, state.selection.id))
+      markRun(frame, model, state, run);
   }
   if (state.selection?.kind === "run") markRun(frame, model, state, state.selection.id);
   if (!state.pointer) return;
@@ -261,7 +331,8 @@ export function drawCurveOverlay(canvas: HTMLCanvasElement, model: Model, state:
 function markRun(frame: Frame, model: Model, state: State, run: number): void {
   const [begin, end] = rangeOfRun(model, state.axis, run);
   const x = scaleX(frame, state.window.x);
-  const left = Math.max(frame.left, x(begin)), right = Math.min(frame.right, Math.max(x(end), x(begin) + 2));
+  const left = Math.max(frame.left, x(begin)),
+    right = Math.min(frame.right, Math.max(x(end), x(begin) + 2));
   if (right <= left) return;
   const { context } = frame;
   context.globalAlpha = 0.28;
@@ -277,8 +348,9 @@ function markRun(frame: Frame, model: Model, state: State, run: number): void {
 // What the curve says, in words.
 export function curveSentence(model: Model): string {
   const s = model.plan.summary;
-  const lines = linesOf(model).map((line) => `${line.name} ${mib(line.bytes)}`).join(", ");
+  const lines = linesOf(model)
+    .map((line) => `${line.name} ${mib(line.bytes)}`)
+    .join(", ");
   const peak = model.runs > 0 ? runSentence(model, model.peakRun) : "no runs";
   return `Memory over time. Peak ${mib(s.peak_bytes)} at ${peak}. In the given order the peak is ${mib(s.peak_before_bytes)}. Lines: ${lines || "none"}.`;
 }
-

@@ -242,7 +242,9 @@ function checkColumns(what: string, columns: object): void {
     if (!Array.isArray(column)) continue;
     if (length < 0) length = column.length;
     if (column.length !== length) {
-      throw new Error(`${what}.${name} has ${column.length} entries, the columns before it ${length}`);
+      throw new Error(
+        `${what}.${name} has ${column.length} entries, the columns before it ${length}`,
+      );
     }
   }
 }

@@ -25,18 +25,24 @@ export function runSentence(model: Model, run: number): string {
 export function whyText(model: Model, stay: number): string {
   const { why, took_over, tensor } = model.plan.stays;
   const from = took_over[stay];
-  const over = from >= 0 ? `, takes over the buffer of ${model.plan.tensors.name[tensor[from]]}` : "";
+  const over =
+    from >= 0 ? `, takes over the buffer of ${model.plan.tensors.name[tensor[from]]}` : "";
   switch (why[stay]) {
-    case STAY_MADE_AGAIN: return `made again${over}`;
-    case STAY_LOADED: return `loaded${over}`;
-    case STAY_RESIDENT: return `resident${over}`;
-    default: return `made${over}`;
+    case STAY_MADE_AGAIN:
+      return `made again${over}`;
+    case STAY_LOADED:
+      return `loaded${over}`;
+    case STAY_RESIDENT:
+      return `resident${over}`;
+    default:
+      return `made${over}`;
   }
 }
 
 export function rectangleTimes(model: Model, axis: Axis, rectangle: number): string {
   const r = model.rectangles;
-  if (axis === "seconds") return `${time(r.secondsBegin[rectangle])} to ${time(r.secondsEnd[rectangle])}`;
+  if (axis === "seconds")
+    return `${time(r.secondsBegin[rectangle])} to ${time(r.secondsEnd[rectangle])}`;
   return `runs ${r.runBegin[rectangle]} to ${Math.max(r.runBegin[rectangle], r.runEnd[rectangle] - 1)}`;
 }
 
@@ -50,7 +56,8 @@ export function rectangleSentence(model: Model, axis: Axis, rectangle: number): 
   const r = model.rectangles;
   const tensor = r.tensor[rectangle];
   const life = rectangleTimes(model, axis, rectangle);
-  if (tensor < 0) return `workspace of ${model.plan.ops.name[r.op[rectangle]]}, ${mib(r.high[rectangle] - r.low[rectangle])}, ${life}`;
+  if (tensor < 0)
+    return `workspace of ${model.plan.ops.name[r.op[rectangle]]}, ${mib(r.high[rectangle] - r.low[rectangle])}, ${life}`;
   return `${tensorSentence(model, tensor)}, ${life}`;
 }
 
@@ -58,4 +65,3 @@ export function rectangleSentence(model: Model, axis: Axis, rectangle: number): 
 export function firstRun(model: Model, op: number): number {
   return groupOf(model.runsOfOp, op)[0] ?? -1;
 }
-

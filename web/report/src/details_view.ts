@@ -19,22 +19,36 @@ const MOST = 12; // entries of a list before "and N more"
 type Row = [Child, Child];
 
 function facts(rows: (Row | false)[]): HTMLElement {
-  return h("dl", { class: "facts" }, rows.filter((row): row is Row => row !== false).map(([name, value]) =>
-    h("div", {}, h("dt", {}, name), h("dd", {}, value))));
+  return h(
+    "dl",
+    { class: "facts" },
+    rows
+      .filter((row): row is Row => row !== false)
+      .map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value))),
+  );
 }
 
 // A list that opens in full on request.
 function list(items: Child[], nothing = "none"): Child {
   if (items.length === 0) return nothing;
-  const ul = h("ul", {}, items.slice(0, MOST).map((item) => h("li", {}, item)));
+  const ul = h(
+    "ul",
+    {},
+    items.slice(0, MOST).map((item) => h("li", {}, item)),
+  );
   if (items.length > MOST) {
     const rest = items.slice(MOST, 400);
-    const button = h("button", { type: "button", class: "link" }, `and ${count(items.length - MOST)} more`);
+    const button = h(
+      "button",
+      { type: "button", class: "link" },
+      `and ${count(items.length - MOST)} more`,
+    );
     const last = h("li", {}, button);
     button.addEventListener("click", () => {
       last.remove();
       rest.forEach((item) => ul.append(h("li", {}, item)));
-      if (items.length > MOST + rest.length) ul.append(h("li", {}, `and ${count(items.length - MOST - rest.length)} more`));
+      if (items.length > MOST + rest.length)
+        ul.append(h("li", {}, `and ${count(items.length - MOST - rest.length)} more`));
     });
     ul.append(last);
   }
@@ -52,7 +66,8 @@ function categoryName(name: string): Child {
 function stayItem(context: Context, stay: number): Child {
   const { model } = context;
   const r = model.rectangles;
-  const from = r.runBegin[stay], to = Math.max(from, r.runEnd[stay] - 1);
+  const from = r.runBegin[stay],
+    to = Math.max(from, r.runEnd[stay] - 1);
   return [
     runLink(context, Math.min(from, model.runs - 1), `runs ${count(from)}\u2013${count(to)}`),
     ` at ${mib(r.low[stay])}, ${time(r.secondsBegin[stay])} to ${time(r.secondsEnd[stay])}, ${whyText(model, stay)}`,
@@ -83,14 +98,42 @@ function ofTensor(context: Context, tensor: number): Child {
       ["shape", tensors.shape[tensor]],
       ["size", bytesRow(tensors.bytes[tensor])],
       ["category", categoryName(plan.categories[tensors.category[tensor]])],
-      ["made by", maker >= 0 ? opLink(context, maker) : tensors.resident[tensor] ? term("resident") : "nothing in the step"],
-      ["read by", list([...groupOf(model.readersOfTensor, tensor)].map((op) => opLink(context, op)), "no op")],
-      [term("policy"), [plan.policies[tensors.policy[tensor]], tensors.output[tensor] ? ", an output of the step" : null]],
+      [
+        "made by",
+        maker >= 0
+          ? opLink(context, maker)
+          : tensors.resident[tensor]
+            ? term("resident")
+            : "nothing in the step",
+      ],
+      [
+        "read by",
+        list(
+          [...groupOf(model.readersOfTensor, tensor)].map((op) => opLink(context, op)),
+          "no op",
+        ),
+      ],
+      [
+        term("policy"),
+        [
+          plan.policies[tensors.policy[tensor]],
+          tensors.output[tensor] ? ", an output of the step" : null,
+        ],
+      ],
       runs > 1 && [term("recompute", "reruns"), plural(runs - 1, "rerun")],
       whole >= 0 && ["piece of", tensorLink(context, whole)],
       pieces.length > 0 && ["made of", list(pieces.map((piece) => tensorLink(context, piece)))],
-      [term("stay", "stays"), list(stays.map((stay) => stayItem(context, stay)), pieces.length > 0 ? "those of its pieces" : "none")],
-      transfers.length > 0 && [term("move", "moved"), list(transfers.map((t) => transferItem(context, t)))],
+      [
+        term("stay", "stays"),
+        list(
+          stays.map((stay) => stayItem(context, stay)),
+          pieces.length > 0 ? "those of its pieces" : "none",
+        ),
+      ],
+      transfers.length > 0 && [
+        term("move", "moved"),
+        list(transfers.map((t) => transferItem(context, t))),
+      ],
     ]),
   ];
 }
@@ -112,10 +155,20 @@ function ofOp(context: Context, op: number): Child {
       ["module", moduleLink(context, ops.module[op])],
       ["phase", plan.phases[ops.phase[op]]],
       [term("predicted", "predicted"), time(ops.seconds[op])],
-      measured !== null && [term("measured"), measured.op_seconds[op] === null ? "no time" : time(measured.op_seconds[op]!)],
+      measured !== null && [
+        term("measured"),
+        measured.op_seconds[op] === null ? "no time" : time(measured.op_seconds[op]!),
+      ],
       ops.workspace_bytes[op] > 0 && [term("workspace"), bytesRow(ops.workspace_bytes[op])],
-      [term("run", "runs"), list(runs.map((run, i) => [
-        runLink(context, run, `${ordinal(i)}: run ${count(run)}`), ` at ${time(model.runBegin[run])}, ${mib(model.totals[run])} present`]))],
+      [
+        term("run", "runs"),
+        list(
+          runs.map((run, i) => [
+            runLink(context, run, `${ordinal(i)}: run ${count(run)}`),
+            ` at ${time(model.runBegin[run])}, ${mib(model.totals[run])} present`,
+          ]),
+        ),
+      ],
       ["reads", operands(context, ops.inputs[op])],
       ["makes", operands(context, ops.outputs[op])],
     ]),
@@ -137,7 +190,13 @@ function ofModule(context: Context, path: string): Child {
       row !== undefined && [term("policy"), row.policy],
       row !== undefined && row.times > 1 && ["folded", `${count(row.times)} equal layers together`],
       ["ops", list(all(model.opsOfModule).map((op) => opLink(context, op)))],
-      ["tensors", operands(context, all(model.tensorsOfModule).sort((a, b) => bytes[b] - bytes[a]))],
+      [
+        "tensors",
+        operands(
+          context,
+          all(model.tensorsOfModule).sort((a, b) => bytes[b] - bytes[a]),
+        ),
+      ],
     ]),
   ];
 }
@@ -148,8 +207,12 @@ function ofRun(context: Context, run: number, title: string): Child {
   if (model.runs === 0) return heading("Moment", "the step has no runs");
   const op = plan.steps.op[model.stepOfRun[run]];
   const total = model.totals[run];
-  const categories = plan.categories.map((name, c) => ({ name, bytes: plan.curve.planned[c][run] })).filter((c) => c.bytes > 0);
-  const present = presentIn(index, model, run).sort((a, b) => r.high[b] - r.low[b] - (r.high[a] - r.low[a]) || a - b);
+  const categories = plan.categories
+    .map((name, c) => ({ name, bytes: plan.curve.planned[c][run] }))
+    .filter((c) => c.bytes > 0);
+  const present = presentIn(index, model, run).sort(
+    (a, b) => r.high[b] - r.low[b] - (r.high[a] - r.low[a]) || a - b,
+  );
   return [
     heading(title, runName(model, run)),
     facts([
@@ -158,39 +221,88 @@ function ofRun(context: Context, run: number, title: string): Child {
       ["module", moduleLink(context, plan.ops.module[op])],
       ["present", bytesRow(total)],
     ]),
-    h("table", { class: "shares" }, h("caption", {}, "By category"), h("tbody", {}, categories.sort((a, b) => b.bytes - a.bytes).map((c) =>
-      h("tr", {}, h("th", { scope: "row" }, categoryName(c.name)), h("td", { class: "number" }, size(c.bytes)), h("td", { class: "number" }, percent(c.bytes / (total || 1))))))),
+    h(
+      "table",
+      { class: "shares" },
+      h("caption", {}, "By category"),
+      h(
+        "tbody",
+        {},
+        categories
+          .sort((a, b) => b.bytes - a.bytes)
+          .map((c) =>
+            h(
+              "tr",
+              {},
+              h("th", { scope: "row" }, categoryName(c.name)),
+              h("td", { class: "number" }, size(c.bytes)),
+              h("td", { class: "number" }, percent(c.bytes / (total || 1))),
+            ),
+          ),
+      ),
+    ),
     h("h4", {}, "Largest"),
-    list(present.map((i) => [
-      r.tensor[i] >= 0 ? tensorLink(context, r.tensor[i]) : [opLink(context, r.op[i]), " (workspace)"], " ", size(r.high[i] - r.low[i])])),
+    list(
+      present.map((i) => [
+        r.tensor[i] >= 0
+          ? tensorLink(context, r.tensor[i])
+          : [opLink(context, r.op[i]), " (workspace)"],
+        " ",
+        size(r.high[i] - r.low[i]),
+      ]),
+    ),
   ];
 }
 
 function heading(kind: string, name: string): HTMLElement {
-  return h("h3", {}, h("span", { class: "kind" }, kind), " ", h("span", { class: "name" }, name || "(no name)"));
+  return h(
+    "h3",
+    {},
+    h("span", { class: "kind" }, kind),
+    " ",
+    h("span", { class: "name" }, name || "(no name)"),
+  );
 }
 
 function content(context: Context, selection: Selection | null): Child {
   switch (selection?.kind) {
-    case "tensor": return ofTensor(context, selection.id);
-    case "op": return ofOp(context, selection.id);
-    case "module": return ofModule(context, selection.path);
-    case "run": return ofRun(context, selection.id, "Moment");
-    default: return ofRun(context, context.model.peakRun, "At the peak");
+    case "tensor":
+      return ofTensor(context, selection.id);
+    case "op":
+      return ofOp(context, selection.id);
+    case "module":
+      return ofModule(context, selection.path);
+    case "run":
+      return ofRun(context, selection.id, "Moment");
+    default:
+      return ofRun(context, context.model.peakRun, "At the peak");
   }
 }
 
 export function startDetails(context: Context, show: () => void): void {
-  const panel = byId("details"), body = byId("details-body"), bar = byId("details-bar");
+  const panel = byId("details"),
+    body = byId("details-body"),
+    bar = byId("details-bar");
   const draw = () => {
     const { selection } = context.store.state;
     replace(body, content(context, selection));
     body.scrollTop = 0;
     panel.classList.toggle("chosen", selection !== null);
-    replace(bar, selection !== null && [
-      h("button", { type: "button", onclick: show }, "Show in the charts"),
-      h("button", { type: "button", onclick: () => context.choose(null), "aria-label": "close the details" }, "Close"),
-    ]);
+    replace(
+      bar,
+      selection !== null && [
+        h("button", { type: "button", onclick: show }, "Show in the charts"),
+        h(
+          "button",
+          {
+            type: "button",
+            onclick: () => context.choose(null),
+            "aria-label": "close the details",
+          },
+          "Close",
+        ),
+      ],
+    );
   };
   context.store.on(["selection"], draw);
   draw();

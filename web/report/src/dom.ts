@@ -2,7 +2,10 @@
 // never run; there is no way through here to set inner HTML.
 
 export type Child = Node | string | number | null | undefined | false | Child[];
-export type Attributes = Record<string, string | number | boolean | null | undefined | EventListener>;
+export type Attributes = Record<
+  string,
+  string | number | boolean | null | undefined | EventListener
+>;
 
 function append(parent: Element, child: Child): void {
   if (child === null || child === undefined || child === false) return;
@@ -20,7 +23,9 @@ function setAll(element: Element, attributes: Attributes): void {
 
 // h("button", { class: "x", onclick: f }, "text"); names that begin with "on" are listeners.
 export function h<K extends keyof HTMLElementTagNameMap>(
-  tag: K, attributes: Attributes = {}, ...children: Child[]
+  tag: K,
+  attributes: Attributes = {},
+  ...children: Child[]
 ): HTMLElementTagNameMap[K] {
   const element = document.createElement(tag);
   setAll(element, attributes);
@@ -29,7 +34,9 @@ export function h<K extends keyof HTMLElementTagNameMap>(
 }
 
 export function svg<K extends keyof SVGElementTagNameMap>(
-  tag: K, attributes: Attributes = {}, ...children: Child[]
+  tag: K,
+  attributes: Attributes = {},
+  ...children: Child[]
 ): SVGElementTagNameMap[K] {
   const element = document.createElementNS("http://www.w3.org/2000/svg", tag);
   setAll(element, attributes);

@@ -8,7 +8,8 @@ import type { Selection } from "./state.ts";
 
 export function staysOf(model: Model, tensor: number): number[] {
   const own = [...groupOf(model.staysOfTensor, tensor)];
-  for (const piece of groupOf(model.piecesOfTensor, tensor)) own.push(...groupOf(model.staysOfTensor, piece));
+  for (const piece of groupOf(model.piecesOfTensor, tensor))
+    own.push(...groupOf(model.staysOfTensor, piece));
   return own;
 }
 
@@ -28,16 +29,28 @@ function ofOp(model: Model, op: number): number[] {
 // The modules at a path and below it.
 export function modulesAt(model: Model, path: string): number[] {
   const { modules } = model.plan;
-  return modules.flatMap((name, m) => (name === path || name.startsWith(`${path}.`) || name.startsWith(`${path}/`) ? [m] : []));
+  return modules.flatMap((name, m) =>
+    name === path || name.startsWith(`${path}.`) || name.startsWith(`${path}/`) ? [m] : [],
+  );
 }
 
 // Empty: nothing is chosen, nothing is dimmed.
-export function inFocus(model: Model, selection: Selection | null, found: ReadonlySet<number> | null): number[] {
+export function inFocus(
+  model: Model,
+  selection: Selection | null,
+  found: ReadonlySet<number> | null,
+): number[] {
   if (found) return [...found].flatMap((tensor) => staysOf(model, tensor));
   switch (selection?.kind) {
-    case "tensor": return staysOf(model, selection.id);
-    case "op": return ofOp(model, selection.id);
-    case "module": return modulesAt(model, selection.path).flatMap((m) => [...groupOf(model.tensorsOfModule, m)]).flatMap((t) => staysOf(model, t));
-    default: return [];
+    case "tensor":
+      return staysOf(model, selection.id);
+    case "op":
+      return ofOp(model, selection.id);
+    case "module":
+      return modulesAt(model, selection.path)
+        .flatMap((m) => [...groupOf(model.tensorsOfModule, m)])
+        .flatMap((t) => staysOf(model, t));
+    default:
+      return [];
   }
 }

@@ -70,6 +70,14 @@ export function plural(number: number, one: string, many = `${one}s`): string {
 export function ordinal(index: number): string {
   const n = index + 1;
   const teen = n % 100 >= 11 && n % 100 <= 13;
-  const ending = teen ? "th" : n % 10 === 1 ? "st" : n % 10 === 2 ? "nd" : n % 10 === 3 ? "rd" : "th";
+  const ending = teen
+    ? "th"
+    : n % 10 === 1
+      ? "st"
+      : n % 10 === 2
+        ? "nd"
+        : n % 10 === 3
+          ? "rd"
+          : "th";
   return `${n}${ending}`;
 }

@@ -29,7 +29,8 @@ export function marginLeft(width: number): number {
 export function fit(canvas: HTMLCanvasElement, top: number, bottom: number): Frame {
   const ratio = Math.min(3, devicePixelRatio || 1);
   const { clientWidth: width, clientHeight: height } = canvas;
-  const w = Math.max(1, Math.round(width * ratio)), hgt = Math.max(1, Math.round(height * ratio));
+  const w = Math.max(1, Math.round(width * ratio)),
+    hgt = Math.max(1, Math.round(height * ratio));
   if (canvas.width !== w) canvas.width = w;
   if (canvas.height !== hgt) canvas.height = hgt;
   const context = canvas.getContext("2d")!;
@@ -37,7 +38,17 @@ export function fit(canvas: HTMLCanvasElement, top: number, bottom: number): Fra
   context.clearRect(0, 0, width, height);
   context.font = FONT;
   const left = Math.min(marginLeft(width), width);
-  return { canvas, context, ratio, width, height, left, right: Math.max(left + 1, width - 10), top, bottom: height - bottom };
+  return {
+    canvas,
+    context,
+    ratio,
+    width,
+    height,
+    left,
+    right: Math.max(left + 1, width - 10),
+    top,
+    bottom: height - bottom,
+  };
 }
 
 export function scaleX(frame: Frame, span: Span): (x: number) => number {
@@ -57,16 +68,26 @@ export function axisLabel(axis: Axis, value: number): string {
 // One unit for all ticks of an axis, with as many digits as their distance needs.
 function timeTicks(axis: Axis, span: Span, about: number): { at: number; text: string }[] {
   if (axis === "runs") {
-    return scaleLinear().domain([span.low, span.high]).ticks(about)
-      .filter(Number.isInteger).map((at) => ({ at, text: count(at) }));
+    return scaleLinear()
+      .domain([span.low, span.high])
+      .ticks(about)
+      .filter(Number.isInteger)
+      .map((at) => ({ at, text: count(at) }));
   }
-  const [unit, name] = span.high >= 2 ? [1, "s"] : span.high >= 2e-3 ? [1e3, "ms"] : [1e6, "\u00b5s"];
+  const [unit, name] =
+    span.high >= 2 ? [1, "s"] : span.high >= 2e-3 ? [1e3, "ms"] : [1e6, "\u00b5s"];
   const scale = scaleLinear().domain([span.low * unit, span.high * unit]);
   const format = scale.tickFormat(about);
   return scale.ticks(about).map((at) => ({ at: at / unit, text: `${format(at)} ${name}` }));
 }
 
-export function drawTimeAxis(frame: Frame, span: Span, axis: Axis, inks: Inks, labels = true): void {
+export function drawTimeAxis(
+  frame: Frame,
+  span: Span,
+  axis: Axis,
+  inks: Inks,
+  labels = true,
+): void {
   const { context } = frame;
   const x = scaleX(frame, span);
   context.textAlign = "center";

@@ -10,9 +10,13 @@ import { table, tableOnDemand } from "./table.ts";
 import { term } from "./terms.ts";
 import { size } from "./tip.ts";
 
-const WIDTH = 760, HEIGHT = 340;
+const WIDTH = 760,
+  HEIGHT = 340;
 const NOTHING = "\u2013";
-const LEFT = 62, RIGHT = 20, TOP = 22, BOTTOM = 44;
+const LEFT = 62,
+  RIGHT = 20,
+  TOP = 22,
+  BOTTOM = 44;
 
 // A point at which a plan was found.
 export interface Reached extends FrontPoint {
@@ -22,7 +26,8 @@ export interface Reached extends FrontPoint {
 }
 
 export function reachedOf(points: readonly FrontPoint[]): Reached[] {
-  return points.filter((p): p is Reached => p.found && p.arena_bytes !== null && p.seconds !== null)
+  return points
+    .filter((p): p is Reached => p.found && p.arena_bytes !== null && p.seconds !== null)
     .sort((a, b) => a.arena_bytes - b.arena_bytes || b.seconds - a.seconds);
 }
 
@@ -41,16 +46,24 @@ export function frontScales(points: readonly Reached[], width: number): FrontSca
   const memory = points.flatMap((p) => [p.arena_bytes / MIB, p.budget_bytes / MIB]);
   const times = points.flatMap((p) => (boundOf(p) > 0 ? [p.seconds, boundOf(p)] : [p.seconds]));
   const spread = (values: number[]): [number, number] => {
-    const low = Math.min(...values), high = Math.max(...values), extra = (high - low || Math.abs(high) || 1) * 0.06;
+    const low = Math.min(...values),
+      high = Math.max(...values),
+      extra = (high - low || Math.abs(high) || 1) * 0.06;
     return [Math.max(0, low - extra), high + extra];
   };
   const [unit, name] = Math.max(...times) >= 1 ? [1, "s"] : [1e3, "ms"]; // one for all ticks
-  const x = scaleLinear().domain(spread(memory)).range([LEFT, width - RIGHT]);
-  const y = scaleLinear().domain(spread(times).map((seconds) => seconds * unit)).range([HEIGHT - BOTTOM, TOP]);
+  const x = scaleLinear()
+    .domain(spread(memory))
+    .range([LEFT, width - RIGHT]);
+  const y = scaleLinear()
+    .domain(spread(times).map((seconds) => seconds * unit))
+    .range([HEIGHT - BOTTOM, TOP]);
   const format = y.tickFormat(6);
   return {
-    x: (bytes) => x(bytes / MIB), y: (seconds) => y(seconds * unit),
-    xTicks: x.ticks(Math.max(3, width / 110)), yTicks: y.ticks(6).map((at) => ({ at: at / unit, text: `${format(at)} ${name}` })),
+    x: (bytes) => x(bytes / MIB),
+    y: (seconds) => y(seconds * unit),
+    xTicks: x.ticks(Math.max(3, width / 110)),
+    yTicks: y.ticks(6).map((at) => ({ at: at / unit, text: `${format(at)} ${name}` })),
   };
 }
 
@@ -65,11 +78,18 @@ export function frontPaths(points: readonly Reached[], { x, y }: FrontScales): F
   if (points.length === 0) return { reached: "", bound: "", gap: "" };
   const [first, ...others] = points;
   const reached = `M${x(first.arena_bytes)} ${y(first.seconds)}${others.map((p) => `H${x(p.arena_bytes)}V${y(p.seconds)}`).join("")}`;
-  const bounded = points.filter((p) => boundOf(p) > 0).sort((a, b) => a.budget_bytes - b.budget_bytes);
+  const bounded = points
+    .filter((p) => boundOf(p) > 0)
+    .sort((a, b) => a.budget_bytes - b.budget_bytes);
   if (bounded.length < 2) return { reached, bound: "", gap: "" };
-  const [low, ...higher] = bounded, high = higher[higher.length - 1];
+  const [low, ...higher] = bounded,
+    high = higher[higher.length - 1];
   const bound = `M${x(low.budget_bytes)} ${y(boundOf(low))}${higher.map((p) => `V${y(boundOf(p))}H${x(p.budget_bytes)}`).join("")}`;
-  const back = [...bounded].reverse().slice(1).map((p) => `H${x(p.budget_bytes)}V${y(boundOf(p))}`).join("");
+  const back = [...bounded]
+    .reverse()
+    .slice(1)
+    .map((p) => `H${x(p.budget_bytes)}V${y(boundOf(p))}`)
+    .join("");
   return { reached, bound, gap: `${reached}H${x(high.budget_bytes)}V${y(boundOf(high))}${back}Z` };
 }
 
@@ -77,22 +97,47 @@ function pointText(p: FrontPoint): string {
   if (!p.found || p.arena_bytes === null || p.seconds === null) {
     return `budget ${mib(p.budget_bytes)}: nothing found${p.reason ? `: ${p.reason}` : ""}`;
   }
-  const bound = boundOf(p) > 0 ? `; proven: no schedule within the budget below ${time(boundOf(p))}` : "";
+  const bound =
+    boundOf(p) > 0 ? `; proven: no schedule within the budget below ${time(boundOf(p))}` : "";
   const marks = [p.knee && "the knee", p.chosen && "the chosen plan"].filter(Boolean).join(", ");
   const extra = p.extra_percent === null ? "" : `, ${percent(p.extra_percent / 100)} extra`;
   return `budget ${mib(p.budget_bytes)}, arena ${mib(p.arena_bytes)}, ${time(p.seconds)}${extra}${bound}${marks ? ` (${marks})` : ""}`;
 }
 
-function drawing(context: Context, points: Reached[], width: number, choose: (p: FrontPoint) => void): SVGSVGElement {
+function drawing(
+  context: Context,
+  points: Reached[],
+  width: number,
+  choose: (p: FrontPoint) => void,
+): SVGSVGElement {
   const scales = frontScales(points, width);
   const { x, y, xTicks, yTicks } = scales;
   const paths = frontPaths(points, scales);
   const base = HEIGHT - BOTTOM;
-  return svg("svg", { viewBox: `0 0 ${width} ${HEIGHT}`, class: "front", role: "group", "aria-label": `Front of ${points.length} plans: time against memory` },
-    yTicks.map(({ at, text }) => svg("g", {}, svg("line", { class: "grid", x1: LEFT, x2: width - RIGHT, y1: y(at), y2: y(at) }),
-      svg("text", { x: LEFT - 8, y: y(at) + 4, "text-anchor": "end" }, text))),
-    xTicks.map((m) => svg("g", {}, svg("line", { class: "tick", x1: x(m * MIB), x2: x(m * MIB), y1: base, y2: base + 5 }),
-      svg("text", { x: x(m * MIB), y: base + 18, "text-anchor": "middle" }, String(m)))),
+  return svg(
+    "svg",
+    {
+      viewBox: `0 0 ${width} ${HEIGHT}`,
+      class: "front",
+      role: "group",
+      "aria-label": `Front of ${points.length} plans: time against memory`,
+    },
+    yTicks.map(({ at, text }) =>
+      svg(
+        "g",
+        {},
+        svg("line", { class: "grid", x1: LEFT, x2: width - RIGHT, y1: y(at), y2: y(at) }),
+        svg("text", { x: LEFT - 8, y: y(at) + 4, "text-anchor": "end" }, text),
+      ),
+    ),
+    xTicks.map((m) =>
+      svg(
+        "g",
+        {},
+        svg("line", { class: "tick", x1: x(m * MIB), x2: x(m * MIB), y1: base, y2: base + 5 }),
+        svg("text", { x: x(m * MIB), y: base + 18, "text-anchor": "middle" }, String(m)),
+      ),
+    ),
     svg("line", { class: "tick", x1: LEFT, x2: width - RIGHT, y1: base, y2: base }),
     svg("text", { x: width - RIGHT, y: HEIGHT - 6, "text-anchor": "end" }, "memory, MiB"),
     svg("text", { x: 4, y: 12 }, "time of a step"),
@@ -102,8 +147,14 @@ function drawing(context: Context, points: Reached[], width: number, choose: (p:
     points.map((p) => {
       const shown = p.plan >= 0 && p.plan === context.store.state.planIndex;
       const dot = svg("circle", {
-        class: `point${shown ? " shown" : ""}${p.plan >= 0 ? " has-plan" : ""}`, cx: x(p.arena_bytes), cy: y(p.seconds), r: shown ? 7 : 5.5,
-        tabindex: "0", role: "button", "aria-label": pointText(p) + (shown ? " (shown)" : ""), "data-tip": pointText(p),
+        class: `point${shown ? " shown" : ""}${p.plan >= 0 ? " has-plan" : ""}`,
+        cx: x(p.arena_bytes),
+        cy: y(p.seconds),
+        r: shown ? 7 : 5.5,
+        tabindex: "0",
+        role: "button",
+        "aria-label": pointText(p) + (shown ? " (shown)" : ""),
+        "data-tip": pointText(p),
       });
       dot.addEventListener("click", () => choose(p));
       dot.addEventListener("keydown", (event) => {
@@ -112,7 +163,8 @@ function drawing(context: Context, points: Reached[], width: number, choose: (p:
         choose(p);
       });
       return dot;
-    }));
+    }),
+  );
 }
 
 function frontTable(points: FrontPoint[], choose: (p: FrontPoint) => void): HTMLElement {
@@ -122,14 +174,65 @@ function frontTable(points: FrontPoint[], choose: (p: FrontPoint) => void): HTML
     caption: "The front as a table",
     rows: points,
     columns: [
-      { name: term("budget"), key: "budget", numeric: true, value: (p) => p.budget_bytes, cell: (p) => size(p.budget_bytes) },
-      { name: term("arena"), key: "arena", numeric: true, value: (p) => p.arena_bytes ?? -1, cell: (p) => bytes(p.arena_bytes) },
-      { name: "time", key: "time", numeric: true, value: (p) => p.seconds ?? -1, cell: (p) => (p.seconds === null ? NOTHING : time(p.seconds)) },
-      { name: term("extra", "extra"), key: "extra", numeric: true, value: (p) => p.extra_percent ?? -1, cell: (p) => share(p.extra_percent) },
-      { name: term("timeBound", "proven least"), key: "bound", numeric: true, value: boundOf, cell: (p) => (boundOf(p) > 0 ? time(boundOf(p)) : NOTHING) },
-      { name: term("recompute", "reruns"), key: "reruns", numeric: true, value: (p) => p.reruns ?? -1, cell: (p) => (p.reruns === null ? NOTHING : count(p.reruns)) },
-      { name: term("move", "moved out"), key: "moved", numeric: true, value: (p) => p.stored_bytes ?? -1, cell: (p) => bytes(p.stored_bytes) },
-      { name: "plan", key: "plan", cell: (p) => h("button", { type: "button", class: "link", onclick: () => choose(p) }, p.plan >= 0 ? "show" : p.found ? "about" : "why not") },
+      {
+        name: term("budget"),
+        key: "budget",
+        numeric: true,
+        value: (p) => p.budget_bytes,
+        cell: (p) => size(p.budget_bytes),
+      },
+      {
+        name: term("arena"),
+        key: "arena",
+        numeric: true,
+        value: (p) => p.arena_bytes ?? -1,
+        cell: (p) => bytes(p.arena_bytes),
+      },
+      {
+        name: "time",
+        key: "time",
+        numeric: true,
+        value: (p) => p.seconds ?? -1,
+        cell: (p) => (p.seconds === null ? NOTHING : time(p.seconds)),
+      },
+      {
+        name: term("extra", "extra"),
+        key: "extra",
+        numeric: true,
+        value: (p) => p.extra_percent ?? -1,
+        cell: (p) => share(p.extra_percent),
+      },
+      {
+        name: term("timeBound", "proven least"),
+        key: "bound",
+        numeric: true,
+        value: boundOf,
+        cell: (p) => (boundOf(p) > 0 ? time(boundOf(p)) : NOTHING),
+      },
+      {
+        name: term("recompute", "reruns"),
+        key: "reruns",
+        numeric: true,
+        value: (p) => p.reruns ?? -1,
+        cell: (p) => (p.reruns === null ? NOTHING : count(p.reruns)),
+      },
+      {
+        name: term("move", "moved out"),
+        key: "moved",
+        numeric: true,
+        value: (p) => p.stored_bytes ?? -1,
+        cell: (p) => bytes(p.stored_bytes),
+      },
+      {
+        name: "plan",
+        key: "plan",
+        cell: (p) =>
+          h(
+            "button",
+            { type: "button", class: "link", onclick: () => choose(p) },
+            p.plan >= 0 ? "show" : p.found ? "about" : "why not",
+          ),
+      },
     ],
   });
 }
@@ -141,18 +244,39 @@ export function frontContent(context: Context): Child | null {
   const told = h("div", { class: "of-point", role: "status" });
   const choose = (p: FrontPoint) => {
     if (p.plan >= 0 && p.plan !== context.store.state.planIndex) return context.showPlan(p.plan);
-    replace(told, h("p", {}, h("b", {}, pointText(p)), p.plan >= 0 ? ". This plan is shown." : ". Its plan is not in this report; sweep --plans writes it."));
+    replace(
+      told,
+      h(
+        "p",
+        {},
+        h("b", {}, pointText(p)),
+        p.plan >= 0
+          ? ". This plan is shown."
+          : ". Its plan is not in this report; sweep --plans writes it.",
+      ),
+    );
   };
   const place = h("div", { class: "front-place" });
-  const draw = () => replace(place, drawing(context, points, Math.max(300, Math.min(1100, place.clientWidth || WIDTH)), choose));
+  const draw = () =>
+    replace(
+      place,
+      drawing(context, points, Math.max(300, Math.min(1100, place.clientWidth || WIDTH)), choose),
+    );
   if (points.length > 0) {
     const observer = new ResizeObserver(draw);
     observer.observe(place);
     context.signal.addEventListener("abort", () => observer.disconnect());
   }
   return [
-    h("p", {}, "Each point is a plan for one budget; the dashed line is proven: with so much memory no schedule is faster. The nearer the two lines, the less is left to gain. Points with a ring have their plan in this report; choose one to see it."),
-    place, told,
-    tableOnDemand(`The front as a table (${plural(front.points.length, "point")})`, () => frontTable(front.points, choose)),
+    h(
+      "p",
+      {},
+      "Each point is a plan for one budget; the dashed line is proven: with so much memory no schedule is faster. The nearer the two lines, the less is left to gain. Points with a ring have their plan in this report; choose one to see it.",
+    ),
+    place,
+    told,
+    tableOnDemand(`The front as a table (${plural(front.points.length, "point")})`, () =>
+      frontTable(front.points, choose),
+    ),
   ];
 }

@@ -34,7 +34,8 @@ const MOST = 1e12; // d3-zoom's own limits are out of the way; the window has it
 export function listen(element: HTMLElement, gestures: Gestures): void {
   let last: ZoomTransform = zoomIdentity;
   const target = select<HTMLElement, unknown>(element);
-  const owns = (event: WheelEvent) => event.ctrlKey || event.metaKey || document.activeElement === element;
+  const owns = (event: WheelEvent) =>
+    event.ctrlKey || event.metaKey || document.activeElement === element;
   const behavior = zoom<HTMLElement, unknown>()
     .scaleExtent([1 / MOST, MOST])
     .wheelDelta(wheelDelta)
@@ -45,13 +46,23 @@ export function listen(element: HTMLElement, gestures: Gestures): void {
     })
     .on("start", () => void (last = (element as { __zoom?: ZoomTransform }).__zoom ?? zoomIdentity))
     .on("zoom", (event: D3ZoomEvent<HTMLElement, unknown>) => {
-      const now = event.transform, factor = now.k / last.k;
+      const now = event.transform,
+        factor = now.k / last.k;
       const source = event.sourceEvent as MouseEvent | TouchEvent | null;
       // The point that stays where it is, from the two transforms; a pan has none.
-      const fixed = factor === 1 ? null : { x: (now.x - factor * last.x) / (1 - factor), y: (now.y - factor * last.y) / (1 - factor) };
+      const fixed =
+        factor === 1
+          ? null
+          : {
+              x: (now.x - factor * last.x) / (1 - factor),
+              y: (now.y - factor * last.y) / (1 - factor),
+            };
       gestures.change({
-        factor, x: fixed?.x ?? 0, y: fixed?.y ?? 0,
-        dx: fixed ? 0 : now.x - last.x, dy: fixed ? 0 : now.y - last.y,
+        factor,
+        x: fixed?.x ?? 0,
+        y: fixed?.y ?? 0,
+        dx: fixed ? 0 : now.x - last.x,
+        dy: fixed ? 0 : now.y - last.y,
         keys: { shift: source?.shiftKey ?? false, alt: source?.altKey ?? false },
       });
       last = now;
@@ -63,7 +74,11 @@ export function listen(element: HTMLElement, gestures: Gestures): void {
     });
   target.call(behavior).on("dblclick.zoom", null);
   element.addEventListener("pointerdown", () => element.focus({ preventScroll: true }));
-  element.addEventListener("wheel", (event) => {
-    if (!owns(event)) gestures.refused();
-  }, { passive: true });
+  element.addEventListener(
+    "wheel",
+    (event) => {
+      if (!owns(event)) gestures.refused();
+    },
+    { passive: true },
+  );
 }

@@ -6,7 +6,10 @@ export interface Groups {
 }
 
 // Groups the pairs (group, item) that `each` reports; it is called twice and must report the same.
-export function makeGroups(groups: number, each: (add: (group: number, item: number) => void) => void): Groups {
+export function makeGroups(
+  groups: number,
+  each: (add: (group: number, item: number) => void) => void,
+): Groups {
   const start = new Int32Array(groups + 1);
   each((group) => void ++start[group + 1]);
   for (let g = 0; g < groups; ++g) start[g + 1] += start[g];

@@ -13,37 +13,52 @@ const KEYS: [string, string][] = [
   ["Enter", "on a chart: choose what is pointed at"],
   ["Shift + arrows", "on a chart: move the window"],
   ["+ \u2212 0", "on a chart: zoom in, zoom out, the whole step"],
-  ["wheel", "on a chart that has the focus, or with Ctrl: zoom; with Shift only time, with Alt only addresses"],
+  [
+    "wheel",
+    "on a chart that has the focus, or with Ctrl: zoom; with Shift only time, with Alt only addresses",
+  ],
   ["drag", "move the window; two fingers zoom"],
   ["double click", "show all stays of the tensor"],
 ];
 
 export function startHelp(): void {
   const dialog = byId("help") as HTMLDialogElement;
-  replace(dialog,
+  replace(
+    dialog,
     h("h2", { id: "help-title" }, "Keys"),
-    h("dl", { class: "keys" }, KEYS.map(([key, what]) => h("div", {}, h("dt", {}, h("kbd", {}, key)), h("dd", {}, what)))),
-    h("form", { method: "dialog" }, h("button", {}, "Close")));
+    h(
+      "dl",
+      { class: "keys" },
+      KEYS.map(([key, what]) => h("div", {}, h("dt", {}, h("kbd", {}, key)), h("dd", {}, what))),
+    ),
+    h("form", { method: "dialog" }, h("button", {}, "Close")),
+  );
   byId("help-button").addEventListener("click", () => dialog.showModal());
 }
 
 function isTyping(target: EventTarget | null): boolean {
-  return target instanceof HTMLInputElement && target.type !== "radio" && target.type !== "checkbox";
+  return (
+    target instanceof HTMLInputElement && target.type !== "radio" && target.type !== "checkbox"
+  );
 }
 
 export function startKeys(context: Context): void {
   const dialog = byId("help") as HTMLDialogElement;
-  document.addEventListener("keydown", (event) => {
-    if (event.ctrlKey || event.metaKey || event.altKey) return;
-    if (event.key === "Escape") {
-      context.tip.hide();
-      if (!dialog.open) context.choose(null);
-      return;
-    }
-    if (isTyping(event.target)) return;
-    if (event.key === "/") byId("search").focus();
-    else if (event.key === "?") dialog.open ? dialog.close() : dialog.showModal();
-    else return;
-    event.preventDefault();
-  }, { signal: context.signal });
+  document.addEventListener(
+    "keydown",
+    (event) => {
+      if (event.ctrlKey || event.metaKey || event.altKey) return;
+      if (event.key === "Escape") {
+        context.tip.hide();
+        if (!dialog.open) context.choose(null);
+        return;
+      }
+      if (isTyping(event.target)) return;
+      if (event.key === "/") byId("search").focus();
+      else if (event.key === "?") dialog.open ? dialog.close() : dialog.showModal();
+      else return;
+      event.preventDefault();
+    },
+    { signal: context.signal },
+  );
 }

@@ -18,7 +18,14 @@ export interface Lane {
 
 function phaseLane(model: Model, axis: Axis): Lane {
   const { plan } = model;
-  const lane: Lane = { name: "phase", label: "phase", begin: [], end: [], style: [], tell: () => "" };
+  const lane: Lane = {
+    name: "phase",
+    label: "phase",
+    begin: [],
+    end: [],
+    style: [],
+    tell: () => "",
+  };
   for (let r = 0; r < model.runs; ++r) {
     const phase = plan.ops.phase[plan.steps.op[model.stepOfRun[r]]];
     const [begin, end] = rangeOfRun(model, axis, r);
@@ -35,7 +42,14 @@ function phaseLane(model: Model, axis: Axis): Lane {
 }
 
 function rerunLane(model: Model, axis: Axis): Lane {
-  const lane: Lane = { name: "again", label: "again", begin: [], end: [], style: [], tell: () => "" };
+  const lane: Lane = {
+    name: "again",
+    label: "again",
+    begin: [],
+    end: [],
+    style: [],
+    tell: () => "",
+  };
   const runs: number[] = [];
   for (let r = 0; r < model.runs; ++r) {
     if (model.plan.steps.run[model.stepOfRun[r]] === 0) continue;
@@ -45,13 +59,21 @@ function rerunLane(model: Model, axis: Axis): Lane {
     lane.style.push(0);
     runs.push(r);
   }
-  lane.tell = (i) => `${runName(model, runs[i])}, ${time(model.runEnd[runs[i]] - model.runBegin[runs[i]])}`;
+  lane.tell = (i) =>
+    `${runName(model, runs[i])}, ${time(model.runEnd[runs[i]] - model.runBegin[runs[i]])}`;
   return lane;
 }
 
 function waitLane(model: Model): Lane {
   const { steps, tensors } = model.plan;
-  const lane: Lane = { name: "waits", label: "waits", begin: [], end: [], style: [], tell: () => "" };
+  const lane: Lane = {
+    name: "waits",
+    label: "waits",
+    begin: [],
+    end: [],
+    style: [],
+    tell: () => "",
+  };
   const waits: number[] = [];
   for (let s = 0; s < steps.kind.length; ++s) {
     if (steps.kind[s] !== STEP_WAIT || steps.end[s] <= steps.begin[s]) continue;
@@ -60,13 +82,15 @@ function waitLane(model: Model): Lane {
     lane.style.push(0);
     waits.push(s);
   }
-  lane.tell = (i) => `waits ${time(lane.end[i] - lane.begin[i])} for ${tensors.name[steps.tensor[waits[i]]] ?? "a transfer"}`;
+  lane.tell = (i) =>
+    `waits ${time(lane.end[i] - lane.begin[i])} for ${tensors.name[steps.tensor[waits[i]]] ?? "a transfer"}`;
   return lane;
 }
 
 function transferLane(model: Model, axis: Axis, tier: number, out: number): Lane {
   const { transfers, tensors, tiers } = model.plan;
-  const name = `${out ? "to" : "from"} ${tiers[tier]}`, label = `${out ? "\u2192" : "\u2190"} ${tiers[tier]}`;
+  const name = `${out ? "to" : "from"} ${tiers[tier]}`,
+    label = `${out ? "\u2192" : "\u2190"} ${tiers[tier]}`;
   const lane: Lane = { name, label, begin: [], end: [], style: [], tell: () => "" };
   const which: number[] = [];
   for (let t = 0; t < transfers.tensor.length; ++t) {
@@ -74,12 +98,19 @@ function transferLane(model: Model, axis: Axis, tier: number, out: number): Lane
     const wait = transfers.wait_step[t];
     const byRun = axis === "runs";
     lane.begin.push(byRun ? model.runOfStep[transfers.begin_step[t]] : transfers.begin[t]);
-    lane.end.push(byRun ? (wait >= 0 ? model.runOfStep[Math.min(wait, model.runOfStep.length - 1)] : model.runs) : transfers.end[t]);
+    lane.end.push(
+      byRun
+        ? wait >= 0
+          ? model.runOfStep[Math.min(wait, model.runOfStep.length - 1)]
+          : model.runs
+        : transfers.end[t],
+    );
     lane.style.push(0);
     which.push(t);
   }
   lane.tell = (i) => {
-    const t = which[i], waited = transfers.waited_seconds[t];
+    const t = which[i],
+      waited = transfers.waited_seconds[t];
     const copy = `${tensors.name[transfers.tensor[t]]}, ${mib(tensors.bytes[transfers.tensor[t]])}, ${lane.name}, ${time(transfers.end[t] - transfers.begin[t])}`;
     return waited > 0 ? `${copy}, waited for ${time(waited)}` : `${copy}, hidden`;
   };
@@ -98,7 +129,8 @@ export function makeLanes(model: Model, axis: Axis): Lane[] {
 
 // The interval at x, or within `near` of it; -1: none.
 export function intervalAt(lane: Lane, x: number, near: number): number {
-  let best = -1, nearest = near;
+  let best = -1,
+    nearest = near;
   for (let i = 0; i < lane.begin.length; ++i) {
     const distance = Math.max(0, lane.begin[i] - x, x - lane.end[i]);
     if (distance < nearest || (distance === 0 && best < 0)) {

@@ -15,7 +15,8 @@ export function heightOf(lanes: readonly Lane[]): number {
 }
 
 function tone(lane: Lane, style: number, inks: Inks): string {
-  const ground = parseHex(inks.surface), ink = parseHex(inks.ink);
+  const ground = parseHex(inks.surface),
+    ink = parseHex(inks.ink);
   if (lane.name === "phase") return css(mix(ground, ink, PHASES[style % 3]));
   if (lane.name === "again") return inks.dark ? "#e3722a" : "#d55e00";
   if (lane.name === "waits") return inks.alarm;
@@ -30,7 +31,9 @@ function drawLane(frame: Frame, lane: Lane, top: number, state: State, inks: Ink
   context.textBaseline = "middle";
   context.fillText(lane.label, frame.left - 7, top + LANE_HEIGHT / 2);
   // Intervals that touch on the screen are drawn as one.
-  let left = 0, right = -1, style = -1;
+  let left = 0,
+    right = -1,
+    style = -1;
   const paint = () => {
     if (right <= left) return;
     context.fillStyle = tone(lane, style, inks);
@@ -39,7 +42,8 @@ function drawLane(frame: Frame, lane: Lane, top: number, state: State, inks: Ink
   for (let i = lastAtMost(lane.begin, state.window.x.low); i < lane.begin.length; ++i) {
     // On whole pixels, so that however many intervals lie in one it is painted once.
     const begin = Math.floor(x(lane.begin[i]));
-    const from = Math.max(frame.left, begin), to = Math.min(frame.right, Math.max(Math.floor(x(lane.end[i])), begin + 1));
+    const from = Math.max(frame.left, begin),
+      to = Math.min(frame.right, Math.max(Math.floor(x(lane.end[i])), begin + 1));
     if (from >= frame.right) break;
     if (to <= from || to <= right) continue;
     if (lane.style[i] === style && from <= right) {
@@ -60,22 +64,36 @@ function labelPhases(frame: Frame, lane: Lane, top: number, state: State, inks: 
   const x = scaleX(frame, state.window.x);
   context.textAlign = "left";
   for (let i = lastAtMost(lane.begin, state.window.x.low); i < lane.begin.length; ++i) {
-    const left = Math.max(frame.left, x(lane.begin[i])), right = Math.min(frame.right, x(lane.end[i]));
+    const left = Math.max(frame.left, x(lane.begin[i])),
+      right = Math.min(frame.right, x(lane.end[i]));
     if (left >= frame.right) return;
     if (right - left < 58) continue;
-    context.fillStyle = inkOn(mix(parseHex(inks.surface), parseHex(inks.ink), PHASES[lane.style[i] % 3]));
+    context.fillStyle = inkOn(
+      mix(parseHex(inks.surface), parseHex(inks.ink), PHASES[lane.style[i] % 3]),
+    );
     context.fillText(lane.tell(i), left + 5, top + LANE_HEIGHT / 2 + 0.5);
   }
 }
 
-export function drawLanes(canvas: HTMLCanvasElement, lanes: readonly Lane[], state: State, inks: Inks): Frame {
+export function drawLanes(
+  canvas: HTMLCanvasElement,
+  lanes: readonly Lane[],
+  state: State,
+  inks: Inks,
+): Frame {
   const frame = fit(canvas, 0, 0);
   lanes.forEach((lane, i) => drawLane(frame, lane, i * LANE_HEIGHT + 1, state, inks));
   return frame;
 }
 
 // What stands at a point of the canvas, in words; "" where nothing does.
-export function tellLane(frame: Frame, lanes: readonly Lane[], state: State, px: number, py: number): string {
+export function tellLane(
+  frame: Frame,
+  lanes: readonly Lane[],
+  state: State,
+  px: number,
+  py: number,
+): string {
   const lane = lanes[Math.floor((py - 1) / LANE_HEIGHT)];
   if (!lane) return "";
   const perPixel = (state.window.x.high - state.window.x.low) / (frame.right - frame.left);

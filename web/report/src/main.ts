@@ -8,7 +8,7 @@ import { byId, h, replace } from "./dom.ts";
 import { drawEnd } from "./end_view.ts";
 import { drawHeader } from "./header_view.ts";
 import { startHelp, startKeys } from "./help.ts";
-import { MemoryView, wholeWindow } from "./memory_view.ts";
+import { MemoryView } from "./memory_view.ts";
 import { makeModel } from "./model.ts";
 import { startSearch } from "./search_box.ts";
 import { drawSections } from "./sections.ts";
@@ -16,6 +16,7 @@ import { makeIndex } from "./stay_index.ts";
 import { Store, type State } from "./state.ts";
 import { startTheme } from "./theme.ts";
 import { Tip } from "./tip.ts";
+import { wholeWindow } from "./view_range.ts";
 
 function announce(text: string): void {
   byId("live").textContent = text;
@@ -29,13 +30,25 @@ function showPlan(report: Report, tip: Tip, planIndex: number): void {
   const end = new AbortController();
   const model = makeModel(report.plans[planIndex]);
   const state: State = {
-    planIndex, axis: before?.axis ?? "seconds", colouring: before?.colouring ?? "category",
-    window: wholeWindow(model, before?.axis ?? "seconds"), selection: null, pointer: null,
-    showGiven: before?.showGiven ?? true, found: null, theme: 0,
+    planIndex,
+    axis: before?.axis ?? "seconds",
+    colouring: before?.colouring ?? "category",
+    window: wholeWindow(model, before?.axis ?? "seconds"),
+    selection: null,
+    pointer: null,
+    showGiven: before?.showGiven ?? true,
+    found: null,
+    theme: 0,
   };
   const store = new Store(state);
   const context: Context = {
-    report, model, store, tip, announce, signal: end.signal, index: makeIndex(model),
+    report,
+    model,
+    store,
+    tip,
+    announce,
+    signal: end.signal,
+    index: makeIndex(model),
     choose: (selection, show = false) => {
       store.set({ selection });
       if (show) memory.showSelection(selection);
@@ -70,7 +83,15 @@ function start(): void {
     document.documentElement.dataset["ready"] = "true";
   } catch (error) {
     const reason = error instanceof Error ? error.message : String(error);
-    replace(byId("banner"), h("div", { class: "banner", role: "alert" }, h("strong", {}, "This report cannot be shown."), ` ${reason}`));
+    replace(
+      byId("banner"),
+      h(
+        "div",
+        { class: "banner", role: "alert" },
+        h("strong", {}, "This report cannot be shown."),
+        ` ${reason}`,
+      ),
+    );
     document.documentElement.dataset["ready"] = "failed";
   }
 }

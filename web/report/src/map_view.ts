@@ -2,12 +2,20 @@
 // pixel (raster.ts); labels, marks of buffers that were taken over, transfers in flight and outlines
 // are drawn over them, each limited in number.
 
-import { STAY_MADE } from "./data.ts";
+import { STAY_MADE, STAY_RESIDENT } from "./data.ts";
 import { drawSizeAxis, drawTimeAxis, fit, fitText, scaleX, scaleY, type Frame } from "./frame.ts";
 import { groupOf } from "./groups.ts";
 import { axisLength, timesOf, type Axis, type Model } from "./model.ts";
 import {
-  categoryColours, css, historyColours, inkOn, mix, moduleColours, packed, parseHex, type Rgb,
+  categoryColours,
+  css,
+  historyColours,
+  inkOn,
+  mix,
+  moduleColours,
+  packed,
+  parseHex,
+  type Rgb,
 } from "./palette.ts";
 import { fillRectangles, makeRaster, type Raster, type Sources } from "./raster.ts";
 import type { Colouring, State } from "./state.ts";
@@ -48,7 +56,10 @@ export function rectangleColours(model: Model, colouring: Colouring, dark: boole
 }
 
 export function packColours(
-  colours: Rgb[], focus: readonly number[], bySize: Uint32Array, inks: Inks,
+  colours: Rgb[],
+  focus: readonly number[],
+  bySize: Uint32Array,
+  inks: Inks,
 ): MapColours {
   const ground = parseHex(inks.surface);
   const dim = focus.length > 0;
@@ -58,7 +69,8 @@ export function packColours(
     if (both) return both;
     const quiet = mix(c, ground, DIMMED);
     both = {
-      plain: [packed(c), packed(mix(c, ground, EDGE))], dimmed: [packed(quiet), packed(mix(quiet, ground, EDGE))],
+      plain: [packed(c), packed(mix(c, ground, EDGE))],
+      dimmed: [packed(quiet), packed(mix(quiet, ground, EDGE))],
     };
     memo.set(c, both);
     return both;
@@ -80,18 +92,25 @@ export class MapPainter {
   private readonly stayOfTransfer: Int32Array;
   private sorted: (Sources & { axis: Axis }) | null = null;
 
-  constructor(private readonly model: Model, private readonly index: StayIndex) {
+  constructor(
+    private readonly model: Model,
+    private readonly index: StayIndex,
+  ) {
     const { tensor, begin_step } = model.plan.transfers;
     this.stayOfTransfer = Int32Array.from(tensor, (t, i) => this.stayAt(t, begin_step[i]));
   }
 
   // The ids to draw, smallest first: what the index finds, or null for all, where much of it is shown.
   private order(axis: Axis, window: Window): number[] | null {
-    const share = (window.x.high - window.x.low) / axisLength(this.model, axis) * ((window.y.high - window.y.low) / this.model.arena);
+    const share =
+      ((window.x.high - window.x.low) / axisLength(this.model, axis)) *
+      ((window.y.high - window.y.low) / this.model.arena);
     if (share > 0.05) return null;
     const { low, high, runBegin, runEnd } = this.model.rectangles;
     const area = (i: number) => (high[i] - low[i]) * (runEnd[i] - runBegin[i]);
-    return inWindow(this.index, this.model, axis, window).sort((a, b) => area(a) - area(b) || a - b);
+    return inWindow(this.index, this.model, axis, window).sort(
+      (a, b) => area(a) - area(b) || a - b,
+    );
   }
 
   // The rectangles in the order of bySize, which is read from front to back in every frame.
@@ -104,13 +123,28 @@ export class MapPainter {
     return this.sorted;
   }
 
-  draw(canvas: HTMLCanvasElement, state: State, colours: MapColours, focus: readonly number[], inks: Inks): MapScene {
+  draw(
+    canvas: HTMLCanvasElement,
+    state: State,
+    colours: MapColours,
+    focus: readonly number[],
+    inks: Inks,
+  ): MapScene {
     const frame = fit(canvas, 18, 24);
     const width = Math.max(1, Math.round((frame.right - frame.left) * frame.ratio));
     const height = Math.max(1, Math.round((frame.bottom - frame.top) * frame.ratio));
-    if (!this.raster || !this.image || this.raster.width !== width || this.raster.height !== height) {
+    if (
+      !this.raster ||
+      !this.image ||
+      this.raster.width !== width ||
+      this.raster.height !== height
+    ) {
       this.raster = makeRaster(width, height);
-      this.image = new ImageData(new Uint8ClampedArray(this.raster.pixels.buffer as ArrayBuffer), width, height);
+      this.image = new ImageData(
+        new Uint8ClampedArray(this.raster.pixels.buffer as ArrayBuffer),
+        width,
+        height,
+      );
     }
     this.raster.pixels.fill(packed(parseHex(inks.surface)));
     const { low, high } = this.model.rectangles;
@@ -118,9 +152,21 @@ export class MapPainter {
     const order = this.order(state.axis, state.window);
     const drawn = order
       ? fillRectangles(this.raster, state.window, sources, order, colours.packed, colours.edges)
-      : fillRectangles(this.raster, state.window, this.sortedSources(state.axis), null, colours.packedBySize, colours.edgesBySize);
-    if (focus.length > 0) fillRectangles(this.raster, state.window, sources, focus, colours.packed, colours.edges);
-    frame.context.putImageData(this.image, Math.round(frame.left * frame.ratio), Math.round(frame.top * frame.ratio));
+      : fillRectangles(
+          this.raster,
+          state.window,
+          this.sortedSources(state.axis),
+          null,
+          colours.packedBySize,
+          colours.edgesBySize,
+        );
+    if (focus.length > 0)
+      fillRectangles(this.raster, state.window, sources, focus, colours.packed, colours.edges);
+    frame.context.putImageData(
+      this.image,
+      Math.round(frame.left * frame.ratio),
+      Math.round(frame.top * frame.ratio),
+    );
     drawSizeAxis(frame, state.window.y, inks, false);
     drawTimeAxis(frame, state.window.x, state.axis, inks);
     this.details(frame, state, order ?? this.model.rectangles.bySize, colours, focus, inks);
@@ -128,7 +174,12 @@ export class MapPainter {
   }
 
   private details(
-    frame: Frame, state: State, order: ArrayLike<number>, colours: MapColours, focus: readonly number[], inks: Inks,
+    frame: Frame,
+    state: State,
+    order: ArrayLike<number>,
+    colours: MapColours,
+    focus: readonly number[],
+    inks: Inks,
   ): void {
     const { context } = frame;
     context.save();
@@ -143,17 +194,27 @@ export class MapPainter {
   private box(frame: Frame, state: State, i: number) {
     const { begin, end } = timesOf(this.model, state.axis);
     const { low, high } = this.model.rectangles;
-    const x = scaleX(frame, state.window.x), y = scaleY(frame, state.window.y);
-    const left = Math.max(frame.left, x(begin[i])), right = Math.min(frame.right, x(end[i]));
-    const top = Math.max(frame.top, y(high[i])), bottom = Math.min(frame.bottom, y(low[i]));
+    const x = scaleX(frame, state.window.x),
+      y = scaleY(frame, state.window.y);
+    const left = Math.max(frame.left, x(begin[i])),
+      right = Math.min(frame.right, x(end[i]));
+    const top = Math.max(frame.top, y(high[i])),
+      bottom = Math.min(frame.bottom, y(low[i]));
     return { left, right, top, bottom };
   }
 
   // Names of the largest, and a notch where a buffer was taken over; from the largest down.
-  private labels(frame: Frame, state: State, order: ArrayLike<number>, colours: MapColours, focus: Set<number>): void {
+  private labels(
+    frame: Frame,
+    state: State,
+    order: ArrayLike<number>,
+    colours: MapColours,
+    focus: Set<number>,
+  ): void {
     const { context } = frame;
     const { rectangles: r, plan } = this.model;
-    let labels = 0, marks = 0;
+    let labels = 0,
+      marks = 0;
     context.textAlign = "left";
     context.textBaseline = "middle";
     for (let n = order.length - 1, seen = 0; n >= 0 && seen < 4000; --n, ++seen) {
@@ -165,14 +226,18 @@ export class MapPainter {
       if (i < r.stays && plan.stays.took_over[i] >= 0 && marks < MOST_MARKS) {
         ++marks;
         context.beginPath();
-        const middle = (top + bottom) / 2, half = Math.min(5, (bottom - top) / 2 - 1);
+        const middle = (top + bottom) / 2,
+          half = Math.min(5, (bottom - top) / 2 - 1);
         context.moveTo(left, middle - half);
         context.lineTo(left + half, middle);
         context.lineTo(left, middle + half);
         context.fill();
       }
       if (labels >= MOST_LABELS || right - left < 34 || bottom - top < 13) continue;
-      const name = r.tensor[i] >= 0 ? plan.tensors.name[r.tensor[i]] : `workspace of ${plan.ops.name[r.op[i]]}`;
+      const name =
+        r.tensor[i] >= 0
+          ? plan.tensors.name[r.tensor[i]]
+          : `workspace of ${plan.ops.name[r.op[i]]}`;
       const text = fitText(context, name, right - left - 12);
       if (!text) continue;
       ++labels;
@@ -193,7 +258,8 @@ export class MapPainter {
       const [begin, end] = this.flight(state.axis, t);
       if (x(end) - x(begin) < 2 || x(begin) > frame.right || x(end) < frame.left) continue;
       const box = this.box(frame, state, stay);
-      const left = Math.max(box.left, x(begin)), right = Math.min(box.right, x(end));
+      const left = Math.max(box.left, x(begin)),
+        right = Math.min(box.right, x(end));
       if (right - left < 2 || box.bottom - box.top < 3) continue;
       ++marks;
       hatch(lines, left, right, box.top, box.bottom, transfers.out[t] === 1);
@@ -208,21 +274,34 @@ export class MapPainter {
     const { transfers } = this.model.plan;
     if (axis === "seconds") return [transfers.begin[transfer], transfers.end[transfer]];
     const wait = transfers.wait_step[transfer];
-    const last = wait >= 0 ? this.model.runOfStep[Math.min(wait, this.model.runOfStep.length - 1)] : this.model.runs;
+    const last =
+      wait >= 0
+        ? this.model.runOfStep[Math.min(wait, this.model.runOfStep.length - 1)]
+        : this.model.runs;
     return [this.model.runOfStep[transfers.begin_step[transfer]], last];
   }
 
   private stayAt(tensor: number, step: number): number {
     const { begin, end } = this.model.plan.stays;
-    for (const stay of groupOf(this.model.staysOfTensor, tensor)) if (begin[stay] <= step && step < end[stay]) return stay;
+    for (const stay of groupOf(this.model.staysOfTensor, tensor))
+      if (begin[stay] <= step && step < end[stay]) return stay;
     return -1;
   }
 }
 
-function hatch(path: Path2D, left: number, right: number, top: number, bottom: number, out: boolean): void {
-  const height = bottom - top, gap = 7;
+function hatch(
+  path: Path2D,
+  left: number,
+  right: number,
+  top: number,
+  bottom: number,
+  out: boolean,
+): void {
+  const height = bottom - top,
+    gap = 7;
   for (let at = left - height; at < right; at += gap) {
-    const from = Math.max(left, at), to = Math.min(right, at + height);
+    const from = Math.max(left, at),
+      to = Math.min(right, at + height);
     if (to <= from) continue;
     const y = (x: number) => (out ? top + (x - at) : bottom - (x - at));
     path.moveTo(from, y(from));
@@ -233,18 +312,24 @@ function hatch(path: Path2D, left: number, right: number, top: number, bottom: n
 // Outlines of what is in focus or under the pointer, the way of a tensor from one stay to the next,
 // and the pointer's time.
 export function drawMapOverlay(
-  canvas: HTMLCanvasElement, model: Model, state: State, focus: readonly number[], inks: Inks,
+  canvas: HTMLCanvasElement,
+  model: Model,
+  state: State,
+  focus: readonly number[],
+  inks: Inks,
 ): void {
   const frame = fit(canvas, 18, 24);
   const { context } = frame;
-  const x = scaleX(frame, state.window.x), y = scaleY(frame, state.window.y);
+  const x = scaleX(frame, state.window.x),
+    y = scaleY(frame, state.window.y);
   const { begin, end } = timesOf(model, state.axis);
   const { low, high } = model.rectangles;
   context.beginPath();
   context.rect(frame.left, frame.top, frame.right - frame.left, frame.bottom - frame.top);
   context.clip();
   const outline = (i: number, colour: string, width: number) => {
-    const left = x(begin[i]), top = y(high[i]);
+    const left = x(begin[i]),
+      top = y(high[i]);
     context.lineWidth = width;
     context.strokeStyle = colour;
     context.strokeRect(left, top, Math.max(2, x(end[i]) - left), Math.max(2, y(low[i]) - top));
@@ -272,14 +357,38 @@ export function drawMapOverlay(
   context.fillRect(Math.round(x(state.pointer.x)), frame.top, 1, frame.bottom - frame.top);
 }
 
+// The addresses whose tenants change: from the lowest to the highest of what is not there all the
+// time. Everything, where nothing changes.
+export function busyAddresses(model: Model): { low: number; high: number } {
+  const { low, high, why, count } = model.rectangles;
+  let from = Infinity,
+    to = 0;
+  for (let i = 0; i < count; ++i) {
+    if (why[i] === STAY_RESIDENT) continue;
+    from = Math.min(from, low[i]);
+    to = Math.max(to, high[i]);
+  }
+  return from < to ? { low: from, high: to } : { low: 0, high: model.arena };
+}
+
 // Colours that the map's legend lists; none by module, whose names are in tips.
-export function legendOf(model: Model, colouring: Colouring, dark: boolean): { name: string; key: string; colour: string }[] {
+export function legendOf(
+  model: Model,
+  colouring: Colouring,
+  dark: boolean,
+): { name: string; key: string; colour: string }[] {
   if (colouring === "module") return [];
   if (colouring === "history") {
     return ["made", "made again", "loaded", "resident"].map((name, i) => ({
-      name, key: ["", "recompute", "move", "resident"][i], colour: css(historyColours(dark)[i]),
+      name,
+      key: ["", "recompute", "move", "resident"][i],
+      colour: css(historyColours(dark)[i]),
     }));
   }
   const colours = categoryColours(model.plan.categories, dark);
-  return model.plan.categories.map((name, i) => ({ name: name.replaceAll("_", " "), key: name, colour: css(colours[i]) }));
+  return model.plan.categories.map((name, i) => ({
+    name: name.replaceAll("_", " "),
+    key: name,
+    colour: css(colours[i]),
+  }));
 }

@@ -3,41 +3,64 @@
 
 import type { Context } from "./context.ts";
 import { curveSentence, drawCurve, drawCurveOverlay, type CurveScene } from "./curve_view.ts";
-import { rectangleSentence, rectangleTimes, runSentence, whyText } from "./describe.ts";
+import { rectangleSentence, runSentence } from "./describe.ts";
 import { byId, h, replace } from "./dom.ts";
 import { inFocus } from "./focus.ts";
-import { count, exactBytes, mib, time } from "./format.ts";
+import { count, mib, time } from "./format.ts";
 import type { Frame } from "./frame.ts";
 import { listen, type Change } from "./gesture.ts";
 import { makeLanes } from "./lanes.ts";
 import { drawLanes, heightOf, tellLane } from "./lanes_view.ts";
-import { drawMapOverlay, legendOf, MapPainter, packColours, rectangleColours, type MapColours } from "./map_view.ts";
+import {
+  drawMapOverlay,
+  legendOf,
+  MapPainter,
+  packColours,
+  rectangleColours,
+  type MapColours,
+} from "./map_view.ts";
+import { memoryControls } from "./memory_controls.ts";
+import { rectangleTip, runTip } from "./memory_tips.ts";
 import { memoryTables } from "./memory_tables.ts";
-import { axisLength, rangeOfRun, runAt, runsFromSeconds, secondsFromRuns, type Axis, type Model } from "./model.ts";
-import type { Colouring, Key, Selection, State } from "./state.ts";
+import {
+  axisLength,
+  rangeOfRun,
+  runAt,
+  runsFromSeconds,
+  secondsFromRuns,
+  type Axis,
+} from "./model.ts";
+import type { Key, Selection, State } from "./state.ts";
 import { pick } from "./stay_index.ts";
-import { isTerm, plainName, term } from "./terms.ts";
+import { isTerm, term } from "./terms.ts";
 import { inks, type Inks } from "./theme.ts";
+import { leastSpan, wholeWindow } from "./view_range.ts";
 import { around, clampSpan, panSpan, zoomSpan, type Span } from "./window.ts";
 
 const REACH = 4; // pixels within which the pointer finds a rectangle
 const MAP_ROOM = { top: 18, bottom: 24 };
 
-export function leastSpan(model: Model, axis: Axis): number {
-  return axis === "runs" ? Math.min(2, model.runs || 1) : Math.max(model.seconds * 1e-6, 1e-9);
-}
-
-export function wholeWindow(model: Model, axis: Axis): State["window"] {
-  return { x: { low: 0, high: axisLength(model, axis) }, y: { low: 0, high: model.arena } };
-}
-
 export class MemoryView {
-  private readonly curve = h("canvas", { class: "curve", tabindex: "0", role: "application", "aria-roledescription": "chart" });
+  private readonly curve = h("canvas", {
+    class: "curve",
+    tabindex: "0",
+    role: "application",
+    "aria-roledescription": "chart",
+  });
   private readonly curveTop = h("canvas", { class: "overlay", "aria-hidden": "true" });
   private readonly lanesCanvas = h("canvas", { class: "lanes", "aria-hidden": "true" });
-  private readonly map = h("canvas", { class: "map", tabindex: "0", role: "application", "aria-roledescription": "map" });
+  private readonly map = h("canvas", {
+    class: "map",
+    tabindex: "0",
+    role: "application",
+    "aria-roledescription": "map",
+  });
   private readonly mapTop = h("canvas", { class: "overlay", "aria-hidden": "true" });
-  private readonly hint = h("p", { class: "hint", "aria-hidden": "true" }, "Click the chart first, or hold Ctrl, to zoom with the wheel");
+  private readonly hint = h(
+    "p",
+    { class: "hint", "aria-hidden": "true" },
+    "Click the chart first, or hold Ctrl, to zoom with the wheel",
+  );
   private readonly legend = h("ul", { class: "legend", "aria-label": "colours" });
   private readonly painter: MapPainter;
   private colours: MapColours;
@@ -55,7 +78,10 @@ export class MemoryView {
     this.colours = this.makeColours();
     this.lanes = makeLanes(model, store.state.axis);
     this.build();
-    store.on(["axis", "window", "colouring", "selection", "found", "showGiven", "theme"], (state, changed) => this.refresh(state, changed));
+    store.on(
+      ["axis", "window", "colouring", "selection", "found", "showGiven", "theme"],
+      (state, changed) => this.refresh(state, changed),
+    );
     store.on(["pointer"], (state) => this.overlays(state));
     this.refresh(store.state, new Set<Key>(["axis", "colouring", "theme"]));
   }
@@ -64,19 +90,29 @@ export class MemoryView {
     const { state } = this.context.store;
     this.focus = inFocus(this.context.model, state.selection, state.found);
     const { model } = this.context;
-    return packColours(rectangleColours(model, state.colouring, this.inks.dark), this.focus, model.rectangles.bySize, this.inks);
+    return packColours(
+      rectangleColours(model, state.colouring, this.inks.dark),
+      this.focus,
+      model.rectangles.bySize,
+      this.inks,
+    );
   }
 
   private build(): void {
     const { model, signal } = this.context;
     this.curve.setAttribute("aria-label", curveSentence(model));
-    this.map.setAttribute("aria-label", `Address map of ${count(model.rectangles.stays)} stays in ${mib(model.arena)}. Arrows move, Enter follows a tensor, plus and minus zoom.`);
-    replace(byId("memory-toolbar"), this.controls());
-    replace(byId("memory-charts"),
+    this.map.setAttribute(
+      "aria-label",
+      `Address map of ${count(model.rectangles.stays)} stays in ${mib(model.arena)}. Arrows move, Enter follows a tensor, plus and minus zoom.`,
+    );
+    replace(byId("memory-toolbar"), memoryControls(this.context, this));
+    replace(
+      byId("memory-charts"),
       h("div", { class: "chart curve-box" }, this.curve, this.curveTop),
       h("div", { class: "chart lanes-box" }, this.lanesCanvas),
       h("div", { class: "chart map-box" }, this.map, this.mapTop, this.hint),
-      h("p", { class: "axis-name" }, h("span", { id: "axis-name" })));
+      h("p", { class: "axis-name" }, h("span", { id: "axis-name" })),
+    );
     replace(byId("memory-legend"), this.legend);
     replace(byId("memory-tables"), memoryTables(this.context));
     for (const canvas of [this.curve, this.map]) this.listenTo(canvas);
@@ -87,36 +123,23 @@ export class MemoryView {
     signal.addEventListener("abort", () => observer.disconnect());
   }
 
-  private controls(): HTMLElement[] {
-    const { store, model } = this.context;
-    const radio = <T extends string>(name: string, legend: string, values: [T, string][], now: T, choose: (value: T) => void) =>
-      h("fieldset", { class: "choice" }, h("legend", {}, legend), values.map(([value, text]) => h("label", {},
-        h("input", { type: "radio", name, value, checked: value === now, onchange: () => choose(value) }), h("span", {}, text))));
-    const button = (text: string, label: string, act: () => void) =>
-      h("button", { type: "button", "aria-label": label, "data-tip": label, onclick: act }, text);
-    const given = h("label", { class: "check" },
-      h("input", { type: "checkbox", checked: store.state.showGiven, onchange: (event: Event) => store.set({ showGiven: (event.target as HTMLInputElement).checked }) }),
-      term("before"));
-    return [
-      radio<Axis>("axis", "Time", [["seconds", "seconds"], ["runs", "by run"]], store.state.axis, (axis) => this.setAxis(axis)),
-      radio<Colouring>("colouring", "Colour", [["category", "category"], ["module", "module"], ["history", "history"]], store.state.colouring, (colouring) => store.set({ colouring })),
-      given,
-      h("div", { class: "buttons", role: "group", "aria-label": "zoom" },
-        button("\u2212", "zoom out", () => this.zoomBy(1 / 1.6)), button("+", "zoom in", () => this.zoomBy(1.6)),
-        button("Peak", "Peak: zoom to it", () => this.showRange(rangeOfRun(model, store.state.axis, model.peakRun), 12)),
-        button("All", "All: show the whole step", () => store.set({ window: wholeWindow(model, store.state.axis) }))),
-    ];
-  }
-
   setAxis(axis: Axis): void {
     const { model, store } = this.context;
     if (axis === store.state.axis) return;
-    const convert = (x: number) => (axis === "runs" ? runsFromSeconds(model, x) : secondsFromRuns(model, x));
+    const convert = (x: number) =>
+      axis === "runs" ? runsFromSeconds(model, x) : secondsFromRuns(model, x);
     const { x, y } = store.state.window;
     const span = { low: convert(x.low), high: convert(x.high) };
     const full = axisLength(model, axis);
     const wasWhole = x.low <= 0 && x.high >= axisLength(model, store.state.axis) * 0.9999;
-    store.set({ axis, pointer: null, window: { x: wasWhole ? { low: 0, high: full } : clampSpan(span, full, leastSpan(model, axis)), y } });
+    store.set({
+      axis,
+      pointer: null,
+      window: {
+        x: wasWhole ? { low: 0, high: full } : clampSpan(span, full, leastSpan(model, axis)),
+        y,
+      },
+    });
   }
 
   private listenTo(canvas: HTMLCanvasElement): void {
@@ -145,8 +168,10 @@ export class MemoryView {
 
   // The plot of a canvas in its pixels.
   private plot(canvas: HTMLCanvasElement) {
-    const width = canvas.clientWidth, height = canvas.clientHeight;
-    const left = this.scene?.frame.left ?? 60, right = Math.max(left + 1, width - 10);
+    const width = canvas.clientWidth,
+      height = canvas.clientHeight;
+    const left = this.scene?.frame.left ?? 60,
+      right = Math.max(left + 1, width - 10);
     return { left, right, top: MAP_ROOM.top, bottom: height - MAP_ROOM.bottom };
   }
 
@@ -158,12 +183,13 @@ export class MemoryView {
     const onMap = canvas === this.map;
     let { x, y } = now;
     if (c.factor !== 1) {
-      const ax = (c.x - plot.left) / (plot.right - plot.left), ay = (plot.bottom - c.y) / (plot.bottom - plot.top);
+      const ax = (c.x - plot.left) / (plot.right - plot.left),
+        ay = (plot.bottom - c.y) / (plot.bottom - plot.top);
       if (!c.keys.alt) x = zoomSpan(x, c.factor, ax, full, leastSpan(model, axis));
       if (onMap && !c.keys.shift) y = zoomSpan(y, c.factor, ay, model.arena, 256);
     } else {
-      x = panSpan(x, -c.dx * (x.high - x.low) / (plot.right - plot.left), full);
-      if (onMap) y = panSpan(y, c.dy * (y.high - y.low) / (plot.bottom - plot.top), model.arena);
+      x = panSpan(x, (-c.dx * (x.high - x.low)) / (plot.right - plot.left), full);
+      if (onMap) y = panSpan(y, (c.dy * (y.high - y.low)) / (plot.bottom - plot.top), model.arena);
     }
     this.context.tip.hide();
     store.set({ window: { x, y }, pointer: null });
@@ -173,13 +199,29 @@ export class MemoryView {
     const { model, store } = this.context;
     const { axis, window: now, pointer } = store.state;
     const at = pointer ? (pointer.x - now.x.low) / (now.x.high - now.x.low) : 0.5;
-    store.set({ window: { x: zoomSpan(now.x, factor, Math.min(1, Math.max(0, at)), axisLength(model, axis), leastSpan(model, axis)), y: now.y } });
+    store.set({
+      window: {
+        x: zoomSpan(
+          now.x,
+          factor,
+          Math.min(1, Math.max(0, at)),
+          axisLength(model, axis),
+          leastSpan(model, axis),
+        ),
+        y: now.y,
+      },
+    });
   }
 
-  private showRange([low, high]: [number, number], margin: number): void {
+  showRange([low, high]: [number, number], margin: number): void {
     const { model, store } = this.context;
     const { axis } = store.state;
-    store.set({ window: { x: around({ low, high }, margin, axisLength(model, axis), leastSpan(model, axis)), y: store.state.window.y } });
+    store.set({
+      window: {
+        x: around({ low, high }, margin, axisLength(model, axis), leastSpan(model, axis)),
+        y: store.state.window.y,
+      },
+    });
   }
 
   // Brings what is chosen into the window: all stays of a tensor, the runs of an op.
@@ -192,21 +234,30 @@ export class MemoryView {
     const list = inFocus(model, selection, null);
     if (list.length === 0) return;
     const r = model.rectangles;
-    const begin = axis === "runs" ? r.runBegin : r.secondsBegin, end = axis === "runs" ? r.runEnd : r.secondsEnd;
+    const begin = axis === "runs" ? r.runBegin : r.secondsBegin,
+      end = axis === "runs" ? r.runEnd : r.secondsEnd;
     const span = (from: Float64Array, to: Float64Array): Span => ({
-      low: list.reduce((a, i) => Math.min(a, from[i]), Infinity), high: list.reduce((a, i) => Math.max(a, to[i]), -Infinity),
+      low: list.reduce((a, i) => Math.min(a, from[i]), Infinity),
+      high: list.reduce((a, i) => Math.max(a, to[i]), -Infinity),
     });
-    store.set({ window: {
-      x: around(span(begin, end), 0.12, axisLength(model, axis), leastSpan(model, axis)),
-      y: around(span(low, high), 0.6, model.arena, 256),
-    } });
+    store.set({
+      window: {
+        x: around(span(begin, end), 0.12, axisLength(model, axis), leastSpan(model, axis)),
+        y: around(span(low, high), 0.6, model.arena, 256),
+      },
+    });
   }
 
-  private find(canvas: HTMLCanvasElement, px: number, py: number): { x: number; rectangle: number } {
+  private find(
+    canvas: HTMLCanvasElement,
+    px: number,
+    py: number,
+  ): { x: number; rectangle: number } {
     const { model, index, store } = this.context;
     const { axis, window: now } = store.state;
     const plot = this.plot(canvas);
-    const perX = (now.x.high - now.x.low) / (plot.right - plot.left), perY = (now.y.high - now.y.low) / (plot.bottom - plot.top);
+    const perX = (now.x.high - now.x.low) / (plot.right - plot.left),
+      perY = (now.y.high - now.y.low) / (plot.bottom - plot.top);
     const x = Math.min(now.x.high, Math.max(now.x.low, now.x.low + (px - plot.left) * perX));
     if (canvas !== this.map) return { x, rectangle: -1 };
     const y = now.y.low + (plot.bottom - py) * perY;
@@ -216,7 +267,8 @@ export class MemoryView {
   private point(canvas: HTMLCanvasElement, event: PointerEvent): void {
     if (event.buttons !== 0) return;
     const box = canvas.getBoundingClientRect();
-    const px = event.clientX - box.left, py = event.clientY - box.top;
+    const px = event.clientX - box.left,
+      py = event.clientY - box.top;
     const plot = this.plot(canvas);
     if (px < plot.left - 2 || px > plot.right + 2) return this.leave();
     const pointer = this.find(canvas, px, py);
@@ -225,39 +277,20 @@ export class MemoryView {
   }
 
   private tell(pointer: { x: number; rectangle: number }, x: number, y: number): void {
-    const content = pointer.rectangle >= 0 ? this.rectangleTip(pointer.rectangle) : this.runTip(pointer.x);
+    const { model, store } = this.context;
+    const content =
+      pointer.rectangle >= 0
+        ? rectangleTip(model, store.state.axis, pointer.rectangle)
+        : runTip(model, store.state.axis, pointer.x);
     this.context.tip.show(content, x, y);
-  }
-
-  private rectangleTip(i: number): HTMLElement[] {
-    const { model, store } = this.context;
-    const { plan, rectangles: r } = model;
-    const tensor = r.tensor[i], bytes = r.high[i] - r.low[i];
-    const name = tensor >= 0 ? plan.tensors.name[tensor] : `workspace of ${plan.ops.name[r.op[i]]}`;
-    const module = tensor >= 0 ? plan.modules[plan.tensors.module[tensor]] : plan.modules[plan.ops.module[r.op[i]]];
-    return [
-      h("strong", {}, name), h("div", { class: "tip-line" }, module || "(no module)"),
-      h("div", { class: "tip-line" }, `${mib(bytes)} (${exactBytes(bytes)})`),
-      h("div", { class: "tip-line" }, tensor >= 0 ? `${plainName(plan.categories[r.category[i]])} \u00b7 ${plan.tensors.shape[tensor]}` : "scratch of one op"),
-      h("div", { class: "tip-line" }, `${rectangleTimes(model, store.state.axis, i)}${i < r.stays ? ` \u00b7 ${whyText(model, i)}` : ""}`),
-    ];
-  }
-
-  private runTip(x: number): HTMLElement[] {
-    const { model, store } = this.context;
-    const run = runAt(model, store.state.axis, x);
-    const rows = model.plan.categories.map((name, c) => ({ name, bytes: model.plan.curve.planned[c][run] ?? 0 })).filter((row) => row.bytes > 0);
-    return [
-      h("strong", {}, runSentence(model, run)),
-      h("table", { class: "tip-table" }, h("tbody", {}, rows.sort((a, b) => b.bytes - a.bytes).map((row) =>
-        h("tr", {}, h("td", {}, plainName(row.name)), h("td", { class: "number" }, mib(row.bytes)))))),
-    ];
   }
 
   private click(canvas: HTMLCanvasElement, event: MouseEvent): void {
     // What the tip tells of is what is chosen; a touch has no pointer before it.
     const box = canvas.getBoundingClientRect();
-    const pointer = this.context.store.state.pointer ?? this.find(canvas, event.clientX - box.left, event.clientY - box.top);
+    const pointer =
+      this.context.store.state.pointer ??
+      this.find(canvas, event.clientX - box.left, event.clientY - box.top);
     this.choosePointer(pointer, canvas === this.map);
   }
 
@@ -266,7 +299,9 @@ export class MemoryView {
     const { rectangles: r } = model;
     if (pointer.rectangle >= 0) {
       const tensor = r.tensor[pointer.rectangle];
-      choose(tensor >= 0 ? { kind: "tensor", id: tensor } : { kind: "op", id: r.op[pointer.rectangle] });
+      choose(
+        tensor >= 0 ? { kind: "tensor", id: tensor } : { kind: "op", id: r.op[pointer.rectangle] },
+      );
     } else if (onMap && store.state.selection) choose(null);
     else choose({ kind: "run", id: runAt(model, store.state.axis, pointer.x) });
   }
@@ -275,17 +310,23 @@ export class MemoryView {
     const { model, store } = this.context;
     if (event.ctrlKey || event.metaKey || event.altKey) return;
     const { axis, window: now } = store.state;
-    const steps: Record<string, [number, number]> = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, 1], ArrowDown: [0, -1] };
+    const steps: Record<string, [number, number]> = {
+      ArrowLeft: [-1, 0],
+      ArrowRight: [1, 0],
+      ArrowUp: [0, 1],
+      ArrowDown: [0, -1],
+    };
     const move = steps[event.key];
     if (move && event.shiftKey) {
-      const x = panSpan(now.x, move[0] * (now.x.high - now.x.low) / 5, axisLength(model, axis));
-      const y = panSpan(now.y, move[1] * (now.y.high - now.y.low) / 5, model.arena);
+      const x = panSpan(now.x, (move[0] * (now.x.high - now.x.low)) / 5, axisLength(model, axis));
+      const y = panSpan(now.y, (move[1] * (now.y.high - now.y.low)) / 5, model.arena);
       store.set({ window: { x, y } });
     } else if (move) this.step(canvas, move[0], move[1]);
     else if (event.key === "+" || event.key === "=") this.zoomBy(1.6);
     else if (event.key === "-") this.zoomBy(1 / 1.6);
     else if (event.key === "0") store.set({ window: wholeWindow(model, axis) });
-    else if (event.key === "Enter" && store.state.pointer) this.choosePointer(store.state.pointer, canvas === this.map);
+    else if (event.key === "Enter" && store.state.pointer)
+      this.choosePointer(store.state.pointer, canvas === this.map);
     else return;
     event.preventDefault();
   }
@@ -296,7 +337,9 @@ export class MemoryView {
     const { axis } = store.state;
     const r = model.rectangles;
     const before = store.state.pointer;
-    const run = before ? Math.min(model.runs - 1, Math.max(0, runAt(model, axis, before.x) + dx)) : model.peakRun;
+    const run = before
+      ? Math.min(model.runs - 1, Math.max(0, runAt(model, axis, before.x) + dx))
+      : model.peakRun;
     const [begin, end] = rangeOfRun(model, axis, run);
     const x = (begin + end) / 2;
     let rectangle = -1;
@@ -311,9 +354,15 @@ export class MemoryView {
     this.reveal(x);
     store.set({ pointer: { x, rectangle } });
     announce(rectangle >= 0 ? rectangleSentence(model, axis, rectangle) : runSentence(model, run));
-    const box = canvas.getBoundingClientRect(), plot = this.plot(canvas), { x: span } = store.state.window;
-    const px = plot.left + (x - span.low) / (span.high - span.low) * (plot.right - plot.left);
-    this.tell({ x, rectangle }, box.left + px, box.top + (canvas === this.map ? 40 : box.height / 2));
+    const box = canvas.getBoundingClientRect(),
+      plot = this.plot(canvas),
+      { x: span } = store.state.window;
+    const px = plot.left + ((x - span.low) / (span.high - span.low)) * (plot.right - plot.left);
+    this.tell(
+      { x, rectangle },
+      box.left + px,
+      box.top + (canvas === this.map ? 40 : box.height / 2),
+    );
   }
 
   private presentByAddress(run: number): number[] {
@@ -328,14 +377,25 @@ export class MemoryView {
     const { model, store } = this.context;
     const { x: span, y } = store.state.window;
     if (x >= span.low && x <= span.high) return;
-    store.set({ window: { x: panSpan(span, x - (span.low + span.high) / 2, axisLength(model, store.state.axis)), y } });
+    store.set({
+      window: {
+        x: panSpan(span, x - (span.low + span.high) / 2, axisLength(model, store.state.axis)),
+        y,
+      },
+    });
   }
 
   private overLanes(event: PointerEvent): void {
     const { store, tip } = this.context;
     if (!this.lanesFrame) return;
     const box = this.lanesCanvas.getBoundingClientRect();
-    const text = tellLane(this.lanesFrame, this.lanes, store.state, event.clientX - box.left, event.clientY - box.top);
+    const text = tellLane(
+      this.lanesFrame,
+      this.lanes,
+      store.state,
+      event.clientX - box.left,
+      event.clientY - box.top,
+    );
     if (text) tip.show(text, event.clientX, event.clientY);
     else tip.hide();
   }
@@ -343,7 +403,9 @@ export class MemoryView {
   private axisName(axis: Axis): string {
     const { copying_seconds } = this.context.model.plan.summary;
     if (axis === "runs") return "runs of ops, in the order of the plan";
-    return copying_seconds > 0 ? `predicted seconds; copies beside ops slow these by ${time(copying_seconds)} more` : "predicted seconds";
+    return copying_seconds > 0
+      ? `predicted seconds; copies beside ops slow these by ${time(copying_seconds)} more`
+      : "predicted seconds";
   }
 
   private refresh(state: State, changed: ReadonlySet<Key>): void {
@@ -354,7 +416,8 @@ export class MemoryView {
       byId("axis-name").textContent = this.axisName(state.axis);
     }
     this.lanesCanvas.style.height = `${heightOf(this.lanes)}px`;
-    if (["colouring", "theme", "selection", "found"].some((key) => changed.has(key as Key))) this.colours = this.makeColours();
+    if (["colouring", "theme", "selection", "found"].some((key) => changed.has(key as Key)))
+      this.colours = this.makeColours();
     if (changed.has("colouring") || changed.has("theme")) this.drawLegend(state);
     this.draw(state);
   }
@@ -366,11 +429,26 @@ export class MemoryView {
       box.style.background = colour;
       return box;
     };
-    replace(this.legend,
-      entries.map((entry) => h("li", {}, swatch(entry.colour), isTerm(entry.key) ? term(entry.key, entry.name) : entry.name)),
-      state.colouring === "module" && h("li", {}, "Modules that follow one another differ in colour; point at a stay to read its module."),
-      this.context.model.plan.transfers.tensor.length > 0 && h("li", {}, h("span", { class: "swatch hatched" }), "being copied"),
-      h("li", {}, h("span", { class: "notch", "aria-hidden": "true" }, "\u25b8"), term("inPlace")));
+    replace(
+      this.legend,
+      entries.map((entry) =>
+        h(
+          "li",
+          {},
+          swatch(entry.colour),
+          isTerm(entry.key) ? term(entry.key, entry.name) : entry.name,
+        ),
+      ),
+      state.colouring === "module" &&
+        h(
+          "li",
+          {},
+          "Modules that follow one another differ in colour; point at a stay to read its module.",
+        ),
+      this.context.model.plan.transfers.tensor.length > 0 &&
+        h("li", {}, h("span", { class: "swatch hatched" }), "being copied"),
+      h("li", {}, h("span", { class: "notch", "aria-hidden": "true" }, "\u25b8"), term("inPlace")),
+    );
   }
 
   private draw(state: State): void {
@@ -381,7 +459,12 @@ export class MemoryView {
     const scene = this.painter.draw(this.map, state, this.colours, this.focus, this.inks);
     this.map.dataset["drawn"] = String(scene.drawn);
     this.map.dataset["frames"] = String(Number(this.map.dataset["frames"] ?? 0) + 1);
-    this.map.dataset["window"] = [state.window.x.low, state.window.x.high, state.window.y.low, state.window.y.high].join(" ");
+    this.map.dataset["window"] = [
+      state.window.x.low,
+      state.window.x.high,
+      state.window.y.low,
+      state.window.y.high,
+    ].join(" ");
     this.overlays(state);
   }
 

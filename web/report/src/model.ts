@@ -65,7 +65,10 @@ function makeRuns(plan: Plan) {
     if (stepOfRun[run] === s) ++run;
   }
   runOfStep[steps.kind.length] = run;
-  if (run !== stepOfRun.length) throw new Error(`the curve of ${plan.file} names steps that do not ascend, or that the plan has not`);
+  if (run !== stepOfRun.length)
+    throw new Error(
+      `the curve of ${plan.file} names steps that do not ascend, or that the plan has not`,
+    );
   const runBegin = Float64Array.from(stepOfRun, (s) => steps.begin[s]);
   const runEnd = Float64Array.from(stepOfRun, (s) => steps.end[s]);
   return { stepOfRun, runOfStep, runBegin, runEnd };
@@ -73,13 +76,26 @@ function makeRuns(plan: Plan) {
 
 function allocate(count: number, stays: number): Rectangles {
   return {
-    count, stays,
-    runBegin: new Float64Array(count), runEnd: new Float64Array(count),
-    secondsBegin: new Float64Array(count), secondsEnd: new Float64Array(count),
-    low: new Float64Array(count), high: new Float64Array(count),
-    tensor: new Int32Array(count).fill(-1), op: new Int32Array(count).fill(-1),
-    category: new Uint8Array(count), why: new Uint8Array(count), bySize: new Uint32Array(count),
+    count,
+    stays,
+    runBegin: new Float64Array(count),
+    runEnd: new Float64Array(count),
+    secondsBegin: new Float64Array(count),
+    secondsEnd: new Float64Array(count),
+    low: new Float64Array(count),
+    high: new Float64Array(count),
+    tensor: new Int32Array(count).fill(-1),
+    op: new Int32Array(count).fill(-1),
+    category: new Uint8Array(count),
+    why: new Uint8Array(count),
+    bySize: new Uint32Array(count),
   };
+}
+
+// An order of equals that has nothing to do with where they lie: of many in one pixel each is then
+// seen as often as another, and their shares of a picture are true.
+function shuffled(i: number): number {
+  return Math.imul(i + 1, 2654435761) >>> 0;
 }
 
 function makeRectangles(plan: Plan, runOfStep: Int32Array): Rectangles {
@@ -90,7 +106,8 @@ function makeRectangles(plan: Plan, runOfStep: Int32Array): Rectangles {
   });
   const r = allocate(stays.tensor.length + working.length, stays.tensor.length);
   for (let i = 0; i < r.stays; ++i) {
-    const begin = stays.begin[i], end = Math.min(stays.end[i], steps.kind.length);
+    const begin = stays.begin[i],
+      end = Math.min(stays.end[i], steps.kind.length);
     r.runBegin[i] = runOfStep[begin];
     r.runEnd[i] = runOfStep[end];
     r.secondsBegin[i] = steps.begin[begin] ?? 0;
@@ -103,7 +120,8 @@ function makeRectangles(plan: Plan, runOfStep: Int32Array): Rectangles {
   }
   const workspace = Math.max(0, plan.categories.indexOf("workspace"));
   working.forEach((s, k) => {
-    const i = r.stays + k, op = steps.op[s];
+    const i = r.stays + k,
+      op = steps.op[s];
     r.runBegin[i] = runOfStep[s];
     r.runEnd[i] = runOfStep[s] + 1;
     r.secondsBegin[i] = steps.begin[s];
@@ -113,8 +131,13 @@ function makeRectangles(plan: Plan, runOfStep: Int32Array): Rectangles {
     r.op[i] = op;
     r.category[i] = workspace;
   });
-  const area = Float64Array.from({ length: r.count }, (_, i) => (r.high[i] - r.low[i]) * (r.runEnd[i] - r.runBegin[i]));
-  r.bySize = Uint32Array.from({ length: r.count }, (_, i) => i).sort((a, b) => area[a] - area[b] || a - b);
+  const area = Float64Array.from(
+    { length: r.count },
+    (_, i) => (r.high[i] - r.low[i]) * (r.runEnd[i] - r.runBegin[i]),
+  );
+  r.bySize = Uint32Array.from({ length: r.count }, (_, i) => i).sort(
+    (a, b) => area[a] - area[b] || shuffled(a) - shuffled(b),
+  );
   return r;
 }
 
@@ -124,17 +147,22 @@ export function makeModel(plan: Plan): Model {
   const count = runs.stepOfRun.length;
   const totals = new Float64Array(count);
   for (const row of curve.planned) for (let r = 0; r < count; ++r) totals[r] += row[r];
-  const nTensors = tensors.name.length, nModules = plan.modules.length;
+  const nTensors = tensors.name.length,
+    nModules = plan.modules.length;
   const steadily = (list: ArrayLike<number>, add: (group: number, item: number) => void) => {
     for (let i = 0; i < list.length; ++i) if (list[i] >= 0) add(list[i], i);
   };
   const operands = (lists: number[][], add: (group: number, item: number) => void) =>
     lists.forEach((list, op) => new Set(list).forEach((t) => add(t, op)));
   return {
-    plan, runs: count, ...runs, totals,
+    plan,
+    runs: count,
+    ...runs,
+    totals,
     seconds: Math.max(plan.summary.timeline_seconds, runs.runEnd[count - 1] ?? 0),
     arena: Math.max(plan.summary.arena_bytes, 1),
-    given: Float64Array.from(curve.given), givenBegin: Float64Array.from(curve.given_begin),
+    given: Float64Array.from(curve.given),
+    givenBegin: Float64Array.from(curve.given_begin),
     counting: Float64Array.from({ length: Math.max(count, curve.given.length) }, (_, i) => i),
     peakRun: Math.min(count - 1, runs.runOfStep[plan.summary.peak_step] ?? 0),
     rectangles: makeRectangles(plan, runs.runOfStep),
@@ -153,7 +181,8 @@ export function makeModel(plan: Plan): Model {
 
 // The last index whose value is at most x, in ascending values; 0 where none is.
 export function lastAtMost(values: ArrayLike<number>, x: number): number {
-  let low = 0, high = values.length;
+  let low = 0,
+    high = values.length;
   while (low < high) {
     const middle = (low + high) >> 1;
     if (values[middle] <= x) low = middle + 1;
@@ -190,7 +219,9 @@ export function secondsFromRuns(model: Model, x: number): number {
 
 export function timesOf(model: Model, axis: Axis): { begin: Float64Array; end: Float64Array } {
   const r = model.rectangles;
-  return axis === "runs" ? { begin: r.runBegin, end: r.runEnd } : { begin: r.secondsBegin, end: r.secondsEnd };
+  return axis === "runs"
+    ? { begin: r.runBegin, end: r.runEnd }
+    : { begin: r.secondsBegin, end: r.secondsEnd };
 }
 
 export function rangeOfRun(model: Model, axis: Axis, run: number): [number, number] {

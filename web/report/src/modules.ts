@@ -12,7 +12,10 @@ export interface ModuleNode {
 
 // The path without what its parent says already: "h.3.attn" below "h.3" is "attn".
 export function nameBelow(path: string, parent: string): string {
-  const rest = parent !== "" && path.startsWith(parent) ? path.slice(parent.length).replace(/^[./]/, "") : path;
+  const rest =
+    parent !== "" && path.startsWith(parent)
+      ? path.slice(parent.length).replace(/^[./]/, "")
+      : path;
   return rest || path || "(no module)";
 }
 
@@ -28,9 +31,16 @@ export function moduleNodes(tree: readonly ModuleRow[]): ModuleNode[] {
   const roots: ModuleNode[] = [];
   tree.forEach((row, index) => {
     const parent = row.parent >= 0 ? nodes[row.parent] : null;
-    const node = { row, index, name: foldedName(nameBelow(row.path, parent?.row.path ?? ""), row.paths), children: [] };
+    const node = {
+      row,
+      index,
+      name: foldedName(nameBelow(row.path, parent?.row.path ?? ""), row.paths),
+      children: [],
+    };
     nodes.push(node);
     (parent?.children ?? roots).push(node);
   });
-  return roots.length === 1 && roots[0].row.path === "" && roots[0].children.length > 0 ? roots[0].children : roots;
+  return roots.length === 1 && roots[0].row.path === "" && roots[0].children.length > 0
+    ? roots[0].children
+    : roots;
 }

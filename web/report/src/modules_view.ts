@@ -18,7 +18,11 @@ function bar(share: number): HTMLElement {
   return h("span", { class: "share", "aria-hidden": "true" }, inner);
 }
 
-const POLICY_TERMS: Record<string, "recompute" | "move" | "split"> = { recomputed: "recompute", moved: "move", split: "split" };
+const POLICY_TERMS: Record<string, "recompute" | "move" | "split"> = {
+  recomputed: "recompute",
+  moved: "move",
+  split: "split",
+};
 
 function policyChip(policy: string): Child {
   const key = POLICY_TERMS[policy];
@@ -33,35 +37,108 @@ function indent(cell: HTMLElement, depth: number): HTMLElement {
 function tensorRow(context: Context, tensor: number, depth: number): HTMLElement {
   const { plan } = context.model;
   const { tensors } = plan;
-  return h("tr", { class: "tensor" },
+  return h(
+    "tr",
+    { class: "tensor" },
     indent(h("th", { scope: "row", class: "text" }, tensorLink(context, tensor)), depth + 1),
-    h("td", { class: "number" }, size(tensors.bytes[tensor])), h("td", {}), h("td", {}), h("td", {}),
-    h("td", {}, policyChip(tensors.resident[tensor] ? "resident" : plan.policies[tensors.policy[tensor]])),
-    h("td", { class: "text" }, tensors.shape[tensor], " ", plainName(plan.categories[tensors.category[tensor]])));
+    h("td", { class: "number" }, size(tensors.bytes[tensor])),
+    h("td", {}),
+    h("td", {}),
+    h("td", {}),
+    h(
+      "td",
+      {},
+      policyChip(tensors.resident[tensor] ? "resident" : plan.policies[tensors.policy[tensor]]),
+    ),
+    h(
+      "td",
+      { class: "text" },
+      tensors.shape[tensor],
+      " ",
+      plainName(plan.categories[tensors.category[tensor]]),
+    ),
+  );
 }
 
-function moduleRow(context: Context, node: ModuleNode, depth: number): HTMLElement[] {
-  const { plan } = context.model;
+function toggleOf(node: ModuleNode): HTMLElement {
   const { row: told } = node;
   const opens = node.children.length > 0 || told.rows.length > 0;
-  const button = h("button", { type: "button", class: "toggle", "aria-expanded": "false", disabled: !opens, "aria-label": `open ${told.path || node.name}`, "data-row": node.index },
-    h("span", { "aria-hidden": "true" }, opens ? "\u25b8" : "\u00b7"));
-  const name: Child = told.times === 1
-    ? h("button", { type: "button", class: "link", onclick: () => context.choose({ kind: "module", path: told.path }) }, node.name)
-    : h("span", { title: told.paths.join(", ") }, node.name);
-  const row = h("tr", { "data-path": told.path },
-    indent(h("th", { scope: "row", class: "text" }, h("span", { class: "branch" }, button, h("span", {}, name, told.times > 1 && h("span", { class: "times" }, ` \u00d7 ${count(told.times)}`)))), depth),
+  return h(
+    "button",
+    {
+      type: "button",
+      class: "toggle",
+      "aria-expanded": "false",
+      disabled: !opens,
+      "aria-label": `open ${told.path || node.name}`,
+      "data-row": node.index,
+    },
+    h("span", { "aria-hidden": "true" }, opens ? "\u25b8" : "\u00b7"),
+  );
+}
+
+function nameOf(context: Context, { row: told, name: text }: ModuleNode): Child {
+  if (told.times > 1) return h("span", { title: told.paths.join(", ") }, text);
+  const choose = () => context.choose({ kind: "module", path: told.path });
+  return h("button", { type: "button", class: "link", onclick: choose }, text);
+}
+
+function rowOf(
+  context: Context,
+  node: ModuleNode,
+  depth: number,
+  button: HTMLElement,
+): HTMLElement {
+  const { row: told } = node;
+  const peak = context.model.plan.summary.peak_bytes || 1;
+  return h(
+    "tr",
+    { "data-path": told.path },
+    indent(
+      h(
+        "th",
+        { scope: "row", class: "text" },
+        h(
+          "span",
+          { class: "branch" },
+          button,
+          h(
+            "span",
+            {},
+            nameOf(context, node),
+            told.times > 1 && h("span", { class: "times" }, ` \u00d7 ${count(told.times)}`),
+          ),
+        ),
+      ),
+      depth,
+    ),
     h("td", { class: "number" }, size(told.bytes)),
-    h("td", { class: "number" }, size(told.bytes_at_peak), bar(told.bytes_at_peak / (plan.summary.peak_bytes || 1))),
+    h("td", { class: "number" }, size(told.bytes_at_peak), bar(told.bytes_at_peak / peak)),
     h("td", { class: "number" }, milliseconds(told.seconds)),
-    h("td", { class: "number" }, told.paid_seconds > 0 ? milliseconds(told.paid_seconds) : "\u2013"),
+    h(
+      "td",
+      { class: "number" },
+      told.paid_seconds > 0 ? milliseconds(told.paid_seconds) : "\u2013",
+    ),
     h("td", {}, policyChip(told.policy)),
-    h("td", { class: "text" }, told.times > 1 && h("span", { class: "note" }, `all ${count(told.times)} together`)));
+    h(
+      "td",
+      { class: "text" },
+      told.times > 1 && h("span", { class: "note" }, `all ${count(told.times)} together`),
+    ),
+  );
+}
+
+// A module's row; its button puts the rows below it into the table and takes them out again.
+function moduleRow(context: Context, node: ModuleNode, depth: number): HTMLElement[] {
+  const button = toggleOf(node);
+  const row = rowOf(context, node, depth, button);
   let below: HTMLElement[] | null = null;
-  const close = (rows: HTMLElement[]) => rows.forEach((one) => {
-    one.querySelector<HTMLElement>(".toggle[aria-expanded=true]")?.click();
-    one.remove();
-  });
+  const close = (rows: HTMLElement[]) =>
+    rows.forEach((one) => {
+      one.querySelector<HTMLElement>(".toggle[aria-expanded=true]")?.click();
+      one.remove();
+    });
   button.addEventListener("click", () => {
     if (below) {
       close(below);
@@ -81,7 +158,17 @@ function childRows(context: Context, node: ModuleNode, depth: number): HTMLEleme
   const tensors = [...node.row.rows].sort((a, b) => bytes[b] - bytes[a]);
   tensors.slice(0, MOST_ROWS).forEach((tensor) => rows.push(tensorRow(context, tensor, depth + 1)));
   if (tensors.length > MOST_ROWS) {
-    rows.push(h("tr", { class: "tensor" }, h("td", { colspan: 7, class: "more-rows" }, `and ${count(tensors.length - MOST_ROWS)} smaller ones; the search finds them`)));
+    rows.push(
+      h(
+        "tr",
+        { class: "tensor" },
+        h(
+          "td",
+          { colspan: 7, class: "more-rows" },
+          `and ${count(tensors.length - MOST_ROWS)} smaller ones; the search finds them`,
+        ),
+      ),
+    );
   }
   return rows;
 }
@@ -90,7 +177,7 @@ function childRows(context: Context, node: ModuleNode, depth: number): HTMLEleme
 // parts that differ.
 function openHeaviest(body: HTMLElement, roots: ModuleNode[]): void {
   const all = roots.reduce((sum, node) => sum + node.row.bytes_at_peak, 0);
-  for (let nodes = roots; ;) {
+  for (let nodes = roots; ; ) {
     const heavy = nodes.find((node) => node.row.bytes_at_peak > 0.7 * all);
     if (!heavy || heavy.children.length === 0) return;
     body.querySelector<HTMLElement>(`.toggle[data-row="${heavy.index}"]`)?.click();
@@ -102,11 +189,35 @@ export function modulesContent(context: Context): Child | null {
   const { module_tree: tree } = context.model.plan;
   if (tree.length === 0) return null;
   const roots = moduleNodes(tree);
-  const body = h("tbody", {}, roots.flatMap((node) => moduleRow(context, node, 0)));
+  const body = h(
+    "tbody",
+    {},
+    roots.flatMap((node) => moduleRow(context, node, 0)),
+  );
   openHeaviest(body, roots);
   const number = (...name: Child[]) => h("th", { scope: "col", class: "number" }, name);
   const text = (...name: Child[]) => h("th", { scope: "col", class: "text" }, name);
-  return tableBox("What each module makes and holds, and what it pays; layers that are equal are folded into one row",
-    h("table", {}, h("thead", {}, h("tr", {}, text("module"), number("size"), number("at the ", term("peak")), number("time, ms"),
-      number(term("paid"), ", ms"), text(term("policy")), text("shape"))), body));
+  return tableBox(
+    "What each module makes and holds, and what it pays; layers that are equal are folded into one row",
+    h(
+      "table",
+      {},
+      h(
+        "thead",
+        {},
+        h(
+          "tr",
+          {},
+          text("module"),
+          number("size"),
+          number("at the ", term("peak")),
+          number("time, ms"),
+          number(term("paid"), ", ms"),
+          text(term("policy")),
+          text("shape"),
+        ),
+      ),
+      body,
+    ),
+  );
 }

@@ -23,14 +23,27 @@ const HUES = {
 type Hue = keyof typeof HUES;
 
 const OF_CATEGORY: Record<string, Hue> = {
-  parameter: "green", optimizer_state: "pink", input: "yellow", activation: "blue",
-  gradient: "vermilion", temporary: "sky", workspace: "grey",
+  parameter: "green",
+  optimizer_state: "pink",
+  input: "yellow",
+  activation: "blue",
+  gradient: "vermilion",
+  temporary: "sky",
+  workspace: "grey",
 };
 const OF_WHY: Hue[] = ["blue", "vermilion", "orange", "grey"]; // STAY_MADE, ...
 const CYCLE: Hue[] = ["blue", "orange", "green", "pink", "sky", "vermilion"];
 
 // From the bottom of the stack: what is there all the time first.
-const STACK = ["parameter", "optimizer_state", "input", "activation", "gradient", "temporary", "workspace"];
+const STACK = [
+  "parameter",
+  "optimizer_state",
+  "input",
+  "activation",
+  "gradient",
+  "temporary",
+  "workspace",
+];
 
 export function parseHex(hex: string): Rgb {
   const value = Number.parseInt(hex.slice(1), 16);
@@ -67,7 +80,8 @@ export function contrast(a: Rgb, b: Rgb): number {
 
 // Black or white, whichever is read better on the colour.
 export function inkOn(c: Rgb): string {
-  const black = { r: 12, g: 16, b: 20 }, white = { r: 255, g: 255, b: 255 };
+  const black = { r: 12, g: 16, b: 20 },
+    white = { r: 255, g: 255, b: 255 };
   return contrast(c, black) >= contrast(c, white) ? css(black) : css(white);
 }
 
@@ -106,5 +120,7 @@ export function moduleColours(modules: readonly string[], dark: boolean): Rgb[] 
 // Indexes of categories from the bottom of the stack upwards.
 export function stackOrder(categories: readonly string[]): number[] {
   const rank = (name: string) => (STACK.includes(name) ? STACK.indexOf(name) : STACK.length);
-  return categories.map((_, i) => i).sort((a, b) => rank(categories[a]) - rank(categories[b]) || a - b);
+  return categories
+    .map((_, i) => i)
+    .sort((a, b) => rank(categories[a]) - rank(categories[b]) || a - b);
 }

@@ -31,22 +31,33 @@ export function makeRaster(width: number, height: number): Raster {
 // best), each in colours[i] with its edge in edges[i];
 // returns how many are in the window.
 export function fillRectangles(
-  raster: Raster, window: Window, sources: Sources, order: ArrayLike<number> | null,
-  colours: Uint32Array, edges: Uint32Array,
+  raster: Raster,
+  window: Window,
+  sources: Sources,
+  order: ArrayLike<number> | null,
+  colours: Uint32Array,
+  edges: Uint32Array,
 ): number {
   const { width, height, pixels } = raster;
   const { begin, end, low, high } = sources;
-  const x0 = window.x.low, x1 = window.x.high, y0 = window.y.low, y1 = window.y.high;
-  const kx = width / (x1 - x0), ky = height / (y1 - y0);
+  const x0 = window.x.low,
+    x1 = window.x.high,
+    y0 = window.y.low,
+    y1 = window.y.high;
+  const kx = width / (x1 - x0),
+    ky = height / (y1 - y0);
   let drawn = 0;
   const count = order ? order.length : begin.length;
   for (let n = 0; n < count; ++n) {
     const i = order ? order[n] : n;
     if (begin[i] >= x1 || end[i] < x0 || low[i] >= y1 || high[i] <= y0) continue;
     ++drawn;
-    let left = Math.floor((begin[i] - x0) * kx), right = Math.floor((end[i] - x0) * kx);
-    let top = height - Math.floor((high[i] - y0) * ky), bottom = height - Math.floor((low[i] - y0) * ky);
-    const edgeRight = right - left >= EDGE_FROM && right <= width, edgeTop = bottom - top >= EDGE_FROM && top >= 0;
+    let left = Math.floor((begin[i] - x0) * kx),
+      right = Math.floor((end[i] - x0) * kx);
+    let top = height - Math.floor((high[i] - y0) * ky),
+      bottom = height - Math.floor((low[i] - y0) * ky);
+    const edgeRight = right - left >= EDGE_FROM && right <= width,
+      edgeTop = bottom - top >= EDGE_FROM && top >= 0;
     if (left < 0) left = 0;
     if (right > width) right = width;
     if (top < 0) top = 0;
@@ -54,7 +65,8 @@ export function fillRectangles(
     if (right <= left) right = left + 1;
     if (bottom <= top) top = bottom - 1;
     if (left >= width || top < 0) continue;
-    const colour = colours[i], edge = edges[i];
+    const colour = colours[i],
+      edge = edges[i];
     let at = top * width;
     if (edgeTop) {
       pixels.fill(edge, at + left, at + right);

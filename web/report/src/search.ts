@@ -19,9 +19,16 @@ export interface Names {
 
 export function makeNames(plan: Plan): Names {
   const entries: Entry[] = [];
-  const add = (kind: Hit["kind"], names: readonly string[], more: readonly string[][] = []) => names.forEach((name, id) => {
-    if (name) entries.push({ kind, id, name, lower: [name, ...(more[id] ?? [])].join("\n").toLowerCase() });
-  });
+  const add = (kind: Hit["kind"], names: readonly string[], more: readonly string[][] = []) =>
+    names.forEach((name, id) => {
+      if (name)
+        entries.push({
+          kind,
+          id,
+          name,
+          lower: [name, ...(more[id] ?? [])].join("\n").toLowerCase(),
+        });
+    });
   add("module", plan.modules);
   add("op", plan.ops.name);
   add("tensor", plan.tensors.name, plan.tensors.aliases);
@@ -48,6 +55,8 @@ export function search(names: Names, question: string, most: number): Found {
     found.push({ entry, rank });
   }
   found.sort((a, b) => a.rank - b.rank || a.entry.name.length - b.entry.name.length);
-  const hits = found.slice(0, most).map(({ entry }) => ({ kind: entry.kind, id: entry.id, name: entry.name }));
+  const hits = found
+    .slice(0, most)
+    .map(({ entry }) => ({ kind: entry.kind, id: entry.id, name: entry.name }));
   return { hits, total: found.length, tensors };
 }

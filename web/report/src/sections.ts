@@ -30,8 +30,14 @@ export function drawSections(context: Context): void {
     const content = section.content(context);
     if (content === null) continue;
     links.push(h("a", { href: `#${section.id}` }, section.title));
-    sections.push(h("section", { id: section.id, "aria-labelledby": `${section.id}-title` },
-      h("h2", { id: `${section.id}-title` }, section.title), content));
+    sections.push(
+      h(
+        "section",
+        { id: section.id, "aria-labelledby": `${section.id}-title` },
+        h("h2", { id: `${section.id}-title` }, section.title),
+        content,
+      ),
+    );
   }
   replace(byId("sections"), sections);
   replace(byId("links"), links);

@@ -27,24 +27,34 @@ function inRuns(model: Model, axis: Axis, x: number, up: boolean): number {
 // The rectangles of a window, in no particular order; some that only touch it are among them.
 export function inWindow(index: StayIndex, model: Model, axis: Axis, window: Window): number[] {
   if (!index.tree) return [];
-  const low = inRuns(model, axis, window.x.low, false), high = inRuns(model, axis, window.x.high, true);
+  const low = inRuns(model, axis, window.x.low, false),
+    high = inRuns(model, axis, window.x.high, true);
   return index.tree.search(low, window.y.low, high, window.y.high);
 }
 
 // The rectangle at a point, or the nearest within the given distances; -1: none. Of several that
 // cover it the one with the fewest bytes, since that is the hardest to point at.
 export function pick(
-  index: StayIndex, model: Model, axis: Axis, x: number, y: number, nearX: number, nearY: number,
+  index: StayIndex,
+  model: Model,
+  axis: Axis,
+  x: number,
+  y: number,
+  nearX: number,
+  nearY: number,
 ): number {
   const { low, high } = model.rectangles;
   const { begin, end } = timesOf(model, axis);
   const window = { x: { low: x - nearX, high: x + nearX }, y: { low: y - nearY, high: y + nearY } };
-  let best = -1, bestDistance = Infinity, bestBytes = Infinity;
+  let best = -1,
+    bestDistance = Infinity,
+    bestBytes = Infinity;
   for (const i of inWindow(index, model, axis, window)) {
     const dx = Math.max(0, begin[i] - x, x - end[i]) / (nearX || 1);
     const dy = Math.max(0, low[i] - y, y - high[i]) / (nearY || 1);
     if (dx > 1 || dy > 1) continue;
-    const distance = dx * dx + dy * dy, bytes = high[i] - low[i];
+    const distance = dx * dx + dy * dy,
+      bytes = high[i] - low[i];
     if (distance < bestDistance || (distance === bestDistance && bytes < bestBytes)) {
       best = i;
       bestDistance = distance;

@@ -47,8 +47,14 @@ export function inks(): Inks {
   const style = getComputedStyle(document.documentElement);
   const of = (name: string) => style.getPropertyValue(name).trim();
   return {
-    ground: of("--ground"), surface: of("--surface"), ink: of("--ink"), muted: of("--muted"),
-    line: of("--line"), accent: of("--accent"), alarm: of("--alarm"), dark: isDark(),
+    ground: of("--ground"),
+    surface: of("--surface"),
+    ink: of("--ink"),
+    muted: of("--muted"),
+    line: of("--line"),
+    accent: of("--accent"),
+    alarm: of("--alarm"),
+    dark: isDark(),
   };
 }
 
@@ -71,10 +77,21 @@ export function startTheme(changed: () => void): HTMLElement {
     changed();
   };
   darkSystem().addEventListener("change", update);
-  addEventListener("beforeprint", () => { printing = true; update(); });
-  addEventListener("afterprint", () => { printing = false; update(); });
-  const select = h("select", { id: "theme", "aria-label": "colours of the page" },
-    CHOICES.map((name) => h("option", { value: name, selected: name === choice }, name === "auto" ? "system" : name)));
+  addEventListener("beforeprint", () => {
+    printing = true;
+    update();
+  });
+  addEventListener("afterprint", () => {
+    printing = false;
+    update();
+  });
+  const select = h(
+    "select",
+    { id: "theme", "aria-label": "colours of the page" },
+    CHOICES.map((name) =>
+      h("option", { value: name, selected: name === choice }, name === "auto" ? "system" : name),
+    ),
+  );
   select.addEventListener("change", () => {
     setTheme(select.value as Choice);
     changed();

@@ -28,9 +28,12 @@ export class Tip {
     }
     if (owner === this.described) return;
     const key = owner.dataset["term"];
-    const content: Child = key !== undefined && isTerm(key)
-      ? [h("strong", {}, TERMS[key][0]), " ", TERMS[key][1]]
-      : owner.dataset["bytes"] !== undefined ? exactBytes(Number(owner.dataset["bytes"])) : owner.dataset["tip"];
+    const content: Child =
+      key !== undefined && isTerm(key)
+        ? [h("strong", {}, TERMS[key][0]), " ", TERMS[key][1]]
+        : owner.dataset["bytes"] !== undefined
+          ? exactBytes(Number(owner.dataset["bytes"]))
+          : owner.dataset["tip"];
     const box = owner.getBoundingClientRect();
     this.show(content, box.left, box.bottom - MARGIN + 6);
     this.described = owner;

@@ -19,7 +19,13 @@ export function clampSpan(span: Span, full: number, least: number): Span {
 }
 
 // `factor` above 1 shows less; `at` (0..1) is the place of the span that stays where it is.
-export function zoomSpan(span: Span, factor: number, at: number, full: number, least: number): Span {
+export function zoomSpan(
+  span: Span,
+  factor: number,
+  at: number,
+  full: number,
+  least: number,
+): Span {
   const length = Math.min(full, Math.max(least, (span.high - span.low) / factor));
   const fixed = span.low + (span.high - span.low) * at;
   const low = fixed - length * at;
@@ -35,6 +41,7 @@ export function panSpan(span: Span, by: number, full: number): Span {
 // The span with a margin around it, for "show this".
 export function around(span: Span, margin: number, full: number, least: number): Span {
   const extra = Math.max((span.high - span.low) * margin, least / 2);
-  const low = Math.max(0, span.low - extra), high = Math.min(full, span.high + extra);
+  const low = Math.max(0, span.low - extra),
+    high = Math.min(full, span.high + extra);
   return clampSpan({ low, high }, full, least);
 }

@@ -6,7 +6,11 @@ import { draws } from "./draw.ts";
 
 test("runs wider than a pixel are all drawn", () => {
   const columns = makeColumns([0, 1, 2], 3, [5, 7, 6], 0, 3, 30);
-  assert.deepEqual(columns, [{ x0: 0, x1: 10, run: 0 }, { x0: 10, x1: 20, run: 1 }, { x0: 20, x1: 30, run: 2 }]);
+  assert.deepEqual(columns, [
+    { x0: 0, x1: 10, run: 0 },
+    { x0: 10, x1: 20, run: 1 },
+    { x0: 20, x1: 30, run: 2 },
+  ]);
 });
 
 test("of many runs in a pixel the fullest is drawn", () => {
@@ -30,7 +34,8 @@ test("columns ascend, do not overlap and hold the most of the window, whatever i
     const begin = Array.from({ length: runs }, () => (at += draw() < 0.2 ? 0 : draw()) - 0);
     const end = at + draw() + 1e-6;
     const values = begin.map(() => Math.floor(draw() * 1000));
-    const low = draw() * end * 0.5, high = low + (end - low) * (0.05 + 0.95 * draw());
+    const low = draw() * end * 0.5,
+      high = low + (end - low) * (0.05 + 0.95 * draw());
     const width = 1 + Math.floor(draw() * 80);
     const columns = makeColumns(begin, end, values, low, high, width);
     columns.forEach((c, i) => {
@@ -40,6 +45,9 @@ test("columns ascend, do not overlap and hold the most of the window, whatever i
     const inside = values.filter((_, r) => begin[r] > low && begin[r] < high);
     if (inside.length === 0) continue;
     const most = Math.max(...inside);
-    assert.ok(columns.some((c) => values[c.run] >= most), `seed ${seed}: the peak ${most} is lost`);
+    assert.ok(
+      columns.some((c) => values[c.run] >= most),
+      `seed ${seed}: the peak ${most} is lost`,
+    );
   }
 });

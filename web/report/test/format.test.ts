@@ -1,7 +1,18 @@
 // Numbers as they are shown.
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { count, exactBytes, mib, MIB, milliseconds, ordinal, percent, plural, signedPercent, time } from "../src/format.ts";
+import {
+  count,
+  exactBytes,
+  mib,
+  MIB,
+  milliseconds,
+  ordinal,
+  percent,
+  plural,
+  signedPercent,
+  time,
+} from "../src/format.ts";
 
 test("sizes have three digits or more and say MiB", () => {
   assert.equal(mib(600 * MIB), "600 MiB");
@@ -42,6 +53,16 @@ test("shares, plurals and ordinals", () => {
   assert.equal(signedPercent(-0.5), "\u221250.0 %");
   assert.equal(plural(1, "run"), "1 run");
   assert.equal(plural(2000, "run"), "2,000 runs");
-  assert.deepEqual([0, 1, 2, 3, 10, 11, 12, 20, 21, 110].map(ordinal),
-    ["1st", "2nd", "3rd", "4th", "11th", "12th", "13th", "21st", "22nd", "111th"]);
+  assert.deepEqual([0, 1, 2, 3, 10, 11, 12, 20, 21, 110].map(ordinal), [
+    "1st",
+    "2nd",
+    "3rd",
+    "4th",
+    "11th",
+    "12th",
+    "13th",
+    "21st",
+    "22nd",
+    "111th",
+  ]);
 });

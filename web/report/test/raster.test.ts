@@ -13,13 +13,30 @@ const numbers = (n: number) => Uint32Array.from({ length: n }, (_, i) => i + 1);
 
 test("address 0 is at the bottom", () => {
   const raster = makeRaster(2, 2);
-  fillRectangles(raster, { x: { low: 0, high: 2 }, y: { low: 0, high: 2 } }, sources([[0, 1, 0, 1], [1, 2, 1, 2]]), [0, 1], numbers(2), numbers(2));
+  fillRectangles(
+    raster,
+    { x: { low: 0, high: 2 }, y: { low: 0, high: 2 } },
+    sources([
+      [0, 1, 0, 1],
+      [1, 2, 1, 2],
+    ]),
+    [0, 1],
+    numbers(2),
+    numbers(2),
+  );
   assert.deepEqual([...raster.pixels], [0, 2, 1, 0]);
 });
 
 test("large rectangles have an edge at their right and upper side", () => {
   const raster = makeRaster(8, 8);
-  fillRectangles(raster, { x: { low: 0, high: 8 }, y: { low: 0, high: 8 } }, sources([[0, 8, 0, 8]]), [0], Uint32Array.of(5), Uint32Array.of(9));
+  fillRectangles(
+    raster,
+    { x: { low: 0, high: 8 }, y: { low: 0, high: 8 } },
+    sources([[0, 8, 0, 8]]),
+    [0],
+    Uint32Array.of(5),
+    Uint32Array.of(9),
+  );
   assert.equal(raster.pixels[0], 9);
   assert.equal(raster.pixels[8 * 3 + 7], 9);
   assert.equal(raster.pixels[8 * 3 + 3], 5);
@@ -29,9 +46,23 @@ test("large rectangles have an edge at their right and upper side", () => {
 test("what is smaller than a pixel is seen, and what is outside is not drawn", () => {
   const raster = makeRaster(10, 10);
   const window = { x: { low: 0, high: 1000 }, y: { low: 0, high: 1000 } };
-  const drawn = fillRectangles(raster, window, sources([[500, 501, 500, 501], [2000, 3000, 0, 10], [0, 10, 2000, 2010]]), [0, 1, 2], numbers(3), numbers(3));
+  const drawn = fillRectangles(
+    raster,
+    window,
+    sources([
+      [500, 501, 500, 501],
+      [2000, 3000, 0, 10],
+      [0, 10, 2000, 2010],
+    ]),
+    [0, 1, 2],
+    numbers(3),
+    numbers(3),
+  );
   assert.equal(drawn, 1);
-  assert.deepEqual([...raster.pixels].filter((p) => p !== 0), [1]);
+  assert.deepEqual(
+    [...raster.pixels].filter((p) => p !== 0),
+    [1],
+  );
 });
 
 test("a pixel's middle has the colour of the rectangle that covers it, whatever is drawn", () => {
@@ -39,15 +70,25 @@ test("a pixel's middle has the colour of the rectangle that covers it, whatever 
     const draw = draws(seed);
     // Cells of a grid, so that they do not overlap; each at least two pixels large.
     const list: [number, number, number, number][] = [];
-    for (let x = 0; x < 6; ++x) for (let y = 0; y < 6; ++y) if (draw() < 0.6) list.push([x * 10, x * 10 + 10, y * 10, y * 10 + 10]);
+    for (let x = 0; x < 6; ++x)
+      for (let y = 0; y < 6; ++y)
+        if (draw() < 0.6) list.push([x * 10, x * 10 + 10, y * 10, y * 10 + 10]);
     const low = { x: draw() * 30, y: draw() * 30 };
     const window = { x: { low: low.x, high: low.x + 30 }, y: { low: low.y, high: low.y + 30 } };
     const size = 30 + Math.floor(draw() * 40);
     const raster = makeRaster(size, size);
-    fillRectangles(raster, window, sources(list), list.map((_, i) => i), numbers(list.length), numbers(list.length));
+    fillRectangles(
+      raster,
+      window,
+      sources(list),
+      list.map((_, i) => i),
+      numbers(list.length),
+      numbers(list.length),
+    );
     for (let px = 0; px < size; ++px) {
       for (let py = 0; py < size; ++py) {
-        const x = low.x + ((px + 0.5) / size) * 30, y = low.y + ((size - py - 0.5) / size) * 30;
+        const x = low.x + ((px + 0.5) / size) * 30,
+          y = low.y + ((size - py - 0.5) / size) * 30;
         const edge = 30 / size; // within a pixel of a border either side may be right
         const near = (v: number) => Math.abs(v / 10 - Math.round(v / 10)) * 10 < edge;
         if (near(x) || near(y)) continue;

@@ -30,8 +30,14 @@ test("any sequence of gestures stays inside", () => {
     const draw = draws(seed);
     let span = { low: 0, high: 100 };
     for (let n = 0; n < 40; ++n) {
-      span = draw() < 0.5 ? zoomSpan(span, Math.exp((draw() - 0.5) * 4), draw(), 100, 0.5) : panSpan(span, (draw() - 0.5) * 90, 100);
-      assert.ok(span.low >= -1e-9 && span.high <= 100 + 1e-9 && span.high - span.low >= 0.5 - 1e-9, `seed ${seed}: ${span.low} ${span.high}`);
+      span =
+        draw() < 0.5
+          ? zoomSpan(span, Math.exp((draw() - 0.5) * 4), draw(), 100, 0.5)
+          : panSpan(span, (draw() - 0.5) * 90, 100);
+      assert.ok(
+        span.low >= -1e-9 && span.high <= 100 + 1e-9 && span.high - span.low >= 0.5 - 1e-9,
+        `seed ${seed}: ${span.low} ${span.high}`,
+      );
     }
   }
 });

@@ -5,7 +5,16 @@
 // The lives are those of a real step (forward, backward, update), so that the pictures look alike;
 // claims about bounds are invented, and say so in their file name.
 
-import type { Beside, BesideRows, FrontPoint, Plan, Report, Stays, Steps, Transfers } from "../src/data.ts";
+import type {
+  Beside,
+  BesideRows,
+  FrontPoint,
+  Plan,
+  Report,
+  Stays,
+  Steps,
+  Transfers,
+} from "../src/data.ts";
 import { MIB } from "../src/format.ts";
 
 export interface Options {
@@ -19,13 +28,30 @@ export interface Options {
 }
 
 export const SMALL: Options = {
-  layers: 12, opsPerLayer: 12, seed: 1, name: "made-up", rerunEvery: 2, moveEvery: 9, measured: true,
+  layers: 12,
+  opsPerLayer: 12,
+  seed: 1,
+  name: "made-up",
+  rerunEvery: 2,
+  moveEvery: 9,
+  measured: true,
 };
 
 const CATEGORIES = [
-  "parameter", "optimizer_state", "gradient", "activation", "temporary", "workspace", "input",
+  "parameter",
+  "optimizer_state",
+  "gradient",
+  "activation",
+  "temporary",
+  "workspace",
+  "input",
 ];
-const PARAMETER = 0, OPTIMIZER = 1, GRADIENT = 2, ACTIVATION = 3, TEMPORARY = 4, WORKSPACE = 5;
+const PARAMETER = 0,
+  OPTIMIZER = 1,
+  GRADIENT = 2,
+  ACTIVATION = 3,
+  TEMPORARY = 4,
+  WORKSPACE = 5;
 const INPUT = 6;
 const KINDS = ["LayerNorm", "MatMul", "Add", "Softmax", "MatMul", "Gelu"];
 const PARTS = ["ln_1", "attn", "attn", "attn", "mlp", "mlp"];
@@ -78,19 +104,49 @@ class Builder {
   private readonly moduleIds = new Map<string, number>();
   readonly kinds = [...new Set(KINDS), "Gradient", "AdamW"];
   readonly ops: Plan["ops"] = {
-    name: [], kind: [], module: [], phase: [], seconds: [], workspace_bytes: [], inputs: [],
-    outputs: [], view: [],
+    name: [],
+    kind: [],
+    module: [],
+    phase: [],
+    seconds: [],
+    workspace_bytes: [],
+    inputs: [],
+    outputs: [],
+    view: [],
   };
   readonly tensors: Plan["tensors"] = {
-    name: [], aliases: [], shape: [], module: [], category: [], bytes: [], made_by: [], resident: [],
-    output: [], slow_tier: [], whole: [], policy: [],
+    name: [],
+    aliases: [],
+    shape: [],
+    module: [],
+    category: [],
+    bytes: [],
+    made_by: [],
+    resident: [],
+    output: [],
+    slow_tier: [],
+    whole: [],
+    policy: [],
   };
   readonly steps: Steps = {
-    kind: [], op: [], tensor: [], begin: [], end: [], run: [], bytes: [], workspace_address: [],
+    kind: [],
+    op: [],
+    tensor: [],
+    begin: [],
+    end: [],
+    run: [],
+    bytes: [],
+    workspace_address: [],
   };
   readonly stays: Stays = { tensor: [], address: [], begin: [], end: [], took_over: [], why: [] };
   readonly transfers: Transfers = {
-    tensor: [], out: [], tier: [], begin: [], end: [], begin_step: [], wait_step: [],
+    tensor: [],
+    out: [],
+    tier: [],
+    begin: [],
+    end: [],
+    begin_step: [],
+    wait_step: [],
     waited_seconds: [],
   };
   readonly planned: number[][] = CATEGORIES.map(() => []);
@@ -128,7 +184,14 @@ class Builder {
     return id;
   }
 
-  op(name: string, kind: string, module: number, phase: number, inputs: number[], outputs: number[]): number {
+  op(
+    name: string,
+    kind: string,
+    module: number,
+    phase: number,
+    inputs: number[],
+    outputs: number[],
+  ): number {
     const id = this.ops.name.push(name) - 1;
     this.ops.kind.push(this.kinds.indexOf(kind));
     this.ops.module.push(module);
@@ -138,7 +201,8 @@ class Builder {
     this.ops.inputs.push(inputs);
     this.ops.outputs.push(outputs);
     this.ops.view.push(0);
-    for (const output of outputs) if (this.tensors.made_by[output] < 0) this.tensors.made_by[output] = id;
+    for (const output of outputs)
+      if (this.tensors.made_by[output] < 0) this.tensors.made_by[output] = id;
     this.runs.push(0);
     return id;
   }
@@ -250,19 +314,34 @@ class Builder {
   }
 }
 
-interface Layered { forward: number[]; value: number[]; parameter: number[]; plans: Set<number>; moved: Set<number> }
+interface Layered {
+  forward: number[];
+  value: number[];
+  parameter: number[];
+  plans: Set<number>;
+  moved: Set<number>;
+}
 
 function forward(b: Builder, options: Options): Layered {
   const total = options.layers * options.opsPerLayer;
-  const parameter: number[] = [], value: number[] = [], forwardOps: number[] = [];
-  const plans = new Set<number>(), moved = new Set<number>();
-  const sizes = Array.from({ length: options.opsPerLayer }, () => Math.ceil(1 + b.draw() * 30) * 262144);
+  const parameter: number[] = [],
+    value: number[] = [],
+    forwardOps: number[] = [];
+  const plans = new Set<number>(),
+    moved = new Set<number>();
+  const sizes = Array.from(
+    { length: options.opsPerLayer },
+    () => Math.ceil(1 + b.draw() * 30) * 262144,
+  );
   const moduleOf = (k: number) => {
     const layer = Math.floor(k / options.opsPerLayer);
     return b.module(`h.${layer}.${PARTS[(k % options.opsPerLayer) % PARTS.length]}`);
   };
   for (let k = 0; k < total; ++k) {
-    if (k % 3 !== 1) { parameter.push(-1); continue; }
+    if (k % 3 !== 1) {
+      parameter.push(-1);
+      continue;
+    }
     const bytes = Math.ceil(1 + b.draw() * 12) * 131072;
     const module = moduleOf(k);
     parameter.push(b.tensor(`weight_${k}`, module, PARAMETER, bytes, true));
@@ -273,11 +352,17 @@ function forward(b: Builder, options: Options): Layered {
   for (let k = 0; k < total; ++k) {
     const kind = KINDS[(k % options.opsPerLayer) % KINDS.length];
     const layer = Math.floor(k / options.opsPerLayer);
-    const output = b.tensor(`${kind.toLowerCase()}_${k}`, moduleOf(k), ACTIVATION, sizes[k % options.opsPerLayer]);
+    const output = b.tensor(
+      `${kind.toLowerCase()}_${k}`,
+      moduleOf(k),
+      ACTIVATION,
+      sizes[k % options.opsPerLayer],
+    );
     const inputs = parameter[k] >= 0 ? [last, parameter[k]] : [last];
     forwardOps.push(b.op(`${kind}_${k}`, kind, moduleOf(k), 0, inputs, [output]));
     value.push(output);
-    const again = options.rerunEvery > 0 && layer % options.rerunEvery === 1 && k % options.opsPerLayer !== 0;
+    const again =
+      options.rerunEvery > 0 && layer % options.rerunEvery === 1 && k % options.opsPerLayer !== 0;
     if (again) plans.add(k);
     else if (options.moveEvery > 0 && k % options.moveEvery === 0) moved.add(k);
     last = output;
@@ -309,7 +394,8 @@ function runBackward(b: Builder, net: Layered, stores: Map<number, number>): voi
   b.run(b.op("Loss", "Gradient", 0, 1, [net.value[total - 1]], [gradient]));
   for (let k = total - 1; k >= 0; --k) {
     const ahead = k - 6;
-    if (ahead >= 0 && stores.has(ahead) && ahead < total - 8) loads.set(ahead, b.load(net.value[ahead]));
+    if (ahead >= 0 && stores.has(ahead) && ahead < total - 8)
+      loads.set(ahead, b.load(net.value[ahead]));
     if (loads.has(k)) b.wait(loads.get(k)!);
     if (net.plans.has(k) && k + 1 < total) {
       let begin = k;
@@ -318,17 +404,31 @@ function runBackward(b: Builder, net: Layered, stores: Map<number, number>): voi
       for (let r = begin; r <= k; ++r) net.plans.delete(r);
     }
     const module = b.ops.module[net.forward[k]];
-    const outputs = [b.tensor(`${b.ops.name[net.forward[k]]}.grad`, module, TEMPORARY, b.tensors.bytes[net.value[Math.max(0, k - 1)]])];
+    const outputs = [
+      b.tensor(
+        `${b.ops.name[net.forward[k]]}.grad`,
+        module,
+        TEMPORARY,
+        b.tensors.bytes[net.value[Math.max(0, k - 1)]],
+      ),
+    ];
     const inputs = [gradient, net.value[Math.max(0, k - 1)]];
     if (net.parameter[k] >= 0) {
-      outputs.push(b.tensor(`weight_${k}.grad`, module, GRADIENT, b.tensors.bytes[net.parameter[k]]));
+      outputs.push(
+        b.tensor(`weight_${k}.grad`, module, GRADIENT, b.tensors.bytes[net.parameter[k]]),
+      );
       inputs.push(net.parameter[k]);
     }
-    b.run(b.op(`${b.ops.name[net.forward[k]]}Grad`, "Gradient", module, 1, inputs, outputs), gradient);
+    b.run(
+      b.op(`${b.ops.name[net.forward[k]]}Grad`, "Gradient", module, 1, inputs, outputs),
+      gradient,
+    );
     b.free(gradient);
     b.free(net.value[k]);
     if (outputs.length > 1) {
-      b.run(b.op(`update_${k}`, "AdamW", module, 2, [net.parameter[k], outputs[1]], [net.parameter[k]]));
+      b.run(
+        b.op(`update_${k}`, "AdamW", module, 2, [net.parameter[k], outputs[1]], [net.parameter[k]]),
+      );
       b.free(outputs[1]);
     }
     gradient = outputs[0];
@@ -337,7 +437,10 @@ function runBackward(b: Builder, net: Layered, stores: Map<number, number>): voi
 }
 
 function actionsOf(plan: Plan): void {
-  const groups = new Map<string, { kind: string; module: number; count: number; seconds: number; bytes: number }>();
+  const groups = new Map<
+    string,
+    { kind: string; module: number; count: number; seconds: number; bytes: number }
+  >();
   const add = (kind: string, module: number, seconds: number, bytes: number) => {
     const key = `${kind}|${module}`;
     const group = groups.get(key) ?? { kind, module, count: 0, seconds: 0, bytes: 0 };
@@ -351,7 +454,12 @@ function actionsOf(plan: Plan): void {
     if (kind !== 0 || steps.run[s] === 0) return;
     const op = steps.op[s];
     ops.outputs[op].forEach((t) => void (tensors.policy[t] |= 1));
-    add("recompute", ops.module[op], ops.seconds[op], ops.outputs[op].reduce((sum, t) => sum + tensors.bytes[t], 0));
+    add(
+      "recompute",
+      ops.module[op],
+      ops.seconds[op],
+      ops.outputs[op].reduce((sum, t) => sum + tensors.bytes[t], 0),
+    );
     summary.reruns += 1;
   });
   transfers.tensor.forEach((t, i) => {
@@ -360,35 +468,61 @@ function actionsOf(plan: Plan): void {
     add("move", tensors.module[t], 2e-5, tensors.bytes[t]);
     summary.stored_bytes += tensors.bytes[t];
   });
-  plan.actions.groups = [...groups.values()].map(({ kind, module, count, bytes, seconds: paid }) => ({
-    kind, module: plan.modules[module], count, bytes: Math.round(bytes * 0.8), freed_bytes: bytes,
-    moved_bytes: kind === "move" ? bytes : 0, seconds: paid,
-  }));
+  plan.actions.groups = [...groups.values()].map(
+    ({ kind, module, count, bytes, seconds: paid }) => ({
+      kind,
+      module: plan.modules[module],
+      count,
+      bytes: Math.round(bytes * 0.8),
+      freed_bytes: bytes,
+      moved_bytes: kind === "move" ? bytes : 0,
+      seconds: paid,
+    }),
+  );
 }
 
 // One node for each layer and each module of it; nothing is folded.
 function moduleTree(plan: Plan): void {
-  const rows: number[][] = plan.modules.map(() => []), peak = plan.modules.map(() => 0), paid = plan.modules.map(() => 0);
+  const rows: number[][] = plan.modules.map(() => []),
+    peak = plan.modules.map(() => 0),
+    paid = plan.modules.map(() => 0);
   plan.tensors.module.forEach((module, tensor) => rows[module].push(tensor));
-  plan.peak.forEach(({ tensor, bytes }) => tensor >= 0 && (peak[plan.tensors.module[tensor]] += bytes));
+  plan.peak.forEach(
+    ({ tensor, bytes }) => tensor >= 0 && (peak[plan.tensors.module[tensor]] += bytes),
+  );
   plan.steps.op.forEach((op, s) => {
     if (op >= 0 && plan.steps.run[s] > 0) paid[plan.ops.module[op]] += plan.ops.seconds[op];
   });
   const push = (path: string, parent: number, modules: number[]) => {
     const sum = (values: number[]) => modules.reduce((total, m) => total + values[m], 0);
-    return plan.module_tree.push({
-      path, parent, times: 1, paths: [path],
-      bytes: modules.reduce((total, m) => total + rows[m].reduce((b, tensor) => b + plan.tensors.bytes[tensor], 0), 0),
-      bytes_at_peak: sum(peak), paid_seconds: sum(paid), seconds: modules.length * 1e-3, policy: sum(paid) > 0 ? "mixed" : "kept",
-      rows: modules.length === 1 ? rows[modules[0]] : [],
-    }) - 1;
+    return (
+      plan.module_tree.push({
+        path,
+        parent,
+        times: 1,
+        paths: [path],
+        bytes: modules.reduce(
+          (total, m) => total + rows[m].reduce((b, tensor) => b + plan.tensors.bytes[tensor], 0),
+          0,
+        ),
+        bytes_at_peak: sum(peak),
+        paid_seconds: sum(paid),
+        seconds: modules.length * 1e-3,
+        policy: sum(paid) > 0 ? "mixed" : "kept",
+        rows: modules.length === 1 ? rows[modules[0]] : [],
+      }) - 1
+    );
   };
   const layers = new Map<string, number[]>();
   plan.modules.forEach((path, m) => {
     const layer = path.split(".").slice(0, 2).join(".");
     layers.set(layer, [...(layers.get(layer) ?? []), m]);
   });
-  const top = push("", -1, plan.modules.map((_, m) => m));
+  const top = push(
+    "",
+    -1,
+    plan.modules.map((_, m) => m),
+  );
   const root = push("h", top, plan.modules.map((_, m) => m).slice(1));
   for (const [layer, modules] of layers) {
     if (layer === "") continue;
@@ -399,30 +533,66 @@ function moduleTree(plan: Plan): void {
 
 function summarize(b: Builder, options: Options, seconds: number): Plan {
   const totals = b.curveSteps.map((_, i) => b.planned.reduce((sum, row) => sum + row[i], 0));
-  const peak = Math.max(...[0], totals.reduce((most, bytes) => Math.max(most, bytes), 0));
+  const peak = Math.max(
+    ...[0],
+    totals.reduce((most, bytes) => Math.max(most, bytes), 0),
+  );
   const peakStep = b.curveSteps[totals.indexOf(peak)];
   const once = b.ops.seconds.reduce((sum, s) => sum + s, 0);
   const plan: Plan = {
-    file: `${options.name}.lt`, model: options.name, bindings: { batch: 8 },
+    file: `${options.name}.lt`,
+    model: options.name,
+    bindings: { batch: 8 },
     provenance: { tool: "testing/generate.ts", seed: options.seed },
     summary: {
-      arena_bytes: b.arena.top, peak_bytes: peak, peak_before_bytes: Math.round(peak * 1.6),
-      budget_bytes: Math.ceil(b.arena.top / MIB / 10) * 10 * MIB, floor_bytes: Math.round(peak * 0.55),
-      lower_bound_bytes: Math.round(peak * 0.7), order_proven: false, once_seconds: once,
-      predicted_seconds: seconds, exposed_seconds: b.transfers.waited_seconds.reduce((s, x) => s + x, 0),
-      lower_bound_seconds: once * 1.01, extra_percent: (seconds / once - 1) * 100, bound_percent: 1, gap_points: (seconds / once - 1.01) * 100,
-      timeline_seconds: seconds, copying_seconds: 0, peak_step: peakStep, alignment_bytes: 64, costs: "made up",
-      reruns: 0, stored_bytes: 0, loaded_bytes: 0, ops_in_parts: 0,
+      arena_bytes: b.arena.top,
+      peak_bytes: peak,
+      peak_before_bytes: Math.round(peak * 1.6),
+      budget_bytes: Math.ceil(b.arena.top / MIB / 10) * 10 * MIB,
+      floor_bytes: Math.round(peak * 0.55),
+      lower_bound_bytes: Math.round(peak * 0.7),
+      order_proven: false,
+      once_seconds: once,
+      predicted_seconds: seconds,
+      exposed_seconds: b.transfers.waited_seconds.reduce((s, x) => s + x, 0),
+      lower_bound_seconds: once * 1.01,
+      extra_percent: (seconds / once - 1) * 100,
+      bound_percent: 1,
+      gap_points: (seconds / once - 1.01) * 100,
+      timeline_seconds: seconds,
+      copying_seconds: 0,
+      peak_step: peakStep,
+      alignment_bytes: 64,
+      costs: "made up",
+      reruns: 0,
+      stored_bytes: 0,
+      loaded_bytes: 0,
+      ops_in_parts: 0,
     },
     verdict: ["a made-up step", "nothing of it is proven"],
-    categories: CATEGORIES, modules: b.modules, kinds: b.kinds, phases: ["forward", "backward", "update"],
+    categories: CATEGORIES,
+    modules: b.modules,
+    kinds: b.kinds,
+    phases: ["forward", "backward", "update"],
     policies: ["kept", "recomputed", "moved", "recomputed and moved"],
-    ops: b.ops, tensors: b.tensors, steps: b.steps, stays: b.stays, transfers: b.transfers, tiers: ["host"],
+    ops: b.ops,
+    tensors: b.tensors,
+    steps: b.steps,
+    stays: b.stays,
+    transfers: b.transfers,
+    tiers: ["host"],
     curve: { planned: b.planned, steps: b.curveSteps, given: [], given_op: [], given_begin: [] },
     peak: [],
     actions: {
-      groups: [], all: {},
-      next_budget: { budget_bytes: Math.round(peak * 1.1), seconds: seconds * 0.97, bound_seconds: once, saved_seconds: seconds * 0.03, from: "search" },
+      groups: [],
+      all: {},
+      next_budget: {
+        budget_bytes: Math.round(peak * 1.1),
+        seconds: seconds * 0.97,
+        bound_seconds: once,
+        saved_seconds: seconds * 0.03,
+        from: "search",
+      },
     },
     module_tree: [],
     measured: null,
@@ -436,7 +606,8 @@ function summarize(b: Builder, options: Options, seconds: number): Plan {
     begin += s;
   });
   b.stays.tensor.forEach((tensor, s) => {
-    if (b.stays.begin[s] <= peakStep && peakStep < b.stays.end[s]) plan.peak.push({ tensor, bytes: b.tensors.bytes[tensor] });
+    if (b.stays.begin[s] <= peakStep && peakStep < b.stays.end[s])
+      plan.peak.push({ tensor, bytes: b.tensors.bytes[tensor] });
   });
   const workspace = b.ops.workspace_bytes[b.steps.op[peakStep]];
   if (workspace > 0) plan.peak.push({ tensor: -1, bytes: workspace });
@@ -453,12 +624,21 @@ export function generatePlan(options: Options): Plan {
   moduleTree(plan);
   if (options.measured) {
     const noise = random(options.seed + 7);
-    const op_seconds = plan.ops.seconds.map((s, op) => (op % 40 === 39 ? null : s * (0.7 + 0.8 * noise())));
+    const op_seconds = plan.ops.seconds.map((s, op) =>
+      op % 40 === 39 ? null : s * (0.7 + 0.8 * noise()),
+    );
     const op_runs = plan.ops.seconds.map(() => 0);
     plan.steps.op.forEach((op) => op >= 0 && (op_runs[op] += 1));
     plan.measured = {
-      device: "a made-up machine", steps: 3, op_seconds, op_runs, step_seconds: plan.summary.predicted_seconds * 1.07,
-      predicted_seconds: plan.summary.predicted_seconds, transfer_seconds: 0.011, hidden_seconds: 0.01, exposed_seconds: 0.001,
+      device: "a made-up machine",
+      steps: 3,
+      op_seconds,
+      op_runs,
+      step_seconds: plan.summary.predicted_seconds * 1.07,
+      predicted_seconds: plan.summary.predicted_seconds,
+      transfer_seconds: 0.011,
+      hidden_seconds: 0.01,
+      exposed_seconds: 0.001,
     };
   }
   return plan;
@@ -466,9 +646,16 @@ export function generatePlan(options: Options): Plan {
 
 export function generateReport(options: Options, beside = false, front = false): Report {
   const plans = [generatePlan(options)];
-  if (beside) plans.push(generatePlan({ ...options, name: `${options.name}-tight`, rerunEvery: 3, moveEvery: 4 }));
+  if (beside)
+    plans.push(
+      generatePlan({ ...options, name: `${options.name}-tight`, rerunEvery: 3, moveEvery: 4 }),
+    );
   return {
-    format: "lowtide-report", version: 1, verified: true, findings: [], plans,
+    format: "lowtide-report",
+    version: 1,
+    verified: true,
+    findings: [],
+    plans,
     beside: plans.length > 1 ? besideOf(plans[0], plans[1]) : null,
     front: front ? { model: options.name, dims: { batch: 8 }, points: frontOf(plans) } : null,
   };
@@ -495,17 +682,48 @@ function besideOf(here: Plan, there: Plan): Beside {
 function frontOf(plans: Plan[]): FrontPoint[] {
   const { summary } = plans[0];
   return Array.from({ length: 10 }, (_, i) => {
-    const budget = Math.round(summary.peak_bytes * (1.3 - 0.08 * i)), extra = 0.0008 * i ** 3, bound = extra * 0.8;
+    const budget = Math.round(summary.peak_bytes * (1.3 - 0.08 * i)),
+      extra = 0.0008 * i ** 3,
+      bound = extra * 0.8;
     const point: FrontPoint = {
-      budget_bytes: budget, status: "feasible", found: true, arena_bytes: Math.round(budget * 0.99), peak_bytes: Math.round(budget * 0.985),
-      seconds: summary.once_seconds * (1 + extra), bound_seconds: summary.once_seconds * (1 + bound), extra_percent: extra * 100,
-      bound_percent: bound * 100, gap_percent: (extra - bound) * 100, reruns: i * 5, stored_bytes: 0, loaded_bytes: 0, exposed_seconds: 0,
-      split: "1", knee: i === 4, chosen: i === 4, reason: null, plan: i === 4 ? 0 : i === 7 && plans.length > 1 ? 1 : -1,
+      budget_bytes: budget,
+      status: "feasible",
+      found: true,
+      arena_bytes: Math.round(budget * 0.99),
+      peak_bytes: Math.round(budget * 0.985),
+      seconds: summary.once_seconds * (1 + extra),
+      bound_seconds: summary.once_seconds * (1 + bound),
+      extra_percent: extra * 100,
+      bound_percent: bound * 100,
+      gap_percent: (extra - bound) * 100,
+      reruns: i * 5,
+      stored_bytes: 0,
+      loaded_bytes: 0,
+      exposed_seconds: 0,
+      split: "1",
+      knee: i === 4,
+      chosen: i === 4,
+      reason: null,
+      plan: i === 4 ? 0 : i === 7 && plans.length > 1 ? 1 : -1,
     };
     if (i < 9) return point;
     return {
-      ...point, status: "limit", found: false, arena_bytes: null, peak_bytes: null, seconds: null, bound_seconds: null, extra_percent: null,
-      bound_percent: null, gap_percent: null, reruns: null, stored_bytes: null, loaded_bytes: null, exposed_seconds: null, split: null, reason: "no plan within the work allowed",
+      ...point,
+      status: "limit",
+      found: false,
+      arena_bytes: null,
+      peak_bytes: null,
+      seconds: null,
+      bound_seconds: null,
+      extra_percent: null,
+      bound_percent: null,
+      gap_percent: null,
+      reruns: null,
+      stored_bytes: null,
+      loaded_bytes: null,
+      exposed_seconds: null,
+      split: null,
+      reason: "no plan within the work allowed",
     };
   });
 }
