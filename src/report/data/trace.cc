@@ -24,8 +24,8 @@ int64_t nanoseconds(double seconds) {
   return std::llround(seconds * 1e9);
 }
 
-// The unit of the format. Readers multiply by 1,000 and cut off what is behind the point, so a number
-// whose product would be just below the whole one is the next larger.
+// The unit of the format. Readers multiply by 1,000 and cut off what is behind the point, so a
+// number whose product would be just below the whole one is the next larger.
 double microseconds(int64_t nanoseconds) {
   double number = static_cast<double>(nanoseconds) / 1e3;
   while (static_cast<int64_t>(number * 1e3) < nanoseconds)
