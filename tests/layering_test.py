@@ -41,7 +41,7 @@ THIRD_PARTY = {
     "cli11": (r"CLI/.*", r"tools/.*"),
     "clp": (r"coin/Clp_C_Interface\.h", r"src/solver/dual_simplex\.cc"),
     "cbc": (r"coin/(Cbc|Osi)\w+\.(hpp|h)", r"src/solver/(coin|program_text_test)\.cc"),
-    "cairo": (r"cairo(-\w+)?\.h", r"tools/pareto_plot\.cc"),
+    "cairo": (r"cairo(-\w+)?\.h", r"src/report/plot/pareto_plot\.cc"),
     "xxhash": (r"xxhash\.h", r"(src|tools|tests|bench)/.*\.cc"),
     "expected": (r"tl/expected\.hpp", r"src/base/.*|include/lowtide/result\.h"),
     "fmt": (r"fmt/.*", r".*"),

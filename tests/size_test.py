@@ -16,7 +16,7 @@ MAX_BYTES = 1_000_000
 README_LINES = 40
 COLUMNS = 100  # of C++, as .clang-format has them
 CODE_FOLDERS = ("include", "src", "tools", "tests", "bench", "fuzz", "python", "examples")
-SKIPPED_FOLDERS = {".git", ".venv", ".cache", "build", "__pycache__"}
+SKIPPED_FOLDERS = {".git", ".venv", ".cache", "build", "__pycache__", "node_modules"}
 
 EXCEPTIONS: dict[str, str] = {}  # path: why it may be larger
 

@@ -10,8 +10,10 @@
 #include "base/result.h"
 #include "tools/calibrate_command.h"
 #include "tools/commands.h"
+#include "tools/explain_command.h"
 #include "tools/flags.h"
 #include "tools/measure_command.h"
+#include "tools/report_command.h"
 #include "tools/sweep_command.h"
 
 namespace {
@@ -48,6 +50,8 @@ int run(int argc, char** argv) {
   lowtide::tools::Action action;
   lowtide::tools::add_model_commands(app, action);
   lowtide::tools::add_sweep_command(app, action);
+  lowtide::tools::add_report_command(app, action);
+  lowtide::tools::add_explain_command(app, action);
   lowtide::tools::add_problem_commands(app, action);
   lowtide::tools::add_calibrate_command(app, action);
   lowtide::tools::add_measure_command(app, action);

@@ -19,9 +19,11 @@
 #include "io/graph_file.h"
 #include "io/inspect.h"
 #include "lowtide/api.h"
+#include "report/run_report.h"
 #include "tools/commands.h"
 #include "tools/flags.h"
 #include "tools/plan_flags.h"
+#include "tools/report_files.h"
 #include "tools/watch.h"
 #include "verify/parts.h"
 #include "verify/verify.h"
@@ -35,7 +37,7 @@ constexpr size_t kMostFinding = 1000;  // bytes of a finding that are printed
 
 struct PlanCommand {
   PlanFlags flags;
-  std::string output, budget, slowdown, max;
+  std::string output, budget, slowdown, max, report;
   bool json = false, quiet = false, progress = false;
 };
 
@@ -56,6 +58,14 @@ Result<std::string> dim_to_maximize(const PlanCommand& given) {
                            free.empty() ? "none" : fmt::format("{}", fmt::join(free, ", "))));
 }
 
+// The plan and its report, as far as they are asked for.
+Status write_plan_files(const PlanCommand& given, const Plan& plan) {
+  if (!given.output.empty()) LT_RETURN_IF_ERROR(plan.save(given.output));
+  if (given.report.empty()) return {};
+  const std::string file = std::filesystem::path(given.output).filename().string();
+  return write_plan_report(given.report, plan, file);
+}
+
 Status run_max(const CLI::App& command, PlanCommand& given) {
   LT_ASSIGN(const std::string dim, dim_to_maximize(given));
   const ReadAtSize read = [&](int64_t size) {
@@ -67,7 +77,7 @@ Status run_max(const CLI::App& command, PlanCommand& given) {
   std::optional<SearchWatch> watch(std::in_place, given.flags.options, given.progress);
   LT_ASSIGN(const LargestSize largest, plan_largest(read, given.flags.options));
   watch.reset();
-  if (!given.output.empty()) LT_RETURN_IF_ERROR(largest.plan->save(given.output));
+  LT_RETURN_IF_ERROR(write_plan_files(given, *largest.plan));
   if (given.quiet) return {};
   put(given.json ? print_json(largest, dim)
                  : largest.plan->text() + "\n" + print(largest, printable(dim)));
@@ -108,6 +118,7 @@ Status run_plan_command(const CLI::App& command, PlanCommand& given) {
   LT_RETURN_IF_ERROR(needs(command, "--max", has_budget, "--budget"));
   for (const char* flag : {"--no-recompute", "--swap", "--effort", "--prove"})
     LT_RETURN_IF_ERROR(needs(command, flag, is_limited, "--budget or --slowdown"));
+  LT_RETURN_IF_ERROR(check_report_file(given.report, "--report"));
   PlanOptions& options = given.flags.options;
   if (has_budget) LT_RETURN_IF_ERROR(take_budget(given));
   if (!given.slowdown.empty()) {
@@ -118,8 +129,8 @@ Status run_plan_command(const CLI::App& command, PlanCommand& given) {
   std::optional<SearchWatch> watch(std::in_place, options, given.progress);
   LT_ASSIGN(const Plan plan, Plan::make(model, options));
   watch.reset();
-  if (!given.output.empty()) LT_RETURN_IF_ERROR(plan.save(given.output));
-  if (!given.quiet) put(given.json ? plan.json() : plan.text());
+  LT_RETURN_IF_ERROR(write_plan_files(given, plan));
+  if (!given.quiet) put(given.json ? plan.json() : plan.text() + curve_for_terminal(plan));
   return {};
 }
 
@@ -128,6 +139,8 @@ void add_plan(CLI::App& app, Action& action) {
   CLI::App* command = app.add_subcommand("plan", "Plan a model: order, addresses, proof");
   add_model_flags(command, given->flags);
   command->add_option("-o,--output", given->output, "write the plan here (.lt)")
+      ->check(file_name());
+  command->add_option("--report", given->report, "write a report of the plan here (.html)")
       ->check(file_name());
   CLI::Option* budget =
       command
@@ -244,12 +257,7 @@ Status run_verify_command(const VerifyFlags& flags) {
     }
     put(out.dump(2) + "\n");
   }
-  if (!findings.empty()) {
-    std::string text = fmt::format("{}: {} finding{}", printable(path), findings.size(),
-                                   findings.size() == 1 ? "" : "s");
-    for (const std::string& finding : findings) text += "\n  " + printable(finding, kMostFinding);
-    return error(ErrorCode::kVerification, std::move(text));
-  }
+  if (!findings.empty()) return tl::unexpected(refusal(path, findings));
   if (json) return {};
   put(verified_line(path, plan, report));
   for (const std::string& note : all_notes(plan.state().plan, report, beside.has_value()))
@@ -319,7 +327,7 @@ Status run_run_command(RunFlags& flags) {
     flags.options.compare = true;
   }
   LT_ASSIGN(const RunReport report, run_plan(plan.state().plan, flags.options));
-  put(flags.json ? print_json(report) : print(report));
+  put(flags.json ? report::print_json(report) : report::print(report));
   if (report.values_different != 0)
     return error(
         ErrorCode::kInternal,
@@ -360,6 +368,10 @@ void add_run(CLI::App& app, Action& action) {
   command
       ->add_option("--measure", options.measure_file,
                    "add the times of this plan's kernels to this cost store (for plan --costs)")
+      ->check(file_name());
+  command
+      ->add_option("--profile-out", options.profile_file,
+                   "write the measured time of each op here (for report --profile)")
       ->check(file_name());
   command
       ->add_option("--dump", options.dump_folder,

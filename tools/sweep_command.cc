@@ -14,9 +14,10 @@
 #include "base/printable.h"
 #include "base/result.h"
 #include "lowtide/api.h"
+#include "report/plot/pareto_plot.h"
 #include "tools/flags.h"
-#include "tools/pareto_plot.h"
 #include "tools/plan_flags.h"
+#include "tools/report_files.h"
 #include "tools/watch.h"
 
 namespace lowtide::tools {
@@ -25,7 +26,7 @@ namespace {
 struct SweepCommand {
   PlanFlags flags;
   SweepOptions sweep;
-  std::string output;
+  std::string output, report;
   bool plans = false, json = false, quiet = false, progress = false;
 };
 
@@ -73,8 +74,8 @@ std::string subtitle_of(const plan::Plan& plan) {
                      plan.claims.once_seconds * 1e3);
 }
 
-ParetoPlot plot_of(const Front& front) {
-  ParetoPlot plot;
+report::ParetoPlot plot_of(const Front& front) {
+  report::ParetoPlot plot;
   plot.title = title_of(front.unlimited().state().plan);
   plot.subtitle = subtitle_of(front.unlimited().state().plan);
   plot.before_bytes = front.peak_before_bytes();
@@ -92,9 +93,9 @@ ParetoPlot plot_of(const Front& front) {
 
 Status write_files(const Front& front, const SweepCommand& given) {
   const std::string& prefix = given.output;
-  const ParetoPlot plot = plot_of(front);
-  LT_ASSIGN(const std::string svg, draw_svg(plot));
-  LT_ASSIGN(const std::string png, draw_png(plot));
+  const report::ParetoPlot plot = plot_of(front);
+  LT_ASSIGN(const std::string svg, report::draw_svg(plot));
+  LT_ASSIGN(const std::string png, report::draw_png(plot));
   LT_RETURN_IF_ERROR(write_file_atomically(prefix + ".txt", front.text()));
   LT_RETURN_IF_ERROR(write_file_atomically(prefix + ".jsonl", front.lines()));
   LT_RETURN_IF_ERROR(write_file_atomically(prefix + ".svg", svg));
@@ -121,14 +122,18 @@ Status check_choice(const Front& front, const std::string& asked) {
 }
 
 Status run_sweep_command(const CLI::App& command, SweepCommand& given) {
-  LT_RETURN_IF_ERROR(needs(command, "--plans", !given.output.empty(), "--output"));
+  LT_RETURN_IF_ERROR(needs(command, "--plans", !given.output.empty() || !given.report.empty(),
+                           "--output or --report"));
   LT_RETURN_IF_ERROR(check_budgets(given.sweep));
   LT_RETURN_IF_ERROR(check_output(given));
+  LT_RETURN_IF_ERROR(check_report_file(given.report, "--report"));
   LT_ASSIGN(const Model model, read_model(command, given.flags));
   std::optional<SearchWatch> watch(std::in_place, given.flags.options, given.progress);
   LT_ASSIGN(const Front front, Front::make(model, given.flags.options, given.sweep));
   watch.reset();
   if (!given.output.empty()) LT_RETURN_IF_ERROR(write_files(front, given));
+  if (!given.report.empty())
+    LT_RETURN_IF_ERROR(write_front_report(given.report, front, given.output, given.plans));
   if (!given.quiet) put(given.json ? front.json() : front.text());
   return check_choice(front, given.sweep.choose);
 }
@@ -160,7 +165,12 @@ void add_sweep_command(CLI::App& app, Action& action) {
                    "write PREFIX.txt, .jsonl, .svg, .png, and the chosen plan as PREFIX.lt")
       ->type_name("PREFIX")
       ->check(file_name());
-  command->add_flag("--plans", given->plans, "write every plan, as PREFIX-<budget in bytes>.lt");
+  command
+      ->add_option("--report", given->report,
+                   "write a report of the chosen plan with the front here (.html)")
+      ->check(file_name());
+  command->add_flag("--plans", given->plans,
+                    "write every plan, as PREFIX-<budget in bytes>.lt, and into the report");
   command->add_flag("--json", given->json, "print the front as JSON");
   command->add_flag("--quiet", given->quiet, "print nothing");
   command->callback([given, command, &action] {

@@ -1,7 +1,5 @@
 #include "api/compare.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -10,21 +8,20 @@
 #include <iterator>
 #include <limits>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "api/costs.h"
 #include "api/dump.h"
 #include "api/running.h"
 #include "api/whole_step.h"
-#include "base/bytes.h"
 #include "base/check.h"
 #include "base/clock.h"
 #include "base/element.h"
-#include "base/printable.h"
+#include "base/file.h"
 #include "cost/store.h"
 #include "exec/cpu/cpu.h"
 #include "measure/timed_kernels.h"
+#include "report/measured.h"
 #include "runtime/contents.h"
 
 namespace lowtide {
@@ -142,29 +139,30 @@ Status dumped_step(runtime::Session& session, const std::string& folder) {
 
 // One step with the time between observations given to the op observed: exact but for views, whose
 // turn costs nothing.
-Result<std::vector<KindTime>> profiled_step(runtime::Session& session) {
+Result<std::vector<report::KindTime>> profiled_step(runtime::Session& session) {
   const plan::Plan& plan = session.plan();
-  std::map<std::string, KindTime> by_kind;
+  std::map<std::string, report::KindTime> by_kind;
   PlanOpId last;
   auto since = Clock::now();
   const runtime::Observer observe = [&](PlanOpId op, PlanValueId, std::span<const std::byte>) {
     if (op == last) return;
     last = op;
     const auto now = Clock::now();
-    KindTime& time = by_kind[plan.ops[op].kind];
+    report::KindTime& time = by_kind[plan.ops[op].kind];
     ++time.ops;
     time.seconds += std::chrono::duration<double>(now - since).count();
     time.predicted_seconds += plan.ops[op].predicted_seconds;
     since = Clock::now();
   };
   LT_RETURN_IF_ERROR(session.run(&observe));
-  std::vector<KindTime> times;
+  std::vector<report::KindTime> times;
   for (auto& [kind, time] : by_kind) {
     time.kind = kind;
     times.push_back(time);
   }
-  std::stable_sort(times.begin(), times.end(),
-                   [](const KindTime& a, const KindTime& b) { return a.seconds > b.seconds; });
+  std::stable_sort(
+      times.begin(), times.end(),
+      [](const report::KindTime& a, const report::KindTime& b) { return a.seconds > b.seconds; });
   return times;
 }
 
@@ -230,7 +228,7 @@ Status measure_arena(const Opener& opener, RunReport& report) {
   return {};
 }
 
-void add(runtime::TransferTotals& sum, const runtime::TransferTotals& step) {
+void add(StepTransfers& sum, const runtime::TransferTotals& step) {
   sum.stored_bytes += step.stored_bytes;
   sum.loaded_bytes += step.loaded_bytes;
   sum.transfer_seconds += step.transfer_seconds;
@@ -238,19 +236,48 @@ void add(runtime::TransferTotals& sum, const runtime::TransferTotals& step) {
 }
 
 // From the sum over steps to their mean; every step moves the same bytes.
-void divide(runtime::TransferTotals& sum, int64_t steps) {
+void divide(StepTransfers& sum, int64_t steps) {
   sum.stored_bytes /= steps;
   sum.loaded_bytes /= steps;
   sum.transfer_seconds /= static_cast<double>(steps);
   sum.exposed_seconds /= static_cast<double>(steps);
+  const runtime::TransferTotals mean{.transfer_seconds = sum.transfer_seconds,
+                                     .exposed_seconds = sum.exposed_seconds};
+  sum.hidden_share = mean.hidden_share();
 }
 
-// Adds the times of the steps that were timed to the store.
-Status keep_times(const CompareOptions& options, int threads, const measure::KernelTimes& times,
-                  RunReport& report) {
+// The times of this plan's ops to a file. The session has made one kernel for each op that computes
+// something, in the order of the ops.
+Status write_profile(const plan::Plan& plan, const std::string& path, int threads,
+                     const measure::KernelTimes& times, const RunReport& report) {
+  report::MeasuredStep measured;
+  measured.device = cost::print(cpu_identity(threads));
+  measured.steps = report.steps;
+  measured.step_seconds = report.step_seconds;
+  measured.transfer_seconds = report.transfers.transfer_seconds;
+  measured.exposed_seconds = report.transfers.exposed_seconds;
+  measured.ops = IdVector<PlanOpId, report::MeasuredOp>(plan.ops.size());
+  auto entry = times.entries().begin();
+  for (PlanOpId op : plan.ops.ids()) {
+    if (plan::only_views(plan, op)) continue;
+    LT_CHECK(entry != times.entries().end(), plan.ops[op].name);
+    measured.ops[op].runs = std::ssize(entry->seconds) / std::max<int64_t>(1, report.steps);
+    measured.ops[op].seconds = cost::median(entry->seconds);
+    ++entry;
+  }
+  return write_file_atomically(path, report::print_measured(plan, measured));
+}
+
+// The times of the steps that were timed, to the files that ask for them.
+Status keep_times(const plan::Plan& plan, const CompareOptions& options, int threads,
+                  const measure::KernelTimes& times, RunReport& report) {
   report.kernel_seconds = times.kernel_seconds();
-  LT_ASSIGN(const cost::CostStore store, times.summarize(cpu_identity(threads)));
-  return add_costs(options.measure_file, store);
+  if (!options.measure_file.empty()) {
+    LT_ASSIGN(const cost::CostStore store, times.summarize(cpu_identity(threads)));
+    LT_RETURN_IF_ERROR(add_costs(options.measure_file, store));
+  }
+  if (options.profile_file.empty()) return {};
+  return write_profile(plan, options.profile_file, threads, times, report);
 }
 
 void summarize(RunReport& report, const runtime::Session& planned,
@@ -280,9 +307,10 @@ Result<RunReport> run_plan(const plan::Plan& plan, const CompareOptions& options
     LT_ASSIGN(runtime::Session dumped, opener.open(as_planned));
     LT_RETURN_IF_ERROR(dumped_step(dumped, options.dump_folder));
   }
-  const bool measuring = !options.measure_file.empty();
+  const bool adding_costs = !options.measure_file.empty();
+  const bool measuring = adding_costs || !options.profile_file.empty();
   // A store of another device is refused before anything runs.
-  if (measuring && std::filesystem::exists(options.measure_file))
+  if (adding_costs && std::filesystem::exists(options.measure_file))
     LT_RETURN_IF_ERROR(load_costs(options.measure_file, cpu_identity(opener.threads())));
   LT_RETURN_IF_ERROR(measure_arena(opener, report));
   measure::KernelTimes kernel_times;
@@ -322,118 +350,9 @@ Result<RunReport> run_plan(const plan::Plan& plan, const CompareOptions& options
     LT_ASSIGN(report.profile, profiled_step(planned));
   }
   summarize(report, planned, unplanned, std::move(times), std::move(unplanned_times));
-  if (measuring) LT_RETURN_IF_ERROR(keep_times(options, opener.threads(), kernel_times, report));
+  if (measuring)
+    LT_RETURN_IF_ERROR(keep_times(plan, options, opener.threads(), kernel_times, report));
   return report;
-}
-
-namespace {
-
-std::string print(const WholeComparison& whole) {
-  std::string text = fmt::format(
-      "compared {} outputs, gradients and updated values of the first step with the step in one "
-      "part: {} beyond a relative difference of {}, largest {:.2g}{}\n",
-      whole.values, whole.beyond, kWholeTolerance, whole.largest,
-      whole.largest_name.empty() ? "" : ", in '" + printable(whole.largest_name) + "'");
-  if (whole.parameters_apart > 0)
-    text += fmt::format("parameters that Adam updated are at most {:.2g} apart\n",
-                        whole.parameters_apart);
-  if (whole.apart > 0)
-    text += fmt::format(
-        "{} results of the step in one part are not there by name in parts, or in a layout of "
-        "their own, first '{}'\n",
-        whole.apart, printable(whole.first_apart));
-  return text;
-}
-
-}  // namespace
-
-std::string print(const RunReport& report) {
-  std::string text;
-  auto out = std::back_inserter(text);
-  fmt::format_to(out, "arena  planned {} bytes ({}), measured {} bytes\n",
-                 report.arena_planned_bytes, format_bytes(report.arena_planned_bytes),
-                 report.arena_measured_bytes);
-  fmt::format_to(out, "step   predicted {:.1f} ms, measured {:.1f} ms (median of {})\n",
-                 report.predicted_step_seconds * 1e3, report.step_seconds * 1e3, report.steps);
-  if (report.kernel_seconds)
-    fmt::format_to(out, "       of it {:.1f} ms in kernels\n", *report.kernel_seconds * 1e3);
-  if (report.loss_first && report.loss_last)
-    fmt::format_to(out, "loss   {:.6f} -> {:.6f}\n", *report.loss_first, *report.loss_last);
-  if (const runtime::TransferTotals& moved = report.transfers;
-      moved.stored_bytes + moved.loaded_bytes > 0)
-    fmt::format_to(
-        out,
-        "moved  {} out and {} in a step: {:.1f} ms of transfers, {:.1f} ms of it exposed "
-        "({:.0f} % hidden)\n",
-        format_bytes(moved.stored_bytes), format_bytes(moved.loaded_bytes),
-        moved.transfer_seconds * 1e3, moved.exposed_seconds * 1e3, moved.hidden_share() * 100);
-  if (report.seeded_weights > 0)
-    fmt::format_to(out, "weights of {} parameters were drawn from the seed\n",
-                   report.seeded_weights);
-  for (const KindTime& time : report.profile)
-    fmt::format_to(out, "  {:<22} {:>5} ops  {:>9.2f} ms  predicted {:>9.2f} ms\n",
-                   printable(time.kind), time.ops, time.seconds * 1e3,
-                   time.predicted_seconds * 1e3);
-  if (!report.unplanned_step_seconds) return text;
-  fmt::format_to(
-      out,
-      "unplanned  {} bytes ({}) at its peak, {:.1f} ms a step; planned / unplanned time {:.3f}\n",
-      *report.unplanned_bytes, format_bytes(*report.unplanned_bytes),
-      *report.unplanned_step_seconds * 1e3, report.step_seconds / *report.unplanned_step_seconds);
-  if (report.whole) return text + print(*report.whole);
-  fmt::format_to(out,
-                 "compared {} outputs, gradients and updated values of the first and the last "
-                 "step: {} differ, largest difference {}{}\n",
-                 report.values_compared, report.values_different, *report.max_abs_difference,
-                 report.values_different == 0
-                     ? " (bit for bit equal)"
-                     : ", first in '" + printable(report.first_different) + "'");
-  if (report.same_ops)
-    text += "the same ops, in parts; --against MODEL compares with the step in one part\n";
-  return text;
-}
-
-std::string print_json(const RunReport& report) {
-  nlohmann::ordered_json json;
-  json["steps"] = report.steps;
-  json["arena_planned_bytes"] = report.arena_planned_bytes;
-  json["arena_measured_bytes"] = report.arena_measured_bytes;
-  json["arena_touched_bytes"] = report.arena_touched_bytes;
-  json["seeded_weights"] = report.seeded_weights;
-  json["predicted_step_seconds"] = report.predicted_step_seconds;
-  json["step_seconds"] = report.step_seconds;
-  json["stored_bytes"] = report.transfers.stored_bytes;
-  json["loaded_bytes"] = report.transfers.loaded_bytes;
-  json["transfer_seconds"] = report.transfers.transfer_seconds;
-  json["exposed_transfer_seconds"] = report.transfers.exposed_seconds;
-  json["hidden_transfer_share"] = report.transfers.hidden_share();
-  if (report.kernel_seconds) json["kernel_seconds"] = *report.kernel_seconds;
-  if (report.loss_first) json["loss_first"] = *report.loss_first;
-  if (report.loss_last) json["loss_last"] = *report.loss_last;
-  if (report.max_abs_difference) {
-    json["max_abs_difference"] = *report.max_abs_difference;
-    json["values_compared"] = report.values_compared;
-    json["values_different"] = report.values_different;
-    json["first_different"] = report.first_different;
-  }
-  if (report.whole) {
-    json["whole_values_compared"] = report.whole->values;
-    json["whole_values_beyond"] = report.whole->beyond;
-    json["whole_values_apart"] = report.whole->apart;
-    json["first_apart"] = report.whole->first_apart;
-    json["largest_relative_difference"] = report.whole->largest;
-    json["largest_relative_difference_in"] = report.whole->largest_name;
-    json["parameters_apart"] = report.whole->parameters_apart;
-  }
-  if (report.unplanned_step_seconds) {
-    json["unplanned_step_seconds"] = *report.unplanned_step_seconds;
-    json["unplanned_bytes"] = *report.unplanned_bytes;
-  }
-  for (const KindTime& time : report.profile)
-    json["profile"][time.kind] = {{"ops", time.ops},
-                                  {"seconds", time.seconds},
-                                  {"predicted_seconds", time.predicted_seconds}};
-  return json.dump(2) + "\n";
 }
 
 }  // namespace lowtide

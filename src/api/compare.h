@@ -1,6 +1,6 @@
 // Runs a plan and, beside it, the same ops unplanned, and says whether every result is the same,
 // bit for bit, and what each took; or, beside a plan in parts, the step in one part
-// (compare_whole.h). The evidence that `lowtide run` prints.
+// (compare_whole.h). The evidence that `lowtide run` prints (report/run_report.h).
 //
 // Tests: tests/python/test_cli.py.
 #pragma once
@@ -13,42 +13,11 @@
 #include "api/compare_whole.h"
 #include "base/result.h"
 #include "plan/plan.h"
-#include "runtime/session.h"
+#include "report/run_report.h"
 
 namespace lowtide {
 
-// Where the time of a step goes: one line per kind of op.
-struct KindTime {
-  std::string kind;
-  int64_t ops = 0;
-  double seconds = 0;            // measured, of one step
-  double predicted_seconds = 0;  // by the device profile
-};
-
-struct RunReport {
-  int64_t steps = 0;
-  int64_t arena_planned_bytes = 0;
-  int64_t arena_measured_bytes = 0;  // of the mapping; more if a step wrote behind it
-  int64_t arena_touched_bytes = 0;   // up to the highest byte that two steps wrote
-  int64_t seeded_weights = 0;        // parameters that no file had contents for
-  double predicted_step_seconds = 0;
-  double step_seconds = 0;  // median
-  // Only with a measure_file: of a step, its kernels' medians.
-  std::optional<double> kernel_seconds;
-  std::optional<double> loss_first, loss_last;  // of a training step
-  runtime::TransferTotals transfers;            // means of the timed steps
-  // Only with compare:
-  // Median of steps interleaved with the planned ones.
-  std::optional<double> unplanned_step_seconds;
-  std::optional<int64_t> unplanned_bytes;    // high-water mark of the unplanned steps
-  std::optional<double> max_abs_difference;  // infinite where one is NaN and the other is not
-  int64_t values_compared = 0;
-  int64_t values_different = 0;          // bitwise
-  std::string first_different;           // name of the first value that differs; empty if none
-  std::optional<WholeComparison> whole;  // only with a whole step, in place of the four above
-  bool same_ops = false;                 // in parts, and compared with the same ops only
-  std::vector<KindTime> profile;         // only with profile; largest first
-};
+using report::RunReport;
 
 struct CompareOptions {
   int64_t steps = 3;
@@ -65,6 +34,8 @@ struct CompareOptions {
   const plan::Plan* whole = nullptr;
   // A cost store that the kernels' times are added to; made if absent.
   std::string measure_file = {};
+  // The measured times of this plan's ops go here (report/measured.h); empty: nowhere.
+  std::string profile_file = {};
   // Results of the first planned step go here (api/dump.h); empty: nowhere.
   std::string dump_folder;
 };
@@ -74,8 +45,5 @@ struct CompareOptions {
 // lies in slow memory after the step. Error: as open_session (api/running.h) and
 // runtime::Session::run.
 Result<RunReport> run_plan(const plan::Plan& plan, const CompareOptions& options);
-
-std::string print(const RunReport& report);
-std::string print_json(const RunReport& report);
 
 }  // namespace lowtide

@@ -21,6 +21,7 @@
 #include "base/dtype.h"
 #include "base/result.h"
 #include "plan/plan.h"
+#include "report/run_report.h"
 #include "runtime/session.h"
 
 namespace lowtide {
@@ -28,18 +29,8 @@ namespace lowtide {
 // Of two elements at the same place; infinite where one is NaN or infinite and the other is not.
 double largest_difference(DType dtype, std::span<const std::byte> a, std::span<const std::byte> b);
 
-struct WholeComparison {
-  int64_t values = 0;  // that both have
-  int64_t beyond = 0;  // of them, differ by more than the tolerance
-  int64_t apart = 0;   // results of the whole step that could not be held against anything
-  double largest = 0;  // relative difference of all held ones but Adam's parameters
-  std::string largest_name;
-  std::string first_apart, first_beyond;  // empty: none
-  double parameters_apart = 0;  // largest difference of a parameter that Adam updated, in itself
-};
-
-// Of f32; of 16-bit types, and what an update of Adam may differ by, see compare_whole.cc.
-inline constexpr double kWholeTolerance = 1e-3;
+using report::kWholeTolerance;
+using report::WholeComparison;
 
 // Runs one step of each, from the same seeds. `whole` is a session of `whole_plan`, `parts` one of
 // `plan`. Error: kUsage, naming a result of the whole step that the other has with another type;

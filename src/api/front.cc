@@ -9,6 +9,7 @@
 
 #include "api/budgets.h"
 #include "api/planning.h"
+#include "api/state.h"
 #include "pipeline/front.h"
 
 namespace lowtide {
@@ -102,6 +103,15 @@ std::optional<size_t> knee_of(const std::vector<FrontPoint>& points) {
   return best;
 }
 
+report::FrontView view_of(const Front::State& front) {
+  return {.unlimited = front.unlimited->state().plan,
+          .points = front.points,
+          .floor_bytes = front.floor_bytes,
+          .knee = front.knee,
+          .chosen = front.chosen,
+          .planning_seconds = front.planning_seconds};
+}
+
 Front::Front(std::unique_ptr<State> state) : state_(std::move(state)) {}
 Front::Front(Front&&) noexcept = default;
 Front& Front::operator=(Front&&) noexcept = default;
@@ -173,13 +183,13 @@ std::optional<size_t> Front::chosen() const {
   return state_->chosen;
 }
 std::string Front::text() const {
-  return front_text(*state_);
+  return report::front_text(view_of(*state_));
 }
 std::string Front::json() const {
-  return front_json(*state_);
+  return report::front_json(view_of(*state_));
 }
 std::string Front::lines() const {
-  return front_lines(*state_);
+  return report::front_lines(view_of(*state_));
 }
 
 }  // namespace lowtide

@@ -1,4 +1,4 @@
-// What a Front holds, and what is told of it. For src/api and tools/ only.
+// What a Front holds. For src/api and tools/ only.
 #pragma once
 
 #include <cstddef>
@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "lowtide/api.h"
+#include "report/front_text.h"
 
 namespace lowtide {
 
@@ -24,8 +25,7 @@ struct Front::State {
 // nearly lie on a line.
 std::optional<size_t> knee_of(const std::vector<FrontPoint>& points);
 
-std::string front_text(const Front::State& front);
-std::string front_json(const Front::State& front);
-std::string front_lines(const Front::State& front);
+// What is told of it.
+report::FrontView view_of(const Front::State& front);
 
 }  // namespace lowtide

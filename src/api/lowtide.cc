@@ -115,6 +115,7 @@ Result<Plan> Plan::load(const std::string& path) {
   LT_ASSIGN(const std::string text, read_file(path));
   auto state = std::make_unique<State>();
   LT_ASSIGN(state->plan, plan::read_plan(text, path));
+  state->facts = report::facts_in_file(state->plan);
   return Plan(std::move(state));
 }
 

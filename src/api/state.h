@@ -24,7 +24,7 @@ struct Model::State {
 
 struct Plan::State {
   plan::Plan plan;
-  report::PlanningFacts facts;  // empty for a plan that was loaded
+  report::PlanningFacts facts;  // of a plan that was loaded what its file says of them
   bool verified = false;        // when it was made; one that was loaded is what its file says
 };
 

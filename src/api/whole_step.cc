@@ -20,17 +20,17 @@ namespace {
 
 constexpr double kEffort = 1;  // without a budget there is only an order and a packing to find
 
-std::string fact(const plan::Plan& plan, std::string_view key) {
+std::string fact_of(const plan::Plan& plan, std::string_view key) {
   const auto found = plan.provenance.find(key);
   return found == plan.provenance.end() ? std::string() : found->second;
 }
 
 void take_fact(const plan::Plan& plan, std::string_view key, std::string& option) {
-  if (const std::string said = fact(plan, key); !said.empty()) option = said;
+  if (const std::string said = fact_of(plan, key); !said.empty()) option = said;
 }
 
 void take_fact(const plan::Plan& plan, std::string_view key, double& option) {
-  if (const std::string said = fact(plan, key); !said.empty())
+  if (const std::string said = fact_of(plan, key); !said.empty())
     option = std::strtod(said.c_str(), nullptr);
 }
 
@@ -40,14 +40,14 @@ std::vector<std::string> words(const std::string& text) {
 }
 
 ReadOptions reading_of(const plan::Plan& plan) {
-  ReadOptions options{.dims = plan.bindings, .training = fact(plan, "train") == "yes"};
-  options.dropout = fact(plan, "dropout") != "no";
+  ReadOptions options{.dims = plan.bindings, .training = fact_of(plan, "train") == "yes"};
+  options.dropout = fact_of(plan, "dropout") != "no";
   return options;
 }
 
 PlanOptions options_of(const plan::Plan& plan) {
   PlanOptions options;
-  options.train = fact(plan, "train") == "yes";
+  options.train = fact_of(plan, "train") == "yes";
   take_fact(plan, "loss", options.loss);
   take_fact(plan, "loss_output", options.loss_output);
   take_fact(plan, "optimizer", options.optimizer);
@@ -61,17 +61,17 @@ PlanOptions options_of(const plan::Plan& plan) {
   double blocks = 1;
   take_fact(plan, "query_blocks", blocks);
   options.query_blocks = static_cast<int64_t>(blocks);
-  options.rewrites = words(fact(plan, "rewrites"));
-  options.no_rewrites = words(fact(plan, "no_rewrites"));
+  options.rewrites = words(fact_of(plan, "rewrites"));
+  options.no_rewrites = words(fact_of(plan, "no_rewrites"));
   return options;
 }
 
 // Of a device that is known here by its name; otherwise the default one. It decides which rewrites
 // are worth their time.
 void take_device(const plan::Plan& plan, PlanOptions& options) {
-  const std::string name = fact(plan, "device");
+  const std::string name = fact_of(plan, "device");
   if (!name.empty() && cost::find_device(name)) options.device = name;
-  if (const std::string model = fact(plan, "cost_model"); !model.empty())
+  if (const std::string model = fact_of(plan, "cost_model"); !model.empty())
     options.cost_model = model;
 }
 
@@ -134,7 +134,7 @@ Result<verify::PartsReport> verify_against(const plan::Plan& plan, const std::st
                              "or .graph)",
                              model, plan.model));
   LT_ASSIGN(const Model read, Model::read(model, reading_of(plan)));
-  const std::string split = fact(plan, "split");
+  const std::string split = fact_of(plan, "split");
   LT_ASSIGN(verify::PartsReport report, beside_step(plan, read, split));
   if (report.ok() || split.empty()) return report;
   // Where auto chose one part, it is the step without those rewrites.

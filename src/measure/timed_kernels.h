@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <iterator>
 #include <memory>
 #include <vector>
 
@@ -31,6 +32,11 @@ class KernelTimes {
   void add_run(Entry& entry, double seconds);
   // A recorded step is over and took so long, waits for transfers not counted.
   void end_step(double step_seconds);
+
+  // In the order in which the kernels were made.
+  const std::deque<Entry>& entries() const { return entries_; }
+  // Steps that were recorded.
+  int64_t steps() const { return std::ssize(outside_kernels_); }
 
   // Of a step: sum over kernels of median times runs per step.
   double kernel_seconds() const;

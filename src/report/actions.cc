@@ -1,9 +1,12 @@
 #include "report/actions.h"
 
 #include <algorithm>
+#include <limits>
 #include <map>
+#include <utility>
 
 #include "report/modules.h"
+#include "report/timeline.h"
 #include "report/what_if.h"
 
 namespace lowtide::report {
@@ -13,100 +16,57 @@ using plan::PlanOpId;
 using plan::PlanStorageId;
 using plan::Step;
 
-// The times of the transfers, and how long each holds up the ops (src/plan/sequence_simulator.h).
-class WaitClock {
- public:
-  explicit WaitClock(const plan::Plan& plan)
-      : plan_(plan), out_(plan.slow_tiers.size(), 0), in_(out_), ends_(plan.storages.size(), 0) {}
-
-  void compute(PlanOpId op) { now_ += plan_.ops[op].predicted_seconds; }
-
-  // How long the transfer takes.
-  double begin(const Step& step) {
-    const plan::PlanStorage& storage = plan_.storages[step.storage];
-    const auto index = static_cast<size_t>(storage.slow_tier);
-    const plan::SlowTier& tier = plan_.slow_tiers[index];
-    const bool out = step.kind == Step::Kind::kStore;
-    const double seconds =
-        tier.latency_seconds + static_cast<double>(storage.bytes) /
-                                   (out ? tier.bytes_per_second_out : tier.bytes_per_second_in);
-    double& stream = (out ? out_ : in_)[index];
-    stream = std::max(stream, now_) + seconds;
-    ends_[step.storage] = stream;
-    return seconds;
-  }
-
-  // What the copy keeps the device from computing, whether or not anybody waits.
-  double copying(PlanStorageId s) const {
-    const plan::PlanStorage& storage = plan_.storages[s];
-    return plan_.slow_tiers[static_cast<size_t>(storage.slow_tier)].compute_seconds_per_byte *
-           static_cast<double>(storage.bytes);
-  }
-
-  double wait(PlanStorageId s) {
-    const double waited = std::max(0.0, ends_[s] - now_);
-    now_ += waited;
-    return waited;
-  }
-
- private:
-  const plan::Plan& plan_;
-  double now_ = 0;
-  std::vector<double> out_, in_;  // when each stream of each tier is free
-  IdVector<PlanStorageId, double> ends_;
-};
+// Whose reruns and transfers are weighed together.
+using GroupKey = std::pair<std::string, ActionKind>;
 
 class Collector {
  public:
-  explicit Collector(const plan::Plan& plan)
-      : plan_(plan), module_(modules_of(plan)), group_of_(plan.steps.size(), nullptr) {}
+  Collector(const plan::Plan& plan, bool by_kind)
+      : plan_(plan),
+        by_kind_(by_kind),
+        module_(modules_of(plan)),
+        what_if_(plan),
+        group_of_(plan.steps.size(), nullptr) {}
 
   ActionTable run() {
-    count_moved();
-    WaitClock clock(plan_);
+    if (!by_kind_) count_moved();
     IdVector<PlanOpId, char> ran(plan_.ops.size(), 0);
-    for (size_t i = 0; i < plan_.steps.size(); ++i) look_at(i, ran, clock);
+    for (size_t i = 0; i < plan_.steps.size(); ++i)
+      if (plan_.steps[i].kind == Step::Kind::kCompute) count_run(i, ran);
+    const Timeline timeline = timeline_of(plan_);
+    for (const Transfer& transfer : timeline.transfers) count_transfer(transfer);
     return finish();
   }
 
  private:
-  ModuleActions* group(const std::string& module) {
-    ModuleActions& actions = groups_[module];
+  ModuleActions* group(const std::string& module, ActionKind kind) {
+    if (!by_kind_) kind = ActionKind::kAny;
+    ModuleActions& actions = groups_[{module, kind}];
     actions.module = module;
+    actions.kind = kind;
     return &actions;
   }
 
-  void look_at(size_t at, IdVector<PlanOpId, char>& ran, WaitClock& clock) {
+  void count_run(size_t at, IdVector<PlanOpId, char>& ran) {
     const Step& step = plan_.steps[at];
-    switch (step.kind) {
-      case Step::Kind::kCompute: {
-        const plan::PlanOp& op = plan_.ops[step.op];
-        clock.compute(step.op);
-        const bool again = ran[step.op] && !step.makes.empty();
-        ran[step.op] = 1;
-        if (!again) return;
-        group_of_[at] = group(op.module);
-        ++group_of_[at]->reruns;
-        group_of_[at]->rerun_seconds += op.predicted_seconds;
-        return;
-      }
-      case Step::Kind::kStore:
-      case Step::Kind::kLoad: {
-        ModuleActions& actions = *(group_of_[at] = group(module_[step.storage]));
-        const bool out = step.kind == Step::Kind::kStore;
-        (out ? actions.stores : actions.loads) += 1;
-        (out ? actions.stored_bytes : actions.loaded_bytes) += plan_.storages[step.storage].bytes;
-        actions.transfer_seconds += clock.begin(step);
-        actions.copying_seconds += clock.copying(step.storage);
-        return;
-      }
-      case Step::Kind::kWait:
-        group_of_[at] = group(module_[step.storage]);
-        group_of_[at]->waited_seconds += clock.wait(step.storage);
-        return;
-      case Step::Kind::kFree:
-        return;
-    }
+    const bool again = ran[step.op] && !step.makes.empty();
+    ran[step.op] = 1;
+    if (!again) return;
+    group_of_[at] = group(plan_.ops[step.op].module, ActionKind::kRecompute);
+    ++group_of_[at]->reruns;
+    group_of_[at]->rerun_seconds += plan_.ops[step.op].predicted_seconds;
+  }
+
+  void count_transfer(const Transfer& transfer) {
+    ModuleActions* actions = group(module_[transfer.storage], ActionKind::kMove);
+    group_of_[transfer.begin_step] = actions;
+    if (transfer.wait_step < group_of_.size()) group_of_[transfer.wait_step] = actions;
+    (transfer.out ? actions->stores : actions->loads) += 1;
+    (transfer.out ? actions->stored_bytes : actions->loaded_bytes) +=
+        plan_.storages[transfer.storage].bytes;
+    actions->transfer_seconds += transfer.seconds;
+    actions->copying_seconds += transfer.copying_seconds;
+    actions->waited_seconds += transfer.waited_seconds;
   }
 
   // Ops whose first run is not in the longest sequence of first runs that kept the given order.
@@ -132,7 +92,7 @@ class Collector {
     for (size_t i = tails.empty() ? SIZE_MAX : tails.back(); i != SIZE_MAX; i = before[i])
       kept[i] = 1;
     for (size_t i = 0; i < first.size(); ++i)
-      if (!kept[i]) ++group(plan_.ops[first[i]].module)->moved_ops;
+      if (!kept[i]) ++group(plan_.ops[first[i]].module, ActionKind::kAny)->moved_ops;
   }
 
   // Replays the steps without those of `which` (all of them if null).
@@ -141,7 +101,7 @@ class Collector {
     std::vector<char> left_out(plan_.steps.size(), 0);
     for (size_t i = 0; i < left_out.size(); ++i)
       left_out[i] = group_of_[i] != nullptr && (which == nullptr || group_of_[i] == which);
-    const std::vector<int64_t> without = bytes_without(plan_, left_out);
+    const std::vector<int64_t> without = what_if_.bytes_without(left_out);
     for (size_t i = 0; i < with.size(); ++i)
       actions.freed_bytes = std::max(actions.freed_bytes, without[i] - with[i]);
     if (with.empty()) return;
@@ -152,8 +112,8 @@ class Collector {
   ActionTable finish() const {
     ActionTable table;
     const std::vector<int64_t> with =
-        bytes_without(plan_, std::vector<char>(plan_.steps.size(), 0));
-    for (const auto& [name, actions] : groups_) {
+        what_if_.bytes_without(std::vector<char>(plan_.steps.size(), 0));
+    for (const auto& [key, actions] : groups_) {
       add(actions, table.all);
       table.modules.push_back(actions);
       if (actions.reruns + actions.stores + actions.loads > 0)
@@ -182,15 +142,32 @@ class Collector {
   }
 
   const plan::Plan& plan_;
+  const bool by_kind_;
   const IdVector<PlanStorageId, std::string> module_;
-  std::map<std::string, ModuleActions> groups_;
+  const WhatIf what_if_;
+  std::map<GroupKey, ModuleActions> groups_;
   std::vector<ModuleActions*> group_of_;  // by step: whose rerun or transfer it is, or null
 };
 
 }  // namespace
 
 ActionTable actions_of(const plan::Plan& plan) {
-  return Collector(plan).run();
+  return Collector(plan, false).run();
+}
+
+// What saves most for its time first; what is free before all others, what saves nothing last.
+std::vector<ModuleActions> actions_by_kind(const plan::Plan& plan) {
+  std::vector<ModuleActions> groups = Collector(plan, true).run().modules;
+  const auto worth = [](const ModuleActions& actions) {
+    if (actions.benefit_bytes <= 0) return 0.0;
+    const double paid = actions.paid_seconds();
+    return paid > 0 ? static_cast<double>(actions.benefit_bytes) / paid
+                    : std::numeric_limits<double>::infinity();
+  };
+  std::stable_sort(
+      groups.begin(), groups.end(),
+      [&](const ModuleActions& a, const ModuleActions& b) { return worth(a) > worth(b); });
+  return groups;
 }
 
 }  // namespace lowtide::report

@@ -24,20 +24,27 @@ class LiveSet {
   void add(PlanStorageId s) {
     if (live_[s]) return;
     live_[s] = 1;
-    bytes_ += plan_.storages[s].bytes;
+    count(s, plan_.storages[s].bytes);
   }
   void remove(PlanStorageId s) {
     if (!live_[s]) return;
     live_[s] = 0;
-    bytes_ -= plan_.storages[s].bytes;
+    count(s, -plan_.storages[s].bytes);
   }
   int64_t bytes() const { return bytes_; }
+  const CategoryBytes& by_category() const { return by_category_; }
   const IdVector<PlanStorageId, char>& live() const { return live_; }
 
  private:
+  void count(PlanStorageId s, int64_t bytes) {
+    bytes_ += bytes;
+    by_category_[static_cast<size_t>(plan_.storages[s].category)] += bytes;
+  }
+
   const plan::Plan& plan_;
   IdVector<PlanStorageId, char> live_;
   int64_t bytes_ = 0;
+  CategoryBytes by_category_{};
 };
 
 class Profiler {
@@ -61,6 +68,10 @@ class Profiler {
       peak_live_ = live_.live();
     }
     profile_.step_bytes.push_back(bytes);
+    profile_.step_ops.push_back(op);
+    profile_.step_categories.push_back(live_.by_category());
+    profile_.step_categories.back()[static_cast<size_t>(Category::kWorkspace)] +=
+        plan_.ops[op].workspace_bytes;
   }
 
   MemoryProfile finish() {

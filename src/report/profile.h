@@ -21,15 +21,19 @@ struct TensorAtPeak {
   int64_t bytes = 0;
 };
 
+using CategoryBytes = std::array<int64_t, kCategories>;
+
 struct MemoryProfile {
-  // Present while each compute step runs, everything on the device.
+  // Present while each compute step runs, everything on the device; the same by category.
   std::vector<int64_t> step_bytes;
+  std::vector<CategoryBytes> step_categories;
+  std::vector<plan::PlanOpId> step_ops;
   std::vector<size_t> plan_steps;  // which step of the plan each is; empty for the given order
   int64_t peak_bytes = 0;
   size_t peak_step = 0;  // index into step_bytes, the first at the peak
   plan::PlanOpId peak_op;
-  std::array<int64_t, kCategories> by_category{};  // at the peak
-  std::vector<TensorAtPeak> tensors;               // all at the peak, largest first (ties by name)
+  CategoryBytes by_category{};        // at the peak
+  std::vector<TensorAtPeak> tensors;  // all at the peak, largest first (ties by name)
 };
 
 MemoryProfile profile_planned(const plan::Plan& plan);

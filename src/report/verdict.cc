@@ -3,12 +3,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 #include <cstdlib>
 #include <iterator>
 #include <nlohmann/json.hpp>
 
 #include "base/bytes.h"
 #include "base/printable.h"
+#include "base/words.h"
 #include "report/actions.h"
 #include "report/budget.h"
 #include "report/profile.h"
@@ -127,6 +129,8 @@ std::string parts_text(const plan::Plan& plan, const PlanningFacts& facts) {
     text = fmt::format("blocks {} of queries in each attention\n", facts.query_blocks);
   for (const std::string& cut : facts.cuts) text += fmt::format("cut    {}\n", cut);
   if (facts.split.empty()) return text;
+  if (facts.whole_seconds <= 0)
+    return text + fmt::format("parts  {}; bounds are those of the step in parts\n", facts.split);
   const double more = plan.claims.predicted_seconds / facts.whole_seconds - 1;
   return text + fmt::format(
                     "parts  {} of {} ops: {:+.2f} % time over each op once and whole ({:.1f} ms); "
@@ -155,6 +159,29 @@ std::string costs_of(const plan::Plan& plan) {
   const std::string measured = fact("costs");
   return fmt::format("{}{} of {}", measured.empty() ? "" : measured + "; the rest by the ", model,
                      fact("device"));
+}
+
+PlanningFacts facts_in_file(const plan::Plan& plan) {
+  const auto fact = [&](const char* key) -> std::string_view {
+    const auto found = plan.provenance.find(key);
+    return found == plan.provenance.end() ? std::string_view() : found->second;
+  };
+  PlanningFacts facts;
+  facts.split = fact("split");
+  for (const std::string_view cut : words_of(fact("cuts"))) facts.cuts.emplace_back(cut);
+  const std::string_view blocks = fact("query_blocks");
+  std::from_chars(blocks.data(), blocks.data() + blocks.size(), facts.query_blocks);
+  return facts;
+}
+
+// How long it took; nothing of a plan that was loaded.
+std::string planning_text(const PlanningFacts& facts) {
+  if (facts.planning_seconds <= 0) return {};
+  std::string text = fmt::format("\nplanned in {:.3f} s (read {:.3f}", facts.planning_seconds,
+                                 facts.reading_seconds);
+  for (const auto& [stage, seconds] : facts.stages)
+    text += fmt::format(", {} {:.3f}", stage, seconds);
+  return text + ")\n";
 }
 
 std::string verdict_text(const plan::Plan& plan, const PlanningFacts& facts) {
@@ -193,11 +220,7 @@ std::string verdict_text(const plan::Plan& plan, const PlanningFacts& facts) {
   append_peak(text, plan, "after", after);
   const std::string actions = actions_text(actions_of(plan));
   if (!actions.empty()) text += "\n" + actions;
-  fmt::format_to(out, "\nplanned in {:.3f} s (read {:.3f}", facts.planning_seconds,
-                 facts.reading_seconds);
-  for (const auto& [stage, seconds] : facts.stages)
-    fmt::format_to(out, ", {} {:.3f}", stage, seconds);
-  fmt::format_to(out, ")\n");
+  text += planning_text(facts);
   for (const std::string& note : facts.notes) fmt::format_to(out, "note: {}\n", note);
   return text;
 }
@@ -210,7 +233,8 @@ std::string verdict_json(const plan::Plan& plan, const PlanningFacts& facts) {
   if (!facts.split.empty()) json["split"] = facts.split;
   if (facts.query_blocks > 1) json["query_blocks"] = facts.query_blocks;
   if (!facts.cuts.empty()) json["cuts"] = facts.cuts;
-  if (!facts.split.empty()) json["whole_once_seconds"] = facts.whole_seconds;
+  if (facts.whole_seconds > 0 && !facts.split.empty())
+    json["whole_once_seconds"] = facts.whole_seconds;
   json["rewrites"] = nlohmann::ordered_json::object();
   for (const Rewritten& one : facts.rewrites)
     json["rewrites"][one.name] = {

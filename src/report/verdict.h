@@ -57,6 +57,9 @@ struct PlanningFacts {
 // ...": where the plan's seconds come from. Empty: it does not say.
 std::string costs_of(const plan::Plan& plan);
 
+// What a plan file says of its planning: that it is in parts, and in which.
+PlanningFacts facts_in_file(const plan::Plan& plan);
+
 std::string verdict_text(const plan::Plan& plan, const PlanningFacts& facts);
 std::string verdict_json(const plan::Plan& plan, const PlanningFacts& facts);
 

@@ -17,7 +17,7 @@ UNET = [MODELS / "unet.onnx", "--train", "--dim", "batch=1", "--effort", "0.2"]
 POINT_KEYS = [
     "budget_bytes", "status", "found", "arena_bytes", "peak_bytes", "predicted_step_seconds", "lower_bound_seconds",
     "extra_percent", "lower_bound_extra_percent", "gap_percent", "reruns", "stored_bytes", "loaded_bytes",
-    "exposed_seconds", "split", "knee", "chosen", "reason",
+    "exposed_seconds", "split", "knee", "chosen", "reason", "model", "dims",
 ]
 SWEEPS = {
     "recompute": ["--budgets", "30%..100%:6"],
@@ -132,7 +132,8 @@ def test_json_tells_the_whole_front_and_chooses_as_told(tmp_path):
     refused = front["points"][-1]
     assert refused["budget_bytes"] == 1 << 20 and refused["status"] == "infeasible"
     assert str(front["floor_bytes"]) in refused["reason"]
-    assert front["points"] == points_of(tmp_path / "s")
+    of = {"model": front["model"], "dims": front["dims"]}
+    assert [point | of for point in front["points"]] == points_of(tmp_path / "s")
     assert not list(tmp_path.glob("s-*.lt"))
 
 

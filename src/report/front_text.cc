@@ -1,31 +1,26 @@
-// A front as a table and as JSON (docs/formats.md, "sweep").
+#include "report/front_text.h"
+
 #include <fmt/format.h>
 
 #include <iterator>
 #include <nlohmann/json.hpp>
 
-#include "api/front.h"
-#include "api/state.h"
 #include "base/bytes.h"
 #include "base/printable.h"
 #include "report/verdict.h"
 
-namespace lowtide {
+namespace lowtide::report {
 namespace {
 
 using OrderedJson = nlohmann::ordered_json;
 
 constexpr size_t kMostReason = 600;  // bytes of a reason in the table
 
-const plan::Plan& unlimited(const Front::State& front) {
-  return front.unlimited->state().plan;
-}
-
 bool is(const std::optional<size_t>& marked, size_t i) {
   return marked && *marked == i;
 }
 
-OrderedJson point_json(const Front::State& front, size_t i) {
+OrderedJson point_json(const FrontView& front, size_t i) {
   const FrontPoint& point = front.points[i];
   const auto when_found = [&](auto value) {
     return point.found ? OrderedJson(value) : OrderedJson();
@@ -52,11 +47,19 @@ OrderedJson point_json(const Front::State& front, size_t i) {
   return json;
 }
 
+// A line stands alone, so it says of what its point is.
+OrderedJson line_json(const FrontView& front, size_t i) {
+  OrderedJson json = point_json(front, i);
+  json["model"] = front.unlimited.model;
+  json["dims"] = front.unlimited.bindings;
+  return json;
+}
+
 std::string mib(int64_t bytes) {
   return fmt::format("{:.1f}", static_cast<double>(bytes) / (1024.0 * 1024.0));
 }
 
-std::string row(const Front::State& front, size_t i) {
+std::string row(const FrontView& front, size_t i) {
   const FrontPoint& point = front.points[i];
   std::string text =
       fmt::format("{} {:>10}", is(front.chosen, i) ? '*' : ' ', mib(point.budget_bytes));
@@ -73,7 +76,7 @@ std::string row(const Front::State& front, size_t i) {
 }
 
 // Why budgets were missed, below the table.
-std::string reasons(const Front::State& front) {
+std::string reasons(const FrontView& front) {
   std::string text;
   for (const FrontPoint& point : front.points)
     if (!point.found)
@@ -84,8 +87,8 @@ std::string reasons(const Front::State& front) {
 
 }  // namespace
 
-std::string front_text(const Front::State& front) {
-  const plan::Plan& plan = unlimited(front);
+std::string front_text(const FrontView& front) {
+  const plan::Plan& plan = front.unlimited;
   std::string text = printable(plan.model) + ":";
   auto out = std::back_inserter(text);
   for (const auto& [symbol, size] : plan.bindings)
@@ -94,7 +97,7 @@ std::string front_text(const Front::State& front) {
   fmt::format_to(out, "given order {}, best order's arena {}, floor {} (proven), step {:.1f} ms\n",
                  format_bytes(plan.claims.peak_before_bytes), format_bytes(plan.arena_bytes),
                  format_bytes(front.floor_bytes), plan.claims.once_seconds * 1e3);
-  fmt::format_to(out, "costs: {}\n\n", printable(report::costs_of(plan)));
+  fmt::format_to(out, "costs: {}\n\n", printable(costs_of(plan)));
   fmt::format_to(out, "  {:>10} {:>10} {:>8} {:>8} {:>8}  {:<10} {:>6} {:>10}\n", "budget", "arena",
                  "extra", "bound", "gap", "", "", "moved");
   fmt::format_to(out, "  {:>10} {:>10} {:>8} {:>8} {:>8}  {:<10} {:>6} {:>10}\n", "MiB", "MiB", "%",
@@ -103,8 +106,8 @@ std::string front_text(const Front::State& front) {
   return text + reasons(front);
 }
 
-std::string front_json(const Front::State& front) {
-  const plan::Plan& plan = unlimited(front);
+std::string front_json(const FrontView& front) {
+  const plan::Plan& plan = front.unlimited;
   const auto index = [](const std::optional<size_t>& i) {
     return i ? OrderedJson(*i) : OrderedJson();
   };
@@ -115,7 +118,7 @@ std::string front_json(const Front::State& front) {
   json["unlimited_bytes"] = plan.arena_bytes;
   json["floor_bytes"] = front.floor_bytes;
   json["once_seconds"] = plan.claims.once_seconds;
-  json["costs"] = report::costs_of(plan);
+  json["costs"] = costs_of(plan);
   json["knee"] = index(front.knee);
   json["chosen"] = index(front.chosen);
   json["points"] = OrderedJson::array();
@@ -124,11 +127,11 @@ std::string front_json(const Front::State& front) {
   return json.dump(2, ' ', false, OrderedJson::error_handler_t::replace) + "\n";
 }
 
-std::string front_lines(const Front::State& front) {
+std::string front_lines(const FrontView& front) {
   std::string text;
   for (size_t i = 0; i < front.points.size(); ++i)
-    text += point_json(front, i).dump(-1, ' ', false, OrderedJson::error_handler_t::replace) + "\n";
+    text += line_json(front, i).dump(-1, ' ', false, OrderedJson::error_handler_t::replace) + "\n";
   return text;
 }
 
-}  // namespace lowtide
+}  // namespace lowtide::report

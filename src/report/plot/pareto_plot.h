@@ -1,4 +1,6 @@
 // A picture of a sweep: memory against extra time. Cairo draws the same figure as SVG and as PNG.
+//
+// Tests: tests/python/test_sweep.py.
 #pragma once
 
 #include <cstddef>
@@ -9,7 +11,7 @@
 
 #include "base/result.h"
 
-namespace lowtide::tools {
+namespace lowtide::report {
 
 struct ParetoPoint {
   int64_t budget_bytes = 0;
@@ -33,4 +35,4 @@ inline constexpr int kPlotWidth = 820, kPlotHeight = 520, kPngScale = 2;
 Result<std::string> draw_svg(const ParetoPlot& plot);
 Result<std::string> draw_png(const ParetoPlot& plot);
 
-}  // namespace lowtide::tools
+}  // namespace lowtide::report

@@ -3,7 +3,7 @@
 // it covers least of what was drawn: everything drawn leaves points behind, a few pixels apart, and
 // of some places around the point the one with the fewest of them under it is taken, near ones
 // first.
-#include "tools/pareto_plot.h"
+#include "report/plot/pareto_plot.h"
 
 #include <cairo-svg.h>
 #include <cairo.h>
@@ -13,7 +13,7 @@
 #include <cmath>
 #include <utility>
 
-namespace lowtide::tools {
+namespace lowtide::report {
 namespace {
 
 constexpr double kLeft = 78, kRight = 30, kTop = 104, kBottom = 62;
@@ -381,4 +381,4 @@ Result<std::string> draw_png(const ParetoPlot& plot) {
   return out;
 }
 
-}  // namespace lowtide::tools
+}  // namespace lowtide::report

@@ -1,0 +1,199 @@
+#include "report/data/plan_parts.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <utility>
+
+#include "report/actions.h"
+#include "report/budget.h"
+
+namespace lowtide::report {
+namespace {
+
+using OrderedJson = nlohmann::ordered_json;
+using plan::PlanOpId;
+using plan::PlanStorageId;
+
+template <class T>
+OrderedJson number_or_null(const std::optional<T>& number) {
+  return number ? OrderedJson(*number) : OrderedJson();
+}
+
+constexpr size_t kNowhere = SIZE_MAX;
+
+// The step of the plan at which its peak is first reached.
+size_t peak_step(const PlanView& view) {
+  if (view.planned.plan_steps.empty()) return kNowhere;
+  return view.planned.plan_steps[view.planned.peak_step];
+}
+
+int64_t parts_of(const plan::Plan& plan) {
+  return std::count_if(plan.ops.begin(), plan.ops.end(),
+                       [](const plan::PlanOp& op) { return is_part(op.name); });
+}
+
+// A larger budget and what it buys.
+OrderedJson next_budget(const plan::Plan& plan, const PlanningFacts* facts,
+                        const SweptFront* front) {
+  const plan::Claims& claims = plan.claims;
+  const auto told = [&](int64_t budget, double seconds, double bound, const char* from) {
+    return OrderedJson{{"budget_bytes", budget},
+                       {"seconds", seconds},
+                       {"bound_seconds", bound},
+                       {"saved_seconds", claims.predicted_seconds - seconds},
+                       {"from", from}};
+  };
+  if (facts != nullptr && facts->more_memory)
+    return told(facts->more_memory->budget_bytes, facts->more_memory->seconds,
+                facts->more_memory->lower_bound_seconds, "search");
+  if (front == nullptr || !claims.budget_bytes) return {};
+  const FrontPoint* next = nullptr;  // the smallest that is larger; budgets descend
+  for (const FrontPoint& point : front->points)
+    if (point.found && point.budget_bytes > *claims.budget_bytes) next = &point;
+  if (next == nullptr) return {};
+  return told(next->budget_bytes, next->seconds, next->lower_bound_seconds, "front");
+}
+
+// Parts of ops by module: what they save is not in the plan, as the step in one part is not.
+void add_parts(const PlanView& view, OrderedJson& groups) {
+  std::vector<int64_t> count(view.modules.words().size(), 0);
+  for (PlanOpId op : view.plan.ops.ids())
+    if (is_part(view.plan.ops[op].name)) ++count[static_cast<size_t>(view.module_of_op[op])];
+  for (size_t module = 0; module < count.size(); ++module) {
+    if (count[module] == 0) continue;
+    OrderedJson group = {{"kind", "split"}, {"module", view.modules.words()[module]}};
+    group["count"] = count[module];
+    for (const char* unknown : {"bytes", "freed_bytes", "moved_bytes", "seconds"})
+      group[unknown] = nullptr;
+    groups.push_back(std::move(group));
+  }
+}
+
+}  // namespace
+
+OrderedJson summary_data(const PlanView& view) {
+  const plan::Claims& claims = view.plan.claims;
+  const TimeVerdict time = time_verdict(view.plan);
+  const size_t peak = peak_step(view);
+  OrderedJson json;
+  json["arena_bytes"] = view.plan.arena_bytes;
+  json["peak_bytes"] = claims.peak_bytes;
+  json["peak_before_bytes"] = claims.peak_before_bytes;
+  json["budget_bytes"] = number_or_null(claims.budget_bytes);
+  json["floor_bytes"] = number_or_null(claims.floor_bytes);
+  json["lower_bound_bytes"] = claims.lower_bound_bytes;
+  json["order_proven"] = claims.order_proven;
+  json["once_seconds"] = claims.once_seconds;
+  json["predicted_seconds"] = claims.predicted_seconds;
+  json["exposed_seconds"] = claims.exposed_seconds;
+  json["lower_bound_seconds"] = claims.lower_bound_seconds;
+  json["extra_percent"] = time.extra_percent;
+  json["bound_percent"] = time.bound_percent;
+  json["gap_points"] = time.gap_points;
+  json["timeline_seconds"] = view.timeline.end_seconds;
+  json["copying_seconds"] = view.timeline.copying_seconds;
+  json["peak_step"] = peak == kNowhere ? int64_t{-1} : static_cast<int64_t>(peak);
+  json["alignment_bytes"] = view.plan.alignment_bytes;
+  json["costs"] = costs_of(view.plan);
+  json["reruns"] = view.actions.all.reruns;
+  json["stored_bytes"] = view.actions.all.stored_bytes;
+  json["loaded_bytes"] = view.actions.all.loaded_bytes;
+  json["ops_in_parts"] = parts_of(view.plan);
+  return json;
+}
+
+OrderedJson verdict_lines(const plan::Plan& plan, const PlanningFacts* facts) {
+  PlanningFacts known = facts == nullptr ? facts_in_file(plan) : *facts;
+  known.planning_seconds = known.reading_seconds = 0;
+  known.stages.clear();
+  OrderedJson lines = OrderedJson::array();
+  const std::string text = verdict_text(plan, known);
+  for (std::string_view rest = text; !rest.empty();) {
+    const std::string_view line = rest.substr(0, rest.find('\n'));
+    lines.push_back(line);
+    rest.remove_prefix(std::min(line.size() + 1, rest.size()));
+  }
+  return lines;
+}
+
+OrderedJson curve_data(const PlanView& view) {
+  OrderedJson json;
+  json["planned"] = OrderedJson::array();
+  for (size_t c = 0; c < kCategories; ++c) {
+    std::vector<int64_t> bytes;
+    for (const CategoryBytes& at_step : view.planned.step_categories) bytes.push_back(at_step[c]);
+    json["planned"].push_back(bytes);
+  }
+  json["steps"] = view.planned.plan_steps;
+  json["given"] = view.given.step_bytes;
+  json["given_op"] = OrderedJson::array();
+  json["given_begin"] = OrderedJson::array();
+  double now = 0;
+  for (PlanOpId op : view.given.step_ops) {
+    json["given_op"].push_back(op.index());
+    json["given_begin"].push_back(now);
+    now += view.plan.ops[op].predicted_seconds;
+  }
+  return json;
+}
+
+OrderedJson peak_data(const PlanView& view) {
+  std::vector<std::pair<int64_t, int64_t>> there;  // bytes, tensor
+  const size_t at = peak_step(view);
+  for (const Stay& stay : view.stays) {
+    const bool resident = at == kNowhere && stay.begin == 0;
+    if (resident || (stay.begin <= at && at < stay.end))
+      there.emplace_back(view.plan.storages[stay.storage].bytes, stay.storage.index());
+  }
+  if (at != kNowhere && view.plan.ops[view.plan.steps[at].op].workspace_bytes > 0)
+    there.emplace_back(view.plan.ops[view.plan.steps[at].op].workspace_bytes, -1);
+  std::stable_sort(there.begin(), there.end(),
+                   [](const auto& a, const auto& b) { return a.first > b.first; });
+  OrderedJson json = OrderedJson::array();
+  for (const auto& [bytes, tensor] : there) json.push_back({{"tensor", tensor}, {"bytes", bytes}});
+  return json;
+}
+
+OrderedJson actions_data(const PlanView& view, const PlanningFacts* facts,
+                         const SweptFront* front) {
+  OrderedJson groups = OrderedJson::array();
+  for (const ModuleActions& actions : actions_by_kind(view.plan)) {
+    OrderedJson group;
+    group["kind"] = actions.kind == ActionKind::kMove ? "move" : "recompute";
+    group["module"] = actions.module;
+    group["count"] = actions.reruns + actions.stores + actions.loads;
+    group["bytes"] = actions.benefit_bytes;
+    group["freed_bytes"] = actions.freed_bytes;
+    group["moved_bytes"] = actions.stored_bytes + actions.loaded_bytes;
+    group["seconds"] = actions.paid_seconds();
+    groups.push_back(std::move(group));
+  }
+  add_parts(view, groups);
+  OrderedJson all = actions_json(view.actions);
+  all.erase("modules");
+  OrderedJson json;
+  json["groups"] = std::move(groups);
+  json["all"] = std::move(all);
+  json["next_budget"] = next_budget(view.plan, facts, front);
+  return json;
+}
+
+OrderedJson measured_data(const PlanView& view, const MeasuredStep& measured) {
+  OrderedJson json;
+  json["device"] = measured.device;
+  json["steps"] = measured.steps;
+  for (const char* column : {"op_seconds", "op_runs"}) json[column] = OrderedJson::array();
+  for (const MeasuredOp& op : measured.ops) {
+    json["op_seconds"].push_back(op.runs > 0 ? OrderedJson(op.seconds) : OrderedJson());
+    json["op_runs"].push_back(op.runs);
+  }
+  json["step_seconds"] = measured.step_seconds;
+  json["predicted_seconds"] = view.plan.claims.predicted_seconds;
+  json["transfer_seconds"] = measured.transfer_seconds;
+  json["hidden_seconds"] = measured.hidden_seconds();
+  json["exposed_seconds"] = measured.exposed_seconds;
+  return json;
+}
+
+}  // namespace lowtide::report

@@ -1,0 +1,125 @@
+#include "report/measured.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "base/printable.h"
+
+namespace lowtide::report {
+namespace {
+
+using Parsed = nlohmann::json;
+using plan::PlanOpId;
+
+constexpr std::string_view kProfileFormat = "lowtide-profile";
+constexpr int kProfileVersion = 1;
+
+class ProfileReader {
+ public:
+  ProfileReader(std::string origin, const plan::Plan& plan)
+      : origin_(std::move(origin)), plan_(plan) {}
+
+  Result<MeasuredStep> read(const Parsed& file) {
+    if (!file.is_object() || file.value("format", Parsed()) != kProfileFormat ||
+        file.value("version", Parsed()) != kProfileVersion)
+      return fail(
+          "not a measured profile of version 1; `lowtide run PLAN --profile-out FILE` "
+          "writes one");
+    if (file.value("model", Parsed()) != plan_.model)
+      return fail(fmt::format("measured of model {}, the plan is of '{}'",
+                              printable(file.value("model", Parsed()).dump()),
+                              printable(plan_.model)));
+    MeasuredStep step;
+    if (const Parsed device = file.value("device", Parsed()); device.is_string())
+      step.device = device.get<std::string>();
+    double steps = 0;
+    LT_RETURN_IF_ERROR(number(file, "steps", steps));
+    step.steps = static_cast<int64_t>(steps);
+    LT_RETURN_IF_ERROR(number(file, "step_seconds", step.step_seconds));
+    LT_RETURN_IF_ERROR(number(file, "transfer_seconds", step.transfer_seconds));
+    LT_RETURN_IF_ERROR(number(file, "exposed_seconds", step.exposed_seconds));
+    LT_RETURN_IF_ERROR(ops(file.value("ops", Parsed()), step));
+    return step;
+  }
+
+ private:
+  tl::unexpected<Error> fail(const std::string& what) const {
+    return error(ErrorCode::kInput, origin_ + ": " + what);
+  }
+
+  // A number from 0 to what a double counts exactly.
+  Status number(const Parsed& object, const char* key, double& out) const {
+    const auto found = object.find(key);
+    if (found == object.end() || !found->is_number())
+      return fail(fmt::format("'{}' is missing or no number", key));
+    out = found->get<double>();
+    if (!(out >= 0 && out <= 9e15)) return fail(fmt::format("'{}' is {}", key, out));
+    return {};
+  }
+
+  Status ops(const Parsed& list, MeasuredStep& step) const {
+    if (!list.is_array() || list.size() != plan_.ops.size())
+      return fail(
+          fmt::format("has {} ops, the plan has {}: measure this plan again with `lowtide "
+                      "run PLAN --profile-out FILE`",
+                      list.is_array() ? list.size() : 0, plan_.ops.size()));
+    for (const Parsed& entry : list) {
+      const PlanOpId op(step.ops.size());
+      if (!entry.is_object() || entry.value("name", Parsed()) != plan_.ops[op].name)
+        return fail(
+            fmt::format("op {} is {}, that of the plan is '{}': measure this plan again "
+                        "with `lowtide run PLAN --profile-out FILE`",
+                        op.index(), printable(entry.dump()), printable(plan_.ops[op].name)));
+      double runs = 0;
+      MeasuredOp measured;
+      LT_RETURN_IF_ERROR(number(entry, "runs", runs));
+      LT_RETURN_IF_ERROR(number(entry, "seconds", measured.seconds));
+      measured.runs = static_cast<int64_t>(runs);
+      step.ops.push_back(measured);
+    }
+    return {};
+  }
+
+  const std::string origin_;
+  const plan::Plan& plan_;
+};
+
+}  // namespace
+
+std::string print_measured(const plan::Plan& plan, const MeasuredStep& measured) {
+  nlohmann::ordered_json file;
+  file["format"] = kProfileFormat;
+  file["version"] = kProfileVersion;
+  file["model"] = plan.model;
+  file["device"] = measured.device;
+  file["steps"] = measured.steps;
+  file["step_seconds"] = measured.step_seconds;
+  file["transfer_seconds"] = measured.transfer_seconds;
+  file["exposed_seconds"] = measured.exposed_seconds;
+  std::string text = file.dump(1, ' ', false, Parsed::error_handler_t::replace);
+  text.resize(text.size() - 2);  // "\n}": the ops follow, one a line
+  text += ",\n \"ops\": [";
+  for (PlanOpId op : plan.ops.ids()) {
+    nlohmann::ordered_json entry;
+    entry["name"] = plan.ops[op].name;
+    entry["runs"] = measured.ops[op].runs;
+    entry["seconds"] = measured.ops[op].seconds;
+    text += (op.index() == 0 ? "\n  " : ",\n  ");
+    text += entry.dump(-1, ' ', false, Parsed::error_handler_t::replace);
+  }
+  return text + "\n ]\n}\n";
+}
+
+Result<MeasuredStep> read_measured(std::string_view text, const std::string& origin,
+                                   const plan::Plan& plan) {
+  const Parsed file = Parsed::parse(text, nullptr, false);
+  if (file.is_discarded())
+    return error(ErrorCode::kInput, origin +
+                                        ": not JSON; `lowtide run PLAN --profile-out FILE` "
+                                        "writes measured profiles");
+  return ProfileReader(origin, plan).read(file);
+}
+
+}  // namespace lowtide::report

@@ -1,0 +1,121 @@
+#include "report/run_report.h"
+
+#include <fmt/format.h>
+
+#include <iterator>
+#include <nlohmann/json.hpp>
+
+#include "base/bytes.h"
+#include "base/printable.h"
+
+namespace lowtide::report {
+namespace {
+
+std::string print(const WholeComparison& whole) {
+  std::string text = fmt::format(
+      "compared {} outputs, gradients and updated values of the first step with the step in one "
+      "part: {} beyond a relative difference of {}, largest {:.2g}{}\n",
+      whole.values, whole.beyond, kWholeTolerance, whole.largest,
+      whole.largest_name.empty() ? "" : ", in '" + printable(whole.largest_name) + "'");
+  if (whole.parameters_apart > 0)
+    text += fmt::format("parameters that Adam updated are at most {:.2g} apart\n",
+                        whole.parameters_apart);
+  if (whole.apart > 0)
+    text += fmt::format(
+        "{} results of the step in one part are not there by name in parts, or in a layout of "
+        "their own, first '{}'\n",
+        whole.apart, printable(whole.first_apart));
+  return text;
+}
+
+}  // namespace
+
+std::string print(const RunReport& report) {
+  std::string text;
+  auto out = std::back_inserter(text);
+  fmt::format_to(out, "arena  planned {} bytes ({}), measured {} bytes\n",
+                 report.arena_planned_bytes, format_bytes(report.arena_planned_bytes),
+                 report.arena_measured_bytes);
+  fmt::format_to(out, "step   predicted {:.1f} ms, measured {:.1f} ms (median of {})\n",
+                 report.predicted_step_seconds * 1e3, report.step_seconds * 1e3, report.steps);
+  if (report.kernel_seconds)
+    fmt::format_to(out, "       of it {:.1f} ms in kernels\n", *report.kernel_seconds * 1e3);
+  if (report.loss_first && report.loss_last)
+    fmt::format_to(out, "loss   {:.6f} -> {:.6f}\n", *report.loss_first, *report.loss_last);
+  if (const StepTransfers& moved = report.transfers; moved.stored_bytes + moved.loaded_bytes > 0)
+    fmt::format_to(
+        out,
+        "moved  {} out and {} in a step: {:.1f} ms of transfers, {:.1f} ms of it exposed "
+        "({:.0f} % hidden)\n",
+        format_bytes(moved.stored_bytes), format_bytes(moved.loaded_bytes),
+        moved.transfer_seconds * 1e3, moved.exposed_seconds * 1e3, moved.hidden_share * 100);
+  if (report.seeded_weights > 0)
+    fmt::format_to(out, "weights of {} parameters were drawn from the seed\n",
+                   report.seeded_weights);
+  for (const KindTime& time : report.profile)
+    fmt::format_to(out, "  {:<22} {:>5} ops  {:>9.2f} ms  predicted {:>9.2f} ms\n",
+                   printable(time.kind), time.ops, time.seconds * 1e3,
+                   time.predicted_seconds * 1e3);
+  if (!report.unplanned_step_seconds) return text;
+  fmt::format_to(
+      out,
+      "unplanned  {} bytes ({}) at its peak, {:.1f} ms a step; planned / unplanned time {:.3f}\n",
+      *report.unplanned_bytes, format_bytes(*report.unplanned_bytes),
+      *report.unplanned_step_seconds * 1e3, report.step_seconds / *report.unplanned_step_seconds);
+  if (report.whole) return text + print(*report.whole);
+  fmt::format_to(out,
+                 "compared {} outputs, gradients and updated values of the first and the last "
+                 "step: {} differ, largest difference {}{}\n",
+                 report.values_compared, report.values_different, *report.max_abs_difference,
+                 report.values_different == 0
+                     ? " (bit for bit equal)"
+                     : ", first in '" + printable(report.first_different) + "'");
+  if (report.same_ops)
+    text += "the same ops, in parts; --against MODEL compares with the step in one part\n";
+  return text;
+}
+
+std::string print_json(const RunReport& report) {
+  nlohmann::ordered_json json;
+  json["steps"] = report.steps;
+  json["arena_planned_bytes"] = report.arena_planned_bytes;
+  json["arena_measured_bytes"] = report.arena_measured_bytes;
+  json["arena_touched_bytes"] = report.arena_touched_bytes;
+  json["seeded_weights"] = report.seeded_weights;
+  json["predicted_step_seconds"] = report.predicted_step_seconds;
+  json["step_seconds"] = report.step_seconds;
+  json["stored_bytes"] = report.transfers.stored_bytes;
+  json["loaded_bytes"] = report.transfers.loaded_bytes;
+  json["transfer_seconds"] = report.transfers.transfer_seconds;
+  json["exposed_transfer_seconds"] = report.transfers.exposed_seconds;
+  json["hidden_transfer_share"] = report.transfers.hidden_share;
+  if (report.kernel_seconds) json["kernel_seconds"] = *report.kernel_seconds;
+  if (report.loss_first) json["loss_first"] = *report.loss_first;
+  if (report.loss_last) json["loss_last"] = *report.loss_last;
+  if (report.max_abs_difference) {
+    json["max_abs_difference"] = *report.max_abs_difference;
+    json["values_compared"] = report.values_compared;
+    json["values_different"] = report.values_different;
+    json["first_different"] = report.first_different;
+  }
+  if (report.whole) {
+    json["whole_values_compared"] = report.whole->values;
+    json["whole_values_beyond"] = report.whole->beyond;
+    json["whole_values_apart"] = report.whole->apart;
+    json["first_apart"] = report.whole->first_apart;
+    json["largest_relative_difference"] = report.whole->largest;
+    json["largest_relative_difference_in"] = report.whole->largest_name;
+    json["parameters_apart"] = report.whole->parameters_apart;
+  }
+  if (report.unplanned_step_seconds) {
+    json["unplanned_step_seconds"] = *report.unplanned_step_seconds;
+    json["unplanned_bytes"] = *report.unplanned_bytes;
+  }
+  for (const KindTime& time : report.profile)
+    json["profile"][time.kind] = {{"ops", time.ops},
+                                  {"seconds", time.seconds},
+                                  {"predicted_seconds", time.predicted_seconds}};
+  return json.dump(2) + "\n";
+}
+
+}  // namespace lowtide::report

@@ -1,0 +1,495 @@
+// The page in headless Chromium: it opens without an error and without a request, shows the data's
+// numbers, answers pointer, wheel and keys, passes axe-core in both themes, runs no name as HTML,
+// and keeps its speed with 100,000 stays.
+//
+//   npm run build && node --test browser/page.test.mjs
+//
+// LOWTIDE_REPORTS=a.html,b.html opens those too (made by `lowtide report`).
+
+import assert from "node:assert/strict";
+import { readFileSync, statSync } from "node:fs";
+import { createRequire } from "node:module";
+import { resolve } from "node:path";
+import { after, before, test } from "node:test";
+import { pathToFileURL } from "node:url";
+import { load } from "../scripts/bundle.mjs";
+import { launch } from "./launch.mjs";
+import { HTML_NAME, makeReport } from "./reports.mjs";
+
+const { count, exactBytes, mib, time } = await load("src/format.ts");
+const axePath = createRequire(import.meta.url).resolve("axe-core/axe.min.js");
+const FRAMES_PER_SECOND = 30;
+
+let browser;
+before(async () => void (browser = await launch()));
+after(async () => browser?.close());
+
+// Opens a page; `problems` gathers console errors, exceptions and requests for anything but itself.
+async function open(url, options = {}) {
+  const page = await browser.newPage({ viewport: { width: 1400, height: 1000 }, ...options });
+  const problems = [];
+  page.on("console", (m) => ["error", "warning"].includes(m.type()) && problems.push(m.text()));
+  page.on("pageerror", (e) => problems.push(e.message));
+  page.on(
+    "request",
+    (r) =>
+      r.url() !== url && !r.url().startsWith("data:") && problems.push(`request for ${r.url()}`),
+  );
+  const began = performance.now();
+  await page.goto(url);
+  await page.waitForSelector("html[data-ready]");
+  await page.waitForFunction(
+    () => Number(document.querySelector("canvas.map")?.dataset.frames ?? 0) > 0,
+  );
+  return { page, problems, milliseconds: performance.now() - began };
+}
+
+async function centre(page, selector, atX = 0.5, atY = 0.5) {
+  await page.locator(selector).scrollIntoViewIfNeeded();
+  const box = await page.locator(selector).boundingBox();
+  return { x: box.x + box.width * atX, y: box.y + box.height * atY };
+}
+
+const mapWindow = (page) =>
+  page.$eval("canvas.map", (c) => c.dataset.window.split(" ").map(Number));
+
+async function serious(page) {
+  await page
+    .addScriptTag({ path: axePath })
+    .catch(() => page.evaluate(readFileSync(axePath, "utf8")));
+  const result = await page.evaluate(() =>
+    window.axe.run(document, { resultTypes: ["violations"] }),
+  );
+  return result.violations
+    .filter((v) => ["serious", "critical"].includes(v.impact))
+    .map(
+      (v) =>
+        `${v.id}: ${v.nodes
+          .slice(0, 3)
+          .map((n) => `${n.target} ${n.failureSummary}`)
+          .join("; ")}`,
+    );
+}
+
+test("the numbers at the top are the data's", async () => {
+  const { report, url } = makeReport("compare");
+  const { page, problems } = await open(url);
+  const { summary } = report.plans[0];
+  for (const name of [
+    "arena_bytes",
+    "peak_bytes",
+    "peak_before_bytes",
+    "budget_bytes",
+    "floor_bytes",
+    "lower_bound_bytes",
+  ]) {
+    const cell = page.locator(`[data-fact=${name}] .size`);
+    assert.equal(await cell.getAttribute("data-bytes"), String(summary[name]), name);
+    assert.equal(await cell.textContent(), mib(summary[name]), name);
+  }
+  for (const name of ["predicted_seconds", "lower_bound_seconds"]) {
+    assert.ok(
+      (await page.locator(`[data-fact=${name}]`).textContent()).startsWith(time(summary[name])),
+      name,
+    );
+  }
+  assert.deepEqual(problems, []);
+  await page.close();
+});
+
+test("the tables are the data's", async () => {
+  const { report, url } = makeReport("compare");
+  const { page, problems } = await open(url);
+  const [plan] = report.plans;
+  for (const details of await page.locator("details.as-table > summary").all())
+    await details.click();
+  const cells = (caption, column) =>
+    page.$$eval(
+      ".table table",
+      (tables, [c, k]) => {
+        const table = tables.find((t) => t.ariaLabel.startsWith(c));
+        return [...table.tBodies[0].rows].map(
+          (row) => row.cells[k].querySelector(".size")?.dataset.bytes ?? row.cells[k].textContent,
+        );
+      },
+      [caption, column],
+    );
+  assert.deepEqual(
+    (await cells("Present at the peak", 3)).map(Number),
+    plan.peak.slice(0, 25).map((p) => p.bytes),
+  );
+  const present = await cells("Memory in each run", 3);
+  present.forEach((bytes, r) =>
+    assert.equal(
+      Number(bytes),
+      plan.curve.planned.reduce((sum, row) => sum + row[r], 0),
+      `run ${r}`,
+    ),
+  );
+  assert.deepEqual((await cells("Stays", 2)).map(Number), plan.stays.address.slice(0, 25));
+  assert.equal((await cells("Transfers", 0)).length, plan.transfers.tensor.length);
+  const saved = (await cells("Groups of actions", 3)).map(Number),
+    worth = (await cells("Groups of actions", 7)).map(Number);
+  assert.ok(saved.every((bytes) => plan.actions.groups.some((g) => g.bytes === bytes)));
+  assert.deepEqual(
+    worth,
+    [...worth].sort((a, b) => b - a),
+    "most worthwhile first",
+  );
+  const modules = await cells("What each module", 2);
+  modules
+    .slice(0, 2)
+    .forEach((bytes, i) => assert.equal(Number(bytes), plan.module_tree[i + 1].bytes_at_peak));
+  assert.deepEqual(
+    (await cells("Tensors that the plans", 2)).map(Number),
+    report.beside.rows.bytes.slice(0, 15),
+  );
+  assert.deepEqual(
+    (await cells("The front", 0)).map(Number),
+    report.front.points.map((p) => p.budget_bytes),
+  );
+  assert.deepEqual(problems, []);
+  await page.close();
+});
+
+test("hovering tells what is there, clicking follows it", async () => {
+  const { report, url } = makeReport("compare");
+  const { page, problems } = await open(url);
+  const [plan] = report.plans;
+  const peakRun = plan.curve.steps.indexOf(plan.summary.peak_step);
+  const curve = await centre(page, "canvas.curve");
+  await page.mouse.move(curve.x, curve.y);
+  await page.mouse.move(curve.x + 2, curve.y);
+  assert.match(await page.locator("#tip").textContent(), /run \d+, .* present/);
+  const map = await centre(page, "canvas.map", 0.5, 0.8);
+  await page.mouse.move(map.x, map.y);
+  await page.mouse.move(map.x + 1, map.y);
+  const told = await page.locator("#tip strong").textContent();
+  const tensor = plan.tensors.name.indexOf(told);
+  assert.ok(tensor >= 0, `no tensor is called ${told}`);
+  assert.ok(
+    (await page.locator("#tip").textContent()).includes(exactBytes(plan.tensors.bytes[tensor])),
+  );
+  await page.mouse.click(map.x + 1, map.y);
+  const details = page.locator("#details-body");
+  await page.waitForFunction(
+    (n) => document.querySelector("#details-body h3 .name")?.textContent === n,
+    told,
+  );
+  assert.ok((await details.textContent()).includes(plan.tensors.shape[tensor]));
+  await page.keyboard.press("Escape");
+  await page.waitForFunction(
+    () => document.querySelector("#details-body h3 .kind").textContent === "At the peak",
+  );
+  assert.ok(
+    (await details.textContent()).includes(plan.ops.name[plan.steps.op[plan.curve.steps[peakRun]]]),
+  );
+  assert.deepEqual(problems, []);
+  await page.close();
+});
+
+test("searching finds a moved tensor, which is followed through all its stays and to its op", async () => {
+  const { report, url } = makeReport("compare");
+  const { page, problems } = await open(url);
+  const [plan] = report.plans;
+  const tensor = plan.transfers.tensor[plan.transfers.out.lastIndexOf(0)];
+  const name = plan.tensors.name[tensor];
+  await page.keyboard.press("/");
+  await page.keyboard.type(name);
+  await page.waitForSelector("#search-list li");
+  await page.keyboard.press("ArrowDown");
+  const first = await page.locator("#search-list li[aria-selected=true] .kind").textContent();
+  if (first !== "tensor")
+    await page.locator("#search-list li", { hasText: "tensor" }).first().click();
+  else await page.keyboard.press("Enter");
+  const facts = page.locator("#details-body");
+  await page.waitForFunction(
+    (n) => document.querySelector("#details-body h3 .name")?.textContent === n,
+    name,
+  );
+  const stays = plan.stays.tensor.filter((t) => t === tensor).length;
+  assert.ok(stays > 1);
+  assert.equal(await facts.locator("dt:has-text('stays') + dd > ul > li").count(), stays);
+  assert.equal(
+    await facts.locator("dt:has-text('moved') + dd > ul > li").count(),
+    plan.transfers.tensor.filter((t) => t === tensor).length,
+  );
+  assert.ok(Number(await page.$eval("canvas.map", (c) => c.dataset.drawn)) > 0);
+  const op = plan.tensors.made_by[tensor];
+  await facts.locator("dt:has-text('made by') + dd button").click();
+  await page.waitForFunction(
+    (n) => document.querySelector("#details-body h3 .name")?.textContent === n,
+    plan.ops.name[op],
+  );
+  assert.equal(
+    await facts.locator("dt:has-text('reads') + dd > ul > li").count(),
+    plan.ops.inputs[op].length,
+  );
+  await facts.locator("dt:has-text('makes') + dd button").first().click();
+  await page.waitForFunction(
+    (n) => document.querySelector("#details-body h3 .name")?.textContent === n,
+    plan.tensors.name[plan.ops.outputs[op][0]],
+  );
+  assert.deepEqual(problems, []);
+  await page.close();
+});
+
+test("wheel, drag, keys and buttons change the window; the page still scrolls", async () => {
+  const { url } = makeReport("compare");
+  const { page, problems } = await open(url);
+  await page.locator("canvas.map").scrollIntoViewIfNeeded();
+  const map = await centre(page, "canvas.map");
+  const whole = await mapWindow(page);
+  await page.mouse.move(map.x, map.y);
+  await page.mouse.wheel(0, -300);
+  await page.waitForTimeout(60);
+  assert.deepEqual(await mapWindow(page), whole, "the wheel alone scrolls");
+  await page.mouse.move(map.x, map.y);
+  await page.keyboard.down("Control");
+  const at = await centre(page, "canvas.map");
+  await page.mouse.move(at.x, at.y);
+  await page.mouse.wheel(0, -300);
+  await page.keyboard.up("Control");
+  await page.waitForTimeout(300);
+  const zoomed = await mapWindow(page);
+  assert.ok(
+    zoomed[1] - zoomed[0] < 0.8 * (whole[1] - whole[0]),
+    `${zoomed} is not inside ${whole}`,
+  );
+  assert.ok(zoomed[3] - zoomed[2] < 0.8 * (whole[3] - whole[2]));
+  await page.mouse.down();
+  await page.mouse.move(at.x + 120, at.y, { steps: 4 });
+  await page.mouse.up();
+  await page.waitForTimeout(60);
+  const dragged = await mapWindow(page);
+  assert.ok(dragged[0] < zoomed[0]);
+  assert.ok(Math.abs(dragged[1] - dragged[0] - (zoomed[1] - zoomed[0])) < 1e-9);
+  await page.locator("canvas.map").focus();
+  await page.keyboard.press("0");
+  await page.waitForTimeout(60);
+  assert.deepEqual(await mapWindow(page), whole);
+  await page.keyboard.press("ArrowRight");
+  await page.keyboard.press("ArrowUp");
+  assert.match(await page.locator("#live").textContent(), /MiB/);
+  await page.keyboard.press("Enter");
+  await page.waitForFunction(() =>
+    /Tensor|Op/.test(document.querySelector("#details-body h3 .kind").textContent),
+  );
+  await page.getByRole("button", { name: "Peak: zoom to it" }).click();
+  await page.waitForTimeout(60);
+  assert.ok((await mapWindow(page))[1] < whole[1] || (await mapWindow(page))[0] > whole[0]);
+  await page.getByText("by run", { exact: true }).click();
+  await page.getByRole("button", { name: "All: show the whole step" }).click();
+  await page.waitForFunction(() =>
+    document.querySelector("#axis-name").textContent.startsWith("runs"),
+  );
+  await page.keyboard.press("?");
+  assert.equal(await page.locator("#help").isVisible(), true);
+  await page.keyboard.press("Escape");
+  assert.equal(await page.locator("#help").isVisible(), false);
+  assert.deepEqual(problems, []);
+  await page.close();
+});
+
+test("another plan is shown from the front, the list, and the section beside", async () => {
+  const { report, url } = makeReport("compare");
+  const { page, problems } = await open(url);
+  await page.locator(".front .has-plan:not(.shown)").click();
+  const arena = (i) =>
+    page.waitForFunction(
+      (b) => document.querySelector("[data-fact=arena_bytes] .size")?.dataset.bytes === b,
+      String(report.plans[i].summary.arena_bytes),
+    );
+  await arena(1);
+  await page.locator("#plan").selectOption("0");
+  await arena(0);
+  await page.locator("#beside button", { hasText: `Show ${report.plans[1].file} above` }).click();
+  await arena(1);
+  await page.locator(".front .point:not(.has-plan)").first().click();
+  assert.match(await page.locator(".of-point").textContent(), /budget .* not in this report/);
+  assert.deepEqual(problems, []);
+  await page.close();
+});
+
+test("axe-core finds nothing serious, in both themes and on a small screen", async () => {
+  const { url } = makeReport("compare");
+  for (const options of [
+    { colorScheme: "light" },
+    { colorScheme: "dark" },
+    { colorScheme: "dark", viewport: { width: 360, height: 740 } },
+  ]) {
+    const { page } = await open(url, { ...options, bypassCSP: true });
+    await page.locator("canvas.map").focus();
+    for (const key of ["ArrowRight", "ArrowUp", "Enter"]) await page.keyboard.press(key);
+    await page.waitForSelector("#details.chosen");
+    if (options.colorScheme === "light")
+      for (const details of await page.locator("details > summary").all()) await details.click();
+    assert.deepEqual(await serious(page), [], JSON.stringify(options));
+    await page.close();
+  }
+});
+
+test("the theme follows the system until the reader chooses, and paper is light", async () => {
+  const { url } = makeReport("compare");
+  const { page, problems } = await open(url, { colorScheme: "dark" });
+  const theme = () => page.getAttribute("html", "data-theme");
+  const picture = () => page.locator("canvas.map").screenshot();
+  assert.equal(await theme(), "dark");
+  const dark = await picture();
+  await page.locator("#theme").selectOption("light");
+  assert.equal(await theme(), "light");
+  assert.equal(dark.equals(await picture()), false, "the canvas is drawn again");
+  await page.locator("#theme").selectOption("dark");
+  await page.evaluate(
+    () =>
+      void addEventListener(
+        "beforeprint",
+        () => void (window.printed = document.documentElement.dataset.theme),
+      ),
+  );
+  assert.ok((await page.pdf()).length > 20000);
+  assert.equal(await page.evaluate(() => window.printed), "light");
+  assert.equal(await theme(), "dark");
+  await page.emulateMedia({ colorScheme: "light" });
+  await page.locator("#theme").selectOption("auto");
+  assert.equal(await theme(), "light");
+  assert.deepEqual(problems, []);
+  await page.close();
+});
+
+test("words with a dotted line and sizes tell more, by pointer and by Tab", async () => {
+  const { report, url } = makeReport("compare");
+  const { page, problems } = await open(url);
+  await page.locator(".numbers .term", { hasText: "floor" }).focus();
+  assert.match(await page.locator("#tip").textContent(), /proven to be needed/);
+  await page.locator("[data-fact=arena_bytes] .size").hover();
+  assert.equal(
+    await page.locator("#tip").textContent(),
+    exactBytes(report.plans[0].summary.arena_bytes),
+  );
+  await page.keyboard.press("Escape");
+  assert.equal(await page.locator("#tip").isVisible(), false);
+  assert.deepEqual(problems, []);
+  await page.close();
+});
+
+test("nothing is wider than a screen of 360 pixels", async () => {
+  const { url } = makeReport("compare");
+  const { page } = await open(url, { viewport: { width: 360, height: 740 } });
+  const [wide, shown] = await page.evaluate(() => [
+    document.documentElement.scrollWidth,
+    innerWidth,
+  ]);
+  assert.ok(wide <= shown, `the page is ${wide} pixels wide, the screen ${shown}`);
+  await page.close();
+});
+
+test("names with HTML are shown and not run", async () => {
+  const { url } = makeReport("html");
+  const { page, problems } = await open(url);
+  await page.keyboard.press("/");
+  await page.keyboard.type("onerror");
+  await page.waitForSelector("#search-list li");
+  await page.locator("#search-list li", { hasText: "tensor" }).first().click();
+  await page.waitForFunction(
+    (n) => document.querySelector("#details-body h3 .name")?.textContent === n,
+    HTML_NAME,
+  );
+  assert.equal(await page.locator("img").count(), 0);
+  assert.equal(await page.locator("h1").textContent(), HTML_NAME);
+  assert.equal(await page.title(), `${HTML_NAME}: Lowtide report`);
+  assert.deepEqual(problems, []);
+  await page.close();
+});
+
+test("an unverified plan says so at the top, with its findings", async () => {
+  const { report, url } = makeReport("unverified");
+  const { page, problems } = await open(url);
+  const banner = await page.locator("#banner [role=alert]").textContent();
+  assert.match(banner, /not verified/);
+  for (const finding of report.findings) assert.ok(banner.includes(finding));
+  assert.equal(await page.locator(".badge").count(), 0);
+  assert.deepEqual(problems, []);
+  await page.close();
+});
+
+test("the address map of 100,000 stays zooms above 30 frames a second", async () => {
+  const { report, url } = makeReport("large");
+  assert.ok(
+    report.plans[0].stays.tensor.length >= 100000,
+    `${report.plans[0].stays.tensor.length} stays`,
+  );
+  const { page, problems, milliseconds } = await open(url);
+  const map = await centre(page, "canvas.map", 0.4, 0.6);
+  await page.mouse.click(map.x, map.y);
+  await page.keyboard.press("Escape");
+  await page.locator("canvas.map").focus();
+  // A round above the limit is enough, as other programs may have the processor in the others.
+  const round = () =>
+    page.evaluate(async () => {
+      const canvas = document.querySelector("canvas.map"),
+        box = canvas.getBoundingClientRect();
+      const next = () => new Promise((done) => requestAnimationFrame(done));
+      await next();
+      const before = Number(canvas.dataset.frames),
+        began = performance.now();
+      for (let n = 0; n < 60; ++n) {
+        // In, and out again, around a place that is full.
+        canvas.dispatchEvent(
+          new WheelEvent("wheel", {
+            deltaY: n < 30 ? -60 : 60,
+            ctrlKey: true,
+            clientX: box.left + box.width * 0.4,
+            clientY: box.top + box.height * 0.6,
+            bubbles: true,
+            cancelable: true,
+          }),
+        );
+        await next();
+      }
+      return {
+        drawn: Number(canvas.dataset.frames) - before,
+        seconds: (performance.now() - began) / 1000,
+      };
+    });
+  const rounds = [await round()];
+  const rate = (r) => r.drawn / r.seconds;
+  for (let n = 0; n < 6 && rate(rounds.at(-1)) <= FRAMES_PER_SECOND; ++n) {
+    await page.waitForTimeout(500 * n);
+    rounds.push(await round());
+  }
+  const rates = rounds.map(rate);
+  console.log(
+    `# ${count(report.plans[0].stays.tensor.length)} stays: opened in ${Math.round(milliseconds)} ms; ${rates.map((r) => r.toFixed(0)).join(", ")} frames a second`,
+  );
+  assert.ok(
+    rounds.every((r) => r.drawn >= 55),
+    "each turn of the wheel is drawn",
+  );
+  assert.ok(
+    Math.max(...rates) > FRAMES_PER_SECOND,
+    `${rates.map((r) => r.toFixed(1)).join(", ")} frames a second`,
+  );
+  assert.deepEqual(problems, []);
+  await page.close();
+});
+
+for (const file of (process.env.LOWTIDE_REPORTS ?? "").split(",").filter(Boolean)) {
+  test(`${file} opens without an error or a request`, async () => {
+    const { page, problems, milliseconds } = await open(pathToFileURL(resolve(file)).href);
+    assert.equal(await page.getAttribute("html", "data-ready"), "true");
+    const data = JSON.parse(await page.locator("#lowtide-report").textContent());
+    const { summary } = data.plans[0];
+    for (const name of ["arena_bytes", "peak_bytes", "peak_before_bytes"]) {
+      assert.equal(
+        await page.locator(`[data-fact=${name}] .size`).getAttribute("data-bytes"),
+        String(summary[name]),
+      );
+    }
+    console.log(
+      `# ${file}: ${count(statSync(file).size)} bytes, opened in ${Math.round(milliseconds)} ms`,
+    );
+    assert.deepEqual(problems, []);
+    await page.close();
+  });
+}

@@ -1,0 +1,51 @@
+// The pages that the browser tests open: made-up reports put into the built page, as the tool does.
+
+import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { dirname, join } from "node:path";
+import { fileURLToPath, pathToFileURL } from "node:url";
+import { fill } from "../scripts/build.mjs";
+import { load } from "../scripts/bundle.mjs";
+
+const root = join(dirname(fileURLToPath(import.meta.url)), "..");
+const { SMALL, generateLarge, generateReport } = await load("testing/generate.ts");
+
+export const HTML_NAME = '<img src=x onerror="document.title=1"><script>document.title=2</script>';
+
+function withHtml() {
+  const report = generateReport(SMALL);
+  const [plan] = report.plans;
+  plan.tensors.name[20] = HTML_NAME;
+  plan.ops.name[3] = `${HTML_NAME}</script><!--<script>`;
+  plan.modules[2] = HTML_NAME;
+  plan.module_tree[3].path = HTML_NAME;
+  plan.tensors.aliases[20] = [HTML_NAME];
+  plan.file = `${HTML_NAME}.lt`;
+  plan.model = HTML_NAME;
+  plan.verdict = [HTML_NAME];
+  return report;
+}
+
+function unverified() {
+  return {
+    ...generateReport(SMALL),
+    verified: false,
+    findings: ["overlap: a and b share 4096 bytes in step 7", HTML_NAME],
+  };
+}
+
+const KINDS = {
+  compare: () => generateReport(SMALL, true, true),
+  html: withHtml,
+  unverified,
+  large: () => generateLarge(105000),
+};
+
+// Writes the page of a kind into build/ and returns its data and address.
+export function makeReport(kind) {
+  const report = KINDS[kind]();
+  const page = readFileSync(join(root, "dist/report.html"), "utf8");
+  const path = join(root, "build", `test-${kind}.html`);
+  mkdirSync(dirname(path), { recursive: true });
+  writeFileSync(path, fill(page, JSON.stringify(report)));
+  return { report, url: pathToFileURL(path).href };
+}

@@ -1,0 +1,83 @@
+// Numbers as people read them: sizes in MiB, times in ms, both with three to four digits, and the
+// exact bytes for tips. Separators do not follow the reader's locale, so that the page says the same
+// as the tool's text.
+
+export const MIB = 1024 * 1024;
+
+// 1234567 -> "1,234,567".
+export function count(value: number): string {
+  const digits = Math.round(Math.abs(value)).toString();
+  const grouped = digits.replace(/\B(?=(\d{3})+(?!\d))/g, ",");
+  return value < 0 && digits !== "0" ? `\u2212${grouped}` : grouped;
+}
+
+// At least three digits of a number, at most two behind the point; large ones in groups.
+function digits3(value: number): string {
+  const size = Math.abs(value);
+  const fixed = size >= 100 ? 0 : size >= 10 ? 1 : 2;
+  const rounded = Number(size.toFixed(fixed));
+  const whole = Math.floor(rounded);
+  const tail = fixed === 0 ? "" : (rounded - whole).toFixed(fixed).slice(1);
+  return `${value < 0 && rounded !== 0 ? "\u2212" : ""}${count(whole)}${tail}`;
+}
+
+// A size in MiB: "600 MiB", "12.3 MiB", "0.05 MiB"; what rounds to nothing says so.
+export function mib(bytes: number): string {
+  if (bytes === 0) return "0 MiB";
+  if (Math.abs(bytes) < 0.005 * MIB) return bytes < 0 ? "> \u22120.01 MiB" : "< 0.01 MiB";
+  return `${digits3(bytes / MIB)} MiB`;
+}
+
+export function exactBytes(bytes: number): string {
+  return `${count(bytes)} ${Math.abs(bytes) === 1 ? "byte" : "bytes"}`;
+}
+
+// A time in the unit that gives it one to three digits before the point.
+export function time(seconds: number): string {
+  const size = Math.abs(seconds);
+  if (size === 0) return "0 ms";
+  if (size >= 1) return `${digits3(seconds)} s`;
+  if (size >= 1e-3) return `${digits3(seconds * 1e3)} ms`;
+  if (size >= 1e-6) return `${digits3(seconds * 1e6)} \u00b5s`;
+  return "< 1 \u00b5s";
+}
+
+// A time in ms, for columns whose rows are compared.
+export function milliseconds(seconds: number): string {
+  if (seconds === 0) return "0";
+  if (Math.abs(seconds) < 5e-6) return "< 0.01";
+  return digits3(seconds * 1e3);
+}
+
+// A change or a share; 0.0426 -> "4.3 %".
+export function percent(share: number): string {
+  const value = share * 100;
+  const size = Math.abs(value);
+  if (size !== 0 && size < 0.05) return value < 0 ? "> \u22120.1 %" : "< 0.1 %";
+  const text = size >= 99.95 ? count(size) : size.toFixed(1);
+  return `${value < 0 ? "\u2212" : ""}${text} %`;
+}
+
+export function signedPercent(share: number): string {
+  return share > 0 ? `+${percent(share)}` : percent(share);
+}
+
+export function plural(number: number, one: string, many = `${one}s`): string {
+  return `${count(number)} ${number === 1 ? one : many}`;
+}
+
+// The first, the second, ...: which run of an op it is, counted from 0.
+export function ordinal(index: number): string {
+  const n = index + 1;
+  const teen = n % 100 >= 11 && n % 100 <= 13;
+  const ending = teen
+    ? "th"
+    : n % 10 === 1
+      ? "st"
+      : n % 10 === 2
+        ? "nd"
+        : n % 10 === 3
+          ? "rd"
+          : "th";
+  return `${n}${ending}`;
+}

@@ -1,0 +1,229 @@
+// Measured beside predicted, when the plan was run: the step as a whole, each kind of op, each op,
+// and a picture of all ops in which what lies on the diagonal was predicted well.
+
+import { scaleLog } from "d3-scale";
+import type { Context } from "./context.ts";
+import type { Measured, Plan } from "./data.ts";
+import { h, type Child } from "./dom.ts";
+import { count, milliseconds, plural, signedPercent, time } from "./format.ts";
+import { fit } from "./frame.ts";
+import { share } from "./header_view.ts";
+import { opLink } from "./memory_tables.ts";
+import type { Model } from "./model.ts";
+import { css, parseHex } from "./palette.ts";
+import { table, tableOnDemand } from "./table.ts";
+import { term } from "./terms.ts";
+import { inks } from "./theme.ts";
+
+export interface KindTime {
+  kind: string;
+  ops: number;
+  predicted: number; // seconds, all runs of all its ops
+  measured: number;
+}
+
+// Times of all runs by kind of op, of ops that were measured; most measured time first.
+export function timesByKind(plan: Plan): KindTime[] {
+  const { op_seconds, op_runs } = plan.measured!;
+  const rows = plan.kinds.map((kind) => ({ kind, ops: 0, predicted: 0, measured: 0 }));
+  op_seconds.forEach((seconds, op) => {
+    if (seconds === null) return;
+    const row = rows[plan.ops.kind[op]];
+    row.ops += 1;
+    row.predicted += plan.ops.seconds[op] * op_runs[op];
+    row.measured += seconds * op_runs[op];
+  });
+  return rows.filter((row) => row.ops > 0).sort((a, b) => b.measured - a.measured);
+}
+
+function drawScatter(canvas: HTMLCanvasElement, model: Model): void {
+  const ink = inks();
+  const frame = fit(canvas, 10, 30);
+  const { context } = frame;
+  const predicted = model.plan.ops.seconds,
+    measured = model.plan.measured!.op_seconds;
+  const pairs = predicted
+    .map((p, i) => [p, measured[i] ?? 0] as const)
+    .filter(([p, m]) => p > 0 && m > 0);
+  if (pairs.length === 0) return;
+  const low = pairs.reduce((a, [p, m]) => Math.min(a, p, m), Infinity) / 1.5,
+    high = pairs.reduce((a, [p, m]) => Math.max(a, p, m), 0) * 1.5;
+  const x = scaleLog().domain([low, high]).range([frame.left, frame.right]),
+    y = scaleLog().domain([low, high]).range([frame.bottom, frame.top]);
+  const decades = scaleLog()
+    .domain([low, high])
+    .ticks(4)
+    .filter((t) => Math.abs(Math.log10(t) - Math.round(Math.log10(t))) < 1e-9);
+  context.fillStyle = ink.muted;
+  for (const t of decades) {
+    context.fillStyle = ink.line;
+    context.fillRect(x(t), frame.top, 1, frame.bottom - frame.top);
+    context.fillRect(frame.left, y(t), frame.right - frame.left, 1);
+    context.fillStyle = ink.muted;
+    context.textAlign = "center";
+    context.textBaseline = "top";
+    context.fillText(time(t), x(t), frame.bottom + 4);
+    context.textAlign = "right";
+    context.textBaseline = "middle";
+    context.fillText(time(t), frame.left - 6, y(t));
+  }
+  context.textAlign = "right";
+  context.textBaseline = "bottom";
+  context.fillText("predicted", frame.right, frame.height - 2);
+  context.textAlign = "left";
+  context.textBaseline = "top";
+  context.fillText("measured", frame.left + 6, frame.top);
+  context.strokeStyle = ink.muted;
+  context.setLineDash([4, 4]);
+  context.beginPath();
+  context.moveTo(frame.left, frame.bottom);
+  context.lineTo(frame.right, frame.top);
+  context.stroke();
+  context.setLineDash([]);
+  context.globalAlpha = 0.55;
+  context.fillStyle = css(parseHex(ink.dark ? "#3b94d1" : "#0072b2"));
+  for (const [p, m] of pairs) {
+    context.beginPath();
+    context.arc(x(p), y(m), 3, 0, 2 * Math.PI);
+    context.fill();
+  }
+  context.globalAlpha = 1;
+}
+
+function opTable(context: Context): HTMLElement {
+  const { model } = context;
+  const { ops, kinds, modules } = model.plan;
+  const measured = model.plan.measured!.op_seconds;
+  const of = (i: number) => measured[i] ?? 0;
+  return table<number>({
+    caption: "Each op: one run, predicted and measured",
+    rows: ops.name.map((_, i) => i).filter((i) => measured[i] !== null),
+    sort: { key: "difference", down: true },
+    columns: [
+      { name: "op", key: "op", value: (i) => ops.name[i], cell: (i) => opLink(context, i) },
+      {
+        name: "kind",
+        key: "kind",
+        value: (i) => kinds[ops.kind[i]],
+        cell: (i) => kinds[ops.kind[i]],
+      },
+      {
+        name: "module",
+        key: "module",
+        value: (i) => modules[ops.module[i]] ?? "",
+        cell: (i) => modules[ops.module[i]] || "(no module)",
+      },
+      {
+        name: "predicted, ms",
+        key: "predicted",
+        numeric: true,
+        value: (i) => ops.seconds[i],
+        cell: (i) => milliseconds(ops.seconds[i]),
+      },
+      {
+        name: "measured, ms",
+        key: "measured",
+        numeric: true,
+        value: of,
+        cell: (i) => milliseconds(of(i)),
+      },
+      {
+        name: "difference, ms",
+        key: "difference",
+        numeric: true,
+        value: (i) => of(i) - ops.seconds[i],
+        cell: (i) => milliseconds(of(i) - ops.seconds[i]),
+      },
+    ],
+  });
+}
+
+function kindTable(plan: Plan): HTMLElement {
+  return table<KindTime>({
+    caption: "All runs by kind of op",
+    rows: timesByKind(plan),
+    sort: { key: "measured", down: true },
+    page: 12,
+    columns: [
+      { name: "kind", key: "kind", value: (k) => k.kind, cell: (k) => k.kind },
+      {
+        name: "ops",
+        key: "ops",
+        numeric: true,
+        value: (k) => k.ops,
+        cell: (k) => count(k.ops),
+      },
+      {
+        name: "predicted, ms",
+        key: "predicted",
+        numeric: true,
+        value: (k) => k.predicted,
+        cell: (k) => milliseconds(k.predicted),
+      },
+      {
+        name: "measured, ms",
+        key: "measured",
+        numeric: true,
+        value: (k) => k.measured,
+        cell: (k) => milliseconds(k.measured),
+      },
+      {
+        name: "difference",
+        key: "difference",
+        numeric: true,
+        value: (k) => share(k.measured, k.predicted),
+        cell: (k) => (k.predicted > 0 ? signedPercent(share(k.measured, k.predicted)) : "\u2013"),
+      },
+    ],
+  });
+}
+
+function sentence(measured: Measured): HTMLElement {
+  return h(
+    "p",
+    {},
+    "The step took ",
+    h("b", {}, time(measured.step_seconds)),
+    " (",
+    term("measured"),
+    `, ${plural(measured.steps, "step")} on ${measured.device}); predicted were ${time(measured.predicted_seconds)}: `,
+    h("b", {}, signedPercent(share(measured.step_seconds, measured.predicted_seconds))),
+    ".",
+    measured.transfer_seconds > 0 && [
+      " Transfers took ",
+      time(measured.transfer_seconds),
+      ": ",
+      h("b", {}, time(measured.hidden_seconds)),
+      " hidden behind ops, ",
+      h("b", {}, time(measured.exposed_seconds)),
+      " ",
+      term("exposed", "exposed"),
+      ".",
+    ],
+  );
+}
+
+export function measuredContent(context: Context): Child | null {
+  const { model } = context;
+  const { measured } = model.plan;
+  if (!measured) return null;
+  const canvas = h("canvas", {
+    class: "scatter",
+    role: "img",
+    "aria-label":
+      "Measured against predicted time of each op; the tables below have the same numbers",
+  });
+  const draw = () => canvas.clientWidth > 0 && drawScatter(canvas, model);
+  const observer = new ResizeObserver(draw);
+  observer.observe(canvas);
+  context.signal.addEventListener("abort", () => observer.disconnect());
+  context.store.on(["theme"], draw);
+  return [
+    sentence(measured),
+    h("div", { class: "two" }, h("div", { class: "chart" }, canvas), kindTable(model.plan)),
+    tableOnDemand(
+      `Each op as a table (${count(measured.op_seconds.filter((s) => s !== null).length)})`,
+      () => opTable(context),
+    ),
+  ];
+}

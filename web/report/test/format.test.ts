@@ -1,0 +1,68 @@
+// Numbers as they are shown.
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import {
+  count,
+  exactBytes,
+  mib,
+  MIB,
+  milliseconds,
+  ordinal,
+  percent,
+  plural,
+  signedPercent,
+  time,
+} from "../src/format.ts";
+
+test("sizes have three digits or more and say MiB", () => {
+  assert.equal(mib(600 * MIB), "600 MiB");
+  assert.equal(mib(12.34 * MIB), "12.3 MiB");
+  assert.equal(mib(1.234 * MIB), "1.23 MiB");
+  assert.equal(mib(2345.6 * MIB), "2,346 MiB");
+  assert.equal(mib(0), "0 MiB");
+  assert.equal(mib(100), "< 0.01 MiB");
+  assert.equal(mib(-100), "> \u22120.01 MiB");
+  assert.equal(mib(-3 * MIB), "\u22123.00 MiB");
+  assert.equal(mib(9.999 * MIB), "10.00 MiB");
+});
+
+test("bytes are exact", () => {
+  assert.equal(exactBytes(629145600), "629,145,600 bytes");
+  assert.equal(exactBytes(1), "1 byte");
+  assert.equal(count(-1234567), "\u22121,234,567");
+  assert.equal(count(999), "999");
+  assert.equal(count(-0.2), "0");
+});
+
+test("times choose their unit", () => {
+  assert.equal(time(0), "0 ms");
+  assert.equal(time(1.5), "1.50 s");
+  assert.equal(time(123.4), "123 s");
+  assert.equal(time(0.0123), "12.3 ms");
+  assert.equal(time(4.5e-5), "45.0 \u00b5s");
+  assert.equal(time(1e-9), "< 1 \u00b5s");
+  assert.equal(milliseconds(0.5), "500");
+  assert.equal(milliseconds(1e-6), "< 0.01");
+});
+
+test("shares, plurals and ordinals", () => {
+  assert.equal(percent(0.0426), "4.3 %");
+  assert.equal(percent(0.0001), "< 0.1 %");
+  assert.equal(percent(1.5), "150 %");
+  assert.equal(signedPercent(0.5), "+50.0 %");
+  assert.equal(signedPercent(-0.5), "\u221250.0 %");
+  assert.equal(plural(1, "run"), "1 run");
+  assert.equal(plural(2000, "run"), "2,000 runs");
+  assert.deepEqual([0, 1, 2, 3, 10, 11, 12, 20, 21, 110].map(ordinal), [
+    "1st",
+    "2nd",
+    "3rd",
+    "4th",
+    "11th",
+    "12th",
+    "13th",
+    "21st",
+    "22nd",
+    "111th",
+  ]);
+});

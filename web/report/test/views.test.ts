@@ -1,0 +1,173 @@
+// Folding, search, differences of plans, worth of actions, sorting, palette: what needs no page.
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { worth } from "../src/actions_view.ts";
+import { parseReport } from "../src/data.ts";
+import { MIB } from "../src/format.ts";
+import { frontPaths, frontScales, reachedOf } from "../src/front_view.ts";
+import { timesByKind } from "../src/measured_view.ts";
+import { foldedName, moduleNodes, nameBelow } from "../src/modules.ts";
+import {
+  categoryColours,
+  contrast,
+  inkOn,
+  moduleColours,
+  moduleGroup,
+  parseHex,
+  stackOrder,
+} from "../src/palette.ts";
+import { makeNames, search } from "../src/search.ts";
+import { sortRows } from "../src/table.ts";
+import { generatePlan, generateReport, SMALL } from "../testing/generate.ts";
+
+test("the module tree has the columns' nodes under their parents, folded ones named by range", () => {
+  const row = (path: string, parent: number, paths = [path]) => ({
+    path,
+    parent,
+    times: paths.length,
+    paths,
+    bytes: 1,
+    bytes_at_peak: 1,
+    paid_seconds: 0,
+    seconds: 0,
+    policy: "kept",
+    rows: [],
+  });
+  const top = moduleNodes([
+    row("", -1),
+    row("h", 0),
+    row("h.0", 1, ["h.0", "h.1"]),
+    row("h.0.attn", 2, ["h.0.attn", "h.1.attn"]),
+    row("h.2", 1),
+    row("head", 0),
+  ]);
+  assert.deepEqual(
+    top.map((node) => node.name),
+    ["h", "head"],
+  );
+  assert.deepEqual(
+    top[0].children.map((node) => [node.name, node.index]),
+    [
+      ["0\u20131", 2],
+      ["2", 4],
+    ],
+  );
+  assert.deepEqual(
+    top[0].children[0].children.map((node) => node.row.path),
+    ["h.0.attn"],
+  );
+  assert.equal(nameBelow("layer1/0/conv", "layer1"), "0/conv");
+  assert.equal(foldedName("3", ["h.3", "h.4.x7"]), "3\u20137");
+});
+
+test("search takes all words, in any case, and puts what begins with them first", () => {
+  const names = makeNames(generatePlan(SMALL));
+  const found = search(names, "MATMUL 13", 5);
+  assert.ok(found.total > 5);
+  assert.equal(found.hits.length, 5);
+  assert.ok(found.hits.every((hit) => /matmul/i.test(hit.name) && hit.name.includes("13")));
+  assert.equal(search(names, "matmul_13", 3).hits[0].name.toLowerCase(), "matmul_13");
+  assert.equal(
+    search(names, "softmax_3.view", 3).hits[0].name,
+    "softmax_3",
+    "a view's name leads to its tensor",
+  );
+  assert.equal(search(names, "no such name", 3).total, 0);
+  assert.equal(search(names, "   ", 3).total, 0);
+});
+
+test("actions are worth MiB per millisecond", () => {
+  assert.equal(worth({ bytes: 10 * MIB, seconds: 0.002 }), 5);
+  assert.equal(worth({ bytes: MIB, seconds: 0 }), Infinity);
+  assert.equal(worth({ bytes: 0, seconds: 0 }), 0);
+  assert.equal(worth({ bytes: null, seconds: 1 }), -1);
+});
+
+test("sorting keeps equal rows in order, both ways", () => {
+  const column = { name: "v", key: "v", cell: String, value: (r: { v: number; n: number }) => r.v };
+  const rows = [
+    { v: 1, n: 0 },
+    { v: 2, n: 1 },
+    { v: 1, n: 2 },
+  ];
+  assert.deepEqual(
+    sortRows(rows, column, false).map((r) => r.n),
+    [0, 2, 1],
+  );
+  assert.deepEqual(
+    sortRows(rows, column, true).map((r) => r.n),
+    [1, 0, 2],
+  );
+  assert.deepEqual(sortRows(rows, undefined, true), rows);
+});
+
+test("the front's scales hold all points, and grow with their numbers", () => {
+  const all = generateReport(SMALL, false, true).front!.points;
+  const points = reachedOf(all);
+  assert.equal(points.length, all.length - 1, "the budget without a plan is left out");
+  const { x, y } = frontScales(points, 700);
+  for (const p of points) {
+    assert.ok(x(p.arena_bytes) >= 62 && x(p.arena_bytes) <= 680);
+    assert.ok(y(p.seconds) >= 22 && y(p.bound_seconds!) <= 296);
+  }
+  assert.ok(x(points[0].arena_bytes) < x(points[8].arena_bytes));
+  const paths = frontPaths(points, frontScales(points, 700));
+  assert.match(
+    paths.reached,
+    /^M[\d.]+ [\d.]+(H[\d.]+V[\d.]+)+$/,
+    "a plan serves larger memories until the next",
+  );
+  assert.match(
+    paths.bound,
+    /^M[\d.]+ [\d.]+(V[\d.]+H[\d.]+)+$/,
+    "a bound holds for smaller memories",
+  );
+});
+
+test("measured times are summed over the runs of what was measured", () => {
+  const plan = generatePlan(SMALL);
+  const { op_seconds, op_runs } = plan.measured!;
+  const all = op_seconds.reduce((sum: number, s, op) => sum + (s ?? 0) * op_runs[op], 0);
+  const kinds = timesByKind(plan);
+  assert.ok(Math.abs(kinds.reduce((sum, k) => sum + k.measured, 0) - all) < 1e-9);
+  assert.equal(
+    kinds.reduce((sum, k) => sum + k.ops, 0),
+    op_seconds.filter((s) => s !== null).length,
+  );
+});
+
+test("text on each colour is readable, and neighbouring groups of modules differ", () => {
+  for (const dark of [false, true]) {
+    for (const colour of categoryColours(
+      ["parameter", "optimizer_state", "gradient", "activation", "temporary", "workspace", "input"],
+      dark,
+    )) {
+      const [r, g, b] = inkOn(colour).match(/\d+/g)!.map(Number);
+      assert.ok(contrast(colour, { r, g, b }) >= 4.5);
+    }
+    const colours = moduleColours(["h.0.a", "h.0.b", "h.1.a"], dark);
+    assert.deepEqual(colours[0], colours[1]);
+    assert.notDeepEqual(colours[1], colours[2]);
+  }
+  assert.equal(moduleGroup("h.3.attn.q"), "h.3");
+  assert.equal(moduleGroup("layer3.3.conv2"), "layer3.3");
+  assert.equal(moduleGroup("conv1"), "conv1");
+  assert.equal(moduleGroup("wte"), "wte");
+  assert.deepEqual(parseHex("#0072b2"), { r: 0, g: 0x72, b: 0xb2 });
+  assert.deepEqual(stackOrder(["temporary", "parameter", "other"]), [1, 0, 2]);
+});
+
+test("a file that is no report is refused by what is wrong", () => {
+  assert.throws(() => parseReport("{}"), /format is undefined/);
+  assert.throws(() => parseReport('{"format":"lowtide-report","version":9}'), /version is 9/);
+  const report = generateReport(SMALL);
+  report.plans[0].stays.end.pop();
+  assert.throws(
+    () => parseReport(JSON.stringify(report)),
+    /plans\[0\]\.stays\.end has \d+ entries/,
+  );
+});
+
+test("the generator gives the same bytes for the same options", () => {
+  assert.equal(JSON.stringify(generateReport(SMALL)), JSON.stringify(generateReport(SMALL)));
+});
