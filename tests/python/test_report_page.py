@@ -73,11 +73,11 @@ def test_a_report_of_the_tool_opens(node, tmp_path):
     """Two plans beside one another, one of which moves tensors, as `lowtide report` writes them."""
     if not has_chromium():
         pytest.skip("chromium is not installed")
-    step = ["--train", "--dim", "batch=2", "--effort", "0.1"]
-    model = narrow_unet(tmp_path / "net.onnx")
-    assert run("plan", model, *step, "-o", tmp_path / "loose.lt").returncode == 0
-    made = run("plan", model, *step, "--budget", "70%", "--swap", "host", "--link", "1GiB/s", "-o", tmp_path / "tight.lt")
-    assert made.returncode == 0, made.stderr
+    step = [narrow_unet(tmp_path / "net.onnx"), "--train", "--dim", "batch=2"]
+    tight = ["--budget", "70%", "--effort", "0.1", "--swap", "host", "--link", "1GiB/s"]
+    for name, options in [("loose.lt", []), ("tight.lt", tight)]:
+        made = run("plan", *step, *options, "-o", tmp_path / name)
+        assert made.returncode == 0, made.stderr
     report = run("report", tmp_path / "tight.lt", "--beside", tmp_path / "loose.lt", "-o", tmp_path / "report.html")
     if "built without the page" in report.stderr:
         pytest.skip("lowtide was built without the page")

