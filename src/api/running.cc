@@ -6,8 +6,12 @@
 #include <charconv>
 #include <cmath>
 #include <cstdlib>
+#include <map>
 #include <string_view>
 #include <thread>
+#include <variant>
+
+#include "base/printable.h"
 
 namespace lowtide {
 namespace {
@@ -41,6 +45,21 @@ std::string difference(const plan::Plan& plan, int threads) {
   if (planned > 0 && planned != threads)
     return fmt::format("; the plan was made for {} threads and is run with {}", planned, threads);
   return {};
+}
+
+// The ops that no kernel of ours runs, by what their owner calls them, with how often; empty: none.
+std::string foreign_ops(const plan::Plan& plan) {
+  std::map<std::string, int64_t> counts;
+  for (const plan::PlanOp& op : plan.ops) {
+    const auto name = op.kind.starts_with("Opaque") ? op.attrs.find("op") : op.attrs.end();
+    if (name == op.attrs.end()) continue;
+    if (const auto* word = std::get_if<std::string>(&name->second)) ++counts[*word];
+  }
+  std::string text;
+  if (counts.size() < 2) return text;  // the kernels name a single one
+  for (const auto& [name, count] : counts)
+    text += fmt::format("{}'{}' {}", text.empty() ? "" : ", ", printable(name), count);
+  return text;
 }
 
 }  // namespace
@@ -83,6 +102,9 @@ Result<runtime::SlowMemoryOptions> slow_memory(const plan::Plan& plan, const std
 Result<runtime::Session> open_session(const plan::Plan& plan, const runtime::KernelFactory& kernels,
                                       int threads, bool seed_missing_weights,
                                       const runtime::SessionOptions& options) {
+  if (const std::string foreign = foreign_ops(plan); !foreign.empty())
+    return error(ErrorCode::kInput,
+                 fmt::format("ops of somebody else's, who has their kernels: {}", foreign));
   const int64_t external = external_weights(plan);
   if (external > 0 && options.model_folder.empty() && !seed_missing_weights) {
     const auto first =

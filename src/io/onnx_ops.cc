@@ -55,7 +55,7 @@ std::vector<std::span<const ConvertRow>> conversion_families() {
           movement_conversions(),    resampling_conversions(), indexing_conversions(),
           einsum_conversions(),      attention_conversions(),  loss_conversions(),
           quantized_conversions(),   recurrent_conversions(),  state_conversions(),
-          deformable_conversions()};
+          deformable_conversions(), exported_conversions()};
 }
 
 const ConvertRow* find_conversion(std::string_view op_type) {

@@ -33,6 +33,7 @@ std::span<const ConvertRow> resampling_conversions();
 std::span<const ConvertRow> attention_conversions();
 std::span<const ConvertRow> loss_conversions();
 std::span<const ConvertRow> quantized_conversions();
+std::span<const ConvertRow> exported_conversions();
 
 // All families.
 std::vector<std::span<const ConvertRow>> conversion_families();
