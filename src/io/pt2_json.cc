@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "io/pt2_expr.h"
@@ -129,8 +130,20 @@ Status ProgramReader::simple(std::string_view key, const JsonPlace& place, Pt2Ar
     out.sizes = {sym::Expr(value)};
     return {};
   };
-  const auto real_number = [&](const JsonPlace& entry) {
-    return real_word(entry, out.reals.emplace_back());
+  // Python's writer has words of its own for what JSON has no digits for.
+  const auto real_number = [&](const JsonPlace& entry) -> Status {
+    constexpr double kInfinity = std::numeric_limits<double>::infinity();
+    constexpr std::array<std::pair<std::string_view, double>, 3> kWords = {
+        {{"Infinity", kInfinity},
+         {"-Infinity", -kInfinity},
+         {"NaN", std::numeric_limits<double>::quiet_NaN()}}};
+    double& out_real = out.reals.emplace_back();
+    for (const auto& [word, value] : kWords)
+      if (*entry.json == word) {
+        out_real = value;
+        return {};
+      }
+    return real_word(entry, out_real);
   };
   if (key == "as_int") return number(ArgumentKind::kInteger);
   if (key == "as_scalar_type") return number(ArgumentKind::kDType);
