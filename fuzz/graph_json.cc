@@ -1,5 +1,5 @@
-// The JSON form of graphs, as such and through the door that holds it against the op table: whatever
-// is accepted round-trips.
+// The JSON form of graphs, as such and through the door that holds it against the op table: what is
+// accepted round-trips.
 #include "io/graph_json.h"
 
 #include <cstddef>

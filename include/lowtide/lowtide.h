@@ -75,7 +75,7 @@ LOWTIDE_API const char* lowtide_last_error(void);
 LOWTIDE_API lowtide_status lowtide_model_read(const char* path, const char* options,
                                               lowtide_model** model);
 // A graph as text or as JSON (docs/formats.md, "Graph text" and "Graph JSON": what begins with a
-// brace is JSON) and what messages call it; the same options, of which only "dims" changes anything.
+// brace is JSON) and what messages call it; the same options, of which only "dims" counts.
 LOWTIDE_API lowtide_status lowtide_model_parse(const char* text, const char* origin,
                                                const char* options, lowtide_model** model);
 LOWTIDE_API void lowtide_model_free(lowtide_model* model);

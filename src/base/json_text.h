@@ -2,8 +2,8 @@
 // is written reads back as the same bits.
 //
 // Strings are UTF-8, with control characters as \uHHHH. Reals always have a point or an exponent
-// and as many digits as bring the same bits back; what JSON has no digits for is an object, {"real":
-// "inf"}. Bytes are base64 (RFC 4648, padded, without line ends).
+// and as many digits as bring the same bits back; what JSON has no digits for is an object,
+// {"real": "inf"}. Bytes are base64 (RFC 4648, padded, without line ends).
 #pragma once
 
 #include <optional>

@@ -99,6 +99,13 @@ void expand(AtenCall& call) {
   call.result("Expand", {call.tensor("self"), call.size_list(shape)});
 }
 
+// Several tensors, each as large as all of them together.
+void broadcast_all(AtenCall& call) {
+  const std::vector<std::string> all = call.tensors("tensors");
+  for (size_t i = 0; i < std::min(all.size(), call.outputs()); ++i)
+    call.result_at(i, "Expand", {all[i], call.size_list(call.out(i).dims)});
+}
+
 void repeat(AtenCall& call) {
   const std::string_view name = call.has("repeats") ? "repeats" : "dims";
   const std::vector<Expr> times = call.sizes(name);
@@ -322,6 +329,8 @@ constexpr AtenRow kMovementRows[] = {
     {"aten.unsqueeze.default", unsqueeze},
     {"aten.expand.default", expand},
     {"aten.expand_as.default", expand},
+    {"aten.broadcast_tensors.default", broadcast_all},
+    {"aten.broadcast_to.default", expand},
     {"aten.repeat.default", repeat},
     {"aten.tile.default", repeat},
     {"aten.repeat_interleave.self_int", repeat_each},

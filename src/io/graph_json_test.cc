@@ -32,14 +32,14 @@ constexpr std::string_view kStep = R"({
  "attrs": {"shape": ["4*batch"]}}]
 })";
 
-std::string replaced(std::string_view what, std::string_view with) {
+std::string json_replaced(std::string_view what, std::string_view with) {
   std::string text(kStep);
   const size_t at = text.find(what);
   EXPECT_NE(at, std::string::npos) << what;
   return text.replace(at, what.size(), with);
 }
 
-std::string refusal(const std::string& text, const sym::Bindings& bindings = {}) {
+std::string json_refusal(const std::string& text, const sym::Bindings& bindings = {}) {
   const auto graph = read_graph_json(text, "t.json", bindings);
   EXPECT_FALSE(graph.has_value()) << text;
   if (graph) return "";
@@ -85,9 +85,9 @@ TEST(GraphJson, SaysTheSameAsText) {
 }
 
 TEST(GraphJson, ValuesThatNoOpMakesMayStandWhereverNoOpBeforeReadsThem) {
-  const std::string late = replaced(R"("ops": [
+  const std::string late = json_replaced(R"("ops": [
 {"kind": "MatMul")",
-                                    R"("ops": [
+                                         R"("ops": [
 {"kind": "OpaqueEffect", "name": "log", "inputs": [0], "outputs": [], "attrs": {"op": "log"}},
 {"kind": "MatMul")");
   const auto graph = read_graph_json(late, "t.json");
@@ -123,31 +123,31 @@ TEST(GraphJson, RefusalsNameTheMember) {
       {"\"name\": \"flat\", ", "", "t.json: ops[2]: expected a member 'name'"},
   };
   for (const auto& each : cases)
-    EXPECT_TRUE(refusal(replaced(each.what, each.with)).starts_with(each.says))
+    EXPECT_TRUE(json_refusal(json_replaced(each.what, each.with)).starts_with(each.says))
         << each.says << "\n"
-        << refusal(replaced(each.what, each.with));
+        << json_refusal(json_replaced(each.what, each.with));
 }
 
 TEST(GraphJson, WhatIsNoJsonOrTooDeepIsRefused) {
-  EXPECT_TRUE(refusal("{").starts_with("t.json: no JSON: "));
-  EXPECT_TRUE(refusal(std::string(kStep.substr(0, 900))).starts_with("t.json: no JSON: "));
+  EXPECT_TRUE(json_refusal("{").starts_with("t.json: no JSON: "));
+  EXPECT_TRUE(json_refusal(std::string(kStep.substr(0, 900))).starts_with("t.json: no JSON: "));
   const std::string deep = std::string(100000, '[');
-  EXPECT_EQ(refusal(deep),
+  EXPECT_EQ(json_refusal(deep),
             "t.json: no JSON that is read: arrays and objects 100000 deep, at most 16 are read");
 }
 
 TEST(GraphJson, AValueNeedsContentsOrAMaker) {
-  EXPECT_TRUE(refusal(replaced(R"(,
+  EXPECT_TRUE(json_refusal(json_replaced(R"(,
  "initial": {"kind": "fed"})",
-                               ""))
+                                         ""))
                   .starts_with("t.json: ops[0]: expected inputs below 0"));
   const std::string orphan = R"({"format": "lowtide-graph", "version": 1, "values": [
     {"name": "x", "dtype": "f32", "dims": [1], "category": "input"}], "ops": []})";
-  EXPECT_TRUE(refusal(orphan).starts_with("t.json: values[0]: expected a member 'initial'"));
+  EXPECT_TRUE(json_refusal(orphan).starts_with("t.json: values[0]: expected a member 'initial'"));
 }
 
 TEST(GraphJson, BindingsAreForSymbolsOfTheGraph) {
-  EXPECT_EQ(refusal(std::string(kStep), {{"seq", 3}}),
+  EXPECT_EQ(json_refusal(std::string(kStep), {{"seq", 3}}),
             "t.json: --dim seq=3: the graph has no such symbol, but batch");
 }
 

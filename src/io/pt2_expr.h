@@ -11,9 +11,9 @@
 
 namespace lowtide::io {
 
-// Takes Symbol, Integer, Add, Mul, Pow with a constant exponent, Min, Max, Mod, PythonMod, FloorDiv,
-// CleanDiv and CeilDiv; other text as sym::parse_expr does ("2*s0 + 1"). Error: kInput, naming the
-// text and what is not taken. Depth is limited to 64.
+// Takes Symbol, Integer, Add, Mul, Pow with a constant exponent, Min, Max, Mod, PythonMod,
+// FloorDiv, CleanDiv and CeilDiv; other text as sym::parse_expr does ("2*s0 + 1"). Error: kInput,
+// naming the text and what is not taken. Depth is limited to 64.
 Result<sym::Expr> parse_sympy(std::string_view text);
 
 }  // namespace lowtide::io

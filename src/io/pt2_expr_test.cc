@@ -16,7 +16,7 @@ TEST(SympySizes, AreRead) {
   EXPECT_EQ(parsed("Symbol('s77', positive=True, integer=True)"), "s77");
   EXPECT_EQ(parsed("Mul(Integer(2), Symbol('s77', integer=True))"), "2*s77");
   EXPECT_EQ(parsed("Add(Symbol('a'), Mul(Integer(-1), Symbol('b')), Integer(3))"), "a - b + 3");
-  EXPECT_EQ(parsed("FloorDiv(Add(Symbol('a'), Integer(-1)), Integer(2))"), "floor_div(a - 1, 2)");
+  EXPECT_EQ(parsed("FloorDiv(Add(Symbol('a'), Integer(1)), Integer(2))"), "floor_div(a + 1, 2)");
   EXPECT_EQ(parsed("Pow(Symbol('a'), Integer(2))"), parsed("Mul(Symbol('a'), Symbol('a'))"));
   EXPECT_EQ(parsed("Max(Integer(1), Symbol('u0'))"), parsed("Max(1, u0)"));
   EXPECT_EQ(parsed("2*s0 + 1"), "2*s0 + 1");

@@ -1,5 +1,5 @@
-// The JSON members of a .pt2 archive: the program (PyTorch's export schema, major 8) and the lists of
-// its weights and constants. What messages name is the path in the document:
+// The JSON members of a .pt2 archive: the program (PyTorch's export schema, major 8) and the lists
+// of its weights and constants. What messages name is the path in the document:
 // "m.pt2: models/m.json: graph_module.graph.nodes[3].target".
 //
 // Tests: pt2_reader_test.cc.

@@ -121,9 +121,9 @@ std::optional<DType> pt2_dtype(int64_t code);
 std::string pt2_type_name(int64_t code);
 
 // `folder` and `file`: where the bytes come from, for weights that stay in the file; "" if nowhere.
-// The program points into `bytes`. Error: kInput, one line with `origin`, the member and the path: no archive, no exported
-// program or several, another schema, malformed, a weight that the archive does not have or has in
-// another size. Survives any bytes.
+// The program points into `bytes`. Error: kInput, one line with `origin`, the member and the path:
+// no archive, no exported program or several, another schema, malformed, a weight that the archive
+// does not have or has in another size. Survives any bytes.
 Result<Pt2Program> decode_pt2(std::string_view bytes, const std::string& origin,
                               const std::string& folder, const std::string& file);
 

@@ -41,13 +41,13 @@ Pt2Maker layer() {
   return maker;
 }
 
-std::string replaced(std::string text, const std::string& what, const std::string& with) {
+std::string pt2_replaced(std::string text, const std::string& what, const std::string& with) {
   const size_t at = text.find(what);
   EXPECT_NE(at, std::string::npos) << what;
   return at == std::string::npos ? text : text.replace(at, what.size(), with);
 }
 
-std::string refusal(const std::string& bytes, const OnnxOptions& options = {}) {
+std::string pt2_refusal(const std::string& bytes, const OnnxOptions& options = {}) {
   const auto graph = read_pt2_bytes(bytes, "m.pt2", options);
   EXPECT_FALSE(graph.has_value());
   if (graph) return "";
@@ -91,8 +91,8 @@ TEST(Pt2Reader, AWeightThatIsATransposedViewIsReadRowMajor) {
   std::string bytes;
   for (char c = 'a'; c < 'a' + 6; ++c) bytes += std::string(4, c);  // [3, 2] in memory
   maker.files[0].second = bytes;
-  maker.weights = replaced(maker.weights, R"("strides": [{"as_int": 3}, {"as_int": 1}])",
-                           R"("strides": [{"as_int": 1}, {"as_int": 2}])");
+  maker.weights = pt2_replaced(maker.weights, R"("strides": [{"as_int": 3}, {"as_int": 1}])",
+                               R"("strides": [{"as_int": 1}, {"as_int": 2}])");
   const std::string file = maker.bytes();
   const auto program = decode_pt2(file, "m.pt2", ".", "m.pt2");
   ASSERT_TRUE(program.has_value()) << program.error().message;
@@ -122,7 +122,7 @@ TEST(Pt2Reader, TiedWeightsAreOneAndFrozenOnesAreNotTrained) {
   ASSERT_TRUE(graph.has_value()) << graph.error().message;
   EXPECT_FALSE(graph->find_value("tied.weight").has_value());
   Pt2Maker frozen = layer();
-  frozen.tensors = replaced(
+  frozen.tensors = pt2_replaced(
       frozen.tensors, R"("p_b": {"dtype": 7, "sizes": [{"as_int": 2}], "requires_grad": true)",
       R"("p_b": {"dtype": 7, "sizes": [{"as_int": 2}], "requires_grad": false)");
   const auto apart = read_pt2_bytes(frozen.bytes(), "m.pt2");
@@ -161,26 +161,26 @@ TEST(Pt2Reader, WritesInPlaceAreReadByWhoeverComesAfter) {
 TEST(Pt2Reader, AViewThatIsReadAfterAWriteIsRefused) {
   Pt2Maker maker = writes();
   maker.outputs = pt2_result("view");
-  EXPECT_EQ(refusal(maker.bytes()),
+  EXPECT_EQ(pt2_refusal(maker.bytes()),
             "m.pt2: the program's result reads 'view' after node 'mul_' wrote into the memory that "
             "it shows");
   Pt2Maker through = writes();
   through.nodes +=
       "," + pt2_node("aten.mul_.Tensor",
                      {{"self", as_tensor("view")}, {"other", R"({"as_int": 2})"}}, {"view"});
-  EXPECT_NE(refusal(through.bytes()).find("reads 'view' after"), std::string::npos);
+  EXPECT_NE(pt2_refusal(through.bytes()).find("reads 'view' after"), std::string::npos);
 }
 
 TEST(Pt2Reader, OpsWithoutARowAreOpaqueToAPlanAndRefusedWhereTheyMustBeDifferentiated) {
   Pt2Maker maker = layer();
-  maker.nodes = replaced(maker.nodes, "aten.relu.default", "mylib.scan.default");
+  maker.nodes = pt2_replaced(maker.nodes, "aten.relu.default", "mylib.scan.default");
   const auto graph = read_pt2_bytes(maker.bytes(), "m.pt2");
   ASSERT_TRUE(graph.has_value()) << graph.error().message;
   const ir::Op& scan = graph->op(ir::OpId(1));
   EXPECT_EQ(scan.kind, "Opaque");
   EXPECT_EQ(std::get<std::string>(scan.attrs.at("op")), "mylib.scan.default");
   EXPECT_EQ(graph->value(scan.outputs[0]).dims, (ir::Dims{sym::Expr::symbol("s77"), 2}));
-  EXPECT_EQ(refusal(maker.bytes(), {.training = true}),
+  EXPECT_EQ(pt2_refusal(maker.bytes(), {.training = true}),
             "m.pt2: unsupported ops, which have no gradients here: mylib.scan.default 1 (relu)");
   const auto summary = inspect_pt2_bytes(maker.bytes(), "", "", "m.pt2");
   ASSERT_TRUE(summary.has_value()) << summary.error().message;
@@ -198,15 +198,15 @@ TEST(Pt2Reader, ASizeOutsideOfTheRangeThatWasExportedIsUsage) {
 
 TEST(Pt2Reader, BadArchivesAreNamedInOneLine) {
   const std::string whole = layer().bytes();
-  EXPECT_NE(refusal("no archive").find("no zip archive"), std::string::npos);
-  EXPECT_NE(refusal(whole.substr(0, whole.size() - 30)).find("no zip archive, or cut short"),
+  EXPECT_NE(pt2_refusal("no archive").find("no zip archive"), std::string::npos);
+  EXPECT_NE(pt2_refusal(whole.substr(0, whole.size() - 30)).find("no zip archive, or cut short"),
             std::string::npos);
   std::string damaged = whole;
   damaged[whole.find("aten.linear")] = 'A';
-  EXPECT_NE(refusal(damaged).find("member 'models/model.json' is damaged"), std::string::npos);
-  EXPECT_NE(refusal(zip_of({{"a", "b"}})).find("no exported program of PyTorch"),
+  EXPECT_NE(pt2_refusal(damaged).find("member 'models/model.json' is damaged"), std::string::npos);
+  EXPECT_NE(pt2_refusal(zip_of({{"a", "b"}})).find("no exported program of PyTorch"),
             std::string::npos);
-  EXPECT_NE(refusal(zip_of({{"models/m.json", "{]"}})).find("models/m.json: no JSON"),
+  EXPECT_NE(pt2_refusal(zip_of({{"models/m.json", "{]"}})).find("models/m.json: no JSON"),
             std::string::npos);
 }
 
@@ -214,7 +214,7 @@ TEST(Pt2Reader, BadProgramsAreNamedInOneLine) {
   const auto changed = [](auto change) {
     Pt2Maker maker = layer();
     change(maker);
-    return refusal(maker.bytes());
+    return pt2_refusal(maker.bytes());
   };
   EXPECT_NE(changed([](Pt2Maker& m) {
               m.schema = R"({"major": 7, "minor": 2})";

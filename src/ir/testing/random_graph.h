@@ -1,5 +1,5 @@
-// Graphs drawn from a seed that hold everything that the structure can hold, for tests of forms that
-// write graphs and read them back.
+// Graphs drawn from a seed that hold everything that the structure can hold, for tests of forms
+// that write graphs and read them back.
 #pragma once
 
 #include <fmt/core.h>
