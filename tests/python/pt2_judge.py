@@ -92,6 +92,7 @@ def statistics(path: pathlib.Path, values: dict[str, np.ndarray]) -> dict[str, n
 
 def network(name: str, path: pathlib.Path) -> zoo_training.Network:
     return zoo_training.Network(path, sizes(name, path), "model", lambda dtype: step(name, dtype),
+                                flags=("--no-pieces",),  # gradients in pieces are not kept as a whole
                                 statistics=lambda values: statistics(path, values))
 
 

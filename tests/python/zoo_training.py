@@ -75,6 +75,7 @@ class Network:
     loss: str
     judge: Callable[[torch.dtype], Step]
     noisy: Callable[[int], Step] | None = None  # in f64, moved as rounding to f32 would: another draw for each number
+    flags: tuple[str, ...] = ()  # of plan
     statistics: Callable[[dict[str, np.ndarray]], dict[str, np.ndarray]] | None = None  # by name; none: as its ONNX nodes say
 
 
@@ -184,7 +185,7 @@ def lowtide_step(network: Network, optimizer: str, budget: int | None) -> tuple[
         limits = ["--budget", budget, "--swap", "host", "--effort", 0.3] if budget else []
         verdict = json.loads(call("plan", path, "--train", "--loss", network.loss, "--optimizer", optimizer,
                                   "--learning-rate", RATE, "--weight-decay", DECAY, *OPTIMIZERS[optimizer][0], "--dropout", "off",
-                                  "--threads", 1, *dims, *limits, "--json", "-o", plan))
+                                  "--threads", 1, *dims, *limits, *network.flags, "--json", "-o", plan))
         call("verify", plan)
         call("run", plan, "--steps", 1, "--seed", SEED, "--threads", 1, "--model-folder", path.parent, "--dump", f"{folder}/step")
         manifest = json.loads(pathlib.Path(folder, "step/manifest.json").read_text())
