@@ -120,7 +120,9 @@ def onnx_file(name: str, folder: pathlib.Path) -> pathlib.Path:
     import onnxscript.optimizer
 
     entry, model = pt2_networks.NETWORKS[name], pt2_networks.build(name)
-    program = torch.onnx.export(model, pt2_networks.examples(name), input_names=list(entry.inputs), output_names=["loss"],
+    export.make_parameters_distinct(model)
+    loss = pt2_networks.program(name).graph_signature.user_outputs[0]  # called as the program calls it
+    program = torch.onnx.export(model, pt2_networks.examples(name), input_names=list(entry.inputs), output_names=[loss],
                                 optimize=False, verbose=False)
     with export.training_passes():
         onnxscript.optimizer.optimize_ir(program.model, should_fold=export.keep_parameters)
