@@ -13,13 +13,6 @@ namespace {
 
 using ArgumentKind = Pt2Argument::Kind;
 
-// Of ONNX's TensorProto.DataType.
-int32_t onnx_code(DType type) {
-  for (int32_t code = 1; code <= 16; ++code)
-    if (onnx_dtype(code) == type) return code;
-  return 0;
-}
-
 // The integer type of a float's width.
 DType bits_of(DType type) {
   switch (size_bytes(type)) {
@@ -65,6 +58,12 @@ DType wider(DType a, DType b) {
 const Pt2Meta kNoMeta;
 
 }  // namespace
+
+int32_t onnx_code(DType type) {
+  for (int32_t code = 1; code <= 16; ++code)
+    if (onnx_dtype(code) == type) return code;
+  return 0;
+}
 
 DType promoted(DType a, bool a_has_dims, DType b, bool b_has_dims) {
   const int in_a = category(a), in_b = category(b);

@@ -155,6 +155,9 @@ std::vector<std::span<const AtenRow>> aten_families();
 // null: none has this target.
 const AtenRow* find_aten(std::string_view target);
 
+// Of ONNX's TensorProto.DataType.
+int32_t onnx_code(DType type);
+
 // The type that PyTorch computes in with operands of these types: the higher category (truth
 // values, integers, floats), of the operands with dims if one has it, and in it the wider.
 DType promoted(DType a, bool a_has_dims, DType b, bool b_has_dims);

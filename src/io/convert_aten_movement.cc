@@ -108,10 +108,10 @@ void broadcast_all(AtenCall& call) {
 
 void repeat(AtenCall& call) {
   const std::string_view name = call.has("repeats") ? "repeats" : "dims";
-  const std::vector<Expr> times = call.sizes(name);
+  std::vector<Expr> times = call.sizes(name);
   std::string x = call.tensor("self");
   const size_t rank = call.rank("self");
-  if (times.size() < rank) return call.fail("fewer repeats than dims");
+  if (times.size() < rank) times.insert(times.begin(), rank - times.size(), Expr(1));
   if (times.size() > rank) {
     std::vector<int64_t> axes;
     for (size_t d = 0; d < times.size() - rank; ++d) axes.push_back(static_cast<int64_t>(d));

@@ -214,7 +214,7 @@ std::string print_ops(const std::vector<OpCount>& ops, bool refused) {
   std::string text;
   for (const OpCount& op : ops) {
     text += text.empty() ? "" : ", ";
-    text += refused ? print_refused(op.op_type, op.count, op.nodes)
+    text += refused ? print_refused(op.op_type, op.count, op.nodes, op.why)
                     : fmt::format("{} {}", op.op_type, op.count);
   }
   return text;
@@ -268,8 +268,10 @@ Result<ModelSummary> inspect_pt2_bytes(std::string_view bytes, const std::string
     summary.nodes += static_cast<int64_t>(nodes.size());
     summary.ops.push_back(count_of(target, nodes));
   }
-  for (const NotTaken& each : lowered.not_taken)
+  for (const NotTaken& each : lowered.not_taken) {
     summary.unsupported.push_back(count_of(each.target, each.nodes));
+    summary.unsupported.back().why = each.why.empty() ? "opaque: no row takes it" : each.why;
+  }
   sort_by_count(summary.ops);
   sort_by_count(summary.unsupported);
   summarize(std::move(lowered.model), options, summary);

@@ -22,6 +22,7 @@ struct OpCount {
   std::string op_type;  // "domain.op" outside the default domain
   int64_t count = 0;
   std::vector<std::string> nodes;  // at most 8, in file order
+  std::string why = {};            // that it is not taken, where the door says it
   bool operator==(const OpCount&) const = default;
 };
 

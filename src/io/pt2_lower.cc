@@ -185,6 +185,7 @@ class Lowering : public AtenSink {
     OnnxValueInfo& info = out_.model.value_info[name];
     info.name = name;
     info.dtype = of.dtype;
+    if (of.dtype) info.type_code = onnx_code(*of.dtype);
     info.is_tensor = info.has_shape = true;
     for (const sym::Expr& dim : of.dims) {
       info.dims.emplace_back(dim);

@@ -52,7 +52,7 @@ def test_both_doors_give_the_same_plan(saved, tmp_path):
 
 def test_what_a_program_holds_is_told(saved):
     text = run("inspect", saved("lora")).stdout
-    assert "an exported program" in text and "(2 to 64)" in text and "aten.linear.default 7" in text
+    assert "an exported program" in text and "input ids INT64 (s" in text and "(2 to 64)" in text and "aten.linear.default 7" in text
     assert "unsupported none" in text
     trained = sum(p.numel() for p in pt2_networks.build("lora").parameters() if p.requires_grad)
     assert f"({trained} trained)" in text
