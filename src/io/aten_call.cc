@@ -200,7 +200,7 @@ DType AtenCall::type(std::string_view name) {
 int64_t AtenCall::integer(std::string_view name, int64_t otherwise) {
   if (!has(name)) return otherwise;
   const Pt2Argument& given = *find(name);
-  if (given.kind == ArgumentKind::kReal) return static_cast<int64_t>(given.reals[0]);
+  if (given.kind == ArgumentKind::kReal) return truncated(DType::kI64, given.reals[0]);
   const auto number = given.sizes.size() == 1 ? given.sizes[0].constant() : std::nullopt;
   if (!number) fail(fmt::format("its argument '{}' must be a known integer", name));
   return number.value_or(otherwise);
@@ -347,7 +347,7 @@ std::string AtenCall::number(double value, DType type) {
   if (is_float(type))
     write_real(type, value, tensor.bytes.data());
   else
-    write_integer(type, static_cast<int64_t>(value), tensor.bytes.data());
+    write_integer(type, truncated(DType::kI64, value), tensor.bytes.data());
   return sink_.add_constant(std::move(tensor));
 }
 

@@ -266,7 +266,7 @@ void prelu(AtenCall& call) {
 void gated(AtenCall& call) {
   const int64_t axis = call.axis("dim", -1, call.rank("self"));
   const auto& dims = call.meta("self").dims;
-  if (call.mistake().empty()) {
+  if (call.mistake().empty() && !dims.empty()) {
     const sym::Expr half = sym::floordiv(dims[static_cast<size_t>(axis)], 2);
     const std::string x = call.tensor("self"), middle = call.size_list({half}),
                       axes = call.integer_list({axis});

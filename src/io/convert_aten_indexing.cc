@@ -78,8 +78,8 @@ class Index {
       if (!indices_[i].empty()) given.push_back(i);
     if (given.empty()) return call_.result("Identity", {call_.tensor("self")});
     for (const size_t i : given)
-      if (metas[i].dtype == DType::kBool || metas[i].dtype == DType::kU8)
-        return call_.fail("an index of truth values: the size of its result is data");
+      if (!metas[i].dtype || metas[i].dtype == DType::kBool || metas[i].dtype == DType::kU8)
+        return call_.fail("an index that is no integer: the size of its result is data");
     if (given.size() == 1)
       return call_.result("Gather", {call_.tensor("self"), indices_[given[0]]},
                           {{"axis", static_cast<int64_t>(given[0])}});

@@ -129,7 +129,7 @@ void repeat_each(AtenCall& call) {
   const std::string apart =
       call.emit("Unsqueeze", {call.tensor("self"), call.integer_list({axis + 1})});
   std::vector<Expr> shape(dims.begin(), dims.end());
-  if (!call.mistake().empty()) return;
+  if (!call.mistake().empty() || rank == 0) return call.fail("a tensor without dims");
   shape.insert(shape.begin() + axis + 1, Expr(times));
   const std::string copies = call.emit("Expand", {apart, call.size_list(shape)});
   call.result("Reshape", {copies, call.size_list(call.out().dims)});

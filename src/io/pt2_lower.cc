@@ -14,6 +14,7 @@
 #include "io/aten_call.h"
 #include "io/onnx_peephole.h"
 #include "io/pt2_shown.h"
+#include "io/pt2_targets.h"
 
 namespace lowtide::io {
 namespace {
@@ -21,85 +22,6 @@ namespace {
 constexpr int64_t kOpset = 24;  // of the nodes that rows write
 constexpr int kMostRegions = 32;
 constexpr int64_t kMostInline = 1 << 20;  // bytes of a constant that is kept by itself
-
-// Ops of whose results PyTorch may show the operand's memory.
-constexpr std::array<std::string_view, 34> kShowing = {"alias",
-                                                       "chunk",
-                                                       "contiguous",
-                                                       "detach",
-                                                       "expand",
-                                                       "expand_as",
-                                                       "flatten",
-                                                       "lift_fresh",
-                                                       "mT",
-                                                       "movedim",
-                                                       "narrow",
-                                                       "numpy_T",
-                                                       "permute",
-                                                       "reshape",
-                                                       "reshape_as",
-                                                       "select",
-                                                       "slice",
-                                                       "split",
-                                                       "split_with_sizes",
-                                                       "squeeze",
-                                                       "swapaxes",
-                                                       "swapdims",
-                                                       "t",
-                                                       "tensor_split",
-                                                       "to",
-                                                       "transpose",
-                                                       "type_as",
-                                                       "unbind",
-                                                       "unflatten",
-                                                       "unsqueeze",
-                                                       "view",
-                                                       "view_as",
-                                                       "_unsafe_view",
-                                                       "real"};
-
-// Ops that compute sizes, or hold them against what was assumed.
-constexpr std::array<std::string_view, 12> kPassedOver = {"aten._assert_tensor_metadata.",
-                                                          "aten._assert_scalar.",
-                                                          "aten._assert_async.",
-                                                          "aten.sym_constrain_range",
-                                                          "aten.sym_size.",
-                                                          "aten.sym_numel.",
-                                                          "aten.sym_stride.",
-                                                          "aten.sym_storage_offset.",
-                                                          "aten._local_scalar_dense.",
-                                                          "aten.item.",
-                                                          "_operator.",
-                                                          "math."};
-
-// Ops that draw at random.
-constexpr std::array<std::string_view, 14> kRandom = {
-    "bernoulli", "rand",        "rand_like",     "randint",        "randint_like",
-    "randn",     "randn_like",  "randperm",      "normal",         "multinomial",
-    "uniform",   "exponential", "alpha_dropout", "feature_dropout"};
-
-template <class List>
-bool holds(const List& list, std::string_view name) {
-  return std::find(list.begin(), list.end(), name) != list.end();
-}
-
-// "slice" of "aten.slice.Tensor".
-std::string_view base_name(std::string_view target) {
-  const size_t begin = target.find('.');
-  if (begin == std::string_view::npos) return target;
-  target.remove_prefix(begin + 1);
-  return target.substr(0, target.find('.'));
-}
-
-// "aten.relu.default" of "aten.relu_.default"; none: it does not write in place.
-std::optional<std::string> written_apart(std::string_view target) {
-  const size_t name = target.find('.');
-  const size_t overload = name == std::string_view::npos ? name : target.find('.', name + 1);
-  if (overload == std::string_view::npos || overload < 2 || target[overload - 1] != '_' ||
-      target[overload - 2] == '_')
-    return std::nullopt;
-  return std::string(target.substr(0, overload - 1)) + std::string(target.substr(overload));
-}
 
 class Lowering : public AtenSink {
  public:
@@ -325,16 +247,22 @@ class Lowering : public AtenSink {
     const Pt2Graph* around = graph_;
     for (const Pt2Node& node : program_.graphs[graph].nodes) {
       graph_ = &program_.graphs[graph];
-      LT_RETURN_IF_ERROR(lower_node(node, depth));
+      LT_RETURN_IF_ERROR(lower_node(called_apart(node), depth));
     }
     graph_ = around;
     return {};
   }
 
+  // Regions have names of their own, which may be those of nodes outside.
+  Pt2Node called_apart(Pt2Node node) {
+    while (!labels_.insert(node.name).second) node.name += '_';
+    for (const std::string& output : node.outputs) made_.erase(output);
+    return node;
+  }
+
   // NOLINTNEXTLINE(misc-no-recursion): as walk
   Status lower_node(const Pt2Node& node, int depth) {
-    for (const std::string_view passed : kPassedOver)
-      if (node.target.starts_with(passed)) return {};
+    if (is_passed_over(node.target)) return {};
     if (node.target == "higher_order.wrap_with_set_grad_enabled" ||
         node.target == "higher_order.wrap_with_autocast")
       return lower_region(node, depth);
@@ -387,9 +315,9 @@ class Lowering : public AtenSink {
     }
     const bool effect = made.outputs.empty();
     made.attrs["op"].word = node.target;
-    made.attrs["kind"].word = effect                                   ? "OpaqueEffect"
-                              : holds(kRandom, base_name(node.target)) ? "OpaqueRandom"
-                                                                       : "Opaque";
+    made.attrs["kind"].word = effect                         ? "OpaqueEffect"
+                              : draws_at_random(node.target) ? "OpaqueRandom"
+                                                             : "Opaque";
     if (effect) return {};  // nothing that memory or results depend on
     add(std::move(made));
     return note_results(node, in_place);
@@ -416,7 +344,7 @@ class Lowering : public AtenSink {
   // The memory of the operand that the result may show, or one of its own.
   Shown memory_for(const Pt2Node& node, const std::string* source) {
     Shown shown;
-    if (source != nullptr && holds(kShowing, base_name(node.target))) {
+    if (source != nullptr && may_show_operand(node.target)) {
       if (const auto from = shown_.find(*source)) {
         shown.memory = shown_.at(*from).memory;
         shown.version = shown_.at(*from).version;
@@ -586,7 +514,7 @@ class Lowering : public AtenSink {
   std::map<std::string, std::string, std::less<>> made_;            // names that were written
   std::map<std::string, const Pt2Weight*, std::less<>> weight_of_;  // by the program's tensors
   std::map<std::tuple<std::string, int64_t, std::string>, size_t> tied_;
-  std::set<std::string, std::less<>> names_;
+  std::set<std::string, std::less<>> names_, labels_;
   std::map<std::string, NotTaken> not_taken_;
 };
 

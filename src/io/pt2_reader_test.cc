@@ -171,6 +171,32 @@ TEST(Pt2Reader, AViewThatIsReadAfterAWriteIsRefused) {
   EXPECT_NE(pt2_refusal(through.bytes()).find("reads 'view' after"), std::string::npos);
 }
 
+TEST(Pt2Reader, RegionsMayHaveNodesOfTheSameNames) {
+  Pt2Maker maker;
+  maker.tensors =
+      pt2_tensor("x", {"3"}) + "," + pt2_tensor("relu", {"3"}) + "," + pt2_tensor("exp", {"3"});
+  maker.inputs = pt2_fed("x");
+  const std::string body = R"({"as_graph": {"name": "body", "graph": {"inputs": [)" +
+                           as_tensor("x") + R"(], "outputs": [)" + as_tensor("relu") +
+                           R"(], "nodes": [)" +
+                           pt2_node("aten.relu.default", {{"self", as_tensor("x")}}, {"relu"}) +
+                           R"(], "tensor_values": {)" + pt2_tensor("x", {"3"}) + "," +
+                           pt2_tensor("relu", {"3"}) + "}}}}";
+  const auto region = [&](const std::string& operand, const std::string& result) {
+    return pt2_node("higher_order.wrap_with_set_grad_enabled",
+                    {{"", R"({"as_bool": false})"}, {"", body}, {"", as_tensor(operand)}},
+                    {result});
+  };
+  maker.nodes = pt2_node("aten.exp.default", {{"self", as_tensor("x")}}, {"relu"}) + "," +
+                region("relu", "exp");
+  maker.outputs = pt2_result("exp");
+  const auto graph = read_pt2_bytes(maker.bytes(), "m.pt2");
+  ASSERT_TRUE(graph.has_value()) << graph.error().message;
+  ASSERT_EQ(graph->op_count(), 2U);
+  EXPECT_EQ(graph->op(ir::OpId(0)).kind, "Exp");
+  EXPECT_EQ(graph->op(ir::OpId(1)).kind, "Relu");
+}
+
 TEST(Pt2Reader, OpsWithoutARowAreOpaqueToAPlanAndRefusedWhereTheyMustBeDifferentiated) {
   Pt2Maker maker = layer();
   maker.nodes = pt2_replaced(maker.nodes, "aten.relu.default", "mylib.scan.default");
