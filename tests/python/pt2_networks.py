@@ -76,8 +76,11 @@ class UNet(nn.Module):
         super().__init__()
 
         def block(channels_in, channels_out):
-            return nn.Sequential(nn.Conv2d(channels_in, channels_out, 3, padding=1, bias=False), nn.BatchNorm2d(channels_out),
-                                 nn.ReLU(inplace=True))
+            return nn.Sequential(
+                nn.Conv2d(channels_in, channels_out, 3, padding=1, bias=False),
+                nn.BatchNorm2d(channels_out),
+                nn.ReLU(inplace=True),
+            )
 
         self.down1, self.down2, self.pool = block(3, width), block(width, 2 * width), nn.MaxPool2d(2)
         self.up, self.up1 = nn.ConvTranspose2d(2 * width, width, 2, stride=2), block(2 * width, width)
@@ -159,17 +162,34 @@ def transformers_model(kind: str) -> nn.Module:
     if kind == "bert":
         return Tokens(t.BertForMaskedLM(t.BertConfig(vocab_size=60, max_position_embeddings=16, **small)))
     if kind == "gpt2":
-        return Tokens(t.GPT2LMHeadModel(t.GPT2Config(vocab_size=60, n_positions=16, n_embd=16, n_layer=2, n_head=2, use_cache=False)))
+        return Tokens(
+            t.GPT2LMHeadModel(t.GPT2Config(vocab_size=60, n_positions=16, n_embd=16, n_layer=2, n_head=2, use_cache=False))
+        )
     if kind == "llama":
         return Tokens(t.LlamaForCausalLM(t.LlamaConfig(vocab_size=60, num_key_value_heads=1, use_cache=False, **small)))
     if kind == "t5":
-        return Tokens(t.T5ForConditionalGeneration(t.T5Config(
-            vocab_size=60, d_model=16, d_kv=8, d_ff=32, num_layers=2, num_heads=2, decoder_start_token_id=0, use_cache=False)))
+        return Tokens(
+            t.T5ForConditionalGeneration(
+                t.T5Config(
+                    vocab_size=60,
+                    d_model=16,
+                    d_kv=8,
+                    d_ff=32,
+                    num_layers=2,
+                    num_heads=2,
+                    decoder_start_token_id=0,
+                    use_cache=False,
+                )
+            )
+        )
     if kind == "vit":
         model = t.ViTForImageClassification(t.ViTConfig(image_size=16, patch_size=4, num_labels=10, **small))
     else:
-        model = t.ConvNextForImageClassification(t.ConvNextConfig(
-            hidden_sizes=[4, 8, 8, 8], depths=[1, 1, 1, 1], image_size=32, patch_size=4, num_labels=10, drop_path_rate=0.0))
+        model = t.ConvNextForImageClassification(
+            t.ConvNextConfig(
+                hidden_sizes=[4, 8, 8, 8], depths=[1, 1, 1, 1], image_size=32, patch_size=4, num_labels=10, drop_path_rate=0.0
+            )
+        )
     return Images(model, lambda output: output.logits)
 
 
@@ -190,8 +210,9 @@ NETWORKS = {
     "resnet": Entry(resnet, images(32), has_norms=True),
     "unet": Entry(lambda: Images(UNet()), images(16, (2, 16, 16), 2), has_norms=True),
     "transformer": Entry(Seq2Seq, {"source": ((2, 6), 50), "target": ((2, 5), 50), "labels": ((2, 5), 50)}),
-    "lora": Entry(LoraClassifier, {"ids": ((4, 6), 40), "labels": ((4,), 5)},
-                  dynamic={"ids": {0: "batch"}, "labels": {0: "batch"}}),
+    "lora": Entry(
+        LoraClassifier, {"ids": ((4, 6), 40), "labels": ((4,), 5)}, dynamic={"ids": {0: "batch"}, "labels": {0: "batch"}}
+    ),
     "mixture": Entry(Mixture, {"ids": ((3, 6), 12), "x": ((3, 6), None), "target": ((3, 4), None)}),
 }
 
@@ -211,15 +232,24 @@ def build(name: str) -> nn.Module:
 
 
 def examples(name: str) -> tuple[torch.Tensor, ...]:
-    return tuple(torch.zeros(shape) if limit is None else torch.randint(0, limit, shape)
-                 for shape, limit in NETWORKS[name].inputs.values())
+    return tuple(
+        torch.zeros(shape) if limit is None else torch.randint(0, limit, shape) for shape, limit in NETWORKS[name].inputs.values()
+    )
 
 
 def program(name: str) -> torch.export.ExportedProgram:
     entry = NETWORKS[name]
     dims: dict[str, torch.export.Dim] = {}
-    shapes = {key: {d: dims.setdefault(word, torch.export.Dim(word, min=2, max=64)) for d, word in entry.dynamic.get(key, {}).items()}
-              for key in entry.inputs} if entry.dynamic else None
+    shapes = (
+        {
+            key: {
+                d: dims.setdefault(word, torch.export.Dim(word, min=2, max=64)) for d, word in entry.dynamic.get(key, {}).items()
+            }
+            for key in entry.inputs
+        }
+        if entry.dynamic
+        else None
+    )
     return torch.export.export(build(name), examples(name), dynamic_shapes=shapes)
 
 
