@@ -47,18 +47,27 @@ std::string difference(const plan::Plan& plan, int threads) {
   return {};
 }
 
-// The ops that no kernel of ours runs, by what their owner calls them, with how often; empty: none.
+// The ops that no kernel of ours runs, the first by its name and, if there are others, all of them
+// by what their owner calls them, with how often; empty: none, or one, which its kernel names.
 std::string foreign_ops(const plan::Plan& plan) {
   std::map<std::string, int64_t> counts;
+  std::string text;
   for (const plan::PlanOp& op : plan.ops) {
     const auto name = op.kind.starts_with("Opaque") ? op.attrs.find("op") : op.attrs.end();
-    if (name == op.attrs.end()) continue;
-    if (const auto* word = std::get_if<std::string>(&name->second)) ++counts[*word];
+    const auto* word = name == op.attrs.end() ? nullptr : std::get_if<std::string>(&name->second);
+    if (word == nullptr) continue;
+    if (text.empty())
+      text =
+          fmt::format("op '{}': '{}' is an op of somebody else's, who has its kernel; all such: ",
+                      printable(op.name), printable(*word));
+    ++counts[*word];
   }
-  std::string text;
-  if (counts.size() < 2) return text;  // the kernels name a single one
-  for (const auto& [name, count] : counts)
-    text += fmt::format("{}'{}' {}", text.empty() ? "" : ", ", printable(name), count);
+  if (counts.size() < 2) return {};
+  bool first = true;
+  for (const auto& [name, count] : counts) {
+    text += fmt::format("{}'{}' {}", first ? "" : ", ", printable(name), count);
+    first = false;
+  }
   return text;
 }
 

@@ -159,7 +159,9 @@ class Lowering : public AtenSink {
                          is_float(*weight.meta.dtype);
     weight_of_[input.tensor] = &weight;
     const auto key = std::make_tuple(weight.member, weight.offset, sizes_text(weight.meta));
-    const auto tied = weight.member.empty() ? tied_.end() : tied_.find(key);
+    // Where weights were left out all of them are the same no bytes: which are tied is not told.
+    const bool has_bytes = weight.mapped || !weight.bytes.empty();
+    const auto tied = has_bytes ? tied_.find(key) : tied_.end();
     if (tied != tied_.end()) {
       shown_.show_same(input.tensor, tied->second);
       return {};

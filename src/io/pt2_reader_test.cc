@@ -102,8 +102,18 @@ TEST(Pt2Reader, AWeightThatIsATransposedViewIsReadRowMajor) {
 TEST(Pt2Reader, AProgramSavedWithoutWeightsDrawsThem) {
   Pt2Maker maker = layer();
   for (auto& [name, contents] : maker.files) contents.clear();
+  // All of them lie in the same member then, which does not tie them.
+  maker.tensors +=
+      "," + pt2_tensor("p_v", {"2", "3"}, 7, true) + "," + pt2_tensor("linear_1", {kBatch, "2"});
+  maker.inputs += "," + pt2_parameter("p_v", "other.weight");
+  maker.weights += "," + pt2_weight("other.weight", "weight_0", {"2", "3"});
+  maker.nodes +=
+      "," + pt2_node("aten.linear.default",
+                     {{"input", as_tensor("x")}, {"weight", as_tensor("p_v")}}, {"linear_1"});
+  maker.outputs += "," + pt2_result("linear_1");
   const auto graph = read_pt2_bytes(maker.bytes(), "m.pt2");
   ASSERT_TRUE(graph.has_value()) << graph.error().message;
+  EXPECT_TRUE(graph->find_value("other.weight").has_value());
   EXPECT_EQ(graph->value(*graph->find_value("l.weight")).initial.kind,
             ir::InitialValue::Kind::kSeeded);
 }
