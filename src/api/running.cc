@@ -112,8 +112,7 @@ Result<runtime::Session> open_session(const plan::Plan& plan, const runtime::Ker
                                       int threads, bool seed_missing_weights,
                                       const runtime::SessionOptions& options) {
   if (const std::string foreign = foreign_ops(plan); !foreign.empty())
-    return error(ErrorCode::kInput,
-                 fmt::format("ops of somebody else's, who has their kernels: {}", foreign));
+    return error(ErrorCode::kInput, foreign);
   const int64_t external = external_weights(plan);
   if (external > 0 && options.model_folder.empty() && !seed_missing_weights) {
     const auto first =
