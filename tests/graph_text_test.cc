@@ -251,6 +251,20 @@ TEST(GraphText, ParsesAndPrintsThroughTheCAbi) {
   EXPECT_EQ(lowtide_model_text(nullptr), nullptr);
 }
 
+TEST(GraphText, GoesThroughTheCAbiAsJsonToo) {
+  Handles once, again;
+  ASSERT_EQ(lowtide_model_parse(kStep, "kStep", nullptr, &once.model), LOWTIDE_OK);
+  const std::string json = lowtide_model_json(once.model);
+  ASSERT_EQ(lowtide_model_parse(json.c_str(), "json", nullptr, &again.model), LOWTIDE_OK)
+      << lowtide_last_error();
+  EXPECT_STREQ(lowtide_model_text(again.model), lowtide_model_text(once.model));
+  EXPECT_EQ(lowtide_model_json(again.model), json);
+  EXPECT_EQ(lowtide_model_json(nullptr), nullptr);
+  EXPECT_EQ(lowtide_model_parse("{\"format\": 1}", "j", nullptr, &again.model), LOWTIDE_INPUT);
+  EXPECT_STREQ(lowtide_last_error(),
+               "j: the file: expected an object with the format 'lowtide-graph', found object");
+}
+
 TEST(GraphText, BadNumbersAndMissingPointersAreUsage) {
   Handles handles;
   make(handles, "");

@@ -18,6 +18,7 @@
 #include "exec/cpu/cpu.h"
 #include "io/graph_file.h"
 #include "io/inspect.h"
+#include "io/pt2_reader.h"
 #include "lowtide/api.h"
 #include "report/run_report.h"
 #include "tools/commands.h"
@@ -355,7 +356,7 @@ void add_run(CLI::App& app, Action& action) {
   command
       ->add_option("--against", flags->against,
                    "a plan in parts: compare, within a tolerance, with the unplanned step in one "
-                   "part of this model (.onnx, .graph) or of this plan of it (.lt)")
+                   "part of this model (.onnx, .pt2, .graph, .json) or of this plan of it (.lt)")
       ->check(file_name());
   command
       ->add_option("--seed", options.seed, "of parameters without weights, of inputs, of dropout")
@@ -417,7 +418,9 @@ void add_inspect(CLI::App& app, Action& action) {
   auto dims = std::make_shared<std::vector<std::string>>();
   CLI::App* command =
       app.add_subcommand("inspect", "Say what a model file holds and what of it is not supported");
-  command->add_option("model", *path, "ONNX file, or a graph as text (.graph)")
+  command
+      ->add_option("model", *path,
+                   "ONNX file, exported program (.pt2), or a graph as data (.graph, .json)")
       ->required()
       ->check(file_name());
   add_dim_flag(command, *dims);
@@ -426,9 +429,10 @@ void add_inspect(CLI::App& app, Action& action) {
       const auto kernels = exec_cpu::make_cpu_kernels();
       io::InspectOptions options = {.bindings = {}, .kernels = kernels.get()};
       LT_ASSIGN(options.bindings, parse_dims(*dims));
-      LT_ASSIGN(io::ModelSummary summary, io::is_graph_path(*path)
-                                              ? io::inspect_graph(*path, options)
-                                              : io::inspect_onnx(*path, options));
+      LT_ASSIGN(io::ModelSummary summary,
+                io::is_graph_path(*path) ? io::inspect_graph(*path, options)
+                : io::is_pt2_path(*path) ? io::inspect_pt2(*path, options)
+                                         : io::inspect_onnx(*path, options));
       make_printable(summary);
       put(io::print(summary));
       return {};

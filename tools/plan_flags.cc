@@ -98,7 +98,9 @@ Result<std::map<std::string, int64_t, std::less<>>> parse_dims(
 
 void add_model_flags(CLI::App* command, PlanFlags& flags) {
   PlanOptions& options = flags.options;
-  command->add_option("model", flags.model, "ONNX file, or a graph as text (.graph)")
+  command
+      ->add_option("model", flags.model,
+                   "ONNX file, exported program (.pt2), or a graph as data (.graph, .json)")
       ->required()
       ->check(file_name());
   add_training_flags(command, flags);

@@ -47,10 +47,10 @@ struct ReadOptions {
 // symbolic.
 class LOWTIDE_API Model {
  public:
-  // An ONNX file, or (".graph") a graph as text, of which `training` and `dropout` change nothing:
-  // it is what it says. Error: kInput.
+  // An ONNX file, a program that torch.export.save wrote (".pt2"), or a graph as data (".graph",
+  // ".json"), of which `training` and `dropout` change nothing. Error: kInput.
   static Result<Model> read(const std::string& path, const ReadOptions& options = {});
-  // A graph's text ("Graph text" in docs/formats.md); `origin` stands for its file in messages.
+  // A graph as text or JSON (docs/formats.md); `origin` stands for its file in messages.
   static Result<Model> parse(std::string_view text, const std::string& origin,
                              const ReadOptions& options = {});
   Model(Model&&) noexcept;
@@ -59,7 +59,7 @@ class LOWTIDE_API Model {
 
   std::string name() const;
   std::vector<std::string> free_dims() const;  // symbols that still need a size, sorted
-  std::string text() const;                    // of its graph, as parse() takes it
+  std::string text() const, json() const;      // its graph, as parse() takes it
 
   struct State;
   const State& state() const { return *state_; }

@@ -74,13 +74,14 @@ LOWTIDE_API const char* lowtide_last_error(void);
 // Options: "dims" (object: name to size), "training", "dropout" (true or false).
 LOWTIDE_API lowtide_status lowtide_model_read(const char* path, const char* options,
                                               lowtide_model** model);
-// A graph's text (docs/formats.md, "Graph text") and what messages call it; the same options, of
-// which only "dims" changes anything.
+// A graph as text or as JSON (docs/formats.md, "Graph text" and "Graph JSON": what begins with a
+// brace is JSON) and what messages call it; the same options, of which only "dims" counts.
 LOWTIDE_API lowtide_status lowtide_model_parse(const char* text, const char* origin,
                                                const char* options, lowtide_model** model);
 LOWTIDE_API void lowtide_model_free(lowtide_model* model);
-// Its graph as text. NULL if there is no memory for it.
+// Its graph as text, and as JSON. NULL if there is no memory for it.
 LOWTIDE_API const char* lowtide_model_text(lowtide_model* model);
+LOWTIDE_API const char* lowtide_model_json(lowtide_model* model);
 LOWTIDE_API const char* lowtide_model_name(const lowtide_model* model);
 // Symbolic dimensions that still need a size, sorted. NULL where `index` is too large.
 LOWTIDE_API size_t lowtide_model_free_dim_count(const lowtide_model* model);

@@ -58,6 +58,14 @@ TEST_F(IntegerLimits, GoThroughViewsCopiesAndCasts) {
   EXPECT_EQ(limit(ids), 9);
 }
 
+TEST_F(IntegerLimits, GoThroughChoices) {
+  const auto rows = feed("rows", DType::kF32, {10, 4});
+  const auto ids = feed("ids", DType::kI64, {3}), other = feed("other", DType::kI64, {});
+  const auto which = feed("which", DType::kBool, {3});
+  op("Gather", {rows, op("Where", {which, other, ids}, {})}, {{"axis", int64_t{0}}});
+  EXPECT_EQ(limit(ids), 10);
+}
+
 TEST_F(IntegerLimits, AMaskHoldsTwoValues) {
   const auto mask = feed("mask", DType::kI64, {2, 3});
   op("Cast", {mask}, {{"to", std::string("bool")}});

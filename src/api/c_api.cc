@@ -71,7 +71,7 @@ Result<PlanOptions> watched(const char* text, lowtide_watcher watcher, void* use
 lowtide_model* model_handle(Model model) {
   std::string name = model.name();
   std::vector<std::string> free_dims = model.free_dims();
-  return new lowtide_model{std::move(model), std::move(name), std::move(free_dims), {}};
+  return new lowtide_model{std::move(model), std::move(name), std::move(free_dims), {}, {}};
 }
 
 int64_t index_or_none(std::optional<size_t> index) {
@@ -144,6 +144,11 @@ void lowtide_model_free(lowtide_model* model) {
 const char* lowtide_model_text(lowtide_model* model) {
   if (model == nullptr) return nullptr;
   return lowtide::cached(model->text, [&] { return model->model.text(); });
+}
+
+const char* lowtide_model_json(lowtide_model* model) {
+  if (model == nullptr) return nullptr;
+  return lowtide::cached(model->json, [&] { return model->model.json(); });
 }
 
 const char* lowtide_model_name(const lowtide_model* model) {

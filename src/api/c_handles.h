@@ -19,7 +19,7 @@ struct lowtide_model {
   lowtide::Model model;
   std::string name;
   std::vector<std::string> free_dims;
-  std::optional<std::string> text;  // made when asked for
+  std::optional<std::string> text, json;  // made when asked for
 };
 
 struct lowtide_plan {

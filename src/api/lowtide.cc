@@ -13,7 +13,9 @@
 #include "base/printable.h"
 #include "exec/cpu/cpu.h"
 #include "io/graph_file.h"
+#include "io/graph_json.h"
 #include "io/onnx_reader.h"
+#include "io/pt2_reader.h"
 #include "ir/graph_text.h"
 #include "lowtide/api.h"
 #include "plan/plan_text.h"
@@ -65,7 +67,8 @@ Result<Model> Model::read(const std::string& path, const ReadOptions& options) {
   auto state = std::make_unique<State>();
   std::vector<std::string> notes;
   door.notes = &notes;
-  LT_ASSIGN(state->graph, io::read_onnx(path, door));
+  LT_ASSIGN(state->graph,
+            io::is_pt2_path(path) ? io::read_pt2(path, door) : io::read_onnx(path, door));
   for (const std::string& note : notes) state->notes.push_back(printable(note, kMostFinding));
   if (state->graph.name.empty() || state->graph.name == "main_graph")
     state->graph.name = std::filesystem::path(path).stem().string();
@@ -89,6 +92,9 @@ Result<Model> Model::parse(std::string_view text, const std::string& origin,
 
 std::string Model::text() const {
   return ir::print(state_->graph);
+}
+std::string Model::json() const {
+  return io::print_graph_json(state_->graph);
 }
 std::string Model::name() const {
   return state_->graph.name;

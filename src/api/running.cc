@@ -6,8 +6,12 @@
 #include <charconv>
 #include <cmath>
 #include <cstdlib>
+#include <map>
 #include <string_view>
 #include <thread>
+#include <variant>
+
+#include "base/printable.h"
 
 namespace lowtide {
 namespace {
@@ -41,6 +45,30 @@ std::string difference(const plan::Plan& plan, int threads) {
   if (planned > 0 && planned != threads)
     return fmt::format("; the plan was made for {} threads and is run with {}", planned, threads);
   return {};
+}
+
+// The ops that no kernel of ours runs, the first by its name and, if there are others, all of them
+// by what their owner calls them, with how often; empty: none, or one, which its kernel names.
+std::string foreign_ops(const plan::Plan& plan) {
+  std::map<std::string, int64_t> counts;
+  std::string text;
+  for (const plan::PlanOp& op : plan.ops) {
+    const auto name = op.kind.starts_with("Opaque") ? op.attrs.find("op") : op.attrs.end();
+    const auto* word = name == op.attrs.end() ? nullptr : std::get_if<std::string>(&name->second);
+    if (word == nullptr) continue;
+    if (text.empty())
+      text =
+          fmt::format("op '{}': '{}' is an op of somebody else's, who has its kernel; all such: ",
+                      printable(op.name), printable(*word));
+    ++counts[*word];
+  }
+  if (counts.size() < 2) return {};
+  bool first = true;
+  for (const auto& [name, count] : counts) {
+    text += fmt::format("{}'{}' {}", first ? "" : ", ", printable(name), count);
+    first = false;
+  }
+  return text;
 }
 
 }  // namespace
@@ -83,6 +111,8 @@ Result<runtime::SlowMemoryOptions> slow_memory(const plan::Plan& plan, const std
 Result<runtime::Session> open_session(const plan::Plan& plan, const runtime::KernelFactory& kernels,
                                       int threads, bool seed_missing_weights,
                                       const runtime::SessionOptions& options) {
+  if (const std::string foreign = foreign_ops(plan); !foreign.empty())
+    return error(ErrorCode::kInput, foreign);
   const int64_t external = external_weights(plan);
   if (external > 0 && options.model_folder.empty() && !seed_missing_weights) {
     const auto first =

@@ -130,8 +130,8 @@ Result<verify::PartsReport> beside_step(const plan::Plan& plan, const Model& mod
 Result<verify::PartsReport> verify_against(const plan::Plan& plan, const std::string& model) {
   if (model.ends_with(".lt"))
     return error(ErrorCode::kUsage,
-                 fmt::format("{}: is a plan; the model that '{}' was planned from is wanted (.onnx "
-                             "or .graph)",
+                 fmt::format("{}: is a plan; the model that '{}' was planned from is wanted "
+                             "(.onnx, .pt2, .graph or .json)",
                              model, plan.model));
   LT_ASSIGN(const Model read, Model::read(model, reading_of(plan)));
   const std::string split = fact_of(plan, "split");

@@ -105,6 +105,9 @@ class NodeCall {
   int64_t opset() const { return door_.model_.opset; }
   bool training() const { return door_.options_.training; }
   bool dropout() const { return door_.options_.dropout; }
+  const sym::Bindings& bindings() const { return door_.options_.bindings; }
+  // What the file declares of an output; null: nothing.
+  const OnnxValueInfo* declared(size_t output) const;
   size_t inputs() const { return node_.inputs.size(); }
   bool has(size_t i) const { return i < node_.inputs.size() && !node_.inputs[i].empty(); }
   bool wants(size_t output) const {

@@ -1,12 +1,8 @@
 // The door for graphs that are data already: the text form of ir/graph_text.h, as another front end
-// writes it and as bug reports hold it ("Graph text" in docs/formats.md).
+// writes it and as bug reports hold it ("Graph text" in docs/formats.md), or the same as JSON.
 //
-// A graph from outside is believed in nothing: every op is inferred again from the op table, and an
-// output that is declared otherwise is refused. What the table does not know is written as an
-// opaque op (ops/rows_opaque.h), whose types are read from its `out` lines where its attributes do
-// not say them. Opaque ops with an effect keep their order: each gets a control edge from the one
-// before. A strided view is copied by a Reorder for opaque ops whose kernels do not say that they
-// read it, so what comes out may have more ops than the text.
+// What such a graph goes through is in graph_admission.h. Text that begins with a brace is the JSON
+// form (graph_json.h).
 #pragma once
 
 #include <string>
@@ -25,7 +21,7 @@ Result<ir::Graph> read_graph_text(std::string_view text, const std::string& orig
                                   const sym::Bindings& bindings = {});
 Result<ir::Graph> read_graph_file(const std::string& path, const sym::Bindings& bindings = {});
 
-// Whether a path is of this door: it ends with ".graph".
+// Whether a path is of this door: it ends with ".graph" or ".json".
 bool is_graph_path(std::string_view path);
 
 }  // namespace lowtide::io

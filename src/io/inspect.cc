@@ -20,6 +20,7 @@
 #include "io/onnx_sequences.h"
 #include "io/onnx_signatures.h"
 #include "io/onnx_wire.h"
+#include "io/pt2_reader.h"
 #include "ir/bind.h"
 #include "ops/op_table.h"
 #include "rewrite/types.h"
@@ -179,11 +180,41 @@ void try_conversion(const OnnxModel& model, const InspectOptions& options, Model
     ask_for_kernels(best.graph, *options.kernels, summary);
 }
 
+// What is the same of all models of nodes: parameters, what the conversion refuses, dims.
+void summarize(OnnxModel model, const InspectOptions& options, ModelSummary& summary) {
+  constants_to_initializers(model);
+  count_parameters(model, summary);
+  try_conversion(model, options, summary);
+  std::set<std::string> initializers, symbols;
+  for (const OnnxTensor& tensor : model.initializers) initializers.insert(tensor.name);
+  for (const OnnxValueInfo& input : model.inputs)
+    if (!initializers.contains(input.name)) summary.inputs.push_back(summarize(input, symbols));
+  for (const OnnxValueInfo& output : model.outputs)
+    summary.outputs.push_back(summarize(output, symbols));
+  summary.symbols.assign(symbols.begin(), symbols.end());
+}
+
+OpCount count_of(const std::string& target, const std::vector<std::string>& nodes) {
+  OpCount count = {.op_type = target, .count = static_cast<int64_t>(nodes.size()), .nodes = nodes};
+  count.nodes.resize(std::min(count.nodes.size(), kNamesShown));
+  return count;
+}
+
+std::string print_symbols(const ModelSummary& summary) {
+  std::string text;
+  for (const std::string& symbol : summary.symbols) {
+    text += (text.empty() ? "" : ", ") + symbol;
+    if (const auto range = summary.ranges.find(symbol); range != summary.ranges.end())
+      text += fmt::format(" ({})", range->second);
+  }
+  return text.empty() ? "none" : text;
+}
+
 std::string print_ops(const std::vector<OpCount>& ops, bool refused) {
   std::string text;
   for (const OpCount& op : ops) {
     text += text.empty() ? "" : ", ";
-    text += refused ? print_refused(op.op_type, op.count, op.nodes)
+    text += refused ? print_refused(op.op_type, op.count, op.nodes, op.why)
                     : fmt::format("{} {}", op.op_type, op.count);
   }
   return text;
@@ -221,17 +252,41 @@ Result<ModelSummary> inspect_onnx_bytes(std::string_view bytes, const std::strin
   summary.opset = model.opset;
   summary.nodes = static_cast<int64_t>(model.nodes.size());
   count_ops(model, summary);
-  constants_to_initializers(model);
-  count_parameters(model, summary);
-  try_conversion(model, options, summary);
-  std::set<std::string> initializers, symbols;
-  for (const OnnxTensor& tensor : model.initializers) initializers.insert(tensor.name);
-  for (const OnnxValueInfo& input : model.inputs)
-    if (!initializers.contains(input.name)) summary.inputs.push_back(summarize(input, symbols));
-  for (const OnnxValueInfo& output : model.outputs)
-    summary.outputs.push_back(summarize(output, symbols));
-  summary.symbols.assign(symbols.begin(), symbols.end());
+  summarize(std::move(model), options, summary);
   return summary;
+}
+
+Result<ModelSummary> inspect_pt2_bytes(std::string_view bytes, const std::string& folder,
+                                       const std::string& file, const std::string& origin,
+                                       const InspectOptions& options) {
+  LT_ASSIGN(Lowered lowered,
+            lower_pt2(bytes, origin, folder, file, {.bindings = options.bindings}));
+  ModelSummary summary;
+  summary.producer = lowered.model.producer;
+  summary.form = "an exported program";
+  for (const auto& [target, nodes] : lowered.ops) {
+    summary.nodes += static_cast<int64_t>(nodes.size());
+    summary.ops.push_back(count_of(target, nodes));
+  }
+  for (const NotTaken& each : lowered.not_taken) {
+    summary.unsupported.push_back(count_of(each.target, each.nodes));
+    summary.unsupported.back().why = each.why.empty() ? "opaque: no row takes it" : each.why;
+  }
+  sort_by_count(summary.ops);
+  sort_by_count(summary.unsupported);
+  summarize(std::move(lowered.model), options, summary);
+  for (const auto& [symbol, range] : lowered.ranges)
+    if (std::find(summary.symbols.begin(), summary.symbols.end(), symbol) != summary.symbols.end())
+      summary.ranges[symbol] = range;
+  return summary;
+}
+
+Result<ModelSummary> inspect_pt2(const std::string& path, const InspectOptions& options) {
+  LT_ASSIGN(const MappedFile file, MappedFile::open(path));
+  const std::filesystem::path where(path);
+  const std::string folder = where.parent_path().string();
+  return inspect_pt2_bytes(file.bytes(), folder.empty() ? "." : folder, where.filename().string(),
+                           path, options);
 }
 
 Result<ModelSummary> inspect_onnx(const std::string& path, const InspectOptions& options) {
@@ -246,6 +301,7 @@ Result<ModelSummary> inspect_graph(const std::string& path, const InspectOptions
   summary.name = graph.name;
   summary.producer = graph.producer;
   summary.nodes = static_cast<int64_t>(graph.op_count());
+  summary.form = "a graph as text";
   std::map<std::string, OpCount> counts;
   for (const ir::OpId id : graph.ops()) {
     OpCount& count = counts[type_of(graph.op(id))];
@@ -268,12 +324,10 @@ std::string print(const ModelSummary& summary) {
   std::string text = fmt::format(
       "model {}{}{}, {}\n", summary.name.empty() ? "unnamed" : summary.name,
       summary.producer.empty() ? "" : " by ", summary.producer,
-      summary.ir_version == 0 ? "a graph as text"
+      summary.ir_version == 0 ? summary.form
                               : fmt::format("IR {}, opset {}", summary.ir_version, summary.opset));
   text += print_tensors("input", summary.inputs) + print_tensors("output", summary.outputs);
-  text += fmt::format("symbols {}\n", summary.symbols.empty()
-                                          ? "none"
-                                          : fmt::format("{}", fmt::join(summary.symbols, ", ")));
+  text += fmt::format("symbols {}\n", print_symbols(summary));
   text += fmt::format(
       "parameters {} tensors, {} elements ({} trained), {} bytes{}\n", summary.parameters,
       summary.parameter_elements, summary.trained_elements, summary.parameter_bytes,

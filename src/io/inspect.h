@@ -1,4 +1,4 @@
-// What an ONNX file holds, and what of it cannot be planned: works on any decodable file, bound or
+// What a model file holds, and what of it cannot be planned: works on any decodable file, bound or
 // not, supported or not. The conversion is tried as a plan would do it, and every node that it
 // refuses is told, not only the first; then each op is asked for a kernel.
 //
@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -21,6 +22,7 @@ struct OpCount {
   std::string op_type;  // "domain.op" outside the default domain
   int64_t count = 0;
   std::vector<std::string> nodes;  // at most 8, in file order
+  std::string why = {};            // that it is not taken, where the door says it
   bool operator==(const OpCount&) const = default;
 };
 
@@ -35,7 +37,8 @@ struct TensorSummary {
 
 struct ModelSummary {
   std::string name, producer;
-  int64_t ir_version = 0, opset = 0;  // 0: no ONNX file, but a graph's text
+  int64_t ir_version = 0, opset = 0;  // 0: no ONNX file, but
+  std::string form;                   // what it is instead, in words
   int64_t nodes = 0;                  // after functions were expanded
   int64_t functions = 0;
   std::vector<OpCount> ops;          // by falling count, then by name
@@ -58,7 +61,8 @@ struct ModelSummary {
   int64_t external_bytes = 0;  // of all initializers that lie in other files
   // At least one of those files does not exist: weights are drawn from a seed.
   bool external_missing = false;
-  std::vector<std::string> symbols;  // in dims of inputs and outputs, sorted
+  std::vector<std::string> symbols;                        // in dims of inputs and outputs, sorted
+  std::map<std::string, std::string, std::less<>> ranges;  // of symbols, where the file says one
   std::vector<TensorSummary> inputs, outputs;
 };
 
@@ -74,7 +78,14 @@ Result<ModelSummary> inspect_onnx_bytes(std::string_view bytes, const std::strin
                                         const std::string& origin,
                                         const InspectOptions& options = {});
 
-// The same of a graph's text (graph_file.h). Error: as read_graph_file.
+// The same of an exported program (pt2_reader.h): its ops are those of PyTorch; `unsupported` ones
+// are opaque to a plan. `folder` and `file`: where the bytes lie; "" if nowhere.
+Result<ModelSummary> inspect_pt2(const std::string& path, const InspectOptions& options = {});
+Result<ModelSummary> inspect_pt2_bytes(std::string_view bytes, const std::string& folder,
+                                       const std::string& file, const std::string& origin,
+                                       const InspectOptions& options = {});
+
+// The same of a graph as text or JSON (graph_file.h). Error: as read_graph_file.
 Result<ModelSummary> inspect_graph(const std::string& path, const InspectOptions& options = {});
 
 // The summary as a person reads it, one fact a line.

@@ -25,6 +25,11 @@ const Slot& NodeCall::slot(size_t i) const {
   return *door_.find_slot(node_.inputs[i]);
 }
 
+const OnnxValueInfo* NodeCall::declared(size_t output) const {
+  const auto found = door_.model_.value_info.find(node_.outputs[output]);
+  return found == door_.model_.value_info.end() ? nullptr : &found->second;
+}
+
 Status NodeCall::check_types() const {
   for (size_t i = 0; i < inputs(); ++i) {
     const OnnxTensor* tensor = has(i) ? slot(i).initializer : nullptr;

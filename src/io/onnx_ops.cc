@@ -55,7 +55,7 @@ std::vector<std::span<const ConvertRow>> conversion_families() {
           movement_conversions(),    resampling_conversions(), indexing_conversions(),
           einsum_conversions(),      attention_conversions(),  loss_conversions(),
           quantized_conversions(),   recurrent_conversions(),  state_conversions(),
-          deformable_conversions()};
+          deformable_conversions(),  exported_conversions()};
 }
 
 const ConvertRow* find_conversion(std::string_view op_type) {
@@ -75,8 +75,8 @@ bool is_taken(const OnnxNode& node) {
 }
 
 std::string print_refused(std::string_view op_type, int64_t count,
-                          std::span<const std::string> nodes) {
-  const std::string_view why = why_refused(op_type);
+                          std::span<const std::string> nodes, std::string_view reason) {
+  const std::string_view why = reason.empty() ? why_refused(op_type) : reason;
   const auto shown = nodes.first(std::min(nodes.size(), kNodesShown));
   return fmt::format("{} {} ({}{}{}{})", op_type, count, fmt::join(shown, " "),
                      static_cast<size_t>(count) > shown.size() ? " ..." : "",

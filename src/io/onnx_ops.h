@@ -33,6 +33,7 @@ std::span<const ConvertRow> resampling_conversions();
 std::span<const ConvertRow> attention_conversions();
 std::span<const ConvertRow> loss_conversions();
 std::span<const ConvertRow> quantized_conversions();
+std::span<const ConvertRow> exported_conversions();
 
 // All families.
 std::vector<std::span<const ConvertRow>> conversion_families();
@@ -41,9 +42,9 @@ const ConvertRow* find_conversion(std::string_view op_type);
 // Whether the door takes this node at all: converts it, or folds it when its inputs are known.
 bool is_taken(const OnnxNode& node);
 // "Loop 1 (again: its body runs many times)", for messages: how often the op is there, nodes
-// of it, and the reason.
+// of it, and the reason: the given one, or that of ONNX's op.
 std::string print_refused(std::string_view op_type, int64_t count,
-                          std::span<const std::string> nodes);
+                          std::span<const std::string> nodes, std::string_view reason = {});
 // Every op is taken, and every node is one that its op allows (onnx_signatures.h). Error: kInput:
 // all ops that are not taken at once, with counts and node names; or the first ill-formed node.
 Status check_ops(const OnnxModel& model);

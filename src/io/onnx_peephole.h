@@ -25,8 +25,12 @@
 namespace lowtide::io {
 
 inline constexpr std::string_view kPeepholeDomain = "lowtide";
-// Ops that only the rules make: ONNX has none of these names.
-inline constexpr std::array<std::string_view, 2> kPeepholeOps = {"Silu", "SafeSoftmax"};
+// What the door of exported programs writes beside ONNX's ops (pt2_lower.h): an op that the table
+// does not know, and sizes as expressions.
+inline constexpr std::string_view kOpaqueOp = "Opaque", kSizesOp = "Sizes";
+// Ops of that domain alone: ONNX has none of these names.
+inline constexpr std::array<std::string_view, 4> kPeepholeOps = {"Silu", "SafeSoftmax", kOpaqueOp,
+                                                                 kSizesOp};
 
 // Rewrites model.nodes in place, which must be in order; the order stays valid. Returns how often
 // each rule applied.

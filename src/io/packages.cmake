@@ -13,3 +13,8 @@ target_include_directories(lowtide_onnx_wire SYSTEM PUBLIC ${PROJECT_BINARY_DIR}
 target_compile_options(lowtide_onnx_wire PRIVATE -w)
 target_link_libraries(lowtide_onnx_wire PUBLIC protobuf::libprotobuf-lite)
 target_link_libraries(${lowtide_target} PRIVATE lowtide_onnx_wire)
+# Archives of exported programs (.pt2), and the JSON in them and of graphs.
+find_package(nlohmann_json REQUIRED)
+find_package(PkgConfig REQUIRED)
+pkg_check_modules(minizip REQUIRED IMPORTED_TARGET minizip)
+target_link_libraries(${lowtide_target} PRIVATE nlohmann_json::nlohmann_json PkgConfig::minizip)

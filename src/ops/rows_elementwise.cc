@@ -157,7 +157,7 @@ void add_binary(std::vector<Row>& rows) {
                   .in_place = "0<-1 0<-2",
                   .broadcast = true,
                   .flops = 1,
-                  .traits = {.gradient = "Where"}});
+                  .traits = {.carries = true, .gradient = "Where"}});
 }
 
 void add_gradients(std::vector<Row>& rows) {

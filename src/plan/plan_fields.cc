@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/bytes.h"
+#include "base/json_text.h"
 
 namespace lowtide::plan {
 namespace {
@@ -16,7 +17,48 @@ std::string found(const Json& json) {
   return json.type_name();
 }
 
+// The most arrays and objects that are open at once.
+size_t depth_of(std::string_view text) {
+  size_t depth = 0, deepest = 0;
+  bool in_string = false;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (in_string) {
+      if (c == '\\')
+        ++i;
+      else if (c == '"')
+        in_string = false;
+    } else if (c == '"') {
+      in_string = true;
+    } else if (c == '[' || c == '{') {
+      deepest = std::max(deepest, ++depth);
+    } else if ((c == ']' || c == '}') && depth > 0) {
+      --depth;
+    }
+  }
+  return deepest;
+}
+
 }  // namespace
+
+Result<Json> parse_json(std::string_view text, std::string_view origin, const JsonLimits& limits) {
+  if (text.size() > limits.bytes)
+    return error(ErrorCode::kInput, fmt::format("{}: {} bytes of JSON; at most {} are read", origin,
+                                                text.size(), limits.bytes));
+  if (const size_t depth = depth_of(text); depth > limits.depth)
+    return error(ErrorCode::kInput,
+                 fmt::format("{}: no JSON that is read: arrays and objects {} deep, at most {} are "
+                             "read",
+                             origin, depth, limits.depth));
+  try {
+    return Json::parse(text);
+  } catch (const Json::exception& problem) {
+    std::string what = problem.what();
+    for (char& c : what)
+      if (static_cast<unsigned char>(c) < 0x20) c = ' ';
+    return error(ErrorCode::kInput, fmt::format("{}: no JSON: {}", origin, what));
+  }
+}
 
 std::string Place::path() const {  // NOLINT(misc-no-recursion): as deep as the form of a plan, six
   if (parent == nullptr) return "";
@@ -99,6 +141,28 @@ Status FieldReader::boolean(const Place& place, bool& out) const {
 Status FieldReader::text(const Place& place, std::string& out) const {
   if (!place.json->is_string()) return fail(place, "a string");
   out = place.json->get_ref<const std::string&>();
+  return {};
+}
+
+Status FieldReader::bytes(const Place& place, std::string& out) const {
+  const std::optional<std::string_view> encoded = string_at(place);
+  std::optional<std::string> decoded = encoded ? from_base64(*encoded) : std::nullopt;
+  if (!decoded) return fail(place, "base64");
+  out = std::move(*decoded);
+  return {};
+}
+
+Status FieldReader::real_word(const Place& place, double& out) const {
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  const std::optional<std::string_view> word = string_at(place);
+  if (place.json->is_number())
+    out = place.json->get<double>();
+  else if (word == "inf" || word == "-inf")
+    out = word == "inf" ? kInfinity : -kInfinity;
+  else if (word == "nan")
+    out = std::numeric_limits<double>::quiet_NaN();
+  else
+    return fail(place, "a number, 'inf', '-inf' or 'nan'");
   return {};
 }
 

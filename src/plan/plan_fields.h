@@ -1,6 +1,6 @@
-// What the reader of plans (plan_read.cc) takes single members of a JSON document with: each is
-// checked for type and range, and a message gives the path of the member, such as
-// ops[12].attrs.axis.
+// What readers of JSON (plans: plan_read.cc; graphs and exported programs: src/io) take single
+// members of a document with: each is checked for type and range, and a message gives the path of
+// the member, such as ops[12].attrs.axis.
 //
 // Tests: plan_text_test.cc.
 #pragma once
@@ -35,6 +35,14 @@ struct Place {
   std::string path() const;
 };
 
+struct JsonLimits {
+  size_t bytes = size_t{1} << 30;
+  size_t depth = 64;  // of arrays and objects within each other
+};
+
+// Error: kInput, naming `origin`: no JSON, or beyond the limits.
+Result<Json> parse_json(std::string_view text, std::string_view origin, const JsonLimits& limits);
+
 class FieldReader {
  public:
   explicit FieldReader(std::string_view origin) : origin_(origin) {}
@@ -59,6 +67,9 @@ class FieldReader {
   Status real(const Place& place, double& out) const;
   Status boolean(const Place& place, bool& out) const;
   Status text(const Place& place, std::string& out) const;
+  Status bytes(const Place& place, std::string& out) const;  // from base64
+  // A number of either form, or 'inf', '-inf' or 'nan': what stands in {"real": ...}.
+  Status real_word(const Place& place, double& out) const;
 
   template <class IdType>
   Status id(const Place& place, IdType& out) const {

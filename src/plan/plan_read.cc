@@ -24,7 +24,6 @@ class Reader : private FieldReader {
   Result<Plan> plan(const Json& document);
 
  private:
-  Status bytes(const Place& place, std::string& out) const;
   Status attr(const Place& place, AttrValue& out) const;
   Status value(const Place& place, PlanValue& out) const;
   Status initial(const Place& place, PlanInitial& out) const;
@@ -58,34 +57,6 @@ class Reader : private FieldReader {
   }
 };
 
-Status Reader::bytes(const Place& place, std::string& out) const {
-  std::string encoded;
-  LT_RETURN_IF_ERROR(text(place, encoded));
-  const auto digit = [](char c) -> int {
-    if (c >= 'A' && c <= 'Z') return c - 'A';
-    if (c >= 'a' && c <= 'z') return c - 'a' + 26;
-    if (c >= '0' && c <= '9') return c - '0' + 52;
-    return c == '+' ? 62 : c == '/' ? 63 : -1;
-  };
-  const size_t padding = encoded.ends_with("==") ? 2 : encoded.ends_with("=") ? 1 : 0;
-  if (encoded.size() % 4 != 0) return fail(place, "base64");
-  uint32_t group = 0;
-  for (size_t i = 0; i < encoded.size(); ++i) {
-    const bool pad = i + padding >= encoded.size();
-    const int value = pad ? 0 : digit(encoded[i]);
-    if (value < 0) return fail(place, "base64");
-    group = group << 6 | static_cast<uint32_t>(value);
-    if (i % 4 != 3) continue;
-    for (int shift : {16, 8, 0}) out += static_cast<char>(group >> shift & 0xFFu);
-    group = 0;
-  }
-  for (size_t i = 0; i < padding; ++i) {
-    if (out.back() != '\0') return fail(place, "base64 without stray bits");
-    out.pop_back();
-  }
-  return {};
-}
-
 Status Reader::attr(const Place& place, AttrValue& out) const {
   const Json& json = *place.json;
   if (json.is_number_float()) {
@@ -100,17 +71,9 @@ Status Reader::attr(const Place& place, AttrValue& out) const {
     out = std::move(numbers);
   } else {
     return object(place, {"real"}, [&](std::string_view key, const Place& member) -> Status {
-      constexpr double kInfinity = std::numeric_limits<double>::infinity();
-      const bool is_real = key == "real" && member.json->is_string();
-      if (is_real && *member.json == "inf")
-        out = kInfinity;
-      else if (is_real && *member.json == "-inf")
-        out = -kInfinity;
-      else if (is_real && *member.json == "nan")
-        out = std::numeric_limits<double>::quiet_NaN();
-      else
+      if (key != "real" || !member.json->is_string())
         return fail(member, "'inf', '-inf' or 'nan' in a member 'real'");
-      return {};
+      return real_word(member, out.emplace<double>());
     });
   }
   return {};

@@ -18,44 +18,6 @@
 namespace lowtide::plan {
 namespace {
 
-// The length of the UTF-8 sequence at the start of text; 0 when there is none (overlong forms and
-// surrogates are none).
-size_t utf8_length(std::string_view text) {
-  const auto byte = [&](size_t i) {
-    return i < text.size() ? static_cast<unsigned char>(text[i]) : 0u;
-  };
-  const auto tail = [&](size_t i) { return (byte(i) & 0xC0u) == 0x80u; };
-  const unsigned first = byte(0), second = byte(1);
-  if (first < 0x80) return 1;
-  if (first >= 0xC2 && first <= 0xDF && tail(1)) return 2;
-  if (first >= 0xE0 && first <= 0xEF && tail(1) && tail(2)) {
-    if ((first == 0xE0 && second < 0xA0) || (first == 0xED && second >= 0xA0)) return 0;
-    return 3;
-  }
-  if (first >= 0xF0 && first <= 0xF4 && tail(1) && tail(2) && tail(3)) {
-    if ((first == 0xF0 && second < 0x90) || (first == 0xF4 && second >= 0x90)) return 0;
-    return 4;
-  }
-  return 0;
-}
-
-std::string base64(std::string_view bytes) {
-  constexpr std::string_view kDigits =
-      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-  std::string out;
-  out.reserve((bytes.size() + 2) / 3 * 4);
-  for (size_t i = 0; i < bytes.size(); i += 3) {
-    const auto byte = [&](size_t k) {
-      return i + k < bytes.size() ? static_cast<uint32_t>(static_cast<unsigned char>(bytes[i + k]))
-                                  : 0u;
-    };
-    const uint32_t group = byte(0) << 16 | byte(1) << 8 | byte(2);
-    for (size_t k = 0; k < 4; ++k)
-      out += k <= bytes.size() - i ? kDigits[(group >> (18 - 6 * k)) & 63u] : '=';
-  }
-  return out;
-}
-
 class Printer {
  public:
   std::string print(const Plan& plan) {
@@ -97,37 +59,8 @@ class Printer {
   void raw(std::string_view piece) { out_ += piece; }
   void number(int64_t value) { fmt::format_to(std::back_inserter(out_), "{}", value); }
 
-  void real(double value) {
-    if (!std::isfinite(value)) {
-      raw(std::isnan(value) ? "{\"real\": \"nan\"}"
-          : value > 0       ? "{\"real\": \"inf\"}"
-                            : "{\"real\": \"-inf\"}");
-      return;
-    }
-    const std::string digits = fmt::format("{}", value);
-    raw(digits);
-    if (digits.find_first_of(".e") == std::string::npos) raw(".0");
-  }
-
-  void text(std::string_view value) {
-    out_ += '"';
-    while (!value.empty()) {
-      const size_t length = utf8_length(value);
-      const char c = value[0];
-      if (length == 0) {
-        raw("\xEF\xBF\xBD");
-      } else if (c == '"' || c == '\\') {
-        out_ += '\\';
-        out_ += c;
-      } else if (static_cast<unsigned char>(c) < 0x20 || c == 0x7F) {
-        fmt::format_to(std::back_inserter(out_), "\\u{:04x}", static_cast<unsigned>(c));
-      } else {
-        raw(value.substr(0, length));
-      }
-      value.remove_prefix(std::max<size_t>(length, 1));
-    }
-    out_ += '"';
-  }
+  void real(double value) { append_json_real(out_, value); }
+  void text(std::string_view value) { append_json_string(out_, value); }
 
   // Starts a member of the outermost object; of a record.
   void top(std::string_view name) {
@@ -236,7 +169,7 @@ class Printer {
   void initial(const PlanInitial& contents) {
     raw("{");
     member("kind"), text(kInitialWords[static_cast<size_t>(contents.kind)]);
-    if (!contents.bytes.empty()) member("base64"), text(base64(contents.bytes));
+    if (!contents.bytes.empty()) member("base64"), text(to_base64(contents.bytes));
     if (!contents.file.empty()) member("file"), text(contents.file);
     if (contents.offset != 0) member("offset"), number(contents.offset);
     if (contents.length != 0) member("length"), number(contents.length);

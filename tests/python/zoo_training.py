@@ -75,6 +75,8 @@ class Network:
     loss: str
     judge: Callable[[torch.dtype], Step]
     noisy: Callable[[int], Step] | None = None  # in f64, moved as rounding to f32 would: another draw for each number
+    flags: tuple[str, ...] = ()  # of plan
+    statistics: Callable[[dict[str, np.ndarray]], dict[str, np.ndarray]] | None = None  # by name; none: as its ONNX nodes say
 
 
 def of_the_zoo(name: str) -> Network:
@@ -183,12 +185,13 @@ def lowtide_step(network: Network, optimizer: str, budget: int | None) -> tuple[
         limits = ["--budget", budget, "--swap", "host", "--effort", 0.3] if budget else []
         verdict = json.loads(call("plan", path, "--train", "--loss", network.loss, "--optimizer", optimizer,
                                   "--learning-rate", RATE, "--weight-decay", DECAY, *OPTIMIZERS[optimizer][0], "--dropout", "off",
-                                  "--threads", 1, *dims, *limits, "--json", "-o", plan))
+                                  "--threads", 1, *dims, *limits, *network.flags, "--json", "-o", plan))
         call("verify", plan)
         call("run", plan, "--steps", 1, "--seed", SEED, "--threads", 1, "--model-folder", path.parent, "--dump", f"{folder}/step")
         manifest = json.loads(pathlib.Path(folder, "step/manifest.json").read_text())
         values = {entry["name"]: np.load(pathlib.Path(folder, "step", entry["file"])) for entry in manifest}
-        return values | statistics_by_name(path, values), verdict["arena_bytes"]
+        named = network.statistics(values) if network.statistics else statistics_by_name(path, values)
+        return values | named, verdict["arena_bytes"]
 
 
 def norm(array: np.ndarray) -> float:
