@@ -27,9 +27,9 @@
 // Tightest: the section with the least (number that can be first)^3 / weight, where each failure in
 // a section adds to its weight, a late one a little more than an early one (weighted degrees:
 // Boussemart, Hemery, Lecoutre and Sais 2004). There the lowest one, then the one that comes first
-// in the static order, is to be placed; if it is not ready, the one of the least end below it. After
-// some failures, as many as Luby's sequence says,
-// the search starts over with the weights it has learnt.
+// in the static order, is to be placed; if it is not ready, the one of the least end below it.
+// After some failures, as many as Luby's sequence says, the search starts over with the weights it
+// has learnt.
 //
 // Decomposition and memo are as in the decision search. What can be done below a node depends only
 // on its unplaced buffers, their lowest offsets and supports, so that the memo outlives a restart.

@@ -27,8 +27,6 @@ struct LeastMemoryTuning {
   int64_t share = 4;        // of the work: the part of it for each of them
   double fineness = 0.005;  // of the arena: nearer budgets are not told apart
   int64_t last_steps = 50;  // in the end, with all of the work: by so much of the arena less
-  // Where estimates say what parts may come to: the first step from there, doubled while it is up.
-  int64_t estimated_steps = 32;
 };
 constexpr LeastMemoryTuning kLeast;
 
@@ -85,7 +83,7 @@ Result<std::optional<int64_t>> estimated_least(const ir::Graph& forward,
   if (passes.count > 1) return std::optional<int64_t>();
   const auto start = Clock::now();
   std::optional<int64_t> least;
-  const int64_t fineness = above / kLeast.estimated_steps;
+  const int64_t fineness = above / kLeast.last_steps;
   while (above - below > fineness) {
     OptimizeOptions at = after(options, seconds_since(start));
     if (options.schedule.remat.limits.stop_after(seconds_since(start))) break;
@@ -174,9 +172,9 @@ class LeastMemory {
     return {};
   }
 
-  // Down from what was estimated in small steps, or up in larger and larger ones.
+  // Down from what was estimated in steps as of polish, or up in larger and larger ones.
   Status around(int64_t estimated) {
-    int64_t step = std::max<int64_t>(1, estimated / kLeast.estimated_steps);
+    int64_t step = std::max<int64_t>(1, estimated / kLeast.last_steps);
     int64_t budget = estimated;
     bool has_missed = false, has_kept = false;
     for (int i = 0; i < kLeast.budgets && !stopped(); ++i) {

@@ -5,10 +5,11 @@
 // The state is the sequence of op runs itself (sequence_state.h), so order and recomputation are
 // searched together, any op that may rerun may run any number of times, and reruns may be nested.
 // Starting points: the plan from the closure cut (of deep steps also one that takes a part of its
-// values from each of the two choices that are best at its price: cut_plan.h), what greedy drops make of the order with the
-// least peak (greedy_start.h), the best way along its chain of stages (chain_plan.h), that order,
-// the incoming one, and what the caller has (a neighbouring budget's plan). The best of them are
-// annealed (anneal.h) by a deterministic portfolio; the best of that is annealed again, cooler.
+// values from each of the two choices that are best at its price: cut_plan.h), what greedy drops
+// make of the order with the least peak (greedy_start.h), the best way along its chain of stages
+// (chain_plan.h), that order, the incoming one, and what the caller has (a neighbouring budget's
+// plan). The best of them are annealed (anneal.h) by a deterministic portfolio; the best of that is
+// annealed again, cooler.
 // Series of this get longer and longer and are the same whatever the limit of work is, so more work
 // never gives a worse answer. What came in and fits is never made worse.
 #pragma once

@@ -3,10 +3,10 @@
 //
 // A state says which ops have run and which values are present. Running an op leads to one state
 // for each choice of what goes afterwards among the values it used and made (no others: a value
-// that stayed until now without being used might as well have gone after its last use). The length of a path is the time of
-// reruns, so a shortest path (among equals the most advanced state first) is a fastest schedule.
-// States are few when ops are few or when the budget is tight; where they are too many for the
-// limits nothing is said.
+// that stayed until now without being used might as well have gone after its last use). The length
+// of a path is the time of reruns, so a shortest path (among equals the most advanced state first)
+// is a fastest schedule. States are few when ops are few or when the budget is tight; where they
+// are too many for the limits nothing is said.
 //
 // Tests: src/remat/remat_oracle_test.cc.
 #pragma once
