@@ -205,7 +205,8 @@ TEST(Split, CandidatesSayWhatPlansNeed) {
 }
 
 // Mutations lead the label search to states that it does not see without, or sees later. What
-// disable and mutate lead to, enable has found before in a step as small as this one.
+// disable, lift and mutate lead to, enable has found before in a step as small as this one
+// (bench/labels.cc says what they change in larger ones).
 TEST(Split, MutationsOfLabelsDecideSomething) {
   const auto kernels = exec_cpu::make_cpu_kernels({.threads = 1});
   auto options = options_with(*kernels);
@@ -217,7 +218,7 @@ TEST(Split, MutationsOfLabelsDecideSomething) {
   options.budget_bytes = free->plan.arena_bytes / 2;
   const auto seen_with = [&](const pipeline::LabelMutations& mutations) {
     std::vector<std::string> seen;
-    for (const int most_states : {12, 20, 30, 45}) {
+    for (const int most_states : {12, 30}) {
       const auto candidates = pipeline::label_candidates(
           step, options, {.most_states = most_states}, pipeline::kAnyTime, mutations);
       EXPECT_TRUE(candidates.has_value());
@@ -228,10 +229,10 @@ TEST(Split, MutationsOfLabelsDecideSomething) {
   const std::vector<std::string> all = seen_with({});
   EXPECT_GT(all.size(), 10U);
   using Mutations = pipeline::LabelMutations;
-  for (const auto member : {&Mutations::outer, &Mutations::enable, &Mutations::lift}) {
+  for (const auto member : {&Mutations::outer, &Mutations::enable}) {
     Mutations without;
     without.*member = false;
-    EXPECT_NE(seen_with(without), all);
+    EXPECT_FALSE(seen_with(without) == all);
   }
 }
 
