@@ -249,7 +249,9 @@ def creation(x, y, n):
         A.eye(3),
         A.eye.m(2, 3),
     )
-    yield from (A.empty.memory_format([2]) * 0, A.empty_like(x) * 0, A.new_empty(x, [2]) * 0)
+    for made, has in ((A.empty.memory_format([2]), A.full([2], 1.5)), (A.empty_like(x), A.full_like(x, 2)),
+                      (A.new_empty(x, [2]), A.new_full(x, [2], 3))):
+        yield A.where(has > 0, has, made)  # whatever the memory holds, nan included
 
 
 def reduction(x, y, n):

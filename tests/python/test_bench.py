@@ -55,6 +55,9 @@ def test_broken_promises_of_problems_exit_with_1(tmp_path, order, packing, words
     result = bench(tmp_path, "problems", {"order": order, "pack": packing})
     assert result.returncode == 1, result.stdout + result.stderr
     broken = [line for line in result.stdout.splitlines() if line.startswith("BROKEN")]
+    drawn = [line for line in broken if "drawn packings" in line]  # fewer of them fit than did
+    assert len(drawn) in (0, 5) and bool(drawn) == (packing[0] == 3), result.stdout
+    broken = [line for line in broken if line not in drawn]
     assert broken and all(words in line for line in broken), result.stdout
 
 
