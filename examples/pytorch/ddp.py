@@ -43,6 +43,7 @@ def main() -> None:
         for ours, theirs in zip(model.parameters(), other.parameters(), strict=True):
             assert torch.equal(ours, theirs), "parameters differ from DDP's"
     print(f"rank {dist.get_rank()} loss {float(loss):.6f} arena {step.plan.arena_bytes} bytes, equal to DDP")
+    del other, step  # they hold the process group, whose threads must have ended at exit
     dist.destroy_process_group()
 
 

@@ -53,10 +53,10 @@ void spaced(AtenCall& call) {
 void eye(AtenCall& call) {
   const std::vector<sym::Expr> dims = call.out().dims;
   if (dims.size() != 2) return call.fail("no matrix");
-  const auto places = [&](const sym::Expr& count, std::vector<int64_t> axis) {
+  const auto places = [&](const sym::Expr& count, const std::vector<int64_t>& axis) {
     const std::string line =
         call.emit("Range", {call.size_number(0), call.size_number(count), call.size_number(1)});
-    return call.emit("Unsqueeze", {line, call.integer_list(std::move(axis))});
+    return call.emit("Unsqueeze", {line, call.integer_list(axis)});
   };
   const std::string same = call.emit("Equal", {places(dims[0], {1}), places(dims[1], {0})});
   call.result_as(same, DType::kBool);

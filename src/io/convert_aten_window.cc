@@ -6,8 +6,6 @@
 namespace lowtide::io {
 namespace {
 
-using sym::Expr;
-
 // A list for every spatial dim; PyTorch writes one number for all.
 std::vector<int64_t> each(AtenCall& call, std::string_view name, int64_t otherwise, size_t dims) {
   std::vector<int64_t> numbers = call.integers(name);

@@ -182,7 +182,7 @@ Status ProgramReader::argument(const JsonPlace& place, const Sizes& sizes, Pt2Ar
   if (!place.json->is_object() || place.json->size() != 1)
     return fail(place, "an object with one member, such as 'as_tensor'");
   const auto only = place.json->begin();
-  const std::string key = only.key();
+  const std::string& key = only.key();
   const JsonPlace member{&*only, &place, key, 0};
   if (key == "as_tensor") {
     out.kind = ArgumentKind::kTensor;

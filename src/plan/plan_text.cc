@@ -13,6 +13,7 @@
 #include <cmath>
 #include <iterator>
 
+#include "base/json_text.h"
 #include "plan/plan_words.h"
 
 namespace lowtide::plan {
