@@ -10,11 +10,21 @@ from lowtide_cli import ROOT, program
 pytest.importorskip("torch")
 
 
+# Threads of PyTorch's gloo now and then abort a process that has done all of its work, and torchrun then ends the other ranks.
+# What our own code has against a run is an exception, never this.
+ABORTED = "terminate called without an active exception"
+TRIES = 4
+
+
 def torchrun(script, **environment):
     program()
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", str(script)]
     more = {"PYTHONPATH": str(ROOT / "python"), "OMP_NUM_THREADS": "1", **environment}
-    return subprocess.run(command, capture_output=True, text=True, timeout=300, env={**os.environ, **more})
+    for _ in range(TRIES):
+        done = subprocess.run(command, capture_output=True, text=True, timeout=300, env={**os.environ, **more})
+        if ABORTED not in done.stderr:
+            break
+    return done
 
 
 @pytest.mark.parametrize(("name", "words"), [("ddp", "equal to DDP"), ("fsdp2", "equal to eager FSDP2")])
@@ -27,6 +37,7 @@ def test_two_ranks_are_as_in_eager_mode(name, words):
 def test_ranks_with_different_graphs_refuse_to_go_on(tmp_path):
     script = tmp_path / "different.py"
     script.write_text("""
+import sys
 import torch, lowtide
 torch.distributed.init_process_group("gloo")
 rank = torch.distributed.get_rank()
@@ -35,7 +46,8 @@ try:
     lowtide.plan(model, lambda m, x: m(x).sum(), torch.optim.SGD(model.parameters(), lr=0.1), torch.randn(3 + rank, 4),
                  data_parallel=True)
 except lowtide.Usage as problem:
-    print("refused:", problem, flush=True)
+    sys.stdout.write(f"refused: {problem}\\n")  # in one piece: the other rank writes at the same time
+    sys.stdout.flush()
 torch.distributed.destroy_process_group()
 """)
     done = torchrun(script)
