@@ -128,19 +128,6 @@ class Collector {
     return table;
   }
 
-  static void add(const ModuleActions& part, ModuleActions& sum) {
-    sum.reruns += part.reruns;
-    sum.rerun_seconds += part.rerun_seconds;
-    sum.stores += part.stores;
-    sum.loads += part.loads;
-    sum.stored_bytes += part.stored_bytes;
-    sum.loaded_bytes += part.loaded_bytes;
-    sum.transfer_seconds += part.transfer_seconds;
-    sum.waited_seconds += part.waited_seconds;
-    sum.copying_seconds += part.copying_seconds;
-    sum.moved_ops += part.moved_ops;
-  }
-
   const plan::Plan& plan_;
   const bool by_kind_;
   const IdVector<PlanStorageId, std::string> module_;
@@ -150,6 +137,19 @@ class Collector {
 };
 
 }  // namespace
+
+void add(const ModuleActions& part, ModuleActions& sum) {
+  sum.reruns += part.reruns;
+  sum.rerun_seconds += part.rerun_seconds;
+  sum.stores += part.stores;
+  sum.loads += part.loads;
+  sum.stored_bytes += part.stored_bytes;
+  sum.loaded_bytes += part.loaded_bytes;
+  sum.transfer_seconds += part.transfer_seconds;
+  sum.waited_seconds += part.waited_seconds;
+  sum.copying_seconds += part.copying_seconds;
+  sum.moved_ops += part.moved_ops;
+}
 
 ActionTable actions_of(const plan::Plan& plan) {
   return Collector(plan, false).run();

@@ -43,6 +43,9 @@ struct ActionTable {
 
 ActionTable actions_of(const plan::Plan& plan);
 
+// Adds what adds up; freed and benefit bytes do not (they overlap).
+void add(const ModuleActions& part, ModuleActions& sum);
+
 // What is made again and what moves of a module as groups of their own, each weighed alone; what
 // saves most bytes for its time first. Without ops that only run at another time.
 std::vector<ModuleActions> actions_by_kind(const plan::Plan& plan);

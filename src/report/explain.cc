@@ -262,19 +262,8 @@ void add_tensors(const plan::Plan& plan, const IdVector<PlanStorageId, std::stri
 }
 
 void add_actions(const plan::Plan& plan, ModuleStory& story) {
-  ModuleActions& sum = story.actions;
   for (const ModuleActions& part : actions_of(plan).modules) {
-    if (!holds(story.name, part.module)) continue;
-    sum.reruns += part.reruns;
-    sum.rerun_seconds += part.rerun_seconds;
-    sum.stores += part.stores;
-    sum.loads += part.loads;
-    sum.stored_bytes += part.stored_bytes;
-    sum.loaded_bytes += part.loaded_bytes;
-    sum.transfer_seconds += part.transfer_seconds;
-    sum.waited_seconds += part.waited_seconds;
-    sum.copying_seconds += part.copying_seconds;
-    sum.moved_ops += part.moved_ops;
+    if (holds(story.name, part.module)) add(part, story.actions);
   }
 }
 

@@ -10,8 +10,8 @@ from lowtide_cli import ROOT, program
 pytest.importorskip("torch")
 
 
-# Threads of PyTorch's gloo now and then abort a process that has done all of its work, and torchrun then ends the other ranks.
-# What our own code has against a run is an exception, never this.
+# On a busy machine about one run in ten ends so, in a rank that does not plan, and torchrun then ends the other rank. Why is not
+# known; nothing that this test asks of a run is left out when it is made again.
 ABORTED = "terminate called without an active exception"
 TRIES = 4
 
