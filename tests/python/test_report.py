@@ -163,8 +163,8 @@ def test_the_trace_is_of_the_documented_format(tight, folder):
     trace = json.loads((folder / "t.json").read_text())
     assert faults(trace) == []
     assert {event["ph"] for event in trace["traceEvents"]} == set("MXCsf")
-    longer = 1.1 * [event for event in trace["traceEvents"] if event["ph"] == "X"][1]["dur"]
-    for kind, members in [("X", {"dur": None}), ("X", {"ts": -1.0}), ("X", {"dur": longer}), ("X", {"tid": 99}),
+    earlier = [event for event in trace["traceEvents"] if event["ph"] == "X"][1]["ts"] - 0.5  # than the end of the first
+    for kind, members in [("X", {"dur": None}), ("X", {"ts": -1.0}), ("X", {"ts": earlier}), ("X", {"tid": 99}),
                           ("X", {"ph": "Z"}), ("C", {"args": {"parameter": "much"}}), ("C", {"ts": 1e12}), ("s", {"id": 10**9}),
                           ("f", {"bp": None}), ("f", {"ts": 0.0}), ("M", {"args": {}}), ("M", {"name": 3})]:
         assert faults(spoil(trace, kind, **members)), (kind, members)
