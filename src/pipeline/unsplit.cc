@@ -51,9 +51,8 @@ void tell_unsplit(const UnsplitOps& unsplit, plan::Plan& plan) {
     const auto part = found == unsplit.end() ? part_of(op.name) : std::nullopt;
     if (part) found = unsplit.find(part->first);
     op.unsplit = PlanUnsplit{};  // nothing
-    if (found == unsplit.end()) continue;
+    if (found == unsplit.end() || (part && part->second > 0)) continue;
     told.insert(found->first);
-    if (part && part->second > 0) continue;
     op.unsplit = found->second.op;
     if (op.unsplit->output_bytes.size() != op.outputs.size()) op.unsplit->output_bytes.clear();
     if (part) continue;
