@@ -23,7 +23,7 @@ class PartsWeigher {
       if (plan.steps[i].kind == Step::Kind::kCompute) runs_[plan.steps[i].op].push_back(i);
   }
 
-  std::vector<ModuleParts> run() {
+  PartsTable run() {
     for (PlanOpId id : plan_.ops.ids()) {
       const plan::PlanOp& op = plan_.ops[id];
       const std::string_view whole = whole_of_part(op.name);
@@ -35,17 +35,24 @@ class PartsWeigher {
     }
     for (const plan::PlanOp& op : plan_.ops) {
       const auto found = group_of_.find(op.module);
-      if (!op.unsplit || found == group_of_.end()) continue;
-      groups_[found->second].priced = true;
-      groups_[found->second].seconds += op.predicted_seconds - op.unsplit->seconds;
+      if (!op.unsplit) continue;
+      const double seconds = op.predicted_seconds - op.unsplit->seconds;
+      all_.seconds += seconds;
+      if (found == group_of_.end()) continue;
+      all_.priced = groups_[found->second].priced = true;
+      groups_[found->second].seconds += seconds;
     }
-    std::vector<std::vector<int64_t>> change(groups_.size());
-    for (const auto& [key, parts] : ops_) {
-      change[key.first].resize(plan_.steps.size() + 1, 0);
-      join(parts, change[key.first]);
+    const std::vector<int64_t> nothing(plan_.steps.size() + 1, 0);
+    std::vector<std::vector<int64_t>> change(groups_.size(), nothing);
+    for (const auto& [key, parts] : ops_) join(parts, change[key.first]);
+    std::vector<int64_t> together = nothing;
+    for (size_t g = 0; g < groups_.size(); ++g) {
+      weigh(change[g], groups_[g]);
+      all_.parts += groups_[g].parts;
+      for (size_t i = 0; i < together.size(); ++i) together[i] += change[g][i];
     }
-    for (size_t g = 0; g < groups_.size(); ++g) weigh(change[g], groups_[g]);
-    return std::move(groups_);
+    weigh(together, all_);
+    return {std::move(groups_), std::move(all_)};
   }
 
  private:
@@ -135,6 +142,7 @@ class PartsWeigher {
   IdVector<PlanStorageId, std::vector<Range>> stays_;
   IdVector<PlanOpId, std::vector<size_t>> runs_;
   std::vector<ModuleParts> groups_;
+  ModuleParts all_;
   std::map<std::string_view, size_t> group_of_;  // by module
   // By group and the name of the op in one part.
   std::map<std::pair<size_t, std::string_view>, std::vector<PlanOpId>> ops_;
@@ -152,7 +160,7 @@ std::string_view whole_of_part(std::string_view op_name) {
   return is_number ? op_name.substr(0, at) : std::string_view();
 }
 
-std::vector<ModuleParts> parts_by_module(const plan::Plan& plan, const std::vector<Stay>& stays) {
+PartsTable parts_of(const plan::Plan& plan, const std::vector<Stay>& stays) {
   return PartsWeigher(plan, stays).run();
 }
 

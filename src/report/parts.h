@@ -35,7 +35,12 @@ struct ModuleParts {
 // (fission/expand.h); empty: it is none.
 std::string_view whole_of_part(std::string_view op_name);
 
-// In the order in which the plan's ops name their modules.
-std::vector<ModuleParts> parts_by_module(const plan::Plan& plan, const std::vector<Stay>& stays);
+struct PartsTable {
+  std::vector<ModuleParts> modules;  // in the order in which the plan's ops name them
+  // All together: where none of them alone sets the peak, all may. Its time is the whole step's.
+  ModuleParts all;
+};
+
+PartsTable parts_of(const plan::Plan& plan, const std::vector<Stay>& stays);
 
 }  // namespace lowtide::report

@@ -46,7 +46,7 @@ Plan plan_in_parts() {
 
 TEST(Parts, ByHand) {
   const Plan plan = plan_in_parts();
-  const std::vector<ModuleParts> groups = parts_by_module(plan, stays_of(plan));
+  const auto [groups, all] = parts_of(plan, stays_of(plan));
   ASSERT_EQ(groups.size(), 2u);
   // x, a0; x, a0, b0; x, b0, a1; x, b0, a1, b1: the peak is 256. With a in one piece of 128 from
   // its first part to its last use: x, b0, b1 and 128 are 320.
@@ -59,24 +59,28 @@ TEST(Parts, ByHand) {
   // b is all there at the peak anyway; its workspace of 32 comes on top of that.
   EXPECT_EQ(groups[1].benefit_bytes, 32);
   EXPECT_EQ(groups[1].freed_bytes, 64);
+  // At the last step both: x, 128, 128 and 32.
+  EXPECT_EQ(all.parts, 4);
+  EXPECT_EQ(all.benefit_bytes, 352 - 256);
+  EXPECT_DOUBLE_EQ(all.seconds, 1);
 }
 
 TEST(Parts, ContributionsToASumAreNoPieces) {
   Plan plan = plan_in_parts();
   plan.ops[PlanOpId(0)].unsplit->output_bytes = {0};  // as the two parts are larger than all of it
   plan.alignment_bytes = 1;
-  EXPECT_EQ(parts_by_module(plan, stays_of(plan))[0].benefit_bytes, 0);
+  EXPECT_EQ(parts_of(plan, stays_of(plan)).modules[0].benefit_bytes, 0);
 }
 
 TEST(Parts, WithoutTheOpsInOnePartNothingIsKnown) {
   Plan plan = plan_in_parts();
   for (plan::PlanOp& op : plan.ops) op.unsplit.reset();
-  for (const ModuleParts& group : parts_by_module(plan, stays_of(plan))) {
+  for (const ModuleParts& group : parts_of(plan, stays_of(plan)).modules) {
     EXPECT_FALSE(group.priced);
     EXPECT_EQ(group.parts, 2);
     EXPECT_EQ(group.benefit_bytes, 0);
   }
-  EXPECT_TRUE(parts_by_module(training_plan(), stays_of(training_plan())).empty());
+  EXPECT_TRUE(parts_of(training_plan(), stays_of(training_plan())).modules.empty());
 }
 
 // Some ops of the plan become parts of others, with drawn sizes of what these make in one part.
@@ -169,12 +173,16 @@ TEST(Parts, AreWhatTheDefinitionSays) {
     for (PlanOpId id : plan.ops.ids())
       if (const std::string whole(whole_of_part(plan.ops[id].name)); !whole.empty())
         ops[{plan.ops[id].module, whole}].push_back(id);
-    for (const ModuleParts& group : parts_by_module(plan, stays)) {
+    PartsTable table = parts_of(plan, stays);
+    table.modules.push_back(table.all);
+    table.modules.back().module = "all";
+    for (const ModuleParts& group : table.modules) {
       int64_t peak = 0, without = 0, freed = 0;
       for (size_t step = 0; step < bytes.size(); ++step) {
         int64_t more = 0;
         for (const auto& [key, parts] : ops)
-          if (key.first == group.module) more += more_at(plan, stays, parts, step);
+          if (group.module == "all" || key.first == group.module)
+            more += more_at(plan, stays, parts, step);
         peak = std::max(peak, bytes[step]);
         without = std::max(without, bytes[step] + more);
         freed = std::max(freed, more);

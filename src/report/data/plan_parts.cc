@@ -183,8 +183,8 @@ OrderedJson actions_data(const PlanView& view, const PlanningFacts* facts,
   std::vector<OrderedJson> groups;
   for (const ModuleActions& actions : actions_by_kind(view.plan))
     groups.push_back(group_data(actions));
-  for (const ModuleParts& parts : parts_by_module(view.plan, view.stays))
-    groups.push_back(group_data(parts));
+  const PartsTable split = parts_of(view.plan, view.stays);
+  for (const ModuleParts& parts : split.modules) groups.push_back(group_data(parts));
   std::stable_sort(groups.begin(), groups.end(),
                    [](const auto& a, const auto& b) { return worth_of(a) > worth_of(b); });
   OrderedJson all = actions_json(view.actions);
@@ -192,6 +192,7 @@ OrderedJson actions_data(const PlanView& view, const PlanningFacts* facts,
   OrderedJson json;
   json["groups"] = groups;
   json["all"] = std::move(all);
+  json["split"] = split.all.parts > 0 ? group_data(split.all) : OrderedJson();
   json["next_budget"] = next_budget(view.plan, facts, front);
   return json;
 }

@@ -19,7 +19,7 @@ import {
 } from "./pages.mjs";
 import { HTML_NAME, makeReport } from "./reports.mjs";
 
-const { count, exactBytes } = await load("src/format.ts");
+const { count, exactBytes, mib, time } = await load("src/format.ts");
 const FRAMES_PER_SECOND = 30;
 
 after(close);
@@ -71,6 +71,9 @@ test("the tables are the data's", async () => {
     [...worth].sort((a, b) => b - a),
     "most worthwhile first",
   );
+  const { split } = plan.actions;
+  const told = `save ${mib(split.bytes)} at the peak, and take ${time(split.seconds)} more`;
+  assert.ok((await page.locator("#actions").textContent()).includes(told), told);
   const modules = await cells("What each module", 2);
   modules
     .slice(0, 2)

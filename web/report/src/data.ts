@@ -128,6 +128,7 @@ export interface NextBudget {
 export interface Actions {
   groups: ActionGroup[]; // most bytes per second first
   all: Record<string, unknown>;
+  split: ActionGroup | null; // all of that kind together
   next_budget: NextBudget | null;
 }
 

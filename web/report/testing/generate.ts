@@ -599,6 +599,15 @@ function summarize(b: Builder, options: Options, seconds: number): Plan {
     actions: {
       groups: [],
       all: {},
+      split: {
+        kind: "split",
+        module: "",
+        count: 8,
+        bytes: 3 * 1024 * 1024,
+        freed_bytes: 4 * 1024 * 1024,
+        moved_bytes: null,
+        seconds: 0.5e-3,
+      },
       next_budget: {
         budget_bytes: Math.round(peak * 1.1),
         seconds: seconds * 0.97,
