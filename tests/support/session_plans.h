@@ -23,9 +23,9 @@ using Initial = plan::PlanInitial::Kind;
 
 inline constexpr int64_t kCount = 24;
 
-// Scale: y = 2 x through the workspace. Sum: y = a + b. Step: p -= rate g, in place; rate is 1 where
-// the session says nothing of it. First: the first element. Mask: y = x where a draw from (seed,
-// step, element) is even, else 0.
+// Scale: y = 2 x through the workspace. Sum: y = a + b. Step: p -= rate g, in place; the rate is 1
+// where the session says nothing of it. First: the first element. Mask: y = x where a draw from
+// (seed, step, element) is even, else 0.
 class FakeKernel final : public Kernel {
  public:
   FakeKernel(std::string kind, int64_t count) : kind_(std::move(kind)), count_(count) {}
