@@ -27,7 +27,7 @@ import torch
 import torch.utils._pytree as pytree
 
 from .. import _library, cache
-from ..errors import BadInput, Infeasible, Unsupported, Usage
+from ..errors import BadInput, Infeasible, Limit, Unsupported, Usage
 from ..plans import Plan, bytes_text, search
 from ..sessions import OUTPUTS, Session, UpdateNow
 from .exported import Exported, export_step
@@ -96,7 +96,12 @@ def _read(path: pathlib.Path, options: dict[str, Any], asked: StepOptions, title
         kept = cache.load(key) if asked.cache else None
         if kept is not None:
             return kept[0]
-        plan = _planned(model, options, asked, path)
+        try:
+            plan = _planned(model, options, asked)
+        except BadInput as problem:
+            raise Unsupported(_without_path(problem, path)) from None
+        except (Infeasible, Limit) as problem:
+            raise type(problem)(str(problem).replace(str(path), title)) from None
         if asked.cache and not plan.cut_short:
             cache.store(key, plan, {})
         return plan
@@ -104,17 +109,14 @@ def _read(path: pathlib.Path, options: dict[str, Any], asked: StepOptions, title
         library.lowtide_model_free(model)
 
 
-def _planned(model: c_void_p, options: dict[str, Any], asked: StepOptions, path: pathlib.Path) -> Plan:
+def _planned(model: c_void_p, options: dict[str, Any], asked: StepOptions) -> Plan:
     """Order and reruns first; where they miss the budget, parts too. Lent memory never moves."""
     try:
-        try:
-            return search(model, {**options, "more_levers": False}, asked.progress)
-        except Infeasible:
-            if asked.budget is None:
-                raise
-            return search(model, {**options, "forbid": "swap"}, asked.progress)
-    except BadInput as problem:
-        raise Unsupported(_without_path(problem, path)) from None
+        return search(model, {**options, "more_levers": False}, asked.progress)
+    except (Infeasible, Limit):
+        if asked.budget is None:
+            raise
+    return search(model, {**options, "forbid": "swap"}, asked.progress)
 
 
 def _without_path(problem: Exception, path: pathlib.Path) -> str:
