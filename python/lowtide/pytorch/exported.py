@@ -5,7 +5,8 @@ native engine runs on the model's own tensors. Whole numbers and constants come 
 
 Tied parameters are one before the program is written: without contents the door could not tell that they are. What the
 program changes beside running statistics (which the batch norm's op keeps) is found here, as the door has no place for
-it: counts of batches are added up by the engine, anything else is refused by name.
+it: counts of batches are added up by the engine, anything else is refused by name. So is a batch norm in eval mode, as
+the door takes every batch norm of a program that trains for one in training.
 """
 
 from __future__ import annotations
@@ -94,6 +95,7 @@ def _written(program: ExportedProgram, shell: _Shell, model: Model, folder: path
     """`aux`: by leaf None for a tensor, else a list of that leaf."""
     outputs = list(program.graph_signature.user_outputs)
     counts = _counts(program)
+    _check(program, outputs)
     _tie(program, shell)
     _leave_weights_out(program)
     path = folder / FILE
@@ -106,6 +108,23 @@ def _written(program: ExportedProgram, shell: _Shell, model: Model, folder: path
     named = {_PREFIX + name: name for name in [*model.parameters, *model.buffers]}
     inputs = [str(name) for name in program.graph_signature.user_inputs]
     return Exported(path, inputs, str(outputs[0]), names, kept, aux_spec, named, counts)
+
+
+def _check(program: ExportedProgram, outputs: list[str]) -> None:
+    """Raises Unsupported for what the door would take for something else, or could not give back."""
+    given = {spec.arg.name: spec.target or spec.arg.name for spec in program.graph_signature.input_specs}
+    for name in outputs:
+        if name in given:
+            raise Unsupported(f"loss_fn gives '{given[name].removeprefix(_PREFIX)}' itself as a result, which is there "
+                              "before the step; the native engine gives back what it computes")
+    for node in program.graph.nodes:
+        if node.op != "call_function" or not str(node.target).startswith("aten.batch_norm."):
+            continue
+        trains = node.args[5] if len(node.args) > 5 else node.kwargs.get("training")
+        if not trains:
+            statistics = node.args[3] if len(node.args) > 3 else None
+            name = given.get(getattr(statistics, "name", ""), node.name).removeprefix(_PREFIX)
+            raise Unsupported(f"a batch norm in eval mode ('{name}') has no gradient in the native engine")
 
 
 def _tie(program: ExportedProgram, shell: _Shell) -> None:

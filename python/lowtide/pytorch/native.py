@@ -146,6 +146,10 @@ class NativeStep(Step):
                                       "engine runs on the CPU, on tensors without gaps")
         updates = Updates(self._optimizer, model.parameters)
         trained = [name for name in model.parameters if name in updates.groups]
+        for name in trained:
+            if model.parameters[name].dtype not in (torch.float32, torch.float64):
+                raise Unsupported(f"parameter '{name}' is {model.parameters[name].dtype}: the native engine keeps an "
+                                  "optimizer state of f32 beside it, PyTorch one of its own type")
         options = {"train": True, "loss": "model", "keep_outputs": True, "threads": torch.get_num_threads(),
                    **planning_of(updates), **self._options.searching()}
         folder = tempfile.TemporaryDirectory(prefix="lowtide-")
@@ -223,7 +227,13 @@ class NativeStep(Step):
         found = ready.model.parameters.get(name)
         return ready.model.buffers[name] if found is None else found
 
+    @staticmethod
+    def _changes(ready: _NativeReady, place: tuple[str, str]) -> bool:
+        kind, name = place
+        return kind != "tensor" or name in ready.updated or name.endswith(("running_mean", "running_var"))
+
     def _lend(self, ready: _NativeReady, session: Session) -> list[torch.Tensor]:
+        """Says where lent values lie that lie elsewhere now; the tensors that a step changes."""
         tensors = []
         for value, place in ready.places.items():
             tensor = self._tensor(ready, place)
@@ -234,15 +244,16 @@ class NativeStep(Step):
                                 "native engine runs on the CPU, on tensors without gaps")
                 session.lend(value, address, tensor.nbytes)
                 ready.addresses[value] = address
-            tensors.append(tensor)
+            if self._changes(ready, place):
+                tensors.append(tensor)
         return tensors
 
     def _feed(self, ready: _NativeReady, session: Session, leaves: list[torch.Tensor]) -> list[torch.Tensor]:
-        """All that a step needs; the tensors that are lent."""
+        """All that a step needs; the tensors that it changes."""
         for name, held, found in exchanged(ready.model):
             raise Usage(f"'{name}' is another tensor than when the step was compiled ({tuple(held.shape)} then, "
                         f"{tuple(found.shape) if found is not None else 'none'} now); compile the step again")
-        lent = self._lend(ready, session)
+        changed = self._lend(ready, session)
         fed = {value.name for value in session.values(0)}
         for name, leaf in zip(ready.exported.inputs, leaves, strict=True):
             if name in fed:
@@ -253,7 +264,7 @@ class NativeStep(Step):
                 ready.model.parameters[name]]))
         if ready.random:
             session.set_seed(int(torch.empty((), dtype=torch.int64).random_()))
-        return lent
+        return changed
 
     def __call__(self, batch: Any) -> Any:
         """Runs the step: the loss, or (loss, aux) if loss_fn gives that."""
@@ -261,14 +272,14 @@ class NativeStep(Step):
         ready = self._now = self._ready.get(self._signature(leaves, spec)) or self._for(batch)
         with torch.no_grad(), interrupts_wait():
             session = self._open(ready)
-            lent = self._feed(ready, session, leaves)
+            changed = self._feed(ready, session, leaves)
             if not self._options.check_finite:
                 session.run()
             elif not session.run_if_finite("loss"):
                 problem = FloatingPointError("the loss is not finite")
                 problem.add_note("lowtide: the model is as before the step")
                 raise problem
-            self._after(ready, lent)
+            self._after(ready, changed)
             self.memory = Memory(ready.plan.arena_bytes - session.lent_bytes, session.lent_bytes)
             outputs = [self._result(ready, session, name) for name in ("loss", *ready.exported.aux)]
         self._optimizer._opt_called = True  # what schedulers ask: the optimizer has made a step
@@ -287,9 +298,9 @@ class NativeStep(Step):
         session.get(name, made.data_ptr(), made.nbytes)
         return made
 
-    def _after(self, ready: _NativeReady, lent: list[torch.Tensor]) -> None:
+    def _after(self, ready: _NativeReady, changed: list[torch.Tensor]) -> None:
         """What PyTorch is to know of a step: versions of tensors, counts of steps and of batches."""
-        torch.autograd.graph.increment_version(lent)
+        torch.autograd.graph.increment_version(changed)
         steps = []
         for name in ready.updated:
             state = self._optimizer.state[ready.model.parameters[name]]
