@@ -4,8 +4,8 @@
     torch_steps.py [--engine torch|native] [--dropout P] [--only MODEL] [--budgets LIST] [--steps N] [--threads N] [--effort N]
                    [--others] [--json FILE]
 
-For each budget: the arena (parameters, state, batch and all that the step makes), seconds of a step over eager mode's, what was
-predicted, the bound that is proven for every schedule, seconds to capture and measure, and to plan. Budgets are MiB; `none` has no
+For each budget: the arena (parameters, state, batch and all that the step makes), seconds of a step over eager mode's, the same in
+seconds of processors (what a busy machine changes less; with one thread, as waiting threads count), what was predicted, the bound that is proven for every schedule, seconds to capture and measure, and to plan. Budgets are MiB; `none` has no
 limit. With --others PyTorch's own ways to save memory as well (bench/pytorch/memory.py, a process each). Exit code 1 if a loss
 differs from eager mode's (in one bit with the torch engine; by more than rounding, or than dropout's other masks do, with the
 native one), an allocation was not where the plan has it, or an arena is above its budget.
@@ -59,10 +59,11 @@ def prepared(name: str, dropout: float) -> tuple[Step, dict]:
     return case, {"inputs": list(case.inputs), "labels": reference.make_labels(case.network, shape, SEED)}
 
 
-def timed(run) -> tuple[float, torch.Tensor]:
-    start = time.perf_counter()
+def timed(run) -> tuple[tuple[float, float], torch.Tensor]:
+    """Seconds on the clock and of processors."""
+    start, used = time.perf_counter(), time.process_time()
     loss = run()
-    return time.perf_counter() - start, loss
+    return (time.perf_counter() - start, time.process_time() - used), loss
 
 
 def same(loss: torch.Tensor, wanted: torch.Tensor, arguments: argparse.Namespace) -> bool:
@@ -102,12 +103,13 @@ def row(name: str, budget: str, arguments: argparse.Namespace, broken: list[str]
         if not same(loss, wanted, arguments):
             broken.append(f"{name} {budget}: the loss of step {k} is {float(loss)}, eager mode's {float(wanted)}")
     verdict, memory = step.plan.verdict, step.memory
+    mine, its = ([statistics.median(pair[k] for pair in pairs[1:]) for k in (0, 1)] for pairs in (seconds, others))
     if memory.beside or (limit is not None and step.plan.arena_bytes > limit):
         broken.append(f"{name} {budget}: {memory.beside} allocations beside the arena of {step.plan.arena_bytes} bytes")
-    return {"model": name, "budget": budget, "engine": step.engine, "arena_bytes": step.plan.arena_bytes, "extra": statistics.median(seconds[1:])
-            / statistics.median(others[1:]) - 1, "predicted_extra_percent": verdict["extra_percent"],
-            "bound_percent": verdict["lower_bound_extra_percent"], "step_seconds": statistics.median(seconds[1:]),
-            "eager_seconds": statistics.median(others[1:]), "planning_seconds": verdict["planning_seconds"],
+    return {"model": name, "budget": budget, "engine": step.engine, "arena_bytes": step.plan.arena_bytes,
+            "extra": mine[0] / its[0] - 1, "processor_extra": mine[1] / its[1] - 1,
+            "predicted_extra_percent": verdict["extra_percent"], "bound_percent": verdict["lower_bound_extra_percent"],
+            "step_seconds": mine[0], "eager_seconds": its[0], "planning_seconds": verdict["planning_seconds"],
             "compile_seconds": compiled, "allocations": memory.planned}
 
 
@@ -115,6 +117,7 @@ def shown(found: dict) -> str:
     if "reason" in found:
         return f"| {found['model']} | {found['budget']} | refused: {found['reason'].split(': ', 1)[-1][:90]} |"
     return (f"| {found['model']} | {found['budget']} | {found['arena_bytes'] / MIB:,.0f} | {100 * found['extra']:+.0f} % | "
+            f"{100 * found['processor_extra']:+.0f} % | "
             f"{found['predicted_extra_percent']:+.1f} % | {found['bound_percent']:+.1f} % | {found['step_seconds']:.2f} | "
             f"{found['planning_seconds']:.1f} | {found['compile_seconds']:.1f} |")
 
@@ -146,7 +149,7 @@ def main() -> int:
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
     rows, broken = [], []
-    print("| model | budget | arena MiB | extra | predicted | bound | s | planning s | compile s |\n|" + "---|" * 9, flush=True)
+    print("| model | budget | arena MiB | extra | of processors | predicted | bound | s | planning s | compile s |\n|" + "---|" * 10, flush=True)
     for name in [arguments.only] if arguments.only else list(CASES):
         if arguments.others:
             rows += others(name, arguments)
