@@ -121,6 +121,12 @@ class LowRank(nn.Module):
         return self.linear(x) + self.up(self.down(x))
 
 
+def asserted(x):
+    """Looks into its argument by an assertion; here, as pytest rewrites those of test files."""
+    assert (x < 50).all(), "too large"
+    return x * 2
+
+
 def _language(model, labels=True, seq=8):
     ids = torch.randint(0, 90, (2, seq))
     return model, {"input_ids": ids, "labels": ids.clone()}, lambda m, batch: m(**batch).loss

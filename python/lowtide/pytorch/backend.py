@@ -263,7 +263,8 @@ def lowtide(module: torch.fx.GraphModule, example_inputs: list[Any], *, options:
 
     def split(joint: torch.fx.GraphModule, joint_inputs: Any, *, num_fwd_outputs: int,
               static_lifetime_input_indices: list[int] | None = None, **more: Any) -> Any:
-        if any(isinstance(node.meta.get("val"), torch.SymInt) for node in joint.graph.nodes):
+        symbols = (torch.SymInt, torch.SymFloat, torch.SymBool)
+        if any(isinstance(node.meta.get("val"), symbols) for node in joint.graph.nodes):
             warnings.warn("lowtide: a graph with symbolic sizes is left to PyTorch's own partition; "
                           "torch.compile(..., dynamic=False) plans each size", stacklevel=2)
             return default_partition(joint, joint_inputs, num_fwd_outputs=num_fwd_outputs, **more)
