@@ -74,7 +74,7 @@ def boxed(module: torch.fx.GraphModule, _: Any = None) -> Callable[[list], Any]:
         else:
             arguments = [*map(expression, node.args), *(f"{k}={expression(v)}" for k, v in node.kwargs.items())]
             lines.append(f"{node.name} = {expression(node.target)}({', '.join(arguments)})")
-        gone = [n.name for n in dying[moment] if node.op != "output" and (n.op != "placeholder" or n is not node)]
+        gone = [n.name for n in dying[moment] if node.op != "output"]
         if gone:
             lines.append(" = ".join(gone) + " = None")
     run = compiled(lines, names, given, result, "half")
