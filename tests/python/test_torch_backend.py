@@ -141,6 +141,39 @@ def test_every_op_runs_as_often_as_planned_and_no_value_outlives_its_last_use(na
     assert len(early + later) > len(set(early + later)), "nothing ran again"
 
 
+def test_gradients_that_come_from_outside_are_not_made_again(monkeypatch):
+    """To a plan the op that makes them is the cheapest of all; what it makes is used first and last."""
+
+    class Outputs(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layers = nn.ModuleList(nn.Linear(8, 8) for _ in range(4))
+
+        def forward(self, x):
+            first = self.layers[0](x)
+            y = first
+            for layer in self.layers[1:]:
+                y = torch.tanh(layer(y))
+            return first, y
+
+    torch.manual_seed(0)
+    model, x, cuts, halves = Outputs(), torch.randn(512, 8), [], backend._halves
+    monkeypatch.setattr(backend, "_halves", lambda *them: cuts.append(them) or halves(*them))
+    other = copy.deepcopy(model)
+    for budget in ("90%", "80%"):
+        torch._dynamo.reset()
+        run = torch.compile(model, backend=backend.lowtide, fullgraph=True, dynamic=False,
+                            options={**OPTIONS, "budget": budget})
+        for forward, its in ((run, model), (other, other)):
+            its.zero_grad()
+            first, last = forward(x)
+            (first.square().sum() + last.sum()).backward()
+        for a, b in zip(model.parameters(), other.parameters(), strict=True):
+            assert torch.equal(a.grad, b.grad)
+        cut, early, later = cuts[-1][:3]
+        assert cut.boundary not in early + later and len(later) > len(set(later) - set(early))
+
+
 def test_evaluation_takes_the_same_backend():
     register()
     model, batch, loss_fn = build("resnet")

@@ -191,7 +191,7 @@ def _boundary(program: Program, units: list[Unit], forward: int, tangents: list[
     units[:] = [unit for unit in units if unit not in behind] + behind
     place = len(units) - len(behind)
     number = max((unit.number for unit in units), default=0) + 1
-    unit = Unit(number, [], BACKWARD, list(dict.fromkeys(reads)), makes, what="boundary")
+    unit = Unit(number, [], BACKWARD, list(dict.fromkeys(reads)), makes, what="boundary", once=True)
     unit.after = {other.number for other in units if other.updates}  # buffers change in the forward pass
     units.insert(place, unit)
     return place

@@ -43,6 +43,7 @@ class Unit:
     updates: list[int] = field(default_factory=list)
     statistics: list[int] = field(default_factory=list)
     after: set[int] = field(default_factory=set)  # units that run before, beyond what operands say
+    once: bool = False  # it may not run again, though nothing of it says so
     random: bool = False
     state_in: int | None = None  # a storage with the random stream's state
     state_out: int | None = None
