@@ -3,10 +3,12 @@ shrinks with the budget."""
 
 import collections
 import copy
+import importlib
 import os
 import weakref
 
 import pytest
+from lowtide_cli import ROOT
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch_models import build, differences, torch
 
@@ -172,6 +174,15 @@ def test_gradients_that_come_from_outside_are_not_made_again(monkeypatch):
             assert torch.equal(a.grad, b.grad)
         cut, early, later = cuts[-1][:3]
         assert cut.boundary not in early + later and len(later) > len(set(later) - set(early))
+
+
+def test_a_trainer_of_hugging_face_trains_as_in_eager_mode(capsys):
+    for name in ("transformers", "accelerate"):
+        pytest.importorskip(name)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(ROOT / "examples/pytorch"))
+        importlib.import_module("trainer").main()
+    assert "1 plan, arena" in capsys.readouterr().out
 
 
 def test_evaluation_takes_the_same_backend():
