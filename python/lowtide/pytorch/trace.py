@@ -165,7 +165,8 @@ class _Labels:
         return now
 
 
-def _scalar_loss(answer: Any) -> tuple[torch.Tensor, Any]:
+def scalar_loss(answer: Any) -> tuple[torch.Tensor, Any]:
+    """What loss_fn gave, as loss and aux. Raises Usage."""
     loss, aux = answer if isinstance(answer, tuple) and len(answer) == 2 else (answer, None)
     if not isinstance(loss, torch.Tensor) or loss.numel() != 1:
         kind = tuple(loss.shape) if isinstance(loss, torch.Tensor) else type(loss).__name__
@@ -195,7 +196,7 @@ def _step_function(model: Model, shells: list[torch.nn.Module], trained: list[st
             shell: torch.nn.Module) -> tuple[Any, Any, list]:
         labels.phase, labels.of_sequence = FORWARD, None
         tensors = {f"model.{name}": tensor for name, tensor in {**leaves, **buffers}.items()}
-        loss, aux = _scalar_loss(torch.func.functional_call(shell, tensors, (batch,), tie_weights=True))
+        loss, aux = scalar_loss(torch.func.functional_call(shell, tensors, (batch,), tie_weights=True))
         handles = labels.backward_of(loss)
         grads = torch.autograd.grad(loss, [leaves[name] for name in trained], allow_unused=True)
         labels.note()
@@ -251,7 +252,8 @@ def _is_theirs(name: str) -> bool:
     return name.startswith(_OURS)
 
 
-def _refusal(problem: Exception) -> Unsupported:
+def refusal(problem: Exception) -> Unsupported:
+    """What the user's code or PyTorch raised while the step was traced, with the line where."""
     reason = str(problem).strip().splitlines()
     place = user_place(problem)
     what = type(problem).__name__
@@ -302,7 +304,7 @@ def _trace_with(shells: list[torch.nn.Module], trace: Trace, inputs: list[torch.
     except (Usage, Unsupported):
         raise
     except Exception as problem:  # whatever the user's code or PyTorch raises while it is traced
-        raise _refusal(problem) from problem
+        raise refusal(problem) from problem
 
 
 def _traced_again(shell: _Shell, trace: Trace, batch: Any, inputs: list[torch.Tensor],
