@@ -161,6 +161,27 @@ def test_dropout_follows_the_seed_of_pytorch():
     assert abs(seen[0][1].double().mean() - 0.25) < 0.02  # 12,800 draws: four standard deviations
 
 
+@pytest.mark.parametrize("name", ["gpt2", "convnext"])
+def test_networks_with_dropout_train_and_follow_the_seed(name):
+    """Masks of attention and of whole branches: other ones than PyTorch's, of the same law."""
+    model, batch, loss_fn = build(name, 0.3)
+    with torch.no_grad():
+        for key, parameter in model.named_parameters():
+            if "layer_scale" in key:
+                parameter.fill_(1)  # at its start of 1e-6 no branch counts
+    start = copy.deepcopy(model.state_dict())
+    step = lowtide.compile_step(model, loss_fn, torch.optim.SGD(model.parameters(), lr=0.0), batch, engine="native")
+    losses = []
+    for seed in (1, 1, *range(2, 40)):
+        torch.manual_seed(seed)
+        losses.append(step(batch))
+    eager = [loss_fn(model, batch).detach() for _ in range(40)]
+    assert losses[0] == losses[1] and losses[0] != losses[2]
+    ours, theirs = torch.stack(losses[1:]), torch.stack(eager)
+    assert abs(ours.mean() - theirs.mean()) < 5 * (ours.var() / len(ours) + theirs.var() / len(theirs)).sqrt()
+    torch.testing.assert_close(model.state_dict(), start, rtol=0, atol=0)
+
+
 def test_a_loss_that_is_not_finite_changes_nothing():
     model, batch = small()
     mine = OPTIMIZERS["adamw"](model.parameters())
