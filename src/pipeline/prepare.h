@@ -20,6 +20,7 @@
 #include "pipeline/budget.h"
 #include "pipeline/optimize.h"
 #include "pipeline/solution.h"
+#include "pipeline/unsplit.h"
 #include "plan/outcome.h"
 
 namespace lowtide::pipeline {
@@ -52,6 +53,7 @@ struct Prepared {
   std::vector<std::string> notes;  // of a split that cuts little
   int64_t ops_in_parts = 0;        // of the split
   double whole_seconds = 0;        // of the step in one part, each op once; with a split
+  UnsplitOps unsplit;              // its ops
   plan::ScheduleOutcome order;
   Solution unlimited;
   // With a budget: what holds whatever the order of the sums, also once that is settled.

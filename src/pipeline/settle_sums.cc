@@ -240,6 +240,7 @@ Result<Prepared> settle_sums(const Prepared& ready, const Solution& solution,
   settled.notes = ready.notes;
   settled.ops_in_parts = ready.ops_in_parts;
   settled.whole_seconds = ready.whole_seconds;
+  settled.unsplit = ready.unsplit;
   settled.floor = ready.floor;
   settled.sums_are_settled = true;
   LT_ASSIGN(ir::Rewritten chained,

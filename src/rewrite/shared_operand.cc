@@ -188,6 +188,7 @@ class Products {
     ops::AppendOptions options;
     options.name = edit_.op(before).name;
     options.module = edit_.op(before).module;
+    options.source = edit_.op(before).source;
     options.phase = edit_.op(before).phase;
     options.category = edit_.value(edit_.op(before).outputs[0]).category;
     const auto op = ops::append(edit_, ir::Place::before(before), kind, std::move(inputs),

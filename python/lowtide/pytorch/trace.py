@@ -15,6 +15,7 @@ from __future__ import annotations
 import contextlib
 import linecache
 import os
+import re
 import sys
 import traceback
 from collections.abc import Callable, Iterator
@@ -241,6 +242,29 @@ def place_of_frames(frames: list[tuple[str, int, str]]) -> str:
         if not _is_theirs(name):
             return f"{name}:{line}: {(code or linecache.getline(name, line)).strip()}"
     return ""
+
+
+_TRACED = re.compile(r'File "([^"\n]+)", line (\d+), in [^\n]*(?:\n    ([^\n]*))?')
+
+
+def place_of_stack(stack: str) -> str:
+    """The same of a stack trace as text, as nodes of torch.compile's graphs have it."""
+    return place_of_frames([(name, int(line), code) for name, line, code in _TRACED.findall(stack)])
+
+
+_PLACE = re.compile(r"(?:([^:/]*): )?([^:]+):(\d+): ")
+
+
+def module_and_source(place: str) -> tuple[str, str]:
+    """Of "module: folders/folder/file.py:line: code": module, and "folder/file.py:line", as src/io/source_line.h has it
+    (what lies below site-packages, of other files the last folder). What the place does not say is ""."""
+    found = _PLACE.match(place)
+    if found is None:  # a module alone, or words
+        return ("" if " " in place else place), ""
+    parts = found[2].replace(os.sep, "/").split("/")
+    below = [i for i, part in enumerate(parts) if part in ("site-packages", "dist-packages")]
+    end = "/".join(parts[below[-1] + 1:] if below else parts[-2:]).lstrip("/")
+    return found[1] or "", f"{end}:{found[3]}"
 
 
 _OURS = (os.path.dirname(os.path.dirname(os.path.abspath(__file__))), os.path.dirname(torch.__file__), "<",
