@@ -25,7 +25,7 @@ struct SessionOptions {
   // One buffer per storage, allocated when made and freed after its last reader, ops in the given
   // order: the baseline that --compare runs. Same kernels.
   bool unplanned = false;
-  // Fill freed ranges with NaN bytes: for tests.
+  // Fill what is free with NaN bytes, so that what is read there by mistake shows in the results.
   bool poison = false;
   // Fill the arena, and a guard area behind it, with a pattern before anything is put in, so that
   // touched_bytes() can say how far up it was written. Not with poison or unplanned.

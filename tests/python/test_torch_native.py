@@ -24,7 +24,8 @@ OPTIMIZERS = {
     "sgd": lambda ps: torch.optim.SGD(ps, lr=1e-2, momentum=0.9, nesterov=True, weight_decay=1e-4),
     "plain": lambda ps: torch.optim.SGD(ps, lr=1e-2),
 }
-NETWORKS = [name for name in NAMES if name != "fno"]  # complex numbers are not the runtime's
+OPERATORS = ("fno", "tfno", "uno")  # neural ones, by Fourier transforms, which the runtime has not
+NETWORKS = [name for name in NAMES if name not in OPERATORS]
 if os.environ.get("LOWTIDE_LONG"):
     CASES = list(itertools.product(NETWORKS, OPTIMIZERS, (None, "tight")))
 else:

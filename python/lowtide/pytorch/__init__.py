@@ -2,6 +2,7 @@
 
     known.py        values that are known while a step is traced
     trace.py        the step as one FX graph (make_fx): forward, loss, gradients
+    dynamo.py       a second way to trace: what looks into tensors
     calls.py        the graph as calls on tensors that lie in storages: aliases and mutations as they are
     units.py        calls grouped into what is planned as one op; updates of the optimizer added
     masks.py        dropout's masks as a byte an element

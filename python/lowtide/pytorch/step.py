@@ -165,7 +165,7 @@ def _keys(captured: Captured, title: str, options: StepOptions, memory: Allocato
     lines = [repr((c.name, c.args, sorted(c.kwargs.items()))) for u in captured.units for c in u.calls]
     machine = [torch.__version__, torch.get_num_threads(), platform.machine(), platform.processor(),
                torch.backends.cpu.get_cpu_capability()]
-    measured = cache.key(bare.text, lines, signature(captured.updates.optimizer), machine, memory is not None)
+    measured = cache.key(bare.question(), lines, signature(captured.updates.optimizer), machine, memory is not None)
     return measured, cache.key(measured, options.planning())
 
 
@@ -207,14 +207,14 @@ def make_plan(captured: Captured, title: str, options: StepOptions) -> Planned:
 
     def make() -> Plan:
         kept = cache.load(key) if options.cache else None
-        if kept is not None and kept[1].get("graph") == cache.key(graph.text):
+        if kept is not None and kept[1].get("graph") == cache.key(graph.question()):
             return kept[0]
         try:
             plan = plan_text(graph.text, title, options.planning(), options.progress)
         except (Infeasible, Limit) as problem:
             raise type(problem)(_with_place(str(problem), graph, captured.units)) from None
         if options.cache and not plan.cut_short:
-            cache.store(key, plan, {"graph": cache.key(graph.text)})
+            cache.store(key, plan, {"graph": cache.key(graph.question())})
         return plan
 
     return Planned(captured, graph, ranks.plan_of_first(make) if options.data_parallel else make(), measured)

@@ -15,6 +15,7 @@ from __future__ import annotations
 import contextlib
 import linecache
 import os
+import re
 import sys
 import traceback
 from collections.abc import Callable, Iterator
@@ -26,6 +27,7 @@ import torch.utils._pytree as pytree
 from torch.fx.experimental.proxy_tensor import get_proxy_mode, make_fx
 
 from ..errors import Unsupported, Usage
+from . import dynamo
 from .known import KnownValues, told_to_transformers
 
 FORWARD, BACKWARD = "forward", "backward"
@@ -94,7 +96,7 @@ class _Labels:
         self.phase = FORWARD
         self.of_sequence: int | None = None
 
-    def note(self, place: str = "") -> None:
+    def note(self, place: str = "", module: str = "") -> None:
         """Labels what was made since the last note by what held until now."""
         mode = get_proxy_mode()
         if mode is None:
@@ -103,7 +105,7 @@ class _Labels:
             if "lowtide_phase" in node.meta:
                 break
             node.meta["lowtide_phase"] = self.phase
-            node.meta["lowtide_module"] = self.stack[-1] if self.stack else ""
+            node.meta["lowtide_module"] = module or (self.stack[-1] if self.stack else "")
             node.meta["lowtide_gradient_of"] = self.of_sequence
             node.meta["lowtide_place"] = place
             node.meta["lowtide_sequence"] = torch._C._autograd._get_sequence_nr() - 1
@@ -112,12 +114,15 @@ class _Labels:
         """Behind an op of the forward pass: the innermost line that is neither PyTorch's nor ours."""
         if self.phase == BACKWARD:
             return
+        retraced = dynamo.frames_now()
+        if retraced is not None:
+            return self.note(place_of_frames(retraced), dynamo.module_now())
         frame, frames = sys._getframe(1), []
         while frame is not None and not frames:
             if not _is_theirs(frame.f_code.co_filename):
                 frames.append((frame.f_code.co_filename, frame.f_lineno, ""))
             frame = frame.f_back
-        self.note(place_of_frames(frames))
+        return self.note(place_of_frames(frames))
 
     def enter(self, module: torch.nn.Module, *_: Any) -> None:
         self.note()
@@ -184,11 +189,12 @@ def _clipped(grads: list[torch.Tensor | None], options: Options) -> list[torch.T
     return grads
 
 
-def _step_function(model: Model, loss_fn: Callable, trained: list[str], trace: Trace, options: Options,
-                   labels: _Labels) -> Callable:
-    shell = _Shell(model.module, loss_fn)
+def _step_function(model: Model, shells: list[torch.nn.Module], trained: list[str], trace: Trace,
+                   options: Options, labels: _Labels) -> Callable:
+    """`shells`: of each of the batches that make one update, or one for all."""
 
-    def one(leaves: dict[str, torch.Tensor], buffers: dict[str, torch.Tensor], batch: Any) -> tuple[Any, Any, list]:
+    def one(leaves: dict[str, torch.Tensor], buffers: dict[str, torch.Tensor], batch: Any,
+            shell: torch.nn.Module) -> tuple[Any, Any, list]:
         labels.phase, labels.of_sequence = FORWARD, None
         tensors = {f"model.{name}": tensor for name, tensor in {**leaves, **buffers}.items()}
         loss, aux = scalar_loss(torch.func.functional_call(shell, tensors, (batch,), tie_weights=True))
@@ -207,8 +213,8 @@ def _step_function(model: Model, loss_fn: Callable, trained: list[str], trace: T
         buffers = dict(zip(model.buffers, flat[p:p + b], strict=True))
         batch = pytree.tree_unflatten(list(flat[p + b:]), trace.batch_spec)
         loss, aux, grads = None, [], [None] * len(trained)
-        for part in (batch if options.accumulate > 1 else [batch]):
-            one_loss, one_aux, more = one(leaves, buffers, part)
+        for k, part in enumerate(batch if options.accumulate > 1 else [batch]):
+            one_loss, one_aux, more = one(leaves, buffers, part, shells[k % len(shells)])
             loss = one_loss if loss is None else loss + one_loss
             aux.append(one_aux)
             grads = [m if g is None else g if m is None else g + m for g, m in zip(grads, more, strict=True)]
@@ -236,6 +242,29 @@ def place_of_frames(frames: list[tuple[str, int, str]]) -> str:
         if not _is_theirs(name):
             return f"{name}:{line}: {(code or linecache.getline(name, line)).strip()}"
     return ""
+
+
+_TRACED = re.compile(r'File "([^"\n]+)", line (\d+), in [^\n]*(?:\n    ([^\n]*))?')
+
+
+def place_of_stack(stack: str) -> str:
+    """The same of a stack trace as text, as nodes of torch.compile's graphs have it."""
+    return place_of_frames([(name, int(line), code) for name, line, code in _TRACED.findall(stack)])
+
+
+_PLACE = re.compile(r"(?:([^:/]*): )?([^:]+):(\d+): ")
+
+
+def module_and_source(place: str) -> tuple[str, str]:
+    """Of "module: folders/folder/file.py:line: code": module, and "folder/file.py:line", as src/io/source_line.h has it
+    (what lies below site-packages, of other files the last folder). What the place does not say is ""."""
+    found = _PLACE.match(place)
+    if found is None:  # a module alone, or words
+        return ("" if " " in place else place), ""
+    parts = found[2].replace(os.sep, "/").split("/")
+    below = [i for i, part in enumerate(parts) if part in ("site-packages", "dist-packages")]
+    end = "/".join(parts[below[-1] + 1:] if below else parts[-2:]).lstrip("/")
+    return found[1] or "", f"{end}:{found[3]}"
 
 
 _OURS = (os.path.dirname(os.path.dirname(os.path.abspath(__file__))), os.path.dirname(torch.__file__), "<",
@@ -267,8 +296,20 @@ def trace_step(model: Model, loss_fn: Callable, trained: list[str], batch: Any, 
         odd = next(type(leaf).__name__ for leaf in inputs if not isinstance(leaf, torch.Tensor))
         raise Usage(f"a batch is a tree of tensors; this one has a {odd}: close over it in loss_fn instead")
     trace = Trace(None, model, trained, spec)  # type: ignore[arg-type]
-    labels = _Labels(model.module)
-    step = _step_function(model, loss_fn, trained, trace, options, labels)
+    shell = _Shell(model.module, loss_fn)
+    try:
+        _trace_with([shell], trace, inputs, options)
+    except Unsupported as refused:
+        if not _traced_again(shell, trace, batch, inputs, options):
+            raise refused from None
+    _spread_places(trace)
+    return trace
+
+
+def _trace_with(shells: list[torch.nn.Module], trace: Trace, inputs: list[torch.Tensor],
+                options: Options) -> None:
+    model, labels = trace.model, _Labels(trace.model.module)
+    step = _step_function(model, shells, trace.trained, trace, options, labels)
     values = KnownValues(labels.after_op)
 
     def followed(*flat: torch.Tensor) -> list[Any]:
@@ -288,8 +329,19 @@ def trace_step(model: Model, loss_fn: Callable, trained: list[str], batch: Any, 
         raise
     except Exception as problem:  # whatever the user's code or PyTorch raises while it is traced
         raise refusal(problem) from problem
-    _spread_places(trace)
-    return trace
+
+
+def _traced_again(shell: _Shell, trace: Trace, batch: Any, inputs: list[torch.Tensor],
+                  options: Options) -> bool:
+    """By way of dynamo, where plain tracing was refused."""
+    parts = batch if options.accumulate > 1 else [batch]
+    try:
+        with torch.enable_grad():
+            shells = [dynamo.Retraced(shell, part) for part in parts]
+        _trace_with(shells, trace, inputs, options)
+    except Exception:  # noqa: BLE001: the first refusal names the line
+        return False
+    return True
 
 
 def _spread_places(trace: Trace) -> None:
