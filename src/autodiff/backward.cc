@@ -139,6 +139,7 @@ Result<ir::OpId> Backward::append(const ir::Op& of, std::string_view kind,
   ops::AppendOptions options;
   options.name = fmt::format("{}/{}", of.name, kind);
   options.module = of.module;
+  options.source = of.source;
   options.phase = Phase::kBackward;
   options.category = Category::kTemporary;
   return ops::append(graph_, kind, std::move(inputs), std::move(attrs), options);

@@ -243,6 +243,7 @@ class Expander {
     ops::AppendOptions options;
     options.name = std::move(name);
     options.module = op.module;
+    options.source = op.source;
     options.phase = op.phase == Phase::kUpdate ? Phase::kBackward : op.phase;
     return options;
   }

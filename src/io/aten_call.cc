@@ -295,6 +295,7 @@ OnnxNode AtenCall::make(std::string_view op, std::vector<std::string> inputs,
   node.op_type = op;
   node.name = node_.name;
   node.module = node_.module;
+  node.source = node_.source;
   node.inputs = std::move(inputs);
   for (auto& [key, value] : attrs) node.attrs.emplace(key, attribute(std::move(value)));
   return node;

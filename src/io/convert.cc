@@ -441,6 +441,7 @@ Result<ir::ValueId> Conversion::materialize(const std::string& name) {
                                              {{"perm", list(std::move(perm))}},
                                              {.name = node.name.empty() ? name : node.name,
                                               .module = node.module,
+                                              .source = node.source,
                                               .output_names = {name}}));
     asked.value = graph_.op(op).outputs[0];
   } else if (asked.initializer != nullptr) {

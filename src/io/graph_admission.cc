@@ -130,7 +130,8 @@ class Rebuild {
                     "the op table has no such kind; what it does not know is written as kind "
                     "\"Opaque\" with the attribute \"op\"");
     ir::Attrs attrs = op.attrs;
-    ops::AppendOptions options = {.name = op.name, .module = op.module, .phase = op.phase};
+    ops::AppendOptions options = {
+        .name = op.name, .module = op.module, .source = op.source, .phase = op.phase};
     options.control = made_.now(op.control);
     std::vector<ir::ValueId> inputs = made_.now(op.inputs);
     for (ir::ValueId output : op.outputs)
@@ -177,7 +178,8 @@ class Rebuild {
     const ir::Value& source = graph_.value(view);
     const auto known = copies_.find(view);
     if (known != copies_.end() && !is_gradient) return known->second;
-    ops::AppendOptions options = {.module = reader.module, .phase = reader.phase};
+    ops::AppendOptions options = {
+        .module = reader.module, .source = reader.source, .phase = reader.phase};
     if (reader.phase == Phase::kUpdate) options.phase = Phase::kBackward;
     options.output_names = {fresh_name(source.name + "/row_major")};
     options.name = fresh_name("copy/" + options.output_names[0]);

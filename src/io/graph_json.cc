@@ -134,6 +134,7 @@ class JsonPrinter {
     member("kind"), text(op.kind);
     member("name"), text(op.name);
     if (!op.module.empty()) member("module"), text(op.module);
+    if (!op.source.empty()) member("source"), text(op.source);
     member("phase"), text(lowtide::name(op.phase));
     if (!op.attrs.empty()) attributes(op.attrs);
     ids("inputs", op.inputs);
@@ -339,6 +340,7 @@ Status JsonReader::op(const JsonPlace& place) {
     if (key == "kind") return name_at(member, out.op.kind);
     if (key == "name") return name_at(member, out.op.name);
     if (key == "module") return name_at(member, out.op.module);
+    if (key == "source") return name_at(member, out.op.source);
     if (key == "phase")
       return word(member, parse_phase, out.op.phase, "'forward', 'backward' or 'update'");
     if (key == "attrs")

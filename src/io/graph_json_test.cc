@@ -26,7 +26,8 @@ constexpr std::string_view kStep = R"({
  "base": 3, "storage": 3, "is_output": true}],
 "ops": [
 {"kind": "MatMul", "name": "fc", "inputs": [0, 1], "outputs": [2]},
-{"kind": "Opaque", "name": "scan", "module": "layers.0", "inputs": [2, null], "outputs": [3, 4],
+{"kind": "Opaque", "name": "scan", "module": "layers.0", "source": "m.py:3",
+ "inputs": [2, null], "outputs": [3, 4],
  "attrs": {"op": "mylib::scan", "seconds": 0.001, "workspace": 64}},
 {"kind": "Reshape", "name": "flat", "inputs": [3], "outputs": [5], "control": [0],
  "attrs": {"shape": ["4*batch"]}}]

@@ -162,9 +162,11 @@ Result<std::vector<ir::ValueId>> NodeCall::append(std::string_view kind,
                                                   std::vector<ir::ValueId> inputs, ir::Attrs attrs,
                                                   std::string name,
                                                   std::vector<std::string> output_names) {
-  const auto op =
-      ops::append(door_.graph_, kind, std::move(inputs), std::move(attrs),
-                  {.name = name, .module = node_.module, .output_names = std::move(output_names)});
+  const auto op = ops::append(door_.graph_, kind, std::move(inputs), std::move(attrs),
+                              {.name = name,
+                               .module = node_.module,
+                               .source = node_.source,
+                               .output_names = std::move(output_names)});
   if (op) return door_.graph_.op(*op).outputs;
   std::string_view told = op.error().message;
   const auto drop = [&](const std::string& start) {

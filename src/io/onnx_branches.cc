@@ -113,6 +113,7 @@ Status put_in(OnnxModel& model, OnnxNode& node, bool condition, Names& taken,
     for (std::string& output : inner.outputs) rename(output, renamed);
     rename_captured(inner, renamed);
     if (inner.module.empty()) inner.module = node.module;
+    if (inner.source.empty()) inner.source = node.source;
     nodes.push_back(std::move(inner));
   }
   for (size_t i = 0; i < node.outputs.size(); ++i) {
@@ -123,6 +124,7 @@ Status put_in(OnnxModel& model, OnnxNode& node, bool condition, Names& taken,
     OnnxNode same;
     same.op_type = "Identity";
     same.module = node.module;
+    same.source = node.source;
     same.inputs = {from};
     same.outputs = {node.outputs[i]};
     nodes.push_back(std::move(same));

@@ -26,7 +26,7 @@ struct Frame {
   std::map<std::string, std::string, std::less<>> names;
   std::map<std::string, OnnxAttr, std::less<>> attrs;  // the call's attributes, defaults filled in
   std::string prefix;                                  // empty: the main graph, whose names stand
-  std::string module;  // of the call: inner nodes that say nothing belong there
+  std::string module, source;  // of the call: inner nodes that say nothing belong there
 };
 
 std::string renamed(Frame& frame, const std::string& name) {
@@ -80,6 +80,7 @@ OnnxNode instantiate(Frame& frame, const OnnxNode& node) {
   if (frame.prefix.empty()) return copy;
   copy.name = frame.prefix + "/" + (node.name.empty() ? node.op_type : node.name);
   if (copy.module.empty()) copy.module = frame.module;
+  if (copy.source.empty()) copy.source = frame.source;
   for (std::string& name : copy.inputs) name = renamed(frame, name);
   for (std::string& name : copy.outputs) name = renamed(frame, name);
   instantiate_subgraphs(frame, copy);
@@ -100,6 +101,7 @@ Result<Frame> open_call(const OnnxModel& model, const OnnxNode& call,
   for (const std::string& output : call.outputs)
     if (call.name.empty() && !output.empty()) frame.prefix = output + "/" + call.op_type;
   frame.module = call.module;
+  frame.source = call.source;
   for (size_t i = 0; i < function.inputs.size(); ++i)
     frame.names[function.inputs[i]] = i < call.inputs.size() ? call.inputs[i] : "";
   for (size_t i = 0; i < call.outputs.size(); ++i)

@@ -62,6 +62,7 @@ struct OnnxNode {
   std::string overload;
   std::string name;                  // may be empty
   std::string module;                // path of the module it comes from; may be empty
+  std::string source;                // line of the model's code (source_line.h); may be empty
   std::vector<std::string> inputs;   // "" for an absent optional input
   std::vector<std::string> outputs;  // "" for an output nobody wants
   std::map<std::string, OnnxAttr, std::less<>> attrs;

@@ -160,6 +160,7 @@ class SequenceReplacer {
     made.op_type = op_type;
     made.name = node.name;
     made.module = node.module;
+    made.source = node.source;
     made.outputs = {node.outputs[0]};
     return made;
   }

@@ -17,6 +17,7 @@
 #include <limits>
 
 #include "io/onnx.pb.h"
+#include "io/source_line.h"
 
 namespace lowtide::io {
 namespace {
@@ -29,6 +30,7 @@ constexpr int kMaxRank = 32;
 constexpr int64_t kMaxElements = int64_t{1} << 48;
 constexpr std::string_view kKindKey = "pkg.torch.export.graph_signature.InputSpec.kind";
 constexpr std::string_view kScopesKey = "pkg.torch.onnx.name_scopes";
+constexpr std::string_view kStackKey = "pkg.torch.onnx.stack_trace";
 
 template <class Message>
 bool parse(std::string_view bytes, Message& message) {
@@ -268,8 +270,11 @@ Result<OnnxNode> read_node(const Place& place, onnx_wire::Node& wire) {
   node.name = wire.name();
   node.inputs.assign(wire.input().begin(), wire.input().end());
   node.outputs.assign(wire.output().begin(), wire.output().end());
-  for (const onnx_wire::StringPair& entry : wire.metadata_props())
+  node.source = source_line(wire.doc_string());
+  for (const onnx_wire::StringPair& entry : wire.metadata_props()) {
     if (entry.key() == kScopesKey) node.module = module_of_scopes(entry.value());
+    if (entry.key() == kStackKey) node.source = source_line(entry.value());
+  }
   for (onnx_wire::Attribute& attribute : *wire.mutable_attribute()) {
     LT_ASSIGN(OnnxAttr attr, read_attribute(place, attribute));
     node.attrs[attribute.name()] = std::move(attr);

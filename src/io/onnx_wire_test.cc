@@ -8,7 +8,9 @@
 
 #include "base/element.h"
 #include "io/onnx.pb.h"
+#include "io/onnx_reader.h"
 #include "io/testing/onnx_tensor.h"
+#include "io/testing/test_models.h"
 
 namespace lowtide::io {
 namespace {
@@ -68,6 +70,22 @@ TEST(OnnxWire, ListsAndRawBytesSayTheSameInEveryType) {
       EXPECT_EQ(tensor->bytes, bytes) << name(dtype);
     }
   }
+}
+
+// Of two exporters: a list of modules and a trace in the metadata, a trace in the doc string.
+TEST(OnnxWire, NodesSayWhichLineTheyComeFrom) {
+  ModelMaker maker;
+  maker.input("x", {"2"}).output("y");
+  onnx_wire::Node& first = maker.node("Relu", {"x"}, {"h"});
+  onnx_wire::StringPair& pair = *first.add_metadata_props();
+  pair.set_key("pkg.torch.onnx.stack_trace");
+  pair.set_value("File \"/users/me/net/model.py\", line 12, in forward\n    h = relu(x)");
+  maker.node("Relu", {"h"}, {"y"}).set_doc_string("/users/me/net/model.py(13): forward\n");
+  const auto graph = read_onnx_bytes(maker.bytes(), "", "m.onnx", {});
+  ASSERT_TRUE(graph) << graph.error().message;
+  ASSERT_EQ(graph->op_count(), 2U);
+  EXPECT_EQ(graph->op(ir::OpId(0)).source, "net/model.py:12");
+  EXPECT_EQ(graph->op(ir::OpId(1)).source, "net/model.py:13");
 }
 
 TEST(OnnxWire, ATensorByItselfThatIsNoneIsRefused) {

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "io/pt2_expr.h"
+#include "io/source_line.h"
 #include "plan/plan_fields.h"
 
 namespace lowtide::io {
@@ -250,12 +251,21 @@ std::string module_of(const Json& metadata) {
   return std::string(entries.substr(0, entries.find(',')));
 }
 
+std::string source_of(const Json& metadata) {
+  const auto trace = metadata.is_object() ? metadata.find("stack_trace") : metadata.end();
+  if (trace == metadata.end() || !trace->is_string()) return {};
+  return source_line(trace->get_ref<const std::string&>());
+}
+
 Status ProgramReader::node(const JsonPlace& place, const Sizes& sizes, Pt2Node& out) {
   const auto read = [&](std::string_view key, const JsonPlace& member) -> Status {
     if (key == "target") return text(member, out.target);
     if (key == "name" && member.json->is_string()) return text(member, out.name);
     if (key == "outputs") return outputs_of(member, out.outputs);
-    if (key == "metadata") out.module = module_of(*member.json);
+    if (key == "metadata") {
+      out.module = module_of(*member.json);
+      out.source = source_of(*member.json);
+    }
     if (key != "inputs") return {};
     return array(member, [&](const JsonPlace& entry) -> Status {
       LT_ASSIGN(const JsonPlace name, at(entry, "name"));

@@ -299,6 +299,7 @@ class Lowering : public AtenSink {
     made.domain = kPeepholeDomain;
     made.name = node.name;
     made.module = node.module;
+    made.source = node.source;
     for (const auto& [name, argument] : node.inputs)
       for (const std::string& tensor : argument.tensors) {
         if (tensor.empty()) continue;

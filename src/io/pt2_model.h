@@ -60,6 +60,7 @@ struct Pt2Node {
   std::string target;  // "aten.linear.default": behind "torch.ops."
   std::string name;
   std::string module;  // path of the module it comes from; may be empty
+  std::string source;  // line of the model's code (source_line.h); may be empty
   std::vector<std::pair<std::string, Pt2Argument>> inputs;  // by the schema's names
   std::vector<std::string> outputs;  // tensors, lists of them written out; "" for anything else
 };

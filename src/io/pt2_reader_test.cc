@@ -62,6 +62,7 @@ TEST(Pt2Reader, ALayerIsOneProductAndARelu) {
   ASSERT_EQ(graph->op_count(), 2U);
   EXPECT_EQ(graph->op(ir::OpId(0)).kind, "MatMul");
   EXPECT_EQ(graph->op(ir::OpId(0)).module, "l");
+  for (ir::OpId op : graph->ops()) EXPECT_EQ(graph->op(op).source, "net/model.py:12");
   EXPECT_EQ(graph->producer, "pytorch 2.13.0");
   EXPECT_EQ(ir::free_symbols(*graph), std::vector<std::string>{"s77"});
   const ir::Value& weight = graph->value(*graph->find_value("l.weight"));

@@ -97,6 +97,7 @@ struct Op {
   std::string kind;    // a name of the op table
   std::string name;    // unique in the graph; from the model where it has one
   std::string module;  // path of the module it comes from, for reports; may be empty
+  std::string source;  // line of the model's code, "gpt2/model.py:123"; may be empty
   Phase phase = Phase::kForward;
   Attrs attrs;
   std::vector<ValueId> inputs;   // none() for an optional input that is absent

@@ -115,6 +115,7 @@ class Printer {
     for (ValueId input : op.inputs)
       out_ += input.valid() ? fmt::format(" v{}", input.index()) : " -";
     out_ += '\n';
+    if (!op.source.empty()) line("  source {}\n", quoted(op.source));
     for (const auto& [key, attr] : op.attrs) {
       line("  attr {} ", quoted(key));
       if (const auto* integer = std::get_if<int64_t>(&attr))
@@ -333,6 +334,7 @@ class Reader {
   Status read(Line line) {
     if (line.at_end()) return {};
     if (!started_) return read_header(line);
+    if (line.accept("source")) return read_source(line);
     if (line.accept("attr")) return read_attr(line);
     if (line.accept("control")) return read_control(line);
     if (line.accept("out")) return read_out(line);
@@ -340,7 +342,7 @@ class Reader {
     if (line.accept("binding")) return read_binding(line);
     if (line.accept("given")) return read_given(line);
     if (line.accept("op")) return read_op(line);
-    return line.fail("binding, given, op, attr, control or out");
+    return line.fail("binding, given, op, source, attr, control or out");
   }
 
   Status done(Line& line) const {
@@ -430,6 +432,13 @@ class Reader {
     }
     op_ = std::move(op);
     return {};
+  }
+
+  Status read_source(Line& line) {
+    if (!op_) return line.fail("an op before its source");
+    if (!op_->source.empty()) return line.fail("one source");
+    LT_ASSIGN(op_->source, line.name());
+    return done(line);
   }
 
   Status read_attr(Line& line) {

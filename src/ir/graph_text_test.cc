@@ -30,6 +30,7 @@ given "x" f32 [batch, 784] input fed
 given "w" f32 [10, 784] parameter external "w.bin" 0 31360
 given "c" u8 [2] input inline "00ff"
 op "MatMul" "fc" "model.fc" forward v0 v1 -
+  source "net/model.py:3"
   attr "scale" real 0.5
   attr "trans_b" int 1
   out "y" f32 [batch, 10] activation own
@@ -100,16 +101,18 @@ TEST(GraphTextTest, MessagesNameOriginLineAndWhatWasExpected) {
            {"v0 v1 -", "v0 v9 -", "g:7: expected v<id> with an id below 3"},
            {"v0 v1 -", "v0 n1 -", "g:7: expected v<id>"},
            {"forward v0", "sideways v0", "g:7: expected forward"},
-           {"int 1", "int 1.5", "g:9: expected an integer"},
-           {"int 1", "bool 1", "g:9: expected int, real"},
-           {"\"trans_b\"", "\"scale\"", "g:9: expected each attribute once"},
-           {"\"flat\"", "\"fc\"", "g:11: expected a name that no other op has"},
-           {"control n0", "control n1", "g:13: expected n<id> with an id below 1"},
-           {"view v3", "view v0", "g:14: expected an input of the op"},
-           {"view v3", "copy v3", "g:14: expected one of own"},
-           {"v3 [0]", "v3 [0, 1]", "g:14: expected one offset"},
-           {"perm:0\"", "perm:1\"", "g:14: expected a layout"},
-           {"  control n0", "  contrl n0", "g:13: expected binding"},
+           {"source \"net", "source net", "g:8: expected a quoted"},
+           {"  attr \"scale\" real 0.5", "  source \"again\"", "g:9: expected one source"},
+           {"int 1", "int 1.5", "g:10: expected an integer"},
+           {"int 1", "bool 1", "g:10: expected int, real"},
+           {"\"trans_b\"", "\"scale\"", "g:10: expected each attribute once"},
+           {"\"flat\"", "\"fc\"", "g:12: expected a name that no other op has"},
+           {"control n0", "control n1", "g:14: expected n<id> with an id below 1"},
+           {"view v3", "view v0", "g:15: expected an input of the op"},
+           {"view v3", "copy v3", "g:15: expected one of own"},
+           {"v3 [0]", "v3 [0, 1]", "g:15: expected one offset"},
+           {"perm:0\"", "perm:1\"", "g:15: expected a layout"},
+           {"  control n0", "  contrl n0", "g:14: expected binding"},
        }) {
     std::string text(kSmall);
     text.replace(text.find(c.from), c.from.size(), c.to);
@@ -120,6 +123,7 @@ TEST(GraphTextTest, MessagesNameOriginLineAndWhatWasExpected) {
   }
   EXPECT_FALSE(parse_graph("", "g").has_value());
   EXPECT_FALSE(parse_graph("graph \"\" \"\"\nattr \"a\" int 1", "g").has_value());
+  EXPECT_FALSE(parse_graph("graph \"\" \"\"\nsource \"a\"", "g").has_value());
   EXPECT_FALSE(parse_graph("graph \"\" \"\"\nout \"a\" f32 [] activation own", "g").has_value());
 }
 

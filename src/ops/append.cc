@@ -71,6 +71,7 @@ Result<Made> make_op(const AnyGraph& graph, std::string_view kind, std::vector<i
   op.kind = std::string(kind);
   op.name = graph.fresh_name(options.name.empty() ? kind : std::string_view(options.name));
   op.module = options.module;
+  op.source = options.source;
   op.phase = options.phase;
   op.control = options.control;
   op.attrs = std::move(attrs);
@@ -244,6 +245,7 @@ Result<ir::OpId> append_again(ir::Graph& graph, const ir::Graph& from, ir::OpId 
   AppendOptions options;
   options.name = old.name;
   options.module = old.module;
+  options.source = old.source;
   options.phase = old.phase;
   options.control = std::move(control);
   for (ir::ValueId output : old.outputs) options.output_names.push_back(from.value(output).name);

@@ -86,6 +86,7 @@ Instance instance_of(const ir::Graph& graph, ir::OpId op);
 struct AppendOptions {
   std::string name = {};  // of the op; made fresh where taken; empty: from kind
   std::string module = {};
+  std::string source = {};
   Phase phase = Phase::kForward;
   std::vector<std::string> output_names = {};
   Category category = Category::kActivation;  // of the outputs that own a storage

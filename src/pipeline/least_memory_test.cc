@@ -60,6 +60,10 @@ TEST(LeastMemory, SplitsWhereItMay) {
   EXPECT_LT(split->plan.arena_bytes, whole->plan.arena_bytes * 3 / 4);
   EXPECT_FALSE(split->split.whole());
   EXPECT_LE(split->plan.claims.predicted_seconds, 1.1 * split->whole_seconds);
+  double more = 0;  // of ops in parts, over what they take in one
+  for (const plan::PlanOp& op : split->plan.ops)
+    if (op.unsplit) more += op.predicted_seconds - op.unsplit->seconds;
+  EXPECT_NEAR(more, split->plan.claims.once_seconds - split->whole_seconds, 1e-12);
 }
 
 // Parts that are given are kept, also where one part would do; where they take too long by

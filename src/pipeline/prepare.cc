@@ -291,11 +291,14 @@ OptimizeOptions after(OptimizeOptions options, double seconds) {
 
 namespace {
 
-// Of the step without the split, each op once.
-Result<double> whole_seconds(const ir::Graph& forward, OptimizeOptions options) {
+// What the step is without the split: its time, each op once, and its ops.
+Status add_unsplit(const ir::Graph& forward, OptimizeOptions options, Prepared& ready) {
   options.split = {};
   LT_ASSIGN(const Prepared unsplit, pose(forward, options));
-  return std::accumulate(unsplit.costs.seconds.begin(), unsplit.costs.seconds.end(), 0.0);
+  const auto& seconds = unsplit.costs.seconds;
+  ready.whole_seconds = std::accumulate(seconds.begin(), seconds.end(), 0.0);
+  ready.unsplit = unsplit_ops(unsplit.graph, unsplit.costs, options.device.alignment_bytes);
+  return {};
 }
 
 }  // namespace
@@ -304,9 +307,7 @@ Result<Prepared> prepare(const ir::Graph& forward, const OptimizeOptions& option
   const auto start = Clock::now();
   LT_ASSIGN(Prepared ready, pose(forward, options));
   StageClock stage(ready.stages);
-  if (ready.ops_in_parts > 0) {
-    LT_ASSIGN(ready.whole_seconds, whole_seconds(forward, options));
-  }
+  if (ready.ops_in_parts > 0) LT_RETURN_IF_ERROR(add_unsplit(forward, options, ready));
   const plan::ScheduleProblem& problem = ready.view.problem;
   LT_RETURN_IF_ERROR(dump(options.dump_folder, "order.txt", plan::print(problem)));
   const std::vector<SchedOpId> given(problem.ops.ids().begin(), problem.ops.ids().end());
@@ -342,6 +343,7 @@ Result<Optimized> write_settled(const Prepared& ready, const BudgetSolution& sol
             write_plan({ready.graph, ready.view, ready.costs, solution.sequence, solution.profile,
                         solution.buffers, solution.packing, solution.slots,
                         options.device.alignment_bytes, std::move(tiers)}));
+  if (ready.ops_in_parts > 0) tell_unsplit(ready.unsplit, result.plan);
   Claimed claimed =
       make_claims({ready.graph, ready.view, ready.order, solution, ready.peak_before_bytes,
                    options.budget_bytes, options.schedule.transfers, result.cut_short,
@@ -374,9 +376,9 @@ Result<Optimized> write_settled(const Prepared& ready, const BudgetSolution& sol
   result.whole_seconds = ready.whole_seconds;
   result.bound_of_one_order = ready.sums_are_settled;
   stage.done("plan");
-  if (options.spoil) options.spoil(result.plan);
-  LT_RETURN_IF_ERROR(pass_gate(result.plan, {*ready.forward, ready.graph, ready.view.problem,
-                                             options, ready.whole ? &*ready.whole : nullptr}));
+  LT_RETURN_IF_ERROR(
+      pass_gate(result.plan, {*ready.forward, ready.graph, ready.view.problem, options,
+                              ready.whole ? &*ready.whole : nullptr, ready.in_any_order.get()}));
   stage.done("verify");
   return result;
 }

@@ -6,6 +6,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -19,6 +20,7 @@
 #include "pipeline/budget.h"
 #include "pipeline/optimize.h"
 #include "pipeline/solution.h"
+#include "pipeline/unsplit.h"
 #include "plan/outcome.h"
 
 namespace lowtide::pipeline {
@@ -42,7 +44,8 @@ class StageClock {
 struct Prepared {
   const ir::Graph* forward = nullptr;  // as it came; must outlive this
   ir::Graph graph;
-  std::optional<ir::Graph> whole;  // where ops were cut: the graph before
+  std::optional<ir::Graph> whole;                 // where ops were cut: the graph before
+  std::shared_ptr<const ir::Graph> in_any_order;  // where sums were settled: the graph before
   analysis::OpCosts costs;
   analysis::ScheduleView view;
   int64_t peak_before_bytes = 0;
@@ -50,6 +53,7 @@ struct Prepared {
   std::vector<std::string> notes;  // of a split that cuts little
   int64_t ops_in_parts = 0;        // of the split
   double whole_seconds = 0;        // of the step in one part, each op once; with a split
+  UnsplitOps unsplit;              // its ops
   plan::ScheduleOutcome order;
   Solution unlimited;
   // With a budget: what holds whatever the order of the sums, also once that is settled.

@@ -234,11 +234,13 @@ Result<Prepared> settle_sums(const Prepared& ready, const Solution& solution,
   Prepared settled;
   settled.forward = ready.forward;
   settled.whole = ready.whole;
+  settled.in_any_order = std::make_shared<ir::Graph>(ready.graph);
   settled.stages = ready.stages;
   settled.rewrites = ready.rewrites;
   settled.notes = ready.notes;
   settled.ops_in_parts = ready.ops_in_parts;
   settled.whole_seconds = ready.whole_seconds;
+  settled.unsplit = ready.unsplit;
   settled.floor = ready.floor;
   settled.sums_are_settled = true;
   LT_ASSIGN(ir::Rewritten chained,

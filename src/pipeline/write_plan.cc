@@ -108,6 +108,7 @@ class Writer {
       out.kind = op.kind;
       out.name = op.name;
       out.module = op.module;
+      out.source = op.source;
       out.phase = op.phase;
       LT_ASSIGN(out.attrs, analysis::describe(op.attrs, op.name));
       for (ir::ValueId input : op.inputs) out.inputs.push_back(plan_id(input));

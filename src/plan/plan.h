@@ -98,17 +98,28 @@ struct PlanStorage {
   bool operator==(const PlanStorage&) const = default;
 };
 
+// What an op of a step in parts is in the step in one part: the first part of an op stands for all
+// of it, other parts and what cuts and joins for nothing.
+struct PlanUnsplit {
+  double seconds = 0;  // predicted, of one run
+  int64_t workspace_bytes = 0;
+  std::vector<int64_t> output_bytes{};  // of a first part; rounded up to the alignment
+  bool operator==(const PlanUnsplit&) const = default;
+};
+
 struct PlanOp {
   std::string kind{};
   std::string name{};
   std::string module{};
+  std::string source{};  // line of the model's code; may be empty
   Phase phase = Phase::kForward;
   Attrs attrs{};
   std::vector<PlanValueId> inputs{};  // none() where an optional input is absent
   std::vector<PlanValueId> outputs{};
-  std::vector<PlanOpId> control{};  // must run before this op
-  int64_t workspace_bytes = 0;      // rounded up to the alignment
-  double predicted_seconds = 0;     // of one run, by the device profile
+  std::vector<PlanOpId> control{};       // must run before this op
+  int64_t workspace_bytes = 0;           // rounded up to the alignment
+  double predicted_seconds = 0;          // of one run, by the device profile
+  std::optional<PlanUnsplit> unsplit{};  // in a step in parts, where it is another than this op
   bool operator==(const PlanOp&) const = default;
 };
 

@@ -81,6 +81,13 @@ class Checker {
     for (const PlanOp& op : plan_.ops)
       if (!add(op.workspace_bytes))
         return bad("op '{}' has a workspace of {} bytes", op.name, op.workspace_bytes);
+    total = 0;  // what the step in one part has is there in place of the parts
+    for (const PlanOp& op : plan_.ops) {
+      if (!op.unsplit) continue;
+      bool right = add(op.unsplit->workspace_bytes);
+      for (int64_t bytes : op.unsplit->output_bytes) right = right && add(bytes);
+      if (!right) return bad("op '{}' in one part is too large", op.name);
+    }
     return {};
   }
 
@@ -212,6 +219,12 @@ class Checker {
   Status check_op(const PlanOp& op, PlanOpId id) const {
     if (!is_time(op.predicted_seconds))
       return bad("op '{}' takes {} seconds", op.name, op.predicted_seconds);
+    if (op.unsplit && !is_time(op.unsplit->seconds))
+      return bad("op '{}' takes {} seconds in one part", op.name, op.unsplit->seconds);
+    if (op.unsplit && !op.unsplit->output_bytes.empty() &&
+        op.unsplit->output_bytes.size() != op.outputs.size())
+      return bad("op '{}' makes {} values, {} of it in one part", op.name, op.outputs.size(),
+                 op.unsplit->output_bytes.size());
     for (PlanValueId input : op.inputs) {
       if (!input.valid()) continue;
       if (!within(input, plan_.values))

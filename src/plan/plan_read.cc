@@ -28,6 +28,7 @@ class Reader : private FieldReader {
   Status value(const Place& place, PlanValue& out) const;
   Status initial(const Place& place, PlanInitial& out) const;
   Status storage(const Place& place, PlanStorage& out) const;
+  Status unsplit(const Place& place, PlanUnsplit& out) const;
   Status op(const Place& place, PlanOp& out) const;
   Status slow_tier(const Place& place, SlowTier& out) const;
   Status placement(const Place& place, Placement& out) const;
@@ -152,11 +153,24 @@ Status Reader::slow_tier(const Place& place, SlowTier& out) const {
                 read);
 }
 
+Status Reader::unsplit(const Place& place, PlanUnsplit& out) const {
+  const auto read = [&](std::string_view key, const Place& member) -> Status {
+    if (key == "seconds") return real(member, out.seconds);
+    if (key == "workspace_bytes") return size(member, out.workspace_bytes);
+    if (key == "output_bytes")
+      return array(
+          member, [&](const Place& entry) { return size(entry, out.output_bytes.emplace_back()); });
+    return unknown(member);
+  };
+  return object(place, {"seconds"}, read);
+}
+
 Status Reader::op(const Place& place, PlanOp& out) const {
   const auto read = [&](std::string_view key, const Place& member) -> Status {
     if (key == "kind") return text(member, out.kind);
     if (key == "name") return text(member, out.name);
     if (key == "module") return text(member, out.module);
+    if (key == "source") return text(member, out.source);
     if (key == "phase")
       return word(member, parse_phase, out.phase, "'forward', 'backward' or 'update'");
     if (key == "attrs")
@@ -168,6 +182,7 @@ Status Reader::op(const Place& place, PlanOp& out) const {
     if (key == "control") return ids(member, out.control);
     if (key == "workspace_bytes") return size(member, out.workspace_bytes);
     if (key == "predicted_seconds") return real(member, out.predicted_seconds);
+    if (key == "unsplit") return unsplit(member, out.unsplit.emplace());
     return unknown(member);
   };
   return object(place, {"kind", "name", "phase", "inputs", "outputs", "predicted_seconds"}, read);

@@ -202,6 +202,7 @@ class Printer {
     member("kind"), text(o.kind);
     member("name"), text(o.name);
     if (!o.module.empty()) member("module"), text(o.module);
+    if (!o.source.empty()) member("source"), text(o.source);
     member("phase"), text(name(o.phase));
     if (!o.attrs.empty())
       member("attrs"), map(o.attrs, [this](const AttrValue& entry) { attr(entry); });
@@ -210,6 +211,14 @@ class Printer {
     if (!o.control.empty()) member("control"), ids(o.control);
     if (o.workspace_bytes != 0) member("workspace_bytes"), number(o.workspace_bytes);
     member("predicted_seconds"), real(o.predicted_seconds);
+    if (o.unsplit) {
+      member("unsplit"), raw("{");
+      member("seconds"), real(o.unsplit->seconds);
+      if (o.unsplit->workspace_bytes != 0)
+        member("workspace_bytes"), number(o.unsplit->workspace_bytes);
+      if (!o.unsplit->output_bytes.empty()) member("output_bytes"), list(o.unsplit->output_bytes);
+      raw("}");
+    }
   }
 
   void step(const Step& s) {

@@ -39,7 +39,11 @@ Plan small_plan() {
   add_initial(plan, "e",
               {.kind = PlanInitial::Kind::kExternal, .file = "w.bin", .offset = 8, .length = 24});
   plan.storages[PlanStorageId(1)].address = 64;
-  PlanOp op{.kind = "Add", .name = "add", .module = "block.0", .phase = Phase::kBackward};
+  PlanOp op{.kind = "Add",
+            .name = "add",
+            .module = "block.0",
+            .source = "gpt2/model.py:7",
+            .phase = Phase::kBackward};
   op.attrs = {{"alpha", 1.0},
               {"tiny", 5e-324},
               {"third", 1.0 / 3},
@@ -53,6 +57,7 @@ Plan small_plan() {
   op.inputs = {x, PlanValueId::none(), w};
   op.workspace_bytes = 128;
   op.predicted_seconds = 1.5e-6;
+  op.unsplit = PlanUnsplit{2.5e-6, 256, {128}};
   const PlanStorageId made(plan.storages.size());
   const PlanValueId y = plan.values.push_back(
       {.name = "y", .type = {DType::kF32, {2, 3}, {}}, .storage = made, .producer = PlanOpId(0)});
@@ -343,6 +348,10 @@ TEST(PlanTextTest, MessagesNameTheMember) {
            {"\"predicted_seconds\": 0.1", "\"predicted_seconds\": -0.1", "seconds"},
            {"\"order_proven\": true", "\"order_proven\": 1", "claims.order_proven"},
            {"\"name\": \"slice\"", "\"name\": \"add\"", "two ops are named 'add'"},
+           {"\"seconds\": 2.5e-06", "\"seconds\": -1.0", "-1 seconds in one part"},
+           {"\"output_bytes\": [128]", "\"output_bytes\": [128, 64]", "op 'add' makes 1 values"},
+           {"\"output_bytes\": [128]", "\"output_bytes\": [4611686018427387900]", "too large"},
+           {"\"unsplit\": {\"seconds\"", "\"unsplit\": {\"second\"", "ops[0].unsplit.second"},
            {"\"alignment_bytes\": 64", "\"alignment_bytes\": 63", "power of two"},
            {"\"outputs\": [4]", "\"outputs\": []", "is no output of its producer"},
            {"\"outputs\": [4]", "\"outputs\": [4, 4]", "listed twice"},

@@ -170,6 +170,7 @@ Result<TensorStory> tensor_story(const plan::Plan& plan, const std::string& name
   if (use.maker.valid()) {
     story.made_by = plan.ops[use.maker].name;
     story.made_by_kind = plan.ops[use.maker].kind;
+    story.source = plan.ops[use.maker].source;
     story.make_seconds = plan.ops[use.maker].predicted_seconds;
   }
   for (PlanOpId op : use.readers) story.read_by.push_back(plan.ops[op].name);
@@ -203,7 +204,7 @@ Result<OpStory> op_story(const plan::Plan& plan, const std::string& name) {
   }
   const PlanOpId id = *found;
   const plan::PlanOp& op = plan.ops[id];
-  OpStory story{.name = op.name, .kind = op.kind, .module = op.module};
+  OpStory story{.name = op.name, .kind = op.kind, .module = op.module, .source = op.source};
   story.phase = lowtide::name(op.phase);
   story.seconds = op.predicted_seconds;
   story.workspace_bytes = op.workspace_bytes;

@@ -46,6 +46,7 @@ struct TensorStory {
   std::string shape = {}, module = {}, category = {};
   int64_t bytes = 0;
   std::string made_by = {}, made_by_kind = {};  // empty: there before the step
+  std::string source = {};                      // of the op that makes it; may be empty
   std::vector<std::string> read_by = {};        // ops
   std::vector<std::string> pieces = {};         // of a whole
   std::string whole = {};                       // that it is a piece of; empty: none
@@ -68,7 +69,7 @@ struct RunStory {
 };
 
 struct OpStory {
-  std::string name = {}, kind = {}, module = {}, phase = {};
+  std::string name = {}, kind = {}, module = {}, source = {}, phase = {};
   double seconds = 0;  // of one run
   int64_t workspace_bytes = 0;
   bool only_views = false;

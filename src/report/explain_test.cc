@@ -37,6 +37,9 @@ TEST(Explain, ATensorThatIsMadeAgain) {
   EXPECT_TRUE(says(text, "at 448 to 512  made again\n")) << text;
   const auto json = to_json(*story);
   EXPECT_EQ(json["policy"], "recomputed");
+  EXPECT_EQ(json["source"], "net/model.py:12");
+  EXPECT_TRUE(says(text, "made by op 'product' (MatMul) in 250.000 ms, from net/model.py:12\n"))
+      << text;
   EXPECT_EQ(json["stays"][0]["end_step"], 3);
   EXPECT_EQ(json["worth"]["peak_bytes"], 448);
 }

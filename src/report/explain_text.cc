@@ -31,6 +31,10 @@ std::string in_module(const std::string& module) {
   return module.empty() ? "" : " in " + printable(module);
 }
 
+std::string source_text(const std::string& source) {
+  return source.empty() ? "" : ", from " + printable(source);
+}
+
 std::string milliseconds(double seconds) {
   return fmt::format("{:.3f} ms", seconds * 1e3);
 }
@@ -93,6 +97,10 @@ std::string stay_line(const StayStory& told, int64_t bytes) {
   return text + "\n";
 }
 
+OrderedJson text_or_null(const std::string& text) {
+  return text.empty() ? OrderedJson() : OrderedJson(text);
+}
+
 OrderedJson worth_json(const std::optional<Worth>& worth) {
   if (!worth) return {};
   return {{"peak_bytes", worth->peak_bytes}, {"peak_without_bytes", worth->peak_without_bytes}};
@@ -106,8 +114,8 @@ OrderedJson stay_json(const StayStory& told) {
   json["end_seconds"] = told.when.end;
   json["address"] = told.stay.address;
   json["why"] = word(told.stay.why);
-  json["took_over"] = told.from.empty() ? OrderedJson() : OrderedJson(told.from);
-  json["taken_over_by"] = told.to.empty() ? OrderedJson() : OrderedJson(told.to);
+  json["took_over"] = text_or_null(told.from);
+  json["taken_over_by"] = text_or_null(told.to);
   return json;
 }
 
@@ -122,8 +130,9 @@ std::string print(const TensorStory& story) {
     fmt::format_to(out, "'{}' is a view or an update of it\n", printable(story.asked));
   if (!story.whole.empty()) fmt::format_to(out, "a piece of '{}'\n", printable(story.whole));
   if (!story.made_by.empty())
-    fmt::format_to(out, "made by op '{}' ({}) in {}\n", printable(story.made_by),
-                   printable(story.made_by_kind), milliseconds(story.make_seconds));
+    fmt::format_to(out, "made by op '{}' ({}) in {}{}\n", printable(story.made_by),
+                   printable(story.made_by_kind), milliseconds(story.make_seconds),
+                   source_text(story.source));
   if (story.read_by.empty())
     text += story.output ? "read by no op: a result of the step\n" : "read by no op\n";
   else
@@ -153,7 +162,7 @@ std::string print(const OpStory& story) {
                  story.phase, in_module(story.module), milliseconds(story.seconds));
   if (story.workspace_bytes > 0)
     fmt::format_to(out, ", workspace {}", format_bytes(story.workspace_bytes));
-  text += "\n";
+  text += source_text(story.source) + "\n";
   if (story.only_views) text += "makes views only: it computes nothing\n";
   if (!story.inputs.empty()) fmt::format_to(out, "reads {}\n", listed(story.inputs));
   fmt::format_to(out, "makes {}\n", listed(story.outputs));
@@ -205,9 +214,6 @@ std::string print(const ModuleStory& story) {
 }
 
 OrderedJson to_json(const TensorStory& story) {
-  const auto text_or_null = [](const std::string& text) {
-    return text.empty() ? OrderedJson() : OrderedJson(text);
-  };
   OrderedJson json;
   json["tensor"] = story.name;
   json["asked"] = story.asked;
@@ -216,6 +222,7 @@ OrderedJson to_json(const TensorStory& story) {
   json["category"] = story.category;
   json["bytes"] = story.bytes;
   json["made_by"] = text_or_null(story.made_by);
+  json["source"] = text_or_null(story.source);
   json["read_by"] = story.read_by;
   json["pieces"] = story.pieces;
   json["whole"] = text_or_null(story.whole);
@@ -244,6 +251,7 @@ OrderedJson to_json(const OpStory& story) {
   json["op"] = story.name;
   json["kind"] = story.kind;
   json["module"] = story.module;
+  json["source"] = text_or_null(story.source);
   json["phase"] = story.phase;
   json["seconds"] = story.seconds;
   json["workspace_bytes"] = story.workspace_bytes;

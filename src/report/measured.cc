@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/printable.h"
+#include "plan/plan_fields.h"
 
 namespace lowtide::report {
 namespace {
@@ -15,6 +16,7 @@ using plan::PlanOpId;
 
 constexpr std::string_view kProfileFormat = "lowtide-profile";
 constexpr int kProfileVersion = 1;
+constexpr size_t kMostDepth = 8;  // a profile is three deep
 
 class ProfileReader {
  public:
@@ -114,12 +116,12 @@ std::string print_measured(const plan::Plan& plan, const MeasuredStep& measured)
 
 Result<MeasuredStep> read_measured(std::string_view text, const std::string& origin,
                                    const plan::Plan& plan) {
-  const Parsed file = Parsed::parse(text, nullptr, false);
-  if (file.is_discarded())
+  const auto file = plan::parse_json(text, origin, {.depth = kMostDepth});
+  if (!file)
     return error(ErrorCode::kInput, origin +
                                         ": not JSON; `lowtide run PLAN --profile-out FILE` "
                                         "writes measured profiles");
-  return ProfileReader(origin, plan).read(file);
+  return ProfileReader(origin, plan).read(*file);
 }
 
 }  // namespace lowtide::report

@@ -287,6 +287,7 @@ std::optional<ValueId> canonical(GraphEdit& edit, OpId root) {
   ops::AppendOptions options;
   options.name = edit.op(root).name;
   options.module = edit.op(root).module;
+  options.source = edit.op(root).source;
   options.phase = edit.op(root).phase;
   options.category = edit.value(edit.op(root).outputs[0]).category;
   std::vector<ValueId> made;

@@ -59,6 +59,7 @@ class InPasses {
     const ir::Op& op = old_.op(of);
     ops::AppendOptions options{.name = fmt::format("{}{}", op.name, suffix),
                                .module = op.module,
+                               .source = op.source,
                                .phase = op.phase,
                                .control = made_.now(op.control)};
     for (ValueId result : results) options.output_names.push_back(old_.value(result).name);

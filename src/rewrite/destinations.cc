@@ -389,6 +389,7 @@ class DestinationsPass {
       ops::AppendOptions options;
       options.name = writer.producer.valid() ? op.name : fmt::format("{}/copy{}", op.name, k);
       options.module = op.module;
+      options.source = op.source;
       options.phase = op.phase;
       const bool last = k + 1 == chain.writers.size();
       options.category = was.category;
@@ -423,6 +424,7 @@ class DestinationsPass {
     ops::AppendOptions options;
     options.name = joined.name;
     options.module = joined.module;
+    options.source = joined.source;
     options.phase = joined.phase;
     options.output_names = {name};
     LT_ASSIGN(const OpId made, ops::append(graph, "Reshape", {value}, {{"shape", dims}}, options));

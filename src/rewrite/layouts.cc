@@ -191,6 +191,7 @@ class LayoutPass {
         fresh_name(source.name + "/" + (layout.row_major() ? "row_major" : "reordered"))};
     options.name = fresh_name("reorder/" + options.output_names[0]);
     options.module = op.module;
+    options.source = op.source;
     options.phase = op.phase == Phase::kUpdate ? Phase::kBackward : op.phase;
     options.category = op.phase == Phase::kForward ? Category::kActivation : Category::kTemporary;
     if (source.category == Category::kGradient) options.category = Category::kGradient;

@@ -136,6 +136,7 @@ class PiecesPass {
     ops::AppendOptions options;
     options.name = op.name;
     options.module = op.module;
+    options.source = op.source;
     options.phase = op.phase;
     options.control = made.now(op.control);
     options.output_names = {was.name};

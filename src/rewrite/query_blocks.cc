@@ -277,7 +277,7 @@ class BlockWriter {
     const ir::Op& op = edit_.op(like);
     const auto made = ops::append(
         edit_, ir::Place::before(attention_.mix), kind, std::move(inputs), std::move(attrs),
-        {.name = op.name + suffix, .module = op.module, .phase = op.phase});
+        {.name = op.name + suffix, .module = op.module, .source = op.source, .phase = op.phase});
     failed_ |= !made;
     return made ? edit_.op(*made).outputs[0] : attention_.causal_mask;
   }

@@ -65,6 +65,7 @@ ops::AppendOptions named_after(const GraphEdit& edit, OpId op) {
   ops::AppendOptions options;
   options.name = edit.op(op).name;
   options.module = edit.op(op).module;
+  options.source = edit.op(op).source;
   options.phase = edit.op(op).phase;
   return options;
 }

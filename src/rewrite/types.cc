@@ -166,6 +166,7 @@ class TypePass {
   static ops::AppendOptions options_for(const ir::Op& op) {
     ops::AppendOptions options;
     options.module = op.module;
+    options.source = op.source;
     options.phase = op.phase;
     options.category = op.phase == Phase::kForward ? Category::kActivation : Category::kTemporary;
     return options;

@@ -11,6 +11,7 @@ import subprocess
 import pytest
 from lowtide_cli import expect_error, narrow_unet, program, run, run_json
 from sealed_plan import change, seal
+from trace_format import faults
 
 STEP = ["--train", "--dim", "batch=2", "--effort", "0.1"]
 HOSTILE = "</script><script>alert(1)</script><!--"
@@ -143,6 +144,30 @@ def test_the_trace_counts_what_the_profile_says(tight, folder):
     assert counters == [dict(zip(told["categories"], bytes_of)) for bytes_of in zip(*told["curve"]["planned"])]
     slices = [event for event in trace["traceEvents"] if event["ph"] == "X" and event.get("cat") in ("store", "load")]
     assert len(slices) == len(told["transfers"]["tensor"])
+    runs = [event["args"]["step"] for event in trace["traceEvents"] if event["ph"] == "X" and "run" in event.get("args", {})]
+    assert runs == told["curve"]["steps"]
+
+
+def spoil(trace: dict, kind: str, **members) -> dict:
+    """The trace with other members in the second event of a kind; None: without that member."""
+    changed = json.loads(json.dumps(trace))
+    event = [event for event in changed["traceEvents"] if event["ph"] == kind][1]
+    event.update(members)
+    for key in [key for key, value in members.items() if value is None]:
+        del event[key]
+    return changed
+
+
+def test_the_trace_is_of_the_documented_format(tight, folder):
+    assert run("report", tight, "--trace", folder / "t.json").returncode == 0
+    trace = json.loads((folder / "t.json").read_text())
+    assert faults(trace) == []
+    assert {event["ph"] for event in trace["traceEvents"]} == set("MXCsf")
+    earlier = [event for event in trace["traceEvents"] if event["ph"] == "X"][1]["ts"] - 0.5  # than the end of the first
+    for kind, members in [("X", {"dur": None}), ("X", {"ts": -1.0}), ("X", {"ts": earlier}), ("X", {"tid": 99}),
+                          ("X", {"ph": "Z"}), ("C", {"args": {"parameter": "much"}}), ("C", {"ts": 1e12}), ("s", {"id": 10**9}),
+                          ("f", {"bp": None}), ("f", {"ts": 0.0}), ("M", {"args": {}}), ("M", {"name": 3})]:
+        assert faults(spoil(trace, kind, **members)), (kind, members)
 
 
 def test_measured_times_stand_beside_predicted_ones(tight, folder):

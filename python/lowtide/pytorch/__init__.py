@@ -13,6 +13,9 @@
     graph_text.py   units as the text form of a graph, which the library plans
     program.py      a plan as generated Python
     addresses.py    every allocation of a step at its planned address (cpu_allocator.cpp)
-    step.py         compile_step and plan: all of the above in order
+    step.py         the torch engine: all of the above in order
+    exported.py     the forward pass as an exported program, without its weights
+    native.py       the native engine: Lowtide's own kernels on PyTorch's tensors
+    engines.py      compile_step and plan: which engine
     backend.py      torch.compile(backend="lowtide")
 """

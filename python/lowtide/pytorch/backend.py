@@ -29,7 +29,7 @@ from .calls import INPUT, MADE, PARAMETER, Program, read_graph
 from .code import compiled
 from .graph_text import write_graph
 from .measure import measure_all
-from .trace import BACKWARD
+from .trace import BACKWARD, place_of_stack
 from .units import Unit, one_by_one
 
 KNOWN = ("budget", "effort", "time_limit_seconds", "progress")
@@ -218,7 +218,8 @@ def partition(joint: torch.fx.GraphModule, forward: int, fixed: list[int],
     """Forward and backward graph. `forward`: how many outputs are the forward pass's; `fixed`: inputs that stay."""
     placeholders = [node for node in joint.graph.nodes if node.op == "placeholder"]
     roles = [(PARAMETER if i in set(fixed) else INPUT, node.name) for i, node in enumerate(placeholders)]
-    program = read_graph(joint, roles, {})
+    places = {node.name: place_of_stack(node.meta.get("stack_trace") or "") for node in joint.graph.nodes}
+    program = read_graph(joint, roles, places)
     tangents = [program.given[i] for i, node in enumerate(placeholders) if node.name.startswith("tangents")]
     units = one_by_one(program)
     boundary = _boundary(program, units, forward, tangents)

@@ -212,7 +212,7 @@ class _Reader:
         return self.program
 
     def place(self, node: torch.fx.Node) -> str:
-        return self.places.get(node.name, "") or node.name
+        return self.places.get(node.name, "") or f"node '{node.name}'"
 
     def take_given(self, node: torch.fx.Node, value: torch.Tensor, role: str, name: str) -> None:
         key = value.untyped_storage()._cdata

@@ -12,7 +12,7 @@ import torch
 
 from .calls import INPUT, MADE, Program
 from .measure import Measured, operands, results
-from .trace import BACKWARD, FORWARD
+from .trace import BACKWARD, FORWARD, module_and_source
 from .units import UPDATE, Unit
 
 DTYPES = {torch.float32: "f32", torch.float64: "f64", torch.float16: "f16", torch.bfloat16: "bf16", torch.int64: "i64",
@@ -24,6 +24,9 @@ def _quoted(text: str) -> str:
     return '"' + plain.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
+_SOURCE = "  source "
+
+
 @dataclass
 class GraphText:
     """`ops` and `values` say what the names of the text stand for: indices of units, storages."""
@@ -31,6 +34,10 @@ class GraphText:
     text: str = ""
     ops: dict[str, int] = field(default_factory=dict)
     values: dict[str, int] = field(default_factory=dict)
+
+    def question(self) -> str:
+        """The text without lines of code, which may move while the step stays what it is: plans are kept by it."""
+        return "".join(line for line in self.text.splitlines(keepends=True) if not line.startswith(_SOURCE))
 
 
 class _Writer:
@@ -102,9 +109,12 @@ class _Writer:
         kind = "OpaqueEffect" if not results(unit) and not unit.updates else "Opaque"
         if unit.once or (unit.random and unit.state_in is None):
             kind = "OpaqueRandom"
+        module, source = module_and_source(unit.place)
         reads = " ".join(f"v{self.value[s]}" for s in dict.fromkeys(operands(unit)))
-        self.lines.append(f"op \"{kind}\" {_quoted(name)} {_quoted(unit.place.split(':')[0][:80])} {unit.phase}"
+        self.lines.append(f"op \"{kind}\" {_quoted(name)} {_quoted(module[:80])} {unit.phase}"
                           + (f" {reads}" if reads else ""))
+        if source:
+            self.lines.append(f"{_SOURCE}{_quoted(source)}")
         self.lines.append(f"  attr \"op\" word {_quoted(unit.name[:80])}")
         if self.measured is not None:
             found = self.measured[index]

@@ -15,6 +15,7 @@ from __future__ import annotations
 import contextlib
 import linecache
 import os
+import re
 import sys
 import traceback
 from collections.abc import Callable, Iterator
@@ -165,7 +166,8 @@ class _Labels:
         return now
 
 
-def _scalar_loss(answer: Any) -> tuple[torch.Tensor, Any]:
+def scalar_loss(answer: Any) -> tuple[torch.Tensor, Any]:
+    """What loss_fn gave, as loss and aux. Raises Usage."""
     loss, aux = answer if isinstance(answer, tuple) and len(answer) == 2 else (answer, None)
     if not isinstance(loss, torch.Tensor) or loss.numel() != 1:
         kind = tuple(loss.shape) if isinstance(loss, torch.Tensor) else type(loss).__name__
@@ -195,7 +197,7 @@ def _step_function(model: Model, shells: list[torch.nn.Module], trained: list[st
             shell: torch.nn.Module) -> tuple[Any, Any, list]:
         labels.phase, labels.of_sequence = FORWARD, None
         tensors = {f"model.{name}": tensor for name, tensor in {**leaves, **buffers}.items()}
-        loss, aux = _scalar_loss(torch.func.functional_call(shell, tensors, (batch,), tie_weights=True))
+        loss, aux = scalar_loss(torch.func.functional_call(shell, tensors, (batch,), tie_weights=True))
         handles = labels.backward_of(loss)
         grads = torch.autograd.grad(loss, [leaves[name] for name in trained], allow_unused=True)
         labels.note()
@@ -242,6 +244,29 @@ def place_of_frames(frames: list[tuple[str, int, str]]) -> str:
     return ""
 
 
+_TRACED = re.compile(r'File "([^"\n]+)", line (\d+), in [^\n]*(?:\n    ([^\n]*))?')
+
+
+def place_of_stack(stack: str) -> str:
+    """The same of a stack trace as text, as nodes of torch.compile's graphs have it."""
+    return place_of_frames([(name, int(line), code) for name, line, code in _TRACED.findall(stack)])
+
+
+_PLACE = re.compile(r"(?:([^:/]*): )?([^:]+):(\d+): ")
+
+
+def module_and_source(place: str) -> tuple[str, str]:
+    """Of "module: folders/folder/file.py:line: code": module, and "folder/file.py:line", as src/io/source_line.h has it
+    (what lies below site-packages, of other files the last folder). What the place does not say is ""."""
+    found = _PLACE.match(place)
+    if found is None:  # a module alone, or words
+        return ("" if " " in place else place), ""
+    parts = found[2].replace(os.sep, "/").split("/")
+    below = [i for i, part in enumerate(parts) if part in ("site-packages", "dist-packages")]
+    end = "/".join(parts[below[-1] + 1:] if below else parts[-2:]).lstrip("/")
+    return found[1] or "", f"{end}:{found[3]}"
+
+
 _OURS = (os.path.dirname(os.path.dirname(os.path.abspath(__file__))), os.path.dirname(torch.__file__), "<",
          contextlib.__file__)
 
@@ -251,7 +276,8 @@ def _is_theirs(name: str) -> bool:
     return name.startswith(_OURS)
 
 
-def _refusal(problem: Exception) -> Unsupported:
+def refusal(problem: Exception) -> Unsupported:
+    """What the user's code or PyTorch raised while the step was traced, with the line where."""
     reason = str(problem).strip().splitlines()
     place = user_place(problem)
     what = type(problem).__name__
@@ -302,7 +328,7 @@ def _trace_with(shells: list[torch.nn.Module], trace: Trace, inputs: list[torch.
     except (Usage, Unsupported):
         raise
     except Exception as problem:  # whatever the user's code or PyTorch raises while it is traced
-        raise _refusal(problem) from problem
+        raise refusal(problem) from problem
 
 
 def _traced_again(shell: _Shell, trace: Trace, batch: Any, inputs: list[torch.Tensor],

@@ -124,7 +124,8 @@ std::string pt2_node(const std::string& target,
   for (const std::string& output : outputs) made.push_back(as_tensor(output));
   return fmt::format(
       R"({{"target": "torch.ops.{}", "name": "{}", "inputs": [{}], "outputs": [{}], "metadata":
-{{"nn_module_stack": "L__self__,,m.M;L__self___l,l,torch.nn.Linear"}}}})",
+{{"nn_module_stack": "L__self__,,m.M;L__self___l,l,torch.nn.Linear",
+"stack_trace": "  File \"/users/me/net/model.py\", line 12, in forward\n    x\n"}}}})",
       target, outputs.empty() ? "none" : outputs[0], fmt::join(inputs, ", "),
       fmt::join(made, ", "));
 }

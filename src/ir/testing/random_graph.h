@@ -83,6 +83,7 @@ inline Graph random_graph(uint64_t seed) {
     op.kind = "Kind";
     op.name = fmt::format("op{}", i);
     op.module = rng.below(2) ? "" : "blocks.0 \"a\"";
+    op.source = rng.below(2) ? "" : "my folder/model \"b\".py:12";
     op.phase = static_cast<Phase>(rng.below(3));
     for (uint64_t n = rng.below(4); n > 0; --n)
       op.attrs[fmt::format("key {}", n)] = random_attr(rng);

@@ -6,12 +6,14 @@
 #include <nlohmann/json.hpp>
 
 #include "base/printable.h"
+#include "plan/plan_fields.h"
 
 namespace lowtide::report {
 namespace {
 
 using Parsed = nlohmann::json;
 
+constexpr size_t kMostDepth = 8;        // a line is two deep
 constexpr double kMostNumber = 9.2e18;  // still an int64_t
 
 std::string spelled_dims(const std::map<std::string, int64_t, std::less<>>& dims) {
@@ -137,7 +139,8 @@ Result<SweptFront> read_front(std::string_view lines, const std::string& origin,
     const std::string_view line = lines.substr(0, lines.find('\n'));
     lines.remove_prefix(std::min(line.size() + 1, lines.size()));
     if (line.empty()) continue;
-    const Parsed object = Parsed::parse(line, nullptr, false);
+    const auto parsed = plan::parse_json(line, origin, {.depth = kMostDepth});
+    const Parsed object = parsed ? *parsed : Parsed();
     const LineReader reader(origin, number, object);
     if (!object.is_object())
       return reader.fail(

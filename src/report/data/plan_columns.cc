@@ -32,13 +32,14 @@ OrderedJson tensors_of(const plan::Plan& plan, const std::vector<PlanValueId>& v
   return tensors;
 }
 
-OrderedJson ops_data(const PlanView& view, WordList kinds) {
+OrderedJson ops_data(const PlanView& view, WordList kinds, WordList sources) {
   OrderedJson json;
   for (PlanOpId id : view.plan.ops.ids()) {
     const plan::PlanOp& op = view.plan.ops[id];
     json["name"].push_back(op.name);
     json["kind"].push_back(kinds.number_of(op.kind));
     json["module"].push_back(view.module_of_op[id]);
+    json["source"].push_back(sources.number_of(op.source));
     json["phase"].push_back(static_cast<int>(op.phase));
     json["seconds"].push_back(op.predicted_seconds);
     json["workspace_bytes"].push_back(op.workspace_bytes);
@@ -146,9 +147,11 @@ PlanView::PlanView(const plan::Plan& of)
       uses(uses_of(of, timeline)),
       actions(actions_of(of)) {
   modules.number_of("");
+  sources.number_of("");
   for (const plan::PlanOp& op : of.ops) {
     module_of_op.push_back(modules.number_of(op.module));
     kinds.number_of(op.kind);
+    sources.number_of(op.source);
   }
   for (const std::string& module : modules_of(of))
     module_of_storage.push_back(modules.number_of(module));
@@ -159,12 +162,13 @@ void add_columns(OrderedJson& json, const PlanView& view) {
     json["categories"].push_back(name(static_cast<Category>(c)));
   json["modules"] = view.modules.words();
   json["kinds"] = view.kinds.words();
+  json["sources"] = view.sources.words();
   for (Phase phase : {Phase::kForward, Phase::kBackward, Phase::kUpdate})
     json["phases"].push_back(name(phase));
   for (int p = 0; p < kPolicies; ++p) json["policies"].push_back(name(static_cast<Policy>(p)));
-  json["ops"] =
-      with_columns(ops_data(view, view.kinds), {"name", "kind", "module", "phase", "seconds",
-                                                "workspace_bytes", "inputs", "outputs", "view"});
+  json["ops"] = with_columns(ops_data(view, view.kinds, view.sources),
+                             {"name", "kind", "module", "source", "phase", "seconds",
+                              "workspace_bytes", "inputs", "outputs", "view"});
   json["tensors"] = with_columns(
       tensors_data(view), {"name", "aliases", "shape", "module", "category", "bytes", "made_by",
                            "resident", "output", "slow_tier", "whole", "policy"});
@@ -177,14 +181,6 @@ void add_columns(OrderedJson& json, const PlanView& view) {
       {"tensor", "out", "tier", "begin", "end", "begin_step", "wait_step", "waited_seconds"});
   json["tiers"] = OrderedJson::array();
   for (const plan::SlowTier& tier : view.plan.slow_tiers) json["tiers"].push_back(tier.name);
-}
-
-bool is_part(std::string_view op_name) {
-  constexpr std::string_view kMark = "/part";
-  const size_t at = op_name.rfind(kMark);
-  if (at == std::string_view::npos || at + kMark.size() == op_name.size()) return false;
-  const std::string_view number = op_name.substr(at + kMark.size());
-  return std::all_of(number.begin(), number.end(), [](char c) { return c >= '0' && c <= '9'; });
 }
 
 }  // namespace lowtide::report

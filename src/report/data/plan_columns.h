@@ -43,16 +43,13 @@ struct PlanView {
   MemoryProfile planned, given;
   IdVector<plan::PlanStorageId, StorageUse> uses;
   ActionTable actions;
-  WordList modules, kinds;  // "" is module 0; all of the plan's
+  WordList modules, kinds, sources;  // "" is module 0 and source 0; all of the plan's
   IdVector<plan::PlanStorageId, int64_t> module_of_storage;
   IdVector<plan::PlanOpId, int64_t> module_of_op;
 };
 
-// "categories", "modules", "kinds", "phases", "policies", "ops", "tensors", "steps", "stays",
-// "transfers", "tiers".
+// "categories", "modules", "kinds", "sources", "phases", "policies", "ops", "tensors", "steps",
+// "stays", "transfers", "tiers".
 void add_columns(nlohmann::ordered_json& json, const PlanView& view);
-
-// Whether the op is a part of one: its name ends in "/part" and a number (fission/expand.h).
-bool is_part(std::string_view op_name);
 
 }  // namespace lowtide::report

@@ -1,12 +1,14 @@
 #include "report/data/plan_parts.h"
 
 #include <algorithm>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <utility>
 
 #include "report/actions.h"
 #include "report/budget.h"
+#include "report/parts.h"
 
 namespace lowtide::report {
 namespace {
@@ -30,7 +32,7 @@ size_t peak_step(const PlanView& view) {
 
 int64_t parts_of(const plan::Plan& plan) {
   return std::count_if(plan.ops.begin(), plan.ops.end(),
-                       [](const plan::PlanOp& op) { return is_part(op.name); });
+                       [](const plan::PlanOp& op) { return !whole_of_part(op.name).empty(); });
 }
 
 // A larger budget and what it buys.
@@ -55,19 +57,40 @@ OrderedJson next_budget(const plan::Plan& plan, const PlanningFacts* facts,
   return told(next->budget_bytes, next->seconds, next->lower_bound_seconds, "front");
 }
 
-// Parts of ops by module: what they save is not in the plan, as the step in one part is not.
-void add_parts(const PlanView& view, OrderedJson& groups) {
-  std::vector<int64_t> count(view.modules.words().size(), 0);
-  for (PlanOpId op : view.plan.ops.ids())
-    if (is_part(view.plan.ops[op].name)) ++count[static_cast<size_t>(view.module_of_op[op])];
-  for (size_t module = 0; module < count.size(); ++module) {
-    if (count[module] == 0) continue;
-    OrderedJson group = {{"kind", "split"}, {"module", view.modules.words()[module]}};
-    group["count"] = count[module];
-    for (const char* unknown : {"bytes", "freed_bytes", "moved_bytes", "seconds"})
-      group[unknown] = nullptr;
-    groups.push_back(std::move(group));
-  }
+OrderedJson group_data(const ModuleActions& actions) {
+  OrderedJson group;
+  group["kind"] = actions.kind == ActionKind::kMove ? "move" : "recompute";
+  group["module"] = actions.module;
+  group["count"] = actions.reruns + actions.stores + actions.loads;
+  group["bytes"] = actions.benefit_bytes;
+  group["freed_bytes"] = actions.freed_bytes;
+  group["moved_bytes"] = actions.stored_bytes + actions.loaded_bytes;
+  group["seconds"] = actions.paid_seconds();
+  return group;
+}
+
+// What a plan without the ops in one part cannot know is null.
+OrderedJson group_data(const ModuleParts& parts) {
+  const auto when_priced = [&](auto number) {
+    return parts.priced ? OrderedJson(number) : OrderedJson();
+  };
+  OrderedJson group;
+  group["kind"] = "split";
+  group["module"] = parts.module;
+  group["count"] = parts.parts;
+  group["bytes"] = when_priced(parts.benefit_bytes);
+  group["freed_bytes"] = when_priced(parts.freed_bytes);
+  group["moved_bytes"] = OrderedJson();
+  group["seconds"] = when_priced(parts.seconds);
+  return group;
+}
+
+// Bytes saved at the peak for each second; what is not known comes last.
+double worth_of(const OrderedJson& group) {
+  if (group["bytes"].is_null()) return -1;
+  const auto bytes = group["bytes"].get<double>(), seconds = group["seconds"].get<double>();
+  if (bytes <= 0) return 0;
+  return seconds > 0 ? bytes / seconds : std::numeric_limits<double>::infinity();
 }
 
 }  // namespace
@@ -157,24 +180,19 @@ OrderedJson peak_data(const PlanView& view) {
 
 OrderedJson actions_data(const PlanView& view, const PlanningFacts* facts,
                          const SweptFront* front) {
-  OrderedJson groups = OrderedJson::array();
-  for (const ModuleActions& actions : actions_by_kind(view.plan)) {
-    OrderedJson group;
-    group["kind"] = actions.kind == ActionKind::kMove ? "move" : "recompute";
-    group["module"] = actions.module;
-    group["count"] = actions.reruns + actions.stores + actions.loads;
-    group["bytes"] = actions.benefit_bytes;
-    group["freed_bytes"] = actions.freed_bytes;
-    group["moved_bytes"] = actions.stored_bytes + actions.loaded_bytes;
-    group["seconds"] = actions.paid_seconds();
-    groups.push_back(std::move(group));
-  }
-  add_parts(view, groups);
+  std::vector<OrderedJson> groups;
+  for (const ModuleActions& actions : actions_by_kind(view.plan))
+    groups.push_back(group_data(actions));
+  const PartsTable split = parts_of(view.plan, view.stays);
+  for (const ModuleParts& parts : split.modules) groups.push_back(group_data(parts));
+  std::stable_sort(groups.begin(), groups.end(),
+                   [](const auto& a, const auto& b) { return worth_of(a) > worth_of(b); });
   OrderedJson all = actions_json(view.actions);
   all.erase("modules");
   OrderedJson json;
-  json["groups"] = std::move(groups);
+  json["groups"] = groups;
   json["all"] = std::move(all);
+  json["split"] = split.all.parts > 0 ? group_data(split.all) : OrderedJson();
   json["next_budget"] = next_budget(view.plan, facts, front);
   return json;
 }

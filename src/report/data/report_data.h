@@ -29,6 +29,9 @@ struct ReportRequest {
   bool beside = false;                // the second one stands beside the first
   const SweptFront* front = nullptr;  // null: none
   std::vector<std::string> findings;  // of a verifier; empty: all plans are right
+  // Of all plans' data: a front's plans are left out beyond that, so that a page of them stays
+  // small enough to be sent.
+  size_t most_bytes = 2'600'000;
 };
 
 nlohmann::ordered_json report_data(const ReportRequest& request);

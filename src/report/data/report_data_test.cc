@@ -77,6 +77,8 @@ TEST(ReportData, OfAPlanByHand) {
   expect_consistent(plan, told);
   EXPECT_EQ(told["file"], "small.lt");
   EXPECT_EQ(told["modules"], (Json{"", "block.fc"}));
+  EXPECT_EQ(told["sources"], (Json{"", "net/model.py:12"}));
+  EXPECT_EQ(told["ops"]["source"], (Json{0, 0, 1, 0, 0, 0}));
   EXPECT_EQ(told["tensors"]["aliases"][1], (Json{"out/flat", "out/update"}));
   EXPECT_EQ(told["tensors"]["policy"], (Json{0, 0, 0, 0, 1, 0, 0}));
   EXPECT_EQ(told["steps"]["run"], (Json{0, 0, 0, -1, 0, 1, 0, 0}));
@@ -178,6 +180,42 @@ TEST(ReportData, APointOfTheFrontFindsItsPlanAndTheNextBudget) {
   EXPECT_EQ(next["budget_bytes"], 2000);
   EXPECT_EQ(next["saved_seconds"], 1.0);
   EXPECT_EQ(next["from"], "front");
+}
+
+// Eleven points with a plan each, of which the first is the report's own.
+TEST(ReportData, PlansOfAFrontAreLeftOutWhereTheyWouldBeTooLarge) {
+  std::vector<Plan> plans(11, training_plan());
+  SweptFront front;
+  front.model = "net";
+  ReportRequest request;
+  for (size_t i = 0; i < plans.size(); ++i) {
+    plans[i].arena_bytes = static_cast<int64_t>(2000 - i);
+    plans[i].claims.budget_bytes = plans[i].arena_bytes;
+    request.plans.push_back({.plan = &plans[i]});
+    FrontPoint point;
+    point.found = true;
+    point.budget_bytes = point.arena_bytes = plans[i].arena_bytes;
+    front.points.push_back(point);
+  }
+  front.chosen = 3;
+  front.knee = 4;
+  request.front = &front;
+  const Json all = report_data(request);
+  EXPECT_EQ(column(all["front"]["points"], "plan"), (Json{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10}));
+  EXPECT_EQ(all["front"]["plans_left_out"], 0);
+  const size_t each = print_report(all["plans"][0]).size();
+  request.most_bytes = 5 * each + each / 2;
+  const Json some = report_data(request);
+  EXPECT_EQ(some["front"]["plans_left_out"], 6);
+  // The chosen point, the knee, the farthest from these and the first, and from these.
+  EXPECT_EQ(column(some["front"]["points"], "plan"), (Json{0, -1, -1, 1, 2, -1, -1, 3, -1, -1, 4}));
+  for (const Json& point : some["front"]["points"]) {
+    const int plan = point["plan"];
+    if (plan < 0) continue;
+    EXPECT_EQ(some["plans"][plan]["summary"]["arena_bytes"], point["arena_bytes"]);
+  }
+  request.most_bytes = 1;
+  EXPECT_EQ(report_data(request)["plans"].size(), 1u);
 }
 
 // Layers 0 to 3 of a stack: all alike but for layer 2, whose activation is made again.

@@ -68,8 +68,9 @@ class TraceWriter {
   void add_slice(int thread, const std::string& name, std::string_view category, Moment when,
                  OrderedJson args) {
     const int64_t length = nanoseconds(when.end) - nanoseconds(when.begin);
-    add("X", thread, name, when.begin,
-        {{"cat", category}, {"dur", microseconds(length)}, {"args", std::move(args)}});
+    OrderedJson members = {{"cat", category}, {"dur", microseconds(length)}};
+    if (!args.empty()) members["args"] = std::move(args);
+    add("X", thread, name, when.begin, members);
   }
 
   void name_threads() {
@@ -121,11 +122,9 @@ class TraceWriter {
       const Moment when = timeline_.steps[i];
       if (computes(i)) {
         const plan::PlanOp& op = plan_.ops[step.op];
-        OrderedJson args = {{"kind", op.kind},
-                            {"module", op.module},
-                            {"step", i},
-                            {"run", ++runs[step.op]},
-                            {"device bytes", bytes_[i]}};
+        OrderedJson args = {{"kind", op.kind},        {"module", op.module},
+                            {"source", op.source},    {"step", i},
+                            {"run", ++runs[step.op]}, {"device bytes", bytes_[i]}};
         add_slice(kCompute, op.name, name(op.phase), when, std::move(args));
       } else if (step.kind == Step::Kind::kWait && when.end > when.begin) {
         add_slice(kCompute, "wait for " + name_of(step.storage), "wait", when, {{"step", i}});
@@ -154,7 +153,8 @@ class TraceWriter {
       add("s", thread, "transfer", transfer.when.begin, arrow);
       OrderedJson end = arrow;
       end["bp"] = "e";
-      add("f", kCompute, "transfer", timeline_.steps[transfer.wait_step].begin, end);
+      // Where ops go on: a wait may begin before the link has come to the transfer.
+      add("f", kCompute, "transfer", timeline_.steps[transfer.wait_step].end, end);
     }
   }
 

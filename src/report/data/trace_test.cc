@@ -29,13 +29,14 @@ int64_t nanoseconds_of(const json& microseconds) {
 }
 
 void expect_wellformed(const std::vector<json>& events) {
-  std::map<int, int64_t> ended;  // by thread
-  std::set<int64_t> begun, arrived;
+  std::map<int, int64_t> ended;              // by thread
+  std::map<int64_t, double> begun, arrived;  // flows, with their times
   for (const json& event : events) {
     const std::string phase = event["ph"];
     ASSERT_TRUE(event.contains("pid") && event.contains("tid") && event.contains("name") &&
                 event.contains("ts"))
         << event;
+    ASSERT_TRUE(!event.contains("args") || event["args"].is_object()) << event;
     if (phase == "X") {
       int64_t& end = ended[event["tid"].get<int>()];
       const int64_t begin = nanoseconds_of(event["ts"]);
@@ -43,15 +44,19 @@ void expect_wellformed(const std::vector<json>& events) {
       end = begin + nanoseconds_of(event["dur"]);
       ASSERT_GE(end, begin);
     } else if (phase == "s") {
-      EXPECT_TRUE(begun.insert(event["id"].get<int64_t>()).second);
+      EXPECT_TRUE(begun.emplace(event["id"], event["ts"]).second);
     } else if (phase == "f") {
       EXPECT_EQ(event["bp"], "e");
-      EXPECT_TRUE(arrived.insert(event["id"].get<int64_t>()).second);
+      EXPECT_TRUE(arrived.emplace(event["id"], event["ts"]).second);
     } else {
       ASSERT_TRUE(phase == "M" || phase == "C") << event;
     }
   }
-  EXPECT_EQ(begun, arrived);
+  ASSERT_EQ(begun.size(), arrived.size());
+  for (const auto& [id, ts] : begun) {
+    ASSERT_TRUE(arrived.contains(id));
+    EXPECT_LE(ts, arrived[id]) << "flow " << id;
+  }
 }
 
 void expect_counters_are_the_profile(const Plan& plan, const std::vector<json>& events) {

@@ -72,7 +72,11 @@ inline Plan training_plan() {
       make.alias_op({.kind = "Reshape", .name = "flat", .inputs = {w}}, PlanAlias::kView, w);
   const auto blocked =
       make.op({.kind = "Reorder", .name = "blocked", .inputs = {flat}}, Category::kActivation);
-  make.op({.kind = "MatMul", .name = "product", .module = "block.fc", .inputs = {x, blocked}},
+  make.op({.kind = "MatMul",
+           .name = "product",
+           .module = "block.fc",
+           .source = "net/model.py:12",
+           .inputs = {x, blocked}},
           Category::kActivation);
   const auto g = make.op({.kind = "MatMul",
                           .name = "gradient",

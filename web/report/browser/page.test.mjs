@@ -3,106 +3,31 @@
 // and keeps its speed with 100,000 stays.
 //
 //   npm run build && node --test browser/page.test.mjs
-//
-// LOWTIDE_REPORTS=a.html,b.html opens those too (made by `lowtide report`).
 
 import assert from "node:assert/strict";
-import { readFileSync, statSync } from "node:fs";
-import { createRequire } from "node:module";
-import { cpus, loadavg } from "node:os";
-import { resolve } from "node:path";
-import { after, before, test } from "node:test";
-import { pathToFileURL } from "node:url";
+import { after, test } from "node:test";
 import { load } from "../scripts/bundle.mjs";
-import { launch } from "./launch.mjs";
+import {
+  busy,
+  centre,
+  close,
+  mapWindow,
+  numbersAreTheDatas,
+  open,
+  processorSeconds,
+  serious,
+} from "./pages.mjs";
 import { HTML_NAME, makeReport } from "./reports.mjs";
 
 const { count, exactBytes, mib, time } = await load("src/format.ts");
-const axePath = createRequire(import.meta.url).resolve("axe-core/axe.min.js");
 const FRAMES_PER_SECOND = 30;
 
-let browser;
-before(async () => void (browser = await launch()));
-after(async () => browser?.close());
-
-// Opens a page; `problems` gathers console errors, exceptions and requests for anything but itself.
-async function open(url, options = {}) {
-  const page = await browser.newPage({ viewport: { width: 1400, height: 1000 }, ...options });
-  const problems = [];
-  page.on("console", (m) => ["error", "warning"].includes(m.type()) && problems.push(m.text()));
-  page.on("pageerror", (e) => problems.push(e.message));
-  page.on(
-    "request",
-    (r) =>
-      r.url() !== url && !r.url().startsWith("data:") && problems.push(`request for ${r.url()}`),
-  );
-  const began = performance.now();
-  await page.goto(url);
-  await page.waitForSelector("html[data-ready]");
-  await page.waitForFunction(
-    () => Number(document.querySelector("canvas.map")?.dataset.frames ?? 0) > 0,
-  );
-  return { page, problems, milliseconds: performance.now() - began };
-}
-
-async function centre(page, selector, atX = 0.5, atY = 0.5) {
-  await page.locator(selector).scrollIntoViewIfNeeded();
-  const box = await page.locator(selector).boundingBox();
-  return { x: box.x + box.width * atX, y: box.y + box.height * atY };
-}
-
-// How much of the processor the page's process has had, all threads together.
-async function processorSeconds(page) {
-  const session = await page.context().newCDPSession(page);
-  await session.send("Performance.enable");
-  const { metrics } = await session.send("Performance.getMetrics");
-  await session.detach();
-  return metrics.find((metric) => metric.name === "ProcessTime").value;
-}
-
-const mapWindow = (page) =>
-  page.$eval("canvas.map", (c) => c.dataset.window.split(" ").map(Number));
-
-async function serious(page) {
-  await page
-    .addScriptTag({ path: axePath })
-    .catch(() => page.evaluate(readFileSync(axePath, "utf8")));
-  const result = await page.evaluate(() =>
-    window.axe.run(document, { resultTypes: ["violations"] }),
-  );
-  return result.violations
-    .filter((v) => ["serious", "critical"].includes(v.impact))
-    .map(
-      (v) =>
-        `${v.id}: ${v.nodes
-          .slice(0, 3)
-          .map((n) => `${n.target} ${n.failureSummary}`)
-          .join("; ")}`,
-    );
-}
+after(close);
 
 test("the numbers at the top are the data's", async () => {
   const { report, url } = makeReport("compare");
   const { page, problems } = await open(url);
-  const { summary } = report.plans[0];
-  for (const name of [
-    "arena_bytes",
-    "peak_bytes",
-    "peak_before_bytes",
-    "budget_bytes",
-    "floor_bytes",
-    "lower_bound_bytes",
-  ]) {
-    const cell = page.locator(`[data-fact=${name}] .size`);
-    assert.equal(await cell.getAttribute("data-bytes"), String(summary[name]), name);
-    assert.equal(await cell.textContent(), mib(summary[name]), name);
-  }
-  for (const name of ["predicted_seconds", "lower_bound_seconds"]) {
-    assert.ok(
-      (await page.locator(`[data-fact=${name}]`).textContent()).startsWith(time(summary[name])),
-      name,
-    );
-  }
+  await numbersAreTheDatas(page, report.plans[0].summary);
   assert.deepEqual(problems, []);
   await page.close();
 });
@@ -146,10 +71,36 @@ test("the tables are the data's", async () => {
     [...worth].sort((a, b) => b - a),
     "most worthwhile first",
   );
+  const { split } = plan.actions;
+  const told = `save ${mib(split.bytes)} at the peak, and take ${time(split.seconds)} more`;
+  assert.ok((await page.locator("#actions").textContent()).includes(told), told);
   const modules = await cells("What each module", 2);
   modules
     .slice(0, 2)
     .forEach((bytes, i) => assert.equal(Number(bytes), plan.module_tree[i + 1].bytes_at_peak));
+  // Below a module that has tensors of its own: those, with type, shape and line of code.
+  const own = plan.module_tree.find((row) =>
+    row.rows.some((t) => plan.tensors.made_by[t] >= 0 && plan.tensors.bytes[t] > 0),
+  );
+  const row = page.locator(`tr[data-path="${own.path}"]`);
+  for (const shut of plan.module_tree.filter((m) => own.path.startsWith(`${m.path}.`)))
+    for (const toggle of await page.locator(`tr[data-path="${shut.path}"] .toggle[aria-expanded=false]`).all())
+      await toggle.click();
+  if ((await row.locator(".toggle").getAttribute("aria-expanded")) === "false")
+    await row.locator(".toggle").click();
+  const shown = await page.$$eval("tr.tensor", (rows) =>
+    rows.map((tr) => [...tr.cells].map((cell) => cell.textContent)),
+  );
+  const made = own.rows.filter((t) => plan.tensors.made_by[t] >= 0);
+  for (const tensor of made.slice(0, 5)) {
+    const cells = shown.find((one) => one[0] === plan.tensors.name[tensor]);
+    assert.ok(cells, `no row of ${plan.tensors.name[tensor]}`);
+    const [type, dims] = plan.tensors.shape[tensor].split("[");
+    assert.equal(cells.at(-3), type);
+    assert.equal(cells.at(-2), dims.slice(0, -1).replaceAll(",", " \u00d7 "));
+    assert.equal(cells.at(-1), plan.sources[plan.ops.source[plan.tensors.made_by[tensor]]]);
+  }
+  assert.ok(made.some((t) => plan.ops.source[plan.tensors.made_by[t]] > 0));
   assert.deepEqual(
     (await cells("Tensors that the plans", 2)).map(Number),
     report.beside.rows.bytes.slice(0, 15),
@@ -301,6 +252,88 @@ test("wheel, drag, keys and buttons change the window; the page still scrolls", 
   await page.close();
 });
 
+test("two fingers zoom and pan the map, one scrolls the page, a tap follows what is there", async () => {
+  const { report, url } = makeReport("compare");
+  const { page, problems } = await open(url, {
+    viewport: { width: 412, height: 900 },
+    hasTouch: true,
+    isMobile: true,
+  });
+  const session = await page.context().newCDPSession(page);
+  const map = await centre(page, "canvas.map");
+  const whole = await mapWindow(page);
+  // Fingers go from their places to others in steps, as a screen tells of them.
+  const slide = async (from, to) => {
+    const touch = (type, fingers) =>
+      session.send("Input.dispatchTouchEvent", {
+        type,
+        touchPoints: fingers.map(([x, y], id) => ({ x: map.x + x, y: map.y + y, id })),
+      });
+    await touch("touchStart", from.slice(0, 1));
+    if (from.length > 1) await touch("touchStart", from);
+    for (let n = 1; n <= 8; ++n)
+      await touch(
+        "touchMove",
+        from.map(([x, y], i) => [x + ((to[i][0] - x) * n) / 8, y + ((to[i][1] - y) * n) / 8]),
+      );
+    await touch("touchEnd", []);
+    await page.waitForTimeout(100);
+  };
+  const width = ([left, right]) => right - left;
+  await slide(
+    [
+      [-20, 0],
+      [20, 0],
+    ],
+    [
+      [-60, 0],
+      [60, 0],
+    ],
+  );
+  const near = await mapWindow(page);
+  assert.ok(
+    Math.abs(width(whole) / width(near) - 3) < 0.15,
+    `three times as far apart: ${width(whole) / width(near)}`,
+  );
+  const middle = (w) => (w[0] + w[1]) / 2;
+  assert.ok(Math.abs(middle(near) - middle(whole)) < 0.05 * width(whole), "around the fingers");
+  await slide(
+    [
+      [-30, 0],
+      [30, 0],
+    ],
+    [
+      [10, 0],
+      [70, 0],
+    ],
+  );
+  const panned = await mapWindow(page);
+  assert.ok(Math.abs(width(panned) - width(near)) < 0.02 * width(near), "as wide as before");
+  assert.ok(panned[0] < near[0], "fingers to the right bring what is on the left");
+  const before = await page.evaluate(() => scrollY);
+  await slide([[0, 0]], [[0, -120]]);
+  await page.waitForFunction((y) => scrollY > y + 40, before);
+  assert.deepEqual(await mapWindow(page), panned, "one finger scrolls, the map stays");
+  await slide(
+    [
+      [-60, -120],
+      [60, -120],
+    ],
+    [
+      [-20, -120],
+      [20, -120],
+    ],
+  );
+  assert.ok(width(await mapWindow(page)) > width(panned), "together again: more of it");
+  const spot = await centre(page, "canvas.map", 0.5, 0.8);
+  await page.touchscreen.tap(spot.x, spot.y);
+  await page.waitForSelector("#details.chosen");
+  const told = await page.locator("#details-body h3 .name").textContent();
+  assert.ok(report.plans[0].tensors.name.includes(told), `no tensor is called ${told}`);
+  assert.deepEqual(problems, []);
+  await page.close();
+});
+
 test("another plan is shown from the front, the list, and the section beside", async () => {
   const { report, url } = makeReport("compare");
   const { page, problems } = await open(url);
@@ -315,6 +348,12 @@ test("another plan is shown from the front, the list, and the section beside", a
   await arena(0);
   await page.locator("#beside button", { hasText: `Show ${report.plans[1].file} above` }).click();
   await arena(1);
+  assert.ok(report.front.plans_left_out > 1);
+  assert.ok(
+    (await page.locator(".left-out").textContent()).startsWith(
+      `${report.front.plans_left_out} plans of the front`,
+    ),
+  );
   await page.locator(".front .point:not(.has-plan)").first().click();
   assert.match(await page.locator(".of-point").textContent(), /budget .* not in this report/);
   assert.deepEqual(problems, []);
@@ -478,12 +517,12 @@ test("the address map of 100,000 stays zooms above 30 frames a second", async ()
     "each turn of the wheel is drawn",
   );
   // Where others had the processor in all rounds, what the page itself took of it decides.
-  if (Math.max(...rates) <= FRAMES_PER_SECOND && loadavg()[0] > 1.5 * cpus().length) {
+  if (Math.max(...rates) <= FRAMES_PER_SECOND && busy()) {
     const before = await processorSeconds(page),
       { drawn } = await round();
     const frame = ((await processorSeconds(page)) - before) / drawn;
     console.log(
-      `# the machine is busy (load ${loadavg()[0]}): a frame takes ${(frame * 1000).toFixed(1)} ms of the processor`,
+      `# the machine is busy: a frame takes ${(frame * 1000).toFixed(1)} ms of the processor`,
     );
     assert.ok(
       frame < 1 / FRAMES_PER_SECOND,
@@ -495,23 +534,3 @@ test("the address map of 100,000 stays zooms above 30 frames a second", async ()
   assert.deepEqual(problems, []);
   await page.close();
 });
-
-for (const file of (process.env.LOWTIDE_REPORTS ?? "").split(",").filter(Boolean)) {
-  test(`${file} opens without an error or a request`, async () => {
-    const { page, problems, milliseconds } = await open(pathToFileURL(resolve(file)).href);
-    assert.equal(await page.getAttribute("html", "data-ready"), "true");
-    const data = JSON.parse(await page.locator("#lowtide-report").textContent());
-    const { summary } = data.plans[0];
-    for (const name of ["arena_bytes", "peak_bytes", "peak_before_bytes"]) {
-      assert.equal(
-        await page.locator(`[data-fact=${name}] .size`).getAttribute("data-bytes"),
-        String(summary[name]),
-      );
-    }
-    console.log(
-      `# ${file}: ${count(statSync(file).size)} bytes, opened in ${Math.round(milliseconds)} ms`,
-    );
-    assert.deepEqual(problems, []);
-    await page.close();
-  });
-}

@@ -56,6 +56,17 @@ function kindTerm(kind: string): Child {
   return isTerm(kind) ? term(kind, names[kind]) : kind;
 }
 
+// What all parts together save and cost: where none alone sets the peak, all may.
+function splitText(split: ActionGroup | null): Child {
+  if (!split || split.bytes === null || split.seconds === null) return null;
+  const saved = split.bytes > 0 ? [size(split.bytes), " at the peak"] : "nothing at the peak";
+  return [
+    " All parts together save ",
+    saved,
+    `, and take ${time(Math.abs(split.seconds))} ${split.seconds < 0 ? "less" : "more"} than the ops in one part.`,
+  ];
+}
+
 function all(plan: Plan): Child {
   const s = plan.summary;
   const done = [
@@ -71,6 +82,7 @@ function all(plan: Plan): Child {
     h("b", {}, time(Math.max(0, paid))),
     " paid in all. ",
     "Groups overlap: each number says what the peak would be without that group alone.",
+    splitText(plan.actions.split),
   );
 }
 

@@ -1,6 +1,8 @@
 // Level of detail of the curve. A column of pixels shows one run: of those that it covers the one
 // with the most bytes, so that no peak is lost however many runs a pixel stands for.
 
+import { lastAtMost } from "./model.ts";
+
 export interface Column {
   x0: number; // in pixels
   x1: number;
@@ -21,8 +23,7 @@ export function makeColumns(
   const runs = begin.length;
   if (runs === 0 || width <= 0 || high <= low) return columns;
   const scale = width / (high - low);
-  let run = firstAfter(begin, low) - 1;
-  if (run < 0) run = 0;
+  let run = lastAtMost(begin, low);
   while (run < runs && begin[run] < high) {
     const next = run + 1 < runs ? begin[run + 1] : end;
     const x0 = Math.max(0, (begin[run] - low) * scale),
@@ -44,15 +45,4 @@ export function makeColumns(
     run = last + 1;
   }
   return columns;
-}
-
-function firstAfter(values: ArrayLike<number>, x: number): number {
-  let low = 0,
-    high = values.length;
-  while (low < high) {
-    const middle = (low + high) >> 1;
-    if (values[middle] <= x) low = middle + 1;
-    else high = middle;
-  }
-  return low;
 }

@@ -44,6 +44,7 @@ export interface Ops {
   name: string[];
   kind: number[];
   module: number[];
+  source: number[]; // line of the model's code
   phase: number[];
   seconds: number[];
   workspace_bytes: number[];
@@ -127,6 +128,7 @@ export interface NextBudget {
 export interface Actions {
   groups: ActionGroup[]; // most bytes per second first
   all: Record<string, unknown>;
+  split: ActionGroup | null; // all of that kind together
   next_budget: NextBudget | null;
 }
 
@@ -167,6 +169,7 @@ export interface Plan {
   categories: string[];
   modules: string[];
   kinds: string[];
+  sources: string[]; // 0: none is known
   phases: string[];
   policies: string[];
   ops: Ops;
@@ -208,6 +211,7 @@ export interface Front {
   model: string;
   dims: Record<string, number>;
   points: FrontPoint[];
+  plans_left_out: number; // that would have made the report too large
 }
 
 // What the second plan treats differently than the first, largest first.

@@ -1,7 +1,7 @@
 // One line of text for a tensor, an op, a run or a stay; used by tips, the details and the reader
 // of the screen, so that all say the same.
 
-import { STAY_LOADED, STAY_MADE_AGAIN, STAY_RESIDENT } from "./data.ts";
+import { STAY_LOADED, STAY_MADE_AGAIN, STAY_RESIDENT, type Plan } from "./data.ts";
 import { mib, ordinal, plural, time } from "./format.ts";
 import { groupOf } from "./groups.ts";
 import type { Axis, Model } from "./model.ts";
@@ -9,6 +9,11 @@ import { plainName } from "./terms.ts";
 
 export function moduleName(model: Model, module: number): string {
   return model.plan.modules[module] || "(no module)";
+}
+
+// The line of the model's code that an op comes from, or nothing where none is known.
+export function sourceOf({ ops, sources }: Plan, op: number): string {
+  return op < 0 ? "" : sources[ops.source[op]];
 }
 
 export function runName(model: Model, run: number): string {

@@ -3,7 +3,7 @@
 // nothing chosen it tells of the peak.
 
 import type { Context } from "./context.ts";
-import { runName, whyText } from "./describe.ts";
+import { runName, sourceOf, whyText } from "./describe.ts";
 import { byId, h, replace, type Child } from "./dom.ts";
 import { count, exactBytes, mib, ordinal, percent, plural, time } from "./format.ts";
 import { modulesAt } from "./focus.ts";
@@ -95,6 +95,8 @@ function ofTensor(context: Context, tensor: number): Child {
     facts([
       tensors.aliases[tensor].length > 0 && ["also called", list(tensors.aliases[tensor])],
       ["module", moduleLink(context, tensors.module[tensor])],
+      maker >= 0 &&
+        plan.ops.source[maker] > 0 && [term("source"), sourceOf(plan, maker)],
       ["shape", tensors.shape[tensor]],
       ["size", bytesRow(tensors.bytes[tensor])],
       ["category", categoryName(plan.categories[tensors.category[tensor]])],
@@ -153,6 +155,7 @@ function ofOp(context: Context, op: number): Child {
     facts([
       ["kind", [plan.kinds[ops.kind[op]], ops.view[op] ? ", makes views only" : null]],
       ["module", moduleLink(context, ops.module[op])],
+      ops.source[op] > 0 && [term("source"), sourceOf(plan, op)],
       ["phase", plan.phases[ops.phase[op]]],
       [term("predicted", "predicted"), time(ops.seconds[op])],
       measured !== null && [

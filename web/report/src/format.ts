@@ -81,3 +81,11 @@ export function ordinal(index: number): string {
           : "th";
   return `${n}${ending}`;
 }
+
+// "f32[8,12]" -> "f32" and "8 \u00d7 12"; of one number the shape is "scalar".
+export function typeAndShape(text: string): [string, string] {
+  const at = text.indexOf("[");
+  if (at < 0) return [text, ""];
+  const dims = text.slice(at + 1, -1);
+  return [text.slice(0, at), dims === "" ? "scalar" : dims.split(",").join(" \u00d7 ")];
+}

@@ -252,7 +252,7 @@ export function frontContent(context: Context): Child | null {
         h("b", {}, pointText(p)),
         p.plan >= 0
           ? ". This plan is shown."
-          : ". Its plan is not in this report; sweep --plans writes it.",
+          : ". Its plan is not in this report; sweep --plans writes it, lowtide report shows it.",
       ),
     );
   };
@@ -273,6 +273,12 @@ export function frontContent(context: Context): Child | null {
       {},
       "Each point is a plan for one budget; the dashed line is proven: with so much memory no schedule is faster. The nearer the two lines, the less is left to gain. Points with a ring have their plan in this report; choose one to see it.",
     ),
+    front.plans_left_out > 0 &&
+      h(
+        "p",
+        { class: "note left-out" },
+        `${plural(front.plans_left_out, "plan")} of the front would have made this file larger than 3 MB and ${front.plans_left_out === 1 ? "is" : "are"} not in it.`,
+      ),
     place,
     told,
     tableOnDemand(`The front as a table (${plural(front.points.length, "point")})`, () =>

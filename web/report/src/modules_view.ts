@@ -2,14 +2,16 @@
 // tensors with type, shape, size, and where in the source they are made.
 
 import type { Context } from "./context.ts";
+import { sourceOf } from "./describe.ts";
 import { h, type Child } from "./dom.ts";
-import { count, milliseconds } from "./format.ts";
+import { count, milliseconds, typeAndShape } from "./format.ts";
 import { tensorLink } from "./memory_tables.ts";
 import { moduleNodes, type ModuleNode } from "./modules.ts";
 import { tableBox } from "./table.ts";
 import { plainName, term } from "./terms.ts";
 import { size } from "./tip.ts";
 
+const COLUMNS = 10;
 const MOST_ROWS = 60; // tensors of a module before "and N more"
 
 function bar(share: number): HTMLElement {
@@ -37,6 +39,7 @@ function indent(cell: HTMLElement, depth: number): HTMLElement {
 function tensorRow(context: Context, tensor: number, depth: number): HTMLElement {
   const { plan } = context.model;
   const { tensors } = plan;
+  const [type, shape] = typeAndShape(tensors.shape[tensor]);
   return h(
     "tr",
     { class: "tensor" },
@@ -50,13 +53,10 @@ function tensorRow(context: Context, tensor: number, depth: number): HTMLElement
       {},
       policyChip(tensors.resident[tensor] ? "resident" : plan.policies[tensors.policy[tensor]]),
     ),
-    h(
-      "td",
-      { class: "text" },
-      tensors.shape[tensor],
-      " ",
-      plainName(plan.categories[tensors.category[tensor]]),
-    ),
+    h("td", { class: "text" }, plainName(plan.categories[tensors.category[tensor]])),
+    h("td", { class: "text" }, type),
+    h("td", { class: "text" }, shape),
+    h("td", { class: "text source" }, sourceOf(plan, tensors.made_by[tensor])),
   );
 }
 
@@ -123,7 +123,7 @@ function rowOf(
     h("td", {}, policyChip(told.policy)),
     h(
       "td",
-      { class: "text" },
+      { class: "text", colspan: 4 },
       told.times > 1 && h("span", { class: "note" }, `all ${count(told.times)} together`),
     ),
   );
@@ -164,7 +164,7 @@ function childRows(context: Context, node: ModuleNode, depth: number): HTMLEleme
         { class: "tensor" },
         h(
           "td",
-          { colspan: 7, class: "more-rows" },
+          { colspan: COLUMNS, class: "more-rows" },
           `and ${count(tensors.length - MOST_ROWS)} smaller ones; the search finds them`,
         ),
       ),
@@ -214,7 +214,10 @@ export function modulesContent(context: Context): Child | null {
           number("time, ms"),
           number(term("paid"), ", ms"),
           text(term("policy")),
+          text("category"),
+          text(term("dtype")),
           text("shape"),
+          text(term("source")),
         ),
       ),
       body,

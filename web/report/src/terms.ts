@@ -100,6 +100,11 @@ export const TERMS = {
     "policy",
     "What happens to the module's tensors between their uses: kept, made again, or moved.",
   ],
+  dtype: ["type", "Of one element: f32 and f64 are floats of 32 and 64 bits, i64 an integer."],
+  source: [
+    "source",
+    "The line of the model's code that makes the tensor, or whose gradient it belongs to, where the exporter has noted it.",
+  ],
   measured: [
     "measured",
     "What `lowtide run --profile-out` has timed, op by op, on the machine that ran the step.",

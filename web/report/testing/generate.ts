@@ -8,6 +8,7 @@
 import type {
   Beside,
   BesideRows,
+  Front,
   FrontPoint,
   Plan,
   Report,
@@ -101,12 +102,14 @@ class Builder {
   readonly draw: () => number;
   readonly arena = new Arena();
   readonly modules: string[] = [""];
+  readonly sources: string[] = [""];
   private readonly moduleIds = new Map<string, number>();
   readonly kinds = [...new Set(KINDS), "Gradient", "AdamW"];
   readonly ops: Plan["ops"] = {
     name: [],
     kind: [],
     module: [],
+    source: [],
     phase: [],
     seconds: [],
     workspace_bytes: [],
@@ -167,6 +170,14 @@ class Builder {
     return found;
   }
 
+  // One line of code for each module.
+  private source(module: number): number {
+    if (module === 0) return 0;
+    const line = `net/model.py:${10 + module}`;
+    const found = this.sources.indexOf(line);
+    return found >= 0 ? found : this.sources.push(line) - 1;
+  }
+
   tensor(name: string, module: number, category: number, bytes: number, resident = false): number {
     const id = this.tensors.name.push(name) - 1;
     this.tensors.aliases.push(name.startsWith("softmax") ? [`${name}.view`] : []);
@@ -195,6 +206,7 @@ class Builder {
     const id = this.ops.name.push(name) - 1;
     this.ops.kind.push(this.kinds.indexOf(kind));
     this.ops.module.push(module);
+    this.ops.source.push(this.source(module));
     this.ops.phase.push(phase);
     this.ops.seconds.push((0.2 + this.draw()) * 1e-3);
     this.ops.workspace_bytes.push(this.draw() < 0.15 ? Math.ceil(this.draw() * 64) * 65536 : 0);
@@ -573,6 +585,7 @@ function summarize(b: Builder, options: Options, seconds: number): Plan {
     categories: CATEGORIES,
     modules: b.modules,
     kinds: b.kinds,
+    sources: b.sources,
     phases: ["forward", "backward", "update"],
     policies: ["kept", "recomputed", "moved", "recomputed and moved"],
     ops: b.ops,
@@ -586,6 +599,15 @@ function summarize(b: Builder, options: Options, seconds: number): Plan {
     actions: {
       groups: [],
       all: {},
+      split: {
+        kind: "split",
+        module: "",
+        count: 8,
+        bytes: 3 * 1024 * 1024,
+        freed_bytes: 4 * 1024 * 1024,
+        moved_bytes: null,
+        seconds: 0.5e-3,
+      },
       next_budget: {
         budget_bytes: Math.round(peak * 1.1),
         seconds: seconds * 0.97,
@@ -657,7 +679,7 @@ export function generateReport(options: Options, beside = false, front = false):
     findings: [],
     plans,
     beside: plans.length > 1 ? besideOf(plans[0], plans[1]) : null,
-    front: front ? { model: options.name, dims: { batch: 8 }, points: frontOf(plans) } : null,
+    front: front ? { model: options.name, dims: { batch: 8 }, ...frontOf(plans) } : null,
   };
 }
 
@@ -679,9 +701,9 @@ function besideOf(here: Plan, there: Plan): Beside {
 }
 
 // Ten budgets, the tightest of which has no plan.
-function frontOf(plans: Plan[]): FrontPoint[] {
+function frontOf(plans: Plan[]): Pick<Front, "points" | "plans_left_out"> {
   const { summary } = plans[0];
-  return Array.from({ length: 10 }, (_, i) => {
+  const points = Array.from({ length: 10 }, (_, i): FrontPoint => {
     const budget = Math.round(summary.peak_bytes * (1.3 - 0.08 * i)),
       extra = 0.0008 * i ** 3,
       bound = extra * 0.8;
@@ -726,6 +748,8 @@ function frontOf(plans: Plan[]): FrontPoint[] {
       reason: "no plan within the work allowed",
     };
   });
+  const left = points.filter((point) => point.found && point.plan < 0);
+  return { points, plans_left_out: left.length };
 }
 
 // A step with at least so many stays.
