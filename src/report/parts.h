@@ -42,7 +42,8 @@ struct PartsTable {
   ModuleParts all;
 };
 
-// Of the step in one part, each op once, by what the plan says of its ops; nothing where it does not.
+// Of the step in one part, each op once, by what the plan says of its ops; nothing where it does
+// not.
 std::optional<double> seconds_in_one_part(const plan::Plan& plan);
 
 PartsTable parts_of(const plan::Plan& plan, const std::vector<Stay>& stays);
