@@ -1,12 +1,18 @@
 #!/usr/bin/env python3
-"""Training steps planned from PyTorch and run by its kernels, beside eager mode in the same process, step by step in turn.
+"""Training steps planned from PyTorch, and PyTorch's own ways to save memory: each step in turn with eager mode's.
 
-    torch_steps.py [--only MODEL] [--budgets LIST] [--steps N] [--threads N] [--effort N] [--others] [--json FILE]
+    torch_steps.py [--engine torch|native] [--no-dropout] [--only MODEL] [--budgets LIST] [--ways LIST] [--steps N] [--threads N]
+                   [--effort N] [--tiny] [--json FILE]
 
-For each budget: the arena (parameters, state, batch and all that the step makes), seconds of a step over eager mode's, what was
-predicted, the bound that is proven for every schedule, seconds to capture and measure, and to plan. Budgets are MiB; `none` has no
-limit. With --others PyTorch's own ways to save memory as well (bench/pytorch/memory.py, a process each). Exit code 1 if a loss
-differs from eager mode's in one bit, an allocation was not where the plan has it, or an arena is above its budget.
+Lowtide's rows, one for each budget: the arena (parameters, state, batch and all that the step makes), seconds of a step over eager
+mode's, what was predicted, the bound that is proven for every schedule, seconds to plan and to compile (capture, measure, plan).
+Budgets are MiB, or shares of what the best order needs ("60%"); `none` has no limit. PyTorch's rows (bench/pytorch/ways.py, a
+process each): the peak with scratch; `compile` is what its first step takes. `--ways none` leaves them out, `--budgets skip` leaves
+Lowtide's out.
+
+Exit code 1 if a loss of Lowtide's differs from eager mode's (with the torch engine in one bit; with the native one by more than
+rounding, or than dropout's other masks do), an allocation was not where the plan has it, an arena is
+above its budget, or above that of a larger budget.
 """
 
 import argparse
@@ -15,132 +21,123 @@ import pathlib
 import statistics
 import subprocess
 import sys
-import time
 
 ROOT = pathlib.Path(__file__).parents[1]
-sys.path[:0] = [str(ROOT / part) for part in ("python", "models", "tests/python", "bench/pytorch", "bench/support")]
+sys.path[:0] = [str(ROOT / part) for part in ("python", "bench/pytorch", "bench/support")]
 
 import torch  # noqa: E402
-from memory import CASES, SEED, Step  # noqa: E402
+from cases import CASES, fused, make, step_in_eager_mode  # noqa: E402
+from ways import timed, ways  # noqa: E402
 
 import lowtide  # noqa: E402
 
 MIB = 2**20
 BUDGETS = {"gpt2": "none,2600,2300,2100,1950,1900", "bert": "none,1700,1600,1550,1500,1450",
-           "resnet50": "none,850,750,650,600,560", "unet": "none,900,800,700,650,600"}
-OTHERS = {"gpt2": ["checkpoint", "checkpoint+hook"], "bert": ["checkpoint", "checkpoint+hook"]}
-KNOB = [f"budget={share}" for share in (1.0, 0.7, 0.5, 0.3, 0.1, 0.0)]
+           "resnet50": "none,850,750,650,600,560", "unet": "none,900,800,700,650,600",
+           "llama": "none,90%,80%,75%,70%,65%"}
+TINY = "none,98%,95%,92%,90%,85%"
+ROUNDING, MASKS = 1e-3, 5e-2  # of a loss, relative: of the native engine, without dropout and with
 
 
-def fused(model: torch.nn.Module) -> torch.optim.Optimizer:
-    return torch.optim.AdamW(model.parameters(), lr=1e-4, weight_decay=0.01, fused=True)
+def limit_of(budget: str) -> int | str | None:
+    return None if budget == "none" else budget if budget.endswith("%") else int(budget) * MIB
 
 
-def loss_of(case: Step):
-    import pytorch_reference as reference
-
-    def loss_fn(model: torch.nn.Module, batch: dict) -> torch.Tensor:
-        return reference.cross_entropy(case.network, model(*batch["inputs"]), batch["labels"])
-
-    return loss_fn
-
-
-def prepared(name: str) -> tuple[Step, dict]:
-    """The network with its labels, as bench/pytorch/memory.py has it."""
-    import pytorch_reference as reference
-
-    case = Step(name, "eager", 0.1)
-    with torch.no_grad():
-        shape = tuple(case.model.eval()(*case.inputs).shape)
-    case.model.train()
-    return case, {"inputs": list(case.inputs), "labels": reference.make_labels(case.network, shape, SEED)}
-
-
-def timed(run) -> tuple[float, torch.Tensor]:
-    start = time.perf_counter()
-    loss = run()
-    return time.perf_counter() - start, loss
+def same(loss: torch.Tensor, wanted: torch.Tensor, arguments: argparse.Namespace) -> bool:
+    if arguments.engine == "torch":
+        return torch.equal(loss, wanted)
+    return abs(float(loss / wanted) - 1) < (ROUNDING if arguments.no_dropout else MASKS)
 
 
 def row(name: str, budget: str, arguments: argparse.Namespace, broken: list[str]) -> dict:
-    case, batch = prepared(name)
-    other, _ = prepared(name)
-    loss_fn, eager = loss_of(case), fused(other.model)
-    limit = None if budget == "none" else int(budget) * MIB
-    start = time.perf_counter()
+    case, other = make(name, arguments.tiny), make(name, arguments.tiny)
+    optimizer, eager = fused(case.model.parameters()), fused(other.model.parameters())
+    for part in (*case.model.modules(), *other.model.modules()) if arguments.no_dropout else ():
+        if isinstance(part, torch.nn.Dropout):
+            part.p = 0.0
+    found = {"model": name, "way": f"Lowtide, {arguments.engine}", "budget": budget}
     try:
-        step = lowtide.compile_step(case.model, loss_fn, fused(case.model), batch, budget=limit, effort=arguments.effort)
+        compiled, step = timed(lambda: lowtide.compile_step(
+            case.model, case.loss_fn, optimizer, case.batch, budget=limit_of(budget), effort=arguments.effort,
+            engine=arguments.engine), 0)
     except lowtide.Error as problem:
-        return {"model": name, "budget": budget, "reason": str(problem)}
-    compiled = time.perf_counter() - start
-
-    def eager_step() -> torch.Tensor:
-        eager.zero_grad(set_to_none=True)
-        loss = loss_fn(other.model, batch)
-        loss.backward()
-        eager.step()
-        return loss.detach()
-
-    seconds, others = [], []
+        return {**found, "reason": str(problem)}
+    mine, theirs = [], []
     for k in range(arguments.steps + 1):
-        torch.manual_seed(k)
-        mine, loss = timed(lambda: step(batch))
-        torch.manual_seed(k)
-        its, wanted = timed(eager_step)
-        seconds.append(mine)
-        others.append(its)
-        if not torch.equal(loss, wanted):
+        seconds, loss = timed(lambda: step(case.batch), k)
+        others, wanted = timed(lambda: step_in_eager_mode(other, other.loss_fn, eager), k)
+        mine.append(seconds)
+        theirs.append(others)
+        if not same(loss, wanted, arguments):
             broken.append(f"{name} {budget}: the loss of step {k} is {float(loss)}, eager mode's {float(wanted)}")
-    verdict, memory = step.plan.verdict, step.memory
-    if memory.beside or (limit is not None and step.plan.arena_bytes > limit):
-        broken.append(f"{name} {budget}: {memory.beside} allocations beside the arena of {step.plan.arena_bytes} bytes")
-    return {"model": name, "budget": budget, "arena_bytes": step.plan.arena_bytes, "extra": statistics.median(seconds[1:])
-            / statistics.median(others[1:]) - 1, "predicted_extra_percent": verdict["extra_percent"],
-            "bound_percent": verdict["lower_bound_extra_percent"], "step_seconds": statistics.median(seconds[1:]),
-            "eager_seconds": statistics.median(others[1:]), "planning_seconds": verdict["planning_seconds"],
+    plan, memory = step.plan, step.memory
+    if memory.beside or (isinstance(limit_of(budget), int) and plan.arena_bytes > limit_of(budget)):
+        broken.append(f"{name} {budget}: {memory.beside} allocations beside the arena of {plan.arena_bytes} bytes")
+    verdict = plan.verdict
+    return {**found, "peak_bytes": plan.arena_bytes, "step_seconds": statistics.median(mine[1:]),
+            "eager_seconds": statistics.median(theirs[1:]), "predicted_extra_percent": verdict["extra_percent"],
+            "bound_percent": verdict["lower_bound_extra_percent"], "planning_seconds": verdict["planning_seconds"],
             "compile_seconds": compiled, "allocations": memory.planned}
 
 
+def way_row(name: str, way: str, arguments: argparse.Namespace) -> dict:
+    command = [sys.executable, str(ROOT / "bench/pytorch/ways.py"), name, way, "--threads", str(arguments.threads),
+               "--steps", str(arguments.steps), *(["--tiny"] if arguments.tiny else [])]
+    done = subprocess.run(command, capture_output=True, text=True)
+    found = {"model": name, "way": f"PyTorch {way}", "budget": ""}
+    if done.returncode != 0:
+        return {**found, "reason": (done.stderr.strip() or "no message").splitlines()[-1]}
+    numbers = json.loads(done.stdout.splitlines()[-1])
+    return {**found, **numbers, "compile_seconds": numbers["first_seconds"]}
+
+
 def shown(found: dict) -> str:
+    start = f"| {found['model']} | {found['way']} | {found['budget']} |"
     if "reason" in found:
-        return f"| {found['model']} | {found['budget']} | refused: {found['reason'].split(': ', 1)[-1][:90]} |"
-    return (f"| {found['model']} | {found['budget']} | {found['arena_bytes'] / MIB:,.0f} | {100 * found['extra']:+.0f} % | "
-            f"{found['predicted_extra_percent']:+.1f} % | {found['bound_percent']:+.1f} % | {found['step_seconds']:.2f} | "
-            f"{found['planning_seconds']:.1f} | {found['compile_seconds']:.1f} |")
+        return f"{start} refused: {found['reason'].split(': ', 1)[-1][:90]} |"
+    percent = [f"{found[key]:+.1f} %" if key in found else "" for key in ("predicted_extra_percent", "bound_percent")]
+    extra = 100 * (found["step_seconds"] / found["eager_seconds"] - 1)
+    planning = f"{found['planning_seconds']:.1f}" if "planning_seconds" in found else ""
+    return (f"{start} {found['peak_bytes'] / MIB:,.1f} | {extra:+.0f} % | {' | '.join(percent)} | "
+            f"{found['step_seconds']:.3g} | {planning} | {found['compile_seconds']:.1f} |")
 
 
-def others(name: str, arguments: argparse.Namespace) -> list[dict]:
-    rows = []
-    for way in ["eager", *OTHERS.get(name, []), *KNOB]:
-        command = [sys.executable, str(ROOT / "bench/pytorch/memory.py"), name, way, "--threads", str(arguments.threads),
-                   "--steps", str(arguments.steps)]
-        done = subprocess.run(command, capture_output=True, text=True)
-        found = json.loads(done.stdout.splitlines()[-1]) if done.returncode == 0 else {"reason": done.stderr[-200:]}
-        rows.append({"model": name, "way": way, **found})
-        print(f"| {name} | PyTorch {way} | {found.get('total_bytes', 0) / MIB:,.0f} | | | | {found.get('step_seconds', 0):.2f} |",
-              flush=True)
-    return rows
+def falling(rows: list[dict], broken: list[str]) -> None:
+    """Budgets are given from the largest to the least, so arenas fall."""
+    planned = [r for r in rows if "peak_bytes" in r and r["way"].startswith("Lowtide")]
+    for before, after in zip(planned, planned[1:], strict=False):
+        if before["model"] == after["model"] and after["peak_bytes"] > before["peak_bytes"]:
+            broken.append(f"{after['model']}: {after['peak_bytes']} bytes within {after['budget']}, "
+                          f"{before['peak_bytes']} within {before['budget']}")
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--engine", choices=("torch", "native"), default="torch")
+    parser.add_argument("--no-dropout", action="store_true", help="of Lowtide's rows")
     parser.add_argument("--only", choices=CASES)
-    parser.add_argument("--budgets", help="MiB, or none; comma-separated")
+    parser.add_argument("--budgets", help="MiB, shares or none, the largest first; comma-separated; or skip")
+    parser.add_argument("--ways", help="of PyTorch, comma-separated; or none")
     parser.add_argument("--steps", type=int, default=2, help="timed ones")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--effort", type=float, default=4)
-    parser.add_argument("--others", action="store_true")
+    parser.add_argument("--tiny", action="store_true", help="small networks, to check this program")
     parser.add_argument("--json", type=pathlib.Path)
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
     rows, broken = [], []
-    print("| model | budget | arena MiB | extra | predicted | bound | s | planning s | compile s |\n|" + "---|" * 9, flush=True)
+    print("| model | way | budget | peak MiB | extra | predicted | bound | s | planning s | compile s |\n|" + "---|" * 10,
+          flush=True)
     for name in [arguments.only] if arguments.only else list(CASES):
-        if arguments.others:
-            rows += others(name, arguments)
-        for budget in (arguments.budgets or BUDGETS[name]).split(","):
+        asked = arguments.ways.split(",") if arguments.ways else ways(name)
+        for way in asked if arguments.ways != "none" else []:
+            rows.append(way_row(name, way, arguments))
+            print(shown(rows[-1]), flush=True)
+        budgets = arguments.budgets or (TINY if arguments.tiny else BUDGETS[name])
+        for budget in budgets.split(",") if budgets != "skip" else []:
             rows.append(row(name, budget, arguments, broken))
             print(shown(rows[-1]), flush=True)
+    falling(rows, broken)
     if arguments.json:
         arguments.json.write_text(json.dumps(rows, indent=1))
     print("\n".join(broken), file=sys.stderr)

@@ -51,7 +51,7 @@ THIRD_PARTY = {
     "benchmark": (r"benchmark/.*", r"bench/.*"),
 }
 SYSTEM_HEADER = re.compile(
-    r"[a-z0-9_]+|sys/\w+\.h|linux/\w+\.h|(stddef|stdint|unistd|fcntl|sched|pthread|dlfcn|fnmatch|signal|omp|termios|time|immintrin|x86intrin|cpuid)\.h"
+    r"[a-z0-9_]+|sys/\w+\.h|linux/\w+\.h|(stddef|stdint|unistd|fcntl|sched|pthread|dlfcn|fnmatch|malloc|signal|omp|termios|time|immintrin|x86intrin|cpuid)\.h"
 )
 
 

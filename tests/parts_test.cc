@@ -118,7 +118,7 @@ TEST(Parts, OfRandomLabellingsEqualTheStepAndRunInOneArena) {
     seen.sums += static_cast<int>(analysis::find_sums(expanded->graph).size());
     expect_equal_effects(expanded->graph, step);
     if (HasFailure()) return;
-    if (seed / 3 % 4 == 0) plan_and_run(expanded->graph, step, *kernels, seen);
+    if (long_checks() || seed / 3 % 3 == 0) plan_and_run(expanded->graph, step, *kernels, seen);
     if (HasFailure()) return;
   }
   std::printf(
@@ -127,7 +127,8 @@ TEST(Parts, OfRandomLabellingsEqualTheStepAndRunInOneArena) {
       seen.labellings, seen.ops, seen.parts, seen.kinds.size(), seen.sums, seen.wholes,
       seen.planned, seen.budgets);
   EXPECT_EQ(seen.labellings, some_of(360, 3));
-  EXPECT_EQ(seen.planned, seen.labellings / 4) << "every fourth is planned and run";
+  EXPECT_GE(seen.planned, long_checks() ? seen.labellings : seen.labellings / 3)
+      << "a third is planned and run, in the long checks all";
   EXPECT_GE(3 * seen.budgets, 2 * seen.planned) << "in the others nothing was found";
   EXPECT_GT(seen.ops, 2000);
   EXPECT_GT(seen.kinds.size(), 100U);

@@ -353,6 +353,9 @@ void add_run(CLI::App& app, Action& action) {
   command->add_option("--steps", options.steps, "steps to time")->check(whole_number(1, 1000000));
   command->add_flag("--compare", options.compare,
                     "also run the step unplanned and compare every result bit for bit");
+  command->add_flag("--poison", options.poison,
+                    "fill free memory with NaN bytes: with --compare, a plan that reads what is no "
+                    "longer there is found (slower)");
   command
       ->add_option("--against", flags->against,
                    "a plan in parts: compare, within a tolerance, with the unplanned step in one "

@@ -243,6 +243,15 @@ def rewritten() -> list[Row]:
     return [Row(f"plan {name} {budget}, reassociate", step(name, dims, *flags, budget), (EXTRA, UNITS)) for name, dims, budget in cases]
 
 
+def published(*methods: str) -> list[Row]:
+    """Methods that others published, on captured steps."""
+    def row(method: str, name: str, budget: str) -> Row:
+        command = ("remat", str(DATA / f"remat/{name}.remat"), "--budget", budget, "--method", method)
+        return Row(f"{method}, {name} {budget}", command, (EXTRA, UNITS))
+    return [row(method, name, budget) for method in methods
+            for name, budget in (("resnet50_8", "700MiB"), ("unet_2", "850MiB"), ("gpt2_4x256", "2400MiB"))]
+
+
 def rows_of(program: pathlib.Path, folder: pathlib.Path) -> list[tuple[str, list[Row]]]:
     """By the first words of a constant's name; the first that fits counts."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -255,4 +264,6 @@ def rows_of(program: pathlib.Path, folder: pathlib.Path) -> list[tuple[str, list
             ("pipeline/split", parts()[:3]), ("pipeline/trials", parts()[:3]), ("pipeline/label_search", parts()[:3]), ("pipeline/more_cuts", parts()[1::2]),
             ("pipeline/query_blocks", parts()[3:]), ("pipeline/smallest", smallest_arenas()),
             ("pipeline/least_memory", least_memories()), ("pipeline/front", fronts()), ("pipeline/", plan),
+            *((f"baselines/{method}", published(method)) for method in ("chen", "dtr", "xla")),
+            ("baselines/", published("chen", "pofo")), ("analysis/", unlimited_plans()),
             ("solver/", proof), ("api/largest", largest()), ("api/front", fronts()), ("rewrite/", rewritten()), ("cost/", plan[:2])]

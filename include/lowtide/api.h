@@ -86,6 +86,7 @@ struct PlanOptions {
   bool train = false;                  // append loss, gradients and updates
   std::string loss = "cross-entropy";  // or "mse", or "model": the output is the loss already
   std::string loss_output = {};        // what the loss is of; empty: the first output of floats
+  bool keep_outputs = false;           // the model's outputs stay results of the step
   std::string optimizer = "adamw";     // or "sgd"
   double learning_rate = 1e-3;
   double weight_decay = 0.01;
@@ -118,10 +119,9 @@ struct PlanOptions {
   // How hard to prove that no schedule within the budget is much faster, in the same measure, where
   // nothing may move. The proof becomes a part of the plan, up to some megabytes of it.
   double prove = 0;
-  uint64_t seed = 0;             // of the planner's tie-breaking
-  std::string dump_folder = {};  // write the bare problems here; empty: nowhere
-  // Wall time after which a search gives the best that it has; the plan's verdict says so then.
-  double time_limit_seconds = 1e9;
+  uint64_t seed = 0;                // of the planner's tie-breaking
+  std::string dump_folder = {};     // write the bare problems here; empty: nowhere
+  double time_limit_seconds = 1e9;  // wall time; then the best so far, and the verdict says so
   const std::atomic<bool>* cancel = nullptr;  // true: the same; any thread may set it
   // Called now and then from the planning thread; may be empty.
   std::function<void(const PlanProgress&)> progress = {};
@@ -228,20 +228,18 @@ class LOWTIDE_API Front {
 
 // A value of the plan that can be set or read by name.
 struct ValueInfo {
-  std::string name;
-  std::string dtype;  // "f32", "i64", ...
+  std::string name, dtype;  // "f32", "i64", ...
   std::vector<int64_t> dims;
 };
 
 struct RunOptions {
   uint64_t seed = 0;              // of parameters without weights, and of dropout
   std::string model_folder = {};  // where external weight files lie
-  // Without a model folder: draw weights of external files from the seed. Otherwise a plan that
-  // has such weights is refused (kUsage).
+  // Without a model folder: draw its weights from the seed; else such a plan is refused (kUsage).
   bool seed_missing_weights = false;
-  // One buffer per value, freed after its last use, in the given order: the baseline.
-  bool unplanned = false;
-  int threads = 0;  // 0: as many as the plan was made for
+  bool unplanned = false;  // a buffer per value, freed after its last use, in the given order
+  std::vector<std::string> lent = {};  // values whose memory the caller lends (lowtide/lending.h)
+  int threads = 0;                     // 0: as many as the plan was made for
   // Where tensors go that the plan moves off the device: files without a name in this folder;
   // empty: host memory outside the arena. "file=FOLDER": only what the plan moves to its slow tier
   // 'file' goes there, the rest to memory.
@@ -288,8 +286,10 @@ class LOWTIDE_API Session {
   StepTransfers transfers() const;  // of the last step
   int64_t arena_bytes() const;      // unplanned: the high-water mark so far
 
- private:
   struct State;
+  State& state() const { return *state_; }
+
+ private:
   explicit Session(std::unique_ptr<State> state);
   std::unique_ptr<State> state_;
 };

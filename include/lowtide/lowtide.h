@@ -89,13 +89,14 @@ LOWTIDE_API const char* lowtide_model_free_dim(const lowtide_model* model, size_
 
 // ---- plans
 
-// Options: "train", "loss", "loss_output", "optimizer", "learning_rate", "weight_decay",
-// "momentum", "device", "costs_file", "costs_any_device", "cost_model", "budget_bytes", "budget",
-// "slowdown", "allow", "forbid", "more_levers", "recompute", "reorder", "pieces", "sums",
-// "rewrites" and "no_rewrites" (lists of names), "cuts" (a list of "OPS:AXIS:PARTS"), "split",
-// "query_blocks", "strided_views", "swap", "link_bytes_per_second", "effort", "prove", "threads",
-// "seed", "dump_folder", "time_limit_seconds". A budget that order and recompute miss is tried
-// again with all levers, unless an option speaks of levers or "more_levers" is false (api.h).
+// Options: "train", "loss", "loss_output", "keep_outputs", "optimizer", "learning_rate",
+// "weight_decay", "momentum", "device", "costs_file", "costs_any_device", "cost_model",
+// "budget_bytes", "budget", "slowdown", "allow", "forbid", "more_levers", "recompute", "reorder",
+// "pieces", "sums", "rewrites" and "no_rewrites" (lists of names), "cuts" (a list of
+// "OPS:AXIS:PARTS"), "split", "query_blocks", "strided_views", "swap", "link_bytes_per_second",
+// "effort", "prove", "threads", "seed", "dump_folder", "time_limit_seconds". A budget that order
+// and recompute miss is tried again with all levers, unless an option speaks of levers or
+// "more_levers" is false (api.h).
 LOWTIDE_API lowtide_status lowtide_plan_make(const lowtide_model* model, const char* options,
                                              lowtide_plan** plan);
 LOWTIDE_API lowtide_status lowtide_plan_load(const char* path, lowtide_plan** plan);
@@ -186,8 +187,8 @@ LOWTIDE_API const char* lowtide_front_lines(lowtide_front* front);
 
 // ---- sessions: one arena, and the steps that run in it
 
-// Options: "seed", "model_folder", "seed_missing_weights", "unplanned", "threads",
-// "slow_tier_folder", "link_bytes_per_second". A plan that was loaded is verified first.
+// Options: "seed", "model_folder", "seed_missing_weights", "unplanned", "lent",
+// "threads", "slow_tier_folder", "link_bytes_per_second". A plan that was loaded is verified first.
 LOWTIDE_API lowtide_status lowtide_session_open(const lowtide_plan* plan, const char* options,
                                                 lowtide_session** session);
 LOWTIDE_API void lowtide_session_free(lowtide_session* session);

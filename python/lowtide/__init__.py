@@ -37,13 +37,13 @@ def plan(model: Any, loss_fn: Any = None, optimizer: Any = None, sample_batch: A
     """
     if isinstance(model, (str, os.PathLike)):
         return plan_file(model, **options)
-    from .pytorch.step import plan_step
+    from .pytorch.engines import plan_step
 
     return plan_step(model, loss_fn, optimizer, sample_batch, **options)
 
 
 def compile_step(model: Any, loss_fn: Any, optimizer: Any, sample_batch: Any, **options: Any) -> Step:
-    """A planned training step: forward, backward and update within a byte budget (lowtide.pytorch.step)."""
-    from .pytorch.step import compile_step as compile_torch_step
+    """A planned training step: forward, backward and update within a byte budget (lowtide.pytorch.engines)."""
+    from .pytorch.engines import compile_step as compile_torch_step
 
     return compile_torch_step(model, loss_fn, optimizer, sample_batch, **options)

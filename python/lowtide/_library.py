@@ -1,6 +1,6 @@
 """The C library, loaded with ctypes: types, declarations, and statuses as exceptions.
 
-The declarations follow include/lowtide/lowtide.h and steps.h; tests/python/test_package.py holds them against
+The declarations follow include/lowtide/lowtide.h, steps.h and lending.h; tests/python/test_package.py holds them against
 the headers. The library is looked for at LOWTIDE_LIBRARY (a path), then inside the package (a wheel), then
 where the loader finds it. Nothing but this file speaks ctypes to it.
 """
@@ -12,7 +12,7 @@ import ctypes.util
 import functools
 import os
 import pathlib
-from ctypes import POINTER, Structure, c_char_p, c_double, c_int32, c_int64, c_size_t, c_uint32, c_void_p
+from ctypes import POINTER, Structure, c_char_p, c_double, c_int32, c_int64, c_size_t, c_uint32, c_uint64, c_void_p
 
 from .errors import BadInput, error_of
 
@@ -63,6 +63,21 @@ class Progress(Structure):
                 ("stage", c_char_p)]
 
 
+class Value(Structure):
+    """lowtide_value"""
+
+    _fields_ = [("name", c_char_p), ("dtype", c_char_p), ("dims", POINTER(c_int64)), ("rank", c_size_t),
+                ("bytes", c_size_t)]
+
+
+class Update(Structure):
+    """lowtide_update"""
+
+    _fields_ = [("learning_rate", c_double), ("weight_decay", c_double), ("momentum", c_double), ("beta1", c_double),
+                ("beta2", c_double), ("epsilon", c_double), ("step", c_int64), ("nesterov", c_int32),
+                ("coupled", c_int32)]
+
+
 Watcher = ctypes.CFUNCTYPE(None, c_void_p, POINTER(Progress))
 
 _STATUS = c_int32
@@ -74,6 +89,7 @@ DECLARATIONS = {
     "lowtide_model_read": (_STATUS, [c_char_p, c_char_p, POINTER(c_void_p)]),
     "lowtide_model_parse": (_STATUS, [c_char_p, c_char_p, c_char_p, POINTER(c_void_p)]),
     "lowtide_model_free": (None, [c_void_p]),
+    "lowtide_model_text": (c_char_p, [c_void_p]),
     "lowtide_plan_make_watched": (_STATUS, [c_void_p, c_char_p, Watcher, c_void_p, c_void_p, POINTER(c_void_p)]),
     "lowtide_plan_load": (_STATUS, [c_char_p, POINTER(c_void_p)]),
     "lowtide_plan_free": (None, [c_void_p]),
@@ -99,6 +115,19 @@ DECLARATIONS = {
     "lowtide_plan_value_count": (c_size_t, [c_void_p]),
     "lowtide_plan_value": (_STATUS, [c_void_p, c_size_t, POINTER(ValueInfo)]),
     "lowtide_plan_storage_count": (c_size_t, [c_void_p]),
+    "lowtide_session_open": (_STATUS, [c_void_p, c_char_p, POINTER(c_void_p)]),
+    "lowtide_session_free": (None, [c_void_p]),
+    "lowtide_session_value_count": (c_size_t, [c_void_p, c_int32]),
+    "lowtide_session_value": (_STATUS, [c_void_p, c_int32, c_size_t, POINTER(Value)]),
+    "lowtide_session_set": (_STATUS, [c_void_p, c_char_p, c_void_p, c_size_t]),
+    "lowtide_session_get": (_STATUS, [c_void_p, c_char_p, c_void_p, c_size_t]),
+    "lowtide_session_run": (_STATUS, [c_void_p, c_size_t]),
+    "lowtide_session_lend": (_STATUS, [c_void_p, c_char_p, c_void_p, c_size_t]),
+    "lowtide_session_lent_bytes": (c_int64, [c_void_p]),
+    "lowtide_session_set_update": (_STATUS, [c_void_p, c_char_p, POINTER(Update)]),
+    "lowtide_session_set_seed": (_STATUS, [c_void_p, c_uint64]),
+    "lowtide_session_run_if_finite": (_STATUS, [c_void_p, c_char_p, POINTER(c_int32)]),
+    "lowtide_session_rehearse": (_STATUS, [c_void_p, POINTER(c_double)]),
     "lowtide_plan_storage": (_STATUS, [c_void_p, c_size_t, POINTER(StorageInfo)]),
 }
 

@@ -54,6 +54,15 @@ class PlannedStorage:
     address: int
 
 
+@dataclass(frozen=True)
+class PlannedValue:
+    """A tensor of the plan: `dtype` is "f32", "i64", ..."""
+
+    name: str
+    dtype: str
+    dims: tuple[int, ...]
+
+
 class Plan:
     """An execution plan. `repr` is the verdict.
 
@@ -152,6 +161,22 @@ class Plan:
                 found[info.name.decode()] = info.storage
         return found
 
+    def given(self) -> list[PlannedValue]:
+        """What is there before the step."""
+        library, info, found = _library.library(), _library.ValueInfo(), []
+        for index in range(library.lowtide_plan_value_count(self._handle)):
+            _library.check(library.lowtide_plan_value(self._handle, index, byref(info)))
+            if info.producer < 0:
+                found.append(PlannedValue(info.name.decode(), info.dtype.decode(), tuple(info.dims[:info.rank])))
+        return found
+
+    def op_kinds(self) -> set[str]:
+        library, info, kinds = _library.library(), _library.OpInfo(), set()
+        for index in range(library.lowtide_plan_op_count(self._handle)):
+            _library.check(library.lowtide_plan_op(self._handle, index, byref(info)))
+            kinds.add(info.kind.decode())
+        return kinds
+
     def __repr__(self) -> str:
         return self.text.rstrip("\n")
 
@@ -231,6 +256,11 @@ def _with_model(open_model: Callable[[Any], int], options: dict[str, Any], progr
         return _search(model, options, progress)
     finally:
         _library.library().lowtide_model_free(model)
+
+
+def search(model: c_void_p, options: dict[str, Any], progress: bool | None = None) -> Plan:
+    """Plans a model that was read, which the caller frees."""
+    return _search(model, options, progress)
 
 
 def plan_text(text: str, origin: str, options: dict[str, Any], progress: bool | None = None) -> Plan:

@@ -13,6 +13,12 @@
 namespace lowtide::analysis {
 namespace {
 
+// Tuning; each value beside half and twice of it: docs/tuning.md.
+struct ViewTuning {
+  size_t most_seen = 20'000;  // ops, in the search for what comes before all writers of a sum
+};
+constexpr ViewTuning kView;
+
 using plan::SchedOpId;
 using plan::SchedValueId;
 
@@ -187,11 +193,10 @@ class Builder {
   // through the given order and remembers for each op which of `all` need it.
   std::optional<SchedOpId> latest_common(const IdVector<SchedOpId, std::vector<SchedOpId>>& before,
                                          const std::vector<SchedOpId>& all) const {
-    constexpr size_t kMostSeen = 20000;
     std::map<SchedOpId, std::set<size_t>, std::greater<>> open;
     for (size_t k = 0; k < all.size(); ++k)
       for (const SchedOpId p : before[all[k]]) open[p].insert(k);
-    for (size_t seen = 0; !open.empty() && seen < kMostSeen; ++seen) {
+    for (size_t seen = 0; !open.empty() && seen < kView.most_seen; ++seen) {
       const auto [op, needed_by] = *open.begin();
       open.erase(open.begin());
       if (!view_.op[op].valid()) continue;

@@ -26,11 +26,6 @@ struct lowtide_cancel {
   std::atomic<bool> raised{false};
 };
 
-struct lowtide_session {
-  lowtide::Session session;
-  std::vector<lowtide::ValueInfo> values[3];  // by role
-};
-
 namespace lowtide {
 namespace {
 

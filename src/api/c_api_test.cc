@@ -11,6 +11,7 @@
 
 #include "api/options_json.h"
 #include "base/file.h"
+#include "lowtide/lending.h"
 #include "lowtide/lowtide.h"
 #include "plan/plan_text.h"
 
@@ -34,7 +35,8 @@ TEST(OptionsJson, EveryFieldIsRead) {
   EXPECT_TRUE(reading->training);
   EXPECT_FALSE(reading->dropout);
   const auto planning = parse_plan_options(
-      R"({"train": true, "loss": "mse", "optimizer": "sgd", "learning_rate": 0.5, "weight_decay": 0,
+      R"({"train": true, "loss": "mse", "keep_outputs": true,
+          "optimizer": "sgd", "learning_rate": 0.5, "weight_decay": 0,
           "momentum": 0.25, "device": "h100", "budget_bytes": 4611686018427387904, "threads": 3,
           "budget": "60%", "slowdown": 0,
           "costs_file": "c", "costs_any_device": true, "allow": "split", "forbid": "swap",
@@ -46,6 +48,7 @@ TEST(OptionsJson, EveryFieldIsRead) {
   ASSERT_TRUE(planning) << planning.error().message;
   EXPECT_TRUE(planning->train);
   EXPECT_EQ(planning->loss, "mse");
+  EXPECT_TRUE(planning->keep_outputs);
   EXPECT_EQ(planning->optimizer, "sgd");
   EXPECT_EQ(planning->learning_rate, 0.5);
   EXPECT_EQ(planning->weight_decay, 0.0);
@@ -78,11 +81,13 @@ TEST(OptionsJson, EveryFieldIsRead) {
   EXPECT_EQ(planning->time_limit_seconds, 2.0);
   const auto running = parse_run_options(
       R"({"seed": 5, "model_folder": "m", "seed_missing_weights": true, "unplanned": true,
-          "threads": 2, "slow_tier_folder": "s", "link_bytes_per_second": 1e9})");
+          "lent": ["w", "adam_m/w"], "threads": 2,
+          "slow_tier_folder": "s", "link_bytes_per_second": 1e9})");
   ASSERT_TRUE(running) << running.error().message;
   EXPECT_EQ(running->seed, 5U);
   EXPECT_EQ(running->model_folder, "m");
   EXPECT_TRUE(running->seed_missing_weights);
+  EXPECT_EQ(running->lent, (std::vector<std::string>{"w", "adam_m/w"}));
   EXPECT_TRUE(running->unplanned);
   EXPECT_EQ(running->threads, 2);
   EXPECT_EQ(running->slow_tier_folder, "s");
@@ -109,7 +114,7 @@ TEST(OptionsJson, WrongOptionsAreNamed) {
               "options are not a JSON object such as {\"threads\": 2}");
   EXPECT_EQ(message(parse_run_options(R"({"thread": 1})")),
             "options: 'thread' is not known; known are seed, model_folder, seed_missing_weights, "
-            "unplanned, threads, slow_tier_folder, link_bytes_per_second");
+            "unplanned, lent, threads, slow_tier_folder, link_bytes_per_second");
   EXPECT_EQ(message(parse_run_options(R"({"threads": "two"})")),
             "options: 'threads' is \"two\"; it is to be a whole number from 0 to 1024");
   EXPECT_EQ(message(parse_run_options(R"({"threads": 1025})")),
@@ -333,6 +338,15 @@ TEST(CAbi, NullHandlesAreUsageErrorsOrGiveNothing) {
   EXPECT_EQ(lowtide_session_get(nullptr, "x", nullptr, 0), LOWTIDE_USAGE);
   EXPECT_EQ(lowtide_session_seed_inputs(nullptr), LOWTIDE_USAGE);
   EXPECT_EQ(lowtide_session_run(nullptr, 1), LOWTIDE_USAGE);
+  lowtide_update update = {};
+  int32_t done = 0;
+  double seconds = 0;
+  EXPECT_EQ(lowtide_session_lend(nullptr, "x", &update, 1), LOWTIDE_USAGE);
+  EXPECT_EQ(lowtide_session_lent_bytes(nullptr), 0);
+  EXPECT_EQ(lowtide_session_set_update(nullptr, "x", &update), LOWTIDE_USAGE);
+  EXPECT_EQ(lowtide_session_set_seed(nullptr, 1), LOWTIDE_USAGE);
+  EXPECT_EQ(lowtide_session_run_if_finite(nullptr, "x", &done), LOWTIDE_USAGE);
+  EXPECT_EQ(lowtide_session_rehearse(nullptr, &seconds), LOWTIDE_USAGE);
   EXPECT_EQ(lowtide_model_name(nullptr), nullptr);
   EXPECT_EQ(lowtide_model_free_dim_count(nullptr), 0U);
   EXPECT_EQ(lowtide_plan_json(nullptr), nullptr);

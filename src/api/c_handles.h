@@ -33,6 +33,11 @@ struct lowtide_front {
   std::optional<std::string> text, json, lines;  // made when asked for
 };
 
+struct lowtide_session {
+  lowtide::Session session;
+  std::vector<lowtide::ValueInfo> values[3];  // by role
+};
+
 namespace lowtide {
 
 // What lowtide_last_error says next, and the status that goes with it.

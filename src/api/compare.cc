@@ -302,7 +302,7 @@ Result<RunReport> run_plan(const plan::Plan& plan, const CompareOptions& options
   report.predicted_step_seconds = plan.claims.predicted_seconds;
   report.seeded_weights = seeded_weights(plan);
   if (options.model_folder.empty()) report.seeded_weights += external_weights(plan);
-  const auto as_planned = [](runtime::SessionOptions&) {};
+  const auto as_planned = [&](runtime::SessionOptions& varied) { varied.poison = options.poison; };
   if (!options.dump_folder.empty()) {
     LT_ASSIGN(runtime::Session dumped, opener.open(as_planned));
     LT_RETURN_IF_ERROR(dumped_step(dumped, options.dump_folder));

@@ -23,6 +23,7 @@ struct CompareOptions {
   int64_t steps = 3;
   bool compare = false;
   bool profile = false;
+  bool poison = false;  // the planned step's free memory is filled with NaN bytes
   uint64_t seed = 0;
   std::string model_folder;
   bool seed_missing_weights = false;  // see RunOptions

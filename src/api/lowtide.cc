@@ -169,11 +169,6 @@ std::string Plan::json() const {
 
 // ---- Session ----
 
-struct Session::State {
-  std::unique_ptr<runtime::KernelFactory> kernels;
-  runtime::Session session;
-};
-
 Session::Session(std::unique_ptr<State> state) : state_(std::move(state)) {}
 Session::Session(Session&&) noexcept = default;
 Session& Session::operator=(Session&&) noexcept = default;
@@ -187,6 +182,7 @@ Result<Session> Session::open(const Plan& plan, const RunOptions& options) {
   resolved.seed = options.seed;
   resolved.model_folder = options.model_folder;
   resolved.unplanned = options.unplanned;
+  resolved.lent = options.lent;
   LT_ASSIGN(resolved.slow_memory, slow_memory(plan.state().plan, options.slow_tier_folder,
                                               options.link_bytes_per_second));
   LT_ASSIGN(runtime::Session session, open_session(plan.state().plan, *kernels, threads,

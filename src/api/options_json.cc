@@ -180,6 +180,7 @@ Result<PlanOptions> parse_plan_options(std::string_view json) {
   members.boolean("train", options.train)
       .word("loss", options.loss)
       .word("loss_output", options.loss_output)
+      .boolean("keep_outputs", options.keep_outputs)
       .word("optimizer", options.optimizer)
       .real("learning_rate", options.learning_rate)
       .real("weight_decay", options.weight_decay)
@@ -234,6 +235,7 @@ Result<RunOptions> parse_run_options(std::string_view json) {
       .word("model_folder", options.model_folder)
       .boolean("seed_missing_weights", options.seed_missing_weights)
       .boolean("unplanned", options.unplanned)
+      .words("lent", options.lent)
       .integer("threads", options.threads, kMostThreads)
       .word("slow_tier_folder", options.slow_tier_folder)
       .real("link_bytes_per_second", options.link_bytes_per_second);

@@ -49,6 +49,7 @@ std::map<std::string, std::string, std::less<>> provenance(
   if (!dropout) facts["dropout"] = "no";
   facts["loss"] = options.loss;
   if (!options.loss_output.empty()) facts["loss_output"] = options.loss_output;
+  if (options.keep_outputs) facts["keep_outputs"] = "yes";
   facts["optimizer"] = options.optimizer;
   facts["learning_rate"] = fmt::format("{}", options.learning_rate);
   facts["weight_decay"] = fmt::format("{}", options.weight_decay);
@@ -236,6 +237,7 @@ Result<autodiff::TrainingOptions> training_options(const PlanOptions& options) {
                  fmt::format("--loss: '{}' is not known; known are cross-entropy, mse, model",
                              options.loss));
   training.loss.output = options.loss_output;
+  training.loss.keep_outputs = options.keep_outputs;
   if (options.optimizer == "adamw") {
     training.optimizer.kind = autodiff::OptimizerKind::kAdamW;
   } else if (options.optimizer == "sgd") {

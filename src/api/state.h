@@ -3,6 +3,7 @@
 // Tests: c_api_test.cc, front_test.cc.
 #pragma once
 
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -11,6 +12,7 @@
 #include "pipeline/optimize.h"
 #include "plan/plan.h"
 #include "report/verdict.h"
+#include "runtime/session.h"
 
 namespace lowtide {
 
@@ -26,6 +28,11 @@ struct Plan::State {
   plan::Plan plan;
   report::PlanningFacts facts;  // of a plan that was loaded what its file says of them
   bool verified = false;        // when it was made; one that was loaded is what its file says
+};
+
+struct Session::State {
+  std::unique_ptr<runtime::KernelFactory> kernels;
+  runtime::Session session;
 };
 
 }  // namespace lowtide

@@ -50,6 +50,7 @@ PlanOptions options_of(const plan::Plan& plan) {
   options.train = fact_of(plan, "train") == "yes";
   take_fact(plan, "loss", options.loss);
   take_fact(plan, "loss_output", options.loss_output);
+  options.keep_outputs = fact_of(plan, "keep_outputs") == "yes";
   take_fact(plan, "optimizer", options.optimizer);
   take_fact(plan, "learning_rate", options.learning_rate);
   take_fact(plan, "weight_decay", options.weight_decay);

@@ -12,7 +12,11 @@
 namespace lowtide::baselines {
 namespace {
 
-constexpr int kSegmentSizes = 48;  // that are tried, from one value's bytes to those of all
+// Tuning; each value beside half and twice of it: docs/tuning.md.
+struct ChenTuning {
+  int segment_sizes = 48;  // that are tried, from one value's bytes to those of all
+};
+constexpr ChenTuning kChen;
 // How much further a segment may go, as a share of its size, to end where fewer bytes cross.
 constexpr double kFurther[] = {0.0, 0.25, 0.5, 1.0};
 
@@ -158,10 +162,11 @@ void add_chen(const plan::ScheduleProblem& problem, const IdVector<SchedOpId, ch
   const double most = std::max(least, static_cast<double>(segments.all_bytes()));
   std::set<std::vector<size_t>> tried;
   for (const double further : kFurther) {
-    for (int i = 0; i < kSegmentSizes && judge.work().look(); ++i) {
+    for (int i = 0; i < kChen.segment_sizes && judge.work().look(); ++i) {
       // 0, the smallest first: each value that the backward part reads is a segment of its own.
       const double bytes =
-          i == 0 ? 0 : least * std::pow(most / least, static_cast<double>(i - 1) / kSegmentSizes);
+          i == 0 ? 0
+                 : least * std::pow(most / least, static_cast<double>(i - 1) / kChen.segment_sizes);
       std::vector<size_t> borders = segments.borders(bytes, further);
       if (borders.empty() || !tried.insert(borders).second) continue;
       judge.score(segments.schedule(borders));

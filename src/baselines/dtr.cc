@@ -10,7 +10,12 @@
 namespace lowtide::baselines {
 namespace {
 
-constexpr double kMostTimes = 50;      // each op once, so often: more time than that is no answer
+// Tuning; each value beside half and twice of it: docs/tuning.md.
+struct DtrTuning {
+  double most_times = 50;  // each op once, so often: more time than that is no answer
+  size_t most_runs = 50;   // for each op
+};
+constexpr DtrTuning kDtr;
 constexpr double kLeastStale = 1e-12;  // seconds
 constexpr int64_t kUnitsPerLook = 10;  // at a value that may be evicted
 
@@ -128,8 +133,8 @@ class Dtr {
       if (!make_room(frame.op, frames.empty())) return false;
       finish(frame, frames.empty() ? nullptr : &frames.back());
     }
-    return sequence_.size() < kMostRuns * problem_.ops.size() &&
-           now_ <= kMostTimes * judge_.once_seconds();
+    return sequence_.size() < kDtr.most_runs * problem_.ops.size() &&
+           now_ <= kDtr.most_times * judge_.once_seconds();
   }
 
   SchedValueId wanted_by_first(const std::vector<Frame>& frames) const {
@@ -246,8 +251,6 @@ class Dtr {
     for (const SchedValueId v : index_.makes[op])
       if (is_dead(v) && values_[v].locks == 0 && values_[v].present) leave(v);
   }
-
-  static constexpr size_t kMostRuns = 50;  // for each op
 
   const plan::ScheduleProblem& problem_;
   const plan::ProblemIndex& index_;

@@ -7,7 +7,11 @@
 namespace lowtide::baselines {
 namespace {
 
-constexpr size_t kMiddles = 64;  // ops that may be the middle: where most is present
+// Tuning; each value beside half and twice of it: docs/tuning.md.
+struct ForwardTuning {
+  size_t middles = 64;  // ops that may be the middle: where most is present
+};
+constexpr ForwardTuning kForward;
 
 // The op itself and what it depends on, or what depends on it.
 IdVector<SchedOpId, char> reached(const plan::ScheduleProblem& problem,
@@ -60,7 +64,7 @@ std::vector<SchedOpId> fullest_ops(const plan::ScheduleProblem& problem) {
   std::stable_sort(ops.begin(), ops.end(), [&](SchedOpId a, SchedOpId b) {
     return present[a.index()] > present[b.index()];
   });
-  if (ops.size() > kMiddles) ops.resize(kMiddles);
+  if (ops.size() > kForward.middles) ops.resize(kForward.middles);
   std::sort(ops.begin(), ops.end());
   return ops;
 }

@@ -13,13 +13,17 @@
 namespace lowtide::baselines {
 namespace {
 
-constexpr size_t kLongestRange = 16;   // stages
-constexpr size_t kFewStates = 4'096;   // of a stage: all stay
-constexpr size_t kMostStates = 1'024;  // of more, so many
-constexpr int kKeptCells = 256;        // by kept bytes, of the fastest in each
-// Actions of all schedules that are scored for one memory limit, and the fewest schedules.
-constexpr size_t kScoredActions = 100'000, kFewestScored = 48;
-constexpr int kLimitsTried = 10;  // of memory: what the states say of it is not exact
+// Tuning; each value beside half and twice of it: docs/tuning.md.
+struct PofoTuning {
+  size_t longest_range = 16;   // stages
+  size_t few_states = 4'096;   // of a stage: all stay
+  size_t most_states = 1'024;  // of more, so many
+  int kept_cells = 256;        // by kept bytes, of the fastest in each
+  // Actions of all schedules that are scored for one memory limit, and the fewest schedules.
+  size_t scored_actions = 100'000, fewest_scored = 48;
+  int limits_tried = 10;  // of memory: what the states say of it is not exact
+};
+constexpr PofoTuning kPofo;
 constexpr int64_t kUnitsPerState = 100;
 
 using Inner = PofoChoice::Inner;
@@ -75,7 +79,7 @@ class Program {
       : link_(problem.link), chain_(chain), work_(work), ranges_(chain.size()) {
     for (size_t first = 0; first < chain.size(); ++first) {
       transient_.push_back(chain.transient_bytes(first));
-      for (size_t last = first; last < std::min(chain.size(), first + kLongestRange); ++last)
+      for (size_t last = first; last < std::min(chain.size(), first + kPofo.longest_range); ++last)
         ranges_[first].push_back(chain.range(first, last));
     }
   }
@@ -168,8 +172,8 @@ class Program {
 
   // Of many states the fastest for so many kept bytes and so busy a link.
   void thin(std::vector<State>& states) const {
-    if (states.size() <= kFewStates && chain_.size() <= kLongestRange) return;
-    if (states.size() <= kMostStates) return;
+    if (states.size() <= kPofo.few_states && chain_.size() <= kPofo.longest_range) return;
+    if (states.size() <= kPofo.most_states) return;
     std::map<std::tuple<int64_t, int, int>, size_t> cells;
     double longest = 0;
     for (const State& s : states) longest = std::max({longest, s.out.left(), s.in.left()});
@@ -180,7 +184,7 @@ class Program {
       const State& s = states[i];
       const int64_t kept = s.kept_bytes + (s.out.bytes() + s.in.bytes()) / 2;
       const auto cell =
-          static_cast<int64_t>(static_cast<double>(kKeptCells) * static_cast<double>(kept) /
+          static_cast<int64_t>(static_cast<double>(kPofo.kept_cells) * static_cast<double>(kept) /
                                static_cast<double>(std::max<int64_t>(1, bytes_)));
       const auto [entry, is_new] =
           cells.try_emplace({cell, busy(s.out.left()), busy(s.in.left())}, i);
@@ -192,7 +196,7 @@ class Program {
       return states[a].kept_bytes < states[b].kept_bytes;
     });
     std::vector<State> kept;
-    const size_t stride = chosen.size() / kMostStates + 1;
+    const size_t stride = chosen.size() / kPofo.most_states + 1;
     for (size_t i = 0; i < chosen.size(); i += stride) {
       size_t best = chosen[i];
       for (size_t k = i; k < std::min(chosen.size(), i + stride); ++k)
@@ -241,7 +245,8 @@ class Trials {
   // the best so far. By how many bytes the best of them is above the budget.
   int64_t score_all(Program& program, int64_t memory) {
     const auto found = program.solve(memory - problem_.resident_bytes);
-    const size_t most = std::max(kFewestScored, kScoredActions / problem_.ops.size());
+    const size_t most =
+        std::max<size_t>(kPofo.fewest_scored, kPofo.scored_actions / problem_.ops.size());
     int64_t over = std::numeric_limits<int64_t>::max();
     for (size_t rank = 0; rank < std::min(found.size(), most); ++rank) {
       if (judge_.once_seconds() + program.extra_of(rank) >= judge_.best_seconds()) return 0;
@@ -274,7 +279,7 @@ void add_pofo(const plan::ScheduleProblem& problem, const IdVector<SchedOpId, ch
   // nothing or what fits, fewer where what they find does not; last, twice as much as there is.
   const auto budget = static_cast<double>(judge.budget());
   double memory = budget, fits = 0, too_many = 2 * budget;
-  for (int round = 0; round < kLimitsTried && judge.work().look(); ++round) {
+  for (int round = 0; round < kPofo.limits_tried && judge.work().look(); ++round) {
     const int64_t over = trials.score_all(program, static_cast<int64_t>(memory));
     (over > 0 ? too_many : fits) = memory;
     memory += over > 0 ? -static_cast<double>(over) : budget / 16;

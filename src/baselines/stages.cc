@@ -10,9 +10,13 @@
 namespace lowtide::baselines {
 namespace {
 
-constexpr size_t kMostStages = 48;     // of more, several are taken together
-constexpr double kNearlyAll = 0.9;     // of the bytes that cross a border are one value's
-constexpr int64_t kTinyShare = 1'000;  // of the largest value: what moves nothing and says nothing
+// Tuning; each value beside half and twice of it: docs/tuning.md.
+struct StagesTuning {
+  size_t most_stages = 48;     // of more, several are taken together
+  double nearly_all = 0.9;     // of the bytes that cross a border are one value's
+  int64_t tiny_share = 1'000;  // of the largest value: what moves nothing and says nothing
+};
+constexpr StagesTuning kStages;
 
 }  // namespace
 
@@ -36,9 +40,9 @@ StageChain::StageChain(const plan::ScheduleProblem& problem, IdVector<SchedOpId,
   }
   if (forward_.empty()) return;
   for (const plan::SchedValue& value : problem.values)
-    tiny_bytes_ = std::max(tiny_bytes_, value.bytes / kTinyShare);
+    tiny_bytes_ = std::max(tiny_bytes_, value.bytes / kStages.tiny_share);
   place_values();
-  find_ends(kMostStages);
+  find_ends(kStages.most_stages);
   for (size_t i = 0; i < forward_.size(); ++i) stage_[forward_[i]] = stage_of(i);
   deal_out();
 }
@@ -86,7 +90,8 @@ void StageChain::find_ends(size_t most_stages) {
         largest = v;
     }
     if (sum == 0 || largest == before || read_back_[largest] == 0 ||
-        static_cast<double>(problem_.values[largest].bytes) < kNearlyAll * static_cast<double>(sum))
+        static_cast<double>(problem_.values[largest].bytes) <
+            kStages.nearly_all * static_cast<double>(sum))
       continue;
     before = largest;
     ends.push_back(i + 1);

@@ -11,7 +11,11 @@
 namespace lowtide::baselines {
 namespace {
 
-constexpr int64_t kMostBlock = 8;      // runs
+// Tuning; each value beside half and twice of it: docs/tuning.md.
+struct XlaTuning {
+  int64_t most_block = 8;  // runs
+};
+constexpr XlaTuning kXla;
 constexpr int64_t kUnitsPerItem = 20;  // of a block that is looked at
 
 enum class Cost : uint8_t { kBytes, kSecondsPerByte };
@@ -43,7 +47,7 @@ class XlaWalk {
     for (at_ = list_.first(); at_.valid() && !judge_.work().exhausted(); at_ = list_[at_].next) {
       const int64_t passing = begin();
       int64_t least = 1, most = 1;
-      while (used_ > judge_.budget() && most <= kMostBlock && !judge_.work().exhausted()) {
+      while (used_ > judge_.budget() && most <= kXla.most_block && !judge_.work().exhausted()) {
         const Change change = best_change(least, most);
         if (change.found()) {
           apply(change);

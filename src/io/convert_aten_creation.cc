@@ -20,6 +20,12 @@ void ones(AtenCall& call) {
   filled_by(call, 1);
 }
 
+// Numbers drawn evenly from 0 to 1, anew in every step of a training graph.
+void drawn(AtenCall& call) {
+  if (!call.training()) return call.fail("draws at random, which only a training graph does");
+  call.result("RandomUniformLike", {call.filled(0, call.out_type(), call.out().dims)});
+}
+
 void full(AtenCall& call) {
   const std::string value = call.operand("fill_value", call.out_type());
   call.result("Expand", {value, call.size_list(call.out().dims)});
@@ -72,6 +78,8 @@ constexpr AtenRow kCreationRows[] = {
     {"aten.ones.default", ones},
     {"aten.ones_like.default", ones},
     {"aten.new_ones.default", ones},
+    {"aten.rand.default", drawn},
+    {"aten.rand_like.default", drawn},
     {"aten.full.default", full},
     {"aten.full_like.default", full},
     {"aten.new_full.default", full},

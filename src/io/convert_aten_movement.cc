@@ -60,6 +60,30 @@ void permute(AtenCall& call) {
   call.result("Transpose", {call.tensor("self")}, {{"perm", perm}});
 }
 
+// Axes to other places; those that stay keep their order.
+void move_axes(AtenCall& call) {
+  const auto rank = static_cast<int64_t>(call.rank("self"));
+  const std::vector<int64_t> source = call.integers("source"),
+                             target = call.integers("destination");
+  std::vector<int64_t> perm(static_cast<size_t>(rank), -1);
+  std::vector<bool> moved(perm.size(), false);
+  for (size_t i = 0; i < source.size() && source.size() == target.size(); ++i) {
+    const int64_t from = source[i] + (source[i] < 0 ? rank : 0);
+    const int64_t to = target[i] + (target[i] < 0 ? rank : 0);
+    if (from < 0 || from >= rank || to < 0 || to >= rank) return call.fail("an axis is none");
+    perm[static_cast<size_t>(to)] = from;
+    moved[static_cast<size_t>(from)] = true;
+  }
+  size_t next = 0;
+  for (int64_t& axis : perm) {
+    if (axis >= 0) continue;
+    while (next < moved.size() && moved[next]) ++next;
+    if (next == moved.size()) return call.fail("axes are moved twice");
+    axis = static_cast<int64_t>(next++);
+  }
+  call.result("Transpose", {call.tensor("self")}, {{"perm", perm}});
+}
+
 void swap(AtenCall& call) {
   const size_t rank = call.rank("self");
   const bool matrix = call.node().target == "aten.t.default";
@@ -320,6 +344,8 @@ constexpr AtenRow kMovementRows[] = {
     {"aten.squeeze.dims", as_told},
     {"aten.flatten.using_ints", flatten},
     {"aten.permute.default", permute},
+    {"aten.movedim.int", move_axes},
+    {"aten.movedim.intlist", move_axes},
     {"aten.transpose.int", swap},
     {"aten.swapaxes.default", swap},
     {"aten.swapdims.default", swap},

@@ -45,7 +45,7 @@ class SafeMoves {
  public:
   static constexpr int64_t kNothingRejected = std::numeric_limits<int64_t>::max();
 
-  // Borrows `work`; one unit is one op run, or eight ready ops looked at.
+  // Borrows `work`; one step of it is one op run, or eight ready ops looked at.
   SafeMoves(const SafeMoveOptions& options, int64_t budget_bytes, WorkBudget& work)
       : options_(options), budget_bytes_(budget_bytes), work_(work) {}
 

@@ -33,7 +33,7 @@ struct ClassLimits {
 
 // Tuning; each value beside half and twice of it: docs/tuning.md.
 struct PackTuning {
-  // For all list heuristics but the first of each part: two fifths of the default work.
+  // For all list heuristics but those that are promised: two fifths of the default work.
   int64_t greedy_units = 800'000'000;
   // Orders by classes of size: units for each item, whatever comes of them and without progress.
   // The search does better on small parts.
@@ -64,20 +64,21 @@ struct PartResult {
 struct Recipe {
   PlainOrder order;
   GreedyFit fit;
+  bool promised;  // run on every instance, however many units it takes (pack.h)
 };
 
-// The first one is run on every instance whatever its size.
 std::vector<Recipe> recipes(const PackOptions& options) {
   std::vector<Recipe> list;
   const auto add = [&](bool wanted, PlainOrder order) {
-    if (wanted && options.first_fit) list.push_back({order, GreedyFit::kFirst});
-    if (wanted && options.best_fit) list.push_back({order, GreedyFit::kBest});
+    const bool promised = order != PlainOrder::kDuration || list.empty();
+    if (wanted && options.first_fit) list.push_back({order, GreedyFit::kFirst, promised});
+    if (wanted && options.best_fit) list.push_back({order, GreedyFit::kBest, list.empty()});
   };
   add(options.order_by_start, PlainOrder::kStart);
   add(options.order_by_size, PlainOrder::kSize);
   add(options.order_by_area, PlainOrder::kArea);
   add(options.order_by_duration, PlainOrder::kDuration);
-  if (list.empty()) list.push_back({PlainOrder::kStart, GreedyFit::kFirst});
+  if (list.empty()) list.push_back({PlainOrder::kStart, GreedyFit::kFirst, true});
   return list;
 }
 
@@ -107,6 +108,7 @@ class Packer {
     for (const PartResult& r : results_) most = std::max(most, r.*field);
     return most;
   }
+  bool may_be_lower(const PartResult& result);
   bool heuristics_wanted(const PartResult& result);
   void place_in_order(const Part& part, std::span<const int32_t> order, GreedyFit fit,
                       int64_t units, PartResult& result);
@@ -141,19 +143,23 @@ void Packer::place_in_order(const Part& part, std::span<const int32_t> order, Gr
   result.height = packed.height;
 }
 
+// Whether a list heuristic can still be of use, and there is time for it.
+bool Packer::may_be_lower(const PartResult& result) {
+  if (stop_.told()) timed_out_ = true;
+  return !timed_out_ && result.height > target();
+}
+
 // Whether the list heuristics have to go on.
 bool Packer::heuristics_wanted(const PartResult& result) {
-  if (stop_.told()) timed_out_ = true;
-  return !timed_out_ && result.height > target() && greedy_left_ > 0;
+  return may_be_lower(result) && greedy_left_ > 0;
 }
 
 void Packer::run_heuristics(const Part& part, PartResult& result) {
-  bool first = true;
   for (const Recipe& recipe : recipes(options_)) {
-    if (!first && !heuristics_wanted(result)) return;
-    const int64_t units = first ? std::numeric_limits<int64_t>::max() : greedy_left_;
+    if (!result.offsets.empty() && !may_be_lower(result)) return;
+    if (!recipe.promised && greedy_left_ <= 0) continue;
+    const int64_t units = recipe.promised ? std::numeric_limits<int64_t>::max() : greedy_left_;
     place_in_order(part, plain_order(part, recipe.order), recipe.fit, units, result);
-    first = false;
   }
   if (options_.class_orders && heuristics_wanted(result)) run_class_orders(part, result);
 }

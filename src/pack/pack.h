@@ -84,8 +84,9 @@ struct PackOptions {
 // With a capacity: decides whether all fits; stops at the first packing that does (kOptimal if it
 // also equals the bound, else kFeasible); kInfeasible only with a proof; kLimit if undecided, with
 // the best packing found, whose height is above the capacity. Fixed offsets are honoured; fixed
-// buffers that overlap each other are kInfeasible. Never higher than the best of the list
-// heuristics.
+// buffers that overlap each other are kInfeasible. Whatever max_units: never higher than first fit
+// by start, by size or by area; with the default limits never higher than any list heuristic that
+// two fifths of them are enough for.
 plan::PackOutcome solve(const plan::PackProblem& problem, const PackOptions& options = {});
 
 }  // namespace lowtide::pack

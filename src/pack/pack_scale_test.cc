@@ -233,6 +233,28 @@ TEST(PackScale, LargeProblemsArePackedAtMostAsHighAsByAnyListHeuristic) {
   }
 }
 
+// Lives so long that a list heuristic is dear, and next to no work allowed.
+TEST(PackScale, ALowLimitOfWorkIsNoExcuseForMoreThanFirstFit) {
+  Rng rng(17);
+  std::vector<Buffer> buffers;
+  for (int64_t k = 0; k < 8'000; ++k) {
+    const int64_t begin = rng.between(0, 8'000);
+    buffers.push_back(buffer(begin, begin + rng.between(1, 1'500), rng.between(1, 4'096)));
+  }
+  const PackProblem problem = problem_of(buffers);
+  PackOptions options;
+  options.limits = {.max_units = 1'000, .max_seconds = 1e9};
+  const PackOutcome outcome = solve(problem, options);
+  print_row("dense", problem, outcome);
+  EXPECT_EQ(fault(problem, outcome), "");
+  int64_t least = std::numeric_limits<int64_t>::max(), by_start = 0;
+  for (const auto order :
+       {&PackOptions::order_by_size, &PackOptions::order_by_area, &PackOptions::order_by_start})
+    least = std::min(least, by_start = list_height(problem, order, /*best_fit=*/false));
+  EXPECT_LE(outcome.height_bytes, least);
+  EXPECT_LT(outcome.height_bytes, by_start);
+}
+
 TEST(PackScale, TheCapturedLargeProblemsAreNearTheirLoad) {
   for (const std::string name : {"S_1.csv", "pangu_2.6B.csv"}) {
     const std::filesystem::path file = test_data() / "pack-large" / name;

@@ -92,9 +92,6 @@ class DecisionSearch final : public Decider {
     if (!options_.canonical) options_.memo = options_.monotonic_floor = false;
     if (!options_.sections) options_.section_inference = options_.decomposition = false;
     hashes_.resize(items());
-    if (options_.memo)
-      memo_.resize(std::min(kDecision.most_memo_slots,
-                            std::bit_ceil(kDecision.memo_slots_per_item * items() + 1)));
     for (size_t i = 0; i < topology_.items.size(); ++i) {
       size_.push_back(topology_.items[i].size);
       life_sum_ += topology_.items[i].end - topology_.items[i].begin;
@@ -111,6 +108,10 @@ class DecisionSearch final : public Decider {
   enum class Step { kDescend, kSuccess, kFail };
 
   size_t items() const { return topology_.items.size(); }
+  size_t memo_slots() const {
+    return std::min(kDecision.most_memo_slots,
+                    std::bit_ceil(kDecision.memo_slots_per_item * items() + 1));
+  }
   const Item& item(int32_t i) const { return topology_.items[static_cast<size_t>(i)]; }
   int64_t& lowest(int32_t i) { return lowest_[static_cast<size_t>(i)]; }
   int64_t size(int32_t i) const { return size_[static_cast<size_t>(i)]; }
@@ -159,7 +160,7 @@ class DecisionSearch final : public Decider {
   std::vector<int32_t> unplaced_;
   std::vector<int32_t> candidates_;
   std::vector<Span> children_;
-  std::vector<Key> memo_;
+  std::vector<Key> memo_;  // made by reset: most searches of a portfolio never begin
   std::vector<std::pair<int64_t, int64_t>> releases_;  // scratch
 
   Verdict verdict_ = Verdict::kOpen;
@@ -403,7 +404,7 @@ void DecisionSearch::reset(int64_t capacity, std::span<const int32_t> static_ord
   unplaced_.clear();
   candidates_.clear();
   children_.clear();
-  std::fill(memo_.begin(), memo_.end(), Key());
+  if (options_.memo) memo_.assign(memo_slots(), Key());
   const size_t sections = static_cast<size_t>(topology_.sections);
   lowest_.assign(items(), 0);
   offset_.assign(items(), 0);

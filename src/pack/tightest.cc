@@ -97,9 +97,6 @@ class TightestSearch final : public Decider {
  public:
   TightestSearch(const Topology& topology, const PackOptions& options)
       : topology_(topology), options_(options), salts_(draw_salts(topology.items.size())) {
-    if (options_.memo)
-      refuted_.resize(std::min(kTightest.most_refuted_slots,
-                               std::bit_ceil(kTightest.refuted_slots_per_item * items() + 1)));
     for (const Item& item : topology_.items) {
       size_.push_back(item.size);
       life_.push_back({item.begin, item.end});
@@ -115,6 +112,10 @@ class TightestSearch final : public Decider {
   enum class Step { kDescend, kSuccess, kFail };
 
   size_t items() const { return topology_.items.size(); }
+  size_t refuted_slots() const {
+    return std::min(kTightest.most_refuted_slots,
+                    std::bit_ceil(kTightest.refuted_slots_per_item * items() + 1));
+  }
   const Item& item(int32_t i) const { return topology_.items[static_cast<size_t>(i)]; }
   Sections life(int32_t i) const { return life_[static_cast<size_t>(i)]; }
   std::span<const int32_t> neighbours(int32_t i) const {
@@ -173,7 +174,7 @@ class TightestSearch final : public Decider {
   std::vector<Node> nodes_;
   std::vector<int32_t> unplaced_;
   std::vector<Sections> children_;
-  std::vector<Key> refuted_;
+  std::vector<Key> refuted_;  // made by reset: most searches of a portfolio never begin
 
   Verdict verdict_ = Verdict::kOpen;
   bool returned_ = false;   // the top node has just got an answer from its child
@@ -517,7 +518,7 @@ void TightestSearch::reset(int64_t capacity, std::span<const int32_t> static_ord
     rank_[static_cast<size_t>(order_[r])] = static_cast<int32_t>(r);
   trail_.clear();
   dirty_.clear();
-  std::fill(refuted_.begin(), refuted_.end(), Key());
+  if (options_.memo) refuted_.assign(refuted_slots(), Key());
   lowest_.assign(items(), 0);
   support_.assign(items(), 0);
   offset_.assign(items(), 0);

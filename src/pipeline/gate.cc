@@ -12,6 +12,7 @@
 #include "plan/plan_text.h"
 #include "plan/schedule_text.h"
 #include "verify/parts.h"
+#include "verify/sums.h"
 #include "verify/verify.h"
 
 namespace lowtide::pipeline {
@@ -28,13 +29,17 @@ std::string parent_folder(const OptimizeOptions& options) {
 }
 
 // One line for each finding; empty: the plan is right.
-std::vector<std::string> all_findings(const plan::Plan& plan, const ir::Graph* whole) {
+std::vector<std::string> all_findings(const plan::Plan& plan, const MadeFrom& from) {
   std::vector<std::string> lines;
   for (const verify::Finding& finding : verify::verify(plan).findings)
     lines.push_back(fmt::format("{}: {}", verify::name(finding.kind), printable(finding.message)));
-  if (whole == nullptr || !lines.empty()) return lines;
-  for (const std::string& finding : verify::verify_parts(plan, *whole).findings)
-    lines.push_back(fmt::format("parts: {}", printable(finding)));
+  if (!lines.empty()) return lines;
+  if (from.whole != nullptr)
+    for (const std::string& finding : verify::verify_parts(plan, *from.whole).findings)
+      lines.push_back(fmt::format("parts: {}", printable(finding)));
+  if (from.in_any_order != nullptr)
+    for (const std::string& finding : verify::verify_sums(plan, *from.in_any_order))
+      lines.push_back(fmt::format("sums: {}", printable(finding)));
   return lines;
 }
 
@@ -52,6 +57,8 @@ Result<std::string> keep(const plan::Plan& plan, const std::vector<std::string>&
       {"plan.lt", plan::print_plan(plan)},
   };
   if (from.whole != nullptr) files.push_back({"graph_whole.txt", ir::print(*from.whole)});
+  if (from.in_any_order != nullptr)
+    files.push_back({"graph_in_any_order.txt", ir::print(*from.in_any_order)});
   if (from.options.costs) files.push_back({"costs.json", cost::print_costs(*from.options.costs)});
   return write_new_folder(parent_folder(from.options), "lowtide-refused-plan", files);
 }
@@ -104,7 +111,7 @@ std::string print(const OptimizeOptions& options) {
 }
 
 Status pass_gate(const plan::Plan& plan, const MadeFrom& from) {
-  const std::vector<std::string> findings = all_findings(plan, from.whole);
+  const std::vector<std::string> findings = all_findings(plan, from);
   if (findings.empty()) return {};
   std::string what;
   for (size_t i = 0; i < findings.size() && i < kMostShown; ++i)

@@ -1,5 +1,6 @@
-// The gate: no plan leaves the pipeline that its own verifier refuses, and none in parts that
-// computes something else than the step in one part (verify/parts.h). Planners, layouts and the
+// The gate: no plan leaves the pipeline that its own verifier refuses, none in parts that computes
+// something else than the step in one part (verify/parts.h), and none whose sums lost a share when
+// they were put in order (verify/sums.h). Planners, layouts and the
 // writer of plans may have bugs; what comes of them is then an error of ours and never a file that
 // somebody runs. Every door to a plan (optimize, optimize_front, and what stands on them) goes
 // through pipeline::write, and write through here, once for each plan.
@@ -24,7 +25,8 @@ struct MadeFrom {
   const ir::Graph& after;   // as it was planned
   const plan::ScheduleProblem& problem;
   const OptimizeOptions& options;
-  const ir::Graph* whole = nullptr;  // before ops were cut, where some were
+  const ir::Graph* whole = nullptr;         // before ops were cut, where some were
+  const ir::Graph* in_any_order = nullptr;  // before sums were put in order, where some were
 };
 
 // Error: kInternal, in one line: what the verifier found, and the folder.

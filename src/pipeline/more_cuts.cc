@@ -14,6 +14,7 @@ namespace {
 struct MoreCutsTuning {
   int64_t numbers[2] = {4, 2};  // of parts
   int64_t large_share = 2;      // what makes that part of the most bytes counts as large
+  size_t most_classes = 4;      // the largest ones in bytes; others are not looked at
   int64_t least_share = 16;     // a class with less of the largest one's bytes is not worth a try
 };
 constexpr MoreCutsTuning kMoreCuts;
@@ -41,7 +42,7 @@ std::optional<CutRule> rule_for(const ir::Graph& step, const AxisClass& axis_cla
 
 Result<std::vector<AxisClass>> classes_to_cut(const ir::Graph& step) {
   LT_ASSIGN(std::vector<AxisClass> classes, fission::axis_classes(step));
-  if (classes.size() > kMostClasses) classes.resize(kMostClasses);
+  if (classes.size() > kMoreCuts.most_classes) classes.resize(kMoreCuts.most_classes);
   return classes;
 }
 

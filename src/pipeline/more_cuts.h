@@ -18,8 +18,6 @@
 
 namespace lowtide::pipeline {
 
-inline constexpr size_t kMostClasses = 4;  // the largest ones in bytes; others are not looked at
-
 // The classes of a step that may be cut. Error: as fission::axis_classes.
 Result<std::vector<fission::AxisClass>> classes_to_cut(const ir::Graph& step);
 

@@ -76,8 +76,6 @@ struct OptimizeOptions {
   int pack_retries = 8;       // other orders of equal peak to try when packing misses the peak
   int schedules_packed = 6;   // for one budget, at most, 2 or more; half of the work is the first's
   bool look_further = false;  // also say what a larger budget would buy
-  // For tests of the gate: what a bug of ours would do.
-  std::function<void(plan::Plan&)> spoil = {};
   // Of a split to be chosen: what every schedule needs in whatever parts (parts_floor.h), as plans
   // within a budget claim it; none: it is asked for.
   std::optional<plan::PartsFloor> parts_floor = {};

@@ -42,9 +42,9 @@ Result<std::vector<NamedPart>> named_parts(const ir::Graph& forward,
 // Those that attention in blocks leaves as they are, in as many parts as either step lets them run.
 Result<std::vector<NamedPart>> outside_of_blocks(const ir::Graph& forward, OptimizeOptions options,
                                                  std::vector<NamedPart> whole) {
-  LT_ASSIGN(const auto report, rewrite::attention_in_blocks(forward, kMostBlocksTried));
+  LT_ASSIGN(const auto report, rewrite::attention_in_blocks(forward, kQueryBlocks.most_blocks));
   if (report.ops == 0) return whole;
-  options.query_blocks = kMostBlocksTried;
+  options.query_blocks = kQueryBlocks.most_blocks;
   LT_ASSIGN(const std::vector<NamedPart> blocks, named_parts(forward, options));
   std::map<std::string_view, const NamedPart*> by_name;
   for (const NamedPart& part : blocks) by_name[part.op] = &part;

@@ -376,9 +376,9 @@ Result<Optimized> write_settled(const Prepared& ready, const BudgetSolution& sol
   result.whole_seconds = ready.whole_seconds;
   result.bound_of_one_order = ready.sums_are_settled;
   stage.done("plan");
-  if (options.spoil) options.spoil(result.plan);
-  LT_RETURN_IF_ERROR(pass_gate(result.plan, {*ready.forward, ready.graph, ready.view.problem,
-                                             options, ready.whole ? &*ready.whole : nullptr}));
+  LT_RETURN_IF_ERROR(
+      pass_gate(result.plan, {*ready.forward, ready.graph, ready.view.problem, options,
+                              ready.whole ? &*ready.whole : nullptr, ready.in_any_order.get()}));
   stage.done("verify");
   return result;
 }

@@ -6,6 +6,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -43,7 +44,8 @@ class StageClock {
 struct Prepared {
   const ir::Graph* forward = nullptr;  // as it came; must outlive this
   ir::Graph graph;
-  std::optional<ir::Graph> whole;  // where ops were cut: the graph before
+  std::optional<ir::Graph> whole;                 // where ops were cut: the graph before
+  std::shared_ptr<const ir::Graph> in_any_order;  // where sums were settled: the graph before
   analysis::OpCosts costs;
   analysis::ScheduleView view;
   int64_t peak_before_bytes = 0;

@@ -11,13 +11,6 @@
 namespace lowtide::pipeline {
 namespace {
 
-// Tuning; each value beside half and twice of it: docs/tuning.md.
-struct QueryBlocksTuning {
-  int64_t cut_units = 20'000'000;
-  int64_t order_units = 2'000'000;
-};
-constexpr QueryBlocksTuning kQueryBlocks;
-
 // At least so many seconds in so many blocks; none: nothing within the budget.
 Result<std::optional<double>> bound_of(const ir::Graph& forward, const OptimizeOptions& options,
                                        int64_t blocks) {
@@ -49,7 +42,7 @@ Result<std::optional<double>> bound_of(const ir::Graph& forward, const OptimizeO
 Result<std::optional<int64_t>> blocks_worth_a_plan(const ir::Graph& forward,
                                                    const OptimizeOptions& options, double seconds) {
   std::optional<int64_t> best;
-  for (int64_t blocks = 2; blocks <= kMostBlocksTried; blocks *= 2) {
+  for (int64_t blocks = 2; blocks <= kQueryBlocks.most_blocks; blocks *= 2) {
     if (options.schedule.remat.limits.cancelled()) break;
     LT_ASSIGN(const rewrite::QueryBlocksReport report,
               rewrite::attention_in_blocks(forward, blocks));

@@ -18,8 +18,13 @@
 
 namespace lowtide::pipeline {
 
-inline constexpr int64_t kMostBlocksTried =
-    64;  // that are tried; with fewer rows kernels are small
+// Tuning; each value beside half and twice of it: docs/tuning.md.
+struct QueryBlocksTuning {
+  int64_t cut_units = 20'000'000;
+  int64_t order_units = 2'000'000;
+  int64_t most_blocks = 64;  // that are tried; with fewer rows kernels are small
+};
+inline constexpr QueryBlocksTuning kQueryBlocks;
 
 // A number of blocks, a power of two, whose bound is below `seconds`, the least of all; none: no
 // attention is found, or none promises so much. `options` have a budget. Error: as optimize, but

@@ -234,6 +234,7 @@ Result<Prepared> settle_sums(const Prepared& ready, const Solution& solution,
   Prepared settled;
   settled.forward = ready.forward;
   settled.whole = ready.whole;
+  settled.in_any_order = std::make_shared<ir::Graph>(ready.graph);
   settled.stages = ready.stages;
   settled.rewrites = ready.rewrites;
   settled.notes = ready.notes;

@@ -11,7 +11,6 @@
 namespace lowtide::pipeline {
 namespace {
 
-constexpr size_t kAtOnce = 2;
 constexpr double kManyTrials = 24;  // as progress counts them
 
 OptimizeOptions trial_of(const OptimizeOptions& options, const Candidate& candidate,
@@ -120,7 +119,7 @@ Status try_all(const ir::Graph& forward, const OptimizeOptions& options,
     if (trials.count > 0 && limits.stop_after(seconds_since(start))) break;
     if (trials.is_within(options.most_seconds)) break;
     std::vector<const Candidate*> batch;
-    for (; next < chosen.size() && batch.size() < kAtOnce; ++next)
+    for (; next < chosen.size() && batch.size() < kTrials.at_once; ++next)
       if (is_of_use(chosen[next], options, trials)) batch.push_back(&chosen[next]);
     if (batch.empty()) break;
     std::vector<Result<Optimized>> made =

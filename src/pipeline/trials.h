@@ -26,6 +26,7 @@ namespace lowtide::pipeline {
 
 // Tuning; each value beside half and twice of it: docs/tuning.md.
 struct TrialTuning {
+  size_t at_once = 2;  // whatever the threads: what the next ones learn of depends on it
   int64_t least_units = 200'000'000;  // with less BERT's candidates within a fifth all missed
   int schedules_packed = 3;
   int64_t pack_share = 4;        // of the packer's work

@@ -21,8 +21,11 @@ using ir::OpId;
 using ir::StorageId;
 using ir::ValueId;
 
-constexpr size_t kMostKept =
-    8;  // of equal ops that cannot be merged, the others are tried on these
+// Tuning; each value beside half and twice of it: docs/tuning.md.
+struct CommonOpsTuning {
+  size_t most_kept = 8;  // of equal ops that cannot be merged, the others are tried on these
+};
+constexpr CommonOpsTuning kCommonOps;
 
 std::string attr_key(const ir::AttrValue& attr) {
   if (const auto* integer = std::get_if<int64_t>(&attr)) return fmt::format("i{}", *integer);
@@ -158,7 +161,7 @@ class CommonOps {
     for (OpId id : members) {
       if (!edit_.alive(id)) continue;
       bool merged = false;
-      for (size_t k = 0; k < std::min(kept.size(), kMostKept) && !merged; ++k)
+      for (size_t k = 0; k < std::min<size_t>(kept.size(), kCommonOps.most_kept) && !merged; ++k)
         merged = may_stand_for(kept[k], id) && merge(kept[k], id);
       if (!merged) kept.push_back(id);
     }

@@ -24,7 +24,11 @@ using ir::ValueId;
 constexpr std::string_view kMatMulAttrs[] = {"trans_a", "trans_b"};
 constexpr std::string_view kConvAttrs[] = {"strides", "pads", "dilations", "group"};
 constexpr std::string_view kCutAttrs[] = {"starts", "sizes", "steps"};
-constexpr size_t kMostRounds = 64;  // of looking at the whole graph
+// Tuning; each value beside half and twice of it: docs/tuning.md.
+struct SharedOperandTuning {
+  size_t most_rounds = 64;  // of looking at the whole graph
+};
+constexpr SharedOperandTuning kSharedOperand;
 constexpr size_t kBias = 2;
 
 // A dimension of an operand that the result has, too.
@@ -47,7 +51,7 @@ class Products {
   Products(const ir::Graph& graph, const OpSeconds& seconds) : edit_(graph), seconds_(seconds) {}
 
   Result<SharedOperandReport> join() {
-    for (size_t round = 0, before = 1; round < kMostRounds && before > 0; ++round) {
+    for (size_t round = 0, before = 1; round < kSharedOperand.most_rounds && before > 0; ++round) {
       before = 0;
       for (const auto& [key, group] : groups()) {
         LT_ASSIGN(const bool joined, try_join(group.ops, group.way));
@@ -58,7 +62,7 @@ class Products {
   }
 
   Result<SharedOperandReport> part() {
-    for (size_t round = 0, before = 1; round < kMostRounds && before > 0; ++round) {
+    for (size_t round = 0, before = 1; round < kSharedOperand.most_rounds && before > 0; ++round) {
       before = 0;
       for (OpId id : all_ops()) {
         if (!edit_.alive(id)) continue;

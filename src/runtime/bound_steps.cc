@@ -50,7 +50,7 @@ bool in_arena_between_steps(const PlanStorage& storage) {
 // Walks the steps and notes where everything is, and what of it is on its way.
 class Binder {
  public:
-  Binder(const Plan& plan, std::byte* arena)
+  Binder(const Plan& plan, std::byte* arena, const StoragePlaces& homes)
       : plan_(plan),
         pieces_(plan::pieces_of(plan)),
         arena_(arena),
@@ -58,7 +58,8 @@ class Binder {
     bound_.places = StoragePlaces(plan.storages.size(), nullptr);
     for (PlanStorageId s : plan.storages.ids()) {
       if (!in_arena_between_steps(plan.storages[s])) continue;
-      bound_.places[s] = arena + plan.storages[s].address;
+      const bool away = !homes.empty() && homes[s] != nullptr;
+      bound_.places[s] = away ? homes[s] : arena + plan.storages[s].address;
       states_[s] = State::kThere;
     }
   }
@@ -213,8 +214,8 @@ Status check_addresses(const Plan& plan) {
   return {};
 }
 
-Result<BoundPlan> bind_steps(const Plan& plan, std::byte* arena) {
-  return Binder(plan, arena).run();
+Result<BoundPlan> bind_steps(const Plan& plan, std::byte* arena, const StoragePlaces& homes) {
+  return Binder(plan, arena, homes).run();
 }
 
 void bind_operands(const Plan& plan, PlanOpId id, const StoragePlaces& places, BoundStep& step) {

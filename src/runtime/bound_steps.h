@@ -35,7 +35,9 @@ struct BoundPlan {
 // Whether the plan is right is src/verify's to say. `plan` must have passed plan::check. Error:
 // kInput.
 Status check_addresses(const plan::Plan& plan);
-Result<BoundPlan> bind_steps(const plan::Plan& plan, std::byte* arena);
+// `homes`: residents that lie elsewhere than in the arena, by storage; empty: none.
+Result<BoundPlan> bind_steps(const plan::Plan& plan, std::byte* arena,
+                             const StoragePlaces& homes = {});
 
 // The operands of an op where they are now.
 void bind_operands(const plan::Plan& plan, plan::PlanOpId op, const StoragePlaces& places,

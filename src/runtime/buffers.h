@@ -11,15 +11,18 @@
 #include <map>
 #include <vector>
 
+#include "base/interval.h"
 #include "base/result.h"
 
 namespace lowtide::runtime {
 
 class Arena {
  public:
-  // Behind the arena `guard_bytes` more are mapped, which nobody may write. Error: kInternal, when
-  // the system has not that much memory.
-  static Result<Arena> make(int64_t bytes, int64_t guard_bytes = 0);
+  // Behind the arena `guard_bytes` more are mapped, which nobody may write. Of `gaps` (sorted,
+  // apart) the pages are never touched, so that the system gives no memory for them. Error:
+  // kInternal, when the system has not that much memory.
+  static Result<Arena> make(int64_t bytes, int64_t guard_bytes = 0,
+                            const std::vector<Interval>& gaps = {});
   Arena() = default;
   Arena(Arena&& other) noexcept;
   Arena& operator=(Arena&& other) noexcept;

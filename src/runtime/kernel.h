@@ -14,11 +14,27 @@
 
 namespace lowtide::runtime {
 
-// What changes from step to step. Random ops key their Philox counters by (seed, step, stream
-// attribute, element).
+// What an optimizer's update does now, in place of the attributes that its op was planned with:
+// they change neither memory nor time, so a schedule of them needs no new plan.
+struct UpdateSettings {
+  double learning_rate = 0;
+  double weight_decay = 0;
+  double momentum = 0;
+  double beta1 = 0;
+  double beta2 = 0;
+  double epsilon = 0;
+  int64_t step = 1;       // of this parameter, from 1
+  bool nesterov = false;  // SGD with momentum
+  bool coupled = false;   // AdamW: the decay is added to the gradient (Adam)
+};
+
+// What changes from step to step. Random ops key their Philox counters by (seed, step since it was
+// set, stream attribute, element).
 struct StepContext {
   uint64_t seed = 0;
-  int64_t step = 1;  // counts from 1: AdamW's bias correction
+  int64_t step = 1;                        // counts from 1: AdamW's bias correction
+  int64_t seed_set_after = 0;              // so many steps
+  const UpdateSettings* update = nullptr;  // null: the op's attributes and `step`
 };
 
 struct KernelArgs {

@@ -12,6 +12,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <map>
 #include <optional>
@@ -19,10 +20,13 @@
 
 #include "base/bytes.h"
 #include "base/check.h"
+#include "base/clock.h"
+#include "base/element.h"
 #include "plan/plan_check.h"
 #include "runtime/bound_steps.h"
 #include "runtime/buffers.h"
 #include "runtime/contents.h"
+#include "runtime/lending.h"
 #include "runtime/seeded.h"
 
 namespace lowtide::runtime {
@@ -71,11 +75,14 @@ struct Session::State {
   StoragePlaces at;  // where each storage is; of the last stay after a step
   std::map<std::string, PlanValueId, std::less<>> by_name;
   std::set<PlanValueId> given;  // fed inputs that have contents
-  int64_t steps_run = 0;
+  int64_t steps_run = 0, seed_set_after = 0;
   std::optional<Error> failure;  // of a step: there are no more
   Arena arena;
   std::optional<Transfers> transfers;  // planned only; copies into the arena, so ends before it
   TransferTotals moved;                // in the last step
+  Lending lending;
+  bool lent_anew = false;                                     // since steps were bound
+  IdVector<PlanOpId, std::optional<UpdateSettings>> updates;  // in place of what was planned
 
   // Unplanned only: where the buffers come from, and the storages that die with each op.
   CachingPool pool{64};
@@ -90,6 +97,14 @@ struct Session::State {
   std::byte* value_at(PlanValueId v) const {
     const PlanValue& value = plan.values[v];
     return at[value.storage] == nullptr ? nullptr : at[value.storage] + value.offset_bytes;
+  }
+
+  StepContext context_of(PlanOpId op) const {
+    const std::optional<UpdateSettings>& update = updates[op];
+    return {.seed = options.seed,
+            .step = steps_run + 1,
+            .seed_set_after = seed_set_after,
+            .update = update ? &*update : nullptr};
   }
 
   void poison(void* from, int64_t bytes) const {
@@ -128,20 +143,28 @@ struct Session::State {
   Status put(PlanValueId v, const Write& write);
   Status check_inputs_given() const;
   void compute(const BoundStep& step, const Observer* observer);
-  Status run_steps(const Observer* observer);
+  Status bind_lent();
+  Status run_steps(std::span<const BoundStep> part, const Observer* observer);
   Status run_planned(const Observer* observer);
+  void note_failure(Error& reason);
+  double compute_aside(const BoundStep& step);
+  std::set<PlanStorageId> changed_residents(std::span<const BoundStep> part) const;
   Status run_unplanned(const Observer* observer);
   void copy_together(const BoundStep& step);
 };
 
 Status Session::State::make_memory() {
   if (!options.unplanned) {
-    LT_ASSIGN(arena, Arena::make(plan.arena_bytes, options.mark ? kGuardBytes : 0));
+    LT_ASSIGN(lending, Lending::of(plan, options.lent));
+    LT_ASSIGN(arena,
+              Arena::make(plan.arena_bytes, options.mark ? kGuardBytes : 0, lending.gaps(plan)));
     if (options.mark) arena.mark();
-    poison(arena.data(), plan.arena_bytes);
+    if (lending.empty()) poison(arena.data(), plan.arena_bytes);
     LT_ASSIGN(BoundPlan bound, bind_steps(plan, arena.data()));
     steps = std::move(bound.steps);
     at = std::move(bound.places);
+    for (PlanStorageId s : plan.storages.ids())
+      if (lending.has(s)) at[s] = nullptr;
     LT_ASSIGN(transfers, Transfers::open(plan, options.slow_memory));
     if (options.poison)
       for (PlanStorageId s : plan.storages.ids())
@@ -180,7 +203,9 @@ Status Session::State::fill() {
   for (PlanValueId v : plan.values.ids()) {
     const PlanValue& value = plan.values[v];
     by_name.emplace(value.name, v);
-    if (value.producer.valid() || value.initial.kind == plan::PlanInitial::Kind::kFed) continue;
+    if (value.producer.valid() || value.initial.kind == plan::PlanInitial::Kind::kFed ||
+        lending.has(value.storage))
+      continue;
     LT_RETURN_IF_ERROR(
         put(v, [&](std::byte* memory) { return store_initial(value, initial, memory); }));
   }
@@ -201,7 +226,7 @@ Status Session::State::check_inputs_given() const {
   for (PlanValueId v : plan.values.ids()) {
     const PlanValue& value = plan.values[v];
     if (value.producer.valid() || value.initial.kind != plan::PlanInitial::Kind::kFed ||
-        given.contains(v))
+        given.contains(v) || lending.has(value.storage))
       continue;
     return error(ErrorCode::kInput, fmt::format("input '{}' was not set", value.name));
   }
@@ -213,7 +238,7 @@ void Session::State::compute(const BoundStep& step, const Observer* observer) {
     KernelArgs args{.inputs = step.inputs,
                     .outputs = step.outputs,
                     .workspace = step.memory,
-                    .context = {.seed = options.seed, .step = steps_run + 1}};
+                    .context = context_of(step.op)};
     kernel->run(args);
   }
   if (observer == nullptr) return;
@@ -224,8 +249,19 @@ void Session::State::compute(const BoundStep& step, const Observer* observer) {
                  static_cast<size_t>(plan::span_bytes(plan.values[outputs[i]].type))});
 }
 
-Status Session::State::run_steps(const Observer* observer) {
-  for (const BoundStep& step : steps) {
+// Where lent memory lies is known late and may change; addresses of the arena stay.
+Status Session::State::bind_lent() {
+  LT_RETURN_IF_ERROR(lending.check_all_there(plan));
+  if (!lent_anew) return {};
+  LT_ASSIGN(BoundPlan bound, bind_steps(plan, arena.data(), lending.homes()));
+  steps = std::move(bound.steps);
+  at = std::move(bound.places);
+  lent_anew = false;
+  return {};
+}
+
+Status Session::State::run_steps(std::span<const BoundStep> part, const Observer* observer) {
+  for (const BoundStep& step : part) {
     switch (step.kind) {
       case plan::Step::Kind::kCompute:
         compute(step, observer);
@@ -252,7 +288,7 @@ Status Session::State::run_steps(const Observer* observer) {
 // Nothing is under way any more when this is back, whatever became of the step.
 Status Session::State::run_planned(const Observer* observer) {
   transfers->begin_step();
-  Status status = run_steps(observer);
+  Status status = run_steps(steps, observer);
   const Status ended = transfers->end_step();
   moved = transfers->totals();
   return status ? ended : status;
@@ -299,8 +335,50 @@ Status Session::State::run_unplanned(const Observer* observer) {
   return {};
 }
 
+// What updates of residents the steps make.
+std::set<PlanStorageId> Session::State::changed_residents(std::span<const BoundStep> part) const {
+  std::set<PlanStorageId> changed;
+  for (const BoundStep& step : part) {
+    if (step.kind != plan::Step::Kind::kCompute) continue;
+    for (PlanValueId v : plan.ops[step.op].outputs)
+      if (plan.values[v].alias == plan::PlanAlias::kUpdate &&
+          plan.storages[plan.values[v].storage].resident)
+        changed.insert(plan.values[v].storage);
+  }
+  return changed;
+}
+
+// One op, with copies in place of the residents that it changes; the seconds that it took itself.
+double Session::State::compute_aside(const BoundStep& step) {
+  BoundStep aside = step;
+  std::vector<std::vector<std::byte>> copies;
+  const std::vector<PlanValueId>& outputs = plan.ops[step.op].outputs;
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    const PlanValue& value = plan.values[outputs[i]];
+    if (value.alias != plan::PlanAlias::kUpdate || !plan.storages[value.storage].resident) continue;
+    const auto* from = static_cast<const std::byte*>(step.outputs[i]);
+    copies.emplace_back(from, from + plan::span_bytes(value.type));
+    aside.outputs[i] = copies.back().data();
+    std::replace(aside.inputs.begin(), aside.inputs.end(), step.outputs[i], aside.outputs[i]);
+  }
+  const auto start = Clock::now();
+  compute(aside, nullptr);
+  return seconds_since(start);
+}
+
+// The session's last step, and why.
+void Session::State::note_failure(Error& reason) {
+  const int64_t step = steps_run + 1;
+  failure = Error{reason.code, fmt::format("the session ended in step {}, which failed: {}; open "
+                                           "it again",
+                                           step, reason.message)};
+  reason.message = fmt::format("step {} failed: {}", step, reason.message);
+}
+
 Result<Session> Session::open(Plan plan, const KernelFactory& kernels,
                               const SessionOptions& options) {
+  if (!options.lent.empty() && (options.mark || options.unplanned))
+    return error(ErrorCode::kUsage, "values are lent to planned sessions without marks alone");
   LT_RETURN_IF_ERROR(plan::check(plan));
   LT_RETURN_IF_ERROR(check_addresses(plan));
   auto state = std::make_unique<State>();
@@ -309,6 +387,7 @@ Result<Session> Session::open(Plan plan, const KernelFactory& kernels,
   LT_RETURN_IF_ERROR(state->make_memory());
   const Plan& p = state->plan;
   state->kernels.resize(p.ops.size());
+  state->updates.resize(p.ops.size());
   for (PlanOpId id : p.ops.ids())
     if (!plan::only_views(p, id)) {
       LT_ASSIGN(state->kernels[id], make_kernel(p, id, kernels));
@@ -379,21 +458,104 @@ void Session::seed_inputs(int64_t integer_limit) {
   }
 }
 
+Status Session::lend(std::string_view name, std::span<std::byte> memory) {
+  const auto it = state_->by_name.find(name);
+  if (it == state_->by_name.end())
+    return error(ErrorCode::kUsage, fmt::format("the plan has no value '{}'", name));
+  LT_RETURN_IF_ERROR(state_->lending.lend(state_->plan, it->second, memory));
+  state_->at[state_->plan.values[it->second].storage] = memory.data();
+  state_->lent_anew = true;
+  return {};
+}
+
+Status Session::set_update(std::string_view name, const UpdateSettings& settings) {
+  const Plan& p = state_->plan;
+  const auto it = state_->by_name.find(name);
+  bool found = false;
+  for (PlanOpId id : p.ops.ids()) {
+    if (it == state_->by_name.end() || p.ops[id].phase != Phase::kUpdate) continue;
+    for (PlanValueId v : p.ops[id].outputs)
+      if (p.values[v].storage == p.values[it->second].storage) {
+        state_->updates[id] = settings;
+        found = true;
+      }
+  }
+  if (found) return {};
+  return error(ErrorCode::kUsage, fmt::format("no update of the plan changes a value '{}'", name));
+}
+
+void Session::set_seed(uint64_t seed) {
+  state_->options.seed = seed;
+  state_->seed_set_after = state_->steps_run;
+}
+
 Status Session::run(const Observer* observer) {
   if (state_->failure) return tl::unexpected<Error>(*state_->failure);
   LT_RETURN_IF_ERROR(state_->check_inputs_given());
-  const Status status =
+  LT_RETURN_IF_ERROR(state_->bind_lent());
+  Status status =
       state_->options.unplanned ? state_->run_unplanned(observer) : state_->run_planned(observer);
   if (!status) {
-    const Error& reason = status.error();
-    const int64_t step = state_->steps_run + 1;
-    state_->failure = Error{reason.code, fmt::format("the session ended in step {}, which failed: "
-                                                     "{}; open it again",
-                                                     step, reason.message)};
-    return error(reason.code, fmt::format("step {} failed: {}", step, reason.message));
+    state_->note_failure(status.error());
+    return status;
   }
   ++state_->steps_run;
   return {};
+}
+
+namespace {
+
+Status check_whole_in_arena(const Plan& plan, bool unplanned) {
+  if (plan.slow_tiers.empty() && !unplanned) return {};
+  return error(ErrorCode::kUsage, "a step with moves to slow memory, or unplanned, runs as it is");
+}
+
+}  // namespace
+
+Result<bool> Session::run_if_finite(std::string_view name) {
+  State& s = *state_;
+  LT_RETURN_IF_ERROR(check_whole_in_arena(s.plan, s.options.unplanned));
+  LT_RETURN_IF_ERROR(s.check_inputs_given());
+  LT_RETURN_IF_ERROR(s.bind_lent());
+  const auto it = s.by_name.find(name);
+  const bool there = it != s.by_name.end() && s.plan.values[it->second].producer.valid() &&
+                     plan::element_count(s.plan.values[it->second].type) == 1 &&
+                     is_float(s.plan.values[it->second].type.dtype);
+  if (!there)
+    return error(ErrorCode::kUsage, fmt::format("'{}' is no computed value of one number", name));
+  const PlanValue& value = s.plan.values[it->second];
+  const auto made = std::find_if(s.steps.begin(), s.steps.end(), [&](const BoundStep& step) {
+    return step.kind == plan::Step::Kind::kCompute && step.op == value.producer;
+  });
+  LT_CHECK(made != s.steps.end(), "every op runs");
+  const auto known = static_cast<size_t>(made - s.steps.begin()) + 1;
+  const std::span<const BoundStep> all(s.steps);
+  std::vector<std::pair<PlanStorageId, std::vector<std::byte>>> saved;
+  for (PlanStorageId id : s.changed_residents(all.first(known)))
+    saved.push_back(
+        {id,
+         {s.at[id], s.at[id] + plan::size_bytes(s.plan.values[s.plan.storages[id].root].type)}});
+  LT_RETURN_IF_ERROR(s.run_steps(all.first(known), nullptr));
+  const auto& outputs = s.plan.ops[value.producer].outputs;
+  const auto place = std::find(outputs.begin(), outputs.end(), it->second) - outputs.begin();
+  if (!std::isfinite(read_real(value.type.dtype, made->outputs[static_cast<size_t>(place)]))) {
+    for (const auto& [id, bytes] : saved) std::memcpy(s.at[id], bytes.data(), bytes.size());
+    return false;
+  }
+  LT_RETURN_IF_ERROR(s.run_steps(all.subspan(known), nullptr));
+  ++s.steps_run;
+  return true;
+}
+
+Result<double> Session::rehearse() {
+  State& s = *state_;
+  LT_RETURN_IF_ERROR(check_whole_in_arena(s.plan, s.options.unplanned));
+  LT_RETURN_IF_ERROR(s.check_inputs_given());
+  LT_RETURN_IF_ERROR(s.bind_lent());
+  double seconds = 0;
+  for (const BoundStep& step : s.steps)
+    if (step.kind == plan::Step::Kind::kCompute) seconds += s.compute_aside(step);
+  return seconds;
 }
 
 int64_t Session::steps_run() const {
@@ -402,6 +564,10 @@ int64_t Session::steps_run() const {
 
 TransferTotals Session::transfers() const {
   return state_->moved;
+}
+
+int64_t Session::lent_bytes() const {
+  return state_->lending.bytes(state_->plan);
 }
 
 int64_t Session::touched_bytes() const {

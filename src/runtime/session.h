@@ -25,13 +25,16 @@ struct SessionOptions {
   // One buffer per storage, allocated when made and freed after its last reader, ops in the given
   // order: the baseline that --compare runs. Same kernels.
   bool unplanned = false;
-  // Fill freed ranges with NaN bytes: for tests.
+  // Fill what is free with NaN bytes, so that what is read there by mistake shows in the results.
   bool poison = false;
   // Fill the arena, and a guard area behind it, with a pattern before anything is put in, so that
   // touched_bytes() can say how far up it was written. Not with poison or unplanned.
   bool mark = false;
   // Where storages go that the plan moves out of the arena. Not with unplanned.
   SlowMemoryOptions slow_memory = {};
+  // Values whose memory the caller lends (lending.h) before the first step. Not with mark or
+  // unplanned.
+  std::vector<std::string> lent = {};
 };
 
 // Called after a compute step with each of its outputs; the bytes are valid during the call only.
@@ -59,16 +62,33 @@ class Session {
   // below `integer_limit`; 0: below what the plan says).
   void seed_inputs(int64_t integer_limit);
 
+  // The memory of a value of options.lent: its contents are there, row-major, and the steps change
+  // them there. Again: it lies elsewhere from now on. Error: kUsage (lending.h).
+  Status lend(std::string_view value, std::span<std::byte> memory);
+  // What the updates of a parameter do from now on. Error: kUsage: no update changes it.
+  Status set_update(std::string_view parameter, const UpdateSettings& settings);
+  // Of random ops from now on, which draw as in a first step.
+  void set_seed(uint64_t seed);
+
   // One step. No allocation happens inside for tensors or kernels. Error: a transfer failed (a full
   // disk, a short write). That step is the session's last: run() and set() then say so, get() still
   // gives what is there between steps, each value whole, as it was before that step or after.
   Status run(const Observer* observer = nullptr);
+  // One step, or nothing: false where the value, a result of one number, is not finite. Whatever is
+  // resident is then as before. What changes before the value is known (statistics of a batch norm)
+  // is copied beforehand, outside of the arena. Error: as run; kUsage: no such value; a plan that
+  // moves something to slow memory.
+  Result<bool> run_if_finite(std::string_view value);
+  // The seconds of one step that changes nothing that is resident: ops that would change it work
+  // on copies, whose making is not counted. Error: as run_if_finite.
+  Result<double> rehearse();
   int64_t steps_run() const;
   // What moved in the last step, and how long the ops waited for it.
   TransferTotals transfers() const;
 
   // Bytes of the arena; for an unplanned session the high-water mark of its allocations so far.
   int64_t arena_bytes() const;
+  int64_t lent_bytes() const;  // of these, that lie in memory of the caller
   // With options.mark: one past the highest byte of the arena that was written, rounded up to the
   // plan's alignment; more than arena_bytes() where a kernel wrote behind the arena.
   int64_t touched_bytes() const;

@@ -48,7 +48,7 @@ class Transfers {
   // transfer_error.
   Status write_slot(plan::PlanStorageId storage, int64_t offset, std::span<const std::byte> from);
   Status read_slot(plan::PlanStorageId storage, int64_t offset, std::span<std::byte> to) const;
-  void fill_slot(plan::PlanStorageId storage, std::byte with);  // for tests: poison
+  void fill_slot(plan::PlanStorageId storage, std::byte with);  // SessionOptions::poison
 
  private:
   struct Tier {

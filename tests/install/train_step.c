@@ -3,6 +3,7 @@
 // errors.
 //
 //     train_step model.onnx plan.lt        writes the plan, loads it again, runs it
+#include <lowtide/lending.h>
 #include <lowtide/lowtide.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -80,6 +81,36 @@ static float loss_of(const lowtide_session* session) {
   return loss;
 }
 
+// The same steps with a weight in memory of our own: `weight` before them, `wanted` after three.
+static void run_lent(const lowtide_plan* plan, const char* name, float* weight, size_t bytes,
+                     const float* wanted) {
+  char options[512];
+  CHECK(snprintf(options, sizeof options,
+                 "{\"seed\": 3, \"seed_missing_weights\": true, \"lent\": [\"%s\"]}",
+                 name) < (int)sizeof options);
+  lowtide_session* session = NULL;
+  CHECK(lowtide_session_open(plan, options, &session) == LOWTIDE_OK);
+  fill_inputs(session);
+  CHECK(lowtide_session_run(session, 1) == LOWTIDE_USAGE);
+  CHECK(strstr(lowtide_last_error(), "no memory was lent for value") != NULL);
+  CHECK(lowtide_session_lend(session, name, weight, bytes - 1) == LOWTIDE_USAGE);
+  CHECK(lowtide_session_lend(session, name, weight, bytes) == LOWTIDE_OK);
+  CHECK(lowtide_session_lent_bytes(session) >= (int64_t)bytes);
+  double seconds = 0;
+  CHECK(lowtide_session_rehearse(session, &seconds) == LOWTIDE_OK && seconds > 0);
+  CHECK(lowtide_session_run(session, 2) == LOWTIDE_OK);
+  int32_t done = 0;
+  CHECK(lowtide_session_run_if_finite(session, "loss", &done) == LOWTIDE_OK && done == 1);
+  CHECK(memcmp(weight, wanted, bytes) == 0);
+  const lowtide_update still = {0};
+  CHECK(lowtide_session_set_seed(session, 3) == LOWTIDE_OK);
+  CHECK(lowtide_session_set_update(session, "nothing", &still) == LOWTIDE_USAGE);
+  CHECK(lowtide_session_set_update(session, name, &still) == LOWTIDE_OK);
+  CHECK(lowtide_session_run(session, 1) == LOWTIDE_OK);
+  CHECK(memcmp(weight, wanted, bytes) == 0);
+  lowtide_session_free(session);
+}
+
 static void run(const lowtide_plan* plan) {
   lowtide_session* session = NULL;
   CHECK(lowtide_session_open(plan, "{\"seed\": 3, \"seed_missing_weights\": true}", &session) ==
@@ -101,6 +132,8 @@ static void run(const lowtide_plan* plan) {
   CHECK(lowtide_session_get(session, "nothing", after, 4) == LOWTIDE_USAGE);
   printf("loss %f -> %f\n", (double)first, (double)loss_of(session));
   CHECK(loss_of(session) < first);
+  CHECK(lowtide_session_get(session, weight.name, after, weight.bytes) == LOWTIDE_OK);
+  run_lent(plan, weight.name, before, weight.bytes, after);
   free(before);
   free(after);
   lowtide_session_free(session);

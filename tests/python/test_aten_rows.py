@@ -163,6 +163,8 @@ def movement(x, y, n):
     )
     yield from (
         A.permute(x, [2, 0, 1]),
+        A.movedim.int(x, 0, -1),
+        A.movedim.intlist(x, [2, 0], [0, -2]),
         A.transpose.int(x, 0, -1),
         A.swapaxes(x, 0, 1),
         A.swapdims(x, 1, 2),
@@ -396,6 +398,8 @@ ELSEWHERE = {
     "aten._native_batch_norm_legit.default",
     "aten._native_batch_norm_legit_functional.default",
     "aten.lift_fresh.default",
+    "aten.rand.default",
+    "aten.rand_like.default",
     "aten.to.device",
 }
 

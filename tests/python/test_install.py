@@ -62,7 +62,7 @@ def test_a_c11_program_trains_through_the_c_abi(flags, tmp_path):
 def test_only_marked_symbols_leave_the_library(prefix):
     library = next(path for path in prefix.rglob("liblowtide.so"))
     names = [line.split()[-1] for line in call("nm", "-D", "--defined-only", library).stdout.splitlines()]
-    headers = "".join((ROOT / f"include/lowtide/{name}.h").read_text() for name in ("lowtide", "steps"))
+    headers = "".join((ROOT / f"include/lowtide/{name}.h").read_text() for name in ("lowtide", "steps", "lending"))
     declared = set(re.findall(r"^LOWTIDE_API [^(]*\b(lowtide_\w+)\(", headers, re.MULTILINE))
     assert {name for name in names if name.startswith("lowtide_")} == declared
 

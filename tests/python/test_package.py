@@ -41,7 +41,7 @@ def declared(header):
 
 
 def test_declarations_are_those_of_the_headers():
-    functions = {**declared("lowtide"), **declared("steps")}
+    functions = {**declared("lowtide"), **declared("steps"), **declared("lending")}
     for name, (_, arguments) in _library.DECLARATIONS.items():
         assert functions[name] == len(arguments), name
 
@@ -49,8 +49,9 @@ def test_declarations_are_those_of_the_headers():
 def test_structures_are_laid_out_as_in_the_headers(tmp_path):
     names = {"lowtide_step": _library.Step, "lowtide_placement": _library.Placement, "lowtide_progress": _library.Progress,
              "lowtide_plan_op_info": _library.OpInfo, "lowtide_plan_value_info": _library.ValueInfo,
-             "lowtide_plan_storage_info": _library.StorageInfo}
-    lines = ['#include <stddef.h>', '#include <stdio.h>', '#include "lowtide/steps.h"', "int main(void) {"]
+             "lowtide_plan_storage_info": _library.StorageInfo, "lowtide_value": _library.Value,
+             "lowtide_update": _library.Update}
+    lines = ['#include <stddef.h>', '#include <stdio.h>', '#include "lowtide/steps.h"', '#include "lowtide/lending.h"', "int main(void) {"]
     for name, kind in names.items():
         lines.append(f'  printf("%zu\\n", sizeof({name}));')
         lines += [f'  printf("%zu\\n", offsetof({name}, {field}));' for field, _ in kind._fields_]

@@ -1,15 +1,21 @@
 """torch.compile(model, backend="lowtide"): loss, gradients and buffers are eager mode's bit for bit, and what the forward pass saves
 shrinks with the budget."""
 
+import collections
 import copy
+import importlib
 import os
+import weakref
 
 import pytest
+from lowtide_cli import ROOT
+from torch.utils._python_dispatch import TorchDispatchMode
 from torch_models import build, differences, torch
 
 import lowtide
 from lowtide.pytorch import backend
 
+nn, F = torch.nn, torch.nn.functional
 OPTIONS = {"effort": 0.2}
 NETWORKS = ["gpt2", "resnet", "transformer", "bert"] if os.environ.get("LOWTIDE_LONG") else ["gpt2", "resnet"]
 
@@ -61,6 +67,142 @@ def test_a_budget_is_kept_by_running_ops_again():
     plan = backend.last_plans[-1]
     ran = [step.op for step in plan.steps() if step.kind == 0]
     assert plan.arena_bytes <= best * 9 // 10 and len(ran) > len(set(ran))
+
+
+class Watch(TorchDispatchMode):
+    """Counts ops, and the bytes of the storages that are alive: each enters when an op gives it out
+    and leaves when it dies."""
+
+    @classmethod
+    def ignore_compile_internals(cls):
+        return True
+
+    def __init__(self, given):
+        super().__init__()
+        self.ops, self.known, self.live = collections.Counter(), set(), 0
+        for tensor in given:
+            self.add(tensor.detach())
+        self.peak = self.live
+
+    def add(self, tensor):
+        storage = tensor.untyped_storage()
+        if storage._cdata not in self.known:
+            self.known.add(storage._cdata)
+            self.live += storage.nbytes()
+            weakref.finalize(storage, self.remove, storage._cdata, storage.nbytes())
+
+    def remove(self, key, size):
+        self.known.discard(key)
+        self.live -= size
+
+    def __torch_dispatch__(self, function, types, arguments=(), keywords=None):
+        result = function(*arguments, **(keywords or {}))
+        self.ops[str(function)] += 1
+        for leaf in torch.utils._pytree.tree_leaves(result):
+            if isinstance(leaf, torch.Tensor):
+                self.add(leaf)
+        self.peak = max(self.peak, self.live)
+        return result
+
+
+def layers():
+    """Cheap to compile: views, writes in place, statistics, random numbers."""
+    torch.manual_seed(0)
+    body = [nn.Sequential(nn.Linear(8, 8), nn.BatchNorm1d(8), nn.ReLU(inplace=True), nn.Dropout(0.1))
+            for _ in range(4)]
+    batch = torch.randn(256, 8), torch.randint(0, 8, (256,))
+    return nn.Sequential(*body), batch, lambda m, b: F.cross_entropy(m(b[0]), b[1])
+
+
+@pytest.mark.parametrize("name", ["layers", *(NETWORKS if os.environ.get("LOWTIDE_LONG") else [])])
+def test_every_op_runs_as_often_as_planned_and_no_value_outlives_its_last_use(name, monkeypatch):
+    cuts, halves = [], backend._halves
+    monkeypatch.setattr(backend, "_halves", lambda *them: cuts.append(them) or halves(*them))
+    model, batch, loss_fn = layers() if name == "layers" else build(name, 0.1)
+    step = nn.Module()  # the loss in the graph too, so that nothing is outside of the plan
+    step.model, step.forward = model, lambda: loss_fn(model, batch)
+    for budget in ({}, {"budget": "90%"}):
+        torch._dynamo.reset()
+        run = torch.compile(step, backend=backend.lowtide, fullgraph=True, dynamic=False,
+                            options={**OPTIONS, **budget})
+        run().backward()
+        model.zero_grad()
+        given = [*model.parameters(), *model.buffers(), *torch.utils._pytree.tree_leaves(batch)]
+        with Watch(given) as watch:
+            run().backward()
+        model.zero_grad()
+        cut, early, later = cuts[-1][:3]
+        calls = [call for i in early + later for call in cut.units[i].calls if not call.view]
+        wanted = collections.Counter(str(call.target) for call in calls)
+        views = {str(call.target) for call in cut.program.calls if call.view}
+        views |= {"aten.detach.default", "aten.alias.default"}
+        ran = {op: n for op, n in watch.ops.items() if op not in views}
+        assert ran == {**wanted, "aten.ones_like.default": 1}, "and the gradient of the loss"
+        plan, storages = backend.last_plans[-1], len(cut.program.storages)
+        assert plan.peak_bytes - 64 * storages <= watch.peak <= plan.peak_bytes
+    assert len(early + later) > len(set(early + later)), "nothing ran again"
+
+
+def test_gradients_that_come_from_outside_are_not_made_again(monkeypatch):
+    """To a plan the op that makes them is the cheapest of all; what it makes is used first and last."""
+
+    class Outputs(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layers = nn.ModuleList(nn.Linear(8, 8) for _ in range(4))
+
+        def forward(self, x):
+            first = self.layers[0](x)
+            y = first
+            for layer in self.layers[1:]:
+                y = torch.tanh(layer(y))
+            return first, y
+
+    torch.manual_seed(0)
+    model, x, cuts, halves = Outputs(), torch.randn(512, 8), [], backend._halves
+    monkeypatch.setattr(backend, "_halves", lambda *them: cuts.append(them) or halves(*them))
+    other = copy.deepcopy(model)
+    for budget in ("90%", "80%"):
+        torch._dynamo.reset()
+        run = torch.compile(model, backend=backend.lowtide, fullgraph=True, dynamic=False,
+                            options={**OPTIONS, "budget": budget})
+        for forward, its in ((run, model), (other, other)):
+            its.zero_grad()
+            first, last = forward(x)
+            (first.square().sum() + last.sum()).backward()
+        for a, b in zip(model.parameters(), other.parameters(), strict=True):
+            assert torch.equal(a.grad, b.grad)
+        cut, early, later = cuts[-1][:3]
+        assert cut.boundary not in early + later and len(later) > len(set(later) - set(early))
+
+
+def test_a_graph_that_breaks_is_planned_in_pieces():
+    """As where a loss logs a warning (GPT-2 of transformers without a loss_type)."""
+    model, batch, loss_fn = layers()
+
+    def broken(run, b):
+        y = run(b[0])
+        torch._dynamo.graph_break()
+        return F.cross_entropy(y, b[1])
+
+    other = copy.deepcopy(model)
+    pieces = torch.compile(broken, backend=backend.lowtide, dynamic=False, options=OPTIONS)
+    for run, its in ((pieces, model), (loss_fn, other)):
+        torch.manual_seed(0)
+        its.last = run(its, batch)
+        its.last.backward()
+    assert len(backend.last_plans) == 2 and torch.equal(model.last, other.last)
+    for a, b in zip(model.parameters(), other.parameters(), strict=True):
+        assert torch.equal(a.grad, b.grad)
+
+
+def test_a_trainer_of_hugging_face_trains_as_in_eager_mode(capsys):
+    for name in ("transformers", "accelerate"):
+        pytest.importorskip(name)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(ROOT / "examples/pytorch"))
+        importlib.import_module("trainer").main()
+    assert "1 plan, arena" in capsys.readouterr().out
 
 
 def test_evaluation_takes_the_same_backend():

@@ -275,7 +275,7 @@ def test_what_makes_no_sense_is_refused_by_name():
         ({"bugdet": 1}, lowtide.Usage, "option 'bugdet' is not known; known are budget"),
         ({"budget": True}, lowtide.Usage, "budget=True"),
         ({"budget": "lots"}, lowtide.Usage, "lots"),
-        ({"engine": "cuda"}, lowtide.Usage, "engine='cuda' is none of auto, torch"),
+        ({"engine": "cuda"}, lowtide.Usage, "engine='cuda' is none of torch, native, auto"),
         ({"budget": 1000}, lowtide.Infeasible, "every schedule needs at least"),
     ]
     for options, kind, words in refusals:

@@ -1,4 +1,4 @@
-"""Planned training steps of eleven kinds of networks are equal to eager mode bit for bit, in their budget, at their addresses."""
+"""Planned training steps of thirteen kinds of networks are equal to eager mode bit for bit, in their budget, at their addresses."""
 
 import itertools
 import json
@@ -16,7 +16,7 @@ from lowtide.pytorch.trace import module_and_source, place_of_stack
 if os.environ.get("LOWTIDE_LONG"):
     CASES = list(itertools.product(NAMES, OPTIMIZERS, (None, "middle", "tight"), (0.0, 0.1)))
 else:
-    CASES = [(name, ("adamw", "sgd")[i % 2], "tight", 0.1) for i, name in enumerate(NAMES[::2])]
+    CASES = [(name, ("adamw", "sgd")[i % 2], "tight", 0.1) for i, name in enumerate(NAMES[:12:2])]
 
 
 def limit_of(budget, model, loss_fn, optimizer, batch):

@@ -23,8 +23,9 @@ using Initial = plan::PlanInitial::Kind;
 
 inline constexpr int64_t kCount = 24;
 
-// Scale: y = 2 x through the workspace. Sum: y = a + b. Step: p -= g, in place. Mask: y = x where a
-// draw from (seed, step, element) is even, else 0.
+// Scale: y = 2 x through the workspace. Sum: y = a + b. Step: p -= rate g, in place; the rate is 1
+// where the session says nothing of it. First: the first element. Mask: y = x where a draw from
+// (seed, step, element) is even, else 0.
 class FakeKernel final : public Kernel {
  public:
   FakeKernel(std::string kind, int64_t count) : kind_(std::move(kind)), count_(count) {}
@@ -33,9 +34,12 @@ class FakeKernel final : public Kernel {
     const float* b = args.inputs.size() > 1 ? static_cast<const float*>(args.inputs[1]) : nullptr;
     float* y = static_cast<float*>(args.outputs[0]);
     float* scratch = static_cast<float*>(args.workspace);
+    const UpdateSettings* update = args.context.update;
+    const float rate = update == nullptr ? 1 : static_cast<float>(update->learning_rate);
     for (int64_t i = 0; i < count_; ++i) {
       if (kind_ == "Sum") y[i] = a[i] + b[i];
-      if (kind_ == "Step") y[i] = a[i] - b[i];
+      if (kind_ == "Step") y[i] = a[i] - rate * b[i];
+      if (kind_ == "First") y[i] = a[i];
       if (kind_ == "Mask") y[i] = even(args.context, i) ? a[i] : 0;
       if (kind_ == "Scale") {
         scratch[i] = 2 * a[i];
@@ -46,7 +50,8 @@ class FakeKernel final : public Kernel {
 
  private:
   static bool even(const StepContext& context, int64_t i) {
-    const uint64_t key = context.seed * 31 + static_cast<uint64_t>(context.step) * 131;
+    const uint64_t key =
+        context.seed * 31 + static_cast<uint64_t>(context.step - context.seed_set_after) * 131;
     return ((key + static_cast<uint64_t>(i)) * 0x9E3779B97F4A7C15ull >> 60) % 2 == 0;
   }
 

@@ -2,6 +2,7 @@
 
     known.py        values that are known while a step is traced
     trace.py        the step as one FX graph (make_fx): forward, loss, gradients
+    dynamo.py       a second way to trace: what looks into tensors
     calls.py        the graph as calls on tensors that lie in storages: aliases and mutations as they are
     units.py        calls grouped into what is planned as one op; updates of the optimizer added
     masks.py        dropout's masks as a byte an element
@@ -12,6 +13,9 @@
     graph_text.py   units as the text form of a graph, which the library plans
     program.py      a plan as generated Python
     addresses.py    every allocation of a step at its planned address (cpu_allocator.cpp)
-    step.py         compile_step and plan: all of the above in order
+    step.py         the torch engine: all of the above in order
+    exported.py     the forward pass as an exported program, without its weights
+    native.py       the native engine: Lowtide's own kernels on PyTorch's tensors
+    engines.py      compile_step and plan: which engine
     backend.py      torch.compile(backend="lowtide")
 """

@@ -74,7 +74,7 @@ def boxed(module: torch.fx.GraphModule, _: Any = None) -> Callable[[list], Any]:
         else:
             arguments = [*map(expression, node.args), *(f"{k}={expression(v)}" for k, v in node.kwargs.items())]
             lines.append(f"{node.name} = {expression(node.target)}({', '.join(arguments)})")
-        gone = [n.name for n in dying[moment] if node.op != "output" and (n.op != "placeholder" or n is not node)]
+        gone = [n.name for n in dying[moment] if node.op != "output"]
         if gone:
             lines.append(" = ".join(gone) + " = None")
     run = compiled(lines, names, given, result, "half")
@@ -191,7 +191,7 @@ def _boundary(program: Program, units: list[Unit], forward: int, tangents: list[
     units[:] = [unit for unit in units if unit not in behind] + behind
     place = len(units) - len(behind)
     number = max((unit.number for unit in units), default=0) + 1
-    unit = Unit(number, [], BACKWARD, list(dict.fromkeys(reads)), makes, what="boundary")
+    unit = Unit(number, [], BACKWARD, list(dict.fromkeys(reads)), makes, what="boundary", once=True)
     unit.after = {other.number for other in units if other.updates}  # buffers change in the forward pass
     units.insert(place, unit)
     return place
@@ -264,7 +264,8 @@ def lowtide(module: torch.fx.GraphModule, example_inputs: list[Any], *, options:
 
     def split(joint: torch.fx.GraphModule, joint_inputs: Any, *, num_fwd_outputs: int,
               static_lifetime_input_indices: list[int] | None = None, **more: Any) -> Any:
-        if any(isinstance(node.meta.get("val"), torch.SymInt) for node in joint.graph.nodes):
+        symbols = (torch.SymInt, torch.SymFloat, torch.SymBool)
+        if any(isinstance(node.meta.get("val"), symbols) for node in joint.graph.nodes):
             warnings.warn("lowtide: a graph with symbolic sizes is left to PyTorch's own partition; "
                           "torch.compile(..., dynamic=False) plans each size", stacklevel=2)
             return default_partition(joint, joint_inputs, num_fwd_outputs=num_fwd_outputs, **more)

@@ -9,8 +9,9 @@ statistics without saying so, off a table (HIDDEN_WRITES); measuring holds both 
     storage   bytes, and what it is before the step: parameter, buffer, input, constant, or nothing (the step makes it)
     call      an ATen op on tensors; views compute nothing; in-place ops give the tensor that they wrote
 
-`getitem` nodes vanish (a call has many outputs), `detach` and other views become recipes. Equal pure calls become
-one, what nobody reads goes, and convolution_backward becomes one call for the data and one for the weights, which
+`getitem` nodes vanish (a call has many outputs), `detach` and other views become recipes. A number
+that the step reads off a tensor (`.item()`) is read again by each call that takes it, off a copy.
+Equal pure calls become one, what nobody reads goes, and convolution_backward becomes one call for the data and one for the weights, which
 add up to the same bits in the same time.
 """
 
@@ -19,7 +20,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import torch.utils._pytree as pytree
@@ -32,6 +33,10 @@ aten = torch.ops.aten
 # Ops that write arguments that their schemas do not declare: packet -> (arguments written, if this argument is true).
 HIDDEN_WRITES = {aten.native_batch_norm: ((3, 4), 5), aten.cudnn_batch_norm: ((3, 4), 5),
                  aten.miopen_batch_norm: ((3, 4), 5)}
+# What holds for a plan's shapes and types anyway.
+STATIC = {"aten::_assert_tensor_metadata", "aten::sym_constrain_range",
+          "aten::sym_constrain_range_for_size"}
+ASSERTIONS = {"aten::_assert_async", "aten::_assert_scalar"}
 PARAMETER, BUFFER, INPUT, CONSTANT, STATE, MADE = "parameter", "buffer", "input", "constant", "state", ""
 
 
@@ -40,6 +45,17 @@ class Ref:
     """A tensor among the arguments of a call."""
 
     id: int
+
+
+class Number(NamedTuple):
+    """A number among the arguments of a call, made when the call runs: `function(*args)`."""
+
+    function: Callable
+    args: tuple
+
+    def __repr__(self) -> str:
+        """The same in every process: entries of the cache go by it."""
+        return f"Number({self.function.__name__}, {self.args!r})"
 
 
 @dataclass
@@ -112,6 +128,8 @@ class Program:
     given: list[int] = field(default_factory=list)  # tensors in the order of the placeholders, then constants
     constants: list[torch.Tensor] = field(default_factory=list)
     outputs: list[int | None] = field(default_factory=list)
+    # Storages whose stand-ins hold ones: read as numbers, or asserted.
+    ones: set[int] = field(default_factory=set)
 
     def storage_of(self, tensor: int) -> Storage:
         return self.storages[self.tensors[tensor].storage]
@@ -158,6 +176,11 @@ def functional(target: Any) -> Any:
     found = getattr(packet, target._overloadname, None) if packet is not None else None
     same = found is not None and len(found._schema.arguments) == len(target._schema.arguments)
     return found if same and not found._schema.is_mutable else None
+
+
+def one_number(tensor: torch.Tensor) -> torch.Tensor:
+    """A copy of the only element."""
+    return tensor.detach().reshape(()).clone()
 
 
 class _Reader:
@@ -219,15 +242,23 @@ class _Reader:
         if node.target is operator.getitem:
             self.of_node[node] = self.of_node[node.args[0]][node.args[1]]
             return
+        if isinstance(node.meta.get("val"), (torch.SymInt, torch.SymFloat, torch.SymBool, bool)):
+            if not isinstance(node.target, torch._ops.OpOverload):
+                self.of_node[node] = Number(node.target, self.arguments(node)[0])
+                return
         if not isinstance(node.target, torch._ops.OpOverload):
             raise Unsupported(f"{self.place(node)}: {node.target} is no ATen op")
         if (node.kwargs.get("generator") is not None):
             raise Unsupported(f"{self.place(node)}: {node.target} draws from a generator of its own")
 
-        def ref(leaf: Any) -> Any:
-            return Ref(self.of_node[leaf]) if isinstance(leaf, torch.fx.Node) else leaf
-
-        args, kwargs = pytree.tree_map(ref, (tuple(node.args), dict(node.kwargs)))
+        if node.target._schema.name in STATIC:
+            return
+        args, kwargs = self.arguments(node)
+        if node.target is aten._local_scalar_dense.default:
+            self.of_node[node] = self.number_in(node, args[0])
+            return
+        if node.target._schema.name in ASSERTIONS:
+            self.note_ones(args)
         call = Call(node.target, args, kwargs, [], False, node.meta.get("lowtide_phase", FORWARD), self.place(node))
         call.writes = tuple(w.id for w in schema_writes(node.target, args, kwargs))
         call.hidden = tuple(w.id for w in _hidden_writes(node.target, args))
@@ -237,10 +268,41 @@ class _Reader:
         self.take_outputs(node, call)
         self.program.calls.append(call)
 
+    def arguments(self, node: torch.fx.Node) -> tuple[tuple, dict[str, Any]]:
+        def ref(leaf: Any) -> Any:
+            if not isinstance(leaf, torch.fx.Node):
+                return leaf
+            found = self.of_node[leaf]
+            return Ref(found) if isinstance(found, int) else found
+
+        return pytree.tree_map(ref, (tuple(node.args), dict(node.kwargs)))
+
+    def number_in(self, node: torch.fx.Node, read: Ref) -> Number:
+        """What a tensor holds here: whatever is written to it later, the copy stays."""
+        like = self.program.tensors[read.id]
+        made = self.program.add_tensor(like, None)
+        self.program.storages[-1].bytes = like.dtype.itemsize
+        self.program.tensors[made].shape = self.program.tensors[made].stride = ()
+        phase = node.meta.get("lowtide_phase", FORWARD)
+        self.program.calls.append(
+            Call(one_number, (read,), {}, [made], False, phase, self.place(node)))
+        number = Number(torch.Tensor.item, (Ref(made),))
+        self.note_ones(number)
+        return number
+
+    def note_ones(self, arguments: Any) -> None:
+        leaves = pytree.tree_leaves(arguments, is_leaf=lambda x: isinstance(x, Ref))
+        tensors = [leaf.id for leaf in leaves if isinstance(leaf, Ref)]
+        self.program.ones |= {self.program.tensors[t].storage for t in tensors}
+
     def take_outputs(self, node: torch.fx.Node, call: Call) -> None:
         value = node.meta.get("val")
         call.many = isinstance(value, (list, tuple))
         values = list(value) if call.many else [value] if isinstance(value, torch.Tensor) else []
+        extents = [n for v in values if isinstance(v, torch.Tensor) for n in v.shape]
+        if any(isinstance(n, torch.SymInt) for n in extents):
+            raise Unsupported(f"{self.place(node)}: {node.target} makes a tensor whose shape "
+                              "depends on the contents of another")
         aliases = [self.by_key.get(v.untyped_storage()._cdata) if isinstance(v, torch.Tensor) else None
                    for v in values]
         there = [a is not None for v, a in zip(values, aliases, strict=True) if isinstance(v, torch.Tensor)]

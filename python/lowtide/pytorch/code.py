@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from .calls import Call, Program, Ref
+from .calls import Call, Number, Program, Ref
 from .units import Unit
 
 PLAIN = (int, bool, str, type(None))
@@ -47,6 +47,8 @@ class Source:
     def expression(self, value: Any) -> str:
         if isinstance(value, Ref):
             return self.renamed.get(value.id, f"t{value.id}")
+        if isinstance(value, Number):
+            return f"{self.constant(value.function)}({', '.join(map(self.expression, value.args))})"
         if isinstance(value, list):
             return "[" + ", ".join(map(self.expression, value)) + "]"
         if isinstance(value, tuple):

@@ -107,7 +107,7 @@ class _Writer:
         name = f"{index}:{unit.name[:80]}" + (f" {unit.what}" if unit.what else "")
         self.graph.ops[name] = index
         kind = "OpaqueEffect" if not results(unit) and not unit.updates else "Opaque"
-        if unit.random and unit.state_in is None:
+        if unit.once or (unit.random and unit.state_in is None):
             kind = "OpaqueRandom"
         module, source = module_and_source(unit.place)
         reads = " ".join(f"v{self.value[s]}" for s in dict.fromkeys(operands(unit)))

@@ -34,6 +34,8 @@ def known(tensor: Any) -> torch.Tensor | None:
 class KnownValues(TorchDispatchMode):
     """Computes beside the trace what depends on shapes alone."""
 
+    supports_higher_order_operators = True
+
     @classmethod
     def ignore_compile_internals(cls) -> bool:
         return True
@@ -52,6 +54,9 @@ class KnownValues(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: tuple = (), kwargs: dict[str, Any] | None = None) -> Any:
         kwargs = kwargs or {}
+        if isinstance(func, torch._ops.HigherOrderOperator):
+            raise NotImplementedError(
+                f"torch.{func.name()} is not planned; torch.where of both results is")
         if func is torch.ops.aten._local_scalar_dense.default:
             real = self.value(args[0])
             if real is not None:

@@ -113,6 +113,9 @@ def _stand_in(program: Program, storage: Storage) -> torch.Tensor:
     like = program.tensors[storage.base]
     count = storage.bytes // like.dtype.itemsize
     whole = torch.empty(max(count, 1), dtype=like.dtype)
+    if storage.id in program.ones:
+        whole.fill_(1)
+        return whole.as_strided(like.shape, like.stride)
     whole.fill_(0.5) if like.dtype.is_floating_point or like.dtype.is_complex else whole.zero_()
     return whole.as_strided(like.shape, like.stride) if count else torch.empty(like.shape, dtype=like.dtype)
 

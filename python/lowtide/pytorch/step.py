@@ -1,4 +1,4 @@
-"""compile_step and plan: capture, measure, plan, generate, run.
+"""The torch engine, and what steps of all engines have in common: capture, measure, plan, generate, run.
 
     step = lowtide.compile_step(model, loss_fn, optimizer, sample_batch, budget="2GiB")
     for batch in data:
@@ -17,6 +17,7 @@ import html
 import platform
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -49,7 +50,8 @@ class StepOptions:
     data_parallel: under torchrun: gradients are averaged over all ranks, which run one plan (ranks.py).
     check_finite: a loss that is not finite raises FloatingPointError and changes nothing.
     shapes: "replan" makes a plan for each new shape of batch, once; "fixed" refuses others than the sample's.
-    engine: "torch", or "auto".  effort: of the search, about in seconds.  progress: None: on a terminal.
+    engine: "torch" (bit for bit as eager mode), "native" (Lowtide's own kernels; native.py), "auto" (the faster one).
+    effort: of the search, about in seconds.  progress: None: on a terminal.
     """
 
     budget: int | str | None = None
@@ -59,7 +61,7 @@ class StepOptions:
     data_parallel: bool = False
     check_finite: bool = False
     shapes: str = "replan"
-    engine: str = "auto"
+    engine: str = "torch"
     effort: float = 4
     time_limit_seconds: float | None = None
     progress: bool | None = None
@@ -72,8 +74,8 @@ class StepOptions:
             if name not in known:
                 raise Usage(f"option '{name}' is not known; known are {', '.join(known)}")
         made = StepOptions(**options)
-        if made.engine not in ("auto", "torch"):
-            raise Usage(f"engine='{made.engine}' is none of auto, torch")
+        if made.engine not in ("torch", "native", "auto"):
+            raise Usage(f"engine='{made.engine}' is none of torch, native, auto")
         if made.shapes not in ("replan", "fixed"):
             raise Usage(f"shapes='{made.shapes}' is none of replan, fixed")
         if isinstance(made.budget, bool) or not isinstance(made.budget, (int, str, type(None))):
@@ -84,7 +86,11 @@ class StepOptions:
 
     def planning(self) -> dict[str, Any]:
         """As lowtide_plan_make takes them."""
-        found: dict[str, Any] = {"allow": "recompute,reorder", "effort": self.effort}
+        return {"allow": "recompute,reorder", **self.searching()}
+
+    def searching(self) -> dict[str, Any]:
+        """Of these what does not say which levers there are."""
+        found: dict[str, Any] = {"effort": self.effort}
         if isinstance(self.budget, int):
             found["budget_bytes"] = self.budget
         elif self.budget is not None:
@@ -246,7 +252,12 @@ class _Ready:
 
 
 class Step:
-    """A planned training step. Calling it with a batch runs it; `repr` is the plan's verdict."""
+    """A planned training step. Calling it with a batch runs it; `repr` is the plan's verdict.
+
+    `engine` says who runs it, `why` how engine="auto" came to that; "" where it was asked for.
+    """
+
+    engine = "torch"
 
     def __init__(self, model: torch.nn.Module, loss_fn: Callable, optimizer: torch.optim.Optimizer, batch: Any,
                  options: StepOptions) -> None:
@@ -255,6 +266,7 @@ class Step:
         self._updating = False
         self._versions: list[tuple[torch.Tensor, int]] = []
         self.memory = Memory()
+        self.why = ""
         self._now = self._for(batch)
 
     # ---- what it is
@@ -283,9 +295,9 @@ class Step:
     def _note(self) -> str:
         code = self._now.code
         if self.addresses:
-            return (f"engine torch: {bytes_text(code.arena_bytes)} arena with planned addresses beside "
+            return (f"engine torch{self.why and f' ({self.why})'}: {bytes_text(code.arena_bytes)} arena with planned addresses beside "
                     f"{bytes_text(code.resident_bytes)} of parameters, buffers, state and batch")
-        return (f"engine torch: no C++ compiler for planned addresses, so values are freed after their last use; "
+        return (f"engine torch{self.why and f' ({self.why})'}: no C++ compiler for planned addresses, so values are freed after their last use; "
                 f"reserve {bytes_text(self.reserve_bytes)} and the scratch of kernels")
 
     def __repr__(self) -> str:
@@ -314,11 +326,13 @@ class Step:
         if seen and key[:2] not in seen and self._options.shapes == "fixed":
             shapes = [tuple(t.shape) if isinstance(t, torch.Tensor) else t for t in leaves]
             raise Usage(f"the batch has shapes {shapes}, for which there is no plan; shapes='replan' makes one")
-        captured = capture(self._model, self._loss_fn, self._optimizer, batch, self._options)
-        planned = make_plan(captured, type(self._model).__name__, self._options)
-        made = self._make_ready(planned)
+        made = self._make(batch)
         self._ready[key] = made
         return made
+
+    def _make(self, batch: Any) -> _Ready:
+        captured = capture(self._model, self._loss_fn, self._optimizer, batch, self._options)
+        return self._make_ready(make_plan(captured, type(self._model).__name__, self._options))
 
     def _make_ready(self, planned: Planned) -> _Ready:
         program, units = planned.captured.program, planned.captured.units
@@ -335,7 +349,7 @@ class Step:
         """The tensors as they are now, in the order of the code. Raises Usage where one was exchanged."""
         captured = ready.planned.captured
         model = captured.trace.model
-        for name, held, found in _exchanged(model):
+        for name, held, found in exchanged(model):
             raise Usage(f"'{name}' is another tensor than when the step was compiled ({tuple(held.shape)} then, "
                         f"{tuple(found.shape) if found is not None else 'none'} now); compile the step again")
         states = [t for name in captured.updated for t in captured.updates.state(name).values()]
@@ -354,7 +368,7 @@ class Step:
         """Runs the step: the loss, or (loss, aux) if loss_fn gives that."""
         leaves, spec = pytree.tree_flatten(batch)
         ready = self._now = self._ready.get(self._signature(leaves, spec)) or self._for(batch)
-        with torch.no_grad(), _interrupts_wait():
+        with torch.no_grad(), interrupts_wait():
             outputs = self._run(ready, self._given(ready, leaves))
         self._optimizer._opt_called = True  # what schedulers ask: the optimizer has made a step
         trace = ready.planned.captured.trace
@@ -382,6 +396,25 @@ class Step:
             self._explain(problem, ready, buffers, state)
             raise
         return tuple(o.clone() if isinstance(o, torch.Tensor) else o for o in outputs)
+
+    def rehearse(self, batch: Any) -> float:
+        """The seconds of a step on copies of all that it would change; the user's tensors stay."""
+        leaves, spec = pytree.tree_flatten(batch)
+        ready = self._now = self._ready.get(self._signature(leaves, spec)) or self._for(batch)
+        state = torch.get_rng_state()
+        self._versions, self._updating = [], False
+        try:
+            with torch.no_grad(), interrupts_wait():
+                lasting = {id(t) for t in leaves} | {id(t) for t in ready.planned.captured.program.constants}
+                given = [t if id(t) in lasting else t.detach().clone(memory_format=torch.preserve_format)
+                         for t in self._given(ready, leaves)]
+                if any(s.base < 0 and s.role != MADE for s in ready.planned.captured.program.storages):
+                    given.append(state)
+                start = time.perf_counter()
+                self._in_arena(ready, given)
+                return time.perf_counter() - start
+        finally:
+            torch.set_rng_state(state)
 
     def _in_arena(self, ready: _Ready, given: list[torch.Tensor]) -> tuple:
         if ready.arena is None:
@@ -416,7 +449,7 @@ def _all_none(aux: Any) -> bool:
     return all(leaf is None for leaf in leaves)
 
 
-def _exchanged(model: Model) -> Iterator[tuple[str, torch.Tensor, torch.Tensor | None]]:
+def exchanged(model: Model) -> Iterator[tuple[str, torch.Tensor, torch.Tensor | None]]:
     """Parameters and buffers that the module holds no more."""
     for held, find in ((model.parameters, "_parameters"), (model.buffers, "_buffers")):
         for name, tensor in held.items():
@@ -427,7 +460,7 @@ def _exchanged(model: Model) -> Iterator[tuple[str, torch.Tensor, torch.Tensor |
 
 
 @contextlib.contextmanager
-def _interrupts_wait() -> Iterator[None]:
+def interrupts_wait() -> Iterator[None]:
     """Ctrl-C is seen when the step has ended: a step is done or not begun."""
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -446,7 +479,8 @@ def _interrupts_wait() -> Iterator[None]:
             before(*seen[0])
 
 
-def _checked(loss_fn: Any, optimizer: Any, model: Any) -> None:
+def checked(loss_fn: Any, optimizer: Any, model: Any) -> None:
+    """Raises Usage where an argument is of the wrong kind."""
     if not isinstance(model, torch.nn.Module):
         raise Usage(f"model is a {type(model).__name__}; it is to be a torch.nn.Module")
     if not callable(loss_fn):
@@ -455,26 +489,8 @@ def _checked(loss_fn: Any, optimizer: Any, model: Any) -> None:
         raise Usage(f"optimizer is a {type(optimizer).__name__}; it is to be a torch.optim.Optimizer")
 
 
-def compile_step(model: torch.nn.Module, loss_fn: Callable, optimizer: torch.optim.Optimizer, sample_batch: Any,
-                 **options: Any) -> Step:
-    """A planned training step (StepOptions says what the options are).
-
-    Raises Usage, Unsupported (what cannot be captured, with the line of the user's code), Infeasible (a budget below
-    what every schedule needs, with the op that sets it), Limit.
-    """
-    _checked(loss_fn, optimizer, model)
-    return Step(model, loss_fn, optimizer, sample_batch, StepOptions.of(options))
-
-
-def plan_step(model: torch.nn.Module, loss_fn: Callable, optimizer: torch.optim.Optimizer, sample_batch: Any,
-              **options: Any) -> Plan:
-    """The plan alone. Model and optimizer are as before."""
-    _checked(loss_fn, optimizer, model)
-    asked = StepOptions.of(options)
-    had = {p for p, state in optimizer.state.items() if state}
-    try:
-        captured = capture(model, loss_fn, optimizer, sample_batch, asked)
-        return make_plan(captured, type(model).__name__, asked).plan
-    finally:
-        for p in [p for p in optimizer.state if p not in had]:
-            del optimizer.state[p]
+def plan_step_of(model: torch.nn.Module, loss_fn: Callable, optimizer: torch.optim.Optimizer, sample_batch: Any,
+                 options: StepOptions) -> Plan:
+    """The plan of the torch engine alone; the optimizer may have got its state."""
+    captured = capture(model, loss_fn, optimizer, sample_batch, options)
+    return make_plan(captured, type(model).__name__, options).plan

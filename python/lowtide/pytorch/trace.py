@@ -27,6 +27,7 @@ import torch.utils._pytree as pytree
 from torch.fx.experimental.proxy_tensor import get_proxy_mode, make_fx
 
 from ..errors import Unsupported, Usage
+from . import dynamo
 from .known import KnownValues, told_to_transformers
 
 FORWARD, BACKWARD = "forward", "backward"
@@ -95,7 +96,7 @@ class _Labels:
         self.phase = FORWARD
         self.of_sequence: int | None = None
 
-    def note(self, place: str = "") -> None:
+    def note(self, place: str = "", module: str = "") -> None:
         """Labels what was made since the last note by what held until now."""
         mode = get_proxy_mode()
         if mode is None:
@@ -104,7 +105,7 @@ class _Labels:
             if "lowtide_phase" in node.meta:
                 break
             node.meta["lowtide_phase"] = self.phase
-            node.meta["lowtide_module"] = self.stack[-1] if self.stack else ""
+            node.meta["lowtide_module"] = module or (self.stack[-1] if self.stack else "")
             node.meta["lowtide_gradient_of"] = self.of_sequence
             node.meta["lowtide_place"] = place
             node.meta["lowtide_sequence"] = torch._C._autograd._get_sequence_nr() - 1
@@ -113,12 +114,15 @@ class _Labels:
         """Behind an op of the forward pass: the innermost line that is neither PyTorch's nor ours."""
         if self.phase == BACKWARD:
             return
+        retraced = dynamo.frames_now()
+        if retraced is not None:
+            return self.note(place_of_frames(retraced), dynamo.module_now())
         frame, frames = sys._getframe(1), []
         while frame is not None and not frames:
             if not _is_theirs(frame.f_code.co_filename):
                 frames.append((frame.f_code.co_filename, frame.f_lineno, ""))
             frame = frame.f_back
-        self.note(place_of_frames(frames))
+        return self.note(place_of_frames(frames))
 
     def enter(self, module: torch.nn.Module, *_: Any) -> None:
         self.note()
@@ -162,7 +166,8 @@ class _Labels:
         return now
 
 
-def _scalar_loss(answer: Any) -> tuple[torch.Tensor, Any]:
+def scalar_loss(answer: Any) -> tuple[torch.Tensor, Any]:
+    """What loss_fn gave, as loss and aux. Raises Usage."""
     loss, aux = answer if isinstance(answer, tuple) and len(answer) == 2 else (answer, None)
     if not isinstance(loss, torch.Tensor) or loss.numel() != 1:
         kind = tuple(loss.shape) if isinstance(loss, torch.Tensor) else type(loss).__name__
@@ -184,14 +189,15 @@ def _clipped(grads: list[torch.Tensor | None], options: Options) -> list[torch.T
     return grads
 
 
-def _step_function(model: Model, loss_fn: Callable, trained: list[str], trace: Trace, options: Options,
-                   labels: _Labels) -> Callable:
-    shell = _Shell(model.module, loss_fn)
+def _step_function(model: Model, shells: list[torch.nn.Module], trained: list[str], trace: Trace,
+                   options: Options, labels: _Labels) -> Callable:
+    """`shells`: of each of the batches that make one update, or one for all."""
 
-    def one(leaves: dict[str, torch.Tensor], buffers: dict[str, torch.Tensor], batch: Any) -> tuple[Any, Any, list]:
+    def one(leaves: dict[str, torch.Tensor], buffers: dict[str, torch.Tensor], batch: Any,
+            shell: torch.nn.Module) -> tuple[Any, Any, list]:
         labels.phase, labels.of_sequence = FORWARD, None
         tensors = {f"model.{name}": tensor for name, tensor in {**leaves, **buffers}.items()}
-        loss, aux = _scalar_loss(torch.func.functional_call(shell, tensors, (batch,), tie_weights=True))
+        loss, aux = scalar_loss(torch.func.functional_call(shell, tensors, (batch,), tie_weights=True))
         handles = labels.backward_of(loss)
         grads = torch.autograd.grad(loss, [leaves[name] for name in trained], allow_unused=True)
         labels.note()
@@ -207,8 +213,8 @@ def _step_function(model: Model, loss_fn: Callable, trained: list[str], trace: T
         buffers = dict(zip(model.buffers, flat[p:p + b], strict=True))
         batch = pytree.tree_unflatten(list(flat[p + b:]), trace.batch_spec)
         loss, aux, grads = None, [], [None] * len(trained)
-        for part in (batch if options.accumulate > 1 else [batch]):
-            one_loss, one_aux, more = one(leaves, buffers, part)
+        for k, part in enumerate(batch if options.accumulate > 1 else [batch]):
+            one_loss, one_aux, more = one(leaves, buffers, part, shells[k % len(shells)])
             loss = one_loss if loss is None else loss + one_loss
             aux.append(one_aux)
             grads = [m if g is None else g if m is None else g + m for g, m in zip(grads, more, strict=True)]
@@ -270,7 +276,8 @@ def _is_theirs(name: str) -> bool:
     return name.startswith(_OURS)
 
 
-def _refusal(problem: Exception) -> Unsupported:
+def refusal(problem: Exception) -> Unsupported:
+    """What the user's code or PyTorch raised while the step was traced, with the line where."""
     reason = str(problem).strip().splitlines()
     place = user_place(problem)
     what = type(problem).__name__
@@ -289,8 +296,20 @@ def trace_step(model: Model, loss_fn: Callable, trained: list[str], batch: Any, 
         odd = next(type(leaf).__name__ for leaf in inputs if not isinstance(leaf, torch.Tensor))
         raise Usage(f"a batch is a tree of tensors; this one has a {odd}: close over it in loss_fn instead")
     trace = Trace(None, model, trained, spec)  # type: ignore[arg-type]
-    labels = _Labels(model.module)
-    step = _step_function(model, loss_fn, trained, trace, options, labels)
+    shell = _Shell(model.module, loss_fn)
+    try:
+        _trace_with([shell], trace, inputs, options)
+    except Unsupported as refused:
+        if not _traced_again(shell, trace, batch, inputs, options):
+            raise refused from None
+    _spread_places(trace)
+    return trace
+
+
+def _trace_with(shells: list[torch.nn.Module], trace: Trace, inputs: list[torch.Tensor],
+                options: Options) -> None:
+    model, labels = trace.model, _Labels(trace.model.module)
+    step = _step_function(model, shells, trace.trained, trace, options, labels)
     values = KnownValues(labels.after_op)
 
     def followed(*flat: torch.Tensor) -> list[Any]:
@@ -309,9 +328,20 @@ def trace_step(model: Model, loss_fn: Callable, trained: list[str], batch: Any, 
     except (Usage, Unsupported):
         raise
     except Exception as problem:  # whatever the user's code or PyTorch raises while it is traced
-        raise _refusal(problem) from problem
-    _spread_places(trace)
-    return trace
+        raise refusal(problem) from problem
+
+
+def _traced_again(shell: _Shell, trace: Trace, batch: Any, inputs: list[torch.Tensor],
+                  options: Options) -> bool:
+    """By way of dynamo, where plain tracing was refused."""
+    parts = batch if options.accumulate > 1 else [batch]
+    try:
+        with torch.enable_grad():
+            shells = [dynamo.Retraced(shell, part) for part in parts]
+        _trace_with(shells, trace, inputs, options)
+    except Exception:  # noqa: BLE001: the first refusal names the line
+        return False
+    return True
 
 
 def _spread_places(trace: Trace) -> None:

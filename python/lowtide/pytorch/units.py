@@ -22,7 +22,7 @@ from dataclasses import dataclass, field, replace
 import torch
 
 from ..errors import Unsupported
-from .calls import INPUT, MADE, STATE, Call, Program, Ref, Storage, functional
+from .calls import ASSERTIONS, INPUT, MADE, STATE, Call, Program, Ref, Storage, functional
 from .optimizers import Updates
 from .trace import BACKWARD, FORWARD, Trace
 
@@ -43,6 +43,7 @@ class Unit:
     updates: list[int] = field(default_factory=list)
     statistics: list[int] = field(default_factory=list)
     after: set[int] = field(default_factory=set)  # units that run before, beyond what operands say
+    once: bool = False  # it may not run again, though nothing of it says so
     random: bool = False
     state_in: int | None = None  # a storage with the random stream's state
     state_out: int | None = None
@@ -50,6 +51,12 @@ class Unit:
     update_tensors: list[int] = field(default_factory=list)
     in_place: dict[int, Call] = field(default_factory=dict)  # by the operand whose place the result takes
     what: str = ""  # of an update: the parameter
+
+    @property
+    def asserts(self) -> bool:
+        """Whether it is there to fail."""
+        schemas = [getattr(call.target, "_schema", None) for call in self.calls]
+        return any(schema is not None and schema.name in ASSERTIONS for schema in schemas)
 
     @property
     def place(self) -> str:
@@ -329,10 +336,11 @@ def _find_in_place(program: Program, unit: Unit) -> None:
 
 def add_updates(program: Program, units: list[Unit], trace: Trace, updates: Updates) -> list[str]:
     """A unit for each parameter that gets a gradient. They wait for the loss, which says whether the step may change
-    anything. Answers the names of these parameters; the tensors of their states follow in `program.given`."""
+    anything, and for all assertions. Answers the names of these parameters; the tensors of their states follow in
+    `program.given`."""
     positions = {name: i for i, name in enumerate(trace.model.parameters)}
     loss = program.tensors[program.outputs[0]].storage
-    judge = next(unit.number for unit in units if loss in unit.makes)
+    judges = {unit.number for unit in units if loss in unit.makes or unit.asserts}
     number, updated = max(unit.number for unit in units) + 1, []
     for name, gradient in zip(trace.trained, program.outputs[1 + trace.aux_count:], strict=True):
         if gradient is None:
@@ -346,7 +354,7 @@ def add_updates(program: Program, units: list[Unit], trace: Trace, updates: Upda
             tensors.append(made)
         storages = [program.tensors[t].storage for t in tensors]
         units.append(Unit(number, [], UPDATE, list(dict.fromkeys(storages)), [],
-                          [s for i, s in enumerate(storages) if i != 1], after={judge},
+                          [s for i, s in enumerate(storages) if i != 1], after=set(judges),
                           update=updates.function(name), update_tensors=tensors, what=name))
         updated.append(name)
         number += 1

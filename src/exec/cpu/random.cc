@@ -118,7 +118,7 @@ Key key_of(const KernelArgs& args, int64_t stream) {
   return {
       {static_cast<uint32_t>(args.context.seed), static_cast<uint32_t>(args.context.seed >> 32)},
       static_cast<uint32_t>(stream),
-      static_cast<uint32_t>(args.context.step)};
+      static_cast<uint32_t>(args.context.step - args.context.seed_set_after)};
 }
 
 // The smallest float that is at least `ratio`: comparing a float with it equals comparing with the

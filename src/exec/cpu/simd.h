@@ -46,10 +46,12 @@ template <class T>
 struct AdamStepOf {
   T beta1, beta2, one_minus_beta1, one_minus_beta2, decay, step_size, inverse_root_correction,
       epsilon;
+  T added_decay = 0;  // times the parameter, to the gradient: Adam without W
 };
 template <class T>
 struct SgdStepOf {
   T learning_rate, momentum, weight_decay;
+  bool nesterov = false;
 };
 using AdamStep = AdamStepOf<float>;
 using SgdStep = SgdStepOf<float>;

@@ -173,9 +173,10 @@ void weighted_sum(const float* x, const int64_t* offsets, const float* weights, 
 
 void adamw(float* param, const float* grad, float* m, float* v, int64_t n, const AdamStep& s) {
   const AdamStep k = s;
+  const bool adds = k.added_decay != 0.0f;
 #pragma omp simd
   for (int64_t i = 0; i < n; ++i) {
-    const float g = grad[i];
+    const float g = grad[i] + (adds ? k.added_decay * param[i] : 0.0f);
     const float first = k.beta1 * m[i] + k.one_minus_beta1 * g;
     const float second = k.beta2 * v[i] + k.one_minus_beta2 * g * g;
     m[i] = first;
@@ -201,7 +202,7 @@ void sgd(float* param, const float* grad, float* momentum, int64_t n, const SgdS
     const float g = grad[i] + (decays ? k.weight_decay * param[i] : 0.0f);
     const float b = k.momentum * momentum[i] + g;
     momentum[i] = b;
-    param[i] -= k.learning_rate * b;
+    param[i] -= k.learning_rate * (k.nesterov ? g + k.momentum * b : b);
   }
 }
 

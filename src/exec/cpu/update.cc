@@ -10,6 +10,9 @@
 //          v = beta2 v + (1 - beta2) g^2
 //          p -= learning_rate / (1 - beta1^step) * m / (sqrt(v) / sqrt(1 - beta2^step) + epsilon)
 //
+// The session may say other numbers than the op's attributes: a learning rate of now, Nesterov's
+// momentum (p -= learning_rate (momentum b + g)), Adam's decay (added to g, p not multiplied).
+//
 // Outputs usually are the inputs' buffers; where they are not, the state is copied first.
 //
 // Parameters of 16 bits have a state of f32. They are widened a block at a time, updated as f32 and
@@ -78,20 +81,33 @@ void run_halves(const KernelArgs& args, int64_t count, DType type, const Update&
   });
 }
 
-// Runs the update that make(number, step) gives for f64 or for f32.
+// What the op's attributes say; the session may say otherwise (StepContext::update).
+runtime::UpdateSettings settings_of(const OpDesc& op) {
+  return {.learning_rate = real_attr(op, "learning_rate", 0),
+          .weight_decay = real_attr(op, "weight_decay", 0),
+          .momentum = real_attr(op, "momentum", 0),
+          .beta1 = real_attr(op, "beta1", 0.9),
+          .beta2 = real_attr(op, "beta2", 0.999),
+          .epsilon = real_attr(op, "epsilon", 1e-8)};
+}
+
+// Runs the update that make(number, settings) gives for f64 or for f32.
 template <class Make>
 Built build_update(const OpDesc& op, const Make& make) {
   const int64_t count = plan::element_count(op.outputs[0]);
   const DType type = op.outputs[0].dtype;
   Built built;
-  built.run = [op, count, type, make](const KernelArgs& args) {
+  built.run = [op, count, type, make, planned = settings_of(op)](const KernelArgs& args) {
     copy_states(op, args);
+    runtime::UpdateSettings now = planned;
+    now.step = args.context.step;
+    if (args.context.update != nullptr) now = *args.context.update;
     if (type == DType::kF64)
-      run_flat<double>(args, count, make(double(), args.context.step));
+      run_flat<double>(args, count, make(double(), now));
     else if (type == DType::kF32)
-      run_flat<float>(args, count, make(float(), args.context.step));
+      run_flat<float>(args, count, make(float(), now));
     else
-      run_halves(args, count, type, make(float(), args.context.step));
+      run_halves(args, count, type, make(float(), now));
   };
   return built;
 }
@@ -99,12 +115,10 @@ Built build_update(const OpDesc& op, const Make& make) {
 Result<Built> build_sgd(const OpDesc& op) {
   LT_RETURN_IF_ERROR(check_counts(op, 2, 3, has_input(op, 2) ? 2 : 1));
   LT_RETURN_IF_ERROR(check_flat(op));
-  const SgdStepOf<double> exact{real_attr(op, "learning_rate", 0), real_attr(op, "momentum", 0),
-                                real_attr(op, "weight_decay", 0)};
-  return build_update(op, [exact](auto number, int64_t) {
+  return build_update(op, [](auto number, const runtime::UpdateSettings& now) {
     using T = decltype(number);
-    const SgdStepOf<T> step{static_cast<T>(exact.learning_rate), static_cast<T>(exact.momentum),
-                            static_cast<T>(exact.weight_decay)};
+    const SgdStepOf<T> step{static_cast<T>(now.learning_rate), static_cast<T>(now.momentum),
+                            static_cast<T>(now.weight_decay), now.nesterov};
     return [step](T* param, const T* grad, T* momentum, T*, int64_t n) {
       loops_of(T()).sgd(param, grad, momentum, n, step);
     };
@@ -114,21 +128,19 @@ Result<Built> build_sgd(const OpDesc& op) {
 Result<Built> build_adamw(const OpDesc& op) {
   LT_RETURN_IF_ERROR(check_counts(op, 4, 4, 3));
   LT_RETURN_IF_ERROR(check_flat(op));
-  const double rate = real_attr(op, "learning_rate", 0), decay = real_attr(op, "weight_decay", 0);
-  const double beta1 = real_attr(op, "beta1", 0.9), beta2 = real_attr(op, "beta2", 0.999);
-  const double epsilon = real_attr(op, "epsilon", 1e-8);
-  return build_update(op, [=](auto number, int64_t count) {
+  return build_update(op, [](auto number, const runtime::UpdateSettings& now) {
     using T = decltype(number);
-    const double steps = static_cast<double>(count);
+    const double steps = static_cast<double>(now.step), rate = now.learning_rate;
     const AdamStepOf<T> step{
-        .beta1 = static_cast<T>(beta1),
-        .beta2 = static_cast<T>(beta2),
-        .one_minus_beta1 = static_cast<T>(1 - beta1),
-        .one_minus_beta2 = static_cast<T>(1 - beta2),
-        .decay = static_cast<T>(1 - rate * decay),
-        .step_size = static_cast<T>(rate / (1 - std::pow(beta1, steps))),
-        .inverse_root_correction = static_cast<T>(1 / std::sqrt(1 - std::pow(beta2, steps))),
-        .epsilon = static_cast<T>(epsilon)};
+        .beta1 = static_cast<T>(now.beta1),
+        .beta2 = static_cast<T>(now.beta2),
+        .one_minus_beta1 = static_cast<T>(1 - now.beta1),
+        .one_minus_beta2 = static_cast<T>(1 - now.beta2),
+        .decay = static_cast<T>(now.coupled ? 1 : 1 - rate * now.weight_decay),
+        .step_size = static_cast<T>(rate / (1 - std::pow(now.beta1, steps))),
+        .inverse_root_correction = static_cast<T>(1 / std::sqrt(1 - std::pow(now.beta2, steps))),
+        .epsilon = static_cast<T>(now.epsilon),
+        .added_decay = static_cast<T>(now.coupled ? now.weight_decay : 0)};
     return [step](T* param, const T* grad, T* m, T* v, int64_t n) {
       loops_of(T()).adamw(param, grad, m, v, n, step);
     };

@@ -229,7 +229,7 @@ void WideLoops::add(const double* x, int64_t n, double* y) {
 void WideLoops::adamw(double* param, const double* grad, double* m, double* v, int64_t n,
                       const AdamStepOf<double>& k) {
   for (int64_t i = 0; i < n; ++i) {
-    const double g = grad[i];
+    const double g = grad[i] + (k.added_decay != 0 ? k.added_decay * param[i] : 0);
     m[i] = k.beta1 * m[i] + k.one_minus_beta1 * g;
     v[i] = k.beta2 * v[i] + k.one_minus_beta2 * g * g;
     const double root = std::sqrt(v[i]) * k.inverse_root_correction + k.epsilon;
@@ -240,8 +240,12 @@ void WideLoops::adamw(double* param, const double* grad, double* m, double* v, i
 void WideLoops::sgd(double* param, const double* grad, double* momentum, int64_t n,
                     const SgdStepOf<double>& k) {
   for (int64_t i = 0; i < n; ++i) {
-    double step = grad[i] + (k.weight_decay != 0 ? k.weight_decay * param[i] : 0);
-    if (momentum != nullptr) step = momentum[i] = k.momentum * momentum[i] + step;
+    const double g = grad[i] + (k.weight_decay != 0 ? k.weight_decay * param[i] : 0);
+    double step = g;
+    if (momentum != nullptr) {
+      const double b = momentum[i] = k.momentum * momentum[i] + g;
+      step = k.nesterov ? g + k.momentum * b : b;
+    }
     param[i] -= k.learning_rate * step;
   }
 }

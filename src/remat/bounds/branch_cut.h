@@ -31,8 +31,8 @@
 namespace lowtide::remat {
 
 struct BranchCutOptions {
-  // A unit is an arc, or an entry of a relaxation, looked at. What is proven until it is stopped
-  // holds.
+  // An arc, or an entry of a relaxation, that is looked at counts as one unit. What is proven until
+  // it is stopped holds.
   Limits limits{.max_units = 2'000'000'000};
   double goal_seconds = 1e300;  // of the step: ends when that much is proven
   bool write_proof = true;      // off: the bound alone, of the whole tree

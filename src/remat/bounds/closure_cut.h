@@ -56,7 +56,7 @@ inline constexpr ClosureCutTuning kClosureCut;
 struct ClosureCutOptions {
   // Which ops bind is judged by this order (each op once); the incoming one if empty.
   std::span<const SchedOpId> order;
-  // A unit is an arc looked at. What is proven until it is stopped holds.
+  // An arc that is looked at counts as one unit. What is proven until it is stopped holds.
   Limits limits{.max_units = kClosureCut.most_units};
   int64_t patience = kClosureCut.patience;  // ops in a row that prove nothing new
   double tolerance = 0;  // of what is proven beyond each op once: no cut is made for less

@@ -40,7 +40,7 @@ struct MultiCutOptions {
   std::span<const SchedOpId> order;  // as in ClosureCutOptions
   int64_t trial_rounds = 100;        // of steps, to judge a cut
   int64_t final_rounds = 3000;       // for the cuts that were chosen
-  // A unit is an arc looked at. What is proven until it is stopped holds.
+  // An arc that is looked at counts as one unit. What is proven until it is stopped holds.
   Limits limits{.max_units = 500'000'000};
 };
 

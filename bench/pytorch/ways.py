@@ -1,0 +1,161 @@
+#!/usr/bin/env python3
+"""Peak and seconds of one training step of PyTorch on the CPU, in one of its ways to save memory, in turn with eager mode.
+
+    .venv/bin/python bench/pytorch/ways.py MODEL WAY [--steps N] [--threads N] [--tiny]
+
+    eager             AdamW(fused) as everywhere here
+    hook              each parameter is updated as soon as its gradient is complete
+    checkpoint        each block of a language model runs again in the backward pass
+    checkpoint+hook
+    budget=X          torch.compile with aot_eager, whose min-cut partitioner keeps the share X of activations
+    linear            the last layer and the loss by F.linear_cross_entropy, as its options choose
+    chunker           inductor with its auto-chunker
+
+Prints a line of JSON: `peak_bytes`, `step_seconds` and `eager_seconds` (medians; steps are taken in turn in
+this process), `first_seconds` (with what is compiled), `same_loss` (as eager mode's, bit for bit).
+
+The peak is parameters, buffers, optimizer state and batch, and the most that PyTorch's allocator gave out
+beside them in one step, scratch of its kernels included (counting_allocator.cpp of the tests).
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import json
+import pathlib
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+
+ROOT = pathlib.Path(__file__).parents[2]
+sys.path[:0] = [str(ROOT / "python"), str(pathlib.Path(__file__).parent)]
+
+import torch  # noqa: E402
+from torch._functorch import config  # noqa: E402
+
+from cases import CASES, Case, fused, make, step_in_eager_mode  # noqa: E402
+
+from lowtide.pytorch import addresses  # noqa: E402
+
+LANGUAGE = ("gpt2", "bert", "llama")
+
+
+def ways(name: str) -> list[str]:
+    language = ["checkpoint", "checkpoint+hook", "linear", "chunker"] if name in LANGUAGE else []
+    return ["eager", "hook", *language, *(f"budget={x}" for x in (1.0, 0.7, 0.5, 0.3, 0.1, 0.0))]
+
+
+class Counter:
+    """The counting allocator, put upon PyTorch's."""
+
+    def __init__(self) -> None:
+        source = ROOT / "tests/python/counting_allocator.cpp"
+        with tempfile.TemporaryDirectory() as folder:
+            made = pathlib.Path(folder) / "counting.so"
+            command = addresses._command(addresses.compiler() or ["c++"], made)
+            subprocess.run([str(source) if part == str(addresses.SOURCE) else part for part in command], check=True)
+            self.library = ctypes.CDLL(str(made))
+        self.library.count_begin.argtypes = [ctypes.c_void_p, ctypes.c_longlong]
+        self.library.count_peak.restype = ctypes.c_longlong
+
+    def peak_of(self, run: Callable) -> int:
+        self.library.count_begin(None, 0)
+        run()
+        return self.library.count_peak()
+
+
+def resident_bytes(case: Case, optimizers: list[torch.optim.Optimizer]) -> int:
+    tensors = [*case.model.parameters(), *case.model.buffers(), *case.batch.values()]
+    tensors += [t for o in optimizers for state in o.state.values() for t in state.values()]
+    return sum({t.untyped_storage().data_ptr(): t.untyped_storage().nbytes() for t in tensors}.values())
+
+
+def early_updates(case: Case) -> list[torch.optim.Optimizer]:
+    made = []
+    for parameter in case.model.parameters():
+        optimizer = fused([parameter])
+
+        def update(_: torch.Tensor, optimizer: torch.optim.Optimizer = optimizer) -> None:
+            optimizer.step()
+            optimizer.zero_grad(set_to_none=True)
+
+        parameter.register_post_accumulate_grad_hook(update)
+        made.append(optimizer)
+    return made
+
+
+def loss_of(case: Case, way: str) -> Callable:
+    if way == "linear":
+        options = torch.nn.LinearCrossEntropyOptions()
+
+        def linear(model: torch.nn.Module, batch: dict) -> torch.Tensor:
+            rows, weight, bias = case.head(model, batch)
+            return torch.nn.functional.linear_cross_entropy(
+                rows.flatten(0, 1), weight, batch["labels"].flatten(), linear_bias=bias, options=options)
+
+        return linear
+    if way == "chunker":
+        return torch.compile(case.loss_fn, dynamic=False, options={"auto_chunker.enable": True})
+    return case.loss_fn
+
+
+def prepare(case: Case, way: str) -> tuple[Callable[[], torch.Tensor], list[torch.optim.Optimizer]]:
+    """The step, and the optimizers that it has."""
+    if way.startswith("checkpoint"):
+        case.model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+    if way.startswith("budget="):
+        config.activation_memory_budget = float(way.removeprefix("budget="))
+        case.model.compile(backend="aot_eager", dynamic=False)
+    loss_fn = loss_of(case, way)
+    if way.endswith("hook"):
+        return lambda: step_in_eager_mode(case, loss_fn, None), early_updates(case)
+    optimizer = fused(case.model.parameters())
+    return lambda: step_in_eager_mode(case, loss_fn, optimizer), [optimizer]
+
+
+def timed(run: Callable[[], torch.Tensor], seed: int) -> tuple[float, torch.Tensor]:
+    torch.manual_seed(seed)
+    start = time.perf_counter()
+    loss = run()
+    return time.perf_counter() - start, loss
+
+
+def measured(name: str, way: str, tiny: bool, steps: int) -> dict:
+    case, other = make(name, tiny), make(name, tiny)
+    step, optimizers = prepare(case, way)
+    eager, _ = prepare(other, "eager")
+    first, loss = timed(step, 0)
+    losses = [(loss, timed(eager, 0)[1])]
+    peak = Counter().peak_of(step) + resident_bytes(case, optimizers)
+    eager()
+    mine, theirs = [], []
+    for seed in range(1, steps + 1):
+        (seconds, loss), (others, wanted) = timed(step, seed), timed(eager, seed)
+        mine.append(seconds)
+        theirs.append(others)
+        losses.append((loss, wanted))
+    return {"torch": torch.__version__, "peak_bytes": peak, "step_seconds": statistics.median(mine),
+            "eager_seconds": statistics.median(theirs), "first_seconds": first,
+            "same_loss": torch.equal(*losses[0])}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("model", choices=CASES)
+    parser.add_argument("way")
+    parser.add_argument("--steps", type=int, default=2, help="timed ones")
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--tiny", action="store_true")
+    arguments = parser.parse_args()
+    if arguments.way not in ways(arguments.model):
+        raise SystemExit(f"{arguments.model} has no way '{arguments.way}'; it has {', '.join(ways(arguments.model))}")
+    torch.set_num_threads(arguments.threads)
+    print(json.dumps(measured(arguments.model, arguments.way, arguments.tiny, arguments.steps)))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,61 @@
+"""The loss as dynamo reads it, for what plain tracing cannot follow.
+
+Plain tracing runs the user's Python on tensors without contents, and ends where the Python asks for
+contents. Dynamo reads the bytecode instead: an assertion on contents becomes an op that checks them
+in every step, code that asks `torch.compiler.is_compiling()` leaves its own checks out, and numpy
+becomes torch. What comes out is a graph of the forward pass, which is run in place of the user's
+Python and traced as ever, with gradients and all.
+
+It comes second: it takes longer, libraries may choose another path in it than in eager mode, and
+what a module keeps beside its buffers is not kept. Its nodes know their module and the line of the
+user's code (the stack of frames).
+"""
+
+from __future__ import annotations
+
+import re
+import warnings
+from typing import Any
+
+import torch
+import torch.fx.traceback as noted
+from torch._dynamo.functional_export import dynamo_graph_capture_for_export
+
+_FRAME = re.compile(r'File "([^"]+)", line (\d+)')
+_PATH = re.compile(r"\bmodel\b\.?(.*)")
+
+
+class Retraced(torch.nn.Module):
+    """The graph of a shell (trace.py) for one batch, called as the shell is. Parameters have the
+    shell's names."""
+
+    def __init__(self, shell: torch.nn.Module, batch: Any) -> None:
+        super().__init__()
+        self.model = shell.model
+        with warnings.catch_warnings(), torch._dynamo.config.patch(capture_scalar_outputs=True):
+            warnings.simplefilter("ignore")  # of side effects: the shell writes buffers itself
+            graph = dynamo_graph_capture_for_export(shell)(batch)
+        # No submodule: it has the model's tensors under the same names.
+        self.__dict__["graph"] = graph
+
+    def forward(self, batch: Any) -> Any:
+        with noted.preserve_node_meta():
+            return torch.fx.Interpreter(self.__dict__["graph"]).run(batch)
+
+
+def _meta_now() -> dict[str, Any]:
+    return noted.get_current_meta() if noted.has_preserved_node_meta() else {}
+
+
+def frames_now() -> list[tuple[str, int, str]] | None:
+    """(file, line, "") of the node that is run, the innermost last; None where none is."""
+    stack = _meta_now().get("stack_trace")
+    return None if stack is None else [(name, int(n), "") for name, n in _FRAME.findall(stack)]
+
+
+def module_now() -> str:
+    """Path of the module of the node that is run; "" where there is none."""
+    modules = _meta_now().get("nn_module_stack")
+    path = str(list(modules.values())[-1][0]) if modules else ""
+    found = _PATH.search(path)
+    return found[1] if found else ""

@@ -1,0 +1,75 @@
+"""Which engine runs a step: PyTorch's kernels (step.py), Lowtide's own (native.py), or the faster one.
+
+engine="auto" makes the step for both, one after the other so that there is one arena at a time, and rehearses it: a step
+with the sample batch that changes nothing of the user's. The native one works on copies of what an op would change, one op
+at a time; the torch one on copies of parameters, state and buffers, which are memory beside the budget while it lasts.
+The first rehearsal of each warms up caches and allocators and does not count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from ..errors import Infeasible, Limit, Unsupported
+from ..plans import Plan
+from .native import native_step
+from .step import Step, StepOptions, checked, plan_step_of
+
+_REHEARSALS = 2  # that count
+
+
+def _seconds(step: Any, batch: Any) -> float:
+    step.rehearse(batch)
+    return min(step.rehearse(batch) for _ in range(_REHEARSALS))
+
+
+def _faster(model: torch.nn.Module, loss_fn: Callable, optimizer: torch.optim.Optimizer, batch: Any,
+            options: StepOptions) -> Step:
+    try:
+        native = native_step(model, loss_fn, optimizer, batch, options)
+    except (Unsupported, Infeasible, Limit) as problem:
+        step = Step(model, loss_fn, optimizer, batch, options)
+        step.why = str(problem)
+        return step
+    of_native = _seconds(native, batch)
+    native.release()
+    try:
+        step = Step(model, loss_fn, optimizer, batch, options)
+    except (Unsupported, Infeasible, Limit) as problem:
+        native.why = f"the torch engine cannot: {problem}"
+        return native
+    of_torch = _seconds(step, batch)
+    chosen = native if of_native < of_torch else step
+    chosen.why = f"a rehearsed step took {of_torch:.3g} s with torch and {of_native:.3g} s native"
+    return chosen
+
+
+def compile_step(model: torch.nn.Module, loss_fn: Callable, optimizer: torch.optim.Optimizer, sample_batch: Any,
+                 **options: Any) -> Step:
+    """A planned training step (StepOptions says what the options are).
+
+    Raises Usage, Unsupported (what cannot be captured, with the line of the user's code), Infeasible (a budget below
+    what every schedule needs, with the op that sets it), Limit.
+    """
+    checked(loss_fn, optimizer, model)
+    asked = StepOptions.of(options)
+    make = {"torch": Step, "native": native_step, "auto": _faster}[asked.engine]
+    return make(model, loss_fn, optimizer, sample_batch, asked)
+
+
+def plan_step(model: torch.nn.Module, loss_fn: Callable, optimizer: torch.optim.Optimizer, sample_batch: Any,
+              **options: Any) -> Plan:
+    """The plan alone. Model and optimizer are as before; "auto" gives that of the torch engine."""
+    checked(loss_fn, optimizer, model)
+    asked = StepOptions.of(options)
+    had = {p for p, state in optimizer.state.items() if state}
+    try:
+        if asked.engine == "native":
+            return native_step(model, loss_fn, optimizer, sample_batch, asked).plan
+        return plan_step_of(model, loss_fn, optimizer, sample_batch, asked)
+    finally:
+        for p in [p for p in optimizer.state if p not in had]:
+            del optimizer.state[p]

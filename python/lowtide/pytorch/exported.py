@@ -1,0 +1,188 @@
+"""The forward pass with its loss as an exported program, for the library's own door (.pt2).
+
+`torch.export` of loss_fn over the model, written without weights: parameters and buffers of floats are only named, as the
+native engine runs on the model's own tensors. Whole numbers and constants come along, as shapes may be computed from them.
+
+Tied parameters are one before the program is written: without contents the door could not tell that they are. What the
+program changes beside running statistics (which the batch norm's op keeps) is found here, as the door has no place for
+it: counts of batches are added up by the engine, anything else is refused by name. So is a batch norm in eval mode, as
+the door takes every batch norm of a program that trains for one in training.
+"""
+
+from __future__ import annotations
+
+import pathlib
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+import torch.utils._pytree as pytree
+from torch.export import ExportedProgram
+from torch.export.graph_signature import InputKind
+
+from ..errors import Unsupported, Usage
+from .trace import Model, refusal, scalar_loss
+
+FILE = "step.pt2"
+_PREFIX = "model."
+
+
+class _Shell(torch.nn.Module):
+    """loss_fn over the model, of the leaves of a batch; (loss, tensors of aux)."""
+
+    def __init__(self, model: torch.nn.Module, loss_fn: Callable, spec: Any, accumulate: int, see: Callable) -> None:
+        super().__init__()
+        self.model = model
+        self._loss_fn, self._spec, self._accumulate, self._see = loss_fn, spec, accumulate, see
+
+    def forward(self, *leaves: torch.Tensor) -> Any:
+        batch = pytree.tree_unflatten(list(leaves), self._spec)
+        losses, auxes = [], []
+        for part in batch if self._accumulate > 1 else [batch]:
+            loss, aux = scalar_loss(self._loss_fn(self.model, part))
+            losses.append(loss)
+            auxes.append(aux)
+        total = losses[0]
+        for loss in losses[1:]:
+            total = total + loss
+        aux, aux_spec = pytree.tree_flatten(auxes if self._accumulate > 1 else auxes[0])
+        self._see([None if isinstance(leaf, torch.Tensor) else [leaf] for leaf in aux], aux_spec)
+        return (total, *(leaf for leaf in aux if isinstance(leaf, torch.Tensor)))
+
+
+@dataclass
+class Exported:
+    """A program in a folder, and what its names mean."""
+
+    path: pathlib.Path
+    inputs: list[str]  # a name for each leaf of the batch
+    loss: str
+    aux: list[str | None]  # by leaf of aux; None: no tensor but the one of aux_leaves
+    aux_leaves: list[Any]
+    aux_spec: Any
+    named: dict[str, str]  # value -> parameter or buffer of the model
+    counts: dict[str, int] = field(default_factory=dict)  # buffers of whole numbers that grow by so much
+
+
+def export_step(model: Model, loss_fn: Callable, trained: list[str], batch: Any, accumulate: int,
+                folder: pathlib.Path) -> Exported:
+    """Raises Unsupported, naming the line of the user's code or the op. Nothing of the model changes."""
+    leaves, spec = pytree.tree_flatten(batch)
+    seen: dict[str, Any] = {}  # not on the module, whose attributes torch.export puts back
+    shell = _Shell(model.module, loss_fn, spec, accumulate, lambda aux, spec: seen.update(aux=aux, spec=spec))
+    wanted = set(trained)
+    held = [p for name, p in model.parameters.items() if p.requires_grad and name not in wanted]
+    for p in held:  # what the optimizer does not train has no gradient in the program either
+        p.requires_grad_(False)
+    try:
+        with torch.enable_grad(), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            program = torch.export.export(shell, tuple(leaves), strict=False)
+    except (Usage, Unsupported):
+        raise
+    except Exception as problem:  # whatever the user's code or PyTorch raises while it is traced
+        raise refusal(problem) from problem
+    finally:
+        for p in held:
+            p.requires_grad_(True)
+    return _written(program, shell, model, folder, seen["aux"], seen["spec"])
+
+
+def _written(program: ExportedProgram, shell: _Shell, model: Model, folder: pathlib.Path, aux: list[Any],
+             aux_spec: Any) -> Exported:
+    """`aux`: by leaf None for a tensor, else a list of that leaf."""
+    outputs = list(program.graph_signature.user_outputs)
+    counts = _counts(program)
+    _check(program, outputs)
+    _tie(program, shell)
+    _leave_weights_out(program)
+    path = folder / FILE
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        torch.export.save(program, path)
+    tensors = iter(outputs[1:])
+    names = [str(next(tensors)) if leaf is None else None for leaf in aux]
+    kept = [None if leaf is None else leaf[0] for leaf in aux]
+    named = {_PREFIX + name: name for name in [*model.parameters, *model.buffers]}
+    inputs = [str(name) for name in program.graph_signature.user_inputs]
+    return Exported(path, inputs, str(outputs[0]), names, kept, aux_spec, named, counts)
+
+
+def _check(program: ExportedProgram, outputs: list[str]) -> None:
+    """Raises Unsupported for what the door would take for something else, or could not give back."""
+    given = {spec.arg.name: spec.target or spec.arg.name for spec in program.graph_signature.input_specs}
+    for name in outputs:
+        if name in given:
+            raise Unsupported(f"loss_fn gives '{given[name].removeprefix(_PREFIX)}' itself as a result, which is there "
+                              "before the step; the native engine gives back what it computes")
+    for node in program.graph.nodes:
+        if node.op != "call_function" or not str(node.target).startswith("aten.batch_norm."):
+            continue
+        trains = node.args[5] if len(node.args) > 5 else node.kwargs.get("training")
+        if not trains:
+            statistics = node.args[3] if len(node.args) > 3 else None
+            name = given.get(getattr(statistics, "name", ""), node.name).removeprefix(_PREFIX)
+            raise Unsupported(f"a batch norm in eval mode ('{name}') has no gradient in the native engine")
+
+
+def _tie(program: ExportedProgram, shell: _Shell) -> None:
+    """Of names that are one parameter the first is kept."""
+    signature = program.graph_signature
+    nodes = {node.name: node for node in program.graph.nodes if node.op == "placeholder"}
+    specs = {spec.target: spec for spec in signature.input_specs if spec.target is not None}
+    first: dict[int, str] = {}
+    for name, parameter in shell.named_parameters(remove_duplicate=False):
+        if name not in specs:
+            continue
+        kept = first.setdefault(id(parameter), name)
+        if kept == name:
+            continue
+        nodes[specs[name].arg.name].replace_all_uses_with(nodes[specs[kept].arg.name])
+        program.graph.erase_node(nodes[specs[name].arg.name])
+        signature.input_specs.remove(specs[name])
+        program.state_dict.pop(name, None)
+
+
+def _leave_weights_out(program: ExportedProgram) -> None:
+    for name, tensor in list(program.state_dict.items()):
+        if not tensor.is_floating_point():
+            continue
+        bare = torch.empty_like(tensor, device="meta")
+        if isinstance(tensor, torch.nn.Parameter):
+            bare = torch.nn.Parameter(bare, requires_grad=tensor.requires_grad)
+        program.state_dict[name] = bare
+
+
+def _counts(program: ExportedProgram) -> dict[str, int]:
+    """Buffers of whole numbers, by their names in the model, to which the program adds a number. Raises Unsupported
+    where it changes anything else that lives longer than the step."""
+    kinds = (InputKind.PARAMETER, InputKind.BUFFER, InputKind.USER_INPUT, InputKind.CONSTANT_TENSOR)
+    lasting = {spec.arg.name: spec.target or spec.arg.name for spec in program.graph_signature.input_specs
+               if spec.kind in kinds}
+    root: dict[Any, str] = {}  # node -> the placeholder whose memory it shows
+    counts: dict[str, int] = {}
+    for node in program.graph.nodes:
+        if node.op == "placeholder":
+            if node.name in lasting:
+                root[node] = node.name
+            continue
+        schema = getattr(node.target, "_schema", None)
+        if schema is None:
+            continue
+        for argument, value in zip(schema.arguments, node.args, strict=False):
+            alias = argument.alias_info
+            if alias is None or value not in root:
+                continue
+            if not alias.is_write:
+                root[node] = root[value]
+                continue
+            name, amount = lasting[root[value]], node.args[1] if len(node.args) > 1 else None
+            if node.target is not torch.ops.aten.add_.Tensor or not isinstance(amount, int):
+                raise Unsupported(f"the step changes '{name.removeprefix(_PREFIX)}' by {node.target}; the native engine "
+                                  "keeps running statistics and counts of batches alone")
+            name = name.removeprefix(_PREFIX)
+            counts[name] = counts.get(name, 0) + amount
+            root[node] = root[value]
+    return counts

@@ -1,0 +1,332 @@
+"""The native engine: a step in Lowtide's own CPU runtime, on the model's and the optimizer's own tensors.
+
+    step = lowtide.compile_step(model, loss_fn, optimizer, batch, engine="native")
+
+The forward pass comes from torch.export (exported.py) through the library's door; gradients, rewrites and the plan are the
+library's own, as for a model file. Parameters, optimizer state and buffers are lent to the session (sessions.py): they
+are PyTorch's tensors before, during and after a step, so saving, resuming and learning-rate schedules are as ever. The
+batch is copied into the arena, results are copied out of it.
+
+Results are those of eager mode up to rounding, not bit for bit: other kernels, another order of sums. Dropout draws from
+a stream of its own, whose seed for each step comes from PyTorch's default generator: torch.manual_seed repeats a run.
+
+A step is done or not begun: kernels do not fail, Ctrl-C waits, and with check_finite a loss that is not finite ends the
+step before the first update, buffers as before (lowtide_session_run_if_finite).
+"""
+
+from __future__ import annotations
+
+import pathlib
+import tempfile
+from collections.abc import Callable, Iterator
+from ctypes import byref, c_void_p
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+import torch.utils._pytree as pytree
+
+from .. import _library, cache
+from ..errors import BadInput, Infeasible, Limit, Unsupported, Usage
+from ..plans import Plan, bytes_text, search
+from ..sessions import OUTPUTS, Session, UpdateNow
+from .exported import Exported, export_step
+from .optimizers import Updates
+from .step import Memory, Step, StepOptions, exchanged, interrupts_wait
+from .trace import Model
+
+DTYPES = {"f32": torch.float32, "f64": torch.float64, "f16": torch.float16, "bf16": torch.bfloat16, "i64": torch.int64,
+          "i32": torch.int32, "i16": torch.int16, "i8": torch.int8, "u8": torch.uint8, "bool": torch.bool}
+STATES = {"adam_m": "exp_avg", "adam_v": "exp_avg_sq", "sgd_momentum": "momentum_buffer"}
+RANDOM = {"Dropout", "RandomUniform"}
+
+
+def planning_of(updates: Updates) -> dict[str, Any]:
+    """The optimizer as lowtide_plan_make takes it. Raises Unsupported."""
+    groups = [updates.group(name) for name in updates.groups]
+    for option, plain in (("maximize", False), ("amsgrad", False), ("dampening", 0)):
+        if any(group.get(option, plain) != plain for group in groups):
+            raise Unsupported(f"an optimizer with {option}={groups[0].get(option)} has no update in the native engine")
+    if not updates.momentum:
+        return {"optimizer": "adamw"}
+    with_momentum = {group["momentum"] != 0 for group in groups}
+    if len(with_momentum) > 1:
+        raise Unsupported("groups with and without momentum together have no update in the native engine")
+    return {"optimizer": "sgd", "momentum": max(float(group["momentum"]) for group in groups)}
+
+
+def update_now(updates: Updates, name: str, state: dict[str, torch.Tensor]) -> UpdateNow:
+    """What the optimizer would do to a parameter at this moment."""
+    group = updates.group(name)
+    rate, decay = float(group["lr"]), float(group["weight_decay"])
+    if updates.momentum:
+        return UpdateNow(rate, decay, 1, momentum=float(group["momentum"]), nesterov=bool(group["nesterov"]))
+    beta1, beta2 = (float(beta) for beta in group["betas"])
+    coupled = not group.get("decoupled_weight_decay", isinstance(updates.optimizer, torch.optim.AdamW))
+    return UpdateNow(rate, decay, int(state["step"]) + 1, beta1=beta1, beta2=beta2, epsilon=float(group["eps"]),
+                     coupled=coupled)
+
+
+@dataclass
+class _NativeReady:
+    """A plan that can run natively: for one shape of batch."""
+
+    plan: Plan
+    exported: Exported
+    updates: Updates
+    updated: list[str]
+    model: Model
+    folder: tempfile.TemporaryDirectory  # of the program, whose constants the session reads
+    places: dict[str, tuple[str, str]]  # lent value -> ("parameter", "buffer" or the state's key; name in the model)
+    random: bool
+    session: Session | None = None
+    addresses: dict[str, int] = field(default_factory=dict)  # what is lent now
+    outputs: dict[str, tuple[torch.dtype, tuple[int, ...]]] = field(default_factory=dict)
+
+
+def _read(path: pathlib.Path, options: dict[str, Any], asked: StepOptions, title: str) -> Plan:
+    """The plan of an exported program, or the one in the cache. Raises Unsupported, Infeasible, Limit."""
+    library, model = _library.library(), c_void_p()
+    try:
+        _library.check(library.lowtide_model_read(str(path).encode(), b'{"training": true}', byref(model)))
+    except BadInput as problem:
+        raise Unsupported(_without_path(problem, path)) from None
+    try:
+        key = cache.key("native", library.lowtide_model_text(model).decode(), options, title)
+        kept = cache.load(key) if asked.cache else None
+        if kept is not None:
+            return kept[0]
+        try:
+            plan = _planned(model, options, asked)
+        except BadInput as problem:
+            raise Unsupported(_without_path(problem, path)) from None
+        except (Infeasible, Limit) as problem:
+            raise type(problem)(str(problem).replace(str(path), title)) from None
+        if asked.cache and not plan.cut_short:
+            cache.store(key, plan, {})
+        return plan
+    finally:
+        library.lowtide_model_free(model)
+
+
+def _planned(model: c_void_p, options: dict[str, Any], asked: StepOptions) -> Plan:
+    """Order and reruns first; where they miss the budget, parts too. Lent memory never moves."""
+    try:
+        return search(model, {**options, "more_levers": False}, asked.progress)
+    except (Infeasible, Limit):
+        if asked.budget is None:
+            raise
+    return search(model, {**options, "forbid": "swap"}, asked.progress)
+
+
+def _without_path(problem: Exception, path: pathlib.Path) -> str:
+    return f"the native engine cannot run this step: {str(problem).removeprefix(f'{path}: ')}"
+
+
+def _refuse_options(options: StepOptions) -> None:
+    for name, wanted in (("clip_norm", None), ("clip_value", None), ("data_parallel", False)):
+        if getattr(options, name) != wanted:
+            raise Unsupported(f"{name} is not there in the native engine; engine='torch' has it")
+
+
+class NativeStep(Step):
+    """A planned training step that Lowtide's own runtime runs."""
+
+    engine = "native"
+
+    # ---- making it
+
+    def _make(self, batch: Any) -> Any:
+        _refuse_options(self._options)
+        model = Model.of(self._model)
+        for kind, found in (("parameter", model.parameters), ("buffer", model.buffers)):
+            for name, tensor in found.items():
+                if tensor.device.type != "cpu" or not tensor.is_contiguous():
+                    raise Unsupported(f"{kind} '{name}' is on {tensor.device} with strides {tensor.stride()}; the native "
+                                      "engine runs on the CPU, on tensors without gaps")
+        updates = Updates(self._optimizer, model.parameters)
+        trained = [name for name in model.parameters if name in updates.groups]
+        for name in trained:
+            if model.parameters[name].dtype not in (torch.float32, torch.float64):
+                raise Unsupported(f"parameter '{name}' is {model.parameters[name].dtype}: the native engine keeps an "
+                                  "optimizer state of f32 beside it, PyTorch one of its own type")
+        options = {"train": True, "loss": "model", "keep_outputs": True, "threads": torch.get_num_threads(),
+                   **planning_of(updates), **self._options.searching()}
+        folder = tempfile.TemporaryDirectory(prefix="lowtide-")
+        exported = export_step(model, self._loss_fn, trained, batch, self._options.accumulate, pathlib.Path(folder.name))
+        options["loss_output"] = exported.loss
+        plan = _read(exported.path, options, self._options, type(self._model).__name__)
+        given = {value.name: value for value in plan.given()}
+        updated = [name for name in trained if any(f"{s}/model.{name}" in given for s in STATES) or
+                   (updates.momentum and f"model.{name}" in given)]
+        places = dict(self._places(exported, given))
+        updates.make_state([name for name in updated if f"model.{name}" in places])
+        return _NativeReady(plan, exported, updates, updated, model, folder, places, bool(RANDOM & plan.op_kinds()))
+
+    @staticmethod
+    def _places(exported: Exported, given: dict[str, Any]) -> Iterator[tuple[str, tuple[str, str]]]:
+        """Of the values that are there before the step those that are PyTorch's tensors of floats."""
+        for value in given.values():
+            if not value.dtype.startswith(("f", "bf")):
+                continue
+            state, _, rest = value.name.partition("/")
+            if state in STATES and rest in exported.named:
+                yield value.name, (STATES[state], exported.named[rest])
+            elif value.name in exported.named:
+                yield value.name, ("tensor", exported.named[value.name])
+
+    def _open(self, ready: _NativeReady) -> Session:
+        if ready.session is None:
+            try:
+                ready.session = Session(ready.plan, list(ready.places), model_folder=ready.folder.name,
+                                        threads=torch.get_num_threads())
+            except (BadInput, Usage) as problem:
+                raise Unsupported(f"the native engine cannot run this step: {problem}") from None
+            ready.addresses = {}
+            ready.outputs = {value.name: (DTYPES[value.dtype], value.dims) for value in ready.session.values(OUTPUTS)}
+        return ready.session
+
+    def release(self) -> None:
+        """Gives the arena back; the next step takes it again."""
+        for ready in self._ready.values():
+            if ready.session is not None:
+                ready.session.close()
+                ready.session = None
+
+    # ---- what it is
+
+    @property
+    def plan(self) -> Plan:
+        return self._now.plan
+
+    @property
+    def addresses(self) -> bool:
+        return True
+
+    @property
+    def reserve_bytes(self) -> int:
+        return 0
+
+    @property
+    def source(self) -> str:
+        """There is no generated code: the plan itself runs."""
+        return ""
+
+    def _note(self) -> str:
+        lent = self._open(self._now).lent_bytes
+        return (f"engine native{self.why and f' ({self.why})'}: {bytes_text(self.plan.arena_bytes - lent)} arena with "
+                f"planned addresses beside {bytes_text(lent)} of parameters, buffers and state")
+
+    # ---- running
+
+    @staticmethod
+    def _tensor(ready: _NativeReady, place: tuple[str, str]) -> torch.Tensor:
+        kind, name = place
+        if kind != "tensor":
+            return ready.updates.optimizer.state[ready.model.parameters[name]][kind]
+        found = ready.model.parameters.get(name)
+        return ready.model.buffers[name] if found is None else found
+
+    @staticmethod
+    def _changes(ready: _NativeReady, place: tuple[str, str]) -> bool:
+        kind, name = place
+        return kind != "tensor" or name in ready.updated or name.endswith(("running_mean", "running_var"))
+
+    def _lend(self, ready: _NativeReady, session: Session) -> list[torch.Tensor]:
+        """Says where lent values lie that lie elsewhere now; the tensors that a step changes."""
+        tensors = []
+        for value, place in ready.places.items():
+            tensor = self._tensor(ready, place)
+            address = tensor.data_ptr()
+            if ready.addresses.get(value) != address:
+                if not tensor.is_contiguous() or tensor.device.type != "cpu":
+                    raise Usage(f"{place[0]} of '{place[1]}' is on {tensor.device} with strides {tensor.stride()}; the "
+                                "native engine runs on the CPU, on tensors without gaps")
+                session.lend(value, address, tensor.nbytes)
+                ready.addresses[value] = address
+            if self._changes(ready, place):
+                tensors.append(tensor)
+        return tensors
+
+    def _feed(self, ready: _NativeReady, session: Session, leaves: list[torch.Tensor]) -> list[torch.Tensor]:
+        """All that a step needs; the tensors that it changes."""
+        for name, held, found in exchanged(ready.model):
+            raise Usage(f"'{name}' is another tensor than when the step was compiled ({tuple(held.shape)} then, "
+                        f"{tuple(found.shape) if found is not None else 'none'} now); compile the step again")
+        changed = self._lend(ready, session)
+        fed = {value.name for value in session.values(0)}
+        for name, leaf in zip(ready.exported.inputs, leaves, strict=True):
+            if name in fed:
+                plain = leaf.detach().contiguous()
+                session.set(name, plain.data_ptr(), plain.nbytes)
+        for name in ready.updated:
+            session.set_update(f"model.{name}", update_now(ready.updates, name, self._optimizer.state[
+                ready.model.parameters[name]]))
+        if ready.random:
+            session.set_seed(int(torch.empty((), dtype=torch.int64).random_()))
+        return changed
+
+    def __call__(self, batch: Any) -> Any:
+        """Runs the step: the loss, or (loss, aux) if loss_fn gives that."""
+        leaves, spec = pytree.tree_flatten(batch)
+        ready = self._now = self._ready.get(self._signature(leaves, spec)) or self._for(batch)
+        with torch.no_grad(), interrupts_wait():
+            session = self._open(ready)
+            changed = self._feed(ready, session, leaves)
+            if not self._options.check_finite:
+                session.run()
+            elif not session.run_if_finite("loss"):
+                problem = FloatingPointError("the loss is not finite")
+                problem.add_note("lowtide: the model is as before the step")
+                raise problem
+            self._after(ready, changed)
+            self.memory = Memory(ready.plan.arena_bytes - session.lent_bytes, session.lent_bytes)
+            outputs = [self._result(ready, session, name) for name in ("loss", *ready.exported.aux)]
+        self._optimizer._opt_called = True  # what schedulers ask: the optimizer has made a step
+        leaves = [kept if out is None else out
+                  for out, kept in zip(outputs[1:], ready.exported.aux_leaves, strict=True)]
+        if not leaves or all(leaf is None for leaf in leaves):
+            return outputs[0]
+        return outputs[0], pytree.tree_unflatten(leaves, ready.exported.aux_spec)
+
+    @staticmethod
+    def _result(ready: _NativeReady, session: Session, name: str | None) -> torch.Tensor | None:
+        if name is None:
+            return None
+        dtype, dims = ready.outputs[name]
+        made = torch.empty(dims, dtype=dtype)
+        session.get(name, made.data_ptr(), made.nbytes)
+        return made
+
+    def _after(self, ready: _NativeReady, changed: list[torch.Tensor]) -> None:
+        """What PyTorch is to know of a step: versions of tensors, counts of steps and of batches."""
+        torch.autograd.graph.increment_version(changed)
+        steps = []
+        for name in ready.updated:
+            state = self._optimizer.state[ready.model.parameters[name]]
+            state.pop("lowtide_first", None)
+            if "step" in state:
+                steps.append(state["step"])
+        if steps:
+            torch._foreach_add_(steps, 1)
+        for name, amount in ready.exported.counts.items():
+            ready.model.buffers[name].add_(amount)
+
+    def rehearse(self, batch: Any) -> float:
+        """The seconds of a step that changes nothing."""
+        leaves, spec = pytree.tree_flatten(batch)
+        ready = self._now = self._ready.get(self._signature(leaves, spec)) or self._for(batch)
+        state = torch.get_rng_state()
+        with torch.no_grad():
+            session = self._open(ready)
+            self._feed(ready, session, leaves)
+            torch.set_rng_state(state)
+            return session.rehearse()
+
+
+def native_step(model: torch.nn.Module, loss_fn: Callable, optimizer: torch.optim.Optimizer, batch: Any,
+                options: StepOptions) -> NativeStep:
+    """Raises Unsupported, naming what the engine cannot run, before anything of the model has changed."""
+    step = NativeStep(model, loss_fn, optimizer, batch, options)
+    step._open(step._now)  # kernels are made: an op without one is refused now
+    return step

@@ -1,0 +1,176 @@
+"""What plain tracing cannot follow, since it looks into tensors, is captured by way of dynamo, or
+refused with its line."""
+
+import copy
+import os
+
+import numpy as np
+import pytest
+from torch_models import OPTIMIZERS, assert_equal_steps, asserted, build, torch, twin
+
+import lowtide
+from lowtide.pytorch import dynamo, step
+
+NETWORKS = ["unet"]
+if os.environ.get("LOWTIDE_LONG"):
+    NETWORKS += ["gpt2", "llama", "transformer", "resnet"]
+nn, F = torch.nn, torch.nn.functional
+
+
+class Careful(nn.Module):
+    """Looks into its input before it uses it; a norm, dropout, tied weights and a buffer that is
+    assigned anew."""
+
+    def __init__(self, look):
+        super().__init__()
+        self.look = look
+        self.one, self.two, self.norm = nn.Linear(4, 4), nn.Linear(4, 4), nn.BatchNorm1d(4)
+        self.two.weight = self.one.weight
+        self.register_buffer("seen", torch.zeros(()))
+
+    def forward(self, x):
+        x = self.look(x)
+        self.seen = self.seen + 1
+        return F.dropout(self.two(F.gelu(self.norm(self.one(x)))), 0.25)
+
+
+def loss_fn(model, x):
+    return model(x).square().mean()
+
+
+def unless_compiled(x):
+    if not torch.compiler.is_compiling() and bool((x > 50).any()):
+        raise ValueError("too large")
+    return x * 2
+
+
+def by_numpy(x):
+    return x * torch.from_numpy(np.abs(x.detach().numpy())).sqrt()
+
+
+def scaled(x):
+    return x / (1 + x.abs().max().item())
+
+
+def of_a_count(x):
+    return x * (1.0 / (2 + int(x.argmax().item())))
+
+
+def made(look, **options):
+    torch.manual_seed(0)
+    model, batch = Careful(look), torch.randn(6, 4)
+    other, mine, its = twin(model, OPTIMIZERS["adamw"])
+    found = lowtide.compile_step(model, loss_fn, mine, batch, effort=0.2, **options)
+    return found, model, mine, other, its, batch
+
+
+@pytest.mark.parametrize("look", [unless_compiled, asserted, by_numpy, scaled, of_a_count])
+def test_a_step_that_looks_into_tensors_is_eager_modes(look):
+    found, model, mine, other, its, batch = made(look)
+    assert_equal_steps(found, model, mine, other, its, loss_fn, batch, steps=2)
+    assert_equal_steps(found, model, mine, other, its, loss_fn, batch.flip(0) * 3, steps=1)
+    assert found.memory.beside == 0 and len(found._ready) == 1, "one plan for all contents"
+    assert float(model.seen) == 3
+
+
+def test_an_assertion_fails_in_the_step_and_leaves_the_model_as_it_was():
+    found, model, *_, batch = made(asserted)
+    found(batch)
+    before = copy.deepcopy(model.state_dict())
+    with pytest.raises(RuntimeError, match="too large") as failed:
+        found(batch * 1000)
+    assert "as before the step" in " ".join(failed.value.__notes__)
+    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+
+
+def test_ops_know_their_module_and_line_by_way_of_dynamo():
+    model, batch = Careful(asserted), torch.randn(6, 4)
+    optimizer = OPTIMIZERS["sgd"](model.parameters())
+    captured = step.capture(model, loss_fn, optimizer, batch, step.StepOptions())
+    forward = [unit for unit in captured.units if unit.phase == "forward"]
+    places = {call.name: call.place for unit in forward for call in unit.calls}
+    assert "test_torch_capture.py" in places["aten.gelu"] and "F.gelu" in places["aten.gelu"]
+    assert places["aten.native_batch_norm"].startswith("norm: ")
+    back = next(unit.place for unit in captured.units if unit.name == "gelu_backward")
+    assert "F.gelu" in back, "of the forward op"
+
+
+def test_a_batch_for_each_of_several_is_captured_by_itself():
+    torch.manual_seed(0)
+    model, batches = Careful(asserted), [torch.randn(6, 4), torch.randn(5, 4)]
+    other = copy.deepcopy(model)
+    mine, its = OPTIMIZERS["sgd"](model.parameters()), OPTIMIZERS["sgd"](other.parameters())
+    found = lowtide.compile_step(model, loss_fn, mine, batches, accumulate=2)
+    torch.manual_seed(0)
+    loss = found(batches)
+    torch.manual_seed(0)
+    losses = []
+    for each in batches:
+        losses.append(loss_fn(other, each))
+        losses[-1].backward()
+    its.step()
+    assert torch.equal(loss, sum(losses[1:], losses[0]))
+    for ours, theirs in zip(model.parameters(), other.parameters(), strict=True):
+        assert torch.equal(ours, theirs)
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_networks_captured_by_dynamo_have_the_same_tensors_and_gradients(name, monkeypatch):
+    """As if plain tracing had failed on each of them. What libraries choose in it may differ, so
+    values are compared."""
+    model, batch, loss = build(name)
+    other, mine, its = twin(model, OPTIMIZERS["sgd"])
+    plain, traced = step.capture(other, loss, its, batch, step.StepOptions()), []
+    again = step.trace_step.__globals__["_trace_with"]
+
+    def fails_first(shells, *rest):
+        traced.append(type(shells[0]))
+        if len(traced) == 1:
+            raise lowtide.Unsupported("as if")
+        return again(shells, *rest)
+
+    monkeypatch.setitem(step.trace_step.__globals__, "_trace_with", fails_first)
+    found = lowtide.compile_step(model, loss, mine, batch, cache=False)
+    assert traced[1:] == [dynamo.Retraced]
+    assert found._now.planned.captured.updated == plain.updated
+    mine_loss, its_loss = found(batch), lowtide.compile_step(other, loss, its, batch)(batch)
+    torch.testing.assert_close(mine_loss, its_loss)
+    for (key, a), b in zip(model.named_parameters(), other.parameters(), strict=True):
+        torch.testing.assert_close(a, b, msg=key)
+
+
+# ---- what has no plan
+
+
+def peeks(x):
+    if x.sum() > 3:  # the line that is named
+        return x * 2
+    return x
+
+
+def selects(x):
+    return x[x[:, 0] > 0]
+
+
+def chooses(x):
+    return torch.cond(x.sum() > 0, lambda a: a * 2, lambda a: a * 3, (x,))
+
+
+@pytest.mark.parametrize(("look", "words"), [
+    (peeks, r"if x.sum\(\) > 3:.*the step cannot be captured: a decision on the contents of a t"),
+    (selects, r"the step cannot be captured: a decision on the contents of a tensor"),
+    (chooses, r"torch.cond\(x.sum.*torch.cond is not planned")])
+def test_what_has_no_plan_is_refused_with_its_line(look, words):
+    with pytest.raises(lowtide.Unsupported, match=r"test_torch_capture.py:\d+: .*" + words):
+        made(look)
+
+
+def test_a_shape_that_depends_on_contents_is_refused_with_its_line():
+    def positive(model, x):
+        return model(x)[x[:, 0] > 0].sum()
+
+    model = nn.Linear(4, 4)
+    words = (r"test_torch_capture.py:\d+: return model\(x\).*aten.index.Tensor makes a tensor whose "
+             "shape depends on the contents of another")
+    with pytest.raises(lowtide.Unsupported, match=words):
+        lowtide.plan(model, positive, OPTIMIZERS["sgd"](model.parameters()), torch.randn(3, 4))
