@@ -4,6 +4,7 @@ shrinks with the budget."""
 import collections
 import copy
 import importlib
+import json
 import os
 import weakref
 
@@ -226,3 +227,19 @@ def test_a_budget_below_the_floor_is_refused():
     with pytest.raises(Exception, match="every schedule needs at least"):
         loss_fn(torch.compile(model, backend="lowtide", dynamic=False, options={"budget": 1000}), batch)
     assert issubclass(lowtide.Infeasible, lowtide.Error)
+
+
+def test_its_plans_say_which_line_each_op_comes_from(tmp_path):
+    register()
+    model = nn.Sequential(nn.Linear(8, 8), nn.ReLU())
+
+    def loss(x):
+        return model(x).tanh().sum()
+
+    torch.compile(loss, backend="lowtide")(torch.randn(3, 8)).backward()
+    backend.last_plans[-1].save(tmp_path / "joint.lt")
+    ops = json.loads((tmp_path / "joint.lt").read_text())["ops"]
+    line = loss.__code__.co_firstlineno + 1
+    told = {op["name"].split(":")[1]: op.get("source") for op in ops}
+    for name in ("addmm", "relu", "tanh", "tanh_backward", "mm"):
+        assert told[name] == f"python/test_torch_backend.py:{line}", told
