@@ -204,6 +204,21 @@ def test_a_plan_that_does_not_verify_is_refused_unless_asked_for(tight, folder):
     assert data["verified"] is False and "peak" in data["findings"][0]
 
 
+def test_parts_are_priced_and_compared_with_the_step_in_one_part(folder, tmp_path):
+    step = ["plan", folder / "net.onnx", "--train", "--dim", "batch=4", "--split", "2", "-o", tmp_path / "parts.lt"]
+    whole = run_json(*step)["whole_once_seconds"]
+    told = run_json("report", tmp_path / "parts.lt")["plans"][0]
+    summary, split = told["summary"], told["actions"]["split"]
+    assert summary["whole_once_seconds"] == pytest.approx(whole, rel=1e-9)
+    assert split["seconds"] == pytest.approx(summary["once_seconds"] - whole, abs=1e-12)
+    assert summary["extra_over_whole_percent"] == pytest.approx(100 * (summary["predicted_seconds"] / whole - 1), abs=1e-6)
+    groups = [group for group in told["actions"]["groups"] if group["kind"] == "split"]
+    assert groups and sum(group["count"] for group in groups) == split["count"] == summary["ops_in_parts"]
+    assert all(group["bytes"] is not None and group["freed_bytes"] >= group["bytes"] >= 0 for group in [*groups, split])
+    assert split["freed_bytes"] > 0
+    assert "% time over each op once and whole" in run("report", tmp_path / "parts.lt").stdout
+
+
 def test_explain_answers_for_tensors_ops_and_modules(tight):
     told = run_json("report", tight)["plans"][0]
     moved = told["transfers"]["tensor"][0]
