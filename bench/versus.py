@@ -7,12 +7,13 @@ PROGRAM is `lowtide` of an older checkout, built the same way. Each case is run 
 slower today is so for both; the ratio is the median over the pairs. All searches are limited by counted work and costs are those of
 the device file, so what is found depends on the program alone. Without --former nothing is compared. Exit code 1, with a line for
 each, where this build finds something worse by more than a fiftieth in one case, or by more than two thousandths over a whole group
-of cases (in geometric mean), or is slower by more than a tenth over a group. One case alone moves a little with any change of a
-search. A case that one of the two refuses is shown and not judged.
+of cases (in geometric mean), finds nothing where the former found something, or is slower by more than a tenth over a group. One
+case alone moves a little with any change of a search. A case in which the former found nothing is shown and not judged.
 """
 
 import argparse
 import json
+import math
 import os
 import pathlib
 import resource
@@ -59,6 +60,8 @@ def spent(program: pathlib.Path, arguments: list[str]) -> tuple[float, dict]:
         return usage.ru_utime + usage.ru_stime
     before = so_far()
     done = subprocess.run([str(program), *arguments, "--threads", "1", "--json"], capture_output=True, text=True)
+    if done.returncode < 0 or done.returncode == 1:
+        raise SystemExit(f"{program} {' '.join(arguments)}: exit code {done.returncode}: {done.stderr[-200:]}")
     return so_far() - before, json.loads(done.stdout) if done.stdout.startswith("{") else {}
 
 
@@ -73,7 +76,10 @@ def compare(case: Case, former: pathlib.Path, pairs: int) -> tuple[list[str], fl
             times[program].append(seconds)
             found[program] = answer.get(key)
     pace = statistics.median(now / then for then, now in zip(times[former], times[PROGRAM]))
-    worth = found[PROGRAM] / found[former] if found[former] and found[PROGRAM] else 1
+    if found[PROGRAM] is None:
+        worth = 1 if found[former] is None else math.inf
+    else:
+        worth = found[PROGRAM] / found[former] if found[former] else 1
     shown = [f"{found[program]:,.6g}" if found[program] is not None else "-" for program in (former, PROGRAM)]
     return [name, *shown, f"{worth:.4f}", *(f"{statistics.median(times[p]):.3f}" for p in (former, PROGRAM)), f"{pace:.2f}"], pace, worth
 
@@ -98,10 +104,14 @@ def main() -> int:
             paces.append(pace)
             worths.append(worth)
             if worth > WORSE_CASE:
-                broken.append(f"{case[0]}: {case[2]} is {worth:.4f} times what it was")
-        pace, worth = statistics.geometric_mean(paces or [1]), statistics.geometric_mean(worths or [1])
+                broken.append(f"{case[0]}: {case[2]} is {worth:.4f} times what it was" if worth < math.inf else f"{case[0]}: nothing is found")
+        if not paces:
+            print(f"{group}: skipped, its problems are not here\n")
+            continue
+        judged = [w for w in worths if w < math.inf]
+        pace, worth = statistics.geometric_mean(paces), statistics.geometric_mean(judged or [1])
         table([group, "found before", "now", "ratio", "core s before", "now", "ratio"], rows)
-        print(f"{group}: {worth:.4f} of what was found, {pace:.2f} of the core seconds, in geometric mean\n")
+        print(f"{group}: {worth:.4f} of what was found, {pace:.2f} of the core seconds, in geometric mean of {len(paces)} cases\n")
         if pace > SLOWER:
             broken.append(f"{group}: {pace:.2f} times the core seconds")
         if worth > WORSE:

@@ -2,7 +2,9 @@
 // use a few weights again and again are trained; their plans, whose sums were put in order, are the
 // same step. Then every share of every sum is dropped once, every reader of a sum gets an earlier
 // version of it, operands are exchanged, an op is left out, named as another or given another
-// attribute, and results are taken from elsewhere: each must be found.
+// attribute, what is given has other contents, and results are taken from elsewhere: each must be
+// found. So must a wait that is lost; and attributes that are no numbers, and ops that make nothing,
+// are no difference.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -11,11 +13,13 @@
 #include <string>
 #include <vector>
 
+#include "io/graph_file.h"
 #include "ops/op_table.h"
 #include "pipeline/optimize.h"
 #include "pipeline/prepare.h"
 #include "support/shared_weights.h"
 #include "verify/facts.h"
+#include "verify/parts.h"
 #include "verify/sums.h"
 
 namespace lowtide {
@@ -64,10 +68,17 @@ class Spoiler {
         others +=
             found(o, [&](plan::Plan& plan) { plan.ops[o].name = plan.ops[PlanOpId(0)].name; });
     }
-    for (const PlanValueId v : settled_.plan.values.ids())
-      if (settled_.plan.values[v].is_output)
-        others += found(settled_.plan.values[v].producer,
-                        [&](plan::Plan& plan) { plan.values[v].is_output = false; });
+    for (const PlanValueId v : settled_.plan.values.ids()) {
+      const plan::PlanValue& value = settled_.plan.values[v];
+      if (value.is_output)
+        others +=
+            found(value.producer, [&](plan::Plan& plan) { plan.values[v].is_output = false; });
+      if (value.producer.valid()) continue;
+      others += found(PlanOpId(0), [&](plan::Plan& plan) { plan.values[v].initial.bytes += 'x'; });
+      others += found(PlanOpId(0), [&](plan::Plan& plan) {
+        plan.storages[value.storage].category = Category::kTemporary;
+      });
+    }
   }
 
   int drops = 0, early = 0, exchanges = 0, others = 0;
@@ -128,6 +139,81 @@ TEST(VerifySums, WhatLosesAShareOrReadsTooEarlyIsFound) {
   EXPECT_GT(early, 15);
   EXPECT_GT(exchanges, 100);
   EXPECT_GT(others, 1000);
+}
+
+// Each op once, as it came.
+plan::Plan planned(const ir::Graph& graph) {
+  pipeline::OptimizeOptions options;
+  options.device = cost::find_device("cpu").value();
+  options.find_smallest = false;
+  auto made = pipeline::optimize(graph, options);
+  EXPECT_TRUE(made.has_value()) << made.error().message;
+  return std::move(made->plan);
+}
+
+TEST(VerifySums, AWaitThatIsLostIsFoundAndWhatMakesNothingIsThere) {
+  const std::string text = R"(graph "t" "by hand"
+given "x" f32 [64] input fed
+op "OpaqueEffect" "first" "" forward v0
+  attr "op" word "l::a"
+op "LeakyRelu" "b" "" forward v0
+  attr "alpha" real nan
+  out "z" f32 [64] activation own output
+op "Tanh" "a" "" forward v0
+)";
+  const std::string end = "  out \"y\" f32 [64] activation own output\n";
+  const auto free = io::read_graph_text(text + end, "free");
+  const auto waiting = io::read_graph_text(text + "  control n0 n1\n" + end, "waiting");
+  ASSERT_TRUE(free.has_value() && waiting.has_value()) << free.error().message;
+  for (const ir::Graph* graph : {&*free, &*waiting}) {
+    const plan::Plan plan = planned(*graph);
+    EXPECT_TRUE(verify::verify_sums(plan, *graph).empty());
+    const verify::PartsReport whole = verify::verify_parts(plan, *graph);
+    EXPECT_TRUE(whole.ok()) << whole.findings.front();
+  }
+  const plan::Plan lost = planned(*free);
+  const auto findings = verify::verify_sums(lost, *waiting);
+  ASSERT_EQ(findings.size(), 2U);
+  EXPECT_EQ(findings[0],
+            "op 'a' does not wait for op 'first', as it did before its sums were ordered");
+  const verify::PartsReport whole = verify::verify_parts(lost, *waiting);
+  ASSERT_EQ(whole.findings.size(), 2U);
+  EXPECT_EQ(whole.findings[1], "op 'a' does not wait for op 'b', as in the whole step");
+}
+
+// By way of others is waiting, too.
+TEST(VerifySums, AWaitThatFollowsFromOthersIsNotLost) {
+  const std::string text = R"(graph "t" "by hand"
+given "x" f32 [64] input fed
+op "Tanh" "a" "" forward v0
+  out "y" f32 [64] activation own
+op "Sigmoid" "b" "" forward v1
+  out "z" f32 [64] activation own
+op "Tanh" "c" "" forward v2
+)";
+  const std::string end = "  out \"w\" f32 [64] activation own output\n";
+  const auto free = io::read_graph_text(text + end, "free");
+  const auto waiting = io::read_graph_text(text + "  control n0\n" + end, "waiting");
+  ASSERT_TRUE(free.has_value() && waiting.has_value());
+  EXPECT_TRUE(verify::verify_sums(planned(*free), *waiting).empty());
+}
+
+TEST(VerifySums, OtherContentsAreFoundBesideTheWholeStepToo) {
+  const auto step = io::read_graph_text(R"(graph "t" "by hand"
+given "x" f32 [2] input fed
+given "c" f32 [2] input inline "0000803f0000803f"
+op "Mul" "m" "" forward v0 v1
+  out "y" f32 [2] activation own output
+)",
+                                    "step");
+  ASSERT_TRUE(step.has_value()) << step.error().message;
+  plan::Plan plan = planned(*step);
+  EXPECT_TRUE(verify::verify_parts(plan, *step).ok());
+  for (plan::PlanValue& value : plan.values)
+    if (value.name == "c") value.initial.bytes[3] = '\x40';
+  const verify::PartsReport other = verify::verify_parts(plan, *step);
+  ASSERT_EQ(other.findings.size(), 1U);
+  EXPECT_EQ(other.findings[0], "'c' differs in its initial contents from the whole step");
 }
 
 TEST(VerifySums, AFindingNamesTheOp) {

@@ -1,1 +1,1 @@
-target_link_libraries(${lowtide_target} PRIVATE lowtide_api lowtide_verify)
+target_link_libraries(${lowtide_target} PRIVATE lowtide_api lowtide_io lowtide_verify)

@@ -327,6 +327,8 @@ Status run_run_command(RunFlags& flags) {
     flags.options.whole = &*whole;
     flags.options.compare = true;
   }
+  if (flags.options.poison && !flags.options.compare)
+    return error(ErrorCode::kUsage, "--poison needs --compare or --against: it is seen there");
   LT_ASSIGN(const RunReport report, run_plan(plan.state().plan, flags.options));
   put(flags.json ? report::print_json(report) : report::print(report));
   if (report.values_different != 0)

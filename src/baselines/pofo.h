@@ -7,16 +7,16 @@
 //   recomputed  the range keeps its input alone and runs again before its backward part
 //   offloaded   (a range of one stage) it is stored behind the range and loaded before it is needed
 //
-// and its input is kept or offloaded, too. A state of the program holds the bytes kept so far, and
-// for each direction of the link what it is still busy with: stores of earlier ranges on the way
-// forward, loads of them on the way back, seen from its end, where both are the same question.
-// Memory is above the limit: compute waits for the link, or the state is given up.
+// and its input is kept or offloaded, too. A state of the dynamic program holds the bytes kept so
+// far, and for each direction of the link what it is still busy with: stores of earlier ranges on
+// the way forward, loads of them on the way back, seen from its end, where both are the same
+// question. Memory is above the limit: compute waits for the link, or the state is given up.
 //
-// Departures: the program is a list of states per stage instead of a table over bytes and link; of
-// many states those stay that are fastest for their bytes, so long chains are not solved exactly.
-// Ranges are recomputed once, not recursively (what Rotor does is a start of remat/starts). What is
-// offloaded when follows from the runs, run by run (moves.h). Where the step is no chain nothing is
-// found, as with the original.
+// Departures: the dynamic program is a list of states per stage instead of a table over bytes and
+// link; of many states those stay that are fastest for their bytes, so long chains are not solved
+// exactly. Ranges are recomputed once, not recursively (what Rotor does is a start of
+// remat/starts). What is offloaded when follows from the runs, run by run (moves.h). Where the step
+// is no chain nothing is found, as with the original.
 //
 // Cost: some 10 thousand states a stage; some hundred schedules are scored.
 #pragma once

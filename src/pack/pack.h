@@ -85,8 +85,8 @@ struct PackOptions {
 // also equals the bound, else kFeasible); kInfeasible only with a proof; kLimit if undecided, with
 // the best packing found, whose height is above the capacity. Fixed offsets are honoured; fixed
 // buffers that overlap each other are kInfeasible. Whatever max_units: never higher than first fit
-// by start, by size or by area; with the default limits never higher than any list heuristic that
-// two fifths of them are enough for.
+// by start, by size or by area (of groups that are tied: than theirs, up to 4,096 buffers); with
+// the default limits never higher than any list heuristic that two fifths of them are enough for.
 plan::PackOutcome solve(const plan::PackProblem& problem, const PackOptions& options = {});
 
 }  // namespace lowtide::pack

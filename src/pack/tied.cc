@@ -236,8 +236,7 @@ class TiedPacker {
 
   void place_everything() {
     if (problem_.buffers.size() > kTied.most_for_pairs) return;
-    for (const Order& order : plain_orders(shapes_)) {
-      if (done()) return;
+    for (const Order& order : plain_orders(shapes_)) {  // whatever the limit of work
       const int64_t height = place_all(order);
       if (!best_order_.empty() && height >= best_height_) continue;
       best_order_ = order;

@@ -14,166 +14,23 @@
 #include "base/result.h"
 #include "ops/destinations.h"
 #include "ops/op_table.h"
+#include "verify/beside.h"
 #include "verify/composition.h"
 #include "verify/facts.h"
 #include "verify/parts_floor.h"
+#include "verify/whole_step.h"
 
 namespace lowtide::verify {
 namespace {
 
-using Numbers = std::vector<int64_t>;
-
 constexpr std::string_view kPart = "/part";
 constexpr size_t kMostParts = 200;  // findings
-
-Numbers numbers(const ir::Dims& dims) {
-  Numbers made;
-  for (const sym::Expr& dim : dims) made.push_back(dim.constant().value_or(-1));
-  return made;
-}
-
-Numbers list(const ir::Attrs& attrs, std::string_view key) {
-  const auto found = attrs.find(key);
-  if (found == attrs.end() || !std::holds_alternative<ir::Dims>(found->second)) return {};
-  return numbers(std::get<ir::Dims>(found->second));
-}
 
 double real(const ir::Attrs& attrs, std::string_view key) {
   const auto found = attrs.find(key);
   if (found == attrs.end() || !std::holds_alternative<double>(found->second)) return 0;
   return std::get<double>(found->second);
 }
-
-// An op of either step with what its operands consist of; null: absent.
-struct Seen {
-  std::string_view kind;
-  const ir::Attrs& attrs;
-  std::vector<const Composition*> inputs;
-  ops::Instance instance;
-  Numbers dims;  // of the first result
-};
-
-Numbers dims_of(const Seen& op, size_t input) {
-  return numbers(op.instance.inputs[input]->dims);
-}
-
-Composition slice_of(const Seen& op) {
-  const Numbers starts = list(op.attrs, "starts"), sizes = list(op.attrs, "sizes");
-  Composition made = *op.inputs[0];
-  for (size_t d = 0; d < starts.size(); ++d)
-    made = sliced(made, d, starts[d], starts[d] + sizes[d]);
-  return made;
-}
-
-Composition joined(const Seen& op) {
-  const auto axis = static_cast<size_t>(std::get<int64_t>(op.attrs.find("axis")->second));
-  Composition made;
-  int64_t at = 0;
-  for (size_t i = 0; i < op.inputs.size() && op.inputs[i] != nullptr; ++i) {
-    put(made, *op.inputs[i], axis, at);
-    at += dims_of(op, i)[axis];
-  }
-  return made;
-}
-
-bool dense_slice(const Seen& op) {
-  const Numbers steps = list(op.attrs, "steps");
-  return op.kind == "Slice" &&
-         std::all_of(steps.begin(), steps.end(), [](auto s) { return s == 1; });
-}
-
-// Between float types, as kernels want them.
-bool float_cast(const Seen& op) {
-  if (op.kind != "Cast" || !is_float(op.instance.inputs[0]->dtype)) return false;
-  const auto to = op.attrs.find("to");
-  const auto* word = to == op.attrs.end() ? nullptr : std::get_if<std::string>(&to->second);
-  const auto dtype = word != nullptr ? parse_dtype(*word) : std::nullopt;
-  return dtype && is_float(*dtype);
-}
-
-// The result of an op that moves elements and computes none; nothing of others.
-std::optional<Composition> moved(ContentsTable& table, const Seen& op) {
-  if (op.inputs.empty() || op.inputs[0] == nullptr) return std::nullopt;
-  if (dense_slice(op)) return slice_of(op);
-  if (op.kind == "Concat" || op.kind == "Join") return joined(op);
-  if (op.kind == "Reorder" || op.kind == "Copy" || float_cast(op)) return *op.inputs[0];
-  if (op.kind != "Reshape") return std::nullopt;
-  const auto contents = single(table, *op.inputs[0], dims_of(op, 0));
-  if (!contents) return std::nullopt;
-  const ContentsId inner = table.at(*contents).elements_of;
-  const ContentsId base = inner.valid() ? inner : *contents;
-  if (table.at(base).dims == op.dims) return all_of(table, base);
-  return all_of(table, table.id_of({.elements_of = base, .dims = op.dims}));
-}
-
-// The step in one part: what each value consists of. An accumulating op's result is the sum of all
-// that was added so far, in whatever order.
-class WholeStep {
- public:
-  WholeStep(const ir::Graph& graph, ContentsTable& table)
-      : graph_(graph),
-        table_(table),
-        of_(graph.value_count()),
-        own_(graph.value_count()),
-        only_moves_(graph.op_count(), 0),
-        sums_(graph.op_count()) {
-    for (const ir::ValueId id : graph.values())
-      if (!graph.value(id).producer.valid()) of_[id] = all_of(table, own(id));
-    for (const ir::OpId id : graph.ops()) add(id);
-  }
-
-  const ir::Graph& graph() const { return graph_; }
-  const Composition& of(ir::ValueId id) const { return of_[id]; }
-  Numbers dims(ir::ValueId id) const { return numbers(graph_.value(id).dims); }
-  // The contents that the op itself adds to whatever it adds into.
-  ContentsId own(ir::ValueId id) {
-    if (!own_[id].valid()) own_[id] = table_.id_of({.terms = {{id, {}}}, .dims = dims(id)});
-    return own_[id];
-  }
-  // Whether the op's result is said by what its operands consist of, without its name.
-  bool only_moves(ir::OpId op) const { return only_moves_[op] != 0; }
-  // Whether this operand is what the op adds into, so that any share of the sum may stand there.
-  bool adds_into(ir::OpId op, size_t input) const { return sums_[op].contains(input); }
-  std::optional<ir::OpId> find(std::string_view name, std::string_view kind) const {
-    const auto found = by_name_.find(name);
-    if (found == by_name_.end() || graph_.op(found->second).kind != kind) return std::nullopt;
-    return found->second;
-  }
-
- private:
-  void add(ir::OpId id) {
-    const ir::Op& op = graph_.op(id);
-    by_name_.emplace(op.name, id);
-    if (op.outputs.empty()) return;
-    Seen seen{op.kind, op.attrs, {}, ops::instance_of(graph_, id), dims(op.outputs[0])};
-    for (const ir::ValueId input : op.inputs)
-      seen.inputs.push_back(input.valid() ? &of_[input] : nullptr);
-    if (auto made = moved(table_, seen)) {
-      only_moves_[id] = 1;
-      of_[op.outputs[0]] = std::move(*made);
-      return;
-    }
-    for (const ir::ValueId output : op.outputs) of_[output] = all_of(table_, own(output));
-    for (const auto& [input, output] : ops::accumulators(seen.instance))
-      add_up(id, static_cast<size_t>(input), op.outputs[static_cast<size_t>(output)]);
-  }
-
-  void add_up(ir::OpId id, size_t input, ir::ValueId output) {
-    const auto before = single(table_, of_[graph_.op(id).inputs[input]], dims(output));
-    const auto both = before ? table_.sum(*before, own(output)) : std::nullopt;
-    if (!both) return;
-    of_[output] = all_of(table_, *both);
-    sums_[id].insert(input);
-  }
-
-  const ir::Graph& graph_;
-  ContentsTable& table_;
-  IdVector<ir::ValueId, Composition> of_;
-  IdVector<ir::ValueId, ContentsId> own_;
-  IdVector<ir::OpId, char> only_moves_;
-  IdVector<ir::OpId, std::set<size_t>> sums_;
-  std::map<std::string_view, ir::OpId> by_name_;
-};
 
 // Which op of the whole step an op of the plan is, or which part of it.
 struct Match {
@@ -199,6 +56,7 @@ class Parts {
     for (const PlanOpId o : plan_.ops.ids()) follow(o);
     check_results();
     check_updates();
+    check_waits();
     if (const auto& floor = plan_.claims.parts_floor)
       if (std::string why = wrong_parts_floor(*floor, whole_.graph()); !why.empty())
         wrong(std::move(why));
@@ -311,6 +169,9 @@ class Parts {
     const auto found = whole_.graph().find_value(plan_.values[v].name);
     if (found && !whole_.graph().value(*found).producer.valid() && whole_.dims(*found) == dims(v)) {
       of_[v] = whole_.of(*found);
+      const std::string other = difference_of_given(plan_, v, whole_.graph().value(*found));
+      if (!other.empty())
+        wrong(fmt::format("'{}' differs in {} from the whole step", plan_.values[v].name, other));
       return;
     }
     wrong(fmt::format("'{}' is there before the step, and not before the whole step",
@@ -319,7 +180,8 @@ class Parts {
 
   void follow(PlanOpId o) {
     const plan::PlanOp& op = plan_.ops[o];
-    if (op.outputs.empty() || !known(op)) return;
+    if (!known(op)) return;
+    if (op.outputs.empty()) return follow_effect(o);
     const ops::SliceOp alone = bare(o);
     Seen seen{op.kind, alone.attrs, {}, alone.instance(op.kind), slice_dims(o)};
     for (size_t i = 0; i < alone.inputs.size(); ++i)
@@ -340,6 +202,21 @@ class Parts {
     }
     report_.handing_on += !match_[o].has_value();
     keep(o, std::move(made));
+  }
+
+  // An op that makes nothing, for what it does beside the step.
+  void follow_effect(PlanOpId o) {
+    const plan::PlanOp& op = plan_.ops[o];
+    const ops::Instance instance = facts_.instance(o);
+    Seen seen{op.kind, facts_.attrs[o], {}, instance, {}};
+    for (const PlanValueId input : op.inputs)
+      seen.inputs.push_back(input.valid() ? &of_[input] : nullptr);
+    std::vector<Composition> made;
+    std::string why = "it is no op of the whole step";
+    if (match_[o] && is_part(seen, *match_[o], made, why))
+      runs_[match_[o]->op] += 1;
+    else
+      wrong(fmt::format("op '{}' ({}): {}", op.name, op.kind, why));
   }
 
   // Of a part of a Reshape the boxes say what it shows; but where the whole one has no boxes, it is
@@ -427,7 +304,8 @@ class Parts {
     };
     for (const auto& [key, value] : wanted) {
       const auto found = seen.attrs.find(key);
-      if (of_layout(key) || (found != seen.attrs.end() && found->second == value)) continue;
+      if (of_layout(key) || (found != seen.attrs.end() && same_attr(found->second, value)))
+        continue;
       return why = fmt::format("its '{}' is another than in the whole step", key), false;
     }
     for (const auto& [key, value] : seen.attrs)
@@ -555,6 +433,22 @@ class Parts {
         wrong(fmt::format("op '{}' ({}) updates, and is there {} times", op.name, op.kind,
                           runs_[id]));
     }
+  }
+
+  // Every part of an op waits for every part of those that the op waits for.
+  void check_waits() {
+    std::map<ir::OpId, std::vector<PlanOpId>> parts;
+    for (const PlanOpId o : plan_.ops.ids())
+      if (match_[o]) parts[match_[o]->op].push_back(o);
+    std::vector<std::pair<PlanOpId, PlanOpId>> waits;
+    for (const auto& [id, waiting] : parts)
+      for (const ir::OpId first : whole_.graph().op(id).control)
+        if (const auto before = parts.find(first); before != parts.end())
+          for (const PlanOpId o : waiting)
+            for (const PlanOpId b : before->second) waits.emplace_back(o, b);
+    for (const auto& [waiting, first] : lost_waits(plan_, waits))
+      wrong(fmt::format("op '{}' does not wait for op '{}', as in the whole step",
+                        plan_.ops[waiting].name, plan_.ops[first].name));
   }
 
   const Facts facts_;

@@ -308,6 +308,8 @@ def test_a_batch_beyond_64_bits_is_called_too_large():
 
 def test_the_last_step_is_compared_and_the_arena_measured(narrow_plan):
     report = run_json("run", narrow_plan, "--steps", 1, "--compare", "--poison")
+    refused = run("run", narrow_plan, "--steps", 1, "--poison")
+    assert refused.returncode == 2 and "--poison needs --compare" in refused.stderr
     results = report["values_compared"]
     assert results % 2 == 0 and report["values_different"] == 0
     assert report["max_abs_difference"] == 0

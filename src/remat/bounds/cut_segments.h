@@ -1,5 +1,6 @@
-// The segments of a multi-cut: where ops may run and what may stay, seen from several cuts
-// (earliest and latest places, by who comes before whom).
+// Earliest and latest places (the longest-path bounds of scheduling) of runs and stays among the
+// segments of a multi-cut, which is a bound of our own: where ops may run and what may stay, seen
+// from several cuts, by who comes before whom.
 //
 // Ops t_1, ..., t_K, each a descendant of the one before, cut every schedule at their first runs
 // into segments: 0 before t_1, and k from t_k's first run on, up to t_{k+1}'s. For each op the

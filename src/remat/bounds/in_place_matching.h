@@ -1,5 +1,5 @@
-// The most bytes that pairs of an input and an output save in place, where no two of them have an
-// input or an output in common: a matching of greatest weight. All ways are tried, as an op has a
+// Maximum-weight matching of inputs and outputs, by trying all ways: the most bytes that pairs of
+// an input and an output save in place, where no two of them have one in common. An op has a
 // handful of pairs at most.
 //
 // Tests: closure_cut_test.cc, backward_search_test.cc.

@@ -1,5 +1,5 @@
-// The lower bound on the time of every schedule within a budget: closure cut and multi-cut in turn,
-// and what they found as plain data to hand on.
+// Lagrangian bounds on the time of every schedule within a budget: closure cut (minimum cuts at one
+// moment) and multi-cut (at several) in turn, and what they found as plain data to hand on.
 //
 // First the closure cut, from one moment. Where it proves something, the multi-cut goes on from
 // there, from several moments. Both are judged by an order in which the ops might run; another

@@ -1,8 +1,9 @@
-// SequenceState: a schedule under change, scored incrementally as local search needs it. The state
-// is the sequence of actions and nothing else; which instance of which value lives where, the bytes
-// present at every node, the time of all runs and the overflow over the capacity follow from it and
-// are kept exact under insertion and removal of single nodes, each in time proportional to the
-// nodes whose bytes change (divided by the size of a bucket of the timeline).
+// Incremental evaluation (delta evaluation) of a schedule under change, as local search needs it,
+// in a structure of our own. The state is the sequence of actions and nothing else; which instance
+// of which value lives where, the bytes present at every node, the time of all runs and the
+// overflow over the capacity follow from it and are kept exact under insertion and removal of
+// single nodes, each in time proportional to the nodes whose bytes change (divided by the size of a
+// bucket of the timeline).
 //
 // A value's instance lives from its birth to its last use before the next birth. So
 //   inserting a run of the producer before a use drops the value between its last use and that run,
