@@ -96,6 +96,8 @@ def shown(found: dict) -> str:
     if "reason" in found:
         return f"{start} refused: {found['reason'].split(': ', 1)[-1][:90]} |"
     percent = [f"{found[key]:+.1f} %" if key in found else "" for key in ("predicted_extra_percent", "bound_percent")]
+    if "step_seconds" not in found:
+        return f"{start} {found['peak_bytes'] / MIB:,.1f} | | | | | | {found['compile_seconds']:.1f} |"
     extra = 100 * (found["step_seconds"] / found["eager_seconds"] - 1)
     planning = f"{found['planning_seconds']:.1f}" if "planning_seconds" in found else ""
     return (f"{start} {found['peak_bytes'] / MIB:,.1f} | {extra:+.0f} % | {' | '.join(percent)} | "
@@ -118,7 +120,7 @@ def main() -> int:
     parser.add_argument("--only", choices=CASES)
     parser.add_argument("--budgets", help="MiB, shares or none, the largest first; comma-separated; or skip")
     parser.add_argument("--ways", help="of PyTorch, comma-separated; or none")
-    parser.add_argument("--steps", type=int, default=2, help="timed ones")
+    parser.add_argument("--steps", type=int, default=2, help="timed ones; 0: of PyTorch's ways the peaks alone")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--effort", type=float, default=4)
     parser.add_argument("--tiny", action="store_true", help="small networks, to check this program")

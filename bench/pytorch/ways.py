@@ -125,29 +125,29 @@ def timed(run: Callable[[], torch.Tensor], seed: int) -> tuple[float, torch.Tens
 
 
 def measured(name: str, way: str, tiny: bool, steps: int) -> dict:
-    case, other = make(name, tiny), make(name, tiny)
+    case = make(name, tiny)
     step, optimizers = prepare(case, way)
-    eager, _ = prepare(other, "eager")
     first, loss = timed(step, 0)
-    losses = [(loss, timed(eager, 0)[1])]
-    peak = Counter().peak_of(step) + resident_bytes(case, optimizers)
+    found = {"torch": torch.__version__, "first_seconds": first,
+             "peak_bytes": Counter().peak_of(step) + resident_bytes(case, optimizers)}
+    if steps == 0:
+        return found
+    eager, _ = prepare(make(name, tiny), "eager")
+    wanted = timed(eager, 0)[1]
     eager()
     mine, theirs = [], []
     for seed in range(1, steps + 1):
-        (seconds, loss), (others, wanted) = timed(step, seed), timed(eager, seed)
-        mine.append(seconds)
-        theirs.append(others)
-        losses.append((loss, wanted))
-    return {"torch": torch.__version__, "peak_bytes": peak, "step_seconds": statistics.median(mine),
-            "eager_seconds": statistics.median(theirs), "first_seconds": first,
-            "same_loss": torch.equal(*losses[0])}
+        mine.append(timed(step, seed)[0])
+        theirs.append(timed(eager, seed)[0])
+    return {**found, "step_seconds": statistics.median(mine), "eager_seconds": statistics.median(theirs),
+            "same_loss": torch.equal(loss, wanted)}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("model", choices=CASES)
     parser.add_argument("way")
-    parser.add_argument("--steps", type=int, default=2, help="timed ones")
+    parser.add_argument("--steps", type=int, default=2, help="timed ones; 0: the peak alone")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--tiny", action="store_true")
     arguments = parser.parse_args()

@@ -21,7 +21,6 @@ import torch
 import torch.fx.traceback as noted
 from torch._dynamo.functional_export import dynamo_graph_capture_for_export
 
-_FRAME = re.compile(r'File "([^"]+)", line (\d+)')
 _PATH = re.compile(r"\bmodel\b\.?(.*)")
 
 
@@ -47,10 +46,9 @@ def _meta_now() -> dict[str, Any]:
     return noted.get_current_meta() if noted.has_preserved_node_meta() else {}
 
 
-def frames_now() -> list[tuple[str, int, str]] | None:
-    """(file, line, "") of the node that is run, the innermost last; None where none is."""
-    stack = _meta_now().get("stack_trace")
-    return None if stack is None else [(name, int(n), "") for name, n in _FRAME.findall(stack)]
+def stack_now() -> str | None:
+    """The stack of frames of the node that is run, as text; None where none is."""
+    return _meta_now().get("stack_trace")
 
 
 def module_now() -> str:

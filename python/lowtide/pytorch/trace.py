@@ -114,9 +114,9 @@ class _Labels:
         """Behind an op of the forward pass: the innermost line that is neither PyTorch's nor ours."""
         if self.phase == BACKWARD:
             return
-        retraced = dynamo.frames_now()
+        retraced = dynamo.stack_now()
         if retraced is not None:
-            return self.note(place_of_frames(retraced), dynamo.module_now())
+            return self.note(place_of_stack(retraced), dynamo.module_now())
         frame, frames = sys._getframe(1), []
         while frame is not None and not frames:
             if not _is_theirs(frame.f_code.co_filename):
