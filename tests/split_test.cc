@@ -18,6 +18,7 @@
 #include "pipeline/optimize.h"
 #include "pipeline/parts_floor.h"
 #include "pipeline/prepare.h"
+#include "pipeline/take_rewrites.h"
 #include "plan/plan.h"
 #include "plan/plan_text.h"
 #include "plan/sequence_simulator.h"
@@ -202,6 +203,32 @@ TEST(Split, CandidatesSayWhatPlansNeed) {
   EXPECT_GT(checked, 8);
   EXPECT_GT(levels, 2);
   EXPECT_GT(rerun, 2);
+}
+
+// Searches that go on from the best state's schedule find what those find that each begin anew.
+TEST(Split, LabelsAreJudgedFromWhatOthersCameTo) {
+  pipeline::OptimizeOptions options = options_with(*exec_cpu::make_cpu_kernels({.threads = 1}));
+  options.kernels = nullptr;
+  options.device = cost::find_device("rtx3090").value();
+  options.device.launch_seconds = 0;
+  const ir::Graph graph = forward();
+  const ir::Graph step = autodiff::make_training_graph(graph, *options.training).value();
+  const int64_t peak = pipeline::peak_as_given(step, options.device.alignment_bytes).value();
+  int recompute = 0;
+  for (const int64_t percent : {70, 60, 45}) {
+    options.budget_bytes = peak * percent / 100;
+    const auto best_with = [&](int searches_without) {
+      const auto candidates = pipeline::label_candidates(
+          step, options, {.most_states = 60, .searches_without = searches_without});
+      EXPECT_TRUE(candidates.has_value() && candidates->front().fits) << percent;
+      return candidates->front();
+    };
+    const pipeline::Candidate anew = best_with(1000), from_others = best_with(1);
+    EXPECT_LE(from_others.seconds, 1.005 * anew.seconds) << percent;
+    ASSERT_FALSE(from_others.starts.empty());
+    recompute += from_others.peak_bytes < peak;
+  }
+  EXPECT_EQ(recompute, 3);
 }
 
 // Mutations lead the label search to states that it does not see without, or sees later. What

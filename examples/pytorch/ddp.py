@@ -15,14 +15,14 @@ from torch.nn import functional as F  # noqa: N812
 from torch.nn.parallel import DistributedDataParallel
 
 import lowtide
+from lowtide.pytorch import ranks
 
 
 def loss_fn(model: nn.Module, batch: tuple[torch.Tensor, torch.Tensor]) -> torch.Tensor:
     return F.cross_entropy(model(batch[0]), batch[1])
 
 
-def main() -> None:
-    dist.init_process_group("gloo")
+def train() -> None:
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(16, 32), nn.GELU(), nn.Linear(32, 32), nn.Dropout(0.1), nn.Linear(32, 4))
     other = DistributedDataParallel(copy.deepcopy(model))
@@ -43,8 +43,12 @@ def main() -> None:
         for ours, theirs in zip(model.parameters(), other.parameters(), strict=True):
             assert torch.equal(ours, theirs), "parameters differ from DDP's"
     print(f"rank {dist.get_rank()} loss {float(loss):.6f} arena {step.plan.arena_bytes} bytes, equal to DDP")
-    del other, step  # they hold the process group, whose threads must have ended at exit
-    dist.destroy_process_group()
+
+
+def main() -> None:
+    dist.init_process_group("gloo")
+    train()
+    ranks.end_group()  # when what train() made is gone: it holds the group
 
 
 if __name__ == "__main__":

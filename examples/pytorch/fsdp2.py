@@ -16,7 +16,7 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 from torch.nn import functional as F  # noqa: N812
 
-from lowtide.pytorch import backend
+from lowtide.pytorch import backend, ranks
 
 if "lowtide" not in torch._dynamo.list_backends():  # an installed package has registered it
     torch._dynamo.register_backend(backend.lowtide, name="lowtide")
@@ -40,8 +40,7 @@ def sharded(model: nn.Sequential, compiled: bool) -> nn.Sequential:
     return fully_shard(model, mesh=mesh)
 
 
-def main() -> None:
-    dist.init_process_group("gloo")
+def train() -> None:
     torch.manual_seed(0)
     model = nn.Sequential(*(Block(16) for _ in range(2)), nn.Linear(16, 4))
     other, model = sharded(copy.deepcopy(model), False), sharded(model, True)
@@ -61,7 +60,12 @@ def main() -> None:
             assert torch.equal(ours.to_local(), theirs.to_local()), "parameters differ from eager FSDP2's"
     print(f"rank {dist.get_rank()} loss {float(losses[0]):.6f}, {len(backend.last_plans)} plans, equal to eager FSDP2")
     assert backend.last_plans, "nothing was planned"
-    dist.destroy_process_group()
+
+
+def main() -> None:
+    dist.init_process_group("gloo")
+    train()
+    ranks.end_group()  # when what train() made is gone: it holds the group
 
 
 if __name__ == "__main__":

@@ -20,6 +20,7 @@ int64_t MaxFlow::run(size_t source, size_t sink) {
   int64_t flow = 0;
   while (make_levels(source, sink)) {
     current_ = first_;
+    path_.clear();
     while (const int64_t pushed = push_one_path(source, sink)) flow += pushed;
   }
   return flow;
@@ -40,11 +41,10 @@ bool MaxFlow::make_levels(size_t source, size_t sink) {
   return level_[sink] >= 0;
 }
 
-// Walks down the levels from the source, steps back at dead ends, and pushes what the found path
-// can carry; 0 if none is left.
+// Walks down the levels from where the last path was full, steps back at dead ends, and pushes what
+// the found path can carry; 0 if none is left.
 int64_t MaxFlow::push_one_path(size_t source, size_t sink) {
-  path_.clear();
-  size_t node = source;
+  size_t node = path_.empty() ? source : arcs_[path_.back()].to;
   while (node != sink) {
     uint32_t& a = current_[node];
     while (a != kNoArc && (arcs_[a].residual == 0 || level_[arcs_[a].to] != level_[node] + 1)) {
@@ -63,10 +63,14 @@ int64_t MaxFlow::push_one_path(size_t source, size_t sink) {
   }
   int64_t amount = kUnlimited;
   for (uint32_t a : path_) amount = std::min(amount, arcs_[a].residual);
-  for (uint32_t a : path_) {
-    if (arcs_[a].residual != kUnlimited) arcs_[a].residual -= amount;
-    if (arcs_[a ^ 1].residual != kUnlimited) arcs_[a ^ 1].residual += amount;
+  size_t full = path_.size();
+  for (size_t i = path_.size(); i-- > 0;) {
+    Arc &arc = arcs_[path_[i]], &back = arcs_[path_[i] ^ 1];
+    if (arc.residual != kUnlimited) arc.residual -= amount;
+    if (back.residual != kUnlimited) back.residual += amount;
+    if (arc.residual == 0) full = i;
   }
+  path_.resize(full);  // all arcs before it can carry more, so the next path begins with them
   return amount;
 }
 

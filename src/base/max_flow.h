@@ -43,7 +43,7 @@ class MaxFlow {
   std::vector<Arc> arcs_;
   std::vector<int32_t> level_;  // -1: not reached
   std::vector<uint32_t> current_;
-  std::vector<uint32_t> path_;
+  std::vector<uint32_t> path_;  // of arcs that all can carry more, from the source
   int64_t arcs_seen_ = 0;
 };
 

@@ -33,6 +33,7 @@ namespace lowtide::fission {
 struct Cut {
   int axis = 0;  // as in ops::axis_map
   std::vector<int64_t> bounds;
+  bool operator==(const Cut&) const = default;
 };
 using Cuts = IdVector<ir::OpId, std::optional<Cut>>;  // none: the op stays whole
 

@@ -27,6 +27,15 @@ ir::Dims sliced(ir::Dims dims, const ops::SliceOf& slice) {
   return dims;
 }
 
+// FNV-1a, a number at a time.
+uint64_t hash_of(size_t desc, const Cut& cut) {
+  constexpr uint64_t kPrime = 0x100000001b3;
+  uint64_t hash = (0xcbf29ce484222325 ^ desc) * kPrime;
+  hash = (hash ^ static_cast<uint64_t>(cut.axis)) * kPrime;
+  for (const int64_t bound : cut.bounds) hash = (hash ^ static_cast<uint64_t>(bound)) * kPrime;
+  return hash;
+}
+
 }  // namespace
 
 Result<PartSeconds> PartSeconds::make(const ir::Graph& graph, Price price) {
@@ -46,6 +55,7 @@ Result<PartSeconds> PartSeconds::make(const ir::Graph& graph, Price price) {
       made.desc_of_[id] = *equal;
     }
   }
+  made.whole_.resize(made.descs_.size());
   return made;
 }
 
@@ -105,25 +115,41 @@ Result<double> PartSeconds::part(OpId id, int axis, int64_t begin, int64_t end, 
   return seconds + added;
 }
 
-Result<double> PartSeconds::of(OpId id, const Cut* cut) {
-  const size_t desc = desc_of_[id];
-  const auto once = [&](const Key& key, const auto& compute) -> Result<double> {
-    const auto found = known_.find(key);
-    if (found != known_.end()) return found->second;
-    LT_ASSIGN(const double seconds, compute());
-    return known_[key] = seconds;
-  };
-  if (cut == nullptr) return once({desc, -1, 0, 0}, [&] { return price_(descs_[desc]); });
+Result<double> PartSeconds::once(const Key& key, const std::function<Result<double>()>& compute) {
+  const auto found = known_.find(key);
+  if (found != known_.end()) return found->second;
+  LT_ASSIGN(const double seconds, compute());
+  return known_[key] = seconds;
+}
+
+Result<double> PartSeconds::all_parts(OpId id, const Cut& cut) {
   double seconds = 0;
-  const size_t parts = cut->bounds.size() - 1;
+  const size_t parts = cut.bounds.size() - 1;
   for (size_t k = 0; k < parts; ++k) {
-    const int64_t begin = cut->bounds[k], end = cut->bounds[k + 1];
+    const int64_t begin = cut.bounds[k], end = cut.bounds[k + 1];
     // The ends of a window differ from what lies between them.
     const int place = k == 0 ? 0 : (k + 1 == parts ? 2 : 1);
-    LT_ASSIGN(const double one, once({desc, cut->axis, place, end - begin},
-                                     [&] { return part(id, cut->axis, begin, end, k == 0); }));
+    LT_ASSIGN(const double one, once({desc_of_[id], cut.axis, place, end - begin},
+                                     [&] { return part(id, cut.axis, begin, end, k == 0); }));
     seconds += one;
   }
+  return seconds;
+}
+
+Result<double> PartSeconds::of(OpId id, const Cut* cut) {
+  const size_t desc = desc_of_[id];
+  if (cut == nullptr) {
+    std::optional<double>& whole = whole_[desc];
+    if (!whole) {
+      LT_ASSIGN(whole, price_(descs_[desc]));
+    }
+    return *whole;
+  }
+  std::vector<KnownCut>& alike = known_cuts_[hash_of(desc, *cut)];
+  for (const KnownCut& known : alike)
+    if (known.desc == desc && known.cut == *cut) return known.seconds;
+  LT_ASSIGN(const double seconds, all_parts(id, *cut));
+  alike.push_back({desc, *cut, seconds});
   return seconds;
 }
 

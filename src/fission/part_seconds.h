@@ -2,7 +2,8 @@
 // shape, and of the additions where an op cannot add into what the parts before it made. Slices and
 // wholes are not priced: among ops that are cut alike there are none.
 //
-// Equal ops (of layers that are alike) are priced once.
+// Equal ops (of layers that are alike) are priced once, and the parts of equal cuts are added up
+// once: a search asks for the same cuts of every state.
 //
 // Tests: scale_test.cc.
 #pragma once
@@ -10,8 +11,10 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <tuple>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -37,8 +40,15 @@ class PartSeconds {
  private:
   // Equal op, axis, parts so far (none, some), and size: the same seconds.
   using Key = std::tuple<size_t, int, int, int64_t>;
+  struct KnownCut {
+    size_t desc = 0;
+    Cut cut;
+    double seconds = 0;
+  };
 
   PartSeconds(const ir::Graph& graph, Price price) : graph_(graph), price_(std::move(price)) {}
+  Result<double> all_parts(ir::OpId id, const Cut& cut);
+  Result<double> once(const Key& key, const std::function<Result<double>()>& compute);
   Result<double> part(ir::OpId op, int axis, int64_t begin, int64_t end, bool is_first);
   Result<double> priced(ir::OpId op, const ir::Attrs& attrs,
                         const std::vector<std::optional<ir::Dims>>& inputs);
@@ -48,6 +58,8 @@ class PartSeconds {
   std::vector<plan::OpDesc> descs_;  // of ops that differ
   IdVector<ir::OpId, size_t> desc_of_;
   std::map<Key, double> known_;
+  std::vector<std::optional<double>> whole_;                        // by desc
+  std::unordered_map<uint64_t, std::vector<KnownCut>> known_cuts_;  // by a hash of desc and cut
 };
 
 }  // namespace lowtide::fission

@@ -138,12 +138,14 @@ int Scale::level_of_sum(const Levels& levels, const IdVector<OpId, int>& level_o
   return outermost;
 }
 
-// Ops of one level and what lies in it, as a problem has them.
-std::vector<SchedOpId> Scale::ops_within(const Levels& levels, const IdVector<OpId, int>& level_of,
-                                         int level) const {
-  std::vector<SchedOpId> within;
+// By level: its ops and those of what lies in it, as a problem has them.
+std::vector<std::vector<SchedOpId>> Scale::ops_within(const Levels& levels,
+                                                      const IdVector<OpId, int>& level_of) const {
+  std::vector<std::vector<SchedOpId>> within(levels.levels.size());
   for (const SchedOpId id : view_.op.ids())
-    if (levels.common(level_of[view_.op[id]], level) == level) within.push_back(id);
+    for (int level = level_of[view_.op[id]]; level != Levels::kOutside;
+         level = levels.levels[static_cast<size_t>(level)].parent)
+      within[static_cast<size_t>(level)].push_back(id);
   return within;
 }
 
@@ -165,10 +167,10 @@ IdVector<SchedOpId, std::vector<SchedOpId>> Scale::waits_for() const {
 
 // What a level reads from around it is what its head makes, as all ways to it lead past the head.
 // It is there for the last part as for the first, so all the time.
-void Scale::keep_heads(const Levels& levels, const IdVector<OpId, int>& level_of,
+void Scale::keep_heads(const Levels& levels, const std::vector<std::vector<SchedOpId>>& all_within,
                        plan::ScheduleProblem& problem) const {
   for (size_t level = 1; level < levels.levels.size(); ++level) {
-    const std::vector<SchedOpId> within = ops_within(levels, level_of, static_cast<int>(level));
+    const std::vector<SchedOpId>& within = all_within[level];
     const ir::Op& head = graph_.op(levels.levels[level].head);
     for (const ir::ValueId output : head.outputs) {
       const OpId maker = analysis::version_producer(graph_, output);
@@ -196,15 +198,20 @@ void Scale::join_chains(std::vector<Held>& held, plan::ScheduleProblem& problem)
   for (size_t i = 0; i < held.size(); ++i) at[held[i].value] = i;
   std::vector<size_t> first(held.size());
   std::iota(first.begin(), first.end(), size_t{0});
+  std::vector<size_t> adds_to(held.size(), held.size());  // by the first pair that says so
+  for (const plan::InPlacePair& pair : problem.in_place) {
+    const auto input = at.find(pair.input), output = at.find(pair.output);
+    if (input == at.end() || output == at.end()) continue;
+    size_t& to = adds_to[output->second];
+    if (to == held.size()) to = input->second;
+  }
   // Values come in the order of their producers, so what is added to comes before.
-  for (size_t i = 0; i < held.size(); ++i)
-    for (const plan::InPlacePair& pair : problem.in_place) {
-      if (pair.output != held[i].value || !at.contains(pair.input)) continue;
-      first[i] = first[at[pair.input]];
-      held[first[i]].level = std::min(held[first[i]].level, held[i].level);
-      held[first[i]].pass = std::min(held[first[i]].pass, held[i].pass);
-      break;
-    }
+  for (size_t i = 0; i < held.size(); ++i) {
+    if (adds_to[i] == held.size()) continue;
+    first[i] = first[adds_to[i]];
+    held[first[i]].level = std::min(held[first[i]].level, held[i].level);
+    held[first[i]].pass = std::min(held[first[i]].pass, held[i].pass);
+  }
   std::vector<Held> kept;
   for (size_t i = 0; i < held.size(); ++i) {
     const bool is_first = first[i] == i;
@@ -250,7 +257,8 @@ Scaled Scale::problem(const Levels& levels, const Cuts& cuts,
         inner != Levels::kOutside)
       held.push_back({v, inner, pass});
   }
-  keep_heads(levels, level_of, problem);
+  const auto within = ops_within(levels, level_of);
+  keep_heads(levels, within, problem);
   const auto drop_unequal = [&] {
     std::erase_if(problem.in_place, [&](const plan::InPlacePair& pair) {
       return problem.values[pair.input].bytes != problem.values[pair.output].bytes;
@@ -265,7 +273,7 @@ Scaled Scale::problem(const Levels& levels, const Cuts& cuts,
   drop_unequal();
   join_chains(held, problem);
   drop_unequal();
-  return hold(levels, level_of, held, std::move(problem));
+  return hold(within, held, std::move(problem));
 }
 
 namespace {
@@ -279,9 +287,11 @@ class Inserted {
     made_.problem = std::move(problem);
     plan::ScheduleProblem& p = made_.problem;
     auto old = std::exchange(p.ops, {});
+    p.ops.reserve(old.size() + before_.size());
+    made_.op.reserve(old.size() + before_.size());
+    size_t next = 0;
     for (const SchedOpId id : old.ids()) {
-      for (const SchedOpId at : before_)
-        if (at == id) add({});
+      for (; next < before_.size() && before_[next] == id; ++next) add({});
       p.ops.push_back(std::move(old[id]));
       made_.op.push_back(id);
     }
@@ -322,12 +332,14 @@ class Inserted {
 }  // namespace
 
 // What is added up is there before its last contribution.
-Scaled Scale::hold(const Levels& levels, const IdVector<OpId, int>& level_of,
+Scaled Scale::hold(const std::vector<std::vector<SchedOpId>>& all_within,
                    const std::vector<Held>& held, plan::ScheduleProblem problem) const {
   // By the first op of a level in a pass, and the level: the pass, and the ops.
   std::map<std::pair<SchedOpId, int>, std::pair<int, std::vector<SchedOpId>>> begins;
+  std::set<std::pair<int, int>> known;  // level and pass
   for (const Held& sum : held) {
-    const auto all = ops_within(levels, level_of, sum.level);
+    if (!known.insert({sum.level, sum.pass}).second) continue;
+    const std::vector<SchedOpId>& all = all_within[static_cast<size_t>(sum.level)];
     std::vector<SchedOpId> within;
     std::copy_if(all.begin(), all.end(), std::back_inserter(within),
                  [&](SchedOpId op) { return passes_.of[view_.op[op]] == sum.pass; });

@@ -84,13 +84,13 @@ class Scale {
   Status find_touches(const AxisClass& axis_class);
   int level_of_sum(const Levels& levels, const IdVector<ir::OpId, int>& level_of,
                    plan::SchedValueId value) const;
-  void keep_heads(const Levels& levels, const IdVector<ir::OpId, int>& level_of,
+  void keep_heads(const Levels& levels, const std::vector<std::vector<plan::SchedOpId>>& within,
                   plan::ScheduleProblem& problem) const;
   bool crosses_passes(plan::SchedValueId value) const;
-  std::vector<plan::SchedOpId> ops_within(const Levels& levels,
-                                          const IdVector<ir::OpId, int>& level_of, int level) const;
+  std::vector<std::vector<plan::SchedOpId>> ops_within(
+      const Levels& levels, const IdVector<ir::OpId, int>& level_of) const;
   void join_chains(std::vector<Held>& held, plan::ScheduleProblem& problem) const;
-  Scaled hold(const Levels& levels, const IdVector<ir::OpId, int>& level_of,
+  Scaled hold(const std::vector<std::vector<plan::SchedOpId>>& within,
               const std::vector<Held>& held, plan::ScheduleProblem problem) const;
 
   const ir::Graph& graph_;

@@ -104,12 +104,20 @@ class Search {
     const int64_t alignment = options_.device.alignment_bytes;
     LT_ASSIGN(auto view, analysis::make_schedule_view(step_, costs, alignment));
     view_.emplace(std::move(view));
+    drop_names(view_->problem);
     LT_ASSIGN(auto scale, fission::Scale::make(step_, *view_, axis_class_, alignment));
     scale_.emplace(std::move(scale));
     given_ = best_order(view_->problem).sequence;
     LT_ASSIGN(regions_, fission::find_regions(step_, axis_class_, *view_, given_, tuning_.levels));
     around_ = regions_around();
     return {};
+  }
+
+  // Each state copies the problem, and nobody reads it.
+  static void drop_names(plan::ScheduleProblem& problem) {
+    for (plan::SchedOp& op : problem.ops) op.name.clear();
+    for (plan::SchedValue& value : problem.values) value.name.clear();
+    for (plan::SchedResident& resident : problem.residents) resident.name.clear();
   }
 
   // As the operands lie in the step, before layouts are chosen: an estimate. Of ops that no kernel
@@ -168,9 +176,9 @@ class Search {
   // Of a state that recomputes, for a little less memory: addresses may need more than the peak.
   Result<std::vector<SchedOpId>> tight_runs(const State& state) {
     LT_ASSIGN(const fission::Scaled scaled, scaled_of(state));
-    const plan::ScheduleOutcome order = best_order(with_budget(scaled.problem));
+    const plan::ScheduleOutcome order = best_order(scaled.problem);
     const int64_t less = budget_bytes_ - budget_bytes_ / tuning_.tight_share;
-    auto found = schedule_within(less, scaled, order, state.once_seconds, tuning_.closer_units);
+    auto found = schedule_within(less, scaled, order, state, tuning_.closer_units, {&state});
     return found ? std::move(found->runs) : std::vector<SchedOpId>{};
   }
 
@@ -202,8 +210,8 @@ class Search {
     return is_open && state.least_seconds + more < best_seconds_ * (1 - tuning_.worth);
   }
 
-  // Once more with more work: where a budget is tight, a short search finds little of what there
-  // is.
+  // Once more with more work, and from what the best has come to: where a budget is tight, a short
+  // search finds little of what there is.
   Status look_closer() {
     std::vector<size_t> close;
     for (size_t at = 0; at < all_.size(); ++at)
@@ -211,9 +219,15 @@ class Search {
     std::stable_sort(close.begin(), close.end(),
                      [&](size_t a, size_t b) { return key_of(all_[a]) < key_of(all_[b]); });
     if (close.size() > tuning_.closer_looks) close.resize(tuning_.closer_looks);
-    for (const size_t at : close)
-      if (all_[at].least_seconds < best_seconds_ && !stopped())
-        LT_RETURN_IF_ERROR(search(all_[at], tuning_.closer_units));
+    for (const size_t at : close) {
+      const State& state = all_[at];
+      const bool is_far = best_seconds_ > state.least_seconds * (1 + tuning_.far);
+      const bool is_close = state.candidate.fits &&
+                            state.least_seconds > state.candidate.seconds * (1 - tuning_.worth);
+      if (state.least_seconds < best_seconds_ && !is_close && !stopped())
+        LT_RETURN_IF_ERROR(
+            search(all_[at], is_far ? tuning_.far_units : tuning_.closer_units, is_far));
+    }
     return {};
   }
 
@@ -235,35 +249,33 @@ class Search {
     if (made.candidate.fits) {
       made.runs = order;
       best_seconds_ = made.candidate.seconds;
+      best_ = all_.size() - 1;
     }
     open_.push({key_of(made), all_.size() - 1});
     return {};
   }
 
-  plan::ScheduleProblem with_budget(plan::ScheduleProblem problem) const {
+  void set_budget(plan::ScheduleProblem& problem) const {
     problem.budget_bytes = budget_bytes_;
     if (!options_.schedule.transfers) plan::forbid_transfers(problem);
-    return problem;
   }
 
-  // An order of the whole step's ops as one of the scaled problem: what begins a sum comes right
+  // Runs of the whole step's ops as ones of the scaled problem: what begins a sum comes right
   // before the first who needs it.
-  static std::vector<SchedOpId> order_of(const fission::Scaled& scaled,
-                                         const std::vector<SchedOpId>& order) {
-    IdVector<SchedOpId, SchedOpId> scaled_op(order.size());
+  std::vector<SchedOpId> runs_in(const fission::Scaled& scaled,
+                                 const std::vector<SchedOpId>& runs) const {
+    IdVector<SchedOpId, SchedOpId> scaled_op(view_->op.size());
     for (const SchedOpId op : scaled.op.ids())
       if (scaled.op[op].valid()) scaled_op[scaled.op[op]] = op;
     IdVector<SchedOpId, std::vector<SchedOpId>> begins(scaled.op.size());
     for (const auto& [before, after] : scaled.problem.control)
       if (!scaled.op[before].valid()) begins[after].push_back(before);
-    IdVector<SchedOpId, char> is_done(scaled.op.size(), 0);
+    IdVector<SchedOpId, char> has_begun(scaled.op.size(), 0);
     std::vector<SchedOpId> sequence;
-    const auto add = [&](SchedOpId op) {
-      if (!std::exchange(is_done[op], 1)) sequence.push_back(op);
-    };
-    for (const SchedOpId op : order) {
-      for (const SchedOpId begin : begins[scaled_op[op]]) add(begin);
-      add(scaled_op[op]);
+    for (const SchedOpId op : runs) {
+      for (const SchedOpId begin : begins[scaled_op[op]])
+        if (!std::exchange(has_begun[begin], 1)) sequence.push_back(begin);
+      sequence.push_back(scaled_op[op]);
     }
     return sequence;
   }
@@ -283,10 +295,12 @@ class Search {
 
   // By a known order: where it fits, each op once is the least there is; where it does not, the
   // cut.
-  void bound(const fission::Scaled& scaled, State& made) const {
-    const plan::ScheduleProblem problem = with_budget(scaled.problem);
-    const std::vector<SchedOpId> order = order_of(scaled, made.order);
-    const auto profile = plan::simulate(problem, order);
+  void bound(fission::Scaled scaled, State& made) const {
+    set_budget(scaled.problem);
+    const plan::ScheduleProblem& problem = scaled.problem;
+    const std::vector<SchedOpId> order = runs_in(scaled, made.order);
+    plan::ProblemIndex index(problem);
+    const auto profile = plan::simulate(problem, index, order);
     LT_CHECK(profile.has_value(), "an order of the whole step is one of its parts");
     made.candidate.peak_bytes = profile->peak_bytes;
     made.may_fit = made.candidate.fits = made.candidate.peak_bytes <= budget_bytes_;
@@ -295,10 +309,11 @@ class Search {
     if (const auto moved = moved_seconds(made)) made.candidate.moved_seconds = *moved;
     if (!options_.schedule.recompute) return;
     const remat::CutBoundResult cut =
-        remat::closure_cut(problem, {.order = order,
-                                     .limits = limits().with_units(tuning_.cut_units),
-                                     .patience = tuning_.cut_patience,
-                                     .tolerance = tuning_.cut_tolerance});
+        remat::closure_cut(remat::StepGraph(problem, std::move(index)), *profile,
+                           {.order = order,
+                            .limits = limits().with_units(tuning_.cut_units),
+                            .patience = tuning_.cut_patience,
+                            .tolerance = tuning_.cut_tolerance});
     made.may_fit = cut.feasible;
     if (cut.feasible) made.least_seconds = std::max(made.least_seconds, cut.lower_bound_seconds);
   }
@@ -327,20 +342,32 @@ class Search {
     LT_ASSIGN(const auto levels, reader_->levels(state.candidate.labels));
     const fission::Cuts cuts = fission::cuts_of(step_, axis_class_, levels);
     LT_ASSIGN(const auto seconds, all_seconds(cuts));
-    return scale_->problem(levels, cuts, seconds);
+    fission::Scaled scaled = scale_->problem(levels, cuts, seconds);
+    set_budget(scaled.problem);
+    return scaled;
   }
 
-  // The given order where that fits, else a retention search of so many units.
+  // The given order where that fits, else a retention search of so many units, from those runs or,
+  // without them, from schedules of its own.
   std::optional<Schedule> schedule_within(int64_t budget_bytes, const fission::Scaled& scaled,
-                                          const plan::ScheduleOutcome& order, double once_seconds,
-                                          int64_t units) const {
+                                          const plan::ScheduleOutcome& order, const State& state,
+                                          int64_t units, const std::vector<const State*>& starts,
+                                          bool all_starts = false) const {
     if (order.peak_bytes <= budget_bytes)
-      return Schedule{of_step(order.sequence, scaled), once_seconds, order.peak_bytes};
+      return Schedule{of_step(order.sequence, scaled), state.once_seconds, order.peak_bytes};
     if (!options_.schedule.recompute) return std::nullopt;
     remat::RematOptions options;
     options.limits = limits().with_units(units);
     options.cut_bound = options.exact_small = false;
-    plan::ScheduleProblem problem = with_budget(scaled.problem);
+    if (!starts.empty()) options.least_peak_order = order.sequence;
+    options.mend_starts = !starts.empty();
+    options.all_starts = all_starts;
+    for (const State* start : starts) {
+      auto& runs = options.starts.emplace_back();
+      for (const SchedOpId op : runs_in(scaled, start->runs))
+        runs.push_back(plan::SchedAction::run(op));
+    }
+    plan::ScheduleProblem problem = scaled.problem;
     problem.budget_bytes = budget_bytes;
     const remat::RematOutcome outcome = remat::solve(problem, options);
     if (outcome.sequence.empty()) return std::nullopt;
@@ -349,11 +376,23 @@ class Search {
     return Schedule{of_step(runs, scaled), outcome.seconds, outcome.peak_bytes};
   }
 
+  // Labels that differ in one level recompute nearly alike, so a search goes on from what is known
+  // of the state and from the best one's schedule; the first few find some of their own.
+  std::vector<const State*> starts_for(const State& state) const {
+    std::vector<const State*> starts;
+    if (searches_without_ < tuning_.searches_without) return starts;
+    if (!state.runs.empty()) starts.push_back(&state);
+    if (best_ && &all_[*best_] != &state) starts.push_back(&all_[*best_]);
+    return starts;
+  }
+
   // What is known is kept unless that is better.
-  Status search(State& made, int64_t units) {
+  Status search(State& made, int64_t units, bool all_starts = false) {
     LT_ASSIGN(const fission::Scaled scaled, scaled_of(made));
-    const plan::ScheduleOutcome order = best_order(with_budget(scaled.problem));
-    if (auto found = schedule_within(budget_bytes_, scaled, order, made.once_seconds, units))
+    const plan::ScheduleOutcome order = best_order(scaled.problem);
+    const std::vector<const State*> starts = starts_for(made);
+    if (starts.empty()) ++searches_without_;
+    if (auto found = schedule_within(budget_bytes_, scaled, order, made, units, starts, all_starts))
       take(std::move(*found), made);
     if (!made.candidate.fits && order.peak_bytes < made.candidate.peak_bytes) {
       made.candidate.peak_bytes = order.peak_bytes;
@@ -377,7 +416,10 @@ class Search {
     candidate.seconds = found.seconds;
     candidate.peak_bytes = found.peak_bytes;
     made.runs = std::move(found.runs);
-    best_seconds_ = std::min(best_seconds_, candidate.seconds);
+    if (candidate.seconds < best_seconds_) {
+      best_seconds_ = candidate.seconds;
+      best_ = static_cast<size_t>(&made - all_.data());
+    }
     const double proven = made.least_seconds - made.once_seconds;
     if (proven > 0)
       least_ratio_ = std::min(least_ratio_.value_or(kAnyTime),
@@ -460,7 +502,8 @@ class Search {
   const OptimizeOptions& options_;
   const LabelSearchTuning& tuning_;
   const LabelMutations& may_;
-  double best_seconds_;  // known or estimated
+  double best_seconds_;         // known or estimated
+  std::optional<size_t> best_;  // the state of that, if it is one
   const int64_t budget_bytes_;
   const cost::Estimator estimator_;
   fission::AxisClass axis_class_;
@@ -474,6 +517,7 @@ class Search {
   std::vector<State> all_;
   std::set<std::string> seen_;
   std::priority_queue<Open, std::vector<Open>, std::greater<>> open_;
+  int searches_without_ = 0;           // starts
   std::optional<double> least_ratio_;  // of extra time found to that proven
 };
 

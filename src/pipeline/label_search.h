@@ -50,12 +50,17 @@ struct LabelSearchTuning {
   double worth = 0.002;      // of the best time: what a search must promise
   int late_searches = 16;    // of what is left when there are so many states
   size_t closer_looks = 12;  // states with the best bounds, with so many units
-  int64_t closer_units = 20'000'000;
+  int64_t closer_units = 4'000'000;
+  int searches_without = 4;  // schedules of other states to start from
+  // Where the best is so far above a state's bound, a closer look has more, and starts of its own
+  // beside those: what is known of others leads only so far.
+  double far = 0.01;
+  int64_t far_units = 20'000'000;
   // Of a state. Its cut is of few ops: which one binds changes little from state to state, and each
   // op that is looked at costs a network.
   int64_t cut_patience = 4;
   double cut_tolerance = 0.01;
-  int64_t cut_units = 2'000'000, order_units = 320'000, remat_units = 400'000;
+  int64_t cut_units = 2'000'000, order_units = 320'000, remat_units = 2'000'000;
 };
 
 struct Candidate {

@@ -17,14 +17,16 @@ std::string label(const ScheduleProblem& problem, SchedOpId op) {
 
 class Simulation {
  public:
-  Simulation(const ScheduleProblem& problem, bool in_place)
+  Simulation(const ScheduleProblem& problem, const ProblemIndex& index, bool in_place)
       : problem_(problem),
-        index_(problem),
+        index_(index),
         in_place_(in_place),
         done_(problem.ops.size(), 0),
         unread_(problem.values.size(), 0),
         live_(problem.resident_bytes) {
     for (SchedValueId v : problem.values.ids()) unread_[v] = problem.values[v].readers.size();
+    profile_.step_bytes.reserve(problem.ops.size());
+    profile_.after_bytes.reserve(problem.ops.size());
   }
 
   Status step(SchedOpId op) {
@@ -100,7 +102,7 @@ class Simulation {
   }
 
   const ScheduleProblem& problem_;
-  const ProblemIndex index_;
+  const ProblemIndex& index_;
   const bool in_place_;
   IdVector<SchedOpId, char> done_;
   IdVector<SchedValueId, size_t> unread_;
@@ -112,12 +114,17 @@ class Simulation {
 
 Result<ScheduleProfile> simulate(const ScheduleProblem& problem,
                                  std::span<const SchedOpId> sequence, bool in_place) {
+  return simulate(problem, ProblemIndex(problem), sequence, in_place);
+}
+
+Result<ScheduleProfile> simulate(const ScheduleProblem& problem, const ProblemIndex& index,
+                                 std::span<const SchedOpId> sequence, bool in_place) {
   if (sequence.size() != problem.ops.size())
     return error(
         ErrorCode::kInput,
         fmt::format("the sequence has {} runs; the problem has {} ops, each of which runs once",
                     sequence.size(), problem.ops.size()));
-  Simulation simulation(problem, in_place);
+  Simulation simulation(problem, index, in_place);
   for (SchedOpId op : sequence) LT_RETURN_IF_ERROR(simulation.step(op));
   ScheduleProfile profile = simulation.take();
   profile.peak_bytes = std::max(profile.peak_bytes, problem.resident_bytes);

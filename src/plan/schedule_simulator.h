@@ -6,6 +6,7 @@
 #include <span>
 #include <vector>
 
+#include "plan/problem_index.h"
 #include "plan/schedule_problem.h"
 
 namespace lowtide::plan {
@@ -22,6 +23,9 @@ struct ScheduleProfile {
 // eager frameworks run). Error: kInput, naming the op that occurs twice, is missing, or runs before
 // its input or a control predecessor.
 Result<ScheduleProfile> simulate(const ScheduleProblem& problem,
+                                 std::span<const SchedOpId> sequence, bool in_place = true);
+// By whoever has the problem's lists.
+Result<ScheduleProfile> simulate(const ScheduleProblem& problem, const ProblemIndex& index,
                                  std::span<const SchedOpId> sequence, bool in_place = true);
 
 }  // namespace lowtide::plan

@@ -162,6 +162,13 @@ JointOptions all_starts_beside_the_callers() {
   return options;
 }
 
+// Likewise.
+JointOptions greedy_drops_in_the_callers() {
+  JointOptions options = starts();
+  options.remat.mend_starts = true;
+  return options;
+}
+
 // With enough for several cuts.
 JointOptions bounds() {
   JointOptions options = starts();
@@ -235,6 +242,7 @@ const std::map<std::string_view, Row> kRows = {
     {"greedy-start", {steps, starts}},
     {"chain-start", {steps, starts}},
     {"all-starts", {tight_steps, all_starts_beside_the_callers}},
+    {"mend-starts", {tight_steps, greedy_drops_in_the_callers}},
     {"restarts", {orders_to_find, longer_annealing, Without::kMostAreWorse}},
     {"cut-bound", {tight_steps, bounds}},
     {"several-cuts", {tight_steps, bounds}},
@@ -270,7 +278,7 @@ TEST(RematIdeas, EachDecidesSomething) {
     const Problems problems = row.problems();
     for (const ScheduleProblem& problem : problems) {
       JointOptions with = row.beside();
-      if (with.remat.all_starts) with.remat.starts = {each_once(problem)};
+      if (with.remat.all_starts || with.remat.mend_starts) with.remat.starts = {each_once(problem)};
       JointOptions without = with;
       idea.turn(without);
       const RematOutcome on = solve_joint(problem, with), off = solve_joint(problem, without);

@@ -131,7 +131,8 @@ class Solve {
     const bool is_large = problem_.ops.size() >= kSolve.many_ops;
     if (options_.greedy_start && all_starts && !infeasible_ && !is_large) add_greedy(order);
     if (options_.chain_start && all_starts && !infeasible_) add_chain(order);
-    if (options_.greedy_start && !infeasible_ && is_large) mend_starts(order);
+    if (options_.greedy_start && !infeasible_ && (is_large || options_.mend_starts))
+      mend_starts(order);
     if (order != incoming || starts_.empty()) add_start(actions_of(incoming));
   }
 

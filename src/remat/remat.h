@@ -43,11 +43,12 @@ struct RematOptions {
   bool cut_start = true;      // start from the closure cut's plan
   bool mixed_start = true;    // of very many ops: and from a mix of the choices beside its price
   bool order_start = true;    // start from the order with the least peak
-  // And from what greedy drops make of it; not where there are `starts`. Of very many ops: of the
-  // starts above the budget.
+  // And from what greedy drops make of it; not where there are `starts`. Of very many ops, or with
+  // `mend_starts`: of the starts above the budget.
   bool greedy_start = true;
   bool chain_start = true;   // and from dynamic programming over a chain; likewise
   bool all_starts = false;   // both of these where there are `starts`, too
+  bool mend_starts = false;  // what greedy drops make of starts above the budget, too
   bool restarts = true;      // several seeds and cooler rounds; off: one long annealing
   bool cut_bound = true;     // prove a bound and a floor; off: every op once, nothing infeasible
   bool several_cuts = true;  // at several moments together

@@ -160,6 +160,17 @@ std::string_view whole_of_part(std::string_view op_name) {
   return is_number ? op_name.substr(0, at) : std::string_view();
 }
 
+std::optional<double> seconds_in_one_part(const plan::Plan& plan) {
+  bool known = false;
+  double more = 0;
+  for (const plan::PlanOp& op : plan.ops) {
+    if (!op.unsplit) continue;
+    known = true;
+    more += op.predicted_seconds - op.unsplit->seconds;
+  }
+  return known ? std::optional(plan.claims.once_seconds - more) : std::nullopt;
+}
+
 PartsTable parts_of(const plan::Plan& plan, const std::vector<Stay>& stays) {
   return PartsWeigher(plan, stays).run();
 }

@@ -13,6 +13,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -40,6 +41,10 @@ struct PartsTable {
   // All together: where none of them alone sets the peak, all may. Its time is the whole step's.
   ModuleParts all;
 };
+
+// Of the step in one part, each op once, by what the plan says of its ops; nothing where it does
+// not.
+std::optional<double> seconds_in_one_part(const plan::Plan& plan);
 
 PartsTable parts_of(const plan::Plan& plan, const std::vector<Stay>& stays);
 

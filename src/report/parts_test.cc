@@ -63,6 +63,10 @@ TEST(Parts, ByHand) {
   EXPECT_EQ(all.parts, 4);
   EXPECT_EQ(all.benefit_bytes, 352 - 256);
   EXPECT_DOUBLE_EQ(all.seconds, 1);
+  EXPECT_EQ(seconds_in_one_part(training_plan()), std::nullopt);
+  Plan once = plan;
+  once.claims.once_seconds = 4;
+  EXPECT_DOUBLE_EQ(seconds_in_one_part(once).value(), 3);
 }
 
 TEST(Parts, ContributionsToASumAreNoPieces) {

@@ -13,6 +13,7 @@
 #include "base/words.h"
 #include "report/actions.h"
 #include "report/budget.h"
+#include "report/parts.h"
 #include "report/profile.h"
 
 namespace lowtide::report {
@@ -133,9 +134,11 @@ std::string parts_text(const plan::Plan& plan, const PlanningFacts& facts) {
     return text + fmt::format("parts  {}; bounds are those of the step in parts\n", facts.split);
   const double more = plan.claims.predicted_seconds / facts.whole_seconds - 1;
   return text + fmt::format(
-                    "parts  {} of {} ops: {:+.2f} % time over each op once and whole ({:.1f} ms); "
+                    "parts  {}{}: {:+.2f} % time over each op once and whole ({:.1f} ms); "
                     "bounds are those of the step in parts\n",
-                    facts.split, facts.ops_in_parts, 100 * more, facts.whole_seconds * 1e3);
+                    facts.split,
+                    facts.ops_in_parts > 0 ? fmt::format(" of {} ops", facts.ops_in_parts) : "",
+                    100 * more, facts.whole_seconds * 1e3);
 }
 
 std::string rewrites_text(const PlanningFacts& facts) {
@@ -168,6 +171,7 @@ PlanningFacts facts_in_file(const plan::Plan& plan) {
   };
   PlanningFacts facts;
   facts.split = fact("split");
+  facts.whole_seconds = seconds_in_one_part(plan).value_or(0);
   for (const std::string_view cut : words_of(fact("cuts"))) facts.cuts.emplace_back(cut);
   const std::string_view blocks = fact("query_blocks");
   std::from_chars(blocks.data(), blocks.data() + blocks.size(), facts.query_blocks);

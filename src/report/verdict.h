@@ -57,7 +57,7 @@ struct PlanningFacts {
 // ...": where the plan's seconds come from. Empty: it does not say.
 std::string costs_of(const plan::Plan& plan);
 
-// What a plan file says of its planning: that it is in parts, and in which.
+// What a plan file says of its planning: that it is in parts, in which, and what that costs.
 PlanningFacts facts_in_file(const plan::Plan& plan);
 
 std::string verdict_text(const plan::Plan& plan, const PlanningFacts& facts);

@@ -176,6 +176,26 @@ def test_gradients_that_come_from_outside_are_not_made_again(monkeypatch):
         assert cut.boundary not in early + later and len(later) > len(set(later) - set(early))
 
 
+def test_a_graph_that_breaks_is_planned_in_pieces():
+    """As where a loss logs a warning (GPT-2 of transformers without a loss_type)."""
+    model, batch, loss_fn = layers()
+
+    def broken(run, b):
+        y = run(b[0])
+        torch._dynamo.graph_break()
+        return F.cross_entropy(y, b[1])
+
+    other = copy.deepcopy(model)
+    pieces = torch.compile(broken, backend=backend.lowtide, dynamic=False, options=OPTIONS)
+    for run, its in ((pieces, model), (loss_fn, other)):
+        torch.manual_seed(0)
+        its.last = run(its, batch)
+        its.last.backward()
+    assert len(backend.last_plans) == 2 and torch.equal(model.last, other.last)
+    for a, b in zip(model.parameters(), other.parameters(), strict=True):
+        assert torch.equal(a.grad, b.grad)
+
+
 def test_a_trainer_of_hugging_face_trains_as_in_eager_mode(capsys):
     for name in ("transformers", "accelerate"):
         pytest.importorskip(name)

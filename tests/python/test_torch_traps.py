@@ -1,4 +1,29 @@
-"""What a captured graph hides, one test for each: the importer finds it, and reruns and reordering are safe with it."""
+"""What a captured graph hides, one test for each: the importer finds it, and reruns and reordering are
+safe with it.
+
+    a kernel writes statistics that its schema does not declare   test_batch_norm_writes_its_running_statistics, and
+                                                                  the three below it
+    an op returns its operand's memory undeclared                 test_unsafe_view_shares_memory_..., and for any other
+                                                                  test_an_undeclared_alias_or_write_of_a_kernel_is_found
+    after a write the tensor goes by the writing node's name      test_a_later_name_of_a_written_tensor_is_the_written_one
+    writes that nobody reads are no dead code                     test_num_batches_tracked_is_written_by_an_op_of_its_own
+    in-place ops: readers before, views, parts, geometry          section 3
+    a dropout draws, scales and keeps floats                      section 4
+    attention with dropout leaves the flash kernel                test_attention_with_dropout_is_taken_apart_...
+    attention is tagged random without dropout                    test_attention_without_dropout_does_not_draw
+    most nodes are views                                          test_views_are_no_ops_of_the_plan
+    tied weights have two names                                   test_tied_weights_are_one_parameter
+    parameters without a gradient                                 test_frozen_and_unused_parameters_stay_as_they_are
+    one call for all updates would keep all gradients             test_an_update_takes_one_parameter
+    optimizers with options that trace otherwise                  test_an_optimizer_for_captured_graphs_is_refused
+    libraries make other masks when they are traced               test_grouped_attention_of_transformers_..., test_gpt2_...
+    masks that are looked into                                    test_a_mask_of_constants_may_be_looked_into
+    equal ops stay two                                            test_equal_ops_become_one, and the one below it
+    all of the backward pass has one sequence number              test_an_op_of_the_backward_pass_knows_...
+    code that looks into tensors                                  test_torch_capture.py
+    a graph that breaks (a warning that is logged in a loss)      test_torch_backend.py: test_a_graph_that_breaks_...
+    dynamo skips what runs below a dispatch mode                  test_our_dispatch_modes_let_dynamo_compile
+"""
 
 import pytest
 from torch_models import (
@@ -14,7 +39,7 @@ from torch_models import (
 )
 
 import lowtide
-from lowtide.pytorch import calls, step, units
+from lowtide.pytorch import calls, known, step, units
 
 nn, F = torch.nn, torch.nn.functional
 aten = torch.ops.aten
@@ -305,7 +330,56 @@ def test_a_gradient_that_lies_otherwise_than_its_parameter_is_made_alike():
     check(forward, "adamw")
 
 
+def test_an_update_takes_one_parameter():
+    found = check(lambda m, x: m.norm(x @ m.weight), "adamw", norm=nn.BatchNorm1d(4))
+    updates = [unit for unit in found.units if unit.phase == "update"]
+    assert [unit.what for unit in updates] == ["weight", "norm.weight", "norm.bias"]
+    gradients = [unit.reads[1] for unit in updates]
+    assert len(set(gradients)) == 3 and all(len(unit.update_tensors) == 5 for unit in updates)
+
+
+def test_an_optimizer_for_captured_graphs_is_refused():
+    net = Net(lambda m, x: x @ m.weight)
+    optimizer = torch.optim.AdamW(trained(net), capturable=True)
+    with pytest.raises(lowtide.Unsupported, match="capturable=True is not planned"):
+        captured(net, torch.randn(4, 4), lambda m, x: m(x).sum(), optimizer)
+
+
+def test_an_op_of_the_backward_pass_knows_the_line_of_its_forward_op():
+    def forward(m, x):
+        y = torch.tanh(x @ m.weight)  # the first line
+        return y.sigmoid() * y
+
+    net = Net(forward)
+    found = captured(net, torch.randn(4, 4), lambda m, x: m(x).sum())
+    backward = {unit.name: unit.place for unit in found.units if unit.phase == "backward"}
+    assert "the first line" in backward["tanh_backward"]
+    assert "return y.sigmoid() * y" in backward["sigmoid_backward"]
+
+
 # 6. what is decided while tracing
+
+
+def test_our_dispatch_modes_let_dynamo_compile():
+    assert known.KnownValues.ignore_compile_internals()
+
+
+def test_gpt2_takes_the_causal_kernel_of_eager_mode():
+    """Traced naively it makes a mask, one for each layer."""
+    found = captured(*build("gpt2"))
+    attention = [c for u in found.units for c in u.calls if "flash_attention_for_cpu" in c.name and
+                 u.phase == "forward"]
+    assert len(attention) == 2 and all(c.args[4] is True and "attn_mask" not in c.kwargs for c in attention)
+    assert not [c for u in found.units for c in u.calls if c.name.startswith("aten.where")]
+
+
+def test_attention_with_dropout_is_taken_apart_as_in_eager_mode():
+    """The flash kernel has no dropout."""
+    found = captured(*build("gpt2", 0.1))
+    names = ops(found)
+    assert not [name for name in names if "flash_attention" in name]
+    assert names.count("aten._safe_softmax") + names.count("aten._softmax") == 2
+    assert sum(unit.random for unit in found.units) == 7, "of embedding, attention, two others a layer"
 
 
 def test_a_mask_of_constants_may_be_looked_into():

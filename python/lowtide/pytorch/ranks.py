@@ -4,12 +4,17 @@ Under torchrun every rank captures the step; the graphs must be the same, or all
 the others (the kernels that communicate need them), and plans alone; the others take its measurements and its plan. So
 all ranks run the same ops in the same order, and no rank decides anything by itself.
 
-The averaging is an op of its own, `lowtide::average`, a planned op with a buffer in the arena like any other.
+A program ends its group by `end_group`. The averaging is an op of its own, `lowtide::average`, a planned op with a buffer in the arena like any other.
 """
 
 from __future__ import annotations
 
+import contextlib
+import functools
+import gc
+import importlib
 import pathlib
+import sys
 import tempfile
 from typing import Any
 
@@ -61,6 +66,38 @@ def from_first(value: Any) -> Any:
     box = [value]
     dist.broadcast_object_list(box, 0)
     return box[0]
+
+
+def end_group() -> None:
+    """destroy_process_group, and waits for the group's threads.
+
+    A thread of gloo's that lets go of a tensor while the interpreter ends is ended by it, and takes the
+    process along ("terminate called without an active exception"). The threads end with the group, but
+    something may hold that: models and losses in cycles, what DTensor keeps of meshes, and, where
+    torch.distributed.nn was imported after the group was made (DDP does that), the defaults of its
+    functions. Call it where the step, the model and the optimizer are gone.
+    """
+    world = dist.group.WORLD
+    for function in vars(sys.modules.get("torch.distributed.nn.functional", sys)).values():
+        defaults = getattr(function, "__defaults__", None) or ()
+        if any(value is world for value in defaults):
+            function.__defaults__ = tuple(None if value is world else value for value in defaults)
+    del world
+    if "torch.distributed.tensor" in sys.modules:
+        _forget_meshes()
+    gc.collect()
+    dist.destroy_process_group()
+
+
+def _forget_meshes() -> None:
+    for module, name in (("debug", "_clear_sharding_prop_cache"),
+                         ("_redistribute", "clear_redistribute_planner_cache")):
+        with contextlib.suppress(ImportError, AttributeError):  # not in every version
+            getattr(importlib.import_module(f"torch.distributed.tensor.{module}"), name)()
+    for found in gc.get_objects():
+        if type(found) is functools._lru_cache_wrapper:
+            if str(found.__module__).startswith("torch.distributed."):
+                found.cache_clear()
 
 
 def plan_of_first(make: Any) -> Plan:

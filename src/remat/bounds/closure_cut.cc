@@ -166,17 +166,16 @@ class OpBound {
 
 // Ops by the bytes they need in the order, most first, down to the budget.
 std::vector<SchedOpId> binding_ops(const plan::ScheduleProblem& problem,
+                                   const plan::ScheduleProfile& profile,
                                    std::span<const SchedOpId> order) {
-  const auto profile = plan::simulate(problem, order);
-  LT_CHECK(profile.has_value(), "the order is a valid one");
   std::vector<size_t> steps(order.size());
   std::iota(steps.begin(), steps.end(), size_t{0});
   std::stable_sort(steps.begin(), steps.end(), [&](size_t a, size_t b) {
-    return profile->step_bytes[a] > profile->step_bytes[b];
+    return profile.step_bytes[a] > profile.step_bytes[b];
   });
   std::vector<SchedOpId> ops;
   for (size_t step : steps)
-    if (profile->step_bytes[step] > *problem.budget_bytes) ops.push_back(order[step]);
+    if (profile.step_bytes[step] > *problem.budget_bytes) ops.push_back(order[step]);
   return ops;
 }
 
@@ -204,8 +203,20 @@ CutBoundResult closure_cut(const plan::ScheduleProblem& given, const ClosureCutO
   if (drop_link) without_link = given, plan::forbid_transfers(without_link);
   const plan::ScheduleProblem& problem = drop_link ? without_link : given;
   std::vector<SchedOpId> incoming;
-  if (options.order.empty()) incoming.assign(problem.ops.ids().begin(), problem.ops.ids().end());
+  ClosureCutOptions ordered = options;
+  if (options.order.empty()) {
+    incoming.assign(problem.ops.ids().begin(), problem.ops.ids().end());
+    ordered.order = incoming;
+  }
   const StepGraph graph(problem);
+  const auto profile = plan::simulate(problem, graph, ordered.order);
+  LT_CHECK(profile.has_value(), "the order is a valid one");
+  return closure_cut(graph, *profile, ordered);
+}
+
+CutBoundResult closure_cut(const StepGraph& graph, const plan::ScheduleProfile& profile,
+                           const ClosureCutOptions& options) {
+  const plan::ScheduleProblem& problem = *graph.problem;
   WorkBudget work(options.limits);
   CutBoundResult result;
   std::vector<CutChoice> carried;
@@ -213,7 +224,7 @@ CutBoundResult closure_cut(const plan::ScheduleProblem& given, const ClosureCutO
   work.look();
   if (problem.ops.size() + problem.values.size() + problem.residents.size() > plan::kMostTickNodes)
     return nothing_more(graph);
-  for (SchedOpId op : binding_ops(problem, options.order.empty() ? incoming : options.order)) {
+  for (SchedOpId op : binding_ops(problem, profile, options.order)) {
     if (tried >= kClosureCut.most_ops || idle >= options.patience || work.exhausted()) break;
     OpBound bound(graph, op);
     work.spend(bound.work());

@@ -33,6 +33,7 @@
 
 #include "base/limits.h"
 #include "plan/schedule_problem.h"
+#include "plan/schedule_simulator.h"
 #include "remat/bounds/closure_cut_network.h"
 
 namespace lowtide::remat {
@@ -82,5 +83,10 @@ struct CutBoundResult {
 // `problem` passed plan::check and has a budget.
 CutBoundResult closure_cut(const plan::ScheduleProblem& problem,
                            const ClosureCutOptions& options = {});
+
+// By whoever has simulated `options.order`, which is not empty then; its link, if it has one,
+// counts whatever `options.swap` says.
+CutBoundResult closure_cut(const StepGraph& graph, const plan::ScheduleProfile& profile,
+                           const ClosureCutOptions& options);
 
 }  // namespace lowtide::remat

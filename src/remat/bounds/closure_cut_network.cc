@@ -1,6 +1,7 @@
 #include "remat/bounds/closure_cut_network.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/max_flow.h"
 #include "remat/bounds/in_place_matching.h"
@@ -10,12 +11,32 @@ namespace {
 
 constexpr int64_t kMostSum = int64_t{1} << 61;
 
-std::vector<std::pair<SchedOpId, SchedOpId>> all_arcs(const plan::ScheduleProblem& problem) {
-  std::vector<std::pair<SchedOpId, SchedOpId>> arcs = problem.control;
+using Arcs = std::vector<std::pair<SchedOpId, SchedOpId>>;
+
+Arcs turned(const Lists<SchedOpId, SchedOpId>& lists, size_t keys, size_t items) {
+  Arcs arcs;
+  arcs.reserve(items);
+  for (size_t key = 0; key < keys; ++key)
+    for (const SchedOpId item : lists[SchedOpId(key)]) arcs.emplace_back(item, SchedOpId(key));
+  return arcs;
+}
+
+// Who must run before whom, ascending, each once: sorted by counting, as graphs of this kind are
+// made by the thousand (pipeline/label_search.h).
+Arcs all_arcs(const plan::ScheduleProblem& problem) {
+  Arcs arcs;
+  size_t count = problem.control.size();
+  for (const plan::SchedValue& value : problem.values) count += value.readers.size();
+  arcs.reserve(count);
+  for (const auto& [first, second] : problem.control) arcs.emplace_back(second, first);
   for (const plan::SchedValue& value : problem.values)
-    for (SchedOpId reader : value.readers) arcs.emplace_back(value.producer, reader);
-  std::sort(arcs.begin(), arcs.end());
-  arcs.erase(std::unique(arcs.begin(), arcs.end()), arcs.end());
+    for (SchedOpId reader : value.readers) arcs.emplace_back(reader, value.producer);
+  const size_t ops = problem.ops.size();
+  const Lists<SchedOpId, SchedOpId> from(ops, turned({ops, arcs}, ops, count));
+  arcs.clear();
+  for (const SchedOpId first : problem.ops.ids())
+    for (const SchedOpId second : from[first])
+      if (arcs.empty() || arcs.back() != std::pair(first, second)) arcs.emplace_back(first, second);
   return arcs;
 }
 
@@ -43,8 +64,8 @@ int64_t ticks_of_staying(int64_t bytes, int64_t price) {
   return std::min(plan::kMostTicks, scaled_down(bytes, price));
 }
 
-StepGraph::StepGraph(const plan::ScheduleProblem& p)
-    : ProblemIndex(p),
+StepGraph::StepGraph(const plan::ScheduleProblem& p, plan::ProblemIndex index)
+    : ProblemIndex(std::move(index)),
       problem(&p),
       link(plan::combined_link(p)),
       scale(p),

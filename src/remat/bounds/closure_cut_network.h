@@ -44,7 +44,9 @@ using plan::SchedValueId;
 
 // A problem as index lists, with who must run before whom, and its times in ticks.
 struct StepGraph : plan::ProblemIndex {
-  explicit StepGraph(const plan::ScheduleProblem& problem);  // borrowed
+  explicit StepGraph(const plan::ScheduleProblem& p)  // borrowed
+      : StepGraph(p, plan::ProblemIndex(p)) {}
+  StepGraph(const plan::ScheduleProblem& p, plan::ProblemIndex index);  // of its lists
 
   size_t size() const { return op_count; }
   // Inputs, outputs and workspace, whatever is reused in place.

@@ -1,5 +1,5 @@
 // The ideas of the search under a budget, for tests that go through all: those that have a name for
-// `--without` (remat/ideas.h), and the two switches that callers in the code alone turn over.
+// `--without` (remat/ideas.h), and the three switches that callers in the code alone turn over.
 #pragma once
 
 #include <tuple>
@@ -15,18 +15,19 @@ inline std::vector<Idea<JointOptions>> all_ideas() {
   for (const NamedIdea& idea : kIdeas) ideas.push_back({idea.name, idea.switch_off});
   ideas.push_back({"reorder", [](JointOptions& o) { o.remat.reorder = false; }});
   ideas.push_back({"all-starts", [](JointOptions& o) { o.remat.all_starts ^= true; }});
+  ideas.push_back({"mend-starts", [](JointOptions& o) { o.remat.mend_starts ^= true; }});
   return ideas;
 }
 
 inline auto fields_of(const RematOptions& options) {
   const auto& [reorder, order_moves, stretch_moves, exchanges, repeats, aimed_drops, aimed_moves,
-               cut_start, mixed_start, order_start, greedy_start, chain_start, all_starts, restarts,
-               cut_bound, several_cuts, exact_small, bound, least_peak_order, limits, proof_units,
-               seed, threads, progress, starts] = options;
+               cut_start, mixed_start, order_start, greedy_start, chain_start, all_starts,
+               mend_starts, restarts, cut_bound, several_cuts, exact_small, bound, least_peak_order,
+               limits, proof_units, seed, threads, progress, starts] = options;
   return std::tie(reorder, order_moves, stretch_moves, exchanges, repeats, aimed_drops, aimed_moves,
                   cut_start, mixed_start, order_start, greedy_start, chain_start, all_starts,
-                  restarts, cut_bound, several_cuts, exact_small, bound, least_peak_order, limits,
-                  proof_units, seed, threads, progress, starts);
+                  mend_starts, restarts, cut_bound, several_cuts, exact_small, bound,
+                  least_peak_order, limits, proof_units, seed, threads, progress, starts);
 }
 
 inline auto fields_of(const SwapOptions& options) {

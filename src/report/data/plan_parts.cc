@@ -114,6 +114,13 @@ OrderedJson summary_data(const PlanView& view) {
   json["extra_percent"] = time.extra_percent;
   json["bound_percent"] = time.bound_percent;
   json["gap_points"] = time.gap_points;
+  const std::optional<double> whole = seconds_in_one_part(view.plan);
+  const auto over_whole = [&](double seconds) {
+    return whole && *whole > 0 ? OrderedJson(100 * (seconds / *whole - 1)) : OrderedJson();
+  };
+  json["whole_once_seconds"] = number_or_null(whole);
+  json["extra_over_whole_percent"] = over_whole(claims.predicted_seconds);
+  json["bound_over_whole_percent"] = over_whole(claims.lower_bound_seconds);
   json["timeline_seconds"] = view.timeline.end_seconds;
   json["copying_seconds"] = view.timeline.copying_seconds;
   json["peak_step"] = peak == kNowhere ? int64_t{-1} : static_cast<int64_t>(peak);
@@ -185,8 +192,9 @@ OrderedJson actions_data(const PlanView& view, const PlanningFacts* facts,
     groups.push_back(group_data(actions));
   const PartsTable split = parts_of(view.plan, view.stays);
   for (const ModuleParts& parts : split.modules) groups.push_back(group_data(parts));
-  std::stable_sort(groups.begin(), groups.end(),
-                   [](const auto& a, const auto& b) { return worth_of(a) > worth_of(b); });
+  std::stable_sort(groups.begin(), groups.end(), [](const auto& a, const auto& b) {
+    return std::pair(worth_of(a), a["freed_bytes"]) > std::pair(worth_of(b), b["freed_bytes"]);
+  });
   OrderedJson all = actions_json(view.actions);
   all.erase("modules");
   OrderedJson json;

@@ -74,7 +74,7 @@ function all(plan: Plan): Child {
     s.stored_bytes > 0 && `${mib(s.stored_bytes)} moved out`,
     s.ops_in_parts > 0 && `${plural(s.ops_in_parts, "op")} in parts`,
   ].filter((text) => text !== false);
-  const paid = s.predicted_seconds - s.once_seconds;
+  const paid = s.predicted_seconds - (s.whole_once_seconds ?? s.once_seconds);
   return h(
     "p",
     {},

@@ -18,6 +18,9 @@ export interface Summary {
   extra_percent: number;
   bound_percent: number;
   gap_points: number;
+  whole_once_seconds: number | null; // of a step in parts: each op once in one part
+  extra_over_whole_percent: number | null; // over that
+  bound_over_whole_percent: number | null;
   timeline_seconds: number; // end of the last step or transfer
   copying_seconds: number; // that copies keep the processor from computing
   peak_step: number;

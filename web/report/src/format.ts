@@ -51,7 +51,7 @@ export function milliseconds(seconds: number): string {
 
 // A change or a share; 0.0426 -> "4.3 %".
 export function percent(share: number): string {
-  const value = share * 100;
+  const value = Math.abs(share) < 1e-9 ? 0 : share * 100; // what is left of a difference is none
   const size = Math.abs(value);
   if (size !== 0 && size < 0.05) return value < 0 ? "> \u22120.1 %" : "< 0.1 %";
   const text = size >= 99.95 ? count(size) : size.toFixed(1);

@@ -18,10 +18,19 @@ export function bindingsText(plan: Plan): string {
     .join(", ");
 }
 
+// What the plan pays and what is proven of that, as shares of each op once, in one part.
+function paid(s: Summary): { extra: number; bound: number; of: string } {
+  const whole = s.extra_over_whole_percent !== null;
+  return {
+    extra: (s.extra_over_whole_percent ?? s.extra_percent) / 100,
+    bound: (s.bound_over_whole_percent ?? s.bound_percent) / 100,
+    of: whole ? "over each op once in one part" : "over each op once",
+  };
+}
+
 function sentence(s: Summary): Child {
   const less = share(s.peak_bytes, s.peak_before_bytes);
-  const extra = s.extra_percent / 100,
-    bound = s.bound_percent / 100;
+  const { extra, bound } = paid(s);
   const memory: Child =
     less < -0.0005
       ? [h("b", {}, size(s.arena_bytes)), " instead of ", size(s.peak_before_bytes)]
@@ -34,7 +43,11 @@ function sentence(s: Summary): Child {
     h("b", {}, `${percent(extra)} more time`),
     ". ",
     bound > 0.0005
-      ? ["No schedule within this memory can cost less than ", h("b", {}, percent(bound)), "."]
+      ? [
+          `No schedule ${s.whole_once_seconds === null ? "" : "in these parts "}within this memory can cost less than `,
+          h("b", {}, percent(bound)),
+          ".",
+        ]
       : null,
   ];
 }
@@ -49,8 +62,7 @@ function fact(key: TermKey, value: Child, note: Child = null, id = ""): HTMLElem
 }
 
 function factsOf(s: Summary): HTMLElement {
-  const extra = s.extra_percent / 100,
-    bound = s.bound_percent / 100;
+  const { extra, bound, of } = paid(s);
   return h(
     "dl",
     { class: "numbers" },
@@ -78,7 +90,7 @@ function factsOf(s: Summary): HTMLElement {
     fact(
       "predicted",
       time(s.predicted_seconds),
-      `${signedPercent(extra)} over each op once`,
+      `${signedPercent(extra)} ${of}`,
       "predicted_seconds",
     ),
     fact(

@@ -106,7 +106,8 @@ function rowOf(
             "span",
             {},
             nameOf(context, node),
-            told.times > 1 && h("span", { class: "times" }, ` \u00d7 ${count(told.times)}`),
+            told.times > 1 &&
+              h("span", { class: "times" }, ` \u00d7 ${count(told.times)}, all together`),
           ),
         ),
       ),
@@ -121,11 +122,7 @@ function rowOf(
       told.paid_seconds > 0 ? milliseconds(told.paid_seconds) : "\u2013",
     ),
     h("td", {}, policyChip(told.policy)),
-    h(
-      "td",
-      { class: "text", colspan: 4 },
-      told.times > 1 && h("span", { class: "note" }, `all ${count(told.times)} together`),
-    ),
+    h("td", { class: "of-tensor", colspan: 4 }),
   );
 }
 
@@ -201,7 +198,7 @@ export function modulesContent(context: Context): Child | null {
     "What each module makes and holds, and what it pays; layers that are equal are folded into one row",
     h(
       "table",
-      {},
+      { class: context.model.plan.sources.length > 1 ? "modules" : "modules no-source" },
       h(
         "thead",
         {},
@@ -214,10 +211,10 @@ export function modulesContent(context: Context): Child | null {
           number("time, ms"),
           number(term("paid"), ", ms"),
           text(term("policy")),
-          text("category"),
-          text(term("dtype")),
-          text("shape"),
-          text(term("source")),
+          ["category", term("dtype"), "shape"].map((name) =>
+            h("th", { scope: "col", class: "text of-tensor" }, name),
+          ),
+          h("th", { scope: "col", class: "text of-tensor source" }, term("source")),
         ),
       ),
       body,
