@@ -5,7 +5,7 @@
                    [--effort N] [--tiny] [--json FILE]
 
 Lowtide's rows, one for each budget: the arena (parameters, state, batch and all that the step makes), seconds of a step over eager
-mode's, what was predicted, the bound that is proven for every schedule, seconds to plan and to compile (capture, measure, plan).
+mode's, the same in seconds of processors (which a busy machine changes less; of one thread, as waiting counts), what was predicted, the bound that is proven for every schedule, seconds to plan and to compile (capture, measure, plan).
 Budgets are MiB, or shares of what the best order needs ("60%"); `none` has no limit. PyTorch's rows (bench/pytorch/ways.py, a
 process each): the peak with scratch; `compile` is what its first step takes. `--ways none` leaves them out, `--budgets skip` leaves
 Lowtide's out.
@@ -21,6 +21,7 @@ import pathlib
 import statistics
 import subprocess
 import sys
+import time
 
 ROOT = pathlib.Path(__file__).parents[1]
 sys.path[:0] = [str(ROOT / part) for part in ("python", "bench/pytorch", "bench/support")]
@@ -62,20 +63,25 @@ def row(name: str, budget: str, arguments: argparse.Namespace, broken: list[str]
             engine=arguments.engine), 0)
     except lowtide.Error as problem:
         return {**found, "reason": str(problem)}
-    mine, theirs = [], []
+    mine, theirs, shares = [], [], []
     for k in range(arguments.steps + 1):
+        marks = [time.process_time()]
         seconds, loss = timed(lambda: step(case.batch), k)
+        marks.append(time.process_time())
         others, wanted = timed(lambda: step_in_eager_mode(other, other.loss_fn, eager), k)
+        marks.append(time.process_time())
         mine.append(seconds)
         theirs.append(others)
+        shares.append((marks[1] - marks[0]) / (marks[2] - marks[1]))
         if not same(loss, wanted, arguments):
             broken.append(f"{name} {budget}: the loss of step {k} is {float(loss)}, eager mode's {float(wanted)}")
     plan, memory = step.plan, step.memory
     if memory.beside or (isinstance(limit_of(budget), int) and plan.arena_bytes > limit_of(budget)):
         broken.append(f"{name} {budget}: {memory.beside} allocations beside the arena of {plan.arena_bytes} bytes")
     verdict = plan.verdict
-    return {**found, "peak_bytes": plan.arena_bytes, "step_seconds": statistics.median(mine[1:]),
-            "eager_seconds": statistics.median(theirs[1:]), "predicted_extra_percent": verdict["extra_percent"],
+    return {**found, "peak_bytes": plan.arena_bytes, "processor_share": statistics.median(shares[1:]),
+            "step_seconds": statistics.median(mine[1:]), "eager_seconds": statistics.median(theirs[1:]),
+            "predicted_extra_percent": verdict["extra_percent"],
             "bound_percent": verdict["lower_bound_extra_percent"], "planning_seconds": verdict["planning_seconds"],
             "compile_seconds": compiled, "allocations": memory.planned}
 
@@ -99,8 +105,9 @@ def shown(found: dict) -> str:
     if "step_seconds" not in found:
         return f"{start} {found['peak_bytes'] / MIB:,.1f} | | | | | | {found['compile_seconds']:.1f} |"
     extra = 100 * (found["step_seconds"] / found["eager_seconds"] - 1)
+    used = f"{100 * (found['processor_share'] - 1):+.0f} %" if "processor_share" in found else ""
     planning = f"{found['planning_seconds']:.1f}" if "planning_seconds" in found else ""
-    return (f"{start} {found['peak_bytes'] / MIB:,.1f} | {extra:+.0f} % | {' | '.join(percent)} | "
+    return (f"{start} {found['peak_bytes'] / MIB:,.1f} | {extra:+.0f} % | {used} | {' | '.join(percent)} | "
             f"{found['step_seconds']:.3g} | {planning} | {found['compile_seconds']:.1f} |")
 
 
@@ -128,7 +135,7 @@ def main() -> int:
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
     rows, broken = [], []
-    print("| model | way | budget | peak MiB | extra | predicted | bound | s | planning s | compile s |\n|" + "---|" * 10,
+    print("| model | way | budget | peak MiB | extra | of processors | predicted | bound | s | planning s | compile s |\n|" + "---|" * 11,
           flush=True)
     for name in [arguments.only] if arguments.only else list(CASES):
         asked = arguments.ways.split(",") if arguments.ways else ways(name)

@@ -29,7 +29,7 @@ import torch.utils._pytree as pytree
 from .. import _library, cache
 from ..errors import BadInput, Infeasible, Limit, Unsupported, Usage
 from ..plans import Plan, bytes_text, search
-from ..sessions import OUTPUTS, Session, UpdateNow
+from ..sessions import INPUTS, OUTPUTS, Session, UpdateNow
 from .exported import Exported, export_step
 from .optimizers import Updates
 from .step import Memory, Step, StepOptions, exchanged, interrupts_wait
@@ -81,6 +81,7 @@ class _NativeReady:
     random: bool
     session: Session | None = None
     addresses: dict[str, int] = field(default_factory=dict)  # what is lent now
+    fed: set[str] = field(default_factory=set)  # inputs that the step reads
     outputs: dict[str, tuple[torch.dtype, tuple[int, ...]]] = field(default_factory=dict)
 
 
@@ -183,6 +184,7 @@ class NativeStep(Step):
             except (BadInput, Usage) as problem:
                 raise Unsupported(f"the native engine cannot run this step: {problem}") from None
             ready.addresses = {}
+            ready.fed = {value.name for value in ready.session.values(INPUTS)}
             ready.outputs = {value.name: (DTYPES[value.dtype], value.dims) for value in ready.session.values(OUTPUTS)}
         return ready.session
 
@@ -254,9 +256,8 @@ class NativeStep(Step):
             raise Usage(f"'{name}' is another tensor than when the step was compiled ({tuple(held.shape)} then, "
                         f"{tuple(found.shape) if found is not None else 'none'} now); compile the step again")
         changed = self._lend(ready, session)
-        fed = {value.name for value in session.values(0)}
         for name, leaf in zip(ready.exported.inputs, leaves, strict=True):
-            if name in fed:
+            if name in ready.fed:
                 plain = leaf.detach().contiguous()
                 session.set(name, plain.data_ptr(), plain.nbytes)
         for name in ready.updated:
