@@ -319,13 +319,14 @@ class Search {
   }
 
   // Of a step that keeps the budget by transfers alone, at least: what is too much goes out and
-  // comes back once, beside the ops where the link is fast enough.
+  // comes back once in each part, beside the ops where the link is fast enough.
   std::optional<double> moved_seconds(const State& state) const {
     if (!options_.schedule.transfers || options_.slow_tiers.empty()) return std::nullopt;
     const plan::Link& link = options_.slow_tiers.front().link;
     const int64_t bytes = state.candidate.peak_bytes - budget_bytes_;
     if (bytes > link.bytes) return std::nullopt;
-    const auto moved = static_cast<double>(bytes);
+    const auto moved =
+        static_cast<double>(bytes) * static_cast<double>(state.candidate.labels.parts);
     const double computing = state.once_seconds + 2 * moved * link.compute_seconds_per_byte;
     return std::max(
         {computing, moved / link.bytes_per_second_out, moved / link.bytes_per_second_in});

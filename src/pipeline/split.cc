@@ -366,7 +366,27 @@ class PartsAndTransfers {
       const bool is_known = !chosen.empty() && chosen.front().cuts_as(candidate);
       if (candidate.can_fit() && !is_known) chosen.push_back(candidate);
     }
-    return try_moving(chosen, moving);
+    LT_RETURN_IF_ERROR(try_moving(chosen, moving));
+    return parts.best ? try_numbers(chosen, parts.of_best.labels, moving) : Status();
+  }
+
+  // What is estimated with transfers is a bound, so numbers with more of them than there is time to
+  // hide look best. The least number that hides them lies between these and the one that is best
+  // without transfers: bisection, as long as numbers differ.
+  // NOLINTNEXTLINE(misc-no-recursion): likewise
+  Status try_numbers(const std::vector<Candidate>& chosen, const fission::Labels& alone,
+                     Trials& moving) const {
+    if (!alone.nests.empty()) return {};
+    int64_t below = alone.parts, above = alone.parts;
+    for (const Candidate& candidate : chosen)
+      if (candidate.labels.nests.empty()) below = std::min(below, candidate.labels.parts);
+    while (above - below > 1) {
+      const Candidate between{.labels = {.parts = below + (above - below) / 2}, .fits = true};
+      LT_RETURN_IF_ERROR(try_moving(std::span(&between, 1), moving));
+      const bool is_best = moving.best && moving.of_best.labels == between.labels;
+      (is_best ? above : below) = between.labels.parts;
+    }
+    return {};
   }
 
   // NOLINTNEXTLINE(misc-no-recursion): likewise
