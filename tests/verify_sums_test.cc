@@ -3,8 +3,8 @@
 // same step. Then every share of every sum is dropped once, every reader of a sum gets an earlier
 // version of it, operands are exchanged, an op is left out, named as another or given another
 // attribute, what is given has other contents, and results are taken from elsewhere: each must be
-// found. So must a wait that is lost; and attributes that are no numbers, and ops that make nothing,
-// are no difference.
+// found. So must a wait that is lost; and attributes that are no numbers, and ops that make
+// nothing, are no difference.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -205,7 +205,7 @@ given "c" f32 [2] input inline "0000803f0000803f"
 op "Mul" "m" "" forward v0 v1
   out "y" f32 [2] activation own output
 )",
-                                    "step");
+                                        "step");
   ASSERT_TRUE(step.has_value()) << step.error().message;
   plan::Plan plan = planned(*step);
   EXPECT_TRUE(verify::verify_parts(plan, *step).ok());

@@ -18,11 +18,11 @@ namespace lowtide::runtime {
 
 class Arena {
  public:
-  // Behind the arena `guard_bytes` more are mapped, which nobody may write. Of `gaps` (sorted,
+  // Behind the arena `guard_bytes` more are mapped, which nobody may write. Of `holes` (sorted,
   // apart) the pages are never touched, so that the system gives no memory for them. Error:
   // kInternal, when the system has not that much memory.
   static Result<Arena> make(int64_t bytes, int64_t guard_bytes = 0,
-                            const std::vector<Interval>& gaps = {});
+                            const std::vector<Interval>& holes = {});
   Arena() = default;
   Arena(Arena&& other) noexcept;
   Arena& operator=(Arena&& other) noexcept;

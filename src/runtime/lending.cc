@@ -58,7 +58,7 @@ Result<Lending> Lending::of(const Plan& plan, std::span<const std::string> names
   return lending;
 }
 
-std::vector<Interval> Lending::gaps(const Plan& plan) const {
+std::vector<Interval> Lending::holes(const Plan& plan) const {
   std::vector<Interval> found;
   for (PlanStorageId s : plan.storages.ids())
     if (has(s) && plan.storages[s].bytes > 0)
@@ -67,11 +67,11 @@ std::vector<Interval> Lending::gaps(const Plan& plan) const {
   std::sort(found.begin(), found.end(),
             [](const Interval& a, const Interval& b) { return a.begin < b.begin; });
   std::vector<Interval> joined;
-  for (const Interval& gap : found) {
-    if (!joined.empty() && gap.begin <= joined.back().end)
-      joined.back().end = std::max(joined.back().end, gap.end);
+  for (const Interval& hole : found) {
+    if (!joined.empty() && hole.begin <= joined.back().end)
+      joined.back().end = std::max(joined.back().end, hole.end);
     else
-      joined.push_back(gap);
+      joined.push_back(hole);
   }
   return joined;
 }

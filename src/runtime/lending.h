@@ -4,7 +4,7 @@
 //
 // What may be lent is a value that is there before the step, lies by itself, row-major, and stays
 // in the arena for the whole step. Its address in the plan is then used by nobody, as every
-// resident's, so the arena has a gap there, for which the system gives no memory: arena and lent
+// resident's, so the arena has a hole there, for which the system gives no memory: arena and lent
 // bytes together are what the plan says.
 //
 // Tests: session_lending_test.cc.
@@ -34,7 +34,7 @@ class Lending {
   bool empty() const { return lent_.empty(); }
   bool has(plan::PlanStorageId s) const { return !lent_.empty() && lent_[s]; }
   // Addresses of the arena where nothing lies, sorted and apart.
-  std::vector<Interval> gaps(const plan::Plan& plan) const;
+  std::vector<Interval> holes(const plan::Plan& plan) const;
   int64_t bytes(const plan::Plan& plan) const;  // of the arena, rounded as the plan rounds
 
   // Error: kUsage: not of those names, of another size, or not aligned for its elements.

@@ -157,7 +157,7 @@ Status Session::State::make_memory() {
   if (!options.unplanned) {
     LT_ASSIGN(lending, Lending::of(plan, options.lent));
     LT_ASSIGN(arena,
-              Arena::make(plan.arena_bytes, options.mark ? kGuardBytes : 0, lending.gaps(plan)));
+              Arena::make(plan.arena_bytes, options.mark ? kGuardBytes : 0, lending.holes(plan)));
     if (options.mark) arena.mark();
     if (lending.empty()) poison(arena.data(), plan.arena_bytes);
     LT_ASSIGN(BoundPlan bound, bind_steps(plan, arena.data()));

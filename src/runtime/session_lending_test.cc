@@ -183,8 +183,8 @@ TEST(Lending, ASeedRepeatsWhatItsFirstStepDrew) {
 // The system has given no memory for what is lent.
 TEST(Lending, AGapOfTheArenaHasNoPages) {
   const int64_t page = sysconf(_SC_PAGESIZE);
-  const std::vector<Interval> gaps = {{page + 64, 5 * page + 64}, {7 * page, 9 * page}};
-  const Result<Arena> arena = Arena::make(10 * page, 0, gaps);
+  const std::vector<Interval> holes = {{page + 64, 5 * page + 64}, {7 * page, 9 * page}};
+  const Result<Arena> arena = Arena::make(10 * page, 0, holes);
   ASSERT_TRUE(arena.has_value());
   std::vector<unsigned char> there(10);
   ASSERT_EQ(mincore(arena->data(), static_cast<size_t>(10 * page), there.data()), 0);
