@@ -186,6 +186,10 @@ def test_measured_times_stand_beside_predicted_ones(tight, folder):
     assert 0 < in_kernels < 2 * measured["step_seconds"]
     assert measured["hidden_seconds"] + measured["exposed_seconds"] >= measured["transfer_seconds"] * 0.999
     other = [plan for plan in folder.glob("front-*.lt") if plan != tight][0]
+    expect_error(4, "profile.json: measured with budget", "that of the plan is", arguments=["report", other, "--profile", profile])
+    batch = folder / "batch.lt"
+    assert run("plan", folder / "net.onnx", "--train", "--dim", "batch=1", "-o", batch).returncode == 0
+    expect_error(4, "measured for batch=2, the plan is for batch=1", arguments=["report", batch, "--profile", profile])
     json_of = json.loads(profile.read_text())
     json_of["model"] = "another"
     (folder / "other.json").write_text(json.dumps(json_of))
