@@ -6,6 +6,7 @@ import json
 import os
 import pathlib
 import pty
+import re
 import subprocess
 
 import pytest
@@ -213,6 +214,7 @@ def test_parts_are_priced_and_compared_with_the_step_in_one_part(folder, tmp_pat
     whole = run_json(*step)["whole_once_seconds"]
     told = run_json("report", tmp_path / "parts.lt")["plans"][0]
     summary, split = told["summary"], told["actions"]["split"]
+    assert summary["bounds_are_of"] == "in these parts"
     assert summary["whole_once_seconds"] == pytest.approx(whole, rel=1e-9)
     assert split["seconds"] == pytest.approx(summary["once_seconds"] - whole, abs=1e-12)
     assert summary["extra_over_whole_percent"] == pytest.approx(100 * (summary["predicted_seconds"] / whole - 1), abs=1e-6)
@@ -235,6 +237,12 @@ def test_explain_answers_for_tensors_ops_and_modules(tight):
     assert op["runs"] and op["kind"] == told["kinds"][told["ops"]["kind"][0]]
     module = run_json("explain", tight, "--module", "down")
     assert module["modules"] > 1 and 0 < module["bytes_at_peak"] <= told["summary"]["peak_bytes"]
+    verdict = run("report", tight).stdout
+    at_peak = next(told["tensors"]["name"][entry["tensor"]] for entry in told["peak"] if entry["tensor"] >= 0)
+    of_peak = run("explain", tight, "--tensor", at_peak).stdout
+    number = re.search(r"there at the peak, (step \d+ of \d+) \(plan step (\d+)\)", of_peak)
+    assert f": {number[1]}, op" in verdict
+    assert int(number[2]) == told["summary"]["peak_step"]
     text = run("explain", tight, "--tensor", name).stdout
     assert text.startswith(f"tensor '{name}': ") and " at " in text
     expect_error(2, "--tensor", "names like it", arguments=["explain", tight, "--tensor", name[:-1] + "~"])
