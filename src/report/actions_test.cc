@@ -237,5 +237,28 @@ TEST(ActionsTest, WhatOnlyMovedInTimeIsCountedAndNotPrinted) {
   EXPECT_EQ(actions_text(table), "");
 }
 
+// The table holds what saves most first, its text what saves most for its time.
+TEST(ActionsTest, TheTextBeginsWithWhatIsMostWorthwhile) {
+  const auto group = [](const char* module, int64_t bytes, double seconds) {
+    ModuleActions actions;
+    actions.module = module;
+    actions.reruns = 1;
+    actions.rerun_seconds = seconds;
+    actions.benefit_bytes = bytes;
+    return actions;
+  };
+  const ActionTable table{.modules = {group("dear", 4096, 4), group("cheap", 2048, 1),
+                                      group("free", 1024, 0), group("vain", 0, 0)},
+                          .all = group("", 4096, 5)};
+  const std::string text = actions_text(table);
+  std::vector<std::pair<size_t, std::string>> places;
+  for (const char* module : {"dear", "cheap", "free", "vain"})
+    places.emplace_back(text.find(std::string("\n") + module + " "), module);
+  std::sort(places.begin(), places.end());
+  std::string order;
+  for (const auto& [place, module] : places) order += module + " ";
+  EXPECT_EQ(order, "free cheap dear vain ") << text;
+}
+
 }  // namespace
 }  // namespace lowtide::report

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "base/bytes.h"
@@ -16,6 +17,17 @@ constexpr size_t kNameShown = 36;  // of a module's name
 
 bool acts(const ModuleActions& actions) {
   return actions.reruns + actions.stores + actions.loads > 0;
+}
+
+// What saves most bytes of the peak for each second first; what costs nothing before all others.
+bool is_more_worthwhile(const ModuleActions* a, const ModuleActions* b) {
+  const auto worth = [](const ModuleActions& actions) {
+    const auto bytes = static_cast<double>(actions.benefit_bytes);
+    if (bytes <= 0) return 0.0;
+    const double seconds = actions.paid_seconds();
+    return seconds > 0 ? bytes / seconds : std::numeric_limits<double>::infinity();
+  };
+  return worth(*a) > worth(*b);
 }
 
 // Bytes of the peak for each millisecond of the step: what the group is worth.
@@ -65,16 +77,14 @@ std::string actions_text(const ActionTable& table) {
                   "reruns", "moved out", "moved in", "moved", "cost", "saves", "saves");
   text += fmt::format("{:<36} {:>6} {:>11} {:>11} {:>6} {:>9} {:>11} {:>11}\n", "by module", "", "",
                       "", "ops", "ms", "at the peak", "per ms");
-  const auto count =
-      static_cast<size_t>(std::count_if(table.modules.begin(), table.modules.end(), acts));
-  size_t shown = 0;
+  std::vector<const ModuleActions*> modules;
   for (const ModuleActions& actions : table.modules)
-    if (acts(actions) && shown < kModulesShown) {
-      text += line(actions.module, actions);
-      ++shown;
-    }
-  if (count > shown) text += fmt::format("... and {} more\n", count - shown);
-  return text + line(fmt::format("all {}", count), table.all);
+    if (acts(actions)) modules.push_back(&actions);
+  std::stable_sort(modules.begin(), modules.end(), is_more_worthwhile);
+  const size_t shown = std::min(modules.size(), kModulesShown);
+  for (size_t i = 0; i < shown; ++i) text += line(modules[i]->module, *modules[i]);
+  if (modules.size() > shown) text += fmt::format("... and {} more\n", modules.size() - shown);
+  return text + line(fmt::format("all {}", modules.size()), table.all);
 }
 
 nlohmann::ordered_json actions_json(const ActionTable& table) {

@@ -185,7 +185,12 @@ Result<TensorStory> tensor_story(const plan::Plan& plan, const std::string& name
   story.loads = use.loads;
   story.paid_seconds = use.paid_seconds;
   add_stays(plan, s, timeline, story);
-  if (const auto peak = step_of_peak(plan); is_there(story, peak)) story.peak_step = peak;
+  if (const auto peak = step_of_peak(plan); is_there(story, peak)) {
+    const MemoryProfile profile = profile_planned(plan);
+    story.peak_step = peak;
+    story.peak_run = profile.peak_step + 1;
+    story.step_runs = profile.plan_steps.size();
+  }
   story.idle = longest_idle(touches_of(plan, s), story, timeline);
   story.worth = worth_of(plan, again_and_away(
                                    plan, [&](PlanOpId op) { return op == use.maker; },
@@ -214,10 +219,18 @@ Result<OpStory> op_story(const plan::Plan& plan, const std::string& name) {
   for (PlanValueId output : op.outputs) story.outputs.push_back(plan.values[output].name);
   const Timeline timeline = timeline_of(plan);
   const std::vector<int64_t> bytes = bytes_of(plan, stays_of(plan));
+  const std::vector<size_t> computing = profile_planned(plan).plan_steps;
+  story.step_runs = computing.size();
   for (size_t i = 0; i < plan.steps.size(); ++i) {
     const Step& step = plan.steps[i];
     if (step.kind != Step::Kind::kCompute || step.op != id) continue;
-    story.runs.push_back({i, timeline.steps[i], bytes[i], step.workspace_address});
+    const auto at = std::lower_bound(computing.begin(), computing.end(), i);
+    const bool counts = at != computing.end() && *at == i;
+    story.runs.push_back({.step = i,
+                          .number = counts ? size_t(at - computing.begin()) + 1 : 0,
+                          .when = timeline.steps[i],
+                          .bytes = bytes[i],
+                          .workspace_address = step.workspace_address});
     for (const plan::Placement& made : step.makes) {
       if (!made.reuses.valid()) continue;
       const std::string pair =

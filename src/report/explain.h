@@ -3,6 +3,9 @@
 // would be without (what_if.h). The answers of `lowtide explain`, as text and as JSON
 // (docs/formats.md, "explain --json").
 //
+// Steps are positions in the plan's list of steps, which also has frees and transfers. The verdict
+// and the report's page count those that compute something, from 1: the text says which it means.
+//
 // A tensor is named by any value that lies in it: its own, a view of it, an update. A module is all
 // modules whose name begins with its path: "h.0" is "h.0.attn" too.
 #pragma once
@@ -57,12 +60,14 @@ struct TensorStory {
   double make_seconds = 0;  // of the op that makes it, once
   std::vector<StayStory> stays = {};
   std::optional<size_t> peak_step = {};  // it is there then
+  size_t peak_run = 0, step_runs = 0;    // that step among those that compute something, from 1
   std::optional<Idle> idle = {};
   std::optional<Worth> worth = {};  // of its reruns and transfers, where there are any
 };
 
 struct RunStory {
   size_t step = 0;
+  size_t number = 0;  // among the steps that compute something, from 1; 0: it makes views
   Moment when = {};
   int64_t bytes = 0;              // on the device while it runs
   int64_t workspace_address = 0;  // where it has workspace
@@ -76,6 +81,7 @@ struct OpStory {
   std::vector<std::string> inputs = {}, outputs = {};
   std::vector<std::string> took_over = {};  // "y over x", once for each pair
   std::vector<RunStory> runs = {};
+  size_t step_runs = 0;             // steps of the plan that compute something
   std::optional<Worth> worth = {};  // of its reruns, where there are any
 };
 

@@ -89,7 +89,7 @@ std::string policy_text(const TensorStory& story) {
 
 std::string stay_line(const StayStory& told, int64_t bytes) {
   std::string text = fmt::format(
-      "  steps {:>6} to {:>6}  {:>10.3f} to {:>10.3f} ms  at {} to {}  {}", told.stay.begin,
+      "  plan steps {:>6} to {:>6}  {:>10.3f} to {:>10.3f} ms  at {} to {}  {}", told.stay.begin,
       told.stay.end == 0 ? 0 : told.stay.end - 1, told.when.begin * 1e3, told.when.end * 1e3,
       told.stay.address, told.stay.address + bytes, word(told.stay.why));
   if (!told.from.empty()) text += fmt::format(", in the place of '{}'", printable(told.from));
@@ -140,9 +140,11 @@ std::string print(const TensorStory& story) {
                    story.read_by.size() == 1 ? "1 op" : fmt::format("{} ops", story.read_by.size()),
                    listed(story.read_by));
   text += policy_text(story);
-  if (story.peak_step) fmt::format_to(out, "there at the peak, step {}\n", *story.peak_step);
+  if (story.peak_step)
+    fmt::format_to(out, "there at the peak, step {} of {} (plan step {})\n", story.peak_run,
+                   story.step_runs, *story.peak_step);
   if (story.idle) {
-    fmt::format_to(out, "longest unused from step {} to step {}: {}", story.idle->begin,
+    fmt::format_to(out, "longest unused from plan step {} to plan step {}: {}", story.idle->begin,
                    story.idle->end, milliseconds(story.idle->seconds));
     if (!story.made_by.empty())
       fmt::format_to(out, "; its op alone takes {}", milliseconds(story.make_seconds));
@@ -174,7 +176,8 @@ std::string print(const OpStory& story) {
   if (story.worth) text += worth_text(*story.worth);
   for (size_t i = 0; i < std::min(story.runs.size(), kRowsShown); ++i) {
     const RunStory& run = story.runs[i];
-    fmt::format_to(out, "  step {:>6}  {:>10.3f} to {:>10.3f} ms  {} on the device", run.step,
+    if (run.number > 0) fmt::format_to(out, "  step {:>6} of {}", run.number, story.step_runs);
+    fmt::format_to(out, "  plan step {:>6}  {:>10.3f} to {:>10.3f} ms  {} on the device", run.step,
                    run.when.begin * 1e3, run.when.end * 1e3, format_bytes(run.bytes));
     if (story.workspace_bytes > 0) fmt::format_to(out, ", workspace at {}", run.workspace_address);
     text += "\n";
@@ -235,6 +238,7 @@ OrderedJson to_json(const TensorStory& story) {
   json["paid_seconds"] = story.paid_seconds;
   json["make_seconds"] = story.make_seconds;
   json["peak_step"] = story.peak_step ? OrderedJson(*story.peak_step) : OrderedJson();
+  json["peak_run"] = story.peak_step ? OrderedJson(story.peak_run) : OrderedJson();
   json["idle"] = OrderedJson();
   if (story.idle)
     json["idle"] = {{"begin_step", story.idle->begin},
@@ -263,6 +267,7 @@ OrderedJson to_json(const OpStory& story) {
   json["runs"] = OrderedJson::array();
   for (const RunStory& run : story.runs) {
     OrderedJson one = {{"step", run.step},
+                       {"number", run.number},
                        {"begin_seconds", run.when.begin},
                        {"end_seconds", run.when.end},
                        {"bytes", run.bytes}};

@@ -33,7 +33,8 @@ struct MeasuredStep {
 
 std::string print_measured(const plan::Plan& plan, const MeasuredStep& measured);
 
-// Error: kInput, naming origin and what is wrong: no profile, or one of another plan (model, ops).
+// Error: kInput, naming origin and what is wrong: no profile, or one of another plan (model,
+// sizes, budget, arena, ops or how often they run).
 Result<MeasuredStep> read_measured(std::string_view text, const std::string& origin,
                                    const plan::Plan& plan);
 

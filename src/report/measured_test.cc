@@ -16,7 +16,9 @@ MeasuredStep example(const Plan& plan) {
   step.transfer_seconds = 0.25;
   step.exposed_seconds = 0.0625;
   step.ops = IdVector<PlanOpId, MeasuredOp>(plan.ops.size());
-  step.ops[PlanOpId(2)] = {.runs = 2, .seconds = 0.1};
+  for (const plan::Step& each : plan.steps)
+    if (!plan::only_views(plan, each.op)) ++step.ops[each.op].runs;
+  step.ops[PlanOpId(2)].seconds = 0.1;
   return step;
 }
 
@@ -41,7 +43,7 @@ TEST(Measured, ReadsWhatItPrints) {
   EXPECT_EQ(read->step_seconds, 0.5);
   EXPECT_EQ(read->hidden_seconds(), 0.1875);
   ASSERT_EQ(read->ops.size(), plan.ops.size());
-  EXPECT_EQ(read->ops[PlanOpId(2)].runs, 2);
+  EXPECT_EQ(read->ops[PlanOpId(2)].runs, 1);
   EXPECT_EQ(read->ops[PlanOpId(2)].seconds, 0.1);
   EXPECT_EQ(read->ops[PlanOpId(0)].runs, 0);
   EXPECT_EQ(print_measured(plan, *read), text);
@@ -63,11 +65,56 @@ TEST(Measured, AnotherPlansIsRefused) {
   EXPECT_NE(refused(text, other).find("op 2 is "), std::string::npos);
 }
 
+// The same model and the same ops: what differs is said in numbers.
+TEST(Measured, AnotherPlanOfTheSameModelIsRefused) {
+  Plan plan = training_plan();
+  plan.model = "net";
+  plan.bindings = {{"batch", 1}};
+  plan.arena_bytes = 640;
+  plan.claims.budget_bytes = 1024;
+  const std::string text = print_measured(plan, example(plan));
+  ASSERT_TRUE(read_measured(text, "p.json", plan));
+  Plan other = plan;
+  other.bindings["batch"] = 2;
+  EXPECT_NE(refused(text, other).find("measured for batch=1, the plan is for batch=2: "),
+            std::string::npos);
+  other = plan;
+  other.claims.budget_bytes.reset();
+  EXPECT_NE(refused(text, other).find("(1024 bytes), that of the plan is none: "),
+            std::string::npos);
+  other = plan;
+  other.arena_bytes = 704;
+  EXPECT_NE(refused(text, other).find("(640 bytes), that of the plan is 704 B (704 bytes): "),
+            std::string::npos)
+      << refused(text, other);
+  other = plan;
+  other.steps.push_back(other.steps[2]);  // op 2 once more
+  EXPECT_NE(refused(text, other).find("op 'product' ran 1 times in a step, in the plan's 2: "),
+            std::string::npos)
+      << refused(text, other);
+}
+
+// Members that are no sizes, and those that are absent.
+TEST(Measured, WhatDoesNotSayOfWhichPlanItIsIsRefused) {
+  const Plan plan = training_plan();
+  const std::string text = print_measured(plan, example(plan));
+  const auto with = [&](const std::string& member, const std::string& instead) {
+    std::string changed = text;
+    changed.replace(changed.find(member), member.size(), instead);
+    return refused(changed, plan);
+  };
+  EXPECT_NE(with("\"dims\": {}", "\"dims\": [1]").find("measured for [1]"), std::string::npos);
+  EXPECT_NE(with("\"dims\": {}", "\"dims\": {\"n\": 1.5}").find("1.5"), std::string::npos);
+  EXPECT_NE(with("\"arena_bytes\"", "\"arena\"").find("unknown"), std::string::npos);
+  EXPECT_NE(with("\"budget_bytes\": null", "\"budget_bytes\": 1e300").find("1e+300"),
+            std::string::npos);
+}
+
 TEST(Measured, WhatIsNoProfileIsRefused) {
   const Plan plan = training_plan();
   EXPECT_NE(refused("{", plan).find("not JSON"), std::string::npos);
   EXPECT_NE(refused("[]", plan).find("not a measured profile"), std::string::npos);
-  EXPECT_NE(refused("{\"format\": \"lowtide-profile\", \"version\": 2}", plan).find("version 1"),
+  EXPECT_NE(refused("{\"format\": \"lowtide-profile\", \"version\": 1}", plan).find("version 2"),
             std::string::npos);
   std::string text = print_measured(plan, example(plan));
   text.replace(text.find("0.5"), 3, "-1");

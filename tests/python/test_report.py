@@ -6,6 +6,7 @@ import json
 import os
 import pathlib
 import pty
+import re
 import subprocess
 
 import pytest
@@ -186,6 +187,10 @@ def test_measured_times_stand_beside_predicted_ones(tight, folder):
     assert 0 < in_kernels < 2 * measured["step_seconds"]
     assert measured["hidden_seconds"] + measured["exposed_seconds"] >= measured["transfer_seconds"] * 0.999
     other = [plan for plan in folder.glob("front-*.lt") if plan != tight][0]
+    expect_error(4, "profile.json: measured with budget", "that of the plan is", arguments=["report", other, "--profile", profile])
+    batch = folder / "batch.lt"
+    assert run("plan", folder / "net.onnx", "--train", "--dim", "batch=1", "-o", batch).returncode == 0
+    expect_error(4, "measured for batch=2, the plan is for batch=1", arguments=["report", batch, "--profile", profile])
     json_of = json.loads(profile.read_text())
     json_of["model"] = "another"
     (folder / "other.json").write_text(json.dumps(json_of))
@@ -209,6 +214,7 @@ def test_parts_are_priced_and_compared_with_the_step_in_one_part(folder, tmp_pat
     whole = run_json(*step)["whole_once_seconds"]
     told = run_json("report", tmp_path / "parts.lt")["plans"][0]
     summary, split = told["summary"], told["actions"]["split"]
+    assert summary["bounds_are_of"] == "in these parts"
     assert summary["whole_once_seconds"] == pytest.approx(whole, rel=1e-9)
     assert split["seconds"] == pytest.approx(summary["once_seconds"] - whole, abs=1e-12)
     assert summary["extra_over_whole_percent"] == pytest.approx(100 * (summary["predicted_seconds"] / whole - 1), abs=1e-6)
@@ -231,6 +237,12 @@ def test_explain_answers_for_tensors_ops_and_modules(tight):
     assert op["runs"] and op["kind"] == told["kinds"][told["ops"]["kind"][0]]
     module = run_json("explain", tight, "--module", "down")
     assert module["modules"] > 1 and 0 < module["bytes_at_peak"] <= told["summary"]["peak_bytes"]
+    verdict = run("report", tight).stdout
+    at_peak = next(told["tensors"]["name"][entry["tensor"]] for entry in told["peak"] if entry["tensor"] >= 0)
+    of_peak = run("explain", tight, "--tensor", at_peak).stdout
+    number = re.search(r"there at the peak, (step \d+ of \d+) \(plan step (\d+)\)", of_peak)
+    assert f": {number[1]}, op" in verdict
+    assert int(number[2]) == told["summary"]["peak_step"]
     text = run("explain", tight, "--tensor", name).stdout
     assert text.startswith(f"tensor '{name}': ") and " at " in text
     expect_error(2, "--tensor", "names like it", arguments=["explain", tight, "--tensor", name[:-1] + "~"])

@@ -7,6 +7,7 @@
 
 #include "base/printable.h"
 #include "plan/plan_fields.h"
+#include "report/sizes.h"
 
 namespace lowtide::report {
 namespace {
@@ -15,12 +16,6 @@ using Parsed = nlohmann::json;
 
 constexpr size_t kMostDepth = 8;        // a line is two deep
 constexpr double kMostNumber = 9.2e18;  // still an int64_t
-
-std::string spelled_dims(const std::map<std::string, int64_t, std::less<>>& dims) {
-  std::string text;
-  for (const auto& [symbol, size] : dims) text += fmt::format(" {}={}", printable(symbol), size);
-  return text;
-}
 
 class LineReader {
  public:
@@ -108,8 +103,8 @@ Status check_model(const LineReader& reader, const Parsed& object, const plan::P
     front.dims[symbol] = size.get<int64_t>();
   }
   if (front.dims != plan.bindings)
-    return reader.fail(fmt::format("a front for{}; the plan is for{}", spelled_dims(front.dims),
-                                   spelled_dims(plan.bindings)));
+    return reader.fail(fmt::format("a front for{}; the plan is for{}", spelled_sizes(front.dims),
+                                   spelled_sizes(plan.bindings)));
   return {};
 }
 

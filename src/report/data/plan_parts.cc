@@ -95,7 +95,7 @@ double worth_of(const OrderedJson& group) {
 
 }  // namespace
 
-OrderedJson summary_data(const PlanView& view) {
+OrderedJson summary_data(const PlanView& view, const PlanningFacts* facts) {
   const plan::Claims& claims = view.plan.claims;
   const TimeVerdict time = time_verdict(view.plan);
   const size_t peak = peak_step(view);
@@ -114,6 +114,7 @@ OrderedJson summary_data(const PlanView& view) {
   json["extra_percent"] = time.extra_percent;
   json["bound_percent"] = time.bound_percent;
   json["gap_points"] = time.gap_points;
+  json["bounds_are_of"] = in_which_parts(facts == nullptr ? facts_in_file(view.plan) : *facts);
   const std::optional<double> whole = seconds_in_one_part(view.plan);
   const auto over_whole = [&](double seconds) {
     return whole && *whole > 0 ? OrderedJson(100 * (seconds / *whole - 1)) : OrderedJson();

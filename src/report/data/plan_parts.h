@@ -15,7 +15,7 @@
 
 namespace lowtide::report {
 
-nlohmann::ordered_json summary_data(const PlanView& view);
+nlohmann::ordered_json summary_data(const PlanView& view, const PlanningFacts* facts);
 // Without how long the planning took, which differs from run to run.
 nlohmann::ordered_json verdict_lines(const plan::Plan& plan, const PlanningFacts* facts);
 nlohmann::ordered_json curve_data(const PlanView& view);

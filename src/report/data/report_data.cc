@@ -64,7 +64,7 @@ OrderedJson plan_data(const ReportedPlan& reported, const SweptFront* front) {
   json["model"] = view.plan.model;
   json["provenance"] = view.plan.provenance;
   json["bindings"] = view.plan.bindings;
-  json["summary"] = summary_data(view);
+  json["summary"] = summary_data(view, reported.facts);
   json["verdict"] = verdict_lines(view.plan, reported.facts);
   add_columns(json, view);
   json["curve"] = curve_data(view);

@@ -88,6 +88,7 @@ TEST(ReportData, OfAPlanByHand) {
   EXPECT_EQ(column(told["actions"]["groups"], "seconds"), Json::array({0.25}));
   EXPECT_EQ(told["summary"]["peak_step"], 6);
   EXPECT_TRUE(told["summary"]["whole_once_seconds"].is_null());
+  EXPECT_EQ(told["summary"]["bounds_are_of"], "in one part");
   EXPECT_TRUE(told["measured"].is_null());
   for (const Json& line : told["verdict"])
     EXPECT_EQ(line.get<std::string>().find("planned in"), std::string::npos);
