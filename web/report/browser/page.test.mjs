@@ -32,6 +32,26 @@ test("the numbers at the top are the data's", async () => {
   await page.close();
 });
 
+test("no proven number is claimed for more schedules than it speaks of", async () => {
+  const { report, url } = makeReport("compare");
+  const { page, problems } = await open(url);
+  const { next_budget } = report.plans[0].actions;
+  const of = /^No schedule in one part within this memory can cost less than/;
+  const verdict = await page.locator("#summary .sentence").textContent();
+  assert.match(verdict.slice(verdict.indexOf("No schedule")), of);
+  for (const name of ["floor_bytes", "lower_bound_seconds"])
+    assert.match(await page.locator(`[data-fact=${name}]`).textContent(), /proven in one part$/);
+  const next = `no schedule in one part can take less there than ${time(next_budget.bound_seconds)}`;
+  assert.ok((await page.locator("#actions .next").textContent()).includes(next), next);
+  assert.match(await page.locator("#front p").first().textContent(), /in as many parts is faster/);
+  for (const word of ["floor", "memory bound", "proven least time"]) {
+    await page.locator(".numbers .term", { hasText: word }).focus();
+    assert.match(await page.locator("#tip").textContent(), /in as many parts as here/, word);
+  }
+  assert.deepEqual(problems, []);
+  await page.close();
+});
+
 test("the tables are the data's", async () => {
   const { report, url } = makeReport("compare");
   const { page, problems } = await open(url);

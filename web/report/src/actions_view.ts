@@ -1,6 +1,7 @@
 // What was done for less memory and what it cost: a row for each module and kind of action, by MiB
 // saved at the peak for each millisecond paid, and what a little more memory would buy.
 
+import { boundsAreOf } from "./bounds.ts";
 import type { Context } from "./context.ts";
 import type { ActionGroup, Plan } from "./data.ts";
 import { h, type Child } from "./dom.ts";
@@ -46,7 +47,7 @@ function nextBudget(plan: Plan): Child {
         ]
       : ["the step would not be faster than ", h("b", {}, time(next.seconds))],
     next.bound_seconds !== null &&
-      `; no schedule there can take less than ${time(next.bound_seconds)}`,
+      `; no schedule ${boundsAreOf(s)} can take less there than ${time(next.bound_seconds)}`,
     ".",
   );
 }

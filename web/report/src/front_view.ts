@@ -2,6 +2,7 @@
 // are buttons; a point whose plan is in the report shows it, any other its verdict.
 
 import { scaleLinear } from "d3-scale";
+import { pointBoundsAreOf } from "./bounds.ts";
 import type { Context } from "./context.ts";
 import type { FrontPoint } from "./data.ts";
 import { h, replace, svg, type Child } from "./dom.ts";
@@ -93,12 +94,14 @@ export function frontPaths(points: readonly Reached[], { x, y }: FrontScales): F
   return { reached, bound, gap: `${reached}H${x(high.budget_bytes)}V${y(boundOf(high))}${back}Z` };
 }
 
-function pointText(p: FrontPoint): string {
+export function pointText(p: FrontPoint): string {
   if (!p.found || p.arena_bytes === null || p.seconds === null) {
     return `budget ${mib(p.budget_bytes)}: nothing found${p.reason ? `: ${p.reason}` : ""}`;
   }
   const bound =
-    boundOf(p) > 0 ? `; proven: no schedule within the budget below ${time(boundOf(p))}` : "";
+    boundOf(p) > 0
+      ? `; proven: no schedule ${pointBoundsAreOf(p)} within the budget below ${time(boundOf(p))}`
+      : "";
   const marks = [p.knee && "the knee", p.chosen && "the chosen plan"].filter(Boolean).join(", ");
   const extra = p.extra_percent === null ? "" : `, ${percent(p.extra_percent / 100)} extra`;
   return `budget ${mib(p.budget_bytes)}, arena ${mib(p.arena_bytes)}, ${time(p.seconds)}${extra}${bound}${marks ? ` (${marks})` : ""}`;
@@ -271,7 +274,7 @@ export function frontContent(context: Context): Child | null {
     h(
       "p",
       {},
-      "Each point is a plan for one budget; the dashed line is proven: with so much memory no schedule is faster. The nearer the two lines, the less is left to gain. Points with a ring have their plan in this report; choose one to see it.",
+      "Each point is a plan for one budget; the dashed line is proven: with so much memory no schedule with the ops in as many parts is faster. The nearer the two lines, the less is left to gain. Points with a ring have their plan in this report; choose one to see it.",
     ),
     front.plans_left_out > 0 &&
       h(

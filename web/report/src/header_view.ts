@@ -1,6 +1,7 @@
 // The top of the page: which plan of which model this is, whether it is verified, what it reaches in
 // one sentence, the numbers behind it, and a scale that sets them beside one another.
 
+import { boundsAreOf } from "./bounds.ts";
 import type { Context } from "./context.ts";
 import type { Plan, Summary } from "./data.ts";
 import { byId, h, replace, type Child } from "./dom.ts";
@@ -44,7 +45,7 @@ function sentence(s: Summary): Child {
     ". ",
     bound > 0.0005
       ? [
-          `No schedule ${s.whole_once_seconds === null ? "" : "in these parts "}within this memory can cost less than `,
+          `No schedule ${boundsAreOf(s)} within this memory can cost less than `,
           h("b", {}, percent(bound)),
           ".",
         ]
@@ -80,7 +81,7 @@ function factsOf(s: Summary): HTMLElement {
       "peak_before_bytes",
     ),
     s.budget_bytes !== null ? fact("budget", size(s.budget_bytes), null, "budget_bytes") : null!,
-    s.floor_bytes !== null ? fact("floor", size(s.floor_bytes), "proven", "floor_bytes") : null!,
+    s.floor_bytes !== null ? fact("floor", size(s.floor_bytes), `proven ${boundsAreOf(s)}`, "floor_bytes") : null!,
     fact(
       "bound",
       size(s.lower_bound_bytes),
@@ -96,7 +97,7 @@ function factsOf(s: Summary): HTMLElement {
     fact(
       "timeBound",
       time(s.lower_bound_seconds),
-      `${signedPercent(bound)}, proven`,
+      `${signedPercent(bound)}, proven ${boundsAreOf(s)}`,
       "lower_bound_seconds",
     ),
     s.exposed_seconds > 0
