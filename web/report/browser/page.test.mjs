@@ -19,7 +19,8 @@ import {
 } from "./pages.mjs";
 import { HTML_NAME, makeReport } from "./reports.mjs";
 
-const { count, exactBytes, mib, time } = await load("src/format.ts");
+const { meet } = await load("src/labels.ts");
+const { count, exactBytes, mib, time, timeApart } = await load("src/format.ts");
 const FRAMES_PER_SECOND = 30;
 
 after(close);
@@ -41,7 +42,7 @@ test("no proven number is claimed for more schedules than it speaks of", async (
   assert.match(verdict.slice(verdict.indexOf("No schedule")), of);
   for (const name of ["floor_bytes", "lower_bound_seconds"])
     assert.match(await page.locator(`[data-fact=${name}]`).textContent(), /proven in one part$/);
-  const next = `no schedule in one part can take less there than ${time(next_budget.bound_seconds)}`;
+  const next = `no schedule in one part can take less there than ${timeApart(next_budget.bound_seconds, next_budget.seconds)}`;
   assert.ok((await page.locator("#actions .next").textContent()).includes(next), next);
   assert.match(await page.locator("#front p").first().textContent(), /in as many parts is faster/);
   for (const word of ["floor", "memory bound", "proven least time"]) {
@@ -442,16 +443,28 @@ test("words with a dotted line and sizes tell more, by pointer and by Tab", asyn
   await page.close();
 });
 
-test("nothing is wider than a screen of 360 pixels", async () => {
-  const { url } = makeReport("compare");
-  const { page } = await open(url, { viewport: { width: 360, height: 740 } });
-  const [wide, shown] = await page.evaluate(() => [
-    document.documentElement.scrollWidth,
-    innerWidth,
-  ]);
-  assert.ok(wide <= shown, `the page is ${wide} pixels wide, the screen ${shown}`);
-  await page.close();
-});
+for (const width of [360, 1200])
+  test(`nothing is wider than a screen of ${width} pixels, and no label lies over another`, async () => {
+    const { url } = makeReport("compare");
+    const { page } = await open(url, { viewport: { width, height: 740 } });
+    const [wide, shown] = await page.evaluate(() => [
+      document.documentElement.scrollWidth,
+      innerWidth,
+    ]);
+    assert.ok(wide <= shown, `the page is ${wide} pixels wide, the screen ${shown}`);
+    if (width >= 1200) {
+      const [table, box] = await page.$eval("#actions .scroll", (s) => [
+        s.scrollWidth,
+        s.clientWidth,
+      ]);
+      assert.ok(table <= box, `the actions' table is ${table} pixels wide, its box ${box}`);
+    }
+    const labels = await page.$eval("canvas.curve", (c) => JSON.parse(c.dataset.labels));
+    assert.ok(labels.length >= 5, `${labels.length} labels`);
+    for (const [i, a] of labels.entries())
+      for (const b of labels.slice(0, i)) assert.ok(!meet(a, b), JSON.stringify([a, b]));
+    await page.close();
+  });
 
 test("names with HTML are shown and not run", async () => {
   const { url } = makeReport("html");

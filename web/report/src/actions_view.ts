@@ -5,7 +5,7 @@ import { boundsAreOf } from "./bounds.ts";
 import type { Context } from "./context.ts";
 import type { ActionGroup, Plan } from "./data.ts";
 import { h, type Child } from "./dom.ts";
-import { count, mib, MIB, milliseconds, percent, plural, time } from "./format.ts";
+import { count, mib, MIB, milliseconds, percent, plural, time, timeApart } from "./format.ts";
 import { modulePathLink } from "./memory_tables.ts";
 import { table } from "./table.ts";
 import { isTerm, term } from "./terms.ts";
@@ -42,12 +42,12 @@ function nextBudget(plan: Plan): Child {
     next.saved_seconds > 1e-9
       ? [
           "the step would take ",
-          h("b", {}, time(next.seconds)),
+          h("b", {}, timeApart(next.seconds, next.bound_seconds ?? 0)),
           `, ${time(next.saved_seconds)} less`,
         ]
-      : ["the step would not be faster than ", h("b", {}, time(next.seconds))],
+      : ["the step would not be faster than ", h("b", {}, timeApart(next.seconds, next.bound_seconds ?? 0))],
     next.bound_seconds !== null &&
-      `; no schedule ${boundsAreOf(s)} can take less there than ${time(next.bound_seconds)}`,
+      `; no schedule ${boundsAreOf(s)} can take less there than ${timeApart(next.bound_seconds, next.seconds)}`,
     ".",
   );
 }

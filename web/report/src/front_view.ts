@@ -6,7 +6,7 @@ import { pointBoundsAreOf } from "./bounds.ts";
 import type { Context } from "./context.ts";
 import type { FrontPoint } from "./data.ts";
 import { h, replace, svg, type Child } from "./dom.ts";
-import { count, mib, MIB, percent, plural, time } from "./format.ts";
+import { count, mib, MIB, percent, plural, timeApart } from "./format.ts";
 import { table, tableOnDemand } from "./table.ts";
 import { term } from "./terms.ts";
 import { size } from "./tip.ts";
@@ -100,11 +100,11 @@ export function pointText(p: FrontPoint): string {
   }
   const bound =
     boundOf(p) > 0
-      ? `; proven: no schedule ${pointBoundsAreOf(p)} within the budget below ${time(boundOf(p))}`
+      ? `; proven: no schedule ${pointBoundsAreOf(p)} within the budget below ${timeApart(boundOf(p), p.seconds)}`
       : "";
   const marks = [p.knee && "the knee", p.chosen && "the chosen plan"].filter(Boolean).join(", ");
   const extra = p.extra_percent === null ? "" : `, ${percent(p.extra_percent / 100)} extra`;
-  return `budget ${mib(p.budget_bytes)}, arena ${mib(p.arena_bytes)}, ${time(p.seconds)}${extra}${bound}${marks ? ` (${marks})` : ""}`;
+  return `budget ${mib(p.budget_bytes)}, arena ${mib(p.arena_bytes)}, ${timeApart(p.seconds, boundOf(p))}${extra}${bound}${marks ? ` (${marks})` : ""}`;
 }
 
 function drawing(
@@ -196,7 +196,7 @@ function frontTable(points: FrontPoint[], choose: (p: FrontPoint) => void): HTML
         key: "time",
         numeric: true,
         value: (p) => p.seconds ?? -1,
-        cell: (p) => (p.seconds === null ? NOTHING : time(p.seconds)),
+        cell: (p) => (p.seconds === null ? NOTHING : timeApart(p.seconds, boundOf(p))),
       },
       {
         name: term("extra", "extra"),
@@ -210,7 +210,7 @@ function frontTable(points: FrontPoint[], choose: (p: FrontPoint) => void): HTML
         key: "bound",
         numeric: true,
         value: boundOf,
-        cell: (p) => (boundOf(p) > 0 ? time(boundOf(p)) : NOTHING),
+        cell: (p) => (boundOf(p) > 0 ? timeApart(boundOf(p), p.seconds ?? 0) : NOTHING),
       },
       {
         name: term("recompute", "reruns"),

@@ -5,7 +5,7 @@ import { boundsAreOf } from "./bounds.ts";
 import type { Context } from "./context.ts";
 import type { Plan, Summary } from "./data.ts";
 import { byId, h, replace, type Child } from "./dom.ts";
-import { mib, percent, signedPercent, time } from "./format.ts";
+import { mib, percent, signedPercent, time, timeApart } from "./format.ts";
 import { term, type TermKey } from "./terms.ts";
 import { size } from "./tip.ts";
 
@@ -90,13 +90,13 @@ function factsOf(s: Summary): HTMLElement {
     ),
     fact(
       "predicted",
-      time(s.predicted_seconds),
+      timeApart(s.predicted_seconds, s.lower_bound_seconds),
       `${signedPercent(extra)} ${of}`,
       "predicted_seconds",
     ),
     fact(
       "timeBound",
-      time(s.lower_bound_seconds),
+      timeApart(s.lower_bound_seconds, s.predicted_seconds),
       `${signedPercent(bound)}, proven ${boundsAreOf(s)}`,
       "lower_bound_seconds",
     ),
