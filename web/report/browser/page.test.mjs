@@ -53,6 +53,28 @@ test("no proven number is claimed for more schedules than it speaks of", async (
   await page.close();
 });
 
+test("what the report has not says so: the next budget, and transfers that nobody timed", async () => {
+  const whole = makeReport("compare");
+  const told = async ({ url }) => {
+    const { page, problems } = await open(url);
+    const texts = [
+      await page.locator("#actions .next").textContent(),
+      await page.locator("#measured > p").first().textContent(),
+    ];
+    assert.deepEqual(problems, []);
+    await page.close();
+    return texts;
+  };
+  const [next, measured] = await told(whole);
+  const { next_budget } = whole.report.plans[0].actions;
+  assert.ok(next.includes(`(${mib(next_budget.budget_bytes)}) the step would take`), next);
+  assert.ok(next.includes(`${time(next_budget.saved_seconds)} less`), next);
+  assert.match(measured, /Transfers took .* exposed\.$/);
+  const [none, silent] = await told(makeReport("lacking"));
+  assert.match(none, /not in this report: lowtide plan --report FILE searches for it/);
+  assert.match(silent, /The plan moves tensors, but the profile has no transfers/);
+});
+
 test("the tables are the data's", async () => {
   const { report, url } = makeReport("compare");
   const { page, problems } = await open(url);

@@ -30,8 +30,17 @@ function worthText(group: ActionGroup): string {
 
 function nextBudget(plan: Plan): Child {
   const next = plan.actions.next_budget;
-  if (!next) return null;
   const s = plan.summary;
+  if (!next) {
+    if (s.budget_bytes === null) return null; // nothing bounds the plan
+    return h(
+      "p",
+      { class: "next" },
+      "What 10 % more memory would buy is not in this report: ",
+      h("code", {}, "lowtide plan --report FILE"),
+      " searches for it where the budget costs time.",
+    );
+  }
   const more = next.budget_bytes / (s.budget_bytes || s.arena_bytes || 1) - 1;
   return h(
     "p",
