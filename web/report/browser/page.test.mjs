@@ -9,6 +9,7 @@ import { after, test } from "node:test";
 import { load } from "../scripts/bundle.mjs";
 import {
   busy,
+  cells as cellsOf,
   centre,
   close,
   mapWindow,
@@ -81,17 +82,7 @@ test("the tables are the data's", async () => {
   const [plan] = report.plans;
   for (const details of await page.locator("details.as-table > summary").all())
     await details.click();
-  const cells = (caption, column) =>
-    page.$$eval(
-      ".table table",
-      (tables, [c, k]) => {
-        const table = tables.find((t) => t.ariaLabel.startsWith(c));
-        return [...table.tBodies[0].rows].map(
-          (row) => row.cells[k].querySelector(".size")?.dataset.bytes ?? row.cells[k].textContent,
-        );
-      },
-      [caption, column],
-    );
+  const cells = (caption, column) => cellsOf(page, caption, column);
   assert.deepEqual(
     (await cells("Present at the peak", 3)).map(Number),
     plan.peak.slice(0, 25).map((p) => p.bytes),
