@@ -9,6 +9,7 @@ import { after, test } from "node:test";
 import { load } from "../scripts/bundle.mjs";
 import {
   busy,
+  cells as cellsOf,
   centre,
   close,
   mapWindow,
@@ -19,7 +20,8 @@ import {
 } from "./pages.mjs";
 import { HTML_NAME, makeReport } from "./reports.mjs";
 
-const { count, exactBytes, mib, time } = await load("src/format.ts");
+const { meet } = await load("src/labels.ts");
+const { count, exactBytes, mib, time, timeApart } = await load("src/format.ts");
 const FRAMES_PER_SECOND = 30;
 
 after(close);
@@ -32,23 +34,55 @@ test("the numbers at the top are the data's", async () => {
   await page.close();
 });
 
+test("no proven number is claimed for more schedules than it speaks of", async () => {
+  const { report, url } = makeReport("compare");
+  const { page, problems } = await open(url);
+  const { next_budget } = report.plans[0].actions;
+  const of = /^No schedule in one part within this memory can cost less than/;
+  const verdict = await page.locator("#summary .sentence").textContent();
+  assert.match(verdict.slice(verdict.indexOf("No schedule")), of);
+  for (const name of ["floor_bytes", "lower_bound_seconds"])
+    assert.match(await page.locator(`[data-fact=${name}]`).textContent(), /proven in one part$/);
+  const next = `no schedule in one part can take less there than ${timeApart(next_budget.bound_seconds, next_budget.seconds)}`;
+  assert.ok((await page.locator("#actions .next").textContent()).includes(next), next);
+  assert.match(await page.locator("#front p").first().textContent(), /in as many parts is faster/);
+  for (const word of ["floor", "memory bound", "proven least time"]) {
+    await page.locator(".numbers .term", { hasText: word }).focus();
+    assert.match(await page.locator("#tip").textContent(), /in as many parts as here/, word);
+  }
+  assert.deepEqual(problems, []);
+  await page.close();
+});
+
+test("what the report has not says so: the next budget, and transfers that nobody timed", async () => {
+  const whole = makeReport("compare");
+  const told = async ({ url }) => {
+    const { page, problems } = await open(url);
+    const texts = [
+      await page.locator("#actions .next").textContent(),
+      await page.locator("#measured > p").first().textContent(),
+    ];
+    assert.deepEqual(problems, []);
+    await page.close();
+    return texts;
+  };
+  const [next, measured] = await told(whole);
+  const { next_budget } = whole.report.plans[0].actions;
+  assert.ok(next.includes(`(${mib(next_budget.budget_bytes)}) the step would take`), next);
+  assert.ok(next.includes(`${time(next_budget.saved_seconds)} less`), next);
+  assert.match(measured, /Transfers took .* exposed\.$/);
+  const [none, silent] = await told(makeReport("lacking"));
+  assert.match(none, /not in this report: lowtide plan --report FILE searches for it/);
+  assert.match(silent, /The plan moves tensors, but the profile has no transfers/);
+});
+
 test("the tables are the data's", async () => {
   const { report, url } = makeReport("compare");
   const { page, problems } = await open(url);
   const [plan] = report.plans;
   for (const details of await page.locator("details.as-table > summary").all())
     await details.click();
-  const cells = (caption, column) =>
-    page.$$eval(
-      ".table table",
-      (tables, [c, k]) => {
-        const table = tables.find((t) => t.ariaLabel.startsWith(c));
-        return [...table.tBodies[0].rows].map(
-          (row) => row.cells[k].querySelector(".size")?.dataset.bytes ?? row.cells[k].textContent,
-        );
-      },
-      [caption, column],
-    );
+  const cells = (caption, column) => cellsOf(page, caption, column);
   assert.deepEqual(
     (await cells("Present at the peak", 3)).map(Number),
     plan.peak.slice(0, 25).map((p) => p.bytes),
@@ -422,16 +456,28 @@ test("words with a dotted line and sizes tell more, by pointer and by Tab", asyn
   await page.close();
 });
 
-test("nothing is wider than a screen of 360 pixels", async () => {
-  const { url } = makeReport("compare");
-  const { page } = await open(url, { viewport: { width: 360, height: 740 } });
-  const [wide, shown] = await page.evaluate(() => [
-    document.documentElement.scrollWidth,
-    innerWidth,
-  ]);
-  assert.ok(wide <= shown, `the page is ${wide} pixels wide, the screen ${shown}`);
-  await page.close();
-});
+for (const width of [360, 1200])
+  test(`nothing is wider than a screen of ${width} pixels, and no label lies over another`, async () => {
+    const { url } = makeReport("compare");
+    const { page } = await open(url, { viewport: { width, height: 740 } });
+    const [wide, shown] = await page.evaluate(() => [
+      document.documentElement.scrollWidth,
+      innerWidth,
+    ]);
+    assert.ok(wide <= shown, `the page is ${wide} pixels wide, the screen ${shown}`);
+    if (width >= 1200) {
+      const [table, box] = await page.$eval("#actions .scroll", (s) => [
+        s.scrollWidth,
+        s.clientWidth,
+      ]);
+      assert.ok(table <= box, `the actions' table is ${table} pixels wide, its box ${box}`);
+    }
+    const labels = await page.$eval("canvas.curve", (c) => JSON.parse(c.dataset.labels));
+    assert.ok(labels.length >= 5, `${labels.length} labels`);
+    for (const [i, a] of labels.entries())
+      for (const b of labels.slice(0, i)) assert.ok(!meet(a, b), JSON.stringify([a, b]));
+    await page.close();
+  });
 
 test("names with HTML are shown and not run", async () => {
   const { url } = makeReport("html");

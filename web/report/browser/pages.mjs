@@ -7,8 +7,10 @@ import { cpus, loadavg } from "node:os";
 import { load } from "../scripts/bundle.mjs";
 import { launch } from "./launch.mjs";
 
-const { mib, time } = await load("src/format.ts");
+const { count, mib, milliseconds, time, timeApart } = await load("src/format.ts");
 const axePath = createRequire(import.meta.url).resolve("axe-core/axe.min.js");
+
+const NOTHING = "\u2013"; // what a table shows of what is not known
 
 let browser;
 
@@ -76,6 +78,102 @@ export async function serious(page) {
     );
 }
 
+// What the cells of a table's column show: the bytes of sizes, else the text.
+export function cells(page, caption, column) {
+  return page.$$eval(
+    ".table table",
+    (tables, [c, k]) => {
+      const table = tables.find((t) => t.ariaLabel.startsWith(c));
+      return [...table.tBodies[0].rows].map(
+        (row) => row.cells[k].querySelector(".size")?.dataset.bytes ?? row.cells[k].textContent,
+      );
+    },
+    [caption, column],
+  );
+}
+
+// The tables of actions, modules, the plan beside and measured ops are those of the data.
+export async function tablesAreTheDatas(page, { plans, beside }) {
+  const [plan, other] = plans;
+  for (const details of await page.locator("details.as-table > summary").all())
+    await details.click();
+  const size = (bytes) => (bytes === null ? NOTHING : String(bytes));
+  const columns = async (caption, all) => {
+    const shown = await Promise.all(all.map((k) => cells(page, caption, k)));
+    return shown[0].map((_, row) => shown.map((column) => column[row]));
+  };
+  const { groups } = plan.actions;
+  if (groups.length > 0) {
+    const row = (g) => [
+      g.module || "(no module)",
+      count(g.count),
+      size(g.bytes),
+      size(g.freed_bytes),
+      g.moved_bytes ? size(g.moved_bytes) : NOTHING,
+      g.seconds === null ? NOTHING : milliseconds(g.seconds),
+    ];
+    const shown = await columns("Groups of actions", [0, 2, 3, 4, 5, 6]);
+    assert.equal(shown.length, Math.min(15, groups.length));
+    const left = groups.map((g) => JSON.stringify(row(g)));
+    for (const one of shown) {
+      const at = left.indexOf(JSON.stringify(one));
+      assert.ok(at >= 0, `no group of the data is ${one}`);
+      left.splice(at, 1);
+    }
+  }
+  const modules = await page.$$eval("tr[data-path]", (rows) =>
+    rows.map((tr) => [
+      tr.dataset.path,
+      ...[1, 2].map((k) => tr.cells[k].querySelector(".size").dataset.bytes),
+      ...[3, 4].map((k) => tr.cells[k].textContent),
+    ]),
+  );
+  const told = plan.module_tree.map((m) =>
+    JSON.stringify([
+      m.path,
+      size(m.bytes),
+      size(m.bytes_at_peak),
+      milliseconds(m.seconds),
+      m.paid_seconds > 0 ? milliseconds(m.paid_seconds) : NOTHING,
+    ]),
+  );
+  assert.ok(modules.length > 0 || plan.module_tree.length === 0);
+  for (const one of modules) assert.ok(told.includes(JSON.stringify(one)), `no module is ${one}`);
+  if (beside) {
+    const numbers = [plan, other].map(({ summary: s }) => [
+      ...[s.arena_bytes, s.peak_bytes].map(size),
+      ...[s.predicted_seconds, s.lower_bound_seconds, s.exposed_seconds].map(time),
+      count(s.reruns),
+      size(s.stored_bytes),
+    ]);
+    for (const k of [0, 1])
+      assert.deepEqual(await cells(page, "The two plans in numbers", k + 1), numbers[k]);
+    const { name, bytes } = beside.rows;
+    if (name.length > 0)
+      assert.deepEqual(
+        await columns("Tensors that the plans treat", [0, 2]),
+        name.map((n, i) => [n, size(bytes[i])]).slice(0, 15),
+      );
+  }
+  if (plan.measured) {
+    const { op_seconds } = plan.measured;
+    const seconds = new Map(plan.ops.name.map((n, op) => [n, op]));
+    const shown = await columns("Each op", [0, 3, 4]);
+    assert.equal(shown.length, Math.min(25, op_seconds.filter((s) => s !== null).length));
+    for (const [name, predicted, measured] of shown) {
+      const op = seconds.get(name);
+      assert.deepEqual(
+        [predicted, measured],
+        [plan.ops.seconds[op], op_seconds[op]].map(milliseconds),
+        name,
+      );
+    }
+    const sentence = await page.locator("#measured > p").first().textContent();
+    for (const key of ["step_seconds", "predicted_seconds"])
+      assert.ok(sentence.includes(time(plan.measured[key])), `${key}: ${sentence}`);
+  }
+}
+
 // The numbers at the top are those of the data.
 export async function numbersAreTheDatas(page, summary) {
   for (const name of [
@@ -92,8 +190,9 @@ export async function numbersAreTheDatas(page, summary) {
     assert.equal(await cell.getAttribute("data-bytes"), String(summary[name]), name);
     assert.equal(await cell.textContent(), mib(summary[name]), name);
   }
-  for (const name of ["predicted_seconds", "lower_bound_seconds"]) {
+  const times = ["predicted_seconds", "lower_bound_seconds"];
+  for (const [name, other] of [times, [...times].reverse()]) {
     const told = await page.locator(`[data-fact=${name}]`).textContent();
-    assert.ok(told.startsWith(time(summary[name])), `${name}: ${told}`);
+    assert.ok(told.startsWith(timeApart(summary[name], summary[other])), `${name}: ${told}`);
   }
 }

@@ -20,6 +20,7 @@ import {
   open,
   processorSeconds,
   serious,
+  tablesAreTheDatas,
 } from "./pages.mjs";
 
 const { count, exactBytes } = await load("src/format.ts");
@@ -95,7 +96,8 @@ for (const file of (process.env.LOWTIDE_REPORTS ?? "").split(",").filter(Boolean
     });
     const seconds = await processorSeconds(page);
     assert.equal(await page.getAttribute("html", "data-ready"), "true");
-    const [plan] = JSON.parse(await page.locator("#lowtide-report").textContent()).plans;
+    const report = JSON.parse(await page.locator("#lowtide-report").textContent());
+    const [plan] = report.plans;
     console.log(
       `# ${basename(file)}: ${count(statSync(file).size)} bytes, ${count(plan.steps.kind.length)} steps, ` +
         `${count(plan.stays.tensor.length)} stays, opened in ${Math.round(milliseconds)} ms ` +
@@ -107,7 +109,12 @@ for (const file of (process.env.LOWTIDE_REPORTS ?? "").split(",").filter(Boolean
     await hoverATensor(page, plan);
     await zooms(page);
     await searchAndFollow(page, plan);
+    await tablesAreTheDatas(page, report);
     assert.deepEqual(await serious(page), []);
+    await page.emulateMedia({ colorScheme: "dark" });
+    await page.setViewportSize({ width: 360, height: 740 });
+    await page.waitForFunction(() => document.documentElement.dataset.theme === "dark");
+    assert.deepEqual(await serious(page), [], "dark, 360 pixels");
     assert.deepEqual(problems, []);
     await page.close();
   });

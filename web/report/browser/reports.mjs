@@ -33,7 +33,17 @@ function unverified() {
   };
 }
 
+// As of a plan file alone, run by something that does not time transfers.
+function lacking() {
+  const report = generateReport(SMALL);
+  const [plan] = report.plans;
+  plan.actions.next_budget = null;
+  Object.assign(plan.measured, { transfer_seconds: 0, hidden_seconds: 0, exposed_seconds: 0 });
+  return report;
+}
+
 const KINDS = {
+  lacking,
   compare: () => generateReport(SMALL, true, true),
   html: withHtml,
   unverified,

@@ -1,4 +1,4 @@
-// Takes pictures of a report: each section at three widths in both themes, to be looked at.
+// Takes pictures of a report: each section at four widths in both themes, to be looked at.
 //
 //   node scripts/shots.mjs REPORT.html FOLDER [WIDTH,...] [light,dark] [SECTION,...]
 
@@ -7,7 +7,7 @@ import { join, resolve } from "node:path";
 import { pathToFileURL } from "node:url";
 import { launch } from "../browser/launch.mjs";
 
-const [file, folder, widths = "360,900,1600", themes = "light,dark", only = ""] =
+const [file, folder, widths = "360,900,1200,1600", themes = "light,dark", only = ""] =
   process.argv.slice(2);
 mkdirSync(folder, { recursive: true });
 const browser = await launch();

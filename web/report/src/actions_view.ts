@@ -1,10 +1,11 @@
 // What was done for less memory and what it cost: a row for each module and kind of action, by MiB
 // saved at the peak for each millisecond paid, and what a little more memory would buy.
 
+import { boundsAreOf } from "./bounds.ts";
 import type { Context } from "./context.ts";
 import type { ActionGroup, Plan } from "./data.ts";
 import { h, type Child } from "./dom.ts";
-import { count, mib, MIB, milliseconds, percent, plural, time } from "./format.ts";
+import { count, mib, MIB, milliseconds, percent, plural, time, timeApart } from "./format.ts";
 import { modulePathLink } from "./memory_tables.ts";
 import { table } from "./table.ts";
 import { isTerm, term } from "./terms.ts";
@@ -29,8 +30,17 @@ function worthText(group: ActionGroup): string {
 
 function nextBudget(plan: Plan): Child {
   const next = plan.actions.next_budget;
-  if (!next) return null;
   const s = plan.summary;
+  if (!next) {
+    if (s.budget_bytes === null) return null; // nothing bounds the plan
+    return h(
+      "p",
+      { class: "next" },
+      "What 10 % more memory would buy is not in this report: ",
+      h("code", {}, "lowtide plan --report FILE"),
+      " searches for it where the budget costs time.",
+    );
+  }
   const more = next.budget_bytes / (s.budget_bytes || s.arena_bytes || 1) - 1;
   return h(
     "p",
@@ -41,12 +51,12 @@ function nextBudget(plan: Plan): Child {
     next.saved_seconds > 1e-9
       ? [
           "the step would take ",
-          h("b", {}, time(next.seconds)),
+          h("b", {}, timeApart(next.seconds, next.bound_seconds ?? 0)),
           `, ${time(next.saved_seconds)} less`,
         ]
-      : ["the step would not be faster than ", h("b", {}, time(next.seconds))],
+      : ["the step would not be faster than ", h("b", {}, timeApart(next.seconds, next.bound_seconds ?? 0))],
     next.bound_seconds !== null &&
-      `; no schedule there can take less than ${time(next.bound_seconds)}`,
+      `; no schedule ${boundsAreOf(s)} can take less there than ${timeApart(next.bound_seconds, next.seconds)}`,
     ".",
   );
 }

@@ -7,6 +7,7 @@ import { runSentence } from "./describe.ts";
 import { mib } from "./format.ts";
 import { drawSizeAxis, drawTimeAxis, fit, scaleX, scaleY, type Frame } from "./frame.ts";
 import { groupOf } from "./groups.ts";
+import { takePlace, type Box } from "./labels.ts";
 import { axisLength, rangeOfRun, type Axis, type Model } from "./model.ts";
 import { categoryColours, css, inkOn, stackOrder, type Rgb } from "./palette.ts";
 import type { State } from "./state.ts";
@@ -19,6 +20,7 @@ export interface CurveScene {
   y: Span;
   inks: Inks;
   colours: Rgb[];
+  taken: Box[]; // by labels
 }
 
 export interface Line {
@@ -134,13 +136,16 @@ function drawLabels(scene: CurveScene, labels: BandLabel[]): void {
   context.textAlign = "center";
   context.textBaseline = "middle";
   for (const { name, x, low, high, ink } of labels) {
-    const middle = (low + high) / 2;
-    const places = [0, 12, -12, 20, -20, 28, -28].map((by) => middle + by);
-    const free = places.find(
-      (at) => at - 8 >= high && at + 8 <= low && lines.every((line) => Math.abs(line - at) > 9),
-    );
+    const middle = (low + high) / 2,
+      half = context.measureText(name).width / 2;
+    const free = [0, 12, -12, 20, -20, 28, -28]
+      .map((by) => middle + by)
+      .filter((at) => at - 8 >= high && at + 8 <= low)
+      .filter((at) => lines.every((line) => Math.abs(line - at) > 9))
+      .map((at) => ({ left: x - half, right: x + half, top: at - 7, bottom: at + 7 }));
+    const place = takePlace(free, scene.taken);
     context.fillStyle = ink;
-    if (free !== undefined) context.fillText(name, x, free);
+    if (place) context.fillText(name, x, place.top + 7);
   }
 }
 
@@ -170,40 +175,51 @@ function labelGiven(scene: CurveScene, columns: Column[]): void {
   const most = model.totals.reduce((a, b) => Math.max(a, b), 0);
   if (model.given[best.run] < most * 1.15) return;
   const at = scaleY(frame, scene.y)(model.given[best.run]);
-  const text = "given order",
-    half = frame.context.measureText(text).width / 2 + 4;
-  plate(
-    frame,
-    inks,
-    text,
-    frame.left + (best.x0 + best.x1) / 2 - half,
-    Math.max(frame.top - 4, at - 12),
-    inks.muted,
+  const middle = frame.left + (best.x0 + best.x1) / 2,
+    half = plateWidth(frame, GIVEN) / 2;
+  const above = Math.max(frame.top - 4, at - 12);
+  const places = [0, half, -half, 2 * half, -2 * half].flatMap((by) =>
+    [above, at + 14, at + 32].map((y) => [middle + by - half, y] as const),
   );
+  plate(scene, GIVEN, places, inks.muted);
 }
 
-// Text on a plate of the ground's colour, so that it is read over any band.
-export function plate(
-  frame: Frame,
-  inks: Inks,
+const GIVEN = "given order";
+const PLATE_HEIGHT = 16;
+
+function plateWidth(frame: Frame, text: string): number {
+  return frame.context.measureText(text).width + 8;
+}
+
+// Text on a plate of the ground's colour, so that it is read over any band, at the first of its
+// places (left end and middle) that is free.
+function plate(
+  scene: CurveScene,
   text: string,
-  x: number,
-  y: number,
-  ink = inks.ink,
+  places: readonly (readonly [number, number])[],
+  ink = scene.inks.ink,
 ): void {
+  const { frame, inks } = scene;
   const { context } = frame;
-  const width = context.measureText(text).width + 8;
-  const left = Math.max(frame.left + 1, Math.min(x, frame.right - width));
+  const width = plateWidth(frame, text);
+  const boxes = places.map(([x, y]): Box => {
+    const left = Math.max(frame.left + 1, Math.min(x, frame.right - width));
+    const top = Math.max(0, Math.min(y - PLATE_HEIGHT / 2, frame.bottom - PLATE_HEIGHT));
+    return { left, top, right: left + width, bottom: top + PLATE_HEIGHT };
+  });
+  const lines = linesOf(scene.model).map((line) => scaleY(frame, scene.y)(line.bytes));
+  const box = takePlace(boxes, scene.taken, lines);
+  if (!box) return;
   context.globalAlpha = 0.86;
   context.fillStyle = inks.surface;
   context.beginPath();
-  context.roundRect(left, y - 8, width, 16, 3);
+  context.roundRect(box.left, box.top, width, PLATE_HEIGHT, 3);
   context.fill();
   context.globalAlpha = 1;
   context.fillStyle = ink;
   context.textAlign = "left";
   context.textBaseline = "middle";
-  context.fillText(text, left + 4, y + 0.5);
+  context.fillText(text, box.left + 4, box.top + PLATE_HEIGHT / 2 + 0.5);
 }
 
 // Draws the lines; their labels come later, when what is called is called, over all else.
@@ -211,7 +227,6 @@ function drawLines(scene: CurveScene): () => void {
   const { frame, inks, model } = scene;
   const { context } = frame;
   const y = scaleY(frame, scene.y);
-  const taken: number[] = [];
   const lines = linesOf(model).filter((line) => line.bytes <= scene.y.high);
   for (const line of lines) {
     const py = Math.round(y(line.bytes)) + 0.5;
@@ -231,18 +246,14 @@ function drawLines(scene: CurveScene): () => void {
   return () => {
     for (const line of lines) {
       const py = y(line.bytes);
-      let at = py - 10 < frame.top ? py + 10 : py - 10;
-      while (taken.some((other) => Math.abs(other - at) < 16)) at += 17;
-      taken.push(at);
       const name = frame.width < 500 ? line.name.split(",")[0] : line.name;
-      plate(
-        frame,
-        inks,
-        `${name} ${mib(line.bytes)}`,
-        frame.left + 4,
-        at,
-        line.name === "budget" ? inks.alarm : inks.ink,
+      const text = `${name} ${mib(line.bytes)}`;
+      const heights = [-10, 10, -27, 27, -44, 44].map((by) => py + by);
+      const ends = [frame.left + 4, frame.right - plateWidth(frame, text) - 4];
+      const places = ends.flatMap((x) =>
+        heights.filter((at) => at - 8 >= 0).map((at) => [x, at] as const),
       );
+      plate(scene, text, places, line.name === "budget" ? inks.alarm : inks.ink);
     }
   };
 }
@@ -263,9 +274,15 @@ function drawPeak(scene: CurveScene, axis: Axis, span: Span): void {
   context.strokeStyle = inks.surface;
   context.stroke();
   const text = `peak ${mib(model.plan.summary.peak_bytes)}`;
-  const width = context.measureText(text).width + 8;
-  const onLeft = x + 10 + width > frame.right;
-  plate(frame, inks, text, onLeft ? x - 10 - width : x + 9, Math.max(frame.top + 8, py - 8));
+  const width = plateWidth(frame, text);
+  const sides = [x + 9, x - 10 - width];
+  if (x + 10 + width > frame.right) sides.reverse();
+  const heights = [Math.max(frame.top + 8, py - 11), py + 14, py - 29, py + 32];
+  plate(
+    scene,
+    text,
+    sides.flatMap((left) => heights.map((at) => [left, at] as const)),
+  );
 }
 
 export function drawCurve(
@@ -282,6 +299,7 @@ export function drawCurve(
     y,
     inks,
     colours: categoryColours(model.plan.categories, inks.dark),
+    taken: [],
   };
   const { context } = frame;
   drawSizeAxis(frame, y, inks, true);
@@ -292,14 +310,13 @@ export function drawCurve(
   const width = frame.right - frame.left;
   const labels = drawBands(scene, plannedColumns(model, state.axis, state.window.x, width));
   const labelLines = drawLines(scene);
-  if (state.showGiven) {
-    const columns = givenColumns(model, state.axis, state.window.x, width);
-    drawGiven(scene, columns);
-    labelGiven(scene, columns);
-  }
+  const given = state.showGiven ? givenColumns(model, state.axis, state.window.x, width) : [];
+  drawGiven(scene, given);
   labelLines();
-  drawLabels(scene, labels);
   drawPeak(scene, state.axis, state.window.x);
+  labelGiven(scene, given);
+  drawLabels(scene, labels);
+  canvas.dataset["labels"] = JSON.stringify(scene.taken); // for tests
   context.restore();
   drawTimeAxis(frame, state.window.x, state.axis, inks, false);
   return scene;

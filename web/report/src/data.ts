@@ -10,6 +10,7 @@ export interface Summary {
   budget_bytes: number | null;
   floor_bytes: number | null;
   lower_bound_bytes: number;
+  bounds_are_of?: string; // the step that the proven bounds speak of: "in one part", "in these parts"
   order_proven: boolean;
   once_seconds: number;
   predicted_seconds: number;

@@ -42,6 +42,20 @@ export function time(seconds: number): string {
   return "< 1 \u00b5s";
 }
 
+// A time beside another that may be nearly the same, with as many digits as tell them apart.
+export function timeApart(seconds: number, other: number): string {
+  const text = time(seconds);
+  if (seconds === other || text !== time(other)) return text;
+  const [, unit] = text.split(" ");
+  const factor = unit === "s" ? 1 : unit === "ms" ? 1e3 : unit === "\u00b5s" ? 1e6 : 0;
+  if (factor === 0) return text;
+  for (let digits = 1; digits <= 9; ++digits) {
+    const [own, others] = [seconds, other].map((t) => (t * factor).toFixed(digits));
+    if (own !== others) return `${own} ${unit}`;
+  }
+  return text;
+}
+
 // A time in ms, for columns whose rows are compared.
 export function milliseconds(seconds: number): string {
   if (seconds === 0) return "0";

@@ -2,10 +2,11 @@
 // are buttons; a point whose plan is in the report shows it, any other its verdict.
 
 import { scaleLinear } from "d3-scale";
+import { pointBoundsAreOf } from "./bounds.ts";
 import type { Context } from "./context.ts";
 import type { FrontPoint } from "./data.ts";
 import { h, replace, svg, type Child } from "./dom.ts";
-import { count, mib, MIB, percent, plural, time } from "./format.ts";
+import { count, mib, MIB, percent, plural, timeApart } from "./format.ts";
 import { table, tableOnDemand } from "./table.ts";
 import { term } from "./terms.ts";
 import { size } from "./tip.ts";
@@ -93,15 +94,17 @@ export function frontPaths(points: readonly Reached[], { x, y }: FrontScales): F
   return { reached, bound, gap: `${reached}H${x(high.budget_bytes)}V${y(boundOf(high))}${back}Z` };
 }
 
-function pointText(p: FrontPoint): string {
+export function pointText(p: FrontPoint): string {
   if (!p.found || p.arena_bytes === null || p.seconds === null) {
     return `budget ${mib(p.budget_bytes)}: nothing found${p.reason ? `: ${p.reason}` : ""}`;
   }
   const bound =
-    boundOf(p) > 0 ? `; proven: no schedule within the budget below ${time(boundOf(p))}` : "";
+    boundOf(p) > 0
+      ? `; proven: no schedule ${pointBoundsAreOf(p)} within the budget below ${timeApart(boundOf(p), p.seconds)}`
+      : "";
   const marks = [p.knee && "the knee", p.chosen && "the chosen plan"].filter(Boolean).join(", ");
   const extra = p.extra_percent === null ? "" : `, ${percent(p.extra_percent / 100)} extra`;
-  return `budget ${mib(p.budget_bytes)}, arena ${mib(p.arena_bytes)}, ${time(p.seconds)}${extra}${bound}${marks ? ` (${marks})` : ""}`;
+  return `budget ${mib(p.budget_bytes)}, arena ${mib(p.arena_bytes)}, ${timeApart(p.seconds, boundOf(p))}${extra}${bound}${marks ? ` (${marks})` : ""}`;
 }
 
 function drawing(
@@ -193,7 +196,7 @@ function frontTable(points: FrontPoint[], choose: (p: FrontPoint) => void): HTML
         key: "time",
         numeric: true,
         value: (p) => p.seconds ?? -1,
-        cell: (p) => (p.seconds === null ? NOTHING : time(p.seconds)),
+        cell: (p) => (p.seconds === null ? NOTHING : timeApart(p.seconds, boundOf(p))),
       },
       {
         name: term("extra", "extra"),
@@ -207,7 +210,7 @@ function frontTable(points: FrontPoint[], choose: (p: FrontPoint) => void): HTML
         key: "bound",
         numeric: true,
         value: boundOf,
-        cell: (p) => (boundOf(p) > 0 ? time(boundOf(p)) : NOTHING),
+        cell: (p) => (boundOf(p) > 0 ? timeApart(boundOf(p), p.seconds ?? 0) : NOTHING),
       },
       {
         name: term("recompute", "reruns"),
@@ -271,7 +274,7 @@ export function frontContent(context: Context): Child | null {
     h(
       "p",
       {},
-      "Each point is a plan for one budget; the dashed line is proven: with so much memory no schedule is faster. The nearer the two lines, the less is left to gain. Points with a ring have their plan in this report; choose one to see it.",
+      "Each point is a plan for one budget; the dashed line is proven: with so much memory no schedule with the ops in as many parts is faster. The nearer the two lines, the less is left to gain. Points with a ring have their plan in this report; choose one to see it.",
     ),
     front.plans_left_out > 0 &&
       h(

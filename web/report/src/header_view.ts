@@ -1,10 +1,11 @@
 // The top of the page: which plan of which model this is, whether it is verified, what it reaches in
 // one sentence, the numbers behind it, and a scale that sets them beside one another.
 
+import { boundsAreOf } from "./bounds.ts";
 import type { Context } from "./context.ts";
 import type { Plan, Summary } from "./data.ts";
 import { byId, h, replace, type Child } from "./dom.ts";
-import { mib, percent, signedPercent, time } from "./format.ts";
+import { mib, percent, signedPercent, time, timeApart } from "./format.ts";
 import { term, type TermKey } from "./terms.ts";
 import { size } from "./tip.ts";
 
@@ -44,7 +45,7 @@ function sentence(s: Summary): Child {
     ". ",
     bound > 0.0005
       ? [
-          `No schedule ${s.whole_once_seconds === null ? "" : "in these parts "}within this memory can cost less than `,
+          `No schedule ${boundsAreOf(s)} within this memory can cost less than `,
           h("b", {}, percent(bound)),
           ".",
         ]
@@ -80,7 +81,7 @@ function factsOf(s: Summary): HTMLElement {
       "peak_before_bytes",
     ),
     s.budget_bytes !== null ? fact("budget", size(s.budget_bytes), null, "budget_bytes") : null!,
-    s.floor_bytes !== null ? fact("floor", size(s.floor_bytes), "proven", "floor_bytes") : null!,
+    s.floor_bytes !== null ? fact("floor", size(s.floor_bytes), `proven ${boundsAreOf(s)}`, "floor_bytes") : null!,
     fact(
       "bound",
       size(s.lower_bound_bytes),
@@ -89,14 +90,14 @@ function factsOf(s: Summary): HTMLElement {
     ),
     fact(
       "predicted",
-      time(s.predicted_seconds),
+      timeApart(s.predicted_seconds, s.lower_bound_seconds),
       `${signedPercent(extra)} ${of}`,
       "predicted_seconds",
     ),
     fact(
       "timeBound",
-      time(s.lower_bound_seconds),
-      `${signedPercent(bound)}, proven`,
+      timeApart(s.lower_bound_seconds, s.predicted_seconds),
+      `${signedPercent(bound)}, proven ${boundsAreOf(s)}`,
       "lower_bound_seconds",
     ),
     s.exposed_seconds > 0

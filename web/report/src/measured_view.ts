@@ -178,7 +178,7 @@ function kindTable(plan: Plan): HTMLElement {
   });
 }
 
-function sentence(measured: Measured): HTMLElement {
+function sentence(measured: Measured, moves: boolean): HTMLElement {
   return h(
     "p",
     {},
@@ -200,6 +200,9 @@ function sentence(measured: Measured): HTMLElement {
       term("exposed", "exposed"),
       ".",
     ],
+    moves &&
+      measured.transfer_seconds === 0 &&
+      " The plan moves tensors, but the profile has no transfers: what they took, hidden or exposed, is not known.",
   );
 }
 
@@ -219,7 +222,7 @@ export function measuredContent(context: Context): Child | null {
   context.signal.addEventListener("abort", () => observer.disconnect());
   context.store.on(["theme"], draw);
   return [
-    sentence(measured),
+    sentence(measured, model.plan.transfers.tensor.length > 0),
     h("div", { class: "two" }, h("div", { class: "chart" }, canvas), kindTable(model.plan)),
     tableOnDemand(
       `Each op as a table (${count(measured.op_seconds.filter((s) => s !== null).length)})`,

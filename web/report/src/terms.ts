@@ -19,15 +19,15 @@ export const TERMS = {
   ],
   floor: [
     "floor",
-    "The least memory that is proven to be needed: no schedule of this step can use less, however slow it is.",
+    "The least memory that is proven to be needed: no schedule with the ops in as many parts as here can use less, however slow it is.",
   ],
   bound: [
     "memory bound",
-    "A proven limit for schedules that run each op once: none of them has a lower peak.",
+    "A proven limit for schedules that run each op once, in as many parts as here: none of them has a lower peak.",
   ],
   timeBound: [
     "proven least time",
-    "Within this budget every schedule takes at least so long. A plan at this time cannot be improved.",
+    "Within this budget every schedule with the ops in as many parts as here takes at least so long. A plan at this time cannot be improved without another split.",
   ],
   predicted: [
     "predicted time",

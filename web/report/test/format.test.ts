@@ -12,6 +12,7 @@ import {
   plural,
   signedPercent,
   time,
+  timeApart,
 } from "../src/format.ts";
 
 test("sizes have three digits or more and say MiB", () => {
@@ -65,4 +66,12 @@ test("shares, plurals and ordinals", () => {
     "22nd",
     "111th",
   ]);
+});
+
+test("times that are nearly the same have the digits that tell them apart", () => {
+  assert.equal(timeApart(1.1134, 1.1066), "1.113 s");
+  assert.equal(timeApart(1.1066, 1.1134), "1.107 s");
+  assert.equal(timeApart(0.25, 0.5), time(0.25));
+  assert.equal(timeApart(0.25, 0.25), time(0.25));
+  assert.equal(timeApart(0.1230001, 0.1229999), "123.0001 ms");
 });

@@ -2,9 +2,10 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { worth } from "../src/actions_view.ts";
+import { boundsAreOf } from "../src/bounds.ts";
 import { parseReport } from "../src/data.ts";
 import { MIB } from "../src/format.ts";
-import { frontPaths, frontScales, reachedOf } from "../src/front_view.ts";
+import { frontPaths, frontScales, pointText, reachedOf } from "../src/front_view.ts";
 import { timesByKind } from "../src/measured_view.ts";
 import { foldedName, moduleNodes, nameBelow } from "../src/modules.ts";
 import {
@@ -81,6 +82,19 @@ test("actions are worth MiB per millisecond", () => {
   assert.equal(worth({ bytes: MIB, seconds: 0 }), Infinity);
   assert.equal(worth({ bytes: 0, seconds: 0 }), 0);
   assert.equal(worth({ bytes: null, seconds: 1 }), -1);
+});
+
+test("each bound says which schedules it speaks of", () => {
+  const { summary } = generatePlan(SMALL);
+  const of = (given: object) => boundsAreOf({ ...summary, ...given });
+  assert.equal(of({ ops_in_parts: 0 }), "in one part");
+  assert.equal(of({ ops_in_parts: 3 }), "in these parts");
+  assert.equal(of({ ops_in_parts: 3, bounds_are_of: "in one part" }), "in one part");
+  const [point] = reachedOf(generateReport(SMALL, false, true).front!.points);
+  const told = (split: string | null) => pointText({ ...point, bound_seconds: 1, split });
+  assert.match(told("1"), /no schedule in one part within the budget below 1.00 s/);
+  assert.match(told(null), /no schedule in one part within/);
+  assert.match(told("batch=4"), /no schedule in these parts within/);
 });
 
 test("sorting keeps equal rows in order, both ways", () => {
