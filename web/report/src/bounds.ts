@@ -1,5 +1,5 @@
-// Which schedules a proven bound speaks of: those that run each op in as many parts as the plan does.
-// A split into other parts may need less, so that every claim on the page says which are meant.
+// Which schedules a proven bound speaks of: those that run each op in as many parts as the plan
+// does. A split into other parts may need less, so that every claim on the page says which are meant.
 
 import type { FrontPoint, Summary } from "./data.ts";
 

@@ -277,7 +277,7 @@ function drawPeak(scene: CurveScene, axis: Axis, span: Span): void {
   const width = plateWidth(frame, text);
   const sides = [x + 9, x - 10 - width];
   if (x + 10 + width > frame.right) sides.reverse();
-  const heights = [Math.max(frame.top + 8, py - 11), py + 14, py - 29, py + 32];
+  const heights = [Math.max(frame.top + 8, py - 11), py + 14, py - 29, py + 32, py + 50, py + 68];
   plate(
     scene,
     text,
