@@ -50,7 +50,8 @@ void add(const ModuleActions& part, ModuleActions& sum);
 // saves most bytes for its time first. Without ops that only run at another time.
 std::vector<ModuleActions> actions_by_kind(const plan::Plan& plan);
 
-// The groups that save most bytes for their time first, one line each; empty where nothing runs again or moves.
+// The groups that save most bytes for their time first, one line each; empty where nothing runs
+// again or moves.
 std::string actions_text(const ActionTable& table);
 nlohmann::ordered_json actions_json(const ActionTable& table);
 
