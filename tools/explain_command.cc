@@ -21,11 +21,17 @@ struct ExplainFlags {
 };
 
 template <class Story>
-Status tell(const Result<Story>& story, bool json) {
+Status tell(const Result<Story>& story, bool json, const std::vector<std::string>& findings) {
   if (!story) return tl::unexpected(story.error());
   using Json = nlohmann::ordered_json;
-  put(json ? report::to_json(*story).dump(2, ' ', false, Json::error_handler_t::replace) + "\n"
-           : report::print(*story));
+  if (!json) {
+    put(unverified_lines(findings) + report::print(*story));
+    return {};
+  }
+  Json told = report::to_json(*story);
+  told["verified"] = findings.empty();
+  told["findings"] = findings;
+  put(told.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
   return {};
 }
 
@@ -38,14 +44,12 @@ Status run_explain_command(const CLI::App& command, const ExplainFlags& flags) {
                  "explain: one of --tensor NAME, --op NAME and --module NAME is needed");
   std::vector<std::string> findings;
   LT_ASSIGN(const Plan loaded, read_plan_to_show(flags.plan, flags.unverified, findings));
-  for (const std::string& finding : findings)
-    if (!flags.json) put("not verified: " + finding + "\n");
   const plan::Plan& plan = loaded.state().plan;
   if (command.get_option("--tensor")->count() > 0)
-    return tell(report::tensor_story(plan, flags.tensor), flags.json);
+    return tell(report::tensor_story(plan, flags.tensor), flags.json, findings);
   if (command.get_option("--op")->count() > 0)
-    return tell(report::op_story(plan, flags.op), flags.json);
-  return tell(report::module_story(plan, flags.module), flags.json);
+    return tell(report::op_story(plan, flags.op), flags.json, findings);
+  return tell(report::module_story(plan, flags.module), flags.json, findings);
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 // exit code.
 #include <malloc.h>
 
+#include <csignal>
 #include <cstdio>
 #include <exception>
 #include <sstream>
@@ -85,6 +86,7 @@ int run(int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  std::signal(SIGXFSZ, SIG_IGN);  // a file beyond its limit is a write that fails, with its line
   keep_freed_memory();
   try {
     return run(argc, argv);

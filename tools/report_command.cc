@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <cstdio>
 #include <filesystem>
 #include <list>
 #include <memory>
@@ -9,6 +10,7 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "api/state.h"
 #include "base/file.h"
@@ -16,7 +18,9 @@
 #include "base/result.h"
 #include "lowtide/api.h"
 #include "report/data/trace.h"
+#include "report/html/page.h"
 #include "report/measured.h"
+#include "report/sizes.h"
 #include "report/verdict.h"
 #include "tools/flags.h"
 #include "tools/report_files.h"
@@ -61,8 +65,23 @@ Status add_beside(const ReportFlags& flags, ReportFiles& files) {
                              "stand beside each other",
                              printable(flags.beside), printable(other), printable(flags.plan),
                              printable(ours)));
+  const report::Sizes &our_sizes = files.request.plans[0].plan->bindings,
+                      &other_sizes = files.request.plans[1].plan->bindings;
+  if (our_sizes != other_sizes)
+    return error(ErrorCode::kInput,
+                 fmt::format("--beside: {} is a plan for{}, {} for{}; plans of one size stand "
+                             "beside each other",
+                             printable(flags.beside), report::spelled_sizes(other_sizes),
+                             printable(flags.plan), report::spelled_sizes(our_sizes)));
   files.request.beside = true;
   return {};
+}
+
+// Whether a plan beside the front was made for this point of it.
+bool is_of_point(const plan::Plan& plan, const plan::Plan& swept, const FrontPoint& point) {
+  return plan.model == swept.model && plan.bindings == swept.bindings &&
+         plan.claims.budget_bytes == point.budget_bytes && plan.arena_bytes == point.arena_bytes &&
+         plan.claims.predicted_seconds == point.seconds;
 }
 
 // The points, and the plans that `sweep --plans` has written beside them.
@@ -72,14 +91,28 @@ Status add_front(const ReportFlags& flags, ReportFiles& files) {
   LT_ASSIGN(files.front, report::read_front(lines, flags.front, *files.request.plans.front().plan));
   files.request.front = &files.front;
   const std::filesystem::path prefix = std::filesystem::path(flags.front).replace_extension();
+  std::string left_out;
   for (const FrontPoint& point : files.front.points) {
     if (!point.found) continue;
     const std::string path = fmt::format("{}-{}.lt", prefix.string(), point.budget_bytes);
     std::error_code unreachable;
     if (report::plan_of_point(files.request, point) < 0 &&
-        std::filesystem::is_regular_file(path, unreachable))
+        std::filesystem::is_regular_file(path, unreachable)) {
+      const size_t found = files.request.findings.size();
       LT_RETURN_IF_ERROR(add_report_plan(path, flags.unverified, files));
+      const plan::Plan& added = *files.request.plans.back().plan;
+      if (is_of_point(added, *files.request.plans.front().plan, point)) continue;
+      left_out += (left_out.empty() ? "" : ", ") + printable(file_name_of(path));
+      files.request.findings.resize(found);
+      files.request.plans.pop_back();
+      files.plans.pop_back();
+    }
   }
+  if (!left_out.empty())
+    fmt::print(stderr,
+               "lowtide: --front: left out, as plans of another model, of other sizes or of "
+               "another sweep: {}\n",
+               left_out);
   return {};
 }
 
@@ -120,16 +153,20 @@ Status run_report_command(const ReportFlags& flags) {
   LT_RETURN_IF_ERROR(add_front(flags, files));
   LT_RETURN_IF_ERROR(add_profile(flags, files));
   const plan::Plan& plan = *files.request.plans.front().plan;
-  if (!flags.trace.empty())
-    LT_RETURN_IF_ERROR(write_file_atomically(flags.trace, report::trace_of(plan)));
-  if (flags.output.empty() && !flags.json) {
-    if (flags.trace.empty())
-      put(files.plans.front().text() + curve_for_terminal(files.plans.front()));
-    return {};
+  const std::vector<std::string>& findings = files.request.findings;
+  std::vector<FileContents> outputs;
+  if (!flags.trace.empty()) outputs.push_back({flags.trace, report::trace_of(plan, findings)});
+  nlohmann::ordered_json data;
+  if (!flags.output.empty() || flags.json) data = report::report_data(files.request);
+  if (!flags.output.empty()) {
+    LT_ASSIGN(std::string html, report::html_report(data, report::bundled_page()));
+    outputs.push_back({flags.output, std::move(html)});
   }
-  const nlohmann::ordered_json data = report::report_data(files.request);
-  if (!flags.output.empty()) LT_RETURN_IF_ERROR(write_report(flags.output, data));
+  LT_RETURN_IF_ERROR(write_files_atomically(outputs));
   if (flags.json) put(report::print_report(data));
+  if (outputs.empty() && !flags.json)
+    put(unverified_lines(findings) + files.plans.front().text() +
+        curve_for_terminal(files.plans.front()));
   return {};
 }
 

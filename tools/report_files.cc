@@ -46,6 +46,12 @@ Error refusal(const std::string& path, const std::vector<std::string>& findings)
   return {ErrorCode::kVerification, std::move(text)};
 }
 
+std::string unverified_lines(const std::vector<std::string>& findings) {
+  std::string text;
+  for (const std::string& finding : findings) text += "not verified: " + finding + "\n";
+  return text;
+}
+
 Result<Plan> read_plan_to_show(const std::string& path, bool unverified,
                                std::vector<std::string>& findings) {
   LT_ASSIGN(Plan plan, Plan::load(path));

@@ -16,6 +16,9 @@ namespace lowtide::tools {
 Result<Plan> read_plan_to_show(const std::string& path, bool unverified,
                                std::vector<std::string>& findings);
 
+// What stands above the text of a plan that does not verify: a line for each finding.
+std::string unverified_lines(const std::vector<std::string>& findings);
+
 // The findings of a plan as one error: a line that counts them, then one line each.
 Error refusal(const std::string& path, const std::vector<std::string>& findings);
 

@@ -159,6 +159,18 @@ TEST_F(FileTarget, WhatIsNoFileIsLeftAlone) {
   EXPECT_EQ(entries(), 3);
 }
 
+TEST_F(FileTarget, SeveralFilesAreWrittenAllOrNone) {
+  ASSERT_TRUE(write_files_atomically({{at("a"), "one"}, {at("b"), "two"}}).has_value());
+  EXPECT_EQ(read_file(at("a")).value() + read_file(at("b")).value(), "onetwo");
+  const Status status =
+      write_files_atomically({{at("c"), "new"}, {at("a"), "changed"}, {at("real"), "x"}});
+  ASSERT_FALSE(status.has_value());
+  EXPECT_NE(status.error().message.find("real"), std::string::npos) << status.error().message;
+  EXPECT_EQ(read_file(at("a")).value(), "one");
+  EXPECT_EQ(entries(), 3);  // a, b, real
+  ASSERT_TRUE(write_files_atomically({}).has_value());
+}
+
 TEST_F(FileTarget, TemporaryNamesAndRightsOfOthersAreKept) {
   const std::string taken = at("file") + ".tmp." + std::to_string(::getpid()) + ".0";
   std::filesystem::create_symlink(at("victim"), taken);

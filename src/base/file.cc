@@ -110,25 +110,71 @@ Result<std::string> read_file(const std::string& path) {
   }
 }
 
+namespace {
+
+// A file that is written, synced and closed beside its target; gone again unless it is renamed.
+class PendingFile {
+ public:
+  PendingFile() = default;
+  ~PendingFile() {
+    if (!temporary_.empty()) ::unlink(temporary_.c_str());
+  }
+  PendingFile(const PendingFile&) = delete;
+  PendingFile& operator=(const PendingFile&) = delete;
+
+  Status write(const std::string& path, std::string_view contents) {
+    path_ = path;
+    LT_ASSIGN(target_, find_target(path));
+    std::string temporary;
+    Descriptor file(create_beside(target_, temporary));
+    if (file.get() < 0) return system_error(path, "create");
+    temporary_ = temporary;
+    if (!write_all(file.get(), contents)) return system_error(path, "write");
+    if (::fsync(file.get()) != 0) return system_error(path, "sync");
+    if (file.close() != 0) return system_error(path, "close");
+    return {};
+  }
+
+  Status rename() {
+    if (::rename(temporary_.c_str(), target_.path.c_str()) != 0)
+      return system_error(path_, "rename into place");
+    temporary_.clear();
+    const std::filesystem::path parent = std::filesystem::path(target_.path).parent_path();
+    Descriptor folder(
+        ::open(parent.empty() ? "." : parent.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    // The rename itself; file systems without it refuse harmlessly.
+    if (folder.get() >= 0) ::fsync(folder.get());
+    return {};
+  }
+
+  // Takes a new file away again. One that took an older one's place stays: it is whole.
+  void take_back() const {
+    if (!target_.exists) ::unlink(target_.path.c_str());
+  }
+
+ private:
+  std::string path_, temporary_;
+  Target target_;
+};
+
+}  // namespace
+
 Status write_file_atomically(const std::string& path, std::string_view contents) {
-  LT_ASSIGN(const Target target, find_target(path));
-  std::string temporary;
-  Descriptor file(create_beside(target, temporary));
-  if (file.get() < 0) return system_error(path, "create");
-  const auto fail = [&](const char* doing) {
-    const auto failure = system_error(path, doing);
-    ::unlink(temporary.c_str());
-    return failure;
-  };
-  if (!write_all(file.get(), contents)) return fail("write");
-  if (::fsync(file.get()) != 0) return fail("sync");
-  if (file.close() != 0) return fail("close");
-  if (::rename(temporary.c_str(), target.path.c_str()) != 0) return fail("rename into place");
-  const std::filesystem::path parent = std::filesystem::path(target.path).parent_path();
-  Descriptor folder(
-      ::open(parent.empty() ? "." : parent.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  // The rename itself; file systems without it refuse harmlessly.
-  if (folder.get() >= 0) ::fsync(folder.get());
+  PendingFile file;
+  LT_RETURN_IF_ERROR(file.write(path, contents));
+  return file.rename();
+}
+
+Status write_files_atomically(const std::vector<FileContents>& files) {
+  std::vector<PendingFile> pending(files.size());
+  for (size_t i = 0; i < files.size(); ++i)
+    LT_RETURN_IF_ERROR(pending[i].write(files[i].path, files[i].contents));
+  for (size_t i = 0; i < files.size(); ++i) {
+    const Status renamed = pending[i].rename();
+    if (renamed) continue;
+    for (size_t before = 0; before < i; ++before) pending[before].take_back();
+    return renamed;
+  }
   return {};
 }
 

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/result.h"
 
@@ -24,6 +25,15 @@ tl::unexpected<Error> system_error(const std::string& path, const char* doing);
 // target is there and is no regular file (a device, a pipe, a folder). The old file, if any, is
 // untouched then.
 Status write_file_atomically(const std::string& path, std::string_view contents);
+
+struct FileContents {
+  std::string path;
+  std::string contents;
+};
+
+// Several files, all or none: each is written beside its target before the first is renamed. Errors
+// as above.
+Status write_files_atomically(const std::vector<FileContents>& files);
 
 // A read-only mapping of a file; unmapped when destroyed. Movable.
 class MappedFile {

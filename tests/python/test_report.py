@@ -7,6 +7,7 @@ import os
 import pathlib
 import pty
 import re
+import resource
 import subprocess
 
 import pytest
@@ -207,6 +208,13 @@ def test_a_plan_that_does_not_verify_is_refused_unless_asked_for(tight, folder):
         assert "1 finding" in result.stderr and "peak" in result.stderr
     data = run_json("report", wrong, "--unverified")
     assert data["verified"] is False and "peak" in data["findings"][0]
+    told = run_json("explain", wrong, "--unverified", "--module", "down")
+    assert told["verified"] is False and told["findings"] == data["findings"]
+    assert run_json("explain", tight, "--module", "down")["verified"] is True
+    assert run("report", wrong, "--unverified", "--trace", folder / "wrong.json").returncode == 0
+    other = json.loads((folder / "wrong.json").read_text())["otherData"]
+    assert other["verified"] is False and other["findings"] == data["findings"]
+    assert run("report", wrong, "--unverified").stdout.startswith("not verified: ")
 
 
 def test_parts_are_priced_and_compared_with_the_step_in_one_part(folder, tmp_path):
@@ -261,6 +269,42 @@ def test_bad_input_gets_one_line_and_leaves_nothing(tight, folder, tmp_path):
     assert sorted(folder.iterdir()) == before
 
 
+def other_sizes(folder, target) -> pathlib.Path:
+    assert run("plan", folder / "net.onnx", "--train", "--dim", "batch=1", "-o", target).returncode == 0
+    return target
+
+
+def test_plans_of_other_sizes_do_not_stand_beside_each_other(tight, folder, tmp_path):
+    expect_error(4, "--beside", "batch=1", "batch=2", arguments=["report", tight, "--beside", other_sizes(folder, tmp_path / "one.lt")])
+
+
+def test_plans_that_are_not_of_the_front_are_named(tight, folder, tmp_path):
+    (tmp_path / "f.jsonl").write_text((folder / "front.jsonl").read_text())
+    name = next(path for path in folder.glob("front-*.lt") if path != tight).name.replace("front", "f")
+    other_sizes(folder, tmp_path / name)
+    result = run("report", tight, "--front", tmp_path / "f.jsonl", "--json")
+    assert result.returncode == 0 and result.stderr.count("\n") == 1 and name in result.stderr
+    assert len(json.loads(result.stdout)["plans"]) == 1
+    assert run("report", tight, "--front", folder / "front.jsonl", "--json").stderr == ""
+
+
+def test_of_two_outputs_both_are_written_or_none(tight, tmp_path, has_page):
+    (tmp_path / "folder").mkdir()
+    result = run("report", tight, "--trace", tmp_path / "t.json", "-o", tmp_path / "folder")
+    assert result.returncode == (4 if has_page else 2) and result.stderr.count("\n") == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["folder"]
+
+
+def test_a_full_quota_is_an_error_line_and_leaves_nothing(tight, tmp_path):
+    def limited():
+        resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
+
+    command = [program(), "report", tight, "--trace", tmp_path / "t.json"]
+    result = subprocess.run(list(map(str, command)), capture_output=True, text=True, preexec_fn=limited)
+    assert result.returncode == 4 and "t.json: cannot write" in result.stderr and result.stderr.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []
+
+
 def on_terminal(*arguments, **variables) -> str:
     """What the program writes to a terminal."""
     ours, theirs = pty.openpty()
@@ -286,3 +330,12 @@ def test_a_terminal_gets_a_curve_as_it_takes_it(tight):
     ascii_only = on_terminal("report", tight, LANG="C", TERM="xterm")
     assert "#" in ascii_only and ascii_only.isascii()
     assert "memory over the step" not in run("report", tight).stdout
+
+
+def test_plan_draws_its_curve_on_a_terminal_only(folder):
+    step = ["plan", folder / "net.onnx", "--train", "--dim", "batch=2"]
+    blocks = on_terminal(*step, LANG="C.UTF-8", TERM="xterm")
+    assert "memory over the step" in blocks and "█" in blocks and "\x1b[33m" in blocks
+    plain = on_terminal(*step, LANG="C.UTF-8", TERM="xterm", NO_COLOR="1")
+    assert "█" in plain and "\x1b" not in plain
+    assert "memory over the step" not in run(*step).stdout

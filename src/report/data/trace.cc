@@ -38,13 +38,15 @@ class TraceWriter {
   explicit TraceWriter(const plan::Plan& plan)
       : plan_(plan), timeline_(timeline_of(plan)), bytes_(bytes_of(plan, stays_of(plan))) {}
 
-  std::string run() {
+  std::string run(const std::vector<std::string>& findings) {
     name_threads();
     add_phases();
     add_steps();
     add_transfers();
     add_memory();
     OrderedJson head = {{"model", plan_.model}, {"what", "a step as planned by lowtide"}};
+    head["verified"] = findings.empty();
+    head["findings"] = findings;
     std::string text = "{\"displayTimeUnit\":\"ms\",\"otherData\":" + line(head);
     text += ",\"traceEvents\":[";
     for (size_t i = 0; i < events_.size(); ++i) text += (i == 0 ? "\n" : ",\n") + events_[i];
@@ -177,8 +179,8 @@ class TraceWriter {
 
 }  // namespace
 
-std::string trace_of(const plan::Plan& plan) {
-  return TraceWriter(plan).run();
+std::string trace_of(const plan::Plan& plan, const std::vector<std::string>& findings) {
+  return TraceWriter(plan).run(findings);
 }
 
 }  // namespace lowtide::report

@@ -8,12 +8,14 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "plan/plan.h"
 
 namespace lowtide::report {
 
 // JSON, one event a line. Bytes of names that are not UTF-8 become U+FFFD.
-std::string trace_of(const plan::Plan& plan);
+// `findings` of a verifier are in the file's otherData, which then says that it is not verified.
+std::string trace_of(const plan::Plan& plan, const std::vector<std::string>& findings = {});
 
 }  // namespace lowtide::report

@@ -105,6 +105,16 @@ TEST(Trace, OfRandomPlans) {
   EXPECT_GT(arrows, 20u);
 }
 
+TEST(Trace, SaysWhetherItsPlanIsRight) {
+  const Plan plan = training_plan();
+  const json right = json::parse(trace_of(plan))["otherData"],
+             wrong = json::parse(trace_of(plan, {"p.lt: wrong"}))["otherData"];
+  EXPECT_EQ(right["verified"], true);
+  EXPECT_EQ(right["findings"], json::array());
+  EXPECT_EQ(wrong["verified"], false);
+  EXPECT_EQ(wrong["findings"], json::array({"p.lt: wrong"}));
+}
+
 TEST(Trace, NamesAreText) {
   Plan plan = training_plan();
   plan.ops[PlanOpId(2)].name = "a\"\n\xFF<script>";
