@@ -282,7 +282,7 @@ TEST(StridedViews, Train) {
 TEST(StridedViews, OfThePassAreNeverWorseThanCopies) {
   const auto kernels = exec_cpu::make_cpu_kernels({.threads = 1});
   int strided = 0, lower = 0, faster = 0;
-  for (uint64_t seed = 0; seed < 48; ++seed) {
+  for (uint64_t seed = 0; seed < static_cast<uint64_t>(some_of(48, 2)); ++seed) {
     SCOPED_TRACE(testing::Message() << "seed " << seed);
     Network network(seed, 20, Views::kLeftToThePass);
     const ir::Graph& graph = seed % 4 == 0 ? network.graph() : network.with_one_result();
@@ -308,9 +308,9 @@ TEST(StridedViews, OfThePassAreNeverWorseThanCopies) {
     expect_right_results(views->plan, graph, *kernels);
     if (HasFailure()) return;
   }
-  EXPECT_GT(lower, 6);
-  EXPECT_GT(strided, 30);
-  EXPECT_GT(faster, 20);
+  EXPECT_GT(lower, some_of(6, 2));
+  EXPECT_GT(strided, some_of(30, 2));
+  EXPECT_GT(faster, some_of(20, 2));
 }
 
 // One product with its transposed operand: the copy is what the peak consists of. In f64, whose

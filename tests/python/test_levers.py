@@ -1,5 +1,6 @@
 """plan --allow and --forbid: which levers may be used, and what a missing one would have bought."""
 
+import os
 import re
 import sys
 
@@ -73,6 +74,7 @@ def test_a_refusal_names_levers_after_any_flag(tiny):
     assert line.count(", too many") >= 2 and "would be needed" not in line
 
 
+@pytest.mark.skipif("LOWTIDE_LONG" not in os.environ, reason="a long check (LOWTIDE_LONG)")
 def test_what_recompute_misses_is_tried_with_all_levers(tiny, tmp_path):
     path = tmp_path / "plan.lt"
     within = run_json("plan", *tiny, "--budget", "80%")
@@ -119,6 +121,7 @@ def test_rewrites_are_offered_where_they_would_lower_the_floor(tmp_path):
     assert int(re.search(r"with rewrite at least (\d+) bytes \([^)]*\) would be needed", line)[1]) == least
 
 
+@pytest.mark.skipif("LOWTIDE_LONG" not in os.environ, reason="a long check (LOWTIDE_LONG)")
 def test_parts_that_take_longer_than_the_slowdown_are_refused(tiny):
     line = expect_error(3, "--slowdown: in 8 parts the step takes at least ", "give --slowdown ", "or fewer parts",
                         arguments=["plan", *tiny, "--split", "8", "--slowdown", "1%"])
@@ -128,6 +131,7 @@ def test_parts_that_take_longer_than_the_slowdown_are_refused(tiny):
     assert made["predicted_step_seconds"] <= made["whole_once_seconds"] * (1 + float(needed[:-1]) / 100)
 
 
+@pytest.mark.skipif("LOWTIDE_LONG" not in os.environ, reason="a long check (LOWTIDE_LONG)")
 def test_the_floor_of_any_parts_is_claimed_and_checked(tiny, tmp_path):
     path, wrong = tmp_path / "parts.lt", tmp_path / "wrong.lt"
     made = run_json("plan", *tiny, "--budget", "50%", "--split", "auto", "-o", path)

@@ -3,6 +3,7 @@
 import collections
 import hashlib
 import math
+import os
 import pathlib
 import re
 
@@ -93,7 +94,7 @@ def test_tied_parameters_are_stored_once(name, graph):
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("exported", ["bert", "unet"])
+@pytest.mark.parametrize("exported", ["bert", "unet"] if "LOWTIDE_LONG" in os.environ else ["unet"])
 def test_exporting_again_gives_the_same_bytes(exported):
     pytest.importorskip("onnxscript")
     import export

@@ -106,6 +106,7 @@ def test_moves_are_in_the_verdict(tight, tmp_path):
     assert "bytes stored" in run("verify", path).stdout
 
 
+@pytest.mark.skipif("LOWTIDE_LONG" not in os.environ, reason="a long check (LOWTIDE_LONG)")
 def test_what_the_first_slow_tier_has_no_room_for_goes_to_the_next(tmp_path):
     path = tmp_path / "tiers.lt"
     flags = [MODELS / "resnet50.onnx", "--train", "--loss", "cross-entropy", "--optimizer", "adamw", "--dim", "batch=2",
@@ -390,6 +391,7 @@ def test_a_budget_in_per_cent_is_of_the_arena_that_needs_none():
                  arguments=["plan", *free, "--budget", "70%", "--max", "batch"])
 
 
+@pytest.mark.skipif("LOWTIDE_LONG" not in os.environ, reason="a long check (LOWTIDE_LONG)")
 def test_the_least_memory_within_a_time():
     """More time, less memory, and never more time than allowed."""
     arena = None

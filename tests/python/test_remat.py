@@ -229,6 +229,7 @@ def test_other_solvers_give_a_second_opinion_on_the_bound(tmp_path, monkeypatch)
     assert other["incumbent_cost"] == pytest.approx(whole["incumbent_cost"], rel=1e-6)
 
 
+@pytest.mark.skipif("LOWTIDE_LONG" not in os.environ, reason="a long check (LOWTIDE_LONG)")
 def test_the_program_is_solved_within_limits_and_said_in_a_line(tmp_path):
     problem = ["remat", captured("gpt24_4x256", tmp_path), "--budget", "3362MiB", "--max-units", 1000]
     program = run_json(*problem, "--solve", "cbc", "--solve-for", 0.2)["program"]

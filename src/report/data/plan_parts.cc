@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <limits>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <string_view>
 #include <utility>
 
 #include "report/actions.h"
@@ -206,6 +208,35 @@ OrderedJson actions_data(const PlanView& view, const PlanningFacts* facts,
   return json;
 }
 
+namespace {
+
+// Of what ran, by kind of op: how many ops, and the seconds of all their runs.
+OrderedJson measured_by_kind(const plan::Plan& plan, const MeasuredStep& measured) {
+  struct Sum {
+    int64_t ops = 0;
+    double predicted = 0, measured = 0;
+  };
+  std::map<std::string_view, Sum> sums;
+  for (const plan::PlanOpId o : plan.ops.ids()) {
+    const MeasuredOp& op = measured.ops[o];
+    if (op.runs == 0) continue;
+    const auto runs = static_cast<double>(op.runs);
+    Sum& sum = sums[plan.ops[o].kind];
+    sum.ops += 1;
+    sum.predicted += runs * plan.ops[o].predicted_seconds;
+    sum.measured += runs * op.seconds;
+  }
+  OrderedJson json = OrderedJson::array();
+  for (const auto& [kind, sum] : sums)
+    json.push_back({{"kind", kind},
+                    {"ops", sum.ops},
+                    {"predicted_seconds", sum.predicted},
+                    {"measured_seconds", sum.measured}});
+  return json;
+}
+
+}  // namespace
+
 OrderedJson measured_data(const PlanView& view, const MeasuredStep& measured) {
   OrderedJson json;
   json["device"] = measured.device;
@@ -215,6 +246,7 @@ OrderedJson measured_data(const PlanView& view, const MeasuredStep& measured) {
     json["op_seconds"].push_back(op.runs > 0 ? OrderedJson(op.seconds) : OrderedJson());
     json["op_runs"].push_back(op.runs);
   }
+  json["by_kind"] = measured_by_kind(view.plan, measured);
   json["step_seconds"] = measured.step_seconds;
   json["predicted_seconds"] = view.plan.claims.predicted_seconds;
   json["transfer_seconds"] = measured.transfer_seconds;

@@ -149,6 +149,12 @@ TEST(ReportData, MeasuredTimesStandBesidePredictedOnes) {
   const Json told = report_data(request)["plans"][0]["measured"];
   EXPECT_EQ(told["op_seconds"], (Json{nullptr, nullptr, 0.5, nullptr, nullptr, nullptr}));
   EXPECT_EQ(told["hidden_seconds"], 2.0);
+  ASSERT_EQ(told["by_kind"].size(), 1U);
+  const Json& kind = told["by_kind"][0];
+  EXPECT_EQ(kind["kind"], plan.ops[PlanOpId(2)].kind);
+  EXPECT_EQ(kind["ops"], 1);
+  EXPECT_EQ(kind["measured_seconds"], 0.5);
+  EXPECT_EQ(kind["predicted_seconds"], plan.ops[PlanOpId(2)].predicted_seconds);
 }
 
 TEST(ReportData, APointOfTheFrontFindsItsPlanAndTheNextBudget) {
