@@ -1,8 +1,7 @@
 #include "verify/beside.h"
 
 #include <algorithm>
-#include <bit>
-#include <cstdint>
+#include <cmath>
 #include <map>
 #include <set>
 
@@ -42,7 +41,7 @@ std::set<PlanOpId> not_before(const plan::Plan& plan, PlanOpId op, std::set<Plan
 bool same_attr(const ir::AttrValue& a, const ir::AttrValue& b) {
   const auto *x = std::get_if<double>(&a), *y = std::get_if<double>(&b);
   if (x == nullptr || y == nullptr) return a == b;
-  return std::bit_cast<uint64_t>(*x) == std::bit_cast<uint64_t>(*y);
+  return *x == *y || (std::isnan(*x) && std::isnan(*y));
 }
 
 bool same_attrs(const ir::Attrs& a, const ir::Attrs& b) {

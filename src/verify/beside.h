@@ -15,7 +15,7 @@
 
 namespace lowtide::verify {
 
-// Reals are the same if their bits are: two of them that are no numbers may be.
+// Reals that are no numbers are the same, whatever their bits: a plan's file has one word for all.
 bool same_attr(const ir::AttrValue& a, const ir::AttrValue& b);
 bool same_attrs(const ir::Attrs& a, const ir::Attrs& b);
 
