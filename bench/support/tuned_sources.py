@@ -15,7 +15,7 @@ INSTANCE = re.compile(r"constexpr \w*Tuning (k\w+);")
 COMMENT = re.compile(r"//[^\n]*")
 WHOLE = {"int", "int32_t", "int64_t", "uint32_t", "uint64_t", "size_t"}
 # Lists whose values belong together: all of them change at once. Others change value by value.
-TOGETHER = {"first_ratios", "ratios", "crowded", "spreads", "numbers", "factors"}
+TOGETHER = {"first_ratios", "ratios", "crowded", "spreads", "further", "numbers", "factors"}
 HEADER = "base/tuned.h"
 TUNED = """#pragma once
 #include <cstdlib>

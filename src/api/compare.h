@@ -2,7 +2,7 @@
 // bit for bit, and what each took; or, beside a plan in parts, the step in one part
 // (compare_whole.h). The evidence that `lowtide run` prints (report/run_report.h).
 //
-// Tests: tests/python/test_cli.py.
+// Tests: tests/python/test_cli.py, tests/poison_test.cc.
 #pragma once
 
 #include <cstdint>
@@ -25,10 +25,10 @@ struct CompareOptions {
   bool profile = false;
   bool poison = false;  // the planned step's free memory is filled with NaN bytes
   uint64_t seed = 0;
-  std::string model_folder;
+  std::string model_folder = {};
   bool seed_missing_weights = false;  // see RunOptions
   int threads = 0;                    // 0: as many as the plan was made for
-  std::string slow_tier_folder;       // see RunOptions
+  std::string slow_tier_folder = {};  // see RunOptions
   double link_bytes_per_second = 0;   // see RunOptions
   // With compare: the unplanned step is that of this plan of the same model, which is in one part
   // (whole_step.h), and results are held against it within a tolerance. It is borrowed.
@@ -38,7 +38,7 @@ struct CompareOptions {
   // The measured times of this plan's ops go here (report/measured.h); empty: nowhere.
   std::string profile_file = {};
   // Results of the first planned step go here (api/dump.h); empty: nowhere.
-  std::string dump_folder;
+  std::string dump_folder = {};
 };
 
 // Compared in a first step before those that are timed and in a last one after them: every output,

@@ -1,6 +1,7 @@
 #include "baselines/chen.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <set>
 #include <utility>
@@ -15,10 +16,10 @@ namespace {
 // Tuning; each value beside half and twice of it: docs/tuning.md.
 struct ChenTuning {
   int segment_sizes = 48;  // that are tried, from one value's bytes to those of all
+  // How much further a segment may go, as a share of its size, to end where fewer bytes cross.
+  std::array<double, 4> further = {0.0, 0.25, 0.5, 1.0};
 };
 constexpr ChenTuning kChen;
-// How much further a segment may go, as a share of its size, to end where fewer bytes cross.
-constexpr double kFurther[] = {0.0, 0.25, 0.5, 1.0};
 
 class Segments {
  public:
@@ -161,7 +162,7 @@ void add_chen(const plan::ScheduleProblem& problem, const IdVector<SchedOpId, ch
   const double least = std::max(1.0, static_cast<double>(segments.largest_bytes()));
   const double most = std::max(least, static_cast<double>(segments.all_bytes()));
   std::set<std::vector<size_t>> tried;
-  for (const double further : kFurther) {
+  for (const double further : kChen.further) {
     for (int i = 0; i < kChen.segment_sizes && judge.work().look(); ++i) {
       // 0, the smallest first: each value that the backward part reads is a segment of its own.
       const double bytes =

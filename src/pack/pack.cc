@@ -52,6 +52,10 @@ struct PackTuning {
   // bound have moved ("When it stops" in the README), and the least of all for small parts.
   int64_t patience = 38'400;
   int64_t least_patience = 10'000'000;
+  int64_t too_little = 100'000;  // units left of the work: no further round is begun
+  // The part of a round's work that one attempt gets: the first, when a capacity is to be decided
+  // or when the least height is looked for, and each of the bisection.
+  int64_t decision_share = 2, first_share = 3, later_share = 4;
 };
 constexpr PackTuning kPack;
 
@@ -226,7 +230,7 @@ void Packer::improve(const Part& part, PartResult& result, int64_t good_enough) 
     if (run_round(portfolio, part, std::max(good_enough, result.bound), end, result)) return;
     if (result.height < before.height || result.bound > before.bound)
       give_up_at = units_ + patience;
-    else if (units_ + kPack.least_patience / 100 >= limit)
+    else if (units_ + kPack.too_little >= limit)
       return;
     if (timed_out_ || units_ >= options_.limits.max_units) return;
   }
@@ -245,7 +249,9 @@ bool Packer::run_round(Portfolio& portfolio, const Part& part, int64_t target, i
     if (left <= 0) return false;
     if (!first && result.height - low <= step) return !undecided;
     const int64_t capacity = first ? target : low + (result.height - low) / 2;
-    const int64_t share = first ? left / (capacity_ ? 2 : 3) : left / 4;
+    const int64_t share = left / (!first      ? kPack.later_share
+                                  : capacity_ ? kPack.decision_share
+                                              : kPack.first_share);
     const Verdict verdict = attempt(portfolio, part, capacity, share + 1, result);
     if (verdict != Verdict::kFits) low = capacity;
     if (verdict == Verdict::kOpen) undecided = true;

@@ -21,11 +21,13 @@ using Offsets = IdVector<BufferId, int64_t>;
 
 // Tuning; each value beside half and twice of it: docs/tuning.md.
 struct TiedTuning {
-  size_t most_for_pairs = 4096;  // buffers: first fit of everything looks at all pairs
-  int shuffles = 24;             // random orders of the groups
-  int moves = 3000;              // of the local search over orders of everything: tries
-  int64_t move_units = 40'000'000;
-  size_t refined = 3;  // placements whose other buffers are packed anew by the search
+  size_t most_for_pairs = 4096;     // buffers: first fit of everything looks at all pairs
+  int shuffles = 24;                // random orders of the groups
+  int moves = 3000;                 // of the local search over orders of everything: tries
+  int64_t move_units = 40'000'000;  // of that search, at most,
+  int64_t move_share = 4;           // and at most this part of all work
+  size_t refined = 3;               // placements whose other buffers are packed anew by the search,
+  int64_t refine_share = 2;         // each with this part of what work is left
 };
 constexpr TiedTuning kTied;
 
@@ -255,7 +257,8 @@ class TiedPacker {
   // Local search: one shape moves to another place in the order; kept unless it gets worse.
   void move_in_order() {
     Rng rng(2);
-    const int64_t end = units_ + std::min(kTied.move_units, options_.limits.max_units / 4);
+    const int64_t end =
+        units_ + std::min(kTied.move_units, options_.limits.max_units / kTied.move_share);
     for (int k = 0; k < kTied.moves && best_order_.size() > 1 && units_ < end && !done(); ++k) {
       Order order = best_order_;
       const size_t from = rng.below(order.size()), to = rng.below(order.size());
@@ -311,7 +314,8 @@ class TiedPacker {
     for (const Candidate& candidate : best) {
       if (done() || !options_.search) return;
       PackOptions options = options_;
-      options.limits.max_units = std::max<int64_t>(1, (options_.limits.max_units - units_) / 2);
+      options.limits.max_units =
+          std::max<int64_t>(1, (options_.limits.max_units - units_) / kTied.refine_share);
       pack_around(candidate.offsets, options);
     }
   }

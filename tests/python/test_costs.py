@@ -5,10 +5,9 @@ import re
 import sys
 
 import pytest
-from lowtide_cli import MODELS, expect_error, run, run_json
+from lowtide_cli import MODELS, expect_error, narrow_unet, run, run_json
 
 DEVICES = MODELS.parent / "devices"
-UNET = [MODELS / "unet.onnx", "--train", "--dim", "batch=1"]
 CLASSES = {"product", "small_product", "thin_product", "convolution", "convolution_data_gradient",
            "convolution_weight_gradient", "normalization", "softmax", "reduction", "pooling", "elementwise",
            "movement", "gather", "random", "update"}
@@ -20,16 +19,22 @@ def folder(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def store(folder):
+def unet(folder):
+    """A step whose kernels take long enough to be timed, and no longer."""
+    return [narrow_unet(folder / "unet.onnx", part=2, side=128), "--train", "--dim", "batch=1"]
+
+
+@pytest.fixture(scope="module")
+def store(folder, unet):
     """A store with the times of one small training step, and what that run said."""
     plan = folder / "unet.lt"
-    assert run("plan", *UNET, "--quiet", "-o", plan).returncode == 0
+    assert run("plan", *unet, "--quiet", "-o", plan).returncode == 0
     path = folder / "store.json"
     said = run_json("run", plan, "--steps", 1, "--measure", path)
     return path, plan, said
 
 
-def test_calibrate_writes_a_profile_that_plans_take(folder):
+def test_calibrate_writes_a_profile_that_plans_take(unet, folder):
     profile = folder / "device.json"
     measured = run_json("calibrate", "--quick", "-o", profile, "--slow-tier-folder", folder)
     assert json.loads(profile.read_text()) == measured
@@ -40,7 +45,7 @@ def test_calibrate_writes_a_profile_that_plans_take(folder):
     assert {rate["operation"] for rate in measured["memory"]} == {"copy", "read", "write"}
     assert [tier["name"] for tier in measured["slow_tiers"]] == ["host", "file"]
     assert set(measured["identity"]) == {"processor", "cores", "threads", "kernels"}
-    verdict = run_json("plan", *UNET, "--device", profile)
+    verdict = run_json("plan", *unet, "--device", profile)
     assert verdict["predicted_step_seconds"] > 0
 
 
@@ -61,16 +66,16 @@ def test_a_measured_run_fills_a_store_and_the_next_adds_to_it(store):
     assert all(b["count"] > a["count"] for a, b in zip(first["kernels"], second["kernels"]))
 
 
-def test_plans_predict_with_the_measured_times(store, tmp_path):
+def test_plans_predict_with_the_measured_times(unet, store, tmp_path):
     path, plan, said = store
     planned = tmp_path / "measured.lt"
-    verdict = run_json("plan", *UNET, "--costs", path, "-o", planned)
+    verdict = run_json("plan", *unet, "--costs", path, "-o", planned)
     assert "measured 340 of 340 ops, 100.0 % of the time" in json.loads(planned.read_text())["provenance"]["costs"]
     # The same ops: what the run's kernels took, and each one's call.
     overhead = json.loads(path.read_text())["overhead_seconds"][0]
     assert verdict["predicted_step_seconds"] == pytest.approx(said["kernel_seconds"] + 340 * overhead, rel=0.02)
     # Another size: none of its big kernels were measured, and yet the estimate is near twice the time.
-    other = run_json("plan", MODELS / "unet.onnx", "--train", "--dim", "batch=2", "--costs", path, "-o", planned)
+    other = run_json("plan", *unet[:-1], "batch=2", "--costs", path, "-o", planned)
     ratio = other["predicted_step_seconds"] / verdict["predicted_step_seconds"]
     assert 1.3 < ratio < 3, ratio
     assert "100.0 %" not in json.loads(planned.read_text())["provenance"]["costs"]
@@ -132,8 +137,8 @@ def test_parts_that_cannot_be_timed_are_refused(parts_store, tmp_path):
     expect_error(4, "other.json", "Another CPU", arguments=["measure", *step, "-o", other])
 
 
-def test_a_cost_model_is_chosen_and_named(store, tmp_path):
-    at = [*UNET, "--device", "rtx3090"]
+def test_a_cost_model_is_chosen_and_named(unet, store, tmp_path):
+    at = [*unet, "--device", "rtx3090"]
     roofline, tiles = run_json("plan", *at), run_json("plan", *at, "--cost-model", "tiles")
     assert roofline["costs"] == "roofline of NVIDIA GeForce RTX 3090"
     assert tiles["costs"] == "tiles of NVIDIA GeForce RTX 3090"
@@ -141,34 +146,34 @@ def test_a_cost_model_is_chosen_and_named(store, tmp_path):
     assert "costs  tiles of NVIDIA GeForce RTX 3090\n" in run("plan", *at, "--cost-model", "tiles").stdout
     swept = run("sweep", *at, "--cost-model", "tiles", "--budgets", "100%", "--effort", "0.1")
     assert "costs: tiles of NVIDIA GeForce RTX 3090\n" in swept.stdout
-    expect_error(2, "--cost-model tiles", "H100", "sides", arguments=["plan", *UNET, "--device", "h100", "--cost-model", "tiles"])
+    expect_error(2, "--cost-model tiles", "H100", "sides", arguments=["plan", *unet, "--device", "h100", "--cost-model", "tiles"])
     mine = tmp_path / "mine.json"
     profile = {**json.loads((DEVICES / "cpu.json").read_text()), "tiles": {"processors": 2, "flops_per_second": 1e11, "sides": [64]}}
     mine.write_text(json.dumps(profile))
     expect_error(2, "--costs", "roofline", "tiles",
-                 arguments=["plan", *UNET, "--device", mine, "--cost-model", "tiles", "--costs", store[0]])
+                 arguments=["plan", *unet, "--device", mine, "--cost-model", "tiles", "--costs", store[0]])
 
 
-def test_a_store_of_another_device_is_refused_unless_it_is_wanted(store, tmp_path):
+def test_a_store_of_another_device_is_refused_unless_it_is_wanted(unet, store, tmp_path):
     path, plan, _ = store
     other = tmp_path / "other.json"
     foreign = json.loads(path.read_text())
     foreign["device"]["processor"] = "Another CPU"
     other.write_text(json.dumps(foreign))
-    line = expect_error(4, "other.json", "Another CPU", "this is", arguments=["plan", *UNET, "--costs", other])
+    line = expect_error(4, "other.json", "Another CPU", "this is", arguments=["plan", *unet, "--costs", other])
     assert foreign["device"]["kernels"] in line
-    assert run("plan", *UNET, "--costs", other, "--costs-any-device").returncode == 0
+    assert run("plan", *unet, "--costs", other, "--costs-any-device").returncode == 0
     before = other.read_bytes()
     expect_error(4, "Another CPU", arguments=["run", plan, "--measure", other])
     assert other.read_bytes() == before
 
 
-def test_damaged_stores_and_misplaced_flags_are_refused(store, tmp_path):
+def test_damaged_stores_and_misplaced_flags_are_refused(unet, store, tmp_path):
     path, plan, _ = store
     bad = tmp_path / "bad.json"
     bad.write_bytes(path.read_bytes()[:1000])
-    expect_error(4, "bad.json", "not a cost store", arguments=["plan", *UNET, "--costs", bad])
+    expect_error(4, "bad.json", "not a cost store", arguments=["plan", *unet, "--costs", bad])
     expect_error(4, "bad.json", "not a cost store", arguments=["run", plan, "--measure", bad])
-    expect_error(4, "nowhere.json", arguments=["plan", *UNET, "--costs", tmp_path / "nowhere.json"])
-    expect_error(2, "--costs", arguments=["plan", *UNET, "--costs-any-device"])
-    expect_error(2, "--costs", "H100", arguments=["plan", *UNET, "--device", "h100", "--costs", path])
+    expect_error(4, "nowhere.json", arguments=["plan", *unet, "--costs", tmp_path / "nowhere.json"])
+    expect_error(2, "--costs", arguments=["plan", *unet, "--costs-any-device"])
+    expect_error(2, "--costs", "H100", arguments=["plan", *unet, "--device", "h100", "--costs", path])
