@@ -22,6 +22,7 @@ import { HTML_NAME, makeReport } from "./reports.mjs";
 
 const { meet } = await load("src/labels.ts");
 const { count, exactBytes, mib, time, timeApart } = await load("src/format.ts");
+const { moduleColours } = await load("src/palette.ts");
 const FRAMES_PER_SECOND = 30;
 
 after(close);
@@ -179,6 +180,55 @@ test("hovering tells what is there, clicking follows it", async () => {
   assert.ok(
     (await details.textContent()).includes(plan.ops.name[plan.steps.op[plan.curve.steps[peakRun]]]),
   );
+  assert.deepEqual(problems, []);
+  await page.close();
+});
+
+test("coloured by module, the map shows each tensor in its module's colour", async () => {
+  const { report, url } = makeReport("compare");
+  const { page, problems } = await open(url, { colorScheme: "light" });
+  const [plan] = report.plans;
+  const drawn = await page.$eval("canvas.map", (c) => Number(c.dataset.frames));
+  await page.locator("label", { hasText: /^module$/ }).first().click();
+  await page.waitForFunction(
+    (n) => Number(document.querySelector("canvas.map").dataset.frames) > n,
+    drawn,
+  );
+  const places = [0.25, 0.5, 0.75].flatMap((x) =>
+    [0.1, 0.3, 0.42, 0.5, 0.57, 0.6, 0.75, 0.9].map((y) => [x, y]),
+  );
+  const pixels = await page.$eval(
+    "canvas.map",
+    (c, places) => {
+      const { data } = c.getContext("2d").getImageData(0, 0, c.width, c.height);
+      return places.map(([x, y]) => {
+        const at = 4 * (Math.round(c.height * y) * c.width + Math.round(c.width * x));
+        return [...data.slice(at, at + 3)];
+      });
+    },
+    places,
+  );
+  const colours = moduleColours(plan.modules, false);
+  const seen = new Set();
+  let told = 0;
+  let same = 0;
+  for (const [i, [x, y]] of places.entries()) {
+    const at = await centre(page, "canvas.map", x, y);
+    await page.mouse.move(at.x, at.y);
+    await page.mouse.move(at.x + 1, at.y);
+    if (!(await page.locator("#tip").isVisible())) continue;
+    const tensor = plan.tensors.name.indexOf(await page.locator("#tip strong").textContent());
+    if (tensor < 0) continue;
+    told += 1;
+    const { r, g, b } = colours[plan.tensors.module[tensor]];
+    if (pixels[i].every((v, k) => Math.abs(v - [r, g, b][k]) <= 2)) {
+      same += 1;
+      seen.add(`${r} ${g} ${b}`);
+    }
+  }
+  // A few of the places lie on an edge between two tensors.
+  assert.ok(told >= 12 && same >= 0.8 * told, `${same} of ${told}`);
+  assert.ok(seen.size >= 3, `${seen.size} colours`);
   assert.deepEqual(problems, []);
   await page.close();
 });

@@ -156,7 +156,19 @@ export async function tablesAreTheDatas(page, { plans, beside }) {
       );
   }
   if (plan.measured) {
-    const { op_seconds } = plan.measured;
+    const { op_seconds, by_kind } = plan.measured;
+    assert.deepEqual(
+      await columns("All runs by kind", [0, 1, 2, 3]),
+      [...by_kind]
+        .sort((a, b) => b.measured_seconds - a.measured_seconds)
+        .slice(0, 12)
+        .map((k) => [
+          k.kind,
+          count(k.ops),
+          milliseconds(k.predicted_seconds),
+          milliseconds(k.measured_seconds),
+        ]),
+    );
     const seconds = new Map(plan.ops.name.map((n, op) => [n, op]));
     const shown = await columns("Each op", [0, 3, 4]);
     assert.equal(shown.length, Math.min(25, op_seconds.filter((s) => s !== null).length));

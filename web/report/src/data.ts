@@ -151,11 +151,20 @@ export interface ModuleRow {
   rows: number[]; // its own tensors; of the first layer where layers are folded
 }
 
+// Of what was measured, by kind of op: seconds of all runs of its ops.
+export interface KindTime {
+  kind: string;
+  ops: number;
+  predicted_seconds: number;
+  measured_seconds: number;
+}
+
 export interface Measured {
   device: string;
   steps: number;
   op_seconds: (number | null)[];
   op_runs: number[];
+  by_kind: KindTime[];
   step_seconds: number;
   predicted_seconds: number;
   transfer_seconds: number;

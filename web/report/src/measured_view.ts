@@ -3,7 +3,7 @@
 
 import { scaleLog } from "d3-scale";
 import type { Context } from "./context.ts";
-import type { Measured, Plan } from "./data.ts";
+import type { KindTime, Measured } from "./data.ts";
 import { h, type Child } from "./dom.ts";
 import { count, milliseconds, plural, signedPercent, time } from "./format.ts";
 import { fit } from "./frame.ts";
@@ -14,27 +14,6 @@ import { css, parseHex } from "./palette.ts";
 import { table, tableOnDemand } from "./table.ts";
 import { term } from "./terms.ts";
 import { inks } from "./theme.ts";
-
-export interface KindTime {
-  kind: string;
-  ops: number;
-  predicted: number; // seconds, all runs of all its ops
-  measured: number;
-}
-
-// Times of all runs by kind of op, of ops that were measured; most measured time first.
-export function timesByKind(plan: Plan): KindTime[] {
-  const { op_seconds, op_runs } = plan.measured!;
-  const rows = plan.kinds.map((kind) => ({ kind, ops: 0, predicted: 0, measured: 0 }));
-  op_seconds.forEach((seconds, op) => {
-    if (seconds === null) return;
-    const row = rows[plan.ops.kind[op]];
-    row.ops += 1;
-    row.predicted += plan.ops.seconds[op] * op_runs[op];
-    row.measured += seconds * op_runs[op];
-  });
-  return rows.filter((row) => row.ops > 0).sort((a, b) => b.measured - a.measured);
-}
 
 function drawScatter(canvas: HTMLCanvasElement, model: Model): void {
   const ink = inks();
@@ -138,10 +117,10 @@ function opTable(context: Context): HTMLElement {
   });
 }
 
-function kindTable(plan: Plan): HTMLElement {
+function kindTable(measured: Measured): HTMLElement {
   return table<KindTime>({
     caption: "All runs by kind of op",
-    rows: timesByKind(plan),
+    rows: measured.by_kind,
     sort: { key: "measured", down: true },
     page: 12,
     columns: [
@@ -157,22 +136,22 @@ function kindTable(plan: Plan): HTMLElement {
         name: "predicted, ms",
         key: "predicted",
         numeric: true,
-        value: (k) => k.predicted,
-        cell: (k) => milliseconds(k.predicted),
+        value: (k) => k.predicted_seconds,
+        cell: (k) => milliseconds(k.predicted_seconds),
       },
       {
         name: "measured, ms",
         key: "measured",
         numeric: true,
-        value: (k) => k.measured,
-        cell: (k) => milliseconds(k.measured),
+        value: (k) => k.measured_seconds,
+        cell: (k) => milliseconds(k.measured_seconds),
       },
       {
         name: "difference",
         key: "difference",
         numeric: true,
-        value: (k) => share(k.measured, k.predicted),
-        cell: (k) => (k.predicted > 0 ? signedPercent(share(k.measured, k.predicted)) : "\u2013"),
+        value: (k) => share(k.measured_seconds, k.predicted_seconds),
+        cell: (k) => (k.predicted_seconds > 0 ? signedPercent(share(k.measured_seconds, k.predicted_seconds)) : "\u2013"),
       },
     ],
   });
@@ -223,7 +202,7 @@ export function measuredContent(context: Context): Child | null {
   context.store.on(["theme"], draw);
   return [
     sentence(measured, model.plan.transfers.tensor.length > 0),
-    h("div", { class: "two" }, h("div", { class: "chart" }, canvas), kindTable(model.plan)),
+    h("div", { class: "two" }, h("div", { class: "chart" }, canvas), kindTable(measured)),
     tableOnDemand(
       `Each op as a table (${count(measured.op_seconds.filter((s) => s !== null).length)})`,
       () => opTable(context),

@@ -6,7 +6,6 @@ import { boundsAreOf } from "../src/bounds.ts";
 import { parseReport } from "../src/data.ts";
 import { MIB } from "../src/format.ts";
 import { frontPaths, frontScales, pointText, reachedOf } from "../src/front_view.ts";
-import { timesByKind } from "../src/measured_view.ts";
 import { foldedName, moduleNodes, nameBelow } from "../src/modules.ts";
 import {
   categoryColours,
@@ -135,18 +134,6 @@ test("the front's scales hold all points, and grow with their numbers", () => {
     paths.bound,
     /^M[\d.]+ [\d.]+(V[\d.]+H[\d.]+)+$/,
     "a bound holds for smaller memories",
-  );
-});
-
-test("measured times are summed over the runs of what was measured", () => {
-  const plan = generatePlan(SMALL);
-  const { op_seconds, op_runs } = plan.measured!;
-  const all = op_seconds.reduce((sum: number, s, op) => sum + (s ?? 0) * op_runs[op], 0);
-  const kinds = timesByKind(plan);
-  assert.ok(Math.abs(kinds.reduce((sum, k) => sum + k.measured, 0) - all) < 1e-9);
-  assert.equal(
-    kinds.reduce((sum, k) => sum + k.ops, 0),
-    op_seconds.filter((s) => s !== null).length,
   );
 });
 

@@ -10,6 +10,7 @@ import type {
   BesideRows,
   Front,
   FrontPoint,
+  KindTime,
   Plan,
   Report,
   Stays,
@@ -640,6 +641,23 @@ function summarize(b: Builder, options: Options, seconds: number): Plan {
   return plan;
 }
 
+function timesByKind(plan: Plan, seconds: (number | null)[], runs: number[]): KindTime[] {
+  const rows = plan.kinds.map((kind) => ({
+    kind,
+    ops: 0,
+    predicted_seconds: 0,
+    measured_seconds: 0,
+  }));
+  seconds.forEach((one, op) => {
+    if (one === null) return;
+    const row = rows[plan.ops.kind[op]];
+    row.ops += 1;
+    row.predicted_seconds += plan.ops.seconds[op] * runs[op];
+    row.measured_seconds += one * runs[op];
+  });
+  return rows.filter((row) => row.ops > 0);
+}
+
 export function generatePlan(options: Options): Plan {
   const b = new Builder(options.seed);
   const net = forward(b, options);
@@ -659,6 +677,7 @@ export function generatePlan(options: Options): Plan {
       steps: 3,
       op_seconds,
       op_runs,
+      by_kind: timesByKind(plan, op_seconds, op_runs),
       step_seconds: plan.summary.predicted_seconds * 1.07,
       predicted_seconds: plan.summary.predicted_seconds,
       transfer_seconds: 0.011,
