@@ -22,6 +22,9 @@ set(lowtide_hot_folders base solver sym plan verify order pack remat/bounds rema
 add_library(lowtide_cold INTERFACE)
 target_compile_options(lowtide_cold INTERFACE $<$<CONFIG:Release>:-O1>)
 
+# Folders that are judges of others and nothing that a product runs: built when a test asks for them.
+set(lowtide_oracle_folders exec/ref)
+
 function(lowtide_layers file)
   file(STRINGS ${file} lines REGEX "^[a-z]")
   set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${file})
@@ -46,6 +49,9 @@ function(lowtide_folder folder deps)
     return()
   endif()
   add_library(lowtide_${name} STATIC ${sources})
+  if(folder IN_LIST lowtide_oracle_folders)
+    set_target_properties(lowtide_${name} PROPERTIES EXCLUDE_FROM_ALL ON)
+  endif()
   target_link_libraries(lowtide_${name} PUBLIC lowtide_options)
   foreach(dep IN LISTS deps)
     if(TARGET ${dep})

@@ -94,7 +94,8 @@ void plan_and_run(const ir::Graph& parts, const ir::Graph& step,
   options.budget_bytes = *least + (free->plan.arena_bytes - *least) * 3 / 4;
   const auto tight = pipeline::optimize(parts, options);
   if (!tight) {
-    EXPECT_NE(tight.error().code, ErrorCode::kInternal) << tight.error().message;
+    EXPECT_NE(tight.error().message.find("bytes was not reached"), std::string::npos)
+        << tight.error().message;
     return;
   }
   ++seen.budgets;
@@ -191,10 +192,7 @@ TEST(Parts, OfEveryClassEqualTheStep) {
                      << step.op(axis_class.axes[0].op).name << "' in " << parts << " parts");
         const Cuts cuts = fission::cut_class(step, axis_class, parts);
         const auto expanded = fission::expand(step, cuts);
-        if (!expanded) {
-          EXPECT_EQ(expanded.error().code, ErrorCode::kInput) << expanded.error().message;
-          continue;
-        }
+        ASSERT_TRUE(expanded.has_value()) << expanded.error().message;
         ++checked;
         ops += static_cast<int>(axis_class.axes.size());
         expect_equal_effects(expanded->graph, step);

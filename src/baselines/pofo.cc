@@ -21,7 +21,8 @@ struct PofoTuning {
   int kept_cells = 256;        // by kept bytes, of the fastest in each
   // Actions of all schedules that are scored for one memory limit, and the fewest schedules.
   size_t scored_actions = 100'000, fewest_scored = 48;
-  int limits_tried = 10;  // of memory: what the states say of it is not exact
+  int limits_tried = 10;    // of memory: what the states say of it is not exact
+  double raise = 1.0 / 16;  // of the budget, after a limit at which all schedules fit
 };
 constexpr PofoTuning kPofo;
 constexpr int64_t kUnitsPerState = 100;
@@ -282,7 +283,7 @@ void add_pofo(const plan::ScheduleProblem& problem, const IdVector<SchedOpId, ch
   for (int round = 0; round < kPofo.limits_tried && judge.work().look(); ++round) {
     const int64_t over = trials.score_all(program, static_cast<int64_t>(memory));
     (over > 0 ? too_many : fits) = memory;
-    memory += over > 0 ? -static_cast<double>(over) : budget / 16;
+    memory += over > 0 ? -static_cast<double>(over) : kPofo.raise * budget;
     if (memory <= fits || memory >= too_many) memory = (fits + too_many) / 2;
   }
   if (judge.work().look()) trials.score_all(program, 2 * judge.budget());

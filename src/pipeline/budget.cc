@@ -24,6 +24,7 @@ constexpr size_t kTensorsNamed = 4;  // in an error
 struct FitTuning {
   int64_t fineness = 1000;               // of a target, as a part of the budget
   int64_t pack_share = 10;               // of the packer's work, for each attempt
+  int64_t order_share = 2;               // of the search's, at most this part for the least peak
   int64_t least_pack_units = 5'000'000;  // less than that seldom comes to anything
   // What a search gets that was stopped while its best schedule needed an arena above the budget.
   int64_t closing_units = 40'000'000;
@@ -141,7 +142,7 @@ class Fitter {
     least_peak_order_ = least.sequence;
     search_.remat.least_peak_order = least_peak_order_;
     int64_t& units = search_.remat.limits.max_units;
-    units -= std::min(least.work.units, units / 2);
+    units -= std::min(least.work.units, units / kFit.order_share);
   }
 
   // Whether the first schedule that was given keeps the budget, before it is packed.

@@ -26,6 +26,7 @@ struct MultiCutTuning {
   double worthwhile = 1.004;     // a further cut must raise the bound by this factor
   double first_price = 0.3;      // of a new cut, as part of the first cut's
   double unit_share = 1.0 / 32;  // a sensible step of a share of the link
+  double later = 0.5;  // near a peak: of the most ops behind a cut, what one that is tried has
 };
 constexpr MultiCutTuning kMultiCut;
 
@@ -307,7 +308,8 @@ void add_peaks(const StepGraph& graph, const std::vector<plan::SchedAction>& seq
     const int64_t most = *std::max_element(descendants.begin(), descendants.end());
     std::vector<std::pair<size_t, SchedOpId>> near;  // by distance
     for (size_t i = lo; i < hi; ++i)
-      if (counts[i] && 2 * descendants[i - lo] >= most)
+      if (counts[i] &&
+          static_cast<double>(descendants[i - lo]) >= kMultiCut.later * static_cast<double>(most))
         near.emplace_back(std::max(i, peak) - std::min(i, peak), runs[i]);
     std::sort(near.begin(), near.end());
     std::vector<SchedOpId>& ops = places.emplace_back();

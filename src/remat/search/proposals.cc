@@ -19,6 +19,10 @@ struct ProposalTuning {
   int fullest = 8;                // nodes of which the fullest is taken
   uint64_t longest_stretch = 48;  // ops
   int node_tries = 24;            // to hit a value that is present at a node
+  // One in so many is aimed at what overflows, where anything does: drops; moves, which else are
+  // aimed at the fullest node more seldom; and moves in place of an exchange's drops.
+  uint32_t aimed_drops = 2, aimed_moves = 2, aimed_moves_within = 4, exchange_moves = 4;
+  uint32_t most_drops = 3;  // of one exchange
 };
 constexpr ProposalTuning kProposals;
 
@@ -151,7 +155,7 @@ bool Proposals::aimed_span(NodeId at, SchedValueId& value, NodeId& use) {
 bool Proposals::drop() {
   SchedValueId value;
   NodeId use;
-  if (options_.aimed && state_->overflow() > 0 && rng_->below(2) == 0) {
+  if (options_.aimed && state_->overflow() > 0 && rng_->below(kProposals.aimed_drops) == 0) {
     if (!aimed_span(overflowing_node(), value, use)) return false;
   } else if (!random_span(value, use)) {
     return false;
@@ -225,10 +229,11 @@ bool Proposals::keep(NodeId first) {
   return true;
 }
 
-// Half of them where memory overflows, or nearly does.
+// Some are aimed: at what overflows, or else at the fullest node.
 bool Proposals::move() {
   const bool overflows = state_->overflow() > 0;
-  if (options_.aimed_moves && rng_->below(overflows ? 2 : 4) == 0)
+  if (options_.aimed_moves &&
+      rng_->below(overflows ? kProposals.aimed_moves : kProposals.aimed_moves_within) == 0)
     return order_moves_.relieve(overflows ? overflowing_node() : full_node());
   const NodeId node = random_node();
   return node.valid() && order_moves_.anywhere(node);
@@ -319,10 +324,11 @@ bool Proposals::keep_stretch() {
 bool Proposals::exchange() {
   const double before = state_->overflow();
   if (!keep_any()) return false;
-  const int drops = 1 + static_cast<int>(rng_->below(3));
+  const int drops = 1 + static_cast<int>(rng_->below(kProposals.most_drops));
   for (int i = 0; i < drops && state_->overflow() > before; ++i) {
     const NodeId at = overflowing_node();
-    if (options_.aimed_moves && options_.order_moves && rng_->below(4) == 0) {
+    if (options_.aimed_moves && options_.order_moves &&
+        rng_->below(kProposals.exchange_moves) == 0) {
       if (!order_moves_.relieve(at)) return false;
       continue;
     }

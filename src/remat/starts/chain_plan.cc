@@ -16,7 +16,8 @@ struct ChainPlanTuning {
   int64_t units_per_op = 5'000;     // the same, of few ops
   int fewest_grains = 50;           // that bytes are divided into
   int most_grains = 1'000;
-  int64_t options = 8;  // of a stage, about
+  int64_t options = 8;      // of a stage, about
+  int64_t table_share = 4;  // of a start's work, the part that one table takes
 };
 constexpr ChainPlanTuning kChainPlan;
 
@@ -170,7 +171,7 @@ int64_t most_units(const ActionTable& table) {
 int grains_for(const ActionTable& table, const Chain& chain) {
   const auto n = static_cast<int64_t>(chain.stages.size());
   const int64_t units_of_grain = n * n / 4 * (kChainPlan.options + n / 3) + 1;
-  const int64_t units = most_units(table) / 4;
+  const int64_t units = most_units(table) / kChainPlan.table_share;
   return static_cast<int>(std::clamp<int64_t>(units / units_of_grain, kChainPlan.fewest_grains,
                                               kChainPlan.most_grains));
 }

@@ -25,6 +25,10 @@ struct SwapTuning {
   double overflow_price = 10;                     // of a byte, in times of its transfer
   int most_searches = 3;  // from the beginning, with other tiers; then what was chosen stays,
   int most_shifts = 20;   // and only tiers change
+  // With several links, the part of the work that is for one alone; where slow tiers have limits,
+  // the part that does not look at them; one change in so many is of a tier.
+  int64_t one_link_share = 2, no_limits_share = 2;
+  uint32_t tier_changes = 3;
 };
 constexpr SwapTuning kSwap;
 
@@ -65,10 +69,10 @@ class SwapSearch {
     Timed best = time();
     if (best.fits) remove_idle(best);
     if (!options_.local_search) return best;
-    // With several links half of the work is for one alone: from there they only help.
+    // With several links some of the work is for one alone: from there they only help.
     const bool several = view_.links.size() > 1;
     const int64_t units = options_.limits.max_units;
-    improve(best, several ? units / 2 : units, false);
+    improve(best, several ? units / kSwap.one_link_share : units, false);
     if (!several || !best.waits) return best;
     choose(best.away);
     if (best.fits) spread(best);
@@ -290,7 +294,7 @@ class SwapSearch {
 
   // A buffer that moves goes to another tier: that movable, and the tier where it was.
   std::optional<std::pair<MovableId, uint8_t>> change_tier() {
-    if (rng_.below(3) != 0) return {};
+    if (rng_.below(kSwap.tier_changes) != 0) return {};
     const MovableId m = view_.spans[useful_[rng_.below(useful_.size())]].movable;
     Movable& movable = view_.movables[m];
     const uint8_t was = movable.tier;
@@ -413,7 +417,7 @@ class Mover {
   void search() {
     SwapOptions options = options_;
     int64_t units = std::max<int64_t>(1, options_.limits.max_units - outcome_.work.units);
-    if (has_limits_) units = std::max<int64_t>(1, units / 2);
+    if (has_limits_) units = std::max<int64_t>(1, units / kSwap.no_limits_share);
     options.limits = options_.limits.after(outcome_.work.seconds).with_units(units);
     SwapSearch search(view_, *problem_.budget_bytes, options);
     timed_ = search.run();
