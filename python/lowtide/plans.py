@@ -46,12 +46,15 @@ class PlannedStep:
 
 @dataclass(frozen=True)
 class PlannedStorage:
-    """Where a buffer lies: `address` is that of a resident one."""
+    """Where a buffer lies: `address` is that of a resident one. `home_slow`: a resident that lies in slow memory between
+    its loads and stores. `slow_address`: of the slot of one that moves; -1 of others."""
 
     bytes: int
     category: str
     resident: bool
     address: int
+    home_slow: bool = False
+    slow_address: int = -1
 
 
 @dataclass(frozen=True)
@@ -149,7 +152,9 @@ class Plan:
         library, info, found = _library.library(), _library.StorageInfo(), []
         for index in range(library.lowtide_plan_storage_count(self._handle)):
             _library.check(library.lowtide_plan_storage(self._handle, index, byref(info)))
-            found.append(PlannedStorage(info.bytes, info.category.decode(), bool(info.resident), info.address))
+            slot = info.slow_address if info.slow_tier >= 0 else -1
+            found.append(PlannedStorage(info.bytes, info.category.decode(), bool(info.resident), info.address,
+                                        bool(info.home_slow), slot))
         return found
 
     def storage_of_values(self) -> dict[str, int]:

@@ -51,6 +51,28 @@ def test_the_peak_is_the_plans_arena(counting, name):
     assert counting.count_live() == loss.untyped_storage().nbytes(), "nothing else stays"
 
 
+def test_the_peak_of_a_step_whose_values_move_is_the_arena_and_host_memory_lies_apart(counting):
+    model, batch, loss_fn = build("resnet", 0.1)
+    mine = OPTIMIZERS["adamw"](trained(model))
+    best = lowtide.plan(model, loss_fn, mine, batch, effort=0.1).arena_bytes
+    counting.count_begin(None, 0)
+    step = lowtide.compile_step(model, loss_fn, mine, batch, budget=best * 6 // 10, effort=0.1, swap="host", link="4GiB/s")
+    moves, arena = step._now.code.transfers, step._now.arena
+    gc.collect()
+    assert moves.slots and counting.count_live() >= moves.memory.nbytes == moves.bytes, "host memory is taken once"
+    step(batch)
+    gc.collect()
+    counting.count_begin(arena.allocator.library.lt_arena_base(arena.handle), step.memory.arena_bytes)
+    loss = step(batch)
+    peak, memory, plan = counting.count_peak(), step.memory, step.plan
+    assert memory.beside == 0 and plan.arena_bytes == memory.resident_bytes + memory.arena_bytes
+    assert memory.host_bytes == moves.bytes and memory.stored_bytes > 0 and memory.loaded_bytes > 0
+    assert memory.arena_bytes - 64 < counting.count_reach() <= memory.arena_bytes, "sizes are rounded up to 64"
+    beside = 5056 + loss.untyped_storage().nbytes()
+    assert 0.9 * (plan.peak_bytes - memory.resident_bytes) <= peak <= memory.arena_bytes + beside
+    assert counting.count_live() == loss.untyped_storage().nbytes(), "nothing of what moved stays in the arena"
+
+
 def test_values_of_other_threads_and_between_steps_are_not_touched(counting):
     model, batch, loss_fn = build("gpt2")
     step = lowtide.compile_step(model, loss_fn, OPTIMIZERS["adamw"](trained(model)), batch)

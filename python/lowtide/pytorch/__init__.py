@@ -12,6 +12,7 @@
     measure.py      seconds and allocations of every unit, each kind once
     graph_text.py   units as the text form of a graph, which the library plans
     program.py      a plan as generated Python
+    transfers.py    what a plan stores and loads, copied while kernels run
     addresses.py    every allocation of a step at its planned address (cpu_allocator.cpp)
     step.py         the torch engine: all of the above in order
     exported.py     the forward pass as an exported program, without its weights

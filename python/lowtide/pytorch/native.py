@@ -125,7 +125,7 @@ def _without_path(problem: Exception, path: pathlib.Path) -> str:
 
 
 def _refuse_options(options: StepOptions) -> None:
-    for name, wanted in (("clip_norm", None), ("clip_value", None), ("data_parallel", False)):
+    for name, wanted in (("clip_norm", None), ("clip_value", None), ("data_parallel", False), ("swap", None)):
         if getattr(options, name) != wanted:
             raise Unsupported(f"{name} is not there in the native engine; engine='torch' has it")
 

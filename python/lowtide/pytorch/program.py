@@ -2,13 +2,14 @@
 
 The code is the plan's sequence: each run of a unit, and names set to None where the plan frees a buffer. What is there
 before the step (parameters, buffers, state, batch) stays in PyTorch's own memory. It lies there for the whole step, so
-the plan's other addresses close up over its places: the arena is the plan's less the bytes of those.
+the plan's other addresses close up over its places: the arena is the plan's less the bytes of those. Where the plan
+moves it, it is in the arena only while the plan has it there, and PyTorch's memory is its home (transfers.py).
 """
 
 from __future__ import annotations
 
 import bisect
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from dataclasses import dataclass, field
 
 from .. import _library
@@ -18,6 +19,7 @@ from .calls import MADE, Program
 from .code import Source
 from .graph_text import GraphText
 from .measure import Allocation, Measured, results
+from .transfers import Transfers, given_in
 from .units import Unit
 
 
@@ -32,6 +34,7 @@ class Executable:
     resident_bytes: int
     parts: list[list[tuple[int, int]]] = field(default_factory=list)  # (bytes, offset) of every allocation
     reruns: int = 0
+    transfers: Transfers | None = None  # None: nothing moves
 
 
 class _Places:
@@ -39,7 +42,8 @@ class _Places:
 
     def __init__(self, plan: Plan) -> None:
         storages = plan.storages()
-        resident = sorted((s.address, s.bytes) for s in storages if s.resident and s.bytes > 0)
+        resident = sorted((s.address, s.bytes) for s in storages
+                          if s.resident and not s.home_slow and s.bytes > 0)
         self.starts = [address for address, _ in resident]
         self.before = [0]
         for _, size in resident:
@@ -60,7 +64,9 @@ class _Generator:
         self.names = [name for name in plan.op_names()]
         self.mine = {theirs: graph.values[name] for name, theirs in plan.storage_of_values().items()
                      if name in graph.values}
+        self.transfers = Transfers(program, plan, self.mine)
         self.at: dict[int, int] = {}  # storage -> offset
+        self.behind: set[int] = set()  # homes that are to get the statistics written in the arena
         self.ran: set[int] = set()
         self.parts: list[list[tuple[int, int]]] = []
         self.unit_of_line: list[int] = []
@@ -76,8 +82,12 @@ class _Generator:
     def judge(self) -> None:
         """Before anything of the model is changed: whether the step may go on."""
         loss = self.program.outputs[0]
-        self.source.need(loss)
-        self.source.emit(f"judge(t{loss})")
+        storage = self.program.tensors[loss].storage
+        if storage in self.transfers.slots and storage not in self.source.live:
+            self.source.emit(f"judge(look({storage}))")
+        else:
+            self.source.need(loss)
+            self.source.emit(f"judge(t{loss})")
         self.judged = True
 
     def compute(self, step: PlannedStep) -> None:
@@ -97,33 +107,86 @@ class _Generator:
         allocations = found.taken if taken is not None else found.again if again else found.first
         self.parts.append(self.allocations(allocations, unit, self.places.offset(step.workspace_address)))
         self.source.unit(unit, again, taken)
+        if not again:
+            self.behind |= {s for s in unit.statistics if s in self.transfers.homes}
         self.ran.add(index)
         self.reruns += again
         self.note_lines(index)
 
+    # ---- what moves
+
+    def base(self, storage: int) -> str:
+        base = self.program.storages[storage].base
+        return f"t{base}" if base >= 0 else f"s{storage}"
+
+    def free(self, storage: int) -> None:
+        if storage in self.transfers.homes:
+            if storage in self.behind:
+                self.source.emit(f"write_back({storage}, {self.base(storage)})")
+                self.behind.discard(storage)
+            self.source.emit(f"leave({storage})")
+        elif self.program.storages[storage].role != MADE:
+            return
+        self.source.drop(storage)
+
+    def move(self, step: PlannedStep, storage: int) -> None:
+        if step.kind == _library.STORE:
+            self.source.emit(f"store({storage}, {self.base(storage)})")
+            self.behind.discard(storage)
+        elif step.kind == _library.WAIT:
+            self.source.emit(f"wait({storage})")
+        else:
+            if self.addresses:
+                self.source.emit(f"mark({len(self.parts)})")
+            home = self.transfers.homes.get(storage)
+            size = self.program.storages[storage].bytes if home is None else home.layout.bytes
+            self.parts.append([(size, self.places.offset(step.address))])
+            self.source.emit(f"{self.base(storage)} = load({storage})")
+            if self.program.storages[storage].base >= 0:
+                self.source.there(self.program.storages[storage].base)
+        self.note_lines(-1)
+
     def take(self, step: PlannedStep) -> None:
         if step.kind == _library.COMPUTE:
-            self.compute(step)
-        elif step.kind == _library.FREE:
-            storage = self.mine.get(step.storage)
-            if storage is not None and self.program.storages[storage].role == MADE:
-                self.source.drop(storage)
-        else:
-            raise Internal("the plan moves buffers to slow memory, which this engine was not asked for")
+            return self.compute(step)
+        storage = self.mine.get(step.storage)
+        if step.kind == _library.FREE:
+            return self.free(storage) if storage is not None else None
+        if storage is None:
+            raise Internal("the plan moves a buffer that was not captured")
+        return self.move(step, storage)
 
 
-def given_names(program: Program) -> list[str]:
-    """Of what the code is given: tensors, then the random stream's state, if the step draws."""
-    state = [f"s{s.id}" for s in program.storages if s.base < 0 and s.role != MADE]
-    return [*(f"t{t}" for t in program.given), *state]
+def given_names(program: Program, homes: Container[int] = ()) -> list[str]:
+    """Of what the code is given: tensors, then the random stream's state, if the step draws. A tensor of `homes` goes by
+    another name, as its own is that of the copy in the arena."""
+    tensors = [f"{'g' if program.tensors[t].storage in homes else 't'}{t}" for t in program.given]
+    states = [s.id for s in program.storages if s.base < 0 and s.role != MADE]
+    return [*tensors, *(f"{'g' if s in homes else 's'}{s}" for s in states)]
+
+
+def _say_homes(made: _Generator, names: list[str]) -> None:
+    """What lies at home when the step begins, by the names that it is given by."""
+    program, transfers = made.program, made.transfers
+    name = dict(zip(program.given, names, strict=False))
+    for storage in transfers.homes:
+        tensors = [name[t] for t in given_in(program, storage)] or [f"g{storage}"]
+        made.source.emit(f"home({storage}, [{', '.join(tensors)}])")
+        made.source.emit(" = ".join(tensors) + " = None")
+    for tensor in program.given:
+        if program.tensors[tensor].storage not in transfers.homes:
+            made.source.there(tensor)
+    for called in ("home", "store", "load", "wait", "write_back", "leave", "look"):
+        made.source.names[called] = getattr(transfers, called)
+    made.note_lines(-1)
 
 
 def generate(program: Program, units: list[Unit], graph: GraphText, plan: Plan, measured: list[Measured],
              judge: Callable, mark: Callable | None) -> Executable:
     """The step as a function. `judge(loss)` is called before the first update, `mark(part)` before each unit."""
     made = _Generator(program, units, graph, plan, measured, mark is not None)
-    for tensor in program.given:
-        made.source.there(tensor)
+    names = given_names(program, made.transfers.homes)
+    _say_homes(made, names)
     made.source.names.update(judge=judge, mark=mark)
     for step in plan.steps():
         made.take(step)
@@ -132,10 +195,10 @@ def generate(program: Program, units: list[Unit], graph: GraphText, plan: Plan, 
         made.source.need(tensor)
     made.note_lines(-1)
     result = "(" + "".join(f"t{o}, " if o is not None else "None, " for o in program.outputs) + ")"
-    head = ["def run(given):", f"    {', '.join(given_names(program))}, = given", "    given.clear()"]
+    head = ["def run(given):", f"    {', '.join(names)}, = given", "    given.clear()"]
     text = "\n".join([*head, *(f"    {line}" for line in made.source.lines), f"    return {result}"])
     scope = dict(made.source.names)
     exec(compile(text, "<lowtide step>", "exec"), scope)  # noqa: S102: our own lines
     resident = made.places.resident_bytes
     return Executable(scope["run"], text, [-1] * len(head) + made.unit_of_line + [-1], plan.arena_bytes - resident,
-                      resident, made.parts, made.reruns)
+                      resident, made.parts, made.reruns, made.transfers if made.transfers.any else None)

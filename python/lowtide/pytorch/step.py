@@ -14,7 +14,9 @@ from __future__ import annotations
 
 import contextlib
 import html
+import math
 import platform
+import re
 import signal
 import threading
 import time
@@ -50,6 +52,8 @@ class StepOptions:
     data_parallel: under torchrun: gradients are averaged over all ranks, which run one plan (ranks.py).
     check_finite: a loss that is not finite raises FloatingPointError and changes nothing.
     shapes: "replan" makes a plan for each new shape of batch, once; "fixed" refuses others than the sample's.
+    swap: "host": values, and what is there before the step, may move to host memory and back; "host=2GiB": with that much
+    room for values.  link: its speed in each direction, as "12GiB/s" or bytes a second; by default the CPU profile's.
     engine: "torch" (bit for bit as eager mode), "native" (Lowtide's own kernels; native.py), "auto" (the faster one).
     effort: of the search, about in seconds.  progress: None: on a terminal.
     """
@@ -61,6 +65,8 @@ class StepOptions:
     data_parallel: bool = False
     check_finite: bool = False
     shapes: str = "replan"
+    swap: str | None = None
+    link: float | str | None = None
     engine: str = "torch"
     effort: float = 4
     time_limit_seconds: float | None = None
@@ -82,11 +88,16 @@ class StepOptions:
             raise Usage(f"budget={made.budget!r} is no number of bytes and no text such as '2GiB'")
         if made.accumulate < 1:
             raise Usage(f"accumulate={made.accumulate} is to be at least 1")
+        made.moving()
         return made
+
+    def moving(self) -> dict[str, Any]:
+        """Of slow memory, as lowtide_plan_make takes it. Raises Usage."""
+        return moving(self.swap, self.link)
 
     def planning(self) -> dict[str, Any]:
         """As lowtide_plan_make takes them."""
-        return {"allow": "recompute,reorder", **self.searching()}
+        return {"allow": "recompute,reorder", **self.moving(), **self.searching()}
 
     def searching(self) -> dict[str, Any]:
         """Of these what does not say which levers there are."""
@@ -98,6 +109,28 @@ class StepOptions:
         if self.time_limit_seconds is not None:
             found["time_limit_seconds"] = self.time_limit_seconds
         return found
+
+
+def moving(swap: Any, link: Any) -> dict[str, Any]:
+    """The levers with slow memory, as lowtide_plan_make takes them; empty where nothing is to move. Raises Usage."""
+    if swap is None:
+        if link is not None:
+            raise Usage(f"link={link!r} is the speed of slow memory, which swap='host' asks for")
+        return {}
+    if not isinstance(swap, str) or not re.fullmatch(r"host(=.+)?", swap):
+        raise Usage(f"swap={swap!r} is none of 'host', 'host=2GiB'")
+    found: dict[str, Any] = {"allow": "recompute,swap,reorder", "swap": swap}
+    if isinstance(link, str):
+        said = re.fullmatch(r"([0-9.]+) *([KMGT]?)(iB|B)/s", link)
+        if said is None:
+            raise Usage(f"link={link!r} is no speed such as '12GiB/s' and no number of bytes a second")
+        power, base = " KMGT".index(said[2] or " "), 1024 if said[3] == "iB" else 1000
+        link = float(said[1]) * base**power
+    if link is not None:
+        if isinstance(link, bool) or not isinstance(link, (int, float)) or not 0 < link < math.inf:
+            raise Usage(f"link={link!r} is no speed above 0, in bytes a second or as '12GiB/s'")
+        found["link_bytes_per_second"] = float(link)
+    return found
 
 
 @dataclass
@@ -238,6 +271,10 @@ class Memory:
     beside: int = 0
     largest_beside_bytes: int = 0
     top_bytes: int = 0
+    home_bytes: int = 0  # of parameters, state and batch that lie in the arena only while the plan has them there
+    host_bytes: int = 0  # of slots in host memory for values that are away
+    stored_bytes: int = 0
+    loaded_bytes: int = 0
 
 
 @dataclass
@@ -294,11 +331,14 @@ class Step:
 
     def _note(self) -> str:
         code = self._now.code
+        moves = code.transfers
+        more = "" if moves is None else (f"; {bytes_text(moves.bytes)} of host memory for values that are away, "
+                                         f"{bytes_text(moves.home_bytes)} of parameters, state and batch at home outside the arena")
         if self.addresses:
             return (f"engine torch{self.why and f' ({self.why})'}: {bytes_text(code.arena_bytes)} arena with planned addresses beside "
-                    f"{bytes_text(code.resident_bytes)} of parameters, buffers, state and batch")
+                    f"{bytes_text(code.resident_bytes)} of parameters, buffers, state and batch{more}")
         return (f"engine torch{self.why and f' ({self.why})'}: no C++ compiler for planned addresses, so values are freed after their last use; "
-                f"reserve {bytes_text(self.reserve_bytes)} and the scratch of kernels")
+                f"reserve {bytes_text(self.reserve_bytes)} and the scratch of kernels{more}")
 
     def __repr__(self) -> str:
         return f"{self.plan!r}\n{self._note()}"
@@ -417,14 +457,22 @@ class Step:
             torch.set_rng_state(state)
 
     def _in_arena(self, ready: _Ready, given: list[torch.Tensor]) -> tuple:
-        if ready.arena is None:
-            self.memory = Memory(0, ready.code.resident_bytes)
-            return ready.code.run(given)
-        ready.arena.begin()
+        moves, done = ready.code.transfers, False
+        if moves is not None:
+            moves.begin_step()
+        if ready.arena is not None:
+            ready.arena.begin()
         try:
-            return ready.code.run(given)
+            outputs = ready.code.run(given)
+            done = True
+            return outputs
         finally:
-            self.memory = Memory(ready.code.arena_bytes, ready.code.resident_bytes, *ready.arena.end())
+            counts = ready.arena.end() if ready.arena is not None else ()
+            self.memory = Memory(ready.code.arena_bytes if counts else 0, ready.code.resident_bytes, *counts)
+            if moves is not None:
+                moves.end_step(failed_in_update=self._updating and not done)
+                self.memory.home_bytes, self.memory.host_bytes = moves.home_bytes, moves.bytes
+                self.memory.stored_bytes, self.memory.loaded_bytes = moves.stored_bytes, moves.loaded_bytes
 
     def _explain(self, problem: BaseException, ready: _Ready, buffers: list[torch.Tensor], state: torch.Tensor) -> None:
         """Puts back what can be, and says where it was and how the model stands."""
