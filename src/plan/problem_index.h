@@ -1,7 +1,7 @@
 // A ScheduleProblem as index lists. The problem lists values, with who makes and reads each;
 // whoever searches, bounds or simulates asks what an op reads, makes and waits for, many million
 // times. So its lists are turned around once, here, for all of them; what one algorithm wants
-// beyond that it keeps on top (remat/bounds/closure_cut_network.h, remat/search/action_table.h).
+// beyond that it keeps on top (remat/bounds/step_graph.h, remat/search/action_table.h).
 // The parts into which orders fall have lists of their own, of fewer things and by other numbers
 // (order/order_graph.h).
 //

@@ -21,7 +21,7 @@
 #include <vector>
 
 #include "base/work.h"
-#include "remat/bounds/closure_cut_network.h"
+#include "remat/bounds/step_graph.h"
 
 namespace lowtide::remat {
 

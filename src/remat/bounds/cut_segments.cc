@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "remat/bounds/closure_cut_network.h"
+
 namespace lowtide::remat {
 
 std::optional<std::vector<SchedOpId>> multi_cut_with(const StepGraph& graph,

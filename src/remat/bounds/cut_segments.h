@@ -13,7 +13,7 @@
 #include <optional>
 #include <vector>
 
-#include "remat/bounds/closure_cut_network.h"
+#include "remat/bounds/step_graph.h"
 
 namespace lowtide::remat {
 

@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "remat/bounds/backward_search.h"
+#include "remat/bounds/closure_cut_network.h"
 
 namespace lowtide::remat {
 namespace {

@@ -27,7 +27,7 @@
 #include <vector>
 
 #include "plan/schedule_problem.h"
-#include "remat/bounds/closure_cut_network.h"
+#include "remat/bounds/step_graph.h"
 
 namespace lowtide::remat {
 

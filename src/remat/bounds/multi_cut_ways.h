@@ -62,7 +62,7 @@
 #include <limits>
 #include <vector>
 
-#include "remat/bounds/closure_cut_network.h"
+#include "remat/bounds/step_graph.h"
 
 namespace lowtide::remat {
 

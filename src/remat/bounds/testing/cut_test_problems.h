@@ -8,7 +8,7 @@
 #include "plan/schedule_problem.h"
 #include "plan/sequence_simulator.h"
 #include "plan/testing/schedule_test_problems.h"
-#include "remat/bounds/closure_cut_network.h"
+#include "remat/bounds/step_graph.h"
 
 namespace lowtide::remat {
 
