@@ -88,12 +88,12 @@ test("the tables are the data's", async () => {
     (await cells("Present at the peak", 3)).map(Number),
     plan.peak.slice(0, 25).map((p) => p.bytes),
   );
-  const present = await cells("Memory in each run", 3);
+  const present = await cells("Memory in each step", 3);
   present.forEach((bytes, r) =>
     assert.equal(
       Number(bytes),
       plan.curve.planned.reduce((sum, row) => sum + row[r], 0),
-      `run ${r}`,
+      `step ${r + 1}`,
     ),
   );
   assert.deepEqual((await cells("Stays", 2)).map(Number), plan.stays.address.slice(0, 25));
@@ -156,7 +156,7 @@ test("hovering tells what is there, clicking follows it", async () => {
   const curve = await centre(page, "canvas.curve");
   await page.mouse.move(curve.x, curve.y);
   await page.mouse.move(curve.x + 2, curve.y);
-  assert.match(await page.locator("#tip").textContent(), /run \d+, .* present/);
+  assert.match(await page.locator("#tip").textContent(), /^step \d+ of \d+, .* present/);
   const map = await centre(page, "canvas.map", 0.5, 0.8);
   await page.mouse.move(map.x, map.y);
   await page.mouse.move(map.x + 1, map.y);
@@ -182,6 +182,107 @@ test("hovering tells what is there, clicking follows it", async () => {
   );
   assert.deepEqual(problems, []);
   await page.close();
+});
+
+test("steps are counted from 1 everywhere, as the text counts them", async () => {
+  const { report, url } = makeReport("compare");
+  const { page, problems } = await open(url);
+  const [plan] = report.plans;
+  const all = plan.curve.steps.length;
+  const peak = plan.curve.steps.indexOf(plan.summary.peak_step) + 1;
+  const facts = page.locator("#details-body");
+  assert.ok((await facts.textContent()).includes(`step ${count(peak)} of ${count(all)}`));
+  for (const details of await page.locator("#memory details.as-table > summary").all())
+    await details.click();
+  assert.deepEqual((await cellsOf(page, "Memory in each step", 0)).slice(0, 3), ["1", "2", "3"]);
+  const from = (await cellsOf(page, "Stays", 4)).map(Number),
+    to = (await cellsOf(page, "Stays", 5)).map(Number);
+  assert.ok(from.every((one, i) => one >= 1 && to[i] >= one && to[i] <= all));
+  await page.getByText("by step", { exact: true }).click();
+  const map = await centre(page, "canvas.map", 0.5, 0.8);
+  await page.mouse.move(map.x, map.y);
+  await page.mouse.move(map.x + 1, map.y);
+  const name = await page.locator("#tip strong").textContent();
+  const stay = plan.stays.tensor
+    .map((_, i) => i)
+    .filter((i) => plan.tensors.name[plan.stays.tensor[i]] === name);
+  const tip = await page.locator("#tip").textContent();
+  const told = stay.map((i) => {
+    const before = (step) => plan.curve.steps.filter((s) => s < step).length;
+    return `steps ${count(before(plan.stays.begin[i]) + 1)}\u2013${count(before(plan.stays.end[i]))}`;
+  });
+  assert.ok(
+    told.some((one) => tip.includes(one)),
+    `${tip} has none of ${told}`,
+  );
+  assert.doesNotMatch(await page.locator("main").textContent(), /\brun \d/);
+  assert.deepEqual(problems, []);
+  await page.close();
+});
+
+test("the tip says who makes a tensor, who reads it and how often it runs again; addresses have bytes", async () => {
+  const { report, url } = makeReport("compare");
+  const { page, problems } = await open(url);
+  const [plan] = report.plans;
+  const runs = (op) => plan.steps.op.filter((one) => one === op).length;
+  const seen = { again: 0, read: 0 };
+  for (let n = 0; n < 60; ++n) {
+    const at = await centre(page, "canvas.map", 0.12 + 0.8 * ((n % 12) / 12), 0.1 + 0.03 * (n % 25));
+    await page.mouse.move(at.x, at.y);
+    await page.mouse.move(at.x + 1, at.y);
+    if (!(await page.locator("#tip").isVisible())) continue;
+    const tensor = plan.tensors.name.indexOf(await page.locator("#tip strong").textContent());
+    if (tensor < 0) continue;
+    const lines = await page.locator("#tip .tip-line").allTextContents();
+    const maker = plan.tensors.made_by[tensor];
+    const made = maker >= 0 ? plan.ops.name[maker] : "nothing: resident";
+    assert.ok(lines.includes(`made by ${made}`), `${made}: ${lines}`);
+    const readers = plan.ops.name.filter((_, op) => plan.ops.inputs[op].includes(tensor));
+    const read = lines.find((line) => line.startsWith("read by "));
+    assert.ok(read.includes(readers[0] ?? "no op"), `${readers}: ${read}`);
+    seen.read += readers.length > 0;
+    if (maker >= 0 && runs(maker) > 1) {
+      const again = runs(maker) - 1;
+      assert.ok(lines.includes(`made again: ${again} rerun${again > 1 ? "s" : ""}`), `${lines}`);
+      seen.again += 1;
+    }
+  }
+  assert.ok(seen.again > 0 && seen.read > 5, JSON.stringify(seen));
+  const at = await centre(page, "canvas.map", 0.5, 0.8);
+  await page.mouse.click(at.x, at.y);
+  const stays = page.locator("#details-body dt:has-text('stays') + dd li").first();
+  const name = await page.locator("#details-body h3 .name").textContent();
+  const stay = plan.stays.tensor.findIndex((t) => plan.tensors.name[t] === name);
+  const address = plan.stays.address[stay];
+  assert.ok(
+    (await stays.textContent()).includes(`at address ${mib(address)} (${exactBytes(address)})`),
+  );
+  assert.deepEqual(problems, []);
+  await page.close();
+});
+
+test("one word for one thing, no line between a number and its unit, a legend of what is there", async () => {
+  const { url } = makeReport("compare");
+  const { page, problems } = await open(url);
+  const text = `${await page.locator("#story").textContent()} ${await page.locator("#summary").textContent()}`;
+  assert.doesNotMatch(text, /recomputed/);
+  assert.doesNotMatch(text, /\d (MiB|ms|bytes)\b/);
+  await page.locator("label", { hasText: /^history$/ }).click();
+  await page.waitForFunction(() => /loaded/.test(document.querySelector("#memory-legend").textContent));
+  const bar = await page.$eval("#modules .share .fill", (fill) => [
+    fill.getBoundingClientRect().left,
+    fill.parentElement.getBoundingClientRect().left,
+  ]);
+  assert.equal(bar[0], bar[1], "bars grow from the left");
+  await page.close();
+  const still = await open(makeReport("still").url);
+  await still.page.locator("label", { hasText: /^history$/ }).click();
+  await still.page.waitForFunction(() =>
+    /resident/.test(document.querySelector("#memory-legend").textContent),
+  );
+  assert.doesNotMatch(await still.page.locator("#memory-legend").textContent(), /loaded|again/);
+  await still.page.close();
+  assert.deepEqual([...problems, ...still.problems], []);
 });
 
 test("coloured by module, the map shows each tensor in its module's colour", async () => {
@@ -323,10 +424,10 @@ test("wheel, drag, keys and buttons change the window; the page still scrolls", 
   await page.getByRole("button", { name: "Peak: zoom to it" }).click();
   await page.waitForTimeout(60);
   assert.ok((await mapWindow(page))[1] < whole[1] || (await mapWindow(page))[0] > whole[0]);
-  await page.getByText("by run", { exact: true }).click();
+  await page.getByText("by step", { exact: true }).click();
   await page.getByRole("button", { name: "All: show the whole step" }).click();
   await page.waitForFunction(() =>
-    document.querySelector("#axis-name").textContent.startsWith("runs"),
+    document.querySelector("#axis-name").textContent.startsWith("steps"),
   );
   await page.keyboard.press("?");
   assert.equal(await page.locator("#help").isVisible(), true);
@@ -553,8 +654,17 @@ test("an unverified plan says so at the top, with its findings", async () => {
   const banner = await page.locator("#banner [role=alert]").textContent();
   assert.match(banner, /not verified/);
   for (const finding of report.findings) assert.ok(banner.includes(finding));
+  assert.match(banner, /^This plan is not verified/);
   assert.equal(await page.locator(".badge").count(), 0);
   assert.deepEqual(problems, []);
+  const beside = await open(makeReport("unverified beside").url);
+  const told = await beside.page.locator("#banner [role=alert] strong").textContent();
+  assert.match(told, /^made-up-tight\.lt, in this report too, is not verified/);
+  assert.equal(await beside.page.locator(".badge").count(), 1, "the first plan is verified");
+  await beside.page.locator("#plan").selectOption("1");
+  await beside.page.waitForFunction(() => /^This plan, made-up-tight/.test(document.querySelector("#banner strong").textContent));
+  assert.equal(await beside.page.locator(".badge").count(), 0);
+  await beside.page.close();
   await page.close();
 });
 

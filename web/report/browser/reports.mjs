@@ -33,6 +33,12 @@ function unverified() {
   };
 }
 
+function unverifiedBeside() {
+  const report = generateReport(SMALL, true);
+  const findings = [`/plans/${report.plans[1].file}: peak: claimed 1, found 2`];
+  return { ...report, verified: false, findings };
+}
+
 // As of a plan file alone, run by something that does not time transfers.
 function lacking() {
   const report = generateReport(SMALL);
@@ -47,6 +53,8 @@ const KINDS = {
   compare: () => generateReport(SMALL, true, true),
   html: withHtml,
   unverified,
+  "unverified beside": unverifiedBeside,
+  still: () => generateReport({ ...SMALL, rerunEvery: 0, moveEvery: 0 }),
   large: () => generateLarge(105000),
 };
 
@@ -54,7 +62,7 @@ const KINDS = {
 export function makeReport(kind) {
   const report = KINDS[kind]();
   const page = readFileSync(join(root, "dist/report.html"), "utf8");
-  const path = join(root, "build", `test-${kind}.html`);
+  const path = join(root, "build", `test-${kind.replaceAll(" ", "-")}.html`);
   mkdirSync(dirname(path), { recursive: true });
   writeFileSync(path, fill(page, JSON.stringify(report)));
   return { report, url: pathToFileURL(path).href };

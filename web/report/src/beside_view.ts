@@ -11,7 +11,7 @@ import { tensorLink } from "./memory_tables.ts";
 import { axisLength, makeModel, type Axis, type Model } from "./model.ts";
 import { css, parseHex } from "./palette.ts";
 import { table, tableBox } from "./table.ts";
-import { term } from "./terms.ts";
+import { plainPolicy, term } from "./terms.ts";
 import { size } from "./tip.ts";
 import { inks } from "./theme.ts";
 
@@ -132,7 +132,7 @@ interface Difference {
 function differencesOf(context: Context, { here, there }: Both): Difference[] {
   const { rows } = context.report.beside!;
   const word = (model: Model, policy: number) =>
-    policy < 0 ? "not there" : model.plan.policies[policy];
+    policy < 0 ? "not there" : plainPolicy(model.plan.policies[policy]);
   return rows.name.map((name, i) => ({
     name,
     module: rows.module[i] || "(no module)",

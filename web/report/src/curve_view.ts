@@ -368,6 +368,6 @@ export function curveSentence(model: Model): string {
   const lines = linesOf(model)
     .map((line) => `${line.name} ${mib(line.bytes)}`)
     .join(", ");
-  const peak = model.runs > 0 ? runSentence(model, model.peakRun) : "no runs";
+  const peak = model.runs > 0 ? runSentence(model, model.peakRun) : "no steps";
   return `Memory over time. Peak ${mib(s.peak_bytes)} at ${peak}. In the given order the peak is ${mib(s.peak_before_bytes)}. Lines: ${lines || "none"}.`;
 }

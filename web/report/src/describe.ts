@@ -2,7 +2,7 @@
 // of the screen, so that all say the same.
 
 import { STAY_LOADED, STAY_MADE_AGAIN, STAY_RESIDENT, type Plan } from "./data.ts";
-import { mib, ordinal, plural, time } from "./format.ts";
+import { count, mib, ordinal, plural, time } from "./format.ts";
 import { groupOf } from "./groups.ts";
 import type { Axis, Model } from "./model.ts";
 import { plainName } from "./terms.ts";
@@ -23,8 +23,23 @@ export function runName(model: Model, run: number): string {
   return again > 0 ? `${name} (${ordinal(again)} run)` : name;
 }
 
+// Steps are counted from 1, as in the text of `lowtide explain`; `run` is from 0.
+export function stepName(run: number): string {
+  return `step ${count(run + 1)}`;
+}
+
+export function stepOf(model: Model, run: number): string {
+  return `${stepName(run)} of ${count(model.runs)}`;
+}
+
+// The first and the last step of a span of runs, half-open.
+export function stepsName(begin: number, end: number): string {
+  const last = Math.max(begin, end - 1);
+  return last > begin ? `steps ${count(begin + 1)}\u2013${count(last + 1)}` : stepName(begin);
+}
+
 export function runSentence(model: Model, run: number): string {
-  return `run ${run}, ${time(model.runBegin[run])}: ${runName(model, run)}, ${mib(model.totals[run])} present`;
+  return `${stepOf(model, run)}, ${time(model.runBegin[run])}: ${runName(model, run)}, ${mib(model.totals[run])} present`;
 }
 
 export function whyText(model: Model, stay: number): string {
@@ -48,7 +63,7 @@ export function rectangleTimes(model: Model, axis: Axis, rectangle: number): str
   const r = model.rectangles;
   if (axis === "seconds")
     return `${time(r.secondsBegin[rectangle])} to ${time(r.secondsEnd[rectangle])}`;
-  return `runs ${r.runBegin[rectangle]} to ${Math.max(r.runBegin[rectangle], r.runEnd[rectangle] - 1)}`;
+  return stepsName(r.runBegin[rectangle], r.runEnd[rectangle]);
 }
 
 export function tensorSentence(model: Model, tensor: number): string {

@@ -3,7 +3,7 @@
 // nothing chosen it tells of the peak.
 
 import type { Context } from "./context.ts";
-import { runName, sourceOf, whyText } from "./describe.ts";
+import { runName, sourceOf, stepName, stepOf, stepsName, whyText } from "./describe.ts";
 import { byId, h, replace, type Child } from "./dom.ts";
 import { count, exactBytes, mib, ordinal, percent, plural, time } from "./format.ts";
 import { modulesAt } from "./focus.ts";
@@ -11,7 +11,7 @@ import { groupOf, type Groups } from "./groups.ts";
 import { moduleLink, opLink, runLink, tensorLink } from "./memory_tables.ts";
 import { presentIn } from "./stay_index.ts";
 import type { Selection } from "./state.ts";
-import { isTerm, plainName, term, type TermKey } from "./terms.ts";
+import { isTerm, plainName, plainPolicy, term, type TermKey } from "./terms.ts";
 import { size } from "./tip.ts";
 
 const MOST = 12; // entries of a list before "and N more"
@@ -66,11 +66,10 @@ function categoryName(name: string): Child {
 function stayItem(context: Context, stay: number): Child {
   const { model } = context;
   const r = model.rectangles;
-  const from = r.runBegin[stay],
-    to = Math.max(from, r.runEnd[stay] - 1);
+  const from = r.runBegin[stay];
   return [
-    runLink(context, Math.min(from, model.runs - 1), `runs ${count(from)}\u2013${count(to)}`),
-    ` at ${mib(r.low[stay])}, ${time(r.secondsBegin[stay])} to ${time(r.secondsEnd[stay])}, ${whyText(model, stay)}`,
+    runLink(context, Math.min(from, model.runs - 1), stepsName(from, r.runEnd[stay])),
+    ` at address ${mib(r.low[stay])} (${exactBytes(r.low[stay])}), ${time(r.secondsBegin[stay])} to ${time(r.secondsEnd[stay])}, ${whyText(model, stay)}`,
   ];
 }
 
@@ -118,7 +117,7 @@ function ofTensor(context: Context, tensor: number): Child {
       [
         term("policy"),
         [
-          plan.policies[tensors.policy[tensor]],
+          plainPolicy(plan.policies[tensors.policy[tensor]]),
           tensors.output[tensor] ? ", an output of the step" : null,
         ],
       ],
@@ -167,7 +166,7 @@ function ofOp(context: Context, op: number): Child {
         term("run", "runs"),
         list(
           runs.map((run, i) => [
-            runLink(context, run, `${ordinal(i)}: run ${count(run)}`),
+            runLink(context, run, `${ordinal(i)}: ${stepName(run)}`),
             ` at ${time(model.runBegin[run])}, ${mib(model.totals[run])} present`,
           ]),
         ),
@@ -190,7 +189,7 @@ function ofModule(context: Context, path: string): Child {
     facts([
       row !== undefined && [term("peak", "at the peak"), bytesRow(row.bytes_at_peak)],
       row !== undefined && row.paid_seconds > 0 && [term("paid"), time(row.paid_seconds)],
-      row !== undefined && [term("policy"), row.policy],
+      row !== undefined && [term("policy"), plainPolicy(row.policy)],
       row !== undefined && row.times > 1 && ["folded", `${count(row.times)} equal layers together`],
       ["ops", list(all(model.opsOfModule).map((op) => opLink(context, op)))],
       [
@@ -219,7 +218,7 @@ function ofRun(context: Context, run: number, title: string): Child {
   return [
     heading(title, runName(model, run)),
     facts([
-      ["run", `${count(run)} of ${count(model.runs)}, at ${time(model.runBegin[run])}`],
+      [term("step", "moment"), `${stepOf(model, run)}, at ${time(model.runBegin[run])}`],
       ["op", opLink(context, op)],
       ["module", moduleLink(context, plan.ops.module[op])],
       ["present", bytesRow(total)],

@@ -4,6 +4,9 @@
 
 export const MIB = 1024 * 1024;
 
+// Between a number and its unit, so that no line ends there.
+const NB = "\u00a0";
+
 // 1234567 -> "1,234,567".
 export function count(value: number): string {
   const digits = Math.round(Math.abs(value)).toString();
@@ -21,37 +24,39 @@ function digits3(value: number): string {
   return `${value < 0 && rounded !== 0 ? "\u2212" : ""}${count(whole)}${tail}`;
 }
 
-// A size in MiB: "600 MiB", "12.3 MiB", "0.05 MiB"; what rounds to nothing says so.
+// A size in MiB: "600 MiB", "12.3 MiB", "0.05 MiB" ; what rounds to nothing
+// says so.
 export function mib(bytes: number): string {
-  if (bytes === 0) return "0 MiB";
-  if (Math.abs(bytes) < 0.005 * MIB) return bytes < 0 ? "> \u22120.01 MiB" : "< 0.01 MiB";
-  return `${digits3(bytes / MIB)} MiB`;
+  if (bytes === 0) return `0${NB}MiB`;
+  if (Math.abs(bytes) < 0.005 * MIB)
+    return bytes < 0 ? `>${NB}\u22120.01${NB}MiB` : `<${NB}0.01${NB}MiB`;
+  return `${digits3(bytes / MIB)}${NB}MiB`;
 }
 
 export function exactBytes(bytes: number): string {
-  return `${count(bytes)} ${Math.abs(bytes) === 1 ? "byte" : "bytes"}`;
+  return `${count(bytes)}${NB}${Math.abs(bytes) === 1 ? "byte" : "bytes"}`;
 }
 
 // A time in the unit that gives it one to three digits before the point.
 export function time(seconds: number): string {
   const size = Math.abs(seconds);
-  if (size === 0) return "0 ms";
-  if (size >= 1) return `${digits3(seconds)} s`;
-  if (size >= 1e-3) return `${digits3(seconds * 1e3)} ms`;
-  if (size >= 1e-6) return `${digits3(seconds * 1e6)} \u00b5s`;
-  return "< 1 \u00b5s";
+  if (size === 0) return `0${NB}ms`;
+  if (size >= 1) return `${digits3(seconds)}${NB}s`;
+  if (size >= 1e-3) return `${digits3(seconds * 1e3)}${NB}ms`;
+  if (size >= 1e-6) return `${digits3(seconds * 1e6)}${NB}\u00b5s`;
+  return `<${NB}1${NB}\u00b5s`;
 }
 
 // A time beside another that may be nearly the same, with as many digits as tell them apart.
 export function timeApart(seconds: number, other: number): string {
   const text = time(seconds);
   if (seconds === other || text !== time(other)) return text;
-  const [, unit] = text.split(" ");
+  const [, unit] = text.split(NB);
   const factor = unit === "s" ? 1 : unit === "ms" ? 1e3 : unit === "\u00b5s" ? 1e6 : 0;
   if (factor === 0) return text;
   for (let digits = 1; digits <= 9; ++digits) {
     const [own, others] = [seconds, other].map((t) => (t * factor).toFixed(digits));
-    if (own !== others) return `${own} ${unit}`;
+    if (own !== others) return `${own}${NB}${unit}`;
   }
   return text;
 }
@@ -59,7 +64,7 @@ export function timeApart(seconds: number, other: number): string {
 // A time in ms, for columns whose rows are compared.
 export function milliseconds(seconds: number): string {
   if (seconds === 0) return "0";
-  if (Math.abs(seconds) < 5e-6) return "< 0.01";
+  if (Math.abs(seconds) < 5e-6) return `<${NB}0.01`;
   return digits3(seconds * 1e3);
 }
 
@@ -67,9 +72,9 @@ export function milliseconds(seconds: number): string {
 export function percent(share: number): string {
   const value = Math.abs(share) < 1e-9 ? 0 : share * 100; // what is left of a difference is none
   const size = Math.abs(value);
-  if (size !== 0 && size < 0.05) return value < 0 ? "> \u22120.1 %" : "< 0.1 %";
+  if (size !== 0 && size < 0.05) return value < 0 ? `>${NB}\u22120.1${NB}%` : `<${NB}0.1${NB}%`;
   const text = size >= 99.95 ? count(size) : size.toFixed(1);
-  return `${value < 0 ? "\u2212" : ""}${text} %`;
+  return `${value < 0 ? "\u2212" : ""}${text}${NB}%`;
 }
 
 export function signedPercent(share: number): string {

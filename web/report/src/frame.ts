@@ -2,7 +2,7 @@
 // the memory section share the left and right margin, so that one time stands under another.
 
 import { scaleLinear } from "d3-scale";
-import { MIB, count, time } from "./format.ts";
+import { MIB, count } from "./format.ts";
 import type { Axis } from "./model.ts";
 import type { Inks } from "./theme.ts";
 import type { Span } from "./window.ts";
@@ -61,18 +61,16 @@ export function scaleY(frame: Frame, span: Span): (y: number) => number {
   return (y) => frame.bottom - (y - span.low) * k;
 }
 
-export function axisLabel(axis: Axis, value: number): string {
-  return axis === "runs" ? count(value) : time(value);
-}
-
-// One unit for all ticks of an axis, with as many digits as their distance needs.
-function timeTicks(axis: Axis, span: Span, about: number): { at: number; text: string }[] {
+// One unit for all ticks of an axis, with as many digits as their distance needs. By step the number
+// of a step, from 1, stands under its middle.
+export function timeTicks(axis: Axis, span: Span, about: number): { at: number; text: string }[] {
   if (axis === "runs") {
     return scaleLinear()
-      .domain([span.low, span.high])
+      .domain([span.low + 0.5, span.high + 0.5])
       .ticks(about)
       .filter(Number.isInteger)
-      .map((at) => ({ at, text: count(at) }));
+      .map((step) => Math.max(1, step))
+      .map((step) => ({ at: step - 0.5, text: count(step) }));
   }
   const [unit, name] =
     span.high >= 2 ? [1, "s"] : span.high >= 2e-3 ? [1e3, "ms"] : [1e6, "\u00b5s"];

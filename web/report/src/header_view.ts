@@ -3,7 +3,7 @@
 
 import { boundsAreOf } from "./bounds.ts";
 import type { Context } from "./context.ts";
-import type { Plan, Summary } from "./data.ts";
+import type { Plan, Report, Summary } from "./data.ts";
 import { byId, h, replace, type Child } from "./dom.ts";
 import { mib, percent, signedPercent, time, timeApart } from "./format.ts";
 import { term, type TermKey } from "./terms.ts";
@@ -154,14 +154,36 @@ function scale(s: Summary): HTMLElement {
   );
 }
 
+// The files of the plans that the findings are about: each begins with the path of its plan. Empty
+// where that is not known.
+export function unverifiedFiles({ plans, findings }: Pick<Report, "plans" | "findings">): string[] {
+  const of = (finding: string) =>
+    plans.find(({ file }) => finding.startsWith(`${file}: `) || finding.includes(`/${file}: `))?.file;
+  const files = findings.map(of);
+  return files.includes(undefined) ? [] : [...new Set(files as string[])];
+}
+
+function whichFails({ report, model }: Context): string {
+  const files = unverifiedFiles(report);
+  const { file } = model.plan;
+  if (files.length === 0 || report.plans.length === 1) return "This plan is not verified.";
+  if (!files.includes(file)) return `${files.join(" and ")}, in this report too, is not verified.`;
+  const others = files.filter((one) => one !== file);
+  return others.length === 0
+    ? `This plan, ${file}, is not verified.`
+    : `This plan is not verified, nor is ${others.join(" or ")}.`;
+}
+
 function banner(context: Context): HTMLElement | null {
   const { report } = context;
   if (report.verified) return null;
+  const files = unverifiedFiles(report);
+  const others = files.length > 0 && !files.includes(context.model.plan.file);
   return h(
     "div",
     { class: "banner", role: "alert" },
-    h("strong", {}, "This plan is not verified."),
-    " Do not trust what this page says of it.",
+    h("strong", {}, whichFails(context)),
+    ` Do not trust what this page says of ${others ? "that plan, nor where it is compared" : "it"}.`,
     report.findings.length > 0 &&
       h(
         "ul",
@@ -169,6 +191,11 @@ function banner(context: Context): HTMLElement | null {
         report.findings.slice(0, 50).map((finding) => h("li", {}, finding)),
       ),
   );
+}
+
+function verified(report: Report, plan: Plan): boolean {
+  const files = unverifiedFiles(report);
+  return report.verified || (files.length > 0 && !files.includes(plan.file));
 }
 
 export function drawHeader(context: Context): void {
@@ -211,7 +238,7 @@ export function drawHeader(context: Context): void {
         plan.file,
         bindingsText(plan) && ` \u00b7 ${bindingsText(plan)}`,
       ),
-      report.verified && h("span", { class: "badge" }, term("verified", "\u2713 verified")),
+      verified(report, plan) && h("span", { class: "badge" }, term("verified", "\u2713 verified")),
       chosen,
     ),
     h("p", { class: "sentence" }, sentence(plan.summary)),

@@ -8,7 +8,7 @@ const KEYS: [string, string][] = [
   ["?", "this list"],
   ["Esc", "let go: the search, what is chosen, this list"],
   ["Tab", "to the next control; the curve and the address map are controls"],
-  ["\u2190 \u2192", "on a chart: the run before, the run after"],
+  ["\u2190 \u2192", "on a chart: the step before, the step after"],
   ["\u2191 \u2193", "on the address map: the stay above, the stay below"],
   ["Enter", "on a chart: choose what is pointed at"],
   ["Shift + arrows", "on a chart: move the window"],

@@ -371,7 +371,7 @@ export function busyAddresses(model: Model): { low: number; high: number } {
   return from < to ? { low: from, high: to } : { low: 0, high: model.arena };
 }
 
-// Colours that the map's legend lists; none by module, whose names are in tips.
+// Colours that the map's legend lists, of what the plan has; none by module, whose names are in tips.
 export function legendOf(
   model: Model,
   colouring: Colouring,
@@ -379,16 +379,20 @@ export function legendOf(
 ): { name: string; key: string; colour: string }[] {
   if (colouring === "module") return [];
   if (colouring === "history") {
-    return ["made", "made again", "loaded", "resident"].map((name, i) => ({
-      name,
-      key: ["", "recompute", "move", "resident"][i],
-      colour: css(historyColours(dark)[i]),
-    }));
+    const names = ["made", "made again", "loaded", "resident"];
+    const there = new Set(model.plan.stays.why);
+    return names
+      .map((name, i) => ({
+        name,
+        key: ["", "recompute", "move", "resident"][i],
+        colour: css(historyColours(dark)[i]),
+      }))
+      .filter((_, why) => there.has(why));
   }
   const colours = categoryColours(model.plan.categories, dark);
-  return model.plan.categories.map((name, i) => ({
-    name: name.replaceAll("_", " "),
-    key: name,
-    colour: css(colours[i]),
-  }));
+  const { category } = model.rectangles;
+  const there = new Set(category);
+  return model.plan.categories
+    .map((name, i) => ({ name: name.replaceAll("_", " "), key: name, colour: css(colours[i]) }))
+    .filter((_, i) => there.has(i));
 }

@@ -69,7 +69,7 @@ export function memoryControls({ store, model }: Context, zooming: Zooming): HTM
       "Time",
       [
         ["seconds", "seconds"],
-        ["runs", "by run"],
+        ["runs", "by step"],
       ],
       axis,
       (value) => zooming.setAxis(value),

@@ -1,11 +1,11 @@
-// The memory section as tables: the curve run by run, the address map stay by stay, the transfers,
+// The memory section as tables: the curve step by step, the address map stay by stay, the transfers,
 // and what is present at the peak. They are made when they are opened.
 
 import type { Context } from "./context.ts";
 import { moduleName, runName, whyText } from "./describe.ts";
 import { h, type Child } from "./dom.ts";
 import { count, milliseconds, percent, time } from "./format.ts";
-import { plainName } from "./terms.ts";
+import { plainName, term } from "./terms.ts";
 import { table, tableOnDemand, type Column } from "./table.ts";
 import { size } from "./tip.ts";
 
@@ -67,10 +67,16 @@ function curveTable(context: Context): HTMLElement {
     cell: (r) => size(value(r)),
   });
   return table<number>({
-    caption: "Memory in each run, MiB",
+    caption: "Memory in each step",
     rows: Array.from({ length: model.runs }, (_, r) => r),
     columns: [
-      { name: "run", key: "run", numeric: true, value: (r) => r, cell: (r) => count(r) },
+      {
+        name: term("step"),
+        key: "step",
+        numeric: true,
+        value: (r) => r,
+        cell: (r) => count(r + 1),
+      },
       {
         name: "op",
         key: "op",
@@ -126,18 +132,18 @@ function stayTable(context: Context): HTMLElement {
         cell: (i) => size(r.high[i] - r.low[i]),
       },
       {
-        name: "from run",
+        name: "from step",
         key: "from",
         numeric: true,
         value: (i) => r.runBegin[i],
-        cell: (i) => count(r.runBegin[i]),
+        cell: (i) => count(r.runBegin[i] + 1),
       },
       {
-        name: "to run",
+        name: "to step",
         key: "to",
         numeric: true,
         value: (i) => r.runEnd[i],
-        cell: (i) => count(Math.max(r.runBegin[i], r.runEnd[i] - 1)),
+        cell: (i) => count(Math.max(r.runBegin[i] + 1, r.runEnd[i])),
       },
       { name: "why", key: "why", value: (i) => whyText(model, i), cell: (i) => whyText(model, i) },
     ],
@@ -250,7 +256,7 @@ export function memoryTables(context: Context): HTMLElement[] {
   const { model } = context;
   const tables = [
     tableOnDemand("What is present at the peak", () => peakTable(context)),
-    tableOnDemand(`The curve as a table (${count(model.runs)} runs)`, () => curveTable(context)),
+    tableOnDemand(`The curve as a table (${count(model.runs)} steps)`, () => curveTable(context)),
     tableOnDemand(`The address map as a table (${count(model.rectangles.stays)} stays)`, () =>
       stayTable(context),
     ),

@@ -1,12 +1,29 @@
 // What the tip says over the memory charts: of a rectangle of the address map, of a moment.
 
 import { rectangleTimes, runSentence, whyText } from "./describe.ts";
-import { h } from "./dom.ts";
-import { exactBytes, mib } from "./format.ts";
+import { groupOf } from "./groups.ts";
+import { h, type Child } from "./dom.ts";
+import { count, exactBytes, mib, plural } from "./format.ts";
 import { runAt, type Axis, type Model } from "./model.ts";
 import { plainName } from "./terms.ts";
 
-export function rectangleTip(model: Model, axis: Axis, i: number): HTMLElement[] {
+const MOST_READERS = 3;
+
+// Who makes a tensor, who reads it, and how often it is made again.
+function usesOf(model: Model, tensor: number): string[] {
+  const { ops, tensors } = model.plan;
+  const maker = tensors.made_by[tensor];
+  const readers = [...groupOf(model.readersOfTensor, tensor)].map((op) => ops.name[op]);
+  const others = readers.length - MOST_READERS;
+  const reruns = maker >= 0 ? groupOf(model.runsOfOp, maker).length - 1 : 0;
+  return [
+    `made by ${maker >= 0 ? ops.name[maker] : tensors.resident[tensor] ? "nothing: resident" : "nothing in the step"}`,
+    `read by ${readers.slice(0, MOST_READERS).join(", ") || "no op"}${others > 0 ? ` and ${count(others)} more` : ""}`,
+    ...(reruns > 0 ? [`made again: ${plural(reruns, "rerun")}`] : []),
+  ];
+}
+
+export function rectangleTip(model: Model, axis: Axis, i: number): Child[] {
   const { plan, rectangles: r } = model;
   const tensor = r.tensor[i],
     bytes = r.high[i] - r.low[i];
@@ -25,6 +42,7 @@ export function rectangleTip(model: Model, axis: Axis, i: number): HTMLElement[]
         ? `${plainName(plan.categories[r.category[i]])} \u00b7 ${plan.tensors.shape[tensor]}`
         : "scratch of one op",
     ),
+    tensor >= 0 ? usesOf(model, tensor).map(line) : [],
     line(`${rectangleTimes(model, axis, i)}${i < r.stays ? ` \u00b7 ${whyText(model, i)}` : ""}`),
   ];
 }

@@ -402,7 +402,7 @@ export class MemoryView {
 
   private axisName(axis: Axis): string {
     const { copying_seconds } = this.context.model.plan.summary;
-    if (axis === "runs") return "runs of ops, in the order of the plan";
+    if (axis === "runs") return "steps, in the order of the plan";
     return copying_seconds > 0
       ? `predicted seconds; copies beside ops slow these by ${time(copying_seconds)} more`
       : "predicted seconds";

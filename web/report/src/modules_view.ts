@@ -8,7 +8,7 @@ import { count, milliseconds, typeAndShape } from "./format.ts";
 import { tensorLink } from "./memory_tables.ts";
 import { moduleNodes, type ModuleNode } from "./modules.ts";
 import { tableBox } from "./table.ts";
-import { plainName, term } from "./terms.ts";
+import { plainName, plainPolicy, term } from "./terms.ts";
 import { size } from "./tip.ts";
 
 const COLUMNS = 10;
@@ -28,7 +28,7 @@ const POLICY_TERMS: Record<string, "recompute" | "move" | "split"> = {
 
 function policyChip(policy: string): Child {
   const key = POLICY_TERMS[policy];
-  return policy && h("span", { class: "chip" }, key ? term(key, policy) : policy);
+  return policy && h("span", { class: "chip" }, key ? term(key, plainPolicy(policy)) : plainPolicy(policy));
 }
 
 function indent(cell: HTMLElement, depth: number): HTMLElement {

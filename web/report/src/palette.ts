@@ -17,7 +17,7 @@ const HUES = {
   orange: ["#e69f00", "#eeab1c"],
   vermilion: ["#d55e00", "#e3722a"],
   pink: ["#cc79a7", "#d58fb6"],
-  grey: ["#868e96", "#8f98a3"],
+  grey: ["#495057", "#5f6873"],
 } as const;
 
 type Hue = keyof typeof HUES;

@@ -79,6 +79,10 @@ export const TERMS = {
   ],
   input: ["input", "Data, labels and constants of the model."],
   run: ["run", "One execution of an op. An op that runs again has several."],
+  step: [
+    "step",
+    "Of a plan: one run of an op that computes something, counted from 1 in the plan's order. Frees and transfers are not counted, nor are ops that only make views.",
+  ],
   resident: ["resident", "There before the step and after it: weights, optimizer state, inputs."],
   perMs: [
     "MiB per ms",
@@ -128,6 +132,11 @@ export function isTerm(key: string): key is TermKey {
 // The word itself, or `text` in its place, with the tip attached.
 export function term(key: TermKey, text?: string): HTMLElement {
   return h("span", { class: "term", tabindex: "0", "data-term": key }, text ?? TERMS[key][0]);
+}
+
+// What happens to a tensor, in the words of the page: "recomputed" is made again.
+export function plainPolicy(policy: string): string {
+  return policy.replace("recomputed", TERMS.recompute[0]);
 }
 
 // A category's name as people write it.

@@ -6,15 +6,18 @@ import { boundsAreOf } from "../src/bounds.ts";
 import { parseReport } from "../src/data.ts";
 import { MIB } from "../src/format.ts";
 import { frontPaths, frontScales, pointText, reachedOf } from "../src/front_view.ts";
+import { unverifiedFiles } from "../src/header_view.ts";
 import { foldedName, moduleNodes, nameBelow } from "../src/modules.ts";
 import {
   categoryColours,
   contrast,
+  historyColours,
   inkOn,
   moduleColours,
   moduleGroup,
   parseHex,
   stackOrder,
+  type Rgb,
 } from "../src/palette.ts";
 import { makeNames, search } from "../src/search.ts";
 import { sortRows } from "../src/table.ts";
@@ -91,7 +94,7 @@ test("each bound says which schedules it speaks of", () => {
   assert.equal(of({ ops_in_parts: 3, bounds_are_of: "in one part" }), "in one part");
   const [point] = reachedOf(generateReport(SMALL, false, true).front!.points);
   const told = (split: string | null) => pointText({ ...point, bound_seconds: 1, split });
-  assert.match(told("1"), /no schedule in one part within the budget below 1.00 s/);
+  assert.match(told("1"), /no schedule in one part within the budget below 1.00\u00a0s/);
   assert.match(told(null), /no schedule in one part within/);
   assert.match(told("batch=4"), /no schedule in these parts within/);
 });
@@ -156,6 +159,72 @@ test("text on each colour is readable, and neighbouring groups of modules differ
   assert.equal(moduleGroup("wte"), "wte");
   assert.deepEqual(parseHex("#0072b2"), { r: 0, g: 0x72, b: 0xb2 });
   assert.deepEqual(stackOrder(["temporary", "parameter", "other"]), [1, 0, 2]);
+});
+
+// What people with each of the common kinds of colour blindness see: Machado, Oliveira and Fernandes
+// 2009, full severity, on linear RGB.
+const BLINDNESS: Record<string, number[][]> = {
+  protanopia: [
+    [0.152286, 1.052583, -0.204868],
+    [0.114503, 0.786281, 0.099216],
+    [-0.003882, -0.048116, 1.051998],
+  ],
+  deuteranopia: [
+    [0.367322, 0.860646, -0.227968],
+    [0.280085, 0.672501, 0.047413],
+    [-0.01182, 0.04294, 0.968881],
+  ],
+  tritanopia: [
+    [1.255528, -0.076749, -0.178779],
+    [-0.078411, 0.930809, 0.147602],
+    [0.004733, 0.691367, 0.3039],
+  ],
+};
+
+// A colour as it is seen, in CIE Lab (D65).
+function seen({ r, g, b }: Rgb, matrix: number[][]): number[] {
+  const linear = [r, g, b].map((v) => {
+    const share = v / 255;
+    return share <= 0.04045 ? share / 12.92 : ((share + 0.055) / 1.055) ** 2.4;
+  });
+  const times = (rows: number[][], v: number[]) =>
+    rows.map((row) => row.reduce((sum, x, i) => sum + x * v[i], 0));
+  const shown = times(matrix, linear).map((v) => Math.min(1, Math.max(0, v)));
+  const [x, y, z] = times(
+    [
+      [0.4124 / 0.95047, 0.3576 / 0.95047, 0.1805 / 0.95047],
+      [0.2126, 0.7152, 0.0722],
+      [0.0193 / 1.08883, 0.1192 / 1.08883, 0.9505 / 1.08883],
+    ],
+    shown,
+  ).map((t) => (t > 0.008856 ? Math.cbrt(t) : 7.787 * t + 16 / 116));
+  return [116 * y - 16, 500 * (x - y), 200 * (y - z)];
+}
+
+test("colours are apart for people with each of the common kinds of colour blindness", () => {
+  const categories = generatePlan(SMALL).categories;
+  const apart = (colours: Rgb[], names: readonly string[], least: number) => {
+    for (const [kind, matrix] of Object.entries(BLINDNESS))
+      for (const [i, a] of colours.entries())
+        for (const [k, b] of colours.slice(0, i).entries()) {
+          const other = seen(b, matrix);
+          const distance = Math.hypot(...seen(a, matrix).map((v, n) => v - other[n]));
+          assert.ok(distance >= least, `${kind}: ${names[i]}, ${names[k]}: ${distance.toFixed(1)}`);
+        }
+  };
+  for (const dark of [false, true]) {
+    apart(categoryColours(categories, dark), categories, 12); // any two can touch in the map
+    apart(historyColours(dark), ["made", "made again", "loaded", "resident"], 12);
+  }
+});
+
+test("findings say which plan fails", () => {
+  const report = generateReport(SMALL, true);
+  const [one, two] = report.plans.map((plan) => plan.file);
+  const of = (findings: string[]) => unverifiedFiles({ ...report, findings });
+  assert.deepEqual(of([`${two}: peak`, `a/${two}: floor`]), [two]);
+  assert.deepEqual(of([`${one}: peak`, `/x/${two}: floor`]), [one, two]);
+  assert.deepEqual(of(["peak of nobody", `${two}: peak`]), [], "one that names none may be of any");
 });
 
 test("a file that is no report is refused by what is wrong", () => {
