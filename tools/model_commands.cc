@@ -23,6 +23,7 @@
 #include "report/run_report.h"
 #include "tools/commands.h"
 #include "tools/flags.h"
+#include "tools/output_files.h"
 #include "tools/plan_flags.h"
 #include "tools/report_files.h"
 #include "tools/watch.h"
@@ -59,12 +60,19 @@ Result<std::string> dim_to_maximize(const PlanCommand& given) {
                            free.empty() ? "none" : fmt::format("{}", fmt::join(free, ", "))));
 }
 
-// The plan and its report, as far as they are asked for.
+// The plan and its report, as far as they are asked for: both or none.
 Status write_plan_files(const PlanCommand& given, const Plan& plan) {
-  if (!given.output.empty()) LT_RETURN_IF_ERROR(plan.save(given.output));
-  if (given.report.empty()) return {};
-  const std::string file = std::filesystem::path(given.output).filename().string();
-  return write_plan_report(given.report, plan, file);
+  std::vector<FileContents> files;
+  if (!given.output.empty()) {
+    LT_ASSIGN(FileContents file, file_of(plan, given.output));
+    files.push_back(std::move(file));
+  }
+  if (!given.report.empty()) {
+    const std::string name = std::filesystem::path(given.output).filename().string();
+    LT_ASSIGN(std::string page, plan_report(plan, name));
+    files.push_back({given.report, std::move(page)});
+  }
+  return write_files_atomically(files);
 }
 
 Status run_max(const CLI::App& command, PlanCommand& given) {
@@ -119,7 +127,9 @@ Status run_plan_command(const CLI::App& command, PlanCommand& given) {
   LT_RETURN_IF_ERROR(needs(command, "--max", has_budget, "--budget"));
   for (const char* flag : {"--no-recompute", "--swap", "--effort", "--prove"})
     LT_RETURN_IF_ERROR(needs(command, flag, is_limited, "--budget or --slowdown"));
-  LT_RETURN_IF_ERROR(check_report_file(given.report, "--report"));
+  LT_RETURN_IF_ERROR(check_page(given.report));
+  LT_RETURN_IF_ERROR(
+      check_outputs({{"-o", given.output}, {"--report", given.report}}, inputs_of(given.flags)));
   PlanOptions& options = given.flags.options;
   if (has_budget) LT_RETURN_IF_ERROR(take_budget(given));
   if (!given.slowdown.empty()) {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <filesystem>
 #include <map>
 
 #include "base/bytes.h"
@@ -82,6 +83,15 @@ void add_lever_flags(CLI::App* command, PlanOptions& options) {
 }
 
 }  // namespace
+
+std::vector<NamedPath> inputs_of(const PlanFlags& flags) {
+  std::vector<NamedPath> inputs = {{"the model", flags.model},
+                                   {"--costs", flags.options.costs_file}};
+  std::error_code unreachable;  // a name such as "cpu" is no file
+  if (std::filesystem::is_regular_file(flags.options.device, unreachable))
+    inputs.push_back({"--device", flags.options.device});
+  return inputs;
+}
 
 void add_dim_flag(CLI::App* command, std::vector<std::string>& dims) {
   command->add_option("--dim", dims, "size of a symbolic dimension, as in batch=8; may be repeated")

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "lowtide/api.h"
+#include "tools/output_files.h"
 
 namespace lowtide::tools {
 
@@ -20,6 +21,9 @@ struct PlanFlags {
   std::vector<std::string> dims;  // "batch=8"
   PlanOptions options;
 };
+
+// The files among them that are read, for check_outputs (output_files.h).
+std::vector<NamedPath> inputs_of(const PlanFlags& flags);
 
 // The model, the step (--train and what belongs to it), --dim, --device, --costs, --threads,
 // --seed, --time-limit.

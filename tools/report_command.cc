@@ -23,6 +23,7 @@
 #include "report/sizes.h"
 #include "report/verdict.h"
 #include "tools/flags.h"
+#include "tools/output_files.h"
 #include "tools/report_files.h"
 
 namespace lowtide::tools {
@@ -125,28 +126,13 @@ Status add_profile(const ReportFlags& flags, ReportFiles& files) {
   return {};
 }
 
-// An output that is an input would be lost.
-Status check_outputs(const ReportFlags& flags) {
-  const auto check = [&](const std::string& output, const char* flag) -> Status {
-    for (const std::string* input : {&flags.plan, &flags.beside, &flags.front, &flags.profile}) {
-      std::error_code unreachable;
-      if (!output.empty() && !input->empty() &&
-          std::filesystem::equivalent(output, *input, unreachable))
-        return error(ErrorCode::kUsage, fmt::format("{}: '{}' is read for the report; give it "
-                                                    "another name",
-                                                    flag, printable(output)));
-    }
-    return {};
-  };
-  LT_RETURN_IF_ERROR(check(flags.output, "-o"));
-  LT_RETURN_IF_ERROR(check(flags.trace, "--trace"));
-  if (!flags.output.empty() && flags.output == flags.trace)
-    return error(ErrorCode::kUsage, "-o and --trace name the same file");
-  return check_report_file(flags.output, "-o");
-}
-
 Status run_report_command(const ReportFlags& flags) {
-  LT_RETURN_IF_ERROR(check_outputs(flags));
+  LT_RETURN_IF_ERROR(check_page(flags.output));
+  LT_RETURN_IF_ERROR(check_outputs({{"-o", flags.output}, {"--trace", flags.trace}},
+                                   {{"PLAN", flags.plan},
+                                    {"--beside", flags.beside},
+                                    {"--front", flags.front},
+                                    {"--profile", flags.profile}}));
   ReportFiles files;
   LT_RETURN_IF_ERROR(add_report_plan(flags.plan, flags.unverified, files));
   LT_RETURN_IF_ERROR(add_beside(flags, files));

@@ -64,31 +64,19 @@ Result<Plan> read_plan_to_show(const std::string& path, bool unverified,
   return plan;
 }
 
-Status check_report_file(const std::string& path, const char* flag) {
-  if (path.empty()) return {};
-  if (report::bundled_page().empty())
-    LT_RETURN_IF_ERROR(report::html_report({}, report::bundled_page()));
-  const std::filesystem::path parent = std::filesystem::path(path).parent_path();
-  std::error_code unreachable;
-  if (!parent.empty() && !std::filesystem::is_directory(parent, unreachable))
-    return error(ErrorCode::kInput,
-                 fmt::format("{}: there is no folder '{}'", flag, printable(parent.string())));
+Status check_page(const std::string& report_path) {
+  if (report_path.empty() || !report::bundled_page().empty()) return {};
+  LT_RETURN_IF_ERROR(report::html_report({}, report::bundled_page()));
   return {};
 }
 
-Status write_report(const std::string& path, const nlohmann::ordered_json& data) {
-  LT_ASSIGN(const std::string html, report::html_report(data, report::bundled_page()));
-  return write_file_atomically(path, html);
-}
-
-Status write_plan_report(const std::string& path, const Plan& plan, const std::string& file) {
+Result<std::string> plan_report(const Plan& plan, const std::string& file) {
   report::ReportRequest request;
   request.plans.push_back(reported(plan, file));
-  return write_report(path, report::report_data(request));
+  return report::html_report(report::report_data(request), report::bundled_page());
 }
 
-Status write_front_report(const std::string& path, const Front& front, const std::string& prefix,
-                          bool all_plans) {
+Result<std::string> front_report(const Front& front, const std::string& prefix, bool all_plans) {
   const std::string name = std::filesystem::path(prefix).filename().string();
   const auto file = [&](const std::string& end) { return name.empty() ? name : name + end; };
   const report::SweptFront points = swept(front);
@@ -100,7 +88,7 @@ Status write_front_report(const std::string& path, const Front& front, const std
     if (front.plan(i) != nullptr && chosen != i)
       request.plans.push_back(
           reported(*front.plan(i), file(fmt::format("-{}.lt", front.points()[i].budget_bytes))));
-  return write_report(path, report::report_data(request));
+  return report::html_report(report::report_data(request), report::bundled_page());
 }
 
 std::string curve_for_terminal(const Plan& plan) {

@@ -1,5 +1,4 @@
-// What the commands that make reports share: plans that are read and verified, and files that are
-// written whole or not at all.
+// What the commands that make reports share: plans that are read and verified, and pages.
 #pragma once
 
 #include <optional>
@@ -22,19 +21,15 @@ std::string unverified_lines(const std::vector<std::string>& findings);
 // The findings of a plan as one error: a line that counts them, then one line each.
 Error refusal(const std::string& path, const std::vector<std::string>& findings);
 
-// Whether a report can be written there, before a long search: kUsage where lowtide was built
-// without the page, kInput where the folder is not there.
-Status check_report_file(const std::string& path, const char* flag);
+// Before a long search: kUsage where a report is asked for and lowtide was built without its page.
+Status check_page(const std::string& report_path);
 
-// Error: as html_report (report/html/page.h) and write_file_atomically.
-Status write_report(const std::string& path, const nlohmann::ordered_json& data);
-
+// Pages. Error: as html_report (report/html/page.h).
 // Of a plan that was just made; `file` is what it is called.
-Status write_plan_report(const std::string& path, const Plan& plan, const std::string& file);
+Result<std::string> plan_report(const Plan& plan, const std::string& file);
 // Of a front and its chosen plan, or where that budget was missed of the plan without one; with the
 // other plans if `all_plans`. Plans are called as `sweep -o PREFIX --plans` writes them.
-Status write_front_report(const std::string& path, const Front& front, const std::string& prefix,
-                          bool all_plans);
+Result<std::string> front_report(const Front& front, const std::string& prefix, bool all_plans);
 
 // A small memory curve behind a plan's verdict, where standard output is a terminal; else nothing.
 std::string curve_for_terminal(const Plan& plan);

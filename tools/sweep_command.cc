@@ -16,6 +16,7 @@
 #include "lowtide/api.h"
 #include "report/plot/pareto_plot.h"
 #include "tools/flags.h"
+#include "tools/output_files.h"
 #include "tools/plan_flags.h"
 #include "tools/report_files.h"
 #include "tools/watch.h"
@@ -43,16 +44,21 @@ Status check_budgets(const SweepOptions& sweep) {
 // What would fail after the search is refused before it.
 Status check_output(const SweepCommand& given) {
   if (given.output.empty()) return {};
-  const std::filesystem::path path(given.output);
-  if (!path.has_filename())
+  if (!std::filesystem::path(given.output).has_filename())
     return error(ErrorCode::kUsage,
                  fmt::format("-o: '{}' is a folder; the files need a name, as in {}sweep",
                              printable(given.output), printable(given.output)));
-  std::error_code unreachable;
-  if (path.has_parent_path() && !std::filesystem::is_directory(path.parent_path(), unreachable))
-    return error(ErrorCode::kInput, fmt::format("-o: there is no folder '{}'",
-                                                printable(path.parent_path().string())));
   return {};
+}
+
+// All that has a name before the search; plans of single budgets have theirs after it.
+std::vector<NamedPath> outputs_of(const SweepCommand& given) {
+  std::vector<NamedPath> outputs;
+  if (!given.output.empty())
+    for (const char* end : {".txt", ".jsonl", ".svg", ".png", ".lt"})
+      outputs.push_back({"-o", given.output + end});
+  outputs.push_back({"--report", given.report});
+  return outputs;
 }
 
 std::string title_of(const plan::Plan& plan) {
@@ -91,22 +97,39 @@ report::ParetoPlot plot_of(const Front& front) {
   return plot;
 }
 
-Status write_files(const Front& front, const SweepCommand& given) {
+Result<std::vector<FileContents>> files_of(const Front& front, const SweepCommand& given) {
   const std::string& prefix = given.output;
   const report::ParetoPlot plot = plot_of(front);
   LT_ASSIGN(const std::string svg, report::draw_svg(plot));
   LT_ASSIGN(const std::string png, report::draw_png(plot));
-  LT_RETURN_IF_ERROR(write_file_atomically(prefix + ".txt", front.text()));
-  LT_RETURN_IF_ERROR(write_file_atomically(prefix + ".jsonl", front.lines()));
-  LT_RETURN_IF_ERROR(write_file_atomically(prefix + ".svg", svg));
-  LT_RETURN_IF_ERROR(write_file_atomically(prefix + ".png", png));
-  if (front.chosen()) LT_RETURN_IF_ERROR(front.plan(*front.chosen())->save(prefix + ".lt"));
-  if (!given.plans) return {};
-  for (size_t i = 0; i < front.points().size(); ++i)
+  std::vector<FileContents> files = {{prefix + ".txt", front.text()},
+                                     {prefix + ".jsonl", front.lines()},
+                                     {prefix + ".svg", svg},
+                                     {prefix + ".png", png}};
+  const auto add = [&](const Plan& plan, const std::string& path) -> Status {
+    LT_ASSIGN(FileContents file, file_of(plan, path));
+    files.push_back(std::move(file));
+    return {};
+  };
+  if (front.chosen()) LT_RETURN_IF_ERROR(add(*front.plan(*front.chosen()), prefix + ".lt"));
+  for (size_t i = 0; given.plans && i < front.points().size(); ++i)
     if (front.plan(i) != nullptr)
       LT_RETURN_IF_ERROR(
-          front.plan(i)->save(fmt::format("{}-{}.lt", prefix, front.points()[i].budget_bytes)));
-  return {};
+          add(*front.plan(i), fmt::format("{}-{}.lt", prefix, front.points()[i].budget_bytes)));
+  return files;
+}
+
+// Everything that was asked for, or nothing.
+Status write_files(const Front& front, const SweepCommand& given) {
+  std::vector<FileContents> files;
+  if (!given.output.empty()) {
+    LT_ASSIGN(files, files_of(front, given));
+  }
+  if (!given.report.empty()) {
+    LT_ASSIGN(std::string page, front_report(front, given.output, given.plans));
+    files.push_back({given.report, std::move(page)});
+  }
+  return write_files_atomically(files);
 }
 
 // Error: the budget that was to be chosen was missed.
@@ -126,14 +149,13 @@ Status run_sweep_command(const CLI::App& command, SweepCommand& given) {
                            "--output or --report"));
   LT_RETURN_IF_ERROR(check_budgets(given.sweep));
   LT_RETURN_IF_ERROR(check_output(given));
-  LT_RETURN_IF_ERROR(check_report_file(given.report, "--report"));
+  LT_RETURN_IF_ERROR(check_page(given.report));
+  LT_RETURN_IF_ERROR(check_outputs(outputs_of(given), inputs_of(given.flags)));
   LT_ASSIGN(const Model model, read_model(command, given.flags));
   std::optional<SearchWatch> watch(std::in_place, given.flags.options, given.progress);
   LT_ASSIGN(const Front front, Front::make(model, given.flags.options, given.sweep));
   watch.reset();
-  if (!given.output.empty()) LT_RETURN_IF_ERROR(write_files(front, given));
-  if (!given.report.empty())
-    LT_RETURN_IF_ERROR(write_front_report(given.report, front, given.output, given.plans));
+  LT_RETURN_IF_ERROR(write_files(front, given));
   if (!given.quiet) put(given.json ? front.json() : front.text());
   return check_choice(front, given.sweep.choose);
 }

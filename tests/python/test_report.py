@@ -263,8 +263,8 @@ def test_bad_input_gets_one_line_and_leaves_nothing(tight, folder, tmp_path):
     (tmp_path / "other.jsonl").write_text(lines.replace('"model":"', '"model":"not '))
     expect_error(4, "other.jsonl, line 1", "not ", arguments=["report", tight, "--front", tmp_path / "other.jsonl", "--json"])
     expect_error(4, "absent.lt", arguments=["report", folder / "absent.lt", "--json"])
-    expect_error(4, "trace.json", arguments=["report", tight, "--trace", folder / "absent/trace.json"])
-    expect_error(2, "--trace", "is read for the report", arguments=["report", tight, "--trace", tight])
+    expect_error(4, "--trace", "no folder", "absent", arguments=["report", tight, "--trace", folder / "absent/trace.json"])
+    expect_error(2, "--trace", "is read (PLAN)", arguments=["report", tight, "--trace", tight])
     assert run("report", tight, "-o", folder / "absent/r.html").returncode in (2, 4)
     assert sorted(folder.iterdir()) == before
 

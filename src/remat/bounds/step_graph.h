@@ -5,7 +5,7 @@
 // Invariant: whatever is rounded is rounded so that a bound can only become weaker (times down; who
 // needs the other direction says so by name).
 //
-// Tests: closure_cut_test.cc, floor_test.cc, by the bounds that read it.
+// Tests: closure_cut_test.cc, floor_test.cc.
 #pragma once
 
 #include <cstdint>
