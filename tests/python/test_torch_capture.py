@@ -9,7 +9,7 @@ import pytest
 from torch_models import OPTIMIZERS, assert_equal_steps, asserted, build, torch, twin
 
 import lowtide
-from lowtide.pytorch import dynamo, step
+from lowtide.pytorch import dynamo, planning
 
 NETWORKS = ["unet"]
 if os.environ.get("LOWTIDE_LONG"):
@@ -86,7 +86,7 @@ def test_an_assertion_fails_in_the_step_and_leaves_the_model_as_it_was():
 def test_ops_know_their_module_and_line_by_way_of_dynamo():
     model, batch = Careful(asserted), torch.randn(6, 4)
     optimizer = OPTIMIZERS["sgd"](model.parameters())
-    captured = step.capture(model, loss_fn, optimizer, batch, step.StepOptions())
+    captured = planning.capture(model, loss_fn, optimizer, batch, planning.StepOptions())
     forward = [unit for unit in captured.units if unit.phase == "forward"]
     places = {call.name: call.place for unit in forward for call in unit.calls}
     assert "test_torch_capture.py" in places["aten.gelu"] and "F.gelu" in places["aten.gelu"]
@@ -120,8 +120,8 @@ def test_networks_captured_by_dynamo_have_the_same_tensors_and_gradients(name, m
     values are compared."""
     model, batch, loss = build(name)
     other, mine, its = twin(model, OPTIMIZERS["sgd"])
-    plain, traced = step.capture(other, loss, its, batch, step.StepOptions()), []
-    again = step.trace_step.__globals__["_trace_with"]
+    plain, traced = planning.capture(other, loss, its, batch, planning.StepOptions()), []
+    again = planning.trace_step.__globals__["_trace_with"]
 
     def fails_first(shells, *rest):
         traced.append(type(shells[0]))
@@ -129,7 +129,7 @@ def test_networks_captured_by_dynamo_have_the_same_tensors_and_gradients(name, m
             raise lowtide.Unsupported("as if")
         return again(shells, *rest)
 
-    monkeypatch.setitem(step.trace_step.__globals__, "_trace_with", fails_first)
+    monkeypatch.setitem(planning.trace_step.__globals__, "_trace_with", fails_first)
     found = lowtide.compile_step(model, loss, mine, batch, cache=False)
     assert traced[1:] == [dynamo.Retraced]
     assert found._now.planned.captured.updated == plain.updated

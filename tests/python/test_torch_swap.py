@@ -97,7 +97,8 @@ def test_running_statistics_that_move_are_kept():
 
 
 def test_without_the_allocator_values_move_just_so(monkeypatch):
-    monkeypatch.setattr("lowtide.pytorch.step.allocator", lambda: None)
+    for user in ("step", "planning"):
+        monkeypatch.setattr(f"lowtide.pytorch.{user}.allocator", lambda: None)
     step, *rest = swapped("resnet")
     assert not step.addresses
     assert_equal_steps(step, *rest)

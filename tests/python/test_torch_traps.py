@@ -39,7 +39,7 @@ from torch_models import (
 )
 
 import lowtide
-from lowtide.pytorch import calls, known, step, units
+from lowtide.pytorch import calls, known, planning, units
 
 nn, F = torch.nn, torch.nn.functional
 aten = torch.ops.aten
@@ -47,7 +47,7 @@ aten = torch.ops.aten
 
 def captured(model, batch, loss_fn, optimizer=None):
     optimizer = optimizer or torch.optim.SGD(trained(model), lr=0.1)
-    return step.capture(model, loss_fn, optimizer, batch, step.StepOptions())
+    return planning.capture(model, loss_fn, optimizer, batch, planning.StepOptions())
 
 
 def ops(found):

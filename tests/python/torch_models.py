@@ -3,6 +3,7 @@
 `build(name, dropout)` gives (model, batch, loss_fn). Sizes are for tests: every kind of op, in milliseconds.
 """
 
+import contextlib
 import copy
 import os
 
@@ -16,6 +17,17 @@ from torch import nn  # noqa: E402
 from torch.nn import functional as F  # noqa: E402, N812
 
 LANGUAGE = {"vocab_size": 96, "use_cache": False}
+
+
+@contextlib.contextmanager
+def torch_models_language(**changes):
+    """Other sizes of the language models that are built within."""
+    before = dict(LANGUAGE)
+    LANGUAGE.update(changes)
+    try:
+        yield
+    finally:
+        LANGUAGE.update(before)
 
 
 class Bottleneck(nn.Module):

@@ -4,6 +4,7 @@
     trace.py        the step as one FX graph (make_fx): forward, loss, gradients
     dynamo.py       a second way to trace: what looks into tensors
     calls.py        the graph as calls on tensors that lie in storages: aliases and mutations as they are
+    parts.py        the calls around the largest values, by rows
     units.py        calls grouped into what is planned as one op; updates of the optimizer added
     masks.py        dropout's masks as a byte an element
     convolutions.py gradients of inputs that do not read the input
@@ -14,7 +15,9 @@
     program.py      a plan as generated Python
     transfers.py    what a plan stores and loads, copied while kernels run
     addresses.py    every allocation of a step at its planned address (cpu_allocator.cpp)
-    step.py         the torch engine: all of the above in order
+    options.py      what compile_step and plan take
+    planning.py     all of the above in order, to a plan
+    step.py         the torch engine: the plan as a step
     exported.py     the forward pass as an exported program, without its weights
     native.py       the native engine: Lowtide's own kernels on PyTorch's tensors
     engines.py      compile_step and plan: which engine

@@ -96,6 +96,7 @@ class Call:
     hidden: tuple[int, ...] = ()  # tensors, though the schema does not say so
     random: bool = False
     view: bool = False
+    into: Callable | None = None  # the function that leaves the result where the first operand lies (parts.py)
     node: Any = None  # of the graph that was read
 
     def tensors(self) -> Iterator[int]:

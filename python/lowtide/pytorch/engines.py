@@ -16,7 +16,8 @@ import torch
 from ..errors import Infeasible, Limit, Unsupported
 from ..plans import Plan
 from .native import native_step
-from .step import Step, StepOptions, checked, plan_step_of
+from .options import StepOptions
+from .step import Step, checked, plan_step_of
 
 _REHEARSALS = 2  # that count
 

@@ -219,11 +219,11 @@ def measure(program: Program, unit: Unit, allocator: Allocator | None) -> Measur
     return found
 
 
-def measure_all(program: Program, units: list[Unit], update_kinds: dict[int, Any],
-                allocator: Allocator | None) -> list[Measured]:
-    """By unit; each kind once. The random stream is as before when this returns."""
+def measure_all(program: Program, units: list[Unit], update_kinds: dict[int, Any], allocator: Allocator | None,
+                kinds: dict[str, Measured] | None = None) -> list[Measured]:
+    """By unit; each kind once, or not at all if `kinds` has it. The random stream is as before when this returns."""
     state = torch.get_rng_state()
-    kinds: dict[str, Measured] = {}
+    kinds = {} if kinds is None else kinds
     found = []
     with torch.no_grad():
         for unit in units:

@@ -32,7 +32,8 @@ from ..plans import Plan, bytes_text, search
 from ..sessions import INPUTS, OUTPUTS, Session, UpdateNow
 from .exported import Exported, export_step
 from .optimizers import Updates
-from .step import Memory, Step, StepOptions, exchanged, interrupts_wait
+from .options import StepOptions
+from .step import Memory, Step, exchanged, interrupts_wait
 from .trace import Model
 
 DTYPES = {"f32": torch.float32, "f64": torch.float64, "f16": torch.float16, "bf16": torch.bfloat16, "i64": torch.int64,
@@ -125,7 +126,7 @@ def _without_path(problem: Exception, path: pathlib.Path) -> str:
 
 
 def _refuse_options(options: StepOptions) -> None:
-    for name, wanted in (("clip_norm", None), ("clip_value", None), ("data_parallel", False), ("swap", None)):
+    for name, wanted in (("clip_norm", None), ("clip_value", None), ("data_parallel", False), ("swap", None), ("split", None)):
         if getattr(options, name) != wanted:
             raise Unsupported(f"{name} is not there in the native engine; engine='torch' has it")
 

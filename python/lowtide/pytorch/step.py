@@ -14,251 +14,25 @@ from __future__ import annotations
 
 import contextlib
 import html
-import math
-import platform
-import re
 import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 import torch.utils._pytree as pytree
 
-from .. import cache
-from ..errors import Infeasible, Limit, Unsupported, Usage
-from ..plans import Plan, bytes_text, plan_text
-from . import convolutions, ranks
-from .addresses import Allocator, Arena, allocator
-from .calls import BUFFER, INPUT, MADE, Program, read_calls
-from .graph_text import GraphText, write_graph
-from .masks import keep_masks_as_bytes
-from .measure import Allocation, Measured, keep_in_place, measure_all, take_types
-from .optimizers import Updates, signature
+from ..errors import Usage
+from ..plans import Plan, bytes_text
+from .addresses import Arena, allocator
+from .calls import BUFFER, MADE
+from .optimizers import signature
+from .options import StepOptions
+from .planning import Planned, best_plan
 from .program import Executable, generate
-from .trace import Model, Options, Trace, trace_step
-from .units import Unit, add_updates, make_units
-
-
-@dataclass(frozen=True)
-class StepOptions:
-    """What compile_step and plan take beside model, loss, optimizer and batch.
-
-    budget: bytes of the whole device: a number or "2GiB", "60%" (of what the best order needs), "floor"; None: any.
-    clip_norm, clip_value: of the gradients, as torch.nn.utils.clip_grad_norm_ and clip_grad_value_.
-    accumulate: so many batches (a list) make one update; the loss is the sum of theirs.
-    data_parallel: under torchrun: gradients are averaged over all ranks, which run one plan (ranks.py).
-    check_finite: a loss that is not finite raises FloatingPointError and changes nothing.
-    shapes: "replan" makes a plan for each new shape of batch, once; "fixed" refuses others than the sample's.
-    swap: "host": values, and what is there before the step, may move to host memory and back; "host=2GiB": with that much
-    room for values.  link: its speed in each direction, as "12GiB/s" or bytes a second; by default the CPU profile's.
-    engine: "torch" (bit for bit as eager mode), "native" (Lowtide's own kernels; native.py), "auto" (the faster one).
-    effort: of the search, about in seconds.  progress: None: on a terminal.
-    """
-
-    budget: int | str | None = None
-    clip_norm: float | None = None
-    clip_value: float | None = None
-    accumulate: int = 1
-    data_parallel: bool = False
-    check_finite: bool = False
-    shapes: str = "replan"
-    swap: str | None = None
-    link: float | str | None = None
-    engine: str = "torch"
-    effort: float = 4
-    time_limit_seconds: float | None = None
-    progress: bool | None = None
-    cache: bool = True
-
-    @staticmethod
-    def of(options: dict[str, Any]) -> StepOptions:
-        known = StepOptions.__dataclass_fields__
-        for name in options:
-            if name not in known:
-                raise Usage(f"option '{name}' is not known; known are {', '.join(known)}")
-        made = StepOptions(**options)
-        if made.engine not in ("torch", "native", "auto"):
-            raise Usage(f"engine='{made.engine}' is none of torch, native, auto")
-        if made.shapes not in ("replan", "fixed"):
-            raise Usage(f"shapes='{made.shapes}' is none of replan, fixed")
-        if isinstance(made.budget, bool) or not isinstance(made.budget, (int, str, type(None))):
-            raise Usage(f"budget={made.budget!r} is no number of bytes and no text such as '2GiB'")
-        if made.accumulate < 1:
-            raise Usage(f"accumulate={made.accumulate} is to be at least 1")
-        made.moving()
-        return made
-
-    def moving(self) -> dict[str, Any]:
-        """Of slow memory, as lowtide_plan_make takes it. Raises Usage."""
-        return moving(self.swap, self.link)
-
-    def planning(self) -> dict[str, Any]:
-        """As lowtide_plan_make takes them."""
-        return {"allow": "recompute,reorder", **self.moving(), **self.searching()}
-
-    def searching(self) -> dict[str, Any]:
-        """Of these what does not say which levers there are."""
-        found: dict[str, Any] = {"effort": self.effort}
-        if isinstance(self.budget, int):
-            found["budget_bytes"] = self.budget
-        elif self.budget is not None:
-            found["budget"] = self.budget
-        if self.time_limit_seconds is not None:
-            found["time_limit_seconds"] = self.time_limit_seconds
-        return found
-
-
-def moving(swap: Any, link: Any) -> dict[str, Any]:
-    """The levers with slow memory, as lowtide_plan_make takes them; empty where nothing is to move. Raises Usage."""
-    if swap is None:
-        if link is not None:
-            raise Usage(f"link={link!r} is the speed of slow memory, which swap='host' asks for")
-        return {}
-    if not isinstance(swap, str) or not re.fullmatch(r"host(=.+)?", swap):
-        raise Usage(f"swap={swap!r} is none of 'host', 'host=2GiB'")
-    found: dict[str, Any] = {"allow": "recompute,swap,reorder", "swap": swap}
-    if isinstance(link, str):
-        said = re.fullmatch(r"([0-9.]+) *([KMGT]?)(iB|B)/s", link)
-        if said is None:
-            raise Usage(f"link={link!r} is no speed such as '12GiB/s' and no number of bytes a second")
-        power, base = " KMGT".index(said[2] or " "), 1024 if said[3] == "iB" else 1000
-        link = float(said[1]) * base**power
-    if link is not None:
-        if isinstance(link, bool) or not isinstance(link, (int, float)) or not 0 < link < math.inf:
-            raise Usage(f"link={link!r} is no speed above 0, in bytes a second or as '12GiB/s'")
-        found["link_bytes_per_second"] = float(link)
-    return found
-
-
-@dataclass
-class Captured:
-    """A step before it is planned."""
-
-    trace: Trace
-    program: Program
-    units: list[Unit]
-    updates: Updates
-    updated: list[str]
-
-
-def capture(model: torch.nn.Module, loss_fn: Callable, optimizer: torch.optim.Optimizer, batch: Any,
-            options: StepOptions) -> Captured:
-    """The step as units. Raises Unsupported or Usage, naming the line of the user's code."""
-    tensors = Model.of(model)
-    for kind, found in (("parameter", tensors.parameters), ("buffer", tensors.buffers)):
-        for name, tensor in found.items():
-            if tensor.device.type != "cpu":
-                raise Unsupported(f"{kind} '{name}' is on {tensor.device}; this engine runs on the CPU")
-    updates = Updates(optimizer, tensors.parameters)
-    trained = [name for name in tensors.parameters if name in updates.groups]
-    if options.data_parallel:
-        ranks.check()
-        ranks.same_start([p.detach() for p in tensors.parameters.values()] + list(tensors.buffers.values()))
-    tracing = Options(options.clip_norm, options.clip_value, options.accumulate, options.data_parallel)
-    trace = trace_step(tensors, loss_fn, trained, batch, tracing)
-    program = read_calls(trace)
-    strides = [tensors.parameters[name].stride() for name in trained]
-    units = keep_masks_as_bytes(program, make_units(program, trace.aux_count, strides))
-    updated = add_updates(program, units, trace, updates)
-    return Captured(trace, program, units, updates, updated)
-
-
-@dataclass
-class Planned:
-    """A captured step with its plan and what was measured for it."""
-
-    captured: Captured
-    graph: GraphText
-    plan: Plan
-    measured: list[Measured]
-
-
-def _measured_of(rows: list) -> list[Measured]:
-    def lists(found: list) -> list[Allocation]:
-        return [Allocation(*a) for a in found]
-
-    return [Measured(seconds, lists(first), lists(again), lists(taken), *more)
-            for seconds, first, again, taken, *more in rows]
-
-
-def _rows(measured: list[Measured]) -> list:
-    def flat(found: list[Allocation]) -> list:
-        return [[a.bytes, a.result, a.offset] for a in found]
-
-    return [[m.seconds, flat(m.first), flat(m.again), flat(m.taken), m.workspace, m.result_bytes, m.in_place, m.types]
-            for m in measured]
-
-
-def _keys(captured: Captured, title: str, options: StepOptions, memory: Allocator | None) -> tuple[str, str]:
-    """Of what is measured and of the plan: the graph, its constants, the versions and the machine; the options."""
-    bare = write_graph(captured.program, captured.units, None, title)
-    lines = [repr((c.name, c.args, sorted(c.kwargs.items()))) for u in captured.units for c in u.calls]
-    machine = [torch.__version__, torch.get_num_threads(), platform.machine(), platform.processor(),
-               torch.backends.cpu.get_cpu_capability()]
-    measured = cache.key(bare.question(), lines, signature(captured.updates.optimizer), machine, memory is not None)
-    return measured, cache.key(measured, options.planning())
-
-
-def _measured(captured: Captured, key: str, memory: Allocator | None, keep: bool,
-              parallel: bool) -> list[Measured]:
-    """By unit, from the cache if it has that; decides which results may take an operand's place."""
-    program, units = captured.program, captured.units
-    kept = cache.load_rows(key) if keep else None
-    if parallel:  # all measure, or none
-        kept = ranks.from_first(kept)
-    if kept is not None and len(kept) == 2 and len(kept[1]) == len(units):
-        convolutions.take(program, units, kept[0])
-        measured = _measured_of(kept[1])
-        keep_in_place(units, measured)
-        for unit, found in zip(units, measured, strict=True):
-            take_types(program, unit, found)
-        return measured
-    chosen = convolutions.choose(program, units, memory)
-    if parallel:
-        chosen = ranks.from_first(chosen)
-    convolutions.take(program, units, chosen)
-    kinds = {unit.number: signature(captured.updates.optimizer) for unit in units if unit.update is not None}
-    measured = measure_all(program, units, kinds, memory)
-    if parallel:
-        measured = _measured_of(ranks.from_first(_rows(measured)))
-    if keep:
-        cache.store_rows(key, [chosen, _rows(measured)])
-    return measured
-
-
-def make_plan(captured: Captured, title: str, options: StepOptions) -> Planned:
-    """Plans, or takes the plan from the cache. Raises Infeasible, naming the floor and the op that sets it."""
-    memory = allocator()
-    measured_key, key = _keys(captured, title, options, memory)
-    if options.data_parallel:
-        ranks.same_graph(key)
-    measured = _measured(captured, measured_key, memory, options.cache, options.data_parallel)
-    graph = write_graph(captured.program, captured.units, measured, title)
-
-    def make() -> Plan:
-        kept = cache.load(key) if options.cache else None
-        if kept is not None and kept[1].get("graph") == cache.key(graph.question()):
-            return kept[0]
-        try:
-            plan = plan_text(graph.text, title, options.planning(), options.progress)
-        except (Infeasible, Limit) as problem:
-            raise type(problem)(_with_place(str(problem), graph, captured.units)) from None
-        if options.cache and not plan.cut_short:
-            cache.store(key, plan, {"graph": cache.key(graph.question())})
-        return plan
-
-    return Planned(captured, graph, ranks.plan_of_first(make) if options.data_parallel else make(), measured)
-
-
-def _with_place(line: str, graph: GraphText, units: list[Unit]) -> str:
-    """The line, and where in the user's model the op stands that it names."""
-    for name, index in graph.ops.items():
-        if f"'{name}'" in line and units[index].place:
-            return f"{line} ({units[index].place})"
-    return line
+from .trace import Model
 
 
 @dataclass
@@ -314,6 +88,11 @@ class Step:
         return self._now.planned.plan
 
     @property
+    def parts(self) -> int:
+        """In how many the largest values are made and read; 1: nothing is in parts."""
+        return self._now.planned.captured.parts
+
+    @property
     def addresses(self) -> bool:
         """Whether every allocation has its planned address; else values are freed after their last use."""
         return self._now.arena is not None
@@ -334,6 +113,7 @@ class Step:
         moves = code.transfers
         more = "" if moves is None else (f"; {bytes_text(moves.bytes)} of host memory for values that are away, "
                                          f"{bytes_text(moves.home_bytes)} of parameters, state and batch at home outside the arena")
+        more += f"; the largest values in {self.parts} parts" if self.parts > 1 else ""
         if self.addresses:
             return (f"engine torch{self.why and f' ({self.why})'}: {bytes_text(code.arena_bytes)} arena with planned addresses beside "
                     f"{bytes_text(code.resident_bytes)} of parameters, buffers, state and batch{more}")
@@ -371,8 +151,7 @@ class Step:
         return made
 
     def _make(self, batch: Any) -> _Ready:
-        captured = capture(self._model, self._loss_fn, self._optimizer, batch, self._options)
-        return self._make_ready(make_plan(captured, type(self._model).__name__, self._options))
+        return self._make_ready(best_plan(self._model, self._loss_fn, self._optimizer, batch, self._options))
 
     def _make_ready(self, planned: Planned) -> _Ready:
         program, units = planned.captured.program, planned.captured.units
@@ -540,5 +319,4 @@ def checked(loss_fn: Any, optimizer: Any, model: Any) -> None:
 def plan_step_of(model: torch.nn.Module, loss_fn: Callable, optimizer: torch.optim.Optimizer, sample_batch: Any,
                  options: StepOptions) -> Plan:
     """The plan of the torch engine alone; the optimizer may have got its state."""
-    captured = capture(model, loss_fn, optimizer, sample_batch, options)
-    return make_plan(captured, type(model).__name__, options).plan
+    return best_plan(model, loss_fn, optimizer, sample_batch, options).plan

@@ -315,6 +315,8 @@ def _find_in_place(program: Program, unit: Unit) -> None:
     if len(calls) != 1 or unit.random or unit.statistics or unit.updates or len(unit.makes) != 1:
         return
     call, made = calls[0], program.storages[unit.makes[0]]
+    if call.into is not None:
+        unit.in_place[program.storage_of(call.args[0].id).id] = replace(call, target=call.into)
     if call.writes or call.many or not isinstance(call.target, torch._ops.OpOverload):
         return
     row = ROW_BY_ROW.get(call.target._schema.name)

@@ -1,0 +1,227 @@
+"""A step from the user's module to its plan: capture, measure, plan; and in how many parts, where that is asked for.
+
+split="auto" plans the step in 1, 2, 4, ... parts. Without a search the arena of each is there in no time; the fewest parts
+with which that is within the budget are the answer, as then nothing runs again. Where it is in none, the best of them are
+searched, the whole step too, and the fastest plan within the budget is taken. Each kind of unit is measured once for all.
+"""
+
+from __future__ import annotations
+
+import platform
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+
+from .. import cache
+from ..errors import Infeasible, Limit, Unsupported
+from ..plans import Plan, plan_text
+from . import convolutions, parts, ranks
+from .addresses import Allocator, allocator
+from .calls import Program, read_calls
+from .graph_text import GraphText, write_graph
+from .masks import keep_masks_as_bytes
+from .measure import Allocation, Measured, keep_in_place, measure_all, take_types
+from .optimizers import Updates, signature
+from .options import StepOptions
+from .trace import Model, Options, Trace, trace_step
+from .units import Unit, add_updates, make_units
+
+
+@dataclass
+class Captured:
+    """A step before it is planned."""
+
+    trace: Trace
+    program: Program
+    units: list[Unit]
+    updates: Updates
+    updated: list[str]
+    parts: int = 1  # in which the largest values are made
+
+
+def capture(model: torch.nn.Module, loss_fn: Callable, optimizer: torch.optim.Optimizer, batch: Any,
+            options: StepOptions) -> Captured:
+    """The step as units. Raises Unsupported or Usage, naming the line of the user's code."""
+    tensors = Model.of(model)
+    for kind, found in (("parameter", tensors.parameters), ("buffer", tensors.buffers)):
+        for name, tensor in found.items():
+            if tensor.device.type != "cpu":
+                raise Unsupported(f"{kind} '{name}' is on {tensor.device}; this engine runs on the CPU")
+    updates = Updates(optimizer, tensors.parameters)
+    trained = [name for name in tensors.parameters if name in updates.groups]
+    if options.data_parallel:
+        ranks.check()
+        ranks.same_start([p.detach() for p in tensors.parameters.values()] + list(tensors.buffers.values()))
+    tracing = Options(options.clip_norm, options.clip_value, options.accumulate, options.data_parallel)
+    trace = trace_step(tensors, loss_fn, trained, batch, tracing)
+    return as_units(trace, updates, options.split if isinstance(options.split, int) else 1)
+
+
+def as_units(trace: Trace, updates: Updates, count: int) -> Captured:
+    """The traced step, the largest values in `count` parts, if they can be."""
+    program = read_calls(trace)
+    done = parts.cut(program, count, 1 + trace.aux_count) if count > 1 else 0
+    strides = [trace.model.parameters[name].stride() for name in trace.trained]
+    units = keep_masks_as_bytes(program, make_units(program, trace.aux_count, strides))
+    updated = add_updates(program, units, trace, updates)
+    return Captured(trace, program, units, updates, updated, count if done else 1)
+
+
+@dataclass
+class Planned:
+    """A captured step with its plan and what was measured for it."""
+
+    captured: Captured
+    graph: GraphText
+    plan: Plan
+    measured: list[Measured]
+
+
+def _measured_of(rows: list) -> list[Measured]:
+    def lists(found: list) -> list[Allocation]:
+        return [Allocation(*a) for a in found]
+
+    return [Measured(seconds, lists(first), lists(again), lists(taken), *more)
+            for seconds, first, again, taken, *more in rows]
+
+
+def _rows(measured: list[Measured]) -> list:
+    def flat(found: list[Allocation]) -> list:
+        return [[a.bytes, a.result, a.offset] for a in found]
+
+    return [[m.seconds, flat(m.first), flat(m.again), flat(m.taken), m.workspace, m.result_bytes, m.in_place, m.types]
+            for m in measured]
+
+
+def _keys(captured: Captured, title: str, options: StepOptions, memory: Allocator | None) -> tuple[str, str]:
+    """Of what is measured and of the plan: the graph, its constants, the versions and the machine; the options."""
+    bare = write_graph(captured.program, captured.units, None, title)
+    lines = [repr((c.name, c.args, sorted(c.kwargs.items()))) for u in captured.units for c in u.calls]
+    machine = [torch.__version__, torch.get_num_threads(), platform.machine(), platform.processor(),
+               torch.backends.cpu.get_cpu_capability()]
+    measured = cache.key(bare.question(), lines, signature(captured.updates.optimizer), machine, memory is not None)
+    return measured, cache.key(measured, options.planning())
+
+
+def _measured(captured: Captured, key: str, memory: Allocator | None, keep: bool, parallel: bool,
+              known: dict[str, Measured]) -> list[Measured]:
+    """By unit, from the cache if it has that; decides which results may take an operand's place. `known`: kinds that were
+    measured for the same step in other parts."""
+    program, units = captured.program, captured.units
+    kept = cache.load_rows(key) if keep else None
+    if parallel:  # all measure, or none
+        kept = ranks.from_first(kept)
+    if kept is not None and len(kept) == 2 and len(kept[1]) == len(units):
+        convolutions.take(program, units, kept[0])
+        measured = _measured_of(kept[1])
+        keep_in_place(units, measured)
+        for unit, found in zip(units, measured, strict=True):
+            take_types(program, unit, found)
+        return measured
+    chosen = convolutions.choose(program, units, memory)
+    if parallel:
+        chosen = ranks.from_first(chosen)
+    convolutions.take(program, units, chosen)
+    kinds = {unit.number: signature(captured.updates.optimizer) for unit in units if unit.update is not None}
+    measured = measure_all(program, units, kinds, memory, known)
+    if parallel:
+        measured = _measured_of(ranks.from_first(_rows(measured)))
+    if keep:
+        cache.store_rows(key, [chosen, _rows(measured)])
+    return measured
+
+
+def make_plan(captured: Captured, title: str, options: StepOptions, known: dict[str, Measured] | None = None) -> Planned:
+    """Plans, or takes the plan from the cache. Raises Infeasible, naming the floor and the op that sets it."""
+    memory = allocator()
+    measured_key, key = _keys(captured, title, options, memory)
+    if options.data_parallel:
+        ranks.same_graph(key)
+    measured = _measured(captured, measured_key, memory, options.cache, options.data_parallel,
+                         {} if known is None else known)
+    graph = write_graph(captured.program, captured.units, measured, title)
+
+    def make() -> Plan:
+        kept = cache.load(key) if options.cache else None
+        if kept is not None and kept[1].get("graph") == cache.key(graph.question()):
+            return kept[0]
+        try:
+            plan = plan_text(graph.text, title, options.planning(), options.progress)
+        except (Infeasible, Limit) as problem:
+            raise type(problem)(_with_place(str(problem), graph, captured.units)) from None
+        if options.cache and not plan.cut_short:
+            cache.store(key, plan, {"graph": cache.key(graph.question())})
+        return plan
+
+    return Planned(captured, graph, ranks.plan_of_first(make) if options.data_parallel else make(), measured)
+
+
+def _with_place(line: str, graph: GraphText, units: list[Unit]) -> str:
+    """The line, and where in the user's model the op stands that it names."""
+    for name, index in graph.ops.items():
+        if f"'{name}'" in line and units[index].place:
+            return f"{line} ({units[index].place})"
+    return line
+
+
+MOST_PARTS = 32
+
+
+def best_plan(model: torch.nn.Module, loss_fn: Callable, optimizer: torch.optim.Optimizer, batch: Any,
+              options: StepOptions) -> Planned:
+    """The step's plan. Raises what capture and make_plan raise."""
+    captured, title = capture(model, loss_fn, optimizer, batch, options), type(model).__name__
+    if options.split != "auto":
+        return make_plan(captured, title, options)
+    return _in_parts(captured, title, options)
+
+
+def _limit(budget: int | str, best: int) -> int | None:
+    """Bytes of a budget; `best`: what the best order of the whole needs. None: the least that can be found."""
+    if isinstance(budget, int):
+        return budget
+    said = re.fullmatch(r"([0-9.]+) *(%|[KMGT]?i?B?)", budget)
+    if said is None:
+        return None
+    if said[2] == "%":
+        return int(best * float(said[1]) / 100)
+    base = 1024 if "i" in said[2] else 1000
+    return int(float(said[1]) * base ** " KMGT".index((said[2].strip("iB") or " ")))
+
+
+def _in_parts(captured: Captured, title: str, options: StepOptions) -> Planned:
+    known: dict[str, Measured] = {}
+    steps, count = [captured], 2
+    while count <= MOST_PARTS:
+        steps.append(as_units(captured.trace, captured.updates, count))
+        count *= 2
+    free = [make_plan(step, title, replace(options, budget=None), known) for step in steps
+            if step is captured or step.parts > 1]
+    if options.budget is None:
+        return min(free, key=lambda planned: planned.plan.arena_bytes)
+    limit = _limit(options.budget, free[0].plan.arena_bytes)
+    within = replace(options, budget=options.budget if limit is None else limit)
+    for planned in free if limit is not None else ():
+        if planned.plan.arena_bytes <= limit:
+            return make_plan(planned.captured, title, within, known)
+    return _fastest(free, title, within, known)
+
+
+def _fastest(free: list[Planned], title: str, options: StepOptions, known: dict[str, Measured]) -> Planned:
+    """Of the whole step and the parts that need least: the fastest within the budget; where that is "floor", the smallest."""
+    parted = sorted(free[1:], key=lambda planned: planned.plan.arena_bytes)[:2]
+    found: list[Planned] = []
+    refusal: Infeasible | Limit | None = None
+    for planned in [*parted, free[0]]:
+        try:
+            found.append(make_plan(planned.captured, title, options, known))
+        except (Infeasible, Limit) as problem:
+            refusal = refusal or problem
+    if not found and refusal is not None:
+        raise refusal
+    if options.budget == "floor":
+        return min(found, key=lambda planned: planned.plan.arena_bytes)
+    return min(found, key=lambda planned: planned.plan.verdict["predicted_step_seconds"])
