@@ -4,10 +4,12 @@
 // are on work.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <filesystem>
 #include <set>
 #include <string>
+#include <utility>
 
 #include "base/file.h"
 #include "base/testing/test_data.h"
@@ -230,6 +232,60 @@ TEST(PackScale, LargeProblemsArePackedAtMostAsHighAsByAnyListHeuristic) {
                              &PackOptions::order_by_duration, &PackOptions::order_by_start})
       for (const bool best_fit : {false, true})
         EXPECT_LE(outcome.height_bytes, list_height(problem, order, best_fit));
+  }
+}
+
+// A step planned within a budget: `waiting` activations wait for the backward pass, some buffers
+// live for hundreds of steps, and short ones are there where the budget leaves room. The load is
+// near its greatest at many moments, so that first fit by size misses it.
+std::vector<Buffer> crowded_training_lives(int64_t count, int64_t waiting, uint64_t seed) {
+  Rng rng(seed);
+  const auto size = [&rng] {
+    static constexpr int64_t kWidths[] = {1, 3, 4, 12, 16, 48, 50}, kTimes[] = {1, 2, 3, 5, 7};
+    const int64_t width = kWidths[rng.below(7)];
+    return 512 * width * kTimes[rng.below(5)];
+  };
+  const int64_t end = count / 2;
+  std::vector<Buffer> buffers;
+  for (int64_t k = 0; k < waiting; ++k) {
+    const int64_t time = rng.between(0, end - 1), other = end - time - 1;
+    buffers.push_back(buffer(std::min(time, other), std::max(time, other) + 1, size()));
+  }
+  for (int64_t k = 0; k < count / 20; ++k) {
+    const int64_t time = rng.between(0, end - 1);
+    buffers.push_back(buffer(time, std::min(end, time + rng.between(20, 400)), size()));
+  }
+  std::vector<int64_t> load(static_cast<size_t>(end));
+  for (const Buffer& b : buffers)
+    for (int64_t t = b.live.begin; t < b.live.end; ++t)
+      load[static_cast<size_t>(t)] += b.size_bytes;
+  const int64_t budget = *std::max_element(load.begin(), load.end()) * 105 / 100;
+  while (static_cast<int64_t>(buffers.size()) < count) {
+    const int64_t time = rng.between(0, end - 1);
+    const int64_t upper = std::min(end, time + rng.between(1, 4)), bytes = 4 * size();
+    const auto first = load.begin() + time, last = load.begin() + upper;
+    if (*std::max_element(first, last) + bytes > budget) continue;
+    std::for_each(first, last, [&](int64_t& there) { there += bytes; });
+    buffers.push_back(buffer(time, upper, bytes));
+  }
+  return buffers;
+}
+
+// With a twentieth of the work; how near it comes with all of it is what bench/scale.py prints.
+TEST(PackScale, CrowdedProblemsArePackedBelowFirstFit) {
+  for (const auto& [count, waiting] : {std::pair{30'000, 850}, std::pair{62'000, 1'000}}) {
+    const PackProblem problem = problem_of(crowded_training_lives(count, waiting, 7));
+    PackOptions options;
+    options.limits = {.max_units = 100'000'000, .max_seconds = 1e9};
+    const PackOutcome outcome = solve(problem, options);
+    print_row("crowded training", problem, outcome);
+    ASSERT_EQ(outcome.offsets.size(), problem.buffers.size());
+    const int64_t load = plan::max_load_bytes(problem);
+    const int64_t by_size = list_height(problem, &PackOptions::order_by_size, /*best_fit=*/false);
+    EXPECT_GE((by_size - load) * 250, load) << "not drawn hard";
+    EXPECT_LT(outcome.height_bytes, by_size);
+    for (const auto order : {&PackOptions::order_by_area, &PackOptions::order_by_start})
+      EXPECT_LE(outcome.height_bytes, list_height(problem, order, /*best_fit=*/false));
   }
 }
 
