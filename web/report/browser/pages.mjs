@@ -78,14 +78,17 @@ export async function serious(page) {
     );
 }
 
-// What the cells of a table's column show: the bytes of sizes, else the text.
+// What the cells of a table's column show: the bytes of sizes, names in full, else the text.
 export function cells(page, caption, column) {
   return page.$$eval(
     ".table table",
     (tables, [c, k]) => {
       const table = tables.find((t) => t.ariaLabel.startsWith(c));
       return [...table.tBodies[0].rows].map(
-        (row) => row.cells[k].querySelector(".size")?.dataset.bytes ?? row.cells[k].textContent,
+        (row) =>
+          row.cells[k].querySelector(".size")?.dataset.bytes ??
+          row.cells[k].querySelector("[data-name]")?.dataset.name ??
+          row.cells[k].textContent,
       );
     },
     [caption, column],

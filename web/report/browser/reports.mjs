@@ -39,6 +39,31 @@ function unverifiedBeside() {
   return { ...report, verified: false, findings };
 }
 
+// Names as long as those of real networks.
+function longNames() {
+  const report = generateReport(SMALL, true, true);
+  const path = (name) => name && `transformer.${name.replace("mlp", "feed_forward")}`;
+  for (const plan of report.plans) {
+    plan.modules = plan.modules.map(path);
+    plan.tensors.name = plan.tensors.name.map((name) =>
+      /grad$/.test(name) ? `node_${name}/ReduceSum/transformer.h.10.attn/part3` : path(name),
+    );
+    plan.ops.name = plan.ops.name.map((name) => `node_${name}_scaled_dot_product_attention`);
+    plan.kinds = plan.kinds.map((kind) => (kind === "Gradient" ? "BatchNormTrainGrad" : kind));
+    for (const kind of plan.measured.by_kind)
+      if (kind.kind === "Gradient") kind.kind = "BatchNormTrainGrad";
+    for (const group of plan.actions.groups) group.module = path(group.module);
+    for (const row of plan.module_tree) {
+      row.path = path(row.path);
+      row.paths = row.paths.map(path);
+    }
+  }
+  const { rows } = report.beside;
+  rows.name = rows.name.map(path);
+  rows.module = rows.module.map(path);
+  return report;
+}
+
 // As of a plan file alone, run by something that does not time transfers.
 function lacking() {
   const report = generateReport(SMALL);
@@ -52,6 +77,7 @@ const KINDS = {
   lacking,
   compare: () => generateReport(SMALL, true, true),
   html: withHtml,
+  "long names": longNames,
   unverified,
   "unverified beside": unverifiedBeside,
   still: () => generateReport({ ...SMALL, rerunEvery: 0, moveEvery: 0 }),

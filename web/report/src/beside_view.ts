@@ -9,6 +9,7 @@ import { drawSizeAxis, drawTimeAxis, fit, scaleY, type Frame } from "./frame.ts"
 import { share } from "./header_view.ts";
 import { tensorLink } from "./memory_tables.ts";
 import { axisLength, makeModel, type Axis, type Model } from "./model.ts";
+import { nameText } from "./names.ts";
 import { css, parseHex } from "./palette.ts";
 import { table, tableBox } from "./table.ts";
 import { plainPolicy, term } from "./terms.ts";
@@ -111,9 +112,9 @@ function numbers({ here, there }: Both): HTMLElement {
             "tr",
             {},
             h("th", { scope: "row", class: "text" }, name),
-            h("td", { class: "number" }, one),
-            h("td", { class: "number" }, two),
-            h("td", { class: "number" }, third),
+            h("td", { class: "number", "data-label": here.plan.file }, one),
+            h("td", { class: "number", "data-label": there.plan.file }, two),
+            h("td", { class: "number", "data-label": "change" }, third),
           ),
         ),
       ),
@@ -148,7 +149,7 @@ function differenceTable(context: Context, both: Both): HTMLElement {
   const shown = context.model.plan;
   const link = (d: Difference) => {
     const tensor = shown.tensors.name.indexOf(d.name);
-    return tensor >= 0 ? tensorLink(context, tensor) : d.name;
+    return tensor >= 0 ? tensorLink(context, tensor) : nameText(d.name);
   };
   return table<Difference>({
     caption: `Tensors that the plans treat differently, largest first; ${plural(context.report.beside!.same, "other is", "others are")} treated alike`,
@@ -156,7 +157,7 @@ function differenceTable(context: Context, both: Both): HTMLElement {
     page: 15,
     columns: [
       { name: "tensor", key: "name", value: (d) => d.name, cell: link },
-      { name: "module", key: "module", value: (d) => d.module, cell: (d) => d.module },
+      { name: "module", key: "module", value: (d) => d.module, cell: (d) => nameText(d.module) },
       {
         name: "size",
         key: "size",

@@ -9,6 +9,7 @@ import { count, milliseconds, plural, signedPercent, time } from "./format.ts";
 import { fit } from "./frame.ts";
 import { share } from "./header_view.ts";
 import { opLink } from "./memory_tables.ts";
+import { nameText } from "./names.ts";
 import type { Model } from "./model.ts";
 import { css, parseHex } from "./palette.ts";
 import { table, tableOnDemand } from "./table.ts";
@@ -90,7 +91,7 @@ function opTable(context: Context): HTMLElement {
         name: "module",
         key: "module",
         value: (i) => modules[ops.module[i]] ?? "",
-        cell: (i) => modules[ops.module[i]] || "(no module)",
+        cell: (i) => nameText(modules[ops.module[i]] || "(no module)"),
       },
       {
         name: "predicted, ms",

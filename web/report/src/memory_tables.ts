@@ -4,52 +4,37 @@
 import type { Context } from "./context.ts";
 import { moduleName, runName, whyText } from "./describe.ts";
 import { h, type Child } from "./dom.ts";
+import { breakable, nameAttributes, nameText, shownName } from "./names.ts";
 import { count, milliseconds, percent, time } from "./format.ts";
 import { plainName, term } from "./terms.ts";
 import { table, tableOnDemand, type Column } from "./table.ts";
 import { size } from "./tip.ts";
 
-// A button that follows a tensor, or an op to its tensors.
-export function tensorLink(context: Context, tensor: number, text?: string): HTMLElement {
-  const name = text ?? context.model.plan.tensors.name[tensor];
+function link(name: string, choose: () => void): HTMLElement {
   return h(
     "button",
-    {
-      type: "button",
-      class: "link",
-      onclick: () => context.choose({ kind: "tensor", id: tensor }, true),
-    },
-    name || "(no name)",
+    { type: "button", class: "link", onclick: choose, ...nameAttributes(name) },
+    breakable(shownName(name)),
   );
+}
+
+// A button that follows a tensor, or an op to its tensors.
+export function tensorLink(context: Context, tensor: number): HTMLElement {
+  const name = context.model.plan.tensors.name[tensor] || "(no name)";
+  return link(name, () => context.choose({ kind: "tensor", id: tensor }, true));
 }
 
 export function opLink(context: Context, op: number, text?: string): HTMLElement {
-  const name = text ?? context.model.plan.ops.name[op];
-  return h(
-    "button",
-    { type: "button", class: "link", onclick: () => context.choose({ kind: "op", id: op }, true) },
-    name || "(no name)",
-  );
+  const name = text ?? (context.model.plan.ops.name[op] || "(no name)");
+  return link(name, () => context.choose({ kind: "op", id: op }, true));
 }
 
 export function runLink(context: Context, run: number, text: string): HTMLElement {
-  return h(
-    "button",
-    {
-      type: "button",
-      class: "link",
-      onclick: () => context.choose({ kind: "run", id: run }, true),
-    },
-    text,
-  );
+  return link(text, () => context.choose({ kind: "run", id: run }, true));
 }
 
-export function modulePathLink(context: Context, path: string): Child {
-  return h(
-    "button",
-    { type: "button", class: "link", onclick: () => context.choose({ kind: "module", path }) },
-    path || "(no module)",
-  );
+export function modulePathLink(context: Context, path: string): HTMLElement {
+  return link(path || "(no module)", () => context.choose({ kind: "module", path }));
 }
 
 export function moduleLink(context: Context, module: number): Child {
@@ -115,7 +100,7 @@ function stayTable(context: Context): HTMLElement {
         name: "module",
         key: "module",
         value: (i) => plan.modules[plan.tensors.module[r.tensor[i]]] ?? "",
-        cell: (i) => moduleName(model, plan.tensors.module[r.tensor[i]]),
+        cell: (i) => nameText(moduleName(model, plan.tensors.module[r.tensor[i]])),
       },
       {
         name: "address",
@@ -231,7 +216,7 @@ function peakTable(context: Context): HTMLElement {
         name: "module",
         key: "module",
         value: (p) => modules[module(p)] ?? "",
-        cell: (p) => moduleName(model, module(p)),
+        cell: (p) => nameText(moduleName(model, module(p))),
       },
       { name: "category", key: "category", value: category, cell: category },
       {

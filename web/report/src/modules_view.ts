@@ -5,13 +5,14 @@ import type { Context } from "./context.ts";
 import { sourceOf } from "./describe.ts";
 import { h, type Child } from "./dom.ts";
 import { count, milliseconds, typeAndShape } from "./format.ts";
+import { breakable, nameAttributes, shownName } from "./names.ts";
 import { tensorLink } from "./memory_tables.ts";
 import { moduleNodes, type ModuleNode } from "./modules.ts";
 import { tableBox } from "./table.ts";
 import { plainName, plainPolicy, term } from "./terms.ts";
 import { size } from "./tip.ts";
 
-const COLUMNS = 10;
+const COLUMNS = 7;
 const MOST_ROWS = 60; // tensors of a module before "and N more"
 
 function bar(share: number): HTMLElement {
@@ -44,18 +45,21 @@ function tensorRow(context: Context, tensor: number, depth: number): HTMLElement
     "tr",
     { class: "tensor" },
     indent(h("th", { scope: "row", class: "text" }, tensorLink(context, tensor)), depth + 1),
-    h("td", { class: "number" }, size(tensors.bytes[tensor])),
-    h("td", {}),
-    h("td", {}),
-    h("td", {}),
+    h("td", { class: "number", "data-label": "size" }, size(tensors.bytes[tensor])),
+    h(
+      "td",
+      { class: "text what", colspan: 3 },
+      plainName(plan.categories[tensors.category[tensor]]),
+      ", ",
+      h("span", { class: "type" }, type),
+      " ",
+      h("span", { class: "shape" }, shape),
+    ),
     h(
       "td",
       {},
       policyChip(tensors.resident[tensor] ? "resident" : plan.policies[tensors.policy[tensor]]),
     ),
-    h("td", { class: "text" }, plainName(plan.categories[tensors.category[tensor]])),
-    h("td", { class: "text" }, type),
-    h("td", { class: "text" }, shape),
     h("td", { class: "text source" }, sourceOf(plan, tensors.made_by[tensor])),
   );
 }
@@ -80,7 +84,11 @@ function toggleOf(node: ModuleNode): HTMLElement {
 function nameOf(context: Context, { row: told, name: text }: ModuleNode): Child {
   if (told.times > 1) return h("span", { title: told.paths.join(", ") }, text);
   const choose = () => context.choose({ kind: "module", path: told.path });
-  return h("button", { type: "button", class: "link", onclick: choose }, text);
+  return h(
+    "button",
+    { type: "button", class: "link", onclick: choose, ...nameAttributes(text) },
+    breakable(shownName(text)),
+  );
 }
 
 function rowOf(
@@ -113,16 +121,21 @@ function rowOf(
       ),
       depth,
     ),
-    h("td", { class: "number" }, size(told.bytes)),
-    h("td", { class: "number" }, size(told.bytes_at_peak), bar(told.bytes_at_peak / peak)),
-    h("td", { class: "number" }, milliseconds(told.seconds)),
+    h("td", { class: "number", "data-label": "size" }, size(told.bytes)),
     h(
       "td",
-      { class: "number" },
+      { class: "number", "data-label": "at the peak" },
+      size(told.bytes_at_peak),
+      bar(told.bytes_at_peak / peak),
+    ),
+    h("td", { class: "number", "data-label": "time, ms" }, milliseconds(told.seconds)),
+    h(
+      "td",
+      { class: "number", "data-label": "paid, ms" },
       told.paid_seconds > 0 ? milliseconds(told.paid_seconds) : "\u2013",
     ),
     h("td", {}, policyChip(told.policy)),
-    h("td", { class: "of-tensor", colspan: 4 }),
+    h("td", { class: "source" }),
   );
 }
 
@@ -211,10 +224,7 @@ export function modulesContent(context: Context): Child | null {
           number("time, ms"),
           number(term("paid"), ", ms"),
           text(term("policy")),
-          ["category", term("dtype"), "shape"].map((name) =>
-            h("th", { scope: "col", class: "text of-tensor" }, name),
-          ),
-          h("th", { scope: "col", class: "text of-tensor source" }, term("source")),
+          h("th", { scope: "col", class: "text source" }, term("source")),
         ),
       ),
       body,

@@ -1,4 +1,5 @@
-// Tables of any length: sortable by a column, shown a page at a time. The rows are plain data; what
+// Tables of any length: sortable by a column, shown a page at a time. Where one is wider than its
+// place each row becomes a small list of named values, so that no column is out of sight. The rows are plain data; what
 // a cell shows is made when its page is shown, so that 100,000 rows cost nothing until then.
 
 import { h, replace, type Child } from "./dom.ts";
@@ -103,6 +104,9 @@ export function table<Row>(options: TableOptions<Row>): HTMLElement {
         }),
       ),
     );
+    const labels = [...head.cells].map((cell) =>
+      (cell.textContent ?? "").replace(/ [\u2191\u2193]$/, ""),
+    );
     replace(
       body,
       sorted.slice(0, shown).map((row) =>
@@ -116,7 +120,11 @@ export function table<Row>(options: TableOptions<Row>): HTMLElement {
                   { scope: "row", class: column.numeric ? "number" : "text" },
                   column.cell(row),
                 )
-              : h("td", { class: column.numeric ? "number" : "text" }, column.cell(row)),
+              : h(
+                  "td",
+                  { class: column.numeric ? "number" : "text", "data-label": labels[i] },
+                  column.cell(row),
+                ),
           ),
         ),
       ),
@@ -145,28 +153,40 @@ export function table<Row>(options: TableOptions<Row>): HTMLElement {
   return tableBox(options.caption, h("table", {}, h("thead", {}, head), body), more);
 }
 
-// A table under its name, in a box that scrolls sideways where the screen is narrow. The name stands
-// outside of it, so that it is read without scrolling.
+// Keeps the table stacked where it is wider than its box, whenever the width or the rows change.
+function stackWhereNarrow(box: HTMLElement, content: HTMLTableElement): void {
+  let width = 0;
+  const fit = () => {
+    if (box.clientWidth === 0) return;
+    content.classList.remove("stacked");
+    content.classList.toggle("stacked", content.offsetWidth > box.clientWidth);
+  };
+  new ResizeObserver(() => {
+    if (box.clientWidth === width) return;
+    width = box.clientWidth;
+    fit();
+  }).observe(box);
+  new MutationObserver(fit).observe(content, { childList: true, subtree: true });
+}
+
+// A table under its name.
 export function tableBox(
   caption: string,
   content: HTMLTableElement,
   ...below: Child[]
 ): HTMLElement {
   content.setAttribute("aria-label", caption);
+  const box = h(
+    "div",
+    { class: "scroll", tabindex: "0", role: "region", "aria-label": caption },
+    content,
+  );
+  stackWhereNarrow(box, content);
   return h(
     "div",
     { class: "table" },
     h("p", { class: "caption", "aria-hidden": "true" }, caption),
-    h(
-      "div",
-      {
-        class: "scroll",
-        tabindex: "0",
-        role: "region",
-        "aria-label": `${caption}, scrolls sideways`,
-      },
-      content,
-    ),
+    box,
     below,
   );
 }

@@ -7,6 +7,7 @@ import { parseReport } from "../src/data.ts";
 import { MIB } from "../src/format.ts";
 import { frontPaths, frontScales, pointText, reachedOf } from "../src/front_view.ts";
 import { unverifiedFiles } from "../src/header_view.ts";
+import { partsOf, shortened, shownName } from "../src/names.ts";
 import { foldedName, moduleNodes, nameBelow } from "../src/modules.ts";
 import {
   categoryColours,
@@ -216,6 +217,20 @@ test("colours are apart for people with each of the common kinds of colour blind
     apart(categoryColours(categories, dark), categories, 12); // any two can touch in the map
     apart(historyColours(dark), ["made", "made again", "loaded", "resident"], 12);
   }
+});
+
+test("long names are shortened in the middle, and break behind dots and slashes", () => {
+  assert.deepEqual(partsOf("adam_m/transformer.h.0"), ["adam_m/", "transformer.", "h.", "0"]);
+  assert.deepEqual(partsOf("../x"), ["../", "x"]);
+  assert.equal(partsOf("a.b//c").join(""), "a.b//c");
+  assert.equal(shortened("transformer", 20), "transformer");
+  assert.equal(shortened("node_add_17/ReduceSum/part3", 13), "node_a\u2026/part3");
+  for (let letters = 1; letters < 120; ++letters) {
+    const name = "abcdefghij".repeat(12).slice(0, letters);
+    assert.ok(shownName(name).length <= 26);
+    assert.ok(shownName(`${name}/${name}.${name}`).length <= 44);
+  }
+  assert.equal(shownName("transformer.h.10.attn.c_attn.weight"), "transformer.h.10.attn.c_attn.weight");
 });
 
 test("findings say which plan fails", () => {
