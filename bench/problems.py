@@ -1,10 +1,13 @@
 #!/usr/bin/env python3
 """Bare problems: captured ordering problems, minimalloc's challenging packings, and packings drawn harder than these.
 
+    problems.py [--part order|drawn|minimalloc]
+
 Exit code 1, with a line for each, where an order is not proven optimal within 0.5 s or one of minimalloc's packings exceeds its
 capacity, or where fewer of the drawn ones fit within the default work than did (LEAST_DRAWN).
 """
 
+import argparse
 import json
 import os
 import pathlib
@@ -65,9 +68,8 @@ def drawn_row(kind: str, broken: list[str]) -> list[str]:
     return [kind, f"{len(seconds)} of {DRAWN_OF_EACH_KIND}", median, most, " ".join(left_over) or "none"]
 
 
-def main() -> int:
-    data = pathlib.Path(os.environ.get("LOWTIDE_SHARED", ROOT.parent / "shared")) / "data"
-    rows, broken = [], []
+def orders(broken: list[str]) -> None:
+    rows = []
     for path in sorted((ROOT / "tests/data/order").glob("*.order")):
         outcome = solve("order", path)
         incoming_ops = path.read_text().split(maxsplit=1)[0]
@@ -75,20 +77,38 @@ def main() -> int:
                      outcome["status"], f"{outcome['seconds']:.4f}"])
         broken += [f"{path.stem}: {what}" for what in broken_order(outcome)]
     table(["ordering problem", "ops", "peak bytes", "bound bytes", "status", "s"], rows)
-    print()
+
+
+def drawn(broken: list[str]) -> None:
     table(["drawn packings", "fit", "median s", "most s", "seeds that do not"], [drawn_row(kind, broken) for kind in KINDS])
-    print()
-    if not (data / "minimalloc").is_dir():
-        print(f"skipped: there is no {data / 'minimalloc'}")
-        return finish(broken)
+
+
+def minimalloc(broken: list[str]) -> None:
+    folder = pathlib.Path(os.environ.get("LOWTIDE_SHARED", ROOT.parent / "shared")) / "data/minimalloc"
+    packings = sorted(folder.glob("*.csv"))
+    if not packings:
+        print(f"skipped minimalloc's packings: there are none in {folder}")
+        return
     rows = []
-    for path in sorted((data / "minimalloc").glob("*.csv")):
+    for path in packings:
         capacity = path.name.split(".")[1]
         outcome = solve("pack", path, "--capacity", capacity)
         rows.append([path.stem, capacity, number(outcome, "height_bytes"), f"{outcome['lower_bound_bytes']:,}",
                      outcome["status"], f"{outcome['seconds']:.3f}"])
         broken += [f"{path.stem}: {what}" for what in broken_packing(outcome, int(capacity))]
     table(["packing problem", "capacity", "height", "bound", "status", "s"], rows)
+
+
+def main() -> int:
+    parts = {"order": orders, "drawn": drawn, "minimalloc": minimalloc}
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--part", choices=parts, help="this part only")
+    arguments = parser.parse_args()
+    broken: list[str] = []
+    for name, part in parts.items():
+        if arguments.part in (None, name):
+            part(broken)
+            print()
     return finish(broken)
 
 

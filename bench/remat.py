@@ -113,6 +113,16 @@ def halve(name: str, budget: int, path: pathlib.Path, broken: list[str]) -> str:
     return text
 
 
+def broken_mean(mean: float) -> list[str]:
+    return [] if mean < 1 else [f"extra time is {mean:.4f} of the best known in geometric mean, less than 1 is promised"]
+
+
+def broken_pace(outcomes: dict[str, list[dict]]) -> list[str]:
+    if SMALL not in outcomes or LARGE not in outcomes or pace(outcomes[LARGE]) >= pace(outcomes[SMALL]) * LEAST_PACE:
+        return []
+    return [f"{LARGE}: {pace(outcomes[LARGE]):.2f} million edits per second, a third of {pace(outcomes[SMALL]):.2f} is promised"]
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--max-units", type=int, help="work for each budget")
@@ -137,12 +147,10 @@ def main() -> int:
     mean, total = (math.exp(sum(map(math.log, x)) / max(1, len(x))) for x in (ratios, totals))
     print(f"\nagainst the best known, geometric mean: extra time {mean:.4f}, step time {total:.4f}")
     print(*goals, sep="\n")
-    if mean >= 1:
-        broken.append(f"extra time is {mean:.4f} of the best known in geometric mean, less than 1 is promised")
+    broken += broken_mean(mean)
     for name, found in outcomes.items():
         print(f"{name}: {pace(found):.2f} million edits per second")
-    if SMALL in outcomes and LARGE in outcomes and pace(outcomes[LARGE]) < pace(outcomes[SMALL]) * LEAST_PACE:
-        broken.append(f"{LARGE}: {pace(outcomes[LARGE]):.2f} million edits per second, a third of {pace(outcomes[SMALL]):.2f} is promised")
+    broken += broken_pace(outcomes)
     return finish(broken)
 
 

@@ -168,12 +168,12 @@ def packings(most_buffers: int) -> list[tuple[str, pathlib.Path, bool]]:
 def broken_packing(outcome: dict, most_seconds: float | None, first_fits: dict[str, int], hard: bool) -> list[str]:
     """`first_fits`: heights by order."""
     broken, height, bound = [], outcome["height_bytes"], outcome["lower_bound_bytes"]
-    if height / bound - 1 > MOST_ABOVE_LOAD:
+    if height - bound > MOST_ABOVE_LOAD * bound:
         broken.append(f"{100 * (height / bound - 1):.2f} % above its load, at most {100 * MOST_ABOVE_LOAD:.1f} promised")
     if most_seconds is not None and outcome["core_seconds"] > most_seconds:
         broken.append(f"{outcome['core_seconds']:.1f} s of one core, at most {most_seconds} promised")
     broken += [f"height {height:,}, first fit by {order} has {least:,}" for order, least in first_fits.items() if height > least]
-    if hard and first_fits["size"] / bound - 1 < LEAST_MISSED:
+    if hard and first_fits["size"] - bound < LEAST_MISSED * bound:
         broken.append(f"first fit by size is {100 * (first_fits['size'] / bound - 1):.2f} % above the load: not drawn hard, which takes "
                       f"{100 * LEAST_MISSED:.1f}")
     return broken

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Steps on this CPU: planned against unplanned, compared bit for bit, and against PyTorch's eager step.
 
-    steps.py [--rounds N] [--steps N] [--threads N] [--only MODEL]
+    steps.py [--rounds N] [--steps N] [--threads N] [--only MODEL] [--without-pytorch]
 
 Each round runs Lowtide (planned and unplanned steps in turn, in one process) and then PyTorch (dropout off in both, the same
 number of threads) in a process of its own, so that a busy spell of the machine falls on all. Every number is a median: of the
@@ -19,7 +19,7 @@ import subprocess
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent / "support"))
-from lowtide import ROOT, RUNNING, SCRATCH, label, mib, plan, run, table  # noqa: E402
+from lowtide import ROOT, RUNNING, SCRATCH, finish, label, mib, plan, run, table  # noqa: E402
 
 MAX_RATIO = 1.02  # planned / unplanned: planning costs no time
 TARGET_AGAINST_EAGER = {"gpt2": 0.6, "bert": 0.6, "resnet50": 0.9, "unet": 0.9}  # lowtide / eager
@@ -64,6 +64,7 @@ def main() -> int:
     parser.add_argument("--steps", type=int, default=2, help="of each round")
     parser.add_argument("--threads", type=int, default=2, help="of Lowtide and of PyTorch")
     parser.add_argument("--only", choices=sorted(name for name, _ in RUNNING), help="a model")
+    parser.add_argument("--without-pytorch", action="store_true", help="planned against unplanned only")
     arguments = parser.parse_args()
 
     rows, against, broken = [], [], []
@@ -75,6 +76,8 @@ def main() -> int:
         runs, eager, eager_last = [], [], []
         for _ in range(arguments.rounds):
             runs.append(run(path, "--steps", arguments.steps, "--threads", arguments.threads, "--compare"))
+            if arguments.without_pytorch:
+                continue
             eager.append(eager_seconds(name, arguments))
             if "seq" not in dims:  # images
                 eager_last.append(eager_seconds(name, arguments, "--channels-last"))
@@ -93,9 +96,7 @@ def main() -> int:
            "planned / unplanned", "median", "at most"], rows)
     print()
     table(["step", "lowtide ms", "eager ms", "ratio", "channels-last ms", "ratio", "target"], against)
-    for line in broken:
-        print(f"FAILED  {line}")
-    return 1 if broken else 0
+    return finish(broken)
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@
 
 PROGRAM is `lowtide` of an older checkout, built the same way. Each case is run by both in turn, one thread, so that a machine that is
 slower today is so for both; the ratio is the median over the pairs. All searches are limited by counted work and costs are those of
-the device file, so what is found depends on the program alone. Without --former nothing is compared. Exit code 1, with a line for
+the device file, so what is found depends on the program alone. Without --former there is nothing to compare: exit code 2. Exit code 1, with a line for
 each, where this build finds something worse by more than a fiftieth in one case, or by more than two thousandths over a whole group
 of cases (in geometric mean), finds nothing where the former found something, or is slower by more than a tenth over a group. One
 case alone moves a little with any change of a search. A case in which the former found nothing is shown and not judged.
@@ -84,6 +84,23 @@ def compare(case: Case, former: pathlib.Path, pairs: int) -> tuple[list[str], fl
     return [name, *shown, f"{worth:.4f}", *(f"{statistics.median(times[p]):.3f}" for p in (former, PROGRAM)), f"{pace:.2f}"], pace, worth
 
 
+def broken_case(case: Case, worth: float) -> list[str]:
+    name, _, key = case
+    if worth == math.inf:
+        return [f"{name}: nothing is found"]
+    return [f"{name}: {key} is {worth:.4f} times what it was"] if worth > WORSE_CASE else []
+
+
+def means(paces: list[float], worths: list[float]) -> tuple[float, float]:
+    return statistics.geometric_mean(paces), statistics.geometric_mean([w for w in worths if w < math.inf] or [1])
+
+
+def broken_group(group: str, paces: list[float], worths: list[float]) -> list[str]:
+    pace, worth = means(paces, worths)
+    broken = [f"{group}: {pace:.2f} times the core seconds"] if pace > SLOWER else []
+    return broken + ([f"{group}: {worth:.4f} times what was found, in geometric mean"] if worth > WORSE else [])
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--former", type=pathlib.Path, help="the program of an older checkout")
@@ -91,8 +108,8 @@ def main() -> int:
     parser.add_argument("--pairs", type=int, help="of runs for each case")
     arguments = parser.parse_args()
     if arguments.former is None:
-        print("nothing to compare with: --former PROGRAM")
-        return 0
+        print("bench/versus.py: nothing to compare with: --former PROGRAM is missing, `lowtide` of an older checkout", file=sys.stderr)
+        return 2
     broken = []
     for group, pairs in GROUPS.items():
         if arguments.only not in (None, group):
@@ -103,19 +120,14 @@ def main() -> int:
             rows.append(row)
             paces.append(pace)
             worths.append(worth)
-            if worth > WORSE_CASE:
-                broken.append(f"{case[0]}: {case[2]} is {worth:.4f} times what it was" if worth < math.inf else f"{case[0]}: nothing is found")
+            broken += broken_case(case, worth)
         if not paces:
             print(f"{group}: skipped, its problems are not here\n")
             continue
-        judged = [w for w in worths if w < math.inf]
-        pace, worth = statistics.geometric_mean(paces), statistics.geometric_mean(judged or [1])
+        pace, worth = means(paces, worths)
         table([group, "found before", "now", "ratio", "core s before", "now", "ratio"], rows)
         print(f"{group}: {worth:.4f} of what was found, {pace:.2f} of the core seconds, in geometric mean of {len(paces)} cases\n")
-        if pace > SLOWER:
-            broken.append(f"{group}: {pace:.2f} times the core seconds")
-        if worth > WORSE:
-            broken.append(f"{group}: {worth:.4f} times what was found, in geometric mean")
+        broken += broken_group(group, paces, worths)
     return finish(broken)
 
 

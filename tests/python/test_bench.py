@@ -17,30 +17,63 @@ PROGRAM = """#!{python}
 import json, sys
 answers = json.loads({answers!r})
 code, outcome = answers[sys.argv[1]]
+if "-o" in sys.argv and "writes" in outcome:
+    with open(sys.argv[sys.argv.index("-o") + 1], "w") as file:
+        json.dump(outcome["writes"], file)
 print(json.dumps(outcome))
 print(outcome.get("says", ""), file=sys.stderr)
 sys.exit(code)
 """
 
 
-def bench(tmp_path, name: str, answers: dict, *arguments: str) -> subprocess.CompletedProcess:
-    """Runs bench/NAME.py with a program that answers each command with an exit code and an outcome."""
-    program = tmp_path / "tools/lowtide"
-    program.parent.mkdir()
-    program.write_text(PROGRAM.format(python=sys.executable, answers=json.dumps(answers)))
-    program.chmod(program.stat().st_mode | stat.S_IXUSR)
+def made_program(path, answers: dict):
+    """A program that answers each command with an exit code and an outcome."""
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(PROGRAM.format(python=sys.executable, answers=json.dumps(answers)))
+    path.chmod(path.stat().st_mode | stat.S_IXUSR)
+    return path
+
+
+def bench(tmp_path, name: str, answers: dict, *arguments: str, with_data: bool = True) -> subprocess.CompletedProcess:
+    """Runs bench/NAME.py with a program that gives these answers."""
+    made_program(tmp_path / "tools/lowtide", answers)
     data = tmp_path / "shared/data"
-    (data / "minimalloc").mkdir(parents=True)
-    (data / "minimalloc/p.10.csv").write_text("3 3\n")
+    if with_data:
+        (data / "minimalloc").mkdir(parents=True)
+        (data / "minimalloc/p.10.csv").write_text("3 3\n")
+        (data / "pack-large").mkdir()
+        (data / "pack-large/tiny.csv").write_text("id,lower,upper,size\n0,0,2,4\n1,1,3,6\n")
     environment = {**os.environ, "LOWTIDE_BUILD_DIR": str(tmp_path), "LOWTIDE_SHARED": str(tmp_path / "shared")}
     return subprocess.run([sys.executable, str(ROOT / f"bench/{name}.py"), *arguments], capture_output=True, text=True, timeout=120,
                           env=environment)
+
+
+def broken_lines(result: subprocess.CompletedProcess) -> list[str]:
+    """What is broken, of a benchmark that has to say so by its exit code."""
+    broken = [line.removeprefix("BROKEN  ") for line in result.stdout.splitlines() if line.startswith("BROKEN")]
+    assert result.returncode == (1 if broken else 0), result.stdout + result.stderr
+    return broken
+
+
+def judged(name: str, call: str):
+    """What a function of bench/NAME.py says, in a process of its own, as modules there have names that others have, too."""
+    code = f"import json, math, sys; sys.path[:0] = sys.argv[1:]; import {name} as judge; print(json.dumps({call}))"
+    result = subprocess.run([sys.executable, "-c", code, str(ROOT / "bench/support"), str(ROOT / "bench")], capture_output=True, text=True,
+                            timeout=60)
+    assert result.returncode == 0, result.stderr
+    return json.loads(result.stdout)
 
 
 def test_kept_promises_exit_with_0(tmp_path):
     result = bench(tmp_path, "problems", {"order": (0, GOOD_ORDER), "pack": (0, GOOD_PACKING)})
     assert result.returncode == 0, result.stdout + result.stderr
     assert "BROKEN" not in result.stdout
+
+
+def test_data_that_is_not_there_is_skipped_visibly(tmp_path):
+    answers = {"order": (0, GOOD_ORDER), "pack": (0, GOOD_PACKING)}
+    assert "skipped minimalloc's packings" in bench(tmp_path, "problems", answers, "--part", "minimalloc", with_data=False).stdout
+    assert "skipped captured packings" in bench(tmp_path, "scale", answers, "--part", "pack", "--most-buffers", "0", with_data=False).stdout
 
 
 BROKEN = [
@@ -87,7 +120,7 @@ GOOD_DEEP_PLAN = dict(ops=1000, gap_points=0.1, arena_bytes=1 << 30, reading_sec
 
 def test_deep_steps_that_keep_what_is_promised(tmp_path):
     result = bench(tmp_path, "scale", {"remat": (0, GOOD_SEARCH), "plan": (0, GOOD_DEEP_PLAN), "pack": (0, GOOD_PACKING)},
-                   "--most-layers", "150")
+                   "--most-layers", "150", "--most-buffers", "0")
     assert (result.returncode, "BROKEN" in result.stdout) == (0, False), result.stdout + result.stderr
     assert "2,823" in result.stdout and "0.1000" in result.stdout  # ops; seconds of reading for a thousand
     assert "20.0" in result.stdout  # MiB between floor and smallest arena
@@ -103,16 +136,155 @@ def test_a_grey_zone_that_is_too_wide(tmp_path):
 def test_deep_steps_far_above_their_bound(tmp_path):
     answers = {"remat": (0, GOOD_SEARCH | dict(extra_percent=10.6)), "plan": (0, GOOD_DEEP_PLAN | dict(gap_points=1.3)),
                "pack": (0, GOOD_PACKING | dict(height_bytes=10021, lower_bound_bytes=10000))}
-    result = bench(tmp_path, "scale", answers, "--most-layers", "150")
+    result = bench(tmp_path, "scale", answers, "--most-layers", "150", "--most-buffers", "0")
     assert result.returncode == 1
     assert "BROKEN  2,823 ops within 5,129 MiB: 1.20 points above the bound, at most 1 promised" in result.stdout
-    assert "BROKEN  packing drawn 62,000: 0.21 % above its load, at most 0.2 promised" in result.stdout
+    assert "BROKEN  packing tiny: 0.21 % above its load, at most 0.2 promised" in result.stdout
+    assert "BROKEN  packing tiny: height 10,021, first fit by area has 10" in result.stdout
     assert "BROKEN  GPT-2 with 144 layers: 1.30 points above the bound, at most 1 promised" in result.stdout
 
 
 def test_a_deep_plan_that_is_refused(tmp_path):
     result = bench(tmp_path, "scale", {"plan": (3, GOOD_DEEP_PLAN)}, "--part", "plan", "--most-layers", "10")
     assert result.returncode == 1 and "BROKEN  GPT-2 with 9 layers: no plan" in result.stdout
+
+
+@pytest.mark.parametrize("call, words", [
+    ("broken_search(dict(extra_percent=1, lower_bound_extra_percent=1, core_seconds=14), 15)", []),
+    ("broken_search(dict(extra_percent=1, lower_bound_extra_percent=1, core_seconds=16), 15)", ["16.0 s of one core, at most 15"]),
+    ("broken_plan(326, 15, dict(core_seconds=15.2))", ["15.2 s of one core, at most 15"]),
+    ("broken_plan(1163, 60, dict(core_seconds=59, gap_points=1))", []),
+    ("broken_growth(False, {9: 1, 36: 1.9, 144: 1.9})", []),
+    ("broken_growth(False, {9: 1, 36: 2.1, 144: 1.9})", ["2100.00 s of one core at 36 layers and 1000.00 s at 9"]),
+    ("broken_growth(False, {9: 1, 36: 1.5, 144: 2.2})", ["2200.00 s of one core at 144 layers and 1000.00 s at 9"]),
+    ("broken_growth(True, {9: 1, 36: 9, 144: 1, 326: 3})", ["3000.00 s of one core at 326 layers and 1000.00 s at 144, within a budget"]),
+    ("broken_packing(dict(height_bytes=1002, lower_bound_bytes=1000, core_seconds=5), 5, dict(size=1004), True)", []),
+    ("broken_packing(dict(height_bytes=1002, lower_bound_bytes=1000, core_seconds=6), 5, dict(size=1003), True)",
+     ["6.0 s of one core, at most 5", "not drawn hard"]),
+    ("broken_packing(dict(height_bytes=1002, lower_bound_bytes=1000, core_seconds=1), 5, dict(size=1009, start=1001), True)",
+     ["height 1,002, first fit by start has 1,001"]),
+])
+def test_limits_of_time_and_growth(call, words):
+    broken = judged("scale", f"judge.{call}")
+    assert len(broken) == len(words) and all(word in line for word, line in zip(words, broken)), broken
+
+
+def plain_first_fit(buffers: list[tuple[int, int, int]]) -> int:
+    """The height, by definition: the lowest of all places on the floor or on another buffer that nobody has."""
+    placed: list[tuple[int, int, int, int]] = []
+    for lower, upper, size in buffers:
+        near = [(low, high) for begin, end, low, high in placed if begin < upper and lower < end]
+        place = min(at for at in [0, *(high for _, high in near)] if all(high <= at or at + size <= low for low, high in near))
+        placed.append((lower, upper, place, place + size))
+    return max(high for *_, high in placed)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_first_fit_is_what_it_is_by_definition(tmp_path, seed):
+    sys.path.insert(0, str(ROOT / "bench/support"))
+    from first_fit import ORDERS, buffers_of, first_fit, in_order, load
+    from training_lives import mixed_training_lives, write
+    lives = mixed_training_lives(150, seed)
+    write(tmp_path / "p.csv", lives)
+    buffers = buffers_of(tmp_path / "p.csv")
+    assert load(buffers) == max(sum(size for lower, upper, size in lives if lower <= moment < upper) for moment in range(75))
+    heights = [first_fit(buffers, order) for order in ORDERS]
+    assert heights == [plain_first_fit([tuple(map(int, row)) for row in in_order(buffers, order)]) for order in ORDERS]
+    assert min(heights) >= load(buffers) and len(set(heights)) > 1
+
+
+@pytest.mark.parametrize("count", [400, 2000])
+def test_crowded_lives_stay_within_their_budget(tmp_path, count):
+    sys.path.insert(0, str(ROOT / "bench/support"))
+    from first_fit import buffers_of, load
+    from training_lives import crowded_training_lives, write
+    lives = crowded_training_lives(count, 50, 3)
+    assert lives == crowded_training_lives(count, 50, 3) and len(lives) == count
+    write(tmp_path / "all.csv", lives)
+    write(tmp_path / "long.csv", lives[:50 + count // 20])
+    long, everything = (load(buffers_of(tmp_path / f"{name}.csv")) for name in ("long", "all"))
+    assert long < everything <= long * 1.05
+
+
+GOOD_RETENTION = dict(extra_percent=1.0, lower_bound_extra_percent=8.5, edits=10**6)
+
+
+@pytest.mark.parametrize("changes, words", [
+    ({}, []),
+    (dict(extra_percent=2.4), ["950 MiB: 2.40 % extra, 1.12 % is known"]),
+    (dict(extra_percent=12.0), ["600 MiB: 12.00 %, proven by cases 8.50 %, a gap of 3.50 points, at most 2.43 promised", "in geometric mean"]),
+    (dict(lower_bound_extra_percent=8.0), ["600 MiB: the bound is 8.00 %, that of one cut 8.24 %"]),
+    (dict(extra_percent=None), ["nothing was found"]),
+])
+def test_broken_promises_of_retention_exit_with_1(tmp_path, changes, words):
+    outcome = {key: value for key, value in {**GOOD_RETENTION, **changes}.items() if value is not None}
+    broken = broken_lines(bench(tmp_path, "remat", {"remat": (0, outcome)}, "--only", "unet_2"))
+    assert bool(broken) == bool(words)
+    for word in words:
+        assert any(word in line for line in broken), broken
+
+
+def test_fewer_edits_per_second_of_a_large_step():
+    def pace_of(edits: int) -> list[str]:
+        return judged("remat", "judge.broken_pace({judge.SMALL: [dict(edits=6, core_seconds=1)], "
+                               f"judge.LARGE: [dict(edits={edits}, core_seconds=1)]}})")
+    assert pace_of(2) == [] and len(pace_of(1)) == 1
+
+
+MIB = 2**20
+GOOD_BUDGET_PLAN = dict(arena_bytes=400 * MIB, actions=dict(transfer_seconds=1.0, waited_seconds=0.0), lower_bound_extra_percent=1.0,
+                        extra_percent=2.0, planning_seconds=0.1)
+GOOD_RUN = dict(max_abs_difference=0, arena_planned_bytes=400 * MIB, arena_measured_bytes=400 * MIB, step_seconds=1.0,
+                unplanned_step_seconds=1.0, predicted_step_seconds=1.0, unplanned_bytes=900 * MIB, hidden_transfer_share=0.9)
+TIER = dict(out_bytes_per_second=1e9, in_bytes_per_second=1e9, compute_seconds_per_byte=0)
+
+
+@pytest.mark.parametrize("plan, ran, verified, flags, words", [
+    ({}, {}, 0, [], []),
+    ({}, {}, 6, [], ["does not verify"] * 3),
+    ({}, dict(max_abs_difference=1e-3), 0, [], ["differ from the unplanned step's by 0.001"] * 3),
+    ({}, dict(arena_measured_bytes=401 * MIB), 0, [], ["planned 419430400 bytes, measured 420478976"] * 3),
+    (dict(arena_bytes=500 * MIB), dict(arena_measured_bytes=500 * MIB), 0, [], ["unet batch=2 400 MiB both: planned"]),
+    ({}, dict(step_seconds=1.3), 0, [], []),  # targets of time
+    ({}, dict(step_seconds=1.3), 0, ["--strict"], ["30.0 % extra time", *["1000 ms predicted"] * 3]),
+    ({}, dict(hidden_transfer_share=0.7), 0, ["--strict"], ["70 % of the transfer time is hidden"] * 3),
+])
+def test_broken_promises_of_budgets_exit_with_1(tmp_path, plan, ran, verified, flags, words):
+    answers = {"calibrate": (0, dict(writes=dict(slow_tiers=[TIER]))), "plan": (0, {**GOOD_BUDGET_PLAN, **plan}),
+               "verify": (verified, {}), "run": (0, {**GOOD_RUN, **ran})}
+    broken = broken_lines(bench(tmp_path, "budgets", answers, "--only", "unet", *flags))
+    assert len(broken) == len(words) and all(word in line for word, line in zip(words, broken)), broken
+
+
+@pytest.mark.parametrize("changes, words", [
+    ({}, []),
+    (dict(max_abs_difference=1e-3), ["planned and unplanned differ by 0.001"] * 2),
+    (dict(arena_measured_bytes=401 * MIB), ["arena of 420478976 bytes, planned 419430400"] * 2),
+    (dict(step_seconds=1.03), ["planned / unplanned is 1.030, at most 1.02 is promised"]),
+])
+def test_broken_promises_of_steps_exit_with_1(tmp_path, changes, words):
+    answers = {"plan": (0, GOOD_BUDGET_PLAN), "run": (0, {**GOOD_RUN, **changes})}
+    broken = broken_lines(bench(tmp_path, "steps", answers, "--only", "unet", "--without-pytorch"))
+    assert len(broken) == len(words) and all(word in line for word, line in zip(words, broken)), broken
+
+
+@pytest.mark.parametrize("now, words", [
+    ((0, GOOD_PACKING), []),
+    ((0, dict(GOOD_PACKING, height_bytes=11)), ["height_bytes is 1.1000 times what it was", "1.1000 times what was found"]),
+    ((3, dict(status="infeasible")), ["nothing is found"]),
+])
+def test_what_a_former_program_found_is_held_against_this_one(tmp_path, now, words):
+    former = made_program(tmp_path / "former/lowtide", {"pack": (0, GOOD_PACKING)})
+    broken = broken_lines(bench(tmp_path, "versus", {"pack": now}, "--only", "packings", "--former", str(former)))
+    broken = [line for line in broken if "core seconds" not in line]  # of a program that does nothing
+    assert len(broken) == len(words) and all(word in line for word, line in zip(words, broken)), broken
+
+
+def test_a_slower_program_and_none_to_compare_with(tmp_path):
+    assert judged("versus", "judge.broken_group('plans', [1.0, 1.2], [1, 1.003])") == []
+    assert judged("versus", "judge.broken_group('plans', [1.2, 1.2], [1, math.inf])") == ["plans: 1.20 times the core seconds"]
+    result = bench(tmp_path, "versus", {})
+    assert result.returncode == 2 and len(result.stderr.splitlines()) == 1 and "--former PROGRAM is missing" in result.stderr
 
 
 @pytest.mark.parametrize("layers", [3, 12, 20])
