@@ -438,6 +438,10 @@ std::unique_ptr<Plan::State> finish_plan(pipeline::Optimized optimized, const Pl
     optimized.plan.provenance["costs"] =
         fmt::format("measured {}, on {}", cost::print(optimized.costs),
                     cost::print(planning.options.costs->device()));
+  if (optimized.more_memory)
+    optimized.plan.provenance["more_memory"] =
+        fmt::format("{} {} {}", optimized.more_memory->budget_bytes, optimized.more_memory->seconds,
+                    optimized.more_memory->lower_bound_seconds);
   auto state = std::make_unique<Plan::State>();
   state->facts = planning_facts(optimized, model.state().reading_seconds);
   state->facts.notes = model.state().notes;

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <utility>
 
 #include "base/printable.h"
@@ -148,6 +149,30 @@ bool is_there(const TensorStory& story, std::optional<size_t> step) {
          });
 }
 
+// Why a tensor stays: what it would bring, and cost, if it did not.
+std::optional<Away> away_of(const plan::Plan& plan, PlanStorageId s, PlanOpId maker,
+                            const Idle& idle) {
+  const std::vector<int64_t> bytes = bytes_without(plan, std::vector<char>(plan.steps.size(), 0));
+  Away away{.seconds = plan.ops[maker].predicted_seconds};
+  for (size_t i = 0; i < bytes.size(); ++i) {
+    const bool is_away = idle.begin < i && i < idle.end;
+    away.peak_bytes = std::max(away.peak_bytes, bytes[i]);
+    away.peak_without_bytes =
+        std::max(away.peak_without_bytes, bytes[i] - (is_away ? plan.storages[s].bytes : 0));
+  }
+  const auto memory = plan::memory_of(plan);
+  std::set<PlanStorageId> there;
+  for (const Stay& stay : stays_of(plan))
+    if (stay.begin <= idle.end && idle.end < stay.end) there.insert(stay.storage);
+  std::set<PlanStorageId> told;
+  for (const PlanValueId v : plan.ops[maker].inputs) {
+    if (!v.valid()) continue;
+    for (const PlanStorageId in : memory[plan.values[v].storage])
+      if (!there.contains(in) && told.insert(in).second) away.missing.push_back(name_of(plan, in));
+  }
+  return away;
+}
+
 }  // namespace
 
 Result<TensorStory> tensor_story(const plan::Plan& plan, const std::string& name) {
@@ -192,6 +217,10 @@ Result<TensorStory> tensor_story(const plan::Plan& plan, const std::string& name
     story.step_runs = profile.plan_steps.size();
   }
   story.idle = longest_idle(touches_of(plan, s), story, timeline);
+  const bool is_kept = use.reruns + use.stores + use.loads == 0 && !storage.resident && !use.output;
+  if (is_kept && story.idle && use.maker.valid())
+    story.away = away_of(plan, s, use.maker, *story.idle);
+  story.budget_bytes = plan.claims.budget_bytes;
   story.worth = worth_of(plan, again_and_away(
                                    plan, [&](PlanOpId op) { return op == use.maker; },
                                    [&](PlanStorageId moved) { return moved == s; }));

@@ -43,6 +43,15 @@ struct Idle {
   double seconds = 0;         // between them
 };
 
+// What would be if a kept tensor were made again before it is used behind its longest idle stretch,
+// and not there in between; the rest of the plan as it is.
+struct Away {
+  int64_t peak_bytes = 0, peak_without_bytes = 0;
+  double seconds = 0;  // of the op that makes it
+  std::vector<std::string> missing =
+      {};  // what that op reads and is not there then, so it comes on top
+};
+
 struct TensorStory {
   std::string name = {},
               asked = {};  // the storage's own value; what was asked for, which may be a view
@@ -63,6 +72,8 @@ struct TensorStory {
   size_t peak_run = 0, step_runs = 0;    // that step among those that compute something, from 1
   std::optional<Idle> idle = {};
   std::optional<Worth> worth = {};  // of its reruns and transfers, where there are any
+  std::optional<Away> away = {};    // of what the step makes, keeps and does not use for a while
+  std::optional<int64_t> budget_bytes = {};  // of the plan
 };
 
 struct RunStory {

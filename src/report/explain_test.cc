@@ -7,6 +7,7 @@
 
 #include "report/near_names.h"
 #include "report/testing/small_plans.h"
+#include "verify/testing/example_plans.h"
 
 namespace lowtide::report {
 namespace {
@@ -42,6 +43,44 @@ TEST(Explain, ATensorThatIsMadeAgain) {
       << text;
   EXPECT_EQ(json["stays"][0]["end_step"], 3);
   EXPECT_EQ(json["worth"]["peak_bytes"], 448);
+}
+
+// How many tensors of the plan are kept without a use for a while; each says what being away would
+// bring and cost.
+int kept_tensors_told(Plan plan) {
+  int told = 0;
+  for (const plan::PlanStorage& storage : plan.storages) {
+    plan.claims.budget_bytes.reset();
+    const auto story = tensor_story(plan, plan.values[storage.root].name);
+    if (!story) continue;
+    EXPECT_EQ(story->away.has_value(), story->idle.has_value() && !story->made_by.empty() &&
+                                           story->policy == Policy::kKept && !story->resident &&
+                                           !story->output);
+    if (!story->away) continue;
+    ++told;
+    const Away& away = *story->away;
+    EXPECT_EQ(away.seconds, story->make_seconds);
+    EXPECT_LE(away.peak_without_bytes, away.peak_bytes);
+    EXPECT_GE(away.peak_without_bytes, away.peak_bytes - story->bytes);
+    const std::string text = print(*story);
+    EXPECT_TRUE(says(text, "it would cost ")) << text;
+    EXPECT_TRUE(says(text, ". No budget asks for that\n")) << text;
+    EXPECT_EQ(to_json(*story)["away"]["peak_bytes"], away.peak_bytes);
+    plan.claims.budget_bytes = 1 << 20;
+    const std::string within = print(*tensor_story(plan, story->name));
+    EXPECT_TRUE(says(within, ". The plan keeps its budget of 1.00 MiB without that\n")) << within;
+  }
+  return told;
+}
+
+TEST(Explain, WhyATensorIsKept) {
+  int told = 0;
+  for (uint64_t seed = 0; seed < 20; ++seed) {
+    Rng rng(seed);
+    told += kept_tensors_told(
+        verify::lower(verify::random_graph(rng, 12), rng, {.certificate = false}));
+  }
+  EXPECT_GT(told, 20);
 }
 
 TEST(Explain, AViewIsToldOfItsBuffer) {

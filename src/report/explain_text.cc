@@ -66,6 +66,21 @@ std::string worth_text(const Worth& worth) {
                      format_bytes(worth.peak_bytes));
 }
 
+// Why it is kept although nothing uses it for a while.
+std::string away_text(const TensorStory& story) {
+  const Away& away = *story.away;
+  const int64_t less = away.peak_bytes - away.peak_without_bytes;
+  std::string text = fmt::format("made again at plan step {} it would cost {}", story.idle->end,
+                                 milliseconds(away.seconds));
+  if (!away.missing.empty())
+    text += fmt::format(", and {} would have to come back for that", listed(away.missing));
+  text += less > 0 ? fmt::format("; the peak would be {} lower", format_bytes(less))
+                   : std::string("; the peak would be as high: others set it");
+  if (!story.budget_bytes) return text + ". No budget asks for that\n";
+  return text + fmt::format(". The plan keeps its budget of {} without that\n",
+                            format_bytes(*story.budget_bytes));
+}
+
 // One line: what becomes of it, and why that is so.
 std::string policy_text(const TensorStory& story) {
   if (!story.pieces.empty()) return fmt::format("lies in its pieces {}\n", listed(story.pieces));
@@ -82,9 +97,7 @@ std::string policy_text(const TensorStory& story) {
   if (story.resident) return "kept: it is there before the step and stays\n";
   text = story.output ? "kept: a result of the step stays to its end\n"
                       : "kept from where it is made to its last use\n";
-  if (story.idle && !story.peak_step)
-    text += "it is not there at the peak, so its place is not what was short\n";
-  return text;
+  return story.away ? text + away_text(story) : text;
 }
 
 std::string stay_line(const StayStory& told, int64_t bytes) {
@@ -146,8 +159,6 @@ std::string print(const TensorStory& story) {
   if (story.idle) {
     fmt::format_to(out, "longest unused from plan step {} to plan step {}: {}", story.idle->begin,
                    story.idle->end, milliseconds(story.idle->seconds));
-    if (!story.made_by.empty())
-      fmt::format_to(out, "; its op alone takes {}", milliseconds(story.make_seconds));
     text += "\n";
   }
   for (size_t i = 0; i < std::min(story.stays.size(), kRowsShown); ++i)
@@ -244,6 +255,12 @@ OrderedJson to_json(const TensorStory& story) {
     json["idle"] = {{"begin_step", story.idle->begin},
                     {"end_step", story.idle->end},
                     {"seconds", story.idle->seconds}};
+  json["away"] = OrderedJson();
+  if (story.away)
+    json["away"] = {{"peak_bytes", story.away->peak_bytes},
+                    {"peak_without_bytes", story.away->peak_without_bytes},
+                    {"seconds", story.away->seconds},
+                    {"missing", story.away->missing}};
   json["worth"] = worth_json(story.worth);
   json["stays"] = OrderedJson::array();
   for (const StayStory& told : story.stays) json["stays"].push_back(stay_json(told));

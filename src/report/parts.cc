@@ -30,7 +30,7 @@ class PartsWeigher {
       if (whole.empty()) continue;
       const auto [found, is_new] = group_of_.emplace(op.module, groups_.size());
       if (is_new) groups_.push_back({.module = op.module});
-      ++groups_[found->second].parts;
+      if (!plan::only_views(plan_, id)) ++groups_[found->second].parts;
       ops_[{found->second, whole}].push_back(id);
     }
     for (const plan::PlanOp& op : plan_.ops) {

@@ -25,7 +25,7 @@ namespace lowtide::report {
 
 struct ModuleParts {
   std::string module = {};
-  int64_t parts = 0;          // ops that are parts of one
+  int64_t parts = 0;          // ops that are parts of one and compute something
   bool priced = false;        // the plan says what the ops are in one part
   int64_t benefit_bytes = 0;  // by how much the peak would rise
   int64_t freed_bytes = 0;    // the most that is not there at one time

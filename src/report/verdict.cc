@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <cstdlib>
 #include <iterator>
 #include <nlohmann/json.hpp>
@@ -164,6 +165,27 @@ std::string costs_of(const plan::Plan& plan) {
                      fact("device"));
 }
 
+namespace {
+
+// "BYTES SECONDS BOUND", of a budget above the plan's; what else a file may say is passed over.
+std::optional<MoreMemory> more_memory_in(std::string_view text, const plan::Claims& claims) {
+  const std::vector<std::string_view> words = words_of(text);
+  MoreMemory more;
+  const auto reads = [](std::string_view word, auto& number) {
+    const auto [end, failed] = std::from_chars(word.data(), word.data() + word.size(), number);
+    return failed == std::errc() && end == word.data() + word.size();
+  };
+  if (words.size() != 3 || !reads(words[0], more.budget_bytes) || !reads(words[1], more.seconds) ||
+      !reads(words[2], more.lower_bound_seconds))
+    return {};
+  const bool sane = claims.budget_bytes && more.budget_bytes > *claims.budget_bytes &&
+                    std::isfinite(more.seconds) && more.lower_bound_seconds >= 0 &&
+                    more.lower_bound_seconds <= more.seconds;
+  return sane ? std::optional(more) : std::nullopt;
+}
+
+}  // namespace
+
 PlanningFacts facts_in_file(const plan::Plan& plan) {
   const auto fact = [&](const char* key) -> std::string_view {
     const auto found = plan.provenance.find(key);
@@ -171,6 +193,7 @@ PlanningFacts facts_in_file(const plan::Plan& plan) {
   };
   PlanningFacts facts;
   facts.split = fact("split");
+  facts.more_memory = more_memory_in(fact("more_memory"), plan.claims);
   facts.whole_seconds = seconds_in_one_part(plan).value_or(0);
   for (const std::string_view cut : words_of(fact("cuts"))) facts.cuts.emplace_back(cut);
   const std::string_view blocks = fact("query_blocks");

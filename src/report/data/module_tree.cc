@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "report/data/plan_parts.h"
+#include "report/parts.h"
 
 namespace lowtide::report {
 namespace {
@@ -28,6 +29,7 @@ struct Node {
   std::vector<size_t> children = {};
   std::vector<PlanStorageId> rows = {};
   unsigned policies = 0;  // a bit for each policy of what the step makes
+  bool split = false;     // ops run in parts
   int64_t bytes = 0, bytes_at_peak = 0;
   double paid_seconds = 0, seconds = 0;
   int64_t likeness = 0;  // equal for equal modules
@@ -100,6 +102,11 @@ class ModuleTree {
     WordList modules = view_.modules;
     for (const ModuleActions& actions : view_.actions.modules)
       node_of(modules.number_of(actions.module)).paid_seconds += actions.paid_seconds();
+    for (const ModuleParts& parts : parts_of(view_.plan, view_.stays).modules) {
+      Node& node = node_of(modules.number_of(parts.module));
+      node.split = true;
+      node.paid_seconds += parts.seconds;  // nothing where the plan does not say
+    }
   }
 
   Node& node_of(int64_t module) { return nodes_[node_of_[static_cast<size_t>(module)]]; }
@@ -123,6 +130,7 @@ class ModuleTree {
 
   static void add_sums(const Node& part, Node& sum) {
     sum.policies |= part.policies;
+    sum.split |= part.split;
     sum.bytes += part.bytes;
     sum.bytes_at_peak += part.bytes_at_peak;
     sum.paid_seconds += part.paid_seconds;
@@ -183,13 +191,15 @@ class ModuleTree {
     json["bytes_at_peak"] = node.bytes_at_peak;
     json["paid_seconds"] = node.paid_seconds;
     json["seconds"] = node.seconds;
-    json["policy"] = policy_word(node.policies);
+    json["policy"] = policy_word(node.policies, node.split);
     json["rows"] = OrderedJson::array();
     for (PlanStorageId s : node.rows) json["rows"].push_back(s.index());
     return json;
   }
 
-  static std::string_view policy_word(unsigned policies) {
+  static std::string_view policy_word(unsigned policies, bool split) {
+    constexpr unsigned kKeptBit = 1u << static_cast<unsigned>(Policy::kKept);
+    if (split) return (policies & ~kKeptBit) == 0 ? "split" : "mixed";
     if (policies == 0) return name(Policy::kKept);
     for (int p = 0; p < kPolicies; ++p)
       if (policies == 1u << static_cast<unsigned>(p)) return name(static_cast<Policy>(p));

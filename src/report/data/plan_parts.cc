@@ -32,11 +32,6 @@ size_t peak_step(const PlanView& view) {
   return view.planned.plan_steps[view.planned.peak_step];
 }
 
-int64_t parts_of(const plan::Plan& plan) {
-  return std::count_if(plan.ops.begin(), plan.ops.end(),
-                       [](const plan::PlanOp& op) { return !whole_of_part(op.name).empty(); });
-}
-
 // A larger budget and what it buys.
 OrderedJson next_budget(const plan::Plan& plan, const PlanningFacts* facts,
                         const SweptFront* front) {
@@ -87,10 +82,11 @@ OrderedJson group_data(const ModuleParts& parts) {
   return group;
 }
 
-// Bytes saved at the peak for each second; what is not known comes last.
-double worth_of(const OrderedJson& group) {
-  if (group["bytes"].is_null()) return -1;
-  const auto bytes = group["bytes"].get<double>(), seconds = group["seconds"].get<double>();
+// Bytes of that kind for each second; what is not known comes last. Where groups save nothing at the
+// peak by themselves (it is as high without each of them), the bytes that they free order them.
+double worth_of(const OrderedJson& group, const char* saved) {
+  if (group[saved].is_null()) return -1;
+  const auto bytes = group[saved].get<double>(), seconds = group["seconds"].get<double>();
   if (bytes <= 0) return 0;
   return seconds > 0 ? bytes / seconds : std::numeric_limits<double>::infinity();
 }
@@ -132,7 +128,7 @@ OrderedJson summary_data(const PlanView& view, const PlanningFacts* facts) {
   json["reruns"] = view.actions.all.reruns;
   json["stored_bytes"] = view.actions.all.stored_bytes;
   json["loaded_bytes"] = view.actions.all.loaded_bytes;
-  json["ops_in_parts"] = parts_of(view.plan);
+  json["ops_in_parts"] = parts_of(view.plan, view.stays).all.parts;
   return json;
 }
 
@@ -196,7 +192,8 @@ OrderedJson actions_data(const PlanView& view, const PlanningFacts* facts,
   const PartsTable split = parts_of(view.plan, view.stays);
   for (const ModuleParts& parts : split.modules) groups.push_back(group_data(parts));
   std::stable_sort(groups.begin(), groups.end(), [](const auto& a, const auto& b) {
-    return std::pair(worth_of(a), a["freed_bytes"]) > std::pair(worth_of(b), b["freed_bytes"]);
+    return std::pair(worth_of(a, "bytes"), worth_of(a, "freed_bytes")) >
+           std::pair(worth_of(b, "bytes"), worth_of(b, "freed_bytes"));
   });
   OrderedJson all = actions_json(view.actions);
   all.erase("modules");
