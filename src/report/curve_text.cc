@@ -80,9 +80,12 @@ std::string curve_text(const plan::Plan& plan, const CurveStyle& style) {
     line.erase(line.find_last_not_of(' ') + 1);
     text += line + "\n";
   }
-  text += fmt::format("{:>11} +{} {:.1f} ms\n", 0, std::string(slices.size(), '-'),
-                      timeline_of(plan).end_seconds * 1e3);
-  return text;
+  const Timeline timeline = timeline_of(plan);
+  text += fmt::format("{:>11} +{} {:.1f} ms", 0, std::string(slices.size(), '-'),
+                      timeline.end_seconds * 1e3);
+  if (timeline.copying_seconds > 0)
+    text += fmt::format(", and {:.1f} ms of copying", timeline.copying_seconds * 1e3);
+  return text + "\n";
 }
 
 }  // namespace lowtide::report

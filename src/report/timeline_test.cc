@@ -5,6 +5,7 @@
 
 #include <cmath>
 
+#include "report/curve_text.h"
 #include "report/testing/small_plans.h"
 #include "verify/testing/example_plans.h"
 #include "verify/verify.h"
@@ -58,6 +59,8 @@ TEST(Timeline, OfAPlanByHand) {
   EXPECT_EQ(line.steps[7].end, 1.5);
   EXPECT_EQ(line.end_seconds, 3.25);
   EXPECT_EQ(line.copying_seconds, 64.0);
+  const std::string curve = curve_text(plan, {.columns = 4, .rows = 1, .colours = false});
+  EXPECT_TRUE(curve.ends_with(" 3250.0 ms, and 64000.0 ms of copying\n")) << curve;
 }
 
 TEST(Timeline, ATransferThatNothingWaitsForEndsTheStep) {

@@ -47,6 +47,8 @@ class TraceWriter {
     OrderedJson head = {{"model", plan_.model}, {"what", "a step as planned by lowtide"}};
     head["verified"] = findings.empty();
     head["findings"] = findings;
+    head["predicted_seconds"] = plan_.claims.predicted_seconds;
+    head["copying_seconds"] = timeline_.copying_seconds;
     std::string text = "{\"displayTimeUnit\":\"ms\",\"otherData\":" + line(head);
     text += ",\"traceEvents\":[";
     for (size_t i = 0; i < events_.size(); ++i) text += (i == 0 ? "\n" : ",\n") + events_[i];

@@ -112,6 +112,8 @@ TEST(Trace, SaysWhetherItsPlanIsRight) {
   EXPECT_EQ(right["verified"], true);
   EXPECT_EQ(right["findings"], json::array());
   EXPECT_EQ(wrong["verified"], false);
+  EXPECT_EQ(right["predicted_seconds"], plan.claims.predicted_seconds);
+  EXPECT_EQ(right["copying_seconds"], 0);
   EXPECT_EQ(wrong["findings"], json::array({"p.lt: wrong"}));
 }
 
