@@ -6,11 +6,53 @@
 import assert from "node:assert/strict";
 import { after, test } from "node:test";
 import { close, open } from "./pages.mjs";
+import { load } from "../scripts/bundle.mjs";
 import { makeReport } from "./reports.mjs";
+
+const { mib } = await load("src/format.ts");
 
 after(close);
 
 const WIDTHS = [360, 900, 1200, 1400];
+
+const labelsOf = (page) => page.$eval("canvas.curve", (c) => JSON.parse(c.dataset.labels));
+
+for (const width of WIDTHS)
+  test(`${width} pixels: lines of the curve have their names, and none lies over the given order`, async () => {
+    for (const kind of ["near", "far", "compare"]) {
+      const { report, url } = makeReport(kind);
+      const { page, problems } = await open(url, { viewport: { width, height: 900 } });
+      const s = report.plans[0].summary;
+      const labels = await labelsOf(page);
+      const texts = labels.map((label) => label.text);
+      const wanted = [
+        "given order",
+        `peak ${mib(s.peak_bytes)}`,
+        `budget ${mib(s.budget_bytes)}`,
+        `floor ${mib(s.floor_bytes)}`,
+      ];
+      if (kind !== "near") wanted.push(`${width < 500 ? "each op once \u2265" : "bound, each op once"} ${mib(s.lower_bound_bytes)}`);
+      for (const text of wanted) assert.ok(texts.includes(text), `${kind}: no ${text} in ${texts}`);
+      const hidden = await page.$eval("canvas.curve", (c) => JSON.parse(c.dataset.hidden));
+      assert.deepEqual(hidden, [], `${kind}: over the given order`);
+      assert.match(await page.locator("#memory-legend").textContent(), /given order/);
+      assert.equal(await page.locator("#memory-legend .broken").count(), kind === "far" ? 1 : 0);
+      const [legend, map] = await page.evaluate(() =>
+        ["#memory-legend", "canvas.map"].map((one) => document.querySelector(one).getBoundingClientRect().top),
+      );
+      assert.ok(legend < map, "the legend stands above the map");
+      const shown = page.locator("[data-fact=lower_bound_bytes] .size");
+      const bound = Math.max(s.lower_bound_bytes, s.floor_bytes);
+      assert.equal(await shown.getAttribute("data-bytes"), String(bound));
+      if (kind === "far")
+        assert.match(
+          await page.locator("[data-fact=lower_bound_bytes] .note").textContent(),
+          /^each op once, proven in one part$/,
+        );
+      assert.deepEqual(problems, []);
+      await page.close();
+    }
+  });
 
 async function openAll(page) {
   for (const details of await page.locator("details.as-table > summary").all())

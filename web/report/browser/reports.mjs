@@ -64,6 +64,27 @@ function longNames() {
   return report;
 }
 
+// A given order that is hardly above the plan, and a floor above the bound of each op once.
+function near() {
+  const report = generateReport(SMALL);
+  const [{ curve, summary }] = report.plans;
+  const most = Math.max(...curve.given);
+  curve.given = curve.given.map((bytes) => Math.round((bytes / most) * summary.peak_bytes * 1.04));
+  summary.peak_before_bytes = Math.max(...curve.given);
+  summary.lower_bound_bytes = summary.floor_bytes - 4096;
+  return report;
+}
+
+// A plan in a small part of what the given order needs.
+function far() {
+  const report = generateReport(SMALL, true, true);
+  const [{ curve, summary }] = report.plans;
+  curve.given = curve.given.map((bytes) => bytes * 4);
+  summary.peak_before_bytes = Math.max(...curve.given);
+  summary.lower_bound_bytes = Math.round(summary.peak_before_bytes * 0.95);
+  return report;
+}
+
 // As of a plan file alone, run by something that does not time transfers.
 function lacking() {
   const report = generateReport(SMALL);
@@ -76,6 +97,8 @@ function lacking() {
 const KINDS = {
   lacking,
   compare: () => generateReport(SMALL, true, true),
+  near,
+  far,
   html: withHtml,
   "long names": longNames,
   unverified,

@@ -9,7 +9,13 @@ export function boundsAreOf(s: Summary): string {
   return s.bounds_are_of || (s.ops_in_parts > 0 ? "in these parts" : "in one part");
 }
 
-// The same for a point of the front, which names its split.
+// The least memory of schedules that run each op once: the bound proven for them, or the floor of all
+// schedules where that is more.
+export function provenOnce(s: Pick<Summary, "lower_bound_bytes" | "floor_bytes">): number {
+  return Math.max(s.lower_bound_bytes, s.floor_bytes ?? 0);
+}
+
+// What `boundsAreOf` says, for a point of the front, which names its split.
 export function pointBoundsAreOf(p: Pick<FrontPoint, "split">): string {
   return p.split === null || p.split === "" || p.split === "1" ? "in one part" : "in these parts";
 }

@@ -5,11 +5,14 @@
 import { makeColumns, type Column } from "./columns.ts";
 import { runSentence } from "./describe.ts";
 import { mib } from "./format.ts";
-import { drawSizeAxis, drawTimeAxis, fit, scaleX, scaleY, type Frame } from "./frame.ts";
+import { provenOnce } from "./bounds.ts";
+import { drawSizeAxis, drawTimeAxis, fit, scaleX, type Frame } from "./frame.ts";
 import { groupOf } from "./groups.ts";
+import { GAP, heightAt, heightsOf, partsOf, type Heights } from "./heights.ts";
 import { takePlace, type Box } from "./labels.ts";
 import { axisLength, rangeOfRun, type Axis, type Model } from "./model.ts";
 import { categoryColours, css, inkOn, stackOrder, type Rgb } from "./palette.ts";
+import { plainName } from "./terms.ts";
 import type { State } from "./state.ts";
 import type { Inks } from "./theme.ts";
 import type { Span } from "./window.ts";
@@ -17,7 +20,9 @@ import type { Span } from "./window.ts";
 export interface CurveScene {
   model: Model;
   frame: Frame;
-  y: Span;
+  heights: Heights;
+  y: (bytes: number) => number; // in pixels
+  given: [number, number][]; // the given order's line, in pixels
   inks: Inks;
   colours: Rgb[];
   taken: Box[]; // by labels
@@ -37,17 +42,20 @@ export function linesOf(model: Model): Line[] {
     lines.push({ name: "budget", bytes: s.budget_bytes, dash: [] });
   if (s.floor_bytes !== null && s.floor_bytes > 0)
     lines.push({ name: "floor", bytes: s.floor_bytes, dash: [5, 3] });
-  if (s.lower_bound_bytes > 0)
-    lines.push({ name: "bound, each op once", bytes: s.lower_bound_bytes, dash: [1.5, 3] });
+  // Each schedule's floor is one of those that run each op once, too; the larger of both is said.
+  if (s.lower_bound_bytes > (s.floor_bytes ?? 0))
+    lines.push({ name: "bound, each op once", bytes: provenOnce(s), dash: [1.5, 3] });
   return lines;
 }
 
-// The upper end of the axis: what is drawn, and lines that are not far above it.
-export function topOf(model: Model, showGiven: boolean): number {
-  let most = model.totals.reduce((a, b) => Math.max(a, b), 1);
-  if (showGiven) most = model.given.reduce((a, b) => Math.max(a, b), most);
-  for (const line of linesOf(model)) if (line.bytes < most * 1.6) most = Math.max(most, line.bytes);
-  return most * 1.09;
+// The scale: what is drawn, and lines that are not far above it.
+export function curveHeights(model: Model, showGiven: boolean): Heights {
+  const most = (values: Float64Array, least: number) => values.reduce((a, b) => Math.max(a, b), least);
+  const withLines = (top: number) =>
+    linesOf(model).reduce((a, { bytes }) => (bytes < top * 1.6 ? Math.max(a, bytes) : a), top);
+  const own = most(model.totals, 1);
+  const all = showGiven ? most(model.given, own) : own;
+  return heightsOf(withLines(own) * 1.12, withLines(all) * 1.09);
 }
 
 function givenColumns(model: Model, axis: Axis, span: Span, width: number): Column[] {
@@ -66,9 +74,8 @@ function plannedColumns(model: Model, axis: Axis, span: Span, width: number): Co
 
 function drawBands(scene: CurveScene, columns: Column[]): BandLabel[] {
   const labels: BandLabel[] = [];
-  const { model, frame, colours } = scene;
+  const { model, frame, colours, y } = scene;
   const { context } = frame;
-  const y = scaleY(frame, scene.y);
   const base = new Float64Array(columns.length);
   for (const category of stackOrder(model.plan.categories)) {
     const row = model.plan.curve.planned[category];
@@ -100,7 +107,9 @@ interface BandLabel {
   ink: string;
 }
 
-// The category's name where its band is thickest, if it is thick enough.
+const LEAST_BAND = 13; // pixels of height for a name
+
+// The category's name where its band is thickest over the whole name, if it is thick enough.
 function labelBand(
   scene: CurveScene,
   columns: Column[],
@@ -108,56 +117,73 @@ function labelBand(
   high: number[],
   category: number,
 ): BandLabel | null {
-  const { frame, model, colours } = scene;
-  const y = scaleY(frame, scene.y);
-  const name = model.plan.categories[category].replaceAll("_", " ");
-  const half = name.length * 3.2 + 4;
-  let best = -1,
-    thickest = 15;
-  for (let i = 0; i < columns.length; ++i) {
-    const middle = (columns[i].x0 + columns[i].x1) / 2;
-    if (middle < half || middle > frame.right - frame.left - half) continue;
-    const thick = y(low[i]) - y(high[i]);
-    if (thick > thickest + 0.5) {
-      best = i;
-      thickest = thick;
+  const { frame, model, colours, y } = scene;
+  const name = plainName(model.plan.categories[category]);
+  const half = frame.context.measureText(name).width / 2 + 3;
+  let best: BandLabel | null = null;
+  for (let at = half; at <= frame.right - frame.left - half; at += 5) {
+    let top = -Infinity,
+      bottom = Infinity;
+    for (let i = columnAt(columns, at - half); i < columns.length; ++i) {
+      if (columns[i].x0 > at + half) break;
+      top = Math.max(top, y(high[i]));
+      bottom = Math.min(bottom, y(low[i]));
+      if (bottom - top < LEAST_BAND) break;
     }
+    if (bottom - top < (best ? best.low - best.high + 0.5 : LEAST_BAND)) continue;
+    best = { name, x: frame.left + at, low: bottom, high: top, ink: inkOn(colours[category]) };
   }
-  if (best < 0) return null;
-  const x = frame.left + (columns[best].x0 + columns[best].x1) / 2;
-  return { name, x, low: y(low[best]), high: y(high[best]), ink: inkOn(colours[category]) };
+  return best;
+}
+
+// The column that a pixel lies in.
+function columnAt(columns: Column[], x: number): number {
+  let low = 0,
+    high = columns.length - 1;
+  while (low < high) {
+    const middle = (low + high + 1) >> 1;
+    if (columns[middle].x0 <= x) low = middle;
+    else high = middle - 1;
+  }
+  return low;
 }
 
 // Draws the names, each in the middle of its band or as near to it as the lines leave room.
 function drawLabels(scene: CurveScene, labels: BandLabel[]): void {
   const { context } = scene.frame;
-  const y = scaleY(scene.frame, scene.y);
-  const lines = linesOf(scene.model).map((line) => y(line.bytes));
+  const lines = linesOf(scene.model).map((line) => scene.y(line.bytes));
   context.textAlign = "center";
   context.textBaseline = "middle";
   for (const { name, x, low, high, ink } of labels) {
     const middle = (low + high) / 2,
       half = context.measureText(name).width / 2;
-    const free = [0, 12, -12, 20, -20, 28, -28]
+    const free = [0, 6, -6, 12, -12, 20, -20, 28, -28]
       .map((by) => middle + by)
-      .filter((at) => at - 8 >= high && at + 8 <= low)
+      .filter((at) => at - 6 >= high && at + 6 <= low)
       .filter((at) => lines.every((line) => Math.abs(line - at) > 9))
-      .map((at) => ({ left: x - half, right: x + half, top: at - 7, bottom: at + 7 }));
-    const place = takePlace(free, scene.taken);
+      .map((at) => ({ left: x - half, right: x + half, top: at - 7, bottom: at + 7, text: name }));
+    const place = takePlace(free, scene.taken, [], (box) => crosses(scene.given, box));
     context.fillStyle = ink;
     if (place) context.fillText(name, x, place.top + 7);
   }
 }
 
-function drawGiven(scene: CurveScene, columns: Column[]): void {
-  const { frame, inks, model } = scene;
-  const { context } = frame;
-  const y = scaleY(frame, scene.y);
-  context.beginPath();
-  for (const c of columns) {
-    context.lineTo(frame.left + c.x0, y(model.given[c.run]));
-    context.lineTo(frame.left + c.x1, y(model.given[c.run]));
+// Whether a line goes through a box, its steps up and down included.
+export function crosses(line: readonly (readonly [number, number])[], box: Box): boolean {
+  for (let i = 1; i < line.length; ++i) {
+    const [x0, y0] = line[i - 1],
+      [x1, y1] = line[i];
+    if (x1 < box.left || x0 > box.right) continue;
+    if (Math.max(y0, y1) > box.top && Math.min(y0, y1) < box.bottom) return true;
   }
+  return false;
+}
+
+function drawGiven(scene: CurveScene): void {
+  const { frame, inks, given } = scene;
+  const { context } = frame;
+  context.beginPath();
+  for (const [x, y] of given) context.lineTo(x, y);
   context.lineJoin = "round";
   context.lineWidth = 3.5;
   context.strokeStyle = inks.surface;
@@ -167,21 +193,30 @@ function drawGiven(scene: CurveScene, columns: Column[]): void {
   context.stroke();
 }
 
-// The name of the given order's curve, above where it is highest; none where the plan's own is.
+// The name of the given order's curve, where it is highest or near there.
 function labelGiven(scene: CurveScene, columns: Column[]): void {
-  const { frame, inks, model } = scene;
+  const { frame, inks, model, y } = scene;
   if (columns.length === 0) return;
   const best = columns.reduce((a, b) => (model.given[b.run] > model.given[a.run] ? b : a));
-  const most = model.totals.reduce((a, b) => Math.max(a, b), 0);
-  if (model.given[best.run] < most * 1.15) return;
-  const at = scaleY(frame, scene.y)(model.given[best.run]);
-  const middle = frame.left + (best.x0 + best.x1) / 2,
-    half = plateWidth(frame, GIVEN) / 2;
-  const above = Math.max(frame.top - 4, at - 12);
-  const places = [0, half, -half, 2 * half, -2 * half].flatMap((by) =>
-    [above, at + 14, at + 32].map((y) => [middle + by - half, y] as const),
+  const half = plateWidth(frame, GIVEN) / 2;
+  // Where another label has its top, others of its columns are tried, from there to both sides.
+  const spots = [0, 0.15, -0.15, 0.3, -0.3, 0.45, -0.45, 0.6, -0.6].flatMap((share) => {
+    const x = best.x0 + share * (frame.right - frame.left);
+    const column = columns.find((c) => c.x0 <= x && x <= c.x1);
+    return column ? [[frame.left + x, y(model.given[column.run])] as const] : [];
+  });
+  const places = [-12, 14, -22, 28, -34, 42].flatMap((by) =>
+    spots.flatMap(([x, at]) =>
+      [0, 0.5, -0.5].map(
+        (aside) => [x + (aside - 1) * half, Math.max(frame.top - 4, at + by)] as const,
+      ),
+    ),
   );
-  plate(scene, GIVEN, places, inks.muted);
+  plate(scene, GIVEN, places, inks.muted, (box) => {
+    const from = ([x, at]: readonly [number, number]) =>
+      Math.hypot(x - (box.left + box.right) / 2, at - (box.top + box.bottom) / 2);
+    return spots.reduce((near, spot) => (from(spot) < from(near) ? spot : near));
+  });
 }
 
 const GIVEN = "given order";
@@ -191,13 +226,17 @@ function plateWidth(frame: Frame, text: string): number {
   return frame.context.measureText(text).width + 8;
 }
 
+// A plate that is so far from what it tells of is tied to it by a line.
+const FAR = 16;
+
 // Text on a plate of the ground's colour, so that it is read over any band, at the first of its
-// places (left end and middle) that is free.
+// places (left end and middle) that is free; rather one that covers no line.
 function plate(
   scene: CurveScene,
   text: string,
   places: readonly (readonly [number, number])[],
   ink = scene.inks.ink,
+  of: ((box: Box) => readonly [number, number]) | null = null, // what it tells of
 ): void {
   const { frame, inks } = scene;
   const { context } = frame;
@@ -205,11 +244,12 @@ function plate(
   const boxes = places.map(([x, y]): Box => {
     const left = Math.max(frame.left + 1, Math.min(x, frame.right - width));
     const top = Math.max(0, Math.min(y - PLATE_HEIGHT / 2, frame.bottom - PLATE_HEIGHT));
-    return { left, top, right: left + width, bottom: top + PLATE_HEIGHT };
+    return { left, top, right: left + width, bottom: top + PLATE_HEIGHT, text };
   });
-  const lines = linesOf(scene.model).map((line) => scaleY(frame, scene.y)(line.bytes));
-  const box = takePlace(boxes, scene.taken, lines);
+  const lines = linesOf(scene.model).map((line) => scene.y(line.bytes));
+  const box = takePlace(boxes, scene.taken, lines, (one) => crosses(scene.given, one));
   if (!box) return;
+  if (of) tie(scene, box, of(box), ink);
   context.globalAlpha = 0.86;
   context.fillStyle = inks.surface;
   context.beginPath();
@@ -222,12 +262,30 @@ function plate(
   context.fillText(text, box.left + 4, box.top + PLATE_HEIGHT / 2 + 0.5);
 }
 
+function tie(
+  { frame: { context } }: CurveScene,
+  box: Box,
+  [x, y]: readonly [number, number],
+  ink: string,
+): void {
+  const toX = Math.max(box.left, Math.min(x, box.right)),
+    toY = Math.max(box.top, Math.min(y, box.bottom));
+  if (Math.hypot(toX - x, toY - y) < FAR) return;
+  context.strokeStyle = ink;
+  context.lineWidth = 1;
+  context.beginPath();
+  context.moveTo(x, y);
+  context.lineTo(toX, toY);
+  context.stroke();
+}
+
+const ONCE = "each op once \u2265"; // on a small screen
+
 // Draws the lines; their labels come later, when what is called is called, over all else.
 function drawLines(scene: CurveScene): () => void {
-  const { frame, inks, model } = scene;
+  const { frame, inks, model, y } = scene;
   const { context } = frame;
-  const y = scaleY(frame, scene.y);
-  const lines = linesOf(model).filter((line) => line.bytes <= scene.y.high);
+  const lines = linesOf(model).filter((line) => line.bytes <= scene.heights.high);
   for (const line of lines) {
     const py = Math.round(y(line.bytes)) + 0.5;
     context.setLineDash([]);
@@ -246,14 +304,16 @@ function drawLines(scene: CurveScene): () => void {
   return () => {
     for (const line of lines) {
       const py = y(line.bytes);
-      const name = frame.width < 500 ? line.name.split(",")[0] : line.name;
+      const name = frame.width < 500 ? line.name.replace("bound, each op once", ONCE) : line.name;
       const text = `${name} ${mib(line.bytes)}`;
-      const heights = [-10, 10, -27, 27, -44, 44].map((by) => py + by);
-      const ends = [frame.left + 4, frame.right - plateWidth(frame, text) - 4];
+      const heights = [-10, 10, -27, 27, -44, 44, 61].map((by) => py + by);
+      const room = frame.right - frame.left - plateWidth(frame, text) - 8;
+      const ends = [0, 1, 0.5, 0.25, 0.75].map((share) => frame.left + 4 + share * room);
       const places = ends.flatMap((x) =>
         heights.filter((at) => at - 8 >= 0).map((at) => [x, at] as const),
-      );
-      plate(scene, text, places, line.name === "budget" ? inks.alarm : inks.ink);
+      ).sort((a, b) => Math.abs(a[1] - py) - Math.abs(b[1] - py));
+      const ink = line.name === "budget" ? inks.alarm : inks.ink;
+      plate(scene, text, places, ink, (box) => [(box.left + box.right) / 2, py]);
     }
   };
 }
@@ -265,7 +325,7 @@ function drawPeak(scene: CurveScene, axis: Axis, span: Span): void {
   const [begin, end] = rangeOfRun(model, axis, model.peakRun);
   const x = scaleX(frame, span)((begin + end) / 2);
   if (x < frame.left || x > frame.right) return;
-  const py = scaleY(frame, scene.y)(model.totals[model.peakRun]);
+  const py = scene.y(model.totals[model.peakRun]);
   context.beginPath();
   context.arc(x, py, 4, 0, 2 * Math.PI);
   context.fillStyle = inks.ink;
@@ -278,11 +338,35 @@ function drawPeak(scene: CurveScene, axis: Axis, span: Span): void {
   const sides = [x + 9, x - 10 - width];
   if (x + 10 + width > frame.right) sides.reverse();
   const heights = [Math.max(frame.top + 8, py - 11), py + 14, py - 29, py + 32, py + 50, py + 68];
-  plate(
-    scene,
-    text,
-    sides.flatMap((left) => heights.map((at) => [left, at] as const)),
-  );
+  const places = heights.flatMap((at) => sides.map((left) => [left, at] as const));
+  plate(scene, text, places, inks.ink, () => [x, py]);
+}
+
+// Two jagged lines across the plot where the scale is broken.
+function drawBreak(scene: CurveScene): void {
+  if (scene.heights.broken === null) return;
+  const { frame, inks } = scene;
+  const { context } = frame;
+  const { low, high } = partsOf(frame);
+  context.fillStyle = inks.surface;
+  context.fillRect(frame.left, high + 1, frame.right - frame.left, GAP - 2);
+  context.strokeStyle = inks.muted;
+  context.lineWidth = 1;
+  for (const at of [high + 2, low - 2]) {
+    context.beginPath();
+    for (let x = frame.left, n = 0; x <= frame.right; x += 4, ++n)
+      context.lineTo(x, at + (n % 2 ? 1.5 : -1.5));
+    context.stroke();
+  }
+}
+
+function drawSizes({ frame, heights, inks }: CurveScene): void {
+  const { high, broken } = heights;
+  const whole = { low: 0, high };
+  if (broken === null) return drawSizeAxis(frame, whole, inks, true);
+  const parts = partsOf(frame);
+  drawSizeAxis({ ...frame, top: parts.low }, { low: 0, high: broken }, inks, true, whole);
+  drawSizeAxis({ ...frame, bottom: parts.high }, { low: broken, high }, inks, true, whole);
 }
 
 export function drawCurve(
@@ -292,31 +376,40 @@ export function drawCurve(
   inks: Inks,
 ): CurveScene {
   const frame = fit(canvas, 18, 8);
-  const y = { low: 0, high: topOf(model, state.showGiven) };
+  const heights = curveHeights(model, state.showGiven);
+  const y = heightAt(frame, heights);
+  const width = frame.right - frame.left;
+  const given = state.showGiven ? givenColumns(model, state.axis, state.window.x, width) : [];
   const scene: CurveScene = {
     model,
     frame,
+    heights,
     y,
+    given: given.flatMap(({ x0, x1, run }) =>
+      [x0, x1].map((x): [number, number] => [frame.left + x, y(model.given[run])]),
+    ),
     inks,
     colours: categoryColours(model.plan.categories, inks.dark),
     taken: [],
   };
   const { context } = frame;
-  drawSizeAxis(frame, y, inks, true);
+  drawSizes(scene);
   context.save();
   context.beginPath();
   context.rect(frame.left, 0, frame.right - frame.left, frame.bottom + 1);
   context.clip();
-  const width = frame.right - frame.left;
   const labels = drawBands(scene, plannedColumns(model, state.axis, state.window.x, width));
   const labelLines = drawLines(scene);
-  const given = state.showGiven ? givenColumns(model, state.axis, state.window.x, width) : [];
-  drawGiven(scene, given);
-  labelLines();
+  drawBreak(scene);
+  drawGiven(scene);
   drawPeak(scene, state.axis, state.window.x);
+  labelLines();
   labelGiven(scene, given);
   drawLabels(scene, labels);
   canvas.dataset["labels"] = JSON.stringify(scene.taken); // for tests
+  canvas.dataset["hidden"] = JSON.stringify(
+    scene.taken.filter((box) => crosses(scene.given, box)).map((box) => box.text),
+  );
   context.restore();
   drawTimeAxis(frame, state.window.x, state.axis, inks, false);
   return scene;
@@ -369,5 +462,7 @@ export function curveSentence(model: Model): string {
     .map((line) => `${line.name} ${mib(line.bytes)}`)
     .join(", ");
   const peak = model.runs > 0 ? runSentence(model, model.peakRun) : "no steps";
-  return `Memory over time. Peak ${mib(s.peak_bytes)} at ${peak}. In the given order the peak is ${mib(s.peak_before_bytes)}. Lines: ${lines || "none"}.`;
+  const { broken } = curveHeights(model, true);
+  const scale = broken === null ? "" : ` The scale is smaller above ${mib(broken)}.`;
+  return `Memory over time. Peak ${mib(s.peak_bytes)} at ${peak}. In the given order the peak is ${mib(s.peak_before_bytes)}. Lines: ${lines || "none"}.${scale}`;
 }

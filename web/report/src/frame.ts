@@ -4,6 +4,7 @@
 import { scaleLinear } from "d3-scale";
 import { MIB, count } from "./format.ts";
 import type { Axis } from "./model.ts";
+import { shortened } from "./names.ts";
 import type { Inks } from "./theme.ts";
 import type { Span } from "./window.ts";
 
@@ -21,12 +22,22 @@ export interface Frame {
 
 export const FONT = '11px system-ui, -apple-system, "Segoe UI", Roboto, sans-serif';
 
-export function marginLeft(width: number): number {
-  return width < 500 ? 44 : 60;
+const MARGIN_LEFT = 60; // names of lanes and sizes
+
+// The width of the widest of the texts, before the canvas has a frame.
+export function widest(canvas: HTMLCanvasElement, texts: readonly string[]): number {
+  const context = canvas.getContext("2d")!;
+  context.font = FONT;
+  return texts.reduce((most, text) => Math.max(most, context.measureText(text).width), 0);
 }
 
 // Fits the canvas to its box; plot margins in pixels from its edges.
-export function fit(canvas: HTMLCanvasElement, top: number, bottom: number): Frame {
+export function fit(
+  canvas: HTMLCanvasElement,
+  top: number,
+  bottom: number,
+  marginLeft = MARGIN_LEFT,
+): Frame {
   const ratio = Math.min(3, devicePixelRatio || 1);
   const { clientWidth: width, clientHeight: height } = canvas;
   const w = Math.max(1, Math.round(width * ratio)),
@@ -37,7 +48,7 @@ export function fit(canvas: HTMLCanvasElement, top: number, bottom: number): Fra
   context.setTransform(ratio, 0, 0, ratio, 0, 0);
   context.clearRect(0, 0, width, height);
   context.font = FONT;
-  const left = Math.min(marginLeft(width), width);
+  const left = Math.min(marginLeft, width);
   return {
     canvas,
     context,
@@ -65,12 +76,12 @@ export function scaleY(frame: Frame, span: Span): (y: number) => number {
 // of a step, from 1, stands under its middle.
 export function timeTicks(axis: Axis, span: Span, about: number): { at: number; text: string }[] {
   if (axis === "runs") {
-    return scaleLinear()
+    const steps = scaleLinear()
       .domain([span.low + 0.5, span.high + 0.5])
       .ticks(about)
-      .filter(Number.isInteger)
-      .map((step) => Math.max(1, step))
-      .map((step) => ({ at: step - 0.5, text: count(step) }));
+      .filter(Number.isInteger);
+    if (span.low <= 0.5 && steps[0] !== 1) steps.unshift(1);
+    return steps.map((step) => ({ at: step - 0.5, text: count(step) }));
   }
   const [unit, name] =
     span.high >= 2 ? [1, "s"] : span.high >= 2e-3 ? [1e3, "ms"] : [1e6, "\u00b5s"];
@@ -104,11 +115,18 @@ export function drawTimeAxis(
   context.fillRect(frame.left, frame.bottom, frame.right - frame.left, 1);
 }
 
-// Ticks at round numbers of MiB (below one MiB: KiB) with lines across the plot.
-export function drawSizeAxis(frame: Frame, span: Span, inks: Inks, grid: boolean): void {
+// Ticks at round numbers of MiB (below one MiB: KiB) with lines across the plot. `whole`: the axis
+// that this is a part of, which has one unit.
+export function drawSizeAxis(
+  frame: Frame,
+  span: Span,
+  inks: Inks,
+  grid: boolean,
+  whole: Span = span,
+): void {
   const { context } = frame;
   const y = scaleY(frame, span);
-  const small = span.high - span.low < 4 * MIB && span.high < 64 * MIB;
+  const small = whole.high - whole.low < 4 * MIB && whole.high < 64 * MIB;
   const unit = small ? 1024 : MIB;
   const scale = scaleLinear().domain([span.low / unit, span.high / unit]);
   const about = Math.max(2, (frame.bottom - frame.top) / 44);
@@ -117,6 +135,7 @@ export function drawSizeAxis(frame: Frame, span: Span, inks: Inks, grid: boolean
   context.textBaseline = "middle";
   for (const tick of scale.ticks(about)) {
     const py = Math.round(y(tick * unit)) + 0.5;
+    if (span.low > whole.low && py > frame.bottom - 6) continue; // too near the part below
     context.fillStyle = inks.line;
     if (grid) context.fillRect(frame.left, py - 0.5, frame.right - frame.left, 1);
     else context.fillRect(frame.left - 4, py - 0.5, 4, 1);
@@ -125,14 +144,16 @@ export function drawSizeAxis(frame: Frame, span: Span, inks: Inks, grid: boolean
   }
   context.textAlign = "left";
   context.textBaseline = "top";
-  context.fillText(small ? "KiB" : "MiB", 0, 0);
+  if (span.low === whole.low) context.fillText(small ? "KiB" : "MiB", 0, 0);
 }
 
-// Text that fits, with an ellipsis where it must be cut; "" where nothing of it would be seen.
+const LEAST_LETTERS = 10; // fewer of a name tell nothing
+
+// Text that fits, shortened in the middle where it must be; "" where too little of it would be seen.
 export function fitText(context: CanvasRenderingContext2D, text: string, width: number): string {
   const perLetter = 6.2; // of the font above, on the safe side: measuring each name costs a frame
   if (text.length * perLetter <= width) return text;
-  const letters = Math.floor(width / perLetter) - 1;
-  if (letters < 3) return context.measureText(text).width <= width ? text : "";
-  return `${text.slice(0, letters)}\u2026`;
+  const letters = Math.floor(width / perLetter);
+  if (letters < LEAST_LETTERS) return context.measureText(text).width <= width ? text : "";
+  return shortened(text, letters);
 }

@@ -1,4 +1,4 @@
-// The lanes between the curve and the address map: in which phase each run is, which runs are
+// The lanes between the curve and the address map: when each phase runs, which runs are
 // reruns, when ops wait, and what each link carries. Each lane is a list of intervals of the time
 // axis, ascending; intervals that share a pixel are drawn as one.
 
@@ -12,33 +12,29 @@ export interface Lane {
   label: string; // the name, as short as the margin of a small screen
   begin: number[];
   end: number[];
-  style: number[]; // which tone of the lane
   tell: (index: number) => string;
 }
 
-function phaseLane(model: Model, axis: Axis): Lane {
+// A lane for each phase, since updates run between the ops of the backward pass: in one lane all
+// would be slivers.
+function phaseLanes(model: Model, axis: Axis): Lane[] {
   const { plan } = model;
-  const lane: Lane = {
-    name: "phase",
-    label: "phase",
-    begin: [],
-    end: [],
-    style: [],
-    tell: () => "",
-  };
+  const lanes = plan.phases.map(
+    (name): Lane => ({ name: "phase", label: name, begin: [], end: [], tell: () => name }),
+  );
+  let last = -1;
   for (let r = 0; r < model.runs; ++r) {
     const phase = plan.ops.phase[plan.steps.op[model.stepOfRun[r]]];
     const [begin, end] = rangeOfRun(model, axis, r);
-    const last = lane.style.length - 1;
-    if (last >= 0 && lane.style[last] === phase) lane.end[last] = end;
+    const lane = lanes[phase];
+    if (phase === last) lane.end[lane.end.length - 1] = end;
     else {
       lane.begin.push(begin);
       lane.end.push(end);
-      lane.style.push(phase);
     }
+    last = phase;
   }
-  lane.tell = (i) => plan.phases[lane.style[i]];
-  return lane;
+  return lanes;
 }
 
 function rerunLane(model: Model, axis: Axis): Lane {
@@ -47,7 +43,6 @@ function rerunLane(model: Model, axis: Axis): Lane {
     label: "again",
     begin: [],
     end: [],
-    style: [],
     tell: () => "",
   };
   const runs: number[] = [];
@@ -56,7 +51,6 @@ function rerunLane(model: Model, axis: Axis): Lane {
     const [begin, end] = rangeOfRun(model, axis, r);
     lane.begin.push(begin);
     lane.end.push(end);
-    lane.style.push(0);
     runs.push(r);
   }
   lane.tell = (i) =>
@@ -71,7 +65,6 @@ function waitLane(model: Model): Lane {
     label: "waits",
     begin: [],
     end: [],
-    style: [],
     tell: () => "",
   };
   const waits: number[] = [];
@@ -79,7 +72,6 @@ function waitLane(model: Model): Lane {
     if (steps.kind[s] !== STEP_WAIT || steps.end[s] <= steps.begin[s]) continue;
     lane.begin.push(steps.begin[s]);
     lane.end.push(steps.end[s]);
-    lane.style.push(0);
     waits.push(s);
   }
   lane.tell = (i) =>
@@ -91,7 +83,7 @@ function transferLane(model: Model, axis: Axis, tier: number, out: number): Lane
   const { transfers, tensors, tiers } = model.plan;
   const name = `${out ? "to" : "from"} ${tiers[tier]}`,
     label = `${out ? "\u2192" : "\u2190"} ${tiers[tier]}`;
-  const lane: Lane = { name, label, begin: [], end: [], style: [], tell: () => "" };
+  const lane: Lane = { name, label, begin: [], end: [], tell: () => "" };
   const which: number[] = [];
   for (let t = 0; t < transfers.tensor.length; ++t) {
     if (transfers.tier[t] !== tier || transfers.out[t] !== out) continue;
@@ -105,7 +97,6 @@ function transferLane(model: Model, axis: Axis, tier: number, out: number): Lane
           : model.runs
         : transfers.end[t],
     );
-    lane.style.push(0);
     which.push(t);
   }
   lane.tell = (i) => {
@@ -119,7 +110,7 @@ function transferLane(model: Model, axis: Axis, tier: number, out: number): Lane
 
 // The lanes that have something to show.
 export function makeLanes(model: Model, axis: Axis): Lane[] {
-  const lanes = [phaseLane(model, axis), rerunLane(model, axis)];
+  const lanes = [...phaseLanes(model, axis), rerunLane(model, axis)];
   if (axis === "seconds") lanes.push(waitLane(model));
   model.plan.tiers.forEach((_, tier) => {
     lanes.push(transferLane(model, axis, tier, 1), transferLane(model, axis, tier, 0));

@@ -3,21 +3,21 @@
 import { fit, scaleX, type Frame } from "./frame.ts";
 import { intervalAt, type Lane } from "./lanes.ts";
 import { lastAtMost } from "./model.ts";
-import { css, inkOn, mix, parseHex } from "./palette.ts";
+import { css, mix, parseHex } from "./palette.ts";
 import type { State } from "./state.ts";
 import type { Inks } from "./theme.ts";
 
 export const LANE_HEIGHT = 15;
-const PHASES = [0.1, 0.22, 0.36]; // share of the ink in the tone of each phase
+const PHASE = 0.4; // share of the ink in the tone of phases
 
 export function heightOf(lanes: readonly Lane[]): number {
   return lanes.length * LANE_HEIGHT + 2;
 }
 
-function tone(lane: Lane, style: number, inks: Inks): string {
+function tone(lane: Lane, inks: Inks): string {
   const ground = parseHex(inks.surface),
     ink = parseHex(inks.ink);
-  if (lane.name === "phase") return css(mix(ground, ink, PHASES[style % 3]));
+  if (lane.name === "phase") return css(mix(ground, ink, PHASE));
   if (lane.name === "again") return inks.dark ? "#e3722a" : "#d55e00";
   if (lane.name === "waits") return inks.alarm;
   return inks.dark ? "#3b94d1" : "#0072b2";
@@ -32,11 +32,10 @@ function drawLane(frame: Frame, lane: Lane, top: number, state: State, inks: Ink
   context.fillText(lane.label, frame.left - 7, top + LANE_HEIGHT / 2);
   // Intervals that touch on the screen are drawn as one.
   let left = 0,
-    right = -1,
-    style = -1;
+    right = -1;
   const paint = () => {
     if (right <= left) return;
-    context.fillStyle = tone(lane, style, inks);
+    context.fillStyle = tone(lane, inks);
     context.fillRect(left, top + 1, right - left, LANE_HEIGHT - 2);
   };
   for (let i = lastAtMost(lane.begin, state.window.x.low); i < lane.begin.length; ++i) {
@@ -46,33 +45,15 @@ function drawLane(frame: Frame, lane: Lane, top: number, state: State, inks: Ink
       to = Math.min(frame.right, Math.max(Math.floor(x(lane.end[i])), begin + 1));
     if (from >= frame.right) break;
     if (to <= from || to <= right) continue;
-    if (lane.style[i] === style && from <= right) {
+    if (from <= right) {
       right = Math.max(right, to);
       continue;
     }
     paint();
-    left = Math.max(from, style >= 0 ? right : from);
+    left = from;
     right = to;
-    style = lane.style[i];
   }
   paint();
-  if (lane.name === "phase") labelPhases(frame, lane, top, state, inks);
-}
-
-function labelPhases(frame: Frame, lane: Lane, top: number, state: State, inks: Inks): void {
-  const { context } = frame;
-  const x = scaleX(frame, state.window.x);
-  context.textAlign = "left";
-  for (let i = lastAtMost(lane.begin, state.window.x.low); i < lane.begin.length; ++i) {
-    const left = Math.max(frame.left, x(lane.begin[i])),
-      right = Math.min(frame.right, x(lane.end[i]));
-    if (left >= frame.right) return;
-    if (right - left < 58) continue;
-    context.fillStyle = inkOn(
-      mix(parseHex(inks.surface), parseHex(inks.ink), PHASES[lane.style[i] % 3]),
-    );
-    context.fillText(lane.tell(i), left + 5, top + LANE_HEIGHT / 2 + 0.5);
-  }
 }
 
 export function drawLanes(

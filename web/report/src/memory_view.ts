@@ -2,7 +2,13 @@
 // pointer, wheel and keys do with them. The drawing itself is in curve_view, lanes_view and map_view.
 
 import type { Context } from "./context.ts";
-import { curveSentence, drawCurve, drawCurveOverlay, type CurveScene } from "./curve_view.ts";
+import {
+  curveHeights,
+  curveSentence,
+  drawCurve,
+  drawCurveOverlay,
+  type CurveScene,
+} from "./curve_view.ts";
 import { rectangleSentence, runSentence } from "./describe.ts";
 import { byId, h, replace } from "./dom.ts";
 import { inFocus } from "./focus.ts";
@@ -418,7 +424,8 @@ export class MemoryView {
     this.lanesCanvas.style.height = `${heightOf(this.lanes)}px`;
     if (["colouring", "theme", "selection", "found"].some((key) => changed.has(key as Key)))
       this.colours = this.makeColours();
-    if (changed.has("colouring") || changed.has("theme")) this.drawLegend(state);
+    if (["colouring", "theme", "showGiven"].some((key) => changed.has(key as Key)))
+      this.drawLegend(state);
     this.draw(state);
   }
 
@@ -429,6 +436,7 @@ export class MemoryView {
       box.style.background = colour;
       return box;
     };
+    const { broken } = curveHeights(this.context.model, state.showGiven);
     replace(
       this.legend,
       entries.map((entry) =>
@@ -439,6 +447,11 @@ export class MemoryView {
           isTerm(entry.key) ? term(entry.key, entry.name) : entry.name,
         ),
       ),
+      state.showGiven &&
+        this.context.model.given.length > 0 &&
+        h("li", {}, h("span", { class: "line-key given" }), term("before")),
+      broken !== null &&
+        h("li", { class: "broken" }, `\u2248 above ${mib(broken)} the scale is smaller`),
       state.colouring === "module" &&
         h(
           "li",

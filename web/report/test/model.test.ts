@@ -4,6 +4,8 @@ import { test } from "node:test";
 import { STAY_RESIDENT, STEP_COMPUTE } from "../src/data.ts";
 import { inFocus, staysOf } from "../src/focus.ts";
 import { groupOf } from "../src/groups.ts";
+import { timeTicks } from "../src/frame.ts";
+import { heightAt, heightsOf } from "../src/heights.ts";
 import { intervalAt, makeLanes } from "../src/lanes.ts";
 import { busyAddresses } from "../src/map_view.ts";
 import {
@@ -110,6 +112,47 @@ test("busy addresses hold all that is not resident", () => {
       assert.ok(r.low[i] >= low && r.high[i] <= high, `rectangle ${i}`);
   }
   assert.ok(low > 0 && high <= model.arena);
+});
+
+test("each phase has its lane, and each run lies in that of its phase", () => {
+  const lanes = makeLanes(model, "runs");
+  assert.deepEqual(
+    lanes.filter((lane) => lane.name === "phase").map((lane) => lane.label),
+    ["forward", "backward", "update"],
+  );
+  for (let run = 0; run < model.runs; ++run) {
+    const phase = model.plan.ops.phase[model.plan.steps.op[model.stepOfRun[run]]];
+    lanes
+      .filter((lane) => lane.name === "phase")
+      .forEach((lane, p) => assert.equal(intervalAt(lane, run + 0.5, 0.1) >= 0, p === phase));
+  }
+});
+
+test("by step the number of a step stands under its middle, from 1", () => {
+  assert.deepEqual(timeTicks("runs", { low: 0, high: 4 }, 4), [
+    { at: 0.5, text: "1" },
+    { at: 1.5, text: "2" },
+    { at: 2.5, text: "3" },
+    { at: 3.5, text: "4" },
+  ]);
+  const [first, second] = timeTicks("runs", { low: 0, high: 1000 }, 5);
+  assert.deepEqual([first, second], [
+    { at: 0.5, text: "1" },
+    { at: 199.5, text: "200" },
+  ]);
+});
+
+test("the curve's scale is broken where the plan would be a strip, and rises all the same", () => {
+  const frame = { top: 18, bottom: 218 };
+  assert.equal(heightsOf(100, 150).broken, null);
+  const whole = heightAt(frame, heightsOf(100, 150));
+  assert.deepEqual([whole(0), whole(150)], [218, 18]);
+  const heights = heightsOf(100, 1000);
+  const at = heightAt(frame, heights);
+  assert.equal(heights.broken, 100);
+  assert.deepEqual([at(0), at(1000)], [218, 18]);
+  assert.ok(at(0) - at(100) > 0.6 * 200, "the plan has most of the height");
+  for (let bytes = 1; bytes <= 1000; ++bytes) assert.ok(at(bytes) < at(bytes - 1), `${bytes}`);
 });
 
 test("lanes list reruns, waits and transfers", () => {
