@@ -547,7 +547,7 @@ test("another plan is shown from the front, the list, and the section beside", a
     ),
   );
   await page.locator(".front .point:not(.has-plan)").first().click();
-  assert.match(await page.locator(".of-point").textContent(), /budget .* not in this report/);
+  assert.match(await page.locator(".of-point").textContent(), /budget .* left out, as this file/);
   assert.deepEqual(problems, []);
   await page.close();
 });

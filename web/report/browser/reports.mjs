@@ -85,6 +85,18 @@ function far() {
   return report;
 }
 
+// The first plan's copies slow its ops, so that it ends later than its last step; it is no point of the
+// front, none of whose plans were written.
+function copying() {
+  const report = generateReport(SMALL, true, true);
+  const [{ summary }] = report.plans;
+  summary.copying_seconds = 0.05;
+  summary.predicted_seconds = summary.timeline_seconds + 0.05;
+  for (const point of report.front.points) if (point.plan === 0) point.plan = -1;
+  report.front.plans_left_out = 0;
+  return report;
+}
+
 // As of a plan file alone, run by something that does not time transfers.
 function lacking() {
   const report = generateReport(SMALL);
@@ -98,6 +110,7 @@ const KINDS = {
   lacking,
   compare: () => generateReport(SMALL, true, true),
   near,
+  copying,
   far,
   html: withHtml,
   "long names": longNames,

@@ -19,6 +19,25 @@ import { inks } from "./theme.ts";
 const OURS = ["#0072b2", "#3b94d1"],
   THEIRS = ["#d55e00", "#e3722a"]; // light, dark ground
 
+// Where a plan ends on the axis: by seconds its predicted time, which is later than its last step where
+// copies beside ops slow these.
+export function endOf(model: Model, axis: Axis): number {
+  const length = axisLength(model, axis);
+  return axis === "runs" ? length : Math.max(length, model.plan.summary.predicted_seconds);
+}
+
+// What the curves leave out, in words; none where they leave out nothing.
+export function copyingNote(models: readonly Model[]): string {
+  const slowed = models
+    .map(({ plan: { file, summary: s } }) => ({ file, s }))
+    .filter(({ s }) => s.copying_seconds > 0)
+    .map(
+      ({ file, s }) =>
+        `${file} takes ${time(s.predicted_seconds)}: copies beside its ops slow these by ${time(s.copying_seconds)} more than its curve shows`,
+    );
+  return slowed.length > 0 ? `${slowed.join("; ")}. Dotted: from the curve to the end.` : "";
+}
+
 function line(
   frame: Frame,
   model: Model,
@@ -49,6 +68,21 @@ function line(
   context.strokeStyle = colour;
   context.setLineDash(dash);
   context.stroke();
+  const last = columns[columns.length - 1];
+  const end = frame.left + (endOf(model, axis) / full) * (frame.right - frame.left);
+  if (last && end > frame.left + last.x1 + 1) {
+    const at = y(model.totals[last.run]);
+    context.setLineDash([1.5, 3]);
+    context.beginPath();
+    context.moveTo(frame.left + last.x1, at);
+    context.lineTo(end, at);
+    context.stroke();
+    context.setLineDash([]);
+    context.beginPath();
+    context.moveTo(end, at - 6);
+    context.lineTo(end, at + 6);
+    context.stroke();
+  }
   context.setLineDash([]);
 }
 
@@ -57,7 +91,8 @@ function drawBoth(canvas: HTMLCanvasElement, here: Model, there: Model, axis: Ax
   const frame = fit(canvas, 18, 24);
   const most = (model: Model) => model.totals.reduce((a, b) => Math.max(a, b), 1);
   const top = Math.max(most(here), most(there)) * 1.06;
-  const full = Math.max(axisLength(here, axis), axisLength(there, axis));
+  const full = Math.max(endOf(here, axis), endOf(there, axis));
+  canvas.dataset["end"] = String(full); // for tests
   drawSizeAxis(frame, { low: 0, high: top }, ink, true);
   line(frame, there, axis, full, top, css(parseHex(THEIRS[ink.dark ? 1 : 0])), [6, 3]);
   line(frame, here, axis, full, top, css(parseHex(OURS[ink.dark ? 1 : 0])), []);
@@ -207,7 +242,11 @@ export function besideContent(context: Context): Child | null {
     role: "img",
     "aria-label": `Both curves: ${here.plan.file} with a peak of ${mib(here.plan.summary.peak_bytes)}, ${there.plan.file} with ${mib(there.plan.summary.peak_bytes)}`,
   });
-  const draw = () => canvas.clientWidth > 0 && drawBoth(canvas, here, there, store.state.axis);
+  const note = h("p", { class: "note" }, copyingNote([here, there]));
+  const draw = () => {
+    note.hidden = store.state.axis === "runs";
+    if (canvas.clientWidth > 0) drawBoth(canvas, here, there, store.state.axis);
+  };
   const observer = new ResizeObserver(draw);
   observer.observe(canvas);
   context.signal.addEventListener("abort", () => observer.disconnect());
@@ -230,6 +269,7 @@ export function besideContent(context: Context): Child | null {
       ),
     ),
     h("div", { class: "chart" }, canvas),
+    note.textContent ? note : null,
     numbers(both),
     report.beside.rows.name.length > 0
       ? differenceTable(context, both)

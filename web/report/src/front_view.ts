@@ -4,9 +4,9 @@
 import { scaleLinear } from "d3-scale";
 import { pointBoundsAreOf } from "./bounds.ts";
 import type { Context } from "./context.ts";
-import type { FrontPoint } from "./data.ts";
+import type { Front, FrontPoint } from "./data.ts";
 import { h, replace, svg, type Child } from "./dom.ts";
-import { count, mib, MIB, percent, plural, timeApart } from "./format.ts";
+import { count, mib, MIB, percent, plural, time, timeApart } from "./format.ts";
 import { table, tableOnDemand } from "./table.ts";
 import { term } from "./terms.ts";
 import { size } from "./tip.ts";
@@ -23,6 +23,12 @@ const LEFT = 62,
 export interface Reached extends FrontPoint {
   arena_bytes: number;
   peak_bytes: number;
+  seconds: number;
+}
+
+// Where a plan stands that is no point.
+export interface Place {
+  arena_bytes: number;
   seconds: number;
 }
 
@@ -43,9 +49,19 @@ export interface FrontScales {
   yTicks: { at: number; text: string }[]; // seconds
 }
 
-export function frontScales(points: readonly Reached[], width: number): FrontScales {
-  const memory = points.flatMap((p) => [p.arena_bytes / MIB, p.budget_bytes / MIB]);
-  const times = points.flatMap((p) => (boundOf(p) > 0 ? [p.seconds, boundOf(p)] : [p.seconds]));
+export function frontScales(
+  points: readonly Reached[],
+  width: number,
+  also: readonly Place[] = [],
+): FrontScales {
+  const memory = [
+    ...points.flatMap((p) => [p.arena_bytes / MIB, p.budget_bytes / MIB]),
+    ...also.map((p) => p.arena_bytes / MIB),
+  ];
+  const times = [
+    ...points.flatMap((p) => (boundOf(p) > 0 ? [p.seconds, boundOf(p)] : [p.seconds])),
+    ...also.map((p) => p.seconds),
+  ];
   const spread = (values: number[]): [number, number] => {
     const low = Math.min(...values),
       high = Math.max(...values),
@@ -107,13 +123,26 @@ export function pointText(p: FrontPoint): string {
   return `budget ${mib(p.budget_bytes)}, arena ${mib(p.arena_bytes)}, ${timeApart(p.seconds, boundOf(p))}${extra}${bound}${marks ? ` (${marks})` : ""}`;
 }
 
+// Why the plan of a point is not in the report: it was left out for the file's size, or nobody wrote
+// it. Where some were left out and others not written, the data does not say which.
+export function whyAbsent({ points, plans_left_out: left }: Front): string {
+  const absent = points.filter((p) => p.found && p.plan < 0).length;
+  if (left === 0)
+    return "Its plan is not in this report; sweep --plans writes it, lowtide report shows it.";
+  const open = "lowtide report shows it from its own file";
+  return left >= absent
+    ? `Its plan was left out, as this file would have been larger than 3 MB; ${open}.`
+    : `Its plan was left out for the size of this file, or was not written by the sweep (--plans); ${open}.`;
+}
+
 function drawing(
   context: Context,
   points: Reached[],
   width: number,
   choose: (p: FrontPoint) => void,
 ): SVGSVGElement {
-  const scales = frontScales(points, width);
+  const aside = shownAside(context);
+  const scales = frontScales(points, width, aside ? [aside] : []);
   const { x, y, xTicks, yTicks } = scales;
   const paths = frontPaths(points, scales);
   const base = HEIGHT - BOTTOM;
@@ -147,6 +176,12 @@ function drawing(
     paths.gap && svg("path", { class: "gap", d: paths.gap }),
     paths.bound && svg("path", { class: "bound", d: paths.bound }),
     svg("path", { class: "reached", d: paths.reached }),
+    aside &&
+      svg("path", {
+        class: "aside",
+        d: `M${x(aside.arena_bytes)} ${y(aside.seconds) - 8}l8 8l-8 8l-8 -8Z`,
+        "data-tip": `shown above: arena ${mib(aside.arena_bytes)}, ${time(aside.seconds)}`,
+      }),
     points.map((p) => {
       const shown = p.plan >= 0 && p.plan === context.store.state.planIndex;
       const dot = svg("circle", {
@@ -168,6 +203,13 @@ function drawing(
       return dot;
     }),
   );
+}
+
+// The plan that is shown, where it is no point of the front.
+function shownAside({ report, model, store }: Context): Place | null {
+  if (report.front?.points.some((p) => p.plan === store.state.planIndex)) return null;
+  const { arena_bytes, predicted_seconds } = model.plan.summary;
+  return { arena_bytes, seconds: predicted_seconds };
 }
 
 function frontTable(points: FrontPoint[], choose: (p: FrontPoint) => void): HTMLElement {
@@ -255,7 +297,7 @@ export function frontContent(context: Context): Child | null {
         h("b", {}, pointText(p)),
         p.plan >= 0
           ? ". This plan is shown."
-          : ". Its plan is not in this report; sweep --plans writes it, lowtide report shows it.",
+          : `. ${p.found ? whyAbsent(front) : "There is no plan for it."}`,
       ),
     );
   };
@@ -276,6 +318,12 @@ export function frontContent(context: Context): Child | null {
       {},
       "Each point is a plan for one budget; the dashed line is proven: with so much memory no schedule with the ops in as many parts is faster. The nearer the two lines, the less is left to gain. Points with a ring have their plan in this report; choose one to see it.",
     ),
+    shownAside(context) &&
+      h(
+        "p",
+        { class: "note aside-note" },
+        `The plan shown above, ${context.model.plan.file}, is no point of this front; the diamond is where it stands.`,
+      ),
     front.plans_left_out > 0 &&
       h(
         "p",

@@ -14,6 +14,7 @@ import { startSearch } from "./search_box.ts";
 import { drawSections } from "./sections.ts";
 import { makeIndex } from "./stay_index.ts";
 import { Store, type State } from "./state.ts";
+import { openForPrint } from "./table.ts";
 import { startTheme } from "./theme.ts";
 import { Tip } from "./tip.ts";
 import { wholeWindow } from "./view_range.ts";
@@ -79,6 +80,7 @@ function start(): void {
     });
     byId("theme-place").append(themes);
     startHelp();
+    openForPrint();
     showPlan(report, new Tip(), 0);
     document.documentElement.dataset["ready"] = "true";
   } catch (error) {

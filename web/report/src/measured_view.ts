@@ -6,7 +6,7 @@ import type { Context } from "./context.ts";
 import type { KindTime, Measured } from "./data.ts";
 import { h, type Child } from "./dom.ts";
 import { count, milliseconds, plural, signedPercent, time } from "./format.ts";
-import { fit } from "./frame.ts";
+import { fit, widest } from "./frame.ts";
 import { share } from "./header_view.ts";
 import { opLink } from "./memory_tables.ts";
 import { nameText } from "./names.ts";
@@ -18,8 +18,6 @@ import { inks } from "./theme.ts";
 
 function drawScatter(canvas: HTMLCanvasElement, model: Model): void {
   const ink = inks();
-  const frame = fit(canvas, 10, 30);
-  const { context } = frame;
   const predicted = model.plan.ops.seconds,
     measured = model.plan.measured!.op_seconds;
   const pairs = predicted
@@ -28,25 +26,34 @@ function drawScatter(canvas: HTMLCanvasElement, model: Model): void {
   if (pairs.length === 0) return;
   const low = pairs.reduce((a, [p, m]) => Math.min(a, p, m), Infinity) / 1.5,
     high = pairs.reduce((a, [p, m]) => Math.max(a, p, m), 0) * 1.5;
-  const x = scaleLog().domain([low, high]).range([frame.left, frame.right]),
-    y = scaleLog().domain([low, high]).range([frame.bottom, frame.top]);
   const decades = scaleLog()
     .domain([low, high])
     .ticks(4)
     .filter((t) => Math.abs(Math.log10(t) - Math.round(Math.log10(t))) < 1e-9);
-  context.fillStyle = ink.muted;
+  const frame = fit(canvas, 10, 32, widest(canvas, decades.map(time)) + 12);
+  const { context } = frame;
+  const x = scaleLog().domain([low, high]).range([frame.left, frame.right]),
+    y = scaleLog().domain([low, high]).range([frame.bottom, frame.top]);
+  const spans: [number, number][] = []; // of the labels, from left to right
   for (const t of decades) {
     context.fillStyle = ink.line;
     context.fillRect(x(t), frame.top, 1, frame.bottom - frame.top);
     context.fillRect(frame.left, y(t), frame.right - frame.left, 1);
     context.fillStyle = ink.muted;
+    const half = context.measureText(time(t)).width / 2;
+    const middle = Math.max(half, Math.min(x(t), frame.width - half - 1));
     context.textAlign = "center";
     context.textBaseline = "top";
-    context.fillText(time(t), x(t), frame.bottom + 4);
+    if (middle - half > (spans.at(-1)?.[1] ?? -1) + 4) {
+      context.fillText(time(t), middle, frame.bottom + 4);
+      spans.push([middle - half, middle + half]);
+    }
     context.textAlign = "right";
     context.textBaseline = "middle";
     context.fillText(time(t), frame.left - 6, y(t));
   }
+  const left = frame.left - 6 - widest(canvas, decades.map(time));
+  canvas.dataset["labels"] = JSON.stringify([[left, frame.left - 6], ...spans]); // for tests
   context.textAlign = "right";
   context.textBaseline = "bottom";
   context.fillText("predicted", frame.right, frame.height - 2);

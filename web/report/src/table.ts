@@ -191,11 +191,33 @@ export function tableBox(
   );
 }
 
+// What fills a table that is closed.
+const fillers = new WeakMap<HTMLDetailsElement, () => void>();
+
 // A table that is made when it is asked for: the text form of a chart.
 export function tableOnDemand(label: string, make: () => HTMLElement): HTMLElement {
   const details = h("details", { class: "as-table" }, h("summary", {}, label));
-  details.addEventListener("toggle", () => {
-    if (details.open && details.childElementCount === 1) details.append(make());
-  });
+  const fill = () => {
+    if (details.childElementCount === 1) details.append(make());
+  };
+  fillers.set(details, fill);
+  details.addEventListener("toggle", () => details.open && fill());
   return details;
+}
+
+// Paper shows the first page of every table: those that are closed are open while it is printed.
+export function openForPrint(): void {
+  let opened: HTMLDetailsElement[] = [];
+  addEventListener("beforeprint", () => {
+    const closed = document.querySelectorAll<HTMLDetailsElement>("details.as-table:not([open])");
+    opened = [...closed];
+    for (const details of opened) {
+      fillers.get(details)?.();
+      details.open = true;
+    }
+  });
+  addEventListener("afterprint", () => {
+    for (const details of opened) details.open = false;
+    opened = [];
+  });
 }

@@ -5,7 +5,7 @@ import { worth } from "../src/actions_view.ts";
 import { boundsAreOf } from "../src/bounds.ts";
 import { parseReport } from "../src/data.ts";
 import { MIB } from "../src/format.ts";
-import { frontPaths, frontScales, pointText, reachedOf } from "../src/front_view.ts";
+import { frontPaths, frontScales, pointText, reachedOf, whyAbsent } from "../src/front_view.ts";
 import { unverifiedFiles } from "../src/header_view.ts";
 import { partsOf, shortened, shownName } from "../src/names.ts";
 import { foldedName, moduleNodes, nameBelow } from "../src/modules.ts";
@@ -231,6 +231,15 @@ test("long names are shortened in the middle, and break behind dots and slashes"
     assert.ok(shownName(`${name}/${name}.${name}`).length <= 44);
   }
   assert.equal(shownName("transformer.h.10.attn.c_attn.weight"), "transformer.h.10.attn.c_attn.weight");
+});
+
+test("a point whose plan is absent says why, as far as the data knows", () => {
+  const { front } = generateReport(SMALL, false, true);
+  const absent = front!.points.filter((p) => p.found && p.plan < 0).length;
+  const of = (plans_left_out: number) => whyAbsent({ ...front!, plans_left_out });
+  assert.match(of(0), /sweep --plans writes it/);
+  assert.match(of(absent), /left out, as this file would have been larger/);
+  assert.match(of(1), /left out for the size of this file, or was not written/);
 });
 
 test("findings say which plan fails", () => {
