@@ -11,6 +11,7 @@ import { makeReport } from "./reports.mjs";
 
 const { count, mib, percent, time, timeApart } = await load("src/format.ts");
 const { pointText } = await load("src/front_view.ts");
+const { MARGIN_LEFT } = await load("src/frame.ts");
 const { makeModel } = await load("src/model.ts");
 const { categoryColours, inkOn } = await load("src/palette.ts");
 
@@ -81,11 +82,11 @@ for (const width of WIDTHS)
     for (const [left, right] of links) assert.ok(left >= 0 && right <= width, `${left} ${right}`);
     const [nav, room] = await page.$eval("#links", (n) => [n.scrollWidth, n.clientWidth]);
     assert.ok(nav <= room, `the links are ${nav} pixels wide, their place ${room}`);
-    const broken = await page.$$eval(".table .link, .table tbody th, .table .whole", (all) => {
+    const broken = await page.$$eval(".table .link, .table tbody th, .table tbody td, .table .whole, .table .size", (all) => {
       const range = document.createRange();
       const texts = all.flatMap((e) => [...e.childNodes].filter((n) => n.nodeType === 3));
       return texts
-        .filter((text) => !/[\s\u2013-]/.test(text.data))
+        .filter((text) => !/[ \n\u2013-]/.test(text.data))
         .filter((text) => {
           range.selectNodeContents(text);
           return range.getClientRects().length > 1;
@@ -246,7 +247,7 @@ async function mapOf(page) {
   const [x0, x1, y0, y1] = map.window;
   const data = Buffer.from(map.data, "base64");
   return {
-    x: (seconds) => 60 + ((seconds - x0) / (x1 - x0)) * (map.width - 70),
+    x: (seconds) => MARGIN_LEFT + ((seconds - x0) / (x1 - x0)) * (map.width - MARGIN_LEFT - 10),
     y: (bytes) => map.height - 24 - ((bytes - y0) / (y1 - y0)) * (map.height - 42),
     pixel: (x, y) => {
       const at = 4 * (Math.round(y) * map.row + Math.round(x));

@@ -20,6 +20,7 @@ import {
 } from "./pages.mjs";
 import { HTML_NAME, makeReport } from "./reports.mjs";
 
+const { MARGIN_LEFT } = await load("src/frame.ts");
 const { meet } = await load("src/labels.ts");
 const { count, exactBytes, mib, time, timeApart } = await load("src/format.ts");
 const { moduleColours } = await load("src/palette.ts");
@@ -487,7 +488,7 @@ test("two fingers zoom and pan the map, one scrolls the page, a tap follows what
   );
   // What lies under the fingers, in the middle of the canvas, stays there.
   const canvas = await page.$eval("canvas.map", (c) => c.clientWidth);
-  const under = (w) => w[0] + (width(w) * (canvas / 2 - 60)) / (canvas - 70);
+  const under = (w) => w[0] + (width(w) * (canvas / 2 - MARGIN_LEFT)) / (canvas - MARGIN_LEFT - 10);
   assert.ok(Math.abs(under(near) - under(whole)) < 0.03 * width(whole), "around the fingers");
   await slide(
     [

@@ -107,7 +107,7 @@ interface BandLabel {
   ink: string;
 }
 
-const LEAST_BAND = 13; // pixels of height for a name
+const LEAST_BAND = 12; // pixels of height for a name
 
 // The category's name where its band is thickest over the whole name, if it is thick enough.
 function labelBand(
@@ -119,7 +119,7 @@ function labelBand(
 ): BandLabel | null {
   const { frame, model, colours, y } = scene;
   const name = plainName(model.plan.categories[category]);
-  const half = frame.context.measureText(name).width / 2 + 3;
+  const half = frame.context.measureText(name).width / 2 + 6;
   let best: BandLabel | null = null;
   for (let at = half; at <= frame.right - frame.left - half; at += 5) {
     let top = -Infinity,

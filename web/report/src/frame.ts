@@ -22,7 +22,7 @@ export interface Frame {
 
 export const FONT = '11px system-ui, -apple-system, "Segoe UI", Roboto, sans-serif';
 
-const MARGIN_LEFT = 60; // names of lanes and sizes
+export const MARGIN_LEFT = 64; // names of lanes and sizes
 
 // The width of the widest of the texts, before the canvas has a frame.
 export function widest(canvas: HTMLCanvasElement, texts: readonly string[]): number {

@@ -179,7 +179,7 @@ function drawing(
     aside &&
       svg("path", {
         class: "aside",
-        d: `M${x(aside.arena_bytes)} ${y(aside.seconds) - 8}l8 8l-8 8l-8 -8Z`,
+        d: `M${x(aside.arena_bytes)} ${y(aside.seconds) - 12}l12 12l-12 12l-12 -12Z`,
         "data-tip": `shown above: arena ${mib(aside.arena_bytes)}, ${time(aside.seconds)}`,
       }),
     points.map((p) => {

@@ -13,7 +13,7 @@ import { rectangleSentence, runSentence } from "./describe.ts";
 import { byId, h, replace } from "./dom.ts";
 import { inFocus } from "./focus.ts";
 import { count, mib, time } from "./format.ts";
-import type { Frame } from "./frame.ts";
+import { MARGIN_LEFT, type Frame } from "./frame.ts";
 import { listen, type Change } from "./gesture.ts";
 import { makeLanes } from "./lanes.ts";
 import { drawLanes, heightOf, tellLane } from "./lanes_view.ts";
@@ -176,7 +176,7 @@ export class MemoryView {
   private plot(canvas: HTMLCanvasElement) {
     const width = canvas.clientWidth,
       height = canvas.clientHeight;
-    const left = this.scene?.frame.left ?? 60,
+    const left = this.scene?.frame.left ?? MARGIN_LEFT,
       right = Math.max(left + 1, width - 10);
     return { left, right, top: MAP_ROOM.top, bottom: height - MAP_ROOM.bottom };
   }

@@ -60,7 +60,7 @@ function tensorRow(context: Context, tensor: number, depth: number): HTMLElement
       {},
       policyChip(tensors.resident[tensor] ? "resident" : plan.policies[tensors.policy[tensor]]),
     ),
-    h("td", { class: "text source" }, sourceOf(plan, tensors.made_by[tensor])),
+    h("td", { class: "text source" }, breakable(sourceOf(plan, tensors.made_by[tensor]))),
   );
 }
 
