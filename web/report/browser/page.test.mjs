@@ -554,12 +554,13 @@ test("another plan is shown from the front, the list, and the section beside", a
 });
 
 test("axe-core finds nothing serious, in both themes and on a small screen", async () => {
-  const { url } = makeReport("compare");
-  for (const options of [
+  for (const { kind = "compare", ...options } of [
     { colorScheme: "light" },
+    { colorScheme: "light", kind: "long names" },
     { colorScheme: "dark" },
     { colorScheme: "dark", viewport: { width: 360, height: 740 } },
   ]) {
+    const { url } = makeReport(kind);
     const { page } = await open(url, { ...options, bypassCSP: true });
     await page.locator("canvas.map").focus();
     for (const key of ["ArrowRight", "ArrowUp", "Enter"]) await page.keyboard.press(key);

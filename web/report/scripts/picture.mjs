@@ -12,7 +12,7 @@ const [file, out] = process.argv.slice(2);
 if (!file || !out) throw new Error("usage: picture.mjs REPORT.html OUT.png");
 const browser = await launch();
 const page = await browser.newPage({
-  viewport: { width: 1400, height: 1180 },
+  viewport: { width: 1400, height: 1330 },
   colorScheme: "light",
 });
 await page.goto(pathToFileURL(resolve(file)).href);

@@ -31,7 +31,7 @@ export function breakable(name: string): Child[] {
 
 // What an element needs that shows the name: nothing where all of it is seen.
 export function nameAttributes(name: string): Record<string, string> {
-  return shownName(name) === name ? {} : { "data-tip": name, "data-name": name, "aria-label": name };
+  return shownName(name) === name ? {} : { "data-tip": name, "data-name": name };
 }
 
 // The name alone, without a link.
