@@ -51,6 +51,7 @@ struct PackTuning {
   // Without a capacity: units for each buffer after which the search ends if neither height nor
   // bound have moved ("When it stops" in the README), and the least of all for small parts.
   int64_t patience = 38'400;
+  int64_t patience_of_many = 1'200;  // what comes late is little, and each look is long
   int64_t least_patience = 10'000'000;
   int64_t too_little = 100'000;  // units left of the work: no further round is begun
   // The part of a round's work that one attempt gets: the first, when a capacity is to be decided
@@ -219,7 +220,8 @@ void Packer::improve(const Part& part, PartResult& result, int64_t good_enough) 
   Portfolio portfolio(part, options_);
   const int64_t n = static_cast<int64_t>(part.items.size());
   const bool rounds = !capacity_;
-  const int64_t patience = std::max(kPack.least_patience, kPack.patience * n);
+  const int64_t patience =
+      std::max(kPack.least_patience, (many ? kPack.patience_of_many : kPack.patience) * n);
   int64_t give_up_at = units_ + patience;
   for (int64_t round = std::max(kPack.least_round, kPack.round_per_item * n);;
        round *= kPack.round_growth) {
@@ -228,7 +230,8 @@ void Packer::improve(const Part& part, PartResult& result, int64_t good_enough) 
         rounds ? std::min(options_.limits.max_units, give_up_at) : options_.limits.max_units;
     const int64_t end = rounds ? std::min(limit, units_ + round) : limit;
     if (run_round(portfolio, part, std::max(good_enough, result.bound), end, result)) return;
-    if (result.height < before.height || result.bound > before.bound)
+    const int64_t worthwhile = many ? good_enough / kPack.near : 0;
+    if (before.height - before.bound - (result.height - result.bound) > worthwhile)
       give_up_at = units_ + patience;
     else if (units_ + kPack.too_little >= limit)
       return;

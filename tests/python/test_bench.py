@@ -159,7 +159,7 @@ def test_a_deep_plan_that_is_refused(tmp_path):
     ("broken_growth(False, {9: 1, 36: 1.5, 144: 2.2})", ["2200.00 s of one core at 144 layers and 1000.00 s at 9"]),
     ("broken_growth(True, {9: 1, 36: 9, 144: 1, 326: 3})", ["3000.00 s of one core at 326 layers and 1000.00 s at 144, within a budget"]),
     ("broken_packing(dict(height_bytes=1002, lower_bound_bytes=1000, core_seconds=5), 5, dict(size=1004), True)", []),
-    ("broken_packing(dict(height_bytes=1002, lower_bound_bytes=1000, core_seconds=6), 5, dict(size=1003), True)",
+    ("broken_packing(dict(height_bytes=1002, lower_bound_bytes=1000, core_seconds=6), 5, dict(size=1002), True)",
      ["6.0 s of one core, at most 5", "not drawn hard"]),
     ("broken_packing(dict(height_bytes=1002, lower_bound_bytes=1000, core_seconds=1), 5, dict(size=1009, start=1001), True)",
      ["height 1,002, first fit by start has 1,001"]),
