@@ -32,7 +32,7 @@ struct TiedTuning {
 constexpr TiedTuning kTied;
 
 constexpr int64_t kUnplaced = -1;
-constexpr int64_t kUnitsPerLook = 6;
+constexpr int64_t kFitLooksPerUnit = 2;
 constexpr int64_t kUnitsPerTry = 100;  // beside its looks
 
 // One thing to place: a group, or a buffer by itself.
@@ -80,11 +80,13 @@ std::vector<Shape> shapes_of(const PackProblem& problem) {
   return shapes;
 }
 
-// Offsets as they grow; buffers without a place have kUnplaced.
+// Offsets as they grow; buffers without a place have kUnplaced. What has one is looked at from the
+// bottom up, so a shape's place takes one pass over all that is placed, for each of its members.
 class FirstFit {
  public:
   explicit FirstFit(const PackProblem& problem)
       : problem_(problem), offsets_(problem.buffers.size(), kUnplaced) {
+    placed_.reserve(problem.buffers.size());
     for (BufferId id : problem.buffers.ids())
       if (problem.buffers[id].fixed_offset && problem.buffers[id].size_bytes > 0)
         take(id, *problem.buffers[id].fixed_offset);
@@ -92,16 +94,7 @@ class FirstFit {
 
   // The lowest base at which no member of the shape meets a placed buffer.
   void place(const Shape& shape) {
-    int64_t base = 0;
-    for (bool moved = true; moved;) {
-      moved = false;
-      for (const Shape::Member& member : shape.members) {
-        const int64_t end = end_of_clash(member, base);
-        if (end <= base + member.at) continue;
-        base = align_up(end - member.at, shape.alignment);
-        moved = true;
-      }
-    }
+    const int64_t base = shape.members.size() == 1 ? base_of_one(shape) : base_of_group(shape);
     for (const Shape::Member& member : shape.members) take(member.id, base + member.at);
   }
 
@@ -110,29 +103,57 @@ class FirstFit {
   int64_t looks() const { return looks_; }
 
  private:
-  // The highest end among the placed buffers that the member would meet; 0: none.
-  int64_t end_of_clash(const Shape::Member& member, int64_t base) {
-    const Buffer& b = problem_.buffers[member.id];
-    const Interval range{base + member.at, base + member.at + b.size_bytes};
-    int64_t end = 0;
-    for (BufferId other : placed_) {
-      const Buffer& o = problem_.buffers[other];
-      const Interval taken{offsets_[other], offsets_[other] + o.size_bytes};
-      if (o.live.overlaps(b.live) && taken.overlaps(range)) end = std::max(end, taken.end);
+  struct Placed {
+    Interval bytes, live;
+  };
+
+  int64_t base_of_one(const Shape& shape) {
+    const Buffer& b = problem_.buffers[shape.members[0].id];
+    int64_t base = 0;
+    for (const Placed& other : placed_) {
+      if (other.bytes.begin >= base + b.size_bytes) break;
+      ++looks_;
+      if (other.bytes.end > base && other.live.overlaps(b.live))
+        base = align_up(other.bytes.end, shape.alignment);
     }
-    looks_ += static_cast<int64_t>(placed_.size());
-    return end;
+    return base;
+  }
+
+  // Each placed buffer keeps a member from bases between two.
+  int64_t base_of_group(const Shape& shape) {
+    kept_from_.clear();
+    for (const Shape::Member& member : shape.members) {
+      const Buffer& b = problem_.buffers[member.id];
+      for (const Placed& other : placed_)
+        if (other.bytes.end > member.at && other.live.overlaps(b.live))
+          kept_from_.push_back(
+              {other.bytes.begin - member.at - b.size_bytes, other.bytes.end - member.at});
+    }
+    looks_ += static_cast<int64_t>(placed_.size() * shape.members.size());
+    std::sort(kept_from_.begin(), kept_from_.end(),
+              [](const Interval& a, const Interval& b) { return a.begin < b.begin; });
+    int64_t base = 0;
+    for (const Interval& bases : kept_from_) {
+      if (bases.begin >= base) break;
+      if (bases.end > base) base = align_up(bases.end, shape.alignment);
+    }
+    return base;
   }
 
   void take(BufferId id, int64_t offset) {
+    const Buffer& b = problem_.buffers[id];
     offsets_[id] = offset;
-    placed_.push_back(id);
-    height_ = std::max(height_, offset + problem_.buffers[id].size_bytes);
+    const auto above =
+        std::upper_bound(placed_.begin(), placed_.end(), offset,
+                         [](int64_t at, const Placed& other) { return at < other.bytes.begin; });
+    placed_.insert(above, {{offset, offset + b.size_bytes}, b.live});
+    height_ = std::max(height_, offset + b.size_bytes);
   }
 
   const PackProblem& problem_;
   Offsets offsets_;
-  std::vector<BufferId> placed_;
+  std::vector<Placed> placed_;       // by where they begin
+  std::vector<Interval> kept_from_;  // bases, open at both ends
   int64_t height_ = 0, looks_ = 0;
 };
 
@@ -249,7 +270,7 @@ class TiedPacker {
   int64_t place_all(const Order& order) {
     FirstFit fit(problem_);
     for (size_t s : order) fit.place(shapes_[s]);
-    units_ += fit.looks() * kUnitsPerLook + kUnitsPerTry;
+    units_ += fit.looks() / kFitLooksPerUnit + kUnitsPerTry;
     keep(fit.offsets(), fit.height());
     return fit.height();
   }
@@ -277,7 +298,7 @@ class TiedPacker {
     if (!found_.empty() && done()) return;
     FirstFit fit(problem_);
     for (size_t s : order) fit.place(groups_[s]);
-    units_ += fit.looks() * kUnitsPerLook + kUnitsPerTry;
+    units_ += fit.looks() / kFitLooksPerUnit + kUnitsPerTry;
     pack_around(fit.offsets(), options);
   }
 

@@ -48,14 +48,28 @@ class Search {
         budget_bytes_(*options.budget_bytes),
         estimator_(options.device, options.costs ? &*options.costs : nullptr) {}
 
+  // Best first; empty where there is no class.
   Result<std::vector<Candidate>> run() {
+    LT_RETURN_IF_ERROR(look_at_all());
+    return ranked();
+  }
+
+  // Ends with the first that fits in less than `below_seconds`.
+  Result<bool> finds_any() {
+    first_is_enough_ = true;
+    LT_RETURN_IF_ERROR(look_at_all());
+    return best_.has_value();
+  }
+
+ private:
+  Status look_at_all() {
     LT_ASSIGN(const std::vector<fission::AxisClass> classes, fission::axis_classes(step_));
-    if (classes.empty()) return std::vector<Candidate>{};
+    if (classes.empty()) return {};
     axis_class_ = classes.front();
     reader_.emplace(step_, axis_class_);
     LT_RETURN_IF_ERROR(pose());
     LT_RETURN_IF_ERROR(look_at({}, given_));
-    for (int late = 0; !open_.empty() && late < tuning_.late_searches && !stopped();) {
+    for (int late = 0; !open_.empty() && late < tuning_.late_searches && !is_done();) {
       const size_t at = open_.top().second;
       open_.pop();
       if (is_promising(all_[at])) LT_RETURN_IF_ERROR(search(all_[at], tuning_.remat_units));
@@ -64,13 +78,11 @@ class Search {
       const std::vector<SchedOpId> order = all_[at].order;
       if (is_full) continue;
       for (const Labels& labels : neighbours(all_[at].candidate.labels))
-        LT_RETURN_IF_ERROR(look_at(labels, order));
+        if (!is_done()) LT_RETURN_IF_ERROR(look_at(labels, order));
     }
-    LT_RETURN_IF_ERROR(look_closer());
-    return ranked();
+    return look_closer();
   }
 
- private:
   // What is known of labels.
   struct State {
     Candidate candidate;
@@ -88,7 +100,10 @@ class Search {
 
   // What is left of the limits of time, whatever the units.
   Limits limits() const { return options_.schedule.remat.limits.after(seconds_since(start_)); }
-  bool stopped() const { return options_.schedule.remat.limits.stop_after(seconds_since(start_)); }
+  bool is_done() const {
+    return options_.schedule.remat.limits.stop_after(seconds_since(start_)) ||
+           (first_is_enough_ && best_);
+  }
 
   // The whole step's problem, prices, and the regions that may be levels.
   Status pose() {
@@ -224,7 +239,7 @@ class Search {
       const bool is_far = best_seconds_ > state.least_seconds * (1 + tuning_.far);
       const bool is_close = state.candidate.fits &&
                             state.least_seconds > state.candidate.seconds * (1 - tuning_.worth);
-      if (state.least_seconds < best_seconds_ && !is_close && !stopped())
+      if (state.least_seconds < best_seconds_ && !is_close && !is_done())
         LT_RETURN_IF_ERROR(
             search(all_[at], is_far ? tuning_.far_units : tuning_.closer_units, is_far));
     }
@@ -518,6 +533,7 @@ class Search {
   std::vector<State> all_;
   std::set<std::string> seen_;
   std::priority_queue<Open, std::vector<Open>, std::greater<>> open_;
+  bool first_is_enough_ = false;
   int searches_without_ = 0;           // starts
   std::optional<double> least_ratio_;  // of extra time found to that proven
 };
@@ -530,6 +546,11 @@ Result<std::vector<Candidate>> label_candidates(const ir::Graph& step,
                                                 double below_seconds,
                                                 const LabelMutations& mutations) {
   return Search(step, options, tuning, below_seconds, mutations).run();
+}
+
+Result<bool> any_labels_fit(const ir::Graph& step, const OptimizeOptions& options,
+                            double below_seconds, const LabelSearchTuning& tuning) {
+  return Search(step, options, tuning, below_seconds, {}).finds_any();
 }
 
 }  // namespace lowtide::pipeline

@@ -101,4 +101,9 @@ Result<std::vector<Candidate>> label_candidates(const ir::Graph& step,
                                                 double below_seconds = kAnyTime,
                                                 const LabelMutations& mutations = {});
 
+// Whether some labels are estimated to keep the budget in less time than that: the same search, as
+// far as it is needed for an answer.
+Result<bool> any_labels_fit(const ir::Graph& step, const OptimizeOptions& options,
+                            double below_seconds, const LabelSearchTuning& tuning = {});
+
 }  // namespace lowtide::pipeline

@@ -26,7 +26,7 @@ struct LeastMemoryTuning {
   int budgets = 8;          // of the bisection
   int64_t share = 4;        // of the work: the part of it for each of them
   double fineness = 0.005;  // of the arena: nearer budgets are not told apart
-  int64_t last_steps = 50;  // in the end, with all of the work: by so much of the arena less
+  int64_t last_steps = 50;  // around what is estimated: by so much of the arena less or more
 };
 constexpr LeastMemoryTuning kLeast;
 
@@ -58,13 +58,22 @@ tl::unexpected<Error> too_slow(const OptimizeOptions& options, double share, dou
                            parts, least, 100 * slowdown, least));
 }
 
+// The options in the parts of a plan, from its schedule on.
+OptimizeOptions from(const OptimizeOptions& options, const Optimized& best) {
+  OptimizeOptions made = cut_as(options, best);
+  made.starts = {runs_of(best.plan)};
+  return made;
+}
+
 // A plan within the trial's budget. Parts that are to be chosen are those of the best plan so far,
-// where these are in time; that spares a search for others.
+// where these are in time; that spares a search for others. Where it has none, that search begins
+// with the whole step anyway.
 // NOLINTNEXTLINE(misc-no-recursion): optimize comes here for a time only, not for a budget
 Result<Optimized> plan_within(const ir::Graph& forward, const OptimizeOptions& trial,
                               const Optimized& best) {
-  if (!trial.split.chosen()) return optimize(forward, trial);
-  Result<Optimized> made = optimize(forward, cut_as(trial, best));
+  const bool is_whole = best.split.whole() && best.cuts.empty() && best.query_blocks <= 1;
+  if (!trial.split.chosen() || is_whole) return optimize(forward, trial);
+  Result<Optimized> made = optimize(forward, from(trial, best));
   if (made && made->plan.claims.predicted_seconds <= *trial.most_seconds) return made;
   if (!made && !is_about_budget(made.error())) return made;
   return optimize(forward, trial);
@@ -89,10 +98,7 @@ Result<std::optional<int64_t>> estimated_least(const ir::Graph& forward,
     if (options.schedule.remat.limits.stop_after(seconds_since(start))) break;
     at.budget_bytes = below + (above - below) / 2;
     at.schedule.transfers = false;  // of these, estimates are no more than bounds
-    LT_ASSIGN(const std::vector<Candidate> candidates,
-              label_candidates(step, at, {}, most_seconds));
-    const bool is_in_time = !candidates.empty() && candidates.front().fits &&
-                            candidates.front().seconds <= most_seconds;
+    LT_ASSIGN(const bool is_in_time, any_labels_fit(step, at, most_seconds));
     (is_in_time ? above : below) = *at.budget_bytes;
     if (is_in_time) least = above;
   }
@@ -132,30 +138,37 @@ class LeastMemory {
       LT_ASSIGN(below_, least_bytes(forward_, options_));
     }
     LT_RETURN_IF_ERROR(begin());
-    if (options_.split.chosen()) {
-      LT_ASSIGN(const std::optional<int64_t> estimated,
-                estimated_least(forward_, rest(), below_, arena(), most_seconds_));
-      if (estimated) return around(*estimated);
+    if (!options_.split.chosen()) return bisect();
+    LT_ASSIGN(const std::optional<int64_t> estimated,
+              estimated_least(forward_, rest(), below_, arena(), most_seconds_));
+    if (estimated) {
+      LT_RETURN_IF_ERROR(around(*estimated));
+      if (best_->plan.claims.budget_bytes) return {};
     }
+    LT_RETURN_IF_ERROR(narrow_in_one_part());
     return bisect();
   }
 
-  // Parts that are given begin with their own plan, those that are to be chosen are compared with
-  // the whole step and begin with what that needs.
+  // What the whole step needs, for who has nothing better.
   // NOLINTNEXTLINE(misc-no-recursion): likewise
+  Status narrow_in_one_part() {
+    OptimizeOptions whole = rest();
+    whole.split = {};
+    LeastMemory in_one_part(forward_, whole, slowdown_);
+    LT_RETURN_IF_ERROR(in_one_part.narrow());
+    best_ = std::move(in_one_part.best_);
+    return {};
+  }
+
+  // Parts that are given begin with their own plan, those that are to be chosen with that of the
+  // whole step.
   Status begin() {
     OptimizeOptions whole = options_;
     whole.split = {};
-    if (options_.split.chosen()) {
-      LeastMemory in_one_part(forward_, whole, slowdown_);
-      LT_RETURN_IF_ERROR(in_one_part.narrow());
-      best_ = std::move(in_one_part.best_);
-      most_seconds_ = in_one_part.most_seconds_;
-      return {};
-    }
-    LT_ASSIGN(best_, optimize(forward_, options_));
+    const OptimizeOptions& first = options_.split.chosen() ? whole : options_;
+    LT_ASSIGN(best_, optimize(forward_, first));
     double once = best_->plan.claims.once_seconds;
-    if (has_given_parts(options_)) {
+    if (has_given_parts(first)) {
       whole.cuts.clear();
       LT_ASSIGN(const Optimized uncut, optimize(forward_, whole));
       once = uncut.plan.claims.once_seconds;
@@ -172,7 +185,7 @@ class LeastMemory {
     return {};
   }
 
-  // Down from what was estimated in steps as of polish, or up in larger and larger ones.
+  // Down from what was estimated in small steps, or up in larger and larger ones.
   Status around(int64_t estimated) {
     int64_t step = std::max<int64_t>(1, estimated / kLeast.last_steps);
     int64_t budget = estimated;
@@ -208,17 +221,14 @@ class LeastMemory {
     return {{}, is_kept};
   }
 
-  // All of the work finds a little more: the same budget again, then smaller ones while it does.
+  // With all of the work, and what only a plan that somebody gets is worth.
   Status polish() {
-    const int64_t step = std::max<int64_t>(1, arena() / kLeast.last_steps);
-    for (int64_t budget = arena(); best_->plan.claims.budget_bytes && !stopped(); budget -= step) {
-      OptimizeOptions full = cut_as(rest(), *best_);
-      full.budget_bytes = budget;
-      Result<Optimized> made = optimize(forward_, full);
-      if (!made && !is_about_budget(made.error())) return tl::unexpected(made.error());
-      if (!made || !is_in_time(*made)) break;
-      best_ = std::move(*made);
-    }
+    if (!best_->plan.claims.budget_bytes || stopped()) return {};
+    OptimizeOptions full = from(rest(), *best_);
+    full.budget_bytes = arena();
+    Result<Optimized> made = optimize(forward_, full);
+    if (!made && !is_about_budget(made.error())) return tl::unexpected(made.error());
+    if (made && is_in_time(*made)) best_ = std::move(*made);
     return {};
   }
 

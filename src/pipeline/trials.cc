@@ -32,14 +32,6 @@ OptimizeOptions trial_of(const OptimizeOptions& options, const Candidate& candid
   return trial;
 }
 
-// The plan's schedule, for the search that comes after it. What moves is no part of it.
-std::vector<std::string> runs_of(const plan::Plan& plan) {
-  std::vector<std::string> names;
-  for (const plan::Step& step : plan.steps)
-    if (step.kind == plan::Step::Kind::kCompute) names.push_back(plan.ops[step.op].name);
-  return names;
-}
-
 // What is told while some are tried: the best of all so far. What is proven is of its own parts.
 plan::ProgressFunction told_in_a_trial(const Trials& trials, const OptimizeOptions& options) {
   if (!trials.progress) return {};
@@ -96,6 +88,13 @@ void take(Optimized tried, const Candidate& candidate, Trials& trials) {
 }
 
 }  // namespace
+
+std::vector<std::string> runs_of(const plan::Plan& plan) {
+  std::vector<std::string> names;
+  for (const plan::Step& step : plan.steps)
+    if (step.kind == plan::Step::Kind::kCompute) names.push_back(plan.ops[step.op].name);
+  return names;
+}
 
 OptimizeOptions with(const OptimizeOptions& options, const Candidate& candidate) {
   OptimizeOptions made = options;

@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "base/clock.h"
@@ -20,6 +21,7 @@
 #include "ir/graph.h"
 #include "pipeline/label_search.h"
 #include "pipeline/optimize.h"
+#include "plan/plan.h"
 #include "plan/progress.h"
 
 namespace lowtide::pipeline {
@@ -35,6 +37,10 @@ struct TrialTuning {
   double loose = 0.02;           // of seconds, above the bound
 };
 inline constexpr TrialTuning kTrials;
+
+// The plan's schedule as names of ops, for the search that comes after it. What moves is no part of
+// it.
+std::vector<std::string> runs_of(const plan::Plan& plan);
 
 // The options in the candidate's parts, blocks and cuts, with its rewrites and its schedules to
 // start from.
