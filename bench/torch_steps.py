@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Training steps planned from PyTorch, and PyTorch's own ways to save memory: each step in turn with eager mode's.
 
-    torch_steps.py [--engine torch|native] [--no-dropout] [--only MODEL] [--budgets LIST] [--ways LIST] [--steps N] [--threads N]
-                   [--effort N] [--tiny] [--json FILE]
+    torch_steps.py [--engine torch|native] [--split N|auto] [--swap host] [--no-dropout] [--only MODEL] [--budgets LIST]
+                   [--ways LIST] [--steps N] [--threads N] [--effort N] [--tiny] [--json FILE]
 
 Lowtide's rows, one for each budget: the arena (parameters, state, batch and all that the step makes), seconds of a step over eager
 mode's, the same in seconds of processors (which a busy machine changes less; of one thread, as waiting counts), what was predicted, the bound that is proven for every schedule, seconds to plan and to compile (capture, measure, plan).
@@ -10,8 +10,8 @@ Budgets are MiB, or shares of what the best order needs ("60%"); `none` has no l
 process each): the peak with scratch; `compile` is what its first step takes. `--ways none` leaves them out, `--budgets skip` leaves
 Lowtide's out.
 
-Exit code 1 if a loss of Lowtide's differs from eager mode's (with the torch engine in one bit; with the native one by more than
-rounding, or than dropout's other masks do), an allocation was not where the plan has it, an arena is
+Exit code 1 if a loss of Lowtide's differs from eager mode's (with the torch engine in one bit, with --split by more than
+rounding; with the native one by more than rounding, or than dropout's other masks do), an allocation was not where the plan has it, an arena is
 above its budget, or above that of a larger budget.
 """
 
@@ -45,9 +45,10 @@ def limit_of(budget: str) -> int | str | None:
 
 
 def same(loss: torch.Tensor, wanted: torch.Tensor, arguments: argparse.Namespace) -> bool:
-    if arguments.engine == "torch":
+    if arguments.engine == "torch" and arguments.split is None:
         return torch.equal(loss, wanted)
-    return abs(float(loss / wanted) - 1) < (ROUNDING if arguments.no_dropout else MASKS)
+    drops = arguments.engine == "native" and not arguments.no_dropout
+    return abs(float(loss / wanted) - 1) < (MASKS if drops else ROUNDING)
 
 
 def row(name: str, budget: str, arguments: argparse.Namespace, broken: list[str]) -> dict:
@@ -56,11 +57,13 @@ def row(name: str, budget: str, arguments: argparse.Namespace, broken: list[str]
     for part in (*case.model.modules(), *other.model.modules()) if arguments.no_dropout else ():
         if isinstance(part, torch.nn.Dropout):
             part.p = 0.0
-    found = {"model": name, "way": f"Lowtide, {arguments.engine}", "budget": budget}
+    levers = {"split": arguments.split, "swap": arguments.swap} if arguments.engine == "torch" else {}
+    said = "".join(f", {lever} {value}" for lever, value in levers.items() if value is not None)
+    found = {"model": name, "way": f"Lowtide, {arguments.engine}{said}", "budget": budget}
     try:
         compiled, step = timed(lambda: lowtide.compile_step(
             case.model, case.loss_fn, optimizer, case.batch, budget=limit_of(budget), effort=arguments.effort,
-            engine=arguments.engine), 0)
+            engine=arguments.engine, **levers), 0)
     except lowtide.Error as problem:
         return {**found, "reason": str(problem)}
     mine, theirs, shares = [], [], []
@@ -123,6 +126,8 @@ def falling(rows: list[dict], broken: list[str]) -> None:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--engine", choices=("torch", "native"), default="torch")
+    parser.add_argument("--split", type=lambda text: text if text == "auto" else int(text), help="parts, or auto; of the torch engine")
+    parser.add_argument("--swap", help="host, or host=SIZE; of the torch engine")
     parser.add_argument("--no-dropout", action="store_true", help="of Lowtide's rows")
     parser.add_argument("--only", choices=CASES)
     parser.add_argument("--budgets", help="MiB, shares or none, the largest first; comma-separated; or skip")

@@ -63,8 +63,9 @@ std::string weight_or(AtenCall& call, std::string_view name, double otherwise,
   return call.filled(otherwise, call.type(call.has("input") ? "input" : "self"), dims);
 }
 
-// In a graph for training the statistics are those of the batch, as through the ONNX door; without
-// running ones they always are.
+// In a graph for training the statistics are those of the batch where the program was exported so
+// (model.train()), else the running ones, as in eager mode; without running ones they always are
+// those of the batch.
 void batch_norm(AtenCall& call) {
   const auto& dims = call.meta("input").dims;
   if (dims.size() < 2) return call.fail("an input without channels");
@@ -72,7 +73,11 @@ void batch_norm(AtenCall& call) {
   const bool running = call.has("running_mean") && call.has("running_var");
   AtenAttrs attrs = {{"epsilon", call.real("eps", 1e-5)},
                      {"momentum", 1 - call.real("momentum", 0.1)}};
-  if (!running) attrs.emplace_back("training_mode", int64_t{1});
+  if (!running) {
+    attrs.emplace_back("training_mode", int64_t{1});
+  } else if (!call.flag("training", false)) {
+    attrs.emplace_back("training_mode", kGivenStatistics);
+  }
   call.result("BatchNormalization",
               {call.tensor("input"), weight_or(call, "weight", 1, channels),
                weight_or(call, "bias", 0, channels), weight_or(call, "running_mean", 0, channels),

@@ -111,8 +111,9 @@ Status batch_norm(NodeCall& call) {
   if (int_attr(call.node(), "spatial", 1) == 0)
     return error(ErrorCode::kInput, "statistics of every place (spatial 0) are not taken");
   const ir::Attrs attrs = {{"epsilon", real_attr(call.node(), "epsilon", 1e-5)}};
-  const bool explicit_training = trains(call);
-  if (explicit_training || call.training())
+  const bool given = int_attr(call.node(), "training_mode", 0) == kGivenStatistics;
+  const bool explicit_training = !given && trains(call);
+  if (explicit_training || (call.training() && !given))
     return batch_norm_train(call, attrs, !explicit_training);
   LT_ASSIGN(std::vector<ValueId> inputs, values(call, 5));
   const DType type = call.dtype(0), computed = widest(call, 5);

@@ -56,6 +56,10 @@ struct OnnxAttr {
   std::vector<OnnxSubgraph> subgraph;  // one, or none
 };
 
+// Of a BatchNormalization's training_mode: the statistics are those given, also in a graph for
+// training, as an exported program in eval mode says.
+inline constexpr int64_t kGivenStatistics = -1;
+
 struct OnnxNode {
   std::string op_type;
   std::string domain;

@@ -10,7 +10,8 @@
 // that it was exported for is refused.
 //
 // A program is for training or not as the caller says; where it was exported with model.train(),
-// its dropouts draw then, and batch norms take the statistics of the batch in either case.
+// its dropouts draw then and its batch norms take the statistics of the batch. One that was
+// exported with model.eval() trains as eager mode does then: no dropout, running statistics.
 #pragma once
 
 #include <string>

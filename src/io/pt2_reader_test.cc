@@ -226,6 +226,40 @@ TEST(Pt2Reader, OpsWithoutARowAreOpaqueToAPlanAndRefusedWhereTheyMustBeDifferent
   EXPECT_EQ(summary->parameters, 2);
 }
 
+// y = batch_norm(x)
+Pt2Maker batch_norm(const std::string& training) {
+  Pt2Maker maker;
+  maker.tensors = pt2_tensor("x", {"4", "3"}) + "," + pt2_tensor("mean", {"3"}) + "," +
+                  pt2_tensor("var", {"3"}) + "," + pt2_tensor("p_w", {"3"}, 7, true) + "," +
+                  pt2_tensor("y", {"4", "3"});
+  maker.inputs = pt2_parameter("p_w", "norm.weight") + "," + pt2_fed("x") + "," + pt2_fed("mean") +
+                 "," + pt2_fed("var");
+  maker.nodes = pt2_node("aten.batch_norm.default",
+                         {{"input", as_tensor("x")},
+                          {"weight", as_tensor("p_w")},
+                          {"running_mean", as_tensor("mean")},
+                          {"running_var", as_tensor("var")},
+                          {"training", R"({"as_bool": )" + training + "}"}},
+                         {"y"});
+  maker.outputs = pt2_result("y");
+  maker.weights = pt2_weight("norm.weight", "weight_0", {"3"});
+  maker.files = {{"data/weights/weight_0", std::string(12, 'w')}};
+  return maker;
+}
+
+TEST(Pt2Reader, ABatchNormTakesTheStatisticsThatTheProgramWasExportedWith) {
+  for (const bool trains : {false, true}) {
+    for (const std::string statistics : {"false", "true"}) {
+      const auto graph =
+          read_pt2_bytes(batch_norm(statistics).bytes(), "m.pt2", {.training = trains});
+      ASSERT_TRUE(graph.has_value()) << graph.error().message;
+      const bool of_batch = trains && statistics == "true";
+      EXPECT_EQ(count_ops(*graph, "BatchNormTrain"), of_batch ? 1 : 0) << trains << statistics;
+      EXPECT_EQ(count_ops(*graph, "BatchNormInference"), of_batch ? 0 : 1) << trains << statistics;
+    }
+  }
+}
+
 TEST(Pt2Reader, ASizeOutsideOfTheRangeThatWasExportedIsUsage) {
   const auto graph = read_pt2_bytes(layer().bytes(), "m.pt2", {.bindings = {{"s77", 1}}});
   ASSERT_FALSE(graph.has_value());

@@ -14,7 +14,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch_models import build, differences, torch
 
 import lowtide
-from lowtide.pytorch import backend
+from lowtide.pytorch import backend, transfers
 
 nn, F = torch.nn, torch.nn.functional
 OPTIONS = {"effort": 0.2}
@@ -68,6 +68,19 @@ def test_a_budget_is_kept_by_running_ops_again():
     plan = backend.last_plans[-1]
     ran = [step.op for step in plan.steps() if step.kind == 0]
     assert plan.arena_bytes <= best * 9 // 10 and len(ran) > len(set(ran))
+
+
+@pytest.mark.parametrize("name", ["gpt2", "resnet"])
+def test_a_budget_is_kept_by_moves_to_host_memory(name):
+    both(name, OPTIONS, steps=1)
+    best = backend.last_plans[-1].arena_bytes
+    torch._dynamo.reset()
+    both(name, {**OPTIONS, "budget": best * 6 // 10, "swap": "host", "link": "4GiB/s"})
+    plan = backend.last_plans[-1]
+    kinds = [(step.kind, plan.storages()[step.storage].home_slow) for step in plan.steps() if step.kind in (2, 3)]
+    assert plan.arena_bytes <= best * 6 // 10
+    assert {(2, False), (3, False), (3, True)} <= set(kinds), "values leave and come back, inputs come from their homes"
+    assert not transfers._copying, "every copy has been waited for"
 
 
 class Watch(TorchDispatchMode):
@@ -133,7 +146,7 @@ def test_every_op_runs_as_often_as_planned_and_no_value_outlives_its_last_use(na
             run().backward()
         model.zero_grad()
         cut, early, later = cuts[-1][:3]
-        calls = [call for i in early + later for call in cut.units[i].calls if not call.view]
+        calls = [call for _, i in early + later for call in cut.units[i].calls if not call.view]
         wanted = collections.Counter(str(call.target) for call in calls)
         views = {str(call.target) for call in cut.program.calls if call.view}
         views |= {"aten.detach.default", "aten.alias.default"}

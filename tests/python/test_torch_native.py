@@ -248,13 +248,39 @@ def test_what_the_door_would_take_for_something_else_is_refused():
         other = copy.deepcopy(model)
         other.head.bfloat16()
         lowtide.compile_step(other, entropy, OPTIMIZERS["sgd"](other.head.parameters()), batch, engine="native")
-    model.eval()
-    with pytest.raises(lowtide.Unsupported, match="batch norm in eval mode .'body.1.running_mean'"):
-        lowtide.compile_step(model, entropy, mine, batch, engine="native")
-    model.body[1].train()  # the dropout stays off
+
+
+@pytest.mark.parametrize("norm", ["eval", "train"])
+def test_batch_norms_train_as_they_stand(norm):
+    """In eval mode with the running statistics, which stay; the dropout is off in either case."""
+    model, batch = small(0.5)
+    model.eval().body[1].train(norm == "train")
     other, mine, its = twin(model, OPTIMIZERS["sgd"])
+    before = model.body[1].running_mean.clone()
     step = lowtide.compile_step(model, entropy, mine, batch, engine="native")
     assert_follows(step, model, mine, other, its, entropy, batch)
+    assert torch.equal(before, model.body[1].running_mean) is (norm == "eval")
+    assert ("BatchNormTrain" in step.plan.op_kinds()) is (norm == "train")
+
+
+class Entropy(nn.Module):
+    def __init__(self, net):
+        super().__init__()
+        self.net = net
+
+    def forward(self, x, labels):
+        return entropy(self.net, (x, labels))
+
+
+@pytest.mark.parametrize("norm", ["eval", "train"])
+def test_the_command_line_takes_batch_norms_of_a_program_as_the_engine_does(norm, tmp_path):
+    model, batch = small(0.0)
+    model.eval().body[1].train(norm == "train")
+    step = lowtide.compile_step(model, entropy, OPTIMIZERS["sgd"](model.parameters()), batch, engine="native")
+    torch.export.save(torch.export.export(Entropy(model), batch), tmp_path / "step.pt2")
+    plan = lowtide.plan(tmp_path / "step.pt2", train=True, loss="model")
+    norms = {kind for kind in plan.op_kinds() if kind.startswith("BatchNorm")}
+    assert norms == {kind for kind in step.plan.op_kinds() if kind.startswith("BatchNorm")}
 
 
 class Counter(nn.Module):

@@ -137,6 +137,15 @@ def test_parts_and_moves_together():
     assert step.parts == 8 and step.memory.loaded_bytes > 0 and step.memory.beside == 0
 
 
+def test_auto_says_of_how_many_parts_a_refusal_speaks_and_takes_the_whole_where_that_fits():
+    model, batch, loss_fn = language("gpt2")
+    mine = OPTIMIZERS["sgd"](trained(model))
+    with pytest.raises(lowtide.Infeasible, match=r"too small.* \(the largest values in \d+ parts\)$"):
+        lowtide.plan(model, loss_fn, mine, batch, budget=1, split="auto", effort=0.05)
+    step = lowtide.compile_step(model, loss_fn, mine, batch, budget="100%", split="auto", effort=0.05)
+    assert step.parts == 1
+
+
 @pytest.mark.parametrize("split", [0, "some", True, 1.5])
 def test_a_split_that_is_no_number_of_parts_is_refused(split):
     model, batch, loss_fn = head()

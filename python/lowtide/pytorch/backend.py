@@ -5,6 +5,9 @@ stands an op that reads the forward pass's results and makes their gradients, an
 sequence is cut. What is alive at the cut is what the forward pass saves; what the plan runs after the cut, reruns too,
 in that order, is the backward pass. Both halves run as boxed code that lets go of every value after its last use.
 
+Where the plan moves values to host memory, the halves hold the copies (transfers.py): a value that leaves in the forward
+pass and comes back in the backward pass is saved as its copy, and an input that moves is the home of copies.
+
 The optimizer is not in the graph, and gradients come back together: the budget is of parameters, inputs, activations
 and all gradients. Graphs with symbolic sizes are left to PyTorch's own partition, with a warning.
 """
@@ -27,12 +30,14 @@ from ..errors import Usage
 from ..plans import Plan, plan_text
 from .calls import INPUT, MADE, PARAMETER, Program, read_graph
 from .code import compiled
-from .graph_text import write_graph
+from .graph_text import GraphText, write_graph
 from .measure import measure_all
+from .options import moving
 from .trace import BACKWARD, place_of_stack
+from .transfers import begin_load, begin_store, end_copy
 from .units import Unit, one_by_one
 
-KNOWN = ("budget", "effort", "time_limit_seconds", "progress")
+KNOWN = ("budget", "swap", "link", "effort", "time_limit_seconds", "progress")
 last_plans: list[Plan] = []  # of the graphs that were compiled, the newest last; at most a few
 
 
@@ -82,19 +87,30 @@ def boxed(module: torch.fx.GraphModule, _: Any = None) -> Callable[[list], Any]:
     return run
 
 
+Event = tuple[int, int]  # a kind of step: of an op the unit, of a move the storage
+Saved = tuple[str, int]  # what of which storage
+VALUE, HOME, HOST = "value", "home", "host"
+for _function in (begin_store, begin_load, end_copy):
+    torch.fx.node.has_side_effect(_function)
+
+
 @dataclass
 class _Half:
     """A graph under construction: which of the program's tensors have a node in it."""
 
     graph: torch.fx.Graph = field(default_factory=torch.fx.Graph)
     nodes: dict[int, torch.fx.Node] = field(default_factory=dict)
+    homes: dict[int, torch.fx.Node] = field(default_factory=dict)  # of storages that move: the inputs
+    hosts: dict[int, torch.fx.Node] = field(default_factory=dict)  # of storages: their copies in host memory
+    under_way: dict[int, tuple[torch.fx.Node, ...]] = field(default_factory=dict)  # copies to be waited for
 
 
 class _Cut:
     """The halves of a joint graph by a plan."""
 
-    def __init__(self, joint: torch.fx.GraphModule, program: Program, units: list[Unit], boundary: int) -> None:
-        self.joint, self.program, self.units, self.boundary = joint, program, units, boundary
+    def __init__(self, joint: torch.fx.GraphModule, program: Program, units: list[Unit], boundary: int,
+                 homes: set[int]) -> None:
+        self.joint, self.program, self.units, self.boundary, self.homes = joint, program, units, boundary, homes
         self.metas = {t: node.meta for node, t in self.original().items()}
 
     def original(self) -> dict[torch.fx.Node, int]:
@@ -113,7 +129,11 @@ class _Cut:
     def given(self, half: _Half, tensor: int, name: str) -> None:
         node = half.graph.placeholder(name)
         node.meta = dict(self.metas.get(tensor, {}))
-        half.nodes[tensor] = node
+        storage = self.program.tensors[tensor].storage
+        if storage not in self.homes:
+            half.nodes[tensor] = node
+        elif self.program.storages[storage].base == tensor:
+            half.homes[storage] = node
 
     def call(self, half: _Half, call: Any) -> torch.fx.Node:
         args, kwargs = call.with_tensors(lambda t: t)
@@ -141,37 +161,99 @@ class _Cut:
         for tensor in [t for t in half.nodes if self.program.tensors[t].storage == storage]:
             del half.nodes[tensor]
 
-    def run(self, half: _Half, units: list[int]) -> None:
-        for index in units:
-            for storage in self.units[index].makes:
+    def run(self, half: _Half, events: list[Event]) -> None:
+        for kind, which in events:
+            if kind != _library.COMPUTE:
+                self.move(half, kind, which)
+                continue
+            for storage in self.units[which].makes:
                 self.forget(half, storage)
-            for call in self.units[index].calls:
+            for call in self.units[which].calls:
                 self.call(half, call)
 
-    def saved(self, later: list[int], outputs: list[int | None]) -> list[int]:
-        """Tensors that the second half reads and does not make first: bases of storages."""
-        made: set[int] = set()
-        needed: dict[int, None] = {}
-        reads = [(self.units[i].reads, self.units[i].makes) for i in later]
-        reads.append(([self.program.tensors[o].storage for o in outputs if o is not None], []))
-        tangents = set(self.units[self.boundary].makes)
-        for read, makes in reads:
-            for storage in read:
-                if storage not in made and storage not in tangents:
-                    needed[self.program.storages[storage].base] = None
-            made |= set(makes)
-        constants = set(self.program.given[len(self.program.given) - len(self.program.constants):])
-        return [t for t in needed if t not in constants]
+    def move(self, half: _Half, kind: int, storage: int) -> None:
+        base = self.program.storages[storage].base
+        if kind == _library.FREE:
+            self.forget(half, storage)
+        elif kind == _library.WAIT:
+            if storage in half.under_way:
+                half.graph.call_function(end_copy, half.under_way.pop(storage))
+        elif kind == _library.LOAD:
+            kept = half.homes[storage] if storage in self.homes else half.hosts[storage]
+            node = self.copied(half, begin_load, kept, base)
+            half.nodes[base], half.under_way[storage] = node, (node,)
+        elif storage in self.homes:
+            half.graph.call_function(torch.ops.aten.copy_.default, (half.homes[storage], self.node(half, base)))
+        else:
+            value = self.node(half, base)
+            half.hosts[storage] = self.copied(half, begin_store, value, base)
+            half.under_way[storage] = (half.hosts[storage], value)
+
+    def copied(self, half: _Half, function: Callable, source: torch.fx.Node, base: int) -> torch.fx.Node:
+        node = half.graph.call_function(function, (source,))
+        node.meta = {"val": self.metas[base]["val"]} if "val" in self.metas.get(base, {}) else {}
+        return node
+
+    def saved(self, one: _Half, later: list[Event], outputs: list[int | None]) -> list[Saved]:
+        """What the second half needs and does not make first."""
+        needed: dict[Saved, None] = {}
+        there, stored = set(self.units[self.boundary].makes), set()
+        for storage, copies in one.under_way.items():
+            needed[VALUE, storage] = None
+            if len(copies) > 1:
+                needed[HOST, storage] = None
+        for kind, which in later:
+            reads = self.units[which].reads if kind == _library.COMPUTE else [which] if kind == _library.STORE else []
+            needed.update({(VALUE, storage): None for storage in reads if storage not in there})
+            if kind == _library.COMPUTE:
+                there |= set(self.units[which].makes)
+            elif kind == _library.FREE:
+                there.discard(which)
+            elif which in self.homes and kind in (_library.LOAD, _library.STORE):
+                needed[HOME, which] = None
+            elif kind == _library.LOAD and which not in stored:
+                needed[HOST, which] = None
+            if kind == _library.LOAD:
+                there.add(which)
+            elif kind == _library.STORE:
+                stored.add(which)
+        ends = [self.program.tensors[o].storage for o in outputs if o is not None]
+        needed.update({(VALUE, storage): None for storage in ends if storage not in there})
+        constants = {self.program.tensors[t].storage
+                     for t in self.program.given[len(self.program.given) - len(self.program.constants):]} - self.homes
+        return [key for key in needed if key[1] not in constants]
+
+    def held(self, half: _Half, key: Saved) -> torch.fx.Node:
+        what, storage = key
+        if what == VALUE:
+            return self.node(half, self.program.storages[storage].base)
+        return half.homes[storage] if what == HOME else half.hosts[storage]
+
+    def given_saved(self, half: _Half, key: Saved, node: torch.fx.Node, name: str) -> None:
+        """What the first half saved, as an input of the second."""
+        what, storage = key
+        made = half.graph.placeholder(name)
+        made.meta = dict(node.meta)
+        if what == VALUE:
+            half.nodes[self.program.storages[storage].base] = made
+        else:
+            (half.homes if what == HOME else half.hosts)[storage] = made
 
     def constants(self, half: _Half) -> None:
         nodes = [n for n in self.joint.graph.nodes if n.op == "get_attr"]
         start = len(self.program.given) - len(self.program.constants)
         for node, tensor in zip(nodes, self.program.given[start:], strict=True):
-            half.nodes[tensor] = half.graph.get_attr(node.target)
-            half.nodes[tensor].meta = dict(node.meta)
+            made = half.graph.get_attr(node.target)
+            made.meta = dict(node.meta)
+            if self.program.tensors[tensor].storage in self.homes:
+                half.homes[self.program.tensors[tensor].storage] = made
+            else:
+                half.nodes[tensor] = made
 
-    def finish(self, half: _Half, outputs: list[int | None], descriptions: Any) -> torch.fx.GraphModule:
-        node = half.graph.output(tuple(self.node(half, o) if o is not None else None for o in outputs))
+    def finish(self, half: _Half, outputs: list[int | None], saved: list[torch.fx.Node],
+               descriptions: Any) -> torch.fx.GraphModule:
+        found = [self.node(half, o) if o is not None else None for o in outputs]
+        node = half.graph.output((*found, *saved))
         node.meta["desc"] = descriptions
         half.graph.eliminate_dead_code()
         return torch.fx.GraphModule(self.joint, half.graph)
@@ -205,7 +287,8 @@ def _options(options: dict[str, Any] | None) -> dict[str, Any]:
 
 
 def _planning(options: dict[str, Any]) -> dict[str, Any]:
-    found: dict[str, Any] = {"allow": "recompute,reorder", "effort": options.get("effort", 4)}
+    levers = {"allow": "recompute,reorder", **moving(options.get("swap"), options.get("link"))}
+    found: dict[str, Any] = {**levers, "effort": options.get("effort", 4)}
     if "time_limit_seconds" in options:
         found["time_limit_seconds"] = options["time_limit_seconds"]
     if options.get("budget") is not None:
@@ -228,16 +311,28 @@ def partition(joint: torch.fx.GraphModule, forward: int, fixed: list[int],
     graph = write_graph(program, units, measured, "joint graph")
     plan = plan_text(graph.text, "joint graph", _planning(options), options.get("progress"))
     last_plans[:] = [*last_plans[-7:], plan]
-    names = plan.op_names()
-    sequence = [graph.ops[names[step.op]] for step in plan.steps() if step.kind == _library.COMPUTE]
-    at = sequence.index(boundary)
-    return _halves(_Cut(joint, program, units, boundary), sequence[:at], sequence[at + 1:], forward, placeholders)
+    events, homes = _events(program, graph, plan)
+    at = events.index((_library.COMPUTE, boundary))
+    return _halves(_Cut(joint, program, units, boundary, homes), events[:at], events[at + 1:], forward, placeholders)
 
 
-def _halves(cut: _Cut, early: list[int], later: list[int], forward: int,
+def _events(program: Program, graph: GraphText, plan: Plan) -> tuple[list[Event], set[int]]:
+    """The plan's sequence: runs of units, and what becomes of storages that move; those whose home is an input."""
+    names, storages = plan.op_names(), plan.storages()
+    mine = {theirs: graph.values[name] for name, theirs in plan.storage_of_values().items()
+            if name in graph.values and storages[theirs].slow_address >= 0}
+    events = []
+    for step in plan.steps():
+        if step.kind == _library.COMPUTE:
+            events.append((step.kind, graph.ops[names[step.op]]))
+        elif step.storage in mine:
+            events.append((step.kind, mine[step.storage]))
+    return events, {mine[i] for i, place in enumerate(storages) if place.home_slow and i in mine}
+
+
+def _halves(cut: _Cut, early: list[Event], later: list[Event], forward: int,
             placeholders: list[torch.fx.Node]) -> tuple[torch.fx.GraphModule, torch.fx.GraphModule]:
     outputs = cut.program.outputs
-    saved = cut.saved(later, outputs[forward:])
     described = next(n for n in cut.joint.graph.nodes if n.op == "output").meta.get("desc", [None] * len(outputs))
     one, two = _Half(), _Half()
     for node, tensor in zip(placeholders, cut.program.given, strict=False):
@@ -245,21 +340,25 @@ def _halves(cut: _Cut, early: list[int], later: list[int], forward: int,
             cut.given(one, tensor, node.name)
     cut.constants(one)
     cut.run(one, early)
-    named = {t: n.name for n, t in zip(placeholders, cut.program.given, strict=False)}
-    for k, tensor in enumerate(saved):
-        cut.given(two, tensor, named.get(tensor, f"saved_{k}"))
+    saved = cut.saved(one, later, outputs[forward:])
+    held = [cut.held(one, key) for key in saved]
+    for k, (key, node) in enumerate(zip(saved, held, strict=True)):
+        cut.given_saved(two, key, node, node.name if node.op == "placeholder" else f"saved_{k}")
+    for storage, copies in one.under_way.items():
+        value = two.nodes[cut.program.storages[storage].base]
+        two.under_way[storage] = (two.hosts[storage], value) if len(copies) > 1 else (value,)
     for node, tensor in zip(placeholders, cut.program.given, strict=False):
         if node.name.startswith("tangents"):
             cut.given(two, tensor, node.name)
     cut.constants(two)
     cut.run(two, later)
-    first = cut.finish(one, [*outputs[:forward], *saved], [*described[:forward], *[None] * len(saved)])
-    return first, cut.finish(two, outputs[forward:], list(described[forward:]))
+    first = cut.finish(one, outputs[:forward], held, [*described[:forward], *[None] * len(saved)])
+    return first, cut.finish(two, outputs[forward:], [], list(described[forward:]))
 
 
 def lowtide(module: torch.fx.GraphModule, example_inputs: list[Any], *, options: dict[str, Any] | None = None,
             **_: Any) -> Callable:
-    """The backend. Options: budget (bytes, "2GiB", "60%"), effort, time_limit_seconds, progress."""
+    """The backend. Options: budget (bytes, "2GiB", "60%"), swap ("host"), link ("12GiB/s"), effort, time_limit_seconds, progress."""
     asked = _options(options)
 
     def split(joint: torch.fx.GraphModule, joint_inputs: Any, *, num_fwd_outputs: int,

@@ -5,8 +5,7 @@ native engine runs on the model's own tensors. Whole numbers and constants come 
 
 Tied parameters are one before the program is written: without contents the door could not tell that they are. What the
 program changes beside running statistics (which the batch norm's op keeps) is found here, as the door has no place for
-it: counts of batches are added up by the engine, anything else is refused by name. So is a batch norm in eval mode, as
-the door takes every batch norm of a program that trains for one in training.
+it: counts of batches are added up by the engine, anything else is refused by name.
 """
 
 from __future__ import annotations
@@ -117,14 +116,6 @@ def _check(program: ExportedProgram, outputs: list[str]) -> None:
         if name in given:
             raise Unsupported(f"loss_fn gives '{given[name].removeprefix(_PREFIX)}' itself as a result, which is there "
                               "before the step; the native engine gives back what it computes")
-    for node in program.graph.nodes:
-        if node.op != "call_function" or not str(node.target).startswith("aten.batch_norm."):
-            continue
-        trains = node.args[5] if len(node.args) > 5 else node.kwargs.get("training")
-        if not trains:
-            statistics = node.args[3] if len(node.args) > 3 else None
-            name = given.get(getattr(statistics, "name", ""), node.name).removeprefix(_PREFIX)
-            raise Unsupported(f"a batch norm in eval mode ('{name}') has no gradient in the native engine")
 
 
 def _tie(program: ExportedProgram, shell: _Shell) -> None:

@@ -168,6 +168,7 @@ def _with_place(line: str, graph: GraphText, units: list[Unit]) -> str:
 
 
 MOST_PARTS = 32
+LEAST_GAIN = 0.99  # of the arena before, by twice as many parts; else more are not tried
 
 
 def best_plan(model: torch.nn.Module, loss_fn: Callable, optimizer: torch.optim.Optimizer, batch: Any,
@@ -194,19 +195,26 @@ def _limit(budget: int | str, best: int) -> int | None:
 
 def _in_parts(captured: Captured, title: str, options: StepOptions) -> Planned:
     known: dict[str, Measured] = {}
-    steps, count = [captured], 2
-    while count <= MOST_PARTS:
-        steps.append(as_units(captured.trace, captured.updates, count))
+    anywhere = replace(options, budget=None)
+    free = [make_plan(captured, title, anywhere, known)]
+    limit = None if options.budget is None else _limit(options.budget, free[0].plan.arena_bytes)
+    within = replace(options, budget=options.budget if limit is None else limit)
+    count = 1
+    while limit is None or free[-1].plan.arena_bytes > limit:
         count *= 2
-    free = [make_plan(step, title, replace(options, budget=None), known) for step in steps
-            if step is captured or step.parts > 1]
+        if count > MOST_PARTS:
+            break
+        step = as_units(captured.trace, captured.updates, count)
+        if step.parts == 1:
+            continue
+        free.append(make_plan(step, title, anywhere, known))
+        before, after = (planned.plan.arena_bytes for planned in free[-2:])
+        if after > before * LEAST_GAIN:
+            break
     if options.budget is None:
         return min(free, key=lambda planned: planned.plan.arena_bytes)
-    limit = _limit(options.budget, free[0].plan.arena_bytes)
-    within = replace(options, budget=options.budget if limit is None else limit)
-    for planned in free if limit is not None else ():
-        if planned.plan.arena_bytes <= limit:
-            return make_plan(planned.captured, title, within, known)
+    if limit is not None and free[-1].plan.arena_bytes <= limit:
+        return make_plan(free[-1].captured, title, within, known)
     return _fastest(free, title, within, known)
 
 
@@ -219,7 +227,9 @@ def _fastest(free: list[Planned], title: str, options: StepOptions, known: dict[
         try:
             found.append(make_plan(planned.captured, title, options, known))
         except (Infeasible, Limit) as problem:
-            refusal = refusal or problem
+            parts_then = planned.captured.parts
+            refusal = refusal or type(problem)(f"{problem} (the largest values in {parts_then} parts)" if parts_then > 1
+                                               else str(problem))
     if not found and refusal is not None:
         raise refusal
     if options.budget == "floor":

@@ -216,3 +216,37 @@ class Transfers:
             home.tensors = []
         for left in (self.under_way, self.loads, self.here, self.kept):
             left.clear()
+
+
+# ---- moves in graphs: torch.compile's halves have no arena, so a copy is a tensor of its own
+
+_copying: dict[int, tuple[Future, torch.Tensor]] = {}  # by the address of what is written: until somebody waits
+_links: list[ThreadPoolExecutor] = []
+
+
+def _copied(source: torch.Tensor, direction: int) -> torch.Tensor:
+    if not _links:
+        _links.extend(ThreadPoolExecutor(1, f"lowtide-{name}") for name in ("out", "in"))
+    size = _extent(tuple(source.shape), source.stride(), source.dtype.itemsize)
+    made = torch.empty_strided(source.shape, source.stride(), dtype=source.dtype)
+    if size:
+        job = _links[direction].submit(copy, [(made.data_ptr(), source.data_ptr(), size)])
+        _copying[made.data_ptr()] = (job, source)
+    return made
+
+
+def begin_store(value: torch.Tensor) -> torch.Tensor:
+    """A copy in host memory, which `end_copy` waits for."""
+    return _copied(value, OUT)
+
+
+def begin_load(kept: torch.Tensor) -> torch.Tensor:
+    """A copy of what lies in host memory, which `end_copy` waits for."""
+    return _copied(kept, IN)
+
+
+def end_copy(made: torch.Tensor, *_: torch.Tensor) -> None:
+    """Until the copy has ended; what else is named lives until then. Raises what ended it."""
+    job, _source = _copying.pop(made.data_ptr(), (None, None))
+    if job is not None:
+        job.result()
