@@ -42,7 +42,7 @@ function unverifiedBeside() {
 // Names as long as those of real networks.
 function longNames() {
   const report = generateReport(SMALL, true, true);
-  const path = (name) => name && `transformer.${name.replace("mlp", "feed_forward")}`;
+  const path = (name) => name && `transformer.${name.replace("mlp", "feed_forward_intermediate")}`;
   for (const plan of report.plans) {
     plan.modules = plan.modules.map(path);
     plan.tensors.name = plan.tensors.name.map((name) =>

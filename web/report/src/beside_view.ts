@@ -19,8 +19,8 @@ import { inks } from "./theme.ts";
 const OURS = ["#0072b2", "#3b94d1"],
   THEIRS = ["#d55e00", "#e3722a"]; // light, dark ground
 
-// Where a plan ends on the axis: by seconds its predicted time, which is later than its last step where
-// copies beside ops slow these.
+// Where a plan ends on the axis: by seconds its predicted time, which is later than its last step
+// where copies beside ops slow these.
 export function endOf(model: Model, axis: Axis): number {
   const length = axisLength(model, axis);
   return axis === "runs" ? length : Math.max(length, model.plan.summary.predicted_seconds);

@@ -9,8 +9,8 @@ export function boundsAreOf(s: Summary): string {
   return s.bounds_are_of || (s.ops_in_parts > 0 ? "in these parts" : "in one part");
 }
 
-// The least memory of schedules that run each op once: the bound proven for them, or the floor of all
-// schedules where that is more.
+// The least memory of schedules that run each op once: the bound proven for them, or the floor of
+// all schedules where that is more.
 export function provenOnce(s: Pick<Summary, "lower_bound_bytes" | "floor_bytes">): number {
   return Math.max(s.lower_bound_bytes, s.floor_bytes ?? 0);
 }

@@ -50,7 +50,8 @@ export function linesOf(model: Model): Line[] {
 
 // The scale: what is drawn, and lines that are not far above it.
 export function curveHeights(model: Model, showGiven: boolean): Heights {
-  const most = (values: Float64Array, least: number) => values.reduce((a, b) => Math.max(a, b), least);
+  const most = (values: Float64Array, least: number) =>
+    values.reduce((a, b) => Math.max(a, b), least);
   const withLines = (top: number) =>
     linesOf(model).reduce((a, { bytes }) => (bytes < top * 1.6 ? Math.max(a, bytes) : a), top);
   const own = most(model.totals, 1);

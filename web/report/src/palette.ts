@@ -18,6 +18,7 @@ const HUES = {
   vermilion: ["#d55e00", "#e3722a"],
   pink: ["#cc79a7", "#d58fb6"],
   grey: ["#495057", "#5f6873"],
+  mist: ["#adb5bd", "#5f6873"],
 } as const;
 
 type Hue = keyof typeof HUES;
@@ -31,7 +32,7 @@ const OF_CATEGORY: Record<string, Hue> = {
   temporary: "sky",
   workspace: "grey",
 };
-const OF_WHY: Hue[] = ["blue", "vermilion", "orange", "grey"]; // STAY_MADE, ...
+const OF_WHY: Hue[] = ["blue", "vermilion", "orange", "mist"]; // STAY_MADE, ...
 const CYCLE: Hue[] = ["blue", "orange", "green", "pink", "sky", "vermilion"];
 
 // From the bottom of the stack: what is there all the time first.
@@ -109,7 +110,7 @@ export function moduleGroup(path: string): string {
 export function moduleColours(modules: readonly string[], dark: boolean): Rgb[] {
   const seen = new Map<string, number>();
   return modules.map((path) => {
-    if (path === "") return hue("grey", dark);
+    if (path === "") return hue("mist", dark);
     const group = moduleGroup(path);
     const index = seen.get(group) ?? seen.size;
     seen.set(group, index);
