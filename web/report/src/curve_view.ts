@@ -125,7 +125,7 @@ function labelBand(
   for (let at = half; at <= frame.right - frame.left - half; at += 5) {
     let top = -Infinity,
       bottom = Infinity;
-    for (let i = columnAt(columns, at - half); i < columns.length; ++i) {
+    for (let i = lastLeftOf(columns.length, (i) => columns[i].x0, at - half); i < columns.length; ++i) {
       if (columns[i].x0 > at + half) break;
       top = Math.max(top, y(high[i]));
       bottom = Math.min(bottom, y(low[i]));
@@ -135,18 +135,6 @@ function labelBand(
     best = { name, x: frame.left + at, low: bottom, high: top, ink: inkOn(colours[category]) };
   }
   return best;
-}
-
-// The column that a pixel lies in.
-function columnAt(columns: Column[], x: number): number {
-  let low = 0,
-    high = columns.length - 1;
-  while (low < high) {
-    const middle = (low + high + 1) >> 1;
-    if (columns[middle].x0 <= x) low = middle;
-    else high = middle - 1;
-  }
-  return low;
 }
 
 // Draws the names, each in the middle of its band or as near to it as the lines leave room.
@@ -169,12 +157,26 @@ function drawLabels(scene: CurveScene, labels: BandLabel[]): void {
   }
 }
 
-// Whether a line goes through a box, its steps up and down included.
+// The last index whose x, by `at`, is at most x; they ascend. 0 where none is.
+function lastLeftOf(count: number, at: (i: number) => number, x: number): number {
+  let low = 0,
+    high = count - 1;
+  while (low < high) {
+    const middle = (low + high + 1) >> 1;
+    if (at(middle) <= x) low = middle;
+    else high = middle - 1;
+  }
+  return low;
+}
+
+// Whether a line, from left to right, goes through a box, its steps up and down included.
 export function crosses(line: readonly (readonly [number, number])[], box: Box): boolean {
-  for (let i = 1; i < line.length; ++i) {
+  const first = lastLeftOf(line.length, (i) => line[i][0], box.left - 1);
+  for (let i = first + 1; i < line.length; ++i) {
     const [x0, y0] = line[i - 1],
       [x1, y1] = line[i];
-    if (x1 < box.left || x0 > box.right) continue;
+    if (x0 > box.right) break;
+    if (x1 < box.left) continue;
     if (Math.max(y0, y1) > box.top && Math.min(y0, y1) < box.bottom) return true;
   }
   return false;

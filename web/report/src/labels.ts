@@ -21,11 +21,18 @@ export function takePlace(
   lines: readonly number[] = [],
   hides: (place: Box) => boolean = () => false,
 ): Box | null {
-  const free = places.filter((place) => !taken.some((other) => meet(place, other)));
   const cost = (place: Box) =>
     (hides(place) ? 2 : 0) + (lines.every((y) => y <= place.top || y >= place.bottom) ? 0 : 1);
-  const costs = free.map(cost);
-  const chosen = free[costs.indexOf(Math.min(...costs))] ?? null;
+  let chosen: Box | null = null,
+    least = Infinity;
+  for (const place of places) {
+    if (taken.some((other) => meet(place, other))) continue;
+    const its = cost(place);
+    if (its >= least) continue;
+    chosen = place;
+    least = its;
+    if (its === 0) break;
+  }
   if (chosen) taken.push(chosen);
   return chosen;
 }
