@@ -102,6 +102,9 @@ class Fitter {
       }
       if (low > 0 && missed - low <= finest) break;
       target = low > 0 ? low + (missed - low) / 2 : target - std::max(over, finest);
+      // What packs badly may miss by a little each time: the last one leaves room, as at the end.
+      if (low == 0 && attempt + 2 == options_.schedules_packed)
+        target = std::min(target, budget - budget / kFit.closing_slack);
     }
     if (best) {
       best->work = work_;
