@@ -18,6 +18,7 @@ PARTS = [1, 2, 3, 4, 6, 8, 12, 16, 24, 32]  # for the least ratios
 STEPS, DEEPEST = 4, 1.6  # plans of a bisection, between what the parts need without recompute and a share of that
 METHOD_STEPS = 10        # of a published method's bisection
 HARD = 1.5               # time limits after which a plan is killed
+PROGRESS = re.compile(r"^lowtide: (\d+) s, .*of the work.*\n?", re.MULTILINE)
 
 
 @dataclasses.dataclass
@@ -27,6 +28,7 @@ class Cell:
     split: str
     ratio: float | None  # None: without a budget
     seconds: float = 0.0
+    first_seconds: float | None = None  # when progress, told each second, first spoke of a plan within the budget
     extra: float | None = None  # percent
     bound: float | None = None
     parts: str = "1"  # of the levels that the plan has, outermost first
@@ -99,9 +101,11 @@ class Planner:
             return None
         finally:
             cell.seconds = time.monotonic() - start
+        told = [float(line[1]) for line in PROGRESS.finditer(result.stderr) if ": best" in line[0]]
         if result.returncode == 0:
+            cell.first_seconds = min([*told, cell.seconds])
             return json.loads(result.stdout)
-        cell.refusal = result.stderr.strip()
+        cell.refusal = PROGRESS.sub("", result.stderr).strip()
         if result.returncode not in (3, 5):
             self.broken.append(f"{self.what(cell)}: exit code {result.returncode}, {cell.refusal}")
         return None
@@ -114,7 +118,7 @@ class Planner:
         arguments = ["plan", *self.workload.arguments(), "--cost-model", settings.planned_by, *(flags or ["--split", split]), "--json"]
         budget = None if ratio is None else int(ratio * self.peak())
         if budget is not None:
-            arguments += ["--budget", budget, "--effort", settings.effort, "--time-limit", settings.time_limit]
+            arguments += ["--budget", budget, "--effort", settings.effort, "--time-limit", settings.time_limit, "--progress"]
         cell = Cell(row, split, ratio)
         self.cells.append(cell)
         if split.isdigit() and int(split) > self.workload.dims["batch"]:

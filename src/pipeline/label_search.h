@@ -60,7 +60,7 @@ struct LabelSearchTuning {
   // op that is looked at costs a network.
   int64_t cut_patience = 4;
   double cut_tolerance = 0.01;
-  int64_t cut_units = 2'000'000, order_units = 320'000, remat_units = 2'000'000;
+  int64_t cut_units = 2'000'000, order_units = 320'000, remat_units = 1'000'000;
 };
 
 struct Candidate {

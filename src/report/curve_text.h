@@ -7,8 +7,8 @@
 //           0 +----------------------------- 812.3 ms
 //
 // A column is a slice of the step's time and as high as the most that is there during it, so that
-// the peak is always seen. Steps that take no time belong to the slice in which they lie. What copies
-// take from computing lies at no moment of the step, so it stands beside the step's end.
+// the peak is always seen. Steps that take no time belong to the slice in which they lie. What
+// copies take from computing lies at no moment of the step, so it stands beside the step's end.
 #pragma once
 
 #include <cstdint>

@@ -82,8 +82,8 @@ OrderedJson group_data(const ModuleParts& parts) {
   return group;
 }
 
-// Bytes of that kind for each second; what is not known comes last. Where groups save nothing at the
-// peak by themselves (it is as high without each of them), the bytes that they free order them.
+// Bytes of that kind for each second; what is not known comes last. Where groups save nothing at
+// the peak by themselves (it is as high without each of them), the bytes that they free order them.
 double worth_of(const OrderedJson& group, const char* saved) {
   if (group[saved].is_null()) return -1;
   const auto bytes = group[saved].get<double>(), seconds = group["seconds"].get<double>();
