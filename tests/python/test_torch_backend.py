@@ -70,7 +70,7 @@ def test_a_budget_is_kept_by_running_ops_again():
     assert plan.arena_bytes <= best * 9 // 10 and len(ran) > len(set(ran))
 
 
-@pytest.mark.parametrize("name", ["gpt2", "resnet"])
+@pytest.mark.parametrize("name", ["gpt2", "resnet"] if os.environ.get("LOWTIDE_LONG") else ["gpt2"])
 def test_a_budget_is_kept_by_moves_to_host_memory(name):
     both(name, OPTIONS, steps=1)
     best = backend.last_plans[-1].arena_bytes
