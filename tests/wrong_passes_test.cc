@@ -31,7 +31,9 @@ class Layers : public GraphWriter {
 class WrongPasses : public testing::Test {
  protected:
   void SetUp() override {
-    folder_ = std::filesystem::path(testing::TempDir()) / "wrong_passes";
+    folder_ = std::filesystem::path(testing::TempDir()) /
+              (std::string("wrong_passes_") +
+               testing::UnitTest::GetInstance()->current_test_info()->name());
     std::filesystem::remove_all(folder_);
     std::filesystem::create_directory(folder_);
     options_.device = cost::find_device("cpu").value();

@@ -71,6 +71,7 @@ def test_it_works_in_a_browser(node):
     assert passed(run_node(node, "--test", "--test-reporter=tap", "browser/page.test.mjs")) >= 20
 
 
+@pytest.mark.skipif("LOWTIDE_LONG" not in os.environ, reason="a long check (LOWTIDE_LONG)")
 def test_it_looks_right_at_each_width(node):
     if not has_chromium():
         pytest.skip("chromium is not installed")
