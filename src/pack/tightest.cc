@@ -76,7 +76,7 @@ struct Sections {
 
 // What is to be taken back.
 struct Undo {
-  enum Kind : int8_t { kRaised, kPlaced, kFirsts } kind;
+  enum Kind : int8_t { kRaised, kPutDown, kFirsts } kind;
   int32_t index;   // of an item; kFirsts: of a section
   int64_t lowest;  // kFirsts: their number
   int64_t support;
@@ -303,7 +303,7 @@ bool TightestSearch::support(int32_t i, int64_t offset) {
 bool TightestSearch::place(int32_t i) {
   const size_t k = static_cast<size_t>(i);
   const int64_t end = least_end(i);
-  trail_.push_back({Undo::kPlaced, i, lowest_[k], support_[k]});
+  trail_.push_back({Undo::kPutDown, i, lowest_[k], support_[k]});
   offset_[k] = lowest_[k];
   lowest_[k] = kGone;
   add_to_sections(i, -1);
@@ -341,7 +341,7 @@ void TightestSearch::undo_to(size_t mark) {
     }
     lowest_[k] = undo.lowest;
     support_[k] = undo.support;
-    if (undo.kind == Undo::kPlaced) add_to_sections(undo.index, 1);
+    if (undo.kind == Undo::kPutDown) add_to_sections(undo.index, 1);
   }
 }
 

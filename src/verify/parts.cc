@@ -24,7 +24,7 @@ namespace lowtide::verify {
 namespace {
 
 constexpr std::string_view kPart = "/part";
-constexpr size_t kMostParts = 200;  // findings
+constexpr size_t kMostPartFindings = 200;
 
 double real(const ir::Attrs& attrs, std::string_view key) {
   const auto found = attrs.find(key);
@@ -65,7 +65,7 @@ class Parts {
 
  private:
   void wrong(std::string message) {
-    if (report_.findings.size() < kMostParts) report_.findings.push_back(std::move(message));
+    if (report_.findings.size() < kMostPartFindings) report_.findings.push_back(std::move(message));
   }
   const Numbers& dims(PlanValueId v) const { return plan_.values[v].type.dims; }
 

@@ -1,6 +1,7 @@
 """Measured costs: calibrating, measuring a run, planning with its times; and what a wrong store gets."""
 
 import json
+import os
 import re
 import sys
 
@@ -109,6 +110,7 @@ def test_parts_are_timed_and_compared_with_what_was_predicted(parts_store):
     assert six["predicted_seconds"] > whole["predicted_seconds"]  # weights are read in each part
 
 
+@pytest.mark.skipif("LOWTIDE_LONG" not in os.environ, reason="a long check (LOWTIDE_LONG)")
 def test_a_split_is_planned_by_timed_parts_and_those_between_them(parts_store, tmp_path):
     path, step, _ = parts_store
     planned = run_json("plan", *step, "--costs", path, "--split", 6)
