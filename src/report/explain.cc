@@ -150,9 +150,9 @@ bool is_there(const TensorStory& story, std::optional<size_t> step) {
 }
 
 // Why a tensor stays: what it would bring, and cost, if it did not.
-std::optional<Away> away_of(const plan::Plan& plan, PlanStorageId s, PlanOpId maker,
-                            const Idle& idle) {
-  const std::vector<int64_t> bytes = bytes_without(plan, std::vector<char>(plan.steps.size(), 0));
+Away away_of(const plan::Plan& plan, PlanStorageId s, PlanOpId maker, const Idle& idle) {
+  const std::vector<Stay> stays = stays_of(plan);
+  const std::vector<int64_t> bytes = bytes_of(plan, stays);
   Away away{.seconds = plan.ops[maker].predicted_seconds};
   for (size_t i = 0; i < bytes.size(); ++i) {
     const bool is_away = idle.begin < i && i < idle.end;
@@ -162,7 +162,7 @@ std::optional<Away> away_of(const plan::Plan& plan, PlanStorageId s, PlanOpId ma
   }
   const auto memory = plan::memory_of(plan);
   std::set<PlanStorageId> there;
-  for (const Stay& stay : stays_of(plan))
+  for (const Stay& stay : stays)
     if (stay.begin <= idle.end && idle.end < stay.end) there.insert(stay.storage);
   std::set<PlanStorageId> told;
   for (const PlanValueId v : plan.ops[maker].inputs) {

@@ -47,9 +47,8 @@ struct Idle {
 // and not there in between; the rest of the plan as it is.
 struct Away {
   int64_t peak_bytes = 0, peak_without_bytes = 0;
-  double seconds = 0;  // of the op that makes it
-  std::vector<std::string> missing =
-      {};  // what that op reads and is not there then, so it comes on top
+  double seconds = 0;                     // of the op that makes it
+  std::vector<std::string> missing = {};  // what that op reads and is not there: it comes on top
 };
 
 struct TensorStory {

@@ -160,6 +160,26 @@ TEST(ReportTest, MoreMemorySavesWhatWasFoundAndAtMostWhatTheBoundAllows) {
   EXPECT_NEAR(json["most_saved_seconds"], 0.008, 1e-12);
 }
 
+TEST(ReportTest, WhatMoreMemoryBuysIsReadFromThePlanAndNothingElseIs) {
+  Plan plan = training_plan();
+  plan.claims.budget_bytes = 1024;
+  const auto read = [&](const std::string& text) {
+    plan.provenance["more_memory"] = text;
+    return facts_in_file(plan).more_memory;
+  };
+  const auto more = read("1124 0.105 0.102");
+  ASSERT_TRUE(more);
+  EXPECT_EQ(more->budget_bytes, 1124);
+  EXPECT_EQ(more->seconds, 0.105);
+  EXPECT_EQ(more->lower_bound_seconds, 0.102);
+  for (const char* wrong : {"", "1124", "1124 0.105", "1124 0.105 0.102 1", "1024 0.105 0.102",
+                            "1124 0.1 0.2", "1124 inf 0.1", "1124 nan nan", "1124 0.1 -1",
+                            "11x4 0.105 0.102", "99999999999999999999 0.105 0.102"})
+    EXPECT_FALSE(read(wrong)) << wrong;
+  plan.claims.budget_bytes.reset();
+  EXPECT_FALSE(read("1124 0.105 0.102")) << "without a budget there is none";
+}
+
 TEST(ReportTest, BoundsSayOfWhichStepTheyAre) {
   Plan plan = budget_plan(true);
   plan.claims.parts_floor = plan::PartsFloor{320, "conv", 8, 64};

@@ -252,5 +252,22 @@ TEST(ReportData, EqualLayersAreFolded) {
   EXPECT_EQ(tree[7]["policy"], "recomputed");
 }
 
+// A module pays what its ops take in parts beyond what they take whole.
+TEST(ReportData, AModuleInPartsSaysSo) {
+  PlanMaker make;
+  const auto w = make.given("w", Category::kParameter);
+  for (const char* name : {"a/part0", "a/part1"})
+    make.op({.kind = "MatMul", .name = name, .module = "m", .inputs = {w}}, Category::kActivation);
+  make.op({.kind = "Relu", .name = "b", .module = "n"}, Category::kActivation);
+  for (plan::PlanOp& op : make.plan.ops) op.predicted_seconds = 1;
+  make.plan.ops[plan::PlanOpId(0)].unsplit = plan::PlanUnsplit{1.5, 0, {128}};
+  make.plan.ops[plan::PlanOpId(1)].unsplit.emplace();
+  const Json plan = data_of(make.plan)["plans"][0], tree = plan["module_tree"];
+  EXPECT_EQ(column(tree, "path"), (Json{"", "m", "n"}));
+  EXPECT_EQ(column(tree, "policy"), (Json{"split", "split", "kept"}));
+  EXPECT_EQ(column(tree, "paid_seconds"), (Json{0.5, 0.5, 0.0}));
+  EXPECT_EQ(plan["summary"]["ops_in_parts"], 2);
+}
+
 }  // namespace
 }  // namespace lowtide::report
