@@ -4,13 +4,13 @@ eager mode bit for bit, at planned addresses; and what a copy that fails leaves 
 import copy
 import functools
 import re
+from concurrent.futures import Future
 
 import pytest
 from torch_models import OPTIMIZERS, assert_equal_steps, build, differences, eager_step, torch, trained, twin
 
 import lowtide
 from lowtide import _library
-from lowtide.pytorch import transfers
 
 LINK = {"swap": "host", "link": "4GiB/s"}
 
@@ -109,25 +109,44 @@ class LostError(Exception):
     pass
 
 
-def failing_after(monkeypatch, wanted):
-    """The copy that `wanted` answers True for fails; counts all."""
-    plain, count = transfers.copy, [0]
+def waited_copies(monkeypatch, step, failing=None):
+    """Of each copy, in the order of the plan, whether an update had begun when the step waited for it, which is where its
+    failure shows; that of the number `failing` fails."""
+    moves, names, number, waited = step._now.code.transfers, step._now.code.run.__globals__, {}, []
+    begin, wait = moves.begin, names["wait"]
 
-    def copied(copies):
-        count[0] += 1
-        if wanted(count[0]):
-            raise LostError(f"copy {count[0]}")
-        plain(copies)
+    def begun(direction, storage, copies):
+        number[storage] = len(waited)
+        waited.append(None)
+        begin(direction, storage, [] if number[storage] == failing else copies)
+        if number[storage] == failing:
+            moves.under_way[storage].result()
+            moves.under_way[storage] = lost = Future()
+            lost.set_exception(LostError(f"copy {failing}"))
 
-    monkeypatch.setattr(transfers, "copy", copied)
-    return count
+    def ended(storage):
+        waited[number[storage]] = step._updating
+        wait(storage)
+
+    monkeypatch.setattr(moves, "begin", begun)
+    monkeypatch.setitem(names, "wait", ended)
+    return waited
+
+
+def copies_of_a_step(monkeypatch, step, *rest):
+    """Every step makes the copies of its plan. How many those are depends on the measured seconds of its ops."""
+    with monkeypatch.context() as patch:
+        waited = waited_copies(patch, step)
+        assert_equal_steps(step, *rest, steps=1)
+    return waited
 
 
 def test_a_copy_that_fails_before_the_update_leaves_the_model_as_it_was(monkeypatch):
     step, model, mine, other, its, loss_fn, batch = swapped("resnet")
+    copies = copies_of_a_step(monkeypatch, step, model, mine, other, its, loss_fn, batch)
     before, state = copy.deepcopy(model.state_dict()), torch.get_rng_state()
     with monkeypatch.context() as patch:
-        failing_after(patch, lambda n: n == 3)
+        waited_copies(patch, step, failing=copies.index(False))
         with pytest.raises(LostError) as failed:
             step(batch)
     assert "the model is as before the step" in failed.value.__notes__[0]
@@ -139,20 +158,23 @@ def test_a_copy_that_fails_before_the_update_leaves_the_model_as_it_was(monkeypa
 
 def test_a_copy_that_fails_behind_an_update_leaves_each_parameter_with_its_own_state(monkeypatch):
     step, model, mine, other, its, loss_fn, batch = swapped("resnet")
+    copies = copies_of_a_step(monkeypatch, step, model, mine, other, its, loss_fn, batch)
+    in_update = [number for number, updating in enumerate(copies) if updating]
     assert differences(model, mine, other, its) == []
     with monkeypatch.context() as patch:
-        failing_after(patch, lambda n: step._updating and n % 7 == 0)
+        waited_copies(patch, step, failing=in_update[len(in_update) // 2])
         with pytest.raises(LostError) as failed:
             torch.manual_seed(0)
             step(batch)
     assert "some parameters are updated and some are not" in failed.value.__notes__[0]
     torch.manual_seed(0)
     untouched = copy.deepcopy(other.state_dict())
+    old_state = {name: copy.deepcopy(its.state[value]) for name, value in other.named_parameters()}
     eager_step(other, loss_fn, its, batch)
     updated = 0
     for (name, mine_now), its_now in zip(model.named_parameters(), other.parameters(), strict=True):
         parts = [(mine_now, its_now, untouched[name])]
-        parts += [(mine.state[mine_now][k], its.state[its_now][k], torch.zeros_like(its.state[its_now][k]))
+        parts += [(mine.state[mine_now][k], its.state[its_now][k], old_state[name][k])
                   for k in ("exp_avg", "exp_avg_sq", "step")]
         after = [torch.equal(a, new) for a, new, _ in parts]
         as_before = [torch.equal(a, old) for a, _, old in parts]
