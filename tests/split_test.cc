@@ -309,8 +309,8 @@ TEST(Split, ByBudgetIsNeverSlowerThanTheWholeStep) {
   EXPECT_GT(only_split, 0);
 }
 
-// Before anything is searched long there is a plan of even parts, each op once, and it is told. What
-// is handed out is no slower.
+// Before anything is searched long there is a plan of even parts, each op once, and it is told.
+// What is handed out is no slower.
 TEST(Split, ByBudgetTellsOfAFirstPlanBeforeItSearches) {
   const auto kernels = exec_cpu::make_cpu_kernels({.threads = 1});
   auto options = options_with(*kernels);
