@@ -79,6 +79,36 @@ TEST(GraphInParts, ItsTextReadsBack) {
   EXPECT_EQ(ir::print(*again), ir::print(*parted));
 }
 
+// Two batches, whose samples are no dimension in common, each in parts; their sum is of the weight.
+TEST(GraphInParts, EachBatchIsCut) {
+  const auto graph = io::read_graph_text(R"(graph "two" ""
+given "x" f32 [8, 6] input fed
+given "y" f32 [4, 6] input fed
+given "w" f32 [6, 5] parameter zero
+op "MatMul" "a" "" forward v0 v2
+  out "ax" f32 [8, 5] activation own
+op "MatMul" "b" "" forward v1 v2
+  out "by" f32 [4, 5] activation own
+op "ReduceSum" "sa" "" forward v3
+  attr "axes" list [0]
+  attr "keepdims" int 0
+  out "s" f32 [5] activation own
+op "ReduceSum" "sb" "" forward v4
+  attr "axes" list [0]
+  attr "keepdims" int 0
+  out "t" f32 [5] activation own
+op "Add" "sum" "" forward v5 v6
+  out "u" f32 [5] activation own output
+)",
+                                         "two");
+  ASSERT_TRUE(graph.has_value()) << graph.error().message;
+  const auto parted = pipeline::graph_in_parts(*graph, {.parts = 2});
+  ASSERT_TRUE(parted.has_value()) << parted.error().message;
+  for (const char* op : {"a/part", "b/part", "sa/part", "sb/part"})
+    EXPECT_EQ(ops_like(*parted, op).size(), 2U) << op;
+  EXPECT_EQ(ops_like(*parted, "sum").size(), 1U);
+}
+
 TEST(GraphInParts, LabelsMayNameAnOp) {
   fission::Labels labels{.parts = 2, .nests = {{"act", 8}}};
   const auto parted = pipeline::graph_in_parts(step(), labels);

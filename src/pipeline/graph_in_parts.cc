@@ -34,14 +34,16 @@ Result<bool> has_samples(const ir::Graph& graph, const fission::AxisClass& axis_
   return false;
 }
 
-// The largest that has samples, or the largest.
-Result<const fission::AxisClass*> class_of_samples(const ir::Graph& graph,
-                                                   const std::vector<fission::AxisClass>& classes) {
+// Those that have samples, or the largest: the batches of accumulated gradients are a class each.
+Result<std::vector<fission::AxisClass>> classes_to_cut(const ir::Graph& graph) {
+  LT_ASSIGN(std::vector<fission::AxisClass> classes, fission::axis_classes(graph));
+  std::vector<fission::AxisClass> found;
   for (const fission::AxisClass& axis_class : classes) {
-    LT_ASSIGN(const bool found, has_samples(graph, axis_class));
-    if (found) return &axis_class;
+    LT_ASSIGN(const bool is_meant, has_samples(graph, axis_class));
+    if (is_meant) found.push_back(axis_class);
   }
-  return &classes.front();
+  if (found.empty() && !classes.empty()) found.push_back(std::move(classes.front()));
+  return found;
 }
 
 }  // namespace
@@ -52,11 +54,17 @@ Result<ir::Graph> graph_in_parts(const ir::Graph& graph, const fission::Labels& 
   if (const std::vector<std::string> free = ir::free_symbols(graph); !free.empty())
     return error(ErrorCode::kUsage,
                  fmt::format("labels: give dimension '{}' a size first", free.front()));
-  LT_ASSIGN(const std::vector<fission::AxisClass> classes, fission::axis_classes(graph));
+  LT_ASSIGN(const std::vector<fission::AxisClass> classes, classes_to_cut(graph));
   if (classes.empty() || labels.whole()) return graph;
-  LT_ASSIGN(const fission::AxisClass* cut, class_of_samples(graph, classes));
-  LT_ASSIGN(const fission::Levels levels, fission::levels_of(graph, *cut, labels));
-  const fission::Cuts cuts = fission::cuts_of(graph, *cut, levels);
+  fission::Cuts cuts(graph.op_count());
+  for (const fission::AxisClass& axis_class : classes) {
+    const bool is_first = &axis_class == &classes.front();
+    const fission::Labels its = is_first ? labels : fission::Labels{.parts = labels.parts};
+    LT_ASSIGN(const fission::Levels levels, fission::levels_of(graph, axis_class, its));
+    const fission::Cuts more = fission::cuts_of(graph, axis_class, levels);
+    for (const ir::OpId id : graph.ops())
+      if (more[id] && !cuts[id]) cuts[id] = more[id];
+  }
   LT_ASSIGN(const fission::Expanded by_op, fission::expand(graph, cuts));
   return fission::part_by_part(by_op, cuts).graph;
 }

@@ -2,9 +2,10 @@
 // the parts himself: a front end hands over its step, most of it as rows of the op table, and reads
 // from the answer which op is a part of which, and what slices and sums join them (expand.h).
 //
-// What is cut, part by part, is the axis class of the samples, which walks the first dimension of
-// something that is fed; the largest of several, and the largest of all where there is none. Where
-// nothing can be cut so, the graph comes back as it was.
+// What is cut, part by part, are the axis classes of samples, which walk the first dimension of
+// something that is fed (one for each batch of accumulated gradients), or the largest class of all
+// where there is none. Levels of labels are those of the largest of them. Where nothing can be cut
+// so, the graph comes back as it was.
 //
 // Tests: tests/graph_in_parts_test.cc, tests/python/test_torch_samples.py.
 #pragma once

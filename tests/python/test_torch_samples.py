@@ -146,7 +146,7 @@ class Drawn(nn.Module):
                 y = F.relu(self.convolution(y.transpose(1, 2)), inplace=True).transpose(1, 2)
             elif kind == "gate":
                 a, b = y.chunk(2, -1)
-                y = torch.cat([a * torch.sigmoid(b), a.exp()], -1)
+                y = torch.cat([a * torch.sigmoid(b), torch.tanh(a)], -1)
             elif kind == "mean":
                 y = y - y.mean(1, keepdim=True)
             elif kind == "pool":
@@ -191,6 +191,24 @@ def names_of_calls(captured):
     question = row_graph.Question(program, set())
     question.write()
     return [op["name"] for op in question.ops if op["name"] != "results"]
+
+
+def test_each_of_accumulated_batches_runs_in_parts():
+    model, batch, loss_fn = head()
+    model, batch = model.double(), (batch[0].double(), batch[1])
+    other, mine, its = twin(model, OPTIMIZERS["sgd"])
+    batches = [batch, tuple(t.flip(0) for t in batch)]
+    step = lowtide.compile_step(model, loss_fn, mine, batches, split="samples:4", effort=0.05, accumulate=2, clip_norm=0.5)
+    its.zero_grad()
+    wanted = sum(loss_fn(other, b) for b in batches)
+    wanted.backward()
+    torch.nn.utils.clip_grad_norm_(other.parameters(), 0.5)
+    its.step()
+    torch.testing.assert_close(step(batches), wanted, rtol=1e-13, atol=0)
+    names = [unit.name for unit in step._now.planned.captured.units]
+    assert names.count("addmm") == 2 * 2 * 4, "two layers, two batches, four parts"
+    for a, b in zip(model.parameters(), other.parameters(), strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-12, atol=1e-14)
 
 
 @pytest.mark.parametrize("split", ["samples:0", "samples:", "samples:2,x:4", "samples:4.5"])

@@ -407,6 +407,14 @@ class _Lowering:
         return next(r for r, o in zip(results, call.outs, strict=True) if o is not None)[0]
 
 
+def _alike(program: Program, one: Call, other: Call) -> bool:
+    """Whether what holds of the parts of one holds of the other's."""
+    def shapes(call: Call) -> list[tuple]:
+        return [(program.tensors[t].shape, program.tensors[t].dtype) for t in refs(call)]
+
+    return one is other or (one.target is other.target and shapes(one) == shapes(other))
+
+
 def prepare(program: Program) -> None:
     """Makes of the calls what parts of them can do."""
     draws_of_bytes(program)
@@ -427,7 +435,7 @@ def cut(program: Program, labels: str) -> InParts:
             lowering = _Lowering(program, question, ask(text, labels))
             found = lowering.run()
         except _Whole as answer:
-            whole.add(id(answer.call))
+            whole |= {id(call) for call in question.calls if _alike(program, call, answer.call)}
             continue
         except BadInput as refusal:
             named = re.search(r"'(\d+):[^']*'", str(refusal))
