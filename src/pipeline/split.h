@@ -15,7 +15,8 @@
 // Then come cuts beside the labels: the largest values of the class in more parts, and other
 // classes (more_cuts.h). Last come rewrites that run only where somebody asks (take_rewrites.h,
 // promising_rewrites), on top of what is best so far: whether one is worth its memory only a plan
-// within the budget can say.
+// within the budget can say. Cuts and rewrites whose bound (least_time.h) is no better than the best
+// plan, or above the time that is allowed, get none.
 //
 // With a link, short searches come first: of the whole step, of labels without transfers, of the
 // best of those with them, of labels that are estimated to be good with them, and of numbers of
