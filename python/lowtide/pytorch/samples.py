@@ -38,6 +38,7 @@ from .rows import refs, sized
 from .units import without_writes
 
 aten = torch.ops.aten
+LITTLE = 16  # what is no more than the largest value over this is not worth waiting for
 
 
 @dataclass
@@ -146,6 +147,25 @@ class _Lowering:
             else:
                 self.take_part(int(found[1]), int(found[2]), op)
         return InParts(max(self.count.values(), default=1), [self.said(k) for k in self.coupled])
+
+    def waited_for(self) -> set[int]:
+        """Calls in parts that make little, for calls that wait for all of their parts (a loss that counts its labels): whole,
+        they are there before the first part begins, and nothing waits."""
+        most = max((s.bytes for s in self.program.storages), default=0) // LITTLE
+        maker = {value: k for k, op in enumerate(self.question.ops) for value in op["outputs"]}
+        found: set[int] = set()
+        for coupled in self.coupled:
+            before: set[int] = set()
+            waiting = [coupled]
+            while waiting:
+                makers = {maker[v] for v in self.question.ops[waiting.pop()]["inputs"] if v in maker}
+                waiting += [k for k in makers if k in self.count and k not in before]
+                before |= {k for k in makers if k in self.count}
+            calls = [self.question.calls[k] for k in before]
+            made = {self.program.tensors[o].storage for c in calls if not c.view for o in c.outs if o is not None}
+            if sum(self.program.storages[s].bytes for s in made) <= most:
+                found |= {id(call) for call in calls}
+        return found
 
     def said(self, number: int) -> str:
         call = self.question.calls[number]
@@ -443,6 +463,9 @@ def cut(program: Program, labels: str) -> InParts:
             if call is None or id(call) in whole or question.rows[int(named[1])] is None:
                 raise
             whole.add(id(call))
+            continue
+        if lowering.waited_for() - whole:
+            whole |= lowering.waited_for()
             continue
         program.calls = lowering.calls
         return found
