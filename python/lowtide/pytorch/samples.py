@@ -134,8 +134,9 @@ class _Lowering:
         self.readers: dict[int, list[dict[str, Any]]] = {}
         self.coupled: dict[int, None] = {}  # ops
 
-    def run(self) -> InParts:
         self.look_ahead()
+
+    def run(self) -> InParts:
         for op in self.ops:
             found = _NAME.match(op["name"])
             if op["name"] == "results":
@@ -435,6 +436,13 @@ def _alike(program: Program, one: Call, other: Call) -> bool:
     return one is other or (one.target is other.target and shapes(one) == shapes(other))
 
 
+def _refused(question: Question, line: str) -> Call | None:
+    """The call whose row or axes the op table refuses; None: the line is about labels."""
+    named = None if line.startswith("--split") else re.search(r"ops\[(\d+)\]|'(\d+):", line)
+    number = int(named[1] or named[2]) if named is not None else len(question.rows)
+    return question.calls[number] if number < len(question.rows) and question.rows[number] is not None else None
+
+
 def prepare(program: Program) -> None:
     """Makes of the calls what parts of them can do."""
     draws_of_bytes(program)
@@ -453,19 +461,18 @@ def cut(program: Program, labels: str) -> InParts:
         text = question.write()
         try:
             lowering = _Lowering(program, question, ask(text, labels))
+            if lowering.waited_for() - whole:
+                whole |= lowering.waited_for()
+                continue
             found = lowering.run()
         except _Whole as answer:
             whole |= {id(call) for call in question.calls if _alike(program, call, answer.call)}
             continue
         except BadInput as refusal:
-            named = re.search(r"'(\d+):[^']*'", str(refusal))
-            call = question.calls[int(named[1])] if named is not None else None
-            if call is None or id(call) in whole or question.rows[int(named[1])] is None:
+            call = _refused(question, str(refusal))
+            if call is None or id(call) in whole:
                 raise
             whole.add(id(call))
-            continue
-        if lowering.waited_for() - whole:
-            whole |= lowering.waited_for()
             continue
         program.calls = lowering.calls
         return found
