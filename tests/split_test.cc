@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <cstdio>
 #include <string>
 #include <vector>
@@ -306,6 +307,41 @@ TEST(Split, ByBudgetIsNeverSlowerThanTheWholeStep) {
   EXPECT_GT(split, 1);
   EXPECT_GT(faster, 0);
   EXPECT_GT(only_split, 0);
+}
+
+// Before anything is searched long there is a plan of even parts, each op once, and it is told.
+// What is handed out is no slower.
+TEST(Split, ByBudgetTellsOfAFirstPlanBeforeItSearches) {
+  const auto kernels = exec_cpu::make_cpu_kernels({.threads = 1});
+  auto options = options_with(*kernels);
+  spend_little(options);
+  options.device.launch_seconds = 0;
+  const ir::Graph graph = forward();
+  const auto free = pipeline::optimize(graph, options);
+  ASSERT_TRUE(free.has_value()) << free.error().message;
+  options.budget_bytes = free->plan.arena_bytes * 60 / 100;
+  options.split = {.parts = 0};
+  std::vector<plan::Progress> told;
+  options.progress = [&](const plan::Progress& progress) { told.push_back(progress); };
+  const auto made = pipeline::optimize(graph, options);
+  ASSERT_TRUE(made.has_value()) << made.error().message;
+  ASSERT_GT(told.size(), 1U);
+  const plan::Progress& first = told.front();
+  EXPECT_EQ(first.stage, plan::SearchStage::kParts);
+  EXPECT_EQ(first.share, 0);
+  EXPECT_GT(first.peak_bytes, 0);
+  EXPECT_LE(first.peak_bytes, *options.budget_bytes);
+  EXPECT_GE(first.seconds, made->plan.claims.predicted_seconds);
+  // It is there with hardly any work: as good as that of some number of parts without a search.
+  options.progress = {}, options.budget_bytes.reset();
+  bool is_of_a_number = false;
+  for (options.split.parts = 2; options.split.parts <= kSamples; ++options.split.parts) {
+    const auto even = pipeline::optimize(graph, options);
+    ASSERT_TRUE(even.has_value()) << even.error().message;
+    is_of_a_number |=
+        std::abs(even->plan.claims.once_seconds - first.seconds) < 1e-9 * first.seconds;
+  }
+  EXPECT_TRUE(is_of_a_number);
 }
 
 // Under a limit of time the first plan that keeps it is taken, and a slower one is none.

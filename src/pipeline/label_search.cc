@@ -54,6 +54,32 @@ class Search {
     return ranked();
   }
 
+  // The whole step with its bound, and even parts that fit each op once.
+  Result<std::vector<Candidate>> even_ones(size_t most) {
+    LT_ASSIGN(const bool has_class, find_class());
+    if (!has_class) return std::vector<Candidate>{};
+    LT_RETURN_IF_ERROR(pose());
+    LT_RETURN_IF_ERROR(look_at({}, given_));
+    std::vector<Candidate> found = {all_.front().candidate};
+    if (found.front().fits) return found;
+    found.front().fits = all_.front().may_fit;  // whatever that takes, at least
+    found.front().seconds = all_.front().least_seconds;
+    may_cut_ = false;
+    budget_bytes_ -= budget_bytes_ / tuning_.tight_share;
+    for (int64_t parts = 2; found.size() <= most && !is_done(); parts += 1 + parts / 4) {
+      const std::optional<Labels> labels = with_parts({}, parts);
+      if (!labels) break;
+      best_seconds_ = kAnyTime;  // what takes longer may be what fits
+      LT_RETURN_IF_ERROR(look_at(*labels, given_));
+      const State& state = all_.back();
+      if (state.candidate.labels != *labels || !state.candidate.fits) continue;
+      LT_ASSIGN(const auto levels, reader_->levels(*labels));
+      found.push_back(state.candidate);
+      found.back().starts.push_back(unfolded(levels, state.runs));
+    }
+    return found;
+  }
+
   // Ends with the first that fits in less than `below_seconds`.
   Result<bool> finds_any() {
     first_is_enough_ = true;
@@ -62,12 +88,19 @@ class Search {
   }
 
  private:
-  Status look_at_all() {
+  Result<bool> find_class() {
     LT_ASSIGN(const std::vector<fission::AxisClass> classes, fission::axis_classes(step_));
-    if (classes.empty()) return {};
+    if (classes.empty()) return false;
     axis_class_ = classes.front();
     reader_.emplace(step_, axis_class_);
+    return true;
+  }
+
+  Status look_at_all() {
+    LT_ASSIGN(const bool has_class, find_class());
+    if (!has_class) return {};
     LT_RETURN_IF_ERROR(pose());
+    LT_RETURN_IF_ERROR(find_regions());
     LT_RETURN_IF_ERROR(look_at({}, given_));
     for (int late = 0; !open_.empty() && late < tuning_.late_searches && !is_done();) {
       const size_t at = open_.top().second;
@@ -105,7 +138,7 @@ class Search {
            (first_is_enough_ && best_);
   }
 
-  // The whole step's problem, prices, and the regions that may be levels.
+  // The whole step's problem, its best order, and prices.
   Status pose() {
     const auto price = [this](const plan::OpDesc& op) -> Result<double> {
       LT_ASSIGN(const cost::Estimate estimate, estimator_.estimate(op));
@@ -123,6 +156,10 @@ class Search {
     LT_ASSIGN(auto scale, fission::Scale::make(step_, *view_, axis_class_, alignment));
     scale_.emplace(std::move(scale));
     given_ = best_order(view_->problem).sequence;
+    return {};
+  }
+
+  Status find_regions() {
     LT_ASSIGN(regions_, fission::find_regions(step_, axis_class_, *view_, given_, tuning_.levels));
     around_ = regions_around();
     return {};
@@ -322,7 +359,7 @@ class Search {
     if (made.may_fit) return;
     made.may_fit = true;  // in another order
     if (const auto moved = moved_seconds(made)) made.candidate.moved_seconds = *moved;
-    if (!options_.schedule.recompute) return;
+    if (!options_.schedule.recompute || !may_cut_) return;
     const remat::CutBoundResult cut =
         remat::closure_cut(remat::StepGraph(problem, std::move(index)), *profile,
                            {.order = order,
@@ -520,7 +557,7 @@ class Search {
   const LabelMutations& may_;
   double best_seconds_;         // known or estimated
   std::optional<size_t> best_;  // the state of that, if it is one
-  const int64_t budget_bytes_;
+  int64_t budget_bytes_;
   const cost::Estimator estimator_;
   fission::AxisClass axis_class_;
   std::optional<fission::LabelReader> reader_;
@@ -534,6 +571,7 @@ class Search {
   std::set<std::string> seen_;
   std::priority_queue<Open, std::vector<Open>, std::greater<>> open_;
   bool first_is_enough_ = false;
+  bool may_cut_ = true;                // for a bound on the time
   int searches_without_ = 0;           // starts
   std::optional<double> least_ratio_;  // of extra time found to that proven
 };
@@ -546,6 +584,12 @@ Result<std::vector<Candidate>> label_candidates(const ir::Graph& step,
                                                 double below_seconds,
                                                 const LabelMutations& mutations) {
   return Search(step, options, tuning, below_seconds, mutations).run();
+}
+
+Result<std::vector<Candidate>> even_candidates(const ir::Graph& step,
+                                               const OptimizeOptions& options, size_t most,
+                                               const LabelSearchTuning& tuning) {
+  return Search(step, options, tuning, kAnyTime, {}).even_ones(most);
 }
 
 Result<bool> any_labels_fit(const ir::Graph& step, const OptimizeOptions& options,

@@ -101,6 +101,13 @@ Result<std::vector<Candidate>> label_candidates(const ir::Graph& step,
                                                 double below_seconds = kAnyTime,
                                                 const LabelMutations& mutations = {});
 
+// The whole step, and behind it even parts that are estimated to keep the budget with some room and
+// each op once: from the fewest on, at most so many of them. No search, and no state of the one
+// above: it takes what posing the problem takes, and milliseconds for each number.
+Result<std::vector<Candidate>> even_candidates(const ir::Graph& step,
+                                               const OptimizeOptions& options, size_t most,
+                                               const LabelSearchTuning& tuning = {});
+
 // Whether some labels are estimated to keep the budget in less time than that: the same search, as
 // far as it is needed for an answer.
 Result<bool> any_labels_fit(const ir::Graph& step, const OptimizeOptions& options,

@@ -13,6 +13,7 @@
 #include "fission/classes.h"
 #include "fission/passes.h"
 #include "fission/scale.h"
+#include "pipeline/first_plan.h"
 #include "pipeline/label_search.h"
 #include "pipeline/more_cuts.h"
 #include "pipeline/parts_floor.h"
@@ -243,18 +244,19 @@ Status try_more_rewrites(const ir::Graph& forward, const OptimizeOptions& option
   return {};
 }
 
-// The whole step, and what labels and blocks come to beside it where that takes time.
+// The whole step, unless it is known to be slower than the first plan, and what labels and blocks
+// come to beside it where that takes time.
 // NOLINTNEXTLINE(misc-no-recursion): likewise
-Status try_labels(const ir::Graph& forward, const OptimizeOptions& options, Clock::time_point start,
-                  Trials& trials) {
+Status try_labels(const ir::Graph& forward, const OptimizeOptions& options, const Candidate& whole,
+                  Clock::time_point start, Trials& trials) {
   const auto try_some = [&](std::span<const Candidate> some, int64_t share) {
     return try_all(forward, options, some, share, start, trials);
   };
   const auto stopped = [&] {
     return options.schedule.remat.limits.stop_after(seconds_since(start));
   };
-  LT_RETURN_IF_ERROR(try_some(std::vector<Candidate>(1), kSplit.trial_share));
-  if (trials.is_free() || stopped()) return {};
+  LT_RETURN_IF_ERROR(try_some(std::span(&whole, 1), kSplit.trial_share));
+  if ((trials.is_free() && trials.of_best.labels.whole()) || stopped()) return {};
   const auto rest = [&] { return after(options, seconds_since(start)); };
   LT_RETURN_IF_ERROR(try_candidates(forward, rest(), try_some, trials));
   return stopped() ? Status() : try_blocks(forward, rest(), try_some, trials);
@@ -285,9 +287,10 @@ Result<Optimized> plan_best(const ir::Graph& forward, const OptimizeOptions& opt
 
 // NOLINTNEXTLINE(misc-no-recursion): likewise
 Result<Optimized> parts_alone(const ir::Graph& forward, const OptimizeOptions& options,
-                              Clock::time_point start) {
-  Trials trials{.progress = plan::part_of(options.progress, 0, kTrialsPart)};
-  LT_RETURN_IF_ERROR(try_labels(forward, options, start, trials));
+                              FirstPlan first, Clock::time_point start) {
+  Trials trials = std::move(first.trials);
+  trials.progress = plan::part_of(options.progress, 0, kTrialsPart);
+  LT_RETURN_IF_ERROR(try_labels(forward, options, first.whole, start, trials));
   LT_RETURN_IF_ERROR(try_more_cuts(forward, options, start, trials));
   LT_RETURN_IF_ERROR(try_more_rewrites(forward, options, start, trials));
   if (!options.most_seconds) return plan_best(forward, options, start, trials);
@@ -310,9 +313,13 @@ OptimizeOptions without_transfers(OptimizeOptions options) {
 // them is hidden.
 class PartsAndTransfers {
  public:
-  PartsAndTransfers(const ir::Graph& forward, const OptimizeOptions& options,
+  PartsAndTransfers(const ir::Graph& forward, const OptimizeOptions& options, FirstPlan first,
                     Clock::time_point start)
-      : forward_(forward), whole_(options), alone_(without_transfers(options)), start_(start) {
+      : forward_(forward),
+        whole_(options),
+        alone_(without_transfers(options)),
+        first_(std::move(first)),
+        start_(start) {
     whole_.split = {};
   }
 
@@ -322,12 +329,13 @@ class PartsAndTransfers {
     const auto part = [&](double from, double to) {
       return plan::part_of(whole_.progress, from, to);
     };
-    Trials in_one_part{.progress = part(0, 0.05)}, parts{.progress = part(0.05, 0.4)},
-        moving{.progress = part(0.4, kTrialsPart)};
+    Trials in_one_part{.progress = part(0, 0.05)}, moving{.progress = part(0.4, kTrialsPart)};
+    Trials parts = std::move(first_.trials);
+    parts.progress = part(0.05, 0.4);
     LT_RETURN_IF_ERROR(try_moving(std::vector<Candidate>(1), in_one_part));
     if (in_one_part.best && (in_one_part.best->cut_short || in_one_part.is_free()))
       return std::move(*in_one_part.best);
-    LT_RETURN_IF_ERROR(try_labels(forward_, alone_, start_, parts));
+    LT_RETURN_IF_ERROR(try_labels(forward_, alone_, first_.whole, start_, parts));
     LT_RETURN_IF_ERROR(move_in_parts(parts, moving));
     const bool parts_first =
         !in_one_part.best || (moving.best && moving.seconds() < in_one_part.seconds());
@@ -415,6 +423,7 @@ class PartsAndTransfers {
   const ir::Graph& forward_;
   OptimizeOptions whole_;
   const OptimizeOptions alone_;
+  FirstPlan first_;  // without transfers
   const Clock::time_point start_;
   std::optional<Optimized> best_;
 };
@@ -453,10 +462,14 @@ Result<Optimized> optimize_in_parts(const ir::Graph& forward, const OptimizeOpti
   }
   LT_RETURN_IF_ERROR(check_parts_floor(knowing));
   const bool may_move = options.schedule.transfers && !options.slow_tiers.empty();
-  Result<Optimized> made = may_move ? PartsAndTransfers(forward, knowing, start).run()
-                                    : parts_alone(forward, knowing, start);
+  OptimizeOptions alone = may_move ? without_transfers(knowing) : knowing;
+  alone.progress = knowing.progress;
+  LT_ASSIGN(FirstPlan first, first_plan(forward, alone, start));
+  Result<Optimized> made = may_move
+                               ? PartsAndTransfers(forward, knowing, std::move(first), start).run()
+                               : parts_alone(forward, knowing, std::move(first), start);
   if (may_move && !made && is_about_budget(made.error()))
-    made = parts_alone(forward, knowing, start);
+    made = parts_alone(forward, knowing, {}, start);
   if (made) {
     made->planning_seconds = seconds_since(start);
     made->cut_short |= options.schedule.remat.limits.stop_after(made->planning_seconds);

@@ -2,7 +2,9 @@
 // class (samples, as a rule: micro-batches), whole or level by level. Fewer parts take less time,
 // more need less memory, and recompute fills what is left between.
 //
-// The whole step gets a short search. Then come the best candidates of the label search
+// A plan of even parts comes first where their folded problem fits each op once (first_plan.h), and
+// is there within seconds. The whole step gets a short search, unless its bound says that it is
+// slower than that plan. Then come the best candidates of the label search
 // (label_search.h), the best of those without levels among them, each with a short search of its
 // own. Where the parts wait for each other (fission/passes.h) the first few numbers of parts come
 // before them, whatever is estimated of them. The best of all is planned with all of the work. What

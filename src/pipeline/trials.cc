@@ -53,6 +53,7 @@ plan::ProgressFunction told_in_a_trial(const Trials& trials, const OptimizeOptio
 bool is_of_use(const Candidate& candidate, const OptimizeOptions& options, const Trials& trials) {
   const double least = candidate.least_seconds() * (1 - kTrials.estimate_error);
   if (options.most_seconds && least > *options.most_seconds) return false;
+  if (trials.is_optimal() && trials.of_best.cuts_as(candidate)) return false;
   return !trials.best || (candidate.can_fit() && least < trials.seconds());
 }
 

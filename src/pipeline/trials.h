@@ -60,6 +60,8 @@ struct Trials {
   }
   double seconds() const { return best->plan.claims.predicted_seconds; }
   bool is_free() const { return best && seconds() <= best->plan.claims.once_seconds; }
+  // Of the parts that it is in.
+  bool is_optimal() const { return best && seconds() <= best->plan.claims.lower_bound_seconds; }
   bool is_within(std::optional<double> seconds_at_most) const {
     return best && seconds_at_most && seconds() <= *seconds_at_most;
   }

@@ -1,0 +1,29 @@
+// The first plan within a budget of a split to be chosen: what somebody who waits has after seconds
+// while the search for good labels takes its time, and what that search need not look for any more.
+//
+// Folding decides it (fission/scale.h): the fewest even parts of which one, as a small problem,
+// keeps the budget with each op once. Its order, mirrored for all parts, is planned as a trial is,
+// with hardly any search. Where no number of parts is estimated to fit so, there is none.
+//
+// Tests: tests/split_test.cc.
+#pragma once
+
+#include "base/clock.h"
+#include "base/result.h"
+#include "ir/graph.h"
+#include "pipeline/label_search.h"
+#include "pipeline/optimize.h"
+#include "pipeline/trials.h"
+
+namespace lowtide::pipeline {
+
+struct FirstPlan {
+  Trials trials;    // the plan as the best of them, if there is one
+  Candidate whole;  // the whole step, with the least that it takes
+};
+
+// It is told as progress. Error: what has nothing to do with the budget.
+Result<FirstPlan> first_plan(const ir::Graph& forward, const OptimizeOptions& options,
+                             Clock::time_point start);
+
+}  // namespace lowtide::pipeline
