@@ -10,7 +10,7 @@ from test_torch_parts import assert_close_steps, head
 from torch_models import OPTIMIZERS, assert_equal_steps, build, torch, trained, twin
 
 import lowtide
-from lowtide.pytorch import planning, row_graph, samples
+from lowtide.pytorch import planning, row_graph, rows, samples
 from lowtide.pytorch.calls import read_calls
 from lowtide.pytorch.options import StepOptions
 
@@ -104,6 +104,44 @@ def test_what_couples_samples_stays_whole_and_is_named_with_its_line():
     assert_close_steps(step, model, mine, other, its, loss_fn, batch, 1e-9)
     for (name, mine_), its_ in zip(model.named_buffers(), other.buffers(), strict=True):
         torch.testing.assert_close(mine_, its_, msg=name)
+
+
+class Padded(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body, self.head = nn.Linear(6, 8), nn.Linear(8, 4)
+
+    def forward(self, x):
+        y = torch.tanh(self.body(x))
+        return self.head(F.pad(y, (0, 0, 1, 0))[1:] + y.new_zeros(y.shape))
+
+
+def test_a_call_whose_parts_are_not_what_its_axes_say_stays_whole(monkeypatch):
+    """Zeros by the shape of the whole are found by trying a part; a result of another extent by the op table."""
+    aten = torch.ops.aten
+    for target in (aten.new_zeros.default, aten.constant_pad_nd.default):
+        monkeypatch.setitem(rows._BY_TARGET, target, lambda reader: rows.Row("Opaque", {"axes": "n c -> n c"}))
+    torch.manual_seed(0)
+    batch = (torch.randn(8, 6).double(), torch.randint(0, 4, (8,)))
+    model, loss_fn = Padded().double(), lambda m, b: F.cross_entropy(m(b[0]), b[1])
+    other, mine, its = twin(model, OPTIMIZERS["sgd"])
+    step = lowtide.compile_step(model, loss_fn, mine, batch, split="samples:4", effort=0.05)
+    names = [unit.name for unit in step._now.planned.captured.units]
+    assert names.count("constant_pad_nd") == 2 and names.count("new_zeros") == 1, "forward and backward pass"
+    assert names.count("tanh") == 4 and any("constant_pad_nd" in line for line in step.coupled)
+    assert_close_steps(step, model, mine, other, its, loss_fn, batch, 1e-9)
+
+
+@pytest.mark.skipif(not LONG, reason="a long check: LOWTIDE_LONG=1")
+def test_parts_of_samples_and_moves_together():
+    model, batch, loss_fn = unet()
+    other, mine, its = twin(model, OPTIMIZERS["sgd"])
+    best = lowtide.plan(model, loss_fn, mine, batch, split="samples:4", effort=0.05).arena_bytes
+    step = lowtide.compile_step(model, loss_fn, mine, batch, split="samples:4", swap="host", link=4e9, budget=best * 9 // 10,
+                                effort=0.05)
+    assert step.plan.arena_bytes <= best * 9 // 10 and step.parts == 4
+    assert_close_steps(step, model, mine, other, its, loss_fn, batch, 1e-4, steps=1)
+    assert step.memory.loaded_bytes > 0
 
 
 @pytest.mark.parametrize("options", [{"ignored": 10}, {"aux": True}, *([{}, {"reduction": "sum"}, {"smoothing": 0.1}] if LONG else [])])

@@ -84,6 +84,8 @@ def _draw_bytes(program: Program, base: int, empty: Call, draw: Call, divide: Ca
     program.calls[begin:begin + 1] = [
         Call(draw.target, (Ref(drawn), *draw.args[1:]), draw.kwargs, [drawn], False, writes=(drawn,), random=True, **common),
         Call(aten.ne.Scalar, (Ref(drawn), 0), {}, [mask], False, **common)]
+    # By numbers, as the operand would have to be there whole for its shape.
+    empty.target, empty.args, empty.kwargs = aten.empty_strided.default, (list(floats.shape), list(floats.stride)), {"dtype": floats.dtype}
     empty.outs = [drawn]
     end = program.calls.index(divide)
     program.calls[end:end + 1] = [

@@ -38,6 +38,7 @@ from .rows import refs, sized
 from .units import without_writes
 
 aten = torch.ops.aten
+LITTLE = 16  # what is no more than the largest value over this is not worth waiting for
 
 
 @dataclass
@@ -133,8 +134,9 @@ class _Lowering:
         self.readers: dict[int, list[dict[str, Any]]] = {}
         self.coupled: dict[int, None] = {}  # ops
 
-    def run(self) -> InParts:
         self.look_ahead()
+
+    def run(self) -> InParts:
         for op in self.ops:
             found = _NAME.match(op["name"])
             if op["name"] == "results":
@@ -146,6 +148,25 @@ class _Lowering:
             else:
                 self.take_part(int(found[1]), int(found[2]), op)
         return InParts(max(self.count.values(), default=1), [self.said(k) for k in self.coupled])
+
+    def waited_for(self) -> set[int]:
+        """Calls in parts that make little, for calls that wait for all of their parts (a loss that counts its labels): whole,
+        they are there before the first part begins, and nothing waits."""
+        most = max((s.bytes for s in self.program.storages), default=0) // LITTLE
+        maker = {value: k for k, op in enumerate(self.question.ops) for value in op["outputs"]}
+        found: set[int] = set()
+        for coupled in self.coupled:
+            before: set[int] = set()
+            waiting = [coupled]
+            while waiting:
+                makers = {maker[v] for v in self.question.ops[waiting.pop()]["inputs"] if v in maker}
+                waiting += [k for k in makers if k in self.count and k not in before]
+                before |= {k for k in makers if k in self.count}
+            calls = [self.question.calls[k] for k in before]
+            made = {self.program.tensors[o].storage for c in calls if not c.view for o in c.outs if o is not None}
+            if sum(self.program.storages[s].bytes for s in made) <= most:
+                found |= {id(call) for call in calls}
+        return found
 
     def said(self, number: int) -> str:
         call = self.question.calls[number]
@@ -415,6 +436,13 @@ def _alike(program: Program, one: Call, other: Call) -> bool:
     return one is other or (one.target is other.target and shapes(one) == shapes(other))
 
 
+def _refused(question: Question, line: str) -> Call | None:
+    """The call whose row or axes the op table refuses; None: the line is about labels."""
+    named = None if line.startswith("--split") else re.search(r"ops\[(\d+)\]|'(\d+):", line)
+    number = int(named[1] or named[2]) if named is not None else len(question.rows)
+    return question.calls[number] if number < len(question.rows) and question.rows[number] is not None else None
+
+
 def prepare(program: Program) -> None:
     """Makes of the calls what parts of them can do."""
     draws_of_bytes(program)
@@ -433,14 +461,16 @@ def cut(program: Program, labels: str) -> InParts:
         text = question.write()
         try:
             lowering = _Lowering(program, question, ask(text, labels))
+            if lowering.waited_for() - whole:
+                whole |= lowering.waited_for()
+                continue
             found = lowering.run()
         except _Whole as answer:
             whole |= {id(call) for call in question.calls if _alike(program, call, answer.call)}
             continue
         except BadInput as refusal:
-            named = re.search(r"'(\d+):[^']*'", str(refusal))
-            call = question.calls[int(named[1])] if named is not None else None
-            if call is None or id(call) in whole or question.rows[int(named[1])] is None:
+            call = _refused(question, str(refusal))
+            if call is None or id(call) in whole:
                 raise
             whole.add(id(call))
             continue
