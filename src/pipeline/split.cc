@@ -473,14 +473,17 @@ Result<Optimized> optimize_in_parts(const ir::Graph& forward, const OptimizeOpti
   if (!options.budget_bytes) return optimize(forward, whole);
   OptimizeOptions knowing = options;
   knowing.progress = as_one(options.progress);
+  const bool may_move = options.schedule.transfers && !options.slow_tiers.empty();
+  OptimizeOptions alone = may_move ? without_transfers(knowing) : knowing;
+  alone.progress = knowing.progress;
+  // Before the floor, which takes longer to find and which that plan is above.
+  LT_ASSIGN(FirstPlan first, first_plan(forward, alone, start));
   if (!knowing.parts_floor) {
     LT_ASSIGN(knowing.parts_floor, floor_in_any_parts(forward, options));
   }
   LT_RETURN_IF_ERROR(check_parts_floor(knowing));
-  const bool may_move = options.schedule.transfers && !options.slow_tiers.empty();
-  OptimizeOptions alone = may_move ? without_transfers(knowing) : knowing;
-  alone.progress = knowing.progress;
-  LT_ASSIGN(FirstPlan first, first_plan(forward, alone, start));
+  if (first.trials.best && !knowing.parts_floor->op.empty())
+    first.trials.best->plan.claims.parts_floor = knowing.parts_floor;
   Result<Optimized> made = may_move
                                ? PartsAndTransfers(forward, knowing, std::move(first), start).run()
                                : parts_alone(forward, knowing, std::move(first), start);
