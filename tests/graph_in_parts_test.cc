@@ -9,6 +9,7 @@
 
 #include "io/graph_file.h"
 #include "ir/graph_text.h"
+#include "lowtide/lowtide.h"
 
 namespace lowtide {
 namespace {
@@ -137,6 +138,23 @@ TEST(GraphInParts, LabelsToBeChosenAndUnknownSizesAreRefused) {
   const auto refused = pipeline::graph_in_parts(*graph, {.parts = 2});
   ASSERT_FALSE(refused.has_value());
   EXPECT_EQ(refused.error().message, "labels: give dimension 'batch' a size first");
+}
+
+TEST(GraphInParts, GoesThroughTheCAbi) {
+  lowtide_model* model = nullptr;
+  lowtide_model* parted = nullptr;
+  ASSERT_EQ(lowtide_model_parse(kStep, "step", nullptr, &model), LOWTIDE_OK);
+  ASSERT_EQ(lowtide_model_in_parts(model, "2,act:8", &parted), LOWTIDE_OK) << lowtide_last_error();
+  const auto wanted = pipeline::graph_in_parts(step(), {.parts = 2, .nests = {{"act", 8}}});
+  EXPECT_STREQ(lowtide_model_text(parted), ir::print(*wanted).c_str());
+  EXPECT_STREQ(lowtide_model_text(model), ir::print(step()).c_str()) << "it stays as it was";
+  lowtide_model_free(parted);
+  EXPECT_EQ(lowtide_model_in_parts(model, "some", &parted), LOWTIDE_USAGE);
+  EXPECT_EQ(lowtide_model_in_parts(model, nullptr, &parted), LOWTIDE_USAGE);
+  EXPECT_EQ(lowtide_model_in_parts(nullptr, "2", &parted), LOWTIDE_USAGE);
+  EXPECT_EQ(lowtide_model_in_parts(model, "2", nullptr), LOWTIDE_USAGE);
+  EXPECT_EQ(lowtide_model_in_parts(model, "2,nobody:8", &parted), LOWTIDE_INPUT);
+  lowtide_model_free(model);
 }
 
 }  // namespace
