@@ -73,7 +73,7 @@ Result<Optimized> plan_within(const ir::Graph& forward, const OptimizeOptions& t
                               const Optimized& best) {
   const bool is_whole = best.split.whole() && best.cuts.empty() && best.query_blocks <= 1;
   if (!trial.split.chosen() || is_whole) return optimize(forward, trial);
-  Result<Optimized> made = optimize(forward, from(trial, best));
+  Result<Optimized> made = optimize(forward, tried_only(from(trial, best)));
   if (made && made->plan.claims.predicted_seconds <= *trial.most_seconds) return made;
   if (!made && !is_about_budget(made.error())) return made;
   return optimize(forward, trial);

@@ -4,8 +4,8 @@
 #include <numeric>
 #include <utility>
 
+#include "pipeline/least_time.h"
 #include "pipeline/prepare.h"
-#include "remat/bounds/closure_cut.h"
 #include "rewrite/query_blocks.h"
 
 namespace lowtide::pipeline {
@@ -18,23 +18,7 @@ Result<std::optional<double>> bound_of(const ir::Graph& forward, const OptimizeO
   in_blocks.query_blocks = blocks;
   in_blocks.split = {};
   LT_ASSIGN(const Prepared ready, pose(forward, in_blocks));
-  plan::ScheduleProblem problem = ready.view.problem;
-  problem.budget_bytes = options.budget_bytes;
-  if (!options.schedule.transfers) plan::forbid_transfers(problem);
-  order::OrderOptions quick = options.order;
-  quick.exact_search = quick.beam = quick.cut_bound = false;
-  quick.random_restarts = 0;
-  quick.limits.max_units = kQueryBlocks.order_units;
-  const plan::ScheduleOutcome order = order::solve(problem, quick);
-  double once = 0;
-  for (const plan::SchedOp& op : problem.ops) once += op.seconds;
-  if (!order.sequence.empty() && order.peak_bytes <= *options.budget_bytes)
-    return std::optional(once);
-  const remat::CutBoundResult cut = remat::closure_cut(
-      problem, {.order = order.sequence,
-                .limits = options.schedule.remat.limits.with_units(kQueryBlocks.cut_units)});
-  if (!cut.feasible) return std::optional<double>();
-  return std::optional(std::max(once, cut.lower_bound_seconds));
+  return least_seconds(ready.view.problem, options);
 }
 
 }  // namespace

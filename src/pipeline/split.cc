@@ -15,6 +15,7 @@
 #include "fission/scale.h"
 #include "pipeline/first_plan.h"
 #include "pipeline/label_search.h"
+#include "pipeline/least_time.h"
 #include "pipeline/more_cuts.h"
 #include "pipeline/parts_floor.h"
 #include "pipeline/prepare.h"
@@ -182,6 +183,18 @@ Result<ir::Graph> step_of(const ir::Graph& forward, OptimizeOptions options, con
   return step_in_one_part(forward, options, worth, stage);
 }
 
+// Whether a bound leaves room for a plan of the candidate that is of use. One whose bound is the
+// same to the last bit as that of what it comes on top of changes nothing.
+bool may_be_of_use(const ir::Graph& forward, const OptimizeOptions& options,
+                   const Candidate& candidate, const Candidate& beside, const Trials& trials) {
+  const auto least = least_seconds(forward, with(options, candidate));
+  if (!least) return true;  // the trial says what is wrong
+  const double best = trials.best ? trials.seconds() : kAnyTime;
+  if (!*least || **least >= best || **least > options.most_seconds.value_or(kAnyTime)) return false;
+  const auto known = least_seconds(forward, with(options, beside));
+  return !known || *known != *least;
+}
+
 // Cuts beside the labels and blocks that are best, each kept where it makes the plan faster; where
 // nothing fits yet, beside a number of parts of the largest class.
 // NOLINTNEXTLINE(misc-no-recursion): optimize comes back here only for a split to be chosen
@@ -212,7 +225,9 @@ Status try_more_cuts(const ir::Graph& forward, const OptimizeOptions& options,
       candidate.labels.parts = std::min(kSplit.parts_beside_cuts, classes.front().least_extent);
     }
     candidate.seconds = 0, candidate.fits = true;  // nothing is estimated of it
+    const Candidate beside = candidate;
     candidate.cuts.push_back(rule);
+    if (!may_be_of_use(forward, options, candidate, beside, trials)) continue;
     LT_RETURN_IF_ERROR(
         try_all(forward, options, std::span(&candidate, 1), kSplit.trial_share, start, trials));
   }
@@ -238,6 +253,7 @@ Status try_more_rewrites(const ir::Graph& forward, const OptimizeOptions& option
     candidate.starts.clear();                      // of other ops
     candidate.seconds = 0, candidate.fits = true;  // nothing is estimated of it
     candidate.rewrites.push_back(name);
+    if (!may_be_of_use(forward, options, candidate, trials.of_best, trials)) continue;
     LT_RETURN_IF_ERROR(
         try_all(forward, options, std::span(&candidate, 1), kSplit.trial_share, start, trials));
   }

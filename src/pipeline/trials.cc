@@ -21,15 +21,7 @@ OptimizeOptions trial_of(const OptimizeOptions& options, const Candidate& candid
   };
   lessen(trial.schedule.remat.limits.max_units);
   lessen(trial.schedule.swap.limits.max_units);
-  trial.schedules_packed = kTrials.schedules_packed;
-  trial.pack.limits.max_units /= kTrials.pack_share;
-  trial.order.limits.max_units /= kTrials.order_share;
-  trial.schedule.remat.several_cuts = false;
-  trial.proof_units = 0;
-  trial.look_further = trial.find_smallest = false;
-  trial.progress = {};
-  trial.dump_folder.clear();
-  return trial;
+  return tried_only(std::move(trial));
 }
 
 // What is told while some are tried: the best of all so far. What is proven is of its own parts.
@@ -95,6 +87,18 @@ std::vector<std::string> runs_of(const plan::Plan& plan) {
   for (const plan::Step& step : plan.steps)
     if (step.kind == plan::Step::Kind::kCompute) names.push_back(plan.ops[step.op].name);
   return names;
+}
+
+OptimizeOptions tried_only(OptimizeOptions options) {
+  options.schedules_packed = kTrials.schedules_packed;
+  options.pack.limits.max_units /= kTrials.pack_share;
+  options.order.limits.max_units /= kTrials.order_share;
+  options.schedule.remat.several_cuts = false;
+  options.proof_units = 0;
+  options.look_further = options.find_smallest = false;
+  options.progress = {};
+  options.dump_folder.clear();
+  return options;
 }
 
 OptimizeOptions with(const OptimizeOptions& options, const Candidate& candidate) {

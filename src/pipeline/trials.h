@@ -42,6 +42,10 @@ inline constexpr TrialTuning kTrials;
 // it.
 std::vector<std::string> runs_of(const plan::Plan& plan);
 
+// The options without what only a plan that somebody gets is worth; the work of its search is as it
+// was.
+OptimizeOptions tried_only(OptimizeOptions options);
+
 // The options in the candidate's parts, blocks and cuts, with its rewrites and its schedules to
 // start from.
 OptimizeOptions with(const OptimizeOptions& options, const Candidate& candidate);
