@@ -110,6 +110,35 @@ op "Add" "sum" "" forward v5 v6
   EXPECT_EQ(ops_like(*parted, "sum").size(), 1U);
 }
 
+// A norm over samples needs all of them; behind it they are samples again.
+TEST(GraphInParts, SamplesGoOnBehindWhatCouplesThem) {
+  const auto graph = io::read_graph_text(R"(graph "norm" ""
+given "x" f32 [8, 6] input fed
+given "w" f32 [6, 6] parameter zero
+op "MatMul" "a" "" forward v0 v1
+  out "ax" f32 [8, 6] activation own
+op "Relu" "ra" "" forward v2
+  out "r" f32 [8, 6] activation own
+op "Opaque" "norm" "" forward v3
+  attr "op" word "mylib::norm"
+  attr "axes" word "[n] c -> [n] c"
+  out "y" f32 [8, 6] activation own
+op "MatMul" "b" "" forward v4 v1
+  out "by" f32 [8, 6] activation own
+op "Relu" "rb" "" forward v5
+  out "s" f32 [8, 6] activation own output
+)",
+                                         "norm");
+  ASSERT_TRUE(graph.has_value()) << graph.error().message;
+  const auto parted = pipeline::graph_in_parts(*graph, {.parts = 4});
+  ASSERT_TRUE(parted.has_value()) << parted.error().message;
+  for (const char* op : {"a/part", "ra/part", "b/part", "rb/part"})
+    EXPECT_EQ(ops_like(*parted, op).size(), 4U) << op;
+  ASSERT_EQ(ops_like(*parted, "norm").size(), 2U) << "whole, behind a Concat";
+  EXPECT_EQ(ops_like(*parted, "b/part0")[0]->outputs.size(), 1U);
+  EXPECT_EQ(parted->value(ops_like(*parted, "b/part0")[0]->outputs[0]).dims, (ir::Dims{2, 6}));
+}
+
 TEST(GraphInParts, LabelsMayNameAnOp) {
   fission::Labels labels{.parts = 2, .nests = {{"act", 8}}};
   const auto parted = pipeline::graph_in_parts(step(), labels);

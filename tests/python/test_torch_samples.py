@@ -99,8 +99,11 @@ def test_what_couples_samples_stays_whole_and_is_named_with_its_line():
     other, mine, its = twin(model, OPTIMIZERS["sgd"])
     step = lowtide.compile_step(model, loss_fn, mine, batch, split="samples:4", effort=0.002)
     assert step.parts == 4
-    said = [line for line in step.coupled if "native_batch_norm" in line or "cumsum" in line]
-    assert said and all("test_torch_samples.py" in line for line in said), step.coupled
+    named = {line.split(" (")[0] for line in step.coupled}
+    assert {"aten.native_batch_norm", "aten.native_batch_norm_backward", "aten.cumsum"} <= named, step.coupled
+    assert all("test_torch_samples.py" in line for line in step.coupled if "norm" in line or "cumsum" in line)
+    names = [unit.name for unit in step._now.planned.captured.units]
+    assert names.count("tanh") == 4 and names.count("threshold_backward") == 4, "before, between and behind them in parts"
     assert_close_steps(step, model, mine, other, its, loss_fn, batch, 1e-9)
     for (name, mine_), its_ in zip(model.named_buffers(), other.buffers(), strict=True):
         torch.testing.assert_close(mine_, its_, msg=name)
