@@ -9,6 +9,7 @@
 
 #include "io/graph_file.h"
 #include "ir/graph_text.h"
+#include "lowtide/lowtide.h"
 
 namespace lowtide {
 namespace {
@@ -109,6 +110,35 @@ op "Add" "sum" "" forward v5 v6
   EXPECT_EQ(ops_like(*parted, "sum").size(), 1U);
 }
 
+// A norm over samples needs all of them; behind it they are samples again.
+TEST(GraphInParts, SamplesGoOnBehindWhatCouplesThem) {
+  const auto graph = io::read_graph_text(R"(graph "norm" ""
+given "x" f32 [8, 6] input fed
+given "w" f32 [6, 6] parameter zero
+op "MatMul" "a" "" forward v0 v1
+  out "ax" f32 [8, 6] activation own
+op "Relu" "ra" "" forward v2
+  out "r" f32 [8, 6] activation own
+op "Opaque" "norm" "" forward v3
+  attr "op" word "mylib::norm"
+  attr "axes" word "[n] c -> [n] c"
+  out "y" f32 [8, 6] activation own
+op "MatMul" "b" "" forward v4 v1
+  out "by" f32 [8, 6] activation own
+op "Relu" "rb" "" forward v5
+  out "s" f32 [8, 6] activation own output
+)",
+                                         "norm");
+  ASSERT_TRUE(graph.has_value()) << graph.error().message;
+  const auto parted = pipeline::graph_in_parts(*graph, {.parts = 4});
+  ASSERT_TRUE(parted.has_value()) << parted.error().message;
+  for (const char* op : {"a/part", "ra/part", "b/part", "rb/part"})
+    EXPECT_EQ(ops_like(*parted, op).size(), 4U) << op;
+  ASSERT_EQ(ops_like(*parted, "norm").size(), 2U) << "whole, behind a Concat";
+  EXPECT_EQ(ops_like(*parted, "b/part0")[0]->outputs.size(), 1U);
+  EXPECT_EQ(parted->value(ops_like(*parted, "b/part0")[0]->outputs[0]).dims, (ir::Dims{2, 6}));
+}
+
 TEST(GraphInParts, LabelsMayNameAnOp) {
   fission::Labels labels{.parts = 2, .nests = {{"act", 8}}};
   const auto parted = pipeline::graph_in_parts(step(), labels);
@@ -137,6 +167,23 @@ TEST(GraphInParts, LabelsToBeChosenAndUnknownSizesAreRefused) {
   const auto refused = pipeline::graph_in_parts(*graph, {.parts = 2});
   ASSERT_FALSE(refused.has_value());
   EXPECT_EQ(refused.error().message, "labels: give dimension 'batch' a size first");
+}
+
+TEST(GraphInParts, GoesThroughTheCAbi) {
+  lowtide_model* model = nullptr;
+  lowtide_model* parted = nullptr;
+  ASSERT_EQ(lowtide_model_parse(kStep, "step", nullptr, &model), LOWTIDE_OK);
+  ASSERT_EQ(lowtide_model_in_parts(model, "2,act:8", &parted), LOWTIDE_OK) << lowtide_last_error();
+  const auto wanted = pipeline::graph_in_parts(step(), {.parts = 2, .nests = {{"act", 8}}});
+  EXPECT_STREQ(lowtide_model_text(parted), ir::print(*wanted).c_str());
+  EXPECT_STREQ(lowtide_model_text(model), ir::print(step()).c_str()) << "it stays as it was";
+  lowtide_model_free(parted);
+  EXPECT_EQ(lowtide_model_in_parts(model, "some", &parted), LOWTIDE_USAGE);
+  EXPECT_EQ(lowtide_model_in_parts(model, nullptr, &parted), LOWTIDE_USAGE);
+  EXPECT_EQ(lowtide_model_in_parts(nullptr, "2", &parted), LOWTIDE_USAGE);
+  EXPECT_EQ(lowtide_model_in_parts(model, "2", nullptr), LOWTIDE_USAGE);
+  EXPECT_EQ(lowtide_model_in_parts(model, "2,nobody:8", &parted), LOWTIDE_INPUT);
+  lowtide_model_free(model);
 }
 
 }  // namespace

@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "fission/classes.h"
@@ -34,14 +36,25 @@ Result<bool> has_samples(const ir::Graph& graph, const fission::AxisClass& axis_
   return false;
 }
 
-// Those that have samples, or the largest: the batches of accumulated gradients are a class each.
+// Those of samples, or the largest. Samples are one dimension through ops that couple them, too (a
+// batch norm), of which each class that they end has a stretch; and each batch has classes of its
+// own where gradients accumulate.
 Result<std::vector<fission::AxisClass>> classes_to_cut(const ir::Graph& graph) {
+  LT_ASSIGN(const std::vector<fission::AxisClass> unbroken,
+            fission::axis_classes(graph, fission::AxisChoice::kCoupledToo));
+  std::set<std::pair<ir::OpId, int>> samples;
+  for (const fission::AxisClass& axis_class : unbroken) {
+    LT_ASSIGN(const bool is_meant, has_samples(graph, axis_class));
+    for (const fission::ClassAxis& axis : axis_class.axes)
+      if (is_meant) samples.emplace(axis.op, axis.axis);
+  }
   LT_ASSIGN(std::vector<fission::AxisClass> classes, fission::axis_classes(graph));
   std::vector<fission::AxisClass> found;
-  for (const fission::AxisClass& axis_class : classes) {
-    LT_ASSIGN(const bool is_meant, has_samples(graph, axis_class));
-    if (is_meant) found.push_back(axis_class);
-  }
+  for (const fission::AxisClass& axis_class : classes)
+    if (std::any_of(axis_class.axes.begin(), axis_class.axes.end(), [&](const auto& axis) {
+          return samples.contains({axis.op, axis.axis});
+        }))
+      found.push_back(axis_class);
   if (found.empty() && !classes.empty()) found.push_back(std::move(classes.front()));
   return found;
 }

@@ -227,12 +227,14 @@ def _in_parts(captured: Captured, title: str, options: StepOptions) -> Planned:
     def fits() -> bool:
         return limit is not None and free[-1].plan.arena_bytes <= limit
 
-    def more_parts(of: Callable[[int], Captured]) -> None:
-        """Plans of 2, 4, ... parts, while more of them need less."""
+    def more_parts(of: Callable[[int], Captured], ends: bool) -> None:
+        """Plans of 2, 4, ... parts, while more of them need less. `ends`: where so many cannot be, more cannot either."""
         least, count = free[0].plan.arena_bytes, 1
         while not fits() and count < MOST_PARTS:
             count *= 2
             step = of(count)
+            if step.parts == 1 and ends:
+                break
             if step.parts == 1:
                 continue
             free.append(make_plan(step, title, anywhere, known))
@@ -240,9 +242,9 @@ def _in_parts(captured: Captured, title: str, options: StepOptions) -> Planned:
                 break
             least = free[-1].plan.arena_bytes
 
-    more_parts(lambda count: as_units(captured.trace, captured.updates, count))
+    more_parts(lambda count: as_units(captured.trace, captured.updates, count), ends=False)
     if options.budget is not None:  # parts of samples take more time
-        more_parts(lambda count: by_samples(captured.trace, captured.updates, str(count)))
+        more_parts(lambda count: by_samples(captured.trace, captured.updates, str(count)), ends=True)
     if options.budget is None:
         return min(free, key=lambda planned: planned.plan.arena_bytes)
     if fits():

@@ -15,7 +15,7 @@ from typing import Any
 from .. import _library
 from .calls import INPUT, Call, Program
 from .graph_text import DTYPES
-from .rows import Row, refs, row_of
+from .rows import Row, coupled_row, refs, row_of
 
 
 class Question:
@@ -70,7 +70,8 @@ class Question:
 
     def add(self, call: Call) -> None:
         inputs = [self.value(t) for t in refs(call)]
-        row = None if id(call) in self.whole or self.has_to_do_with_writes(call) else row_of(self.program, call)
+        row = None if id(call) in self.whole else coupled_row(self.program, call) if self.has_to_do_with_writes(call) else \
+            row_of(self.program, call) or coupled_row(self.program, call)
         new = [o for o in call.outs if o is not None and o not in self.value_of]
         number, name = len(self.ops), re.sub(r"[^\w.]", "_", call.name.removeprefix("aten."))[:60]
         kind = row.kind if row is not None else "Opaque" if new else "OpaqueEffect"

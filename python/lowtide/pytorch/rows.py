@@ -301,6 +301,18 @@ def _mse_backward(r: _Reader) -> Row | None:
     return _pointwise(r) if r.call.args[3] == 2 else None
 
 
+def _batch_norm(r: _Reader) -> Row | None:
+    """Its samples are those before and behind it, and it needs all of them at once."""
+    def said(shape: tuple[int, ...]) -> str:
+        if len(shape) != len(r.outs[0].shape):
+            return "[c]" if shape else "()"
+        return _said(["[n]", "[c]", *(f"[s{d}]" for d in range(2, len(shape)))])
+
+    if any(0 in t.shape for t in (*r.inputs, *r.outs)):
+        return None
+    return _axes(f"{', '.join(said(t.shape) for t in r.inputs)} -> {', '.join(said(t.shape) for t in r.outs)}")
+
+
 def _filled(r: _Reader) -> Row | None:
     return _axes(f"-> {_said(_names(len(r.outs[0].shape)))}") if r.outs[0].shape and not r.inputs else None
 
@@ -344,6 +356,15 @@ _BY_TARGET: dict[Any, Callable[[_Reader], Row | None]] = {
     aten.nll_loss_backward.default: _nll_backward, aten.nll_loss2d_backward.default: _nll_backward,
     aten.mse_loss.default: _mse, aten.mse_loss_backward.default: _mse_backward,
 }
+
+
+# What nothing cuts, though it is known which dimensions are one: these may write.
+_COUPLED = {aten.native_batch_norm.default: _batch_norm, aten.native_batch_norm_backward.default: _batch_norm}
+
+
+def coupled_row(program: Program, call: Call) -> Row | None:
+    rule = _COUPLED.get(call.target)
+    return rule(_Reader(program, call)) if rule is not None else None
 
 
 def row_of(program: Program, call: Call) -> Row | None:
