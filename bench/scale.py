@@ -8,14 +8,15 @@ leave each layer so many MiB: extra time, what is proven, core seconds. Then the
 (bench/support/deeper_onnx.py) to a verified plan, without a budget and within four fifths of the bytes that needs: core seconds, and
 seconds per thousand ops, stage by stage. Then packings of 18,000 to 62,000 buffers, one thread. Last the grey zone of four steps: budgets above the proven floor for which little work finds no arena. Exit code 1, with a line for each, where the search alone or the whole way within
 a budget takes more than 15 s of one core at 28,000 ops or more than 60 s at 100,000, where what is found in the first part, or in the second at 12,400 ops or more, is more than a point of extra
-time above its bound, where a plan does not verify, where a thousand ops take more than twice as long as at the size before, or at
-100,000 ops as at 800 (within a budget: from 12,400 on), where a packing is more than 0.2 % above its load, takes more core seconds than
+time above its bound, where a plan does not verify, where core seconds over n log n (n ops) are more than twice those at the size before, or at
+100,000 ops those at 800 (within a budget: from 12,400 on), where a packing is more than 0.2 % above its load, takes more core seconds than
 promised or is higher than first fit by size, area or start, where a packing that was drawn to be hard is not (first fit by size within
 0.3 % of the load), or where a grey zone is wider than promised.
 """
 
 import argparse
 import json
+import math
 import os
 import pathlib
 import re
@@ -121,7 +122,7 @@ def plan_deep_files(most_layers: int, broken: list[str]) -> None:
                 break
             broken += [f"{label}: {what}" for what in broken_plan(layers, most_seconds if within else None, outcome)]
             rows.append(stage_row(f"{budget / 2**20:,.0f}" if within else "-", outcome))
-            paces[within][layers] = outcome["core_seconds"] / outcome["ops"]
+            paces[within][layers] = outcome["core_seconds"] / (outcome["ops"] * math.log2(outcome["ops"]))
             budget = int(BUDGET * outcome["arena_bytes"])
     table(["ops", "MiB", "core s", "per 1,000", "gap, points", *STAGES], rows)
     for within, pace in paces.items():
@@ -138,13 +139,13 @@ def broken_plan(layers: int, most_seconds: float | None, outcome: dict) -> list[
 
 
 def broken_growth(within: bool, pace: dict[int, float]) -> list[str]:
-    """`pace`: seconds per op by layers. Each size is held against the one before, and the deepest against the first."""
+    """`pace`: seconds over n log2 n by layers. Each size is held against the one before, and the deepest against the first."""
     judged = sorted(layers for layers in pace if layers >= JUDGED[within])
     pairs = list(zip(judged, judged[1:]))
     if len(judged) > 2:
         pairs.append((judged[0], judged[-1]))
-    return [f"a thousand ops take {pace[deep] * 1000:.2f} s of one core at {deep} layers and {pace[shallow] * 1000:.2f} s "
-            f"at {shallow}{', within a budget' if within else ''}; at most {MOST_TIMES} times as long is promised"
+    return [f"core seconds over n log n are {pace[deep] * 1e6:.2f} us at {deep} layers and {pace[shallow] * 1e6:.2f} us "
+            f"at {shallow}{', within a budget' if within else ''}; at most {MOST_TIMES} times as much is promised"
             for shallow, deep in pairs if pace[deep] > MOST_TIMES * pace[shallow]]
 
 

@@ -16,6 +16,7 @@ from magis_workloads import Workload
 
 PARTS = [1, 2, 3, 4, 6, 8, 12, 16, 24, 32]  # for the least ratios
 STEPS, DEEPEST = 4, 1.6  # plans of a bisection, between what the parts need without recompute and a share of that
+NEAR = 0.99               # of what was found: less is not looked for
 METHOD_STEPS = 10        # of a published method's bisection
 HARD = 1.5               # time limits after which a plan is killed
 PROGRESS = re.compile(r"^lowtide: (\d+) s, .*of the work.*\n?", re.MULTILINE)
@@ -210,21 +211,21 @@ class Planner:
         return BY_NAME.get(f"n={parts}, recompute") or Row(f"n={parts}, recompute", "parts", str(parts), frozenset(("split", "recompute")))
 
     def bisect(self, limit: float) -> None:
-        """Bisects for the least ratio within `limit` percent, in the number of parts that needs least of those within it; by published
-        costs, where parts are dear, in each number of them within it, with swap and without."""
+        """Bisects for the least ratio within `limit` percent, in each number of parts whose ops alone are within it; by published
+        costs, where parts are dear, with swap and without."""
         within = [c for c in map(self.free_plan, map(str, PARTS)) if c.extra is not None and c.extra <= limit]
-        if self.settings.cost_model != "published":
-            self.narrow(min(within, key=lambda c: c.arena_bytes), False, limit)
-            return
-        for start in within:
-            for swap in (False, True):
+        for start in sorted(within, key=lambda c: c.arena_bytes):
+            for swap in (False, True)[:2 if self.settings.cost_model == "published" else 1]:
                 self.narrow(start, swap, limit)
 
     def narrow(self, start: Cell, swap: bool, limit: float) -> None:
+        """Looks below what was found so far only, and no deeper than recompute is known to get from where these parts begin."""
         row = self.row_of_parts(int(start.split), swap)
-        high = start.arena_bytes / self.peak()
-        low = high / (DEEPEST * (2 if self.settings.cost_model == "published" else 1))
+        low = start.arena_bytes / self.peak() / (DEEPEST * (2 if self.settings.cost_model == "published" else 1))
+        high = min(start.arena_bytes / self.peak(), self.least_found(limit, swap))
         for _ in range(STEPS + (self.settings.cost_model == "published")):
+            if low >= high * NEAR:
+                return
             cell = self.cell(row, math.sqrt(low * high))
             if cell.is_late:
                 break

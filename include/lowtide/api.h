@@ -57,9 +57,9 @@ class LOWTIDE_API Model {
   Model& operator=(Model&&) noexcept;
   ~Model();
 
-  std::string name() const;
-  std::vector<std::string> free_dims() const;  // symbols that still need a size, sorted
-  std::string text() const, json() const;      // its graph, as parse() takes it
+  std::string name() const, text() const, json() const;   // text, json: its graph, for parse()
+  std::vector<std::string> free_dims() const;             // symbols that still need a size, sorted
+  Result<Model> in_parts(std::string_view labels) const;  // its samples cut, as `--split` has it
 
   struct State;
   const State& state() const { return *state_; }

@@ -82,6 +82,11 @@ LOWTIDE_API void lowtide_model_free(lowtide_model* model);
 // Its graph as text, and as JSON. NULL if there is no memory for it.
 LOWTIDE_API const char* lowtide_model_text(lowtide_model* model);
 LOWTIDE_API const char* lowtide_model_json(lowtide_model* model);
+// The same graph with its samples (the first dimension of what is fed) in parts, as labels say:
+// "4", or "2,HEAD:8" for more of them behind an op. Parts are called OP/partK; Slice, Concat and
+// Add join them. For who runs the ops himself: "axes" in docs/ops.md.
+LOWTIDE_API lowtide_status lowtide_model_in_parts(const lowtide_model* model, const char* labels,
+                                                  lowtide_model** parted);
 LOWTIDE_API const char* lowtide_model_name(const lowtide_model* model);
 // Symbolic dimensions that still need a size, sorted. NULL where `index` is too large.
 LOWTIDE_API size_t lowtide_model_free_dim_count(const lowtide_model* model);

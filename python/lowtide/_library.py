@@ -90,6 +90,8 @@ DECLARATIONS = {
     "lowtide_model_parse": (_STATUS, [c_char_p, c_char_p, c_char_p, POINTER(c_void_p)]),
     "lowtide_model_free": (None, [c_void_p]),
     "lowtide_model_text": (c_char_p, [c_void_p]),
+    "lowtide_model_json": (c_char_p, [c_void_p]),
+    "lowtide_model_in_parts": (_STATUS, [c_void_p, c_char_p, POINTER(c_void_p)]),
     "lowtide_plan_make_watched": (_STATUS, [c_void_p, c_char_p, Watcher, c_void_p, c_void_p, POINTER(c_void_p)]),
     "lowtide_plan_load": (_STATUS, [c_char_p, POINTER(c_void_p)]),
     "lowtide_plan_free": (None, [c_void_p]),

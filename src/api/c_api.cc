@@ -146,6 +146,18 @@ const char* lowtide_model_json(lowtide_model* model) {
   return lowtide::cached(model->json, [&] { return model->model.json(); });
 }
 
+lowtide_status lowtide_model_in_parts(const lowtide_model* model, const char* labels,
+                                      lowtide_model** parted) {
+  return lowtide::guarded([&]() -> Status {
+    if (model == nullptr) return lowtide::missing("model");
+    if (labels == nullptr) return lowtide::missing("labels");
+    if (parted == nullptr) return lowtide::missing("parted");
+    LT_ASSIGN(lowtide::Model made, model->model.in_parts(labels));
+    *parted = lowtide::model_handle(std::move(made));
+    return {};
+  });
+}
+
 const char* lowtide_model_name(const lowtide_model* model) {
   return model == nullptr ? nullptr : model->name.c_str();
 }

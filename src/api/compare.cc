@@ -317,10 +317,14 @@ Result<RunReport> run_plan(const plan::Plan& plan, const CompareOptions& options
   LT_ASSIGN(runtime::Session planned, opener.open(as_planned, measuring ? &kernel_times : nullptr));
   std::optional<runtime::Session> unplanned;
   if (options.compare) {
-    LT_ASSIGN(unplanned, opener_of_unplanned.open(
-                             [](runtime::SessionOptions& varied) { varied.unplanned = true; }));
+    const auto open_unplanned = [&] {
+      return opener_of_unplanned.open(
+          [](runtime::SessionOptions& varied) { varied.unplanned = true; });
+    };
+    LT_ASSIGN(unplanned, open_unplanned());
     if (options.whole != nullptr) {
-      LT_ASSIGN(report.whole, compare_with_whole(plan, planned, *options.whole, *unplanned));
+      LT_ASSIGN(report.whole,
+                compare_with_whole(plan, planned, *options.whole, *unplanned, open_unplanned));
     } else {
       LT_RETURN_IF_ERROR(Comparison(plan, report).run(planned, *unplanned));
       report.same_ops = in_parts(plan);

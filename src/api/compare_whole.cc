@@ -10,12 +10,14 @@
 #include <optional>
 #include <span>
 #include <string_view>
+#include <tuple>
 #include <utility>
 #include <vector>
 
 #include "api/dump.h"
 #include "base/element.h"
 #include "base/printable.h"
+#include "base/rng.h"
 #include "runtime/contents.h"
 
 namespace lowtide {
@@ -28,11 +30,21 @@ using Bytes = std::vector<std::byte>;
 constexpr double kShareOfKind = 1e-3;  // a value counts as at least so large, of those of its kind
 constexpr double kCoarseTolerance = 5e-2;  // of bf16 and f16
 constexpr double kAdamSteps = 2.5;         // learning rates that Adam's parameters may be apart
+constexpr double kRoundings = 8;           // of what the last bit of weights and inputs changes
 
 struct Held {
   PlanValueId value;
   Bytes bytes;         // of the whole step
   double largest = 0;  // magnitude
+};
+
+// What differs by more than the tolerance, until the step's own rounding is known.
+struct Suspect {
+  PlanValueId value;
+  Bytes expected;
+  double scale = 0;
+  double relative = 0;
+  double rounding = 0;  // relative difference that the last bits make
 };
 
 double element(DType dtype, std::span<const std::byte> bytes, size_t i) {
@@ -46,6 +58,18 @@ double largest_magnitude(DType dtype, std::span<const std::byte> bytes) {
     if (std::isfinite(x)) most = std::max(most, x);
   }
   return most;
+}
+
+bool is_real(DType dtype) {
+  return dtype == DType::kF64 || dtype == DType::kF32 || dtype == DType::kBF16 ||
+         dtype == DType::kF16;
+}
+
+// Changes the last bit of each number, up or down as drawn; zeros stay.
+void change_last_bits(DType dtype, std::span<std::byte> bytes, Rng& rng) {
+  const auto width = static_cast<size_t>(size_bytes(dtype));
+  for (size_t at = 0; at < bytes.size(); at += width)
+    if (read_real(dtype, &bytes[at]) != 0) bytes[at] ^= std::byte{rng.below(2) == 0};
 }
 
 // The plan's value of a gradient, by name. The last one made counts: a sum is complete then.
@@ -69,11 +93,24 @@ class WholeJudge {
       rate_ = std::strtod(rate->second.c_str(), nullptr);
   }
 
-  Result<WholeComparison> run(runtime::Session& parts, runtime::Session& whole) {
+  Result<WholeComparison> run(runtime::Session& parts, runtime::Session& whole,
+                              const std::function<Result<runtime::Session>()>& again) {
     LT_RETURN_IF_ERROR(check_same_step());
     LT_RETURN_IF_ERROR(keep_whole(whole));
     LT_RETURN_IF_ERROR(hold_gradients(parts));
     LT_RETURN_IF_ERROR(hold_what_stays(parts, whole));
+    if (!suspects_.empty()) {
+      LT_ASSIGN(runtime::Session changed, again());
+      LT_RETURN_IF_ERROR(measure_rounding(changed));
+    }
+    for (const auto& [name, suspect] : suspects_) {
+      if (suspect.relative <= kRoundings * suspect.rounding) {
+        ++result_.rounded;
+        result_.roundings = std::max(result_.roundings, suspect.relative / suspect.rounding);
+      } else {
+        beyond(name);
+      }
+    }
     return std::move(result_);
   }
 
@@ -145,7 +182,7 @@ class WholeJudge {
         apart(name);
         continue;
       }
-      judge(name, whole_.values[held.value].type.dtype, held.bytes, found->second,
+      judge(held.value, held.bytes, found->second,
             std::max(held.largest, kShareOfKind * largest_gradient_));
     }
     gradients_.clear();
@@ -185,7 +222,7 @@ class WholeJudge {
     double scale = largest_magnitude(dtype, expected);
     if (category == Category::kOptimizerState)
       scale = std::max(scale, kShareOfKind * largest_state);
-    judge(value.name, dtype, expected, bytes, scale);
+    judge(id, expected, bytes, scale);
   }
 
   // Outputs, and one value of each storage that is there before the step and updated by it.
@@ -207,14 +244,51 @@ class WholeJudge {
     return found;
   }
 
-  void judge(const std::string& name, DType dtype, const Bytes& expected, const Bytes& bytes,
-             double scale) {
+  void judge(PlanValueId id, const Bytes& expected, const Bytes& bytes, double scale) {
+    const auto& [name, dtype] = std::tie(whole_.values[id].name, whole_.values[id].type.dtype);
     ++result_.values;
-    const double apart = largest_difference(dtype, expected, bytes);
-    const double relative = apart == 0 ? 0 : apart / scale;
+    const double relative = relative_difference(dtype, expected, bytes, scale);
     if (relative > result_.largest) result_.largest = relative, result_.largest_name = name;
     const bool coarse = dtype == DType::kBF16 || dtype == DType::kF16;
-    if (!(relative <= (coarse ? kCoarseTolerance : kWholeTolerance))) beyond(name);
+    if (!(relative <= (coarse ? kCoarseTolerance : kWholeTolerance)))
+      suspects_.insert_or_assign(name, Suspect{id, expected, scale, relative});
+  }
+
+  static double relative_difference(DType dtype, const Bytes& a, const Bytes& b, double scale) {
+    const double apart = largest_difference(dtype, a, b);
+    return apart == 0 ? 0 : apart / scale;
+  }
+
+  // The whole step with other last bits: what that makes of each suspect.
+  Status measure_rounding(runtime::Session& changed) {
+    LT_RETURN_IF_ERROR(change_contents(changed));
+    const auto note = [this](PlanValueId id, const Bytes& bytes) {
+      const auto found = suspects_.find(whole_.values[id].name);
+      if (found == suspects_.end() || found->second.value != id) return;
+      Suspect& suspect = found->second;
+      suspect.rounding =
+          relative_difference(whole_.values[id].type.dtype, suspect.expected, bytes, suspect.scale);
+    };
+    const runtime::Observer look = [&](PlanOpId, PlanValueId id, std::span<const std::byte> bytes) {
+      if (!is_gradient(whole_, id)) return;
+      if (const auto dense = row_major(whole_.values[id], bytes)) note(id, *dense);
+    };
+    LT_RETURN_IF_ERROR(changed.run(&look));
+    for (const PlanValueId id : staying())
+      if (const auto bytes = changed.get(whole_.values[id].name)) note(id, *bytes);
+    return {};
+  }
+
+  Status change_contents(runtime::Session& session) const {
+    Rng rng(1);
+    for (const plan::PlanValue& value : whole_.values) {
+      const bool constant = value.initial.kind == plan::PlanInitial::Kind::kInline;
+      if (value.producer.valid() || constant || !is_real(value.type.dtype)) continue;
+      LT_ASSIGN(Bytes bytes, session.get(value.name));
+      change_last_bits(value.type.dtype, bytes, rng);
+      LT_RETURN_IF_ERROR(session.set(value.name, bytes));
+    }
+    return {};
   }
 
   void judge_adam(const std::string& name, double apart) {
@@ -235,6 +309,7 @@ class WholeJudge {
   const plan::Plan& whole_;
   std::map<std::string, PlanValueId, std::less<>> by_name_;
   std::map<std::string, Held, std::less<>> gradients_;
+  std::map<std::string, Suspect, std::less<>> suspects_;
   double largest_gradient_ = 0;
   double rate_ = 0;                              // of learning
   IdVector<plan::PlanStorageId, char> by_adam_;  // what updates it, of the whole step
@@ -255,8 +330,9 @@ double largest_difference(DType dtype, std::span<const std::byte> a, std::span<c
 }
 
 Result<WholeComparison> compare_with_whole(const plan::Plan& plan, runtime::Session& parts,
-                                           const plan::Plan& whole_plan, runtime::Session& whole) {
-  return WholeJudge(plan, whole_plan).run(parts, whole);
+                                           const plan::Plan& whole_plan, runtime::Session& whole,
+                                           const std::function<Result<runtime::Session>()>& again) {
+  return WholeJudge(plan, whole_plan).run(parts, whole, again);
 }
 
 }  // namespace lowtide

@@ -10,11 +10,18 @@
 // the learning rate times a ratio near one whose sign rounding decides where a gradient is zero, so
 // two correct steps may be twice the learning rate apart.
 //
+// Some steps have no digits to spare: in a ResNet with batch statistics rounding decides some of
+// the signs that Relu asks for, and gradients in f32 are 1 to 2 % from those in f64. So what
+// differs by more than the tolerance is held against the step's own rounding: the whole step runs
+// once more with the last bit of each weight and input changed. A difference of at most kRoundings
+// times what that changes is rounding, and is counted apart.
+//
 // Tests: tests/python/test_compare_whole.py.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 
@@ -33,9 +40,10 @@ using report::kWholeTolerance;
 using report::WholeComparison;
 
 // Runs one step of each, from the same seeds. `whole` is a session of `whole_plan`, `parts` one of
-// `plan`. Error: kUsage, naming a result of the whole step that the other has with another type;
-// otherwise as Session::run.
+// `plan`; `again` opens one more of `whole_plan` with the same contents. Error: kUsage, naming a
+// result of the whole step that the other has with another type; otherwise as Session::run.
 Result<WholeComparison> compare_with_whole(const plan::Plan& plan, runtime::Session& parts,
-                                           const plan::Plan& whole_plan, runtime::Session& whole);
+                                           const plan::Plan& whole_plan, runtime::Session& whole,
+                                           const std::function<Result<runtime::Session>()>& again);
 
 }  // namespace lowtide

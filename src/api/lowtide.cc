@@ -18,6 +18,7 @@
 #include "io/pt2_reader.h"
 #include "ir/graph_text.h"
 #include "lowtide/api.h"
+#include "pipeline/graph_in_parts.h"
 #include "plan/plan_text.h"
 #include "runtime/session.h"
 #include "verify/verify.h"
@@ -87,6 +88,13 @@ Result<Model> Model::parse(std::string_view text, const std::string& origin,
   if (state->graph.name.empty()) state->graph.name = std::filesystem::path(origin).stem().string();
   state->origin = origin;
   state->reading_seconds = seconds_since(start);
+  return Model(std::move(state));
+}
+
+Result<Model> Model::in_parts(std::string_view labels) const {
+  LT_ASSIGN(const fission::Labels read, fission::parse_labels(labels));
+  auto state = std::make_unique<State>(*state_);
+  LT_ASSIGN(state->graph, pipeline::graph_in_parts(state_->graph, read));
   return Model(std::move(state));
 }
 

@@ -232,11 +232,19 @@ class Expander {
   // An op that only hands parts on, for `op`.
   Result<ValueId> helper(const ir::Op& op, std::string_view kind, std::vector<ValueId> inputs,
                          ir::Attrs attrs = {}) {
-    ops::AppendOptions options = options_of(op, fmt::format("{}/{}", op.name, kind));
+    ops::AppendOptions options = options_of(op, new_name(fmt::format("{}/{}", op.name, kind)));
     options.category = op.phase == Phase::kForward ? Category::kActivation : Category::kTemporary;
     LT_ASSIGN(const OpId made,
               ops::append(out_.graph, kind, std::move(inputs), std::move(attrs), options));
     return out_.graph.op(made).outputs[0];
+  }
+
+  // A name that no op has, in parts or before: those that are not cut keep theirs, by which the
+  // verifier knows them. Gradients' ops are named like helpers ("m/AffineScalar").
+  std::string new_name(const std::string& wanted) const {
+    std::string name = out_.graph.fresh_name(wanted);
+    while (old_.fresh_name(name) != name) name = out_.graph.fresh_name(old_.fresh_name(name));
+    return name;
   }
 
   static ops::AppendOptions options_of(const ir::Op& op, std::string name) {

@@ -16,6 +16,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "ops/axes.h"
 #include "ops/bind.h"
@@ -188,6 +189,13 @@ class Splitter {
     return static_cast<double>(range_.end - range_.begin) / static_cast<double>(*extent);
   }
 
+  static ir::AttrValue shared(const ir::AttrValue& value, double share) {
+    if (const auto* seconds = std::get_if<double>(&value)) return *seconds * share;
+    const auto* count = std::get_if<int64_t>(&value);
+    if (count == nullptr) return value;
+    return static_cast<int64_t>(std::ceil(static_cast<double>(*count) * share));
+  }
+
   Status weigh() {
     const bool summed = std::any_of(part_.outputs.begin(), part_.outputs.end(),
                                     [](const SliceOf& slice) { return slice.whole; });
@@ -221,6 +229,13 @@ class Splitter {
         LT_ASSIGN(const double scale, real_attr(instance_, "scale", 1.0));
         LT_ASSIGN(const double weight, fraction());
         part_.attrs["scale"] = scale * weight;
+        return {};
+      }
+      case PartRule::kGivenCost: {
+        LT_ASSIGN(const double share, fraction());
+        for (auto& [name, value] : part_.attrs)
+          if (name == "seconds" || name == "flops" || name == "workspace")
+            value = shared(value, share);
         return {};
       }
     }

@@ -25,6 +25,7 @@ enum class PartRule : uint8_t {
   kRandom,        // draws by the index in the whole tensor: whole_dims and part_begin
   kTriangle,      // the diagonal moves with the part
   kMeanGradient,  // divides by the number of elements of the whole: scale shrinks with the part
+  kGivenCost,     // attributes say what a run takes; a part takes its share
 };
 
 struct Row {

@@ -176,9 +176,67 @@ Result<std::vector<OutputType>> outputs_from_attributes(const Instance& instance
   return outputs;
 }
 
-// Every dimension is an axis of its own, which nothing may split.
+// ---- axes that the owner says
+
+Status check_text(const Instance& instance, std::string_view text) {
+  std::string plain(text);
+  if (const size_t arrow = plain.find("->"); arrow != std::string::npos) plain.erase(arrow, 2);
+  // What these begin reads attributes that only rows have.
+  if (plain.find_first_of("@:*+-") == std::string::npos) return {};
+  return refuse(instance, fmt::format("axes is '{}'; it takes names, groups, packs, [a], {{a}} and "
+                                      "1: no windows and no attributes",
+                                      text));
+}
+
+// A part takes one slice of an operand, so an axis that walks two of its dimensions stays whole.
+void couple_repeated(Signature& signature) {
+  const auto look = [&](const OperandIndex& operand) {
+    std::vector<int> seen(signature.axes.size(), 0);
+    for (const DimIndex& dim : operand)
+      for (const int axis : dim.axes)
+        if (++seen[static_cast<size_t>(axis)] > 1)
+          signature.axes[static_cast<size_t>(axis)].coupled = true;
+  };
+  for (const auto& operand : signature.inputs)
+    if (operand) look(*operand);
+  for (const OperandIndex& operand : signature.outputs) look(operand);
+}
+
+// The extents of results are those of `dims`, which a part writes anew.
+Status tie_results(const Instance& instance, const std::vector<OutputType>& outputs,
+                   Signature& signature) {
+  bool fits = signature.outputs.size() == outputs.size();
+  for (size_t o = 0; fits && o < outputs.size(); ++o)
+    fits = signature.outputs[o].size() == outputs[o].type.dims.size();
+  if (!fits) return refuse(instance, "axes has other outputs than types and ranks");
+  int entry = 0;
+  for (size_t o = 0; o < outputs.size(); ++o)
+    for (size_t d = 0; d < signature.outputs[o].size(); ++d, ++entry) {
+      DimIndex& dim = signature.outputs[o][d];
+      dim.extent = outputs[o].type.dims[d];
+      dim.extent_source = AttrRef{"dims", entry};
+    }
+  return {};
+}
+
+Result<Signature> said_axes(const Instance& instance, const std::vector<OutputType>& outputs) {
+  LT_ASSIGN(const std::string text, word_attr(instance, "axes"));
+  LT_RETURN_IF_ERROR(check_text(instance, text));
+  const auto pattern = known_pattern(text);
+  if (!pattern) return refuse(instance, pattern.error().message);
+  for (const OutputType& output : outputs)
+    if (output.alias != ir::Alias::kOwn)
+      return refuse(instance, "an op with axes owns all of its results");
+  LT_ASSIGN(Signature signature, expand(**pattern, instance, false));
+  LT_RETURN_IF_ERROR(tie_results(instance, outputs, signature));
+  couple_repeated(signature);
+  return signature;
+}
+
+// As `axes` says; without it every dimension is an axis of its own, which nothing may split.
 Result<Signature> opaque_axes(const Instance& instance) {
   LT_ASSIGN(const std::vector<OutputType> outputs, outputs_from_attributes(instance));
+  if (has_attr(instance, "axes")) return said_axes(instance, outputs);
   Signature signature;
   const auto axis_for = [&](const Expr& extent) {
     return DimIndex{.axes = {signature.add_axis({.name = fmt::format("a{}", signature.axes.size()),
@@ -209,15 +267,21 @@ Status check_costs(const Instance& instance) {
   return {};
 }
 
-Row opaque_row(std::string_view kind, Traits traits) {
+constexpr std::string_view kOpaqueAttrsAndAxes =
+    "op:word types:word ranks:list dims:list aliases:word? offsets:list? layouts:word? "
+    "strided:int? in_place:list? seconds:real? flops:int? workspace:int? axes:word?";
+constexpr std::string_view kLast = " axes:word?";
+constexpr std::string_view kOpaqueAttrs =
+    kOpaqueAttrsAndAxes.substr(0, kOpaqueAttrsAndAxes.size() - kLast.size());
+
+Row opaque_row(std::string_view kind, std::string_view attrs, Traits traits) {
   traits.opaque = true;
   return {.kind = kind,
           .compute = opaque_axes,
           .types = "* -> *",
           .layouts = "r -> r",
-          .attrs =
-              "op:word types:word ranks:list dims:list aliases:word? offsets:list? layouts:word? "
-              "strided:int? in_place:list? seconds:real? flops:int? workspace:int?",
+          .attrs = attrs,
+          .part = PartRule::kGivenCost,
           .check = check_costs,
           .outputs = outputs_from_attributes,
           .traits = traits};
@@ -227,9 +291,9 @@ Row opaque_row(std::string_view kind, Traits traits) {
 
 std::span<const Row> opaque_rows() {
   static const std::vector<Row> rows = {
-      opaque_row("Opaque", {}),
-      opaque_row("OpaqueRandom", {.recomputable = false, .random = true}),
-      opaque_row("OpaqueEffect", {.recomputable = false, .has_effect = true}),
+      opaque_row("Opaque", kOpaqueAttrsAndAxes, {}),
+      opaque_row("OpaqueRandom", kOpaqueAttrs, {.recomputable = false, .random = true}),
+      opaque_row("OpaqueEffect", kOpaqueAttrs, {.recomputable = false, .has_effect = true}),
   };
   return rows;
 }

@@ -1,7 +1,9 @@
 // Ops that this table does not know: somebody else's kernels, such as a custom op of PyTorch. Their
 // attributes say what a row otherwise derives: the types of the outputs, where their storage comes
-// from, how long a run takes. They are planned, proven and verified as any other op; nothing splits
-// or differentiates them, and no kernel or interpreter of this project runs them.
+// from, how long a run takes. They are planned, proven and verified as any other op; nothing
+// differentiates them, and no kernel or interpreter of this project runs them. They are split where
+// their owner says how their loops walk the operands (`axes`): then a part is the same op on
+// slices, and what its axes walk in operands alone adds up.
 //
 //   Opaque         the same inputs give the same outputs, however often it runs within a step
 //   OpaqueRandom   draws from a state of its own, so that it runs once
@@ -23,6 +25,9 @@
 //   seconds:real?     1.5e-4                 of one run; the roofline of flops and bytes without it
 //   flops:int?        1000000                of one run
 //   workspace:int?    4096                   scratch bytes of one run
+//   axes:word?        "a [b], b -> a [b]"    of Opaque: a signature (signature.h) without windows
+//                                            and attributes; all results are own. A part takes its
+//                                            share of seconds, flops and scratch
 //
 // Either all outputs are views, of one input, or none is: an op of views computes nothing and
 // follows its base.

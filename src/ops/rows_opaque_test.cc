@@ -140,6 +140,65 @@ TEST(Opaque, ItMaySayWhoseItsPlaceItTakes) {
   EXPECT_EQ(in_place_pairs(add.instance()), (Pairs{{1, 0}}));
 }
 
+// [4, 6] and [4, 3] -> [4, 3] and [3].
+Given with_axes(const std::string& axes) {
+  Given given;
+  given.attrs["types"] = std::string("f32 f32");
+  given.attrs["dims"] = ir::Dims{4, 3, 3};
+  given.attrs["seconds"] = 1.0;
+  given.attrs["axes"] = axes;
+  given.inputs = {Type{DType::kF32, {4, 6}, {}}, Type{DType::kF32, {4, 3}, {}}};
+  return given;
+}
+
+TEST(Opaque, ItMaySayItsAxes) {
+  const Given given = with_axes("n k, n c -> n c, c");
+  const auto map = axis_map(given.instance());
+  ASSERT_TRUE(map.has_value()) << map.error().message;
+  ASSERT_EQ(map->axes.size(), 3U);
+  const auto halves = part(given.instance(), 0, 2, 4);
+  ASSERT_TRUE(halves.has_value()) << halves.error().message;
+  EXPECT_EQ(halves->inputs[1].begin, Expr(2));
+  EXPECT_EQ(halves->merges, (std::vector<Merge>{Merge::kConcat, Merge::kSum}));
+  EXPECT_EQ(std::get<ir::Dims>(halves->attrs.at("dims")), (ir::Dims{2, 3, 3}));
+  EXPECT_EQ(std::get<double>(halves->attrs.at("seconds")), 0.5) << "its share";
+  const auto columns = part(given.instance(), 2, 0, 1);
+  ASSERT_TRUE(columns.has_value()) << columns.error().message;
+  EXPECT_TRUE(columns->inputs[0].whole);
+  EXPECT_EQ(std::get<ir::Dims>(columns->attrs.at("dims")), (ir::Dims{4, 1, 1}));
+}
+
+TEST(Opaque, AxesThatCannotBeCutStayWhole) {
+  const Given coupled = with_axes("n [k], n [c] -> n [c], [c]");
+  const auto map = axis_map(coupled.instance());
+  ASSERT_TRUE(map.has_value()) << map.error().message;
+  EXPECT_TRUE(can_split(*map, 0));
+  EXPECT_FALSE(can_split(*map, 1));
+  Given twice = with_axes("a a, b c -> b c, c");  // one slice cannot be both
+  twice.inputs[0] = Type{DType::kF32, {4, 4}, {}};
+  const auto other = axis_map(twice.instance());
+  ASSERT_TRUE(other.has_value()) << other.error().message;
+  EXPECT_FALSE(can_split(*other, 0));
+}
+
+TEST(Opaque, AxesThatDoNotFitAreRefused) {
+  const auto refusal = [](const std::string& axes) { return with_axes(axes).refusal(); };
+  EXPECT_EQ(refusal("n k, n c -> n c"), "Opaque: axes has other outputs than types and ranks");
+  EXPECT_NE(refusal("n k, n c -> n k, c").find("where axis k has"), std::string::npos);
+  EXPECT_NE(refusal("n k, c -> n c, c").find("input 1 has rank 2"), std::string::npos);
+  EXPECT_NE(refusal("n k, n c").find("expected '->'"), std::string::npos);
+  for (const char* windowed : {"n (o*strides+r*dilations-pads), n c -> n c, c",
+                               "n k:kernel, n c -> n c, c", "n a..@axis, n c -> n c, c"})
+    EXPECT_NE(refusal(windowed).find("no windows and no attributes"), std::string::npos)
+        << windowed;
+  Given view = with_axes("n k, n c -> n c, c");
+  view.attrs["aliases"] = std::string("view:1 view:1");
+  EXPECT_EQ(view.refusal(), "Opaque: an op with axes owns all of its results");
+  Given random = with_axes("n k, n c -> n c, c");
+  random.kind = "OpaqueRandom";
+  EXPECT_NE(random.refusal().find("has no attribute axes"), std::string::npos);
+}
+
 TEST(Opaque, WhatRunsOnceSaysSo) {
   for (std::string_view kind : {"Opaque", "OpaqueEffect", "OpaqueRandom"})
     EXPECT_TRUE(traits(*find(kind)).opaque) << kind;

@@ -17,6 +17,12 @@ std::string print(const WholeComparison& whole) {
       "part: {} beyond a relative difference of {}, largest {:.2g}{}\n",
       whole.values, whole.beyond, kWholeTolerance, whole.largest,
       whole.largest_name.empty() ? "" : ", in '" + printable(whole.largest_name) + "'");
+  if (whole.rounded > 0)
+    text += fmt::format(
+        "{} others are, too, by rounding: at most {:.1f} times as far apart as a change of the "
+        "last "
+        "bit of each weight and input makes them\n",
+        whole.rounded, whole.roundings);
   if (whole.parameters_apart > 0)
     text += fmt::format("parameters that Adam updated are at most {:.2g} apart\n",
                         whole.parameters_apart);
@@ -101,6 +107,7 @@ std::string print_json(const RunReport& report) {
   if (report.whole) {
     json["whole_values_compared"] = report.whole->values;
     json["whole_values_beyond"] = report.whole->beyond;
+    json["whole_values_rounded"] = report.whole->rounded;
     json["whole_values_apart"] = report.whole->apart;
     json["first_apart"] = report.whole->first_apart;
     json["largest_relative_difference"] = report.whole->largest;

@@ -16,10 +16,12 @@ namespace lowtide::report {
 
 // A step in parts beside the step in one part (api/compare_whole.h).
 struct WholeComparison {
-  int64_t values = 0;  // that both have
-  int64_t beyond = 0;  // of them, differ by more than the tolerance
-  int64_t apart = 0;   // results of the whole step that could not be held against anything
-  double largest = 0;  // relative difference of all held ones but Adam's parameters
+  int64_t values = 0;    // that both have
+  int64_t beyond = 0;    // of them, differ by more than the tolerance
+  int64_t rounded = 0;   // too, but no more than the rounding of the step itself explains
+  int64_t apart = 0;     // results of the whole step that could not be held against anything
+  double roundings = 0;  // of the rounded ones, at most so many times what the last bits make
+  double largest = 0;    // relative difference of all held ones but Adam's parameters
   std::string largest_name;
   std::string first_apart, first_beyond;  // empty: none
   double parameters_apart = 0;  // largest difference of a parameter that Adam updated, in itself

@@ -211,7 +211,7 @@ bool same(const Composition& a, const Composition& b, std::span<const int64_t> d
 }
 
 const Box* only_box(const Composition& of, std::span<const int64_t> dims) {
-  if (of.size() != 1) return nullptr;
+  if (of.size() != 1 || of.front().begin.size() != dims.size()) return nullptr;
   const Box& box = of.front();
   for (size_t d = 0; d < dims.size(); ++d)
     if (box.begin[d] != 0 || box.end[d] != dims[d]) return nullptr;

@@ -371,7 +371,8 @@ class Parts {
     if (op.inputs.empty() || op.inputs[0] == nullptr) return std::nullopt;
     if (op.kind == "Pad") return with_zeros(op);
     if (op.kind == "AffineScalar") return weighted(op);
-    if ((op.kind != "Add" && op.kind != "Max") || op.inputs.size() != 2) return std::nullopt;
+    if ((op.kind != "Add" && op.kind != "Max") || op.inputs.size() != 2 || op.inputs[1] == nullptr)
+      return std::nullopt;
     const Box *one = only_box(*op.inputs[0], op.dims), *other = only_box(*op.inputs[1], op.dims);
     if (one == nullptr || other == nullptr || one->shift != other->shift) return std::nullopt;
     const auto both = op.kind == "Add" ? table_.sum(one->contents, other->contents)

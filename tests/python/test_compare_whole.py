@@ -3,6 +3,7 @@
 import json
 import os
 
+import numpy as np
 import pytest
 import sealed_plan
 from lowtide_cli import MODELS, expect_error, narrow_unet, run, run_json
@@ -51,6 +52,37 @@ def test_a_step_that_computes_something_else_is_found(split, model, tmp_path):
     assert result.returncode == 1 and "differ from the step in one part by more than 0.001" in result.stderr
     report = json.loads(result.stdout)
     assert 20 < report["whole_values_beyond"] < report["whole_values_compared"]
+
+
+def chaotic(path):
+    """Sines of nine times a product, six on each other: each makes a difference some six times as large. A mean over the batch, whose
+    parts add in another order, makes the first one."""
+    onnx = pytest.importorskip("onnx")
+    rng = np.random.default_rng(0)
+    tensors = {"nine": np.float32(9), "rows": np.array([0])}
+    tensors |= {f"w{k}": (rng.normal(size=(16, 16)) / 4).astype(np.float32) for k in range(7)}
+    make = onnx.helper.make_node
+    nodes = [make("MatMul", ["x", "w0"], ["h"]), make("ReduceMean", ["h", "rows"], ["m"], keepdims=1), make("Sub", ["h", "m"], ["a0"])]
+    for k in range(6):
+        nodes += [make("MatMul", [f"a{k}", f"w{k + 1}"], [f"b{k}"]), make("Mul", [f"b{k}", "nine"], [f"c{k}"]), make("Sin", [f"c{k}"], [f"a{k + 1}"])]
+    ends = [onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, ["batch", 16]) for name in ("x", "a6")]
+    graph = onnx.helper.make_graph(nodes, "chaotic", ends[:1], ends[1:], [onnx.numpy_helper.from_array(np.array(t), n) for n, t in tensors.items()])
+    onnx.save(onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 18)], ir_version=9), path)
+    return path
+
+
+def test_what_the_last_bits_change_as_much_is_rounding(tmp_path):
+    model, flags = chaotic(tmp_path / "chaotic.onnx"), ["--train", "--loss", "mse", "--dim", "batch=64", "--optimizer", "sgd"]
+    paths = {rate: tmp_path / f"{rate}.lt" for rate in ("0.01", "0.1")}
+    for rate, path in paths.items():
+        made = run("plan", model, *flags, "--learning-rate", rate, "-o", path, *(["--split", "4"] if rate == "0.01" else []))
+        assert made.returncode == 0, made.stderr
+    report = run_json("run", paths["0.01"], "--steps", 1, "--against", model)
+    assert report["whole_values_beyond"] == 0 and report["whole_values_rounded"] > 5
+    assert report["largest_relative_difference"] > 1e-3
+    assert "by rounding" in run("run", paths["0.01"], "--steps", 1, "--against", model).stdout
+    wrong = run("run", paths["0.01"], "--steps", 1, "--against", paths["0.1"])
+    assert wrong.returncode == 1 and "differ from the step in one part" in wrong.stderr, "rounding is no excuse for another learning rate"
 
 
 def test_a_plan_of_the_whole_step_serves_as_well(split, model, tmp_path):

@@ -39,6 +39,9 @@ class Steps : private GraphWriter {
                               {"ceil_mode", int64_t{0}}};
     x = op(rng_.below(2) == 0 ? "MaxPool" : "AvgPool", {x}, halves);
     x = op("Reshape", {x}, {{"shape", ir::Dims{4, 96}}});
+    const ir::ValueId mean =  // whose gradient has the same kind of op as its parts' weights
+        op("ReduceMean", {x}, {{"axes", ir::Dims{0}}, {"keepdims", int64_t{1}}});
+    x = op("Sub", {x, mean});
     return finished(
         op("MatMul", {x, given("head", {96, 5}, Category::kParameter), vector("c", 5)}));
   }

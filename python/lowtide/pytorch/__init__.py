@@ -5,6 +5,10 @@
     dynamo.py       a second way to trace: what looks into tensors
     calls.py        the graph as calls on tensors that lie in storages: aliases and mutations as they are
     parts.py        the calls around the largest values, by rows
+    rows.py         which row of the op table a call is, or the axes that its loops walk
+    row_graph.py    the step as a graph of such rows, and the library's answer in parts
+    means.py        means as sums, of which parts can be added
+    samples.py      the step in parts along its samples, by the planner's fission
     units.py        calls grouped into what is planned as one op; updates of the optimizer added
     masks.py        dropout's masks as a byte an element
     convolutions.py gradients of inputs that do not read the input

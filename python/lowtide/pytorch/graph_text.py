@@ -43,6 +43,7 @@ class GraphText:
 class _Writer:
     def __init__(self, program: Program, units: list[Unit], measured: list[Measured] | None) -> None:
         self.program, self.units, self.measured = program, units, measured
+        self.places = {unit.number: i for i, unit in enumerate(units)}
         self.graph = GraphText()
         self.lines: list[str] = []
         self.value: dict[int, int] = {}  # storage -> its newest value
@@ -125,8 +126,7 @@ class _Writer:
         if unit.in_place:
             pairs = ", ".join(f"{order.index(s)}, 0" for s in unit.in_place)
             self.lines.append(f"  attr \"in_place\" list [{pairs}]")
-        numbers = {u.number: i for i, u in enumerate(self.units)}
-        self.lines += [f"  control n{numbers[before]}" for before in sorted(unit.after, key=lambda n: numbers[n])]
+        self.lines += [f"  control n{place}" for place in sorted(self.places[before] for before in unit.after)]
         for k, storage in enumerate(results(unit)):
             text = self.name(f"{index}:{unit.name[:60]}.{k}", storage)
             self.lines.append(f"  out {text} {self.type_of(storage)} {self.category(storage, unit.phase)} own"

@@ -57,3 +57,37 @@ def keep_masks_as_bytes(program: Program, units: list[Unit]) -> list[Unit]:
             found.append(_byte_mask(program, unit, number))
             number += 1
     return found
+
+
+def draws_of_bytes(program: Program) -> None:
+    """The same before there are units: a call that draws the mask, and calls that make the floats of it, which may run in
+    parts."""
+    written: dict[int, list[Call]] = {}
+    for call in program.calls:
+        for t in (*call.writes, *(o for o in call.outs if o is not None and call.target is DRAWN[0])):
+            written.setdefault(t, []).append(call)
+    for base, group in written.items():
+        if [call.target for call in group] == DRAWN and program.storages[program.tensors[base].storage].base == base:
+            _draw_bytes(program, base, *group)
+
+
+def _draw_bytes(program: Program, base: int, empty: Call, draw: Call, divide: Call) -> None:
+    floats = program.tensors[base]
+    if not floats.dtype.is_floating_point or floats.dtype.itemsize == 1:
+        return
+    made = [program.add_tensor(floats, None) for _ in range(3)]
+    drawn, mask, ones = made
+    program.tensors[mask].dtype = torch.bool
+    program.storage_of(mask).bytes //= floats.dtype.itemsize
+    common = {"phase": draw.phase, "place": draw.place}
+    begin = program.calls.index(draw)
+    program.calls[begin:begin + 1] = [
+        Call(draw.target, (Ref(drawn), *draw.args[1:]), draw.kwargs, [drawn], False, writes=(drawn,), random=True, **common),
+        Call(aten.ne.Scalar, (Ref(drawn), 0), {}, [mask], False, **common)]
+    # By numbers, as the operand would have to be there whole for its shape.
+    empty.target, empty.args, empty.kwargs = aten.empty_strided.default, (list(floats.shape), list(floats.stride)), {"dtype": floats.dtype}
+    empty.outs = [drawn]
+    end = program.calls.index(divide)
+    program.calls[end:end + 1] = [
+        Call(aten._to_copy.default, (Ref(mask),), {"dtype": floats.dtype}, [ones], False, **common),
+        Call(aten.div.Scalar, (Ref(ones), divide.args[1]), {}, [base], False, **common)]

@@ -22,8 +22,8 @@ class StepOptions:
     shapes: "replan" makes a plan for each new shape of batch, once; "fixed" refuses others than the sample's.
     swap: "host": values, and what is there before the step, may move to host memory and back; "host=2GiB": with that much
     room for values.  link: its speed in each direction, as "12GiB/s" or bytes a second; by default the CPU profile's.
-    split: parts in which the largest values are made and read (parts.py): a number, or "auto"; sums then add in another
-    order.
+    split: parts in which the largest values are made and read (parts.py): a number; "samples:4": parts of the whole
+    step along its samples, by the planner's fission (samples.py); or "auto". Sums then add in another order.
     engine: "torch" (bit for bit as eager mode), "native" (Lowtide's own kernels; native.py), "auto" (the faster one).
     effort: of the search, about in seconds.  progress: None: on a terminal.
     """
@@ -61,9 +61,14 @@ class StepOptions:
             raise Usage(f"accumulate={made.accumulate} is to be at least 1")
         made.moving()
         number = isinstance(made.split, int) and not isinstance(made.split, bool) and made.split >= 1
-        if made.split not in (None, "auto") and not number:
-            raise Usage(f"split={made.split!r} is neither 'auto' nor a number of parts")
+        if made.split not in (None, "auto") and not number and made.labels() is None:
+            raise Usage(f"split={made.split!r} is neither 'auto' nor a number of parts nor 'samples:4'")
         return made
+
+    def labels(self) -> str | None:
+        """In how many parts the step runs along its samples, as the library takes it; None: not said."""
+        said = re.fullmatch(r"samples:([1-9][0-9]{0,5})", self.split) if isinstance(self.split, str) else None
+        return said[1] if said is not None else None
 
     def moving(self) -> dict[str, Any]:
         """Of slow memory, as lowtide_plan_make takes it. Raises Usage."""

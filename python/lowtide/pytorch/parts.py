@@ -37,7 +37,7 @@ _SAME_ROWS = {aten.view.default, aten._unsafe_view.default, aten.detach.default,
 # ---- what the generated code calls
 
 
-class _Named:
+class Named:
     """A function by its name: equal names are one kind of unit (measure.py), whatever rows they work on."""
 
     def __init__(self, function: Callable, name: str) -> None:
@@ -50,23 +50,23 @@ class _Named:
         return self.__name__
 
 
-def _rows(part: int, shape: tuple[int, ...], count: int) -> _Named:
+def _rows(part: int, shape: tuple[int, ...], count: int) -> Named:
     """Of a tensor without gaps the part of its rows, in that shape."""
-    return _Named(lambda t: t.view(count, *shape)[part], f"rows {shape} of {count}")
+    return Named(lambda t: t.view(count, *shape)[part], f"rows {shape} of {count}")
 
 
-def _lines(begin: int, count: int) -> _Named:
-    return _Named(lambda t: t.narrow(0, begin, count), f"{count} lines")
+def _lines(begin: int, count: int) -> Named:
+    return Named(lambda t: t.narrow(0, begin, count), f"{count} lines")
 
 
-def _all() -> _Named:
-    return _Named(lambda t: t, "all")
+def all_of() -> Named:
+    return Named(lambda t: t, "all")
 
 
 # Functions that write what `where` shows of a value, and give the value.
 
 
-def _placed(op: Callable, name: str, where: _Named) -> _Named:
+def _placed(op: Callable, name: str, where: Named) -> Named:
     def place(into: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
         if op is aten.mm.default:
             torch.mm(*args, out=where(into))
@@ -74,10 +74,10 @@ def _placed(op: Callable, name: str, where: _Named) -> _Named:
             where(into).copy_(op(*args, **kwargs))
         return into
 
-    return _Named(place, f"{name} into {where!r}")
+    return Named(place, f"{name} into {where!r}")
 
 
-def _added(op: Callable, name: str, where: _Named) -> _Named:
+def added(op: Callable, name: str, where: Named) -> Named:
     def add(into: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
         if op is aten.mm.default:
             where(into).addmm_(*args)
@@ -85,19 +85,20 @@ def _added(op: Callable, name: str, where: _Named) -> _Named:
             where(into).add_(op(*args, **kwargs))
         return into
 
-    return _Named(add, f"{name} added to {where!r}")
+    return Named(add, f"{name} added to {where!r}")
 
 
-def _nll_sum(scores: torch.Tensor, labels: torch.Tensor, ignored: int) -> torch.Tensor:
-    return aten.nll_loss_forward.default(scores, labels, None, 2, ignored)[0]
+def nll_sum(scores: torch.Tensor, labels: torch.Tensor, ignored: int) -> torch.Tensor:
+    op = aten.nll_loss2d_forward if labels.dim() > 1 else aten.nll_loss_forward
+    return op.default(scores, labels, None, 2, ignored)[0]
 
 
-def _count_labels(labels: torch.Tensor, ignored: int, dtype: torch.dtype) -> torch.Tensor:
+def count_labels(labels: torch.Tensor, ignored: int, dtype: torch.dtype) -> torch.Tensor:
     """The total weight of nll_loss_forward: a whole number, so its bits do not depend on an order."""
     return (labels != ignored).sum().to(dtype)
 
 
-def _embedding_lines(begin: int, count: int) -> _Named:
+def _embedding_lines(begin: int, count: int) -> Named:
     """Lines of an embedding's gradient: what belongs to others goes to one that is left away."""
 
     def gradient(grad: torch.Tensor, indices: torch.Tensor, padding: int) -> torch.Tensor:
@@ -105,7 +106,7 @@ def _embedding_lines(begin: int, count: int) -> _Named:
         local = torch.where(mine, indices - begin, count)
         return aten.embedding_dense_backward.default(grad, local, count + 1, count, False)[:count]
 
-    return _Named(gradient, f"embedding_dense_backward of {count} lines")
+    return Named(gradient, f"embedding_dense_backward of {count} lines")
 
 
 # ---- which ops can run by rows
@@ -381,7 +382,7 @@ class _Writer:
         like = self.program.tensors[tensor]
         made = self.program.add_tensor(like, None)
         shape = self.region.shape(tensor)
-        self.program.tensors[made].shape, self.program.tensors[made].stride = shape, _strides(shape)
+        self.program.tensors[made].shape, self.program.tensors[made].stride = shape, dense_strides(shape)
         self.program.storages[-1].bytes = self.program.storages[like.storage].bytes // self.region.count
         return made
 
@@ -401,7 +402,7 @@ class _Writer:
         chain = [] if inside else self.chain(out, count if how.result == SUM else count + 1)
         if how.result == CUT and not inside:
             like = self.program.tensors[out]
-            made = _Named(lambda s=like.shape, d=like.dtype: torch.empty(s, dtype=d), f"empty {like.shape}")
+            made = Named(lambda s=like.shape, d=like.dtype: torch.empty(s, dtype=d), f"empty {like.shape}")
             self.first.append(Call(made, (), {}, [chain[0]], False, call.phase, call.place))
         for k in range(count):
             args, kwargs = self.arguments(call, k)
@@ -413,7 +414,7 @@ class _Writer:
             elif k == 0:
                 new = Call(call.target, args, kwargs, [chain[0]], call.many, call.phase, call.place)
             else:
-                new = written_into(chain[k - 1], chain[k], _added(call.target, name, _all()), args, kwargs, call)
+                new = written_into(chain[k - 1], chain[k], added(call.target, name, all_of()), args, kwargs, call)
             self.parts[k].append(new)
         return None
 
@@ -425,19 +426,19 @@ class _Writer:
         loss, weight = call.outs
         labels, reduction, ignored = call.args[1], call.args[3], call.args[4]
         like = self.program.tensors[loss]
-        self.first.append(Call(_count_labels, (labels, ignored, like.dtype), {}, [weight], False, call.phase, call.place))
+        self.first.append(Call(count_labels, (labels, ignored, like.dtype), {}, [weight], False, call.phase, call.place))
         sums = self.chain(self.program.add_tensor(like, None), self.region.count)
         for k in range(self.region.count):
             args = (Ref(self.part(call.args[0].id, k)), Ref(self.part(labels.id, k)), ignored)
             if k == 0:
-                self.parts[k].append(Call(_nll_sum, args, {}, [sums[0]], False, call.phase, call.place))
+                self.parts[k].append(Call(nll_sum, args, {}, [sums[0]], False, call.phase, call.place))
             else:
-                self.parts[k].append(written_into(sums[k - 1], sums[k], _added(_nll_sum, "nll", _all()), args, {}, call))
+                self.parts[k].append(written_into(sums[k - 1], sums[k], added(nll_sum, "nll", all_of()), args, {}, call))
         end = (aten.div.Tensor, (Ref(sums[-1]), Ref(weight))) if reduction == 1 else (aten.clone.default, (Ref(sums[-1]),))
         self.last.append(Call(*end, {}, [loss], False, call.phase, call.place))
 
 
-def _strides(shape: tuple[int, ...]) -> tuple[int, ...]:
+def dense_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
     found, step = [], 1
     for extent in reversed(shape):
         found.append(step)
@@ -449,24 +450,24 @@ def add_view(program: Program, like: int, source: int, target: Any, args: tuple,
     """A tensor in the source's storage, made by a view."""
     recipe = Call(target, args, {}, [], False, view=True)
     made = program.add_tensor(program.tensors[like], program.tensors[source].storage, recipe)
-    program.tensors[made].shape, program.tensors[made].stride = tuple(shape), _strides(tuple(shape))
+    program.tensors[made].shape, program.tensors[made].stride = tuple(shape), dense_strides(tuple(shape))
     recipe.outs = [made]
     return made
 
 
-def written_into(before: int, after: int, function: _Named, args: tuple, kwargs: dict[str, Any], call: Call) -> Call:
+def written_into(before: int, after: int, function: Named, args: tuple, kwargs: dict[str, Any], call: Call) -> Call:
     """A value with a part written: in its own place, if the plan ends it there, or in a copy."""
-    plain = _Named(lambda into, *a, **k: function(clone_exactly(into), *a, **k), f"{function!r} of a copy")
+    plain = Named(lambda into, *a, **k: function(clone_exactly(into), *a, **k), f"{function!r} of a copy")
     return Call(plain, (Ref(before), *args), kwargs, [after], False, call.phase, call.place, into=function)
 
 
-def _free_of_contents(program: Program) -> None:
+def free_of_contents(program: Program) -> None:
     """ones_like and its kind need no contents: they wait for nobody, and keep nobody alive."""
     values = {aten.ones_like.default: 1, aten.zeros_like.default: 0}
     for call in program.calls:
         if call.target in values:
             like = program.tensors[call.outs[0]]
-            if like.stride == _strides(like.shape):
+            if like.stride == dense_strides(like.shape):
                 value = values[call.target]
                 call.target, call.args, call.kwargs = aten.full.default, (list(like.shape), value), {"dtype": like.dtype}
 
@@ -549,7 +550,7 @@ def _add_lines(program: Program, count: int, call: Call, made: Call, table: int)
     for begin in range(0, lines, step):
         size = min(step, lines - begin)
         after = call.outs[0] if begin + size == lines else program.add_tensor(program.tensors[table], None)
-        function = _added(_embedding_lines(begin, size), "embedding_dense_backward", _lines(begin, size))
+        function = added(_embedding_lines(begin, size), "embedding_dense_backward", _lines(begin, size))
         parts.append(written_into(before, after, function, (grad, indices, padding), {}, made))
         before = after
     place = program.calls.index(call)
@@ -560,7 +561,7 @@ def _add_lines(program: Program, count: int, call: Call, made: Call, table: int)
 def cut(program: Program, count: int, results: int) -> int:
     """Cuts what is largest into `count` parts; how many calls are in parts now. `results`: so many outputs leave the step,
     the others are gradients."""
-    _free_of_contents(program)
+    free_of_contents(program)
     region = _Region(program, count, results)
     seed = _seed(region)
     done = 0

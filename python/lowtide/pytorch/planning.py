@@ -1,7 +1,8 @@
 """A step from the user's module to its plan: capture, measure, plan; and in how many parts, where that is asked for.
 
-split="auto" plans the step in 1, 2, 4, ... parts. Without a search the arena of each is there in no time; the fewest parts
-with which that is within the budget are the answer, as then nothing runs again. Where it is in none, the best of them are
+split="auto" plans the step in 1, 2, 4, ... parts: of the largest values (parts.py), and where that is not enough, of the samples
+(samples.py). Without a search the arena of each is there in no time; the fewest parts with which that is within the
+budget are the answer, as then nothing runs again. Where it is in none, the best of them are
 searched, the whole step too, and the fastest plan within the budget is taken. Each kind of unit is measured once for all.
 """
 
@@ -10,7 +11,7 @@ from __future__ import annotations
 import platform
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -18,7 +19,7 @@ import torch
 from .. import cache
 from ..errors import Infeasible, Limit, Unsupported
 from ..plans import Plan, plan_text
-from . import convolutions, parts, ranks
+from . import convolutions, parts, ranks, samples
 from .addresses import Allocator, allocator
 from .calls import Program, read_calls
 from .graph_text import GraphText, write_graph
@@ -39,7 +40,12 @@ class Captured:
     units: list[Unit]
     updates: Updates
     updated: list[str]
-    parts: int = 1  # in which the largest values are made
+    parts: int = 1  # in which the largest values are made, or the step runs along its samples
+    by_samples: bool = False
+    coupled: list[str] = field(default_factory=list)  # calls that need all parts of an operand at once
+
+    def in_words(self) -> str:
+        return f"the {'samples' if self.by_samples else 'largest values'} in {self.parts} parts"
 
 
 def capture(model: torch.nn.Module, loss_fn: Callable, optimizer: torch.optim.Optimizer, batch: Any,
@@ -57,6 +63,9 @@ def capture(model: torch.nn.Module, loss_fn: Callable, optimizer: torch.optim.Op
         ranks.same_start([p.detach() for p in tensors.parameters.values()] + list(tensors.buffers.values()))
     tracing = Options(options.clip_norm, options.clip_value, options.accumulate, options.data_parallel)
     trace = trace_step(tensors, loss_fn, trained, batch, tracing)
+    labels = options.labels()
+    if labels is not None:
+        return by_samples(trace, updates, labels)
     return as_units(trace, updates, options.split if isinstance(options.split, int) else 1)
 
 
@@ -64,10 +73,25 @@ def as_units(trace: Trace, updates: Updates, count: int) -> Captured:
     """The traced step, the largest values in `count` parts, if they can be."""
     program = read_calls(trace)
     done = parts.cut(program, count, 1 + trace.aux_count) if count > 1 else 0
+    return _captured(trace, updates, program, count if done else 1)
+
+
+def by_samples(trace: Trace, updates: Updates, labels: str) -> Captured:
+    """The traced step in parts along its samples, as labels say; as it was where nothing can be cut so."""
+    program = read_calls(trace)
+    found = samples.cut(program, labels)
+    if found.parts == 1:
+        return as_units(trace, updates, 1)
+    made = _captured(trace, updates, program, found.parts)
+    made.by_samples, made.coupled = True, found.coupled
+    return made
+
+
+def _captured(trace: Trace, updates: Updates, program: Program, count: int) -> Captured:
     strides = [trace.model.parameters[name].stride() for name in trace.trained]
     units = keep_masks_as_bytes(program, make_units(program, trace.aux_count, strides))
     updated = add_updates(program, units, trace, updates)
-    return Captured(trace, program, units, updates, updated, count if done else 1)
+    return Captured(trace, program, units, updates, updated, count)
 
 
 @dataclass
@@ -199,21 +223,31 @@ def _in_parts(captured: Captured, title: str, options: StepOptions) -> Planned:
     free = [make_plan(captured, title, anywhere, known)]
     limit = None if options.budget is None else _limit(options.budget, free[0].plan.arena_bytes)
     within = replace(options, budget=options.budget if limit is None else limit)
-    count = 1
-    while limit is None or free[-1].plan.arena_bytes > limit:
-        count *= 2
-        if count > MOST_PARTS:
-            break
-        step = as_units(captured.trace, captured.updates, count)
-        if step.parts == 1:
-            continue
-        free.append(make_plan(step, title, anywhere, known))
-        before, after = (planned.plan.arena_bytes for planned in free[-2:])
-        if after > before * LEAST_GAIN:
-            break
+
+    def fits() -> bool:
+        return limit is not None and free[-1].plan.arena_bytes <= limit
+
+    def more_parts(of: Callable[[int], Captured], ends: bool) -> None:
+        """Plans of 2, 4, ... parts, while more of them need less. `ends`: where so many cannot be, more cannot either."""
+        least, count = free[0].plan.arena_bytes, 1
+        while not fits() and count < MOST_PARTS:
+            count *= 2
+            step = of(count)
+            if step.parts == 1 and ends:
+                break
+            if step.parts == 1:
+                continue
+            free.append(make_plan(step, title, anywhere, known))
+            if free[-1].plan.arena_bytes > least * LEAST_GAIN:
+                break
+            least = free[-1].plan.arena_bytes
+
+    more_parts(lambda count: as_units(captured.trace, captured.updates, count), ends=False)
+    if options.budget is not None:  # parts of samples take more time
+        more_parts(lambda count: by_samples(captured.trace, captured.updates, str(count)), ends=True)
     if options.budget is None:
         return min(free, key=lambda planned: planned.plan.arena_bytes)
-    if limit is not None and free[-1].plan.arena_bytes <= limit:
+    if fits():
         return make_plan(free[-1].captured, title, within, known)
     return _fastest(free, title, within, known)
 
@@ -228,7 +262,7 @@ def _fastest(free: list[Planned], title: str, options: StepOptions, known: dict[
             found.append(make_plan(planned.captured, title, options, known))
         except (Infeasible, Limit) as problem:
             parts_then = planned.captured.parts
-            refusal = refusal or type(problem)(f"{problem} (the largest values in {parts_then} parts)" if parts_then > 1
+            refusal = refusal or type(problem)(f"{problem} ({planned.captured.in_words()})" if parts_then > 1
                                                else str(problem))
     if not found and refusal is not None:
         raise refusal

@@ -89,8 +89,13 @@ class Step:
 
     @property
     def parts(self) -> int:
-        """In how many the largest values are made and read; 1: nothing is in parts."""
+        """In how many the largest values are made and read, or the step runs along its samples; 1: nothing is in parts."""
         return self._now.planned.captured.parts
+
+    @property
+    def coupled(self) -> list[str]:
+        """Of a step in parts along its samples the calls that need all parts of an operand at once, and where they stand."""
+        return self._now.planned.captured.coupled
 
     @property
     def addresses(self) -> bool:
@@ -113,7 +118,7 @@ class Step:
         moves = code.transfers
         more = "" if moves is None else (f"; {bytes_text(moves.bytes)} of host memory for values that are away, "
                                          f"{bytes_text(moves.home_bytes)} of parameters, state and batch at home outside the arena")
-        more += f"; the largest values in {self.parts} parts" if self.parts > 1 else ""
+        more += f"; {self._now.planned.captured.in_words()}" if self.parts > 1 else ""
         if self.addresses:
             return (f"engine torch{self.why and f' ({self.why})'}: {bytes_text(code.arena_bytes)} arena with planned addresses beside "
                     f"{bytes_text(code.resident_bytes)} of parameters, buffers, state and batch{more}")

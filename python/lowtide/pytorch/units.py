@@ -252,6 +252,22 @@ class _Builder:
         self.add([*calls, new])
 
 
+def without_writes(program: Program) -> None:
+    """Writes in place on the whole of what the step makes become new values, where the op has a functional form."""
+    builder, calls = _Builder(program), []
+    for call in program.calls:
+        call.args, call.kwargs = call.with_tensors(builder.now)
+        call.writes = tuple(builder.now(t) for t in call.writes)
+        call.hidden = tuple(builder.now(t) for t in call.hidden)
+        if call.writes:
+            call.outs = [builder.now(o) if o is not None else None for o in call.outs]
+        made = [t for t in call.writes if program.storage_of(t).role == MADE]
+        new = len(call.writes) == 1 and bool(made) and builder.functional(call, made[0])
+        calls.append(builder.units[-1].calls[0] if new else call)
+    program.calls = calls
+    program.outputs = [builder.now(o) if o is not None else None for o in program.outputs]
+
+
 def _chain_random(program: Program, units: list[Unit]) -> None:
     """The stream's state goes from each unit that draws to the next, as a storage; the first is there before."""
     drawing = [unit for unit in units if unit.random]
