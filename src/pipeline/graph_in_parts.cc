@@ -36,7 +36,7 @@ Result<bool> has_samples(const ir::Graph& graph, const fission::AxisClass& axis_
   return false;
 }
 
-// Those of samples, or the largest. Samples are one dimension through ops that couple them, too (a
+// Those of samples. Samples are one dimension through ops that couple them, too (a
 // batch norm), of which each class that they end has a stretch; and each batch has classes of its
 // own where gradients accumulate.
 Result<std::vector<fission::AxisClass>> classes_to_cut(const ir::Graph& graph) {
@@ -48,14 +48,13 @@ Result<std::vector<fission::AxisClass>> classes_to_cut(const ir::Graph& graph) {
     for (const fission::ClassAxis& axis : axis_class.axes)
       if (is_meant) samples.emplace(axis.op, axis.axis);
   }
-  LT_ASSIGN(std::vector<fission::AxisClass> classes, fission::axis_classes(graph));
+  LT_ASSIGN(const std::vector<fission::AxisClass> classes, fission::axis_classes(graph));
   std::vector<fission::AxisClass> found;
   for (const fission::AxisClass& axis_class : classes)
     if (std::any_of(axis_class.axes.begin(), axis_class.axes.end(), [&](const auto& axis) {
           return samples.contains({axis.op, axis.axis});
         }))
       found.push_back(axis_class);
-  if (found.empty() && !classes.empty()) found.push_back(std::move(classes.front()));
   return found;
 }
 

@@ -3,10 +3,10 @@
 // from the answer which op is a part of which, and what slices and sums join them (expand.h).
 //
 // What is cut, part by part, are the axis classes of samples, which walk the first dimension of
-// something that is fed, or the largest class of all where there is none. There are several where
-// ops couple samples (a batch norm: a class before it, one behind it) and where gradients of
-// batches accumulate; levels of labels are those of the largest. Where nothing can be cut so, the
-// graph comes back as it was.
+// something that is fed (a table of positions that is fed has such a dimension, too). There are
+// several where ops couple samples (a batch norm: a class before it, one behind it) and where
+// gradients of batches accumulate; levels of labels are those of the largest. Where nothing can be
+// cut so, as for a single sample, the graph comes back as it was.
 //
 // Tests: tests/graph_in_parts_test.cc, tests/python/test_torch_samples.py.
 #pragma once

@@ -293,3 +293,69 @@ def test_samples_in_no_number_of_parts_are_refused(split):
     model, batch, loss_fn = head()
     with pytest.raises(lowtide.Usage, match=r"split=.* is neither 'auto' nor a number of parts"):
         lowtide.plan(model, loss_fn, OPTIMIZERS["sgd"](trained(model)), batch, split=split)
+
+
+class Masked(nn.Module):
+    """One mask for each sample, as padding makes it."""
+
+    def __init__(self):
+        super().__init__()
+        self.qkv = nn.Linear(16, 48)
+
+    def forward(self, x, mask):
+        q, k, v = (part.unflatten(-1, (2, 8)).transpose(1, 2) for part in self.qkv(x).chunk(3, -1))
+        return F.scaled_dot_product_attention(q, k, v, attn_mask=mask).sum((1, 2))
+
+
+class DrawnOnce(nn.Module):
+    """Reads what a dropout drew before it is divided, too."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(16, 16)
+
+    def forward(self, x, _):
+        y = self.layer(x)
+        mask = torch.empty_like(y).bernoulli_(0.5)
+        once = y.detach() * mask  # not needed behind it: it changes
+        return once + y * mask.div_(0.5)
+
+
+class OfHalf(nn.Module):
+    """A mean of 16 bits, whose sum has no room in them."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(16, 16)
+
+    def forward(self, x, _):
+        y = self.layer(x)
+        return y + (y.detach() * 0 + 300).half().mean().float() * y
+
+
+class Strided(nn.Module):
+    """Of one sample: rows of pixels are no samples, and their parts would have other pads."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Conv2d(1, 4, 3, stride=4, padding=1)
+
+    def forward(self, x, _):
+        return self.layer(x).relu()
+
+
+@pytest.mark.parametrize(("network", "shape", "count"), [
+    (Masked, (8, 8, 16), 4), (DrawnOnce, (64, 16), 4), (OfHalf, (64, 16), 4), (Strided, (1, 1, 32, 32), 1)])
+def test_what_parts_could_mistake_is_as_in_eager_mode(network, shape, count):
+    torch.manual_seed(0)
+    model, mask = network(), torch.rand(8, 1, 8, 8) > 0.3
+    mask[..., 0] = True
+    batch = (torch.randn(shape), mask)
+    other, mine, its = twin(model, OPTIMIZERS["sgd"])
+
+    def loss_fn(model, batch):
+        return model(*batch).square().sum()
+
+    step = lowtide.compile_step(model, loss_fn, mine, batch, split=f"samples:{max(2, count)}", effort=0.01)
+    assert step.parts == count
+    assert_close_steps(step, model, mine, other, its, loss_fn, batch, 1e-4, steps=1)

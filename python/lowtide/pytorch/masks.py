@@ -68,7 +68,16 @@ def draws_of_bytes(program: Program) -> None:
             written.setdefault(t, []).append(call)
     for base, group in written.items():
         if [call.target for call in group] == DRAWN and program.storages[program.tensors[base].storage].base == base:
-            _draw_bytes(program, base, *group)
+            if not _is_read_between(program, base, group):
+                _draw_bytes(program, base, *group)
+
+
+def _is_read_between(program: Program, base: int, group: list[Call]) -> bool:
+    """Whether somebody reads what was drawn before it is divided."""
+    at = [next(k for k, call in enumerate(program.calls) if call is part) for part in (group[0], group[-1])]
+    others = (call for call in program.calls[at[0]:at[1]] if not any(call is part for part in group))
+    storage = program.tensors[base].storage
+    return any(program.tensors[t].storage == storage for call in others for t in call.tensors())
 
 
 def _draw_bytes(program: Program, base: int, empty: Call, draw: Call, divide: Call) -> None:

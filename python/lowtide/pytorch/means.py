@@ -1,7 +1,7 @@
 """Means over samples as sums that are divided once: parts of a sum only add up.
 
 The divisor of a loss that ignores labels is counted first: it depends on the labels alone. Results differ from PyTorch's own by
-rounding, so this is done only to steps in parts (samples.py).
+rounding, so this is done only to steps in parts (samples.py), and not in 16 bits, where a sum has no room for what a mean has.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ def sums_for_means(program: Program) -> None:
     """Exchanges the calls."""
     calls: list[Call] = []
     for call in program.calls:
-        calls += _MEANS[call.target](program, call) if call.target in _MEANS else [call]
+        is_known = call.target in _MEANS and program.tensors[call.outs[0]].dtype.itemsize >= 4
+        calls += _MEANS[call.target](program, call) if is_known else [call]
     program.calls = calls
 
 

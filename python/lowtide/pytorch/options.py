@@ -100,7 +100,7 @@ def moving(swap: Any, link: Any) -> dict[str, Any]:
         raise Usage(f"swap={swap!r} is none of 'host', 'host=2GiB'")
     found: dict[str, Any] = {"allow": "recompute,swap,reorder", "swap": swap}
     if isinstance(link, str):
-        said = re.fullmatch(r"([0-9.]+) *([KMGT]?)(iB|B)/s", link)
+        said = re.fullmatch(r"(\d+\.?\d*|\.\d+) *([KMGT]?)(iB|B)/s", link)
         if said is None:
             raise Usage(f"link={link!r} is no speed such as '12GiB/s' and no number of bytes a second")
         power, base = " KMGT".index(said[2] or " "), 1024 if said[3] == "iB" else 1000

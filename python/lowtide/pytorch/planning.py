@@ -208,7 +208,7 @@ def _limit(budget: int | str, best: int) -> int | None:
     """Bytes of a budget; `best`: what the best order of the whole needs. None: the least that can be found."""
     if isinstance(budget, int):
         return budget
-    said = re.fullmatch(r"([0-9.]+) *(%|[KMGT]?i?B?)", budget)
+    said = re.fullmatch(r"(\d+\.?\d*|\.\d+) *(%|[KMGT]?i?B?)", budget)
     if said is None:
         return None
     if said[2] == "%":

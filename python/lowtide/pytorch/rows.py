@@ -182,10 +182,6 @@ def _pointwise(r: _Reader) -> Row | None:
     return _axes(f"{', '.join(said)} -> {_said(names)}")
 
 
-def _expand(r: _Reader) -> Row | None:
-    return _pointwise(r)
-
-
 def _slice(r: _Reader) -> Row | None:
     """slice, select, split: one dimension of the operand is cut by the call itself."""
     target = r.call.target
@@ -237,12 +233,18 @@ _BY_SAMPLES = {"input", "self", "grad_output", "grad_out", "out", "indices", "me
                "logsumexp", "output"}
 
 
+def _one_a_sample(r: _Reader, place: int) -> bool:
+    """Of an attention's mask: there is one for each sample."""
+    mask, query = r.inputs[place].shape, r.inputs[0].shape
+    return len(mask) == len(query) and mask[0] == query[0] > 1
+
+
 def _walked(r: _Reader) -> set[int]:
     found, place = set(), 0
     for position, argument in enumerate(r.call.target._schema.arguments):
         value = r.argument(position, argument.name)
         if isinstance(value, Ref):
-            if argument.name in _BY_SAMPLES:
+            if argument.name in _BY_SAMPLES or argument.name == "attn_mask" and _one_a_sample(r, place):
                 found.add(place)
             place += 1
     return found
@@ -340,7 +342,7 @@ _BY_TARGET: dict[Any, Callable[[_Reader], Row | None]] = {
     aten.cat.default: _concat,
     aten.slice_backward.default: _uncut, aten.select_backward.default: _uncut, aten._safe_softmax.default: _along_rows,
     aten.embedding.default: _embedding, aten.embedding_dense_backward.default: _embedding_backward,
-    aten.expand.default: _expand, aten.clone.default: _pointwise, aten._to_copy.default: _pointwise,
+    aten.expand.default: _pointwise, aten.clone.default: _pointwise, aten._to_copy.default: _pointwise,
     aten.full.default: _filled,
     aten.convolution_backward.default: _convolution_backward,
     aten.native_group_norm.default: _samples(), aten.native_group_norm_backward.default: _group_norm_backward,

@@ -41,6 +41,9 @@ aten = torch.ops.aten
 LITTLE = 16  # what is no more than the largest value over this is not worth waiting for
 
 
+FIXED = {"pads", "strides", "dilations", "group", "output_spatial"}  # attributes of rows that a part has as its whole
+
+
 @dataclass
 class InParts:
     """`parts`: the most that a call runs in; 1: nothing is cut. `coupled`: calls that need all parts of an operand at once, and
@@ -220,6 +223,8 @@ class _Lowering:
         if op["kind"] == "Slice":
             sizes = op["attrs"]["sizes"]
             dims = [d for d, n in enumerate(self.values[inputs[0]]["dims"]) if n != sizes[d]]
+            if len(dims) > 1:
+                raise _Whole(self.question.calls[self.owner(inputs)])
             dim = dims[0] if dims else 0
             self.tensors[value] = self.narrowed(self.tensor(inputs[0]), dim, op["attrs"]["starts"][dim], sizes[dim])
         elif op["kind"] == "Concat":
@@ -288,6 +293,9 @@ class _Lowering:
     def arguments(self, number: int, op: dict[str, Any]) -> tuple[tuple, dict[str, Any]]:
         """Of a part: its operands in the places of the call's."""
         call, row = self.question.calls[number], self.question.rows[number]
+        # A part of rows of pixels has other pads than the whole, which PyTorch's call would not know.
+        if any(op["attrs"].get(name) != value for name, value in row.attrs.items() if name in FIXED):
+            raise _Whole(call)
         count = len(refs(call))
         places = row.operands if row.operands is not None else list(range(count))
         given: dict[int, int] = {}
