@@ -208,6 +208,9 @@ class Opener {
     session.seed_inputs(0);
     return session;
   }
+  Result<runtime::Session> open_unplanned() const {
+    return open([](runtime::SessionOptions& varied) { varied.unplanned = true; });
+  }
 
  private:
   const plan::Plan& plan_;
@@ -291,6 +294,20 @@ void summarize(RunReport& report, const runtime::Session& planned,
   report.unplanned_bytes = unplanned->arena_bytes();
 }
 
+// One step of both, from the same contents.
+Status compare_first(const plan::Plan& plan, const CompareOptions& options,
+                     runtime::Session& planned, const Opener& opener_of_unplanned,
+                     runtime::Session& unplanned, RunReport& report) {
+  if (options.whole == nullptr) {
+    LT_RETURN_IF_ERROR(Comparison(plan, report).run(planned, unplanned));
+    report.same_ops = in_parts(plan);
+    return {};
+  }
+  const auto again = [&] { return opener_of_unplanned.open_unplanned(); };
+  LT_ASSIGN(report.whole, compare_with_whole(plan, planned, *options.whole, unplanned, again));
+  return {};
+}
+
 }  // namespace
 
 Result<RunReport> run_plan(const plan::Plan& plan, const CompareOptions& options) {
@@ -317,18 +334,9 @@ Result<RunReport> run_plan(const plan::Plan& plan, const CompareOptions& options
   LT_ASSIGN(runtime::Session planned, opener.open(as_planned, measuring ? &kernel_times : nullptr));
   std::optional<runtime::Session> unplanned;
   if (options.compare) {
-    const auto open_unplanned = [&] {
-      return opener_of_unplanned.open(
-          [](runtime::SessionOptions& varied) { varied.unplanned = true; });
-    };
-    LT_ASSIGN(unplanned, open_unplanned());
-    if (options.whole != nullptr) {
-      LT_ASSIGN(report.whole,
-                compare_with_whole(plan, planned, *options.whole, *unplanned, open_unplanned));
-    } else {
-      LT_RETURN_IF_ERROR(Comparison(plan, report).run(planned, *unplanned));
-      report.same_ops = in_parts(plan);
-    }
+    LT_ASSIGN(unplanned, opener_of_unplanned.open_unplanned());
+    LT_RETURN_IF_ERROR(
+        compare_first(plan, options, planned, opener_of_unplanned, *unplanned, report));
     report.loss_first = loss_of(planned);
   }
   if (measuring && !options.compare) {  // pages and caches are cold in the first step
