@@ -47,7 +47,7 @@ int finish(int code) {
 // Planning makes and drops many graphs and problems of some megabytes. What is freed is kept for
 // the next ones: handing it back to the system and taking it again, page by page, costs some per
 // cent. Small blocks are joined as they are freed: kept apart, all of them are gone over each time
-// that a large block is freed, which takes a fifth of the time of a small plan.
+// that a large block is freed, which takes up to a fifth of the time of a plan.
 void keep_freed_memory() {
 #ifdef __GLIBC__
   constexpr int kBytesMapped = 32 << 20, kBytesKept = 256 << 20;
