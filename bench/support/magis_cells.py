@@ -214,8 +214,9 @@ class Planner:
         """Bisects for the least ratio within `limit` percent, in each number of parts whose ops alone are within it; by published
         costs, where parts are dear, with swap and without."""
         within = [c for c in map(self.free_plan, map(str, PARTS)) if c.extra is not None and c.extra <= limit]
+        swaps = (False, True) if self.settings.cost_model == "published" else (False,)
         for start in sorted(within, key=lambda c: c.arena_bytes):
-            for swap in (False, True)[:2 if self.settings.cost_model == "published" else 1]:
+            for swap in swaps:
                 self.narrow(start, swap, limit)
 
     def narrow(self, start: Cell, swap: bool, limit: float) -> None:

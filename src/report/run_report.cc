@@ -20,8 +20,7 @@ std::string print(const WholeComparison& whole) {
   if (whole.rounded > 0)
     text += fmt::format(
         "{} others are, too, by rounding: at most {:.1f} times as far apart as a change of the "
-        "last "
-        "bit of each weight and input makes them\n",
+        "last bit of each weight and input makes them\n",
         whole.rounded, whole.roundings);
   if (whole.parameters_apart > 0)
     text += fmt::format("parameters that Adam updated are at most {:.2g} apart\n",

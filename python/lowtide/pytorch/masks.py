@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import torch
 
-from .calls import Call, Program, Ref
+from .calls import Call, Program, Ref, Tensor
 from .units import Unit
 
 aten = torch.ops.aten
@@ -27,21 +27,27 @@ def _is_dropout(program: Program, unit: Unit) -> bool:
     return whole and tensor.dtype.is_floating_point and tensor.dtype.itemsize > 1
 
 
+def _bool_drawn(program: Program, floats: Tensor, draw: Call) -> tuple[int, int, list[Call]]:
+    """What is drawn into, the mask that is kept of it, and the calls that make it."""
+    drawn, mask = program.add_tensor(floats, None), program.add_tensor(floats, None)
+    program.tensors[mask].dtype = torch.bool
+    program.storage_of(mask).bytes //= floats.dtype.itemsize
+    common = {"phase": draw.phase, "place": draw.place}
+    return drawn, mask, [
+        Call(draw.target, (Ref(drawn), *draw.args[1:]), draw.kwargs, [drawn], False, writes=(drawn,), random=True, **common),
+        Call(aten.ne.Scalar, (Ref(drawn), 0), {}, [mask], False, **common)]
+
+
 def _byte_mask(program: Program, unit: Unit, number: int) -> Unit:
     """Makes the unit draw the bool; gives the unit that makes the floats of it."""
     base = program.storages[unit.makes[0]].base
     floats = program.tensors[base]
     empty, draw, divide = (call for call in unit.calls if not call.view)
-    drawn, mask = program.add_tensor(floats, None), program.add_tensor(floats, None)
-    program.tensors[mask].dtype = torch.bool
-    program.storages[-1].bytes //= floats.dtype.itemsize
     common = {"phase": draw.phase, "place": draw.place}
+    drawn, mask, calls = _bool_drawn(program, floats, draw)
     unit.calls = [
         *(call for call in unit.calls if call.view),
-        Call(empty.target, empty.args, empty.kwargs, [drawn], False, **common),
-        Call(draw.target, (Ref(drawn), *draw.args[1:]), draw.kwargs, [drawn], False, writes=(drawn,), random=True,
-             **common),
-        Call(aten.ne.Scalar, (Ref(drawn), 0), {}, [mask], False, **common)]
+        Call(empty.target, empty.args, empty.kwargs, [drawn], False, **common), *calls]
     scaled = [Call(aten._to_copy.default, (Ref(mask),), {"dtype": floats.dtype}, [base], False, **common), divide]
     made = Unit(number, scaled, unit.phase, [program.tensors[mask].storage], unit.makes, after=set())
     unit.makes = [program.tensors[mask].storage]
@@ -84,15 +90,11 @@ def _draw_bytes(program: Program, base: int, empty: Call, draw: Call, divide: Ca
     floats = program.tensors[base]
     if not floats.dtype.is_floating_point or floats.dtype.itemsize == 1:
         return
-    made = [program.add_tensor(floats, None) for _ in range(3)]
-    drawn, mask, ones = made
-    program.tensors[mask].dtype = torch.bool
-    program.storage_of(mask).bytes //= floats.dtype.itemsize
     common = {"phase": draw.phase, "place": draw.place}
+    drawn, mask, calls = _bool_drawn(program, floats, draw)
+    ones = program.add_tensor(floats, None)
     begin = program.calls.index(draw)
-    program.calls[begin:begin + 1] = [
-        Call(draw.target, (Ref(drawn), *draw.args[1:]), draw.kwargs, [drawn], False, writes=(drawn,), random=True, **common),
-        Call(aten.ne.Scalar, (Ref(drawn), 0), {}, [mask], False, **common)]
+    program.calls[begin:begin + 1] = calls
     # By numbers, as the operand would have to be there whole for its shape.
     empty.target, empty.args, empty.kwargs = aten.empty_strided.default, (list(floats.shape), list(floats.stride)), {"dtype": floats.dtype}
     empty.outs = [drawn]

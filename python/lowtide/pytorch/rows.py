@@ -11,6 +11,7 @@ An axis is only said here; that the parts of a call make what its axes promise i
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -212,18 +213,18 @@ def _along_rows(r: _Reader) -> Row | None:
 
 
 def _samples(reduced: int = 0) -> Callable[[_Reader], Row | None]:
-    """The first dimension of operands and results of so many dimensions is that of samples, which the call takes one by
+    """The first dimension of results, and of operands that _walked names, is that of samples, which the call takes one by
     one; other operands (weights) are whole. The last `reduced` results are sums over samples."""
     def row(r: _Reader) -> Row | None:
-        samples, fresh = r.inputs[0].shape[0] if r.rank() else 0, iter(range(1000))
+        samples, fresh, walked = r.inputs[0].shape[0] if r.rank() else 0, itertools.count(), _walked(r)
 
-        def words(shape: tuple[int, ...], walked: bool) -> str:
-            first = ["n"] if walked else []
+        def words(shape: tuple[int, ...], has_samples: bool) -> str:
+            first = ["n"] if has_samples else []
             return _said(first + [f"[x{next(fresh)}]" for _ in shape[len(first):]])
 
-        said = [words(t.shape, k in walked) for k, t in enumerate(r.inputs) for walked in [_walked(r)]]
+        said = [words(t.shape, k in walked) for k, t in enumerate(r.inputs)]
         made = [words(t.shape, k < len(r.outs) - reduced) for k, t in enumerate(r.outs)]
-        counted = all(t.shape and t.shape[0] == samples for k, t in enumerate(r.inputs) if k in _walked(r))
+        counted = all(r.inputs[k].shape and r.inputs[k].shape[0] == samples for k in walked)
         return _axes(f"{', '.join(said)} -> {', '.join(made)}") if samples and counted else None
     return row
 

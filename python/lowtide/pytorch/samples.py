@@ -1,4 +1,4 @@
-"""A step in parts along its largest axis class, as a rule its samples, by the planner's own fission (src/fission).
+"""A step in parts along its samples, by the planner's own fission (src/fission).
 
     captured calls -> a graph of rows -> the library cuts it -> calls in parts
 
@@ -39,8 +39,6 @@ from .units import without_writes
 
 aten = torch.ops.aten
 LITTLE = 16  # what is no more than the largest value over this is not worth waiting for
-
-
 FIXED = {"pads", "strides", "dilations", "group", "output_spatial"}  # attributes of rows that a part has as its whole
 
 
@@ -460,7 +458,7 @@ def prepare(program: Program) -> None:
 
 
 def cut(program: Program, labels: str) -> InParts:
-    """Cuts the step as labels say ("4", "2,HEAD:8"; docs/python.md). Changes nothing but writes in place and means where nothing
+    """Cuts the step as labels say, which are those of `--split` ("4"; "2,HEAD:8", too, which no option asks for). Changes nothing but writes in place and means where nothing
     can be cut. Raises Usage and BadInput for labels that the library refuses."""
     prepare(program)
     whole: set[int] = set()
@@ -469,8 +467,8 @@ def cut(program: Program, labels: str) -> InParts:
         text = question.write()
         try:
             lowering = _Lowering(program, question, ask(text, labels))
-            if lowering.waited_for() - whole:
-                whole |= lowering.waited_for()
+            if waited_for := lowering.waited_for() - whole:
+                whole |= waited_for
                 continue
             found = lowering.run()
         except _Whole as answer:
