@@ -3,8 +3,10 @@ eager mode bit for bit, at planned addresses; and what a copy that fails leaves 
 
 import copy
 import functools
+import itertools
 import re
 from concurrent.futures import Future
+from types import SimpleNamespace
 
 import pytest
 from torch_models import OPTIMIZERS, assert_equal_steps, build, differences, eager_step, torch, trained, twin
@@ -13,6 +15,13 @@ import lowtide
 from lowtide import _library
 
 LINK = {"swap": "host", "link": "4GiB/s"}
+
+
+@pytest.fixture(autouse=True)
+def equal_seconds(monkeypatch):
+    """Every op is measured as half a millisecond, so the plans, and with them what moves when, are the same on any machine."""
+    ticks = itertools.count()
+    monkeypatch.setattr("lowtide.pytorch.measure.time", SimpleNamespace(perf_counter=lambda: next(ticks) * 5e-4))
 
 
 def floor_of(*step, **options):
@@ -134,7 +143,7 @@ def waited_copies(monkeypatch, step, failing=None):
 
 
 def copies_of_a_step(monkeypatch, step, *rest):
-    """Every step makes the copies of its plan. How many those are depends on the measured seconds of its ops."""
+    """Every step makes the copies of its plan: one shows which are waited for before an update, and which in it."""
     with monkeypatch.context() as patch:
         waited = waited_copies(patch, step)
         assert_equal_steps(step, *rest, steps=1)
