@@ -60,6 +60,15 @@ pipeline::OptimizeOptions options_with(const plan::KernelCatalog& kernels) {
   return options;
 }
 
+// By a roofline, of ops that are too small to be launched several times.
+pipeline::OptimizeOptions options_by_roofline() {
+  pipeline::OptimizeOptions options = options_with(*exec_cpu::make_cpu_kernels({.threads = 1}));
+  options.kernels = nullptr;
+  options.device = cost::find_device("rtx3090").value();
+  options.device.launch_seconds = 0;
+  return options;
+}
+
 // Of each search, where many plans are made.
 void spend_little(pipeline::OptimizeOptions& options) {
   options.order.limits.max_units = options.pack.limits.max_units = 2'000'000;
@@ -160,10 +169,7 @@ TEST(Split, OfLevelsComputesTheSame) {
 // The scaled problem of one part says what a plan of the parts needs, and its unfolded schedule is
 // one for them: at no more than a little above the bytes and seconds that were estimated.
 TEST(Split, CandidatesSayWhatPlansNeed) {
-  pipeline::OptimizeOptions options = options_with(*exec_cpu::make_cpu_kernels({.threads = 1}));
-  options.kernels = nullptr;
-  options.device = cost::find_device("rtx3090").value();
-  options.device.launch_seconds = 0;
+  pipeline::OptimizeOptions options = options_by_roofline();
   const ir::Graph graph = forward();
   const ir::Graph step = autodiff::make_training_graph(graph, *options.training).value();
   const auto whole = pipeline::optimize(graph, options);
@@ -208,10 +214,7 @@ TEST(Split, CandidatesSayWhatPlansNeed) {
 
 // Searches that go on from the best state's schedule find what those find that each begin anew.
 TEST(Split, LabelsAreJudgedFromWhatOthersCameTo) {
-  pipeline::OptimizeOptions options = options_with(*exec_cpu::make_cpu_kernels({.threads = 1}));
-  options.kernels = nullptr;
-  options.device = cost::find_device("rtx3090").value();
-  options.device.launch_seconds = 0;
+  pipeline::OptimizeOptions options = options_by_roofline();
   const ir::Graph graph = forward();
   const ir::Graph step = autodiff::make_training_graph(graph, *options.training).value();
   const int64_t peak = pipeline::peak_as_given(step, options.device.alignment_bytes).value();
@@ -230,6 +233,31 @@ TEST(Split, LabelsAreJudgedFromWhatOthersCameTo) {
     recompute += from_others.peak_bytes < peak;
   }
   EXPECT_EQ(recompute, 3);
+}
+
+// Where only many even parts fit, they are found, however few states the search may look at.
+TEST(Split, EvenPartsAreFoundHoweverFewStatesThereAre) {
+  pipeline::OptimizeOptions options = options_by_roofline();
+  constexpr int64_t kRows = 512, kWidth = 16;
+  GraphWriter net;
+  ValueId x = net.given("x", {kRows, kWidth});
+  for (int layer = 0; layer < 12; ++layer)
+    x = net.op("Tanh",
+               {net.op("MatMul", {x, net.given("w", {kWidth, kWidth}, Category::kParameter)})});
+  net.result(x);
+  const ir::Graph step = autodiff::make_training_graph(net.graph(), *options.training).value();
+  const int64_t peak = pipeline::peak_as_given(step, options.device.alignment_bytes).value();
+  for (const int64_t percent : {30, 20}) {
+    options.budget_bytes = peak * percent / 100;
+    const auto candidates = pipeline::label_candidates(step, options, {.most_states = 1});
+    ASSERT_TRUE(candidates.has_value()) << candidates.error().message;
+    const pipeline::Candidate& best = candidates->front();
+    std::printf("%d %%: %s, %d bytes\n", static_cast<int>(percent),
+                fission::print(best.labels).c_str(), static_cast<int>(best.peak_bytes));
+    EXPECT_TRUE(best.fits && best.labels.nests.empty());
+    EXPECT_GE(best.labels.parts, 3);
+    EXPECT_LE(best.peak_bytes, *options.budget_bytes);
+  }
 }
 
 // Mutations lead the label search to states that it does not see without, or sees later. What

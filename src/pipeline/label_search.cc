@@ -102,7 +102,12 @@ class Search {
     LT_RETURN_IF_ERROR(pose());
     LT_RETURN_IF_ERROR(find_regions());
     LT_RETURN_IF_ERROR(look_at({}, given_));
-    for (int late = 0; !open_.empty() && late < tuning_.late_searches && !is_done();) {
+    bool has_looked_at_even = false;
+    for (int late = 0; late < tuning_.late_searches && !is_done();) {
+      const bool finds_nothing = searches_without_ >= tuning_.searches_without && !best_;
+      if ((finds_nothing || open_.empty()) && !std::exchange(has_looked_at_even, true) && !best_)
+        LT_RETURN_IF_ERROR(look_at_even());
+      if (open_.empty()) break;
       const size_t at = open_.top().second;
       open_.pop();
       if (is_promising(all_[at])) LT_RETURN_IF_ERROR(search(all_[at], tuning_.remat_units));
@@ -286,24 +291,73 @@ class Search {
   // What of a state is known without a search.
   Status look_at(const Labels& labels, const std::vector<SchedOpId>& order) {
     if (!seen_.insert(fission::print(labels)).second) return {};
+    LT_ASSIGN(std::optional<State> made, judged(labels, order));
+    if (made) keep(std::move(*made));
+    return {};
+  }
+
+  // None where a level changes nothing.
+  Result<std::optional<State>> judged(const Labels& labels, const std::vector<SchedOpId>& order) {
     const auto levels = reader_->levels(labels);
-    if (!levels) return {};
+    if (!levels) return std::nullopt;
     const fission::Cuts cuts = fission::cuts_of(step_, axis_class_, *levels);
-    if (has_idle_level(*levels, fission::levels_as_cut(*levels, cuts))) return {};
-    State& made = all_.emplace_back();
+    if (has_idle_level(*levels, fission::levels_as_cut(*levels, cuts))) return std::nullopt;
+    State made;
     made.candidate.labels = labels;
     LT_ASSIGN(const auto seconds, all_seconds(cuts));
     made.candidate.seconds = made.once_seconds = made.least_seconds =
         std::accumulate(seconds.begin(), seconds.end(), 0.0);
-    if (made.least_seconds >= best_seconds_) return {};  // dominated: never expanded
     made.order = order;
-    bound(scale_->problem(*levels, cuts, seconds), made);
-    if (made.candidate.fits) {
-      made.runs = order;
+    if (made.once_seconds < best_seconds_) bound(scale_->problem(*levels, cuts, seconds), made);
+    return made;
+  }
+
+  // One that is no faster than the best, each op once, is dominated: never expanded.
+  void keep(State made) {
+    const bool is_open = made.once_seconds < best_seconds_;
+    all_.push_back(std::move(made));
+    if (is_open) open(all_.size() - 1);
+  }
+
+  void open(size_t at) {
+    State& made = all_[at];
+    if (made.candidate.fits && made.runs.empty()) {
+      made.runs = made.order;
       best_seconds_ = made.candidate.seconds;
-      best_ = all_.size() - 1;
+      best_ = at;
     }
-    open_.push({key_of(made), all_.size() - 1});
+    open_.push({key_of(made), at});
+  }
+
+  // Where the first searches found nothing: even parts, twice as many each time and half as many
+  // more, by their bounds until one fits. From neighbour to neighbour the search may not come to
+  // it: levels within few parts can have lower bounds than more parts, and there are more of them
+  // than states.
+  Status look_at_even() {
+    std::vector<State> even;
+    const int64_t most = std::min(axis_class_.least_extent, tuning_.most_parts);
+    std::set<int64_t> numbers = {most};
+    for (int64_t parts = 2; parts <= most; parts *= 2)
+      numbers.insert({parts, std::min(most, parts * 3 / 2)});
+    for (const int64_t parts : numbers) {
+      const auto labels = with_parts({}, parts);
+      if (!labels || is_done()) continue;
+      LT_ASSIGN(std::optional<State> made, judged(*labels, given_));
+      if (made) even.push_back(*std::move(made));
+    }
+    std::stable_sort(even.begin(), even.end(),
+                     [](const State& a, const State& b) { return key_of(a) < key_of(b); });
+    for (State& state : even) {
+      all_.push_back(std::move(state));
+      if (is_promising(all_.back())) LT_RETURN_IF_ERROR(search(all_.back(), tuning_.remat_units));
+      if (!all_.back().candidate.fits) {  // as if it had not been looked at
+        all_.pop_back();
+        continue;
+      }
+      seen_.insert(fission::print(all_.back().candidate.labels));
+      open(all_.size() - 1);
+      break;
+    }
     return {};
   }
 
