@@ -8,7 +8,6 @@ import pytest
 from torch_models import OPTIMIZERS, build, differences, eager_step, torch, torch_models_language, trained, twin
 
 import lowtide
-from lowtide.pytorch import planning
 
 nn, F = torch.nn, torch.nn.functional
 VOCABULARY = 2048
@@ -145,16 +144,3 @@ def test_auto_says_of_how_many_parts_a_refusal_speaks_and_takes_the_whole_where_
         lowtide.plan(model, loss_fn, mine, batch, budget=1, split="auto", effort=0.05)
     step = lowtide.compile_step(model, loss_fn, mine, batch, budget="100%", split="auto", effort=0.05)
     assert step.parts == 1
-
-
-@pytest.mark.parametrize("split", [0, "some", True, 1.5])
-def test_a_split_that_is_no_number_of_parts_is_refused(split):
-    model, batch, loss_fn = head()
-    with pytest.raises(lowtide.Usage, match=r"split=.* is neither 'auto' nor a number of parts"):
-        lowtide.plan(model, loss_fn, OPTIMIZERS["sgd"](trained(model)), batch, split=split)
-
-
-@pytest.mark.parametrize(("text", "count"), [("2GiB", 2 << 30), ("1.5 MiB", 3 << 19), ("60%", 600), ("7kB", None), ("floor", None),
-                                             ("3MB", 3_000_000), (5, 5)])
-def test_bytes_of_budgets(text, count):
-    assert planning._limit(text, 1000) == count

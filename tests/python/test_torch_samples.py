@@ -288,13 +288,6 @@ def test_each_of_accumulated_batches_runs_in_parts():
         torch.testing.assert_close(a, b, rtol=1e-12, atol=1e-14)
 
 
-@pytest.mark.parametrize("split", ["samples:0", "samples:", "samples:2,x:4", "samples:4.5"])
-def test_samples_in_no_number_of_parts_are_refused(split):
-    model, batch, loss_fn = head()
-    with pytest.raises(lowtide.Usage, match=r"split=.* is neither 'auto' nor a number of parts"):
-        lowtide.plan(model, loss_fn, OPTIMIZERS["sgd"](trained(model)), batch, split=split)
-
-
 class Masked(nn.Module):
     """One mask for each sample, as padding makes it."""
 

@@ -9,7 +9,6 @@ searched, the whole step too, and the fastest plan within the budget is taken. E
 from __future__ import annotations
 
 import platform
-import re
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -17,6 +16,7 @@ from typing import Any
 import torch
 
 from .. import cache
+from ..amounts import amount_of
 from ..errors import Infeasible, Limit, Unsupported
 from ..plans import Plan, plan_text
 from . import convolutions, parts, ranks, samples
@@ -204,24 +204,12 @@ def best_plan(model: torch.nn.Module, loss_fn: Callable, optimizer: torch.optim.
     return _in_parts(captured, title, options)
 
 
-def _limit(budget: int | str, best: int) -> int | None:
-    """Bytes of a budget; `best`: what the best order of the whole needs. None: the least that can be found."""
-    if isinstance(budget, int):
-        return budget
-    said = re.fullmatch(r"(\d+\.?\d*|\.\d+) *(%|[KMGT]?i?B?)", budget)
-    if said is None:
-        return None
-    if said[2] == "%":
-        return int(best * float(said[1]) / 100)
-    base = 1024 if "i" in said[2] else 1000
-    return int(float(said[1]) * base ** " KMGT".index((said[2].strip("iB") or " ")))
-
-
 def _in_parts(captured: Captured, title: str, options: StepOptions) -> Planned:
     known: dict[str, Measured] = {}
     anywhere = replace(options, budget=None)
     free = [make_plan(captured, title, anywhere, known)]
-    limit = None if options.budget is None else _limit(options.budget, free[0].plan.arena_bytes)
+    asked = amount_of(options.budget)
+    limit = asked.limit(free[0].plan.arena_bytes) if asked is not None else None
     within = replace(options, budget=options.budget if limit is None else limit)
 
     def fits() -> bool:
