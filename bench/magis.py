@@ -50,7 +50,7 @@ ROOT = pathlib.Path(__file__).parents[1]
 sys.path[1:1] = [str(ROOT / "bench/support"), str(ROOT / "models")]
 import magis_figures  # noqa: E402
 from lowtide import finish, table  # noqa: E402
-from magis_cells import Cell, Planner, Settings, is_method  # noqa: E402
+from magis_cells import Cell, Planner, Settings, is_method, least_found, least_of_method  # noqa: E402
 from magis_published import MAGIS, MAGIS_LEAST, PROTOTYPE, PROTOTYPE_LEAST, PUBLISHED_TARGETS  # noqa: E402
 from magis_rows import BY_NAME, GROUPS, METHODS, ROWS, slower_than_less  # noqa: E402
 from magis_workloads import EVERYTHING, TABLE_2, default_names  # noqa: E402
@@ -77,6 +77,11 @@ class Outcome:
     def extras(self, ratio: float) -> dict[str, float | None]:
         return {c.row: c.extra for c in self.cells if c.ratio == ratio}
 
+    def find_least(self, who: str) -> None:
+        """Of all plans that are here, whoever asked for them."""
+        self.least[who] = [least_of_method(self.cells, BY_NAME[who], limit) if who in METHODS else
+                           least_found(self.cells, limit, swap=who == "swap") for limit in LIMITS]
+
     def best(self, ratio: float) -> float | None:
         """Of ours; None: none was asked for."""
         ours = [c for c in self.cells if c.ratio == ratio and not is_method(c)]
@@ -92,14 +97,14 @@ def plan_workload(name: str, arguments: argparse.Namespace, broken: list[str]) -
         return outcome
     for limit in LIMITS:
         planner.bisect(limit)
-    for swap in (False, True):  # a stricter limit's plans are within the others
-        outcome.least["swap" if swap else ""] = [planner.least_found(limit, swap) for limit in LIMITS]
+    for who in ("", "swap"):  # a stricter limit's plans are within the others
+        outcome.find_least(who)
     if 9 in arguments.figures:
         for method in METHODS:
             row = BY_NAME[method]
             for limit in LIMITS:
                 planner.bisect_method(row, limit)
-            outcome.least[method] = [planner.least_of_method(row, limit) for limit in LIMITS]
+            outcome.find_least(method)
     return outcome
 
 
@@ -215,7 +220,8 @@ def write_json(path: pathlib.Path, arguments: argparse.Namespace, outcomes: dict
 
 
 def merge(arguments: argparse.Namespace) -> tuple[dict[str, Outcome], dict]:
-    """Pieces: cells of one workload from several files stand together, a later file's in place of an earlier one's."""
+    """Pieces: cells of one workload from several files stand together, a later file's in place of an earlier one's. What was bisected
+    in some of them is found again among the plans of all."""
     outcomes: dict[str, Outcome] = {}
     figures: dict = {}
     models = set()
@@ -231,6 +237,9 @@ def merge(arguments: argparse.Namespace) -> tuple[dict[str, Outcome], dict]:
             new = {(c.row, c.ratio) for c in cells}
             outcome.cells = [c for c in outcome.cells if (c.row, c.ratio) not in new] + cells
             outcome.least.update(content["least"])
+    for outcome in outcomes.values():
+        for who in outcome.least:
+            outcome.find_least(who)
     if len(models) > 1:
         sys.exit(f"bench/magis.py: --merge: the files have different cost models: {', '.join(sorted(models))}")
     arguments.cost_model = models.pop()

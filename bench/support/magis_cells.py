@@ -239,14 +239,23 @@ class Planner:
             low, high = (low, cell.ratio) if cell.reaches(limit) else (cell.ratio, high)
 
     def least_found(self, limit: float, swap: bool = False) -> float:
-        """Of all plans but published methods'; with `swap` those that move, too."""
-        moves = {row.name for row in ROWS if "swap" in row.levers}
-        cells = [c for c in self.cells if c.reaches(limit) and not is_method(c) and (swap or not (c.row in moves or c.row.endswith("swap")))]
-        return min(c.arena_bytes for c in cells) / self.peak()
+        return least_found(self.cells, limit, swap)
 
-    def least_of_method(self, row: Row, limit: float) -> float:
-        """1: not below what the order alone needs."""
-        return min((c.arena_bytes / self.peak() for c in self.cells if c.row == row.name and c.reaches(limit)), default=1.0)
+
+def peak_of(cells: list[Cell]) -> int:
+    return next(c.peak_before_bytes for c in cells if c.ratio is None and c.split == "1")
+
+
+def least_found(cells: list[Cell], limit: float, swap: bool = False) -> float:
+    """Of all plans but published methods'; with `swap` those that move, too."""
+    moves = {row.name for row in ROWS if "swap" in row.levers}
+    within = [c for c in cells if c.reaches(limit) and not is_method(c) and (swap or not (c.row in moves or c.row.endswith("swap")))]
+    return min(c.arena_bytes for c in within) / peak_of(cells)
+
+
+def least_of_method(cells: list[Cell], row: Row, limit: float) -> float:
+    """1: not below what the order alone needs."""
+    return min((c.arena_bytes / peak_of(cells) for c in cells if c.row == row.name and c.reaches(limit)), default=1.0)
 
 
 def is_method(cell: Cell) -> bool:
