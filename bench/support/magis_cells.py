@@ -114,12 +114,17 @@ class Planner:
     def what(self, cell: Cell) -> str:
         return f"{self.name}, {cell.row}, ratio {cell.ratio}"
 
-    def plan(self, row: str, split: str, ratio: float | None, flags: list[str] | None = None) -> Cell:
+    def plan(self, row: str, split: str, ratio: float | None, flags: list[str] | None = None, slowdown: float | None = None) -> Cell:
+        """Within a budget, within so many percent of extra time, or without either."""
         settings = self.settings
         arguments = ["plan", *self.workload.arguments(), "--cost-model", settings.planned_by, *(flags or ["--split", split]), "--json"]
         budget = None if ratio is None else int(ratio * self.peak())
         if budget is not None:
-            arguments += ["--budget", budget, "--effort", settings.effort, "--time-limit", settings.time_limit, "--progress"]
+            arguments += ["--budget", budget]
+        if slowdown is not None:
+            arguments += ["--slowdown", f"{slowdown}%"]
+        if budget is not None or slowdown is not None:
+            arguments += ["--effort", settings.effort, "--time-limit", settings.time_limit, "--progress"]
         cell = Cell(row, split, ratio)
         self.cells.append(cell)
         if split.isdigit() and int(split) > self.workload.dims["batch"]:
@@ -209,6 +214,12 @@ class Planner:
         if parts == 1:
             return BY_NAME["recompute"]
         return BY_NAME.get(f"n={parts}, recompute") or Row(f"n={parts}, recompute", "parts", str(parts), frozenset(("split", "recompute")))
+
+    def plan_least(self, limit: float) -> None:
+        """The least memory within `limit` percent, in parts that the search chooses."""
+        cell = self.plan(f"auto, +{limit} %", "auto", None, slowdown=limit)
+        if cell.extra is not None and cell.extra > limit + 1e-6:
+            self.broken.append(f"{self.what(cell)}: {cell.extra:.4f} % extra, {limit} % are allowed")
 
     def bisect(self, limit: float) -> None:
         """Bisects for the least ratio within `limit` percent, in each number of parts whose ops alone are within it; by published

@@ -18,6 +18,9 @@ PROGRAM = """#!{python}
 import json, sys
 answers = json.loads({answers!r})
 code, outcome = answers[sys.argv[1]]
+for flag, other in outcome.pop("with", {{}}).items():
+    if flag in sys.argv:
+        outcome = other
 if "-o" in sys.argv and "writes" in outcome:
     with open(sys.argv[sys.argv.index("-o") + 1], "w") as file:
         json.dump(outcome["writes"], file)
@@ -390,6 +393,19 @@ def test_memory_against_time_of_a_small_step(tmp_path):
         assert 0 < found[row]["extra"] and (found[row]["bound"] or 0) <= found[row]["extra"] + 1e-6, row
     assert found["recompute"]["extra"] <= min(found[m]["extra"] for m in ("chen", "dtr", "xla", "pofo")) + 0.1
     assert "figure 11, tiny" in result.stdout and (pictures / "figure_11_tiny.svg").read_text().startswith("<svg")
+
+
+@pytest.mark.parametrize("seconds, words", [(1.04, "without moves 0.500 (+10 %), 0.500 (+5 %)"), (1.08, "without moves 0.500 (+10 %), 0.950 (+5 %)")])
+def test_the_least_ratio_within_a_time_is_asked_for(tmp_path, seconds, words):
+    pytest.importorskip("onnx")
+    sys.path[:0] = [str(ROOT / "bench/support"), str(ROOT / "models")]
+    within = {**GOOD_STEP, "predicted_step_seconds": seconds, "lower_bound_seconds": 1.0}
+    whole = {**GOOD_STEP, "arena_bytes": 190, "predicted_step_seconds": 1.0, "lower_bound_seconds": 1.0}
+    answers = {**MAGIS_ANSWERS, "plan": (0, {**whole, "with": {"--slowdown": within}})}
+    result = bench(tmp_path, "magis", answers, "--models", "tiny", "--ratios", "0.5", "--rows", "order", "--least", "auto", "--figures")
+    assert words in result.stdout, result.stdout + result.stderr
+    is_over = seconds > 1.05  # what is handed out is in time
+    assert result.returncode == is_over and ("tiny, auto, +5 %, ratio None: 8.0000 % extra, 5 % are allowed" in result.stdout) == is_over
 
 
 def test_the_least_ratio_of_pieces_is_that_of_all_their_plans(tmp_path):
