@@ -17,6 +17,7 @@
 #include "fission/regions.h"
 #include "fission/scale.h"
 #include "fission/unfold.h"
+#include "pipeline/label_neighbours.h"
 #include "plan/schedule_simulator.h"
 #include "remat/bounds/closure_cut.h"
 #include "remat/remat.h"
@@ -66,14 +67,14 @@ class Search {
     found.front().seconds = all_.front().least_seconds;
     may_cut_ = false;
     budget_bytes_ -= budget_bytes_ / tuning_.tight_share;
-    for (int64_t parts = 2; found.size() <= most && !is_done(); parts += 1 + parts / 4) {
-      const std::optional<Labels> labels = with_parts({}, parts);
-      if (!labels) break;
+    for (int64_t parts = 2; parts <= most_parts() && found.size() <= most && !is_done();
+         parts += 1 + parts / 4) {
+      const Labels labels = {.parts = parts};
       best_seconds_ = kAnyTime;  // what takes longer may be what fits
-      LT_RETURN_IF_ERROR(look_at(*labels, given_));
+      LT_RETURN_IF_ERROR(look_at(labels, given_));
       const State& state = all_.back();
-      if (state.candidate.labels != *labels || !state.candidate.fits) continue;
-      LT_ASSIGN(const auto levels, reader_->levels(*labels));
+      if (state.candidate.labels != labels || !state.candidate.fits) continue;
+      LT_ASSIGN(const auto levels, reader_->levels(labels));
       found.push_back(state.candidate);
       found.back().starts.push_back(unfolded(levels, state.runs));
     }
@@ -115,7 +116,7 @@ class Search {
       late += is_full ? 1 : 0;
       const std::vector<SchedOpId> order = all_[at].order;
       if (is_full) continue;
-      for (const Labels& labels : neighbours(all_[at].candidate.labels))
+      for (const Labels& labels : neighbours_->of(all_[at].candidate.labels, may_))
         if (!is_done()) LT_RETURN_IF_ERROR(look_at(labels, order));
     }
     return look_closer();
@@ -164,9 +165,12 @@ class Search {
     return {};
   }
 
+  int64_t most_parts() const { return std::min(axis_class_.least_extent, tuning_.most_parts); }
+
   Status find_regions() {
-    LT_ASSIGN(regions_, fission::find_regions(step_, axis_class_, *view_, given_, tuning_.levels));
-    around_ = regions_around();
+    LT_ASSIGN(const std::vector<fission::Region> regions,
+              fission::find_regions(step_, axis_class_, *view_, given_, tuning_.levels));
+    neighbours_.emplace(step_, regions, most_parts(), tuning_.most_parts, tuning_.factors);
     return {};
   }
 
@@ -335,14 +339,13 @@ class Search {
   // than states.
   Status look_at_even() {
     std::vector<State> even;
-    const int64_t most = std::min(axis_class_.least_extent, tuning_.most_parts);
+    const int64_t most = most_parts();
     std::set<int64_t> numbers = {most};
     for (int64_t parts = 2; parts <= most; parts *= 2)
       numbers.insert({parts, std::min(most, parts * 3 / 2)});
     for (const int64_t parts : numbers) {
-      const auto labels = with_parts({}, parts);
-      if (!labels || is_done()) continue;
-      LT_ASSIGN(std::optional<State> made, judged(*labels, given_));
+      if (parts < 2 || is_done()) continue;
+      LT_ASSIGN(std::optional<State> made, judged({.parts = parts}, given_));
       if (made) even.push_back(*std::move(made));
     }
     std::stable_sort(even.begin(), even.end(),
@@ -533,69 +536,6 @@ class Search {
                               (candidate.seconds - made.once_seconds) / proven);
   }
 
-  // ---- neighbours
-
-  // With these parts of the whole class; what is deeper has the next multiple of them.
-  std::optional<Labels> with_parts(Labels labels, int64_t parts) const {
-    if (parts < 1 || parts > std::min(axis_class_.least_extent, tuning_.most_parts))
-      return std::nullopt;
-    labels.parts = parts;
-    for (fission::Nest& nest : labels.nests) nest.parts = (nest.parts + parts - 1) / parts * parts;
-    std::erase_if(labels.nests, [&](const fission::Nest& nest) { return nest.parts == parts; });
-    return labels;
-  }
-
-  std::vector<Labels> neighbours(const Labels& labels) const {
-    std::vector<Labels> made;
-    if (may_.outer)
-      for (const int64_t parts : {labels.parts - 1, labels.parts + 1, labels.parts * 2,
-                                  labels.parts * 3 / 2, labels.parts / 2})
-        if (parts != labels.parts)
-          if (auto next = with_parts(labels, parts)) made.push_back(std::move(*next));
-    for (size_t region = 0; region < regions_.size(); ++region) mutate(labels, region, made);
-    return made;
-  }
-
-  // The labels in which one region's own parts change.
-  void mutate(const Labels& labels, size_t region, std::vector<Labels>& made) const {
-    const std::string& head = name_of(region);
-    const auto nest = std::find_if(labels.nests.begin(), labels.nests.end(),
-                                   [&](const fission::Nest& one) { return one.head == head; });
-    const bool has_own = nest != labels.nests.end();
-    Labels without = labels;
-    std::erase_if(without.nests, [&](const fission::Nest& one) { return one.head == head; });
-    if (has_own && may_.disable) made.push_back(without);
-    if (has_own && may_.lift && around_[region]) add(without, *around_[region], nest->parts, made);
-    if (has_own ? !may_.mutate : !may_.enable) return;
-    for (const int64_t factor : tuning_.factors) add(without, region, labels.parts * factor, made);
-  }
-
-  // With so many parts in all of a region that has none of its own.
-  void add(Labels with, size_t region, int64_t parts, std::vector<Labels>& made) const {
-    const std::string& head = name_of(region);
-    if (std::any_of(with.nests.begin(), with.nests.end(),
-                    [&](const fission::Nest& one) { return one.head == head; }))
-      return;
-    with.nests.push_back({head, parts});
-    std::sort(with.nests.begin(), with.nests.end(), [](const auto& a, const auto& b) {
-      return std::tie(a.parts, a.head) < std::tie(b.parts, b.head);
-    });
-    if (with.nests.back().parts <= tuning_.most_parts) made.push_back(std::move(with));
-  }
-
-  const std::string& name_of(size_t region) const { return step_.op(regions_[region].head).name; }
-
-  // By region: the least one that contains it.
-  std::vector<std::optional<size_t>> regions_around() const {
-    std::vector<std::optional<size_t>> around(regions_.size());
-    for (size_t inner = 0; inner < regions_.size(); ++inner)
-      for (size_t outer = 0; outer < regions_.size(); ++outer) {  // the largest come first
-        const std::vector<OpId>& ops = regions_[outer].ops;
-        if (std::binary_search(ops.begin(), ops.end(), regions_[inner].head)) around[inner] = outer;
-      }
-    return around;
-  }
-
   // Smaller is better: those that may fit by their bound, the others by their peak.
   using Key = std::tuple<bool, double, int64_t>;
   static Key key_of(const State& state) {
@@ -618,8 +558,7 @@ class Search {
   std::optional<fission::PartSeconds> seconds_;
   std::optional<analysis::ScheduleView> view_;
   std::optional<fission::Scale> scale_;
-  std::vector<fission::Region> regions_;
-  std::vector<std::optional<size_t>> around_;
+  std::optional<LabelNeighbours> neighbours_;
   std::vector<SchedOpId> given_;  // the best order of the whole step
   std::vector<State> all_;
   std::set<std::string> seen_;
