@@ -4,8 +4,8 @@
 // the budget the closure cut's bound, and where the bound is not worse than the best so far a short
 // retention search.
 //
-// A state's neighbours change one level (label_neighbours.h). Their time alone, each op once, prunes
-// them. The order of work depends on counted work only.
+// A state's neighbours change one level (label_neighbours.h). Their time alone, each op once,
+// prunes them. The order of work depends on counted work only.
 //
 // Tests: tests/split_test.cc.
 #pragma once
