@@ -22,6 +22,7 @@ from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind
 
 from ..errors import Unsupported, Usage
+from . import streams
 from .trace import Model, refusal, scalar_loss
 
 FILE = "step.pt2"
@@ -76,7 +77,7 @@ def export_step(model: Model, loss_fn: Callable, trained: list[str], batch: Any,
     for p in held:  # what the optimizer does not train has no gradient in the program either
         p.requires_grad_(False)
     try:
-        with torch.enable_grad(), warnings.catch_warnings():
+        with torch.enable_grad(), streams.refused(), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             program = torch.export.export(shell, tuple(leaves), strict=False)
     except (Usage, Unsupported):

@@ -27,7 +27,7 @@ import torch.utils._pytree as pytree
 from torch.fx.experimental.proxy_tensor import get_proxy_mode, make_fx
 
 from ..errors import Unsupported, Usage
-from . import dynamo
+from . import dynamo, streams
 from .known import KnownValues, told_to_transformers
 
 FORWARD, BACKWARD = "forward", "backward"
@@ -85,6 +85,19 @@ class _Shell(torch.nn.Module):
             if name in given and buffer is not given[name]:
                 given[name].copy_(buffer)
         return answer
+
+
+class _Whole(torch.nn.Module):
+    """A shell, and what follows it while the model's tensors are still exchanged: checkpointing runs the forward pass
+    again in the backward one."""
+
+    def __init__(self, shell: torch.nn.Module, then: Callable[[Any], Any]) -> None:
+        super().__init__()
+        self.shell = shell
+        self._then = then
+
+    def forward(self, batch: Any) -> Any:
+        return self._then(self.shell(batch))
 
 
 class _Labels:
@@ -196,14 +209,18 @@ def _step_function(model: Model, shells: list[torch.nn.Module], trained: list[st
     def one(leaves: dict[str, torch.Tensor], buffers: dict[str, torch.Tensor], batch: Any,
             shell: torch.nn.Module) -> tuple[Any, Any, list]:
         labels.phase, labels.of_sequence = FORWARD, None
-        tensors = {f"model.{name}": tensor for name, tensor in {**leaves, **buffers}.items()}
-        loss, aux = scalar_loss(torch.func.functional_call(shell, tensors, (batch,), tie_weights=True))
-        handles = labels.backward_of(loss)
-        grads = torch.autograd.grad(loss, [leaves[name] for name in trained], allow_unused=True)
-        labels.note()
-        for handle in handles:
-            handle.remove()
-        return loss.detach(), aux, list(grads)
+        tensors = {f"shell.model.{name}": tensor for name, tensor in {**leaves, **buffers}.items()}
+
+        def backward(answer: Any) -> tuple[Any, Any, list]:
+            loss, aux = scalar_loss(answer)
+            handles = labels.backward_of(loss)
+            grads = torch.autograd.grad(loss, [leaves[name] for name in trained], allow_unused=True)
+            labels.note()
+            for handle in handles:
+                handle.remove()
+            return loss.detach(), aux, list(grads)
+
+        return torch.func.functional_call(_Whole(shell, backward), tensors, (batch,), tie_weights=True)
 
     def step(*flat: torch.Tensor) -> list[Any]:
         p, b = len(model.parameters), len(model.buffers)
@@ -323,7 +340,7 @@ def _trace_with(shells: list[torch.nn.Module], trace: Trace, inputs: list[torch.
 
     flat = [*(p.detach() for p in model.parameters.values()), *model.buffers.values(), *inputs]
     try:
-        with labels.watching(), told_to_transformers(values), torch.enable_grad():
+        with labels.watching(), told_to_transformers(values), streams.traced(), torch.enable_grad():
             trace.module = make_fx(followed, tracing_mode="fake", _allow_non_fake_inputs=True)(*flat)
     except (Usage, Unsupported):
         raise
@@ -336,7 +353,7 @@ def _traced_again(shell: _Shell, trace: Trace, batch: Any, inputs: list[torch.Te
     """By way of dynamo, where plain tracing was refused."""
     parts = batch if options.accumulate > 1 else [batch]
     try:
-        with torch.enable_grad():
+        with streams.unchanged(), torch.enable_grad():
             shells = [dynamo.Retraced(shell, part) for part in parts]
         _trace_with(shells, trace, inputs, options)
     except Exception:  # noqa: BLE001: the first refusal names the line
