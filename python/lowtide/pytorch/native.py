@@ -10,8 +10,9 @@ batch is copied into the arena, results are copied out of it.
 Results are those of eager mode up to rounding, not bit for bit: other kernels, another order of sums. Dropout draws from
 a stream of its own, whose seed for each step comes from PyTorch's default generator: torch.manual_seed repeats a run.
 
-A step is done or not begun: kernels do not fail, Ctrl-C waits, and with check_finite a loss that is not finite ends the
-step before the first update, buffers as before (lowtide_session_run_if_finite).
+A step is done or not begun: indices of the batch are checked before it (indices.py) and kernels do not fail, Ctrl-C waits,
+and with check_finite a loss that is not finite ends the step before the first update, buffers as before
+(lowtide_session_run_if_finite).
 """
 
 from __future__ import annotations
@@ -252,7 +253,8 @@ class NativeStep(Step):
         return tensors
 
     def _feed(self, ready: _NativeReady, session: Session, leaves: list[torch.Tensor]) -> list[torch.Tensor]:
-        """All that a step needs; the tensors that it changes."""
+        """All that a step needs; the tensors that it changes. Raises IndexError for a batch's index that is out of range."""
+        ready.exported.indices.check(ready.model, leaves)
         for name, held, found in exchanged(ready.model):
             raise Usage(f"'{name}' is another tensor than when the step was compiled ({tuple(held.shape)} then, "
                         f"{tuple(found.shape) if found is not None else 'none'} now); compile the step again")
