@@ -34,9 +34,11 @@ class Allocator:
         for name, result, arguments in (
                 ("lt_install", c_int, []), ("lt_record_begin", None, []),
                 ("lt_record_end", c_int64, [pointer, c_int64]), ("lt_recorded_id", c_int64, [c_void_p]),
-                ("lt_arena_make", c_void_p, [c_int64, pointer, pointer, c_int64, pointer, c_int64]),
-                ("lt_arena_free", None, [c_void_p]), ("lt_arena_base", c_void_p, [c_void_p]),
-                ("lt_step_begin", None, [c_void_p]), ("lt_mark", None, [c_int64]), ("lt_step_end", None, [pointer])):
+                ("lt_arena_make", c_void_p, [c_int64]), ("lt_arena_free", None, [c_void_p]),
+                ("lt_arena_base", c_void_p, [c_void_p]), ("lt_arena_trim", None, [c_void_p, c_int64]),
+                ("lt_lists_make", c_void_p, [pointer, pointer, c_int64, pointer, c_int64]),
+                ("lt_lists_free", None, [c_void_p]),
+                ("lt_step_begin", None, [c_void_p, c_void_p]), ("lt_mark", None, [c_int64]), ("lt_step_end", None, [pointer])):
             function = getattr(self.library, name)
             function.restype, function.argtypes = result, arguments
         self.installed = bool(self.library.lt_install())
@@ -58,10 +60,10 @@ class Allocator:
         return self.library.lt_recorded_id(address) if address else 0
 
 
-class Arena:
-    """Memory for the values that a step makes, and the lists of its allocations, part by part."""
+class Lists:
+    """The allocations of one plan, part by part: (bytes, offset into the arena)."""
 
-    def __init__(self, allocator: Allocator, size: int, parts: list[list[tuple[int, int]]]) -> None:
+    def __init__(self, allocator: Allocator, parts: list[list[tuple[int, int]]]) -> None:
         def numbers(values: list[int]) -> ctypes.Array:
             return (c_int64 * max(1, len(values)))(*values)
 
@@ -69,21 +71,52 @@ class Arena:
         for part in parts:
             begins.append(begins[-1] + len(part))
         flat = [pair for part in parts for pair in part]
-        self.allocator, self.bytes = allocator, size
-        self.handle = allocator.library.lt_arena_make(
-            size, numbers([b for b, _ in flat]), numbers([a for _, a in flat]), len(flat), numbers(begins), len(parts))
-        if not self.handle:
-            raise MemoryError(f"no room for an arena of {size} bytes")
-        self.mark = allocator.library.lt_mark
-        self.count = len(flat)
+        self.library = allocator.library
+        self.handle = self.library.lt_lists_make(
+            numbers([b for b, _ in flat]), numbers([a for _, a in flat]), len(flat), numbers(begins), len(parts))
 
     def __del__(self) -> None:
         handle, self.handle = getattr(self, "handle", None), None
         if handle:
+            self.library.lt_lists_free(handle)
+
+
+class Arena:
+    """Memory for the values that a step makes. The plans of all shapes of batch share it: it is as large as the largest
+    needs, and what a smaller one leaves unused can be given back for as long."""
+
+    def __init__(self, allocator: Allocator) -> None:
+        self.allocator, self.bytes, self.handle = allocator, 0, None
+        self.touched = 0  # bytes for which the system may have given memory
+
+    def __del__(self) -> None:
+        self.close()
+
+    def close(self) -> None:
+        handle, self.handle, self.bytes, self.touched = getattr(self, "handle", None), None, 0, 0
+        if handle:
             self.allocator.library.lt_arena_free(handle)
 
-    def begin(self) -> None:
-        self.allocator.library.lt_step_begin(self.handle)
+    def fit(self, size: int) -> None:
+        """Makes it as large as a plan needs: the old memory goes first."""
+        if self.handle and size <= self.bytes:
+            return
+        self.close()
+        self.handle = self.allocator.library.lt_arena_make(size)
+        if not self.handle:
+            raise MemoryError(f"no room for an arena of {size} bytes")
+        self.bytes = size
+
+    def trim(self, kept: int) -> None:
+        """The memory behind the first `kept` bytes goes back to the system until it is written again."""
+        if self.handle and self.touched > kept:
+            self.allocator.library.lt_arena_trim(self.handle, kept)
+            self.touched = kept
+
+    def begin(self, lists: Lists, size: int) -> None:
+        """A step of a plan that needs `size` bytes."""
+        self.touched = max(self.touched, size)
+        self.allocator.library.lt_step_begin(self.handle, lists.handle)
 
     def end(self) -> tuple[int, int, int, int]:
         """Allocations at planned addresses, others, bytes of the largest other, end of the highest address given."""

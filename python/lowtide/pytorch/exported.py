@@ -23,6 +23,7 @@ from torch.export.graph_signature import InputKind
 
 from ..errors import Unsupported, Usage
 from .batches import BatchSpec, tensors_of
+from .indices import IndexChecks, index_checks
 from .trace import Model, refusal, scalar_loss
 
 FILE = "step.pt2"
@@ -65,6 +66,7 @@ class Exported:
     aux_spec: Any
     named: dict[str, str]  # value -> parameter or buffer of the model
     counts: dict[str, int] = field(default_factory=dict)  # buffers of whole numbers that grow by so much
+    indices: IndexChecks = field(default_factory=IndexChecks)  # of the batch, before a step
 
 
 def export_step(model: Model, loss_fn: Callable, trained: list[str], batch: Any, accumulate: int,
@@ -96,6 +98,7 @@ def _written(program: ExportedProgram, shell: _Shell, model: Model, folder: path
     """`aux`: by leaf None for a tensor, else a list of that leaf."""
     outputs = list(program.graph_signature.user_outputs)
     counts = _counts(program)
+    checks = index_checks(program, {_PREFIX + name: name for name in model.buffers})
     _check(program, outputs)
     _tie(program, shell)
     _leave_weights_out(program)
@@ -108,7 +111,7 @@ def _written(program: ExportedProgram, shell: _Shell, model: Model, folder: path
     kept = [None if leaf is None else leaf[0] for leaf in aux]
     named = {_PREFIX + name: name for name in [*model.parameters, *model.buffers]}
     inputs = [str(name) for name in program.graph_signature.user_inputs]
-    return Exported(path, inputs, str(outputs[0]), names, kept, aux_spec, named, counts)
+    return Exported(path, inputs, str(outputs[0]), names, kept, aux_spec, named, counts, checks)
 
 
 def _check(program: ExportedProgram, outputs: list[str]) -> None:

@@ -23,6 +23,7 @@ from . import convolutions, parts, ranks, samples
 from .addresses import Allocator, allocator
 from .calls import Program, read_calls
 from .graph_text import GraphText, write_graph
+from .kept import kept_bytes
 from .masks import keep_masks_as_bytes
 from .measure import Allocation, Measured, keep_in_place, measure_all, take_types
 from .optimizers import Updates, signature
@@ -102,6 +103,7 @@ class Planned:
     graph: GraphText
     plan: Plan
     measured: list[Measured]
+    kept_bytes: int = 0  # beside the arena; the plan counts them unless values move
 
 
 def _measured_of(rows: list) -> list[Measured]:
@@ -120,9 +122,14 @@ def _rows(measured: list[Measured]) -> list:
             for m in measured]
 
 
+def _counted(captured: Captured, options: StepOptions) -> int:
+    """Of what the step keeps the bytes that are in its graph."""
+    return kept_bytes(captured.program, captured.units) if options.swap is None else 0
+
+
 def _keys(captured: Captured, title: str, options: StepOptions, memory: Allocator | None) -> tuple[str, str]:
     """Of what is measured and of the plan: the graph, its constants, the versions and the machine; the options."""
-    bare = write_graph(captured.program, captured.units, None, title)
+    bare = write_graph(captured.program, captured.units, None, title, _counted(captured, options))
     lines = [repr((c.name, c.args, sorted(c.kwargs.items()))) for u in captured.units for c in u.calls]
     machine = [torch.__version__, torch.get_num_threads(), platform.machine(), platform.processor(),
                torch.backends.cpu.get_cpu_capability()]
@@ -166,7 +173,7 @@ def make_plan(captured: Captured, title: str, options: StepOptions, known: dict[
         ranks.same_graph(key)
     measured = _measured(captured, measured_key, memory, options.cache, options.data_parallel,
                          {} if known is None else known)
-    graph = write_graph(captured.program, captured.units, measured, title)
+    graph = write_graph(captured.program, captured.units, measured, title, _counted(captured, options))
 
     def make() -> Plan:
         kept = cache.load(key) if options.cache else None
@@ -180,7 +187,8 @@ def make_plan(captured: Captured, title: str, options: StepOptions, known: dict[
             cache.store(key, plan, {"graph": cache.key(graph.question())})
         return plan
 
-    return Planned(captured, graph, ranks.plan_of_first(make) if options.data_parallel else make(), measured)
+    return Planned(captured, graph, ranks.plan_of_first(make) if options.data_parallel else make(), measured,
+                   kept_bytes(captured.program, captured.units))
 
 
 def _with_place(line: str, graph: GraphText, units: list[Unit]) -> str:
